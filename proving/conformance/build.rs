@@ -1,5 +1,5 @@
-//! Makes the examples of `leasehold` ready to be compiled into their tests: without what they say
-//! of themselves at the top, which may stand only at the top of a crate.
+//! Prepares the examples of `leasehold` for being compiled into their tests: removes the inner doc
+//! comments at the top, which are allowed only at the top of a crate.
 
 use std::path::Path;
 use std::{env, fs, io};
@@ -11,7 +11,7 @@ fn main() -> io::Result<()> {
     for file in fs::read_dir(examples)? {
         let file = file?;
         let source = fs::read_to_string(file.path())?;
-        // Empty lines in their place, so that a panic names the right one.
+        // Replaced by empty lines, so that a panic names the right line.
         let code: Vec<_> =
             source.lines().map(|line| if line.starts_with("//!") { "" } else { line }).collect();
         fs::write(Path::new(&out).join(file.file_name()), code.join("\n"))?;

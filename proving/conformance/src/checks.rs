@@ -27,12 +27,12 @@ pub use sharing::*;
 use crate::poll::poll_and_drop;
 use crate::venue::Venue;
 
-/// Long enough that nothing ends during a check that does not wait for it.
+/// So long that no lease ends during a check that does not wait for it.
 const LONG: Duration = Duration::from_secs(60);
 /// Short enough to wait for.
 const SHORT: Duration = Duration::from_millis(300);
 
-/// Makes one test of each check of a member of a quorum.
+/// Defines a test for each check of a member of a quorum.
 #[macro_export]
 macro_rules! every_check_of_a_member {
     ($($store:ident: $venue:expr;)*) => {
@@ -51,7 +51,7 @@ macro_rules! every_check_of_a_member {
     };
 }
 
-/// Makes one test of each check of what a store tells unasked, where it can.
+/// Defines a test for each check of a store's push messages, for stores that have them.
 #[macro_export]
 macro_rules! every_check_of_notices {
     ($($store:ident: $venue:expr;)*) => {
@@ -64,7 +64,7 @@ macro_rules! every_check_of_notices {
     };
 }
 
-/// Makes one test of each check of readers and writers.
+/// Defines a test for each check of readers and writers.
 #[macro_export]
 macro_rules! every_check_of_readers {
     ($($store:ident: $venue:expr;)*) => {
@@ -85,7 +85,7 @@ macro_rules! every_check_of_readers {
     };
 }
 
-/// Makes one test of each check of permits, which a quorum has none of.
+/// Defines a test for each check of permits, which a quorum does not have.
 #[macro_export]
 macro_rules! every_check_of_permits {
     ($($store:ident: $venue:expr;)*) => {
@@ -100,7 +100,7 @@ macro_rules! every_check_of_permits {
     };
 }
 
-/// Makes one test of each check, for the venue that the expression makes.
+/// Defines a test for each check, on the venue that the expression makes.
 #[macro_export]
 macro_rules! every_check {
     ($($store:ident: $venue:expr;)*) => {
@@ -161,8 +161,8 @@ fn attempt(keys: &[&str], ttl: Duration) -> Attempt {
     Attempt::new(claim, Holder::from_bits(runtime.random()), None, Ttl::new(ttl).unwrap())
 }
 
-/// A machine that is busy may deliver a request too late: it was not granted then, and is asked
-/// anew.
+/// Sends a request. A busy machine may deliver it too late to be granted, and then it is sent
+/// again.
 async fn ask(store: &dyn Store, attempt: &Attempt) -> GrantAnswer {
     loop {
         match store.grant(attempt, WaitMode::Try).await.unwrap() {
@@ -194,7 +194,7 @@ async fn holders(store: &dyn Store, name: &str) -> Vec<HolderInfo> {
     store.inspector().unwrap().inspect(&key(name)).await.unwrap().holders
 }
 
-/// Asks until it is granted, for no longer than `limit`; says how long it took.
+/// Asks until the lock is granted, for at most `limit`; returns how long that took.
 async fn take_within(store: &dyn Store, attempt: &Attempt, limit: Duration) -> Duration {
     let runtime = TokioRuntime::current().unwrap();
     let begun = runtime.now();
@@ -209,7 +209,7 @@ async fn take_within(store: &dyn Store, attempt: &Attempt, limit: Duration) -> D
     }
 }
 
-/// Two who ask for a free key: one has it.
+/// Of two requests for a free key, one is granted.
 pub async fn a_free_key_is_granted_to_one(venue: &Venue) {
     let (here, there) = (venue.store(), venue.store());
     let (one, other) = (attempt(&["k"], LONG), attempt(&["k"], LONG));
@@ -220,7 +220,8 @@ pub async fn a_free_key_is_granted_to_one(venue: &Venue) {
     take(&*there, &other).await;
 }
 
-/// A resend never looks taken, from wherever it comes; its fence is good too.
+/// A request that is sent again is never refused because of itself, wherever it comes from, and its
+/// fence is valid, too.
 pub async fn asking_again_is_granted_again(venue: &Venue) {
     let (here, there) = (venue.store(), venue.store());
     let one = attempt(&["k"], LONG);
@@ -230,7 +231,8 @@ pub async fn asking_again_is_granted_again(venue: &Venue) {
     assert_eq!(holders(&*here, "k").await.len(), 1);
 }
 
-/// A refusal names holder, label, fence and time left; looking does the same and changes nothing.
+/// A refusal names the holder, its label, its fence and the time left. So does looking, which
+/// changes nothing.
 pub async fn busy_says_who_and_for_how_long(venue: &Venue) {
     let store = venue.store();
     assert_eq!(holders(&*store, "k").await, []);
@@ -247,19 +249,19 @@ pub async fn busy_says_who_and_for_how_long(venue: &Venue) {
     assert_eq!((&looked[0].owner, looked[0].fence), (&seen.owner, seen.fence));
 }
 
-/// A holder that says nothing more keeps the others out for its ttl, and no longer.
+/// A holder that is silent keeps the others out for its TTL, and no longer.
 pub async fn a_lease_that_is_not_renewed_ends(venue: &Venue) {
     let (here, there) = (venue.store(), venue.store());
     let runtime = TokioRuntime::current().unwrap();
     let begun = runtime.now();
     take(&*here, &attempt(&["k"], SHORT)).await;
     take_within(&*there, &attempt(&["k"], SHORT), SHORT + Duration::from_secs(1)).await;
-    // Stores count whole milliseconds, and begin anywhere within one.
+    // Stores count whole milliseconds, and may start anywhere within one.
     let passed = runtime.now().saturating_since(begun);
     assert!(passed >= SHORT - Duration::from_millis(1), "free again after {passed:?}");
 }
 
-/// A short renewal that comes late does not cut off what a longer one gave.
+/// A short renewal that arrives late does not shorten a longer one.
 pub async fn a_renewal_lengthens_and_never_shortens(venue: &Venue) {
     let store = venue.store();
     let one = attempt(&["k"], SHORT);
@@ -270,7 +272,7 @@ pub async fn a_renewal_lengthens_and_never_shortens(venue: &Venue) {
     assert!(left > LONG / 2, "{left:?} left");
 }
 
-/// A renewal by somebody else, or after the end, does nothing and says why.
+/// A renewal by another holder, or after the end of the lease, does nothing and gives the reason.
 pub async fn only_the_holder_renews(venue: &Venue) {
     let store = venue.store();
     let (one, other) = (attempt(&["k"], LONG), attempt(&["k"], LONG));
@@ -283,7 +285,8 @@ pub async fn only_the_holder_renews(venue: &Venue) {
     assert_eq!(held_by.owner, Owner::Holder { holder: other.holder, label: None });
 }
 
-/// One lost lease in a batch costs the others nothing; more than fit into one batch are no trouble.
+/// One lost lease in a batch does not affect the others; nor does a request that needs several
+/// batches.
 pub async fn renewals_are_answered_one_by_one(venue: &Venue) {
     let store = venue.store();
     let mut attempts = Vec::new();
@@ -303,7 +306,7 @@ pub async fn renewals_are_answered_one_by_one(venue: &Venue) {
     assert_eq!(store.renew(&[]).await, []);
 }
 
-/// Nobody touches another's lock; releasing twice says that the second found nothing.
+/// Nobody can release another's lock; a second release reports that there was nothing to release.
 pub async fn a_release_frees_only_what_is_ours(venue: &Venue) {
     let store = venue.store();
     let (one, other) = (attempt(&["k"], LONG), attempt(&["k"], LONG));
@@ -316,7 +319,7 @@ pub async fn a_release_frees_only_what_is_ours(venue: &Venue) {
     assert_eq!(again, HoldAnswer::NotHeld { key: key("k"), held_by: None });
 }
 
-/// Whatever the attempt had, or had not.
+/// Whether or not the attempt had been granted anything.
 pub async fn giving_up_leaves_nothing(venue: &Venue) {
     let store = venue.store();
     let (one, other) = (attempt(&["k"], LONG), attempt(&["k"], LONG));
@@ -328,7 +331,7 @@ pub async fn giving_up_leaves_nothing(venue: &Venue) {
     assert_eq!(holders(&*store, "k").await, []);
 }
 
-/// Also when the last of them is the one that is taken. In a cluster, they lie in one slot.
+/// Also if only the last of the keys is held. In a cluster, they are in one slot.
 pub async fn several_keys_are_granted_together_or_not_at_all(venue: &Venue) {
     let store = venue.store();
     let middle = attempt(&["{n}c"], LONG);
@@ -348,7 +351,7 @@ pub async fn several_keys_are_granted_together_or_not_at_all(venue: &Venue) {
     }
 }
 
-/// Over releases, expiries and different processes.
+/// Across releases, expiries and processes.
 pub async fn fences_rise_in_grant_order_whoever_holds(venue: &Venue) {
     let stores = [venue.store(), venue.store()];
     let mut last: Option<Fence> = None;
@@ -359,8 +362,7 @@ pub async fn fences_rise_in_grant_order_whoever_holds(venue: &Venue) {
             match store.grant(&one, WaitMode::Try).await {
                 Ok(GrantAnswer::Granted { fence }) => break fence,
                 Ok(_) => {}
-                // A lease as short as this may end before a majority has answered, on a machine
-                // that is busy.
+                // On a busy machine, such a short lease may end before a majority has answered.
                 Err(fault) => assert!(!fault.is_lasting(), "{fault}"),
             }
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -373,7 +375,7 @@ pub async fn fences_rise_in_grant_order_whoever_holds(venue: &Venue) {
     }
 }
 
-/// Bytes are bytes; labels come back as they were.
+/// Keys are arbitrary bytes; labels come back unchanged.
 pub async fn any_key_and_label_will_do(venue: &Venue) {
     let store = venue.store();
     let long = "x".repeat(Key::MAX_LEN);
@@ -407,8 +409,8 @@ pub async fn any_key_and_label_will_do(venue: &Venue) {
     }
 }
 
-/// Eight tasks over two stores: never two inside, and fences rise in the order in which they were
-/// inside.
+/// Eight tasks on two stores: never two holders at once, and fences rise in the order of their
+/// holds.
 pub async fn one_at_a_time_under_contention(venue: &Venue) {
     let inside = Arc::new(AtomicU32::new(0));
     let highest = Arc::new(AtomicU64::new(0));
@@ -433,7 +435,7 @@ pub async fn one_at_a_time_under_contention(venue: &Venue) {
     }
 }
 
-/// Whether the key was free, taken, or freed meanwhile.
+/// Whether the key was free, held, or released meanwhile.
 pub async fn a_request_dropped_at_any_await_leaves_nothing(venue: &Venue) {
     let locks = Locks::builder().over(venue.store()).unwrap();
     let store = venue.store();
@@ -441,15 +443,14 @@ pub async fn a_request_dropped_at_any_await_leaves_nothing(venue: &Venue) {
         for polls in 0..25 {
             let holder = attempt(&["k"], LONG);
             if taken {
-                // What was asked for the last time may still be on its way, and given back right
-                // after it comes.
+                // The last request may still be in flight, and be undone right after it arrives.
                 take_within(&*store, &holder, Duration::from_secs(5)).await;
             }
             let guard = poll_and_drop(locks.mutex("k").lock().into_future(), polls).await;
             assert!(!taken || guard.is_none());
             let done = guard.is_some();
             drop(guard);
-            // The holder goes while the request is being given up.
+            // The holder releases while the request is being given up.
             store.release(&holder).await.unwrap();
             take_within(&*store, &holder, Duration::from_secs(5)).await;
             store.release(&holder).await.unwrap();
@@ -462,14 +463,14 @@ pub async fn a_request_dropped_at_any_await_leaves_nothing(venue: &Venue) {
     assert_eq!(holders(&*store, "k").await, []);
 }
 
-/// From another process too, and well before the lease would have ended.
+/// Also from another process, and long before the lease would have ended.
 pub async fn a_waiter_is_served_when_the_lock_is_released(venue: &Venue) {
     let (here, there) =
         (Locks::builder().over(venue.store()).unwrap(), Locks::builder().over(venue.store()).unwrap());
     for waits in [&here, &there] {
         let guard = here.mutex("k").lock().await.unwrap();
         let mut request = waits.mutex("k").lock().within(LONG);
-        // Polled until it waits: the answer that the key is taken has come.
+        // Polled until it waits: it has received the answer that the key is held.
         for _ in 0..3 {
             let _ = tokio::time::timeout(Duration::from_millis(10), &mut request).await;
         }

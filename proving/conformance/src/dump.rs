@@ -1,4 +1,4 @@
-//! All records of a store, and what is left out when two stores are compared.
+//! All records of a store, and the differences that are ignored when two stores are compared.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,40 +10,40 @@ use leasehold_core::{
 };
 use leasehold_redis::wire::mode_of;
 
-/// Contents, numbers, waiters, and the time that each has left.
+/// Contents, fences, waiters, and how long each still lasts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "what is compared is written by two sides")]
 pub struct Dump {
-    /// What stands at each key.
+    /// The content of each key.
     pub locks: BTreeMap<Key, (Content, Option<Duration>)>,
     /// The last fence of each key.
     pub fences: BTreeMap<Key, (u64, Option<Duration>)>,
-    /// Who waits for each key.
+    /// The queue of each key.
     pub lines: BTreeMap<Key, LineDump>,
-    /// What was done, as it is written.
+    /// The mark of each key, as stored.
     pub marks: BTreeMap<Key, (Vec<u8>, Option<Duration>)>,
-    /// Which leases were broken.
+    /// The last broken lease of each key.
     pub breaks: BTreeMap<Key, (BreakRecord, Option<Duration>)>,
-    /// Who holds each key together with others.
+    /// The shared holders of each key.
     pub shares: BTreeMap<Key, SharesDump>,
-    /// Which run vouches for the leases, for members of a quorum.
+    /// The run that vouches for the leases, for members of a quorum.
     pub voucher: Option<Voucher>,
 }
 
-/// Which run of a server vouches for its leases.
+/// The run of a server that vouches for its leases.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "what is compared is written by two sides")]
 pub struct Voucher {
-    /// The run.
+    /// The run id.
     pub run: String,
-    /// Since when, in µs since 1970, as long as it may have forgotten some that last.
+    /// Since when, in µs since 1970, as long as it may have forgotten leases that have not ended.
     pub since: Option<u64>,
-    /// How long this is remembered.
+    /// How long this record still lasts.
     pub left: Option<Duration>,
 }
 
 impl Voucher {
-    /// Reads what is written.
+    /// Parses the stored value.
     #[must_use]
     pub fn read(value: &str, left: Option<Duration>) -> Self {
         let (run, since) = match value.split_once(' ') {
@@ -54,21 +54,21 @@ impl Voucher {
     }
 }
 
-/// All that a store holds of a line, in the bytes that servers have.
+/// A queue, in the bytes that servers store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "what is compared is written by two sides")]
 pub struct LineDump {
-    /// Who waits, in order, and with which ticket.
+    /// The waiters in order, with their tickets.
     pub order: Vec<(Ticket, Holder)>,
-    /// What is known of each of them, who has not been heard since the key was handed over, and who
-    /// is passed over.
+    /// What is stored of each waiter: whether it has been silent since the key was handed over, and
+    /// whether it is passed over.
     pub fields: BTreeMap<String, String>,
-    /// How long the line is remembered.
+    /// How long the queue still lasts.
     pub left: Option<Duration>,
 }
 
 impl LineDump {
-    /// A line as the one semantics has it.
+    /// The queue of `core::apply`.
     #[must_use]
     pub fn of(line: &WaitQueue, now: Stamp) -> Self {
         let name = |channel: Option<&Channel>| {
@@ -100,33 +100,32 @@ impl LineDump {
     }
 }
 
-/// All that a store holds of those who hold a key together.
+/// The shared holders of a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "what is compared is written by two sides")]
 pub struct SharesDump {
-    /// What each has.
+    /// The share of each.
     pub shares: BTreeMap<Holder, ShareDump>,
-    /// How long they are remembered.
+    /// How long they still last.
     pub left: Option<Duration>,
 }
 
-/// One share, in the bytes that servers have where those can be compared.
+/// One share, in the bytes that servers store where those can be compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "what is compared is written by two sides")]
 pub struct ShareDump {
-    /// How much it takes up.
+    /// The number of permits.
     pub weight: u32,
-    /// Its fence, if it has one yet.
+    /// The fence, if it has one yet.
     pub fence: Option<u64>,
-    /// Where its holder was told of it that has not been heard since, or `-`; and the label behind
-    /// it.
+    /// The channel on which a silent holder was told of it, or `-`; followed by the label.
     pub rest: String,
-    /// How long it lasts.
+    /// How long it still lasts.
     pub left: Duration,
 }
 
 impl SharesDump {
-    /// Shares as the one semantics has them.
+    /// The shares of `core::apply`.
     #[must_use]
     pub fn of(shares: &Shares, now: Stamp) -> Self {
         let share = |share: &Share| {
@@ -145,20 +144,20 @@ impl SharesDump {
     }
 }
 
-/// Left out of the comparison, by name: how much of a ttl has passed since it was set (up to ten
-/// seconds), and so which of two shares ends first that lasted as long as each other; and the value
-/// of a fence, a ticket or a waiting time that came from a clock (within two minutes of ours; their
+/// The differences that are ignored. One is how much of a TTL has passed since it was set (up to
+/// ten seconds), and so which of two shares of equal length ends first. The other is the value of a
+/// fence, a ticket or a waiting time that came from a clock (within two minutes of ours; their
 /// order is compared).
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::exhaustive_structs, reason = "a tolerance has no more to it")]
 pub struct Tolerance {
-    /// Our clock when the history began.
+    /// Our clock at the start of the history.
     pub wall: Stamp,
 }
 
 impl Tolerance {
     fn left(left: Option<Duration>) -> Option<Duration> {
-        // A share ends at a whole millisecond, which may be one more than was asked for.
+        // A share ends at a whole millisecond, which may be one more than requested.
         let millis = |left: Duration| left.as_millis().saturating_sub(1);
         left.map(|left| Duration::from_secs(millis(left).div_ceil(10_000) as u64 * 10))
     }
@@ -182,7 +181,7 @@ impl Tolerance {
         holding
     }
 
-    /// A dump without what is left out.
+    /// The dump without the ignored differences.
     #[must_use]
     pub fn dump(self, mut dump: Dump) -> Dump {
         for (_, left) in dump.locks.values_mut() {
@@ -197,7 +196,7 @@ impl Tolerance {
         }
         for (broken, left) in dump.breaks.values_mut() {
             *left = Self::left(*left);
-            // The moment is the server's own; how long the record is kept says that it is right.
+            // The time is the server's own; how long the record is kept shows that it is right.
             broken.at = Stamp::from_micros(0);
             broken.fence = self.fence(broken.fence);
         }
@@ -213,8 +212,8 @@ impl Tolerance {
             voucher.since = voucher.since.map(|since| self.number(since));
         }
         for line in dump.lines.values_mut() {
-            // The whole of its time: on a machine that is busy a history may take some of the
-            // fifteen seconds.
+            // The whole duration: on a busy machine, a history may take some of the fifteen
+            // seconds.
             line.left = line.left.map(|_| WaitQueue::KEPT_FOR);
             for (ticket, _) in &mut line.order {
                 *ticket = self.ticket(*ticket);
@@ -223,7 +222,7 @@ impl Tolerance {
         dump
     }
 
-    /// News without what is left out.
+    /// The news without the ignored differences.
     #[must_use]
     pub fn news(self, news: News) -> News {
         match news {
@@ -233,8 +232,8 @@ impl Tolerance {
         }
     }
 
-    /// An answer that names one of several who hold a key, as if it had named whom the other side
-    /// did: of two shares whose ends are compared as one, each may be said to end first.
+    /// Makes an answer that names one of several holders of a key name the same as the other side's
+    /// answer. If two shares' ends count as equal, either may be said to end first.
     pub fn name_alike(self, answer: &mut Answer, right: &Answer, holders: &[HolderInfo]) {
         if let (Some(named), Some(right)) = (named(answer), named(&mut right.clone()))
             && named.mode != Mode::Exclusive
@@ -245,7 +244,7 @@ impl Tolerance {
         }
     }
 
-    /// An answer without what is left out.
+    /// The answer without the ignored differences.
     #[must_use]
     pub fn answer(self, answer: Answer) -> Answer {
         let held = |answer| match answer {
@@ -306,7 +305,7 @@ impl Tolerance {
         }
     }
 
-    /// Tickets that were made up are of another age; those from a clock are minutes old at most.
+    /// Invented tickets differ in age; those from a clock are at most minutes old.
     fn waiter(mut waiter: Waiter) -> Waiter {
         const MINUTES: Duration = Duration::from_secs(120);
         waiter.waited = if waiter.waited < MINUTES { Duration::ZERO } else { Duration::MAX };
@@ -314,7 +313,7 @@ impl Tolerance {
     }
 }
 
-/// Whom an answer names.
+/// The holder that an answer names.
 const fn named(answer: &mut Answer) -> Option<&mut HolderInfo> {
     match answer {
         Answer::Grant(GrantAnswer::Busy { held_by, .. } | GrantAnswer::LineFull { held_by, .. }) => {

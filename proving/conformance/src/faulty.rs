@@ -10,34 +10,34 @@ use leasehold_core::{
     RaiseAnswer, Store, WaitMode, Wake,
 };
 
-/// What happens to a call.
+/// The fate of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Weather {
     /// It is served.
     Fair,
-    /// It is served, and answered so much later.
+    /// It is served, and answered after this delay.
     Slow(Duration),
-    /// It reaches the store so much later, whether or not anybody still waits for it.
+    /// It reaches the store after this delay, even if nobody waits for it any more.
     Late(Duration),
-    /// It never reaches the store, and the caller is told after a second.
+    /// It never reaches the store, and the caller gets an error after a second.
     Lost,
-    /// It is served, but the answer is lost; the caller is told after a second.
+    /// It is served, but the answer is lost; the caller gets an error after a second.
     AnswerLost,
-    /// No answer ever comes, not even a fault.
+    /// No answer ever comes, not even an error.
     Hung,
     /// The store refuses.
     Refused,
-    /// It never reaches the store, and the caller is told this at once.
+    /// It never reaches the store, and the caller gets this error at once.
     Failing(Fault),
 }
 
 impl Weather {
-    /// What comes of a call to a store of this name.
+    /// The result of a call to the store with this name.
     ///
     /// # Errors
     ///
-    /// Those of the call, and those of the weather.
+    /// The errors of the call, and those of the weather.
     pub async fn over<T: Send + 'static>(
         self,
         store: &str,
@@ -83,18 +83,18 @@ pub struct Faulty {
 }
 
 impl Faulty {
-    /// Puts weather before a store; fair at first.
+    /// Wraps a store; its weather is fair at first.
     #[must_use]
     pub fn over(store: Arc<dyn Store>) -> Arc<Self> {
         Arc::new(Self { store, weather: Mutex::new(Weather::Fair), calls: AtomicU32::new(0) })
     }
 
-    /// From now on.
+    /// Sets the weather from now on.
     pub fn set(&self, weather: Weather) {
         *self.weather.lock().unwrap_or_else(PoisonError::into_inner) = weather;
     }
 
-    /// How many calls there were.
+    /// The number of calls.
     #[must_use]
     pub fn calls(&self) -> u32 {
         self.calls.load(Ordering::Relaxed)

@@ -4,11 +4,11 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-/// Polls a future up to `times`, whenever it is ready to go on, and then drops it; says whether it
-/// had come to its end.
+/// Polls a future up to `times`, each time that it is ready to continue, and then drops it. Returns
+/// its output if it completed.
 ///
-/// Between polls the rest of the world goes on: the future is polled again when it is woken, or
-/// after a hundredth of a second.
+/// Between polls, other tasks run: the future is polled again when it is woken, or after a
+/// hundredth of a second.
 pub async fn poll_and_drop<T>(future: impl Future<Output = T>, times: usize) -> Option<T> {
     let mut future = pin!(future);
     for _ in 0..times {
@@ -24,8 +24,7 @@ pub async fn poll_and_drop<T>(future: impl Future<Output = T>, times: usize) -> 
     None
 }
 
-/// Gives way once: the waker that the future took is this task's own, so its wake-up brings us
-/// back.
+/// Yields once. The waker that the future got is this task's, so its wake-up brings us back.
 async fn woken_or_late() {
     let mut first = true;
     let woken =

@@ -19,59 +19,58 @@ use crate::dump::{Dump, LineDump, SharesDump, Voucher};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Step {
-    /// A request of ours.
+    /// A request.
     Ask(Request),
-    /// The same, with the ticket that the attempt was given last for one of its keys.
+    /// The same, with the ticket that the attempt got last for one of its keys.
     Return(Request),
     /// The lease on a key is broken by the fence that was seen there last.
     Break(Key),
-    /// So many requests of ours one after the other, like this one but each by somebody else.
+    /// This many requests one after the other, each like this one but from another holder.
     Crowd(Request, u64),
-    /// Somebody writes a string to the key, whatever is there.
+    /// Another program writes a string to the key, whatever is there.
     Set(Key, Vec<u8>, Option<Duration>),
-    /// Somebody makes a list of the key, whatever was there.
+    /// Another program makes the key a list, whatever is there.
     MakeList(Key),
-    /// Somebody deletes the key.
+    /// Another program deletes the key.
     Delete(Key),
-    /// What stands at the key ends.
+    /// The content of the key expires.
     Expire(Key),
-    /// The fence is forgotten.
+    /// The fence is lost.
     ForgetFence(Key),
-    /// The fence is this number, remembered so long.
+    /// The fence is this number, kept for this long.
     SetFence(Key, u64, Duration),
-    /// The line ends.
+    /// The queue is lost.
     ForgetLine(Key),
-    /// The shares of a key have just ended, all of them or that of one holder; and the marker with
-    /// them, unless it still stands for the rest of the millisecond.
+    /// The shares of a key have just ended, all of them or that of one holder; the marker, too,
+    /// unless it lasts for the rest of the millisecond.
     EndShares(Key, Option<Holder>, bool),
-    /// What is known of the shares of a key is lost.
+    /// The record of the shares of a key is lost.
     ForgetShares(Key),
-    /// Somebody writes who vouches for the leases, and for how long that is kept.
+    /// The run that vouches for the leases is replaced, and kept for this long.
     Vouch(String, Duration),
-    /// Nobody vouches for them any more.
+    /// The record of the run that vouches is lost.
     Unvouch,
 }
 
-/// The run of the server, as all who ask it as a member of a quorum believe.
+/// The server's run id according to all that ask it as a member of a quorum.
 pub const RUN: &str = "0123456789abcdef0123456789abcdef01234567";
 
-/// The longest ttl of that quorum.
+/// The longest TTL of that quorum.
 const LONGEST: Duration = Duration::from_secs(5000);
 
-/// Above it, fences come from the fence before and are compared exactly; below it, from a clock,
-/// and are compared with one.
+/// Fences above this come from the previous fence and are compared exactly; those below come from a
+/// clock and are compared with one.
 pub const ABOVE_ANY_CLOCK: u64 = 1 << 52;
 
-/// How long a lock that is handed over may remain unclaimed, in all histories: so long that nothing
-/// ends by itself.
+/// The claim window of all histories: so long that nothing expires unless a step expires it.
 pub const WINDOW: Duration = Duration::from_secs(400);
 
-/// A generator with a seed, so that a failure can be run again.
+/// A random generator with a seed, so that a failure can be replayed.
 #[derive(Debug)]
 pub struct Dice(StdRng);
 
 impl Dice {
-    /// A generator of its own for each seed.
+    /// A generator for this seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(StdRng::seed_from_u64(seed))
@@ -87,26 +86,26 @@ impl Dice {
     }
 }
 
-/// The keys of all histories: their bytes are chosen to be in the way.
+/// The keys of all histories. Their bytes are chosen to cause trouble.
 #[must_use]
 pub fn keys() -> Vec<Key> {
     ["a", "b{x}c", "{"].map(|name| Key::new(name).expect("a key")).to_vec()
 }
 
-/// The channels that somebody listens at in all histories.
+/// The channels that somebody listens on in all histories.
 #[must_use]
 pub fn heard() -> Vec<Channel> {
     [1, 2].map(channel_of).to_vec()
 }
 
-/// And those that nobody does.
+/// The channels that nobody listens on.
 fn unheard() -> Vec<Channel> {
     [3, 4].map(channel_of).to_vec()
 }
 
-/// A history of so many steps, and some before them that lead to where those alone seldom come: a
-/// line; a lock that was handed over and not claimed; a channel that is passed over; more waiters
-/// gone than one request clears away.
+/// A history of this many steps, after some that lead to states that random steps seldom reach: a
+/// queue; a lock that was handed over and not claimed; a channel that is passed over; more dead
+/// waiters than one request removes.
 #[must_use]
 pub fn history(dice: &mut Dice, steps: usize, wall: Stamp) -> Vec<Step> {
     let mut all = Vec::new();
@@ -118,7 +117,7 @@ pub fn history(dice: &mut Dice, steps: usize, wall: Stamp) -> Vec<Step> {
     all.into_iter().flat_map(look_before).collect()
 }
 
-/// Whoever breaks a lease has looked for its fence.
+/// Looks at the key before a break, because the fence must be known.
 fn look_before(step: Step) -> Vec<Step> {
     match step {
         Step::Break(key) => vec![Step::Ask(Request::Inspect(key.clone())), Step::Break(key)],
@@ -149,8 +148,8 @@ fn opening(dice: &mut Dice) -> Vec<Step> {
     let handed = [line.clone(), vec![let_go]].concat();
     let struck =
         [handed.clone(), vec![ends.clone(), Step::Ask(Request::Advance(vec![key.clone()]))]].concat();
-    // Who was handed one key has not been heard since, and asks for two of which the other is
-    // taken.
+    // A waiter was handed one key and has been silent since; it asks for two keys, of which the
+    // other is held.
     let other = Claim::exclusive(keys().remove(1));
     let both = Claim::exclusive_all(keys().into_iter().take(2)).expect("two keys");
     let took_other = Step::Ask(Request::Grant { attempt: of(&other, 5), wait: None, not_after: None });
@@ -161,7 +160,7 @@ fn opening(dice: &mut Dice) -> Vec<Step> {
         let rejoin = Step::Ask(Request::Rejoin { attempt, not_after: None });
         vec![Step::Vouch(RUN.into(), 20 * DAY), took_other.clone(), rejoin]
     };
-    // Who holds one key stands first in the line of the other, and goes.
+    // The holder of one key is first in the queue of the other, and leaves.
     let stands = |who, channel: &Channel| {
         let wait = Some(Wait { channel: Some(channel.clone()), ..Wait::default() });
         Step::Ask(Request::Grant { attempt: of(&other, who), wait, not_after: None })
@@ -188,9 +187,9 @@ fn opening(dice: &mut Dice) -> Vec<Step> {
     }
 }
 
-/// What leads to where several hold a key: readers with a writer in line behind them, and readers
-/// behind that one; permits of which too few are left; shares that were handed over and not
-/// claimed; more of them than one request hands over or clears away.
+/// Steps that lead to shared keys: readers with a writer queued behind them, and readers behind
+/// that one; permits of which too few are left; shares that were handed over and not claimed; more
+/// of them than one request hands over or removes.
 fn together(dice: &mut Dice) -> Vec<Step> {
     let key = keys().remove(0);
     let only = || [key.clone()];
@@ -216,8 +215,8 @@ fn together(dice: &mut Dice) -> Vec<Step> {
         asks(&read, 4, &heard[1]),
         asks(&read, last, &heard[0]),
     ];
-    // The writer goes, and those behind it are handed what it waited for; or the readers go, and it
-    // has its turn.
+    // The writer leaves, and those behind it are handed the key; or the readers leave, and the
+    // writer has its turn.
     let handed = [behind.clone(), vec![goes(3)]].concat();
     let lies = vec![Step::EndShares(key.clone(), Some(Holder::from_bits(4)), false)];
     let few = vec![
@@ -229,7 +228,8 @@ fn together(dice: &mut Dice) -> Vec<Step> {
         goes(dice.pick(&[1, 2])),
     ];
     let writes = asks(&write, 1, &heard[0]);
-    // Who asks stands behind one who is handed the key on the way, and before one who is not.
+    // The asking waiter is behind one that is handed the key on the way, and before one that is
+    // not.
     let asks_again = vec![
         writes.clone(),
         asks(&read, 2, &heard[0]),
@@ -242,7 +242,7 @@ fn together(dice: &mut Dice) -> Vec<Step> {
         9 => asks_again,
         0 => behind,
         1 => [behind, vec![goes(1), goes(2)]].concat(),
-        // Another writer stands behind them, and is told once.
+        // Another writer is behind them, and is notified once.
         2 => [behind, vec![asks(&write, 5, &heard[1]), goes(3)]].concat(),
         3 => [handed, lies].concat(),
         4 | 5 => few,
@@ -299,8 +299,8 @@ fn step(dice: &mut Dice, wall: Stamp) -> Step {
             Step::Crowd(request, count)
         }
         36 | 37 => {
-            // Also what is nearly ours: another version, a cut id, capitals, something behind the
-            // id.
+            // Also values that are nearly ours: another version, a cut id, capitals, something
+            // after the id.
             let value = dice.pick(&[
                 "x",
                 "",
@@ -337,7 +337,7 @@ fn step(dice: &mut Dice, wall: Stamp) -> Step {
     }
 }
 
-/// Mostly one of them, so that lines get long.
+/// Mostly one key, so that queues get long.
 fn key(dice: &mut Dice) -> Key {
     let all = keys();
     dice.pick(&[0, 0, 0, 1, 1, 2].map(|nth: usize| all[nth].clone()))
@@ -353,7 +353,7 @@ fn waits(dice: &mut Dice, wall: Stamp) -> Request {
     let attempt = attempt(dice, wall);
     let channels = [heard(), heard(), unheard()].concat();
     let channel = Some(dice.pick(&channels)).filter(|_| dice.below(6) > 0);
-    // Made up ones are older than any clock's, or younger, and not seldom the same.
+    // Invented tickets are older or younger than any clock's, and often equal.
     let ticket = dice.pick(&[None, None, None, None, None, Some(7), Some(8), Some(ABOVE_ANY_CLOCK)]);
     let ticket = ticket.map(|number| (dice.pick(&keys()), Ticket::new(number)));
     let line_limit = dice.pick(&[None, None, None, None, Some(0), Some(1), Some(2)]);
@@ -364,8 +364,8 @@ fn waits(dice: &mut Dice, wall: Stamp) -> Request {
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// Also one that began to vouch lately, or when the clock stood later than it does; another; and
-/// what is no run at all.
+/// Also a run that began to vouch recently, or at a later clock reading than now; another run; and
+/// a value that is not a run id.
 fn vouch(dice: &mut Dice, wall: Stamp) -> Step {
     let before = |back: Duration| Stamp::from_micros(wall.as_micros() - back.as_micros() as u64);
     let since = |stamp: Stamp| format!("{RUN} {}", stamp.as_micros());
@@ -400,7 +400,7 @@ fn note(dice: &mut Dice) -> BreakNote {
     BreakNote { by, reason }
 }
 
-/// Every third asks as a quorum does.
+/// Every third attempt is made as a quorum makes it.
 fn attempt(dice: &mut Dice, wall: Stamp) -> Attempt {
     if dice.below(3) == 0 { at_member(dice, wall) } else { alone(dice) }
 }
@@ -431,7 +431,7 @@ fn alone(dice: &mut Dice) -> Attempt {
     Attempt::new(claim, holder, label, ttl)
 }
 
-/// Who asks in all histories, besides crowds.
+/// The holders of all histories, besides crowds.
 fn holders() -> [Holder; 5] {
     [1, 2, 3, 4, u128::MAX - 7].map(Holder::from_bits)
 }
@@ -467,7 +467,7 @@ impl Tickets {
         }
     }
 
-    /// Notes what was answered.
+    /// Records an answer.
     pub fn note(&mut self, request: &Request, answer: &Answer) {
         if let (
             Request::Grant { attempt, .. },
@@ -491,7 +491,7 @@ fn by_somebody_else(request: &Request, nth: u64) -> Request {
     request
 }
 
-/// What a request proposes to a member of a quorum that might abstain.
+/// The proposal to a member of a quorum that might abstain.
 const fn proposal(request: &Request) -> Option<Proposal> {
     match request {
         Request::Grant { attempt, .. }
@@ -507,19 +507,20 @@ const fn proposal(request: &Request) -> Option<Proposal> {
     }
 }
 
-/// How long it is remembered at least who vouches for the leases.
+/// How long the record of the run that vouches is kept at least.
 const KEPT: Duration = Duration::from_secs(30 * 86_400);
 
-/// What must come of a history: the one semantics, on records to which strangers write too.
+/// The expected results of a history: `core::apply`, on records that other programs write to as
+/// well.
 #[derive(Debug)]
 pub struct Oracle {
     records: Records,
     now: Stamp,
     tickets: Tickets,
     ears: Listening,
-    /// When shares ended that ended.
+    /// The end of shares that a step ends.
     ended: Stamp,
-    /// Who vouches for the leases, and until when that is remembered.
+    /// The run that vouches for the leases, and until when that is kept.
     voucher: Option<(Voucher, Stamp)>,
 }
 
@@ -532,14 +533,15 @@ impl Subscribers for Listening {
     }
 }
 
-/// When shares end that end in a history which begins at `wall`: at a whole millisecond before it.
+/// The end of shares that a step ends, in a history that begins at `wall`: a whole millisecond
+/// before it.
 #[must_use]
 pub fn just_before(wall: Stamp) -> Stamp {
     Stamp::from_micros((wall.as_micros() / 1000 - 1) * 1000)
 }
 
 impl Oracle {
-    /// An empty store whose clock stands at `wall`.
+    /// An empty store whose clock is at `wall`.
     #[must_use]
     pub fn new(wall: Stamp) -> Self {
         let ears = Listening(heard().into_iter().collect());
@@ -554,8 +556,8 @@ impl Oracle {
         }
     }
 
-    /// Takes one step; what came of what was asked, and who held those keys before it or after it.
-    /// The clock moves on by a tick with each request, as every store's does.
+    /// Takes one step; returns its results, and the holders of its keys before or after it. The
+    /// clock moves on by a tick with each request, as every store's does.
     pub fn take(&mut self, step: &Step) -> Vec<(Served, Vec<HolderInfo>)> {
         let requests = self.tickets.requests(step);
         let served = requests.into_iter().map(|request| {
@@ -582,7 +584,7 @@ impl Oracle {
         served
     }
 
-    /// All who hold a key that a request is about.
+    /// All holders of a request's keys.
     fn holders_of(&mut self, request: &Request) -> Vec<HolderInfo> {
         let keys: Vec<_> = match request {
             Request::Grant { attempt, .. }
@@ -604,7 +606,7 @@ impl Oracle {
         keys.into_iter().flat_map(inspect).collect()
     }
 
-    /// Who vouches for the leases once somebody has asked.
+    /// The run that vouches for the leases once somebody has asked.
     fn vouch(&mut self, proposal: Proposal) -> Voucher {
         let (now, kept) = (self.now, KEPT.max(2 * proposal.max_ttl.duration()));
         let known = self.voucher.take().filter(|(voucher, _)| {
@@ -619,7 +621,7 @@ impl Oracle {
         voucher
     }
 
-    /// Once it serves, it does until it forgets again.
+    /// A member that serves continues to serve until it forgets again.
     fn vouched(&mut self, voucher: Voucher, answer: &Answer) {
         if voucher.since.is_some() && !matches!(answer, Answer::Quarantined { .. }) {
             let ends = self.now + KEPT.max(2 * LONGEST);
@@ -627,7 +629,7 @@ impl Oracle {
         }
     }
 
-    /// What strangers do.
+    /// Applies a step of another program.
     fn meddle(&mut self, step: &Step) {
         let (now, records) = (self.now, &mut self.records);
         match step {
@@ -667,7 +669,7 @@ impl Oracle {
         }
     }
 
-    /// What the store must hold now.
+    /// The records that the store must have now.
     #[must_use]
     pub fn dump(&self) -> Dump {
         let (now, records) = (self.now, &self.records);

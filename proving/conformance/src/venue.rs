@@ -20,11 +20,11 @@ use tokio::task::block_in_place;
 
 type Open = dyn Fn(Arc<dyn Runtime>) -> Arc<dyn Store> + Send + Sync;
 
-/// A place where leases live, for the time of a test.
+/// A store for the time of a test.
 pub struct Venue {
     name: String,
     open: Box<Open>,
-    /// What must live as long as the venue.
+    /// The server, which must live as long as the venue.
     server: Option<Arc<Server>>,
     hands_over: bool,
     tells: bool,
@@ -33,7 +33,7 @@ pub struct Venue {
 }
 
 impl Venue {
-    /// Memory: one store, since no other process could see it.
+    /// One store in memory, since another process could not see it.
     ///
     /// # Panics
     ///
@@ -53,7 +53,7 @@ impl Venue {
         }
     }
 
-    /// A majority of three stores in memory, which each process opens for itself.
+    /// A quorum of three stores in memory, which each process opens itself.
     ///
     /// # Panics
     ///
@@ -69,8 +69,8 @@ impl Venue {
         Self::of_a_quorum("quorum of memory", open)
     }
 
-    /// A store of an application's own, which each process opens for itself: the list of checks,
-    /// for those who write one.
+    /// An application's own store, which each process opens itself: the list of checks, for authors
+    /// of stores.
     #[must_use]
     pub fn of_your_own(
         name: &str,
@@ -87,11 +87,11 @@ impl Venue {
         }
     }
 
-    /// A file of its own, in a directory of its own.
+    /// A new file in a new directory.
     ///
     /// # Panics
     ///
-    /// When there is no room for the directory.
+    /// If the directory cannot be created.
     #[must_use]
     pub fn file() -> Self {
         let directory = TempDir::with_prefix("leasehold-").expect("a directory for the file store");
@@ -113,17 +113,17 @@ impl Venue {
         }
     }
 
-    /// A PostgreSQL server of its own.
+    /// A new PostgreSQL server.
     ///
     /// # Panics
     ///
-    /// When the server cannot be had, and outside of a tokio runtime of several threads.
+    /// If the server is not available, and outside of a multi-threaded tokio runtime.
     #[must_use]
     pub fn postgres() -> Self {
         Self::on_postgres(Postgres::start())
     }
 
-    /// The same of the newest version that the tests have.
+    /// The same with the newest version installed.
     ///
     /// # Panics
     ///
@@ -170,11 +170,11 @@ impl Venue {
         }
     }
 
-    /// A server of its own.
+    /// A new server.
     ///
     /// # Panics
     ///
-    /// When the server cannot be had.
+    /// If the server is not available.
     #[must_use]
     pub fn redis(flavor: Flavor, protocol: &str) -> Self {
         let server = Arc::new(Server::start(flavor));
@@ -198,12 +198,12 @@ impl Venue {
         }
     }
 
-    /// A server of its own, to which each process has a client of the fred crate already,
-    /// configured to try again what fails.
+    /// A new server, to which each process already has a client of the fred crate that retries
+    /// failed commands.
     ///
     /// # Panics
     ///
-    /// When the server cannot be had, and outside of a tokio runtime of several threads.
+    /// If the server is not available, and outside of a multi-threaded tokio runtime.
     #[must_use]
     pub fn lent_by_fred(flavor: Flavor, version: RespVersion) -> Self {
         let server = Arc::new(Server::start(flavor));
@@ -230,11 +230,11 @@ impl Venue {
         }
     }
 
-    /// A cluster of three masters of its own, of which each process is told another node.
+    /// A new cluster of three masters; each process is given a different node.
     ///
     /// # Panics
     ///
-    /// When the servers cannot be had.
+    /// If the servers are not available.
     #[must_use]
     pub fn cluster(flavor: Flavor, protocol: &str) -> Self {
         let cluster = Cluster::start(flavor, 3, 0);
@@ -258,12 +258,11 @@ impl Venue {
         }
     }
 
-    /// A majority of three servers of their own, which need not sit out the quarantine of a first
-    /// start.
+    /// A quorum of three new servers, without the quarantine of a first start.
     ///
     /// # Panics
     ///
-    /// When a server cannot be had.
+    /// If a server is not available.
     #[must_use]
     pub fn quorum_of_redis(flavors: [Flavor; 3]) -> Self {
         let servers = flavors.map(Server::start);
@@ -295,7 +294,7 @@ impl Venue {
         }
     }
 
-    /// The place, as one more process would open it.
+    /// The store, as another process would open it.
     ///
     /// # Panics
     ///
@@ -305,11 +304,11 @@ impl Venue {
         (self.open)(runtime())
     }
 
-    /// A server is as if it had sat out the quarantine of its first start. Other places have to.
+    /// Ends the quarantine of a server's first start. Other stores have to wait for it.
     ///
     /// # Panics
     ///
-    /// When the server does not say which run it is.
+    /// If the server does not report its run id.
     pub fn has_served(&self) {
         if let Some(served) = &self.served {
             return served();
@@ -321,36 +320,36 @@ impl Venue {
         server.text(&["SET", MEMBER_KEY, run, "PX", "86400000"]);
     }
 
-    /// The place loses everything, as in a restart without its state.
+    /// Makes the store lose everything, as in a restart without its data.
     ///
     /// # Panics
     ///
-    /// Where that cannot be.
+    /// If this store cannot.
     pub fn forget(&self) {
         let forget = self.forget.as_ref();
         forget.unwrap_or_else(|| panic!("{} as a whole is never started anew", self.name))();
     }
 
-    /// The server, where there is one.
+    /// The server, if there is one.
     #[must_use]
     pub fn server(&self) -> Option<&Server> {
         self.server.as_deref()
     }
 
-    /// Whether the lock itself is handed to who waited longest, for a window, and not only the word
-    /// that it may ask.
+    /// True if the lock itself is handed to the first waiter, for a claim window, and not only the
+    /// message that it may ask.
     #[must_use]
     pub const fn hands_over(&self) -> bool {
         self.hands_over
     }
 
-    /// Whether who waits is told that it may ask, and need not ask whether it may.
+    /// True if a waiter is notified when it may ask, and need not poll.
     #[must_use]
     pub const fn tells(&self) -> bool {
         self.tells
     }
 
-    /// What a message calls it.
+    /// The name in messages.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -363,7 +362,7 @@ impl fmt::Debug for Venue {
     }
 }
 
-/// Does something in a PostgreSQL database.
+/// Executes a statement in a PostgreSQL database.
 fn sql(config: &str, statement: &str) {
     let done = async {
         let (client, connection) = tokio_postgres::connect(config, tokio_postgres::NoTls).await?;

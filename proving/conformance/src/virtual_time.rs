@@ -7,7 +7,7 @@ use std::time::Duration;
 use leasehold_core::{BoxFuture, Instant, Runtime};
 use tokio::runtime::Handle;
 
-/// The lease clock's reading when a test begins. Not zero, so that a forgotten offset shows.
+/// The lease clock's reading when a test begins. Not zero, so that a forgotten offset is noticed.
 const BEGIN: Instant = Instant::from_nanos(1_000_000_000_000);
 
 /// The wall clock's reading when a test begins, in seconds since 1970.
@@ -19,12 +19,12 @@ pub struct VirtualTime {
     handle: Handle,
     begin: tokio::time::Instant,
     drawn: AtomicU64,
-    /// What is drawn from now on, where that is no matter of chance.
+    /// The number that is always drawn instead of a random one.
     always_draws: Mutex<Option<u128>>,
 }
 
 impl VirtualTime {
-    /// A runtime that begins now, in the tokio runtime that this is called in.
+    /// A runtime that begins now, in the current tokio runtime.
     #[must_use]
     pub fn begin() -> Arc<Self> {
         let begin = tokio::time::Instant::now();
@@ -32,7 +32,7 @@ impl VirtualTime {
         Arc::new(Self { handle: Handle::current(), begin, drawn, always_draws })
     }
 
-    /// From now on this is drawn, and nothing else.
+    /// From now on, this number is drawn every time.
     pub fn draws(&self, always: u128) {
         *self.always_draws.lock().unwrap_or_else(PoisonError::into_inner) = Some(always);
     }
@@ -55,7 +55,7 @@ impl Runtime for VirtualTime {
 
     fn sleep_until(&self, at: Instant) -> BoxFuture<'static, ()> {
         let left = at.saturating_since(self.now());
-        // Counted from now on, and not from when it is first waited for.
+        // Counted from now on, and not from the first poll.
         let end = tokio::time::Instant::now() + left;
         Box::pin(async move {
             if !left.is_zero() {
@@ -68,7 +68,7 @@ impl Runtime for VirtualTime {
         drop(self.handle.spawn(task));
     }
 
-    /// Distinct and well spread, and the same in every run, unless one is always drawn.
+    /// Distinct and well spread, and the same in every run, unless a fixed number is drawn.
     fn random(&self) -> u128 {
         let drawn = u128::from(self.drawn.fetch_add(1, Ordering::Relaxed)) + 1;
         let mixed = drawn.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);

@@ -1,4 +1,4 @@
-//! Locks for programs that block: in a plain thread, and in an async runtime all the same.
+//! Locks for blocking programs: in a plain thread, and even in an async runtime.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
@@ -57,8 +57,8 @@ fn threads_that_block_take_turns() {
     });
 }
 
-/// A task may do so much and must then pause, says tokio; what blocks inside one never comes to the
-/// pause, and hung for ever.
+/// tokio makes a task pause after some operations; code that blocks inside a task never reaches the
+/// pause, and used to hang forever.
 #[test]
 fn a_task_of_a_runtime_of_one_thread_may_block_for_as_many_locks_as_it_likes() {
     on_every_store(|connect| {

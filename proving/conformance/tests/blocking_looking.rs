@@ -1,5 +1,5 @@
-//! What programs that block see of their locks and of others', and that they can do all that the
-//! others can.
+//! What blocking programs see of their own and others' locks, and that they can do all that async
+//! programs can.
 
 use std::sync::Arc;
 use std::thread;
@@ -89,7 +89,7 @@ fn who_is_content_with_a_free_lock_waits_without_taking_it() {
     assert!(!migration.is_locked().unwrap());
 }
 
-/// The names of the functions that a source has for others.
+/// The names of the public functions of a source file.
 fn functions(source: &str) -> Vec<&str> {
     let public =
         source.lines().map(str::trim_start).filter(|line| line.starts_with("pub ") && line.contains("fn "));
@@ -101,8 +101,8 @@ macro_rules! sources {
     ($($file:literal)*) => { concat!($(include_str!(concat!("../../../crates/leasehold/src/", $file)), "\n"),*) };
 }
 
-/// A noun, its sources, those of its blocking twin, and what that has under another name or not at
-/// all.
+/// A type, its sources, those of its blocking twin, and the functions that the twin has under
+/// another name or not at all.
 type Twins = (&'static str, &'static str, &'static str, &'static [&'static str]);
 
 #[test]
@@ -119,14 +119,14 @@ fn who_blocks_can_do_all_that_the_others_can() {
         ("Mutex", sources!("mutex.rs"), sources!("blocking/mutex.rs"), &[]),
         ("RwLock", sources!("rw_lock.rs"), sources!("blocking/rw_lock.rs"), &[]),
         ("Semaphore", sources!("semaphore.rs"), sources!("blocking/semaphore.rs"), &[]),
-        // Work that blocks cannot be stopped.
+        // Blocking work cannot be stopped.
         ("Acquire", sources!("lock/acquire.rs"), sources!("blocking/acquire.rs"), &["hold"]),
         // A thread that watches has a view.
         ("Guard", sources!("lock/guard.rs"), sources!("blocking/guard.rs"), &["lost"]),
         ("Once", sources!("recipe/once.rs"), sources!("blocking/once.rs"), &[]),
         // The outcome is the same type.
         ("Every", sources!("recipe/every.rs"), sources!("blocking/every.rs"), &[]),
-        // A guard of the other kind would be lent.
+        // It would lend a guard of the other kind.
         ("Doing", sources!("recipe/doing.rs"), sources!("blocking/doing.rs"), &["guard"]),
         // As `hold`.
         ("Election", sources!("recipe/election.rs"), sources!("blocking/election.rs"), &["lead", "next"]),

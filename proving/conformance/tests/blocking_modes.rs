@@ -1,5 +1,5 @@
-//! Readers, permits, and what is done once, for programs that block: in a plain thread, and in an
-//! async runtime all the same.
+//! Readers, permits and jobs for blocking programs: in a plain thread, and even in an async
+//! runtime.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
@@ -27,8 +27,8 @@ fn on_every_store(test: impl Fn(&(dyn Fn() -> Locks + Sync))) {
     test(&|| Locks::connect(&server.url()).unwrap());
 }
 
-/// Runs a test in a plain thread, in a task of a runtime of one thread, and in one of a runtime of
-/// several.
+/// Runs a test in a plain thread, in a task of a single-threaded runtime, and in one of a
+/// multi-threaded runtime.
 fn in_every_surrounding(test: impl Fn() + Send + Sync + Clone + 'static) {
     test();
     let runtimes: [fn() -> Runtime; 2] = [
@@ -154,7 +154,7 @@ fn work_that_outlived_its_lock_is_told_so_and_not_marked() {
     assert_eq!(locks.once("migrate").mark().unwrap(), None);
 }
 
-/// Each of the nouns waits for a thread of its own, so no surrounding hangs it.
+/// Each operation waits on its own thread, so it hangs in none of these.
 #[test]
 fn all_of_it_works_outside_of_a_runtime_and_inside_of_one() {
     let server = Server::start(Flavor::Valkey91);

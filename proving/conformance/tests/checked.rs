@@ -1,5 +1,5 @@
-//! A writer whose lock is lost cannot commit, and one that was checked keeps everybody else out
-//! until its transaction ends.
+//! A writer whose lock is lost cannot commit, and a checked writer keeps everybody else out until
+//! its transaction ends.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use servers::Postgres;
 use tokio_postgres::{Client, NoTls};
 
-/// Short enough to wait for, and long enough that a busy machine is not too late to check.
+/// Short enough to wait for, and long enough for a busy machine to check in time.
 const TTL: Duration = Duration::from_secs(2);
 
 async fn server() -> Postgres {
@@ -33,12 +33,12 @@ async fn writer(client: &Client) -> String {
     client.query_one("SELECT by FROM account", &[]).await.unwrap().get(0)
 }
 
-/// A lock that its holder does not renew, as if it were stopped.
+/// A lock that its holder does not renew, as if the holder were stopped.
 async fn stalled(locks: &Locks) -> Guard {
     locks.mutex("account:1").ttl(TTL).renewal(Renewal::Off).lock().await.unwrap()
 }
 
-/// `psql`, as somebody uses it who knows SQL only.
+/// `psql`, as used by somebody who only knows SQL.
 struct Psql {
     child: Child,
     says: ChildStdin,
@@ -62,7 +62,7 @@ impl Psql {
         writeln!(self.says, "{sql}").unwrap();
     }
 
-    /// Waits until all before was done.
+    /// Waits until all previous statements are done.
     fn is_through(&mut self) {
         self.say("\\echo through");
         let mut line = String::new();
@@ -76,14 +76,14 @@ impl Psql {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// What it complained of.
+    /// Ends the session; returns its errors.
     fn end(self) -> String {
         drop(self.says);
         String::from_utf8(self.child.wait_with_output().unwrap().stderr).unwrap()
     }
 }
 
-/// The writer begins its transaction, is stopped for longer than its lease, and wakes up when
+/// The writer begins its transaction, is stopped for longer than its lease, and continues when
 /// another has written.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_writer_that_was_stopped_and_wakes_up_late_cannot_commit() {
@@ -118,8 +118,8 @@ async fn a_writer_that_was_stopped_and_wakes_up_late_cannot_commit() {
     assert!(matches!(&refused, CheckError::Lost { .. }), "{refused:?}");
 }
 
-/// Without the row lock of the check, the next holder would read what the first has not committed
-/// yet, and write over it.
+/// Without the row lock of the check, the next holder would read data that the first has not
+/// committed yet, and overwrite it.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_was_checked_keeps_others_out_until_its_transaction_ends_also_past_its_lease() {
     let server = server().await;
@@ -140,7 +140,7 @@ async fn who_was_checked_keeps_others_out_until_its_transaction_ends_also_past_i
     assert_eq!(writer(&db).await, "the first");
 }
 
-/// A permit or a shared lock is a row of its own, and the same must hold of it.
+/// A permit or a shared lock has its own row, and the same must hold for it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reader_that_was_checked_keeps_a_writer_out_until_its_transaction_ends() {
     let server = server().await;
@@ -159,8 +159,8 @@ async fn a_reader_that_was_checked_keeps_a_writer_out_until_its_transaction_ends
     assert!(matches!(reader.check(&transaction).await, Err(CheckError::Lost { .. })));
 }
 
-/// A lease that has ended is refused also while nobody else has been granted the lock, and renewals
-/// do not disturb who was checked.
+/// A lease that has ended is refused even if nobody else has been granted the lock, and renewals do
+/// not disturb a checked writer.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lease_that_has_ended_is_refused_and_a_renewal_does_not_wait_for_a_transaction() {
     let server = server().await;
@@ -172,7 +172,7 @@ async fn a_lease_that_has_ended_is_refused_and_a_renewal_does_not_wait_for_a_tra
     guard.renew(TTL).await.unwrap();
     transaction.rollback().await.unwrap();
     tokio::time::timeout(5 * TTL, guard.lost()).await.unwrap();
-    // The server's clock ends it a little later than its holder believes.
+    // The server's clock ends it a little later than its holder's.
     let refused = loop {
         let transaction = db.transaction().await.unwrap();
         if let Err(refused) = guard.check(&transaction).await {

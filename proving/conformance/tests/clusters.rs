@@ -11,14 +11,14 @@ use servers::{Cluster, Flavor, Reply, Server};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// With a tag and without, and such as look like one.
+/// With a hash tag and without, and some that look like one.
 const NAMES: [&[u8]; 6] = [b"plain", b"{order:7}:stock", b"{}", b"{", b"a}b{c", b"\xff\0{x"];
 
 async fn locks(cluster: &Cluster) -> Locks {
     Locks::builder().ttl(10 * SECOND).connect(&cluster.url()).await.unwrap()
 }
 
-/// Who is inside, and the greatest fence that was, of each key.
+/// For each key, whether somebody holds it, and the greatest fence so far.
 #[derive(Default)]
 struct Ledger(Mutex<HashMap<Vec<u8>, (bool, u64)>>);
 
@@ -36,7 +36,7 @@ impl Ledger {
     }
 }
 
-/// How often nodes were asked for some commands, scripts' own commands aside.
+/// How often the nodes were sent certain commands, not counting those that scripts call.
 fn asked(cluster: &Cluster, commands: &[&str]) -> u64 {
     let calls = |server: &Server| -> u64 {
         let stats = server.text(&["INFO", "commandstats"]);
@@ -59,8 +59,8 @@ fn line_of_k() -> String {
     format!("leasehold:l{{{}}}k", tag(slot_of(b"k")))
 }
 
-/// Key by key, with pauses in which a slot is neither here nor there, and all at once: whoever asks
-/// meanwhile waits a little, and nobody is told of it.
+/// Key by key, with pauses in which the slot is on neither node completely, and all at once:
+/// requests in the meantime wait a little, without an error.
 async fn slots_move_under_load(flavor: Flavor) {
     let cluster = Arc::new(Cluster::start(flavor, 3, 0));
     let ledger = Arc::new(Ledger::default());
@@ -100,7 +100,7 @@ async fn slots_move_under_load(flavor: Flavor) {
     });
     moved.await.unwrap();
     let at_the_end = grants.load(Ordering::SeqCst);
-    // Everybody goes on afterwards.
+    // All continue afterwards.
     tokio::time::sleep(SECOND).await;
     assert!(grants.load(Ordering::SeqCst) > at_the_end + 50, "{flavor}: they stand still");
     assert!(at_the_end > 100, "{flavor}: {at_the_end} grants are no load");
@@ -125,7 +125,7 @@ async fn nobody_is_told_of_slots_that_move_under_load_on_9_1() {
     slots_move_under_load(Flavor::Valkey91).await;
 }
 
-/// Free or in line, an acquisition costs a grant and a release; finding the owners costs nothing
+/// Free or queued, an acquisition costs a grant and a release; finding the owner costs nothing
 /// then.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_acquisition_takes_two_commands() {
@@ -139,8 +139,8 @@ async fn an_acquisition_takes_two_commands() {
     for name in NAMES {
         cycle(name).await;
     }
-    // Who holds a lock for a moment listens for breaks, at every node; that is asked once, and not
-    // to be counted below.
+    // A process that holds a lock for a moment subscribes to breaks at every node, once; that is
+    // not to be counted below.
     let guard = locks.mutex("plain").lock().await.unwrap();
     let nodes = cluster.nodes().len() as u64;
     cluster.wait_until("it listens at every node", || asked(&cluster, &["subscribe"]) == nodes);
@@ -170,17 +170,17 @@ async fn an_acquisition_takes_two_commands() {
             task.await.unwrap();
         }
     };
-    // Those who meet first ask in batches that leave them out, and send the node the texts of the
-    // scripts for a queue.
+    // The first contention changes how a process asks, and sends the node the scripts for a queue.
     contend(2).await;
     let before = asked(&cluster, &["evalsha", "eval"]);
     contend(EACH).await;
     let asked_for = asked(&cluster, &["evalsha", "eval"]) - before;
-    // The first that must wait asks twice, and a re-ask may fall into the time that this takes.
+    // The first request that must wait asks twice, and a repeated request may fall into this time.
     assert!(asked_for <= 2 * 4 * EACH + 8, "{asked_for} commands for {} acquisitions", 4 * EACH);
 }
 
-/// The line moves with its slot, but nobody listens at the new place, and the old one says nothing.
+/// The queue moves with its slot, but nobody is subscribed at the new node, and the old one is
+/// silent.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_waits_is_found_again_when_the_slot_has_moved() {
     for flavor in [Flavor::Redis62, Flavor::Redis70, Flavor::Valkey91] {
@@ -220,7 +220,7 @@ async fn who_waits_is_found_again_when_the_slot_has_moved() {
     }
 }
 
-/// The same when the lock is released before anybody has looked.
+/// The same when the lock is released before anybody has noticed.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_was_passed_over_because_the_slot_moved_gets_its_turn_soon() {
     let cluster = Cluster::start(Flavor::Redis70, 3, 0);
@@ -239,8 +239,8 @@ async fn who_was_passed_over_because_the_slot_moved_gets_its_turn_soon() {
     guard.release().await.unwrap();
 }
 
-/// Neither node has all that may belong to the key while it is carried, so neither serves it; what
-/// was asked meanwhile is done when it is there.
+/// During the move, neither node has everything that may belong to the key, so neither serves it;
+/// requests in the meantime are executed at the new node.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_that_is_released_while_its_slot_moves_is_handed_on_when_it_is_there() {
     for (flavor, waiting) in [
@@ -277,8 +277,8 @@ async fn a_lock_that_is_released_while_its_slot_moves_is_handed_on_when_it_is_th
     }
 }
 
-/// A renewal waits for every node that it goes to, but for none of them so long that another's
-/// leases end.
+/// A renewal waits for every node that it is sent to, but for none of them so long that leases at
+/// another end.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_stops_costs_no_lease_at_the_others() {
     let configure = |setup: servers::Setup| setup.arg("cluster-require-full-coverage", "no");
@@ -297,7 +297,7 @@ async fn a_node_that_stops_costs_no_lease_at_the_others() {
     for (_, guard) in &there {
         guard.lost().await;
     }
-    // Two ttls more.
+    // Two TTLs more.
     let until = Instant::now() + 4 * SECOND;
     while Instant::now() < until {
         for (at, guard) in &elsewhere {
@@ -311,8 +311,8 @@ async fn a_node_that_stops_costs_no_lease_at_the_others() {
     }
 }
 
-/// The replica takes its master's place within the time that the cluster takes for it; the lease is
-/// there if it was replicated.
+/// The replica takes over within the time that the cluster needs; the lease is there if it was
+/// replicated.
 async fn a_master_dies(flavor: Flavor) {
     let cluster = Arc::new(Cluster::start(flavor, 3, 1));
     let (here, there) = (locks(&cluster).await, locks(&cluster).await);
@@ -331,8 +331,7 @@ async fn a_master_dies(flavor: Flavor) {
                 let mut longest = longest.lock().unwrap();
                 *longest = (*longest).max(begun.elapsed());
                 drop(longest);
-                // Who holds when the master dies may have been forgotten; so the fences are what is
-                // judged.
+                // The dead master's last holder may be forgotten; so only the fences are checked.
                 ledger.enter(b"k", guard.fence().get());
                 ledger.leave(b"k");
                 drop(guard);

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Locks of as many processes as are asked for, on one store.
+/// Locks of any number of processes, on one store.
 struct Place {
     url: String,
     memory: Option<Locks>,

@@ -1,4 +1,4 @@
-//! Candidates as processes of their own: the leader killed, stopped past its lease, and resigned.
+//! Candidates in separate processes: the leader is killed, stopped past its lease, or resigns.
 
 use std::env;
 use std::fs::{self, File, OpenOptions};
@@ -16,16 +16,16 @@ use tempfile::TempDir;
 
 const TTL: Duration = Duration::from_secs(2);
 const SECOND: Duration = Duration::from_secs(1);
-/// From a resignation to the next leader.
+/// The longest time from a resignation to the next leader.
 const HANDED_ON: Duration = Duration::from_millis(100);
-/// Longer than any of it takes on a machine that is busy compiling.
+/// Longer than anything takes on a machine that is busy compiling.
 const LIMIT: Duration = Duration::from_secs(30);
 
 const STORE: &str = "LEASEHOLD_ELECTION_STORE";
 const JOURNAL: &str = "LEASEHOLD_ELECTION_JOURNAL";
 
-/// What a candidate's process does: leads, and writes its fence for as long as it believes that it
-/// leads. A line on stdin is the wish that it resigns.
+/// The process of a candidate: it leads, and writes its fence for as long as it considers itself
+/// the leader. A line on stdin asks it to resign.
 #[test]
 fn a_candidate_of_another_test_leads() {
     let (Ok(store), Some(journal)) = (env::var(STORE), env::var_os(JOURNAL)) else { return };
@@ -75,7 +75,7 @@ impl Candidate {
         Self { child, said }
     }
 
-    /// Waits until it says that, and gives back the fence of its term.
+    /// Waits until it prints this word, and returns the fence of its term.
     fn says(&self, word: &str) -> u64 {
         let (said, fence) = self.said.recv_timeout(LIMIT).expect(word);
         assert_eq!(said, word);
@@ -94,7 +94,7 @@ impl Drop for Candidate {
     }
 }
 
-/// A store of its own and an empty journal, and then two who stand, the first of whom leads.
+/// Runs a test with a new store, an empty journal and two candidates, the first of which leads.
 fn of_two(test: impl Fn(Candidate, Candidate, u64)) {
     let server = Server::start(Flavor::Valkey91);
     let directory = TempDir::with_prefix("leasehold-").unwrap();
@@ -112,8 +112,8 @@ fn of_two(test: impl Fn(Candidate, Candidate, u64)) {
             thread::sleep(Duration::from_millis(5));
         }
         test(leader, next, term);
-        // Terms follow each other: once a greater fence has written, no smaller one does, but for
-        // the one write that may have been under way when its leader was stopped.
+        // Terms follow each other: after a write with a greater fence, there is none with a smaller
+        // one, except the one that may have been in flight when its leader was stopped.
         let written = fs::read_to_string(&journal).unwrap();
         let terms: Vec<u64> = written.lines().map(|line| line.parse().unwrap()).collect();
         let late = terms.windows(2).filter(|pair| pair[1] < pair[0]).count();

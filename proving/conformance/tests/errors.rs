@@ -1,5 +1,4 @@
-//! What a program can do with an error: one type for all, a cause to match, and the chain down to
-//! it.
+//! Handling errors in a program: one type for all, a cause to match, and the chain of sources.
 
 use std::error::Error as _;
 use std::time::Duration;
@@ -12,7 +11,7 @@ use servers::{Flavor, Server};
 
 const SHORT: Duration = Duration::from_millis(200);
 
-/// The fault at the end of an error's chain, found as `anyhow` finds it.
+/// The `Fault` at the end of an error's chain, found as `anyhow` finds it.
 fn fault<'a>(error: &'a (dyn std::error::Error + 'static)) -> &'a Fault {
     let mut next = Some(error);
     while let Some(error) = next {
@@ -28,7 +27,7 @@ async fn connect(url: &str) -> ConnectError {
     Locks::builder().outage_limit(SHORT).connect(url).await.unwrap_err()
 }
 
-/// None of the thirteen errors had a source, and causes were one string.
+/// None of the thirteen error types had a source, and causes were strings.
 #[tokio::test]
 async fn a_program_can_match_what_caused_a_fault() {
     let server = Server::start(Flavor::Valkey91);

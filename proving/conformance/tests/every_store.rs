@@ -21,7 +21,7 @@ conformance::every_check! {
     fred_on_9_1: super::Venue::lent_by_fred(super::Flavor::Valkey91, fred::types::RespVersion::RESP3);
 }
 
-/// In RESP2 only who waits has a connection to hear on.
+/// In RESP2, only a process that waits has a connection for push messages.
 mod told_after_waiting {
     use conformance::venue::Venue;
     use servers::Flavor;

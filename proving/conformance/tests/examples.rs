@@ -1,22 +1,21 @@
-//! The programs of `crates/leasehold/examples`: each is run as it stands, on each store that it can
-//! have, and says what it should.
+//! The programs of `crates/leasehold/examples`: each is run unchanged on each store that it
+//! supports, and its output is checked.
 //!
-//! They are compiled into these tests (by `build.rs`), because only so it is certain that what runs
-//! is what is there. Each test runs itself again in a process of its own, where it is the example
-//! and nothing else.
+//! They are compiled into these tests (by `build.rs`), which guarantees that the current source is
+//! what runs. Each test runs itself again in another process, where it is only the example.
 
 use std::process::Command;
 
 use servers::{Flavor, Server};
 use tempfile::TempDir;
 
-/// Tells a test which is run again that it is the example now.
+/// The environment variable that tells a test to be the example.
 const AS_EXAMPLE: &str = "LEASEHOLD_TEST_AS_EXAMPLE";
 
-/// Where an example has its locks: it reads this as `leasehold` does.
+/// The store of an example, which reads the same variable as `leasehold`.
 const STORE: &str = "LEASEHOLD_STORE";
 
-/// What the example of this test says, line by line, with its locks there.
+/// The output of this test's example, line by line, with this store.
 fn said(test: &str, store: Option<&str>) -> Vec<String> {
     let mut again = Command::new(std::env::current_exe().unwrap());
     again.args([test, "--exact", "--nocapture", "--test-threads=2"]).env(AS_EXAMPLE, "1").env_remove(STORE);
@@ -29,7 +28,7 @@ fn said(test: &str, store: Option<&str>) -> Vec<String> {
     said.lines().filter(is_said).map(ToString::to_string).collect()
 }
 
-/// Runs an example where it says where.
+/// Runs an example on each store.
 fn on_every_store(test: &str, check: impl Fn(&[String])) {
     check(&said(test, None));
     let directory = TempDir::with_prefix("leasehold-").unwrap();
@@ -38,7 +37,7 @@ fn on_every_store(test: &str, check: impl Fn(&[String])) {
     check(&said(test, Some(&server.url())));
 }
 
-/// The test of an example: the example itself when it is run as such.
+/// Defines the test of an example, which is the example itself when it is run as such.
 macro_rules! example {
     ($name:ident, $file:literal, $check:expr) => {
         mod $name {
@@ -141,8 +140,8 @@ example!(own_store, "own_store.rs", |test| {
     assert_eq!(super::said(test, None), ["free for others: false", "free for others: true"]);
 });
 
-/// An example that nobody runs is not known to work. A store has ten methods and more, so that one
-/// may be longer.
+/// An example that nobody runs is not known to work. A store has more than ten methods, so its
+/// example may be longer.
 #[test]
 fn every_example_is_run_here_and_fits_on_a_page() {
     let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../crates/leasehold/examples");

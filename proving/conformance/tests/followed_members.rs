@@ -1,4 +1,4 @@
-//! Members of a quorum that are more than one server: a cluster, and the master that sentinels
+//! Members of a quorum that consist of several servers: a cluster, and the master that sentinels
 //! name.
 
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use servers::{Cluster, Flavor, Reply, Server, Watched};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The least that may be, so that nobody abstains for longer than this and a second.
+/// The smallest allowed, so that members abstain for at most this and a second.
 const MAX_TTL: Duration = Duration::from_secs(5);
 
-/// With a tag and without, and such as look like one.
+/// With a hash tag and without, and some that look like one.
 const NAMES: [&[u8]; 6] = [b"plain", b"{order:7}:stock", b"{}", b"{", b"a}b{c", b"\xff\0{x"];
 
-/// A member that is followed wherever it is, between two servers.
+/// A quorum of two servers and a member that is followed wherever it is.
 fn quorum(one: &Server, followed: &str, other: &Server) -> Locks {
     let stores = [&one.url(), followed, &other.url()].map(|url| AnyStore::from_url(url).unwrap());
     Locks::builder().ttl(2 * SECOND).outage_limit(SECOND).quorum(stores, MAX_TTL).unwrap()
@@ -33,7 +33,7 @@ async fn granted(locks: &Locks, name: &[u8]) -> Guard {
     }
 }
 
-/// A majority is out of reach because of this.
+/// Checks that a majority cannot be reached for this reason.
 #[track_caller]
 fn is_kept_back(asked: Result<Option<Guard>, LockError>, why: &str) {
     let error = asked.unwrap_err();
@@ -44,7 +44,7 @@ fn has(cluster: &Cluster, name: &[u8]) -> bool {
     cluster.owner(slot_of(name)).command(&[b"EXISTS", name]) == Reply::Integer(1)
 }
 
-/// How many slots the nodes vouch for, or abstain for.
+/// The number of slots that the nodes vouch for, or abstain for.
 fn vouched(cluster: &Cluster) -> i64 {
     let of = |server: &Server| match server.text(&["DBSIZE"]) {
         Reply::Integer(keys) => keys,
@@ -60,7 +60,7 @@ async fn a_cluster_votes_once_it_has_abstained_for_all_of_its_slots_together() {
         let cluster = Cluster::start(flavor, 3, 0);
         let locks = quorum(&one, &cluster.url(), &other);
         is_kept_back(locks.mutex("plain").try_lock().await, "quarantined");
-        // One question for each node is enough for all of their slots.
+        // One question per node is enough for all of its slots.
         for name in [&b"plain"[..], b"b", b"c", b"d", b"e", b"f"] {
             let _ = locks.mutex(name).try_lock().await;
         }
@@ -68,14 +68,14 @@ async fn a_cluster_votes_once_it_has_abstained_for_all_of_its_slots_together() {
         drop(granted(&locks, b"plain").await);
         tokio::time::sleep(SECOND).await;
 
-        // From here on it is the cluster's vote that makes a majority, also for names that nobody
-        // asked for before.
+        // From here on, the cluster's vote decides the majority, also for names that nobody asked
+        // for before.
         other.stop();
         let mut last = 0;
         for name in NAMES {
             let guard = granted(&locks, name).await;
             assert!(has(&cluster, name), "{flavor}: {} is not in the cluster", name.escape_ascii());
-            // Over two ttls, which takes renewals at both.
+            // For two TTLs, which requires renewals at both.
             if name == b"{}" {
                 tokio::time::sleep(5 * SECOND).await;
                 assert!(guard.is_held() && has(&cluster, name), "{flavor}: not renewed");
@@ -88,7 +88,7 @@ async fn a_cluster_votes_once_it_has_abstained_for_all_of_its_slots_together() {
             next.release().await.unwrap();
             assert!(!has(&cluster, name), "{flavor}: {} is left", name.escape_ascii());
         }
-        // In line at the first member, and granted by both.
+        // Queued at the first member, and granted by both.
         let guard = locks.mutex("plain").lock().await.unwrap();
         let waiter = locks.clone();
         let waits = tokio::spawn(async move { waiter.mutex("plain").lock().within(20 * SECOND).await });
@@ -115,8 +115,8 @@ async fn a_node_that_lost_its_data_abstains_for_what_it_may_have_forgotten() {
     let fence = guard.fence();
     let node = cluster.owner(slot_of(b"plain"));
     node.text(&["FLUSHALL"]);
-    // The two others hold it; and the node that forgot it lets nobody else have it with one of
-    // them.
+    // The two others hold it, so the node that forgot it cannot grant it to anybody together with
+    // one of them.
     other.stop();
     let rival = quorum(&one, &cluster.url(), &other);
     one.text(&["DEL", "plain"]);
@@ -132,7 +132,7 @@ async fn a_node_that_lost_its_data_abstains_for_what_it_may_have_forgotten() {
     other.cont();
 }
 
-/// What came from another node is as good as forgotten: whether it came whole nobody knows.
+/// Data that came from another node counts as forgotten, because it may be incomplete.
 #[tokio::test(flavor = "multi_thread")]
 async fn slots_that_move_take_no_lock_from_anybody_and_are_vouched_for_anew() {
     let (one, other) = (Server::start(Flavor::Redis82), Server::start(Flavor::Valkey91));
@@ -199,7 +199,7 @@ async fn a_cluster_that_is_named_twice_is_found_out() {
     }
 }
 
-/// The replica may lack what the old master granted last.
+/// The replica may lack the old master's last grants.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_master_that_sentinels_promoted_abstains_before_it_votes() {
     let (one, other) = (Server::start(Flavor::Redis82), Server::start(Flavor::Valkey91));

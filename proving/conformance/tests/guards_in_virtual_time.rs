@@ -1,4 +1,4 @@
-//! Guards, requests and the keeper, in time that passes at will.
+//! Guards, requests and the keeper, in virtual time.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -18,7 +18,7 @@ use tokio::time::sleep;
 const SECOND: Duration = Duration::from_secs(1);
 const TTL: Duration = Duration::from_secs(10);
 
-/// One process's locks on a memory store behind weather; a second process may be opened beside it.
+/// One process's locks on a memory store behind weather; a second process can be opened on it.
 struct World {
     time: Arc<VirtualTime>,
     memory: Arc<MemoryStore>,
@@ -99,8 +99,8 @@ async fn a_request_outlives_the_locks_that_it_came_from() {
     assert!(waiting.await.unwrap().unwrap().is_held());
 }
 
-/// Once nobody can ask and nobody holds, the keeper ends: it is the last but this test to know the
-/// store.
+/// When there are no locks and no guards left, the keeper ends: besides this test, it is the last
+/// owner of the store.
 #[tokio::test(start_paused = true)]
 async fn nothing_runs_on_when_locks_and_guards_are_gone() {
     let World { locks, memory, store, .. } = World::begin();
@@ -111,12 +111,12 @@ async fn nothing_runs_on_when_locks_and_guards_are_gone() {
     assert_eq!(Arc::strong_count(&memory), 1);
 }
 
-/// The word of it comes before the answer to the grant does, and might be of a lease before this
-/// one: the store is asked.
+/// The notice of the break arrives before the answer to the grant, and might be about an earlier
+/// lease: the store is asked.
 #[tokio::test(start_paused = true)]
 async fn a_guard_whose_lease_was_broken_on_its_way_is_lost_as_soon_as_the_store_says_so() {
     let world = World::begin();
-    // Whoever holds nothing does not listen.
+    // A process that holds nothing does not listen.
     let _listens = world.locks.mutex("another").lock().await.unwrap();
     world.store.set(Weather::Slow(SECOND));
     let granted = tokio::spawn(world.locks.mutex("k").lock().into_future());
@@ -157,7 +157,7 @@ async fn a_store_that_falls_silent_loses_the_lock_at_the_leases_end_and_not_late
     }
 }
 
-/// Also when a renewal was done whose answer was lost: only what was answered is believed.
+/// Also if a renewal was executed whose answer was lost: only answers count.
 #[tokio::test(start_paused = true)]
 async fn a_short_outage_loses_nothing() {
     for weather in [Weather::Lost, Weather::AnswerLost, Weather::Slow(2 * SECOND)] {
@@ -179,7 +179,7 @@ async fn a_lease_that_the_store_has_no_more_is_lost_with_the_next_renewal() {
     let world = World::begin();
     let guard = world.locks.mutex("k").lock().await.unwrap();
     let attempt = world.memory.dump().locks.into_iter().next().unwrap();
-    // An operator's DEL is a release by the same holder, as the store sees it.
+    // To the store, an operator's DEL looks like a release by the same holder.
     let leasehold_core::Content::Lease { holder, .. } = attempt.1.content else { panic!("a lease of ours") };
     let claim = leasehold_core::Claim::exclusive(attempt.0);
     let same = leasehold_core::Attempt::new(claim, holder, None, leasehold_core::Ttl::DEFAULT);
@@ -284,7 +284,7 @@ async fn a_renewal_of_ones_own_lengthens_the_lease() {
     let guard = world.locks.mutex("k").lock().await.unwrap();
     sleep(9 * SECOND).await;
     guard.renew(30 * SECOND).await.unwrap();
-    // But for the microsecond that the store may have cut off its clock.
+    // Except for the microsecond that the store may have cut off its clock.
     assert_eq!(guard.remaining(), 30 * SECOND - Duration::from_micros(1));
     assert_eq!(guard.ttl().duration(), 30 * SECOND);
     sleep(29 * SECOND).await;
@@ -314,8 +314,8 @@ async fn a_wait_ends_when_it_should_and_says_who_holds() {
     assert_eq!(world.memory.waiting(), 0, "the place in line is given up");
 }
 
-/// A place in line outlasts the ttl of whoever stands there. When the store was silent for longer
-/// than that, dropped requests left their places behind: nobody tried any more to take them back.
+/// A position in a queue outlasts its waiter's TTL. When the store was silent for longer than that,
+/// dropped requests left their positions behind: nothing tried any more to remove them.
 #[tokio::test(start_paused = true)]
 async fn a_place_in_line_is_given_up_also_when_the_store_was_silent_for_longer_than_the_ttl() {
     let world = World::with(|builder| builder.ttl(SECOND));
@@ -369,7 +369,7 @@ async fn a_store_that_refuses_is_not_asked_again() {
     assert_eq!((world.store.calls(), world.time.passed()), (1, Duration::ZERO));
 }
 
-/// The answer was lost, the grant was not: the same attempt finds it, and no ttl is waited out.
+/// The answer was lost, the grant was not: the same attempt finds it, without waiting for a TTL.
 #[tokio::test(start_paused = true)]
 async fn a_grant_whose_answer_was_lost_is_found_again() {
     let world = World::begin();
@@ -462,8 +462,8 @@ async fn a_release_that_fails_does_not_eat_what_the_work_gave_back() {
     assert_eq!(work.await, Ok(7));
 }
 
-/// The release found another holder, and its answer was thrown away: the caller took the work for
-/// work that had been alone.
+/// The release found another holder, and its answer was discarded: the caller believed that the
+/// work had been exclusive.
 #[tokio::test(start_paused = true)]
 async fn work_that_ends_before_the_loss_was_noticed_is_returned_with_the_loss() {
     let world = World::begin();
@@ -505,7 +505,7 @@ async fn a_panic_under_the_lock_releases_it() {
     assert!(world.is_empty());
 }
 
-/// node-redlock: `quit()`. It ended the connections, whoever held what.
+/// node-redlock: `quit()`. It ended the connections, whoever held locks.
 #[tokio::test(start_paused = true)]
 async fn closing_waits_for_guards_and_then_takes_them_back() {
     let world = World::begin();
@@ -528,7 +528,7 @@ async fn closing_waits_for_guards_and_then_takes_them_back() {
     assert_eq!(world.time.passed(), 6 * SECOND);
 }
 
-/// It said that the lease had expired, which nobody had looked at.
+/// It used to say that the lease had expired, which nobody had checked.
 #[tokio::test(start_paused = true)]
 async fn a_release_after_the_close_says_that_it_was_closed() {
     let world = World::begin();
@@ -540,8 +540,8 @@ async fn a_release_after_the_close_says_that_it_was_closed() {
     assert!(world.is_empty());
 }
 
-/// Each of these printed every guard of the process, and every record of the store: 12.5 MB at ten
-/// thousand guards.
+/// Each of these used to print every guard of the process, and every record of the store: 12.5 MB
+/// with ten thousand guards.
 #[tokio::test(start_paused = true)]
 async fn what_is_printed_of_a_guard_or_of_locks_does_not_grow_with_the_guards() {
     let world = World::begin();
@@ -620,8 +620,8 @@ async fn thousands_of_guards_are_renewed_in_batches_and_none_is_lost() {
     assert!(guards.iter().all(leasehold::Guard::is_held));
 }
 
-/// A store that had all of them at once could not answer within the limit of a request, and would
-/// be asked for all of them again.
+/// A store that got all of them at once could not answer within the time limit of a request, and
+/// would be asked for all of them again.
 #[tokio::test(start_paused = true)]
 async fn however_many_leases_are_due_a_store_has_few_requests_at_once_and_a_silent_one_keeps_few_waiting() {
     const MS: Duration = Duration::from_millis(1);
@@ -683,13 +683,13 @@ async fn a_prefix_stands_before_every_key_and_saves_no_empty_one() {
     assert!(matches!(world.locks.mutex("").lock().await, Err(LockError::Misuse(Misuse::EmptyKey))));
 }
 
-/// The program was paused, or its runtime blocked: the guard looks at the clock itself.
+/// The program was paused, or its runtime blocked: the guard itself checks the clock.
 #[tokio::test(start_paused = true)]
 async fn a_guard_knows_its_end_before_the_keeper_had_a_chance_to_say_so() {
     let world = World::begin();
     let guard = world.locks.mutex("k").lock().await.unwrap();
     let mut advancing = pin!(tokio::time::advance(TTL));
-    // The first turn moves the clock, and the keeper would have the next.
+    // The first poll moves the clock, and the keeper would run next.
     poll_fn(|context| Poll::Ready(advancing.as_mut().poll(context).is_ready())).await;
     assert!(guard.held().loss().is_none(), "the keeper had its chance");
     assert!(!guard.is_held());
@@ -718,8 +718,8 @@ async fn who_waits_is_told_for_whom_and_who_does_not_wait_is_not() {
     guard.release().await.unwrap();
 }
 
-/// A mark is asked for again for as long as the lease lasts, and no longer; and not where asking
-/// again is of no use.
+/// A mark is requested again for as long as the lease lasts, and no longer; and not if repeating is
+/// useless.
 #[tokio::test(start_paused = true)]
 async fn what_is_done_is_marked_as_soon_as_a_silent_store_is_back() {
     for weather in [Weather::Lost, Weather::AnswerLost] {
@@ -763,7 +763,7 @@ async fn whether_something_was_done_is_asked_again_of_a_silent_store() {
     sleep(SECOND * 5 / 2).await;
     world.store.set(Weather::Fair);
     assert_eq!(asking.await.unwrap(), Ok(None));
-    // For no longer than an outage may last; and not where the store refuses.
+    // For no longer than the outage limit; and not if the store refuses.
     for weather in [Weather::Lost, Weather::Refused] {
         world.store.set(weather.clone());
         let asked = world.time.now();
@@ -792,7 +792,7 @@ async fn a_program_that_asks_on_although_it_is_refused_rests_in_between() {
         assert!(refusals < 30, "within {:?}", world.time.passed() - began);
     }
     assert!(refusals >= 10, "{refusals}");
-    // Other keys are not held up, and a mended store is asked within a second.
+    // Other keys are not delayed, and a repaired store is asked within a second.
     let before = world.time.passed();
     world.store.set(Weather::Fair);
     drop(world.locks.mutex("another").lock().await.unwrap());

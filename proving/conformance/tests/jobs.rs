@@ -1,4 +1,4 @@
-//! What is done once, and what is done once in a while.
+//! Jobs that run once, and jobs that run once per period.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -16,7 +16,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 
 type Fine = Result<u32, String>;
 
-/// A place where as many processes as one likes have locks.
+/// A store on which any number of processes have locks.
 struct Place {
     url: String,
     memory: Option<Locks>,
@@ -129,7 +129,8 @@ async fn of_ten_who_begin_at_once_one_does_it_in_each_period_and_nobody_waits() 
     }
 }
 
-/// Whether less than a second has passed since, by the clock that all stores of this machine have.
+/// True if less than a second has passed since then, by the clock that all stores of this machine
+/// use.
 fn is_of_now(at: leasehold::Stamp) -> bool {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_micros();
     now < u128::from(at.as_micros()) + 1_000_100
@@ -174,7 +175,7 @@ async fn who_is_not_first_does_not_run_beside_who_is() {
     for place in Place::each() {
         let (here, there) = (place.locks().await, place.locks().await);
         let doing = here.every(HOUR, "report").begin().await.unwrap().unwrap();
-        // Never done before, and somebody is at it: not due, without waiting.
+        // Never done before, and somebody is doing it: not due, without waiting.
         let underway = there.every(HOUR, "report").begin().await.unwrap().unwrap_err();
         let NotDue::Underway { held_by: Some(held_by), mark: None } = &underway else {
             panic!("{underway:?}")
@@ -198,7 +199,7 @@ async fn who_lost_the_lock_is_stopped_and_leaves_no_mark() {
     });
     let stopped = stopped.await.unwrap_err();
     assert!(matches!(stopped, JobError::Lost(_)), "{stopped:?}");
-    // Not noticed yet, and yet not done.
+    // The job has begun, but is not done.
     let doing = locks.once("migrate").begin().await.unwrap().unwrap();
     server.text(&["SET", "migrate", "another"]);
     let late = doing.done().await.unwrap_err();

@@ -1,8 +1,8 @@
-//! Programs that end with a lock in hand: it is free when they have ended.
+//! Programs that end while they hold a lock: it is free once they have ended.
 //!
-//! The runtime ended before the background release was sent, in a third of the runs of the README's
-//! own program, and the lock was then held for the rest of its lease. Each test runs itself again
-//! in a process of its own, where it is the program and nothing else.
+//! The runtime used to end before the background release was sent, in a third of the runs of the
+//! README's own program, and the lock was then held for the rest of its lease. Each test runs
+//! itself again in another process, where it is only that program.
 
 use std::error::Error;
 use std::io::{BufRead as _, BufReader};
@@ -14,12 +14,12 @@ use servers::{Flavor, Server};
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 
-/// Tells a test that is run again which program it is, and where its locks are: store URLs, of a
-/// quorum several.
+/// The environment variable that tells a test which program to be, and the URLs of its stores;
+/// several for a quorum.
 const PROGRAM: &str = "LEASEHOLD_TEST_PROGRAM";
 const STORES: &str = "LEASEHOLD_TEST_STORES";
 
-/// Longer than the tests take: what is left of a lease would be found.
+/// Longer than the tests take, so that a lease that is left would be found.
 const TTL: Duration = Duration::from_secs(60);
 const LONGEST_TTL: Duration = Duration::from_secs(60);
 
@@ -64,7 +64,7 @@ async fn drops_its_guard(builder: LocksBuilder) -> Outcome {
     Ok(())
 }
 
-/// Guards and a waiting request in tasks, which the end of the runtime drops with them.
+/// Guards and a waiting request in tasks, which the end of the runtime drops.
 async fn leaves_them_in_tasks() -> Outcome {
     let locks = locks(Locks::builder(), &stores()).await?;
     for n in 0..10 {
@@ -125,10 +125,10 @@ fn run(program: &str) -> Outcome {
     }
 }
 
-/// Whether this process is a program, which has then been run.
+/// Runs the program if this process was started for that; returns whether it was.
 fn is_program() -> bool {
     let Ok(program) = std::env::var(PROGRAM) else { return false };
-    // What it says is none of the test's business: its end is.
+    // The test checks only that it ends, not its output.
     if let Err(error) = run(&program) {
         assert_eq!(error.to_string(), "no such invoice");
     }
@@ -146,7 +146,7 @@ fn ended(test: &str, program: &str, stores: &[String]) -> Duration {
     begun.elapsed()
 }
 
-/// Runs each program so often, and looks at the store afterwards.
+/// Runs each program this often, and looks at the store afterwards.
 fn leave_nothing(test: &str, programs: &[(&str, usize)], stores: &[String]) {
     let looking = one_thread();
     let locks: Vec<_> = stores
@@ -193,7 +193,7 @@ fn a_program_that_ends_leaves_no_lock_in_a_quorum() {
         return;
     }
     let servers = [0, 1, 2].map(|_| Server::start(Flavor::Valkey91));
-    // The members vouch for themselves once nobody can hold a lease that they forgot.
+    // The members vote once nobody can hold a lease that they forgot.
     let urls = servers.each_ref().map(|server| format!("{}?quarantine=no", server.url()));
     let programs = [("charge fails", 10), ("drops its guard", 10), ("drops its guard, on one thread", 10)];
     leave_nothing("a_program_that_ends_leaves_no_lock_in_a_quorum", &programs, &urls);
@@ -211,8 +211,8 @@ fn a_program_that_ends_leaves_no_lock_in_a_file() {
     leave_nothing("a_program_that_ends_leaves_no_lock_in_a_file", &programs, &[url]);
 }
 
-/// A server that hangs delays the end of a program by two seconds in all, whatever it held, and not
-/// by the rest of the lease.
+/// A hanging server delays the end of a program by two seconds in all, however many locks it held,
+/// and not by the rest of the lease.
 #[test]
 fn a_program_ends_although_the_server_is_silent() {
     if is_program() {

@@ -1,6 +1,6 @@
-//! Locks under the names of other libraries. Those that can be run here are met in
-//! `proving/interop`; of RedLock.net, ShedLock and exclusive-lock, which are not there, this has
-//! the keys and values that they write, as their sources say.
+//! Locks under the names of other libraries. Libraries that can run here are tested in
+//! `proving/interop`; for RedLock.net, ShedLock and exclusive-lock, which cannot, these tests use
+//! the keys and values that their sources write.
 
 use std::time::Duration;
 
@@ -10,8 +10,7 @@ use tokio::time::timeout;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Each naming, the name of a lock, and what its library has written at the server when it holds
-/// that.
+/// Each naming, the name of a lock, and the key and value that its library writes for it.
 fn written() -> [(Naming, &'static str, &'static str, &'static str); 4] {
     [
         (Naming::RedLockNet, "invoice:42", "redlock:invoice:42", "5e0d1d39-6c55-4a1e-8c2c-5e3f4d7f9b7a"),
@@ -51,8 +50,8 @@ async fn what_redlock_net_shedlock_and_exclusive_lock_write_keeps_us_out_and_our
     }
 }
 
-/// A prefix that a library was told stands in the place of its default, and one of our own within
-/// the name.
+/// A prefix that a library was configured with replaces its default; a prefix of Leasehold is part
+/// of the name.
 #[tokio::test]
 async fn a_prefix_is_a_part_of_the_name() {
     let locks = Locks::builder().prefix("billing:").naming(Naming::RedLockNet).in_memory().unwrap();

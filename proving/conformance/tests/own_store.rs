@@ -1,4 +1,4 @@
-//! The list of checks on the store of the example, as an application would run it on its own.
+//! The list of checks on the example's store, as an application would run it on its own.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Waiters that poll and do not queue, for keys that other libraries poll.
+//! Waiters that poll instead of queueing, for keys that other libraries poll.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,7 +50,7 @@ async fn after_a_release_the_key_is_free_for_half_an_interval_at_least() {
         other.release().await.unwrap();
         let again = again.await.unwrap().unwrap();
         assert!((INTERVAL / 2..=INTERVAL).contains(&released.elapsed()), "{:?}", released.elapsed());
-        // Another key does not rest.
+        // Requests for another key are not delayed.
         let before = Instant::now();
         drop(ours.mutex("another").lock().await.unwrap());
         assert_eq!(before.elapsed(), Duration::ZERO);

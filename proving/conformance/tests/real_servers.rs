@@ -1,4 +1,4 @@
-//! Guards on real servers that stop, vanish, forget and are written to by strangers.
+//! Guards on real servers that stop, vanish, lose data and are written to by other programs.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ async fn take(locks: &Locks) -> Guard {
     locks.mutex("k").lock().within(5 * SECOND).await.unwrap()
 }
 
-/// Every entry of a server that is not ours to hold for ever.
+/// Every entry of a server that never expires, although it should.
 fn entries_without_an_end(server: &Server) -> Vec<String> {
     let Reply::Array(Some(keys)) = server.text(&["KEYS", "*"]) else { panic!("KEYS") };
     let keys = keys.iter().filter_map(Reply::as_text);
@@ -165,8 +165,8 @@ async fn what_is_no_lock_is_an_error_and_stays_intact() {
     assert_eq!(server.text(&["PTTL", "k"]), Reply::Integer(-1));
 }
 
-/// node-redlock: EVALSHA, and EVAL where the script is not there. It loses locks to one transient
-/// error, and that is one.
+/// node-redlock: EVALSHA, and EVAL if the script is missing. It loses locks to one transient error,
+/// and a missing script is one.
 #[tokio::test(flavor = "multi_thread")]
 async fn scripts_that_the_server_forgot_are_sent_again_unnoticed() {
     let server = Server::start(Flavor::Redis62);
@@ -181,9 +181,9 @@ async fn scripts_that_the_server_forgot_are_sent_again_unnoticed() {
     }
 }
 
-/// A user with permissions for other keys said all the time that a lease was broken at a server
-/// that lost it. The quorum believed that, and never let this server take the lease again: the next
-/// failure of another would have ended it.
+/// A user with permissions for other keys kept publishing that a lease was broken at a server that
+/// lost it. The quorum believed that, and never let this server take the lease again: the next
+/// failure of another server would have ended it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_member_takes_a_lease_again_whatever_strangers_say_of_a_break() {
     let rules = "on >secret ~other:* &leasehold:* -@all +publish";
@@ -211,7 +211,7 @@ async fn a_member_takes_a_lease_again_whatever_strangers_say_of_a_break() {
     wait_for("it is not taken again", &mut |_| is_back()).await;
     assert!(guard.is_held());
 
-    // Said of a majority it has the holder ask, and believe the answer.
+    // If a majority publishes it, the holder asks, and believes the answer.
     let mut others = servers.each_ref().map(|server| server.connect().unwrap());
     for _ in 0..100 {
         for other in &mut others {

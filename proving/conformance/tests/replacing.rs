@@ -1,12 +1,11 @@
-//! `docs/replacing.md` says which test shows what. It cannot say so of one that is not there.
+//! `docs/replacing.md` names a test for each feature; the test must exist.
 
 use std::fs;
 use std::path::Path;
 
 const PAGE: &str = include_str!("../../../docs/replacing.md");
 
-/// The rows of the tables, each under its heading. The heads of the tables and what is under them
-/// are none.
+/// The rows of the tables, each with its heading; without the tables' header rows.
 fn rows() -> Vec<(&'static str, &'static str)> {
     let (mut heading, mut rows) = ("", Vec::new());
     for line in PAGE.lines() {
@@ -32,7 +31,7 @@ fn tests(row: &str) -> Vec<(&str, &str)> {
         .collect()
 }
 
-/// The source of a test: what stands above it, its name, and what it does.
+/// The source of a test: the comment above it, its name, and its body.
 fn source(name: &str, file: &str) -> Option<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(file);
     let text = fs::read_to_string(path).ok()?;
@@ -54,7 +53,7 @@ fn every_row_names_a_test_and_every_test_that_is_named_is_there() {
     }
 }
 
-/// Whoever changes a test sees for whom it is.
+/// So that a person who changes a test sees which library it is for.
 #[test]
 fn one_test_of_every_feature_speaks_of_its_library() {
     for (heading, row) in rows() {

@@ -1,4 +1,4 @@
-//! Locks and the runtimes that keep them: ended, missing, blocked, or one of their own.
+//! Locks and the runtimes that renew them: ended, missing, blocked, or Leasehold's own.
 
 use std::sync::mpsc;
 use std::thread;
@@ -34,12 +34,12 @@ fn when_the_runtime_that_connected_ends_guards_are_lost_and_requests_say_why() {
     });
 }
 
-/// A runtime that ends before it has run the keeper even once: a guard was believed that nobody
-/// would ever keep.
+/// A runtime ended before it had run the keeper even once, and a guard considered itself valid that
+/// nothing would ever renew.
 #[test]
 fn a_runtime_that_ends_at_once_takes_its_guards_along() {
     let connected = Builder::new_current_thread().enable_all().build().unwrap();
-    // Nothing here waits, so nothing else is run.
+    // Nothing here waits, so no other task runs.
     let guard = connected.block_on(async { Locks::in_memory().mutex("k").lock().await.unwrap() });
     assert!(guard.is_held());
     drop(connected);
@@ -103,8 +103,8 @@ fn locks_in_memory_can_be_made_and_dropped_without_any_runtime() {
     assert!(taken.is_ok() && begun.elapsed() < Duration::from_secs(5));
 }
 
-/// Tokio's clock raced ahead of leases and waits, which went by real time: an hour's timeout of the
-/// test fired after 58 ms.
+/// Tokio's paused clock raced ahead of leases and waits, which used real time: a test's timeout of
+/// an hour fired after 58 ms.
 #[tokio::test(start_paused = true)]
 async fn locks_in_memory_follow_a_clock_that_a_test_has_paused() {
     const HOUR: Duration = Duration::from_secs(3600);

@@ -1,5 +1,5 @@
-//! What users of five lock libraries had, and write with ours: a test for each feature that no
-//! other test names. The list of all of them is `docs/replacing.md`.
+//! The features of five lock libraries, written with Leasehold: a test for each feature that no
+//! other test covers. `docs/replacing.md` lists all of them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,7 +13,7 @@ use servers::{Flavor, Server};
 use tokio::time::{sleep, timeout};
 
 const SECOND: Duration = Duration::from_secs(1);
-/// Far beyond what anything here takes.
+/// Far longer than anything here takes.
 const LONG: Duration = Duration::from_secs(20);
 
 /// Two processes on one server.
@@ -40,8 +40,8 @@ async fn redislock_acquire_tries_once_waits_so_long_or_for_ever() {
 }
 
 /// redislock: `release()` of one's own lock alone, an error if that had expired. redisLocker:
-/// `unLock` gives null, 0, 1 or −1 for what these errors say; its late unlock deleted the lock of
-/// another task of the same process.
+/// `unLock` returns null, 0, 1 or −1 where these errors explain; its late unlock deleted the lock
+/// of another task of the same process.
 #[tokio::test(flavor = "multi_thread")]
 async fn redislock_release_and_redis_locker_unlock_touch_ones_own_lock_alone_and_say_what_was_there() {
     let (server, here, _) = two().await;
@@ -61,15 +61,15 @@ async fn redislock_release_and_redis_locker_unlock_touch_ones_own_lock_alone_and
     assert_eq!(server.text(&["GET", "other"]).as_text(), Some("a thief's"));
 }
 
-/// redislock: `extend(time)` lasts from now. Its `extend(-5)` said success and deleted the lock.
-/// redisLocker: the extension compares the value before it sets it.
+/// redislock: `extend(time)` counts from now. Its `extend(-5)` reported success and deleted the
+/// lock. redisLocker: the extension compares the value before it sets it.
 #[tokio::test(flavor = "multi_thread")]
 async fn redislock_extend_and_redis_locker_extension_last_from_now_for_the_holder_alone() {
     let (server, here, _) = two().await;
     let guard = here.mutex("k").ttl(2 * SECOND).renewal(Renewal::Off).lock().await.unwrap();
     guard.renew(LONG).await.unwrap();
     assert!(guard.remaining() > LONG - SECOND && guard.remaining() <= LONG);
-    // A negative time cannot be written, and none at all is refused before it is sent.
+    // A negative time cannot be written, and zero is refused before it is sent.
     let error = guard.renew(Duration::ZERO).await.unwrap_err();
     assert!(matches!(error, RenewError::Misuse(Misuse::TtlTooShort { .. })), "{error:?}");
     assert!(guard.is_held() && server.text(&["EXISTS", "k"]).as_integer() == Some(1));
@@ -80,7 +80,7 @@ async fn redislock_extend_and_redis_locker_extension_last_from_now_for_the_holde
 }
 
 /// redislock: `createLock` with `timeout`, `retries` and `delay`; `setDefaults`. An acquire on a
-/// handle that held one already orphaned the first key: here each has a guard of its own.
+/// handle that already held a key orphaned that key: here, each has its own guard.
 #[tokio::test(flavor = "multi_thread")]
 async fn redislock_defaults_are_the_builders_and_each_lock_may_differ() {
     let locks = Locks::builder().ttl(7 * SECOND).label("web-3").in_memory().unwrap();
@@ -93,7 +93,7 @@ async fn redislock_defaults_are_the_builders_and_each_lock_may_differ() {
     assert!(other.is_held());
 }
 
-/// redislock: `getAcquiredLocks()`. Its locks stayed in there, and held, when they had expired.
+/// redislock: `getAcquiredLocks()`. Its locks stayed in the list, as held, after they had expired.
 #[tokio::test(flavor = "multi_thread")]
 async fn redislock_acquired_locks_are_those_that_are_held_now() {
     let locks = Locks::in_memory();
@@ -127,7 +127,7 @@ async fn redislock_errors_are_one_type_for_each_operation_with_the_facts_in_them
     );
 }
 
-/// redisLocker: `lock(key, expire)`, many keys by one object.
+/// redisLocker: `lock(key, expire)`, many keys through one object.
 #[tokio::test(flavor = "multi_thread")]
 async fn redis_locker_locks_many_keys_by_one_object() {
     let (server, here, _) = two().await;
@@ -142,7 +142,7 @@ async fn redis_locker_locks_many_keys_by_one_object() {
     here.close(LONG).await.unwrap();
 }
 
-/// redisLocker: `waitLock(key, expire, interval, waitTime)` overshot its time, and swallowed every
+/// redisLocker: `waitLock(key, expire, interval, waitTime)` exceeded its time, and swallowed every
 /// error.
 #[tokio::test(flavor = "multi_thread")]
 async fn redis_locker_wait_lock_does_not_overshoot_and_swallows_no_error() {
@@ -194,8 +194,8 @@ async fn redis_dlm_locks_over_a_mix_of_stores() {
 }
 
 /// redis-dlm: `duration`, `retryCount`, `retryDelay`, `maxHoldTime`, `driftFactor` and
-/// `driftConstant`, for a manager and for each call. What it could not use it replaced by its
-/// defaults without a word, and it took a duration above the maxHoldTime.
+/// `driftConstant`, for a manager and for each call. It silently replaced invalid values by its
+/// defaults, and accepted a duration above the maxHoldTime.
 #[tokio::test(flavor = "multi_thread")]
 async fn redis_dlm_settings_have_each_its_place_and_none_is_replaced_without_a_word() {
     let drift = Drift::new(10, Duration::from_millis(2)).unwrap();
@@ -203,7 +203,7 @@ async fn redis_dlm_settings_have_each_its_place_and_none_is_replaced_without_a_w
     let locks = Locks::builder().ttl(5 * SECOND).renewal(most).drift(drift).in_memory().unwrap();
     let backoff = Backoff::new(SECOND / 20, SECOND / 5).unwrap();
     let guard = locks.mutex("k").lock().within(SECOND).backoff(backoff).await.unwrap();
-    // A hundredth of the ttl and 2 ms.
+    // A hundredth of the TTL and 2 ms.
     assert!(guard.remaining() <= 5 * SECOND - Duration::from_millis(52), "{:?}", guard.remaining());
 
     let refused = |ttl, renewal| Locks::builder().ttl(ttl).renewal(renewal).in_memory().unwrap_err();
@@ -215,7 +215,7 @@ async fn redis_dlm_settings_have_each_its_place_and_none_is_replaced_without_a_w
 }
 
 /// redis-dlm: `lock.key`, `uid`, `duration`, `startTime`, `remainingTime`. One uid served for every
-/// acquire: here each attempt has its own, of which nobody can guess another.
+/// acquire: here, each attempt has its own, which nobody can guess.
 #[tokio::test(flavor = "multi_thread")]
 async fn redis_dlm_lock_says_its_key_holder_ttl_and_times() {
     let locks = Locks::in_memory();
@@ -229,7 +229,7 @@ async fn redis_dlm_lock_says_its_key_holder_ttl_and_times() {
     assert_ne!(locks.mutex("k").lock().await.unwrap().holder(), first);
 }
 
-/// redis-dlm: `extend` refuses to pass the maxHoldTime.
+/// redis-dlm: `extend` refuses to exceed the maxHoldTime.
 #[tokio::test(flavor = "multi_thread")]
 async fn redis_dlm_extend_does_not_pass_the_longest_hold() {
     let locks = Locks::in_memory();
@@ -242,8 +242,8 @@ async fn redis_dlm_extend_does_not_pass_the_longest_hold() {
     timeout(3 * SECOND, guard.lost()).await.expect("it ends with the longest hold");
 }
 
-/// redis-dlm charged the time of its retries to the lease, took the lock, and said that it had
-/// taken too long; and a lock that was held and a server that was dead were one error.
+/// redis-dlm subtracted the time of its retries from the lease, acquired the lock, and reported
+/// that it had taken too long; and it had the same error for a held lock and for a dead server.
 #[tokio::test(flavor = "multi_thread")]
 async fn redis_dlm_waiting_takes_nothing_off_the_lease_and_held_is_not_dead() {
     let (server, here, there) = two().await;
@@ -252,8 +252,8 @@ async fn redis_dlm_waiting_takes_nothing_off_the_lease_and_held_is_not_dead() {
     sleep(2 * SECOND).await;
     guard.release().await.unwrap();
     let late = timeout(LONG, waiting).await.unwrap().unwrap().unwrap();
-    // It waited for twice its ttl. A lock that is handed over is counted from when this process
-    // last heard of the server.
+    // It waited for twice its TTL. The lease of a lock that is handed over is counted from when
+    // this process last heard from the server.
     assert!(late.is_held() && late.remaining() > SECOND / 10, "{:?}", late.remaining());
     let held = here.mutex("k").lock().within(Duration::ZERO).await.unwrap_err();
     assert!(matches!(held, LockError::TimedOut { .. }), "{held:?}");
@@ -276,8 +276,8 @@ async fn redlock_several_resources_are_all_or_none() {
     both.release().await.unwrap();
 }
 
-/// node-redlock: `attempts` and `attemptsRemaining`. How often was asked is in the guard and in the
-/// error; how long is left to wait is the caller's to say.
+/// node-redlock: `attempts` and `attemptsRemaining`. The number of requests is in the guard and in
+/// the error; the remaining time is up to the caller.
 #[tokio::test(flavor = "multi_thread")]
 async fn redlock_attempts_are_counted_in_guards_and_errors() {
     let (_server, here, there) = two().await;

@@ -25,8 +25,8 @@ async fn seen(store: &dyn Store) -> Fence {
     holders(store, "k").await[0].fence.unwrap()
 }
 
-/// Exactly the holding with that fence: not the one before, not the one after, and nobody else's
-/// key.
+/// Exactly the holding with that fence: not the one before it, nor the one after it, nor one of
+/// another key.
 pub async fn a_break_ends_the_holding_with_that_fence_and_no_other(venue: &Venue) {
     let (here, there) = (venue.store(), venue.store());
     let nothing = there
@@ -63,8 +63,8 @@ pub async fn a_break_ends_the_holding_with_that_fence_and_no_other(venue: &Venue
     assert_eq!(renew(&*here, &bystander).await, HoldAnswer::Done);
 }
 
-/// Who broke which lease, when and why, also when the key is free again; and nothing of a break
-/// that broke nothing.
+/// The record says who broke which lease, when and why, also after the key is free again. A break
+/// that broke nothing leaves no record.
 pub async fn a_break_leaves_a_record(venue: &Venue) {
     let (here, there) = (venue.store(), venue.store());
     let label = |text: &str| Some(Label::new(text).unwrap());
@@ -87,7 +87,7 @@ pub async fn a_break_leaves_a_record(venue: &Venue) {
     assert_eq!(admin.list_breaks(b"k").await.unwrap(), [record]);
     assert_eq!(admin.list_breaks(b"l").await.unwrap(), []);
 
-    // Of those who share a key, too; and without a word about it.
+    // The same for shared holders, and without a reason.
     let mut reader = attempt(&["shared"], LONG);
     reader.claim = Claim::shared([key("shared")]).unwrap();
     take(&*here, &reader).await;
@@ -99,7 +99,7 @@ pub async fn a_break_leaves_a_record(venue: &Venue) {
     assert_eq!(breaks[1].fence, fence);
 }
 
-/// In the same step: nobody slips in between.
+/// In the same step, so that nobody gets in between.
 pub async fn a_broken_lease_goes_to_the_first_in_line(venue: &Venue) {
     let (here, there) = (venue.store(), venue.store());
     let (one, next) = (attempt(&["k"], LONG), attempt(&["k"], LONG));
@@ -125,14 +125,14 @@ pub async fn a_broken_lease_goes_to_the_first_in_line(venue: &Venue) {
     }
 }
 
-/// By a push, long before the next renewal: also one that has never waited for anything.
+/// By a push, long before the next renewal; also a holder that never had to wait.
 pub async fn a_holder_hears_at_once_that_its_lease_was_broken(venue: &Venue) {
     let runtime = TokioRuntime::current().unwrap();
     let (here, there) = (venue.store(), venue.store());
     let locks = Locks::builder().ttl(LONG).runtime(Arc::new(runtime)).over(here).unwrap();
     let guard = locks.mutex("k").try_lock().await.unwrap().unwrap();
     let other = locks.mutex("l").try_lock().await.unwrap().unwrap();
-    // The first one makes the connection hear; nobody waits for that.
+    // The first lock makes the connection listen, which nobody waits for.
     tokio::time::sleep(AT_ONCE).await;
     let fence = seen(&*there).await;
     broken(&*there, fence).await;
@@ -141,7 +141,8 @@ pub async fn a_holder_hears_at_once_that_its_lease_was_broken(venue: &Venue) {
     assert!(other.is_held() && !guard.is_held());
 }
 
-/// Where only who waits can be told anything, one that has waited can still be told when it holds.
+/// In stores that can notify only waiters, a holder that has waited can still be notified while it
+/// holds.
 pub async fn a_holder_that_waited_hears_at_once_that_its_lease_was_broken(venue: &Venue) {
     let runtime = TokioRuntime::current().unwrap();
     let (here, there) = (venue.store(), venue.store());

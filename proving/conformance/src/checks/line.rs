@@ -11,14 +11,14 @@ use tokio::time::{sleep, timeout};
 use super::{LONG, SHORT, attempt, key, take};
 use crate::venue::Venue;
 
-/// Far more than anything here takes, and less than a lease lasts.
+/// Far longer than anything here takes, and shorter than a lease.
 pub(super) const IN_TIME: Duration = Duration::from_secs(10);
 
 pub(super) fn locks(venue: &Venue) -> Locks {
     Locks::builder().ttl(LONG).over(venue.store()).unwrap()
 }
 
-/// Waits until so many stand in the line of `k`.
+/// Waits until the queue of `k` has this many waiters.
 pub(super) async fn until_waiting(store: &dyn Store, count: usize) {
     let waiting = async {
         while store.inspector().unwrap().inspect(&key("k")).await.unwrap().waiters.len() != count {
@@ -28,7 +28,7 @@ pub(super) async fn until_waiting(store: &dyn Store, count: usize) {
     assert!(timeout(IN_TIME, waiting).await.is_ok(), "there are never {count} in line");
 }
 
-/// A task that stands in line behind all that did before.
+/// A task that joins the queue behind all that joined before.
 pub(super) async fn joins<T: Send + 'static>(
     store: &dyn Store,
     before: usize,
@@ -47,8 +47,8 @@ fn request(locks: &Locks) -> Acquire {
     locks.mutex("k").lock().within(LONG)
 }
 
-/// Twelve of two processes, taking turns: they are served in the order in which they joined, told
-/// of it, and do not ask.
+/// Twelve waiters of two processes, alternating, are served in the order in which they joined; they
+/// are notified and do not poll.
 pub async fn who_came_first_is_served_first(venue: &Venue) {
     let (store, all) = (venue.store(), [locks(venue), locks(venue)]);
     let holder = all[0].mutex("k").lock().await.unwrap();
@@ -73,8 +73,8 @@ pub async fn who_came_first_is_served_first(venue: &Venue) {
     let order = order.lock().unwrap().clone();
     assert_eq!(order.iter().map(|(n, _)| *n).collect::<Vec<_>>(), (0..12).collect::<Vec<_>>());
     assert!(order.windows(2).all(|pair| pair[0].1 < pair[1].1), "fences rise: {order:?}");
-    // On a machine that is busy an ask may come too late, or the first of a process may ask for all
-    // meanwhile.
+    // On a busy machine, a request may arrive too late, or the first waiter of a process may ask
+    // for all of them meanwhile.
     let most = if venue.hands_over() { 16 } else { 12 + 16 };
     assert!(asks <= most || !venue.tells(), "{asks} asks for 12 grants");
     until_nothing_is_left(&*store).await;
@@ -97,7 +97,8 @@ async fn until_nothing_is_left(store: &dyn Store) {
     );
 }
 
-/// The one in the middle goes; the others close ranks. Whoever's time is up says where it stood.
+/// The one in the middle leaves, and the others move up. A waiter whose time is up reports its
+/// position.
 pub async fn who_gives_up_is_passed_over(venue: &Venue) {
     let (store, locks, others) = (venue.store(), locks(venue), locks(venue));
     let holder = locks.mutex("k").label("web-1").lock().await.unwrap();
@@ -119,7 +120,8 @@ pub async fn who_gives_up_is_passed_over(venue: &Venue) {
     until_nothing_is_left(&*store).await;
 }
 
-/// A try while somebody waits does not slip in before, nor does whoever releases and asks again.
+/// A try while somebody waits does not get in first, nor does a holder that releases and asks
+/// again.
 pub async fn nobody_slips_past_the_line(venue: &Venue) {
     let (store, locks, others) = (venue.store(), locks(venue), locks(venue));
     let holder = locks.mutex("k").lock().await.unwrap();
@@ -136,7 +138,7 @@ pub async fn nobody_slips_past_the_line(venue: &Venue) {
     served(again).await.release().await.unwrap();
 }
 
-/// Past the limit a request is turned away at once, and told how many wait.
+/// Beyond the limit, a request is refused at once, and told how many wait.
 pub async fn a_line_can_be_full(venue: &Venue) {
     let (store, locks) = (venue.store(), locks(venue));
     let holder = locks.mutex("k").lock().await.unwrap();
@@ -148,8 +150,8 @@ pub async fn a_line_can_be_full(venue: &Venue) {
     served(waits).await.release().await.unwrap();
 }
 
-/// A holder that crashed does not come to release: the first in line has the lock soon after the
-/// lease's end, and the second when the first releases it.
+/// A crashed holder does not release: the first waiter has the lock soon after the lease's end, and
+/// the second when the first releases it.
 pub async fn a_dead_holder_is_succeeded_by_the_first_in_line(venue: &Venue) {
     let (store, locks, others) = (venue.store(), locks(venue), locks(venue));
     let dead = attempt(&["k"], SHORT);
@@ -162,15 +164,15 @@ pub async fn a_dead_holder_is_succeeded_by_the_first_in_line(venue: &Venue) {
     served(second).await.release().await.unwrap();
 }
 
-/// How long a lock that was handed over may last before it is claimed, at most.
+/// The longest time for which a lock that was handed over may last before it is claimed.
 const UNCLAIMED: Duration = Duration::from_secs(5);
 
-/// A lock that was handed over lasts a window at first, and soon the ttl that was asked for, also
+/// A lock that was handed over lasts a claim window at first, and soon the requested TTL, even
 /// without renewal.
 pub async fn a_hand_over_becomes_a_lease_like_any_other(venue: &Venue) {
     let (store, locks) = (venue.store(), locks(venue));
     if venue.hands_over() {
-        // Nobody claims for an attempt by itself.
+        // A bare attempt is not claimed automatically.
         let (holder, next) = (attempt(&["k"], LONG), attempt(&["k"], LONG));
         take(&*store, &holder).await;
         let joined = store.grant(&next, WaitMode::Wait { line_limit: None }).await.unwrap();
@@ -192,7 +194,7 @@ pub async fn a_hand_over_becomes_a_lease_like_any_other(venue: &Venue) {
         let guard = served(waits).await;
         let held = guard.held();
         let renewed = held.renewed();
-        // On another thread it may be renewed before anybody looks.
+        // With several threads, it may be renewed before we look.
         let first = guard.remaining();
         if venue.hands_over() && first <= LONG / 2 {
             assert!(first <= WaitQueue::CLAIM_WINDOW.max(UNCLAIMED), "{first:?}");
@@ -203,7 +205,7 @@ pub async fn a_hand_over_becomes_a_lease_like_any_other(venue: &Venue) {
     }
 }
 
-/// Whoever looks sees who waits, in order.
+/// An observer sees the waiters in order.
 pub async fn an_onlooker_sees_the_line_in_order(venue: &Venue) {
     let (store, locks) = (venue.store(), locks(venue));
     let holder = locks.mutex("k").label("zero").lock().await.unwrap();
@@ -224,8 +226,8 @@ pub async fn an_onlooker_sees_the_line_in_order(venue: &Venue) {
     until_nothing_is_left(&*store).await;
 }
 
-/// Takers of one, the other and both of two keys, for a while: none waits in a circle, and all get
-/// their turns.
+/// Tasks acquire one, the other, and both of two keys for a while: there is no deadlock, and all
+/// get their turns.
 pub async fn takers_of_several_keys_all_get_their_turns(venue: &Venue) {
     let all = [locks(venue), locks(venue)];
     let mut tasks = Vec::new();

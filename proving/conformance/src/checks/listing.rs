@@ -12,14 +12,14 @@ use servers::Reply;
 use super::{LONG, SHORT, attempt, key, take};
 use crate::venue::Venue;
 
-/// What a listing has, which is what whoever walks past all finds, too.
+/// The keys of a listing, which must equal those of a scan.
 async fn names(store: &dyn Store, prefix: &[u8]) -> Vec<Vec<u8>> {
     let states = store.inspector().unwrap().list(prefix).await.unwrap();
     assert_eq!(walked(store, prefix).await, what(&states), "a walk comes by something else than a listing");
     states.iter().map(|state| state.key.as_bytes().to_vec()).collect()
 }
 
-/// What is in use of all that a walk comes by, in order.
+/// The keys in use that a scan finds, in order.
 async fn walked(store: &dyn Store, prefix: &[u8]) -> Vec<(Key, Vec<Option<Fence>>, Vec<Holder>)> {
     let (mut keys, mut next, mut behind) = (BTreeSet::new(), Some(ScanPosition::default()), 0);
     while let Some(from) = next {
@@ -38,7 +38,7 @@ async fn walked(store: &dyn Store, prefix: &[u8]) -> Vec<(Key, Vec<Option<Fence>
     what(&states)
 }
 
-/// All that does not change with time.
+/// Everything that does not change with time.
 fn what(states: &[KeyState]) -> Vec<(Key, Vec<Option<Fence>>, Vec<Holder>)> {
     let fences = |state: &KeyState| state.holders.iter().map(|holding| holding.fence).collect();
     let line = |state: &KeyState| state.waiters.iter().map(|waiter| waiter.holder).collect();
@@ -53,8 +53,8 @@ async fn take_all(store: &dyn Store, names: &[&[u8]]) {
     }
 }
 
-/// What is listed of a key is what looking at it shows; what ended or was released is not there,
-/// nor is what others keep.
+/// A listing shows of a key what looking at the key shows; it does not have expired or released
+/// locks, nor other programs' keys.
 pub async fn a_listing_has_what_is_held_and_nothing_else(venue: &Venue) {
     let (here, there) = (venue.store(), venue.store());
     assert_eq!(there.inspector().unwrap().list(b"").await.unwrap(), []);
@@ -66,7 +66,8 @@ pub async fn a_listing_has_what_is_held_and_nothing_else(venue: &Venue) {
     take(&*here, &released).await;
     here.release(&released).await.unwrap();
     if let Some(server) = venue.server() {
-        // As other programs write them: strings, one that begins as ours do, and what is no string.
+        // Values as other programs write them: strings, one that begins like ours, and one that is
+        // not a string.
         for value in ["x", "", "lh1", "lh1-0123", "lh2-0123456789abcdef0123456789abcdef"] {
             server.text(&["SET", &format!("theirs:{value}"), value]);
         }
@@ -97,7 +98,7 @@ pub async fn a_listing_has_what_is_held_and_nothing_else(venue: &Venue) {
     }
 }
 
-/// Bytes are bytes in a prefix as in a key, whatever they mean to others.
+/// A prefix is bytes, like a key, even those that are special elsewhere.
 pub async fn a_prefix_means_itself(venue: &Venue) {
     let store = venue.store();
     let all: [&[u8]; 17] = [
@@ -145,8 +146,8 @@ pub async fn a_prefix_means_itself(venue: &Venue) {
     assert_eq!(listed.iter().map(|state| state.key.clone()).collect::<Vec<_>>(), [key("a[b-c]")]);
 }
 
-/// Three thousand among as many of others, each once, in the order of their bytes. In a cluster,
-/// those taken together lie in one slot.
+/// Three thousand keys among as many of others, each once, ordered by bytes. In a cluster, keys
+/// that are locked together are in one slot.
 pub async fn a_long_listing_is_complete_and_in_order(venue: &Venue) {
     const KEYS: usize = 3_000;
     let store = venue.store();
@@ -166,8 +167,8 @@ pub async fn a_long_listing_is_complete_and_in_order(venue: &Venue) {
     assert!(listed.iter().eq(expected.iter().map(String::as_bytes)), "another order, or other keys");
 }
 
-/// With the line as looking at the key shows it; a key that another program has is there if one of
-/// ours waits for it.
+/// With the same queue as looking at the key shows. Another program's key is listed if one of ours
+/// waits for it.
 pub async fn a_listing_has_what_is_waited_for(venue: &Venue) {
     let store = venue.store();
     let (holder, waiter) = (attempt(&["k:ours"], LONG), attempt(&["k:ours"], LONG));

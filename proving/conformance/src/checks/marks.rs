@@ -12,7 +12,8 @@ async fn marked(store: &dyn Store) -> Marked {
     store.marks().unwrap().marked(&key("k")).await.unwrap()
 }
 
-/// A mark says what was done, to everybody, also when whoever did it has gone; it is no lock.
+/// A mark tells everybody that something was done, also after the process that did it has gone; it
+/// is not a lock.
 pub async fn what_was_done_is_known_to_all(venue: &Venue) {
     let (here, there) = (venue.store(), venue.store());
     let before = marked(&*there).await;
@@ -32,7 +33,7 @@ pub async fn what_was_done_is_known_to_all(venue: &Venue) {
     assert!(after.now >= before.now);
 }
 
-/// Whoever lost the lock may have been overtaken: what it says was done does not count.
+/// A process that lost the lock may have been overtaken, so it cannot set the mark.
 pub async fn only_the_holder_says_that_it_was_done(venue: &Venue) {
     let store = venue.store();
     let (one, other) = (attempt(&["k"], LONG), attempt(&["k"], LONG));
@@ -43,14 +44,14 @@ pub async fn only_the_holder_says_that_it_was_done(venue: &Venue) {
     else {
         panic!("somebody else holds it")
     };
-    // A release need not wait for each store of a quorum; this does.
+    // A release need not wait for each store of a quorum; giving up does.
     store.give_up(&one).await.unwrap();
     let not_held = HoldAnswer::NotHeld { key: key("k"), held_by: None };
     assert_eq!(store.marks().unwrap().mark(&one, &mark, LONG).await.unwrap(), not_held);
     assert_eq!(marked(&*store).await.mark, None);
 }
 
-/// A later mark takes the place of the one before, and lasts for its own time.
+/// A later mark replaces the earlier one, and lasts for its own time.
 pub async fn a_mark_lasts_for_its_time(venue: &Venue) {
     let store = venue.store();
     let one = attempt(&["k"], LONG);
@@ -67,8 +68,7 @@ pub async fn a_mark_lasts_for_its_time(venue: &Venue) {
     }
 }
 
-/// A mark is listed with its period, by the beginning of its key, and is gone when it was
-/// forgotten.
+/// A mark is listed with its period, by the prefix of its key, and is gone after it was forgotten.
 pub async fn marks_are_listed_and_can_be_taken_back(venue: &Venue) {
     let (here, there) = (venue.store(), venue.store());
     let now = marked(&*there).await.now;

@@ -12,12 +12,12 @@ use tokio::time::{sleep, timeout};
 use super::{attempt, holders, key, refused, take};
 use crate::venue::{Venue, runtime};
 
-/// As short as a quorum's longest ttl may be, for the sake of those who wait for it to pass.
+/// The smallest longest TTL of a quorum, because the checks wait for it to pass.
 const MAX_TTL: Duration = Fence::LEAST_MAX_TTL;
 const QUARANTINE: Duration = Duration::from_secs(6);
-/// Long enough for a check, and no longer than the longest.
+/// Long enough for a check, and not longer than the longest.
 const TTL: Duration = MAX_TTL;
-/// Far more than anything here takes.
+/// Far longer than anything here takes.
 const IN_TIME: Duration = Duration::from_secs(20);
 
 fn clock() -> u64 {
@@ -45,7 +45,7 @@ async fn raised(store: &dyn Store, attempt: &Attempt) -> Fence {
     }
 }
 
-/// The store once the quarantine of its first start is over.
+/// The store after the quarantine of its first start.
 async fn serving(venue: &Venue) -> Arc<dyn Store> {
     venue.has_served();
     let store = venue.store();
@@ -53,7 +53,7 @@ async fn serving(venue: &Venue) -> Arc<dyn Store> {
     store
 }
 
-/// Resolves when it serves a quorum.
+/// Returns when the store serves a quorum.
 async fn serves(store: &dyn Store) {
     let asking = async {
         loop {
@@ -70,7 +70,7 @@ async fn serves(store: &dyn Store) {
     timeout(IN_TIME, asking).await.expect("a member that serves in the end");
 }
 
-/// Members whose clocks differ a little answer the same, and so are done in one round.
+/// So members whose clocks differ slightly answer the same, and one round is enough.
 pub async fn the_fence_that_is_proposed_is_granted_unless_a_greater_one_was(venue: &Venue) {
     let store = serving(venue).await;
     for (name, ahead) in [("behind", -1_000_000), ("now", 0), ("ahead", 1_000_000)] {
@@ -88,7 +88,7 @@ pub async fn the_fence_that_is_proposed_is_granted_unless_a_greater_one_was(venu
     assert_eq!(theirs.fence, Some(fence));
 }
 
-/// A clock that is far off neither uses the fences up nor repeats one that was forgotten.
+/// A clock that is far off neither uses up the fences nor repeats a forgotten one.
 pub async fn a_fence_is_kept_near_the_stores_own_clock(venue: &Venue) {
     let store = serving(venue).await;
     for (name, fence) in [("early", 1), ("late", Fence::MAX.get())] {
@@ -99,7 +99,7 @@ pub async fn a_fence_is_kept_near_the_stores_own_clock(venue: &Venue) {
     }
 }
 
-/// Otherwise a majority's word would hang on who has lost the key since.
+/// Otherwise, a majority's answer would depend on who has lost the key since.
 pub async fn only_the_holder_raises_and_exactly_to_what_is_asked(venue: &Venue) {
     let store = serving(venue).await;
     let ours = proposing(&["a", "b"], TTL);
@@ -107,7 +107,7 @@ pub async fn only_the_holder_raises_and_exactly_to_what_is_asked(venue: &Venue) 
     let to = |fence| Fence::new(fence).unwrap();
     assert_eq!(raised(&*store, &at_fence(&ours, fence + 7)).await, to(fence + 7));
     assert_eq!(raised(&*store, &at_fence(&ours, fence + 3)).await, to(fence + 7), "it never sinks");
-    // Far above any clock: it is the majority's, and not a proposal.
+    // Far above any clock: it comes from the majority, and is not a proposal.
     assert_eq!(raised(&*store, &at_fence(&ours, fence + 60_000_000)).await, to(fence + 60_000_000));
     let theirs = at_fence(&attempt(&["b"], TTL), fence + 70_000_000);
     let answer = store.member().unwrap().raise(&theirs).await.unwrap();
@@ -118,7 +118,8 @@ pub async fn only_the_holder_raises_and_exactly_to_what_is_asked(venue: &Venue) 
     assert_eq!(take(&*store, &proposing(&["b"], TTL)).await, to(fence + 60_000_001));
 }
 
-/// Two readers of a quorum that had the same from a majority each would share a fence.
+/// Otherwise, two readers of a quorum that each had the same answer from a majority would share a
+/// fence.
 pub async fn no_fence_is_answered_to_two_readers(venue: &Venue) {
     let store = serving(venue).await;
     let reader = || {
@@ -160,7 +161,7 @@ pub async fn a_rejoin_renews_or_takes_what_nobody_has_or_waits_for(venue: &Venue
     assert!(holders(&*store, "k").await.is_empty());
 }
 
-/// Whoever waits was promised the lock before whoever only held it at other members.
+/// A waiter was promised the lock before a holder that only held it at other members.
 pub async fn a_rejoin_does_not_pass_who_waits(venue: &Venue) {
     let store = serving(venue).await;
     let holder = proposing(&["k"], TTL);
@@ -182,8 +183,8 @@ pub async fn a_rejoin_does_not_pass_who_waits(venue: &Venue) {
     store.release(&waiter).await.unwrap();
 }
 
-/// Somebody else may hold what it forgot for as long as the longest ttl. What is given back is
-/// taken all the same, and whoever asks for this store alone is served.
+/// Somebody else may hold a lease that it forgot for as long as the longest TTL. Releases are
+/// accepted all the same, and requests for this store alone are served.
 pub async fn a_store_that_may_have_forgotten_leases_abstains_for_the_longest_ttl(venue: &Venue) {
     let store = serving(venue).await;
     let ours = proposing(&["k"], TTL);
@@ -208,7 +209,8 @@ pub async fn a_store_that_may_have_forgotten_leases_abstains_for_the_longest_ttl
     assert!(passed + second / 2 > left, "it served after {passed:?} of {left:?}");
 }
 
-/// Asks until it is quarantined: a connection may have to be made first. Says for how long.
+/// Asks until the store abstains, which may take a connection first. Returns for how long it
+/// abstains.
 async fn abstains(store: &dyn Store) -> Duration {
     let begun: Instant = runtime().now();
     loop {
@@ -225,7 +227,7 @@ async fn abstains(store: &dyn Store) -> Duration {
     }
 }
 
-/// What an onlooker may ask has no quarantine.
+/// The quarantine does not affect observers.
 pub async fn a_store_that_abstains_still_says_who_holds(venue: &Venue) {
     let store = serving(venue).await;
     venue.forget();

@@ -51,7 +51,7 @@ async fn nothing_is_left(store: &dyn Store) {
     );
 }
 
-/// Readers of two processes hold together; a writer gets in when all have gone.
+/// Readers of two processes hold together; a writer gets in after all have left.
 pub async fn readers_hold_together_and_keep_a_writer_out(venue: &Venue) {
     let (here, there) = (venue.store(), venue.store());
     let (one, other, writer) = (reading(LONG), reading(LONG), attempt(&["k"], LONG));
@@ -60,7 +60,7 @@ pub async fn readers_hold_together_and_keep_a_writer_out(venue: &Venue) {
     assert_eq!(refused(&*here, &writer).await.mode, Mode::Shared);
     assert_eq!(here.release(&one).await.unwrap(), HoldAnswer::Done);
     assert_eq!(refused(&*here, &writer).await.mode, Mode::Shared);
-    // Not past the longest ttl of a quorum.
+    // At most the longest TTL of a quorum.
     assert_eq!(renew(&*here, &other.with_ttl(Ttl::new(SHORT).unwrap())).await, HoldAnswer::Done);
     let left = holders(&*there, "k").await[0].remaining.unwrap();
     assert!(left > LONG / 2, "a renewal does not shorten: {left:?} left");
@@ -74,8 +74,8 @@ pub async fn readers_hold_together_and_keep_a_writer_out(venue: &Venue) {
     take(&*there, &writer).await;
 }
 
-/// A mutex and the writer of a reader-writer lock are the same; and one who reads is not released
-/// or renewed by another.
+/// A mutex and the writer of a reader-writer lock are the same; and a reader cannot be released or
+/// renewed by another.
 pub async fn a_writer_keeps_readers_out(venue: &Venue) {
     let store = venue.store();
     let (reader, writer) = (reading(LONG), attempt(&["k"], LONG));
@@ -90,7 +90,7 @@ pub async fn a_writer_keeps_readers_out(venue: &Venue) {
     assert_eq!(holders(&*store, "k").await.len(), 1);
 }
 
-/// Neither by a try nor in line.
+/// Neither by a try nor in the queue.
 pub async fn readers_do_not_pass_a_writer_that_waits(venue: &Venue) {
     let (store, [here, there]) = (venue.store(), [locks(venue), locks(venue)]);
     let (one, other) = (here.rw_lock("k"), there.rw_lock("k"));
@@ -109,7 +109,7 @@ pub async fn readers_do_not_pass_a_writer_that_waits(venue: &Venue) {
     nothing_is_left(&*store).await;
 }
 
-/// All who stand in front and read, and nobody behind the next writer.
+/// All readers at the front, and nobody behind the next writer.
 pub async fn all_readers_in_front_are_let_in_together(venue: &Venue) {
     let (store, all) = (venue.store(), [locks(venue), locks(venue)]);
     let writer = all[0].rw_lock("k").write().await.unwrap();
@@ -125,7 +125,7 @@ pub async fn all_readers_in_front_are_let_in_together(venue: &Venue) {
         guards.push(served(reader).await);
     }
     assert!(!next.is_finished() && !last.is_finished());
-    // They hold on, past the window in which what is handed over must be claimed.
+    // They keep holding past the window in which a hand-over must be claimed.
     tokio::time::sleep(leasehold_core::WaitQueue::CLAIM_WINDOW + SHORT).await;
     assert!(guards.iter().all(|guard| guard.is_held()) && !next.is_finished());
     for guard in guards {
@@ -136,7 +136,7 @@ pub async fn all_readers_in_front_are_let_in_together(venue: &Venue) {
     nothing_is_left(&*store).await;
 }
 
-/// The readers behind it can join those who read on.
+/// The readers behind it can join those that still read.
 pub async fn a_writer_that_gives_up_lets_readers_go_on(venue: &Venue) {
     let (store, [here, there]) = (venue.store(), [locks(venue), locks(venue)]);
     let first = here.rw_lock("k").read().await.unwrap();
@@ -158,8 +158,8 @@ pub async fn a_reader_whose_lease_ended_never_comes_back(venue: &Venue) {
     store.release(&writer).await.unwrap();
     let next = reading(LONG);
     take(&*store, &next).await;
-    // A quorum lets a lease be taken again where its members were away; whoever knows that it ended
-    // does not ask.
+    // A quorum lets a lease be taken again where its members were away; a holder that knows that
+    // its lease ended does not ask.
     if venue.hands_over() {
         assert!(matches!(renew(&*store, &stale).await, HoldAnswer::NotHeld { .. }));
     }
@@ -167,7 +167,7 @@ pub async fn a_reader_whose_lease_ended_never_comes_back(venue: &Venue) {
     assert_eq!(holders(&*store, "k").await.len(), 1);
 }
 
-/// Each with its own label, fence and mode, in order of the fences.
+/// Each with its own label, fence and mode, ordered by fence.
 pub async fn an_onlooker_sees_all_who_hold_together(venue: &Venue) {
     let store = venue.store();
     let mut fences = Vec::new();
@@ -198,7 +198,7 @@ pub async fn an_onlooker_sees_all_who_hold_together(venue: &Venue) {
     assert_eq!(listed.iter().map(|state| state.holders.len()).collect::<Vec<_>>(), [3]);
 }
 
-/// Whether the key was free, read or written, with somebody reading on or not.
+/// Whether the key was free, read or written, with or without another reader.
 pub async fn a_dropped_request_to_read_leaves_nothing(venue: &Venue) {
     let (locks, store) = (locks(venue), venue.store());
     for holder in [None, Some(reading(LONG)), Some(attempt(&["k"], LONG))] {
@@ -247,7 +247,7 @@ pub async fn a_writer_is_alone_under_contention(venue: &Venue) {
     nothing_is_left(&*venue.store()).await;
 }
 
-/// On a server: the marker keeps others' SET NX out, their value keeps readers out, and who deletes
+/// On a server, the marker keeps others' SET NX out, their value keeps readers out, and deleting
 /// the marker ends all shares.
 pub async fn a_marker_and_a_strangers_value_keep_each_other_out(venue: &Venue) {
     let Some(server) = venue.server() else { return };
@@ -274,7 +274,7 @@ pub async fn a_marker_and_a_strangers_value_keep_each_other_out(venue: &Venue) {
     assert_eq!(server.text(&["EXISTS", "k"]), Reply::Integer(0));
 }
 
-/// As many as there are and no more, whatever they weigh; and each that is back is there for
+/// As many as there are and no more, whatever each takes; and each that is released is available to
 /// others.
 pub async fn permits_never_exceed_their_number(venue: &Venue) {
     const PERMITS: u32 = 5;
@@ -301,7 +301,7 @@ pub async fn permits_never_exceed_their_number(venue: &Venue) {
     nothing_is_left(&*venue.store()).await;
 }
 
-/// Who wants many is not passed by those who want few.
+/// A request for many permits is not overtaken by requests for few.
 pub async fn a_wish_for_many_permits_is_not_starved(venue: &Venue) {
     let (store, [here, there]) = (venue.store(), [locks(venue), locks(venue)]);
     let (one, other) = (here.semaphore("k", 3), there.semaphore("k", 3));
@@ -319,7 +319,7 @@ pub async fn a_wish_for_many_permits_is_not_starved(venue: &Venue) {
     nothing_is_left(&*store).await;
 }
 
-/// What a crashed holder had is back when its lease has ended, and not before.
+/// A crashed holder's permits come back when its lease has ended, and not before.
 pub async fn the_permits_of_a_dead_holder_come_back(venue: &Venue) {
     let store = venue.store();
     let (dead, alive, next) = (with_permits(2, 3, SHORT), with_permits(1, 3, LONG), with_permits(2, 3, LONG));
@@ -332,7 +332,7 @@ pub async fn the_permits_of_a_dead_holder_come_back(venue: &Venue) {
     assert_eq!(renew(&*store, &alive).await, HoldAnswer::Done);
 }
 
-/// They keep each other out, and are told why.
+/// Requests with different totals keep each other out, and are told why.
 pub async fn who_counts_other_permits_is_kept_out_and_told(venue: &Venue) {
     let locks = locks(venue);
     let guard = locks.semaphore("k", 2).acquire().await.unwrap();

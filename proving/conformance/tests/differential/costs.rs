@@ -1,5 +1,5 @@
-//! What a line costs a server, in commands: those that ask for nothing change no answer, so that
-//! only their number tells.
+//! The costs of a queue for a server, in commands. A superfluous command changes no answer, so only
+//! counting finds it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -24,7 +24,7 @@ fn waits(who: u128, channel: u128) -> Request {
     Request::Grant { attempt: by(who), wait, not_after: None }
 }
 
-/// By which the server is known, where a quorum asks.
+/// The server's run id, in requests of a quorum.
 const RUN: &str = "abc";
 
 /// How often each command is called to serve a request by its own script.
@@ -32,7 +32,7 @@ fn costs(connection: &mut Connection, request: &Request) -> BTreeMap<String, u64
     costs_of(connection, &call_at_member(request, Duration::from_secs(400), Some(RUN)))
 }
 
-/// How often each command is called by a script; what the script itself is called by is left out.
+/// How often each command is called by a script, without the call of the script itself.
 fn costs_of(connection: &mut Connection, call: &Call) -> BTreeMap<String, u64> {
     cmd("CONFIG").arg("RESETSTAT").exec(connection).unwrap();
     let _: Value = call.by_text().query(connection).unwrap();
@@ -56,8 +56,8 @@ fn connect(server: &Server) -> Connection {
 
 const LATER: Stamp = Stamp::from_micros(1 << 53);
 
-/// However many they are, but for what is written, and for how long each fence and each lease would
-/// last.
+/// However many claims there are, except for what is written, and for how long each fence and each
+/// lease would last.
 #[test]
 fn what_a_batch_looks_at_costs_one_question_for_all_of_its_claims() {
     let server = Server::start(Flavor::Valkey91);
@@ -79,7 +79,7 @@ fn what_a_batch_looks_at_costs_one_question_for_all_of_its_claims() {
     }
 }
 
-/// A member is asked once more who it is, and how long it will know that.
+/// A member is also asked for its run id, and for how long it will know it.
 #[test]
 fn a_batch_at_a_member_costs_two_questions_more() {
     let server = Server::start(Flavor::Valkey91);
@@ -94,7 +94,7 @@ fn a_batch_at_a_member_costs_two_questions_more() {
     are(&cost, &[("time", 1), ("get", 1), ("pttl", 1), ("mget", 1), ("exists", 1), ("set", 4)]);
 }
 
-/// Of whatever length the line is.
+/// However long the queue is.
 #[test]
 fn a_release_looks_at_a_few_of_a_line() {
     let server = Server::start(Flavor::Valkey91);
@@ -119,10 +119,10 @@ fn a_release_looks_at_a_few_of_a_line() {
     }
     let looks = [("time", 1), ("get", 2), ("exists", 1), ("zcard", 1), ("zscore", 1), ("zrange", 1)];
     let asks = [("hmget", 2), ("hget", 1), ("pubsub|numsub", 1), ("pttl", 1)];
-    // Who stands behind listens elsewhere: that one is to watch.
+    // The next waiter has subscribed elsewhere, so it is to watch.
     are(&cost_of_release(&mut connection, 299), &[&looks[..], &asks, &writes].concat());
     costs(&mut connection, &waits(302, 1));
-    // The last that stands there cannot be told, so that all of the script is needed.
+    // The last waiter cannot be notified, so the whole script is needed.
     cost_of_release(&mut connection, 300);
     costs(&mut connection, &waits(303, 1));
     // Nobody is left to watch.
@@ -130,7 +130,7 @@ fn a_release_looks_at_a_few_of_a_line() {
     are(&cost_of_release(&mut connection, 302), &[&looks[..], &asks, &writes].concat());
 }
 
-/// The first of a line marks the holder.
+/// The first waiter of a queue marks the holder.
 #[test]
 fn who_joins_a_line_looks_at_its_end() {
     let server = Server::start(Flavor::Valkey91);

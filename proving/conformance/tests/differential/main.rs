@@ -1,8 +1,8 @@
-//! The scripts against the one semantics: the same random histories, the same answers, the same
-//! pushes, and the same things left on the server.
+//! The scripts compared with `core::apply`: the same random histories must give the same answers,
+//! the same pushes, and the same data on the server.
 //!
-//! What is left out of the comparison is named at `Tolerance`. `mutants` breaks the scripts, line
-//! by line, and sees this find out.
+//! `Tolerance` lists the differences that are ignored. `mutants` breaks the scripts line by line,
+//! and checks that this is noticed.
 
 mod costs;
 mod mutants;
@@ -12,8 +12,8 @@ use servers::{Flavor, Server};
 
 use crate::subject::Subject;
 
-/// Of each server: histories of its own, and altogether enough for each pair of requests on each
-/// pair of states to have met many times.
+/// For each server: its own histories, together enough for each pair of requests to have met in
+/// each pair of states many times.
 const HISTORIES: u64 = 500;
 
 #[test]

@@ -1,4 +1,4 @@
-//! No line of the scripts can change unnoticed.
+//! Every changed line of a script is noticed by a test.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use servers::{Flavor, Server};
 
 use crate::subject::Subject;
 
-/// Changes that the histories cannot notice, each with what does instead.
+/// Changes that the histories cannot notice, each with the test that does.
 const NOT_IN_HISTORIES: [(&str, &str); 49] = [
     ("-- fails again", "errors other than WRONGTYPE at a key come from the server's own troubles"),
     (
@@ -96,14 +96,14 @@ const NOT_IN_HISTORIES: [(&str, &str); 49] = [
     ),
 ];
 
-/// Most are found out by the first few.
+/// Most changes are noticed by the first few histories.
 const HISTORIES: u64 = 450;
 
-/// One that never ends is stopped.
+/// A script that never ends is stopped after this time.
 const LIMIT: Duration = Duration::from_millis(300);
 
-/// A part of the scripts, in all scripts that have it, with each of its lines left out, and with
-/// each comparison, sum and choice turned round.
+/// Tests a part of the scripts, in all scripts that contain it, with each of its lines left out,
+/// and with each comparison, sum and choice inverted.
 fn cannot_change_unnoticed(part: &'static str) {
     let mut server = started();
     let mutants = mutants(part);
@@ -120,7 +120,7 @@ fn cannot_change_unnoticed(part: &'static str) {
     assert!(unnoticed.is_empty(), "{} not noticed:\n{}", unnoticed.len(), unnoticed.join("\n"));
 }
 
-/// A server that says soon that it is kept busy by a script.
+/// A server that soon reports that a script keeps it busy.
 fn started() -> Server {
     let server = Server::start(Flavor::Valkey91);
     let limit: i64 = 20;
@@ -139,12 +139,12 @@ fn connection(server: &Server) -> redis::Connection {
     connection
 }
 
-/// Stops a script that would run on for ever. One that has written something cannot be stopped:
-/// then this is false.
+/// Stops a script that would never end. Returns false if it has written something, because then it
+/// cannot be stopped.
 fn is_free(server: &Server) -> bool {
     (0..20).any(|_| {
         let mut connection = connection(server);
-        // If none runs, there is nothing to stop.
+        // Fails if none is running.
         let _ = redis::cmd("SCRIPT").arg("KILL").exec(&mut connection);
         redis::cmd("PING").exec(&mut connection).is_ok()
     })
@@ -234,7 +234,7 @@ fn mutants(text: &str) -> Vec<(String, String)> {
     let lines: Vec<_> = text.lines().collect();
     let code = |line: &str| {
         let line = line.trim();
-        // A line without its `end`, or an `end` alone, is no script.
+        // Without its `end`, or as a lone `end`, a line does not make a valid script.
         let whole = !line.starts_with("local function") && !["end", "}", "else"].contains(&line);
         !line.is_empty() && !line.starts_with("--") && whole
     };

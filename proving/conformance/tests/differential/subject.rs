@@ -1,4 +1,4 @@
-//! A server on which histories are run beside the one semantics.
+//! A server on which histories run alongside `core::apply`.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -17,18 +17,18 @@ use servers::Server;
 
 const STEPS: usize = 30;
 
-/// The last fence that a double can count.
+/// The last fence that a double represents exactly.
 const FENCE_MAX: u64 = (1 << 53) - 1;
 
-/// For so long, in ms, a member must still know its run, or more than a batch is needed: half of a
+/// The time in ms for which a member must still know its run, or else a batch is not enough: half a
 /// month.
 const MEMBER_KEPT: i64 = 15 * 24 * 3600 * 1000;
 
-/// What is published after each step, so that whatever was published before it has been heard.
+/// Published after each step: everything that was published before has arrived when this arrives.
 const ENOUGH: &[u8] = b"that was all";
 
-/// Everything on the server: of each key its type, its content and how long it lasts; and at last
-/// how much there is. And the word that is waited for.
+/// Reads everything on the server: type, content and remaining time of each key, and the number of
+/// keys. Then publishes the message that is waited for.
 const LOOK: &str = "
 redis.call('PUBLISH', ARGV[1], ARGV[2])
 local seen = {}
@@ -41,7 +41,7 @@ for _, key in ipairs(KEYS) do
 end
 return {seen, redis.call('DBSIZE')}";
 
-/// Lets shares end, and perhaps the marker.
+/// Ends shares, and optionally the marker.
 const END: &str = "
 for _, digits in ipairs(redis.call('ZRANGE', KEYS[2], 0, -1)) do
   if ARGV[2] == '' or ARGV[2] == digits then redis.call('ZADD', KEYS[2], ARGV[1], digits) end
@@ -56,7 +56,7 @@ local at = redis.call('TYPE', KEYS[1]).ok == 'string' and redis.call('GET', KEYS
 local marker = at == 'lh1 shared' or string.find(at, '^lh1 permits [1-9]%d?$')
 if marker and ARGV[3] == '1' then redis.call('DEL', KEYS[1]) end";
 
-/// Other texts for the scripts: each with the one that it stands for.
+/// Replacements of parts of the scripts, each with the original.
 type Instead = Vec<(&'static str, String)>;
 
 /// A server on which scripts are run one call at a time.
@@ -65,10 +65,10 @@ pub(crate) struct Subject {
     listener: Connection,
     look: redis::Script,
     instead: Instead,
-    /// Whether batches are asked first. Without, the scripts of single requests meet all that there
-    /// is to meet.
+    /// True if batches are asked first. Otherwise, the scripts of single requests handle every
+    /// case.
     pub(crate) batches: bool,
-    /// When shares ended that ended in this history, in ms.
+    /// The end of shares that a step ended, in ms.
     ended: u64,
 }
 
@@ -96,10 +96,9 @@ impl Subject {
         }
     }
 
-    /// Runs other texts instead of the scripts' own from now on; an error if one is no script at
-    /// all.
+    /// Uses replacements in the scripts from now on; an error if the result is not a valid script.
     ///
-    /// One that never ends is an error when it is run: the server is told to stop it.
+    /// A script that never ends is an error when it is run: the server is told to stop it.
     pub(crate) fn run_instead(&mut self, instead: Instead) -> RedisResult<()> {
         for (_, text) in &instead {
             cmd("SCRIPT").arg("LOAD").arg(text).exec(&mut self.connection)?;
@@ -113,7 +112,7 @@ impl Subject {
         self.listener.set_read_timeout(Some(limit)).unwrap();
     }
 
-    /// Runs one history beside the oracle, to the first difference.
+    /// Runs one history alongside the oracle, up to the first difference.
     pub(crate) fn agrees(&mut self, seed: u64) -> Result<(), String> {
         let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
         let wall = Stamp::from_micros(u64::try_from(since_epoch.as_micros()).unwrap());
@@ -156,8 +155,8 @@ impl Subject {
         Ok(())
     }
 
-    /// In a batch first, as a client does, and by the script of a single request if the batch
-    /// leaves it.
+    /// Asks in a batch first, as a client does, and by the script of a single request if the batch
+    /// declines.
     fn ask(&mut self, request: &Request) -> RedisResult<Result<Reply, String>> {
         let Some((call, attempt)) = in_batch(request).filter(|_| self.batches) else {
             return self.ask_singly(request);
@@ -183,8 +182,8 @@ impl Subject {
         }
     }
 
-    /// Whether a batch must serve a request by itself: else it would cost a command more, and no
-    /// answer would tell.
+    /// True if a batch must serve the request itself: otherwise it would cost one more command, and
+    /// no answer would show that.
     fn is_simple(&mut self, request: &Request, attempt: &Attempt) -> RedisResult<bool> {
         let key = attempt.claim.first_key();
         let [fence, rest @ ..] = [Side::Fence, Side::Queue, Side::Waiters, Side::Holders, Side::Shares]
@@ -277,7 +276,7 @@ impl Subject {
         strangers.exec(&mut self.connection)
     }
 
-    /// What was really heard since the last time, up to the word that `dump` says.
+    /// The push messages since the last time, up to the one that `dump` publishes.
     fn pushes(&mut self) -> Result<Vec<(Channel, PushMessage)>, String> {
         let mut pushes = Vec::new();
         loop {
@@ -293,7 +292,7 @@ impl Subject {
         }
     }
 
-    /// Everything on the server, and nothing that is not accounted for.
+    /// Everything on the server; an error if a key is unknown.
     fn dump(&mut self) -> Result<Dump, String> {
         let sides =
             [Side::Fence, Side::Queue, Side::Waiters, Side::Holders, Side::Shares, Side::Mark, Side::Break];
@@ -354,7 +353,7 @@ impl Subject {
     }
 }
 
-/// The batch of one in which a client asks this, if it does.
+/// The batch of one in which a client sends this request, if it does.
 fn in_batch(request: &Request) -> Option<(Call, &Attempt)> {
     let (Request::Grant { attempt, .. } | Request::Renew(attempt) | Request::Release(attempt)) = request
     else {
@@ -376,20 +375,20 @@ fn in_batch(request: &Request) -> Option<(Call, &Attempt)> {
     Some((call, attempt))
 }
 
-/// What a grant writes.
+/// The value that a grant writes.
 fn plain(attempt: &Attempt) -> Vec<u8> {
     wire::value_of(Flag::Plain, attempt.holder, attempt.label.as_ref())
 }
 
-/// A key whose value is just what a grant wrote, and has a line. There is none: a native release,
-/// which sees no line, relies on it.
+/// A key that has a queue, although its value is what a plain grant wrote. There must not be one: a
+/// native release, which does not see the queue, relies on that.
 fn plain_with_a_line(dump: &Dump) -> Option<&Key> {
     let is_plain = |content: &Content| matches!(content, Content::Lease { awaited: false, .. });
     let mut plain = dump.locks.iter().filter(|(_, (content, _))| is_plain(content));
     plain.find_map(|(key, _)| dump.lines.contains_key(key).then_some(key))
 }
 
-/// Where holders hear that their lease was broken.
+/// The channel on which holders are notified of breaks.
 fn broken() -> Channel {
     Channel::new(wire::BROKEN)
 }
@@ -461,14 +460,14 @@ fn line_dump((kind, order, pttl): &Seen, (_, fields, waiters_pttl): &Seen) -> Re
     });
     let fields: BTreeMap<String, String> =
         redis::from_redis_value(fields.clone()).map_err(|error| error.to_string())?;
-    // Older servers' clocks go on while they look.
+    // Older servers' clocks advance during a script.
     if kind != "none" && pttl.abs_diff(*waiters_pttl) > 1000 {
         return Err(format!("the line lasts {pttl} ms, and the waiters {waiters_pttl} ms"));
     }
     Ok(LineDump { order: order.collect::<Result<_, _>>()?, fields, left: left(*waiters_pttl) })
 }
 
-/// What is right: the answers, and what is told to whom; of what is told at once, the last comes
+/// The expected answers, and the expected push messages; of messages sent at once, the last comes
 /// first.
 fn right(served: Vec<Served>, tolerance: Tolerance) -> (Vec<Reply>, Vec<(Channel, PushMessage)>) {
     let (mut replies, mut told) = (Vec::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! What a guard says of its lease.
+//! What a guard reports about its lease.
 
 use std::time::{Duration, SystemTime};
 
@@ -12,7 +12,7 @@ async fn a_renewal_says_how_long_the_lease_lasts_by_then() {
     let guard = locks.mutex("k").lock().await.unwrap();
     let left = guard.renew(60 * SECOND).await.unwrap();
     assert!(left > 50 * SECOND && left <= 60 * SECOND, "{left:?}");
-    // A renewal never shortens what is left.
+    // A renewal never shortens the remaining time.
     let left = guard.renew(SECOND).await.unwrap();
     assert!(left > 50 * SECOND, "{left:?}");
     locks.break_lease("k", guard.fence()).await.unwrap();

@@ -1,4 +1,4 @@
-//! Following who leads.
+//! Following the leader of an election.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -32,7 +32,7 @@ async fn a_stream_of_leaders_and_its_next_tell_each_change_once() {
     let election = locks.election("scheduler");
     let mut leaders = election.leaders();
     assert!(leaders.next().await.unwrap().is_none());
-    // Asks by the stream, and leaves before it is answered.
+    // Asks through the stream, and leaves before it is answered.
     let second = std::time::Duration::from_secs(1);
     let streamed = poll_fn(|context| Pin::new(&mut leaders).poll_next(context));
     assert!(tokio::time::timeout(second / 2, streamed).await.is_err());

@@ -41,7 +41,7 @@ async fn a_request_that_makes_no_sense_says_so_when_it_is_polled() {
     assert!(matches!(tokio::spawn(locks.mutex("").unlocked()).await.unwrap(), Err(LockError::Misuse(_))));
 }
 
-/// There may be very many that wait, each with its request.
+/// There may be very many waiters, each with its request.
 #[test]
 fn a_request_is_two_words() {
     assert_eq!(size_of::<leasehold::Acquire>(), 2 * size_of::<usize>());

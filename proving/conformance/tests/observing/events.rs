@@ -1,4 +1,4 @@
-//! Events, in their order and with their facts.
+//! Events, their order and their contents.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -29,7 +29,7 @@ async fn a_holding_is_told_from_the_grant_to_the_release() {
     assert_eq!((*acquired, ttl.duration(), waited.as_secs(), *attempts, *refusals), (fence, TTL, 0, 1, 0));
     let Event::Renewed { fence: renewed, remaining, .. } = &read[1] else { panic!() };
     assert_eq!(*renewed, fence);
-    // The drift of one clock is taken off.
+    // The drift of one clock is subtracted.
     assert!(*remaining <= TTL && *remaining > TTL - SECOND / 1000, "{remaining:?}");
     let Event::Released { fence: released, held_for, .. } = &read[2] else { panic!() };
     assert_eq!((*released, *held_for), (fence, 4 * SECOND));
@@ -70,7 +70,7 @@ async fn a_request_that_ends_without_a_guard_says_why_once() {
     let error = mutex.lock().within(SECOND).await.unwrap_err();
     assert!(mutex.try_lock().await.unwrap().is_none());
     let _ = timeout(SECOND, mutex.lock().into_future()).await.unwrap_err();
-    // Not asked, so nothing is told.
+    // Never polled, so nothing is reported.
     drop(mutex.lock().into_future());
     assert!(matches!(world.locks.mutex("").lock().await, Err(LockError::Misuse(_))));
     let read = drain(&mut events).await;
@@ -88,7 +88,7 @@ async fn a_request_that_ends_without_a_guard_says_why_once() {
 async fn a_loss_is_told_once_whoever_finds_it() {
     let world = World::begin();
     let mut events = world.locks.events();
-    // Found by the keeper, at the lease's end.
+    // Noticed by the keeper, at the lease's end.
     let kept = world.locks.mutex("kept").lock().await.unwrap();
     world.store.set(Weather::Hung);
     kept.lost().await;
@@ -98,14 +98,14 @@ async fn a_loss_is_told_once_whoever_finds_it() {
     assert_eq!(kinds(&read), ["acquired", "lost"]);
     let Event::Lost { held_for, why: Loss::Expired { .. }, .. } = &read[1] else { panic!("{:?}", read[1]) };
     assert_eq!(*held_for, TTL);
-    // Found at the release: the store has it no more.
+    // Noticed at the release: the store no longer has it.
     let gone = world.locks.mutex("gone").lock().await.unwrap();
     world.memory.forget();
     gone.release().await.unwrap_err();
     let read = drain(&mut events).await;
     assert_eq!(kinds(&read), ["acquired", "lost"]);
     let Event::Lost { why: Loss::Gone { .. }, .. } = &read[1] else { panic!("{:?}", read[1]) };
-    // Taken back by a close.
+    // Released by closing.
     let closed = world.locks.mutex("closed").renewal(Renewal::Off).lock().await.unwrap();
     world.locks.close(SECOND).await.unwrap_err();
     drop(closed);
@@ -161,7 +161,7 @@ async fn an_outage_is_told_with_each_fault_and_its_end_once() {
 }
 
 /// Nobody reads while two thousand events happen; the lease is renewed all the same, and the reader
-/// is told what it missed.
+/// is told how many it missed.
 #[tokio::test(start_paused = true)]
 async fn a_slow_reader_delays_no_renewal_and_is_told_how_much_it_missed() {
     let world = World::begin();
@@ -196,7 +196,7 @@ async fn every_reader_reads_all_from_when_it_began_and_ends_with_the_locks() {
     assert_eq!((early.next().await, late.next().await), (None, None));
 }
 
-/// What is not read at once is there at the next call.
+/// An event that is not read at once is there at the next call.
 #[tokio::test(start_paused = true)]
 async fn a_dropped_next_loses_no_event() {
     let world = World::begin();
@@ -214,8 +214,8 @@ async fn a_dropped_next_loses_no_event() {
     assert_eq!(kinds(&drain(&mut events).await), ["acquired", "released"]);
 }
 
-/// A thousand locks are taken and lost at once, by a keeper that reports all of them from under its
-/// table.
+/// A thousand locks are acquired and lost at once, and the keeper reports all of them while it
+/// holds its table's lock.
 #[tokio::test(start_paused = true)]
 async fn the_events_of_each_holding_come_in_their_order() {
     let world = World::begin();

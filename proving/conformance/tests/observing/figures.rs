@@ -1,4 +1,4 @@
-//! What goes to `metrics`, and what the page on observing says of it.
+//! The metrics, and what docs/observing.md says about them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use super::world::{SECOND, TTL, World};
 
 const PAGE: &str = include_str!("../../../../docs/observing.md");
 
-/// Figures by name and words of labels but the store's: `leasehold_losses_total gone`.
+/// Figures by name and labels without the store's: `leasehold_losses_total gone`.
 #[derive(Debug)]
 struct Figures {
     snapshotter: Snapshotter,
@@ -22,8 +22,7 @@ struct Figures {
 }
 
 impl Figures {
-    /// Looks anew. What is in the recorder is taken out by that; so what is counted is added to
-    /// what was there before.
+    /// Reads the recorder. Reading empties it, so counts are added to the earlier ones.
     fn look(&mut self) -> &mut Self {
         for (key, _, _, value) in self.snapshotter.snapshot().into_vec() {
             let (kind, key) = key.into_parts();
@@ -50,7 +49,7 @@ impl Figures {
     }
 }
 
-/// Lives through `work` with a recorder of its own, in time that passes at will or in real time.
+/// Runs `work` with its own recorder, in virtual or in real time.
 fn recorded(at_will: bool, work: impl AsyncFnOnce(&mut Figures)) -> Figures {
     let recorder = DebuggingRecorder::new();
     let mut figures = Figures { snapshotter: recorder.snapshotter(), seen: BTreeMap::new() };
@@ -68,7 +67,7 @@ fn rows() -> Vec<Vec<String>> {
     figures.lines().filter(|line| line.starts_with("| `")).map(cells).collect()
 }
 
-/// The words of a label, as the page has them.
+/// The values of a label, as listed on the page.
 fn words(label: &str) -> BTreeSet<String> {
     let code = format!("`{label}`");
     let rows = rows();
@@ -108,7 +107,7 @@ fn the_figures_say_what_happened() {
     });
 }
 
-/// A server takes no subscription, until somebody mends it.
+/// A server refuses subscriptions, until an operator allows them.
 async fn live_through_deafness(figures: &mut Figures) {
     let server = Server::setup(Flavor::Valkey91).acl_user("deaf", "on nopass ~* &* +@all -subscribe").start();
     let deaf = Locks::connect(&format!("redis://deaf@127.0.0.1:{}", server.port())).await.unwrap();
@@ -119,7 +118,7 @@ async fn live_through_deafness(figures: &mut Figures) {
     server.text(&["ACL", "SETUSER", "deaf", "+subscribe"]);
     server.text(&["CLIENT", "KILL", "USER", "deaf"]);
     deaf.mutex("k").lock().within(2 * SECOND).await.unwrap_err();
-    // It was set, and is set now: what is looked at is taken out.
+    // It was set before, and is set now: reading empties the recorder.
     assert_eq!(figures.look().seen["leasehold_push_down"].0, MetricKind::Gauge);
     guard.release().await.unwrap();
 }
@@ -127,7 +126,7 @@ async fn live_through_deafness(figures: &mut Figures) {
 #[test]
 fn the_page_names_every_figure_with_its_type_and_no_other() {
     let fair = recorded(true, async |_| {
-        // A wait, a renewal, a loss, a fault.
+        // A wait, a renewal, a loss, an error.
         let world = World::begin();
         let guard = world.locks.mutex("k").lock().await.unwrap();
         world.locks.mutex("k").lock().within(SECOND).await.unwrap_err();

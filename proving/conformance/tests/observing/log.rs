@@ -11,12 +11,12 @@ use tracing_subscriber::fmt::format::FmtSpan;
 
 use super::world::{SECOND, World};
 
-/// What was written, for all to see.
+/// The log, shared by all.
 #[derive(Clone, Default)]
 struct Page(Arc<Mutex<Vec<u8>>>);
 
 impl Page {
-    /// Writes here what this thread logs, for as long as the guard lives.
+    /// Collects this thread's log lines for as long as the guard lives.
     fn listen(&self, level: Level) -> tracing::subscriber::DefaultGuard {
         let subscriber = tracing_subscriber::fmt()
             .with_max_level(level)
@@ -33,7 +33,7 @@ impl Page {
         text.lines().filter(|line| line.contains("leasehold")).map(Into::into).collect()
     }
 
-    /// The one line that has all of these.
+    /// The one line that contains all of these.
     fn line(&self, words: &[&str]) -> String {
         let lines = self.lines();
         let found: Vec<_> =
@@ -62,7 +62,7 @@ impl MakeWriter<'_> for Page {
     }
 }
 
-/// exclusive-lock: a logger of the application's own.
+/// exclusive-lock: the application's own logger.
 #[tokio::test(start_paused = true)]
 async fn an_acquisition_has_a_span_that_says_how_it_ended() {
     let page = Page::default();
@@ -76,7 +76,7 @@ async fn an_acquisition_has_a_span_that_says_how_it_ended() {
         "outcome=\"acquired\"",
         "close",
     ]);
-    // Within its span, so that a log which shows spans shows which request it was.
+    // Within its span, so that a log with spans shows which request it was.
     page.line(&["DEBUG", "acquire{", "leasehold: acquired", "label=\"web-3\"", "fence="]);
     assert!(world.others().mutex("invoice:42").lock().within(SECOND).await.is_err());
     page.line(&["acquire{", "waited=1s", "outcome=\"timed_out\"", "close"]);
@@ -93,7 +93,7 @@ async fn an_acquisition_has_a_span_that_says_how_it_ended() {
     );
 }
 
-/// Whoever is cancelled has said nothing of it, so that the log alone tells which request it was.
+/// A cancelled caller reports nothing, so only the log tells which request it was.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_is_dropped_gives_up_within_its_span() {
     let page = Page::default();
@@ -116,7 +116,7 @@ async fn a_loss_and_an_outage_are_warned_of_and_the_outage_once() {
     guard.lost().await;
     page.line(&["WARN", "leasehold: lost", "key=k", "reason=\"expired\"", "held_for=9s"]);
     page.line(&["WARN", "the store did not do what it was asked", "timed out"]);
-    // Until the last call has come to nothing.
+    // Until the last call has ended.
     sleep(2 * SECOND).await;
     world.store.set(Weather::Fair);
     drop(guard);
@@ -125,7 +125,7 @@ async fn a_loss_and_an_outage_are_warned_of_and_the_outage_once() {
     assert_eq!(page.lines().len(), 3, "{:#?}", page.lines());
 }
 
-/// Whoever has the whole id could release the lock.
+/// With the whole id, a reader of the log could release the lock.
 #[tokio::test(start_paused = true)]
 async fn no_line_shows_more_of_a_holder_than_eight_digits() {
     let page = Page::default();
@@ -144,7 +144,7 @@ async fn no_line_shows_more_of_a_holder_than_eight_digits() {
     assert!(lines.iter().all(|line| !line.contains(nine)), "{lines:#?}");
 }
 
-/// A log that asks for the locks it logs about must not meet them locked.
+/// A log handler that asks for the state of locks must not deadlock.
 #[tokio::test(start_paused = true)]
 async fn a_log_may_look_at_the_locks_that_it_tells_of() {
     struct Curious(Arc<Mutex<Option<leasehold::Locks>>>, Arc<Mutex<usize>>);

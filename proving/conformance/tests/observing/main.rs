@@ -1,5 +1,5 @@
-//! What a process tells of its locks: events, the log, the figures; and what it can ask of a lock
-//! without taking it.
+//! What a process reports about its locks (events, log, metrics), and what it can ask about a lock
+//! without acquiring it.
 
 mod events;
 mod figures;

@@ -1,5 +1,5 @@
-//! What stores tell of themselves: members of a quorum that come and go, pushes that do not come
-//! through, leases that are broken.
+//! What stores report: members of a quorum that fail and return, push that does not work, leases
+//! that are broken.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use tokio::time::{sleep, timeout};
 
 use super::world::{SECOND, TTL, drain, kinds};
 
-/// A process on a quorum of three stores in memory, and the weather on the way to each.
+/// A process on a quorum of three stores in memory, with weather on the way to each.
 pub(crate) struct Quorum {
     pub(crate) way: Vec<Arc<Faulty>>,
     pub(crate) locks: Locks,
@@ -30,7 +30,7 @@ impl Quorum {
     }
 }
 
-/// What is told of members, in order: which went down, and which came back.
+/// The reports about members, in order: which failed, and which returned.
 fn of_members(events: &[Event]) -> Vec<String> {
     let said = |event: &Event| match event {
         Event::MemberDown { fault, .. } => Some(format!("{} down", fault.store)),
@@ -40,7 +40,7 @@ fn of_members(events: &[Event]) -> Vec<String> {
     events.iter().filter_map(said).collect()
 }
 
-/// The first event of this kind, which comes within a time; what else comes is passed over.
+/// The first event of this kind within a time; other events are skipped.
 async fn wait_for<T>(events: &mut Events, within: Duration, kind: impl Fn(&Event) -> Option<T>) -> T {
     let found = async {
         loop {
@@ -71,7 +71,7 @@ async fn a_member_that_goes_and_comes_is_told_once_each_however_many_calls_fail(
     assert!(guards.iter().all(leasehold::Guard::is_held));
 }
 
-/// The first call finds it down, before there is a guard and anybody reads what stores tell.
+/// The first call finds it down, before there is a guard and anybody reads the store's reports.
 #[tokio::test(start_paused = true)]
 async fn a_member_that_was_down_from_the_beginning_is_told() {
     let quorum = Quorum::begin();
@@ -127,7 +127,7 @@ async fn a_server_of_a_quorum_that_is_killed_is_told_and_when_it_is_back() {
     guard.release().await.unwrap();
 }
 
-/// Waiting only: the process that is deaf never holds anything.
+/// Only for a waiter: the process without push never holds a lock.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_takes_no_subscription_is_told_once_and_when_it_is_mended() {
     for (flavor, protocol) in [(Flavor::Redis62, "resp2"), (Flavor::Valkey91, "resp3")] {

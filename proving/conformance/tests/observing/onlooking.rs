@@ -1,4 +1,4 @@
-//! Asking whether a lock is free, and waiting until it is, without taking it: on every store.
+//! Asking whether a lock is free, and waiting until it is, without acquiring it: on every store.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ async fn on_every_venue(check: impl AsyncFn(&Venue)) {
     }
 }
 
-/// One more process.
+/// Another process.
 fn process(venue: &Venue) -> Locks {
     Locks::builder().ttl(10 * SECOND).over(venue.store()).unwrap()
 }
@@ -81,7 +81,7 @@ async fn another_programs_lock_is_waited_for_until_its_end() {
     assert!(matches!(error, LockError::NotALock { .. }), "{error:?}");
 }
 
-/// Looks come less often as the wait goes on, but one comes just after the holder's end.
+/// Looks become rarer as the wait goes on, but one comes just after the holder's end.
 #[tokio::test(start_paused = true)]
 async fn a_holder_that_died_is_waited_for_to_its_end_and_not_much_longer_with_few_looks() {
     let world = World::begin();
@@ -106,7 +106,7 @@ async fn a_store_that_does_not_answer_is_told_apart_from_a_lock_that_is_held() {
     let error = mutex.unlocked().await.unwrap_err();
     assert!(matches!(error, LockError::Unreachable { fault: Some(_), .. }), "{error:?}");
     assert_eq!(began.elapsed(), 4 * SECOND);
-    // A store that hangs gives no fault.
+    // A hanging store returns no error.
     world.store.set(Weather::Hung);
     let error = mutex.unlocked().within(SECOND).await.unwrap_err();
     assert!(matches!(error, LockError::Unreachable { fault: None, .. }), "{error:?}");

@@ -1,4 +1,4 @@
-//! What users of redislock's `check` and of exclusive-lock had, row by row, on a real server.
+//! The features of redislock's `check` and of exclusive-lock, row by row, on a real server.
 
 use leasehold::{Event, LockError, Locks, Misuse, Owner, ReleaseError, Renewal};
 use servers::{Flavor, Server};
@@ -13,14 +13,14 @@ async fn two_processes() -> (Server, Locks, Locks) {
     (server, here, there)
 }
 
-/// The next event, which is there soon.
+/// The next event, which is available soon.
 async fn next(events: &mut leasehold::Events) -> Event {
     timeout(5 * SECOND, events.next()).await.expect("soon").expect("not over")
 }
 
-/// The fork of redislock has `check(key)`, which should wait until a lock is free for so many
-/// retries, and is inverted: it failed when the lock was free. Its error was of another class than
-/// the one that it exports.
+/// The fork of redislock has `check(key)`, which should wait until a lock is free for a number of
+/// retries. It is inverted: it failed if the lock was free. Its error was of another class than the
+/// one that it exports.
 #[tokio::test(flavor = "multi_thread")]
 async fn redislock_check_waits_until_the_key_is_free_without_taking_it() {
     let (_server, here, there) = two_processes().await;
@@ -40,7 +40,7 @@ async fn redislock_check_waits_until_the_key_is_free_without_taking_it() {
     assert!(here.mutex("k").try_lock().await.unwrap().is_some());
 }
 
-/// exclusive-lock: `acquire()` answers true in one instance and false in all others.
+/// exclusive-lock: `acquire()` returns true in one instance and false in all others.
 #[tokio::test(flavor = "multi_thread")]
 async fn exclusive_lock_acquire_has_one_winner_among_instances() {
     let (server, ..) = two_processes().await;
@@ -60,8 +60,8 @@ async fn async_try(locks: Locks) -> Option<leasehold::Guard> {
     locks.mutex("k").try_lock().await.unwrap()
 }
 
-/// exclusive-lock: `inspect()` gives anybody the ttl and `lock_contents`, and null where there is
-/// no lock.
+/// exclusive-lock: `inspect()` gives everybody the TTL and `lock_contents`, and null if there is no
+/// lock.
 #[tokio::test(flavor = "multi_thread")]
 async fn exclusive_lock_inspect_and_lock_contents_are_there_for_anybody() {
     let (_server, here, there) = two_processes().await;
@@ -77,7 +77,7 @@ async fn exclusive_lock_inspect_and_lock_contents_are_there_for_anybody() {
     assert_eq!(there.inspect("k").await.unwrap().holders, []);
 }
 
-/// exclusive-lock: a timer refreshes the lock until it is released, and events say acquired,
+/// exclusive-lock: a timer refreshes the lock until it is released, with the events acquired,
 /// refreshed and released.
 #[tokio::test(flavor = "multi_thread")]
 async fn exclusive_lock_events_acquired_refreshed_and_released_come_in_order() {
@@ -91,9 +91,9 @@ async fn exclusive_lock_events_acquired_refreshed_and_released_come_in_order() {
     assert!(matches!(next(&mut events).await, Event::Released { .. }));
 }
 
-/// exclusive-lock: the event `error`. When the key was gone it went on saying refreshed, and when a
-/// thief had it, it refreshed the thief's and deleted it in the end. Without a listener the process
-/// ended.
+/// exclusive-lock: the event `error`. When the key was gone, it went on emitting refreshed; when a
+/// thief had the key, it refreshed the thief's lock and deleted it in the end. Without a listener,
+/// the process ended.
 #[tokio::test(flavor = "multi_thread")]
 async fn exclusive_lock_event_error_comes_when_the_key_is_gone_or_a_thiefs_and_nobody_need_listen() {
     let (server, here, there) = two_processes().await;
@@ -122,8 +122,8 @@ async fn exclusive_lock_event_error_comes_when_the_key_is_gone_or_a_thiefs_and_n
     drop((there_too.next(), unheard));
 }
 
-/// exclusive-lock: `release()` twice is no error. Here a guard that is released is gone, and one
-/// that was lost says so.
+/// exclusive-lock: calling `release()` twice is not an error. Here, a released guard no longer
+/// exists, and a lost one reports that.
 #[tokio::test(flavor = "multi_thread")]
 async fn exclusive_lock_release_is_idempotent_by_type() {
     let (server, here, there) = two_processes().await;
@@ -143,7 +143,7 @@ async fn exclusive_lock_release_is_idempotent_by_type() {
     other.release().await.unwrap();
 }
 
-/// exclusive-lock checks its input. Here nothing is sent, and so nothing is told.
+/// exclusive-lock checks its input. Here, nothing is sent, so nothing is reported.
 #[tokio::test(flavor = "multi_thread")]
 async fn exclusive_lock_input_validation_comes_before_anything_is_sent() {
     let (_server, here, _) = two_processes().await;

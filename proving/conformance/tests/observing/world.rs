@@ -1,4 +1,4 @@
-//! One process's locks on a memory store behind weather, in time that passes at will.
+//! One process's locks on a memory store behind weather, in virtual time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +37,7 @@ impl World {
     }
 }
 
-/// All that is there to be read now.
+/// All events that can be read now.
 pub(crate) async fn drain(events: &mut Events) -> Vec<Event> {
     let mut read = Vec::new();
     while let Ok(Some(event)) = tokio::time::timeout(Duration::from_millis(1), events.next()).await {
@@ -46,7 +46,7 @@ pub(crate) async fn drain(events: &mut Events) -> Vec<Event> {
     read
 }
 
-/// The kinds of events, in their order.
+/// The kinds of events, in order.
 pub(crate) fn kinds(events: &[Event]) -> Vec<&'static str> {
     let kind = |event: &Event| match event {
         Event::Waiting { .. } => "waiting",

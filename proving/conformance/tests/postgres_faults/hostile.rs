@@ -6,7 +6,7 @@ use crate::world::{db, process, server, take};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Each makes one key useless or harmless. Others are not concerned.
+/// Each makes at most one key unusable; other keys are not affected.
 const ROWS: &[(&str, &str)] = &[
     ("marker", "INSERT INTO leasehold.lease (key, marker, ends) VALUES ('bad', 'nonsense', 1 << 60)"),
     ("empty marker", "INSERT INTO leasehold.lease (key, marker, ends) VALUES ('bad', '', 1 << 60)"),
@@ -67,7 +67,7 @@ async fn whatever_strangers_write_at_a_key_all_is_answered_and_other_keys_are_no
     let locks = process(&server.url(), 5 * SECOND).await;
     for (what, rows) in ROWS {
         db.batch_execute(rows).await.unwrap_or_else(|error| panic!("{what}: {error:?}"));
-        // In one batch with keys at which nothing is wrong.
+        // In one batch with healthy keys.
         let (first, last) = (locks.mutex("a"), locks.mutex("z"));
         let bad = locks.mutex("bad");
         let (first, refused, last) = tokio::join!(
@@ -104,7 +104,7 @@ async fn whatever_strangers_write_at_a_key_all_is_answered_and_other_keys_are_no
     take(&locks, "bad").await.release().await.unwrap();
 }
 
-/// Damage is said to be that, with what is damaged and what to do.
+/// The error names the damaged row and the remedy.
 #[tokio::test(flavor = "multi_thread")]
 async fn damage_is_named_with_a_remedy_that_works() {
     let server = server(&[]).await;

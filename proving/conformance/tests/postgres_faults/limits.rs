@@ -1,5 +1,4 @@
-//! Limits and isolation levels that an administrator gave the role, locks of other transactions,
-//! and deadlocks.
+//! An administrator's limits and isolation levels, locks of other transactions, and deadlocks.
 
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ use crate::world::{Crowd, db, process, role, server, sessions, take, until};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Whatever the role's settings are, a transaction of the store has its own.
+/// A transaction of the store uses its own settings, whatever the role's are.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_role_that_is_serializable_and_read_only_and_impatient_takes_locks_as_any_other() {
     let server = server(&[]).await;
@@ -46,7 +45,7 @@ async fn a_statement_timeout_of_the_role_is_named_and_so_is_its_remedy() {
     take(&process(&url, 5 * SECOND).await, "k").await.release().await.unwrap();
 }
 
-/// A transaction that was checked, and stays open past the lease, keeps others from that key alone.
+/// A checked transaction that stays open past the lease blocks others from that key alone.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_row_that_another_transaction_has_locked_is_named_and_costs_other_keys_nothing() {
     let server = server(&[]).await;
@@ -77,12 +76,12 @@ async fn a_row_that_another_transaction_has_locked_is_named_and_costs_other_keys
     take(&locks, "k").await.release().await.unwrap();
 }
 
-/// The store takes rows in the order of their keys; another transaction need not.
+/// The store locks rows in the order of their keys; another transaction need not.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deadlock_with_another_transaction_is_resolved() {
     let server = server(&["deadlock_timeout=100ms"]).await;
     let (mut others, looks) = (db(&server).await, db(&server).await);
-    // So that the store is the one that the server gives up.
+    // So that the server aborts the store's transaction.
     others.batch_execute("SET deadlock_timeout = '20s'").await.unwrap();
     let locks = process(&server.url(), 10 * SECOND).await;
     locks.mutex_all(["a", "b"]).lock().await.unwrap().release().await.unwrap();

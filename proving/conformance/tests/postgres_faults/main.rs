@@ -1,6 +1,6 @@
-//! PostgreSQL servers that are killed, hang, lose connections and refuse, and tables that strangers
-//! write to: never two holders, every grant whose answer was lost is given back, and each error
-//! names its cause and a remedy.
+//! PostgreSQL servers that are killed, hang, lose connections and refuse, and tables that other
+//! programs write to: there are never two holders, every grant whose answer was lost is released,
+//! and each error names its cause and a remedy.
 
 mod hostile;
 mod limits;

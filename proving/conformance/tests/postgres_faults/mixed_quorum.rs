@@ -15,7 +15,7 @@ async fn a_quorum_of_redis_postgresql_and_a_file_loses_one_of_them_and_leaves_no
     let postgres = server(&[]).await;
     let redis = tokio::task::spawn_blocking(|| Server::start(Flavor::Valkey91)).await.unwrap();
     let directory = TempDir::new().unwrap();
-    // As if it had served for long.
+    // As if it had been in use for long.
     db(&postgres)
         .await
         .batch_execute("UPDATE leasehold.meta SET value = '0' WHERE name = 'voided'")
@@ -33,8 +33,7 @@ async fn a_quorum_of_redis_postgresql_and_a_file_loses_one_of_them_and_leaves_no
     let (here, there) = (quorum(), quorum());
     let guard = take(&here, "k").await;
     assert!(there.mutex("k").try_lock().await.unwrap().is_none());
-    // The file, which is new, abstains for the longest ttl. Then two are enough, whichever they
-    // are.
+    // The file is new and abstains for the longest TTL. After that, any two are enough.
     let single = async |url: &str| Locks::connect(url).await.unwrap();
     let file = single(&urls[2]).await;
     until("the file takes part", async || !file.inspect("k").await.unwrap().holders.is_empty()).await;

@@ -86,12 +86,13 @@ async fn a_server_that_hangs_is_named_as_the_cause_and_so_is_one_that_is_gone() 
     let error = locks.mutex("k").lock().await.unwrap_err();
     assert!(error.to_string().contains("refused"), "{error}");
     server.restart();
-    // What was released just before the kill may still be held: a release is not flushed before it
-    // is answered.
+    // A lock that was released just before the kill may still be held: a release is not flushed
+    // before it is answered.
     take(&locks, "another").await.release().await.unwrap();
 }
 
-/// With synchronous replication and no standby a commit is done, and its answer never comes.
+/// With synchronous replication and without a standby, a commit is done, and its answer never
+/// comes.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_grant_whose_commit_was_never_answered_is_given_back() {
     let server = server(&[]).await;
@@ -105,7 +106,7 @@ async fn a_grant_whose_commit_was_never_answered_is_given_back() {
     };
     standby("nobody").await;
     // The server waits for a standby only once its checkpointer has read the settings; releases
-    // never do.
+    // never wait for one.
     let asked = tokio::spawn(async move {
         loop {
             match asks.mutex("k").lock().await {

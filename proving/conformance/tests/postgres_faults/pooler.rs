@@ -19,7 +19,7 @@ async fn behind_a_pooler_in_transaction_mode_everything_but_push_works() {
     };
     let processes = [process(&pooler.url(), 3 * SECOND).await, process(&pooler.url(), 3 * SECOND).await];
     let [here, there] = &processes;
-    // A holder outlives its ttl by renewals; a waiter asks until its turn has come.
+    // A holder outlives its TTL by renewals; a waiter polls until its turn comes.
     let guard = take(here, "k").await;
     let mut events = there.events();
     let waits = tokio::spawn({

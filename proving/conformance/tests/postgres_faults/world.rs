@@ -1,4 +1,4 @@
-//! A server with tables, processes that use its locks, and a crowd that contends for one of them.
+//! A server with tables, processes that use its locks, and a crowd that competes for one of them.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_postgres::{Client, NoTls};
 
-/// What a machine that is busy with other things may add to any wait.
+/// What a busy machine may add to any wait.
 pub(crate) const BUSY: Duration = Duration::from_secs(20);
 
 pub(crate) async fn server(settings: &'static [&'static str]) -> Arc<Postgres> {
@@ -26,7 +26,7 @@ pub(crate) async fn db(server: &Postgres) -> Client {
     client
 }
 
-/// A role that may use the locks, with settings of its own, and the store URL for it.
+/// Creates a role with its own settings that may use the locks; returns its store URL.
 pub(crate) async fn role(db: &Client, server: &Postgres, settings: &[&str]) -> String {
     db.batch_execute("CREATE ROLE web LOGIN; GRANT USAGE ON SCHEMA leasehold TO web").await.unwrap();
     let tables = "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA leasehold TO web";
@@ -37,7 +37,7 @@ pub(crate) async fn role(db: &Client, server: &Postgres, settings: &[&str]) -> S
     server.url().replace("postgres@", "web@")
 }
 
-/// One more process, with leases that end while a test waits.
+/// Another process, with leases that end while a test waits.
 pub(crate) async fn process(url: &str, ttl: Duration) -> Locks {
     Locks::builder().ttl(ttl).connect(url).await.unwrap()
 }
@@ -46,7 +46,7 @@ pub(crate) async fn take(locks: &Locks, name: &str) -> Guard {
     locks.mutex(name).lock().within(BUSY).await.unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// Asks until it is so.
+/// Waits until a condition is true.
 pub(crate) async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
     let began = Instant::now();
     while !condition().await {
@@ -55,15 +55,15 @@ pub(crate) async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) 
     }
 }
 
-/// The sessions of the stores of which a condition holds.
+/// The sessions of the stores that fulfil a condition.
 pub(crate) async fn sessions(db: &Client, condition: &str) -> Vec<i32> {
     let sql =
         format!("SELECT pid FROM pg_stat_activity WHERE application_name = 'leasehold' AND {condition}");
     db.query(&sql, &[]).await.unwrap().iter().map(|row| row.get(0)).collect()
 }
 
-/// Several tasks of several processes that take one lock again and again, and see that no other of
-/// them believes to have it.
+/// Several tasks of several processes that acquire one lock again and again, and check that no
+/// other of them considers itself the holder.
 pub(crate) struct Crowd {
     scene: Arc<Scene>,
     tasks: Vec<JoinHandle<()>>,
@@ -71,7 +71,7 @@ pub(crate) struct Crowd {
 
 #[derive(Default)]
 struct Scene {
-    /// Who believes to have the lock, and the greatest fence so far.
+    /// The guards that consider themselves valid, and the greatest fence so far.
     held: Mutex<(Vec<Arc<Guard>>, Option<Fence>)>,
     grants: AtomicU64,
     ends: AtomicBool,
@@ -86,7 +86,7 @@ impl Crowd {
                 let (locks, scene) = (locks.clone(), Arc::clone(&scene));
                 tasks.push(tokio::spawn(async move {
                     while !scene.ends.load(Ordering::Relaxed) {
-                        // While the server is away, that is the answer.
+                        // An error means that the server is away.
                         if let Ok(guard) = locks.mutex(name).lock().within(BUSY).await {
                             scene.enter(guard).await;
                         }
@@ -97,7 +97,7 @@ impl Crowd {
         Self { scene, tasks }
     }
 
-    /// Waits until so many more were granted.
+    /// Waits for this many more grants.
     pub(crate) async fn goes_on(&self, for_grants: u64) {
         let wanted = self.grants() + for_grants;
         until("more grants", async || {
@@ -135,7 +135,7 @@ impl Scene {
         tokio::time::sleep(Duration::from_millis(2)).await;
         self.held.lock().unwrap().0.retain(|other| !Arc::ptr_eq(other, &guard));
         if let Some(guard) = Arc::into_inner(guard) {
-            // A lease that was lost is no failure of this test.
+            // A lost lease is not a failure of this test.
             let _ = guard.release().await;
         }
         self.grants.fetch_add(1, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Whatever the weather: no two guards are believed at once, and fences rise.
+//! In any weather, no two guards are valid at once, and fences rise.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,10 +13,10 @@ use super::world::{MAX_TTL, Process, SECOND, World};
 
 const SEEDS: u64 = 200;
 
-/// What happened, by the one clock that all processes share here.
+/// The events, by the one clock that all processes share here.
 #[derive(Default)]
 struct Ledger {
-    /// Who believes in which fence now, and whether the guard still does is asked of itself.
+    /// The guards that consider themselves valid; each is asked whether it still does.
     believed: Vec<(usize, leasehold::Held)>,
     last: Option<Fence>,
     grants: usize,
@@ -94,16 +94,17 @@ async fn run(seed: u64) -> usize {
         }
     }
     processes.iter().for_each(|process| process.set(0..usize::from(count), &Weather::Fair));
-    // Long enough for every quarantine to end: everybody gets on again.
+    // Long enough for every quarantine to end, so that everybody can continue.
     let before = ledger.lock().unwrap().grants;
     sleep(MAX_TTL + 10 * SECOND).await;
     let grants = ledger.lock().unwrap().grants;
     assert!(grants > before, "seed {seed}: nobody gets on");
     assert!(tasks.iter().all(|task| !task.is_finished()), "seed {seed}: a client ended");
-    // All at once: who is aborted releases, and that is not entered.
+    // All at once: an aborted task releases, which is not recorded.
     tasks.iter().for_each(tokio::task::JoinHandle::abort);
     sleep(3 * MAX_TTL).await;
-    // Who hung for long is not told that a waiter has gone; what it stores has ended all the same.
+    // A member that hung for long does not learn that a waiter has gone; its records have expired
+    // all the same.
     let left: Vec<_> = world.members.iter().map(|member| member.dump()).collect();
     let empty = left.iter().all(|records| records.locks.is_empty() && records.lines.is_empty());
     assert!(empty, "seed {seed}: something is left: {left:?}");
@@ -114,7 +115,7 @@ async fn run(seed: u64) -> usize {
     grants
 }
 
-/// One seed with `QUORUM_SEED=n`.
+/// `QUORUM_SEED=n` runs one seed.
 #[test]
 fn no_two_guards_are_believed_at_once_and_fences_rise_in_any_weather() {
     let only = std::env::var("QUORUM_SEED").ok().map(|seed| seed.parse().expect("a number"));

@@ -1,4 +1,4 @@
-//! Several who want the same.
+//! Several processes that want the same lock.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ async fn lock(process: &Process) -> Guard {
     process.locks.mutex("k").lock().within(6 * TTL).await.unwrap()
 }
 
-/// Two who each reach their own half first: redlock 5 never comes to an end there.
+/// Two processes that each reach their own half first: redlock 5 never finishes in this case.
 #[tokio::test(start_paused = true)]
 async fn an_even_split_settles_within_three_rounds_and_the_other_is_served_next() {
     for members in [2, 4] {
@@ -44,7 +44,7 @@ async fn an_even_split_settles_within_three_rounds_and_the_other_is_served_next(
     }
 }
 
-/// Both have an answer at once, also where neither waits; and one of them has the lock.
+/// Both get an answer at once although neither waits; and one of them has the lock.
 #[tokio::test(start_paused = true)]
 async fn an_even_split_of_tries_gives_one_the_lock() {
     for members in [2, 4] {
@@ -60,7 +60,7 @@ async fn an_even_split_of_tries_gives_one_the_lock() {
     }
 }
 
-/// Nobody asks anybody while all is well, however long the wait.
+/// Nobody polls while nothing fails, however long the wait.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_is_woken_and_does_not_poll() {
     let world = World::of(3);
@@ -81,8 +81,8 @@ async fn a_waiter_is_woken_and_does_not_poll() {
     drop(guard);
 }
 
-/// The one in whose line they stand hangs: the first of this process finds that out, and all of
-/// them go on at the next member.
+/// The member whose queue they are in hangs: the first waiter of this process notices, and all of
+/// them continue at the next member.
 #[tokio::test(start_paused = true)]
 async fn waiters_go_on_at_the_next_member_when_the_line_member_dies() {
     let world = World::of(3);
@@ -108,8 +108,8 @@ async fn waiters_go_on_at_the_next_member_when_the_line_member_dies() {
     assert!(world.is_empty());
 }
 
-/// Each thinks another member the first that answers. node-redlock has all of them retry, each
-/// after a random delay.
+/// Each process considers another member the first that answers. node-redlock makes all of them
+/// retry, each after a random delay.
 #[tokio::test(start_paused = true)]
 async fn rivals_in_different_lines_all_get_their_turns() {
     let world = World::of(3);
@@ -134,7 +134,7 @@ async fn rivals_in_different_lines_all_get_their_turns() {
     }
 }
 
-/// The holder is gone; who waits has the lock soon after its lease's end.
+/// The holder is gone; the waiter has the lock soon after its lease's end.
 #[tokio::test(start_paused = true)]
 async fn a_dead_holder_costs_its_lease_and_little_more() {
     let world = World::of(3);
@@ -148,8 +148,8 @@ async fn a_dead_holder_costs_its_lease_and_little_more() {
     assert!(!guard.is_held() && next.fence() > guard.fence());
 }
 
-/// Two readers that had to raise their fences met at one number: 14 of 1,468 were shared without
-/// any fault.
+/// Two readers that had to raise their fences chose the same number: 14 of 1,468 were shared
+/// without any fault.
 #[tokio::test(start_paused = true)]
 async fn readers_that_ask_at_once_have_fences_of_their_own() {
     use rand::rngs::StdRng;

@@ -1,4 +1,4 @@
-//! What is refused before anything is sent, and what is said of the rest.
+//! Misuse that is refused before anything is sent, and the texts of other errors.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,7 +64,7 @@ async fn an_even_number_of_stores_is_warned_about() {
     );
 }
 
-/// node-redlock: drift, a share of the ttl and 2 ms, which each side may set.
+/// node-redlock: drift, a share of the TTL and 2 ms, which each side may set.
 #[tokio::test(start_paused = true)]
 async fn a_lease_is_believed_for_its_ttl_less_the_widest_drift_or_the_one_that_was_set() {
     let world = World::of(3);
@@ -77,7 +77,7 @@ async fn a_lease_is_believed_for_its_ttl_less_the_widest_drift_or_the_one_that_w
     assert_eq!(guard.remaining(), TTL - TTL / 100 - SECOND / 100);
 }
 
-/// The lock is held at a majority: that is no outage.
+/// The lock is held at a majority, which is not an outage.
 #[tokio::test(start_paused = true)]
 async fn who_waits_in_vain_is_told_who_holds_it() {
     let world = World::of(5);
@@ -90,7 +90,7 @@ async fn who_waits_in_vain_is_told_who_holds_it() {
     assert!(held_by.to_string().starts_with("web-3 ("), "{held_by}");
 }
 
-/// A store that knows that it is another by another name.
+/// A store that reports the identity of another under another name.
 #[derive(Debug)]
 struct Same(MemoryStore);
 

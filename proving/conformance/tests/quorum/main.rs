@@ -1,4 +1,4 @@
-//! A majority of stores, in time that passes at will.
+//! A quorum of stores, in virtual time.
 
 mod any_weather;
 mod contention;

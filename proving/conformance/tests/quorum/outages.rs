@@ -10,7 +10,7 @@ use super::world::{MAX_TTL, SECOND, TTL, World};
 
 const TRIP: Duration = Duration::from_millis(3);
 
-/// How long an acquisition takes, after one that finds out who is silent.
+/// The time of an acquisition, after one that finds out which members are silent.
 async fn second_acquisition_with(silent: &[usize], weather: &Weather) -> Duration {
     let world = World::of(5);
     let process = world.process();
@@ -35,8 +35,8 @@ async fn a_hung_member_slows_nobody_whichever_it_is() {
     assert_eq!(second_acquisition_with(&[0, 3], &Weather::Hung).await, TRIP);
 }
 
-/// The very first acquisition does not know yet that the line member is silent, and waits for its
-/// word a little.
+/// The very first acquisition does not know yet that the queue's member is silent, and waits a
+/// little for its answer.
 #[tokio::test(start_paused = true)]
 async fn a_line_member_that_hangs_is_waited_for_once_and_not_for_long() {
     let world = World::of(3);
@@ -90,9 +90,8 @@ async fn with_a_majority_killed_the_error_names_each_member_and_comes_in_time() 
     }
 }
 
-/// With most members hung, a command that had given up in time ended seconds later than it was told
-/// to: a close that had no guards to take back waited a second time, for releases that nobody had
-/// begun.
+/// With most members hung, a command that had given up in time used to end seconds late: a close
+/// without guards waited a second time, for releases that had not been started.
 #[tokio::test(start_paused = true)]
 async fn a_close_without_guards_takes_no_longer_than_it_may_while_a_majority_is_hung() {
     let world = World::of(5);
@@ -108,8 +107,8 @@ async fn a_close_without_guards_takes_no_longer_than_it_may_while_a_majority_is_
     assert_eq!(world.taken(), 0, "nothing is left at those that answer");
 }
 
-/// A process that had been refused ended before its releases were sent, and what a minority had
-/// granted it kept others out for a ttl.
+/// A refused process used to end before its releases were sent, and its grants at a minority kept
+/// others out for a TTL.
 #[tokio::test(start_paused = true)]
 async fn a_close_waits_for_what_a_refused_request_left_at_a_minority() {
     let late = Duration::from_millis(50);
@@ -144,8 +143,8 @@ async fn a_member_that_refuses_for_good_is_told_from_one_that_is_silent() {
     assert_eq!(process.store.under_way(), 0);
 }
 
-/// A grant that sits in the socket of a stopped member is delivered when that goes on, long after
-/// the caller has gone.
+/// A grant in the socket of a stopped member is executed when the member continues, long after the
+/// caller has gone.
 #[tokio::test(start_paused = true)]
 async fn a_grant_that_comes_late_is_undone_behind_the_callers_back() {
     for by in [SECOND / 4, SECOND, 3 * SECOND] {
@@ -180,8 +179,8 @@ async fn a_loser_releases_also_at_members_that_were_silent() {
     assert!(world.is_empty());
 }
 
-/// Whoever has to wait gives back what it was granted meanwhile, and asks there again in the next
-/// round. What it said in the first one may arrive after that.
+/// A caller that has to wait releases what it was granted meanwhile, and asks there again in the
+/// next round. The release of the first round may arrive after that.
 #[tokio::test(start_paused = true)]
 async fn a_release_that_comes_late_does_not_free_what_the_next_round_was_granted() {
     let by = SECOND * 2 / 5;
@@ -204,8 +203,8 @@ async fn a_release_that_comes_late_does_not_free_what_the_next_round_was_granted
     assert!(world.is_empty());
 }
 
-/// A majority granted, and so did the third, whose answer was lost. A release that went only to
-/// those who said that they had granted left the lock there until it ended, and no test noticed.
+/// A majority granted, and so did the third member, whose answer was lost. A release that went only
+/// to members whose grant was known left the lock there until it expired, and no test noticed.
 #[tokio::test(start_paused = true)]
 async fn a_guard_is_released_also_at_a_member_whose_answer_was_lost() {
     let world = World::of(3);
@@ -231,9 +230,9 @@ async fn an_answer_that_outlasts_the_lease_is_no_grant() {
     assert!(world.is_empty());
 }
 
-/// Three of five members were stopped for longer than the longest ttl. Who had stood in line at one
-/// of them had given its place up, and tried to take it back for no longer than a lease could have
-/// lasted there; the whole line was still there when the member went on.
+/// Three of five members were stopped for longer than the longest TTL. A waiter in the queue of one
+/// of them had given up, and tried to remove itself only for as long as a lease could have lasted
+/// there; the whole queue was still there when the member continued.
 #[tokio::test(start_paused = true)]
 async fn a_place_in_line_is_given_up_also_when_its_member_was_silent_for_longer_than_the_longest_ttl() {
     let world = World::of(3);
@@ -247,16 +246,16 @@ async fn a_place_in_line_is_given_up_also_when_its_member_was_silent_for_longer_
     let is_left = || world.members[0].dump().lines.values().any(|line| !line.is_empty());
     assert!(is_left());
     process.set([0], &Weather::Fair);
-    // Whoever asks next finds that it answers again.
+    // The next request finds that the member answers again.
     drop(process.locks.mutex("other").lock().await.unwrap());
     sleep(SECOND / 2).await;
     assert!(!is_left());
     drop(guard);
 }
 
-/// Whoever is slower than the majority has not answered the grant when it is asked to release. Once
-/// it says that it let something go, that was what the grant brought; any other word leaves the
-/// grant to be undone when it ends.
+/// A member that is slower than the majority has not answered the grant when it is asked to
+/// release. If it answers that it released something, that was the grant; after any other answer,
+/// the grant is undone when it ends.
 #[tokio::test(start_paused = true)]
 async fn a_member_that_is_only_slow_is_asked_to_grant_once_and_to_release_once() {
     let slow = Duration::from_millis(50);
@@ -276,7 +275,7 @@ async fn a_member_that_is_only_slow_is_asked_to_grant_once_and_to_release_once()
     }
 }
 
-/// A member may get the release before the grant, and then has nothing to let go yet.
+/// A member may receive the release before the grant, and then has nothing to release yet.
 #[tokio::test(start_paused = true)]
 async fn a_grant_that_the_release_overtook_is_undone() {
     let world = World::of(5);

@@ -1,4 +1,4 @@
-//! Leases that are kept, and lost.
+//! Leases that are renewed, and lost.
 
 use conformance::faulty::Weather;
 use leasehold::{Loss, RenewError};
@@ -41,7 +41,7 @@ async fn a_lock_that_a_majority_has_no_more_is_lost_with_the_next_renewal() {
     let world = World::of(3);
     let process = world.process();
     let guard = process.locks.mutex("k").lock().await.unwrap();
-    // Another program's lock, put over ours by an operator.
+    // Another program's lock, written over ours by an operator.
     let (key, holder) = (guard.keys().next().unwrap().clone(), guard.holder());
     let thief = leasehold_core::Claim::exclusive(key);
     for member in &world.members[..2] {

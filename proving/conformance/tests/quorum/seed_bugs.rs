@@ -1,4 +1,4 @@
-//! What other lock managers over several servers got wrong, each named for its symptom.
+//! Bugs of other lock managers over several servers, each test named for the symptom.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use tokio::time::{sleep, timeout};
 
 use super::world::{SECOND, TTL, World};
 
-/// redlock 4 unlocks everywhere when an extension fails: one transient error at two of three
-/// servers, and the keys were gone at all three, while the work under them went on.
+/// redlock 4 unlocks everywhere if an extension fails: after one transient error at two of three
+/// servers, the keys were gone at all three while the work continued.
 #[tokio::test(start_paused = true)]
 async fn a_renewal_that_fails_unlocks_nothing() {
     let world = World::of(3);
@@ -37,9 +37,8 @@ async fn a_stopped_server_holds_nobody_up() {
     }
 }
 
-/// redlock 5 counts votes for and against and waits for one of them to be a majority: with two
-/// servers, or four, and half of them for each of two callers, neither ever was, and both calls
-/// hung.
+/// redlock 5 counts votes for and against and waits for one of them to be a majority. With two or
+/// four servers, and half of them for each of two callers, neither ever was, and both calls hung.
 #[tokio::test(start_paused = true)]
 async fn an_even_split_gives_both_callers_an_answer() {
     for (members, half) in [(2, 1), (4, 2)] {
@@ -55,8 +54,8 @@ async fn an_even_split_gives_both_callers_an_answer() {
     }
 }
 
-/// redlock 5 does not look at the clock when the last vote is in, and gave out locks whose servers
-/// had already let them expire.
+/// redlock 5 does not check the clock after the last vote, and granted locks whose servers had
+/// already let them expire.
 #[tokio::test(start_paused = true)]
 async fn a_lock_that_has_expired_is_never_given_out() {
     let world = World::of(3);
@@ -70,8 +69,8 @@ async fn a_lock_that_has_expired_is_never_given_out() {
     assert!(guard.is_held() && guard.remaining() <= SECOND * 3 / 20);
 }
 
-/// redlock 5 leaves the keys of an attempt that failed where it got them, and its next attempt,
-/// under another value, is refused by them: it waits for its own leftovers to expire.
+/// redlock 5 leaves the keys of a failed attempt in place, and its next attempt, with another
+/// value, is refused because of them: it waits for its own leftovers to expire.
 #[tokio::test(start_paused = true)]
 async fn a_retry_is_not_blocked_by_what_the_attempt_before_left() {
     let world = World::of(3);
@@ -85,8 +84,8 @@ async fn a_retry_is_not_blocked_by_what_the_attempt_before_left() {
     assert!(guard.attempts() > 1);
 }
 
-/// redlock 5 retries the release of an expired lock for two seconds, and then fails with a text
-/// that names no reason.
+/// redlock 5 retries the release of an expired lock for two seconds, and then fails without naming
+/// a reason.
 #[tokio::test(start_paused = true)]
 async fn releasing_an_expired_lock_says_so_at_once() {
     let world = World::of(3);
@@ -98,8 +97,8 @@ async fn releasing_an_expired_lock_says_so_at_once() {
     assert_eq!(world.time.passed(), begun);
 }
 
-/// redlock 5's `using` told the work of the loss more than a second after the lease had ended, and
-/// a release that failed replaced the result of the work.
+/// redlock 5's `using` notified the work of the loss more than a second after the lease had ended,
+/// and a failed release replaced the result of the work.
 #[tokio::test(start_paused = true)]
 async fn work_is_stopped_by_the_end_of_the_lease_and_its_result_is_never_replaced() {
     let world = World::of(3);
@@ -118,8 +117,8 @@ async fn work_is_stopped_by_the_end_of_the_lease_and_its_result_is_never_replace
     assert_eq!(work.await, Ok(7));
 }
 
-/// redlock 4 takes `retryCount: 0` for "not set", and with −1 an acquisition of a lock that was
-/// stolen never returned.
+/// redlock 4 takes `retryCount: 0` for "not set", and with −1, acquiring a stolen lock never
+/// returned.
 #[tokio::test(start_paused = true)]
 async fn one_try_is_one_try_and_a_limit_is_kept() {
     let world = World::of(3);
@@ -132,7 +131,7 @@ async fn one_try_is_one_try_and_a_limit_is_kept() {
     assert_eq!(world.time.passed(), 3 * SECOND);
 }
 
-/// redlock 4 and 5 take `['a', 'a']` and cannot release it; `[]` locks nothing, and succeeds.
+/// redlock 4 and 5 accept `['a', 'a']` and cannot release it; `[]` locks nothing, and succeeds.
 #[tokio::test(start_paused = true)]
 async fn a_key_named_twice_is_locked_once_and_no_key_is_a_misuse() {
     let world = World::of(3);
@@ -144,9 +143,8 @@ async fn a_key_named_twice_is_locked_once_and_no_key_is_a_misuse() {
     assert_eq!(nothing, LockError::Misuse(Misuse::NoKeys));
 }
 
-/// All of them count a lease on the wall clock: when that was set back an hour, a dead lock said
-/// that it had an hour left. The lease clock here is another than the wall clock, and ends leases
-/// by itself.
+/// All of them count a lease on the wall clock: when that was set back an hour, a dead lock
+/// reported an hour left. Leasehold's lease clock is not the wall clock, and leases end even so.
 #[tokio::test(start_paused = true)]
 async fn what_is_left_of_a_lease_never_exceeds_its_ttl() {
     let world = World::of(3);

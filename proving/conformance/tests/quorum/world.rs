@@ -1,5 +1,4 @@
-//! Members in memory, and processes that each have a weather of their own on the way to each of
-//! them.
+//! Members in memory, and processes that each have their own weather on the way to each of them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +10,7 @@ use leasehold_core::Content;
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 pub(crate) const TTL: Duration = Duration::from_secs(10);
-/// As long as the ttl, so that a quarantine is about as long as a lease.
+/// As long as the TTL, so that a quarantine is about as long as a lease.
 pub(crate) const MAX_TTL: Duration = TTL;
 
 pub(crate) struct World {
@@ -27,7 +26,7 @@ pub(crate) struct Process {
 }
 
 impl World {
-    /// So many members, called a, b, c …
+    /// This many members, called a, b, c …
     pub(crate) fn of(members: u8) -> Self {
         let time = VirtualTime::begin();
         let name = |n: u8| char::from(b'a' + n).to_string();
@@ -48,7 +47,7 @@ impl World {
         Process { locks: set(builder).over(store.clone()).unwrap(), way, store }
     }
 
-    /// Whether nothing of anybody is left at any member, but fences.
+    /// True if all members have nothing but fences.
     pub(crate) fn is_empty(&self) -> bool {
         self.members.iter().all(|member| {
             let records = member.dump();
@@ -58,7 +57,7 @@ impl World {
         })
     }
 
-    /// At how many members somebody has `k`.
+    /// The number of members at which `k` is held.
     pub(crate) fn taken(&self) -> usize {
         let taken = |member: &&Arc<MemoryStore>| {
             member.dump().locks.values().any(|lock| matches!(lock.content, Content::Lease { .. }))
@@ -72,7 +71,7 @@ impl Process {
         members.into_iter().for_each(|member| self.way[member].set(weather.clone()));
     }
 
-    /// How often any member was called.
+    /// The number of calls to all members.
     pub(crate) fn calls(&self) -> u32 {
         self.way.iter().map(|member| member.calls()).sum()
     }

@@ -1,4 +1,4 @@
-//! Breaking a lease where the members do not say the same, and hearing that one was broken.
+//! Breaking a lease while the members disagree, and being notified that one was broken.
 
 use std::task::{Context, Poll, Waker};
 
@@ -11,7 +11,7 @@ use leasehold_core::{
 use crate::odd::{lasting, passing};
 use crate::world::{MAX_TTL, MILLISECOND, World, fence, key};
 
-/// What is told already.
+/// A notice that has already arrived.
 fn told(notices: &mut Box<dyn Notices>) -> Option<Notice> {
     match notices.next().as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(notice) => Some(notice),
@@ -19,8 +19,7 @@ fn told(notices: &mut Box<dyn Notices>) -> Option<Notice> {
     }
 }
 
-/// Lifts what an attempt has at one member to a greater fence, as a round does that is under way
-/// elsewhere.
+/// Raises an attempt's fence at one member, as a round under way elsewhere does.
 async fn raise_at(world: &World, member: usize, attempt: &Attempt, to: Fence) {
     let proposal = Proposal { fence: to, max_ttl: Ttl::new(MAX_TTL).unwrap() };
     let there = attempt.at_member(attempt.holder, proposal);
@@ -42,7 +41,7 @@ async fn a_lease_is_broken_when_a_majority_has_it_no_more_however_long_the_other
     };
     assert_eq!((holding.fence, world.passed()), (Some(fence), std::time::Duration::ZERO));
     assert_eq!(world.taken(), [3, 4]);
-    // What is left no majority can keep.
+    // The rest is too little for a majority.
     let [Ok(HoldAnswer::NotHeld { .. })] = &quorum.renew(&[attempt]).await[..] else { panic!("it is kept") };
 }
 
@@ -90,8 +89,8 @@ async fn by_another_fence_nothing_is_broken_and_it_is_said_who_holds() {
     assert_eq!(answer, BreakAnswer::NotHeld { held_by: None });
 }
 
-/// Where the fence was not settled yet when somebody looked, the lease is broken by the one that it
-/// has then.
+/// If the fence was not agreed yet when the operator looked, the lease is broken by the fence that
+/// it has then.
 #[tokio::test(start_paused = true)]
 async fn a_lease_is_broken_also_where_its_fence_rises_meanwhile() {
     let world = World::of(3);
@@ -131,7 +130,7 @@ async fn a_lease_whose_fence_rises_all_the_time_is_not_chased_for_ever() {
     assert_eq!(world.counts("break"), [1, 3, 1]);
 }
 
-/// It went by itself in between, and somebody else came: that one has nothing to do with it.
+/// The lease ended in between, and another holder came, which is not affected.
 #[tokio::test(start_paused = true)]
 async fn whoever_took_the_key_at_a_member_while_a_lease_was_broken_keeps_it() {
     let world = World::of(3);

@@ -1,4 +1,4 @@
-//! What a diagnosis says of members that differ.
+//! The diagnosis of members that differ.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ fn found<'a>(diagnosis: &'a Diagnosis, about: &str) -> Vec<&'a Finding> {
     diagnosis.findings.iter().filter(|finding| finding.about == about).collect()
 }
 
-/// The only finding about something: how bad it is, and what it says.
+/// The only finding about a subject: its severity and its text.
 fn said<'a>(diagnosis: &'a Diagnosis, about: &str) -> (Severity, &'a str) {
     let [finding] = found(diagnosis, about)[..] else { panic!("{about}: {diagnosis:?}") };
     assert_eq!(&*finding.at, "quorum of memory:a, memory:b, memory:c, memory:d, memory:e");
@@ -50,8 +50,7 @@ async fn members_out_of_reach_are_warned_of_while_the_others_are_enough_and_it_i
 #[tokio::test(start_paused = true)]
 async fn without_a_majority_a_diagnosis_says_that_no_lock_can_be_taken_and_whom_to_bring_back() {
     let world = World::of(5);
-    // Whether a member is silent or says itself that its server cannot be reached comes to the
-    // same.
+    // A silent member and one that reports that its server cannot be reached give the same finding.
     let reach = Finding::new(Severity::Unsafe, "reach", &"memory:a".into(), "connection refused", "no vote");
     world.members[0].says(|facts| facts.diagnosis.findings.push(reach));
     world.members[1].on("diagnose", Weather::Hung);
@@ -99,7 +98,7 @@ async fn the_members_clocks_are_compared_and_those_that_may_be_apart_and_those_t
     set(1, Duration::ZERO);
     assert!(found(&world.quorum().diagnose(ALONE).await, "clocks").is_empty(), "one clock is not compared");
     let moment = Duration::from_micros(1);
-    // Members that stand further apart than the longest ttl less 5 s may repeat a fence.
+    // Members whose clocks differ by more than the longest TTL less 5 s may repeat a fence.
     for (ahead, severity) in [
         (SECOND - moment, Severity::Note),
         (SECOND, Severity::Warning),

@@ -1,4 +1,4 @@
-//! What a quorum says of itself, and what it refuses before any member is asked.
+//! What a quorum reports about itself, and what it refuses before any member is asked.
 
 use conformance::faulty::Weather;
 use leasehold_core::{
@@ -21,7 +21,7 @@ async fn a_lease_longer_than_the_longest_is_refused_for_good_and_one_that_is_as_
     let renewals = world.counts("rejoin");
     let refused = quorum.grant(&longer, WaitMode::Try).await.unwrap_err();
     assert!(refused.is_lasting() && refused.reason.contains("20.001s"), "{refused}");
-    // One of a batch: nothing of it is renewed.
+    // One of a batch is refused: nothing in the batch is renewed.
     assert_eq!(quorum.renew(&[longest, longer]).await, [Err(refused.clone()), Err(refused)]);
     assert_eq!((world.counts("grant"), world.counts("rejoin")), (vec![1; 3], renewals));
 }
@@ -108,7 +108,7 @@ async fn what_a_lock_is_measured_against_is_done_when_a_majority_has_done_it() {
     assert!(fault.to_string().contains("1 of 3 stores answered, 2 refused"), "{fault}");
 }
 
-/// A walk goes from member to member; where one does not answer the keys that a majority holds are
+/// A scan goes from member to member. If one does not answer, the keys that a majority holds are
 /// found at the others.
 #[tokio::test(start_paused = true)]
 async fn a_walk_passes_a_silent_member_over_while_a_majority_answers() {
@@ -126,7 +126,7 @@ async fn a_walk_passes_a_silent_member_over_while_a_majority_answers() {
     assert_eq!((beyond.keys.len(), beyond.next), (0, None));
 }
 
-/// An attempt is forgotten with the answer after which nobody will ask with it again.
+/// An attempt is forgotten with the answer after which it will not be used again.
 #[tokio::test(start_paused = true)]
 async fn what_is_under_way_is_what_holds_or_waits() {
     let world = World::of(3);

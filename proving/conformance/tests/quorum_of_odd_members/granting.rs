@@ -1,5 +1,4 @@
-//! What an attempt is told, and what the members are asked for it, when they do not answer the
-//! same.
+//! The answer to an attempt, and the requests to the members, if these answer differently.
 
 use std::time::Duration;
 
@@ -9,7 +8,7 @@ use leasehold_core::{GrantAnswer, InspectStore as _, Stamp, Store as _, WaitMode
 use crate::odd::{Does, lasting, passing};
 use crate::world::{MILLISECOND, SECOND, TTL, WAIT, World, fence, key};
 
-/// How long a grant takes, with members that answer so much later, or never.
+/// The time of a grant, with members that answer after these delays, or never.
 async fn grant_with(late: [Option<u32>; 3]) -> Duration {
     let world = World::of(3);
     for (member, late) in world.members.iter().zip(late) {
@@ -41,7 +40,7 @@ async fn a_line_member_that_hung_is_not_waited_for_again_until_it_answers() {
     assert_eq!(world.passed(), 101 * MILLISECOND, "it answers again");
 }
 
-/// One holder at a majority decides: nobody else is waited for, and nothing is kept anywhere.
+/// One holder at a majority decides: no other member is waited for, and nothing is kept anywhere.
 #[tokio::test(start_paused = true)]
 async fn a_try_that_one_holder_refuses_at_a_majority_goes_at_once_and_leaves_nothing() {
     let world = World::of(5);
@@ -70,7 +69,7 @@ async fn who_waits_stands_in_one_line_and_is_asked_for_at_that_member_alone_from
     tokio::time::sleep(MILLISECOND).await;
     assert_eq!((world.taken(), world.lines()), (vec![0, 1], vec![1, 0, 0]));
     assert_eq!(world.counts("give_up"), [0, 1, 1], "it has nothing anywhere else");
-    // Whoever meets a taken key at another member would stand in two lines.
+    // A waiter that finds the key held at another member would be in two queues.
     let wait_modes: Vec<_> = world.members.iter().map(|member| member.wait_modes()).collect();
     assert_eq!(wait_modes, [[WaitMode::Wait { line_limit: Some(4) }], [WaitMode::Try], [WaitMode::Try]]);
 
@@ -97,8 +96,8 @@ async fn who_does_not_join_a_full_line_is_told_so_and_leaves_nothing() {
     assert_eq!((world.taken(), world.lines()), (vec![0, 1], vec![0; 3]));
 }
 
-/// Which line is full is said where one would stand in it; elsewhere it says only that the key is
-/// held there.
+/// A full queue is reported by the member where the attempt would queue; another member only
+/// reports that the key is held.
 #[tokio::test(start_paused = true)]
 async fn a_full_line_at_another_member_keeps_nobody_from_a_majority() {
     let world = World::of(3);
@@ -109,7 +108,8 @@ async fn a_full_line_at_another_member_keeps_nobody_from_a_majority() {
     assert_eq!(world.taken(), [0, 1, 2]);
 }
 
-/// The line in which it stood may be gone with its member, so it stands nowhere and all are asked.
+/// The queue in which it was may be gone with its member, so it is in none, and all members are
+/// asked.
 #[tokio::test(start_paused = true)]
 async fn who_stood_in_line_begins_anew_when_too_few_members_answer() {
     let world = World::of(3);
@@ -130,8 +130,8 @@ async fn who_stood_in_line_begins_anew_when_too_few_members_answer() {
     assert_eq!(world.lines()[0], 0);
 }
 
-/// It has the line member's key, and of the others each has another: they give it up when they find
-/// that they have not. What a process that died has left there is not given up.
+/// It has the key of the queue's member, and each of the other members is held by a different
+/// rival: these release it when they find that they lost. Leftovers of a dead process stay.
 #[tokio::test(start_paused = true)]
 async fn a_try_on_a_split_vote_asks_ever_more_rarely_for_a_second_and_then_goes() {
     let world = World::of(3);
@@ -147,8 +147,8 @@ async fn a_try_on_a_split_vote_asks_ever_more_rarely_for_a_second_and_then_goes(
     assert_eq!(world.taken(), [1, 2]);
 }
 
-/// Its rivals asked a moment before, and each of them has found that another has the line member's
-/// key.
+/// Its rivals asked a moment before, and each has found that another process has the key of the
+/// queue's member.
 #[tokio::test(start_paused = true)]
 async fn of_rivals_that_each_have_a_part_the_one_with_the_first_members_key_goes_on() {
     let world = World::of(3);
@@ -184,9 +184,8 @@ async fn a_try_against_one_holder_at_a_majority_is_no_split_vote() {
     assert_eq!((world.counts("grant"), world.passed()), (vec![1; 3], Duration::ZERO));
 }
 
-/// The first member's server was gone and refused the connection at once. That and one holder were
-/// heard before the others, and whoever tried a lock that somebody held was told that no majority
-/// answers.
+/// The first member's server was gone and refused the connection at once. That answer and one
+/// holder came before the others, and a try of a held lock was told that no majority answers.
 #[tokio::test(start_paused = true)]
 async fn a_try_of_a_held_lock_is_told_so_also_where_the_line_member_fails_before_the_others_answer() {
     for (members, down) in [(3, 1), (5, 1), (5, 2)] {
@@ -205,7 +204,7 @@ async fn a_try_of_a_held_lock_is_told_so_also_where_the_line_member_fails_before
     }
 }
 
-/// The line member fails, and no majority is left without it.
+/// The queue's member fails, and without it there is no majority.
 #[tokio::test(start_paused = true)]
 async fn a_try_that_no_majority_can_answer_is_told_so_although_a_member_is_held() {
     let world = World::of(3);
@@ -217,8 +216,8 @@ async fn a_try_that_no_majority_can_answer_is_told_so_although_a_member_is_held(
     assert!(!fault.is_lasting() && fault.to_string().contains("2 did not answer (memory:a: "), "{fault}");
 }
 
-/// One of five abstains, and two are held: whoever asks is not told that it is held, because that
-/// is not what keeps it from the lock.
+/// One of five abstains, and at two the key is held: the error does not say that the lock is held,
+/// because that is not what prevents the grant.
 #[tokio::test(start_paused = true)]
 async fn where_the_holders_are_too_few_to_keep_others_out_the_members_that_fail_are_named() {
     let world = World::of(5);
@@ -254,7 +253,7 @@ async fn what_one_member_says_of_the_key_is_told_when_no_majority_can_say_otherw
     world.members[2].on("grant", spent());
     let answer = world.quorum().grant(&world.attempt(), WaitMode::Try).await;
     assert_eq!(answer, Ok(GrantAnswer::FencesSpent { key: key("k") }));
-    // What may be otherwise the next time is a fault.
+    // An answer that may differ next time is an error.
     world.members[2].on("grant", Does::Says(GrantAnswer::TooLate { now: Stamp::from_micros(1) }));
     let fault = world.quorum().grant(&world.attempt(), WaitMode::Try).await.unwrap_err();
     let words = "1 refused (memory:a: the fences of the key are used up), 1 did not answer (memory:c: it was asked too late)";
@@ -270,7 +269,7 @@ async fn a_member_that_did_not_finish_is_asked_again_at_once() {
     assert_eq!((world.counts("grant"), world.passed()), (vec![1, 2, 1], Duration::ZERO));
 }
 
-/// The members answered different fences, and are lifted to the greatest before anybody may use it.
+/// The members answered different fences, and are raised to the greatest before anybody may use it.
 #[tokio::test(start_paused = true)]
 async fn the_fence_of_a_grant_is_the_greatest_that_any_member_answered_and_the_next_is_greater() {
     let world = World::of(3);
@@ -283,8 +282,8 @@ async fn the_fence_of_a_grant_is_the_greatest_that_any_member_answered_and_the_n
     assert!(next > high, "{next} after {high} was seen");
 }
 
-/// Who a server is is known only when it has answered, and the first lock was counted three times
-/// at one server.
+/// A server's identity is known only once it has answered, and the first lock was counted three
+/// times at one server.
 #[tokio::test(start_paused = true)]
 async fn a_majority_of_names_for_one_place_grants_nothing_also_when_that_is_known_only_by_their_answers() {
     let world = World::of(3);
@@ -303,7 +302,8 @@ async fn a_majority_of_names_for_one_place_grants_nothing_also_when_that_is_know
     assert_eq!((world.taken(), quorum.under_way()), (vec![], 0));
 }
 
-/// Two refused at once, and the third, which was well, was said not to have answered yet.
+/// Two members refused at once, and the third, which was healthy, was reported as not having
+/// answered yet.
 #[tokio::test(start_paused = true)]
 async fn an_error_says_what_the_members_that_are_well_said() {
     let world = World::of(3);

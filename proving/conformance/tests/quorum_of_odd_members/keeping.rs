@@ -1,4 +1,4 @@
-//! Renewals and releases that the members answer each in its own way.
+//! Renewals and releases that each member answers differently.
 
 use std::time::Duration;
 
@@ -8,8 +8,7 @@ use leasehold_core::{HoldAnswer, InspectStore as _, Notice, Store as _, WaitMode
 use crate::odd::{lasting, passing};
 use crate::world::{MILLISECOND, SECOND, TTL, World, fence};
 
-/// A server of many nodes one of which is down: it keeps some leases and cannot say anything of
-/// others.
+/// A server with many nodes, one of which is down, renews some leases and cannot answer for others.
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_a_part_of_the_members_cannot_reach_takes_no_other_of_its_batch_with_it() {
     let world = World::of(3);
@@ -26,13 +25,13 @@ async fn a_lease_that_a_part_of_the_members_cannot_reach_takes_no_other_of_its_b
     let [Err(fault), Ok(HoldAnswer::Done)] = &answers[..] else { panic!("{answers:?}") };
     let words = "2 did not answer (memory:a: one of its nodes is down, memory:b: one of its nodes is down)";
     assert!(fault.to_string().contains(words), "{fault}");
-    // In their order, whichever comes first.
+    // In the order of the request, whichever answer comes first.
     assert!(matches!(quorum.renew(&[other, one.clone()]).await[..], [Ok(HoldAnswer::Done), Err(_)]));
     let hears = async |within: Duration, notices: &mut Box<dyn leasehold_core::Notices>| {
         tokio::time::timeout(within, notices.next()).await.ok()
     };
     assert_eq!(hears(MILLISECOND, &mut notices).await, None, "who answers for some of them is not down");
-    // Where all that was asked for is out of reach the member is.
+    // If everything that was requested is out of reach, so is the member.
     assert!(quorum.renew(&[one]).await[0].is_err());
     let heard = hears(MILLISECOND, &mut notices).await;
     let Some(Notice::MemberDown { fault }) = heard else { panic!("{heard:?}") };
@@ -54,8 +53,8 @@ async fn a_renewal_is_told_as_soon_as_a_majority_has_answered_it() {
     assert_eq!(quorum.renew(&[]).await, []);
 }
 
-/// What a process was not granted itself, such as a lease that it was told the id of, it keeps
-/// where it is.
+/// A lease that a process was not granted itself, such as one whose id it was given, is renewed
+/// where it exists.
 #[tokio::test(start_paused = true)]
 async fn a_lease_of_another_process_is_renewed_where_it_is_and_taken_nowhere() {
     let world = World::of(3);
@@ -68,7 +67,7 @@ async fn a_lease_of_another_process_is_renewed_where_it_is_and_taken_nowhere() {
     assert_eq!((world.taken(), world.counts("rejoin")), (vec![0, 1], vec![0; 3]));
 }
 
-/// How long a release takes, with members that answer so much later, or never.
+/// The time of a release, with members that answer after these delays, or never.
 async fn release_with(late: [Option<u32>; 3]) -> Duration {
     let world = World::of(3);
     let quorum = world.quorum();
@@ -108,7 +107,7 @@ async fn a_release_that_a_majority_did_not_answer_in_time_says_so_and_goes_on() 
     assert_eq!(quorum.under_way(), 1, "whoever asks again is served");
 }
 
-/// How long giving up takes, with members that answer so much later, or never.
+/// The time of giving up, with members that answer after these delays, or never.
 async fn give_up_with(late: [Option<u32>; 3]) -> Duration {
     let world = World::of(3);
     let quorum = world.quorum();

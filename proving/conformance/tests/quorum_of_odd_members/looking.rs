@@ -1,4 +1,4 @@
-//! What an onlooker is told of members that do not say the same.
+//! What an observer sees if the members disagree.
 
 use conformance::faulty::Weather;
 use leasehold_core::{
@@ -8,7 +8,7 @@ use leasehold_core::{
 use crate::odd::passing;
 use crate::world::{MILLISECOND, SECOND, TTL, WAIT, World, fence, key};
 
-/// Holds `k` at some members only, as somebody whose request is under way does.
+/// Holds `k` at some members only, as a process whose request is under way does.
 async fn hold_at(world: &World, members: &[usize]) -> Attempt {
     let attempt = world.attempt();
     for member in members {
@@ -37,7 +37,7 @@ async fn a_key_that_a_minority_has_is_free_to_who_looks_and_is_in_no_list() {
 async fn who_waits_is_shown_as_in_the_first_line_that_has_somebody_and_is_listed_also_where_nobody_holds() {
     let world = World::of(3);
     let quorum = world.quorum();
-    // At the second member alone somebody holds and somebody waits.
+    // At the second member alone, there are a holder and a waiter.
     hold_at(&world, &[1]).await;
     let waits = world.attempt();
     world.members[1].memory.grant(&waits, WAIT).await.unwrap();
@@ -64,8 +64,7 @@ async fn whoever_looks_hears_every_member_that_answers_in_time_and_needs_a_major
     assert!(fault.to_string().contains(words), "{fault}");
 }
 
-/// A member's list takes the longer the more keys it has, and more than the time that it has for
-/// one key.
+/// A member's list takes longer the more keys it has, and longer than the time limit for one key.
 #[tokio::test(start_paused = true)]
 async fn a_list_that_takes_its_members_seconds_is_waited_for() {
     let world = World::of(3);
@@ -78,7 +77,7 @@ async fn a_list_that_takes_its_members_seconds_is_waited_for() {
     assert_eq!(world.passed(), 5 * SECOND);
 }
 
-/// The clock that decides what is due is the middle one of those that answer, and the mark the
+/// The clock that decides what is due is the median of those that answer, and the mark is the
 /// latest that any of them has.
 #[tokio::test(start_paused = true)]
 async fn of_what_was_done_the_latest_is_believed_and_of_the_clocks_the_one_in_the_middle() {
@@ -88,7 +87,7 @@ async fn of_what_was_done_the_latest_is_believed_and_of_the_clocks_the_one_in_th
     let fence = fence(&quorum.grant(&attempt, WaitMode::Try).await);
     let mark = |at| Mark::new(Stamp::from_micros(at), fence, None);
     quorum.mark(&attempt, &mark(5), 3600 * SECOND).await.unwrap();
-    // A later one came to one member only.
+    // A later mark reached one member only.
     world.members[2].memory.mark(&attempt, &mark(9), 3600 * SECOND).await.unwrap();
     let marked = quorum.marked(&key("k")).await.unwrap();
     assert_eq!(marked.mark, Some(mark(9)));
@@ -103,7 +102,7 @@ async fn of_what_was_done_the_latest_is_believed_and_of_the_clocks_the_one_in_th
     assert_eq!(now.as_micros(), middle);
 }
 
-/// A member that kept the mark would bring it back, so it is not said to be gone.
+/// A member that still has the mark would restore it, so it is not reported as gone.
 #[tokio::test(start_paused = true)]
 async fn a_mark_is_forgotten_by_all_members_or_the_one_that_kept_it_is_named() {
     let world = World::of(3);

@@ -1,5 +1,5 @@
-//! What callers of a quorum are told, and what its members are asked, when some of them do
-//! otherwise than the rest.
+//! What callers of a quorum are told, and what its members are asked, if some members deviate from
+//! the rest.
 
 mod breaking;
 mod diagnosing;

@@ -1,4 +1,4 @@
-//! What is in the way at fewer than a majority of the members keeps nobody from the lock.
+//! Obstacles at fewer than a majority of the members do not prevent a grant.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use leasehold_core::{Attempt, Content, GrantAnswer, Holder, HolderInfo, Owner, S
 use crate::odd::Does;
 use crate::world::{MILLISECOND, SECOND, WAIT, World, fence, key};
 
-/// Another program's lock, which has no end.
+/// Another program's lock, which never expires.
 fn foreign() -> Does {
     let owner = Owner::Foreign { value: b"theirs"[..].into() };
     let held_by = HolderInfo::exclusive(key("k"), owner, None, None);
@@ -25,7 +25,8 @@ async fn is_woken(quorum: &QuorumStore, attempt: &Attempt) -> bool {
     tokio::time::timeout(SECOND, quorum.woken(attempt)).await == Ok(Wake::AskAgain)
 }
 
-/// At the first store it blocked the quorum for as long as it was there; at the others it did not.
+/// At the first store it used to block the quorum for as long as it was there; at the others it did
+/// not.
 #[tokio::test(start_paused = true)]
 async fn another_programs_lock_at_a_minority_keeps_nobody_from_the_lock_wherever_it_is() {
     for wait_mode in [WaitMode::Try, WAIT] {
@@ -66,8 +67,8 @@ async fn who_waits_stands_where_no_other_programs_lock_is_in_the_way() {
     assert_eq!((world.taken(), world.passed()), (vec![1, 2], MILLISECOND));
 }
 
-/// It is what most members say that keeps everybody out, so that is what is waited for, and the
-/// place in line is kept.
+/// Most members report it, so it keeps everybody out and is waited for, and the position in the
+/// queue is kept.
 #[tokio::test(start_paused = true)]
 async fn other_programs_locks_at_a_majority_are_waited_for() {
     let world = World::of(3);
@@ -84,7 +85,8 @@ async fn other_programs_locks_at_a_majority_are_waited_for() {
     fence(&quorum.grant(&waits, WAIT).await);
 }
 
-/// Somebody wrote over the lock at the store in whose line they stood, and the others are let go.
+/// Another program overwrote the lock at the store in whose queue the waiters were, and the others
+/// are released.
 #[tokio::test(start_paused = true)]
 async fn who_stands_behind_another_programs_lock_is_granted_what_the_others_have_free() {
     let world = World::of(3);
@@ -110,7 +112,7 @@ async fn who_waits_stands_at_the_next_member_where_the_key_of_the_first_is_no_lo
     assert_eq!(world.lines(), [0, 1, 0]);
 }
 
-/// A process died between its round and the release of what that brought.
+/// A process died between its round and the release of its grants.
 #[tokio::test(start_paused = true)]
 async fn what_a_dead_process_left_at_a_minority_costs_a_moment() {
     for wait_mode in [WaitMode::Try, WAIT] {
@@ -127,7 +129,7 @@ async fn what_a_dead_process_left_at_a_minority_costs_a_moment() {
     }
 }
 
-/// At how many members the attempt has the key, under whichever id.
+/// The number of members at which the attempt holds the key, under any id.
 fn holders(world: &World, ours: Holder) -> usize {
     let is_ours = |content: &Content| match content {
         Content::Lease { holder, .. } => holder.bits() >> 64 == ours.bits() >> 64,
@@ -138,8 +140,9 @@ fn holders(world: &World, ours: Holder) -> usize {
     (0..world.members.len()).filter(|member| held(*member)).count()
 }
 
-/// The holder lets go, and the first member hands its key to who waited. Before that one has asked
-/// the others somebody tries, and is granted by them: it gives way, and asks again.
+/// The holder releases, and the first member hands its key to the waiter. Before the waiter has
+/// asked the other members, another process tries, and is granted by them: it gives way, and asks
+/// again.
 #[tokio::test(start_paused = true)]
 async fn who_comes_between_a_hand_over_and_the_rest_of_the_round_gives_way() {
     for wait_mode in [WaitMode::Try, WAIT] {
@@ -168,9 +171,9 @@ async fn who_comes_between_a_hand_over_and_the_rest_of_the_round_gives_way() {
     }
 }
 
-/// Seed 198 of `any_weather`: the first member was so slow that the attempt went to stand in the
-/// line of the next, and gave up what it had asked of the first. That was granted late, was
-/// counted, and was released: two believed at once.
+/// Seed 198 of `any_weather`: the first member was so slow that the attempt queued at the next one,
+/// and gave up its request to the first. That request was granted late, was counted, and was
+/// released: two guards were valid at once.
 #[tokio::test(start_paused = true)]
 async fn what_a_member_grants_late_counts_and_stays_or_is_given_up_and_counts_for_nothing() {
     let world = World::of(3);

@@ -1,4 +1,4 @@
-//! A member in memory that does otherwise where it is told to.
+//! A member in memory that deviates on request.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -15,11 +15,11 @@ use leasehold_core::{
 
 use crate::world::key;
 
-/// What comes of a call to a member.
+/// The fate of a call to a member.
 #[derive(Clone, Debug)]
 pub(crate) enum Does {
     Meets(Weather),
-    /// A grant is answered so, and not served.
+    /// A grant is answered like this, and not served.
     Says(GrantAnswer),
 }
 
@@ -29,7 +29,7 @@ impl From<Weather> for Does {
     }
 }
 
-/// A store in memory that does otherwise where it is told to, and knows what it was asked.
+/// A store in memory that deviates on request, and records its calls.
 #[derive(Debug)]
 pub(crate) struct Odd {
     pub(crate) memory: Arc<MemoryStore>,
@@ -40,7 +40,7 @@ pub(crate) struct Odd {
     facts: Mutex<Facts>,
 }
 
-/// What a store says of itself.
+/// The store's statements about itself.
 #[derive(Clone, Debug)]
 pub(crate) struct Facts {
     pub(crate) identity: Option<&'static str>,
@@ -48,7 +48,7 @@ pub(crate) struct Facts {
     pub(crate) at_once: usize,
     /// How far its clock is ahead of the others'.
     pub(crate) ahead: Duration,
-    /// A key that is kept by a node of it that is down: it cannot be renewed.
+    /// A key whose node is down: it cannot be renewed.
     pub(crate) out_of_reach: Option<&'static str>,
     pub(crate) diagnosis: Diagnosis,
 }
@@ -72,12 +72,12 @@ impl Odd {
         }
     }
 
-    /// From now on.
+    /// Sets the fate of such calls from now on.
     pub(crate) fn on(&self, call: &'static str, does: impl Into<Does>) {
         self.does.lock().unwrap().insert(call, does.into());
     }
 
-    /// The next time that it is called so, after what was said of the next times before.
+    /// Sets the fate of the next such call, after those that are set already.
     pub(crate) fn once(&self, call: &'static str, does: impl Into<Does>) {
         self.next.lock().unwrap().entry(call).or_default().push_back(does.into());
     }
@@ -86,23 +86,23 @@ impl Odd {
         change(&mut self.facts.lock().unwrap());
     }
 
-    /// How often it was called so.
+    /// The number of such calls.
     pub(crate) fn count(&self, call: &str) -> usize {
         self.asked.lock().unwrap().iter().filter(|(asked, _)| *asked == call).count()
     }
 
-    /// The attempts with which it was called so.
+    /// The attempts of such calls.
     pub(crate) fn asked(&self, call: &str) -> Vec<Attempt> {
         let asked = self.asked.lock().unwrap();
         asked.iter().filter(|(one, _)| *one == call).filter_map(|(_, attempt)| attempt.clone()).collect()
     }
 
-    /// How the attempts that asked for a grant would meet a taken key.
+    /// The wait modes of the attempts that requested a grant.
     pub(crate) fn wait_modes(&self) -> Vec<WaitMode> {
         self.wait_modes.lock().unwrap().clone()
     }
 
-    /// Who holds a key here.
+    /// The number of holders of a key here.
     pub(crate) fn holders(&self, name: &str) -> usize {
         let holds = |key: &&Key| key.as_bytes() == name.as_bytes();
         self.memory.dump().locks.keys().filter(holds).count()
@@ -120,7 +120,7 @@ impl Odd {
         }
     }
 
-    /// It is called so: what comes of that.
+    /// Records a call; returns its fate.
     fn meets(&self, call: &'static str, attempt: Option<&Attempt>) -> Does {
         self.asked.lock().unwrap().push((call, attempt.cloned()));
         let next = self.next.lock().unwrap().get_mut(call).and_then(VecDeque::pop_front);
@@ -128,7 +128,7 @@ impl Odd {
         next.or_else(|| does.get(call).cloned()).unwrap_or(Does::Meets(Weather::Fair))
     }
 
-    /// What each of a batch is answered, where some keys may be out of reach.
+    /// The answers to a batch, in which some keys may be out of reach.
     fn each(
         &self,
         attempts: &[Attempt],
@@ -317,18 +317,18 @@ impl AdminStore for Odd {
 }
 
 impl BaselineStore for Odd {
-    /// There is nothing below it, and that is done soon.
+    /// It has no baseline to measure, so this ends at once.
     fn bare<'a>(&'a self, _: &'a Bare) -> BoxFuture<'a, Result<(), Fault>> {
         Box::pin(self.through("bare", None, async { Ok(()) }))
     }
 }
 
-/// A fault that passes, with this reason.
+/// A transient error with this reason.
 pub(crate) fn passing(reason: impl fmt::Display) -> Weather {
     Weather::Failing(Fault::passing("a store", reason))
 }
 
-/// A fault that stays, with this reason.
+/// A lasting error with this reason.
 pub(crate) fn lasting(reason: impl fmt::Display) -> Weather {
     Weather::Failing(Fault::lasting("a store", reason))
 }

@@ -1,4 +1,4 @@
-//! Taking back what an attempt left, or may have left, at members that do not answer.
+//! Undoing what an attempt left, or may have left, at members that do not answer.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ async fn what_is_given_up_at_a_member_that_hangs_is_tried_again() {
     assert_eq!((world.passed(), world.taken()), (600 * MILLISECOND, vec![1]));
     tokio::time::sleep(SECOND / 10).await;
     assert!(world.taken().is_empty());
-    // Its name is off the list of the silent again.
+    // The member counts as answering again.
     world.members[1].on("give_up", lasting("not allowed"));
     let begun = world.passed();
     quorum.give_up(&attempt).await.unwrap();
@@ -54,7 +54,8 @@ async fn what_is_given_up_at_a_member_that_hangs_is_tried_again() {
     assert_eq!((world.counts("give_up"), begun), (vec![2, 3, 2], 700 * MILLISECOND));
 }
 
-/// The caller was answered without the third, whose grant comes when nobody wants it any more.
+/// The caller was answered without the third member, whose grant comes when nobody wants it any
+/// more.
 #[tokio::test(start_paused = true)]
 async fn a_grant_that_comes_after_the_attempt_was_given_up_is_given_up_after_it() {
     let world = World::of(3);
@@ -70,8 +71,7 @@ async fn a_grant_that_comes_after_the_attempt_was_given_up_is_given_up_after_it(
     assert_eq!((world.counts("give_up"), world.taken()), (vec![0, 0, 1], vec![]));
 }
 
-/// A member that never answers: what it was asked cannot come to anything once the longest ttl is
-/// over.
+/// A member never answers: its pending request can have no effect once the longest TTL is over.
 #[tokio::test(start_paused = true)]
 async fn a_call_that_never_ends_is_dropped_after_the_longest_ttl_and_what_it_may_have_left_given_up() {
     let world = World::of(3);
@@ -86,7 +86,7 @@ async fn a_call_that_never_ends_is_dropped_after_the_longest_ttl_and_what_it_may
     assert_eq!(world.counts("give_up"), [0, 0, 1]);
 }
 
-/// The next ask is under another id, so that what the first left cannot be taken for it.
+/// The next request uses another id, so that leftovers of the first cannot be taken for it.
 #[tokio::test(start_paused = true)]
 async fn an_attempt_that_failed_gives_up_what_it_was_granted_and_asks_anew_under_another_id() {
     let world = World::of(3);
@@ -107,7 +107,7 @@ async fn an_attempt_that_failed_gives_up_what_it_was_granted_and_asks_anew_under
     }
 }
 
-/// The third member answered the release before the grant reached it, and then the program ends:
+/// The third member answered the release before it received the grant, and then the program ends:
 /// nobody would undo that grant.
 #[test]
 fn a_grant_that_is_under_way_when_the_program_ends_is_given_up() {

@@ -1,4 +1,4 @@
-//! Waiting in the members' lines, and what ends it.
+//! Waiting in the members' queues, and what ends it.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::odd::passing;
 use crate::world::{MILLISECOND, SECOND, TTL, WAIT, World, fence, key};
 use leasehold::QuorumStore;
 
-/// Whether an attempt is woken before so much time has passed.
+/// True if an attempt is woken within this time.
 async fn is_woken(quorum: &QuorumStore, attempt: &Attempt, within: Duration) -> bool {
     let woken = tokio::time::timeout(within, quorum.woken(attempt)).await;
     assert!(matches!(woken, Ok(Wake::AskAgain) | Err(_)), "a quorum's waiter asks before it holds");
@@ -23,7 +23,7 @@ async fn stands(quorum: &QuorumStore, attempt: &Attempt) {
 
 #[tokio::test(start_paused = true)]
 async fn who_stands_in_line_is_woken_by_its_turn_by_its_members_silence_and_by_the_loss_of_the_majority() {
-    // Which members fall silent, and whether that concerns who stands in the first one's line.
+    // Which members fall silent, and whether that affects a waiter in the first one's queue.
     for (silent, wakes) in [(&[2][..], false), (&[0], true), (&[1, 2], true)] {
         let world = World::of(3);
         let quorum = world.quorum();
@@ -41,7 +41,7 @@ async fn who_stands_in_line_is_woken_by_its_turn_by_its_members_silence_and_by_t
         if !wakes {
             world.members[0].memory.release(&rival).await.unwrap();
             assert!(is_woken(&quorum, &waits, Duration::ZERO).await, "it is its turn");
-            // What it was told is not forgotten: it need not stand in line again.
+            // Its notification is not lost: it need not queue again.
             assert!(!is_woken(&quorum, &waits, SECOND).await);
         }
     }
@@ -63,7 +63,7 @@ async fn an_even_number_of_members_loses_its_majority_with_half_of_them() {
     assert!(is_woken(&quorum, &waits, Duration::ZERO).await);
 }
 
-/// Who is asked for knows that two members were silent, and finds that they answer again.
+/// The waiter knows that two members were silent, and finds that they answer again.
 #[tokio::test(start_paused = true)]
 async fn who_finds_a_majority_back_stands_in_line_as_if_it_had_never_been_gone() {
     let world = World::of(3);
@@ -90,8 +90,8 @@ async fn who_meets_a_line_member_that_fails_stands_in_the_line_of_the_next() {
     assert_eq!(world.passed(), MILLISECOND, "at once");
 }
 
-/// Whoever stood in the second line while the first member was down is handed the key there, and
-/// goes on with that, whoever came to the first member meanwhile.
+/// A waiter in the second member's queue, while the first member was down, is handed the key there,
+/// and continues from that, whoever came to the first member meanwhile.
 #[tokio::test(start_paused = true)]
 async fn who_was_handed_a_key_goes_on_from_the_member_that_handed_it() {
     let world = World::of(3);
@@ -111,7 +111,7 @@ async fn who_was_handed_a_key_goes_on_from_the_member_that_handed_it() {
     fence(&quorum.grant(&waits, WAIT).await);
 }
 
-/// An attempt that has the first member's key and meets others at the rest.
+/// An attempt that has the first member's key, and finds others at the rest.
 async fn contested(world: &World, ttl: Duration) -> (QuorumStore, [Attempt; 2], Attempt) {
     let rivals = [world.rival_at(1).await, world.rival_at(2).await];
     let (quorum, waits) = (world.quorum(), world.attempt_for("k", ttl));
@@ -136,7 +136,7 @@ async fn who_has_the_line_members_key_stands_also_where_others_hold_and_holds_wh
 async fn rivals_that_hold_each_other_up_come_apart_after_half_a_ttl_or_two_seconds() {
     for (ttl, window) in [(TTL, 2 * SECOND), (SECOND, SECOND / 2)] {
         let world = World::of(3);
-        // The shortest that chance allows: half of each time.
+        // The shortest that chance allows: half of each pause.
         world.clock.draws(0);
         let (quorum, _, waits) = contested(&world, ttl).await;
         let (begun, rest) = (world.passed(), 50 * MILLISECOND);
@@ -172,7 +172,7 @@ async fn who_holds_or_has_nothing_under_way_is_never_woken() {
     for attempt in [holds, world.attempt()] {
         assert!(!is_woken(&quorum, &attempt, 60 * SECOND).await);
     }
-    // Nor who was told of a fault: that one asks when it will.
+    // Nor is one that got an error: it asks again in its own time.
     world.members.iter().for_each(|member| member.on("grant", Weather::Hung));
     let waits = world.attempt();
     assert!(quorum.grant(&waits, WAIT).await.is_err());

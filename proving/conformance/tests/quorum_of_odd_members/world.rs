@@ -1,4 +1,4 @@
-//! A quorum's members, and time that passes at will.
+//! A quorum's members, in virtual time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,7 +18,7 @@ pub(crate) const SECOND: Duration = Duration::from_secs(1);
 pub(crate) const TTL: Duration = Duration::from_secs(10);
 pub(crate) const MAX_TTL: Duration = Duration::from_secs(20);
 
-/// Some members, called a, b, c …, and processes that use them.
+/// Members called a, b, c …, and processes that use them.
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) clock: Arc<VirtualTime>,
@@ -37,13 +37,13 @@ impl World {
         Self { clock, members, attempts: AtomicU64::new(0) }
     }
 
-    /// The quorum of them, as a process of its own has it.
+    /// The quorum of them, as a separate process has it.
     pub(crate) fn quorum(&self) -> QuorumStore {
         let members = self.members.iter().cloned().map(|member| -> Arc<dyn Store> { member });
         QuorumStore::new(members, MAX_TTL, self.clock.clone()).unwrap()
     }
 
-    /// Another attempt of somebody's to have `k` alone.
+    /// An attempt by another process to lock `k` exclusively.
     pub(crate) fn attempt(&self) -> Attempt {
         self.attempt_for("k", TTL)
     }
@@ -59,12 +59,12 @@ impl World {
         self.clock.passed()
     }
 
-    /// How often each member was called so.
+    /// The number of such calls to each member.
     pub(crate) fn counts(&self, call: &str) -> Vec<usize> {
         self.members.iter().map(|member| member.count(call)).collect()
     }
 
-    /// Somebody has `k` at this member alone, as one whose round is under way does.
+    /// Another process holds `k` at this member alone, as if its round were under way.
     pub(crate) async fn rival_at(&self, member: usize) -> Attempt {
         let rival = self.attempt();
         self.rival_is_at(&rival, member).await;
@@ -75,19 +75,19 @@ impl World {
         fence(&self.members[member].memory.grant(rival, WaitMode::Try).await);
     }
 
-    /// Finds out that these members fail, as any call does.
+    /// Lets the quorum notice that these members fail, as any call does.
     pub(crate) async fn fall_silent(&self, quorum: &QuorumStore, members: &[usize]) {
         members.iter().for_each(|member| self.members[*member].on("inspect", passing("it is down")));
         let _ = quorum.inspect(&key("k")).await;
         members.iter().for_each(|member| self.members[*member].on("inspect", Weather::Fair));
     }
 
-    /// How many stand in line at each member.
+    /// The length of the queue at each member.
     pub(crate) fn lines(&self) -> Vec<usize> {
         self.members.iter().map(|member| member.memory.waiting()).collect()
     }
 
-    /// At which members somebody has `k`.
+    /// The members at which `k` is held.
     pub(crate) fn taken(&self) -> Vec<usize> {
         (0..self.members.len()).filter(|member| self.members[*member].holders("k") > 0).collect()
     }

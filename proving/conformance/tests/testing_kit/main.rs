@@ -1,5 +1,5 @@
-//! The kit for tests of programs that use locks: each of its verbs shows, and time stands still
-//! unless it is moved.
+//! The kit for tests of programs that use locks: each of its methods has a visible effect, and time
+//! stands still unless it is moved.
 
 mod out_of_reach;
 mod taken_away;
@@ -11,10 +11,10 @@ use tokio::runtime::Builder;
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 
-/// What a lease lasts if nothing is said.
+/// The default TTL.
 pub(crate) const TTL: Duration = Duration::from_secs(30);
 
-/// Runs a test on a runtime of one thread and on one of several. They have no timers, so that
+/// Runs a test on a single-threaded runtime and on a multi-threaded one. They have no timers, so
 /// nothing can sleep.
 pub(crate) fn on_each_runtime(test: impl AsyncFn()) {
     Builder::new_current_thread().build().unwrap().block_on(test());

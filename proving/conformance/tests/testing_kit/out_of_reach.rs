@@ -160,7 +160,7 @@ fn an_outage_of_all_concerns_those_who_come_later_too() {
     });
 }
 
-/// Who waits in line and is cut off misses its turn, and has the next.
+/// A waiter that is cut off misses its turn, and has the next.
 #[test]
 fn a_waiter_that_is_cut_off_holds_nobody_up() {
     on_each_runtime(async || {

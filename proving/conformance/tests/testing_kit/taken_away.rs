@@ -1,4 +1,4 @@
-//! Locks that are lost while their holder could do nothing about it.
+//! Locks that are lost while their holder cannot act.
 
 use std::time::Duration;
 
@@ -129,7 +129,7 @@ fn a_process_that_stands_still_for_less_than_its_lease_loses_nothing() {
     });
 }
 
-/// What was asked of it stands still with it: also what the test itself asks.
+/// Its requests stop with it, including those of the test itself.
 #[test]
 fn a_process_that_stands_still_takes_no_lock() {
     on_each_runtime(async || {
@@ -146,8 +146,7 @@ fn a_process_that_stands_still_takes_no_lock() {
     });
 }
 
-/// Whoever stood between the dead one and the next may not hold it up for longer than anybody is
-/// waited for.
+/// A dead waiter may not delay the next one for longer than any waiter is waited for.
 #[test]
 fn a_process_that_never_goes_on_is_followed_at_its_leases_end() {
     on_each_runtime(async || {

@@ -1,4 +1,4 @@
-//! Time by hand.
+//! Time that is moved by hand.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -67,8 +67,8 @@ fn a_lease_that_is_not_renewed_ends_on_the_dot() {
     });
 }
 
-/// The whole process stands still, the thread that moves time and the one that renews, which comes
-/// back a little later: as long as it is about to, no time passes.
+/// The whole process stalls, both the thread that moves time and the one that renews, which
+/// continues a little later: as long as a renewal is due, no time passes.
 #[test]
 fn a_machine_that_stalls_loses_nobody_a_lease() {
     const STALL: Duration = Duration::from_millis(700);
@@ -97,7 +97,7 @@ fn a_machine_that_stalls_loses_nobody_a_lease() {
     });
 }
 
-/// One jump over all of it shows each the time that was its own.
+/// After one jump over the whole period, each has run at its own time.
 #[test]
 fn what_is_due_happens_at_its_time_and_in_its_order() {
     on_each_runtime(async || {
@@ -192,8 +192,8 @@ fn what_is_to_be_done_every_hour_is_done_once_in_each() {
     });
 }
 
-/// Many tasks on many threads, and all of them in line: each has its turn, none is passed over
-/// because time ran away from it.
+/// Many tasks on many threads, all in the queue: each has its turn, and none is passed over because
+/// time moved on too fast.
 #[test]
 fn tasks_that_take_turns_are_given_the_time_to_take_them() {
     on_each_runtime(async || {
