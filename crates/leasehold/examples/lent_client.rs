@@ -1,10 +1,8 @@
 //! Locks over a client of the fred crate, which the program has already: with the features `redis`
 //! and `fred`.
 
-use std::sync::Arc;
-
-use fred::prelude::{Builder, ClientLike, Config, ReconnectPolicy};
-use leasehold::{Locks, RedisStore, TokioRuntime};
+use leasehold::Locks;
+use leasehold::fred::prelude::{Builder, ClientLike, Config, ReconnectPolicy};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -17,9 +15,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // holds the locks up.
     let lent = client.clone_new();
     lent.init().await?;
-    let runtime = Arc::new(TokioRuntime::current().ok_or("outside of a tokio runtime")?);
-    let store = Arc::new(RedisStore::from_fred(lent, "the program's redis", runtime)?);
-    let locks = Locks::builder().over(store)?;
+    let locks = Locks::builder().fred_client(lent)?;
 
     let guard = locks.mutex("invoice:42").lock().await?;
     println!("{}: mine", locks.store());

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Backoff, Drift, Fault, FaultKind, Label, Renewal, Runtime, Signal, Store, Ttl};
+use leasehold_core::{Backoff, Drift, Fault, FaultKind, Label, Misuse, Renewal, Runtime, Signal, Store, Ttl};
 
 use crate::any_store::{self, AnyStore};
 use crate::defaults::Defaults;
@@ -147,7 +147,7 @@ impl LocksBuilder {
     pub async fn connect(self, url: &str) -> Result<Locks, ConnectError> {
         // Report an invalid default at once, and not with the first lock.
         let (ttl, _) = self.defaults.checked()?;
-        let runtime = self.runtime_for(url)?;
+        let runtime = self.any_runtime(clock_for(url))?;
         let store = any_store::from_url(url, &runtime)?;
         check_ttl(&*store, ttl)?;
         open(&*store, &*runtime, self.defaults.outage_limit).await?;
@@ -162,11 +162,7 @@ impl LocksBuilder {
     ///
     /// [`ConnectError`]: the URL or a default is invalid, or no thread could be started.
     pub fn unopened(self, url: &str) -> Result<Locks, ConnectError> {
-        let (ttl, _) = self.defaults.checked()?;
-        let runtime = self.runtime_for(url)?;
-        let store = any_store::from_url(url, &runtime)?;
-        check_ttl(&*store, ttl)?;
-        Ok(self.over_on(store, runtime))
+        self.over_made(clock_for(url), |runtime| any_store::from_url(url, runtime))
     }
 
     /// Locks in a majority of stores; see [`Locks::quorum`].
@@ -195,24 +191,32 @@ impl LocksBuilder {
     ///
     /// [`ConnectError`]: a default is invalid, or no thread could be started.
     pub fn in_memory(self) -> Result<Locks, ConnectError> {
-        // Report an invalid default at once, and not with the first lock.
-        self.defaults.checked()?;
-        let runtime = self.any_runtime(TokioRuntime::current_or_paused)?;
-        let store = Arc::new(MemoryStore::new(runtime.clone()));
-        Ok(self.over_on(store, runtime))
+        self.over_made(TokioRuntime::current_or_paused, |runtime| {
+            Ok(Arc::new(MemoryStore::new(runtime.clone())))
+        })
     }
 
-    /// Locks on a store of your own, or on one made from an existing connection:
-    /// `RedisStore::from_connection`, or with the feature `fred` `RedisStore::from_fred`. This
-    /// opens nothing.
+    /// Locks on a store of your own. This opens nothing. For an existing connection, use
+    /// `redis_connection`, `redis_pool` or `fred_client`.
     ///
     /// # Errors
     ///
     /// [`ConnectError`]: a default is invalid, or no thread could be started.
     pub fn over(self, store: Arc<dyn Store>) -> Result<Locks, ConnectError> {
+        self.over_made(TokioRuntime::current, |_| Ok(store))
+    }
+
+    /// Locks on a store that is made for the runtime that will keep them.
+    pub(crate) fn over_made(
+        self,
+        current: fn() -> Option<TokioRuntime>,
+        make: impl FnOnce(&Arc<dyn Runtime>) -> Result<Arc<dyn Store>, Misuse>,
+    ) -> Result<Locks, ConnectError> {
         // Report an invalid default at once, and not with the first lock.
-        self.defaults.checked()?;
-        let runtime = self.any_runtime(TokioRuntime::current)?;
+        let (ttl, _) = self.defaults.checked()?;
+        let runtime = self.any_runtime(current)?;
+        let store = make(&runtime)?;
+        check_ttl(&*store, ttl)?;
         Ok(self.over_on(store, runtime))
     }
 
@@ -220,14 +224,6 @@ impl LocksBuilder {
         let drift = self.drift.unwrap_or_else(|| store.limits().drift);
         let poll = self.defaults.poll.clone().ok().flatten();
         Locks::new(StoreHandle::new(store, runtime, drift, poll), self.defaults)
-    }
-
-    fn runtime_for(&self, url: &str) -> Result<Arc<dyn Runtime>, ConnectError> {
-        self.any_runtime(if url == "memory:" {
-            TokioRuntime::current_or_paused
-        } else {
-            TokioRuntime::current
-        })
     }
 
     /// The runtime that was set, or the one in which this is called, or a new one on a separate
@@ -242,6 +238,11 @@ impl LocksBuilder {
         let runtime = TokioRuntime::on_own_thread();
         Ok(Arc::new(runtime.map_err(|error| ConnectError::NoThread { reason: error.to_string().into() })?))
     }
+}
+
+/// Only a store in this process can follow a clock that a test has paused.
+fn clock_for(url: &str) -> fn() -> Option<TokioRuntime> {
+    if url == "memory:" { TokioRuntime::current_or_paused } else { TokioRuntime::current }
 }
 
 /// Waits until the store is ready, and retries after temporary faults.

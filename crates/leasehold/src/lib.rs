@@ -33,6 +33,8 @@ mod diagnose;
 mod error;
 mod event;
 mod events;
+#[cfg(feature = "redis")]
+mod lending;
 mod lock;
 mod locks;
 pub mod manual;
@@ -71,6 +73,12 @@ pub use leasehold_core::{
 };
 #[cfg(feature = "redis")]
 pub use leasehold_redis::RedisStore;
+/// The fred crate whose clients [`LocksBuilder::fred_client`] takes.
+#[cfg(feature = "fred")]
+pub use leasehold_redis::fred;
+/// The redis-rs crate whose connections [`LocksBuilder::redis_connection`] takes.
+#[cfg(feature = "redis")]
+pub use leasehold_redis::redis;
 pub use lock::{
     Acquire, Guard, Held, RwLockReadGuard, RwLockWriteGuard, SemaphorePermit, Unlocked, WaitStatus,
 };

@@ -11,12 +11,28 @@ use fred::interfaces::ClientLike as _;
 use fred::types::config::Options;
 use fred::types::{ClusterHash, CustomCommand, Resp3Frame, Value as Word};
 use futures_util::future::join_all;
-use leasehold_core::Runtime;
+use leasehold_core::{BoxFuture, Fault, Runtime};
 use redis::aio::ConnectionLike;
 use redis::{Arg, Cmd, Pipeline, RedisError, RedisFuture, Value, VerbatimFormat};
 use tokio::sync::oneshot;
 
-pub(crate) struct ByFred {
+use crate::client::BoxConnection;
+use crate::lent::Lend;
+
+/// A client of the program's.
+pub(crate) struct LentFred {
+    pub(crate) client: Client,
+    pub(crate) runtime: Arc<dyn Runtime>,
+}
+
+impl Lend for LentFred {
+    fn connection(&self, limit: Duration) -> BoxFuture<'_, Result<BoxConnection, Fault>> {
+        let connection = ByFred::new(&self.client, limit, Arc::clone(&self.runtime));
+        Box::pin(std::future::ready(Ok(Box::new(connection) as _)))
+    }
+}
+
+struct ByFred {
     client: WithOptions<Client>,
     runtime: Arc<dyn Runtime>,
 }
@@ -27,7 +43,7 @@ impl ByFred {
     /// By default, fred resends commands that were unanswered when a connection broke, and keeps
     /// commands that it cannot send until it can. Our commands are sent at most once, within the
     /// limit.
-    pub(crate) fn new(client: &Client, limit: Duration, runtime: Arc<dyn Runtime>) -> Self {
+    fn new(client: &Client, limit: Duration, runtime: Arc<dyn Runtime>) -> Self {
         let once = Options {
             // Zero attempts would mean the number in the client's configuration; the same holds for
             // redirects.

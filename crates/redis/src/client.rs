@@ -28,6 +28,7 @@ use crate::contended::Contended;
 use crate::deadline::within;
 use crate::fault::Faults;
 use crate::hearing::Hearing;
+use crate::lent::Lend;
 use crate::link::Link;
 use crate::member::Run;
 use crate::script::{self, Reply, break_call, call_for, decode};
@@ -93,14 +94,10 @@ pub(crate) enum Source {
     /// Our own connection, which can be dropped and replaced.
     Ours(Link),
     /// The program's own connection, which may be a different one each time.
-    Lent { lend: Lend, clock: Arc<ServerClock>, batches: Arc<Batches> },
+    Lent { lend: Box<dyn Lend>, clock: Arc<ServerClock>, batches: Arc<Batches> },
 }
 
 pub(crate) type BoxConnection = Box<dyn ConnectionLike + Send + Sync>;
-
-/// Returns a connection for calls with this time limit. Whatever library it is from, it takes
-/// commands and returns answers in the form of redis-rs.
-pub(crate) type Lend = Box<dyn Fn(Duration) -> BoxConnection + Send + Sync>;
 
 impl fmt::Debug for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -113,7 +110,7 @@ impl fmt::Debug for Source {
 
 /// Connecting may take as long as this many calls. So the first connection to a distant server
 /// fits, and a renewal of a short TTL is not delayed for longer than its lease.
-const CALLS_TO_CONNECT: u32 = 5;
+pub(crate) const CALLS_TO_CONNECT: u32 = 5;
 
 impl Client {
     pub(crate) fn new(
@@ -367,7 +364,9 @@ impl Client {
     pub(crate) async fn route(&self, limit: Duration) -> Result<Route, Fault> {
         match &self.source {
             Source::Ours(link) => Ok(Route::on(link.live(limit * CALLS_TO_CONNECT).await?)),
-            Source::Lent { lend, clock, .. } => Ok(Route::on_lent(lend(limit), Arc::clone(clock))),
+            Source::Lent { lend, clock, .. } => {
+                Ok(Route::on_lent(lend.connection(limit).await?, Arc::clone(clock)))
+            }
         }
     }
 

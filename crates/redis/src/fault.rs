@@ -105,6 +105,10 @@ impl Faults {
         if error.is_timeout() {
             return self.timed_out("no answer in time");
         }
+        if error.is_connection_refusal() {
+            let fault = self.passing(format_args!("cannot connect: {error}"));
+            return fault.caused_by(FaultCause::ConnectionRefused);
+        }
         let fault = if error.kind() == ErrorKind::Parse {
             self.passing("the connection broke: what came on it is no whole answer of a server")
         } else {

@@ -34,6 +34,7 @@ mod ear;
 mod fault;
 mod hearing;
 mod in_line;
+mod lent;
 mod link;
 mod member;
 mod parameters;
@@ -50,5 +51,8 @@ mod tls;
 mod topology;
 pub mod wire;
 
+#[cfg(feature = "fred")]
+pub use fred;
+pub use redis;
 pub use store::RedisStore;
 pub use topology::cluster::ClusterStore;

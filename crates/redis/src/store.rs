@@ -1,6 +1,8 @@
 //! The store on one server.
 
+use std::error::Error;
 use std::fmt;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,12 +17,13 @@ use redis::aio::ConnectionLike;
 use crate::access::Access;
 use crate::address::{Address, CALL_LIMIT, SentinelAccess, Site, refuse};
 #[cfg(feature = "fred")]
-use crate::by_fred::ByFred;
-use crate::client::{Bounds, Client, Common, Lend, Source};
+use crate::by_fred::LentFred;
+use crate::client::{Bounds, Client, Common, Source};
 use crate::clock::ServerClock;
 use crate::confirm::confirmed_first;
 use crate::connect::Connector;
 use crate::fault::Faults;
+use crate::lent::{Lend, Lent, Pool};
 use crate::topology::{Sentinels, Topology};
 
 /// Leases on one Redis, Valkey or KeyDB server, or on the master that sentinels report.
@@ -113,7 +116,8 @@ impl RedisStore {
     ///
     /// Pass a connection that reconnects automatically: redis-rs's `ConnectionManager`. A
     /// `MultiplexedConnection` does not, nor does a clone from a pool: once its connection is lost
-    /// (`CLIENT KILL`, a restart), every call of this store fails for good.
+    /// (`CLIENT KILL`, a restart), every call of this store fails for good. For a pool, use
+    /// [`from_pool`](Self::from_pool).
     ///
     /// Each call takes a clone of it. Prefer [`RedisStore::from_url`] where possible. The store can
     /// neither drop such a connection when it falls silent nor reopen it, so an outage lasts as
@@ -126,8 +130,38 @@ impl RedisStore {
     where
         C: ConnectionLike + Clone + Send + Sync + 'static,
     {
-        // A connection of redis-rs has no time limit per call, so the store stops waiting for it.
-        Self::lent(Box::new(move |_| Box::new(connection.clone()) as _), name, runtime)
+        let lent = Lent { connection, runtime: Arc::clone(&runtime) };
+        Self::lent(|_| Box::new(lent), name, runtime)
+    }
+
+    /// The store on connections that the program makes, one after the other, under a name for
+    /// errors: on those of a pool of deadpool-redis or bb8-redis, or of any function.
+    ///
+    /// The store calls `take` when it first needs a connection, and again after that one failed or
+    /// did not answer in time, so it recovers from `CLIENT KILL` and from restarts. It keeps one
+    /// connection of the pool for as long as it works, and does not take one for each call:
+    /// otherwise tasks that wait for locks with all connections of the pool in their hands would
+    /// keep the locks from being renewed. So a pool must have room for one connection more.
+    ///
+    /// `take` runs in a task of `runtime`. What it returns dereferences to a connection of
+    /// redis-rs; the objects of both pools do, and a [`Box`] of any connection does. The rest is as
+    /// with [`from_connection`](Self::from_connection).
+    pub fn from_pool<P, E, Taking>(
+        take: impl Fn() -> Taking + Send + Sync + 'static,
+        name: &str,
+        runtime: Arc<dyn Runtime>,
+    ) -> Self
+    where
+        P: Deref<Target: ConnectionLike + Clone + Send + Sync + 'static> + Send + Sync + 'static,
+        E: Into<Box<dyn Error + Send + Sync>>,
+        Taking: Future<Output = Result<P, E>> + Send + 'static,
+    {
+        let make = move || -> BoxFuture<'static, _> {
+            let taking = take();
+            Box::pin(async move { taking.await.map_err(Into::into) })
+        };
+        let spawner = Arc::clone(&runtime);
+        Self::lent(|faults| Box::new(Pool::new(make, faults, spawner)), name, runtime)
     }
 
     /// The store on an existing client of the fred crate, under a name for errors.
@@ -170,14 +204,14 @@ impl RedisStore {
                           redis+cluster://HOST";
             return Err(Misuse::NotLendable { name: name.into(), reason: reason.into() });
         }
-        let spawner = Arc::clone(&runtime);
-        let lend = move |limit| Box::new(ByFred::new(&client, limit, Arc::clone(&spawner))) as _;
-        Ok(Self::lent(Box::new(lend), name, runtime))
+        let lent = LentFred { client, runtime: Arc::clone(&runtime) };
+        Ok(Self::lent(|_| Box::new(lent), name, runtime))
     }
 
-    fn lent(lend: Lend, name: &str, runtime: Arc<dyn Runtime>) -> Self {
+    fn lent(lend: impl FnOnce(Faults) -> Box<dyn Lend>, name: &str, runtime: Arc<dyn Runtime>) -> Self {
         let name = Arc::from(name);
         let faults = Faults::new(Arc::clone(&name), None);
+        let lend = lend(faults.clone());
         let source = Source::Lent { lend, clock: Arc::new(ServerClock::default()), batches: Arc::default() };
         let common = Common::new(&*runtime, None);
         let bounds = Bounds { call_limit: CALL_LIMIT, quarantine: true, confirmation: None };

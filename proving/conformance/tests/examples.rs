@@ -132,8 +132,21 @@ example!(lent_client, "lent_client.rs", |test| {
     let server = servers::Server::start(servers::Flavor::Valkey91);
     let said = super::said(test, Some(&server.url()));
     let expected =
-        ["the program's redis: mine", "free for others: false", "the client is still the program's: PONG"];
+        ["redis (lent): mine", "free for others: false", "the client is still the program's: PONG"];
     assert_eq!(said, expected);
+});
+
+example!(lent_connection, "lent_connection.rs", |test| {
+    let server = servers::Server::start(servers::Flavor::Redis82);
+    let said = super::said(test, Some(&server.url()));
+    let expected =
+        ["redis (lent): mine", "free for others: false", "the connection is still the program's: PONG"];
+    assert_eq!(said, expected);
+});
+
+example!(lent_pool, "lent_pool.rs", |test| {
+    let server = servers::Server::start(servers::Flavor::Valkey91);
+    assert_eq!(super::said(test, Some(&server.url())), ["redis (lent): mine", "still mine: true"]);
 });
 
 example!(own_store, "own_store.rs", |test| {

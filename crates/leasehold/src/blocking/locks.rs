@@ -115,12 +115,6 @@ impl Locks {
         builder.own_thread(true).over(store).map(Self)
     }
 
-    /// Wraps locks that another thread keeps than the ones that will block for them.
-    #[cfg(feature = "testing")]
-    pub(crate) const fn kept_elsewhere(locks: crate::Locks) -> Self {
-        Self(locks)
-    }
-
     /// The lock of this name. This does no I/O; a name that cannot be a key is an error of the
     /// request.
     pub fn mutex(&self, name: impl AsRef<[u8]>) -> Mutex {
@@ -354,5 +348,39 @@ impl Locks {
     /// store did not confirm.
     pub fn close(&self, within: Duration) -> Result<(), CloseError> {
         wait(self.0.close(within))
+    }
+}
+
+/// The same locks over the same connection, for the parts of an async program that block, such as
+/// `spawn_blocking`.
+///
+/// The runtime that keeps them must run while a thread blocks for them. So block on another thread
+/// than those of that runtime, or [keep the locks on a separate
+/// thread](LocksBuilder::own_thread).
+///
+/// ```
+/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// use leasehold::{Locks, blocking};
+/// let locks = Locks::in_memory();
+/// let for_threads = blocking::Locks::from(locks.clone());
+/// let job = tokio::task::spawn_blocking(move || {
+///     let _guard = for_threads.mutex("report").lock().wait()?;
+///     Ok::<_, leasehold::LockError>("written")
+/// });
+/// assert_eq!(job.await??, "written");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+impl From<crate::Locks> for Locks {
+    fn from(locks: crate::Locks) -> Self {
+        Self(locks)
+    }
+}
+
+/// The same locks over the same connection, for the async parts of a program that blocks.
+impl From<Locks> for crate::Locks {
+    fn from(locks: Locks) -> Self {
+        locks.0
     }
 }

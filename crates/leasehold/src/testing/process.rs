@@ -52,7 +52,7 @@ impl Process {
     #[must_use]
     #[track_caller]
     pub fn blocking_locks(&self) -> blocking::Locks {
-        self.0.blocking.get_or_init(|| blocking::Locks::kept_elsewhere(self.make(own_thread()))).clone()
+        self.0.blocking.get_or_init(|| self.make(own_thread()).into()).clone()
     }
 
     #[track_caller]

@@ -65,7 +65,13 @@ impl Sender {
         let Some(until) = batch.iter().map(|request| request.until).min() else { return };
         // The first request has waited longest. Faults name the limit that all of them have.
         let (limit, told) = (until.saturating_since(sent), batch[0].limit);
-        let Some((mut connection, clock)) = self.connection(limit) else { return };
+        let (mut connection, clock) = match self.connection(limit).await {
+            Some(Ok(connection)) => connection,
+            Some(Err(fault)) => {
+                return batch.into_iter().for_each(|request| answer(request, Err(fault.clone())));
+            }
+            None => return,
+        };
         // Callers read the server's clock before they ask for a grant. Without a reading, the
         // server refuses grants as too late.
         let (not_after, settles_at) = clock.reading().map_or((Stamp::from_micros(0), sent), |reading| {
@@ -112,10 +118,13 @@ impl Sender {
         }
     }
 
-    fn connection(&self, limit: Duration) -> Option<(BoxConnection, Arc<ServerClock>)> {
+    async fn connection(&self, limit: Duration) -> Option<Result<(BoxConnection, Arc<ServerClock>), Fault>> {
         match (&self.client.source, &self.live) {
-            (_, Some(live)) => Some((Box::new(live.connection.clone()), Arc::clone(&live.clock))),
-            (Source::Lent { lend, clock, .. }, None) => Some((lend(limit), Arc::clone(clock))),
+            (_, Some(live)) => Some(Ok((Box::new(live.connection.clone()), Arc::clone(&live.clock)))),
+            (Source::Lent { lend, clock, .. }, None) => {
+                let connection = lend.connection(limit).await;
+                Some(connection.map(|connection| (connection, Arc::clone(clock))))
+            }
             (Source::Ours(_), None) => None,
         }
     }
