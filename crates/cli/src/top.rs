@@ -1,4 +1,4 @@
-//! `leasehold top`: who holds what and who waits, as it changes.
+//! `leasehold top`: shows holders and waiters live.
 
 mod draw;
 mod remembered;
@@ -30,11 +30,11 @@ use crate::print::plain;
 use crate::signals::{Event, Signals, stop};
 use crate::store_location::StoreLocation;
 
-/// How often the screen is drawn when nothing is typed: time left is shown in seconds, and below
-/// ten in tenths.
+/// The interval between redraws if nothing is typed: remaining times are shown in seconds, and
+/// below ten in tenths.
 const FRAME: Duration = Duration::from_millis(250);
 
-/// What came of something that was asked of the store besides the locks.
+/// The result of a request to the store other than watching.
 #[derive(Debug)]
 enum News {
     Broken(Key, String),
@@ -42,11 +42,11 @@ enum News {
     Marks(Result<Marks, String>),
 }
 
-/// Shows it until somebody has seen enough.
+/// Runs the display until the user quits.
 ///
 /// # Errors
 ///
-/// [`Failure`], when there is no terminal to show it on, or the store cannot be reached.
+/// [`Failure`], if there is no terminal, or the store cannot be reached.
 pub(crate) async fn top(args: TopArgs) -> Result<End, Failure> {
     let prefix = args.prefixes.into_iter().find(|prefix| !prefix.is_empty());
     let prefix = beginning(prefix, &naming(args.naming)?)?;
@@ -117,7 +117,7 @@ fn on_a_terminal() -> Result<(), Failure> {
         .hint("leasehold ls --json --all"))
 }
 
-/// What is typed. Read by a thread, which ends with the process.
+/// Typed keys, read by a thread that ends with the process.
 fn keyboard() -> UnboundedReceiver<Typed> {
     let (tell, typed) = unbounded_channel();
     std::thread::spawn(move || {

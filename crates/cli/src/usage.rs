@@ -1,4 +1,4 @@
-//! From the words on the command line to a task, or to one line that says what is wrong with them.
+//! Turns the words of the command line into a task, or into a one-line error.
 
 mod habits;
 
@@ -11,11 +11,11 @@ use clap::{CommandFactory as _, Parser as _};
 use crate::args::{CommandLine, Task};
 use crate::exit::{End, Failure};
 
-/// Reads the words; help and version are printed here.
+/// Parses the words; prints help and version.
 ///
 /// # Errors
 ///
-/// How to end when there is nothing to do: all has been said.
+/// The exit code if there is nothing to do; everything has been printed.
 pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<Task, End> {
     let words: Vec<_> = words.into_iter().collect();
     understand(&words).map_err(|misread| match misread {
@@ -28,15 +28,15 @@ pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<Task, En
     })
 }
 
-/// Why there is nothing to do.
+/// The reason why there is nothing to do.
 #[derive(Debug)]
 pub(crate) enum Misread {
-    /// Help or the version was asked for.
+    /// Help or the version was requested.
     Page(clap::Error),
     Wrong(Failure),
 }
 
-/// Says nothing yet.
+/// Parses the words without printing anything.
 pub(crate) fn understand(words: &[OsString]) -> Result<Task, Misread> {
     let words = &*habits::task_first(words);
     let error = match CommandLine::try_parse_from(words) {
@@ -57,14 +57,14 @@ pub(crate) fn understand(words: &[OsString]) -> Result<Task, Misread> {
     ))
 }
 
-/// An option of another program's, before anything else is made of it.
+/// Recognizes an option of another program, before anything else is made of it.
 fn habit(error: &clap::Error, words: &[OsString]) -> Option<Failure> {
     let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidArg) else { return None };
     let hint = habits::option(given).filter(|_| error.kind() == ErrorKind::UnknownArgument)?;
     Some(explain(error, words).with_hint(hint))
 }
 
-/// What the parser lets pass and we do not.
+/// Checks that the parser does not make.
 fn unruly(task: &Task, words: &[OsString]) -> Option<Failure> {
     match task {
         Task::Run(args) if args.command.is_empty() => Some(
@@ -154,7 +154,7 @@ fn unruly(task: &Task, words: &[OsString]) -> Option<Failure> {
     }
 }
 
-/// The same of what is done once, or in each period: it has a command, and so many words before it.
+/// The same for `once` and `every`: there must be a command, and this many words before it.
 fn unruly_job(
     words: &[OsString],
     command: &[OsString],
@@ -176,7 +176,7 @@ fn unruly_job(
     }
 }
 
-/// The commonest slip: `leasehold run KEY COMMAND`. `None` if that was not it.
+/// Recognizes the commonest slip: `leasehold run KEY COMMAND`.
 fn without_dashes(words: &[OsString]) -> Option<Failure> {
     let (task, rest) = words.get(1..)?.split_first()?;
     let task = task.to_str().filter(|task| ["run", "once", "every"].contains(task))?;
@@ -191,7 +191,7 @@ fn without_dashes(words: &[OsString]) -> Option<Failure> {
         let text = word.to_string_lossy();
         line.push(' ');
         line.push_str(&match text.split_once('=') {
-            // A store's URL is never repeated: there may be a password in it.
+            // A store's URL is never repeated: it may contain a password.
             _ if hide_next => "URL".into(),
             Some(("--store", _)) => "--store=URL".into(),
             _ => shown(&text),
@@ -214,8 +214,8 @@ fn without_dashes(words: &[OsString]) -> Option<Failure> {
     )
 }
 
-/// Where the command begins in words without `--`: at the first word behind the key that is none of
-/// our options. `None` if there is no key, or an option before it that we do not know.
+/// The position of the command in words without `--`: the first word after the key that is not one
+/// of our options. `None` if there is no key, or an unknown option before it.
 fn command_start(words: &[OsString], task: &str) -> Option<usize> {
     let takes_value = options(task);
     let mut before_key = usize::from(task == "every");
@@ -237,7 +237,7 @@ fn command_start(words: &[OsString], task: &str) -> Option<usize> {
     (key_seen && at == words.len()).then_some(at)
 }
 
-/// The options of a task, and whether a value belongs to each.
+/// The options of a task; true for those that take a value.
 fn options(task: &str) -> HashMap<String, bool> {
     let whole = CommandLine::command();
     let task = whole.find_subcommand(task).map(clap::Command::get_arguments);
@@ -250,13 +250,13 @@ fn options(task: &str) -> HashMap<String, bool> {
     options
 }
 
-/// Whether a word is one of our options, and then whether its value is the next word.
+/// For one of our options, returns whether its value is the next word.
 fn option(word: &str, takes_value: &HashMap<String, bool>) -> Option<bool> {
     if word.starts_with("--") {
         let (name, value) = word.split_once('=').map_or((word, None), |(name, value)| (name, Some(value)));
         return takes_value.get(name).map(|takes_value| *takes_value && value.is_none());
     }
-    // Several letters behind one dash, the last maybe with its value: -nq, -w5.
+    // Several letters after one dash, the last possibly with its value: -nq, -w5.
     let letters = word.strip_prefix('-').filter(|letters| !letters.is_empty())?;
     for (at, letter) in letters.char_indices() {
         if *takes_value.get(&format!("-{letter}"))? {
@@ -266,10 +266,10 @@ fn option(word: &str, takes_value: &HashMap<String, bool>) -> Option<bool> {
     Some(false)
 }
 
-/// A word as a shell would read it back, without what may be a secret.
+/// A word quoted for a shell, without anything that may be a secret.
 fn shown(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+%".contains(c);
-    // What may be a URL with a login or parameters, which may be mistyped in every way.
+    // Possibly a URL with a login or parameters, mistyped in any way.
     if word.contains("://") || word.contains(['@', '?']) {
         "…".into()
     } else if !word.is_empty() && word.chars().all(plain) {
@@ -279,7 +279,7 @@ fn shown(word: &str) -> String {
     }
 }
 
-/// What the parser says, on one line.
+/// The parser's error, on one line.
 fn explain(error: &clap::Error, words: &[OsString]) -> Failure {
     let task = words.get(1).and_then(|word| word.to_str());
     let task = task.filter(|word| CommandLine::command().find_subcommand(word).is_some());
@@ -299,7 +299,7 @@ fn explain(error: &clap::Error, words: &[OsString]) -> Failure {
             Failure::usage("nothing to do: `leasehold run KEY -- COMMAND` runs a command under a lock")
         }
         (ErrorKind::InvalidSubcommand, Some(given)) => {
-            // A slip of a name has the letters of one. Anything else may be what was meant for
+            // A mistyped name consists of a name's letters. Anything else may have been meant for
             // --store.
             let is_name = given.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c));
             let name = if is_name { shown(&given) } else { "…".into() };
@@ -334,7 +334,7 @@ fn explain(error: &clap::Error, words: &[OsString]) -> Failure {
             Some(other) => Failure::usage(format!("{given} and {other} exclude each other: leave one out")),
             None => Failure::usage(format!("{given} does not go with the rest: leave it out")),
         },
-        // The only values that the parser knows are those.
+        // The parser knows no other enumerated values.
         (ErrorKind::InvalidValue, _) if value.is_some() => {
             let value = value.unwrap_or_default();
             let known = context(ContextKind::ValidValue).unwrap_or_default();
@@ -346,7 +346,7 @@ fn explain(error: &clap::Error, words: &[OsString]) -> Failure {
         (ErrorKind::TooManyValues, Some(given)) => {
             Failure::usage(format!("{given} takes no value: see {help}"))
         }
-        // Never the parser's own text: it may quote what stands beside a password.
+        // Never the parser's own text: it may quote something next to a password.
         _ => Failure::usage(format!("these words make no sense together: see {help}")),
     };
     match suggested {
@@ -355,7 +355,7 @@ fn explain(error: &clap::Error, words: &[OsString]) -> Failure {
     }
 }
 
-/// For messages about the command: its name, readable.
+/// The name of a command, readable, for messages.
 pub(crate) fn name_of(command: &OsStr) -> String {
     shown(&command.to_string_lossy())
 }

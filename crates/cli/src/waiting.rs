@@ -1,4 +1,4 @@
-//! What is told while we wait: to people for whom and for how long, to programs an event for each
+//! Reports while waiting: to people for whom and for how long, to programs an event for each
 //! holder.
 
 use std::convert::Infallible;
@@ -18,37 +18,37 @@ use crate::store_location::SILENCE;
 use crate::time;
 use crate::wanted::Wanted;
 
-/// How often the line on a terminal is written anew, and the store is looked at for it.
+/// How often the line on a terminal is rewritten, and the store is looked at for it.
 const FRAME: Duration = Duration::from_secs(1);
 
-/// How often a line is written where there is no terminal, as in a log.
+/// How often a line is written if there is no terminal, as in a log.
 const BETWEEN_LINES: Duration = Duration::from_secs(30);
 
 /// What is known of the wait.
 #[derive(Clone, Debug)]
 struct Wait {
-    /// The attempt that waits.
+    /// The waiting attempt.
     holder: Holder,
     held_by: HolderInfo,
     held_for: Option<Duration>,
     place: Option<u64>,
-    /// How many wait, where that was looked at.
+    /// The number of waiters, if it was looked at.
     length: Option<usize>,
 }
 
-/// Who tells, and what was told.
+/// The reporter, and what it has reported.
 #[derive(Debug)]
 pub(crate) struct Telling<'a> {
     wanted: &'a Wanted,
     locks: Locks,
     events: Events,
     began: Instant,
-    /// How long a store that does not answer is asked; `None`: for as long as it takes.
+    /// How long a silent store is asked; `None`: without a limit.
     outage_limit: Option<Duration>,
     wait: Option<Wait>,
-    /// The holder that programs were told of.
+    /// The holder that was reported to programs.
     told: Option<(Key, Owner)>,
-    /// When a line was written last, and about which key.
+    /// When the last line was written, and for which key.
     written: Option<(Instant, Key)>,
     silent_since: Option<Instant>,
     silence_told: bool,
@@ -56,7 +56,7 @@ pub(crate) struct Telling<'a> {
 }
 
 impl<'a> Telling<'a> {
-    /// To be made before the request, so that nothing is missed.
+    /// Created before the request, so that nothing is missed.
     pub(crate) fn of(
         wanted: &'a Wanted,
         locks: &Locks,
@@ -79,7 +79,7 @@ impl<'a> Telling<'a> {
         }
     }
 
-    /// Tells until it is dropped.
+    /// Reports until it is dropped.
     pub(crate) async fn go_on(mut self) -> Infallible {
         let mut frame = Instant::now() + FRAME;
         loop {
@@ -123,8 +123,7 @@ impl<'a> Telling<'a> {
         }
     }
 
-    /// Whoever waits in line is told of its turn, and of nothing that happens before: so look, if
-    /// somebody wants to know.
+    /// Looks at the lock, if somebody wants to know: a queued waiter is notified only of its turn.
     async fn look(&mut self) {
         let Some(wait) = &mut self.wait else { return };
         if !self.rewrites && !self.wanted.status.is_heard() {
@@ -165,7 +164,7 @@ impl<'a> Telling<'a> {
         let Some(wait) = &self.wait else { return };
         if self.rewrites {
             let width = tcgetwinsize(io::stderr()).map_or(80, |size| usize::from(size.ws_col.max(20)));
-            // In the last column a terminal begins a new line.
+            // In the last column, a terminal begins a new line.
             return say::rewrite(wait.line(self.began.elapsed(), width - 1 - say::PREFIX.len()));
         }
         let key = &wait.held_by.key;
@@ -178,8 +177,8 @@ impl<'a> Telling<'a> {
     }
 }
 
-/// Whether to write a line where none is rewritten, for `waited` so far and a last line so long
-/// ago, about the same key or not. A log has none of a short wait, unless it is to have all.
+/// True if a line is due in a log, after waiting for `waited`, and this long after a last line
+/// about the same key or another one. With `aloud`, even a short wait is logged.
 fn is_due(aloud: bool, waited: Duration, last: Option<(Duration, bool)>) -> bool {
     match last {
         None => aloud || waited >= FRAME,
@@ -206,7 +205,7 @@ impl Wait {
         self.place = place.map(|(_, place)| place).or(self.place);
     }
 
-    /// What people are told. The holder is cut if it is wider than that.
+    /// The text for people. The holder is shortened to fit the width.
     fn line(&self, waited: Duration, width: usize) -> String {
         let held_for =
             self.held_for.map_or_else(String::new, |held_for| format!(" for {}", time::shown(held_for)));
@@ -222,7 +221,7 @@ impl Wait {
     }
 }
 
-/// How long ago a moment of the store's clock was, by ours: nobody has asked the store for its own.
+/// How long ago a reading of the store's clock was, by our clock: the store's own is not known.
 pub(crate) fn since(micros: u64) -> Option<Duration> {
     SystemTime::now().duration_since(UNIX_EPOCH).ok()?.checked_sub(Duration::from_micros(micros))
 }

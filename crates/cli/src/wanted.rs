@@ -1,4 +1,4 @@
-//! The lock that is wanted, how, and where: what every task that takes one has in common.
+//! The requested lock, its mode and its store: what every task that acquires one has in common.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal as _};
@@ -16,20 +16,20 @@ use crate::options::{default_time, exit_code, time_of, variable};
 use crate::status::Status;
 use crate::store_location::{OUTAGE_LIMIT, SHORT_OUTAGE_LIMIT, StoreLocation};
 
-/// A lock that is wanted, with everything settled.
+/// A requested lock, with all settings resolved.
 #[derive(Clone, Debug)]
 pub(crate) struct Wanted {
     pub(crate) keys: Keys,
     pub(crate) mode: Mode,
     pub(crate) patience: Patience,
-    /// How we end when it is held.
+    /// The exit code if it is held.
     pub(crate) busy: End,
     pub(crate) ttl: Ttl,
-    /// How long its lease may last in all.
+    /// The longest that it may be held in all.
     pub(crate) max_hold: Option<Duration>,
     pub(crate) label: String,
     pub(crate) place: StoreLocation,
-    /// Whom its release wakes besides those in line.
+    /// The signal that its release sends to waiters of another library.
     pub(crate) signal: Option<Signal>,
     pub(crate) status: Arc<Status>,
     pub(crate) quiet: bool,
@@ -45,15 +45,16 @@ pub(crate) enum Patience {
 }
 
 impl Wanted {
-    /// Settles it. Everything that was typed wrong is found here, before anything is opened.
+    /// Resolves the settings. Everything that was mistyped is found here, before anything is
+    /// opened.
     ///
-    /// `program` is what holds the lock, for the label that it has if it is given none.
+    /// `program` holds the lock; it is part of the default label.
     pub(crate) fn of(args: TakingArgs, keys: Vec<OsString>, program: &OsStr) -> Result<Self, Failure> {
         let mode = mode(args.shared, args.permits)?;
         Self::settled(args.waiting, args.keeping, mode, args.quiet, keys, program)
     }
 
-    /// The same of a lock that is held alone, to do something under it.
+    /// The same for an exclusive lock, under which something is to be done.
     pub(crate) fn alone(
         waiting: WaitingArgs,
         keeping: KeepingArgs,
@@ -100,9 +101,8 @@ impl Wanted {
         Ok(Self { keys, mode, patience, busy, ttl, max_hold, label, place, signal, status, quiet, verbose })
     }
 
-    /// How long a store may be silent before it has answered for the first time. Whoever waits two
-    /// seconds for a lock does not want to wait ten for a server; a second is enough for one that
-    /// is up.
+    /// How long a store may be silent before its first answer. A user who waits two seconds for a
+    /// lock does not want to wait ten for a server; a second is enough for one that is up.
     pub(crate) fn first_outage_limit(&self) -> Duration {
         let default = match self.patience {
             Patience::OneTry => SHORT_OUTAGE_LIMIT,
@@ -112,21 +112,21 @@ impl Wanted {
         self.place.outage_limit.unwrap_or(default)
     }
 
-    /// The same after that; `None`: for as long as it takes.
+    /// The same after that; `None`: without a limit.
     pub(crate) fn outage_limit(&self) -> Option<Duration> {
         let is_endless = self.patience == Patience::Endless && self.place.outage_limit.is_none();
         (!is_endless).then(|| self.first_outage_limit())
     }
 
-    /// Whether what is worth knowing, and no error, is said to people.
+    /// True if messages that are not errors are printed.
     pub(crate) fn is_aloud(&self) -> bool {
         !self.quiet && (self.verbose || io::stderr().is_terminal())
     }
 }
 
 impl Patience {
-    /// How long is left to wait; connecting is part of the wait, and if it took all of it, one try
-    /// is left.
+    /// The time left to wait. Connecting is part of the wait; if it took all of it, one try is
+    /// left.
     pub(crate) fn left(self, since: Instant) -> Option<Duration> {
         match self {
             Self::OneTry => Some(Duration::ZERO),
@@ -136,7 +136,7 @@ impl Patience {
     }
 }
 
-/// How the lock is wanted.
+/// The mode of the lock.
 fn mode(shared: bool, permits: Option<String>) -> Result<Mode, Failure> {
     let Some(text) = permits else { return Ok(if shared { Mode::Shared } else { Mode::Exclusive }) };
     let (weight, of) = text.split_once('/').unwrap_or(("1", &text));
@@ -150,7 +150,8 @@ fn mode(shared: bool, permits: Option<String>) -> Result<Mode, Failure> {
     Mode::permits(weight, of).map_err(|misuse| Failure::from(misuse).about("--permits"))
 }
 
-/// A lease is no longer than the lock may be held; asked for a longer one, we ask back.
+/// A lease is no longer than the lock may be held; a longer TTL that was given explicitly is an
+/// error.
 fn ttl(asked: Option<Duration>, max_hold: Option<Duration>) -> Result<Ttl, Failure> {
     match (asked, max_hold) {
         (Some(asked), Some(max_hold)) if asked > max_hold => Err(Failure::usage(format!(

@@ -1,4 +1,4 @@
-//! How it looks.
+//! Draws the view.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -20,14 +20,14 @@ use crate::show;
 use crate::table::{STEADY, Table};
 use crate::time;
 
-/// Bold, dim and reversed: every terminal has them, and they mean the same on all.
+/// Bold, dim and reversed: every terminal has them, with the same meaning.
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 const DIM: Style = Style::new().add_modifier(Modifier::DIM);
 const CHOSEN: Style = Style::new().add_modifier(Modifier::REVERSED);
 
-/// How many rows are laid out together, those that are shown among them: the columns stay where
-/// they are while somebody looks through so many, and of a hundred thousand locks not all are
-/// computed with four times a second.
+/// The number of rows that are laid out together, including the visible ones. The columns stay in
+/// place while somebody scrolls through that many, and with a hundred thousand locks not all are
+/// laid out four times a second.
 const TOGETHER: usize = 1000;
 
 pub(crate) fn draw(frame: &mut Frame<'_>, view: &mut View) {
@@ -37,7 +37,7 @@ pub(crate) fn draw(frame: &mut Frame<'_>, view: &mut View) {
     frame.render_widget(Paragraph::new(heading(view, head.width)), head);
     match view.page.clone() {
         Page::Locks => {
-            // A third for the line, if there is that much.
+            // A third for the queue, if that much is needed.
             let pane = (frame.area().height / 3).clamp(2, 12);
             let [table, line] =
                 Layout::vertical([Constraint::Min(2), Constraint::Length(pane)]).areas(middle);
@@ -55,7 +55,7 @@ pub(crate) fn draw(frame: &mut Frame<'_>, view: &mut View) {
     }
 }
 
-/// Where, how much there is, and how far the walk through the store has come.
+/// The store, the number of locks, and how far the scan of the store has come.
 fn heading(view: &View, width: u16) -> Line<'static> {
     let Some(known) = &view.known else {
         return Line::styled(format!("{}: looking …", view.store), BOLD);
@@ -70,7 +70,7 @@ fn heading(view: &View, width: u16) -> Line<'static> {
     if !view.filter.is_empty() {
         facts.push_str(&format!("; with {:?}", plain(&view.filter)));
     }
-    // Until all was looked at once, there may be more.
+    // Until everything has been scanned once, there may be more.
     facts.push_str(&match (known.complete, known.walked) {
         (true, 1000) => String::new(),
         (true, walked) => format!("; looking for more: {} %", walked / 10),
@@ -99,7 +99,7 @@ fn locks(frame: &mut Frame<'_>, view: &mut View, area: Rect) {
     frame.render_widget(Paragraph::new(lines.collect::<Vec<_>>()), area);
 }
 
-/// All that there is to know of one lock, as `leasehold show` has it.
+/// Everything about one lock, as `leasehold show` prints it.
 fn all_about(view: &View, key: &Key) -> String {
     let remembered = view.remembered.as_ref().map_or_else(
         || "looking for what was done and broken …\n".into(),
@@ -108,7 +108,7 @@ fn all_about(view: &View, key: &Key) -> String {
     show::text(&view.about(key)) + &remembered
 }
 
-/// What `once` and `every` did, as `leasehold ls --marks` has it.
+/// The jobs of `once` and `every`, as `leasehold ls --marks` prints them.
 fn marks(marks: Option<&Marks>) -> String {
     let Some(Marks { all, at }) = marks else { return "looking for what once and every did …".into() };
     if all.is_empty() {
@@ -119,11 +119,11 @@ fn marks(marks: Option<&Marks>) -> String {
     mark::table(&all)
 }
 
-/// A text from top to bottom, as far as it was scrolled.
+/// Draws a text from the scroll position on.
 fn read(frame: &mut Frame<'_>, view: &mut View, area: Rect, text: &str) {
     view.room = usize::from(area.height).max(1);
     let text = Text::from(text);
-    // Those that are too long go on in the next line.
+    // Long lines are wrapped.
     let width = usize::from(area.width.max(1));
     let height: usize = text.lines.iter().map(|line| line.width().div_ceil(width).max(1)).sum();
     view.scrolled = view.scrolled.min(height.saturating_sub(view.room));
@@ -131,7 +131,7 @@ fn read(frame: &mut Frame<'_>, view: &mut View, area: Rect, text: &str) {
     frame.render_widget(Paragraph::new(text).wrap(Wrap { trim: false }).scroll((scrolled, 0)), area);
 }
 
-/// Who waits for the chosen lock, first come first.
+/// The waiters of the selected lock, in order.
 fn the_line(frame: &mut Frame<'_>, view: &View, area: Rect) {
     let [title, below] = Layout::vertical([Constraint::Length(1), Constraint::Min(1)]).areas(area);
     let Some(row) = view.chosen_row() else {
@@ -206,10 +206,10 @@ fn confirm(frame: &mut Frame<'_>, asked: &Confirming) {
     in_a_box(frame, text);
 }
 
-/// Above all else, in the middle.
+/// Draws a box over everything, in the middle.
 fn in_a_box(frame: &mut Frame<'_>, text: Vec<Line<'_>>) {
     let width = frame.area().width.min(76);
-    // A long key takes some lines more.
+    // A long key takes more lines.
     let rows: usize = text
         .iter()
         .map(|line| line.width().div_ceil(usize::from(width.saturating_sub(4).max(1))).max(1))
@@ -264,7 +264,7 @@ mod tests {
         }
     }
 
-    /// A terminal may be of any size.
+    /// A terminal may have any size.
     #[test]
     fn nothing_panics_on_a_screen_without_room() {
         for (width, height) in [(1, 1), (3, 2), (20, 5), (80, 3), (10, 60), (400, 100)] {

@@ -1,4 +1,4 @@
-//! What the store remembers beyond leases, asked for when somebody wants to see it.
+//! The store's records besides leases, requested only when somebody wants to see them.
 
 use std::time::{Duration, Instant};
 
@@ -8,24 +8,24 @@ use tokio::sync::mpsc::UnboundedSender;
 use super::News;
 use crate::print::plain;
 
-/// How long it is shown before it is asked for again: jobs seldom run.
+/// The age at which they are requested again: jobs seldom run.
 const FRESH: Duration = Duration::from_secs(2);
 
-/// What there is of one lock.
+/// The records about one lock.
 #[derive(Clone, Debug)]
 pub(crate) struct Remembered {
     pub(crate) marked: Marked,
     pub(crate) broken: Option<BreakRecord>,
 }
 
-/// What was noted as done, and when that was so.
+/// The marks, and when they were read.
 #[derive(Clone, Debug)]
 pub(crate) struct Marks {
     pub(crate) all: Vec<(Key, Marked)>,
     pub(crate) at: Instant,
 }
 
-/// Asks for what there is of the lock that is looked at, as often as it is worth it.
+/// Requests the records about the lock of the page, not too often.
 #[derive(Debug, Default)]
 pub(crate) struct Remembering {
     asked: Option<(Key, Instant)>,
@@ -55,8 +55,7 @@ async fn look(locks: &Locks, key: &Key) -> Result<Remembered, InspectError> {
     Ok(Remembered { marked, broken })
 }
 
-/// Asks for all that was noted as done, which a server is looked through for as by `leasehold ls
-/// --marks`.
+/// Requests all marks, by scanning the store as `leasehold ls --marks` does.
 pub(crate) fn look_through(locks: &Locks, prefix: &[u8], tell: &UnboundedSender<News>) {
     let (locks, prefix, tell) = (locks.clone(), prefix.to_vec(), tell.clone());
     tokio::spawn(async move {

@@ -8,7 +8,7 @@ use leasehold::{Fence, Holder, HolderInfo, Key, KeyState, Owner, Sighting};
 use crate::print::plain;
 use crate::table;
 
-/// By what rows are ordered.
+/// The sort order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sort {
     Key,
@@ -47,7 +47,7 @@ impl Sort {
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
     pub(crate) seen: Sighting,
-    /// Which of the holders; `None` where nobody holds it.
+    /// The index of the holder; `None` if nobody holds it.
     nth: Option<usize>,
 }
 
@@ -56,7 +56,7 @@ impl Row {
         self.seen.state.holders.get(self.nth?)
     }
 
-    /// What tells it from others, also when it was looked at again.
+    /// Identifies the row, also after the lock was looked at again.
     pub(crate) fn identity(&self) -> (&Key, Option<Holder>) {
         let holder = self.holding().and_then(|holding| match &holding.owner {
             Owner::Holder { holder, .. } => Some(*holder),
@@ -65,7 +65,7 @@ impl Row {
         (&self.seen.state.key, holder)
     }
 
-    /// Its cells, so long after all that is known was.
+    /// The cells, when the data is this old.
     pub(crate) fn cells(&self, since: Duration) -> table::Row {
         let state = later(&self.seen, since);
         table::row(&state, self.nth.and_then(|nth| state.holders.get(nth)))
@@ -88,7 +88,7 @@ impl Row {
     }
 }
 
-/// A lock as it is by now if nothing has happened to it, so long after all that is known was.
+/// The lock as it is now if nothing has happened to it, when the data is this old.
 pub(crate) fn later(seen: &Sighting, since: Duration) -> KeyState {
     let ago = seen.ago + since;
     let mut state = KeyState::clone(&seen.state);
@@ -102,8 +102,7 @@ pub(crate) fn later(seen: &Sighting, since: Duration) -> KeyState {
     state
 }
 
-/// The locks that the filter lets pass, in order; what is known is in the order of the keys, and
-/// sorting is stable.
+/// The locks that match the filter, in order. The data is sorted by key, and this sort is stable.
 pub(crate) fn arranged(sightings: &[Sighting], filter: &str, sort: Sort, reversed: bool) -> Vec<Row> {
     let filter = filter.to_lowercase();
     let mut rows: Vec<Row> =
@@ -130,7 +129,7 @@ fn rows_of(seen: &Sighting) -> Vec<Row> {
     }
 }
 
-/// Whether the text stands in the key, or in what is known of who holds it or waits.
+/// True if the text occurs in the key, or in the description of a holder or a waiter.
 fn passes(seen: &Sighting, filter: &str) -> bool {
     let has = |text: &str| text.to_lowercase().contains(filter);
     let state = &seen.state;

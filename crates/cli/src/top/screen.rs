@@ -1,5 +1,5 @@
-//! The terminal while it is drawn on, and set as it was afterwards: at the end, on a panic, and
-//! while we are stopped.
+//! The terminal while it is drawn on. It is restored at the end, on a panic, and while the process
+//! is stopped.
 
 use std::io::{self, stdout};
 
@@ -13,8 +13,8 @@ use super::draw::draw;
 use super::view::View;
 use crate::exit::{End, Failure};
 
-/// The terminal, drawn on. Dropping it sets the terminal as it was; so does a panic, before its
-/// message is written.
+/// The terminal in drawing mode. Dropping this restores it; so does a panic, before its message is
+/// printed.
 #[derive(Debug)]
 pub(crate) struct Screen {
     terminal: DefaultTerminal,
@@ -24,7 +24,7 @@ pub(crate) struct Screen {
 impl Screen {
     /// # Errors
     ///
-    /// [`Failure`], when the terminal does not let itself be set.
+    /// [`Failure`], if the terminal cannot be set up.
     pub(crate) fn take() -> Result<Self, Failure> {
         let taken = area().and_then(|area| Ok(Self { terminal: enter(area)?, area }));
         taken.map_err(|error| {
@@ -40,9 +40,8 @@ impl Screen {
         self.terminal.draw(|frame| draw(frame, view)).map(drop).map_err(failure)
     }
 
-    /// All of it at the next drawing: it has another size, or somebody else may have written over
-    /// it. Nothing is asked of the terminal for it, where the answer would be read as something
-    /// typed.
+    /// Redraws everything next time: the size has changed, or another program may have written over
+    /// it. Sends the terminal no query, because its answer would be read as typed keys.
     pub(crate) fn draw_anew(&mut self) -> Result<(), Failure> {
         let anew = area().and_then(|area| {
             execute!(stdout(), Clear(ClearType::All))?;
@@ -53,7 +52,7 @@ impl Screen {
         anew.map_err(failure)
     }
 
-    /// Leaves the terminal to others while this goes on.
+    /// Restores the terminal while `others` runs.
     pub(crate) fn leave_while(&mut self, others: impl FnOnce()) -> Result<(), Failure> {
         let _ = self.terminal.show_cursor();
         ratatui::try_restore().map_err(failure)?;
@@ -66,13 +65,13 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // A terminal that is gone needs no mending.
+        // If the terminal is gone, there is nothing to restore.
         let _ = self.terminal.show_cursor();
         let _ = ratatui::try_restore();
     }
 }
 
-/// On a screen of its own, so that what was on the other is there again afterwards.
+/// Switches to the alternate screen, so that the normal one is unchanged afterwards.
 fn enter(area: Rect) -> io::Result<DefaultTerminal> {
     let terminal = ratatui::try_init_with_options(all_of(area))?;
     execute!(stdout(), EnterAlternateScreen)?;

@@ -1,5 +1,5 @@
-//! What is to be seen: which locks, in which order, and which of them is chosen. Draws nothing and
-//! asks nothing.
+//! The state of the display: which locks are shown, in which order, and which of them is selected.
+//! Draws nothing and asks nothing.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use super::rows::{Row, Sort, arranged, later};
 use super::watching::Known;
 use crate::print::plain;
 
-/// All of it.
+/// The state of the display.
 #[derive(Debug)]
 pub(crate) struct View {
     /// The store's name.
@@ -24,47 +24,48 @@ pub(crate) struct View {
     pub(crate) page: Page,
     /// The first line of a page on the screen.
     pub(crate) scrolled: usize,
-    /// What the store remembers of the lock of the page.
+    /// The store's records about the lock of the page.
     pub(crate) remembered: Option<Remembered>,
-    /// What the store has noted as done, once that is known.
+    /// The marks of the store, once they are known.
     pub(crate) marks: Option<Marks>,
-    /// What came of the last thing that was asked for.
+    /// The result of the last action.
     pub(crate) said: Option<String>,
-    /// The locks that pass the filter, in order; a lock that several hold has a row for each.
+    /// The locks that match the filter, in order; a shared lock has a row for each holder.
     pub(crate) rows: Vec<Row>,
     pub(crate) chosen: usize,
-    /// Whether somebody chose it. Until then it is the first, whatever is found before it.
+    /// True once somebody has moved the selection. Until then, the first row is selected, whatever
+    /// is found before it.
     moved: bool,
-    /// The first row on the screen, and how many there is room for.
+    /// The first visible row, and the number of rows that fit.
     pub(crate) first: usize,
     pub(crate) room: usize,
 }
 
-/// What is shown.
+/// The page that is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Page {
     /// All locks.
     Locks,
-    /// All about one.
+    /// Everything about one lock.
     Lock(Key),
-    /// What `once` and `every` did.
+    /// The jobs of `once` and `every`.
     Marks,
 }
 
-/// What typed letters mean.
+/// The meaning of typed letters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// Something to do.
+    /// Commands.
     Watching,
-    /// The same, and they are explained.
+    /// Commands, while their help is shown.
     Explaining,
-    /// The filter's text.
+    /// Text of the filter.
     Filtering,
     /// Yes or no.
     Confirming(Confirming),
 }
 
-/// A lease that is to be broken, if that is meant.
+/// A lease that will be broken after a confirmation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Confirming {
     pub(crate) key: Key,
@@ -72,7 +73,7 @@ pub(crate) struct Confirming {
     pub(crate) fence: Fence,
 }
 
-/// What whoever types wants from others.
+/// A request to the rest of the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Wish {
     Nothing,
@@ -80,7 +81,7 @@ pub(crate) enum Wish {
     Interrupt,
     Stop,
     Break(Key, Fence),
-    /// All that is noted as done.
+    /// All marks.
     Marks,
 }
 
@@ -111,7 +112,7 @@ impl View {
         self.arrange();
     }
 
-    /// What the store remembers of the lock of the page, if that is still this one.
+    /// Sets the store's records about a lock, if its page is still shown.
     pub(crate) fn remember(&mut self, key: &Key, looked: Result<Remembered, String>) {
         match looked {
             Ok(remembered) if self.page == Page::Lock(key.clone()) => self.remembered = Some(remembered),
@@ -139,7 +140,7 @@ impl View {
         self.chosen_row().map(|row| row.seen.state.key.clone())
     }
 
-    /// How long ago all that is known was.
+    /// The age of the data.
     pub(crate) fn since(&self) -> Duration {
         self.known.as_ref().map_or(Duration::ZERO, |known| Instant::now().saturating_duration_since(known.at))
     }
@@ -155,17 +156,17 @@ impl View {
                 _ => Wish::Nothing,
             };
         }
-        // Esc and a letter that is typed at once look like this: neither of the two is meant.
+        // Esc followed at once by a letter looks like this: neither is meant.
         if key.modifiers.contains(KeyModifiers::ALT) {
             return Wish::Nothing;
         }
         match std::mem::replace(&mut self.mode, Mode::Watching) {
             Mode::Watching => return self.command(key.code),
-            // Whatever is pressed, they have been read; what means something does it.
+            // Any key closes the help; a command is also executed.
             Mode::Explaining if matches!(key.code, KeyCode::Char('?') | KeyCode::Esc | KeyCode::Enter) => {}
             Mode::Explaining => return self.command(key.code),
             Mode::Filtering => self.write(key.code),
-            // Nothing but a plain yes is one: whoever types ahead meant something else.
+            // Only a plain yes confirms: anything else was typed ahead for another purpose.
             Mode::Confirming(Confirming { key: lock, fence, .. }) => match key.code {
                 KeyCode::Char('y') => return Wish::Break(lock, fence),
                 _ => self.said = Some("nothing was broken".into()),
@@ -189,7 +190,7 @@ impl View {
         Wish::Nothing
     }
 
-    /// On a page that is read from top to bottom.
+    /// Handles a key on a page that is read from top to bottom.
     fn on_a_page(&mut self, code: KeyCode) {
         match code {
             KeyCode::Esc | KeyCode::Enter | KeyCode::Backspace | KeyCode::Char('i' | 'm') => {
@@ -251,7 +252,7 @@ impl View {
         }
     }
 
-    /// A letter more of the filter, or the end of writing it.
+    /// Handles a key while the filter is written.
     fn write(&mut self, code: KeyCode) {
         match code {
             KeyCode::Enter => return,
@@ -274,7 +275,7 @@ impl View {
             _ => self.chosen_key(),
         };
         let Some(key) = key else { return };
-        // What a page is about may be gone, and then something else is chosen.
+        // The lock of the page may be gone, and then another row is selected.
         let row = self.chosen_row().filter(|row| row.seen.state.key == key);
         let refused = match row.and_then(Row::holding) {
             Some(HolderInfo { owner: owner @ Owner::Holder { .. }, fence: Some(fence), .. }) => {
@@ -291,8 +292,8 @@ impl View {
         self.said = Some(format!("{}: {refused}", plain(&key.to_string())));
     }
 
-    /// Puts the rows in order. What was chosen stays chosen wherever it is now; if it is gone, then
-    /// what stands in its place.
+    /// Sorts the rows. The selected row stays selected wherever it is now; if it is gone, the row
+    /// in its place is selected.
     fn arrange(&mut self) {
         let Some(known) = &self.known else { return };
         let chosen = self.rows.get(self.chosen).map(Row::identity).map(|(key, holder)| (key.clone(), holder));
@@ -315,7 +316,7 @@ impl View {
         known.unwrap_or_else(|| KeyState::new(key.clone(), Vec::new(), Vec::new()))
     }
 
-    /// Sees to it that the chosen row is among those that there is room for.
+    /// Scrolls so that the selected row is visible.
     pub(crate) fn scroll(&mut self, room: usize) {
         self.room = room.max(1);
         let last = self.rows.len().saturating_sub(self.room);
@@ -332,7 +333,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// What a survey knows of locks that were really taken: two held, one of them waited for.
+    /// A view of locks that were really acquired: two held, one of them waited for.
     pub(in crate::top) fn view() -> View {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
@@ -384,7 +385,7 @@ pub(super) mod tests {
             types(&mut view, "\x1b");
             assert_eq!(keys(&view).len(), 2);
         }
-        // Letters are the filter's while it is written, and commands no more.
+        // While the filter is written, letters belong to it.
         assert_eq!(types(&mut view, "/q"), Wish::Nothing);
         assert_eq!(keys(&view), [""; 0]);
         assert_eq!(types(&mut view, "\x1bq"), Wish::End);
@@ -424,7 +425,7 @@ pub(super) mod tests {
             assert_eq!(types(&mut view, no), Wish::Nothing, "{no:?}");
             assert_eq!((&view.mode, view.said.as_deref()), (&Mode::Watching, Some("nothing was broken")));
         }
-        // What comes meanwhile changes nothing of what was asked.
+        // Updates in the meantime do not change the question.
         types(&mut view, "b");
         let mut known = view.known.clone().unwrap();
         known.sightings.remove(0);

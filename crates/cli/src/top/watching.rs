@@ -1,4 +1,4 @@
-//! The store watched by a task of its own, so that nothing that is typed makes it ask more.
+//! A task that watches the store, so that typing never causes more requests.
 
 use std::time::Instant;
 
@@ -9,18 +9,18 @@ use tokio::sync::watch;
 use crate::exit::{End, Failure};
 use crate::print::plain;
 
-/// What is known at some moment.
+/// The data at some moment.
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
     pub(crate) sightings: Vec<Sighting>,
     pub(crate) at: Instant,
     pub(crate) walked: u16,
-    /// Whether all of the store was walked through once.
+    /// True once the whole store has been scanned.
     pub(crate) complete: bool,
     pub(crate) fault: Option<String>,
 }
 
-/// The way to that task.
+/// The handle of that task.
 #[derive(Debug)]
 pub(crate) struct Watching {
     known: watch::Receiver<Known>,
@@ -42,18 +42,18 @@ impl Watching {
         Self { known, asks, chosen: None }
     }
 
-    /// What is known, when it is something else than before. Cancel safe.
+    /// The data, when it has changed. Cancel safe.
     ///
     /// # Errors
     ///
-    /// [`Failure`], when nobody watches any more.
+    /// [`Failure`], if the task has ended.
     pub(crate) async fn next(&mut self) -> Result<Known, Failure> {
         let gone = |_| Failure::new(End::NO_STORE, "nobody watches the store any more: start it again");
         self.known.changed().await.map_err(gone)?;
         Ok(self.known.borrow_and_update().clone())
     }
 
-    /// Has this lock looked at before the others.
+    /// Makes the task look at this lock before the others.
     pub(crate) fn choose(&mut self, key: Option<Key>) {
         if self.chosen != key {
             self.chosen.clone_from(&key);
@@ -61,7 +61,7 @@ impl Watching {
         }
     }
 
-    /// Has this lock looked at next.
+    /// Makes the task look at this lock next.
     pub(crate) fn look_again(&self, key: Key) {
         let _ = self.asks.send(Ask::LookAgain(key));
     }

@@ -1,10 +1,10 @@
-//! What people type out of habit: from flock, consul, kubectl and their like.
+//! Habits from flock, consul, kubectl and similar commands.
 
 use std::ffi::OsString;
 
 use crate::args::Task;
 
-/// Options that stand before the task, as git and docker take them, behind it.
+/// Moves options in front of the task, as git and docker accept them, behind it.
 pub(super) fn task_first(words: &[OsString]) -> Vec<OsString> {
     const WITH_VALUE: [&str; 4] = ["--store", "--max-ttl", "--outage-limit", "--naming"];
     let mut at = 1;
@@ -25,8 +25,8 @@ pub(super) fn task_first(words: &[OsString]) -> Vec<OsString> {
     }
 }
 
-/// In `leasehold run -n -- -k -- COMMAND`, what stands before the second `--` are keys, whatever
-/// they begin with.
+/// In `leasehold run -n -- -k -- COMMAND`, everything before the second `--` is a key, whatever it
+/// begins with.
 pub(super) fn keys_behind_dashes(task: &mut Task) {
     let (keys, command) = match task {
         Task::Run(args) => (&mut args.keys, &mut args.command),
@@ -45,7 +45,7 @@ pub(super) fn keys_behind_dashes(task: &mut Task) {
     }
 }
 
-/// What an option that we do not have is called here.
+/// Our name for an option that we do not have.
 pub(super) fn option(typed: &str) -> Option<&'static str> {
     let name = typed.split('=').next().unwrap_or_default();
     Some(match name {
@@ -60,7 +60,7 @@ pub(super) fn option(typed: &str) -> Option<&'static str> {
     })
 }
 
-/// What a task that we do not have is called here.
+/// Our name for a task that we do not have.
 pub(super) fn task(typed: &str) -> Option<String> {
     Some(match typed {
         "status" | "info" | "get" | "who" => "leasehold show KEY".into(),
