@@ -69,7 +69,7 @@ async fn measure(plan: &Plan, over: &Arc<AtomicBool>) -> Result<(), Failure> {
     let bench = Bench { here, there, over: over.clone() };
     let measured = bench.run(plan).await;
     for locks in [&bench.here, &bench.there] {
-        // What could not be released expires, and the reason was already printed.
+        // Locks that could not be released expire, and the reason was already printed.
         let _ = locks.close(Duration::ZERO).await;
     }
     let figures = measured.map_err(hinted)?;

@@ -30,7 +30,7 @@ impl End {
     pub(crate) const UNSAFE: Self = Self::Code(2);
     /// `EX_USAGE` of sysexits.h: what was typed makes no sense.
     pub(crate) const USAGE: Self = Self::Code(64);
-    /// `EX_DATAERR`: the key holds something that is no lock.
+    /// `EX_DATAERR`: the key holds something that is not a lock.
     pub(crate) const NOT_A_LOCK: Self = Self::Code(65);
     /// `EX_UNAVAILABLE`: the store does not answer, or refuses.
     pub(crate) const NO_STORE: Self = Self::Code(69);
@@ -130,7 +130,7 @@ impl Failure {
         }
     }
 
-    /// What there is to say.
+    /// The message.
     pub(crate) fn reason(&self) -> &str {
         self.line.as_deref().unwrap_or_default()
     }

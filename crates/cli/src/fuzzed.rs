@@ -1,4 +1,4 @@
-//! What people and scripts may hand to the command.
+//! Input that people and scripts may pass to the command.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
@@ -39,8 +39,7 @@ const LINES: [&[&str]; 23] = [
     &["leasehold"],
 ];
 
-/// Whatever is typed, it is a task, a page, or one that is refused with code 64 in words that
-/// repeat no password.
+/// Any line of words is a task, a page, or an error with code 64 that repeats no password.
 #[test]
 fn every_line_of_words_is_understood_or_refused_without_its_password() {
     hunt(3_000, words_near(&LINES), |words| {
@@ -66,8 +65,8 @@ fn every_line_of_words_is_understood_or_refused_without_its_password() {
     });
 }
 
-/// A word that is no option, because of a byte that is no letter, was repeated with the URL that
-/// was glued to it.
+/// A word that is not an option, because it contains a byte that is not a letter, was repeated in
+/// the error with the URL that followed it.
 #[test]
 fn an_option_that_is_none_is_named_without_the_password_behind_it() {
     let word = OsString::from_vec(b"-\x80store=rediss://:Zq7Zq7@h".to_vec());
@@ -92,7 +91,7 @@ const URLS: [&str; 10] = [
     "",
 ];
 
-/// What is shown of a URL that the library takes has nothing of what the library takes for a
+/// The printed form of a URL that the library accepts contains nothing that the library takes for a
 /// password.
 #[test]
 fn what_is_shown_of_a_store_has_nothing_of_a_password() {

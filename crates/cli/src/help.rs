@@ -8,7 +8,7 @@ use clap::Parser as _;
 use crate::args::{CommandLine, HelpArgs};
 use crate::topic::TOPICS;
 
-/// Prints it. A reader who has seen enough closes the pipe, which is no error.
+/// Prints the help. A reader who has seen enough closes the pipe, which is not an error.
 pub(crate) fn print(args: &HelpArgs) {
     let name = args.topic.as_deref();
     if let Some(topic) = TOPICS.iter().find(|topic| Some(topic.name) == name) {

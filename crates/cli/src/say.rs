@@ -8,7 +8,7 @@ use std::time::Duration;
 /// The prefix of our lines.
 pub(crate) const PREFIX: &str = "leasehold: ";
 
-/// Whether the last line on the terminal is to be rewritten.
+/// True if the last line on the terminal is to be rewritten.
 static REWRITING: AtomicBool = AtomicBool::new(false);
 
 /// Moves to the beginning of the line, and erases it.

@@ -21,9 +21,9 @@ pub(crate) struct Settings {
     /// How long the command may hold the lock. This does not limit the lease, unlike the limit of
     /// [`Wanted`]: as long as part of the command cannot be ended, the lease is renewed.
     pub(crate) max_hold: Option<Duration>,
-    /// Whether the lock is held until everything that the command started has ended.
+    /// True if the lock is held until everything that the command started has ended.
     pub(crate) wait_for_all: bool,
-    /// Whether to ignore the terminal.
+    /// True if the terminal is ignored.
     pub(crate) no_tty: bool,
 }
 

@@ -28,7 +28,7 @@ struct Writer {
     subject: Mutex<Subject>,
     lines: Mutex<Option<SyncSender<Vec<u8>>>>,
     written: Mutex<Receiver<()>>,
-    /// Whether the reader knows why no more events come.
+    /// True if the reader has been told why no more events come.
     explained: Mutex<bool>,
 }
 

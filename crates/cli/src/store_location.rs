@@ -25,7 +25,7 @@ pub(crate) struct StoreLocation {
     pub(crate) outage_limit: Option<Duration>,
 }
 
-/// Who named it.
+/// The origin of the URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Origin {
     Argument,

@@ -1,6 +1,5 @@
-//! The URL of a store, as far as the command must understand it: whether there is a password in it,
-//! how it reads without, and whether two of them are one place. What a URL means is for the library
-//! to say.
+//! The URL of a store, as far as the command must understand it: its password, its form without a
+//! password, and whether two URLs name the same store. The library interprets everything else.
 
 use std::fmt;
 use std::path::Path;
@@ -47,7 +46,7 @@ impl StoreUrl {
         Self::file(&path).ok_or_else(|| Failure::usage("the home is not UTF-8: give file: an absolute path"))
     }
 
-    /// Whether a text begins as a URL of ours does.
+    /// True if a text begins like a URL of a store.
     pub(crate) fn is_begun_by(text: &str) -> bool {
         text.split_once(':').is_some_and(|(kind, _)| KINDS.contains(&kind))
     }
@@ -78,12 +77,12 @@ impl StoreUrl {
         format!("{}://{user}{}{}{query}", parts.scheme, parts.host, parts.path)
     }
 
-    /// Whether leases taken at the one are seen at the other, as far as names can tell.
+    /// True if leases in one store are visible in the other, as far as names can tell.
     pub(crate) fn is_same_place_as(&self, other: &Self) -> bool {
         self.place() == other.place()
     }
 
-    /// Whether it is a PostgreSQL database, whose tables `init` makes.
+    /// True for a PostgreSQL database, whose tables `init` creates.
     pub(crate) fn is_postgres(&self) -> bool {
         self.0.split_once(':').is_some_and(|(kind, _)| Self::is_postgres_scheme(kind))
     }
@@ -136,7 +135,7 @@ impl StoreUrl {
     }
 }
 
-/// What stands before the colon. The library knows more, which is of no use to a command.
+/// The parts before the colon. The library knows more, which are of no use to a command.
 const KINDS: [&str; 18] = [
     "file",
     "redis",

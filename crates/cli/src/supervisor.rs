@@ -84,7 +84,7 @@ struct Command {
     group: Option<Pid>,
     /// The process that holds the lock.
     we: Option<Pid>,
-    /// Whether to wait for everything that it started.
+    /// True to wait for everything that it started.
     wait_for_all: bool,
     stopped: bool,
     /// The number of stops.

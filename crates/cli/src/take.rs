@@ -233,7 +233,7 @@ pub(crate) fn not_taken(wanted: &Wanted, locks: &Locks, error: LockError) -> Fai
 /// Waits until nothing of a request is left. Returns the signal that interrupted the wait.
 pub(crate) async fn undo(locks: &Locks, signals: &mut Signals) -> Option<Signal> {
     tokio::select! {
-        // What is not undone in time ends with the lease, which nobody renews.
+        // Leftovers that are not undone in time end with the lease, which is no longer renewed.
         _ = locks.close(UNDOING) => None,
         signal = signals.next() => Some(signal),
     }
@@ -315,7 +315,7 @@ pub(crate) async fn give_back(
             undo_for(locks, last.left(), signals).await;
             Return::Done
         }
-        // What the store may still have of it for a moment is being released.
+        // Any leftovers in the store are being released.
         Some(Err(
             error @ (ReleaseError::Expired { .. }
             | ReleaseError::Broken { .. }

@@ -24,7 +24,7 @@ const FRAME: Duration = Duration::from_secs(1);
 /// How often a line is written if there is no terminal, as in a log.
 const BETWEEN_LINES: Duration = Duration::from_secs(30);
 
-/// What is known of the wait.
+/// The state of the wait.
 #[derive(Clone, Debug)]
 struct Wait {
     /// The waiting attempt.

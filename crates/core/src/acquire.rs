@@ -106,7 +106,7 @@ pub struct Handed {
 pub struct Acquire {
     ttl: Ttl,
     drift: Drift,
-    /// Whether it ends with the first answer.
+    /// True if it ends with the first answer.
     is_one_ask: bool,
     deadline: Option<Instant>,
     outage_limit: Duration,

@@ -89,11 +89,11 @@ impl Claim {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Attempt {
-    /// What is requested.
+    /// The requested keys and modes.
     pub claim: Claim,
     /// The id of the requester: fresh for every attempt.
     pub holder: Holder,
-    /// What the holder says about itself.
+    /// The holder's description of itself.
     pub label: Option<Label>,
     /// How long the lease is to last after the store has answered this request.
     pub ttl: Ttl,

@@ -75,7 +75,7 @@ impl fmt::Debug for Holder {
     }
 }
 
-/// What a holder says about itself: printable text of up to 256 bytes, for people who want to know
+/// A holder's description of itself: printable text of up to 256 bytes, for people who want to know
 /// who holds a lock.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Label(Arc<str>);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::{Backoff, Drift, Handed, HoldAnswer, HolderInfo, Instant, Key, Lease, Ttl};
 
-/// Whether and for how long a lease is renewed while its guard exists.
+/// The renewal of a lease while its guard exists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[doc(alias = "watchdog")]
@@ -180,7 +180,7 @@ impl Keep {
         self.ttl
     }
 
-    /// Whether and for how long the lease is renewed.
+    /// The renewal of the lease.
     #[must_use]
     pub const fn renewal(&self) -> Renewal {
         self.renewal

@@ -1,4 +1,4 @@
-//! What observers see of a key: its holders and its waiters.
+//! A key as observers see it: its holders and its waiters.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub enum Owner {
     Holder {
         /// Its id, shown by eight digits.
         holder: Holder,
-        /// What it says about itself.
+        /// The holder's description of itself.
         label: Option<Label>,
     },
     /// Another library's lock, or an operator's: a string that Leasehold did not write.
@@ -118,7 +118,7 @@ pub struct KeyState {
 pub struct Waiter {
     /// Its id, shown by eight digits.
     pub holder: Holder,
-    /// What it says about itself.
+    /// The waiter's description of itself.
     pub label: Option<Label>,
     /// The mode in which it wants the key.
     pub mode: Mode,

@@ -92,17 +92,18 @@ impl fmt::Debug for Nonce {
 pub struct QueueEntry {
     /// The waiter.
     pub holder: Holder,
-    /// What the waiter says about itself.
+    /// The waiter's description of itself.
     pub label: Option<Label>,
     /// The mode in which it wants the key.
     pub mode: Mode,
     /// How long its lease is to last.
     pub ttl: Ttl,
-    /// Where it is notified of its turn; `None` if it only learns that when it asks again.
+    /// The channel on which it is notified of its turn; `None` if it only learns that when it asks
+    /// again.
     pub channel: Option<Channel>,
     /// The secret that the push of a grant must repeat, if the waiter requires one.
     pub nonce: Option<Nonce>,
-    /// Whether the claim has other keys too, so that this key is not yet the whole grant.
+    /// True if the claim has other keys too, so that this key is not yet the whole grant.
     pub wants_more: bool,
 }
 

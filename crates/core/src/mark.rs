@@ -14,7 +14,7 @@ pub struct Mark {
     pub at: Stamp,
     /// The fence under which it was done.
     pub fence: Fence,
-    /// What its holder said about itself.
+    /// The holder's description of itself.
     pub label: Option<Label>,
     /// How long after `at` the job is due again, in whole microseconds; `None` if it is done only
     /// once, ever.
@@ -22,8 +22,8 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// The longest time that a mark is kept. A hundred years stand for ever, so that every entry of
-    /// ours has an end.
+    /// The longest time that a mark is kept. A hundred years stand for "forever", so that every
+    /// entry of ours expires.
     pub const FOR_EVER: Duration = Duration::from_secs(36_525 * 24 * 60 * 60);
 
     /// The shortest period of a job: with a shorter one, the clocks of the stores would decide.
@@ -67,7 +67,7 @@ pub struct Marked {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_structs, reason = "there is no more to it")]
 pub struct BreakNote {
-    /// What the person or program that breaks it says about itself.
+    /// The description of the person or program that breaks it.
     pub by: Option<Label>,
     /// The reason.
     pub reason: Option<Label>,
@@ -95,9 +95,9 @@ pub struct BreakRecord {
     pub at: Stamp,
     /// The fence of the lease that was broken.
     pub fence: Fence,
-    /// What its holder said about itself.
+    /// The holder's description of itself.
     pub held_by: Option<Label>,
-    /// Who broke it and why.
+    /// The person or program that broke it, and the reason.
     pub note: BreakNote,
 }
 

@@ -17,9 +17,9 @@ pub enum Content {
     Lease {
         /// Its holder.
         holder: Holder,
-        /// What the holder says about itself.
+        /// The holder's description of itself.
         label: Option<Label>,
-        /// Whether somebody was told to wait for it, so that its end matters to others.
+        /// True if somebody was told to wait for it, so that its end matters to others.
         awaited: bool,
     },
     /// The marker of holders that share the key. It ends with the last of their [`Shares`], which

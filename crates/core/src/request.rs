@@ -60,7 +60,7 @@ pub enum Request {
         key: Key,
         /// The fence of the lease, as observers see it.
         fence: Fence,
-        /// Who breaks it and why, for the record.
+        /// The person or program that breaks it, and the reason, for the record.
         note: BreakNote,
     },
 }
@@ -69,7 +69,7 @@ pub enum Request {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_structs, reason = "whoever serves it must know all of it")]
 pub struct Wait {
-    /// Where it is notified of its turn; `None` if it can only ask again.
+    /// The channel on which it is notified of its turn; `None` if it can only ask again.
     pub channel: Option<Channel>,
     /// The secret that the push of a grant must repeat to be accepted; `None` if only the store can
     /// send messages to this waiter.
@@ -165,7 +165,7 @@ pub struct QueuePosition {
     pub ticket: Ticket,
     /// The number of waiters before it.
     pub before: u64,
-    /// Whether the attempt was in the queue already when it asked. If it has a ticket and was not
+    /// True if the attempt was in the queue already when it asked. If it has a ticket and was not
     /// in the queue, the queue was lost or the attempt had been skipped, and the same may be true
     /// for its neighbours.
     pub stood: bool,

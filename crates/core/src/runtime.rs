@@ -1,4 +1,4 @@
-//! What a program must provide: a clock, timers, tasks and randomness.
+//! The environment that a program must provide: a clock, timers, tasks and randomness.
 
 use std::fmt;
 use std::future::Future;

@@ -27,7 +27,7 @@ pub struct ScanPage {
     /// Keys that may be held or waited for, and have to be inspected. A key may be listed twice;
     /// keys that were in use during the whole scan are listed at least once.
     pub keys: Vec<Key>,
-    /// Where to go on; `None` at the end.
+    /// The position from which to continue; `None` at the end.
     pub next: Option<ScanPosition>,
     /// How much of the store has been scanned, in thousandths.
     pub walked: u16,

@@ -13,7 +13,7 @@ pub struct Share {
     pub weight: u32,
     /// Its fence; `None` while its holder still waits for other keys of its claim.
     pub fence: Option<Fence>,
-    /// What the holder says about itself.
+    /// The holder's description of itself.
     pub label: Option<Label>,
     /// When it expires, in whole milliseconds.
     pub ends: Stamp,

@@ -1,4 +1,4 @@
-//! How long a lease lasts without renewal.
+//! The duration of a lease without renewal.
 
 use std::fmt;
 use std::num::NonZeroU64;

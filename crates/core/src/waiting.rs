@@ -68,7 +68,7 @@ struct Waiter {
     hints: u32,
     /// How often it asked in vain as the first waiter, or without a notification.
     rests: u32,
-    /// Whether it is notified when its turn has come.
+    /// True if it is notified when its turn has come.
     told: bool,
     wake: Option<Wake>,
     ask_at: Option<Instant>,
@@ -186,7 +186,7 @@ impl WaiterRegistry {
                 let place = waiter.place.clone();
                 waiters.holds(holder, now, pace, &mut woken);
                 if let Some((key, _)) = place.filter(|_| since + lasts.duration() <= now) {
-                    // Whatever delayed this message delayed those to the other waiters too.
+                    // A delay of this message has delayed those to the other waiters, too.
                     waiters.all_ask(&key, now, &mut woken);
                 }
             }

@@ -1,8 +1,9 @@
-//! How many locks a second are taken and released: `cargo run --release -p leasehold-file --example
-//! cycles`.
+//! Measures how many locks per second are acquired and released: `cargo run --release -p
+//! leasehold-file --example cycles`.
 //!
-//! One key over and over, in a temporary directory; in one thread without async, and through the
-//! store as an async program uses it, by one task and by many; beside transactions of SQLite alone.
+//! One key again and again, in a temporary directory; in one thread without async, and through the
+//! store as an async program uses it, by one task and by many; compared with transactions of SQLite
+//! alone.
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::path::Path;

@@ -1,10 +1,10 @@
-//! How long a lock takes from one process to another: `cargo run --release -p leasehold-file
+//! Measures the time of a hand-over between processes: `cargo run --release -p leasehold-file
 //! --example hand_off`.
 //!
-//! Processes take one lock in turn, hold it for a millisecond and think for another. A hand-over
-//! lasts from the call of the release until the next holder knows. Beside it, in the same run: a
-//! datagram there and back between two processes, and one immediate transaction, which is what a
-//! hand-over cannot be quicker than.
+//! Processes take one lock in turn, hold it for a millisecond and pause for another. A hand-over
+//! lasts from the call of the release until the next holder knows. For comparison, in the same run:
+//! a datagram to another process and back, and one immediate transaction. A hand-over cannot be
+//! faster than these.
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io::Read as _;

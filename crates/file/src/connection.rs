@@ -43,7 +43,7 @@ pub(crate) struct Open {
     entry: Entry,
 }
 
-/// Whether the caller must not be made to wait, and the work that was postponed for that. The
+/// The rule that the caller must not be made to wait, and the work that was postponed for that. The
 /// connection has its own exclusion; the fields are atomic only because SQLite's callbacks share
 /// them.
 #[derive(Debug, Default)]
@@ -185,7 +185,7 @@ impl Open {
         is_current
     }
 
-    /// Closes a file that is no longer at its place, without touching the one that is there now.
+    /// Closes a file that is no longer at its path, without touching the one that is there now.
     /// Data that is only in a removed log is moved into the file, because nobody can have opened
     /// another log of that file.
     pub(crate) fn abandon(self, place: &Place) {

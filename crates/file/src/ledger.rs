@@ -37,7 +37,7 @@ pub struct Ledger {
     clock: MachineClock,
     boot: Option<BootId>,
     sessions: Arc<Sessions>,
-    /// Whether grants end with this store's life.
+    /// True if grants end with this store's life.
     is_mortal: bool,
     ears: Option<Arc<dyn Subscribers + Send + Sync>>,
     open: Option<Open>,
@@ -49,7 +49,7 @@ pub(crate) struct Seen {
     pub(crate) key: Key,
     /// Its holders.
     pub(crate) holders: Vec<Holder>,
-    /// Whether the first waiter could hold it, so it should be handed over.
+    /// True if the first waiter could hold it, so it should be handed over.
     pub(crate) is_idle: bool,
 }
 
@@ -221,7 +221,7 @@ impl Ledger {
         self.open = None;
     }
 
-    /// Closes a file that is no longer at its place.
+    /// Closes a file that is no longer at its path.
     fn abandon(&mut self) {
         if let Some(open) = self.open.take() {
             open.abandon(&self.place);

@@ -69,7 +69,7 @@ impl Queue {
     }
 
     /// Runs some work on the thread, after everything that was sent before, and then passes its
-    /// result on, if it did not panic. Whoever gets the result finds the worker free.
+    /// result on, if it did not panic. When the caller gets the result, the worker is free.
     pub(crate) fn send<T>(
         &self,
         work: impl FnOnce(&mut StoreWorker) -> T + Send + 'static,

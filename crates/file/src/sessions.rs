@@ -61,7 +61,7 @@ impl Session {
     }
 }
 
-/// What a session says about its process to later users of the file.
+/// A session's description of its process for later users of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) pid: u32,

@@ -65,7 +65,7 @@ pub(crate) struct Asker<'a> {
     pub(crate) holder: Holder,
     /// Its ticket.
     pub(crate) ticket: Option<&'a (Key, Ticket)>,
-    /// Whether it needs the number of waiters before it.
+    /// True if it needs the number of waiters before it.
     pub(crate) counts: bool,
     /// The session on which its grants depend.
     pub(crate) life: Option<Session>,

@@ -17,7 +17,7 @@ pub(crate) struct Trouble {
     cause: FaultCause,
     reason: String,
     reopen: bool,
-    /// Whether somebody else blocked the file.
+    /// True if another process blocked the file.
     busy: bool,
 }
 

@@ -20,9 +20,9 @@ pub(crate) struct StoreWorker {
     looked: ThreadClock,
     /// The key up to which the last check came.
     hand: Option<Key>,
-    /// Whether a waiter could not be given a channel.
+    /// True if a waiter could not be given a channel.
     is_deaf: bool,
-    /// Whether the thread wakes on its own to check the keys with waiters.
+    /// True if the thread wakes on its own to check the keys with waiters.
     is_watched: bool,
     /// Decides which thread serves a request.
     pub(crate) turns: Turns,

@@ -32,8 +32,8 @@ async fn charge(db: &mut Client, guard: &Guard, invoice: i32) -> Result<(), Box<
         "INSERT INTO invoice VALUES ($1, 1) ON CONFLICT (id) DO UPDATE SET charged = invoice.charged + 1";
     let transaction = db.transaction().await?;
     transaction.execute(write, &[&invoice]).await?;
-    // From here to the commit nobody else is granted the lock. Whoever lost it gets an error, and
-    // the write is rolled back.
+    // From here to the commit, nobody else is granted the lock. A holder that lost it gets an
+    // error, and the write is rolled back.
     guard.check(&transaction).await?;
     transaction.commit().await?;
     println!("charged invoice {invoice}");

@@ -1,4 +1,4 @@
-//! What is done once, ever, and what is done once in a period, whoever comes to do it.
+//! A job that runs once, ever, and one that runs once per period, whichever process starts it.
 
 use std::io;
 use std::time::Duration;
@@ -24,7 +24,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     }
 
-    // What fails was not done: the next one tries.
+    // A failed job does not count as done: the next process tries.
     let failed = locks.once("seed").run(async |_| Err::<(), _>("no disk space")).await;
     println!("{}", failed.is_err());
     println!("{}", locks.once("seed").mark().await?.is_none());

@@ -19,7 +19,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("to others: {:?}", locks.mutex("invoice:42").try_lock().await?.is_some());
     guard.release().await?;
 
-    // With two of three down there is no majority, and the error says of each why.
+    // With two of three down there is no majority, and the error gives the reason of each.
     let down = |port| AnyStore::from_url(&format!("redis://127.0.0.1:{port}"));
     let builder = Locks::builder().outage_limit(Duration::from_millis(300));
     let locks = builder.quorum([in_memory("a").into(), down(1)?, down(2)?], Duration::from_secs(60))?;

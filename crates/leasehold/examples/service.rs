@@ -31,7 +31,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     serve(locks.clone(), "second").await;
 
-    // What an operator does with `leasehold break`: the first loses its lock.
+    // As an operator does with `leasehold break`: the first service loses its lock.
     let held = locks.inspect("billing").await?.holders.pop().ok_or("nobody")?;
     locks.break_lease("billing", held.fence.ok_or("not ours")?).await?;
     first.join_all().await;

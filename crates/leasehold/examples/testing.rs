@@ -1,5 +1,5 @@
-//! How a program is tested that uses locks, with the feature `testing`: its clock is moved by hand,
-//! so this takes no time.
+//! A test of a program that uses locks, with the feature `testing`: its clock is moved by hand, so
+//! this takes no time.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use leasehold::Locks;
 use leasehold::testing::{Outage, World};
 use tokio::task::JoinSet;
 
-/// What is under test: it works until it loses its lock.
+/// The code under test: it works until it loses its lock.
 async fn job(locks: Locks) -> String {
     let done = locks.mutex("job").lock().hold(async |_| std::future::pending::<()>().await).await;
     done.map_or_else(|why| why.to_string(), |()| "done".into())

@@ -98,7 +98,7 @@ pub enum BreakError {
     /// Another program, which is not Leasehold, holds it.
     #[non_exhaustive]
     Foreign {
-        /// What the store has at the key.
+        /// The lock that is at the key.
         held_by: Box<HolderInfo>,
     },
     /// The request is invalid; nothing was sent.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use leasehold_core::{Fault, HolderInfo, Key, Loss, Misuse, QuorumReport, Ttl};
 
-/// Why there is no guard.
+/// The reason why there is no guard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LockError {
@@ -303,7 +303,7 @@ pub enum HoldError<T = ()> {
     /// else may have held it meanwhile.
     #[non_exhaustive]
     LostUnnoticed {
-        /// What the work returned.
+        /// The result of the work.
         value: T,
         /// How the lock was lost.
         loss: Loss,
@@ -457,8 +457,8 @@ impl From<Misuse> for ConnectError {
     }
 }
 
-/// What [`Locks::close`](crate::Locks::close) could not finish in time. The leases expire on their
-/// own.
+/// The work that [`Locks::close`](crate::Locks::close) could not finish in time. The leases expire
+/// on their own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CloseError {

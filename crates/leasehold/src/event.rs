@@ -176,7 +176,7 @@ pub struct Who {
     pub claim: Claim,
     /// The id of the holding, or of the attempt to acquire it; shown by its first eight digits.
     pub holder: Holder,
-    /// What the holder says about itself.
+    /// The holder's description of itself.
     pub label: Option<Label>,
 }
 

@@ -314,7 +314,7 @@ impl Locks {
         Ok(key)
     }
 
-    /// What requests made here say about themselves.
+    /// The label of requests that are made here.
     pub(crate) fn label(&self) -> Result<Option<Label>, Misuse> {
         self.defaults.label.clone()
     }

@@ -1,4 +1,4 @@
-//! What happened to keys lately.
+//! Recent events of keys.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -35,7 +35,7 @@ impl<T> Recent<T> {
         self.entries.insert(key.clone(), (value, now));
     }
 
-    /// What happened last to a key, and when, if it still counts.
+    /// The last event of a key and its time, if it still counts.
     pub(crate) fn get(&self, key: &Key, now: Instant) -> Option<&(T, Instant)> {
         self.entries.get(key).filter(|(_, at)| now.saturating_since(*at) < self.counts_for)
     }

@@ -14,7 +14,7 @@ use crate::recent::Recent;
 /// again in a loop would take a processor and a server with it.
 #[derive(Debug)]
 pub(crate) struct Refusals {
-    /// Whether there ever was one. Few programs have any.
+    /// True if there ever was one. Few programs have any.
     any: AtomicBool,
     in_a_row: Mutex<Recent<u32>>,
 }

@@ -1,4 +1,4 @@
-//! What a broken peer may send through the supervisor's pipe, and orders in any order.
+//! Data that a broken peer may send through the supervisor's pipe, and orders in any sequence.
 
 use fuzz::{bytes_near, holds, hunt};
 use proptest::{collection::vec, prelude::*};
@@ -38,8 +38,8 @@ enum Event {
     Closed,
 }
 
-/// Whatever the supervisor is told, in whatever order and at whatever time: at the end that it
-/// believes it kills, and once it has begun to end the command, nobody's word makes that later.
+/// Whatever orders the supervisor gets, in any sequence and at any time, it kills at the end of the
+/// lease that it knows. Once it has begun to end the command, no order makes that later.
 #[test]
 fn a_command_never_outlives_the_end_that_was_believed_when_its_ending_began() {
     let time = || prop_oneof![6 => 0..2_000_u64, 1 => any::<u64>()];

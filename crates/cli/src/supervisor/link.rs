@@ -20,7 +20,7 @@ pub(crate) fn pair() -> rustix::io::Result<(OwnedFd, OwnedFd)> {
     socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
 }
 
-/// What the supervisor is lent with the first order.
+/// The descriptors that the supervisor gets with the first order.
 #[derive(Debug)]
 pub(super) struct Lent {
     /// Our stdin, which is to be the command's: the supervisor's own is the connection.
@@ -30,7 +30,7 @@ pub(super) struct Lent {
     pub(super) lifeline: Option<OwnedFd>,
 }
 
-/// Sends the first order, and with it our stdin and what our leases hang on.
+/// Sends the first order, with our stdin and the descriptor whose closing ends our leases.
 pub(crate) fn begin(
     link: impl AsFd,
     order: Order,
@@ -41,7 +41,7 @@ pub(crate) fn begin(
     lend(link, &order.to_bytes(), &lent)
 }
 
-/// What [`begin`] sent. `None` if we ended before.
+/// Receives the message of [`begin`]. `None` if the sender has ended.
 pub(super) fn accept(link: impl AsFd) -> Option<(Order, Lent)> {
     let mut bytes = [0; Order::LENGTH + 1];
     let (length, mut lent) = borrow(link, &mut bytes)?;
@@ -54,7 +54,7 @@ pub(super) fn lend_stdin(link: impl AsFd, stdin: impl AsFd) -> rustix::io::Resul
     lend(link, b"I", &[stdin.as_fd()])
 }
 
-/// What [`lend_stdin`] sent.
+/// Receives the message of [`lend_stdin`].
 pub(super) fn receive_stdin(link: impl AsFd) -> Option<OwnedFd> {
     borrow(link, &mut [0; 1])?.1.next()
 }
@@ -64,7 +64,8 @@ pub(super) fn send_error(link: impl AsFd, error: i32) {
     let _ = send(link, &error.to_le_bytes(), SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
 }
 
-/// What [`send_error`] sent; `None` when the launcher became the command, or died before it could.
+/// Receives the message of [`send_error`]; `None` if the launcher became the command, or died
+/// first.
 pub(super) fn receive_error(link: impl AsFd) -> Option<i32> {
     let number = |bytes: &[u8]| bytes.try_into().ok().map(i32::from_le_bytes);
     receive::<{ size_of::<i32>() + 1 }, _>(link, number).ok().flatten()
@@ -114,13 +115,13 @@ pub(super) fn receive_order(link: impl AsFd) -> io::Result<Option<Order>> {
     receive::<{ Order::LENGTH + 1 }, _>(link, Order::parse)
 }
 
-/// What the supervisor has to say, in the same way.
+/// Receives the supervisor's next news.
 pub(crate) fn receive_news(link: impl AsFd) -> io::Result<Option<News>> {
     receive::<{ News::LENGTH + 1 }, _>(link, News::parse)
 }
 
-/// One record, read into a byte more than it has, so that a longer one is none. After what is no
-/// record there will be none.
+/// Reads one record, with room for one byte more, so that a longer one is noticed. After an invalid
+/// record, no valid one follows.
 fn receive<const ROOM: usize, T>(link: impl AsFd, parse: fn(&[u8]) -> Option<T>) -> io::Result<Option<T>> {
     let mut bytes = [0; ROOM];
     loop {

@@ -24,7 +24,7 @@ pub(crate) struct Stop {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Report {
     pub(crate) outcome: Outcome,
-    /// Whether the command was ended because of its lease.
+    /// True if the command was ended because of its lease.
     pub(crate) doomed: bool,
 }
 

@@ -1,4 +1,4 @@
-//! How the supervisor is started, and how it starts the command.
+//! Starts the supervisor, which starts the command.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::io::{self, ErrorKind};
@@ -18,14 +18,14 @@ use rustix::process::{Pid, Signal, getpid, set_parent_process_death_signal, setp
 use super::link;
 use crate::signals::{bit, bits, set_of};
 
-/// What a process of ours is that is not what somebody typed.
+/// The role of a process of ours that the user did not start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Supervisor,
     Launcher,
 }
 
-/// Where we are, also when another version lies at our path by now.
+/// Our own program, even if another version is at our path by now.
 const OURSELVES: &str = "/proc/self/exe";
 
 impl Role {
@@ -43,8 +43,8 @@ impl Role {
     }
 }
 
-/// What the supervisor is started with. The program stands behind it as it was given, as everybody
-/// may see it.
+/// The arguments of the supervisor. The command follows them unchanged, so that everybody can see
+/// it.
 #[derive(Debug)]
 pub(crate) struct Start {
     /// From asking to killing, in nanoseconds.
@@ -53,7 +53,7 @@ pub(crate) struct Start {
     pub(super) group: Option<Pid>,
     /// The signals that it begins with blocked.
     blocked: u64,
-    /// Whether all that the command started is waited for.
+    /// True to wait for everything that the command started.
     pub(super) wait_for_all: bool,
     program: OsString,
     arguments: Vec<OsString>,
@@ -78,8 +78,8 @@ pub(crate) fn process(
         wait_for_all.to_string(),
     ]);
     process.arg(program).args(arguments);
-    // What ends or stops our group, a terminal or a `kill -9` of all of it, must leave somebody to
-    // end the command.
+    // A signal to our group, from a terminal or a `kill -9` of the group, must leave the supervisor
+    // alive to end the command.
     process.process_group(0);
     process
 }
@@ -156,8 +156,8 @@ pub(super) fn outlive_us() -> Option<SignalFd> {
 /// continue it. Without us there may be none, as in `ssh -t host COMMAND` and in a container; so
 /// the supervisor must not be one.
 pub(super) fn leave_the_session(command: Pid) {
-    // Who leads a group cannot leave, so join the command's for a moment; if it has one by now
-    // without us, stay.
+    // The leader of a group cannot leave it, so the supervisor joins the command's group for a
+    // moment. If the command has its own group by now, the supervisor stays.
     if let Ok(group) = rustix::process::getpgid(Some(command)) {
         let _ = setpgid(None, Some(group));
         let _ = setsid();

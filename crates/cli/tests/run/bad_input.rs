@@ -1,5 +1,4 @@
-//! Whatever is wrong with the words: one line that names the fact and the remedy, and never a
-//! password.
+//! Invalid arguments give one line that names the fact and the remedy, and never a password.
 
 use crate::harness::{SECRET, Site};
 
@@ -124,7 +123,7 @@ fn a_malformed_url_is_64_on_one_line_without_its_password() {
         for (done, origin) in [(argument, "--store: "), (environment, "LEASEHOLD_STORE: ")] {
             done.says(64, &[origin]);
             done.keeps_the_secret();
-            // Where a kind is refused, what is offered is of use to a command.
+            // If a kind of store is refused, the suggested kinds are usable by a command.
             assert!(!done.err.contains("known are"), "{done:?}");
         }
     }

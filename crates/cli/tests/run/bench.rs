@@ -8,7 +8,7 @@ use servers::{Cluster, Flavor, Reply, Server};
 
 use crate::harness::{Done, Running, Site, until};
 
-/// With a time that is short beside the tests' patience.
+/// Runs a short benchmark.
 fn bench(site: &Site, words: &[&str]) -> Done {
     let mut command = site.leasehold(&["bench", "--seconds", "1s", "--tasks", "4"]);
     command.args(words);
@@ -66,7 +66,7 @@ fn names(server: &Server) -> Vec<String> {
     keys.iter().filter_map(Reply::as_text).map(str::to_owned).collect()
 }
 
-/// Whether nothing is left of the locks but their fences, which end.
+/// Checks that only the fences of the locks are left, which expire.
 #[track_caller]
 fn only_fences_remain(server: &Server) {
     let names = names(server);

@@ -63,7 +63,7 @@ fn the_grants_of_the_page_suffice() {
 
     let holder = site.start(site.run_script(&["k"], "echo $LEASEHOLD_FENCE > fence; exec sleep 60"));
     let fence = site.wait_for("fence");
-    // Whoever waits queues, and is told.
+    // A waiter queues, and is notified.
     let waiter = site.start(site.run(&["k", "--", "true"]));
     crate::harness::until("a waiter", || {
         let shown = site.leasehold(&["show", "--store", site.store(), "--json", "k"]);

@@ -1,4 +1,4 @@
-//! What the command is given, and what it is not.
+//! The environment of the command.
 
 use std::collections::BTreeMap;
 
@@ -132,7 +132,7 @@ fn no_descriptor_of_ours_is_given_to_the_command() {
     for site in [Site::new(), Site::on(&server.url())] {
         let done = site.finish(site.run_script(&["k"], "ls /proc/$$/fd"));
         done.is_silent(0);
-        // Whoever started the tests may have given descriptors to all of us.
+        // The parent of the tests may have passed descriptors to all of us.
         let without_us = site.finish(site.process("sh", &["-c", "ls /proc/$$/fd"]));
         assert_eq!(done.out, without_us.out);
     }

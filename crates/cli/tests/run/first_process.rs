@@ -10,8 +10,7 @@ use crate::harness::{Running, Site, is_alive, pid, until};
 
 const UNSHARE: [&str; 6] = ["--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--mount-proc"];
 
-/// Whether the kernel lets us have a namespace of process ids; says why a test is skipped without
-/// it.
+/// True if the kernel allows a namespace of process ids; otherwise prints why a test is skipped.
 fn has_namespaces() -> bool {
     let tried = Command::new("unshare").args(UNSHARE).arg("true").output();
     let permitted = tried.is_ok_and(|done| done.status.success());

@@ -28,7 +28,7 @@ fn block(name: &str) -> String {
 #[test]
 fn every_block_is_tried_by_a_test_here() {
     let named = GUIDE.lines().filter_map(|line| line.strip_prefix("```"));
-    // What is only to be read is no block to run.
+    // Blocks that are only to be read are not run.
     let named = named.filter(|info| !["", "text"].contains(info));
     let here = include_str!("guide.rs");
     for info in named {
@@ -154,7 +154,7 @@ fn a_lock_that_is_stuck_is_broken_by_the_fence_that_is_shown() {
 fn a_program_reads_the_list() {
     let site = Site::new();
     let _others = others(&site, "nightly:report");
-    // Where jq is not installed, what it would read is looked at.
+    // Without jq, its input is checked instead.
     let (list, filter) =
         block("ls-json").trim().split_once(" | ").map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
     let has_jq = Command::new("jq").arg("--version").stdout(Stdio::null()).status().is_ok();
@@ -393,7 +393,7 @@ fn a_containers_first_process_passes_signals_on_and_ends_as_its_command() {
         command
     };
     let first = if is_allowed { "1" } else { "" };
-    // What the supervisor is the child of, seen from inside.
+    // The supervisor's parent, as seen from inside.
     program(&site, "migrate", "sed -n 's/^PPid:[^0-9]*//p' /proc/$PPID/status; echo \"$@\"; exit 3");
     let done = site.finish(contained());
     assert_eq!(done.status.code(), Some(3), "{done:?}");

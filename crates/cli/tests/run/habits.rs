@@ -1,4 +1,4 @@
-//! What people type who come from other programs, and what the environment has in place of options.
+//! Options of other programs, and options in the environment.
 
 use servers::{Flavor, Server};
 

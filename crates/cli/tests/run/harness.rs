@@ -167,8 +167,8 @@ pub(crate) struct Done {
 }
 
 impl Done {
-    /// What it wrote as errors, but for first lines that say that a store or a lock took longer
-    /// than a second: where many tests share a machine, a healthy one may.
+    /// Its error output, without leading lines about a store or a lock that took longer than a
+    /// second: where many tests share a machine, a healthy one may.
     fn said(&self) -> &str {
         let mut said = &*self.err;
         while let Some((first, rest)) = said.split_once('\n') {
@@ -227,7 +227,7 @@ impl Done {
     }
 }
 
-/// What must be in no output.
+/// A password that must be in no output.
 pub(crate) const SECRET: &str = "s3cret-pw";
 
 /// Waits for a condition.
@@ -244,8 +244,7 @@ pub(crate) fn pid(number: u32) -> Pid {
     Pid::from_raw(number.cast_signed()).expect("process ids are positive")
 }
 
-/// Whether a process runs, by the number that it wrote down. One that has ended and that nobody has
-/// waited for does not.
+/// True if the process with this number runs. A process that has ended and was not reaped does not.
 pub(crate) fn is_alive(number: &str) -> bool {
     let stat = fs::read_to_string(format!("/proc/{number}/stat"));
     stat.is_ok_and(|stat| !stat.contains(") Z "))

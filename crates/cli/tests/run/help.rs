@@ -1,4 +1,4 @@
-//! What one can read: help, manual, completions. All of them come from one description.
+//! Help, manual and completions, which all come from one description.
 
 use std::fs;
 use std::path::PathBuf;
@@ -142,7 +142,7 @@ fn the_manual_has_its_sections_every_option_and_every_topic() {
     assert_eq!(names.len(), TASKS.len() + 1, "{names:?}");
 }
 
-/// Where there is a program that sets manual pages, it has nothing to complain of.
+/// If groff is installed, it has nothing to complain about.
 #[test]
 fn the_manual_can_be_set() {
     let site = Site::new();

@@ -9,13 +9,13 @@ use nix::unistd::{Uid, User};
 
 use crate::harness::Site;
 
-/// Where the default store is to be found.
+/// The directory of the default store.
 #[derive(Debug)]
 pub(crate) struct Home {
     pub(crate) path: PathBuf,
     /// The user database in which it is ours; `None` where the system lets nobody have his own.
     database: Option<PathBuf>,
-    /// What of the path there was not before.
+    /// The parts of the path that did not exist before.
     to_remove: Vec<PathBuf>,
 }
 
@@ -46,7 +46,7 @@ impl Home {
         inner.args(["--user", "--map-root-user", "--mount", "sh", "-c", script]).arg(database);
         inner.arg(command.get_program()).args(command.get_args()).stdin(Stdio::null());
         if let Some(directory) = command.get_current_dir() {
-            // Whoever sets a directory in these tests clears the environment, too.
+            // Tests that set a directory also clear the environment.
             inner.current_dir(directory).env_clear();
         }
         for (name, value) in command.get_envs() {

@@ -28,7 +28,7 @@ fn by(user: u32, group: u32, command: &Command) -> Command {
     by
 }
 
-/// Whether this is root, who alone may do what is tested. Says so on standard error where not.
+/// True for root, which alone may do what is tested; otherwise says so on standard error.
 fn is_root() -> bool {
     if !Uid::effective().is_root() {
         eprintln!("left out: only root can make a store for a group");
@@ -50,7 +50,7 @@ fn users_of_a_group_and_root_exclude_each_other_in_a_store_that_root_made() {
     made.is_silent(0);
     let store = made.out.trim().to_owned();
     assert_eq!(store, format!("file:{}/leases.db", directory.display()));
-    // Once more is no harm.
+    // A second time does no harm.
     assert_eq!(site.finish(site.leasehold(&init)).out.trim(), store);
     let run = |words: &[&str], script: &str| {
         site.leasehold(&[&["run", "--store", &store], words, &["--", "sh", "-c", script]].concat())

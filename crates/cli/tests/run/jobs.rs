@@ -34,7 +34,7 @@ fn lines(site: &Site, name: &str) -> usize {
     site.read(name).lines().count()
 }
 
-/// What a job tells on its descriptor, without the time of telling.
+/// The events of a job on its descriptor, without their times.
 fn told(site: &Site, task: &str, words: &str) -> Vec<Value> {
     let ours = env!("CARGO_BIN_EXE_leasehold");
     let line = format!("exec {ours} {task} --store {} --status-fd 7 {words} 7>events", site.store());
@@ -58,7 +58,7 @@ fn of_ten_processes_that_start_at_once_three_times_one_runs_it() {
                 one.finish().is_silent(0);
             }
             assert_eq!(lines(&site, "ran"), 1, "{} in round {round}", site.store());
-            // What was done stays done, also over a restart.
+            // A finished job stays finished, also across a restart.
             if site.store() == server.url() {
                 server.kill_9();
                 server.restart();

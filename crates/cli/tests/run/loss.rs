@@ -58,7 +58,7 @@ fn a_command_is_asked_to_end_before_the_lease_does_and_dead_by_then_when_nothing
     site.wait_for("asked");
     assert!(Instant::now() < last_end, "asked too late");
     until("the command is gone", || !is_alive(&command) && !is_alive(&child));
-    // What a busy machine may need to do what it is told.
+    // The delay that a busy machine may add.
     let slack = Duration::from_millis(200);
     assert!(Instant::now() < last_end + slack, "dead {:?} too late", last_end.elapsed());
     run.finish().says(70, &["k: lease lost, so the command was ended", "could not be renewed"]);

@@ -1,4 +1,4 @@
-//! Readers beside each other, and permits by number.
+//! Readers that share a lock, and permits by number.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! What the options of `leasehold run` promise.
+//! The promises of `leasehold run`'s options.
 
 use std::time::{Duration, Instant};
 

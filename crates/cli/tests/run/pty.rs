@@ -28,7 +28,7 @@ const COLUMNS: u16 = 200;
 pub(crate) struct Pty {
     keyboard: File,
     shown: Arc<Mutex<Vec<u8>>>,
-    /// What was waited for already.
+    /// The output that earlier waits have consumed.
     seen: usize,
     size: [u16; 2],
     leader: Child,
@@ -114,7 +114,7 @@ impl Pty {
         String::from_utf8_lossy(&self.shown.lock().expect("nobody panics")).into_owned()
     }
 
-    /// What the terminal shows now, and how it is set.
+    /// The terminal's screen now, and its settings.
     pub(crate) fn terminal(&self) -> vt100::Screen {
         let [rows, columns] = self.size.map(|size| NonZero::new(size).expect("a terminal has a size"));
         let mut parser = vt100::Parser::new(rows, columns, 0);

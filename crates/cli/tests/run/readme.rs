@@ -1,5 +1,5 @@
-//! The lines of the README for a shell, as they stand there. Only its programs, its server and its
-//! fence are the test's.
+//! The README's lines for a shell, run as printed. Only the programs, the server and the fence are
+//! the test's.
 
 use std::fs;
 
@@ -11,7 +11,7 @@ use crate::shell::{in_shell, others, path, program};
 
 const README: &str = include_str!("../../../../README.md");
 
-/// The lines of the block that begins so.
+/// The lines of the block that begins like this.
 fn block(first: &str) -> Vec<&'static str> {
     let from = README.lines().skip_while(|line| !line.starts_with(first));
     let lines: Vec<_> = from.take_while(|line| *line != "```").collect();
@@ -19,7 +19,7 @@ fn block(first: &str) -> Vec<&'static str> {
     lines
 }
 
-/// The lines that begin with these words, without what is said of them.
+/// The lines that begin with these words, without their comments.
 fn lines(words: &[&str]) -> Vec<&'static str> {
     let lines = block("leasehold run").into_iter().map(|line| line.split('#').next().unwrap().trim());
     lines.filter(|line| words.contains(&line.split(' ').nth(1).unwrap_or(""))).collect()
@@ -31,7 +31,7 @@ fn line(word: &str) -> &'static str {
     line
 }
 
-/// Those that run a command.
+/// The lines that run a command.
 fn runs() -> Vec<&'static str> {
     let runs = lines(&["run", "every", "once"]);
     assert!(runs.len() > 10, "{runs:?}");
@@ -42,8 +42,8 @@ fn key(line: &str) -> &str {
     line.split(" -- ").next().unwrap().split(' ').next_back().unwrap()
 }
 
-/// What a line runs says its name and its words, and whether the lock is held, in the store that
-/// the line names.
+/// Creates the program that a line runs. It prints its name, its arguments, and whether the lock is
+/// held in the store that the line names.
 fn with_program(site: &Site, line: &str) {
     let (_, command) = line.split_once(" -- ./").unwrap();
     let (name, _) = command.split_once(' ').unwrap_or((command, ""));
@@ -52,7 +52,7 @@ fn with_program(site: &Site, line: &str) {
     program(site, name, &format!("echo $0 \"$@\" \"$LEASEHOLD_FENCE\"; {look}; echo $?"));
 }
 
-/// The line, with a server that there is.
+/// The line, with a server that exists.
 fn at(server: &Server, line: &str) -> String {
     line.replace("redis://10.0.0.5", &server.url())
 }
@@ -84,7 +84,7 @@ fn each_line_that_runs_a_command_does_so_under_its_lock_and_with_a_fence() {
         assert_eq!(command, line.split_once(" -- ").unwrap().1, "{done:?}");
         assert!(fence.parse::<u64>().unwrap() > 0, "{done:?}");
         assert!(done.out.ends_with("\n0\n"), "nobody held {line}: {done:?}");
-        // What is done once, or once in a while, is not done again; all else is.
+        // Jobs that run once, or once per period, are not run again; everything else is.
         let again = say(&site, line);
         again.is_silent(0);
         let runs_again = line.starts_with("leasehold run") || line.contains(" --now ");

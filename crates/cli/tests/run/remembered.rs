@@ -1,4 +1,4 @@
-//! What a store remembers beyond leases: what ran last, and which leases were broken.
+//! A store's records besides leases: the last runs of jobs, and broken leases.
 
 use serde_json::Value;
 use servers::{Flavor, Server};

@@ -121,7 +121,7 @@ fn site_on(servers: &[Server]) -> Site {
     Site::on(&servers.iter().map(Server::url).collect::<Vec<_>>().join(" "))
 }
 
-/// What is held or waited for at each of them, as the processes that have ended left it.
+/// Everything that is held or waited for at each of them, as left by processes that have ended.
 fn left_at(site: &Site, servers: &[Server]) -> Vec<String> {
     let list = |server: &Server| site.finish(site.leasehold(&["ls", "--all", "--store", &server.url()])).out;
     servers.iter().map(list).collect()
@@ -181,8 +181,8 @@ fn a_process_that_is_interrupted_while_it_waits_leaves_nothing_at_any_store() {
     }
 }
 
-/// What the losers had at single stores was still there when they had gone, and kept everybody out:
-/// in a quarter of the rounds nobody ran.
+/// Grants of the losers at single stores used to remain after they had exited, and kept everybody
+/// out: in a quarter of the rounds, nobody ran.
 #[test]
 fn of_three_processes_that_try_at_once_one_runs_in_each_round_and_nothing_is_left() {
     let servers = three();

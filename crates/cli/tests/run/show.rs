@@ -170,7 +170,7 @@ fn a_store_that_refuses_is_69_and_the_password_is_kept() {
     done.keeps_the_secret();
     assert_eq!(done.err.lines().count(), 2, "{done:?}");
     show(&with(SECRET), &["-q", "k"]).is_silent(1);
-    // Where a key belongs, a URL with a password is a slip, and is not repeated.
+    // A URL with a password in place of a key is a slip, and is not repeated.
     for words in [&["show", "redis://u:s3cret-pw@h"][..], &["ls", "redis://u:s3cret-pw@h"]] {
         let done = Site::new().finish(Site::new().leasehold(words));
         done.says(64, &["a store's URL", "--store"]);

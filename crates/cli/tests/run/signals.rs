@@ -1,4 +1,4 @@
-//! What we are sent, the command gets; how it ends, we end.
+//! Signals to us are passed to the command, and we end as it ends.
 
 use std::fs;
 use std::thread;
@@ -113,8 +113,8 @@ fn the_command_begins_with_the_signals_that_it_would_have_without_us() {
     let look = "grep -E 'Sig(Blk|Ign)' /proc/self/status";
     let done = site.finish(site.run_script(&["k"], look));
     done.is_silent(0);
-    // Whoever started the tests may ignore some. The C library ignores 32 and 33, which are its
-    // own, at its pleasure.
+    // The parent of the tests may ignore some signals. The C library ignores 32 and 33, which are
+    // its own, whenever it likes.
     let without_us = site.finish(site.process("sh", &["-c", look]));
     let ignored =
         |out: &str| u64::from_str_radix(out.trim().rsplit('\t').next().unwrap(), 16).unwrap() & 0x7fff_ffff;

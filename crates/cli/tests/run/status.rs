@@ -162,7 +162,7 @@ fn a_reader_that_is_gone_or_does_not_read_changes_nothing() {
 fn a_pipe_that_is_full_keeps_no_lease_from_being_renewed() {
     let site = Site::new();
     let ours = env!("CARGO_BIN_EXE_leasehold");
-    // Whatever fits into the pipe is in it before we start.
+    // The pipe is filled before we start.
     let script = format!(
         "{{ timeout 0.5 cat /dev/zero >&7; \
             {ours} run --store {} --ttl 1500ms --status-fd 7 k -- sh -c 'sleep 3; exit 5'; echo $? >code; }} 7>&1 >&2 | \

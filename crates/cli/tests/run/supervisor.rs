@@ -1,4 +1,4 @@
-//! Whatever becomes of `leasehold`, nothing of the command outlives the lease.
+//! Whatever happens to `leasehold`, no process of the command outlives the lease.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown};
@@ -16,7 +16,7 @@ const SCATTERED: &str = "\
     setsid sh -c 'sh -c \"echo \\$\\$ > far; while :; do sleep 0.05; done\" &' & \
     echo $$ > running; while :; do sleep 0.05; done";
 
-/// What a busy machine may need to do what it is told, beside the 0.2 s that are allowed.
+/// The delay that a busy machine may add to the allowed 0.2 s.
 const SLACK: Duration = Duration::from_millis(300);
 const ALLOWED: Duration = Duration::from_millis(200);
 
@@ -150,7 +150,7 @@ fn a_stop_of_the_supervisor_ends_all_of_the_command_by_the_leases_end() {
     proxy.black_hole();
     let end = Instant::now() + ttl;
     until("all are gone", || {
-        // Whoever stops it means it.
+        // Stopping it is deliberate.
         kill_with(&supervisor, Signal::STOP);
         are_gone(&all)
     });
@@ -192,7 +192,7 @@ impl Mixed {
             let _ = linked || fs::copy(from, site.path(name)).is_ok();
             fs::set_permissions(site.path(name), fs::Permissions::from_mode(mode)).unwrap();
         };
-        // Where the tests were built, others may not look.
+        // Other users may not enter the directory in which the tests were built.
         copy(env!("CARGO_BIN_EXE_leasehold"), "leasehold", 0o755);
         let setpriv = std::env::split_paths(&std::env::var_os("PATH").unwrap())
             .map(|directory| directory.join("setpriv"))
@@ -240,7 +240,7 @@ fn a_process_that_we_may_not_kill_is_named_and_waited_for() {
     assert_eq!(done.err.matches("another user").count(), 1, "{done:?}");
 }
 
-/// Without the lock it would run beside the next holder.
+/// Without the lock, it would run at the same time as the next holder.
 #[test]
 fn a_process_that_we_may_not_kill_keeps_the_lock_past_the_longest_hold() {
     let Some(mixed) = Mixed::new() else { return };
@@ -313,7 +313,7 @@ fn the_lock_is_kept_until_all_that_the_command_started_has_ended_if_that_is_want
         until("the lease of the beginning is over", || started.elapsed() > Duration::from_millis(1500));
         site.finish(site.run(&["-nq", "k", "--", "true"])).is_silent(75);
         assert!(is_alive(&left));
-        // What we are sent, they get.
+        // Signals to us are passed to the command.
         if end == Signal::USR1 {
             run.signal(end);
         } else {

@@ -3,7 +3,7 @@
 
 use crate::harness::Site;
 
-/// What it prints with us is what it prints without us, started by this prefix.
+/// Checks that a script prints the same under our command as without it, started by this prefix.
 #[track_caller]
 fn is_the_same_without_us(site: &Site, prefix: &[&str], script: &str) {
     let ours = [env!("CARGO_BIN_EXE_leasehold"), "run", "--store", site.store(), "k", "--"];

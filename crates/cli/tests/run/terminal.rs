@@ -12,7 +12,7 @@ use crate::pty::{CTRL_BACKSLASH, CTRL_C, CTRL_D, CTRL_Z, Pty};
 const LOOK: &str = "read -r _ _ _ _ group _ _ foreground _ < /proc/$$/stat; \
                     [ $group = $foreground ] && echo in front || echo behind; stty -g < /dev/tty";
 
-/// Whether a program is there; says why a test is skipped without it.
+/// True if a program is installed; otherwise prints why a test is skipped.
 fn has(program: &str) -> bool {
     let found = std::process::Command::new(program).arg("--version").output().is_ok();
     if !found {

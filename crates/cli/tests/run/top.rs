@@ -154,7 +154,8 @@ fn a_store_that_falls_silent_is_said_and_what_is_known_stays_until_it_is_back() 
     shows(&pty, &["? help"]);
 }
 
-/// What each second a stranger's million of keys may cost the server, by its own account.
+/// The commands per second that another user's million of keys may cost the server, by its own
+/// count.
 const MOST_A_SECOND: usize = 20;
 
 #[test]
@@ -279,7 +280,7 @@ impl Drop for Crowd {
     }
 }
 
-/// Where those come from who are connected.
+/// The ports of the server's clients.
 fn ports(server: &Server) -> BTreeSet<String> {
     let Reply::Bulk(Some(list)) = server.text(&["CLIENT", "LIST"]) else { panic!("CLIENT LIST") };
     let list = String::from_utf8(list).unwrap();

@@ -1,4 +1,4 @@
-//! What `leasehold top` shows on small terminals, with few locks and with many.
+//! `leasehold top` on small terminals, with few locks and with many.
 
 use std::collections::BTreeSet;
 use std::thread::JoinHandle;

@@ -1,4 +1,4 @@
-//! What is said while a lock or a store is waited for.
+//! Messages while a lock or a store is waited for.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -63,7 +63,7 @@ fn without_a_terminal_a_wait_has_a_line_unless_it_is_to_be_quiet() {
     assert_eq!((done.status.code(), &*done.err), (Some(0), ""), "{done:?}");
 }
 
-/// Who holds `k`, until there is a file of this name.
+/// Holds `k` until a file with this name exists.
 fn holds(site: &Site, label: &str) -> Running {
     let script = format!("touch has-{label}; until [ -e go-{label} ]; do sleep 0.02; done");
     site.start(site.run_script(&["--label", label, "k"], &script))

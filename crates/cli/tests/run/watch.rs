@@ -79,7 +79,7 @@ fn holders_waiters_and_breaks_are_told_as_they_change() {
         next.finish().is_silent(0);
         wait_for(&watch, "ended", "web-4");
         let told = events(&watch);
-        // Who waited and then held has not left, and what begins otherwise is not told of.
+        // A waiter that then held has not left, and nothing else is reported.
         assert!(!told.iter().any(|event| event["event"] == "left" && event["label"] == "web-4"), "{told:?}");
         assert!(!told.iter().any(|event| event["label"] == "none"), "{told:?}");
         assert_eq!(told.iter().filter(|event| event["event"] == "held").count(), 2, "{told:?}");

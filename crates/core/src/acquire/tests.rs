@@ -254,7 +254,7 @@ fn a_line_that_is_full_and_one_that_is_being_cleared_are_told_apart() {
 }
 
 proptest! {
-    /// Whatever happens, and whenever: the machine ends in time, never waits for the past, and
+    /// Whatever happens, and whenever, the machine ends in time, never waits for the past, and
     /// never relies on an ended lease.
     #[test]
     fn the_machine_ends_in_time_whatever_comes(

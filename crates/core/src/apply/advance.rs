@@ -5,7 +5,7 @@ use crate::{
     Content, Fence, Holder, Key, Lock, News, Push, QueueEntry, Records, Share, Stamp, WaitQueue, Want,
 };
 
-/// Whose turn it is at a key.
+/// The next step at a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
     /// Nobody waits: the next request that fits gets the key.

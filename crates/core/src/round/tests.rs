@@ -241,7 +241,7 @@ proptest! {
                     let (which, how) = steps.next().unwrap_or((0, 9));
                     let (at, raise) = calls.remove(which % calls.len());
                     let member = &mut members[at];
-                    // What was lost stays lost.
+                    // A lost grant stays lost.
                     let how = if raise.is_some() && !member.holds { 1 } else { how };
                     out[at] = how <= 1;
                     match (how, raise) {
@@ -274,7 +274,7 @@ proptest! {
         }
     }
 
-    /// Whatever the members say in whatever order: once decided, it stays so; done and lost exclude
+    /// Whatever the members answer in whatever order, a decision is final; done and lost exclude
     /// each other.
     #[test]
     fn a_ballot_that_is_decided_stays_decided(answers in prop::collection::vec(0..4u8, 1..8), order in any::<u64>()) {

@@ -10,13 +10,13 @@ use crate::quorum_report::QuorumReport;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Fault {
-    /// Whether it will pass.
+    /// Passing or lasting.
     pub kind: FaultKind,
     /// Its cause, as far as it is known.
     pub cause: FaultCause,
     /// The store's name, without any password.
     pub store: Arc<str>,
-    /// What happened, and the remedy if there is one.
+    /// The cause, and the remedy if there is one.
     pub reason: Arc<str>,
     /// For a quorum: the vote of each member.
     pub quorum_report: Option<Arc<QuorumReport>>,
@@ -98,7 +98,7 @@ pub enum FaultCause {
     DiskFull,
 }
 
-/// Whether a fault will pass.
+/// The duration of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FaultKind {

@@ -100,7 +100,7 @@ impl Limits {
     }
 }
 
-/// Whether an attempt waits for a key that is held.
+/// The reaction of an attempt to a key that is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WaitMode {

@@ -1,4 +1,4 @@
-//! What is done where, and in which order.
+//! Which thread does what, and in which order.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
@@ -45,7 +45,7 @@ fn at_once<T>(store: &FileStore, work: impl Fn(&mut StoreWorker) -> T) -> T {
     until(|| store.queue().unwrap().at_once(Caller::current(), work).flatten())
 }
 
-/// What is there sooner or later.
+/// Waits for a value that comes sooner or later.
 fn until<T>(mut is: impl FnMut() -> Option<T>) -> T {
     let begun = Instant::now();
     loop {
@@ -229,7 +229,7 @@ async fn a_task_that_asks_again_and_again_lets_others_run() {
     assert!(most < 200, "{most}");
 }
 
-/// Whoever commits the page that makes the log long would have to wait for the disk.
+/// The transaction that makes the log long would have to wait for the disk.
 #[tokio::test]
 async fn a_long_log_is_moved_by_the_thread() {
     let (_directory, store) = a_used_store().await;
@@ -295,7 +295,7 @@ async fn what_is_left_over_at_once_is_done_by_the_thread() {
     until(|| other.dump().unwrap().locks.is_empty().then_some(()));
 }
 
-/// Whoever asks again before it was answered keeps the thread busy for ever.
+/// A task that asks again before it was answered keeps the thread busy forever.
 #[tokio::test]
 async fn what_is_left_over_takes_turns_with_requests_that_never_cease() {
     fn ask_on(queue: Queue, enough: Arc<AtomicBool>) {

@@ -81,7 +81,7 @@ fn a_process_that_was_stopped_while_it_wrote_is_named_and_ending_it_frees_the_fi
     let remedy = format!("let it go on (`kill -CONT {}`) or end it", pid.as_raw_pid());
     assert!(fault.reason.starts_with(&kept) && fault.reason.contains(&remedy), "{fault}");
     assert_eq!(fault.kind, FaultKind::Passing);
-    // Opening it is no different.
+    // Opening it fails in the same way.
     let fault = Ledger::at(&file, ByHand::new()).serve(grant()).unwrap_err();
     assert!(fault.reason.contains(&remedy), "{fault}");
     writer.kill().unwrap();

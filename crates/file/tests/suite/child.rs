@@ -47,7 +47,7 @@ pub(crate) fn start(wrapper: &[&str], task: &str, file: &Path) -> Child {
     child
 }
 
-/// What another process is told that tries to lock `a`: "granted", "busy" or the fault.
+/// The result of another process's try to lock `a`: "granted", "busy" or the error.
 pub(crate) fn tries(wrapper: &[&str], file: &Path) -> String {
     said_of(command(wrapper, "try", file))
 }
@@ -64,8 +64,7 @@ fn said_of(mut command: Command) -> String {
     tried.unwrap_or_else(|| panic!("{said}{}", String::from_utf8_lossy(&output.stderr))).1.to_owned()
 }
 
-/// Whether the words of a wrapper can be run here. Where not, says on standard error that the test
-/// is left out.
+/// True if a wrapper's command can be run here. Otherwise, prints that the test is skipped.
 pub(crate) fn can(wrapper: &[&str]) -> bool {
     let status = Command::new(wrapper[0]).args(&wrapper[1..]).arg("true").stderr(Stdio::null()).status();
     let can = status.is_ok_and(|status| status.success());

@@ -34,7 +34,7 @@ fn who_knows_another_boot_id_beside_a_live_process_is_refused_and_voids_nothing(
     assert_eq!(take(&mut booted_as("one"), &attempt(3, &["a"], 60_000)), None);
     let renewed = first.serve(Request::Renew(held)).unwrap().answer;
     assert_eq!(renewed, Answer::Renew(HoldAnswer::Done));
-    // Where nobody lives, it may as well have been a boot.
+    // Without live processes, it may as well have been a reboot.
     drop(first);
     assert!(take(&mut booted_as("two"), &attempt(2, &["a"], 60_000)).is_some());
 }
@@ -84,7 +84,7 @@ fn a_process_in_a_time_namespace_counts_leases_as_all_others_do() {
     assert!((least..=Duration::from_secs(60)).contains(&left), "{left:?}");
 }
 
-/// As by `docker run -v leases.db:/y/leases.db`: the log beside it would be another one.
+/// As by `docker run -v leases.db:/y/leases.db`: the log next to it would be another one.
 #[test]
 fn a_file_that_is_mounted_without_its_directory_is_refused() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! What SQLite keeps beside the file, deleted or replaced while processes have it open: nobody is
-//! granted what they hold.
+//! SQLite's files next to the database, deleted or replaced while processes have it open: nobody
+//! else is granted their locks.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ fn nobody_is_granted_what_a_process_holds_whose_log_was_deleted_and_it_keeps_it(
         let said = child::tries(&[], &file);
         let me = format!("process {} writes to a log of this file that was deleted", std::process::id());
         assert!(said.contains(&me), "{suffixes:?}: {said}");
-        // Whoever holds notices it at its next request, and loses nothing.
+        // A holder notices it at its next request, and loses nothing.
         let renewed = holder.serve(Request::Renew(held.clone())).unwrap().answer;
         assert_eq!(renewed, Answer::Renew(HoldAnswer::Done), "{suffixes:?}");
         assert_eq!(child::tries(&[], &file), "busy", "{suffixes:?}");

@@ -19,7 +19,7 @@ use crate::child;
 use crate::clocks::OfTheMachine;
 use crate::seeds::{Dice, attempt, key};
 
-/// What a process of these tests does; called in the child.
+/// Runs a process's task; called in the child.
 pub(crate) fn do_task(task: &str, file: &Path) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     runtime.block_on(async {
@@ -99,7 +99,7 @@ async fn wait_once(store: &FileStore, file: &Path, me: u128) {
     store.release(&attempt).await.unwrap();
 }
 
-/// Whoever holds says so in a file that nobody else may be in meanwhile.
+/// A holder creates a file that nobody else may have meanwhile.
 async fn round_and_round(store: &FileStore, file: &Path, me: u128) {
     println!("at work");
     let inside = file.with_extension("inside");
@@ -277,7 +277,7 @@ async fn a_stopped_waiter_costs_one_window_and_finds_its_place_again() {
     let took = begun.elapsed();
     assert!((Duration::from_millis(1900)..Duration::from_millis(3500)).contains(&took), "{took:?}");
     assert!(order[0].starts_with(&waiters[1].id()), "{order:?}");
-    // Held again, so that it has somebody to stand behind.
+    // Held again, so that there is somebody to queue behind.
     let again = attempt(2, &["a"], 60_000);
     take(&store, &again).await;
     let last = Process::in_line(&file);
@@ -401,7 +401,7 @@ fn whoever_is_killed_whenever_nobody_else_is_kept_out_or_let_in_too_early() {
         std::thread::sleep(Duration::from_millis(5));
     }
     processes.iter_mut().for_each(Process::kill);
-    // Whoever comes after all of them finds the lock free, and leaves a clean place.
+    // The next process after all of them finds the lock free, and leaves nothing behind.
     let mut last = Process::start("waiter", &file);
     last.ends();
     let sessions = fs::read_dir(file.with_extension("db-peers")).unwrap().count();

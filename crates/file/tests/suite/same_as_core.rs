@@ -1,7 +1,7 @@
-//! The file against the plainest store there is: core's `apply` on records in memory. The same
+//! The file compared with the simplest store: core's `apply` on records in memory. The same
 //! requests at the same times give the same answers, concern the same waiters and leave the same
-//! records, through whichever connection, before and after the file was closed and opened. What is
-//! granted through a connection ends when that is closed; the model is told so.
+//! records, through any connection, before and after the file was closed and opened. Grants of a
+//! connection end when it is closed, which the model is told.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -153,7 +153,7 @@ fn refused(answer: Result<Answer, Fault>, expected: &Answer) -> Answer {
 /// A ledger, and the number by which the model knows it.
 struct Numbered(Ledger, u32);
 
-/// Who listens, in this test.
+/// The channels that are listened on in this test.
 #[derive(Debug)]
 struct Listening(Mutex<BTreeSet<Channel>>);
 
@@ -217,8 +217,8 @@ impl World {
         Numbered(ledger.mortal().with_ears(Arc::clone(&self.listening) as _), self.ledgers)
     }
 
-    /// What was granted through a ledger ends with it. A child that another test has just forked
-    /// may keep it alive for a moment.
+    /// Grants of a ledger end with it. A child that another test has just forked may keep it alive
+    /// for a moment.
     fn dies(&mut self, ledger: Numbered, witness: &mut Numbered) {
         self.dead.insert(ledger.1);
         self.void_the_dead();
@@ -531,7 +531,7 @@ const CHANNELS: [&str; 4] = ["left", "right", "far away", "gone"];
 
 const KEYS: [&str; 4] = ["a", "b", "\u{1}\u{0}{c}", "d d"];
 
-/// Which answers came: a comparison of refusals only would prove little.
+/// The kinds of answers that came: a comparison of refusals only would prove little.
 #[derive(Debug, Default)]
 struct Seen {
     granted: u32,

@@ -1,4 +1,4 @@
-//! What tests ask for, and dice that a seed replays.
+//! Requests of the tests, and random numbers that a seed replays.
 
 use std::time::Duration;
 

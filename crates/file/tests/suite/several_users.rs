@@ -41,7 +41,7 @@ fn a_store() -> Option<(TempDir, PathBuf)> {
     fs::set_permissions(&directory, Permissions::from_mode(0o755)).unwrap();
     let file = make_group_store(&directory.path().join("locks"), GROUP).unwrap();
     Ledger::at(&file, Arc::new(OfTheMachine)).open().unwrap();
-    // What the tasks write down, whoever comes first.
+    // The files that the tasks write, whichever task comes first.
     for kind in ["notes", "inside"] {
         let path = file.with_extension(kind);
         fs::write(&path, "").unwrap();
@@ -128,7 +128,7 @@ fn who_is_not_in_the_group_is_told_so() {
     assert!(said.contains("user 64003 is not in group 64100") && said.contains("log in anew"), "{said}");
 }
 
-/// What a user makes that should be the owner's, that user could replace.
+/// A file that a user creates instead of the owner could be replaced by that user.
 #[test]
 fn only_the_owner_makes_what_stays_in_the_directory() {
     let Some((_directory, file)) = a_store() else { return };

@@ -69,7 +69,7 @@ async fn at_rest_nothing_is_written_and_afterwards_it_goes_on() {
         let rested = tokio::task::spawn_blocking(move || {
             let (sender, went_on) = mpsc::channel();
             store.at_rest(Box::new(move || {
-                // What was answered already may still be counted.
+                // Requests that were answered may still be counted.
                 thread::sleep(Duration::from_millis(20));
                 let before = done.load(Ordering::SeqCst);
                 thread::sleep(Duration::from_millis(20));

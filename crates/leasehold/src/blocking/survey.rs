@@ -3,7 +3,7 @@
 use super::wait;
 use crate::{InspectError, Key, Progress, Sighting};
 
-/// What is known of all locks of a store, as [`leasehold::Survey`](crate::Survey): from
+/// The known state of all locks of a store, as [`leasehold::Survey`](crate::Survey): from
 /// [`Locks::survey`](super::Locks::survey).
 #[derive(Debug)]
 pub struct Survey(pub(super) crate::Survey);
@@ -14,8 +14,8 @@ impl Survey {
     ///
     /// # Errors
     ///
-    /// [`InspectError`] if the store does not answer or refuses. What is known stays known; the
-    /// next step waits for a second and asks again.
+    /// [`InspectError`] if the store does not answer or refuses. Known locks stay known; the next
+    /// step waits for a second and asks again.
     pub fn step(&mut self) -> Result<(), InspectError> {
         wait(self.0.step())
     }

@@ -185,7 +185,7 @@ pub struct Leaders {
     election: Election,
     /// The owner that was returned last, if any; `None` within: nobody led.
     told: Told,
-    /// What the stream waits for.
+    /// The request that the stream waits for.
     looking: Option<BoxFuture<'static, (Next, Told)>>,
 }
 
@@ -232,7 +232,7 @@ impl Leaders {
     ///
     /// Cancel safe: a change that was not returned is returned by the next call.
     pub async fn next(&mut self) -> Result<Option<HolderInfo>, InspectError> {
-        // What the stream has asked for may be old by now.
+        // The stream's request may be out of date by now.
         self.looking = None;
         self.election.leader_after(&mut self.told).await
     }

@@ -1,4 +1,4 @@
-//! Which waiters are made to ask.
+//! The waiters that are made to ask.
 
 use super::*;
 
