@@ -16,7 +16,7 @@ const WRONG: [(&[&str], &str); 42] = [
     (&["--max-hold", "x", "k"], "--max-hold: \"x\" is no length of time"),
     (&["--max-hold", "0", "k"], "--max-hold: 0ns is too short"),
     (&["--max-hold", "5", "--ttl", "6", "k"], "--max-hold: 5s is shorter than the ttl of 6s"),
-    (&["-E", "256", "k"], "--busy-exit-code: \"256\" is no exit code: write a number from 0 to 255"),
+    (&["-E", "256", "k"], "--busy-exit-code: \"256\" is not an exit code: write a number from 0 to 255"),
     (&["-E", "-1", "k"], "no exit code"),
     (&["-E", "+1", "k"], "no exit code"),
     (&["-E", "", "k"], "no exit code"),

@@ -90,7 +90,7 @@ fn the_environment_stands_for_options_that_are_not_given() {
         .says(3, &["held by", ", taken ", " ago"]);
     ended(("LEASEHOLD_BUSY_EXIT_CODE", "3"), &["-qnE4", "held", "--", "true"]).is_silent(4);
     ended(("LEASEHOLD_BUSY_EXIT_CODE", "x"), &["-n", "held", "--", "true"])
-        .says(64, &["LEASEHOLD_BUSY_EXIT_CODE: \"x\" is no exit code"]);
+        .says(64, &["LEASEHOLD_BUSY_EXIT_CODE: \"x\" is not an exit code"]);
     ended(("LEASEHOLD_WITHIN", "100ms"), &["held", "--", "true"]).says(75, &["not free within 100ms"]);
     ended(("LEASEHOLD_WITHIN", "1h"), &["-n", "held", "--", "true"]).says(75, &["held by"]);
 }

@@ -317,7 +317,10 @@ fn what_makes_no_sense_is_said_before_anything_is_opened() {
         (&["once"][..], "no command"),
         (&["once", "--", "true"], "no key, before the --: `leasehold once KEY -- COMMAND`"),
         (&["once", "a", "b", "--", "true"], "once takes one key"),
-        (&["once", "--skip-exit-code", "x", "k", "--", "true"], "--skip-exit-code: \"x\" is no exit code"),
+        (
+            &["once", "--skip-exit-code", "x", "k", "--", "true"],
+            "--skip-exit-code: \"x\" is not an exit code",
+        ),
         (&["every", "--", "true"], "no period"),
         (&["every", "1h", "--", "true"], "no key"),
         (&["every", "1h", "a", "b", "--", "true"], "every takes one key"),
