@@ -2,7 +2,7 @@
 //! else is granted that key.
 //!
 //! Leases live in this process, in a file on this machine, on a Redis, Valkey or KeyDB server, in a
-//! PostgreSQL database, or in a majority of several of these; the API is the same.
+//! PostgreSQL database, or in a quorum of several of these; the API is the same.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -14,10 +14,40 @@
 //! # }
 //! ```
 //!
+//! # Where to start
+//!
+//! Most programs need only these types:
+//!
+//! | type | purpose |
+//! |---|---|
+//! | [`Locks`] | connects to a store, and makes everything else |
+//! | [`Mutex`] | a lock on a key, or on several; [`RwLock`] and [`Semaphore`] are similar |
+//! | [`Acquire`] | a request that waits for a lock: a future, with limits such as [`within`](Acquire::within) |
+//! | [`Guard`] | a held lock; releasing or dropping it releases the lock |
+//! | [`Fence`] | the number to send with each write, so that the resource can refuse late holders |
+//! | [`Error`] | any error of this crate, for `?`; each operation also has its own |
+//!
+//! [`Locks::once`] and [`Locks::every`] run jobs once, [`Locks::election`] chooses a leader,
+//! [`Locks::events`] reports what happens, and [`Locks::diagnose`] finds unsafe settings of a store.
+//! [`blocking`] has the same API for threads, and [`store`] is for writing your own store.
+//!
 //! [`manual`] says what is promised and what is not, which store to choose, and what to do at the
 //! protected resource. `examples/` contains whole programs of a page each: a job whose writes carry
 //! the fence, a service that must not run twice, readers and a writer, permits, a job that is done
 //! once, an election, a quorum, blocking threads, an existing client, and a test.
+//!
+//! # Features
+//!
+//! | feature | default | adds |
+//! |---|---|---|
+//! | `redis` | yes | stores on Redis, Valkey and KeyDB: single servers, Sentinel and Cluster |
+//! | `file` | yes | stores in a file, for the processes of one machine |
+//! | `tracing` | yes | spans and log lines |
+//! | `postgres` | no | stores in a PostgreSQL database, and checks of the fence in a transaction |
+//! | `fred` | no | stores over an existing client of the crate `fred` |
+//! | `metrics` | no | figures for the crate `metrics` |
+//! | `serde` | no | `Fence` as a number in serde's formats |
+//! | `testing` | no | a world for tests, with virtual time and failures on demand |
 
 // docs.rs names the feature that each item needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
