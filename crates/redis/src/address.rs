@@ -1,16 +1,21 @@
-//! Parses a URL into settings.
+//! Parses a URL into settings. No I/O, except that a password file is read when a connection is
+//! made.
+
+pub(crate) mod access;
+pub(crate) mod channels;
+pub(crate) mod parameters;
+pub(crate) mod server;
+pub(crate) mod text;
 
 use std::time::Duration;
 
 use leasehold_core::Misuse;
-use percent_encoding::percent_decode_str;
 use url::Url;
 
-use crate::access::{Access, Protocol, Secret, Tls};
-use crate::confirm::Confirmation;
-use crate::parameters::Parameters;
-use crate::place::Place;
-use crate::topology::SENTINEL_PORT;
+use self::access::{Access, Protocol, Secret, Tls};
+use self::parameters::{Confirmation, Parameters};
+use self::server::{PORT, SENTINEL_PORT, ServerAddr};
+use self::text::{ENCODE, db_number, decode, refuse};
 
 /// The content of a URL.
 #[derive(Clone, Debug)]
@@ -29,15 +34,15 @@ pub(crate) struct Address {
 /// The servers in the URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Site {
-    One(Place),
+    One(ServerAddr),
     /// The master that these sentinels report.
     Sentinels {
-        places: Vec<Place>,
+        places: Vec<ServerAddr>,
         master: String,
         access: SentinelAccess,
     },
     /// Some nodes of a cluster, which know the other nodes.
-    Cluster(Vec<Place>),
+    Cluster(Vec<ServerAddr>),
 }
 
 /// The login and TLS settings of the sentinels, if they differ from the server's.
@@ -59,9 +64,6 @@ enum Kind {
 /// A server answers in a millisecond. Half a second is a stall that occurs in practice (a fork,
 /// somebody else's slow command), and is still small compared with the default TTL of 30 s.
 pub(crate) const CALL_LIMIT: Duration = Duration::from_millis(500);
-
-/// The default port of a server.
-pub(crate) const PORT: u16 = 6379;
 
 impl Address {
     /// Parses a URL. An error never repeats any part of it but a scheme: in a wrong URL, nobody
@@ -105,7 +107,7 @@ impl Address {
         }
         let mut parameters = Parameters::read(url.query().unwrap_or_default())?;
         let site = match kind {
-            Kind::Host => match Place::several(hosts, PORT)?.pop() {
+            Kind::Host => match ServerAddr::several(hosts, PORT)?.pop() {
                 Some(place) if !hosts.contains(',') => Site::One(place),
                 _ => {
                     return refuse(
@@ -113,16 +115,16 @@ impl Address {
                     );
                 }
             },
-            Kind::Socket => Site::One(Place::socket_of(&url, hostless)?),
+            Kind::Socket => Site::One(ServerAddr::socket_of(&url, hostless)?),
             Kind::Sentinels => Site::Sentinels {
-                places: Place::several(hosts, SENTINEL_PORT)?,
+                places: ServerAddr::several(hosts, SENTINEL_PORT)?,
                 master: master_in_path(url.path())?,
                 access: SentinelAccess {
                     password: parameters.sentinel_secret()?,
                     user: parameters.sentinel_user.take(),
                 },
             },
-            Kind::Cluster => Site::Cluster(Place::several(hosts, PORT)?),
+            Kind::Cluster => Site::Cluster(ServerAddr::several(hosts, PORT)?),
         };
         if parameters.is_for_sentinels() {
             return refuse(
@@ -179,14 +181,14 @@ impl Address {
         let user = user.as_ref().map(|user| format!("{}@", user.escape_debug())).unwrap_or_default();
         let scheme = if tls.is_some() { "rediss" } else { "redis" };
         let (place, before_db) = match &self.site {
-            Site::One(place @ Place::Tcp { .. }) => {
+            Site::One(place @ ServerAddr::Tcp { .. }) => {
                 (format!("{scheme}://{user}{}", place.written(PORT)), "/")
             }
             Site::Cluster(places) => {
                 let places: Vec<_> = places.iter().map(|place| place.written(PORT)).collect();
                 (format!("{scheme}+cluster://{user}{}", places.join(",")), "/")
             }
-            Site::One(place @ Place::Unix { .. }) => {
+            Site::One(place @ ServerAddr::Unix { .. }) => {
                 (format!("{scheme}+unix://{user}{}", place.written(PORT)), "?db=")
             }
             Site::Sentinels { places, master, .. } => {
@@ -201,13 +203,6 @@ impl Address {
 
 const SCHEMES: &str = "use redis://, rediss://, valkey://, valkeys://, redis+unix://, redis+sentinel://, rediss+sentinel://, redis+cluster:// or \
     rediss+cluster://";
-pub(crate) const ENCODE: &str =
-    "write characters like / ? # @ and spaces in a user or password as %2F %3F %23 %40 and %20";
-
-pub(crate) fn refuse<T>(reason: impl Into<String>) -> Result<T, Misuse> {
-    Err(Misuse::Url { reason: reason.into() })
-}
-
 fn master_in_path(path: &str) -> Result<String, Misuse> {
     let master = decode(path.strip_prefix('/').unwrap_or(path))?;
     if master.is_empty() {
@@ -228,37 +223,19 @@ fn db_in_path(path: &str) -> Result<Option<u32>, Misuse> {
     }
 }
 
-pub(crate) fn db_number(text: &str) -> Result<u32, Misuse> {
-    let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    match text.parse() {
-        Ok(number) if plain => Ok(number),
-        _ => refuse(format!(
-            "the store URL names a database that is no number: redis://HOST/0; and if that was meant to be a password, {ENCODE}"
-        )),
-    }
-}
-
-/// In a form, `+` is a space; in a path or a password it is a plus sign.
-pub(crate) fn decode(text: &str) -> Result<String, Misuse> {
-    match percent_decode_str(text).decode_utf8() {
-        Ok(text) => Ok(text.into_owned()),
-        Err(_) => refuse("the store URL has something percent-encoded that is not UTF-8: encode it anew"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::access::{Identity, Password};
+    use crate::address::access::{Identity, Password};
 
     fn parse(url: &str) -> Address {
         Address::parse(url).unwrap_or_else(|error| panic!("{url}: {error}"))
     }
 
     fn tcp(host: &str, port: u16) -> Site {
-        Site::One(Place::Tcp { host: host.into(), port })
+        Site::One(ServerAddr::Tcp { host: host.into(), port })
     }
 
     #[test]
@@ -338,7 +315,7 @@ mod tests {
             "rediss+sentinel://web:secret@a,[::1]:7/lo%2Dcks?db=2&sentinel-user=look&sentinel-password-file=/run/p&cert=/c&key=/k",
         );
         assert_eq!(address.name, "rediss+sentinel://web@a,[::1]:7/lo-cks?db=2");
-        let place = |host: &str, port| Place::Tcp { host: host.into(), port };
+        let place = |host: &str, port| ServerAddr::Tcp { host: host.into(), port };
         let access =
             SentinelAccess { user: Some("look".into()), password: Some(Secret::File("/run/p".into())) };
         let places = vec![place("a", 26379), place("::1", 7)];
@@ -367,7 +344,7 @@ mod tests {
             "redis+unix:///run/redis%20a.sock?user=web&password=secret&db=2",
         ] {
             let address = parse(url);
-            assert_eq!(address.site, Site::One(Place::Unix { path: "/run/redis a.sock".into() }));
+            assert_eq!(address.site, Site::One(ServerAddr::Unix { path: "/run/redis a.sock".into() }));
             assert_eq!(address.access.user.as_deref(), Some("web"));
             assert_eq!(address.access.password, Some(Secret::Text(Password("secret".into()))));
             assert_eq!(address.name, "redis+unix://web@/run/redis a.sock?db=2");

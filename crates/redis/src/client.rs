@@ -1,12 +1,8 @@
-//! Requests to one server, each a single try with a time limit, on one connection.
+//! The client of one server: its connection, its limits, and what is known of its waiters and of
+//! grants in doubt. The requests are in `requests` and `batch`.
 
-mod list;
-mod remembered;
-mod saying;
-
-pub(crate) use self::list::scanned;
-pub(crate) use self::remembered::{breaks_of, marks_of};
-pub(crate) use self::saying::{Heard, Route, one, several};
+mod call;
+mod monitor;
 
 use std::fmt;
 use std::sync::atomic::AtomicBool;
@@ -14,25 +10,23 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use leasehold_core::{
-    Answer, Attempt, BreakAnswer, BreakNote, Fault, Fence, GrantAnswer, HoldAnswer, Instant, Key, KeyState,
-    Mark, Marked, NoticeBus, Request, Runtime, Ttl, Unsettled, Wait, WaiterRegistry,
+    Attempt, Channel, Fault, Instant, News, Notice, NoticeBus, Proof, Runtime, Ttl, Unsettled, WaitQueue,
+    WaiterRegistry,
 };
-use redis::aio::ConnectionLike;
-use redis::cmd;
 
-use crate::batch::Batches;
-use crate::clock::{Reading, ServerClock};
-use crate::confirm::Confirmation;
-use crate::connect::Connector;
+use crate::address::channels::Channels;
+use crate::address::parameters::Confirmation;
+use crate::batch::state::Batches;
+use crate::connection::clock::ServerClock;
+use crate::connection::connect::{CALLS_TO_CONNECT, Connector};
+use crate::connection::lent::Lend;
+use crate::connection::link::Link;
+use crate::connection::push_health::PushHealth;
+use crate::connection::route::Route;
+use crate::connection::subscription::OnPush;
 use crate::contended::Contended;
-use crate::deadline::within;
 use crate::fault::Faults;
-use crate::hearing::Hearing;
-use crate::lent::Lend;
-use crate::link::Link;
-use crate::member::Run;
-use crate::script::{self, Reply, break_call, call_for, decode};
-use crate::topology::cluster::Cluster;
+use crate::wire::{PushMessage, read_push};
 
 /// The client of one store.
 #[derive(Debug)]
@@ -45,7 +39,7 @@ pub(crate) struct Client {
     pub(crate) waiting: Arc<WaiterRegistry>,
     pub(crate) notice_bus: Arc<NoticeBus>,
     /// Whether a task monitors the connection for the waiters.
-    pub(crate) tended: AtomicBool,
+    pub(crate) is_monitored: AtomicBool,
     /// The keys for which batches would only redirect to the script of a single request.
     pub(crate) contended: Contended,
     /// Whether the server, as a member of a quorum, abstains after it may have forgotten leases.
@@ -55,7 +49,7 @@ pub(crate) struct Client {
     /// The run of the server that was reached last, if a quorum asked for it.
     pub(crate) identity: Mutex<Option<Arc<str>>>,
     /// The cluster of this node, which knows where keys are when they have moved away.
-    pub(crate) cluster: Option<Weak<Cluster>>,
+    pub(crate) cluster: Option<InCluster>,
     /// For its background tasks, which must not keep it alive.
     pub(crate) me: Weak<Self>,
 }
@@ -66,7 +60,18 @@ pub(crate) struct Common {
     pub(crate) unsettled: Arc<Unsettled>,
     pub(crate) waiting: Arc<WaiterRegistry>,
     pub(crate) notice_bus: Arc<NoticeBus>,
-    pub(crate) cluster: Option<Weak<Cluster>>,
+    pub(crate) cluster: Option<InCluster>,
+}
+
+/// What a node asks of its cluster: to give an attempt up at an instant, in the background, at
+/// whichever node its keys are by then.
+#[derive(Clone)]
+pub(crate) struct InCluster(pub(crate) Arc<dyn Fn(Attempt, Instant) + Send + Sync>);
+
+impl fmt::Debug for InCluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("InCluster")
+    }
 }
 
 /// Limits of a server's requests.
@@ -78,7 +83,7 @@ pub(crate) struct Bounds {
 }
 
 impl Common {
-    pub(crate) fn new(runtime: &dyn Runtime, cluster: Option<Weak<Cluster>>) -> Self {
+    pub(crate) fn new(runtime: &dyn Runtime, cluster: Option<InCluster>) -> Self {
         let seed = u64::try_from(runtime.random() >> 64).unwrap_or(0);
         Self {
             unsettled: Arc::default(),
@@ -97,8 +102,6 @@ pub(crate) enum Source {
     Lent { lend: Box<dyn Lend>, clock: Arc<ServerClock>, batches: Arc<Batches> },
 }
 
-pub(crate) type BoxConnection = Box<dyn ConnectionLike + Send + Sync>;
-
 impl fmt::Debug for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -107,10 +110,6 @@ impl fmt::Debug for Source {
         }
     }
 }
-
-/// Connecting may take as long as this many calls. So the first connection to a distant server
-/// fits, and a renewal of a short TTL is not delayed for longer than its lease.
-pub(crate) const CALLS_TO_CONNECT: u32 = 5;
 
 impl Client {
     pub(crate) fn new(
@@ -129,7 +128,7 @@ impl Client {
             unsettled,
             waiting,
             notice_bus,
-            tended: AtomicBool::new(false),
+            is_monitored: AtomicBool::new(false),
             contended: Contended::default(),
             quarantine,
             confirmation,
@@ -148,212 +147,16 @@ impl Client {
         runtime: Arc<dyn Runtime>,
     ) -> Arc<Self> {
         let (linked, said) = (Arc::clone(&runtime), faults.clone());
-        let hearing = Hearing::new(Arc::clone(&common.notice_bus));
+        let push_health = PushHealth::new(Arc::clone(&common.notice_bus));
         let ours = |me: &Weak<Self>| {
-            Source::Ours(Link::new(connector, said, linked, Self::tell(me.clone()), hearing))
+            Source::Ours(Link::new(connector, said, linked, Self::tell(me.clone()), push_health))
         };
         Self::new(ours, faults, bounds, common, runtime)
     }
 
-    /// Connects if necessary, and checks that scripts may be run.
-    pub(crate) async fn open(&self) -> Result<(), Fault> {
-        let mut route = self.route(self.call_limit).await?;
-        let heard = self.call(&mut route, &script::opening_call(), self.call_limit).await?;
-        let value = heard.map_err(|error| self.faults.of_refusal(&error))?;
-        match script::time_of(&value) {
-            Some(_) => Ok(()),
-            None => Err(self.faults.lasting("the answer to a script is none: this is no Redis server")),
-        }
-    }
-
-    /// Asks once for the keys of an attempt, and for a place in the queue if it waits.
-    pub(crate) async fn ask(
-        &self,
-        attempt: &Attempt,
-        wait: Option<Wait>,
-        route: &mut Route,
-        limit: Duration,
-    ) -> Result<GrantAnswer, Fault> {
-        let run = self.run(std::slice::from_ref(attempt), route, limit).await?;
-        let reading = self.reading(route, limit).await?;
-        let sent = self.runtime.now();
-        let not_after = reading.latest(sent) + limit;
-        let request = Request::Grant { attempt: attempt.clone(), wait, not_after: Some(not_after) };
-        let settles_at = reading.surely_past(not_after);
-        // From here on the grant is in doubt, even if this future is dropped.
-        let sending = self.unsettled.sending(attempt.holder, route.id(), sent, settles_at);
-        let heard = self.call(route, &self.call_for(&request, &run), limit).await?;
-        self.unsettled.answered([sending]);
-        if let Some(server) = heard.as_ref().ok().and_then(script::time_of_grant) {
-            route.clock.note(Reading { sent, heard: self.runtime.now(), server });
-        }
-        match self.answer(&request, heard)? {
-            Answer::Grant(answer) => {
-                match &answer {
-                    GrantAnswer::Granted { .. } => self.confirm(route, self.runtime.now()).await?,
-                    // An attempt that finds others in the queue joins them; and a member of a
-                    // quorum is also asked to release what it refused.
-                    GrantAnswer::Busy { held_by, place } if place.is_some() || attempt.proposal.is_some() => {
-                        self.contended.note(self.contended.digest(&held_by.key), self.runtime.now());
-                    }
-                    _ => {}
-                }
-                Ok(answer)
-            }
-            _ => unreachable!("a grant is answered as one"),
-        }
-    }
-
-    /// One answer for each attempt, in one round trip.
-    pub(crate) async fn renew(&self, attempts: &[Attempt]) -> Vec<Result<HoldAnswer, Fault>> {
-        let Some(limit) = attempts.iter().map(|attempt| self.limit(attempt.ttl)).min() else {
-            return Vec::new();
-        };
-        match self.route(limit).await {
-            Ok(mut route) => self.renew_on(attempts, &mut route, limit).await,
-            Err(fault) => vec![Err(fault); attempts.len()],
-        }
-    }
-
-    pub(crate) async fn renew_on(
-        &self,
-        attempts: &[Attempt],
-        route: &mut Route,
-        limit: Duration,
-    ) -> Vec<Result<HoldAnswer, Fault>> {
-        let renewing = async {
-            let run = self.run(attempts, route, limit).await?;
-            let mut done = self.renew_in_batches(attempts, &run, route, limit).await?;
-            // Redirected requests are asked elsewhere, and all others that batches left are served
-            // by the script of a single request.
-            let rest: Vec<_> = (0..attempts.len()).filter(|&nth| done[nth].is_none()).collect();
-            self.renew_one_by_one(attempts, &rest, &run, &mut done, route, limit).await?;
-            let answered = attempts.iter().zip(done).map(|(attempt, answer)| {
-                let answer = answer.unwrap_or(Ok(HoldAnswer::Done));
-                self.ask_again_after(attempt, &answer);
-                answer
-            });
-            let mut answers: Vec<_> = answered.collect();
-            self.confirm_held(route, &mut answers).await;
-            Ok(answers)
-        };
-        match renewing.await {
-            Ok(answers) => answers,
-            Err(fault) => vec![Err(fault); attempts.len()],
-        }
-    }
-
-    async fn renew_one_by_one(
-        &self,
-        attempts: &[Attempt],
-        rest: &[usize],
-        run: &Run,
-        done: &mut [Option<Result<HoldAnswer, Fault>>],
-        route: &mut Route,
-        limit: Duration,
-    ) -> Result<(), Fault> {
-        if rest.is_empty() {
-            return Ok(());
-        }
-        let requests: Vec<_> = rest.iter().map(|&nth| Request::Renew(attempts[nth].clone())).collect();
-        let calls: Vec<_> = requests.iter().map(|request| self.call_for(request, run)).collect();
-        let before = route.redirects.len();
-        let heard = self.call_all(route, &calls, limit).await?;
-        for (place, _) in &mut route.redirects[before..] {
-            *place = rest[*place];
-        }
-        for ((nth, request), heard) in rest.iter().zip(&requests).zip(heard) {
-            done[*nth] = Some(self.hold(request, heard));
-        }
-        Ok(())
-    }
-
-    pub(crate) async fn inspect(&self, key: &Key) -> Result<KeyState, Fault> {
-        let mut route = self.route(self.call_limit).await?;
-        self.inspect_on(key, &mut route).await
-    }
-
-    pub(crate) async fn inspect_on(&self, key: &Key, route: &mut Route) -> Result<KeyState, Fault> {
-        let request = Request::Inspect(key.clone());
-        match self.reply_to(&request, route, self.call_limit).await?.answer {
-            Answer::Inspect(state) => Ok(state),
-            _ => unreachable!("an inspection is answered as one"),
-        }
-    }
-
-    /// A mark that comes late is written if the attempt still holds its keys; it was true when it
-    /// was sent.
-    pub(crate) async fn mark(
-        &self,
-        attempt: &Attempt,
-        mark: &Mark,
-        keep: Duration,
-    ) -> Result<HoldAnswer, Fault> {
-        let mut route = self.route(self.limit(attempt.ttl)).await?;
-        self.mark_on(attempt, mark, keep, &mut route).await
-    }
-
-    pub(crate) async fn mark_on(
-        &self,
-        attempt: &Attempt,
-        mark: &Mark,
-        keep: Duration,
-        route: &mut Route,
-    ) -> Result<HoldAnswer, Fault> {
-        let request = Request::Mark { attempt: attempt.clone(), mark: mark.clone(), keep };
-        match self.reply_to(&request, route, self.limit(attempt.ttl)).await?.answer {
-            Answer::Mark(answer) => Ok(answer),
-            _ => unreachable!("a mark is answered as one"),
-        }
-    }
-
-    pub(crate) async fn marked(&self, key: &Key) -> Result<Marked, Fault> {
-        let mut route = self.route(self.call_limit).await?;
-        self.marked_on(key, &mut route).await
-    }
-
-    pub(crate) async fn marked_on(&self, key: &Key, route: &mut Route) -> Result<Marked, Fault> {
-        match self.reply_to(&Request::Marked(key.clone()), route, self.call_limit).await?.answer {
-            Answer::Marked(marked) => Ok(marked),
-            _ => unreachable!("it is answered as it is asked"),
-        }
-    }
-
-    pub(crate) async fn break_lease(
-        &self,
-        key: &Key,
-        fence: Fence,
-        note: &BreakNote,
-    ) -> Result<BreakAnswer, Fault> {
-        let mut route = self.route(self.call_limit).await?;
-        self.break_on(key, fence, note, &mut route).await
-    }
-
-    pub(crate) async fn break_on(
-        &self,
-        key: &Key,
-        fence: Fence,
-        note: &BreakNote,
-        route: &mut Route,
-    ) -> Result<BreakAnswer, Fault> {
-        let request = Request::Break { key: key.clone(), fence, note: note.clone() };
-        let said_at = self.channels().cloned().unwrap_or_default().broken();
-        let call = break_call(key, fence, note, self.window(), &said_at);
-        let heard = self.call(route, &call, self.call_limit).await?;
-        match self.answer(&request, heard)? {
-            Answer::Break(answer) => Ok(answer),
-            _ => unreachable!("a break is answered as one"),
-        }
-    }
-
-    pub(crate) async fn reply_to(
-        &self,
-        request: &Request,
-        route: &mut Route,
-        limit: Duration,
-    ) -> Result<Reply, Fault> {
-        let heard = self.call(route, &call_for(request, self.window()), limit).await?;
-        self.reply(request, heard)
+    /// Whether this server is a node of a cluster.
+    pub(crate) const fn is_node(&self) -> bool {
+        self.cluster.is_some()
     }
 
     /// The time limit for an answer about a lease of this TTL.
@@ -364,56 +167,64 @@ impl Client {
     pub(crate) async fn route(&self, limit: Duration) -> Result<Route, Fault> {
         match &self.source {
             Source::Ours(link) => Ok(Route::on(link.live(limit * CALLS_TO_CONNECT).await?)),
-            Source::Lent { lend, clock, .. } => {
-                Ok(Route::on_lent(lend.connection(limit).await?, Arc::clone(clock)))
+            Source::Lent { lend, clock, batches } => {
+                let connection = lend.connection(limit).await?;
+                Ok(Route::on_lent(connection, Arc::clone(clock), Arc::clone(batches)))
             }
         }
     }
 
-    /// The server's clock, known more precisely than the limit of a call. If the uncertainty is
-    /// greater (after some minutes without a grant, or at first on the program's own connection),
-    /// the server is asked; otherwise giving up would take longer than calls do.
-    pub(crate) async fn reading(&self, route: &mut Route, limit: Duration) -> Result<Reading, Fault> {
-        let sent = self.runtime.now();
-        if let Some(reading) = route.clock.reading().filter(|reading| reading.doubt(sent) <= limit) {
-            return Ok(reading);
-        }
-        Box::pin(self.read_clock(route, sent, limit)).await
+    /// How long a lock that is handed over may remain unclaimed: long enough for a PING and a
+    /// renewal, each sent twice.
+    pub(crate) fn window(&self) -> Duration {
+        WaitQueue::CLAIM_WINDOW.max(4 * self.call_limit)
     }
 
-    async fn read_clock(&self, route: &mut Route, sent: Instant, limit: Duration) -> Result<Reading, Fault> {
-        let said = within(&*self.runtime, limit, one(route.connection(), &cmd("TIME"))).await;
-        let value = self.heard(route, sent, said, limit)?.map_err(|error| self.faults.of_refusal(&error))?;
-        let Some(server) = script::time_of(&value) else {
-            return Err(self.faults.lasting("the answer to TIME is no time: this is no Redis server"));
-        };
-        let reading = Reading { sent, heard: self.runtime.now(), server };
-        route.clock.note(reading);
-        Ok(reading)
-    }
-
-    pub(crate) fn hold(&self, request: &Request, heard: Heard) -> Result<HoldAnswer, Fault> {
-        match self.answer(request, heard)? {
-            Answer::Renew(answer) | Answer::Rejoin(answer) | Answer::Release(answer) => Ok(answer),
-            _ => unreachable!("renewals and releases are answered as such"),
+    /// The channel on which this process is notified for requests on this route; subscribes if
+    /// necessary.
+    pub(crate) async fn listen(&self, route: &Route, limit: Duration) -> Option<Channel> {
+        match (&self.source, &route.live) {
+            (Source::Ours(link), Some(live)) => link.listen(live, limit).await,
+            _ => None,
         }
     }
 
-    pub(crate) fn answer(&self, request: &Request, heard: Heard) -> Result<Answer, Fault> {
-        let Reply { answer, unfinished } = self.reply(request, heard)?;
-        if let Answer::Quarantined { left } = answer {
-            return Err(self.faults.quarantined(left));
+    /// The names of the channels, if this process listens at all.
+    pub(crate) fn channels(&self) -> Option<&Channels> {
+        match &self.source {
+            Source::Ours(link) => Some(link.connector.channels()),
+            Source::Lent { .. } => None,
         }
-        // A caller that is told that its own key is not handed over yet asks again at once.
-        if !unfinished.is_empty() && answer != Answer::Grant(GrantAnswer::Unfinished) {
-            self.advance_later(unfinished);
-        }
-        Ok(answer)
     }
 
-    fn reply(&self, request: &Request, heard: Heard) -> Result<Reply, Fault> {
-        let value = heard.map_err(|error| self.faults.of_refusal(&error))?;
-        decode(request, value).map_err(|reason| self.faults.lasting(reason))
+    /// Handles a push that came at `since` at the earliest.
+    ///
+    /// Anybody who may publish may have sent it. So a push causes no request to the server except
+    /// those of the attempt itself. For example, the lease of an attempt that has gone is released
+    /// by the release of that attempt, and not because of a push with a grant.
+    fn told(&self, channel: &[u8], payload: &[u8], since: Instant) {
+        let Some(PushMessage { holder, mut news, nonce }) = read_push(payload) else { return };
+        match &mut news {
+            News::Broken => return self.notice_bus.say(&Notice::Broken { holder }),
+            News::Granted { lasts, .. } => *lasts = lasts.up_to(self.window()),
+            News::First { .. } | News::AskAgain => {}
+        }
+        let proof = nonce.map(|nonce| Proof { channel: Channel::new(channel), nonce });
+        self.waiting.hears(holder, news, proof.as_ref(), since, self.runtime.now());
+    }
+
+    /// The handler of pushes for a connection.
+    pub(crate) fn tell(me: Weak<Self>) -> OnPush {
+        Arc::new(move |channel, payload, since| {
+            if let Some(client) = me.upgrade() {
+                client.told(channel, payload, since);
+            }
+        })
+    }
+
+    /// Removes the waiter. Returns true if the attempt was ever in a queue.
+    pub(crate) fn leave(&self, attempt: &Attempt) -> bool {
+        self.waiting.leave(attempt.holder, self.runtime.now())
     }
 }
 

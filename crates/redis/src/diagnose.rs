@@ -5,6 +5,7 @@
 
 mod eviction;
 mod facts;
+mod look;
 mod permissions;
 mod persistence;
 mod push;
@@ -18,42 +19,11 @@ mod version;
 use std::sync::Arc;
 
 use leasehold_core::{Diagnosis, Fault, Finding, Severity, StoreRole};
-use redis::{Cmd, ServerError, Value};
 
 use self::facts::Facts;
-use crate::client::{Client, Heard, Route};
-use crate::confirm::Confirmation;
+use self::look::{Look, SOMEBODY, Setting};
+use crate::client::Client;
 use crate::fault::Faults;
-
-/// A diagnosis in progress, on one connection.
-struct Look<'a> {
-    client: &'a Client,
-    route: Route,
-    at: Arc<str>,
-    role: StoreRole,
-    brought: Diagnosis,
-}
-
-/// The facts, other than the server's answers, on which a finding depends.
-struct Setting<'a> {
-    at: &'a Arc<str>,
-    role: StoreRole,
-    /// Whether it abstains, as a member of a quorum, after it may have forgotten leases.
-    quarantine: bool,
-    confirmation: Option<Confirmation>,
-    user: &'a str,
-}
-
-#[cfg(test)]
-impl<'a> Setting<'a> {
-    /// A server on its own, of a user who may do everything.
-    fn of_one_server(at: &'a Arc<str>) -> Self {
-        Self { at, role: StoreRole::Alone, quarantine: true, confirmation: None, user: "default" }
-    }
-}
-
-/// The program itself logged its connection in; we do not know as which user.
-const SOMEBODY: &str = "USER";
 
 impl Client {
     pub(crate) async fn diagnose(&self, role: StoreRole) -> Diagnosis {
@@ -125,47 +95,5 @@ impl Look<'_> {
             confirmation: self.client.confirmation,
             user: self.client.faults.user().unwrap_or(SOMEBODY),
         }
-    }
-
-    /// Sends several requests in one round trip.
-    async fn ask(&mut self, commands: Vec<Cmd>) -> Result<Vec<Heard>, Fault> {
-        self.client.say(&mut self.route, commands).await
-    }
-
-    fn found(&mut self, finding: Finding) {
-        self.brought.findings.push(finding);
-    }
-}
-
-impl Setting<'_> {
-    fn finding(&self, severity: Severity, about: &'static str, what: &str, why: &str) -> Finding {
-        Finding::new(severity, about, self.at, what, why)
-    }
-
-    /// Returns true if a quorum compensates for what the server may forget.
-    fn is_bridged(&self) -> bool {
-        self.quarantine && self.role != StoreRole::Alone
-    }
-
-    /// The command with which an operator gives the user more permissions.
-    fn allow(&self, rules: &str) -> String {
-        format!("ACL SETUSER {} {rules}", self.user)
-    }
-}
-
-/// Returns true if the user may not run this command.
-fn is_denied(error: &ServerError) -> bool {
-    error.code() == "NOPERM" && error.details().is_some_and(|details| details.contains("run the"))
-}
-
-fn is_unknown(error: &ServerError) -> bool {
-    error.details().is_some_and(|details| details.contains("unknown command"))
-}
-
-fn text_of(value: &Value) -> Option<String> {
-    match value {
-        Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
-        Value::SimpleString(text) | Value::VerbatimString { text, .. } => Some(text.clone()),
-        _ => None,
     }
 }

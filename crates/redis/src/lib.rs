@@ -4,50 +4,40 @@
 //! [`wire`] and [`slot`] write their requests, and do no I/O: use them to implement or test the
 //! same protocol. `docs/wire.md` describes every byte of it.
 //!
-//! The path of an uncontended `lock()`: [`RedisStore`] → `in_line` (a grant, with or without a
-//! place in the queue) → `batch` (which requests are sent together) → [`script`] (requests and
-//! answers) → `link` (the connection). Other modules are called explicitly: `confirm` asks
-//! replicas, `member` finds out which run of the server vouches, `clock` reads the server's time,
-//! `topology` finds the server, `diagnose` diagnoses it.
+//! The path of an uncontended `lock()`: [`RedisStore`] → `requests/grant` → `batch` (which requests
+//! are sent together) → [`script`] (requests and answers) → `connection`. Each module uses only
+//! those after it in this list:
+//!
+//! | module | contains |
+//! |---|---|
+//! | `store`, `topology/cluster` | the two stores |
+//! | `diagnose`, `requests` | each kind of request |
+//! | `batch` | requests that are sent together |
+//! | `client` | the client of one server |
+//! | `topology/sentinel` | which server to connect to |
+//! | `connection` | connections |
+//! | [`script`], [`wire`], [`slot`] | requests and answers as bytes |
+//! | `address` | a URL as settings |
 //!
 //! Programs use the `leasehold` crate.
 
 // docs.rs names the feature that each item needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod access;
 mod address;
-mod bare;
 mod batch;
-#[cfg(feature = "fred")]
-mod by_fred;
-mod channels;
 mod client;
-mod clock;
-mod confirm;
-mod connect;
+mod connection;
 mod contended;
 mod deadline;
 mod diagnose;
-mod dial;
-mod ear;
 mod fault;
-mod hearing;
-mod in_line;
-mod lent;
-mod link;
-mod member;
-mod parameters;
-mod place;
-mod release;
+mod redirect;
 mod reply;
+mod requests;
 pub mod script;
-mod signs_of_life;
 pub mod slot;
 mod store;
-mod tend;
-#[cfg(feature = "tls")]
-mod tls;
 mod topology;
 pub mod wire;
 
@@ -55,4 +45,4 @@ pub mod wire;
 pub use fred;
 pub use redis;
 pub use store::RedisStore;
-pub use topology::cluster::ClusterStore;
+pub use topology::cluster::store::ClusterStore;

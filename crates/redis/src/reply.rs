@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leasehold_core::{
     Answer, Attempt, BreakAnswer, Fence, GrantAnswer, HoldAnswer, Holder, HolderInfo, Key, KeyState, Label,
-    Marked, Misuse, Mode, Owner, QueuePosition, RaiseAnswer, Request, Stamp, Ticket, Waiter,
+    Marked, Misuse, Mode, Owner, Quarantined, QueuePosition, RaiseAnswer, Request, Stamp, Ticket, Waiter,
 };
 use redis::Value;
 
@@ -23,35 +23,108 @@ pub struct Reply {
     pub unfinished: Vec<Key>,
 }
 
+/// The answer to a request of one kind. At a member of a quorum that abstains, there is none, but
+/// only how long it abstains.
+#[derive(Debug)]
+pub(crate) struct Decoded<T> {
+    pub(crate) answer: Result<T, Quarantined>,
+    /// As in [`Reply`].
+    pub(crate) unfinished: Vec<Key>,
+}
+
+impl<T> Decoded<T> {
+    fn whole(answer: T) -> Self {
+        Self { answer: Ok(answer), unfinished: Vec::new() }
+    }
+
+    fn map(self, wrap: impl FnOnce(T) -> Answer) -> Reply {
+        let answer = match self.answer {
+            Ok(answer) => wrap(answer),
+            Err(Quarantined { left }) => Answer::Quarantined { left },
+        };
+        Reply { answer, unfinished: self.unfinished }
+    }
+}
+
 /// Decodes the answer to a request.
 ///
 /// # Errors
 ///
 /// A message, if the answer is not one of the script's, or if a fence key cannot be used.
 pub fn decode(request: &Request, value: Value) -> Result<Reply, String> {
+    Ok(match request {
+        Request::Grant { attempt, .. } => grant_in(value, attempt)?.map(Answer::Grant),
+        Request::Renew(attempt) => held_in(value, attempt)?.map(Answer::Renew),
+        Request::Rejoin { attempt, .. } => held_in(value, attempt)?.map(Answer::Rejoin),
+        Request::Raise(attempt) => raise_in(value, attempt)?.map(Answer::Raise),
+        Request::Release(attempt) => released_in(value, attempt)?.map(Answer::Release),
+        Request::Advance(keys) => Reply { answer: Answer::Advance, unfinished: advance_in(value, keys)? },
+        Request::Mark { attempt, .. } => mark_in(value, attempt)?.map(Answer::Mark),
+        Request::Marked(key) => marked_in(value, key)?.map(Answer::Marked),
+        Request::Break { key, .. } => break_in(value, key)?.map(Answer::Break),
+        Request::Inspect(key) => state_in(value, key)?.map(Answer::Inspect),
+    })
+}
+
+/// The answer to a grant.
+pub(crate) fn grant_in(value: Value, attempt: &Attempt) -> Result<Decoded<GrantAnswer>, String> {
+    at_member(value, attempt, Fields::grant)
+}
+
+/// The answer to a renewal, or to taking a lease again.
+pub(crate) fn held_in(value: Value, attempt: &Attempt) -> Result<Decoded<HoldAnswer>, String> {
+    at_member(value, attempt, Fields::hold)
+}
+
+/// The answer to raising fences.
+pub(crate) fn raise_in(value: Value, attempt: &Attempt) -> Result<Decoded<RaiseAnswer>, String> {
+    at_member(value, attempt, Fields::raise)
+}
+
+/// The answer to a release.
+pub(crate) fn released_in(value: Value, attempt: &Attempt) -> Result<Decoded<HoldAnswer>, String> {
     let fields = Fields::of(value)?;
-    if let Some(answer) = fields.of_member(request)? {
-        return Ok(Reply { answer, unfinished: Vec::new() });
+    Ok(Decoded { answer: Ok(fields.hold(attempt)?), unfinished: fields.unfinished_of(attempt)? })
+}
+
+/// The keys of a request to hand keys over that are not handed over yet.
+pub(crate) fn advance_in(value: Value, keys: &[Key]) -> Result<Vec<Key>, String> {
+    Fields::of(value)?.unfinished(|nth| keys.get(nth))
+}
+
+/// The answer to a mark.
+pub(crate) fn mark_in(value: Value, attempt: &Attempt) -> Result<Decoded<HoldAnswer>, String> {
+    Ok(Decoded::whole(Fields::of(value)?.hold(attempt)?))
+}
+
+/// The answer to the question for a mark.
+pub(crate) fn marked_in(value: Value, key: &Key) -> Result<Decoded<Marked>, String> {
+    Ok(Decoded::whole(Fields::of(value)?.marked(key)?))
+}
+
+/// The answer to a break.
+pub(crate) fn break_in(value: Value, key: &Key) -> Result<Decoded<BreakAnswer>, String> {
+    let fields = Fields::of(value)?;
+    let unfinished = fields.unfinished(|nth| [key].get(nth).copied())?;
+    Ok(Decoded { answer: Ok(fields.broken(key)?), unfinished })
+}
+
+/// The answer to an inspection.
+pub(crate) fn state_in(value: Value, key: &Key) -> Result<Decoded<KeyState>, String> {
+    Ok(Decoded::whole(Fields::of(value)?.seen(key)?))
+}
+
+/// An answer that a member of a quorum may refuse to give.
+fn at_member<T>(
+    value: Value,
+    attempt: &Attempt,
+    read: impl FnOnce(&Fields, &Attempt) -> Result<T, String>,
+) -> Result<Decoded<T>, String> {
+    let fields = Fields::of(value)?;
+    if let Some(abstains) = fields.abstains(attempt)? {
+        return Ok(Decoded { answer: Err(abstains), unfinished: Vec::new() });
     }
-    let (answer, unfinished) = match request {
-        Request::Grant { attempt, .. } => {
-            (Answer::Grant(fields.grant(attempt)?), fields.unfinished_of(attempt)?)
-        }
-        Request::Renew(attempt) => (Answer::Renew(fields.hold(attempt)?), fields.unfinished_of(attempt)?),
-        Request::Release(attempt) => (Answer::Release(fields.hold(attempt)?), fields.unfinished_of(attempt)?),
-        Request::Rejoin { attempt, .. } => {
-            (Answer::Rejoin(fields.hold(attempt)?), fields.unfinished_of(attempt)?)
-        }
-        Request::Raise(attempt) => (Answer::Raise(fields.raise(attempt)?), fields.unfinished_of(attempt)?),
-        Request::Advance(keys) => (Answer::Advance, fields.unfinished(|nth| keys.get(nth))?),
-        Request::Mark { attempt, .. } => (Answer::Mark(fields.hold(attempt)?), Vec::new()),
-        Request::Marked(key) => (Answer::Marked(fields.marked(key)?), Vec::new()),
-        Request::Break { key, .. } => {
-            (Answer::Break(fields.broken(key)?), fields.unfinished(|nth| [key].get(nth).copied())?)
-        }
-        Request::Inspect(key) => (Answer::Inspect(fields.seen(key)?), Vec::new()),
-    };
-    Ok(Reply { answer, unfinished })
+    Ok(Decoded { answer: Ok(read(&fields, attempt)?), unfinished: fields.unfinished_of(attempt)? })
 }
 
 /// The server's time in the answer to a grant.
@@ -116,19 +189,12 @@ impl Fields {
     }
 
     /// Answers that only a member of a quorum gives.
-    fn of_member(&self, request: &Request) -> Result<Option<Answer>, String> {
-        let (Request::Grant { attempt, .. }
-        | Request::Rejoin { attempt, .. }
-        | Request::Raise(attempt)
-        | Request::Renew(attempt)) = request
-        else {
-            return Ok(None);
-        };
+    fn abstains(&self, attempt: &Attempt) -> Result<Option<Quarantined>, String> {
         let Some(proposal) = attempt.proposal else { return Ok(None) };
         match (self.code, self.rest.as_slice()) {
             (QUARANTINED, [Value::Int(left), ..]) => {
                 let left = u64::try_from(*left).map_err(|_| self.strange())?;
-                Ok(Some(Answer::Quarantined { left: Duration::from_millis(left) }))
+                Ok(Some(Quarantined { left: Duration::from_millis(left) }))
             }
             (TTL_TOO_LONG, _) => {
                 Err(Misuse::TtlOverLongest { asked: attempt.ttl, longest: proposal.max_ttl }.to_string())

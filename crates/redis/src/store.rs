@@ -14,16 +14,17 @@ use leasehold_core::{
 };
 use redis::aio::ConnectionLike;
 
-use crate::access::Access;
-use crate::address::{Address, CALL_LIMIT, SentinelAccess, Site, refuse};
-#[cfg(feature = "fred")]
-use crate::by_fred::LentFred;
+use crate::address::access::Access;
+use crate::address::text::refuse;
+use crate::address::{Address, CALL_LIMIT, SentinelAccess, Site};
 use crate::client::{Bounds, Client, Common, Source};
-use crate::clock::ServerClock;
-use crate::confirm::confirmed_first;
-use crate::connect::Connector;
+use crate::connection::clock::ServerClock;
+use crate::connection::connect::Connector;
+#[cfg(feature = "fred")]
+use crate::connection::fred::LentFred;
+use crate::connection::lent::{Lend, Lent, Pool};
 use crate::fault::Faults;
-use crate::lent::{Lend, Lent, Pool};
+use crate::requests::confirm::confirmed_first;
 use crate::topology::{Sentinels, Topology};
 
 /// Leases on one Redis, Valkey or KeyDB server, or on the master that sentinels report.
@@ -223,7 +224,7 @@ impl RedisStore {
     #[must_use]
     pub fn deaf_because(&self) -> Option<Fault> {
         match &self.client.source {
-            Source::Ours(link) => link.hearing.deaf_because(),
+            Source::Ours(link) => link.push_health.deaf_because(),
             Source::Lent { .. } => None,
         }
     }
@@ -317,7 +318,7 @@ impl InspectStore for RedisStore {
     fn notices(&self) -> Option<Box<dyn Notices>> {
         self.client.hear_of_breaks();
         Some(match &self.client.source {
-            Source::Ours(link) => link.hearing.read(),
+            Source::Ours(link) => link.push_health.read(),
             Source::Lent { .. } => self.client.notice_bus.read(),
         })
     }

@@ -5,15 +5,15 @@ pub(crate) mod sentinel;
 
 use std::sync::Arc;
 
-pub(crate) use sentinel::{PORT as SENTINEL_PORT, Sentinels, is_master};
+pub(crate) use sentinel::{Sentinels, is_master};
 
-use crate::place::Place;
+use crate::address::server::ServerAddr;
 
 /// What a connector asks before each connection.
 #[derive(Debug)]
 pub(crate) enum Topology {
     /// Always the same address.
-    Single(Place),
+    Single(ServerAddr),
     /// The master that the sentinels report.
     Sentinel(Arc<Sentinels>),
 }

@@ -384,12 +384,12 @@ pub(super) const BUGS: &[Bug] = &[
     },
     Bug {
         name: "a pong counts before the messages in front of it",
-        file: "crates/redis/src/ear.rs",
+        file: "crates/redis/src/connection/subscription.rs",
         from: "        // Everything that came before the pong is in the stream now",
         to: "        self.since = sent;\n        // Everything that came before the pong is in the stream now",
         tests: &[(
             Wire,
-            "ear::tests::a_push_that_comes_in_one_read_with_its_pong_is_no_younger_than_the_pong_before",
+            "connection::subscription::tests::a_push_that_comes_in_one_read_with_its_pong_is_no_younger_than_the_pong_before",
         )],
     },
     Bug {

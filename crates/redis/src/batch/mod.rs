@@ -9,6 +9,7 @@
 //! | file | decides |
 //! |---|---|
 //! | `queue` | when which requests are sent; it knows no server |
+//! | `state` | what a connection keeps of its batches, and a request in them |
 //! | `send` | what is sent, and what the answer means for each caller |
 //!
 //! If a batch cannot serve a request, the answer is [`Said::Other`]: the caller then uses the
@@ -17,87 +18,26 @@
 
 mod queue;
 mod send;
+pub(crate) mod state;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use leasehold_core::{Attempt, Fault, Fence, HoldAnswer, Instant, Stamp, Ttl};
+use leasehold_core::{Attempt, Fault, HoldAnswer, Ttl};
 use redis::ServerError;
 use tokio::sync::oneshot;
 
-use self::queue::{Queue, Queued};
 use self::send::Sender;
-use crate::client::{Client, Route, Source};
+use self::state::{Request, Said, What};
+use crate::client::Client;
+use crate::connection::route::Route;
+use crate::connection::run::Run;
 use crate::fault::{is_denied, leads_astray};
-use crate::link::Live;
-use crate::member::Run;
+use crate::redirect::Redirect;
 use crate::script::{MOST, Vouching, batched_key, read_done, renew_batch};
 use crate::slot::slot_of;
-use crate::topology::cluster::Redirect;
-
-/// The server's answer to one request in a batch.
-#[derive(Clone, Debug)]
-pub(crate) enum Said {
-    /// The key is granted; the answer was read at this instant.
-    Granted { fence: Fence, heard: Instant },
-    /// The batch came after its deadline, by the server's clock.
-    TooLate { now: Stamp },
-    /// The lease has ended. The batch was sent at this instant.
-    Released { sent: Instant },
-    /// The script of a single request must serve it.
-    Other,
-    /// The server refused the script, perhaps in the middle: the result of the request is unknown.
-    Refused(ServerError),
-}
-
-/// The batches of one connection.
-#[derive(Debug, Default)]
-pub(crate) struct Batches {
-    queue: Queue<Request>,
-    /// Whether the text of the grants, and that of the releases, was sent to the server on this
-    /// connection.
-    knows: [AtomicBool; 2],
-    /// The server does not allow this user to run them.
-    denied: AtomicBool,
-}
-
-/// The request of one caller.
-#[derive(Debug)]
-pub(crate) struct Request {
-    attempt: Attempt,
-    what: What,
-    /// Equal for requests of the same key.
-    key: u64,
-    /// In a cluster, the slot of the key.
-    slot: u16,
-    limit: Duration,
-    until: Instant,
-    answer: oneshot::Sender<Result<Said, Fault>>,
-}
-
-/// The kind of a batch. Different kinds need different scripts, or different keys and arguments for
-/// the whole batch.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum What {
-    Grant(Run),
-    Release,
-}
-
-impl Queued for Request {
-    fn key(&self) -> u64 {
-        self.key
-    }
-
-    fn limit(&self) -> Duration {
-        self.limit
-    }
-
-    fn is_wanted(&self) -> bool {
-        !self.answer.is_closed()
-    }
-}
 
 impl Client {
     /// Sends the request in a batch. `None` if it cannot be in a batch now.
@@ -113,28 +53,20 @@ impl Client {
         let now = self.runtime.now();
         let Some(key) = batched_key(attempt) else { return Ok(None) };
         let digest = self.contended.digest(key);
-        let batches = self.batches(route.live.as_ref());
+        let batches = &route.batches;
         // A node that is asked instead of the owner needs `ASKING` before each command.
         if route.asks || self.contended.has(digest, now) || batches.denied.load(Ordering::Relaxed) {
             return Ok(None);
         }
         let Some(client) = self.me.upgrade() else { return Ok(None) };
         let (answer, heard) = oneshot::channel();
-        let slot = if self.cluster.is_some() { slot_of(key.as_bytes()) } else { 0 };
+        let slot = if self.is_node() { slot_of(key.as_bytes()) } else { 0 };
         let (attempt, until) = (attempt.clone(), now + limit);
         let request = Request { attempt, what, key: digest, slot, limit, until, answer };
-        let sender = Sender { client, live: route.live.clone() };
+        let sender = Sender { client, live: route.live.clone(), batches: Arc::clone(batches) };
         match batches.queue.ask(request, heard, sender, &*self.runtime).await {
             Some(said) => said.map(Some),
             None => Err(self.faults.passing("nobody sends requests any more: the async runtime has ended")),
-        }
-    }
-
-    fn batches<'a>(&'a self, live: Option<&'a Arc<Live>>) -> &'a Arc<Batches> {
-        match (&self.source, live) {
-            (_, Some(live)) => &live.batches,
-            (Source::Lent { batches, .. }, None) => batches,
-            (Source::Ours(_), None) => unreachable!("a connection of ours is known"),
         }
     }
 
@@ -146,7 +78,7 @@ impl Client {
             return Err(self.faults.of_refusal(refusal));
         }
         if is_denied(refusal) {
-            self.batches(route.live.as_ref()).denied.store(true, Ordering::Relaxed);
+            route.batches.denied.store(true, Ordering::Relaxed);
         }
         Ok(())
     }
@@ -161,10 +93,10 @@ impl Client {
         limit: Duration,
     ) -> Result<Vec<Option<Result<HoldAnswer, Fault>>>, Fault> {
         let mut done: Vec<_> = attempts.iter().map(|_| None).collect();
-        if self.batches(route.live.as_ref()).denied.load(Ordering::Relaxed) {
+        if route.batches.denied.load(Ordering::Relaxed) {
             return Ok(done);
         }
-        let by_slot = self.cluster.is_some();
+        let by_slot = self.is_node();
         let mut groups: BTreeMap<_, Vec<usize>> = BTreeMap::new();
         for (nth, attempt) in attempts.iter().enumerate() {
             let Some(key) = batched_key(attempt) else { continue };
@@ -203,7 +135,7 @@ impl Client {
                     nths.iter().for_each(|&nth| done[nth] = Some(Err(fault.clone())));
                 }
                 Err(refusal) if is_denied(&refusal) => {
-                    self.batches(route.live.as_ref()).denied.store(true, Ordering::Relaxed);
+                    route.batches.denied.store(true, Ordering::Relaxed);
                 }
                 Err(_) => {}
             }

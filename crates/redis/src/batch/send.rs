@@ -10,14 +10,16 @@ use leasehold_core::{Attempt, BoxFuture, Fault, Instant, Sending, Stamp, Ttl};
 use redis::{Cmd, RedisError};
 
 use super::queue::Sends;
-use super::{Request, Said, What};
-use crate::client::{BoxConnection, Client, Heard, Source, one, several};
-use crate::clock::{Reading, ServerClock};
+use super::state::{Batches, Request, Said, What};
+use crate::client::{Client, Source};
+use crate::connection::clock::{Reading, ServerClock};
+use crate::connection::link::Live;
+use crate::connection::route::BoxConnection;
+use crate::connection::send::{Heard, one, several};
 use crate::deadline::within;
 use crate::fault::leads_astray;
-use crate::link::Live;
+use crate::redirect::Redirect;
 use crate::script::{self, Call, Granted, Vouching};
-use crate::topology::cluster::Redirect;
 
 /// Sends the batches of one connection.
 #[derive(Clone)]
@@ -25,6 +27,7 @@ pub(super) struct Sender {
     pub(super) client: Arc<Client>,
     /// `None` for the program's own connection.
     pub(super) live: Option<Arc<Live>>,
+    pub(super) batches: Arc<Batches>,
 }
 
 /// The requests of a batch that one script serves.
@@ -137,7 +140,7 @@ impl Sender {
     }
 
     fn knows(&self, group: &Group) -> &AtomicBool {
-        &self.client.batches(self.live.as_ref()).knows[usize::from(group.what == What::Release)]
+        &self.batches.knows[usize::from(group.what == What::Release)]
     }
 
     fn deliver(&self, group: Group, heard: Heard, clock: &ServerClock, sent: Instant, now: Instant) {
@@ -200,7 +203,7 @@ impl Group {
         match &self.what {
             What::Release => script::release_batch(&attempts),
             What::Grant(run) => {
-                let by_slot = client.cluster.is_some();
+                let by_slot = client.is_node();
                 let vouching = self.longest.map(|longest| Vouching { run: run.get(), longest, by_slot });
                 script::grant_batch(&attempts, not_after, vouching)
             }

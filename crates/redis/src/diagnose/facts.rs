@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use leasehold_core::{Fault, Finding, Severity};
 use redis::{ServerError, Value, cmd};
 
-use super::{Look, Setting, is_denied, text_of};
+use super::look::{Look, Setting, is_denied, text_of};
 
 /// The facts that the server tells us.
 pub(super) struct Facts {

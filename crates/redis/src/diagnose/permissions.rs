@@ -7,7 +7,7 @@
 use leasehold_core::{Fault, Finding, Severity, StoreRole};
 use redis::{Cmd, cmd};
 
-use super::{Look, is_denied, is_unknown};
+use super::look::{Look, is_denied, is_unknown};
 use crate::script::opening_call;
 use crate::slot::{MEMBER_KEY, member_key_in};
 

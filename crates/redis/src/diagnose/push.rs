@@ -8,12 +8,12 @@ use leasehold_core::{Channel, Fault, Finding, Severity};
 use redis::{ServerError, cmd};
 use tokio::sync::mpsc::unbounded_channel;
 
-use super::Look;
+use super::look::Look;
 use crate::client::Source;
-use crate::connect::Connected;
+use crate::connection::connect::Connected;
+use crate::connection::link::Link;
+use crate::connection::subscription::{OnPush, next};
 use crate::deadline::within;
-use crate::ear::{Tell, next};
-use crate::link::Link;
 
 const ABOUT: &str = "push";
 
@@ -66,7 +66,7 @@ impl Look<'_> {
         let client = self.client;
         let runtime = &client.runtime;
         let (told, mut tells) = unbounded_channel();
-        let tell: Tell = Arc::new(move |_, payload, _| {
+        let tell: OnPush = Arc::new(move |_, payload, _| {
             // The listener may have gone.
             let _ = told.send(payload.to_vec());
         });

@@ -7,8 +7,8 @@ use leasehold_core::{Fault, Finding, Severity, Stamp, StoreRole, Ttl};
 use redis::cmd;
 
 use super::facts::Info;
-use super::{Look, text_of};
-use crate::script::time_of;
+use super::look::{Look, text_of};
+use crate::reply::time_of;
 use crate::slot::MEMBER_KEY;
 
 const ABOUT: &str = "quarantine";

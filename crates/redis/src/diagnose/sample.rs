@@ -7,8 +7,9 @@ use std::collections::BTreeSet;
 use leasehold_core::{Fault, Finding, Key, Severity};
 use redis::{Cmd, Value, cmd};
 
-use super::Look;
-use crate::client::{Heard, scanned};
+use super::look::Look;
+use crate::connection::send::Heard;
+use crate::requests::list::scanned;
 use crate::wire::MARK;
 
 /// The number of scanned parts of the keys, each of [`AT_ONCE`] keys.

@@ -5,8 +5,8 @@ use std::time::Duration;
 use leasehold_core::{ClockSeen, Fault, Finding, Severity};
 use redis::cmd;
 
-use super::Look;
-use crate::script::time_of;
+use super::look::Look;
+use crate::reply::time_of;
 
 /// The median of this many round trips counts.
 const TRIPS: usize = 5;

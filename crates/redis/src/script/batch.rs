@@ -8,9 +8,10 @@
 use leasehold_core::{Attempt, Fence, Key, LastFence, Mode, Stamp, Ttl};
 use redis::Value;
 
-use super::saying::millis;
+use super::call::Call;
+use super::encode::millis;
 use super::texts::{BATCH_GRANT, BATCH_RELEASE, BATCH_RENEW};
-use super::{Call, Words};
+use super::words::Words;
 use crate::reply::strange;
 use crate::slot::{MEMBER_KEY, Side, Sides, member_key_in, slot_of};
 use crate::wire::{self, Flag, number};

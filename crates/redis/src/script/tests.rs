@@ -1,10 +1,10 @@
 use leasehold_core::{
-    Attempt, BreakNote, Claim, Fence, Holder, Label, Mark, Nonce, Proposal, Signal, Stamp, Ticket, Wait,
-    WaitQueue,
+    Attempt, BreakNote, Claim, Fence, Holder, Key, Label, Mark, Nonce, Proposal, Signal, Stamp, Ticket, Ttl,
+    Wait, WaitQueue,
 };
 
 use super::*;
-use crate::slot::slot_of;
+use crate::slot::{member_key_in, slot_of};
 use crate::wire;
 
 fn attempt(keys: &[&str]) -> Attempt {

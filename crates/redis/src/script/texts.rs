@@ -1,6 +1,6 @@
 //! The texts of the scripts: the parts of each, in order.
 
-use super::Script;
+use super::call::Script;
 
 macro_rules! script {
     ($($part:literal),+) => {

@@ -9,11 +9,10 @@ mod learn;
 mod list;
 mod map;
 mod nodes;
-mod redirect;
 mod renew;
 mod seeds;
 mod settle;
-mod store;
+pub(crate) mod store;
 mod vouch;
 mod watch;
 mod way;
@@ -26,12 +25,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use leasehold_core::{Claim, Fault, Instant, Misuse, Notices, Runtime, WaiterRegistry};
 
 use self::map::Map;
-use self::redirect::Node;
-pub(crate) use self::redirect::{Redirect, say_all, say_one};
 use self::seeds::Seeds;
-pub use self::store::ClusterStore;
-use crate::client::{Bounds, Client, Common};
+use crate::client::{Bounds, Client, Common, InCluster};
 use crate::fault::Faults;
+use crate::redirect::Node;
 use crate::slot::slot_of;
 
 /// The client of a cluster store.
@@ -69,8 +66,13 @@ struct Known {
 
 impl Cluster {
     fn new(seeds: Seeds, bounds: Bounds, faults: Faults, runtime: Arc<dyn Runtime>) -> Arc<Self> {
+        let give_up = |me: Weak<Self>| {
+            InCluster(Arc::new(move |attempt, at| {
+                me.upgrade().into_iter().for_each(|cluster| cluster.give_up_later(attempt.clone(), at));
+            }))
+        };
         Arc::new_cyclic(|me| Self {
-            common: Common::new(&*runtime, Some(me.clone())),
+            common: Common::new(&*runtime, Some(give_up(me.clone()))),
             runtime,
             faults,
             seeds,

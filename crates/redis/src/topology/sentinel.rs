@@ -15,14 +15,10 @@ use std::time::Duration;
 use leasehold_core::{Backoff, BoxFuture, Fault, Runtime};
 use redis::Value;
 
-use crate::access::Access;
-use crate::address::PORT as SERVER_PORT;
+use crate::address::access::Access;
+use crate::address::server::{PORT as SERVER_PORT, SENTINEL_PORT as PORT, ServerAddr};
 use crate::deadline::within;
 use crate::fault::Faults;
-use crate::place::Place;
-
-/// The default port of a sentinel.
-pub(crate) const PORT: u16 = 26379;
 
 /// All sentinels together have this long to name a master, which leaves as much time again to
 /// connect to it.
@@ -37,7 +33,7 @@ const DOUBT: Duration = Duration::from_millis(200);
 /// The sentinels of one master.
 #[derive(Debug)]
 pub(crate) struct Sentinels {
-    places: Vec<Place>,
+    places: Vec<ServerAddr>,
     master: String,
     access: Access,
     faults: Faults,
@@ -46,18 +42,18 @@ pub(crate) struct Sentinels {
 }
 
 /// Connects to an address.
-type Connect<'a, T> = dyn Fn(Place) -> BoxFuture<'a, Result<T, Fault>> + Send + Sync + 'a;
+type Connect<'a, T> = dyn Fn(ServerAddr) -> BoxFuture<'a, Result<T, Fault>> + Send + Sync + 'a;
 
 /// A sentinel's answer.
 #[derive(Debug)]
 enum Word {
-    Master(Place),
+    Master(ServerAddr),
     /// It knows no master of this name, but these others.
     Unknown(Vec<String>),
 }
 
 impl Sentinels {
-    pub(crate) fn new(places: Vec<Place>, master: String, access: Access, faults: Faults) -> Self {
+    pub(crate) fn new(places: Vec<ServerAddr>, master: String, access: Access, faults: Faults) -> Self {
         Self { places, master, access, faults, first: AtomicUsize::new(0) }
     }
 
@@ -106,11 +102,11 @@ impl Sentinels {
     /// meanwhile.
     async fn follow<'a, T>(
         &self,
-        mut place: Place,
+        mut place: ServerAddr,
         runtime: &Arc<dyn Runtime>,
         connect: &Connect<'a, T>,
-        tried: &mut Vec<Place>,
-    ) -> Result<T, (Place, Fault)> {
+        tried: &mut Vec<ServerAddr>,
+    ) -> Result<T, (ServerAddr, Fault)> {
         loop {
             tried.push(place.clone());
             let connecting = within(&**runtime, ANSWERS_WITHIN, connect(place.clone()));
@@ -127,7 +123,7 @@ impl Sentinels {
     }
 
     /// Resolves when the sentinel that is asked first names another master.
-    async fn named_otherwise(&self, place: &Place, runtime: &Arc<dyn Runtime>) -> Place {
+    async fn named_otherwise(&self, place: &ServerAddr, runtime: &Arc<dyn Runtime>) -> ServerAddr {
         loop {
             runtime.sleep_until(runtime.now() + DOUBT).await;
             let first = self.first.load(Ordering::Relaxed);
@@ -142,7 +138,7 @@ impl Sentinels {
     }
 
     /// Resolves when a sentinel says that the master has moved from this address.
-    pub(crate) async fn moved_from(self: Arc<Self>, place: Place, runtime: Arc<dyn Runtime>) {
+    pub(crate) async fn moved_from(self: Arc<Self>, place: ServerAddr, runtime: Arc<dyn Runtime>) {
         let first = self.first.load(Ordering::Relaxed);
         let mut failures = 0;
         loop {
@@ -160,7 +156,7 @@ impl Sentinels {
     async fn hears_of_a_move(
         &self,
         nth: usize,
-        from: &Place,
+        from: &ServerAddr,
         it_named_that: bool,
         runtime: &Arc<dyn Runtime>,
     ) -> bool {
@@ -174,7 +170,7 @@ impl Sentinels {
         {
             return true;
         }
-        while let Some(message) = crate::ear::next(&mut stream).await {
+        while let Some(message) = crate::connection::subscription::next(&mut stream).await {
             if switched_to(message.get_payload_bytes(), &self.master).is_some_and(|to| to != *from) {
                 return true;
             }
@@ -195,11 +191,11 @@ impl Sentinels {
 }
 
 /// The new address of this master in a sentinel's message: `NAME OLD-HOST OLD-PORT HOST PORT`.
-fn switched_to(payload: &[u8], master: &str) -> Option<Place> {
+fn switched_to(payload: &[u8], master: &str) -> Option<ServerAddr> {
     let words: Vec<_> = std::str::from_utf8(payload).ok()?.split(' ').collect();
     match words[..] {
         [name, _, _, host, port] if name == master => {
-            Some(Place::Tcp { host: host.to_owned(), port: port.parse().ok()? })
+            Some(ServerAddr::Tcp { host: host.to_owned(), port: port.parse().ok()? })
         }
         _ => None,
     }
@@ -223,7 +219,7 @@ mod tests {
     #[test]
     fn a_switch_is_read_and_that_of_another_master_is_not_ours() {
         let to = |payload: &str| switched_to(payload.as_bytes(), "locks");
-        let place = Place::Tcp { host: "10.0.0.2".into(), port: 6380 };
+        let place = ServerAddr::Tcp { host: "10.0.0.2".into(), port: 6380 };
         assert_eq!(to("locks 10.0.0.1 6379 10.0.0.2 6380"), Some(place));
         for other in
             ["cache 10.0.0.1 6379 10.0.0.2 6380", "locks 10.0.0.1 6379 10.0.0.2", "", "locks a b c d"]

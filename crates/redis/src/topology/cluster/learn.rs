@@ -9,9 +9,10 @@ use redis::cmd;
 
 use super::Cluster;
 use super::map::Map;
-use super::redirect::Node;
-use crate::client::{Client, one};
+use crate::client::Client;
+use crate::connection::send::one;
 use crate::deadline::within;
+use crate::redirect::Node;
 use crate::slot::slot_of;
 
 /// The pause between two requests in the background. A redirect already gives the owner of a moved

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use leasehold_core::{BreakRecord, Fault, Key, KeyState, Marked, ScanPage, ScanPosition};
 
 use super::Cluster;
-use crate::client::{breaks_of, marks_of};
+use crate::requests::remembered::{breaks_of, marks_of};
 use crate::slot::Side;
 
 impl Cluster {

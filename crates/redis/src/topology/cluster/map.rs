@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use redis::Value;
 
-use super::redirect::Node;
+use crate::redirect::Node;
 use crate::slot::SLOTS;
 
 /// The owners of all slots.

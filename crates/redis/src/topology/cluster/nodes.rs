@@ -1,16 +1,15 @@
 //! The nodes, each with a client that is created when it is first needed.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use leasehold_core::{ConnectionId, Fault};
 
-use super::redirect::Node;
 use super::{Cluster, Known};
+use crate::address::server::ServerAddr;
 use crate::client::{Client, Source};
-use crate::connect::Connector;
-use crate::place::Place;
+use crate::connection::connect::Connector;
+use crate::redirect::Node;
 use crate::topology::Topology;
 
 impl Cluster {
@@ -19,7 +18,7 @@ impl Cluster {
         let mut known = self.known();
         let made = known.clients.entry(node.clone()).or_insert_with(|| {
             let faults = self.faults.at(&node.to_string());
-            let place = Place::Tcp { host: node.host.clone(), port: node.port };
+            let place = ServerAddr::Tcp { host: node.host.clone(), port: node.port };
             let access = self.seeds.access.clone();
             let connector = Connector::new(Topology::Single(place), access, faults.clone());
             let (common, runtime) = (self.common.clone(), Arc::clone(&self.runtime));
@@ -61,7 +60,7 @@ impl Cluster {
     /// Why this process cannot be notified by some node, if so.
     pub(super) fn deaf(&self) -> Option<Fault> {
         self.known().clients.values().find_map(|client| match &client.source {
-            Source::Ours(link) => link.hearing.deaf_because(),
+            Source::Ours(link) => link.push_health.deaf_because(),
             Source::Lent { .. } => None,
         })
     }
@@ -87,12 +86,5 @@ impl Client {
             Source::Ours(link) => link.up().map(|live| live.id),
             Source::Lent { .. } => None,
         }
-    }
-}
-
-impl fmt::Display for Node {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { host, port } = self;
-        if host.contains(':') { write!(f, "[{host}]:{port}") } else { write!(f, "{host}:{port}") }
     }
 }

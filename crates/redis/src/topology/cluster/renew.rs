@@ -9,9 +9,9 @@ use std::time::Duration;
 use leasehold_core::{Attempt, Fault, HoldAnswer};
 
 use super::Cluster;
-use super::redirect::Node;
 use crate::client::limit_of;
 use crate::deadline::within;
+use crate::redirect::{Node, Redirect};
 
 /// Each redirect is a round trip. After this many, the keeper asks again soon, and the leases that
 /// were answered are renewed meanwhile.
@@ -39,7 +39,7 @@ struct Part {
     asked: Node,
     open: Vec<Open>,
     renewed: Vec<Renewed>,
-    redirects: Vec<(usize, super::Redirect)>,
+    redirects: Vec<(usize, Redirect)>,
 }
 
 impl Cluster {
@@ -134,7 +134,7 @@ impl Cluster {
         for (place, (mut one, answer)) in open.into_iter().zip(renewed).enumerate() {
             answers[one.nth] = answer;
             if let Some(redirect) = redirects.remove(&place) {
-                let follows = !matches!(redirect, super::Redirect::Later | super::Redirect::Elsewhere);
+                let follows = !matches!(redirect, Redirect::Later | Redirect::Elsewhere);
                 one.aside = self.redirected(one.slot, &asked, redirect);
                 if follows {
                     again.push(one);

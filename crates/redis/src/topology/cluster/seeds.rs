@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 
 use leasehold_core::Misuse;
 
-use super::redirect::Node;
-use crate::access::Access;
-use crate::address::{Address, Site, refuse};
-use crate::place::Place;
+use crate::address::access::Access;
+use crate::address::server::ServerAddr;
+use crate::address::text::refuse;
+use crate::address::{Address, Site};
+use crate::redirect::Node;
 
 /// The first nodes to ask, and the credentials for every node.
 #[derive(Debug)]
@@ -27,8 +28,8 @@ impl Seeds {
             return refuse("a cluster has no database but 0: leave the number out of the store URL");
         }
         let node = |place| match place {
-            Place::Tcp { host, port } => Some(Node { host, port }),
-            Place::Unix { .. } => None,
+            ServerAddr::Tcp { host, port } => Some(Node { host, port }),
+            ServerAddr::Unix { .. } => None,
         };
         let nodes = places.into_iter().filter_map(node).collect();
         Ok(Self { name: address.name, nodes, access: address.access })
@@ -44,7 +45,7 @@ impl Seeds {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::Secret;
+    use crate::address::access::Secret;
 
     fn seeds(url: &str) -> Result<Seeds, Misuse> {
         Seeds::of(Address::parse(url)?)

@@ -7,7 +7,8 @@ use std::time::Duration;
 use leasehold_core::{Attempt, Fault, HoldAnswer, Instant, Key};
 
 use super::Cluster;
-use crate::client::limit_of;
+use crate::client::{Client, limit_of};
+use crate::connection::route::Route;
 use crate::slot::slot_of;
 
 /// Waiters of other libraries are woken only if their list is in the key's slot, which needs a hash
@@ -39,18 +40,14 @@ impl Cluster {
         let limit = limit_of(self.bounds.call_limit, attempt.ttl);
         let slot = self.slot(&attempt.claim)?;
         let attempt = &*without_far_signal(attempt, slot);
-        let mut way = self.way(slot, limit);
-        let mut first = true;
-        let (answer, settles_at) = loop {
-            let (client, mut route) = way.next().await?;
-            // After a redirect, the script is used: at a node that is not the owner, each command
-            // needs `ASKING`, and the slot is moving.
-            let by_script = waited || !std::mem::take(&mut first);
-            let released = client.let_go_on(attempt, by_script, &mut route, limit).await;
-            if released.is_ok() || !way.goes_on(&mut route).await {
-                break released?;
-            }
+        // After a redirect, the script is used: at a node that is not the owner, each command needs
+        // `ASKING`, and the slot is moving.
+        let mut by_script = waited;
+        let release = |client: Arc<Client>, mut route: Route| {
+            let by_script = std::mem::replace(&mut by_script, true);
+            async move { (client.let_go_on(attempt, by_script, &mut route, limit).await, route) }
         };
+        let (answer, settles_at) = self.follow(slot, limit, None, release).await?;
         if settles_at.is_some() {
             self.release_where_it_was_asked_for(attempt, limit).await;
         }

@@ -15,9 +15,10 @@ use super::renew::Verb;
 use super::seeds::Seeds;
 use super::{Cluster, one_slot};
 use crate::address::Address;
-use crate::client::{Bounds, limit_of};
-use crate::confirm::confirmed_first;
+use crate::client::{Bounds, Client, limit_of};
+use crate::connection::route::Route;
 use crate::fault::Faults;
+use crate::requests::confirm::confirmed_first;
 use crate::slot::slot_of;
 
 /// Leases on a Redis or Valkey cluster.
@@ -93,42 +94,29 @@ impl Cluster {
 
     async fn grant(&self, attempt: &Attempt, wait_mode: WaitMode) -> Result<GrantAnswer, Fault> {
         let limit = limit_of(self.bounds.call_limit, attempt.ttl);
-        let mut way = self.way(self.slot(&attempt.claim)?, limit);
-        loop {
-            let (client, mut route) = way.next().await?;
-            let answer = client.grant_on(attempt, wait_mode, &mut route, limit).await;
-            if matches!(answer, Ok(GrantAnswer::Busy { place: Some(_), .. })) {
-                self.watch();
-            }
-            way.note_abstention(attempt, &answer);
-            if answer.is_ok() || !way.goes_on(&mut route).await {
-                return answer;
-            }
+        let ask = |client: Arc<Client>, mut route: Route| async move {
+            (client.grant_on(attempt, wait_mode, &mut route, limit).await, route)
+        };
+        let answer = self.follow(self.slot(&attempt.claim)?, limit, Some(attempt), ask).await;
+        if matches!(answer, Ok(GrantAnswer::Busy { place: Some(_), .. })) {
+            self.watch();
         }
+        answer
     }
 
     async fn raise(&self, attempt: &Attempt) -> Result<RaiseAnswer, Fault> {
         let limit = limit_of(self.bounds.call_limit, attempt.ttl);
-        let mut way = self.way(self.slot(&attempt.claim)?, limit);
-        loop {
-            let (client, mut route) = way.next().await?;
-            let answer = client.raise_on(attempt, &mut route, limit).await;
-            way.note_abstention(attempt, &answer);
-            if answer.is_ok() || !way.goes_on(&mut route).await {
-                return answer;
-            }
-        }
+        let ask = |client: Arc<Client>, mut route: Route| async move {
+            (client.raise_on(attempt, &mut route, limit).await, route)
+        };
+        self.follow(self.slot(&attempt.claim)?, limit, Some(attempt), ask).await
     }
 
     pub(super) async fn inspect(&self, key: &Key) -> Result<KeyState, Fault> {
-        let mut way = self.way(slot_of(key.as_bytes()), self.bounds.call_limit);
-        loop {
-            let (client, mut route) = way.next().await?;
-            let answer = client.inspect_on(key, &mut route).await;
-            if answer.is_ok() || !way.goes_on(&mut route).await {
-                return answer;
-            }
-        }
+        self.at_owner(key, |client: Arc<Client>, mut route: Route| async move {
+            (client.inspect_on(key, &mut route).await, route)
+        })
+        .await
     }
 
     async fn bare(&self, what: &Bare) -> Result<(), Fault> {
@@ -136,70 +124,46 @@ impl Cluster {
             Bare::Pair { key, .. } => slot_of(key.as_bytes()),
             _ => 0,
         };
-        let mut way = self.way(slot, self.bounds.call_limit);
-        loop {
-            let (client, mut route) = way.next().await?;
-            let done = client.bare_on(what, &mut route).await;
-            if done.is_ok() || !way.goes_on(&mut route).await {
-                return done;
-            }
-        }
+        let ask = |client: Arc<Client>, mut route: Route| async move {
+            (client.bare_on(what, &mut route).await, route)
+        };
+        self.follow(slot, self.bounds.call_limit, None, ask).await
     }
 
     async fn mark(&self, attempt: &Attempt, mark: &Mark, keep: Duration) -> Result<HoldAnswer, Fault> {
         let limit = limit_of(self.bounds.call_limit, attempt.ttl);
-        let mut way = self.way(self.slot(&attempt.claim)?, limit);
-        loop {
-            let (client, mut route) = way.next().await?;
-            let answer = client.mark_on(attempt, mark, keep, &mut route).await;
-            if answer.is_ok() || !way.goes_on(&mut route).await {
-                return answer;
-            }
-        }
+        let ask = |client: Arc<Client>, mut route: Route| async move {
+            (client.mark_on(attempt, mark, keep, &mut route).await, route)
+        };
+        self.follow(self.slot(&attempt.claim)?, limit, None, ask).await
     }
 
     pub(super) async fn marked(&self, key: &Key) -> Result<Marked, Fault> {
-        let mut way = self.way(slot_of(key.as_bytes()), self.bounds.call_limit);
-        loop {
-            let (client, mut route) = way.next().await?;
-            let answer = client.marked_on(key, &mut route).await;
-            if answer.is_ok() || !way.goes_on(&mut route).await {
-                return answer;
-            }
-        }
+        self.at_owner(key, |client: Arc<Client>, mut route: Route| async move {
+            (client.marked_on(key, &mut route).await, route)
+        })
+        .await
     }
 
     async fn break_lease(&self, key: &Key, fence: Fence, note: &BreakNote) -> Result<BreakAnswer, Fault> {
-        let mut way = self.way(slot_of(key.as_bytes()), self.bounds.call_limit);
-        loop {
-            let (client, mut route) = way.next().await?;
-            let answer = client.break_on(key, fence, note, &mut route).await;
-            if answer.is_ok() || !way.goes_on(&mut route).await {
-                return answer;
-            }
-        }
+        let ask = |client: Arc<Client>, mut route: Route| async move {
+            (client.break_on(key, fence, note, &mut route).await, route)
+        };
+        self.at_owner(key, ask).await
     }
 
     async fn forget(&self, key: &Key) -> Result<Option<Mark>, Fault> {
-        let mut way = self.way(slot_of(key.as_bytes()), self.bounds.call_limit);
-        loop {
-            let (client, mut route) = way.next().await?;
-            let answer = client.forget_on(key, &mut route).await;
-            if answer.is_ok() || !way.goes_on(&mut route).await {
-                return answer;
-            }
-        }
+        self.at_owner(key, |client: Arc<Client>, mut route: Route| async move {
+            (client.forget_on(key, &mut route).await, route)
+        })
+        .await
     }
 
     pub(super) async fn last_break(&self, key: &Key) -> Result<Option<BreakRecord>, Fault> {
-        let mut way = self.way(slot_of(key.as_bytes()), self.bounds.call_limit);
-        loop {
-            let (client, mut route) = way.next().await?;
-            let answer = client.last_break_on(key, &mut route).await;
-            if answer.is_ok() || !way.goes_on(&mut route).await {
-                return answer;
-            }
-        }
+        self.at_owner(key, |client: Arc<Client>, mut route: Route| async move {
+            (client.last_break_on(key, &mut route).await, route)
+        })
+        .await
     }
 }
 

@@ -11,7 +11,7 @@ use std::sync::{Arc, PoisonError};
 use leasehold_core::{Attempt, Fault, FaultKind, Ttl};
 
 use super::Cluster;
-use super::redirect::Node;
+use crate::redirect::Node;
 
 impl Cluster {
     /// Checks whether a node abstains, and if so starts the quarantine of its other slots.

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Attempt, Backoff, Fault, Instant};
+use leasehold_core::{Attempt, Backoff, Fault, Instant, Key};
 
 use super::Cluster;
-use super::redirect::{Node, Redirect};
-use crate::client::{Client, Route};
+use crate::client::Client;
+use crate::connection::route::Route;
+use crate::redirect::{Node, Redirect};
+use crate::slot::slot_of;
 
 /// A slot with few keys has moved within milliseconds. The pauses grow to a length that is small
 /// compared with a call's limit.
@@ -18,7 +20,7 @@ const RESTS: [u64; 5] = [2, 5, 10, 20, 40];
 const HOPS: usize = 4;
 
 /// Where a request was sent, and where it goes next.
-pub(super) struct Way<'a> {
+struct Way<'a> {
     cluster: &'a Cluster,
     slot: u16,
     limit: Duration,
@@ -31,11 +33,44 @@ pub(super) struct Way<'a> {
     rests: usize,
 }
 
+/// A request to a client, which returns the route with the redirects on it.
+pub(super) trait Asks<T>: Future<Output = (Result<T, Fault>, Route)> + Send {}
+impl<T, F: Future<Output = (Result<T, Fault>, Route)> + Send> Asks<T> for F {}
+
 impl Cluster {
-    /// A request about a slot, each try of which has this limit.
-    pub(super) fn way(&self, slot: u16, limit: Duration) -> Way<'_> {
+    /// Asks the owner of a key. See [`follow`](Self::follow).
+    pub(super) async fn at_owner<T, Asked: Asks<T>>(
+        &self,
+        key: &Key,
+        ask: impl FnMut(Arc<Client>, Route) -> Asked,
+    ) -> Result<T, Fault> {
+        self.follow(slot_of(key.as_bytes()), self.bounds.call_limit, None, ask).await
+    }
+
+    /// Asks the owner of a slot, and follows redirects: each try is a new request, and has this
+    /// limit. A node that abstains from the requests of this attempt's quorum is noted.
+    ///
+    /// A request that may have been executed is left to the caller, who knows what that means; this
+    /// repeats only requests that were not executed.
+    pub(super) async fn follow<T, Asked: Asks<T>>(
+        &self,
+        slot: u16,
+        limit: Duration,
+        attempt: Option<&Attempt>,
+        mut ask: impl FnMut(Arc<Client>, Route) -> Asked,
+    ) -> Result<T, Fault> {
         let until = self.runtime.now() + limit;
-        Way { cluster: self, slot, limit, until, asked: None, aside: None, hops: 0, rests: 0 }
+        let mut way = Way { cluster: self, slot, limit, until, asked: None, aside: None, hops: 0, rests: 0 };
+        loop {
+            let (client, route) = way.next().await?;
+            let (answer, mut route) = ask(client, route).await;
+            if let (Some(attempt), Some(asked)) = (attempt, &way.asked) {
+                self.note_abstention(asked, attempt, &answer);
+            }
+            if answer.is_ok() || !way.goes_on(&mut route).await {
+                return answer;
+            }
+        }
     }
 
     /// Handles a node's answer about one of its slots. Returns the node to ask instead, if that is
@@ -56,7 +91,7 @@ impl Cluster {
 }
 
 impl Way<'_> {
-    pub(super) async fn next(&mut self) -> Result<(Arc<Client>, Route), Fault> {
+    async fn next(&mut self) -> Result<(Arc<Client>, Route), Fault> {
         let aside = self.aside.take();
         let asks = aside.is_some();
         let node = match aside {
@@ -71,16 +106,8 @@ impl Way<'_> {
         Ok((client, route))
     }
 
-    pub(super) fn note_abstention<T>(&self, attempt: &Attempt, answer: &Result<T, Fault>) {
-        if let Some(asked) = &self.asked {
-            self.cluster.note_abstention(asked, attempt, answer);
-        }
-    }
-
-    /// Returns true if the request should be tried again after a fault. A request that may have
-    /// been executed is left to the caller, who knows what that means; this repeats only requests
-    /// that were not executed.
-    pub(super) async fn goes_on(&mut self, route: &mut Route) -> bool {
+    /// Returns true if the request should be tried again after a fault.
+    async fn goes_on(&mut self, route: &mut Route) -> bool {
         let (Some((_, redirect)), Some(asked)) = (route.redirects.pop(), &self.asked) else {
             // The owner may have died, and another node may have replaced it.
             self.cluster.learn_later();

@@ -7,9 +7,9 @@ use redis::aio::{ConnectionLike, MultiplexedConnection, PubSub};
 use redis::{AsyncConnectionConfig, Cmd, Pipeline, RedisConnectionInfo, RedisError, ServerError, Value, cmd};
 
 use super::{ASKED_FOR, Sentinels, Word};
+use crate::address::server::ServerAddr;
+use crate::connection::dial::{complaint, dial};
 use crate::deadline::within;
-use crate::dial::{complaint, dial};
-use crate::place::Place;
 
 /// The permissions that a user of a sentinel needs. `docs/wire.md` has the complete line.
 pub(crate) const ALLOWED: &str =
@@ -29,14 +29,14 @@ impl Sentinels {
         said.unwrap_or_else(|| Err(self.faults.timed_out(format_args!("no answer within {share:?}"))))
     }
 
-    async fn ask(&self, place: &Place, runtime: &Arc<dyn Runtime>) -> Result<Word, Fault> {
+    async fn ask(&self, place: &ServerAddr, runtime: &Arc<dyn Runtime>) -> Result<Word, Fault> {
         self.speak(place, runtime, |connection| self.converse(connection)).await
     }
 
     /// The same exchange for any request.
     pub(super) async fn speak<T, Said: Future<Output = Result<T, Fault>>>(
         &self,
-        place: &Place,
+        place: &ServerAddr,
         runtime: &Arc<dyn Runtime>,
         converse: impl FnOnce(MultiplexedConnection) -> Said,
     ) -> Result<T, Fault> {
@@ -142,14 +142,14 @@ impl Sentinels {
     }
 }
 
-fn place_of(answer: &Value) -> Option<Place> {
+fn place_of(answer: &Value) -> Option<ServerAddr> {
     let Value::Array(fields) = answer else { return None };
     let [Value::BulkString(host), Value::BulkString(port)] = &fields[..] else { return None };
     let (host, port) = (std::str::from_utf8(host).ok()?, std::str::from_utf8(port).ok()?);
     if host.is_empty() || host.len() > LONGEST_HOST || host.contains(char::is_control) {
         return None;
     }
-    Some(Place::Tcp { host: host.to_owned(), port: port.parse().ok()? })
+    Some(ServerAddr::Tcp { host: host.to_owned(), port: port.parse().ok()? })
 }
 
 /// Each master is a list of fields: name, value, name, value.

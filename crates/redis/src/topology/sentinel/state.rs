@@ -7,7 +7,8 @@ use std::time::Duration;
 use leasehold_core::{Fault, Runtime};
 use redis::{Value, cmd};
 
-use super::{PORT, Sentinels};
+use super::Sentinels;
+use crate::address::server::SENTINEL_PORT as PORT;
 use crate::deadline::within;
 
 /// Nobody waits for a lock meanwhile.

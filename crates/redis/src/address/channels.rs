@@ -1,0 +1,94 @@
+//! The names of the channels on which a process listens.
+
+use std::sync::Arc;
+
+use leasehold_core::{Channel, Claim, Key, Misuse};
+
+use super::text::refuse;
+use crate::wire::{BROKEN, channel_of};
+
+/// The prefix of the process's channels after `leasehold:`, so that an ACL can separate the tenants
+/// of one server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Channels(Option<Arc<str>>);
+
+/// The key prefix of a tenant is not longer than this.
+const LONGEST: usize = 128;
+
+impl Channels {
+    /// The channels for keys with this prefix.
+    pub(crate) fn for_keys(prefix: &str) -> Result<Self, Misuse> {
+        // An ACL contains it as part of a pattern, and a waiter's record contains it between
+        // spaces.
+        let is_odd = |c: char| c.is_whitespace() || c.is_control() || "*?[]\\".contains(c);
+        if prefix.is_empty() || prefix.len() > LONGEST || prefix.contains(is_odd) {
+            return refuse(format!(
+                "the store URL's channels must be the prefix of your keys, as in channels=app: - up to {LONGEST} bytes without \
+                 spaces and without * ? [ ] \\"
+            ));
+        }
+        Ok(Self(Some(prefix.into())))
+    }
+
+    /// The channel of a connection: a new random one for each.
+    pub(crate) fn draw(&self, bits: u128) -> Channel {
+        match &self.0 {
+            None => channel_of(bits),
+            Some(prefix) => Channel::new(format!("{}{prefix}{bits:032x}", Key::RESERVED)),
+        }
+    }
+
+    /// The channel on which holders are notified of broken leases.
+    pub(crate) fn broken(&self) -> Vec<u8> {
+        match &self.0 {
+            None => BROKEN.to_vec(),
+            Some(prefix) => format!("{}{prefix}broken", Key::RESERVED).into_bytes(),
+        }
+    }
+
+    /// Returns true if releases of all these keys may be expected to publish here.
+    pub(crate) fn are_for(&self, claim: &Claim) -> bool {
+        self.0
+            .as_ref()
+            .is_none_or(|prefix| claim.keys().all(|key| key.as_bytes().starts_with(prefix.as_bytes())))
+    }
+
+    /// The rule that an ACL needs.
+    pub(crate) fn rule(&self) -> String {
+        format!("&{}{}*", Key::RESERVED, self.0.as_deref().unwrap_or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn channels_begin_with_the_prefix_of_the_keys() {
+        let of_app = Channels::for_keys("app:").unwrap();
+        let digits = format!("{:032x}", 7);
+        assert_eq!(of_app.draw(7).as_bytes(), format!("leasehold:app:{digits}").as_bytes());
+        assert_eq!((&*of_app.broken(), &*of_app.rule()), (&b"leasehold:app:broken"[..], "&leasehold:app:*"));
+        let of_all = Channels::default();
+        assert_eq!(of_all.draw(7), channel_of(7));
+        assert_eq!((&*of_all.broken(), &*of_all.rule()), (BROKEN, "&leasehold:*"));
+    }
+
+    #[test]
+    fn only_claims_within_the_prefix_are_heard_of() {
+        let claim =
+            |keys: &[&str]| Claim::exclusive_all(keys.iter().map(|key| Key::new(key).unwrap())).unwrap();
+        let of_app = Channels::for_keys("app:").unwrap();
+        assert!(of_app.are_for(&claim(&["app:a", "app:b"])));
+        assert!(!of_app.are_for(&claim(&["app:a", "other:b"])) && !of_app.are_for(&claim(&["app"])));
+        assert!(Channels::default().are_for(&claim(&["anything"])));
+    }
+
+    #[test]
+    fn what_a_pattern_or_a_record_would_read_otherwise_is_refused() {
+        for prefix in ["", "a b", "a*", "a?", "[a]", "a\\", "a\n", &"a".repeat(129)] {
+            assert!(Channels::for_keys(prefix).is_err(), "{prefix:?}");
+        }
+        assert!(Channels::for_keys("größe:{1}").is_ok());
+    }
+}

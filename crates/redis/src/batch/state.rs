@@ -1,0 +1,73 @@
+//! The requests and batches of one connection.
+
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use leasehold_core::{Attempt, Fault, Fence, Instant, Stamp};
+use redis::ServerError;
+use tokio::sync::oneshot;
+
+use super::queue::{Queue, Queued};
+use crate::connection::run::Run;
+
+/// The server's answer to one request in a batch.
+#[derive(Clone, Debug)]
+pub(crate) enum Said {
+    /// The key is granted; the answer was read at this instant.
+    Granted { fence: Fence, heard: Instant },
+    /// The batch came after its deadline, by the server's clock.
+    TooLate { now: Stamp },
+    /// The lease has ended. The batch was sent at this instant.
+    Released { sent: Instant },
+    /// The script of a single request must serve it.
+    Other,
+    /// The server refused the script, perhaps in the middle: the result of the request is unknown.
+    Refused(ServerError),
+}
+
+/// The batches of one connection.
+#[derive(Debug, Default)]
+pub(crate) struct Batches {
+    pub(super) queue: Queue<Request>,
+    /// Whether the text of the grants, and that of the releases, was sent to the server on this
+    /// connection.
+    pub(super) knows: [AtomicBool; 2],
+    /// The server does not allow this user to run them.
+    pub(super) denied: AtomicBool,
+}
+
+/// The request of one caller.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(super) attempt: Attempt,
+    pub(super) what: What,
+    /// Equal for requests of the same key.
+    pub(super) key: u64,
+    /// In a cluster, the slot of the key.
+    pub(super) slot: u16,
+    pub(super) limit: Duration,
+    pub(super) until: Instant,
+    pub(super) answer: oneshot::Sender<Result<Said, Fault>>,
+}
+
+/// The kind of a batch. Different kinds need different scripts, or different keys and arguments for
+/// the whole batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    Grant(Run),
+    Release,
+}
+
+impl Queued for Request {
+    fn key(&self) -> u64 {
+        self.key
+    }
+
+    fn limit(&self) -> Duration {
+        self.limit
+    }
+
+    fn is_wanted(&self) -> bool {
+        !self.answer.is_closed()
+    }
+}

@@ -1,0 +1,294 @@
+//! Creates a connection to an address, logs in, and reads the server's time.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use leasehold_core::{BoxFuture, Channel, Fault, Runtime};
+use redis::aio::{ConnectionLike, MultiplexedConnection, PubSub};
+use redis::{
+    AsyncConnectionConfig, Cmd, Pipeline, ProtocolVersion, RedisConnectionInfo, RedisError, ServerError,
+    Value, cmd,
+};
+
+use crate::address::access::{Access, Password, Protocol};
+use crate::address::channels::Channels;
+use crate::address::server::ServerAddr;
+use crate::connection::clock::Reading;
+use crate::connection::dial::{BoxStream, complaint, dial};
+use crate::connection::signs_of_life::{SignsOfLife, Watched};
+use crate::connection::subscription::{Answered, OnPush, Subscription, reader};
+use crate::fault::Faults;
+use crate::reply::time_of;
+use crate::topology::{Sentinels, Topology, is_master};
+
+/// The number of requests that may be on their way to the socket before a caller waits for room.
+const QUEUE: usize = 1024;
+
+/// Connecting may take as long as this many calls. So the first connection to a distant server
+/// fits, and a renewal of a short TTL is not delayed for longer than its lease.
+pub(crate) const CALLS_TO_CONNECT: u32 = 5;
+
+/// Creates connections to the server that its topology names.
+#[derive(Debug)]
+pub(crate) struct Connector {
+    topology: Topology,
+    access: Access,
+    faults: Faults,
+    /// The server refused RESP3 once, and is not asked for it again.
+    resp2: AtomicBool,
+}
+
+/// The task that reads and writes for a connection; it must run for as long as the connection is
+/// used.
+pub(crate) type Driver = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Resolves when a connection leads to the wrong server from now on.
+pub(crate) type Moved = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// A connection that has logged in.
+pub(crate) struct Connected {
+    pub(crate) place: ServerAddr,
+    pub(crate) connection: MultiplexedConnection,
+    pub(crate) driver: Driver,
+    pub(crate) reading: Reading,
+    pub(crate) answered: Arc<Answered>,
+    pub(crate) signs: Arc<SignsOfLife>,
+    /// Whether the server can send pushes on it between its answers.
+    pub(crate) hears: bool,
+}
+
+impl Connector {
+    pub(crate) fn new(topology: Topology, access: Access, faults: Faults) -> Self {
+        let resp2 = AtomicBool::new(access.protocol == Protocol::Resp2);
+        Self { topology, access, faults, resp2 }
+    }
+
+    pub(crate) async fn connect(
+        &self,
+        runtime: &Arc<dyn Runtime>,
+        tell: &OnPush,
+    ) -> Result<Connected, Fault> {
+        match &self.topology {
+            Topology::Single(place) => self.connect_to(place, runtime, tell).await,
+            Topology::Sentinel(sentinels) => {
+                let to = |place: ServerAddr| -> BoxFuture<'_, _> {
+                    Box::pin(async move { self.connect_to(&place, runtime, tell).await })
+                };
+                sentinels.lead(runtime, &to).await
+            }
+        }
+    }
+
+    async fn connect_to(
+        &self,
+        place: &ServerAddr,
+        runtime: &Arc<dyn Runtime>,
+        tell: &OnPush,
+    ) -> Result<Connected, Fault> {
+        let resp2 = self.resp2.load(Ordering::Relaxed);
+        match self.speak(place, runtime, tell, resp2).await {
+            Err(Failed::Refused(error)) if !resp2 && self.may_lack_resp3(&error) => {
+                let connected = self.speak(place, runtime, tell, true).await;
+                let connected = match connected {
+                    Ok(connected) => connected,
+                    Err(failed) => return Err(self.fault(failed, place, runtime).await),
+                };
+                self.resp2.store(true, Ordering::Relaxed);
+                Ok(connected)
+            }
+            Ok(connected) => Ok(connected),
+            Err(failed) => Err(self.fault(failed, place, runtime).await),
+        }
+    }
+
+    /// Returns true if RESP2 is worth trying after this answer to `HELLO`. A wrong password stays
+    /// wrong.
+    fn may_lack_resp3(&self, error: &ServerError) -> bool {
+        let other = ["WRONGPASS", "NOAUTH", "NOPERM", "LOADING", "MASTERDOWN", "BUSY"];
+        self.access.protocol == Protocol::Either && !other.contains(&error.code())
+    }
+
+    async fn fault(&self, failed: Failed, place: &ServerAddr, runtime: &Arc<dyn Runtime>) -> Fault {
+        match failed {
+            Failed::Fault(fault) => fault,
+            Failed::Broken(error) => {
+                let tls = self.access.tls.as_ref();
+                let complaint = complaint(place, tls, &self.faults, &**runtime).await;
+                complaint.unwrap_or_else(|| self.faults.of_connection(&error))
+            }
+            Failed::Refused(error) => self.faults.of_refusal(&error),
+        }
+    }
+
+    /// Returns true if the server must prove that it is a master, because only sentinels say so.
+    pub(crate) const fn minds_roles(&self) -> bool {
+        matches!(self.topology, Topology::Sentinel(_))
+    }
+
+    /// The channels on which the process listens.
+    pub(crate) const fn channels(&self) -> &Channels {
+        &self.access.channels
+    }
+
+    /// The sentinels that name the server, if there are any.
+    pub(crate) const fn sentinels(&self) -> Option<&Arc<Sentinels>> {
+        match &self.topology {
+            Topology::Sentinel(sentinels) => Some(sentinels),
+            Topology::Single(_) => None,
+        }
+    }
+
+    /// Resolves when the sentinels name another server than this one.
+    pub(crate) fn moved_from(&self, place: &ServerAddr, runtime: &Arc<dyn Runtime>) -> Moved {
+        match &self.topology {
+            Topology::Single(_) => Box::pin(std::future::pending()),
+            Topology::Sentinel(sentinels) => {
+                Box::pin(Arc::clone(sentinels).moved_from(place.clone(), Arc::clone(runtime)))
+            }
+        }
+    }
+
+    async fn speak(
+        &self,
+        place: &ServerAddr,
+        runtime: &Arc<dyn Runtime>,
+        tell: &OnPush,
+        resp2: bool,
+    ) -> Result<Connected, Failed> {
+        let Access { user, db, .. } = &self.access;
+        let password = self.password()?;
+        // With RESP3, redis-rs sends the login in its first command. The other commands are sent
+        // here, to get the server's own refusals.
+        let mut login = RedisConnectionInfo::default().set_skip_set_lib_name();
+        let mut greeting = Pipeline::new();
+        if !resp2 {
+            login = self.login(login.set_protocol(ProtocolVersion::RESP3), password.as_ref());
+        } else if let Some(Password(password)) = &password {
+            greeting.add_command(
+                user.iter().fold(cmd("AUTH"), |mut auth, user| auth.arg(user).take()).arg(password).take(),
+            );
+        }
+        if *db != 0 {
+            greeting.add_command(cmd("SELECT").arg(*db).take());
+        }
+        if self.minds_roles() {
+            greeting.add_command(cmd("ROLE"));
+        }
+        greeting.add_command(Cmd::new().arg("TIME").take());
+
+        let mut config = AsyncConnectionConfig::new()
+            .set_connection_timeout(None)
+            .set_response_timeout(None)
+            .set_pipeline_buffer_size(QUEUE);
+        let answered = Arc::new(Answered::default());
+        if !resp2 {
+            config = config.set_push_sender(reader(Arc::clone(&answered), Arc::clone(tell)));
+        }
+        let signs = Arc::<SignsOfLife>::default();
+        let stream = Watched {
+            stream: self.dial(place, runtime).await?,
+            signs: Arc::clone(&signs),
+            runtime: Arc::clone(runtime),
+        };
+        let made = MultiplexedConnection::new_with_config(&login, stream, config).await;
+        let (mut connection, driver) = made.map_err(Failed::of)?;
+        let mut driver: Driver = Box::pin(driver);
+
+        let sent = runtime.now();
+        let count = greeting.len();
+        let answers = tokio::select! {
+            biased;
+            answers = connection.req_packed_commands(&greeting, 0, count) => answers.map_err(Failed::of)?,
+            () = &mut driver => return Err(Failed::Broken(closed())),
+        };
+        let heard = runtime.now();
+        for answer in &answers {
+            if let Value::ServerError(error) = answer {
+                return Err(Failed::Refused(error.clone()));
+            }
+        }
+        let Some(server) = answers.last().and_then(time_of) else {
+            return Err(Failed::Fault(
+                self.faults.lasting("the answer to TIME is no time: this is no Redis server"),
+            ));
+        };
+        let role = answers.len().checked_sub(2).filter(|_| self.minds_roles());
+        if role.is_some_and(|role| is_master(&answers[role]) != Some(true)) {
+            return Err(Failed::Fault(
+                self.faults.passing("the server is a replica, and no master (any more, or yet)"),
+            ));
+        }
+        answered.note(sent);
+        let reading = Reading { sent, heard, server };
+        Ok(Connected { place: place.clone(), connection, driver, reading, answered, signs, hears: !resp2 })
+    }
+
+    fn password(&self) -> Result<Option<Password>, Failed> {
+        self.access.password().map_err(|reason| Failed::Fault(self.faults.lasting(reason)))
+    }
+
+    fn login(&self, login: RedisConnectionInfo, password: Option<&Password>) -> RedisConnectionInfo {
+        let login = self.access.user.iter().fold(login, RedisConnectionInfo::set_username);
+        password.iter().fold(login, |login, password| login.set_password(&password.0))
+    }
+
+    /// Opens a second connection for pushes, because a RESP2 connection with a subscription cannot
+    /// send other commands.
+    pub(crate) async fn listen(
+        &self,
+        place: &ServerAddr,
+        runtime: &Arc<dyn Runtime>,
+        channel: &Channel,
+    ) -> Result<Subscription, Fault> {
+        let listening = async {
+            let login = RedisConnectionInfo::default().set_skip_set_lib_name();
+            let login = self.login(login, self.password()?.as_ref());
+            let stream = self.dial(place, runtime).await?;
+            let mut connection = PubSub::new(&login, stream).await.map_err(Failed::of)?;
+            let since = runtime.now();
+            connection.subscribe(channel.as_bytes()).await.map_err(Failed::of)?;
+            // If the user may not subscribe to this, the next renewal finds out instead.
+            let _ = connection.subscribe(self.channels().broken()).await;
+            let (sink, stream) = connection.split();
+            Ok(Subscription { sink, stream, since })
+        };
+        match listening.await {
+            Ok(subscription) => Ok(subscription),
+            Err(failed) => Err(self.fault(failed, place, runtime).await),
+        }
+    }
+
+    async fn dial(&self, place: &ServerAddr, runtime: &Arc<dyn Runtime>) -> Result<BoxStream, Failed> {
+        dial(place, self.access.tls.as_ref(), &self.faults, &**runtime).await.map_err(Failed::Fault)
+    }
+}
+
+/// Why a connection failed.
+enum Failed {
+    Fault(Fault),
+    Broken(RedisError),
+    Refused(ServerError),
+}
+
+impl Failed {
+    fn of(error: RedisError) -> Self {
+        match ServerError::try_from(error) {
+            Ok(refusal) => Self::Refused(refusal),
+            // redis-rs drops the server's message only if the server does not know HELLO.
+            Err(error) if error.kind() == redis::ErrorKind::RESP3NotSupported => Self::Refused(
+                ServerError::try_from(redis::make_extension_error(
+                    "ERR".into(),
+                    Some("unknown command 'HELLO'".into()),
+                ))
+                .unwrap_or_else(|_| unreachable!("an extension error is a server's")),
+            ),
+            Err(error) => Self::Broken(error),
+        }
+    }
+}
+
+fn closed() -> RedisError {
+    std::io::Error::from(std::io::ErrorKind::ConnectionReset).into()
+}

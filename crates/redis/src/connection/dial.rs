@@ -1,0 +1,125 @@
+//! Opens a stream to a server: sockets, and TLS on top of them.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::time::Duration;
+
+use leasehold_core::{Fault, FaultCause, Runtime};
+use redis::io::tcp::socket2::{SockRef, TcpKeepalive};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
+
+use crate::address::access::Tls;
+use crate::address::server::ServerAddr;
+use crate::deadline::within;
+use crate::fault::Faults;
+
+/// Longer than a few round trips and one resend of the first packet, which the kernel does after
+/// one second.
+pub(crate) const CONNECT_LIMIT: Duration = Duration::from_secs(2);
+
+/// Calls have their own limits; this only lets the kernel close connections that nobody uses any
+/// more.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
+const UNACKNOWLEDGED: Duration = Duration::from_secs(10);
+
+/// A server that accepts us sends nothing.
+const COMPLAINS_WITHIN: Duration = Duration::from_millis(250);
+
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Send {}
+impl<T: AsyncRead + AsyncWrite + Send> Stream for T {}
+pub(crate) type BoxStream = Pin<Box<dyn Stream>>;
+
+pub(crate) async fn dial(
+    place: &ServerAddr,
+    tls: Option<&Tls>,
+    faults: &Faults,
+    runtime: &dyn Runtime,
+) -> Result<BoxStream, Fault> {
+    match (place, tls) {
+        (ServerAddr::Tcp { host, port }, None) => Ok(Box::pin(tcp(host, *port, faults, runtime).await?)),
+        #[cfg(feature = "tls")]
+        (ServerAddr::Tcp { host, port }, Some(tls)) => {
+            let lasting = |reason| faults.lasting(reason).caused_by(FaultCause::Tls);
+            let connector = crate::connection::tls::connector(tls).map_err(lasting)?;
+            let name = crate::connection::tls::server_name(host).map_err(lasting)?;
+            let stream = tcp(host, *port, faults, runtime).await?;
+            match connector.connect(name, stream).await {
+                Ok(stream) => Ok(Box::pin(stream)),
+                Err(error) => Err(match crate::connection::tls::cause(&error) {
+                    Some(cause) => faults.lasting(cause).caused_by(FaultCause::Tls),
+                    None => faults.of_socket(&error),
+                }),
+            }
+        }
+        #[cfg(not(feature = "tls"))]
+        (ServerAddr::Tcp { .. }, Some(_)) => Err(faults.lasting("this program was built without TLS")),
+        (ServerAddr::Unix { path }, _) => match UnixStream::connect(path).await {
+            Ok(stream) => Ok(Box::pin(stream)),
+            Err(error) => Err(faults.of_socket(&error)),
+        },
+    }
+}
+
+/// The reason of a server that closed the connection after the TLS handshake, if it sends one.
+///
+/// In TLS 1.3, a server checks the client's certificate after the client has started to send. If it
+/// closes the connection before it has read that data, its alert is lost; so this connection sends
+/// nothing and waits for the alert.
+pub(crate) async fn complaint(
+    place: &ServerAddr,
+    tls: Option<&Tls>,
+    faults: &Faults,
+    runtime: &dyn Runtime,
+) -> Option<Fault> {
+    tls?;
+    let mut stream = match dial(place, tls, faults, runtime).await {
+        Ok(stream) => stream,
+        Err(fault) => return Some(fault).filter(Fault::is_lasting),
+    };
+    let mut byte = [0];
+    let mut byte = ReadBuf::new(&mut byte);
+    let heard = poll_fn(|context| stream.as_mut().poll_read(context, &mut byte));
+    match within(runtime, COMPLAINS_WITHIN, heard).await? {
+        Ok(()) => None,
+        #[cfg(feature = "tls")]
+        Err(error) => crate::connection::tls::cause(&error)
+            .map(|cause| faults.lasting(cause).caused_by(FaultCause::Tls)),
+        #[cfg(not(feature = "tls"))]
+        Err(_) => None,
+    }
+}
+
+/// Connects to the first address of the host that accepts. An address that does not answer must not
+/// use up the time of the others.
+async fn tcp(host: &str, port: u16, faults: &Faults, runtime: &dyn Runtime) -> Result<TcpStream, Fault> {
+    let mut last = faults.passing(format_args!("{host} has no address"));
+    let found: Vec<_> = match tokio::net::lookup_host((host, port)).await {
+        Ok(found) => found.collect(),
+        Err(error) => {
+            let fault = faults.passing(format_args!("cannot look up {host}: {error}"));
+            return Err(fault.caused_by(FaultCause::NameResolution));
+        }
+    };
+    let share = CONNECT_LIMIT / u32::try_from(found.len().max(1)).unwrap_or(u32::MAX);
+    for address in found {
+        let connected = async {
+            let stream = TcpStream::connect(address).await?;
+            stream.set_nodelay(true)?;
+            let socket = SockRef::from(&stream);
+            socket.set_tcp_keepalive(
+                &TcpKeepalive::new().with_time(KEEPALIVE_IDLE).with_interval(KEEPALIVE_INTERVAL),
+            )?;
+            #[cfg(target_os = "linux")]
+            socket.set_tcp_user_timeout(Some(UNACKNOWLEDGED))?;
+            Ok(stream)
+        };
+        match within(runtime, share, connected).await {
+            Some(Ok(stream)) => return Ok(stream),
+            Some(Err(error)) => last = faults.of_socket(&error),
+            None => last = faults.timed_out(format_args!("cannot connect: no answer within {share:?}")),
+        }
+    }
+    Err(last)
+}

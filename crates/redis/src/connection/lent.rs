@@ -1,0 +1,209 @@
+//! Connections of the program itself: one that it cloned for us, or those that it makes for us.
+
+use std::error::Error;
+use std::io;
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use leasehold_core::{BoxFuture, Fault, Runtime};
+use redis::aio::ConnectionLike;
+use redis::{Cmd, ErrorKind, Pipeline, RedisError, RedisFuture, RedisResult, ServerError, Value};
+use tokio::sync::{oneshot, watch};
+
+use super::connect::CALLS_TO_CONNECT;
+use super::route::BoxConnection;
+use crate::deadline::within;
+use crate::fault::Faults;
+
+/// Returns connections for calls. Whatever library they are from, they take commands and return
+/// answers in the form of redis-rs.
+pub(crate) trait Lend: Send + Sync {
+    /// A connection for calls with this time limit.
+    fn connection(&self, limit: Duration) -> BoxFuture<'_, Result<BoxConnection, Fault>>;
+}
+
+/// A connection that the program has cloned for us.
+pub(crate) struct Lent<C> {
+    pub(crate) connection: C,
+    pub(crate) runtime: Arc<dyn Runtime>,
+}
+
+impl<C> Lend for Lent<C>
+where
+    C: ConnectionLike + Clone + Send + Sync + 'static,
+{
+    fn connection(&self, limit: Duration) -> BoxFuture<'_, Result<BoxConnection, Fault>> {
+        let (connection, runtime) = (self.connection.clone(), Arc::clone(&self.runtime));
+        let driven = Driven { connection, runtime, limit, fails: Arc::new(|| {}) };
+        Box::pin(std::future::ready(Ok(Box::new(driven) as _)))
+    }
+}
+
+/// What makes a connection, or why it did not.
+pub(crate) type Made<P> = Result<P, Box<dyn Error + Send + Sync>>;
+
+/// Makes a connection that the store keeps until it fails; then the next one is made.
+///
+/// One connection is kept, and not one taken for each call: a program whose tasks wait for locks
+/// with all connections of a pool in their hands would otherwise keep the locks from being renewed.
+pub(crate) struct Pool<P> {
+    make: Box<dyn Fn() -> BoxFuture<'static, Made<P>> + Send + Sync>,
+    state: Arc<Mutex<State<P>>>,
+    faults: Faults,
+    runtime: Arc<dyn Runtime>,
+}
+
+type Awaited<P> = Option<Result<Arc<P>, Fault>>;
+
+enum State<P> {
+    None,
+    /// A task is making it; all callers wait for it.
+    Making(watch::Receiver<Awaited<P>>),
+    Kept(Arc<P>),
+}
+
+impl<P, C> Pool<P>
+where
+    P: Deref<Target = C> + Send + Sync + 'static,
+    C: ConnectionLike + Clone + Send + Sync + 'static,
+{
+    pub(crate) fn new(
+        make: impl Fn() -> BoxFuture<'static, Made<P>> + Send + Sync + 'static,
+        faults: Faults,
+        runtime: Arc<dyn Runtime>,
+    ) -> Self {
+        Self { make: Box::new(make), state: Arc::new(Mutex::new(State::None)), faults, runtime }
+    }
+
+    async fn kept(&self, limit: Duration) -> Result<Arc<P>, Fault> {
+        let mut awaited = match self.look() {
+            Ok(kept) => return Ok(kept),
+            Err(awaited) => awaited,
+        };
+        let abandoned = || Err(self.faults.passing("no connection was made: the async runtime has ended"));
+        let limit = limit * CALLS_TO_CONNECT;
+        match within(&*self.runtime, limit, awaited.wait_for(Option::is_some)).await {
+            Some(Ok(made)) => made.clone().unwrap_or_else(abandoned),
+            Some(Err(_)) => abandoned(),
+            None => {
+                Err(self.faults.timed_out(format_args!("the program lent no connection within {limit:?}")))
+            }
+        }
+    }
+
+    fn look(&self) -> Result<Arc<P>, watch::Receiver<Awaited<P>>> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*state {
+            State::Kept(kept) => return Ok(Arc::clone(kept)),
+            // Its task is alive as long as the channel is open.
+            State::Making(made) if made.has_changed().is_ok() => return Err(made.clone()),
+            _ => {}
+        }
+        let (report, awaited) = watch::channel(None);
+        *state = State::Making(awaited.clone());
+        drop(state);
+        let (making, state, faults) = ((self.make)(), Arc::clone(&self.state), self.faults.clone());
+        // In a task: a caller that stops waiting does not stop it, and a pool finds the timers and
+        // sockets of the async runtime, which a thread that blocks for its locks does not have.
+        self.runtime.spawn(Box::pin(async move {
+            let made = making.await.map(Arc::new).map_err(|error| of_program(&*error, &faults));
+            let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+            *state = made.as_ref().map_or(State::None, |made| State::Kept(Arc::clone(made)));
+            drop(state);
+            report.send_replace(Some(made));
+        }));
+        Err(awaited)
+    }
+}
+
+impl<P, C> Lend for Pool<P>
+where
+    P: Deref<Target = C> + Send + Sync + 'static,
+    C: ConnectionLike + Clone + Send + Sync + 'static,
+{
+    fn connection(&self, limit: Duration) -> BoxFuture<'_, Result<BoxConnection, Fault>> {
+        Box::pin(async move {
+            let kept = self.kept(limit).await?;
+            let (connection, runtime) = (C::clone(&kept), Arc::clone(&self.runtime));
+            let state = Arc::clone(&self.state);
+            let fails = move || {
+                let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+                if matches!(&*state, State::Kept(last) if Arc::ptr_eq(last, &kept)) {
+                    *state = State::None;
+                }
+            };
+            Ok(Box::new(Driven { connection, runtime, limit, fails: Arc::new(fails) }) as _)
+        })
+    }
+}
+
+/// The fault of a program that makes no connection: that of redis-rs, if that is the cause.
+fn of_program(error: &(dyn Error + 'static), faults: &Faults) -> Fault {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if let Some(error) = error.downcast_ref::<RedisError>() {
+            let refusal = ServerError::try_from(error.clone());
+            return refusal
+                .map_or_else(|error| faults.of_connection(&error), |refusal| faults.of_refusal(&refusal));
+        }
+        cause = error.source();
+    }
+    faults.passing(format_args!("the program lent no connection: {error}"))
+}
+
+/// A connection whose calls run in tasks of the async runtime: redis-rs sets timers, for which a
+/// thread that blocks for its locks has no runtime.
+struct Driven<C> {
+    connection: C,
+    runtime: Arc<dyn Runtime>,
+    limit: Duration,
+    /// Called when the connection failed, or did not answer within the limit.
+    fails: Arc<dyn Fn() + Send + Sync>,
+}
+
+impl<C> Driven<C> {
+    fn run<T: Send + 'static>(
+        &self,
+        call: impl Future<Output = RedisResult<T>> + Send + 'static,
+    ) -> RedisFuture<'static, T> {
+        let (runtime, limit, fails) = (Arc::clone(&self.runtime), self.limit, Arc::clone(&self.fails));
+        Box::pin(async move {
+            let (tell, told) = oneshot::channel();
+            let timers = Arc::clone(&runtime);
+            runtime.spawn(Box::pin(async move {
+                let said = within(&*timers, limit, call).await;
+                let said = said.unwrap_or_else(|| Err(io::Error::from(io::ErrorKind::TimedOut).into()));
+                if said.as_ref().is_err_and(|error| !matches!(error.kind(), ErrorKind::Server(_))) {
+                    fails();
+                }
+                let _ = tell.send(said);
+            }));
+            told.await.unwrap_or_else(|_| Err(io::Error::other("the async runtime has ended").into()))
+        })
+    }
+}
+
+impl<C> ConnectionLike for Driven<C>
+where
+    C: ConnectionLike + Clone + Send + Sync + 'static,
+{
+    fn req_packed_command<'a>(&'a mut self, command: &'a Cmd) -> RedisFuture<'a, Value> {
+        let (mut connection, command) = (self.connection.clone(), command.clone());
+        self.run(async move { connection.req_packed_command(&command).await })
+    }
+
+    fn req_packed_commands<'a>(
+        &'a mut self,
+        pipeline: &'a Pipeline,
+        offset: usize,
+        count: usize,
+    ) -> RedisFuture<'a, Vec<Value>> {
+        let (mut connection, pipeline) = (self.connection.clone(), pipeline.clone());
+        self.run(async move { connection.req_packed_commands(&pipeline, offset, count).await })
+    }
+
+    fn get_db(&self) -> i64 {
+        self.connection.get_db()
+    }
+}

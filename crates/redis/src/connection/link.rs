@@ -1,0 +1,363 @@
+//! The shared connection: opened when it is first needed, dropped when it fails, and opened again
+//! by the next caller.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use leasehold_core::{Channel, ConnectionId, Fault, FaultKind, Instant, Runtime};
+use redis::ServerError;
+use redis::aio::MultiplexedConnection;
+use tokio::sync::{Notify, watch};
+
+use crate::address::channels::Channels;
+use crate::address::server::ServerAddr;
+use crate::batch::state::Batches;
+use crate::connection::clock::ServerClock;
+use crate::connection::connect::{Connected, Connector};
+use crate::connection::dial::CONNECT_LIMIT;
+use crate::connection::push_health::PushHealth;
+use crate::connection::signs_of_life::SignsOfLife;
+use crate::connection::subscription::{Answered, OnPush, OwnChannel, Refused};
+use crate::deadline::within;
+use crate::fault::Faults;
+
+/// The last request for confirmation on a connection, and its result.
+#[derive(Clone, Debug)]
+pub(crate) struct Confirmed {
+    pub(crate) sent: Instant,
+    pub(crate) answer: Result<(), Fault>,
+}
+
+/// An open connection; it may have ended since.
+pub(crate) struct Live {
+    pub(crate) id: ConnectionId,
+    pub(crate) connection: MultiplexedConnection,
+    pub(crate) clock: Arc<ServerClock>,
+    pub(crate) answered: Arc<Answered>,
+    pub(crate) signs: Arc<SignsOfLife>,
+    pub(crate) own_channel: OwnChannel,
+    /// The run of its server, once somebody asked. Another connection may lead to another run.
+    pub(crate) run: OnceLock<Arc<str>>,
+    /// The address of its server.
+    pub(crate) place: ServerAddr,
+    /// Whether to ask the server from time to time whether it is still a master.
+    pub(crate) minds_roles: bool,
+    /// The last confirmation by replicas.
+    pub(crate) confirmed: tokio::sync::Mutex<Option<Confirmed>>,
+    /// The batches of this connection.
+    pub(crate) batches: Arc<Batches>,
+    /// Whether it can receive pushes itself, or needs a second connection for that.
+    pub(crate) hears: bool,
+    /// The [`Runtime::generation`] whose tasks drive it.
+    generation: u64,
+    /// True when it has ended or is to be closed.
+    ended: Arc<watch::Sender<bool>>,
+}
+
+impl Live {
+    fn is_up(&self, runtime: &dyn Runtime) -> bool {
+        !*self.ended.borrow() && self.generation == runtime.generation()
+    }
+}
+
+/// Marks a connection as ended when the task that drives it ends, even together with its async
+/// runtime.
+struct Driven(Arc<watch::Sender<bool>>);
+
+impl Drop for Driven {
+    fn drop(&mut self) {
+        self.0.send_replace(true);
+    }
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Link").field("connector", &self.connector).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Live {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Live").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+/// Callers that still wait on it learn that it is closed.
+impl Drop for Live {
+    fn drop(&mut self) {
+        self.ended.send_replace(true);
+    }
+}
+
+pub(crate) struct Link {
+    pub(crate) connector: Arc<Connector>,
+    faults: Faults,
+    runtime: Arc<dyn Runtime>,
+    state: Arc<Mutex<State>>,
+    tell: OnPush,
+    /// Notifies when a connection has ended.
+    pub(crate) lost: Arc<Notify>,
+    /// Whether connections subscribe to reports of broken leases.
+    hears_of_breaks: Arc<AtomicBool>,
+    /// Whether subscriptions work.
+    pub(crate) push_health: PushHealth,
+}
+
+/// A server that accepts no subscriptions, or no further connections, is asked again after this
+/// time: somebody may have repaired it.
+const DEAF_FOR: Duration = Duration::from_secs(30);
+
+/// A caller that waits for as long as connecting may take should get the result of that, and not
+/// time out a moment before.
+const GRACE: Duration = Duration::from_millis(100);
+
+type Made = Option<Result<Arc<Live>, Fault>>;
+
+#[derive(Debug)]
+enum State {
+    Down,
+    /// A task is connecting; all callers wait for it.
+    Connecting(watch::Receiver<Made>),
+    Up(Arc<Live>),
+}
+
+impl Link {
+    pub(crate) fn new(
+        connector: Connector,
+        faults: Faults,
+        runtime: Arc<dyn Runtime>,
+        tell: OnPush,
+        push_health: PushHealth,
+    ) -> Self {
+        let state = Arc::new(Mutex::new(State::Down));
+        let connector = Arc::new(connector);
+        let lost = Arc::new(Notify::new());
+        let hears_of_breaks = Arc::new(AtomicBool::new(false));
+        Self { connector, faults, runtime, state, tell, lost, hears_of_breaks, push_health }
+    }
+
+    /// The connection; opens a new one if there is none. Cancel safe: connecting continues for the
+    /// next caller.
+    pub(crate) async fn live(&self, limit: Duration) -> Result<Arc<Live>, Fault> {
+        match self.look() {
+            Ok(live) => Ok(live),
+            // Rare, and a separate function, so that the futures of calls on an open connection are
+            // small.
+            Err(made) => Box::pin(self.making(made, limit)).await,
+        }
+    }
+
+    async fn making(&self, mut made: watch::Receiver<Made>, limit: Duration) -> Result<Arc<Live>, Fault> {
+        let waiting = made.wait_for(Option::is_some);
+        let limit = limit.min(CONNECT_LIMIT + GRACE);
+        match within(&*self.runtime, limit, waiting).await {
+            Some(Ok(made)) => made.clone().unwrap_or_else(|| Err(self.abandoned())),
+            Some(Err(_)) => Err(self.abandoned()),
+            None => Err(self.faults.timed_out(format_args!("no connection within {limit:?}"))),
+        }
+    }
+
+    /// The connection, if one is open.
+    pub(crate) fn up(&self) -> Option<Arc<Live>> {
+        match &*self.state.lock().unwrap_or_else(PoisonError::into_inner) {
+            State::Up(live) if live.is_up(&*self.runtime) => Some(Arc::clone(live)),
+            _ => None,
+        }
+    }
+
+    /// Closes a connection for everybody.
+    pub(crate) fn drop_connection(&self, live: &Arc<Live>) {
+        live.ended.send_replace(true);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if matches!(&*state, State::Up(up) if up.id == live.id) {
+            *state = State::Down;
+        }
+    }
+
+    /// Closes a connection for everybody if nothing has come on it since this instant. A merely
+    /// slow one is kept: other callers that wait for an answer on it would lose that answer, ask
+    /// again, and make a busy server busier.
+    pub(crate) fn drop_if_silent_since(&self, sent: Instant, live: &Arc<Live>) {
+        if !live.signs.came_after(sent) {
+            self.drop_connection(live);
+        }
+    }
+
+    /// The channel of this process, which is subscribed to if necessary. `None` if the server
+    /// refuses.
+    pub(crate) async fn listen(&self, live: &Arc<Live>, limit: Duration) -> Option<Channel> {
+        match live.own_channel.channel() {
+            Some(channel) => Some(channel.clone()),
+            None => Box::pin(self.begin_to_listen(live, limit)).await,
+        }
+    }
+
+    async fn begin_to_listen(&self, live: &Arc<Live>, limit: Duration) -> Option<Channel> {
+        let mut refused = live.own_channel.subscribing.lock().await;
+        if let Some(channel) = live.own_channel.channel() {
+            return Some(channel.clone());
+        }
+        if refused.as_ref().is_some_and(|refused| self.runtime.now() < refused.again) {
+            return None;
+        }
+        let channel = self.connector.channels().draw(self.runtime.random());
+        let sent = self.runtime.now();
+        let subscribing = async {
+            if live.hears {
+                self.subscribe(live, &channel).await
+            } else {
+                self.subscribe_beside(live, &channel, limit).await
+            }
+        };
+        match within(&*self.runtime, limit, subscribing).await {
+            Some(Ok(())) => {
+                self.push_health.is_good(self.faults.store());
+                Some(live.own_channel.hears_at(channel).clone())
+            }
+            // A connection without answers is of no use; the next one will subscribe.
+            Some(Err(fault)) if fault.kind == FaultKind::Passing && live.hears => {
+                self.drop_connection(live);
+                None
+            }
+            None if live.hears => {
+                self.drop_if_silent_since(sent, live);
+                None
+            }
+            ended => {
+                let silent = || self.faults.passing(format_args!("no subscription within {limit:?}"));
+                self.push_health.is_bad(ended.and_then(Result::err).unwrap_or_else(silent));
+                *refused = Some(Refused { again: self.runtime.now() + DEAF_FOR });
+                None
+            }
+        }
+    }
+
+    /// From now on every connection subscribes to reports of broken leases, and the open one does
+    /// so at once.
+    pub(crate) fn hear_of_breaks(&self) {
+        if self.hears_of_breaks.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let State::Up(live) = &*state {
+            hear_of_breaks(live, self.connector.channels(), &self.runtime);
+        }
+    }
+
+    async fn subscribe(&self, live: &Live, channel: &Channel) -> Result<(), Fault> {
+        let sent = self.runtime.now();
+        let subscribed = live.connection.clone().subscribe(channel.as_bytes()).await;
+        live.answered.note(sent);
+        subscribed.map_err(|error| match ServerError::try_from(error) {
+            Ok(refusal) => self.faults.of_refusal(&refusal),
+            Err(error) => self.faults.of_connection(&error),
+        })
+    }
+
+    /// The two connections end together: an attempt that receives no pushes must not appear to be
+    /// in the queue.
+    async fn subscribe_beside(&self, live: &Live, channel: &Channel, limit: Duration) -> Result<(), Fault> {
+        let subscription = self.connector.listen(&live.place, &self.runtime, channel).await?;
+        let (beat, tell) = (Arc::clone(&live.own_channel.beat), Arc::clone(&self.tell));
+        let ended = Arc::clone(&live.ended);
+        let runtime = Arc::clone(&self.runtime);
+        self.runtime.spawn(Box::pin(async move {
+            let mut end = ended.subscribe();
+            tokio::select! {
+                () = subscription.hear(beat, limit, tell, runtime) => {}
+                _ = end.wait_for(|ended| *ended) => {}
+            }
+            ended.send_replace(true);
+        }));
+        Ok(())
+    }
+
+    fn look(&self) -> Result<Arc<Live>, watch::Receiver<Made>> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*state {
+            State::Up(live) if live.is_up(&*self.runtime) => return Ok(Arc::clone(live)),
+            // Its task is alive as long as the channel is open.
+            State::Connecting(made) if made.has_changed().is_ok() => return Err(made.clone()),
+            _ => {}
+        }
+        let (report, made) = watch::channel(None);
+        *state = State::Connecting(made.clone());
+        drop(state);
+        self.connect(report);
+        Err(made)
+    }
+
+    fn connect(&self, report: watch::Sender<Made>) {
+        let (connector, runtime) = (Arc::clone(&self.connector), Arc::clone(&self.runtime));
+        let (state, faults) = (Arc::clone(&self.state), self.faults.clone());
+        let (tell, lost) = (Arc::clone(&self.tell), Arc::clone(&self.lost));
+        let hears_of_breaks = Arc::clone(&self.hears_of_breaks);
+        let generation = self.runtime.generation();
+        self.runtime.spawn(Box::pin(async move {
+            let connected = within(&*runtime, CONNECT_LIMIT, connector.connect(&runtime, &tell)).await;
+            let silent = || Err(faults.timed_out(format_args!("no connection within {CONNECT_LIMIT:?}")));
+            let made = connected.unwrap_or_else(silent).map(|connected| {
+                let Connected { place, connection, driver, reading, answered, signs, hears } = connected;
+                let moved = connector.moved_from(&place, &runtime);
+                static MADE: AtomicU64 = AtomicU64::new(0);
+                let ended = Arc::new(watch::Sender::new(false));
+                let live = Live {
+                    id: ConnectionId(MADE.fetch_add(1, Ordering::Relaxed)),
+                    connection,
+                    clock: Arc::new(ServerClock::read(reading)),
+                    answered,
+                    signs,
+                    own_channel: OwnChannel::default(),
+                    run: OnceLock::new(),
+                    place,
+                    minds_roles: connector.minds_roles(),
+                    confirmed: tokio::sync::Mutex::default(),
+                    batches: Arc::default(),
+                    hears,
+                    generation,
+                    ended: Arc::clone(&ended),
+                };
+                let mut end = ended.subscribe();
+                let driven = Driven(ended);
+                runtime.spawn(Box::pin(async move {
+                    tokio::select! {
+                        () = driver => {}
+                        () = moved => {}
+                        _ = end.wait_for(|ended| *ended) => {}
+                    }
+                    drop(driven);
+                    lost.notify_one();
+                }));
+                Arc::new(live)
+            });
+            let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+            *state = match &made {
+                Ok(live) => State::Up(Arc::clone(live)),
+                Err(_) => State::Down,
+            };
+            if let (Ok(live), true) = (&made, hears_of_breaks.load(Ordering::SeqCst)) {
+                hear_of_breaks(live, connector.channels(), &runtime);
+            }
+            drop(state);
+            report.send_replace(Some(made));
+        }));
+    }
+
+    /// The fault for a task that was dropped while connecting.
+    fn abandoned(&self) -> Fault {
+        self.faults.passing("nobody makes connections any more: the async runtime has ended")
+    }
+}
+
+/// Subscribes in the background, without anybody waiting for it. If the server refuses, the next
+/// renewal finds out about breaks instead.
+fn hear_of_breaks(live: &Live, channels: &Channels, runtime: &Arc<dyn Runtime>) {
+    if live.hears {
+        let (mut connection, broken) = (live.connection.clone(), channels.broken());
+        runtime.spawn(Box::pin(async move {
+            let _ = connection.subscribe(broken).await;
+        }));
+    }
+}

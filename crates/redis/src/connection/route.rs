@@ -1,0 +1,55 @@
+//! The connection of one request.
+
+use std::sync::Arc;
+
+use leasehold_core::ConnectionId;
+use redis::aio::ConnectionLike;
+
+use super::clock::ServerClock;
+use super::link::Live;
+use crate::batch::state::Batches;
+use crate::redirect::Redirect;
+
+pub(crate) type BoxConnection = Box<dyn ConnectionLike + Send + Sync>;
+
+/// The connection of a call.
+pub(crate) struct Route {
+    connection: Option<BoxConnection>,
+    pub(crate) clock: Arc<ServerClock>,
+    pub(crate) batches: Arc<Batches>,
+    pub(crate) live: Option<Arc<Live>>,
+    /// Whether a node of a cluster is asked for keys of a slot that it does not own yet.
+    pub(crate) asks: bool,
+    /// Redirects that a node of a cluster returned instead of answers, by the number of the call.
+    pub(crate) redirects: Vec<(usize, Redirect)>,
+}
+
+impl Route {
+    /// A route on our own connection.
+    pub(crate) fn on(live: Arc<Live>) -> Self {
+        let (clock, batches) = (Arc::clone(&live.clock), Arc::clone(&live.batches));
+        Self { connection: None, clock, batches, live: Some(live), asks: false, redirects: Vec::new() }
+    }
+
+    /// A route on the program's own connection.
+    pub(crate) const fn on_lent(
+        connection: BoxConnection,
+        clock: Arc<ServerClock>,
+        batches: Arc<Batches>,
+    ) -> Self {
+        Self { connection: Some(connection), clock, batches, live: None, asks: false, redirects: Vec::new() }
+    }
+
+    pub(crate) fn connection(&mut self) -> &mut (dyn ConnectionLike + Send + Sync) {
+        let live = &self.live;
+        let ours = || -> BoxConnection {
+            let live = live.as_ref().unwrap_or_else(|| unreachable!("what was lent is there"));
+            Box::new(live.connection.clone())
+        };
+        &mut **self.connection.get_or_insert_with(ours)
+    }
+
+    pub(crate) fn id(&self) -> Option<ConnectionId> {
+        self.live.as_ref().map(|live| live.id)
+    }
+}

@@ -1,0 +1,163 @@
+//! Receives pushes from the server, and bounds their age.
+
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::Poll;
+use std::time::Duration;
+
+use futures_core::Stream;
+use leasehold_core::{Channel, Instant, Runtime};
+use redis::aio::{PubSubSink, PubSubStream};
+use redis::{Msg, PushInfo, PushKind, Value};
+use tokio::sync::{Mutex, Notify};
+use tokio::task::unconstrained;
+
+use crate::deadline::within;
+
+/// Receives the channel of a push, its content, and an instant that is certainly before the event
+/// that it reports.
+pub(crate) type OnPush = Arc<dyn Fn(&[u8], &[u8], Instant) + Send + Sync>;
+
+/// When the latest of the answered commands on a connection was sent.
+///
+/// A server answers and pushes on a connection in the order in which it works. So the event of a
+/// push happened after the commands whose answers came before it, and these were executed after
+/// they were sent. That is the earliest instant at which a lease in the push can have started, and
+/// it needs no clock of the server.
+///
+/// The caller notes it in its own task, and the connection's reader reads it when it decodes a
+/// push. The reader returns an answer before it decodes what follows, so no answer from behind the
+/// push can be noted. An answer may be noted too late, and then the lease only appears shorter than
+/// it is.
+#[derive(Debug, Default)]
+pub(crate) struct Answered(AtomicU64);
+
+impl Answered {
+    pub(crate) fn note(&self, sent: Instant) {
+        // No other memory depends on it, and the answers define the order of its accesses.
+        self.0.fetch_max(sent.as_nanos(), Ordering::Relaxed);
+    }
+
+    pub(crate) fn since(&self) -> Instant {
+        Instant::from_nanos(self.0.load(Ordering::Relaxed))
+    }
+}
+
+/// Handles data on a RESP3 connection that is not an answer. Called during decoding, and so in
+/// order with the answers before and behind.
+pub(crate) fn reader(
+    answered: Arc<Answered>,
+    tell: OnPush,
+) -> impl Fn(PushInfo) -> Result<(), redis::aio::SendError> {
+    move |push| {
+        if let (PushKind::Message, [Value::BulkString(channel), Value::BulkString(payload)]) =
+            (&push.kind, &push.data[..])
+        {
+            tell(channel, payload, answered.since());
+        }
+        Ok(())
+    }
+}
+
+/// The subscription of a connection.
+#[derive(Debug, Default)]
+pub(crate) struct OwnChannel {
+    channel: OnceLock<Channel>,
+    /// Whoever holds the mutex subscribes. It contains the time of the next try after a refusal.
+    pub(crate) subscribing: Mutex<Option<Refused>>,
+    /// Makes the second connection, if there is one, check that the server is still there.
+    pub(crate) beat: Arc<Notify>,
+}
+
+/// The server refused the subscription.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    pub(crate) again: Instant,
+}
+
+impl OwnChannel {
+    /// The channel, if there is a subscription.
+    pub(crate) fn channel(&self) -> Option<&Channel> {
+        self.channel.get()
+    }
+
+    pub(crate) fn hears_at(&self, channel: Channel) -> &Channel {
+        self.channel.get_or_init(|| channel)
+    }
+}
+
+/// A subscription on a separate connection, for RESP2.
+pub(crate) struct Subscription<S = PubSubStream> {
+    pub(crate) sink: PubSubSink,
+    pub(crate) stream: S,
+    /// When it was requested. Everything that comes on it happened later.
+    pub(crate) since: Instant,
+}
+
+impl<S: Stream<Item = Msg> + Unpin> Subscription<S> {
+    /// Receives until the connection ends, or a PING is not answered within the limit.
+    ///
+    /// The order between two connections is unknown, so answers on the other one do not count here;
+    /// the subscription's own PINGs do.
+    pub(crate) async fn hear(
+        mut self,
+        beat: Arc<Notify>,
+        limit: Duration,
+        tell: OnPush,
+        runtime: Arc<dyn Runtime>,
+    ) {
+        loop {
+            tokio::select! {
+                biased;
+                message = next(&mut self.stream) => match message {
+                    Some(message) => say(&tell, &message, self.since),
+                    None => return,
+                },
+                () = beat.notified() => {
+                    if !self.ping(limit, &tell, &*runtime).await {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn ping(&mut self, limit: Duration, tell: &OnPush, runtime: &dyn Runtime) -> bool {
+        let sent = runtime.now();
+        let mut pong = pin!(within(runtime, limit, self.sink.ping::<Value>()));
+        let answered = loop {
+            tokio::select! {
+                biased;
+                message = next(&mut self.stream) => match message {
+                    Some(message) => say(tell, &message, self.since),
+                    None => return false,
+                },
+                // A refusal is an answer too, and not an error of the connection.
+                pong = &mut pong => break matches!(pong, Some(Ok(_))),
+            }
+        };
+        // Everything that came before the pong is in the stream now: read it before the pong
+        // counts. Without tokio's budget, which would make the stream appear empty.
+        while let Poll::Ready(message) =
+            unconstrained(poll_fn(|context| Poll::Ready(Pin::new(&mut self.stream).poll_next(context)))).await
+        {
+            let Some(message) = message else { return false };
+            say(tell, &message, self.since);
+        }
+        self.since = sent;
+        answered
+    }
+}
+
+fn say(tell: &OnPush, message: &Msg, since: Instant) {
+    tell(message.get_channel_name().as_bytes(), message.get_payload_bytes(), since);
+}
+
+pub(crate) async fn next(stream: &mut (impl Stream<Item = Msg> + Unpin)) -> Option<Msg> {
+    poll_fn(|context| Pin::new(&mut *stream).poll_next(context)).await
+}
+
+#[cfg(test)]
+mod tests;

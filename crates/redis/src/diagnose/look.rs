@@ -1,0 +1,85 @@
+//! A diagnosis in progress, and what its parts share.
+
+use std::sync::Arc;
+
+use leasehold_core::{Diagnosis, Fault, Finding, Severity, StoreRole};
+use redis::{Cmd, ServerError, Value};
+
+use crate::address::parameters::Confirmation;
+use crate::client::Client;
+use crate::connection::route::Route;
+use crate::connection::send::Heard;
+
+/// A diagnosis in progress, on one connection.
+pub(super) struct Look<'a> {
+    pub(super) client: &'a Client,
+    pub(super) route: Route,
+    pub(super) at: Arc<str>,
+    pub(super) role: StoreRole,
+    pub(super) brought: Diagnosis,
+}
+
+/// The facts, other than the server's answers, on which a finding depends.
+pub(super) struct Setting<'a> {
+    pub(super) at: &'a Arc<str>,
+    pub(super) role: StoreRole,
+    /// Whether it abstains, as a member of a quorum, after it may have forgotten leases.
+    pub(super) quarantine: bool,
+    pub(super) confirmation: Option<Confirmation>,
+    pub(super) user: &'a str,
+}
+
+#[cfg(test)]
+impl<'a> Setting<'a> {
+    /// A server on its own, of a user who may do everything.
+    pub(super) fn of_one_server(at: &'a Arc<str>) -> Self {
+        Self { at, role: StoreRole::Alone, quarantine: true, confirmation: None, user: "default" }
+    }
+}
+
+/// The program itself logged its connection in; we do not know as which user.
+pub(super) const SOMEBODY: &str = "USER";
+
+impl Look<'_> {
+    /// Sends several requests in one round trip.
+    pub(super) async fn ask(&mut self, commands: Vec<Cmd>) -> Result<Vec<Heard>, Fault> {
+        self.client.say(&mut self.route, commands).await
+    }
+
+    pub(super) fn found(&mut self, finding: Finding) {
+        self.brought.findings.push(finding);
+    }
+}
+
+impl Setting<'_> {
+    pub(super) fn finding(&self, severity: Severity, about: &'static str, what: &str, why: &str) -> Finding {
+        Finding::new(severity, about, self.at, what, why)
+    }
+
+    /// Returns true if a quorum compensates for what the server may forget.
+    pub(super) fn is_bridged(&self) -> bool {
+        self.quarantine && self.role != StoreRole::Alone
+    }
+
+    /// The command with which an operator gives the user more permissions.
+    pub(super) fn allow(&self, rules: &str) -> String {
+        format!("ACL SETUSER {} {rules}", self.user)
+    }
+}
+
+/// Returns true if the user may not run this command.
+pub(super) fn is_denied(error: &ServerError) -> bool {
+    error.code() == "NOPERM" && error.details().is_some_and(|details| details.contains("run the"))
+}
+
+pub(super) fn is_unknown(error: &ServerError) -> bool {
+    error.details().is_some_and(|details| details.contains("unknown command"))
+}
+
+pub(super) fn text_of(value: &Value) -> Option<String> {
+    match value {
+        Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
+        Value::SimpleString(text) | Value::VerbatimString { text, .. } => Some(text.clone()),
+        _ => None,
+    }
+}

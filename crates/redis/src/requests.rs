@@ -1,0 +1,15 @@
+//! Requests to one server, each a single try with a time limit: a file for each kind.
+
+pub(crate) mod baseline;
+mod breaking;
+pub(crate) mod confirm;
+mod grant;
+mod inspect;
+mod later;
+pub(crate) mod list;
+mod marks;
+mod member;
+mod release;
+pub(crate) mod remembered;
+mod renew;
+mod walk;

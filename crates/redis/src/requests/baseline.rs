@@ -1,0 +1,47 @@
+//! The baseline that locks are measured against, on the same connection.
+
+use leasehold_core::{Bare, Fault, Holder, Key, Ttl};
+use redis::{Value, cmd};
+
+use crate::client::Client;
+use crate::connection::route::Route;
+use crate::connection::send::{Heard, say_one};
+use crate::deadline::within;
+use crate::script::{delete_call, read_done};
+
+impl Client {
+    pub(crate) async fn bare(&self, what: &Bare) -> Result<(), Fault> {
+        let mut route = self.route(self.call_limit).await?;
+        self.bare_on(what, &mut route).await
+    }
+
+    pub(crate) async fn bare_on(&self, what: &Bare, route: &mut Route) -> Result<(), Fault> {
+        match what {
+            Bare::Pair { key, holder, ttl, .. } => self.pair(key, *holder, *ttl, route).await,
+            _ => self.one(cmd("PING"), route).await?.map(drop).map_err(|no| self.faults.of_refusal(&no)),
+        }
+    }
+
+    async fn pair(&self, key: &Key, holder: Holder, ttl: Ttl, route: &mut Route) -> Result<(), Fault> {
+        let mut set = cmd("SET");
+        set.arg(key.as_bytes()).arg(holder.digits()).arg("NX").arg("PX").arg(ttl.as_millis());
+        match self.one(set, route).await? {
+            Ok(Value::Nil) => return Err(self.faults.passing(format_args!("{key}: somebody else has it"))),
+            Ok(_) => {}
+            Err(refusal) => return Err(self.faults.of_refusal(&refusal)),
+        }
+        let release = delete_call(key, &holder.digit_bytes());
+        let released = self.call(route, &release, self.call_limit).await?;
+        let value = released.map_err(|refusal| self.faults.of_refusal(&refusal))?;
+        match read_done(&value, 1).map_err(|strange| self.faults.lasting(strange))?[..] {
+            [true] => Ok(()),
+            _ => Err(self.faults.passing(format_args!("{key}: it was gone before it was let go"))),
+        }
+    }
+
+    async fn one(&self, command: redis::Cmd, route: &mut Route) -> Result<Heard, Fault> {
+        let (sent, limit, asks) = (self.runtime.now(), self.call_limit, route.asks);
+        let said = within(&*self.runtime, limit, say_one(route.connection(), asks, &command)).await;
+        self.heard(route, sent, said, limit)
+    }
+}

@@ -1,0 +1,114 @@
+//! Confirmation of writes by replicas.
+
+use leasehold_core::{BoxFuture, Fault, HoldAnswer, Instant, Wake};
+use redis::{Value, cmd};
+
+use crate::address::parameters::Confirmation;
+use crate::client::Client;
+use crate::connection::link::{Confirmed, Live};
+use crate::connection::route::Route;
+use crate::connection::send::one;
+use crate::deadline::within;
+
+impl Client {
+    /// Waits until a write that was answered on this route at this instant is confirmed.
+    ///
+    /// Meanwhile the server delays everything else on the connection, and `WAIT` on another
+    /// connection says nothing about writes on this one. So one request serves all callers that
+    /// wait at the same time and whose writes were answered before it was sent: one for a batch.
+    pub(crate) async fn confirm(&self, route: &mut Route, written: Instant) -> Result<(), Fault> {
+        // Mostly nothing has to be confirmed, so the rest is a separate function.
+        let Some(confirmation) = self.confirmation else { return Ok(()) };
+        let Some(live) = route.live.clone() else { return Ok(()) };
+        Box::pin(self.confirm_by(confirmation, &live, route, written)).await
+    }
+
+    async fn confirm_by(
+        &self,
+        confirmation: Confirmation,
+        live: &Live,
+        route: &mut Route,
+        written: Instant,
+    ) -> Result<(), Fault> {
+        let mut last = live.confirmed.lock().await;
+        if let Some(last) = last.as_ref().filter(|last| last.sent >= written) {
+            return last.answer.clone();
+        }
+        let sent = self.runtime.now();
+        let answer = self.ask_replicas(confirmation, route, sent).await;
+        *last = Some(Confirmed { sent, answer: answer.clone() });
+        answer
+    }
+
+    async fn ask_replicas(
+        &self,
+        Confirmation { replicas, on_disk, limit }: Confirmation,
+        route: &mut Route,
+        sent: Instant,
+    ) -> Result<(), Fault> {
+        let millis = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+        let wait = if on_disk {
+            cmd("WAITAOF").arg(1).arg(replicas).arg(millis).take()
+        } else {
+            cmd("WAIT").arg(replicas).arg(millis).take()
+        };
+        let patience = limit + self.call_limit;
+        let said = within(&*self.runtime, patience, one(route.connection(), &wait)).await;
+        let value =
+            self.heard(route, sent, said, patience)?.map_err(|error| self.faults.of_refusal(&error))?;
+        let Some((master, confirmed)) = counted(&value) else {
+            return Err(self.faults.lasting("the answer to WAIT is no number: this is no Redis server"));
+        };
+        if !master {
+            return Err(self.faults.passing(format_args!(
+                "the server has not written it to its disk within {limit:?} (fsync=yes), so it does not count"
+            )));
+        }
+        if confirmed < i64::from(replicas) {
+            return Err(self.faults.passing(format_args!(
+                "{confirmed} of {replicas} replicas confirmed it within {limit:?} (replicas={replicas}), so it does not count"
+            )));
+        }
+        Ok(())
+    }
+
+    /// Turns renewals that are not confirmed into faults.
+    pub(crate) async fn confirm_held(&self, route: &mut Route, answers: &mut [Result<HoldAnswer, Fault>]) {
+        if !answers.iter().any(|answer| matches!(answer, Ok(HoldAnswer::Done))) {
+            return;
+        }
+        if let Err(fault) = self.confirm(route, self.runtime.now()).await {
+            let held = answers.iter_mut().filter(|answer| matches!(answer, Ok(HoldAnswer::Done)));
+            held.for_each(|answer| *answer = Err(fault.clone()));
+        }
+    }
+}
+
+/// A wake-up, delayed until it may be relied on.
+///
+/// The request that handed the lock over did not wait for replicas, and `WAIT` counts only writes
+/// of its own connection. Asking again is a write of ours, and comes after the hand-over.
+pub(crate) fn confirmed_first(
+    called: BoxFuture<'_, Wake>,
+    confirmation: Option<Confirmation>,
+) -> BoxFuture<'_, Wake> {
+    if confirmation.is_none() {
+        return called;
+    }
+    Box::pin(async move {
+        called.await;
+        Wake::AskAgain
+    })
+}
+
+/// Whether the master has the write on disk, and the number of replicas that do.
+fn counted(value: &Value) -> Option<(bool, i64)> {
+    match value {
+        Value::Int(replicas) => Some((true, *replicas)),
+        Value::Array(counts) => match counts[..] {
+            [Value::Int(master), Value::Int(replicas)] => Some((master > 0, replicas)),
+            _ => None,
+        },
+        _ => None,
+    }
+}

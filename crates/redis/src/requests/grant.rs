@@ -1,0 +1,144 @@
+//! Requests for keys: in a batch if the keys may be free, and otherwise by the script that joins
+//! the server's queue.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use leasehold_core::{Attempt, Fault, FaultKind, GrantAnswer, Nonce, Proof, Wait, WaitMode};
+
+use crate::batch::state::{Said, What};
+use crate::client::Client;
+use crate::connection::clock::Reading;
+use crate::connection::route::Route;
+use crate::reply::{grant_in, time_of_grant};
+use crate::script::grant_call;
+
+impl Client {
+    pub(crate) async fn grant(&self, attempt: &Attempt, wait_mode: WaitMode) -> Result<GrantAnswer, Fault> {
+        let limit = self.limit(attempt.ttl);
+        let mut route = self.route(limit).await?;
+        self.grant_on(attempt, wait_mode, &mut route, limit).await
+    }
+
+    pub(crate) async fn grant_on(
+        &self,
+        attempt: &Attempt,
+        wait_mode: WaitMode,
+        route: &mut Route,
+        limit: Duration,
+    ) -> Result<GrantAnswer, Fault> {
+        let run = self.run(std::slice::from_ref(attempt), route, limit).await?;
+        self.reading(route, limit).await?;
+        let mut unknown = false;
+        match self.ask_in_batch(attempt, What::Grant(run), route, limit).await? {
+            Some(Said::Granted { fence, heard }) => {
+                self.confirm(route, heard).await?;
+                return Ok(GrantAnswer::Granted { fence });
+            }
+            Some(Said::TooLate { now }) => return Ok(GrantAnswer::TooLate { now }),
+            Some(Said::Refused(refusal)) => {
+                self.is_served_singly(route, &refusal)?;
+                unknown = true;
+            }
+            _ => {}
+        }
+        let answer = match wait_mode {
+            WaitMode::Wait { line_limit } => self.ask_in_line(attempt, line_limit, route, limit).await,
+            _ => self.ask(attempt, None, route, limit).await,
+        };
+        // A caller that gets a lasting error gives nothing up, although the batch may have been
+        // partly served.
+        if unknown && answer.as_ref().is_err_and(Fault::is_lasting) {
+            self.give_up_later(attempt.clone(), self.runtime.now());
+        }
+        answer
+    }
+
+    /// Asks, and makes sure that an attempt that then waits can be notified.
+    ///
+    /// The first attempt on a connection that must wait asks once without a channel: without
+    /// waiters there is no subscription.
+    async fn ask_in_line(
+        &self,
+        attempt: &Attempt,
+        line_limit: Option<u64>,
+        route: &mut Route,
+        limit: Duration,
+    ) -> Result<GrantAnswer, Fault> {
+        let may_hear = self.channels().is_none_or(|channels| channels.are_for(&attempt.claim));
+        let mut channel = if !may_hear {
+            None
+        } else if self.is_monitored.load(Ordering::Relaxed) {
+            self.listen(route, limit).await
+        } else {
+            route.live.as_ref().and_then(|live| live.own_channel.channel()).cloned()
+        };
+        loop {
+            let hears = channel.is_some();
+            let nonce = hears.then(|| Nonce::from_bits(self.runtime.random()));
+            let proof = channel.clone().zip(nonce).map(|(channel, nonce)| Proof { channel, nonce });
+            let ticket = self.waiting.asks(attempt.holder, proof, self.runtime.now());
+            if !hears {
+                self.waiting.cannot_be_told(attempt.holder);
+            }
+            let wait = Wait { channel, nonce, ticket, line_limit };
+            let answer = self.ask(attempt, Some(wait), route, limit).await;
+            match &answer {
+                Ok(answer) => self.waiting.answered(attempt, answer, self.runtime.now()),
+                // The attempt will not be given up, because nothing of it is left; so remove it
+                // here.
+                Err(fault) if fault.kind != FaultKind::Passing => {
+                    self.leave(attempt);
+                }
+                Err(_) => {}
+            }
+            let Ok(GrantAnswer::Busy { place: Some(_), .. }) = &answer else { return answer };
+            self.monitor(route);
+            if hears || !may_hear {
+                return answer;
+            }
+            channel = self.listen(route, limit).await;
+            if channel.is_none() {
+                return answer;
+            }
+        }
+    }
+
+    /// Asks once for the keys of an attempt, and for a place in the queue if it waits.
+    async fn ask(
+        &self,
+        attempt: &Attempt,
+        wait: Option<Wait>,
+        route: &mut Route,
+        limit: Duration,
+    ) -> Result<GrantAnswer, Fault> {
+        let run = self.run(std::slice::from_ref(attempt), route, limit).await?;
+        let reading = self.reading(route, limit).await?;
+        let sent = self.runtime.now();
+        let not_after = reading.latest(sent) + limit;
+        let settles_at = reading.surely_past(not_after);
+        // From here on the grant is in doubt, even if this future is dropped.
+        let sending = self.unsettled.sending(attempt.holder, route.id(), sent, settles_at);
+        let call = grant_call(attempt, wait.as_ref(), Some(not_after), self.window(), self.voucher(&run));
+        let heard = self.call(route, &call, limit).await?;
+        self.unsettled.answered([sending]);
+        if let Some(server) = heard.as_ref().ok().and_then(time_of_grant) {
+            route.clock.note(Reading { sent, heard: self.runtime.now(), server });
+        }
+        let (answer, unfinished) = self.read_all(heard, |value| grant_in(value, attempt))?;
+        // A caller that is told that its own key is not handed over yet asks again at once.
+        if !unfinished.is_empty() && answer != GrantAnswer::Unfinished {
+            self.advance_later(unfinished);
+        }
+        match &answer {
+            GrantAnswer::Granted { .. } => self.confirm(route, self.runtime.now()).await?,
+            // An attempt that finds others in the queue joins them; and a member of a quorum is
+            // also asked to release what it refused.
+            GrantAnswer::Busy { held_by, place } if place.is_some() || attempt.proposal.is_some() => {
+                self.contended.note(self.contended.digest(&held_by.key), self.runtime.now());
+            }
+            _ => {}
+        }
+        Ok(answer)
+    }
+}

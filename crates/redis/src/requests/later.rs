@@ -1,0 +1,67 @@
+//! Follow-ups of requests, in the background.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_core::{Attempt, Fault, HoldAnswer, Instant, Key};
+
+use crate::client::Client;
+use crate::reply::advance_in;
+use crate::script::advance_call;
+
+/// The pause between tries of a release that nobody waits for: the server is down, and others retry
+/// too.
+const REST: Duration = Duration::from_secs(1);
+
+impl Client {
+    /// An attempt that lost what it was handed was not reached in time, so other waiters may have
+    /// been skipped too.
+    pub(crate) fn ask_again_after(&self, attempt: &Attempt, answer: &Result<HoldAnswer, Fault>) {
+        if matches!(answer, Ok(HoldAnswer::NotHeld { .. })) {
+            let now = self.runtime.now();
+            attempt.claim.keys().for_each(|key| self.waiting.ask_for(key, now));
+        }
+    }
+
+    /// Hands keys over in the background, because one request could not handle all of them.
+    pub(crate) fn advance_later(&self, mut keys: Vec<Key>) {
+        let me = self.me.clone();
+        self.runtime.spawn(Box::pin(async move {
+            while let Some(client) = me.upgrade().filter(|_| !keys.is_empty()) {
+                match client.advance(std::mem::take(&mut keys)).await {
+                    Ok(unfinished) => keys = unfinished,
+                    // Waiters ask again on their own.
+                    Err(_) => return,
+                }
+            }
+        }));
+    }
+
+    async fn advance(&self, keys: Vec<Key>) -> Result<Vec<Key>, Fault> {
+        let mut route = self.route(self.call_limit).await?;
+        let call = advance_call(&keys, self.window());
+        let heard = self.call(&mut route, &call, self.call_limit).await?;
+        let value = heard.map_err(|error| self.faults.of_refusal(&error))?;
+        advance_in(value, &keys).map_err(|strange| self.faults.lasting(strange))
+    }
+
+    /// Gives an attempt up at this instant, in the background.
+    pub(crate) fn give_up_later(&self, attempt: Attempt, at: Instant) {
+        if let Some(cluster) = &self.cluster {
+            return (cluster.0)(attempt, at);
+        }
+        let (me, runtime) = (self.me.clone(), Arc::clone(&self.runtime));
+        self.runtime.spawn(Box::pin(async move {
+            runtime.sleep_until(at).await;
+            // By then the lease has expired.
+            let end = at + attempt.ttl.duration();
+            while let Some(client) = me.upgrade() {
+                if client.give_up(&attempt).await.is_ok() || runtime.now() >= end {
+                    return;
+                }
+                drop(client);
+                runtime.sleep_until(runtime.now() + REST).await;
+            }
+        }));
+    }
+}

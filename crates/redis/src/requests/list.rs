@@ -1,0 +1,240 @@
+//! Scans a server for keys that are held or waited for: with SCAN, one part at a time, and never
+//! with KEYS, which blocks the server for everybody else.
+
+use std::collections::BTreeMap;
+
+use leasehold_core::{Fault, FaultCause, Key, KeyState};
+use redis::{Cmd, ServerError, Value, cmd};
+
+use crate::client::Client;
+use crate::connection::route::Route;
+use crate::connection::send::Heard;
+use crate::redirect::Redirect;
+use crate::reply::state_in;
+use crate::script::inspect_call;
+use crate::wire;
+
+/// How many keys the server scans in one call: that takes it less than a millisecond.
+const AT_ONCE: usize = 1000;
+
+/// How many inspections are sent together. Each runs a script; this many take the server about as
+/// long as scanning [`AT_ONCE`] keys.
+const INSPECTED_AT_ONCE: usize = 100;
+
+/// The name of a queue up to its tag.
+const LINE: &[u8] = b"leasehold:l{";
+
+/// One scan of all keys of the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Walk {
+    /// For strings that begin like our leases.
+    Leases,
+    /// For queues. Another program's key is in use too if one of our requests waits for it.
+    Lines,
+}
+
+impl Walk {
+    const BOTH: [Self; 2] = [Self::Leases, Self::Lines];
+
+    /// The `MATCH` pattern of the names.
+    fn pattern(self, prefix: &[u8]) -> Vec<u8> {
+        let mut pattern = match self {
+            Self::Leases => Vec::new(),
+            Self::Lines => [LINE, b"*}"].concat(),
+        };
+        escaped(prefix, &mut pattern);
+        pattern.push(b'*');
+        pattern
+    }
+
+    const fn kind(self) -> &'static str {
+        match self {
+            Self::Leases => "string",
+            Self::Lines => "zset",
+        }
+    }
+
+    /// The key of a name, if there is one and it has the prefix.
+    fn key(self, name: &[u8], prefix: &[u8]) -> Option<Key> {
+        let key = match self {
+            Self::Leases => name,
+            // The first braces are ours, and the key follows them.
+            Self::Lines => {
+                let tagged = name.strip_prefix(LINE)?;
+                &tagged[tagged.iter().position(|&byte| byte == b'}')? + 1..]
+            }
+        };
+        if key.starts_with(prefix) { Key::new(key).ok() } else { None }
+    }
+}
+
+impl Client {
+    /// All keys with this prefix that our holders hold or that somebody waits for, in byte order.
+    ///
+    /// Only the results and one part of the scan are kept in memory.
+    /// If the server is a node of a cluster, `gone` gets the keys that moved to another node during
+    /// the scan.
+    pub(crate) async fn list(
+        &self,
+        prefix: &[u8],
+        mut gone: Option<&mut Vec<Key>>,
+    ) -> Result<Vec<KeyState>, Fault> {
+        let mut route = self.route(self.call_limit).await?;
+        // A scan may return a key twice, and both scans may find it.
+        let mut found = BTreeMap::new();
+        for walk in Walk::BOTH {
+            let mut by_type = true;
+            let mut cursor = b"0".to_vec();
+            loop {
+                let heard = self.say(&mut route, vec![scan(&cursor, walk, prefix, by_type)]).await?.pop();
+                let heard = match heard {
+                    // Servers before 6.0. Without `TYPE`, asking for a key shows that it has
+                    // another type.
+                    Some(Err(error)) if by_type && is_syntax_error(&error) => {
+                        by_type = false;
+                        continue;
+                    }
+                    Some(heard) => heard.map_err(|error| self.faults.of_refusal(&error))?,
+                    None => return Err(self.faults.passing("the server gave no answer to SCAN")),
+                };
+                let Some((next, names)) = scanned(heard) else {
+                    return Err(self.faults.lasting("the answer to SCAN is none: this is no Redis server"));
+                };
+                let keys = names.iter().filter_map(|name| walk.key(name, prefix));
+                let mut keys: Vec<_> = keys.filter(|key| !found.contains_key(key)).collect();
+                if walk == Walk::Leases {
+                    keys = self.that_look_held(&mut route, keys).await?;
+                }
+                let states = self.inspect_each(&mut route, &keys, gone.as_deref_mut()).await?;
+                for state in states.into_iter().filter(KeyState::is_in_use) {
+                    found.insert(state.key.clone(), state);
+                }
+                if next == b"0" {
+                    break;
+                }
+                cursor = next;
+            }
+        }
+        Ok(found.into_values().collect())
+    }
+
+    /// The keys whose strings begin like a lease. Of other keys, not even the string is
+    /// transferred.
+    async fn that_look_held(&self, route: &mut Route, keys: Vec<Key>) -> Result<Vec<Key>, Fault> {
+        let beginning = |key: &Key| {
+            let mut command = cmd("GETRANGE");
+            command.arg(key.as_bytes()).arg(0).arg(wire::MARK.len() - 1);
+            command
+        };
+        let heard = self.say(route, keys.iter().map(beginning).collect()).await?;
+        let mut held = Vec::new();
+        for (key, heard) in keys.into_iter().zip(heard) {
+            match heard {
+                Ok(Value::BulkString(beginning)) if beginning == wire::MARK => held.push(key),
+                Ok(_) => {}
+                // It is something else by now, or always was, if the server cannot filter by type.
+                Err(error) if error.code() == "WRONGTYPE" => {}
+                // The inspection will find out where it moved.
+                Err(error) if self.is_node() && Redirect::of(&error).is_some() => held.push(key),
+                Err(error) => return Err(self.faults.of_refusal(&error)),
+            }
+        }
+        Ok(held)
+    }
+
+    /// The states of these keys, except those that have moved away.
+    pub(super) async fn inspect_each(
+        &self,
+        route: &mut Route,
+        keys: &[Key],
+        mut gone: Option<&mut Vec<Key>>,
+    ) -> Result<Vec<KeyState>, Fault> {
+        let mut states = Vec::new();
+        for part in keys.chunks(INSPECTED_AT_ONCE) {
+            let calls: Vec<_> = part.iter().map(inspect_call).collect();
+            let heard = self.call_all(route, &calls, self.call_limit).await?;
+            for (key, heard) in part.iter().zip(heard) {
+                if let (Some(gone), Err(error)) = (gone.as_deref_mut(), &heard)
+                    && Redirect::of(error).is_some()
+                {
+                    gone.push(key.clone());
+                    continue;
+                }
+                states.push(self.seen(key, heard)?);
+            }
+        }
+        Ok(states)
+    }
+
+    /// The result of an inspection. If some data of a key cannot be read, the key is shown as
+    /// damaged, and other keys are shown nevertheless.
+    fn seen(&self, key: &Key, heard: Heard) -> Result<KeyState, Fault> {
+        match self.read(heard, |value| state_in(value, key)) {
+            Err(fault) if fault.cause == FaultCause::WrongType => {
+                Ok(KeyState::new(key.clone(), Vec::new(), Vec::new()).damaged(fault.reason))
+            }
+            seen => seen,
+        }
+    }
+}
+
+/// Escapes the prefix, so that a pattern takes it literally.
+pub(super) fn escaped(prefix: &[u8], pattern: &mut Vec<u8>) {
+    for &byte in prefix {
+        if b"*?[]\\".contains(&byte) {
+            pattern.push(b'\\');
+        }
+        pattern.push(byte);
+    }
+}
+
+fn scan(cursor: &[u8], walk: Walk, prefix: &[u8], by_type: bool) -> Cmd {
+    let mut command = cmd("SCAN");
+    command.arg(cursor).arg("MATCH").arg(walk.pattern(prefix)).arg("COUNT").arg(AT_ONCE);
+    if by_type {
+        command.arg("TYPE").arg(walk.kind());
+    }
+    command
+}
+
+/// The next cursor, and the names of this part.
+pub(crate) fn scanned(value: Value) -> Option<(Vec<u8>, Vec<Vec<u8>>)> {
+    let Value::Array(fields) = value else { return None };
+    let Ok([Value::BulkString(next), Value::Array(names)]) = <[Value; 2]>::try_from(fields) else {
+        return None;
+    };
+    let name = |value| match value {
+        Value::BulkString(name) => Some(name),
+        _ => None,
+    };
+    Some((next, names.into_iter().map(name).collect::<Option<_>>()?))
+}
+
+fn is_syntax_error(error: &ServerError) -> bool {
+    error.details().is_some_and(|details| details.contains("syntax error"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_is_matched_verbatim() {
+        assert_eq!(Walk::Leases.pattern(b""), b"*");
+        assert_eq!(Walk::Leases.pattern(b"a*?[b-c]\\^\xff"), b"a\\*\\?\\[b-c\\]\\\\^\xff*");
+        assert_eq!(Walk::Lines.pattern(b"a*"), b"leasehold:l{*}a\\**");
+    }
+
+    #[test]
+    fn a_line_leads_to_its_key_and_a_name_that_only_looks_like_one_to_none() {
+        let key =
+            |name: &[u8], prefix: &[u8]| Walk::Lines.key(name, prefix).map(|key| key.as_bytes().to_vec());
+        assert_eq!(key(b"leasehold:l{1ps}invoice:42", b"inv"), Some(b"invoice:42".to_vec()));
+        assert_eq!(key(b"leasehold:l{2ml}{}", b""), Some(b"{}".to_vec()));
+        // The pattern matches it, because the prefix follows some brace.
+        assert_eq!(key(b"leasehold:l{x}other}inv", b"inv"), None);
+        assert_eq!(key(b"leasehold:l{x}", b""), None);
+        assert_eq!(key(b"leasehold:l{x", b""), None);
+        assert_eq!(Walk::Leases.key(b"leasehold:f{x}k", b""), None);
+    }
+}

@@ -1,0 +1,46 @@
+//! Marks: records that a job was done.
+
+use std::time::Duration;
+
+use leasehold_core::{Attempt, Fault, HoldAnswer, Key, Mark, Marked};
+
+use crate::client::Client;
+use crate::connection::route::Route;
+use crate::reply::{mark_in, marked_in};
+use crate::script::{MARKED, mark_call, side_call};
+use crate::slot::Side;
+
+impl Client {
+    /// A mark that comes late is written if the attempt still holds its keys; it was true when it
+    /// was sent.
+    pub(crate) async fn mark(
+        &self,
+        attempt: &Attempt,
+        mark: &Mark,
+        keep: Duration,
+    ) -> Result<HoldAnswer, Fault> {
+        let mut route = self.route(self.limit(attempt.ttl)).await?;
+        self.mark_on(attempt, mark, keep, &mut route).await
+    }
+
+    pub(crate) async fn mark_on(
+        &self,
+        attempt: &Attempt,
+        mark: &Mark,
+        keep: Duration,
+        route: &mut Route,
+    ) -> Result<HoldAnswer, Fault> {
+        let heard = self.call(route, &mark_call(attempt, mark, keep), self.limit(attempt.ttl)).await?;
+        self.read(heard, |value| mark_in(value, attempt))
+    }
+
+    pub(crate) async fn marked(&self, key: &Key) -> Result<Marked, Fault> {
+        let mut route = self.route(self.call_limit).await?;
+        self.marked_on(key, &mut route).await
+    }
+
+    pub(crate) async fn marked_on(&self, key: &Key, route: &mut Route) -> Result<Marked, Fault> {
+        let heard = self.call(route, &side_call(&MARKED, Side::Mark, key), self.call_limit).await?;
+        self.read(heard, |value| marked_in(value, key))
+    }
+}

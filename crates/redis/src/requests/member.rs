@@ -1,0 +1,177 @@
+//! Serving a quorum: the run of the server, and the requests to a member.
+
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use leasehold_core::{Attempt, Fault, HoldAnswer, RaiseAnswer, Ttl};
+use redis::cmd;
+
+use crate::client::{Client, Source};
+use crate::connection::route::Route;
+use crate::connection::run::Run;
+use crate::connection::send::one;
+use crate::deadline::within;
+use crate::reply::{held_in, raise_in, run_of};
+use crate::script::{Voucher, raise_call, rejoin_call, vouch_call};
+
+impl Client {
+    /// What a request says of the run that vouches for leases.
+    pub(crate) fn voucher<'a>(&self, run: &'a Run) -> Voucher<'a> {
+        Voucher { run: run.get(), by_slot: self.is_node() }
+    }
+
+    /// Finds out the run of the route's server, once for each connection, and only for a quorum.
+    ///
+    /// It must be known before the request is sent, and on the same connection. A restart of the
+    /// server in between closes that connection, so no request names an old run to a new server.
+    pub(crate) async fn run(
+        &self,
+        attempts: &[Attempt],
+        route: &mut Route,
+        limit: Duration,
+    ) -> Result<Run, Fault> {
+        if attempts.iter().all(|attempt| attempt.proposal.is_none()) {
+            return Ok(Run::default());
+        }
+        self.run_at(route, limit).await
+    }
+
+    async fn run_at(&self, route: &mut Route, limit: Duration) -> Result<Run, Fault> {
+        match route.live.as_ref().and_then(|live| live.run.get()) {
+            Some(run) => Ok(self.vouched_by(run)),
+            None => Box::pin(self.ask_run(route, limit)).await,
+        }
+    }
+
+    /// Asked even if no run vouches for leases (`quarantine=no`): a server with two URLs must not
+    /// be counted twice.
+    async fn ask_run(&self, route: &mut Route, limit: Duration) -> Result<Run, Fault> {
+        let Some(live) = route.live.clone() else {
+            return Err(self.faults.lasting(
+                "a connection that was lent may lead to another server by the next call, and so to no member of a quorum: \
+                 name the server by its URL",
+            ));
+        };
+        let sent = self.runtime.now();
+        let info = cmd("INFO").arg("server").take();
+        let said = within(&*self.runtime, limit, one(route.connection(), &info)).await;
+        let heard = self.heard(route, sent, said, limit)?;
+        let run = match heard {
+            Ok(value) => run_of(&value).map(Arc::from).ok_or_else(|| {
+                self.faults.lasting(
+                    "the server does not tell its run_id (INFO server), so nobody would notice that it was started anew \
+                     without its leases, or that another URL leads to it, too: name the server itself and no proxy, or \
+                     leave it out of the quorum",
+                )
+            }),
+            Err(refusal) => Err(self.faults.of_refusal(&refusal)),
+        };
+        let run = run?;
+        *self.identity.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&run));
+        Ok(self.vouched_by(live.run.get_or_init(|| run)))
+    }
+
+    fn vouched_by(&self, run: &Arc<str>) -> Run {
+        Run::new(self.quarantine.then(|| Arc::clone(run)))
+    }
+
+    /// One answer for each attempt, in one round trip.
+    pub(crate) async fn rejoin(&self, attempts: &[Attempt]) -> Vec<Result<HoldAnswer, Fault>> {
+        let Some(limit) = attempts.iter().map(|attempt| self.limit(attempt.ttl)).min() else {
+            return Vec::new();
+        };
+        match self.route(limit).await {
+            Ok(mut route) => self.rejoin_on(attempts, &mut route, limit).await,
+            Err(fault) => vec![Err(fault); attempts.len()],
+        }
+    }
+
+    pub(crate) async fn rejoin_on(
+        &self,
+        attempts: &[Attempt],
+        route: &mut Route,
+        limit: Duration,
+    ) -> Vec<Result<HoldAnswer, Fault>> {
+        match self.rejoin_all(attempts, route, limit).await {
+            Ok(answers) => answers,
+            Err(fault) => vec![Err(fault); attempts.len()],
+        }
+    }
+
+    async fn rejoin_all(
+        &self,
+        attempts: &[Attempt],
+        route: &mut Route,
+        limit: Duration,
+    ) -> Result<Vec<Result<HoldAnswer, Fault>>, Fault> {
+        let run = self.run(attempts, route, limit).await?;
+        let reading = self.reading(route, limit).await?;
+        let sent = self.runtime.now();
+        let not_after = reading.latest(sent) + limit;
+        let settles_at = reading.surely_past(not_after);
+        let (window, voucher) = (self.window(), self.voucher(&run));
+        let call = |attempt| rejoin_call(attempt, Some(not_after), window, voucher);
+        let calls: Vec<_> = attempts.iter().map(call).collect();
+        // Like a grant, each may create a holder as long as it is not answered.
+        let sending =
+            |attempt: &Attempt| self.unsettled.sending(attempt.holder, route.id(), sent, settles_at);
+        let sendings: Vec<_> = attempts.iter().map(sending).collect();
+        let heard = self.call_all(route, &calls, limit).await?;
+        self.unsettled.answered(sendings);
+        let answers = attempts.iter().zip(heard).map(|(attempt, heard)| {
+            let answer = self.read(heard, |value| held_in(value, attempt));
+            self.ask_again_after(attempt, &answer);
+            answer
+        });
+        let mut answers: Vec<_> = answers.collect();
+        self.confirm_held(route, &mut answers).await;
+        Ok(answers)
+    }
+
+    pub(crate) async fn raise(&self, attempt: &Attempt) -> Result<RaiseAnswer, Fault> {
+        let limit = self.limit(attempt.ttl);
+        let mut route = self.route(limit).await?;
+        self.raise_on(attempt, &mut route, limit).await
+    }
+
+    pub(crate) async fn raise_on(
+        &self,
+        attempt: &Attempt,
+        route: &mut Route,
+        limit: Duration,
+    ) -> Result<RaiseAnswer, Fault> {
+        let run = self.run(std::slice::from_ref(attempt), route, limit).await?;
+        let call = raise_call(attempt, self.window(), self.voucher(&run));
+        let heard = self.call(route, &call, limit).await?;
+        let answer = self.read(heard, |value| raise_in(value, attempt))?;
+        if matches!(answer, RaiseAnswer::Raised { .. }) {
+            self.confirm(route, self.runtime.now()).await?;
+        }
+        Ok(answer)
+    }
+
+    /// Makes the server abstain for these slots from now on, if it has to. So it is ready by the
+    /// time when they are first requested.
+    pub(crate) async fn vouch(&self, slots: &[u16], longest: Ttl) -> Result<(), Fault> {
+        /// That many keep a node busy for a fraction of a millisecond.
+        const AT_ONCE: usize = 100;
+        let mut route = self.route(self.call_limit).await?;
+        let run = self.run_at(&mut route, self.call_limit).await?;
+        let Some(run) = run.get() else { return Ok(()) };
+        for slots in slots.chunks(AT_ONCE) {
+            let calls: Vec<_> = slots.iter().map(|slot| vouch_call(*slot, run, longest)).collect();
+            // A slot that has moved meanwhile is vouched for elsewhere, when it is requested.
+            self.call_all(&mut route, &calls, self.call_limit).await?;
+        }
+        Ok(())
+    }
+
+    /// An identity that distinguishes the server from all others, whatever its name, if it is
+    /// known.
+    pub(crate) fn identity(&self) -> Option<Arc<str>> {
+        match &self.source {
+            Source::Ours(_) => self.identity.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            Source::Lent { .. } => None,
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Releasing and giving up.
+
+use std::time::Duration;
+
+use leasehold_core::{Attempt, Fault, HoldAnswer, Instant};
+
+use crate::batch::state::{Said, What};
+use crate::client::Client;
+use crate::connection::route::Route;
+use crate::reply::released_in;
+use crate::script::release_call;
+
+impl Client {
+    /// Releases what the attempt holds now. If a grant of it is still in doubt, also returns when
+    /// to release again.
+    pub(crate) async fn release(&self, attempt: &Attempt) -> Result<(HoldAnswer, Option<Instant>), Fault> {
+        let waited = self.leave(attempt);
+        let limit = self.limit(attempt.ttl);
+        let mut route = self.route(limit).await?;
+        self.let_go_on(attempt, waited, &mut route, limit).await
+    }
+
+    /// The same on this route: in a batch, if that may suffice.
+    ///
+    /// The value alone makes this safe. A plain value means that nobody waits for the key,
+    /// including readers and requests for permits, so this attempt does not wait either. A value is
+    /// in one place at a time, so this holds even while its slot moves key by key and the key's
+    /// queue is on another node. If a lease was broken or has ended, or several holders share the
+    /// key, the value is another one or absent.
+    ///
+    /// A release is not confirmed by replicas: a lock that a failover restores expires with its
+    /// TTL.
+    pub(crate) async fn let_go_on(
+        &self,
+        attempt: &Attempt,
+        by_script: bool,
+        route: &mut Route,
+        limit: Duration,
+    ) -> Result<(HoldAnswer, Option<Instant>), Fault> {
+        if !by_script && attempt.signal.is_none() {
+            match self.ask_in_batch(attempt, What::Release, route, limit).await? {
+                Some(Said::Released { sent }) => {
+                    return Ok((HoldAnswer::Done, self.unsettled.released(attempt.holder, route.id(), sent)));
+                }
+                Some(Said::Refused(refusal)) => self.is_served_singly(route, &refusal)?,
+                _ => {}
+            }
+        }
+        self.release_on(attempt, route, limit).await
+    }
+
+    /// By the script, which returns the state of the key if there is nothing to release.
+    pub(crate) async fn release_on(
+        &self,
+        attempt: &Attempt,
+        route: &mut Route,
+        limit: Duration,
+    ) -> Result<(HoldAnswer, Option<Instant>), Fault> {
+        let sent = self.runtime.now();
+        let heard = self.call(route, &release_call(attempt, self.window()), limit).await?;
+        let answer = self.read(heard, |value| released_in(value, attempt))?;
+        Ok((answer, self.unsettled.released(attempt.holder, route.id(), sent)))
+    }
+
+    /// When this resolves without a fault, nothing of the attempt is left and nothing of it can
+    /// appear.
+    pub(crate) async fn give_up(&self, attempt: &Attempt) -> Result<(), Fault> {
+        while let (_, Some(settles_at)) = self.release(attempt).await? {
+            self.runtime.sleep_until(settles_at).await;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,77 @@
+//! Renewals: in batches, and those that batches leave one by one.
+
+use std::time::Duration;
+
+use leasehold_core::{Attempt, Fault, HoldAnswer};
+
+use crate::client::Client;
+use crate::connection::route::Route;
+use crate::connection::run::Run;
+use crate::reply::held_in;
+use crate::script::renew_call;
+
+impl Client {
+    /// One answer for each attempt, in one round trip.
+    pub(crate) async fn renew(&self, attempts: &[Attempt]) -> Vec<Result<HoldAnswer, Fault>> {
+        let Some(limit) = attempts.iter().map(|attempt| self.limit(attempt.ttl)).min() else {
+            return Vec::new();
+        };
+        match self.route(limit).await {
+            Ok(mut route) => self.renew_on(attempts, &mut route, limit).await,
+            Err(fault) => vec![Err(fault); attempts.len()],
+        }
+    }
+
+    pub(crate) async fn renew_on(
+        &self,
+        attempts: &[Attempt],
+        route: &mut Route,
+        limit: Duration,
+    ) -> Vec<Result<HoldAnswer, Fault>> {
+        let renewing = async {
+            let run = self.run(attempts, route, limit).await?;
+            let mut done = self.renew_in_batches(attempts, &run, route, limit).await?;
+            // Redirected requests are asked elsewhere, and all others that batches left are served
+            // by the script of a single request.
+            let rest: Vec<_> = (0..attempts.len()).filter(|&nth| done[nth].is_none()).collect();
+            self.renew_one_by_one(attempts, &rest, &run, &mut done, route, limit).await?;
+            let answered = attempts.iter().zip(done).map(|(attempt, answer)| {
+                let answer = answer.unwrap_or(Ok(HoldAnswer::Done));
+                self.ask_again_after(attempt, &answer);
+                answer
+            });
+            let mut answers: Vec<_> = answered.collect();
+            self.confirm_held(route, &mut answers).await;
+            Ok(answers)
+        };
+        match renewing.await {
+            Ok(answers) => answers,
+            Err(fault) => vec![Err(fault); attempts.len()],
+        }
+    }
+
+    async fn renew_one_by_one(
+        &self,
+        attempts: &[Attempt],
+        rest: &[usize],
+        run: &Run,
+        done: &mut [Option<Result<HoldAnswer, Fault>>],
+        route: &mut Route,
+        limit: Duration,
+    ) -> Result<(), Fault> {
+        if rest.is_empty() {
+            return Ok(());
+        }
+        let (window, voucher) = (self.window(), self.voucher(run));
+        let calls: Vec<_> = rest.iter().map(|&nth| renew_call(&attempts[nth], window, voucher)).collect();
+        let before = route.redirects.len();
+        let heard = self.call_all(route, &calls, limit).await?;
+        for (place, _) in &mut route.redirects[before..] {
+            *place = rest[*place];
+        }
+        for (&nth, heard) in rest.iter().zip(heard) {
+            done[nth] = Some(self.read(heard, |value| held_in(value, &attempts[nth])));
+        }
+        Ok(())
+    }
+}
