@@ -57,6 +57,13 @@ impl Claim {
         Self::all(keys, Mode::permits(weight, of)?)
     }
 
+    /// A shared claim on the same keys.
+    #[must_use]
+    pub fn reading(&self) -> Self {
+        let reading = |want: &Want| Want { key: want.key.clone(), mode: Mode::Shared };
+        Self(self.0.iter().map(reading).collect())
+    }
+
     fn all(keys: impl IntoIterator<Item = Key>, mode: Mode) -> Result<Self, Misuse> {
         let mut wants: Vec<Want> = keys.into_iter().map(|key| Want { key, mode }).collect();
         wants.sort();
@@ -125,6 +132,12 @@ impl Attempt {
     #[must_use]
     pub fn with_ttl(&self, ttl: Ttl) -> Self {
         Self { ttl, ..self.clone() }
+    }
+
+    /// The same attempt as that of a reader. A renewal by it makes a writer's lease a reader's.
+    #[must_use]
+    pub fn reading(&self) -> Self {
+        Self { claim: self.claim.reading(), ..self.clone() }
     }
 
     /// The same attempt, whose release also wakes these waiters.

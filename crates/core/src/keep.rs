@@ -124,7 +124,7 @@ pub struct Keep {
 /// holder with such reports must not make it flood the store.
 const BETWEEN_ASKS: Duration = Duration::from_millis(150);
 
-/// The reasons to doubt that the store still has the lease, until a renewal is answered.
+/// The reasons to ask the store before the lease is due, until a renewal is answered.
 #[derive(Clone, Debug, Default, Hash)]
 struct Doubt {
     /// The number of renewals that ended in a fault.
@@ -135,6 +135,17 @@ struct Doubt {
     ask: Option<Instant>,
     /// When a report came that somebody broke a lease of this holder.
     broken: Option<Instant>,
+    /// The lease is to become that of a reader, which the store has not confirmed yet.
+    downgrade: Option<Downgrade>,
+}
+
+/// A renewal in flight may have been sent before the holder became a reader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Downgrade {
+    /// No renewal in flight says so.
+    Unsent,
+    /// The renewal in flight says so.
+    Sent,
 }
 
 impl Keep {
@@ -203,6 +214,7 @@ impl Keep {
         self.asking = Some((now, ttl));
         if let Some(doubt) = &mut self.doubt {
             doubt.ask = None;
+            doubt.downgrade = doubt.downgrade.map(|_| Downgrade::Sent);
         }
     }
 
@@ -210,6 +222,11 @@ impl Keep {
     pub fn handle_answer(&mut self, now: Instant, answer: HoldAnswer) {
         let Some((sent, ttl)) = self.asking.take() else { return };
         self.confirm(now, sent, ttl, answer);
+        if let Some(doubt) = &mut self.doubt
+            && doubt.downgrade == Some(Downgrade::Unsent)
+        {
+            doubt.ask = Some(now);
+        }
     }
 
     /// Handles the answer to a renewal that the holder requested itself; its TTL is the lease's TTL
@@ -227,6 +244,7 @@ impl Keep {
         self.asking = None;
         let term = self.term().duration();
         let doubt = self.doubt.get_or_insert_default();
+        doubt.downgrade = doubt.downgrade.map(|_| Downgrade::Unsent);
         let rest = Backoff::WHILE_SILENT.delay(doubt.faults, chance);
         // With a short TTL, a second is too long a pause: at least four retries fit into the time
         // that is left after a first fault.
@@ -243,6 +261,15 @@ impl Keep {
         doubt.broken = Some(now);
         // A store that has not answered lately is asked again soon anyway.
         self.hinted = self.hinted.max(*doubt.ask.get_or_insert(at));
+    }
+
+    /// Handles that the holder becomes a reader: from now on every renewal says so, and the store is
+    /// asked until it has confirmed one, even if the lease is not renewed otherwise. Until then it
+    /// may exclude others as before, which is safe.
+    pub fn handle_downgrade(&mut self, now: Instant) {
+        let doubt = self.doubt.get_or_insert_default();
+        doubt.downgrade = Some(Downgrade::Unsent);
+        doubt.ask.get_or_insert(now);
     }
 
     /// Stops keeping the lease, because this process closes its locks.
@@ -273,11 +300,16 @@ impl Keep {
         self.unclaimed.unwrap_or(self.ttl)
     }
 
-    /// The TTL of a renewal that would extend the lease; `None` if none may or would. The shortest
-    /// TTL extends no lease, but its answer says whether there is one.
+    /// The TTL of a renewal that would extend the lease, or tell or ask the store something; `None`
+    /// if none may or would.
     fn worth_asking(&self, now: Instant) -> Option<Ttl> {
-        let is_doubtful = self.is_said_to_be_broken();
-        self.worth_renewing(now).or_else(|| is_doubtful.then(|| self.ttl.up_to(Duration::ZERO)))
+        self.worth_renewing(now).or_else(|| {
+            let doubt = self.doubt.as_ref()?;
+            // The shortest TTL extends no lease, but its answer says whether there is one.
+            let as_long = doubt.broken.map(|_| Duration::ZERO);
+            let as_long = as_long.or(doubt.downgrade.map(|_| self.lease.end().saturating_since(now)));
+            Some(self.ttl.up_to(as_long?))
+        })
     }
 
     fn worth_renewing(&self, now: Instant) -> Option<Ttl> {
@@ -305,8 +337,12 @@ impl Keep {
                 if self.loss.is_none() && self.lease.is_held(now) {
                     self.confirmed = self.confirmed.max(sent);
                     self.unclaimed = None;
-                    // A report that came after this renewal was sent may still be true.
-                    self.doubt.take_if(|doubt| doubt.broken.is_none_or(|heard| heard <= sent));
+                    // A report that came after this renewal was sent may still be true, and that
+                    // renewal may still have been a writer's.
+                    self.doubt.take_if(|doubt| {
+                        doubt.broken.is_none_or(|heard| heard <= sent)
+                            && doubt.downgrade != Some(Downgrade::Unsent)
+                    });
                     self.believe(Lease::counted_from(sent, ttl, self.drift));
                 }
             }

@@ -32,7 +32,12 @@ impl Share {
     /// millisecond, as servers count, so that all stores agree which of two shares ends first.
     #[must_use]
     pub fn end(now: Stamp, lasts: Ttl) -> Stamp {
-        Stamp::from_micros(now.as_micros().div_ceil(1000).saturating_mul(1000)) + lasts.duration()
+        Self::whole(now) + lasts.duration()
+    }
+
+    /// This moment, rounded up to a whole millisecond.
+    pub(crate) fn whole(at: Stamp) -> Stamp {
+        Stamp::from_micros(at.as_micros().div_ceil(1000).saturating_mul(1000))
     }
 
     /// The same share, handed over to a holder on this channel that has yet to confirm it.

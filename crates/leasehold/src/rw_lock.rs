@@ -20,8 +20,9 @@ use crate::locks::Askers;
 /// Every guard has its own fence, greater than all earlier ones. A resource that refuses smaller
 /// fences must do so only for writes, because readers come in any order.
 ///
-/// A holder that crashed, whether reader or writer, blocks others until its lease ends. A reader's
-/// guard cannot become a writer's: release it and request again.
+/// A holder that crashed, whether reader or writer, blocks others until its lease ends. A writer's
+/// guard can become a reader's ([`downgrade`](RwLockWriteGuard::downgrade)). A reader's cannot become
+/// a writer's: release it and request again.
 ///
 /// ```
 /// # tokio_test(async {

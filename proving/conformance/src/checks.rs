@@ -75,6 +75,8 @@ macro_rules! every_check_of_readers {
                 readers_do_not_pass_a_writer_that_waits,
                 all_readers_in_front_are_let_in_together,
                 a_writer_that_gives_up_lets_readers_go_on,
+                a_writer_becomes_a_reader_and_lets_readers_in_and_no_writer,
+                readers_behind_a_writer_that_reads_on_are_let_in,
                 a_reader_whose_lease_ended_never_comes_back,
                 an_onlooker_sees_all_who_hold_together,
                 a_dropped_request_to_read_leaves_nothing,

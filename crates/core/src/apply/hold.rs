@@ -3,12 +3,16 @@
 use super::advance::{Turn, advance, claim, turn};
 use super::grant::{give_back, take};
 use super::{ApplyContext, Effects};
-use crate::{Attempt, Fence, HoldAnswer, LastFence, RaiseAnswer, Records};
+use crate::{Attempt, Fence, HoldAnswer, LastFence, RaiseAnswer, Records, Want};
 
 /// Only the attempt that holds all keys renews them; a renewal never takes a lost key again.
 ///
 /// A renewal never shortens a lease either: otherwise a delayed renewal could cut off what a later
 /// one, already answered, has extended.
+///
+/// A renewal that wants to read what its attempt has alone turns the lease into a share: so a writer
+/// becomes a reader, and the readers behind it are let in, while no other writer was in between. The
+/// share keeps the fence. Nothing turns it back, so a delayed renewal of the writer renews the share.
 pub(super) fn renew(
     records: &mut Records,
     attempt: &Attempt,
@@ -17,16 +21,20 @@ pub(super) fn renew(
 ) -> HoldAnswer {
     let now = context.now;
     let gone = first_not_held(records, attempt, context);
-    for key in attempt.claim.keys() {
+    for Want { key, mode } in attempt.claim.wants() {
         // Even if it came too late: it shows that the process is alive.
         claim(records, key, attempt.holder);
         if gone.is_some() {
             advance(records, key, None, context, told);
             continue;
         }
+        let admits_readers = records.downgrade(key, attempt.holder, *mode, now);
         records.prolong(key, attempt.holder, attempt.ttl, now);
         if let Some(last) = records.fences.get_mut(key).filter(|last| now < last.ends) {
             last.ends = last.ends.max(now + LastFence::kept_for(attempt.ttl));
+        }
+        if admits_readers {
+            advance(records, key, None, context, told);
         }
     }
     gone.unwrap_or(HoldAnswer::Done)
@@ -48,7 +56,7 @@ pub(super) fn rejoin(
     for want in attempt.claim.wants() {
         let key = &want.key;
         claim(records, key, attempt.holder);
-        if records.is_held_in(key, attempt.holder, want.mode, now) {
+        if records.is_held_for(key, attempt.holder, want.mode, now) {
             continue;
         }
         if turn(records, want, None, context, told) != Turn::Anybodys {
@@ -60,6 +68,7 @@ pub(super) fn rejoin(
         return refused;
     }
     for want in attempt.claim.wants() {
+        let admits_readers = records.downgrade(&want.key, attempt.holder, want.mode, now);
         take(records, want, attempt, context);
         let last = records.fence(&want.key, now);
         if let Some(fence) = last.max(attempt.proposal.map(|it| it.fence)) {
@@ -68,6 +77,9 @@ pub(super) fn rejoin(
         // Even if others who share the key have greater fences by now.
         if let Some(own) = attempt.proposal {
             records.stamp(&want.key, attempt.holder, own.fence);
+        }
+        if admits_readers {
+            advance(records, &want.key, None, context, told);
         }
     }
     HoldAnswer::Done

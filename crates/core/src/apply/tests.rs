@@ -1,4 +1,5 @@
 mod breaking;
+mod downgrade;
 mod histories;
 mod holding;
 mod line;

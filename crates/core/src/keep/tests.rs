@@ -352,3 +352,54 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_reader_that_was_a_writer_says_so_at_once_and_until_the_store_has_confirmed_it() {
+    let end = START + 9 * SECOND;
+    for (renewal, ttl, left) in [
+        (Renewal::Automatic, ttl(), ttl()),
+        (Renewal::Off, ttl().up_to(8 * SECOND), ttl().up_to(7 * SECOND)),
+        (Renewal::AtMost(9 * SECOND), ttl().up_to(8 * SECOND), ttl().up_to(7 * SECOND)),
+    ] {
+        let (then, later) = (START + SECOND, START + 2 * SECOND);
+        let mut keep = keep(renewal);
+        keep.handle_downgrade(then);
+        assert_eq!(keep.next(then), Keeping::Renew(ttl));
+        keep.handle_sent(then, ttl);
+        keep.handle_fault(then, "down".into(), CHANCE);
+        let Keeping::WaitUntil(again) = keep.next(then) else { panic!("it rests after a fault") };
+        assert!(again < later, "{again:?}");
+        assert_eq!(keep.next(later), Keeping::Renew(left));
+        keep.handle_sent(later, left);
+        assert_eq!(keep.next(later), Keeping::WaitUntil(keep.lease().end()));
+        keep.handle_answer(later, HoldAnswer::Done);
+        assert!(matches!(keep.next(later), Keeping::WaitUntil(until) if until > later));
+        // Without renewal it ends when it would have.
+        assert!(keep.lease().end() == end || renewal == Renewal::Automatic);
+    }
+}
+
+/// The answer to it says nothing about the request to read.
+#[test]
+fn a_renewal_that_was_sent_before_the_writer_became_a_reader_does_not_confirm_it() {
+    let then = START + 3 * SECOND;
+    let mut keep = keep(Renewal::Automatic);
+    keep.handle_sent(then, ttl());
+    // At the same moment, and yet after it.
+    keep.handle_downgrade(then);
+    assert_eq!(keep.next(then), Keeping::WaitUntil(START + 9 * SECOND), "one at a time");
+    keep.handle_answer(then, HoldAnswer::Done);
+    assert_eq!(keep.next(then), Keeping::Renew(ttl()));
+    keep.handle_sent(then, ttl());
+    keep.handle_answer(then, HoldAnswer::Done);
+    assert_eq!(keep.next(then), Keeping::WaitUntil(then + 3 * SECOND));
+}
+
+#[test]
+fn a_downgrade_of_a_lease_that_the_store_has_no_more_finds_the_loss() {
+    let mut keep = keep(Renewal::Off);
+    keep.handle_downgrade(START);
+    keep.handle_sent(START, ttl());
+    keep.handle_answer(START, gone());
+    assert_eq!(keep.next(START), Keeping::Lost(Loss::Gone { key: key() }));
+}

@@ -124,6 +124,34 @@ impl Records {
         self.is_held_by(key, holder, now) && self.family(key, now) == mode.family()
     }
 
+    /// Returns true if this attempt holds the key now in the mode that it wants, or wants to read
+    /// what it has alone.
+    pub(crate) fn is_held_for(&self, key: &Key, holder: Holder, mode: Mode, now: Stamp) -> bool {
+        let family = self.family(key, now);
+        let suffices = family == mode.family() || family.is_none() && mode == Mode::Shared;
+        suffices && self.is_held_by(key, holder, now)
+    }
+
+    /// If the attempt wants to read a key that it has alone, makes its lease a share, which ends
+    /// when the lease would have; returns true if it did. The share has the last fence of the key,
+    /// which is that of the lease.
+    pub(crate) fn downgrade(&mut self, key: &Key, holder: Holder, mode: Mode, now: Stamp) -> bool {
+        let Some(Lock { content: Content::Lease { holder: owner, label, .. }, ends }) = self.lock(key, now)
+        else {
+            return false;
+        };
+        if *owner != holder || mode != Mode::Shared {
+            return false;
+        }
+        let ends = Share::whole(ends.unwrap_or(now));
+        let share = Share::new(mode.weight(), self.fence(key, now), label.clone(), ends);
+        let mut shares = Shares::default();
+        shares.put(holder, share);
+        self.shares.insert(key.clone(), shares);
+        self.mark(key, Family::Shared);
+        true
+    }
+
     /// Ends a share early, because its holder is known to be dead.
     pub fn end_share(&mut self, key: &Key, holder: Holder) {
         if let Some(shares) = self.shares.get_mut(key) {

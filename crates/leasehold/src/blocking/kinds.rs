@@ -17,6 +17,16 @@ kind_of_guard! {
     RwLockWriteGuard
 }
 
+impl RwLockWriteGuard {
+    /// Becomes a reader, with no other writer in between, as
+    /// [`leasehold::RwLockWriteGuard::downgrade`](crate::RwLockWriteGuard::downgrade). It does not
+    /// block.
+    pub fn downgrade(self) -> RwLockReadGuard {
+        self.0.0.downgrade();
+        RwLockReadGuard(self.0)
+    }
+}
+
 kind_of_guard! {
     /// Permits of a semaphore, as [`leasehold::SemaphorePermit`](crate::SemaphorePermit). It does
     /// everything that a [`Guard`] does.

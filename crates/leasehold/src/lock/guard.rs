@@ -161,7 +161,7 @@ impl Guard {
         if !self.is_held() {
             return Err(RenewError::Lost(self.loss()));
         }
-        let attempt = [holding.attempt.with_ttl(ttl)];
+        let attempt = [holding.request(ttl)];
         let answer = self.handle.store.renew(&attempt).await.pop();
         let now = self.handle.runtime.now();
         answer.iter().for_each(|answer| self.handle.report.answered(answer));
@@ -173,6 +173,11 @@ impl Guard {
             Some(Err(fault)) => Err(RenewError::Unreachable(fault)),
             None => unreachable!("a store answers each attempt"),
         }
+    }
+
+    /// Makes the guard of a writer that of a reader.
+    pub(crate) fn downgrade(&self) {
+        self.handle.registry.handle_downgrade(self.number, &self.held.0, self.handle.runtime.now());
     }
 
     /// Releases the lock, and returns an error if it was not held to the end.

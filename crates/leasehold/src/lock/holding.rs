@@ -1,14 +1,14 @@
 //! One holding: the state that its guard, its keeper and all views of it share.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use leasehold_core::{Attempt, Fault, Fence, Holder, Instant, Key, Lease, Loss, Runtime};
+use leasehold_core::{Attempt, Fault, Fence, Holder, Instant, Key, Lease, Loss, Runtime, Ttl};
 use tokio::sync::Notify;
 
-use crate::event::Event;
+use crate::event::{Event, Who};
 
 /// One holding. The keeper writes its end and its loss; everybody may read them.
 pub(crate) struct Holding {
@@ -16,6 +16,8 @@ pub(crate) struct Holding {
     pub(crate) fence: Fence,
     pub(crate) granted: Instant,
     pub(crate) asks: u32,
+    /// Whether it was granted to a writer that has become a reader.
+    reads: AtomicBool,
     runtime: Arc<dyn Runtime>,
     /// The lease's end, in nanoseconds of the lease clock.
     end: AtomicU64,
@@ -36,7 +38,19 @@ impl Holding {
     ) -> Self {
         let end = AtomicU64::new(lease.end().as_nanos());
         let (loss, changed) = (OnceLock::new(), Notify::new());
-        Self { attempt, fence, granted, asks, runtime, end, loss, changed }
+        let reads = AtomicBool::new(false);
+        Self { attempt, fence, granted, asks, reads, runtime, end, loss, changed }
+    }
+
+    /// Makes its writer a reader: from now on every request says so.
+    pub(crate) fn downgrade(&self) {
+        self.reads.store(true, Ordering::Release);
+    }
+
+    /// The attempt, in the mode in which it is held now, for a request to the store.
+    pub(crate) fn request(&self, ttl: Ttl) -> Attempt {
+        let attempt = self.attempt.with_ttl(ttl);
+        if self.reads.load(Ordering::Acquire) { attempt.reading() } else { attempt }
     }
 
     /// Publishes the current end of the lease; returns true if it changed.
@@ -79,21 +93,25 @@ impl Holding {
         }
     }
 
+    fn who(&self) -> Who {
+        (&self.request(self.attempt.ttl)).into()
+    }
+
     /// The event for its renewal.
     pub(crate) fn was_renewed(&self, now: Instant) -> Event {
         let remaining = self.end().saturating_since(now);
-        Event::Renewed { who: (&self.attempt).into(), fence: self.fence, remaining }
+        Event::Renewed { who: self.who(), fence: self.fence, remaining }
     }
 
     /// The event for its loss.
     pub(crate) fn was_lost(&self, now: Instant, why: Loss) -> Event {
         let held_for = now.saturating_since(self.granted);
-        Event::Lost { who: (&self.attempt).into(), fence: self.fence, held_for, why }
+        Event::Lost { who: self.who(), fence: self.fence, held_for, why }
     }
 
     /// The event for its release.
     pub(crate) fn was_given_back(&self, held_for: Duration, done: Result<(), Fault>) -> Event {
-        let (who, fence) = ((&self.attempt).into(), self.fence);
+        let (who, fence) = (self.who(), self.fence);
         match done {
             Ok(()) => Event::Released { who, fence, held_for },
             Err(fault) => Event::NotReleased { who, fence, held_for, fault },

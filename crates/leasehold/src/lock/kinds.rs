@@ -101,6 +101,32 @@ kind_of_guard! {
     RwLockWriteGuard: async.await
 }
 
+impl RwLockWriteGuard {
+    /// Becomes a reader, with no other writer in between. The readers that wait next are let in, as
+    /// after a release.
+    ///
+    /// It returns at once, and the store is told in the background: within a round trip, or as soon
+    /// as a store that does not answer does again. Until then others wait as for a writer. The guard
+    /// is that of a reader from now on in any case, so write nothing under it. If the lease is lost
+    /// meanwhile, the guard says so like any other.
+    ///
+    /// The fence stays: all that the writer wrote carries it, and the next writer has a greater one.
+    ///
+    /// ```
+    /// # async fn example(locks: leasehold::Locks) -> Result<(), leasehold::Error> {
+    /// let writing = locks.rw_lock("doc:7").write().await?;
+    /// // Here it writes.
+    /// let reading = writing.downgrade();
+    /// // Others read now, too; what it wrote is still there.
+    /// reading.release().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn downgrade(self) -> RwLockReadGuard {
+        self.0.downgrade();
+        RwLockReadGuard(self.0)
+    }
+}
+
 kind_of_guard! {
     /// Permits of a semaphore: as many as were requested together, which are also released
     /// together. It does everything that a [`Guard`] does.

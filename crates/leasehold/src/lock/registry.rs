@@ -141,7 +141,7 @@ impl GuardRegistry {
             };
             if let Keeping::Renew(ttl) = entry.keep.next(now) {
                 entry.keep.handle_sent(now, ttl);
-                renewals.push(Due { number, attempt: entry.holding.attempt.with_ttl(ttl) });
+                renewals.push(Due { number, attempt: entry.holding.request(ttl) });
             }
             self.reschedule(&mut state, number, now);
         }
@@ -150,12 +150,13 @@ impl GuardRegistry {
     }
 
     /// The subset that is still kept after waiting for a permit to send. Their requests count as
-    /// sent from now on, not since they became due.
+    /// sent from now on, not since they became due, and say how each lock is held now.
     pub(crate) fn still_due(&self, mut due: Vec<Due>, now: Instant) -> Vec<Due> {
         let mut state = self.state();
-        due.retain(|Due { number, attempt }| match state.guards.get_mut(number) {
+        due.retain_mut(|Due { number, attempt }| match state.guards.get_mut(number) {
             Some(entry) if entry.keep.loss().is_none() => {
                 entry.keep.handle_sent(now, attempt.ttl);
+                *attempt = entry.holding.request(attempt.ttl);
                 true
             }
             _ => false,
@@ -200,6 +201,15 @@ impl GuardRegistry {
         answer: HoldAnswer,
     ) {
         self.with_keep(number, now, |keep| keep.handle_own_renewal(now, sent, ttl, answer));
+    }
+
+    /// Handles that a writer becomes a reader: the keeper tells the store at once.
+    pub(crate) fn handle_downgrade(&self, number: u64, holding: &Holding, now: Instant) {
+        // While holding the table's mutex, so that no renewal is half made.
+        self.with_keep(number, now, |keep| {
+            holding.downgrade();
+            keep.handle_downgrade(now);
+        });
     }
 
     /// Handles a report that somebody broke a lease: the guard that may have it asks the store at

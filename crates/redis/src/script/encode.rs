@@ -70,9 +70,9 @@ pub(crate) fn rejoin_call(
 ) -> Call {
     let mut args = begun(attempt.holder, window);
     lengths(attempt, &mut args);
-    args.write(|bytes| wire::write_tail(attempt.label.as_ref(), bytes));
-    limit(not_after, &mut args);
     modes(attempt, &mut args);
+    limit(not_after, &mut args);
+    args.write(|bytes| wire::write_tail(attempt.label.as_ref(), bytes));
     by_whom(attempt, [&REJOIN; 2], args, run)
 }
 
@@ -87,6 +87,7 @@ pub(crate) fn raise_call(attempt: &Attempt, window: Duration, run: Voucher<'_>) 
 pub(crate) fn renew_call(attempt: &Attempt, window: Duration, run: Voucher<'_>) -> Call {
     let mut args = begun(attempt.holder, window);
     lengths(attempt, &mut args);
+    modes(attempt, &mut args);
     by_whom(attempt, [&RENEW, &MEMBER_RENEW], args, run)
 }
 

@@ -53,7 +53,7 @@ fn calls_have_these_keys_and_arguments() {
 
     let long = attempt(&["a"]).with_ttl(Ttl::MAX);
     let call = called(&Request::Renew(long));
-    assert_eq!(shown(call.args.iter()), [DIGITS, "2000", "31536000000", "63072000000"]);
+    assert_eq!(shown(call.args.iter()), [DIGITS, "2000", "31536000000", "63072000000", "x"]);
     let call = called(&Request::Release(attempt(&["a"])));
     assert_eq!((shown(call.keys.iter()), shown(call.args.iter())), (shown(of_a), shown([DIGITS, "2000"])));
     let call = called(&Request::Advance(vec![Key::new("a").unwrap()]));
@@ -83,14 +83,14 @@ fn calls_to_a_member_have_its_key_and_the_proposal_behind_all_others() {
         ),
         (
             Request::Rejoin { attempt: ours.clone(), not_after },
-            &[DIGITS, "2000", "10000", "600000", " web-3", "1700000000000000", "x"],
+            &[DIGITS, "2000", "10000", "600000", "x", "1700000000000000", " web-3"],
         ),
         (
             Request::Rejoin { attempt: ours.clone(), not_after: None },
-            &[DIGITS, "2000", "10000", "600000", " web-3", "", "x"],
+            &[DIGITS, "2000", "10000", "600000", "x", "", " web-3"],
         ),
         (Request::Raise(ours.clone()), &[DIGITS, "2000", "600000"]),
-        (Request::Renew(ours.clone()), &[DIGITS, "2000", "10000", "600000"]),
+        (Request::Renew(ours.clone()), &[DIGITS, "2000", "10000", "600000", "x"]),
     ];
     for (request, args) in cases {
         let call = call_at_member(&request, Duration::from_secs(2), Some("c0ffee"));
@@ -108,12 +108,13 @@ fn calls_say_how_each_key_is_wanted() {
     let of = |claim| {
         let attempt = Attempt::new(claim, Holder::from_bits(0xab), None, Ttl::DEFAULT);
         let grant = called(&Request::Grant { attempt: attempt.clone(), wait: None, not_after: None });
-        let rejoin = called(&Request::Rejoin { attempt, not_after: None });
-        [grant, rejoin].map(|call| shown(call.args.iter().skip(6)))
+        let rejoin = called(&Request::Rejoin { attempt: attempt.clone(), not_after: None });
+        let renew = called(&Request::Renew(attempt));
+        [(grant, 6), (rejoin, 4), (renew, 4)].map(|(call, at)| shown(call.args.iter().skip(at).take(1)))
     };
     let keys = || ["a", "b"].map(|name| Key::new(name).unwrap());
-    assert_eq!(of(Claim::shared(keys()).unwrap()), [["s s"], ["s s"]]);
-    assert_eq!(of(Claim::permits(keys(), 2, 4).unwrap()), [["p2/4 p2/4"], ["p2/4 p2/4"]]);
+    assert_eq!(of(Claim::shared(keys()).unwrap()), [["s s"]; 3]);
+    assert_eq!(of(Claim::permits(keys(), 2, 4).unwrap()), [["p2/4 p2/4"]; 3]);
 }
 
 /// The scripts contain it as a number.

@@ -5,9 +5,9 @@
 --       2  how long a key that is handed over may remain unclaimed, in ms
 --       3  the ttl, in ms
 --       4  how long to remember the fence, in ms
---       5  the part of the value after the digits: nothing, or a space and the label
+--       5  the mode of each key, as in a grant
 --       6  after this time on the server's clock, in µs since 1970, take nothing; empty: never
---       7  the mode of each key, as in a grant
+--       7  the part of the value after the digits: nothing, or a space and the label
 --
 -- The renewal script follows it and returns the answer; after that time, it is a mere renewal. In addition:
 --   5 n                       the fence key of key n contains something that is not a number; nothing is written
@@ -15,11 +15,11 @@
 -- The attempt may have been released since, and then must not be restored.
 
 if ARGV[6] == '' or now <= tonumber(ARGV[6]) then
-  local ttl, keep, tail = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
+  local ttl, keep, tail = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[7]
   if ttl > longest then return { 11, time, {} } end
 
   local all, answer = {}, nil
-  for mode in string.gmatch(ARGV[7], '[^ ]+') do
+  for mode in string.gmatch(ARGV[5], '[^ ]+') do
     local n = #all + 1
     local s = see(n, wanted(mode))
     fence(s)
@@ -30,7 +30,7 @@ if ARGV[6] == '' or now <= tonumber(ARGV[6]) then
 
   for _, s in ipairs(all) do
     claim(s)
-    if holds(s, s.want) then
+    if holds(s, s.want) or is_downgrade(s, s.want) then
       put_back(s)
     elseif advance(s) ~= 'free' then
       answer = answer or holding(s)
@@ -40,9 +40,12 @@ if ARGV[6] == '' or now <= tonumber(ARGV[6]) then
   if not answer then
     answer = { 0 }
     for _, s in ipairs(all) do
+      local admits_readers = is_downgrade(s, s.want)
+      if admits_readers then shares().downgrade(s, s.want) end
       take(s, tail, ttl)
       remember(s, math.max(tonumber(fence(s) or 0), proposed), keep)
       if s.room then shares().stamp(s, proposed) end -- others who hold it together with this one may have greater ones by now
+      if admits_readers then advance(s) end
     end
   end
   return finish(all, answer)

@@ -1,9 +1,11 @@
--- Extends a lease to a ttl from now, if its holder still holds all keys of the claim.
+-- Extends a lease to a ttl from now, if its holder still holds all keys of the claim. If it has a key alone and wants to read it, the
+-- lease becomes a share, and the readers who wait next are let in.
 --
 -- ARGV  1  32 digits of the holder
 --       2  how long a key that is handed over may remain unclaimed, in ms
 --       3  the ttl, in ms
 --       4  how long to remember the fence, in ms
+--       5  the mode of each key, as in a grant
 --
 -- The last field of each answer lists the keys that are free although somebody waits. n counts the keys from 1, and is the first key
 -- that the holder does not hold.
@@ -21,8 +23,9 @@ local ttl, keep = tonumber(ARGV[3]), tonumber(ARGV[4])
 if ttl > longest then return { 11, time, {} } end
 
 local all, answer = {}, nil
-for n = 1, #KEYS / 6 do
-  all[n] = see(n)
+for mode in string.gmatch(ARGV[5], '[^ ]+') do
+  local n = #all + 1
+  all[n] = see(n, wanted(mode))
   settle(all[n])
   if not holds(all[n]) then answer = answer or holding(all[n]) end
 end
@@ -36,6 +39,8 @@ end
 if not answer then
   answer = { 0 }
   for _, s in ipairs(all) do
+    local admits_readers = is_downgrade(s, s.want)
+    if admits_readers then shares().downgrade(s, s.want) end
     if s.room then
       shares().prolong(s, ends_after(ttl))
       -- A server whose memory is full does not refuse this, and so does not refuse what follows.
@@ -44,6 +49,7 @@ if not answer then
       redis.call('PEXPIRE', s.key, ARGV[3])
     end
     if redis.call('PTTL', s.fence_key) < keep then redis.call('PEXPIRE', s.fence_key, ARGV[4]) end
+    if admits_readers then advance(s) end
   end
 end
 return finish(all, answer)

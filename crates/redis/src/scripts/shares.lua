@@ -98,6 +98,15 @@ local function make_shares()
     shares.put[digits], shares.marked = share, true
   end
 
+  -- Makes the requester's lease a share of the same length. It has the last fence, which is that of the lease. Shares that were left
+  -- beside the lease are void.
+  local function downgrade(s, want)
+    local ends, last, tail = ends_after(redis.call('PTTL', s.key)), fence(s), string.sub(s.value, 37)
+    s.value, s.owner = false, nil
+    share_out(s, me, want, ends, '-', tail)
+    s.shares.mine.fence = not s.odd and last or '-'
+  end
+
   -- Extends the requester's share to this time, unless it lasts longer already.
   local function prolong(s, ends)
     local mine = s.shares.mine
@@ -180,7 +189,7 @@ local function make_shares()
   end
 
   return {
-    settle = settle, share_out = share_out, prolong = prolong, stamp = stamp, first_to_end = first_to_end, drop = drop, holding = holding,
+    settle = settle, share_out = share_out, downgrade = downgrade, prolong = prolong, stamp = stamp, first_to_end = first_to_end, drop = drop, holding = holding,
     last_end = last_end, write = write_shares,
   }
 end
@@ -203,6 +212,11 @@ local function settle(s)
     if s.beside == 0 or redis.call('EXISTS', s.holders_key, s.shares_key) == 0 then return end
   end
   shares().settle(s)
+end
+
+-- Returns true if the requester has the key alone and wants to read it.
+local function is_downgrade(s, want)
+  return s.owner == me and want.mode == 's'
 end
 
 -- Returns true if the requester holds the key and, if it matters, in the wanted mode.

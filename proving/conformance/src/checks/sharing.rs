@@ -136,6 +136,56 @@ pub async fn all_readers_in_front_are_let_in_together(venue: &Venue) {
     nothing_is_left(&*store).await;
 }
 
+/// By a renewal as a reader, which may be repeated, and no delayed renewal of the writer undoes it.
+pub async fn a_writer_becomes_a_reader_and_lets_readers_in_and_no_writer(venue: &Venue) {
+    let (here, there) = (venue.store(), venue.store());
+    let writer = attempt(&["k"], LONG);
+    let fence = take(&*here, &writer).await;
+    let others = reading(LONG);
+    assert_eq!(refused(&*there, &others).await.mode, Mode::Exclusive);
+    for renewal in [writer.reading(), writer.reading(), writer.clone()] {
+        assert_eq!(renew(&*here, &renewal).await, HoldAnswer::Done);
+        // A member of a quorum may hear of it after a majority has answered.
+        let reads = async {
+            while holders(&*there, "k").await[0].mode != Mode::Shared {
+                tokio::time::sleep(A_MILLISECOND).await;
+            }
+        };
+        assert!(timeout(IN_TIME, reads).await.is_ok(), "{renewal:?}");
+        assert_eq!(holders(&*there, "k").await[0].fence, Some(fence), "{renewal:?}");
+    }
+    take(&*there, &others).await;
+    assert_eq!(refused(&*there, &attempt(&["k"], LONG)).await.mode, Mode::Shared);
+    assert_eq!(holders(&*there, "k").await.len(), 2);
+    assert!(matches!(renew(&*there, &reading(LONG)).await, HoldAnswer::NotHeld { .. }));
+    assert_eq!(here.release(&writer.reading()).await.unwrap(), HoldAnswer::Done);
+    assert_eq!(there.release(&others).await.unwrap(), HoldAnswer::Done);
+    assert!(take(&*there, &attempt(&["k"], LONG)).await > fence);
+}
+
+/// Up to the next writer, which waits for all of them.
+pub async fn readers_behind_a_writer_that_reads_on_are_let_in(venue: &Venue) {
+    let (store, [here, there]) = (venue.store(), [locks(venue), locks(venue)]);
+    let writing = here.rw_lock("k").write().await.unwrap();
+    let one = joins(&*store, 0, here.rw_lock("k").read().into_future()).await;
+    let other = joins(&*store, 1, there.rw_lock("k").read().into_future()).await;
+    let next = joins(&*store, 2, there.rw_lock("k").write().into_future()).await;
+    let last = joins(&*store, 3, here.rw_lock("k").read().into_future()).await;
+    let fence = writing.fence();
+    let reading = writing.downgrade();
+    let readers = [served(one).await, served(other).await];
+    assert!(readers.iter().all(|reader| reader.fence() > fence) && reading.fence() == fence);
+    assert!(reading.is_held() && !next.is_finished() && !last.is_finished());
+    reading.release().await.unwrap();
+    for reader in readers {
+        assert!(!next.is_finished());
+        reader.release().await.unwrap();
+    }
+    served(next).await.release().await.unwrap();
+    served(last).await.release().await.unwrap();
+    nothing_is_left(&*store).await;
+}
+
 /// The readers behind it can join those that still read.
 pub async fn a_writer_that_gives_up_lets_readers_go_on(venue: &Venue) {
     let (store, [here, there]) = (venue.store(), [locks(venue), locks(venue)]);

@@ -1,0 +1,151 @@
+//! A writer that becomes a reader.
+
+use super::member::{proposing, rejoin};
+use super::*;
+use crate::Mode;
+
+fn shared(who: u128, keys: &[&str], ttl_s: u64) -> Attempt {
+    let claim = Claim::shared(keys.iter().map(|name| key(name))).unwrap();
+    Attempt { claim, ..attempt(who, keys, ttl_s) }
+}
+
+/// The holders of a key, with their modes and fences.
+fn held(records: &Records, name: &str, second: u64) -> Vec<(u128, Mode, u64)> {
+    let holders = records.holders(&key(name), at(second).now).into_iter().map(|holding| {
+        let Owner::Holder { holder, .. } = holding.owner else { panic!() };
+        (holder.bits(), holding.mode, holding.fence.map_or(0, Fence::get))
+    });
+    holders.collect()
+}
+
+fn left(records: &Records, second: u64) -> u64 {
+    let now = at(second).now;
+    records.holding(&key("a"), now).unwrap().remaining.unwrap().as_secs()
+}
+
+/// A writer, and behind it two readers, another writer and a third reader.
+fn a_writer_and_a_line() -> Records {
+    let mut records = Records::default();
+    ask(&mut records, &attempt(1, &["a"], 10), 100);
+    for waiting in
+        [shared(2, &["a"], 10), shared(3, &["a"], 10), attempt(4, &["a"], 10), shared(5, &["a"], 10)]
+    {
+        wait(&mut records, &waiting, &at(101));
+    }
+    records
+}
+
+#[test]
+fn a_writer_that_renews_as_a_reader_lets_in_the_readers_behind_it_and_keeps_its_fence() {
+    let mut records = a_writer_and_a_line();
+    let news = pushed(&mut records, Request::Renew(shared(1, &["a"], 10)), &at(102));
+    assert_eq!(news, [(2, handed(102_000_000)), (3, handed(102_000_001)), (4, FIRST)]);
+    let reading = [(1, 100_000_000), (2, 102_000_000), (3, 102_000_001)];
+    assert_eq!(held(&records, "a", 102), reading.map(|(who, fence)| (who, Mode::Shared, fence)));
+    // The writer behind them gets in once all three are gone, and no reader passes it.
+    release(&mut records, &shared(1, &["a"], 10), &at(102));
+    release(&mut records, &shared(2, &["a"], 10), &at(102));
+    let news = pushed(&mut records, Request::Release(shared(3, &["a"], 10)), &at(102));
+    assert_eq!(news, [(4, handed(102_000_002)), (5, FIRST)]);
+}
+
+/// Its request may be answered late or repeated, and a renewal that it sent before may come after.
+#[test]
+fn a_repeated_downgrade_and_a_delayed_renewal_of_the_writer_renew_the_reader() {
+    let mut records = a_writer_and_a_line();
+    for late in [shared(1, &["a"], 10), shared(1, &["a"], 10), attempt(1, &["a"], 10)] {
+        assert_eq!(renew(&mut records, &late, &at(102)), HoldAnswer::Done);
+        assert_eq!(held(&records, "a", 102)[0], (1, Mode::Shared, 100_000_000));
+        assert_eq!(held(&records, "a", 102).len(), 3);
+    }
+    assert_eq!(release(&mut records, &attempt(1, &["a"], 10), &at(102)), HoldAnswer::Done);
+    assert_eq!(held(&records, "a", 102).len(), 2);
+}
+
+#[test]
+fn a_downgrade_never_shortens_the_lease_and_lengthens_it_as_a_renewal_does() {
+    for (ttl, expected) in [(1, 58), (60, 60), (100, 100)] {
+        let mut records = Records::default();
+        ask(&mut records, &attempt(1, &["a"], 60), 100);
+        renew(&mut records, &shared(1, &["a"], ttl), &at(102));
+        assert_eq!(left(&records, 102), expected);
+        assert_eq!(records.locks[&key("a")].ends, records.shares[&key("a")].end());
+        let owner = records.holding(&key("a"), at(102).now).unwrap().owner;
+        assert!(matches!(owner, Owner::Holder { label: Some(_), .. }), "the label stays");
+    }
+}
+
+#[test]
+fn all_keys_of_a_claim_become_shared_or_none() {
+    let mut records = Records::default();
+    ask(&mut records, &attempt(1, &["a", "b"], 10), 100);
+    assert_eq!(renew(&mut records, &shared(1, &["a", "b"], 10), &at(101)), HoldAnswer::Done);
+    for name in ["a", "b"] {
+        assert_eq!(held(&records, name, 101), [(1, Mode::Shared, 100_000_000)]);
+    }
+    let mut records = Records::default();
+    ask(&mut records, &attempt(1, &["a", "b"], 10), 100);
+    records.locks.remove(&key("b"));
+    let HoldAnswer::NotHeld { key: gone, .. } = renew(&mut records, &shared(1, &["a", "b"], 10), &at(101))
+    else {
+        panic!()
+    };
+    assert_eq!((gone, held(&records, "a", 101)[0].1), (key("b"), Mode::Exclusive));
+}
+
+#[test]
+fn only_the_holder_becomes_a_reader_and_nobody_becomes_a_writer() {
+    let mut records = a_writer_and_a_line();
+    assert!(matches!(renew(&mut records, &shared(2, &["a"], 10), &at(102)), HoldAnswer::NotHeld { .. }));
+    assert_eq!(held(&records, "a", 102), [(1, Mode::Exclusive, 100_000_000)]);
+    let mut records = Records::default();
+    ask(&mut records, &shared(1, &["a"], 10), 100);
+    renew(&mut records, &attempt(1, &["a"], 10), &at(101));
+    assert_eq!(held(&records, "a", 101)[0].1, Mode::Shared);
+    // Permits are not what a writer has, so a renewal for permits changes nothing.
+    let mut records = Records::default();
+    ask(&mut records, &attempt(1, &["a"], 10), 100);
+    let permits = Attempt { claim: Claim::permits([key("a")], 1, 2).unwrap(), ..attempt(1, &["a"], 10) };
+    renew(&mut records, &permits, &at(101));
+    assert_eq!(held(&records, "a", 101)[0].1, Mode::Exclusive);
+}
+
+/// What is left of earlier shares must not come back with the new one.
+#[test]
+fn a_downgrade_revives_no_share_that_was_left_at_the_key() {
+    let mut records = Records::default();
+    ask(&mut records, &shared(7, &["a"], 60), 100);
+    let stale = records.shares.clone();
+    release(&mut records, &shared(7, &["a"], 60), &at(100));
+    ask(&mut records, &attempt(1, &["a"], 10), 101);
+    records.shares = stale;
+    records.downgrade(&key("a"), Holder::from_bits(1), Mode::Shared, at(101).now);
+    assert_eq!(held(&records, "a", 101).len(), 1);
+}
+
+#[test]
+fn a_member_that_rejoins_as_a_reader_lets_readers_in_with_the_agreed_fence() {
+    let mut records = a_writer_and_a_line();
+    let reading = proposing(&shared(1, &["a"], 10), 100_000_007);
+    let request = Request::Rejoin { attempt: reading.clone(), not_after: None };
+    let news = pushed(&mut records, request, &at(102));
+    assert_eq!(news.iter().map(|(who, _)| *who).collect::<Vec<_>>(), [2, 3, 4]);
+    assert_eq!(held(&records, "a", 102)[0], (1, Mode::Shared, 100_000_007));
+    assert_eq!(rejoin(&mut records, &reading, None, &at(102)), HoldAnswer::Done);
+    assert_eq!(held(&records, "a", 102).len(), 3);
+    // It may take what the member lost, but only if nobody has it.
+    let mut records = Records::default();
+    assert_eq!(rejoin(&mut records, &reading, None, &at(102)), HoldAnswer::Done);
+    assert_eq!(held(&records, "a", 102), [(1, Mode::Shared, 100_000_007)]);
+}
+
+/// All keys or none: the key that it has stays as it is while another cannot be taken.
+#[test]
+fn a_rejoin_that_is_refused_downgrades_nothing() {
+    let mut records = Records::default();
+    ask(&mut records, &attempt(1, &["a"], 10), 100);
+    ask(&mut records, &attempt(2, &["b"], 10), 100);
+    let reading = proposing(&shared(1, &["a", "b"], 10), 100_000_007);
+    assert!(matches!(rejoin(&mut records, &reading, None, &at(101)), HoldAnswer::NotHeld { .. }));
+    assert_eq!(held(&records, "a", 101), [(1, Mode::Exclusive, 100_000_000)]);
+}
