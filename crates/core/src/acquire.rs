@@ -19,13 +19,15 @@ pub struct Patience {
     pub outage_limit: Duration,
     /// The pauses between requests while the lock is held.
     pub backoff: Backoff,
+    /// How often it asks again after it was refused; `None` for any number.
+    pub retries: Option<u32>,
 }
 
 impl Patience {
     /// Waits for a holder `within`, and for a silent store up to `outage_limit`.
     #[must_use]
     pub const fn new(within: Option<Duration>, outage_limit: Duration) -> Self {
-        Self { within, outage_limit, backoff: Backoff::WHILE_HELD }
+        Self { within, outage_limit, backoff: Backoff::WHILE_HELD, retries: None }
     }
 }
 
@@ -106,8 +108,8 @@ pub struct Handed {
 pub struct Acquire {
     ttl: Ttl,
     drift: Drift,
-    /// True if it ends with the first answer.
-    is_one_ask: bool,
+    /// How often it may still be refused before it ends; `MAX` for any number.
+    retries_left: u32,
     deadline: Option<Instant>,
     outage_limit: Duration,
     backoff: Backoff,
@@ -155,12 +157,13 @@ impl Acquire {
     /// Starts an acquisition. `seed` spreads its pauses; it need not be secret.
     #[must_use]
     pub fn new(now: Instant, ttl: Ttl, drift: Drift, patience: Patience, seed: u64) -> Self {
-        let Patience { within, outage_limit, backoff } = patience;
+        let Patience { within, outage_limit, backoff, retries } = patience;
+        let is_one_ask = within == Some(Duration::ZERO);
         let deadline = within.filter(|within| !within.is_zero()).map(|within| now + within);
         Self {
             ttl,
             drift,
-            is_one_ask: within == Some(Duration::ZERO),
+            retries_left: if is_one_ask { 0 } else { retries.unwrap_or(u32::MAX) },
             deadline,
             outage_limit,
             backoff,
@@ -186,6 +189,12 @@ impl Acquire {
     #[must_use]
     pub const fn asks(&self) -> u32 {
         self.asks
+    }
+
+    /// How much earlier than the store the holder stops relying on its lease.
+    #[must_use]
+    pub const fn drift(&self) -> Drift {
+        self.drift
     }
 
     /// Notes that a request is about to be sent.
@@ -233,7 +242,7 @@ impl Acquire {
             return;
         }
         if fault.kind == FaultKind::Quarantined {
-            if self.is_one_ask {
+            if self.retries_left == 0 {
                 self.state = State::over(Outcome::Silent { fault: Some(fault) });
                 return;
             }
@@ -295,8 +304,11 @@ impl Acquire {
 
     /// Pauses, but not past the end of the holder's lease: a crashed holder does not release.
     fn rest_while_held(&mut self, now: Instant, held_by: HolderInfo) -> State {
-        if self.is_one_ask {
-            return State::over(Outcome::Busy { held_by: Some(held_by), before: None });
+        if self.retries_left == 0 {
+            return State::over(Outcome::Busy { held_by: Some(held_by), before: self.before });
+        }
+        if self.retries_left < u32::MAX {
+            self.retries_left -= 1;
         }
         if self.before.is_some() {
             self.note_holder(held_by);
@@ -348,7 +360,7 @@ impl Acquire {
 impl Hash for Acquire {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let outage = self.silence.as_ref().map(|silence| silence.since + self.outage_limit);
-        (self.ttl, self.drift, self.is_one_ask, self.deadline, &self.state, outage).hash(state);
+        (self.ttl, self.drift, self.retries_left, self.deadline, &self.state, outage).hash(state);
         (self.held_by.is_some(), self.before.is_some()).hash(state);
     }
 }

@@ -4,33 +4,43 @@ use std::time::Duration;
 
 use crate::Misuse;
 
-/// Growing, jittered delays: the n-th lies between half of `first · 2ⁿ` and the whole of it, and
-/// never above `most`.
+/// Jittered delays between requests, which keep waiters that started together from asking together.
 ///
-/// The jitter keeps waiters that started together from asking together. (Brooker, *Exponential
-/// Backoff and Jitter*, 2015, which calls it equal jitter.)
+/// [`Backoff::new`] makes growing ones: the n-th lies between half of `first · 2ⁿ` and the whole of
+/// it, and never above `most` (Brooker, *Exponential Backoff and Jitter*, 2015, which calls it equal
+/// jitter). [`Backoff::fixed`] makes delays of one length, with a jitter of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
-    /// In ns, like the other field: every waiter has a copy.
-    first: u64,
-    most: u64,
+    /// In µs, like the others: every waiter has a copy.
+    first: u32,
+    most: u32,
+    jitter: Jitter,
 }
 
-/// A millisecond in ns.
-const MILLI: u64 = 1_000_000;
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Jitter {
+    /// Takes up to half of the delay away.
+    Half,
+    /// Adds up to so much, in µs.
+    UpTo(u32),
+}
 
 impl Backoff {
     /// Between requests for a lock that somebody holds, if the store cannot notify: 5 ms, because
     /// most holds are short, growing to 150 ms, so that a long wait costs a server at most seven
     /// small commands a second.
-    pub const WHILE_HELD: Self = Self { first: 5 * MILLI, most: 150 * MILLI };
+    pub const WHILE_HELD: Self = Self::growing(5_000, 150_000);
 
     /// Between requests to a store that does not answer: 20 ms, so that a dropped connection is
     /// hardly noticed, growing to 1 s, so that a server that comes back does not get all requests
     /// at once.
-    pub const WHILE_SILENT: Self = Self { first: 20 * MILLI, most: 1_000 * MILLI };
+    pub const WHILE_SILENT: Self = Self::growing(20_000, 1_000_000);
 
-    /// A backoff from a first delay to a longest one.
+    const fn growing(first: u32, most: u32) -> Self {
+        Self { first, most, jitter: Jitter::Half }
+    }
+
+    /// A backoff from a first delay to a longest one; an hour at most.
     ///
     /// # Errors
     ///
@@ -40,16 +50,36 @@ impl Backoff {
         if first.is_zero() || first > most {
             return Err(Misuse::Backoff { first, most });
         }
-        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        Ok(Self { first: nanos(first), most: nanos(most) })
+        Ok(Self::growing(micros(first), micros(most)))
+    }
+
+    /// The same delay each time, and a random part of `jitter` on top; an hour at most.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::Backoff`] if the delay is zero.
+    #[doc(alias = "retryDelay")]
+    #[doc(alias = "retryJitter")]
+    pub fn fixed(delay: Duration, jitter: Duration) -> Result<Self, Misuse> {
+        Ok(Self { jitter: Jitter::UpTo(micros(jitter)), ..Self::new(delay, delay)? })
     }
 
     /// The delay after `already` delays before it; `random` chooses within the jitter.
     #[must_use]
     pub fn delay(self, already: u32, random: u64) -> Duration {
-        let whole = Duration::from_nanos(self.first.saturating_mul(1 << already.min(30)).min(self.most));
-        whole / 2 + jitter(whole / 2, random)
+        let whole = (u64::from(self.first) << already.min(31)).min(u64::from(self.most));
+        let whole = Duration::from_micros(whole);
+        match self.jitter {
+            Jitter::Half => whole / 2 + jitter(whole / 2, random),
+            Jitter::UpTo(most) => whole + jitter(Duration::from_micros(u64::from(most)), random),
+        }
     }
+}
+
+/// No delay is shorter than a microsecond, or longer than an hour.
+fn micros(time: Duration) -> u32 {
+    const HOUR: u128 = 3_600_000_000;
+    time.as_micros().clamp(u128::from(!time.is_zero()), HOUR) as u32
 }
 
 /// A part of `whole` chosen by `random`.
@@ -91,6 +121,26 @@ mod tests {
             assert!(backoff.delay(already, u64::MAX) <= whole);
             assert!(backoff.delay(already, u64::MAX) > whole * 9 / 10);
         }
+    }
+
+    #[test]
+    fn fixed_delays_stay_as_they_are_and_have_their_own_jitter() {
+        let [delay, jitter] = [200, 100].map(Duration::from_millis);
+        let backoff = Backoff::fixed(delay, jitter).unwrap();
+        for already in [0, 1, 31, u32::MAX] {
+            assert_eq!(backoff.delay(already, 0), delay);
+            let most = backoff.delay(already, u64::MAX);
+            assert!(most <= delay + jitter && most > delay + jitter * 9 / 10, "{most:?}");
+        }
+        assert_eq!(Backoff::fixed(delay, Duration::ZERO).unwrap().delay(3, u64::MAX), delay);
+        assert!(Backoff::fixed(Duration::ZERO, jitter).is_err());
+    }
+
+    #[test]
+    fn a_delay_is_never_nothing_and_never_longer_than_an_hour() {
+        let [nano, day] = [Duration::from_nanos(1), Duration::from_secs(86_400)];
+        assert_eq!(Backoff::fixed(nano, Duration::ZERO).unwrap().delay(0, 0), Duration::from_micros(1));
+        assert_eq!(Backoff::new(day, day).unwrap().delay(0, 0), Duration::from_secs(1800));
     }
 
     #[test]

@@ -50,6 +50,7 @@ impl Defaults {
             label,
             ttl,
             signal: self.signal,
+            drift: None,
             renewal: self.renewal,
             patience,
             line_limit: None,

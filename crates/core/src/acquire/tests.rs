@@ -70,6 +70,43 @@ fn one_try_answers_after_one_ask_and_says_who_holds() {
 }
 
 #[test]
+fn a_request_with_a_number_of_retries_ends_after_so_many_refusals() {
+    for retries in [0, 1, 3] {
+        let mut patience = Patience::new(Some(60 * SECOND), 10 * SECOND);
+        patience.retries = Some(retries);
+        let mut machine = Acquire::new(START, ttl(), Drift::NONE, patience, 7);
+        let mut now = START;
+        for _ in 0..retries {
+            ask(&mut machine, now, busy(SECOND));
+            let Step::WaitUntil(again) = machine.next(now + Duration::from_millis(1)) else { panic!() };
+            now = again;
+        }
+        ask(&mut machine, now, busy(SECOND));
+        let over = Outcome::Busy { held_by: Some(held_for(SECOND)), before: None };
+        assert_eq!(machine.next(now), Step::Done(over));
+        assert_eq!(machine.asks(), retries + 1);
+    }
+}
+
+/// A store that does not answer refuses nobody.
+#[test]
+fn faults_are_not_counted_as_retries() {
+    let mut patience = Patience::new(None, 10 * SECOND);
+    patience.retries = Some(1);
+    let mut machine = Acquire::new(START, ttl(), Drift::NONE, patience, 7);
+    let mut now = START;
+    for _ in 0..3 {
+        machine.next(now);
+        machine.handle_sent(now);
+        machine.handle_fault(now, passing());
+        let Step::WaitUntil(again) = machine.next(now) else { panic!() };
+        now = again;
+    }
+    ask(&mut machine, now, busy(SECOND));
+    assert!(matches!(machine.next(now + Duration::from_millis(1)), Step::WaitUntil(_)));
+}
+
+#[test]
 fn a_wait_ends_at_its_deadline_and_not_later() {
     let mut machine = acquire(Some(SECOND));
     let mut now = START;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::guard::Guard;
 use super::wait;
 use crate::lock::GuardKind;
-use crate::{Backoff, LockError, WaitStatus};
+use crate::{Backoff, Drift, LockError, WaitStatus};
 
 /// A request for a lock. It does nothing until [`wait`](Self::wait) is called. `G` is the type of
 /// the guard.
@@ -27,10 +27,33 @@ impl<G> Acquire<G> {
     /// Limits the wait for a holder; zero is one try, whose error says who holds the lock. Without
     /// a limit, the request waits for as long as it takes.
     ///
-    /// The wait for a store that does not answer never exceeds the outage limit.
+    /// The wait for a store that does not answer never exceeds the [outage
+    /// limit](Self::outage_limit).
     #[doc(alias = "timeout")]
     pub fn within(self, limit: Duration) -> Self {
         Self(self.0.within(limit), PhantomData)
+    }
+
+    /// Limits the wait for a store that does not answer, for this request instead of
+    /// [all](crate::LocksBuilder::outage_limit).
+    pub fn outage_limit(self, limit: Duration) -> Self {
+        Self(self.0.outage_limit(limit), PhantomData)
+    }
+
+    /// Limits how often the store is asked again after somebody else had the lock. Such a request
+    /// polls, as [`leasehold::Acquire::retries`](crate::Acquire::retries) says.
+    #[doc(alias = "retryCount")]
+    #[doc(alias = "tries")]
+    pub fn retries(self, count: u32) -> Self {
+        Self(self.0.retries(count), PhantomData)
+    }
+
+    /// Sets how much earlier than the store the holder stops relying on its lease, for this request
+    /// and its guard instead of [all](crate::LocksBuilder::drift). With less than the store needs,
+    /// two guards of a key may consider themselves valid at once.
+    #[doc(alias = "driftFactor")]
+    pub fn drift(self, drift: Drift) -> Self {
+        Self(self.0.drift(drift), PhantomData)
     }
 
     /// Limits the queue: if that many requests wait already, this one ends at once with
@@ -39,7 +62,8 @@ impl<G> Acquire<G> {
         Self(self.0.line_limit(waiters), PhantomData)
     }
 
-    /// Sets the pauses between retries, for stores without a queue.
+    /// Sets the pauses between retries, for stores without a queue and for requests with a number of
+    /// [retries](Self::retries).
     pub fn backoff(self, backoff: Backoff) -> Self {
         Self(self.0.backoff(backoff), PhantomData)
     }

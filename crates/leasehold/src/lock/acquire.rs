@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use leasehold_core::{Backoff, BoxFuture, HolderInfo, Misuse};
+use leasehold_core::{Backoff, BoxFuture, Drift, HolderInfo, Misuse};
 
 use super::drive::{OnWait, Terms, acquire};
 use super::guard::Guard;
@@ -69,10 +69,48 @@ impl<G> Acquire<G> {
     /// Limits the wait for a holder; zero is one try, whose error says who holds the lock. Without
     /// a limit, the request waits for as long as it takes.
     ///
-    /// The wait for a store that does not answer never exceeds the outage limit.
+    /// The wait for a store that does not answer never exceeds the [outage
+    /// limit](Self::outage_limit).
     #[doc(alias = "timeout")]
     pub fn within(self, limit: Duration) -> Self {
         self.with(|terms| terms.patience.within = Some(limit))
+    }
+
+    /// Limits the wait for a store that does not answer, for this request instead of
+    /// [all](crate::LocksBuilder::outage_limit).
+    pub fn outage_limit(self, limit: Duration) -> Self {
+        self.with(|terms| terms.patience.outage_limit = limit)
+    }
+
+    /// Limits how often the store is asked again after somebody else had the lock: with 3, the
+    /// fourth refusal is a [`LockError::TimedOut`]. The pauses are those of
+    /// [`backoff`](Self::backoff).
+    ///
+    /// This is for programs that are ported from libraries that poll. Such a request polls too: it
+    /// waits in no queue, so that others pass it. [`within`](Self::within) limits the wait without
+    /// that.
+    ///
+    /// ```
+    /// # async fn example(locks: leasehold::Locks) -> Result<(), Box<dyn std::error::Error>> {
+    /// use leasehold::Backoff;
+    /// use std::time::Duration;
+    ///
+    /// let pauses = Backoff::fixed(Duration::from_millis(200), Duration::from_millis(100))?;
+    /// let guard = locks.mutex("invoice:42").lock().retries(10).backoff(pauses).await?;
+    /// # drop(guard); Ok(()) }
+    /// ```
+    #[doc(alias = "retryCount")]
+    #[doc(alias = "tries")]
+    pub fn retries(self, count: u32) -> Self {
+        self.with(|terms| terms.patience.retries = Some(count))
+    }
+
+    /// Sets how much earlier than the store the holder stops relying on its lease, for this request
+    /// and its guard instead of [all](crate::LocksBuilder::drift). With less than the store needs,
+    /// two guards of a key may consider themselves valid at once.
+    #[doc(alias = "driftFactor")]
+    pub fn drift(self, drift: Drift) -> Self {
+        self.with(|terms| terms.drift = Some(drift))
     }
 
     /// Limits the queue: if that many requests wait already, this one ends at once with
@@ -82,7 +120,8 @@ impl<G> Acquire<G> {
         self.with(|terms| terms.line_limit = Some(waiters))
     }
 
-    /// Sets the pauses between retries, for stores without a queue.
+    /// Sets the pauses between retries, for stores without a queue and for requests with a number of
+    /// [retries](Self::retries).
     pub fn backoff(self, backoff: Backoff) -> Self {
         self.with(|terms| terms.patience.backoff = backoff)
     }

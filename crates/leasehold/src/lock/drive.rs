@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    Acquire as Machine, Claim, Fault, Key, Label, Outcome, Patience, Renewal, Signal, Step, Ttl,
+    Acquire as Machine, Claim, Drift, Fault, Key, Label, Outcome, Patience, Renewal, Signal, Step, Ttl,
 };
 
 use super::acquire::WaitStatus;
@@ -24,6 +24,8 @@ pub(crate) struct Terms {
     pub(crate) label: Option<Label>,
     pub(crate) ttl: Ttl,
     pub(crate) signal: Option<Signal>,
+    /// Instead of that of the locks.
+    pub(crate) drift: Option<Drift>,
     pub(crate) renewal: Renewal,
     pub(crate) patience: Patience,
     pub(crate) line_limit: Option<u64>,
@@ -67,7 +69,8 @@ fn run<'a>(
 ) -> impl Future<Output = Result<Guard, LockError>> + use<'a> {
     let started = handle.runtime.now();
     let seed = low_bits(handle.runtime.random());
-    let mut machine = Machine::new(started, terms.ttl, handle.drift, terms.patience, seed);
+    let drift = terms.drift.unwrap_or(handle.drift);
+    let mut machine = Machine::new(started, terms.ttl, drift, terms.patience, seed);
     machine.rest_first(started + handle.rest_first(&terms.claim, terms.patience.within, started, seed));
     // Created before the first byte is sent, so that everything is undone if this future is
     // dropped.
@@ -81,7 +84,7 @@ fn run<'a>(
                 Step::Ask => None,
                 Step::WaitUntil(until) => Some(until),
                 Step::Done(Outcome::Granted { lease, fence, handed }) => {
-                    return request.into_guard(machine.asks(), lease, fence, handed);
+                    return request.into_guard(&machine, lease, fence, handed);
                 }
                 Step::Done(other) => return Err(request.refused(machine.asks(), other)),
             };

@@ -7,6 +7,7 @@ use std::num::NonZeroU64;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use leasehold_core::{
     Acquire as Machine, Attempt, Fault, Fence, GrantAnswer, Handed, Holder, Instant, Keep, Lease, Outcome,
@@ -54,9 +55,14 @@ pub(super) struct Asked {
 
 impl<'a> PendingAttempt<'a> {
     pub(super) fn new(handle: &'a Arc<StoreHandle>, terms: Terms, started: Instant, span: &'a Span) -> Self {
-        let Terms { claim, label, ttl, signal, renewal, patience, line_limit, queues, on_wait } = terms;
-        let waits = patience.within.is_none_or(|within| !within.is_zero());
-        let wait_mode = if waits && queues { WaitMode::Wait { line_limit } } else { WaitMode::Try };
+        let Terms { claim, label, ttl, signal, renewal, patience, line_limit, queues, on_wait, drift: _ } =
+            terms;
+        let waits = patience.within != Some(Duration::ZERO) && patience.retries != Some(0);
+        let wait_mode = if waits && queues && patience.retries.is_none() {
+            WaitMode::Wait { line_limit }
+        } else {
+            WaitMode::Try
+        };
         let holder = Holder::from_bits(handle.runtime.random());
         Self {
             handle,
@@ -178,7 +184,7 @@ impl<'a> PendingAttempt<'a> {
 
     pub(super) fn into_guard(
         mut self,
-        asks: u32,
+        machine: &Machine,
         lease: Lease,
         fence: Fence,
         handed: Option<Handed>,
@@ -187,7 +193,8 @@ impl<'a> PendingAttempt<'a> {
         let now = runtime.now();
         let Some(attempt) = self.attempt.clone() else { unreachable!("taken only below") };
         let ttl = attempt.ttl;
-        let keep = Keep::new(now, lease, ttl, handle.drift, self.renewal).handed(handed);
+        let asks = machine.asks();
+        let keep = Keep::new(now, lease, ttl, machine.drift(), self.renewal).handed(handed);
         let holding = Holding::new(attempt, fence, now, asks, keep.lease(), runtime.clone());
         let holding = Arc::new(holding);
         let waited = now.saturating_since(self.started);

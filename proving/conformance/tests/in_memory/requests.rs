@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use leasehold::{LockError, Locks};
+use leasehold::testing::{Outage, World};
+use leasehold::{Backoff, Drift, LockError, Locks};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -39,6 +40,54 @@ async fn a_request_that_makes_no_sense_says_so_when_it_is_polled() {
     let refused = tokio::spawn(locks.mutex("").lock().within(SECOND)).await.unwrap();
     assert!(matches!(refused, Err(LockError::Misuse(_))));
     assert!(matches!(tokio::spawn(locks.mutex("").unlocked()).await.unwrap(), Err(LockError::Misuse(_))));
+}
+
+/// As in libraries that poll.
+#[tokio::test]
+async fn a_request_with_a_number_of_retries_polls_and_ends_after_them() {
+    let world = World::new();
+    let mutex = world.locks().mutex("k");
+    let guard = mutex.lock().await.unwrap();
+    let pauses = Backoff::fixed(SECOND / 5, Duration::ZERO).unwrap();
+    let request = tokio::spawn(mutex.lock().retries(10).backoff(pauses));
+    world.advance(SECOND).await;
+    assert_eq!(world.locks().inspect("k").await.unwrap().waiters.len(), 0, "it waits in no queue");
+    assert!(!request.is_finished());
+    world.advance(SECOND).await;
+    let LockError::TimedOut { attempts, waited, held_by, .. } = request.await.unwrap().unwrap_err() else {
+        panic!("it was refused")
+    };
+    assert_eq!((attempts, waited, held_by.is_some()), (11, 2 * SECOND, true));
+    let told = Backoff::fixed(SECOND, Duration::ZERO).unwrap();
+    let request = tokio::spawn(mutex.lock().retries(1).backoff(told));
+    world.settle().await;
+    guard.release().await.unwrap();
+    world.advance(SECOND).await;
+    assert_eq!(request.await.unwrap().unwrap().attempts(), 2);
+}
+
+#[tokio::test]
+async fn a_request_has_an_outage_limit_of_its_own() {
+    let world = World::new();
+    world.outage(Outage::Down);
+    let request = tokio::spawn(world.locks().mutex("k").lock().outage_limit(3 * SECOND));
+    world.advance(2 * SECOND).await;
+    assert!(!request.is_finished());
+    world.advance(SECOND).await;
+    let LockError::Unreachable { waited, .. } = request.await.unwrap().unwrap_err() else { panic!() };
+    assert_eq!(waited, 3 * SECOND);
+}
+
+#[tokio::test]
+async fn a_request_has_a_drift_of_its_own_and_so_has_its_guard() {
+    let world = World::new();
+    let drift = Drift::new(500, Duration::ZERO).unwrap();
+    let guard = world.locks().mutex("k").ttl(10 * SECOND).lock().drift(drift).await.unwrap();
+    assert_eq!(guard.remaining(), 5 * SECOND);
+    guard.renew(20 * SECOND).await.unwrap();
+    assert_eq!(guard.remaining(), 10 * SECOND);
+    // Others are kept out for all of the TTL.
+    assert!(world.locks().mutex("k").try_lock().await.unwrap().is_none());
 }
 
 /// There may be very many waiters, each with its request.
