@@ -5,6 +5,8 @@
 //! open and close it outside SQLite, not even to read its first bytes. They check this list first.
 
 use std::collections::BTreeMap;
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt as _;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The identity of a file whatever its name: device and inode.
@@ -15,8 +17,8 @@ pub(crate) struct FileId {
 }
 
 impl FileId {
-    pub(crate) fn of(found: &rustix::fs::Stat) -> Self {
-        Self { device: found.st_dev, inode: found.st_ino }
+    pub(crate) fn of(found: &Metadata) -> Self {
+        Self { device: found.dev(), inode: found.ino() }
     }
 }
 

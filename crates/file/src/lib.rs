@@ -26,14 +26,16 @@
 //! break or corrupt any lock in it, block the others, and end processes that use it. They have no
 //! other access to these processes.
 
-#[cfg(not(target_os = "linux"))]
-compile_error!("leasehold-file reads the boot id and the kinds of file systems as Linux gives them");
+#[cfg(not(any(target_os = "linux", target_vendor = "apple", target_os = "freebsd")))]
+compile_error!("leasehold-file knows the boot ids and file systems of Linux, macOS and FreeBSD only");
 
 mod boot;
 mod census;
 mod clock;
 mod connection;
 mod diagnose;
+#[cfg_attr(target_os = "linux", path = "file_system/linux.rs")]
+#[cfg_attr(not(target_os = "linux"), path = "file_system/bsd.rs")]
 mod file_system;
 mod ledger;
 mod logs;
@@ -52,6 +54,8 @@ mod turns;
 mod url;
 mod users;
 mod worker;
+#[cfg_attr(target_os = "linux", path = "writer/linux.rs")]
+#[cfg_attr(not(target_os = "linux"), path = "writer/bsd.rs")]
 mod writer;
 
 pub use boot::BootId;

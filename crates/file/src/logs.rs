@@ -4,13 +4,13 @@
 //! meanwhile, the current and the later users would have two logs of one file, and each would grant
 //! what the other has granted.
 
-use std::ffi::OsString;
-use std::fmt;
-use std::fs;
-use std::path::Path;
-use std::str::FromStr;
+#[cfg_attr(target_os = "linux", path = "logs/linux.rs")]
+#[cfg_attr(not(target_os = "linux"), path = "logs/bsd.rs")]
+mod kernel;
 
-use rustix::fs::lstat;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use crate::census::FileId;
 
@@ -24,33 +24,21 @@ pub(crate) struct Logs {
 impl Logs {
     /// The log next to the file at a path; `None` unless both of its files exist.
     pub(crate) fn beside(file: &Path) -> Option<Self> {
-        let at = |suffix| lstat(with_suffix(file, suffix)).ok().map(|found| FileId::of(&found));
+        let at = |suffix| with_suffix(file, suffix).symlink_metadata().ok().map(|found| FileId::of(&found));
         Some(Self { wal: at("-wal")?, shm: at("-shm")? })
     }
 
-    /// The log that this process has open for the file at a path, if it differs from the one next
-    /// to the file.
+    /// The log that this process has open for the file at a path, if it is the one next to the
+    /// file.
     pub(crate) fn open_at(file: &Path) -> Option<Self> {
-        let logs = Self::beside(file)?;
-        let names = ["-wal", "-shm"].map(|suffix| with_suffix(file, suffix));
-        let mut open = Vec::new();
-        for entry in fs::read_dir("/proc/self/fd").ok()?.flatten() {
-            // Only descriptors with such a name are inspected: inspecting a file on a server that
-            // is down could block for ever.
-            let named =
-                |path: &Path| names.iter().any(|name| Path::new(name).file_name() == path.file_name());
-            if fs::read_link(entry.path()).is_ok_and(|path| named(&path)) {
-                open.extend(rustix::fs::stat(entry.path()).ok().map(|found| FileId::of(&found)));
-            }
-        }
-        [logs.wal, logs.shm].iter().all(|file| open.contains(file)).then_some(logs)
+        Self::beside(file).filter(|logs| kernel::are_open(&[logs.wal, logs.shm], file))
     }
 }
 
-fn with_suffix(file: &Path, suffix: &str) -> OsString {
+fn with_suffix(file: &Path, suffix: &str) -> PathBuf {
     let mut name = file.as_os_str().to_owned();
     name.push(suffix);
-    name
+    name.into()
 }
 
 impl fmt::Display for Logs {

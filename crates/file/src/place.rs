@@ -77,7 +77,7 @@ impl Place {
 
     /// The file that is at the path now.
     pub(crate) fn file_now(&self) -> Option<FileId> {
-        rustix::fs::lstat(&self.0).ok().map(|found| FileId::of(&found))
+        self.0.symlink_metadata().ok().map(|found| FileId::of(&found))
     }
 
     /// Creates the file unless there is one; returns true if it did.
@@ -171,7 +171,7 @@ impl Place {
                 "{at} is mounted by itself, without its directory: mount the whole directory, or give it a store of its own"
             )
         } else {
-            return Ok(FileId { device: found.dev(), inode: found.ino() });
+            return Ok(FileId::of(&found));
         };
         Err(Trouble::lasting(refused))
     }

@@ -2,7 +2,6 @@
 //! own thread, which serves all waiting requests in one transaction.
 
 use std::io;
-use std::num::NonZeroU64;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -128,9 +127,10 @@ impl Inbox for Queue {
 
 impl Shared {
     fn work_off(&self, sent: &Receiver<Work>) {
-        // Otherwise the pauses of some microseconds while another process writes would be 50 µs
+        // Otherwise Linux makes the pauses of some microseconds while another process writes 50 µs
         // longer each.
-        let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1000));
+        #[cfg(target_os = "linux")]
+        let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1000));
         let mut next = None;
         loop {
             let rest = self.worker().rest();

@@ -5,14 +5,17 @@
 //! when the last copy of the descriptor is closed, for whatever reason. So whoever can lock the
 //! file knows that the holder of those leases is dead, and they count as ended.
 
+#[cfg_attr(target_os = "linux", path = "sessions/linux.rs")]
+#[cfg_attr(not(target_os = "linux"), path = "sessions/bsd.rs")]
+mod kernel;
+
 use std::fmt::Write as _;
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Read as _};
-use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{
-    DirBuilderExt as _, FileExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _,
-    PermissionsExt as _,
+    DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
 };
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
@@ -234,9 +237,8 @@ impl Sessions {
         if let Some(mode) = self.users().socket_mode() {
             // Through a descriptor: another user may have replaced it, and the other file must not
             // get this mode.
-            let socket = self.open_path(entry.name)?;
-            let same = format!("/proc/self/fd/{}", socket.as_raw_fd());
-            std::fs::set_permissions(same, Permissions::from_mode(mode))?;
+            let socket = kernel::Pinned::at(&self.directory.join(entry.name.socket_name()))?;
+            std::fs::set_permissions(socket.path(), Permissions::from_mode(mode))?;
         }
         Ok(socket)
     }
@@ -323,10 +325,8 @@ impl Sessions {
             return Some(self.short_path(&session.socket_name()).map(|address| act(sender, &address)));
         }
         // Not by its name, which may lead to a socket to which only this user may write.
-        Some(
-            self.open_path(session)
-                .map(|socket| act(sender, Path::new(&format!("/proc/self/fd/{}", socket.as_raw_fd())))),
-        )
+        let pinned = kernel::Pinned::at(&self.directory.join(session.socket_name()));
+        Some(pinned.map(|socket| act(sender, &socket.path())))
     }
 
     fn remove(&self, session: Session, socket: bool) {
@@ -362,23 +362,11 @@ impl Sessions {
 
     /// A path in the directory that is short enough for the address of a socket.
     fn short_path(&self, name: &str) -> io::Result<PathBuf> {
-        /// `sun_path` has 108 bytes, including the final zero.
-        const LONGEST: usize = 107;
         let plain = self.directory.join(name);
-        if plain.as_os_str().as_bytes().len() <= LONGEST {
+        if plain.as_os_str().as_bytes().len() <= kernel::LONGEST_ADDRESS {
             return Ok(plain);
         }
-        let handle = self.open_directory()?.as_raw_fd();
-        Ok(format!("/proc/self/fd/{handle}/{name}").into())
-    }
-
-    /// The socket of a session, even if its name is reused.
-    fn open_path(&self, session: Session) -> io::Result<File> {
-        let flags = OFlags::PATH | OFlags::NOFOLLOW;
-        let mut options = OpenOptions::new();
-        options.read(true).custom_flags(flags.bits().cast_signed());
-        let found = options.open(self.directory.join(session.socket_name()))?;
-        if found.metadata()?.file_type().is_socket() { Ok(found) } else { Err(ErrorKind::NotFound.into()) }
+        kernel::short_path(self.open_directory()?, name)
     }
 
     fn sender(&self) -> Option<&UnixDatagram> {

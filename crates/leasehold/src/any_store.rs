@@ -107,12 +107,17 @@ fn quorum(url: &str, runtime: &Arc<dyn Runtime>) -> Result<Arc<dyn Store>, Misus
     Ok(Arc::new(QuorumStore::new(members?, max_ttl, runtime.clone())?))
 }
 
-#[cfg(feature = "file")]
+#[cfg(all(feature = "file", unix))]
 fn file(path: &str, runtime: Arc<dyn Runtime>) -> Result<Arc<dyn Store>, Misuse> {
     Ok(Arc::new(leasehold_file::FileStore::at(leasehold_file::path_in_url(path)?, runtime)))
 }
 
-#[cfg(not(feature = "file"))]
+#[cfg(not(unix))]
+fn file(_: &str, _: Arc<dyn Runtime>) -> Result<Arc<dyn Store>, Misuse> {
+    Err(refused("this system has no file store: use redis://HOST or postgres://HOST/DATABASE"))
+}
+
+#[cfg(all(not(feature = "file"), unix))]
 fn file(_: &str, _: Arc<dyn Runtime>) -> Result<Arc<dyn Store>, Misuse> {
     Err(refused("this build has no file store: enable the feature `file`"))
 }

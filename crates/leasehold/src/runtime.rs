@@ -3,27 +3,22 @@
 #![allow(clippy::disallowed_methods)]
 
 mod cleanups;
+#[cfg_attr(not(unix), path = "runtime/lease_clock/elsewhere.rs")]
+mod lease_clock;
 
 use std::io;
+use std::process;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use leasehold_core::{BeginCleanup, BoxFuture, Instant, Runtime};
 use rand::rngs::{StdRng, SysRng};
 use rand::{Rng as _, SeedableRng as _};
-use rustix::process::{Pid, getpid};
-use rustix::time::{ClockId, clock_gettime};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use cleanups::{Cleanups, Outlast};
-
-/// The clock that also counts the time during which the machine sleeps; on systems other than
-/// Linux, the monotonic clock.
-#[cfg(any(target_os = "linux", target_os = "android"))]
-const LEASE_CLOCK: ClockId = ClockId::Boottime;
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
-const LEASE_CLOCK: ClockId = ClockId::Monotonic;
+pub(crate) use lease_clock::lease_clock;
 
 /// The longest single sleep of a timer. Tokio's timers do not advance while the machine sleeps.
 /// Reading the lease clock each second finds an end that passed meanwhile within a second of
@@ -196,26 +191,20 @@ fn wall_clock() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
-/// The lease clock, independent of the paused time of a test.
-pub(crate) fn lease_clock() -> Instant {
-    let time = clock_gettime(LEASE_CLOCK);
-    Instant::from_nanos(time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned())
-}
-
 /// A cryptographic generator, seeded from the operating system. It is seeded again after a fork, so
 /// that parent and child never generate the same id.
 struct Dice {
-    process: Pid,
+    process: u32,
     generator: StdRng,
 }
 
 impl Dice {
     fn new() -> Self {
-        Self { process: getpid(), generator: seeded() }
+        Self { process: process::id(), generator: seeded() }
     }
 
     fn roll(&mut self) -> u128 {
-        let process = getpid();
+        let process = process::id();
         if process != self.process {
             *self = Self::new();
         }
@@ -255,10 +244,10 @@ mod tests {
     #[test]
     fn a_generator_that_finds_itself_in_another_process_is_seeded_anew() {
         let mut parent = Dice::new();
-        let mut child = Dice { process: Pid::from_raw(1).unwrap(), generator: StdRng::seed_from_u64(7) };
+        let mut child = Dice { process: 1, generator: StdRng::seed_from_u64(7) };
         parent.generator = StdRng::seed_from_u64(7);
         assert_ne!(parent.roll(), child.roll());
-        assert_eq!(child.process, getpid());
+        assert_eq!(child.process, process::id());
     }
 
     #[test]

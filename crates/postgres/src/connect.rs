@@ -89,7 +89,12 @@ fn config(address: &Address, faults: &Faults) -> Result<Config, Fault> {
     for place in &address.places {
         match place {
             Place::Tcp { host, port } => config.host(host).port(*port),
+            #[cfg(unix)]
             Place::Unix { directory, port } => config.host_path(directory).port(*port),
+            #[cfg(not(unix))]
+            Place::Unix { .. } => {
+                return Err(faults.lasting("this system has no Unix sockets: use postgres://HOST/DATABASE"));
+            }
         };
     }
     let hosts = u32::try_from(address.places.len().max(1)).unwrap_or(u32::MAX);

@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::{Read as _, Take};
-use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 /// No real password or key is longer.
@@ -24,16 +23,20 @@ pub(crate) fn password_in(file: &Path) -> Result<String, String> {
 /// change it.
 pub(crate) fn open_secret(file: &Path) -> Result<Take<File>, String> {
     let opened = File::open(file).map_err(|error| error.to_string())?;
-    let mode = opened.metadata().map_err(|error| error.to_string())?.mode() & 0o7777;
-    if mode & 0o027 != 0 {
-        return Err(format!(
-            "others can read or change it (mode {mode:04o}): chmod 600, or 640 for a group's"
-        ));
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt as _;
+        let mode = opened.metadata().map_err(|error| error.to_string())?.mode() & 0o7777;
+        if mode & 0o027 != 0 {
+            return Err(format!(
+                "others can read or change it (mode {mode:04o}): chmod 600, or 640 for a group's"
+            ));
+        }
     }
     Ok(opened.take(LONGEST))
 }
 
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt as _;

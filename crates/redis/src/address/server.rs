@@ -1,6 +1,5 @@
 //! The address of a server.
 
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
 use leasehold_core::{Escaped, Misuse};
@@ -73,7 +72,7 @@ impl ServerAddr {
                 if *port == default_port { host } else { format!("{host}:{port}") }
             }
             // A name is one line, whatever the path contains.
-            Self::Unix { path } => Escaped(path.as_os_str().as_bytes()).to_string(),
+            Self::Unix { path } => Escaped(path.as_os_str().as_encoded_bytes()).to_string(),
         }
     }
 }

@@ -1,13 +1,14 @@
 //! Opens a stream to a server: sockets, and TLS on top of them.
 
 use std::future::poll_fn;
+use std::path::Path;
 use std::pin::Pin;
 use std::time::Duration;
 
 use leasehold_core::{Fault, FaultCause, Runtime};
 use redis::io::tcp::socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::TcpStream;
 
 use crate::address::access::Tls;
 use crate::address::server::ServerAddr;
@@ -22,6 +23,7 @@ pub(crate) const CONNECT_LIMIT: Duration = Duration::from_secs(2);
 /// more.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
+#[cfg(target_os = "linux")]
 const UNACKNOWLEDGED: Duration = Duration::from_secs(10);
 
 /// A server that accepts us sends nothing.
@@ -55,11 +57,21 @@ pub(crate) async fn dial(
         }
         #[cfg(not(feature = "tls"))]
         (ServerAddr::Tcp { .. }, Some(_)) => Err(faults.lasting("this program was built without TLS")),
-        (ServerAddr::Unix { path }, _) => match UnixStream::connect(path).await {
-            Ok(stream) => Ok(Box::pin(stream)),
-            Err(error) => Err(faults.of_socket(&error)),
-        },
+        (ServerAddr::Unix { path }, _) => unix(path, faults).await,
     }
+}
+
+#[cfg(unix)]
+async fn unix(path: &Path, faults: &Faults) -> Result<BoxStream, Fault> {
+    match tokio::net::UnixStream::connect(path).await {
+        Ok(stream) => Ok(Box::pin(stream)),
+        Err(error) => Err(faults.of_socket(&error)),
+    }
+}
+
+#[cfg(not(unix))]
+async fn unix(_: &Path, faults: &Faults) -> Result<BoxStream, Fault> {
+    Err(faults.lasting("this system has no Unix sockets: use redis://HOST"))
 }
 
 /// The reason of a server that closed the connection after the TLS handshake, if it sends one.

@@ -1,0 +1,47 @@
+//! Checks that a file system is local to this machine.
+//!
+//! On a file system that several machines share, or that a daemon serves from elsewhere, locks may
+//! not reach the other machines, and shared memory (SQLite's -shm) does not. The result would be
+//! two holders, or a corrupt file.
+
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use rustix::fs::statfs;
+
+use crate::trouble::Trouble;
+
+/// From `sys/mount.h`, on all of them.
+const MNT_LOCAL: u64 = 0x1000;
+
+/// Refuses a path on a file system that is not local.
+pub(crate) fn check(path: &Path) -> Result<(), Trouble> {
+    let found =
+        statfs(path).map_err(|error| Trouble::io("look at the file system of", path, &error.into()))?;
+    let name = found.f_fstypename.iter().map(|letter| char::from(letter.cast_unsigned()));
+    let kind: String = name.take_while(|letter| *letter != '\0').collect();
+    if u64::from(found.f_flags) & MNT_LOCAL != 0 && !is_served(&kind) {
+        return Ok(());
+    }
+    Err(Trouble::lasting(format_args!(
+        "{} lies on {kind}, where the locks of SQLite are not safe: use a directory on a disk of this machine, or a server",
+        path.display()
+    )))
+}
+
+/// Returns true if something is mounted at exactly this path, which must be a file.
+pub(crate) fn is_mounted(path: &Path) -> Result<bool, Trouble> {
+    let device = |path: &Path| match path.symlink_metadata() {
+        Ok(found) => Ok(found.dev()),
+        Err(error) => Err(Trouble::io("look at", path, &error)),
+    };
+    Ok(device(path)? != device(path.parent().unwrap_or(path))?)
+}
+
+/// File systems that a daemon or the host of a virtual machine serves, although the kernel may call
+/// them local.
+fn is_served(kind: &str) -> bool {
+    ["fusefs", "macfuse", "osxfuse", "p9fs", "AppleVirtIOFS", "vboxfs", "vmhgfs"]
+        .iter()
+        .any(|served| kind.starts_with(served))
+}
