@@ -8,7 +8,7 @@ use std::process::{Child, ExitStatus};
 use std::time::Duration;
 
 use leasehold::Locks;
-use rustix::process::{Pid, PidfdFlags, Signal, getpgid, getpgrp, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, Signal, getpgid, getpgrp};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 
@@ -24,9 +24,7 @@ use crate::usage::name_of;
 #[derive(Debug)]
 pub(crate) struct Command {
     supervisor: Child,
-    /// A handle of the supervisor, which stays valid if its number is reused. `None` before Linux
-    /// 5.3.
-    supervisor_handle: Option<OwnedFd>,
+    supervisor_handle: supervisor::Handle,
     /// It carries records, not a stream; the runtime is only used to wait until it is readable.
     link: UnixStream,
     /// The terminal that it shares with us, in our process group: typed signals reach it directly,
@@ -68,7 +66,8 @@ impl Command {
         E: IntoIterator<Item = (&'static str, OsString)>,
     {
         let now = supervisor::now();
-        let terminal = if settings.no_tty { None } else { Terminal::of_session() };
+        let shares_group = supervisor::SHARES_OUR_GROUP && !settings.no_tty;
+        let terminal = if shares_group { Terminal::of_session() } else { None };
         let dying = dying(settings.wanted.ttl.duration());
         let group = terminal.is_some().then(getpgrp);
         // If the supervisor is killed, its descendants become our children, and we end them.
@@ -93,7 +92,7 @@ impl Command {
             ErrorKind::ArgumentListTooLong => not_started(settings, &error),
             _ => no_supervisor(error),
         })?;
-        let supervisor_handle = pidfd_open(Pid::from_child(&supervisor), PidfdFlags::empty()).ok();
+        let supervisor_handle = supervisor::Handle::of(&supervisor);
         let stops = if terminal.is_some() { 0 } else { u64::MAX };
         let command = Self {
             supervisor,
@@ -163,16 +162,14 @@ impl Command {
     pub(crate) fn must_end(&self, order: Order) -> u64 {
         self.order(order);
         // Somebody may have stopped the supervisor.
-        if let Some(supervisor) = &self.supervisor_handle {
-            let _ = pidfd_send_signal(supervisor, Signal::CONT);
-        }
+        self.supervisor_handle.go_on();
         supervisor::now() + nanoseconds(self.grace + self.dying)
     }
 
     /// Kills the command and its supervisor if the supervisor cannot do its work. Returns true if
     /// it did.
     pub(crate) fn kill_if_unminded(&self) -> bool {
-        let unminded = is_stopped(Pid::from_child(&self.supervisor));
+        let unminded = supervisor::is_stopped(Pid::from_child(&self.supervisor));
         if unminded {
             supervisor::kill_all();
         }
@@ -188,7 +185,7 @@ impl Command {
     /// too. The result is true if we were stopped.
     pub(crate) fn follow(&self, stop: Stop, signals: &Signals) -> bool {
         // Somebody who stopped us too has continued both since.
-        let Some(terminal) = self.terminal.as_ref().filter(|_| is_stopped(stop.command)) else {
+        let Some(terminal) = self.terminal.as_ref().filter(|_| supervisor::is_stopped(stop.command)) else {
             return false;
         };
         // A shell with job control gives the terminal to its own group. Without us that would be
@@ -245,13 +242,6 @@ impl Command {
 
 fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
-}
-
-/// Returns true if a process is stopped, by a signal or a debugger. In proc(5) `stat`, the state
-/// follows the name in parentheses.
-fn is_stopped(process: Pid) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ").is_some_and(|(_, behind)| behind.starts_with(['T', 't']))
 }
 
 /// The exit status of the command, or why it was not run.

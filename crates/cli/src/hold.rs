@@ -1,13 +1,15 @@
 //! `leasehold hold`: acquires the lock, prints its fence, and holds it until the reader of its
 //! output is gone.
 
+#[cfg_attr(target_os = "linux", path = "hold/linux.rs")]
+#[cfg_attr(not(target_os = "linux"), path = "hold/bsd.rs")]
+mod kernel;
+
 use std::future::pending;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::thread;
 
 use leasehold::Loss;
-use rustix::event::epoll;
-use rustix::io::Errno;
 use rustix::stdio::dup2_stdout;
 use tokio::sync::oneshot;
 
@@ -76,7 +78,7 @@ pub(crate) async fn hold(wanted: Wanted) -> Result<End, Failure> {
 /// events. Otherwise another hold of the same script would not see its pipe closed as long as we
 /// have it open too.
 pub(crate) fn close_inherited(status_fd: Option<&str>) {
-    let open = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    let open = std::fs::read_dir(kernel::DESCRIPTORS).into_iter().flatten().flatten();
     let open: Vec<_> = open.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok()).collect();
     let kept = status_fd.and_then(|number| number.parse().ok());
     for number in open.into_iter().filter(|number| *number > 2 && Some(*number) != kept) {
@@ -91,28 +93,12 @@ async fn reader_is_gone() {
     // A separate thread, because the runtime's event queue accepts foreign descriptors only in
     // unsafe code.
     let watcher = thread::Builder::new().name("reader".into()).spawn(move || {
-        if wait_for_reader_to_go().is_ok() {
+        if kernel::wait_for_reader_to_go().is_ok() {
             let _ = gone.send(());
         }
     });
     if watcher.is_err() || told.await.is_err() {
         pending::<()>().await;
-    }
-}
-
-/// With an event queue and not with poll(2), which would keep the pipe open while it waits,
-/// although we close it.
-fn wait_for_reader_to_go() -> rustix::io::Result<()> {
-    let queue = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-    // Errors and hang-ups are always reported; nothing more is needed.
-    epoll::add(&queue, io::stdout(), epoll::EventData::new_u64(0), epoll::EventFlags::empty())?;
-    let mut events = [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }];
-    loop {
-        match epoll::wait(&queue, &mut events[..], None) {
-            Ok(0) | Err(Errno::INTR) => {}
-            Ok(_) => return Ok(()),
-            Err(error) => return Err(error),
-        }
     }
 }
 

@@ -1,22 +1,17 @@
-//! Our signals: they are read from a queue, without signal handlers.
-//!
-//! The queue says who sent a signal, which distinguishes Ctrl-C from `kill -INT`. And a stop signal
-//! in it is obeyed only after the command has obeyed it.
+//! Our signals, which are read from a queue. A stop signal in it is obeyed only after the command
+//! has obeyed it.
 
-use std::future::pending;
-use std::io::ErrorKind;
-use std::os::fd::AsFd as _;
+#[cfg_attr(target_os = "linux", path = "signals/linux.rs")]
+#[cfg_attr(not(target_os = "linux"), path = "signals/bsd.rs")]
+mod kernel;
 
 use leasehold::Locks;
-use nix::errno::Errno;
-use nix::libc::SI_KERNEL;
-use nix::sys::signal::{SigSet, SigmaskHow, Signal as Named, raise};
-use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::process::{Pid, Signal};
-use tokio::net::unix::pipe;
 
+pub(crate) use self::kernel::stop;
+#[cfg(target_os = "linux")]
+pub(crate) use self::kernel::{bit, bits, set_of};
 use crate::exit::Failure;
-use crate::supervisor;
 
 /// Signals that ask a program to end, or to which it may give its own meaning.
 pub(crate) const PASSED_ON: [Signal; 6] =
@@ -28,9 +23,7 @@ const ATTENDED: [Signal; 3] = [Signal::TSTP, Signal::CONT, Signal::CHILD];
 /// Blocks the signals that we pass on, so that they do not end us, until our end.
 #[derive(Debug)]
 pub(crate) struct Signals {
-    queue: SignalFd,
-    /// A second descriptor of the queue, on which the runtime waits: it is read like a pipe.
-    waiting: pipe::Receiver,
+    queue: kernel::Queue,
     blocked_before: u64,
     locks: Option<Locks>,
 }
@@ -62,21 +55,8 @@ impl Signals {
     ///
     /// Call this before there are other threads, which could otherwise get the signals.
     pub(crate) fn catch() -> Result<Self, Failure> {
-        let ignored = bits("SigIgn");
-        let blocked_before = bits("SigBlk");
-        let kept: SigSet = PASSED_ON
-            .into_iter()
-            .filter(|signal| ignored & bit(*signal) == 0)
-            .chain(ATTENDED)
-            .filter_map(named)
-            .collect();
-        let failed = |error: Errno| Failure::no_runtime(error.into());
-        kept.thread_swap_mask(SigmaskHow::SIG_BLOCK).map_err(failed)?;
-        let queue = SignalFd::with_flags(&kept, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC);
-        let queue = queue.map_err(failed)?;
-        let waiting = queue.as_fd().try_clone_to_owned().and_then(pipe::Receiver::from_owned_fd_unchecked);
-        let waiting = waiting.map_err(Failure::no_runtime)?;
-        Ok(Self { queue, waiting, blocked_before, locks: None })
+        let (queue, blocked_before) = kernel::Queue::begin()?;
+        Ok(Self { queue, blocked_before, locks: None })
     }
 
     /// Notes that these locks are in use: we stop only while no request to their store is half
@@ -115,91 +95,13 @@ impl Signals {
     /// Discards signals that came already: Ctrl-C was meant for the command, which has ended from
     /// it, and not for the release.
     pub(crate) fn forget(&mut self) {
-        while let Ok(Some(_)) = self.queue.read_signal() {}
+        self.queue.forget();
     }
 
     /// The next event.
     ///
     /// Cancel safe.
     pub(crate) async fn next_event(&mut self) -> Event {
-        loop {
-            // This fails only when the runtime shuts down, and then we end too.
-            if self.waiting.readable().await.is_err() {
-                return pending().await;
-            }
-            let read = || self.queue.read_signal()?.ok_or_else(|| ErrorKind::WouldBlock.into());
-            let Ok(come) = self.waiting.try_io(read) else { continue };
-            let process = || Pid::from_raw(come.ssi_pid.cast_signed());
-            let from = if come.ssi_code == SI_KERNEL { Sender::Terminal } else { Sender::Process(process()) };
-            let is = |signal: &Signal| signal.as_raw().unsigned_abs() == come.ssi_signo;
-            if is(&Signal::CHILD) {
-                // The first process of a container inherits all orphans. The ends of our own
-                // children are reported differently.
-                supervisor::reap_all();
-            } else if is(&Signal::CONT) {
-                return Event::Continued;
-            } else if is(&Signal::TSTP) {
-                return Event::Stop { from };
-            } else if let Some(signal) = PASSED_ON.into_iter().find(is) {
-                return Event::Wish { signal, from };
-            }
-        }
-    }
-}
-
-/// Stops us as this signal would, until somebody continues us. Returns at once if the kernel
-/// refuses to stop a process that nobody could continue.
-pub(crate) fn stop(signal: Signal) {
-    let Some(signal) = named(signal) else { return };
-    // Sent to this thread, which goes no further: another thread might take a signal to the process
-    // only a moment later.
-    let _ = raise(signal);
-    // If it is blocked, it is pending, and is delivered now.
-    let all: SigSet = [signal].into_iter().collect();
-    if let Ok(kept) = all.thread_swap_mask(SigmaskHow::SIG_UNBLOCK) {
-        let _ = kept.thread_set_mask();
-    }
-}
-
-/// The signals in a line of proc(5) `status`, one bit each, the first for signal 1. None if there
-/// is no /proc.
-pub(crate) fn bits(line: &str) -> u64 {
-    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
-    let bits = status.lines().find_map(|text| text.strip_prefix(line)?.strip_prefix(':'));
-    bits.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).unwrap_or(0)
-}
-
-/// The same as a set. Signals without a name, which are the real-time signals, are left out.
-pub(crate) fn set_of(bits: u64) -> SigSet {
-    Named::iterator().filter(|signal| bits >> (*signal as u32 - 1) & 1 == 1).collect()
-}
-
-pub(crate) fn bit(signal: Signal) -> u64 {
-    1 << (signal.as_raw() - 1)
-}
-
-fn named(signal: Signal) -> Option<Named> {
-    Named::try_from(signal.as_raw()).ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The standard library makes every Rust program ignore SIGPIPE.
-    #[test]
-    fn what_is_ignored_is_known() {
-        assert_ne!(bits("SigIgn") & bit(Signal::PIPE), 0);
-        assert_eq!(bits("SigIgn") & bit(Signal::KILL), 0);
-    }
-
-    #[test]
-    fn what_is_blocked_is_known_and_can_be_blocked_again() {
-        let some: SigSet = [Named::SIGUSR2, Named::SIGHUP].into_iter().collect();
-        some.thread_block().unwrap();
-        let blocked = bits("SigBlk");
-        some.thread_unblock().unwrap();
-        assert_eq!(blocked, bit(Signal::USR2) | bit(Signal::HUP));
-        assert_eq!(set_of(blocked), some);
+        self.queue.next().await
     }
 }

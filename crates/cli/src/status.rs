@@ -1,9 +1,11 @@
 //! Events for programs: lines of JSON to a descriptor that the caller opened (`--status-fd`).
 
-use std::fs::{File, OpenOptions};
+#[cfg_attr(target_os = "linux", path = "status/linux.rs")]
+#[cfg_attr(not(target_os = "linux"), path = "status/bsd.rs")]
+mod kernel;
+
+use std::fs::File;
 use std::io::{self, Write as _};
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -11,7 +13,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use leasehold::{Fence, Holder, Key};
 use rustix::fs::{OFlags, fcntl_getfl};
-use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 use serde::Serialize;
 
 use crate::exit::Failure;
@@ -280,30 +281,13 @@ impl Writer {
 
 /// Takes over a descriptor that our parent opened, by its number, and closes that number.
 fn take(number: i32) -> io::Result<File> {
-    let ours = duplicate(number)?;
+    let ours = kernel::duplicate(number)?;
     let mode = fcntl_getfl(&ours)?;
-    if mode.contains(OFlags::PATH) || !mode.intersects(OFlags::WRONLY | OFlags::RDWR) {
+    if !mode.intersects(OFlags::WRONLY | OFlags::RDWR) {
         return Err(io::Error::other("it is for reading"));
     }
     nix::unistd::close(number)?;
     Ok(ours.into())
-}
-
-/// Only unsafe code can turn a number into a descriptor, so the kernel is asked to do it.
-fn duplicate(number: i32) -> io::Result<OwnedFd> {
-    let copied = pidfd_open(getpid(), PidfdFlags::empty())
-        .and_then(|us| pidfd_getfd(us, number, PidfdGetfdFlags::empty()));
-    match copied {
-        Ok(copy) => Ok(copy),
-        Err(error @ rustix::io::Errno::BADF) => Err(error.into()),
-        // A container's filter refused it, or the kernel does not know it. This opens the same file
-        // or pipe again, so lines must be appended to its end.
-        Err(_) => {
-            let append = OFlags::APPEND.bits().cast_signed();
-            let path = format!("/proc/self/fd/{number}");
-            Ok(OpenOptions::new().write(true).custom_flags(append).open(path)?.into())
-        }
-    }
 }
 
 fn refused(line: String) -> Failure {

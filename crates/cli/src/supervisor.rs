@@ -12,6 +12,9 @@ mod descendants;
 mod ending;
 #[cfg(test)]
 mod fuzzed;
+#[cfg_attr(target_os = "linux", path = "supervisor/linux.rs")]
+#[cfg_attr(not(target_os = "linux"), path = "supervisor/bsd.rs")]
+mod kernel;
 mod launching;
 mod link;
 mod order;
@@ -22,15 +25,18 @@ use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::Duration;
 
-use nix::sys::signalfd::SignalFd;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, WaitStatus, getpgid, getppid, kill_process, kill_process_group};
-use rustix::time::{ClockId, clock_gettime};
+use rustix::time::clock_gettime;
 
 use self::descendants::Killing;
-pub(crate) use self::descendants::{adopt_orphans, is_below_us, kill_all, reap_all};
+#[cfg(target_os = "linux")]
+pub(crate) use self::descendants::reap_all;
+pub(crate) use self::descendants::{adopt_orphans, is_below_us, kill_all};
 use self::ending::{Ending, Step};
-pub(crate) use self::link::{begin, pair, receive_news, send_order};
+use self::kernel::Wakes;
+pub(crate) use self::kernel::{Handle, SHARES_OUR_GROUP, is_stopped, pair};
+pub(crate) use self::link::{begin, receive_news, send_order};
 pub(crate) use self::order::Order;
 pub(crate) use self::report::{News, Outcome, Report, Stop};
 pub(crate) use self::starting::{Role, Start, process};
@@ -49,7 +55,7 @@ pub(crate) fn play(role: Role, words: impl Iterator<Item = std::ffi::OsString>) 
 
 fn mind(words: impl Iterator<Item = std::ffi::OsString>) {
     let we = getppid();
-    let Some(wakes) = starting::outlive_us() else { return };
+    let Some(wakes) = Wakes::begin() else { return };
     if adopt_orphans().is_err() {
         return;
     }
@@ -92,7 +98,7 @@ struct Command {
 }
 
 impl Command {
-    fn watch(&mut self, mut ending: Ending, wakes: &SignalFd) -> Report {
+    fn watch(&mut self, mut ending: Ending, wakes: &Wakes) -> Report {
         let mut status = None;
         let mut killing = Killing::default();
         let mut is_open = true;
@@ -100,12 +106,12 @@ impl Command {
             let nap = match ending.next(now()) {
                 Step::Rest(until) => Duration::from_nanos(until.saturating_sub(now())).min(LONGEST_NAP),
                 Step::Ask => {
-                    descendants::signal(Signal::TERM);
+                    descendants::signal(self.id, Signal::TERM);
                     // A stopped process cannot end.
-                    descendants::signal(Signal::CONT);
+                    descendants::signal(self.id, Signal::CONT);
                     continue;
                 }
-                Step::Kill => killing.round(),
+                Step::Kill => killing.round(self.id),
             };
             let link = io::stdin();
             let wakes_fd = wakes.as_fd();
@@ -114,9 +120,9 @@ impl Command {
                 link.into_iter().chain([PollFd::from_borrowed_fd(wakes_fd, PollFlags::IN)]).collect();
             let _ = poll(&mut events, Timespec::try_from(nap).ok().as_ref());
             drop(events);
-            while let Ok(Some(_)) = wakes.read_signal() {}
+            wakes.clear();
             // Before the orders, because their meaning depends on whether the command is stopped.
-            let none_left = descendants::reap(|id, how| {
+            let none_left = descendants::reap(self.id, |id, how| {
                 if id == self.id {
                     status = self.after(how).or(status);
                 }
@@ -139,7 +145,7 @@ impl Command {
                         match order {
                             _ if status.is_none() => self.handle(order),
                             // A signal can only be passed on to what the command left.
-                            Order::Signal(signal) => drop(descendants::signal(signal)),
+                            Order::Signal(signal) => drop(descendants::signal(self.id, signal)),
                             _ => {}
                         }
                         ending.handle(now(), order);
@@ -199,6 +205,6 @@ impl Command {
 
 /// The lease clock, which includes the time during which the machine sleeps.
 pub(crate) fn now() -> u64 {
-    let time = clock_gettime(ClockId::Boottime);
+    let time = clock_gettime(kernel::LEASE_CLOCK);
     time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }

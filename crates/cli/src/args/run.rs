@@ -16,6 +16,9 @@ use super::{RunningArgs, TakingArgs};
 /// keeps the lock while it can renew it. When leasehold and its supervisor are killed with SIGKILL
 /// at the same moment, COMMAND dies with them unless it is setuid, but processes that COMMAND
 /// started may live on.
+///
+/// On macOS and FreeBSD, COMMAND always has its own process group, and only that is ended: not a
+/// process that leaves the group. If the supervisor itself is killed there, COMMAND runs on.
 #[derive(Args, Debug)]
 #[command(
     override_usage = "leasehold run [OPTIONS] KEY... -- COMMAND [ARG]...",

@@ -14,14 +14,14 @@ use std::sync::atomic::AtomicBool;
 
 use nix::errno::Errno;
 use nix::unistd::execv;
-use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
+use rustix::process::{Pid, Signal, getppid};
 
-use super::link;
+use super::{kernel, link};
 
 /// Becomes the command. Returns only if that fails; then the supervisor knows why.
 pub(super) fn launch(mut words: impl Iterator<Item = OsString>) {
     let supervisor = words.next().and_then(|number| number.to_str()?.parse().ok()).and_then(Pid::from_raw);
-    let _ = set_parent_process_death_signal(Some(Signal::KILL));
+    kernel::when_parent_dies(Signal::KILL);
     // If the supervisor died before the request, nobody will ever send the signal.
     if supervisor.is_none() || getppid() != supervisor {
         return;

@@ -8,17 +8,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recv, recvmsg, send, sendmsg, socketpair,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, recv, recvmsg, send, sendmsg,
 };
 
+use super::kernel::{BEYOND_RECORD, RECEIVES, SENDS, received};
 use super::order::Order;
 use super::report::News;
-
-/// Our end, and the supervisor's. Neither is inherited by what is started.
-pub(crate) fn pair() -> rustix::io::Result<(OwnedFd, OwnedFd)> {
-    socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
-}
 
 /// The descriptors that the supervisor gets with the first order.
 #[derive(Debug)]
@@ -43,7 +39,7 @@ pub(crate) fn begin(
 
 /// Receives the message of [`begin`]. `None` if the sender has ended.
 pub(super) fn accept(link: impl AsFd) -> Option<(Order, Lent)> {
-    let mut bytes = [0; Order::LENGTH + 1];
+    let mut bytes = [0; Order::LENGTH + BEYOND_RECORD];
     let (length, mut lent) = borrow(link, &mut bytes)?;
     let (stdin, lifeline) = (lent.next()?, lent.next());
     Some((Order::parse(&bytes[..length])?, Lent { stdin, lifeline }))
@@ -61,21 +57,21 @@ pub(super) fn receive_stdin(link: impl AsFd) -> Option<OwnedFd> {
 
 /// Sends why the launcher could not become the command.
 pub(super) fn send_error(link: impl AsFd, error: i32) {
-    let _ = send(link, &error.to_le_bytes(), SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+    let _ = send(link, &error.to_le_bytes(), SENDS | SendFlags::DONTWAIT);
 }
 
 /// Receives the message of [`send_error`]; `None` if the launcher became the command, or died
 /// first.
 pub(super) fn receive_error(link: impl AsFd) -> Option<i32> {
     let number = |bytes: &[u8]| bytes.try_into().ok().map(i32::from_le_bytes);
-    receive::<{ size_of::<i32>() + 1 }, _>(link, number).ok().flatten()
+    receive::<{ size_of::<i32>() + BEYOND_RECORD }, _>(link, number).ok().flatten()
 }
 
 fn lend(link: impl AsFd, bytes: &[u8], lent: &[BorrowedFd<'_>]) -> rustix::io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut rights = SendAncillaryBuffer::new(&mut space);
     rights.push(SendAncillaryMessage::ScmRights(lent));
-    sendmsg(link, &[IoSlice::new(bytes)], &mut rights, SendFlags::NOSIGNAL).map(drop)
+    sendmsg(link, &[IoSlice::new(bytes)], &mut rights, SENDS).map(drop)
 }
 
 /// A record that [`lend`] sent: its length, and what came with it.
@@ -84,7 +80,7 @@ fn borrow(link: impl AsFd, bytes: &mut [u8]) -> Option<(usize, std::vec::IntoIte
     let mut rights = RecvAncillaryBuffer::new(&mut space);
     let length = loop {
         let mut buffers = [IoSliceMut::new(bytes)];
-        match recvmsg(&link, &mut buffers, &mut rights, RecvFlags::CMSG_CLOEXEC) {
+        match recvmsg(&link, &mut buffers, &mut rights, RECEIVES) {
             Ok(message) => break message.bytes,
             Err(Errno::INTR) => {}
             Err(_) => return None,
@@ -97,31 +93,32 @@ fn borrow(link: impl AsFd, bytes: &mut [u8]) -> Option<(usize, std::vec::IntoIte
             _ => None,
         })
         .flatten()
+        .map(received)
         .collect();
     Some((length, lent.into_iter()))
 }
 
 /// Sends an order. Never waits: a supervisor that does not listen is stopped, or has ended.
 pub(crate) fn send_order(link: impl AsFd, order: Order) {
-    let _ = send(link, &order.to_bytes(), SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+    let _ = send(link, &order.to_bytes(), SENDS | SendFlags::DONTWAIT);
 }
 
 pub(super) fn send_news(link: impl AsFd, news: News) {
-    let _ = send(link, &news.to_bytes(), SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+    let _ = send(link, &news.to_bytes(), SENDS | SendFlags::DONTWAIT);
 }
 
 /// An order, or `None` when there will be none. `WouldBlock` when there is none yet.
 pub(super) fn receive_order(link: impl AsFd) -> io::Result<Option<Order>> {
-    receive::<{ Order::LENGTH + 1 }, _>(link, Order::parse)
+    receive::<{ Order::LENGTH + BEYOND_RECORD }, _>(link, Order::parse)
 }
 
 /// Receives the supervisor's next news.
 pub(crate) fn receive_news(link: impl AsFd) -> io::Result<Option<News>> {
-    receive::<{ News::LENGTH + 1 }, _>(link, News::parse)
+    receive::<{ News::LENGTH + BEYOND_RECORD }, _>(link, News::parse)
 }
 
-/// Reads one record, with room for one byte more, so that a longer one is noticed. After an invalid
-/// record, no valid one follows.
+/// Reads one record, with room for one byte more where the kernel keeps records apart, so that a
+/// longer one is noticed. After an invalid record, no valid one follows.
 fn receive<const ROOM: usize, T>(link: impl AsFd, parse: fn(&[u8]) -> Option<T>) -> io::Result<Option<T>> {
     let mut bytes = [0; ROOM];
     loop {

@@ -6,17 +6,12 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawn};
-use nix::sys::signal::SigSet;
-use nix::sys::signalfd::{SfdFlags, SignalFd};
-use rustix::process::{Pid, Signal, getpid, set_parent_process_death_signal, setpgid, setsid};
+use rustix::process::{Pid, getpid, setpgid, setsid};
 
-use super::link;
-use crate::signals::{bit, bits, set_of};
+use super::{kernel, link};
 
 /// The role of a process of ours that the user did not start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,9 +19,6 @@ pub(crate) enum Role {
     Supervisor,
     Launcher,
 }
-
-/// Our own program, even if another version is at our path by now.
-const OURSELVES: &str = "/proc/self/exe";
 
 impl Role {
     /// By the name that it is started with, which nobody types. `leasehold` is not in it: a `pkill
@@ -68,7 +60,7 @@ pub(crate) fn process(
     program: &OsStr,
     arguments: &[OsString],
 ) -> Command {
-    let mut process = Command::new(OURSELVES);
+    let mut process = Command::new(kernel::ourselves());
     let grace = u64::try_from(grace.as_nanos()).unwrap_or(u64::MAX);
     let group = group.map_or(0, Pid::as_raw_pid);
     process.arg0(Role::Supervisor.name()).args([
@@ -105,13 +97,13 @@ impl Start {
     ///
     /// Not by the standard library, which would have it begin with no signal blocked.
     pub(super) fn command(&self, stdin: OwnedFd) -> io::Result<(Pid, OwnedFd)> {
-        let (link, theirs) = link::pair()?;
+        let (link, theirs) = kernel::pair()?;
         link::lend_stdin(&link, &stdin)?;
         let mut files = PosixSpawnFileActions::init()?;
         files.add_dup2(theirs.as_raw_fd(), io::stdin().as_raw_fd())?;
         let mut attributes = PosixSpawnAttr::init()?;
         attributes.set_pgroup(nix::unistd::Pid::from_raw(self.group.map_or(0, Pid::as_raw_pid)))?;
-        attributes.set_sigmask(&set_of(self.blocked))?;
+        attributes.set_sigmask(&kernel::mask(self.blocked))?;
         attributes
             .set_flags(PosixSpawnFlags::POSIX_SPAWN_SETPGROUP | PosixSpawnFlags::POSIX_SPAWN_SETSIGMASK)?;
         let launcher = [Role::Launcher.name().into(), getpid().to_string().into()];
@@ -123,31 +115,13 @@ impl Start {
             text(name)
         });
         let variables = variables.collect::<io::Result<Vec<_>>>()?;
-        let id = posix_spawn(OURSELVES, &files, &attributes, &words, &variables)?;
+        let id = posix_spawn(&kernel::ourselves(), &files, &attributes, &words, &variables)?;
         Ok((Pid::from_raw(id.as_raw()).ok_or(ErrorKind::Other)?, link))
     }
 }
 
 fn text(word: OsString) -> io::Result<CString> {
     CString::new(word.into_vec()).map_err(|_| ErrorKind::InvalidInput.into())
-}
-
-/// Survives what ends or stops other processes. Gives back what wakes it: a child of its own that
-/// has changed, and the death of the one that started us.
-///
-/// By blocking all signals: a program begins with what its starter ignores, and the command must
-/// not ignore what nobody had it ignore.
-pub(super) fn outlive_us() -> Option<SignalFd> {
-    SigSet::all().thread_block().ok()?;
-    if bits("SigIgn") & bit(Signal::CHILD) != 0 {
-        // The kernel would throw away how the command ended.
-        signal_hook::flag::register(Signal::CHILD.as_raw(), Arc::new(AtomicBool::new(false))).ok()?;
-    }
-    let _ = rustix::thread::set_name(c"supervisor");
-    // Without it the end of the connection does the same.
-    let _ = set_parent_process_death_signal(Some(Signal::HUP));
-    let wakes = set_of(bit(Signal::CHILD) | bit(Signal::HUP));
-    SignalFd::with_flags(&wakes, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC).ok()
 }
 
 /// Leaves the session of the command.

@@ -1,0 +1,27 @@
+//! What `hold` takes from Linux.
+
+use std::io;
+
+use rustix::event::epoll;
+use rustix::io::Errno;
+
+/// The directory with the numbers of our descriptors.
+pub(super) const DESCRIPTORS: &str = "/proc/self/fd";
+
+/// Returns when nobody can read our stdout any more.
+///
+/// With an event queue and not with poll(2), which would keep the pipe open while it waits,
+/// although we close it.
+pub(super) fn wait_for_reader_to_go() -> rustix::io::Result<()> {
+    let queue = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    // Errors and hang-ups are always reported; nothing more is needed.
+    epoll::add(&queue, io::stdout(), epoll::EventData::new_u64(0), epoll::EventFlags::empty())?;
+    let mut events = [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }];
+    loop {
+        match epoll::wait(&queue, &mut events[..], None) {
+            Ok(0) | Err(Errno::INTR) => {}
+            Ok(_) => return Ok(()),
+            Err(error) => return Err(error),
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! The queue of macOS and FreeBSD: tokio's, by signal handlers. It does not say who sent a signal,
+//! which makes no difference to a command in its own process group.
+
+use std::future::poll_fn;
+use std::task::{Context, Poll, Waker};
+
+use rustix::process::{Pid, Signal, getpid, kill_process};
+use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
+
+use super::{ATTENDED, Event, PASSED_ON, Sender};
+use crate::exit::Failure;
+
+/// The signals that came.
+#[derive(Debug)]
+pub(super) struct Queue(Vec<(Signal, Stream)>);
+
+impl Queue {
+    /// The queue, and the signals that were blocked before, which nobody shows.
+    pub(super) fn begin() -> Result<(Self, u64), Failure> {
+        let streams = PASSED_ON.into_iter().chain(ATTENDED).map(|which| {
+            let stream = signal(SignalKind::from_raw(which.as_raw()));
+            stream.map(|stream| (which, stream)).map_err(Failure::no_runtime)
+        });
+        Ok((Self(streams.collect::<Result<_, _>>()?), 0))
+    }
+
+    /// Discards signals that came already.
+    pub(super) fn forget(&mut self) {
+        let mut nobody = Context::from_waker(Waker::noop());
+        while self.poll_next(&mut nobody).is_ready() {}
+    }
+
+    /// The next event.
+    ///
+    /// Cancel safe.
+    pub(super) async fn next(&mut self) -> Event {
+        let from = Sender::Process(None::<Pid>);
+        loop {
+            match poll_fn(|context| self.poll_next(context)).await {
+                Signal::CONT => return Event::Continued,
+                Signal::TSTP => return Event::Stop { from },
+                signal if PASSED_ON.contains(&signal) => return Event::Wish { signal, from },
+                _ => {}
+            }
+        }
+    }
+
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Signal> {
+        for (signal, stream) in &mut self.0 {
+            if stream.poll_recv(context).is_ready() {
+                return Poll::Ready(*signal);
+            }
+        }
+        Poll::Pending
+    }
+}
+
+/// Stops us until somebody continues us.
+pub(crate) fn stop(_: Signal) {
+    let _ = kill_process(getpid(), Signal::STOP);
+}

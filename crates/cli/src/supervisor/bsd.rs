@@ -1,0 +1,105 @@
+//! What the supervisor takes from macOS and FreeBSD.
+
+use std::io::{ErrorKind, Read as _};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::Child;
+
+use nix::sys::signal::SigSet;
+use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, socketpair};
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::time::ClockId;
+
+/// On macOS it also counts the time during which the machine sleeps.
+pub(super) const LEASE_CLOCK: ClockId = ClockId::Monotonic;
+
+/// The command has a process group of its own: that is all by which its descendants are known.
+pub(crate) const SHARES_OUR_GROUP: bool = false;
+
+/// The connection is a stream: more bytes than a record has would be the next one's.
+pub(super) const BEYOND_RECORD: usize = 0;
+/// The standard library has us ignore SIGPIPE.
+pub(super) const SENDS: SendFlags = SendFlags::empty();
+pub(super) const RECEIVES: RecvFlags = RecvFlags::empty();
+
+/// The two ends of a connection. Neither is inherited by what is started.
+pub(crate) fn pair() -> rustix::io::Result<(OwnedFd, OwnedFd)> {
+    let (one, other) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::empty(), None)?;
+    Ok((received(one), received(other)))
+}
+
+/// A received descriptor, which is not inherited by what is started.
+pub(super) fn received(descriptor: OwnedFd) -> OwnedFd {
+    let _ = fcntl_setfd(&descriptor, FdFlags::CLOEXEC);
+    descriptor
+}
+
+/// Where we are. If that is unknown, an empty path, which cannot be started.
+pub(super) fn ourselves() -> PathBuf {
+    std::env::current_exe().unwrap_or_default()
+}
+
+/// These kernels do not tell a process that its parent has died; the end of the connection does.
+pub(super) fn when_parent_dies(_: Signal) {}
+
+/// The signals with which the command starts blocked: none, as nobody shows which were.
+pub(super) fn mask(_: u64) -> SigSet {
+    SigSet::empty()
+}
+
+/// What wakes the supervisor: a child that has changed.
+#[derive(Debug)]
+pub(super) struct Wakes(UnixStream);
+
+impl Wakes {
+    /// Makes us survive what ends or stops other processes, by blocking all other signals.
+    pub(super) fn begin() -> Option<Self> {
+        let (wakes, wake) = UnixStream::pair().ok()?;
+        wakes.set_nonblocking(true).ok()?;
+        signal_hook::low_level::pipe::register(Signal::CHILD.as_raw(), wake).ok()?;
+        let mut others = SigSet::all();
+        others.remove(nix::sys::signal::SIGCHLD);
+        others.thread_set_mask().ok()?;
+        Some(Self(wakes))
+    }
+
+    /// Forgets what has come.
+    pub(super) fn clear(&self) {
+        let mut bytes = [0; 64];
+        loop {
+            match (&self.0).read(&mut bytes) {
+                Ok(0) => return,
+                Err(error) if error.kind() != ErrorKind::Interrupted => return,
+                Ok(_) | Err(_) => {}
+            }
+        }
+    }
+}
+
+impl AsFd for Wakes {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// The supervisor, our child: its number is not reused before we have waited for it.
+#[derive(Debug)]
+pub(crate) struct Handle(Pid);
+
+impl Handle {
+    pub(crate) fn of(supervisor: &Child) -> Self {
+        Self(Pid::from_child(supervisor))
+    }
+
+    /// Continues it, if somebody stopped it.
+    pub(crate) fn go_on(&self) {
+        let _ = kill_process(self.0, Signal::CONT);
+    }
+}
+
+/// Returns true if a process is known to be stopped; here nobody shows that.
+pub(crate) fn is_stopped(_: Pid) -> bool {
+    false
+}

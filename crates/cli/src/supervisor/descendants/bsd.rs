@@ -1,0 +1,37 @@
+//! The processes below us on macOS and FreeBSD: the command's process group. What leaves that group
+//! is not found, and orphans are not ours.
+
+use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
+
+pub(crate) fn adopt_orphans() -> rustix::io::Result<()> {
+    Ok(())
+}
+
+/// Sends a signal to the command's group. No process is known to refuse it.
+pub(in super::super) fn signal(command: Pid, signal: Signal) -> Vec<Pid> {
+    let _ = kill_process_group(command, signal);
+    Vec::new()
+}
+
+/// The number of processes that the command left; unknown.
+pub(in super::super) fn count() -> i32 {
+    0
+}
+
+/// Returns true if the command's group still has a process that is not our child.
+pub(super) fn is_left(command: Pid) -> bool {
+    test_kill_process_group(command) != Err(rustix::io::Errno::SRCH)
+}
+
+/// The name of a process; unknown.
+pub(super) fn name_of(_: Pid) -> String {
+    String::new()
+}
+
+/// Where the supervisor was killed, nobody knows the command's group.
+pub(crate) fn kill_all() {}
+
+/// Returns true if a process was started by us or by a descendant of ours; unknown.
+pub(crate) fn is_below_us(_: Pid) -> bool {
+    false
+}

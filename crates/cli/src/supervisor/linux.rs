@@ -1,0 +1,112 @@
+//! What the supervisor takes from Linux.
+
+use std::fs;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::process::Child;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use nix::sys::signal::SigSet;
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, socketpair};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal, set_parent_process_death_signal,
+};
+use rustix::time::ClockId;
+
+use crate::signals::{bit, bits, set_of};
+
+/// It also counts the time during which the machine sleeps.
+pub(super) const LEASE_CLOCK: ClockId = ClockId::Boottime;
+
+/// The command can be in our process group: only its descendants are signalled.
+pub(crate) const SHARES_OUR_GROUP: bool = true;
+
+/// The kernel keeps records apart: one that is longer than it should be is read as such.
+pub(super) const BEYOND_RECORD: usize = 1;
+pub(super) const SENDS: SendFlags = SendFlags::NOSIGNAL;
+pub(super) const RECEIVES: RecvFlags = RecvFlags::CMSG_CLOEXEC;
+
+/// The two ends of a connection. Neither is inherited by what is started.
+pub(crate) fn pair() -> rustix::io::Result<(OwnedFd, OwnedFd)> {
+    socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+}
+
+/// A received descriptor, which is not inherited by what is started.
+pub(super) fn received(descriptor: OwnedFd) -> OwnedFd {
+    descriptor
+}
+
+/// Where we are, also when another version lies at our path by now.
+pub(super) fn ourselves() -> PathBuf {
+    "/proc/self/exe".into()
+}
+
+/// Has the kernel send us a signal when our parent dies.
+pub(super) fn when_parent_dies(signal: Signal) {
+    let _ = set_parent_process_death_signal(Some(signal));
+}
+
+/// The signals with which the command starts blocked.
+pub(super) fn mask(blocked: u64) -> SigSet {
+    set_of(blocked)
+}
+
+/// What wakes the supervisor: a child that has changed, and the death of the one that started it.
+#[derive(Debug)]
+pub(super) struct Wakes(SignalFd);
+
+impl Wakes {
+    /// Makes us survive what ends or stops other processes.
+    ///
+    /// By blocking all signals: a program begins with what its starter ignores, and the command
+    /// must not ignore what nobody had it ignore.
+    pub(super) fn begin() -> Option<Self> {
+        SigSet::all().thread_block().ok()?;
+        if bits("SigIgn") & bit(Signal::CHILD) != 0 {
+            // The kernel would throw away how the command ended.
+            signal_hook::flag::register(Signal::CHILD.as_raw(), Arc::new(AtomicBool::new(false))).ok()?;
+        }
+        let _ = rustix::thread::set_name(c"supervisor");
+        // Without it the end of the connection does the same.
+        when_parent_dies(Signal::HUP);
+        let wakes = set_of(bit(Signal::CHILD) | bit(Signal::HUP));
+        SignalFd::with_flags(&wakes, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC).ok().map(Self)
+    }
+
+    /// Forgets what has come.
+    pub(super) fn clear(&self) {
+        while let Ok(Some(_)) = self.0.read_signal() {}
+    }
+}
+
+impl AsFd for Wakes {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// A handle of the supervisor, which stays valid if its number is reused. `None` before Linux 5.3.
+#[derive(Debug)]
+pub(crate) struct Handle(Option<OwnedFd>);
+
+impl Handle {
+    pub(crate) fn of(supervisor: &Child) -> Self {
+        Self(pidfd_open(Pid::from_child(supervisor), PidfdFlags::empty()).ok())
+    }
+
+    /// Continues it, if somebody stopped it.
+    pub(crate) fn go_on(&self) {
+        if let Some(supervisor) = &self.0 {
+            let _ = pidfd_send_signal(supervisor, Signal::CONT);
+        }
+    }
+}
+
+/// Returns true if a process is stopped, by a signal or a debugger. In proc(5) `stat`, the state
+/// follows the name in parentheses.
+pub(crate) fn is_stopped(process: Pid) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, behind)| behind.starts_with(['T', 't']))
+}
