@@ -7,6 +7,7 @@ mod archive;
 mod build;
 mod deb;
 mod formula;
+mod notices;
 mod npm;
 mod oci;
 mod release;
@@ -33,17 +34,19 @@ use release::Release;
 const BASE: &str = "LEASEHOLD_RELEASES";
 
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
-    let binary = match arguments {
-        [] => match build::binary() {
-            Ok(binary) => binary,
-            Err(build::Failed::Step(step)) => return account("dist", &[step]),
-            Err(build::Failed::Other(why)) => return failed(&why),
+    let built = match arguments {
+        [] => build::binary(build::TARGETS[0]),
+        [flag, name] if flag == "--target" => match build::Target::named(name) {
+            Some(target) => build::binary(target),
+            None => return refused(),
         },
-        [flag, file] if flag == "--binary" => PathBuf::from(file),
-        _ => {
-            eprintln!("xtask dist: takes no arguments, or --binary FILE");
-            return ExitCode::from(USAGE);
-        }
+        [flag, file] if flag == "--binary" => Ok(PathBuf::from(file)),
+        _ => return refused(),
+    };
+    let binary = match built {
+        Ok(binary) => binary,
+        Err(build::Failed::Step(step)) => return account("dist", &[step]),
+        Err(build::Failed::Other(why)) => return failed(&why),
     };
     let made = Release::gather(&binary, Compression::best())
         .and_then(|release| Ok((pack(&release, &pages::target().join("dist-archives"))?, release)));
@@ -51,6 +54,14 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
         Ok((packages, release)) => account("dist", &packages.tried(&release)),
         Err(why) => failed(&why),
     }
+}
+
+fn refused() -> ExitCode {
+    eprintln!(
+        "xtask dist: takes no arguments, --binary FILE, or --target x86_64-unknown-linux-musl or \
+         aarch64-unknown-linux-musl"
+    );
+    ExitCode::from(USAGE)
 }
 
 fn failed(why: &str) -> ExitCode {
@@ -99,12 +110,17 @@ fn pack(release: &Release, into: &Path) -> Result<Packages, String> {
 impl Packages {
     /// Installs each package and runs a command with it.
     fn tried(&self, release: &Release) -> Vec<Step> {
+        // Both refuse to install a program for another processor.
+        let elsewhere = |program| match release.platform.is_here() {
+            true => lacking(program),
+            false => Some(format!("the processor of {}", release.platform.rust)),
+        };
         let checks = [
             ("the archive installs and runs", trial::archive(&self.archive, release), None),
             ("the formula fits the archive", trial::formula(&self.formula, &self.archive), None),
             ("the Debian package installs and runs", trial::deb(&self.deb, release), lacking("dpkg-deb")),
-            ("the wheel installs and runs", trial::wheel(&self.wheel, release), lacking("python3")),
-            ("the npm package installs and runs", trial::npm(&self.npm, release), lacking("npm")),
+            ("the wheel installs and runs", trial::wheel(&self.wheel, release), elsewhere("python3")),
+            ("the npm package installs and runs", trial::npm(&self.npm, release), elsewhere("npm")),
             ("the image installs and runs", trial::image(&self.image, release), None),
         ];
         let step = |(name, tried, lacking): (&str, Result<(), String>, Option<String>)| match (tried, lacking)

@@ -22,6 +22,7 @@ mod servers;
 mod simulate;
 mod soak;
 mod step;
+mod targets;
 mod test;
 mod tool;
 mod upgrade;
@@ -38,7 +39,7 @@ struct Task {
     run: fn(&[String]) -> ExitCode,
 }
 
-const TASKS: [Task; 21] = [
+const TASKS: [Task; 22] = [
     Task {
         name: "test",
         usage: "test [--all] [ARG]…",
@@ -143,6 +144,12 @@ const TASKS: [Task; 21] = [
         run: msrv::run,
     },
     Task {
+        name: "targets",
+        usage: "targets",
+        does: "check that what is published compiles for macOS, FreeBSD and Windows, whose standard libraries are downloaded",
+        run: targets::run,
+    },
+    Task {
         name: "pages",
         usage: "pages",
         does: "write the manual and the completions of the command into target/pages",
@@ -156,9 +163,9 @@ const TASKS: [Task; 21] = [
     },
     Task {
         name: "dist",
-        usage: "dist [--binary FILE]",
+        usage: "dist [--target TARGET] [--binary FILE]",
         does: "build the static release binary, and pack it for tar, apt, pip, npm, containers and Homebrew; --binary packs another \
-               one, without a build",
+               one, without a build; --target aarch64-unknown-linux-musl builds one for arm64",
         run: dist::run,
     },
     Task {

@@ -19,7 +19,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
         return account("pages", &[build]);
     }
     let into = target().join("pages");
-    match write(&target().join("debug/leasehold"), &into) {
+    match write(&mut Command::new(target().join("debug/leasehold")), &into) {
         Ok(()) => {
             println!("{}", into.display());
             ExitCode::SUCCESS
@@ -32,8 +32,8 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
 }
 
 /// Lets a built command write its pages.
-pub(crate) fn write(command: &Path, into: &Path) -> Result<(), String> {
-    crate::tool::run(Command::new(command).arg("pages").arg(into)).map(drop)
+pub(crate) fn write(command: &mut Command, into: &Path) -> Result<(), String> {
+    crate::tool::run(command.arg("pages").arg(into)).map(drop)
 }
 
 /// cargo's target directory.

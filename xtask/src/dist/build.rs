@@ -7,9 +7,53 @@ use std::{
     process::Command,
 };
 
-use crate::{pages, servers::debian, step::Step, tool};
+use crate::{
+    pages,
+    servers::debian,
+    step::{Step, workspace},
+    targets, tool,
+};
 
-const TARGET: &str = "x86_64-unknown-linux-musl";
+/// A target of the release, and how C is compiled for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Target {
+    rust: &'static str,
+    /// Debian's architecture, and the directory of its C headers.
+    debian: &'static str,
+    headers: &'static str,
+    /// Debian's compiler for the GNU library, which is on more machines than `musl`, one for musl.
+    compiler: &'static str,
+    musl: &'static str,
+}
+
+pub(super) const TARGETS: [Target; 2] = [
+    Target {
+        rust: "x86_64-unknown-linux-musl",
+        debian: "amd64",
+        headers: "x86_64-linux-musl",
+        compiler: "x86_64-linux-gnu-gcc",
+        musl: "musl-gcc",
+    },
+    Target {
+        rust: "aarch64-unknown-linux-musl",
+        debian: "arm64",
+        headers: "aarch64-linux-musl",
+        compiler: "aarch64-linux-gnu-gcc",
+        musl: "aarch64-linux-musl-gcc",
+    },
+];
+
+impl Target {
+    /// A target by its name in Rust.
+    pub(super) fn named(name: &str) -> Option<Self> {
+        TARGETS.into_iter().find(|target| target.rust == name)
+    }
+
+    /// A variable that Rust's tools read for this target alone.
+    fn variable(self, start: &str, end: &str) -> String {
+        format!("{start}_{}{end}", self.rust.replace('-', "_"))
+    }
+}
 
 /// The largest size of the binary: small enough to be copied into any image without a thought.
 const MOST_BYTES: u64 = 8 * 1024 * 1024;
@@ -28,51 +72,64 @@ impl From<String> for Failed {
 }
 
 /// Builds the binary and checks the release's promises about it.
-pub(super) fn binary() -> Result<PathBuf, Failed> {
-    let environment = compiler()?;
-    let environment: Vec<_> = environment.iter().map(|(name, value)| (*name, value.as_str())).collect();
-    let build = ["build", "--profile", "dist", "--locked", "--target", TARGET, "-p", "leasehold-cli"];
+pub(super) fn binary(target: Target) -> Result<PathBuf, Failed> {
+    let environment = compiler(target)?;
+    let environment: Vec<_> = environment.iter().map(|(name, value)| (&**name, &**value)).collect();
+    let build = ["build", "--profile", "dist", "--locked", "--target", target.rust, "-p", "leasehold-cli"];
     let build = Step::cargo(&build, &environment);
     if !build.passed() {
         return Err(Failed::Step(build));
     }
-    let binary = pages::target().join(TARGET).join("dist/leasehold");
+    let binary = pages::target().join(target.rust).join("dist/leasehold");
     check(&binary)?;
     Ok(binary)
 }
 
 /// Makes sure that Rust and C can be compiled for musl, and returns the environment variables that
 /// this takes.
-fn compiler() -> Result<Vec<(&'static str, String)>, String> {
-    let library = tool::run(Command::new("rustc").args(["--print", "target-libdir", "--target", TARGET]))?;
-    if !Path::new(library.trim()).is_dir() {
-        tool::run(Command::new("rustup").args(["target", "add", TARGET]))?;
-    }
+fn compiler(target: Target) -> Result<Vec<(String, String)>, String> {
+    targets::add(target.rust)?;
+    let mut variables =
+        vec![(target.variable("CARGO_TARGET", "_RUSTFLAGS").to_uppercase(), without_paths()?)];
     let is_there = |program: &str| Command::new(program).arg("--version").output().is_ok();
-    if env::var_os("CC_x86_64_unknown_linux_musl").is_some() || is_there("musl-gcc") {
-        return Ok(Vec::new());
+    if env::var_os(target.variable("CC", "")).is_some() || is_there(target.musl) {
+        return Ok(variables);
     }
     // Only the headers are missing: the linker uses the C library that Rust ships.
-    let headers = headers().map_err(|why| {
-        format!("no C headers of musl: {why}; remedy: put musl-gcc on the PATH (musl-tools)")
+    let headers = headers(target).map_err(|why| {
+        format!("no C headers of musl: {why}; remedy: put {} on the PATH (musl-tools)", target.musl)
     })?;
-    let own = tool::run(Command::new("gcc").arg("-print-file-name=include"))?;
+    let own = tool::run(Command::new(target.compiler).arg("-print-file-name=include"))
+        .map_err(|why| format!("{why}; remedy: install {} (gcc)", target.compiler))?;
     let flags = format!("-nostdinc -U_FORTIFY_SOURCE -isystem {} -isystem {}", headers.display(), own.trim());
-    Ok(vec![
-        ("CC_x86_64_unknown_linux_musl", "gcc".into()),
-        ("CFLAGS_x86_64_unknown_linux_musl", flags),
-        ("CARGO_TARGET_X86_64_UNKNOWN_LINUX_MUSL_LINKER", "gcc".into()),
-    ])
+    variables.extend([
+        (target.variable("CC", ""), target.compiler.into()),
+        (target.variable("CFLAGS", ""), flags),
+        (target.variable("CARGO_TARGET", "_LINKER").to_uppercase(), target.compiler.into()),
+    ]);
+    Ok(variables)
+}
+
+/// Flags that keep the directories of this machine out of panics' texts, so that two machines build
+/// the same bytes.
+fn without_paths() -> Result<String, String> {
+    let home = env::var_os("CARGO_HOME").map(PathBuf::from).or_else(|| Some(env::home_dir()?.join(".cargo")));
+    let home = home.ok_or("neither CARGO_HOME nor a home directory")?;
+    Ok(format!(
+        "--remap-path-prefix={}=/cargo --remap-path-prefix={}=/leasehold",
+        home.display(),
+        workspace().display()
+    ))
 }
 
 /// The headers from Debian's package, unpacked without being installed.
-fn headers() -> Result<PathBuf, String> {
-    let place = pages::target().join("musl");
-    let headers = Path::new("usr/include/x86_64-linux-musl");
-    if !place.join(headers).is_dir() {
+fn headers(target: Target) -> Result<PathBuf, String> {
+    let place = pages::target().join(format!("musl-{}", target.debian));
+    let headers = Path::new("usr/include").join(target.headers);
+    if !place.join(&headers).is_dir() {
         fs::create_dir_all(pages::target()).map_err(|error| error.to_string())?;
         let workshop = tempfile::tempdir_in(pages::target()).map_err(|error| error.to_string())?;
-        let unpacked = debian::unpacked("musl-dev", workshop.path())?;
+        let unpacked = debian::unpacked("musl-dev", target.debian, workshop.path())?;
         tool::put(&unpacked, &place)?;
     }
     Ok(place.join(headers))

@@ -74,7 +74,7 @@ fn files(release: &Release) -> Result<Vec<Entry>, String> {
     for document in &release.documents {
         let path = format!("usr/share/doc/leasehold/{}", document.path);
         match document.path.as_str() {
-            "LICENSE-APACHE" | "LICENSE-MIT" => {}
+            name if name.starts_with("LICENSE") => {}
             "CHANGELOG.md" => {
                 files.push(compressed("usr/share/doc/leasehold/changelog", &document.bytes, release)?);
             }

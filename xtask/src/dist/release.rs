@@ -5,7 +5,10 @@ use std::{env, fs, path::Path, process::Command};
 
 use flate2::Compression;
 
-use super::archive::{Entry, gzip, tar};
+use super::{
+    archive::{Entry, gzip, tar},
+    notices,
+};
 use crate::{pages, step::workspace, tool};
 
 /// The earliest time that a zip archive can represent.
@@ -61,6 +64,21 @@ impl Platform {
             .map(|(_, platform)| *platform)
             .ok_or_else(|| "is not a Linux program for x86-64 or arm64".into())
     }
+
+    /// Returns true if it is that of this machine.
+    pub(super) fn is_here(self) -> bool {
+        self.rust == env::consts::ARCH
+    }
+
+    /// A program for it, run by qemu if it is not that of this machine.
+    pub(super) fn command(self, program: &Path) -> Command {
+        if self.is_here() {
+            return Command::new(program);
+        }
+        let mut command = Command::new(format!("qemu-{}", self.rust));
+        command.arg(program);
+        command
+    }
 }
 
 impl Release {
@@ -68,26 +86,34 @@ impl Release {
     pub(super) fn gather(binary: &Path, level: Compression) -> Result<Self, String> {
         let bytes = fs::read(binary).map_err(|error| format!("{}: {error}", binary.display()))?;
         let platform = Platform::of(&bytes).map_err(|why| format!("{} {why}", binary.display()))?;
-        let version = tool::run(Command::new(binary).arg("--version"))?;
+        let version = tool::run(platform.command(binary).arg("--version"))?;
         let version = version.trim().rsplit(' ').next().unwrap_or_default().to_owned();
         let headers = tool::run(Command::new("readelf").arg("-lW").arg(binary))?;
-        Ok(Self {
+        let mut release = Self {
             version,
             platform,
             is_static: !headers.contains("INTERP"),
             epoch: epoch(),
             level,
             binary: bytes,
-            pages: pages_of(binary)?,
+            pages: pages_of(&mut platform.command(binary))?,
             documents: documents()?,
-        })
+        };
+        let notices = notices::text(&release.target())?;
+        release.documents.push(Entry::file("LICENSES-THIRD-PARTY", notices));
+        Ok(release)
     }
 
     /// The name of the archive and of the directory in it, which cargo-binstall finds by its
     /// default rule.
     pub(super) fn name(&self) -> String {
+        format!("leasehold-{}-{}", self.version, self.target())
+    }
+
+    /// The target of Rust for which the binary was built.
+    fn target(&self) -> String {
         let library = if self.is_static { "musl" } else { "gnu" };
-        format!("leasehold-{}-{}-unknown-linux-{library}", self.version, self.platform.rust)
+        format!("{}-unknown-linux-{library}", self.platform.rust)
     }
 
     /// The plain archive.
@@ -120,7 +146,7 @@ impl Release {
         self.documents.iter().find(|document| document.path == name).expect("it is in DOCUMENTS")
     }
 
-    /// Both licences.
+    /// Our licences, and those of what the binary contains.
     pub(super) fn licences(&self) -> impl Iterator<Item = &Entry> {
         self.documents.iter().filter(|document| document.path.starts_with("LICENSE"))
     }
@@ -134,9 +160,9 @@ fn epoch() -> u64 {
     said.trim().parse().unwrap_or(EARLIEST).max(EARLIEST)
 }
 
-fn pages_of(binary: &Path) -> Result<Vec<Entry>, String> {
+fn pages_of(command: &mut Command) -> Result<Vec<Entry>, String> {
     let place = tempfile::tempdir().map_err(|error| error.to_string())?;
-    pages::write(binary, place.path())?;
+    pages::write(command, place.path())?;
     let read = |file: std::path::PathBuf| {
         let name = file.strip_prefix(place.path()).unwrap_or(&file).display().to_string();
         fs::read(&file)

@@ -106,6 +106,7 @@ fn metadata(release: &Release, version: &str) -> String {
          License-Expression: MIT OR Apache-2.0\n\
          License-File: LICENSE-APACHE\n\
          License-File: LICENSE-MIT\n\
+         License-File: LICENSES-THIRD-PARTY\n\
          Keywords: lock,mutex,distributed,redis,lease\n\
          Classifier: Environment :: Console\n\
          Classifier: Operating System :: POSIX :: Linux\n\

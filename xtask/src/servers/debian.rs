@@ -103,9 +103,12 @@ struct Apt<'a> {
     fresh: bool,
 }
 
-/// Downloads a package, and returns the directory in the workshop that it is unpacked in.
-pub(crate) fn unpacked(package: &str, workshop: &Path) -> Result<PathBuf, String> {
-    Apt::new(workshop).unpack(package)
+/// Downloads a package for an architecture, and returns the directory in the workshop that it is unpacked in.
+pub(crate) fn unpacked(package: &str, architecture: &str, workshop: &Path) -> Result<PathBuf, String> {
+    let mut apt = Apt::new(workshop);
+    apt.options.extend(["-o".into(), format!("APT::Architecture={architecture}").into()]);
+    apt.options.extend(["-o".into(), format!("APT::Architectures={architecture}").into()]);
+    apt.unpack(package)
 }
 
 impl<'a> Apt<'a> {
