@@ -27,7 +27,9 @@
 //! other access to these processes.
 
 #[cfg(not(any(target_os = "linux", target_vendor = "apple", target_os = "freebsd")))]
-compile_error!("leasehold-file knows the boot ids and file systems of Linux, macOS and FreeBSD only");
+compile_error!(
+    "the file store, and the command with it, need Linux, macOS or FreeBSD: elsewhere use the library with a server"
+);
 
 mod boot;
 mod census;
