@@ -10,7 +10,7 @@ use crate::store_url::StoreUrl;
 use crate::time;
 use crate::usage::{Misread, understand};
 
-/// Nothing else in any of the lines has it.
+/// A password that occurs nowhere else in the words.
 const SECRET: &str = "Zq7Zq7";
 
 const LINES: [&[&str]; 23] = [
@@ -51,8 +51,8 @@ fn every_line_of_words_is_understood_or_refused_without_its_password() {
             }
             Err(Misread::Wrong(failure)) => {
                 holds(failure.code() == 64 && !failure.reason().is_empty(), || format!("{failure:?}"))?;
-                // A word in a place where no URL stands may be repeated, and so may one that has
-                // lost what makes it a URL.
+                // A word may be repeated if it is in a place where no URL belongs, or if it no
+                // longer looks like a URL.
                 let whole =
                     words.iter().filter_map(|word| word.to_str()).filter(|word| word.contains(SECRET));
                 let known = |word: &str| {

@@ -5,8 +5,8 @@ use std::time::Duration;
 use leasehold::Key;
 use serde::Serialize;
 
-/// A key in JSON. If it is not UTF-8, its text is ambiguous, because it contains escapes; its
-/// hexadecimal digits are not.
+/// A key in JSON. The text of a key that is not UTF-8 contains escapes and is ambiguous, so its
+/// hexadecimal digits are added.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct KeyText {
     key: String,

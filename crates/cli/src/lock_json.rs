@@ -51,7 +51,7 @@ pub(crate) struct WaiterJson {
 }
 
 impl LockJson {
-    /// One line, with its line end.
+    /// One line of JSON, including the line end.
     pub(crate) fn line(state: &KeyState) -> String {
         let seen = serde_json::to_string(&Self::from(state));
         seen.expect("text and numbers can be written as JSON") + "\n"

@@ -1,5 +1,5 @@
-//! What blocking programs see of their own and others' locks, and that they can do all that async
-//! programs can.
+//! The view of locks in a blocking program, and a check that the blocking API has every function of
+//! the async one.
 
 use std::sync::Arc;
 use std::thread;
@@ -108,7 +108,7 @@ type Twins = (&'static str, &'static str, &'static str, &'static [&'static str])
 #[test]
 fn who_blocks_can_do_all_that_the_others_can() {
     let twins: [Twins; 10] = [
-        // There is one builder.
+        // Both APIs share one builder.
         (
             "Locks",
             sources!("locks.rs" "breaking.rs" "diagnose.rs" "survey.rs"),
@@ -119,16 +119,16 @@ fn who_blocks_can_do_all_that_the_others_can() {
         ("Mutex", sources!("mutex.rs"), sources!("blocking/mutex.rs"), &[]),
         ("RwLock", sources!("rw_lock.rs"), sources!("blocking/rw_lock.rs"), &[]),
         ("Semaphore", sources!("semaphore.rs"), sources!("blocking/semaphore.rs"), &[]),
-        // Blocking work cannot be stopped.
+        // There is no `hold`, because blocking work cannot be stopped.
         ("Acquire", sources!("lock/acquire.rs"), sources!("blocking/acquire.rs"), &["hold"]),
-        // A thread that watches has a view.
+        // A thread that watches the loss uses a view of the guard.
         ("Guard", sources!("lock/guard.rs"), sources!("blocking/guard.rs"), &["lost"]),
         ("Once", sources!("recipe/once.rs"), sources!("blocking/once.rs"), &[]),
-        // The outcome is the same type.
+        // `EveryOutcome` is the same type.
         ("Every", sources!("recipe/every.rs"), sources!("blocking/every.rs"), &[]),
-        // It would lend a guard of the other kind.
+        // There is no access to the inner guard, which is of the async kind.
         ("Doing", sources!("recipe/doing.rs"), sources!("blocking/doing.rs"), &["guard"]),
-        // As `hold`.
+        // There is no `lead`, for the same reason as `hold`.
         ("Election", sources!("recipe/election.rs"), sources!("blocking/election.rs"), &["lead", "next"]),
     ];
     for (noun, source, blocking, without) in twins {
