@@ -49,7 +49,7 @@ impl Mark {
     }
 }
 
-/// Whether a job was done, and the store's time.
+/// The mark of a job, if it was done, and the store's time.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[expect(
     clippy::exhaustive_structs,

@@ -1,5 +1,4 @@
-//! What a store remembers besides leases: marks of jobs that were done, and records of broken
-//! leases.
+//! A store's records besides leases: marks of jobs that were done, and records of broken leases.
 
 use leasehold_core::{BoxFuture, BreakRecord, Fault, Key, Mark, Marked, Store};
 

@@ -66,7 +66,7 @@ pub struct Survey {
     passes: u64,
     pass_began: Option<Instant>,
     inspected: Option<Instant>,
-    /// Whether the scan is next, if both the scan and the inspection have work to do.
+    /// True if the scan is next, if both the scan and the inspection have work to do.
     walks_next: bool,
     /// No request is sent before this time.
     next_at: Option<Instant>,

@@ -1,4 +1,4 @@
-//! What `hold` takes from macOS and FreeBSD.
+//! The parts of `hold` that are specific to macOS and FreeBSD.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! What `hold` takes from Linux.
+//! The parts of `hold` that are specific to Linux.
 
 use std::io;
 

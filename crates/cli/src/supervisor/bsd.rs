@@ -1,4 +1,4 @@
-//! What the supervisor takes from macOS and FreeBSD.
+//! The parts of the supervisor that are specific to macOS and FreeBSD.
 
 use std::io::{ErrorKind, Read as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -49,7 +49,7 @@ pub(super) fn mask(_: u64) -> SigSet {
     SigSet::empty()
 }
 
-/// What wakes the supervisor: a child that has changed.
+/// Wakes the supervisor when a child has changed.
 #[derive(Debug)]
 pub(super) struct Wakes(UnixStream);
 

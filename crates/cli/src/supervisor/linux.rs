@@ -1,4 +1,4 @@
-//! What the supervisor takes from Linux.
+//! The parts of the supervisor that are specific to Linux.
 
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -53,7 +53,7 @@ pub(super) fn mask(blocked: u64) -> SigSet {
     set_of(blocked)
 }
 
-/// What wakes the supervisor: a child that has changed, and the death of the one that started it.
+/// Wakes the supervisor when a child has changed, or the process that started it has died.
 #[derive(Debug)]
 pub(super) struct Wakes(SignalFd);
 

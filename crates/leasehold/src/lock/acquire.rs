@@ -37,7 +37,7 @@ enum State {
     UnderWay(BoxFuture<'static, Result<Guard, LockError>>),
 }
 
-/// What is requested, and where.
+/// The requested keys and modes, and the store.
 #[derive(Debug)]
 struct Asked {
     /// Kept until the guard exists, because a request may outlive the locks that it came from.

@@ -1,10 +1,10 @@
-//! Whether locks are closed, and the tasks that wait for that.
+//! The closed state of locks, and the tasks that wait for it.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// Whether locks are closed, and why.
+/// The closed state of locks, and its reason.
 ///
 /// Every waiter for a lock also waits for this, so it uses less memory per waiter than a general
 /// notification.

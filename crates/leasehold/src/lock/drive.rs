@@ -29,7 +29,7 @@ pub(crate) struct Terms {
     pub(crate) renewal: Renewal,
     pub(crate) patience: Patience,
     pub(crate) line_limit: Option<u64>,
-    /// Whether it joins a queue if it has to wait; otherwise it polls.
+    /// True if it joins a queue if it has to wait; otherwise it polls.
     pub(crate) queues: bool,
     pub(crate) on_wait: Option<OnWait>,
 }

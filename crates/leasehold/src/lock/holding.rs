@@ -16,7 +16,7 @@ pub(crate) struct Holding {
     pub(crate) fence: Fence,
     pub(crate) granted: Instant,
     pub(crate) asks: u32,
-    /// Whether it was granted to a writer that has become a reader.
+    /// True if it was granted to a writer that has become a reader.
     reads: AtomicBool,
     runtime: Arc<dyn Runtime>,
     /// The lease's end, in nanoseconds of the lease clock.
@@ -182,7 +182,7 @@ impl Held {
         self.0.attempt.holder
     }
 
-    /// What the holder says about itself to observers.
+    /// The holder's description of itself, as observers see it.
     #[must_use]
     pub fn label(&self) -> Option<&str> {
         self.0.attempt.label.as_ref().map(leasehold_core::Label::as_str)

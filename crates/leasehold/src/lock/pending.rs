@@ -31,13 +31,13 @@ pub(super) struct PendingAttempt<'a> {
     started: Instant,
     attempt: Option<Attempt>,
     wait_mode: WaitMode,
-    /// Whether it asks again after it was refused.
+    /// True if it asks again after it was refused.
     waits: bool,
     renewal: Renewal,
     on_wait: Option<OnWait>,
-    /// Whether the attempt may have left something at the store.
+    /// True if the attempt may have left something at the store.
     traces: bool,
-    /// Whether the store was ever asked with this attempt.
+    /// True if the store was ever asked with this attempt.
     asked: bool,
     /// How often the attempt was refused and kept waiting.
     refusals: u32,
@@ -48,7 +48,7 @@ pub(super) struct PendingAttempt<'a> {
 
 /// The result of asking the store once.
 pub(super) struct Asked {
-    /// Whether the attempt may already have left something at the store before this.
+    /// True if the attempt may already have left something at the store before this.
     unsettled: bool,
     answer: Option<Result<GrantAnswer, Fault>>,
 }

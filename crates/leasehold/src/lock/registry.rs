@@ -251,7 +251,7 @@ impl GuardRegistry {
         self.state().guards.get(&number).map(|entry| entry.keep.ttl())
     }
 
-    /// Whether and for how long the lease is renewed; `None` if nobody keeps it any more.
+    /// The renewal of the lease; `None` if it is no longer kept.
     pub(crate) fn renewal(&self, number: u64) -> Option<Renewal> {
         self.state().guards.get(&number).map(|entry| entry.keep.renewal())
     }

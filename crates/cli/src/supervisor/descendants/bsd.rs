@@ -1,5 +1,5 @@
-//! The processes below us on macOS and FreeBSD: the command's process group. What leaves that group
-//! is not found, and orphans are not ours.
+//! The processes below us on macOS and FreeBSD: the command's process group. Processes that leave
+//! that group are not found, and we do not inherit orphans.
 
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 

@@ -110,7 +110,7 @@ fn only_the_holder_becomes_a_reader_and_nobody_becomes_a_writer() {
     assert_eq!(held(&records, "a", 101)[0].1, Mode::Exclusive);
 }
 
-/// What is left of earlier shares must not come back with the new one.
+/// Leftovers of earlier shares must not come back with the new one.
 #[test]
 fn a_downgrade_revives_no_share_that_was_left_at_the_key() {
     let mut records = Records::default();
