@@ -5,6 +5,8 @@ use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use leasehold::Fault;
+
 /// The prefix of our lines.
 pub(crate) const PREFIX: &str = "leasehold: ";
 
@@ -28,6 +30,17 @@ pub(crate) fn hint(text: impl Display) {
 pub(crate) fn silence(store: impl Display, limit: Option<Duration>) {
     let how_long = limit.map_or_else(|| "as long as it takes".into(), |limit| format!("{limit:?} in all"));
     line(format_args!("cannot reach {store}: trying for {how_long}"));
+}
+
+/// Reports that a store answers but does not grant yet, and why: a new quorum abstains at first.
+pub(crate) fn abstention(store: impl Display, fault: &Fault) {
+    let members = fault.quorum_report.iter().flat_map(|report| report.faults());
+    let reason =
+        members.chain([fault]).find(|fault| fault.quorum_report.is_none()).map(|fault| &fault.reason);
+    line(format_args!(
+        "{store} does not vote yet ({}): waiting for it",
+        reason.map_or("", |reason| &**reason)
+    ));
 }
 
 /// Prints a line on a terminal in place of the previous one, if that was printed this way too.

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use leasehold::{Acquire, Guard, Held, LockError, Locks, Mode, ReleaseError, Renewal};
+use leasehold::{Acquire, FaultKind, Guard, Held, LockError, Locks, MemberVote, Mode, ReleaseError, Renewal};
 use rustix::process::Signal;
 use tokio::time::sleep;
 
@@ -125,10 +125,23 @@ async fn ask(wanted: &Wanted, locks: &Locks, started: Instant) -> Result<Guard, 
     if wanted.place.store.is_several() {
         match request(wanted, locks).within(Duration::ZERO).await {
             Err(LockError::TimedOut { .. }) => {}
+            Err(error) if will_vote(&error) => {}
             other => return other,
         }
     }
     request(wanted, &locks.clone().with_outage_limit(FOR_EVER)).await
+}
+
+/// Returns true if so many stores answered that they can grant once all of them vote: those of a new
+/// quorum abstain at first.
+fn will_vote(error: &LockError) -> bool {
+    let LockError::NoQuorum { quorum_report, .. } = error else { return false };
+    let answered = |vote: &MemberVote| match vote {
+        MemberVote::Refused(fault) => fault.kind == FaultKind::Quarantined,
+        vote => !matches!(vote, MemberVote::Silent(_) | MemberVote::Undecided),
+    };
+    let votes = quorum_report.members.iter().map(|(_, vote)| vote);
+    votes.filter(|vote| answered(vote)).count() >= quorum_report.needed
 }
 
 fn request(wanted: &Wanted, locks: &Locks) -> Acquire {

@@ -6,7 +6,9 @@ use std::future::pending;
 use std::io::{self, IsTerminal as _};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use leasehold::{Event as Happened, Events, Holder, HolderInfo, Key, KeyState, Locks, Owner};
+use leasehold::{
+    Event as Happened, Events, Fault, FaultKind, Holder, HolderInfo, Key, KeyState, Locks, Owner,
+};
 use rustix::termios::tcgetwinsize;
 use tokio::time::{sleep_until, timeout};
 
@@ -51,6 +53,8 @@ pub(crate) struct Telling<'a> {
     /// When the last line was written, and for which key.
     written: Option<(Instant, Key)>,
     silent_since: Option<Instant>,
+    /// Why the store answers but does not vote yet.
+    abstains: Option<Fault>,
     silence_told: bool,
     rewrites: bool,
 }
@@ -74,6 +78,7 @@ impl<'a> Telling<'a> {
             told: None,
             written: None,
             silent_since: Some(Instant::now()),
+            abstains: None,
             silence_told: false,
             rewrites: !wanted.quiet && !dumb && io::stderr().is_terminal(),
         }
@@ -108,8 +113,9 @@ impl<'a> Telling<'a> {
                 self.tell_programs();
                 self.write();
             }
-            Happened::StoreFault { .. } => {
+            Happened::StoreFault { fault, .. } => {
                 self.silent_since.get_or_insert_with(Instant::now);
+                self.abstains = Some(fault).filter(|fault| fault.kind == FaultKind::Quarantined);
             }
             Happened::StoreBack { .. } => self.heard(),
             _ => {}
@@ -156,7 +162,10 @@ impl<'a> Telling<'a> {
         let silent = self.silent_since.is_some_and(|since| since.elapsed() >= SILENCE);
         if silent && !self.silence_told && !self.wanted.quiet {
             self.silence_told = true;
-            say::silence(self.locks.store(), self.outage_limit);
+            match &self.abstains {
+                Some(fault) => say::abstention(self.locks.store(), fault),
+                None => say::silence(self.locks.store(), self.outage_limit),
+            }
         }
     }
 

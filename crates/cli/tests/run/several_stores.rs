@@ -51,6 +51,19 @@ fn a_majority_has_the_lock_and_one_that_is_down_does_not_matter() {
     assert!(holder.finish().out.ends_with("end\n"), "who held it held it on");
 }
 
+/// A try that came first, to see whether the stores are there at all, took their abstention for a
+/// refusal: `run` failed at once, though the library waits.
+#[test]
+fn a_run_without_a_limit_waits_until_a_new_quorum_votes_and_says_so() {
+    let servers = [Flavor::Redis70, Flavor::Valkey91, Flavor::Valkey91].map(Server::start);
+    let site = site_on(&servers);
+    let run = [&["run"], LONGEST, &["k", "--", "echo", "voted"]].concat();
+    let done = site.finish(by_environment(&site, &run));
+    assert_eq!((done.status.code(), &*done.out), (Some(0), "voted\n"), "{done:?}");
+    assert!(done.err.contains("does not vote yet (quarantined for"), "{done:?}");
+    assert!(done.err.contains("first use") && !done.err.contains("cannot reach"), "{done:?}");
+}
+
 #[test]
 fn two_of_three_that_are_down_are_named_with_what_is_known_of_them() {
     let server = Server::start(Flavor::Valkey91);
