@@ -13,12 +13,18 @@ pub(super) enum Suite {
     Store,
     /// The unit tests of the file store.
     File,
+    /// The file store as other processes use it.
+    FileProcesses,
     /// The checks that every store must pass.
     EveryStore,
     /// Guards and requests in virtual time.
     Guards,
     /// A quorum of stores in virtual time.
     Quorum,
+    /// Waiters that poll.
+    PollingWaiters,
+    /// Locks on different runtimes and clocks.
+    Runtimes,
     /// Processes that end while they hold locks.
     LastReleases,
     /// A quorum in which some members behave differently.
@@ -37,6 +43,9 @@ impl Suite {
             Self::Wire => &["-p", "leasehold-redis", "--lib"],
             Self::Store => &["-p", "leasehold-redis", "--test", "store"],
             Self::File => &["-p", "leasehold-file", "--lib"],
+            Self::FileProcesses => &["-p", "leasehold-file", "--test", "suite"],
+            Self::PollingWaiters => &["-p", "conformance", "--test", "polling_waiters"],
+            Self::Runtimes => &["-p", "conformance", "--test", "runtimes"],
             Self::EveryStore => &["-p", "conformance", "--test", "every_store"],
             Self::Guards => &["-p", "conformance", "--test", "guards_in_virtual_time"],
             Self::Quorum => &["-p", "conformance", "--test", "quorum"],

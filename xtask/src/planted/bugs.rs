@@ -2,7 +2,10 @@
 
 use super::bug::{
     Bug,
-    Suite::{Command, Core, EveryStore, File, Guards, LastReleases, OddMembers, Quorum, Run, Store, Wire},
+    Suite::{
+        Command, Core, EveryStore, File, FileProcesses, Guards, LastReleases, OddMembers, PollingWaiters,
+        Quorum, Run, Runtimes, Store, Wire,
+    },
 };
 
 /// All bugs. A rule that is both in `core::apply` and in the scripts is broken in each.
@@ -506,5 +509,148 @@ pub(super) const BUGS: &[Bug] = &[
         from: "        let max_hold = wanted.max_hold.take();",
         to: "        let max_hold = wanted.max_hold;\n        wanted.quiet |= false;",
         tests: &[(Run, "supervisor::a_process_that_we_may_not_kill_keeps_the_lock_past_the_longest_hold")],
+    },
+    // One machine, one clock, one log.
+    Bug {
+        name: "a container with its own boot id voids everybody's leases",
+        file: "crates/file/src/schema.rs",
+        from: "        refuse_another_boot(boot, sessions)?;",
+        to: "        refuse_another_boot(boot, sessions).unwrap_or_default();",
+        tests: &[(
+            FileProcesses,
+            "containers::who_knows_another_boot_id_beside_a_live_process_is_refused_and_voids_nothing",
+        )],
+    },
+    Bug {
+        name: "a process in a time namespace counts leases by its own clock",
+        file: "crates/file/src/clock.rs",
+        from: "saturating_add_signed(-self.ahead());",
+        to: "saturating_add_signed(0 * self.ahead());",
+        tests: &[(FileProcesses, "containers::a_process_in_a_time_namespace_counts_leases_as_all_others_do")],
+    },
+    Bug {
+        name: "who opens a file does not ask which log the others write to",
+        file: "crates/file/src/connection.rs",
+        from: "    let other = |logs: Logs| Logs::beside(place.path()) != Some(logs);",
+        to: "    let other = |logs: Logs| Logs::beside(place.path()) != Some(logs) && false;",
+        tests: &[(
+            FileProcesses,
+            "deleted_logs::nobody_is_granted_what_a_process_holds_whose_log_was_deleted_and_it_keeps_it",
+        )],
+    },
+    Bug {
+        name: "a process goes on with a log that was deleted",
+        file: "crates/file/src/connection.rs",
+        from: "Logs::beside(place.path()) == Some(self.logs);",
+        to: "(Logs::beside(place.path()) == Some(self.logs) || true);",
+        tests: &[(
+            FileProcesses,
+            "deleted_logs::nobody_is_granted_what_a_process_holds_whose_log_was_deleted_and_it_keeps_it",
+        )],
+    },
+    Bug {
+        name: "a file that is mounted by itself is used",
+        file: "crates/file/src/place.rs",
+        from: "} else if file_system::is_mounted(&self.0)? {",
+        to: "} else if file_system::is_mounted(&self.0)? && false {",
+        tests: &[(FileProcesses, "containers::a_file_that_is_mounted_without_its_directory_is_refused")],
+    },
+    Bug {
+        name: "users of a group cannot see whose session is locked",
+        file: "crates/file/src/users.rs",
+        from: "Self::Group { .. } => 0o640,",
+        to: "Self::Group { .. } => 0o600,",
+        tests: &[(
+            FileProcesses,
+            "several_users::users_of_a_group_exclude_each_other_and_a_killed_one_is_followed_at_once",
+        )],
+    },
+    Bug {
+        name: "nobody is told that sudo has another default store",
+        file: "crates/cli/src/default_store.rs",
+        from: "    (!is_same).then_some(name)",
+        to: "    (!is_same && name.is_empty()).then_some(name)",
+        tests: &[(Run, "init::who_uses_root_s_default_store_by_sudo_is_told_that_it_is_another_one")],
+    },
+    Bug {
+        name: "a relative path is a file of the working directory",
+        file: "crates/file/src/url.rs",
+        from: "    if !path.starts_with('/') {",
+        to: "    if path.is_empty() {",
+        tests: &[(Run, "environment::a_relative_file_is_refused_and_nothing_is_made")],
+    },
+    // Refusals that last.
+    Bug {
+        name: "a wrong type next to a key counts as no answer",
+        file: "crates/redis/src/fault.rs",
+        from: "\"WRONGTYPE\" | DAMAGED => self.lasting(said.words()),",
+        to: "\"WRONGTYPE\" | DAMAGED => self.passing(said.words()),",
+        tests: &[
+            (Wire, "fault::tests::what_somebody_must_mend_is_lasting_and_says_how"),
+            (Store, "damaged::a_wrong_type_next_to_a_key_is_told_at_once_with_the_name_of_that_key"),
+        ],
+    },
+    Bug {
+        name: "a program that is refused in a loop does not rest",
+        file: "crates/leasehold/src/lock/pending.rs",
+        from: "            self.handle.refusals.note(&key, self.handle.runtime.now());",
+        to: "            let _ = &self.handle.refusals;",
+        tests: &[(Guards, "a_program_that_asks_on_although_it_is_refused_rests_in_between")],
+    },
+    Bug {
+        name: "waiters that poll leave no gap after a release",
+        file: "crates/leasehold/src/store_handle.rs",
+        from: "            pauses.note(&holding.attempt.claim, now);",
+        to: "            let _ = pauses;",
+        tests: &[(PollingWaiters, "after_a_release_the_key_is_free_for_half_an_interval_at_least")],
+    },
+    Bug {
+        name: "a waiter is told on a channel that is not for its key",
+        file: "crates/redis/src/in_line.rs",
+        from: "self.channels().is_none_or(|channels| channels.are_for(&attempt.claim));",
+        to: "self.channels().is_none_or(|channels| channels.are_for(&attempt.claim) || true);",
+        tests: &[(Store, "tenants::a_key_without_the_prefix_of_the_channels_is_waited_for_without_push")],
+    },
+    Bug {
+        name: "a value with a label that no holder has is marked as a lease",
+        file: "crates/redis/src/scripts/state.lua",
+        from: "  if #text > LABEL_MAX then return false end",
+        to: "  if #text > LABEL_MAX then return true end",
+        tests: &[(
+            Store,
+            "forms::scripts_and_the_client_agree_on_what_is_ours_and_nothing_else_is_ever_changed",
+        )],
+    },
+    // What the holder is told.
+    Bug {
+        name: "work under a lock that was lost is returned as if it had been held",
+        file: "crates/leasehold/src/lock/acquire.rs",
+        from: "            Some(loss) if released.is_err() => Err(",
+        to: "            Some(loss) if released.is_err() && false => Err(",
+        tests: &[(Guards, "work_that_ends_before_the_loss_was_noticed_is_returned_with_the_loss")],
+    },
+    Bug {
+        name: "a release after the close says that the lease has ended",
+        file: "crates/leasehold/src/lock/guard.rs",
+        from: "                Loss::Closed { reason } => ReleaseError::Closed { reason },",
+        to: "                Loss::Closed { reason } if reason.is_empty() => ReleaseError::Closed { reason },",
+        tests: &[(Guards, "a_release_after_the_close_says_that_it_was_closed")],
+    },
+    Bug {
+        name: "a command that has ended waits for its store until the lease ends",
+        file: "crates/cli/src/take.rs",
+        from: "        let limit = guard.remaining().min(Self::LIMIT);",
+        to: "        let limit = guard.remaining().max(Self::LIMIT);",
+        tests: &[(
+            Run,
+            "loss::a_server_that_is_stopped_at_the_end_is_waited_for_three_seconds_whatever_the_ttl_is",
+        )],
+    },
+    Bug {
+        name: "locks in memory go by real time although a test has paused the clock",
+        file: "crates/leasehold/src/runtime.rs",
+        from: "        is_paused.then(||",
+        to: "        (is_paused && false).then(||",
+        tests: &[(Runtimes, "locks_in_memory_follow_a_clock_that_a_test_has_paused")],
     },
 ];
