@@ -104,7 +104,7 @@ const TASKS: [Task; 22] = [
     Task {
         name: "mutants",
         usage: "mutants [FILE]…",
-        does: "change the core and the quorum in small ways, each of which a test must tell; hours, or minutes for a file or two",
+        does: "change the core, the quorum and the scripts in small ways, each of which a test must tell; hours, or minutes for a file or two",
         run: mutants::run,
     },
     Task {

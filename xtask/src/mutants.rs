@@ -1,9 +1,10 @@
-//! `cargo xtask mutants`: small changes of every kind in core's state machines and in the quorum,
-//! and whether a test fails for each.
+//! `cargo xtask mutants`: small changes of every kind in core's state machines, in the quorum and in
+//! the scripts, and whether a test fails for each.
 //!
 //! `planted` checks that known kinds of bugs are caught; this checks for bugs that nobody thought
 //! of, more than a thousand of them. So each is tried on the fastest tests first, and only
-//! survivors on the slower ones. `.cargo/mutants.toml` lists what is left out, and why.
+//! survivors on the slower ones. `.cargo/mutants.toml` lists what is left out, and why; for the
+//! scripts, which their differential test changes itself, its `excuses.txt` does.
 
 use std::{
     env, fs,
@@ -14,7 +15,7 @@ use std::{
 use crate::{
     USAGE,
     pages::target,
-    servers::take_turn,
+    servers::{self, take_turn},
     step::{Step, account, workspace},
     tool,
 };
@@ -51,7 +52,44 @@ const PARTS: [Part; 2] = [
     },
 ];
 
+/// The parts of the scripts, and the test that changes them.
+const SCRIPTS: &str = "crates/redis/src/scripts/";
+const TEST_OF_SCRIPTS: &str = "no_change_of_any_script_goes_unnoticed";
+
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
+    let (scripts, rest): (Vec<_>, Vec<_>) =
+        arguments.iter().cloned().partition(|argument| argument.starts_with(SCRIPTS));
+    let stray = scripts.iter().find(|file| !file.ends_with(".lua") || !workspace().join(file).is_file());
+    let stray = stray.or_else(|| {
+        rest.iter().find(|file| {
+            !PARTS.iter().any(|part| file.starts_with(part.files)) || !workspace().join(file).is_file()
+        })
+    });
+    if let Some(stray) = stray {
+        eprintln!("xtask mutants: {stray:?} is not a file of the core, the quorum or the scripts");
+        eprintln!("hint: name it from the root, as in crates/core/src/round.rs");
+        return ExitCode::from(USAGE);
+    }
+    let mut steps = Vec::new();
+    if arguments.is_empty() || !rest.is_empty() {
+        match of_rust(&rest) {
+            Ok(tried) => steps.extend(tried),
+            Err(failed) => return failed,
+        }
+    }
+    if arguments.is_empty() || !scripts.is_empty() {
+        if let Err(failed) = servers::fetch() {
+            return failed;
+        }
+        let names: Vec<_> = scripts.iter().map(|file| &file[SCRIPTS.len()..]).collect();
+        let line =
+            ["test", "-p", "conformance", "--test", "differential", "--", "--nocapture", TEST_OF_SCRIPTS];
+        steps.push(Step::cargo(&line, &[("LEASEHOLD_MUTANTS_OF", &names.join(","))]));
+    }
+    account("mutants", &steps)
+}
+
+fn of_rust(arguments: &[String]) -> Result<Vec<Step>, ExitCode> {
     let mut chosen: Vec<(&Part, Vec<String>)> = Vec::new();
     for part in &PARTS {
         let ours = arguments.iter().filter(|file| file.starts_with(part.files)).cloned();
@@ -61,24 +99,15 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
             chosen.push((part, files));
         }
     }
-    let stray = arguments.iter().find(|file| {
-        !PARTS.iter().any(|part| file.starts_with(part.files)) || !workspace().join(file).is_file()
-    });
-    if let Some(stray) = stray {
-        eprintln!("xtask mutants: {stray:?} is no file of the core or the quorum");
-        eprintln!("hint: name it from the root, as in crates/core/src/round.rs");
-        return ExitCode::from(USAGE);
-    }
     let tool = match provide(&target().join("tools")) {
         Ok(tool) => tool,
         Err(why) => {
             eprintln!("xtask mutants: cargo-mutants {CARGO_MUTANTS} could not be fetched: {why}");
             eprintln!("hint: put `cargo-mutants` {CARGO_MUTANTS} on the PATH");
-            return ExitCode::FAILURE;
+            return Err(ExitCode::FAILURE);
         }
     };
-    let steps: Vec<_> = chosen.iter().map(|(part, files)| tried(&tool, part, files)).collect();
-    account("mutants", &steps)
+    Ok(chosen.iter().map(|(part, files)| tried(&tool, part, files)).collect())
 }
 
 /// Tries the survivors of each test run on the next. The last step reports those that survive all

@@ -1,11 +1,15 @@
 //! The scripts compared with `core::apply`: the same random histories must give the same answers,
 //! the same pushes, and the same data on the server.
 //!
-//! `Tolerance` lists the differences that are ignored. `mutants` breaks the scripts line by line,
-//! and checks that this is noticed.
+//! `Tolerance` lists the differences that are ignored. `cases` has states that no history reaches, and
+//! `costs` counts commands. `mutants` changes the scripts in every small way, and checks that these
+//! tests notice.
 
+mod cases;
+mod constants;
 mod costs;
 mod mutants;
+mod scripts;
 mod subject;
 
 use servers::{Flavor, Server};

@@ -61,7 +61,7 @@ type Instead = Vec<(&'static str, String)>;
 
 /// A server on which scripts are run one call at a time.
 pub(crate) struct Subject {
-    connection: Connection,
+    pub(crate) connection: Connection,
     listener: Connection,
     look: redis::Script,
     instead: Instead,
@@ -214,7 +214,7 @@ impl Subject {
         said.map(|value| script::decode(request, value))
     }
 
-    fn say(&mut self, Call { script, keys, args }: &Call) -> RedisResult<Value> {
+    pub(crate) fn say(&mut self, Call { script, keys, args }: &Call) -> RedisResult<Value> {
         let other = self.instead.iter().find(|(original, _)| *original == script.text());
         let sha = other.map_or_else(|| script.sha().to_owned(), |(_, text)| sha(text));
         let call = |name: &str, script: &str| {
@@ -289,6 +289,16 @@ impl Subject {
             let told = wire::read_push(&payload)
                 .ok_or_else(|| format!("{} was published", payload.escape_ascii()))?;
             pushes.push((Channel::new(channel), told));
+        }
+    }
+
+    /// Reads and drops what was published until now.
+    pub(crate) fn forget_pushes(&mut self) {
+        let mut publish = cmd("PUBLISH");
+        publish.arg(heard().remove(0).as_bytes()).arg(ENOUGH);
+        if publish.exec(&mut self.connection).is_ok() {
+            // What a stranger published is no push, and ends the reading.
+            while self.pushes().is_err_and(|why| why.ends_with("was published")) {}
         }
     }
 
@@ -376,7 +386,7 @@ fn in_batch(request: &Request) -> Option<(Call, &Attempt)> {
 }
 
 /// The value that a grant writes.
-fn plain(attempt: &Attempt) -> Vec<u8> {
+pub(crate) fn plain(attempt: &Attempt) -> Vec<u8> {
     wire::value_of(Flag::Plain, attempt.holder, attempt.label.as_ref())
 }
 

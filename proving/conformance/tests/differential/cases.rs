@@ -1,0 +1,753 @@
+//! Cases that no history has: what a script must answer and leave at one state of the server.
+
+use std::time::Duration;
+
+use conformance::sequence::{RUN, WINDOW, heard};
+use leasehold_core::{
+    Answer, Attempt, Claim, Fence, GrantAnswer, Holder, Key, Owner, Proposal, Request, Signal, Stamp, Ttl,
+    Wait,
+};
+use leasehold_redis::script::{
+    self, Call, Vouching, call_at_member, grant_batch, read_done, read_grants, renew_batch, survey_call,
+};
+use leasehold_redis::slot::{MEMBER_KEY, Side, member_key_in, side_key};
+use redis::{Cmd, FromRedisValue, Value, cmd};
+use servers::{Flavor, Server};
+
+use crate::subject::{Subject, plain};
+
+type Outcome = Result<(), String>;
+
+const ALL: [fn(&mut Subject) -> Outcome; 17] = [
+    a_fence_that_is_no_number_is_an_error,
+    a_ttl_over_the_longest_of_the_quorum_is_an_error,
+    a_proposed_fence_is_near_the_servers_clock,
+    a_grant_that_comes_too_late_grants_nothing,
+    each_claim_of_a_batch_is_judged_by_its_own_keys,
+    each_lease_of_a_batch_is_judged_by_its_own_keys,
+    a_batch_at_a_member_needs_its_run,
+    a_member_abstains_for_the_longest_ttl_and_a_second,
+    a_member_knows_its_run_for_long_enough,
+    a_renewal_shortens_nothing,
+    a_mark_that_is_no_string_stays,
+    a_mark_is_forgotten_once,
+    a_survey_says_of_each_key_what_an_inspection_says,
+    a_long_queue_and_many_shares_are_read_in_parts,
+    a_release_wakes_who_blocks_on_a_list,
+    only_a_value_that_is_a_lease_is_marked,
+    no_share_ends_before_its_ttl,
+];
+
+/// All cases, each in an empty store, to the first that fails.
+pub(crate) fn all(subject: &mut Subject) -> Outcome {
+    ALL.iter().try_for_each(|case| {
+        cmd("FLUSHALL").exec(&mut subject.connection).map_err(|error| error.to_string())?;
+        let outcome = case(subject);
+        subject.forget_pushes();
+        outcome
+    })
+}
+
+fn on(flavor: Flavor) {
+    all(&mut Subject::on(&Server::start(flavor))).unwrap();
+}
+
+#[test]
+fn redis_6_2_answers_each_case() {
+    on(Flavor::Redis62);
+}
+
+#[test]
+fn redis_7_0_answers_each_case() {
+    on(Flavor::Redis70);
+}
+
+#[test]
+fn valkey_9_1_answers_each_case() {
+    on(Flavor::Valkey91);
+}
+
+/// An error that names what was expected.
+macro_rules! ensure {
+    ($holds:expr $(, $seen:expr)*) => {
+        if !$holds {
+            let seen: &[&dyn std::fmt::Debug] = &[$(&$seen),*];
+            return Err(format!("line {}: not {}: {seen:?}", line!(), stringify!($holds)));
+        }
+    };
+}
+
+const LONGEST: Duration = Duration::from_secs(5000);
+const SECOND: u64 = 1_000_000;
+const NEVER: Stamp = Stamp::from_micros(1 << 53);
+
+fn key(name: &str) -> Key {
+    Key::new(name).unwrap()
+}
+
+fn ttl(time: Duration) -> Ttl {
+    Ttl::new(time).unwrap()
+}
+
+fn by(who: u128, name: &str) -> Attempt {
+    Attempt::new(Claim::exclusive(key(name)), Holder::from_bits(who), None, ttl(Duration::from_secs(900)))
+}
+
+/// The same, as a quorum asks, which proposes this fence.
+fn at_member(attempt: Attempt, fence: u64) -> Attempt {
+    let proposal = Proposal { fence: Fence::new(fence).unwrap(), max_ttl: ttl(LONGEST) };
+    attempt.clone().at_member(attempt.holder, proposal)
+}
+
+fn grant(attempt: &Attempt) -> Request {
+    Request::Grant { attempt: attempt.clone(), wait: None, not_after: None }
+}
+
+fn waits(attempt: &Attempt) -> Request {
+    let wait = Some(Wait { channel: heard().pop(), ..Wait::default() });
+    Request::Grant { attempt: attempt.clone(), wait, not_after: None }
+}
+
+fn rejoin(attempt: &Attempt) -> Request {
+    Request::Rejoin { attempt: attempt.clone(), not_after: None }
+}
+
+fn vouching(run: Option<&'static str>) -> Option<Vouching<'static>> {
+    Some(Vouching { run, longest: ttl(LONGEST), by_slot: false })
+}
+
+fn side(side: Side, name: &str) -> Vec<u8> {
+    side_key(side, &key(name))
+}
+
+/// Runs a command of a stranger.
+fn run<T: FromRedisValue>(subject: &mut Subject, command: &mut Cmd) -> Result<T, String> {
+    command.query(&mut subject.connection).map_err(|error| error.to_string())
+}
+
+fn say(subject: &mut Subject, call: &Call) -> Result<Value, String> {
+    subject.say(call).map_err(|error| error.to_string())
+}
+
+/// The answer of the script of a single request, as it is.
+fn raw(subject: &mut Subject, request: &Request) -> Result<Value, String> {
+    say(subject, &call_at_member(request, WINDOW, Some(RUN)))
+}
+
+fn answer(subject: &mut Subject, request: &Request) -> Result<Answer, String> {
+    let value = raw(subject, request)?;
+    script::decode(request, value).map(|reply| reply.answer)
+}
+
+fn code(value: &Value) -> Option<i64> {
+    let Value::Array(fields) = value else { return None };
+    if let Some(Value::Int(code)) = fields.first() { Some(*code) } else { None }
+}
+
+fn fence_of(answer: &Answer) -> Option<u64> {
+    if let Answer::Grant(GrantAnswer::Granted { fence }) = answer { Some(fence.get()) } else { None }
+}
+
+/// The server's clock, in µs.
+fn clock(subject: &mut Subject) -> Result<u64, String> {
+    let call = Call { script: &script::OPEN, keys: script::Words::default(), args: script::Words::default() };
+    let value = say(subject, &call)?;
+    let (seconds, micros): (u64, u64) = redis::from_redis_value(value).map_err(|error| error.to_string())?;
+    Ok(seconds * SECOND + micros)
+}
+
+/// All keys with their contents, in order.
+fn content(subject: &mut Subject) -> Result<Vec<(Vec<u8>, Vec<u8>)>, String> {
+    let mut keys: Vec<Vec<u8>> = run(subject, cmd("KEYS").arg("*"))?;
+    keys.sort();
+    let mut all = Vec::new();
+    for key in keys {
+        let content = run(subject, cmd("DUMP").arg(&key))?;
+        all.push((key, content));
+    }
+    Ok(all)
+}
+
+fn set(subject: &mut Subject, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Outcome {
+    run(subject, cmd("SET").arg(key.as_ref()).arg(value.as_ref()))
+}
+
+fn lasts(subject: &mut Subject, key: impl AsRef<[u8]>) -> Result<Duration, String> {
+    let left: i64 = run(subject, cmd("PTTL").arg(key.as_ref()))?;
+    u64::try_from(left).map(Duration::from_millis).map_err(|_| format!("PTTL {left}"))
+}
+
+/// The server knows its run for this long.
+fn vouched(subject: &mut Subject, kept: Duration) -> Outcome {
+    run(subject, cmd("SET").arg(MEMBER_KEY).arg(RUN).arg("PX").arg(kept.as_millis().to_string()))
+}
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+fn a_fence_that_is_no_number_is_an_error(subject: &mut Subject) -> Outcome {
+    vouched(subject, 20 * DAY)?;
+    for is_list in [false, true] {
+        let fence = side(Side::Fence, "a");
+        run::<()>(subject, cmd("DEL").arg(&fence).arg("a"))?;
+        if is_list {
+            run::<()>(subject, cmd("RPUSH").arg(&fence).arg("7"))?;
+        } else {
+            set(subject, &fence, "7x")?;
+        }
+        let ours = by(1, "a");
+        let member = at_member(by(1, "a"), 7);
+        let before = content(subject)?;
+        for request in [grant(&ours), waits(&ours), grant(&member), waits(&member), rejoin(&member)] {
+            let value = raw(subject, &request)?;
+            ensure!(code(&value) == Some(5), request, value);
+            let decoded = script::decode(&request, value);
+            ensure!(decoded.is_err(), decoded);
+        }
+        let value = say(subject, &grant_batch(&[&ours], NEVER, None))?;
+        ensure!(read_grants(&value, 1)?.fences == Some(vec![None]), value);
+        ensure!(content(subject)? == before);
+        set(subject, "a", plain(&ours))?;
+        let before = content(subject)?;
+        let request = Request::Raise(member);
+        let value = raw(subject, &request)?;
+        ensure!(code(&value) == Some(5), value);
+        ensure!(content(subject)? == before);
+        let refused = raw(subject, &Request::Renew(by(2, "a")))?;
+        ensure!(code(&refused) == Some(1), refused);
+    }
+    Ok(())
+}
+
+fn a_ttl_over_the_longest_of_the_quorum_is_an_error(subject: &mut Subject) -> Outcome {
+    vouched(subject, 20 * DAY)?;
+    let long = at_member(by(1, "a"), 7).with_ttl(ttl(LONGEST + Duration::from_millis(1)));
+    let before = content(subject)?;
+    for request in [grant(&long), waits(&long), rejoin(&long), Request::Renew(long.clone())] {
+        let value = raw(subject, &request)?;
+        ensure!(code(&value) == Some(11), request, value);
+    }
+    let value = say(subject, &grant_batch(&[&long], NEVER, vouching(Some(RUN))))?;
+    ensure!(read_grants(&value, 1)?.fences == Some(vec![None]), value);
+    ensure!(content(subject)? == before);
+    let value = say(subject, &grant_batch(&[&by(1, "a")], NEVER, None))?;
+    ensure!(read_grants(&value, 1)?.fences.is_some_and(|all| all[0].is_some()), value);
+    let value = say(subject, &renew_batch(&[&long], vouching(Some(RUN))))?;
+    ensure!(read_done(&value, 1)? == [false], value);
+    ensure!(lasts(subject, "a")? <= Duration::from_secs(900));
+    // The longest itself is none too long.
+    let whole = |name| at_member(by(1, name), 7).with_ttl(ttl(LONGEST));
+    let value = say(subject, &renew_batch(&[&whole("a")], vouching(Some(RUN))))?;
+    ensure!(read_done(&value, 1)? == [true], value);
+    ensure!(lasts(subject, "a")? > LONGEST - Duration::from_secs(1));
+    let value = say(subject, &grant_batch(&[&whole("b")], NEVER, vouching(Some(RUN))))?;
+    ensure!(read_grants(&value, 1)?.fences.is_some_and(|all| all[0].is_some()), value);
+    for request in [grant(&whole("c")), Request::Renew(whole("c")), rejoin(&whole("c"))] {
+        let value = raw(subject, &request)?;
+        ensure!(code(&value) == Some(0), request, value);
+    }
+    Ok(())
+}
+
+fn a_proposed_fence_is_near_the_servers_clock(subject: &mut Subject) -> Outcome {
+    vouched(subject, 20 * DAY)?;
+    let margin = u64::try_from(Fence::MARGIN.as_micros()).unwrap();
+    for (nth, batch) in [(0, false), (1, true)] {
+        let granted = |subject: &mut Subject, name: &str, fence| {
+            let attempt = at_member(by(1, &format!("{name}{nth}")), fence);
+            if !batch {
+                return Ok::<_, String>(fence_of(&answer(subject, &grant(&attempt))?));
+            }
+            let value = say(subject, &grant_batch(&[&attempt], NEVER, vouching(Some(RUN))))?;
+            Ok(read_grants(&value, 1)?.fences.and_then(|all| all[0]).map(Fence::get))
+        };
+        let now = clock(subject)?;
+        for near in [now - SECOND, now + SECOND] {
+            let fence = granted(subject, &near.to_string(), near)?;
+            ensure!(fence == Some(near), fence);
+        }
+        let before = clock(subject)?;
+        let [late, early] = [1, before + 3600 * SECOND].map(|far| granted(subject, &far.to_string(), far));
+        let (late, early) = (late?.unwrap_or(0), early?.unwrap_or(0));
+        let after = clock(subject)?;
+        ensure!((before - margin..=after - margin).contains(&late), before, late);
+        ensure!((before + margin..=after + margin).contains(&early), before, early);
+        // After a greater fence, one more.
+        let name = format!("last{nth}");
+        set(subject, side(Side::Fence, &name), (now + 60 * SECOND).to_string())?;
+        let fence = granted(subject, "last", now)?;
+        ensure!(fence == Some(now + 60 * SECOND + 1), fence);
+    }
+    let before = clock(subject)?;
+    let fence = fence_of(&answer(subject, &grant(&by(1, "alone")))?);
+    ensure!(fence.is_some_and(|fence| fence >= before && fence <= before + SECOND), fence);
+    Ok(())
+}
+
+fn a_grant_that_comes_too_late_grants_nothing(subject: &mut Subject) -> Outcome {
+    vouched(subject, 20 * DAY)?;
+    let now = clock(subject)?;
+    let [late, soon] = [now - 1, now + 60 * SECOND].map(Stamp::from_micros);
+    let before = content(subject)?;
+    for attempt in [by(1, "a"), at_member(by(1, "a"), now)] {
+        let request = Request::Grant { attempt, wait: None, not_after: Some(late) };
+        let value = answer(subject, &request)?;
+        ensure!(matches!(value, Answer::Grant(GrantAnswer::TooLate { .. })), value);
+    }
+    let value = say(subject, &grant_batch(&[&by(1, "a")], late, None))?;
+    ensure!(read_grants(&value, 1)?.fences.is_none(), value);
+    let request = Request::Rejoin { attempt: at_member(by(1, "a"), now), not_after: Some(late) };
+    let value = raw(subject, &request)?;
+    ensure!(code(&value) == Some(6), value);
+    ensure!(content(subject)? == before);
+    let request = Request::Rejoin { attempt: at_member(by(1, "a"), now), not_after: Some(soon) };
+    ensure!(code(&raw(subject, &request)?) == Some(0));
+    let request = Request::Grant { attempt: by(1, "b"), wait: None, not_after: Some(soon) };
+    ensure!(code(&raw(subject, &request)?) == Some(0));
+    let value = say(subject, &grant_batch(&[&by(1, "c")], soon, None))?;
+    ensure!(read_grants(&value, 1)?.fences.is_some_and(|all| all[0].is_some()), value);
+    Ok(())
+}
+
+fn a_batch_at_a_member_needs_its_run(subject: &mut Subject) -> Outcome {
+    let now = clock(subject)?;
+    let serves = |subject: &mut Subject, name: &str, run| {
+        let attempt = at_member(by(1, name), now);
+        let value = say(subject, &grant_batch(&[&attempt], NEVER, vouching(run)))?;
+        let granted = read_grants(&value, 1)?.fences.is_some_and(|all| all[0].is_some());
+        set(subject, name, plain(&attempt))?;
+        let value = say(subject, &renew_batch(&[&attempt], vouching(run)))?;
+        Ok::<_, String>((granted, read_done(&value, 1)? == [true]))
+    };
+    let outcome = serves(subject, "a", Some(RUN))?;
+    ensure!(outcome == (false, false), outcome);
+    let outcome = serves(subject, "b", None)?;
+    ensure!(outcome == (true, true), outcome);
+    set(subject, MEMBER_KEY, "another")?;
+    run::<()>(subject, cmd("PEXPIRE").arg(MEMBER_KEY).arg(1_728_000_000_u64))?;
+    let outcome = serves(subject, "c", Some(RUN))?;
+    ensure!(outcome == (false, false), outcome);
+    vouched(subject, 14 * DAY)?;
+    let outcome = serves(subject, "d", Some(RUN))?;
+    ensure!(outcome == (false, false), outcome);
+    vouched(subject, 15 * DAY + Duration::from_secs(5))?;
+    let outcome = serves(subject, "e", Some(RUN))?;
+    ensure!(outcome == (true, true), outcome);
+    Ok(())
+}
+
+fn a_member_abstains_for_the_longest_ttl_and_a_second(subject: &mut Subject) -> Outcome {
+    let slot = 15_495; // Of the key `a`.
+    let member = call_of_vouch(slot);
+    let whole = LONGEST + Duration::from_secs(1);
+    let left_of = |value: &Value| match value {
+        Value::Array(fields) if code(value) == Some(10) => match fields.get(1) {
+            Some(Value::Int(left)) => u64::try_from(*left).map(Duration::from_millis).map_err(|_| "negative"),
+            _ => Err("no time"),
+        },
+        _ => Err("no abstention"),
+    };
+    let name = member.keys.iter().next().unwrap().to_vec();
+    let value = say(subject, &member)?;
+    ensure!(left_of(&value)? == whole, value);
+    let said: String = run(subject, cmd("GET").arg(&name))?;
+    let since = said.strip_prefix(&format!("{RUN} ")).and_then(|since| since.parse().ok());
+    ensure!(since.is_some_and(|since: u64| since > 0), said);
+    ensure!(lasts(subject, &name)? > 29 * DAY);
+    // For a member's own requests too, and by when it began.
+    let now = clock(subject)?;
+    for ago in [0, 60, 5000] {
+        for member_key in [&name[..], MEMBER_KEY.as_bytes()] {
+            set(subject, member_key, format!("{RUN} {}", now - ago * SECOND))?;
+        }
+        let rest = whole - Duration::from_secs(ago);
+        let values = [say(subject, &member)?, raw(subject, &grant(&at_member(by(1, "a"), now)))?];
+        for value in values {
+            let left = left_of(&value)?;
+            ensure!(left <= rest && left > rest - Duration::from_millis(900), left, rest);
+        }
+        let said: String = run(subject, cmd("GET").arg(MEMBER_KEY))?;
+        ensure!(said == format!("{RUN} {}", now - ago * SECOND), said);
+    }
+    let answer = answer(subject, &Request::Renew(at_member(by(1, "a"), now)))?;
+    ensure!(matches!(answer, Answer::Quarantined { .. }), answer);
+    let old = now - 5002 * SECOND;
+    set(subject, &name, format!("{RUN} {old}"))?;
+    let value = say(subject, &member)?;
+    ensure!(code(&value) == Some(0), value);
+    let said: String = run(subject, cmd("GET").arg(&name))?;
+    ensure!(said == RUN, said);
+    // It began when the clock was set later than it is now: it begins anew.
+    set(subject, &name, format!("{RUN} {}", now + 3600 * SECOND))?;
+    let value = say(subject, &member)?;
+    ensure!(left_of(&value)? <= whole, value);
+    Ok(())
+}
+
+fn call_of_vouch(slot: u16) -> Call {
+    let (key, longest) = (member_key_in(slot), LONGEST.as_millis().to_string());
+    let args = [b"0", RUN.as_bytes(), longest.as_bytes()].into_iter().collect();
+    Call { script: &script::VOUCH, keys: [key.as_bytes()].into_iter().collect(), args }
+}
+
+fn a_member_knows_its_run_for_long_enough(subject: &mut Subject) -> Outcome {
+    let month = 30 * DAY;
+    let asked = |longest: Duration| {
+        let proposal = Proposal { fence: Fence::new(7).unwrap(), max_ttl: ttl(longest) };
+        let ours = by(1, "a");
+        Request::Renew(ours.clone().at_member(ours.holder, proposal))
+    };
+    for (kept, longest, then) in
+        [(16 * DAY, LONGEST, 16 * DAY), (14 * DAY, LONGEST, month), (14 * DAY, 20 * DAY, 40 * DAY)]
+    {
+        vouched(subject, kept)?;
+        raw(subject, &asked(longest))?;
+        let left = lasts(subject, MEMBER_KEY)?;
+        ensure!(left <= then && left > then - Duration::from_secs(60), left, then);
+    }
+    // A record of the run that has begun to vouch.
+    let now = clock(subject)?;
+    for (longest, then) in [(LONGEST, month), (20 * DAY, 40 * DAY)] {
+        set(subject, MEMBER_KEY, format!("{RUN} {}", now - 60 * 24 * 3600 * SECOND))?;
+        raw(subject, &asked(longest))?;
+        let left = lasts(subject, MEMBER_KEY)?;
+        ensure!(left <= then && left > then - Duration::from_secs(60), left, then);
+        run::<()>(subject, cmd("DEL").arg(MEMBER_KEY))?;
+        raw(subject, &asked(longest))?;
+        let left = lasts(subject, MEMBER_KEY)?;
+        ensure!(left <= then && left > then - Duration::from_secs(60), left, then);
+    }
+    Ok(())
+}
+
+fn a_renewal_shortens_nothing(subject: &mut Subject) -> Outcome {
+    let ours = by(1, "a");
+    let fence = side(Side::Fence, "a");
+    for batch in [false, true] {
+        for (lease, kept) in [(100, 200), (100, 1000), (2000, 4000)] {
+            let [lease, kept] = [lease, kept].map(Duration::from_secs);
+            run::<()>(subject, cmd("SET").arg("a").arg(plain(&ours)).arg("EX").arg(lease.as_secs()))?;
+            run::<()>(subject, cmd("SET").arg(&fence).arg(7).arg("EX").arg(kept.as_secs()))?;
+            if batch {
+                let value = say(subject, &renew_batch(&[&ours], None))?;
+                ensure!(read_done(&value, 1)? == [true], value);
+            } else {
+                let value = raw(subject, &Request::Renew(ours.clone()))?;
+                ensure!(code(&value) == Some(0), value);
+            }
+            let (lease, kept) = (lease.max(Duration::from_secs(900)), kept.max(Duration::from_secs(1800)));
+            let close = |left: Duration, to: Duration| left <= to && left > to - Duration::from_secs(5);
+            let left = [lasts(subject, "a")?, lasts(subject, &fence)?];
+            ensure!(close(left[0], lease) && close(left[1], kept), left);
+        }
+    }
+    Ok(())
+}
+
+fn side_call(script: &'static script::Script, side: &[u8]) -> Call {
+    Call { script, keys: [side].into_iter().collect(), args: script::Words::default() }
+}
+
+fn a_mark_that_is_no_string_stays(subject: &mut Subject) -> Outcome {
+    let mark = side(Side::Mark, "a");
+    run::<()>(subject, cmd("RPUSH").arg(&mark).arg("x"))?;
+    run::<()>(subject, cmd("PEXPIRE").arg(&mark).arg(500_000))?;
+    let before = content(subject)?;
+    for script in [&script::MARKED, &script::FORGET] {
+        let value = say(subject, &side_call(script, &mark))?;
+        let Value::Array(fields) = &value else { return Err(format!("{value:?}")) };
+        let [Value::Int(3), Value::Int(1), Value::Int(left)] = fields[..] else {
+            return Err(format!("{value:?}"));
+        };
+        ensure!((490_000..=500_000).contains(&left), left);
+    }
+    ensure!(content(subject)? == before);
+    Ok(())
+}
+
+fn a_mark_is_forgotten_once(subject: &mut Subject) -> Outcome {
+    let mark = side(Side::Mark, "a");
+    let forget = side_call(&script::FORGET, &mark);
+    let clocks = |value: &Value, said: &[Value], at: usize, since: u64| {
+        let Value::Array(fields) = value else { return false };
+        let now = fields.get(at).and_then(|now| redis::from_redis_value::<u64>(now.clone()).ok());
+        fields[..at] == *said && now.is_some_and(|now| now >= since && now < since + 60 * SECOND)
+    };
+    let now = clock(subject)?;
+    for value in [say(subject, &forget)?, say(subject, &side_call(&script::MARKED, &mark))?] {
+        ensure!(clocks(&value, &[Value::Int(6)], 1, now), value);
+    }
+    set(subject, &mark, "done")?;
+    let said = [Value::Int(0), Value::BulkString(b"done".to_vec())];
+    let value = say(subject, &side_call(&script::MARKED, &mark))?;
+    ensure!(clocks(&value, &said, 2, now), value);
+    let value = say(subject, &forget)?;
+    ensure!(clocks(&value, &said, 2, now), value);
+    ensure!(content(subject)?.is_empty());
+    Ok(())
+}
+
+/// With another word for what is of the moment: the server's time.
+fn without_time(value: Value, now: u64) -> Value {
+    match value {
+        Value::Array(fields) => {
+            Value::Array(fields.into_iter().map(|field| without_time(field, now)).collect())
+        }
+        Value::BulkString(bytes) => {
+            let number = String::from_utf8(bytes.clone()).ok().and_then(|text| text.parse().ok());
+            let is_now = number.is_some_and(|number: u64| number.abs_diff(now) < 5 * SECOND);
+            if is_now { Value::SimpleString("now".into()) } else { Value::BulkString(bytes) }
+        }
+        other => other,
+    }
+}
+
+fn a_survey_says_of_each_key_what_an_inspection_says(subject: &mut Subject) -> Outcome {
+    let shared = |who| {
+        let claim = Claim::shared([key("c")]).unwrap();
+        Attempt::new(claim, Holder::from_bits(who), None, ttl(Duration::from_secs(900)))
+    };
+    for request in [grant(&by(1, "a")), waits(&by(2, "a")), grant(&shared(1)), grant(&shared(2))] {
+        raw(subject, &request)?;
+    }
+    run::<()>(subject, cmd("PERSIST").arg("a"))?;
+    run::<()>(subject, cmd("RPUSH").arg("d").arg("x"))?;
+    let keys = ["a", "b", "c", "d"].map(key);
+    let now = clock(subject)?;
+    let all = say(subject, &survey_call(&keys))?;
+    let mut each = Vec::new();
+    for key in keys {
+        each.push(raw(subject, &Request::Inspect(key))?);
+    }
+    let codes: Vec<_> = each.iter().map(code).collect();
+    ensure!(codes == [Some(1), Some(6), Some(12), Some(3)], codes);
+    let each = Value::Array(each);
+    ensure!(without_time(all.clone(), now) == without_time(each.clone(), now), all, each);
+    Ok(())
+}
+
+fn a_long_queue_and_many_shares_are_read_in_parts(subject: &mut Subject) -> Outcome {
+    const MANY: u64 = 2100;
+    let now = clock(subject)?;
+    for part in 0..MANY / 100 {
+        let [mut queue, mut waiters, mut ends, mut shares] =
+            [("ZADD", Side::Queue), ("HSET", Side::Waiters), ("ZADD", Side::Holders), ("HSET", Side::Shares)]
+                .map(|(name, of)| {
+                    let mut command = cmd(name);
+                    command.arg(side(of, "a"));
+                    command
+                });
+        for nth in part * 100..(part + 1) * 100 {
+            let digits = Holder::from_bits(u128::from(nth)).digits();
+            queue.arg(nth).arg(&digits);
+            waiters.arg(&digits).arg("900000 1800000 0s leasehold:x web");
+            ends.arg(now / 1000 + 60_000 + nth).arg(&digits);
+            shares.arg(&digits).arg("1 7 - web");
+        }
+        for command in [&mut queue, &mut waiters, &mut ends, &mut shares] {
+            run::<i64>(subject, command)?;
+        }
+    }
+    set(subject, "a", "lh1 shared")?;
+    let Answer::Inspect(state) = answer(subject, &Request::Inspect(key("a")))? else {
+        return Err("no answer to an inspection".into());
+    };
+    let all: Vec<_> = (0..MANY).map(|nth| Some(Holder::from_bits(u128::from(nth)))).collect();
+    let holder = |owner: &Owner| if let Owner::Holder { holder, .. } = owner { Some(*holder) } else { None };
+    let holders: Vec<_> = state.holders.iter().map(|held| holder(&held.owner)).collect();
+    let waiters: Vec<_> = state.waiters.iter().map(|waiter| Some(waiter.holder)).collect();
+    ensure!(holders == all, holders.len());
+    ensure!(waiters == all, waiters.len());
+    Ok(())
+}
+
+fn a_release_wakes_who_blocks_on_a_list(subject: &mut Subject) -> Outcome {
+    let ours = by(1, "lock:b").with_signal(Some(Signal::PythonRedisLock));
+    let list = "lock-signal:b";
+    let length = |subject: &mut Subject| run::<u64>(subject, cmd("LLEN").arg(list));
+    let release = Request::Release(ours.clone());
+    // Nothing is released, so nobody is woken.
+    ensure!(code(&raw(subject, &release)?) == Some(6));
+    ensure!(length(subject)? == 0);
+    for _ in 0..3 {
+        ensure!(code(&raw(subject, &grant(&ours))?) == Some(0));
+        ensure!(code(&raw(subject, &release)?) == Some(0));
+        ensure!(length(subject)? == 1);
+        let left = lasts(subject, list)?;
+        ensure!(left <= Duration::from_millis(1000) && left > Duration::from_millis(500), left);
+    }
+    // Of two keys each has a list of its own.
+    run::<()>(subject, cmd("DEL").arg(list))?;
+    let claim = Claim::exclusive_all(["a", "lock:b", "lock:c"].map(key)).unwrap();
+    let both = Attempt::new(claim, Holder::from_bits(1), None, ttl(Duration::from_secs(900)))
+        .with_signal(Some(Signal::PythonRedisLock));
+    ensure!(code(&raw(subject, &grant(&both))?) == Some(0));
+    ensure!(code(&raw(subject, &Request::Release(both))?) == Some(0));
+    let lengths = [length(subject)?, run(subject, cmd("LLEN").arg("lock-signal:c"))?];
+    ensure!(lengths == [1, 1], lengths);
+    ensure!(run::<String>(subject, cmd("TYPE").arg("a"))? == "none");
+    // A waiter of ours is handed the key.
+    run::<()>(subject, cmd("DEL").arg(list))?;
+    ensure!(code(&raw(subject, &grant(&ours))?) == Some(0));
+    ensure!(code(&raw(subject, &waits(&by(2, "lock:b")))?) == Some(7));
+    ensure!(code(&raw(subject, &release)?) == Some(0));
+    ensure!(length(subject)? == 0);
+    ensure!(code(&raw(subject, &Request::Release(by(2, "lock:b")))?) == Some(0));
+    // It may be somebody's lock.
+    set(subject, list, "x")?;
+    ensure!(code(&raw(subject, &grant(&ours))?) == Some(0));
+    ensure!(code(&raw(subject, &release)?) == Some(0));
+    let (value, left): (String, i64) =
+        (run(subject, cmd("GET").arg(list))?, run(subject, cmd("PTTL").arg(list))?);
+    ensure!((&*value, left) == ("x", -1), value, left);
+    Ok(())
+}
+
+/// Whatever is at one of the keys of a claim.
+fn each_claim_of_a_batch_is_judged_by_its_own_keys(subject: &mut Subject) -> Outcome {
+    const SIDES: [Option<Side>; 6] = [
+        None,
+        Some(Side::Fence),
+        Some(Side::Queue),
+        Some(Side::Waiters),
+        Some(Side::Holders),
+        Some(Side::Shares),
+    ];
+    vouched(subject, 20 * DAY)?;
+    let mut round = 0;
+    for in_the_way in 0..3 {
+        for of in SIDES {
+            for at in [None, Some(clock(subject)?)] {
+                round += 1;
+                let names = ["a", "b", "c"].map(|name| format!("{name}{round}"));
+                let attempts = names.each_ref().map(|name| {
+                    let ours = by(1, name);
+                    at.map_or_else(|| ours.clone(), |fence| at_member(ours.clone(), fence))
+                });
+                let name = &names[in_the_way];
+                let place = of.map_or_else(|| name.clone().into_bytes(), |of| side(of, name));
+                run::<()>(subject, cmd("RPUSH").arg(&place).arg("x"))?;
+                // A last fence of one is not that of another.
+                let last = names[(in_the_way + 1) % 3].clone();
+                let greater = clock(subject)? + 3600 * SECOND;
+                set(subject, side(Side::Fence, &last), greater.to_string())?;
+                let call = grant_batch(
+                    &[&attempts[0], &attempts[1], &attempts[2]],
+                    NEVER,
+                    at.and(vouching(Some(RUN))),
+                );
+                let value = say(subject, &call)?;
+                let fences = read_grants(&value, 3)?.fences.unwrap_or_default();
+                for (nth, name) in names.iter().enumerate() {
+                    let fence = fences.get(nth).copied().flatten().map(Fence::get);
+                    let there: Option<Vec<u8>> = run(subject, cmd("GET").arg(name)).unwrap_or_default();
+                    if nth == in_the_way {
+                        ensure!(fence.is_none() && there.is_none(), of, value);
+                        continue;
+                    }
+                    ensure!(there == Some(plain(&attempts[nth])), of, value);
+                    let said: Option<u64> = run(subject, cmd("GET").arg(side(Side::Fence, name)))?;
+                    ensure!(fence.is_some() && said == fence, of, fence, said);
+                    ensure!((*name == last) == (fence == Some(greater + 1)), fence);
+                    let left = lasts(subject, side(Side::Fence, name))?;
+                    ensure!(left > Duration::from_secs(1700), left);
+                    let left = lasts(subject, name)?;
+                    ensure!(left > Duration::from_secs(890) && left <= Duration::from_secs(900), left);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn each_lease_of_a_batch_is_judged_by_its_own_keys(subject: &mut Subject) -> Outcome {
+    let now = clock(subject)?;
+    vouched(subject, 20 * DAY)?;
+    for taken in 0..3 {
+        for (fence, release) in [(None, false), (Some(now), false), (None, true)] {
+            let names = ["a", "b", "c"];
+            let attempts = names.map(|name| {
+                let ours = by(1, name);
+                fence.map_or_else(|| ours.clone(), |fence| at_member(ours.clone(), fence))
+            });
+            for (nth, name) in names.iter().enumerate() {
+                let value = plain(&by(if nth == taken { 2 } else { 1 }, name));
+                run::<()>(subject, cmd("SET").arg(name).arg(value).arg("PX").arg(100_000))?;
+                let fence = side(Side::Fence, name);
+                run::<()>(subject, cmd("SET").arg(fence).arg(7).arg("PX").arg(100_000))?;
+            }
+            let all = [&attempts[0], &attempts[1], &attempts[2]];
+            let call = if release {
+                script::release_batch(&all)
+            } else {
+                renew_batch(&all, fence.and(vouching(Some(RUN))))
+            };
+            let value = say(subject, &call)?;
+            let done = read_done(&value, 3)?;
+            for (nth, name) in names.iter().enumerate() {
+                ensure!(done[nth] == (nth != taken), value);
+                let left = run::<i64>(subject, cmd("PTTL").arg(name))?;
+                let kept = run::<i64>(subject, cmd("PTTL").arg(side(Side::Fence, name)))?;
+                if release {
+                    ensure!((left == -2) == done[nth] && kept <= 100_000, left, kept);
+                } else {
+                    ensure!((left > 800_000) == done[nth] && (kept > 1_700_000) == done[nth], left, kept);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A label is UTF-8 without control characters, and not too long.
+fn only_a_value_that_is_a_lease_is_marked(subject: &mut Subject) -> Outcome {
+    let digits = by(1, "k").holder.digits();
+    let mut labels: Vec<Vec<u8>> =
+        [&b""[..], b" ", b"~", b"\x1f", b"\x7f", b"\n", b"a\0b"].map(Vec::from).to_vec();
+    labels.extend([256, 257, 100_000].map(|length| b"x".repeat(length)));
+    labels.extend([128, 129].map(|length| "\u{e4}".as_bytes().repeat(length)));
+    // The first and the last byte of each kind of character, and those beside them, alone, with too
+    // few, the right number, and too many bytes behind them.
+    for first in [
+        0x7f, 0x80, 0xbf, 0xc0, 0xc1, 0xc2, 0xc3, 0xdf, 0xe0, 0xe1, 0xec, 0xed, 0xee, 0xef, 0xf0, 0xf1, 0xf3,
+        0xf4, 0xf5, 0xff,
+    ] {
+        for second in [0x7f, 0x80, 0x8f, 0x90, 0x9f, 0xa0, 0xbf, 0xc0] {
+            for rest in 0..4 {
+                for last in [0x7f, 0x80, 0xbf, 0xc0] {
+                    labels.push([&[first, second][..], &vec![last; rest]].concat());
+                }
+            }
+        }
+    }
+    let mut values: Vec<Vec<u8>> =
+        labels.iter().map(|label| [format!("lh1-{digits} ").as_bytes(), label].concat()).collect();
+    values.extend(
+        [format!("lh1-{digits}"), format!("lh1?{digits}"), format!("lh1-{digits}x")].map(String::into_bytes),
+    );
+    for value in values {
+        set(subject, "k", &value)?;
+        raw(subject, &waits(&by(2, "k")))?;
+        let marked: Vec<u8> = run(subject, cmd("GET").arg("k"))?;
+        let is_lease = matches!(leasehold_redis::wire::read(&value), Owner::Holder { .. });
+        let expected = if is_lease { [&b"lh1+"[..], &value[4..]].concat() } else { value.clone() };
+        ensure!(marked == expected, value.escape_ascii().to_string());
+        run::<()>(subject, cmd("DEL").arg("k").arg(side(Side::Queue, "k")).arg(side(Side::Waiters, "k")))?;
+    }
+    Ok(())
+}
+
+/// Shares end at whole milliseconds.
+fn no_share_ends_before_its_ttl(subject: &mut Subject) -> Outcome {
+    let claim = Claim::shared([key("a")]).unwrap();
+    for who in 1..=20 {
+        let time = Duration::from_secs(900);
+        let attempt = Attempt::new(claim.clone(), Holder::from_bits(who), None, ttl(time));
+        let before = clock(subject)?;
+        ensure!(code(&raw(subject, &grant(&attempt))?) == Some(0));
+        let mut score = cmd("ZSCORE");
+        let ends: u64 = run(subject, score.arg(side(Side::Holders, "a")).arg(attempt.holder.digits()))?;
+        let least = before + u64::try_from(time.as_micros()).unwrap();
+        ensure!(ends * 1000 >= least && ends * 1000 < least + 5 * SECOND, ends, least);
+    }
+    Ok(())
+}
