@@ -156,8 +156,11 @@ fn clock(subject: &mut Subject) -> Result<u64, String> {
     Ok(seconds * SECOND + micros)
 }
 
-/// All keys with their contents, in order.
-fn content(subject: &mut Subject) -> Result<Vec<(Vec<u8>, Vec<u8>)>, String> {
+/// Keys with their contents.
+type Content = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// All keys, in order.
+fn content(subject: &mut Subject) -> Result<Content, String> {
     let mut keys: Vec<Vec<u8>> = run(subject, cmd("KEYS").arg("*"))?;
     keys.sort();
     let mut all = Vec::new();
