@@ -35,20 +35,20 @@ pub(crate) async fn break_lease(args: BreakArgs) -> Result<End, Failure> {
     }
     let broken = locks.break_lease_noting(key.as_bytes(), fence, note).await;
     if args.json {
-        let holding = match &broken {
-            Ok(holding) => Some(holding),
+        let holder = match &broken {
+            Ok(holder) => Some(holder),
             Err(BreakError::OtherFence { held_by, .. } | BreakError::Foreign { held_by, .. }) => {
                 Some(&**held_by)
             }
             Err(_) => None,
         };
-        if matches!(broken, Ok(_) | Err(BreakError::NotHeld { .. })) || holding.is_some() {
-            print(&object(&key, broken.is_ok(), holding))?;
+        if matches!(broken, Ok(_) | Err(BreakError::NotHeld { .. })) || holder.is_some() {
+            print(&object(&key, broken.is_ok(), holder))?;
         }
     }
-    let holding = broken?;
+    let holder = broken?;
     if !args.quiet && !args.json {
-        let who = plain(&holding.owner.to_string());
+        let who = plain(&holder.owner.to_string());
         print(&format!(
             "{}: broken, and with fence {fence} held no more by {who}\n",
             plain(&key.to_string())
@@ -71,12 +71,13 @@ struct Broken {
     #[serde(flatten)]
     key: KeyText,
     broken: bool,
-    holding: Option<HolderJson>,
+    /// The holder whose lease was broken, or the one that holds the lock instead.
+    holders: Vec<HolderJson>,
 }
 
-fn object(key: &Key, broken: bool, holding: Option<&HolderInfo>) -> String {
-    let object =
-        Broken { key: key.into(), broken, holding: holding.map(|holding| HolderJson::of(holding, None)) };
+fn object(key: &Key, broken: bool, holder: Option<&HolderInfo>) -> String {
+    let holders = holder.into_iter().map(|holder| HolderJson::of(holder, None)).collect();
+    let object = Broken { key: key.into(), broken, holders };
     serde_json::to_string(&object).expect("text and numbers can be written as JSON") + "\n"
 }
 

@@ -56,12 +56,15 @@ fn a_wrong_fence_breaks_nothing_and_says_who_holds_the_lock() {
         break_with(&site, &["k", "--fence", &wrong]).says(75, &words);
         let done = break_with(&site, &["--json", "k", "--fence", &wrong]);
         let shown: Value = serde_json::from_str(&done.out).unwrap();
-        assert_eq!((&shown["broken"], shown["holding"]["fence"].to_string()), (&false.into(), fence.clone()));
+        assert_eq!(
+            (&shown["broken"], shown["holders"][0]["fence"].to_string()),
+            (&false.into(), fence.clone())
+        );
         assert!(is_alive(&site.read("pid")));
         let done = break_with(&site, &["--json", "k", "--fence", &fence]);
         done.is_silent(0);
         let shown: Value = serde_json::from_str(&done.out).unwrap();
-        assert_eq!((&shown["broken"], &shown["holding"]["label"]), (&true.into(), &"web 3".into()));
+        assert_eq!((&shown["broken"], &shown["holders"][0]["label"]), (&true.into(), &"web 3".into()));
         run.finish().says(70, &["somebody broke the lease"]);
         break_with(&site, &["k", "--fence", &fence]).says(1, &["k: nobody holds it", &fence]);
     }
