@@ -1,5 +1,5 @@
-//! What was typed: a file for each task, and one for the options that several share. What it comes
-//! to is for [`settings`](crate::settings) and [`wanted`](crate::wanted) to say.
+//! The arguments as typed: a file for each task, and one for each group of options that several
+//! tasks share. [`settings`](crate::settings) and [`wanted`](crate::wanted) interpret them.
 
 mod bench;
 mod breaking;
@@ -75,7 +75,7 @@ Example: at most one report at a time, whoever starts it, and no mail from cron 
 
 `leasehold help TASK` says more; so does `leasehold help exit-codes`, `environment`, `stores` or `events`.";
 
-/// What to do.
+/// The tasks.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Task {
     Run(RunArgs),

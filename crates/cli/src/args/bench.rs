@@ -1,20 +1,20 @@
-//! What was typed behind `leasehold bench`.
+//! The arguments of `leasehold bench`.
 
 use clap::Args;
 
 use super::PlaceArgs;
 
-/// Measure what locks cost at a store, beside the least that could keep two apart there
+/// Measure the cost of locks in a store, next to a minimal loop
 ///
-/// How long a round trip takes, how often a second a lock is taken and released by one task and by
-/// several at once, and how long it takes from a release until the next in line has the lock, on
-/// another connection. Beside the pairs stand bare ones, on the same connection and in turns with
-/// them: SET NX PX and a compare-and-delete on a server, two transactions that write a row each in
-/// a file. They have no fence, no line and no renewal; the ratio is what those cost.
+/// Measures the time of a round trip, how often per second a lock is acquired and released by one
+/// task and by several at once, and the time from a release until the next waiter has the lock, on
+/// another connection. The minimal loop alternates with that on the same connection: SET NX PX and
+/// a compare-and-delete on a server, two transactions that write one row each in a file. It has no
+/// fence, no queue and no renewal; the ratio shows what those cost.
 ///
-/// It uses names of its own. Of each that was a lock, the last fence stays for ten minutes, as of
-/// every lock; all else is gone when it ends, also by Ctrl-C, and a moment later when it is killed.
-/// What others do at the store is slower meanwhile.
+/// It uses key names of its own. The last fence of each stays for ten minutes, as for every lock;
+/// everything else is gone when it ends, also by Ctrl-C, and a moment later if it is killed. Other
+/// users of the store are slowed down meanwhile.
 #[derive(Args, Debug)]
 #[command(
     override_usage = "leasehold bench [OPTIONS] [URL]...",
@@ -22,41 +22,41 @@ use super::PlaceArgs;
     after_long_help = EXAMPLE
 )]
 pub(crate) struct BenchArgs {
-    /// How long to measure, about
+    /// About how long to measure
     ///
-    /// 5 s by default, from 1 s to 10 min. A store that is far away gets the time for three rounds
-    /// in any case.
+    /// 5 s by default, from 1 s to 10 min. A distant store gets the time for three rounds in any
+    /// case.
     #[arg(long, value_name = "TIME", allow_negative_numbers = true)]
     pub(crate) seconds: Option<String>,
 
-    /// How many tasks take and release at once [default: 16]
+    /// How many tasks acquire and release at once [default: 16]
     ///
-    /// Each has a name of its own. One task alone is measured too.
+    /// Each uses its own key. One task alone is measured, too.
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) tasks: Option<String>,
 
-    /// What the names begin with [default: leasehold-bench:]
+    /// The beginning of the key names [default: leasehold-bench:]
     ///
-    /// For a user who may only use certain keys. Behind it stand digits that no other bench has.
+    /// For a user who may only use certain keys. It is followed by digits that no other bench uses.
     #[arg(long, value_name = "TEXT")]
     pub(crate) prefix: Option<String>,
 
-    /// Print JSON, one object a line
+    /// Print JSON, one object per line
     ///
-    /// One for each figure: figure (\"round-trip-rested\", \"round-trip\", \"pairs\" or
-    /// \"hand-off\"), of (\"leasehold\", \"bare\" or \"ratio\"), tasks, unit (\"us\",
-    /// \"per-second\" or null), median, lowest and highest of the rounds, rounds, and store.
+    /// One for each figure: figure ("round-trip-rested", "round-trip", "pairs" or
+    /// "hand-off"), of ("leasehold", "bare" or "ratio"), tasks, unit ("us",
+    /// "per-second" or null), median, lowest and highest of the rounds, rounds, and store.
     #[arg(long)]
     pub(crate) json: bool,
 
     #[command(flatten)]
     pub(crate) place: PlaceArgs,
 
-    /// Do not say what is about to be done
+    /// Do not print what is about to be measured
     #[arg(short, long)]
     pub(crate) quiet: bool,
 
-    /// The stores, as --store names them
+    /// The stores, as for --store
     #[arg(value_name = "URL", num_args = 0..)]
     pub(crate) urls: Vec<String>,
 }

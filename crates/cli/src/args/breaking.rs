@@ -1,4 +1,4 @@
-//! What was typed behind `leasehold break`.
+//! The arguments of `leasehold break`.
 
 use std::ffi::OsString;
 
@@ -6,13 +6,13 @@ use clap::Args;
 
 use super::{NamingArgs, PlaceArgs};
 
-/// End somebody else's lease, by its fence
+/// End another process's lease, by its fence
 ///
-/// For a holder that hangs, or that cannot be reached. The fence says which holding is meant, as
-/// `leasehold show` shows it, so it is the confirmation too: if the lock has changed hands since,
-/// nothing is broken. The next in line has the lock at once. The holder is told where the store can
-/// tell it, and a `leasehold run` then ends its command; else with its next renewal. Until then it
-/// works on: what the lock guards is safe only if it refuses smaller fences.
+/// For a holder that hangs or cannot be reached. `leasehold show` prints the fence, which names one
+/// holding exactly: if the lock has changed hands since, nothing is broken. The next waiter has the
+/// lock immediately. The holder is notified at once if the store can do that, otherwise by its next
+/// renewal, and a `leasehold run` then ends its command. Until then it continues to work: data that
+/// the lock protects is safe only if it refuses smaller fences.
 #[derive(Args, Debug)]
 #[command(
     override_usage = "leasehold break [OPTIONS] KEY --fence N",
@@ -20,18 +20,18 @@ use super::{NamingArgs, PlaceArgs};
     after_long_help = EXAMPLE
 )]
 pub(crate) struct BreakArgs {
-    /// The fence of the lease that is to be ended
+    /// The fence of the lease to end
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) fence: Option<String>,
 
-    /// Why, for the record that `leasehold show` shows for a day: up to 256 bytes
+    /// The reason, up to 256 bytes, which `leasehold show` prints for a day
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
 
     /// Print one JSON object
     ///
-    /// key, broken, and holding: what was broken, or who holds the lock instead (null: nobody), as
-    /// `leasehold show --json` has it.
+    /// key, broken, and holders: the holder whose lease was broken, or the one that holds the lock
+    /// instead, if any, with the same fields as in `leasehold show --json`.
     #[arg(long)]
     pub(crate) json: bool,
 
@@ -41,11 +41,11 @@ pub(crate) struct BreakArgs {
     #[command(flatten)]
     pub(crate) naming: NamingArgs,
 
-    /// Print nothing when it was broken: the exit code says it
+    /// Print nothing if the lease was broken, only set the exit code
     #[arg(short, long)]
     pub(crate) quiet: bool,
 
-    /// Say where we look
+    /// Print which store is used
     #[arg(short, long)]
     pub(crate) verbose: bool,
 

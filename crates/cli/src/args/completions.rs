@@ -1,16 +1,16 @@
-//! What was typed behind `leasehold completions`.
+//! The arguments of `leasehold completions`.
 
 use clap::Args;
 use clap_complete::Shell;
 
 /// Print the completions for a shell: bash, zsh or fish
 ///
-/// For bash, `eval "$(leasehold completions bash)"` in ~/.bashrc. Keys that are held or waited for
-/// are completed too, and behind -- the command.
+/// For bash, put `eval "$(leasehold completions bash)"` into ~/.bashrc. It also completes keys that
+/// are held or waited for, and the command after --.
 #[derive(Args, Debug)]
 #[command(hide = true)]
 pub(crate) struct CompletionsArgs {
-    /// Which shell
+    /// The shell
     #[arg(value_name = "SHELL")]
     pub(crate) shell: Shell,
 }

@@ -1,4 +1,4 @@
-//! What was typed behind `leasehold doctor`.
+//! The arguments of `leasehold doctor`.
 
 use std::ffi::OsString;
 
@@ -6,14 +6,14 @@ use clap::Args;
 
 use super::{NamingArgs, PlaceArgs};
 
-/// Say what would endanger the locks of a store
+/// Find settings of a store that endanger its locks
 ///
-/// Eviction, persistence, replicas, clocks, permissions, waiters that are not told of their turn,
-/// what is left over, a file that others can write: each finding says what it is, why it matters
-/// for a lock, and the command that mends it. Changes nothing. On a server it looks at some keys
-/// and not at all of them, and says at how many.
+/// Checks eviction, persistence, replicas, clocks, permissions, push messages, leftovers, and
+/// whether others can write a store's file. Each finding says what is wrong, why it matters for a
+/// lock, and which command fixes it. Changes nothing. On a server, it checks a sample of the keys
+/// and says how many.
 ///
-/// It sees what the store's user may see: name one who may run INFO and CONFIG GET, too.
+/// It sees only what the store's user may see: use one who may also run INFO and CONFIG GET.
 #[derive(Args, Debug)]
 #[command(
     override_usage = "leasehold doctor [OPTIONS]",
@@ -23,17 +23,16 @@ use super::{NamingArgs, PlaceArgs};
 pub(crate) struct DoctorArgs {
     /// Print one JSON object
     ///
-    /// store, worst, and findings: each with severity (\"note\", \"unseen\", \"warning\" or
-    /// \"unsafe\"), about, at, what, why and remedy: null, or an object with kind (\"advice\",
-    /// \"redis-cli\" or \"shell\": where the text is a command) and text.
+    /// store, worst, and findings: each with severity ("note", "unseen", "warning" or
+    /// "unsafe"), about, at, what, why and remedy: null, or an object with kind ("advice",
+    /// "redis-cli" or "shell": where the text is a command) and text.
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Also look whether a lock of this name can be taken: by the key and those beside it, as this
-    /// user
+    /// Also check that this user may lock this key
     ///
-    /// For a user who may use certain keys only. It asks about the key, its mark and its last
-    /// break, and takes nothing.
+    /// For a user who may use certain keys only. It reads the key, its side keys, its mark and its
+    /// last break, and acquires nothing.
     #[arg(long, value_name = "KEY")]
     pub(crate) key: Option<OsString>,
 
@@ -43,7 +42,7 @@ pub(crate) struct DoctorArgs {
     #[command(flatten)]
     pub(crate) place: PlaceArgs,
 
-    /// Print nothing: the exit code says it
+    /// Print nothing, only set the exit code
     #[arg(short, long)]
     pub(crate) quiet: bool,
 
@@ -53,10 +52,10 @@ pub(crate) struct DoctorArgs {
 }
 
 const EXAMPLE: &str = "\
-Exit codes: 0 nothing endangers locks; 1 a failure would, or something could not be seen; 2 they are unsafe, or do not work.
+Exit codes: 0 nothing endangers locks; 1 a failure would, or something could not be checked; 2 they are unsafe, or do not work.
 
-What CONFIG SET and ACL SETUSER change is gone with a restart of the server, unless its configuration says it too: CONFIG REWRITE
-and ACL SAVE write it there.
+Changes by CONFIG SET and ACL SETUSER are lost with a restart of the server, unless CONFIG REWRITE
+and ACL SAVE write them to its configuration.
 
-Example: what is wrong with this server, and may this user lock what the application locks?
+Example: is this server safe for locks, and may this user lock the application's keys?
   leasehold doctor --store redis://app@10.0.0.5 --key app:invoices";

@@ -1,4 +1,4 @@
-//! What was typed behind `leasehold every`.
+//! The arguments of `leasehold every`.
 
 use std::ffi::OsString;
 
@@ -6,15 +6,15 @@ use clap::Args;
 
 use super::JobArgs;
 
-/// Run a command once in each period, whoever starts it
+/// Run a command once in each period, whichever machine starts it
 ///
-/// COMMAND is due when PERIOD has passed since it was last begun, by the store's clock, or when it
-/// was never done. If it is not due, or somebody is at it, nothing is run, and the exit code is 0:
-/// this never waits, so that a scheduler on each of many machines can start it as often as it
-/// likes. When COMMAND fails, or dies, or its lease is lost, it stays due.
+/// COMMAND is due if it was never done, or if PERIOD has passed since it last began, by the store's
+/// clock. If it is not due, or somebody is running it, nothing is run, and the exit code is 0. This
+/// never waits, so a scheduler on each of many machines can start it as often as it likes. If
+/// COMMAND fails or dies, or its lease is lost, it stays due.
 ///
-/// PERIOD is from 1s to a hundred years. What ShedLock calls lock at least for is PERIOD, and lock
-/// at most for is --max-hold.
+/// PERIOD is from 1s to a hundred years. It corresponds to ShedLock's lockAtLeastFor, and
+/// --max-hold to lockAtMostFor.
 #[derive(Args, Debug)]
 #[command(
     override_usage = "leasehold every [OPTIONS] PERIOD KEY -- COMMAND [ARG]...",
@@ -25,17 +25,16 @@ pub(crate) struct EveryArgs {
     #[command(flatten)]
     pub(crate) job: JobArgs,
 
-    /// Run COMMAND whether or not it is due, unless somebody is at it; the next period begins with
-    /// it
+    /// Run COMMAND even if it is not due, unless somebody is running it; the next period begins now
     #[arg(long)]
     pub(crate) now: bool,
 
-    /// How long after it was begun it is due again, and the name of what is done, which is that of
-    /// its lock
+    /// The time from one start until it is due again, and the name of the job, which is also that
+    /// of its lock
     #[arg(value_names = ["PERIOD", "KEY"], num_args = 0..)]
     pub(crate) words: Vec<OsString>,
 
-    /// What to run, and its arguments; no shell reads them
+    /// The command and its arguments; no shell interprets them
     #[arg(value_name = "COMMAND", last = true, num_args = 0..)]
     pub(crate) command: Vec<OsString>,
 }
@@ -43,9 +42,9 @@ pub(crate) struct EveryArgs {
 const EXAMPLE: &str = "\
 PERIOD and TIME are a number of seconds, or numbers with units: 500ms, 30s, 2m, 1h30m, 7d.
 
-COMMAND's own exit code is ours; 0 as well when it was not due: `leasehold help exit-codes`.
+The exit code is COMMAND's; 0 if it was not due: `leasehold help exit-codes`.
 
-A period that is a little shorter than a scheduler's keeps a start that is some seconds early from being one too many.
+Make the period a little shorter than the scheduler's, so that a start that is some seconds early is not skipped.
 
-Example: in the crontab of each of many machines, at one of them each night:
+Example: in the crontab of many machines, run on one of them each night:
   leasehold every 23h nightly -- ./report";

@@ -1,4 +1,4 @@
-//! What was typed behind `leasehold forget`.
+//! The arguments of `leasehold forget`.
 
 use std::ffi::OsString;
 
@@ -8,9 +8,9 @@ use super::{NamingArgs, PlaceArgs};
 
 /// Forget that `once` or `every` ran a command, so that the next one runs it again
 ///
-/// Takes back the note that is left when COMMAND has ended with 0; `leasehold show KEY` shows it.
-/// Whoever runs COMMAND now is not disturbed, and leaves a new note. With several stores, each of
-/// them must answer.
+/// Deletes the mark that is left when COMMAND has ended with 0; `leasehold show KEY` prints it. A
+/// process that runs COMMAND now is not disturbed, and leaves a new mark. In a quorum, every store
+/// must answer.
 #[derive(Args, Debug)]
 #[command(
     override_usage = "leasehold forget [OPTIONS] KEY",
@@ -20,7 +20,8 @@ use super::{NamingArgs, PlaceArgs};
 pub(crate) struct ForgetArgs {
     /// Print one JSON object
     ///
-    /// key, forgotten, and mark: what was noted (null: nothing), as `leasehold show --json` has it.
+    /// key, forgotten, and mark: the deleted mark (null: there was none), as in `leasehold show
+    /// --json`.
     #[arg(long)]
     pub(crate) json: bool,
 
@@ -30,11 +31,11 @@ pub(crate) struct ForgetArgs {
     #[command(flatten)]
     pub(crate) naming: NamingArgs,
 
-    /// Print nothing: the exit code says it
+    /// Print nothing, only set the exit code
     #[arg(short, long)]
     pub(crate) quiet: bool,
 
-    /// The name of what was done
+    /// The name of the job
     #[arg(value_name = "KEY", num_args = 0..)]
     pub(crate) keys: Vec<OsString>,
 }

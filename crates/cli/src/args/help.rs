@@ -1,16 +1,16 @@
-//! What was typed behind `leasehold help`.
+//! The arguments of `leasehold help`.
 
 use clap::Args;
 
-/// Say more about a task, or about exit-codes, environment, stores or events
+/// Explain a task, or exit-codes, environment, stores or events
 #[derive(Args, Debug)]
 pub(crate) struct HelpArgs {
-    /// What to say more about; without it, all tasks are listed
+    /// The task or topic to explain; without it, all tasks are listed
     #[arg(value_name = "TOPIC", value_parser = TOPICS)]
     pub(crate) topic: Option<String>,
 }
 
-/// The tasks, and what [`topic`](crate::topic) has a page about.
+/// The tasks, and the topics of [`topic`](crate::topic).
 const TOPICS: [&str; 18] = [
     "run",
     "once",

@@ -1,4 +1,4 @@
-//! What was typed behind `leasehold hold`.
+//! The arguments of `leasehold hold`.
 
 use std::ffi::OsString;
 
@@ -6,14 +6,14 @@ use clap::Args;
 
 use super::TakingArgs;
 
-/// Hold a lock for a script, as long as it reads
+/// Hold a lock for a shell script, until the script ends
 ///
-/// Waits for the lock, prints its fence on a line of its own, and holds it until the reader of that
-/// line has closed its end of the pipe, which every process does when it ends. When the lease is
-/// lost, the pipe is closed and the exit code is 70. If stdout is no pipe but a terminal or a file,
+/// Waits for the lock, prints its fence on one line, and holds the lock until the reader of that
+/// line closes its end of the pipe, which also happens when the reader ends. If the lease is lost,
+/// the pipe is closed and the exit code is 70. If stdout is a terminal or a file instead of a pipe,
 /// the lock is held until SIGINT, SIGTERM or SIGHUP.
 ///
-/// A script is not ended when its lock is lost: it must look. `leasehold run` ends what it runs.
+/// A script is not ended when its lock is lost: it has to check. `leasehold run` ends its command.
 #[derive(Args, Debug)]
 #[command(
     override_usage = "leasehold hold [OPTIONS] KEY...",
@@ -24,7 +24,7 @@ pub(crate) struct HoldArgs {
     #[command(flatten)]
     pub(crate) taking: TakingArgs,
 
-    /// The name of the lock, or of several that are taken together
+    /// The name of the lock, or of several that are acquired together
     #[arg(value_name = "KEY", num_args = 0..)]
     pub(crate) keys: Vec<OsString>,
 
@@ -35,6 +35,6 @@ pub(crate) struct HoldArgs {
 const EXAMPLE: &str = "\
 TIME is a number of seconds, or numbers with units: 500ms, 30s, 2m, 1h30m.
 
-Example: a bash script that is alone from here to its end, or to `exec 9<&-`:
+Example: a bash script that holds the lock from here to its end, or to `exec 9<&-`:
   exec 9< <(leasehold hold deploy)
   read -r fence <&9 || exit 75";

@@ -1,22 +1,21 @@
-//! What was typed behind `leasehold init`.
+//! The arguments of `leasehold init`.
 
 use std::ffi::OsString;
 
 use clap::Args;
 
-/// Make a store that several users of this machine share, or the tables of a PostgreSQL database
+/// Create a store that several users of this machine share, or the tables of a PostgreSQL database
 ///
-/// With --store it makes the tables in the schema that the URL names, in one transaction, unless
-/// they are there. It takes a user who may create a schema; who uses the locks needs less
-/// (docs/postgres.md). --print-sql prints the statements, and connects to nothing.
+/// For users of one machine, run it as root: it creates the directory DIR for the users of a group,
+/// with the file leases.db in it, and prints the store's URL. Without such a store, each user has
+/// their own default store, and `leasehold run deploy` and `sudo leasehold run deploy` do not
+/// exclude each other. Only root can replace the file. The users of the group can write to it: each
+/// of them can acquire, break or damage any lock in it, block the file, and end processes that use
+/// it. They cannot reach anything else of each other's.
 ///
-/// Otherwise run it as root: it makes the directory DIR for the users of a group, with the file
-/// leases.db in it, and prints the store's URL. Without it each user has a default store of their
-/// own, and `leasehold run deploy` and `sudo leasehold run deploy` do not exclude each other.
-///
-/// Nobody but root can replace the file. The users of the group can write to it: each of them can
-/// take, break or spoil any lock in it, keep it from the others, and end processes that use it.
-/// Nothing else of each other's is in their reach.
+/// With --store, it creates the tables in the schema that the URL names, in one transaction, unless
+/// they exist. This needs a user who may create a schema; users of the locks need less
+/// (docs/postgres.md). --print-sql prints the statements without connecting.
 #[derive(Args, Debug)]
 #[command(
     override_usage = "leasehold init [OPTIONS] DIR --group NAME\n       leasehold init --store URL [--print-sql]",
@@ -24,20 +23,20 @@ use clap::Args;
     after_long_help = EXAMPLE
 )]
 pub(crate) struct InitArgs {
-    /// The group of those who are to use the store
+    /// The group whose users share the store
     #[arg(long, value_name = "NAME")]
     pub(crate) group: Option<String>,
 
-    /// The PostgreSQL database whose tables are to be made: postgres://HOST/DATABASE
+    /// The PostgreSQL database in which to create the tables: postgres://HOST/DATABASE
     #[arg(long, value_name = "URL")]
     pub(crate) store: Option<String>,
 
-    /// Print the SQL that makes the tables, for those who migrate by hand
+    /// Print the SQL that creates the tables, for migrating by hand
     #[arg(long, requires = "store")]
     pub(crate) print_sql: bool,
 
-    /// The directory, which must be empty or not there yet; one that was made so for the same group
-    /// is completed
+    /// The directory, which must be empty or not exist; one that init made for the same group is
+    /// completed
     #[arg(value_name = "DIR", num_args = 0..)]
     pub(crate) directories: Vec<OsString>,
 }

@@ -1,4 +1,4 @@
-//! What was typed behind `leasehold ls`.
+//! The arguments of `leasehold ls`.
 
 use std::ffi::OsString;
 
@@ -8,14 +8,15 @@ use super::{NamingArgs, PlaceArgs};
 
 /// List the locks that are held or waited for
 ///
-/// Those whose names begin with PREFIX, literally, in the order of their bytes. Locks of other
-/// programs are listed only where one of leasehold's waits for them: on a server, nothing tells
-/// them from other strings.
+/// Locks whose names begin with PREFIX, taken literally, ordered by bytes. Locks of other programs
+/// are listed only if a leasehold process waits for them: on a server, they cannot be told from
+/// other strings.
 ///
-/// HELD is how long a lock has been held, LEFT is how long its lease lasts unless it is renewed.
+/// HELD is the time since the lock was granted, LEFT the time until its lease ends unless it is
+/// renewed.
 ///
-/// A server is looked through a thousand keys at a time, which keeps nobody waiting but takes a
-/// while where there are millions.
+/// A server is scanned a thousand keys at a time, which delays nobody but takes a while with
+/// millions of keys.
 #[derive(Args, Debug)]
 #[command(
     override_usage = "leasehold ls [OPTIONS] PREFIX|--all",
@@ -27,24 +28,24 @@ pub(crate) struct LsArgs {
     #[arg(short, long)]
     pub(crate) all: bool,
 
-    /// Print JSON, one object a line
+    /// Print JSON, one object per line
     ///
     /// One for each lock, as `leasehold show --json` prints it, without mark and last_break; with
     /// --marks, key and the fields of mark.
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// List only locks that have been held for so long or longer; the exit code is 1 if there are
+    /// List only locks that have been held for at least this time; the exit code is 1 if there are
     /// any
     ///
-    /// For monitoring: 0 when no lock has been held for so long. The time since the grant counts,
-    /// not since the last renewal. Another program's locks are not listed, because nobody knows
-    /// when they were taken.
+    /// For monitoring: the exit code is 0 if no lock has been held for this long. The time is
+    /// counted from the grant, not from the last renewal. Other programs' locks are not listed,
+    /// because nobody knows when they were acquired.
     #[arg(long, value_name = "TIME", allow_negative_numbers = true)]
     pub(crate) held_for: Option<String>,
 
-    /// List what `once` and `every` ran, instead of locks: when it was last begun, by whom, and
-    /// when it is due
+    /// List jobs of `once` and `every` instead of locks: when each last began, who ran it, and when
+    /// it is due
     #[arg(long, conflicts_with = "held_for")]
     pub(crate) marks: bool,
 
@@ -54,22 +55,22 @@ pub(crate) struct LsArgs {
     #[command(flatten)]
     pub(crate) naming: NamingArgs,
 
-    /// Say nothing when there is no lock to list
+    /// Print nothing if there is no lock to list
     #[arg(short, long)]
     pub(crate) quiet: bool,
 
-    /// Say where we look
+    /// Print which store is used
     #[arg(short, long)]
     pub(crate) verbose: bool,
 
-    /// What the names begin with
+    /// The beginning of the names
     #[arg(value_name = "PREFIX", num_args = 0..)]
     pub(crate) prefixes: Vec<OsString>,
 }
 
 const EXAMPLE: &str = "\
-On a terminal, long keys and labels are cut so that each lock has one line; elsewhere nothing is cut.
+On a terminal, long keys and labels are shortened so that each lock has one line.
 
-Example: has one of the nightly jobs been running for two hours, and who holds their locks, for a program to read?
+Example: has a nightly job been running for two hours? And the holders of all nightly locks, for a program:
   leasehold ls --held-for 2h nightly:
   leasehold ls --json nightly:";

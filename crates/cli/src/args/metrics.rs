@@ -1,4 +1,4 @@
-//! What was typed behind `leasehold metrics`.
+//! The arguments of `leasehold metrics`.
 
 use std::ffi::OsString;
 
@@ -6,11 +6,11 @@ use clap::Args;
 
 use super::{NamingArgs, PlaceArgs};
 
-/// Print figures about the locks of a store, as Prometheus reads them
+/// Print figures about the locks of a store, for Prometheus
 ///
-/// For the textfile collector of a node_exporter: locks held, requests waiting, the longest of
-/// each, leases broken within a day, and how long work of `every` is overdue. No figure names a
-/// key. It looks through the store as `leasehold ls` does.
+/// For the textfile collector of node_exporter: locks held, requests waiting, the longest of each,
+/// leases broken within a day, and how long work of `every` is overdue. No figure names a key. It
+/// scans the store as `leasehold ls` does.
 #[derive(Args, Debug)]
 #[command(
     override_usage = "leasehold metrics [OPTIONS] [PREFIX]",
@@ -24,7 +24,7 @@ pub(crate) struct MetricsArgs {
     #[command(flatten)]
     pub(crate) naming: NamingArgs,
 
-    /// What the names begin with
+    /// The beginning of the names
     #[arg(value_name = "PREFIX", num_args = 0..)]
     pub(crate) prefixes: Vec<OsString>,
 }

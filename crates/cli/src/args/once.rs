@@ -1,4 +1,4 @@
-//! What was typed behind `leasehold once`.
+//! The arguments of `leasehold once`.
 
 use std::ffi::OsString;
 
@@ -6,15 +6,15 @@ use clap::Args;
 
 use super::{JobArgs, WaitingArgs};
 
-/// Run a command once, ever, whoever starts it
+/// Run a command once, ever, whichever machine starts it
 ///
-/// If COMMAND has been run to its end under this name, nothing is run, and the exit code is 0. If
-/// somebody is at it, this waits, and then finds it done, or does it. It is done when COMMAND ends
-/// with 0, and the store has noted that; when it fails, or dies, or its lease is lost, it is left
-/// to the next.
+/// If COMMAND has already been run successfully under this name, nothing is run, and the exit code
+/// is 0. If somebody is running it, this waits, and then either finds it done or runs it. It counts
+/// as done when COMMAND has ended with 0 and the store has recorded that. If COMMAND fails or dies,
+/// or its lease is lost, it is left to the next run.
 ///
-/// So with exit code 0 it is done, now or before. Who crashes between the last step of COMMAND and
-/// the note leaves it to the next, who runs it again: let COMMAND be such that this does no harm.
+/// So exit code 0 means that it is done, now or earlier. After a crash between the end of COMMAND
+/// and the record, the next run runs it again: COMMAND must be harmless when run twice.
 #[derive(Args, Debug)]
 #[command(
     override_usage = "leasehold once [OPTIONS] KEY -- COMMAND [ARG]...",
@@ -28,11 +28,11 @@ pub(crate) struct OnceArgs {
     #[command(flatten)]
     pub(crate) job: JobArgs,
 
-    /// The name of what is done, and of the lock under which it is
+    /// The name of the job, which is also the name of its lock
     #[arg(value_name = "KEY", num_args = 0..)]
     pub(crate) keys: Vec<OsString>,
 
-    /// What to run, and its arguments; no shell reads them
+    /// The command and its arguments; no shell interprets them
     #[arg(value_name = "COMMAND", last = true, num_args = 0..)]
     pub(crate) command: Vec<OsString>,
 }
@@ -40,7 +40,7 @@ pub(crate) struct OnceArgs {
 const EXAMPLE: &str = "\
 TIME is a number of seconds, or numbers with units: 500ms, 30s, 2m, 1h30m.
 
-COMMAND's own exit code is ours; 0 as well when it was done before; 75 when somebody is at it and --within is over: `leasehold help exit-codes`.
+The exit code is COMMAND's; 0 if it was done before; 75 if somebody is running it and --within has passed: `leasehold help exit-codes`.
 
-Example: each of many machines starts its service behind this, and one of them migrates the database:
+Example: each of many machines runs this before it starts its service, and one of them migrates the database:
   leasehold once migrate:0042 -- ./migrate 0042";

@@ -1,4 +1,4 @@
-//! What was typed behind `leasehold top`.
+//! The arguments of `leasehold top`.
 
 use std::ffi::OsString;
 
@@ -6,15 +6,15 @@ use clap::Args;
 
 use super::{NamingArgs, PlaceArgs};
 
-/// Watch who holds what and who waits, on the terminal
+/// Show holders and waiters live, on the terminal
 ///
-/// All locks that are held or waited for, or those whose names begin with PREFIX, and the line of
-/// the one that is chosen. A lock can be broken from there, after a confirmation that names its
-/// key, holder and fence; if it has changed hands since, nothing is broken.
+/// Shows all locks that are held or waited for, or those whose names begin with PREFIX, and the
+/// queue of the selected one. A lease can be broken there, after a confirmation that names its key,
+/// holder and fence; if the lock has changed hands since, nothing is broken.
 ///
-/// A server gets no more than twenty commands a second for it, however many keys there are. Among a
-/// million keys it takes some twenty seconds until all locks are found, and as long until a new one
-/// is; what is found is looked at again about once a second.
+/// It sends a server at most twenty commands a second, however many keys there are. Among a million
+/// keys, it takes about twenty seconds to find all locks, or a new one; locks that have been found
+/// are looked at again about once a second.
 #[derive(Args, Debug)]
 #[command(
     override_usage = "leasehold top [OPTIONS] [PREFIX]",
@@ -28,7 +28,7 @@ pub(crate) struct TopArgs {
     #[command(flatten)]
     pub(crate) naming: NamingArgs,
 
-    /// What the names begin with
+    /// The beginning of the names
     #[arg(value_name = "PREFIX", num_args = 0..)]
     pub(crate) prefixes: Vec<OsString>,
 }
@@ -48,7 +48,7 @@ macro_rules! keys {
     };
 }
 
-/// What each key does, for the help on the screen and on the command line.
+/// The keys and their actions, for the help on the screen and on the command line.
 pub(crate) const KEYS: &str = keys!();
 
 const EXAMPLE: &str = concat!(

@@ -1,4 +1,4 @@
-//! What was typed behind `leasehold watch`.
+//! The arguments of `leasehold watch`.
 
 use std::ffi::OsString;
 
@@ -6,15 +6,14 @@ use clap::Args;
 
 use super::{NamingArgs, PlaceArgs};
 
-/// Print what happens to locks, a line for each event
+/// Print what happens to locks, one line per event
 ///
-/// For all locks, or those whose names begin with PREFIX: who holds them and who waits as they are
-/// found, and from then on who takes one, gives it back, begins or ceases to wait, and which lease
-/// is broken.
+/// For all locks, or those whose names begin with PREFIX: first who holds them and who waits, and
+/// from then on who acquires or releases one, starts or stops waiting, and which leases are broken.
 ///
-/// It looks at each lock about once a second, as `leasehold top` does, with no more than twenty
-/// commands a second; what begins and ends between two looks is not seen. To miss nothing of one
-/// run, have it write its own events: `leasehold help events`.
+/// It looks at each lock about once a second, as `leasehold top` does, with at most twenty commands
+/// a second. It does not see what begins and ends between two looks. To miss nothing of one run,
+/// let the run write its own events: `leasehold help events`.
 #[derive(Args, Debug)]
 #[command(
     override_usage = "leasehold watch [OPTIONS] [PREFIX]",
@@ -22,12 +21,12 @@ use super::{NamingArgs, PlaceArgs};
     after_long_help = EXAMPLE
 )]
 pub(crate) struct WatchArgs {
-    /// Print JSON, one object a line
+    /// Print JSON, one object per line
     ///
     /// Each has event, at (milliseconds since 1970 by this machine's clock) and v (1): watching
-    /// (store), caught_up (all that was there before has been found), held, ended, waiting, left
-    /// (it waits no more and was not seen to hold the lock), broken, fault (reason), back (the
-    /// store answers again). docs/json.md describes their fields.
+    /// (store), caught_up (everything that was there before has been reported), held, ended,
+    /// waiting, left (it stopped waiting and was not seen to hold the lock), broken, fault
+    /// (reason), back (the store answers again). docs/json.md describes their fields.
     #[arg(long)]
     pub(crate) json: bool,
 
@@ -37,7 +36,7 @@ pub(crate) struct WatchArgs {
     #[command(flatten)]
     pub(crate) naming: NamingArgs,
 
-    /// What the names begin with
+    /// The beginning of the names
     #[arg(value_name = "PREFIX", num_args = 0..)]
     pub(crate) prefixes: Vec<OsString>,
 }
