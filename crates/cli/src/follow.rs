@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind, Write as _};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use leasehold::{BreakRecord, Fence, HolderInfo, Key, KeyState, Locks, Owner, Progress, Survey, Waiter};
+use leasehold::{BreakRecord, Fence, HolderInfo, Key, KeyState, Locks, Owner, Progress, Waiter, Watch};
 use serde::Serialize;
 use tokio::time::{Instant, sleep_until};
 
@@ -30,9 +30,9 @@ pub(crate) async fn follow(args: WatchArgs) -> Result<End, Failure> {
     let prefix = beginning(prefix, &naming(args.naming)?)?;
     let place = StoreLocation::of(args.place)?;
     let locks = place.look(false).await?;
-    let survey = locks.survey(&prefix);
+    let watch = locks.watch(&prefix);
     let follower = Follower::of(locks, args.json);
-    match follower.go_on(survey).await {
+    match follower.go_on(watch).await {
         // The reader has closed the pipe.
         error if error.kind() == ErrorKind::BrokenPipe => Ok(End::SUCCESS),
         error => Err(Failure::new(
@@ -54,7 +54,7 @@ struct Follower {
     faulty: bool,
 }
 
-/// The interval between two questions why a holding ended: the survey's limit leaves room for that
+/// The interval between two questions why a holding ended: the watch's limit leaves room for that
 /// many.
 const BETWEEN_QUESTIONS: Duration = Duration::from_millis(250);
 
@@ -81,7 +81,7 @@ impl Follower {
     }
 
     /// Runs until a line could not be written, and returns that error.
-    async fn go_on(mut self, mut survey: Survey) -> io::Error {
+    async fn go_on(mut self, mut watch: Watch) -> io::Error {
         let told = self.tell(Happened::Watching);
         if let Err(error) = told {
             return error;
@@ -89,9 +89,9 @@ impl Follower {
         loop {
             let told = tokio::select! {
                 () = sleep_until(self.ask_at), if !self.ended.is_empty() => self.ask().await,
-                () = survey.due() => {
-                    let fault = survey.step().await.err().map(|error| error.to_string());
-                    self.learn(&survey, fault)
+                () = watch.due() => {
+                    let fault = watch.step().await.err().map(|error| error.to_string());
+                    self.learn(&watch, fault)
                 }
             };
             if let Err(error) = told {
@@ -101,7 +101,7 @@ impl Follower {
     }
 
     /// Reports the differences from the last known state.
-    fn learn(&mut self, survey: &Survey, fault: Option<String>) -> io::Result<()> {
+    fn learn(&mut self, watch: &Watch, fault: Option<String>) -> io::Result<()> {
         if let Some(reason) = fault {
             let first = !std::mem::replace(&mut self.faulty, true);
             return if first { self.tell(Happened::Fault(&reason)) } else { Ok(()) };
@@ -109,8 +109,7 @@ impl Follower {
         if std::mem::take(&mut self.faulty) {
             self.tell(Happened::Back)?;
         }
-        let now: BTreeMap<_, _> =
-            survey.found().map(|found| (found.state.key.clone(), found.state)).collect();
+        let now: BTreeMap<_, _> = watch.found().map(|found| (found.state.key.clone(), found.state)).collect();
         let before = std::mem::replace(&mut self.seen, now.clone());
         for (key, old) in &before {
             let free = KeyState::new(key.clone(), Vec::new(), Vec::new());
@@ -122,7 +121,7 @@ impl Follower {
         for (key, new) in now.iter().filter(|(key, _)| !before.contains_key(*key)) {
             self.compare(&KeyState::new(key.clone(), Vec::new(), Vec::new()), new)?;
         }
-        let Progress { passes, unseen, .. } = survey.progress();
+        let Progress { passes, unseen, .. } = watch.progress();
         if passes > 0 && unseen == 0 && !std::mem::replace(&mut self.caught_up, true) {
             self.tell(Happened::CaughtUp)?;
         }

@@ -55,7 +55,7 @@ pub(crate) async fn top(args: TopArgs) -> Result<End, Failure> {
     // Before there are other threads.
     let mut signals = Signals::catch()?;
     let locks = place.look(false).await?;
-    let mut watching = Watching::begin(locks.survey(&prefix));
+    let mut watching = Watching::begin(locks.watch(&prefix));
     let mut view = View::of(plain(locks.store()));
     let mut screen = Screen::take()?;
     let mut remembering = Remembering::default();

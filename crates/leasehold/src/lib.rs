@@ -85,9 +85,9 @@ mod rw_lock;
 mod semaphore;
 pub mod store;
 mod store_handle;
-mod survey;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod watch;
 
 pub use any_error::Error;
 pub use any_store::AnyStore;
@@ -124,7 +124,7 @@ pub use recipe::{
 pub use runtime::TokioRuntime;
 pub use rw_lock::RwLock;
 pub use semaphore::Semaphore;
-pub use survey::{Progress, Sighting, Survey};
+pub use watch::{Progress, Snapshot, Watch};
 
 /// The README's code, compiled.
 #[cfg(doctest)]

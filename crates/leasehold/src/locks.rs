@@ -250,7 +250,7 @@ impl Locks {
     /// from other strings.
     ///
     /// On a server this scans all keys, a thousand at a time. It blocks nobody, but takes long with
-    /// millions of keys. A program that watches continuously uses [`survey`](Self::survey).
+    /// millions of keys. A program that watches continuously uses [`watch`](Self::watch).
     ///
     /// # Errors
     ///

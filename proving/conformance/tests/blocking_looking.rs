@@ -61,13 +61,13 @@ fn all_locks_are_found_by_who_watches() {
         Locks::connect_with(defaults, &server.url()).unwrap(),
     ] {
         let _guard = locks.mutex("invoice:42").lock().wait().unwrap();
-        let mut survey = locks.survey("invoice:");
-        while survey.found().next().is_none() {
-            survey.step().unwrap();
+        let mut watch = locks.watch("invoice:");
+        while watch.found().next().is_none() {
+            watch.step().unwrap();
         }
-        assert_eq!(survey.found().next().unwrap().state.key.to_string(), "app:invoice:42");
-        survey.step().unwrap();
-        assert!(survey.progress().passes > 0);
+        assert_eq!(watch.found().next().unwrap().state.key.to_string(), "app:invoice:42");
+        watch.step().unwrap();
+        assert!(watch.progress().passes > 0);
     }
 }
 
@@ -111,8 +111,8 @@ fn who_blocks_can_do_all_that_the_others_can() {
         // Both APIs share one builder.
         (
             "Locks",
-            sources!("locks.rs" "breaking.rs" "diagnose.rs" "survey.rs"),
-            sources!("blocking/locks.rs" "blocking/survey.rs"),
+            sources!("locks.rs" "breaking.rs" "diagnose.rs" "watch.rs"),
+            sources!("blocking/locks.rs" "blocking/watch.rs"),
             // A step waits until it is due.
             &["builder", "due"],
         ),

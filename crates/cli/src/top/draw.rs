@@ -60,10 +60,10 @@ fn heading(view: &View, width: u16) -> Line<'static> {
     let Some(known) = &view.known else {
         return Line::styled(format!("{}: looking …", view.store), BOLD);
     };
-    let waiting: usize = known.sightings.iter().map(|seen| seen.state.waiters.len()).sum();
+    let waiting: usize = known.snapshots.iter().map(|seen| seen.state.waiters.len()).sum();
     let mut facts = format!(
         "{} held or waited for, {waiting} waiting; by {}{}",
-        known.sightings.len(),
+        known.snapshots.len(),
         view.sort.name(),
         if view.reversed { ", reversed" } else { "" }
     );

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::time::Duration;
 
-use leasehold::{Fence, Holder, HolderInfo, Key, KeyState, Owner, Sighting};
+use leasehold::{Fence, Holder, HolderInfo, Key, KeyState, Owner, Snapshot};
 
 use crate::print::plain;
 use crate::table;
@@ -46,7 +46,7 @@ impl Sort {
 /// A lock, or a share of one.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
-    pub(crate) seen: Sighting,
+    pub(crate) seen: Snapshot,
     /// The index of the holder; `None` if nobody holds it.
     nth: Option<usize>,
 }
@@ -89,7 +89,7 @@ impl Row {
 }
 
 /// The lock as it is now if nothing has happened to it, when the data is this old.
-pub(crate) fn later(seen: &Sighting, since: Duration) -> KeyState {
+pub(crate) fn later(seen: &Snapshot, since: Duration) -> KeyState {
     let ago = seen.ago + since;
     let mut state = KeyState::clone(&seen.state);
     state.clock = state.clock.map(|clock| clock + ago);
@@ -103,10 +103,10 @@ pub(crate) fn later(seen: &Sighting, since: Duration) -> KeyState {
 }
 
 /// The locks that match the filter, in order. The data is sorted by key, and this sort is stable.
-pub(crate) fn arranged(sightings: &[Sighting], filter: &str, sort: Sort, reversed: bool) -> Vec<Row> {
+pub(crate) fn arranged(snapshots: &[Snapshot], filter: &str, sort: Sort, reversed: bool) -> Vec<Row> {
     let filter = filter.to_lowercase();
     let mut rows: Vec<Row> =
-        sightings.iter().filter(|seen| passes(seen, &filter)).flat_map(rows_of).collect();
+        snapshots.iter().filter(|seen| passes(seen, &filter)).flat_map(rows_of).collect();
     match sort {
         Sort::Key => {}
         Sort::Waiting => rows.sort_by_key(|row| Reverse(row.seen.state.waiters.len())),
@@ -121,7 +121,7 @@ pub(crate) fn arranged(sightings: &[Sighting], filter: &str, sort: Sort, reverse
     rows
 }
 
-fn rows_of(seen: &Sighting) -> Vec<Row> {
+fn rows_of(seen: &Snapshot) -> Vec<Row> {
     let row = |nth| Row { seen: seen.clone(), nth };
     match seen.state.holders.len() {
         0 => vec![row(None)],
@@ -130,7 +130,7 @@ fn rows_of(seen: &Sighting) -> Vec<Row> {
 }
 
 /// True if the text occurs in the key, or in the description of a holder or a waiter.
-fn passes(seen: &Sighting, filter: &str) -> bool {
+fn passes(seen: &Snapshot, filter: &str) -> bool {
     let has = |text: &str| text.to_lowercase().contains(filter);
     let state = &seen.state;
     filter.is_empty()

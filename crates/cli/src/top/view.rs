@@ -297,7 +297,7 @@ impl View {
     fn arrange(&mut self) {
         let Some(known) = &self.known else { return };
         let chosen = self.rows.get(self.chosen).map(Row::identity).map(|(key, holder)| (key.clone(), holder));
-        self.rows = arranged(&known.sightings, &self.filter, self.sort, self.reversed);
+        self.rows = arranged(&known.snapshots, &self.filter, self.sort, self.reversed);
         let at = chosen.and_then(|(key, holder)| {
             let same = |row: &Row| row.identity() == (&key, holder);
             let of_key = |row: &Row| row.seen.state.key == key;
@@ -310,8 +310,8 @@ impl View {
     /// The lock of the page, as far as it is known.
     pub(crate) fn about(&self, key: &Key) -> KeyState {
         let known = self.known.as_ref().and_then(|known| {
-            let at = known.sightings.binary_search_by(|seen| seen.state.key.cmp(key)).ok()?;
-            Some(later(&known.sightings[at], self.since()))
+            let at = known.snapshots.binary_search_by(|seen| seen.state.key.cmp(key)).ok()?;
+            Some(later(&known.snapshots[at], self.since()))
         });
         known.unwrap_or_else(|| KeyState::new(key.clone(), Vec::new(), Vec::new()))
     }
@@ -341,13 +341,13 @@ pub(super) mod tests {
             let web = locks.mutex("deploy").label("web-3").lock().await.unwrap();
             let night = locks.mutex("nightly").label("cron").lock().await.unwrap();
             let waits = tokio::spawn(locks.mutex("nightly").label("late").lock().within(LONG).into_future());
-            let mut survey = locks.survey("");
-            while survey.found().map(|seen| seen.state.waiters.len()).sum::<usize>() < 1 {
-                survey.step().await.unwrap();
+            let mut watch = locks.watch("");
+            while watch.found().map(|seen| seen.state.waiters.len()).sum::<usize>() < 1 {
+                watch.step().await.unwrap();
             }
             let mut view = View::of("memory:".into());
             view.learn(Known {
-                sightings: survey.found().collect(),
+                snapshots: watch.found().collect(),
                 at: Instant::now(),
                 walked: 1000,
                 complete: true,
@@ -407,7 +407,7 @@ pub(super) mod tests {
         types(&mut view, "jj");
         assert_eq!(view.chosen_key().unwrap().to_string(), "nightly");
         let mut known = view.known.clone().unwrap();
-        known.sightings.pop();
+        known.snapshots.pop();
         view.learn(known);
         assert_eq!(view.chosen_key().unwrap().to_string(), "deploy");
     }
@@ -428,7 +428,7 @@ pub(super) mod tests {
         // Updates in the meantime do not change the question.
         types(&mut view, "b");
         let mut known = view.known.clone().unwrap();
-        known.sightings.remove(0);
+        known.snapshots.remove(0);
         view.learn(known);
         assert_eq!(types(&mut view, "y"), Wish::Break(key, fence));
     }
@@ -444,8 +444,8 @@ pub(super) mod tests {
             (vec![HolderInfo::exclusive(key.clone(), foreign, None, None)], "not ours to break"),
         ] {
             let state = KeyState::new(key.clone(), holders, Vec::new());
-            known.sightings.truncate(1);
-            known.sightings[0].state = Arc::new(state);
+            known.snapshots.truncate(1);
+            known.snapshots[0].state = Arc::new(state);
             view.learn(known.clone());
             types(&mut view, "b");
             assert_eq!(view.mode, Mode::Watching);

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use leasehold::{Key, Progress, Sighting, Survey};
+use leasehold::{Key, Progress, Snapshot, Watch};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
 
@@ -12,7 +12,7 @@ use crate::print::plain;
 /// The data at some moment.
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
-    pub(crate) sightings: Vec<Sighting>,
+    pub(crate) snapshots: Vec<Snapshot>,
     pub(crate) at: Instant,
     pub(crate) walked: u16,
     /// True once the whole store has been scanned.
@@ -35,10 +35,10 @@ enum Ask {
 }
 
 impl Watching {
-    pub(crate) fn begin(survey: Survey) -> Self {
-        let (tell, known) = watch::channel(Known::of(&survey, None, false));
+    pub(crate) fn begin(watched: Watch) -> Self {
+        let (tell, known) = watch::channel(Known::of(&watched, None, false));
         let (asks, asked) = unbounded_channel();
-        tokio::spawn(watch_over(survey, tell, asked));
+        tokio::spawn(watch_over(watched, tell, asked));
         Self { known, asks, chosen: None }
     }
 
@@ -67,28 +67,28 @@ impl Watching {
     }
 }
 
-async fn watch_over(mut survey: Survey, tell: watch::Sender<Known>, mut asked: UnboundedReceiver<Ask>) {
+async fn watch_over(mut watched: Watch, tell: watch::Sender<Known>, mut asked: UnboundedReceiver<Ask>) {
     loop {
         tokio::select! {
             biased;
             ask = asked.recv() => match ask {
-                Some(Ask::Choose(key)) => survey.choose(key),
-                Some(Ask::LookAgain(key)) => survey.look_again(key),
+                Some(Ask::Choose(key)) => watched.choose(key),
+                Some(Ask::LookAgain(key)) => watched.look_again(key),
                 None => return,
             },
-            () = survey.due() => {
-                let fault = survey.step().await.err().map(|error| plain(&error.to_string()));
+            () = watched.due() => {
+                let fault = watched.step().await.err().map(|error| plain(&error.to_string()));
                 let complete = tell.borrow().complete;
-                tell.send_replace(Known::of(&survey, fault, complete));
+                tell.send_replace(Known::of(&watched, fault, complete));
             }
         }
     }
 }
 
 impl Known {
-    fn of(survey: &Survey, fault: Option<String>, complete: bool) -> Self {
-        let Progress { walked, passes, unseen, .. } = survey.progress();
-        let sightings = survey.found().collect();
-        Self { sightings, at: Instant::now(), walked, complete: complete || passes > 0 && unseen == 0, fault }
+    fn of(watched: &Watch, fault: Option<String>, complete: bool) -> Self {
+        let Progress { walked, passes, unseen, .. } = watched.progress();
+        let snapshots = watched.found().collect();
+        Self { snapshots, at: Instant::now(), walked, complete: complete || passes > 0 && unseen == 0, fault }
     }
 }

@@ -10,8 +10,8 @@ use super::mutex::Mutex;
 use super::once::Once;
 use super::rw_lock::RwLock;
 use super::semaphore::Semaphore;
-use super::survey::Survey;
 use super::wait;
+use super::watch::Watch;
 use crate::{
     AnyStore, BreakError, BreakNote, BreakRecord, CloseError, ConnectError, Fence, Finding, Held, HolderInfo,
     InspectError, Key, KeyState, LocksBuilder, Mark, Marked, Store,
@@ -191,10 +191,10 @@ impl Locks {
     }
 
     /// The same for a program that watches for a long time, as
-    /// [`leasehold::Locks::survey`](crate::Locks::survey).
+    /// [`leasehold::Locks::watch`](crate::Locks::watch).
     #[must_use]
-    pub fn survey(&self, prefix: impl AsRef<[u8]>) -> Survey {
-        Survey(self.0.survey(prefix))
+    pub fn watch(&self, prefix: impl AsRef<[u8]>) -> Watch {
+        Watch(self.0.watch(prefix))
     }
 
     /// Ends the lease on a lock, whoever holds it, if it has this fence, as

@@ -35,7 +35,7 @@ mod mutex;
 mod once;
 mod rw_lock;
 mod semaphore;
-mod survey;
+mod watch;
 
 pub use acquire::Acquire;
 pub use doing::Doing;
@@ -49,7 +49,7 @@ pub use mutex::{Mutex, Unlocked};
 pub use once::Once;
 pub use rw_lock::RwLock;
 pub use semaphore::Semaphore;
-pub use survey::Survey;
+pub use watch::Watch;
 
 /// Blocks this thread until `future` is ready.
 ///

@@ -23,18 +23,18 @@ impl Locks {
     /// # tokio::runtime::Runtime::new()?.block_on(async {
     /// let locks = leasehold::Locks::in_memory();
     /// let _guard = locks.mutex("invoice:42").lock().await?;
-    /// let mut survey = locks.survey("invoice:");
-    /// while survey.found().next().is_none() {
-    ///     survey.step().await?;
+    /// let mut watch = locks.watch("invoice:");
+    /// while watch.found().next().is_none() {
+    ///     watch.step().await?;
     /// }
-    /// assert_eq!(survey.found().next().unwrap().state.key.to_string(), "invoice:42");
+    /// assert_eq!(watch.found().next().unwrap().state.key.to_string(), "invoice:42");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// # })?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub fn survey(&self, prefix: impl AsRef<[u8]>) -> Survey {
-        Survey {
+    pub fn watch(&self, prefix: impl AsRef<[u8]>) -> Watch {
+        Watch {
             askers: self.askers(),
             prefix: self.full_prefix(prefix.as_ref()),
             known: BTreeMap::new(),
@@ -51,8 +51,8 @@ impl Locks {
     }
 }
 
-/// What is known of all locks of a store, from [`Locks::survey`].
-pub struct Survey {
+/// A continuous watch of all locks of a store, from [`Locks::watch`].
+pub struct Watch {
     askers: Arc<Askers>,
     prefix: Vec<u8>,
     known: BTreeMap<Key, Seen>,
@@ -81,14 +81,14 @@ struct Seen {
 /// A lock as it was when it was last inspected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Sighting {
+pub struct Snapshot {
     /// The state of the lock.
     pub state: Arc<KeyState>,
     /// The age of the state.
     pub ago: Duration,
 }
 
-/// The progress of a survey.
+/// The progress of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Progress {
@@ -101,7 +101,7 @@ pub struct Progress {
     pub unseen: usize,
 }
 
-impl Survey {
+impl Watch {
     /// The interval per command: fourteen commands a second leave room, below twenty, for
     /// connecting, keeping the connection alive and breaking a lease.
     const PER_COMMAND: Duration = Duration::from_micros(71_500);
@@ -124,7 +124,7 @@ impl Survey {
     ///
     /// # Errors
     ///
-    /// [`InspectError`] if the store does not answer or refuses. What is known stays known; the
+    /// [`InspectError`] if the store does not answer or refuses. Known locks stay known; the
     /// next step waits for a second and asks again.
     ///
     /// # Cancel safety
@@ -191,14 +191,14 @@ impl Survey {
     }
 
     /// The locks found so far that are held or waited for, in byte order.
-    pub fn found(&self) -> impl Iterator<Item = Sighting> + '_ {
+    pub fn found(&self) -> impl Iterator<Item = Snapshot> + '_ {
         let now = self.askers.handle().runtime.now();
-        let sighting =
-            move |seen: &Seen| Sighting { state: seen.state.clone(), ago: now.saturating_since(seen.at) };
-        self.known.values().map(sighting)
+        let snapshot =
+            move |seen: &Seen| Snapshot { state: seen.state.clone(), ago: now.saturating_since(seen.at) };
+        self.known.values().map(snapshot)
     }
 
-    /// The progress of the survey.
+    /// The progress of the watch.
     #[must_use]
     pub fn progress(&self) -> Progress {
         Progress { walked: self.walked, passes: self.passes, unseen: self.unseen.len() }
@@ -291,8 +291,8 @@ enum Job {
     Walk(ScanPosition),
 }
 
-impl fmt::Debug for Survey {
+impl fmt::Debug for Watch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Survey").field("progress", &self.progress()).finish_non_exhaustive()
+        f.debug_struct("Watch").field("progress", &self.progress()).finish_non_exhaustive()
     }
 }

@@ -1,14 +1,14 @@
 //! A continuous watch of all locks of a store, for callers that block.
 
 use super::wait;
-use crate::{InspectError, Key, Progress, Sighting};
+use crate::{InspectError, Key, Progress, Snapshot};
 
-/// The known state of all locks of a store, as [`leasehold::Survey`](crate::Survey): from
-/// [`Locks::survey`](super::Locks::survey).
+/// A continuous watch of all locks of a store, as [`leasehold::Watch`](crate::Watch): from
+/// [`Locks::watch`](super::Locks::watch).
 #[derive(Debug)]
-pub struct Survey(pub(super) crate::Survey);
+pub struct Watch(pub(super) crate::Watch);
 
-impl Survey {
+impl Watch {
     /// Takes one step: continues the scan for locks, or refreshes those that are known. Blocks
     /// until the step is due, for at most a second, and for the answer.
     ///
@@ -21,7 +21,7 @@ impl Survey {
     }
 
     /// The locks found so far that are held or waited for, in byte order.
-    pub fn found(&self) -> impl Iterator<Item = Sighting> + '_ {
+    pub fn found(&self) -> impl Iterator<Item = Snapshot> + '_ {
         self.0.found()
     }
 
