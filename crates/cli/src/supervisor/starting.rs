@@ -25,7 +25,7 @@ impl Role {
     /// -9 -f leasehold` leaves the supervisor, which then ends all that the command started.
     const fn name(self) -> &'static str {
         match self {
-            Self::Supervisor => "lease-minder",
+            Self::Supervisor => "lease-supervise",
             Self::Launcher => "lease-launcher",
         }
     }
