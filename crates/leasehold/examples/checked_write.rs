@@ -1,5 +1,4 @@
-//! A write that cannot be committed once its lock is lost: the check is in the write's own
-//! transaction, in the database of the locks.
+//! A write whose own transaction checks the lock, so that a writer that lost it cannot commit.
 //!
 //! ```sh
 //! export LEASEHOLD_STORE=postgres://postgres@127.0.0.1/app
@@ -32,8 +31,7 @@ async fn charge(db: &mut Client, guard: &Guard, invoice: i32) -> Result<(), Box<
         "INSERT INTO invoice VALUES ($1, 1) ON CONFLICT (id) DO UPDATE SET charged = invoice.charged + 1";
     let transaction = db.transaction().await?;
     transaction.execute(write, &[&invoice]).await?;
-    // From here to the commit, nobody else is granted the lock. A holder that lost it gets an
-    // error, and the write is rolled back.
+    // Until the commit, nobody else is granted the lock. A holder that lost it gets an error here.
     guard.check(&transaction).await?;
     transaction.commit().await?;
     println!("charged invoice {invoice}");
