@@ -56,6 +56,8 @@ pub(super) fn save(
         let place = (key.clone(), holder);
         let lived_on = before.sharing.get(&place);
         let life = match asker.filter(|asker| asker.holder == holder) {
+            // What has ended depends on nobody any more, whoever asks.
+            Some(_) if share.ends <= now && had(holder) == Some(share) => lived_on.copied(),
             Some(asker) => asker.life,
             // A share that had ended is not the one that its holder has been handed now.
             None if had(holder).is_some_and(|had| now < had.ends || had == share) => lived_on.copied(),
