@@ -495,9 +495,9 @@ pub(super) const BUGS: &[Bug] = &[
     },
     Bug {
         name: "the command survives us and the supervisor",
-        file: "crates/cli/src/supervisor/launching.rs",
-        from: "    let _ = set_parent_process_death_signal(Some(Signal::KILL));",
-        to: "    let _ = set_parent_process_death_signal(None);",
+        file: "crates/cli/src/supervisor/linux.rs",
+        from: "    let _ = set_parent_process_death_signal(Some(signal));",
+        to: "    let _ = set_parent_process_death_signal(Some(signal).filter(|_| false));",
         tests: &[(
             Run,
             "supervisor::a_kill_of_leasehold_and_its_supervisor_at_once_ends_the_command_16_times_of_16",
@@ -606,7 +606,7 @@ pub(super) const BUGS: &[Bug] = &[
     },
     Bug {
         name: "a waiter is told on a channel that is not for its key",
-        file: "crates/redis/src/in_line.rs",
+        file: "crates/redis/src/requests/grant.rs",
         from: "self.channels().is_none_or(|channels| channels.are_for(&attempt.claim));",
         to: "self.channels().is_none_or(|channels| channels.are_for(&attempt.claim) || true);",
         tests: &[(Store, "tenants::a_key_without_the_prefix_of_the_channels_is_waited_for_without_push")],
