@@ -33,8 +33,9 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
         Ok(left_out) => left_out,
         Err(failed) => return failed,
     };
-    // The command's tests run its binary, which cargo builds only for tests of its own package.
-    let mut steps = vec![Step::cargo(&["build", "-p", "leasehold-cli"], &[])];
+    // The command's tests run its binary, which cargo builds only for tests of its own package. The
+    // profile is that of the tests, so that nothing is compiled twice.
+    let mut steps = vec![Step::cargo(&["build", "--profile", "test", "-p", "leasehold-cli"], &[])];
     if steps[0].passed() {
         // Doctests run before the other tests, so that the other tests' summary comes last. They do
         // not run with arguments: those select other tests, and rustdoc does not understand
