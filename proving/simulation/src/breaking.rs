@@ -1,4 +1,4 @@
-//! The ends of connections: given up, cut, or ended with their process or their node.
+//! Closes connections: by the process, by a cut, or because the process or the node has ended.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use crate::network::{Connection, Letter, Network, Says, channel_of};
 use crate::world::World;
 
 impl World {
-    /// The process gives a connection up; the node hears of it, if it can.
+    /// The process closes a connection. The node is told, if the message gets through.
     pub(crate) fn closes(&self, connection: u64) {
         self.send(connection, Says::Bye, None);
         let mut network = self.network();
@@ -21,7 +21,7 @@ impl World {
         }
     }
 
-    /// The connections of a process to a node break. Both ends learn of it soon, or much later.
+    /// Breaks the connections of a process to a node. Each end notices soon, or much later.
     pub(crate) fn cuts(&self, process: usize, node: usize) {
         let mut network = self.network();
         let Network { connections, dice, .. } = &mut *network;
@@ -41,7 +41,8 @@ impl World {
         }
     }
 
-    /// A process is gone: its connections are closed for it, or the node takes them for alive for long.
+    /// Ends a process's connections to a node. If `politely`, they are closed soon; otherwise the
+    /// node considers them alive for seconds.
     pub(crate) fn abandons(&self, process: usize, node: usize, politely: bool) {
         let mut network = self.network();
         let Network { connections, dice, .. } = &mut *network;
@@ -60,7 +61,7 @@ impl World {
         drop(calls);
     }
 
-    /// A node died: whoever is connected learns of it.
+    /// Breaks all connections of a node that died. The processes notice soon.
     pub(crate) fn hangs_up(&self, node: usize) {
         let mut network = self.network();
         let Network { connections, dice, .. } = &mut *network;

@@ -1,5 +1,5 @@
-//! One connection to a node that all parts of a process share: opened when needed, read in order,
-//! dropped when it is of no more use.
+//! The connection to a node that all parts of a process share: opened when needed, read in order,
+//! and dropped once a call on it fails.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -11,14 +11,14 @@ use crate::network::{Letter, Reply, Says};
 use crate::reading::Reading;
 use crate::store::{CONNECT, NodeStore};
 
-/// How it stands with the connection.
+/// The state of the connection.
 pub(crate) enum ConnectionState {
     Down,
     Opening(watch::Receiver<Option<Result<Arc<Connection>, Fault>>>),
     Up(Arc<Connection>),
 }
 
-/// A connection that stands.
+/// An open connection.
 pub(crate) struct Connection {
     pub(crate) number: u64,
     reading: Mutex<Reading>,
@@ -29,14 +29,15 @@ impl Connection {
         Some(ConnectionId(self.number))
     }
 
-    /// Nothing that is read on it from now on was said before this.
+    /// A lower bound for the time of everything that is read from now on: it was sent after this
+    /// reading.
     pub(crate) fn since(&self) -> Reading {
         *self.reading.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl NodeStore {
-    /// The connection that stands, or a new one.
+    /// Returns the open connection, or opens one.
     pub(crate) async fn connection(&self, limit: Duration) -> Result<Arc<Connection>, Fault> {
         let mut opening = match &*self.line() {
             ConnectionState::Up(connection) => return Ok(connection.clone()),
@@ -57,7 +58,7 @@ impl NodeStore {
             biased;
             opened = opening.wait_for(Option::is_some) => match opened.as_deref() {
                 Ok(Some(opened)) => opened.clone(),
-                _ => Err(self.fault("nobody connects any more")),
+                _ => Err(self.fault("the connecting task ended")),
             },
             () = end => Err(self.fault("no connection in time")),
         }
@@ -81,11 +82,11 @@ impl NodeStore {
         *self.line() =
             made.as_ref().map_or(ConnectionState::Down, |connection| ConnectionState::Up(connection.clone()));
         opened.send_replace(Some(made));
-        // What was said on the connection before may be lost.
+        // Pushes on the previous connection may be lost, so every waiter asks again.
         self.waiting.ask_for_all();
     }
 
-    /// Reads what comes on a connection, in its order.
+    /// Reads replies and pushes from a connection, in order.
     async fn read(self: Arc<Self>, number: u64) {
         loop {
             match self.world.reads(number).await {
@@ -109,7 +110,7 @@ impl NodeStore {
         self.waiting.hears(push.holder, push.news, proof.as_ref(), since, now);
     }
 
-    /// Gives a connection up, unless another has taken its place.
+    /// Closes a connection, and forgets it unless another has replaced it.
     fn drops(&self, number: u64) {
         {
             let mut line = self.line();
@@ -131,7 +132,7 @@ impl NodeStore {
         }
     }
 
-    /// One round trip; a connection on which an answer did not come is of no more use.
+    /// Makes one round trip. A connection on which an answer is missing is dropped.
     pub(crate) async fn call(
         &self,
         connection: &Connection,

@@ -9,11 +9,12 @@ use std::thread;
 
 use crate::{FaultKind, Flaw, Report, run};
 
-/// What many seeds came to.
+/// The results of many seeds.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Campaign {
-    /// What came of each, in the order of the seeds; without traces. It ends with the first that failed.
+    /// The report of each seed, in the order of the seeds and without traces. The last one is the
+    /// first that failed.
     pub reports: Vec<Report>,
 }
 
@@ -27,7 +28,8 @@ impl Campaign {
         let work = || {
             loop {
                 let seed = next.fetch_add(1, Ordering::Relaxed);
-                // Below the first that failed all are run, so that it is the same one each time.
+                // All seeds below the first failure are run, so every campaign reports the same
+                // one.
                 if seed >= end.load(Ordering::Relaxed) {
                     return;
                 }
@@ -53,7 +55,7 @@ impl Campaign {
         self.reports.iter().find(|report| report.violation.is_some())
     }
 
-    /// How many guards there were in a seed in the middle.
+    /// The median number of guards per seed.
     #[must_use]
     pub fn median_grants(&self) -> usize {
         let mut grants: Vec<_> = self.reports.iter().map(|report| report.grants).collect();
@@ -61,13 +63,13 @@ impl Campaign {
         grants.get(grants.len() / 2).copied().unwrap_or(0)
     }
 
-    /// The fewest steps of a seed.
+    /// The smallest number of steps that a seed took.
     #[must_use]
     pub fn fewest_steps(&self) -> usize {
         self.reports.iter().map(|report| report.steps).min().unwrap_or(0)
     }
 
-    /// In what share of the seeds each fault happened.
+    /// The share of the seeds in which each fault happened.
     #[must_use]
     pub fn shares(&self) -> BTreeMap<FaultKind, f64> {
         let share = |kind: FaultKind| {

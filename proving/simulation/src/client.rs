@@ -1,5 +1,5 @@
-//! The actions of a process: it acquires locks, works under them and releases them, each time in
-//! another way.
+//! The actions of a process: it acquires locks, works under them and releases them, with settings
+//! that the dice choose.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,7 +24,7 @@ pub(crate) struct Worker {
     pub(crate) done: Arc<AtomicBool>,
 }
 
-/// One lock to take.
+/// One lock to acquire, and how.
 struct Job {
     label: String,
     keys: Vec<&'static str>,
@@ -40,7 +40,7 @@ struct Job {
 enum Ending {
     Released,
     Dropped,
-    /// It goes on holding the guard after the lease was lost.
+    /// The worker keeps the guard after the lease is lost.
     KeptOn,
 }
 
@@ -70,7 +70,8 @@ impl Worker {
             1 => dice.millis(200..1_500),
             _ => dice.millis(1..150),
         };
-        // Who holds for longer than a ttl mostly lets the lease end, which is where it matters when that is.
+        // If the work takes longer than a ttl, renewal is mostly off, so that many leases end while
+        // in use: this is where a lease's end matters.
         let renewal = match dice.one_of(5) {
             0 => Renewal::Off,
             1 | 2 if hold > self.plan.ttl => Renewal::Off,
@@ -156,7 +157,7 @@ impl Worker {
             if let Some(after) = job.renewed_after.filter(|after| *after < job.hold) {
                 self.rest(after).await;
                 let renewed = guard.renew(longer.min(self.plan.max_ttl)).await;
-                self.say(job, || format!("renewed itself: {renewed:?}"));
+                self.say(job, || format!("renewed by the holder: {renewed:?}"));
                 self.rest(job.hold - after).await;
             } else {
                 self.rest(job.hold).await;

@@ -1,32 +1,32 @@
-//! Clocks that run fast or slow, and that are set.
+//! Clocks that run fast or slow, and that can be set.
 
-/// A clock that shows something else than the time that has passed in the world.
+/// A clock whose rate and offset differ from the world's time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
-    /// The world's time, in nanoseconds, when it was last looked after.
+    /// The world's time, in nanoseconds, when the rate last changed.
     since: u64,
-    /// What it showed then.
+    /// The time that the clock showed then.
     showed: u64,
-    /// By how many millionths it runs fast.
+    /// The number of millionths by which it runs fast.
     fast: i64,
 }
 
 const MILLION: i128 = 1_000_000;
 
 impl Clock {
-    /// A clock that shows this when the world begins.
+    /// A clock that shows this time when the world begins.
     pub(crate) const fn new(shows: u64, fast: i64) -> Self {
         Self { since: 0, showed: shows, fast }
     }
 
-    /// What it shows.
+    /// The time that it shows at a moment of the world.
     pub(crate) fn at(&self, now: u64) -> u64 {
         let passed = i128::from(now.saturating_sub(self.since));
         let shown = i128::from(self.showed) + passed * (MILLION + i128::from(self.fast)) / MILLION;
         u64::try_from(shown).unwrap_or(u64::MAX)
     }
 
-    /// When it will show this, or did.
+    /// The moment of the world at which it shows this time.
     pub(crate) fn when(&self, shows: u64) -> u64 {
         let ahead = i128::from(shows.saturating_sub(self.showed));
         let rate = MILLION + i128::from(self.fast);
@@ -34,12 +34,12 @@ impl Clock {
         u64::try_from(when).unwrap_or(u64::MAX)
     }
 
-    /// From now on it runs fast by so many millionths.
+    /// Changes the rate from now on.
     pub(crate) fn runs(&mut self, now: u64, fast: i64) {
         *self = Self { since: now, showed: self.at(now), fast };
     }
 
-    /// Sets it by so many nanoseconds.
+    /// Sets it forward or back by some nanoseconds.
     pub(crate) fn jumps(&mut self, by: i64) {
         self.showed = self.showed.saturating_add_signed(by);
     }

@@ -1,9 +1,10 @@
-//! The only source of randomness: drawn from the seed, in an order that the seed decides.
+//! The only source of randomness: every number is derived from the seed.
 
 use std::ops::Range;
 use std::time::Duration;
 
-/// `SplitMix64` (Steele, Lea, Flood 2014): a seed replays it, and a seed beside it has nothing in common with it.
+/// `SplitMix64` (Steele, Lea, Flood 2014). The same seed repeats the numbers; neighbouring seeds
+/// have unrelated ones.
 #[derive(Clone, Debug)]
 pub(crate) struct Dice(u64);
 
@@ -21,27 +22,27 @@ impl Dice {
         z ^ (z >> 31)
     }
 
-    /// Other dice, decided by these.
+    /// A second, independent generator, seeded by this one.
     pub(crate) fn fork(&mut self) -> Self {
         Self::new(self.roll())
     }
 
-    /// One of the numbers.
+    /// A number in the range.
     pub(crate) fn within(&mut self, range: Range<u64>) -> u64 {
         range.start + self.roll() % (range.end - range.start)
     }
 
-    /// One of so many.
+    /// A number below `count`.
     pub(crate) fn one_of(&mut self, count: usize) -> usize {
         usize::try_from(self.within(0..count as u64)).unwrap_or(0)
     }
 
-    /// Whether what happens so often in a hundred times happens.
+    /// Returns true `share` times in a hundred.
     pub(crate) fn percent(&mut self, share: u64) -> bool {
         self.within(0..100) < share
     }
 
-    /// A time of so many milliseconds, to the microsecond.
+    /// A duration in a range of milliseconds, to the microsecond.
     pub(crate) fn millis(&mut self, range: Range<u64>) -> Duration {
         Duration::from_micros(self.within(range.start * 1000..range.end * 1000))
     }

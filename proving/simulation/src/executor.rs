@@ -1,7 +1,7 @@
-//! Time, tasks and future events: one thing at a time, in an order that the dice decide.
+//! Time, tasks and future events: one thing happens at a time, in an order that the dice decide.
 //!
-//! Runnable tasks are in a set and not in a queue, and the dice choose among them. So the order in
-//! which they were woken does not matter; it depends on hash tables and on tokio's own randomness.
+//! Runnable tasks are in a set, not in a queue, and the dice choose among them. So the order in
+//! which they were woken does not matter: it depends on hash tables and on tokio's own randomness.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -19,7 +19,8 @@ use crate::world::World;
 
 type Event = Box<dyn FnOnce(&Arc<World>) + Send>;
 
-/// When something is to happen; of what happens at one time, what was decided first happens first.
+/// The time of an event, and a number: of two events at the same time, the one that was scheduled
+/// first happens first.
 pub(crate) type Moment = (u64, u64);
 
 pub(crate) struct Executor {
@@ -41,7 +42,7 @@ struct State {
 
 struct Task {
     machine: Arc<Machine>,
-    /// Elsewhere while it is polled.
+    /// `None` while it is polled.
     future: Option<BoxFuture<'static, ()>>,
     waker: Waker,
 }
@@ -51,16 +52,16 @@ enum Due {
     Happens(Event),
 }
 
-/// What a step was.
+/// The result of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Stepped {
-    /// A task went on.
+    /// A task was polled.
     Polled,
     /// A task panicked.
     Panicked(String),
-    /// Time went on, and something happened.
+    /// Time advanced to the next event.
     Happened,
-    /// Nothing is to happen any more.
+    /// There is nothing left to do.
     Over,
 }
 
@@ -71,7 +72,7 @@ impl Executor {
         Self { now: AtomicU64::new(0), ready: Arc::default(), state: Mutex::new(state) }
     }
 
-    /// The world's time in nanoseconds, which nobody in it can see.
+    /// The world's time in nanoseconds. No process in the world can see it.
     pub(crate) fn now(&self) -> u64 {
         self.now.load(Ordering::Relaxed)
     }
@@ -86,18 +87,18 @@ impl Executor {
         self.ready.lock().insert(number);
     }
 
-    /// Wakes a task at a time.
+    /// Wakes a task at a given time.
     pub(crate) fn wake_at(&self, at: u64, waker: Waker) -> Moment {
         self.enter(at, Due::Wakes(waker))
     }
 
-    /// Lets something happen after a time.
+    /// Schedules an event after a delay.
     pub(crate) fn after(&self, delay: Duration, event: impl FnOnce(&Arc<World>) + Send + 'static) {
         let delay = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
         self.at(self.now().saturating_add(delay), event);
     }
 
-    /// Lets something happen at a time.
+    /// Schedules an event at a given time.
     pub(crate) fn at(&self, at: u64, event: impl FnOnce(&Arc<World>) + Send + 'static) {
         self.enter(at, Due::Happens(Box::new(event)));
     }
@@ -115,14 +116,14 @@ impl Executor {
         drop(cancelled);
     }
 
-    /// Lets all tasks of a machine look at the time again.
+    /// Wakes all tasks of a machine, so that they read its clock again.
     pub(crate) fn wake_all(&self, machine: &Machine) {
         let state = self.state();
         let numbers = state.tasks.iter().filter(|(_, task)| task.machine.number == machine.number);
         self.ready.lock().extend(numbers.map(|(number, _)| *number));
     }
 
-    /// Ends all tasks of a machine; without one, all tasks and all that is to happen.
+    /// Ends all tasks of a machine; without a machine, all tasks and all events.
     pub(crate) fn end(&self, machine: Option<&Machine>) {
         let mut state = self.state();
         let ends = |task: &Task| machine.is_none_or(|machine| task.machine.number == machine.number);
@@ -131,18 +132,18 @@ impl Executor {
         let tasks: Vec<_> = numbers.iter().filter_map(|number| state.tasks.remove(number)).collect();
         let agenda = if machine.is_none() { std::mem::take(&mut state.agenda) } else { BTreeMap::new() };
         drop(state);
-        // What is dropped may itself look at the clock, or cancel.
+        // Dropped tasks may read the clock or cancel timers, so the state must not be locked here.
         drop((tasks, agenda));
     }
 
-    /// Whether some task can go on before time does.
+    /// Returns true if some task can run before time advances.
     pub(crate) fn is_busy(&self) -> bool {
         let ready = self.ready.lock();
         let state = self.state();
         ready.iter().any(|number| state.tasks.get(number).is_some_and(|task| !task.machine.is_paused()))
     }
 
-    /// One task goes on, or if none can, the next thing happens.
+    /// Polls one task, or if none can run, lets the next event happen.
     pub(crate) fn step(&self, world: &Arc<World>) -> Stepped {
         while let Some((number, machine, mut future, waker)) = self.choose() {
             if machine.is_paused() {
@@ -192,7 +193,7 @@ impl Executor {
         }
     }
 
-    /// Unless the task was ended while it was polled.
+    /// Keeps the task, unless it was ended while it was polled.
     fn put_back(&self, number: u64, future: BoxFuture<'static, ()>) {
         let mut state = self.state();
         let dropped = match state.tasks.get_mut(&number) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::plan::{FaultKind, Plan, Trouble};
 use crate::world::World;
 
-/// Enters all that goes wrong.
+/// Schedules all faults of the plan.
 pub(crate) fn enter(world: &Arc<World>, plan: &Plan) {
     for trouble in plan.troubles.clone() {
         let begins = trouble.clone();
@@ -25,7 +25,7 @@ fn begin(world: &Arc<World>, trouble: &Trouble) {
     let link = &mut network.links[process][node];
     let few = || u32::try_from(now % 3).unwrap_or(0) + 1;
     match kind {
-        // These count when they hit.
+        // These are counted when they hit a message.
         FaultKind::RequestLost => link.loses_requests += few(),
         FaultKind::ReplyLost => link.loses_replies += few(),
         FaultKind::PushLost => link.loses_pushes += few(),
@@ -104,7 +104,7 @@ fn begin(world: &Arc<World>, trouble: &Trouble) {
     }
 }
 
-/// A process ends; its connections are closed for it, unless the whole machine is gone.
+/// Ends a process. Its connections are closed, unless its whole machine is gone.
 fn crash(world: &Arc<World>, process: usize, politely: bool) {
     let machine = &world.machines[process];
     machine.crashes();
@@ -118,14 +118,14 @@ fn crash(world: &Arc<World>, process: usize, politely: bool) {
 fn end(world: &Arc<World>, trouble: &Trouble) {
     let now = world.executor.now();
     let Trouble { kind, process, node, .. } = *trouble;
-    world.trace.say(now, || format!("passes    {kind:?} p{process} n{node}"));
+    world.trace.say(now, || format!("ends      {kind:?} p{process} n{node}"));
     let machine = &world.machines[process];
     match kind {
         FaultKind::NodePaused => world.catches_up(node),
         FaultKind::NodeRestarted | FaultKind::NodeEmptied => {
             let mut network = world.network();
             network.nodes[node].up = true;
-            // It notices when it is up.
+            // The node notices the loss when it is up again.
             if network.nodes[node].records.voided.is_some() {
                 let stamp = network.nodes[node].stamp(now);
                 network.nodes[node].records.voided = Some(stamp);
@@ -137,7 +137,7 @@ fn end(world: &Arc<World>, trouble: &Trouble) {
         }
         FaultKind::ProcessPaused => machine.resumes(),
         FaultKind::RequestLost | FaultKind::ReplyLost | FaultKind::PushLost | FaultKind::RequestRepeated => {
-            // They last until they hit, but not beyond the trouble.
+            // These last until they hit a message, but at most until the fault's end.
             let mut network = world.network();
             let link = &mut network.links[process][node];
             (link.loses_requests, link.loses_replies, link.loses_pushes, link.repeats) = (0, 0, 0, 0);

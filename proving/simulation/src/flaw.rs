@@ -1,7 +1,7 @@
-//! Rules that can be left out, one at a time, to see that the invariants notice it.
+//! Rules that can be left out, one at a time, to show that the invariants detect it.
 //!
-//! Each is left out where the world is simulated (at a node, at the store that talks to it, before
-//! the locks), so that no product code has a switch for it.
+//! Each is left out in the simulated part of the world (in a node, in its store, or in front of the
+//! locks), so no product code has a switch for it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,34 +14,34 @@ use leasehold_core::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Flaw {
-    /// A lease is counted from the answer, and not from before its request was sent.
+    /// A lease is counted from its answer, not from before its request was sent.
     CountedFromAnswer,
-    /// A member is said to have raised its fence, and was not asked.
+    /// A member reports a raised fence without having been asked to raise it.
     NoRaise,
-    /// What a member did not answer, or refused, is not released there.
+    /// A member whose answer was lost, or that refused, is not sent a release.
     ReleasedOnlyWhereGranted,
-    /// A node that was started anew without its state serves at once.
+    /// A node that restarted without its state serves at once.
     NoQuarantine,
-    /// A release frees the key whoever holds it.
+    /// A release frees the key even if somebody else holds it.
     ReleasedWithoutComparing,
-    /// A fence is only one more than the last one, whatever the clocks say.
+    /// A fence is the last one plus one, whatever the clocks say.
     FenceWithoutFloor,
     /// Every round of an attempt has the same id at a member.
     OneIdForAllRounds,
-    /// A grant that is still on its way when its attempt is given up is not waited for.
+    /// When an attempt is given up, a grant that is still in flight is not undone.
     LateGrantsNotUndone,
-    /// Nodes serve a grant however late it comes.
+    /// Nodes serve a grant however late it arrives.
     NothingIsTooLate,
-    /// Who waits hears of its turn by a push, or never.
+    /// A waiter learns of its turn only by a push, and never asks again.
     PushWithoutAsking,
-    /// Holders believe as long as the store keeps the lease, to the instant.
+    /// Holders consider a lease valid exactly as long as the store keeps it.
     NoDrift,
     /// A member that was away is joined although somebody else holds the key there.
     JoinedWithoutComparing,
 }
 
 impl Flaw {
-    /// All of them.
+    /// All flaws.
     pub const ALL: [Self; 12] = [
         Self::CountedFromAnswer,
         Self::NoRaise,
@@ -57,15 +57,15 @@ impl Flaw {
         Self::JoinedWithoutComparing,
     ];
 
-    /// The flaw of this name, as `Debug` writes it.
+    /// The flaw with this name, as `Debug` prints it.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|flaw| format!("{flaw:?}") == name)
     }
 }
 
-/// A store before which a grant is asked for twice: the second ask is answered with what the first one brought, so that the lease
-/// is counted from then.
+/// A store that answers the first grant with `Unfinished`, and the repeated request with the grant
+/// that the first one brought. So the lease is counted from the repetition.
 #[derive(Debug)]
 pub(crate) struct CountedFromAnswer {
     store: Arc<dyn Store>,

@@ -13,7 +13,7 @@ use crate::clock::Clock;
 use crate::dice::Dice;
 use crate::executor::{Executor, Moment};
 
-/// What wall clocks show when the world begins, in nanoseconds since 1970.
+/// The time that wall clocks show when the world begins, in nanoseconds since 1970.
 pub(crate) const WALL_BEGINS: u64 = 1_800_000_000_000_000_000;
 
 /// A process of the simulated world.
@@ -31,7 +31,7 @@ struct State {
     lease_clock: Clock,
     wall_clock: Clock,
     dice: Dice,
-    /// Who was woken while the process was stopped.
+    /// Tasks that were woken while the process was paused.
     held_back: Vec<Waker>,
 }
 
@@ -43,7 +43,7 @@ impl Machine {
         wall: i64,
         mut dice: Dice,
     ) -> Arc<Self> {
-        // No two machines were started at the same time.
+        // Machines were started at different times.
         let lease_clock = Clock::new(dice.within(1_000_000_000..900_000_000_000_000), fast);
         let wall_clock = Clock::new(WALL_BEGINS.saturating_add_signed(wall), 0);
         let state = State { lease_clock, wall_clock, dice, held_back: Vec::new() };
@@ -65,14 +65,14 @@ impl Machine {
         self.paused.load(Ordering::Relaxed)
     }
 
-    /// It ends at once: what it would still have done in dying does not reach anybody.
+    /// Ends the process at once: messages that it would send while it unwinds reach nobody.
     pub(crate) fn crashes(&self) {
         self.alive.store(false, Ordering::Relaxed);
         self.executor.end(Some(self));
         self.resumes();
     }
 
-    /// It stops; its clocks run on.
+    /// Pauses the process; its clocks run on.
     pub(crate) fn pauses(&self) {
         self.paused.store(true, Ordering::Relaxed);
     }
@@ -87,14 +87,14 @@ impl Machine {
         self.state().held_back.push(waker);
     }
 
-    /// Its lease clock runs fast by so many millionths from now on.
+    /// Changes the rate of its lease clock from now on.
     pub(crate) fn runs(&self, fast: i64) {
         let now = self.executor.now();
         self.state().lease_clock.runs(now, fast);
         self.executor.wake_all(self);
     }
 
-    /// Its wall clock is set.
+    /// Sets its wall clock.
     pub(crate) fn wall_jumps(&self, by: i64) {
         self.state().wall_clock.jumps(by);
     }
@@ -140,7 +140,7 @@ impl fmt::Debug for Machine {
     }
 }
 
-/// Until the machine's own clock shows a time.
+/// A timer that rings when the machine's own clock shows a time.
 struct Sleep {
     machine: Arc<Machine>,
     at: Instant,

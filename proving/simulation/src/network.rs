@@ -1,8 +1,8 @@
 //! The network between processes and nodes: connections that delay, lose, repeat and break.
 //!
-//! As with TCP, messages on one connection arrive in order or not at all. But messages in flight
-//! when a connection broke may arrive long after those on the next one, and a node may consider a
-//! connection alive whose process is gone.
+//! As with TCP, messages on one connection arrive in order or not at all. But messages that were in
+//! flight when a connection broke may arrive long after those on the next one. A node may also
+//! consider a connection alive whose process is gone.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
@@ -24,22 +24,22 @@ use crate::world::World;
 pub(crate) struct Network {
     pub(crate) nodes: Vec<Node>,
     pub(crate) connections: BTreeMap<u64, Connection>,
-    /// Of each process, one to each node.
+    /// For each process, its link to each node.
     pub(crate) links: Vec<Vec<Link>>,
     last_number: u64,
     pub(crate) dice: Dice,
 }
 
-/// The way between a process and a node.
+/// The path between a process and a node.
 #[derive(Debug)]
 pub(crate) struct Link {
-    /// How long it takes, in microseconds.
+    /// The usual delay, in microseconds.
     pub(crate) takes: Range<u64>,
-    /// In trouble: how long it takes then.
+    /// The delay while the link is slow.
     pub(crate) slow: Option<Range<u64>>,
-    /// Nothing passes, until then.
+    /// Until then, nothing passes in either direction.
     pub(crate) cut_off: Option<u64>,
-    /// Nothing passes from the node.
+    /// Nothing passes from the node to the process.
     pub(crate) deaf: bool,
     pub(crate) loses_requests: u32,
     pub(crate) loses_replies: u32,
@@ -47,16 +47,16 @@ pub(crate) struct Link {
     pub(crate) repeats: u32,
 }
 
-/// One connection, as both ends and the way between them know it.
+/// One connection: the state of both ends, and of the path between them.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) process: usize,
     pub(crate) node: usize,
     pub(crate) run: u64,
     pub(crate) open: bool,
-    /// It was cut: what is under way arrives late or never.
+    /// It was cut: messages in flight arrive late or never.
     pub(crate) broken: bool,
-    /// Something from the node was lost on the way, so nothing after it arrives.
+    /// A message from the node was lost, so nothing after it arrives.
     pub(crate) torn: bool,
     pub(crate) last_to_node: u64,
     pub(crate) last_to_process: u64,
@@ -65,7 +65,7 @@ pub(crate) struct Connection {
     pub(crate) reader: Option<Waker>,
 }
 
-/// From a process to a node.
+/// A message from a process to a node.
 #[derive(Clone, Debug)]
 pub(crate) struct Message {
     connection: u64,
@@ -75,14 +75,14 @@ pub(crate) struct Message {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Says {
-    /// The first on a connection: also listen at its channel.
+    /// The first message: the node also listens on the connection's channel.
     Hello,
     Ask(Vec<Request>),
-    /// The last.
+    /// The last message.
     Bye,
 }
 
-/// From a node to a process.
+/// A message from a node to a process.
 #[derive(Debug)]
 pub(crate) enum Letter {
     Reply(u64, Reply),
@@ -114,7 +114,7 @@ impl Link {
         }
     }
 
-    /// In order again.
+    /// Removes all faults of the link.
     pub(crate) fn heals(&mut self) {
         *self = Self::new(self.takes.clone());
     }
@@ -135,7 +135,7 @@ impl Network {
     }
 }
 
-/// What happens when somebody counts on one of several calls to be hit.
+/// Consumes one of the faults that are still to hit a message; returns true if there was one.
 fn takes_one(count: &mut u32) -> bool {
     let hit = *count > 0;
     *count = count.saturating_sub(1);
@@ -143,7 +143,7 @@ fn takes_one(count: &mut u32) -> bool {
 }
 
 impl World {
-    /// A connection, of which the node does not know yet.
+    /// Creates a connection. The node does not know of it yet.
     pub(crate) fn connect(&self, process: usize, node: usize) -> u64 {
         let mut network = self.network();
         let number = network.number();
@@ -165,7 +165,7 @@ impl World {
         number
     }
 
-    /// Sends; what `tell` is given away for is dropped when no answer can come any more.
+    /// Sends a message. `tell` is dropped once no answer can arrive any more.
     pub(crate) fn send(&self, connection: u64, says: Says, tell: Option<oneshot::Sender<Reply>>) {
         let now = self.executor.now();
         let mut network = self.network();
@@ -234,7 +234,7 @@ impl World {
         self.serve(message, stray, now);
     }
 
-    /// A node that was stopped goes on, and finds what has come.
+    /// Resumes a paused node, which then serves its backlog.
     pub(crate) fn catches_up(self: &Arc<Self>, node: usize) {
         let now = self.executor.now();
         let mut network = self.network();
@@ -336,7 +336,7 @@ impl World {
         }
     }
 
-    /// The next that the process reads from a connection.
+    /// Waits for the next message that the process reads from a connection.
     pub(crate) async fn reads(&self, connection: u64) -> Letter {
         poll_fn(|context| {
             let mut network = self.network();
@@ -354,13 +354,13 @@ impl World {
         .await
     }
 
-    /// Gives a reply to whoever made the call.
+    /// Passes a reply to its caller.
     pub(crate) fn hands_out(&self, connection: u64, number: u64, reply: Reply) {
         let mut network = self.network();
         let call = network.connections.get_mut(&connection).and_then(|line| line.calls.remove(&number));
         drop(network);
         if let Some(call) = call {
-            // Whoever asked may have gone.
+            // The caller may be gone.
             let _ = call.send(reply);
         }
     }

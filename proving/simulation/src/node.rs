@@ -15,15 +15,15 @@ use crate::network::Message;
 pub(crate) struct Node {
     pub(crate) clock: Clock,
     pub(crate) records: Records,
-    /// The channels of connections that stand, as far as the node knows.
+    /// The channels of open connections, as far as the node knows.
     pub(crate) listening: BTreeSet<Channel>,
     pub(crate) up: bool,
     pub(crate) paused: bool,
-    /// How often it was started: a connection does not outlast it.
+    /// The number of times it was started: a restart ends its connections.
     pub(crate) run: u64,
-    /// What came while it was stopped.
+    /// Messages that arrived while it was paused.
     pub(crate) backlog: VecDeque<(Message, bool)>,
-    /// Its clock was set or runs wild, so what rests on it is not promised.
+    /// Its clock was set or runs wild, so promises that rest on it are suspended.
     pub(crate) clock_is_off: bool,
     flaw: Option<Flaw>,
 }
@@ -52,12 +52,12 @@ impl Node {
         }
     }
 
-    /// What its clock shows.
+    /// The time that its clock shows.
     pub(crate) fn stamp(&self, now: u64) -> Stamp {
         Stamp::from_micros(self.clock.at(now) / 1000)
     }
 
-    /// It dies; connections break, and what had come is lost.
+    /// Stops the node: connections break, and its backlog is lost.
     pub(crate) fn dies(&mut self) {
         self.up = false;
         self.paused = false;
@@ -66,7 +66,7 @@ impl Node {
         self.backlog.clear();
     }
 
-    /// It is up again, and has forgotten everything.
+    /// Restarts the node without its state.
     pub(crate) fn forgets(&mut self, now: u64) {
         self.records = Records::default();
         if self.flaw != Some(Flaw::NoQuarantine) {
@@ -89,7 +89,7 @@ impl Node {
         (answer, pushes)
     }
 
-    /// Who holds a key, as far as is remembered.
+    /// The holder of a key, according to the records.
     pub(crate) fn owner(&self, key: &Key, now: Stamp) -> Option<Holder> {
         match self.records.lock(key, now)?.content {
             Content::Lease { holder, .. } => Some(holder),
@@ -97,14 +97,14 @@ impl Node {
         }
     }
 
-    /// All who hold something or stand in a line.
+    /// All holders and waiters.
     pub(crate) fn holders(&self, now: Stamp) -> impl Iterator<Item = Holder> {
         let owners = self.records.locks.keys().filter_map(move |key| self.owner(key, now));
         let lines = self.records.lines.keys().filter_map(move |key| self.records.line(key, now));
         owners.chain(lines.flat_map(|line| line.waiters().map(|(_, standing)| standing.holder)))
     }
 
-    /// The request as a node would serve it that lacks a rule.
+    /// Changes the request, or the records, as a node would serve it that lacks the rule.
     fn flawed(&mut self, request: Request, stamp: Stamp, floor: &mut Fence) -> Request {
         match (self.flaw, request) {
             (Some(Flaw::ReleasedWithoutComparing), Request::Release(attempt)) => {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::dice::Dice;
 
-/// What can go wrong.
+/// Kinds of faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum FaultKind {
@@ -18,29 +18,29 @@ pub enum FaultKind {
     RequestRepeated,
     /// A request whose connection broke arrives long after it.
     RequestStrayed,
-    /// What is sent takes long, and some of it longer than a call may take.
+    /// Messages take long, and some of them longer than a call may take.
     Slow,
     /// The connections between a process and a node break.
     Cut,
     /// Nothing passes between a process and a node.
     CutOff,
-    /// Nothing passes from a node to a process, which both believe connected.
+    /// Nothing passes from a node to a process, although both consider themselves connected.
     Deaf,
-    /// A node stops, and goes on later.
+    /// A node is paused, and resumes later.
     NodePaused,
-    /// A node is started anew, with its state.
+    /// A node restarts with its state.
     NodeRestarted,
-    /// A node is started anew, without its state.
+    /// A node restarts without its state.
     NodeEmptied,
-    /// A key is deleted at a node, or its fence is.
+    /// A key, or its fence, is deleted at a node.
     KeyLost,
     /// A node's clock is set.
     NodeClockSet,
     /// A node's clock runs far too fast or slow.
     NodeClockWild,
-    /// A process stops, and goes on later.
+    /// A process is paused, and resumes later.
     ProcessPaused,
-    /// A process ends without a word.
+    /// A process ends without releasing anything.
     ProcessCrashed,
     /// A process's wall clock is set.
     WallClockSet,
@@ -51,7 +51,7 @@ pub enum FaultKind {
 }
 
 impl FaultKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 20] = [
         Self::RequestLost,
         Self::ReplyLost,
@@ -75,7 +75,7 @@ impl FaultKind {
         Self::Cancelled,
     ];
 
-    /// In spite of these everything is promised.
+    /// Faults during which every promise holds.
     const SURVIVED: [Self; 17] = [
         Self::RequestLost,
         Self::ReplyLost,
@@ -96,12 +96,12 @@ impl FaultKind {
         Self::ProcessCrashed,
     ];
 
-    /// For some time after these, exclusion is not promised.
+    /// Faults after which exclusion is not promised for some time.
     const NOT_SURVIVED: [Self; 4] =
         [Self::KeyLost, Self::NodeClockSet, Self::NodeClockWild, Self::LeaseClockWild];
 }
 
-/// One thing that goes wrong.
+/// One fault, with its time.
 #[derive(Clone, Debug)]
 pub(crate) struct Trouble {
     pub(crate) kind: FaultKind,
@@ -111,7 +111,7 @@ pub(crate) struct Trouble {
     pub(crate) node: usize,
 }
 
-/// A run.
+/// The plan of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) nodes: usize,
@@ -121,12 +121,14 @@ pub(crate) struct Plan {
     pub(crate) keys: usize,
     pub(crate) ttl: Duration,
     pub(crate) max_ttl: Duration,
-    /// The lease clocks of processes run slow, far more than disciplined ones do, and holders allow for it.
+    /// The lease clocks of processes run slow, far more than disciplined clocks do, and holders
+    /// allow for it.
     pub(crate) slow_clocks: bool,
-    /// How far wall clocks stand apart, at most, in nanoseconds either way.
+    /// The largest offset of a wall clock from the world's time, in nanoseconds in either
+    /// direction.
     pub(crate) walls_apart: u64,
     pub(crate) troubles: Vec<Trouble>,
-    /// When all that goes wrong has passed.
+    /// The time at which all faults are over.
     pub(crate) calm_from: Duration,
 }
 
@@ -174,7 +176,7 @@ impl Plan {
         };
         let (process, node) = (dice.one_of(self.processes), dice.one_of(self.nodes));
         self.troubles.push(Trouble { kind, at, lasts, process, node });
-        // What hits one often hits the next soon.
+        // These faults often hit other nodes soon afterwards.
         let spreads = matches!(
             kind,
             FaultKind::NodeEmptied | FaultKind::NodeRestarted | FaultKind::CutOff | FaultKind::Slow

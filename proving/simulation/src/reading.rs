@@ -1,4 +1,5 @@
-//! A process's knowledge of a node's clock: when that is certainly past the not-after of a grant.
+//! A process's knowledge of a node's clock: when that clock is certainly past the not-after of a
+//! grant.
 
 use std::time::Duration;
 
@@ -12,20 +13,20 @@ pub(crate) struct Reading {
     pub(crate) stamp: Stamp,
 }
 
-/// What two clocks may drift apart, as a part of the time that passes: one in so many.
+/// The largest drift between two clocks: one part in so many.
 const DRIFT: u32 = 1000;
 
-/// Clocks are cut to milliseconds in places.
+/// Some conversions truncate clock readings to milliseconds.
 const ROUNDING: Duration = Duration::from_millis(2);
 
 impl Reading {
-    /// The most that the node's clock can show now.
+    /// The latest time that the node's clock may show now.
     pub(crate) fn latest(&self, now: Instant) -> Stamp {
         let since = now.saturating_since(self.sent);
         self.stamp + since + since / DRIFT
     }
 
-    /// When it surely shows more than this.
+    /// The instant from which the node's clock certainly shows a later time than this.
     pub(crate) fn surely_past(&self, stamp: Stamp) -> Instant {
         let wait = self.stamp.saturating_until(stamp);
         self.heard + wait + wait / (DRIFT / 2) + ROUNDING

@@ -1,4 +1,4 @@
-//! A run from its seed to its end.
+//! Runs one seed from its beginning to its end.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,42 +22,42 @@ use crate::store::NodeStore;
 use crate::watch::Watch;
 use crate::world::{Trace, World};
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Report {
-    /// From which all else follows.
+    /// The seed, which decides everything else.
     pub seed: u64,
-    /// How many things happened, one after the other.
+    /// The number of steps.
     pub steps: usize,
-    /// How many guards there were.
+    /// The number of guards.
     pub grants: usize,
-    /// What went wrong.
+    /// The kinds of faults that happened.
     pub faults: BTreeSet<FaultKind>,
-    /// What should not have been.
+    /// The first broken promise.
     pub violation: Option<String>,
-    /// What happened, a line each, if it was to be kept.
+    /// The trace, one line per step, if it was asked for.
     pub trace: Vec<String>,
 }
 
-/// By how many millionths a clock runs fast that nobody disciplines.
+/// The rate of an undisciplined clock, in millionths: it runs slow.
 const SLOW: i64 = -80_000;
 
-/// What holders take off a ttl where clocks may be as slow as that.
+/// The part of a ttl that holders leave unused where clocks may be as slow as that.
 fn allowance() -> Drift {
     Drift::new(90, Duration::from_millis(2)).expect("less than half of a ttl")
 }
 
-/// How often it is looked whether something is left that should not be.
+/// The interval between two looks for starving waiters and remains.
 const LOOKS_EVERY: Duration = Duration::from_millis(250);
 
-/// More than all work can take, one after the other.
+/// Longer than all jobs of a run together can take.
 const LONGEST: Duration = Duration::from_secs(600);
 
-/// More steps than any run takes: a run that goes beyond turns in circles.
+/// More steps than any run takes: a run beyond this loops.
 const MOST_STEPS: usize = 2_000_000;
 
-/// Runs a seed; with a flaw, a rule is left out.
+/// Runs a seed. With a flaw, that rule is left out.
 #[must_use]
 pub fn run(seed: u64, flaw: Option<Flaw>, traced: bool) -> Report {
     let mut dice = Dice::new(seed);
@@ -68,7 +68,7 @@ pub fn run(seed: u64, flaw: Option<Flaw>, traced: bool) -> Report {
     let processes = run.starts(&mut dice);
     run.goes(processes);
     let Run { world, steps, .. } = run;
-    // The world and its tasks know each other: without this none would ever go.
+    // The world and its tasks refer to each other, so without this they would never be freed.
     world.machines.iter().for_each(|machine| machine.crashes());
     world.executor.end(None);
     let trace = world.trace.take();
@@ -79,7 +79,8 @@ pub fn run(seed: u64, flaw: Option<Flaw>, traced: bool) -> Report {
 
 fn build(plan: &Plan, dice: &mut Dice, flaw: Option<Flaw>, traced: bool) -> Arc<World> {
     let executor = Arc::new(Executor::new(dice.fork()));
-    // Both clocks of a lease may be off by as much as the kernel lets them, and apart by the most that is allowed.
+    // Both clocks of a lease may be off by as much as the kernel permits, so they may differ by the
+    // largest allowed amount.
     let fast = |dice: &mut Dice| [-499, -499, 0, 499, 499][dice.one_of(5)];
     let apart = |dice: &mut Dice, most: u64| dice.within(0..2 * most).cast_signed() - most.cast_signed();
     let machine = |number| {
@@ -109,7 +110,7 @@ struct Run {
     steps: usize,
 }
 
-/// A process, as seen from outside.
+/// A process, as the run sees it.
 struct Process {
     machine: Arc<Machine>,
     locks: Locks,
@@ -176,12 +177,12 @@ impl Run {
         let finished =
             self.until(LONGEST, |run| run.world.executor.now() >= calm && processes.iter().all(done));
         if !finished {
-            return self.fail(format!("not all work was done within {LONGEST:?} of calm"));
+            return self.fail(format!("some jobs were not finished within {LONGEST:?} of the last fault"));
         }
         for process in processes.iter().filter(|process| process.machine.is_alive()) {
             let (locks, closed) = (process.locks.clone(), process.closed.clone());
             process.machine.spawn(Box::pin(async move {
-                // Releases that are not confirmed are seen at the nodes.
+                // Releases that are not confirmed are visible at the nodes.
                 let _ = locks.close(Duration::from_secs(5)).await;
                 closed.store(true, Ordering::Relaxed);
             }));
@@ -189,10 +190,11 @@ impl Run {
         let closed =
             |process: &Process| process.closed.load(Ordering::Relaxed) || !process.machine.is_alive();
         if !self.until(Duration::from_secs(20), |_| processes.iter().all(closed)) {
-            return self.fail("somebody could not close".into());
+            return self.fail("a process could not close its locks".into());
         }
         drop(processes);
-        // A ttl and a not-after; whoever died in line is forgotten with the line.
+        // By then every lease and every not-after has passed. A waiter that died disappears with
+        // its queue.
         let gone = self.world.executor.now();
         let last = self.plan.max_ttl.max(WaitQueue::KEPT_FOR) + Duration::from_secs(2);
         let last = gone + u64::try_from(last.as_nanos()).unwrap_or(0);
@@ -200,7 +202,8 @@ impl Run {
         self.nothing_is_left();
     }
 
-    /// Goes on until something is so; `false` if it is not `within` this of the end of all trouble, or from now.
+    /// Steps until a condition holds. Returns false if it does not within `within` of now, or of
+    /// the end of all faults if that is later.
     fn until(&mut self, within: Duration, is_so: impl Fn(&Self) -> bool) -> bool {
         let set_back = Duration::from_nanos(self.world.watch().set_back);
         let begun = Duration::from_nanos(self.world.executor.now()).max(self.plan.calm_from);
@@ -216,7 +219,7 @@ impl Run {
         true
     }
 
-    /// One step; `false` when something is not as it should be.
+    /// Makes one step. Returns false if a promise was broken.
     fn step(&mut self) -> bool {
         let world = &self.world;
         if !world.executor.is_busy() {
@@ -230,7 +233,7 @@ impl Run {
         let now = world.executor.now();
         let mut watch = world.watch();
         if stepped == Stepped::Over {
-            watch.fail("nothing is to happen any more".into());
+            watch.fail("no task or event is left, but the run has not ended".into());
         }
         watch.after_step(now);
         watch.violation.is_none()
@@ -243,7 +246,7 @@ impl Run {
             let (stamp, set_back) = (node.stamp(now), Duration::from_nanos(self.world.watch().set_back));
             node.records.forget_ended(stamp + set_back);
             if !node.records.locks.is_empty() || !node.records.lines.is_empty() {
-                let left = format!("n{number}: left when all were gone: {:?}", node.records);
+                let left = format!("n{number}: left after every process had ended: {:?}", node.records);
                 self.world.watch().fail(left);
             }
         }
@@ -254,7 +257,7 @@ impl Run {
     }
 }
 
-/// Looks whether something is left that should not be, and will look again.
+/// Looks for starving waiters and remains, and schedules the next look.
 fn looks(world: &Arc<World>) {
     let now = world.executor.now();
     let network = world.network();

@@ -1,7 +1,7 @@
 //! The store through which a process talks to a node: one connection, calls with time limits, and a
 //! not-after on each request that may create a holder.
 //!
-//! It has the essentials of the Redis store, and its waiters are those of the core.
+//! It has the essentials of the Redis store, and uses core's registry of waiters.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -19,10 +19,10 @@ use crate::machine::Machine;
 use crate::network::channel_of;
 use crate::world::World;
 
-/// How long a call takes at most.
+/// The time limit of a call.
 const CALL: Duration = Duration::from_millis(500);
 
-/// How long it takes at most to connect.
+/// The time limit of connecting.
 pub(crate) const CONNECT: Duration = Duration::from_secs(1);
 
 pub(crate) struct NodeStore {
@@ -34,9 +34,11 @@ pub(crate) struct NodeStore {
     pub(crate) line: Mutex<ConnectionState>,
     unsettled: Unsettled,
     pub(crate) waiting: WaiterRegistry,
-    /// Who was granted something here, for a store that releases nowhere else.
+    /// Holders that were granted something here. Only a flawed store needs them, which releases
+    /// nowhere else.
     granted: Mutex<Vec<Holder>>,
-    /// Whose calls are being made: what these bring after a release is undone by whoever makes them.
+    /// Holders with a call in flight. If such a call brings a grant after a release, the caller
+    /// undoes it.
     calling: Mutex<Vec<Holder>>,
 }
 
@@ -57,7 +59,8 @@ impl NodeStore {
         })
     }
 
-    /// A quarter of the ttl, and no more than a call takes; but no less than a slow network needs.
+    /// The limit of a call: a quarter of the ttl, at most `CALL`, and at least what a slow network
+    /// needs.
     fn limit(ttl: Ttl) -> Duration {
         CALL.min((ttl.duration() / 4).max(Duration::from_millis(50)))
     }
@@ -70,7 +73,8 @@ impl NodeStore {
         Fault::passing(&self.name, reason)
     }
 
-    /// A not-after for what is sent now, and when it is surely past.
+    /// The not-after of a request that is sent now, and the instant from which it is certainly
+    /// past.
     fn not_after(&self, connection: &Connection, limit: Duration) -> (Stamp, Instant) {
         let reading = connection.since();
         let not_after = reading.latest(self.machine.now()) + limit;
@@ -123,7 +127,7 @@ impl NodeStore {
         }
     }
 
-    /// Renews or rejoins, an answer for each.
+    /// Renews or rejoins; returns one answer for each attempt.
     async fn hold(&self, attempts: &[Attempt], rejoins: bool) -> Vec<Result<HoldAnswer, Fault>> {
         let held = self.hold_all(attempts, rejoins).await;
         held.unwrap_or_else(|fault| vec![Err(fault); attempts.len()])
@@ -165,7 +169,8 @@ impl NodeStore {
         Ok(held.collect())
     }
 
-    /// Takes back what the attempt holds now; says when to come again, where a grant of it is still on its way.
+    /// Releases what the attempt holds now. If a grant of it may still be in flight, returns when
+    /// to release again.
     async fn take_back(&self, attempt: &Attempt) -> Result<(HoldAnswer, Option<Instant>), Fault> {
         self.waiting.leave(attempt.holder, self.machine.now());
         let was_granted =
@@ -196,7 +201,8 @@ impl NodeStore {
         self.calling.lock().unwrap_or_else(PoisonError::into_inner).contains(&holder)
     }
 
-    /// Releases behind the back of whoever released: nobody waits for what may only come of a grant that is still on its way.
+    /// Releases again in the background, so that no caller waits for a grant that may still be in
+    /// flight.
     fn releases_again(&self, attempt: Attempt, settles_at: Instant) {
         let Some(this) = self.this.upgrade().filter(|_| !self.has(Flaw::LateGrantsNotUndone)) else { return };
         self.machine.spawn(Box::pin(async move {
@@ -212,7 +218,7 @@ impl NodeStore {
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The attempt as the node is asked with it.
+    /// The attempt under the id that the node sees.
     fn named(&self, attempt: &Attempt) -> Attempt {
         let mut named = attempt.clone();
         if self.has(Flaw::OneIdForAllRounds) {
@@ -222,7 +228,7 @@ impl NodeStore {
     }
 }
 
-/// Calls that are being made.
+/// Attempts with a call in flight, until this is dropped.
 struct Calling<'a> {
     store: &'a NodeStore,
     holders: Vec<Holder>,
@@ -348,9 +354,9 @@ impl InspectStore for NodeStore {
         })
     }
 
-    /// Nobody lists keys in this world.
+    /// No client of this world lists keys.
     fn list<'a>(&'a self, _prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {
-        Box::pin(async move { Err(self.fault("there are no listings here")) })
+        Box::pin(async move { Err(self.fault("this store does not list keys")) })
     }
 }
 

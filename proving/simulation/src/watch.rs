@@ -1,14 +1,15 @@
-//! What must hold, looked at after every step.
+//! The invariants, checked after every step.
 //!
-//! - No two guards of one key are believed at once.
-//! - Fences rise in the order of the grants.
-//! - A guard whose lease has ended has been told so before time goes on, and is never believed again.
-//! - Nothing appears at a node of an attempt of which the store said that nothing can.
-//! - Whatever is written has an end.
-//! - When all is calm, nothing is left of a request that is over, and nobody waits for ever.
+//! - At most one guard of a key considers itself valid.
+//! - Fences increase in the order of the grants.
+//! - A guard whose lease has ended is notified before time advances, and is never valid again.
+//! - Once a store has said that an attempt can leave nothing at a node, nothing of it appears
+//!   there.
+//! - Every stored entry expires.
+//! - After all faults, nothing is left of a finished request, and nobody waits for ever.
 //!
-//! Where a fault breaks what a promise rests on (a clock that was set, a key that was deleted), the promise is excused until every
-//! lease from before has ended, and holds again from then on.
+//! Some faults break a precondition of a promise: a clock that was set, a key that was deleted.
+//! Then the promise is suspended until every earlier lease has ended, and holds again from then on.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -31,13 +32,13 @@ pub(crate) struct Watch {
     pub(crate) grants: usize,
     pub(crate) violation: Option<String>,
     last_trouble: u64,
-    /// By how much clocks of nodes were set back: so much longer all may last.
+    /// The total by which clocks of nodes were set back; entries may last longer by this time.
     pub(crate) set_back: u64,
     guards: Vec<Believed>,
     last_guard: u64,
-    /// Of each key, what was granted and when it was believed.
+    /// For each key, its grants: the time and the fence.
     history: BTreeMap<Key, Vec<(u64, Fence)>>,
-    /// Of each key, the greatest fence since exclusion was promised last.
+    /// For each key, the greatest fence since exclusion was last promised.
     greatest: BTreeMap<Key, Fence>,
     exclusion_from: u64,
     single: bool,
@@ -47,7 +48,7 @@ pub(crate) struct Watch {
     given_up: BTreeSet<(usize, Holder)>,
     /// Processes whose lease clock ran wild.
     clocks_off: BTreeSet<usize>,
-    /// By their label.
+    /// The requests, by label.
     requests: BTreeMap<String, Asked>,
     gone: BTreeSet<usize>,
 }
@@ -61,20 +62,20 @@ struct Believed {
     was_lost: bool,
 }
 
-/// A request for a lock, and the guard that comes of it.
+/// A request for a lock, and its guard.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     process: usize,
     since: u64,
     waits: bool,
-    /// When its process had nothing of it any more.
+    /// The time at which its process had finished with it.
     over: Option<u64>,
 }
 
-/// How long a waiter waits at most when all is calm: for five others who hold for seven seconds each, and then some.
+/// The longest wait after all faults: five other holders for seven seconds each, and a margin.
 const SERVED_WITHIN: u64 = 60_000_000_000;
 
-/// How long after all has calmed down something may be left of a request that is over.
+/// The time after all faults within which the remains of a finished request must disappear.
 const CLEARED_WITHIN: u64 = 1_500_000_000;
 
 impl Watch {
@@ -102,7 +103,7 @@ impl Watch {
         }
     }
 
-    /// The first thing that should not be.
+    /// Records a violation; the first one counts.
     pub(crate) fn fail(&mut self, what: String) {
         self.violation.get_or_insert(what);
     }
@@ -111,7 +112,7 @@ impl Watch {
         self.faults.insert(kind);
     }
 
-    /// Something goes wrong, until then; gives dice for how.
+    /// Notes that a fault lasts until then; returns dice for its details.
     pub(crate) fn troubled_until(&mut self, until: u64) -> Dice {
         self.last_trouble = self.last_trouble.max(until);
         self.dice.fork()
@@ -122,14 +123,14 @@ impl Watch {
         self.requests.insert(label.to_owned(), Asked { process, since: now, waits: true, over: None });
     }
 
-    /// Neither a request nor a guard is left of it in its process.
+    /// The process has neither a request nor a guard with this label any more.
     pub(crate) fn is_over(&mut self, label: &str, now: u64) {
         if let Some(asked) = self.requests.get_mut(label) {
             (asked.waits, asked.over) = (false, Some(now));
         }
     }
 
-    /// A guard is in hand. Gives it its number.
+    /// A request was granted. Returns the number of the guard.
     pub(crate) fn granted(
         &mut self,
         machine: &Arc<Machine>,
@@ -148,7 +149,7 @@ impl Watch {
             let before = self.history.entry(key.clone()).or_default();
             let repeated = before.iter().find(|(at, other)| *at <= asked && *other >= fence);
             if let Some((_, other)) = repeated.filter(|_| self.fences_promised) {
-                let text = format!("{key}: {fence} was granted, asked for after {other} was in hand");
+                let text = format!("{key}: {fence} was granted to a request made after {other} was granted");
                 self.violation.get_or_insert(text);
             }
             before.push((now, fence));
@@ -178,13 +179,13 @@ impl Watch {
         self.gone.insert(process);
     }
 
-    /// After every step.
+    /// Checks the guards after a step.
     pub(crate) fn after_step(&mut self, now: u64) {
         for n in 0..self.guards.len() {
             let guard = &mut self.guards[n];
             let held = guard.held.is_held();
             if held && guard.was_lost {
-                self.violation.get_or_insert_with(|| "a lost guard is believed again".into());
+                self.violation.get_or_insert_with(|| "a lost guard is valid again".into());
                 return;
             }
             guard.was_lost = !held;
@@ -198,30 +199,30 @@ impl Watch {
                     let (a, b) = (one.machine.number, other.machine.number);
                     let (f, g) = (one.held.fence(), other.held.fence());
                     self.violation
-                        .get_or_insert_with(|| format!("{key}: p{a} ({f}) and p{b} ({g}) believe at once"));
+                        .get_or_insert_with(|| format!("{key}: p{a} ({f}) and p{b} ({g}) hold it at once"));
                     return;
                 }
             }
         }
     }
 
-    /// Before time goes on.
+    /// Checks, before time advances, that every guard whose lease has ended was notified.
     pub(crate) fn before_time_goes_on(&mut self) {
         let untold = self.guards.iter().find(|guard| {
             !guard.machine.is_paused() && !guard.held.is_held() && !guard.told.load(Ordering::Relaxed)
         });
         if let Some(guard) = untold {
-            let text = format!("p{}: a lease has ended, and lost() does not say so", guard.machine.number);
+            let text = format!("p{}: a lease has ended, but lost() has not completed", guard.machine.number);
             self.violation.get_or_insert(text);
         }
     }
 
-    /// A node has served something.
+    /// Checks the records of a node that has just served something.
     pub(crate) fn look_at(&mut self, number: usize, node: &Node, now: u64) {
         let endless = node.records.locks.values().any(|lock| lock.ends.is_none())
             || node.records.lines.values().any(|line| line.ends().is_none() && !line.is_empty());
         if endless {
-            self.fail(format!("n{number} keeps something without an end"));
+            self.fail(format!("n{number} stores an entry that never expires"));
         }
         if node.clock_is_off {
             return;
@@ -229,10 +230,7 @@ impl Watch {
         let stamp = node.stamp(now);
         let back = node.holders(stamp).find(|holder| self.given_up.contains(&(number, *holder)));
         if let Some(holder) = back {
-            self.fail(format!(
-                "n{number}: {} is there again, after it was given up for good",
-                words::id(holder)
-            ));
+            self.fail(format!("n{number}: {} appeared again after it was given up", words::id(holder)));
         }
     }
 
@@ -243,7 +241,7 @@ impl Watch {
         }
     }
 
-    /// From time to time: whether somebody waits too long.
+    /// Checks now and then that nobody waits too long.
     pub(crate) fn look_for_the_starving(&mut self, now: u64) {
         let limit = SERVED_WITHIN + self.set_back;
         let starves = |asked: &Asked| {
@@ -252,11 +250,11 @@ impl Watch {
         };
         let starving = self.requests.iter().find(|(_, asked)| starves(asked));
         if let Some(label) = starving.map(|(label, _)| label.clone()) {
-            self.fail(format!("{label} was not served, although all has been calm for long"));
+            self.fail(format!("{label} was not served, although all faults ended long ago"));
         }
     }
 
-    /// From time to time: whether something is left of a request that is over.
+    /// Checks now and then that nothing is left of a finished request.
     pub(crate) fn look_for_remains(&mut self, number: usize, node: &Node, now: u64) {
         let stamp = node.stamp(now);
         let calm = now.saturating_sub(self.last_trouble) > CLEARED_WITHIN && !node.clock_is_off;
@@ -277,12 +275,12 @@ impl Watch {
         for label in labels {
             let Some(Asked { process, over: Some(over), .. }) = self.requests.get(&label) else { continue };
             if !self.gone.contains(process) && now.saturating_sub(*over) > CLEARED_WITHIN {
-                self.fail(format!("n{number}: something is left of {label}, which is over"));
+                self.fail(format!("n{number}: {label} is finished, but something of it is left"));
             }
         }
     }
 
-    /// Exclusion is promised again when every lease from before this has ended.
+    /// Suspends exclusion until every lease from before `until` has ended.
     pub(crate) fn excuse_exclusion(&mut self, until: u64) {
         let all_ended = self.max_ttl * 3 / 2 + Duration::from_secs(2);
         let from = until + u64::try_from(all_ended.as_nanos()).unwrap_or(0);
@@ -302,16 +300,17 @@ impl Watch {
         self.excuse_exclusion(now);
         if fence_too {
             self.state_lost = true;
-            // A member that forgets a fence without being started anew does not abstain.
+            // A member that loses a fence without a restart does not abstain.
             self.fences_promised &= self.single && self.set_back == 0;
         }
     }
 
     pub(crate) fn node_clock_is_set(&mut self, now: u64, by: i64) {
-        // Set forward, leases end early, and so does what a node abstains for.
+        // If the clock is set forward, leases end early, and so does the time for which a node
+        // abstains.
         self.excuse_exclusion(now);
         self.set_back += u64::try_from(-by).unwrap_or(0);
-        // Also forward: then the others stand behind.
+        // The same holds if it is set forward: then the clocks of the others are behind.
         self.fences_promised &= !self.state_lost;
         if by > 0 && !self.single {
             self.set_back += 1;

@@ -1,4 +1,4 @@
-//! What a trace calls things: short, and with the round of an attempt, which `Display` leaves out.
+//! The words of a trace: short, and with the round of an attempt, which `Display` leaves out.
 
 use leasehold_core::{
     Answer, Attempt, GrantAnswer, HoldAnswer, Holder, HolderInfo, News, Owner, Push, RaiseAnswer, Request,
@@ -6,7 +6,7 @@ use leasehold_core::{
 
 use crate::network::Says;
 
-/// An id: its first eight digits, and which of its attempt it is.
+/// An id: its first eight digits, and the number of its round.
 pub(crate) fn id(holder: Holder) -> String {
     format!("{holder}.{:x}", holder.bits() & 0xffff)
 }

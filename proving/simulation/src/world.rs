@@ -1,4 +1,4 @@
-//! All that there is in a run: time, processes, the network with its nodes, and who watches them.
+//! Everything in a run: time, processes, the network with its nodes, and the watch over them.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -35,7 +35,7 @@ impl World {
         Arc::new(Self { executor, machines, flaw, trace, network, watch })
     }
 
-    /// Taken before the watch, where both are.
+    /// Locks the network. Where both are needed, it is locked before the watch.
     pub(crate) fn network(&self) -> MutexGuard<'_, Network> {
         self.network.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -44,12 +44,13 @@ impl World {
         self.watch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A fault did some harm, or might have.
+    /// Notes that a fault did harm, or might have.
     pub(crate) fn happened(&self, kind: FaultKind) {
         self.watch().happened(kind);
     }
 
-    /// A store said that nothing of an attempt is left at a node, and that nothing can appear any more.
+    /// Notes that a store considers an attempt finished at a node: nothing of it is left, and
+    /// nothing can appear.
     pub(crate) fn given_up(&self, process: usize, node: usize, holder: Holder) {
         let now = self.executor.now();
         let network = self.network();
@@ -64,7 +65,7 @@ impl fmt::Debug for World {
     }
 }
 
-/// What happened, a line each; kept only when somebody will read it.
+/// The steps of a run, one line each; kept only if it was asked for.
 pub(crate) struct Trace(Option<Mutex<Vec<String>>>);
 
 impl Trace {

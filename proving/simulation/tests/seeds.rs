@@ -1,12 +1,12 @@
-//! Ten thousand worlds, in each of which everything promised holds.
+//! Every promise holds in ten thousand simulated worlds.
 
 use simulation::{Campaign, FaultKind, run};
 
-/// In two minutes on two processors, beside the other tests.
+/// Takes two minutes on two processors, while other tests run.
 const SEEDS: u64 = 10_000;
 
 #[test]
-fn whatever_goes_wrong_what_is_promised_holds() {
+fn every_promise_holds_whatever_goes_wrong() {
     let campaign = Campaign::over(0..SEEDS, None);
     if let Some(failed) = campaign.failure() {
         let replayed = run(failed.seed, None, true);
@@ -20,7 +20,7 @@ fn whatever_goes_wrong_what_is_promised_holds() {
     assert!(rare.is_empty(), "too rare: {rare:?}\n{campaign}");
 }
 
-/// Not only what is counted: every line of the trace, which names each message, each answer and the time of each.
+/// Compares every line of the trace, which names each message, each answer and its time.
 #[test]
 fn a_seed_replays_to_the_letter() {
     for seed in 0..100 {
