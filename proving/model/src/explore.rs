@@ -1,4 +1,4 @@
-//! Explores every state that a world can reach, nearest first.
+//! Explores every state that a world can reach, nearest states first.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -6,61 +6,62 @@ use std::fmt::{self, Debug};
 
 use foldhash::fast::FixedState;
 
-/// A world in which things happen one at a time, in any order.
+/// A world in which one thing happens at a time, in any order.
 pub trait World: Clone {
     /// One thing that can happen.
     type Step: Debug;
 
-    /// What tells it from worlds that go on otherwise.
+    /// Identifies the state: worlds with the same name have the same future.
     fn name(&self) -> u128;
 
-    /// Everything that can happen next.
+    /// Every step that is possible next.
     fn steps(&self) -> Vec<Self::Step>;
 
-    /// The world after it.
+    /// The world after the step.
     #[must_use]
     fn take(&self, step: &Self::Step) -> Self;
 
-    /// The step as a trace shows it.
+    /// Describes the step in a trace.
     fn tell(&self, step: &Self::Step) -> String {
         format!("{step:?}")
     }
 
-    /// What is wrong with this state, or with the step that led here.
+    /// The broken rule, if this state, or the step that led here, breaks one.
     fn broken(&self) -> Option<String>;
 
-    /// Whether this is as good as an end: what everybody hoped for has come. From each state such a one must be reachable by
-    /// [fair](Self::is_fair) steps.
+    /// Returns true if this is a good end: every client got what it wanted. Such a state must be
+    /// reachable from each state by [fair](Self::is_fair) steps.
     fn is_settled(&self) -> bool {
         true
     }
 
-    /// Whether a step comes sooner or later of itself. Faults and changes of mind do not; nobody may have to hope for them.
+    /// Returns true if the step happens sooner or later without being forced. Faults and changes of
+    /// mind are not fair: no client may depend on them.
     fn is_fair(_step: &Self::Step) -> bool {
         true
     }
 }
 
-/// What an exploration found.
+/// The result of an exploration.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Finding {
-    /// Nothing is wrong with any state.
+    /// No state breaks a rule.
     Sound {
-        /// How many there are.
+        /// The number of states.
         states: usize,
     },
-    /// A shortest way to a state that is wrong.
+    /// A shortest trace to a state that breaks a rule.
     Broken(Trace),
 }
 
-/// A history, and what is wrong at its end.
+/// A history, and the rule that its end breaks.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Trace {
-    /// What is wrong.
+    /// The broken rule.
     pub fault: String,
-    /// What happened, first things first.
+    /// The steps, in order.
     pub steps: Vec<String>,
 }
 
@@ -75,11 +76,11 @@ impl fmt::Display for Trace {
 }
 
 impl Finding {
-    /// The number of states of a sound world.
+    /// Returns the number of states of a sound world.
     ///
     /// # Panics
     ///
-    /// With the trace, if it is not sound.
+    /// Panics with the trace if the world is not sound.
     #[must_use]
     pub fn sound(self) -> usize {
         match self {
@@ -88,38 +89,38 @@ impl Finding {
         }
     }
 
-    /// The counterexample of an unsound one.
+    /// Returns the counterexample of an unsound world.
     ///
     /// # Panics
     ///
-    /// If there is none.
+    /// Panics if the world is sound.
     #[must_use]
     pub fn broken(self) -> Trace {
         match self {
-            Self::Sound { states } => panic!("none of {states} states is wrong"),
+            Self::Sound { states } => panic!("none of {states} states breaks a rule"),
             Self::Broken(trace) => trace,
         }
     }
 }
 
-/// A state that was reached: by which step, from which other.
+/// A state that was reached: by which step, and from which state.
 struct Reached<S> {
     by: Option<(u32, S)>,
     is_settled: bool,
 }
 
-/// Visits every state that can be reached, breadth first, so that the trace to a wrong one is as short as any. What is kept of a state
-/// that was visited is its name and the step that led there.
+/// Visits every reachable state, breadth first, so that the trace to a wrong state is a shortest
+/// one. Of a visited state, only its name and the step that led to it are kept.
 ///
 /// # Panics
 ///
-/// If there are more states than `limit`: a search that was cut short proves nothing.
+/// Panics if there are more states than `limit`: a search that was cut short proves nothing.
 pub fn explore<W: World>(start: W, limit: usize) -> Finding {
     let mut numbers = HashMap::with_hasher(FixedState::default());
     let mut states = vec![Reached { by: None, is_settled: start.is_settled() }];
     numbers.insert(start.name(), 0);
     let mut open = VecDeque::from([start.clone()]);
-    // Fair steps, backwards: (to, from).
+    // The fair steps, reversed: (to, from).
     let mut fair: Vec<(u32, u32)> = Vec::new();
     for at in 0.. {
         let Some(world) = open.pop_front() else { break };
@@ -194,7 +195,7 @@ fn trace<W: World>(start: W, states: &[Reached<W::Step>], end: usize, fault: Str
 mod tests {
     use super::*;
 
-    /// Counts up to a limit, or stops early.
+    /// Counts up to a limit, or stops before it.
     #[derive(Clone)]
     struct Count {
         to: u8,

@@ -1,95 +1,99 @@
 //! The rules, each of which can be left out.
 //!
-//! The core has no switches for them. A rule is left out around the core: by changing what a store
-//! remembers before and after it serves a request (`server`), or what a client passes to its
-//! machines and sends (`store`, `quorum`).
+//! The core has no switches for this. A rule is left out around the core: by changing a store's
+//! records before and after it serves a request (`server`), or by changing what a client passes to
+//! its machines and sends (`store`, `quorum`).
 
-/// A rule left out.
+/// A rule that is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Flaw {
-    /// A release deletes whatever stands at the key.
+    /// A release deletes the lock at the key, whoever holds it.
     ReleaseWithoutCompare,
-    /// A client asks with one id all its life.
+    /// A client uses one id for all its requests.
     OneIdPerClient,
-    /// A lease is counted from when its answer came.
+    /// A lease is counted from the time of its answer.
     CountedFromTheReply,
-    /// A fence is the last one and one more, whatever the clock says.
+    /// A fence is the last one plus one, whatever the clock says.
     FenceWithoutFloor,
     /// The clock of the store is behind the last fence when its state is lost.
     ClockBehind,
-    /// The clock is read when the grant is sent.
+    /// The least fence comes from the client's clock when it sends the request.
     FloorFromTheClient,
-    /// A grant may be on its way for ever.
+    /// A grant may be in flight for any time.
     NoNotAfter,
-    /// Who gives up after a broken connection releases only once.
+    /// After a broken connection, giving up releases only once.
     OneRelease,
-    /// A renewal takes a key that is free.
+    /// A renewal acquires a free key.
     RenewalTakes,
-    /// A renewal sets the end of the lease, also to an earlier one.
+    /// A renewal sets the end of the lease, even if that shortens it.
     RenewalShortens,
-    /// A grant to who holds already sets the end of its lease, also to an earlier one.
+    /// A grant to the present holder sets the end of its lease, even if that shortens it.
     GrantShortens,
-    /// A renewal that is confirmed after the lease's end makes it good again.
+    /// A renewal that is confirmed after the lease's end makes the lease valid again.
     RevivesAfterTheEnd,
 
-    /// A renewal writes the lease down as one that nobody waits for.
+    /// A renewal forgets that somebody waits for the lease.
     RenewalDropsTheMark,
-    /// A hand-over does, and every holder may release by value.
+    /// A hand-over forgets that somebody waits for the lease, and every holder may release by
+    /// value.
     HandOverDropsTheMark,
-    /// Who finds others in line does not mark the holder's lease.
+    /// Only the first waiter of a queue marks the holder's lease as awaited.
     OnlyTheFirstJoinerMarks,
-    /// The value of a stranger is marked as if it were ours.
+    /// The value of another program's lock is marked as if it were ours.
     MarksAStranger,
-    /// Who waited in line releases by value.
+    /// A holder that waited in the queue releases by value.
     ByValueAfterWaiting,
-    /// Who gives up does so by value.
+    /// A client that gives up releases by value.
     GivesUpByValue,
-    /// A release by who stands in line leaves it there.
+    /// The release of a waiter leaves it in the queue.
     ReleaseStaysInLine,
-    /// A push that counts nobody is taken for one that reached nobody.
+    /// A push that reached no subscriber by the server's count is taken for undelivered.
     TrustsTheCountOfThePush,
-    /// Only a release by the owner hands on.
+    /// The next waiter is granted the key only by its owner's release.
     OnlyTheOwnerHandsOn,
-    /// A pushed grant is believed for its ttl from the start.
+    /// A pushed grant is believed for a whole ttl at once.
     CountsTheTtlAtOnce,
-    /// A pushed grant is counted from when the push was read.
+    /// A pushed grant is counted from the time at which the push was read.
     CountsFromThePush,
-    /// A pushed grant is counted from a time of the server's, as far as the client knows how the clocks differ.
+    /// A pushed grant is counted from a time of the server's clock, by the known difference of the
+    /// clocks.
     CountsByTheServersClock,
-    /// A push that is read after its end is answered by a release, and the waiter begins anew.
+    /// A waiter that reads a push after its end releases, and begins anew.
     ReleasesALatePush,
-    /// All asks of a waiter have one secret, so that a grant of before counts as one that answers the last.
+    /// All requests of a waiter have the same nonce, so an earlier grant passes for the answer to
+    /// the last request.
     OneSecretForAllAsks,
-    /// Who asks again does not say its ticket.
+    /// A waiter that asks again does not send its ticket.
     ForgetsTheTicket,
-    /// A hand-over notes nowhere that it is to be claimed.
+    /// A hand-over is not recorded as unclaimed.
     NoUnclaimedRecord,
     /// A claim leaves the record of the hand-over.
     ClaimLeavesTheRecord,
-    /// Who comes too late to claim is struck all the same.
+    /// A claim that comes too late leaves the record, so its channel is passed over as
+    /// unresponsive.
     LateClaimLeavesTheRecord,
-    /// An ask by a sibling of who did not claim leaves the record.
+    /// A request of a sibling of the waiter that did not claim leaves the record.
     SiblingsAreStruckAllTheSame,
-    /// Once struck, a channel stays so.
+    /// A channel that was unresponsive once remains so.
     StrikeStays,
-    /// A connection that is made anew listens to the channel of the one before.
+    /// A new connection uses the channel of the previous one.
     ReusesTheChannel,
-    /// Whoever comes to stand first is not told when the holder's lease ends.
+    /// A new first waiter does not learn when the holder's lease ends.
     TellsNoNewHead,
-    /// Only a hand-over tells who is now first; a waiter that leaves does not.
+    /// A new first waiter learns this after a hand-over, but not after a waiter has left.
     OnlyAHandOverTellsTheHead,
 
-    /// Who finds room takes the key although others wait.
+    /// A free key is granted to any request, even if others wait for it.
     PassesTheLine,
-    /// A writer takes no notice of readers.
-    WriterBesideReaders,
-    /// Nobody adds up the permits.
+    /// A writer ignores readers.
+    WriterIgnoresReaders,
+    /// Permits are not added up.
     PermitsUncounted,
-    /// A reader whose marker was deleted is there again with the next one's.
+    /// A reader whose marker was deleted is back with the next reader's marker.
     SharesOutliveTheMarker,
-    /// Who waits for one key keeps those behind it.
+    /// A waiter for one of several keys keeps the keys after it.
     KeepsTheKeysBehind,
-    /// A break ends whatever lease is there.
+    /// A break ends the present lease, whatever its fence.
     BreaksWhatIsThere,
 }

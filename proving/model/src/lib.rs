@@ -1,39 +1,47 @@
-//! The machines of core in small worlds whose every history is explored.
+//! Explores every history of core's machines in small worlds.
 //!
-//! A world is what core is run in: a [`store`], which is `leasehold_core::apply` over its records; processes, each with a connection, the
-//! `WaiterRegistry` and the `Unsettled` that its clients share; clients, each an `Acquire` and then a `Keep`; and between them a network that
-//! is against everybody. Nothing here says what a lock is. The code of a world only carries: it sends what a machine says, and tells
-//! it what came back, as the library's driver and its stores do.
+//! A world contains what runs core: a [`store`], which is `leasehold_core::apply` over its records;
+//! processes, each with a connection and with the `WaiterRegistry` and the `Unsettled` that its
+//! clients share; clients, each an `Acquire` and then a `Keep`; and between them a hostile network.
+//! Nothing here says what a lock is. The code of a world only carries messages: it sends what a
+//! machine requests, and passes the answers to it, as the library's driver and its stores do.
 //!
-//! What may happen, at any moment and in any order: time passes; a request or an answer is late, lost or served twice; a connection
-//! breaks, and what was sent on it still arrives, or does not; a push is lost or forged; a client stalls, changes its mind or dies with
-//! its process; a lease ends; somebody breaks it; a server forgets all, or the line, or a fence, or the key is deleted; a stranger takes
-//! the key. A `Scope` says who takes part, and how often each of these may happen.
+//! These things may happen at any moment and in any order: time passes; a request or an answer is
+//! late, lost or served twice; a connection breaks, and what was sent on it arrives later or never;
+//! a push is lost or forged; a client stalls, changes its mind or dies with its process; a lease
+//! ends; an operator breaks it; a server loses everything, or a queue, a fence or a key; another
+//! program takes the key. A `Scope` says who takes part, and how often each of these may happen.
 //!
-//! What must hold, in each state: no two believe at once that they hold what only one may have; fences rise in the order of grants;
-//! nobody is passed over that could be told; nothing is left by who is gone; no lease that was lost is renewed; and from each state one
-//! in which all is over can be reached by steps that come of themselves, so that nobody waits for ever.
+//! These rules must hold in each state: two clients never consider themselves holders of what only
+//! one may hold; fences increase in the order of grants; no waiter that can be notified is passed
+//! over; nothing is left of a client that is gone; no lost lease is renewed; and from each state
+//! fair steps lead to one in which every client has finished, so nobody waits for ever.
 //!
-//! Time passes in ticks. A ttl is two of them, the window of a hand-over is one, and nothing is under way for more than two: a call that is
-//! not answered within its limit drops its connection. A tick is long or short beside the timers of core, which are constants: if it is
-//! long, a waiter asks again within a tick whatever was lost; if it is short, it never does, and each wake-up must come by push. What a
-//! state has of times is written as how long ago or ahead they are, so histories may be endless and states are still few.
+//! Time passes in ticks. A ttl is two ticks and the window of a hand-over one, and nothing is in
+//! flight for more than two: a call without an answer within its limit drops its connection. A tick
+//! is long or short compared with core's timers, which are constants. If it is long, a waiter asks
+//! again within a tick, whatever was lost. If it is short, it never does, and each wake-up must
+//! come by push. The times in a state are relative to now, so histories may be endless although the
+//! states are few.
 //!
-//! Each rule is left out in turn (`Flaw`), and its world must break: a model that finds fault with nothing proves nothing. The core has
-//! no switch for that. A rule is left out around it, at a store by what is remembered before and after a request is applied, at a
-//! client by what its machines are told.
+//! Each rule is left out in turn (`Flaw`), and its world must break: a model that never finds a
+//! fault proves nothing. The core has no switch for that. A rule is left out around it: at a store
+//! by changing its records before and after a request is applied, at a client by changing what its
+//! machines are told.
 //!
-//! Left out, each for a reason:
+//! The model leaves out, each for a reason:
 //!
-//! - *Rates of clocks.* All count the same ticks. What they may differ is a sum, proven in `core::lease`.
-//! - *More than a few.* Two or three clients; no single world has all kinds of trouble. What hides in larger ones is for
-//!   `proving/simulation`, which runs the driver as well.
-//! - *What one request clears away at most.* `core::apply` tests that.
-//! - *Which sibling asks for a line that was lost.* If the others are not told to, they come later to their turn, but come; `core::waiting`
-//!   tests that they are told.
-//! - *A quorum's members.* [`quorum`] still states their rules itself.
+//! - *Rates of clocks.* All clocks count the same ticks. By how much they may differ is a sum,
+//!   proven in `core::lease`.
+//! - *Larger worlds.* There are two or three clients, and no single world has all kinds of faults.
+//!   For larger worlds there is `proving/simulation`, which runs the driver as well.
+//! - *The most that one request cleans up.* `core::apply` tests that.
+//! - *Which sibling asks again for a lost queue.* If the others are not told to, they get their
+//!   turn later, but they do get it; `core::waiting` tests that they are told.
+//! - *The members of a quorum.* [`quorum`] still states their rules itself.
 //!
-//! The tests say how many states they saw at least, so that a world in which things no longer happen is noticed.
+//! The tests state how many states they saw at least, so that a world in which things no longer
+//! happen is noticed.
 
 pub mod explore;
 mod flaw;

@@ -1,12 +1,14 @@
 //! Identifies states: two states are equal if all their parts are, with times relative to now.
 //!
-//! A state has a name of 128 bits, and only the names of the states that were visited are kept. The core's types say by `Hash` what
-//! matters of them. Their clocks begin far apart and far above every other number, so a time is known by its size, and stands in
-//! the name as how long ago it was or how far ahead it is. Hence a history may last for ever and still come back to a state.
+//! A state has a name of 128 bits, and only the names of visited states are kept. The `Hash` of
+//! core's types covers everything that matters. Their clocks begin far apart and far above every
+//! other number, so a time is recognised by its size, and the name contains how far it is in the
+//! past or the future. Hence a history may last for ever and still return to a state.
 //!
-//! Of tickets and fences the order counts, and small distances, because they are counted up. Moments of a process that are long past are
-//! all alike: no lease that is counted from there lasts any more, and no call is under way for so long. Times that are far ahead are alike
-//! as well: what ends there ends in no history, unless a world has a step for it.
+//! Of tickets and fences, only the order and small distances count, because they are counted up.
+//! Moments of a process that are long past are all alike: no lease that is counted from there is
+//! still valid, and no call is in flight for so long. Times that are far ahead are alike as well:
+//! they are not reached in any history, unless a world has a step for it.
 
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::time::Duration;
@@ -14,15 +16,16 @@ use std::time::Duration;
 use foldhash::fast::FixedState;
 use leasehold_core::{Fence, Instant, Stamp};
 
-/// Where the clocks begin: the lease clock of the processes in ns, that of the stores in µs, and the wall clock of both in µs.
+/// The times at which the clocks begin: the lease clock of the processes in ns, that of the stores
+/// in µs, and the wall clock of both in µs.
 const LEASE_CLOCK: u64 = 1 << 60;
 const STORE_CLOCK: u64 = 1 << 45;
 const WALL_CLOCK: u64 = 1 << 50;
 
-/// How far ahead, in ticks, a time is just far ahead.
+/// The number of ticks from which all future times are alike.
 const FAR: u64 = 4;
 
-/// A moment: so many ticks after the beginning.
+/// A moment, in ticks since the beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Now {
     ticks: u32,
@@ -42,37 +45,38 @@ impl Now {
         self.tick * self.ticks
     }
 
-    /// As processes have it.
+    /// The moment on a process's clock.
     pub(crate) fn instant(self) -> Instant {
         Instant::from_nanos(LEASE_CLOCK) + self.since_the_beginning()
     }
 
-    /// As stores have it.
+    /// The moment on a store's clock.
     pub(crate) fn stamp(self) -> Stamp {
         Stamp::from_micros(STORE_CLOCK) + self.since_the_beginning()
     }
 
-    /// What the wall clock gives as the least fence.
+    /// The least fence of a grant at this moment, as the wall clock gives it.
     pub(crate) fn floor(self) -> Fence {
         let micros = Stamp::from_micros(WALL_CLOCK) + self.since_the_beginning();
         Fence::new(micros.as_micros()).expect("two centuries are left")
     }
 }
 
-/// How far back times are told apart.
+/// How far back times are distinguished.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Horizon {
     /// Moments of a process, in ticks.
     pub(crate) instants: u32,
-    /// Ends that have passed at a store, in ticks.
+    /// Past ends at a store, in ticks.
     pub(crate) stamps: u32,
-    /// Other times than now to which fences are compared, before and after it.
+    /// Fences are also compared with the times this far before and after now.
     pub(crate) margin: Duration,
-    /// Up to which distance two tickets or fences are told apart by more than their order.
+    /// The largest distance at which two tickets or fences are distinguished by more than their
+    /// order.
     pub(crate) apart: u64,
 }
 
-/// Numbers of which only the order counts, and how far they are apart as long as that can be counted up.
+/// Numbers of which only the order counts, and small distances.
 #[derive(Debug)]
 struct Row {
     apart: u64,
@@ -91,26 +95,26 @@ impl Row {
     }
 }
 
-/// How words are read.
+/// Interprets hashed words.
 #[derive(Debug)]
 struct Reading {
     now: [u64; 3],
-    /// In ns, and in µs.
+    /// A tick in ns, and in µs.
     tick: [u64; 2],
     horizon: [u64; 2],
     rows: [Row; 2],
 }
 
-/// What a word is.
+/// The meaning of a word.
 #[derive(Clone, Copy, Debug)]
 enum Word {
     Number(u64),
-    /// Of a process's clock: so many ticks ahead or ago.
+    /// A time of a process's clock, in ticks before or after now.
     Ahead(u64),
     Ago(u64),
-    /// A timer that has rung, or a moment so long ago that it makes no difference when.
+    /// A timer that has rung, or a moment so long ago that its distance makes no difference.
     Past,
-    /// Of a store's clock: so far ahead or ago.
+    /// A time of a store's clock, relative to now.
     Ends(u64),
     Ended(u64),
     /// A ticket.
@@ -141,7 +145,7 @@ impl Reading {
         }
         if is_near(stamp, STORE_CLOCK) {
             let (ahead, ago) = (word.saturating_sub(stamp), stamp.saturating_sub(word));
-            // Tickets are moments of the past, but for a few that were drawn in one.
+            // Tickets are moments of the past, except for a few that were drawn in the same moment.
             return match ahead > self.tick[1] / 2 {
                 true => Word::Ends(ahead.min(FAR * self.tick[1])),
                 false if ago > 0 && ago <= self.horizon[1] => Word::Ended(ago),
@@ -155,7 +159,7 @@ impl Reading {
             return Word::Number(word);
         }
         let (ahead, ago) = (word.saturating_sub(instant), instant.saturating_sub(word));
-        // Everything happens when the clock ticks; only timers are set to other times.
+        // Everything happens when the clock ticks; only timers are set to times between ticks.
         let is_timer = ago % self.tick[0] != 0;
         if ahead > 0 {
             Word::Ahead(ahead.div_ceil(self.tick[0]).min(FAR))
@@ -166,7 +170,7 @@ impl Reading {
         }
     }
 
-    /// As it stands in a name: of which kind, and which.
+    /// The word in a name: its kind, and its value.
     fn code(&self, word: u64) -> [u64; 2] {
         match self.read(word) {
             Word::Number(number) => [0, number],
@@ -181,12 +185,12 @@ impl Reading {
     }
 }
 
-/// A number of a row, as tickets are.
+/// The nth of a series of numbers, such as tickets.
 pub(crate) const fn drawn(nth: u64) -> u64 {
     STORE_CLOCK + nth
 }
 
-/// Takes down what is hashed, a word for each number.
+/// Collects what is hashed, one word per number.
 #[derive(Debug, Default)]
 struct Words(Vec<u64>);
 
@@ -222,7 +226,7 @@ pub(crate) fn of(state: &impl Hash, now: Now, horizon: Horizon) -> u128 {
     }
     reading.rows.iter_mut().for_each(Row::sort);
     let mut halves = [FixedState::with_seed(1), FixedState::with_seed(2)].map(|seed| seed.build_hasher());
-    // With now in both rows, that what they have is told from it.
+    // Both series also contain now, so that their numbers are distinguished from it.
     for word in words.0.into_iter().chain(reading.now) {
         let code = reading.code(word);
         for half in &mut halves {
@@ -233,7 +237,7 @@ pub(crate) fn of(state: &impl Hash, now: Now, horizon: Horizon) -> u128 {
     high << 64 | low
 }
 
-/// The name of a state without times.
+/// The name of a state that contains no times.
 pub(crate) fn of_plain(state: &impl Hash) -> u128 {
     let [high, low] = [1, 2].map(|seed| u128::from(FixedState::with_seed(seed).hash_one(state)));
     high << 64 | low

@@ -1,7 +1,7 @@
 //! A store: `apply` over its records, and the connections on which it can send pushes.
 //!
 //! Rules of a store are left out here: its records are changed before or after a request is
-//! applied, so that the result is as if that rule were not in the code.
+//! applied, so that the result is as if the code lacked that rule.
 
 use std::hash::{Hash, Hasher};
 
@@ -13,10 +13,10 @@ use leasehold_core::{
 use crate::Flaw;
 use crate::name::Now;
 
-/// What hides that a key is free.
+/// The value of a lock that hides that a key is free.
 const HIDDEN: &[u8] = b"hidden";
 
-/// A connection that stands as far as the store knows: whose, the how-manieth, and which channel is heard on it.
+/// An open connection, as far as the store knows: its process, its number, and its channel.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Listener {
     pub(crate) process: usize,
@@ -28,7 +28,7 @@ pub(crate) struct Listener {
 pub(crate) struct Server {
     pub(crate) records: Records,
     pub(crate) listeners: Listeners,
-    /// What a store that lacks a rule keeps that it should not.
+    /// Shares that a store keeps only if it lacks a rule.
     kept: Shares,
     miscounted: bool,
 }
@@ -50,7 +50,7 @@ impl Hash for Server {
 }
 
 impl Server {
-    /// The one semantics, with or without that rule.
+    /// Applies a request, with or without that rule.
     pub(crate) fn serve(
         &mut self,
         mut request: Request,
@@ -69,25 +69,26 @@ impl Server {
             ApplyContext::new(now.stamp(), floor).with_window(window.duration()).with_ears(&self.listeners);
         let asked = before.is_some().then(|| request.clone());
         let mut served = apply(&mut self.records, request, &context);
-        assert!(served.unfinished.is_empty(), "so few are cleared away at once");
+        assert!(served.unfinished.is_empty(), "nothing is left to clean up in so small a world");
         if let Some(((flaw, before), request)) = before.zip(asked) {
             self.flawed_after(flaw, &before, &request, &mut served, floor, now.stamp(), window);
         }
         served
     }
 
-    /// What has ended is not there; to forget it changes no answer.
+    /// Removes ended entries. This changes no answer, because they count as absent.
     pub(crate) fn forget_ended(&mut self, now: Now) {
         self.records.forget_ended(now.stamp());
     }
 
-    /// Everything is gone but who listens.
+    /// Removes everything except the connections.
     pub(crate) fn forget_everything(&mut self) {
         self.records = Records::default();
         self.kept = Shares::default();
     }
 
-    /// As a server deletes a key that still has the value of who was never waited for; says whether it did.
+    /// Deletes the key if its value says that nobody waits for this holder, as a server does for a
+    /// release by value. Returns true if it did.
     pub(crate) fn delete_if_equal(&mut self, key: &Key, of: Holder, now: Now) -> bool {
         let is_equal = |lock: &Lock| matches!(lock.content, Content::Lease { holder, awaited: false, .. } if holder == of);
         let is_there = self.records.lock(key, now.stamp()).is_some_and(is_equal);
@@ -97,7 +98,7 @@ impl Server {
         is_there
     }
 
-    /// All who hold something here or stand in a line.
+    /// All holders and waiters.
     pub(crate) fn known(&self, now: Now) -> impl Iterator<Item = Holder> {
         let held = self.records.locks.keys().flat_map(move |key| self.records.holder_ids(key, now.stamp()));
         let lines = self.records.lines.values().flat_map(WaitQueue::waiters);
@@ -123,7 +124,7 @@ impl Server {
                 let lock = records.locks.get_mut(&key);
                 lock.into_iter().for_each(|lock| lock.ends = Some(Stamp::from_micros(now.as_micros() + 1)));
             }
-            // While something else stands there, nobody is handed the key.
+            // While something else is at the key, no waiter is granted it.
             (Flaw::OnlyTheOwnerHandsOn, Request::Grant { .. } | Request::Renew(_) | Request::Release(_))
                 if !ours(records)
                     && records.lock(&key, now).is_none()
@@ -132,7 +133,7 @@ impl Server {
                 records.locks.insert(key, Lock::new(Content::Foreign(HIDDEN.into()), None));
             }
             (Flaw::PassesTheLine, Request::Grant { .. }) => drop(records.lines.remove(&key)),
-            (Flaw::WriterBesideReaders, Request::Grant { .. })
+            (Flaw::WriterIgnoresReaders, Request::Grant { .. })
                 if attempt.claim.wants()[0].mode == Mode::Exclusive =>
             {
                 let is_shared = |lock: &&mut Lock| matches!(lock.content, Content::Marker(_));
@@ -256,7 +257,7 @@ impl Server {
     }
 }
 
-/// Who asks, and for which key first.
+/// The attempt of a request, and its first key.
 fn concerned(request: &Request) -> Option<(Attempt, Key)> {
     let (Request::Grant { attempt, .. }
     | Request::Renew(attempt)
@@ -285,7 +286,7 @@ fn change_weights(records: &mut Records, key: &Key, weight: u32) {
     holders.into_iter().for_each(|holder| shares.change(holder, |share| share.weight = weight));
 }
 
-/// With the marker of another, those who lost theirs are there again.
+/// Restores the shares of readers whose marker was deleted, once another reader's marker is there.
 fn revive(kept: &mut Shares, records: &mut Records, key: &Key, now: Stamp) {
     let is_marked =
         records.lock(key, now).is_some_and(|lock| lock.content == Content::Marker(Family::Shared));
@@ -298,7 +299,8 @@ fn revive(kept: &mut Shares, records: &mut Records, key: &Key, now: Stamp) {
     }
 }
 
-/// The line of a key with another record of who is to claim it, and with all strikes of another line.
+/// Rebuilds the queue of a key with another record of an unclaimed hand-over, and with all
+/// unresponsive channels of another queue.
 fn rebuild(
     records: &mut Records,
     key: &Key,

@@ -1,8 +1,9 @@
 //! One store, the processes that have locks in it, and the network between them.
 //!
-//! What runs is core: `apply` is the store, and a client is `Acquire` and then `Keep`, with the `WaiterRegistry` and the `Unsettled` of
-//! its process. Around them is what the library's driver and a store over a network do: send what a machine says, and tell it what
-//! came back.
+//! The code under test is core: `apply` is the store, and a client is `Acquire` and then `Keep`,
+//! with the `WaiterRegistry` and the `Unsettled` of its process. The code around it does what the
+//! library's driver and a store over a network do: it sends what a machine requests, and passes the
+//! answers to it.
 
 mod client;
 mod ghost;
@@ -43,14 +44,14 @@ impl Hash for Store {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (self.left, &self.server, &self.clients, &self.ghost).hash(state);
         for (number, process) in self.processes.iter().enumerate() {
-            // Who has not asked yet was told nothing before it did.
+            // A client that has not asked yet cannot have received a push.
             let asks = self.of(number).any(|who| matches!(self.clients[who].phase, Phase::Asking(_)));
             (process, asks.then_some(process.since)).hash(state);
         }
     }
 }
 
-/// What can happen; clients and processes are told apart by number.
+/// The possible steps; clients and processes are given by number.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "each reads as a sentence in a trace")]
@@ -87,7 +88,7 @@ pub enum Step {
 }
 
 impl Store {
-    /// A world of that scope.
+    /// A world of this scope.
     #[must_use]
     pub fn new(flaw: Option<Flaw>, scope: &Scope) -> Self {
         let fixed = Fixed::new(flaw, scope);
@@ -134,7 +135,7 @@ impl Store {
         self.clients.iter().position(|client| client.attempt.holder == holder)
     }
 
-    /// The key that strangers and people have to do with.
+    /// The key that other programs and operators use.
     fn key(&self) -> &Key {
         self.fixed.parties[0].claim.first_key()
     }
@@ -167,7 +168,7 @@ impl Store {
         keys.any(|key| self.server.records.holder_ids(key, self.now.stamp()).contains(&holder))
     }
 
-    /// Who holds something loses it without being told.
+    /// All holders lose their locks without being notified.
     fn orphan_all(&mut self) {
         for who in 0..self.clients.len() {
             if self.holds(self.clients[who].attempt.holder) {
@@ -199,7 +200,8 @@ impl Store {
         steps.extend(offers.into_iter().filter(|(can, _)| *can).map(|(_, step)| step));
     }
 
-    /// Whether nothing is too late by then: a call that has no answer within its limit drops its connection.
+    /// Returns true if time may pass: no message has been in flight for the longest permitted time,
+    /// because a call without an answer within its limit drops its connection.
     fn may_be_slow(&self) -> bool {
         let oldest = self.now.instant() - self.fixed.tick * self.fixed.delay;
         let is_late = |it: &Rc<Process>| it.has_been_under_way_since(oldest);
@@ -246,7 +248,7 @@ impl Store {
             Step::StrangerReleases => {
                 let its_own = Content::Foreign(STRANGER.into());
                 if self.server.records.locks.get(&key).is_some_and(|lock| lock.content != its_own) {
-                    self.ghost().wrong("a stranger cannot release");
+                    self.ghost().wrong("another program cannot release its lock");
                 }
                 self.server().records.locks.remove(&key);
                 self.ghost().disturbed = true;
@@ -282,7 +284,7 @@ impl Store {
     }
 }
 
-/// What a stranger's lock has in it.
+/// The value of another program's lock.
 const STRANGER: &[u8] = b"a stranger's";
 
 impl World for Store {
@@ -387,7 +389,7 @@ impl World for Store {
         self.what_is_wrong().map(str::to_owned)
     }
 
-    /// Nobody asks or holds any more, and nothing is under way or left.
+    /// True if no client asks or holds any more, and nothing is in flight or left.
     fn is_settled(&self) -> bool {
         let over = |it: &Rc<Client>| matches!(it.phase, Phase::Idle | Phase::Gone | Phase::Dead);
         self.clients.iter().all(over)

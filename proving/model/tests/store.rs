@@ -1,7 +1,8 @@
 //! One store: its rules hold, and each of them is needed.
 //!
-//! `cargo test -p model --test store -- --nocapture` prints how each rule that is left out breaks, and how many states each sound
-//! world has; `-- --ignored` explores the larger worlds.
+//! `cargo test -p model --test store -- --nocapture` prints the counterexample for each rule that
+//! is left out, and the number of states of each sound world; `-- --ignored` explores the larger
+//! worlds.
 
 use model::Flaw;
 use model::explore::explore;
@@ -25,99 +26,99 @@ const TWO_BELIEVE: &str = "two believe that they hold";
 const DOES_NOT_RISE: &str = "a fence does not rise";
 const WAKE_UP_LOST: &str = "a wake-up is lost";
 const PASSED_OVER: &str = "a live waiter was passed over";
-const STILL_THERE: &str = "who is gone is still there";
-const STRUCK_IN_TIME: &str = "a process is struck that claimed in time";
-const STRUCK_THOUGH_HEARD: &str = "a process is struck that was heard";
+const STILL_THERE: &str = "something is left of a client that is gone";
+const UNRESPONSIVE_IN_TIME: &str = "a waiter that claimed in time was marked unresponsive";
+const UNRESPONSIVE_THOUGH_ASKING: &str = "a waiter that asked again was marked unresponsive";
 
-/// Two who go when the key is taken.
+/// Two clients that leave if the key is taken.
 fn two_tries() -> Scope {
     Scope::of([Party::alone(&["a"]).tries(), Party::alone(&["a"]).tries()])
 }
 
-/// The first wants it twice, one time after the other.
+/// The first client acquires the lock twice.
 fn one_twice() -> Scope {
     Scope::of([Party::alone(&["a"]).tries().times(2), Party::alone(&["a"]).tries()])
 }
 
 #[test]
 #[ignore = "takes minutes: cargo test -p model --test store -- --ignored"]
-fn two_who_try_never_believe_at_once_and_leave_nothing() {
+fn two_tries_never_hold_at_once_and_leave_nothing() {
     sound(&two_tries().longer_renewals(1), 1);
 }
 
 #[test]
 #[ignore = "1.9 million states: cargo test -p model --test store -- --ignored"]
-fn connections_may_break_under_those_who_try() {
+fn connections_may_break_during_tries() {
     sound(&two_tries().breaks(1).cancels(1), 940_676);
 }
 
 #[test]
-fn a_second_attempt_is_safe_from_what_is_left_of_the_first() {
+fn a_second_attempt_is_safe_from_the_remains_of_the_first() {
     sound(&one_twice().breaks(1), 540_250);
 }
 
 #[test]
-fn fences_rise_also_when_the_store_forgets() {
+fn fences_increase_even_if_the_store_loses_its_state() {
     sound(&two_tries().flushes(2), 177_171);
     sound(&one_twice().forgotten_fences(1), 57_809);
 }
 
 #[test]
 #[ignore = "takes minutes: cargo test -p model --test store -- --ignored"]
-fn two_wait_and_have_the_lock_in_turn() {
+fn two_waiters_hold_the_lock_in_turn() {
     sound(&Scope::apart(2), 177_915);
 }
 
 #[test]
 #[ignore = "takes minutes: cargo test -p model --test store -- --ignored"]
-fn one_of_two_who_wait_may_give_up() {
+fn one_of_two_waiters_may_give_up() {
     sound(&Scope::apart(2).only_one_slow(0).cancels(1), 1);
 }
 
 #[test]
 #[ignore = "takes minutes: cargo test -p model --test store -- --ignored"]
-fn two_wait_although_one_dies_and_a_push_is_lost() {
+fn two_waiters_are_served_although_one_dies_and_a_push_is_lost() {
     sound(&Scope::apart(2).crashes(1).lost_pushes(1), 352_653);
 }
 
 #[test]
 #[ignore = "takes minutes: cargo test -p model --test store -- --ignored"]
-fn who_was_never_waited_for_releases_by_value() {
+fn a_holder_without_waiters_releases_by_value() {
     sound(&Scope::apart(2).by_value(), 1);
 }
 
 #[test]
 #[ignore = "takes minutes: cargo test -p model --test store -- --ignored"]
-fn waiters_that_ping_have_the_lock_in_turn() {
+fn waiters_that_ping_hold_the_lock_in_turn() {
     sound(&Scope::apart(2).with_pings().only_one_slow(1), 1);
 }
 
 #[test]
 #[ignore = "takes minutes: cargo test -p model --test store -- --ignored"]
-fn three_wait_although_one_is_slow() {
+fn three_waiters_are_served_although_one_is_slow() {
     sound(&Scope::apart(3).only_one_slow(1), 1);
 }
 
 #[test]
 #[ignore = "takes minutes: cargo test -p model --test store -- --ignored"]
-fn three_wait_and_are_told_by_push_alone() {
+fn three_waiters_are_notified_by_push_alone() {
     sound(&Scope::apart(3).timeless().by_value().cancels(1), 4_903);
 }
 
 #[test]
-fn everybody_in_line_may_give_up() {
+fn every_waiter_may_give_up() {
     sound(&Scope::apart(3).timeless().cancels(3), 16_462);
 }
 
 #[test]
 #[ignore = "takes minutes: cargo test -p model --test store -- --ignored"]
-fn siblings_on_one_channel_have_the_lock_in_turn() {
+fn waiters_on_one_channel_hold_the_lock_in_turn() {
     sound(&Scope::siblings(2).cancels(1), 292_947);
 }
 
 #[test]
 #[ignore = "takes minutes: cargo test -p model --test store -- --ignored"]
-fn one_death_needs_no_asking_now_and_then() {
+fn one_death_needs_no_timer() {
     sound(&Scope::apart(2).patient().crashes(1), 128_455);
 }
 
@@ -133,12 +134,12 @@ fn a_server_that_starts_empty_starves_nobody() {
 }
 
 #[test]
-fn a_line_that_was_forgotten_is_made_anew() {
+fn a_queue_that_expired_is_rebuilt() {
     sound(&Scope::apart(2).only_one_slow(1).line_ends(1), 36_406);
 }
 
 #[test]
-fn a_stranger_may_take_and_release_the_key() {
+fn another_program_may_take_and_release_the_key() {
     sound(&Scope::apart(2).only_one_slow(1).strangers(1), 94_860);
 }
 
@@ -165,7 +166,7 @@ fn a_release_must_compare() {
 }
 
 #[test]
-fn each_attempt_needs_an_id_of_its_own() {
+fn each_attempt_needs_its_own_id() {
     breaks(Flaw::OneIdPerClient, &one_twice().breaks(1), TWO_BELIEVE);
 }
 
@@ -227,17 +228,17 @@ fn a_hand_over_must_keep_the_mark() {
 
 #[test]
 fn a_strangers_value_must_not_be_marked() {
-    breaks(Flaw::MarksAStranger, &Scope::apart(2).strangers(1), "a stranger cannot release");
+    breaks(Flaw::MarksAStranger, &Scope::apart(2).strangers(1), "another program cannot release its lock");
 }
 
 #[test]
 #[ignore = "takes minutes: cargo test -p model --test store -- --ignored"]
-fn who_gives_up_must_not_do_so_by_value() {
+fn giving_up_must_not_release_by_value() {
     breaks(Flaw::GivesUpByValue, &Scope::apart(2).by_value().cancels(1), STILL_THERE);
 }
 
 #[test]
-fn a_release_must_leave_the_line() {
+fn a_release_must_leave_the_queue() {
     breaks(Flaw::ReleaseStaysInLine, &Scope::apart(2).cancels(1), STILL_THERE);
 }
 
@@ -248,7 +249,7 @@ fn the_count_of_a_push_must_not_decide() {
 }
 
 #[test]
-fn every_request_must_hand_on() {
+fn every_request_must_hand_a_free_key_on() {
     breaks(Flaw::OnlyTheOwnerHandsOn, &Scope::apart(3).patient().crashes(1).only_one_slow(0), WAKE_UP_LOST);
 }
 
@@ -274,40 +275,48 @@ fn a_late_push_must_not_be_released() {
 }
 
 #[test]
-fn each_ask_must_have_a_secret_of_its_own() {
+fn each_request_must_have_its_own_nonce() {
     breaks(Flaw::OneSecretForAllAsks, &Scope::apart(2).strangers(1).only_one_slow(1), TWO_BELIEVE);
 }
 
 #[test]
 #[ignore = "takes minutes: cargo test -p model --test store -- --ignored"]
-fn who_asks_again_must_say_its_ticket() {
+fn a_waiter_that_asks_again_must_send_its_ticket() {
     breaks(Flaw::ForgetsTheTicket, &Scope::apart(3).only_one_slow(1), PASSED_OVER);
 }
 
 #[test]
 fn a_hand_over_must_be_recorded() {
-    breaks(Flaw::NoUnclaimedRecord, &Scope::siblings(3).crashes(1), "a dead process costs a second window");
+    breaks(
+        Flaw::NoUnclaimedRecord,
+        &Scope::siblings(3).crashes(1),
+        "a dead process wasted a second claim window",
+    );
 }
 
 #[test]
 fn a_claim_must_clear_the_record() {
-    breaks(Flaw::ClaimLeavesTheRecord, &Scope::siblings(3).timeless(), STRUCK_IN_TIME);
+    breaks(Flaw::ClaimLeavesTheRecord, &Scope::siblings(3).timeless(), UNRESPONSIVE_IN_TIME);
 }
 
 #[test]
 #[ignore = "takes minutes: cargo test -p model --test store -- --ignored"]
-fn an_ask_by_a_sibling_must_clear_the_record() {
-    breaks(Flaw::SiblingsAreStruckAllTheSame, &Scope::siblings(3), STRUCK_THOUGH_HEARD);
+fn a_request_of_a_sibling_must_clear_the_record() {
+    breaks(Flaw::SiblingsAreStruckAllTheSame, &Scope::siblings(3), UNRESPONSIVE_THOUGH_ASKING);
 }
 
 #[test]
-fn an_ask_must_lift_the_strike() {
-    breaks(Flaw::StrikeStays, &Scope::apart(3).only_one_slow(1), "who asks again stays struck");
+fn a_request_must_make_a_waiter_responsive_again() {
+    breaks(
+        Flaw::StrikeStays,
+        &Scope::apart(3).only_one_slow(1),
+        "a waiter that asks again stays unresponsive",
+    );
 }
 
 #[test]
-fn each_connection_needs_a_channel_of_its_own() {
-    let fault = "it is handed to a connection that is known to be gone";
+fn each_connection_needs_its_own_channel() {
+    let fault = "the lock was handed to a connection that is known to be closed";
     breaks(Flaw::ReusesTheChannel, &Scope::apart(2).breaks(1).crashes(1), fault);
 }
 

@@ -1,4 +1,5 @@
-//! Readers, writers, permits, several keys, and leases that somebody breaks: the rules hold, and each of them is needed.
+//! Readers, writers, permits, several keys, and leases that an operator breaks: the rules hold, and
+//! each of them is needed.
 
 use model::Flaw;
 use model::explore::explore;
@@ -31,13 +32,13 @@ fn three_for_two_permits() -> Scope {
 
 #[test]
 #[ignore = "takes minutes: cargo test -p model --test together -- --ignored"]
-fn readers_and_a_writer_keep_apart() {
+fn readers_and_a_writer_exclude_each_other() {
     sound(&Scope::of([Party::shared("a"), Party::alone(&["a"])]), 165_825);
 }
 
 #[test]
 #[ignore = "takes minutes: cargo test -p model --test together -- --ignored"]
-fn readers_and_a_writer_are_told_by_push_alone() {
+fn readers_and_a_writer_are_notified_by_push_alone() {
     sound(&two_readers_and_a_writer().timeless().cancels(1), 3_659);
 }
 
@@ -54,13 +55,13 @@ fn the_marker_of_readers_may_be_deleted() {
 
 #[test]
 #[ignore = "takes minutes: cargo test -p model --test together -- --ignored"]
-fn two_readers_and_a_writer_keep_apart_although_one_is_slow() {
+fn two_readers_and_a_writer_exclude_each_other_although_one_is_slow() {
     sound(&two_readers_and_a_writer().only_one_slow(2), 1);
 }
 
 #[test]
 #[ignore = "takes minutes: cargo test -p model --test together -- --ignored"]
-fn no_more_permits_are_had_than_there_are() {
+fn no_more_permits_are_granted_than_there_are() {
     sound(&Scope::of([Party::permits("a", 1), Party::permits("a", 2)]), 128_242);
     sound(&three_for_two_permits().timeless().cancels(1), 3_205);
 }
@@ -89,14 +90,14 @@ fn a_reader_must_not_pass_a_writer_that_waits() {
 }
 
 #[test]
-fn a_try_must_not_pass_the_line() {
+fn a_try_must_not_pass_the_queue() {
     let scope = Scope::of([Party::alone(&["a"]), Party::alone(&["a"]), Party::alone(&["a"]).tries()]);
     breaks(Flaw::PassesTheLine, &scope.only_one_slow(0), PASSED_OVER);
 }
 
 #[test]
-fn a_writer_must_mind_readers() {
-    breaks(Flaw::WriterBesideReaders, &two_readers_and_a_writer().timeless(), TWO_BELIEVE);
+fn a_writer_must_not_ignore_readers() {
+    breaks(Flaw::WriterIgnoresReaders, &two_readers_and_a_writer().timeless(), TWO_BELIEVE);
 }
 
 #[test]
@@ -108,7 +109,7 @@ fn permits_must_be_added_up() {
 #[test]
 fn a_reader_whose_marker_was_deleted_must_not_come_back() {
     let scope = two_readers_and_a_writer().only_one_slow(0).deletions(1);
-    breaks(Flaw::SharesOutliveTheMarker, &scope, "who is gone is still there");
+    breaks(Flaw::SharesOutliveTheMarker, &scope, "something is left of a client that is gone");
 }
 
 #[test]

@@ -20,7 +20,7 @@ pub(super) enum Phase {
     Idle,
     Asking(Acquire),
     Holding(Keep),
-    /// Gives up, or releases: both end in the same way.
+    /// Gives up or releases: both end in the same way.
     Leaving {
         again_at: Instant,
         by_script: bool,
@@ -33,14 +33,14 @@ pub(super) enum Phase {
 pub(super) struct Client {
     pub(super) attempt: Attempt,
     pub(super) phase: Phase,
-    /// Whether an answer is awaited.
+    /// True while an answer is expected.
     pub(super) awaits: bool,
-    /// It was made to lose what it may still believe to hold.
+    /// It was deprived of its lock without notice, and may still consider itself the holder.
     pub(super) orphan: bool,
-    /// On which connection it was last heard to ask.
+    /// The connection on which its last request arrived.
     pub(super) asked_on: u64,
     times: u8,
-    /// How often it has asked.
+    /// The number of its requests.
     asks: u64,
 }
 
@@ -70,7 +70,7 @@ impl Client {
     }
 }
 
-/// A clock that stands still.
+/// A clock that does not advance.
 #[derive(Debug)]
 struct Standing(Instant);
 
@@ -94,7 +94,7 @@ impl Runtime for Standing {
     }
 }
 
-/// What a waiter is told now, if anything.
+/// The wake-up of a waiter at this moment, if there is one.
 fn called(waiting: &WaiterRegistry, holder: Holder, now: Instant) -> Option<Wake> {
     let clock = Standing(now);
     let mut called = waiting.called(holder, &clock);
@@ -114,7 +114,7 @@ impl Store {
         let now = self.now.instant();
         match &it.phase {
             Phase::Idle => {
-                // Of those that are alike, the first begins first.
+                // Of identical clients, the first one begins first.
                 let parties = &self.fixed.parties;
                 let is_alike = who > 0
                     && parties[who].claim == parties[who - 1].claim
@@ -159,7 +159,7 @@ impl Store {
         steps.extend(own.map(|(nth, _)| Step::HearsThatItWasBroken(nth)));
     }
 
-    /// What one does of itself that waits for no answer.
+    /// A step of the client that needs no answer.
     fn stirs(&self, who: usize, machine: &Acquire) -> Option<Step> {
         let now = self.now.instant();
         if matches!(machine.clone().next(now), Does::Ask) {
@@ -169,7 +169,7 @@ impl Store {
         called(&waiting.clone(), self.clients[who].attempt.holder, now).map(|_| Step::Wakes(who))
     }
 
-    /// Whether one waits in line and nothing makes it ask again for now.
+    /// True if the client waits in the queue and nothing makes it ask again for now.
     pub(super) fn sleeps(&self, who: usize) -> bool {
         let Phase::Asking(machine) = &self.clients[who].phase else { return false };
         let is_in_line =
@@ -186,7 +186,7 @@ impl Store {
         let one_secret = self.has(Flaw::OneSecretForAllAsks);
         let client = self.client(who);
         client.asks += u64::from(!one_secret);
-        // Numbers that are drawn one after the other, of which only the order stands in the name of a state.
+        // Numbers of a series, so that only their order is part of a state's name.
         let nonce = Nonce::from_bits(u128::from(crate::name::drawn(client.asks * 4 + who as u64)));
         if matches!(client.phase, Phase::Idle) {
             let patience = Patience::new((!waits).then_some(Duration::ZERO), Duration::MAX);
@@ -209,7 +209,7 @@ impl Store {
             Some(Flaw::ForgetsTheTicket) => wait.map(|wait| Wait { ticket: None, ..wait }),
             _ => wait,
         };
-        // An ask is sent before a release of the same moment.
+        // The request is sent before a release at the same moment.
         let sent = now - Duration::from_nanos(1);
         let settles_at = now + fixed.tick * 2;
         let sending = process.unsettled.sending(attempt.holder, process.via(), sent, settles_at);
@@ -245,7 +245,7 @@ impl Store {
         self.settle(who);
         let Phase::Asking(machine) = &self.clients[who].phase else { return };
         if is_grant && flaw == Some(Flaw::ReleasesALatePush) {
-            // It begins anew when that is done, as if it had never waited.
+            // After that it begins anew, as if it had never waited.
             let request = Request::Release(self.clients[who].attempt.clone());
             self.process(place).waiting.leave(holder, now);
             self.send(who, Kind::Ping, Some(request), false);
@@ -254,7 +254,7 @@ impl Store {
         }
     }
 
-    /// Where the acquisition of a client is over, what comes next.
+    /// Continues with the next step if the acquisition is over.
     fn settle(&mut self, who: usize) {
         let now = self.now.instant();
         let ttl = self.fixed.ttl;
@@ -287,7 +287,7 @@ impl Store {
         self.send(who, Kind::Hold(is_own.then_some(ttl)), Some(Request::Renew(attempt)), false);
     }
 
-    /// The call under way, if any, is no longer awaited, but goes on.
+    /// Abandons the call in flight, if there is one. The call itself goes on.
     pub(super) fn leaves(&mut self, who: usize) {
         let now = self.now.instant();
         let (place, flaw, by_value) = (self.place_of(who), self.fixed.flaw, self.fixed.by_value);
@@ -423,7 +423,7 @@ impl Store {
             _ => self.processes[number].since,
         };
         let proof = push.to.clone().zip(push.nonce).map(|(channel, nonce)| Proof { channel, nonce });
-        // Who forges a grant does not know the secret.
+        // A forger of a grant does not know the nonce.
         let proof = proof.unwrap_or_else(|| Proof {
             channel: push.to.clone().unwrap_or_else(|| Channel::new("")),
             nonce: Nonce::from_bits(0),
@@ -481,7 +481,7 @@ impl Store {
         (ghost.disturbed, ghost.littered) = (true, true);
     }
 
-    /// Somebody who may publish says what it likes to one who waits.
+    /// Somebody with the right to publish sends a forged message to a waiter.
     pub(super) fn forge(&mut self, number: usize, forgery: u8) {
         let (said, left) = (self.now.instant(), Duration::ZERO);
         let Some(who) = self.of(number).find(|who| matches!(self.clients[*who].phase, Phase::Asking(_)))

@@ -13,47 +13,50 @@ use super::client::{Client, Phase};
 use super::process::{Call, Letter};
 use crate::server::Server;
 
-/// What nobody in the world knows, but who looks at it.
+/// Observations that only the checks use, not the world itself.
 #[derive(Clone, Debug, Default, Hash)]
 pub(super) struct Ghost {
     fault: Option<&'static str>,
-    /// The greatest fence that was given for each key, and the greatest that somebody had in hand who had the key alone.
+    /// The greatest fence that was granted for each key; `in_hand` has the greatest of an exclusive
+    /// holder.
     given: BTreeMap<Key, Fence>,
     in_hand: BTreeMap<Key, Fence>,
-    /// Who came, in this order; a client that does not say its ticket does not change it.
+    /// The waiters in the order of their first requests; a request without its ticket does not
+    /// change it.
     came: Vec<Holder>,
     pub(super) unclaimed: Option<Unclaimed>,
-    /// Windows that were given to a dead process since it was last heard of.
+    /// For each dead process, the number of claim windows that it wasted since its last request.
     wasted: BTreeMap<usize, u8>,
-    /// Whether something happened after which a waiter may have to ask again of itself.
+    /// True if a waiter may have to ask again without a wake-up.
     pub(super) disturbed: bool,
-    /// Whether a lease ended, and nobody asked since.
+    /// True if a lease has ended, and nobody has asked since.
     lapsed: bool,
-    /// Whether something may rightly be left behind.
+    /// True if remains are permitted.
     pub(super) littered: bool,
     pub(super) state_was_lost: bool,
-    /// What the store's wall clock shows at least.
+    /// The least time that the store's wall clock shows.
     pub(super) clock: Option<Fence>,
-    /// How far the clock of the server was set forward since the clients compared theirs, in ticks.
+    /// The number of ticks by which the server's clock was set forward since the clients compared
+    /// theirs.
     pub(super) clock_off: u32,
-    /// What somebody saw who will break it.
+    /// The lease that an operator saw and is going to break.
     pub(super) seen: Option<(Holder, Fence)>,
-    /// Who is still to hear that its lease was broken.
+    /// Holders that must still learn that their lease was broken.
     pub(super) notices: Vec<(Holder, Key)>,
 }
 
-/// A hand-over of a key to one who has it alone.
+/// A hand-over of a key to an exclusive holder.
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Unclaimed {
     pub(super) holder: Holder,
     channel: Option<Channel>,
-    /// Whether its window ended, or somebody took it away.
+    /// True if its window has ended, or the lock was taken from it.
     ended: bool,
-    /// Whether it, or its channel, spoke since.
+    /// True if its holder, or another waiter on its channel, has asked since.
     heard: bool,
 }
 
-/// The line before and after a request, who held the key, and with which ticket it was asked for.
+/// The queue before and after a request, the holders before it, and the ticket in the request.
 struct Seen<'a> {
     before: &'a WaitQueue,
     after: &'a WaitQueue,
@@ -77,7 +80,7 @@ impl Ghost {
         (self.disturbed, self.unclaimed) = (true, None);
     }
 
-    /// A clock that is not behind shows more than every fence that was given.
+    /// From now on the clock is ahead of every fence that was granted.
     pub(super) fn fence_is_lost(&mut self) {
         let above = self.given.values().max().map(|fence| fence.get() + 1);
         self.clock = above.and_then(Fence::new).max(self.clock);
@@ -103,7 +106,7 @@ impl Ghost {
 }
 
 impl Store {
-    /// Something arrives at the store.
+    /// A request arrives at the store.
     pub(super) fn hear(&mut self, number: usize, connection: u64, letter: &Letter, request: &Request) {
         let call = letter.call;
         let now = self.now.stamp();
@@ -123,7 +126,7 @@ impl Store {
         }
     }
 
-    /// What the store did with a request.
+    /// Checks what the store did with a request.
     pub(super) fn look_at(
         &mut self,
         before: &Server,
@@ -168,7 +171,7 @@ impl Store {
         let mut takers: Vec<Holder> = granted.iter().map(|(holder, _)| *holder).collect();
         takers.extend(pushes.iter().filter(handed).filter(|push| push.key == *key).map(|push| push.holder));
         if claim.wants().len() == 1 {
-            // Who holds it may ask again whoever waits.
+            // The present holder may ask again, whoever waits.
             let ticket = match request {
                 Request::Grant { wait: Some(Wait { ticket: Some((_, ticket)), .. }), .. } => Some(*ticket),
                 _ => None,
@@ -177,7 +180,7 @@ impl Store {
             let new = takers.iter().filter(|taker| !held.contains(taker));
             new.for_each(|taker| self.look_at_the_order(*taker, &takers, &seen));
         }
-        // Whoever is granted it holds it, whatever was lost before.
+        // A client that is granted a lock holds it, whatever it lost before.
         for who in takers.iter().filter_map(|taker| self.who(*taker)).collect::<Vec<_>>() {
             self.client(who).orphan = false;
         }
@@ -199,11 +202,12 @@ impl Store {
                 || server.records.lines.values().any(|line| line.ends().is_none() && !line.is_empty())
         };
         if endless(&self.server) {
-            self.ghost().wrong("something has no end");
+            self.ghost().wrong("an entry never expires");
         }
     }
 
-    /// Who let a hand-over lie is passed over from the next request on.
+    /// Checks that a waiter that did not claim is passed over from the next request on, and no
+    /// other.
     fn look_at_strikes(
         &mut self,
         before: &WaitQueue,
@@ -212,7 +216,7 @@ impl Store {
         call: Call,
     ) {
         if asker.is_some_and(|channel| self.is_struck(call, channel)) {
-            self.ghost().wrong("who asks again stays struck");
+            self.ghost().wrong("a waiter that asks again stays unresponsive");
         }
         let lies = before.unclaimed().filter(|it| !was_held.contains(&it.holder));
         let struck =
@@ -224,9 +228,9 @@ impl Store {
         let ghost = self.ghost();
         ghost.unclaimed = None;
         if !it.ended {
-            ghost.wrong("a process is struck that claimed in time");
+            ghost.wrong("a waiter that claimed in time was marked unresponsive");
         } else if it.heard {
-            ghost.wrong("a process is struck that was heard");
+            ghost.wrong("a waiter that asked again was marked unresponsive");
         }
     }
 
@@ -236,7 +240,7 @@ impl Store {
         line.is_some_and(|line| line.struck().any(|struck| struck == channel))
     }
 
-    /// Nobody that stands in line, hears, and came before may be passed over.
+    /// Checks that no reachable waiter that came earlier was passed over.
     fn look_at_the_order(&mut self, taker: Holder, takers: &[Holder], seen: &Seen<'_>) {
         let place = |who: Holder| self.ghost.came.iter().position(|other| *other == who);
         let first = place(taker).unwrap_or(usize::MAX);
@@ -245,7 +249,7 @@ impl Store {
             let lies = lies.is_some_and(|it| it.channel.as_ref() == Some(channel));
             lies || seen.before.struck().chain(seen.after.struck()).any(|struck| struck == channel)
         };
-        // Of two who came in one moment, the smaller id is first.
+        // Of two waiters that came in one moment, the smaller id is first.
         let ticket = seen.before.ticket(taker).or(seen.ticket);
         let is_passed = |(at, it): (Ticket, &leasehold_core::QueueEntry)| {
             let hears = it
@@ -267,14 +271,14 @@ impl Store {
             let News::Granted { fence, .. } = push.news else { continue };
             self.ghost().is_given(&push.key, fence);
             let Some(who) = self.who(push.holder) else {
-                self.ghost().wrong("it is handed to somebody who is gone");
+                self.ghost().wrong("the lock was handed to a client that is gone");
                 continue;
             };
             let client = Rc::clone(&self.clients[who]);
             let (process, connection) = (self.fixed.parties[who].process, client.asked_on);
             let stands = |it: &&crate::server::Listener| (it.process, it.connection) == (process, connection);
             if !self.server.listeners.0.iter().any(|it| stands(&it)) {
-                self.ghost().wrong("it is handed to a connection that is known to be gone");
+                self.ghost().wrong("the lock was handed to a connection that is known to be closed");
             }
             let is_alone = client.attempt.claim.wants()[0].mode == Mode::Exclusive;
             let is_dead = !self.processes[process].alive;
@@ -283,7 +287,7 @@ impl Store {
                 let wasted = ghost.wasted.entry(process).or_default();
                 *wasted += 1;
                 if *wasted > 1 && is_alone {
-                    ghost.wrong("a dead process costs a second window");
+                    ghost.wrong("a dead process wasted a second claim window");
                 }
             }
             if is_alone {
@@ -293,7 +297,7 @@ impl Store {
         }
     }
 
-    /// A client has a lock in hand.
+    /// A client received a lock.
     pub(super) fn believes_in(&mut self, who: usize, fence: Fence) {
         if self.clients[who].orphan {
             return;
@@ -330,7 +334,7 @@ impl Store {
             None => true,
         };
         if self.server.known(self.now).any(is_over) {
-            return Some("who is gone is still there");
+            return Some("something is left of a client that is gone");
         }
         if !self.processes.iter().all(|process| process.is_silent()) {
             return None;
@@ -350,7 +354,7 @@ impl Store {
     }
 }
 
-/// Whether more have a key than can.
+/// True if more clients hold the key than its mode permits.
 fn is_overfull(believers: &[&Client], key: &Key) -> bool {
     let wants = believers.iter().flat_map(|it| it.attempt.claim.wants()).filter(|want| want.key == *key);
     let modes: Vec<Mode> = wants.map(|want| want.mode).collect();

@@ -10,7 +10,7 @@ use leasehold_core::{
 use crate::name::Now;
 use crate::server::Listener;
 
-/// A call of a client's, as its answer is told apart.
+/// A call of a client, by which its answer is recognised.
 #[derive(Clone, Copy, Debug, Hash)]
 pub(super) struct Call {
     pub(super) who: usize,
@@ -22,31 +22,31 @@ pub(super) struct Call {
 #[derive(Clone, Copy, Debug, Hash)]
 pub(super) enum Kind {
     Ask(Sending),
-    /// With this ttl, if the holder asked for it itself.
+    /// A renewal; with a ttl if the holder itself asked for it.
     Hold(Option<Ttl>),
     LetGo,
     ByValue,
     Ping,
 }
 
-/// On its way to the store.
+/// A message to the store.
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Letter {
     pub(super) call: Call,
-    /// None where it is no request of core's.
+    /// `None` for a ping or a release by value, which are not requests of core.
     pub(super) request: Option<Request>,
-    /// Whether the client knew its place in line when it asked.
+    /// True if the client knew its place in the queue when it asked.
     pub(super) knew: bool,
-    /// Whether it is being served for a second time.
+    /// True if it is being served for a second time.
     pub(super) again: bool,
 }
 
-/// On its way from the store.
+/// A message from the store.
 #[derive(Clone, Debug, Hash)]
 pub(super) enum Word {
-    /// None to a ping, and where nothing was deleted.
+    /// An answer; `None` for a ping, or if nothing was deleted.
     Answer(Call, Option<Answer>),
-    /// The store said it then.
+    /// A push, and the time at which the store sent it.
     Push(Push, Instant),
 }
 
@@ -54,19 +54,19 @@ pub(super) enum Word {
 pub(super) struct Process {
     pub(super) number: usize,
     pub(super) alive: bool,
-    /// The how-manieth connection it is.
+    /// The number of the connection.
     pub(super) connection: u64,
-    /// What is read on it from now on was said no earlier than this.
+    /// Everything read from now on was sent no earlier than this.
     pub(super) since: Instant,
-    /// To the store, in order.
+    /// Messages to the store, in order.
     pub(super) up: VecDeque<Letter>,
-    /// What was sent on the connection before and may still arrive, in order.
+    /// Messages of the previous connection that may still arrive, in order.
     pub(super) stray: VecDeque<Letter>,
-    /// From the store, in order.
+    /// Messages from the store, in order.
     pub(super) down: VecDeque<Word>,
     pub(super) waiting: WaiterRegistry,
     pub(super) unsettled: Unsettled,
-    /// Whether a new connection has the channel of the one before.
+    /// True if a new connection uses the channel of the previous one.
     pub(super) one_channel: bool,
 }
 
@@ -106,7 +106,7 @@ impl Process {
         Some(ConnectionId(self.connection))
     }
 
-    /// Whether there is something under way that was sent then, or before.
+    /// True if a message is in flight that was sent at that time or earlier.
     pub(super) fn has_been_under_way_since(&self, then: Instant) -> bool {
         let down = self.down.iter().map(|word| match word {
             Word::Answer(call, _) => call.sent,

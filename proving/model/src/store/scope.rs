@@ -6,44 +6,44 @@ use leasehold_core::{Claim, Key, Ttl};
 
 use crate::Flaw;
 
-/// Somebody who wants something.
+/// A client, and the lock that it requests.
 #[derive(Clone, Debug)]
 pub struct Party {
     pub(super) claim: Claim,
-    /// Of which process it is.
+    /// The process that it belongs to.
     pub(super) process: usize,
-    /// Whether it waits, or goes when the key is taken.
+    /// True if it waits while the key is taken, false if it leaves.
     pub(super) waits: bool,
-    /// How often it wants it, one time after the other.
+    /// The number of locks that it acquires, one after the other.
     pub(super) times: u8,
 }
 
 impl Party {
-    /// Waits for keys, to have them alone.
+    /// A client that waits for keys, exclusively.
     ///
     /// # Panics
     ///
-    /// If one of these is no name of a key.
+    /// Panics if one of these is not a valid key.
     #[must_use]
     pub fn alone(keys: &[&str]) -> Self {
         Self::wants(Claim::exclusive_all(keys.iter().map(key)).expect("there are keys"))
     }
 
-    /// Waits for a key, to share it.
+    /// A client that waits for a share of a key.
     ///
     /// # Panics
     ///
-    /// If that is no name of a key.
+    /// Panics if that is not a valid key.
     #[must_use]
     pub fn shared(name: &str) -> Self {
         Self::wants(Claim::shared([key(&name)]).expect("there is a key"))
     }
 
-    /// Waits for so many of two permits.
+    /// A client that waits for some of two permits.
     ///
     /// # Panics
     ///
-    /// If that is no name of a key.
+    /// Panics if that is not a valid key.
     #[must_use]
     pub fn permits(name: &str, weight: u32) -> Self {
         Self::wants(Claim::permits([key(&name)], weight, 2).expect("there are as many"))
@@ -53,13 +53,13 @@ impl Party {
         Self { claim, process: 0, waits: true, times: 1 }
     }
 
-    /// It goes when the key is taken.
+    /// It leaves if the key is taken.
     #[must_use]
     pub fn tries(self) -> Self {
         Self { waits: false, ..self }
     }
 
-    /// It wants it so often.
+    /// It acquires so many locks, one after the other.
     #[must_use]
     pub fn times(self, times: u8) -> Self {
         Self { times, ..self }
@@ -70,26 +70,27 @@ fn key(name: &&str) -> Key {
     Key::new(name).expect("it is the name of a key")
 }
 
-/// Who takes part, and what may happen to them.
+/// The clients of a world, and its possible faults.
 ///
-/// No single world has everything in it: that would be too large. Each has what one promise, or one flaw, is about.
+/// No single world has all faults, because it would be too large. Each has those that one promise,
+/// or one flaw, is about.
 #[derive(Clone, Debug)]
 pub struct Scope(Fixed);
 
-/// What is the same in all states of a world.
+/// The parts that are the same in all states of a world.
 #[derive(Clone, Debug)]
 pub(super) struct Fixed {
     pub(super) flaw: Option<Flaw>,
     pub(super) parties: Vec<Party>,
     pub(super) tick: Duration,
     pub(super) ttl: Ttl,
-    /// What a holder may renew with itself.
+    /// The ttl with which a holder may renew its lease itself.
     pub(super) longer: Ttl,
-    /// How long a lock that was handed over may remain unclaimed.
+    /// The time within which a hand-over must be claimed.
     pub(super) window: Ttl,
-    /// How long something may be under way, in ticks.
+    /// The longest time that a message may be in flight, in ticks.
     pub(super) delay: u32,
-    /// How long shares that have ended are told apart by when, in ticks.
+    /// The number of ticks for which ended shares are distinguished by their ends.
     pub(super) remembers: u32,
     pub(super) time: bool,
     pub(super) by_value: bool,
@@ -98,7 +99,7 @@ pub(super) struct Fixed {
     pub(super) left: Left,
 }
 
-/// How often something may still happen.
+/// The number of faults of each kind that may still happen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Left {
     pub(super) crashes: u8,
@@ -118,10 +119,10 @@ pub(super) struct Left {
     pub(super) forgeries: u8,
 }
 
-/// A timer for a wake-up that was lost rings within a tick: those are 2.5 to 5 s.
+/// With such ticks, the timer for a lost wake-up, which takes 2.5 to 5 s, rings within a tick.
 const COARSE: Duration = Duration::from_secs(5);
 
-/// No such timer rings while anything else lasts.
+/// With such ticks, no such timer rings before everything else has ended.
 const FINE: Duration = Duration::from_millis(450);
 
 impl Fixed {
@@ -146,7 +147,8 @@ macro_rules! trouble {
 }
 
 impl Scope {
-    /// These, each with a process of its own. A ttl is two ticks, and a window one.
+    /// A world of these clients, each with a process of its own. A ttl is two ticks, and a claim
+    /// window one.
     #[must_use]
     pub fn of(parties: impl IntoIterator<Item = Party>) -> Self {
         let parties = parties.into_iter().enumerate().map(|(process, party)| Party { process, ..party });
@@ -168,13 +170,13 @@ impl Scope {
         Self(fixed.ticking(COARSE))
     }
 
-    /// So many who wait for one key, each to have it alone.
+    /// A world of waiters for one key, each exclusive.
     #[must_use]
     pub fn apart(parties: usize) -> Self {
         Self::of(std::iter::repeat_n(Party::alone(&["a"]), parties))
     }
 
-    /// The same, the first two of them in one process.
+    /// The same, with the first two in one process.
     #[must_use]
     pub fn siblings(parties: usize) -> Self {
         let mut scope = Self::apart(parties);
@@ -182,20 +184,20 @@ impl Scope {
         scope
     }
 
-    /// No lease ends, and no timer rings, so each wake-up must come by push. Much smaller.
+    /// No lease ends and no timer rings, so each wake-up must come by push. Much smaller.
     #[must_use]
     pub const fn timeless(mut self) -> Self {
         self.0.time = false;
         self
     }
 
-    /// Who waits asks again only for a reason: the timer for wake-ups that were lost does not ring in time.
+    /// A waiter asks again only for a reason: the timer for lost wake-ups does not ring in time.
     #[must_use]
     pub fn patient(self) -> Self {
         Self(self.0.ticking(FINE))
     }
 
-    /// Who was never waited for releases by value.
+    /// A holder for whom nobody ever waited releases by value.
     #[must_use]
     pub const fn by_value(mut self) -> Self {
         self.0.by_value = true;
@@ -209,7 +211,7 @@ impl Scope {
         self
     }
 
-    /// Time passes only while nothing is under way but to and from this process. Much smaller.
+    /// Time passes only while nothing is in flight except to and from this process. Much smaller.
     #[must_use]
     pub const fn only_one_slow(mut self, process: usize) -> Self {
         self.0.only_one_slow = Some(process);
@@ -217,35 +219,36 @@ impl Scope {
     }
 
     trouble! {
-        /// So many processes crash.
+        /// The number of processes that crash.
         crashes,
-        /// So many waiters change their mind.
+        /// The number of waiters that give up.
         cancels,
-        /// So many times a holder renews for longer than it asked at first.
+        /// The number of times that a holder renews for longer than its first ttl.
         longer_renewals,
-        /// So many pushes are lost.
+        /// The number of pushes that are lost.
         lost_pushes,
-        /// So many connections break; what is under way on them may still arrive.
+        /// The number of connections that break; messages in flight on them may still arrive.
         breaks,
-        /// So many requests are served a second time.
+        /// The number of requests that are served a second time.
         twins,
-        /// So many times everything is deleted.
+        /// The number of times that everything is deleted.
         flushes,
-        /// So many times the server starts anew and empty.
+        /// The number of times that the server restarts without its state.
         restarts,
-        /// So many times a stranger takes the free key.
+        /// The number of times that another program takes the free key.
         strangers,
-        /// So many times somebody deletes the key whose it is not.
+        /// The number of times that somebody deletes a key that another holds.
         deletions,
-        /// So many times the line is forgotten because nobody asked again for long.
+        /// The number of times that the queue expires because nobody asked for long.
         line_ends,
-        /// So many times the fence of a free key is forgotten because nobody used it for long.
+        /// The number of times that the fence of a free key expires because nobody used it for
+        /// long.
         forgotten_fences,
-        /// So many times the clock of the server is set forward, when nobody holds.
+        /// The number of times that the server's clock is set forward while nobody holds a lock.
         clock_steps,
-        /// So many times somebody looks who holds, and breaks that lease later.
+        /// The number of times that an operator looks at a lease, and breaks it later.
         breaks_of_leases,
-        /// So many pushes are forged.
+        /// The number of pushes that are forged.
         forgeries,
     }
 }

@@ -56,7 +56,7 @@ impl Store {
         }
     }
 
-    /// On the connection, or what is left of the one before.
+    /// Serves the next request of the connection, or of what is left of the previous one.
     pub(super) fn serve(&mut self, number: usize, stray: bool, twice: bool) {
         let process = self.process(number);
         let connection = process.connection - u64::from(stray);
@@ -114,7 +114,7 @@ impl Store {
         }
     }
 
-    /// Somebody ends the lease that it saw.
+    /// The operator breaks the lease that it saw.
     pub(super) fn break_what_was_seen(&mut self, key: &Key) {
         let Some((seen, fence)) = self.ghost().seen.take() else { return };
         let request = Request::Break { key: key.clone(), fence, note: BreakNote::default() };
