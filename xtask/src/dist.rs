@@ -127,7 +127,7 @@ impl Packages {
         {
             (Ok(()), _) => Step::own(name, true),
             (Err(_), Some(program)) => {
-                Step::left_out(format!("whether {name}: this machine lacks {program}"))
+                Step::left_out(format!("not checked that {name}: this machine lacks {program}"))
             }
             (Err(why), None) => Step::own(&format!("{name}: {why}"), false),
         };

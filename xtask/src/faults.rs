@@ -75,6 +75,6 @@ mod tests {
             .iter()
             .filter(|(package, filter)| !tests_of(package).iter().any(|test| test.contains(filter.as_str())))
             .collect();
-        assert!(lost.is_empty(), "docs/faults.md names tests that are not there: {lost:?}");
+        assert!(lost.is_empty(), "docs/faults.md names tests that do not exist: {lost:?}");
     }
 }

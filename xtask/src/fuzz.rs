@@ -28,7 +28,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
         _ => None,
     };
     let Some(minutes) = minutes else {
-        eprintln!("xtask fuzz: takes --minutes N, from 1 to 10000, and was given {:?}", words.join(" "));
+        eprintln!("xtask fuzz: takes --minutes N, from 1 to 10000, but was given {:?}", words.join(" "));
         return ExitCode::from(USAGE);
     };
     if let Err(failed) = servers::fetch() {

@@ -41,9 +41,9 @@ fn read(arguments: &[String]) -> Result<u64, String> {
         [name, seconds] if name == "--seconds" => seconds,
         [joined] if joined.starts_with("--seconds=") => &joined["--seconds=".len()..],
         [name] if name == "--seconds" => {
-            return Err("--seconds wants a number, and nothing follows it".to_owned());
+            return Err("--seconds needs a number".to_owned());
         }
-        [other, ..] => return Err(format!("takes --seconds N and nothing else, and was given {other:?}")),
+        [other, ..] => return Err(format!("takes only --seconds N, but was given {other:?}")),
     };
     match said.parse() {
         Ok(seconds @ 1..=86_400) => Ok(seconds),
@@ -63,9 +63,9 @@ mod tests {
     fn seconds_are_understood_or_refused_with_the_remedy() {
         assert_eq!([read(""), read("--seconds 5"), read("--seconds=300")], [Ok(SECONDS), Ok(5), Ok(300)]);
         for (line, why) in [
-            ("--seconds", "--seconds wants a number, and nothing follows it"),
+            ("--seconds", "--seconds needs a number"),
             ("--seconds 0", "--seconds 0: say a whole number from 1 to 86400"),
-            ("--minutes 5", "takes --seconds N and nothing else, and was given \"--minutes\""),
+            ("--minutes 5", "takes only --seconds N, but was given \"--minutes\""),
         ] {
             assert_eq!(read(line), Err(why.to_owned()));
         }

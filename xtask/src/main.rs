@@ -43,50 +43,50 @@ const TASKS: [Task; 22] = [
     Task {
         name: "test",
         usage: "test [--all] [ARG]…",
-        does: "fetch the servers, build the command, run the tests of every day, some minutes; --all runs every test, also beside \
-               other lock libraries, which it fetches; other arguments go to the test runner",
+        does: "download missing servers, build the command and run the everyday tests, which takes some minutes; --all runs every \
+               test, and downloads the other lock libraries that some of them need; other arguments go to the test runner",
         run: test::run,
     },
     Task {
         name: "faults",
         usage: "faults [TEST]…",
-        does: "the line's bad days at length: processes killed, stopped and cut off, servers failing; some ten minutes",
+        does: "test queues under faults at length: processes killed, stopped and cut off, servers failing; about ten minutes",
         run: faults::run,
     },
     Task {
         name: "soak",
         usage: "soak [ARG]…",
-        does: "random faults, every noun, every store and topology (--minutes N --seed SEED); `soak --help` says more",
+        does: "inject random faults into every kind of lock, store and topology (--minutes N --seed SEED); see `soak --help`",
         run: soak::run,
     },
     Task {
         name: "interop",
         usage: "interop [--seconds N]",
-        does: "all other lock libraries and ours on one key, for a minute or as long as is said, and then over three servers",
+        does: "let all other lock libraries and Leasehold compete for one key, on one server and then on three; a minute by default",
         run: interop::run,
     },
     Task {
         name: "lint",
         usage: "lint",
-        does: "formatting, clippy, documentation, where the clock may be read, and what deny looks at",
+        does: "check the format, clippy, the documentation, the rule about clocks, and what `deny` checks",
         run: lint::run,
     },
     Task {
         name: "deny",
         usage: "deny [--advisories]",
-        does: "licences, bans and sources of the dependencies; or what is known against them, which takes the internet",
+        does: "check licences, bans and sources of the dependencies; --advisories checks for known vulnerabilities and needs the internet",
         run: deny::run,
     },
     Task {
         name: "bench",
         usage: "bench [ARG]…",
-        does: "measure beside bare loops; `bench --help` says what can be chosen",
+        does: "measure Leasehold against bare loops; `bench --help` lists the options",
         run: bench::run,
     },
     Task {
         name: "bench-compare",
         usage: "bench-compare [ARG]…",
-        does: "measure beside other lock libraries; `bench-compare --help` says what can be chosen",
+        does: "measure Leasehold against other lock libraries; `bench-compare --help` lists the options",
         run: bench_compare::run,
     },
     Task {
@@ -98,74 +98,75 @@ const TASKS: [Task; 22] = [
     Task {
         name: "planted",
         usage: "planted [WORD]…",
-        does: "plant bugs in a copy of the source, each of which tests must catch; --list names them, words choose among them",
+        does: "put known bugs into a copy of the source, and check that tests fail for each; --list names them, words select among them",
         run: planted::run,
     },
     Task {
         name: "mutants",
         usage: "mutants [FILE]…",
-        does: "change the core, the quorum and the scripts in small ways, each of which a test must tell; hours, or minutes for a file or two",
+        does: "change core, the quorum and the scripts in every small way, and list changes that no test notices; takes hours, or minutes \
+               for one or two files",
         run: mutants::run,
     },
     Task {
         name: "fuzz",
         usage: "fuzz [--minutes N]",
-        does: "hand what nobody meant to whatever reads: URLs, words, values, answers, pipes, machines; other inputs each time",
+        does: "pass random invalid input to every parser: URLs, words, values, answers, pipes, state machines; new input each time",
         run: fuzz::run,
     },
     Task {
         name: "upgrade",
         usage: "upgrade [TEST]…",
-        does: "this build beside an older one from the history, at the same servers and in one line",
+        does: "test this build together with an older one from the history, on the same servers and in the same queue",
         run: upgrade::run,
     },
     Task {
         name: "servers",
         usage: "servers",
-        does: "fetch the Redis and Valkey servers that the tests run against into target/servers",
+        does: "download missing test servers (Redis, Valkey, KeyDB, PostgreSQL, PgBouncer) into target/servers",
         run: servers::run,
     },
     Task {
         name: "peers",
         usage: "peers",
-        does: "fetch the other lock libraries that ours is tested and measured beside into target/peers",
+        does: "download the other lock libraries that Leasehold is tested and measured against into target/peers",
         run: peers::run,
     },
     Task {
         name: "package",
         usage: "package",
-        does: "package the crates as a registry would get them, and build each from the others' packages alone",
+        does: "package the crates as for a registry, and build each from the packages of the others alone",
         run: package::run,
     },
     Task {
         name: "msrv",
         usage: "msrv",
-        does: "check each published crate with the oldest Rust that it names, which is downloaded",
+        does: "check each published crate with the oldest Rust that it declares, which is downloaded",
         run: msrv::run,
     },
     Task {
         name: "targets",
         usage: "targets",
-        does: "check that what is published compiles for macOS, FreeBSD and Windows, whose standard libraries are downloaded",
+        does: "check that the published crates compile for macOS, FreeBSD and Windows, whose standard libraries are downloaded",
         run: targets::run,
     },
     Task {
         name: "pages",
         usage: "pages",
-        does: "write the manual and the completions of the command into target/pages",
+        does: "write the command's manual pages and completions into target/pages",
         run: pages::run,
     },
     Task {
         name: "book",
         usage: "book",
-        does: "render the manual and the guide as a book in target/book; a link that leads nowhere is an error",
+        does: "render the manual and the guide as a book in target/book; a broken link is an error",
         run: book::run,
     },
     Task {
         name: "dist",
         usage: "dist [--target TARGET] [--binary FILE]",
-        does: "build the static release binary, and pack it for tar, apt, pip, npm, containers and Homebrew; --binary packs another \
-               one, without a build; --target aarch64-unknown-linux-musl builds one for arm64",
+        does: "build the static release binary, and package it for tar, apt, pip, npm, containers and Homebrew; --binary packages a \
+               binary that is already built; --target aarch64-unknown-linux-musl builds one for arm64",
         run: dist::run,
     },
     Task {
@@ -198,7 +199,7 @@ fn main() -> ExitCode {
 /// Refuses arguments to a command that takes none.
 fn takes_no_arguments(task: &str, arguments: &[String]) -> Result<(), ExitCode> {
     let Some(first) = arguments.first() else { return Ok(()) };
-    eprintln!("xtask {task}: takes no arguments, and was given {first:?}");
+    eprintln!("xtask {task}: takes no arguments, but was given {first:?}");
     Err(ExitCode::from(USAGE))
 }
 
@@ -239,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slip_of_the_finger_is_understood() {
+    fn a_typing_error_gets_a_hint() {
         assert_eq!(hint("tset"), "hint: did you mean `cargo xtask test`?");
         assert_eq!(hint("server"), "hint: did you mean `cargo xtask servers`?");
         assert_eq!(hint("lints"), "hint: did you mean `cargo xtask lint`?");

@@ -102,7 +102,7 @@ fn of_rust(arguments: &[String]) -> Result<Vec<Step>, ExitCode> {
     let tool = match provide(&target().join("tools")) {
         Ok(tool) => tool,
         Err(why) => {
-            eprintln!("xtask mutants: cargo-mutants {CARGO_MUTANTS} could not be fetched: {why}");
+            eprintln!("xtask mutants: cargo-mutants {CARGO_MUTANTS} could not be downloaded: {why}");
             eprintln!("hint: put `cargo-mutants` {CARGO_MUTANTS} on the PATH");
             return Err(ExitCode::FAILURE);
         }

@@ -28,7 +28,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     }
     let target = workspace().join("target/packages");
     if let Err(error) = remove_unpacked().and_then(|()| remove(&target)) {
-        eprintln!("xtask: cannot remove what an earlier run packaged: {error}");
+        eprintln!("xtask: cannot remove the packages of an earlier run: {error}");
         return ExitCode::FAILURE;
     }
     let target = target.to_string_lossy();

@@ -45,7 +45,7 @@ pub(crate) fn fetch() -> Result<Vec<String>, ExitCode> {
         let lacking = language.lacking();
         if !lacking.is_empty() {
             let what = format!(
-                "the tests beside {}: this machine lacks {}, or has an older one; remedy: put it on the PATH",
+                "the tests with {}: {} is missing or too old; remedy: put a newer one on the PATH",
                 names(language),
                 lacking.join(" and ")
             );
@@ -53,7 +53,7 @@ pub(crate) fn fetch() -> Result<Vec<String>, ExitCode> {
             left_out.push(what);
         } else if let Err(why) = provide(language) {
             failed = true;
-            eprintln!("xtask peers: the libraries of {language} could not be fetched: {why}");
+            eprintln!("xtask peers: the libraries of {language} could not be downloaded: {why}");
         }
     }
     failed |= !rust().passed();
@@ -81,7 +81,7 @@ fn provide(language: Language) -> Result<(), String> {
     if fs::read_to_string(language.stamp_file()).is_ok_and(|there| there == stamp) {
         return Ok(());
     }
-    eprintln!("xtask peers: fetching {}", names(language));
+    eprintln!("xtask peers: downloading {}", names(language));
     if home.exists() {
         fs::remove_dir_all(&home).map_err(in_words)?;
     }
@@ -93,7 +93,7 @@ fn provide(language: Language) -> Result<(), String> {
     match language {
         Language::Node => node(&home)?,
         Language::Python => python(&home)?,
-        _ => return Err("xtask does not know how".to_owned()),
+        _ => return Err("xtask cannot install it".to_owned()),
     }
     fs::write(language.stamp_file(), stamp).map_err(in_words)
 }

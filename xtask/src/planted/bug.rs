@@ -83,17 +83,17 @@ impl Bug {
     ///
     /// # Errors
     ///
-    /// If the text to replace does not occur exactly once.
+    /// An error if the text to replace does not occur exactly once.
     pub(super) fn planted_in(&self, source: &str) -> Result<String, String> {
         match source.matches(self.from).count() {
             1 => Ok(source.replacen(self.from, self.to, 1)),
             0 => Err(format!(
-                "{:?} cannot be planted: {} has moved on, and what the bug changes stands there no more; say anew what it is in \
+                "{:?} cannot be planted: {} has changed, and no longer contains the text that the bug replaces; update the bug in \
                  xtask/src/planted/bugs.rs",
                 self.name, self.file
             )),
             times => Err(format!(
-                "{:?} cannot be planted: what it changes stands {times} times in {}; say more of it in xtask/src/planted/bugs.rs",
+                "{:?} cannot be planted: the text that it replaces occurs {times} times in {}; make it longer in xtask/src/planted/bugs.rs",
                 self.name, self.file
             )),
         }
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn every_bug_changes_something_and_has_a_name_and_a_test_of_its_own() {
+    fn every_bug_changes_something_and_has_its_own_name_and_a_test() {
         let names: BTreeSet<_> = BUGS.iter().map(|bug| bug.name).collect();
         assert_eq!(names.len(), BUGS.len());
         for bug in BUGS {
@@ -133,10 +133,10 @@ mod tests {
     }
 
     #[test]
-    fn source_that_has_moved_on_is_named() {
+    fn a_changed_source_is_named() {
         let bug = Bug { name: "b", file: "f.rs", from: "x", to: "y", tests: &[] };
         assert_eq!(bug.planted_in("a x b").as_deref(), Ok("a y b"));
-        assert!(bug.planted_in("a b").unwrap_err().contains("f.rs has moved on"));
-        assert!(bug.planted_in("x x").unwrap_err().contains("stands 2 times"));
+        assert!(bug.planted_in("a b").unwrap_err().contains("f.rs has changed"));
+        assert!(bug.planted_in("x x").unwrap_err().contains("occurs 2 times"));
     }
 }

@@ -12,14 +12,14 @@ use super::bug::{
 pub(super) const BUGS: &[Bug] = &[
     // Comparing the holder before a release.
     Bug {
-        name: "a release frees a lease whoever has it",
+        name: "a release frees a lease of another holder",
         file: "crates/core/src/apply/grant.rs",
         from: "if records.is_held_by(key, attempt.holder, context.now) {\n        records.free(",
         to: "{\n        records.free(",
         tests: &[(Core, "apply::tests::holding::a_release_takes_back_what_is_ours_and_says_what_is_not")],
     },
     Bug {
-        name: "the release script frees a lease whoever has it",
+        name: "the release script frees a lease of another holder",
         file: "crates/redis/src/scripts/turn.lua",
         from: "  if holds(s) then\n    if s.room",
         to: "  if holds(s) or s.owner then\n    if s.room",
@@ -29,7 +29,7 @@ pub(super) const BUGS: &[Bug] = &[
         ],
     },
     Bug {
-        name: "a batch of releases frees a lease whoever has it",
+        name: "a batch of releases frees a lease of another holder",
         file: "crates/redis/src/scripts/batch_release.lua",
         from: "found[i] == value and 1 or 0",
         to: "found[i] and 1 or 0",
@@ -45,7 +45,7 @@ pub(super) const BUGS: &[Bug] = &[
         to: "ours.filter(|(holding, _)| holding.fence.is_some())",
         tests: &[(EveryStore, "memory::a_break_ends_the_holding_with_that_fence_and_no_other")],
     },
-    // Releasing where a grant was only attempted.
+    // Releasing at members whose grant is only possible.
     Bug {
         name: "a lost round is released only where it was granted",
         file: "crates/leasehold/src/quorum/attempts.rs",
@@ -54,7 +54,7 @@ pub(super) const BUGS: &[Bug] = &[
         tests: &[(Quorum, "outages::a_loser_releases_also_at_members_that_were_silent")],
     },
     Bug {
-        name: "a guard is released only at members that said they granted",
+        name: "a guard is released only at members whose grant was confirmed",
         file: "crates/leasehold/src/quorum/keeping.rs",
         from: "for member_attempt in member_attempts {\n        member_attempt.lets_go();\n        let (quorum",
         to: "for member_attempt in member_attempts.into_iter().filter(|member_attempt| !member_attempt.may_rejoin()) {\n        member_attempt.lets_go();\n        let (quorum",
@@ -85,7 +85,7 @@ pub(super) const BUGS: &[Bug] = &[
         )],
     },
     Bug {
-        name: "what a member granted under an id that was given up counts",
+        name: "a member's grant under an id that was given up counts",
         file: "crates/leasehold/src/quorum/asking.rs",
         from: "if self.round.held_by(before).is_some() {",
         to: "{",
@@ -95,7 +95,7 @@ pub(super) const BUGS: &[Bug] = &[
         )],
     },
     Bug {
-        name: "a member answers one fence to two readers",
+        name: "a member gives two readers the same fence",
         file: "crates/core/src/apply/hold.rs",
         from: "Some(_) if last < Some(named) => None,",
         to: "Some(_) if last <= Some(named) => None,",
@@ -105,14 +105,14 @@ pub(super) const BUGS: &[Bug] = &[
         ],
     },
     Bug {
-        name: "a server answers one fence to two readers",
+        name: "a server gives two readers the same fence",
         file: "crates/redis/src/scripts/raise.lua",
         from: "elseif last >= proposed then",
         to: "elseif last > proposed then",
         tests: &[(EveryStore, "redis_7_0::no_fence_is_answered_to_two_readers")],
     },
     Bug {
-        name: "one place under two names is counted twice until the next request",
+        name: "one server under two names counts as two members until the next request",
         file: "crates/leasehold/src/quorum/asking.rs",
         from: "if let Some(fault) = self.quorum.same_place_twice() {",
         to: "if let Some(fault) = self.quorum.same_place_twice().filter(|_| false) {",
@@ -122,7 +122,7 @@ pub(super) const BUGS: &[Bug] = &[
         )],
     },
     Bug {
-        name: "the stores of a new quorum are waited for no longer than silent ones",
+        name: "a request waits for the stores of a new quorum no longer than for silent ones",
         file: "crates/core/src/acquire.rs",
         from: "                silence.since = now;",
         to: "                silence.since = silence.since.min(now);",
@@ -132,7 +132,7 @@ pub(super) const BUGS: &[Bug] = &[
         )],
     },
     Bug {
-        name: "a program that ends does not wait for what a refused request left",
+        name: "a program that ends does not wait for the cleanup after a refused request",
         file: "crates/leasehold/src/store_handle.rs",
         from: "            releases.none_left().await;",
         to: "            drop(releases.none_left());",
@@ -149,7 +149,7 @@ pub(super) const BUGS: &[Bug] = &[
         ],
     },
     Bug {
-        name: "a grant that comes too late is made",
+        name: "a request that arrives after its deadline is granted",
         file: "crates/redis/src/scripts/grant.lua",
         from: "if not_after ~= '' and now > tonumber(not_after) then",
         to: "if not_after ~= '' and false then",
@@ -190,7 +190,7 @@ pub(super) const BUGS: &[Bug] = &[
         tests: &[(Wire, "batch::queue::tests::requests_of_one_key_share_no_batch_and_keep_their_order")],
     },
     Bug {
-        name: "a request waits for a batch although its key turned out to be contended",
+        name: "a request waits for a batch although its key is contended",
         file: "crates/redis/src/batch/send.rs",
         from: "!self.client.contended.has(request.key, self.client.runtime.now())",
         to: "true || !self.client.contended.has(request.key, self.client.runtime.now())",
@@ -207,14 +207,14 @@ pub(super) const BUGS: &[Bug] = &[
         ],
     },
     Bug {
-        name: "a batch takes a wrong type for a free key",
+        name: "a batch treats a key of a wrong type as free",
         file: "crates/redis/src/scripts/batch_grant.lua",
         from: "(lasts[i] or call('EXISTS', KEYS[5 * n + i]) == 0)",
         to: "true",
         tests: &[(Store, "batches::what_is_in_the_way_of_one_request_is_not_in_the_way_of_the_others")],
     },
     Bug {
-        name: "a request that is dropped is not given up",
+        name: "a request that is dropped is not undone",
         file: "crates/leasehold/src/lock/pending.rs",
         from: "            self.handle.give_up(attempt);",
         to: "            drop(attempt);",
@@ -224,7 +224,7 @@ pub(super) const BUGS: &[Bug] = &[
         )],
     },
     Bug {
-        name: "a grant takes what somebody else has",
+        name: "a grant takes a key that somebody else holds",
         file: "crates/redis/src/scripts/grant.lua",
         from: "if turn == 'taken' then refused",
         to: "if turn == 'taken' and s.other then refused",
@@ -235,7 +235,7 @@ pub(super) const BUGS: &[Bug] = &[
     },
     // A new id for each round.
     Bug {
-        name: "an id that was released is asked with again",
+        name: "an id that was released is used for another request",
         file: "crates/leasehold/src/quorum/attempts.rs",
         from: "MemberAttempt::new(member, next_id(member_attempt.holder))",
         to: "MemberAttempt::new(member, { let _ = next_id; member_attempt.holder })",
@@ -278,7 +278,7 @@ pub(super) const BUGS: &[Bug] = &[
         tests: &[(Core, "keep::tests::a_lease_is_renewed_when_a_third_of_it_is_gone")],
     },
     Bug {
-        name: "a pushed lease is counted from when it was heard",
+        name: "a pushed lease is counted from when the push was read",
         file: "crates/core/src/acquire.rs",
         from: "let lease = Lease::counted_from(since, lasts, self.drift);",
         to: "let lease = Lease::counted_from(now, lasts, self.drift);",
@@ -288,7 +288,7 @@ pub(super) const BUGS: &[Bug] = &[
         ],
     },
     Bug {
-        name: "a lease is believed to the instant at which the store ends it",
+        name: "a lease is considered valid until the instant at which the store ends it",
         file: "crates/core/src/lease.rs",
         from: "ttl.duration().saturating_sub(drift.of(ttl))",
         to: "ttl.duration().saturating_sub(drift.of(ttl) * 0)",
@@ -309,14 +309,14 @@ pub(super) const BUGS: &[Bug] = &[
         tests: &[(EveryStore, "redis_7_0::a_renewal_lengthens_and_never_shortens")],
     },
     Bug {
-        name: "releases that the end of a runtime cuts off are forgotten",
+        name: "releases that the end of a runtime interrupts are forgotten",
         file: "crates/leasehold/src/runtime/cleanups.rs",
         from: "self.rescue(&mut state, begin, done);",
         to: "drop((begin, done));",
         tests: &[(LastReleases, "a_program_that_ends_leaves_no_lock_at_a_server")],
     },
     Bug {
-        name: "a guard is held until somebody says that it is lost",
+        name: "a guard is held until its loss is reported",
         file: "crates/leasehold/src/lock/holding.rs",
         from: "self.loss.get().is_none() && self.runtime.now() < self.end()",
         to: "self.loss.get().is_none()",
@@ -348,7 +348,7 @@ pub(super) const BUGS: &[Bug] = &[
         tests: &[(Quorum, "errors::an_even_number_of_stores_is_warned_about")],
     },
     Bug {
-        name: "the fences of a quorum are not raised to one",
+        name: "the fences of a quorum's members are not raised to the greatest",
         file: "crates/core/src/round.rs",
         from: "matches!(state, State::Granted { fence, .. } if *fence == greatest)",
         to: "matches!(state, State::Granted { fence, .. } if *fence <= greatest)",
@@ -356,7 +356,7 @@ pub(super) const BUGS: &[Bug] = &[
     },
     // Asking again although a push is expected.
     Bug {
-        name: "who stands in line hears a push or nothing",
+        name: "a waiter that expects a push never asks again",
         file: "crates/core/src/waiting.rs",
         from: "waiter.ask_at = rest.map(|rest| now + rest);",
         to: "waiter.ask_at = rest.map(|rest| now + rest).filter(|_| !told);",
@@ -366,7 +366,7 @@ pub(super) const BUGS: &[Bug] = &[
         ],
     },
     Bug {
-        name: "who is told how long a lease is asks no sooner",
+        name: "a waiter that knows when a lease ends does not ask before that",
         file: "crates/core/src/waiting.rs",
         from: "now + pace.min(left.saturating_add(ROUNDING + spread))",
         to: "now + left.saturating_add(ROUNDING + spread)",
@@ -376,7 +376,7 @@ pub(super) const BUGS: &[Bug] = &[
         )],
     },
     Bug {
-        name: "a pushed grant is believed without its proof",
+        name: "a pushed grant is accepted without its proof",
         file: "crates/core/src/waiting.rs",
         from: "self.proof.as_deref() == proof && self.above.is_none_or(|last| last < fence)",
         to: "proof.is_none_or(|_| true) && self.above.is_none_or(|last| last < fence)",
@@ -386,7 +386,7 @@ pub(super) const BUGS: &[Bug] = &[
         ],
     },
     Bug {
-        name: "a pong counts before the messages in front of it",
+        name: "a pong counts before earlier messages have been read",
         file: "crates/redis/src/connection/subscription.rs",
         from: "        // Everything that came before the pong is in the stream now",
         to: "        self.since = sent;\n        // Everything that came before the pong is in the stream now",
@@ -396,7 +396,7 @@ pub(super) const BUGS: &[Bug] = &[
         )],
     },
     Bug {
-        name: "a key is handed to who cannot be told",
+        name: "a key is handed to a waiter that cannot be notified",
         file: "crates/redis/src/scripts/line.lua",
         from: "  return s.line.counts[channel] > 0 and not s.line.struck[channel]",
         to: "  return true",
@@ -404,7 +404,7 @@ pub(super) const BUGS: &[Bug] = &[
     },
     // The quarantine of a restarted member.
     Bug {
-        name: "a store that may have forgotten serves at once",
+        name: "a store that may have lost its state serves at once",
         file: "crates/core/src/apply.rs",
         from: "if now < until { Err(Quarantined",
         to: "if now < until && false { Err(Quarantined",
@@ -414,7 +414,7 @@ pub(super) const BUGS: &[Bug] = &[
         )],
     },
     Bug {
-        name: "a server that may have forgotten serves at once",
+        name: "a server that may have lost its state serves at once",
         file: "crates/redis/src/scripts/member.lua",
         from: "if now < till then return",
         to: "if now < since then return",
@@ -424,7 +424,7 @@ pub(super) const BUGS: &[Bug] = &[
         ],
     },
     Bug {
-        name: "a batch of grants asks nobody who vouches",
+        name: "a batch of grants skips the check whether the server is quarantined",
         file: "crates/redis/src/scripts/batch_grant.lua",
         from: "local vouched = not at_member or ARGV[2] == ''",
         to: "local vouched = true or ARGV[2] == ''",
@@ -434,7 +434,7 @@ pub(super) const BUGS: &[Bug] = &[
         ],
     },
     Bug {
-        name: "a member is joined although somebody else has its key",
+        name: "a member is joined although somebody else holds its key",
         file: "crates/core/src/apply/hold.rs",
         from: "if turn(records, want, None, context, told) != Turn::Anybodys {",
         to: "if turn(records, want, None, context, told) == Turn::Unknown {",
@@ -443,30 +443,30 @@ pub(super) const BUGS: &[Bug] = &[
             "apply::tests::member::a_member_that_was_away_is_rejoined_with_the_fence_unless_somebody_holds_or_waits",
         )],
     },
-    // The order of requests, and which thread may wait.
+    // The order of requests, and which thread may block.
     Bug {
-        name: "what is asked of a file goes before what was sent",
+        name: "a request to the file overtakes one that was sent before it",
         file: "crates/file/src/queue.rs",
         from: "self.shared.sent.load(Ordering::SeqCst) > 0",
         to: "self.shared.sent.load(Ordering::SeqCst) > usize::MAX - 1",
         tests: &[(File, "store::tests::nothing_goes_before_what_was_sent")],
     },
     Bug {
-        name: "a task waits for a process that keeps the file",
+        name: "a task blocks while another process keeps the file busy",
         file: "crates/file/src/connection.rs",
         from: "0.. if haste.is_on.load(Ordering::Relaxed) => return false,",
         to: "0.. if tries > 10_000 && haste.is_on.load(Ordering::Relaxed) => return false,",
         tests: &[(File, "store::tests::a_task_does_not_wait_for_another_process_but_the_thread_does")],
     },
     Bug {
-        name: "all that waits for the file store's thread fails with one of them",
+        name: "one failed request to the file store's thread fails all waiting ones",
         file: "crates/file/src/queue.rs",
         from: "Some(Err(fault)) if !fault.is_lasting() => {",
         to: "Some(Err(fault)) => {",
         tests: &[(File, "store::tests::what_fails_for_one_caller_fails_for_nobody_else")],
     },
     Bug {
-        name: "a transaction that was not committed stays",
+        name: "a transaction that was not committed takes effect",
         file: "crates/file/src/connection.rs",
         from: "let _ = run(connection, \"ROLLBACK\");",
         to: "let _ = run(connection, \"COMMIT\");",
@@ -474,7 +474,7 @@ pub(super) const BUGS: &[Bug] = &[
     },
     // Processes that must not outlive a lease.
     Bug {
-        name: "the supervisor lets a command live when nobody tells it more",
+        name: "the supervisor lets a command live when it no longer receives orders",
         file: "crates/cli/src/supervisor/ending.rs",
         from: "        self.doomed = true;\n        self.kill_at = Some(0);",
         to: "        self.doomed = true;",
@@ -484,7 +484,7 @@ pub(super) const BUGS: &[Bug] = &[
         )],
     },
     Bug {
-        name: "who was told to end is told to stay",
+        name: "a renewal revokes the order to end a command",
         file: "crates/cli/src/supervisor/ending.rs",
         from: "Order::End(end) if self.kill_at.is_none() => self.end = end,",
         to: "Order::End(end) => (self.end, self.kill_at) = (end, None),",
@@ -494,7 +494,7 @@ pub(super) const BUGS: &[Bug] = &[
         )],
     },
     Bug {
-        name: "the command survives us and the supervisor",
+        name: "the command survives both leasehold and the supervisor",
         file: "crates/cli/src/supervisor/linux.rs",
         from: "    let _ = set_parent_process_death_signal(Some(signal));",
         to: "    let _ = set_parent_process_death_signal(Some(signal).filter(|_| false));",
@@ -504,7 +504,7 @@ pub(super) const BUGS: &[Bug] = &[
         )],
     },
     Bug {
-        name: "what cannot be killed runs on without the lock",
+        name: "a process that cannot be killed continues without the lock",
         file: "crates/cli/src/settings.rs",
         from: "        let max_hold = wanted.max_hold.take();",
         to: "        let max_hold = wanted.max_hold;\n        wanted.quiet |= false;",
@@ -512,7 +512,7 @@ pub(super) const BUGS: &[Bug] = &[
     },
     // One machine, one clock, one log.
     Bug {
-        name: "a container with its own boot id voids everybody's leases",
+        name: "a container with its own boot id invalidates all leases",
         file: "crates/file/src/schema.rs",
         from: "        refuse_another_boot(boot, sessions)?;",
         to: "        refuse_another_boot(boot, sessions).unwrap_or_default();",
@@ -529,7 +529,7 @@ pub(super) const BUGS: &[Bug] = &[
         tests: &[(FileProcesses, "containers::a_process_in_a_time_namespace_counts_leases_as_all_others_do")],
     },
     Bug {
-        name: "who opens a file does not ask which log the others write to",
+        name: "a process opens a file without checking which log the others use",
         file: "crates/file/src/connection.rs",
         from: "    let other = |logs: Logs| Logs::beside(place.path()) != Some(logs);",
         to: "    let other = |logs: Logs| Logs::beside(place.path()) != Some(logs) && false;",
@@ -539,7 +539,7 @@ pub(super) const BUGS: &[Bug] = &[
         )],
     },
     Bug {
-        name: "a process goes on with a log that was deleted",
+        name: "a process continues with a log that was deleted",
         file: "crates/file/src/connection.rs",
         from: "Logs::beside(place.path()) == Some(self.logs);",
         to: "(Logs::beside(place.path()) == Some(self.logs) || true);",
@@ -549,7 +549,7 @@ pub(super) const BUGS: &[Bug] = &[
         )],
     },
     Bug {
-        name: "a file that is mounted by itself is used",
+        name: "a file that is mounted without its directory is used",
         file: "crates/file/src/place.rs",
         from: "} else if file_system::is_mounted(&self.0)? {",
         to: "} else if file_system::is_mounted(&self.0)? && false {",
@@ -566,20 +566,20 @@ pub(super) const BUGS: &[Bug] = &[
         )],
     },
     Bug {
-        name: "nobody is told that sudo has another default store",
+        name: "a user of sudo is not warned of its other default store",
         file: "crates/cli/src/default_store.rs",
         from: "    (!is_same).then_some(name)",
         to: "    (!is_same && name.is_empty()).then_some(name)",
         tests: &[(Run, "init::who_uses_root_s_default_store_by_sudo_is_told_that_it_is_another_one")],
     },
     Bug {
-        name: "a relative path is a file of the working directory",
+        name: "a relative path means a file in the working directory",
         file: "crates/file/src/url.rs",
         from: "    if !path.starts_with('/') {",
         to: "    if path.is_empty() {",
         tests: &[(Run, "environment::a_relative_file_is_refused_and_nothing_is_made")],
     },
-    // Refusals that last.
+    // Permanent refusals.
     Bug {
         name: "a wrong type next to a key counts as no answer",
         file: "crates/redis/src/fault.rs",
@@ -598,14 +598,14 @@ pub(super) const BUGS: &[Bug] = &[
         tests: &[(Guards, "a_program_that_asks_on_although_it_is_refused_rests_in_between")],
     },
     Bug {
-        name: "waiters that poll leave no gap after a release",
+        name: "polling waiters leave no gap after a release",
         file: "crates/leasehold/src/store_handle.rs",
         from: "            pauses.note(&holding.attempt.claim, now);",
         to: "            let _ = pauses;",
         tests: &[(PollingWaiters, "after_a_release_the_key_is_free_for_half_an_interval_at_least")],
     },
     Bug {
-        name: "a waiter is told on a channel that is not for its key",
+        name: "a waiter is notified on a channel that is not for its key",
         file: "crates/redis/src/requests/grant.rs",
         from: "self.channels().is_none_or(|channels| channels.are_for(&attempt.claim));",
         to: "self.channels().is_none_or(|channels| channels.are_for(&attempt.claim) || true);",
@@ -621,9 +621,9 @@ pub(super) const BUGS: &[Bug] = &[
             "forms::scripts_and_the_client_agree_on_what_is_ours_and_nothing_else_is_ever_changed",
         )],
     },
-    // What the holder is told.
+    // Reports to the holder.
     Bug {
-        name: "work under a lock that was lost is returned as if it had been held",
+        name: "work under a lost lock is returned as if the lock had been held",
         file: "crates/leasehold/src/lock/acquire.rs",
         from: "            Some(loss) if released.is_err() => Err(",
         to: "            Some(loss) if released.is_err() && false => Err(",
@@ -647,7 +647,7 @@ pub(super) const BUGS: &[Bug] = &[
         )],
     },
     Bug {
-        name: "locks in memory go by real time although a test has paused the clock",
+        name: "locks in memory use real time although a test has paused the clock",
         file: "crates/leasehold/src/runtime.rs",
         from: "        is_paused.then(||",
         to: "        (is_paused && false).then(||",

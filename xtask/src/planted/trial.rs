@@ -26,7 +26,7 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// Tests are ended after this many seconds: a bug may make them hang, and then it is caught.
+/// Tests are ended after this many seconds: a bug that makes them hang counts as caught.
 const LIMIT: &str = "180";
 
 /// Runs these tests, and returns the result of each. An error if they cannot be built, because then
@@ -39,7 +39,7 @@ pub(super) fn run(
     let built = output(cargo(copy, suite, Command::new(program())).arg("--no-run"))?;
     if !built.status.success() {
         let said = String::from_utf8_lossy(&built.stderr).into_owned();
-        let first = said.lines().find(|line| line.starts_with("error")).unwrap_or("no word of why");
+        let first = said.lines().find(|line| line.starts_with("error")).unwrap_or("no reason given");
         return Err(format!("{suite} does not build: {first}"));
     }
     let mut limited = Command::new("timeout");

@@ -72,7 +72,7 @@ fn make_of(package: &str, path: &str, name: &str, workshop: &Path) -> Result<Pat
     while let Some(library) = missing(&program, &libraries)?.first() {
         let known = LIBRARIES.iter().find(|(start, _)| library.starts_with(start));
         let Some((_, library_package)) = known.filter(|(_, package)| !had.contains(package)) else {
-            return Err(format!("{package} needs {library}, and no package that has it is known"));
+            return Err(format!("{package} needs {library}, and xtask knows no package with it"));
         };
         had.push(library_package);
         for file in tool::files(&apt.unpack(library_package)?)? {

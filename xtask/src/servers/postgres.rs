@@ -24,7 +24,7 @@ pub(super) fn provide(place: &Path) -> Result<(), String> {
 }
 
 fn fetch(place: &Path, from: Wheel) -> Result<(), String> {
-    eprintln!("xtask servers: fetching PostgreSQL {}", from.version);
+    eprintln!("xtask servers: downloading PostgreSQL {}", from.version);
     let said = |error: std::io::Error| error.to_string();
     let workshop = tempfile::Builder::new().prefix(".incoming-").tempdir_in(place).map_err(said)?;
     let made = wheel::unpack(from.requirement, workshop.path())?;
@@ -45,7 +45,7 @@ pub(super) fn provide_pooler(place: &Path) -> Result<(), String> {
     if Pooler::program().is_some() {
         return Ok(());
     }
-    eprintln!("xtask servers: fetching PgBouncer");
+    eprintln!("xtask servers: downloading PgBouncer");
     let said = |error: std::io::Error| error.to_string();
     let workshop = tempfile::Builder::new().prefix(".incoming-").tempdir_in(place).map_err(said)?;
     let made = debian::make_pooler(workshop.path())?;
