@@ -11,13 +11,13 @@ use crate::exit::Failure;
 pub(crate) struct StoreUrl(String);
 
 impl StoreUrl {
-    /// Takes what was written. A file is named by its absolute path from here on, wherever the
-    /// command goes.
+    /// Reads a store URL as written. A file is named by its absolute path from here on, whatever
+    /// the working directory is later.
     ///
     /// # Errors
     ///
-    /// What only a command can see is wrong. Never quotes the URL: in one that is wrong, anything
-    /// may be the password.
+    /// An error for mistakes that only a command can notice. It never quotes the URL: in an invalid
+    /// one, any part may be the password.
     pub(crate) fn new(text: &str) -> Result<Self, Failure> {
         let path_like = text.starts_with(['/', '.', '~']) || !text.contains(':');
         if text.is_empty() {

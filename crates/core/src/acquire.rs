@@ -31,7 +31,7 @@ impl Patience {
     }
 }
 
-/// What to do next for an acquisition.
+/// The next step of an acquisition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "whoever handles these must handle all of them")]
 pub enum Step {
@@ -279,7 +279,7 @@ impl Acquire {
         self.before
     }
 
-    /// What to do next.
+    /// The next step.
     pub fn next(&mut self, now: Instant) -> Step {
         if let State::Over(outcome) = &self.state {
             return Step::Done(Outcome::clone(outcome));

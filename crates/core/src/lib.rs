@@ -44,7 +44,7 @@ mod waiting;
 pub use acquire::{Acquire, Handed, Outcome, Patience, Step};
 pub use apply::{ApplyContext, Quarantined, Subscribers, apply};
 
-/// What a store does with each request: the functions from which [`apply`] chooses.
+/// The functions from which [`apply`] chooses, one for each kind of request.
 pub mod serve {
     pub use crate::apply::{
         advance, break_lease, forget, grant, inspect, last_break, list_breaks, list_marks, mark, marked,

@@ -1,7 +1,7 @@
 //! The path of the file, and the checks that it is safe.
 //!
-//! Whoever can replace the file can take every lock. So the file and its directory must belong to
-//! one user, or to root for a group; everything is checked before SQLite opens anything.
+//! A user who can replace the file can take every lock. So the file and its directory must belong
+//! to one user, or to root for a group; everything is checked before SQLite opens anything.
 
 use std::fs::{DirBuilder, Metadata, OpenOptions, Permissions};
 use std::io::ErrorKind;

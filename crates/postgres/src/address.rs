@@ -18,7 +18,7 @@ pub(crate) struct Address {
     pub(crate) database: Option<String>,
     pub(crate) schema: String,
     pub(crate) tls: Option<Tls>,
-    /// Whether the server must accept writes.
+    /// True if the server must accept writes.
     pub(crate) read_write: bool,
     pub(crate) call_limit: Duration,
 }

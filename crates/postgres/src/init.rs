@@ -20,7 +20,7 @@ pub fn schema_sql(url: &str) -> Result<String, Misuse> {
     Ok(Sql::of(&Address::parse(url)?.schema).schema)
 }
 
-/// What happened to the tables.
+/// The effect on the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Made {

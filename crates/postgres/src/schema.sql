@@ -9,7 +9,7 @@ CREATE TABLE {s}.meta (name text PRIMARY KEY, value text NOT NULL);
 -- One row for each key that is held, waited for, or was used lately. A row stays for as long as its fence is remembered.
 CREATE TABLE {s}.lease (
     key bytea PRIMARY KEY CHECK (octet_length(key) BETWEEN 1 AND 1024),
-    -- Who holds it alone, and until when. Those who hold it together have rows in "share", and the marker says how.
+    -- Its exclusive holder, and the end of that lease. Holders that share it have rows in "share", and the marker says how.
     holder bytea CHECK (octet_length(holder) = 16),
     label text CHECK (octet_length(label) <= 256),
     ends bigint CHECK (ends >= 0),
@@ -62,7 +62,7 @@ CREATE UNIQUE INDEX waiter_by_holder ON {s}.waiter (holder, key);
 -- Channels on which nobody took what was handed to them.
 CREATE TABLE {s}.struck (key bytea NOT NULL, channel bigint NOT NULL, PRIMARY KEY (key, channel));
 
--- What was done, by "once" and "every".
+-- The marks of "once" and "every": work that was done.
 CREATE TABLE {s}.mark (
     key bytea PRIMARY KEY,
     at bigint NOT NULL CHECK (at >= 0),

@@ -52,7 +52,7 @@ pub(crate) struct Wanted<'a> {
     /// The number of first waiters to read.
     pub(crate) first: i64,
     pub(crate) marks: bool,
-    /// Whether to find out who listens.
+    /// True if the transaction must find out which processes listen.
     pub(crate) ears: bool,
 }
 

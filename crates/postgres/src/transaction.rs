@@ -278,7 +278,7 @@ struct Voided {
 
 struct Applied {
     served: Vec<Served>,
-    /// Whether a request needed more of a queue than was loaded.
+    /// True if a request needed more of a queue than was loaded.
     was_short: bool,
 }
 

@@ -25,7 +25,7 @@ pub(crate) struct Address {
     pub(crate) site: Site,
     pub(crate) access: Access,
     pub(crate) call_limit: Duration,
-    /// Whether the server, as a member of a quorum, abstains after it may have forgotten leases.
+    /// True if the server, as a member of a quorum, abstains after it may have forgotten leases.
     pub(crate) quarantine: bool,
     /// The confirmation that a write needs before it counts.
     pub(crate) confirmation: Option<Confirmation>,

@@ -38,11 +38,11 @@ pub(crate) struct Client {
     pub(crate) unsettled: Arc<Unsettled>,
     pub(crate) waiting: Arc<WaiterRegistry>,
     pub(crate) notice_bus: Arc<NoticeBus>,
-    /// Whether a task monitors the connection for the waiters.
+    /// True while a task monitors the connection for the waiters.
     pub(crate) is_monitored: AtomicBool,
     /// The keys for which batches would only redirect to the script of a single request.
     pub(crate) contended: Contended,
-    /// Whether the server, as a member of a quorum, abstains after it may have forgotten leases.
+    /// True if the server, as a member of a quorum, abstains after it may have forgotten leases.
     pub(crate) quarantine: bool,
     /// The confirmation that a write needs before it counts.
     pub(crate) confirmation: Option<Confirmation>,
@@ -63,8 +63,8 @@ pub(crate) struct Common {
     pub(crate) cluster: Option<InCluster>,
 }
 
-/// What a node asks of its cluster: to give an attempt up at an instant, in the background, at
-/// whichever node its keys are by then.
+/// A node's request to its cluster: give an attempt up at an instant, in the background, at
+/// whichever node owns its keys by then.
 #[derive(Clone)]
 pub(crate) struct InCluster(pub(crate) Arc<dyn Fn(Attempt, Instant) + Send + Sync>);
 
@@ -154,7 +154,7 @@ impl Client {
         Self::new(ours, faults, bounds, common, runtime)
     }
 
-    /// Whether this server is a node of a cluster.
+    /// True if this server is a node of a cluster.
     pub(crate) const fn is_node(&self) -> bool {
         self.cluster.is_some()
     }

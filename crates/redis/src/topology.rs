@@ -9,7 +9,7 @@ pub(crate) use sentinel::{Sentinels, is_master};
 
 use crate::address::server::ServerAddr;
 
-/// What a connector asks before each connection.
+/// The source of a server's address before each connection.
 #[derive(Debug)]
 pub(crate) enum Topology {
     /// Always the same address.

@@ -178,7 +178,7 @@ pub(crate) fn read_mode(text: &[u8]) -> Option<Mode> {
 }
 
 /// The channel of a connection: `leasehold:` and 32 digits of random bits, new for each connection.
-/// Whoever knows it could send false messages to the connection.
+/// A program that knows it could send false messages to the connection.
 #[must_use]
 pub fn channel_of(bits: u128) -> Channel {
     Channel::new(format!("{}{bits:032x}", Key::RESERVED))

@@ -321,7 +321,7 @@ pub async fn a_release_frees_only_what_is_ours(venue: &Venue) {
     assert_eq!(again, HoldAnswer::NotHeld { key: key("k"), held_by: None });
 }
 
-/// Whether or not the attempt had been granted anything.
+/// This holds for attempts that were granted something, and for those that were not.
 pub async fn giving_up_leaves_nothing(venue: &Venue) {
     let store = venue.store();
     let (one, other) = (attempt(&["k"], LONG), attempt(&["k"], LONG));
@@ -437,7 +437,7 @@ pub async fn one_at_a_time_under_contention(venue: &Venue) {
     }
 }
 
-/// Whether the key was free, held, or released meanwhile.
+/// This holds if the key was free, held, or released meanwhile.
 pub async fn a_request_dropped_at_any_await_leaves_nothing(venue: &Venue) {
     let locks = Locks::builder().over(venue.store()).unwrap();
     let store = venue.store();

@@ -60,8 +60,8 @@ impl Voucher {
 pub struct LineDump {
     /// The waiters in order, with their tickets.
     pub order: Vec<(Ticket, Holder)>,
-    /// What is stored of each waiter: whether it has been silent since the key was handed over, and
-    /// whether it is passed over.
+    /// The stored fields of each waiter, with two flags: it has been silent since the key was
+    /// handed over, and it is passed over.
     pub fields: BTreeMap<String, String>,
     /// How long the queue still lasts.
     pub left: Option<Duration>,

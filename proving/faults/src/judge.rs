@@ -6,10 +6,10 @@ use servers::{Reply, Server};
 
 use crate::{Account, Crowd, Handover};
 
-/// What a busy machine may add to any bound, even if it delays no process for long.
+/// The delay that a busy machine may add to any bound, even if it delays no process for long.
 pub(crate) const BUSY: Duration = Duration::from_millis(750);
 
-/// What the machine may have added to any bound in this run.
+/// The delay that the machine may have added to any bound in this run.
 #[must_use]
 pub fn slack(crowd: &Crowd) -> Duration {
     // In an exchange, each of the two sides may have been delayed.

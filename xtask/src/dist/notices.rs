@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::{step::workspace, tool};
 
-/// What no crate's package says.
+/// The notices that are in no crate's package.
 const BEYOND_CRATES: &str = "\
 The program contains the standard library of Rust (MIT OR Apache-2.0, the Rust Project contributors)
 and SQLite, which is in the public domain. A static program also contains musl (MIT, Copyright

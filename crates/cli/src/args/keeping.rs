@@ -22,7 +22,7 @@ pub(crate) struct KeepingArgs {
     #[arg(long, value_name = "TIME", allow_negative_numbers = true)]
     pub(crate) max_hold: Option<String>,
 
-    /// Who holds the lock, as shown to others [default: user@host:pid command]
+    /// The holder's name, as shown to others [default: user@host:pid command]
     #[arg(long, value_name = "TEXT")]
     pub(crate) label: Option<String>,
 

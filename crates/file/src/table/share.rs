@@ -56,7 +56,7 @@ pub(super) fn save(
         let place = (key.clone(), holder);
         let lived_on = before.sharing.get(&place);
         let life = match asker.filter(|asker| asker.holder == holder) {
-            // What has ended depends on nobody any more, whoever asks.
+            // A share that has ended depends on no process any more, whoever asks.
             Some(_) if share.ends <= now && had(holder) == Some(share) => lived_on.copied(),
             Some(asker) => asker.life,
             // A share that had ended is not the one that its holder has been handed now.

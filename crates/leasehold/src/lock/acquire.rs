@@ -143,14 +143,14 @@ impl<G> Acquire<G> {
     /// Acquires the lock, runs `work` under it, and releases it. The work is stopped at an await
     /// when the lease is lost.
     ///
-    /// What the work returns is never lost. If the store is unreachable for the release, the result
-    /// is still a success: the work had the lock to its end, and the lease expires on its own.
+    /// The work's result is never lost. If the store is unreachable for the release, the call still
+    /// succeeds: the work had the lock to its end, and the lease expires.
     ///
     /// # Errors
     ///
     /// [`HoldError::NotTaken`] if the work did not start; [`HoldError::Lost`] if it was stopped;
     /// [`HoldError::LostUnnoticed`] if the release found that the lock had been lost before: that
-    /// error carries what the work returned.
+    /// error contains the work's result.
     ///
     /// # Cancel safety
     ///

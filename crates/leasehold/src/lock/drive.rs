@@ -17,7 +17,7 @@ use crate::locks::Askers;
 use crate::report::Span;
 use crate::store_handle::{StoreHandle, low_bits};
 
-/// What is requested, and how.
+/// The request, with all its settings.
 #[derive(Clone, Debug)]
 pub(crate) struct Terms {
     pub(crate) claim: Claim,

@@ -33,7 +33,8 @@ struct State {
     broken: bool,
 }
 
-/// Whether the release of an id undoes the call that was in flight when the release was sent.
+/// The answer to a release that was sent while a call with the same id was in flight, which says
+/// whether that call is already undone.
 ///
 /// Usually a release is sent while a slow member has not answered the grant yet, and is answered
 /// after the grant. If it answers that something was released, that was the lease of this grant,

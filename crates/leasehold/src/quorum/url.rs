@@ -7,10 +7,10 @@ use leasehold_core::{Misuse, url_duration};
 /// The URLs of the members, and the longest TTL if there is one.
 pub(super) type Members<'a> = (Vec<&'a str>, Option<Duration>);
 
-/// What begins the URL of a quorum.
+/// The scheme of a quorum's URL.
 const SCHEME: &str = "quorum:";
 
-/// What names the longest ttl, before the members.
+/// The parameter with the longest ttl, before the members.
 const MAX_TTL: &str = "max-ttl=";
 
 /// The members in `quorum:[max-ttl=TIME,]URL,URL…`, and the longest ttl if it is there; `None` for
@@ -42,7 +42,7 @@ fn separates(character: char) -> bool {
     character == ',' || character.is_whitespace()
 }
 
-/// Whether a URL begins here, of a known kind or not. A host and its port do not look so.
+/// True if a URL begins here, of a known kind or not. A host with its port does not count as one.
 fn begins_a_url(text: &str) -> bool {
     let Some((scheme, rest)) = text.split_once(':') else { return false };
     let is_scheme = scheme.starts_with(|first: char| first.is_ascii_alphabetic())

@@ -52,7 +52,7 @@ impl<T> Drop for Watched<'_, T> {
     }
 }
 
-/// Whether a piece of work has something to do.
+/// A flag that says whether a piece of work has something to do.
 #[derive(Debug)]
 pub(super) struct Flag {
     pub(super) number: u64,

@@ -36,7 +36,7 @@ pub(crate) struct Parameters {
 pub(crate) struct Confirmation {
     /// The number of replicas.
     pub(crate) replicas: u32,
-    /// Whether it must be on disk there, and on the master's disk too.
+    /// True if it must be on disk there, and on the master's disk too.
     pub(crate) on_disk: bool,
     /// How long replicas may take.
     pub(crate) limit: Duration,

@@ -54,7 +54,7 @@ struct State<R> {
     callers: u64,
 }
 
-/// Who sends the waiting requests.
+/// The task that sends the waiting requests.
 enum Sender {
     /// Nobody: nothing waits and nothing is in flight.
     Nobody,

@@ -29,8 +29,8 @@ pub(crate) enum Said {
 #[derive(Debug, Default)]
 pub(crate) struct Batches {
     pub(super) queue: Queue<Request>,
-    /// Whether the text of the grants, and that of the releases, was sent to the server on this
-    /// connection.
+    /// True for the text of the grants, and for that of the releases, once it was sent to the
+    /// server on this connection.
     pub(super) knows: [AtomicBool; 2],
     /// The server does not allow this user to run them.
     pub(super) denied: AtomicBool,

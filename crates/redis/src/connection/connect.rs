@@ -55,7 +55,7 @@ pub(crate) struct Connected {
     pub(crate) reading: Reading,
     pub(crate) answered: Arc<Answered>,
     pub(crate) signs: Arc<SignsOfLife>,
-    /// Whether the server can send pushes on it between its answers.
+    /// True if the server can send pushes on it between its answers.
     pub(crate) hears: bool,
 }
 

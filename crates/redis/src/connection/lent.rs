@@ -40,7 +40,7 @@ where
     }
 }
 
-/// What makes a connection, or why it did not.
+/// A new connection, or the reason why there is none.
 pub(crate) type Made<P> = Result<P, Box<dyn Error + Send + Sync>>;
 
 /// Makes a connection that the store keeps until it fails; then the next one is made.

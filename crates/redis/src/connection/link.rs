@@ -42,13 +42,13 @@ pub(crate) struct Live {
     pub(crate) run: OnceLock<Arc<str>>,
     /// The address of its server.
     pub(crate) place: ServerAddr,
-    /// Whether to ask the server from time to time whether it is still a master.
+    /// True if the server is asked from time to time whether it is still a master.
     pub(crate) minds_roles: bool,
     /// The last confirmation by replicas.
     pub(crate) confirmed: tokio::sync::Mutex<Option<Confirmed>>,
     /// The batches of this connection.
     pub(crate) batches: Arc<Batches>,
-    /// Whether it can receive pushes itself, or needs a second connection for that.
+    /// True if it can receive pushes itself; otherwise it needs a second connection for them.
     pub(crate) hears: bool,
     /// The [`Runtime::generation`] whose tasks drive it.
     generation: u64,
@@ -99,9 +99,9 @@ pub(crate) struct Link {
     tell: OnPush,
     /// Notifies when a connection has ended.
     pub(crate) lost: Arc<Notify>,
-    /// Whether connections subscribe to reports of broken leases.
+    /// True once connections subscribe to reports of broken leases.
     hears_of_breaks: Arc<AtomicBool>,
-    /// Whether subscriptions work.
+    /// The state of subscriptions.
     pub(crate) push_health: PushHealth,
 }
 

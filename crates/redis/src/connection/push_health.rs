@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use leasehold_core::{Fault, Notice, NoticeBus, Notices};
 
-/// Whether the server accepts the waiters' subscriptions; each change is reported once.
+/// Remembers if the server accepts the waiters' subscriptions, and reports each change once.
 #[derive(Debug)]
 pub(crate) struct PushHealth {
     /// The reason why it accepts none.

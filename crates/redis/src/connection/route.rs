@@ -18,7 +18,7 @@ pub(crate) struct Route {
     pub(crate) clock: Arc<ServerClock>,
     pub(crate) batches: Arc<Batches>,
     pub(crate) live: Option<Arc<Live>>,
-    /// Whether a node of a cluster is asked for keys of a slot that it does not own yet.
+    /// True if a node of a cluster is asked for keys of a slot that it does not own yet.
     pub(crate) asks: bool,
     /// Redirects that a node of a cluster returned instead of answers, by the number of the call.
     pub(crate) redirects: Vec<(usize, Redirect)>,

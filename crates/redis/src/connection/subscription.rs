@@ -65,7 +65,7 @@ pub(crate) fn reader(
 #[derive(Debug, Default)]
 pub(crate) struct OwnChannel {
     channel: OnceLock<Channel>,
-    /// Whoever holds the mutex subscribes. It contains the time of the next try after a refusal.
+    /// Held while subscribing. It contains the time of the next try after a refusal.
     pub(crate) subscribing: Mutex<Option<Refused>>,
     /// Makes the second connection, if there is one, check that the server is still there.
     pub(crate) beat: Arc<Notify>,

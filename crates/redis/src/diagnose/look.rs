@@ -23,7 +23,7 @@ pub(super) struct Look<'a> {
 pub(super) struct Setting<'a> {
     pub(super) at: &'a Arc<str>,
     pub(super) role: StoreRole,
-    /// Whether it abstains, as a member of a quorum, after it may have forgotten leases.
+    /// True if it abstains, as a member of a quorum, after it may have forgotten leases.
     pub(super) quarantine: bool,
     pub(super) confirmation: Option<Confirmation>,
     pub(super) user: &'a str,

@@ -15,7 +15,7 @@ use crate::reply::{held_in, raise_in, run_of};
 use crate::script::{Voucher, raise_call, rejoin_call, vouch_call};
 
 impl Client {
-    /// What a request says of the run that vouches for leases.
+    /// The run that vouches for leases, as a request names it.
     pub(crate) fn voucher<'a>(&self, run: &'a Run) -> Voucher<'a> {
         Voucher { run: run.get(), by_slot: self.is_node() }
     }

@@ -38,7 +38,7 @@ pub struct Vouching<'a> {
     pub run: Option<&'a str>,
     /// The longest ttl.
     pub longest: Ttl,
-    /// Whether each slot has its own record of a run.
+    /// True if each slot has its own record of a run.
     pub by_slot: bool,
 }
 

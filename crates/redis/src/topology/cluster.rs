@@ -40,20 +40,20 @@ pub(crate) struct Cluster {
     bounds: Bounds,
     common: Common,
     known: Mutex<Known>,
-    /// Whoever holds it asks for the owners of the slots.
+    /// Held while asking for the owners of the slots.
     learning: tokio::sync::Mutex<()>,
-    /// Whether a background task is about to ask.
+    /// True while a background task is about to ask.
     learns_soon: AtomicBool,
-    /// Whether a task watches for moved slots while requests wait.
+    /// True while a task watches for moved slots, because requests wait.
     watched: AtomicBool,
     /// The node with which the next request for the owners starts.
     turn: AtomicUsize,
-    /// Whether somebody reads notices for holders.
+    /// True if somebody reads notices for holders.
     hears_of_breaks: AtomicBool,
     me: Weak<Self>,
 }
 
-/// What is known of the cluster, and the clients of its nodes.
+/// The known state of the cluster, and the clients of its nodes.
 #[derive(Default)]
 struct Known {
     map: Map,

@@ -163,9 +163,8 @@ impl Sentinels {
         let listening = within(&**runtime, ANSWERS_WITHIN, self.listen(nth, runtime)).await;
         let Some(Ok(connection)) = listening else { return false };
         let (_sink, mut stream) = connection.split();
-        // What it reported between naming the master and listening was missed. Another sentinel may
-        // have missed a failover that this one knows of, so the other's earlier answer does not
-        // count.
+        // A report between naming the master and listening was missed. Another sentinel may have
+        // missed a failover that this one knows of, so the other's earlier answer does not count.
         if it_named_that && matches!(self.word_of(nth, runtime).await, Ok(Word::Master(now)) if now != *from)
         {
             return true;

@@ -43,7 +43,7 @@ fn last_fence(server: &Server, name: &str) -> Option<String> {
     value(server, std::str::from_utf8(&side_key(Side::Fence, &key(name))).unwrap())
 }
 
-/// What each request comes to, when all are made at the same time.
+/// The answers to requests that are all made at the same time.
 async fn together<T: Send + 'static>(requests: Vec<impl Future<Output = T> + Send + 'static>) -> Vec<T> {
     let mut tasks = Vec::new();
     for request in requests {
@@ -117,7 +117,8 @@ async fn one_after_the_other_each_request_is_one_script() {
     }
 }
 
-/// What a batch leaves out costs one more script, once: the next request for the key does not go in a batch.
+/// A request that a batch cannot serve costs one more script, once: the next request for the key is
+/// not put into a batch.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_that_somebody_waits_for_is_handed_on_and_the_next_requests_skip_the_batches() {
     for flavor in ALL {
@@ -313,7 +314,7 @@ async fn no_grant_of_a_batch_whose_answer_is_lost_is_believed_and_each_is_undone
     }
 }
 
-/// What was sent on it may still lie in a buffer, and be served behind the releases.
+/// Requests that were sent on it may still be in a buffer, and be served after the releases.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_batch_whose_connection_broke_is_given_up_only_once_it_cannot_be_served_any_more() {
     let server = Server::start(Flavor::Valkey91);
@@ -483,7 +484,8 @@ fn reader(name: &str) -> Attempt {
     Attempt::new(Claim::shared([key(name)]).unwrap(), like.holder, like.label, like.ttl)
 }
 
-/// What stands at a key that several hold is nobody's own, and readers mark the writer's value as writers do.
+/// A value at a key that several hold belongs to none of them, and readers mark the writer's value
+/// as writers do.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn readers_that_wait_are_handed_what_a_writer_releases() {
     for flavor in ALL {

@@ -32,7 +32,7 @@ fn lend(client: &Client) -> RedisStore {
     RedisStore::from_fred(client.clone(), "ours", runtime()).unwrap()
 }
 
-/// What the program itself says on its client.
+/// Sends a command of the program itself on its client.
 async fn says(client: &Client, name: &'static str, word: &str) -> Result<String, fred::error::Error> {
     let command = CustomCommand::new_static(name, ClusterHash::FirstKey, false);
     client.custom(command, vec![word.to_owned()]).await

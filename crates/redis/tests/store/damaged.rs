@@ -1,4 +1,5 @@
-//! What strangers wrote to the keys next to a lock: told at once, with the key's name and the remedy, and only of that lock.
+//! Foreign values at the keys next to a lock: reported at once, with the key's name and the remedy,
+//! and only for that lock.
 
 use leasehold_core::{
     Acquire, AdminStore as _, Attempt, BreakNote, Claim, Drift, Fault, FaultCause, FaultKind, Fence,
@@ -184,7 +185,7 @@ async fn what_cannot_be_read_next_to_one_key_does_not_hide_the_others() {
         assert_eq!(named(&listed), seen, "{flavor}");
         let asked = store.inspect_all(&["a", "b", "c"].map(key)).await.unwrap();
         assert_eq!(named(&asked), seen, "{flavor}");
-        // Who holds it is seen all the same, where only a waiter is strange.
+        // The holder is visible, although a waiter is unreadable.
         assert_eq!((listed[1].holders.len(), listed[1].waiters.len()), (1, 0));
         lasting(store.inspect(&key("c")).await, &["leasehold:l{c}c", "delete it"]);
     }

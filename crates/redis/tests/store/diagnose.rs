@@ -1,4 +1,4 @@
-//! What a diagnosis finds on real servers, and that what it says to do mends it.
+//! The findings of a diagnosis on real servers, and that each remedy works.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ async fn diagnosed(store: &RedisStore) -> Vec<Finding> {
     findings
 }
 
-/// What was found of this, if it is worse than a note.
+/// The finding about this, if it is worse than a note.
 fn about<'a>(findings: &'a [Finding], about: &str) -> Option<&'a Finding> {
     findings.iter().find(|finding| finding.about == about && finding.severity != Severity::Note)
 }

@@ -1,4 +1,4 @@
-//! What a diagnosis finds at real sentinels, and that what it says to do mends it.
+//! The findings of a diagnosis at real sentinels, and that each remedy works.
 
 use leasehold_core::{AdminStore as _, Finding, Remedy, Severity, StoreRole};
 use leasehold_redis::RedisStore;
@@ -6,7 +6,7 @@ use servers::{Flavor, Reply, Server, Watched};
 
 use crate::world::store;
 
-/// What was found at or about the sentinels.
+/// The findings at or about the sentinels.
 async fn found(store: &RedisStore) -> Vec<Finding> {
     let findings = store.diagnose(StoreRole::Alone).await.findings;
     assert!(findings.iter().any(|finding| finding.about != "sentinels"), "the master was not looked at");

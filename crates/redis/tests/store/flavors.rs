@@ -98,7 +98,7 @@ async fn strangers_are_left_alone(server: &Server, store: &RedisStore) {
     server.text(&["FLUSHALL"]);
 }
 
-/// What a later version will write is a lease, and its mark is not lost.
+/// A value with flags of a later version is a lease, and is marked without losing them.
 async fn reserved_flags_are_ours(server: &Server, store: &RedisStore) {
     let ours = attempt(&["k"]);
     let marked = format!("lh1+{} web-3", ours.holder.digits());

@@ -1,4 +1,4 @@
-//! What is a lease of ours: scripts and the client read every value alike.
+//! The forms of our leases: scripts and the client read every value in the same way.
 
 use std::time::Duration;
 
@@ -97,7 +97,7 @@ async fn scripts_and_the_client_agree_on_what_is_ours_and_nothing_else_is_ever_c
             let answer = store.grant(&waits, WaitMode::Wait { line_limit: None }).await.unwrap();
             let GrantAnswer::Busy { held_by, .. } = answer else { panic!("{flavor} {shown}: {answer:?}") };
             assert_eq!(held_by.owner, wire::read(&value), "{flavor} {shown}");
-            // Who waits marks a lease, so that its holder releases it by a script.
+            // A waiter marks a lease, so that its holder releases it by a script.
             let expected = if is_ours { [&b"lh1+"[..], &value[4..]].concat() } else { value.clone() };
             let is_there = |when| {
                 let there = server.text(&["GET", "k"]);

@@ -83,7 +83,7 @@ async fn a_lock_is_handed_on_by_whoever_may_not_publish() {
     }
 }
 
-/// Who waited is told to ask again, and so hears what is wrong from the answer.
+/// The waiter is told to ask again, and so learns the error from the answer.
 #[tokio::test]
 async fn a_fence_that_is_no_number_keeps_nobody_from_letting_go() {
     for (flavor, channels) in

@@ -1,4 +1,4 @@
-//! What happens to those who wait when holders, servers and operators do not keep still.
+//! Waiters, while holders, servers and operators intervene.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,4 +1,4 @@
-//! What happens to those who wait when connections do not keep still.
+//! Waiters, while connections break.
 
 use std::time::{Duration, Instant};
 

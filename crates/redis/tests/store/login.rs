@@ -18,7 +18,7 @@ pub(crate) const MINIMAL: &str = "on >secret resetkeys ~app:* ~leasehold:*}app:*
     +get +set +del +exists +pexpire +pexpireat +pttl +time +zadd +zcard +zrange +zrangebyscore +zrank +zrem +zscore +hdel \
     +hget +hmget +hset +mget +pubsub +publish +subscribe +unsubscribe";
 
-/// What a member of a quorum needs besides.
+/// The further permissions of a member of a quorum.
 const OF_A_MEMBER: &str = "~leasehold:member +info";
 
 fn without(command: &str) -> String {
@@ -171,7 +171,7 @@ async fn a_wrong_password_and_a_missing_one_are_lasting() {
     }
 }
 
-/// What a user needs besides where sentinels name the server, and where replicas must confirm.
+/// The further permissions under sentinels, and where replicas must confirm.
 const UNDER_SENTINELS: &str = "+role";
 const WITH_REPLICAS: &str = "+wait";
 const WITH_DISKS: &str = "+waitaof";

@@ -15,7 +15,7 @@ use crate::world::{attempt, granted, lasting, passing, pttl, runtime, store, val
 /// As short as a quorum's longest ttl may be.
 const MAX_TTL: Duration = Fence::LEAST_MAX_TTL;
 
-/// What a member that may have forgotten leases waits for.
+/// The time for which a member that may have forgotten leases abstains.
 const QUARANTINE: Duration = Duration::from_secs(6);
 
 /// An attempt of a quorum, with a fence that its clock gives.
@@ -263,7 +263,7 @@ async fn a_fence_that_is_no_number_is_named_before_anything_is_written() {
     }
 }
 
-/// Whoever reaches one server by two names counts it once.
+/// A server that is reached by two names counts once.
 #[tokio::test]
 async fn a_server_tells_who_it_is_however_it_is_named() {
     let (server, other) = (Server::start(Flavor::Valkey91), Server::start(Flavor::Valkey91));

@@ -1,7 +1,8 @@
-//! What an older build has left on a server is read and gone on with.
+//! The data that an older build has left on a server is read, and the work continues with it.
 //!
-//! The records are those that the build of commit 3afda86d wrote, the last that knew nothing of keys that several hold together: one task of
-//! a process holds a lock, two others of it wait. `cargo xtask upgrade` runs that build itself beside this one.
+//! The records are those that the build of commit 3afda86d wrote, the last that had no keys with
+//! several holders: one task of a process holds a lock, and two others of it wait. `cargo xtask
+//! upgrade` runs that build itself together with this one.
 
 use std::time::Duration;
 

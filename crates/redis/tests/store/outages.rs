@@ -54,7 +54,7 @@ async fn a_black_hole_is_left_for_a_new_connection() {
     proxy.heal();
     assert_eq!(store.inspect(&key("k")).await.unwrap().holders.len(), 1);
     proxy.cut();
-    // Whether the cut is seen before the call goes out is a matter of luck; after one call it was.
+    // It is a matter of luck if the cut is noticed before the call is sent; after one call it was.
     let _ = store.inspect(&key("k")).await;
     assert_eq!(store.release(&ours).await, Ok(HoldAnswer::Done));
 }

@@ -1,4 +1,4 @@
-//! What the tests of waiting in line need: somebody who waits as a program does, and looks at the line.
+//! Helpers for tests of queues: a waiter that waits as a program does, and a view of the queue.
 
 use std::time::{Duration, Instant};
 
@@ -80,7 +80,7 @@ pub(crate) fn until(
     }
 }
 
-/// Who waits for `k`, first come, first served, past any store under test.
+/// The waiters for `k` in their order, read without the store under test.
 pub(crate) async fn line(server: &Server) -> Vec<leasehold_core::Holder> {
     let looking = crate::world::store(&server.url());
     looking.inspect(&key("k")).await.unwrap().waiters.iter().map(|waiter| waiter.holder).collect()
@@ -118,7 +118,7 @@ pub(crate) async fn stand_in_line(server: &Server, attempts: &[&Attempt]) {
     }
 }
 
-/// What the channels of connections look like, and not the one on which all holders hear.
+/// The pattern of the connections' channels, which excludes the channel that all holders read.
 pub(crate) const EARS: &str = "leasehold:????????????????????????????????";
 
 /// How many channels are listened to.
@@ -140,7 +140,7 @@ pub(crate) fn commands(connection: &mut Connection) -> u64 {
     calls.sum()
 }
 
-/// What is on the server beside the last fences.
+/// The keys on the server, without the last fences.
 pub(crate) fn left_behind(server: &Server) -> Vec<String> {
     let Reply::Array(Some(keys)) = server.text(&["KEYS", "*"]) else { panic!("KEYS") };
     let keys = keys.iter().filter_map(Reply::as_text).filter(|key| !key.starts_with("leasehold:f{"));

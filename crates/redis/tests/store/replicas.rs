@@ -76,7 +76,7 @@ async fn a_grant_that_no_replica_confirms_does_not_count_and_can_be_given_up() {
     }
 }
 
-/// What was handed over was written by somebody else's connection, of which ours can say nothing.
+/// The grant of a hand-over was written on another connection, for which ours cannot ask.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_that_is_handed_over_counts_only_when_it_is_confirmed_too() {
     let (master, replica) = pair(Flavor::Redis82);

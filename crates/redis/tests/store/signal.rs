@@ -49,7 +49,8 @@ async fn what_was_not_held_wakes_nobody() {
     assert_eq!((signals(&server), value(&server, "lock:a").as_deref()), (0, Some("another's")));
 }
 
-/// Who has no naming pays for none: it sends what it sent before, and wakes nobody.
+/// A store without a naming pays nothing for this: it sends the same commands as before, and wakes
+/// nobody.
 #[tokio::test]
 async fn a_release_without_a_signal_wakes_nobody() {
     let server = Server::start(Flavor::Redis70);

@@ -114,7 +114,7 @@ async fn a_tenant_hears_at_once_that_its_lease_was_broken() {
     }
 }
 
-/// Whoever releases such a key may be another tenant, who cannot publish to this one.
+/// Another tenant may release such a key, and cannot publish to this one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_without_the_prefix_of_the_channels_is_waited_for_without_push() {
     for flavor in Flavor::ALL {

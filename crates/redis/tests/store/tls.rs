@@ -98,7 +98,7 @@ async fn a_server_without_tls_is_not_spoken_to_plainly() {
     assert!(answer.is_err());
 }
 
-/// What a client shows of itself.
+/// The client's own certificate and key, in a URL.
 fn showing(files: &TlsFiles) -> String {
     format!("&cert={}&key={}", files.certificate.display(), files.key.display())
 }

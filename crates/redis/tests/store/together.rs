@@ -18,7 +18,7 @@ use crate::world::{attempt, grant, granted, key, pttl, store, value};
 const HOLDERS: &str = "leasehold:h{1ps}invoice:42";
 const SHARES: &str = "leasehold:i{1ps}invoice:42";
 
-/// What one asks for that is to hold `invoice:42` together with others.
+/// A request to hold `invoice:42` together with others.
 fn reader() -> Attempt {
     with(Claim::shared([key("invoice:42")]).unwrap())
 }
@@ -77,7 +77,7 @@ async fn what_stands_on_the_server_has_these_bytes_and_the_marker_ends_with_the_
         last(&two);
         assert_eq!(store.renew(from_ref(&one)).await, [Ok(HoldAnswer::Done)]);
         last(&two);
-        // Whoever leaves last may be who ends first.
+        // The share that is released last may be the one that ends first.
         assert_eq!(store.release(&two).await, Ok(HoldAnswer::Done));
         last(&one);
         assert_eq!(field("n").as_deref(), Some("2"));
@@ -261,7 +261,7 @@ async fn a_server_whose_memory_is_full_renews_takes_back_and_hands_on_shares() {
     }
 }
 
-/// What is done with shares, with every command that the scripts have for it: some that ended are among them.
+/// Every command that the scripts have for shares is used; some shares among them have ended.
 #[tokio::test]
 async fn the_documented_permissions_are_enough_for_those_who_hold_together() {
     for flavor in Flavor::ALL {

@@ -1,4 +1,4 @@
-//! What every test here needs: a runtime, attempts, and a look past the store at the server.
+//! Helpers for every test here: a runtime, attempts, and a view of the server without the store.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -96,7 +96,7 @@ fn fault<T: std::fmt::Debug>(answer: Result<T, Fault>, kind: FaultKind, words: &
     }
 }
 
-/// What stands at a key of the server.
+/// The value at a key of the server.
 pub(crate) fn value(server: &Server, key: &str) -> Option<String> {
     match server.text(&["GET", key]) {
         Reply::Bulk(bytes) => bytes.map(|bytes| String::from_utf8(bytes).unwrap()),

@@ -259,7 +259,8 @@ async fn cycles(locks: &Locks, key: &str, count: u32) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// What a load did to a server; all in µs, except the share of the time for which it was busy.
+/// The effects of a load on a server; all in µs, except the share of the time for which it was
+/// busy.
 struct Load {
     /// The mean time from when a batch was due to its last answer.
     took: f64,

@@ -248,7 +248,7 @@ pub async fn an_onlooker_sees_all_who_hold_together(venue: &Venue) {
     assert_eq!(listed.iter().map(|state| state.holders.len()).collect::<Vec<_>>(), [3]);
 }
 
-/// Whether the key was free, read or written, with or without another reader.
+/// This holds if the key was free, read or written, with or without another reader.
 pub async fn a_dropped_request_to_read_leaves_nothing(venue: &Venue) {
     let (locks, store) = (locks(venue), venue.store());
     for holder in [None, Some(reading(LONG)), Some(attempt(&["k"], LONG))] {

@@ -297,7 +297,7 @@ impl Subject {
         let mut publish = cmd("PUBLISH");
         publish.arg(heard().remove(0).as_bytes()).arg(ENOUGH);
         if publish.exec(&mut self.connection).is_ok() {
-            // What a stranger published is no push, and ends the reading.
+            // A message that a stranger published is not a push, and ends the reading.
             while self.pushes().is_err_and(|why| why.ends_with("was published")) {}
         }
     }

@@ -1,4 +1,4 @@
-//! What a guard reports about its lease.
+//! Reports of a guard about its lease.
 
 use std::time::{Duration, SystemTime};
 

@@ -1,4 +1,4 @@
-//! What goes to `tracing`.
+//! The events in the log of `tracing`.
 
 use std::io;
 use std::sync::{Arc, Mutex};

@@ -1,5 +1,5 @@
-//! What a process reports about its locks (events, log, metrics), and what it can ask about a lock
-//! without acquiring it.
+//! Reports of a process about its locks (events, log, metrics), and questions about a lock that do
+//! not acquire it.
 
 mod events;
 mod figures;

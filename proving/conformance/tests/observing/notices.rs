@@ -1,5 +1,5 @@
-//! What stores report: members of a quorum that fail and return, push that does not work, leases
-//! that are broken.
+//! Notices of stores: members of a quorum that fail and return, push that does not work, broken
+//! leases.
 
 use std::sync::Arc;
 use std::time::Duration;

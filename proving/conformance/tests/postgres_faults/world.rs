@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_postgres::{Client, NoTls};
 
-/// What a busy machine may add to any wait.
+/// The delay that a busy machine may add to any wait.
 pub(crate) const BUSY: Duration = Duration::from_secs(20);
 
 pub(crate) async fn server(settings: &'static [&'static str]) -> Arc<Postgres> {

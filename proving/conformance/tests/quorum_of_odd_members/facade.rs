@@ -1,4 +1,4 @@
-//! What a quorum reports about itself, and what it refuses before any member is asked.
+//! The reports of a quorum about itself, and its refusals before any member is asked.
 
 use conformance::faulty::Weather;
 use leasehold_core::{

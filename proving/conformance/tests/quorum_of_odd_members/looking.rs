@@ -1,4 +1,4 @@
-//! What an observer sees if the members disagree.
+//! The view of an observer if the members disagree.
 
 use conformance::faulty::Weather;
 use leasehold_core::{

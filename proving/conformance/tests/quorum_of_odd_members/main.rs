@@ -1,5 +1,4 @@
-//! What callers of a quorum are told, and what its members are asked, if some members deviate from
-//! the rest.
+//! The answers of a quorum, and its requests to the members, if some members deviate from the rest.
 
 mod breaking;
 mod diagnosing;

@@ -61,7 +61,7 @@ impl Scene {
         self.directory.path().join("history")
     }
 
-    /// What must hold for every run, after all processes have released and ended.
+    /// Checks the rules of every run, after all processes have released and ended.
     pub(crate) fn is_clean(&self, crowd: &Crowd, account: &Account, ttl: Duration) {
         self.is_forgotten(crowd, ttl);
         sound(account);

@@ -11,7 +11,7 @@ use leasehold::Locks;
 use servers::{Process, Reply, Server};
 use tempfile::TempDir;
 
-/// What a busy machine may add to any bound.
+/// The delay that a busy machine may add to any bound.
 pub(crate) const BUSY: Duration = Duration::from_secs(2);
 
 pub(crate) struct Place {
@@ -54,7 +54,7 @@ impl Place {
             .expect("a sharer can be started")
     }
 
-    /// What must hold for every run.
+    /// Checks the rules of every run.
     pub(crate) fn is_sound(&self) -> Judge {
         let judge = Judge::of(&self.history());
         if let Some(together) = judge.too_many() {

@@ -50,7 +50,7 @@ impl Scene {
         plan
     }
 
-    /// What must hold in any case, after all processes have ended.
+    /// Checks the rules of every run, after all processes have ended.
     fn is_clean(&self, name: &str, crowd: &Crowd, ttl: Duration) -> Account {
         let account = crowd.account();
         report(name, crowd, &account);

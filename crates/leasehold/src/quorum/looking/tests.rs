@@ -20,7 +20,7 @@ fn at(holding: HolderInfo) -> KeyState {
     KeyState::new(key("k"), vec![holding], vec![])
 }
 
-/// What a majority of five sees.
+/// The merged view of a majority of five.
 fn seen(holders: impl IntoIterator<Item = HolderInfo>) -> Vec<HolderInfo> {
     let states: Vec<_> = holders.into_iter().map(at).collect();
     held_by_a_majority(&states, 3)

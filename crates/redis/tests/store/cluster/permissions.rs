@@ -1,4 +1,4 @@
-//! What a user of a cluster must be allowed.
+//! The permissions that a user of a cluster needs.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use servers::{Cluster, Flavor};
 
 use crate::world::{attempt, granted, runtime};
 
-/// What the manual says, for keys that begin with `app:`.
+/// The permissions in the manual, for keys that begin with `app:`.
 const USER: &str = "on >secret resetkeys ~app:* ~leasehold:*}app:* resetchannels &leasehold:* -@all +ping +eval +evalsha +get +set +del \
     +exists +pexpire +pexpireat +pttl +time +zadd +zcard +zrange +zrangebyscore +zrank +zrem +zscore +hdel +hget +hmget +hset +mget +pubsub +publish \
     +subscribe +unsubscribe";

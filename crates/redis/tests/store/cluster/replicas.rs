@@ -51,7 +51,7 @@ async fn a_lease_counts_when_the_owners_replica_has_it() {
     assert!(too_many.inspect(ours.claim.first_key()).await.unwrap().holders.is_empty());
 }
 
-/// Whoever hands a lock over waits for no replica.
+/// A hand-over does not wait for replicas.
 #[tokio::test]
 async fn a_lock_that_is_handed_over_on_a_cluster_is_asked_for_once_more() {
     let cluster = Cluster::start(Flavor::Redis82, 3, 1);

@@ -1,4 +1,4 @@
-//! Whose a key is, and what happens when that changes.
+//! The owners of keys on a cluster, and what happens when they change.
 
 use std::sync::Arc;
 use std::time::Duration;
