@@ -18,6 +18,7 @@ mod init;
 mod push;
 mod readings;
 mod secret;
+mod serving;
 mod sql;
 mod store;
 mod table;
@@ -28,4 +29,5 @@ mod worker;
 
 pub use checking::{FENCE, KEY, LOST, check_sql};
 pub use init::{Made, init, schema_sql};
+pub use serving::serve;
 pub use store::PostgresStore;

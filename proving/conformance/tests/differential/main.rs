@@ -1,5 +1,6 @@
 //! The scripts compared with `core::apply`: the same random histories must give the same answers,
-//! the same pushes, and the same data on the server.
+//! the same pushes, and the same data on the server. `postgres` does the same with the tables of a
+//! database.
 //!
 //! `Tolerance` lists the differences that are ignored. `cases` has states that no history reaches, and
 //! `costs` counts commands. `mutants` changes the scripts in every small way, and checks that these
@@ -9,6 +10,7 @@ mod cases;
 mod constants;
 mod costs;
 mod mutants;
+mod postgres;
 mod scripts;
 mod subject;
 
