@@ -164,6 +164,7 @@ fn text(store: &str, findings: &[Finding], verbose: bool, coloured: bool) -> Str
             Remedy::Advice(advice) => line(&format!("    mend  {advice}")),
             Remedy::AtServer(_) if again => line("    mend  by the same command as above"),
             Remedy::AtServer(command) => line(&format!("    mend  redis-cli> {command}")),
+            Remedy::InDatabase(sql) => line(&format!("    mend  psql> {sql}")),
             Remedy::InShell(command) => line(&format!("    mend  $ {command}")),
             _ => {}
         }
@@ -228,6 +229,7 @@ fn object(store: &str, worst: Severity, findings: &[Finding]) -> String {
         remedy: match &finding.remedy {
             Remedy::Advice(text) => Some(Mend { kind: "advice", text }),
             Remedy::AtServer(text) => Some(Mend { kind: "redis-cli", text }),
+            Remedy::InDatabase(text) => Some(Mend { kind: "psql", text }),
             Remedy::InShell(text) => Some(Mend { kind: "shell", text }),
             _ => None,
         },

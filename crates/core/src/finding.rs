@@ -48,6 +48,8 @@ pub enum Remedy {
     Advice(String),
     /// A command for the server, to be typed at `redis-cli` by somebody with the permission.
     AtServer(String),
+    /// SQL for the database, to be typed at `psql` by somebody with the permission.
+    InDatabase(String),
     /// A command for a shell on this machine.
     InShell(String),
 }
@@ -120,6 +122,13 @@ impl Finding {
     #[must_use]
     pub fn at_server(mut self, command: impl fmt::Display) -> Self {
         self.remedy = Remedy::AtServer(command.to_string());
+        self
+    }
+
+    /// The same finding with this SQL as its remedy.
+    #[must_use]
+    pub fn in_database(mut self, sql: impl fmt::Display) -> Self {
+        self.remedy = Remedy::InDatabase(sql.to_string());
         self
     }
 

@@ -12,6 +12,7 @@ mod channel;
 mod checking;
 mod connect;
 mod deadline;
+mod diagnose;
 mod ear;
 mod fault;
 mod init;

@@ -25,7 +25,7 @@ pub(crate) struct DoctorArgs {
     ///
     /// store, worst, and findings: each with severity ("note", "unseen", "warning" or
     /// "unsafe"), about, at, what, why and remedy: null, or an object with kind ("advice",
-    /// "redis-cli" or "shell": where the text is a command) and text.
+    /// "redis-cli", "psql" or "shell": where the text is a command) and text.
     #[arg(long)]
     pub(crate) json: bool,
 

@@ -5,6 +5,7 @@ mod bad_input;
 mod bench;
 mod breaking;
 mod database;
+mod database_doctor;
 mod doctor;
 mod environment;
 mod exclusion;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use leasehold_core::{
-    AdminStore, Attempt, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Fault, Fence, HoldAnswer, Key, Mark,
-    MarkStore, Marked, Request,
+    AdminStore, Attempt, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Diagnosis, Fault, Fence, HoldAnswer,
+    Key, Mark, MarkStore, Marked, Request, StoreRole,
 };
 use tokio_postgres::types::Type;
 
@@ -70,6 +70,10 @@ impl AdminStore for PostgresStore {
                 row.map(|row| table::broken(&Columns(&row))).transpose()
             })
         }))
+    }
+
+    fn diagnose(&self, role: StoreRole) -> BoxFuture<'_, Diagnosis> {
+        Box::pin(self.inner.diagnose(role))
     }
 
     fn list_breaks<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<BreakRecord>, Fault>> {

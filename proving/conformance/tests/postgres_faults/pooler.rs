@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use leasehold::Event;
+use leasehold::{Event, Severity};
 use servers::Pooler;
 
 use crate::world::{Crowd, db, process, server, take, until};
@@ -32,6 +32,11 @@ async fn behind_a_pooler_in_transaction_mode_everything_but_push_works() {
         }
     };
     assert!(fault.contains("pooler") && fault.contains("name the server itself"), "{fault}");
+    let dangers: Vec<_> =
+        here.diagnose().await.into_iter().filter(|it| it.severity > Severity::Note).collect();
+    let abouts: Vec<_> = dangers.iter().map(|it| it.about).collect();
+    // The tests' servers do not wait for their disks.
+    assert_eq!(abouts, ["disk", "push"], "{dangers:?}");
     let began = tokio::time::Instant::now();
     until("the first lease would have ended", async || began.elapsed() > 4 * SECOND).await;
     assert!(guard.is_held() && !waits.is_finished());

@@ -1,0 +1,132 @@
+//! `leasehold doctor` on PostgreSQL: each finding, and its remedy as it is printed.
+
+use std::process::Command;
+
+use serde_json::Value;
+use servers::Postgres;
+
+use crate::harness::{Done, Site};
+
+struct Scene {
+    server: Postgres,
+    site: Site,
+}
+
+impl Scene {
+    /// A user `web` with all grants, on a server whose settings are good.
+    fn good() -> Self {
+        let scene = Self::bare();
+        scene.site.finish(scene.site.leasehold(&["init", "--store", &scene.server.url()]));
+        scene.sql("GRANT USAGE ON SCHEMA leasehold TO web");
+        scene.sql("GRANT SELECT ON leasehold.meta TO web");
+        scene.sql(
+            "GRANT SELECT, INSERT, UPDATE, DELETE ON leasehold.lease, leasehold.share, leasehold.waiter, \
+             leasehold.struck, leasehold.mark, leasehold.broken TO web",
+        );
+        scene
+    }
+
+    fn bare() -> Self {
+        let server = Postgres::with(&["fsync=on"]);
+        let site = Site::on(&server.url().replace("postgres@", "web@"));
+        let scene = Self { server, site };
+        scene.sql("CREATE ROLE web LOGIN");
+        scene
+    }
+
+    fn sql(&self, sql: &str) {
+        let done = Command::new(Postgres::programs().unwrap().join("psql"))
+            .args(["-Xq", "-v", "ON_ERROR_STOP=1", "-d", &self.server.url()])
+            .args(sql.split("; ").flat_map(|statement| ["-c", statement]))
+            .output()
+            .unwrap();
+        assert!(done.status.success(), "{sql}: {done:?}");
+    }
+
+    fn doctor(&self, words: &[&str]) -> Done {
+        let mut command = self.site.leasehold(&["doctor", "--store", self.site.store()]);
+        command.args(words);
+        self.site.finish(command)
+    }
+
+    /// The one finding that is not a note: its severity, its subject, the kind of its remedy, and
+    /// that.
+    fn finds(&self, code: i32) -> [String; 4] {
+        let done = self.doctor(&["--json"]);
+        done.is_silent(code);
+        let object: Value = serde_json::from_str(&done.out).unwrap();
+        let found = object["findings"].as_array().unwrap().iter();
+        let found: Vec<_> = found.filter(|finding| finding["severity"] != "note").collect();
+        let [found] = found[..] else { panic!("not one finding: {found:?}") };
+        let texts = [&found["severity"], &found["about"], &found["remedy"]["kind"], &found["remedy"]["text"]];
+        texts.map(|text| text.as_str().unwrap_or_default().to_owned())
+    }
+
+    /// This is found, and its remedy works.
+    fn is_mended(&self, code: i32, severity: &str, about: &str) {
+        let [how, what, kind, mend] = self.finds(code);
+        assert_eq!([&*how, &*what, &*kind], [severity, about, "psql"], "{mend}");
+        self.sql(&mend);
+        // A new setting reaches new sessions after a moment.
+        crate::harness::until(about, || self.doctor(&[]).status.code() == Some(0));
+    }
+}
+
+#[test]
+fn a_good_database_is_no_finding_and_its_notes_say_why() {
+    let scene = Scene::good();
+    let done = scene.doctor(&[]);
+    done.is_silent(0);
+    assert!(done.out.contains(": 0 unsafe, 0 warnings, 0 could not be seen, "), "{done:?}");
+    let all = scene.doctor(&["-v", "--key", "k"]);
+    for note in
+        ["version: PostgreSQL 1", "push: a notification arrived", "permissions: web may do all", "clock: "]
+    {
+        assert!(all.out.contains(note), "{note}: {all:?}");
+    }
+}
+
+#[test]
+fn tables_that_are_not_there_or_of_another_version_are_named_with_what_to_do() {
+    let scene = Scene::bare();
+    let [how, what, kind, mend] = scene.finds(2);
+    assert_eq!([&*how, &*what, &*kind], ["unsafe", "tables", "shell"]);
+    assert_eq!(mend, format!("leasehold init --store {}", scene.site.store()));
+    let scene = Scene::good();
+    scene.sql("UPDATE leasehold.meta SET value = '7' WHERE name IN ('version', 'readable_by')");
+    let [how, what, _, mend] = scene.finds(2);
+    assert_eq!([&*how, &*what], ["unsafe", "tables"]);
+    assert!(mend.contains("update this program"), "{mend}");
+    scene.sql("UPDATE leasehold.meta SET value = '0' WHERE name IN ('version', 'readable_by')");
+    assert!(scene.finds(2)[3].contains("leasehold init"));
+}
+
+#[test]
+fn each_grant_that_is_missing_is_in_the_remedy_and_the_remedy_suffices() {
+    let scene = Scene::good();
+    scene.sql("REVOKE INSERT ON leasehold.waiter FROM web; REVOKE SELECT, DELETE ON leasehold.mark FROM web");
+    let [.., mend] = scene.finds(2);
+    assert_eq!(
+        mend,
+        "GRANT INSERT ON \"leasehold\".waiter TO \"web\"; GRANT SELECT, DELETE ON \"leasehold\".mark TO \"web\""
+    );
+    scene.is_mended(2, "unsafe", "permissions");
+    scene.site.finish(scene.site.run(&["k", "--", "true"])).is_silent(0);
+}
+
+#[test]
+fn unlogged_tables_and_settings_that_lose_grants_are_warnings_and_are_mended() {
+    let scene = Scene::good();
+    scene.sql("ALTER TABLE leasehold.share SET UNLOGGED");
+    scene.is_mended(1, "warning", "unlogged");
+    scene.sql("ALTER SYSTEM SET full_page_writes = off; SELECT pg_reload_conf()");
+    crate::harness::until("the setting", || scene.doctor(&[]).status.code() == Some(1));
+    scene.is_mended(1, "warning", "disk");
+    scene.sql("ALTER SYSTEM SET autovacuum = off; SELECT pg_reload_conf()");
+    crate::harness::until("the setting", || scene.doctor(&[]).status.code() == Some(1));
+    scene.is_mended(1, "warning", "autovacuum");
+    scene.sql("ALTER ROLE web SET statement_timeout = '200ms'");
+    scene.is_mended(1, "warning", "timeouts");
+    scene.sql("ALTER ROLE web SET idle_session_timeout = '200ms'");
+    scene.is_mended(1, "warning", "timeouts");
+}

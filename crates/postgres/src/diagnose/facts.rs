@@ -1,0 +1,103 @@
+//! Facts from the server: its settings as they apply to this user, and the tables with what this
+//! user may do to them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tokio_postgres::Client;
+use tokio_postgres::types::Type;
+
+use crate::sql::Sql;
+use crate::table::row::Columns;
+use crate::trouble::Trouble;
+
+/// The facts that the server tells us.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Facts {
+    pub(super) user: String,
+    pub(super) schema: String,
+    pub(super) is_standby: bool,
+    /// The number of replicas that are connected.
+    pub(super) replicas: i64,
+    /// The number of sessions of clients.
+    pub(super) sessions: i64,
+    /// The settings by name; times are in ms.
+    pub(super) settings: BTreeMap<String, String>,
+    /// Whether the user may use the schema, if there is one.
+    pub(super) may_enter: Option<bool>,
+    pub(super) tables: BTreeMap<String, Table>,
+    /// The version of the tables, and the oldest that may use them, if the user may read it.
+    pub(super) version: Option<(i64, i64)>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Table {
+    pub(super) is_logged: bool,
+    /// What the user may do.
+    pub(super) granted: BTreeSet<&'static str>,
+}
+
+pub(super) const PRIVILEGES: [&str; 4] = ["SELECT", "INSERT", "UPDATE", "DELETE"];
+
+const SETTINGS: &str = "SELECT name, setting FROM pg_catalog.pg_settings WHERE name IN ('server_version_num', 'fsync', \
+    'full_page_writes', 'synchronous_standby_names', 'statement_timeout', 'transaction_timeout', 'idle_session_timeout', \
+    'max_connections', 'autovacuum')";
+
+const STATE: &str = "SELECT current_user::text, pg_is_in_recovery(), (SELECT count(*) FROM pg_catalog.pg_stat_replication), \
+    (SELECT count(*) FROM pg_catalog.pg_stat_activity WHERE backend_type = 'client backend'), \
+    (SELECT has_schema_privilege(oid, 'USAGE') FROM pg_catalog.pg_namespace WHERE nspname = $1)";
+
+const TABLES: &str = "SELECT c.relname::text, c.relpersistence <> 'u', has_table_privilege(c.oid, 'SELECT'), \
+    has_table_privilege(c.oid, 'INSERT'), has_table_privilege(c.oid, 'UPDATE'), has_table_privilege(c.oid, 'DELETE') \
+    FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace \
+    WHERE n.nspname = $1 AND c.relkind IN ('r', 'p')";
+
+impl Facts {
+    pub(super) async fn ask(client: &Client, schema: &str, sql: &Sql) -> Result<Self, Trouble> {
+        let in_schema = [(&schema as _, Type::TEXT)];
+        let (settings, state, tables) = tokio::try_join!(
+            client.query_typed(SETTINGS, &[]),
+            client.query_typed_one(STATE, &in_schema),
+            client.query_typed(TABLES, &in_schema),
+        )?;
+        let state = Columns(&state);
+        let mut facts = Self {
+            user: state.get::<&str>(0)?.into(),
+            schema: schema.into(),
+            is_standby: state.get(1)?,
+            replicas: state.get(2)?,
+            sessions: state.get(3)?,
+            may_enter: state.get(4)?,
+            ..Self::default()
+        };
+        for row in &settings {
+            let row = Columns(row);
+            facts.settings.insert(row.get::<&str>(0)?.into(), row.get::<&str>(1)?.into());
+        }
+        for row in &tables {
+            let row = Columns(row);
+            let mut table = Table { is_logged: row.get(1)?, ..Table::default() };
+            for (nth, privilege) in PRIVILEGES.into_iter().enumerate() {
+                if row.get(2 + nth)? {
+                    table.granted.insert(privilege);
+                }
+            }
+            facts.tables.insert(row.get::<&str>(0)?.into(), table);
+        }
+        let may_read = facts.tables.get("meta").is_some_and(|meta| meta.granted.contains("SELECT"));
+        if may_read && facts.may_enter == Some(true) {
+            let row = client.query_typed_one(&sql.version, &[]).await?;
+            let row = Columns(&row);
+            facts.version = row.get::<Option<i64>>(0)?.zip(row.get::<Option<i64>>(1)?);
+        }
+        Ok(facts)
+    }
+
+    pub(super) fn setting(&self, name: &str) -> &str {
+        self.settings.get(name).map_or("", String::as_str)
+    }
+
+    /// A number, unless it is 0, which means that there is no limit.
+    pub(super) fn number(&self, name: &str) -> Option<i64> {
+        self.setting(name).parse().ok().filter(|number| *number > 0)
+    }
+}

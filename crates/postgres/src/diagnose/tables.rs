@@ -1,0 +1,154 @@
+//! Checks that the tables are there, of the right version, and logged, and that the user may do what
+//! the store does.
+
+use std::sync::Arc;
+
+use leasehold_core::{Finding, Severity, StoreRole};
+
+use super::facts::{Facts, PRIVILEGES};
+use crate::sql::quoted;
+use crate::worker::VERSION;
+
+/// The tables other than `meta`.
+const TABLES: [&str; 6] = ["lease", "share", "waiter", "struck", "mark", "broken"];
+
+pub(super) fn judge(at: &Arc<str>, init: &str, role: StoreRole, facts: &Facts) -> Vec<Finding> {
+    let absent: Vec<_> =
+        TABLES.into_iter().chain(["meta"]).filter(|name| !facts.tables.contains_key(*name)).collect();
+    if !absent.is_empty() {
+        let (what, mend) = match absent.len() > TABLES.len() {
+            true => ("Leasehold's tables are not in this database".to_owned(), init.to_owned()),
+            false => {
+                let what = format!("of Leasehold's tables, {} are not there", absent.join(", "));
+                return vec![
+                    Finding::new(Severity::Unsafe, "tables", at, what, "no lock can be taken here")
+                        .advice("restore them, or drop the schema while no program uses it and make it anew"),
+                ];
+            }
+        };
+        return vec![
+            Finding::new(Severity::Unsafe, "tables", at, what, "no lock can be taken here").in_shell(mend),
+        ];
+    }
+    let mut findings = vec![version(at, init, facts)];
+    findings.extend(unlogged(at, facts));
+    findings.push(grants(at, role, facts));
+    findings
+}
+
+fn version(at: &Arc<str>, init: &str, facts: &Facts) -> Finding {
+    let why = "this program refuses them, so that no lock can be taken here";
+    let unsafe_ = |what: String| Finding::new(Severity::Unsafe, "tables", at, what, why);
+    match facts.version {
+        None => {
+            let what = "could not be seen: of which version the tables are";
+            Finding::new(
+                Severity::Unseen,
+                "tables",
+                at,
+                what,
+                "the user may not read the table meta, or it is damaged",
+            )
+        }
+        Some((version, _)) if version < VERSION => {
+            unsafe_(format!("the tables are of version {version}, and this program needs {VERSION}"))
+                .in_shell(init)
+        }
+        Some((version, readable_by)) if readable_by > VERSION => unsafe_(format!(
+            "the tables are of version {version}, which takes a program of version {readable_by}"
+        ))
+        .advice(format_args!("update this program, which is of version {VERSION}")),
+        Some((version, _)) => Finding::note("tables", at, format_args!("they are of version {version}")),
+    }
+}
+
+fn unlogged(at: &Arc<str>, facts: &Facts) -> Option<Finding> {
+    let names: Vec<_> =
+        facts.tables.iter().filter(|(_, table)| !table.is_logged).map(|(name, _)| name).collect();
+    let schema = quoted(&facts.schema);
+    let mend: Vec<_> =
+        names.iter().map(|name| format!("ALTER TABLE {schema}.{} SET LOGGED", quoted(name))).collect();
+    let first = names.first()?;
+    let what = format!("{} of the tables are unlogged, {first} among them", names.len());
+    let why =
+        "a crash of the server empties them, and its replicas do not have them: two may then hold a lock";
+    Some(Finding::new(Severity::Warning, "unlogged", at, what, why).in_database(mend.join("; ")))
+}
+
+fn grants(at: &Arc<str>, role: StoreRole, facts: &Facts) -> Finding {
+    let meta: &[&str] = if role == StoreRole::Alone { &["SELECT"] } else { &["SELECT", "INSERT", "UPDATE"] };
+    let schema = quoted(&facts.schema);
+    let user = quoted(&facts.user);
+    let mut mend = Vec::new();
+    if facts.may_enter == Some(false) {
+        mend.push(format!("GRANT USAGE ON SCHEMA {schema} TO {user}"));
+    }
+    let all = TABLES.into_iter().map(|name| (name, &PRIVILEGES[..])).chain([("meta", meta)]);
+    for (name, needed) in all {
+        let granted = facts.tables.get(name).map(|table| &table.granted);
+        let lacks = |privilege: &&&str| granted.is_none_or(|granted| !granted.contains(**privilege));
+        let lacking: Vec<_> = needed.iter().filter(lacks).copied().collect();
+        if !lacking.is_empty() {
+            mend.push(format!("GRANT {} ON {schema}.{name} TO {user}", lacking.join(", ")));
+        }
+    }
+    if mend.is_empty() {
+        return Finding::note("permissions", at, format_args!("{} may do all that locks need", facts.user));
+    }
+    let what = format!("the user {} lacks rights on the tables", facts.user);
+    let why = "some or all requests for locks are refused";
+    Finding::new(Severity::Unsafe, "permissions", at, what, why).in_database(mend.join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold_core::Remedy;
+
+    use super::super::facts::Table;
+    use super::*;
+
+    fn complete() -> Facts {
+        let table = Table { is_logged: true, granted: PRIVILEGES.into() };
+        let names = TABLES.into_iter().chain(["meta"]);
+        Facts {
+            user: "web".into(),
+            schema: "leasehold".into(),
+            may_enter: Some(true),
+            tables: names.map(|name| (name.to_owned(), table.clone())).collect(),
+            version: Some((VERSION, VERSION)),
+            ..Facts::default()
+        }
+    }
+
+    fn judged(facts: &Facts) -> Vec<Finding> {
+        let findings = judge(&"postgres://h".into(), "leasehold init", StoreRole::Alone, facts);
+        findings.into_iter().filter(|finding| finding.severity != Severity::Note).collect()
+    }
+
+    #[test]
+    fn complete_tables_are_no_finding() {
+        assert_eq!(judged(&complete()), []);
+    }
+
+    #[test]
+    fn the_version_decides_who_is_updated() {
+        let of = |version, readable_by| {
+            let finding = judged(&Facts { version: Some((version, readable_by)), ..complete() });
+            finding.into_iter().next().map(|finding| finding.remedy)
+        };
+        assert_eq!(of(VERSION - 1, 0), Some(Remedy::InShell("leasehold init".into())));
+        assert!(matches!(of(VERSION + 5, VERSION + 1), Some(Remedy::Advice(_))));
+        assert_eq!(of(VERSION + 5, VERSION), None);
+        let unread = judged(&Facts { version: None, ..complete() });
+        assert_eq!(unread[0].severity, Severity::Unseen);
+    }
+
+    #[test]
+    fn no_table_is_another_finding_than_one_that_is_missing() {
+        let mut facts = complete();
+        facts.tables.remove("share");
+        assert!(judged(&facts)[0].what.contains("share are not there"));
+        facts.tables.clear();
+        assert_eq!(judged(&facts)[0].remedy, Remedy::InShell("leasehold init".into()));
+    }
+}
