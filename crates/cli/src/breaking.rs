@@ -50,7 +50,7 @@ pub(crate) async fn break_lease(args: BreakArgs) -> Result<End, Failure> {
     if !args.quiet && !args.json {
         let who = plain(&holder.owner.to_string());
         print(&format!(
-            "{}: broken, and with fence {fence} held no more by {who}\n",
+            "{}: broken: ended the lease with fence {fence} of {who}\n",
             plain(&key.to_string())
         ))?;
     }

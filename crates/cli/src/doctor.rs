@@ -57,11 +57,11 @@ async fn try_key(locks: &Locks, key: &Key) -> Finding {
     };
     let error = match looked.await {
         Ok(KeyState { damage: Some(damage), .. }) => {
-            let why = "who holds it or waits for it, or some of them, cannot be known";
+            let why = "its holders and waiters, or some of them, cannot be read";
             return Finding::new(Severity::Unsafe, ABOUT, &at, format!("{key}: {damage}"), why);
         }
         Ok(state) if state.holders.iter().any(|holding| holding.owner == Owner::NotALock) => {
-            let what = format!("{key} holds something that is no lock");
+            let what = format!("{key} holds something that is not a lock");
             let finding = Finding::new(Severity::Unsafe, ABOUT, &at, what, "nobody can lock it");
             return finding.advice("name another key, or delete what is there");
         }
@@ -69,7 +69,7 @@ async fn try_key(locks: &Locks, key: &Key) -> Finding {
             return Finding::note(
                 ABOUT,
                 &at,
-                format!("{key} can be locked, with all keys that the server has beside it"),
+                format!("{key} can be locked, with all the server's keys that belong to it"),
             );
         }
         Err(InspectError::Store(fault)) => fault,
@@ -81,12 +81,12 @@ async fn try_key(locks: &Locks, key: &Key) -> Finding {
     let rules = user.map(|user| format!("ACL SETUSER {user} ~{text} ~leasehold:*}}{text} &leasehold:*"));
     let (severity, what, why) = if error.reason.contains(" may not use a key: ") {
         let what = format!("{key}: {}", error.reason);
-        (Severity::Unsafe, what, "locks of this name cannot be taken, renewed or given back")
+        (Severity::Unsafe, what, "locks of this name cannot be acquired, renewed or released")
     } else {
         (
             Severity::Unseen,
             format!("{key} could not be tried: {}", error.reason),
-            "nobody says that it can be locked",
+            "it is unknown if it can be locked",
         )
     };
     let mut finding = Finding::new(severity, ABOUT, &at, what, why);
@@ -171,7 +171,7 @@ fn text(store: &str, findings: &[Finding], verbose: bool, coloured: bool) -> Str
     }
     let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
     line(&format!(
-        "{store}: {} unsafe, {} warnings, {} could not be seen, {} as they should be",
+        "{store}: {} unsafe, {} warnings, {} unknown, {} good",
         count(Severity::Unsafe),
         count(Severity::Warning),
         count(Severity::Unseen),
@@ -258,7 +258,7 @@ mod tests {
                 "unsafe   eviction: leases are\\u{202e} deleted (redis://h)",
                 "    why   two hold",
                 "    mend  redis-cli> CONFIG SET a b",
-                "redis://h: 1 unsafe, 0 warnings, 0 could not be seen, 1 as they should be",
+                "redis://h: 1 unsafe, 0 warnings, 0 unknown, 1 good",
             ]
         );
         assert!(text("redis://h", &findings(), true, false).contains("note     version: Redis 8"));

@@ -24,7 +24,7 @@ impl End {
     pub(crate) const FREE: Self = Self::Code(1);
     /// Locks have been held for as long as was asked about: monitoring is to notice.
     pub(crate) const FOUND: Self = Self::FREE;
-    /// A failure would endanger the locks that were diagnosed, or something could not be seen.
+    /// A failure would endanger the diagnosed locks, or a setting is unknown.
     pub(crate) const DOUBTFUL: Self = Self::FREE;
     /// The locks that were diagnosed are unsafe, or do not work.
     pub(crate) const UNSAFE: Self = Self::Code(2);
@@ -85,7 +85,7 @@ impl Failure {
     pub(crate) fn no_runtime(error: io::Error) -> Self {
         Self::new(
             End::NO_STORE,
-            format!("the system gives no event queue ({error}): raise the limit of open files"),
+            format!("the system cannot create an event queue ({error}): raise the limit of open files"),
         )
     }
 

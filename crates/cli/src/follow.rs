@@ -37,7 +37,7 @@ pub(crate) async fn follow(args: WatchArgs) -> Result<End, Failure> {
         error if error.kind() == ErrorKind::BrokenPipe => Ok(End::SUCCESS),
         error => Err(Failure::new(
             End::CANNOT_EXECUTE,
-            format!("the events cannot be written: {error}: see where stdout goes"),
+            format!("the events cannot be written: {error}: check stdout"),
         )),
     }
 }
@@ -204,7 +204,7 @@ fn text(happened: &Happened<'_>, store: &str) -> String {
     };
     match happened {
         Happened::Watching => format!("watching {store}"),
-        Happened::CaughtUp => "all that was there before has been found".into(),
+        Happened::CaughtUp => "all locks that existed before have been read".into(),
         Happened::Held(state, held) => about("held", state, format!("by {}{}", held.owner, fence(held))),
         Happened::Ended(state, held) => {
             let held_for = state.held_for(held);

@@ -48,7 +48,7 @@ async fn make_for_a_group(args: InitArgs) -> Result<End, Failure> {
         Ok(Some(group)) => group.gid,
         Ok(None) => {
             return Err(Failure::usage(format!(
-                "--group {name}: there is no such group: name one that there is"
+                "--group {name}: there is no such group: name an existing one"
             ))
             .hint(format!("groupadd {name} makes it, and usermod -aG {name} USER puts a user into it")));
         }

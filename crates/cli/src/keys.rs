@@ -88,7 +88,7 @@ pub(crate) fn key(name: OsString, naming: &Naming) -> Result<Key, Failure> {
     let url = name.to_str().and_then(|name| StoreUrl::new(name).ok());
     if url.is_some_and(|url| url.has_password()) {
         return Err(Failure::usage(
-            "a store's URL with a password stands where a key should: write --store before it",
+            "a store's URL with a password is in the place of a key: write --store before it",
         ));
     }
     Ok(naming.key(name.into_vec())?)

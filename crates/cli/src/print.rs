@@ -14,7 +14,7 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::new(
             End::CANNOT_EXECUTE,
-            format!("the answer cannot be printed: {error}: see where stdout goes"),
+            format!("the answer cannot be printed: {error}: check stdout"),
         )),
         _ => Ok(()),
     }

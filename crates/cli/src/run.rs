@@ -67,7 +67,7 @@ pub(crate) async fn work(
     if command.left() > 0 && wanted.verbose {
         let (count, keys) = (command.left(), &wanted.keys);
         say::line(format_args!(
-            "{keys}: {count} processes that the command started live on without the lock: --wait-for-all keeps it for them"
+            "{keys}: {count} processes that the command started live on without the lock: --wait-for-all keeps the lock until they end"
         ));
     }
     let doomed = doom.map(|doom| ended_for(settings, doom));

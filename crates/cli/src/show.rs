@@ -42,7 +42,7 @@ pub(crate) async fn show(args: ShowArgs) -> Result<End, Failure> {
         let failure = Failure::new(
             End::NOT_A_LOCK,
             format!(
-                "{key}: the store has something at this key that is no lock: name another, or delete it there"
+                "{key}: the store has something at this key that is not a lock: name another, or delete it there"
             ),
         );
         return Err(if args.quiet { failure.silent() } else { failure });

@@ -176,7 +176,9 @@ impl Status {
     pub(crate) fn to(number: &str, keys: &Keys) -> Result<Self, Failure> {
         let digits = Some(number).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
         let Some(number) = digits.and_then(|digits| digits.parse::<i32>().ok()) else {
-            return Err(refused(format!("{number:?} is no descriptor: write a number from 3, as in 3>FILE")));
+            return Err(refused(format!(
+                "{number:?} is not a file descriptor: write a number from 3, as in 3>FILE"
+            )));
         };
         if number < 3 {
             return Err(refused(format!("{number} is the command's own: use 3 or greater, as in 3>FILE")));
@@ -188,7 +190,7 @@ impl Status {
         })?;
         let subject = Subject { key: keys.first().into(), keys: keys.texts(), holder: None, fence: None };
         let writer = Writer::start(ours, subject)
-            .map_err(|error| refused(format!("the system gives no thread to write with ({error})")))?;
+            .map_err(|error| refused(format!("the system cannot start the thread that writes ({error})")))?;
         Ok(Self(Some(writer)))
     }
 

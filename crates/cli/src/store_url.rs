@@ -24,7 +24,7 @@ impl StoreUrl {
             return Err(Failure::usage(format!("the store URL is empty: {WRITE}")));
         }
         if path_like {
-            return Err(Failure::usage("the store is no URL; if a file is meant, write file:PATH"));
+            return Err(Failure::usage("the store is not a URL; to use a file, write file:PATH"));
         }
         if text.starts_with("memory:") {
             return Err(Failure::usage(format!(

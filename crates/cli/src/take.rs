@@ -227,7 +227,7 @@ pub(crate) fn not_taken(wanted: &Wanted, locks: &Locks, error: LockError) -> Fai
         }
         Patience::Within(limit) => format!(
             "{key}: not free within {limit:?}, held by {held_by}{}, at {}: try again later, or wait longer",
-            place.map_or_else(String::new, |place| format!(", place {place} in line")),
+            place.map_or_else(String::new, |place| format!(", place {place} in the queue")),
             locks.store()
         ),
         // Such a wait is only ended by a fault or a signal.

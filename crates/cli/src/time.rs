@@ -96,7 +96,7 @@ impl fmt::Display for NoTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{:?} is no length of time: write seconds, or numbers with units as in 500ms, 30s, 2m or 1h30m",
+            "{:?} is not a length of time: write seconds, or numbers with units as in 500ms, 30s, 2m or 1h30m",
             self.0
         )
     }

@@ -110,8 +110,8 @@ fn on_a_terminal() -> Result<(), Failure> {
     let fact = match (std::io::stdin().is_terminal(), std::io::stdout().is_terminal()) {
         (true, true) if dumb => "this terminal cannot be drawn on (TERM)",
         (true, true) => return Ok(()),
-        (false, _) => "stdin is no terminal to read keys from",
-        (_, false) => "stdout is no terminal to draw on",
+        (false, _) => "stdin is not a terminal to read keys from",
+        (_, false) => "stdout is not a terminal to draw on",
     };
     Err(Failure::usage(format!("{fact}: to read the same once, list the locks"))
         .hint("leasehold ls --json --all"))
@@ -138,7 +138,7 @@ fn break_lease(locks: &Locks, key: Key, fence: Fence, tell: UnboundedSender<News
         let broken = locks.break_lease_noting(key.as_bytes(), fence, note).await;
         let came_of_it = match broken {
             Ok(holding) => {
-                format!("{key}: broken, and with fence {fence} held no more by {}", holding.owner)
+                format!("{key}: broken: ended the lease with fence {fence} of {}", holding.owner)
             }
             Err(error) => error.to_string(),
         };

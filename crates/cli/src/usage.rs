@@ -317,7 +317,7 @@ fn explain(error: &clap::Error, words: &[OsString]) -> Failure {
                 Some(task @ ("show" | "hold" | "break" | "forget" | "ls"))
                     if suggested.is_none() && !given.starts_with("--") =>
                 {
-                    let hint = format!("a key that begins with - stands behind --: leasehold {task} -- -KEY");
+                    let hint = format!("write a key that begins with - after --: leasehold {task} -- -KEY");
                     return failure.hint(hint);
                 }
                 _ => failure,
@@ -327,27 +327,27 @@ fn explain(error: &clap::Error, words: &[OsString]) -> Failure {
             Failure::usage(format!("{given} is missing: see {help}"))
         }
         (ErrorKind::InvalidUtf8, _) => {
-            Failure::usage("an option has a value that is not UTF-8: only KEY and COMMAND may be")
+            Failure::usage("an option's value is not UTF-8, which is allowed only for KEY and COMMAND")
         }
         (ErrorKind::ArgumentConflict, Some(given)) => match context(ContextKind::PriorArg) {
             Some(other) if other == given => Failure::usage(format!("{given} is given twice: leave one out")),
             Some(other) => Failure::usage(format!("{given} and {other} exclude each other: leave one out")),
-            None => Failure::usage(format!("{given} does not go with the rest: leave it out")),
+            None => Failure::usage(format!("{given} does not fit the other arguments: leave it out")),
         },
         // The parser knows no other enumerated values.
         (ErrorKind::InvalidValue, _) if value.is_some() => {
             let value = value.unwrap_or_default();
             let known = context(ContextKind::ValidValue).unwrap_or_default();
-            Failure::usage(format!("there is no help about {}: there is about {known}", shown(&value)))
+            Failure::usage(format!("there is no help topic {}: the topics are {known}", shown(&value)))
         }
         (ErrorKind::InvalidValue | ErrorKind::WrongNumberOfValues | ErrorKind::TooFewValues, Some(given)) => {
-            Failure::usage(format!("{given} lacks its value: see {help}"))
+            Failure::usage(format!("{given} needs a value: see {help}"))
         }
         (ErrorKind::TooManyValues, Some(given)) => {
             Failure::usage(format!("{given} takes no value: see {help}"))
         }
         // Never the parser's own text: it may quote something next to a password.
-        _ => Failure::usage(format!("these words make no sense together: see {help}")),
+        _ => Failure::usage(format!("these arguments do not fit together: see {help}")),
     };
     match suggested {
         Some(suggested) => failure.hint(format!("did you mean {suggested}?")),

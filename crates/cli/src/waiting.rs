@@ -220,7 +220,7 @@ impl Wait {
             self.held_for.map_or_else(String::new, |held_for| format!(" for {}", time::shown(held_for)));
         let place = match (self.place, self.length) {
             (Some(place), Some(length)) => format!("place {place} of {length}, "),
-            (Some(place), None) => format!("place {place} in line, "),
+            (Some(place), None) => format!("place {place} in the queue, "),
             (None, _) => String::new(),
         };
         let before = format!("waiting for {}, held by ", self.held_by.key);
@@ -270,7 +270,7 @@ mod tests {
         let waited = Duration::from_secs(64);
         assert_eq!(
             wait.line(waited, usize::MAX),
-            "waiting for deploy, held by ada@web-3:4711 deploy (00000001); place 3 in line, waited 1m04s"
+            "waiting for deploy, held by ada@web-3:4711 deploy (00000001); place 3 in the queue, waited 1m04s"
         );
         let line =
             [1, 3, 2].map(|bits| Waiter::exclusive(Holder::from_bits(bits << 96), None, Duration::ZERO));

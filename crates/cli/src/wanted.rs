@@ -144,7 +144,7 @@ fn mode(shared: bool, permits: Option<String>) -> Result<Mode, Failure> {
     let number = |text: &str| text.parse().ok().filter(|_| digits(text));
     let (Some(weight), Some(of)) = (number(weight), number(of)) else {
         return Err(Failure::usage(format!(
-            "--permits: {text:?} is no number of permits: write how many of how many, as in 1/4"
+            "--permits: {text:?} is not a number of permits: write how many of how many, as in 1/4"
         )));
     };
     Mode::permits(weight, of).map_err(|misuse| Failure::from(misuse).about("--permits"))

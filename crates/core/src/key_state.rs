@@ -39,7 +39,7 @@ impl fmt::Display for Owner {
                 write!(f, "another program's lock ({}…)", Escaped(&value[..SHOWN]))
             }
             Self::Foreign { value } => write!(f, "another program's lock ({})", Escaped(value)),
-            Self::NotALock => write!(f, "a value that is no lock"),
+            Self::NotALock => write!(f, "a value that is not a lock"),
         }
     }
 }

@@ -166,19 +166,19 @@ impl fmt::Display for Misuse {
             Self::NoKeys => write!(f, "no key was named: name at least one"),
             Self::PermitsOutOfBounds { of } => write!(
                 f,
-                "a semaphore of {of} permits cannot be: it has one at least, and {} at most",
+                "a semaphore cannot have {of} permits: it needs 1 at least, and {} at most",
                 Mode::MOST_PERMITS
             ),
-            Self::NoPermits => write!(f, "no permit was asked for: ask for one at least"),
+            Self::NoPermits => write!(f, "no permit was requested: request one at least"),
             Self::TooManyPermits { weight, of } => {
                 write!(
                     f,
-                    "{weight} of {of} permits can never be had: ask for {of} at most, or raise their number"
+                    "requested {weight} permits, but the semaphore has only {of}: request fewer, or raise its number"
                 )
             }
             Self::TtlTooShort { asked } => write!(
                 f,
-                "a ttl of {} s is too short: {} s is the least, some seconds are usual",
+                "a ttl of {} s is too short: the minimum is {} s, and some seconds are usual",
                 asked.as_secs_f64(),
                 Ttl::MIN.duration().as_secs_f64()
             ),
@@ -210,7 +210,7 @@ impl fmt::Display for Misuse {
             }
             Self::MaxTtlTooShort { asked } => write!(
                 f,
-                "a longest ttl of {} s is too short for a quorum: {} s is the least, 60 s is usual",
+                "a longest ttl of {} s is too short for a quorum: the minimum is {} s, and 60 s is usual",
                 asked.as_secs_f64(),
                 Fence::LEAST_MAX_TTL.as_secs_f64()
             ),
@@ -222,7 +222,7 @@ impl fmt::Display for Misuse {
             }
             Self::Drift { per_thousand } => write!(
                 f,
-                "a drift of {per_thousand} thousandths of the ttl leaves no lease: 1 is usual, 500 is the most"
+                "a drift of {per_thousand} thousandths of the ttl leaves no lease: 1 is usual, 500 is the maximum"
             ),
             Self::HoldShorterThanTtl { at_most, ttl } => {
                 write!(f, "a longest hold of {at_most:?} is shorter than the ttl of {ttl}: shorten the ttl")
@@ -231,11 +231,11 @@ impl fmt::Display for Misuse {
                 write!(f, "the label is {len} bytes long and may have {}: shorten it", Label::MAX_LEN)
             }
             Self::LabelNotPrintable => {
-                write!(f, "the label has a control character in it: use printable text on one line")
+                write!(f, "the label contains a control character: use printable text on one line")
             }
             Self::Backoff { first, most } => write!(
                 f,
-                "a backoff from {first:?} to {most:?} cannot be: the first delay must be above zero and not \
+                "a backoff from {first:?} to {most:?} is invalid: the first delay must be above zero and not \
                  above the longest"
             ),
             Self::KeysApart { one, other } => write!(
@@ -245,7 +245,7 @@ impl fmt::Display for Misuse {
             ),
             Self::UnknownNaming { naming } => write!(
                 f,
-                "{naming}: no naming of locks is known by this: verbatim, redlock.net, pottery, redis-semaphore, \
+                "{naming}: this is not the name of a known naming: verbatim, redlock.net, pottery, redis-semaphore, \
                  python-redis-lock, shedlock, shedlock:ENVIRONMENT and exclusive-lock are; any other prefix is part of the name"
             ),
             Self::NoMember { name, reason } => write!(f, "{name} cannot be a member of a quorum: {reason}"),

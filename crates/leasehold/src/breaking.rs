@@ -122,7 +122,7 @@ impl fmt::Display for BreakError {
             }
             Self::Foreign { held_by } => write!(
                 f,
-                "{}: {} is not ours to break: release it where it was taken, or delete the key there",
+                "{}: {} cannot be broken here: release it where it was taken, or delete the key there",
                 held_by.key, held_by.owner
             ),
             Self::Misuse(misuse) => misuse.fmt(f),

@@ -147,7 +147,7 @@ impl fmt::Display for LockError {
             Self::Refused { key, fault } => write!(f, "{key}: {fault}"),
             Self::NotALock { key } => write!(
                 f,
-                "{key}: the store has something at this key that is no lock, and it was left alone: choose \
+                "{key}: the store has something at this key that is not a lock, and it was left alone: choose \
                  another key, or delete it there"
             ),
             Self::FencesSpent { key } => {

@@ -114,7 +114,7 @@ impl Figures {
             ),
             row(
                 "hand-off",
-                "hand-off, beside a round trip",
+                "hand-off, against a round trip",
                 None,
                 Unit::Micros,
                 Some(What::HandOff),

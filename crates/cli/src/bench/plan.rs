@@ -54,7 +54,7 @@ impl Plan {
         let time = time.map_err(|error| Failure::usage(format!("--seconds: {error}")))?.unwrap_or(TIME);
         if !(LEAST..=MOST).contains(&time) {
             return Err(Failure::usage(format!(
-                "--seconds: {time:?} is no time to measure for: name one from {LEAST:?} to {MOST:?}"
+                "--seconds: {time:?} is not a valid time to measure: name one from {LEAST:?} to {MOST:?}"
             )));
         }
         let tasks = tasks.map_or(Ok(TASKS), |text| number_of_tasks(&text))?;
@@ -90,7 +90,7 @@ fn number_of_tasks(text: &str) -> Result<usize, Failure> {
     let number = digits.and_then(|text| text.parse().ok()).filter(|number| (2..=MOST_TASKS).contains(number));
     number.ok_or_else(|| {
         Failure::usage(format!(
-            "--tasks: {text:?} is no number of tasks: write one from 2 to {MOST_TASKS}; one alone is measured anyway"
+            "--tasks: {text:?} is not a number of tasks: write one from 2 to {MOST_TASKS}; one alone is measured anyway"
         ))
     })
 }

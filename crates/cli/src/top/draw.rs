@@ -139,7 +139,7 @@ fn the_line(frame: &mut Frame<'_>, view: &View, area: Rect) {
             (None, _) => "",
             (Some(known), true) if known.complete => "no lock is held or waited for",
             (Some(_), true) => "no lock found so far",
-            (Some(_), false) => "no lock has this in its key, holder or line: Esc clears the filter",
+            (Some(_), false) => "no lock has this text in its key, holder or queue: Esc clears the filter",
         };
         frame.render_widget(Line::styled(nothing, DIM), title);
         return;
@@ -200,8 +200,8 @@ fn confirm(frame: &mut Frame<'_>, asked: &Confirming) {
         Line::from(format!("held by {who}")),
         Line::from(format!("with fence {fence}?")),
         Line::from(""),
-        Line::from("The next in line has it at once. Its holder works on until it is told."),
-        Line::styled("y breaks it, any other key does not", BOLD),
+        Line::from("The next waiter gets it at once. Its holder continues until it is notified."),
+        Line::styled("y breaks it, any other key cancels", BOLD),
     ];
     in_a_box(frame, text);
 }

@@ -284,9 +284,9 @@ impl View {
                 return;
             }
             Some(HolderInfo { owner: Owner::Holder { .. }, .. }) => {
-                "its fence is not known, so it cannot be said which lease to break"
+                "its fence is not known, so there is no lease to name"
             }
-            Some(_) => "another program's lock is not ours to break: release it where it was taken",
+            Some(_) => "another program's lock cannot be broken here: release it in that program",
             None => "nobody holds it",
         };
         self.said = Some(format!("{}: {refused}", plain(&key.to_string())));
@@ -441,7 +441,7 @@ pub(super) mod tests {
         let foreign = Owner::Foreign { value: b"theirs".as_slice().into() };
         for (holders, words) in [
             (vec![], "nobody holds it"),
-            (vec![HolderInfo::exclusive(key.clone(), foreign, None, None)], "not ours to break"),
+            (vec![HolderInfo::exclusive(key.clone(), foreign, None, None)], "cannot be broken here"),
         ] {
             let state = KeyState::new(key.clone(), holders, Vec::new());
             known.snapshots.truncate(1);

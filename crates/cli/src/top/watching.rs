@@ -48,7 +48,7 @@ impl Watching {
     ///
     /// [`Failure`], if the task has ended.
     pub(crate) async fn next(&mut self) -> Result<Known, Failure> {
-        let gone = |_| Failure::new(End::NO_STORE, "nobody watches the store any more: start it again");
+        let gone = |_| Failure::new(End::NO_STORE, "the watch of the store has ended: start it again");
         self.known.changed().await.map_err(gone)?;
         Ok(self.known.borrow_and_update().clone())
     }

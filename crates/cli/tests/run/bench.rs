@@ -111,7 +111,7 @@ fn people_read_a_table() {
         "round trip, back to back ",
         "pairs a second, 1 task ",
         "pairs a second, 4 tasks ",
-        "hand-off, beside a round trip ",
+        "hand-off, against a round trip ",
     ]) {
         assert!(line.starts_with(begins), "{done:?}");
     }
@@ -209,14 +209,14 @@ fn words_that_make_no_sense_are_64_and_nothing_is_sent() {
     let store = site.store();
     for (words, said) in [
         (&["memory:"][..], "memory of one process"),
-        (&["--seconds", "0", store], "--seconds: 0ns is no time to measure for"),
+        (&["--seconds", "0", store], "--seconds: 0ns is not a valid time to measure"),
         (&["--seconds", "1h", store], "from 1s to 600s"),
         (&["--seconds", "soon", store], "--seconds: "),
-        (&["--tasks", "1", store], "--tasks: \"1\" is no number of tasks"),
-        (&["--tasks", "-4", store], "--tasks: \"-4\" is no number of tasks"),
+        (&["--tasks", "1", store], "--tasks: \"1\" is not a number of tasks"),
+        (&["--tasks", "-4", store], "--tasks: \"-4\" is not a number of tasks"),
         (&["--prefix", "leasehold:", store], "--prefix: "),
         (&["--store", store, "redis://127.0.0.1:1"], "name all of them in one way"),
-        (&["tmp/x.db"], "the store is no URL"),
+        (&["tmp/x.db"], "the store is not a URL"),
     ] {
         let mut command = site.leasehold(&["bench"]);
         command.args(words);

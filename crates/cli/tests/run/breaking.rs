@@ -75,7 +75,7 @@ fn a_lock_of_another_programs_is_not_ours_to_break() {
     let server = Server::start(Flavor::Redis82);
     let site = Site::on(&server.url());
     server.text(&["SET", "k", "theirs", "NX", "PX", "60000"]);
-    let words = ["k: another program's lock (theirs) is not ours to break", "delete the key there"];
+    let words = ["k: another program's lock (theirs) cannot be broken here", "delete the key there"];
     break_with(&site, &["k", "--fence", "1"]).says(65, &words);
     assert_eq!(server.text(&["GET", "k"]).as_text(), Some("theirs"));
 }

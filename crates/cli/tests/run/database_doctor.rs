@@ -77,7 +77,7 @@ fn a_good_database_is_no_finding_and_its_notes_say_why() {
     let scene = Scene::good();
     let done = scene.doctor(&[]);
     done.is_silent(0);
-    assert!(done.out.contains(": 0 unsafe, 0 warnings, 0 could not be seen, "), "{done:?}");
+    assert!(done.out.contains(": 0 unsafe, 0 warnings, 0 unknown, "), "{done:?}");
     let all = scene.doctor(&["-v", "--key", "k"]);
     for note in
         ["version: PostgreSQL 1", "push: a notification arrived", "permissions: web may do all", "clock: "]

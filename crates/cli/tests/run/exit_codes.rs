@@ -131,7 +131,7 @@ fn a_list_at_the_key_is_65_and_stays_as_it_was() {
     server.text(&["RPUSH", "k", "a", "b"]);
     let site = Site::on(&server.url());
     site.finish(site.run(&["-w", "5", "k", "--", "true"]))
-        .says(65, &["k: ", "no lock", "choose another key"]);
+        .says(65, &["k: ", "not a lock", "choose another key"]);
     assert_eq!(server.text(&["LLEN", "k"]).as_integer(), Some(2));
 }
 

@@ -82,7 +82,7 @@ fn the_environment_stands_for_options_that_are_not_given() {
         site.finish(run)
     };
     ended(("LEASEHOLD_TTL", "x"), &["k", "--", "true"])
-        .says(64, &["LEASEHOLD_TTL: \"x\" is no length of time"]);
+        .says(64, &["LEASEHOLD_TTL: \"x\" is not a length of time"]);
     // The lease is as long, and a busy machine must not lose it first.
     ended(("LEASEHOLD_MAX_HOLD", "2s"), &["k", "--", "sleep", "60"]).says(70, &["--max-hold 2s"]);
     let _others = others(&site, "held");

@@ -76,8 +76,8 @@ fn each_topic_is_said_and_a_slip_in_its_name_is_understood() {
         assert!(text.lines().all(|line| line.chars().count() <= 120), "{text}");
     }
     let done = site.finish(site.leasehold(&["help", "exit-code"]));
-    done.says_and_hints(64, &["no help about exit-code", "stores"], "did you mean exit-codes?");
-    site.finish(site.leasehold(&["help", "zebra"])).says(64, &["no help about zebra"]);
+    done.says_and_hints(64, &["there is no help topic exit-code", "stores"], "did you mean exit-codes?");
+    site.finish(site.leasehold(&["help", "zebra"])).says(64, &["there is no help topic zebra"]);
     let done = site.finish(site.leasehold(&["hodl", "k"]));
     done.says_and_hints(64, &["no task hodl"], "did you mean hold?");
     let done = site.finish(site.leasehold(&["run", "--max-hld", "5", "k", "--", "true"]));

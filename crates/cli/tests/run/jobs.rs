@@ -324,7 +324,7 @@ fn what_makes_no_sense_is_said_before_anything_is_opened() {
         (&["every", "--", "true"], "no period"),
         (&["every", "1h", "--", "true"], "no key"),
         (&["every", "1h", "a", "b", "--", "true"], "every takes one key"),
-        (&["every", "often", "k", "--", "true"], "PERIOD: \"often\" is no length of time"),
+        (&["every", "often", "k", "--", "true"], "PERIOD: \"often\" is not a length of time"),
         (&["every", "500ms", "k", "--", "true"], "a period of 0.5 s is out of range"),
         (&["every", "-w", "5", "1h", "k", "--", "true"], "no option -w"),
     ] {

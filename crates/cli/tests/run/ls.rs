@@ -71,7 +71,7 @@ fn what_has_been_held_for_long_is_listed_alone_and_is_1_whatever_is_left_of_its_
         let done = ls(&site, &["--held-for", "1h", "job:"]);
         done.says(0, &["no lock that begins with job: has been held for 1h00m at ", site.store()]);
         ls(&site, &["-q", "--held-for", "1h", "--all"]).is_silent(0);
-        ls(&site, &["--held-for", "x", "--all"]).says(64, &["--held-for: \"x\" is no length of time"]);
+        ls(&site, &["--held-for", "x", "--all"]).says(64, &["--held-for: \"x\" is not a length of time"]);
     }
 }
 

@@ -119,8 +119,8 @@ fn another_programs_lock_is_held_and_what_is_no_lock_is_65() {
     assert_eq!((&holding["kind"], &holding["value"]), (&json!("foreign"), &json!("x\u{1b}[2J")));
 
     let done = show(&site, &["list"]);
-    done.says(65, &["list: ", "no lock", "delete it there"]);
-    assert!(done.out.contains("held by  a value that is no lock\n"), "{done:?}");
+    done.says(65, &["list: ", "not a lock", "delete it there"]);
+    assert!(done.out.contains("held by  a value that is not a lock\n"), "{done:?}");
     let done = show(&site, &["--json", "list"]);
     assert_eq!(done.status.code(), Some(65));
     assert_eq!(object(&done)["holders"][0]["kind"], "not_a_lock");

@@ -183,7 +183,9 @@ fn a_descriptor_that_cannot_be_written_to_is_refused() {
     ] {
         site.finish(run(&site, open, "k -- true")).says(64, &["--status-fd: ", says, "as in 7>FILE"]);
     }
-    for (number, says) in [("0", "the command's own"), ("2", "the command's own"), ("x", "no descriptor")] {
+    for (number, says) in
+        [("0", "the command's own"), ("2", "the command's own"), ("x", "not a file descriptor")]
+    {
         let done = site.finish(site.run(&["--status-fd", number, "k", "--", "true"]));
         done.says(64, &["--status-fd: ", says]);
     }

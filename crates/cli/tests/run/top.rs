@@ -64,7 +64,7 @@ fn holders_and_waiters_are_seen_filtered_sorted_and_one_is_broken_after_a_yes() 
         pty.types("b");
         shows(&pty, &["Break the lease on deploy"]);
         pty.types("y");
-        shows(&pty, &[&format!("deploy: broken, and with fence {fence} held no more by web-3 (")]);
+        shows(&pty, &[&format!("deploy: broken: ended the lease with fence {fence} of web-3 (")]);
         hangs.finish().says(70, &["deploy: lease lost", "somebody broke the lease"]);
         next.finish().is_silent(0);
         assert!(site.read("next").parse::<u64>().unwrap() > fence.parse().unwrap());
@@ -130,9 +130,9 @@ fn without_a_terminal_it_says_what_to_do_before_anything_is_sent() {
     let site = Site::on(&format!("redis://user:{SECRET}@127.0.0.1:1"));
     let done = site.finish(site.leasehold(&["top", "--store", site.store()]));
     done.keeps_the_secret();
-    done.says_and_hints(64, &["stdin is no terminal"], "leasehold ls --json --all");
+    done.says_and_hints(64, &["stdin is not a terminal"], "leasehold ls --json --all");
     let mut pty = Pty::script(&site, "$L top > file; TERM=dumb $L top");
-    pty.wait_for("leasehold: stdout is no terminal to draw on");
+    pty.wait_for("leasehold: stdout is not a terminal to draw on");
     pty.wait_for("hint: leasehold ls --json --all");
     pty.wait_for("leasehold: this terminal cannot be drawn on (TERM)");
     pty.ends_with(64);

@@ -99,7 +99,7 @@ fn people_read_lines_and_an_outage_is_told_and_its_end() {
     let says = |words: &str| until(words, || watch.out().contains(words));
     says("Z  watching redis://");
     says("Z  held     k  by web-3 (");
-    says("Z  all that was there before has been found\n");
+    says("Z  all locks that existed before have been read\n");
     server.stop();
     says("Z  fault    ");
     let stopped = Instant::now();

@@ -328,7 +328,7 @@ impl<'a> Asking<'a> {
                 self.round.handle_fault(member, Fault::passing(store, "it was asked too late"));
             }
             GrantAnswer::NotALock { .. } => {
-                let fault = Fault::lasting(store, "the key has something that is no lock");
+                let fault = Fault::lasting(store, "the key has something that is not a lock");
                 self.round.handle_fault(member, fault);
                 self.odd = Some(answer);
             }
