@@ -209,7 +209,7 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "a batch treats a key of a wrong type as free",
         file: "crates/redis/src/scripts/batch_grant.lua",
-        from: "(lasts[i] or call('EXISTS', KEYS[5 * n + i]) == 0)",
+        from: "(lasts[i] or call('EXISTS', KEYS[2 * n + i]) == 0)",
         to: "true",
         tests: &[(Store, "batches::what_is_in_the_way_of_one_request_is_not_in_the_way_of_the_others")],
     },

@@ -50,15 +50,11 @@ pub struct Vouching<'a> {
 /// If an attempt's claim is of another kind, or it has no proposal at a member.
 #[must_use]
 pub fn grant_batch(attempts: &[&Attempt], not_after: Stamp, vouching: Option<Vouching<'_>>) -> Call {
-    const SIDES: [Side; 4] = [Side::Queue, Side::Waiters, Side::Holders, Side::Shares];
-    let mut keys = Words::for_claims(attempts.len(), 6);
+    let mut keys = Words::for_claims(attempts.len(), 3);
     for attempt in attempts {
         let key = key_of(attempt);
-        let sides = Sides::of(key);
         keys.push(key.as_bytes());
-        for side in SIDES {
-            keys.write(|name| sides.write(side, name));
-        }
+        keys.write(|name| Sides::of(key).write(Side::Waiters, name));
     }
     fences(attempts, &mut keys);
     let mut args = Words::for_claims(attempts.len(), 4);
@@ -225,14 +221,11 @@ mod tests {
     fn batches_have_these_keys_and_arguments() {
         let [a, b] = [attempt("a", 0xab), attempt("b", 0xcd)];
         let not_after = Stamp::from_micros(1_700_000_000_000_000);
-        let sides = |key: &str| {
-            let side = |side: &str| format!("leasehold:{side}{{{key}}}{key}");
-            [vec![key.to_owned()], ["l", "w", "h", "i"].map(side).to_vec()].concat()
-        };
         let fences = ["leasehold:f{a}a", "leasehold:f{b}b"].map(String::from);
 
         let call = grant_batch(&[&a, &b], not_after, None);
-        assert_eq!(shown(&call.keys), [&sides("a")[..], &sides("b"), &fences].concat());
+        let keys = ["a", "leasehold:w{a}a", "b", "leasehold:w{b}b"].map(String::from);
+        assert_eq!(shown(&call.keys), [&keys[..], &fences].concat());
         assert_eq!(shown(&call.args), ["1700000000000000", A, "30000", "600000", B, "30000", "600000"]);
         let call = release_batch(&[&a, &b]);
         assert_eq!(
@@ -251,7 +244,7 @@ mod tests {
         let a = a.at_member(a.holder, Proposal { fence: Fence::new(7).unwrap(), max_ttl: longest });
         let vouching = |by_slot| Some(Vouching { run: Some("c0ffee"), longest, by_slot });
         let call = grant_batch(&[&a], Stamp::from_micros(9), vouching(false));
-        assert_eq!((call.keys.len(), shown(&call.keys).pop().unwrap()), (7, "leasehold:member".into()));
+        assert_eq!((call.keys.len(), shown(&call.keys).pop().unwrap()), (4, "leasehold:member".into()));
         assert_eq!(shown(&call.args), ["9", "c0ffee", "60000", A, "30000", "600000", "7"]);
         let call = renew_batch(&[&a], vouching(true));
         assert_eq!(shown(&call.keys), ["a", "leasehold:f{a}a", "leasehold:member{a}"]);

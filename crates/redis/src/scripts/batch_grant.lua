@@ -1,8 +1,8 @@
 -- Grants free keys without waiters, each to a different holder. Any other key is left unchanged, and its claim is
 -- served by the single grant script, which handles queues, shares and other programs' values.
 --
--- KEYS  for each claim five: the key, its line, its waiters, its holders, their shares; then for each claim the fence of its key; at
---       a member of a quorum one more: the member key
+-- KEYS  for each claim two: the key, its waiters; then for each claim the fence of its key; at a member of a quorum one more: the
+--       member key
 -- ARGV  1  after this time on the server's clock, in µs since 1970, nothing is granted
 --     and only at a member:
 --       2  the run that vouches for its leases; empty: the URL says that the server forgets nothing
@@ -15,11 +15,12 @@
 --
 -- Returns the server's time in µs, and for each claim its fence, or nothing. The time alone: too late for all.
 --
--- A value of the wrong type counts for EXISTS, but reads as nothing in MGET.
+-- Somebody waits only if the waiters' data are there: a queue without them has only dead waiters. Shares count only next to a marker,
+-- which is a value of the key. A value of the wrong type counts for EXISTS, but reads as nothing in MGET.
 
 local call = redis.call
-local at_member = #KEYS % 6 == 1
-local n = math.floor(#KEYS / 6)
+local at_member = #KEYS % 3 == 1
+local n = math.floor(#KEYS / 3)
 local stride, before = at_member and 4 or 3, at_member and 3 or 1
 
 local clock = call('TIME')
@@ -34,16 +35,16 @@ if not vouched then
 end
 if now > tonumber(ARGV[1]) then return answer end
 
-local lasts = call('MGET', unpack(KEYS, 5 * n + 1, 6 * n))
+local lasts = call('MGET', unpack(KEYS, 2 * n + 1, 3 * n))
 local known = 0
 for i = 1, n do
   if lasts[i] then known = known + 1 end
 end
 -- True if the last fences are the only keys that exist.
-local all_free = call('EXISTS', unpack(KEYS, 1, 6 * n)) == known
+local all_free = call('EXISTS', unpack(KEYS, 1, 3 * n)) == known
 
 local function is_free(i)
-  return all_free or call('EXISTS', unpack(KEYS, 5 * i - 4, 5 * i)) == 0 and (lasts[i] or call('EXISTS', KEYS[5 * n + i]) == 0)
+  return all_free or call('EXISTS', KEYS[2 * i - 1], KEYS[2 * i]) == 0 and (lasts[i] or call('EXISTS', KEYS[2 * n + i]) == 0)
 end
 
 local function grant(i)
@@ -57,11 +58,11 @@ local function grant(i)
     if tonumber(ARGV[at + 2]) > tonumber(ARGV[3]) then return false end
     floor = math.min(math.max(tonumber(ARGV[at + 4]), now - MARGIN), now + MARGIN)
   end
-  if not is_free(i) or not call('SET', KEYS[5 * i - 4], ARGV[at + 1], 'NX', 'PX', ARGV[at + 2]) then return false end
+  if not is_free(i) or not call('SET', KEYS[2 * i - 1], ARGV[at + 1], 'NX', 'PX', ARGV[at + 2]) then return false end
   local fence, keep = time, ARGV[at + 3]
-  if last then keep = math.max(call('PTTL', KEYS[5 * n + i]), tonumber(keep)) end
+  if last then keep = math.max(call('PTTL', KEYS[2 * n + i]), tonumber(keep)) end
   if at_member or above > now then fence = string.format('%.0f', math.max(above, floor)) end
-  call('SET', KEYS[5 * n + i], fence, 'PX', keep)
+  call('SET', KEYS[2 * n + i], fence, 'PX', keep)
   return fence
 end
 

@@ -83,7 +83,7 @@ async fn a_wrong_type_next_to_a_key_is_told_at_once_with_the_name_of_that_key() 
 #[tokio::test]
 async fn a_try_at_a_damaged_key_asks_once() {
     let server = Server::start(Flavor::Valkey91);
-    server.text(&["RPUSH", &side(Side::Queue, "k"), "x"]);
+    server.text(&["RPUSH", &side(Side::Waiters, "k"), "x"]);
     let (store, ours, runtime) = (store(&server.url()), attempt(&["k"]), runtime());
     let patience = Patience::new(None, Duration::from_secs(10));
     let mut machine = Acquire::new(runtime.now(), ours.ttl, Drift::BETWEEN_MACHINES, patience, 1);

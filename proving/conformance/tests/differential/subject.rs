@@ -1,6 +1,6 @@
 //! A server on which histories run alongside `core::apply`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
 
 use conformance::dump::{Dump, LineDump, ShareDump, SharesDump, Tolerance, Voucher};
@@ -23,6 +23,9 @@ const FENCE_MAX: u64 = (1 << 53) - 1;
 /// The time in ms for which a member must still know its run, or else a batch is not enough: half a
 /// month.
 const MEMBER_KEPT: i64 = 15 * 24 * 3600 * 1000;
+
+/// More shares than one request clears, with the field for their sum.
+const CLEARED_AT_ONCE: u64 = 101;
 
 /// Published after each step: everything that was published before has arrived when this arrives.
 const ENOUGH: &[u8] = b"that was all";
@@ -70,6 +73,9 @@ pub(crate) struct Subject {
     pub(crate) batches: bool,
     /// The end of shares that a step ended, in ms.
     ended: u64,
+    /// The keys that a batch granted, and that nobody has shared since. Shares that were left there
+    /// count for nothing, and a batch does not delete them.
+    void: BTreeSet<Key>,
 }
 
 impl Subject {
@@ -93,6 +99,7 @@ impl Subject {
             instead: Vec::new(),
             batches: true,
             ended: 0,
+            void: BTreeSet::new(),
         }
     }
 
@@ -121,6 +128,7 @@ impl Subject {
         let mut dice = Dice::new(seed);
         self.ended = just_before(wall).as_micros() / 1000;
         cmd("FLUSHALL").exec(&mut self.connection).map_err(|error| error.to_string())?;
+        self.void.clear();
         for (n, step) in history(&mut dice, STEPS, wall).into_iter().enumerate() {
             let place = |what: String| format!("step {n}, {step:?}: {what}");
             let (served, holders): (Vec<_>, Vec<_>) = oracle.take(&step).into_iter().unzip();
@@ -161,6 +169,13 @@ impl Subject {
         let Some((call, attempt)) = in_batch(request).filter(|_| self.batches) else {
             return self.ask_singly(request);
         };
+        // So many void shares are deleted in several requests. A batch deletes none, and does not
+        // ask for another request.
+        let shares: u64 =
+            cmd("HLEN").arg(side_key(Side::Shares, attempt.claim.first_key())).query(&mut self.connection)?;
+        if shares > CLEARED_AT_ONCE {
+            return self.ask_singly(request);
+        }
         let must_serve = self.is_simple(request, attempt)?;
         let value = self.say(&call)?;
         let done = || Ok::<_, String>(script::read_done(&value, 1)?[0]);
@@ -175,7 +190,12 @@ impl Subject {
             _ => done().map(|done| done.then_some(Answer::Release(HoldAnswer::Done))),
         };
         match answer {
-            Ok(Some(answer)) => Ok(Ok(Reply { answer, unfinished: Vec::new() })),
+            Ok(Some(answer)) => {
+                if matches!(answer, Answer::Grant(GrantAnswer::Granted { .. })) {
+                    self.void.insert(attempt.claim.first_key().clone());
+                }
+                Ok(Ok(Reply { answer, unfinished: Vec::new() }))
+            }
             Ok(None) if must_serve => Ok(Err("a batch left what it should have served".into())),
             Ok(None) => self.ask_singly(request),
             Err(strange) => Ok(Err(strange)),
@@ -186,11 +206,10 @@ impl Subject {
     /// no answer would show that.
     fn is_simple(&mut self, request: &Request, attempt: &Attempt) -> RedisResult<bool> {
         let key = attempt.claim.first_key();
-        let [fence, rest @ ..] = [Side::Fence, Side::Queue, Side::Waiters, Side::Holders, Side::Shares]
-            .map(|side| side_key(side, key));
+        let [fence, waiters] = [Side::Fence, Side::Waiters].map(|side| side_key(side, key));
         let mut look = redis::pipe();
         look.cmd("MGET").arg(key.as_bytes()).arg(&fence).arg(MEMBER_KEY);
-        look.cmd("EXISTS").arg(key.as_bytes()).arg(&rest[..]);
+        look.cmd("EXISTS").arg(key.as_bytes()).arg(waiters);
         look.cmd("PTTL").arg(MEMBER_KEY);
         let ([value, fence, run], there, kept): ([Option<Vec<u8>>; 3], u64, i64) =
             look.query(&mut self.connection)?;
@@ -234,6 +253,12 @@ impl Subject {
 
     fn meddle(&mut self, step: &Step) -> RedisResult<()> {
         let mut strangers = Pipeline::new();
+        // A marker of a stranger would make void shares count again.
+        if let Step::Set(key, ..) = step
+            && self.void.remove(key)
+        {
+            strangers.cmd("DEL").arg(side_key(Side::Holders, key)).arg(side_key(Side::Shares, key));
+        }
         match step {
             Step::Ask(_) | Step::Return(_) | Step::Break(_) | Step::Crowd(..) => return Ok(()),
             Step::Set(key, value, None) => strangers.cmd("SET").arg(key.as_bytes()).arg(value),
@@ -355,7 +380,14 @@ impl Subject {
             if (&*line.0, &*waiters.0) != ("none", "none") {
                 dump.lines.insert(key.clone(), line_dump(line, waiters)?);
             }
-            if (&*holders.0, &*shares.0) != ("none", "none") {
+            // What a batch leaves next to a lease counts for nothing. What counts is compared again
+            // as soon as there is a marker.
+            let is_shared = matches!(dump.locks.get(&key), Some((Content::Marker(_), _)));
+            if is_shared {
+                self.void.remove(&key);
+            }
+            let has_shares = (&*holders.0, &*shares.0) != ("none", "none");
+            if has_shares && !self.void.contains(&key) {
                 dump.shares.insert(key, shares_dump(holders, shares, now)?);
             }
         }
