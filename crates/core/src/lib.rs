@@ -13,7 +13,7 @@ mod acquire;
 mod apply;
 mod background;
 mod backoff;
-mod bare;
+mod baseline;
 mod claim;
 mod fence;
 mod finding;
@@ -54,7 +54,7 @@ pub mod serve {
 
 pub use background::{BackgroundRelease, BackgroundReleases};
 pub use backoff::Backoff;
-pub use bare::Bare;
+pub use baseline::Baseline;
 pub use claim::{Attempt, Claim, Proposal, Want};
 pub use fence::Fence;
 pub use finding::{ClockSeen, Diagnosis, Finding, Remedy, Severity, StoreRole};

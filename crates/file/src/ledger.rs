@@ -1,6 +1,6 @@
 //! The ledger: serves requests on the file, each in one transaction, for callers that block.
 
-mod bare;
+mod baseline;
 mod list;
 mod remembered;
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use leasehold_core::{
-    AdminStore, Answer, Attempt, Bare, BaselineStore, BoxFuture, BreakAnswer, BreakNote, BreakRecord,
+    AdminStore, Answer, Attempt, Baseline, BaselineStore, BoxFuture, BreakAnswer, BreakNote, BreakRecord,
     Diagnosis, Drift, Fault, Fence, GrantAnswer, HoldAnswer, InspectStore, Key, KeyState, Limits, Mark,
     MarkStore, Marked, MemberStore, Notices, Parts, ProcessStore, RaiseAnswer, Records, Request, Runtime,
     Store, StoreRole, Wait, WaitMode, Wake,
@@ -414,17 +414,19 @@ impl ProcessStore for FileStore {
 
 impl BaselineStore for FileStore {
     /// A transaction that reads a row; or two that each write one. On the same path as locks.
-    fn bare<'a>(&'a self, what: &'a Bare) -> BoxFuture<'a, Result<(), Fault>> {
+    fn run_baseline<'a>(&'a self, what: &'a Baseline) -> BoxFuture<'a, Result<(), Fault>> {
         Box::pin(async move {
-            let Bare::Pair { key, holder, ttl, .. } = what.clone() else {
-                return self.ask_at_once(|worker, patience| worker.ledger().bare_trip(patience)).await;
+            let Baseline::Pair { key, holder, ttl, .. } = what.clone() else {
+                return self
+                    .ask_at_once(|worker, patience| worker.ledger().baseline_round_trip(patience))
+                    .await;
             };
             let same = key.clone();
             let take = move |worker: &mut StoreWorker, patience| {
-                worker.ledger().bare_take(&same, holder, ttl, patience)
+                worker.ledger().baseline_acquire(&same, holder, ttl, patience)
             };
             self.ask_at_once(take).await?;
-            self.ask_at_once(move |worker, patience| worker.ledger().bare_let_go(&key, holder, patience))
+            self.ask_at_once(move |worker, patience| worker.ledger().baseline_release(&key, holder, patience))
                 .await
         })
     }

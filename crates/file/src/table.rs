@@ -4,7 +4,7 @@
 //! to read and one to write; if the key is shared, each holder has another row. Only a part of a
 //! queue is read: the first few waiters, the requester, and the last waiter.
 
-pub(crate) mod bare;
+pub(crate) mod baseline;
 pub(crate) mod broken;
 mod line;
 pub(crate) mod mark;

@@ -54,7 +54,7 @@
 
 mod any_error;
 mod any_store;
-mod bare;
+mod baseline;
 pub mod blocking;
 mod breaking;
 mod builder;

@@ -6,7 +6,7 @@
 
 mod asking;
 mod attempts;
-mod bare;
+mod baseline;
 mod breaking;
 mod diagnosing;
 mod health;
@@ -23,9 +23,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    AdminStore, Attempt, BackgroundReleases, Ballot, Bare, BaselineStore, BoxFuture, BreakAnswer, BreakNote,
-    BreakRecord, Claim, Diagnosis, Fault, Fence, GrantAnswer, HoldAnswer, InspectStore, Key, KeyState,
-    Limits, Mark, MarkStore, Marked, Misuse, Mode, Notices, Parts, ProcessStore, Runtime, ScanPage,
+    AdminStore, Attempt, BackgroundReleases, Ballot, Baseline, BaselineStore, BoxFuture, BreakAnswer,
+    BreakNote, BreakRecord, Claim, Diagnosis, Fault, Fence, GrantAnswer, HoldAnswer, InspectStore, Key,
+    KeyState, Limits, Mark, MarkStore, Marked, Misuse, Mode, Notices, Parts, ProcessStore, Runtime, ScanPage,
     ScanPosition, Store, StoreRole, Ttl, Vote, WaitMode, Wake,
 };
 
@@ -308,7 +308,7 @@ impl ProcessStore for QuorumStore {
 }
 
 impl BaselineStore for QuorumStore {
-    fn bare<'a>(&'a self, what: &'a Bare) -> BoxFuture<'a, Result<(), Fault>> {
-        Box::pin(bare::bare(&self.quorum, what))
+    fn run_baseline<'a>(&'a self, what: &'a Baseline) -> BoxFuture<'a, Result<(), Fault>> {
+        Box::pin(baseline::run_baseline(&self.quorum, what))
     }
 }

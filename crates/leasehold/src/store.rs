@@ -10,9 +10,9 @@
 //! crate.
 
 pub use leasehold_core::{
-    AdminStore, ApplyContext, Attempt, Bare, BaselineStore, BoxFuture, BreakAnswer, BreakNote, BreakRecord,
-    Channel, Diagnosis, Fault, FaultKind, GrantAnswer, HoldAnswer, InspectStore, Instant, Limits, MarkStore,
-    Marked, MemberStore, News, Nonce, Notice, NoticeBus, Notices, Parts, ProcessStore, Proof, Proposal, Push,
-    Quarantined, QueuePosition, RaiseAnswer, Records, ScanPage, ScanPosition, Served, Store, StoreRole,
-    Subscribers, Ticket, Wait, WaitMode, WaiterRegistry, Wake, serve,
+    AdminStore, ApplyContext, Attempt, Baseline, BaselineStore, BoxFuture, BreakAnswer, BreakNote,
+    BreakRecord, Channel, Diagnosis, Fault, FaultKind, GrantAnswer, HoldAnswer, InspectStore, Instant,
+    Limits, MarkStore, Marked, MemberStore, News, Nonce, Notice, NoticeBus, Notices, Parts, ProcessStore,
+    Proof, Proposal, Push, Quarantined, QueuePosition, RaiseAnswer, Records, ScanPage, ScanPosition, Served,
+    Store, StoreRole, Subscribers, Ticket, Wait, WaitMode, WaiterRegistry, Wake, serve,
 };

@@ -42,8 +42,8 @@ pub(crate) struct Sql {
     pub(crate) sweep: String,
     pub(crate) keys_in_use: String,
     pub(crate) version: String,
-    pub(crate) bare_take: String,
-    pub(crate) bare_let_go: String,
+    pub(crate) baseline_acquire: String,
+    pub(crate) baseline_release: String,
     pub(crate) schema: String,
 }
 
@@ -149,11 +149,11 @@ impl Sql {
             version: of("SELECT (SELECT value FROM {s}.meta WHERE name = 'version')::bigint, \
                  (SELECT value FROM {s}.meta WHERE name = 'readable_by')::bigint, \
                  (SELECT value FROM {s}.meta WHERE name = 'id')"),
-            bare_take: of(
+            baseline_acquire: of(
                 "INSERT INTO {s}.lease AS l (key, holder, ends, awaited) VALUES ($1, $2, {now} + $3, false) \
                  ON CONFLICT (key) DO NOTHING",
             ),
-            bare_let_go: of("DELETE FROM {s}.lease WHERE key = $1 AND holder = $2"),
+            baseline_release: of("DELETE FROM {s}.lease WHERE key = $1 AND holder = $2"),
             schema: of(SCHEMA),
         }
     }

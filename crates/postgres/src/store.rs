@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use leasehold_core::{
-    Answer, Attempt, Bare, BaselineStore, BoxFuture, Channel, Drift, Fault, FaultKind, GrantAnswer,
+    Answer, Attempt, Baseline, BaselineStore, BoxFuture, Channel, Drift, Fault, FaultKind, GrantAnswer,
     HoldAnswer, Limits, MemberStore, Misuse, Nonce, Parts, Proof, RaiseAnswer, Request, Runtime, Store, Ttl,
     Wait, WaitMode, WaitQueue, WaiterRegistry, Wake,
 };
@@ -366,9 +366,9 @@ impl MemberStore for PostgresStore {
 }
 
 /// Returns true if nobody else had the name.
-async fn bare(client: &Client, inner: &Inner, what: Bare) -> Result<bool, Trouble> {
+async fn run_baseline(client: &Client, inner: &Inner, what: Baseline) -> Result<bool, Trouble> {
     let sql = &inner.scope.sql;
-    let Bare::Pair { key, holder, ttl, .. } = what else {
+    let Baseline::Pair { key, holder, ttl, .. } = what else {
         client.execute_typed("SELECT 1", &[]).await?;
         return Ok(true);
     };
@@ -377,18 +377,18 @@ async fn bare(client: &Client, inner: &Inner, what: Bare) -> Result<bool, Troubl
     let lasts = i64::try_from(ttl.duration().as_micros()).unwrap_or(i64::MAX);
     let taken = [(&key as _, Type::BYTEA), (&holder as _, Type::BYTEA), (&lasts as _, Type::INT8)];
     let let_go = [(&key as _, Type::BYTEA), (&holder as _, Type::BYTEA)];
-    let taken = client.execute_typed(&sql.bare_take, &taken).await? == 1;
-    Ok(taken && client.execute_typed(&sql.bare_let_go, &let_go).await? == 1)
+    let taken = client.execute_typed(&sql.baseline_acquire, &taken).await? == 1;
+    Ok(taken && client.execute_typed(&sql.baseline_release, &let_go).await? == 1)
 }
 
 impl BaselineStore for PostgresStore {
     /// `SELECT`; and an `INSERT` with a `DELETE` by comparison, each a transaction, on the
     /// connection of the locks.
-    fn bare<'a>(&'a self, what: &'a Bare) -> BoxFuture<'a, Result<(), Fault>> {
+    fn run_baseline<'a>(&'a self, what: &'a Baseline) -> BoxFuture<'a, Result<(), Fault>> {
         let what = what.clone();
         Box::pin(async move {
             let done = self
-                .work(2 * self.call_limit(), move |client, inner| Box::pin(bare(client, inner, what)))
+                .work(2 * self.call_limit(), move |client, inner| Box::pin(run_baseline(client, inner, what)))
                 .await?;
             match done {
                 true => Ok(()),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    AdminStore, Attempt, Bare, BaselineStore, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Diagnosis,
+    AdminStore, Attempt, Baseline, BaselineStore, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Diagnosis,
     Drift, Fault, Fence, GrantAnswer, HoldAnswer, InspectStore, Key, KeyState, Limits, Mark, MarkStore,
     Marked, MemberStore, Misuse, Notices, Parts, RaiseAnswer, Runtime, ScanPage, ScanPosition, Store,
     StoreRole, WaitMode, Wake,
@@ -399,8 +399,8 @@ impl AdminStore for RedisStore {
 
 impl BaselineStore for RedisStore {
     /// `PING`; and `SET NX PX` with a compare-and-delete script, on the connection of the locks.
-    fn bare<'a>(&'a self, what: &'a Bare) -> BoxFuture<'a, Result<(), Fault>> {
-        Box::pin(self.client.bare(what))
+    fn run_baseline<'a>(&'a self, what: &'a Baseline) -> BoxFuture<'a, Result<(), Fault>> {
+        Box::pin(self.client.run_baseline(what))
     }
 }
 

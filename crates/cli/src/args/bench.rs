@@ -44,7 +44,7 @@ pub(crate) struct BenchArgs {
     /// Print JSON, one object per line
     ///
     /// One for each figure: figure ("round-trip-rested", "round-trip", "pairs" or
-    /// "hand-off"), of ("leasehold", "bare" or "ratio"), tasks, unit ("us",
+    /// "hand-off"), of ("leasehold", "baseline" or "ratio"), tasks, unit ("us",
     /// "per-second" or null), median, lowest and highest of the rounds, rounds, and store.
     #[arg(long)]
     pub(crate) json: bool,
@@ -64,7 +64,7 @@ pub(crate) struct BenchArgs {
 const EXAMPLE: &str = "\
 Each figure is the median of the rounds, with the lowest and the highest of them. In a round everything is measured once, and every
 second one begins from the other end, so that what changes meanwhile changes both sides of a ratio. A round trip at rest is one after two
-milliseconds of silence, as a program sends it that takes a lock now and then. A lock costs two round trips, like a bare pair.
+milliseconds of silence, as a program sends it that takes a lock now and then. A lock costs two round trips, like a baseline pair.
 
 Example: what do locks cost on this server, and in this file?
   leasehold bench redis://10.0.0.5

@@ -8,22 +8,22 @@ use serde::Serialize;
 /// The quantities that are measured in each round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum What {
-    TripRested,
-    Trip,
-    BarePairs,
+    RoundTripRested,
+    RoundTrip,
+    BaselinePairs,
     Pairs,
-    BarePairsAtOnce,
+    BaselinePairsAtOnce,
     PairsAtOnce,
     HandOff,
 }
 
 impl What {
     pub(super) const ALL: [Self; 7] = [
-        Self::TripRested,
-        Self::Trip,
-        Self::BarePairs,
+        Self::RoundTripRested,
+        Self::RoundTrip,
+        Self::BaselinePairs,
         Self::Pairs,
-        Self::BarePairsAtOnce,
+        Self::BaselinePairsAtOnce,
         Self::PairsAtOnce,
         Self::HandOff,
     ];
@@ -43,7 +43,7 @@ struct Row {
     tasks: Option<usize>,
     unit: Unit,
     ours: Option<What>,
-    bare: What,
+    baseline: What,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,13 +78,13 @@ impl Figures {
 
     fn rows(&self) -> [Row; 5] {
         let tasks = self.tasks;
-        let row = |figure, shown: &str, tasks, unit, ours, bare| Row {
+        let row = |figure, shown: &str, tasks, unit, ours, baseline| Row {
             figure,
             shown: shown.to_owned(),
             tasks,
             unit,
             ours,
-            bare,
+            baseline,
         };
         [
             row(
@@ -93,16 +93,16 @@ impl Figures {
                 None,
                 Unit::Micros,
                 None,
-                What::TripRested,
+                What::RoundTripRested,
             ),
-            row("round-trip", "round trip, back to back", None, Unit::Micros, None, What::Trip),
+            row("round-trip", "round trip, back to back", None, Unit::Micros, None, What::RoundTrip),
             row(
                 "pairs",
                 "pairs a second, 1 task",
                 Some(1),
                 Unit::PerSecond,
                 Some(What::Pairs),
-                What::BarePairs,
+                What::BaselinePairs,
             ),
             row(
                 "pairs",
@@ -110,7 +110,7 @@ impl Figures {
                 Some(tasks),
                 Unit::PerSecond,
                 Some(What::PairsAtOnce),
-                What::BarePairsAtOnce,
+                What::BaselinePairsAtOnce,
             ),
             row(
                 "hand-off",
@@ -118,7 +118,7 @@ impl Figures {
                 None,
                 Unit::Micros,
                 Some(What::HandOff),
-                What::TripRested,
+                What::RoundTripRested,
             ),
         ]
     }
@@ -128,19 +128,19 @@ impl Figures {
     }
 
     /// The ratio in each round, because a disturbance of a round affects both sides.
-    fn ratios(&self, ours: What, bare: What) -> Vec<f64> {
-        self.rounds.iter().filter_map(|round| Some(round.get(&ours)? / round.get(&bare)?)).collect()
+    fn ratios(&self, ours: What, baseline: What) -> Vec<f64> {
+        self.rounds.iter().filter_map(|round| Some(round.get(&ours)? / round.get(&baseline)?)).collect()
     }
 
     /// The output for people.
     pub(super) fn table(&self, store: &str) -> String {
-        let head = ["", "leasehold", "bare", "leasehold ÷ bare"].map(str::to_owned);
+        let head = ["", "leasehold", "baseline", "leasehold ÷ baseline"].map(str::to_owned);
         let mut lines = vec![head];
         for row in self.rows() {
             let ours = row.ours.map_or_else(String::new, |ours| shown(&self.values(ours), row.unit));
             let ratio =
-                row.ours.map_or_else(String::new, |ours| shown(&self.ratios(ours, row.bare), Unit::None));
-            lines.push([row.shown, ours, shown(&self.values(row.bare), row.unit), ratio]);
+                row.ours.map_or_else(String::new, |ours| shown(&self.ratios(ours, row.baseline), Unit::None));
+            lines.push([row.shown, ours, shown(&self.values(row.baseline), row.unit), ratio]);
         }
         let width =
             |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or_default();
@@ -173,10 +173,10 @@ impl Figures {
             };
             if let Some(ours) = row.ours {
                 line("leasehold", row.unit, self.values(ours));
-                line("ratio", Unit::None, self.ratios(ours, row.bare));
+                line("ratio", Unit::None, self.ratios(ours, row.baseline));
             }
             if row.figure != "hand-off" {
-                line("bare", row.unit, self.values(row.bare));
+                line("baseline", row.unit, self.values(row.baseline));
             }
         }
         text
@@ -250,14 +250,14 @@ mod tests {
 
     fn figures() -> Figures {
         let mut figures = Figures::of(16);
-        for (nth, bare) in [1000.0, 4000.0, 2000.0].into_iter().enumerate() {
+        for (nth, baseline) in [1000.0, 4000.0, 2000.0].into_iter().enumerate() {
             let of = |what: &What| match what {
-                What::Trip => 40.0 + nth as f64,
-                What::TripRested => 100.0,
+                What::RoundTrip => 40.0 + nth as f64,
+                What::RoundTripRested => 100.0,
                 What::HandOff => 250.0,
-                What::Pairs => bare * 0.5,
-                What::PairsAtOnce => bare * 10.0,
-                What::BarePairs | What::BarePairsAtOnce => bare,
+                What::Pairs => baseline * 0.5,
+                What::PairsAtOnce => baseline * 10.0,
+                What::BaselinePairs | What::BaselinePairsAtOnce => baseline,
             };
             figures.add(What::ALL.iter().map(|what| (*what, of(what))).collect());
         }
@@ -283,7 +283,7 @@ mod tests {
         let of =
             |figure: &str, of: &str| lines.iter().find(|l| l["figure"] == figure && l["of"] == of).unwrap();
         assert_eq!(of("hand-off", "ratio")["median"], 2.5);
-        assert_eq!(of("round-trip", "bare")["highest"], 42.0);
+        assert_eq!(of("round-trip", "baseline")["highest"], 42.0);
         assert_eq!(of("pairs", "leasehold")["tasks"], 1);
         assert!(of("pairs", "ratio")["unit"].is_null());
     }

@@ -34,13 +34,13 @@ const SPELL: Duration = Duration::from_millis(100);
 /// A median needs at least this many rounds.
 const LEAST_ROUNDS: u32 = 3;
 
-/// A bare pair that is slow at one member of a quorum must not block the next pair.
-const BARE_NAMES: u64 = 8;
+/// A baseline pair that is slow at one member of a quorum must not block the next pair.
+const BASELINE_NAMES: u64 = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Ours,
-    Bare,
+    Baseline,
 }
 
 impl Bench {
@@ -89,11 +89,11 @@ impl Bench {
     async fn spell(&self, plan: &Plan, what: What, spell: Duration) -> Result<f64, Failure> {
         let end = Instant::now() + spell;
         match what {
-            What::TripRested => self.trips(REST, end).await,
-            What::Trip => self.trips(Duration::ZERO, end).await,
-            What::BarePairs => self.pairs(plan, Kind::Bare, 1, end).await,
+            What::RoundTripRested => self.trips(REST, end).await,
+            What::RoundTrip => self.trips(Duration::ZERO, end).await,
+            What::BaselinePairs => self.pairs(plan, Kind::Baseline, 1, end).await,
             What::Pairs => self.pairs(plan, Kind::Ours, 1, end).await,
-            What::BarePairsAtOnce => self.pairs(plan, Kind::Bare, plan.tasks, end).await,
+            What::BaselinePairsAtOnce => self.pairs(plan, Kind::Baseline, plan.tasks, end).await,
             What::PairsAtOnce => self.pairs(plan, Kind::Ours, plan.tasks, end).await,
             What::HandOff => self.hand_offs(&plan.name("hand-off"), end).await,
         }
@@ -107,7 +107,7 @@ impl Bench {
                 sleep(rest).await;
             }
             let sent = Instant::now();
-            self.here.bare_trip().await.map_err(Failure::from)?;
+            self.here.baseline_round_trip().await.map_err(Failure::from)?;
             each.push(micros(sent.elapsed()));
         }
         Ok(median(each))
@@ -135,13 +135,13 @@ impl Bench {
 
     async fn pairs_of_one(&self, name: &str, kind: Kind, end: Instant) -> Result<u64, Failure> {
         let mutex = self.here.mutex(name);
-        let bare: Vec<_> = (0..BARE_NAMES).map(|nth| format!("{name}:bare{nth}")).collect();
+        let baseline: Vec<_> = (0..BASELINE_NAMES).map(|nth| format!("{name}:baseline{nth}")).collect();
         let mut count = 0;
         while count == 0 || Instant::now() < end && !self.is_over() {
             match kind {
-                Kind::Bare => {
-                    let name = &bare[(count % BARE_NAMES) as usize];
-                    self.here.bare_pair(name).await.map_err(Failure::from)?;
+                Kind::Baseline => {
+                    let name = &baseline[(count % BASELINE_NAMES) as usize];
+                    self.here.baseline_pair(name).await.map_err(Failure::from)?;
                 }
                 // Nobody else wants the name; but the members of a quorum may abstain for a minute.
                 Kind::Ours => {
@@ -157,7 +157,7 @@ impl Bench {
     /// The median time from a release until the other connection holds the lock, in µs.
     async fn hand_offs(&self, name: &str, end: Instant) -> Result<f64, Failure> {
         let sent = Instant::now();
-        self.here.bare_trip().await.map_err(Failure::from)?;
+        self.here.baseline_round_trip().await.map_err(Failure::from)?;
         let hold = HOLD.max(sent.elapsed() * 2);
         let turns = async |nth: usize, locks: &Locks| {
             let mutex = locks.mutex(name);

@@ -43,20 +43,20 @@ fn has_measured_all(done: &Done) {
     let all = [
         "hand-off leasehold",
         "hand-off ratio",
-        "pairs bare 1",
-        "pairs bare 4",
+        "pairs baseline 1",
+        "pairs baseline 4",
         "pairs leasehold 1",
         "pairs leasehold 4",
         "pairs ratio 1",
         "pairs ratio 4",
-        "round-trip bare",
-        "round-trip-rested bare",
+        "round-trip baseline",
+        "round-trip-rested baseline",
     ];
     assert!(medians.keys().eq(all.iter()), "{medians:?}");
     // A pair is two round trips, whoever makes it; and these bounds leave room for a machine that
     // is busy with something else.
-    let trips = 1e6 / medians["round-trip bare"];
-    assert!(medians["pairs bare 1"] < trips && medians["pairs leasehold 1"] < trips, "{medians:?}");
+    let trips = 1e6 / medians["round-trip baseline"];
+    assert!(medians["pairs baseline 1"] < trips && medians["pairs leasehold 1"] < trips, "{medians:?}");
     assert!(medians["pairs ratio 1"] < 2.0, "{medians:?}");
 }
 
@@ -78,7 +78,7 @@ fn only_fences_remain(server: &Server) {
 }
 
 #[test]
-fn a_server_is_measured_beside_bare_pairs_and_only_fences_that_end_remain() {
+fn a_server_is_measured_beside_baseline_pairs_and_only_fences_that_end_remain() {
     for flavor in [Flavor::Redis62, Flavor::Valkey91] {
         let server = Server::start(flavor);
         let site = Site::new();
@@ -89,7 +89,7 @@ fn a_server_is_measured_beside_bare_pairs_and_only_fences_that_end_remain() {
             0,
             &["measuring redis://127.0.0.1", "for 1s with up to 4 tasks", "begin with leasehold-bench:"],
         );
-        // It measures what locks do: bare pairs leave no fence, and locks are taken by a script.
+        // It measures what locks do: baseline pairs leave no fence, and locks are taken by a script.
         let stats = server.text(&["INFO", "commandstats"]);
         let stats = stats.as_text().unwrap();
         assert!(stats.contains("cmdstat_evalsha") && stats.contains("cmdstat_set"), "{stats}");
@@ -104,7 +104,7 @@ fn people_read_a_table() {
     done.is_silent(0);
     let lines: Vec<_> = done.out.lines().collect();
     assert!(lines[0].starts_with(&format!("{}: medians of ", server.url())), "{done:?}");
-    assert!(lines[2].ends_with("leasehold ÷ bare"), "{done:?}");
+    assert!(lines[2].ends_with("leasehold ÷ baseline"), "{done:?}");
     assert_eq!(lines.len(), 8, "{done:?}");
     for (line, begins) in lines[3..].iter().zip([
         "round trip, at rest before ",

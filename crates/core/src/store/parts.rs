@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{Fault, Notices, Store};
 use crate::{
-    Attempt, BackgroundReleases, Bare, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Diagnosis, Fence,
+    Attempt, BackgroundReleases, Baseline, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Diagnosis, Fence,
     HoldAnswer, Key, KeyState, Mark, Marked, Misuse, RaiseAnswer, ScanPage, ScanPosition, StoreRole,
 };
 
@@ -300,5 +300,5 @@ pub trait ProcessStore: fmt::Debug + Send + Sync {
 /// The baseline for benchmarks.
 pub trait BaselineStore: fmt::Debug + Send + Sync {
     /// Does the least that could exclude two holders in this store. It is not a lock.
-    fn bare<'a>(&'a self, what: &'a Bare) -> BoxFuture<'a, Result<(), Fault>>;
+    fn run_baseline<'a>(&'a self, what: &'a Baseline) -> BoxFuture<'a, Result<(), Fault>>;
 }

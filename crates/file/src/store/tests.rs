@@ -39,7 +39,7 @@ fn poll<T>(future: &mut BoxFuture<'_, T>) -> Poll<T> {
 /// Does some work as soon as it can be done at once.
 fn at_once<T>(store: &FileStore, work: impl Fn(&mut StoreWorker) -> T) -> T {
     let work = |worker: &mut StoreWorker| {
-        let open = worker.ledger().bare_trip(Patience::AtOnce);
+        let open = worker.ledger().baseline_round_trip(Patience::AtOnce);
         open.unwrap().map(|()| work(worker))
     };
     until(|| store.queue().unwrap().at_once(Caller::current(), work).flatten())

@@ -1,6 +1,6 @@
 //! The baseline that locks are measured against, on the same connection.
 
-use leasehold_core::{Bare, Fault, Holder, Key, Ttl};
+use leasehold_core::{Baseline, Fault, Holder, Key, Ttl};
 use redis::{Value, cmd};
 
 use crate::client::Client;
@@ -10,14 +10,14 @@ use crate::deadline::within;
 use crate::script::{delete_call, read_done};
 
 impl Client {
-    pub(crate) async fn bare(&self, what: &Bare) -> Result<(), Fault> {
+    pub(crate) async fn run_baseline(&self, what: &Baseline) -> Result<(), Fault> {
         let mut route = self.route(self.call_limit).await?;
-        self.bare_on(what, &mut route).await
+        self.run_baseline_on(what, &mut route).await
     }
 
-    pub(crate) async fn bare_on(&self, what: &Bare, route: &mut Route) -> Result<(), Fault> {
+    pub(crate) async fn run_baseline_on(&self, what: &Baseline, route: &mut Route) -> Result<(), Fault> {
         match what {
-            Bare::Pair { key, holder, ttl, .. } => self.pair(key, *holder, *ttl, route).await,
+            Baseline::Pair { key, holder, ttl, .. } => self.pair(key, *holder, *ttl, route).await,
             _ => self.one(cmd("PING"), route).await?.map(drop).map_err(|no| self.faults.of_refusal(&no)),
         }
     }

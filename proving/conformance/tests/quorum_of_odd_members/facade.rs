@@ -2,7 +2,7 @@
 
 use conformance::faulty::Weather;
 use leasehold_core::{
-    AdminStore as _, Bare, BaselineStore as _, Claim, Fault, GrantAnswer, HoldAnswer, InspectStore as _,
+    AdminStore as _, Baseline, BaselineStore as _, Claim, Fault, GrantAnswer, HoldAnswer, InspectStore as _,
     Notice, ScanPosition, Store as _, WaitMode,
 };
 
@@ -97,14 +97,14 @@ async fn what_a_lock_is_measured_against_is_done_when_a_majority_has_done_it() {
     let world = World::of(3);
     let quorum = world.quorum();
     let attempt = world.attempt();
-    let pair = Bare::pair(key("k"), attempt.holder, attempt.ttl);
+    let pair = Baseline::pair(key("k"), attempt.holder, attempt.ttl);
     world.members[0].on("bare", Weather::Slow(5 * MILLISECOND));
     world.members[1].on("bare", Weather::Slow(7 * MILLISECOND));
     world.members[2].on("bare", Weather::Slow(SECOND));
-    quorum.bare(&pair).await.unwrap();
+    quorum.run_baseline(&pair).await.unwrap();
     assert_eq!(world.passed(), 7 * MILLISECOND);
     [0, 1].into_iter().for_each(|member| world.members[member].on("bare", lasting("not allowed")));
-    let fault = quorum.bare(&pair).await.unwrap_err();
+    let fault = quorum.run_baseline(&pair).await.unwrap_err();
     assert!(fault.to_string().contains("1 of 3 stores answered, 2 refused"), "{fault}");
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use conformance::faulty::Weather;
 use leasehold::MemoryStore;
 use leasehold_core::{
-    AdminStore, Attempt, Bare, BaselineStore, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Diagnosis,
+    AdminStore, Attempt, Baseline, BaselineStore, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Diagnosis,
     Fault, Fence, GrantAnswer, HoldAnswer, InspectStore, Key, KeyState, Limits, Mark, MarkStore, Marked,
     MemberStore, Notices, Parts, RaiseAnswer, ScanPage, ScanPosition, Store, StoreRole, WaitMode, Wake,
 };
@@ -318,7 +318,7 @@ impl AdminStore for Odd {
 
 impl BaselineStore for Odd {
     /// It has no baseline to measure, so this ends at once.
-    fn bare<'a>(&'a self, _: &'a Bare) -> BoxFuture<'a, Result<(), Fault>> {
+    fn run_baseline<'a>(&'a self, _: &'a Baseline) -> BoxFuture<'a, Result<(), Fault>> {
         Box::pin(self.through("bare", None, async { Ok(()) }))
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    AdminStore, Attempt, Bare, BaselineStore, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Claim,
+    AdminStore, Attempt, Baseline, BaselineStore, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Claim,
     Diagnosis, Drift, Fault, Fence, GrantAnswer, HoldAnswer, InspectStore, Key, KeyState, Limits, Mark,
     MarkStore, Marked, MemberStore, Misuse, Notices, Parts, RaiseAnswer, Runtime, ScanPage, ScanPosition,
     Store, StoreRole, WaitMode, Wake,
@@ -119,13 +119,13 @@ impl Cluster {
         .await
     }
 
-    async fn bare(&self, what: &Bare) -> Result<(), Fault> {
+    async fn run_baseline(&self, what: &Baseline) -> Result<(), Fault> {
         let slot = match what {
-            Bare::Pair { key, .. } => slot_of(key.as_bytes()),
+            Baseline::Pair { key, .. } => slot_of(key.as_bytes()),
             _ => 0,
         };
         let ask = |client: Arc<Client>, mut route: Route| async move {
-            (client.bare_on(what, &mut route).await, route)
+            (client.run_baseline_on(what, &mut route).await, route)
         };
         self.follow(slot, self.bounds.call_limit, None, ask).await
     }
@@ -326,8 +326,8 @@ impl AdminStore for ClusterStore {
 
 impl BaselineStore for ClusterStore {
     /// At the owner of the key's slot; a round trip goes to any master.
-    fn bare<'a>(&'a self, what: &'a Bare) -> BoxFuture<'a, Result<(), Fault>> {
-        Box::pin(self.cluster.bare(what))
+    fn run_baseline<'a>(&'a self, what: &'a Baseline) -> BoxFuture<'a, Result<(), Fault>> {
+        Box::pin(self.cluster.run_baseline(what))
     }
 }
 

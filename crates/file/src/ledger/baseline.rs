@@ -8,11 +8,11 @@ use crate::{schema, table};
 
 impl Ledger {
     /// Reads a row. `None` if it would have to wait and must not, as for all functions here.
-    pub(crate) fn bare_trip(&mut self, patience: Patience) -> Result<Option<()>, Fault> {
+    pub(crate) fn baseline_round_trip(&mut self, patience: Patience) -> Result<Option<()>, Fault> {
         self.attempt(Begin::ToRead, patience, |connection, _| schema::voided(connection).map(drop))
     }
 
-    pub(crate) fn bare_take(
+    pub(crate) fn baseline_acquire(
         &mut self,
         key: &Key,
         holder: Holder,
@@ -20,24 +20,24 @@ impl Ledger {
         patience: Patience,
     ) -> Result<Option<()>, Fault> {
         let taken = self.attempt(Begin::ToWrite, patience, |connection, side| {
-            table::bare::take(connection, key, holder, side.clock.now() + ttl.duration())
+            table::baseline::acquire(connection, key, holder, side.clock.now() + ttl.duration())
         })?;
-        self.bare_done(taken, key, "somebody else has it")
+        self.baseline_done(taken, key, "somebody else has it")
     }
 
-    pub(crate) fn bare_let_go(
+    pub(crate) fn baseline_release(
         &mut self,
         key: &Key,
         holder: Holder,
         patience: Patience,
     ) -> Result<Option<()>, Fault> {
         let let_go = self.attempt(Begin::ToWrite, patience, |connection, _| {
-            table::bare::let_go(connection, key, holder)
+            table::baseline::release(connection, key, holder)
         })?;
-        self.bare_done(let_go, key, "it was gone before it was let go")
+        self.baseline_done(let_go, key, "it was gone before it was let go")
     }
 
-    fn bare_done(&self, done: Option<bool>, key: &Key, or_else: &str) -> Result<Option<()>, Fault> {
+    fn baseline_done(&self, done: Option<bool>, key: &Key, or_else: &str) -> Result<Option<()>, Fault> {
         match done {
             Some(false) => Err(Fault::passing(&self.name, format_args!("{key}: {or_else}"))),
             done => Ok(done.map(drop)),

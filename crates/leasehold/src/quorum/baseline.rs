@@ -3,20 +3,20 @@
 
 use std::sync::Arc;
 
-use leasehold_core::{Ballot, Bare, Fault, HoldAnswer, Vote};
+use leasehold_core::{Ballot, Baseline, Fault, HoldAnswer, Vote};
 use tokio::sync::mpsc::unbounded_channel;
 
 use super::state::QuorumState;
 
 /// Calls all members at once. It does not report members as down: a name that a slow member still
 /// has from the last time is not an outage.
-pub(super) async fn bare(quorum: &Arc<QuorumState>, what: &Bare) -> Result<(), Fault> {
+pub(super) async fn run_baseline(quorum: &Arc<QuorumState>, what: &Baseline) -> Result<(), Fault> {
     let (tell, mut heard) = unbounded_channel();
     for (nth, member) in quorum.members.iter().enumerate() {
         let (store, what, tell) = (member.store.clone(), what.clone(), tell.clone());
         quorum.runtime.spawn(Box::pin(async move {
             // The caller may have enough answers.
-            let done = async { store.baseline()?.bare(&what).await };
+            let done = async { store.baseline()?.run_baseline(&what).await };
             let _ = tell.send((nth, done.await));
         }));
     }

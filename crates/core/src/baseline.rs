@@ -6,9 +6,9 @@ use crate::{Holder, Key, Ttl};
 /// store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Bare {
+pub enum Baseline {
     /// The smallest possible request, which touches no key.
-    Trip,
+    RoundTrip,
     /// A key is taken if it is free, and deleted after a comparison, as the simplest lock library
     /// does. Nothing is left; if the pair is interrupted, the key expires with its TTL. Meanwhile
     /// it excludes everybody else.
@@ -23,7 +23,7 @@ pub enum Bare {
     },
 }
 
-impl Bare {
+impl Baseline {
     /// A pair.
     #[must_use]
     pub const fn pair(key: Key, holder: Holder, ttl: Ttl) -> Self {

@@ -8,7 +8,12 @@ use crate::trouble::Trouble;
 
 /// Writes the row of a key that has none; returns true if it did. If nobody removes it, it expires
 /// like a lock without a session.
-pub(crate) fn take(connection: &Connection, key: &Key, holder: Holder, ends: Stamp) -> Result<bool, Trouble> {
+pub(crate) fn acquire(
+    connection: &Connection,
+    key: &Key,
+    holder: Holder,
+    ends: Stamp,
+) -> Result<bool, Trouble> {
     let mut insert = connection.prepare_cached(
         "INSERT INTO record (key, holder, ends, awaited) VALUES (?1, ?2, ?3, 0) ON CONFLICT DO NOTHING",
     )?;
@@ -16,7 +21,7 @@ pub(crate) fn take(connection: &Connection, key: &Key, holder: Holder, ends: Sta
 }
 
 /// Removes it; returns true if it was there.
-pub(crate) fn let_go(connection: &Connection, key: &Key, holder: Holder) -> Result<bool, Trouble> {
+pub(crate) fn release(connection: &Connection, key: &Key, holder: Holder) -> Result<bool, Trouble> {
     let mut delete = connection.prepare_cached("DELETE FROM record WHERE key = ?1 AND holder = ?2")?;
     Ok(delete.execute(params![key.as_bytes(), bytes(holder)])? == 1)
 }

@@ -1,6 +1,6 @@
 //! The baseline that locks are measured against.
 
-use leasehold_core::{Bare, Holder, Ttl};
+use leasehold_core::{Baseline, Holder, Ttl};
 
 use crate::error::InspectError;
 use crate::locks::Locks;
@@ -22,8 +22,8 @@ impl Locks {
     /// # Cancel safety
     ///
     /// Cancel safe.
-    pub async fn bare_trip(&self) -> Result<(), InspectError> {
-        self.bare(&Bare::Trip).await
+    pub async fn baseline_round_trip(&self) -> Result<(), InspectError> {
+        self.run_baseline(&Baseline::RoundTrip).await
     }
 
     /// Takes a name and gives it back as the simplest lock library does, without a fence, a queue
@@ -42,16 +42,16 @@ impl Locks {
     /// # Cancel safety
     ///
     /// A dropped future may leave the name taken for 30 s.
-    pub async fn bare_pair(&self, name: impl AsRef<[u8]>) -> Result<(), InspectError> {
+    pub async fn baseline_pair(&self, name: impl AsRef<[u8]>) -> Result<(), InspectError> {
         let key = self.key(name.as_ref())?;
         let handle = self.handle();
         let ttl = handle.store.limits().longest_ttl.map_or(TTL, |longest| longest.min(TTL));
         let holder = Holder::from_bits(handle.runtime.random());
-        self.bare(&Bare::pair(key, holder, ttl)).await
+        self.run_baseline(&Baseline::pair(key, holder, ttl)).await
     }
 
-    async fn bare(&self, what: &Bare) -> Result<(), InspectError> {
-        let done = async { self.handle().store.baseline()?.bare(what).await };
+    async fn run_baseline(&self, what: &Baseline) -> Result<(), InspectError> {
+        let done = async { self.handle().store.baseline()?.run_baseline(what).await };
         done.await.map_err(InspectError::Store)
     }
 }
