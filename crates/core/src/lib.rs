@@ -1,7 +1,7 @@
 //! The decisions of [Leasehold]: what a lease is and who may have it, without I/O, clock, runtime
 //! or dependencies.
 //!
-//! Time is always an argument. [`apply`] defines the semantics of all stores. [`Acquire`], [`Keep`]
+//! Time is always an argument. [`apply`] defines the semantics of all stores. [`Acquire`], [`LeaseRenewal`]
 //! and [`Round`] are the state machines that a client runs on top: `handle_*` takes inputs, and one
 //! `next(now)` returns the output.
 //!
@@ -18,10 +18,10 @@ mod claim;
 mod fence;
 mod finding;
 mod holder;
-mod keep;
 mod key;
 mod key_state;
 mod lease;
+mod lease_renewal;
 mod line;
 mod mark;
 mod misuse;
@@ -59,10 +59,10 @@ pub use claim::{Attempt, Claim, Proposal, Want};
 pub use fence::Fence;
 pub use finding::{ClockSeen, Diagnosis, Finding, Remedy, Severity, StoreRole};
 pub use holder::{Holder, Label};
-pub use keep::{Keep, Keeping, Loss, Renewal};
 pub use key::{Escaped, Key};
 pub use key_state::{HolderInfo, KeyState, Owner, Waiter};
 pub use lease::{Drift, Lease};
+pub use lease_renewal::{LeaseRenewal, Loss, Renewal, RenewalStep};
 pub use line::{Channel, Nonce, QueueEntry, Ticket, Unclaimed, WaitQueue};
 pub use mark::{BreakNote, BreakRecord, Mark, Marked};
 pub use misuse::Misuse;

@@ -12,8 +12,8 @@ use std::{
 use fuzz::{Asleep, Verdict, holds, hunt};
 use leasehold_core::{
     Acquire, Attempt, Ballot, Claim, Drift, Fault, Fence, GrantAnswer, HoldAnswer, Holder, HolderInfo,
-    Instant, Keep, Keeping, Key, Lease, News, Outcome, Owner, Patience, QueuePosition, Renewal, Round, Stamp,
-    Step, Ticket, Ttl, Turn, Vote, WaitQueue, WaiterRegistry, Wake, majority_of,
+    Instant, Key, Lease, LeaseRenewal, News, Outcome, Owner, Patience, QueuePosition, Renewal, RenewalStep,
+    Round, Stamp, Step, Ticket, Ttl, Turn, Vote, WaitQueue, WaiterRegistry, Wake, majority_of,
 };
 use proptest::{collection::vec, prelude::*};
 
@@ -181,7 +181,7 @@ fn an_acquisition_believes_nothing_that_was_not_sent_for() {
 }
 
 #[derive(Clone, Debug)]
-enum AtKeep {
+enum AtRenewal {
     Sent(Ttl),
     Answer(HoldAnswer),
     /// The holder's own renewal, sent this long ago.
@@ -191,13 +191,13 @@ enum AtKeep {
     Close,
 }
 
-fn at_keep() -> impl Strategy<Value = AtKeep> {
+fn at_renewal() -> impl Strategy<Value = AtRenewal> {
     prop_oneof![
-        6 => ttl().prop_map(AtKeep::Sent),
-        6 => hold_answer().prop_map(AtKeep::Answer),
-        3 => (leap(), ttl(), hold_answer()).prop_map(|(ago, ttl, answer)| AtKeep::Own(ago, ttl, answer)),
-        2 => Just(AtKeep::Fault),
-        1 => prop::bool::ANY.prop_map(|broken| if broken { AtKeep::Broken } else { AtKeep::Close }),
+        6 => ttl().prop_map(AtRenewal::Sent),
+        6 => hold_answer().prop_map(AtRenewal::Answer),
+        3 => (leap(), ttl(), hold_answer()).prop_map(|(ago, ttl, answer)| AtRenewal::Own(ago, ttl, answer)),
+        2 => Just(AtRenewal::Fault),
+        1 => prop::bool::ANY.prop_map(|broken| if broken { AtRenewal::Broken } else { AtRenewal::Close }),
     ]
 }
 
@@ -209,56 +209,56 @@ fn renewal() -> impl Strategy<Value = Renewal> {
 /// never comes back.
 #[test]
 fn a_lease_is_kept_by_answers_alone() {
-    let events = vec((at_keep(), leap()), 1..60);
+    let events = vec((at_renewal(), leap()), 1..60);
     hunt(4_000, (ttl(), renewal(), any::<u64>(), events), |(ttl, renewal, chance, events)| {
         let mut now = Instant::from_nanos(1_000_000_000);
         let drift = Drift::BETWEEN_MACHINES;
         let first = Lease::counted_from(now, ttl, drift);
-        let mut keep = Keep::new(now, first, ttl, drift, renewal);
+        let mut machine = LeaseRenewal::new(now, first, ttl, drift, renewal);
         let (begun, mut most) = (now, first.end());
         let (mut asking, mut lost) = (None, false);
         for (event, later) in events {
             now = after(now, later);
             match event {
-                AtKeep::Sent(ttl) => {
-                    keep.handle_sent(now, ttl);
+                AtRenewal::Sent(ttl) => {
+                    machine.handle_sent(now, ttl);
                     asking = Some((now, ttl));
                 }
-                AtKeep::Answer(answer) => {
+                AtRenewal::Answer(answer) => {
                     if let (Some((sent, ttl)), HoldAnswer::Done) = (asking.take(), &answer) {
                         most = most.max(Lease::counted_from(sent, ttl, drift).end());
                     }
-                    keep.handle_answer(now, answer);
+                    machine.handle_answer(now, answer);
                 }
-                AtKeep::Own(ago, ttl, answer) => {
+                AtRenewal::Own(ago, ttl, answer) => {
                     let sent = Instant::from_nanos(now.as_nanos().saturating_sub(ago));
                     if answer == HoldAnswer::Done {
                         most = most.max(Lease::counted_from(sent, ttl, drift).end());
                     }
-                    keep.handle_own_renewal(now, sent, ttl, answer);
+                    machine.handle_own_renewal(now, sent, ttl, answer);
                 }
-                AtKeep::Fault => {
-                    keep.handle_fault(now, "timed out".into(), chance);
+                AtRenewal::Fault => {
+                    machine.handle_fault(now, "timed out".into(), chance);
                     asking = None;
                 }
-                AtKeep::Broken => keep.handle_broken(now),
-                AtKeep::Close => keep.handle_close("closed".into()),
+                AtRenewal::Broken => machine.handle_broken(now),
+                AtRenewal::Close => machine.handle_close("closed".into()),
             }
-            let end = keep.lease().end();
+            let end = machine.lease().end();
             holds(end <= most, || format!("believed until {end:?}, and answered until {most:?}"))?;
             if let Renewal::AtMost(at_most) = renewal {
                 holds(end <= begun + at_most, || "held for longer than the longest hold".into())?;
             }
-            match keep.next(now) {
-                Keeping::Lost(_) => lost = true,
-                Keeping::WaitUntil(until) => {
+            match machine.next(now) {
+                RenewalStep::Lost(_) => lost = true,
+                RenewalStep::WaitUntil(until) => {
                     holds(!lost, || "what was lost is had again".into())?;
-                    holds(until > now && keep.lease().is_held(now), || {
+                    holds(until > now && machine.lease().is_held(now), || {
                         format!("waits for {until:?} at {now:?}")
                     })?;
                 }
-                Keeping::Renew(_) => {
-                    holds(!lost && keep.lease().is_held(now), || "renews what it has not".into())?;
+                RenewalStep::Renew(_) => {
+                    holds(!lost && machine.lease().is_held(now), || "renews what it has not".into())?;
                 }
             }
         }

@@ -272,10 +272,10 @@ pub(super) const BUGS: &[Bug] = &[
     },
     Bug {
         name: "a renewal is counted from its answer",
-        file: "crates/core/src/keep.rs",
+        file: "crates/core/src/lease_renewal.rs",
         from: "self.believe(Lease::counted_from(sent, ttl, self.drift));",
         to: "self.believe(Lease::counted_from(now, ttl, self.drift));",
-        tests: &[(Core, "keep::tests::a_lease_is_renewed_when_a_third_of_it_is_gone")],
+        tests: &[(Core, "lease_renewal::tests::a_lease_is_renewed_when_a_third_of_it_is_gone")],
     },
     Bug {
         name: "a pushed lease is counted from when the push was read",
@@ -296,10 +296,13 @@ pub(super) const BUGS: &[Bug] = &[
     },
     Bug {
         name: "a delayed answer makes a lease shorter",
-        file: "crates/core/src/keep.rs",
+        file: "crates/core/src/lease_renewal.rs",
         from: "if lease.end() > self.lease.end() {",
         to: "if lease.end() != self.lease.end() {",
-        tests: &[(Core, "keep::tests::a_renewal_of_ones_own_lengthens_the_lease_and_never_shortens_it")],
+        tests: &[(
+            Core,
+            "lease_renewal::tests::a_renewal_of_ones_own_lengthens_the_lease_and_never_shortens_it",
+        )],
     },
     Bug {
         name: "a renewal cuts a longer lease off at the store",

@@ -10,8 +10,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use leasehold_core::{
-    Acquire as Machine, Attempt, Fault, Fence, GrantAnswer, Handed, Holder, Instant, Keep, Lease, Outcome,
-    Renewal, Step, WaitMode,
+    Acquire as Machine, Attempt, Fault, Fence, GrantAnswer, Handed, Holder, Instant, Lease, LeaseRenewal,
+    Outcome, Renewal, Step, WaitMode,
 };
 
 use super::acquire::WaitStatus;
@@ -194,8 +194,8 @@ impl<'a> PendingAttempt<'a> {
         let Some(attempt) = self.attempt.clone() else { unreachable!("taken only below") };
         let ttl = attempt.ttl;
         let asks = machine.asks();
-        let keep = Keep::new(now, lease, ttl, machine.drift(), self.renewal).handed(handed);
-        let holding = Holding::new(attempt, fence, now, asks, keep.lease(), runtime.clone());
+        let lease_renewal = LeaseRenewal::new(now, lease, ttl, machine.drift(), self.renewal).handed(handed);
+        let holding = Holding::new(attempt, fence, now, asks, lease_renewal.lease(), runtime.clone());
         let holding = Arc::new(holding);
         let waited = now.saturating_since(self.started);
         self.span.ends(waited, "acquired");
@@ -207,7 +207,7 @@ impl<'a> PendingAttempt<'a> {
             attempts: asks,
             refusals: self.refusals,
         };
-        match handle.registry.enter(holding.clone(), keep, now, acquired) {
+        match handle.registry.enter(holding.clone(), lease_renewal, now, acquired) {
             Ok(number) => {
                 self.attempt = None;
                 Ok(Guard::new(handle.clone(), holding, number))

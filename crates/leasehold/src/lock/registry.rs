@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use leasehold_core::{Attempt, Fault, HoldAnswer, Holder, Instant, Keep, Keeping, Renewal, Ttl};
+use leasehold_core::{Attempt, Fault, HoldAnswer, Holder, Instant, LeaseRenewal, Renewal, RenewalStep, Ttl};
 use tokio::sync::Notify;
 
 use super::closing::{Closed, Closing};
@@ -54,7 +54,7 @@ const BROKEN_REMEMBERED: usize = 16;
 #[derive(Debug)]
 struct Entry {
     holding: Arc<Holding>,
-    keep: Keep,
+    machine: LeaseRenewal,
     due: Instant,
 }
 
@@ -84,7 +84,7 @@ impl GuardRegistry {
     pub(crate) fn enter(
         &self,
         holding: Arc<Holding>,
-        mut keep: Keep,
+        mut machine: LeaseRenewal,
         now: Instant,
         acquired: impl FnOnce() -> Event,
     ) -> Result<u64, Arc<str>> {
@@ -98,11 +98,11 @@ impl GuardRegistry {
         state.unlogged.extend(self.report.tell_readers(acquired));
         if let Some(at) = state.broken.iter().position(|holder| *holder == holding.attempt.holder) {
             state.broken.remove(at);
-            keep.handle_broken(now);
+            machine.handle_broken(now);
         }
-        let due = self.attention(&holding, &mut keep, now, &mut state.unlogged);
+        let due = self.attention(&holding, &mut machine, now, &mut state.unlogged);
         state.due.insert((due, number));
-        state.guards.insert(number, Box::new(Entry { holding, keep, due }));
+        state.guards.insert(number, Box::new(Entry { holding, machine, due }));
         if state.asleep_until.is_none_or(|until| due < until) {
             self.changed.notify_one();
         }
@@ -117,7 +117,7 @@ impl GuardRegistry {
         let mut state = self.state();
         if let Some(mut entry) = state.guards.remove(&number) {
             state.due.remove(&(entry.due, number));
-            self.attention(&entry.holding, &mut entry.keep, now, &mut state.unlogged);
+            self.attention(&entry.holding, &mut entry.machine, now, &mut state.unlogged);
         }
         self.hush(&state);
         self.log(state);
@@ -139,8 +139,8 @@ impl GuardRegistry {
                 state.due.pop_first();
                 continue;
             };
-            if let Keeping::Renew(ttl) = entry.keep.next(now) {
-                entry.keep.handle_sent(now, ttl);
+            if let RenewalStep::Renew(ttl) = entry.machine.next(now) {
+                entry.machine.handle_sent(now, ttl);
                 renewals.push(Due { number, attempt: entry.holding.request(ttl) });
             }
             self.reschedule(&mut state, number, now);
@@ -154,8 +154,8 @@ impl GuardRegistry {
     pub(crate) fn still_due(&self, mut due: Vec<Due>, now: Instant) -> Vec<Due> {
         let mut state = self.state();
         due.retain_mut(|Due { number, attempt }| match state.guards.get_mut(number) {
-            Some(entry) if entry.keep.loss().is_none() => {
-                entry.keep.handle_sent(now, attempt.ttl);
+            Some(entry) if entry.machine.loss().is_none() => {
+                entry.machine.handle_sent(now, attempt.ttl);
                 *attempt = entry.holding.request(attempt.ttl);
                 true
             }
@@ -185,9 +185,9 @@ impl GuardRegistry {
         answer: Result<HoldAnswer, Fault>,
         chance: impl FnOnce() -> u64,
     ) {
-        self.with_keep(number, now, |keep| match answer {
-            Ok(answer) => keep.handle_answer(now, answer),
-            Err(fault) => keep.handle_fault(now, fault.to_string().into(), chance()),
+        self.with_machine(number, now, |machine| match answer {
+            Ok(answer) => machine.handle_answer(now, answer),
+            Err(fault) => machine.handle_fault(now, fault.to_string().into(), chance()),
         });
     }
 
@@ -200,15 +200,15 @@ impl GuardRegistry {
         ttl: Ttl,
         answer: HoldAnswer,
     ) {
-        self.with_keep(number, now, |keep| keep.handle_own_renewal(now, sent, ttl, answer));
+        self.with_machine(number, now, |machine| machine.handle_own_renewal(now, sent, ttl, answer));
     }
 
     /// Handles that a writer becomes a reader: the keeper tells the store at once.
     pub(crate) fn handle_downgrade(&self, number: u64, holding: &Holding, now: Instant) {
         // While holding the table's mutex, so that no renewal is half made.
-        self.with_keep(number, now, |keep| {
+        self.with_machine(number, now, |machine| {
             holding.downgrade();
-            keep.handle_downgrade(now);
+            machine.handle_downgrade(now);
         });
     }
 
@@ -228,7 +228,7 @@ impl GuardRegistry {
             number
         };
         if let Some(number) = number {
-            self.with_keep(number, now, |keep| keep.handle_broken(now));
+            self.with_machine(number, now, |machine| machine.handle_broken(now));
         }
     }
 
@@ -248,18 +248,18 @@ impl GuardRegistry {
 
     /// The current TTL of the lease.
     pub(crate) fn ttl(&self, number: u64) -> Option<Ttl> {
-        self.state().guards.get(&number).map(|entry| entry.keep.ttl())
+        self.state().guards.get(&number).map(|entry| entry.machine.ttl())
     }
 
     /// The renewal of the lease; `None` if it is no longer kept.
     pub(crate) fn renewal(&self, number: u64) -> Option<Renewal> {
-        self.state().guards.get(&number).map(|entry| entry.keep.renewal())
+        self.state().guards.get(&number).map(|entry| entry.machine.renewal())
     }
 
-    fn with_keep(&self, number: u64, now: Instant, change: impl FnOnce(&mut Keep)) {
+    fn with_machine(&self, number: u64, now: Instant, change: impl FnOnce(&mut LeaseRenewal)) {
         let mut state = self.state();
         if let Some(entry) = state.guards.get_mut(&number) {
-            change(&mut entry.keep);
+            change(&mut entry.machine);
             self.reschedule(&mut state, number, now);
             let due = state.due.first().map(|(due, _)| *due);
             if due.is_some_and(|due| state.asleep_until.is_none_or(|until| due < until)) {
@@ -304,8 +304,8 @@ impl GuardRegistry {
             if entry.holding.loss().is_none() {
                 attempts.push(entry.holding.attempt.clone());
             }
-            entry.keep.handle_close(reason.clone());
-            self.attention(&entry.holding, &mut entry.keep, now, unlogged);
+            entry.machine.handle_close(reason.clone());
+            self.attention(&entry.holding, &mut entry.machine, now, unlogged);
         }
         state.guards.clear();
         state.due.clear();
@@ -357,7 +357,7 @@ impl GuardRegistry {
         let State { guards, due, unlogged, .. } = state;
         let Some(entry) = guards.get_mut(&number) else { return };
         due.remove(&(entry.due, number));
-        entry.due = self.attention(&entry.holding, &mut entry.keep, now, unlogged);
+        entry.due = self.attention(&entry.holding, &mut entry.machine, now, unlogged);
         if entry.holding.loss().is_none() {
             due.insert((entry.due, number));
         }
@@ -368,23 +368,23 @@ impl GuardRegistry {
     fn attention(
         &self,
         holding: &Holding,
-        keep: &mut Keep,
+        machine: &mut LeaseRenewal,
         now: Instant,
         unlogged: &mut Vec<Event>,
     ) -> Instant {
-        let next = keep.next(now);
-        if holding.believe(keep.lease()) {
+        let next = machine.next(now);
+        if holding.believe(machine.lease()) {
             unlogged.extend(self.report.tell_readers(|| holding.was_renewed(now)));
         }
         match next {
-            Keeping::WaitUntil(until) => until,
-            Keeping::Lost(loss) => {
+            RenewalStep::WaitUntil(until) => until,
+            RenewalStep::Lost(loss) => {
                 if holding.lose(loss.clone()) {
                     unlogged.extend(self.report.tell_readers(|| holding.was_lost(now, loss)));
                 }
                 now
             }
-            Keeping::Renew(_) => now,
+            RenewalStep::Renew(_) => now,
         }
     }
 

@@ -5,9 +5,9 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use leasehold_core::{
-    Acquire, Answer, Attempt, BoxFuture, Channel, Drift, Fault, HoldAnswer, Holder, Instant, Keep, Keeping,
-    News, Nonce, Outcome, Patience, Proof, Push, Renewal, Request, Runtime, Step as Does, Ttl, Wait,
-    WaiterRegistry, Wake,
+    Acquire, Answer, Attempt, BoxFuture, Channel, Drift, Fault, HoldAnswer, Holder, Instant, LeaseRenewal,
+    News, Nonce, Outcome, Patience, Proof, Push, Renewal, RenewalStep, Request, Runtime, Step as Does, Ttl,
+    Wait, WaiterRegistry, Wake,
 };
 
 use super::process::{Call, Kind, Letter, Word};
@@ -19,7 +19,7 @@ use crate::Flaw;
 pub(super) enum Phase {
     Idle,
     Asking(Acquire),
-    Holding(Keep),
+    Holding(LeaseRenewal),
     /// Gives up or releases: both end in the same way.
     Leaving {
         again_at: Instant,
@@ -66,7 +66,7 @@ impl Client {
     }
 
     pub(super) fn believes(&self, now: Instant) -> bool {
-        matches!(&self.phase, Phase::Holding(keep) if keep.loss().is_none() && keep.lease().is_held(now))
+        matches!(&self.phase, Phase::Holding(machine) if machine.loss().is_none() && machine.lease().is_held(now))
     }
 }
 
@@ -138,9 +138,9 @@ impl Store {
                     steps.push(Step::GivesUp(who));
                 }
             }
-            Phase::Holding(keep) => {
+            Phase::Holding(machine) => {
                 if !it.awaits {
-                    if matches!(keep.clone().next(now), Keeping::Renew(_)) {
+                    if matches!(machine.clone().next(now), RenewalStep::Renew(_)) {
                         steps.push(Step::Renews(who));
                     }
                     if self.left.longer_renewals > 0 && it.believes(now) {
@@ -261,8 +261,9 @@ impl Store {
         let Phase::Asking(machine) = &mut self.client(who).phase else { return };
         match machine.next(now) {
             Does::Done(Outcome::Granted { lease, fence, handed }) => {
-                let keep = Keep::new(now, lease, ttl, Drift::NONE, Renewal::Automatic).handed(handed);
-                self.client(who).phase = Phase::Holding(keep);
+                let machine =
+                    LeaseRenewal::new(now, lease, ttl, Drift::NONE, Renewal::Automatic).handed(handed);
+                self.client(who).phase = Phase::Holding(machine);
                 self.believes_in(who, fence);
             }
             Does::Done(_) => {
@@ -279,10 +280,10 @@ impl Store {
         let client = self.client(who);
         client.awaits = true;
         let attempt = client.attempt.with_ttl(ttl);
-        if let Phase::Holding(keep) = &mut client.phase
+        if let Phase::Holding(machine) = &mut client.phase
             && !is_own
         {
-            keep.handle_sent(now, ttl);
+            machine.handle_sent(now, ttl);
         }
         self.send(who, Kind::Hold(is_own.then_some(ttl)), Some(Request::Renew(attempt)), false);
     }
@@ -392,15 +393,15 @@ impl Store {
         let done = answer == HoldAnswer::Done;
         let client = self.client(who);
         client.awaits = false;
-        let Phase::Holding(keep) = &mut client.phase else { return };
-        if revives && done && !keep.lease().is_held(now) {
+        let Phase::Holding(machine) = &mut client.phase else { return };
+        if revives && done && !machine.lease().is_held(now) {
             let lease = leasehold_core::Lease::counted_from(sent, own.unwrap_or(ttl), Drift::NONE);
-            *keep = Keep::new(now, lease, ttl, Drift::NONE, Renewal::Automatic);
+            *machine = LeaseRenewal::new(now, lease, ttl, Drift::NONE, Renewal::Automatic);
             return;
         }
         match own {
-            Some(ttl) => keep.handle_own_renewal(now, sent, ttl, answer),
-            None => keep.handle_answer(now, answer),
+            Some(ttl) => machine.handle_own_renewal(now, sent, ttl, answer),
+            None => machine.handle_answer(now, answer),
         }
     }
 
@@ -435,8 +436,8 @@ impl Store {
         let (holder, _) = self.ghost().notices.remove(nth);
         let now = self.now.instant();
         let Some(who) = self.who(holder) else { return };
-        if let Phase::Holding(keep) = &mut self.client(who).phase {
-            keep.handle_broken(now);
+        if let Phase::Holding(machine) = &mut self.client(who).phase {
+            machine.handle_broken(now);
         }
     }
 
@@ -460,7 +461,7 @@ impl Store {
             }
             match &mut client.phase {
                 Phase::Asking(machine) => machine.handle_fault(now, Fault::passing("s", "gone")),
-                Phase::Holding(keep) => keep.handle_fault(now, "gone".into(), 0),
+                Phase::Holding(machine) => machine.handle_fault(now, "gone".into(), 0),
                 _ => {}
             }
         }

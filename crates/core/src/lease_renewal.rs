@@ -87,10 +87,10 @@ impl std::error::Error for Loss {}
 /// The next step for a lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "whoever handles these must handle all of them")]
-pub enum Keeping {
+pub enum RenewalStep {
     /// Nothing before this instant, or before an answer.
     WaitUntil(Instant),
-    /// Ask the store to renew with this ttl, and report [`Keep::handle_sent`] just before.
+    /// Ask the store to renew with this ttl, and report [`LeaseRenewal::handle_sent`] just before.
     Renew(Ttl),
     /// It is lost for good.
     Lost(Loss),
@@ -101,7 +101,7 @@ pub enum Keeping {
 /// Invariant: the end of the lease comes only from an answer, counted from before its request was
 /// sent; a fault does not move the end in either direction.
 #[derive(Clone, Debug)]
-pub struct Keep {
+pub struct LeaseRenewal {
     lease: Lease,
     ttl: Ttl,
     drift: Drift,
@@ -148,11 +148,11 @@ enum Downgrade {
     Sent,
 }
 
-impl Keep {
+impl LeaseRenewal {
     /// Starts keeping a lease that was granted now.
     #[must_use]
     pub fn new(now: Instant, lease: Lease, ttl: Ttl, drift: Drift, renewal: Renewal) -> Self {
-        let mut keep = Self {
+        let mut machine = Self {
             lease,
             ttl,
             drift,
@@ -165,10 +165,10 @@ impl Keep {
             doubt: None,
             loss: None,
         };
-        if let Some(limit) = keep.limit() {
-            keep.lease = lease.ending_by(limit);
+        if let Some(limit) = machine.limit() {
+            machine.lease = lease.ending_by(limit);
         }
-        keep
+        machine
     }
 
     /// For a lease that was handed over in the queue: it is renewed soon, at least once, and as
@@ -278,21 +278,21 @@ impl Keep {
     }
 
     /// The next step.
-    pub fn next(&mut self, now: Instant) -> Keeping {
+    pub fn next(&mut self, now: Instant) -> RenewalStep {
         if self.loss.is_none() && !self.lease.is_held(now) {
             self.loss = Some(Box::new(self.end_of_lease()));
         }
         if let Some(loss) = &self.loss {
-            return Keeping::Lost(Loss::clone(loss));
+            return RenewalStep::Lost(Loss::clone(loss));
         }
         let end = self.lease.end();
-        let Some(ttl) = self.worth_asking(now) else { return Keeping::WaitUntil(end) };
+        let Some(ttl) = self.worth_asking(now) else { return RenewalStep::WaitUntil(end) };
         if self.asking.is_some() {
-            return Keeping::WaitUntil(end);
+            return RenewalStep::WaitUntil(end);
         }
         let ask = self.doubt.as_ref().and_then(|doubt| doubt.ask);
         let due = ask.unwrap_or(self.confirmed + self.term().duration() / 3);
-        if now < due { Keeping::WaitUntil(due.min(end)) } else { Keeping::Renew(ttl) }
+        if now < due { RenewalStep::WaitUntil(due.min(end)) } else { RenewalStep::Renew(ttl) }
     }
 
     /// How long the lease lasts without another renewal.
@@ -384,7 +384,7 @@ impl Keep {
 
 /// Two machines with equal hashes decide the same from here on: the times of the grant and of the
 /// last confirmation matter only for what is due after them.
-impl Hash for Keep {
+impl Hash for LeaseRenewal {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let Self { lease, ttl, drift, renewal, unclaimed, asking, doubt, loss, .. } = self;
         (lease, ttl, drift, renewal, unclaimed, asking, doubt, loss).hash(state);

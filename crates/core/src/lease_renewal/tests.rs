@@ -1,0 +1,408 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::{Holder, Owner};
+
+const START: Instant = Instant::from_nanos(1_000_000_000_000);
+const SECOND: Duration = Duration::from_secs(1);
+const CHANCE: u64 = 0x5eed_5eed_5eed_5eed;
+
+fn ttl() -> Ttl {
+    Ttl::new(9 * SECOND).unwrap()
+}
+
+fn renewing(renewal: Renewal) -> LeaseRenewal {
+    let lease = Lease::counted_from(START, ttl(), Drift::NONE);
+    LeaseRenewal::new(START, lease, ttl(), Drift::NONE, renewal)
+}
+
+fn taken() -> HoldAnswer {
+    let owner = Owner::Holder { holder: Holder::from_bits(1), label: None };
+    let key = Key::new("k").unwrap();
+    HoldAnswer::NotHeld { key: key.clone(), held_by: Some(HolderInfo::exclusive(key, owner, None, None)) }
+}
+
+#[test]
+fn a_lease_is_renewed_when_a_third_of_it_is_gone() {
+    let mut machine = renewing(Renewal::Automatic);
+    assert_eq!(machine.next(START), RenewalStep::WaitUntil(START + 3 * SECOND));
+    assert_eq!(machine.next(START + 3 * SECOND), RenewalStep::Renew(ttl()));
+    machine.handle_sent(START + 3 * SECOND, ttl());
+    assert_eq!(machine.next(START + 3 * SECOND), RenewalStep::WaitUntil(START + 9 * SECOND));
+    machine.handle_answer(START + 5 * SECOND, HoldAnswer::Done);
+    assert_eq!(machine.lease().end(), START + 12 * SECOND);
+    assert_eq!(machine.next(START + 5 * SECOND), RenewalStep::WaitUntil(START + 6 * SECOND));
+}
+
+/// A lease of two seconds from START, where nine seconds were requested.
+fn handed(renewal: Renewal) -> LeaseRenewal {
+    let lasts = Ttl::new(2 * SECOND).unwrap();
+    let lease = Lease::counted_from(START, lasts, Drift::NONE);
+    let handed = Some(Handed { since: START, lasts });
+    LeaseRenewal::new(START + SECOND / 2, lease, ttl(), Drift::NONE, renewal).handed(handed)
+}
+
+#[test]
+fn a_lock_that_was_handed_over_is_renewed_within_a_third_of_its_window_and_then_like_any_other() {
+    for renewal in [Renewal::Automatic, Renewal::AtMost(60 * SECOND)] {
+        let mut machine = handed(renewal);
+        let due = START + Duration::from_secs_f64(2.0) / 3;
+        assert_eq!(machine.next(START + SECOND / 2), RenewalStep::WaitUntil(due));
+        assert_eq!(machine.next(due), RenewalStep::Renew(ttl()));
+        machine.handle_sent(due, ttl());
+        machine.handle_answer(due, HoldAnswer::Done);
+        assert_eq!(machine.lease().end(), due + 9 * SECOND);
+        assert_eq!(machine.next(due), RenewalStep::WaitUntil(due + 3 * SECOND));
+    }
+}
+
+#[test]
+fn without_renewal_a_lock_that_was_handed_over_is_renewed_once() {
+    let mut machine = handed(Renewal::Off);
+    let RenewalStep::WaitUntil(due) = machine.next(START + SECOND / 2) else { panic!() };
+    assert_eq!(machine.next(due), RenewalStep::Renew(ttl()));
+    machine.handle_sent(due, ttl());
+    machine.handle_answer(due, HoldAnswer::Done);
+    assert_eq!(machine.next(due), RenewalStep::WaitUntil(due + 9 * SECOND));
+}
+
+#[test]
+fn a_lock_that_was_handed_over_is_lost_with_its_window_if_no_renewal_is_answered() {
+    let mut machine = handed(Renewal::Off);
+    let (mut now, mut asked) = (START + SECOND / 2, 0);
+    let lost = loop {
+        match machine.next(now) {
+            RenewalStep::Renew(ttl) => {
+                asked += 1;
+                machine.handle_sent(now, ttl);
+                now = now + SECOND / 5;
+                machine.handle_fault(now, "no answer".into(), CHANCE);
+            }
+            RenewalStep::WaitUntil(until) => now = until,
+            RenewalStep::Lost(loss) => break loss,
+        }
+    };
+    assert!(
+        matches!(lost, Loss::Expired { fault: Some(_) }) && now == START + 2 * SECOND && asked >= 3,
+        "{asked}"
+    );
+}
+
+/// node-redlock 4 gives up everything when one renewal fails; other libraries never notice a
+/// failure at all.
+#[test]
+fn failed_renewals_lose_nothing_before_the_lease_ends() {
+    let mut machine = renewing(Renewal::Automatic);
+    let (mut now, mut asked) = (START, 0);
+    let loss = loop {
+        match machine.next(now) {
+            RenewalStep::WaitUntil(until) => now = until,
+            RenewalStep::Renew(ttl) => {
+                asked += 1;
+                machine.handle_sent(now, ttl);
+                machine.handle_fault(now, "timed out".into(), CHANCE);
+            }
+            RenewalStep::Lost(loss) => break loss,
+        }
+    };
+    assert_eq!(now, START + 9 * SECOND);
+    assert_eq!(loss, Loss::Expired { fault: Some("timed out".into()) });
+    assert!((5..40).contains(&asked), "asked {asked} times");
+}
+
+#[test]
+fn an_answer_that_never_comes_loses_the_lease_at_its_end() {
+    let mut machine = renewing(Renewal::Automatic);
+    machine.handle_sent(START + 3 * SECOND, ttl());
+    assert_eq!(machine.next(START + 8 * SECOND), RenewalStep::WaitUntil(START + 9 * SECOND));
+    assert_eq!(machine.next(START + 9 * SECOND), RenewalStep::Lost(Loss::Expired { fault: None }));
+    machine.handle_answer(START + 9 * SECOND, HoldAnswer::Done);
+    assert!(
+        matches!(machine.next(START + 9 * SECOND), RenewalStep::Lost(_)),
+        "a late answer brings nothing back"
+    );
+}
+
+#[test]
+fn what_the_store_says_is_lost_is_lost_at_once() {
+    let mut machine = renewing(Renewal::Automatic);
+    machine.handle_sent(START + 3 * SECOND, ttl());
+    machine.handle_answer(START + 3 * SECOND, taken());
+    assert!(matches!(machine.next(START + 3 * SECOND), RenewalStep::Lost(Loss::TakenByOther { .. })));
+}
+
+#[test]
+fn a_longest_hold_is_kept_to_the_instant_and_the_last_renewal_asks_for_no_more() {
+    let at_most = 20 * SECOND;
+    let mut machine = renewing(Renewal::AtMost(at_most));
+    let (mut now, mut last) = (START, ttl());
+    let loss = loop {
+        match machine.next(now) {
+            RenewalStep::WaitUntil(until) => now = until,
+            RenewalStep::Renew(ttl) => {
+                last = ttl;
+                assert!(now + ttl.duration() <= START + at_most);
+                machine.handle_sent(now, ttl);
+                machine.handle_answer(now, HoldAnswer::Done);
+            }
+            RenewalStep::Lost(loss) => break loss,
+        }
+    };
+    assert_eq!((now, loss), (START + at_most, Loss::HeldTooLong { at_most }));
+    assert!(last < ttl());
+}
+
+#[test]
+fn without_renewal_a_lease_lasts_one_ttl() {
+    let mut machine = renewing(Renewal::Off);
+    assert_eq!(machine.next(START + 8 * SECOND), RenewalStep::WaitUntil(START + 9 * SECOND));
+    assert_eq!(machine.next(START + 9 * SECOND), RenewalStep::Lost(Loss::Expired { fault: None }));
+}
+
+#[test]
+fn a_renewal_of_ones_own_lengthens_the_lease_and_never_shortens_it() {
+    let mut machine = renewing(Renewal::Off);
+    let (short, long) = (Ttl::new(SECOND).unwrap(), Ttl::new(20 * SECOND).unwrap());
+    machine.handle_own_renewal(START + SECOND, START + SECOND, short, HoldAnswer::Done);
+    assert_eq!((machine.lease().end(), machine.ttl()), (START + 9 * SECOND, short));
+    machine.handle_own_renewal(START + SECOND, START + SECOND, long, HoldAnswer::Done);
+    assert_eq!((machine.lease().end(), machine.ttl()), (START + 21 * SECOND, long));
+}
+
+/// Later reasons do not replace the first one.
+#[test]
+fn a_lease_that_is_kept_no_more_is_lost_for_the_first_reason_given() {
+    let closed = Loss::Closed { reason: "bye".into() };
+    let mut machine = renewing(Renewal::Automatic);
+    assert_eq!(machine.loss(), None);
+    machine.handle_close("bye".into());
+    machine.handle_close("again".into());
+    machine.handle_broken(START);
+    machine.handle_own_renewal(START, START, ttl(), HoldAnswer::NotHeld { key: key(), held_by: None });
+    assert_eq!(machine.loss(), Some(&closed));
+    assert_eq!(machine.next(START), RenewalStep::Lost(closed.clone()));
+    assert_eq!(closed.to_string(), "the lease is kept no more: bye");
+}
+
+fn key() -> Key {
+    Key::new("k").unwrap()
+}
+
+fn gone() -> HoldAnswer {
+    HoldAnswer::NotHeld { key: key(), held_by: None }
+}
+
+/// Regression, found by a soak test: a process that had just been handed a lock was stopped, and an
+/// operator broke its lease. When the process continued, it asked again under the same id, and was
+/// granted the lock; then it received the report of the break, and considered the lease lost.
+#[test]
+fn who_hears_that_its_lease_was_broken_asks_the_store_at_once_and_believes_the_answer() {
+    for (renewal, ttl) in [
+        (Renewal::Automatic, ttl()),
+        (Renewal::Off, ttl().up_to(Duration::ZERO)),
+        (Renewal::AtMost(9 * SECOND), ttl().up_to(Duration::ZERO)),
+    ] {
+        let heard = START + SECOND / 2;
+        let hears = || {
+            let mut machine = renewing(renewal);
+            machine.handle_broken(heard);
+            assert_eq!(machine.loss(), None);
+            assert_eq!(machine.next(heard), RenewalStep::Renew(ttl), "{renewal:?}");
+            machine.handle_sent(heard, ttl);
+            machine
+        };
+        let mut kept = hears();
+        kept.handle_answer(heard, HoldAnswer::Done);
+        let RenewalStep::WaitUntil(until) = kept.next(heard) else { panic!("{renewal:?}") };
+        assert!(until > heard && kept.lease().end() >= START + 9 * SECOND, "{renewal:?}");
+        let mut lost = hears();
+        lost.handle_answer(heard, gone());
+        let broken = Loss::Broken { key: key() };
+        assert_eq!(lost.next(heard), RenewalStep::Lost(broken.clone()), "{renewal:?}");
+        assert_eq!(broken.to_string(), "k: somebody broke the lease");
+        // Nor does a store that never answers say anything about the break.
+        let mut silent = hears();
+        silent.handle_fault(heard + SECOND, "timed out".into(), CHANCE);
+        assert!(matches!(silent.next(heard + 2 * SECOND), RenewalStep::Renew(_)), "{renewal:?}");
+        let RenewalStep::Lost(loss) = silent.next(START + 9 * SECOND) else { panic!("{renewal:?}") };
+        assert!(!matches!(loss, Loss::Broken { .. }), "{renewal:?}: {loss}");
+    }
+}
+
+/// Regression: anybody who may publish on the server could end any lease whose holder's digits they
+/// had seen, without ending it in the store.
+#[test]
+fn who_only_hears_that_its_lease_was_broken_holds_on_and_asks() {
+    let mut machine = renewing(Renewal::Automatic);
+    let heard = START + 5 * SECOND / 2;
+    machine.handle_broken(heard);
+    assert_eq!((machine.next(heard), machine.loss()), (RenewalStep::Renew(ttl()), None));
+}
+
+#[test]
+fn a_flood_of_words_that_its_lease_was_broken_has_nobody_flood_the_store() {
+    let (mut machine, mut asks) = (renewing(Renewal::Automatic), 0);
+    for ms in 0..3000 {
+        let now = START + Duration::from_millis(ms);
+        machine.handle_broken(now);
+        if let RenewalStep::Renew(ttl) = machine.next(now) {
+            asks += 1;
+            machine.handle_sent(now, ttl);
+            machine.handle_answer(now, HoldAnswer::Done);
+        }
+    }
+    assert!((5..=20).contains(&asks), "{asks} asks in 3 s");
+    // Nor flood a store that is down.
+    machine.handle_sent(START + 3 * SECOND, ttl());
+    machine.handle_broken(START + 3 * SECOND);
+    machine.handle_fault(START + 3 * SECOND, "timed out".into(), u64::MAX);
+    machine.handle_broken(START + 3 * SECOND);
+    assert!(matches!(machine.next(START + 3 * SECOND), RenewalStep::WaitUntil(_)));
+}
+
+/// It may have been answered before the lease was broken.
+#[test]
+fn a_renewal_that_was_sent_before_it_heard_of_a_break_says_nothing_of_it() {
+    let mut machine = renewing(Renewal::Automatic);
+    machine.handle_sent(START + SECOND / 4, ttl());
+    machine.handle_broken(START + SECOND / 2);
+    assert_eq!(machine.next(START + SECOND / 2), RenewalStep::WaitUntil(START + 9 * SECOND));
+    machine.handle_answer(START + 3 * SECOND, HoldAnswer::Done);
+    assert_eq!(machine.next(START + 3 * SECOND), RenewalStep::Renew(ttl()));
+    machine.handle_sent(START + 3 * SECOND, ttl());
+    machine.handle_answer(START + 3 * SECOND, gone());
+    assert_eq!(machine.loss(), Some(&Loss::Broken { key: key() }));
+}
+
+/// The lease had to be given up while the store was unreachable: reporting that it was held too
+/// long would mislead people.
+#[test]
+fn a_longest_hold_that_ends_with_the_store_away_is_lost_to_the_store() {
+    let mut machine = renewing(Renewal::AtMost(20 * SECOND));
+    machine.handle_sent(START + 3 * SECOND, ttl());
+    machine.handle_fault(START + 4 * SECOND, "timed out".into(), CHANCE);
+    let expired = Loss::Expired { fault: Some("timed out".into()) };
+    assert_eq!(machine.next(START + 9 * SECOND), RenewalStep::Lost(expired));
+}
+
+#[test]
+fn with_a_short_ttl_the_retries_come_as_soon_as_it_wants_them() {
+    let ttl = Ttl::new(SECOND / 5).unwrap();
+    let lease = Lease::counted_from(START, ttl, Drift::NONE);
+    let mut machine = LeaseRenewal::new(START, lease, ttl, Drift::NONE, Renewal::Automatic);
+    for _ in 0..8 {
+        machine.handle_sent(START, ttl);
+        machine.handle_fault(START, "timed out".into(), CHANCE);
+        let RenewalStep::WaitUntil(again) = machine.next(START) else { panic!("asked without a pause") };
+        assert!(again <= START + ttl.duration() / 8);
+    }
+}
+
+/// Nothing more is requested if the remaining time is what the limit allows.
+#[test]
+fn a_lease_that_lasts_to_the_limit_is_not_renewed_again() {
+    let mut machine = renewing(Renewal::AtMost(9 * SECOND));
+    assert_eq!(machine.next(START + 8 * SECOND), RenewalStep::WaitUntil(START + 9 * SECOND));
+}
+
+/// The lease was lost, and then the answer came to a renewal that the holder had requested: it
+/// restores nothing.
+#[test]
+fn an_answer_to_a_lease_that_is_lost_makes_it_no_longer() {
+    let mut machine = renewing(Renewal::Automatic);
+    machine.handle_close("bye".into());
+    machine.handle_own_renewal(START + SECOND, START + SECOND, ttl(), HoldAnswer::Done);
+    assert_eq!(machine.lease().end(), START + 9 * SECOND);
+}
+
+proptest! {
+    /// Compares the lease with the simplest record of it: the sending time of the last answered
+    /// request plus the TTL.
+    #[test]
+    fn a_lease_is_never_believed_longer_than_its_last_answered_renewal(
+        events in prop::collection::vec((0..4u8, 0..4_000u64), 1..100),
+    ) {
+        let mut machine = renewing(Renewal::Automatic);
+        let (mut now, mut end, mut sent) = (START, START + 9 * SECOND, None);
+        for (kind, late) in events {
+            now = now + Duration::from_millis(late);
+            match (machine.next(now), kind) {
+                (RenewalStep::Lost(_), _) => {
+                    prop_assert!(now >= end);
+                    break;
+                }
+                (_, _) if now >= end => prop_assert!(false, "believed past its end"),
+                (RenewalStep::Renew(ttl), _) => {
+                    prop_assert!(sent.is_none());
+                    machine.handle_sent(now, ttl);
+                    sent = Some(now);
+                }
+                (RenewalStep::WaitUntil(until), 0) => {
+                    prop_assert!(until > now && until <= end);
+                    if let Some(sent) = sent.take() {
+                        machine.handle_answer(now, HoldAnswer::Done);
+                        end = sent + 9 * SECOND;
+                    }
+                }
+                (RenewalStep::WaitUntil(_), 1) => {
+                    if sent.take().is_some() {
+                        machine.handle_fault(now, "fault".into(), CHANCE);
+                    }
+                }
+                (RenewalStep::WaitUntil(_), _) => {}
+            }
+            prop_assert_eq!(machine.lease().end(), end);
+        }
+    }
+}
+
+#[test]
+fn a_reader_that_was_a_writer_says_so_at_once_and_until_the_store_has_confirmed_it() {
+    let end = START + 9 * SECOND;
+    for (renewal, ttl, left) in [
+        (Renewal::Automatic, ttl(), ttl()),
+        (Renewal::Off, ttl().up_to(8 * SECOND), ttl().up_to(7 * SECOND)),
+        (Renewal::AtMost(9 * SECOND), ttl().up_to(8 * SECOND), ttl().up_to(7 * SECOND)),
+    ] {
+        let (then, later) = (START + SECOND, START + 2 * SECOND);
+        let mut machine = renewing(renewal);
+        machine.handle_downgrade(then);
+        assert_eq!(machine.next(then), RenewalStep::Renew(ttl));
+        machine.handle_sent(then, ttl);
+        machine.handle_fault(then, "down".into(), CHANCE);
+        let RenewalStep::WaitUntil(again) = machine.next(then) else { panic!("it rests after a fault") };
+        assert!(again < later, "{again:?}");
+        assert_eq!(machine.next(later), RenewalStep::Renew(left));
+        machine.handle_sent(later, left);
+        assert_eq!(machine.next(later), RenewalStep::WaitUntil(machine.lease().end()));
+        machine.handle_answer(later, HoldAnswer::Done);
+        assert!(matches!(machine.next(later), RenewalStep::WaitUntil(until) if until > later));
+        // Without renewal it ends when it would have.
+        assert!(machine.lease().end() == end || renewal == Renewal::Automatic);
+    }
+}
+
+/// The answer to it says nothing about the request to read.
+#[test]
+fn a_renewal_that_was_sent_before_the_writer_became_a_reader_does_not_confirm_it() {
+    let then = START + 3 * SECOND;
+    let mut machine = renewing(Renewal::Automatic);
+    machine.handle_sent(then, ttl());
+    // At the same moment, and yet after it.
+    machine.handle_downgrade(then);
+    assert_eq!(machine.next(then), RenewalStep::WaitUntil(START + 9 * SECOND), "one at a time");
+    machine.handle_answer(then, HoldAnswer::Done);
+    assert_eq!(machine.next(then), RenewalStep::Renew(ttl()));
+    machine.handle_sent(then, ttl());
+    machine.handle_answer(then, HoldAnswer::Done);
+    assert_eq!(machine.next(then), RenewalStep::WaitUntil(then + 3 * SECOND));
+}
+
+#[test]
+fn a_downgrade_of_a_lease_that_the_store_has_no_more_finds_the_loss() {
+    let mut machine = renewing(Renewal::Off);
+    machine.handle_downgrade(START);
+    machine.handle_sent(START, ttl());
+    machine.handle_answer(START, gone());
+    assert_eq!(machine.next(START), RenewalStep::Lost(Loss::Gone { key: key() }));
+}
