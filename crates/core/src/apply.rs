@@ -31,22 +31,22 @@ pub struct ApplyContext<'a> {
     /// How long a lock that was handed over may remain unclaimed.
     pub window: Duration,
     /// The channels that have a listener, so that waiters there can be notified of a hand-over.
-    pub ears: &'a dyn Subscribers,
+    pub subscribers: &'a dyn Subscribers,
 }
 
 impl ApplyContext<'static> {
     /// A context in which every waiter can be notified.
     #[must_use]
     pub const fn new(now: Stamp, floor: Fence) -> Self {
-        Self { now, floor, window: WaitQueue::CLAIM_WINDOW, ears: &Everybody }
+        Self { now, floor, window: WaitQueue::CLAIM_WINDOW, subscribers: &Everybody }
     }
 }
 
 impl<'a> ApplyContext<'a> {
     /// The same context with these listeners.
     #[must_use]
-    pub fn with_ears<'b>(self, ears: &'b dyn Subscribers) -> ApplyContext<'b> {
-        ApplyContext { now: self.now, floor: self.floor, window: self.window, ears }
+    pub fn with_subscribers<'b>(self, subscribers: &'b dyn Subscribers) -> ApplyContext<'b> {
+        ApplyContext { now: self.now, floor: self.floor, window: self.window, subscribers }
     }
 
     /// The same context with another window.

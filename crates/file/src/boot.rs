@@ -7,7 +7,7 @@ mod kernel;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::trouble::Trouble;
+use crate::error::FileError;
 
 /// The random id of the kernel's current boot. Leases that were written under another id are void:
 /// their holders are gone, and the clock on which they were counted has restarted.
@@ -22,7 +22,7 @@ impl BootId {
     }
 
     /// The id of the running kernel.
-    pub(crate) fn current() -> Result<Self, Trouble> {
+    pub(crate) fn current() -> Result<Self, FileError> {
         kernel::boot_id().map(|id| Self::new(&id))
     }
 

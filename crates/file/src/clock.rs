@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use leasehold_core::{Instant, Runtime, Stamp};
 
-use crate::trouble::Trouble;
+use crate::error::FileError;
 
 /// A runtime's clocks, but the lease clock shows the time outside all time namespaces.
 #[derive(Clone, Debug)]
@@ -28,8 +28,8 @@ impl MachineClock {
     /// # Errors
     ///
     /// Why leases cannot be counted here.
-    pub(crate) fn check(&self) -> Result<(), Trouble> {
-        self.ahead.as_ref().map(drop).map_err(Trouble::lasting)
+    pub(crate) fn check(&self) -> Result<(), FileError> {
+        self.ahead.as_ref().map(drop).map_err(FileError::lasting)
     }
 
     pub(crate) fn now(&self) -> Stamp {
@@ -55,13 +55,13 @@ impl MachineClock {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stopped::Stopped;
+    use crate::stopped_clock::StoppedClock;
 
     #[test]
     fn a_moment_is_the_same_one_on_both_clocks() {
         for ahead in [-500_000_000, 0, 500_000_000] {
-            let clock = MachineClock { runtime: Arc::new(Stopped), ahead: Ok(ahead) };
-            assert_eq!(clock.instant_of(clock.now()), Stopped.now());
+            let clock = MachineClock { runtime: Arc::new(StoppedClock), ahead: Ok(ahead) };
+            assert_eq!(clock.instant_of(clock.now()), StoppedClock.now());
         }
     }
 }

@@ -11,11 +11,11 @@ use rusqlite::hooks::Wal;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use crate::census::{Entry, FileId, Opening};
+use crate::db_path::DbPath;
+use crate::error::FileError;
 use crate::logs::Logs;
-use crate::place::Place;
 use crate::schema;
 use crate::sessions::Sessions;
-use crate::trouble::Trouble;
 use crate::users::Users;
 
 /// How long a transaction waits for those of other processes. Each of theirs takes far less than a
@@ -34,7 +34,7 @@ const LONG_LOG: i32 = 4000;
 #[derive(Debug)]
 pub(crate) struct Open {
     connection: Connection,
-    haste: Arc<Haste>,
+    haste: Arc<PostponedWork>,
     users: Users,
     logs: Logs,
     /// True if nobody can have opened another log since, because this store's session says which
@@ -47,7 +47,7 @@ pub(crate) struct Open {
 /// connection has its own exclusion; the fields are atomic only because SQLite's callbacks share
 /// them.
 #[derive(Debug, Default)]
-struct Haste {
+struct PostponedWork {
     is_on: AtomicBool,
     /// The log is long and was not moved, because that takes as long as the disk does.
     long_log: AtomicBool,
@@ -85,7 +85,7 @@ pub(crate) struct Transaction<'a> {
 }
 
 impl Transaction<'_> {
-    pub(crate) fn commit(self) -> Result<(), Trouble> {
+    pub(crate) fn commit(self) -> Result<(), FileError> {
         Ok(run(&self.open.connection, "COMMIT")?)
     }
 }
@@ -116,24 +116,24 @@ impl Open {
     /// Opens the file at a place that was created and checked before. The content of the file is
     /// checked in a first transaction.
     pub(crate) fn new(
-        place: &Place,
+        db_path: &DbPath,
         sessions: &Sessions,
-        settle: impl FnOnce(&Connection) -> Result<(), Trouble>,
-    ) -> Result<Self, Trouble> {
+        settle: impl FnOnce(&Connection) -> Result<(), FileError>,
+    ) -> Result<Self, FileError> {
         let mut opening = Opening::begin();
-        let (file, users) = place.prepare()?;
+        let (file, users) = db_path.prepare()?;
         if !opening.has_open(file) {
-            schema::look(place.path())?;
+            schema::look(db_path.path())?;
         }
-        let found = Logs::beside(place.path());
+        let found = Logs::beside(db_path.path());
         if found.is_none() {
-            refuse_another_log(place, sessions)?;
+            refuse_another_log(db_path, sessions)?;
         }
         // Without CREATE, so that no file is created with an unchecked mode and owner; and without
         // URIs.
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let mut connection = Connection::open_with_flags(place.path(), flags)?;
-        let haste = Arc::new(Haste::default());
+        let mut connection = Connection::open_with_flags(db_path.path(), flags)?;
+        let haste = Arc::new(PostponedWork::default());
         connection.busy_handler(Some(wait_for_others(Arc::clone(&haste))))?;
         connection.set_prepared_statement_cache_capacity(32);
         // Without this, a statement with a bound LIMIT would be prepared again at every use, which
@@ -163,10 +163,10 @@ impl Open {
         write_ahead(&mut connection, &haste)?;
         // SQLite opens the log at its first read.
         connection.pragma_query_value(None, "user_version", |_| Ok(()))?;
-        let logs = match Logs::open_at(place.path()) {
+        let logs = match Logs::open_at(db_path.path()) {
             Some(logs) if found.is_none_or(|found| found == logs) => Ok(logs),
-            logs => refuse_another_log(place, sessions)
-                .and(logs.ok_or_else(|| Trouble::passing(
+            logs => refuse_another_log(db_path, sessions)
+                .and(logs.ok_or_else(|| FileError::passing(
                     "the log of the file was deleted while this process had it open: if it stays so, end this process",
                 ))),
         };
@@ -178,9 +178,9 @@ impl Open {
 
     /// Returns true if the file at the place is still the open one. Once this store has a session,
     /// nobody opens another log before this one is closed.
-    pub(crate) fn is_current(&mut self, place: &Place, has_session: bool) -> bool {
+    pub(crate) fn is_current(&mut self, db_path: &DbPath, has_session: bool) -> bool {
         let is_current =
-            place.file_now() == Some(self.file()) && Logs::beside(place.path()) == Some(self.logs);
+            db_path.file_now() == Some(self.file()) && Logs::beside(db_path.path()) == Some(self.logs);
         self.is_guarded |= is_current && has_session;
         is_current
     }
@@ -188,8 +188,8 @@ impl Open {
     /// Closes a file that is no longer at its path, without touching the one that is there now.
     /// Data that is only in a removed log is moved into the file, because nobody can have opened
     /// another log of that file.
-    pub(crate) fn abandon(self, place: &Place) {
-        if self.is_guarded && place.file_now() == Some(self.file()) {
+    pub(crate) fn abandon(self, db_path: &DbPath) {
+        if self.is_guarded && db_path.file_now() == Some(self.file()) {
             self.shorten_log();
         }
         let _ = keep_the_log(&self.connection);
@@ -210,7 +210,11 @@ impl Open {
 
     /// Begins a transaction. `None` if it would have to wait for longer than a few tries take, and
     /// must not. The same holds for everything until its end.
-    pub(crate) fn begin(&self, begin: Begin, patience: Patience) -> Result<Option<Transaction<'_>>, Trouble> {
+    pub(crate) fn begin(
+        &self,
+        begin: Begin,
+        patience: Patience,
+    ) -> Result<Option<Transaction<'_>>, FileError> {
         let is_at_once = patience == Patience::AtOnce;
         let is_on_disk_soon = [&self.haste.long_log, &self.haste.moved_log];
         if is_at_once && is_on_disk_soon.iter().any(|it| it.load(Ordering::Relaxed)) {
@@ -255,12 +259,12 @@ impl Open {
 
 /// Refuses to open the file while live processes use another log than the one next to it, which was
 /// removed while they used it. They are told to check, and close it.
-fn refuse_another_log(place: &Place, sessions: &Sessions) -> Result<(), Trouble> {
-    let other = |logs: Logs| Logs::beside(place.path()) != Some(logs);
+fn refuse_another_log(db_path: &DbPath, sessions: &Sessions) -> Result<(), FileError> {
+    let other = |logs: Logs| Logs::beside(db_path.path()) != Some(logs);
     let others: Vec<_> = sessions.others().filter(|(_, record)| record.logs.is_some_and(other)).collect();
     others.iter().for_each(|(session, _)| sessions.wake(*session));
     others.first().map_or(Ok(()), |(_, record)| {
-        Err(Trouble::passing(format_args!(
+        Err(FileError::passing(format_args!(
             "process {} writes to a log of this file that was deleted or replaced: nothing is granted until it has noticed, which \
              is at its next request; if it stays so, end it",
             record.pid
@@ -290,7 +294,7 @@ fn run(connection: &Connection, sql: &str) -> Result<(), rusqlite::Error> {
 /// Uses a write-ahead log, so that a commit does not wait for the disk. A power cut may lose
 /// commits, but then the leases are void; the file stays intact in any case.
 /// <https://www.sqlite.org/pragma.html#pragma_synchronous>
-fn write_ahead(connection: &mut Connection, haste: &Arc<Haste>) -> Result<(), Trouble> {
+fn write_ahead(connection: &mut Connection, haste: &Arc<PostponedWork>) -> Result<(), FileError> {
     let mut wait = wait_for_others(Arc::default());
     let mut tries = 0;
     loop {
@@ -299,14 +303,14 @@ fn write_ahead(connection: &mut Connection, haste: &Arc<Haste>) -> Result<(), Tr
         match connection.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get::<_, String>(0)) {
             Ok(mode) if mode == "wal" => break,
             Ok(mode) => {
-                return Err(Trouble::lasting(format_args!(
+                return Err(FileError::lasting(format_args!(
                     "the file system allows no log beside the file (journal mode {mode}): use another place"
                 )));
             }
             Err(error) => {
-                let trouble = Trouble::from(error);
-                if trouble.reopen() || !wait(tries) {
-                    return Err(trouble);
+                let error = FileError::from(error);
+                if error.reopen() || !wait(tries) {
+                    return Err(error);
                 }
                 tries += 1;
             }
@@ -334,7 +338,7 @@ fn write_ahead(connection: &mut Connection, haste: &Arc<Haste>) -> Result<(), Tr
 /// than a thread wakes; then pauses that double from 20 µs to a millisecond, until the limit.
 /// (SQLite's default is to pause for 1 ms first and for up to 100 ms later; locks change hands
 /// faster than that.) If the caller must not wait, only the tries.
-fn wait_for_others(haste: Arc<Haste>) -> impl FnMut(i32) -> bool + Send + 'static {
+fn wait_for_others(haste: Arc<PostponedWork>) -> impl FnMut(i32) -> bool + Send + 'static {
     const MORE_TRIES: i32 = 20;
     let mut begun = Instant::now();
     move |tries| {
@@ -362,8 +366,8 @@ mod tests {
     #[test]
     fn another_limit_does_not_have_a_statement_prepared_anew() {
         let directory = tempfile::tempdir().unwrap();
-        let place = Place::new(&directory.path().join("leases.db"));
-        let open = Open::new(&place, &Sessions::of_file(place.path()), |connection| {
+        let db_path = DbPath::new(&directory.path().join("leases.db"));
+        let open = Open::new(&db_path, &Sessions::of_file(db_path.path()), |connection| {
             Ok(connection.execute_batch("CREATE TABLE t (n)")?)
         })
         .unwrap();
@@ -379,7 +383,7 @@ mod tests {
     fn in_haste_a_long_log_is_left_where_it_is_and_nobody_begins_it_anew() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("leases.db");
-        let open = Open::new(&Place::new(&path), &Sessions::of_file(&path), |connection| {
+        let open = Open::new(&DbPath::new(&path), &Sessions::of_file(&path), |connection| {
             Ok(connection.execute_batch("CREATE TABLE t (n BLOB)")?)
         })
         .unwrap();
@@ -407,7 +411,7 @@ mod tests {
     fn what_is_not_committed_is_taken_back() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("leases.db");
-        let open = Open::new(&Place::new(&path), &Sessions::of_file(&path), |connection| {
+        let open = Open::new(&DbPath::new(&path), &Sessions::of_file(&path), |connection| {
             Ok(connection.execute_batch("CREATE TABLE t (n)")?)
         })
         .unwrap();

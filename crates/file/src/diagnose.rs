@@ -7,7 +7,7 @@ use std::sync::Arc;
 use leasehold_core::{Diagnosis, Finding, Severity};
 use nix::unistd::{Gid, Group};
 
-use crate::place::Place;
+use crate::db_path::DbPath;
 use crate::sessions::Sessions;
 use crate::users::Users;
 
@@ -18,10 +18,10 @@ const LEAST_FREE: u64 = 16 << 20;
 pub(crate) fn diagnose(path: &Path, name: &Arc<str>) -> Diagnosis {
     let mut brought = Diagnosis::default();
     let findings = &mut brought.findings;
-    let place = Place::new(path);
-    match place.look() {
-        Err(trouble) => {
-            let reason = trouble.of(name).reason;
+    let db_path = DbPath::new(path);
+    match db_path.look() {
+        Err(error) => {
+            let reason = error.of(name).reason;
             let why = "no lock can be taken here, so that none is taken unsafely";
             let finding = Finding::new(Severity::Unsafe, "file", name, reason, why);
             findings.push(match written_by_others(path) {

@@ -17,10 +17,10 @@ use rusqlite::Connection;
 use crate::boot::BootId;
 use crate::clock::MachineClock;
 use crate::connection::{Begin, Open, Patience};
-use crate::place::Place;
+use crate::db_path::DbPath;
+use crate::error::FileError;
 use crate::sessions::{Session, Sessions};
-use crate::table::{Asker, Written};
-use crate::trouble::Trouble;
+use crate::table::{Requester, StoredRecords};
 use crate::{schema, table};
 
 /// The locks of a file, for a caller that blocks.
@@ -32,20 +32,20 @@ use crate::{schema, table};
 /// notified: a process whose turn has come finds that out itself within a tenth of a second, unless
 /// the caller tells it.
 pub struct Ledger {
-    place: Place,
+    db_path: DbPath,
     name: Arc<str>,
     clock: MachineClock,
     boot: Option<BootId>,
     sessions: Arc<Sessions>,
     /// True if grants end with this store's life.
     is_mortal: bool,
-    ears: Option<Arc<dyn Subscribers + Send + Sync>>,
+    subscribers: Option<Arc<dyn Subscribers + Send + Sync>>,
     open: Option<Open>,
 }
 
 /// The state of a key for which somebody in this process waits.
 #[derive(Debug)]
-pub(crate) struct Seen {
+pub(crate) struct WaitedKey {
     pub(crate) key: Key,
     /// Its holders.
     pub(crate) holders: Vec<Holder>,
@@ -57,11 +57,11 @@ impl Ledger {
     /// The ledger in the file at a path; a relative path starts at the current directory.
     #[must_use]
     pub fn at(path: impl AsRef<Path>, runtime: Arc<dyn Runtime>) -> Self {
-        let place = Place::new(path.as_ref());
-        let name = place.name().into();
-        let sessions = Arc::new(Sessions::of_file(place.path()));
+        let db_path = DbPath::new(path.as_ref());
+        let name = db_path.name().into();
+        let sessions = Arc::new(Sessions::of_file(db_path.path()));
         let clock = MachineClock::of(runtime);
-        Self { place, name, clock, boot: None, sessions, is_mortal: false, ears: None, open: None }
+        Self { db_path, name, clock, boot: None, sessions, is_mortal: false, subscribers: None, open: None }
     }
 
     /// The same, as if the machine had been booted under this id.
@@ -78,8 +78,8 @@ impl Ledger {
 
     /// The same, but with these listeners. For tests without other processes.
     #[must_use]
-    pub fn with_ears(self, ears: Arc<dyn Subscribers + Send + Sync>) -> Self {
-        Self { ears: Some(ears), ..self }
+    pub fn with_subscribers(self, subscribers: Arc<dyn Subscribers + Send + Sync>) -> Self {
+        Self { subscribers: Some(subscribers), ..self }
     }
 
     pub(crate) fn with_sessions(self, sessions: Arc<Sessions>) -> Self {
@@ -131,8 +131,8 @@ impl Ledger {
             return Ok(None);
         }
         self.enter_for(requests)?;
-        self.attempt(begin_for(requests), patience, |connection, side| {
-            requests.iter().map(|request| serve(connection, side, request)).collect()
+        self.attempt(begin_for(requests), patience, |connection, inputs| {
+            requests.iter().map(|request| serve(connection, inputs, request)).collect()
         })
     }
 
@@ -168,14 +168,14 @@ impl Ledger {
     }
 
     /// Reads the state of some keys, without writing anything.
-    pub(crate) fn look(&mut self, keys: &[Key]) -> Result<Vec<Seen>, Fault> {
-        self.within(Begin::ToRead, |connection, side| {
-            let now = side.clock.now();
+    pub(crate) fn look(&mut self, keys: &[Key]) -> Result<Vec<WaitedKey>, Fault> {
+        self.within(Begin::ToRead, |connection, inputs| {
+            let now = inputs.clock.now();
             let written = table::load(connection, keys.iter(), None, 1)?;
-            let records = void_the_dead(written, side, now).records;
+            let records = void_the_dead(written, inputs, now).records;
             let seen = keys.iter().map(|key| {
                 let (holders, is_idle) = (records.holder_ids(key, now), records.is_idle(key, now));
-                Seen { key: key.clone(), holders, is_idle }
+                WaitedKey { key: key.clone(), holders, is_idle }
             });
             Ok(seen.collect())
         })
@@ -187,10 +187,10 @@ impl Ledger {
     ///
     /// A [`Fault`] if the file cannot be used.
     pub fn dump(&mut self) -> Result<Records, Fault> {
-        self.within(Begin::ToRead, |connection, side| {
+        self.within(Begin::ToRead, |connection, inputs| {
             let mut written = table::load_all(connection)?;
             written.records.voided = schema::voided(connection)?;
-            Ok(void_the_dead(written, side, side.clock.now()).records)
+            Ok(void_the_dead(written, inputs, inputs.clock.now()).records)
         })
     }
 
@@ -199,7 +199,7 @@ impl Ledger {
     }
 
     pub(crate) fn path(&self) -> &Path {
-        self.place.path()
+        self.db_path.path()
     }
 
     /// Returns true if the log should be moved into the file, which takes as long as the disk does.
@@ -224,15 +224,15 @@ impl Ledger {
     /// Closes a file that is no longer at its path.
     fn abandon(&mut self) {
         if let Some(open) = self.open.take() {
-            open.abandon(&self.place);
+            open.abandon(&self.db_path);
         }
         self.sessions.uses_no_log();
     }
 
-    fn open_anew(&self) -> Result<Open, Trouble> {
+    fn open_anew(&self) -> Result<Open, FileError> {
         self.clock.check()?;
         let boot = self.boot.clone().map_or_else(BootId::current, Ok)?;
-        let open = Open::new(&self.place, &self.sessions, |connection| {
+        let open = Open::new(&self.db_path, &self.sessions, |connection| {
             schema::settle(connection, &boot, self.clock.now(), &self.sessions)
         })?;
         self.sessions.uses(open.users(), boot, open.logs());
@@ -243,7 +243,7 @@ impl Ledger {
     fn within<T>(
         &mut self,
         begin: Begin,
-        work: impl FnOnce(&Connection, &Side<'_>) -> Result<T, Trouble>,
+        work: impl FnOnce(&Connection, &Inputs<'_>) -> Result<T, FileError>,
     ) -> Result<T, Fault> {
         self.attempt(begin, Patience::Waits, work).map(|done| done.expect("whoever may wait begins"))
     }
@@ -253,13 +253,13 @@ impl Ledger {
         &mut self,
         begin: Begin,
         patience: Patience,
-        work: impl FnOnce(&Connection, &Side<'_>) -> Result<T, Trouble>,
+        work: impl FnOnce(&Connection, &Inputs<'_>) -> Result<T, FileError>,
     ) -> Result<Option<T>, Fault> {
-        self.transact(begin, patience, work).map_err(|trouble| {
-            if trouble.reopen() {
+        self.transact(begin, patience, work).map_err(|error| {
+            if error.reopen() {
                 self.close();
             }
-            trouble.by_whom(self.place.path()).of(&self.name)
+            error.by_whom(self.db_path.path()).of(&self.name)
         })
     }
 
@@ -267,12 +267,12 @@ impl Ledger {
         &mut self,
         begin: Begin,
         patience: Patience,
-        work: impl FnOnce(&Connection, &Side<'_>) -> Result<T, Trouble>,
-    ) -> Result<Option<T>, Trouble> {
+        work: impl FnOnce(&Connection, &Inputs<'_>) -> Result<T, FileError>,
+    ) -> Result<Option<T>, FileError> {
         // Somebody may have moved the file or removed its log, and others may use another one there
         // by now.
         let has_session = self.sessions.own().is_some();
-        let is_current = self.open.as_mut().is_some_and(|open| open.is_current(&self.place, has_session));
+        let is_current = self.open.as_mut().is_some_and(|open| open.is_current(&self.db_path, has_session));
         if !is_current {
             if patience == Patience::AtOnce {
                 return Ok(None);
@@ -282,11 +282,11 @@ impl Ledger {
         }
         let Some(open) = &self.open else { return Ok(None) };
         let Some(transaction) = open.begin(begin, patience)? else { return Ok(None) };
-        let ears: &dyn Subscribers = match &self.ears {
-            Some(ears) => &**ears,
+        let subscribers: &dyn Subscribers = match &self.subscribers {
+            Some(subscribers) => &**subscribers,
             None => &*self.sessions,
         };
-        let done = work(&transaction, &Side { clock: &self.clock, sessions: &self.sessions, ears })?;
+        let done = work(&transaction, &Inputs { clock: &self.clock, sessions: &self.sessions, subscribers })?;
         transaction.commit()?;
         Ok(Some(done))
     }
@@ -302,12 +302,12 @@ fn begin_for(requests: &[Request]) -> Begin {
     if only_read { Begin::ToRead } else { Begin::ToWrite }
 }
 
-/// The inputs of a request other than the file.
+/// What a request depends on in addition to the file.
 #[derive(Debug)]
-struct Side<'a> {
+struct Inputs<'a> {
     clock: &'a MachineClock,
     sessions: &'a Sessions,
-    ears: &'a dyn Subscribers,
+    subscribers: &'a dyn Subscribers,
 }
 
 /// Loads, applies, saves. The clock is read after the transaction has begun: so the writes of other
@@ -315,22 +315,27 @@ struct Side<'a> {
 ///
 /// Only the head of a queue is loaded; if many of its waiters have gone, the request is applied
 /// again to a greater part.
-fn serve(connection: &Connection, side: &Side<'_>, request: &Request) -> Result<(Served, Stamp), Trouble> {
+fn serve(
+    connection: &Connection,
+    inputs: &Inputs<'_>,
+    request: &Request,
+) -> Result<(Served, Stamp), FileError> {
     /// The waiter that leaves, the next one, those among which one of another process is searched
     /// for, and one for the requester.
     const FEW: usize = WaitQueue::LOOKED_AHEAD + 3;
-    let (keys, asker) = (keys(request), asker(request, side.sessions));
-    let now = side.clock.now();
-    let since_epoch = u64::try_from(side.clock.runtime().since_epoch().as_micros()).unwrap_or(u64::MAX);
-    let context = ApplyContext::new(now, Fence::new(since_epoch).unwrap_or(Fence::MAX)).with_ears(side.ears);
+    let (keys, requester) = (keys(request), requester(request, inputs.sessions));
+    let now = inputs.clock.now();
+    let since_epoch = u64::try_from(inputs.clock.runtime().since_epoch().as_micros()).unwrap_or(u64::MAX);
+    let context = ApplyContext::new(now, Fence::new(since_epoch).unwrap_or(Fence::MAX))
+        .with_subscribers(inputs.subscribers);
     let all = matches!(request, Request::Inspect(_));
     let marks = matches!(request, Request::Mark { .. } | Request::Marked(_));
     for first in [FEW, WaitQueue::CLEARED_AT_ONCE + FEW, usize::MAX] {
         if all && first < usize::MAX {
             continue;
         }
-        let before = table::load(connection, keys.iter().copied(), asker, first)?;
-        let mut before = void_the_dead(before, side, now);
+        let before = table::load(connection, keys.iter().copied(), requester, first)?;
+        let mut before = void_the_dead(before, inputs, now);
         if is_by_a_quorum(request) {
             before.records.voided = schema::voided(connection)?;
         }
@@ -345,7 +350,7 @@ fn serve(connection: &Connection, side: &Side<'_>, request: &Request) -> Result<
         if marks {
             table::mark::save(connection, &before.records, &after, Stamp::from_micros(context.floor.get()))?;
         } else if !all {
-            table::save(connection, keys.iter().copied(), &before, &after, asker, now)?;
+            table::save(connection, keys.iter().copied(), &before, &after, requester, now)?;
             table::broken::save(connection, &after, Stamp::from_micros(context.floor.get()))?;
         }
         for push in served.pushes.iter_mut().filter(|push| push.news == News::Broken) {
@@ -355,13 +360,13 @@ fn serve(connection: &Connection, side: &Side<'_>, request: &Request) -> Result<
         }
         return Ok((served, now));
     }
-    Err(Trouble::damaged("a line is longer than the waiters in it"))
+    Err(FileError::damaged("a line is longer than the waiters in it"))
 }
 
 /// The loaded records, with leases of dead sessions as ended.
-fn void_the_dead(written: Written, side: &Side<'_>, now: Stamp) -> Written {
-    let own = side.sessions.own();
-    written.without(|life| own != Some(life) && side.sessions.is_dead(life), now)
+fn void_the_dead(written: StoredRecords, inputs: &Inputs<'_>, now: Stamp) -> StoredRecords {
+    let own = inputs.sessions.own();
+    written.without(|session| own != Some(session) && inputs.sessions.is_dead(session), now)
 }
 
 /// Returns true for requests that the file must refuse while it may have forgotten leases.
@@ -381,7 +386,7 @@ const fn is_by_a_quorum(request: &Request) -> bool {
 }
 
 /// The requester, if the request has one.
-fn asker<'a>(request: &'a Request, sessions: &Sessions) -> Option<Asker<'a>> {
+fn requester<'a>(request: &'a Request, sessions: &Sessions) -> Option<Requester<'a>> {
     let (attempt, wait) = match request {
         Request::Grant { attempt, wait, .. } => (attempt, wait.as_ref()),
         Request::Renew(attempt)
@@ -395,7 +400,7 @@ fn asker<'a>(request: &'a Request, sessions: &Sessions) -> Option<Asker<'a>> {
         | Request::Break { .. } => return None,
     };
     let ticket = wait.and_then(|wait| wait.ticket.as_ref());
-    Some(Asker { holder: attempt.holder, ticket, counts: wait.is_some(), life: sessions.own() })
+    Some(Requester { holder: attempt.holder, ticket, counts: wait.is_some(), session: sessions.own() })
 }
 
 /// The keys whose records a request needs.
@@ -429,7 +434,7 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::stopped::Stopped;
+    use crate::stopped_clock::StoppedClock;
 
     fn grant(name: &str) -> Request {
         let claim = Claim::exclusive(Key::new(name).unwrap());
@@ -444,7 +449,7 @@ mod tests {
     /// A ledger whose connection has an unusual setting.
     fn a_ledger_with(pragma: &str, value: i64) -> (TempDir, Ledger) {
         let directory = tempfile::tempdir().unwrap();
-        let mut ledger = Ledger::at(directory.path().join("leases.db"), Arc::new(Stopped));
+        let mut ledger = Ledger::at(directory.path().join("leases.db"), Arc::new(StoppedClock));
         ledger.serve(grant("first")).unwrap();
         let open = ledger.open.as_ref().unwrap();
         open.pragma(pragma, value);

@@ -35,24 +35,24 @@ mod boot;
 mod census;
 mod clock;
 mod connection;
+mod db_path;
 mod diagnose;
+mod error;
 #[cfg_attr(target_os = "linux", path = "file_system/linux.rs")]
 #[cfg_attr(not(target_os = "linux"), path = "file_system/bsd.rs")]
 mod file_system;
+mod inline_gate;
 mod ledger;
 mod logs;
 mod message;
 mod notifier;
-mod place;
 mod queue;
 mod schema;
 mod sessions;
 #[cfg(test)]
-mod stopped;
+mod stopped_clock;
 mod store;
 mod table;
-mod trouble;
-mod turns;
 mod url;
 mod users;
 mod worker;
@@ -61,7 +61,7 @@ mod worker;
 mod writer;
 
 pub use boot::BootId;
+pub use db_path::make_group_store;
 pub use ledger::Ledger;
-pub use place::make_group_store;
 pub use store::FileStore;
 pub use url::{home, path_in_url};

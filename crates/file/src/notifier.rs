@@ -37,12 +37,12 @@ pub(crate) struct Notifier {
     /// The attempts that may have something in the file. Locked while a request is served and its
     /// answer noted, so that messages from other processes about it are not handled before.
     holding: Mutex<HashSet<Holder>>,
-    ear: OnceLock<Arc<UnixDatagram>>,
+    socket: OnceLock<Arc<UnixDatagram>>,
     closed: AtomicBool,
 }
 
-/// The right to serve, or to handle messages.
-pub(crate) type Turn<'a> = MutexGuard<'a, HashSet<Holder>>;
+/// Held while a request is served or a message is handled.
+pub(crate) type ServingGuard<'a> = MutexGuard<'a, HashSet<Holder>>;
 
 impl Notifier {
     pub(crate) fn new(sessions: Arc<Sessions>, clock: MachineClock, seed: u64) -> Self {
@@ -52,12 +52,12 @@ impl Notifier {
             notice_bus: NoticeBus::default(),
             clock,
             holding: Mutex::default(),
-            ear: OnceLock::new(),
+            socket: OnceLock::new(),
             closed: AtomicBool::new(false),
         }
     }
 
-    pub(crate) fn turn(&self) -> Turn<'_> {
+    pub(crate) fn serving(&self) -> ServingGuard<'_> {
         self.holding.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -69,20 +69,20 @@ impl Notifier {
     ///
     /// A thread listens on it until the store closes.
     pub(crate) fn channel(self: &Arc<Self>, inbox: &impl Inbox) -> Option<Channel> {
-        if self.ear.get().is_none() && self.listen(inbox.clone()).is_err() {
+        if self.socket.get().is_none() && self.listen(inbox.clone()).is_err() {
             return None;
         }
         self.sessions.own().map(Session::channel)
     }
 
     fn listen(self: &Arc<Self>, inbox: impl Inbox) -> io::Result<()> {
-        let ear = Arc::new(self.sessions.open_socket()?);
+        let socket = Arc::new(self.sessions.open_socket()?);
         let notifier = Arc::clone(self);
-        let heard = Arc::clone(&ear);
+        let heard = Arc::clone(&socket);
         thread::Builder::new()
-            .name("leasehold-ear".into())
-            .spawn(move || notifier.hear_all(&heard, &inbox))?;
-        let _ = self.ear.set(ear);
+            .name("leasehold-notify".into())
+            .spawn(move || notifier.receive_all(&heard, &inbox))?;
+        let _ = self.socket.set(socket);
         // It may have been closed in between.
         if self.closed.load(Ordering::SeqCst) {
             self.close();
@@ -90,16 +90,16 @@ impl Notifier {
         Ok(())
     }
 
-    fn hear_all(&self, ear: &UnixDatagram, inbox: &impl Inbox) {
+    fn receive_all(&self, socket: &UnixDatagram, inbox: &impl Inbox) {
         let mut bytes = [0; message::LONGEST];
         while !self.closed.load(Ordering::SeqCst) {
             // An unreadable message counts as lost.
-            let Ok(length) = ear.recv(&mut bytes) else { continue };
+            let Ok(length) = socket.recv(&mut bytes) else { continue };
             let Some((holder, key, news, at)) = message::read(&bytes[..length]) else {
                 inbox.look_at_file();
                 continue;
             };
-            if !self.hear(&mut self.turn(), holder, news, at) {
+            if !self.deliver(&mut self.serving(), holder, news, at) {
                 inbox.take_back(holder, key);
             }
         }
@@ -107,7 +107,7 @@ impl Notifier {
 
     /// Handles a message to a waiter of this process. `false` if it grants a lease to an attempt
     /// that is no longer here.
-    fn hear(&self, holding: &mut Turn<'_>, holder: Holder, news: News, at: Stamp) -> bool {
+    fn deliver(&self, holding: &mut ServingGuard<'_>, holder: Holder, news: News, at: Stamp) -> bool {
         if news == News::Broken {
             self.notice_bus.say(&Notice::Broken { holder });
             return true;
@@ -121,7 +121,7 @@ impl Notifier {
     }
 
     /// Notes the result of a request of this process.
-    pub(crate) fn note(&self, turn: &mut Turn<'_>, request: &Request, answer: &Answer) {
+    pub(crate) fn note(&self, serving: &mut ServingGuard<'_>, request: &Request, answer: &Answer) {
         match (request, answer) {
             (Request::Grant { attempt, wait, .. }, Answer::Grant(answer)) => {
                 if wait.is_some() {
@@ -129,14 +129,14 @@ impl Notifier {
                 }
                 // An attempt that waits may keep some of its keys meanwhile.
                 if wait.is_some() || matches!(answer, GrantAnswer::Granted { .. }) {
-                    turn.insert(attempt.holder);
+                    serving.insert(attempt.holder);
                 }
             }
             (Request::Rejoin { attempt, .. }, Answer::Rejoin(HoldAnswer::Done)) => {
-                turn.insert(attempt.holder);
+                serving.insert(attempt.holder);
             }
             (Request::Release(attempt), Answer::Release(_)) => {
-                turn.remove(&attempt.holder);
+                serving.remove(&attempt.holder);
             }
             _ => {}
         }
@@ -144,7 +144,12 @@ impl Notifier {
 
     /// Sends the pushes of a request. Returns the attempts of this process that were granted a
     /// lease but are no longer here.
-    pub(crate) fn tell(&self, turn: &mut Turn<'_>, pushes: Vec<Push>, at: Stamp) -> Vec<(Holder, Key)> {
+    pub(crate) fn tell(
+        &self,
+        serving: &mut ServingGuard<'_>,
+        pushes: Vec<Push>,
+        at: Stamp,
+    ) -> Vec<(Holder, Key)> {
         let own = self.sessions.own().map(Session::channel);
         let mut unwanted = Vec::new();
         for push in pushes {
@@ -153,7 +158,7 @@ impl Notifier {
                     self.sessions.tell(channel, &message::write(&push, at));
                 }
                 to => {
-                    let wanted = self.hear(turn, push.holder, push.news, at);
+                    let wanted = self.deliver(serving, push.holder, push.news, at);
                     // A waiter without a channel may belong to another process.
                     if !wanted && to.is_some() {
                         unwanted.push((push.holder, push.key));
@@ -175,8 +180,8 @@ impl Notifier {
     /// Stops listening.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
-        if let Some(ear) = self.ear.get() {
-            let _ = ear.shutdown(Shutdown::Both);
+        if let Some(socket) = self.socket.get() {
+            let _ = socket.shutdown(Shutdown::Both);
         }
     }
 }

@@ -13,8 +13,8 @@ use leasehold_core::{Answer, Fault, Holder, Key, Request};
 use tokio::sync::oneshot;
 
 use crate::connection::Patience;
+use crate::inline_gate::Caller;
 use crate::notifier::Inbox;
-use crate::turns::Caller;
 use crate::worker::StoreWorker;
 
 /// The most callers in one transaction, which blocks writes of other processes for as long as it
@@ -100,11 +100,11 @@ impl Queue {
     ) -> Option<Option<T>> {
         let Ok(mut worker) = self.shared.worker.try_lock() else { return None };
         let admitted = Instant::now();
-        if self.shared.sent.load(Ordering::SeqCst) > 0 || !worker.turns.admit(caller, admitted) {
+        if self.shared.sent.load(Ordering::SeqCst) > 0 || !worker.inline_gate.admit(caller, admitted) {
             return None;
         }
         let done = guarded(&mut worker, work);
-        worker.turns.ended(admitted, Instant::now());
+        worker.inline_gate.ended(admitted, Instant::now());
         let has_work = worker.has_work();
         drop(worker);
         if has_work {

@@ -8,9 +8,9 @@ use leasehold_core::{LastFence, Stamp, Ttl};
 use rusqlite::{Connection, OptionalExtension as _};
 
 use crate::boot::BootId;
+use crate::error::FileError;
 use crate::sessions::Sessions;
 use crate::table::{micros, stamp};
-use crate::trouble::Trouble;
 
 /// "LEAS", in the field in which SQLite keeps the id of an application.
 const APPLICATION: u32 = 0x4c45_4153;
@@ -100,11 +100,11 @@ const MAKE_ROOM_FOR_SHARES: &str = "
 /// rolls back unfinished writes. A file that is not Leasehold's must stay unchanged.
 ///
 /// It opens and closes the file: do not call it while a connection of this process has it open.
-pub(crate) fn look(path: &Path) -> Result<(), Trouble> {
+pub(crate) fn look(path: &Path) -> Result<(), FileError> {
     let mut head = Vec::with_capacity(100);
     File::open(path)
         .and_then(|file| file.take(100).read_to_end(&mut head))
-        .map_err(|error| Trouble::io("read", path, &error))?;
+        .map_err(|error| FileError::io("read", path, &error))?;
     if head.is_empty() {
         return Ok(());
     }
@@ -127,7 +127,7 @@ pub(crate) fn settle(
     boot: &BootId,
     now: Stamp,
     sessions: &Sessions,
-) -> Result<(), Trouble> {
+) -> Result<(), FileError> {
     if is_empty(connection)? {
         connection.execute_batch(TABLES)?;
         connection.execute_batch(MARKS)?;
@@ -183,13 +183,13 @@ pub(crate) fn settle(
 /// Refuses to void leases while a live process uses the file under another boot id: the kernel that
 /// holds its session's lock is this one, and was not rebooted in between. LXC and systemd-nspawn
 /// give each container its own boot id.
-fn refuse_another_boot(boot: &BootId, sessions: &Sessions) -> Result<(), Trouble> {
+fn refuse_another_boot(boot: &BootId, sessions: &Sessions) -> Result<(), FileError> {
     let other = sessions.others().find_map(|(_, record)| {
         let theirs = record.boot.filter(|theirs| theirs != boot)?;
         Some((record.pid, theirs))
     });
     other.map_or(Ok(()), |(pid, theirs)| {
-        Err(Trouble::lasting(format_args!(
+        Err(FileError::lasting(format_args!(
             "process {pid} uses the file under boot id {theirs}, and here it is {boot} although the kernel is the same one: one of the \
              two is in a container that was given a boot id of its own: unmount /proc/sys/kernel/random/boot_id there, or give the \
              container a store of its own"
@@ -199,7 +199,7 @@ fn refuse_another_boot(boot: &BootId, sessions: &Sessions) -> Result<(), Trouble
 
 /// When leases may last have been forgotten: the file was created, or leases of another boot were
 /// voided.
-pub(crate) fn voided(connection: &Connection) -> Result<Option<Stamp>, Trouble> {
+pub(crate) fn voided(connection: &Connection) -> Result<Option<Stamp>, FileError> {
     let voided: Option<i64> = connection
         .prepare_cached("SELECT value FROM meta WHERE name = 'voided'")?
         .query_row([], |row| row.get(0))
@@ -207,26 +207,26 @@ pub(crate) fn voided(connection: &Connection) -> Result<Option<Stamp>, Trouble> 
     voided.map(stamp).transpose()
 }
 
-fn judge(application: u32, version: u32) -> Result<(), Trouble> {
+fn judge(application: u32, version: u32) -> Result<(), FileError> {
     match version {
         _ if application != APPLICATION => Err(foreign()),
         VERSION | WITHOUT_BREAKS | WITHOUT_SHARES | WITHOUT_LINES => Ok(()),
-        _ => Err(Trouble::lasting(format_args!(
+        _ => Err(FileError::lasting(format_args!(
             "the file is of format {version}, and this program knows format {VERSION}: update the program, or use another file"
         ))),
     }
 }
 
-fn foreign() -> Trouble {
-    Trouble::lasting("the file is not Leasehold's, and was left as it is: use another path")
+fn foreign() -> FileError {
+    FileError::lasting("the file is not Leasehold's, and was left as it is: use another path")
 }
 
-fn is_empty(connection: &Connection) -> Result<bool, Trouble> {
+fn is_empty(connection: &Connection) -> Result<bool, FileError> {
     let entries: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
     Ok(entries == 0 && number(connection, "application_id")? == 0 && number(connection, "user_version")? == 0)
 }
 
-fn number(connection: &Connection, pragma: &str) -> Result<u32, Trouble> {
+fn number(connection: &Connection, pragma: &str) -> Result<u32, FileError> {
     let number: i32 = connection.pragma_query_value(None, pragma, |row| row.get(0))?;
     Ok(number.cast_unsigned())
 }

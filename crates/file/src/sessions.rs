@@ -66,7 +66,7 @@ impl Session {
 
 /// A session's description of its process for later users of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Record {
+pub(crate) struct SessionRecord {
     pub(crate) pid: u32,
     /// The boot id that its process sees.
     pub(crate) boot: Option<BootId>,
@@ -74,7 +74,7 @@ pub(crate) struct Record {
     pub(crate) logs: Option<Logs>,
 }
 
-impl Record {
+impl SessionRecord {
     fn write(&self) -> String {
         let mut text = format!("pid {}\n", self.pid);
         let lines = [
@@ -112,15 +112,15 @@ pub(crate) struct Sessions {
     /// directory's own path is.
     handle: OnceLock<File>,
     users: OnceLock<Users>,
-    own: Mutex<Own>,
+    own: Mutex<OwnSession>,
     /// The socket for messages to others.
     sender: OnceLock<UnixDatagram>,
     process: u32,
 }
 
 #[derive(Debug, Default)]
-struct Own {
-    record: Record,
+struct OwnSession {
+    record: SessionRecord,
     entry: Option<Entry>,
 }
 
@@ -133,7 +133,7 @@ struct Entry {
 
 /// A session that has certainly ended; while this value lives, nobody else removes it.
 #[derive(Debug)]
-pub(crate) struct Dead {
+pub(crate) struct DeadSession {
     pub(crate) name: Session,
     _lock: File,
 }
@@ -159,16 +159,16 @@ impl Sessions {
     /// Records under which boot, with which users and through which log this store uses the file.
     pub(crate) fn uses(&self, users: Users, boot: BootId, logs: Logs) {
         let _ = self.users.set(users);
-        self.say(Record { pid: self.process, boot: Some(boot), logs: Some(logs) });
+        self.say(SessionRecord { pid: self.process, boot: Some(boot), logs: Some(logs) });
     }
 
     /// Records that this store has closed its connection, or is about to.
     pub(crate) fn uses_no_log(&self) {
         let boot = self.locked().record.boot.clone();
-        self.say(Record { pid: self.process, boot, logs: None });
+        self.say(SessionRecord { pid: self.process, boot, logs: None });
     }
 
-    fn say(&self, record: Record) {
+    fn say(&self, record: SessionRecord) {
         let mut own = self.locked();
         if let Some(entry) = own.entry.as_ref().filter(|_| own.record != record) {
             // If others cannot read it, this session counts as one without a record.
@@ -203,7 +203,7 @@ impl Sessions {
     }
 
     /// Creates and locks a file. `None` if somebody took it for that of a dead session in between.
-    fn lock_new(&self, session: Session, record: &Record) -> io::Result<Option<File>> {
+    fn lock_new(&self, session: Session, record: &SessionRecord) -> io::Result<Option<File>> {
         /// A check of whether it is free holds the lock only for a moment; but another user could
         /// keep it.
         const TRIES: u32 = 50;
@@ -255,26 +255,26 @@ impl Sessions {
     }
 
     /// The dead sessions with files in the directory; at most a few at a time.
-    pub(crate) fn dead(&self) -> Vec<Dead> {
+    pub(crate) fn dead(&self) -> Vec<DeadSession> {
         const AT_ONCE: usize = 64;
         let dead = self.all().filter_map(|name| {
             let lock = self.open_lock(name).ok()?;
             flock(&lock, FlockOperation::NonBlockingLockExclusive).ok()?;
-            Some(Dead { name, _lock: lock })
+            Some(DeadSession { name, _lock: lock })
         });
         dead.take(AT_ONCE).collect()
     }
 
     /// The records of the other live sessions.
-    pub(crate) fn others(&self) -> impl Iterator<Item = (Session, Record)> {
+    pub(crate) fn others(&self) -> impl Iterator<Item = (Session, SessionRecord)> {
         let own = self.own();
         self.all().filter(move |name| own != Some(*name)).filter_map(|name| {
             let lock = self.open_lock(name).ok()?;
             let error = flock(&lock, FlockOperation::NonBlockingLockShared).err()?;
             let mut text = String::new();
             (error == rustix::io::Errno::WOULDBLOCK).then_some(())?;
-            lock.take(Record::LENGTH as u64).read_to_string(&mut text).ok()?;
-            Some((name, Record::read(text.trim_end())))
+            lock.take(SessionRecord::LENGTH as u64).read_to_string(&mut text).ok()?;
+            Some((name, SessionRecord::read(text.trim_end())))
         })
     }
 
@@ -296,7 +296,7 @@ impl Sessions {
 
     /// Removes the files of a dead session. Only call it once no row depends on it any more: a
     /// session that cannot be found counts as live.
-    pub(crate) fn reap(&self, dead: &Dead) {
+    pub(crate) fn reap(&self, dead: &DeadSession) {
         self.remove(dead.name, true);
     }
 
@@ -382,7 +382,7 @@ impl Sessions {
         self.users.get().copied().unwrap_or(Users::One)
     }
 
-    fn locked(&self) -> MutexGuard<'_, Own> {
+    fn locked(&self) -> MutexGuard<'_, OwnSession> {
         self.own.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -504,11 +504,12 @@ mod tests {
         one.uses(Users::One, BootId::new("a boot"), logs);
         one.enter(1).unwrap();
         let said = || other.others().map(|(_, record)| record).collect::<Vec<_>>();
-        let expected = Record { pid: process::id(), boot: Some(BootId::new("a boot")), logs: Some(logs) };
+        let expected =
+            SessionRecord { pid: process::id(), boot: Some(BootId::new("a boot")), logs: Some(logs) };
         assert_eq!(said(), std::slice::from_ref(&expected));
         assert_eq!(one.others().count(), 0, "it is not another one than itself");
         one.uses_no_log();
-        assert_eq!(said(), [Record { logs: None, ..expected }]);
+        assert_eq!(said(), [SessionRecord { logs: None, ..expected }]);
         one.leave(true);
         assert_eq!(said(), []);
         drop(directory);

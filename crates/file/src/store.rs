@@ -20,10 +20,10 @@ use tokio::task::coop::consume_budget;
 use crate::boot::BootId;
 use crate::clock::MachineClock;
 use crate::connection::Patience;
+use crate::inline_gate::Caller;
 use crate::ledger::Ledger;
 use crate::notifier::Notifier;
 use crate::queue::Queue;
-use crate::turns::Caller;
 use crate::worker::StoreWorker;
 
 /// Extracts the answer to a request.

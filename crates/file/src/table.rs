@@ -6,25 +6,25 @@
 
 pub(crate) mod baseline;
 pub(crate) mod broken;
-mod line;
 pub(crate) mod mark;
 mod share;
 mod sweep;
+mod wait_queue;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use leasehold_core::{Content, Family, Fence, Holder, Key, Label, LastFence, Lock, Records, Stamp, Ticket};
 use rusqlite::{Connection, Row, params};
 
+use crate::error::FileError;
 use crate::sessions::Session;
-use crate::trouble::Trouble;
 
 /// The stored records of some keys, and the sessions on which they depend.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Written {
+pub(crate) struct StoredRecords {
     pub(crate) records: Records,
     /// The session on which the lock of a key depends, if any.
-    pub(crate) lives: BTreeMap<Key, Session>,
+    pub(crate) sessions: BTreeMap<Key, Session>,
     /// The same for shares.
     sharing: BTreeMap<(Key, Holder), Session>,
     /// The same for waiters.
@@ -33,24 +33,24 @@ pub(crate) struct Written {
     voided: BTreeSet<Key>,
 }
 
-impl Written {
+impl StoredRecords {
     /// The session on which this holder's part of a key depends.
     pub(crate) fn life_of(&self, key: &Key, holder: Holder) -> Option<Session> {
-        self.sharing.get(&(key.clone(), holder)).or_else(|| self.lives.get(key)).copied()
+        self.sharing.get(&(key.clone(), holder)).or_else(|| self.sessions.get(key)).copied()
     }
 
     /// The stored records, with everything that depends on a dead session as ended.
     pub(crate) fn without(mut self, is_dead: impl Fn(Session) -> bool, now: Stamp) -> Self {
-        for (key, life) in &self.lives {
+        for (key, session) in &self.sessions {
             let Some(lock) = self.records.locks.get_mut(key) else { continue };
-            if lock.ends.is_none_or(|ends| now < ends) && is_dead(*life) {
+            if lock.ends.is_none_or(|ends| now < ends) && is_dead(*session) {
                 lock.ends = Some(Stamp::from_micros(0));
             }
         }
         // One process may have many shares.
         let mut known = BTreeMap::new();
-        for ((key, holder), life) in &self.sharing {
-            if *known.entry(*life).or_insert_with(|| is_dead(*life)) {
+        for ((key, holder), session) in &self.sharing {
+            if *known.entry(*session).or_insert_with(|| is_dead(*session)) {
                 self.records.end_share(key, *holder);
                 self.voided.insert(key.clone());
             }
@@ -61,40 +61,40 @@ impl Written {
 
 /// The requester: because of its place in the queue, more than the head is read.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asker<'a> {
+pub(crate) struct Requester<'a> {
     pub(crate) holder: Holder,
     /// Its ticket.
     pub(crate) ticket: Option<&'a (Key, Ticket)>,
     /// True if it needs the number of waiters before it.
     pub(crate) counts: bool,
     /// The session on which its grants depend.
-    pub(crate) life: Option<Session>,
+    pub(crate) session: Option<Session>,
 }
 
 /// Reads the records of some keys, including ended ones, with this many of the first waiters.
 pub(crate) fn load<'a>(
     connection: &Connection,
     keys: impl Iterator<Item = &'a Key>,
-    asker: Option<Asker<'_>>,
+    requester: Option<Requester<'_>>,
     first: usize,
-) -> Result<Written, Trouble> {
+) -> Result<StoredRecords, FileError> {
     let mut select = connection.prepare_cached(
         "SELECT holder, label, ends, awaited, life, fence, fence_ends, waiters, handed, handed_on, line_ends, marker, shares
          FROM record WHERE key = ?1",
     )?;
-    let mut written = Written::default();
+    let mut written = StoredRecords::default();
     for key in keys {
         let mut rows = select.query([key.as_bytes()])?;
         if let Some(row) = rows.next()? {
-            read(connection, row, 0, key, asker, first, &mut written)?;
+            read(connection, row, 0, key, requester, first, &mut written)?;
         }
     }
     Ok(written)
 }
 
 /// Reads everything.
-pub(crate) fn load_all(connection: &Connection) -> Result<Written, Trouble> {
-    let mut written = Written::default();
+pub(crate) fn load_all(connection: &Connection) -> Result<StoredRecords, FileError> {
+    let mut written = StoredRecords::default();
     let mut select = connection.prepare(
         "SELECT key, holder, label, ends, awaited, life, fence, fence_ends, waiters, handed, handed_on, line_ends,
              marker, shares
@@ -103,7 +103,7 @@ pub(crate) fn load_all(connection: &Connection) -> Result<Written, Trouble> {
     let mut rows = select.query([])?;
     while let Some(row) = rows.next()? {
         let bytes: Vec<u8> = row.get(0)?;
-        let key = Key::new(&bytes).map_err(Trouble::damaged)?;
+        let key = Key::new(&bytes).map_err(FileError::damaged)?;
         read(connection, row, 1, &key, None, usize::MAX, &mut written)?;
     }
     mark::load_from(connection, b"", &mut written.records)?;
@@ -115,30 +115,32 @@ pub(crate) fn load_all(connection: &Connection) -> Result<Written, Trouble> {
 pub(crate) fn save<'a>(
     connection: &Connection,
     keys: impl Iterator<Item = &'a Key>,
-    before: &Written,
+    before: &StoredRecords,
     after: &Records,
-    asker: Option<Asker<'_>>,
+    requester: Option<Requester<'_>>,
     now: Stamp,
-) -> Result<(), Trouble> {
+) -> Result<(), FileError> {
     for key in keys {
         let changes_lock =
             before.voided.contains(key) || before.records.locks.get(key) != after.locks.get(key);
         let changes_fence = before.records.fences.get(key) != after.fences.get(key);
-        let stands = asker
-            .filter(|asker| after.lines.get(key).is_some_and(|line| line.ticket(asker.holder).is_some()));
+        let stands = requester.filter(|requester| {
+            after.lines.get(key).is_some_and(|line| line.ticket(requester.holder).is_some())
+        });
         // A requester from another session than before depends on the new one from now on.
-        let moves = stands
-            .is_some_and(|asker| before.waiting.get(&(key.clone(), asker.holder)).copied() != asker.life);
+        let moves = stands.is_some_and(|requester| {
+            before.waiting.get(&(key.clone(), requester.holder)).copied() != requester.session
+        });
         let changes_line = moves || before.records.lines.get(key) != after.lines.get(key);
         if changes_line {
-            line::save(connection, key, before, after, asker, now)?;
+            wait_queue::save(connection, key, before, after, requester, now)?;
         }
-        let changes_shares = share::save(connection, key, before, after, asker, now)?;
-        let life = after.locks.get(key).and_then(|lock| life(key, lock, before, asker, now));
-        let changes_life = life.as_ref() != before.lives.get(key);
+        let changes_shares = share::save(connection, key, before, after, requester, now)?;
+        let session = after.locks.get(key).and_then(|lock| session_of(key, lock, before, requester, now));
+        let changes_life = session.as_ref() != before.sessions.get(key);
         if changes_lock || changes_fence || changes_line || changes_shares || changes_life {
             let is_new = !has_row(&before.records, key);
-            save_row(connection, key, after, life)?;
+            save_row(connection, key, after, session)?;
             if is_new && has_row(after, key) {
                 sweep::sweep(connection, now)?;
             }
@@ -149,11 +151,11 @@ pub(crate) fn save<'a>(
 
 /// Replaces a dead session's name, which is about to be removed, by that of nobody in all rows that
 /// depend on it. This reads all rows, once for every session that did not end cleanly.
-pub(crate) fn end_with(connection: &Connection, life: Session) -> Result<(), Trouble> {
-    let lives = params![Session::NOBODY.as_bytes(), life.as_bytes()];
-    connection.execute("UPDATE record SET life = ?1 WHERE life = ?2", lives)?;
-    connection.execute("UPDATE share SET life = ?1 WHERE life = ?2", lives)?;
-    connection.execute("UPDATE waiter SET life = ?1 WHERE life = ?2", lives)?;
+pub(crate) fn end_with(connection: &Connection, session: Session) -> Result<(), FileError> {
+    let sessions = params![Session::NOBODY.as_bytes(), session.as_bytes()];
+    connection.execute("UPDATE record SET life = ?1 WHERE life = ?2", sessions)?;
+    connection.execute("UPDATE share SET life = ?1 WHERE life = ?2", sessions)?;
+    connection.execute("UPDATE waiter SET life = ?1 WHERE life = ?2", sessions)?;
     Ok(())
 }
 
@@ -165,15 +167,21 @@ pub(crate) fn micros(stamp: Stamp) -> i64 {
 
 /// The session on which a lock depends: that of its requester, or of the waiter to which it was
 /// handed.
-fn life(key: &Key, lock: &Lock, before: &Written, asker: Option<Asker<'_>>, now: Stamp) -> Option<Session> {
+fn session_of(
+    key: &Key,
+    lock: &Lock,
+    before: &StoredRecords,
+    requester: Option<Requester<'_>>,
+    now: Stamp,
+) -> Option<Session> {
     let Content::Lease { holder, .. } = &lock.content else { return None };
-    if let Some(asker) = asker.filter(|asker| asker.holder == *holder) {
-        return asker.life;
+    if let Some(requester) = requester.filter(|requester| requester.holder == *holder) {
+        return requester.session;
     }
     // A lease that had ended is not the one that its holder has been handed now.
     match before.records.lock(key, now).map(|lock| &lock.content) {
         Some(Content::Lease { holder: held_before, .. }) if held_before == holder => {
-            before.lives.get(key).copied()
+            before.sessions.get(key).copied()
         }
         _ => before.waiting.get(&(key.clone(), *holder)).copied(),
     }
@@ -190,8 +198,8 @@ fn save_row(
     connection: &Connection,
     key: &Key,
     records: &Records,
-    life: Option<Session>,
-) -> Result<(), Trouble> {
+    session: Option<Session>,
+) -> Result<(), FileError> {
     if !has_row(records, key) {
         connection.prepare_cached("DELETE FROM record WHERE key = ?1")?.execute([key.as_bytes()])?;
         return Ok(());
@@ -206,7 +214,7 @@ fn save_row(
         Some((Content::Marker(family), Some(until))) => {
             (marker, ends) = (Some(family.to_string()), Some(micros(until)));
         }
-        Some(_) => return Err(Trouble::lasting("only leases with an end have a place in the file")),
+        Some(_) => return Err(FileError::lasting("only leases with an end have a place in the file")),
     }
     let fence = records.fences.get(key);
     let line = records.lines.get(key);
@@ -223,7 +231,7 @@ fn save_row(
             label,
             ends,
             awaited,
-            life.as_ref().map(Session::as_bytes),
+            session.as_ref().map(Session::as_bytes),
             fence.map(|last| i64::from(last.fence)),
             fence.map(|last| micros(last.ends)),
             line.map(|line| line.len() as i64),
@@ -242,10 +250,10 @@ fn read(
     row: &Row<'_>,
     at: usize,
     key: &Key,
-    asker: Option<Asker<'_>>,
+    requester: Option<Requester<'_>>,
     first: usize,
-    written: &mut Written,
-) -> Result<(), Trouble> {
+    written: &mut StoredRecords,
+) -> Result<(), FileError> {
     if let Some(holder) = row.get::<_, Option<[u8; 16]>>(at)? {
         let holder = Holder::from_bits(u128::from_be_bytes(holder));
         let label: Option<String> = row.get(at + 1)?;
@@ -253,8 +261,8 @@ fn read(
         let (ends, awaited) = (stamp(row.get(at + 2)?)?, row.get(at + 3)?);
         let lock = Lock::new(Content::Lease { holder, label, awaited }, Some(ends));
         written.records.locks.insert(key.clone(), lock);
-        if let Some(life) = row.get(at + 4)? {
-            written.lives.insert(key.clone(), Session::from_bytes(life));
+        if let Some(session) = row.get(at + 4)? {
+            written.sessions.insert(key.clone(), Session::from_bytes(session));
         }
     }
     if let Some(fence) = fence(row.get(at + 5)?)? {
@@ -262,8 +270,8 @@ fn read(
     }
     if let Some(waiters) = row.get::<_, Option<i64>>(at + 7)? {
         let waiters = usize::try_from(waiters)
-            .map_err(|_| Trouble::damaged(format_args!("{waiters} stand in a line")))?;
-        let mut line = line::load(connection, key, waiters, asker, first, &mut written.waiting)?;
+            .map_err(|_| FileError::damaged(format_args!("{waiters} stand in a line")))?;
+        let mut line = wait_queue::load(connection, key, waiters, requester, first, &mut written.waiting)?;
         if let Some(holder) = row.get::<_, Option<[u8; 16]>>(at + 8)? {
             let channel: Option<Vec<u8>> = row.get(at + 9)?;
             let holder = Holder::from_bits(u128::from_be_bytes(holder));
@@ -275,8 +283,8 @@ fn read(
         written.records.lines.insert(key.clone(), line);
     }
     if let Some(marker) = row.get::<_, Option<String>>(at + 11)? {
-        let family =
-            Family::read(&marker).ok_or_else(|| Trouble::damaged(format_args!("a key is held {marker}")))?;
+        let family = Family::read(&marker)
+            .ok_or_else(|| FileError::damaged(format_args!("a key is held {marker}")))?;
         let lock = Lock::new(Content::Marker(family), Some(stamp(row.get(at + 2)?)?));
         written.records.locks.insert(key.clone(), lock);
     }
@@ -288,15 +296,15 @@ fn read(
 }
 
 /// The fence of a number in a table.
-fn fence(number: Option<i64>) -> Result<Option<Fence>, Trouble> {
+fn fence(number: Option<i64>) -> Result<Option<Fence>, FileError> {
     let fence = |number| u64::try_from(number).ok().and_then(Fence::new);
-    let damaged = |number| Trouble::damaged(format_args!("a fence is {number}"));
+    let damaged = |number| FileError::damaged(format_args!("a fence is {number}"));
     number.map(|number| fence(number).ok_or_else(|| damaged(number))).transpose()
 }
 
 /// The point in time of a number in a table.
-pub(crate) fn stamp(number: i64) -> Result<Stamp, Trouble> {
+pub(crate) fn stamp(number: i64) -> Result<Stamp, FileError> {
     let micros =
-        u64::try_from(number).map_err(|_| Trouble::damaged(format_args!("a lease ends at {number}")))?;
+        u64::try_from(number).map_err(|_| FileError::damaged(format_args!("a lease ends at {number}")))?;
     Ok(Stamp::from_micros(micros))
 }

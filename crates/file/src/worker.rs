@@ -6,9 +6,9 @@ use std::time::{Duration, Instant as ThreadClock};
 use leasehold_core::{Answer, Fault, Holder, Key, Request, Served, Stamp};
 
 use crate::connection::Patience;
+use crate::inline_gate::InlineGate;
 use crate::ledger::Ledger;
-use crate::notifier::{Inbox, Notifier, Turn, taking_back};
-use crate::turns::Turns;
+use crate::notifier::{Inbox, Notifier, ServingGuard, taking_back};
 
 /// Serves requests one after the other, in the order in which they were sent.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub(crate) struct StoreWorker {
     /// True if the thread wakes on its own to check the keys with waiters.
     is_watched: bool,
     /// Decides which thread serves a request.
-    pub(crate) turns: Turns,
+    pub(crate) inline_gate: InlineGate,
 }
 
 /// The interval at which waiting processes check their keys. So a killed holder, which nobody
@@ -50,7 +50,7 @@ impl StoreWorker {
             hand: None,
             is_deaf: false,
             is_watched: false,
-            turns: Turns::new(looked),
+            inline_gate: InlineGate::new(looked),
         }
     }
 
@@ -93,7 +93,7 @@ impl StoreWorker {
     /// Closes the store, because nobody sends requests any more.
     pub(crate) fn close(&mut self) {
         self.ledger.close();
-        self.notifier.sessions.leave(!self.notifier.turn().is_empty());
+        self.notifier.sessions.leave(!self.notifier.serving().is_empty());
     }
 
     /// Starts the store's session.
@@ -117,11 +117,11 @@ impl StoreWorker {
             }
         }
         let notifier = Arc::clone(&self.notifier);
-        let mut turn = notifier.turn();
+        let mut serving = notifier.serving();
         let Some(served) = self.ledger.serve_within(requests, patience)? else { return Ok(None) };
         let answers = requests.iter().zip(served).map(|(request, (served, at))| {
-            let answer = self.tell(served, at, &mut turn);
-            notifier.note(&mut turn, request, &answer);
+            let answer = self.tell(served, at, &mut serving);
+            notifier.note(&mut serving, request, &answer);
             answer
         });
         Ok(Some(answers.collect()))
@@ -152,8 +152,8 @@ impl StoreWorker {
 
     /// Notifies those whom a request concerns, after it was written: whoever is notified finds it
     /// in the file.
-    fn tell(&mut self, served: Served, at: Stamp, turn: &mut Turn<'_>) -> Answer {
-        let unwanted = self.notifier.tell(turn, served.pushes, at);
+    fn tell(&mut self, served: Served, at: Stamp, serving: &mut ServingGuard<'_>) -> Answer {
+        let unwanted = self.notifier.tell(serving, served.pushes, at);
         self.left_over.extend(unwanted.into_iter().map(|(holder, key)| taking_back(holder, key)));
         if !served.unfinished.is_empty() {
             self.left_over.push(Request::Advance(served.unfinished));
@@ -165,10 +165,10 @@ impl StoreWorker {
     fn clear(&mut self) {
         let Some(request) = self.left_over.pop() else { return };
         let notifier = Arc::clone(&self.notifier);
-        let mut turn = notifier.turn();
+        let mut serving = notifier.serving();
         if let Ok(Some(served)) = self.ledger.serve_within(&[request], Patience::Waits) {
             for (served, at) in served {
-                self.tell(served, at, &mut turn);
+                self.tell(served, at, &mut serving);
             }
         }
     }

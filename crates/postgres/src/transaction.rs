@@ -234,7 +234,7 @@ impl Scope {
     ) -> Applied {
         let ears = Listening(deaf);
         let context = ApplyContext::new(now, Fence::new(now.as_micros()).unwrap_or(Fence::MAX));
-        let context = context.with_ears(&ears).with_window(self.window);
+        let context = context.with_subscribers(&ears).with_window(self.window);
         let mut was_short = false;
         let served = requests.iter().map(|request| {
             let served = apply(records, (*request).clone(), &context);

@@ -517,7 +517,7 @@ pub struct Oracle {
     records: Records,
     now: Stamp,
     tickets: Tickets,
-    ears: Listening,
+    subscribers: Listening,
     /// The end of shares that a step ends.
     ended: Stamp,
     /// The run that vouches for the leases, and until when that is kept.
@@ -544,13 +544,13 @@ impl Oracle {
     /// An empty store whose clock is at `wall`.
     #[must_use]
     pub fn new(wall: Stamp) -> Self {
-        let ears = Listening(heard().into_iter().collect());
+        let subscribers = Listening(heard().into_iter().collect());
         let tickets = Tickets::default();
         Self {
             records: Records::default(),
             now: wall,
             tickets,
-            ears,
+            subscribers,
             ended: just_before(wall),
             voucher: None,
         }
@@ -569,11 +569,17 @@ impl Oracle {
                 Some(proposal) => {
                     let voucher = self.vouch(proposal);
                     self.records.voided = voucher.since.map(Stamp::from_micros);
-                    let served = apply(&mut self.records, request.clone(), &context.with_ears(&self.ears));
+                    let served = apply(
+                        &mut self.records,
+                        request.clone(),
+                        &context.with_subscribers(&self.subscribers),
+                    );
                     self.vouched(voucher, &served.answer);
                     served
                 }
-                None => apply(&mut self.records, request.clone(), &context.with_ears(&self.ears)),
+                None => {
+                    apply(&mut self.records, request.clone(), &context.with_subscribers(&self.subscribers))
+                }
             };
             self.tickets.note(&request, &served.answer);
             holders.extend(self.holders_of(&request));

@@ -65,8 +65,9 @@ impl Server {
         }
         let floor =
             if flaw == Some(Flaw::FenceWithoutFloor) { Fence::new(1).unwrap_or(floor) } else { floor };
-        let context =
-            ApplyContext::new(now.stamp(), floor).with_window(window.duration()).with_ears(&self.listeners);
+        let context = ApplyContext::new(now.stamp(), floor)
+            .with_window(window.duration())
+            .with_subscribers(&self.listeners);
         let asked = before.is_some().then(|| request.clone());
         let mut served = apply(&mut self.records, request, &context);
         assert!(served.unfinished.is_empty(), "nothing is left to clean up in so small a world");
@@ -200,8 +201,9 @@ impl Server {
             Flaw::TrustsTheCountOfThePush if handed.is_some() && !self.miscounted => {
                 self.miscounted = true;
                 records.locks.remove(&key);
-                let context =
-                    ApplyContext::new(now, floor).with_window(window.duration()).with_ears(&self.listeners);
+                let context = ApplyContext::new(now, floor)
+                    .with_window(window.duration())
+                    .with_subscribers(&self.listeners);
                 served.pushes.extend(apply(records, Request::Advance(vec![key]), &context).pushes);
             }
             Flaw::OnlyTheOwnerHandsOn => {

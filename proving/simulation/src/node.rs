@@ -78,8 +78,8 @@ impl Node {
         let stamp = self.stamp(now);
         let mut floor = Fence::new(stamp.as_micros()).unwrap_or(Fence::MAX);
         let request = self.flawed(request, stamp, &mut floor);
-        let ears = Listening(&self.listening);
-        let context = ApplyContext::new(stamp, floor).with_ears(&ears);
+        let subscribers = Listening(&self.listening);
+        let context = ApplyContext::new(stamp, floor).with_subscribers(&subscribers);
         let Served { answer, mut pushes, mut unfinished } = apply(&mut self.records, request, &context);
         while !unfinished.is_empty() {
             let more = apply(&mut self.records, Request::Advance(unfinished), &context);

@@ -534,8 +534,8 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "a process opens a file without checking which log the others use",
         file: "crates/file/src/connection.rs",
-        from: "    let other = |logs: Logs| Logs::beside(place.path()) != Some(logs);",
-        to: "    let other = |logs: Logs| Logs::beside(place.path()) != Some(logs) && false;",
+        from: "    let other = |logs: Logs| Logs::beside(db_path.path()) != Some(logs);",
+        to: "    let other = |logs: Logs| Logs::beside(db_path.path()) != Some(logs) && false;",
         tests: &[(
             FileProcesses,
             "deleted_logs::nobody_is_granted_what_a_process_holds_whose_log_was_deleted_and_it_keeps_it",
@@ -544,8 +544,8 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "a process continues with a log that was deleted",
         file: "crates/file/src/connection.rs",
-        from: "Logs::beside(place.path()) == Some(self.logs);",
-        to: "(Logs::beside(place.path()) == Some(self.logs) || true);",
+        from: "Logs::beside(db_path.path()) == Some(self.logs);",
+        to: "(Logs::beside(db_path.path()) == Some(self.logs) || true);",
         tests: &[(
             FileProcesses,
             "deleted_logs::nobody_is_granted_what_a_process_holds_whose_log_was_deleted_and_it_keeps_it",
@@ -553,7 +553,7 @@ pub(super) const BUGS: &[Bug] = &[
     },
     Bug {
         name: "a file that is mounted without its directory is used",
-        file: "crates/file/src/place.rs",
+        file: "crates/file/src/db_path.rs",
         from: "} else if file_system::is_mounted(&self.0)? {",
         to: "} else if file_system::is_mounted(&self.0)? && false {",
         tests: &[(FileProcesses, "containers::a_file_that_is_mounted_without_its_directory_is_refused")],

@@ -95,7 +95,7 @@ fn next(
             told.unfinished.push(key.clone());
             break Turn::Unknown;
         }
-        let hears = first.channel.as_ref().is_none_or(|channel| context.ears.listens(channel));
+        let hears = first.channel.as_ref().is_none_or(|channel| context.subscribers.listens(channel));
         let is_there = hears && !line.is_struck(first);
         if is_there && !has_room {
             break Turn::Anothers;

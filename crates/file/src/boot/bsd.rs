@@ -3,22 +3,22 @@
 
 use sysctl::{Ctl, CtlValue, Sysctl as _};
 
-use crate::trouble::Trouble;
+use crate::error::FileError;
 
 #[cfg(target_vendor = "apple")]
 const NAME: &str = "kern.bootsessionuuid";
 #[cfg(target_os = "freebsd")]
 const NAME: &str = "kern.boot_id";
 
-pub(super) fn boot_id() -> Result<String, Trouble> {
+pub(super) fn boot_id() -> Result<String, FileError> {
     match Ctl::new(NAME).and_then(|ctl| ctl.value()) {
         Ok(CtlValue::String(id)) if !id.is_empty() => Ok(id),
         Ok(CtlValue::Struct(id)) if !id.is_empty() => {
             Ok(id.iter().map(|byte| format!("{byte:02x}")).collect())
         }
-        Ok(_) => Err(Trouble::lasting(format_args!("sysctl {NAME} is empty: use a newer system"))),
+        Ok(_) => Err(FileError::lasting(format_args!("sysctl {NAME} is empty: use a newer system"))),
         Err(error) => {
-            Err(Trouble::lasting(format_args!("cannot read sysctl {NAME} ({error}): use a newer system")))
+            Err(FileError::lasting(format_args!("cannot read sysctl {NAME} ({error}): use a newer system")))
         }
     }
 }

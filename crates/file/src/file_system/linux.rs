@@ -9,24 +9,24 @@ use std::path::Path;
 
 use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, major, minor, statx};
 
-use crate::trouble::Trouble;
+use crate::error::FileError;
 
 /// Refuses a path on a file system that is not local.
-pub(crate) fn check(path: &Path) -> Result<(), Trouble> {
+pub(crate) fn check(path: &Path) -> Result<(), FileError> {
     let kind = rustix::fs::statfs(path)
-        .map_err(|error| Trouble::io("look at the file system of", path, &error.into()))?
+        .map_err(|error| FileError::io("look at the file system of", path, &error.into()))?
         .f_type;
     // Only the low half: the word is signed on some platforms, which sign-extend magic numbers
     // above 2³¹.
     let Some(shared) = judge(kind as u32, || mounted_as(path)) else { return Ok(()) };
-    Err(Trouble::lasting(format_args!(
+    Err(FileError::lasting(format_args!(
         "{} lies on {shared}, where the locks of SQLite are not safe: use a directory on a disk of this machine, or a server",
         path.display()
     )))
 }
 
 /// Returns true if something is mounted at exactly this path, even from the same file system.
-pub(crate) fn is_mounted(path: &Path) -> Result<bool, Trouble> {
+pub(crate) fn is_mounted(path: &Path) -> Result<bool, FileError> {
     if let Ok(found) = statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::empty())
         && found.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT)
     {
@@ -34,8 +34,8 @@ pub(crate) fn is_mounted(path: &Path) -> Result<bool, Trouble> {
     }
     // Before Linux 5.8, and where statx is forbidden.
     let table = Path::new("/proc/self/mountinfo");
-    let mounts = std::fs::read(table).map_err(|error| Trouble::io("read", table, &error))?;
-    let path = path.canonicalize().map_err(|error| Trouble::io("look at", path, &error))?;
+    let mounts = std::fs::read(table).map_err(|error| FileError::io("read", table, &error))?;
+    let path = path.canonicalize().map_err(|error| FileError::io("look at", path, &error))?;
     Ok(is_mount_point(&mounts, path.as_os_str().as_bytes()))
 }
 

@@ -19,8 +19,8 @@ impl Ledger {
         ttl: Ttl,
         patience: Patience,
     ) -> Result<Option<()>, Fault> {
-        let taken = self.attempt(Begin::ToWrite, patience, |connection, side| {
-            table::baseline::acquire(connection, key, holder, side.clock.now() + ttl.duration())
+        let taken = self.attempt(Begin::ToWrite, patience, |connection, inputs| {
+            table::baseline::acquire(connection, key, holder, inputs.clock.now() + ttl.duration())
         })?;
         self.baseline_done(taken, key, "somebody else has it")
     }

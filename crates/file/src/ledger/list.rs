@@ -5,7 +5,7 @@ use rusqlite::Connection;
 
 use super::{Ledger, serve};
 use crate::connection::Begin;
-use crate::trouble::Trouble;
+use crate::error::FileError;
 
 /// The keys from this one on that may be held or waited for, in byte order. The others have only a
 /// fence.
@@ -19,12 +19,13 @@ impl Ledger {
     ///
     /// A [`Fault`] if the file cannot be used.
     pub fn list(&mut self, prefix: &[u8]) -> Result<Vec<KeyState>, Fault> {
-        self.within(Begin::ToRead, |connection, side| {
+        self.within(Begin::ToRead, |connection, inputs| {
             let mut states = Vec::new();
             for key in keys_in_use(connection, prefix)? {
                 // By the semantics of core, like every other request: an ended record is absent.
-                let Answer::Inspect(state) = serve(connection, side, &Request::Inspect(key))?.0.answer else {
-                    return Err(Trouble::lasting(
+                let Answer::Inspect(state) = serve(connection, inputs, &Request::Inspect(key))?.0.answer
+                else {
+                    return Err(FileError::lasting(
                         "the answer is to another request: this is a fault in leasehold-core",
                     ));
                 };
@@ -37,7 +38,7 @@ impl Ledger {
     }
 }
 
-fn keys_in_use(connection: &Connection, prefix: &[u8]) -> Result<Vec<Key>, Trouble> {
+fn keys_in_use(connection: &Connection, prefix: &[u8]) -> Result<Vec<Key>, FileError> {
     let mut statement = connection.prepare_cached(KEYS_FROM)?;
     let mut rows = statement.query([prefix])?;
     let mut keys = Vec::new();
@@ -47,7 +48,7 @@ fn keys_in_use(connection: &Connection, prefix: &[u8]) -> Result<Vec<Key>, Troub
         if !bytes.starts_with(prefix) {
             break;
         }
-        keys.push(Key::new(&bytes).map_err(Trouble::damaged)?);
+        keys.push(Key::new(&bytes).map_err(FileError::damaged)?);
     }
     Ok(keys)
 }

@@ -2,7 +2,7 @@
 
 use leasehold_core::{ApplyContext, BreakRecord, Fault, Fence, Key, Mark, Marked, Records, serve};
 
-use super::{Ledger, Side};
+use super::{Inputs, Ledger};
 use crate::connection::Begin;
 use crate::table;
 
@@ -13,10 +13,10 @@ impl Ledger {
     ///
     /// A [`Fault`] if the file cannot be used.
     pub fn forget(&mut self, key: &Key) -> Result<Option<Mark>, Fault> {
-        self.within(Begin::Durably, |connection, side| {
+        self.within(Begin::Durably, |connection, inputs| {
             let mut records = Records::default();
             table::mark::load(connection, std::iter::once(key), &mut records)?;
-            let forgotten = serve::forget(&mut records, key, &context(side));
+            let forgotten = serve::forget(&mut records, key, &context(inputs));
             table::mark::forget(connection, key)?;
             Ok(forgotten)
         })
@@ -28,10 +28,10 @@ impl Ledger {
     ///
     /// A [`Fault`] if the file cannot be used.
     pub fn list_marks(&mut self, prefix: &[u8]) -> Result<Vec<(Key, Marked)>, Fault> {
-        self.within(Begin::ToRead, |connection, side| {
+        self.within(Begin::ToRead, |connection, inputs| {
             let mut records = Records::default();
             table::mark::load_from(connection, prefix, &mut records)?;
-            Ok(serve::list_marks(&records, prefix, &context(side)))
+            Ok(serve::list_marks(&records, prefix, &context(inputs)))
         })
     }
 
@@ -51,15 +51,15 @@ impl Ledger {
     ///
     /// A [`Fault`] if the file cannot be used.
     pub fn list_breaks(&mut self, prefix: &[u8]) -> Result<Vec<BreakRecord>, Fault> {
-        self.within(Begin::ToRead, |connection, side| {
+        self.within(Begin::ToRead, |connection, inputs| {
             let mut records = Records::default();
             table::broken::load_from(connection, prefix, &mut records)?;
-            Ok(serve::list_breaks(&records, prefix, &context(side)))
+            Ok(serve::list_breaks(&records, prefix, &context(inputs)))
         })
     }
 }
 
-fn context(side: &Side<'_>) -> ApplyContext<'static> {
-    let since_epoch = u64::try_from(side.clock.runtime().since_epoch().as_micros()).unwrap_or(u64::MAX);
-    ApplyContext::new(side.clock.now(), Fence::new(since_epoch).unwrap_or(Fence::MAX))
+fn context(inputs: &Inputs<'_>) -> ApplyContext<'static> {
+    let since_epoch = u64::try_from(inputs.clock.runtime().since_epoch().as_micros()).unwrap_or(u64::MAX);
+    ApplyContext::new(inputs.clock.now(), Fence::new(since_epoch).unwrap_or(Fence::MAX))
 }

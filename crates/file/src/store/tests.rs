@@ -10,11 +10,11 @@ use rusqlite::Connection;
 use tempfile::TempDir;
 
 use super::*;
-use crate::stopped::Stopped;
+use crate::stopped_clock::StoppedClock;
 
 fn a_store() -> (TempDir, FileStore) {
     let directory = tempfile::tempdir().unwrap();
-    let store = FileStore::at(directory.path().join("leases.db"), Arc::new(Stopped));
+    let store = FileStore::at(directory.path().join("leases.db"), Arc::new(StoppedClock));
     (directory, store)
 }
 
@@ -59,7 +59,7 @@ fn until<T>(mut is: impl FnMut() -> Option<T>) -> T {
 
 /// The file as another process sees it, that tells nobody of anything.
 fn another(store: &FileStore) -> Ledger {
-    Ledger::at(&store.path, Arc::new(Stopped))
+    Ledger::at(&store.path, Arc::new(StoppedClock))
 }
 
 fn is_done<T>(mut future: BoxFuture<'_, T>) -> bool {

@@ -4,7 +4,7 @@ use leasehold_core::{Holder, Key, Stamp};
 use rusqlite::{Connection, params};
 
 use super::micros;
-use crate::trouble::Trouble;
+use crate::error::FileError;
 
 /// Writes the row of a key that has none; returns true if it did. If nobody removes it, it expires
 /// like a lock without a session.
@@ -13,7 +13,7 @@ pub(crate) fn acquire(
     key: &Key,
     holder: Holder,
     ends: Stamp,
-) -> Result<bool, Trouble> {
+) -> Result<bool, FileError> {
     let mut insert = connection.prepare_cached(
         "INSERT INTO record (key, holder, ends, awaited) VALUES (?1, ?2, ?3, 0) ON CONFLICT DO NOTHING",
     )?;
@@ -21,7 +21,7 @@ pub(crate) fn acquire(
 }
 
 /// Removes it; returns true if it was there.
-pub(crate) fn release(connection: &Connection, key: &Key, holder: Holder) -> Result<bool, Trouble> {
+pub(crate) fn release(connection: &Connection, key: &Key, holder: Holder) -> Result<bool, FileError> {
     let mut delete = connection.prepare_cached("DELETE FROM record WHERE key = ?1 AND holder = ?2")?;
     Ok(delete.execute(params![key.as_bytes(), bytes(holder)])? == 1)
 }

@@ -6,14 +6,14 @@ use leasehold_core::{Fence, Key, Label, Mark, Records, Stamp};
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
 use super::{micros, stamp};
-use crate::trouble::Trouble;
+use crate::error::FileError;
 
 /// Reads the marks of some keys, including ended ones.
 pub(crate) fn load<'a>(
     connection: &Connection,
     keys: impl Iterator<Item = &'a Key>,
     records: &mut Records,
-) -> Result<(), Trouble> {
+) -> Result<(), FileError> {
     let mut select =
         connection.prepare_cached("SELECT key, at, fence, label, ends, period FROM mark WHERE key = ?1")?;
     for key in keys {
@@ -30,7 +30,7 @@ pub(crate) fn load_from(
     connection: &Connection,
     prefix: &[u8],
     records: &mut Records,
-) -> Result<(), Trouble> {
+) -> Result<(), FileError> {
     let mut select = connection.prepare_cached(
         "SELECT key, at, fence, label, ends, period FROM mark WHERE key >= ?1 ORDER BY key",
     )?;
@@ -47,7 +47,7 @@ pub(crate) fn load_from(
 }
 
 /// Removes the mark of a key.
-pub(crate) fn forget(connection: &Connection, key: &Key) -> Result<(), Trouble> {
+pub(crate) fn forget(connection: &Connection, key: &Key) -> Result<(), FileError> {
     connection.prepare_cached("DELETE FROM mark WHERE key = ?1")?.execute([key.as_bytes()])?;
     Ok(())
 }
@@ -58,7 +58,7 @@ pub(crate) fn save(
     before: &Records,
     after: &Records,
     wall: Stamp,
-) -> Result<(), Trouble> {
+) -> Result<(), FileError> {
     let new = after.marks.iter().filter(|(key, mark)| before.marks.get(*key) != Some(*mark));
     let mut is_any = false;
     for (key, (mark, ends)) in new {
@@ -83,11 +83,11 @@ pub(crate) fn save(
     Ok(())
 }
 
-fn read(row: &Row<'_>) -> Result<(Key, (Mark, Stamp)), Trouble> {
+fn read(row: &Row<'_>) -> Result<(Key, (Mark, Stamp)), FileError> {
     let key: Vec<u8> = row.get(0)?;
     let number: i64 = row.get(2)?;
     let fence = u64::try_from(number).ok().and_then(Fence::new);
-    let fence = fence.ok_or_else(|| Trouble::damaged(format_args!("a mark's fence is {number}")))?;
+    let fence = fence.ok_or_else(|| FileError::damaged(format_args!("a mark's fence is {number}")))?;
     let label: Option<String> = row.get(3)?;
     let label = label.map(|text| Label::read(text.as_bytes()));
     let mark = Mark::new(stamp(row.get(1)?)?, fence, label);
@@ -95,5 +95,5 @@ fn read(row: &Row<'_>) -> Result<(Key, (Mark, Stamp)), Trouble> {
         Some(micros) => mark.every(Duration::from_micros(stamp(micros)?.as_micros())),
         None => mark,
     };
-    Ok((Key::new(&key).map_err(Trouble::damaged)?, (mark, stamp(row.get(4)?)?)))
+    Ok((Key::new(&key).map_err(FileError::damaged)?, (mark, stamp(row.get(4)?)?)))
 }

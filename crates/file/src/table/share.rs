@@ -5,16 +5,16 @@ use std::collections::BTreeMap;
 use leasehold_core::{Channel, Holder, Key, Label, Records, Share, Shares, Stamp};
 use rusqlite::{Connection, params};
 
-use super::{Asker, Written, fence, micros, stamp};
+use super::{Requester, StoredRecords, fence, micros, stamp};
+use crate::error::FileError;
 use crate::sessions::Session;
-use crate::trouble::Trouble;
 
 /// Reads all shares of a key. There are as many as processes of one machine use it at a time.
 pub(super) fn load(
     connection: &Connection,
     key: &Key,
-    lives: &mut BTreeMap<(Key, Holder), Session>,
-) -> Result<Shares, Trouble> {
+    sessions: &mut BTreeMap<(Key, Holder), Session>,
+) -> Result<Shares, FileError> {
     let mut select = connection.prepare_cached(
         "SELECT holder, weight, fence, label, ends, unclaimed, life FROM share WHERE key = ?1",
     )?;
@@ -27,8 +27,8 @@ pub(super) fn load(
         let unclaimed: Option<Vec<u8>> = row.get(5)?;
         let share = Share::new(row.get(1)?, fence(row.get(2)?)?, label, stamp(row.get(4)?)?);
         shares.put(holder, share.unclaimed_at(unclaimed.map(Channel::new)));
-        if let Some(life) = row.get(6)? {
-            lives.insert((key.clone(), holder), Session::from_bytes(life));
+        if let Some(session) = row.get(6)? {
+            sessions.insert((key.clone(), holder), Session::from_bytes(session));
         }
     }
     Ok(shares)
@@ -38,11 +38,11 @@ pub(super) fn load(
 pub(super) fn save(
     connection: &Connection,
     key: &Key,
-    before: &Written,
+    before: &StoredRecords,
     after: &Records,
-    asker: Option<Asker<'_>>,
+    requester: Option<Requester<'_>>,
     now: Stamp,
-) -> Result<bool, Trouble> {
+) -> Result<bool, FileError> {
     let (was, is) = (before.records.shares.get(key), after.shares.get(key));
     let had = |holder| was.and_then(|shares| shares.of(holder));
     for (holder, _) in was.into_iter().flat_map(Shares::all) {
@@ -53,25 +53,25 @@ pub(super) fn save(
         }
     }
     for (holder, share) in is.into_iter().flat_map(Shares::all) {
-        let place = (key.clone(), holder);
-        let lived_on = before.sharing.get(&place);
-        let life = match asker.filter(|asker| asker.holder == holder) {
+        let part = (key.clone(), holder);
+        let session_before = before.sharing.get(&part);
+        let session = match requester.filter(|requester| requester.holder == holder) {
             // A share that has ended depends on no process any more, whoever asks.
-            Some(_) if share.ends <= now && had(holder) == Some(share) => lived_on.copied(),
-            Some(asker) => asker.life,
+            Some(_) if share.ends <= now && had(holder) == Some(share) => session_before.copied(),
+            Some(requester) => requester.session,
             // A share that had ended is not the one that its holder has been handed now.
-            None if had(holder).is_some_and(|had| now < had.ends || had == share) => lived_on.copied(),
-            None => before.waiting.get(&place).copied(),
+            None if had(holder).is_some_and(|had| now < had.ends || had == share) => session_before.copied(),
+            None => before.waiting.get(&part).copied(),
         };
-        if had(holder) != Some(share) || life.as_ref() != lived_on {
-            write(connection, key, holder, share, life)?;
+        if had(holder) != Some(share) || session.as_ref() != session_before {
+            write(connection, key, holder, share, session)?;
         }
     }
     Ok(was.map_or(0, |shares| shares.all().len()) != is.map_or(0, |shares| shares.all().len()))
 }
 
 /// Removes all shares of a key.
-pub(super) fn forget(connection: &Connection, key: &[u8]) -> Result<(), Trouble> {
+pub(super) fn forget(connection: &Connection, key: &[u8]) -> Result<(), FileError> {
     connection.prepare_cached("DELETE FROM share WHERE key = ?1")?.execute([key])?;
     Ok(())
 }
@@ -81,8 +81,8 @@ fn write(
     key: &Key,
     holder: Holder,
     share: &Share,
-    life: Option<Session>,
-) -> Result<(), Trouble> {
+    session: Option<Session>,
+) -> Result<(), FileError> {
     connection
         .prepare_cached(
             "INSERT OR REPLACE INTO share (key, holder, weight, fence, label, ends, unclaimed, life)
@@ -96,7 +96,7 @@ fn write(
             share.label.as_ref().map(Label::as_str),
             micros(share.ends),
             share.unclaimed.as_ref().map(Channel::as_bytes),
-            life.as_ref().map(Session::as_bytes),
+            session.as_ref().map(Session::as_bytes),
         ])?;
     Ok(())
 }

@@ -3,15 +3,15 @@
 use leasehold_core::Stamp;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
-use super::{line, micros, share};
-use crate::trouble::Trouble;
+use super::{micros, share, wait_queue};
+use crate::error::FileError;
 
 /// Removes the ended records of a few rows, and stores in the file where to continue.
 ///
 /// It runs when a row is added, and each time reads more rows than that one. So in the time in
 /// which all live rows are added anew, all rows are read several times, and ended records cannot
 /// pile up.
-pub(super) fn sweep(connection: &Connection, now: Stamp) -> Result<(), Trouble> {
+pub(super) fn sweep(connection: &Connection, now: Stamp) -> Result<(), FileError> {
     /// More than one, so that the sweep gains on the added rows; few, so that no request becomes
     /// slow.
     const ROWS: usize = 8;
@@ -31,7 +31,7 @@ pub(super) fn sweep(connection: &Connection, now: Stamp) -> Result<(), Trouble> 
         .collect::<Result<_, _>>()?;
     for (key, line_ended, all_ended) in &looked_at {
         if *line_ended == Some(true) {
-            line::forget(connection, key)?;
+            wait_queue::forget(connection, key)?;
         }
         if *all_ended {
             connection.prepare_cached("DELETE FROM record WHERE key = ?1")?.execute([key])?;

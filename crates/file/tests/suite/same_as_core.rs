@@ -22,7 +22,7 @@ use crate::seeds::{Dice, key};
 
 #[test]
 fn a_ledger_answers_and_remembers_as_core_does() {
-    let mut seen = Seen::default();
+    let mut seen = WaitedKey::default();
     for seed in 0..24 {
         let mut world = World::new(seed);
         let mut ledgers = [world.ledger(), world.ledger()];
@@ -53,7 +53,7 @@ fn a_ledger_answers_and_remembers_as_core_does() {
 #[test]
 fn a_crowd_that_is_gone_is_cleared_away_as_core_does_it() {
     for gone in [2, 5, 99, 100, 101, 102, 103, 104, 105, 230] {
-        let mut seen = Seen::default();
+        let mut seen = WaitedKey::default();
         let mut world = World::new(gone);
         let mut ledger = world.ledger();
         let claim = |who: u64| {
@@ -83,7 +83,7 @@ fn a_crowd_that_is_gone_is_cleared_away_as_core_does_it() {
 
 #[tokio::test]
 async fn a_store_answers_and_remembers_as_core_does() {
-    let mut seen = Seen::default();
+    let mut seen = WaitedKey::default();
     for seed in 100..118 {
         let mut world = World::new(seed);
         let mut stores = [world.store(), world.store()];
@@ -214,7 +214,7 @@ impl World {
         }
         let now = self.now();
         self.plain.voided.get_or_insert(now);
-        Numbered(ledger.mortal().with_ears(Arc::clone(&self.listening) as _), self.ledgers)
+        Numbered(ledger.mortal().with_subscribers(Arc::clone(&self.listening) as _), self.ledgers)
     }
 
     /// Grants of a ledger end with it. A child that another test has just forked may keep it alive
@@ -250,7 +250,7 @@ impl World {
     }
 
     /// Has a request served by the file and by the model, which must agree.
-    fn serve(&mut self, ledger: &mut Numbered, request: &Request, seen: &mut Seen) -> Served {
+    fn serve(&mut self, ledger: &mut Numbered, request: &Request, seen: &mut WaitedKey) -> Served {
         self.plain.forget_ended(self.now());
         let before = self.plain.clone();
         let expected = self.expect(request);
@@ -277,7 +277,7 @@ impl World {
     }
 
     fn note_lives(&mut self, before: &Records, request: &Request, ledger: u32) {
-        let asker = match request {
+        let requester = match request {
             Request::Grant { attempt, .. }
             | Request::Rejoin { attempt, .. }
             | Request::Renew(attempt)
@@ -290,7 +290,9 @@ impl World {
             | Request::Break { .. } => None,
         };
         let asks_for = |key: &Key, holder: Holder| {
-            asker.is_some_and(|asker| asker.holder == holder && asker.claim.keys().any(|own| own == key))
+            requester.is_some_and(|requester| {
+                requester.holder == holder && requester.claim.keys().any(|own| own == key)
+            })
         };
         let now = self.now();
         for key in self.plain.locks.keys() {
@@ -505,7 +507,7 @@ impl World {
     fn expect(&mut self, request: &Request) -> Served {
         let listening = Arc::clone(&self.listening);
         let context = ApplyContext::new(self.now(), Fence::new(self.clock.wall_clock()).unwrap());
-        let context = context.with_ears(&*listening);
+        let context = context.with_subscribers(&*listening);
         apply(&mut self.plain, request.clone(), &context)
     }
 
@@ -533,7 +535,7 @@ const KEYS: [&str; 4] = ["a", "b", "\u{1}\u{0}{c}", "d d"];
 
 /// The kinds of answers that came: a comparison of refusals only would prove little.
 #[derive(Debug, Default)]
-struct Seen {
+struct WaitedKey {
     granted: u32,
     busy: u32,
     done: u32,
@@ -551,7 +553,7 @@ struct Seen {
     broken: u32,
 }
 
-impl Seen {
+impl WaitedKey {
     fn note(&mut self, answer: &Answer) {
         use leasehold_core::HoldAnswer;
         match answer {

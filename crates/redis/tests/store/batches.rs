@@ -16,7 +16,7 @@ use servers::{Cluster, Flavor, Proxy, Reply, Server};
 use tokio::task::JoinHandle;
 
 use crate::login::MINIMAL;
-use crate::queue::{let_go, lock, prick_up, stand_in_line, until};
+use crate::queue::{let_go, lock, subscribe, until, until_queued};
 use crate::world::{attempt, grant, granted, key, passing, runtime, store, value};
 
 const ALL: [Flavor; 4] = [Flavor::Redis62, Flavor::Redis70, Flavor::Redis82, Flavor::Valkey91];
@@ -152,7 +152,7 @@ async fn a_crowd_that_comes_at_once_for_one_lock_costs_two_commands_each() {
         let server = Server::start(flavor);
         let store = store(&server.url());
         // The server has seen the scripts, and the store has subscribed.
-        prick_up(&store).await;
+        subscribe(&store).await;
         let holder = attempt(&["k"]);
         granted(grant(&store, &holder).await);
         let before = scripts(&server);
@@ -188,7 +188,7 @@ async fn held_and_awaited(
             lock(&there, &second).await;
         })
     };
-    stand_in_line(server, &[&second]).await;
+    until_queued(server, &[&second]).await;
     ([first, second], waiting)
 }
 

@@ -9,7 +9,9 @@ use leasehold_redis::{RedisStore, script::call_for};
 use servers::{Flavor, Server};
 
 use crate::line_order::{SOON, wait};
-use crate::queue::{BOTH, EARS, ears, left_behind, let_go, lock, prick_up, stand_in_line, ttl, until};
+use crate::queue::{
+    BOTH, NOTIFY_CHANNELS, left_behind, let_go, lock, subscribe, subscribed, ttl, until, until_queued,
+};
 use crate::world::{attempt, grant, granted, runtime, store, value};
 
 /// Handed over by somebody who may not publish.
@@ -22,7 +24,7 @@ async fn a_push_that_is_lost_costs_time_and_no_more() {
         let [holder, first] = [(); 2].map(|()| attempt(&["k"]).with_ttl(ttl(60_000)));
         granted(grant(&store, &holder).await);
         let waiting = wait(&store, &first);
-        stand_in_line(&server, &[&first]).await;
+        until_queued(&server, &[&first]).await;
         let mut mute = server.connect().unwrap();
         mute.text(&["AUTH", "mute", "x"]).unwrap();
         let call = call_for(&Request::Release(holder), WaitQueue::CLAIM_WINDOW);
@@ -49,9 +51,9 @@ async fn a_key_that_an_operator_deletes_is_noticed_within_a_re_ask() {
     let [holder, first, second] = [(); 3].map(|()| attempt(&["k"]).with_ttl(ttl(60_000)));
     granted(grant(&store, &holder).await);
     let waiting = wait(&store, &first);
-    stand_in_line(&server, &[&first]).await;
+    until_queued(&server, &[&first]).await;
     let behind = wait(&store, &second);
-    stand_in_line(&server, &[&first, &second]).await;
+    until_queued(&server, &[&first, &second]).await;
     server.text(&["DEL", "k"]);
     let began = Instant::now();
     waiting.await.unwrap();
@@ -71,7 +73,7 @@ async fn a_holder_that_died_is_followed_at_its_end() {
     let mut tasks = Vec::new();
     for (nth, waiter) in waiters.iter().enumerate() {
         tasks.push(wait(&stores[nth % 2], waiter));
-        stand_in_line(&server, &waiters[..=nth].iter().collect::<Vec<_>>()).await;
+        until_queued(&server, &waiters[..=nth].iter().collect::<Vec<_>>()).await;
     }
     for (nth, task) in tasks.into_iter().enumerate() {
         task.await.unwrap();
@@ -93,9 +95,9 @@ async fn a_foreign_holder_is_waited_for_in_order() {
         server.text(&["SET", "k", "theirs"]);
         let [first, second] = [(); 2].map(|()| attempt(&["k"]));
         let waiting = wait(&store, &first);
-        stand_in_line(&server, &[&first]).await;
+        until_queued(&server, &[&first]).await;
         let behind = wait(&store, &second);
-        stand_in_line(&server, &[&first, &second]).await;
+        until_queued(&server, &[&first, &second]).await;
         assert_eq!(value(&server, "k").as_deref(), Some("theirs"), "and is not marked");
         server.text(&["DEL", "k"]);
         let began = Instant::now();
@@ -161,7 +163,7 @@ async fn who_may_not_subscribe_asks_by_itself_and_says_why() {
             let mut tasks = Vec::new();
             for (nth, waiter) in waiters.iter().enumerate() {
                 tasks.push(wait(&store, waiter));
-                stand_in_line(&server, &waiters[..=nth].iter().collect::<Vec<_>>()).await;
+                until_queued(&server, &waiters[..=nth].iter().collect::<Vec<_>>()).await;
             }
             let why = store.deaf_because().unwrap().to_string();
             assert!(why.contains("deaf"), "{flavor} {protocol}: {why}");
@@ -189,9 +191,9 @@ async fn who_lends_a_connection_waits_by_asking() {
     let [holder, first, second] = [(); 3].map(|()| attempt(&["k"]));
     granted(grant(&ours, &holder).await);
     let waiting = wait(&lent, &first);
-    stand_in_line(&server, &[&first]).await;
+    until_queued(&server, &[&first]).await;
     let behind = wait(&ours, &second);
-    stand_in_line(&server, &[&first, &second]).await;
+    until_queued(&server, &[&first, &second]).await;
     let began = Instant::now();
     let_go(&ours, &holder).await;
     waiting.await.unwrap();
@@ -206,8 +208,8 @@ async fn who_lends_a_connection_waits_by_asking() {
 async fn many_dead_waiters_are_cleared_away_at_once() {
     let server = Server::start(Flavor::Redis62);
     let (here, there) = (store(&server.url()), store(&server.url()));
-    prick_up(&here).await;
-    prick_up(&there).await;
+    subscribe(&here).await;
+    subscribe(&there).await;
     let holder = attempt(&["k"]);
     granted(grant(&here, &holder).await);
     for _ in 0..350 {
@@ -220,7 +222,7 @@ async fn many_dead_waiters_are_cleared_away_at_once() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     drop(there);
-    until("their channel is gone", SOON, || ears(&server) == 1).await;
+    until("their channel is gone", SOON, || subscribed(&server) == 1).await;
     let began = Instant::now();
     let_go(&here, &holder).await;
     waiting.await.unwrap();
@@ -235,15 +237,15 @@ async fn who_may_not_ping_waits_all_the_same() {
     let server = Server::setup(Flavor::Valkey91).acl_user("quiet", "on nopass ~* &* +@all -ping").start();
     for protocol in BOTH {
         let store = store(&format!("redis://quiet@127.0.0.1:{}?protocol={protocol}", server.port()));
-        prick_up(&store).await;
+        subscribe(&store).await;
         let [holder, first] = [(); 2].map(|()| attempt(&["k"]));
         granted(grant(&store, &holder).await);
         let waiting = wait(&store, &first);
-        stand_in_line(&server, &[&first]).await;
-        let before = server.text(&["PUBSUB", "CHANNELS", EARS]);
+        until_queued(&server, &[&first]).await;
+        let before = server.text(&["PUBSUB", "CHANNELS", NOTIFY_CHANNELS]);
         tokio::time::sleep(Duration::from_millis(1600)).await;
         assert_eq!(
-            server.text(&["PUBSUB", "CHANNELS", EARS]),
+            server.text(&["PUBSUB", "CHANNELS", NOTIFY_CHANNELS]),
             before,
             "{protocol}: the connection was dropped"
         );
@@ -262,9 +264,10 @@ async fn noise_on_a_channel_is_passed_over() {
         let [holder, first] = [(); 2].map(|()| attempt(&["k"]));
         granted(grant(&store, &holder).await);
         let waiting = wait(&store, &first);
-        stand_in_line(&server, &[&first]).await;
-        until("it hears", SOON, || ears(&server) == 1).await;
-        let servers::Reply::Array(Some(channels)) = server.text(&["PUBSUB", "CHANNELS", EARS]) else {
+        until_queued(&server, &[&first]).await;
+        until("it hears", SOON, || subscribed(&server) == 1).await;
+        let servers::Reply::Array(Some(channels)) = server.text(&["PUBSUB", "CHANNELS", NOTIFY_CHANNELS])
+        else {
             panic!()
         };
         for noise in ["", "g", "hello", "g 0 1 2 k", "\0\r\n", "x 00 k"] {

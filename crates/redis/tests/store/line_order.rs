@@ -8,7 +8,7 @@ use leasehold_redis::RedisStore;
 use servers::{Flavor, Server};
 
 use crate::queue::{
-    BOTH, commands, ears, give_up, left_behind, let_go, line, lock, prick_up, stand_in_line, until,
+    BOTH, commands, give_up, left_behind, let_go, line, lock, subscribe, subscribed, until, until_queued,
 };
 use crate::world::{attempt, grant, granted, runtime, store};
 
@@ -47,9 +47,9 @@ async fn waiters_of_many_processes_are_served_in_the_order_in_which_they_came() 
                     let_go(&store, &waiter).await;
                 }));
                 let so_far: Vec<_> = waiters[..=nth].iter().collect();
-                stand_in_line(&server, &so_far).await;
+                until_queued(&server, &so_far).await;
             }
-            assert_eq!(ears(&server), 4, "{url}: one for each process");
+            assert_eq!(subscribed(&server), 4, "{url}: one for each process");
             let began = Instant::now();
             let_go(&stores[0], &holder).await;
             for task in tasks {
@@ -155,7 +155,7 @@ async fn many_waiters_of_a_long_hold_cost_next_to_nothing_and_an_idle_process_no
         tokio::time::sleep(Duration::from_millis(1500)).await;
         assert_eq!(commands(&mut connection) - before, 0, "{url}: idle");
         drop(stores);
-        until("connections are closed", SOON, || ears(&server) == 0).await;
+        until("connections are closed", SOON, || subscribed(&server) == 0).await;
     }
 }
 
@@ -169,7 +169,7 @@ async fn who_never_waits_subscribes_to_nothing() {
             lock(&store, &ours).await;
             let_go(&store, &ours).await;
         }
-        assert_eq!(ears(&server), 0);
+        assert_eq!(subscribed(&server), 0);
         assert_eq!(store.deaf_because(), None);
     }
 }
@@ -182,12 +182,12 @@ async fn a_waiter_that_goes_leaves_its_place_to_the_next() {
         let [holder, gone, next] = [(); 3].map(|()| attempt(&["k"]));
         granted(grant(&here, &holder).await);
         let going = wait(&there, &gone);
-        stand_in_line(&server, &[&gone]).await;
+        until_queued(&server, &[&gone]).await;
         let waiting = wait(&here, &next);
-        stand_in_line(&server, &[&gone, &next]).await;
+        until_queued(&server, &[&gone, &next]).await;
         going.abort();
         give_up(&there, &gone).await;
-        stand_in_line(&server, &[&next]).await;
+        until_queued(&server, &[&next]).await;
         let began = Instant::now();
         let_go(&there, &holder).await;
         waiting.await.unwrap();
@@ -205,14 +205,14 @@ async fn a_process_that_dies_in_line_costs_the_next_nothing() {
         let (here, there) = (store(&url), store(&url));
         let [holder, dead, next] = [(); 3].map(|()| attempt(&["k"]));
         granted(grant(&here, &holder).await);
-        prick_up(&here).await;
+        subscribe(&here).await;
         let dying = wait(&there, &dead);
-        stand_in_line(&server, &[&dead]).await;
+        until_queued(&server, &[&dead]).await;
         let waiting = wait(&here, &next);
-        stand_in_line(&server, &[&dead, &next]).await;
+        until_queued(&server, &[&dead, &next]).await;
         dying.abort();
         drop(there);
-        until("its channel is gone", SOON, || ears(&server) == 1).await;
+        until("its channel is gone", SOON, || subscribed(&server) == 1).await;
         let began = Instant::now();
         let_go(&here, &holder).await;
         waiting.await.unwrap();
@@ -285,7 +285,7 @@ async fn a_try_that_meets_a_key_free_hands_it_to_who_is_first_in_line() {
         let [gone, first, late] = [(); 3].map(|()| attempt(&["k"]));
         granted(grant(&here, &gone).await);
         let waits = wait(&there, &first);
-        stand_in_line(&server, &[&first]).await;
+        until_queued(&server, &[&first]).await;
         assert_eq!(server.text(&["DEL", "k"]).as_integer(), Some(1));
         let answer = here.grant(&late, WaitMode::Try).await.unwrap();
         let GrantAnswer::Busy { held_by, place: None } = answer else { panic!("{flavor}: {answer:?}") };

@@ -7,7 +7,9 @@ use leasehold_redis::RedisStore;
 use servers::{Flavor, Proxy, Server};
 
 use crate::line_order::{SOON, wait};
-use crate::queue::{BOTH, EARS, ears, give_up, left_behind, let_go, lock, prick_up, stand_in_line, until};
+use crate::queue::{
+    BOTH, NOTIFY_CHANNELS, give_up, left_behind, let_go, lock, subscribe, subscribed, until, until_queued,
+};
 use crate::world::{attempt, grant, granted, key, runtime, store};
 
 fn through(proxy: &Proxy, protocol: &str) -> RedisStore {
@@ -31,17 +33,17 @@ impl Scene {
         let proxy = Proxy::before(&server);
         let (here, there) = (store(&server.url()), through(&proxy, protocol));
         let [holder, first, second] = [(); 3].map(|()| attempt(&["k"]));
-        prick_up(&here).await;
-        prick_up(&there).await;
+        subscribe(&here).await;
+        subscribe(&there).await;
         granted(grant(&here, &holder).await);
         Self { server, proxy, here, there, holder, first, second }
     }
 
     async fn both_wait(&self) -> [tokio::task::JoinHandle<()>; 2] {
         let first = wait(&self.there, &self.first);
-        stand_in_line(&self.server, &[&self.first]).await;
+        until_queued(&self.server, &[&self.first]).await;
         let second = wait(&self.here, &self.second);
-        stand_in_line(&self.server, &[&self.first, &self.second]).await;
+        until_queued(&self.server, &[&self.first, &self.second]).await;
         [first, second]
     }
 
@@ -58,17 +60,19 @@ async fn a_waiter_whose_connection_is_cut_subscribes_anew_and_keeps_its_place() 
         let scene = Scene::new(Flavor::Redis70, protocol).await;
         let [first, second] = scene.both_wait().await;
         for _ in 0..3 {
-            let before = scene.server.text(&["PUBSUB", "CHANNELS", EARS]);
+            let before = scene.server.text(&["PUBSUB", "CHANNELS", NOTIFY_CHANNELS]);
             scene.proxy.cut();
             // The same number of channels, but not the same ones.
-            let is_back =
-                || ears(&scene.server) == 2 && scene.server.text(&["PUBSUB", "CHANNELS", EARS]) != before;
+            let is_back = || {
+                subscribed(&scene.server) == 2
+                    && scene.server.text(&["PUBSUB", "CHANNELS", NOTIFY_CHANNELS]) != before
+            };
             let took = until("it hears again", Duration::from_secs(5), is_back).await;
             assert!(took < SOON, "{protocol}: {took:?}");
         }
         // Its re-ask brings the new channel into the line.
         tokio::time::sleep(Duration::from_millis(50)).await;
-        stand_in_line(&scene.server, &[&scene.first, &scene.second]).await;
+        until_queued(&scene.server, &[&scene.first, &scene.second]).await;
         let released = scene.release().await;
         first.await.unwrap();
         assert!(released.elapsed() < SOON, "{protocol}: {:?}", released.elapsed());
@@ -86,12 +90,12 @@ async fn who_was_away_when_its_turn_came_is_next() {
         let [first, second] = scene.both_wait().await;
         scene.proxy.black_hole();
         scene.proxy.cut();
-        until("it is gone", SOON, || ears(&scene.server) == 1).await;
+        until("it is gone", SOON, || subscribed(&scene.server) == 1).await;
         let released = scene.release().await;
         second.await.unwrap();
         assert!(released.elapsed() < SOON, "{protocol}: {:?}", released.elapsed());
         scene.proxy.heal();
-        stand_in_line(&scene.server, &[&scene.first]).await;
+        until_queued(&scene.server, &[&scene.first]).await;
         let released = Instant::now();
         let_go(&scene.here, &scene.second).await;
         first.await.unwrap();
@@ -120,11 +124,11 @@ async fn a_half_open_process_costs_the_line_one_window() {
                 let_go(&there, &one_of_them).await;
             }));
             in_line.push(one);
-            stand_in_line(&scene.server, &in_line).await;
+            until_queued(&scene.server, &in_line).await;
         }
         let second = wait(&scene.here, &scene.second);
         in_line.push(&scene.second);
-        stand_in_line(&scene.server, &in_line).await;
+        until_queued(&scene.server, &in_line).await;
         scene.proxy.black_hole();
         let released = scene.release().await;
         second.await.unwrap();
@@ -146,13 +150,15 @@ async fn a_dead_connection_is_noticed_while_all_wait() {
     for protocol in BOTH {
         let scene = Scene::new(Flavor::Redis62, protocol).await;
         let [first, second] = scene.both_wait().await;
-        let before = scene.server.text(&["PUBSUB", "CHANNELS", EARS]);
+        let before = scene.server.text(&["PUBSUB", "CHANNELS", NOTIFY_CHANNELS]);
         scene.proxy.black_hole();
         // A PING falls due, and is not answered; the new connections fall silent as well.
         tokio::time::sleep(Duration::from_secs(3)).await;
         scene.proxy.heal();
-        let is_back =
-            || scene.server.text(&["PUBSUB", "CHANNELS", EARS]) != before && ears(&scene.server) >= 2;
+        let is_back = || {
+            scene.server.text(&["PUBSUB", "CHANNELS", NOTIFY_CHANNELS]) != before
+                && subscribed(&scene.server) >= 2
+        };
         until("it hears on another", Duration::from_secs(9), is_back).await;
         tokio::time::sleep(Duration::from_millis(50)).await;
         let released = scene.release().await;
@@ -171,21 +177,22 @@ async fn connections_that_an_operator_kills_and_scripts_that_he_flushes_go_unnot
         let server = Server::start(flavor);
         let url = format!("{}?protocol={protocol}", server.url());
         let (here, there) = (store(&url), store(&url));
-        prick_up(&here).await;
-        prick_up(&there).await;
+        subscribe(&here).await;
+        subscribe(&there).await;
         let [holder, first, second] = [(); 3].map(|()| attempt(&["k"]));
         granted(grant(&here, &holder).await);
         let waiting = wait(&there, &first);
-        stand_in_line(&server, &[&first]).await;
+        until_queued(&server, &[&first]).await;
         let behind = wait(&here, &second);
-        stand_in_line(&server, &[&first, &second]).await;
-        let before = server.text(&["PUBSUB", "CHANNELS", EARS]);
+        until_queued(&server, &[&first, &second]).await;
+        let before = server.text(&["PUBSUB", "CHANNELS", NOTIFY_CHANNELS]);
         for kind in ["pubsub", "normal"] {
             server.text(&["CLIENT", "KILL", "TYPE", kind]);
         }
-        let is_back = || ears(&server) == 2 && server.text(&["PUBSUB", "CHANNELS", EARS]) != before;
+        let is_back =
+            || subscribed(&server) == 2 && server.text(&["PUBSUB", "CHANNELS", NOTIFY_CHANNELS]) != before;
         until("both hear again", Duration::from_secs(9), is_back).await;
-        stand_in_line(&server, &[&first, &second]).await;
+        until_queued(&server, &[&first, &second]).await;
         tokio::time::sleep(Duration::from_millis(100)).await;
         server.text(&["SCRIPT", "FLUSH"]);
         let began = Instant::now();
@@ -206,11 +213,12 @@ async fn the_second_connection_does_not_die_unnoticed() {
     let [holder, first] = [(); 2].map(|()| attempt(&["k"]));
     granted(grant(&store, &holder).await);
     let waiting = wait(&store, &first);
-    stand_in_line(&server, &[&first]).await;
-    until("it hears", SOON, || ears(&server) == 1).await;
-    let before = server.text(&["PUBSUB", "CHANNELS", EARS]);
+    until_queued(&server, &[&first]).await;
+    until("it hears", SOON, || subscribed(&server) == 1).await;
+    let before = server.text(&["PUBSUB", "CHANNELS", NOTIFY_CHANNELS]);
     server.text(&["CLIENT", "KILL", "TYPE", "pubsub"]);
-    let is_back = || ears(&server) == 1 && server.text(&["PUBSUB", "CHANNELS", EARS]) != before;
+    let is_back =
+        || subscribed(&server) == 1 && server.text(&["PUBSUB", "CHANNELS", NOTIFY_CHANNELS]) != before;
     until("it hears again", SOON, is_back).await;
     tokio::time::sleep(Duration::from_millis(50)).await;
     let began = Instant::now();
@@ -230,7 +238,7 @@ async fn the_lease_of_a_push_that_was_delayed_began_before_it_was_handed_over() 
         // A PING every two seconds, which is waited for as long.
         let (here, there) =
             (store(&server.url()), store(&format!("{}?protocol={protocol}&call-limit=2s", proxy.url())));
-        prick_up(&there).await;
+        subscribe(&there).await;
         let mut pushes = 0;
         for round in 0.. {
             let [holder, first] = [(); 2].map(|()| attempt(&["k"]));

@@ -87,7 +87,7 @@ pub(crate) async fn line(server: &Server) -> Vec<leasehold_core::Holder> {
 }
 
 /// Waits once for something that is taken, so that the store hears from now on whatever it waits for.
-pub(crate) async fn prick_up(store: &RedisStore) {
+pub(crate) async fn subscribe(store: &RedisStore) {
     let [holder, waiter] = [(); 2].map(|()| attempt(&["another"]));
     lock(store, &holder).await;
     let began = Instant::now();
@@ -103,7 +103,7 @@ pub(crate) async fn prick_up(store: &RedisStore) {
 }
 
 /// Until these wait for `k`, in this order.
-pub(crate) async fn stand_in_line(server: &Server, attempts: &[&Attempt]) {
+pub(crate) async fn until_queued(server: &Server, attempts: &[&Attempt]) {
     let looking = crate::world::store(&server.url());
     let wanted: Vec<_> = attempts.iter().map(|attempt| attempt.holder).collect();
     let began = Instant::now();
@@ -119,11 +119,11 @@ pub(crate) async fn stand_in_line(server: &Server, attempts: &[&Attempt]) {
 }
 
 /// The pattern of the connections' channels, which excludes the channel that all holders read.
-pub(crate) const EARS: &str = "leasehold:????????????????????????????????";
+pub(crate) const NOTIFY_CHANNELS: &str = "leasehold:????????????????????????????????";
 
 /// How many channels are listened to.
-pub(crate) fn ears(server: &Server) -> usize {
-    match server.text(&["PUBSUB", "CHANNELS", EARS]) {
+pub(crate) fn subscribed(server: &Server) -> usize {
+    match server.text(&["PUBSUB", "CHANNELS", NOTIFY_CHANNELS]) {
         Reply::Array(Some(channels)) => channels.len(),
         other => panic!("{other:?}"),
     }

@@ -8,7 +8,7 @@ use leasehold_redis::RedisStore;
 use servers::{Flavor, Server};
 
 use crate::line_order::wait;
-use crate::queue::{let_go, lock, stand_in_line, until};
+use crate::queue::{let_go, lock, until, until_queued};
 use crate::world::{attempt, grant, granted, lasting, passing, store, value};
 
 fn pair(flavor: Flavor) -> (Server, Server) {
@@ -85,7 +85,7 @@ async fn a_lock_that_is_handed_over_counts_only_when_it_is_confirmed_too() {
     let [holder, first] = [(); 2].map(|()| attempt(&["k"]));
     lock(&here, &holder).await;
     let waiter = wait(&there, &first);
-    stand_in_line(&master, &[&first]).await;
+    until_queued(&master, &[&first]).await;
     replica.stop();
     let_go(&here, &holder).await;
     tokio::time::sleep(Duration::from_millis(600)).await;

@@ -9,7 +9,7 @@ use leasehold_core::{
 use servers::{Flavor, Reply, Server, Watched};
 
 use crate::line_order::wait;
-use crate::queue::{let_go, lock, stand_in_line, until};
+use crate::queue::{let_go, lock, until, until_queued};
 use crate::world::{attempt, grant, granted, key, lasting, passing, store, value};
 
 /// Half a second until the sentinels miss the master, two for the failover, and some for us.
@@ -124,14 +124,14 @@ async fn who_waits_in_line_hears_on_the_new_master() {
         let [holder, first] = [(); 2].map(|()| attempt(&["k"]));
         lock(&here, &holder).await;
         let waiter = wait(&there, &first);
-        stand_in_line(&watched.servers[0], &[&first]).await;
+        until_queued(&watched.servers[0], &[&first]).await;
         watched.fail_over();
         until("the sentinels agree", Duration::from_secs(10), || {
             (0..3).all(|sentinel| watched.master_by(sentinel) == 1)
         })
         .await;
         let failed_over = Instant::now();
-        stand_in_line(&watched.servers[1], &[&first]).await;
+        until_queued(&watched.servers[1], &[&first]).await;
         until("it hears there", FOLLOWED_WITHIN, || listeners(&watched.servers[1]) >= 1).await;
         println!("stands in line there after {:?}", failed_over.elapsed());
         let released = Instant::now();
@@ -149,7 +149,7 @@ async fn a_demoted_master_that_nobody_told_of_is_noticed_by_who_waits() {
     let [holder, first] = [(); 2].map(|()| attempt(&["k"]));
     lock(&here, &holder).await;
     let waiter = wait(&there, &first);
-    stand_in_line(&watched.servers[0], &[&first]).await;
+    until_queued(&watched.servers[0], &[&first]).await;
     // Nobody is told: the sentinels are asleep, and no connection is cut.
     watched.sentinels.iter().for_each(Server::stop);
     watched.servers[1].text(&["REPLICAOF", "NO", "ONE"]);

@@ -25,7 +25,7 @@ proptest! {
             let keys: &[&str] = [&["a"][..], &["b"], &["a", "b"]][usize::from(keys)];
             let attempt = attempt(who, keys, 10);
             let context = at(now);
-            let context = context.with_ears(&Deaf("gone"));
+            let context = context.with_subscribers(&Deaf("gone"));
             let channel = Some(Channel::new(if who == 4 { "gone" } else { "here" }));
             let request = match what {
                 0..=2 => {

@@ -50,7 +50,7 @@ fn nobody_is_handed_a_lock_who_does_not_listen() {
         wait_as(&mut records, &attempt(who, &["a"], 10), wait, &at(101));
     }
     let context = at(105);
-    let context = context.with_ears(&Deaf("gone"));
+    let context = context.with_subscribers(&Deaf("gone"));
     let pushes = pushed(&mut records, Request::Release(attempt(1, &["a"], 10)), &context);
     assert_eq!(pushes, [(4, handed(105_000_000)), (5, FIRST)]);
 }
@@ -86,7 +86,7 @@ fn no_request_clears_away_more_than_a_hundred_waiters() {
         wait_as(&mut records, &attempt(who, &["a"], 10), wait, &at(101));
     }
     let context = at(105);
-    let context = context.with_ears(&Deaf("gone"));
+    let context = context.with_subscribers(&Deaf("gone"));
     for left in [150, 50] {
         let served = apply(&mut records, Request::Release(attempt(1, &["a"], 10)), &context);
         assert_eq!((served.unfinished, served.pushes), (vec![key("a")], vec![]));

@@ -297,7 +297,7 @@ fn a_writer_that_is_gone_keeps_no_reader_waiting() {
     ask(&mut records, &reader(1), 100);
     listening(&mut records, &writer(2), "gone", 101);
     let context = at(102);
-    let context = context.with_ears(&Deaf("gone"));
+    let context = context.with_subscribers(&Deaf("gone"));
     let (answer, _) = wait(&mut records, &reader(3), &context);
     assert!(is_granted(&answer));
     assert!(records.lines.is_empty());

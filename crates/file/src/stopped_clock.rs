@@ -6,9 +6,9 @@ use leasehold_core::{BoxFuture, Instant, Runtime};
 
 /// A runtime whose clocks never advance.
 #[derive(Debug)]
-pub(crate) struct Stopped;
+pub(crate) struct StoppedClock;
 
-impl Runtime for Stopped {
+impl Runtime for StoppedClock {
     fn now(&self) -> Instant {
         Instant::from_nanos(1_000_000_000)
     }

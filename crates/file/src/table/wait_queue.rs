@@ -6,9 +6,9 @@ use std::time::Duration;
 use leasehold_core::{Channel, Holder, Key, Label, Mode, QueueEntry, Records, Stamp, Ticket, Ttl, WaitQueue};
 use rusqlite::{Connection, Row, params};
 
-use super::{Asker, Written};
+use super::{Requester, StoredRecords};
+use crate::error::FileError;
 use crate::sessions::Session;
-use crate::trouble::Trouble;
 
 type QueueSlot = (Ticket, Holder);
 
@@ -21,15 +21,15 @@ pub(super) fn load(
     connection: &Connection,
     key: &Key,
     waiters: usize,
-    asker: Option<Asker<'_>>,
+    requester: Option<Requester<'_>>,
     first: usize,
-    lives: &mut BTreeMap<(Key, Holder), Session>,
-) -> Result<WaitQueue, Trouble> {
+    sessions: &mut BTreeMap<(Key, Holder), Session>,
+) -> Result<WaitQueue, FileError> {
     let mut line = WaitQueue::default();
-    let mut stands = |(ticket, standing, life): Stands| {
+    let mut entry_of = |(ticket, standing, session): QueueRow| {
         let holder = standing.holder;
-        if let Some(life) = life {
-            lives.insert((key.clone(), holder), life);
+        if let Some(session) = session {
+            sessions.insert((key.clone(), holder), session);
         }
         line.join(standing, Some(ticket), Stamp::from_micros(0));
         (ticket, holder)
@@ -42,7 +42,7 @@ pub(super) fn load(
         )?;
         let mut rows = head.query(params![key.as_bytes(), i64::try_from(first).unwrap_or(i64::MAX)])?;
         while let Some(row) = rows.next()? {
-            head_ends = Some(stands(standing(row)?));
+            head_ends = Some(entry_of(standing(row)?));
         }
     }
     if let Some(head_ends) = head_ends.filter(|_| waiters > first) {
@@ -52,22 +52,23 @@ pub(super) fn load(
                  WHERE key = ?1 ORDER BY ticket DESC, holder DESC LIMIT 1",
             )?
             .query_row([key.as_bytes()], |row| Ok(standing(row)))??;
-        let last = stands(last);
+        let last = entry_of(last);
         let mut hidden = (waiters - first) as u64 - u64::from(last > head_ends);
-        if let Some(asker) = asker {
+        if let Some(requester) = requester {
             let mut own = connection.prepare_cached(
                 "SELECT ticket, holder, label, mode, ttl, channel, wants_more, life FROM waiter
                  WHERE holder = ?2 AND key = ?1",
             )?;
-            let mut rows = own.query(params![key.as_bytes(), asker.holder.bits().to_be_bytes()])?;
-            let own = rows.next()?.map(standing).transpose()?.map(stands);
-            let between = |place: &QueueSlot| *place > head_ends && *place < last;
+            let mut rows = own.query(params![key.as_bytes(), requester.holder.bits().to_be_bytes()])?;
+            let own = rows.next()?.map(standing).transpose()?.map(entry_of);
+            let between = |slot: &QueueSlot| *slot > head_ends && *slot < last;
             hidden -= u64::from(own.as_ref().is_some_and(between));
-            let claimed = asker.ticket.filter(|(at, _)| at == key).map(|(_, ticket)| (*ticket, asker.holder));
-            if let Some(place) = own.or(claimed).filter(between).filter(|_| asker.counts) {
-                let before = count_between(connection, key, head_ends, place)?;
+            let claimed =
+                requester.ticket.filter(|(at, _)| at == key).map(|(_, ticket)| (*ticket, requester.holder));
+            if let Some(slot) = own.or(claimed).filter(between).filter(|_| requester.counts) {
+                let before = count_between(connection, key, head_ends, slot)?;
                 hidden -= before;
-                line.leave_out(before, place);
+                line.leave_out(before, slot);
             }
         }
         line.leave_out(hidden, last);
@@ -84,11 +85,11 @@ pub(super) fn load(
 pub(super) fn save(
     connection: &Connection,
     key: &Key,
-    before: &Written,
+    before: &StoredRecords,
     after: &Records,
-    asker: Option<Asker<'_>>,
+    requester: Option<Requester<'_>>,
     now: Stamp,
-) -> Result<(), Trouble> {
+) -> Result<(), FileError> {
     let mut was = before.records.lines.get(key);
     let is = after.lines.get(key);
     // A queue that has ended is not continued by the next one, so waiters that were not read are
@@ -99,19 +100,19 @@ pub(super) fn save(
     }
     let stood: BTreeMap<QueueSlot, &QueueEntry> = places(was);
     let stand: BTreeMap<QueueSlot, &QueueEntry> = places(is);
-    for (ticket, holder) in stood.keys().filter(|place| !stand.contains_key(*place)) {
+    for (ticket, holder) in stood.keys().filter(|slot| !stand.contains_key(*slot)) {
         connection
             .prepare_cached("DELETE FROM waiter WHERE key = ?1 AND ticket = ?2 AND holder = ?3")?
             .execute(params![key.as_bytes(), number(*ticket), holder.bits().to_be_bytes()])?;
     }
-    for (place, standing) in stand {
-        let asks = asker.filter(|asker| asker.holder == standing.holder);
-        if stood.get(&place) != Some(&standing) || asks.is_some() {
-            let life = match asks {
-                Some(asker) => asker.life,
+    for (slot, standing) in stand {
+        let asks = requester.filter(|requester| requester.holder == standing.holder);
+        if stood.get(&slot) != Some(&standing) || asks.is_some() {
+            let session = match asks {
+                Some(requester) => requester.session,
                 None => before.waiting.get(&(key.clone(), standing.holder)).copied(),
             };
-            write(connection, key, place.0, standing, life)?;
+            write(connection, key, slot.0, standing, session)?;
         }
     }
     let struck = |line: Option<&WaitQueue>| -> BTreeSet<Channel> {
@@ -132,7 +133,7 @@ pub(super) fn save(
 }
 
 /// Removes all waiters of a key.
-pub(super) fn forget(connection: &Connection, key: &[u8]) -> Result<(), Trouble> {
+pub(super) fn forget(connection: &Connection, key: &[u8]) -> Result<(), FileError> {
     connection.prepare_cached("DELETE FROM waiter WHERE key = ?1")?.execute([key])?;
     connection.prepare_cached("DELETE FROM struck WHERE key = ?1")?.execute([key])?;
     Ok(())
@@ -143,7 +144,12 @@ fn places(line: Option<&WaitQueue>) -> BTreeMap<QueueSlot, &QueueEntry> {
     waiters.map(|(ticket, standing)| ((ticket, standing.holder), standing)).collect()
 }
 
-fn count_between(connection: &Connection, key: &Key, from: QueueSlot, to: QueueSlot) -> Result<u64, Trouble> {
+fn count_between(
+    connection: &Connection,
+    key: &Key,
+    from: QueueSlot,
+    to: QueueSlot,
+) -> Result<u64, FileError> {
     let count: i64 = connection
         .prepare_cached(
             "SELECT count(*) FROM waiter
@@ -167,8 +173,8 @@ fn write(
     key: &Key,
     ticket: Ticket,
     standing: &QueueEntry,
-    life: Option<Session>,
-) -> Result<(), Trouble> {
+    session: Option<Session>,
+) -> Result<(), FileError> {
     connection
         .prepare_cached(
             "INSERT OR REPLACE INTO waiter (key, ticket, holder, label, mode, ttl, channel, wants_more, life)
@@ -183,31 +189,31 @@ fn write(
             number(Ticket::new(standing.ttl.as_millis())),
             standing.channel.as_ref().map(Channel::as_bytes),
             standing.wants_more,
-            life.as_ref().map(Session::as_bytes),
+            session.as_ref().map(Session::as_bytes),
         ])?;
     Ok(())
 }
 
-type Stands = (Ticket, QueueEntry, Option<Session>);
+type QueueRow = (Ticket, QueueEntry, Option<Session>);
 
-fn standing(row: &Row<'_>) -> Result<Stands, Trouble> {
+fn standing(row: &Row<'_>) -> Result<QueueRow, FileError> {
     let (ticket, ttl): (i64, i64) = (row.get(0)?, row.get(4)?);
     let label: Option<String> = row.get(2)?;
     let mode: String = row.get(3)?;
     let mode =
-        Mode::read(&mode).ok_or_else(|| Trouble::damaged(format_args!("somebody waits in mode {mode}")))?;
+        Mode::read(&mode).ok_or_else(|| FileError::damaged(format_args!("somebody waits in mode {mode}")))?;
     let ttl = u64::try_from(ttl).ok().and_then(|ttl| Ttl::new(Duration::from_millis(ttl)).ok());
     let channel: Option<Vec<u8>> = row.get(5)?;
     let standing = QueueEntry::new(
         Holder::from_bits(u128::from_be_bytes(row.get(1)?)),
         label.map(|text| Label::read(text.as_bytes())),
         mode,
-        ttl.ok_or_else(|| Trouble::damaged("the ttl of a waiter is out of bounds"))?,
+        ttl.ok_or_else(|| FileError::damaged("the ttl of a waiter is out of bounds"))?,
         channel.map(Channel::new),
         row.get(6)?,
     );
-    let life: Option<[u8; 8]> = row.get(7)?;
-    Ok((Ticket::new(ticket.unsigned_abs()), standing, life.map(Session::from_bytes)))
+    let session: Option<[u8; 8]> = row.get(7)?;
+    Ok((Ticket::new(ticket.unsigned_abs()), standing, session.map(Session::from_bytes)))
 }
 
 /// A ticket as one of SQLite's signed numbers.

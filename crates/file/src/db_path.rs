@@ -13,16 +13,16 @@ use rustix::fs::{Access, AtFlags, CWD, OFlags, StatVfsMountFlags, accessat};
 use rustix::io::Errno;
 
 use crate::census::FileId;
+use crate::error::{FileError, on_one_line};
 use crate::file_system;
 use crate::sessions;
-use crate::trouble::{Trouble, on_one_line};
 use crate::users::{Users, own_user};
 
 /// A path at which the file may be.
 #[derive(Clone, Debug)]
-pub(crate) struct Place(PathBuf);
+pub(crate) struct DbPath(PathBuf);
 
-impl Place {
+impl DbPath {
     /// The place of a path; a relative path starts at the current directory.
     pub(crate) fn new(path: &Path) -> Self {
         Self(std::path::absolute(path).unwrap_or_else(|_| path.into()))
@@ -41,7 +41,7 @@ impl Place {
     /// an empty one.
     ///
     /// It may open and close the file: only call it with an [`Opening`](crate::census::Opening).
-    pub(crate) fn prepare(&self) -> Result<(FileId, Users), Trouble> {
+    pub(crate) fn prepare(&self) -> Result<(FileId, Users), FileError> {
         let users = prepare_directory(self.directory()?)?;
         let created = self.create(users)?;
         let file = self.check(users)?;
@@ -52,7 +52,7 @@ impl Place {
     }
 
     /// The same without creating or opening anything: the users of the file, if there is one.
-    pub(crate) fn look(&self) -> Result<Option<Users>, Trouble> {
+    pub(crate) fn look(&self) -> Result<Option<Users>, FileError> {
         let directory = self.directory()?;
         if let Some(there) = directory.ancestors().find(|above| above.exists()) {
             file_system::check(there)?;
@@ -68,10 +68,10 @@ impl Place {
         file_system::check(&self.0).map(|()| Some(users))
     }
 
-    fn directory(&self) -> Result<&Path, Trouble> {
+    fn directory(&self) -> Result<&Path, FileError> {
         match (self.0.parent().filter(|_| self.0.is_absolute()), self.0.file_name()) {
             (Some(directory), Some(_)) => Ok(directory),
-            _ => Err(Trouble::lasting("the path names no file: give the path of a file")),
+            _ => Err(FileError::lasting("the path names no file: give the path of a file")),
         }
     }
 
@@ -81,7 +81,7 @@ impl Place {
     }
 
     /// Creates the file unless there is one; returns true if it did.
-    fn create(&self, users: Users) -> Result<bool, Trouble> {
+    fn create(&self, users: Users) -> Result<bool, FileError> {
         if let Users::Group { owner, .. } = users {
             return self.create_for_group(users, owner);
         }
@@ -90,11 +90,11 @@ impl Place {
 
     /// In a group's directory only its owner creates anything permanent: a file of another user
     /// could be replaced by that user.
-    fn create_for_group(&self, users: Users, owner: u32) -> Result<bool, Trouble> {
+    fn create_for_group(&self, users: Users, owner: u32) -> Result<bool, FileError> {
         let sessions = sessions::directory_of(&self.0);
         if owner == own_user() {
             sessions::make_directory(&sessions, users)
-                .map_err(|error| Trouble::io("use the directory", &sessions, &error))?;
+                .map_err(|error| FileError::io("use the directory", &sessions, &error))?;
             return self.create_file(users);
         }
         let beside = ["", "-wal", "-shm", "-peers"].map(|suffix| {
@@ -107,23 +107,23 @@ impl Place {
             match path.symlink_metadata() {
                 Ok(found) if users.may_write(&found) && !found.is_symlink() => {}
                 Ok(_) => {
-                    return Err(Trouble::lasting(format_args!(
+                    return Err(FileError::lasting(format_args!(
                         "{at} belongs to another user or group than its directory, or others can write it: as the owner of the \
                          directory remove it, and run `leasehold init` again"
                     )));
                 }
                 Err(error) if error.kind() == ErrorKind::NotFound => {
-                    return Err(Trouble::lasting(format_args!(
+                    return Err(FileError::lasting(format_args!(
                         "{at} is not there, and only the owner of the directory may create it: run `leasehold init` again"
                     )));
                 }
-                Err(error) => return Err(Trouble::io("look at", &path, &error)),
+                Err(error) => return Err(FileError::io("look at", &path, &error)),
             }
         }
         Ok(false)
     }
 
-    fn create_file(&self, users: Users) -> Result<bool, Trouble> {
+    fn create_file(&self, users: Users) -> Result<bool, FileError> {
         let mode = users.file_mode();
         let mut options = OpenOptions::new();
         options.write(true).create_new(true).mode(mode).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
@@ -132,15 +132,15 @@ impl Place {
             Ok(file) => file
                 .set_permissions(Permissions::from_mode(mode))
                 .map(|()| true)
-                .map_err(|error| Trouble::io("set the mode of", &self.0, &error)),
+                .map_err(|error| FileError::io("set the mode of", &self.0, &error)),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
-            Err(error) => Err(Trouble::io("create", &self.0, &error)),
+            Err(error) => Err(FileError::io("create", &self.0, &error)),
         }
     }
 
-    fn check(&self, users: Users) -> Result<FileId, Trouble> {
+    fn check(&self, users: Users) -> Result<FileId, FileError> {
         let at = self.0.display();
-        let found = self.0.symlink_metadata().map_err(|error| Trouble::io("look at", &self.0, &error))?;
+        let found = self.0.symlink_metadata().map_err(|error| FileError::io("look at", &self.0, &error))?;
         let (mode, wanted) = (found.mode() & 0o7777, users.file_mode());
         let refused = if found.is_symlink() {
             format!("{at} is a symbolic link: give the path of the file itself")
@@ -173,7 +173,7 @@ impl Place {
         } else {
             return Ok(FileId::of(&found));
         };
-        Err(Trouble::lasting(refused))
+        Err(FileError::lasting(refused))
     }
 }
 
@@ -189,16 +189,16 @@ impl Place {
 ///
 /// Why it could not be created, or is not safe.
 pub fn make_group_store(directory: &Path, group: u32) -> Result<PathBuf, Fault> {
-    let place = Place::new(&directory.join("leases.db"));
-    match place.directory().and_then(|directory| make_group_directory(directory, group)) {
-        Ok(()) => Ok(place.path().into()),
-        Err(trouble) => Err(trouble.of(&place.name())),
+    let db_path = DbPath::new(&directory.join("leases.db"));
+    match db_path.directory().and_then(|directory| make_group_directory(directory, group)) {
+        Ok(()) => Ok(db_path.path().into()),
+        Err(error) => Err(error.of(&db_path.name())),
     }
 }
 
-fn make_group_directory(directory: &Path, group: u32) -> Result<(), Trouble> {
+fn make_group_directory(directory: &Path, group: u32) -> Result<(), FileError> {
     let users = Users::Group { owner: own_user(), group };
-    let io = |done, error| Trouble::io(done, directory, &error);
+    let io = |done, error| FileError::io(done, directory, &error);
     match DirBuilder::new().mode(0o700).create(directory) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => {
             return Err(io("create the directory", error));
@@ -214,7 +214,7 @@ fn make_group_directory(directory: &Path, group: u32) -> Result<(), Trouble> {
     }
     let is_empty = directory.read_dir().is_ok_and(|mut entries| entries.next().is_none());
     if !is_empty {
-        return Err(Trouble::lasting(format_args!(
+        return Err(FileError::lasting(format_args!(
             "the directory {} is not empty, and was not made for this group: name one that is not there yet",
             directory.display()
         )));
@@ -227,7 +227,7 @@ fn make_group_directory(directory: &Path, group: u32) -> Result<(), Trouble> {
     check_directory(directory).map(drop)
 }
 
-fn prepare_directory(directory: &Path) -> Result<Users, Trouble> {
+fn prepare_directory(directory: &Path) -> Result<Users, FileError> {
     // Before anything is created, so that nothing is left on a refused file system.
     if let Some(there) = directory.ancestors().find(|above| above.exists()) {
         file_system::check(there)?;
@@ -236,12 +236,12 @@ fn prepare_directory(directory: &Path) -> Result<Users, Trouble> {
         .recursive(true)
         .mode(0o700)
         .create(directory)
-        .map_err(|error| Trouble::io("create the directory", directory, &error))?;
+        .map_err(|error| FileError::io("create the directory", directory, &error))?;
     check_directory(directory)
 }
 
-fn check_directory(directory: &Path) -> Result<Users, Trouble> {
-    let found = directory.metadata().map_err(|error| Trouble::io("look at", directory, &error))?;
+fn check_directory(directory: &Path) -> Result<Users, FileError> {
+    let found = directory.metadata().map_err(|error| FileError::io("look at", directory, &error))?;
     let users = Users::of(&found);
     let (at, mode) = (directory.display(), found.mode() & 0o7777);
     let refused = match users {
@@ -261,10 +261,10 @@ fn check_directory(directory: &Path) -> Result<Users, Trouble> {
         Users::Group { .. } => None,
     };
     if let Some(refused) = refused {
-        return Err(Trouble::lasting(refused));
+        return Err(FileError::lasting(refused));
     }
     if is_mounted_read_only(directory) {
-        return Err(Trouble::lasting(format_args!(
+        return Err(FileError::lasting(format_args!(
             "the directory {at} lies on a read-only file system: use another, or mount it writable"
         )));
     }
@@ -305,14 +305,14 @@ mod tests {
     #[test]
     fn a_place_is_absolute_and_shows_on_one_line() {
         let here = std::env::current_dir().unwrap();
-        assert_eq!(Place::new(Path::new("a.db")).path(), here.join("a.db"));
-        assert_eq!(Place::new(Path::new("/x/a\nb.db")).name(), "file:/x/a\\nb.db");
+        assert_eq!(DbPath::new(Path::new("a.db")).path(), here.join("a.db"));
+        assert_eq!(DbPath::new(Path::new("/x/a\nb.db")).name(), "file:/x/a\\nb.db");
     }
 
     #[test]
     fn a_path_without_a_file_is_refused() {
         for path in ["", "/", "/tmp/.."] {
-            let fault = Place::new(Path::new(path)).prepare().unwrap_err().of("file:");
+            let fault = DbPath::new(Path::new(path)).prepare().unwrap_err().of("file:");
             assert_eq!(&*fault.reason, "the path names no file: give the path of a file", "{path}");
         }
     }

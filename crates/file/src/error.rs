@@ -12,7 +12,7 @@ use crate::writer::Writer;
 
 /// A fault without the name of its store.
 #[derive(Debug)]
-pub(crate) struct Trouble {
+pub(crate) struct FileError {
     kind: FaultKind,
     cause: FaultCause,
     reason: String,
@@ -21,7 +21,7 @@ pub(crate) struct Trouble {
     busy: bool,
 }
 
-impl Trouble {
+impl FileError {
     pub(crate) fn lasting(reason: impl fmt::Display) -> Self {
         Self {
             kind: FaultKind::Lasting,
@@ -100,7 +100,7 @@ impl Trouble {
     }
 }
 
-impl From<rusqlite::Error> for Trouble {
+impl From<rusqlite::Error> for FileError {
     fn from(error: rusqlite::Error) -> Self {
         match error.sqlite_error_code() {
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::busy(),
@@ -130,7 +130,7 @@ pub(crate) fn on_one_line(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn sqlite(code: i32) -> Trouble {
+    fn sqlite(code: i32) -> FileError {
         rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None).into()
     }
 
@@ -140,9 +140,9 @@ mod tests {
             (rusqlite::ffi::SQLITE_FULL, "full", FaultKind::Lasting),
             (rusqlite::ffi::SQLITE_BUSY, "busy", FaultKind::Passing),
         ] {
-            let trouble = sqlite(code);
-            assert!(!trouble.reopen() && trouble.reason.contains(word));
-            assert_eq!(trouble.of("file:/x").kind, kind);
+            let error = sqlite(code);
+            assert!(!error.reopen() && error.reason.contains(word));
+            assert_eq!(error.of("file:/x").kind, kind);
         }
     }
 
@@ -161,9 +161,9 @@ mod tests {
     #[test]
     fn no_space_for_a_directory_is_a_full_disk_too() {
         let error = io::Error::from(Errno::NOSPC);
-        let fault = Trouble::io("make", Path::new("/x"), &error).of("f");
+        let fault = FileError::io("make", Path::new("/x"), &error).of("f");
         assert!(fault.is_lasting() && fault.reason.contains("free some space"), "{fault}");
         let error = io::Error::from(Errno::MFILE);
-        assert_eq!(Trouble::io("make", Path::new("/x"), &error).of("f").kind, FaultKind::Passing);
+        assert_eq!(FileError::io("make", Path::new("/x"), &error).of("f").kind, FaultKind::Passing);
     }
 }

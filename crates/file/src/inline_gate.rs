@@ -32,15 +32,15 @@ impl Caller {
     }
 }
 
-/// The last caller, and the result.
+/// Decides whether a request may run on the thread of its caller, from what the last ones cost.
 #[derive(Debug)]
-pub(crate) struct Turns {
+pub(crate) struct InlineGate {
     /// When its request was served, or refused here.
     asked: Option<(Caller, Instant)>,
     spared_until: Instant,
 }
 
-impl Turns {
+impl InlineGate {
     pub(crate) fn new(now: Instant) -> Self {
         Self { asked: None, spared_until: now }
     }
@@ -81,11 +81,11 @@ mod tests {
     fn callers_that_ask_side_by_side_leave_it_to_the_worker() {
         let [one, other] = two();
         let begun = Instant::now();
-        let mut turns = Turns::new(begun);
+        let mut inline_gate = InlineGate::new(begun);
         let mut asks = |caller, after| {
-            let admitted = turns.admit(caller, begun + micros(after));
+            let admitted = inline_gate.admit(caller, begun + micros(after));
             if admitted {
-                turns.ended(begun + micros(after), begun + micros(after + 10));
+                inline_gate.ended(begun + micros(after), begun + micros(after + 10));
             }
             admitted
         };
@@ -99,11 +99,11 @@ mod tests {
     fn what_took_long_is_left_to_the_worker_for_a_hundred_times_as_long() {
         let [one, _] = two();
         let begun = Instant::now();
-        let mut turns = Turns::new(begun);
-        assert!(turns.admit(one, begun));
+        let mut inline_gate = InlineGate::new(begun);
+        assert!(inline_gate.admit(one, begun));
         let ended = begun + micros(5_000);
-        turns.ended(begun, ended);
-        assert!(!turns.admit(one, ended + micros(499_999)));
-        assert!(turns.admit(one, ended + micros(500_000)));
+        inline_gate.ended(begun, ended);
+        assert!(!inline_gate.admit(one, ended + micros(499_999)));
+        assert!(inline_gate.admit(one, ended + micros(500_000)));
     }
 }
