@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use leasehold_core::{Fault, Misuse, Runtime};
-pub use leasehold_postgres::{Made, PostgresStore, schema_sql};
+pub use leasehold_postgres::{InitOutcome, PostgresStore, schema_sql};
 use tokio_postgres::Transaction;
 
 use crate::Guard;
@@ -23,7 +23,7 @@ use crate::runtime::TokioRuntime;
 /// # Cancel safety
 ///
 /// Cancel safe: everything is created in one transaction.
-pub async fn init(url: &str) -> Result<Made, Fault> {
+pub async fn init(url: &str) -> Result<InitOutcome, Fault> {
     let runtime = TokioRuntime::current();
     let runtime =
         runtime.ok_or_else(|| Fault::lasting("postgres", "there is no tokio runtime: call it within one"))?;

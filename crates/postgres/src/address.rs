@@ -12,7 +12,7 @@ use percent_encoding::percent_decode_str;
 pub(crate) struct Address {
     /// The URL without the password and without the parameters that do not identify the server.
     pub(crate) name: String,
-    pub(crate) places: Vec<Place>,
+    pub(crate) server_addrs: Vec<ServerAddr>,
     pub(crate) user: Option<String>,
     pub(crate) password: Option<Secret>,
     pub(crate) database: Option<String>,
@@ -25,7 +25,7 @@ pub(crate) struct Address {
 
 /// The address of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum ServerAddr {
     Tcp {
         host: String,
         port: u16,
@@ -113,15 +113,15 @@ impl Address {
             (Some(password), None) => Some(Secret::Text(password)),
             (None, file) => file.map(Secret::File),
         };
-        let places = places(hosts, given.host.take(), given.port)?;
-        let several = places.len() > 1;
+        let server_addrs = server_addrs(hosts, given.host.take(), given.port)?;
+        let several = server_addrs.len() > 1;
         let database = nonempty(decode(path)?);
         if database.as_ref().is_some_and(|name| name.contains(['/', '\0'])) {
             return refuse("the store URL has a path of several parts: write postgres://HOST/DATABASE");
         }
         let mut address = Self {
             name: String::new(),
-            places,
+            server_addrs,
             user,
             password,
             database,
@@ -137,16 +137,16 @@ impl Address {
     fn describe(&self) -> String {
         let user =
             self.user.as_ref().map(|user| format!("{}@", Escaped(user.as_bytes()))).unwrap_or_default();
-        let places: Vec<_> = self.places.iter().map(Place::written).collect();
+        let server_addrs: Vec<_> = self.server_addrs.iter().map(ServerAddr::written).collect();
         let database =
             self.database.as_ref().map(|name| format!("/{}", Escaped(name.as_bytes()))).unwrap_or_default();
         let schema = Some(&self.schema).filter(|schema| *schema != SCHEMA);
         let schema = schema.map(|schema| format!("?schema={schema}")).unwrap_or_default();
-        format!("postgres://{user}{}{database}{schema}", places.join(","))
+        format!("postgres://{user}{}{database}{schema}", server_addrs.join(","))
     }
 }
 
-impl Place {
+impl ServerAddr {
     fn written(&self) -> String {
         match self {
             Self::Tcp { host, port } => {
@@ -237,19 +237,23 @@ impl Given {
     }
 }
 
-fn places(hosts: &str, host: Option<String>, default_port: Option<u16>) -> Result<Vec<Place>, Misuse> {
+fn server_addrs(
+    hosts: &str,
+    host: Option<String>,
+    default_port: Option<u16>,
+) -> Result<Vec<ServerAddr>, Misuse> {
     if let Some(host) = host {
         if !hosts.is_empty() {
             return refuse("the store URL has the host twice: leave the parameter out");
         }
-        return place(&host, default_port.unwrap_or(PORT)).map(|place| vec![place]);
+        return server_addr(&host, default_port.unwrap_or(PORT)).map(|server_addr| vec![server_addr]);
     }
     if hosts.is_empty() {
         return refuse(
             "the store URL names no host: postgres://HOST/DATABASE, or postgres://%2Frun%2Fpostgresql/DATABASE",
         );
     }
-    let mut places = Vec::new();
+    let mut server_addrs = Vec::new();
     for text in hosts.split(',') {
         let (host, own_port) = match text.rsplit_once(':').filter(|(_, port)| !port.contains(']')) {
             Some((host, own_port)) => (host, Some(port(own_port)?)),
@@ -257,25 +261,25 @@ fn places(hosts: &str, host: Option<String>, default_port: Option<u16>) -> Resul
         };
         let host = decode(host)?;
         let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(&host);
-        let place = place(host, own_port.or(default_port).unwrap_or(PORT))?;
-        if places.contains(&place) {
+        let server_addr = server_addr(host, own_port.or(default_port).unwrap_or(PORT))?;
+        if server_addrs.contains(&server_addr) {
             return refuse("the store URL names a host twice: leave one out");
         }
-        places.push(place);
+        server_addrs.push(server_addr);
     }
-    Ok(places)
+    Ok(server_addrs)
 }
 
-fn place(host: &str, port: u16) -> Result<Place, Misuse> {
+fn server_addr(host: &str, port: u16) -> Result<ServerAddr, Misuse> {
     if host.starts_with('/') {
-        return Ok(Place::Unix { directory: host.into(), port });
+        return Ok(ServerAddr::Unix { directory: host.into(), port });
     }
     if host.is_empty()
         || host.contains(|c: char| c.is_control() || c.is_whitespace() || matches!(c, '@' | '/'))
     {
         return refuse(format!("the store URL has a host that cannot be one: {ENCODE}"));
     }
-    Ok(Place::Tcp { host: host.into(), port })
+    Ok(ServerAddr::Tcp { host: host.into(), port })
 }
 
 fn port(text: &str) -> Result<u16, Misuse> {
@@ -358,14 +362,14 @@ mod tests {
         Address::parse(url).unwrap_or_else(|error| panic!("{url}: {error}"))
     }
 
-    fn tcp(host: &str, port: u16) -> Place {
-        Place::Tcp { host: host.into(), port }
+    fn tcp(host: &str, port: u16) -> ServerAddr {
+        ServerAddr::Tcp { host: host.into(), port }
     }
 
     #[test]
     fn a_host_is_enough() {
         let address = parse("postgres://localhost");
-        assert_eq!(address.places, [tcp("localhost", 5432)]);
+        assert_eq!(address.server_addrs, [tcp("localhost", 5432)]);
         assert_eq!((&*address.schema, &address.user, &address.database), ("leasehold", &None, &None));
         assert_eq!((&*address.name, address.call_limit), ("postgres://localhost", CALL_LIMIT));
         assert!(!address.read_write && address.tls.is_none());
@@ -376,7 +380,7 @@ mod tests {
         let address = parse(
             "postgresql://web:s%2F%40c%20ret@a:7000,[::1]/app?schema=locks_2&sslmode=verify-full&sslrootcert=/ca&call-limit=2s",
         );
-        assert_eq!(address.places, [tcp("a", 7000), tcp("::1", 5432)]);
+        assert_eq!(address.server_addrs, [tcp("a", 7000), tcp("::1", 5432)]);
         assert_eq!(address.password, Some(Secret::Text("s/@c ret".into())));
         assert_eq!(address.tls, Some(Tls { authority: Some("/ca".into()), identity: None }));
         assert_eq!(address.call_limit, Duration::from_secs(2));
@@ -387,11 +391,11 @@ mod tests {
 
     #[test]
     fn a_socket_is_named_by_its_directory() {
-        let socket = Place::Unix { directory: "/run/postgresql".into(), port: 5433 };
+        let socket = ServerAddr::Unix { directory: "/run/postgresql".into(), port: 5433 };
         for url in
             ["postgres:///app?host=/run/postgresql&port=5433", "postgres://u@%2Frun%2Fpostgresql:5433/app"]
         {
-            assert_eq!(parse(url).places, std::slice::from_ref(&socket), "{url}");
+            assert_eq!(parse(url).server_addrs, std::slice::from_ref(&socket), "{url}");
         }
         assert_eq!(parse("postgres:///app?host=/run/pg").name, "postgres://%2Frun%2Fpg/app");
     }

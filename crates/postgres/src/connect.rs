@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use tokio_postgres::config::{SslMode, TargetSessionAttrs};
 use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls};
 
-use crate::address::{Address, Place, Secret};
+use crate::address::{Address, Secret, ServerAddr};
 use crate::deadline::within;
 use crate::fault::Faults;
 use crate::secret::password_in;
@@ -29,7 +29,7 @@ const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 const UNACKNOWLEDGED: Duration = Duration::from_secs(10);
 
 /// Receives the name of a channel, and a message on it.
-pub(crate) type Tell = Arc<dyn Fn(&str, &str) + Send + Sync>;
+pub(crate) type OnNotification = Arc<dyn Fn(&str, &str) + Send + Sync>;
 
 type Driver = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -51,7 +51,7 @@ pub(crate) async fn connect(
     address: &Address,
     faults: &Faults,
     runtime: &Arc<dyn Runtime>,
-    tell: Option<Tell>,
+    tell: Option<OnNotification>,
 ) -> Result<Live, Fault> {
     let (client, driver) = match within(&**runtime, CONNECT_LIMIT, speak(address, faults, tell)).await {
         Some(spoken) => spoken?,
@@ -67,7 +67,11 @@ pub(crate) async fn connect(
     Ok(Live { client, _end: end })
 }
 
-async fn speak(address: &Address, faults: &Faults, tell: Option<Tell>) -> Result<(Client, Driver), Fault> {
+async fn speak(
+    address: &Address,
+    faults: &Faults,
+    tell: Option<OnNotification>,
+) -> Result<(Client, Driver), Fault> {
     let config = config(address, faults)?;
     match &address.tls {
         None => {
@@ -86,18 +90,18 @@ async fn speak(address: &Address, faults: &Faults, tell: Option<Tell>) -> Result
 
 fn config(address: &Address, faults: &Faults) -> Result<Config, Fault> {
     let mut config = Config::new();
-    for place in &address.places {
-        match place {
-            Place::Tcp { host, port } => config.host(host).port(*port),
+    for server_addr in &address.server_addrs {
+        match server_addr {
+            ServerAddr::Tcp { host, port } => config.host(host).port(*port),
             #[cfg(unix)]
-            Place::Unix { directory, port } => config.host_path(directory).port(*port),
+            ServerAddr::Unix { directory, port } => config.host_path(directory).port(*port),
             #[cfg(not(unix))]
-            Place::Unix { .. } => {
+            ServerAddr::Unix { .. } => {
                 return Err(faults.lasting("this system has no Unix sockets: use postgres://HOST/DATABASE"));
             }
         };
     }
-    let hosts = u32::try_from(address.places.len().max(1)).unwrap_or(u32::MAX);
+    let hosts = u32::try_from(address.server_addrs.len().max(1)).unwrap_or(u32::MAX);
     config
         .application_name("leasehold")
         // An address that does not answer must not use up the time of the others.
@@ -127,7 +131,7 @@ fn config(address: &Address, faults: &Faults) -> Result<Config, Fault> {
     Ok(config)
 }
 
-fn drive<S, T>(mut connection: Connection<S, T>, tell: Option<Tell>) -> Driver
+fn drive<S, T>(mut connection: Connection<S, T>, tell: Option<OnNotification>) -> Driver
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,

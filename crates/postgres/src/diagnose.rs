@@ -17,10 +17,10 @@ use tokio_postgres::types::Type;
 
 use self::facts::Facts;
 use crate::channel;
-use crate::connect::{Tell, connect};
+use crate::connect::{OnNotification, connect};
 use crate::deadline::within;
 use crate::table::row::Columns;
-use crate::trouble::Trouble;
+use crate::transaction_error::TransactionError;
 use crate::worker::Inner;
 
 /// The median of this many round trips counts.
@@ -61,9 +61,12 @@ impl Inner {
     }
 
     /// The result of some questions, which may take as long as this many calls together.
-    async fn asked<T>(&self, questions: impl Future<Output = Result<T, Trouble>>) -> Result<T, Fault> {
+    async fn asked<T>(
+        &self,
+        questions: impl Future<Output = Result<T, TransactionError>>,
+    ) -> Result<T, Fault> {
         let answered = within(&*self.runtime, 10 * self.address.call_limit, questions).await;
-        answered.unwrap_or(Err(Trouble::Silent)).map_err(|trouble| self.faults.of(&trouble))
+        answered.unwrap_or(Err(TransactionError::Silent)).map_err(|error| self.faults.of(&error))
     }
 
     async fn times(&self, client: &Client, brought: &mut Diagnosis) -> Result<(), Fault> {
@@ -75,7 +78,7 @@ impl Inner {
             let row = self.asked(async { Ok(client.query_typed_one(CLOCK, &[]).await?) }).await?;
             let (heard, after) = (runtime.now(), runtime.since_epoch());
             trips.push(heard.saturating_since(sent));
-            let server = Columns(&row).stamp(0).map_err(|trouble| self.faults.of(&trouble))?;
+            let server = Columns(&row).stamp(0).map_err(|error| self.faults.of(&error))?;
             let doubt = after.saturating_sub(before) / 2;
             let ours = i64::try_from((before + doubt).as_micros()).unwrap_or(i64::MAX);
             let ahead = i64::try_from(server.as_micros()).unwrap_or(i64::MAX).saturating_sub(ours);
@@ -110,7 +113,7 @@ impl Inner {
         let at = &self.faults.store;
         let limit = 2 * self.address.call_limit;
         let heard = Arc::new(Notify::new());
-        let tell: Tell = {
+        let tell: OnNotification = {
             let heard = Arc::clone(&heard);
             Arc::new(move |_, _| heard.notify_one())
         };

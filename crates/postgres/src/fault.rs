@@ -10,7 +10,7 @@ use std::time::Duration;
 use leasehold_core::{Escaped, Fault, FaultCause};
 use tokio_postgres::error::{DbError, SqlState};
 
-use crate::trouble::Trouble;
+use crate::transaction_error::TransactionError;
 
 /// Creates the faults of one store.
 #[derive(Clone, Debug)]
@@ -33,11 +33,11 @@ impl Faults {
         self.passing(reason).caused_by(FaultCause::TimedOut)
     }
 
-    pub(crate) fn of(&self, trouble: &Trouble) -> Fault {
-        match trouble {
-            Trouble::Said(error) => self.of_error(error),
-            Trouble::Silent => self.timed_out("no answer in time: the server or the network is stalled"),
-            Trouble::Damaged(what) => self.lasting(format_args!(
+    pub(crate) fn of(&self, error: &TransactionError) -> Fault {
+        match error {
+            TransactionError::Client(error) => self.of_error(error),
+            TransactionError::Silent => self.timed_out("no answer in time: the server or the network is stalled"),
+            TransactionError::Damaged(what) => self.lasting(format_args!(
                 "the tables are damaged ({}): somebody else wrote there; delete that row while no program uses it",
                 Escaped(what.as_bytes())
             )),
@@ -173,20 +173,20 @@ fn is_about_login(error: &tokio_postgres::Error) -> bool {
 }
 
 /// Returns true if trying the same again at once may succeed.
-pub(crate) fn is_conflict(trouble: &Trouble) -> bool {
-    code(trouble).is_some_and(|code| {
+pub(crate) fn is_conflict(error: &TransactionError) -> bool {
+    code(error).is_some_and(|code| {
         *code == SqlState::T_R_SERIALIZATION_FAILURE || *code == SqlState::T_R_DEADLOCK_DETECTED
     })
 }
 
 /// Returns true if another transaction blocked this one for too long.
-pub(crate) fn is_blocked(trouble: &Trouble) -> bool {
-    code(trouble) == Some(&SqlState::LOCK_NOT_AVAILABLE)
+pub(crate) fn is_blocked(error: &TransactionError) -> bool {
+    code(error) == Some(&SqlState::LOCK_NOT_AVAILABLE)
 }
 
-pub(crate) fn code(trouble: &Trouble) -> Option<&SqlState> {
-    match trouble {
-        Trouble::Said(error) => error.code(),
-        Trouble::Damaged(_) | Trouble::Silent => None,
+pub(crate) fn code(error: &TransactionError) -> Option<&SqlState> {
+    match error {
+        TransactionError::Client(error) => error.code(),
+        TransactionError::Damaged(_) | TransactionError::Silent => None,
     }
 }

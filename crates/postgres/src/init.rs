@@ -23,11 +23,11 @@ pub fn schema_sql(url: &str) -> Result<String, Misuse> {
 /// The effect on the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Made {
+pub enum InitOutcome {
     /// They were created.
-    Now,
+    Created,
     /// They existed already.
-    Before,
+    Existed,
 }
 
 /// Creates the tables of the store at a URL, unless they exist. The user must be allowed to create
@@ -37,7 +37,7 @@ pub enum Made {
 ///
 /// A [`Fault`]: the server is unreachable, or refuses; nothing was created then. An invalid URL is
 /// a fault too.
-pub async fn init(url: &str, runtime: &Arc<dyn Runtime>) -> Result<Made, Fault> {
+pub async fn init(url: &str, runtime: &Arc<dyn Runtime>) -> Result<InitOutcome, Fault> {
     let address = Address::parse(url).map_err(|misuse| Fault::lasting("postgres", misuse))?;
     let faults = Faults { store: Arc::from(&*address.name), init: "leasehold init".into() };
     let sql = Sql::of(&address.schema);
@@ -54,7 +54,7 @@ pub async fn init(url: &str, runtime: &Arc<dyn Runtime>) -> Result<Made, Fault> 
         .await
         .map_err(of)?;
     let row = Columns(&row);
-    let read = |trouble| faults.of(&trouble);
+    let read = |error| faults.of(&error);
     let (is_there, encoding): (bool, &str) = (row.get(0).map_err(read)?, row.get(1).map_err(read)?);
     if encoding != "UTF8" {
         return Err(faults.lasting(format_args!(
@@ -73,5 +73,5 @@ pub async fn init(url: &str, runtime: &Arc<dyn Runtime>) -> Result<Made, Fault> 
         )));
     }
     client.batch_execute("COMMIT").await.map_err(of)?;
-    Ok(if is_there { Made::Before } else { Made::Now })
+    Ok(if is_there { InitOutcome::Existed } else { InitOutcome::Created })
 }

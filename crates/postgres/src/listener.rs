@@ -12,48 +12,48 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio_postgres::types::Type;
 
 use crate::channel;
-use crate::connect::{Live, Tell, connect};
+use crate::connect::{Live, OnNotification, connect};
 use crate::deadline::within;
 use crate::push;
 use crate::table::row::Columns;
-use crate::trouble::Trouble;
+use crate::transaction_error::TransactionError;
 use crate::worker::{BROKEN, Inner, Job};
 
 /// The state of the notification connection.
 #[derive(Clone, Debug)]
-pub(crate) enum Hearing {
+pub(crate) enum PushState {
     /// Nobody has waited yet.
-    Unasked,
+    NotRequested,
     /// A connection is being opened, or reopened.
-    Trying,
-    Hears(Channel),
+    Connecting,
+    Listening(Channel),
     /// Nobody can be notified for now.
-    Deaf(Fault),
+    Unavailable(Fault),
 }
 
 /// The state of the notification connection, for requests and for readers of notices.
 #[derive(Debug)]
-pub(crate) struct Ear {
-    state: watch::Sender<Hearing>,
+pub(crate) struct PushMonitor {
+    state: watch::Sender<PushState>,
     /// Held while a change is reported, so that readers get the changes in order.
     telling: Mutex<()>,
 }
 
 /// A server that refuses to listen is asked again after this time: somebody may have repaired it.
-const DEAF_FOR: Duration = Duration::from_secs(30);
+const RETRY_LISTEN: Duration = Duration::from_secs(30);
 
 /// While nobody waits, the connection is only checked at this interval.
 const IDLE_BEAT: Duration = Duration::from_secs(30);
 
-impl Ear {
+impl PushMonitor {
     pub(crate) fn new() -> Self {
-        Self { state: watch::Sender::new(Hearing::Unasked), telling: Mutex::default() }
+        Self { state: watch::Sender::new(PushState::NotRequested), telling: Mutex::default() }
     }
 
     /// The channel of this process, if it listens.
     pub(crate) fn channel(&self) -> Option<Channel> {
         match &*self.state.borrow() {
-            Hearing::Hears(channel) => Some(channel.clone()),
+            PushState::Listening(channel) => Some(channel.clone()),
             _ => None,
         }
     }
@@ -61,9 +61,9 @@ impl Ear {
     /// Returns true if nobody has asked to listen before this call.
     pub(crate) fn is_first(&self) -> bool {
         self.state.send_if_modified(|state| {
-            let is_first = matches!(state, Hearing::Unasked);
+            let is_first = matches!(state, PushState::NotRequested);
             if is_first {
-                *state = Hearing::Trying;
+                *state = PushState::Connecting;
             }
             is_first
         })
@@ -72,17 +72,19 @@ impl Ear {
     /// The channel, as soon as it is known whether there is one.
     pub(crate) async fn settled(&self) -> Option<Channel> {
         let mut state = self.state.subscribe();
-        let settled = state.wait_for(|state| matches!(state, Hearing::Hears(_) | Hearing::Deaf(_))).await;
+        let settled = state
+            .wait_for(|state| matches!(state, PushState::Listening(_) | PushState::Unavailable(_)))
+            .await;
         match settled.as_deref() {
-            Ok(Hearing::Hears(channel)) => Some(channel.clone()),
+            Ok(PushState::Listening(channel)) => Some(channel.clone()),
             _ => None,
         }
     }
 
     /// The reason why nobody can be notified, if so.
-    pub(crate) fn deaf_because(&self) -> Option<Fault> {
+    pub(crate) fn push_unavailable(&self) -> Option<Fault> {
         match &*self.state.borrow() {
-            Hearing::Deaf(fault) => Some(fault.clone()),
+            PushState::Unavailable(fault) => Some(fault.clone()),
             _ => None,
         }
     }
@@ -90,25 +92,26 @@ impl Ear {
     /// The current state, and all changes from now on.
     pub(crate) fn read(&self, inner: &Inner) -> Box<dyn Notices> {
         let _turn = self.telling.lock().unwrap_or_else(PoisonError::into_inner);
-        inner.notice_bus.read_after(self.deaf_because().map(|fault| Notice::PushDown { fault }))
+        inner.notice_bus.read_after(self.push_unavailable().map(|fault| Notice::PushDown { fault }))
     }
 
-    fn set(&self, inner: &Inner, new: Hearing) {
+    fn set(&self, inner: &Inner, new: PushState) {
         let _turn = self.telling.lock().unwrap_or_else(PoisonError::into_inner);
-        let own = if let Hearing::Hears(channel) = &new { channel::number(channel) } else { None };
+        let own = if let PushState::Listening(channel) = &new { channel::number(channel) } else { None };
         *inner.own.lock().unwrap_or_else(PoisonError::into_inner) = own;
-        let (was_deaf, is_deaf) = (self.deaf_because().is_some(), matches!(new, Hearing::Deaf(_)));
+        let (was_unavailable, is_unavailable) =
+            (self.push_unavailable().is_some(), matches!(new, PushState::Unavailable(_)));
         match &new {
-            Hearing::Deaf(fault) if !was_deaf => {
+            PushState::Unavailable(fault) if !was_unavailable => {
                 inner.notice_bus.say(&Notice::PushDown { fault: fault.clone() });
             }
-            Hearing::Hears(_) if was_deaf => {
+            PushState::Listening(_) if was_unavailable => {
                 inner.notice_bus.say(&Notice::PushBack { store: Arc::clone(&inner.faults.store) });
             }
             _ => {}
         }
         // While it is being reopened, the reported state does not change.
-        if is_deaf || !was_deaf || matches!(new, Hearing::Hears(_)) {
+        if is_unavailable || !was_unavailable || matches!(new, PushState::Listening(_)) {
             self.state.send_replace(new);
         }
     }
@@ -117,7 +120,7 @@ impl Ear {
 /// Listens until the store is dropped.
 pub(crate) async fn run(
     inner: Arc<Inner>,
-    ear: Arc<Ear>,
+    push_monitor: Arc<PushMonitor>,
     queue: mpsc::WeakUnboundedSender<Job>,
     mut alive: watch::Receiver<()>,
 ) {
@@ -125,18 +128,18 @@ pub(crate) async fn run(
         let mut failures = 0;
         loop {
             let rest = match listen(&inner, &queue).await {
-                Ok(ears) => {
+                Ok(listener) => {
                     failures = 0;
-                    ear.set(&inner, Hearing::Hears(channel::of_number(ears.number)));
+                    push_monitor.set(&inner, PushState::Listening(channel::of_number(listener.number)));
                     // Messages since the waiters last asked were lost.
                     inner.waiting.ask_for_all();
-                    ears.tend(&inner).await;
-                    ear.set(&inner, Hearing::Trying);
+                    listener.check_until_lost(&inner).await;
+                    push_monitor.set(&inner, PushState::Connecting);
                     inner.waiting.ask_for_all();
                     Duration::ZERO
                 }
-                Err(Deaf { fault, rest }) => {
-                    ear.set(&inner, Hearing::Deaf(fault));
+                Err(ListenFailure { fault, rest }) => {
+                    push_monitor.set(&inner, PushState::Unavailable(fault));
                     failures += 1;
                     let random = u64::try_from(inner.runtime.random() >> 64).unwrap_or(0);
                     rest.unwrap_or_else(|| Backoff::WHILE_SILENT.delay(failures - 1, random))
@@ -151,23 +154,26 @@ pub(crate) async fn run(
     }
 }
 
-/// Why no messages are received, and when to try again.
-struct Deaf {
+/// The reason why no notifications arrive, and when to try again.
+struct ListenFailure {
     fault: Fault,
     rest: Option<Duration>,
 }
 
-/// A connection that listens.
+/// The connection on which notifications arrive.
 struct Listener {
     live: Live,
     number: i64,
 }
 
-async fn listen(inner: &Arc<Inner>, queue: &mpsc::WeakUnboundedSender<Job>) -> Result<Listener, Deaf> {
+async fn listen(
+    inner: &Arc<Inner>,
+    queue: &mpsc::WeakUnboundedSender<Job>,
+) -> Result<Listener, ListenFailure> {
     let number = (inner.runtime.random() as u64).cast_signed();
     let name = channel::name(number);
     let (proof, tested) = (format!("test {number}"), Arc::new(Notify::new()));
-    let hear: Tell = {
+    let on_notification: OnNotification = {
         let (inner, name, proof, tested) =
             (Arc::downgrade(inner), name.clone(), proof.clone(), Arc::clone(&tested));
         Arc::new(move |channel, payload| {
@@ -175,53 +181,56 @@ async fn listen(inner: &Arc<Inner>, queue: &mpsc::WeakUnboundedSender<Job>) -> R
             if channel == name && payload == proof {
                 return tested.notify_one();
             }
-            let Some(told) = push::read(payload) else { return };
-            if channel == name || told.news == leasehold_core::News::Broken {
-                inner.hear((channel == name).then_some(number), &told);
+            let Some(message) = push::read(payload) else { return };
+            if channel == name || message.news == leasehold_core::News::Broken {
+                inner.receive((channel == name).then_some(number), &message);
             }
         })
     };
     let faults = &inner.faults;
-    let live = connect(&inner.address, faults, &inner.runtime, Some(hear)).await;
-    let live = live.map_err(|fault| Deaf { fault, rest: None })?;
+    let live = connect(&inner.address, faults, &inner.runtime, Some(on_notification)).await;
+    let live = live.map_err(|fault| ListenFailure { fault, rest: None })?;
     let limit = 2 * inner.address.call_limit;
     let listen = format!("LISTEN {name}; LISTEN {BROKEN}");
     let done = within(&*inner.runtime, limit, live.client.batch_execute(&listen)).await;
-    done.ok_or(Trouble::Silent)
+    done.ok_or(TransactionError::Silent)
         .and_then(|done| Ok(done?))
-        .map_err(|trouble| Deaf { fault: faults.of(&trouble), rest: None })?;
+        .map_err(|error| ListenFailure { fault: faults.of(&error), rest: None })?;
     // Checks that a message on another connection arrives here. Behind a pooler that changes
     // sessions between transactions, it does not.
     let asked = queue.upgrade().map(|queue| queue.send(Job::Notify(vec![(name, proof)])));
     if !matches!(asked, Some(Ok(()))) {
-        return Err(Deaf { fault: faults.passing("nobody asks this store anything any more"), rest: None });
+        return Err(ListenFailure {
+            fault: faults.passing("nobody asks this store anything any more"),
+            rest: None,
+        });
     }
     if within(&*inner.runtime, limit, tested.notified()).await.is_none() {
         let reason = "no notification comes through: behind a connection pooler in transaction mode waiters are not told of their turn \
             and ask for it; name the server itself in the store URL to be told";
-        return Err(Deaf { fault: faults.passing(reason), rest: Some(DEAF_FOR) });
+        return Err(ListenFailure { fault: faults.passing(reason), rest: Some(RETRY_LISTEN) });
     }
     let own = [(&number as _, Type::INT8)];
     let locked = live.client.query_typed("SELECT pg_advisory_lock($1)", &own);
     within(&*inner.runtime, limit, locked)
         .await
-        .ok_or(Trouble::Silent)
+        .ok_or(TransactionError::Silent)
         .and_then(|done| Ok(done?))
-        .map_err(|trouble| Deaf { fault: faults.of(&trouble), rest: None })?;
+        .map_err(|error| ListenFailure { fault: faults.of(&error), rest: None })?;
     Ok(Listener { live, number })
 }
 
 impl Listener {
     /// Resolves when no messages can be received any more. While somebody waits, reads the server's
     /// clock often enough to know the age of a hand-over, and so checks that the connection works.
-    async fn tend(&self, inner: &Inner) {
+    async fn check_until_lost(&self, inner: &Inner) {
         loop {
             let asked = inner.runtime.now();
             let clock = self.live.client.query_typed_one(CLOCK, &[]);
             let said = match within(&*inner.runtime, 2 * inner.address.call_limit, clock).await {
                 Some(Ok(row)) => Columns(&row).stamp(0),
-                Some(Err(error)) => Err(Trouble::from(error)),
-                None => Err(Trouble::Silent),
+                Some(Err(error)) => Err(TransactionError::from(error)),
+                None => Err(TransactionError::Silent),
             };
             let Ok(said) = said else { return };
             inner.readings.note(asked, said);

@@ -7,7 +7,7 @@ use leasehold_core::{Request, Served};
 use tokio_postgres::Client;
 
 use crate::transaction::Scope;
-use crate::trouble::Trouble;
+use crate::transaction_error::TransactionError;
 
 /// How long a transaction of a test may take: longer than any that is not stuck.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -25,8 +25,8 @@ pub async fn serve(
 ) -> Result<Vec<Served>, String> {
     match Scope::new(schema, LIMIT, window).serve(client, requests, false).await {
         Ok(done) => Ok(done.served),
-        Err(Trouble::Said(error)) => Err(format!("{error:?}")),
-        Err(Trouble::Damaged(what)) => Err(what),
-        Err(Trouble::Silent) => Err("no answer".into()),
+        Err(TransactionError::Client(error)) => Err(format!("{error:?}")),
+        Err(TransactionError::Damaged(what)) => Err(what),
+        Err(TransactionError::Silent) => Err("no answer".into()),
     }
 }

@@ -20,11 +20,11 @@ use tokio_postgres::types::Type;
 use crate::address::Address;
 use crate::blocked::Blocked;
 use crate::deadline::within;
-use crate::ear::{self, Ear};
 use crate::fault::Faults;
+use crate::listener::{self, PushMonitor};
 use crate::readings::Readings;
 use crate::transaction::Scope;
-use crate::trouble::Trouble;
+use crate::transaction_error::TransactionError;
 use crate::worker::{self, Inner, Job};
 
 /// Extracts the answer to a request.
@@ -56,7 +56,7 @@ use read;
 /// A dropped future undoes nothing; give the attempt up.
 pub struct PostgresStore {
     inner: Arc<Inner>,
-    ear: Arc<Ear>,
+    push_monitor: Arc<PushMonitor>,
     queue: Mutex<Option<mpsc::UnboundedSender<Job>>>,
     /// Closed when this is dropped.
     alive: watch::Sender<()>,
@@ -108,14 +108,19 @@ impl PostgresStore {
             identity: Mutex::default(),
         };
         let (alive, _) = watch::channel(());
-        Ok(Self { inner: Arc::new(inner), ear: Arc::new(Ear::new()), queue: Mutex::default(), alive })
+        Ok(Self {
+            inner: Arc::new(inner),
+            push_monitor: Arc::new(PushMonitor::new()),
+            queue: Mutex::default(),
+            alive,
+        })
     }
 
     /// Why this process cannot be notified of its turn, if so. Waiters then poll, a few times a
     /// second.
     #[must_use]
-    pub fn deaf_because(&self) -> Option<Fault> {
-        self.ear.deaf_because()
+    pub fn push_unavailable(&self) -> Option<Fault> {
+        self.push_monitor.push_unavailable()
     }
 
     fn send(&self, mut job: Job) -> mpsc::WeakUnboundedSender<Job> {
@@ -183,7 +188,9 @@ impl PostgresStore {
     async fn work<T: Send + 'static>(
         &self,
         limit: Duration,
-        work: impl for<'a> FnOnce(&'a Client, &'a Inner) -> BoxFuture<'a, Result<T, Trouble>> + Send + 'static,
+        work: impl for<'a> FnOnce(&'a Client, &'a Inner) -> BoxFuture<'a, Result<T, TransactionError>>
+        + Send
+        + 'static,
     ) -> Result<T, Fault> {
         let (reply, answer) = oneshot::channel();
         self.send(Job::Work(Box::new(move |client, inner| {
@@ -196,9 +203,9 @@ impl PostgresStore {
                     }
                 };
                 let done = work(client, inner).await;
-                let lost = done.as_ref().err().is_some_and(Trouble::is_lost);
-                let _ = reply.send(done.map_err(|trouble| inner.faults.of(&trouble)));
-                if lost { Err(Trouble::Silent) } else { Ok(()) }
+                let lost = done.as_ref().err().is_some_and(TransactionError::is_lost);
+                let _ = reply.send(done.map_err(|error| inner.faults.of(&error)));
+                if lost { Err(TransactionError::Silent) } else { Ok(()) }
             })
         })));
         match within(&*self.inner.runtime, self.patience(limit), answer).await {
@@ -214,7 +221,7 @@ impl PostgresStore {
     /// listens.
     async fn ask_in_line(&self, attempt: &Attempt, line_limit: Option<u64>) -> Result<GrantAnswer, Fault> {
         let (inner, limit) = (&self.inner, self.limit(attempt.ttl));
-        let mut channel = self.ear.channel();
+        let mut channel = self.push_monitor.channel();
         loop {
             let hears = channel.is_some();
             let nonce = hears.then(|| Nonce::from_bits(inner.runtime.random()));
@@ -246,12 +253,17 @@ impl PostgresStore {
 
     /// The channel of this process; starts to listen if necessary.
     async fn listen(&self, limit: Duration) -> Option<Channel> {
-        if self.ear.is_first() {
+        if self.push_monitor.is_first() {
             let queue = self.send(Job::Notify(Vec::new()));
-            let (inner, ear) = (Arc::clone(&self.inner), Arc::clone(&self.ear));
-            self.inner.runtime.spawn(Box::pin(ear::run(inner, ear, queue, self.alive.subscribe())));
+            let (inner, push_monitor) = (Arc::clone(&self.inner), Arc::clone(&self.push_monitor));
+            self.inner.runtime.spawn(Box::pin(listener::run(
+                inner,
+                push_monitor,
+                queue,
+                self.alive.subscribe(),
+            )));
         }
-        within(&*self.inner.runtime, limit * CALLS_TO_CONNECT, self.ear.settled()).await.flatten()
+        within(&*self.inner.runtime, limit * CALLS_TO_CONNECT, self.push_monitor.settled()).await.flatten()
     }
 
     fn leave(&self, attempt: &Attempt) -> bool {
@@ -366,7 +378,7 @@ impl MemberStore for PostgresStore {
 }
 
 /// Returns true if nobody else had the name.
-async fn run_baseline(client: &Client, inner: &Inner, what: Baseline) -> Result<bool, Trouble> {
+async fn run_baseline(client: &Client, inner: &Inner, what: Baseline) -> Result<bool, TransactionError> {
     let sql = &inner.scope.sql;
     let Baseline::Pair { key, holder, ttl, .. } = what else {
         client.execute_typed("SELECT 1", &[]).await?;

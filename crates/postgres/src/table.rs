@@ -3,9 +3,9 @@
 //! One row contains everything about a key except its waiters and its shares. Only a part of a
 //! queue is read: the first few waiters, the requester, and the last waiter.
 
-mod line;
 pub(crate) mod row;
 mod save;
+mod wait_queue;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -20,7 +20,7 @@ use tokio_postgres::{Client, Row};
 use self::row::Columns;
 use crate::channel;
 use crate::sql::Sql;
-use crate::trouble::Trouble;
+use crate::transaction_error::TransactionError;
 
 pub(crate) use self::save::{Changes, save};
 
@@ -31,12 +31,12 @@ pub(crate) struct Loaded {
     /// The server's clock, when the rows were locked.
     pub(crate) now: Stamp,
     /// Channels on which certainly nobody listens.
-    pub(crate) deaf: BTreeSet<Channel>,
+    pub(crate) unsubscribed: BTreeSet<Channel>,
 }
 
 /// A requester of a key: because of its place in the queue, more than the head is read.
 #[derive(Clone, Debug)]
-pub(crate) struct Asker {
+pub(crate) struct Requester {
     pub(crate) key: Key,
     pub(crate) holder: Holder,
     /// Its ticket.
@@ -45,39 +45,43 @@ pub(crate) struct Asker {
 
 /// The records to read.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wanted<'a> {
+pub(crate) struct Selection<'a> {
     /// In byte order, without duplicates.
     pub(crate) keys: &'a [Key],
-    pub(crate) askers: &'a [Asker],
+    pub(crate) requesters: &'a [Requester],
     /// The number of first waiters to read.
     pub(crate) first: i64,
     pub(crate) marks: bool,
     /// True if the transaction must find out which processes listen.
-    pub(crate) ears: bool,
+    pub(crate) subscriptions: bool,
 }
 
 /// Reads the records of some keys, including ended ones, in one round trip.
-pub(crate) async fn load(client: &Client, sql: &Sql, wanted: Wanted<'_>) -> Result<Loaded, Trouble> {
-    let keys: Vec<&[u8]> = wanted.keys.iter().map(Key::as_bytes).collect();
+pub(crate) async fn load(
+    client: &Client,
+    sql: &Sql,
+    selection: Selection<'_>,
+) -> Result<Loaded, TransactionError> {
+    let keys: Vec<&[u8]> = selection.keys.iter().map(Key::as_bytes).collect();
     let (mut at, mut holders, mut tickets) = (Vec::new(), Vec::new(), Vec::new());
-    for asker in wanted.askers {
-        at.push(asker.key.as_bytes());
-        holders.push(bytes(asker.holder));
-        tickets.push(asker.ticket.map(number));
+    for requester in selection.requesters {
+        at.push(requester.key.as_bytes());
+        holders.push(bytes(requester.holder));
+        tickets.push(requester.ticket.map(number));
     }
     let holders: Vec<&[u8]> = holders.iter().map(|holder| &holder[..]).collect();
     let keys = (&keys as _, Type::BYTEA_ARRAY);
     let about = [keys.clone()];
     let waiters = [
         keys.clone(),
-        (&wanted.first as _, Type::INT8),
+        (&selection.first as _, Type::INT8),
         (&at as _, Type::BYTEA_ARRAY),
         (&holders as _, Type::BYTEA_ARRAY),
         (&tickets as _, Type::INT8_ARRAY),
-        (&wanted.ears as _, Type::BOOL),
+        (&selection.subscriptions as _, Type::BOOL),
     ];
     let marks =
-        async { if wanted.marks { client.query_typed(&sql.marks, &about).await } else { Ok(Vec::new()) } };
+        async { if selection.marks { client.query_typed(&sql.marks, &about).await } else { Ok(Vec::new()) } };
     let (leases, waiters, shares, struck, marks) = tokio::join!(
         biased;
         client.query_typed(&sql.leases, &about),
@@ -88,7 +92,7 @@ pub(crate) async fn load(client: &Client, sql: &Sql, wanted: Wanted<'_>) -> Resu
     );
     read(
         &Rows { leases: leases?, waiters: waiters?, shares: shares?, struck: struck?, marks: marks? },
-        wanted,
+        selection,
     )
 }
 
@@ -100,10 +104,11 @@ struct Rows {
     marks: Vec<Row>,
 }
 
-fn read(rows: &Rows, wanted: Wanted<'_>) -> Result<Loaded, Trouble> {
-    let first = rows.leases.first().ok_or_else(|| Trouble::damaged("the server's clock says nothing"))?;
+fn read(rows: &Rows, selection: Selection<'_>) -> Result<Loaded, TransactionError> {
+    let first =
+        rows.leases.first().ok_or_else(|| TransactionError::damaged("the server's clock says nothing"))?;
     let now = Columns(first).stamp(0)?;
-    let mut loaded = Loaded { records: Records::default(), now, deaf: BTreeSet::new() };
+    let mut loaded = Loaded { records: Records::default(), now, unsubscribed: BTreeSet::new() };
     let mut counts = BTreeMap::new();
     for row in &rows.leases {
         let row = Columns(row);
@@ -114,7 +119,7 @@ fn read(rows: &Rows, wanted: Wanted<'_>) -> Result<Loaded, Trouble> {
             }
         }
     }
-    line::read(&rows.waiters, &counts, wanted.first, &mut loaded)?;
+    wait_queue::read(&rows.waiters, &counts, selection.first, &mut loaded)?;
     for row in &rows.struck {
         let row = Columns(row);
         if let Some(line) = loaded.records.lines.get_mut(&row.key(0)?) {
@@ -124,7 +129,7 @@ fn read(rows: &Rows, wanted: Wanted<'_>) -> Result<Loaded, Trouble> {
     for row in &rows.shares {
         let row = Columns(row);
         let (key, holder) = (row.key(0)?, row.holder(1)?);
-        let weight = u32::try_from(row.get::<i32>(2)?).map_err(Trouble::damaged)?;
+        let weight = u32::try_from(row.get::<i32>(2)?).map_err(TransactionError::damaged)?;
         let share = Share::new(weight, row.maybe_fence(3)?, row.label(4)?, row.stamp(5)?);
         let share = share.unclaimed_at(row.get::<Option<i64>>(6)?.map(channel::of_number));
         loaded.records.shares.entry(key).or_default().put(holder, share);
@@ -139,7 +144,7 @@ fn read(rows: &Rows, wanted: Wanted<'_>) -> Result<Loaded, Trouble> {
 }
 
 /// Reads a mark, possibly an ended one, and the clock of the server.
-pub(crate) fn mark(row: &Columns<'_>) -> Result<(Key, Marked), Trouble> {
+pub(crate) fn mark(row: &Columns<'_>) -> Result<(Key, Marked), TransactionError> {
     let mark = Mark::new(row.stamp(1)?, row.fence(2)?, row.label(3)?);
     let mark = match row.maybe_stamp(4)? {
         Some(period) => mark.every(Duration::from_micros(period.as_micros())),
@@ -149,13 +154,13 @@ pub(crate) fn mark(row: &Columns<'_>) -> Result<(Key, Marked), Trouble> {
 }
 
 /// Reads the record of a break.
-pub(crate) fn broken(row: &Columns<'_>) -> Result<BreakRecord, Trouble> {
+pub(crate) fn broken(row: &Columns<'_>) -> Result<BreakRecord, TransactionError> {
     let note = BreakNote { by: row.label(4)?, reason: row.label(5)? };
     Ok(BreakRecord::new(row.key(0)?, row.stamp(1)?, row.fence(2)?, row.label(3)?, note))
 }
 
 /// Reads the row of a key.
-fn lease(row: &Columns<'_>, key: &Key, records: &mut Records) -> Result<(), Trouble> {
+fn lease(row: &Columns<'_>, key: &Key, records: &mut Records) -> Result<(), TransactionError> {
     if let Some(holder) = row.maybe_holder(2)? {
         let content = Content::Lease {
             holder,
@@ -164,8 +169,8 @@ fn lease(row: &Columns<'_>, key: &Key, records: &mut Records) -> Result<(), Trou
         };
         records.locks.insert(key.clone(), Lock::new(content, Some(row.stamp(4)?)));
     } else if let Some(marker) = row.get::<Option<&str>>(6)? {
-        let family =
-            Family::read(marker).ok_or_else(|| Trouble::damaged(format_args!("a key is held {marker:?}")))?;
+        let family = Family::read(marker)
+            .ok_or_else(|| TransactionError::damaged(format_args!("a key is held {marker:?}")))?;
         records.locks.insert(key.clone(), Lock::new(Content::Marker(family), Some(row.stamp(4)?)));
     }
     if let Some(fence) = row.maybe_fence(7)? {

@@ -18,8 +18,8 @@ use tokio_postgres::{Client, Row};
 
 use crate::sql::Sql;
 use crate::table::row::Columns;
-use crate::table::{Asker, Changes, Loaded, Wanted, load, save};
-use crate::trouble::Trouble;
+use crate::table::{Changes, Loaded, Requester, Selection, load, save};
+use crate::transaction_error::TransactionError;
 
 /// The inputs of a transaction other than its requests.
 #[derive(Debug)]
@@ -72,15 +72,15 @@ impl Scope {
         client: &Client,
         requests: &[&Request],
         have_waited: bool,
-    ) -> Result<Done, Trouble> {
+    ) -> Result<Done, TransactionError> {
         let batch = Batch::of(requests);
         if batch.only_reads {
             return self.read(client, &batch, requests).await;
         }
         let begin = if have_waited { &self.begin_again } else { &self.begin };
         let served = self.write(client, begin, &batch, requests).await;
-        if let Err(trouble) = &served
-            && !trouble.is_lost()
+        if let Err(error) = &served
+            && !error.is_lost()
         {
             // If this fails, the connection is lost, and with it the transaction.
             let _ = client.batch_execute("ROLLBACK").await;
@@ -94,7 +94,7 @@ impl Scope {
         client: &Client,
         statement: &str,
         parameters: &[(&(dyn ToSql + Sync), Type)],
-    ) -> Result<Option<Row>, Trouble> {
+    ) -> Result<Option<Row>, TransactionError> {
         let (begun, row, committed) = tokio::join!(
             biased;
             client.batch_execute(&self.begin),
@@ -109,20 +109,30 @@ impl Scope {
     }
 
     /// All in one round trip.
-    async fn read(&self, client: &Client, batch: &Batch, requests: &[&Request]) -> Result<Done, Trouble> {
-        let wanted =
-            Wanted { keys: &batch.keys, askers: &[], first: i64::MAX, marks: batch.marks, ears: false };
+    async fn read(
+        &self,
+        client: &Client,
+        batch: &Batch,
+        requests: &[&Request],
+    ) -> Result<Done, TransactionError> {
+        let selection = Selection {
+            keys: &batch.keys,
+            requesters: &[],
+            first: i64::MAX,
+            marks: batch.marks,
+            subscriptions: false,
+        };
         let (begun, loaded, ended) = tokio::join!(
             biased;
             client.batch_execute(BEGIN_TO_READ),
-            load(client, &self.sql, wanted),
+            load(client, &self.sql, selection),
             client.batch_execute("COMMIT"),
         );
         begun?;
         let mut loaded = loaded?;
         ended?;
         let now = loaded.now;
-        let Applied { served, .. } = self.apply(&mut loaded.records, requests, now, &loaded.deaf);
+        let Applied { served, .. } = self.apply(&mut loaded.records, requests, now, &loaded.unsubscribed);
         Ok(Done { served, now, added: 0 })
     }
 
@@ -132,17 +142,17 @@ impl Scope {
         begin: &str,
         batch: &Batch,
         requests: &[&Request],
-    ) -> Result<Done, Trouble> {
+    ) -> Result<Done, TransactionError> {
         /// The waiter that leaves, the next one, those among which one of another process is
         /// searched for, and one for the requester.
         const FEW: usize = WaitQueue::LOOKED_AHEAD + 3;
         const MORE: usize = WaitQueue::CLEARED_AT_ONCE + FEW;
-        let wanted = |first: i64| Wanted {
+        let selection = |first: i64| Selection {
             keys: &batch.keys,
-            askers: &batch.askers,
+            requesters: &batch.requesters,
             first,
             marks: batch.marks,
-            ears: true,
+            subscriptions: true,
         };
         let keys: Vec<&[u8]> = batch.keys.iter().map(Key::as_bytes).collect();
         let locked = [(&keys as _, Type::BYTEA_ARRAY)];
@@ -151,7 +161,7 @@ impl Scope {
             biased;
             client.batch_execute(begin),
             client.execute_typed(&self.sql.lock, &locked),
-            load(client, &self.sql, wanted(i64::try_from(first).unwrap_or(i64::MAX))),
+            load(client, &self.sql, selection(i64::try_from(first).unwrap_or(i64::MAX))),
             self.voided(client, batch.by_a_quorum),
         );
         begun?;
@@ -163,11 +173,11 @@ impl Scope {
             if let Some((before, applied)) = applied {
                 return self.end(client, batch, requests, &before, &loaded, applied).await;
             }
-            loaded = load(client, &self.sql, wanted(first)).await?;
+            loaded = load(client, &self.sql, selection(first)).await?;
         }
         match self.tried(&mut loaded, voided.as_ref(), client, requests).await? {
             Some((before, applied)) => self.end(client, batch, requests, &before, &loaded, applied).await,
-            None => Err(Trouble::damaged("a queue is longer than the waiters in it")),
+            None => Err(TransactionError::damaged("a queue is longer than the waiters in it")),
         }
     }
 
@@ -178,12 +188,12 @@ impl Scope {
         voided: Option<&Voided>,
         client: &Client,
         requests: &[&Request],
-    ) -> Result<Option<(Records, Applied)>, Trouble> {
+    ) -> Result<Option<(Records, Applied)>, TransactionError> {
         if let Some(voided) = voided {
             loaded.records.voided = Some(self.noticed(client, voided, loaded.now).await?);
         }
         let before = loaded.records.clone();
-        let applied = self.apply(&mut loaded.records, requests, loaded.now, &loaded.deaf);
+        let applied = self.apply(&mut loaded.records, requests, loaded.now, &loaded.unsubscribed);
         Ok((!loaded.records.lines.values().any(WaitQueue::is_short) && !applied.was_short)
             .then_some((before, applied)))
     }
@@ -196,7 +206,7 @@ impl Scope {
         before: &Records,
         loaded: &Loaded,
         applied: Applied,
-    ) -> Result<Done, Trouble> {
+    ) -> Result<Done, TransactionError> {
         let changes = Changes::between(&batch.keys, before, &loaded.records, loaded.now);
         let Applied { served, .. } = applied;
         let done = Done { now: loaded.now, added: changes.added, served };
@@ -230,11 +240,11 @@ impl Scope {
         records: &mut Records,
         requests: &[&Request],
         now: Stamp,
-        deaf: &BTreeSet<Channel>,
+        unsubscribed: &BTreeSet<Channel>,
     ) -> Applied {
-        let ears = Listening(deaf);
+        let subscriptions = Listening(unsubscribed);
         let context = ApplyContext::new(now, Fence::new(now.as_micros()).unwrap_or(Fence::MAX));
-        let context = context.with_subscribers(&ears).with_window(self.window);
+        let context = context.with_subscribers(&subscriptions).with_window(self.window);
         let mut was_short = false;
         let served = requests.iter().map(|request| {
             let served = apply(records, (*request).clone(), &context);
@@ -246,7 +256,7 @@ impl Scope {
     }
 
     /// When leases may last have been forgotten, for requests of a quorum.
-    async fn voided(&self, client: &Client, by_a_quorum: bool) -> Result<Option<Voided>, Trouble> {
+    async fn voided(&self, client: &Client, by_a_quorum: bool) -> Result<Option<Voided>, TransactionError> {
         if !by_a_quorum {
             return Ok(None);
         }
@@ -258,7 +268,7 @@ impl Scope {
 
     /// A server that was promoted or restored continues in another timeline, and may have lost the
     /// last writes of the previous one.
-    async fn noticed(&self, client: &Client, voided: &Voided, now: Stamp) -> Result<Stamp, Trouble> {
+    async fn noticed(&self, client: &Client, voided: &Voided, now: Stamp) -> Result<Stamp, TransactionError> {
         if let Some(at) = voided.at.filter(|_| voided.known.as_ref() == Some(&voided.timeline)) {
             return Ok(at);
         }
@@ -302,7 +312,7 @@ impl fmt::Debug for Listening<'_> {
 struct Batch {
     /// In byte order, without duplicates.
     keys: Vec<Key>,
-    askers: Vec<Asker>,
+    requesters: Vec<Requester>,
     marks: bool,
     by_a_quorum: bool,
     only_reads: bool,
@@ -318,7 +328,7 @@ impl Batch {
         keys.dedup();
         Self {
             keys,
-            askers: requests.iter().flat_map(|request| askers(request)).collect(),
+            requesters: requests.iter().flat_map(|request| requesters(request)).collect(),
             marks: requests
                 .iter()
                 .any(|request| matches!(request, Request::Mark { .. } | Request::Marked(_))),
@@ -365,7 +375,7 @@ fn keys(request: &Request) -> Vec<&Key> {
 }
 
 /// The requester, for each of its keys.
-fn askers(request: &Request) -> Vec<Asker> {
+fn requesters(request: &Request) -> Vec<Requester> {
     let (attempt, wait) = match request {
         Request::Grant { attempt, wait, .. } => (attempt, wait.as_ref()),
         Request::Renew(attempt)
@@ -382,6 +392,6 @@ fn askers(request: &Request) -> Vec<Asker> {
         let (at, ticket) = wait?.ticket.as_ref()?;
         (at == key).then_some(*ticket)
     };
-    let asker = |key: &Key| Asker { key: key.clone(), holder: attempt.holder, ticket: ticket(key) };
-    attempt.claim.keys().map(asker).collect()
+    let requester = |key: &Key| Requester { key: key.clone(), holder: attempt.holder, ticket: ticket(key) };
+    attempt.claim.keys().map(requester).collect()
 }

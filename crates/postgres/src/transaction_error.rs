@@ -4,20 +4,20 @@ use std::fmt;
 
 /// Why a transaction failed, or why its result is unknown.
 #[derive(Debug)]
-pub(crate) enum Trouble {
+pub(crate) enum TransactionError {
     /// The error of the server or the connection.
-    Said(tokio_postgres::Error),
+    Client(tokio_postgres::Error),
     /// The tables contain a value that Leasehold cannot have written.
     Damaged(String),
     /// No answer within the limit of a batch.
     Silent,
 }
 
-impl Trouble {
+impl TransactionError {
     /// Returns true if the connection is lost.
     pub(crate) fn is_lost(&self) -> bool {
         match self {
-            Self::Said(error) => error.as_db_error().is_none(),
+            Self::Client(error) => error.as_db_error().is_none(),
             Self::Damaged(_) => false,
             Self::Silent => true,
         }
@@ -29,8 +29,8 @@ impl Trouble {
 }
 
 /// An error of a column concerns its content.
-impl From<tokio_postgres::Error> for Trouble {
+impl From<tokio_postgres::Error> for TransactionError {
     fn from(error: tokio_postgres::Error) -> Self {
-        Self::Said(error)
+        Self::Client(error)
     }
 }

@@ -26,7 +26,7 @@ use crate::push::{self, PushMessage};
 use crate::readings::Readings;
 use crate::table::row::Columns;
 use crate::transaction::{Done, Scope, is_read};
-use crate::trouble::Trouble;
+use crate::transaction_error::TransactionError;
 
 /// The state that a store's tasks share.
 #[derive(Debug)]
@@ -48,7 +48,8 @@ pub(crate) struct Inner {
 
 /// Work on the connection, or the reason why there is none.
 pub(crate) type Work = Box<
-    dyn for<'a> FnOnce(Result<&'a Client, Fault>, &'a Inner) -> BoxFuture<'a, Result<(), Trouble>> + Send,
+    dyn for<'a> FnOnce(Result<&'a Client, Fault>, &'a Inner) -> BoxFuture<'a, Result<(), TransactionError>>
+        + Send,
 >;
 
 /// Answers to several requests, each with its own result.
@@ -163,18 +164,18 @@ impl Inner {
         let limit = 2 * self.address.call_limit;
         let asked =
             within(&*self.runtime, limit, live.client.query_typed_one(&self.scope.sql.version, &[])).await;
-        let row = asked.ok_or(Trouble::Silent).and_then(|row| row.map_err(Trouble::from));
-        let row = row.map_err(|trouble| self.faults.of(&trouble))?;
-        self.judge(&row).map_err(|trouble| self.faults.of(&trouble))??;
+        let row = asked.ok_or(TransactionError::Silent).and_then(|row| row.map_err(TransactionError::from));
+        let row = row.map_err(|error| self.faults.of(&error))?;
+        self.judge(&row).map_err(|error| self.faults.of(&error))??;
         Ok(live)
     }
 
-    fn judge(&self, row: &tokio_postgres::Row) -> Result<Result<(), Fault>, Trouble> {
+    fn judge(&self, row: &tokio_postgres::Row) -> Result<Result<(), Fault>, TransactionError> {
         let row = Columns(row);
         let (version, readable_by): (Option<i64>, Option<i64>) = (row.get(0)?, row.get(1)?);
         let identity: Option<&str> = row.get(2)?;
         let (Some(version), Some(readable_by), Some(identity)) = (version, readable_by, identity) else {
-            return Err(Trouble::damaged("the table meta lacks version, readable_by or id"));
+            return Err(TransactionError::damaged("the table meta lacks version, readable_by or id"));
         };
         if version < VERSION {
             return Ok(Err(self.faults.lasting(format_args!(
@@ -202,7 +203,7 @@ impl Inner {
             Some(Job::Work(work)) => {
                 let limit = 20 * self.address.call_limit;
                 let done = within(&*self.runtime, limit, work(Ok(client), self)).await;
-                done.is_some_and(|done| !done.is_err_and(|trouble| trouble.is_lost()))
+                done.is_some_and(|done| !done.is_err_and(|error| error.is_lost()))
             }
             Some(Job::Serve { requests, reply }) => {
                 let reads = requests.iter().all(is_read);
@@ -233,20 +234,20 @@ impl Inner {
                 added += done.added;
                 results.extend(done.served.into_iter().map(|served| Ok((served, done.now))));
             }
-            Err(trouble) if trouble.is_lost() || requests.len() == 1 => {
-                results.extend(requests.iter().map(|request| Err(self.refused(request, &trouble))));
+            Err(error) if error.is_lost() || requests.len() == 1 => {
+                results.extend(requests.iter().map(|request| Err(self.refused(request, &error))));
             }
             // Each alone: a request that cannot be served because of the data at its keys must not
             // affect the others.
-            Err(trouble) => {
-                let have_waited = is_blocked(&trouble);
+            Err(error) => {
+                let have_waited = is_blocked(&error);
                 for request in &requests {
                     match self.tried(client, &[request], have_waited).await {
                         Ok(done) => {
                             added += done.added;
                             results.extend(done.served.into_iter().map(|served| Ok((served, done.now))));
                         }
-                        Err(trouble) => results.push(Err(self.refused(request, &trouble))),
+                        Err(error) => results.push(Err(self.refused(request, &error))),
                     }
                 }
             }
@@ -291,9 +292,9 @@ impl Inner {
     }
 
     /// The fault of a failed request.
-    fn refused(&self, request: &Request, trouble: &Trouble) -> Fault {
-        let fault = self.faults.of(trouble);
-        if is_blocked(trouble) {
+    fn refused(&self, request: &Request, error: &TransactionError) -> Fault {
+        let fault = self.faults.of(error);
+        if is_blocked(error) {
             self.blocked.note(request, self.runtime.now(), self.address.call_limit, &fault);
         }
         fault
@@ -306,20 +307,20 @@ impl Inner {
         client: &Client,
         requests: &[&Request],
         have_waited: bool,
-    ) -> Result<Done, Trouble> {
+    ) -> Result<Done, TransactionError> {
         let limit = 3 * self.address.call_limit;
         let mut tries = 0;
         loop {
             let sent = self.runtime.now();
             let done = within(&*self.runtime, limit, self.scope.serve(client, requests, have_waited)).await;
             tries += 1;
-            match done.unwrap_or(Err(Trouble::Silent)) {
-                Err(trouble) if is_conflict(&trouble) && tries < TRIES => {}
+            match done.unwrap_or(Err(TransactionError::Silent)) {
+                Err(error) if is_conflict(&error) && tries < TRIES => {}
                 Ok(done) => {
                     self.readings.note(sent, done.now);
                     return Ok(done);
                 }
-                Err(trouble) => return Err(trouble),
+                Err(error) => return Err(error),
             }
         }
     }
@@ -354,12 +355,12 @@ impl Inner {
             }
             Some(number) if own != Some(number) => told.push((channel::name(number), push::write(&said))),
             // A waiter without a channel may belong to another process, which polls.
-            number => self.hear(number, &said),
+            number => self.receive(number, &said),
         }
     }
 
     /// Handles a message on a channel, or from this process itself.
-    pub(crate) fn hear(&self, number: Option<i64>, told: &PushMessage) {
+    pub(crate) fn receive(&self, number: Option<i64>, told: &PushMessage) {
         let mut news = told.news;
         match &mut news {
             News::Broken => return self.notice_bus.say(&Notice::Broken { holder: told.holder }),

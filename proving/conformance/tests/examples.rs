@@ -58,7 +58,7 @@ macro_rules! example {
 example!(checked_write, "checked_write.rs", |test| {
     let server = servers::Postgres::start();
     let made = tokio::runtime::Runtime::new().unwrap().block_on(leasehold::postgres::init(&server.url()));
-    assert_eq!(made, Ok(leasehold::postgres::Made::Now));
+    assert_eq!(made, Ok(leasehold::postgres::InitOutcome::Created));
     assert_eq!(super::said(test, Some(&server.url())), ["charged invoice 42"]);
 });
 

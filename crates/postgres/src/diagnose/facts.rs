@@ -8,7 +8,7 @@ use tokio_postgres::types::Type;
 
 use crate::sql::Sql;
 use crate::table::row::Columns;
-use crate::trouble::Trouble;
+use crate::transaction_error::TransactionError;
 
 /// The facts that the server tells us.
 #[derive(Clone, Debug, Default)]
@@ -52,7 +52,7 @@ const TABLES: &str = "SELECT c.relname::text, c.relpersistence <> 'u', has_table
     WHERE n.nspname = $1 AND c.relkind IN ('r', 'p')";
 
 impl Facts {
-    pub(super) async fn ask(client: &Client, schema: &str, sql: &Sql) -> Result<Self, Trouble> {
+    pub(super) async fn ask(client: &Client, schema: &str, sql: &Sql) -> Result<Self, TransactionError> {
         let in_schema = [(&schema as _, Type::TEXT)];
         let (settings, state, tables) = tokio::try_join!(
             client.query_typed(SETTINGS, &[]),

@@ -6,7 +6,7 @@ use tokio_postgres::types::Type;
 use super::{PostgresStore, read};
 use crate::sql::Sql;
 use crate::table::row::Columns;
-use crate::trouble::Trouble;
+use crate::transaction_error::TransactionError;
 
 impl InspectStore for PostgresStore {
     fn inspect<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<KeyState, Fault>> {
@@ -40,7 +40,7 @@ impl InspectStore for PostgresStore {
 
     /// Received by a process in which somebody has waited; others find out by their next renewal.
     fn notices(&self) -> Option<Box<dyn Notices>> {
-        Some(self.ear.read(&self.inner))
+        Some(self.push_monitor.read(&self.inner))
     }
 }
 
@@ -69,7 +69,7 @@ impl PostgresStore {
         &self,
         page: Page,
         statement: fn(&Sql) -> &str,
-        read: fn(&Columns<'_>) -> Result<T, Trouble>,
+        read: fn(&Columns<'_>) -> Result<T, TransactionError>,
         key: fn(&T) -> &Key,
     ) -> Result<(Vec<T>, Option<Page>), Fault> {
         self.work(10 * self.call_limit(), move |client, inner| {
@@ -82,7 +82,7 @@ impl PostgresStore {
                 ];
                 let rows = client.query_typed(statement(&inner.scope.sql), &parameters).await?;
                 let read: Vec<T> =
-                    rows.iter().map(|row| read(&Columns(row))).collect::<Result<_, Trouble>>()?;
+                    rows.iter().map(|row| read(&Columns(row))).collect::<Result<_, TransactionError>>()?;
                 let is_full = i64::try_from(read.len()).is_ok_and(|rows| rows >= Page::ROWS);
                 let next = read.last().filter(|_| is_full).map(|last| Page {
                     from: key(last).as_bytes().to_vec(),
@@ -100,7 +100,7 @@ impl PostgresStore {
         &self,
         prefix: &[u8],
         statement: fn(&Sql) -> &str,
-        read: fn(&Columns<'_>) -> Result<T, Trouble>,
+        read: fn(&Columns<'_>) -> Result<T, TransactionError>,
         key: fn(&T) -> &Key,
     ) -> Result<Vec<T>, Fault> {
         let mut all = Vec::new();

@@ -11,7 +11,7 @@ use tokio_postgres::types::{ToSql, Type};
 use super::{bytes, fence_number, has_row, micros, number, text};
 use crate::channel;
 use crate::sql::Sql;
-use crate::trouble::Trouble;
+use crate::transaction_error::TransactionError;
 
 type QueueSlot = (Ticket, Holder);
 
@@ -94,8 +94,8 @@ impl<'a> Changes<'a> {
         }
         let (stood, stand) = (places(was), places(is));
         self.gone_waiters
-            .extend(stood.keys().filter(|place| !stand.contains_key(*place)).map(|place| (key, *place)));
-        let new = stand.iter().filter(|(place, standing)| stood.get(*place) != Some(*standing));
+            .extend(stood.keys().filter(|slot| !stand.contains_key(*slot)).map(|slot| (key, *slot)));
+        let new = stand.iter().filter(|(slot, standing)| stood.get(*slot) != Some(*standing));
         self.waiters.extend(new.map(|((ticket, _), standing)| (key, *ticket, *standing)));
         let struck = |line: Option<&'a WaitQueue>| -> BTreeSet<&'a Channel> {
             line.map(|line| line.struck().collect()).unwrap_or_default()
@@ -130,7 +130,7 @@ async fn unless(
     client: &Client,
     statement: &str,
     parameters: &[(&(dyn ToSql + Sync), Type)],
-) -> Result<(), Trouble> {
+) -> Result<(), TransactionError> {
     if !nothing {
         client.execute_typed(statement, parameters).await?;
     }
@@ -143,7 +143,7 @@ pub(crate) async fn save(
     sql: &Sql,
     changes: &Changes<'_>,
     after: &Records,
-) -> Result<(), Trouble> {
+) -> Result<(), TransactionError> {
     tokio::try_join!(
         biased;
         save_leases(client, sql, &changes.leases, after),
@@ -162,7 +162,12 @@ pub(crate) async fn save(
     .map(drop)
 }
 
-async fn save_leases(client: &Client, sql: &Sql, keys: &[&Key], after: &Records) -> Result<(), Trouble> {
+async fn save_leases(
+    client: &Client,
+    sql: &Sql,
+    keys: &[&Key],
+    after: &Records,
+) -> Result<(), TransactionError> {
     let (mut holders, mut labels, mut ends) = (Vec::new(), Vec::new(), Vec::new());
     let (mut awaited, mut markers) = (Vec::new(), Vec::new());
     let (mut fences, mut fence_ends, mut waiters) = (Vec::new(), Vec::new(), Vec::new());
@@ -182,7 +187,9 @@ async fn save_leases(client: &Client, sql: &Sql, keys: &[&Key], after: &Records)
             Some(Lock { content: Content::Marker(family), ends: Some(end), .. }) => {
                 (marker, until) = (Some(family.to_string()), Some(micros(*end)));
             }
-            Some(_) => return Err(Trouble::damaged("only leases with an end have a place in the tables")),
+            Some(_) => {
+                return Err(TransactionError::damaged("only leases with an end have a place in the tables"));
+            }
         }
         let (fence, line) = (after.fences.get(*key), after.lines.get(*key));
         let unclaimed = line.and_then(WaitQueue::unclaimed);
@@ -221,12 +228,16 @@ async fn save_leases(client: &Client, sql: &Sql, keys: &[&Key], after: &Records)
     .await
 }
 
-async fn delete(client: &Client, statement: &str, keys: &[&Key]) -> Result<(), Trouble> {
+async fn delete(client: &Client, statement: &str, keys: &[&Key]) -> Result<(), TransactionError> {
     let keys = raw(keys);
     unless(keys.is_empty(), client, statement, &[(&keys, Type::BYTEA_ARRAY)]).await
 }
 
-async fn delete_waiters(client: &Client, sql: &Sql, gone: &[(&Key, QueueSlot)]) -> Result<(), Trouble> {
+async fn delete_waiters(
+    client: &Client,
+    sql: &Sql,
+    gone: &[(&Key, QueueSlot)],
+) -> Result<(), TransactionError> {
     let keys: Vec<_> = gone.iter().map(|(key, _)| key.as_bytes()).collect();
     let tickets: Vec<_> = gone.iter().map(|(_, (ticket, _))| number(*ticket)).collect();
     let holders: Vec<_> = gone.iter().map(|(_, (_, holder))| bytes(*holder)).collect();
@@ -244,7 +255,7 @@ async fn save_waiters(
     client: &Client,
     sql: &Sql,
     waiters: &[(&Key, Ticket, &QueueEntry)],
-) -> Result<(), Trouble> {
+) -> Result<(), TransactionError> {
     let (mut keys, mut tickets, mut holders, mut labels) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let (mut modes, mut ttls, mut channels, mut nonces) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let mut want_more = Vec::new();
@@ -279,7 +290,11 @@ async fn save_waiters(
     .await
 }
 
-async fn change_struck(client: &Client, statement: &str, struck: &[(&Key, &Channel)]) -> Result<(), Trouble> {
+async fn change_struck(
+    client: &Client,
+    statement: &str,
+    struck: &[(&Key, &Channel)],
+) -> Result<(), TransactionError> {
     let known = |(key, channel): &(&'_ Key, &Channel)| {
         channel::number(channel).map(|number| (key.as_bytes().to_vec(), number))
     };
@@ -288,7 +303,7 @@ async fn change_struck(client: &Client, statement: &str, struck: &[(&Key, &Chann
         .await
 }
 
-async fn delete_shares(client: &Client, sql: &Sql, gone: &[(&Key, Holder)]) -> Result<(), Trouble> {
+async fn delete_shares(client: &Client, sql: &Sql, gone: &[(&Key, Holder)]) -> Result<(), TransactionError> {
     let keys: Vec<_> = gone.iter().map(|(key, _)| key.as_bytes()).collect();
     let holders: Vec<_> = gone.iter().map(|(_, holder)| bytes(*holder)).collect();
     let holders: Vec<_> = holders.iter().map(|holder| &holder[..]).collect();
@@ -302,7 +317,7 @@ async fn save_shares(
     sql: &Sql,
     shares: &[(&Key, Holder)],
     after: &Records,
-) -> Result<(), Trouble> {
+) -> Result<(), TransactionError> {
     let (mut keys, mut holders, mut weights, mut fences) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let (mut labels, mut ends, mut unclaimed) = (Vec::new(), Vec::new(), Vec::new());
     for (key, holder) in shares {
@@ -333,7 +348,12 @@ async fn save_shares(
     .await
 }
 
-async fn save_marks(client: &Client, sql: &Sql, marks: &[&Key], after: &Records) -> Result<(), Trouble> {
+async fn save_marks(
+    client: &Client,
+    sql: &Sql,
+    marks: &[&Key],
+    after: &Records,
+) -> Result<(), TransactionError> {
     let (mut keys, mut ats, mut fences) = (Vec::new(), Vec::new(), Vec::new());
     let (mut labels, mut periods, mut ends) = (Vec::new(), Vec::new(), Vec::new());
     for key in marks {
@@ -361,7 +381,12 @@ async fn save_marks(client: &Client, sql: &Sql, marks: &[&Key], after: &Records)
     .await
 }
 
-async fn save_breaks(client: &Client, sql: &Sql, breaks: &[&Key], after: &Records) -> Result<(), Trouble> {
+async fn save_breaks(
+    client: &Client,
+    sql: &Sql,
+    breaks: &[&Key],
+    after: &Records,
+) -> Result<(), TransactionError> {
     let (mut keys, mut ats, mut fences, mut ends) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let (mut held, mut by, mut reasons) = (Vec::new(), Vec::new(), Vec::new());
     for key in breaks {

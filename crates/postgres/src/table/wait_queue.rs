@@ -9,7 +9,7 @@ use tokio_postgres::Row;
 use super::Loaded;
 use super::row::Columns;
 use crate::channel;
-use crate::trouble::Trouble;
+use crate::transaction_error::TransactionError;
 
 /// The last waiter of a queue, and the requesters: everybody who may be behind the head.
 const BEHIND: [i64; 2] = [1, 2];
@@ -35,32 +35,32 @@ pub(super) fn read(
     counts: &BTreeMap<Key, i64>,
     first: i64,
     loaded: &mut Loaded,
-) -> Result<(), Trouble> {
+) -> Result<(), TransactionError> {
     let mut parts: BTreeMap<Key, Part> = BTreeMap::new();
     for row in rows {
         let row = Columns(row);
         let key = row.key(0)?;
         let Some(line) = loaded.records.lines.get_mut(&key) else { continue };
-        let place = (ticket(&row)?, row.holder(2)?);
+        let slot = (ticket(&row)?, row.holder(2)?);
         let part = parts.entry(key).or_default();
         let which: i64 = row.get(9)?;
         if row.get::<bool>(11)? {
-            let standing = standing(&row, place.1)?;
+            let standing = standing(&row, slot.1)?;
             if let (Some(channel), Some(false)) = (&standing.channel, row.get::<Option<bool>>(12)?) {
-                loaded.deaf.insert(channel.clone());
+                loaded.unsubscribed.insert(channel.clone());
             }
-            line.join(standing, Some(place.0), Stamp::from_micros(0));
-            part.stands.push(place);
+            line.join(standing, Some(slot.0), Stamp::from_micros(0));
+            part.stands.push(slot);
         }
         if which == 0 {
             part.head += 1;
-            part.head_ends = part.head_ends.max(Some(place));
+            part.head_ends = part.head_ends.max(Some(slot));
         } else if BEHIND.contains(&which) {
             let before = row.get::<Option<i64>>(10)?.map(i64::unsigned_abs);
-            let known = part.behind.entry(place).or_default();
+            let known = part.behind.entry(slot).or_default();
             *known = known.or(before);
             if which == 1 {
-                part.last = Some(place);
+                part.last = Some(slot);
             }
         }
     }
@@ -73,32 +73,33 @@ pub(super) fn read(
         let Part { head, head_ends, behind, last, stands } = part;
         let total = counts.get(&key).copied().unwrap_or(0).unsigned_abs();
         let mut covered = head;
-        for (place, before) in behind {
-            if Some(place) <= head_ends {
+        for (slot, before) in behind {
+            if Some(slot) <= head_ends {
                 continue;
             }
-            let before =
-                if Some(place) == last { total.saturating_sub(1) } else { before.unwrap_or(covered) };
+            let before = if Some(slot) == last { total.saturating_sub(1) } else { before.unwrap_or(covered) };
             let hidden = before.saturating_sub(covered);
-            line.leave_out(hidden, place);
-            covered += hidden + u64::from(stands.contains(&place));
+            line.leave_out(hidden, slot);
+            covered += hidden + u64::from(stands.contains(&slot));
         }
     }
     Ok(())
 }
 
-fn ticket(row: &Columns<'_>) -> Result<Ticket, Trouble> {
+fn ticket(row: &Columns<'_>) -> Result<Ticket, TransactionError> {
     let number: i64 = row.get(1)?;
-    u64::try_from(number).map(Ticket::new).map_err(|_| Trouble::damaged(format_args!("a ticket is {number}")))
+    u64::try_from(number)
+        .map(Ticket::new)
+        .map_err(|_| TransactionError::damaged(format_args!("a ticket is {number}")))
 }
 
-fn standing(row: &Columns<'_>, holder: Holder) -> Result<QueueEntry, Trouble> {
+fn standing(row: &Columns<'_>, holder: Holder) -> Result<QueueEntry, TransactionError> {
     let mode: &str = row.get(4)?;
-    let mode =
-        Mode::read(mode).ok_or_else(|| Trouble::damaged(format_args!("somebody waits in mode {mode:?}")))?;
+    let mode = Mode::read(mode)
+        .ok_or_else(|| TransactionError::damaged(format_args!("somebody waits in mode {mode:?}")))?;
     let ttl: i64 = row.get(5)?;
     let ttl = u64::try_from(ttl).ok().and_then(|ttl| Ttl::new(Duration::from_millis(ttl)).ok());
-    let ttl = ttl.ok_or_else(|| Trouble::damaged("the ttl of a waiter is out of bounds"))?;
+    let ttl = ttl.ok_or_else(|| TransactionError::damaged("the ttl of a waiter is out of bounds"))?;
     let channel: Option<i64> = row.get(6)?;
     let nonce: Option<&[u8]> = row.get(7)?;
     let standing =
