@@ -21,7 +21,7 @@ pub(crate) struct StoreWorker {
     /// The key up to which the last check came.
     hand: Option<Key>,
     /// True if a waiter could not be given a channel.
-    is_deaf: bool,
+    no_channel: bool,
     /// True if the thread wakes on its own to check the keys with waiters.
     is_watched: bool,
     /// Decides which thread serves a request.
@@ -34,7 +34,7 @@ pub(crate) struct StoreWorker {
 const LOOK: Duration = Duration::from_millis(100);
 
 /// The same if nobody can be notified.
-const DEAF_LOOK: Duration = Duration::from_millis(20);
+const LOOK_WITHOUT_CHANNEL: Duration = Duration::from_millis(20);
 
 /// The number of keys in one check, so that other requests do not wait for long.
 const KEYS_AT_ONCE: usize = 256;
@@ -48,7 +48,7 @@ impl StoreWorker {
             left_over: Vec::new(),
             looked,
             hand: None,
-            is_deaf: false,
+            no_channel: false,
             is_watched: false,
             inline_gate: InlineGate::new(looked),
         }
@@ -62,7 +62,7 @@ impl StoreWorker {
         if !self.is_watched && self.notifier.waiting.is_in_line() {
             (self.is_watched, self.looked) = (true, ThreadClock::now());
         }
-        let look = if self.is_deaf { DEAF_LOOK } else { LOOK };
+        let look = if self.no_channel { LOOK_WITHOUT_CHANNEL } else { LOOK };
         self.is_watched.then(|| look.saturating_sub(self.looked.elapsed()))
     }
 
@@ -113,7 +113,7 @@ impl StoreWorker {
             if let Request::Grant { wait: Some(wait), .. } = request {
                 self.ledger.enter()?;
                 wait.channel = self.notifier.channel(inbox);
-                self.is_deaf |= wait.channel.is_none();
+                self.no_channel |= wait.channel.is_none();
             }
         }
         let notifier = Arc::clone(&self.notifier);

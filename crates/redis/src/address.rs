@@ -37,7 +37,7 @@ pub(crate) enum Site {
     One(ServerAddr),
     /// The master that these sentinels report.
     Sentinels {
-        places: Vec<ServerAddr>,
+        addrs: Vec<ServerAddr>,
         master: String,
         access: SentinelAccess,
     },
@@ -108,7 +108,7 @@ impl Address {
         let mut parameters = Parameters::read(url.query().unwrap_or_default())?;
         let site = match kind {
             Kind::Host => match ServerAddr::several(hosts, PORT)?.pop() {
-                Some(place) if !hosts.contains(',') => Site::One(place),
+                Some(addr) if !hosts.contains(',') => Site::One(addr),
                 _ => {
                     return refuse(
                         "the store URL names several hosts, which only some schemes take: name one",
@@ -117,7 +117,7 @@ impl Address {
             },
             Kind::Socket => Site::One(ServerAddr::socket_of(&url, hostless)?),
             Kind::Sentinels => Site::Sentinels {
-                places: ServerAddr::several(hosts, SENTINEL_PORT)?,
+                addrs: ServerAddr::several(hosts, SENTINEL_PORT)?,
                 master: master_in_path(url.path())?,
                 access: SentinelAccess {
                     password: parameters.sentinel_secret()?,
@@ -180,24 +180,24 @@ impl Address {
         let Access { user, db, tls, .. } = &self.access;
         let user = user.as_ref().map(|user| format!("{}@", user.escape_debug())).unwrap_or_default();
         let scheme = if tls.is_some() { "rediss" } else { "redis" };
-        let (place, before_db) = match &self.site {
-            Site::One(place @ ServerAddr::Tcp { .. }) => {
-                (format!("{scheme}://{user}{}", place.written(PORT)), "/")
+        let (addr, before_db) = match &self.site {
+            Site::One(addr @ ServerAddr::Tcp { .. }) => {
+                (format!("{scheme}://{user}{}", addr.written(PORT)), "/")
             }
-            Site::Cluster(places) => {
-                let places: Vec<_> = places.iter().map(|place| place.written(PORT)).collect();
-                (format!("{scheme}+cluster://{user}{}", places.join(",")), "/")
+            Site::Cluster(addrs) => {
+                let addrs: Vec<_> = addrs.iter().map(|addr| addr.written(PORT)).collect();
+                (format!("{scheme}+cluster://{user}{}", addrs.join(",")), "/")
             }
-            Site::One(place @ ServerAddr::Unix { .. }) => {
-                (format!("{scheme}+unix://{user}{}", place.written(PORT)), "?db=")
+            Site::One(addr @ ServerAddr::Unix { .. }) => {
+                (format!("{scheme}+unix://{user}{}", addr.written(PORT)), "?db=")
             }
-            Site::Sentinels { places, master, .. } => {
-                let places: Vec<_> = places.iter().map(|place| place.written(SENTINEL_PORT)).collect();
+            Site::Sentinels { addrs, master, .. } => {
+                let addrs: Vec<_> = addrs.iter().map(|addr| addr.written(SENTINEL_PORT)).collect();
                 let master = master.escape_debug();
-                (format!("{scheme}+sentinel://{user}{}/{master}", places.join(",")), "?db=")
+                (format!("{scheme}+sentinel://{user}{}/{master}", addrs.join(",")), "?db=")
             }
         };
-        if *db == 0 { place } else { format!("{place}{before_db}{db}") }
+        if *db == 0 { addr } else { format!("{addr}{before_db}{db}") }
     }
 }
 
@@ -315,11 +315,11 @@ mod tests {
             "rediss+sentinel://web:secret@a,[::1]:7/lo%2Dcks?db=2&sentinel-user=look&sentinel-password-file=/run/p&cert=/c&key=/k",
         );
         assert_eq!(address.name, "rediss+sentinel://web@a,[::1]:7/lo-cks?db=2");
-        let place = |host: &str, port| ServerAddr::Tcp { host: host.into(), port };
+        let addr = |host: &str, port| ServerAddr::Tcp { host: host.into(), port };
         let access =
             SentinelAccess { user: Some("look".into()), password: Some(Secret::File("/run/p".into())) };
-        let places = vec![place("a", 26379), place("::1", 7)];
-        assert_eq!(address.site, Site::Sentinels { places, master: "lo-cks".into(), access });
+        let addrs = vec![addr("a", 26379), addr("::1", 7)];
+        assert_eq!(address.site, Site::Sentinels { addrs, master: "lo-cks".into(), access });
         let identity = Some(Identity { certificate: "/c".into(), key: "/k".into() });
         assert_eq!(address.access.tls, Some(Tls { authority: None, identity }));
         assert_eq!((address.access.db, address.confirmation), (2, None));

@@ -56,7 +56,7 @@ pub(crate) struct Client {
 
 /// The state that the nodes of a cluster share. A standalone server has its own.
 #[derive(Clone, Debug)]
-pub(crate) struct Common {
+pub(crate) struct SharedState {
     pub(crate) unsettled: Arc<Unsettled>,
     pub(crate) waiting: Arc<WaiterRegistry>,
     pub(crate) notice_bus: Arc<NoticeBus>,
@@ -82,7 +82,7 @@ pub(crate) struct Bounds {
     pub(crate) confirmation: Option<Confirmation>,
 }
 
-impl Common {
+impl SharedState {
     pub(crate) fn new(runtime: &dyn Runtime, cluster: Option<InCluster>) -> Self {
         let seed = u64::try_from(runtime.random() >> 64).unwrap_or(0);
         Self {
@@ -116,10 +116,10 @@ impl Client {
         source: impl FnOnce(&Weak<Self>) -> Source,
         faults: Faults,
         Bounds { call_limit, quarantine, confirmation }: Bounds,
-        common: Common,
+        shared: SharedState,
         runtime: Arc<dyn Runtime>,
     ) -> Arc<Self> {
-        let Common { unsettled, waiting, notice_bus, cluster } = common;
+        let SharedState { unsettled, waiting, notice_bus, cluster } = shared;
         Arc::new_cyclic(|me| Self {
             source: source(me),
             runtime,
@@ -143,15 +143,15 @@ impl Client {
         connector: Connector,
         faults: Faults,
         bounds: Bounds,
-        common: Common,
+        shared: SharedState,
         runtime: Arc<dyn Runtime>,
     ) -> Arc<Self> {
         let (linked, said) = (Arc::clone(&runtime), faults.clone());
-        let push_health = PushHealth::new(Arc::clone(&common.notice_bus));
+        let push_health = PushHealth::new(Arc::clone(&shared.notice_bus));
         let ours = |me: &Weak<Self>| {
             Source::Ours(Link::new(connector, said, linked, Self::tell(me.clone()), push_health))
         };
-        Self::new(ours, faults, bounds, common, runtime)
+        Self::new(ours, faults, bounds, shared, runtime)
     }
 
     /// True if this server is a node of a cluster.

@@ -3,9 +3,9 @@
 //! Each part asks its questions, and judges the answers in a function that asks nothing. Nothing is
 //! changed, and a question that is not permitted is a finding.
 
+mod diagnosis_run;
 mod eviction;
 mod facts;
-mod look;
 mod permissions;
 mod persistence;
 mod push;
@@ -20,8 +20,8 @@ use std::sync::Arc;
 
 use leasehold_core::{Diagnosis, Fault, Finding, Severity, StoreRole};
 
+use self::diagnosis_run::{DiagnosisRun, SOMEBODY, Setting};
 use self::facts::Facts;
-use self::look::{Look, SOMEBODY, Setting};
 use crate::client::Client;
 use crate::fault::Faults;
 
@@ -40,10 +40,10 @@ impl Client {
         };
         // For a server that sentinels name, say which of them it is: that helps whoever repairs it.
         let at = match route.live.as_ref().filter(|live| live.minds_roles) {
-            Some(live) => format!("{at} (master at {})", live.place.written(6379)).into(),
+            Some(live) => format!("{at} (master at {})", live.addr.written(6379)).into(),
             None => at,
         };
-        let mut look = Look { client: self, route, at, role, brought: Diagnosis::default() };
+        let mut look = DiagnosisRun { client: self, route, at, role, brought: Diagnosis::default() };
         if let Err(fault) = look.at_all().await {
             let finding = self.out_of_reach(&look.at, &fault);
             look.brought.findings.push(finding);
@@ -67,7 +67,7 @@ impl Client {
     }
 }
 
-impl Look<'_> {
+impl DiagnosisRun<'_> {
     async fn at_all(&mut self) -> Result<(), Fault> {
         self.times().await?;
         self.permissions().await?;

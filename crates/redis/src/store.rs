@@ -17,7 +17,7 @@ use redis::aio::ConnectionLike;
 use crate::address::access::Access;
 use crate::address::text::refuse;
 use crate::address::{Address, CALL_LIMIT, SentinelAccess, Site};
-use crate::client::{Bounds, Client, Common, Source};
+use crate::client::{Bounds, Client, SharedState, Source};
 use crate::connection::clock::ServerClock;
 use crate::connection::connect::Connector;
 #[cfg(feature = "fred")]
@@ -92,10 +92,10 @@ impl RedisStore {
         let user = address.access.user.as_deref().unwrap_or("default").into();
         let faults = Faults::new(Arc::clone(&name), Some(user));
         let topology = match address.site {
-            Site::One(place) => Topology::Single(place),
-            Site::Sentinels { places, master, access: SentinelAccess { user, password } } => {
+            Site::One(addr) => Topology::Single(addr),
+            Site::Sentinels { addrs, master, access: SentinelAccess { user, password } } => {
                 let access = Access { user, password, ..address.access.clone() };
-                Topology::Sentinel(Arc::new(Sentinels::new(places, master, access, faults.clone())))
+                Topology::Sentinel(Arc::new(Sentinels::new(addrs, master, access, faults.clone())))
             }
             Site::Cluster(_) => {
                 return refuse(
@@ -109,8 +109,8 @@ impl RedisStore {
             confirmation: address.confirmation,
         };
         let connector = Connector::new(topology, address.access, faults.clone());
-        let common = Common::new(&*runtime, None);
-        Ok(Self { name, client: Client::over(connector, faults, bounds, common, runtime) })
+        let shared = SharedState::new(&*runtime, None);
+        Ok(Self { name, client: Client::over(connector, faults, bounds, shared, runtime) })
     }
 
     /// The store on an existing connection of the program, under a name for errors.
@@ -214,17 +214,17 @@ impl RedisStore {
         let faults = Faults::new(Arc::clone(&name), None);
         let lend = lend(faults.clone());
         let source = Source::Lent { lend, clock: Arc::new(ServerClock::default()), batches: Arc::default() };
-        let common = Common::new(&*runtime, None);
+        let shared = SharedState::new(&*runtime, None);
         let bounds = Bounds { call_limit: CALL_LIMIT, quarantine: true, confirmation: None };
-        Self { name, client: Client::new(|_| source, faults, bounds, common, runtime) }
+        Self { name, client: Client::new(|_| source, faults, bounds, shared, runtime) }
     }
 
     /// Why this process cannot be notified of its turn, if so: the server refuses the subscription.
     /// Waiters then poll, a few times a second.
     #[must_use]
-    pub fn deaf_because(&self) -> Option<Fault> {
+    pub fn push_unavailable(&self) -> Option<Fault> {
         match &self.client.source {
-            Source::Ours(link) => link.push_health.deaf_because(),
+            Source::Ours(link) => link.push_health.push_unavailable(),
             Source::Lent { .. } => None,
         }
     }

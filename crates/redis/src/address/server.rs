@@ -50,18 +50,18 @@ impl ServerAddr {
 
     /// The hosts in the authority of a URL, separated by commas.
     pub(crate) fn several(hosts: &str, default_port: u16) -> Result<Vec<Self>, Misuse> {
-        let mut places = Vec::new();
+        let mut addrs = Vec::new();
         for host in hosts.split(',') {
             let Ok(url) = Url::parse(&format!("redis://{host}")) else {
                 return refuse(format!("the store URL has a host that cannot be read: {ENCODE}"));
             };
-            let place = Self::of(&url, default_port)?;
-            if places.contains(&place) {
+            let addr = Self::of(&url, default_port)?;
+            if addrs.contains(&addr) {
                 return refuse("the store URL names a host twice: leave one out");
             }
-            places.push(place);
+            addrs.push(addr);
         }
-        Ok(places)
+        Ok(addrs)
     }
 
     /// The form in a URL: a default port is left out.

@@ -68,16 +68,16 @@ impl Client {
         };
         checked.failures = 0;
         let Some(live) = &route.live else { return self.runtime.now() + self.beat() };
-        let hears = self.listen(&route, self.call_limit).await.is_some();
+        let has_push = self.listen(&route, self.call_limit).await.is_some();
         if checked.on != live.id {
             checked.on = live.id;
             self.waiting.ask_for_all();
         }
-        if !hears {
+        if !has_push {
             // A waiter that cannot be notified polls, and so finds out.
             return self.runtime.now() + self.beat();
         }
-        if live.hears {
+        if live.has_push {
             self.ping(link, live).await
         } else {
             live.own_channel.beat.notify_one();

@@ -49,14 +49,14 @@ pub(crate) type Moved = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A connection that has logged in.
 pub(crate) struct Connected {
-    pub(crate) place: ServerAddr,
+    pub(crate) addr: ServerAddr,
     pub(crate) connection: MultiplexedConnection,
     pub(crate) driver: Driver,
     pub(crate) reading: Reading,
     pub(crate) answered: Arc<Answered>,
     pub(crate) signs: Arc<SignsOfLife>,
     /// True if the server can send pushes on it between its answers.
-    pub(crate) hears: bool,
+    pub(crate) has_push: bool,
 }
 
 impl Connector {
@@ -71,10 +71,10 @@ impl Connector {
         tell: &OnPush,
     ) -> Result<Connected, Fault> {
         match &self.topology {
-            Topology::Single(place) => self.connect_to(place, runtime, tell).await,
+            Topology::Single(addr) => self.connect_to(addr, runtime, tell).await,
             Topology::Sentinel(sentinels) => {
-                let to = |place: ServerAddr| -> BoxFuture<'_, _> {
-                    Box::pin(async move { self.connect_to(&place, runtime, tell).await })
+                let to = |addr: ServerAddr| -> BoxFuture<'_, _> {
+                    Box::pin(async move { self.connect_to(&addr, runtime, tell).await })
                 };
                 sentinels.lead(runtime, &to).await
             }
@@ -83,23 +83,23 @@ impl Connector {
 
     async fn connect_to(
         &self,
-        place: &ServerAddr,
+        addr: &ServerAddr,
         runtime: &Arc<dyn Runtime>,
         tell: &OnPush,
     ) -> Result<Connected, Fault> {
         let resp2 = self.resp2.load(Ordering::Relaxed);
-        match self.speak(place, runtime, tell, resp2).await {
+        match self.speak(addr, runtime, tell, resp2).await {
             Err(Failed::Refused(error)) if !resp2 && self.may_lack_resp3(&error) => {
-                let connected = self.speak(place, runtime, tell, true).await;
+                let connected = self.speak(addr, runtime, tell, true).await;
                 let connected = match connected {
                     Ok(connected) => connected,
-                    Err(failed) => return Err(self.fault(failed, place, runtime).await),
+                    Err(failed) => return Err(self.fault(failed, addr, runtime).await),
                 };
                 self.resp2.store(true, Ordering::Relaxed);
                 Ok(connected)
             }
             Ok(connected) => Ok(connected),
-            Err(failed) => Err(self.fault(failed, place, runtime).await),
+            Err(failed) => Err(self.fault(failed, addr, runtime).await),
         }
     }
 
@@ -110,12 +110,12 @@ impl Connector {
         self.access.protocol == Protocol::Either && !other.contains(&error.code())
     }
 
-    async fn fault(&self, failed: Failed, place: &ServerAddr, runtime: &Arc<dyn Runtime>) -> Fault {
+    async fn fault(&self, failed: Failed, addr: &ServerAddr, runtime: &Arc<dyn Runtime>) -> Fault {
         match failed {
             Failed::Fault(fault) => fault,
             Failed::Broken(error) => {
                 let tls = self.access.tls.as_ref();
-                let complaint = complaint(place, tls, &self.faults, &**runtime).await;
+                let complaint = complaint(addr, tls, &self.faults, &**runtime).await;
                 complaint.unwrap_or_else(|| self.faults.of_connection(&error))
             }
             Failed::Refused(error) => self.faults.of_refusal(&error),
@@ -141,18 +141,18 @@ impl Connector {
     }
 
     /// Resolves when the sentinels name another server than this one.
-    pub(crate) fn moved_from(&self, place: &ServerAddr, runtime: &Arc<dyn Runtime>) -> Moved {
+    pub(crate) fn moved_from(&self, addr: &ServerAddr, runtime: &Arc<dyn Runtime>) -> Moved {
         match &self.topology {
             Topology::Single(_) => Box::pin(std::future::pending()),
             Topology::Sentinel(sentinels) => {
-                Box::pin(Arc::clone(sentinels).moved_from(place.clone(), Arc::clone(runtime)))
+                Box::pin(Arc::clone(sentinels).moved_from(addr.clone(), Arc::clone(runtime)))
             }
         }
     }
 
     async fn speak(
         &self,
-        place: &ServerAddr,
+        addr: &ServerAddr,
         runtime: &Arc<dyn Runtime>,
         tell: &OnPush,
         resp2: bool,
@@ -188,7 +188,7 @@ impl Connector {
         }
         let signs = Arc::<SignsOfLife>::default();
         let stream = Watched {
-            stream: self.dial(place, runtime).await?,
+            stream: self.dial(addr, runtime).await?,
             signs: Arc::clone(&signs),
             runtime: Arc::clone(runtime),
         };
@@ -222,7 +222,7 @@ impl Connector {
         }
         answered.note(sent);
         let reading = Reading { sent, heard, server };
-        Ok(Connected { place: place.clone(), connection, driver, reading, answered, signs, hears: !resp2 })
+        Ok(Connected { addr: addr.clone(), connection, driver, reading, answered, signs, has_push: !resp2 })
     }
 
     fn password(&self) -> Result<Option<Password>, Failed> {
@@ -238,14 +238,14 @@ impl Connector {
     /// send other commands.
     pub(crate) async fn listen(
         &self,
-        place: &ServerAddr,
+        addr: &ServerAddr,
         runtime: &Arc<dyn Runtime>,
         channel: &Channel,
     ) -> Result<Subscription, Fault> {
         let listening = async {
             let login = RedisConnectionInfo::default().set_skip_set_lib_name();
             let login = self.login(login, self.password()?.as_ref());
-            let stream = self.dial(place, runtime).await?;
+            let stream = self.dial(addr, runtime).await?;
             let mut connection = PubSub::new(&login, stream).await.map_err(Failed::of)?;
             let since = runtime.now();
             connection.subscribe(channel.as_bytes()).await.map_err(Failed::of)?;
@@ -256,12 +256,12 @@ impl Connector {
         };
         match listening.await {
             Ok(subscription) => Ok(subscription),
-            Err(failed) => Err(self.fault(failed, place, runtime).await),
+            Err(failed) => Err(self.fault(failed, addr, runtime).await),
         }
     }
 
-    async fn dial(&self, place: &ServerAddr, runtime: &Arc<dyn Runtime>) -> Result<BoxStream, Failed> {
-        dial(place, self.access.tls.as_ref(), &self.faults, &**runtime).await.map_err(Failed::Fault)
+    async fn dial(&self, addr: &ServerAddr, runtime: &Arc<dyn Runtime>) -> Result<BoxStream, Failed> {
+        dial(addr, self.access.tls.as_ref(), &self.faults, &**runtime).await.map_err(Failed::Fault)
     }
 }
 

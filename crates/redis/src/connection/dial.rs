@@ -34,12 +34,12 @@ impl<T: AsyncRead + AsyncWrite + Send> Stream for T {}
 pub(crate) type BoxStream = Pin<Box<dyn Stream>>;
 
 pub(crate) async fn dial(
-    place: &ServerAddr,
+    addr: &ServerAddr,
     tls: Option<&Tls>,
     faults: &Faults,
     runtime: &dyn Runtime,
 ) -> Result<BoxStream, Fault> {
-    match (place, tls) {
+    match (addr, tls) {
         (ServerAddr::Tcp { host, port }, None) => Ok(Box::pin(tcp(host, *port, faults, runtime).await?)),
         #[cfg(feature = "tls")]
         (ServerAddr::Tcp { host, port }, Some(tls)) => {
@@ -80,13 +80,13 @@ async fn unix(_: &Path, faults: &Faults) -> Result<BoxStream, Fault> {
 /// closes the connection before it has read that data, its alert is lost; so this connection sends
 /// nothing and waits for the alert.
 pub(crate) async fn complaint(
-    place: &ServerAddr,
+    addr: &ServerAddr,
     tls: Option<&Tls>,
     faults: &Faults,
     runtime: &dyn Runtime,
 ) -> Option<Fault> {
     tls?;
-    let mut stream = match dial(place, tls, faults, runtime).await {
+    let mut stream = match dial(addr, tls, faults, runtime).await {
         Ok(stream) => stream,
         Err(fault) => return Some(fault).filter(Fault::is_lasting),
     };

@@ -35,20 +35,20 @@ where
 {
     fn connection(&self, limit: Duration) -> BoxFuture<'_, Result<BoxConnection, Fault>> {
         let (connection, runtime) = (self.connection.clone(), Arc::clone(&self.runtime));
-        let driven = Driven { connection, runtime, limit, fails: Arc::new(|| {}) };
-        Box::pin(std::future::ready(Ok(Box::new(driven) as _)))
+        let connection = TaskConnection { connection, runtime, limit, fails: Arc::new(|| {}) };
+        Box::pin(std::future::ready(Ok(Box::new(connection) as _)))
     }
 }
 
 /// A new connection, or the reason why there is none.
-pub(crate) type Made<P> = Result<P, Box<dyn Error + Send + Sync>>;
+pub(crate) type MakeResult<P> = Result<P, Box<dyn Error + Send + Sync>>;
 
 /// Makes a connection that the store keeps until it fails; then the next one is made.
 ///
 /// One connection is kept, and not one taken for each call: a program whose tasks wait for locks
 /// with all connections of a pool in their hands would otherwise keep the locks from being renewed.
 pub(crate) struct Pool<P> {
-    make: Box<dyn Fn() -> BoxFuture<'static, Made<P>> + Send + Sync>,
+    make: Box<dyn Fn() -> BoxFuture<'static, MakeResult<P>> + Send + Sync>,
     state: Arc<Mutex<State<P>>>,
     faults: Faults,
     runtime: Arc<dyn Runtime>,
@@ -69,7 +69,7 @@ where
     C: ConnectionLike + Clone + Send + Sync + 'static,
 {
     pub(crate) fn new(
-        make: impl Fn() -> BoxFuture<'static, Made<P>> + Send + Sync + 'static,
+        make: impl Fn() -> BoxFuture<'static, MakeResult<P>> + Send + Sync + 'static,
         faults: Faults,
         runtime: Arc<dyn Runtime>,
     ) -> Self {
@@ -133,7 +133,7 @@ where
                     *state = State::None;
                 }
             };
-            Ok(Box::new(Driven { connection, runtime, limit, fails: Arc::new(fails) }) as _)
+            Ok(Box::new(TaskConnection { connection, runtime, limit, fails: Arc::new(fails) }) as _)
         })
     }
 }
@@ -154,7 +154,7 @@ fn of_program(error: &(dyn Error + 'static), faults: &Faults) -> Fault {
 
 /// A connection whose calls run in tasks of the async runtime: redis-rs sets timers, for which a
 /// thread that blocks for its locks has no runtime.
-struct Driven<C> {
+struct TaskConnection<C> {
     connection: C,
     runtime: Arc<dyn Runtime>,
     limit: Duration,
@@ -162,7 +162,7 @@ struct Driven<C> {
     fails: Arc<dyn Fn() + Send + Sync>,
 }
 
-impl<C> Driven<C> {
+impl<C> TaskConnection<C> {
     fn run<T: Send + 'static>(
         &self,
         call: impl Future<Output = RedisResult<T>> + Send + 'static,
@@ -184,7 +184,7 @@ impl<C> Driven<C> {
     }
 }
 
-impl<C> ConnectionLike for Driven<C>
+impl<C> ConnectionLike for TaskConnection<C>
 where
     C: ConnectionLike + Clone + Send + Sync + 'static,
 {

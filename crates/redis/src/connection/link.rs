@@ -41,7 +41,7 @@ pub(crate) struct Live {
     /// The run of its server, once somebody asked. Another connection may lead to another run.
     pub(crate) run: OnceLock<Arc<str>>,
     /// The address of its server.
-    pub(crate) place: ServerAddr,
+    pub(crate) addr: ServerAddr,
     /// True if the server is asked from time to time whether it is still a master.
     pub(crate) minds_roles: bool,
     /// The last confirmation by replicas.
@@ -49,7 +49,7 @@ pub(crate) struct Live {
     /// The batches of this connection.
     pub(crate) batches: Arc<Batches>,
     /// True if it can receive pushes itself; otherwise it needs a second connection for them.
-    pub(crate) hears: bool,
+    pub(crate) has_push: bool,
     /// The [`Runtime::generation`] whose tasks drive it.
     generation: u64,
     /// True when it has ended or is to be closed.
@@ -64,9 +64,9 @@ impl Live {
 
 /// Marks a connection as ended when the task that drives it ends, even together with its async
 /// runtime.
-struct Driven(Arc<watch::Sender<bool>>);
+struct EndMarker(Arc<watch::Sender<bool>>);
 
-impl Drop for Driven {
+impl Drop for EndMarker {
     fn drop(&mut self) {
         self.0.send_replace(true);
     }
@@ -96,7 +96,7 @@ pub(crate) struct Link {
     faults: Faults,
     runtime: Arc<dyn Runtime>,
     state: Arc<Mutex<State>>,
-    tell: OnPush,
+    on_push: OnPush,
     /// Notifies when a connection has ended.
     pub(crate) lost: Arc<Notify>,
     /// True once connections subscribe to reports of broken leases.
@@ -107,19 +107,19 @@ pub(crate) struct Link {
 
 /// A server that accepts no subscriptions, or no further connections, is asked again after this
 /// time: somebody may have repaired it.
-const DEAF_FOR: Duration = Duration::from_secs(30);
+const RETRY_SUBSCRIBE: Duration = Duration::from_secs(30);
 
 /// A caller that waits for as long as connecting may take should get the result of that, and not
 /// time out a moment before.
 const GRACE: Duration = Duration::from_millis(100);
 
-type Made = Option<Result<Arc<Live>, Fault>>;
+type ConnectResult = Option<Result<Arc<Live>, Fault>>;
 
 #[derive(Debug)]
 enum State {
     Down,
     /// A task is connecting; all callers wait for it.
-    Connecting(watch::Receiver<Made>),
+    Connecting(watch::Receiver<ConnectResult>),
     Up(Arc<Live>),
 }
 
@@ -128,14 +128,14 @@ impl Link {
         connector: Connector,
         faults: Faults,
         runtime: Arc<dyn Runtime>,
-        tell: OnPush,
+        on_push: OnPush,
         push_health: PushHealth,
     ) -> Self {
         let state = Arc::new(Mutex::new(State::Down));
         let connector = Arc::new(connector);
         let lost = Arc::new(Notify::new());
         let hears_of_breaks = Arc::new(AtomicBool::new(false));
-        Self { connector, faults, runtime, state, tell, lost, hears_of_breaks, push_health }
+        Self { connector, faults, runtime, state, on_push, lost, hears_of_breaks, push_health }
     }
 
     /// The connection; opens a new one if there is none. Cancel safe: connecting continues for the
@@ -149,7 +149,11 @@ impl Link {
         }
     }
 
-    async fn making(&self, mut made: watch::Receiver<Made>, limit: Duration) -> Result<Arc<Live>, Fault> {
+    async fn making(
+        &self,
+        mut made: watch::Receiver<ConnectResult>,
+        limit: Duration,
+    ) -> Result<Arc<Live>, Fault> {
         let waiting = made.wait_for(Option::is_some);
         let limit = limit.min(CONNECT_LIMIT + GRACE);
         match within(&*self.runtime, limit, waiting).await {
@@ -205,7 +209,7 @@ impl Link {
         let channel = self.connector.channels().draw(self.runtime.random());
         let sent = self.runtime.now();
         let subscribing = async {
-            if live.hears {
+            if live.has_push {
                 self.subscribe(live, &channel).await
             } else {
                 self.subscribe_beside(live, &channel, limit).await
@@ -217,18 +221,18 @@ impl Link {
                 Some(live.own_channel.hears_at(channel).clone())
             }
             // A connection without answers is of no use; the next one will subscribe.
-            Some(Err(fault)) if fault.kind == FaultKind::Passing && live.hears => {
+            Some(Err(fault)) if fault.kind == FaultKind::Passing && live.has_push => {
                 self.drop_connection(live);
                 None
             }
-            None if live.hears => {
+            None if live.has_push => {
                 self.drop_if_silent_since(sent, live);
                 None
             }
             ended => {
                 let silent = || self.faults.passing(format_args!("no subscription within {limit:?}"));
                 self.push_health.is_bad(ended.and_then(Result::err).unwrap_or_else(silent));
-                *refused = Some(Refused { again: self.runtime.now() + DEAF_FOR });
+                *refused = Some(Refused { again: self.runtime.now() + RETRY_SUBSCRIBE });
                 None
             }
         }
@@ -259,14 +263,14 @@ impl Link {
     /// The two connections end together: an attempt that receives no pushes must not appear to be
     /// in the queue.
     async fn subscribe_beside(&self, live: &Live, channel: &Channel, limit: Duration) -> Result<(), Fault> {
-        let subscription = self.connector.listen(&live.place, &self.runtime, channel).await?;
-        let (beat, tell) = (Arc::clone(&live.own_channel.beat), Arc::clone(&self.tell));
+        let subscription = self.connector.listen(&live.addr, &self.runtime, channel).await?;
+        let (beat, on_push) = (Arc::clone(&live.own_channel.beat), Arc::clone(&self.on_push));
         let ended = Arc::clone(&live.ended);
         let runtime = Arc::clone(&self.runtime);
         self.runtime.spawn(Box::pin(async move {
             let mut end = ended.subscribe();
             tokio::select! {
-                () = subscription.hear(beat, limit, tell, runtime) => {}
+                () = subscription.hear(beat, limit, on_push, runtime) => {}
                 _ = end.wait_for(|ended| *ended) => {}
             }
             ended.send_replace(true);
@@ -274,7 +278,7 @@ impl Link {
         Ok(())
     }
 
-    fn look(&self) -> Result<Arc<Live>, watch::Receiver<Made>> {
+    fn look(&self) -> Result<Arc<Live>, watch::Receiver<ConnectResult>> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match &*state {
             State::Up(live) if live.is_up(&*self.runtime) => return Ok(Arc::clone(live)),
@@ -289,18 +293,18 @@ impl Link {
         Err(made)
     }
 
-    fn connect(&self, report: watch::Sender<Made>) {
+    fn connect(&self, report: watch::Sender<ConnectResult>) {
         let (connector, runtime) = (Arc::clone(&self.connector), Arc::clone(&self.runtime));
         let (state, faults) = (Arc::clone(&self.state), self.faults.clone());
-        let (tell, lost) = (Arc::clone(&self.tell), Arc::clone(&self.lost));
+        let (on_push, lost) = (Arc::clone(&self.on_push), Arc::clone(&self.lost));
         let hears_of_breaks = Arc::clone(&self.hears_of_breaks);
         let generation = self.runtime.generation();
         self.runtime.spawn(Box::pin(async move {
-            let connected = within(&*runtime, CONNECT_LIMIT, connector.connect(&runtime, &tell)).await;
+            let connected = within(&*runtime, CONNECT_LIMIT, connector.connect(&runtime, &on_push)).await;
             let silent = || Err(faults.timed_out(format_args!("no connection within {CONNECT_LIMIT:?}")));
             let made = connected.unwrap_or_else(silent).map(|connected| {
-                let Connected { place, connection, driver, reading, answered, signs, hears } = connected;
-                let moved = connector.moved_from(&place, &runtime);
+                let Connected { addr, connection, driver, reading, answered, signs, has_push } = connected;
+                let moved = connector.moved_from(&addr, &runtime);
                 static MADE: AtomicU64 = AtomicU64::new(0);
                 let ended = Arc::new(watch::Sender::new(false));
                 let live = Live {
@@ -311,23 +315,23 @@ impl Link {
                     signs,
                     own_channel: OwnChannel::default(),
                     run: OnceLock::new(),
-                    place,
+                    addr,
                     minds_roles: connector.minds_roles(),
                     confirmed: tokio::sync::Mutex::default(),
                     batches: Arc::default(),
-                    hears,
+                    has_push,
                     generation,
                     ended: Arc::clone(&ended),
                 };
                 let mut end = ended.subscribe();
-                let driven = Driven(ended);
+                let end_marker = EndMarker(ended);
                 runtime.spawn(Box::pin(async move {
                     tokio::select! {
                         () = driver => {}
                         () = moved => {}
                         _ = end.wait_for(|ended| *ended) => {}
                     }
-                    drop(driven);
+                    drop(end_marker);
                     lost.notify_one();
                 }));
                 Arc::new(live)
@@ -354,7 +358,7 @@ impl Link {
 /// Subscribes in the background, without anybody waiting for it. If the server refuses, the next
 /// renewal finds out about breaks instead.
 fn hear_of_breaks(live: &Live, channels: &Channels, runtime: &Arc<dyn Runtime>) {
-    if live.hears {
+    if live.has_push {
         let (mut connection, broken) = (live.connection.clone(), channels.broken());
         runtime.spawn(Box::pin(async move {
             let _ = connection.subscribe(broken).await;

@@ -8,44 +8,44 @@ use leasehold_core::{Fault, Notice, NoticeBus, Notices};
 #[derive(Debug)]
 pub(crate) struct PushHealth {
     /// The reason why it accepts none.
-    deaf: Mutex<Option<Fault>>,
+    fault: Mutex<Option<Fault>>,
     notice_bus: Arc<NoticeBus>,
 }
 
 impl PushHealth {
     pub(crate) fn new(notice_bus: Arc<NoticeBus>) -> Self {
-        Self { deaf: Mutex::default(), notice_bus }
+        Self { fault: Mutex::default(), notice_bus }
     }
 
     /// Notes that there is a subscription.
     pub(crate) fn is_good(&self, store: &Arc<str>) {
         // Reported while the mutex is held, so that readers get the changes in order.
-        let mut deaf = self.deaf();
-        if deaf.take().is_some() {
+        let mut fault = self.fault();
+        if fault.take().is_some() {
             self.notice_bus.say(&Notice::PushBack { store: store.clone() });
         }
     }
 
     /// Notes that there is no subscription, with the reason.
     pub(crate) fn is_bad(&self, fault: Fault) {
-        let mut deaf = self.deaf();
-        if deaf.is_none() {
+        let mut reported = self.fault();
+        if reported.is_none() {
             self.notice_bus.say(&Notice::PushDown { fault: fault.clone() });
         }
-        *deaf = Some(fault);
+        *reported = Some(fault);
     }
 
-    pub(crate) fn deaf_because(&self) -> Option<Fault> {
-        self.deaf().clone()
+    pub(crate) fn push_unavailable(&self) -> Option<Fault> {
+        self.fault().clone()
     }
 
     /// The current state, and all changes from now on.
     pub(crate) fn read(&self) -> Box<dyn Notices> {
-        let deaf = self.deaf();
-        self.notice_bus.read_after(deaf.clone().map(|fault| Notice::PushDown { fault }))
+        let fault = self.fault();
+        self.notice_bus.read_after(fault.clone().map(|fault| Notice::PushDown { fault }))
     }
 
-    fn deaf(&self) -> MutexGuard<'_, Option<Fault>> {
-        self.deaf.lock().unwrap_or_else(PoisonError::into_inner)
+    fn fault(&self) -> MutexGuard<'_, Option<Fault>> {
+        self.fault.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

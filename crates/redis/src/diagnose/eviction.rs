@@ -2,8 +2,8 @@
 
 use leasehold_core::{Finding, Severity};
 
+use super::diagnosis_run::Setting;
 use super::facts::Info;
-use super::look::Setting;
 
 /// The percentage of used memory above which the server counts as nearly full.
 const NEARLY_FULL: u64 = 90;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use leasehold_core::{Fault, Finding, Severity};
 use redis::{ServerError, Value, cmd};
 
-use super::look::{Look, Setting, is_denied, text_of};
+use super::diagnosis_run::{DiagnosisRun, Setting, is_denied, text_of};
 
 /// The facts that the server tells us.
 pub(super) struct Facts {
@@ -35,7 +35,7 @@ pub(super) struct Replica {
 const SETTINGS: [&str; 4] = ["save", "appendfsync", "min-replicas-to-write", "min-replicas-max-lag"];
 
 impl Facts {
-    pub(super) async fn ask(look: &mut Look<'_>) -> Result<Self, Fault> {
+    pub(super) async fn ask(look: &mut DiagnosisRun<'_>) -> Result<Self, Fault> {
         let questions = SETTINGS.iter().map(|name| cmd("CONFIG").arg("GET").arg(name).take());
         let heard = look.ask(std::iter::once(cmd("INFO")).chain(questions).collect()).await?;
         let mut facts = Self { info: None, config: Config::default(), hidden: Vec::new() };

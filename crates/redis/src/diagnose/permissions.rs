@@ -7,7 +7,7 @@
 use leasehold_core::{Fault, Finding, Severity, StoreRole};
 use redis::{Cmd, cmd};
 
-use super::look::{Look, is_denied, is_unknown};
+use super::diagnosis_run::{DiagnosisRun, is_denied, is_unknown};
 use crate::script::opening_call;
 use crate::slot::{MEMBER_KEY, member_key_in};
 
@@ -47,7 +47,7 @@ const TO_LIST: [&str; 3] = ["scan", "getrange", "mget"];
 /// Without this one, requests are sent one by one and not in batches.
 const TO_BATCH: &str = "mget";
 
-impl Look<'_> {
+impl DiagnosisRun<'_> {
     pub(super) async fn permissions(&mut self) -> Result<(), Fault> {
         let commands = self.to_try();
         let names: Vec<_> = commands.iter().map(rule).collect();

@@ -8,7 +8,7 @@ use leasehold_core::{Channel, Fault, Finding, Severity};
 use redis::{ServerError, cmd};
 use tokio::sync::mpsc::unbounded_channel;
 
-use super::look::Look;
+use super::diagnosis_run::DiagnosisRun;
 use crate::client::Source;
 use crate::connection::connect::Connected;
 use crate::connection::link::Link;
@@ -28,7 +28,7 @@ const RULES: &str = "+publish +subscribe +unsubscribe";
 /// Connecting takes some round trips, and the message takes two more.
 const CALLS: u32 = 5;
 
-impl Look<'_> {
+impl DiagnosisRun<'_> {
     pub(super) async fn push(&mut self) {
         let client = self.client;
         let Source::Ours(link) = &client.source else {
@@ -37,11 +37,11 @@ impl Look<'_> {
             return self.found(finding.advice("have the store make its own: name the server by its URL"));
         };
         let limit = client.call_limit * CALLS;
-        let heard = within(&*client.runtime, limit, self.hears(link)).await;
+        let heard = within(&*client.runtime, limit, self.receives_a_push(link)).await;
         let finding = match heard {
-            Some(Ok((after, hears))) => {
+            Some(Ok((after, has_push))) => {
                 let how =
-                    if hears { "RESP3, on the one connection" } else { "RESP2, on a second connection" };
+                    if has_push { "RESP3, on the one connection" } else { "RESP2, on a second connection" };
                 let note = format!("heard {:.2} ms after it was said ({how})", after.as_secs_f64() * 1e3);
                 Finding::note(ABOUT, &self.at, note)
             }
@@ -62,7 +62,7 @@ impl Look<'_> {
     }
 
     /// How long the message took, and whether it came on the connection for answers.
-    async fn hears(&mut self, link: &Link) -> Result<(Duration, bool), Fault> {
+    async fn receives_a_push(&mut self, link: &Link) -> Result<(Duration, bool), Fault> {
         let client = self.client;
         let runtime = &client.runtime;
         let (told, mut tells) = unbounded_channel();
@@ -71,15 +71,15 @@ impl Look<'_> {
             let _ = told.send(payload.to_vec());
         });
         let channel = link.connector.channels().draw(runtime.random());
-        let Connected { place, mut connection, driver, hears, .. } =
+        let Connected { addr, mut connection, driver, has_push, .. } =
             link.connector.connect(runtime, &tell).await?;
-        if !hears {
-            let mut subscription = link.connector.listen(&place, runtime, &channel).await?;
+        if !has_push {
+            let mut subscription = link.connector.listen(&addr, runtime, &channel).await?;
             let said = runtime.now();
             self.say_to(&channel).await?;
             while let Some(message) = next(&mut subscription.stream).await {
                 if message.get_payload_bytes() == PAYLOAD {
-                    return Ok((runtime.now().saturating_since(said), hears));
+                    return Ok((runtime.now().saturating_since(said), has_push));
                 }
             }
             return Err(client.faults.passing("the connection that hears was closed"));
@@ -93,7 +93,7 @@ impl Look<'_> {
             let said = runtime.now();
             self.say_to(&channel).await?;
             while tells.recv().await.is_some_and(|payload| payload != PAYLOAD) {}
-            Ok((runtime.now().saturating_since(said), hears))
+            Ok((runtime.now().saturating_since(said), has_push))
         };
         tokio::select! {
             biased;

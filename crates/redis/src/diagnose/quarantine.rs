@@ -6,8 +6,8 @@ use std::time::Duration;
 use leasehold_core::{Fault, Finding, Severity, Stamp, StoreRole, Ttl};
 use redis::cmd;
 
+use super::diagnosis_run::{DiagnosisRun, text_of};
 use super::facts::Info;
-use super::look::{Look, text_of};
 use crate::reply::time_of;
 use crate::slot::MEMBER_KEY;
 
@@ -16,7 +16,7 @@ const ABOUT: &str = "quarantine";
 /// In addition to the longest TTL: `scripts/member.lua` has the reason.
 const MARGIN: Duration = Duration::from_secs(1);
 
-impl Look<'_> {
+impl DiagnosisRun<'_> {
     pub(super) async fn quarantine(&mut self, info: &Info) -> Result<(), Fault> {
         let StoreRole::Member { max_ttl } = self.role else { return Ok(()) };
         let Some(run) = info.text("run_id") else { return Ok(()) };

@@ -2,8 +2,8 @@
 
 use leasehold_core::{Finding, Severity, StoreRole};
 
+use super::diagnosis_run::Setting;
 use super::facts::{Config, Info, Replica};
-use super::look::Setting;
 
 const ABOUT: &str = "replicas";
 

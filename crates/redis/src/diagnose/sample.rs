@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use leasehold_core::{Fault, Finding, Key, Severity};
 use redis::{Cmd, Value, cmd};
 
-use super::look::Look;
+use super::diagnosis_run::DiagnosisRun;
 use crate::connection::send::Heard;
 use crate::requests::list::scanned;
 use crate::wire::MARK;
@@ -31,7 +31,7 @@ const NAMED: usize = 5;
 const A_DAY: &str = "86400000";
 
 /// A side key that was found.
-struct Met {
+struct SideKey {
     name: Vec<u8>,
     kind: u8,
     key: Option<Key>,
@@ -49,7 +49,7 @@ struct Seen {
     hidden: usize,
 }
 
-impl Look<'_> {
+impl DiagnosisRun<'_> {
     pub(super) async fn sample(&mut self) -> Result<(), Fault> {
         let mut seen = Seen::default();
         let Some(met) = self.scan(&mut seen).await? else { return Ok(()) };
@@ -78,7 +78,7 @@ impl Look<'_> {
 
     /// The side keys among the first keys of the scan. `None` if scanning is not permitted, which
     /// another check reports.
-    async fn scan(&mut self, seen: &mut Seen) -> Result<Option<Vec<Met>>, Fault> {
+    async fn scan(&mut self, seen: &mut Seen) -> Result<Option<Vec<SideKey>>, Fault> {
         let mut met = Vec::new();
         let mut cursor = b"0".to_vec();
         for _ in 0..PARTS {
@@ -87,7 +87,7 @@ impl Look<'_> {
             let Some(Ok(value)) = self.ask(vec![scan]).await?.pop() else { return Ok(None) };
             let Some((next, names)) = scanned(value) else { return Ok(None) };
             seen.scanned += AT_ONCE;
-            met.extend(names.into_iter().filter_map(Met::read));
+            met.extend(names.into_iter().filter_map(SideKey::read));
             if next == b"0" {
                 seen.whole = true;
                 break;
@@ -149,7 +149,7 @@ impl Look<'_> {
     }
 }
 
-impl Met {
+impl SideKey {
     /// Reads a name that has the form of a side key.
     fn read(name: Vec<u8>) -> Option<Self> {
         let [kind, b'{', tagged @ ..] = name.strip_prefix(Key::RESERVED.as_bytes())? else { return None };
@@ -170,7 +170,7 @@ impl Met {
 }
 
 impl Seen {
-    fn side(&mut self, met: &Met, pttl: &Heard, asked: &Heard) {
+    fn side(&mut self, met: &SideKey, pttl: &Heard, asked: &Heard) {
         match pttl {
             Ok(Value::Int(-1)) => self.endless.push(met.name.clone()),
             Err(error) if error.code() == "NOPERM" => self.hidden += 1,
@@ -223,7 +223,7 @@ mod tests {
     #[test]
     fn a_side_key_is_known_by_its_form() {
         let read =
-            |name: &str| Met::read(name.into()).map(|met| (met.kind, met.key.map(|key| key.to_string())));
+            |name: &str| SideKey::read(name.into()).map(|met| (met.kind, met.key.map(|key| key.to_string())));
         assert_eq!(read("leasehold:f{1ps}invoice:42"), Some((b'f', Some("invoice:42".into()))));
         assert_eq!(read("leasehold:l{2ml}{}"), Some((b'l', Some("{}".into()))));
         for name in ["leasehold:member", "leasehold:x{a}b", "leasehold:f{a", "leasehold:", "other"] {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use leasehold_core::{Finding, Severity, Ttl};
 
 use crate::client::{Client, Source};
-use crate::topology::sentinel::state::{State, Watcher};
+use crate::topology::sentinel::state::{SentinelReport, State};
 
 const ABOUT: &str = "sentinels";
 
@@ -15,15 +15,15 @@ impl Client {
     pub(super) async fn sentinels(&self, at: &Arc<str>) -> Vec<Finding> {
         let Source::Ours(link) = &self.source else { return Vec::new() };
         let Some(sentinels) = link.connector.sentinels() else { return Vec::new() };
-        judge(at, sentinels.master(), &sentinels.watchers(&self.runtime).await)
+        judge(at, sentinels.master(), &sentinels.reports(&self.runtime).await)
     }
 }
 
-fn judge(at: &Arc<str>, master: &str, watchers: &[Watcher]) -> Vec<Finding> {
-    let mut findings: Vec<_> = watchers.iter().filter_map(silent).collect();
+fn judge(at: &Arc<str>, master: &str, reports: &[SentinelReport]) -> Vec<Finding> {
+    let mut findings: Vec<_> = reports.iter().filter_map(silent).collect();
     let known: Vec<_> =
-        watchers.iter().filter_map(|watcher| Some((watcher, watcher.says.as_ref().ok()?))).collect();
-    findings.extend(known.iter().filter_map(|(watcher, state)| slow(watcher, state, master)));
+        reports.iter().filter_map(|report| Some((report, report.says.as_ref().ok()?))).collect();
+    findings.extend(known.iter().filter_map(|(report, state)| slow(report, state, master)));
     let named: BTreeSet<_> = known.iter().map(|(_, state)| &*state.master).collect();
     if named.len() > 1 {
         let named: Vec<_> = named.into_iter().collect();
@@ -46,15 +46,14 @@ fn judge(at: &Arc<str>, master: &str, watchers: &[Watcher]) -> Vec<Finding> {
         let advice = "run three sentinels or five, on machines of their own, with a quorum of more than half";
         findings.push(Finding::new(Severity::Warning, ABOUT, at, what, why).advice(advice));
     }
-    if let Some((host, count)) =
-        on_one_host(watchers).filter(|(_, count)| count + needed > total && total > 1)
+    if let Some((host, count)) = on_one_host(reports).filter(|(_, count)| count + needed > total && total > 1)
     {
         let what = format!("{count} of {total} sentinels are at {host}, and a failover takes {needed}");
         let why = "when that machine fails, nobody replaces a master, and the master may be there too";
         let finding = Finding::new(Severity::Warning, ABOUT, at, what, why);
         findings.push(finding.advice("run each sentinel on a machine of its own"));
     }
-    if watchers.len() == 1 && total > 1 {
+    if reports.len() == 1 && total > 1 {
         let what = format!("the URL names one of {total} sentinels");
         let why = "while that one is down, nobody here finds the master";
         findings.push(
@@ -68,15 +67,15 @@ fn judge(at: &Arc<str>, master: &str, watchers: &[Watcher]) -> Vec<Finding> {
     findings
 }
 
-fn silent(watcher: &Watcher) -> Option<Finding> {
-    let fault = watcher.says.as_ref().err()?;
+fn silent(report: &SentinelReport) -> Option<Finding> {
+    let fault = report.says.as_ref().err()?;
     if fault.reason.contains("may not ask it") {
         let what = "its user may not ask it how it watches over the master (SENTINEL MASTER)";
-        let finding = Finding::new(Severity::Unseen, ABOUT, &watcher.at, what, "locks work all the same");
+        let finding = Finding::new(Severity::Unseen, ABOUT, &report.at, what, "locks work all the same");
         return Some(finding.advice("allow that user +sentinel|master, at each sentinel"));
     }
     let why = "fewer are left to find a master, and to replace it when it fails";
-    let finding = Finding::new(Severity::Warning, ABOUT, &watcher.at, &fault.reason, why);
+    let finding = Finding::new(Severity::Warning, ABOUT, &report.at, &fault.reason, why);
     Some(if fault.is_lasting() {
         finding
     } else {
@@ -85,21 +84,21 @@ fn silent(watcher: &Watcher) -> Option<Finding> {
 }
 
 /// Redis's own default is 30 s, which is as long as a default lease.
-fn slow(watcher: &Watcher, state: &State, master: &str) -> Option<Finding> {
+fn slow(report: &SentinelReport, state: &State, master: &str) -> Option<Finding> {
     let ttl = Ttl::DEFAULT.duration();
     if state.down_after < ttl {
         return None;
     }
     let what = format!("it misses a silent master after {:?} (down-after-milliseconds)", state.down_after);
     let why = format!("locks with the usual ttl of {ttl:?} are lost before another master renews them");
-    let finding = Finding::new(Severity::Warning, ABOUT, &watcher.at, what, why);
+    let finding = Finding::new(Severity::Warning, ABOUT, &report.at, what, why);
     Some(finding.at_server(format_args!("SENTINEL SET {master} down-after-milliseconds 5000")))
 }
 
 /// The host with the most sentinels of the URL, and their number.
-fn on_one_host(watchers: &[Watcher]) -> Option<(&str, u64)> {
-    let count = |host: &str| watchers.iter().filter(|watcher| watcher.host == host).count() as u64;
-    let hosts = watchers.iter().map(|watcher| (&*watcher.host, count(&watcher.host)));
+fn on_one_host(reports: &[SentinelReport]) -> Option<(&str, u64)> {
+    let count = |host: &str| reports.iter().filter(|report| report.host == host).count() as u64;
+    let hosts = reports.iter().map(|report| (&*report.host, count(&report.host)));
     hosts.max_by_key(|(_, count)| *count).filter(|(_, count)| *count > 1)
 }
 
@@ -111,21 +110,21 @@ mod tests {
 
     use super::*;
 
-    fn watcher(host: &str, says: Result<State, Fault>) -> Watcher {
-        Watcher { at: format!("{host}:26379").into(), host: host.into(), says }
+    fn report(host: &str, says: Result<State, Fault>) -> SentinelReport {
+        SentinelReport { at: format!("{host}:26379").into(), host: host.into(), says }
     }
 
     fn state(others: u64, quorum: u64) -> State {
         State { master: "10.0.0.1:6379".into(), others, quorum, down_after: Duration::from_secs(5) }
     }
 
-    fn judged(watchers: &[Watcher]) -> Vec<Finding> {
-        judge(&"redis+sentinel://a,b/locks".into(), "locks", watchers)
+    fn judged(reports: &[SentinelReport]) -> Vec<Finding> {
+        judge(&"redis+sentinel://a,b/locks".into(), "locks", reports)
     }
 
     #[track_caller]
-    fn is_one(watchers: &[Watcher], severity: Severity, words: &str) -> Finding {
-        let findings = judged(watchers);
+    fn is_one(reports: &[SentinelReport], severity: Severity, words: &str) -> Finding {
+        let findings = judged(reports);
         let [finding] = &findings[..] else { panic!("{findings:#?}") };
         assert!(finding.severity == severity && finding.what.contains(words), "{finding:#?}");
         finding.clone()
@@ -133,31 +132,31 @@ mod tests {
 
     #[test]
     fn three_on_machines_of_their_own_are_as_they_should_be() {
-        let three = ["a", "b", "c"].map(|host| watcher(host, Ok(state(2, 2))));
+        let three = ["a", "b", "c"].map(|host| report(host, Ok(state(2, 2))));
         is_one(&three, Severity::Note, "3 watch over locks, and 2 of them replace it");
         is_one(&three[..2], Severity::Note, "3 watch");
     }
 
     #[test]
     fn too_few_to_lose_one_are_named() {
-        let two = ["a", "b"].map(|host| watcher(host, Ok(state(1, 1))));
+        let two = ["a", "b"].map(|host| report(host, Ok(state(1, 1))));
         is_one(&two, Severity::Warning, "takes 2 of 2 sentinels");
-        let strict = ["a", "b", "c"].map(|host| watcher(host, Ok(state(2, 3))));
+        let strict = ["a", "b", "c"].map(|host| report(host, Ok(state(2, 3))));
         is_one(&strict, Severity::Warning, "takes 3 of 3 sentinels");
-        is_one(&[watcher("a", Ok(state(2, 2)))], Severity::Warning, "names one of 3");
+        is_one(&[report("a", Ok(state(2, 2)))], Severity::Warning, "names one of 3");
     }
 
     #[test]
     fn a_machine_without_which_there_is_no_failover_is_named() {
-        let together = ["a", "a", "c"].map(|host| watcher(host, Ok(state(2, 2))));
+        let together = ["a", "a", "c"].map(|host| report(host, Ok(state(2, 2))));
         is_one(&together, Severity::Warning, "2 of 3 sentinels are at a");
-        let five = ["a", "a", "c", "d", "e"].map(|host| watcher(host, Ok(state(4, 3))));
+        let five = ["a", "a", "c", "d", "e"].map(|host| report(host, Ok(state(4, 3))));
         is_one(&five, Severity::Note, "5 watch");
     }
 
     #[test]
     fn one_that_is_slow_silent_or_of_another_mind_is_named() {
-        let mut three = ["a", "b", "c"].map(|host| watcher(host, Ok(state(2, 2))));
+        let mut three = ["a", "b", "c"].map(|host| report(host, Ok(state(2, 2))));
         three[1].says = Ok(State { down_after: Duration::from_secs(30), ..state(2, 2) });
         let slow = is_one(&three, Severity::Warning, "after 30s (down-after-milliseconds)");
         assert_eq!(&*slow.at, "b:26379");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use leasehold_core::{ClockSeen, Fault, Finding, Severity};
 use redis::cmd;
 
-use super::look::Look;
+use super::diagnosis_run::DiagnosisRun;
 use crate::reply::time_of;
 
 /// The median of this many round trips counts.
@@ -17,7 +17,7 @@ const APART: Duration = Duration::from_secs(1);
 /// The call limit should allow four round trips, so that a slow moment does not cause a fault.
 const SHARE: u32 = 4;
 
-impl Look<'_> {
+impl DiagnosisRun<'_> {
     pub(super) async fn times(&mut self) -> Result<(), Fault> {
         let runtime = &*self.client.runtime;
         let mut trips = Vec::new();

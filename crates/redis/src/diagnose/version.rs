@@ -2,8 +2,8 @@
 
 use leasehold_core::{Finding, Severity};
 
+use super::diagnosis_run::Setting;
 use super::facts::Info;
-use super::look::Setting;
 
 /// The oldest version that the scripts are tested on.
 const OLDEST: (u64, u64) = (6, 2);

@@ -74,11 +74,11 @@ impl Client {
             route.live.as_ref().and_then(|live| live.own_channel.channel()).cloned()
         };
         loop {
-            let hears = channel.is_some();
-            let nonce = hears.then(|| Nonce::from_bits(self.runtime.random()));
+            let has_push = channel.is_some();
+            let nonce = has_push.then(|| Nonce::from_bits(self.runtime.random()));
             let proof = channel.clone().zip(nonce).map(|(channel, nonce)| Proof { channel, nonce });
             let ticket = self.waiting.asks(attempt.holder, proof, self.runtime.now());
-            if !hears {
+            if !has_push {
                 self.waiting.cannot_be_told(attempt.holder);
             }
             let wait = Wait { channel, nonce, ticket, line_limit };
@@ -94,7 +94,7 @@ impl Client {
             }
             let Ok(GrantAnswer::Busy { place: Some(_), .. }) = &answer else { return answer };
             self.monitor(route);
-            if hears || !may_hear {
+            if has_push || !may_hear {
                 return answer;
             }
             channel = self.listen(route, limit).await;

@@ -26,7 +26,7 @@ use leasehold_core::{Claim, Fault, Instant, Misuse, Notices, Runtime, WaiterRegi
 
 use self::map::Map;
 use self::seeds::Seeds;
-use crate::client::{Bounds, Client, Common, InCluster};
+use crate::client::{Bounds, Client, InCluster, SharedState};
 use crate::fault::Faults;
 use crate::redirect::Node;
 use crate::slot::slot_of;
@@ -38,7 +38,7 @@ pub(crate) struct Cluster {
     seeds: Seeds,
     /// Limits of a node's requests.
     bounds: Bounds,
-    common: Common,
+    shared: SharedState,
     known: Mutex<Known>,
     /// Held while asking for the owners of the slots.
     learning: tokio::sync::Mutex<()>,
@@ -72,7 +72,7 @@ impl Cluster {
             }))
         };
         Arc::new_cyclic(|me| Self {
-            common: Common::new(&*runtime, Some(give_up(me.clone()))),
+            shared: SharedState::new(&*runtime, Some(give_up(me.clone()))),
             runtime,
             faults,
             seeds,
@@ -93,11 +93,11 @@ impl Cluster {
     }
 
     fn notices(&self) -> Box<dyn Notices> {
-        self.common.notice_bus.read()
+        self.shared.notice_bus.read()
     }
 
     fn waiting(&self) -> &WaiterRegistry {
-        &self.common.waiting
+        &self.shared.waiting
     }
 
     /// No code under this mutex can panic halfway.

@@ -33,7 +33,7 @@ const DOUBT: Duration = Duration::from_millis(200);
 /// The sentinels of one master.
 #[derive(Debug)]
 pub(crate) struct Sentinels {
-    places: Vec<ServerAddr>,
+    addrs: Vec<ServerAddr>,
     master: String,
     access: Access,
     faults: Faults,
@@ -46,15 +46,15 @@ type Connect<'a, T> = dyn Fn(ServerAddr) -> BoxFuture<'a, Result<T, Fault>> + Se
 
 /// A sentinel's answer.
 #[derive(Debug)]
-enum Word {
+enum SentinelReply {
     Master(ServerAddr),
     /// It knows no master of this name, but these others.
     Unknown(Vec<String>),
 }
 
 impl Sentinels {
-    pub(crate) fn new(places: Vec<ServerAddr>, master: String, access: Access, faults: Faults) -> Self {
-        Self { places, master, access, faults, first: AtomicUsize::new(0) }
+    pub(crate) fn new(addrs: Vec<ServerAddr>, master: String, access: Access, faults: Faults) -> Self {
+        Self { addrs, master, access, faults, first: AtomicUsize::new(0) }
     }
 
     /// Connects to the master: to each server that a sentinel names, until one says that it is a
@@ -68,32 +68,38 @@ impl Sentinels {
         let mut tried = Vec::new();
         let mut all_lasting = true;
         let first = self.first.load(Ordering::Relaxed);
-        for nth in 0..self.places.len() {
-            let nth = (first + nth) % self.places.len();
-            let (says, lasts) = match self.word_of(nth, runtime).await {
-                Ok(Word::Master(place)) if tried.contains(&place) => ("says the same".to_owned(), false),
-                Ok(Word::Master(place)) => match self.follow(place, runtime, connect, &mut tried).await {
-                    Ok(connected) => {
-                        self.first.store(nth, Ordering::Relaxed);
-                        return Ok(connected);
+        for nth in 0..self.addrs.len() {
+            let nth = (first + nth) % self.addrs.len();
+            let (says, lasts) = match self.reply_of(nth, runtime).await {
+                Ok(SentinelReply::Master(addr)) if tried.contains(&addr) => {
+                    ("says the same".to_owned(), false)
+                }
+                Ok(SentinelReply::Master(addr)) => {
+                    match self.follow(addr, runtime, connect, &mut tried).await {
+                        Ok(connected) => {
+                            self.first.store(nth, Ordering::Relaxed);
+                            return Ok(connected);
+                        }
+                        Err((addr, fault)) if fault.is_lasting() => {
+                            let at = addr.written(SERVER_PORT);
+                            return Err(self
+                                .faults
+                                .lasting(format_args!("{} (the master, {at})", fault.reason)));
+                        }
+                        Err((addr, fault)) => {
+                            let at = addr.written(SERVER_PORT);
+                            (format!("the master is {at}; there: {}", fault.reason), false)
+                        }
                     }
-                    Err((place, fault)) if fault.is_lasting() => {
-                        let at = place.written(SERVER_PORT);
-                        return Err(self.faults.lasting(format_args!("{} (the master, {at})", fault.reason)));
-                    }
-                    Err((place, fault)) => {
-                        let at = place.written(SERVER_PORT);
-                        (format!("the master is {at}; there: {}", fault.reason), false)
-                    }
-                },
-                Ok(Word::Unknown(names)) => (self.unknown(&names), true),
+                }
+                Ok(SentinelReply::Unknown(names)) => (self.unknown(&names), true),
                 Err(fault) => (fault.reason.to_string(), fault.is_lasting()),
             };
             all_lasting &= lasts;
-            said.push(format!("sentinel {}: {says}", self.places[nth].written(PORT)));
+            said.push(format!("sentinel {}: {says}", self.addrs[nth].written(PORT)));
         }
         // Next time, start with a sentinel that was not just wrong.
-        self.first.store((first + 1) % self.places.len(), Ordering::Relaxed);
+        self.first.store((first + 1) % self.addrs.len(), Ordering::Relaxed);
         let said = said.join("; ");
         Err(if all_lasting { self.faults.lasting(said) } else { self.faults.passing(said) })
     }
@@ -102,35 +108,35 @@ impl Sentinels {
     /// meanwhile.
     async fn follow<'a, T>(
         &self,
-        mut place: ServerAddr,
+        mut addr: ServerAddr,
         runtime: &Arc<dyn Runtime>,
         connect: &Connect<'a, T>,
         tried: &mut Vec<ServerAddr>,
     ) -> Result<T, (ServerAddr, Fault)> {
         loop {
-            tried.push(place.clone());
-            let connecting = within(&**runtime, ANSWERS_WITHIN, connect(place.clone()));
+            tried.push(addr.clone());
+            let connecting = within(&**runtime, ANSWERS_WITHIN, connect(addr.clone()));
             let next = tokio::select! {
                 biased;
                 connected = connecting => {
                     let silent = || Err(self.faults.timed_out(format_args!("no answer within {ANSWERS_WITHIN:?}")));
-                    return connected.unwrap_or_else(silent).map_err(|fault| (place, fault));
+                    return connected.unwrap_or_else(silent).map_err(|fault| (addr, fault));
                 }
-                next = self.named_otherwise(&place, runtime) => next,
+                next = self.named_otherwise(&addr, runtime) => next,
             };
-            place = next;
+            addr = next;
         }
     }
 
     /// Resolves when the sentinel that is asked first names another master.
-    async fn named_otherwise(&self, place: &ServerAddr, runtime: &Arc<dyn Runtime>) -> ServerAddr {
+    async fn named_otherwise(&self, addr: &ServerAddr, runtime: &Arc<dyn Runtime>) -> ServerAddr {
         loop {
             runtime.sleep_until(runtime.now() + DOUBT).await;
             let first = self.first.load(Ordering::Relaxed);
-            for nth in 0..self.places.len() {
-                match self.word_of((first + nth) % self.places.len(), runtime).await {
-                    Ok(Word::Master(other)) if other != *place => return other,
-                    Ok(Word::Master(_)) => break,
+            for nth in 0..self.addrs.len() {
+                match self.reply_of((first + nth) % self.addrs.len(), runtime).await {
+                    Ok(SentinelReply::Master(other)) if other != *addr => return other,
+                    Ok(SentinelReply::Master(_)) => break,
                     _ => {}
                 }
             }
@@ -138,12 +144,12 @@ impl Sentinels {
     }
 
     /// Resolves when a sentinel says that the master has moved from this address.
-    pub(crate) async fn moved_from(self: Arc<Self>, place: ServerAddr, runtime: Arc<dyn Runtime>) {
+    pub(crate) async fn moved_from(self: Arc<Self>, addr: ServerAddr, runtime: Arc<dyn Runtime>) {
         let first = self.first.load(Ordering::Relaxed);
         let mut failures = 0;
         loop {
-            let nth = (first + usize::try_from(failures).unwrap_or(0)) % self.places.len();
-            if self.hears_of_a_move(nth, &place, failures == 0, &runtime).await {
+            let nth = (first + usize::try_from(failures).unwrap_or(0)) % self.addrs.len();
+            if self.hears_of_a_move(nth, &addr, failures == 0, &runtime).await {
                 return;
             }
             let random = u64::try_from(runtime.random() >> 64).unwrap_or(0);
@@ -165,7 +171,8 @@ impl Sentinels {
         let (_sink, mut stream) = connection.split();
         // A report between naming the master and listening was missed. Another sentinel may have
         // missed a failover that this one knows of, so the other's earlier answer does not count.
-        if it_named_that && matches!(self.word_of(nth, runtime).await, Ok(Word::Master(now)) if now != *from)
+        if it_named_that
+            && matches!(self.reply_of(nth, runtime).await, Ok(SentinelReply::Master(now)) if now != *from)
         {
             return true;
         }
@@ -218,8 +225,8 @@ mod tests {
     #[test]
     fn a_switch_is_read_and_that_of_another_master_is_not_ours() {
         let to = |payload: &str| switched_to(payload.as_bytes(), "locks");
-        let place = ServerAddr::Tcp { host: "10.0.0.2".into(), port: 6380 };
-        assert_eq!(to("locks 10.0.0.1 6379 10.0.0.2 6380"), Some(place));
+        let addr = ServerAddr::Tcp { host: "10.0.0.2".into(), port: 6380 };
+        assert_eq!(to("locks 10.0.0.1 6379 10.0.0.2 6380"), Some(addr));
         for other in
             ["cache 10.0.0.1 6379 10.0.0.2 6380", "locks 10.0.0.1 6379 10.0.0.2", "", "locks a b c d"]
         {

@@ -165,7 +165,7 @@ async fn who_may_not_subscribe_asks_by_itself_and_says_why() {
                 tasks.push(wait(&store, waiter));
                 until_queued(&server, &waiters[..=nth].iter().collect::<Vec<_>>()).await;
             }
-            let why = store.deaf_because().unwrap().to_string();
+            let why = store.push_unavailable().unwrap().to_string();
             assert!(why.contains("deaf"), "{flavor} {protocol}: {why}");
             tokio::time::sleep(Duration::from_secs(1)).await;
             let mut last = holder;

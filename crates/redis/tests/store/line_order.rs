@@ -170,7 +170,7 @@ async fn who_never_waits_subscribes_to_nothing() {
             let_go(&store, &ours).await;
         }
         assert_eq!(subscribed(&server), 0);
-        assert_eq!(store.deaf_because(), None);
+        assert_eq!(store.push_unavailable(), None);
     }
 }
 

@@ -87,7 +87,7 @@ async fn a_tenant_can_neither_hear_nor_publish_on_the_channels_of_another() {
                 assert_eq!(holds.0.release(&holds.1).await, Ok(HoldAnswer::Done));
                 let woken = tokio::time::timeout(SOON, next.0.woken(&next.1)).await;
                 assert!(matches!(woken, Ok(Wake::Granted { .. })), "{flavor} {protocol}: {woken:?}");
-                assert_eq!(next.0.deaf_because(), None);
+                assert_eq!(next.0.push_unavailable(), None);
             }
         }
     }
@@ -154,7 +154,7 @@ async fn a_tenant_that_does_not_name_its_channels_is_told_how_to() {
         let (holds, next) = ((at("?channels=a:"), attempt(&["a:k"])), (at(""), attempt(&["a:k"])));
         granted(holds.0.grant(&holds.1, WaitMode::Try).await);
         waits(&next.0, &next.1).await;
-        let why = next.0.deaf_because().unwrap().to_string();
+        let why = next.0.push_unavailable().unwrap().to_string();
         assert!(why.contains("channels=PREFIX"), "{flavor}: {why}");
         assert_eq!(holds.0.release(&holds.1).await, Ok(HoldAnswer::Done));
         lock(&next.0, &next.1).await;

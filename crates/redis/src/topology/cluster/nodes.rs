@@ -21,8 +21,8 @@ impl Cluster {
             let place = ServerAddr::Tcp { host: node.host.clone(), port: node.port };
             let access = self.seeds.access.clone();
             let connector = Connector::new(Topology::Single(place), access, faults.clone());
-            let (common, runtime) = (self.common.clone(), Arc::clone(&self.runtime));
-            let client = Client::over(connector, faults, self.bounds, common, runtime);
+            let (shared, runtime) = (self.shared.clone(), Arc::clone(&self.runtime));
+            let client = Client::over(connector, faults, self.bounds, shared, runtime);
             if self.hears_of_breaks.load(Ordering::SeqCst) {
                 client.hear_of_breaks();
             }
@@ -58,9 +58,9 @@ impl Cluster {
     }
 
     /// Why this process cannot be notified by some node, if so.
-    pub(super) fn deaf(&self) -> Option<Fault> {
+    pub(super) fn push_unavailable(&self) -> Option<Fault> {
         self.known().clients.values().find_map(|client| match &client.source {
-            Source::Ours(link) => link.push_health.deaf_because(),
+            Source::Ours(link) => link.push_health.push_unavailable(),
             Source::Lent { .. } => None,
         })
     }

@@ -57,7 +57,7 @@ impl Cluster {
     /// A node that was cut off from the others may consider itself the owner for a while, and so
     /// may its clients. On a connection on which a grant was sent, a release comes after the grant.
     async fn release_where_it_was_asked_for(&self, attempt: &Attempt, limit: Duration) {
-        let connections = self.common.unsettled.under_way(attempt.holder);
+        let connections = self.shared.unsettled.under_way(attempt.holder);
         for client in self.clients_of(&connections) {
             if let Ok(mut route) = client.route(limit).await {
                 // Mostly the answer is that the slot has moved; anything left there will have

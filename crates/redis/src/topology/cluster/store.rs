@@ -65,8 +65,8 @@ impl ClusterStore {
     /// Why this process cannot be notified of its turn by some node, if so. Waiters then poll, a
     /// few times a second.
     #[must_use]
-    pub fn deaf_because(&self) -> Option<Fault> {
-        self.cluster.deaf()
+    pub fn push_unavailable(&self) -> Option<Fault> {
+        self.cluster.push_unavailable()
     }
 
     /// The number of waiting attempts. For tests and diagnosis.

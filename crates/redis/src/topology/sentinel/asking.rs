@@ -6,7 +6,7 @@ use leasehold_core::{Fault, Runtime};
 use redis::aio::{ConnectionLike, MultiplexedConnection, PubSub};
 use redis::{AsyncConnectionConfig, Cmd, Pipeline, RedisConnectionInfo, RedisError, ServerError, Value, cmd};
 
-use super::{ASKED_FOR, Sentinels, Word};
+use super::{ASKED_FOR, SentinelReply, Sentinels};
 use crate::address::server::ServerAddr;
 use crate::connection::dial::{complaint, dial};
 use crate::deadline::within;
@@ -23,24 +23,28 @@ const SHOWN: usize = 10;
 
 impl Sentinels {
     /// Asks one sentinel, on a separate connection, because that is rare.
-    pub(super) async fn word_of(&self, nth: usize, runtime: &Arc<dyn Runtime>) -> Result<Word, Fault> {
-        let share = ASKED_FOR / u32::try_from(self.places.len()).unwrap_or(u32::MAX);
-        let said = within(&**runtime, share, self.ask(&self.places[nth], runtime)).await;
+    pub(super) async fn reply_of(
+        &self,
+        nth: usize,
+        runtime: &Arc<dyn Runtime>,
+    ) -> Result<SentinelReply, Fault> {
+        let share = ASKED_FOR / u32::try_from(self.addrs.len()).unwrap_or(u32::MAX);
+        let said = within(&**runtime, share, self.ask(&self.addrs[nth], runtime)).await;
         said.unwrap_or_else(|| Err(self.faults.timed_out(format_args!("no answer within {share:?}"))))
     }
 
-    async fn ask(&self, place: &ServerAddr, runtime: &Arc<dyn Runtime>) -> Result<Word, Fault> {
-        self.speak(place, runtime, |connection| self.converse(connection)).await
+    async fn ask(&self, addr: &ServerAddr, runtime: &Arc<dyn Runtime>) -> Result<SentinelReply, Fault> {
+        self.speak(addr, runtime, |connection| self.converse(connection)).await
     }
 
     /// The same exchange for any request.
     pub(super) async fn speak<T, Said: Future<Output = Result<T, Fault>>>(
         &self,
-        place: &ServerAddr,
+        addr: &ServerAddr,
         runtime: &Arc<dyn Runtime>,
         converse: impl FnOnce(MultiplexedConnection) -> Said,
     ) -> Result<T, Fault> {
-        let stream = dial(place, self.access.tls.as_ref(), &self.faults, &**runtime).await?;
+        let stream = dial(addr, self.access.tls.as_ref(), &self.faults, &**runtime).await?;
         let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
         let login = RedisConnectionInfo::default().set_skip_set_lib_name();
         let made = MultiplexedConnection::new_with_config(&login, stream, config).await;
@@ -53,23 +57,23 @@ impl Sentinels {
         match word {
             Err(fault) if !fault.is_lasting() => {
                 let tls = self.access.tls.as_ref();
-                Err(complaint(place, tls, &self.faults, &**runtime).await.unwrap_or(fault))
+                Err(complaint(addr, tls, &self.faults, &**runtime).await.unwrap_or(fault))
             }
             word => word,
         }
     }
 
-    async fn converse(&self, mut connection: MultiplexedConnection) -> Result<Word, Fault> {
+    async fn converse(&self, mut connection: MultiplexedConnection) -> Result<SentinelReply, Fault> {
         let by_name = cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(&self.master).take();
         match self.answer_to(by_name, &mut connection).await? {
             Some(Value::Nil) => {
                 let masters = cmd("SENTINEL").arg("MASTERS").take();
                 let masters = connection.req_packed_command(&masters).await;
                 // Only to list the known names in the error.
-                Ok(Word::Unknown(masters.map(|masters| names_of(&masters)).unwrap_or_default()))
+                Ok(SentinelReply::Unknown(masters.map(|masters| names_of(&masters)).unwrap_or_default()))
             }
             Some(answer) => place_of(&answer)
-                .map(Word::Master)
+                .map(SentinelReply::Master)
                 .ok_or_else(|| self.faults.lasting("its answer names no server: this is no sentinel")),
             None => Err(self.faults.passing("it gave no answer")),
         }
@@ -107,7 +111,7 @@ impl Sentinels {
         let login = RedisConnectionInfo::default().set_skip_set_lib_name();
         let login = self.access.user.iter().fold(login, RedisConnectionInfo::set_username);
         let login = password.iter().fold(login, |login, password| login.set_password(&password.0));
-        let stream = dial(&self.places[nth], self.access.tls.as_ref(), &self.faults, &**runtime).await?;
+        let stream = dial(&self.addrs[nth], self.access.tls.as_ref(), &self.faults, &**runtime).await?;
         let mut connection = PubSub::new(&login, stream).await.map_err(|error| self.broken(error))?;
         connection.subscribe("+switch-master").await.map_err(|error| self.broken(error))?;
         Ok(connection)

@@ -16,7 +16,7 @@ const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
 
 /// One sentinel of the URL.
 #[derive(Clone, Debug)]
-pub(crate) struct Watcher {
+pub(crate) struct SentinelReport {
     /// Its address.
     pub(crate) at: Arc<str>,
     pub(crate) host: String,
@@ -43,10 +43,10 @@ impl Sentinels {
     }
 
     /// Asks one after the other: a few requests, seldom sent.
-    pub(crate) async fn watchers(&self, runtime: &Arc<dyn Runtime>) -> Vec<Watcher> {
-        let mut watchers = Vec::new();
-        for place in &self.places {
-            let asking = self.speak(place, runtime, |mut connection| async move {
+    pub(crate) async fn reports(&self, runtime: &Arc<dyn Runtime>) -> Vec<SentinelReport> {
+        let mut reports = Vec::new();
+        for addr in &self.addrs {
+            let asking = self.speak(addr, runtime, |mut connection| async move {
                 let master = cmd("SENTINEL").arg("MASTER").arg(&self.master).take();
                 self.answer_to(master, &mut connection).await
             });
@@ -57,11 +57,11 @@ impl Sentinels {
                     self.faults.lasting("its answer says nothing of a master: this is no sentinel")
                 })
             });
-            let at = place.written(PORT);
+            let at = addr.written(PORT);
             let host = at.rsplit_once(':').map_or(&*at, |(host, _)| host).to_owned();
-            watchers.push(Watcher { at: at.into(), host, says });
+            reports.push(SentinelReport { at: at.into(), host, says });
         }
-        watchers
+        reports
     }
 }
 

@@ -35,7 +35,7 @@ async fn the_line_of_the_manual_is_enough_while_a_slot_moves() {
         granted(store.grant(&held, WaitMode::Try).await);
         let waiting = store.grant(&waits, WaitMode::Wait { line_limit: None }).await;
         assert!(matches!(waiting, Ok(GrantAnswer::Busy { place: Some(_), .. })), "{flavor}: {waiting:?}");
-        assert_eq!(store.deaf_because(), None, "{flavor}");
+        assert_eq!(store.push_unavailable(), None, "{flavor}");
         // All that there is has been carried over, and whoever asks is sent to the new place. Some of what it names is at neither, so
         // it is put off there, which it is only if it may say that it asks.
         let slot = slot_of(b"app:k");

@@ -11,7 +11,7 @@ use crate::connection::route::Route;
 use crate::connection::send::Heard;
 
 /// A diagnosis in progress, on one connection.
-pub(super) struct Look<'a> {
+pub(super) struct DiagnosisRun<'a> {
     pub(super) client: &'a Client,
     pub(super) route: Route,
     pub(super) at: Arc<str>,
@@ -40,7 +40,7 @@ impl<'a> Setting<'a> {
 /// The program itself logged its connection in; we do not know as which user.
 pub(super) const SOMEBODY: &str = "USER";
 
-impl Look<'_> {
+impl DiagnosisRun<'_> {
     /// Sends several requests in one round trip.
     pub(super) async fn ask(&mut self, commands: Vec<Cmd>) -> Result<Vec<Heard>, Fault> {
         self.client.say(&mut self.route, commands).await
