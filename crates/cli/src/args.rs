@@ -1,8 +1,10 @@
 //! The arguments as typed: a file for each task, and one for each group of options that several
-//! tasks share. [`settings`](crate::settings) and [`wanted`](crate::wanted) interpret them.
+//! tasks share. [`settings`](crate::settings) and [`request`](crate::request) interpret them.
 
+mod acquire;
 mod bench;
 mod breaking;
+mod command;
 mod completions;
 mod doctor;
 mod every;
@@ -11,25 +13,25 @@ mod help;
 mod hold;
 mod init;
 mod job;
-mod keeping;
+mod lease;
 mod ls;
 mod metrics;
 mod naming;
 mod once;
 mod pages;
-mod place;
 mod run;
-mod running;
 mod show;
-mod taking;
+mod store;
 mod top;
 mod waiting;
 mod watch;
 
 use clap::{Parser, Subcommand};
 
+pub(crate) use self::acquire::AcquireArgs;
 pub(crate) use self::bench::BenchArgs;
 pub(crate) use self::breaking::BreakArgs;
+pub(crate) use self::command::CommandArgs;
 pub(crate) use self::completions::CompletionsArgs;
 pub(crate) use self::doctor::DoctorArgs;
 pub(crate) use self::every::EveryArgs;
@@ -38,17 +40,15 @@ pub(crate) use self::help::HelpArgs;
 pub(crate) use self::hold::HoldArgs;
 pub(crate) use self::init::InitArgs;
 pub(crate) use self::job::JobArgs;
-pub(crate) use self::keeping::KeepingArgs;
+pub(crate) use self::lease::LeaseArgs;
 pub(crate) use self::ls::LsArgs;
 pub(crate) use self::metrics::MetricsArgs;
 pub(crate) use self::naming::NamingArgs;
 pub(crate) use self::once::OnceArgs;
 pub(crate) use self::pages::PagesArgs;
-pub(crate) use self::place::PlaceArgs;
 pub(crate) use self::run::RunArgs;
-pub(crate) use self::running::RunningArgs;
 pub(crate) use self::show::ShowArgs;
-pub(crate) use self::taking::TakingArgs;
+pub(crate) use self::store::StoreArgs;
 pub(crate) use self::top::{KEYS as TOP_KEYS, TopArgs};
 pub(crate) use self::waiting::WaitingArgs;
 pub(crate) use self::watch::WatchArgs;

@@ -28,7 +28,7 @@ pub(crate) async fn break_lease(args: BreakArgs) -> Result<End, Failure> {
     if let Some(reason) = args.reason {
         note = note.because(&reason).map_err(|misuse| Failure::from(misuse).about("--reason"))?;
     }
-    let place = StoreLocation::of(args.place)?;
+    let place = StoreLocation::of(args.store)?;
     let locks = place.look(args.quiet).await?;
     if args.verbose {
         say::line(format_args!("{key}: at {}", locks.store()));

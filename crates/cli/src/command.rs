@@ -15,7 +15,7 @@ use tokio::net::UnixStream;
 use crate::exit::{End, Failure};
 use crate::settings::Settings;
 use crate::signals::{Sender, Signals};
-use crate::supervisor::{self, News, Order, Outcome, Report, Stop};
+use crate::supervisor::{self, Order, Outcome, Report, Stop, SupervisorReport};
 use crate::terminal::Terminal;
 use crate::usage::name_of;
 
@@ -68,7 +68,7 @@ impl Command {
         let now = supervisor::now();
         let shares_group = supervisor::SHARES_OUR_GROUP && !settings.no_tty;
         let terminal = if shares_group { Terminal::of_session() } else { None };
-        let dying = dying(settings.wanted.ttl.duration());
+        let dying = dying(settings.request.ttl.duration());
         let group = terminal.is_some().then(getpgrp);
         // If the supervisor is killed, its descendants become our children, and we end them.
         let _ = supervisor::adopt_orphans();
@@ -116,25 +116,25 @@ impl Command {
     /// and the command with it.
     ///
     /// Cancel safe.
-    pub(crate) async fn news(&mut self) -> Result<Stop, Option<Report>> {
+    pub(crate) async fn report(&mut self) -> Result<Stop, Option<Report>> {
         let mut received =
             self.link.async_io(Interest::READABLE, || supervisor::receive_news(&self.link)).await;
-        if let Ok(Some(News::Left(count))) = received {
+        if let Ok(Some(SupervisorReport::Left(count))) = received {
             self.left = count;
             received = self.link.async_io(Interest::READABLE, || supervisor::receive_news(&self.link)).await;
         }
         match received {
-            Ok(Some(News::Stopped(stop))) => {
+            Ok(Some(SupervisorReport::Stopped(stop))) => {
                 self.stops += 1;
                 Ok(stop)
             }
-            Ok(Some(News::Ended(report))) => {
+            Ok(Some(SupervisorReport::Ended(report))) => {
                 // It has nothing more to do. The processor time of the command counts as ours once
                 // both are waited for.
                 let _ = self.supervisor.wait();
                 Err(Some(report))
             }
-            Ok(None | Some(News::Left(_))) | Err(_) => {
+            Ok(None | Some(SupervisorReport::Left(_))) | Err(_) => {
                 supervisor::kill_all();
                 Err(None)
             }

@@ -22,7 +22,7 @@ pub(crate) async fn diagnose(args: DoctorArgs) -> Result<End, Failure> {
     let naming = naming(args.naming)?;
     let key =
         args.key.map(|name| key(name, &naming).map_err(|failure| failure.about("--key"))).transpose()?;
-    let place = StoreLocation::of(args.place)?;
+    let place = StoreLocation::of(args.store)?;
     let locks = place.unopened(place.to_look_at(), args.quiet)?;
     let mut findings = locks.diagnose().await;
     // A user who may use a file may use all of it, and the file must not be created.
@@ -200,37 +200,37 @@ fn in_colours(text: &str) -> String {
 struct JsonDiagnosis<'a> {
     store: &'a str,
     worst: String,
-    findings: Vec<Found<'a>>,
+    findings: Vec<FindingJson<'a>>,
 }
 
 #[derive(Serialize)]
-struct Found<'a> {
+struct FindingJson<'a> {
     severity: String,
     about: &'a str,
     at: &'a str,
     what: &'a str,
     why: &'a str,
-    remedy: Option<Mend<'a>>,
+    remedy: Option<RemedyJson<'a>>,
 }
 
 #[derive(Serialize)]
-struct Mend<'a> {
+struct RemedyJson<'a> {
     kind: &'static str,
     text: &'a str,
 }
 
 fn object(store: &str, worst: Severity, findings: &[Finding]) -> String {
-    let findings = findings.iter().map(|finding| Found {
+    let findings = findings.iter().map(|finding| FindingJson {
         severity: finding.severity.to_string(),
         about: finding.about,
         at: &finding.at,
         what: &finding.what,
         why: &finding.why,
         remedy: match &finding.remedy {
-            Remedy::Advice(text) => Some(Mend { kind: "advice", text }),
-            Remedy::AtServer(text) => Some(Mend { kind: "redis-cli", text }),
-            Remedy::InDatabase(text) => Some(Mend { kind: "psql", text }),
-            Remedy::InShell(text) => Some(Mend { kind: "shell", text }),
+            Remedy::Advice(text) => Some(RemedyJson { kind: "advice", text }),
+            Remedy::AtServer(text) => Some(RemedyJson { kind: "redis-cli", text }),
+            Remedy::InDatabase(text) => Some(RemedyJson { kind: "psql", text }),
+            Remedy::InShell(text) => Some(RemedyJson { kind: "shell", text }),
             _ => None,
         },
     });

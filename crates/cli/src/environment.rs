@@ -33,9 +33,9 @@ pub(crate) fn max_ttl() -> Result<Option<Duration>, Failure> {
 
 /// The locks that outer runs hold at the same store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Around(Vec<u8>);
+pub(crate) struct OuterLocks(Vec<u8>);
 
-impl Around {
+impl OuterLocks {
     /// The locks of outer runs at this store.
     pub(crate) fn at(store: &Stores) -> Self {
         let Some(keys) = env::var_os(KEYS) else { return Self::default() };
@@ -78,7 +78,7 @@ pub(crate) fn is_nested() -> bool {
 /// The variables for the command.
 pub(crate) fn of_command(
     keys: &Keys,
-    around: &Around,
+    around: &OuterLocks,
     fence: leasehold::Fence,
     label: &str,
     store: &Stores,
@@ -105,17 +105,17 @@ mod tests {
     #[test]
     fn a_key_that_is_held_around_us_is_refused_also_two_runs_further_out() {
         let [one, two, three] = ["one", "two", "on"].map(|name| keys(&[name]));
-        let around = Around(Around(Around::default().and(&one).into_vec()).and(&two).into_vec());
-        assert_eq!(around, Around(b"one\ntwo".to_vec()));
+        let around = OuterLocks(OuterLocks(OuterLocks::default().and(&one).into_vec()).and(&two).into_vec());
+        assert_eq!(around, OuterLocks(b"one\ntwo".to_vec()));
         assert!(around.check(&one).is_err() && around.check(&two).is_err());
         assert_eq!(around.check(&three), Ok(()));
-        assert_eq!(Around::default().check(&one), Ok(()));
+        assert_eq!(OuterLocks::default().check(&one), Ok(()));
     }
 
     #[test]
     fn one_key_of_several_that_is_held_around_us_is_refused_by_its_name() {
-        let around = Around(Around::default().and(&keys(&["b", "a"])).into_vec());
-        assert_eq!(around, Around(b"a\nb".to_vec()));
+        let around = OuterLocks(OuterLocks::default().and(&keys(&["b", "a"])).into_vec());
+        assert_eq!(around, OuterLocks(b"a\nb".to_vec()));
         let refused = around.check(&keys(&["c", "b"])).unwrap_err();
         assert!(refused.reason().starts_with("b: "), "{refused:?}");
         assert_eq!(around.check(&keys(&["c", "d"])), Ok(()));
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn a_key_with_a_line_break_is_found_again() {
-        let around = Around(Around::default().and(&keys(&["one\ntwo", "x"])).into_vec());
+        let around = OuterLocks(OuterLocks::default().and(&keys(&["one\ntwo", "x"])).into_vec());
         assert!(around.check(&keys(&["one\ntwo"])).is_err());
         assert_eq!(around.check(&keys(&["one\ntw"])), Ok(()));
     }

@@ -28,7 +28,7 @@ use crate::time;
 pub(crate) async fn follow(args: WatchArgs) -> Result<End, Failure> {
     let prefix = args.prefixes.into_iter().find(|prefix| !prefix.is_empty());
     let prefix = beginning(prefix, &naming(args.naming)?)?;
-    let place = StoreLocation::of(args.place)?;
+    let place = StoreLocation::of(args.store)?;
     let locks = place.look(false).await?;
     let watch = locks.watch(&prefix);
     let follower = Follower::of(locks, args.json);
@@ -62,7 +62,7 @@ const BETWEEN_QUESTIONS: Duration = Duration::from_millis(250);
 const QUESTIONS: usize = 1000;
 
 /// A change to report.
-enum Happened<'a> {
+enum Change<'a> {
     Watching,
     CaughtUp,
     Held(&'a KeyState, &'a HolderInfo),
@@ -82,7 +82,7 @@ impl Follower {
 
     /// Runs until a line could not be written, and returns that error.
     async fn go_on(mut self, mut watch: Watch) -> io::Error {
-        let told = self.tell(Happened::Watching);
+        let told = self.tell(Change::Watching);
         if let Err(error) = told {
             return error;
         }
@@ -104,10 +104,10 @@ impl Follower {
     fn learn(&mut self, watch: &Watch, fault: Option<String>) -> io::Result<()> {
         if let Some(reason) = fault {
             let first = !std::mem::replace(&mut self.faulty, true);
-            return if first { self.tell(Happened::Fault(&reason)) } else { Ok(()) };
+            return if first { self.tell(Change::Fault(&reason)) } else { Ok(()) };
         }
         if std::mem::take(&mut self.faulty) {
-            self.tell(Happened::Back)?;
+            self.tell(Change::Back)?;
         }
         let now: BTreeMap<_, _> = watch.found().map(|found| (found.state.key.clone(), found.state)).collect();
         let before = std::mem::replace(&mut self.seen, now.clone());
@@ -123,7 +123,7 @@ impl Follower {
         }
         let Progress { passes, unseen, .. } = watch.progress();
         if passes > 0 && unseen == 0 && !std::mem::replace(&mut self.caught_up, true) {
-            self.tell(Happened::CaughtUp)?;
+            self.tell(Change::CaughtUp)?;
         }
         Ok(())
     }
@@ -131,7 +131,7 @@ impl Follower {
     /// Reports the end of a holding before the next holding.
     fn compare(&mut self, old: &KeyState, new: &KeyState) -> io::Result<()> {
         for ended in old.holders.iter().filter(|old| !new.holders.iter().any(|new| is_same(old, new))) {
-            self.tell(Happened::Ended(old, ended))?;
+            self.tell(Change::Ended(old, ended))?;
             if let Some(fence) = ended.fence {
                 if self.ended.len() == QUESTIONS {
                     self.ended.pop_front();
@@ -140,7 +140,7 @@ impl Follower {
             }
         }
         for held in new.holders.iter().filter(|new| !old.holders.iter().any(|old| is_same(old, new))) {
-            self.tell(Happened::Held(new, held))?;
+            self.tell(Change::Held(new, held))?;
         }
         let waits = |state: &KeyState, waiter: &Waiter| {
             state.waiters.iter().any(|other| other.holder == waiter.holder)
@@ -153,10 +153,10 @@ impl Follower {
         for (place, waiter) in
             (1..).zip(&old.waiters).filter(|(_, waiter)| !waits(new, waiter) && !holds(waiter))
         {
-            self.tell(Happened::Left(old, place, waiter))?;
+            self.tell(Change::Left(old, place, waiter))?;
         }
         for (place, waiter) in (1..).zip(&new.waiters).filter(|(_, waiter)| !waits(old, waiter)) {
-            self.tell(Happened::Waiting(new, place, waiter))?;
+            self.tell(Change::Waiting(new, place, waiter))?;
         }
         Ok(())
     }
@@ -170,13 +170,14 @@ impl Follower {
         self.ended.pop_front();
         broken
             .filter(|broken| broken.fence == fence)
-            .map_or(Ok(()), |broken| self.tell(Happened::Broken(&broken)))
+            .map_or(Ok(()), |broken| self.tell(Change::Broken(&broken)))
     }
 
-    fn tell(&self, happened: Happened<'_>) -> io::Result<()> {
+    fn tell(&self, happened: Change<'_>) -> io::Result<()> {
         let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let line = if self.json {
-            let line = Line { event: Told::of(&happened, self.locks.store()), at: millis(at), v: VERSION };
+            let line =
+                Line { event: EventJson::of(&happened, self.locks.store()), at: millis(at), v: VERSION };
             serde_json::to_string(&line).expect("text and numbers can be written as JSON")
         } else {
             format!("{}  {}", time::moment(millis(at)), text(&happened, self.locks.store()))
@@ -191,7 +192,7 @@ fn is_same(one: &HolderInfo, other: &HolderInfo) -> bool {
 }
 
 /// The output for people.
-fn text(happened: &Happened<'_>, store: &str) -> String {
+fn text(happened: &Change<'_>, store: &str) -> String {
     let about = |what: &str, state: &KeyState, who: String| {
         format!("{what:7}  {}  {}", plain(&state.key.to_string()), plain(&who))
     };
@@ -203,33 +204,33 @@ fn text(happened: &Happened<'_>, store: &str) -> String {
             .map_or_else(|| waiter.holder.to_string(), |label| format!("{label} ({})", waiter.holder))
     };
     match happened {
-        Happened::Watching => format!("watching {store}"),
-        Happened::CaughtUp => "all locks that existed before have been read".into(),
-        Happened::Held(state, held) => about("held", state, format!("by {}{}", held.owner, fence(held))),
-        Happened::Ended(state, held) => {
+        Change::Watching => format!("watching {store}"),
+        Change::CaughtUp => "all locks that existed before have been read".into(),
+        Change::Held(state, held) => about("held", state, format!("by {}{}", held.owner, fence(held))),
+        Change::Ended(state, held) => {
             let held_for = state.held_for(held);
             let held_for =
                 held_for.map_or_else(String::new, |held_for| format!(", after {}", time::shown(held_for)));
             about("ended", state, format!("held by {}{}{held_for}", held.owner, fence(held)))
         }
-        Happened::Waiting(state, place, waiter) => {
+        Change::Waiting(state, place, waiter) => {
             about("waiting", state, format!("{}, place {place}", who(waiter)))
         }
-        Happened::Left(state, _, waiter) => {
+        Change::Left(state, _, waiter) => {
             about("left", state, format!("{}, after {}", who(waiter), time::shown(waiter.waited)))
         }
-        Happened::Broken(record) => {
+        Change::Broken(record) => {
             format!("{:7}  {}  {}", "broken", plain(&record.key.to_string()), broken(record))
         }
-        Happened::Fault(reason) => format!("fault    {}; asking again", plain(reason)),
-        Happened::Back => format!("{store} answers again"),
+        Change::Fault(reason) => format!("fault    {}; asking again", plain(reason)),
+        Change::Back => format!("{store} answers again"),
     }
 }
 
 #[derive(Serialize)]
 struct Line<'a> {
     #[serde(flatten)]
-    event: Told<'a>,
+    event: EventJson<'a>,
     at: u64,
     v: u32,
 }
@@ -237,7 +238,7 @@ struct Line<'a> {
 /// The output in JSON.
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
-enum Told<'a> {
+enum EventJson<'a> {
     Watching {
         store: &'a str,
     },
@@ -278,27 +279,27 @@ enum Told<'a> {
     Back,
 }
 
-impl<'a> Told<'a> {
-    fn of(happened: &Happened<'a>, store: &'a str) -> Self {
+impl<'a> EventJson<'a> {
+    fn of(happened: &Change<'a>, store: &'a str) -> Self {
         let holding = |state: &KeyState, held: &HolderInfo| HolderJson::of(held, state.held_for(held));
         match *happened {
-            Happened::Watching => Self::Watching { store },
-            Happened::CaughtUp => Self::CaughtUp,
-            Happened::Held(state, held) => {
+            Change::Watching => Self::Watching { store },
+            Change::CaughtUp => Self::CaughtUp,
+            Change::Held(state, held) => {
                 Self::Held { key: (&state.key).into(), holding: holding(state, held) }
             }
-            Happened::Ended(state, held) => {
+            Change::Ended(state, held) => {
                 Self::Ended { key: (&state.key).into(), holding: holding(state, held) }
             }
-            Happened::Waiting(state, place, waiter) => {
+            Change::Waiting(state, place, waiter) => {
                 Self::Waiting { key: (&state.key).into(), waiter: WaiterJson::of((waiter, place)) }
             }
-            Happened::Left(state, place, waiter) => {
+            Change::Left(state, place, waiter) => {
                 Self::Left { key: (&state.key).into(), waiter: WaiterJson::of((waiter, place)) }
             }
-            Happened::Broken(record) => Self::Broken { key: (&record.key).into(), broken: record.into() },
-            Happened::Fault(reason) => Self::Fault { reason },
-            Happened::Back => Self::Back,
+            Change::Broken(record) => Self::Broken { key: (&record.key).into(), broken: record.into() },
+            Change::Fault(reason) => Self::Fault { reason },
+            Change::Back => Self::Back,
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::store_location::StoreLocation;
 /// [`Failure`] if the store cannot be reached, or refuses.
 pub(crate) async fn forget(args: ForgetArgs) -> Result<End, Failure> {
     let key = key(args.keys.into_iter().next().unwrap_or_default(), &naming(args.naming)?)?;
-    let place = StoreLocation::of(args.place)?;
+    let place = StoreLocation::of(args.store)?;
     let locks = place.look(args.quiet).await?;
     let forgotten = locks.forget(key.as_bytes()).await?;
     if args.json {

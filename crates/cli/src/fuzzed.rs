@@ -8,7 +8,7 @@ use fuzz::{holds, hunt, text_near, words_near};
 
 use crate::store_url::StoreUrl;
 use crate::time;
-use crate::usage::{Misread, understand};
+use crate::usage::{ParseError, understand};
 
 /// A password that occurs nowhere else in the words.
 const SECRET: &str = "Zq7Zq7";
@@ -46,10 +46,10 @@ fn every_line_of_words_is_understood_or_refused_without_its_password() {
         let words: Vec<OsString> = words.into_iter().map(OsString::from_vec).collect();
         match understand(&words) {
             Ok(_) => Ok(()),
-            Err(Misread::Page(page)) => {
+            Err(ParseError::Page(page)) => {
                 holds(!page.to_string().contains(SECRET), || "it is on a page".into())
             }
-            Err(Misread::Wrong(failure)) => {
+            Err(ParseError::Wrong(failure)) => {
                 holds(failure.code() == 64 && !failure.reason().is_empty(), || format!("{failure:?}"))?;
                 // A word may be repeated if it is in a place where no URL belongs, or if it no
                 // longer looks like a URL.
@@ -71,7 +71,7 @@ fn every_line_of_words_is_understood_or_refused_without_its_password() {
 fn an_option_that_is_none_is_named_without_the_password_behind_it() {
     let word = OsString::from_vec(b"-\x80store=rediss://:Zq7Zq7@h".to_vec());
     let words = ["leasehold".into(), "run".into(), word, "k".into(), "--".into(), "true".into()];
-    let Err(Misread::Wrong(failure)) = understand(&words) else { panic!("it is understood") };
+    let Err(ParseError::Wrong(failure)) = understand(&words) else { panic!("it is understood") };
     assert!(
         failure.reason().starts_with("there is no option") && !failure.reason().contains(SECRET),
         "{failure:?}"

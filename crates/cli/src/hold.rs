@@ -13,29 +13,29 @@ use leasehold::Loss;
 use rustix::stdio::dup2_stdout;
 use tokio::sync::oneshot;
 
-use crate::environment::Around;
+use crate::environment::OuterLocks;
 use crate::exit::{End, Failure};
+use crate::lock_request::LockRequest;
 use crate::say;
 use crate::signals::Signals;
-use crate::take::{LastWords, Return, Taken, give_back, take, tell_keeping};
-use crate::wanted::Wanted;
+use crate::take::{ReleaseLimit, ReleaseOutcome, Taken, give_back, take, tell_keeping};
 
 /// Holds the lock, and returns the exit code.
 ///
 /// # Errors
 ///
 /// [`Failure`] if the lock was not acquired, or was lost.
-pub(crate) async fn hold(wanted: Wanted) -> Result<End, Failure> {
-    Around::at(&wanted.place.store).check(&wanted.keys)?;
+pub(crate) async fn hold(request: LockRequest) -> Result<End, Failure> {
+    OuterLocks::at(&request.place.store).check(&request.keys)?;
     let mut signals = Signals::catch()?;
-    let (locks, guard) = match take(&wanted, &mut signals).await? {
+    let (locks, guard) = match take(&request, &mut signals).await? {
         Taken::Lock(locks, guard) => (locks, guard),
         Taken::Interrupted(signal) => return Ok(End::Signal(signal.as_raw())),
     };
     // Without a reader from the start, the write fails, and the lock is released at once.
     let printed = writeln!(io::stdout(), "{}", guard.fence()).and_then(|()| io::stdout().flush());
-    if printed.is_ok() && io::stdout().is_terminal() && !wanted.quiet {
-        say::line(format_args!("{}: held until Ctrl-C", wanted.keys));
+    if printed.is_ok() && io::stdout().is_terminal() && !request.quiet {
+        say::line(format_args!("{}: held until Ctrl-C", request.keys));
     }
     let end = match printed {
         Ok(()) => tokio::select! {
@@ -43,32 +43,34 @@ pub(crate) async fn hold(wanted: Wanted) -> Result<End, Failure> {
             loss = guard.lost() => Err(loss),
             signal = signals.next() => Ok(End::Signal(signal.as_raw())),
             () = reader_is_gone() => Ok(End::SUCCESS),
-            never = tell_keeping(wanted.status.clone(), guard.held()) => match never {},
+            never = tell_keeping(request.status.clone(), guard.held()) => match never {},
         },
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(End::SUCCESS),
         Err(error) => {
-            give_back(&wanted, &locks, LastWords::begin(&guard), guard, &mut signals).await;
+            give_back(&request, &locks, ReleaseLimit::begin(&guard), guard, &mut signals).await;
             return Err(Failure::new(End::CANNOT_EXECUTE, format!("the fence cannot be printed: {error}")));
         }
     };
     match end {
-        Ok(end) => match give_back(&wanted, &locks, LastWords::begin(&guard), guard, &mut signals).await {
-            Return::Done => Ok(end),
-            Return::NotOurs(error) => Err(Failure::new(
-                End::LOST,
-                format!("{error}: whoever relied on it may not have been alone: check what was done"),
-            )),
-            Return::Unconfirmed(line) => {
-                say::line(line);
-                Ok(end)
+        Ok(end) => {
+            match give_back(&request, &locks, ReleaseLimit::begin(&guard), guard, &mut signals).await {
+                ReleaseOutcome::Done => Ok(end),
+                ReleaseOutcome::NotOurs(error) => Err(Failure::new(
+                    End::LOST,
+                    format!("{error}: whoever relied on it may not have been alone: check what was done"),
+                )),
+                ReleaseOutcome::Unconfirmed(line) => {
+                    say::line(line);
+                    Ok(end)
+                }
             }
-        },
+        }
         Err(loss) => {
             // The reader must know now, whatever the state of the store.
             close_stdout();
-            let failure = lost(&wanted, &loss);
-            wanted.status.tell_lost(failure.reason());
-            give_back(&wanted, &locks, LastWords::begin(&guard), guard, &mut signals).await;
+            let failure = lost(&request, &loss);
+            request.status.tell_lost(failure.reason());
+            give_back(&request, &locks, ReleaseLimit::begin(&guard), guard, &mut signals).await;
             Err(failure)
         }
     }
@@ -108,8 +110,8 @@ fn close_stdout() {
     }
 }
 
-fn lost(wanted: &Wanted, loss: &Loss) -> Failure {
-    let keys = &wanted.keys;
+fn lost(request: &LockRequest, loss: &Loss) -> Failure {
+    let keys = &request.keys;
     let line = match loss {
         Loss::HeldTooLong { at_most } => {
             format!(

@@ -7,26 +7,26 @@ use leasehold::{BeginError, Doing, Locks, Mark, MarkError, Misuse, NotDue};
 
 use crate::args::{EveryArgs, OnceArgs, WaitingArgs};
 use crate::command::end_as;
-use crate::environment::Around;
+use crate::environment::OuterLocks;
 use crate::exit::{End, Failure, REACH};
+use crate::lock_request::LockRequest;
 use crate::options::{exit_code, time_of};
 use crate::run::work;
 use crate::say;
 use crate::settings::{Settings, program_of};
 use crate::signals::Signals;
-use crate::skip::{Skip, When, begun_at, due_at, tell_skipped};
+use crate::skip::{Schedule, Skip, begun_at, due_at, tell_skipped};
 use crate::status::Event;
 use crate::take::{
-    FOR_EVER, LastWords, Return, give_back, had, not_taken, reach, undo, unless_told_to_end, with,
+    FOR_EVER, ReleaseLimit, ReleaseOutcome, give_back, had, not_taken, reach, undo, unless_told_to_end, with,
 };
-use crate::waiting::Telling;
-use crate::wanted::Wanted;
+use crate::waiting::WaitReporter;
 
 /// A job with all settings validated.
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
     pub(crate) settings: Settings,
-    pub(crate) when: When,
+    pub(crate) when: Schedule,
     /// The exit code if there is nothing to do.
     pub(crate) skipped: u8,
 }
@@ -36,10 +36,10 @@ impl Job {
     pub(crate) fn once(args: OnceArgs) -> Result<Self, Failure> {
         let job = args.job;
         let skipped = exit_code("--skip-exit-code", job.skip_exit_code)?.unwrap_or(0);
-        let wanted =
-            Wanted::alone(args.waiting, job.keeping, job.quiet, args.keys, program_of(&args.command))?;
-        let settings = Settings::settled(wanted, job.running, args.command)?;
-        Ok(Self { settings, when: When::Once, skipped })
+        let request =
+            LockRequest::alone(args.waiting, job.lease, job.quiet, args.keys, program_of(&args.command))?;
+        let settings = Settings::settled(request, job.running, args.command)?;
+        Ok(Self { settings, when: Schedule::Once, skipped })
     }
 
     /// The same.
@@ -54,10 +54,10 @@ impl Job {
         let skipped = exit_code("--skip-exit-code", job.skip_exit_code)?.unwrap_or(0);
         // It never waits.
         let waiting = WaitingArgs { one_try: true, within: None, busy_exit_code: None };
-        let wanted =
-            Wanted::alone(waiting, job.keeping, job.quiet, words.collect(), program_of(&args.command))?;
-        let settings = Settings::settled(wanted, job.running, args.command)?;
-        Ok(Self { settings, when: When::Every { period, now: args.now }, skipped })
+        let request =
+            LockRequest::alone(waiting, job.lease, job.quiet, words.collect(), program_of(&args.command))?;
+        let settings = Settings::settled(request, job.running, args.command)?;
+        Ok(Self { settings, when: Schedule::Every { period, now: args.now }, skipped })
     }
 }
 
@@ -67,21 +67,21 @@ impl Job {
 ///
 /// [`Failure`] if the command did not run or was ended, or nobody will know that it ran.
 pub(crate) async fn perform(job: Job) -> Result<End, Failure> {
-    let wanted = &job.settings.wanted;
-    let around = Around::at(&wanted.place.store);
-    around.check(&wanted.keys)?;
+    let request = &job.settings.request;
+    let around = OuterLocks::at(&request.place.store);
+    around.check(&request.keys)?;
     let mut signals = Signals::catch()?;
     let started = Instant::now();
-    let locks = match reach(wanted, &mut signals).await? {
+    let locks = match reach(request, &mut signals).await? {
         Ok(locks) => locks,
         Err(signal) => return Ok(End::Signal(signal.as_raw())),
     };
     // Of several stores, none may have answered yet; one that has is waited for without a limit if
     // the user set none.
-    let patient = wanted.outage_limit().is_none() && !wanted.place.store.is_several();
+    let patient = request.outage_limit().is_none() && !request.place.store.is_several();
     let locks = if patient { locks.with_outage_limit(FOR_EVER) } else { locks };
-    let outage_limit = (!patient).then(|| wanted.first_outage_limit());
-    let telling = Telling::of(wanted, &locks, started, outage_limit);
+    let outage_limit = (!patient).then(|| request.first_outage_limit());
+    let telling = WaitReporter::of(request, &locks, started, outage_limit);
     let beginning = with(telling, begin(&job, &locks, started));
     let begun = match unless_told_to_end(&locks, &mut signals, beginning).await {
         Ok(begun) => begun,
@@ -91,23 +91,23 @@ pub(crate) async fn perform(job: Job) -> Result<End, Failure> {
         Ok(Ok(doing)) => doing,
         Ok(Err(skip)) => {
             undo(&locks, &mut signals).await;
-            tell_skipped(wanted, job.when, job.skipped, &skip);
+            tell_skipped(request, job.when, job.skipped, &skip);
             return Ok(End::Code(job.skipped));
         }
         Err(error) => {
             undo(&locks, &mut signals).await;
-            return Err(not_begun(wanted, &locks, error));
+            return Err(not_begun(request, &locks, error));
         }
     };
-    had(wanted, &locks, doing.guard(), started.elapsed()).await;
+    had(request, &locks, doing.guard(), started.elapsed()).await;
     let worked = work(&job.settings, &around, &locks, doing.guard(), &mut signals).await;
     let done = worked.as_ref().is_ok_and(ExitStatus::success);
-    let mut last = LastWords::begin(doing.guard());
+    let mut last = ReleaseLimit::begin(doing.guard());
     let marked = if done { mark(&job, &doing, &mut signals, &mut last).await } else { Ok(()) };
     // A mark stays, whatever happens to the lock afterwards; a failed job is left to the next
     // process in any case.
-    let returned = give_back(wanted, &locks, last, doing.into_guard(), &mut signals).await;
-    if let Return::Unconfirmed(line) = returned {
+    let returned = give_back(request, &locks, last, doing.into_guard(), &mut signals).await;
+    if let ReleaseOutcome::Unconfirmed(line) = returned {
         say::line(line);
     }
     let status = worked?;
@@ -117,17 +117,17 @@ pub(crate) async fn perform(job: Job) -> Result<End, Failure> {
 
 /// Finds out whether the job is ours to do.
 async fn begin(job: &Job, locks: &Locks, started: Instant) -> Result<Result<Doing, Skip>, BeginError> {
-    let wanted = &job.settings.wanted;
-    let key = wanted.keys.first().as_bytes();
+    let request = &job.settings.request;
+    let key = request.keys.first().as_bytes();
     match job.when {
-        When::Once => {
+        Schedule::Once => {
             let mut once = locks.once(key);
-            if let Some(within) = wanted.patience.left(started) {
+            if let Some(within) = request.patience.left(started) {
                 once = once.within(within);
             }
             Ok(once.begin().await?.map_err(|mark| Skip::Done { mark }))
         }
-        When::Every { period, now } => {
+        Schedule::Every { period, now } => {
             let every = locks.every(period, key);
             let every = if now { every.now() } else { every };
             Ok(every.begin().await?.map_err(|not_due| match not_due {
@@ -139,11 +139,16 @@ async fn begin(job: &Job, locks: &Locks, started: Instant) -> Result<Result<Doin
 }
 
 /// Marks the job as done, and reports that.
-async fn mark(job: &Job, doing: &Doing, signals: &mut Signals, last: &mut LastWords) -> Result<(), Failure> {
-    let wanted = &job.settings.wanted;
-    let (keys, store) = (&wanted.keys, &wanted.place.store);
+async fn mark(
+    job: &Job,
+    doing: &Doing,
+    signals: &mut Signals,
+    last: &mut ReleaseLimit,
+) -> Result<(), Failure> {
+    let request = &job.settings.request;
+    let (keys, store) = (&request.keys, &request.place.store);
     let again = "so it will be run again";
-    let Some(marked) = last.hear(wanted, signals, doing.mark()).await else {
+    let Some(marked) = last.hear(request, signals, doing.mark()).await else {
         return Err(Failure::new(
             End::NO_STORE,
             format!(
@@ -153,7 +158,7 @@ async fn mark(job: &Job, doing: &Doing, signals: &mut Signals, last: &mut LastWo
     };
     match marked {
         Ok(mark) => {
-            wanted.status.tell(Event::Done { begun_at: begun_at(&mark), due_at: due_at(&mark, job.when) });
+            request.status.tell(Event::Done { begun_at: begun_at(&mark), due_at: due_at(&mark, job.when) });
             Ok(())
         }
         Err(MarkError::Lost(loss)) => Err(Failure::new(
@@ -170,12 +175,12 @@ async fn mark(job: &Job, doing: &Doing, signals: &mut Signals, last: &mut LastWo
     }
 }
 
-fn not_begun(wanted: &Wanted, locks: &Locks, error: BeginError) -> Failure {
+fn not_begun(request: &LockRequest, locks: &Locks, error: BeginError) -> Failure {
     match error {
-        BeginError::NotTaken(error) => not_taken(wanted, locks, error),
+        BeginError::NotTaken(error) => not_taken(request, locks, error),
         BeginError::NotKnown(error) => {
-            Failure::from(error).about(format_args!("{}: not known whether it was done", wanted.keys))
+            Failure::from(error).about(format_args!("{}: not known whether it was done", request.keys))
         }
-        _ => Failure::new(End::NO_STORE, format!("{}: {error}", wanted.keys)),
+        _ => Failure::new(End::NO_STORE, format!("{}: {error}", request.keys)),
     }
 }

@@ -27,7 +27,7 @@ pub(crate) async fn ls(args: LsArgs) -> Result<End, Failure> {
     let prefix = args.prefixes.into_iter().next().map(some).transpose()?;
     let prefix = beginning(prefix, &naming(args.naming)?)?;
     let least = time_of("--held-for", args.held_for)?;
-    let place = StoreLocation::of(args.place)?;
+    let place = StoreLocation::of(args.store)?;
     let locks = place.look(args.quiet).await?;
     if args.verbose {
         say::line(format_args!("looking at {}", locks.store()));

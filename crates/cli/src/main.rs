@@ -21,6 +21,7 @@ mod json;
 mod keys;
 mod label;
 mod lock_json;
+mod lock_request;
 mod ls;
 mod mark;
 mod metrics;
@@ -46,7 +47,6 @@ mod top;
 mod topic;
 mod usage;
 mod waiting;
-mod wanted;
 mod watch;
 
 use std::sync::{Arc, mpsc};
@@ -58,9 +58,9 @@ use tokio::runtime::Runtime;
 use crate::args::Task;
 use crate::exit::{End, Failure};
 use crate::job::Job;
+use crate::lock_request::LockRequest;
 use crate::settings::Settings;
 use crate::status::Status;
-use crate::wanted::Wanted;
 
 fn main() -> ! {
     let mut words = std::env::args_os();
@@ -81,17 +81,17 @@ fn perform(task: Task) -> Result<End, Failure> {
     match task {
         Task::Run(args) => {
             let settings = Settings::of(args)?;
-            let status = settings.wanted.status.clone();
+            let status = settings.request.status.clone();
             to_the_end(status, run::run(settings))
         }
         Task::Once(args) => do_job(Job::once(args)?),
         Task::Every(args) => do_job(Job::every(args)?),
         Task::Hold(args) => {
             // Before we open anything ourselves.
-            hold::close_inherited(args.taking.keeping.status_fd.as_deref());
-            let wanted = Wanted::of(args.taking, args.keys, label::starter().as_ref())?;
-            let status = wanted.status.clone();
-            to_the_end(status, hold::hold(wanted))
+            hold::close_inherited(args.acquire.lease.status_fd.as_deref());
+            let request = LockRequest::of(args.acquire, args.keys, label::starter().as_ref())?;
+            let status = request.status.clone();
+            to_the_end(status, hold::hold(request))
         }
         Task::Show(args) => looking(show::show(args)),
         Task::Ls(args) => looking(ls::ls(args)),
@@ -113,7 +113,7 @@ fn perform(task: Task) -> Result<End, Failure> {
 }
 
 fn do_job(job: Job) -> Result<End, Failure> {
-    let status = job.settings.wanted.status.clone();
+    let status = job.settings.request.status.clone();
     to_the_end(status, job::perform(job))
 }
 

@@ -19,7 +19,7 @@ use crate::store_location::StoreLocation;
 pub(crate) async fn metrics(args: MetricsArgs) -> Result<End, Failure> {
     let prefix = args.prefixes.into_iter().find(|prefix| !prefix.is_empty());
     let prefix = beginning(prefix, &naming(args.naming)?)?;
-    let place = StoreLocation::of(args.place)?;
+    let place = StoreLocation::of(args.store)?;
     // Its stderr becomes mail from a scheduler.
     let locks = place.look(true).await?;
     let states = locks.list(&prefix).await?;

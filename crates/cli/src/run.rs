@@ -5,15 +5,15 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 
 use crate::command::{Command, end_as, status_of};
-use crate::environment::{self, Around};
+use crate::environment::{self, OuterLocks};
 use crate::exit::{End, Failure};
 use crate::say;
 use crate::settings::Settings;
 use crate::signals::Signals;
 use crate::status;
 use crate::supervisor::Outcome;
-use crate::take::{LastWords, Return, Taken, give_back, take, tell_keeping};
-use crate::watch::{Doom, Ended, watch};
+use crate::take::{ReleaseLimit, ReleaseOutcome, Taken, give_back, take, tell_keeping};
+use crate::watch::{EndReason, Ended, watch};
 
 /// Runs the command under the lock, and returns the exit code.
 ///
@@ -21,22 +21,22 @@ use crate::watch::{Doom, Ended, watch};
 ///
 /// [`Failure`] if the command did not run, or was ended.
 pub(crate) async fn run(settings: Settings) -> Result<End, Failure> {
-    let wanted = &settings.wanted;
-    let around = Around::at(&wanted.place.store);
-    around.check(&wanted.keys)?;
+    let request = &settings.request;
+    let around = OuterLocks::at(&request.place.store);
+    around.check(&request.keys)?;
     let mut signals = Signals::catch()?;
-    let (locks, guard) = match take(wanted, &mut signals).await? {
+    let (locks, guard) = match take(request, &mut signals).await? {
         Taken::Lock(locks, guard) => (locks, guard),
         // There is nothing to clean up yet, so end by the signal itself.
         Taken::Interrupted(signal) => return Ok(End::Signal(signal.as_raw())),
     };
     let worked = work(&settings, &around, &locks, &guard, &mut signals).await;
-    let returned = give_back(wanted, &locks, LastWords::begin(&guard), guard, &mut signals).await;
+    let returned = give_back(request, &locks, ReleaseLimit::begin(&guard), guard, &mut signals).await;
     let status = worked?;
     match returned {
-        Return::Done => Ok(end_as(status)),
-        Return::NotOurs(error) => Err(ran_past(&error)),
-        Return::Unconfirmed(line) => {
+        ReleaseOutcome::Done => Ok(end_as(status)),
+        ReleaseOutcome::NotOurs(error) => Err(ran_past(&error)),
+        ReleaseOutcome::Unconfirmed(line) => {
             say::line(line);
             Ok(end_as(status))
         }
@@ -50,22 +50,22 @@ pub(crate) async fn run(settings: Settings) -> Result<End, Failure> {
 /// [`Failure`] if the command did not run, or had to end with its lease.
 pub(crate) async fn work(
     settings: &Settings,
-    around: &Around,
+    around: &OuterLocks,
     locks: &Locks,
     guard: &Guard,
     signals: &mut Signals,
 ) -> Result<ExitStatus, Failure> {
-    let wanted = &settings.wanted;
+    let request = &settings.request;
     let held = guard.held();
     let told =
-        environment::of_command(&wanted.keys, around, guard.fence(), &wanted.label, &wanted.place.store);
+        environment::of_command(&request.keys, around, guard.fence(), &request.label, &request.place.store);
     let mut command = Command::start(settings, told, held.remaining(), locks, signals)?;
     let Ended { outcome, doom } = tokio::select! {
-        never = tell_keeping(wanted.status.clone(), held.clone()) => match never {},
+        never = tell_keeping(request.status.clone(), held.clone()) => match never {},
         ended = watch(&mut command, &held, signals, settings.max_hold) => ended,
     };
-    if command.left() > 0 && wanted.verbose {
-        let (count, keys) = (command.left(), &wanted.keys);
+    if command.left() > 0 && request.verbose {
+        let (count, keys) = (command.left(), &request.keys);
         say::line(format_args!(
             "{keys}: {count} processes that the command started live on without the lock: --wait-for-all keeps the lock until they end"
         ));
@@ -81,7 +81,7 @@ pub(crate) async fn work(
 /// Reports to programs why the command had to end, unless that was reported already, and how it
 /// ended.
 fn tell_end(settings: &Settings, doomed: Option<&Failure>, outcome: Option<Outcome>) {
-    let status = &settings.wanted.status;
+    let status = &settings.request.status;
     if let Some(failure) = doomed {
         status.tell_lost(failure.reason());
     }
@@ -100,11 +100,11 @@ fn ran_past(error: &ReleaseError) -> Failure {
     )
 }
 
-fn ended_for(settings: &Settings, doom: Doom) -> Failure {
-    let wanted = &settings.wanted;
-    let keys = &wanted.keys;
+fn ended_for(settings: &Settings, doom: EndReason) -> Failure {
+    let request = &settings.request;
+    let keys = &request.keys;
     let why = match doom {
-        Doom::HeldTooLong(max_hold) => {
+        EndReason::HeldTooLong(max_hold) => {
             return Failure::new(
                 End::LOST,
                 format!(
@@ -113,10 +113,10 @@ fn ended_for(settings: &Settings, doom: Doom) -> Failure {
                 ),
             );
         }
-        Doom::Lost(loss) => loss.to_string(),
-        Doom::Foreseen => format!("it could not be renewed in time at {}", wanted.place.store),
-        Doom::Stopped => "it was not renewed while this run was stopped".into(),
-        Doom::Unminded => {
+        EndReason::Lost(loss) => loss.to_string(),
+        EndReason::Foreseen => format!("it could not be renewed in time at {}", request.place.store),
+        EndReason::Stopped => "it was not renewed while this run was stopped".into(),
+        EndReason::Unminded => {
             return Failure::new(
                 End::LOST,
                 format!(

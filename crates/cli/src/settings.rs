@@ -5,21 +5,21 @@ use std::time::Duration;
 
 use leasehold::Ttl;
 
-use crate::args::{RunArgs, RunningArgs};
+use crate::args::{CommandArgs, RunArgs};
 use crate::exit::Failure;
+use crate::lock_request::LockRequest;
 use crate::options::default_time;
-use crate::wanted::Wanted;
 
 /// A run with all settings validated.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    pub(crate) wanted: Wanted,
+    pub(crate) request: LockRequest,
     pub(crate) program: OsString,
     pub(crate) arguments: Vec<OsString>,
     /// The time from SIGTERM to SIGKILL.
     pub(crate) grace: Duration,
     /// How long the command may hold the lock. This does not limit the lease, unlike the limit of
-    /// [`Wanted`]: as long as part of the command cannot be ended, the lease is renewed.
+    /// [`LockRequest`]: as long as part of the command cannot be ended, the lease is renewed.
     pub(crate) max_hold: Option<Duration>,
     /// True if the lock is held until everything that the command started has ended.
     pub(crate) wait_for_all: bool,
@@ -30,23 +30,23 @@ pub(crate) struct Settings {
 impl Settings {
     /// Validates the arguments, before anything is opened.
     pub(crate) fn of(args: RunArgs) -> Result<Self, Failure> {
-        let wanted = Wanted::of(args.taking, args.keys, program_of(&args.command))?;
-        Self::settled(wanted, args.running, args.command)
+        let request = LockRequest::of(args.acquire, args.keys, program_of(&args.command))?;
+        Self::settled(request, args.running, args.command)
     }
 
     /// The same for a command that is run under any lock.
     pub(crate) fn settled(
-        mut wanted: Wanted,
-        running: RunningArgs,
+        mut request: LockRequest,
+        running: CommandArgs,
         command: Vec<OsString>,
     ) -> Result<Self, Failure> {
-        let grace = grace(default_time("--grace", running.grace)?, wanted.ttl)?;
-        let max_hold = wanted.max_hold.take();
+        let grace = grace(default_time("--grace", running.grace)?, request.ttl)?;
+        let max_hold = request.max_hold.take();
         let mut command = command.into_iter();
         let program = command.next().unwrap_or_default();
-        let RunningArgs { wait_for_all, no_tty, .. } = running;
+        let CommandArgs { wait_for_all, no_tty, .. } = running;
         let arguments = command.collect();
-        Ok(Self { wanted, program, arguments, grace, max_hold, wait_for_all, no_tty })
+        Ok(Self { request, program, arguments, grace, max_hold, wait_for_all, no_tty })
     }
 }
 

@@ -32,7 +32,7 @@ pub(crate) struct Signals {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     /// One of [`PASSED_ON`].
-    Wish { signal: Signal, from: Sender },
+    Action { signal: Signal, from: Sender },
     /// We are asked to stop.
     Stop { from: Sender },
     /// We continue after a stop.
@@ -76,7 +76,7 @@ impl Signals {
     pub(crate) async fn next(&mut self) -> Signal {
         loop {
             match self.next_event().await {
-                Event::Wish { signal, .. } => return signal,
+                Event::Action { signal, .. } => return signal,
                 Event::Stop { .. } => self.stop(Signal::TSTP),
                 Event::Continued => {}
             }

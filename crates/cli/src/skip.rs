@@ -5,14 +5,14 @@ use std::time::Duration;
 use leasehold::{HolderInfo, Label, Mark};
 
 use crate::json::millis;
+use crate::lock_request::LockRequest;
 use crate::say;
 use crate::status::Event;
 use crate::time;
-use crate::wanted::Wanted;
 
 /// When the job is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum When {
+pub(crate) enum Schedule {
     Once,
     Every { period: Duration, now: bool },
 }
@@ -29,9 +29,9 @@ pub(crate) enum Skip {
 }
 
 /// Reports why nothing was run: to people at a terminal or with `-v`, and to programs.
-pub(crate) fn tell_skipped(wanted: &Wanted, when: When, code: u8, skip: &Skip) {
-    if wanted.is_aloud() {
-        say::line(format_args!("{}: {}: not run", wanted.keys, said(when, skip)));
+pub(crate) fn tell_skipped(request: &LockRequest, when: Schedule, code: u8, skip: &Skip) {
+    if request.is_aloud() {
+        say::line(format_args!("{}: {}: not run", request.keys, said(when, skip)));
     }
     let mark = skip.mark();
     let begun_at = mark.map(begun_at);
@@ -40,14 +40,14 @@ pub(crate) fn tell_skipped(wanted: &Wanted, when: When, code: u8, skip: &Skip) {
     let due_at = mark.and_then(|mark| due_at(mark, when));
     let held_by = skip.held_by().map(|held_by| held_by.owner.to_string());
     let held_by = held_by.as_deref();
-    wanted.status.tell(match skip {
+    request.status.tell(match skip {
         Skip::Done { .. } => Event::AlreadyDone { begun_at, by, fence, code },
         Skip::Until { .. } => Event::NotDue { due_at, begun_at, by, fence, code },
         Skip::Underway { .. } => Event::Underway { held_by, begun_at, by, fence, code },
     });
 }
 
-fn said(when: When, skip: &Skip) -> String {
+fn said(when: Schedule, skip: &Skip) -> String {
     match skip {
         Skip::Done { mark } => format!("already done, {}", begun(mark)),
         Skip::Until { left, mark } => {
@@ -77,8 +77,8 @@ pub(crate) const fn begun_at(mark: &Mark) -> u64 {
 }
 
 /// When it is due again, by the same clock; `None` if it is done only once.
-pub(crate) fn due_at(mark: &Mark, when: When) -> Option<u64> {
-    let When::Every { period, .. } = when else { return None };
+pub(crate) fn due_at(mark: &Mark, when: Schedule) -> Option<u64> {
+    let Schedule::Every { period, .. } = when else { return None };
     Some(begun_at(mark).saturating_add(millis(period)))
 }
 

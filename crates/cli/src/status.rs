@@ -21,11 +21,11 @@ use crate::keys::Keys;
 
 /// The receiver of events, if there is one.
 #[derive(Debug)]
-pub(crate) struct Status(Option<Writer>);
+pub(crate) struct Status(Option<EventWriter>);
 
 /// Writes on a separate thread: a reader that does not read must not delay a renewal.
 #[derive(Debug)]
-struct Writer {
+struct EventWriter {
     subject: Mutex<Subject>,
     lines: Mutex<Option<SyncSender<Vec<u8>>>>,
     written: Mutex<Receiver<()>>,
@@ -189,7 +189,7 @@ impl Status {
             ))
         })?;
         let subject = Subject { key: keys.first().into(), keys: keys.texts(), holder: None, fence: None };
-        let writer = Writer::start(ours, subject)
+        let writer = EventWriter::start(ours, subject)
             .map_err(|error| refused(format!("the system cannot start the thread that writes ({error})")))?;
         Ok(Self(Some(writer)))
     }
@@ -260,7 +260,7 @@ impl Line<'_> {
     }
 }
 
-impl Writer {
+impl EventWriter {
     fn start(mut file: File, subject: Subject) -> io::Result<Self> {
         let (lines, to_write) = sync_channel::<Vec<u8>>(UNREAD);
         let (done, written) = channel();

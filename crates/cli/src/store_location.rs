@@ -8,7 +8,7 @@ use std::time::Duration;
 use leasehold::{AnyStore, ConnectError, Locks, LocksBuilder, Ttl};
 use tokio::time::timeout;
 
-use crate::args::PlaceArgs;
+use crate::args::StoreArgs;
 use crate::default_store::{self, default_store};
 use crate::environment;
 use crate::exit::Failure;
@@ -49,7 +49,7 @@ impl StoreLocation {
     /// # Errors
     ///
     /// [`Failure`] if the name cannot be a store.
-    pub(crate) fn of(args: PlaceArgs) -> Result<Self, Failure> {
+    pub(crate) fn of(args: StoreArgs) -> Result<Self, Failure> {
         let outage_limit = default_time("--outage-limit", args.outage_limit)?;
         let max_ttl = time_of("--max-ttl", args.max_ttl)?;
         let args_name_it = max_ttl.is_some();

@@ -29,7 +29,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, WaitStatus, getpgid, getppid, kill_process, kill_process_group};
 use rustix::time::clock_gettime;
 
-use self::descendants::Killing;
+use self::descendants::KillRounds;
 #[cfg(target_os = "linux")]
 pub(crate) use self::descendants::reap_all;
 pub(crate) use self::descendants::{adopt_orphans, is_below_us, kill_all};
@@ -38,7 +38,7 @@ use self::kernel::Wakes;
 pub(crate) use self::kernel::{Handle, SHARES_OUR_GROUP, is_stopped, pair};
 pub(crate) use self::link::{begin, receive_news, send_order};
 pub(crate) use self::order::Order;
-pub(crate) use self::report::{News, Outcome, Report, Stop};
+pub(crate) use self::report::{Outcome, Report, Stop, SupervisorReport};
 pub(crate) use self::starting::{Role, Start, process};
 
 /// poll(2) uses a clock that stops while the machine sleeps, and a lease does not: so check each
@@ -78,7 +78,7 @@ fn mind(words: impl Iterator<Item = std::ffi::OsString>) {
             Report { outcome, doomed: false }
         }
     };
-    link::send_news(io::stdin(), News::Ended(report));
+    link::send_report(io::stdin(), SupervisorReport::Ended(report));
 }
 
 /// The command, from its parent's point of view.
@@ -100,7 +100,7 @@ struct Command {
 impl Command {
     fn watch(&mut self, mut ending: Ending, wakes: &Wakes) -> Report {
         let mut status = None;
-        let mut killing = Killing::default();
+        let mut killing = KillRounds::default();
         let mut is_open = true;
         loop {
             let nap = match ending.next(now()) {
@@ -132,7 +132,7 @@ impl Command {
             {
                 let left = descendants::count();
                 if left > 0 {
-                    link::send_news(io::stdin(), News::Left(left));
+                    link::send_report(io::stdin(), SupervisorReport::Left(left));
                 }
                 let outcome =
                     link::receive_error(&self.launcher).map_or(Outcome::Ended(status), Outcome::NotStarted);
@@ -166,7 +166,7 @@ impl Command {
             self.stopped = true;
             self.stops += 1;
             if let Some(signal) = Signal::from_named_raw(signal).filter(|_| self.group.is_some()) {
-                link::send_news(io::stdin(), News::Stopped(Stop { command: self.id, signal }));
+                link::send_report(io::stdin(), SupervisorReport::Stopped(Stop { command: self.id, signal }));
             }
             return None;
         }

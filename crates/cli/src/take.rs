@@ -11,12 +11,12 @@ use tokio::time::sleep;
 
 use crate::exit::Failure;
 use crate::json::millis;
+use crate::lock_request::{LockRequest, Patience};
 use crate::say;
 use crate::signals::Signals;
 use crate::status::{Event, Status};
 use crate::time;
-use crate::waiting::{Telling, since};
-use crate::wanted::{Patience, Wanted};
+use crate::waiting::{WaitReporter, since};
 
 /// The result of the request.
 #[derive(Debug)]
@@ -34,22 +34,22 @@ const UNDOING: Duration = Duration::from_secs(3);
 /// # Errors
 ///
 /// [`Failure`] if it was not acquired.
-pub(crate) async fn take(wanted: &Wanted, signals: &mut Signals) -> Result<Taken, Failure> {
+pub(crate) async fn take(request: &LockRequest, signals: &mut Signals) -> Result<Taken, Failure> {
     let started = Instant::now();
-    let locks = match reach(wanted, signals).await? {
+    let locks = match reach(request, signals).await? {
         Ok(locks) => locks,
         Err(signal) => return Ok(Taken::Interrupted(signal)),
     };
-    let telling = Telling::of(wanted, &locks, started, wanted.outage_limit());
-    let asking = ask(wanted, &locks, started);
+    let telling = WaitReporter::of(request, &locks, started, request.outage_limit());
+    let asking = ask(request, &locks, started);
     match unless_told_to_end(&locks, signals, with(telling, asking)).await {
         Ok(Ok(guard)) => {
-            had(wanted, &locks, &guard, started.elapsed()).await;
+            had(request, &locks, &guard, started.elapsed()).await;
             Ok(Taken::Lock(locks, guard))
         }
         Ok(Err(error)) => {
             undo(&locks, signals).await;
-            Err(not_taken(wanted, &locks, error))
+            Err(not_taken(request, &locks, error))
         }
         Err(signal) => Ok(Taken::Interrupted(signal)),
     }
@@ -60,14 +60,17 @@ pub(crate) async fn take(wanted: &Wanted, signals: &mut Signals) -> Result<Taken
 /// # Errors
 ///
 /// [`Failure`] if it does not answer, or refuses.
-pub(crate) async fn reach(wanted: &Wanted, signals: &mut Signals) -> Result<Result<Locks, Signal>, Failure> {
-    if wanted.verbose {
-        say::line(format_args!("{}: asking {}", wanted.keys, wanted.place.store));
+pub(crate) async fn reach(
+    request: &LockRequest,
+    signals: &mut Signals,
+) -> Result<Result<Locks, Signal>, Failure> {
+    if request.verbose {
+        say::line(format_args!("{}: asking {}", request.keys, request.place.store));
     }
     let reached = tokio::select! {
         biased;
         signal = signals.next() => Ok(Err(signal)),
-        locks = connect(wanted) => locks.map(Ok),
+        locks = connect(request) => locks.map(Ok),
     };
     if let Ok(Ok(locks)) = &reached {
         signals.mind(locks);
@@ -93,13 +96,13 @@ pub(crate) async fn unless_told_to_end<T>(
 }
 
 /// Handles a lock that was just acquired, and reports it.
-pub(crate) async fn had(wanted: &Wanted, locks: &Locks, guard: &Guard, waited: Duration) {
-    claim(wanted, guard).await;
-    tell_taken(wanted, locks, guard, waited);
+pub(crate) async fn had(request: &LockRequest, locks: &Locks, guard: &Guard, waited: Duration) {
+    claim(request, guard).await;
+    tell_taken(request, locks, guard, waited);
 }
 
 /// The result of the request, while progress is reported.
-pub(crate) async fn with<T>(telling: Telling<'_>, request: impl Future<Output = T>) -> T {
+pub(crate) async fn with<T>(telling: WaitReporter<'_>, request: impl Future<Output = T>) -> T {
     tokio::select! {
         biased;
         outcome = request => outcome,
@@ -115,21 +118,21 @@ pub(crate) const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 86_400);
 /// A request without a time limit also waits for the store without a limit, once the store has
 /// answered; one that never did may be misspelt. For several stores, that is unknown before the
 /// first request.
-async fn ask(wanted: &Wanted, locks: &Locks, started: Instant) -> Result<Guard, LockError> {
-    if let Some(within) = wanted.patience.left(started) {
-        return request(wanted, locks).within(within).await;
+async fn ask(request: &LockRequest, locks: &Locks, started: Instant) -> Result<Guard, LockError> {
+    if let Some(within) = request.patience.left(started) {
+        return acquisition(request, locks).within(within).await;
     }
-    if wanted.outage_limit().is_some() {
-        return request(wanted, locks).await;
+    if request.outage_limit().is_some() {
+        return acquisition(request, locks).await;
     }
-    if wanted.place.store.is_several() {
-        match request(wanted, locks).within(Duration::ZERO).await {
+    if request.place.store.is_several() {
+        match acquisition(request, locks).within(Duration::ZERO).await {
             Err(LockError::TimedOut { .. }) => {}
             Err(error) if will_vote(&error) => {}
             other => return other,
         }
     }
-    request(wanted, &locks.clone().with_outage_limit(FOR_EVER)).await
+    acquisition(request, &locks.clone().with_outage_limit(FOR_EVER)).await
 }
 
 /// Returns true if so many stores answered that they can grant once all of them vote: those of a new
@@ -144,9 +147,9 @@ fn will_vote(error: &LockError) -> bool {
     votes.filter(|vote| answered(vote)).count() >= quorum_report.needed
 }
 
-fn request(wanted: &Wanted, locks: &Locks) -> Acquire {
-    let keys = wanted.keys.iter();
-    match wanted.mode {
+fn acquisition(request: &LockRequest, locks: &Locks) -> Acquire {
+    let keys = request.keys.iter();
+    match request.mode {
         Mode::Shared => locks.rw_lock_all(keys).read().untyped(),
         Mode::Permits { weight, of } => locks.semaphore_all(keys, of).acquire_many(weight).untyped(),
         _ => locks.mutex_all(keys).lock(),
@@ -156,11 +159,11 @@ fn request(wanted: &Wanted, locks: &Locks) -> Acquire {
 /// Extends a lock that was handed over in the queue to its TTL. Until its first renewal it lasts
 /// only for a short window, and a command that needs its grace period before the lease's end would
 /// be told to end at once.
-async fn claim(wanted: &Wanted, guard: &Guard) {
-    let ttl = wanted.ttl.duration();
+async fn claim(request: &LockRequest, guard: &Guard) {
+    let ttl = request.ttl.duration();
     if guard.remaining() < ttl / 2 {
         let left =
-            wanted.max_hold.map_or(ttl, |max_hold| max_hold.saturating_sub(guard.held_for() + SENDING));
+            request.max_hold.map_or(ttl, |max_hold| max_hold.saturating_sub(guard.held_for() + SENDING));
         // If this fails, the lease is unchanged, and is renewed like any other.
         let _ = guard.renew(ttl.min(left)).await;
     }
@@ -169,22 +172,22 @@ async fn claim(wanted: &Wanted, guard: &Guard) {
 /// A renewal is sent some time after its length was computed, and must not exceed the longest hold.
 const SENDING: Duration = Duration::from_millis(50);
 
-async fn connect(wanted: &Wanted) -> Result<Locks, Failure> {
-    let renewal = wanted.max_hold.map_or(Renewal::Automatic, Renewal::AtMost);
-    let builder = Locks::builder().ttl(wanted.ttl.duration()).label(&wanted.label).renewal(renewal);
-    let builder = builder.signal(wanted.signal);
-    wanted.place.connect(builder, wanted.first_outage_limit(), wanted.quiet).await
+async fn connect(request: &LockRequest) -> Result<Locks, Failure> {
+    let renewal = request.max_hold.map_or(Renewal::Automatic, Renewal::AtMost);
+    let builder = Locks::builder().ttl(request.ttl.duration()).label(&request.label).renewal(renewal);
+    let builder = builder.signal(request.signal);
+    request.place.connect(builder, request.first_outage_limit(), request.quiet).await
 }
 
-fn tell_taken(wanted: &Wanted, locks: &Locks, guard: &Guard, waited: Duration) {
-    if wanted.verbose {
-        say::line(format_args!("{}: taken at {}, fence {}", wanted.keys, locks.store(), guard.fence()));
+fn tell_taken(request: &LockRequest, locks: &Locks, guard: &Guard, waited: Duration) {
+    if request.verbose {
+        say::line(format_args!("{}: taken at {}, fence {}", request.keys, locks.store(), guard.fence()));
     }
-    wanted.status.holds(guard.holder(), guard.fence());
-    wanted.status.tell(Event::Acquired {
-        label: &wanted.label,
+    request.status.holds(guard.holder(), guard.fence());
+    request.status.tell(Event::Acquired {
+        label: &request.label,
         store: locks.store(),
-        ttl_ms: millis(wanted.ttl.duration()),
+        ttl_ms: millis(request.ttl.duration()),
         waited_ms: millis(waited),
     });
 }
@@ -207,7 +210,7 @@ pub(crate) async fn tell_keeping(status: Arc<Status>, held: Held) -> Infallible 
     }
 }
 
-pub(crate) fn not_taken(wanted: &Wanted, locks: &Locks, error: LockError) -> Failure {
+pub(crate) fn not_taken(request: &LockRequest, locks: &Locks, error: LockError) -> Failure {
     let LockError::TimedOut { key, held_by, place, waited, .. } = &error else { return Failure::from(error) };
     let owner = held_by.as_ref().map(|held_by| held_by.owner.to_string());
     let held_by = held_by.as_ref().map_or_else(
@@ -218,7 +221,7 @@ pub(crate) fn not_taken(wanted: &Wanted, locks: &Locks, error: LockError) -> Fai
             format!("{held_by}{taken}")
         },
     );
-    let line = match wanted.patience {
+    let line = match request.patience {
         Patience::OneTry => {
             format!(
                 "{key}: held by {held_by}, at {}: try again later, or wait with --within TIME",
@@ -233,14 +236,14 @@ pub(crate) fn not_taken(wanted: &Wanted, locks: &Locks, error: LockError) -> Fai
         // Such a wait is only ended by a fault or a signal.
         Patience::Endless => error.to_string(),
     };
-    let failure = Failure::new(wanted.busy, line);
-    wanted.status.tell(Event::Busy {
+    let failure = Failure::new(request.busy, line);
+    request.status.tell(Event::Busy {
         key,
         held_by: owner.as_deref(),
         waited_ms: millis(*waited),
         code: failure.code(),
     });
-    if wanted.quiet { failure.silent() } else { failure }
+    if request.quiet { failure.silent() } else { failure }
 }
 
 /// Waits until nothing of a request is left. Returns the signal that interrupted the wait.
@@ -254,7 +257,7 @@ pub(crate) async fn undo(locks: &Locks, signals: &mut Signals) -> Option<Signal>
 
 /// The result of the release.
 #[derive(Debug)]
-pub(crate) enum Return {
+pub(crate) enum ReleaseOutcome {
     Done,
     /// The lock had been lost before.
     NotOurs(ReleaseError),
@@ -265,13 +268,13 @@ pub(crate) enum Return {
 /// The time limit for the store once the command has ended. Waiting longer for a store that does
 /// not answer gains nothing: the lease expires on its own.
 #[derive(Debug)]
-pub(crate) struct LastWords {
+pub(crate) struct ReleaseLimit {
     began: Instant,
     limit: Duration,
     announced: bool,
 }
 
-impl LastWords {
+impl ReleaseLimit {
     const LIMIT: Duration = Duration::from_secs(3);
     /// After this time, people want to know what is being waited for.
     const SILENCE: Duration = Duration::from_secs(1);
@@ -290,7 +293,7 @@ impl LastWords {
     /// a while.
     pub(crate) async fn hear<T>(
         &mut self,
-        wanted: &Wanted,
+        request: &LockRequest,
         signals: &mut Signals,
         answer: impl Future<Output = T>,
     ) -> Option<T> {
@@ -303,30 +306,30 @@ impl LastWords {
                 _ = signals.next() => return None,
                 () = sleep(until.saturating_sub(self.began.elapsed())) => {}
             }
-            let (store, left) = (&wanted.place.store, self.left());
+            let (store, left) = (&request.place.store, self.left());
             if left.is_zero() {
                 return None;
             }
             self.announced = true;
-            say::line(format_args!("{}: {store} does not answer: trying for {left:.0?} more", wanted.keys));
+            say::line(format_args!("{}: {store} does not answer: trying for {left:.0?} more", request.keys));
         }
     }
 }
 
 /// Releases the lock, and leaves nothing if the store answers in time.
 pub(crate) async fn give_back(
-    wanted: &Wanted,
+    request: &LockRequest,
     locks: &Locks,
-    mut last: LastWords,
+    mut last: ReleaseLimit,
     guard: Guard,
     signals: &mut Signals,
-) -> Return {
-    let keys = &wanted.keys;
-    match last.hear(wanted, signals, guard.release()).await {
+) -> ReleaseOutcome {
+    let keys = &request.keys;
+    match last.hear(request, signals, guard.release()).await {
         Some(Ok(())) => {
-            wanted.status.tell(Event::Released);
+            request.status.tell(Event::Released);
             undo_for(locks, last.left(), signals).await;
-            Return::Done
+            ReleaseOutcome::Done
         }
         // Any leftovers in the store are being released.
         Some(Err(
@@ -335,10 +338,12 @@ pub(crate) async fn give_back(
             | ReleaseError::TakenByOther { .. }),
         )) => {
             undo_for(locks, UNDOING_THE_LOST, signals).await;
-            Return::NotOurs(error)
+            ReleaseOutcome::NotOurs(error)
         }
-        Some(Err(error)) => Return::Unconfirmed(format!("{keys}: {error}: others must wait for that")),
-        None => Return::Unconfirmed(format!(
+        Some(Err(error)) => {
+            ReleaseOutcome::Unconfirmed(format!("{keys}: {error}: others must wait for that"))
+        }
+        None => ReleaseOutcome::Unconfirmed(format!(
             "{keys}: {} did not confirm the release: others may have to wait for the lease's end",
             locks.store()
         )),

@@ -18,9 +18,9 @@ use rustix::process::Signal;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::MissedTickBehavior;
 
-use self::remembered::{Marks, Remembered, Remembering, look_through};
+use self::remembered::{Marks, RecordQueries, Remembered, look_through};
 use self::screen::Screen;
-use self::view::{Page, View, Wish};
+use self::view::{Action, Page, View};
 use self::watching::Watching;
 use crate::args::TopArgs;
 use crate::exit::{End, Failure};
@@ -36,7 +36,7 @@ const FRAME: Duration = Duration::from_millis(250);
 
 /// The result of a request to the store other than watching.
 #[derive(Debug)]
-enum News {
+enum Response {
     Broken(Key, String),
     Remembered(Key, Result<Remembered, String>),
     Marks(Result<Marks, String>),
@@ -50,7 +50,7 @@ enum News {
 pub(crate) async fn top(args: TopArgs) -> Result<End, Failure> {
     let prefix = args.prefixes.into_iter().find(|prefix| !prefix.is_empty());
     let prefix = beginning(prefix, &naming(args.naming)?)?;
-    let place = StoreLocation::of(args.place)?;
+    let place = StoreLocation::of(args.store)?;
     on_a_terminal()?;
     // Before there are other threads.
     let mut signals = Signals::catch()?;
@@ -58,7 +58,7 @@ pub(crate) async fn top(args: TopArgs) -> Result<End, Failure> {
     let mut watching = Watching::begin(locks.watch(&prefix));
     let mut view = View::of(plain(locks.store()));
     let mut screen = Screen::take()?;
-    let mut remembering = Remembering::default();
+    let mut remembering = RecordQueries::default();
     let mut keys = keyboard();
     let (tell, mut told) = unbounded_channel();
     let mut frames = tokio::time::interval(FRAME);
@@ -67,30 +67,30 @@ pub(crate) async fn top(args: TopArgs) -> Result<End, Failure> {
         tokio::select! {
             biased;
             event = signals.next_event() => match event {
-                Event::Wish { signal, .. } => return Ok(End::Signal(signal.as_raw())),
+                Event::Action { signal, .. } => return Ok(End::Signal(signal.as_raw())),
                 Event::Stop { .. } => screen.leave_while(|| stop(Signal::TSTP))?,
                 Event::Continued => screen.draw_anew()?,
             },
             typed = keys.recv() => match typed {
                 Some(Typed::Key(key)) => match view.press(key) {
-                    Wish::Nothing => {}
-                    Wish::End => return Ok(End::SUCCESS),
-                    Wish::Interrupt => return Ok(End::Signal(Signal::INT.as_raw())),
-                    Wish::Stop => screen.leave_while(|| stop(Signal::TSTP))?,
-                    Wish::Break(key, fence) => break_lease(&locks, key, fence, tell.clone()),
-                    Wish::Marks => look_through(&locks, &prefix, &tell),
+                    Action::Nothing => {}
+                    Action::End => return Ok(End::SUCCESS),
+                    Action::Interrupt => return Ok(End::Signal(Signal::INT.as_raw())),
+                    Action::Stop => screen.leave_while(|| stop(Signal::TSTP))?,
+                    Action::Break(key, fence) => break_lease(&locks, key, fence, tell.clone()),
+                    Action::Marks => look_through(&locks, &prefix, &tell),
                 },
                 Some(_) => {}
                 // The terminal is gone.
                 None => return Ok(End::Signal(Signal::HUP.as_raw())),
             },
             Some(news) = told.recv() => match news {
-                News::Broken(key, came_of_it) => {
+                Response::Broken(key, came_of_it) => {
                     view.say(came_of_it);
                     watching.look_again(key);
                 }
-                News::Remembered(key, looked) => view.remember(&key, looked),
-                News::Marks(marks) => view.learn_marks(marks),
+                Response::Remembered(key, looked) => view.remember(&key, looked),
+                Response::Marks(marks) => view.learn_marks(marks),
             },
             known = watching.next() => view.learn(known?),
             _ = frames.tick() => {}
@@ -130,7 +130,7 @@ fn keyboard() -> UnboundedReceiver<Typed> {
     typed
 }
 
-fn break_lease(locks: &Locks, key: Key, fence: Fence, tell: UnboundedSender<News>) {
+fn break_lease(locks: &Locks, key: Key, fence: Fence, tell: UnboundedSender<Response>) {
     let locks = locks.clone();
     tokio::spawn(async move {
         let by = Label::new(&default_label(OsStr::new("top"))).ok();
@@ -142,6 +142,6 @@ fn break_lease(locks: &Locks, key: Key, fence: Fence, tell: UnboundedSender<News
             }
             Err(error) => error.to_string(),
         };
-        let _ = tell.send(News::Broken(key, plain(&came_of_it)));
+        let _ = tell.send(Response::Broken(key, plain(&came_of_it)));
     });
 }

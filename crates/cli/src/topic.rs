@@ -158,7 +158,7 @@ In already_done, not_due and underway, begun_at, by and fence describe the last 
 it began, the label of its holder, and its fence. They are null if there was none.
 
   waiting   held_by, held_ms (null: not known), place (null: not queued), remaining_ms (null: it
-            never ends). When it first has to wait, and for each other holder, which is checked once
+            never ends). Schedule it first has to wait, and for each other holder, which is checked once
             a second
   acquired  label, store, ttl_ms, waited_ms
   renewed   remaining_ms

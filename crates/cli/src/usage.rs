@@ -19,40 +19,40 @@ use crate::exit::{End, Failure};
 pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<Task, End> {
     let words: Vec<_> = words.into_iter().collect();
     understand(&words).map_err(|misread| match misread {
-        Misread::Page(page) => {
+        ParseError::Page(page) => {
             // A reader who has seen enough closes the pipe.
             let _ = page.print();
             End::SUCCESS
         }
-        Misread::Wrong(failure) => failure.say(),
+        ParseError::Wrong(failure) => failure.say(),
     })
 }
 
 /// The reason why there is nothing to do.
 #[derive(Debug)]
-pub(crate) enum Misread {
+pub(crate) enum ParseError {
     /// Help or the version was requested.
     Page(clap::Error),
     Wrong(Failure),
 }
 
 /// Parses the words without printing anything.
-pub(crate) fn understand(words: &[OsString]) -> Result<Task, Misread> {
+pub(crate) fn understand(words: &[OsString]) -> Result<Task, ParseError> {
     let words = &*habits::task_first(words);
     let error = match CommandLine::try_parse_from(words) {
         Ok(mut line) => {
             habits::keys_behind_dashes(&mut line.task);
             return match unruly(&line.task, words) {
                 None => Ok(line.task),
-                Some(failure) => Err(Misread::Wrong(failure)),
+                Some(failure) => Err(ParseError::Wrong(failure)),
             };
         }
         Err(error) => error,
     };
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
-        return Err(Misread::Page(error));
+        return Err(ParseError::Page(error));
     }
-    Err(Misread::Wrong(
+    Err(ParseError::Wrong(
         habit(&error, words).or_else(|| without_dashes(words)).unwrap_or_else(|| explain(&error, words)),
     ))
 }

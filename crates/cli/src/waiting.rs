@@ -6,19 +6,17 @@ use std::future::pending;
 use std::io::{self, IsTerminal as _};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use leasehold::{
-    Event as Happened, Events, Fault, FaultKind, Holder, HolderInfo, Key, KeyState, Locks, Owner,
-};
+use leasehold::{Event as Change, Events, Fault, FaultKind, Holder, HolderInfo, Key, KeyState, Locks, Owner};
 use rustix::termios::tcgetwinsize;
 use tokio::time::{sleep_until, timeout};
 
 use crate::cut::cut_amid;
 use crate::json::millis;
+use crate::lock_request::LockRequest;
 use crate::say;
 use crate::status::Event;
 use crate::store_location::SILENCE;
 use crate::time;
-use crate::wanted::Wanted;
 
 /// How often the line on a terminal is rewritten, and the store is looked at for it.
 const FRAME: Duration = Duration::from_secs(1);
@@ -40,8 +38,8 @@ struct Wait {
 
 /// The reporter, and what it has reported.
 #[derive(Debug)]
-pub(crate) struct Telling<'a> {
-    wanted: &'a Wanted,
+pub(crate) struct WaitReporter<'a> {
+    request: &'a LockRequest,
     locks: Locks,
     events: Events,
     began: Instant,
@@ -59,17 +57,17 @@ pub(crate) struct Telling<'a> {
     rewrites: bool,
 }
 
-impl<'a> Telling<'a> {
+impl<'a> WaitReporter<'a> {
     /// Created before the request, so that nothing is missed.
     pub(crate) fn of(
-        wanted: &'a Wanted,
+        request: &'a LockRequest,
         locks: &Locks,
         began: Instant,
         outage_limit: Option<Duration>,
     ) -> Self {
         let dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
         Self {
-            wanted,
+            request,
             locks: locks.clone(),
             events: locks.events(),
             began,
@@ -80,7 +78,7 @@ impl<'a> Telling<'a> {
             silent_since: Some(Instant::now()),
             abstains: None,
             silence_told: false,
-            rewrites: !wanted.quiet && !dumb && io::stderr().is_terminal(),
+            rewrites: !request.quiet && !dumb && io::stderr().is_terminal(),
         }
     }
 
@@ -104,20 +102,20 @@ impl<'a> Telling<'a> {
         }
     }
 
-    fn learn(&mut self, happened: Happened) {
+    fn learn(&mut self, happened: Change) {
         match happened {
-            Happened::Waiting { who, held_by, place, .. } => {
+            Change::Waiting { who, held_by, place, .. } => {
                 let held_for = held_by.fence.and_then(|fence| since(fence.get()));
                 self.wait = Some(Wait { holder: who.holder, held_by, held_for, place, length: None });
                 self.heard();
                 self.tell_programs();
                 self.write();
             }
-            Happened::StoreFault { fault, .. } => {
+            Change::StoreFault { fault, .. } => {
                 self.silent_since.get_or_insert_with(Instant::now);
                 self.abstains = Some(fault).filter(|fault| fault.kind == FaultKind::Quarantined);
             }
-            Happened::StoreBack { .. } => self.heard(),
+            Change::StoreBack { .. } => self.heard(),
             _ => {}
         }
     }
@@ -132,7 +130,7 @@ impl<'a> Telling<'a> {
     /// Looks at the lock, if somebody wants to know: a queued waiter is notified only of its turn.
     async fn look(&mut self) {
         let Some(wait) = &mut self.wait else { return };
-        if !self.rewrites && !self.wanted.status.is_heard() {
+        if !self.rewrites && !self.request.status.is_heard() {
             return;
         }
         let looked = timeout(FRAME, self.locks.inspect(wait.held_by.key.as_bytes())).await;
@@ -148,8 +146,8 @@ impl<'a> Telling<'a> {
             return;
         }
         self.told = Some((held_by.key.clone(), held_by.owner.clone()));
-        self.wanted.status.asks_as(*holder);
-        self.wanted.status.tell(Event::Waiting {
+        self.request.status.asks_as(*holder);
+        self.request.status.tell(Event::Waiting {
             key: &held_by.key,
             held_by: &held_by.owner.to_string(),
             held_ms: held_for.map(millis),
@@ -160,7 +158,7 @@ impl<'a> Telling<'a> {
 
     fn tell_silence(&mut self) {
         let silent = self.silent_since.is_some_and(|since| since.elapsed() >= SILENCE);
-        if silent && !self.silence_told && !self.wanted.quiet {
+        if silent && !self.silence_told && !self.request.quiet {
             self.silence_told = true;
             match &self.abstains {
                 Some(fault) => say::abstention(self.locks.store(), fault),
@@ -178,8 +176,8 @@ impl<'a> Telling<'a> {
         }
         let key = &wait.held_by.key;
         let last = self.written.as_ref().map(|(at, last)| (at.elapsed(), last == key));
-        let due = is_due(self.wanted.is_aloud(), self.began.elapsed(), last);
-        if due && !self.wanted.quiet {
+        let due = is_due(self.request.is_aloud(), self.began.elapsed(), last);
+        if due && !self.request.quiet {
             say::line(wait.line(self.began.elapsed(), usize::MAX));
             self.written = Some((Instant::now(), key.clone()));
         }
@@ -196,7 +194,7 @@ fn is_due(aloud: bool, waited: Duration, last: Option<(Duration, bool)>) -> bool
     }
 }
 
-impl Drop for Telling<'_> {
+impl Drop for WaitReporter<'_> {
     fn drop(&mut self) {
         say::clear();
     }

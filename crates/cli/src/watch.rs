@@ -17,12 +17,12 @@ use crate::supervisor::{self, Order, Outcome};
 pub(crate) struct Ended {
     /// `None` if that is unknown.
     pub(crate) outcome: Option<Outcome>,
-    pub(crate) doom: Option<Doom>,
+    pub(crate) doom: Option<EndReason>,
 }
 
 /// Why the command had to end.
 #[derive(Clone, Debug)]
-pub(crate) enum Doom {
+pub(crate) enum EndReason {
     /// The lease was lost.
     Lost(Loss),
     /// The lease was about to end: renewals failed, or took too long.
@@ -99,7 +99,7 @@ pub(crate) async fn watch(
         let nap = if held_too_long.is_none() { rest.min(allowed) } else { rest }.min(LONGEST_NAP);
         tokio::select! {
             biased;
-            news = command.news() => match news {
+            report = command.report() => match report {
                 Ok(stop) => stopped |= command.follow(stop, signals),
                 Err(report) => break report,
             },
@@ -119,12 +119,12 @@ pub(crate) async fn watch(
     };
     signals.forget();
     let doom = match (report, loss, held_too_long) {
-        (_, Some(loss), _) => Some(Doom::Lost(loss)),
-        (None, None, _) if !unminded_by_us => Some(Doom::Unminded),
+        (_, Some(loss), _) => Some(EndReason::Lost(loss)),
+        (None, None, _) if !unminded_by_us => Some(EndReason::Unminded),
         (Some(report), None, _) if !report.doomed => None,
-        (_, None, Some(max_hold)) => Some(Doom::HeldTooLong(max_hold)),
-        (_, None, None) if stopped => Some(Doom::Stopped),
-        (_, None, None) => Some(Doom::Foreseen),
+        (_, None, Some(max_hold)) => Some(EndReason::HeldTooLong(max_hold)),
+        (_, None, None) if stopped => Some(EndReason::Stopped),
+        (_, None, None) => Some(EndReason::Foreseen),
     };
     if doom.is_some() {
         command.mend_terminal();
@@ -136,8 +136,8 @@ pub(crate) async fn watch(
 fn attend(command: &Command, event: Event, signals: &Signals, last_wish: &mut Option<Instant>) -> bool {
     let has_it = |from| command.shares_the_terminal() && from == Sender::Terminal;
     match event {
-        Event::Wish { signal: Signal::INT | Signal::QUIT, from } if has_it(from) => {}
-        Event::Wish { signal, .. } => pass_on(command, signal, last_wish),
+        Event::Action { signal: Signal::INT | Signal::QUIT, from } if has_it(from) => {}
+        Event::Action { signal, .. } => pass_on(command, signal, last_wish),
         // We stop after the command has stopped: it may have to restore the screen first, or may
         // not intend to stop at all.
         Event::Stop { from } if has_it(from) || command.stops_itself(from) => {}

@@ -509,8 +509,8 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "a process that cannot be killed continues without the lock",
         file: "crates/cli/src/settings.rs",
-        from: "        let max_hold = wanted.max_hold.take();",
-        to: "        let max_hold = wanted.max_hold;\n        wanted.quiet |= false;",
+        from: "        let max_hold = request.max_hold.take();",
+        to: "        let max_hold = request.max_hold;\n        request.quiet |= false;",
         tests: &[(Run, "supervisor::a_process_that_we_may_not_kill_keeps_the_lock_past_the_longest_hold")],
     },
     // One machine, one clock, one log.

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::PlaceArgs;
+use super::StoreArgs;
 
 /// Measure the cost of locks in a store, next to a minimal loop
 ///
@@ -50,7 +50,7 @@ pub(crate) struct BenchArgs {
     pub(crate) json: bool,
 
     #[command(flatten)]
-    pub(crate) place: PlaceArgs,
+    pub(crate) store: StoreArgs,
 
     /// Do not print what is about to be measured
     #[arg(short, long)]

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::Args;
 
-use super::{NamingArgs, PlaceArgs};
+use super::{NamingArgs, StoreArgs};
 
 /// Find settings of a store that endanger its locks
 ///
@@ -40,7 +40,7 @@ pub(crate) struct DoctorArgs {
     pub(crate) naming: NamingArgs,
 
     #[command(flatten)]
-    pub(crate) place: PlaceArgs,
+    pub(crate) store: StoreArgs,
 
     /// Print nothing, only set the exit code
     #[arg(short, long)]

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::Args;
 
-use super::TakingArgs;
+use super::AcquireArgs;
 
 /// Hold a lock for a shell script, until the script ends
 ///
@@ -22,7 +22,7 @@ use super::TakingArgs;
 )]
 pub(crate) struct HoldArgs {
     #[command(flatten)]
-    pub(crate) taking: TakingArgs,
+    pub(crate) acquire: AcquireArgs,
 
     /// The name of the lock, or of several that are acquired together
     #[arg(value_name = "KEY", num_args = 0..)]

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::{KeepingArgs, RunningArgs};
+use super::{CommandArgs, LeaseArgs};
 
 /// How to run a job, and the exit code if it was not to be run.
 #[derive(Args, Debug)]
@@ -12,10 +12,10 @@ pub(crate) struct JobArgs {
     pub(crate) skip_exit_code: Option<String>,
 
     #[command(flatten)]
-    pub(crate) keeping: KeepingArgs,
+    pub(crate) lease: LeaseArgs,
 
     #[command(flatten)]
-    pub(crate) running: RunningArgs,
+    pub(crate) running: CommandArgs,
 
     /// Print nothing if the lock is held, or COMMAND is not to be run
     #[arg(short, long)]

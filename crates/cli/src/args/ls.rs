@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::Args;
 
-use super::{NamingArgs, PlaceArgs};
+use super::{NamingArgs, StoreArgs};
 
 /// List the locks that are held or waited for
 ///
@@ -50,7 +50,7 @@ pub(crate) struct LsArgs {
     pub(crate) marks: bool,
 
     #[command(flatten)]
-    pub(crate) place: PlaceArgs,
+    pub(crate) store: StoreArgs,
 
     #[command(flatten)]
     pub(crate) naming: NamingArgs,

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::Args;
 
-use super::{NamingArgs, PlaceArgs};
+use super::{NamingArgs, StoreArgs};
 
 /// Print figures about the locks of a store, for Prometheus
 ///
@@ -19,7 +19,7 @@ use super::{NamingArgs, PlaceArgs};
 )]
 pub(crate) struct MetricsArgs {
     #[command(flatten)]
-    pub(crate) place: PlaceArgs,
+    pub(crate) store: StoreArgs,
 
     #[command(flatten)]
     pub(crate) naming: NamingArgs,

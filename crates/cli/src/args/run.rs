@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::Args;
 
-use super::{RunningArgs, TakingArgs};
+use super::{AcquireArgs, CommandArgs};
 
 /// Run a command while holding a lock
 ///
@@ -27,10 +27,10 @@ use super::{RunningArgs, TakingArgs};
 )]
 pub(crate) struct RunArgs {
     #[command(flatten)]
-    pub(crate) taking: TakingArgs,
+    pub(crate) acquire: AcquireArgs,
 
     #[command(flatten)]
-    pub(crate) running: RunningArgs,
+    pub(crate) running: CommandArgs,
 
     /// The name of the lock, or of several that are acquired together
     #[arg(value_name = "KEY", num_args = 0..)]

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::Args;
 
-use super::{NamingArgs, PlaceArgs};
+use super::{NamingArgs, StoreArgs};
 
 /// Show who holds a lock, and who waits for it
 ///
@@ -36,7 +36,7 @@ pub(crate) struct ShowArgs {
     pub(crate) json: bool,
 
     #[command(flatten)]
-    pub(crate) place: PlaceArgs,
+    pub(crate) store: StoreArgs,
 
     #[command(flatten)]
     pub(crate) naming: NamingArgs,

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::Args;
 
-use super::{NamingArgs, PlaceArgs};
+use super::{NamingArgs, StoreArgs};
 
 /// Show holders and waiters live, on the terminal
 ///
@@ -23,7 +23,7 @@ use super::{NamingArgs, PlaceArgs};
 )]
 pub(crate) struct TopArgs {
     #[command(flatten)]
-    pub(crate) place: PlaceArgs,
+    pub(crate) store: StoreArgs,
 
     #[command(flatten)]
     pub(crate) naming: NamingArgs,

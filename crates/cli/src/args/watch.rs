@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::Args;
 
-use super::{NamingArgs, PlaceArgs};
+use super::{NamingArgs, StoreArgs};
 
 /// Print what happens to locks, one line per event
 ///
@@ -31,7 +31,7 @@ pub(crate) struct WatchArgs {
     pub(crate) json: bool,
 
     #[command(flatten)]
-    pub(crate) place: PlaceArgs,
+    pub(crate) store: StoreArgs,
 
     #[command(flatten)]
     pub(crate) naming: NamingArgs,

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 /// The quantities that are measured in each round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum What {
+pub(super) enum Quantity {
     RoundTripRested,
     RoundTrip,
     BaselinePairs,
@@ -17,7 +17,7 @@ pub(super) enum What {
     HandOff,
 }
 
-impl What {
+impl Quantity {
     pub(super) const ALL: [Self; 7] = [
         Self::RoundTripRested,
         Self::RoundTrip,
@@ -32,7 +32,7 @@ impl What {
 /// The results of all rounds.
 #[derive(Debug)]
 pub(super) struct Figures {
-    rounds: Vec<BTreeMap<What, f64>>,
+    rounds: Vec<BTreeMap<Quantity, f64>>,
     tasks: usize,
 }
 
@@ -42,8 +42,8 @@ struct Row {
     shown: String,
     tasks: Option<usize>,
     unit: Unit,
-    ours: Option<What>,
-    baseline: What,
+    ours: Option<Quantity>,
+    baseline: Quantity,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +72,7 @@ impl Figures {
         Self { rounds: Vec::new(), tasks }
     }
 
-    pub(super) fn add(&mut self, measured: Vec<(What, f64)>) {
+    pub(super) fn add(&mut self, measured: Vec<(Quantity, f64)>) {
         self.rounds.push(measured.into_iter().collect());
     }
 
@@ -93,42 +93,42 @@ impl Figures {
                 None,
                 Unit::Micros,
                 None,
-                What::RoundTripRested,
+                Quantity::RoundTripRested,
             ),
-            row("round-trip", "round trip, back to back", None, Unit::Micros, None, What::RoundTrip),
+            row("round-trip", "round trip, back to back", None, Unit::Micros, None, Quantity::RoundTrip),
             row(
                 "pairs",
                 "pairs a second, 1 task",
                 Some(1),
                 Unit::PerSecond,
-                Some(What::Pairs),
-                What::BaselinePairs,
+                Some(Quantity::Pairs),
+                Quantity::BaselinePairs,
             ),
             row(
                 "pairs",
                 &format!("pairs a second, {tasks} tasks"),
                 Some(tasks),
                 Unit::PerSecond,
-                Some(What::PairsAtOnce),
-                What::BaselinePairsAtOnce,
+                Some(Quantity::PairsAtOnce),
+                Quantity::BaselinePairsAtOnce,
             ),
             row(
                 "hand-off",
                 "hand-off, against a round trip",
                 None,
                 Unit::Micros,
-                Some(What::HandOff),
-                What::RoundTripRested,
+                Some(Quantity::HandOff),
+                Quantity::RoundTripRested,
             ),
         ]
     }
 
-    fn values(&self, what: What) -> Vec<f64> {
+    fn values(&self, what: Quantity) -> Vec<f64> {
         self.rounds.iter().filter_map(|round| round.get(&what).copied()).collect()
     }
 
     /// The ratio in each round, because a disturbance of a round affects both sides.
-    fn ratios(&self, ours: What, baseline: What) -> Vec<f64> {
+    fn ratios(&self, ours: Quantity, baseline: Quantity) -> Vec<f64> {
         self.rounds.iter().filter_map(|round| Some(round.get(&ours)? / round.get(&baseline)?)).collect()
     }
 
@@ -251,15 +251,15 @@ mod tests {
     fn figures() -> Figures {
         let mut figures = Figures::of(16);
         for (nth, baseline) in [1000.0, 4000.0, 2000.0].into_iter().enumerate() {
-            let of = |what: &What| match what {
-                What::RoundTrip => 40.0 + nth as f64,
-                What::RoundTripRested => 100.0,
-                What::HandOff => 250.0,
-                What::Pairs => baseline * 0.5,
-                What::PairsAtOnce => baseline * 10.0,
-                What::BaselinePairs | What::BaselinePairsAtOnce => baseline,
+            let of = |what: &Quantity| match what {
+                Quantity::RoundTrip => 40.0 + nth as f64,
+                Quantity::RoundTripRested => 100.0,
+                Quantity::HandOff => 250.0,
+                Quantity::Pairs => baseline * 0.5,
+                Quantity::PairsAtOnce => baseline * 10.0,
+                Quantity::BaselinePairs | Quantity::BaselinePairsAtOnce => baseline,
             };
-            figures.add(What::ALL.iter().map(|what| (*what, of(what))).collect());
+            figures.add(Quantity::ALL.iter().map(|what| (*what, of(what))).collect());
         }
         figures
     }

@@ -8,7 +8,7 @@ use leasehold::{Locks, ReleaseError};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use super::figure::{Figures, What, median};
+use super::figure::{Figures, Quantity, median};
 use super::plan::{OUTAGE_LIMIT, Plan};
 use crate::exit::{End, Failure, REACH};
 
@@ -46,7 +46,7 @@ enum Kind {
 impl Bench {
     /// Measures until the time is over, or until a signal comes.
     pub(super) async fn run(&self, plan: &Plan) -> Result<Figures, Failure> {
-        let kinds = What::ALL.len() as u32;
+        let kinds = Quantity::ALL.len() as u32;
         let rounds = (plan.time.as_millis() / (SPELL * kinds).as_millis()) as u32;
         let rounds = rounds.max(LEAST_ROUNDS);
         let spell = plan.time / (rounds * kinds);
@@ -71,8 +71,8 @@ impl Bench {
         plan: &Plan,
         spell: Duration,
         backwards: bool,
-    ) -> Result<Vec<(What, f64)>, Failure> {
-        let mut all = What::ALL;
+    ) -> Result<Vec<(Quantity, f64)>, Failure> {
+        let mut all = Quantity::ALL;
         if backwards {
             all.reverse();
         }
@@ -86,16 +86,16 @@ impl Bench {
         Ok(measured)
     }
 
-    async fn spell(&self, plan: &Plan, what: What, spell: Duration) -> Result<f64, Failure> {
+    async fn spell(&self, plan: &Plan, what: Quantity, spell: Duration) -> Result<f64, Failure> {
         let end = Instant::now() + spell;
         match what {
-            What::RoundTripRested => self.trips(REST, end).await,
-            What::RoundTrip => self.trips(Duration::ZERO, end).await,
-            What::BaselinePairs => self.pairs(plan, Kind::Baseline, 1, end).await,
-            What::Pairs => self.pairs(plan, Kind::Ours, 1, end).await,
-            What::BaselinePairsAtOnce => self.pairs(plan, Kind::Baseline, plan.tasks, end).await,
-            What::PairsAtOnce => self.pairs(plan, Kind::Ours, plan.tasks, end).await,
-            What::HandOff => self.hand_offs(&plan.name("hand-off"), end).await,
+            Quantity::RoundTripRested => self.trips(REST, end).await,
+            Quantity::RoundTrip => self.trips(Duration::ZERO, end).await,
+            Quantity::BaselinePairs => self.pairs(plan, Kind::Baseline, 1, end).await,
+            Quantity::Pairs => self.pairs(plan, Kind::Ours, 1, end).await,
+            Quantity::BaselinePairsAtOnce => self.pairs(plan, Kind::Baseline, plan.tasks, end).await,
+            Quantity::PairsAtOnce => self.pairs(plan, Kind::Ours, plan.tasks, end).await,
+            Quantity::HandOff => self.hand_offs(&plan.name("hand-off"), end).await,
         }
     }
 

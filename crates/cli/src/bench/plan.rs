@@ -43,13 +43,13 @@ const PREFIX: &str = "leasehold-bench:";
 impl Plan {
     /// Validates the arguments, before anything is opened.
     pub(crate) fn of(args: BenchArgs) -> Result<Self, Failure> {
-        let BenchArgs { seconds, tasks, prefix, json, mut place, quiet, urls } = args;
-        if !urls.is_empty() && !place.store.is_empty() {
+        let BenchArgs { seconds, tasks, prefix, json, mut store, quiet, urls } = args;
+        if !urls.is_empty() && !store.store.is_empty() {
             return Err(Failure::usage(
                 "stores are named with --store and without it: name all of them in one way",
             ));
         }
-        place.store.extend(urls);
+        store.store.extend(urls);
         let time = seconds.as_deref().map(parse).transpose();
         let time = time.map_err(|error| Failure::usage(format!("--seconds: {error}")))?.unwrap_or(TIME);
         if !(LEAST..=MOST).contains(&time) {
@@ -63,7 +63,7 @@ impl Plan {
         let names = format!("{prefix}{:08x}:", random as u32);
         // Each name is this plus a few digits.
         Key::new(format!("{names}hand-off")).map_err(|misuse| Failure::from(misuse).about("--prefix"))?;
-        Ok(Self { place: StoreLocation::of(place)?, time, tasks, json, quiet, names })
+        Ok(Self { place: StoreLocation::of(store)?, time, tasks, json, quiet, names })
     }
 
     pub(crate) fn name(&self, what: impl std::fmt::Display) -> String {

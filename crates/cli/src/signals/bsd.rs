@@ -39,7 +39,7 @@ impl Queue {
             match poll_fn(|context| self.poll_next(context)).await {
                 Signal::CONT => return Event::Continued,
                 Signal::TSTP => return Event::Stop { from },
-                signal if PASSED_ON.contains(&signal) => return Event::Wish { signal, from },
+                signal if PASSED_ON.contains(&signal) => return Event::Action { signal, from },
                 _ => {}
             }
         }

@@ -18,12 +18,12 @@ use crate::say;
 
 /// Kills all processes below us in rounds: a process created during one round is found by the next.
 #[derive(Debug, Default)]
-pub(super) struct Killing {
+pub(super) struct KillRounds {
     rounds: u32,
     spared: BTreeSet<i32>,
 }
 
-impl Killing {
+impl KillRounds {
     /// Kills all current processes, and returns how long to wait for their end. Reports each one
     /// that it cannot kill once.
     pub(super) fn round(&mut self, command: Pid) -> Duration {

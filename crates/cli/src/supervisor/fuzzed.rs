@@ -6,7 +6,7 @@ use rustix::process::Signal;
 
 use super::ending::{Ending, Step};
 use super::order::Order;
-use super::report::News;
+use super::report::SupervisorReport;
 
 const RECORDS: [&[u8]; 10] = [
     b"E\x02\x01\0\0\0\0\0\0",
@@ -26,15 +26,15 @@ fn a_record_is_read_as_what_writes_the_same_or_is_none() {
     hunt(20_000, bytes_near(&RECORDS), |bytes| {
         let order = Order::parse(&bytes).map(Order::to_bytes);
         holds(order.is_none_or(|again| again[..] == bytes), || "an order is written in another way".into())?;
-        let news = News::parse(&bytes);
-        let again = news.and_then(|news| News::parse(&news.to_bytes()));
-        holds(news == again, || format!("{news:?} is read as {again:?}"))
+        let report = SupervisorReport::parse(&bytes);
+        let again = report.and_then(|report| SupervisorReport::parse(&report.to_bytes()));
+        holds(report == again, || format!("{report:?} is read as {again:?}"))
     });
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    Told(Order),
+    EventJson(Order),
     Closed,
 }
 
@@ -44,13 +44,13 @@ enum Event {
 fn a_command_never_outlives_the_end_that_was_believed_when_its_ending_began() {
     let time = || prop_oneof![6 => 0..2_000_u64, 1 => any::<u64>()];
     let event = prop_oneof![
-        5 => time().prop_map(|end| Event::Told(Order::End(end))),
-        1 => Just(Event::Told(Order::Lost)),
-        1 => Just(Event::Told(Order::Kill)),
-        1 => Just(Event::Told(Order::Stop)),
-        1 => Just(Event::Told(Order::Continue(1))),
-        1 => Just(Event::Told(Order::Suspend(0))),
-        1 => Just(Event::Told(Order::Signal(Signal::TERM))),
+        5 => time().prop_map(|end| Event::EventJson(Order::End(end))),
+        1 => Just(Event::EventJson(Order::Lost)),
+        1 => Just(Event::EventJson(Order::Kill)),
+        1 => Just(Event::EventJson(Order::Stop)),
+        1 => Just(Event::EventJson(Order::Continue(1))),
+        1 => Just(Event::EventJson(Order::Suspend(0))),
+        1 => Just(Event::EventJson(Order::Signal(Signal::TERM))),
         1 => Just(Event::Closed),
     ];
     let start = (time(), prop_oneof![6 => 0..300_u64, 1 => any::<u64>()]);
@@ -60,7 +60,7 @@ fn a_command_never_outlives_the_end_that_was_believed_when_its_ending_began() {
         for (event, later) in events {
             now += later;
             match event {
-                Event::Told(order) => {
+                Event::EventJson(order) => {
                     if let (Order::End(end), false) = (order, ending.is_forced()) {
                         believed = end;
                     }
@@ -84,7 +84,7 @@ fn a_command_never_outlives_the_end_that_was_believed_when_its_ending_began() {
                 Step::Ask => holds(ending.is_forced() && last.is_none(), || "asked for nothing".into())?,
                 Step::Kill => last = last.or(Some(0)).map(|_| 0),
             }
-            if matches!(event, Event::Closed | Event::Told(Order::Kill)) {
+            if matches!(event, Event::Closed | Event::EventJson(Order::Kill)) {
                 holds(ending.next(now) == Step::Kill, || "it was to be killed at once".into())?;
             }
         }

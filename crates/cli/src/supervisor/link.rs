@@ -14,11 +14,11 @@ use rustix::net::{
 
 use super::kernel::{BEYOND_RECORD, RECEIVES, SENDS, received};
 use super::order::Order;
-use super::report::News;
+use super::report::SupervisorReport;
 
 /// The descriptors that the supervisor gets with the first order.
 #[derive(Debug)]
-pub(super) struct Lent {
+pub(super) struct InheritedFds {
     /// Our stdin, which is to be the command's: the supervisor's own is the connection.
     pub(super) stdin: OwnedFd,
     /// A store in a file ends our leases with our process; while the supervisor has this open, it
@@ -38,11 +38,11 @@ pub(crate) fn begin(
 }
 
 /// Receives the message of [`begin`]. `None` if the sender has ended.
-pub(super) fn accept(link: impl AsFd) -> Option<(Order, Lent)> {
+pub(super) fn accept(link: impl AsFd) -> Option<(Order, InheritedFds)> {
     let mut bytes = [0; Order::LENGTH + BEYOND_RECORD];
     let (length, mut lent) = borrow(link, &mut bytes)?;
     let (stdin, lifeline) = (lent.next()?, lent.next());
-    Some((Order::parse(&bytes[..length])?, Lent { stdin, lifeline }))
+    Some((Order::parse(&bytes[..length])?, InheritedFds { stdin, lifeline }))
 }
 
 /// Lends the launcher the command's stdin: its own is the connection.
@@ -103,8 +103,8 @@ pub(crate) fn send_order(link: impl AsFd, order: Order) {
     let _ = send(link, &order.to_bytes(), SENDS | SendFlags::DONTWAIT);
 }
 
-pub(super) fn send_news(link: impl AsFd, news: News) {
-    let _ = send(link, &news.to_bytes(), SENDS | SendFlags::DONTWAIT);
+pub(super) fn send_report(link: impl AsFd, report: SupervisorReport) {
+    let _ = send(link, &report.to_bytes(), SENDS | SendFlags::DONTWAIT);
 }
 
 /// An order, or `None` when there will be none. `WouldBlock` when there is none yet.
@@ -113,8 +113,8 @@ pub(super) fn receive_order(link: impl AsFd) -> io::Result<Option<Order>> {
 }
 
 /// Receives the supervisor's next news.
-pub(crate) fn receive_news(link: impl AsFd) -> io::Result<Option<News>> {
-    receive::<{ News::LENGTH + BEYOND_RECORD }, _>(link, News::parse)
+pub(crate) fn receive_news(link: impl AsFd) -> io::Result<Option<SupervisorReport>> {
+    receive::<{ SupervisorReport::LENGTH + BEYOND_RECORD }, _>(link, SupervisorReport::parse)
 }
 
 /// Reads one record, with room for one byte more where the kernel keeps records apart, so that a

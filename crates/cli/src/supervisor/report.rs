@@ -6,7 +6,7 @@ use rustix::process::{Pid, Signal};
 
 /// A report of the supervisor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum News {
+pub(crate) enum SupervisorReport {
     Ended(Report),
     Stopped(Stop),
     /// The command has ended, and this many processes that it started are still running.
@@ -37,7 +37,7 @@ pub(crate) enum Outcome {
     NotStarted(i32),
 }
 
-impl News {
+impl SupervisorReport {
     pub(crate) const LENGTH: usize = 6;
 
     pub(crate) fn to_bytes(self) -> [u8; Self::LENGTH] {
@@ -88,14 +88,17 @@ mod tests {
     fn what_was_written_is_read_and_nothing_else() {
         for outcome in [Outcome::Ended(0x8b), Outcome::Ended(0xff00), Outcome::NotStarted(2)] {
             for doomed in [false, true] {
-                let news = News::Ended(Report { outcome, doomed });
-                assert_eq!(News::parse(&news.to_bytes()), Some(news));
+                let report = SupervisorReport::Ended(Report { outcome, doomed });
+                assert_eq!(SupervisorReport::parse(&report.to_bytes()), Some(report));
             }
         }
-        assert_eq!(News::parse(&News::Left(3).to_bytes()), Some(News::Left(3)));
+        assert_eq!(
+            SupervisorReport::parse(&SupervisorReport::Left(3).to_bytes()),
+            Some(SupervisorReport::Left(3))
+        );
         for signal in [Signal::STOP, Signal::TSTP, Signal::TTIN, Signal::TTOU] {
-            let news = News::Stopped(Stop { command: Pid::INIT, signal });
-            assert_eq!(News::parse(&news.to_bytes()), Some(news));
+            let report = SupervisorReport::Stopped(Stop { command: Pid::INIT, signal });
+            assert_eq!(SupervisorReport::parse(&report.to_bytes()), Some(report));
         }
         for bytes in [
             &b""[..],
@@ -107,7 +110,7 @@ mod tests {
             b"S\0\0\0\x80\x13",
             b"L\0\0\0\0\0",
         ] {
-            assert_eq!(News::parse(bytes), None, "{bytes:?}");
+            assert_eq!(SupervisorReport::parse(bytes), None, "{bytes:?}");
         }
     }
 }

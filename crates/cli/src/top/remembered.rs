@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use leasehold::{BreakRecord, InspectError, Key, Locks, Marked};
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::News;
+use super::Response;
 use crate::print::plain;
 
 /// The age at which they are requested again: jobs seldom run.
@@ -27,12 +27,12 @@ pub(crate) struct Marks {
 
 /// Requests the records about the lock of the page, not too often.
 #[derive(Debug, Default)]
-pub(crate) struct Remembering {
+pub(crate) struct RecordQueries {
     asked: Option<(Key, Instant)>,
 }
 
-impl Remembering {
-    pub(crate) fn look_at(&mut self, key: Option<&Key>, locks: &Locks, tell: &UnboundedSender<News>) {
+impl RecordQueries {
+    pub(crate) fn look_at(&mut self, key: Option<&Key>, locks: &Locks, tell: &UnboundedSender<Response>) {
         let Some(key) = key else {
             self.asked = None;
             return;
@@ -44,7 +44,7 @@ impl Remembering {
         let (key, locks, tell) = (key.clone(), locks.clone(), tell.clone());
         tokio::spawn(async move {
             let looked = look(&locks, &key).await.map_err(|error| plain(&error.to_string()));
-            let _ = tell.send(News::Remembered(key, looked));
+            let _ = tell.send(Response::Remembered(key, looked));
         });
     }
 }
@@ -56,10 +56,10 @@ async fn look(locks: &Locks, key: &Key) -> Result<Remembered, InspectError> {
 }
 
 /// Requests all marks, by scanning the store as `leasehold ls --marks` does.
-pub(crate) fn look_through(locks: &Locks, prefix: &[u8], tell: &UnboundedSender<News>) {
+pub(crate) fn look_through(locks: &Locks, prefix: &[u8], tell: &UnboundedSender<Response>) {
     let (locks, prefix, tell) = (locks.clone(), prefix.to_vec(), tell.clone());
     tokio::spawn(async move {
         let all = locks.marks(&prefix).await.map_err(|error| plain(&error.to_string()));
-        let _ = tell.send(News::Marks(all.map(|all| Marks { all, at: Instant::now() })));
+        let _ = tell.send(Response::Marks(all.map(|all| Marks { all, at: Instant::now() })));
     });
 }

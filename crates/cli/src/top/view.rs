@@ -75,7 +75,7 @@ pub(crate) struct Confirming {
 
 /// A request to the rest of the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Wish {
+pub(crate) enum Action {
     Nothing,
     End,
     Interrupt,
@@ -145,20 +145,20 @@ impl View {
         self.known.as_ref().map_or(Duration::ZERO, |known| Instant::now().saturating_duration_since(known.at))
     }
 
-    pub(crate) fn press(&mut self, key: KeyEvent) -> Wish {
+    pub(crate) fn press(&mut self, key: KeyEvent) -> Action {
         if key.kind == KeyEventKind::Release {
-            return Wish::Nothing;
+            return Action::Nothing;
         }
         if key.modifiers.contains(KeyModifiers::CONTROL) {
             return match key.code {
-                KeyCode::Char('c') => Wish::Interrupt,
-                KeyCode::Char('z') => Wish::Stop,
-                _ => Wish::Nothing,
+                KeyCode::Char('c') => Action::Interrupt,
+                KeyCode::Char('z') => Action::Stop,
+                _ => Action::Nothing,
             };
         }
         // Esc followed at once by a letter looks like this: neither is meant.
         if key.modifiers.contains(KeyModifiers::ALT) {
-            return Wish::Nothing;
+            return Action::Nothing;
         }
         match std::mem::replace(&mut self.mode, Mode::Watching) {
             Mode::Watching => return self.command(key.code),
@@ -168,26 +168,26 @@ impl View {
             Mode::Filtering => self.write(key.code),
             // Only a plain yes confirms: anything else was typed ahead for another purpose.
             Mode::Confirming(Confirming { key: lock, fence, .. }) => match key.code {
-                KeyCode::Char('y') => return Wish::Break(lock, fence),
+                KeyCode::Char('y') => return Action::Break(lock, fence),
                 _ => self.said = Some("nothing was broken".into()),
             },
         }
-        Wish::Nothing
+        Action::Nothing
     }
 
-    fn command(&mut self, code: KeyCode) -> Wish {
+    fn command(&mut self, code: KeyCode) -> Action {
         self.said = None;
         match code {
-            KeyCode::Char('q') => return Wish::End,
+            KeyCode::Char('q') => return Action::End,
             KeyCode::Char('?' | 'h') => self.mode = Mode::Explaining,
             KeyCode::Char('m') if self.page != Page::Marks => {
                 self.turn_to(Page::Marks);
-                return Wish::Marks;
+                return Action::Marks;
             }
             _ if self.page != Page::Locks => self.on_a_page(code),
             _ => self.among_locks(code),
         }
-        Wish::Nothing
+        Action::Nothing
     }
 
     /// Handles a key on a page that is read from top to bottom.
@@ -361,7 +361,7 @@ pub(super) mod tests {
 
     const LONG: Duration = Duration::from_secs(60);
 
-    pub(in crate::top) fn types(view: &mut View, keys: &str) -> Wish {
+    pub(in crate::top) fn types(view: &mut View, keys: &str) -> Action {
         let press = |letter| match letter {
             '\n' => KeyCode::Enter,
             '\x1b' => KeyCode::Esc,
@@ -386,9 +386,9 @@ pub(super) mod tests {
             assert_eq!(keys(&view).len(), 2);
         }
         // While the filter is written, letters belong to it.
-        assert_eq!(types(&mut view, "/q"), Wish::Nothing);
+        assert_eq!(types(&mut view, "/q"), Action::Nothing);
         assert_eq!(keys(&view), [""; 0]);
-        assert_eq!(types(&mut view, "\x1bq"), Wish::End);
+        assert_eq!(types(&mut view, "\x1bq"), Action::End);
     }
 
     #[test]
@@ -418,11 +418,11 @@ pub(super) mod tests {
         let fence = view.chosen_row().and_then(|row| row.holding()?.fence).unwrap();
         let key = Key::new("deploy").unwrap();
         for no in ["n", "b", "\n", "\x1b", "Y", "q"] {
-            assert_eq!(types(&mut view, "b"), Wish::Nothing);
+            assert_eq!(types(&mut view, "b"), Action::Nothing);
             assert!(
                 matches!(&view.mode, Mode::Confirming(asked) if asked.key == key && asked.fence == fence)
             );
-            assert_eq!(types(&mut view, no), Wish::Nothing, "{no:?}");
+            assert_eq!(types(&mut view, no), Action::Nothing, "{no:?}");
             assert_eq!((&view.mode, view.said.as_deref()), (&Mode::Watching, Some("nothing was broken")));
         }
         // Updates in the meantime do not change the question.
@@ -430,7 +430,7 @@ pub(super) mod tests {
         let mut known = view.known.clone().unwrap();
         known.snapshots.remove(0);
         view.learn(known);
-        assert_eq!(types(&mut view, "y"), Wish::Break(key, fence));
+        assert_eq!(types(&mut view, "y"), Action::Break(key, fence));
     }
 
     #[test]

@@ -76,11 +76,11 @@ fn programs_are_told_of_each_holder_while_they_wait_in_line() {
         let first = holds(&site, "first");
         until("it holds", || site.path("has-first").exists());
         let second = holds(&site, "second");
-        let length = |wanted: usize| {
+        let length = |request: usize| {
             until("so many wait", || {
                 let shown = site.finish(site.leasehold(&["show", "--store", site.store(), "--json", "k"]));
                 let shown: serde_json::Value = serde_json::from_str(&shown.out).unwrap();
-                shown["waiters"].as_array().unwrap().len() == wanted
+                shown["waiters"].as_array().unwrap().len() == request
             });
         };
         length(1);

@@ -10,7 +10,7 @@ use std::fs;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, set_child_subreaper};
 
-use super::{Killing, reap_with};
+use super::{KillRounds, reap_with};
 
 /// Makes us the parent of all orphans below us. Our children do not inherit that.
 pub(crate) fn adopt_orphans() -> rustix::io::Result<()> {
@@ -41,7 +41,7 @@ pub(super) fn name_of(id: Pid) -> String {
 
 /// Kills all processes below us, until none is left.
 pub(crate) fn kill_all() {
-    let mut killing = Killing::default();
+    let mut killing = KillRounds::default();
     while !reap_with(WaitOptions::NOHANG, &mut |_, _| {}) {
         let nap = killing.round(getpid());
         std::thread::sleep(nap);

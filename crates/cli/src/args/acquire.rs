@@ -2,11 +2,11 @@
 
 use clap::Args;
 
-use super::{KeepingArgs, WaitingArgs};
+use super::{LeaseArgs, WaitingArgs};
 
 /// How to acquire a lock, and where.
 #[derive(Args, Debug)]
-pub(crate) struct TakingArgs {
+pub(crate) struct AcquireArgs {
     #[command(flatten)]
     pub(crate) waiting: WaitingArgs,
 
@@ -22,7 +22,7 @@ pub(crate) struct TakingArgs {
     pub(crate) permits: Option<String>,
 
     #[command(flatten)]
-    pub(crate) keeping: KeepingArgs,
+    pub(crate) lease: LeaseArgs,
 
     /// Print nothing if the lock is held
     #[arg(short, long)]

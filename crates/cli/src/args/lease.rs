@@ -2,11 +2,11 @@
 
 use clap::Args;
 
-use super::{NamingArgs, PlaceArgs};
+use super::{NamingArgs, StoreArgs};
 
 /// How to keep a lock, and where.
 #[derive(Args, Debug)]
-pub(crate) struct KeepingArgs {
+pub(crate) struct LeaseArgs {
     /// How long the lock stays held if leasehold crashes [default: 30s]
     ///
     /// The lease is renewed after a third of this time, so this does not limit how long the lock
@@ -27,7 +27,7 @@ pub(crate) struct KeepingArgs {
     pub(crate) label: Option<String>,
 
     #[command(flatten)]
-    pub(crate) place: PlaceArgs,
+    pub(crate) store: StoreArgs,
 
     #[command(flatten)]
     pub(crate) naming: NamingArgs,

@@ -4,7 +4,7 @@ use clap::Args;
 
 /// How to run the command.
 #[derive(Args, Debug)]
-pub(crate) struct RunningArgs {
+pub(crate) struct CommandArgs {
     /// From SIGTERM to SIGKILL when the lease is lost [default: 5s, or ttl/4 if less]
     ///
     /// COMMAND gets SIGTERM this long before the end of the lease. At most half of the TTL, so that

@@ -4,7 +4,7 @@ use clap::Args;
 
 /// The store of the locks.
 #[derive(Args, Debug)]
-pub(crate) struct PlaceArgs {
+pub(crate) struct StoreArgs {
     /// The store of the locks [default: $LEASEHOLD_STORE, or a file in this user's home]
     ///
     /// `leasehold help stores` lists the kinds of URLs. Every user of this machine can see the

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use leasehold::{Label, Misuse, Mode, Signal, Ttl};
 
-use crate::args::{KeepingArgs, TakingArgs, WaitingArgs};
+use crate::args::{AcquireArgs, LeaseArgs, WaitingArgs};
 use crate::environment;
 use crate::exit::{End, Failure};
 use crate::keys::{Keys, naming};
@@ -18,7 +18,7 @@ use crate::store_location::{OUTAGE_LIMIT, SHORT_OUTAGE_LIMIT, StoreLocation};
 
 /// A requested lock, with all settings resolved.
 #[derive(Clone, Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct LockRequest {
     pub(crate) keys: Keys,
     pub(crate) mode: Mode,
     pub(crate) patience: Patience,
@@ -44,30 +44,30 @@ pub(crate) enum Patience {
     Endless,
 }
 
-impl Wanted {
+impl LockRequest {
     /// Resolves the settings. Everything that was mistyped is found here, before anything is
     /// opened.
     ///
     /// `program` holds the lock; it is part of the default label.
-    pub(crate) fn of(args: TakingArgs, keys: Vec<OsString>, program: &OsStr) -> Result<Self, Failure> {
+    pub(crate) fn of(args: AcquireArgs, keys: Vec<OsString>, program: &OsStr) -> Result<Self, Failure> {
         let mode = mode(args.shared, args.permits)?;
-        Self::settled(args.waiting, args.keeping, mode, args.quiet, keys, program)
+        Self::settled(args.waiting, args.lease, mode, args.quiet, keys, program)
     }
 
     /// The same for an exclusive lock, under which something is to be done.
     pub(crate) fn alone(
         waiting: WaitingArgs,
-        keeping: KeepingArgs,
+        lease: LeaseArgs,
         quiet: bool,
         keys: Vec<OsString>,
         program: &OsStr,
     ) -> Result<Self, Failure> {
-        Self::settled(waiting, keeping, Mode::Exclusive, quiet, keys, program)
+        Self::settled(waiting, lease, Mode::Exclusive, quiet, keys, program)
     }
 
     fn settled(
         waiting: WaitingArgs,
-        args: KeepingArgs,
+        args: LeaseArgs,
         mode: Mode,
         quiet: bool,
         keys: Vec<OsString>,
@@ -88,7 +88,7 @@ impl Wanted {
         let naming = naming(args.naming)?;
         let keys = Keys::of(keys, &naming)?;
         let signal = naming.signal();
-        let place = StoreLocation::of(args.place)?;
+        let place = StoreLocation::of(args.store)?;
         if let Mode::Permits { .. } = mode
             && place.store.is_several()
         {
