@@ -29,7 +29,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
         Ok(left_out) => left_out,
         Err(failed) => return failed,
     };
-    let line = ["test", "-p", "interop", "--test", "beside", "--", TESTS, "--nocapture", "--test-threads=1"];
+    let line = ["test", "-p", "interop", "--test", "mixed", "--", TESTS, "--nocapture", "--test-threads=1"];
     let mut steps = vec![Step::cargo(&line, &[("LEASEHOLD_HAMMER_SECONDS", &seconds)])];
     steps.extend(left_out.into_iter().map(Step::left_out));
     account("interop", &steps)

@@ -17,7 +17,7 @@ mod mutants;
 mod package;
 mod pages;
 mod peers;
-mod planted;
+mod seeded_bugs;
 mod servers;
 mod simulate;
 mod soak;
@@ -96,10 +96,10 @@ const TASKS: [Task; 22] = [
         run: simulate::run,
     },
     Task {
-        name: "planted",
-        usage: "planted [WORD]…",
+        name: "seeded-bugs",
+        usage: "seeded-bugs [WORD]…",
         does: "put known bugs into a copy of the source, and check that tests fail for each; --list names them, words select among them",
-        run: planted::run,
+        run: seeded_bugs::run,
     },
     Task {
         name: "mutants",

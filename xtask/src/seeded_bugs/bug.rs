@@ -88,12 +88,12 @@ impl Bug {
         match source.matches(self.from).count() {
             1 => Ok(source.replacen(self.from, self.to, 1)),
             0 => Err(format!(
-                "{:?} cannot be planted: {} has changed, and no longer contains the text that the bug replaces; update the bug in \
-                 xtask/src/planted/bugs.rs",
+                "{:?} cannot be put into the copy: {} has changed, and no longer contains the text that the bug replaces; update the bug in \
+                 xtask/src/seeded_bugs/bugs.rs",
                 self.name, self.file
             )),
             times => Err(format!(
-                "{:?} cannot be planted: the text that it replaces occurs {times} times in {}; make it longer in xtask/src/planted/bugs.rs",
+                "{:?} cannot be put into the copy: the text that it replaces occurs {times} times in {}; make it longer in xtask/src/seeded_bugs/bugs.rs",
                 self.name, self.file
             )),
         }

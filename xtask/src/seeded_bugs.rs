@@ -1,9 +1,9 @@
-//! `cargo xtask planted`: puts known bugs into a copy of the source, one at a time, and checks that
+//! `cargo xtask seeded-bugs`: puts known bugs into a copy of the source, one at a time, and checks that
 //! the tests named for each fail.
 //!
 //! A promise is worth as much as the test that fails without it. So each rule that the promises
 //! rest on is broken once, by a small exact change of the product, and tests that pass without the
-//! change must fail with it. The copy is in `target/planted` and has its own target directory, so
+//! change must fail with it. The copy is in `target/seeded-bugs` and has its own target directory, so
 //! that a second run builds little.
 
 mod bug;
@@ -48,8 +48,8 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     let chosen: Vec<_> =
         BUGS.iter().filter(|bug| arguments.iter().all(|word| bug.name.contains(word.as_str()))).collect();
     if chosen.is_empty() {
-        eprintln!("xtask planted: no bug's name contains {:?}", arguments.join(" "));
-        eprintln!("hint: `cargo xtask planted --list` names all of them");
+        eprintln!("xtask seeded-bugs: no bug's name contains {:?}", arguments.join(" "));
+        eprintln!("hint: `cargo xtask seeded-bugs --list` names all of them");
         return ExitCode::from(USAGE);
     }
     if let Err(failed) = servers::fetch() {
@@ -58,7 +58,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     match plant_all(&chosen) {
         Ok(rows) => table(&rows),
         Err(why) => {
-            eprintln!("xtask planted: {why}");
+            eprintln!("xtask seeded-bugs: {why}");
             ExitCode::FAILURE
         }
     }
@@ -70,13 +70,13 @@ fn plant_all(chosen: &[&'static Bug]) -> Result<Vec<Row>, String> {
     let mut rows = Vec::new();
     for (n, bug) in chosen.iter().enumerate() {
         let begun = Instant::now();
-        eprintln!("xtask planted: {} of {}: {}", n + 1, chosen.len(), bug.name);
-        let planted = copy.plant(bug)?;
+        eprintln!("xtask seeded-bugs: {} of {}: {}", n + 1, chosen.len(), bug.name);
+        let seeded = copy.seed(bug)?;
         let outcome = tried(&copy, bug);
-        drop(planted);
+        drop(seeded);
         let row = Row { bug, outcome };
         let word = if row.is_caught() { "caught" } else { "NOT CAUGHT" };
-        eprintln!("xtask planted: {word} in {:.0?}", begun.elapsed());
+        eprintln!("xtask seeded-bugs: {word} in {:.0?}", begun.elapsed());
         rows.push(row);
     }
     Ok(rows)
@@ -88,7 +88,7 @@ fn are_green(copy: &Copy, chosen: &[&'static Bug]) -> Result<(), String> {
     for (suite, test) in chosen.iter().flat_map(|bug| bug.tests) {
         all.entry(*suite).or_default().insert(test);
     }
-    eprintln!("xtask planted: running the tests without any bug first");
+    eprintln!("xtask seeded-bugs: running the tests without any bug first");
     let mut cannot_tell = Vec::new();
     for (suite, tests) in all {
         let tests: Vec<_> = tests.into_iter().collect();

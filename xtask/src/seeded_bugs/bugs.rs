@@ -1,4 +1,4 @@
-//! The planted bugs, grouped by the rule that they break.
+//! The seeded bugs, grouped by the rule that they break.
 
 use super::bug::{
     Bug,

@@ -1,4 +1,4 @@
-//! A copy of the source to plant bugs in.
+//! A copy of the source that bugs are put into.
 
 use std::{
     fs, io,
@@ -25,7 +25,7 @@ impl Copy {
     /// Updates the copy to the current source. Unchanged files are not touched, so that cargo does
     /// not rebuild them.
     pub(super) fn take() -> Result<Self, String> {
-        let place = target().join("planted");
+        let place = target().join("seeded-bugs");
         let copy = Self { tree: place.join("tree"), build: place.join("build") };
         copy.fill().map_err(|error| format!("{}: {error}", copy.tree.display()))?;
         Ok(copy)
@@ -40,12 +40,12 @@ impl Copy {
     }
 
     /// Plants a bug, until the returned value is dropped.
-    pub(super) fn plant(&self, bug: &Bug) -> Result<Planted, String> {
+    pub(super) fn seed(&self, bug: &Bug) -> Result<SeededBug, String> {
         let file = self.tree.join(bug.file);
         let said = |error: io::Error| format!("{}: {error}", file.display());
         let whole = fs::read_to_string(&file).map_err(said)?;
         fs::write(&file, bug.planted_in(&whole)?).map_err(said)?;
-        Ok(Planted { file, whole })
+        Ok(SeededBug { file, whole })
     }
 
     fn fill(&self) -> io::Result<()> {
@@ -86,12 +86,12 @@ impl Copy {
 
 /// A bug that is in the copy. Dropping this removes it.
 #[derive(Debug)]
-pub(super) struct Planted {
+pub(super) struct SeededBug {
     file: PathBuf,
     whole: String,
 }
 
-impl Drop for Planted {
+impl Drop for SeededBug {
     fn drop(&mut self) {
         // If this fails, the next update of the copy repairs the file.
         let _ = fs::write(&self.file, &self.whole);
