@@ -1,4 +1,4 @@
-"""Plays one lock library in a comparison: a line of JSON in, a line out, as ../../contender/src/order.rs has them.
+"""Plays one lock library in a comparison: a line of JSON in, a line out, as ../../competitor/src/order.rs has them.
 
 Instants are those of CLOCK_MONOTONIC, which all processes of a machine share. What is a task elsewhere is a thread here: these
 libraries block.

@@ -1,11 +1,11 @@
 //! Workload: the hand-off from one holder to the next.
 
+use bench::backend::Site;
 use bench::figure::{Figures, Of};
 use bench::sample::Sample;
-use bench::venue::Site;
-use contender::{Order, Trouble};
+use competitor::{AnyError, Order};
 
-use crate::contenders::{Contender, Waits};
+use crate::competitors::{Competitor, Waits};
 use crate::play::Cast;
 use crate::settings::Settings;
 
@@ -40,10 +40,10 @@ struct Laps {
 /// # Errors
 ///
 /// If one fails.
-pub fn run(settings: &Settings, figures: &mut Figures, site: &Site) -> Result<(), Trouble> {
-    figures.announce(&format!("{NAME} on {}", settings.venue));
-    let waits = |who: &Contender| who.waits != Waits::Never;
-    let field: Vec<_> = settings.contenders.iter().copied().filter(waits).collect();
+pub fn run(settings: &Settings, figures: &mut Figures, site: &Site) -> Result<(), AnyError> {
+    figures.announce(&format!("{NAME} on {}", settings.backend));
+    let waits = |who: &Competitor| who.waits != Waits::Never;
+    let field: Vec<_> = settings.competitors.iter().copied().filter(waits).collect();
     let mut laps: Vec<Laps> = field.iter().map(|_| Laps::default()).collect();
     for (who, laps) in field.iter().zip(&mut laps) {
         laps.commands = commands(settings, site, *who)?.into();
@@ -51,7 +51,7 @@ pub fn run(settings: &Settings, figures: &mut Figures, site: &Site) -> Result<()
     let mut casts = field
         .iter()
         .map(|who| Cast::start(*who, &site.url, PROCESSES))
-        .collect::<Result<Vec<_>, Trouble>>()?;
+        .collect::<Result<Vec<_>, AnyError>>()?;
     for repetition in 0..=settings.repetitions() {
         for n in 0..field.len() {
             let n = (n + repetition) % field.len();
@@ -71,12 +71,12 @@ pub fn run(settings: &Settings, figures: &mut Figures, site: &Site) -> Result<()
     Ok(())
 }
 
-fn tell(field: &[Contender], laps: Vec<Laps>, figures: &mut Figures, site: &Site) {
+fn tell(field: &[Competitor], laps: Vec<Laps>, figures: &mut Figures, site: &Site) {
     let ours = laps[0].median.clone();
     let peers = laps.iter().skip(1).map(|laps| &laps.median);
     let best = peers.min_by(|one, other| one.median().total_cmp(&other.median())).cloned();
     for (who, laps) in field.iter().zip(laps) {
-        let of = Of { workload: NAME, venue: site.venue, case: who.name() };
+        let of = Of { workload: NAME, backend: site.backend, case: who.name() };
         figures.add(of, "gap p50", "µs", laps.median);
         figures.add(of, "gap p99", "µs", laps.tail);
         figures.add(of, "wait p99", "ms", laps.wait);
@@ -85,14 +85,14 @@ fn tell(field: &[Contender], laps: Vec<Laps>, figures: &mut Figures, site: &Site
         figures.add(of, "Jain index", "", laps.jain);
     }
     if let Some(best) = best {
-        let of = Of { workload: NAME, venue: site.venue, case: field[0].name() };
+        let of = Of { workload: NAME, backend: site.backend, case: field[0].name() };
         figures.add(of, "gap p50 ÷ that of the best peer", "", ours.over(&best));
     }
 }
 
 /// Commands per turn, counted by a proxy in front of separate processes. Connections and scripts
 /// are set up before the count starts.
-fn commands(settings: &Settings, site: &Site, who: Contender) -> Result<f64, Trouble> {
+fn commands(settings: &Settings, site: &Site, who: Competitor) -> Result<f64, AnyError> {
     let mut cast = Cast::start(who, &site.counted_url(), PROCESSES)?;
     cast.turns(who, &order(settings, "warm-up"))?;
     let sent = || site.commands().unwrap_or_default();

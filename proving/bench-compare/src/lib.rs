@@ -4,7 +4,7 @@
 //! Each library runs with its defaults, except that all use the same TTL. A rate is compared with
 //! the bare loop of the same process, because languages and clients differ more than locks do.
 
-pub mod contenders;
+pub mod competitors;
 pub mod hand_off;
 pub mod ours;
 pub mod page;

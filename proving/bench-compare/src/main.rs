@@ -4,16 +4,16 @@ use std::env;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use bench::backend::{self, Backend};
 use bench::figure::{Figures, Telling};
 use bench::page::table;
-use bench::venue::{self, Venue};
-use bench_compare::contenders::{ALL, Contender};
+use bench_compare::competitors::{ALL, Competitor};
 use bench_compare::settings::Settings;
 use bench_compare::targets::TARGETS;
 use bench_compare::{hand_off, ours, page, uncontended};
 use clap::Parser;
 use clap::builder::PossibleValuesParser;
-use contender::Trouble;
+use competitor::AnyError;
 
 /// Measures Leasehold and other lock libraries, each in separate processes, on the same server
 #[derive(Debug, Parser)]
@@ -26,14 +26,14 @@ struct Words {
     #[arg(long)]
     json: bool,
     /// Write docs/peers.md and its plots from the figures
-    #[arg(long, conflicts_with_all = ["short", "contenders"])]
+    #[arg(long, conflicts_with_all = ["short", "competitors"])]
     write: bool,
     /// The server that the locks are on
-    #[arg(long, value_name = "VENUE", value_parser = venues(), default_value = "redis-7.0")]
+    #[arg(long, value_name = "BACKEND", value_parser = backends(), default_value = "redis-7.0")]
     on: String,
     /// Compare Leasehold with these libraries only
-    #[arg(value_name = "NAME", value_parser = contenders())]
-    contenders: Vec<String>,
+    #[arg(value_name = "NAME", value_parser = competitors())]
+    competitors: Vec<String>,
 }
 
 fn main() -> ExitCode {
@@ -48,17 +48,17 @@ fn main() -> ExitCode {
     }
 }
 
-fn measure(words: &Words) -> Result<(), Trouble> {
-    let venue = Venue::named(&words.on).ok_or("no such venue")?;
-    let mut settings = Settings::new(words.short, venue, &words.contenders);
-    settings.contenders.retain(is_here);
+fn measure(words: &Words) -> Result<(), AnyError> {
+    let backend = Backend::named(&words.on).ok_or("no such backend")?;
+    let mut settings = Settings::new(words.short, backend, &words.competitors);
+    settings.competitors.retain(is_here);
     // Checked before the first measurement, so that a missing library is not noticed an hour later.
-    for contender in &settings.contenders {
-        contender.command("")?;
+    for competitor in &settings.competitors {
+        competitor.command("")?;
     }
     let telling = if words.json { Telling::Json } else { Telling::Table };
     let mut figures = Figures::against(&TARGETS, telling);
-    let site = venue.open();
+    let site = backend.open();
     uncontended::run(&settings, &mut figures, &site)?;
     hand_off::run(&settings, &mut figures, &site)?;
     if !words.json {
@@ -71,22 +71,22 @@ fn measure(words: &Words) -> Result<(), Trouble> {
 }
 
 /// True if this machine can run the library; prints what is missing.
-fn is_here(contender: &Contender) -> bool {
-    let lacking = contender.lacking();
+fn is_here(competitor: &Competitor) -> bool {
+    let lacking = competitor.lacking();
     if !lacking.is_empty() {
-        eprintln!("bench-compare: LEFT OUT: {contender}: this machine lacks {}", lacking.join(" and "));
+        eprintln!("bench-compare: LEFT OUT: {competitor}: this machine lacks {}", lacking.join(" and "));
     }
     lacking.is_empty()
 }
 
-/// The venues with a server, because the other libraries support nothing else.
-fn venues() -> PossibleValuesParser {
-    let servers = venue::ALL.into_iter().filter(|venue| venue.flavor().is_some());
-    PossibleValuesParser::new(servers.map(Venue::name))
+/// The backends with a server, because the other libraries support nothing else.
+fn backends() -> PossibleValuesParser {
+    let servers = backend::ALL.into_iter().filter(|backend| backend.flavor().is_some());
+    PossibleValuesParser::new(servers.map(Backend::name))
 }
 
-fn contenders() -> PossibleValuesParser {
-    PossibleValuesParser::new(ALL.map(Contender::name))
+fn competitors() -> PossibleValuesParser {
+    PossibleValuesParser::new(ALL.map(Competitor::name))
 }
 
 /// The docs of the tree in which this was built, unless cargo runs it in a tree that was moved.

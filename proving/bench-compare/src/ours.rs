@@ -3,7 +3,7 @@
 use std::env;
 use std::time::Duration;
 
-use contender::{Contender, TTL, Trouble, Visit, serve};
+use competitor::{AnyError, Competitor, TTL, Visit, serve};
 use leasehold::Locks;
 
 /// The first argument of a process that runs Leasehold.
@@ -22,12 +22,12 @@ pub fn play_if_told_to() {
 #[derive(Clone)]
 struct Ours(Locks);
 
-impl Contender for Ours {
-    async fn connect(url: &str) -> Result<Self, Trouble> {
+impl Competitor for Ours {
+    async fn connect(url: &str) -> Result<Self, AnyError> {
         Ok(Self(Locks::connect(url).await?))
     }
 
-    async fn visit(&self, key: &str, hold: Duration) -> Result<Option<Visit>, Trouble> {
+    async fn visit(&self, key: &str, hold: Duration) -> Result<Option<Visit>, AnyError> {
         let guard = self.0.mutex(key).ttl(TTL).lock().await?;
         let visit = Visit::lasting(hold).await;
         guard.release().await?;

@@ -8,9 +8,9 @@ use bench::figure::{Figure, shown};
 use bench::page::{Machine, draw, shown_on_a_page};
 use bench::pictures::{Picture, by_count, measured};
 use bench::plot::{Curve, bars, curves};
-use contender::Trouble;
+use competitor::AnyError;
 
-use crate::contenders::{ALL, Contender, Waits};
+use crate::competitors::{ALL, Competitor, Waits};
 use crate::targets::TARGETS;
 use crate::{hand_off, uncontended};
 
@@ -73,16 +73,16 @@ const PICTURES: [Picture; 2] = [
 /// # Errors
 ///
 /// If a plot cannot be drawn or written.
-pub fn write(docs: &Path, figures: &[Figure]) -> Result<(), Trouble> {
+pub fn write(docs: &Path, figures: &[Figure]) -> Result<(), AnyError> {
     let drawn = draw(docs, &PICTURES, figures)?;
     Ok(fs::write(docs.join("peers.md"), page(figures, &drawn, &Machine::this()))?)
 }
 
 fn page(figures: &[Figure], pictures: &[Picture], machine: &Machine) -> String {
     let mut text = String::from(HEAD);
-    let venue = figures.first().map_or("", |figure| figure.parts()[1]);
-    let _ = writeln!(text, "{machine} The server was {venue}.\n");
-    text += &contenders(figures);
+    let backend = figures.first().map_or("", |figure| figure.parts()[1]);
+    let _ = writeln!(text, "{machine} The server was {backend}.\n");
+    text += &competitors(figures);
     text += &losses(figures);
     for (workload, title, method, columns) in TABLES {
         let _ = writeln!(text, "## {title}\n\n{method}\n");
@@ -95,7 +95,7 @@ fn page(figures: &[Figure], pictures: &[Picture], machine: &Machine) -> String {
     text
 }
 
-fn contenders(figures: &[Figure]) -> String {
+fn competitors(figures: &[Figure]) -> String {
     let mut text = String::from("| library | version | language | whoever waits |\n|---|---|---|---|\n");
     for who in ALL.into_iter().filter(|who| was_measured(figures, *who)) {
         let waits = match who.waits {
@@ -175,7 +175,7 @@ fn demands(figures: &[Figure]) -> String {
     text
 }
 
-fn find<'a>(figures: &'a [Figure], workload: &str, column: &Column, who: Contender) -> Option<&'a Figure> {
+fn find<'a>(figures: &'a [Figure], workload: &str, column: &Column, who: Competitor) -> Option<&'a Figure> {
     let wanted = column.of.replace("WHO", who.name());
     figures.iter().find(|figure| {
         let [its, _, measure, case] = figure.parts();
@@ -183,7 +183,7 @@ fn find<'a>(figures: &'a [Figure], workload: &str, column: &Column, who: Contend
     })
 }
 
-fn was_measured(figures: &[Figure], who: Contender) -> bool {
+fn was_measured(figures: &[Figure], who: Competitor) -> bool {
     TABLES.iter().any(|(workload, _, _, columns)| {
         columns.iter().any(|column| find(figures, workload, column, who).is_some())
     })
@@ -195,17 +195,17 @@ fn cell(figure: &Figure) -> String {
     shown(figure.value) + &spread.unwrap_or_default()
 }
 
-fn throughput(figures: &[Figure]) -> Result<Option<String>, Trouble> {
-    let venue = figures.first().map_or("", |figure| figure.parts()[1]);
+fn throughput(figures: &[Figure]) -> Result<Option<String>, AnyError> {
+    let backend = figures.first().map_or("", |figure| figure.parts()[1]);
     let all = ALL.map(|who| Curve {
         name: who.name().to_owned(),
-        points: by_count(figures, [uncontended::NAME, venue, who.name()]),
+        points: by_count(figures, [uncontended::NAME, backend, who.name()]),
     });
     curves("tasks on one client", "thousands of cycles a second", &measured(all))
 }
 
-fn gaps(figures: &[Figure]) -> Result<Option<String>, Trouble> {
-    let of = |who: Contender| {
+fn gaps(figures: &[Figure]) -> Result<Option<String>, AnyError> {
+    let of = |who: Competitor| {
         let figure = find(figures, hand_off::NAME, &HAND_OFF[0], who)?;
         Some((who.name().to_owned(), figure.value))
     };
@@ -244,14 +244,14 @@ for each library on a shared key.
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bench::backend::Backend;
     use bench::figure::{Figures, Of, Telling};
-    use bench::venue::Venue;
 
     fn figures() -> Vec<Figure> {
         let mut figures = Figures::against(&TARGETS, Telling::Table);
-        let venue = Venue::named("redis-7.0").unwrap();
+        let backend = Backend::named("redis-7.0").unwrap();
         let mut add = |workload, case, measure: &str, value: f64| {
-            figures.add(Of { workload, venue, case }, measure, "", value);
+            figures.add(Of { workload, backend, case }, measure, "", value);
         };
         add("uncontended", "1 task", "leasehold", 20.0);
         add("uncontended", "1 task", "rslock", 21.5);

@@ -2,9 +2,9 @@
 
 use bench::child::Child;
 use bench::turn::{Turn, Turns, jain};
-use contender::{Order, Report, Trouble};
+use competitor::{AnyError, Order, Report};
 
-use crate::contenders::Contender;
+use crate::competitors::Competitor;
 
 /// Processes of one competitor, each with its own client. They are killed when this is dropped.
 #[derive(Debug)]
@@ -16,13 +16,13 @@ impl Cast {
     /// # Errors
     ///
     /// If one cannot be started, or does not connect.
-    pub fn start(contender: Contender, url: &str, count: usize) -> Result<Self, Trouble> {
+    pub fn start(competitor: Competitor, url: &str, count: usize) -> Result<Self, AnyError> {
         let mut all = (0..count)
-            .map(|_| Child::start(&mut contender.command(url)?))
-            .collect::<Result<Vec<_>, Trouble>>()?;
+            .map(|_| Child::start(&mut competitor.command(url)?))
+            .collect::<Result<Vec<_>, AnyError>>()?;
         // Interpreters start slowly, so all are started before the first is waited for.
         for child in &mut all {
-            report(contender, child)?;
+            report(competitor, child)?;
         }
         Ok(Self(all))
     }
@@ -32,11 +32,11 @@ impl Cast {
     /// # Errors
     ///
     /// The error that it reports, or that it reported nothing.
-    pub fn cycles(&mut self, contender: Contender, order: &Order) -> Result<f64, Trouble> {
+    pub fn cycles(&mut self, competitor: Competitor, order: &Order) -> Result<f64, AnyError> {
         self.0[0].send(order)?;
-        match report(contender, &mut self.0[0])? {
+        match report(competitor, &mut self.0[0])? {
             Report::Cycles { count, nanos } => Ok(count as f64 * 1e6 / nanos as f64),
-            other => Err(format!("{contender}: answers {other:?} to {order:?}").into()),
+            other => Err(format!("{competitor}: answers {other:?} to {order:?}").into()),
         }
     }
 
@@ -45,14 +45,14 @@ impl Cast {
     /// # Errors
     ///
     /// As [`cycles`](Self::cycles).
-    pub fn turns(&mut self, contender: Contender, order: &Order) -> Result<Contest, Trouble> {
+    pub fn turns(&mut self, competitor: Competitor, order: &Order) -> Result<Contest, AnyError> {
         for child in &mut self.0 {
             child.send(order)?;
         }
         let (mut all, mut shares) = (Vec::new(), Vec::new());
         for (waiter, child) in (0..).zip(&mut self.0) {
-            let Report::Turns { turns } = report(contender, child)? else {
-                return Err(format!("{contender}: does not tell its turns").into());
+            let Report::Turns { turns } = report(competitor, child)? else {
+                return Err(format!("{competitor}: does not tell its turns").into());
             };
             shares.push(u32::try_from(turns.len())?);
             // Other libraries have no fences. Because no two processes hold the lock at once, the
@@ -70,11 +70,11 @@ impl Cast {
     }
 }
 
-fn report(contender: Contender, child: &mut Child) -> Result<Report, Trouble> {
+fn report(competitor: Competitor, child: &mut Child) -> Result<Report, AnyError> {
     match child.receive() {
-        Ok(Report::Failed { why }) => Err(format!("{contender}: {why}").into()),
+        Ok(Report::Failed { why }) => Err(format!("{competitor}: {why}").into()),
         Ok(report) => Ok(report),
-        Err(why) => Err(format!("{contender}: {why}").into()),
+        Err(why) => Err(format!("{competitor}: {why}").into()),
     }
 }
 

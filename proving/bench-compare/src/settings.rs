@@ -1,32 +1,32 @@
 //! The extent of a comparison, and its libraries.
 
-use bench::venue::Venue;
+use bench::backend::Backend;
 
-use crate::contenders::{ALL, Contender, FEW};
+use crate::competitors::{ALL, Competitor, FEW};
 
 /// How much is measured, on which server, and for which libraries.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Settings {
     /// The server.
-    pub venue: Venue,
+    pub backend: Backend,
     /// The competitors, Leasehold first.
-    pub contenders: Vec<Contender>,
+    pub competitors: Vec<Competitor>,
     short: bool,
 }
 
 impl Settings {
     /// Leasehold and the named libraries, or all of them; the short form has only a few.
     #[must_use]
-    pub fn new(short: bool, venue: Venue, named: &[String]) -> Self {
-        let wanted = |contender: &Contender| {
-            let name = contender.name();
+    pub fn new(short: bool, backend: Backend, named: &[String]) -> Self {
+        let wanted = |competitor: &Competitor| {
+            let name = competitor.name();
             match named {
                 [] => !short || FEW.contains(&name),
-                named => contender.is_ours() || named.iter().any(|wanted| wanted == name),
+                named => competitor.is_ours() || named.iter().any(|wanted| wanted == name),
             }
         };
-        Self { venue, contenders: ALL.into_iter().filter(wanted).collect(), short }
+        Self { backend, competitors: ALL.into_iter().filter(wanted).collect(), short }
     }
 
     /// The value for the full form, or the one for the short form.

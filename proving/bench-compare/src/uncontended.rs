@@ -1,9 +1,9 @@
 //! Workload: acquiring and releasing an uncontended lock.
 
+use bench::backend::Site;
 use bench::figure::{Figures, Of};
 use bench::sample::Sample;
-use bench::venue::Site;
-use contender::{Order, Trouble};
+use competitor::{AnyError, Order};
 
 use crate::play::Cast;
 use crate::settings::Settings;
@@ -31,11 +31,11 @@ struct Laps {
 /// # Errors
 ///
 /// If one fails.
-pub fn run(settings: &Settings, figures: &mut Figures, site: &Site) -> Result<(), Trouble> {
-    figures.announce(&format!("{NAME} on {}", settings.venue));
-    let field = &settings.contenders;
+pub fn run(settings: &Settings, figures: &mut Figures, site: &Site) -> Result<(), AnyError> {
+    figures.announce(&format!("{NAME} on {}", settings.backend));
+    let field = &settings.competitors;
     let mut casts =
-        field.iter().map(|who| Cast::start(*who, &site.url, 1)).collect::<Result<Vec<_>, Trouble>>()?;
+        field.iter().map(|who| Cast::start(*who, &site.url, 1)).collect::<Result<Vec<_>, AnyError>>()?;
     for (tasks, case) in TASKS {
         let mut laps: Vec<Laps> = field.iter().map(|_| Laps::default()).collect();
         for repetition in 0..=settings.repetitions() {
@@ -52,10 +52,10 @@ pub fn run(settings: &Settings, figures: &mut Figures, site: &Site) -> Result<()
                 }
             }
         }
-        let of = Of { workload: NAME, venue: site.venue, case };
-        for (contender, laps) in field.iter().zip(&laps) {
-            figures.add(of, contender.name(), "k/s", laps.library.clone());
-            figures.add(of, &format!("{contender} ÷ bare"), "", laps.library.over(&laps.bare));
+        let of = Of { workload: NAME, backend: site.backend, case };
+        for (competitor, laps) in field.iter().zip(&laps) {
+            figures.add(of, competitor.name(), "k/s", laps.library.clone());
+            figures.add(of, &format!("{competitor} ÷ bare"), "", laps.library.over(&laps.bare));
         }
         if let Some(rslock) = field.iter().position(|who| who.name() == "rslock") {
             figures.add(of, "leasehold ÷ rslock", "", laps[0].library.over(&laps[rslock].library));

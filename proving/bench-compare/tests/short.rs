@@ -4,7 +4,7 @@
 use std::process::{Command, Output};
 
 use bench::figure::Figure;
-use bench_compare::contenders::{ALL, FEW, Waits};
+use bench_compare::competitors::{ALL, FEW, Waits};
 use interop::Language;
 
 fn run(words: &[&str]) -> Output {

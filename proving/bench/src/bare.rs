@@ -6,8 +6,8 @@ use futures_util::future::try_join_all;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, Pipeline, Value, cmd, pipe};
 
-use crate::crew::Trouble;
-use crate::{clock, venue::Site};
+use crate::workers::AnyError;
+use crate::{backend::Site, clock};
 
 /// How a bare loop acquires and releases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +67,7 @@ impl Bare {
     /// # Errors
     ///
     /// If it does not answer.
-    pub async fn connect(site: &Site) -> Result<Self, Trouble> {
+    pub async fn connect(site: &Site) -> Result<Self, AnyError> {
         Self::at(&site.url).await
     }
 
@@ -76,7 +76,7 @@ impl Bare {
     /// # Errors
     ///
     /// If it does not answer.
-    pub async fn at(url: &str) -> Result<Self, Trouble> {
+    pub async fn at(url: &str) -> Result<Self, AnyError> {
         let client = redis::Client::open(url)?;
         let mut connection = client.get_multiplexed_async_connection_with_config(&patient()).await?;
         let mut load =
@@ -91,7 +91,7 @@ impl Bare {
     /// # Errors
     ///
     /// If the server refuses, which it has no reason to: no other loop uses these keys.
-    pub async fn cycle(&self, strategy: Strategy, key: &str, serial: u64) -> Result<(), Trouble> {
+    pub async fn cycle(&self, strategy: Strategy, key: &str, serial: u64) -> Result<(), AnyError> {
         let mut connection = self.connection.clone();
         let value = format!("{serial:032x}");
         let set = set(key, &value);
@@ -129,7 +129,12 @@ impl Bare {
     /// # Errors
     ///
     /// If a member refuses.
-    pub async fn cycle_at_all(members: &[Self], fenced: bool, key: &str, serial: u64) -> Result<(), Trouble> {
+    pub async fn cycle_at_all(
+        members: &[Self],
+        fenced: bool,
+        key: &str,
+        serial: u64,
+    ) -> Result<(), AnyError> {
         let value = &format!("{serial:032x}");
         let (fence, line) = (&format!("fence:{{{key}}}"), &*format!("line:{{{key}}}"));
         let takes = members.iter().map(async |member| {
@@ -166,7 +171,7 @@ impl Bare {
     /// # Errors
     ///
     /// If it is not answered.
-    pub async fn round_trip(&self, rest: Duration) -> Result<f64, Trouble> {
+    pub async fn round_trip(&self, rest: Duration) -> Result<f64, AnyError> {
         let mut connection = self.connection.clone();
         if !rest.is_zero() {
             tokio::time::sleep(rest).await;
@@ -181,7 +186,7 @@ impl Bare {
     /// # Errors
     ///
     /// If the server does not answer.
-    pub async fn renew(&self, keys: &[String]) -> Result<(), Trouble> {
+    pub async fn renew(&self, keys: &[String]) -> Result<(), AnyError> {
         let mut connection = self.connection.clone();
         Ok(self.all_of(keys).ignore().query_async(&mut connection).await?)
     }

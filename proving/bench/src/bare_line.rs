@@ -11,8 +11,8 @@ use tokio::time::sleep;
 
 use crate::bare::patient;
 use crate::clock;
-use crate::crew::Trouble;
 use crate::turn::Turn;
+use crate::workers::AnyError;
 
 /// Takes the key, or joins its queue.
 const JOIN: &str = "local clock = redis.call('TIME') \
@@ -47,7 +47,7 @@ pub(crate) struct BareLine {
 }
 
 impl BareLine {
-    pub(crate) async fn connect(url: &str, waiter: u64) -> Result<Self, Trouble> {
+    pub(crate) async fn connect(url: &str, waiter: u64) -> Result<Self, AnyError> {
         let (sender, pushes) = unbounded_channel();
         let config = patient().set_push_sender(sender);
         let client = redis::Client::open(format!("{url}?protocol=resp3"))?;
@@ -68,7 +68,7 @@ impl BareLine {
         waiter: u64,
         each: u32,
         [hold, think]: [Duration; 2],
-    ) -> Result<Vec<Turn>, Trouble> {
+    ) -> Result<Vec<Turn>, AnyError> {
         let (fence_key, line) = (format!("{{{key}}}:fence"), format!("{{{key}}}:line"));
         let mut turns = Vec::with_capacity(each as usize);
         for turn in 0..each {
@@ -100,7 +100,7 @@ impl BareLine {
     }
 
     /// The fence with which the key is handed to this waiter.
-    async fn told(&mut self, holder: &str) -> Result<u64, Trouble> {
+    async fn told(&mut self, holder: &str) -> Result<u64, AnyError> {
         while let Some(PushInfo { kind, data }) = self.pushes.recv().await {
             let Some(Value::BulkString(said)) = data.last().filter(|_| kind == PushKind::Message) else {
                 continue;

@@ -9,8 +9,8 @@ use std::fs;
 use std::path::Path as FilePath;
 use std::process::{Child, Command, Stdio};
 
-use crate::crew::Trouble;
 use crate::path::Walk;
+use crate::workers::AnyError;
 
 /// The environment variable that makes a missing valgrind a failure.
 pub const DEMANDED: &str = "BENCH_DEMANDS_VALGRIND";
@@ -34,7 +34,7 @@ pub fn is_demanded() -> bool {
 /// # Errors
 ///
 /// If valgrind is missing, or the walk fails.
-pub fn per_cycle(walk: &Walk) -> Result<f64, Trouble> {
+pub fn per_cycle(walk: &Walk) -> Result<f64, AnyError> {
     let farther = Walk { cycles: walk.cycles * 2, ..walk.clone() };
     // In parallel, unless both would use the same file: their keys differ, but a file has one
     // writer.
@@ -58,7 +58,7 @@ struct Counted {
 const PROFILE: &str = "callgrind.out";
 
 impl Counted {
-    fn start(walk: &Walk) -> Result<Self, Trouble> {
+    fn start(walk: &Walk) -> Result<Self, AnyError> {
         let program = env::current_exe()?.with_file_name("bench");
         let directory = tempfile::TempDir::with_prefix("leasehold-callgrind-")?;
         let process = Command::new("valgrind")
@@ -74,7 +74,7 @@ impl Counted {
         Ok(Self { process, directory })
     }
 
-    fn instructions(self) -> Result<u64, Trouble> {
+    fn instructions(self) -> Result<u64, AnyError> {
         let output = self.process.wait_with_output()?;
         if !output.status.success() {
             let log = fs::read_to_string(self.directory.path().join("valgrind.log")).unwrap_or_default();
@@ -84,7 +84,7 @@ impl Counted {
     }
 }
 
-fn total(profile: &FilePath) -> Result<u64, Trouble> {
+fn total(profile: &FilePath) -> Result<u64, AnyError> {
     let text = fs::read_to_string(profile)?;
     Ok(sum(&text).ok_or("callgrind wrote no totals")?)
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::crew::Trouble;
+use crate::workers::AnyError;
 
 /// No order takes this long: a process that is silent for longer will not answer.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(300);
@@ -27,7 +27,7 @@ impl Child {
     /// # Errors
     ///
     /// If it cannot be started.
-    pub fn start(command: &mut Command) -> Result<Self, Trouble> {
+    pub fn start(command: &mut Command) -> Result<Self, AnyError> {
         let mut process = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -51,7 +51,7 @@ impl Child {
     /// # Errors
     ///
     /// If the process has ended.
-    pub fn send(&mut self, order: &impl Serialize) -> Result<(), Trouble> {
+    pub fn send(&mut self, order: &impl Serialize) -> Result<(), AnyError> {
         let mut line = serde_json::to_string(order)?;
         line.push('\n');
         Ok(self.orders.write_all(line.as_bytes())?)
@@ -62,7 +62,7 @@ impl Child {
     /// # Errors
     ///
     /// If the process ends without a report, or its report cannot be read.
-    pub fn receive<R: DeserializeOwned>(&mut self) -> Result<R, Trouble> {
+    pub fn receive<R: DeserializeOwned>(&mut self) -> Result<R, AnyError> {
         let line = self
             .reports
             .recv_timeout(ANSWERS_WITHIN)

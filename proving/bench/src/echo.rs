@@ -7,10 +7,10 @@ use std::thread;
 use std::time::Duration;
 
 use crate::clock;
-use crate::crew::{Crew, Trouble};
 use crate::order::Order;
 use crate::sample::Sample;
 use crate::transactions::Transactions;
+use crate::workers::{AnyError, Workers};
 
 /// The longest datagram: the number of a row.
 const LONGEST: usize = 4;
@@ -23,8 +23,8 @@ pub(crate) struct Echo {
 }
 
 impl Echo {
-    /// Lets one process of a crew answer.
-    pub(crate) fn start(crew: &mut Crew, hand: usize, directory: &Path) -> Result<Self, Trouble> {
+    /// Lets one process of a group of workers answer.
+    pub(crate) fn start(workers: &mut Workers, worker: usize, directory: &Path) -> Result<Self, AnyError> {
         let (here, there) = (directory.join("here.sock"), directory.join("there.sock"));
         let socket = UnixDatagram::bind(&here)?;
         // Longer than any answer takes; if the other process died, this is an error instead of a
@@ -32,12 +32,12 @@ impl Echo {
         socket.set_read_timeout(Some(Duration::from_secs(10)))?;
         let name = |path: &Path| path.display().to_string();
         let order = Order::Echo { here: name(&there), there: name(&here), directory: name(directory) };
-        crew.tell(hand, &order)?;
+        workers.tell(worker, &order)?;
         Ok(Self { socket, there })
     }
 
     /// The median time to an immediate answer, in µs.
-    pub(crate) fn round_trip(&self, count: u32) -> Result<f64, Trouble> {
+    pub(crate) fn round_trip(&self, count: u32) -> Result<f64, AnyError> {
         let mut trips = Sample::default();
         for _ in 0..count {
             let sent = clock::now();
@@ -49,7 +49,7 @@ impl Echo {
 
     /// The median time, in µs, from the start of one process's transaction until the other knows of
     /// it, when two processes take turns.
-    pub(crate) fn turns(&self, ledger: &mut Transactions, count: u32) -> Result<f64, Trouble> {
+    pub(crate) fn turns(&self, ledger: &mut Transactions, count: u32) -> Result<f64, AnyError> {
         let mut each = Sample::default();
         for serial in 0..count {
             let begun = clock::now();
@@ -61,7 +61,7 @@ impl Echo {
     }
 
     /// Asks once. If a row was written here, the other process first deletes it.
-    fn ask(&self, written: Option<u32>) -> Result<(), Trouble> {
+    fn ask(&self, written: Option<u32>) -> Result<(), AnyError> {
         let mut answer = [0; LONGEST];
         let question = written.map(u32::to_be_bytes);
         self.socket.send_to(question.as_ref().map_or(b"-", <[u8; 4]>::as_slice), &self.there)?;
@@ -76,7 +76,7 @@ impl Echo {
 /// # Errors
 ///
 /// If the socket or the database cannot be opened.
-pub(crate) fn answer(here: &str, there: String, directory: &str) -> Result<(), Trouble> {
+pub(crate) fn answer(here: &str, there: String, directory: &str) -> Result<(), AnyError> {
     let socket = UnixDatagram::bind(here)?;
     let mut ledger = Transactions::open(directory.as_ref())?;
     thread::spawn(move || {

@@ -6,16 +6,16 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::crew::Trouble;
+use crate::backend::Backend;
 use crate::sample::Sample;
 use crate::targets::{self, TARGETS, Target};
-use crate::venue::Venue;
+use crate::workers::AnyError;
 
 /// One figure: the median of its measurements.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Figure {
-    /// `workload/venue/measure/case`; the case is left out if there is only one.
+    /// `workload/backend/measure/case`; the case is left out if there is only one.
     pub name: String,
     /// The median.
     pub value: f64,
@@ -33,7 +33,7 @@ pub struct Figure {
 }
 
 impl Figure {
-    /// The parts of the name: workload, venue, measure, case.
+    /// The parts of the name: workload, backend, measure, case.
     #[must_use]
     pub fn parts(&self) -> [&str; 4] {
         let mut parts = self.name.splitn(4, '/');
@@ -71,8 +71,8 @@ pub struct Figures {
 pub struct Of<'a> {
     /// The workload.
     pub workload: &'a str,
-    /// The venue.
-    pub venue: Venue,
+    /// The backend.
+    pub backend: Backend,
     /// The case; empty if there is only one.
     pub case: &'a str,
 }
@@ -111,7 +111,7 @@ impl Figures {
             return;
         }
         let target = targets::among(self.targets, of.workload, measure, of.case);
-        let mut name = format!("{}/{}/{measure}", of.workload, of.venue);
+        let mut name = format!("{}/{}/{measure}", of.workload, of.backend);
         if !of.case.is_empty() {
             name += "/";
             name += of.case;
@@ -124,7 +124,7 @@ impl Figures {
             met: target.map(|target| target.bound.is_met_by(value)),
             spread: sample.spread(),
             binding: target.is_some_and(|target| target.counted)
-                && !targets::passes_for_now(of.workload, of.venue.name(), measure, value),
+                && !targets::passes_for_now(of.workload, of.backend.name(), measure, value),
         };
         if self.telling == Telling::Json {
             let line = serde_json::to_string(&figure).expect("a figure is plain data");
@@ -142,7 +142,7 @@ impl Figures {
 /// # Errors
 ///
 /// If a file cannot be read, or contains a line that is not a figure.
-pub fn told(files: &[PathBuf]) -> Result<Vec<Figure>, Trouble> {
+pub fn told(files: &[PathBuf]) -> Result<Vec<Figure>, AnyError> {
     let mut all: Vec<Figure> = Vec::new();
     for file in files {
         let name = file.display();
@@ -178,11 +178,11 @@ pub fn shown(value: f64) -> String {
 mod tests {
     use super::*;
 
-    fn figures(venue: &str, values: &[(&str, f64)]) -> Vec<Figure> {
-        let venue = Venue::named(venue).unwrap();
+    fn figures(backend: &str, values: &[(&str, f64)]) -> Vec<Figure> {
+        let backend = Backend::named(backend).unwrap();
         let mut figures = Figures::new(Telling::Table);
         for (measure, value) in values {
-            figures.add(Of { workload: "line", venue, case: "64 waiters" }, measure, "", *value);
+            figures.add(Of { workload: "line", backend, case: "64 waiters" }, measure, "", *value);
         }
         figures.all
     }

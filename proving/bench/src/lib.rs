@@ -4,15 +4,14 @@
 //! A target for a time is set on the ratio to that loop, never on a time alone. A target for a
 //! count (commands, turns, bytes) depends on nothing that other load on the machine could change.
 
+pub mod backend;
 pub mod bare;
 mod bare_line;
 pub mod callgrind;
 pub mod child;
 pub mod clock;
-pub mod crew;
 mod echo;
 pub mod figure;
-pub mod hand;
 pub mod open_loop;
 pub mod order;
 pub mod page;
@@ -26,6 +25,7 @@ pub mod tap;
 pub mod targets;
 pub mod transactions;
 pub mod turn;
-pub mod venue;
 pub mod vitals;
+pub mod worker;
+pub mod workers;
 pub mod workloads;

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::{env, fs};
 
-use bench::crew::Trouble;
+use bench::backend::{self, Backend};
 use bench::figure::{self, Figure, Figures, Telling};
 use bench::page::{self, Machine, table};
 use bench::settings::Settings;
 use bench::sizing;
-use bench::venue::{self, Venue};
+use bench::workers::AnyError;
 use bench::workloads::ALL;
 use clap::Parser;
 use clap::builder::PossibleValuesParser;
@@ -33,7 +33,7 @@ struct Words {
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["short", "json", "write", "on", "workloads"])]
     pages: Vec<PathBuf>,
     /// Measure this store only; may be given several times
-    #[arg(long, value_name = "VENUE", value_parser = venues())]
+    #[arg(long, value_name = "BACKEND", value_parser = backends())]
     on: Vec<String>,
     /// Measure these workloads only
     #[arg(value_name = "NAME", value_parser = workloads())]
@@ -41,7 +41,7 @@ struct Words {
 }
 
 fn main() -> ExitCode {
-    bench::hand::serve_if_told_to(None);
+    bench::worker::serve_if_told_to(None);
     bench::path::walk_if_told_to(None);
     let words = Words::parse();
     if !words.pages.is_empty() {
@@ -49,8 +49,9 @@ fn main() -> ExitCode {
         return if written.inspect_err(complain).is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
     let chosen = ALL.iter().filter(|workload| wanted(&words.workloads, workload.name));
-    let venues = venue::ALL.into_iter().filter(|venue| words.on.iter().any(|name| name == venue.name()));
-    let settings = Settings::new(words.short, venues.collect());
+    let backends =
+        backend::ALL.into_iter().filter(|backend| words.on.iter().any(|name| name == backend.name()));
+    let settings = Settings::new(words.short, backends.collect());
     let mut figures = Figures::new(if words.json { Telling::Json } else { Telling::Table });
     let mut broken = false;
     for workload in chosen {
@@ -78,11 +79,11 @@ fn main() -> ExitCode {
     if words.short && !failures.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-fn complain(why: &Trouble) {
+fn complain(why: &AnyError) {
     eprintln!("bench: no pages: {why}");
 }
 
-fn write_pages(figures: &[Figure]) -> Result<(), Trouble> {
+fn write_pages(figures: &[Figure]) -> Result<(), AnyError> {
     page::write(&docs(), figures)?;
     if let Some(sizing) = sizing::page(figures, &Machine::this()) {
         fs::write(docs().join("sizing.md"), sizing)?;
@@ -95,8 +96,8 @@ fn wanted(names: &[String], name: &str) -> bool {
     names.is_empty() || names.iter().any(|wanted| wanted == name)
 }
 
-fn venues() -> PossibleValuesParser {
-    PossibleValuesParser::new(venue::ALL.map(Venue::name))
+fn backends() -> PossibleValuesParser {
+    PossibleValuesParser::new(backend::ALL.map(Backend::name))
 }
 
 fn workloads() -> PossibleValuesParser {

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 
-use crate::crew::Trouble;
 use crate::sample::Sample;
+use crate::workers::AnyError;
 
 /// One batch: the bytes to send, and the length of the answer.
 #[derive(Clone, Debug)]
@@ -50,7 +50,7 @@ pub fn took(
     arrivals: Arrivals,
     rate: f64,
     count: usize,
-) -> Result<Sample, Trouble> {
+) -> Result<Sample, AnyError> {
     let mut sender = TcpStream::connect(("127.0.0.1", port))?;
     sender.set_nodelay(true)?;
     let mut receiver = sender.try_clone()?;

@@ -4,10 +4,10 @@ use std::fmt::{self, Write as _};
 use std::path::Path;
 use std::{fs, thread};
 
-use crate::crew::Trouble;
 use crate::figure::{Figure, shown};
 use crate::pictures::{self, Picture};
 use crate::targets::TARGETS;
+use crate::workers::AnyError;
 use crate::workloads::ALL;
 
 /// The machine on which the figures were measured.
@@ -81,7 +81,7 @@ fn cells(figure: &Figure) -> [String; 4] {
 /// # Errors
 ///
 /// If a plot cannot be drawn or written.
-pub fn draw(docs: &Path, pictures: &[Picture], figures: &[Figure]) -> Result<Vec<Picture>, Trouble> {
+pub fn draw(docs: &Path, pictures: &[Picture], figures: &[Figure]) -> Result<Vec<Picture>, AnyError> {
     let plots = docs.join("plots");
     fs::create_dir_all(&plots)?;
     let mut drawn = Vec::new();
@@ -105,7 +105,7 @@ pub fn shown_on_a_page(picture: &Picture) -> String {
 /// # Errors
 ///
 /// As [`draw`].
-pub fn write(docs: &Path, figures: &[Figure]) -> Result<(), Trouble> {
+pub fn write(docs: &Path, figures: &[Figure]) -> Result<(), AnyError> {
     let drawn = draw(docs, &pictures::ALL, figures)?;
     Ok(fs::write(docs.join("performance.md"), page(figures, &drawn, &Machine::this()))?)
 }
@@ -138,10 +138,10 @@ pub fn page(figures: &[Figure], pictures: &[Picture], machine: &Machine) -> Stri
         }
         text += "| where | case | measure | median | quartiles | target | |\n|---|---|---|---|---|---|---|\n";
         for figure in of {
-            let [_, venue, measure, case] = figure.parts();
+            let [_, backend, measure, case] = figure.parts();
             let [value, spread, target, met] = cells(figure);
             let _ =
-                writeln!(text, "| {venue} | {case} | {measure} | {value} | {spread} | {target} | {met} |");
+                writeln!(text, "| {backend} | {case} | {measure} | {value} | {spread} | {target} | {met} |");
         }
         text.push('\n');
     }
@@ -180,14 +180,14 @@ every machine.
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backend::Backend;
     use crate::figure::{Figures, Of, Telling};
     use crate::sample::Sample;
-    use crate::venue::Venue;
 
     fn figures() -> Vec<Figure> {
         let mut figures = Figures::new(Telling::Table);
-        let valkey = Venue::named("valkey-9.1").unwrap();
-        let of = |workload, case| Of { workload, venue: valkey, case };
+        let valkey = Backend::named("valkey-9.1").unwrap();
+        let of = |workload, case| Of { workload, backend: valkey, case };
         let ratios: Sample = [0.4, 0.5, 0.6].into_iter().collect();
         figures.add(of("uncontended", "16 tasks"), "again ÷ floor", "", ratios);
         figures.add(of("uncontended", "16 tasks"), "again", "k/s", 123.4);

@@ -9,8 +9,8 @@ use std::{env, process};
 use leasehold::{AnyStore, Locks, Mutex};
 
 use crate::bare::{Bare, Strategy};
-use crate::crew::Trouble;
 use crate::transactions::Transactions;
+use crate::workers::AnyError;
 
 /// The first argument of a process that walks a path.
 pub const WALKS: &str = "--walks-a-path";
@@ -90,7 +90,7 @@ impl Walk {
         self.path == Path::Transactions || self.places.iter().any(|place| place.starts_with("file:"))
     }
 
-    fn of(words: &[String]) -> Result<Self, Trouble> {
+    fn of(words: &[String]) -> Result<Self, AnyError> {
         let [path, cycles, tasks, places @ ..] = words else { return Err("a walk has three words".into()) };
         let path = ALL.iter().find(|(name, _)| name == path).ok_or_else(|| format!("no path {path}"))?.1;
         Ok(Self { path, cycles: cycles.parse()?, tasks: tasks.parse()?, places: places.to_vec() })
@@ -121,7 +121,7 @@ const TTL: Duration = Duration::from_secs(3_600);
 /// After this many cycles, everything that is made once and kept (pools, caches) exists.
 const WARM_UP: u32 = 8;
 
-async fn walk(walk: Walk, allocated: Option<Allocated>) -> Result<Option<[f64; 2]>, Trouble> {
+async fn walk(walk: Walk, allocated: Option<Allocated>) -> Result<Option<[f64; 2]>, AnyError> {
     let Walk { path, cycles, tasks, places } = walk;
     if path == Path::Transactions {
         let mut ledger = Transactions::open(places[0].as_ref())?;
@@ -149,7 +149,7 @@ enum Ground {
 }
 
 impl Ground {
-    async fn of(path: Path, places: &[String]) -> Result<Self, Trouble> {
+    async fn of(path: Path, places: &[String]) -> Result<Self, AnyError> {
         Ok(match path {
             Path::Cycle | Path::Renewal => Self::Locks(Locks::connect(&places[0]).await?),
             Path::Quorum => {
@@ -170,7 +170,7 @@ impl Ground {
     }
 
     /// Runs the tasks concurrently, each on its own key.
-    async fn at_once(&self, path: Path, tasks: u32, name: &str, serials: Range<u32>) -> Result<(), Trouble> {
+    async fn at_once(&self, path: Path, tasks: u32, name: &str, serials: Range<u32>) -> Result<(), AnyError> {
         let walking: Vec<_> = (0..tasks)
             .map(|task| tokio::spawn(self.clone().alone(path, format!("{name}:{task}"), serials.clone())))
             .collect();
@@ -180,7 +180,7 @@ impl Ground {
         Ok(())
     }
 
-    async fn alone(self, path: Path, key: String, serials: Range<u32>) -> Result<(), Trouble> {
+    async fn alone(self, path: Path, key: String, serials: Range<u32>) -> Result<(), AnyError> {
         match (self, path) {
             (Self::Locks(locks), Path::Renewal) => renewals(&locks.mutex(key).ttl(TTL), serials.len()).await,
             (Self::Locks(locks), _) => {
@@ -213,7 +213,7 @@ impl Ground {
     }
 }
 
-async fn renewals(mutex: &Mutex, count: usize) -> Result<(), Trouble> {
+async fn renewals(mutex: &Mutex, count: usize) -> Result<(), AnyError> {
     let guard = mutex.lock().await?;
     for _ in 0..count {
         guard.renew(TTL).await?;

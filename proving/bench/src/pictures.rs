@@ -1,8 +1,8 @@
 //! The plots of the page, made from its results.
 
-use crate::crew::Trouble;
 use crate::figure::Figure;
 use crate::plot::{Curve, curves};
+use crate::workers::AnyError;
 
 /// A plot of a page.
 #[derive(Clone, Copy, Debug)]
@@ -15,7 +15,7 @@ pub struct Picture {
     /// The alternative text.
     pub shows: &'static str,
     /// Draws it; `None` if its figures were not measured.
-    pub draw: fn(&[Figure]) -> Result<Option<String>, Trouble>,
+    pub draw: fn(&[Figure]) -> Result<Option<String>, AnyError>,
 }
 
 /// All plots of the page.
@@ -43,7 +43,7 @@ pub const ALL: [Picture; 3] = [
 /// The quantiles of a gap that are figures, in per cent.
 pub const QUANTILES: [u32; 7] = [10, 25, 50, 75, 90, 95, 99];
 
-fn throughput(figures: &[Figure]) -> Result<Option<String>, Trouble> {
+fn throughput(figures: &[Figure]) -> Result<Option<String>, AnyError> {
     let drawn = [
         ("Leasehold", "redis-7.0", "again"),
         ("bare pair", "redis-7.0", "bare pair"),
@@ -52,40 +52,40 @@ fn throughput(figures: &[Figure]) -> Result<Option<String>, Trouble> {
         ("Leasehold", "file", "again"),
         ("Leasehold", "memory", "again"),
     ];
-    let all = drawn.map(|(who, venue, measure)| Curve {
-        name: format!("{who}, {venue}"),
-        points: by_count(figures, ["uncontended", venue, measure]),
+    let all = drawn.map(|(who, backend, measure)| Curve {
+        name: format!("{who}, {backend}"),
+        points: by_count(figures, ["uncontended", backend, measure]),
     });
     curves("tasks on one connection", "thousands of cycles a second", &measured(all))
 }
 
-fn hand_off(figures: &[Figure]) -> Result<Option<String>, Trouble> {
-    let of = |venue: &str| {
+fn hand_off(figures: &[Figure]) -> Result<Option<String>, AnyError> {
+    let of = |backend: &str| {
         let points = QUANTILES.iter().filter_map(|quantile| {
-            let name = format!("hand_off/{venue}/gap p{quantile}/1 ms hold, 1 ms think");
+            let name = format!("hand_off/{backend}/gap p{quantile}/1 ms hold, 1 ms think");
             let figure = figures.iter().find(|figure| figure.name == name)?;
             Some((figure.value, f64::from(100 - quantile)))
         });
-        Curve { name: venue.to_owned(), points: points.collect() }
+        Curve { name: backend.to_owned(), points: points.collect() }
     };
     let all = ["redis-7.0", "valkey-9.1", "redis-6.2", "redis-8.2", "file", "memory"].map(of);
     curves("from release to the next holder, µs", "hand-offs that take longer, %", &measured(all))
 }
 
-fn waiters(figures: &[Figure]) -> Result<Option<String>, Trouble> {
-    let all = ["redis-7.0", "valkey-9.1", "redis-6.2", "redis-8.2"].map(|venue| Curve {
-        name: venue.to_owned(),
-        points: by_count(figures, ["waiters", venue, "server time"]),
+fn waiters(figures: &[Figure]) -> Result<Option<String>, AnyError> {
+    let all = ["redis-7.0", "valkey-9.1", "redis-6.2", "redis-8.2"].map(|backend| Curve {
+        name: backend.to_owned(),
+        points: by_count(figures, ["waiters", backend, "server time"]),
     });
     curves("waiters", "server time for a script, µs", &measured(all))
 }
 
 /// The values of a measure by the number that its case begins with: `16 tasks`.
 #[must_use]
-pub fn by_count(figures: &[Figure], [workload, venue, measure]: [&str; 3]) -> Vec<(f64, f64)> {
+pub fn by_count(figures: &[Figure], [workload, backend, measure]: [&str; 3]) -> Vec<(f64, f64)> {
     let of = figures.iter().filter_map(|figure| {
-        let [its_workload, its_venue, its_measure, case] = figure.parts();
-        let is_it = [its_workload, its_venue, its_measure] == [workload, venue, measure];
+        let [its_workload, its_backend, its_measure, case] = figure.parts();
+        let is_it = [its_workload, its_backend, its_measure] == [workload, backend, measure];
         let count = case.split(' ').next()?.parse().ok()?;
         is_it.then_some((count, figure.value))
     });
@@ -101,16 +101,21 @@ pub fn measured(all: impl IntoIterator<Item = Curve>) -> Vec<Curve> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backend::Backend;
     use crate::figure::{Figures, Of, Telling};
-    use crate::venue::Venue;
     use crate::workloads;
 
     #[test]
     fn a_picture_is_drawn_of_what_was_measured_and_no_other_is() {
         let mut figures = Figures::new(Telling::Table);
-        let venue = Venue::named("redis-7.0").unwrap();
+        let backend = Backend::named("redis-7.0").unwrap();
         for (count, case) in [(10.0, "10 waiters"), (1000.0, "1000 waiters")] {
-            figures.add(Of { workload: "waiters", venue, case }, "server time", "µs per script", count / 7.0);
+            figures.add(
+                Of { workload: "waiters", backend, case },
+                "server time",
+                "µs per script",
+                count / 7.0,
+            );
         }
         assert_eq!(
             by_count(figures.all(), ["waiters", "redis-7.0", "server time"]),

@@ -6,8 +6,8 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use crate::crew::Trouble;
 use crate::figure::shown;
+use crate::workers::AnyError;
 
 /// A curve of a plot, and its label.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,7 +53,7 @@ const FONT: &str = "sans-serif";
 /// # Errors
 ///
 /// If it cannot be drawn.
-pub fn curves(x: Axis<'_>, y: Axis<'_>, curves: &[Curve]) -> Result<Option<String>, Trouble> {
+pub fn curves(x: Axis<'_>, y: Axis<'_>, curves: &[Curve]) -> Result<Option<String>, AnyError> {
     let points = || curves.iter().flat_map(|curve| curve.points.iter());
     let Some((across, up)) = span(points().map(|point| point.0)).zip(span(points().map(|point| point.1)))
     else {
@@ -97,7 +97,7 @@ pub fn curves(x: Axis<'_>, y: Axis<'_>, curves: &[Curve]) -> Result<Option<Strin
 /// # Errors
 ///
 /// If it cannot be drawn.
-pub fn bars(x: Axis<'_>, bars: &[(String, f64)]) -> Result<Option<String>, Trouble> {
+pub fn bars(x: Axis<'_>, bars: &[(String, f64)]) -> Result<Option<String>, AnyError> {
     let Some(across) = span(bars.iter().map(|bar| bar.1)) else { return Ok(None) };
     let least = across.start;
     let height = 80 + 28 * u32::try_from(bars.len())?;
@@ -144,7 +144,7 @@ fn styles() -> impl Iterator<Item = (RGBColor, u32)> {
     COLOURS.into_iter().cycle().zip([3].into_iter().chain(std::iter::repeat(2)))
 }
 
-fn name(beside: &DrawingArea<SVGBackend<'_>, Shift>, curves: &[Curve]) -> Result<(), Trouble> {
+fn name(beside: &DrawingArea<SVGBackend<'_>, Shift>, curves: &[Curve]) -> Result<(), AnyError> {
     let style = (FONT, 16, &INK).into_text_style(beside).pos(Pos::new(HPos::Left, VPos::Center));
     for (n, (curve, (colour, stroke))) in (0..).zip(curves.iter().zip(styles())) {
         let row = 28 + 24 * n;

@@ -2,29 +2,29 @@
 
 use std::time::Duration;
 
-use crate::venue::{ALL, Venue};
+use crate::backend::{ALL, Backend};
 
-/// How much is measured, and at which venues.
+/// How much is measured, and at which backends.
 #[derive(Clone, Debug)]
 pub struct Settings {
     short: bool,
-    venues: Vec<Venue>,
+    backends: Vec<Backend>,
 }
 
 impl Settings {
-    /// Settings for these venues, or for all if none is named; the short form then leaves out
+    /// Settings for these backends, or for all if none is named; the short form then leaves out
     /// servers that differ little from another.
     #[must_use]
-    pub fn new(short: bool, named: Vec<Venue>) -> Self {
+    pub fn new(short: bool, named: Vec<Backend>) -> Self {
         let all =
-            ALL.into_iter().filter(|venue| !short || !["redis-6.2", "redis-8.2"].contains(&venue.name()));
-        let venues = if named.is_empty() { all.collect() } else { named };
-        Self { short, venues }
+            ALL.into_iter().filter(|backend| !short || !["redis-6.2", "redis-8.2"].contains(&backend.name()));
+        let backends = if named.is_empty() { all.collect() } else { named };
+        Self { short, backends }
     }
 
-    /// The venues.
-    pub fn venues(&self) -> impl Iterator<Item = Venue> + use<> {
-        self.venues.clone().into_iter()
+    /// The backends.
+    pub fn backends(&self) -> impl Iterator<Item = Backend> + use<> {
+        self.backends.clone().into_iter()
     }
 
     /// The value for the full form, or the one for the short form.

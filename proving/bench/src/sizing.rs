@@ -133,9 +133,9 @@ impl Layout {
 pub fn page(figures: &[Figure], machine: &Machine) -> Option<String> {
     let mut servers: Vec<&str> = Vec::new();
     for figure in figures {
-        let [workload, venue, ..] = figure.parts();
-        if workload == "capacity" && !servers.contains(&venue) {
-            servers.push(venue);
+        let [workload, backend, ..] = figure.parts();
+        if workload == "capacity" && !servers.contains(&backend) {
+            servers.push(backend);
         }
     }
     let all: Vec<_> = servers.into_iter().filter_map(|server| Costs::of(server, figures)).collect();

@@ -30,7 +30,7 @@ impl std::fmt::Display for Bound {
     }
 }
 
-/// The target of one measure, at every venue.
+/// The target of one measure, at every backend.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::exhaustive_structs, reason = "the comparison has demands of its own")]
 pub struct Target {
@@ -133,8 +133,8 @@ const fn walked(
 pub struct NotYet {
     /// The workload.
     pub workload: &'static str,
-    /// The venue.
-    pub venue: &'static str,
+    /// The backend.
+    pub backend: &'static str,
     /// The measure.
     pub measure: &'static str,
     /// The worst value that passes.
@@ -145,22 +145,23 @@ pub struct NotYet {
 pub const NOT_YET: [NotYet; 2] = [
     // Includes the store's own records, which are in the same process: the key, its fence and its
     // lock.
-    NotYet { workload: "held", venue: "memory", measure: "bytes per guard", at_most: 700.0 },
+    NotYet { workload: "held", backend: "memory", measure: "bytes per guard", at_most: 700.0 },
     // Includes the pages that SQLite caches.
-    NotYet { workload: "held", venue: "file", measure: "bytes per guard", at_most: 550.0 },
+    NotYet { workload: "held", backend: "file", measure: "bytes per guard", at_most: 550.0 },
 ];
 
 /// The known shortfall of a figure, and the worst value that passes until it is met.
 #[must_use]
-pub fn not_yet(workload: &str, venue: &str, measure: &str) -> Option<&'static NotYet> {
-    let is_it = |known: &&NotYet| (known.workload, known.venue, known.measure) == (workload, venue, measure);
+pub fn not_yet(workload: &str, backend: &str, measure: &str) -> Option<&'static NotYet> {
+    let is_it =
+        |known: &&NotYet| (known.workload, known.backend, known.measure) == (workload, backend, measure);
     NOT_YET.iter().find(is_it)
 }
 
 /// True if a figure that misses its target passes for now.
 #[must_use]
-pub fn passes_for_now(workload: &str, venue: &str, measure: &str, value: f64) -> bool {
-    not_yet(workload, venue, measure).is_some_and(|known| value <= known.at_most)
+pub fn passes_for_now(workload: &str, backend: &str, measure: &str, value: f64) -> bool {
+    not_yet(workload, backend, measure).is_some_and(|known| value <= known.at_most)
 }
 
 const FLOOR: &str =

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use rusqlite::{Connection, TransactionBehavior, params};
 
-use crate::crew::Trouble;
+use crate::workers::AnyError;
 
 /// A database in a file of its own, with the same settings as the file store's.
 #[derive(Debug)]
@@ -16,7 +16,7 @@ impl Transactions {
     /// # Errors
     ///
     /// If the database cannot be created.
-    pub fn open(directory: &Path) -> Result<Self, Trouble> {
+    pub fn open(directory: &Path) -> Result<Self, AnyError> {
         let connection = Connection::open(directory.join("bare.db"))?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
         connection.pragma_update(None, "synchronous", "NORMAL")?;
@@ -31,7 +31,7 @@ impl Transactions {
     /// # Errors
     ///
     /// If SQLite refuses.
-    pub fn write(&mut self, taken: bool, serial: u32) -> Result<(), Trouble> {
+    pub fn write(&mut self, taken: bool, serial: u32) -> Result<(), AnyError> {
         let transaction = self.0.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let (taking, freeing) =
             ("INSERT INTO leases VALUES ('k', ?1, ?1)", "DELETE FROM leases WHERE holder = ?1");
@@ -44,7 +44,7 @@ impl Transactions {
     /// # Errors
     ///
     /// If SQLite refuses.
-    pub fn pairs(&mut self, count: u32) -> Result<(), Trouble> {
+    pub fn pairs(&mut self, count: u32) -> Result<(), AnyError> {
         for serial in 0..count {
             self.write(true, serial)?;
             self.write(false, serial)?;

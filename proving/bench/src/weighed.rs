@@ -8,7 +8,7 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 static COUNTING: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 fn main() {
-    bench::hand::serve_if_told_to(Some(live_bytes));
+    bench::worker::serve_if_told_to(Some(live_bytes));
     bench::path::walk_if_told_to(Some(allocated));
     eprintln!("bench-weighed: is started by the bench; run `cargo xtask bench`");
     std::process::exit(64);

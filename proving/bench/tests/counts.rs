@@ -48,9 +48,9 @@ const COUNTED: [[&str; 2]; 6] = [
     ["held/*/bytes per guard", "held/*/bytes per guard"],
 ];
 
-fn counts_meet_their_targets(venue: &str) {
-    let figures = short(&["--on", venue, "line", "waiters", "held"]);
-    for [on_a_wire, elsewhere] in COUNTED.map(|names| names.map(|name| name.replace('*', venue))) {
+fn counts_meet_their_targets(backend: &str) {
+    let figures = short(&["--on", backend, "line", "waiters", "held"]);
+    for [on_a_wire, elsewhere] in COUNTED.map(|names| names.map(|name| name.replace('*', backend))) {
         let of: Vec<_> = figures
             .iter()
             .filter(|figure| figure.name.starts_with(&on_a_wire) || figure.name.starts_with(&elsewhere))
@@ -61,7 +61,7 @@ fn counts_meet_their_targets(venue: &str) {
             if targets::of(workload, measure, case).is_none_or(|target| !target.counted) {
                 continue;
             }
-            if targets::not_yet(workload, venue, measure).is_some() {
+            if targets::not_yet(workload, backend, measure).is_some() {
                 assert_eq!(
                     figure.met,
                     Some(false),
@@ -74,8 +74,8 @@ fn counts_meet_their_targets(venue: &str) {
     }
 }
 
-fn hot_paths_stay_as_short_as_they_are(venue: &str) {
-    let figures = short(&["--on", venue, "instructions"]);
+fn hot_paths_stay_as_short_as_they_are(backend: &str) {
+    let figures = short(&["--on", backend, "instructions"]);
     let bounded = |counted: &str| {
         let of =
             figures.iter().filter(|figure| figure.parts()[2].starts_with(counted) && figure.target.is_some());

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use contender::{Contender, TTL, Trouble, Visit};
+use competitor::{Competitor, TTL, AnyError, Visit};
 use distributed_lock_core::error::LockError;
 use distributed_lock_core::traits::{DistributedLock as _, LockHandle as _, LockProvider as _};
 use distributed_lock_redis::RedisLockProvider;
@@ -10,14 +10,14 @@ use distributed_lock_redis::RedisLockProvider;
 #[derive(Clone)]
 pub(crate) struct DistributedLock(Arc<RedisLockProvider>);
 
-impl Contender for DistributedLock {
-    async fn connect(url: &str) -> Result<Self, Trouble> {
+impl Competitor for DistributedLock {
+    async fn connect(url: &str) -> Result<Self, AnyError> {
         // In the same proportion as its defaults.
         let built = RedisLockProvider::builder().url(url).expiry(TTL).min_validity(TTL * 9 / 10);
         Ok(Self(Arc::new(built.build().await?)))
     }
 
-    async fn visit(&self, key: &str, hold: Duration) -> Result<Option<Visit>, Trouble> {
+    async fn visit(&self, key: &str, hold: Duration) -> Result<Option<Visit>, AnyError> {
         let handle = match self.0.create_lock(key).acquire(None).await {
             Ok(handle) => handle,
             Err(LockError::Timeout(_)) => return Ok(None),

@@ -6,7 +6,7 @@ mod rslock;
 
 use std::{env, process::ExitCode};
 
-use contender::serve;
+use competitor::serve;
 
 fn main() -> ExitCode {
     let words: Vec<String> = env::args().skip(1).collect();

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use contender::{Contender, TTL, Trouble, Visit};
+use competitor::{Competitor, TTL, AnyError, Visit};
 use redis_0_27::aio::MultiplexedConnection;
 use redis_0_27::{AsyncConnectionConfig, Client};
 use redis_lock::{LockAcrossError, LockAcrossOptions, lock_across};
@@ -11,15 +11,15 @@ use tokio::sync::Mutex;
 #[derive(Clone)]
 pub(crate) struct RedisLock(Arc<Mutex<MultiplexedConnection>>);
 
-impl Contender for RedisLock {
-    async fn connect(url: &str) -> Result<Self, Trouble> {
+impl Competitor for RedisLock {
+    async fn connect(url: &str) -> Result<Self, AnyError> {
         let limits = AsyncConnectionConfig::new().set_response_timeout(Duration::from_secs(60));
         let client = Client::open(url)?;
         let connection = client.get_multiplexed_async_connection_with_config(&limits).await?;
         Ok(Self(Arc::new(Mutex::new(connection))))
     }
 
-    async fn visit(&self, key: &str, hold: Duration) -> Result<Option<Visit>, Trouble> {
+    async fn visit(&self, key: &str, hold: Duration) -> Result<Option<Visit>, AnyError> {
         let options = LockAcrossOptions { ttl: TTL, ..LockAcrossOptions::default() };
         match lock_across(&[self.0.clone()], key, Visit::lasting(hold), options).await {
             Ok(visit) => Ok(Some(visit)),

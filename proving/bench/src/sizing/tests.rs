@@ -2,8 +2,8 @@ use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 
 use super::*;
+use crate::backend::Backend;
 use crate::figure::{Figures, Of, Telling};
-use crate::venue::Venue;
 
 fn costs() -> Costs {
     Costs {
@@ -67,7 +67,7 @@ fn what_is_least_there_breaks_first() {
 fn a_page_wants_all_that_it_reckons_with() {
     let machine = Machine { processor: "Abacus 9000".into(), threads: 2, kernel: "6.1".into() };
     let mut figures = Figures::new(Telling::Table);
-    let of = Of { workload: "capacity", venue: Venue::named("valkey-9.1").unwrap(), case: "" };
+    let of = Of { workload: "capacity", backend: Backend::named("valkey-9.1").unwrap(), case: "" };
     for (measure, value) in [
         ("server memory per held lock", 400.0),
         ("server memory per remembered fence", 150.0),

@@ -7,16 +7,16 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use super::{MEMBERS, Workload, on_one_thread};
+use crate::backend::Site;
 use crate::bare::Bare;
 use crate::clock;
-use crate::crew::Trouble;
 use crate::figure::{Figures, Of};
 use crate::open_loop::{self, Arrivals, Batch};
 use crate::sample::Sample;
 use crate::settings::Settings;
 use crate::sizing::{BATCH, wait};
-use crate::venue::Site;
 use crate::vitals::Vitals;
+use crate::workers::AnyError;
 
 pub(super) const WORKLOAD: Workload = Workload {
     name: "capacity",
@@ -32,17 +32,17 @@ pub(super) const WORKLOAD: Workload = Workload {
 /// So long that nothing is renewed before the end of the measurement.
 const LONG: Duration = Duration::from_secs(600);
 
-fn run(settings: &Settings, figures: &mut Figures) -> Result<(), Trouble> {
+fn run(settings: &Settings, figures: &mut Figures) -> Result<(), AnyError> {
     // Unless servers are named, one of each make: the others would take a minute each and show the
     // same.
-    let all = settings.venues().count() > 2;
-    for venue in settings.venues() {
-        if all && ["redis-6.2", "redis-8.2"].contains(&venue.name()) {
+    let all = settings.backends().count() > 2;
+    for backend in settings.backends() {
+        if all && ["redis-6.2", "redis-8.2"].contains(&backend.name()) {
             continue;
         }
-        let site = venue.open();
+        let site = backend.open();
         let Some(server) = site.server() else { continue };
-        figures.announce(&format!("capacity on {venue}"));
+        figures.announce(&format!("capacity on {backend}"));
         on_one_thread(async {
             let locks = Locks::connect(&site.url).await?;
             locks.mutex("warm").lock().await?.release().await?;
@@ -69,7 +69,7 @@ struct Bench<'a> {
 
 impl Bench<'_> {
     /// Each kind of call alone, on many keys.
-    async fn memory(&mut self) -> Result<(), Trouble> {
+    async fn memory(&mut self) -> Result<(), AnyError> {
         let count = self.settings.pick(100_000, 500);
         let empty = Vitals::of(self.server);
         let guards = take(&self.locks, "capacity", count, LONG).await?;
@@ -92,7 +92,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    async fn pairs(&mut self) -> Result<(), Trouble> {
+    async fn pairs(&mut self) -> Result<(), AnyError> {
         let count = self.settings.pick(4_000, 200);
         let [before, own] = Vitals::with_its_own(self.server);
         cycles(&self.locks, "alone", count).await?;
@@ -111,7 +111,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    async fn renewals(&mut self) -> Result<(), Trouble> {
+    async fn renewals(&mut self) -> Result<(), AnyError> {
         let count = self.settings.pick(4_000, 200);
         let guard = self.locks.mutex("renewed").ttl(LONG).lock().await?;
         let [before, own] = Vitals::with_its_own(self.server);
@@ -136,7 +136,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    async fn waiters(&mut self) -> Result<(), Trouble> {
+    async fn waiters(&mut self) -> Result<(), AnyError> {
         let count = self.settings.pick(4_000, 300);
         let holder = Locks::connect(&self.site.url).await?;
         let guard = holder.mutex("waited for").ttl(LONG).lock().await?;
@@ -156,7 +156,7 @@ impl Bench<'_> {
     }
 
     /// Two connections with four tasks each, which all want one key and release it at once.
-    async fn hand_offs(&mut self) -> Result<(), Trouble> {
+    async fn hand_offs(&mut self) -> Result<(), AnyError> {
         let each = self.settings.pick(500, 30);
         let other = Locks::connect(&self.site.url).await?;
         cycles(&other, "warm", 1).await?;
@@ -172,9 +172,9 @@ impl Bench<'_> {
         Ok(())
     }
 
-    async fn majority(&mut self) -> Result<(), Trouble> {
+    async fn majority(&mut self) -> Result<(), AnyError> {
         let count = self.settings.pick(1_000, 100);
-        let others: Vec<_> = (1..MEMBERS).map(|_| self.site.venue.open()).collect();
+        let others: Vec<_> = (1..MEMBERS).map(|_| self.site.backend.open()).collect();
         let servers: Vec<_> = [self.site].into_iter().chain(&others).filter_map(Site::server).collect();
         let stores: Result<Vec<_>, _> = servers
             .iter()
@@ -209,7 +209,7 @@ impl Bench<'_> {
     /// The evenly spaced ones find no queue, and are served by an equally warm server. A server
     /// that rests in between is slower than one that does not, so neither the service time nor the
     /// rate could be measured on an otherwise idle one.
-    async fn half_load(&mut self) -> Result<(), Trouble> {
+    async fn half_load(&mut self) -> Result<(), AnyError> {
         let count = self.settings.pick(1_000, 30);
         let bare = Bare::at(&self.site.url).await?;
         let keys: Vec<_> = (0..BATCH).map(|n| format!("nobody's:{n}")).collect();
@@ -237,7 +237,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    fn load(&self, batch: &Batch, arrivals: Arrivals, rate: f64, count: usize) -> Result<Load, Trouble> {
+    fn load(&self, batch: &Batch, arrivals: Arrivals, rate: f64, count: usize) -> Result<Load, AnyError> {
         let (begun, before) = (clock::now(), Vitals::of(self.server));
         let took = open_loop::took(self.server.port(), batch, arrivals, rate, count)?.mean();
         let processor = Vitals::of(self.server).since(&before).processor;
@@ -246,12 +246,12 @@ impl Bench<'_> {
     }
 
     fn add(&mut self, measure: &str, unit: &str, value: f64) {
-        let of = Of { workload: WORKLOAD.name, venue: self.site.venue, case: "" };
+        let of = Of { workload: WORKLOAD.name, backend: self.site.backend, case: "" };
         self.figures.add(of, measure, unit, value);
     }
 }
 
-async fn cycles(locks: &Locks, key: &str, count: u32) -> Result<(), Trouble> {
+async fn cycles(locks: &Locks, key: &str, count: u32) -> Result<(), AnyError> {
     let mutex = locks.mutex(key).ttl(LONG);
     for _ in 0..count {
         mutex.lock().await?.release().await?;
@@ -270,7 +270,7 @@ struct Load {
 }
 
 /// Acquires keys, 64 at a time.
-async fn take(locks: &Locks, name: &str, count: usize, ttl: Duration) -> Result<Vec<Guard>, Trouble> {
+async fn take(locks: &Locks, name: &str, count: usize, ttl: Duration) -> Result<Vec<Guard>, AnyError> {
     let mut guards = Vec::with_capacity(count);
     for first in (0..count).step_by(64) {
         let several = first..count.min(first + 64);
@@ -280,7 +280,7 @@ async fn take(locks: &Locks, name: &str, count: usize, ttl: Duration) -> Result<
     Ok(guards)
 }
 
-async fn release(guards: Vec<Guard>) -> Result<(), Trouble> {
+async fn release(guards: Vec<Guard>) -> Result<(), AnyError> {
     let mut guards = guards.into_iter();
     loop {
         let several: Vec<_> = guards.by_ref().take(64).map(Guard::release).collect();

@@ -3,8 +3,8 @@ use std::path::Path;
 use leasehold::Locks;
 
 use super::{Workload, on_one_thread};
+use crate::backend::Site;
 use crate::clock;
-use crate::crew::{Crew, Race, Trouble};
 use crate::echo::Echo;
 use crate::figure::{Figures, Of};
 use crate::order::{Order, Report};
@@ -12,7 +12,7 @@ use crate::sample::Sample;
 use crate::settings::Settings;
 use crate::transactions::Transactions;
 use crate::turn::{Turn, Turns};
-use crate::venue::Site;
+use crate::workers::{AnyError, Race, Workers};
 
 pub(super) const WORKLOAD: Workload = Workload {
     name: "file",
@@ -27,10 +27,10 @@ pub(super) const WORKLOAD: Workload = Workload {
     run,
 };
 
-fn run(settings: &Settings, figures: &mut Figures) -> Result<(), Trouble> {
-    for venue in settings.venues().filter(|venue| venue.is_file()) {
+fn run(settings: &Settings, figures: &mut Figures) -> Result<(), AnyError> {
+    for backend in settings.backends().filter(|backend| backend.is_file()) {
         figures.announce("file");
-        let site = venue.open();
+        let site = backend.open();
         cycles(settings, figures, &site)?;
         gap(settings, figures, &site)?;
     }
@@ -38,26 +38,26 @@ fn run(settings: &Settings, figures: &mut Figures) -> Result<(), Trouble> {
 }
 
 fn of<'a>(site: &Site, case: &'a str) -> Of<'a> {
-    Of { workload: WORKLOAD.name, venue: site.venue, case }
+    Of { workload: WORKLOAD.name, backend: site.backend, case }
 }
 
 const ALONE: &str = "1 process";
 const FOUR: &str = "4 processes, one key";
 
-fn cycles(settings: &Settings, figures: &mut Figures, site: &Site) -> Result<(), Trouble> {
+fn cycles(settings: &Settings, figures: &mut Figures, site: &Site) -> Result<(), AnyError> {
     let [mut store, mut four, mut spun, mut four_spun, mut bare] = [(); 5].map(|()| Sample::default());
-    let mut one_hand = Crew::start(site, 1)?;
-    let mut four_hands = Crew::start(site, 4)?;
+    let mut one_worker = Workers::start(site, 1)?;
+    let mut four_workers = Workers::start(site, 4)?;
     let mut ledger = Transactions::open(directory(site)?)?;
     let turns = settings.pick(20_000, 200);
     for repetition in 0..=settings.repetitions() {
         let lap = [
             on_one_thread(through_the_store(site, turns))?,
-            four_hands
+            four_workers
                 .take_turns(&Race { key: "four", waiters: 4, each: turns / 4, hold: 0, think: 0 })?
                 .per_second(),
-            spin(&mut one_hand, site, turns)?,
-            spin(&mut four_hands, site, turns / 4)?,
+            spin(&mut one_worker, site, turns)?,
+            spin(&mut four_workers, site, turns / 4)?,
             pairs_per_second(&mut ledger, turns)?,
         ];
         // The first repetition is a warm-up.
@@ -79,11 +79,11 @@ fn cycles(settings: &Settings, figures: &mut Figures, site: &Site) -> Result<(),
     Ok(())
 }
 
-fn directory(site: &Site) -> Result<&Path, Trouble> {
+fn directory(site: &Site) -> Result<&Path, AnyError> {
     site.directory().ok_or_else(|| "the file store has no directory".into())
 }
 
-async fn through_the_store(site: &Site, turns: u32) -> Result<f64, Trouble> {
+async fn through_the_store(site: &Site, turns: u32) -> Result<f64, AnyError> {
     let mutex = Locks::connect(&site.url).await?.mutex("alone");
     let begun = clock::now();
     for _ in 0..turns {
@@ -92,9 +92,9 @@ async fn through_the_store(site: &Site, turns: u32) -> Result<f64, Trouble> {
     Ok(f64::from(turns) * 1e9 / (clock::now() - begun) as f64)
 }
 
-fn spin(crew: &mut Crew, site: &Site, turns: u32) -> Result<f64, Trouble> {
+fn spin(workers: &mut Workers, site: &Site, turns: u32) -> Result<f64, AnyError> {
     let file = site.url.trim_start_matches("file:").to_owned();
-    let reports = crew.tell_all(&Order::Spin { file, turns })?;
+    let reports = workers.tell_all(&Order::Spin { file, turns })?;
     let all: Vec<Turn> = reports
         .into_iter()
         .flat_map(|report| if let Report::Turns(turns) = report { turns } else { Vec::new() })
@@ -102,10 +102,10 @@ fn spin(crew: &mut Crew, site: &Site, turns: u32) -> Result<f64, Trouble> {
     Ok(Turns::new(all).per_second())
 }
 
-fn gap(settings: &Settings, figures: &mut Figures, site: &Site) -> Result<(), Trouble> {
+fn gap(settings: &Settings, figures: &mut Figures, site: &Site) -> Result<(), AnyError> {
     let [mut medians, mut floors, mut bare] = [(); 3].map(|()| Sample::default());
-    let mut crew = Crew::start(site, 2)?;
-    let echo = Echo::start(&mut crew, 1, directory(site)?)?;
+    let mut workers = Workers::start(site, 2)?;
+    let echo = Echo::start(&mut workers, 1, directory(site)?)?;
     let mut ledger = Transactions::open(directory(site)?)?;
     let each = settings.pick(200, 50);
     // Short and many, so that a gap and its baseline are measured at nearly the same moment and
@@ -114,7 +114,7 @@ fn gap(settings: &Settings, figures: &mut Figures, site: &Site) -> Result<(), Tr
         let floor = echo.round_trip(each)? + transaction(&mut ledger, each)?;
         let turns = echo.turns(&mut ledger, each)?;
         let race = Race { key: "gap", waiters: 2, each, hold: 0, think: 0 };
-        let gap = crew.take_turns(&race)?.gaps().median();
+        let gap = workers.take_turns(&race)?.gaps().median();
         // The first repetition is a warm-up.
         if repetition > 0 {
             floors.push(floor);
@@ -130,14 +130,14 @@ fn gap(settings: &Settings, figures: &mut Figures, site: &Site) -> Result<(), Tr
     Ok(())
 }
 
-fn pairs_per_second(ledger: &mut Transactions, count: u32) -> Result<f64, Trouble> {
+fn pairs_per_second(ledger: &mut Transactions, count: u32) -> Result<f64, AnyError> {
     let begun = clock::now();
     ledger.pairs(count)?;
     Ok(f64::from(count) * 1e9 / (clock::now() - begun) as f64)
 }
 
 /// The median time of a transaction, in µs.
-fn transaction(ledger: &mut Transactions, count: u32) -> Result<f64, Trouble> {
+fn transaction(ledger: &mut Transactions, count: u32) -> Result<f64, AnyError> {
     let mut each = Sample::default();
     for serial in 0..count {
         for taken in [true, false] {

@@ -1,13 +1,13 @@
 use std::time::Duration;
 
 use super::{Workload, on_one_thread};
+use crate::backend::Site;
 use crate::bare::Bare;
-use crate::crew::{Crew, Race, Trouble};
 use crate::figure::{Figures, Of};
 use crate::pictures::QUANTILES;
 use crate::sample::Sample;
 use crate::settings::Settings;
-use crate::venue::Site;
+use crate::workers::{AnyError, Race, Workers};
 
 pub(super) const WORKLOAD: Workload = Workload {
     name: "hand_off",
@@ -41,13 +41,13 @@ const USES: [Use; 2] = [
     Use { case: "no hold, no think", hold: 0, think: 0, each: [1_000, 100], cold: false },
 ];
 
-fn run(settings: &Settings, figures: &mut Figures) -> Result<(), Trouble> {
-    for venue in settings.venues() {
-        figures.announce(&format!("hand_off on {venue}"));
-        let site = venue.open();
-        let mut crew = Crew::start(&site, if venue.is_shared() { PROCESSES } else { 1 })?;
+fn run(settings: &Settings, figures: &mut Figures) -> Result<(), AnyError> {
+    for backend in settings.backends() {
+        figures.announce(&format!("hand_off on {backend}"));
+        let site = backend.open();
+        let mut workers = Workers::start(&site, if backend.is_shared() { PROCESSES } else { 1 })?;
         for key_use in &USES {
-            one_use(settings, figures, &site, &mut crew, key_use)?;
+            one_use(settings, figures, &site, &mut workers, key_use)?;
         }
     }
     Ok(())
@@ -57,18 +57,18 @@ fn one_use(
     settings: &Settings,
     figures: &mut Figures,
     site: &Site,
-    crew: &mut Crew,
+    workers: &mut Workers,
     key_use: &Use,
-) -> Result<(), Trouble> {
+) -> Result<(), AnyError> {
     let Use { case, hold, think, each: [full, short], cold } = *key_use;
     let mut quantiles = QUANTILES.map(|quantile| (quantile, Sample::default()));
     let [mut trips, mut bare, mut server_time, mut bare_server_time] = [(); 4].map(|()| Sample::default());
     let race = Race { key: case, waiters: PROCESSES, each: settings.pick(full, short), hold, think };
     for repetition in 0..=settings.repetitions() {
         let trip = round_trip(settings, site, cold)?;
-        let (gaps, time) = timed(site, || Ok(crew.take_turns(&race)?.gaps()))?;
+        let (gaps, time) = timed(site, || Ok(workers.take_turns(&race)?.gaps()))?;
         let (bare_gaps, bare_time) = match site.server() {
-            Some(_) => timed(site, || Ok(crew.take_bare_turns(&race)?.gaps()))?,
+            Some(_) => timed(site, || Ok(workers.take_bare_turns(&race)?.gaps()))?,
             None => (Sample::default(), f64::NAN),
         };
         // The first repetition is a warm-up.
@@ -82,7 +82,7 @@ fn one_use(
             }
         }
     }
-    let of = Of { workload: WORKLOAD.name, venue: site.venue, case };
+    let of = Of { workload: WORKLOAD.name, backend: site.backend, case };
     let trip = if cold { "cold round trip" } else { "hot round trip" };
     for (quantile, sample) in quantiles {
         if quantile == 50 {
@@ -100,7 +100,7 @@ fn one_use(
 
 /// The result of a race, and the µs that the server took per script during it; NaN without a
 /// server.
-fn timed(site: &Site, race: impl FnOnce() -> Result<Sample, Trouble>) -> Result<(Sample, f64), Trouble> {
+fn timed(site: &Site, race: impl FnOnce() -> Result<Sample, AnyError>) -> Result<(Sample, f64), AnyError> {
     let before = site.scripts();
     let gaps = race()?;
     let time = site.scripts().zip(before).map_or(f64::NAN, |(after, before)| after.per_call_since(before));
@@ -108,7 +108,7 @@ fn timed(site: &Site, race: impl FnOnce() -> Result<Sample, Trouble>) -> Result<
 }
 
 /// The median round trip, in µs; NaN where there is no wire.
-fn round_trip(settings: &Settings, site: &Site, cold: bool) -> Result<f64, Trouble> {
+fn round_trip(settings: &Settings, site: &Site, cold: bool) -> Result<f64, AnyError> {
     if site.server().is_none() {
         return Ok(f64::NAN);
     }

@@ -1,12 +1,12 @@
 use super::{Workload, on_one_thread};
+use crate::backend::Site;
 use crate::bare::Bare;
 use crate::clock;
-use crate::crew::{Crew, Trouble};
 use crate::figure::{Figures, Of};
 use crate::order::{Order, Report};
 use crate::sample::Sample;
 use crate::settings::Settings;
-use crate::venue::Site;
+use crate::workers::{AnyError, Workers};
 
 pub(super) const WORKLOAD: Workload = Workload {
     name: "held",
@@ -18,26 +18,26 @@ pub(super) const WORKLOAD: Workload = Workload {
     run,
 };
 
-fn run(settings: &Settings, figures: &mut Figures) -> Result<(), Trouble> {
+fn run(settings: &Settings, figures: &mut Figures) -> Result<(), AnyError> {
     let guards = settings.pick(100_000, 1_000);
     let case = format!("{guards} guards");
-    for venue in settings.venues() {
-        figures.announce(&format!("held on {venue}"));
-        let site = venue.open();
-        let of = Of { workload: WORKLOAD.name, venue, case: &case };
+    for backend in settings.backends() {
+        figures.announce(&format!("held on {backend}"));
+        let site = backend.open();
+        let of = Of { workload: WORKLOAD.name, backend, case: &case };
         let ttl = settings.pick(30_000, 6_000);
-        let mut crew = Crew::start_weighed(&site)?;
-        let Report::Weight(Some(bytes)) = crew.tell(0, &Order::Keep { guards, ttl })? else {
+        let mut workers = Workers::start_weighed(&site)?;
+        let Report::Weight(Some(bytes)) = workers.tell(0, &Order::Keep { guards, ttl })? else {
             return Err("bench-weighed counts nothing".into());
         };
         figures.add(of, "bytes per guard", "B", bytes);
-        drop(crew);
+        drop(workers);
         if let Some(server) = site.server() {
             // Removes the guards of the process that has ended.
             server.text(&["FLUSHALL"]);
-        } else if venue.is_shared() {
+        } else if backend.is_shared() {
             drop(site);
-            renewals(settings, figures, of, &venue.open(), guards, ttl)?;
+            renewals(settings, figures, of, &backend.open(), guards, ttl)?;
             continue;
         }
         renewals(settings, figures, of, &site, guards, ttl)?;
@@ -53,11 +53,11 @@ fn renewals(
     site: &Site,
     guards: usize,
     ttl: u64,
-) -> Result<(), Trouble> {
-    let mut crew = Crew::start(site, 1)?;
-    crew.tell(0, &Order::Keep { guards, ttl })?;
+) -> Result<(), AnyError> {
+    let mut workers = Workers::start(site, 1)?;
+    workers.tell(0, &Order::Keep { guards, ttl })?;
     let before = site.scripts();
-    let Report::Kept { processor, lost } = crew.tell(0, &Order::Rest { millis: ttl * 2 / 3 })? else {
+    let Report::Kept { processor, lost } = workers.tell(0, &Order::Rest { millis: ttl * 2 / 3 })? else {
         return Err("a rest was not reported".into());
     };
     figures.add(of, "lost", "", lost as f64);
@@ -65,7 +65,7 @@ fn renewals(
         let renewed = (after.calls - before.calls) as f64;
         figures.add(of, "renewals", "", renewed);
         figures.add(of, "client processor per renewal", "µs", processor as f64 / 1e3 / renewed);
-        drop(crew);
+        drop(workers);
         let bare = on_one_thread(bare_renewals(settings, site))?;
         figures.add(of, "client processor of a bare pipeline", "µs", bare);
     }
@@ -73,7 +73,7 @@ fn renewals(
 }
 
 /// µs of processor time per script, in pipelines of 200.
-async fn bare_renewals(settings: &Settings, site: &Site) -> Result<Sample, Trouble> {
+async fn bare_renewals(settings: &Settings, site: &Site) -> Result<Sample, AnyError> {
     let bare = Bare::connect(site).await?;
     let keys: Vec<_> = (0..200).map(|n| format!("bare:{n}")).collect();
     let mut each = Sample::default();

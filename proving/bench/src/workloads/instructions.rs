@@ -3,13 +3,13 @@ use std::process::Command;
 
 use super::uncontended::floor;
 use super::{MEMBERS, Workload};
+use crate::backend::{Backend, Site};
 use crate::bare::Strategy;
 use crate::callgrind;
-use crate::crew::Trouble;
 use crate::figure::{Figures, Of};
 use crate::path::{Path, Walk};
 use crate::settings::Settings;
-use crate::venue::{Site, Venue};
+use crate::workers::AnyError;
 
 pub(super) const WORKLOAD: Workload = Workload {
     name: "instructions",
@@ -22,7 +22,7 @@ pub(super) const WORKLOAD: Workload = Workload {
     run,
 };
 
-fn run(settings: &Settings, figures: &mut Figures) -> Result<(), Trouble> {
+fn run(settings: &Settings, figures: &mut Figures) -> Result<(), AnyError> {
     let lacking = callgrind::lacking();
     if let Some(why) = &lacking {
         if callgrind::is_demanded() {
@@ -30,14 +30,14 @@ fn run(settings: &Settings, figures: &mut Figures) -> Result<(), Trouble> {
         }
         eprintln!("bench: LEFT OUT: {why}");
     }
-    for venue in settings.venues() {
-        figures.announce(&format!("instructions on {venue}"));
-        let site = venue.open();
+    for backend in settings.backends() {
+        figures.announce(&format!("instructions on {backend}"));
+        let site = backend.open();
         let bench = &mut Bench { figures, site: &site, counts: lacking.is_none() };
-        if venue.is_file() {
+        if backend.is_file() {
             bench.one_place("on a file", 1, Some((Path::Transactions, bench.directory()?)))?;
-        } else if venue.flavor().is_some() {
-            on_a_server(settings, bench, venue)?;
+        } else if backend.flavor().is_some() {
+            on_a_server(settings, bench, backend)?;
         } else {
             bench.one_place("in memory", 1, None)?;
         }
@@ -45,8 +45,8 @@ fn run(settings: &Settings, figures: &mut Figures) -> Result<(), Trouble> {
     Ok(())
 }
 
-fn on_a_server(settings: &Settings, bench: &mut Bench<'_>, venue: Venue) -> Result<(), Trouble> {
-    let is_native = floor(venue) == Strategy::FencedNative;
+fn on_a_server(settings: &Settings, bench: &mut Bench<'_>, backend: Backend) -> Result<(), AnyError> {
+    let is_native = floor(backend) == Strategy::FencedNative;
     let cases = if is_native {
         [(1, "1 task, native release"), (16, "16 tasks, native release")]
     } else {
@@ -63,14 +63,14 @@ fn on_a_server(settings: &Settings, bench: &mut Bench<'_>, venue: Venue) -> Resu
     }
     let alone = [bench.site.url.clone()];
     if settings.pick(true, false) {
-        let floor = bench.instructions(Path::Bare(floor(venue)), 1, &alone)?;
+        let floor = bench.instructions(Path::Bare(floor(backend)), 1, &alone)?;
         bench.add("instructions of a fenced bare pair", "1 task", floor);
     }
     let ours = bench.instructions(Path::Renewal, 1, &alone)?;
     let bare = bench.instructions(Path::BareRenewal, 1, &alone)?;
     bench.beside("renewal", "1 task", ours, bare);
     bench.allocations(Path::Renewal, "renewal", "1 task", &alone)?;
-    let sites: Vec<_> = (1..MEMBERS).map(|_| venue.open()).collect();
+    let sites: Vec<_> = (1..MEMBERS).map(|_| backend.open()).collect();
     let five: Vec<_> = [bench.site].into_iter().chain(&sites).map(|site| site.url.clone()).collect();
     let ours = bench.instructions(Path::Quorum, 1, &five)?;
     let bare = bench.instructions(Path::RawQuorum, 1, &five)?;
@@ -89,7 +89,7 @@ const CYCLES: u32 = if cfg!(debug_assertions) { 64 } else { 512 };
 
 impl Bench<'_> {
     /// Acquiring and releasing in one store, next to a bare path where there is one.
-    fn one_place(&mut self, case: &str, tasks: u32, bare: Option<(Path, String)>) -> Result<(), Trouble> {
+    fn one_place(&mut self, case: &str, tasks: u32, bare: Option<(Path, String)>) -> Result<(), AnyError> {
         let place = [self.site.url.clone()];
         let ours = self.instructions(Path::Cycle, tasks, &place)?;
         let bare = match bare {
@@ -104,7 +104,7 @@ impl Bench<'_> {
     }
 
     /// Instructions per cycle; NaN if they are not counted.
-    fn instructions(&self, path: Path, tasks: u32, places: &[String]) -> Result<f64, Trouble> {
+    fn instructions(&self, path: Path, tasks: u32, places: &[String]) -> Result<f64, AnyError> {
         if !self.counts {
             return Ok(f64::NAN);
         }
@@ -117,7 +117,7 @@ impl Bench<'_> {
         self.add(&format!("instructions of a bare {what}"), case, bare);
     }
 
-    fn allocations(&mut self, path: Path, what: &str, case: &str, places: &[String]) -> Result<(), Trouble> {
+    fn allocations(&mut self, path: Path, what: &str, case: &str, places: &[String]) -> Result<(), AnyError> {
         let walk = Walk { path, cycles: CYCLES, tasks: 1, places: places.to_vec() };
         let program = env::current_exe()?.with_file_name("bench-weighed");
         let output = Command::new(program).args(walk.words()).output()?;
@@ -131,11 +131,11 @@ impl Bench<'_> {
     }
 
     fn add(&mut self, measure: &str, case: &str, value: f64) {
-        let of = Of { workload: WORKLOAD.name, venue: self.site.venue, case };
+        let of = Of { workload: WORKLOAD.name, backend: self.site.backend, case };
         self.figures.add(of, measure, "", value);
     }
 
-    fn directory(&self) -> Result<String, Trouble> {
+    fn directory(&self) -> Result<String, AnyError> {
         let directory = self.site.directory().ok_or("the file store has no directory")?;
         Ok(directory.display().to_string())
     }

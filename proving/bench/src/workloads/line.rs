@@ -2,13 +2,13 @@ use std::thread;
 use std::time::Duration;
 
 use super::Workload;
-use crate::crew::{Crew, Race, Trouble};
+use crate::backend::{Backend, Site};
 use crate::figure::{Figures, Of};
 use crate::order::Order;
 use crate::sample::Sample;
 use crate::settings::Settings;
 use crate::turn::{jain, least_of_most};
-use crate::venue::{Site, Venue};
+use crate::workers::{AnyError, Race, Workers};
 
 pub(super) const WORKLOAD: Workload = Workload {
     name: "line",
@@ -26,18 +26,18 @@ pub(super) const WORKLOAD: Workload = Workload {
 /// it out. With enough turns, that is little.
 const RACES: [(usize, [u32; 2]); 4] = [(1, [500, 50]), (8, [100, 40]), (64, [30, 12]), (1_000, [3, 2])];
 
-fn run(settings: &Settings, figures: &mut Figures) -> Result<(), Trouble> {
-    for venue in settings.venues() {
-        for processes in [1, 8].into_iter().filter(|processes| *processes == 1 || venue.is_shared()) {
-            figures.announce(&format!("line on {venue}, {}", of_processes(processes)));
-            let site = venue.open();
-            let mut crew = Crew::start_counted(&site, processes)?;
-            let mut bench = Bench { settings, figures, site: &site, crew: &mut crew };
+fn run(settings: &Settings, figures: &mut Figures) -> Result<(), AnyError> {
+    for backend in settings.backends() {
+        for processes in [1, 8].into_iter().filter(|processes| *processes == 1 || backend.is_shared()) {
+            figures.announce(&format!("line on {backend}, {}", of_processes(processes)));
+            let site = backend.open();
+            let mut workers = Workers::start_counted(&site, processes)?;
+            let mut bench = Bench { settings, figures, site: &site, workers: &mut workers };
             bench.turns()?;
             bench.order()?;
             bench.nobody_starves()?;
             bench.long_hold(settings.pick(10, 2))?;
-            if stays_for_a_minute(venue) {
+            if stays_for_a_minute(backend) {
                 settings.pick(Some(60), None).map_or(Ok(()), |seconds| bench.long_hold(seconds))?;
             }
         }
@@ -46,8 +46,8 @@ fn run(settings: &Settings, figures: &mut Figures) -> Result<(), Trouble> {
 }
 
 /// True for one server of each make: the others would only repeat the result.
-fn stays_for_a_minute(venue: Venue) -> bool {
-    ["redis-7.0", "valkey-9.1"].contains(&venue.name())
+fn stays_for_a_minute(backend: Backend) -> bool {
+    ["redis-7.0", "valkey-9.1"].contains(&backend.name())
 }
 
 fn of_processes(processes: usize) -> String {
@@ -58,12 +58,12 @@ struct Bench<'a> {
     settings: &'a Settings,
     figures: &'a mut Figures,
     site: &'a Site,
-    crew: &'a mut Crew,
+    workers: &'a mut Workers,
 }
 
 impl Bench<'_> {
-    fn turns(&mut self) -> Result<(), Trouble> {
-        let one_process = self.crew.len() == 1;
+    fn turns(&mut self) -> Result<(), AnyError> {
+        let one_process = self.workers.len() == 1;
         for (waiters, [full, short]) in RACES {
             // Each process confirms every half second that it still waits, and on a busy machine
             // that adds up to many calls per turn.
@@ -77,7 +77,7 @@ impl Bench<'_> {
                 (Sample::default(), Sample::default(), Sample::default());
             for _ in 0..self.settings.pick(3, 1) {
                 let before = self.site.commands();
-                let turns = self.crew.take_turns(&race)?;
+                let turns = self.workers.take_turns(&race)?;
                 let expected = waiters * each as usize;
                 if turns.len() != expected {
                     return Err(format!("{} turns were had instead of {expected}", turns.len()).into());
@@ -99,18 +99,20 @@ impl Bench<'_> {
         Ok(())
     }
 
-    fn order(&mut self) -> Result<(), Trouble> {
+    fn order(&mut self) -> Result<(), AnyError> {
         for &waiters in self.settings.pick(&[8, 64, 1_000][..], &[8, 64]) {
             let key = format!("order of {waiters}");
-            self.crew.tell(0, &Order::Hold { key: key.clone() })?;
+            self.workers.tell(0, &Order::Hold { key: key.clone() })?;
             for n in 0..waiters {
-                let hand = n % self.crew.len();
-                self.crew
-                    .tell(hand, &Order::Take { key: key.clone(), waiters: 1, each: 1, hold: 0, think: 0 })?;
-                self.crew.tell(0, &Order::InLine { key: key.clone(), waiters: n + 1 })?;
+                let worker = n % self.workers.len();
+                self.workers.tell(
+                    worker,
+                    &Order::Take { key: key.clone(), waiters: 1, each: 1, hold: 0, think: 0 },
+                )?;
+                self.workers.tell(0, &Order::InLine { key: key.clone(), waiters: n + 1 })?;
             }
-            self.crew.tell(0, &Order::Yield)?;
-            let inversions = self.crew.collect()?.inversions();
+            self.workers.tell(0, &Order::Yield)?;
+            let inversions = self.workers.collect()?.inversions();
             let case = self.case(waiters);
             self.figures.add(self.of(&case), "inversions", "", inversions as f64);
         }
@@ -118,28 +120,28 @@ impl Bench<'_> {
     }
 
     /// Each holder requests the key again as soon as it has released it.
-    fn nobody_starves(&mut self) -> Result<(), Trouble> {
+    fn nobody_starves(&mut self) -> Result<(), AnyError> {
         let (waiters, each) = (8, self.settings.pick(1_000, 100));
         let race = Race { key: "no rest", waiters, each, hold: 0, think: 0 };
-        let shares = self.crew.take_turns(&race)?.shares(waiters, each);
+        let shares = self.workers.take_turns(&race)?.shares(waiters, each);
         let case = self.case(waiters);
         self.figures.add(self.of(&case), "least ÷ most turns", "", least_of_most(&shares));
         Ok(())
     }
 
     /// Commands per second and process, from when all waiters are queued until the holder releases.
-    fn long_hold(&mut self, seconds: u64) -> Result<(), Trouble> {
+    fn long_hold(&mut self, seconds: u64) -> Result<(), AnyError> {
         let Some(_) = self.site.commands() else { return Ok(()) };
         let key = format!("held for {seconds} s");
         let race = Race { key: &key, waiters: 1_000, each: 1, hold: 0, think: 0 };
-        self.crew.line_up(&race)?;
+        self.workers.line_up(&race)?;
         let before = self.site.commands();
         thread::sleep(Duration::from_secs(seconds));
         let after = self.site.commands();
-        self.crew.tell(0, &Order::Yield)?;
-        self.crew.collect()?;
+        self.workers.tell(0, &Order::Yield)?;
+        self.workers.collect()?;
         let commands = after.zip(before).map_or(f64::NAN, |(after, before)| (after - before) as f64);
-        let rate = commands / (seconds * self.crew.len() as u64) as f64;
+        let rate = commands / (seconds * self.workers.len() as u64) as f64;
         let case = format!("{}, {seconds} s", self.case(1_000));
         self.figures.add(self.of(&case), "commands while held", "/s", rate);
         Ok(())
@@ -147,10 +149,10 @@ impl Bench<'_> {
 
     fn case(&self, waiters: usize) -> String {
         let of = if waiters == 1 { "1 waiter".to_owned() } else { format!("{waiters} waiters") };
-        format!("{of}, {}", of_processes(self.crew.len()))
+        format!("{of}, {}", of_processes(self.workers.len()))
     }
 
     fn of<'c>(&self, case: &'c str) -> Of<'c> {
-        Of { workload: WORKLOAD.name, venue: self.site.venue, case }
+        Of { workload: WORKLOAD.name, backend: self.site.backend, case }
     }
 }

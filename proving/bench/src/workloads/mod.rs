@@ -10,9 +10,9 @@ mod quorum;
 mod uncontended;
 mod waiters;
 
-use crate::crew::Trouble;
 use crate::figure::Figures;
 use crate::settings::Settings;
+use crate::workers::AnyError;
 
 /// A workload of the benchmark.
 #[derive(Clone, Copy, Debug)]
@@ -25,7 +25,7 @@ pub struct Workload {
     /// The method, for the page of figures.
     pub method: &'static str,
     /// Runs the measurement.
-    pub run: fn(&Settings, &mut Figures) -> Result<(), Trouble>,
+    pub run: fn(&Settings, &mut Figures) -> Result<(), AnyError>,
 }
 
 /// All workloads, in the order in which they run.
@@ -46,6 +46,6 @@ const MEMBERS: usize = 5;
 
 /// Runs a future to its end on a runtime with one thread: a second one would double the processor
 /// time of a client.
-fn on_one_thread<T>(future: impl Future<Output = Result<T, Trouble>>) -> Result<T, Trouble> {
+fn on_one_thread<T>(future: impl Future<Output = Result<T, AnyError>>) -> Result<T, AnyError> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(future)
 }

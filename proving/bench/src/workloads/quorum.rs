@@ -8,13 +8,13 @@ use servers::Server;
 use tokio::task::JoinSet;
 
 use super::{MEMBERS, Workload, on_one_thread};
+use crate::backend::{Backend, Site};
 use crate::bare::Bare;
 use crate::clock;
-use crate::crew::Trouble;
 use crate::figure::{Figures, Of};
 use crate::sample::Sample;
 use crate::settings::Settings;
-use crate::venue::{Site, Venue};
+use crate::workers::AnyError;
 
 pub(super) const WORKLOAD: Workload = Workload {
     name: "quorum",
@@ -33,18 +33,18 @@ const TASKS: [(usize, &str); 4] = [(1, "1 task"), (16, "16 tasks"), (64, "64 tas
 /// when it is first seen.
 const MAX_TTL: Duration = Duration::from_secs(60);
 
-fn run(settings: &Settings, figures: &mut Figures) -> Result<(), Trouble> {
-    for venue in settings.venues().filter(|venue| venue.flavor().is_some()) {
-        figures.announce(&format!("quorum on {venue}"));
-        let sites: Vec<_> = (0..MEMBERS).map(|_| venue.open()).collect();
+fn run(settings: &Settings, figures: &mut Figures) -> Result<(), AnyError> {
+    for backend in settings.backends().filter(|backend| backend.flavor().is_some()) {
+        figures.announce(&format!("quorum on {backend}"));
+        let sites: Vec<_> = (0..MEMBERS).map(|_| backend.open()).collect();
         on_one_thread(async {
             for (tasks, case) in TASKS {
                 if settings.pick(true, [1, 64].contains(&tasks)) {
-                    let of = Of { workload: WORKLOAD.name, venue, case };
+                    let of = Of { workload: WORKLOAD.name, backend, case };
                     beside_raw(settings, figures, &sites, tasks, of).await?;
                 }
             }
-            one_stopped(settings, figures, venue, &sites).await
+            one_stopped(settings, figures, backend, &sites).await
         })?;
     }
     Ok(())
@@ -57,7 +57,7 @@ async fn beside_raw(
     sites: &[Site],
     tasks: usize,
     of: Of<'_>,
-) -> Result<(), Trouble> {
+) -> Result<(), AnyError> {
     for server in sites.iter().filter_map(Site::server) {
         // Data of the previous cases would slow this case's servers down.
         server.text(&["FLUSHALL"]);
@@ -67,17 +67,17 @@ async fn beside_raw(
         raw.push(Bare::connect(site).await?);
     }
     let raw: Arc<[_]> = raw.into();
-    let contenders = [
-        Contender::Ours(locks(sites.iter().filter_map(Site::server))?),
-        Contender::Raw(raw.clone()),
-        Contender::FencedRaw(raw),
+    let competitors = [
+        Competitor::Ours(locks(sites.iter().filter_map(Site::server))?),
+        Competitor::Raw(raw.clone()),
+        Competitor::FencedRaw(raw),
     ];
     let mut laps: [Laps; 3] = Default::default();
     for repetition in 0..=settings.repetitions() {
         // Each competitor is first in turn.
-        for n in 0..contenders.len() {
-            let n = (n + repetition) % contenders.len();
-            let (speed, processor) = closed_loop(settings, tasks, &contenders[n]).await?;
+        for n in 0..competitors.len() {
+            let n = (n + repetition) % competitors.len();
+            let (speed, processor) = closed_loop(settings, tasks, &competitors[n]).await?;
             // The first repetition is a warm-up for connections, scripts and the servers' memory.
             if repetition > 0 {
                 laps[n].speed.push(speed);
@@ -106,13 +106,13 @@ struct Laps {
 }
 
 #[derive(Clone)]
-enum Contender {
+enum Competitor {
     Ours(Locks),
     Raw(Arc<[Bare]>),
     FencedRaw(Arc<[Bare]>),
 }
 
-impl Contender {
+impl Competitor {
     /// A key per competitor: Leasehold's releases to the slowest members may still be under way,
     /// and must not delay the raw loop.
     fn key(&self, task: usize) -> String {
@@ -123,7 +123,7 @@ impl Contender {
         }
     }
 
-    async fn cycle(&self, key: &str, serial: u64) -> Result<(), Trouble> {
+    async fn cycle(&self, key: &str, serial: u64) -> Result<(), AnyError> {
         match self {
             Self::Ours(locks) => Ok(locks.mutex(key).lock().await?.release().await?),
             Self::Raw(members) => Bare::cycle_at_all(members, false, key, serial).await,
@@ -136,20 +136,20 @@ impl Contender {
 async fn closed_loop(
     settings: &Settings,
     tasks: usize,
-    contender: &Contender,
-) -> Result<(f64, f64), Trouble> {
+    competitor: &Competitor,
+) -> Result<(f64, f64), AnyError> {
     let (begun, before) = (clock::now(), clock::processor());
     let end = begun + u64::try_from(settings.slice().as_nanos())?;
     let mut running = JoinSet::new();
     for task in 0..tasks {
-        let (contender, key) = (contender.clone(), contender.key(task));
+        let (competitor, key) = (competitor.clone(), competitor.key(task));
         running.spawn(async move {
             let mut cycles = 0_u32;
             loop {
-                contender.cycle(&key, u64::from(cycles)).await?;
+                competitor.cycle(&key, u64::from(cycles)).await?;
                 cycles += 1;
                 if clock::now() >= end {
-                    return Ok::<_, Trouble>(cycles);
+                    return Ok::<_, AnyError>(cycles);
                 }
             }
         });
@@ -167,11 +167,11 @@ async fn closed_loop(
 async fn one_stopped(
     settings: &Settings,
     figures: &mut Figures,
-    venue: Venue,
+    backend: Backend,
     sites: &[Site],
-) -> Result<(), Trouble> {
+) -> Result<(), AnyError> {
     // A sixth server replaces the stopped one, so that the healthy quorum always has five.
-    let hung = venue.open();
+    let hung = backend.open();
     let servers: Vec<&Server> = sites.iter().filter_map(Site::server).collect();
     let stopped = hung.server().into_iter();
     let with_hung = stopped.chain(servers.iter().copied().skip(1));
@@ -196,7 +196,7 @@ async fn one_stopped(
         }
     }
     hung.server().into_iter().for_each(Server::cont);
-    let of = Of { workload: WORKLOAD.name, venue, case: "" };
+    let of = Of { workload: WORKLOAD.name, backend, case: "" };
     let [with_hung, healthy] = each;
     figures.add(of, "p50 with one stopped ÷ p50 healthy", "", with_hung.median() / healthy.median());
     figures.add(of, "acquisition with one stopped", "µs", with_hung);
@@ -204,7 +204,7 @@ async fn one_stopped(
     Ok(())
 }
 
-fn locks<'a>(servers: impl Iterator<Item = &'a Server>) -> Result<Locks, Trouble> {
+fn locks<'a>(servers: impl Iterator<Item = &'a Server>) -> Result<Locks, AnyError> {
     let stores: Result<Vec<_>, _> =
         servers.map(|server| AnyStore::from_url(&format!("{}?quarantine=no", server.url()))).collect();
     Ok(Locks::builder().quorum(stores?, MAX_TTL)?)

@@ -5,13 +5,13 @@ use leasehold::Locks;
 use servers::Flavor;
 
 use super::{Workload, on_one_thread};
+use crate::backend::{Backend, Site};
 use crate::bare::{Bare, Strategy};
 use crate::clock;
-use crate::crew::Trouble;
 use crate::figure::{Figures, Of};
 use crate::sample::Sample;
 use crate::settings::Settings;
-use crate::venue::{Site, Venue};
+use crate::workers::AnyError;
 
 pub(super) const WORKLOAD: Workload = Workload {
     name: "uncontended",
@@ -27,10 +27,10 @@ pub(super) const WORKLOAD: Workload = Workload {
 
 const TASKS: [(usize, &str); 4] = [(1, "1 task"), (16, "16 tasks"), (64, "64 tasks"), (256, "256 tasks")];
 
-fn run(settings: &Settings, figures: &mut Figures) -> Result<(), Trouble> {
-    for venue in settings.venues() {
-        let site = venue.open();
-        figures.announce(&format!("uncontended on {venue}"));
+fn run(settings: &Settings, figures: &mut Figures) -> Result<(), AnyError> {
+    for backend in settings.backends() {
+        let site = backend.open();
+        figures.announce(&format!("uncontended on {backend}"));
         on_one_thread(async {
             for (tasks, case) in TASKS {
                 if settings.pick(true, [1, 64].contains(&tasks)) {
@@ -49,12 +49,12 @@ async fn one_case(
     site: &Site,
     tasks: usize,
     case: &str,
-) -> Result<(), Trouble> {
+) -> Result<(), AnyError> {
     if let Some(server) = site.server() {
         // Data of the previous cases would slow this case's server down.
         server.text(&["FLUSHALL"]);
     }
-    let field = Contender::field(site).await?;
+    let field = Competitor::field(site).await?;
     let mut laps: Vec<Laps> = field.iter().map(|_| Laps::default()).collect();
     for repetition in 0..=settings.repetitions() {
         // Each competitor is first, and last, in turn.
@@ -68,11 +68,11 @@ async fn one_case(
             }
         }
     }
-    let of = Of { workload: WORKLOAD.name, venue: site.venue, case };
-    for (contender, laps) in field.iter().zip(&laps) {
-        figures.add(of, contender.name, "k/s", laps.speed.clone());
+    let of = Of { workload: WORKLOAD.name, backend: site.backend, case };
+    for (competitor, laps) in field.iter().zip(&laps) {
+        figures.add(of, competitor.name, "k/s", laps.speed.clone());
     }
-    // In the order of `Contender::field`.
+    // In the order of `Competitor::field`.
     if let [again, fresh, pair, floor_of_again, floor_of_fresh, same_strategy] = laps.as_slice() {
         figures.add(of, "again ÷ bare pair", "", again.speed.over(&pair.speed));
         figures.add(of, "again ÷ floor", "", again.speed.over(&floor_of_again.speed));
@@ -94,7 +94,7 @@ struct Laps {
 }
 
 #[derive(Clone)]
-struct Contender {
+struct Competitor {
     name: &'static str,
     how: How,
     fresh: bool,
@@ -106,9 +106,9 @@ enum How {
     Bare(Bare, Strategy),
 }
 
-impl Contender {
+impl Competitor {
     /// Leasehold, and on a server the loops that it is compared with.
-    async fn field(site: &Site) -> Result<Vec<Self>, Trouble> {
+    async fn field(site: &Site) -> Result<Vec<Self>, AnyError> {
         let locks = Locks::connect(&site.url).await?;
         let ours = |name, fresh| Self { name, how: How::Ours(locks.clone()), fresh };
         let mut field = vec![ours("again", false), ours("fresh", true)];
@@ -116,14 +116,14 @@ impl Contender {
             let bare = Bare::connect(site).await?;
             let bare = |name, strategy, fresh| Self { name, how: How::Bare(bare.clone(), strategy), fresh };
             field.push(bare("bare pair", Strategy::Pair, false));
-            field.push(bare("floor of again", floor(site.venue), false));
+            field.push(bare("floor of again", floor(site.backend), false));
             field.push(bare("floor of fresh", Strategy::Scripts, true));
             field.push(bare("same strategy again", Strategy::Scripts, false));
         }
         Ok(field)
     }
 
-    async fn cycle(&self, key: &str, serial: u64) -> Result<(), Trouble> {
+    async fn cycle(&self, key: &str, serial: u64) -> Result<(), AnyError> {
         match &self.how {
             How::Ours(locks) => Ok(locks.mutex(key).lock().await?.release().await?),
             How::Bare(bare, strategy) => bare.cycle(*strategy, key, serial).await,
@@ -132,8 +132,8 @@ impl Contender {
 }
 
 /// The fastest known way to lock with a fence, on a key that was used before.
-pub(super) fn floor(venue: Venue) -> Strategy {
-    match venue.flavor() {
+pub(super) fn floor(backend: Backend) -> Strategy {
+    match backend.flavor() {
         Some(Flavor::Valkey91) => Strategy::FencedNative,
         _ => Strategy::FencedPair,
     }
@@ -143,27 +143,27 @@ pub(super) fn floor(venue: Venue) -> Strategy {
 async fn closed_loop(
     settings: &Settings,
     tasks: usize,
-    contender: &Contender,
-) -> Result<(f64, f64), Trouble> {
+    competitor: &Competitor,
+) -> Result<(f64, f64), AnyError> {
     static SERIAL: AtomicU64 = AtomicU64::new(0);
-    let contender = Arc::new(contender.clone());
+    let competitor = Arc::new(competitor.clone());
     let (begun, before) = (clock::now(), clock::processor());
     let end = begun + u64::try_from(settings.slice().as_nanos())?;
     let running: Vec<_> = (0..tasks)
         .map(|task| {
-            let contender = contender.clone();
+            let competitor = competitor.clone();
             tokio::spawn(async move {
-                let mut key = format!("{}:{task}", contender.name);
+                let mut key = format!("{}:{task}", competitor.name);
                 let mut cycles = 0_u32;
                 loop {
                     let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
-                    if contender.fresh {
+                    if competitor.fresh {
                         key = format!("fresh:{serial}");
                     }
-                    contender.cycle(&key, serial).await?;
+                    competitor.cycle(&key, serial).await?;
                     cycles += 1;
                     if clock::now() >= end {
-                        return Ok::<_, Trouble>(cycles);
+                        return Ok::<_, AnyError>(cycles);
                     }
                 }
             })

@@ -1,13 +1,13 @@
 use servers::{Reply, Server};
 
 use super::Workload;
-use crate::crew::{Crew, Race, Trouble};
+use crate::backend::Site;
 use crate::figure::{Figures, Of};
 use crate::order::{Order, Report};
 use crate::sample::Sample;
 use crate::settings::Settings;
 use crate::turn::Turns;
-use crate::venue::Site;
+use crate::workers::{AnyError, Race, Workers};
 
 pub(super) const WORKLOAD: Workload = Workload {
     name: "waiters",
@@ -28,10 +28,10 @@ const COUNTS: [(usize, &str); 5] = [
     (10_000, "10000 waiters"),
 ];
 
-fn run(settings: &Settings, figures: &mut Figures) -> Result<(), Trouble> {
-    for venue in settings.venues() {
-        figures.announce(&format!("waiters on {venue}"));
-        let site = venue.open();
+fn run(settings: &Settings, figures: &mut Figures) -> Result<(), AnyError> {
+    for backend in settings.backends() {
+        figures.announce(&format!("waiters on {backend}"));
+        let site = backend.open();
         drains(settings, figures, &site)?;
         weights(settings, figures, &site)?;
         if let Some(server) = site.server() {
@@ -42,11 +42,11 @@ fn run(settings: &Settings, figures: &mut Figures) -> Result<(), Trouble> {
 }
 
 fn of<'a>(site: &Site, case: &'a str) -> Of<'a> {
-    Of { workload: WORKLOAD.name, venue: site.venue, case }
+    Of { workload: WORKLOAD.name, backend: site.backend, case }
 }
 
-fn drains(settings: &Settings, figures: &mut Figures, site: &Site) -> Result<(), Trouble> {
-    let mut crew = Crew::start(site, 1)?;
+fn drains(settings: &Settings, figures: &mut Figures, site: &Site) -> Result<(), AnyError> {
+    let mut workers = Workers::start(site, 1)?;
     let (mut at_ten, mut at_most) = (f64::NAN, f64::NAN);
     for (waiters, case) in COUNTS {
         if settings.pick(false, waiters > 1_000) {
@@ -57,10 +57,10 @@ fn drains(settings: &Settings, figures: &mut Figures, site: &Site) -> Result<(),
         let times = settings.pick((2_000 / waiters).clamp(3, 100), 1);
         for _ in 0..times {
             let race = Race { key: case, waiters, each: 1, hold: 0, think: 0 };
-            crew.line_up(&race)?;
+            workers.line_up(&race)?;
             let before = site.scripts();
-            crew.tell(0, &Order::Yield)?;
-            let turns = crew.collect()?;
+            workers.tell(0, &Order::Yield)?;
+            let turns = workers.collect()?;
             if let Some((after, before)) = site.scripts().zip(before) {
                 server_time.push(after.per_call_since(before));
             }
@@ -79,11 +79,11 @@ fn drains(settings: &Settings, figures: &mut Figures, site: &Site) -> Result<(),
     Ok(())
 }
 
-fn weights(settings: &Settings, figures: &mut Figures, site: &Site) -> Result<(), Trouble> {
+fn weights(settings: &Settings, figures: &mut Figures, site: &Site) -> Result<(), AnyError> {
     for &(waiters, case) in settings.pick(&COUNTS[3..], &COUNTS[3..4]) {
-        let mut crew = Crew::start_weighed(site)?;
+        let mut workers = Workers::start_weighed(site)?;
         let key = format!("weighed {waiters}");
-        let Report::Weight(Some(bytes)) = crew.tell(0, &Order::WeighWaiters { key, waiters })? else {
+        let Report::Weight(Some(bytes)) = workers.tell(0, &Order::WeighWaiters { key, waiters })? else {
             return Err("bench-weighed counts nothing".into());
         };
         figures.add(of(site, case), "bytes per waiter", "B", bytes);
@@ -91,7 +91,12 @@ fn weights(settings: &Settings, figures: &mut Figures, site: &Site) -> Result<()
     Ok(())
 }
 
-fn the_dead(settings: &Settings, figures: &mut Figures, site: &Site, server: &Server) -> Result<(), Trouble> {
+fn the_dead(
+    settings: &Settings,
+    figures: &mut Figures,
+    site: &Site,
+    server: &Server,
+) -> Result<(), AnyError> {
     let dead = settings.pick(10_000, 1_000);
     let (mut longest, mut gaps) = (Sample::default(), Sample::default());
     // The log must contain every script longer than 0.1 ms.
@@ -99,7 +104,7 @@ fn the_dead(settings: &Settings, figures: &mut Figures, site: &Site, server: &Se
     server.text(&["CONFIG", "SET", "slowlog-max-len", "100000"]);
     for repetition in 0..settings.pick(3, 1) {
         let (key, mut living, mut dying) =
-            (format!("dead {repetition}"), Crew::start(site, 1)?, Crew::start(site, 1)?);
+            (format!("dead {repetition}"), Workers::start(site, 1)?, Workers::start(site, 1)?);
         let take = |waiters| Order::Take { key: key.clone(), waiters, each: 1, hold: 0, think: 0 };
         living.tell(0, &Order::Hold { key: key.clone() })?;
         dying.tell(0, &take(dead))?;

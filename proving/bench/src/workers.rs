@@ -4,47 +4,50 @@ use std::env;
 use std::error::Error;
 use std::process::Command;
 
+use crate::backend::Site;
 use crate::child::Child;
 use crate::order::{Order, Report};
 use crate::turn::{Turn, Turns};
-use crate::venue::Site;
 
-/// The first argument of a process that belongs to a crew.
-pub const HAND: &str = "--one-of-a-crew";
+/// The first argument of a process that is a worker.
+pub const WORKER_FLAG: &str = "--bench-worker";
 
 /// Any error of the benchmark, as text.
-pub type Trouble = Box<dyn Error + Send + Sync>;
+pub type AnyError = Box<dyn Error + Send + Sync>;
 
 /// Several processes, each with its own connection. They are killed when this is dropped.
 #[derive(Debug)]
-pub struct Crew(Vec<Hand>);
+pub struct Workers(Vec<WorkerProcess>);
 
-/// One process of a crew.
+/// One process of a group of workers.
 #[derive(Debug)]
-struct Hand(Child);
+struct WorkerProcess(Child);
 
-impl Crew {
-    /// Starts `hands` processes.
+impl Workers {
+    /// Starts `processes` processes.
     ///
     /// # Errors
     ///
     /// If a process cannot be started.
-    pub fn start(site: &Site, hands: usize) -> Result<Self, Trouble> {
-        (0..hands)
-            .map(|number| Hand::start(site, number, "bench", &site.url))
+    pub fn start(site: &Site, processes: usize) -> Result<Self, AnyError> {
+        (0..processes)
+            .map(|number| WorkerProcess::start(site, number, "bench", &site.url))
             .collect::<Result<_, _>>()
             .map(Self)
     }
 
-    /// Starts `hands` processes whose connections go through a proxy that counts commands. The
-    /// proxy costs time, so nothing is timed in such a crew.
+    /// Starts `processes` processes whose connections go through a proxy that counts commands. The
+    /// proxy costs time, so nothing is timed in such a group of workers.
     ///
     /// # Errors
     ///
     /// If a process cannot be started.
-    pub fn start_counted(site: &Site, hands: usize) -> Result<Self, Trouble> {
+    pub fn start_counted(site: &Site, processes: usize) -> Result<Self, AnyError> {
         let url = site.counted_url();
-        (0..hands).map(|number| Hand::start(site, number, "bench", &url)).collect::<Result<_, _>>().map(Self)
+        (0..processes)
+            .map(|number| WorkerProcess::start(site, number, "bench", &url))
+            .collect::<Result<_, _>>()
+            .map(Self)
     }
 
     /// Starts one process that counts its allocations; its times are meaningless.
@@ -52,8 +55,8 @@ impl Crew {
     /// # Errors
     ///
     /// If the process cannot be started.
-    pub fn start_weighed(site: &Site) -> Result<Self, Trouble> {
-        Ok(Self(vec![Hand::start(site, 0, "bench-weighed", &site.url)?]))
+    pub fn start_weighed(site: &Site) -> Result<Self, AnyError> {
+        Ok(Self(vec![WorkerProcess::start(site, 0, "bench-weighed", &site.url)?]))
     }
 
     /// The number of processes.
@@ -68,9 +71,9 @@ impl Crew {
     /// # Errors
     ///
     /// The error that the process reports, or that it reported nothing.
-    pub fn tell(&mut self, hand: usize, order: &Order) -> Result<Report, Trouble> {
-        self.0[hand].send(order)?;
-        self.0[hand].receive()
+    pub fn tell(&mut self, worker: usize, order: &Order) -> Result<Report, AnyError> {
+        self.0[worker].send(order)?;
+        self.0[worker].receive()
     }
 
     /// Sends an order to all processes at once, then waits for their reports.
@@ -78,9 +81,9 @@ impl Crew {
     /// # Errors
     ///
     /// As [`tell`](Self::tell).
-    pub fn tell_all(&mut self, order: &Order) -> Result<Vec<Report>, Trouble> {
-        self.0.iter_mut().try_for_each(|hand| hand.send(order))?;
-        self.0.iter_mut().map(Hand::receive).collect()
+    pub fn tell_all(&mut self, order: &Order) -> Result<Vec<Report>, AnyError> {
+        self.0.iter_mut().try_for_each(|worker| worker.send(order))?;
+        self.0.iter_mut().map(WorkerProcess::receive).collect()
     }
 
     /// Starts waiters in all processes, spread as evenly as possible. The first process holds the
@@ -89,7 +92,7 @@ impl Crew {
     /// # Errors
     ///
     /// As [`tell`](Self::tell).
-    pub fn take_turns(&mut self, race: &Race<'_>) -> Result<Turns, Trouble> {
+    pub fn take_turns(&mut self, race: &Race<'_>) -> Result<Turns, AnyError> {
         self.line_up(race)?;
         self.tell(0, &Order::Yield)?;
         self.collect()
@@ -100,14 +103,14 @@ impl Crew {
     /// # Errors
     ///
     /// As [`tell`](Self::tell).
-    pub fn line_up(&mut self, race: &Race<'_>) -> Result<(), Trouble> {
+    pub fn line_up(&mut self, race: &Race<'_>) -> Result<(), AnyError> {
         let key = race.key.to_owned();
         self.tell(0, &Order::Hold { key: key.clone() })?;
-        let hands = self.len();
-        for hand in 0..hands {
-            let waiters = race.waiters / hands + usize::from(hand < race.waiters % hands);
+        let processes = self.len();
+        for worker in 0..processes {
+            let waiters = race.waiters / processes + usize::from(worker < race.waiters % processes);
             let Race { each, hold, think, .. } = *race;
-            self.tell(hand, &Order::Take { key: key.clone(), waiters, each, hold, think })?;
+            self.tell(worker, &Order::Take { key: key.clone(), waiters, each, hold, think })?;
         }
         self.tell(0, &Order::InLine { key, waiters: race.waiters })?;
         Ok(())
@@ -119,7 +122,7 @@ impl Crew {
     /// # Errors
     ///
     /// As [`tell`](Self::tell).
-    pub fn take_bare_turns(&mut self, race: &Race<'_>) -> Result<Turns, Trouble> {
+    pub fn take_bare_turns(&mut self, race: &Race<'_>) -> Result<Turns, AnyError> {
         let Race { key, each, hold, think, .. } = *race;
         let reports = self.tell_all(&Order::TakeBare { key: format!("bare:{key}"), each, hold, think })?;
         Ok(Turns::new(reports.into_iter().flat_map(turns).collect()))
@@ -130,7 +133,7 @@ impl Crew {
     /// # Errors
     ///
     /// As [`tell`](Self::tell).
-    pub fn collect(&mut self) -> Result<Turns, Trouble> {
+    pub fn collect(&mut self) -> Result<Turns, AnyError> {
         let reports = self.tell_all(&Order::Collect)?;
         Ok(Turns::new(reports.into_iter().flat_map(turns).collect()))
     }
@@ -156,25 +159,25 @@ fn turns(report: Report) -> Vec<Turn> {
     if let Report::Turns(turns) = report { turns } else { Vec::new() }
 }
 
-impl Hand {
-    fn start(site: &Site, number: usize, program: &str, url: &str) -> Result<Self, Trouble> {
+impl WorkerProcess {
+    fn start(site: &Site, number: usize, program: &str, url: &str) -> Result<Self, AnyError> {
         let path = env::current_exe()?.with_file_name(program);
         if !path.is_file() {
             let at = path.display();
             return Err(format!("there is no {at}: build both with `cargo build -p bench --bins`").into());
         }
         let mut command = Command::new(&path);
-        command.args([HAND, &*number.to_string(), url, &site.url]);
-        let mut hand = Self(Child::start(&mut command)?);
-        hand.receive()?;
-        Ok(hand)
+        command.args([WORKER_FLAG, &*number.to_string(), url, &site.url]);
+        let mut worker = Self(Child::start(&mut command)?);
+        worker.receive()?;
+        Ok(worker)
     }
 
-    fn send(&mut self, order: &Order) -> Result<(), Trouble> {
+    fn send(&mut self, order: &Order) -> Result<(), AnyError> {
         self.0.send(order)
     }
 
-    fn receive(&mut self) -> Result<Report, Trouble> {
+    fn receive(&mut self) -> Result<Report, AnyError> {
         match self.0.receive()? {
             Report::Failed(why) => Err(why.into()),
             report => Ok(report),

@@ -3,7 +3,7 @@
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Value, cmd};
 
-use crate::serve::{Cycle, PATIENCE, TTL, Trouble};
+use crate::serve::{AnyError, Cycle, PATIENCE, TTL};
 
 const COMPARE_AND_DELETE: &str =
     "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
@@ -16,7 +16,7 @@ pub(crate) struct Bare {
 }
 
 impl Bare {
-    pub(crate) async fn connect(url: &str) -> Result<Self, Trouble> {
+    pub(crate) async fn connect(url: &str) -> Result<Self, AnyError> {
         let limits = AsyncConnectionConfig::new().set_response_timeout(Some(PATIENCE));
         let mut connection = Client::open(url)?.get_multiplexed_async_connection_with_config(&limits).await?;
         let script = cmd("SCRIPT").arg("LOAD").arg(COMPARE_AND_DELETE).query_async(&mut connection).await?;
@@ -25,7 +25,7 @@ impl Bare {
 }
 
 impl Cycle for Bare {
-    async fn cycle(&self, key: &str, serial: u64) -> Result<(), Trouble> {
+    async fn cycle(&self, key: &str, serial: u64) -> Result<(), AnyError> {
         let mut connection = self.connection.clone();
         let value = format!("{serial:032x}");
         let mut set = cmd("SET");

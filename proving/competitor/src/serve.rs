@@ -14,7 +14,7 @@ use crate::bare::Bare;
 use crate::order::{Order, Report, Times};
 
 /// Any error, as text.
-pub type Trouble = Box<dyn Error + Send + Sync>;
+pub type AnyError = Box<dyn Error + Send + Sync>;
 
 /// The TTL of every lock of a comparison: longer than anything lasts in it, so that no lease
 /// expires and few are renewed.
@@ -32,14 +32,17 @@ pub fn now() -> u64 {
 }
 
 /// A lock library, connected to a server by one client that all tasks share.
-pub trait Contender: Clone + Send + Sync + 'static {
+pub trait Competitor: Clone + Send + Sync + 'static {
     /// Connects to the server.
-    fn connect(url: &str) -> impl Future<Output = Result<Self, Trouble>> + Send;
+    fn connect(url: &str) -> impl Future<Output = Result<Self, AnyError>> + Send;
 
     /// Acquires a lock for [`TTL`], waiting for it in the library's own way, holds it and releases
     /// it. `None` if the library stopped waiting.
-    fn visit(&self, key: &str, hold: Duration)
-    -> impl Future<Output = Result<Option<Visit>, Trouble>> + Send;
+    fn visit(
+        &self,
+        key: &str,
+        hold: Duration,
+    ) -> impl Future<Output = Result<Option<Visit>, AnyError>> + Send;
 }
 
 /// The times between which a process considered itself the holder; nanoseconds as of [`now`].
@@ -64,11 +67,11 @@ impl Visit {
 }
 
 /// Carries out the orders on standard input until it ends.
-pub fn serve<C: Contender>(url: &str) -> ! {
+pub fn serve<C: Competitor>(url: &str) -> ! {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let served = runtime.block_on(async {
-        let (contender, bare) = (C::connect(url).await?, Bare::connect(url).await?);
-        obey_all(contender, bare).await
+        let (competitor, bare) = (C::connect(url).await?, Bare::connect(url).await?);
+        obey_all(competitor, bare).await
     });
     if let Err(why) = served {
         answer(&Report::Failed { why: why.to_string() });
@@ -76,7 +79,7 @@ pub fn serve<C: Contender>(url: &str) -> ! {
     process::exit(0);
 }
 
-async fn obey_all<C: Contender>(contender: C, bare: Bare) -> Result<(), Trouble> {
+async fn obey_all<C: Competitor>(competitor: C, bare: Bare) -> Result<(), AnyError> {
     let (sender, mut orders) = mpsc::unbounded_channel();
     thread::spawn(move || {
         for line in std::io::stdin().lines().map_while(Result::ok) {
@@ -89,7 +92,7 @@ async fn obey_all<C: Contender>(contender: C, bare: Bare) -> Result<(), Trouble>
     });
     answer(&Report::Ready);
     while let Some(order) = orders.recv().await {
-        let report = match obey(serde_json::from_str(&order)?, &contender, &bare).await {
+        let report = match obey(serde_json::from_str(&order)?, &competitor, &bare).await {
             Ok(report) => report,
             Err(why) => Report::Failed { why: why.to_string() },
         };
@@ -98,30 +101,30 @@ async fn obey_all<C: Contender>(contender: C, bare: Bare) -> Result<(), Trouble>
     Ok(())
 }
 
-async fn obey<C: Contender>(order: Order, contender: &C, bare: &Bare) -> Result<Report, Trouble> {
+async fn obey<C: Competitor>(order: Order, competitor: &C, bare: &Bare) -> Result<Report, AnyError> {
     match order {
-        Order::Cycle { tasks, millis } => cycles(&Alone(contender.clone()), tasks, millis).await,
+        Order::Cycle { tasks, millis } => cycles(&Alone(competitor.clone()), tasks, millis).await,
         Order::Bare { tasks, millis } => cycles(bare, tasks, millis).await,
         Order::Turns { key, hold, think, millis } => {
             let [hold, think] = [hold, think].map(Duration::from_millis);
-            Ok(Report::Turns { turns: turns(contender, &key, hold, think, millis).await? })
+            Ok(Report::Turns { turns: turns(competitor, &key, hold, think, millis).await? })
         }
     }
 }
 
-async fn turns<C: Contender>(
-    contender: &C,
+async fn turns<C: Competitor>(
+    competitor: &C,
     key: &str,
     hold: Duration,
     think: Duration,
     millis: u64,
-) -> Result<Vec<Times>, Trouble> {
+) -> Result<Vec<Times>, AnyError> {
     let end = now() + millis * 1_000_000;
     let mut turns = Vec::new();
     while now() < end {
         let asked = now();
         let visit = loop {
-            if let Some(visit) = contender.visit(key, hold).await? {
+            if let Some(visit) = competitor.visit(key, hold).await? {
                 break visit;
             }
         };
@@ -133,14 +136,14 @@ async fn turns<C: Contender>(
 
 /// Acquires and releases a key that nobody else wants.
 pub(crate) trait Cycle: Clone + Send + Sync + 'static {
-    fn cycle(&self, key: &str, serial: u64) -> impl Future<Output = Result<(), Trouble>> + Send;
+    fn cycle(&self, key: &str, serial: u64) -> impl Future<Output = Result<(), AnyError>> + Send;
 }
 
 #[derive(Clone)]
 struct Alone<C>(C);
 
-impl<C: Contender> Cycle for Alone<C> {
-    async fn cycle(&self, key: &str, _serial: u64) -> Result<(), Trouble> {
+impl<C: Competitor> Cycle for Alone<C> {
+    async fn cycle(&self, key: &str, _serial: u64) -> Result<(), AnyError> {
         match self.0.visit(key, Duration::ZERO).await? {
             Some(_) => Ok(()),
             None => Err(format!("gave up waiting for {key}, which nobody else has").into()),
@@ -148,7 +151,7 @@ impl<C: Contender> Cycle for Alone<C> {
     }
 }
 
-async fn cycles<C: Cycle>(what: &C, tasks: usize, millis: u64) -> Result<Report, Trouble> {
+async fn cycles<C: Cycle>(what: &C, tasks: usize, millis: u64) -> Result<Report, AnyError> {
     let begun = now();
     let end = begun + millis * 1_000_000;
     let running: Vec<_> = (0..tasks as u64)
@@ -160,7 +163,7 @@ async fn cycles<C: Cycle>(what: &C, tasks: usize, millis: u64) -> Result<Report,
                     what.cycle(&key, task << 32 | count).await?;
                     count += 1;
                 }
-                Ok::<_, Trouble>(count)
+                Ok::<_, AnyError>(count)
             })
         })
         .collect();

@@ -7,19 +7,19 @@ use tempfile::TempDir;
 
 use crate::tap::Tap;
 
-/// Every venue.
-pub const ALL: [Venue; 6] = [
-    Venue { kind: Kind::Memory, name: "memory" },
-    Venue { kind: Kind::File, name: "file" },
-    Venue { kind: Kind::Redis(Flavor::Redis62), name: "redis-6.2" },
-    Venue { kind: Kind::Redis(Flavor::Redis70), name: "redis-7.0" },
-    Venue { kind: Kind::Redis(Flavor::Redis82), name: "redis-8.2" },
-    Venue { kind: Kind::Redis(Flavor::Valkey91), name: "valkey-9.1" },
+/// Every backend.
+pub const ALL: [Backend; 6] = [
+    Backend { kind: Kind::Memory, name: "memory" },
+    Backend { kind: Kind::File, name: "file" },
+    Backend { kind: Kind::Redis(Flavor::Redis62), name: "redis-6.2" },
+    Backend { kind: Kind::Redis(Flavor::Redis70), name: "redis-7.0" },
+    Backend { kind: Kind::Redis(Flavor::Redis82), name: "redis-8.2" },
+    Backend { kind: Kind::Redis(Flavor::Valkey91), name: "valkey-9.1" },
 ];
 
 /// A kind of store, and for a server its make and version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Venue {
+pub struct Backend {
     kind: Kind,
     name: &'static str,
 }
@@ -31,11 +31,11 @@ enum Kind {
     Redis(Flavor),
 }
 
-impl Venue {
-    /// The venue with this name.
+impl Backend {
+    /// The backend with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
-        ALL.into_iter().find(|venue| venue.name == name)
+        ALL.into_iter().find(|backend| backend.name == name)
     }
 
     /// The name on the command line and in figures.
@@ -86,21 +86,21 @@ impl Venue {
             }
         };
         let tap = server.as_ref().map(|server| Tap::before(server.port()));
-        Site { venue: self, url, server, tap, directory }
+        Site { backend: self, url, server, tap, directory }
     }
 }
 
-impl fmt::Display for Venue {
+impl fmt::Display for Backend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name)
     }
 }
 
-/// An open venue. The server or file that it started is removed when this is dropped.
+/// An open backend. The server or file that it started is removed when this is dropped.
 #[derive(Debug)]
 pub struct Site {
-    /// The venue.
-    pub venue: Venue,
+    /// The backend.
+    pub backend: Backend,
     /// The URL of the store.
     pub url: String,
     tap: Option<Tap>,
@@ -198,10 +198,10 @@ mod tests {
     }
 
     #[test]
-    fn every_venue_is_found_by_its_name_and_no_other_is() {
-        for venue in ALL {
-            assert_eq!(Venue::named(venue.name()), Some(venue));
+    fn every_backend_is_found_by_its_name_and_no_other_is() {
+        for backend in ALL {
+            assert_eq!(Backend::named(backend.name()), Some(backend));
         }
-        assert_eq!(Venue::named("redis"), None);
+        assert_eq!(Backend::named("redis"), None);
     }
 }

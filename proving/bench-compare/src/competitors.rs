@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fmt};
 
-use contender::Trouble;
+use competitor::AnyError;
 use interop::{Language, Peer};
 
 use crate::ours::PLAY;
 
 /// A lock library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Contender {
+pub struct Competitor {
     kind: Kind,
     name: &'static str,
     /// How it waits, which explains most differences.
@@ -38,11 +38,11 @@ pub enum Waits {
 }
 
 /// All libraries, Leasehold first.
-pub const ALL: [Contender; 11] = [
-    Contender { kind: Kind::Ours, name: "leasehold", waits: Waits::Told },
-    Contender { kind: Kind::Rust, name: "rslock", waits: Waits::Asks },
-    Contender { kind: Kind::Rust, name: "redis-lock", waits: Waits::Asks },
-    Contender { kind: Kind::Rust, name: "distributed-lock", waits: Waits::Never },
+pub const ALL: [Competitor; 11] = [
+    Competitor { kind: Kind::Ours, name: "leasehold", waits: Waits::Told },
+    Competitor { kind: Kind::Rust, name: "rslock", waits: Waits::Asks },
+    Competitor { kind: Kind::Rust, name: "redis-lock", waits: Waits::Asks },
+    Competitor { kind: Kind::Rust, name: "distributed-lock", waits: Waits::Never },
     foreign(Peer::Redlock4, "redlock-4", Waits::Asks),
     foreign(Peer::Redlock5, "redlock-5", Waits::Asks),
     foreign(Peer::RedisSemaphore, "redis-semaphore", Waits::Asks),
@@ -52,15 +52,15 @@ pub const ALL: [Contender; 11] = [
     foreign(Peer::Pottery, "pottery-redlock", Waits::Asks),
 ];
 
-const fn foreign(peer: Peer, name: &'static str, waits: Waits) -> Contender {
-    Contender { kind: Kind::Foreign(peer), name, waits }
+const fn foreign(peer: Peer, name: &'static str, waits: Waits) -> Competitor {
+    Competitor { kind: Kind::Foreign(peer), name, waits }
 }
 
 /// Rust's libraries, and one per other language: enough to try every part.
 pub const FEW: [&str; 6] =
     ["leasehold", "rslock", "redis-lock", "distributed-lock", "redis-semaphore", "redis-py"];
 
-impl Contender {
+impl Competitor {
     /// The name on the command line and in figures.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -120,7 +120,7 @@ impl Contender {
     /// # Errors
     ///
     /// If it is not installed; the error says how to install it.
-    pub fn command(self, url: &str) -> Result<Command, Trouble> {
+    pub fn command(self, url: &str) -> Result<Command, AnyError> {
         let is_missing = |at: &Path| {
             format!("{self}: it is not in {}, or not as it is wanted; run `cargo xtask peers`", at.display())
         };
@@ -152,7 +152,7 @@ impl Contender {
     }
 }
 
-impl fmt::Display for Contender {
+impl fmt::Display for Competitor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name)
     }
@@ -186,9 +186,9 @@ mod tests {
 
     #[test]
     fn every_version_is_found_in_its_manifest() {
-        for contender in ALL {
-            let version = contender.version();
-            assert!(version.split('.').count() >= 3, "{contender}: {version:?}");
+        for competitor in ALL {
+            let version = competitor.version();
+            assert!(version.split('.').count() >= 3, "{competitor}: {version:?}");
         }
         let versions = "[\"redis-lock\": \"1.2.3\"]\n\"redis\": \"npm:redis@4.5.6-beta.1\",\n";
         assert_eq!(version_of(versions, "redis"), Some("4.5.6-beta.1"));
@@ -196,16 +196,16 @@ mod tests {
 
     #[test]
     fn every_contender_of_another_language_has_its_driver() {
-        for contender in ALL {
-            if let Kind::Foreign(peer) = contender.kind {
-                assert!(driver(peer.language(), contender.name).is_file(), "{contender}");
-                assert_eq!(peer.name(), contender.name);
+        for competitor in ALL {
+            if let Kind::Foreign(peer) = competitor.kind {
+                assert!(driver(peer.language(), competitor.name).is_file(), "{competitor}");
+                assert_eq!(peer.name(), competitor.name);
             }
         }
     }
 
     #[test]
     fn the_few_are_among_all() {
-        assert!(FEW.iter().all(|name| ALL.iter().any(|contender| contender.name == *name)));
+        assert!(FEW.iter().all(|name| ALL.iter().any(|competitor| competitor.name == *name)));
     }
 }

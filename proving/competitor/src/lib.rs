@@ -1,6 +1,6 @@
 //! One of several lock libraries, in a separate process that follows orders.
 //!
-//! A Rust program implements [`Contender`] for a library and calls [`serve`]. Programs in other
+//! A Rust program implements [`Competitor`] for a library and calls [`serve`]. Programs in other
 //! languages use the same lines, an [`Order`] in and a [`Report`] out.
 
 mod bare;
@@ -8,4 +8,4 @@ mod order;
 mod serve;
 
 pub use order::{Order, Report, Times};
-pub use serve::{Contender, TTL, Trouble, Visit, now, serve};
+pub use serve::{AnyError, Competitor, TTL, Visit, now, serve};

@@ -1,4 +1,4 @@
-//! One process of a crew: it follows orders on a runtime with one thread, like a service with few
+//! One process of a group of workers: it follows orders on a runtime with one thread, like a service with few
 //! cores.
 
 use std::collections::HashMap;
@@ -16,25 +16,25 @@ use tokio::time::sleep;
 
 use crate::bare_line::BareLine;
 use crate::clock;
-use crate::crew::{HAND, Trouble};
 use crate::echo;
 use crate::order::{Order, Report};
 use crate::turn::Turn;
+use crate::workers::{AnyError, WORKER_FLAG};
 
 /// The live bytes of this process, in the program that counts them.
 pub type LiveBytes = fn() -> usize;
 
-/// Serves a crew and exits, if this process was started for that.
+/// Serves a group of workers and exits, if this process was started for that.
 pub fn serve_if_told_to(live: Option<LiveBytes>) {
     let words: Vec<String> = env::args().skip(1).collect();
-    let [hand, number, url, direct] = words.as_slice() else { return };
-    if hand != HAND {
+    let [worker, number, url, direct] = words.as_slice() else { return };
+    if worker != WORKER_FLAG {
         return;
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let served = runtime.block_on(async {
-        let mut hand = Hand::connect(number.parse()?, url, direct, live).await?;
-        hand.serve().await
+        let mut worker = Worker::connect(number.parse()?, url, direct, live).await?;
+        worker.serve().await
     });
     if let Err(why) = served {
         answer(&Report::Failed(why.to_string()));
@@ -42,7 +42,7 @@ pub fn serve_if_told_to(live: Option<LiveBytes>) {
     process::exit(0);
 }
 
-struct Hand {
+struct Worker {
     number: u64,
     /// The URL of the store itself.
     url: String,
@@ -56,16 +56,16 @@ struct Hand {
     kept: Vec<Guard>,
 }
 
-impl Hand {
+impl Worker {
     async fn connect(
         number: u64,
         url: &str,
         direct_url: &str,
         live: Option<LiveBytes>,
-    ) -> Result<Self, Trouble> {
+    ) -> Result<Self, AnyError> {
         let locks = Locks::connect(url).await?;
         let direct = if url == direct_url { locks.clone() } else { Locks::connect(direct_url).await? };
-        let hand = Self {
+        let worker = Self {
             number,
             url: direct_url.to_owned(),
             locks,
@@ -76,13 +76,13 @@ impl Hand {
             held: HashMap::new(),
             kept: Vec::new(),
         };
-        hand.warm_up().await?;
-        Ok(hand)
+        worker.warm_up().await?;
+        Ok(worker)
     }
 
     /// Acquires and hands over a key of its own once, so that connections, scripts and channels
     /// exist before anything is counted.
-    async fn warm_up(&self) -> Result<(), Trouble> {
+    async fn warm_up(&self) -> Result<(), AnyError> {
         let mutex = self.locks.mutex(format!("warm-up:{}", self.number));
         let guard = mutex.lock().await?;
         let waiter = tokio::spawn(mutex.lock().into_future());
@@ -94,7 +94,7 @@ impl Hand {
         Ok(())
     }
 
-    async fn serve(&mut self) -> Result<(), Trouble> {
+    async fn serve(&mut self) -> Result<(), AnyError> {
         let (sender, mut orders) = mpsc::unbounded_channel();
         thread::spawn(move || {
             for line in std::io::stdin().lock().lines().map_while(Result::ok) {
@@ -116,7 +116,7 @@ impl Hand {
         Ok(())
     }
 
-    async fn obey(&mut self, order: Order) -> Result<Report, Trouble> {
+    async fn obey(&mut self, order: Order) -> Result<Report, AnyError> {
         match order {
             Order::Take { key, waiters, each, hold, think } => {
                 let mutex = self.locks.mutex(key);
@@ -164,7 +164,7 @@ impl Hand {
         Ok(Report::Done)
     }
 
-    async fn until_in_line(&self, key: &str, waiters: usize) -> Result<(), Trouble> {
+    async fn until_in_line(&self, key: &str, waiters: usize) -> Result<(), AnyError> {
         let pause = Duration::from_millis(if waiters > 100 { 10 } else { 1 });
         loop {
             match self.direct.inspect(key).await {
@@ -179,7 +179,7 @@ impl Hand {
 
     /// Compared with as many tasks of the same shape that wait for nothing, so that only the
     /// waiters' own memory remains.
-    async fn weigh_waiters(&self, key: &str, waiters: usize) -> Result<Report, Trouble> {
+    async fn weigh_waiters(&self, key: &str, waiters: usize) -> Result<Report, AnyError> {
         let guard = self.direct.mutex(key).lock().await?;
         let mutex = self.locks.mutex(key);
         let live = || self.live.map_or(0, |live| live());
@@ -219,7 +219,7 @@ impl Hand {
         weight
     }
 
-    async fn keep(&mut self, guards: usize, ttl: Duration) -> Result<Report, Trouble> {
+    async fn keep(&mut self, guards: usize, ttl: Duration) -> Result<Report, AnyError> {
         let live = || self.live.map_or(0, |live| live());
         let before = live();
         self.kept = Vec::with_capacity(guards);
@@ -277,7 +277,7 @@ async fn takes_turns(
     Ok(turns)
 }
 
-fn spin(number: u64, file: &str, turns: u32) -> Result<Report, Trouble> {
+fn spin(number: u64, file: &str, turns: u32) -> Result<Report, AnyError> {
     let runtime = TokioRuntime::current().ok_or("outside of a runtime")?;
     let mut ledger = Ledger::at(file, Arc::new(runtime));
     let mut done = Vec::with_capacity(turns as usize);
