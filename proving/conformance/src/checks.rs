@@ -25,7 +25,7 @@ pub use member::*;
 pub use sharing::*;
 
 use crate::poll::poll_and_drop;
-use crate::venue::Venue;
+use crate::target::Target;
 
 /// So long that no lease ends during a check that does not wait for it.
 const LONG: Duration = Duration::from_secs(60);
@@ -35,9 +35,9 @@ const SHORT: Duration = Duration::from_millis(300);
 /// Defines a test for each check of a member of a quorum.
 #[macro_export]
 macro_rules! every_check_of_a_member {
-    ($($store:ident: $venue:expr;)*) => {
+    ($($store:ident: $target:expr;)*) => {
         $(mod $store {
-            $crate::every_check!(@ $venue;
+            $crate::every_check!(@ $target;
                 the_fence_that_is_proposed_is_granted_unless_a_greater_one_was,
                 a_fence_is_kept_near_the_stores_own_clock,
                 only_the_holder_raises_and_exactly_to_what_is_asked,
@@ -54,9 +54,9 @@ macro_rules! every_check_of_a_member {
 /// Defines a test for each check of a store's push messages, for stores that have them.
 #[macro_export]
 macro_rules! every_check_of_notices {
-    ($($store:ident: $venue:expr;)*) => {
+    ($($store:ident: $target:expr;)*) => {
         $(mod $store {
-            $crate::every_check!(@ $venue;
+            $crate::every_check!(@ $target;
                 a_holder_hears_at_once_that_its_lease_was_broken,
                 a_holder_that_waited_hears_at_once_that_its_lease_was_broken,
             );
@@ -67,9 +67,9 @@ macro_rules! every_check_of_notices {
 /// Defines a test for each check of readers and writers.
 #[macro_export]
 macro_rules! every_check_of_readers {
-    ($($store:ident: $venue:expr;)*) => {
+    ($($store:ident: $target:expr;)*) => {
         $(mod $store {
-            $crate::every_check!(@ $venue;
+            $crate::every_check!(@ $target;
                 readers_hold_together_and_keep_a_writer_out,
                 a_writer_keeps_readers_out,
                 readers_do_not_pass_a_writer_that_waits,
@@ -90,9 +90,9 @@ macro_rules! every_check_of_readers {
 /// Defines a test for each check of permits, which a quorum does not have.
 #[macro_export]
 macro_rules! every_check_of_permits {
-    ($($store:ident: $venue:expr;)*) => {
+    ($($store:ident: $target:expr;)*) => {
         $(mod $store {
-            $crate::every_check!(@ $venue;
+            $crate::every_check!(@ $target;
                 permits_never_exceed_their_number,
                 a_wish_for_many_permits_is_not_starved,
                 the_permits_of_a_dead_holder_come_back,
@@ -102,12 +102,12 @@ macro_rules! every_check_of_permits {
     };
 }
 
-/// Defines a test for each check, on the venue that the expression makes.
+/// Defines a test for each check, on the target that the expression makes.
 #[macro_export]
 macro_rules! every_check {
-    ($($store:ident: $venue:expr;)*) => {
+    ($($store:ident: $target:expr;)*) => {
         $(mod $store {
-            $crate::every_check!(@ $venue;
+            $crate::every_check!(@ $target;
                 a_free_key_is_granted_to_one,
                 asking_again_is_granted_again,
                 busy_says_who_and_for_how_long,
@@ -145,10 +145,10 @@ macro_rules! every_check {
             );
         })*
     };
-    (@ $venue:expr; $($check:ident,)*) => {
+    (@ $target:expr; $($check:ident,)*) => {
         $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
         async fn $check() {
-            $crate::checks::$check(&$venue).await;
+            $crate::checks::$check(&$target).await;
         })*
     };
 }
@@ -212,8 +212,8 @@ async fn take_within(store: &dyn Store, attempt: &Attempt, limit: Duration) -> D
 }
 
 /// Of two requests for a free key, one is granted.
-pub async fn a_free_key_is_granted_to_one(venue: &Venue) {
-    let (here, there) = (venue.store(), venue.store());
+pub async fn a_free_key_is_granted_to_one(target: &Target) {
+    let (here, there) = (target.store(), target.store());
     let (one, other) = (attempt(&["k"], LONG), attempt(&["k"], LONG));
     take(&*here, &one).await;
     refused(&*there, &other).await;
@@ -224,8 +224,8 @@ pub async fn a_free_key_is_granted_to_one(venue: &Venue) {
 
 /// A request that is sent again is never refused because of itself, wherever it comes from, and its
 /// fence is valid, too.
-pub async fn asking_again_is_granted_again(venue: &Venue) {
-    let (here, there) = (venue.store(), venue.store());
+pub async fn asking_again_is_granted_again(target: &Target) {
+    let (here, there) = (target.store(), target.store());
     let one = attempt(&["k"], LONG);
     let first = take(&*here, &one).await;
     let second = take(&*there, &one).await;
@@ -235,8 +235,8 @@ pub async fn asking_again_is_granted_again(venue: &Venue) {
 
 /// A refusal names the holder, its label, its fence and the time left. So does looking, which
 /// changes nothing.
-pub async fn busy_says_who_and_for_how_long(venue: &Venue) {
-    let store = venue.store();
+pub async fn busy_says_who_and_for_how_long(target: &Target) {
+    let store = target.store();
     assert_eq!(holders(&*store, "k").await, []);
     let mut one = attempt(&["k"], LONG);
     one.label = Some(Label::new("web-3: größe").unwrap());
@@ -246,14 +246,14 @@ pub async fn busy_says_who_and_for_how_long(venue: &Venue) {
     assert_eq!((seen.key.clone(), seen.fence), (key("k"), Some(fence)));
     let left = seen.remaining.unwrap();
     assert!(left <= LONG && left > LONG - Duration::from_secs(10), "{left:?} left");
-    let looked = holders(&*venue.store(), "k").await;
+    let looked = holders(&*target.store(), "k").await;
     assert_eq!(looked.len(), 1);
     assert_eq!((&looked[0].owner, looked[0].fence), (&seen.owner, seen.fence));
 }
 
 /// A holder that is silent keeps the others out for its TTL, and no longer.
-pub async fn a_lease_that_is_not_renewed_ends(venue: &Venue) {
-    let (here, there) = (venue.store(), venue.store());
+pub async fn a_lease_that_is_not_renewed_ends(target: &Target) {
+    let (here, there) = (target.store(), target.store());
     let runtime = TokioRuntime::current().unwrap();
     let begun = runtime.now();
     take(&*here, &attempt(&["k"], SHORT)).await;
@@ -264,8 +264,8 @@ pub async fn a_lease_that_is_not_renewed_ends(venue: &Venue) {
 }
 
 /// A short renewal that arrives late does not shorten a longer one.
-pub async fn a_renewal_lengthens_and_never_shortens(venue: &Venue) {
-    let store = venue.store();
+pub async fn a_renewal_lengthens_and_never_shortens(target: &Target) {
+    let store = target.store();
     let one = attempt(&["k"], SHORT);
     take(&*store, &one).await;
     assert_eq!(renew(&*store, &one.with_ttl(Ttl::new(LONG).unwrap())).await, HoldAnswer::Done);
@@ -275,8 +275,8 @@ pub async fn a_renewal_lengthens_and_never_shortens(venue: &Venue) {
 }
 
 /// A renewal by another holder, or after the end of the lease, does nothing and gives the reason.
-pub async fn only_the_holder_renews(venue: &Venue) {
-    let store = venue.store();
+pub async fn only_the_holder_renews(target: &Target) {
+    let store = target.store();
     let (one, other) = (attempt(&["k"], LONG), attempt(&["k"], LONG));
     assert_eq!(renew(&*store, &one).await, HoldAnswer::NotHeld { key: key("k"), held_by: None });
     assert_eq!(holders(&*store, "k").await, [], "a renewal takes nothing");
@@ -289,8 +289,8 @@ pub async fn only_the_holder_renews(venue: &Venue) {
 
 /// One lost lease in a batch does not affect the others; nor does a request that needs several
 /// batches.
-pub async fn renewals_are_answered_one_by_one(venue: &Venue) {
-    let store = venue.store();
+pub async fn renewals_are_answered_one_by_one(target: &Target) {
+    let store = target.store();
     let mut attempts = Vec::new();
     for n in 0..250 {
         let one = attempt(&[&format!("k{n}")], LONG);
@@ -309,8 +309,8 @@ pub async fn renewals_are_answered_one_by_one(venue: &Venue) {
 }
 
 /// Nobody can release another's lock; a second release reports that there was nothing to release.
-pub async fn a_release_frees_only_what_is_ours(venue: &Venue) {
-    let store = venue.store();
+pub async fn a_release_frees_only_what_is_ours(target: &Target) {
+    let store = target.store();
     let (one, other) = (attempt(&["k"], LONG), attempt(&["k"], LONG));
     take(&*store, &one).await;
     let answer = store.release(&other).await.unwrap();
@@ -322,8 +322,8 @@ pub async fn a_release_frees_only_what_is_ours(venue: &Venue) {
 }
 
 /// This holds for attempts that were granted something, and for those that were not.
-pub async fn giving_up_leaves_nothing(venue: &Venue) {
-    let store = venue.store();
+pub async fn giving_up_leaves_nothing(target: &Target) {
+    let store = target.store();
     let (one, other) = (attempt(&["k"], LONG), attempt(&["k"], LONG));
     store.give_up(&one).await.unwrap();
     take(&*store, &one).await;
@@ -334,8 +334,8 @@ pub async fn giving_up_leaves_nothing(venue: &Venue) {
 }
 
 /// Also if only the last of the keys is held. In a cluster, they are in one slot.
-pub async fn several_keys_are_granted_together_or_not_at_all(venue: &Venue) {
-    let store = venue.store();
+pub async fn several_keys_are_granted_together_or_not_at_all(target: &Target) {
+    let store = target.store();
     let middle = attempt(&["{n}c"], LONG);
     let high = take(&*store, &middle).await;
     let three = attempt(&["{n}b", "{n}c", "{n}a"], LONG);
@@ -354,8 +354,8 @@ pub async fn several_keys_are_granted_together_or_not_at_all(venue: &Venue) {
 }
 
 /// Across releases, expiries and processes.
-pub async fn fences_rise_in_grant_order_whoever_holds(venue: &Venue) {
-    let stores = [venue.store(), venue.store()];
+pub async fn fences_rise_in_grant_order_whoever_holds(target: &Target) {
+    let stores = [target.store(), target.store()];
     let mut last: Option<Fence> = None;
     for round in 0..40 {
         let store = &*stores[round % 2];
@@ -378,8 +378,8 @@ pub async fn fences_rise_in_grant_order_whoever_holds(venue: &Venue) {
 }
 
 /// Keys are arbitrary bytes; labels come back unchanged.
-pub async fn any_key_and_label_will_do(venue: &Venue) {
-    let store = venue.store();
+pub async fn any_key_and_label_will_do(target: &Target) {
+    let store = target.store();
     let long = "x".repeat(Key::MAX_LEN);
     let names: [&[u8]; 10] = [
         b"{}",
@@ -413,11 +413,11 @@ pub async fn any_key_and_label_will_do(venue: &Venue) {
 
 /// Eight tasks on two stores: never two holders at once, and fences rise in the order of their
 /// holds.
-pub async fn one_at_a_time_under_contention(venue: &Venue) {
+pub async fn one_at_a_time_under_contention(target: &Target) {
     let inside = Arc::new(AtomicU32::new(0));
     let highest = Arc::new(AtomicU64::new(0));
     let mut tasks = Vec::new();
-    let all_locks: Vec<_> = (0..2).map(|_| Locks::builder().over(venue.store()).unwrap()).collect();
+    let all_locks: Vec<_> = (0..2).map(|_| Locks::builder().over(target.store()).unwrap()).collect();
     for n in 0..8 {
         let (locks, inside, highest) = (all_locks[n % 2].clone(), inside.clone(), highest.clone());
         tasks.push(tokio::spawn(async move {
@@ -438,9 +438,9 @@ pub async fn one_at_a_time_under_contention(venue: &Venue) {
 }
 
 /// This holds if the key was free, held, or released meanwhile.
-pub async fn a_request_dropped_at_any_await_leaves_nothing(venue: &Venue) {
-    let locks = Locks::builder().over(venue.store()).unwrap();
-    let store = venue.store();
+pub async fn a_request_dropped_at_any_await_leaves_nothing(target: &Target) {
+    let locks = Locks::builder().over(target.store()).unwrap();
+    let store = target.store();
     for taken in [false, true] {
         for polls in 0..25 {
             let holder = attempt(&["k"], LONG);
@@ -466,9 +466,9 @@ pub async fn a_request_dropped_at_any_await_leaves_nothing(venue: &Venue) {
 }
 
 /// Also from another process, and long before the lease would have ended.
-pub async fn a_waiter_is_served_when_the_lock_is_released(venue: &Venue) {
+pub async fn a_waiter_is_served_when_the_lock_is_released(target: &Target) {
     let (here, there) =
-        (Locks::builder().over(venue.store()).unwrap(), Locks::builder().over(venue.store()).unwrap());
+        (Locks::builder().over(target.store()).unwrap(), Locks::builder().over(target.store()).unwrap());
     for waits in [&here, &there] {
         let guard = here.mutex("k").lock().await.unwrap();
         let mut request = waits.mutex("k").lock().within(LONG);

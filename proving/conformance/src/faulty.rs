@@ -13,7 +13,7 @@ use leasehold_core::{
 /// The fate of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Weather {
+pub enum CallFate {
     /// It is served.
     Fair,
     /// It is served, and answered after this delay.
@@ -32,7 +32,7 @@ pub enum Weather {
     Failing(Fault),
 }
 
-impl Weather {
+impl CallFate {
     /// The result of a call to the store with this name.
     ///
     /// # Errors
@@ -78,7 +78,7 @@ async fn timed_out<T>(store: &str) -> Result<T, Fault> {
 #[derive(Debug)]
 pub struct Faulty {
     store: Arc<dyn Store>,
-    weather: Mutex<Weather>,
+    weather: Mutex<CallFate>,
     calls: AtomicU32,
 }
 
@@ -86,11 +86,11 @@ impl Faulty {
     /// Wraps a store; its weather is fair at first.
     #[must_use]
     pub fn over(store: Arc<dyn Store>) -> Arc<Self> {
-        Arc::new(Self { store, weather: Mutex::new(Weather::Fair), calls: AtomicU32::new(0) })
+        Arc::new(Self { store, weather: Mutex::new(CallFate::Fair), calls: AtomicU32::new(0) })
     }
 
     /// Sets the weather from now on.
-    pub fn set(&self, weather: Weather) {
+    pub fn set(&self, weather: CallFate) {
         *self.weather.lock().unwrap_or_else(PoisonError::into_inner) = weather;
     }
 

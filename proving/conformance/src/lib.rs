@@ -9,5 +9,5 @@ pub mod dump;
 pub mod faulty;
 pub mod poll;
 pub mod sequence;
-pub mod venue;
+pub mod target;
 pub mod virtual_time;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use conformance::faulty::{Faulty, Weather};
+use conformance::faulty::{CallFate, Faulty};
 use conformance::virtual_time::VirtualTime;
 use leasehold::{
     HoldError, InspectError, LockError, Locks, LocksBuilder, Loss, MarkError, MemoryStore, Misuse,
@@ -118,7 +118,7 @@ async fn a_guard_whose_lease_was_broken_on_its_way_is_lost_as_soon_as_the_store_
     let world = World::begin();
     // A process that holds nothing does not listen.
     let _listens = world.locks.mutex("another").lock().await.unwrap();
-    world.store.set(Weather::Slow(SECOND));
+    world.store.set(CallFate::Slow(SECOND));
     let granted = tokio::spawn(world.locks.mutex("k").lock().into_future());
     sleep(SECOND / 2).await;
     let holding = world.others().inspect("k").await.unwrap().holders.pop().unwrap();
@@ -134,7 +134,7 @@ async fn a_guard_that_has_been_held_for_a_while_is_lost_when_the_store_says_that
     let world = World::begin();
     let guard = world.locks.mutex("k").lock().await.unwrap();
     sleep(SECOND).await;
-    world.store.set(Weather::Slow(SECOND));
+    world.store.set(CallFate::Slow(SECOND));
     let before = world.time.now();
     world.others().break_lease("k", guard.fence()).await.unwrap();
     assert!(matches!(guard.lost().await, Loss::Broken { .. }));
@@ -144,7 +144,7 @@ async fn a_guard_that_has_been_held_for_a_while_is_lost_when_the_store_says_that
 /// A partition: promise 3.
 #[tokio::test(start_paused = true)]
 async fn a_store_that_falls_silent_loses_the_lock_at_the_leases_end_and_not_later() {
-    for weather in [Weather::Hung, Weather::Lost, Weather::Refused] {
+    for weather in [CallFate::Hung, CallFate::Lost, CallFate::Refused] {
         let world = World::begin();
         let guard = world.locks.mutex("k").lock().await.unwrap();
         sleep(SECOND).await;
@@ -160,13 +160,13 @@ async fn a_store_that_falls_silent_loses_the_lock_at_the_leases_end_and_not_late
 /// Also if a renewal was executed whose answer was lost: only answers count.
 #[tokio::test(start_paused = true)]
 async fn a_short_outage_loses_nothing() {
-    for weather in [Weather::Lost, Weather::AnswerLost, Weather::Slow(2 * SECOND)] {
+    for weather in [CallFate::Lost, CallFate::AnswerLost, CallFate::Slow(2 * SECOND)] {
         let world = World::begin();
         let guard = world.locks.mutex("k").lock().await.unwrap();
         for _ in 0..10 {
             world.store.set(weather.clone());
             sleep(TTL / 3).await;
-            world.store.set(Weather::Fair);
+            world.store.set(CallFate::Fair);
             sleep(TTL / 2).await;
             assert!(guard.is_held(), "{weather:?}");
         }
@@ -234,10 +234,10 @@ async fn lost_pends_for_ever_after_a_release() {
 async fn a_release_whose_answer_was_lost_is_a_release() {
     let world = World::begin();
     let guard = world.locks.mutex("k").lock().await.unwrap();
-    world.store.set(Weather::AnswerLost);
+    world.store.set(CallFate::AnswerLost);
     let release = tokio::spawn(guard.release());
     sleep(SECOND / 2).await;
-    world.store.set(Weather::Fair);
+    world.store.set(CallFate::Fair);
     assert_eq!(release.await.unwrap(), Ok(()));
 }
 
@@ -245,9 +245,9 @@ async fn a_release_whose_answer_was_lost_is_a_release() {
 async fn a_release_that_nobody_waits_for_goes_on() {
     let world = World::begin();
     let guard = world.locks.mutex("k").lock().await.unwrap();
-    world.store.set(Weather::Lost);
+    world.store.set(CallFate::Lost);
     assert!(tokio::time::timeout(SECOND / 2, guard.release()).await.is_err());
-    world.store.set(Weather::Fair);
+    world.store.set(CallFate::Fair);
     sleep(2 * SECOND).await;
     assert!(world.is_empty());
 }
@@ -256,7 +256,7 @@ async fn a_release_that_nobody_waits_for_goes_on() {
 async fn a_release_gives_up_when_the_lease_has_ended_by_itself() {
     let world = World::begin();
     let guard = world.locks.mutex("k").lock().await.unwrap();
-    world.store.set(Weather::Lost);
+    world.store.set(CallFate::Lost);
     let begun = world.time.passed();
     assert!(matches!(guard.release().await, Err(ReleaseError::Unreachable(_))));
     assert!(world.time.passed() - begun <= TTL);
@@ -289,7 +289,7 @@ async fn a_renewal_of_ones_own_lengthens_the_lease() {
     assert_eq!(guard.ttl().duration(), 30 * SECOND);
     sleep(29 * SECOND).await;
     assert!(guard.is_held());
-    world.store.set(Weather::Lost);
+    world.store.set(CallFate::Lost);
     assert!(matches!(guard.renew(TTL).await, Err(RenewError::Unreachable(_) | RenewError::Lost(_))));
     sleep(SECOND).await;
     assert!(matches!(guard.renew(TTL).await, Err(RenewError::Lost(Loss::Expired { .. }))));
@@ -322,11 +322,11 @@ async fn a_place_in_line_is_given_up_also_when_the_store_was_silent_for_longer_t
     let guard = world.others().mutex("k").lock().await.unwrap();
     let waits = tokio::spawn(world.locks.mutex("k").lock().into_future());
     sleep(SECOND).await;
-    world.store.set(Weather::Lost);
+    world.store.set(CallFate::Lost);
     waits.abort();
     sleep(6 * SECOND).await;
     assert!(!world.memory.dump().lines.values().all(leasehold_core::WaitQueue::is_empty));
-    world.store.set(Weather::Fair);
+    world.store.set(CallFate::Fair);
     sleep(3 * SECOND).await;
     assert!(world.memory.dump().lines.values().all(leasehold_core::WaitQueue::is_empty));
     drop(guard);
@@ -347,7 +347,7 @@ async fn a_try_is_one_ask_and_leaves_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_store_out_of_reach_is_told_apart_from_a_lock_that_is_held() {
-    for weather in [Weather::Lost, Weather::Hung] {
+    for weather in [CallFate::Lost, CallFate::Hung] {
         let world = World::begin();
         world.store.set(weather.clone());
         let begun = world.time.passed();
@@ -363,7 +363,7 @@ async fn a_store_out_of_reach_is_told_apart_from_a_lock_that_is_held() {
 #[tokio::test(start_paused = true)]
 async fn a_store_that_refuses_is_not_asked_again() {
     let world = World::begin();
-    world.store.set(Weather::Refused);
+    world.store.set(CallFate::Refused);
     let error = world.locks.mutex("k").lock().await.unwrap_err();
     assert!(matches!(error, LockError::Refused { .. }), "{error:?}");
     assert_eq!((world.store.calls(), world.time.passed()), (1, Duration::ZERO));
@@ -373,10 +373,10 @@ async fn a_store_that_refuses_is_not_asked_again() {
 #[tokio::test(start_paused = true)]
 async fn a_grant_whose_answer_was_lost_is_found_again() {
     let world = World::begin();
-    world.store.set(Weather::AnswerLost);
+    world.store.set(CallFate::AnswerLost);
     let request = tokio::spawn(world.locks.mutex("k").lock().into_future());
     sleep(SECOND / 2).await;
-    world.store.set(Weather::Fair);
+    world.store.set(CallFate::Fair);
     let guard = request.await.unwrap().unwrap();
     assert!(world.time.passed() < 2 * SECOND);
     assert_eq!(guard.attempts(), 2);
@@ -386,10 +386,10 @@ async fn a_grant_whose_answer_was_lost_is_found_again() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_outlasts_its_lease_is_no_lock() {
     let world = World::with(|builder| builder.ttl(SECOND));
-    world.store.set(Weather::Slow(2 * SECOND));
+    world.store.set(CallFate::Slow(2 * SECOND));
     let error = world.locks.mutex("k").lock().await.unwrap_err();
     assert!(matches!(error, LockError::Unreachable { .. }), "{error:?}");
-    world.store.set(Weather::Fair);
+    world.store.set(CallFate::Fair);
     sleep(15 * SECOND).await;
     assert!(world.is_empty());
 }
@@ -439,13 +439,13 @@ async fn work_is_stopped_when_the_lock_is_lost_and_never_began_when_it_was_not_h
     assert!(value > 0 && world.is_empty());
 
     let hung = world.locks.mutex("k").lock().hold(|_| {
-        world.store.set(Weather::Hung);
+        world.store.set(CallFate::Hung);
         std::future::pending::<()>()
     });
     assert!(matches!(hung.await, Err(HoldError::Lost(Loss::Expired { .. }))));
     assert_eq!(world.time.passed(), TTL);
 
-    world.store.set(Weather::Fair);
+    world.store.set(CallFate::Fair);
     let _guard = world.others().mutex("k").lock().await.unwrap();
     let never = world.locks.mutex("k").lock().within(SECOND).hold(|_| async { panic!("it began") });
     assert!(matches!(never.await, Err(HoldError::NotTaken(LockError::TimedOut { .. }))));
@@ -456,7 +456,7 @@ async fn work_is_stopped_when_the_lock_is_lost_and_never_began_when_it_was_not_h
 async fn a_release_that_fails_does_not_eat_what_the_work_gave_back() {
     let world = World::begin();
     let work = world.locks.mutex("k").lock().hold(|_| async {
-        world.store.set(Weather::Refused);
+        world.store.set(CallFate::Refused);
         7
     });
     assert_eq!(work.await, Ok(7));
@@ -580,7 +580,7 @@ async fn what_is_printed_of_a_guard_or_of_locks_does_not_grow_with_the_guards() 
 async fn closing_waits_for_releases_that_run_in_the_background() {
     let world = World::begin();
     let guard = world.locks.mutex("k").lock().await.unwrap();
-    world.store.set(Weather::Slow(2 * SECOND));
+    world.store.set(CallFate::Slow(2 * SECOND));
     drop(guard);
     world.locks.close(5 * SECOND).await.unwrap();
     assert!(world.is_empty());
@@ -631,8 +631,8 @@ async fn however_many_leases_are_due_a_store_has_few_requests_at_once_and_a_sile
         guards.push(world.locks.mutex(format!("k{n}")).lock().await.unwrap());
     }
     for (weather, calls_after) in [
-        (Weather::Slow(10 * MS), [(0, 4), (11, 8), (22, 10)]),
-        (Weather::Hung, [(99, 4), (101, 8), (201, 10)]),
+        (CallFate::Slow(10 * MS), [(0, 4), (11, 8), (22, 10)]),
+        (CallFate::Hung, [(99, 4), (101, 8), (201, 10)]),
     ] {
         world.store.set(weather.clone());
         let before = world.store.calls();
@@ -722,13 +722,13 @@ async fn who_waits_is_told_for_whom_and_who_does_not_wait_is_not() {
 /// useless.
 #[tokio::test(start_paused = true)]
 async fn what_is_done_is_marked_as_soon_as_a_silent_store_is_back() {
-    for weather in [Weather::Lost, Weather::AnswerLost] {
+    for weather in [CallFate::Lost, CallFate::AnswerLost] {
         let world = World::begin();
         let doing = world.locks.once("job").begin().await.unwrap().unwrap();
         world.store.set(weather);
         let marking = tokio::spawn(doing.done());
         sleep(SECOND * 5 / 2).await;
-        world.store.set(Weather::Fair);
+        world.store.set(CallFate::Fair);
         marking.await.unwrap().unwrap();
         assert!(world.others().once("job").mark().await.unwrap().is_some());
     }
@@ -736,7 +736,7 @@ async fn what_is_done_is_marked_as_soon_as_a_silent_store_is_back() {
 
 #[tokio::test(start_paused = true)]
 async fn what_cannot_be_marked_within_the_lease_is_told() {
-    for (weather, within) in [(Weather::Lost, TTL), (Weather::Refused, Duration::ZERO)] {
+    for (weather, within) in [(CallFate::Lost, TTL), (CallFate::Refused, Duration::ZERO)] {
         let world = World::begin();
         let doing = world.locks.once("job").begin().await.unwrap().unwrap();
         world.store.set(weather.clone());
@@ -745,7 +745,7 @@ async fn what_cannot_be_marked_within_the_lease_is_told() {
         assert!(matches!(error, MarkError::Unreachable(_) | MarkError::Lost(_)), "{weather:?}: {error}");
         assert!(world.time.now() <= asked + within, "{weather:?}");
         drop(doing);
-        world.store.set(Weather::Fair);
+        world.store.set(CallFate::Fair);
         sleep(2 * TTL).await;
         assert_eq!(world.others().once("job").mark().await.unwrap(), None, "{weather:?}");
     }
@@ -758,17 +758,17 @@ async fn whether_something_was_done_is_asked_again_of_a_silent_store() {
         let locks = world.locks.clone();
         tokio::spawn(async move { locks.once("job").mark().await })
     };
-    world.store.set(Weather::Lost);
+    world.store.set(CallFate::Lost);
     let asking = ask();
     sleep(SECOND * 5 / 2).await;
-    world.store.set(Weather::Fair);
+    world.store.set(CallFate::Fair);
     assert_eq!(asking.await.unwrap(), Ok(None));
     // For no longer than the outage limit; and not if the store refuses.
-    for weather in [Weather::Lost, Weather::Refused] {
+    for weather in [CallFate::Lost, CallFate::Refused] {
         world.store.set(weather.clone());
         let asked = world.time.now();
         assert!(matches!(ask().await.unwrap(), Err(InspectError::Store(_))), "{weather:?}");
-        let limit = if matches!(weather, Weather::Refused) { Duration::ZERO } else { 12 * SECOND };
+        let limit = if matches!(weather, CallFate::Refused) { Duration::ZERO } else { 12 * SECOND };
         assert!(world.time.now() <= asked + limit, "{weather:?}");
     }
 }
@@ -777,7 +777,7 @@ async fn whether_something_was_done_is_asked_again_of_a_silent_store() {
 #[tokio::test(start_paused = true)]
 async fn a_program_that_asks_on_although_it_is_refused_rests_in_between() {
     let world = World::begin();
-    world.store.set(Weather::Refused);
+    world.store.set(CallFate::Refused);
     let began = world.time.passed();
     let mutex = world.locks.mutex("k");
     let refused = mutex.try_lock().await;
@@ -794,7 +794,7 @@ async fn a_program_that_asks_on_although_it_is_refused_rests_in_between() {
     assert!(refusals >= 10, "{refusals}");
     // Other keys are not delayed, and a repaired store is asked within a second.
     let before = world.time.passed();
-    world.store.set(Weather::Fair);
+    world.store.set(CallFate::Fair);
     drop(world.locks.mutex("another").lock().await.unwrap());
     assert_eq!(world.time.passed(), before);
     drop(mutex.lock().await.unwrap());

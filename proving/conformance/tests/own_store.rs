@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use conformance::venue::Venue;
+use conformance::target::Target;
 use leasehold::TokioRuntime;
 
 #[expect(dead_code, reason = "only the store of the example is used here, not its program")]
@@ -10,20 +10,20 @@ mod example {
     include!(concat!(env!("OUT_DIR"), "/own_store.rs"));
 }
 
-fn venue() -> Venue {
+fn target() -> Target {
     let runtime = TokioRuntime::current().expect("a test in a tokio runtime");
     let store = Arc::new(example::MapStore::new(Arc::new(runtime)));
-    Venue::of_your_own("map", move |_| store.clone())
+    Target::of_your_own("map", move |_| store.clone())
 }
 
 conformance::every_check! {
-    map: super::venue();
+    map: super::target();
 }
 
 conformance::every_check_of_readers! {
-    map_with_readers: super::venue();
+    map_with_readers: super::target();
 }
 
 conformance::every_check_of_permits! {
-    map_with_permits: super::venue();
+    map_with_permits: super::target();
 }

@@ -1,38 +1,38 @@
 //! The list of checks, in full, on PostgreSQL of the version that `LEASEHOLD_TEST_POSTGRES` names,
 //! and in part on the newest.
 
-use conformance::venue::Venue;
+use conformance::target::Target;
 
 conformance::every_check! {
-    postgres: super::Venue::postgres();
+    postgres: super::Target::postgres();
 }
 
 conformance::every_check_of_readers! {
-    postgres_with_readers: super::Venue::postgres();
+    postgres_with_readers: super::Target::postgres();
 }
 
 conformance::every_check_of_permits! {
-    postgres_with_permits: super::Venue::postgres();
+    postgres_with_permits: super::Target::postgres();
 }
 
 conformance::every_check_of_a_member! {
-    postgres_as_a_member: super::Venue::postgres();
+    postgres_as_a_member: super::Target::postgres();
 }
 
 mod told_after_waiting {
-    use conformance::venue::Venue;
+    use conformance::target::Target;
 
     conformance::every_check! {
-        @ Venue::postgres();
+        @ Target::postgres();
         a_holder_that_waited_hears_at_once_that_its_lease_was_broken,
     }
 }
 
 mod newest {
-    use conformance::venue::Venue;
+    use conformance::target::Target;
 
     conformance::every_check! {
-        @ Venue::newest_postgres();
+        @ Target::newest_postgres();
         asking_again_is_granted_again,
         any_key_and_label_will_do,
         one_at_a_time_under_contention,

@@ -372,10 +372,10 @@ impl World for Store {
     fn tell(&self, step: &Step) -> String {
         let told = match *step {
             Step::StoreServes(number) | Step::StoreServesOnceAndAgain(number) => {
-                self.processes[number].up.front().map(process::Letter::told)
+                self.processes[number].up.front().map(process::RequestMessage::told)
             }
             Step::StoreServesAStray(number) => {
-                self.processes[number].stray.front().map(process::Letter::told)
+                self.processes[number].stray.front().map(process::RequestMessage::told)
             }
             Step::Reads(number) | Step::LosesAPush(number) => {
                 self.processes[number].down.front().map(|word| format!("{word:?}"))

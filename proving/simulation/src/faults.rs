@@ -2,21 +2,21 @@
 
 use std::sync::Arc;
 
-use crate::plan::{FaultKind, Plan, Trouble};
+use crate::plan::{FaultKind, Plan, PlannedFault};
 use crate::world::World;
 
 /// Schedules all faults of the plan.
 pub(crate) fn enter(world: &Arc<World>, plan: &Plan) {
-    for trouble in plan.troubles.clone() {
-        let begins = trouble.clone();
-        world.executor.after(trouble.at, move |world| begin(world, &begins));
-        world.executor.after(trouble.at + trouble.lasts, move |world| end(world, &trouble));
+    for planned_fault in plan.planned_faults.clone() {
+        let begins = planned_fault.clone();
+        world.executor.after(planned_fault.at, move |world| begin(world, &begins));
+        world.executor.after(planned_fault.at + planned_fault.lasts, move |world| end(world, &planned_fault));
     }
 }
 
-fn begin(world: &Arc<World>, trouble: &Trouble) {
+fn begin(world: &Arc<World>, planned_fault: &PlannedFault) {
     let now = world.executor.now();
-    let Trouble { kind, lasts, process, node, .. } = *trouble;
+    let PlannedFault { kind, lasts, process, node, .. } = *planned_fault;
     world.trace.say(now, || format!("TROUBLE   {kind:?} p{process} n{node} for {lasts:?}"));
     let until = now + u64::try_from(lasts.as_nanos()).unwrap_or(0);
     let machine = &world.machines[process];
@@ -115,9 +115,9 @@ fn crash(world: &Arc<World>, process: usize, politely: bool) {
     }
 }
 
-fn end(world: &Arc<World>, trouble: &Trouble) {
+fn end(world: &Arc<World>, planned_fault: &PlannedFault) {
     let now = world.executor.now();
-    let Trouble { kind, process, node, .. } = *trouble;
+    let PlannedFault { kind, process, node, .. } = *planned_fault;
     world.trace.say(now, || format!("ends      {kind:?} p{process} n{node}"));
     let machine = &world.machines[process];
     match kind {

@@ -103,7 +103,7 @@ impl FaultKind {
 
 /// One fault, with its time.
 #[derive(Clone, Debug)]
-pub(crate) struct Trouble {
+pub(crate) struct PlannedFault {
     pub(crate) kind: FaultKind,
     pub(crate) at: Duration,
     pub(crate) lasts: Duration,
@@ -127,7 +127,7 @@ pub(crate) struct Plan {
     /// The largest offset of a wall clock from the world's time, in nanoseconds in either
     /// direction.
     pub(crate) walls_apart: u64,
-    pub(crate) troubles: Vec<Trouble>,
+    pub(crate) planned_faults: Vec<PlannedFault>,
     /// The time at which all faults are over.
     pub(crate) calm_from: Duration,
 }
@@ -149,7 +149,7 @@ impl Plan {
             max_ttl: Duration::from_millis(max_ttl.as_millis() as u64),
             slow_clocks: dice.percent(20),
             walls_apart: if dice.percent(50) { 2_500_000_000 } else { 50_000_000 },
-            troubles: Vec::new(),
+            planned_faults: Vec::new(),
             calm_from: Duration::ZERO,
         };
         let breaks_promises = dice.percent(35);
@@ -162,7 +162,7 @@ impl Plan {
         if dice.percent(40) {
             plan.add(FaultKind::WallClockSet, dice);
         }
-        let ends = plan.troubles.iter().map(|trouble| trouble.at + trouble.lasts);
+        let ends = plan.planned_faults.iter().map(|planned_fault| planned_fault.at + planned_fault.lasts);
         plan.calm_from = ends.max().unwrap_or_default();
         plan
     }
@@ -175,7 +175,7 @@ impl Plan {
             _ => dice.millis(50..3_000),
         };
         let (process, node) = (dice.one_of(self.processes), dice.one_of(self.nodes));
-        self.troubles.push(Trouble { kind, at, lasts, process, node });
+        self.planned_faults.push(PlannedFault { kind, at, lasts, process, node });
         // These faults often hit other nodes soon afterwards.
         let spreads = matches!(
             kind,
@@ -185,7 +185,7 @@ impl Plan {
             for n in 1..=dice.within(1..self.nodes as u64) {
                 let node = (node + usize::try_from(n).unwrap_or(0)) % self.nodes;
                 let at = at + dice.millis(0..600);
-                self.troubles.push(Trouble { kind, at, lasts, process, node });
+                self.planned_faults.push(PlannedFault { kind, at, lasts, process, node });
             }
         }
     }

@@ -9,7 +9,7 @@ use leasehold_core::{
 };
 
 use super::{LONG, attempt, holders, key, renew, take};
-use crate::venue::Venue;
+use crate::target::Target;
 
 /// Long for a push on one machine, short for a person.
 const AT_ONCE: Duration = Duration::from_millis(100);
@@ -27,8 +27,8 @@ async fn seen(store: &dyn Store) -> Fence {
 
 /// Exactly the holding with that fence: not the one before it, nor the one after it, nor one of
 /// another key.
-pub async fn a_break_ends_the_holding_with_that_fence_and_no_other(venue: &Venue) {
-    let (here, there) = (venue.store(), venue.store());
+pub async fn a_break_ends_the_holding_with_that_fence_and_no_other(target: &Target) {
+    let (here, there) = (target.store(), target.store());
     let nothing = there
         .admin()
         .unwrap()
@@ -65,8 +65,8 @@ pub async fn a_break_ends_the_holding_with_that_fence_and_no_other(venue: &Venue
 
 /// The record says who broke which lease, when and why, also after the key is free again. A break
 /// that broke nothing leaves no record.
-pub async fn a_break_leaves_a_record(venue: &Venue) {
-    let (here, there) = (venue.store(), venue.store());
+pub async fn a_break_leaves_a_record(target: &Target) {
+    let (here, there) = (target.store(), target.store());
     let label = |text: &str| Some(Label::new(text).unwrap());
     let note = BreakNote { by: label("ada@web-1:4711"), reason: label("it hangs: größe") };
     let admin = there.admin().unwrap();
@@ -100,8 +100,8 @@ pub async fn a_break_leaves_a_record(venue: &Venue) {
 }
 
 /// In the same step, so that nobody gets in between.
-pub async fn a_broken_lease_goes_to_the_first_in_line(venue: &Venue) {
-    let (here, there) = (venue.store(), venue.store());
+pub async fn a_broken_lease_goes_to_the_first_in_line(target: &Target) {
+    let (here, there) = (target.store(), target.store());
     let (one, next) = (attempt(&["k"], LONG), attempt(&["k"], LONG));
     take(&*here, &one).await;
     let waits = there.grant(&next, WaitMode::Wait { line_limit: None }).await.unwrap();
@@ -126,9 +126,9 @@ pub async fn a_broken_lease_goes_to_the_first_in_line(venue: &Venue) {
 }
 
 /// By a push, long before the next renewal; also a holder that never had to wait.
-pub async fn a_holder_hears_at_once_that_its_lease_was_broken(venue: &Venue) {
+pub async fn a_holder_hears_at_once_that_its_lease_was_broken(target: &Target) {
     let runtime = TokioRuntime::current().unwrap();
-    let (here, there) = (venue.store(), venue.store());
+    let (here, there) = (target.store(), target.store());
     let locks = Locks::builder().ttl(LONG).runtime(Arc::new(runtime)).over(here).unwrap();
     let guard = locks.mutex("k").try_lock().await.unwrap().unwrap();
     let other = locks.mutex("l").try_lock().await.unwrap().unwrap();
@@ -143,9 +143,9 @@ pub async fn a_holder_hears_at_once_that_its_lease_was_broken(venue: &Venue) {
 
 /// In stores that can notify only waiters, a holder that has waited can still be notified while it
 /// holds.
-pub async fn a_holder_that_waited_hears_at_once_that_its_lease_was_broken(venue: &Venue) {
+pub async fn a_holder_that_waited_hears_at_once_that_its_lease_was_broken(target: &Target) {
     let runtime = TokioRuntime::current().unwrap();
-    let (here, there) = (venue.store(), venue.store());
+    let (here, there) = (target.store(), target.store());
     let locks = Locks::builder().ttl(LONG).runtime(Arc::new(runtime)).over(here).unwrap();
     let one = attempt(&["k"], LONG);
     take(&*there, &one).await;

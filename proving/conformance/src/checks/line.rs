@@ -9,13 +9,13 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use super::{LONG, SHORT, attempt, key, take};
-use crate::venue::Venue;
+use crate::target::Target;
 
 /// Far longer than anything here takes, and shorter than a lease.
 pub(super) const IN_TIME: Duration = Duration::from_secs(10);
 
-pub(super) fn locks(venue: &Venue) -> Locks {
-    Locks::builder().ttl(LONG).over(venue.store()).unwrap()
+pub(super) fn locks(target: &Target) -> Locks {
+    Locks::builder().ttl(LONG).over(target.store()).unwrap()
 }
 
 /// Waits until the queue of `k` has this many waiters.
@@ -49,8 +49,8 @@ fn request(locks: &Locks) -> Acquire {
 
 /// Twelve waiters of two processes, alternating, are served in the order in which they joined; they
 /// are notified and do not poll.
-pub async fn who_came_first_is_served_first(venue: &Venue) {
-    let (store, all) = (venue.store(), [locks(venue), locks(venue)]);
+pub async fn who_came_first_is_served_first(target: &Target) {
+    let (store, all) = (target.store(), [locks(target), locks(target)]);
     let holder = all[0].mutex("k").lock().await.unwrap();
     let order = Arc::new(Mutex::new(Vec::new()));
     let mut tasks = Vec::new();
@@ -75,8 +75,8 @@ pub async fn who_came_first_is_served_first(venue: &Venue) {
     assert!(order.windows(2).all(|pair| pair[0].1 < pair[1].1), "fences rise: {order:?}");
     // On a busy machine, a request may arrive too late, or the first waiter of a process may ask
     // for all of them meanwhile.
-    let most = if venue.hands_over() { 16 } else { 12 + 16 };
-    assert!(asks <= most || !venue.tells(), "{asks} asks for 12 grants");
+    let most = if target.hands_over() { 16 } else { 12 + 16 };
+    assert!(asks <= most || !target.tells(), "{asks} asks for 12 grants");
     until_nothing_is_left(&*store).await;
 }
 
@@ -99,8 +99,8 @@ async fn until_nothing_is_left(store: &dyn Store) {
 
 /// The one in the middle leaves, and the others move up. A waiter whose time is up reports its
 /// position.
-pub async fn who_gives_up_is_passed_over(venue: &Venue) {
-    let (store, locks, others) = (venue.store(), locks(venue), locks(venue));
+pub async fn who_gives_up_is_passed_over(target: &Target) {
+    let (store, locks, others) = (target.store(), locks(target), locks(target));
     let holder = locks.mutex("k").label("web-1").lock().await.unwrap();
     let first =
         joins(&*store, 0, locks.mutex("k").lock().within(Duration::from_millis(500)).into_future()).await;
@@ -122,8 +122,8 @@ pub async fn who_gives_up_is_passed_over(venue: &Venue) {
 
 /// A try while somebody waits does not get in first, nor does a holder that releases and asks
 /// again.
-pub async fn nobody_slips_past_the_line(venue: &Venue) {
-    let (store, locks, others) = (venue.store(), locks(venue), locks(venue));
+pub async fn nobody_slips_past_the_line(target: &Target) {
+    let (store, locks, others) = (target.store(), locks(target), locks(target));
     let holder = locks.mutex("k").lock().await.unwrap();
     let first = joins(&*store, 0, request(&others)).await;
     let second = joins(&*store, 1, request(&others)).await;
@@ -139,8 +139,8 @@ pub async fn nobody_slips_past_the_line(venue: &Venue) {
 }
 
 /// Beyond the limit, a request is refused at once, and told how many wait.
-pub async fn a_line_can_be_full(venue: &Venue) {
-    let (store, locks) = (venue.store(), locks(venue));
+pub async fn a_line_can_be_full(target: &Target) {
+    let (store, locks) = (target.store(), locks(target));
     let holder = locks.mutex("k").lock().await.unwrap();
     let waits = joins(&*store, 0, locks.mutex("k").lock().line_limit(1).into_future()).await;
     let refused = locks.mutex("k").lock().line_limit(1).await.unwrap_err();
@@ -152,8 +152,8 @@ pub async fn a_line_can_be_full(venue: &Venue) {
 
 /// A crashed holder does not release: the first waiter has the lock soon after the lease's end, and
 /// the second when the first releases it.
-pub async fn a_dead_holder_is_succeeded_by_the_first_in_line(venue: &Venue) {
-    let (store, locks, others) = (venue.store(), locks(venue), locks(venue));
+pub async fn a_dead_holder_is_succeeded_by_the_first_in_line(target: &Target) {
+    let (store, locks, others) = (target.store(), locks(target), locks(target));
     let dead = attempt(&["k"], SHORT);
     take(&*store, &dead).await;
     let first = joins(&*store, 0, request(&others)).await;
@@ -169,9 +169,9 @@ const UNCLAIMED: Duration = Duration::from_secs(5);
 
 /// A lock that was handed over lasts a claim window at first, and soon the requested TTL, even
 /// without renewal.
-pub async fn a_hand_over_becomes_a_lease_like_any_other(venue: &Venue) {
-    let (store, locks) = (venue.store(), locks(venue));
-    if venue.hands_over() {
+pub async fn a_hand_over_becomes_a_lease_like_any_other(target: &Target) {
+    let (store, locks) = (target.store(), locks(target));
+    if target.hands_over() {
         // A bare attempt is not claimed automatically.
         let (holder, next) = (attempt(&["k"], LONG), attempt(&["k"], LONG));
         take(&*store, &holder).await;
@@ -196,7 +196,7 @@ pub async fn a_hand_over_becomes_a_lease_like_any_other(venue: &Venue) {
         let renewed = held.renewed();
         // With several threads, it may be renewed before we look.
         let first = guard.remaining();
-        if venue.hands_over() && first <= LONG / 2 {
+        if target.hands_over() && first <= LONG / 2 {
             assert!(first <= WaitQueue::CLAIM_WINDOW.max(UNCLAIMED), "{first:?}");
             timeout(IN_TIME, renewed).await.expect("it is renewed");
         }
@@ -206,8 +206,8 @@ pub async fn a_hand_over_becomes_a_lease_like_any_other(venue: &Venue) {
 }
 
 /// An observer sees the waiters in order.
-pub async fn an_onlooker_sees_the_line_in_order(venue: &Venue) {
-    let (store, locks) = (venue.store(), locks(venue));
+pub async fn an_onlooker_sees_the_line_in_order(target: &Target) {
+    let (store, locks) = (target.store(), locks(target));
     let holder = locks.mutex("k").label("zero").lock().await.unwrap();
     let mut tasks = Vec::new();
     for (n, label) in ["one", "two words", "größe"].into_iter().enumerate() {
@@ -228,8 +228,8 @@ pub async fn an_onlooker_sees_the_line_in_order(venue: &Venue) {
 
 /// Tasks acquire one, the other, and both of two keys for a while: there is no deadlock, and all
 /// get their turns.
-pub async fn takers_of_several_keys_all_get_their_turns(venue: &Venue) {
-    let all = [locks(venue), locks(venue)];
+pub async fn takers_of_several_keys_all_get_their_turns(target: &Target) {
+    let all = [locks(target), locks(target)];
     let mut tasks = Vec::new();
     for (n, names) in [&["{n}a", "{n}b"][..], &["{n}b", "{n}a"], &["{n}a"], &["{n}b"]].into_iter().enumerate()
     {

@@ -10,7 +10,7 @@ use leasehold_core::{
 use servers::Reply;
 
 use super::{LONG, SHORT, attempt, key, take};
-use crate::venue::Venue;
+use crate::target::Target;
 
 /// The keys of a listing, which must equal those of a scan.
 async fn names(store: &dyn Store, prefix: &[u8]) -> Vec<Vec<u8>> {
@@ -55,8 +55,8 @@ async fn take_all(store: &dyn Store, names: &[&[u8]]) {
 
 /// A listing shows of a key what looking at the key shows; it does not have expired or released
 /// locks, nor other programs' keys.
-pub async fn a_listing_has_what_is_held_and_nothing_else(venue: &Venue) {
-    let (here, there) = (venue.store(), venue.store());
+pub async fn a_listing_has_what_is_held_and_nothing_else(target: &Target) {
+    let (here, there) = (target.store(), target.store());
     assert_eq!(there.inspector().unwrap().list(b"").await.unwrap(), []);
     let mut one = attempt(&["held"], LONG);
     one.label = Some(Label::new("web-3: größe").unwrap());
@@ -65,7 +65,7 @@ pub async fn a_listing_has_what_is_held_and_nothing_else(venue: &Venue) {
     take(&*here, &short).await;
     take(&*here, &released).await;
     here.release(&released).await.unwrap();
-    if let Some(server) = venue.server() {
+    if let Some(server) = target.server() {
         // Values as other programs write them: strings, one that begins like ours, and one that is
         // not a string.
         for value in ["x", "", "lh1", "lh1-0123", "lh2-0123456789abcdef0123456789abcdef"] {
@@ -99,8 +99,8 @@ pub async fn a_listing_has_what_is_held_and_nothing_else(venue: &Venue) {
 }
 
 /// A prefix is bytes, like a key, even those that are special elsewhere.
-pub async fn a_prefix_means_itself(venue: &Venue) {
-    let store = venue.store();
+pub async fn a_prefix_means_itself(target: &Target) {
+    let store = target.store();
     let all: [&[u8]; 17] = [
         b"a",
         b"a*",
@@ -141,17 +141,17 @@ pub async fn a_prefix_means_itself(venue: &Venue) {
         expected.sort();
         assert_eq!(names(&*store, prefix).await, expected, "{}", prefix.escape_ascii());
     }
-    let locks = Locks::builder().prefix("a[").over(venue.store()).unwrap();
+    let locks = Locks::builder().prefix("a[").over(target.store()).unwrap();
     let listed = locks.list("b-").await.unwrap();
     assert_eq!(listed.iter().map(|state| state.key.clone()).collect::<Vec<_>>(), [key("a[b-c]")]);
 }
 
 /// Three thousand keys among as many of others, each once, ordered by bytes. In a cluster, keys
 /// that are locked together are in one slot.
-pub async fn a_long_listing_is_complete_and_in_order(venue: &Venue) {
+pub async fn a_long_listing_is_complete_and_in_order(target: &Target) {
     const KEYS: usize = 3_000;
-    let store = venue.store();
-    if let Some(server) = venue.server() {
+    let store = target.store();
+    if let Some(server) = target.server() {
         let fill = "for n = 1, 3000 do redis.call('SET', 'job:' .. n .. ':theirs', n) end";
         assert_eq!(server.text(&["EVAL", fill, "0"]), Reply::Bulk(None));
     }
@@ -169,13 +169,13 @@ pub async fn a_long_listing_is_complete_and_in_order(venue: &Venue) {
 
 /// With the same queue as looking at the key shows. Another program's key is listed if one of ours
 /// waits for it.
-pub async fn a_listing_has_what_is_waited_for(venue: &Venue) {
-    let store = venue.store();
+pub async fn a_listing_has_what_is_waited_for(target: &Target) {
+    let store = target.store();
     let (holder, waiter) = (attempt(&["k:ours"], LONG), attempt(&["k:ours"], LONG));
     take(&*store, &holder).await;
     store.grant(&waiter, WaitMode::Wait { line_limit: None }).await.unwrap();
     let mut expected = vec![(key("k:ours"), waiter.holder)];
-    if let Some(server) = venue.server() {
+    if let Some(server) = target.server() {
         for name in ["k:theirs", "k:theirs, and nobody waits"] {
             server.text(&["SET", name, "x", "PX", "60000"]);
         }

@@ -6,7 +6,7 @@ use leasehold::TokioRuntime;
 use leasehold_core::{HoldAnswer, Label, Mark, Marked, Runtime, Stamp, Store};
 
 use super::{LONG, SHORT, attempt, key, take};
-use crate::venue::Venue;
+use crate::target::Target;
 
 async fn marked(store: &dyn Store) -> Marked {
     store.marks().unwrap().marked(&key("k")).await.unwrap()
@@ -14,8 +14,8 @@ async fn marked(store: &dyn Store) -> Marked {
 
 /// A mark tells everybody that something was done, also after the process that did it has gone; it
 /// is not a lock.
-pub async fn what_was_done_is_known_to_all(venue: &Venue) {
-    let (here, there) = (venue.store(), venue.store());
+pub async fn what_was_done_is_known_to_all(target: &Target) {
+    let (here, there) = (target.store(), target.store());
     let before = marked(&*there).await;
     assert_eq!(before.mark, None);
     let wall = TokioRuntime::current().unwrap().since_epoch();
@@ -34,8 +34,8 @@ pub async fn what_was_done_is_known_to_all(venue: &Venue) {
 }
 
 /// A process that lost the lock may have been overtaken, so it cannot set the mark.
-pub async fn only_the_holder_says_that_it_was_done(venue: &Venue) {
-    let store = venue.store();
+pub async fn only_the_holder_says_that_it_was_done(target: &Target) {
+    let store = target.store();
     let (one, other) = (attempt(&["k"], LONG), attempt(&["k"], LONG));
     let fence = take(&*store, &one).await;
     let mark = Mark::new(Stamp::from_micros(1), fence, None);
@@ -52,8 +52,8 @@ pub async fn only_the_holder_says_that_it_was_done(venue: &Venue) {
 }
 
 /// A later mark replaces the earlier one, and lasts for its own time.
-pub async fn a_mark_lasts_for_its_time(venue: &Venue) {
-    let store = venue.store();
+pub async fn a_mark_lasts_for_its_time(target: &Target) {
+    let store = target.store();
     let one = attempt(&["k"], LONG);
     let fence = take(&*store, &one).await;
     let at = |number| Mark::new(Stamp::from_micros(number), fence, None);
@@ -69,8 +69,8 @@ pub async fn a_mark_lasts_for_its_time(venue: &Venue) {
 }
 
 /// A mark is listed with its period, by the prefix of its key, and is gone after it was forgotten.
-pub async fn marks_are_listed_and_can_be_taken_back(venue: &Venue) {
-    let (here, there) = (venue.store(), venue.store());
+pub async fn marks_are_listed_and_can_be_taken_back(target: &Target) {
+    let (here, there) = (target.store(), target.store());
     let now = marked(&*there).await.now;
     assert_eq!(there.marks().unwrap().forget(&key("job:a")).await.unwrap(), None);
     let mut left = Vec::new();

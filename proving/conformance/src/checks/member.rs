@@ -10,7 +10,7 @@ use leasehold_core::{
 use tokio::time::{sleep, timeout};
 
 use super::{attempt, holders, key, refused, take};
-use crate::venue::{Venue, runtime};
+use crate::target::{Target, runtime};
 
 /// The smallest longest TTL of a quorum, because the checks wait for it to pass.
 const MAX_TTL: Duration = Fence::LEAST_MAX_TTL;
@@ -46,9 +46,9 @@ async fn raised(store: &dyn Store, attempt: &Attempt) -> Fence {
 }
 
 /// The store after the quarantine of its first start.
-async fn serving(venue: &Venue) -> Arc<dyn Store> {
-    venue.has_served();
-    let store = venue.store();
+async fn serving(target: &Target) -> Arc<dyn Store> {
+    target.has_served();
+    let store = target.store();
     serves(&*store).await;
     store
 }
@@ -71,8 +71,8 @@ async fn serves(store: &dyn Store) {
 }
 
 /// So members whose clocks differ slightly answer the same, and one round is enough.
-pub async fn the_fence_that_is_proposed_is_granted_unless_a_greater_one_was(venue: &Venue) {
-    let store = serving(venue).await;
+pub async fn the_fence_that_is_proposed_is_granted_unless_a_greater_one_was(target: &Target) {
+    let store = serving(target).await;
     for (name, ahead) in [("behind", -1_000_000), ("now", 0), ("ahead", 1_000_000)] {
         let fence = clock().checked_add_signed(ahead).unwrap();
         let ours = at_fence(&attempt(&[name], TTL), fence);
@@ -89,8 +89,8 @@ pub async fn the_fence_that_is_proposed_is_granted_unless_a_greater_one_was(venu
 }
 
 /// A clock that is far off neither uses up the fences nor repeats a forgotten one.
-pub async fn a_fence_is_kept_near_the_stores_own_clock(venue: &Venue) {
-    let store = serving(venue).await;
+pub async fn a_fence_is_kept_near_the_stores_own_clock(target: &Target) {
+    let store = serving(target).await;
     for (name, fence) in [("early", 1), ("late", Fence::MAX.get())] {
         let given = take(&*store, &at_fence(&attempt(&[name], TTL), fence)).await.get();
         let off = Duration::from_micros(given.abs_diff(clock()));
@@ -100,8 +100,8 @@ pub async fn a_fence_is_kept_near_the_stores_own_clock(venue: &Venue) {
 }
 
 /// Otherwise, a majority's answer would depend on who has lost the key since.
-pub async fn only_the_holder_raises_and_exactly_to_what_is_asked(venue: &Venue) {
-    let store = serving(venue).await;
+pub async fn only_the_holder_raises_and_exactly_to_what_is_asked(target: &Target) {
+    let store = serving(target).await;
     let ours = proposing(&["a", "b"], TTL);
     let fence = take(&*store, &ours).await.get();
     let to = |fence| Fence::new(fence).unwrap();
@@ -120,8 +120,8 @@ pub async fn only_the_holder_raises_and_exactly_to_what_is_asked(venue: &Venue) 
 
 /// Otherwise, two readers of a quorum that each had the same answer from a majority would share a
 /// fence.
-pub async fn no_fence_is_answered_to_two_readers(venue: &Venue) {
-    let store = serving(venue).await;
+pub async fn no_fence_is_answered_to_two_readers(target: &Target) {
+    let store = serving(target).await;
     let reader = || {
         let mut reader = attempt(&["k"], TTL);
         reader.claim = Claim::shared([key("k")]).unwrap();
@@ -144,8 +144,8 @@ pub async fn no_fence_is_answered_to_two_readers(venue: &Venue) {
 }
 
 /// As at a member that was away when the others granted.
-pub async fn a_rejoin_renews_or_takes_what_nobody_has_or_waits_for(venue: &Venue) {
-    let store = serving(venue).await;
+pub async fn a_rejoin_renews_or_takes_what_nobody_has_or_waits_for(target: &Target) {
+    let store = serving(target).await;
     let ours = proposing(&["k"], TTL);
     assert_eq!(rejoin(&*store, &ours).await, Ok(HoldAnswer::Done), "nobody had it");
     assert_eq!(rejoin(&*store, &ours).await, Ok(HoldAnswer::Done), "we have it");
@@ -162,8 +162,8 @@ pub async fn a_rejoin_renews_or_takes_what_nobody_has_or_waits_for(venue: &Venue
 }
 
 /// A waiter was promised the lock before a holder that only held it at other members.
-pub async fn a_rejoin_does_not_pass_who_waits(venue: &Venue) {
-    let store = serving(venue).await;
+pub async fn a_rejoin_does_not_pass_who_waits(target: &Target) {
+    let store = serving(target).await;
     let holder = proposing(&["k"], TTL);
     take(&*store, &holder).await;
     let waiter = proposing(&["k"], TTL);
@@ -185,11 +185,11 @@ pub async fn a_rejoin_does_not_pass_who_waits(venue: &Venue) {
 
 /// Somebody else may hold a lease that it forgot for as long as the longest TTL. Releases are
 /// accepted all the same, and requests for this store alone are served.
-pub async fn a_store_that_may_have_forgotten_leases_abstains_for_the_longest_ttl(venue: &Venue) {
-    let store = serving(venue).await;
+pub async fn a_store_that_may_have_forgotten_leases_abstains_for_the_longest_ttl(target: &Target) {
+    let store = serving(target).await;
     let ours = proposing(&["k"], TTL);
     take(&*store, &ours).await;
-    venue.forget();
+    target.forget();
     let left = abstains(&*store).await;
     let begun = runtime().now();
     let second = Duration::from_secs(1);
@@ -228,9 +228,9 @@ async fn abstains(store: &dyn Store) -> Duration {
 }
 
 /// The quarantine does not affect observers.
-pub async fn a_store_that_abstains_still_says_who_holds(venue: &Venue) {
-    let store = serving(venue).await;
-    venue.forget();
+pub async fn a_store_that_abstains_still_says_who_holds(target: &Target) {
+    let store = serving(target).await;
+    target.forget();
     abstains(&*store).await;
     assert!(store.inspector().unwrap().inspect(&key("k")).await.unwrap().holders.is_empty());
 }

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use super::line::{IN_TIME, joins, locks, until_waiting};
 use super::{LONG, SHORT, attempt, holders, key, refused, renew, take, take_within};
 use crate::poll::poll_and_drop;
-use crate::venue::Venue;
+use crate::target::Target;
 
 /// Shares end at whole milliseconds.
 const A_MILLISECOND: Duration = Duration::from_millis(1);
@@ -52,11 +52,11 @@ async fn nothing_is_left(store: &dyn Store) {
 }
 
 /// Readers of two processes hold together; a writer gets in after all have left.
-pub async fn readers_hold_together_and_keep_a_writer_out(venue: &Venue) {
-    let (here, there) = (venue.store(), venue.store());
+pub async fn readers_hold_together_and_keep_a_writer_out(target: &Target) {
+    let (here, there) = (target.store(), target.store());
     let (one, other, writer) = (reading(LONG), reading(LONG), attempt(&["k"], LONG));
     let first = take(&*here, &one).await;
-    assert!(take(&*there, &other).await > first || !venue.hands_over());
+    assert!(take(&*there, &other).await > first || !target.hands_over());
     assert_eq!(refused(&*here, &writer).await.mode, Mode::Shared);
     assert_eq!(here.release(&one).await.unwrap(), HoldAnswer::Done);
     assert_eq!(refused(&*here, &writer).await.mode, Mode::Shared);
@@ -76,8 +76,8 @@ pub async fn readers_hold_together_and_keep_a_writer_out(venue: &Venue) {
 
 /// A mutex and the writer of a reader-writer lock are the same; and a reader cannot be released or
 /// renewed by another.
-pub async fn a_writer_keeps_readers_out(venue: &Venue) {
-    let store = venue.store();
+pub async fn a_writer_keeps_readers_out(target: &Target) {
+    let store = target.store();
     let (reader, writer) = (reading(LONG), attempt(&["k"], LONG));
     take(&*store, &writer).await;
     assert_eq!(refused(&*store, &reader).await.mode, Mode::Exclusive);
@@ -91,8 +91,8 @@ pub async fn a_writer_keeps_readers_out(venue: &Venue) {
 }
 
 /// Neither by a try nor in the queue.
-pub async fn readers_do_not_pass_a_writer_that_waits(venue: &Venue) {
-    let (store, [here, there]) = (venue.store(), [locks(venue), locks(venue)]);
+pub async fn readers_do_not_pass_a_writer_that_waits(target: &Target) {
+    let (store, [here, there]) = (target.store(), [locks(target), locks(target)]);
     let (one, other) = (here.rw_lock("k"), there.rw_lock("k"));
     let first = one.read().await.unwrap();
     let writer = joins(&*store, 0, other.write().into_future()).await;
@@ -110,8 +110,8 @@ pub async fn readers_do_not_pass_a_writer_that_waits(venue: &Venue) {
 }
 
 /// All readers at the front, and nobody behind the next writer.
-pub async fn all_readers_in_front_are_let_in_together(venue: &Venue) {
-    let (store, all) = (venue.store(), [locks(venue), locks(venue)]);
+pub async fn all_readers_in_front_are_let_in_together(target: &Target) {
+    let (store, all) = (target.store(), [locks(target), locks(target)]);
     let writer = all[0].rw_lock("k").write().await.unwrap();
     let mut readers = Vec::new();
     for n in 0..10 {
@@ -137,8 +137,8 @@ pub async fn all_readers_in_front_are_let_in_together(venue: &Venue) {
 }
 
 /// By a renewal as a reader, which may be repeated, and no delayed renewal of the writer undoes it.
-pub async fn a_writer_becomes_a_reader_and_lets_readers_in_and_no_writer(venue: &Venue) {
-    let (here, there) = (venue.store(), venue.store());
+pub async fn a_writer_becomes_a_reader_and_lets_readers_in_and_no_writer(target: &Target) {
+    let (here, there) = (target.store(), target.store());
     let writer = attempt(&["k"], LONG);
     let fence = take(&*here, &writer).await;
     let others = reading(LONG);
@@ -164,8 +164,8 @@ pub async fn a_writer_becomes_a_reader_and_lets_readers_in_and_no_writer(venue: 
 }
 
 /// Up to the next writer, which waits for all of them.
-pub async fn readers_behind_a_writer_that_reads_on_are_let_in(venue: &Venue) {
-    let (store, [here, there]) = (venue.store(), [locks(venue), locks(venue)]);
+pub async fn readers_behind_a_writer_that_reads_on_are_let_in(target: &Target) {
+    let (store, [here, there]) = (target.store(), [locks(target), locks(target)]);
     let writing = here.rw_lock("k").write().await.unwrap();
     let one = joins(&*store, 0, here.rw_lock("k").read().into_future()).await;
     let other = joins(&*store, 1, there.rw_lock("k").read().into_future()).await;
@@ -187,8 +187,8 @@ pub async fn readers_behind_a_writer_that_reads_on_are_let_in(venue: &Venue) {
 }
 
 /// The readers behind it can join those that still read.
-pub async fn a_writer_that_gives_up_lets_readers_go_on(venue: &Venue) {
-    let (store, [here, there]) = (venue.store(), [locks(venue), locks(venue)]);
+pub async fn a_writer_that_gives_up_lets_readers_go_on(target: &Target) {
+    let (store, [here, there]) = (target.store(), [locks(target), locks(target)]);
     let first = here.rw_lock("k").read().await.unwrap();
     let writer = joins(&*store, 0, there.rw_lock("k").write().into_future()).await;
     let reader = joins(&*store, 1, here.rw_lock("k").read().into_future()).await;
@@ -199,8 +199,8 @@ pub async fn a_writer_that_gives_up_lets_readers_go_on(venue: &Venue) {
 
 /// A reader that was not renewed is out, stays out, and does not come back when others read after a
 /// writer.
-pub async fn a_reader_whose_lease_ended_never_comes_back(venue: &Venue) {
-    let store = venue.store();
+pub async fn a_reader_whose_lease_ended_never_comes_back(target: &Target) {
+    let store = target.store();
     let (stale, writer) = (reading(SHORT), attempt(&["k"], LONG));
     take(&*store, &stale).await;
     let waited = take_within(&*store, &writer, IN_TIME).await;
@@ -210,7 +210,7 @@ pub async fn a_reader_whose_lease_ended_never_comes_back(venue: &Venue) {
     take(&*store, &next).await;
     // A quorum lets a lease be taken again where its members were away; a holder that knows that
     // its lease ended does not ask.
-    if venue.hands_over() {
+    if target.hands_over() {
         assert!(matches!(renew(&*store, &stale).await, HoldAnswer::NotHeld { .. }));
     }
     assert!(matches!(store.release(&stale).await.unwrap(), HoldAnswer::NotHeld { .. }));
@@ -218,8 +218,8 @@ pub async fn a_reader_whose_lease_ended_never_comes_back(venue: &Venue) {
 }
 
 /// Each with its own label, fence and mode, ordered by fence.
-pub async fn an_onlooker_sees_all_who_hold_together(venue: &Venue) {
-    let store = venue.store();
+pub async fn an_onlooker_sees_all_who_hold_together(target: &Target) {
+    let store = target.store();
     let mut fences = Vec::new();
     for name in ["web-1", "web-2", "web-3"] {
         let mut one = reading(LONG);
@@ -232,7 +232,7 @@ pub async fn an_onlooker_sees_all_who_hold_together(venue: &Venue) {
             |it| it.mode == Mode::Shared && it.remaining.is_some_and(|left| left <= LONG + A_MILLISECOND)
         )
     );
-    if venue.hands_over() {
+    if target.hands_over() {
         assert_eq!(
             seen.iter().map(|it| it.fence).collect::<Vec<_>>(),
             fences.into_iter().map(Some).collect::<Vec<_>>()
@@ -249,8 +249,8 @@ pub async fn an_onlooker_sees_all_who_hold_together(venue: &Venue) {
 }
 
 /// This holds if the key was free, read or written, with or without another reader.
-pub async fn a_dropped_request_to_read_leaves_nothing(venue: &Venue) {
-    let (locks, store) = (locks(venue), venue.store());
+pub async fn a_dropped_request_to_read_leaves_nothing(target: &Target) {
+    let (locks, store) = (locks(target), target.store());
     for holder in [None, Some(reading(LONG)), Some(attempt(&["k"], LONG))] {
         for polls in 0..25 {
             if let Some(holder) = &holder {
@@ -271,10 +271,10 @@ pub async fn a_dropped_request_to_read_leaves_nothing(venue: &Venue) {
 }
 
 /// Readers and writers of two processes: a writer is alone, and all get their turns.
-pub async fn a_writer_is_alone_under_contention(venue: &Venue) {
+pub async fn a_writer_is_alone_under_contention(target: &Target) {
     const WRITER: i64 = 1000;
     let inside = Arc::new(AtomicI64::new(0));
-    let all = [locks(venue), locks(venue)];
+    let all = [locks(target), locks(target)];
     let mut tasks = Vec::new();
     for n in 0..8 {
         let (lock, inside) = (all[n % 2].rw_lock("k"), inside.clone());
@@ -294,14 +294,14 @@ pub async fn a_writer_is_alone_under_contention(venue: &Venue) {
     for task in tasks {
         task.await.unwrap();
     }
-    nothing_is_left(&*venue.store()).await;
+    nothing_is_left(&*target.store()).await;
 }
 
 /// On a server, the marker keeps others' SET NX out, their value keeps readers out, and deleting
 /// the marker ends all shares.
-pub async fn a_marker_and_a_strangers_value_keep_each_other_out(venue: &Venue) {
-    let Some(server) = venue.server() else { return };
-    let store = venue.store();
+pub async fn a_marker_and_a_strangers_value_keep_each_other_out(target: &Target) {
+    let Some(server) = target.server() else { return };
+    let store = target.store();
     let (one, other) = (reading(LONG), reading(LONG));
     take(&*store, &one).await;
     let marker = server.text(&["GET", "k"]);
@@ -326,10 +326,10 @@ pub async fn a_marker_and_a_strangers_value_keep_each_other_out(venue: &Venue) {
 
 /// As many as there are and no more, whatever each takes; and each that is released is available to
 /// others.
-pub async fn permits_never_exceed_their_number(venue: &Venue) {
+pub async fn permits_never_exceed_their_number(target: &Target) {
     const PERMITS: u32 = 5;
     let inside = Arc::new(AtomicI64::new(0));
-    let all = [locks(venue), locks(venue)];
+    let all = [locks(target), locks(target)];
     let mut tasks = Vec::new();
     for n in 0..8_u32 {
         let (gpus, inside) = (all[n as usize % 2].semaphore("k", PERMITS), inside.clone());
@@ -348,12 +348,12 @@ pub async fn permits_never_exceed_their_number(venue: &Venue) {
     for task in tasks {
         task.await.unwrap();
     }
-    nothing_is_left(&*venue.store()).await;
+    nothing_is_left(&*target.store()).await;
 }
 
 /// A request for many permits is not overtaken by requests for few.
-pub async fn a_wish_for_many_permits_is_not_starved(venue: &Venue) {
-    let (store, [here, there]) = (venue.store(), [locks(venue), locks(venue)]);
+pub async fn a_wish_for_many_permits_is_not_starved(target: &Target) {
+    let (store, [here, there]) = (target.store(), [locks(target), locks(target)]);
     let (one, other) = (here.semaphore("k", 3), there.semaphore("k", 3));
     let (first, second) = (one.acquire().await.unwrap(), other.acquire().await.unwrap());
     let many = joins(&*store, 0, one.acquire_many(3).into_future()).await;
@@ -370,8 +370,8 @@ pub async fn a_wish_for_many_permits_is_not_starved(venue: &Venue) {
 }
 
 /// A crashed holder's permits come back when its lease has ended, and not before.
-pub async fn the_permits_of_a_dead_holder_come_back(venue: &Venue) {
-    let store = venue.store();
+pub async fn the_permits_of_a_dead_holder_come_back(target: &Target) {
+    let store = target.store();
     let (dead, alive, next) = (with_permits(2, 3, SHORT), with_permits(1, 3, LONG), with_permits(2, 3, LONG));
     take(&*store, &dead).await;
     take(&*store, &alive).await;
@@ -383,8 +383,8 @@ pub async fn the_permits_of_a_dead_holder_come_back(venue: &Venue) {
 }
 
 /// Requests with different totals keep each other out, and are told why.
-pub async fn who_counts_other_permits_is_kept_out_and_told(venue: &Venue) {
-    let locks = locks(venue);
+pub async fn who_counts_other_permits_is_kept_out_and_told(target: &Target) {
+    let locks = locks(target);
     let guard = locks.semaphore("k", 2).acquire().await.unwrap();
     for request in [
         locks.semaphore("k", 3).acquire().untyped(),

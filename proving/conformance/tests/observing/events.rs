@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::Poll;
 
-use conformance::faulty::Weather;
+use conformance::faulty::CallFate;
 use futures_core::Stream;
 use leasehold::{Event, LockError, Loss, Renewal};
 use tokio::time::{sleep, timeout};
@@ -90,9 +90,9 @@ async fn a_loss_is_told_once_whoever_finds_it() {
     let mut events = world.locks.events();
     // Noticed by the keeper, at the lease's end.
     let kept = world.locks.mutex("kept").lock().await.unwrap();
-    world.store.set(Weather::Hung);
+    world.store.set(CallFate::Hung);
     kept.lost().await;
-    world.store.set(Weather::Fair);
+    world.store.set(CallFate::Fair);
     drop(kept);
     let read = drain(&mut events).await;
     assert_eq!(kinds(&read), ["acquired", "lost"]);
@@ -119,13 +119,13 @@ async fn a_release_that_the_store_never_confirms_is_told_as_such() {
     let world = World::begin();
     let mut events = world.locks.events();
     let guard = world.locks.mutex("k").lock().await.unwrap();
-    world.store.set(Weather::Lost);
+    world.store.set(CallFate::Lost);
     guard.release().await.unwrap_err();
     sleep(2 * TTL).await;
     let mut read = drain(&mut events).await;
     read.retain(|event| !matches!(event, Event::StoreFault { .. }));
     assert_eq!(kinds(&read), ["acquired", "not released"]);
-    world.store.set(Weather::Fair);
+    world.store.set(CallFate::Fair);
     drop(world.locks.mutex("k").lock().await.unwrap());
     assert_eq!(kinds(&drain(&mut events).await), ["store back", "acquired", "released"]);
 }
@@ -135,10 +135,10 @@ async fn an_outage_is_told_with_each_fault_and_its_end_once() {
     let world = World::begin();
     let guard = world.locks.mutex("k").lock().await.unwrap();
     let mut events = world.locks.events();
-    world.store.set(Weather::Lost);
+    world.store.set(CallFate::Lost);
     sleep(6 * SECOND).await;
     assert!(guard.is_held());
-    world.store.set(Weather::Fair);
+    world.store.set(CallFate::Fair);
     sleep(3 * SECOND).await;
     let read = drain(&mut events).await;
     let faults: Vec<_> = read
@@ -225,7 +225,7 @@ async fn the_events_of_each_holding_come_in_their_order() {
         guards.push(world.locks.mutex(format!("k{n}")).lock().await.unwrap());
     }
     sleep(4 * SECOND).await;
-    world.store.set(Weather::Hung);
+    world.store.set(CallFate::Hung);
     sleep(2 * TTL).await;
     let read = drain(&mut events).await;
     for guard in &guards {

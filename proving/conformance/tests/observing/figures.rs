@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use conformance::faulty::Weather;
+use conformance::faulty::CallFate;
 use leasehold::{LockError, Locks, Loss};
 use metrics_util::MetricKind;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
@@ -97,7 +97,7 @@ fn the_figures_say_what_happened() {
         assert_eq!(figures.of("leasehold_acquire_seconds acquired"), [5.0]);
         assert_eq!(figures.of("leasehold_held"), [1.0]);
         assert_eq!(figures.of("leasehold_waiters"), [0.0]);
-        world.store.set(Weather::Lost);
+        world.store.set(CallFate::Lost);
         assert!(matches!(guard.lost().await, Loss::Expired { .. }));
         figures.look();
         assert_eq!(figures.of("leasehold_losses_total expired"), [1.0]);
@@ -131,11 +131,11 @@ fn the_page_names_every_figure_with_its_type_and_no_other() {
         let guard = world.locks.mutex("k").lock().await.unwrap();
         world.locks.mutex("k").lock().within(SECOND).await.unwrap_err();
         sleep(4 * SECOND).await;
-        world.store.set(Weather::Lost);
+        world.store.set(CallFate::Lost);
         guard.lost().await;
         sleep(2 * TTL).await;
         let quorum = Quorum::begin();
-        quorum.way[1].set(Weather::Lost);
+        quorum.way[1].set(CallFate::Lost);
         let _held = quorum.locks.mutex("k").lock().await.unwrap();
         sleep(SECOND).await;
     });

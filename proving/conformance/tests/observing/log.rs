@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use conformance::faulty::Weather;
+use conformance::faulty::CallFate;
 use tokio::time::sleep;
 use tracing::Level;
 use tracing_subscriber::fmt::MakeWriter;
@@ -112,13 +112,13 @@ async fn a_loss_and_an_outage_are_warned_of_and_the_outage_once() {
     let _listening = page.listen(Level::INFO);
     let world = World::begin();
     let guard = world.locks.mutex("k").lock().await.unwrap();
-    world.store.set(Weather::Lost);
+    world.store.set(CallFate::Lost);
     guard.lost().await;
     page.line(&["WARN", "leasehold: lost", "key=k", "reason=\"expired\"", "held_for=9s"]);
     page.line(&["WARN", "the store did not do what it was asked", "timed out"]);
     // Until the last call has ended.
     sleep(2 * SECOND).await;
-    world.store.set(Weather::Fair);
+    world.store.set(CallFate::Fair);
     drop(guard);
     sleep(SECOND).await;
     page.line(&["INFO", "the store answers again"]);
@@ -135,7 +135,7 @@ async fn no_line_shows_more_of_a_holder_than_eight_digits() {
     let waiter = world.others().mutex("k").lock().within(SECOND).await;
     waiter.unwrap_err();
     sleep(4 * SECOND).await;
-    world.store.set(Weather::Lost);
+    world.store.set(CallFate::Lost);
     guard.lost().await;
     let lines = page.lines();
     let shown = guard.holder().to_string();
@@ -172,7 +172,7 @@ async fn a_log_may_look_at_the_locks_that_it_tells_of() {
     *locks.lock().unwrap() = Some(world.locks.clone());
     let guard = world.locks.mutex("k").lock().await.unwrap();
     sleep(4 * SECOND).await;
-    world.store.set(Weather::Hung);
+    world.store.set(CallFate::Hung);
     guard.lost().await;
     // Acquired, renewed, lost.
     assert_eq!(*looked.lock().unwrap(), 3);

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use conformance::faulty::{Faulty, Weather};
+use conformance::faulty::{CallFate, Faulty};
 use conformance::virtual_time::VirtualTime;
 use leasehold::{AnyStore, Event, Events, LockError, Locks, Loss, MemoryStore, QuorumStore, Store};
 use servers::{Flavor, Server};
@@ -59,13 +59,13 @@ async fn a_member_that_goes_and_comes_is_told_once_each_however_many_calls_fail(
     let mut events = quorum.locks.events();
     let guards =
         [quorum.locks.mutex("k").lock().await.unwrap(), quorum.locks.mutex("l").lock().await.unwrap()];
-    quorum.way[1].set(Weather::Lost);
+    quorum.way[1].set(CallFate::Lost);
     for n in 0..50 {
         quorum.locks.mutex(format!("n{n}")).lock().await.unwrap().release().await.unwrap();
     }
     sleep(3 * TTL).await;
     assert_eq!(of_members(&drain(&mut events).await), ["memory:b down"]);
-    quorum.way[1].set(Weather::Fair);
+    quorum.way[1].set(CallFate::Fair);
     sleep(3 * TTL).await;
     assert_eq!(of_members(&drain(&mut events).await), ["memory:b back"]);
     assert!(guards.iter().all(leasehold::Guard::is_held));
@@ -76,7 +76,7 @@ async fn a_member_that_goes_and_comes_is_told_once_each_however_many_calls_fail(
 async fn a_member_that_was_down_from_the_beginning_is_told() {
     let quorum = Quorum::begin();
     let mut events = quorum.locks.events();
-    quorum.way[2].set(Weather::Refused);
+    quorum.way[2].set(CallFate::Refused);
     let guard = quorum.locks.mutex("k").lock().await.unwrap();
     sleep(SECOND).await;
     let read = drain(&mut events).await;
@@ -90,7 +90,7 @@ async fn a_member_that_was_down_from_the_beginning_is_told() {
 async fn a_quorum_that_is_lost_is_told_also_to_a_process_that_holds_nothing() {
     let quorum = Quorum::begin();
     let mut events = quorum.locks.events();
-    quorum.way[..2].iter().for_each(|way| way.set(Weather::Refused));
+    quorum.way[..2].iter().for_each(|way| way.set(CallFate::Refused));
     let error = quorum.locks.mutex("k").lock().await.unwrap_err();
     let quorum_report = match &error {
         LockError::NoQuorum { quorum_report, .. } => quorum_report.to_string(),

@@ -2,39 +2,39 @@
 
 use std::time::Duration;
 
-use conformance::faulty::Weather;
-use conformance::venue::Venue;
+use conformance::faulty::CallFate;
+use conformance::target::Target;
 use leasehold::{InspectError, LockError, Locks, Misuse, Owner};
 use servers::{Flavor, Server};
 use tokio::time::{Instant, sleep};
 
 use super::world::{SECOND, TTL, World};
 
-async fn on_every_venue(check: impl AsyncFn(&Venue)) {
+async fn on_every_target(check: impl AsyncFn(&Target)) {
     let quorum = [Flavor::Redis70, Flavor::Redis82, Flavor::Valkey91];
-    let venues = [
-        Venue::memory(),
-        Venue::file(),
-        Venue::quorum_of_memory(),
-        Venue::redis(Flavor::Redis62, "resp2"),
-        Venue::redis(Flavor::Valkey91, "resp3"),
-        Venue::quorum_of_redis(quorum),
+    let targets = [
+        Target::memory(),
+        Target::file(),
+        Target::quorum_of_memory(),
+        Target::redis(Flavor::Redis62, "resp2"),
+        Target::redis(Flavor::Valkey91, "resp3"),
+        Target::quorum_of_redis(quorum),
     ];
-    for venue in venues {
-        eprintln!("on {}", venue.name());
-        check(&venue).await;
+    for target in targets {
+        eprintln!("on {}", target.name());
+        check(&target).await;
     }
 }
 
 /// Another process.
-fn process(venue: &Venue) -> Locks {
-    Locks::builder().ttl(10 * SECOND).over(venue.store()).unwrap()
+fn process(target: &Target) -> Locks {
+    Locks::builder().ttl(10 * SECOND).over(target.store()).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_waits_for_a_lock_to_be_free_hears_of_it_and_takes_nothing() {
-    on_every_venue(async |venue| {
-        let (here, there) = (process(venue), process(venue));
+    on_every_target(async |target| {
+        let (here, there) = (process(target), process(target));
         let mutex = there.mutex("k");
         let guard = here.mutex("k").label("here").lock().within(70 * SECOND).await.unwrap();
         assert!(mutex.is_locked().await.unwrap());
@@ -45,7 +45,7 @@ async fn whoever_waits_for_a_lock_to_be_free_hears_of_it_and_takes_nothing() {
         };
         let Owner::Holder { holder, .. } = held_by.owner else { panic!("{held_by:?}") };
         // A member of a quorum knows the holder by another id.
-        assert!(holder == guard.holder() || venue.name().starts_with("quorum"), "{held_by}");
+        assert!(holder == guard.holder() || target.name().starts_with("quorum"), "{held_by}");
         assert!(error.to_string().contains("held by here"), "{error}");
         let took = began.elapsed();
         assert!(took >= SECOND / 2 && took < 2 * SECOND, "{took:?}");
@@ -100,19 +100,19 @@ async fn a_holder_that_died_is_waited_for_to_its_end_and_not_much_longer_with_fe
 async fn a_store_that_does_not_answer_is_told_apart_from_a_lock_that_is_held() {
     let world = World::with(|builder| builder.outage_limit(3 * SECOND));
     let mutex = world.locks.mutex("k");
-    world.store.set(Weather::Lost);
+    world.store.set(CallFate::Lost);
     let began = Instant::now();
     assert!(matches!(mutex.is_locked().await, Err(InspectError::Store(_))));
     let error = mutex.unlocked().await.unwrap_err();
     assert!(matches!(error, LockError::Unreachable { fault: Some(_), .. }), "{error:?}");
     assert_eq!(began.elapsed(), 4 * SECOND);
     // A hanging store returns no error.
-    world.store.set(Weather::Hung);
+    world.store.set(CallFate::Hung);
     let error = mutex.unlocked().within(SECOND).await.unwrap_err();
     assert!(matches!(error, LockError::Unreachable { fault: None, .. }), "{error:?}");
-    world.store.set(Weather::Refused);
+    world.store.set(CallFate::Refused);
     assert!(matches!(mutex.unlocked().await, Err(LockError::Refused { .. })));
-    world.store.set(Weather::Fair);
+    world.store.set(CallFate::Fair);
     mutex.unlocked().await.unwrap();
 }
 

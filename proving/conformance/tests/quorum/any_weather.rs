@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use conformance::faulty::Weather;
+use conformance::faulty::CallFate;
 use leasehold::Fence;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
@@ -37,17 +37,17 @@ impl Ledger {
     }
 }
 
-fn weather(dice: &mut StdRng) -> Weather {
+fn weather(dice: &mut StdRng) -> CallFate {
     let time = Duration::from_millis(dice.random_range(1..1500));
     match dice.random_range(0..10) {
-        0 => Weather::Hung,
-        1 => Weather::Lost,
-        2 => Weather::AnswerLost,
-        3 => Weather::Late(time),
-        4 => Weather::Slow(time),
-        5 => Weather::Slow(time / 100),
-        6 => Weather::Late(time / 100),
-        _ => Weather::Fair,
+        0 => CallFate::Hung,
+        1 => CallFate::Lost,
+        2 => CallFate::AnswerLost,
+        3 => CallFate::Late(time),
+        4 => CallFate::Slow(time),
+        5 => CallFate::Slow(time / 100),
+        6 => CallFate::Late(time / 100),
+        _ => CallFate::Fair,
     }
 }
 
@@ -93,7 +93,7 @@ async fn run(seed: u64) -> usize {
             world.members[member].forget();
         }
     }
-    processes.iter().for_each(|process| process.set(0..usize::from(count), &Weather::Fair));
+    processes.iter().for_each(|process| process.set(0..usize::from(count), &CallFate::Fair));
     // Long enough for every quarantine to end, so that everybody can continue.
     let before = ledger.lock().unwrap().grants;
     sleep(MAX_TTL + 10 * SECOND).await;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use conformance::faulty::Weather;
+use conformance::faulty::CallFate;
 use leasehold::Guard;
 use tokio::time::{sleep, timeout};
 
@@ -21,8 +21,8 @@ async fn an_even_split_settles_within_three_rounds_and_the_other_is_served_next(
         let world = World::of(members);
         let (one, other) = (world.process(), world.process());
         let (members, half) = (usize::from(members), usize::from(members / 2));
-        one.set(half..members, &Weather::Late(TRIP));
-        other.set(0..half, &Weather::Late(TRIP));
+        one.set(half..members, &CallFate::Late(TRIP));
+        other.set(0..half, &CallFate::Late(TRIP));
         let hold = |process: Process, world_time: std::sync::Arc<conformance::virtual_time::VirtualTime>| async move {
             let guard = lock(&process).await;
             let at = world_time.passed();
@@ -51,8 +51,8 @@ async fn an_even_split_of_tries_gives_one_the_lock() {
         let world = World::of(members);
         let (one, other) = (world.process(), world.process());
         let (members, half) = (usize::from(members), usize::from(members / 2));
-        one.set(half..members, &Weather::Late(TRIP));
-        other.set(0..half, &Weather::Late(TRIP));
+        one.set(half..members, &CallFate::Late(TRIP));
+        other.set(0..half, &CallFate::Late(TRIP));
         let (a, b) = (one.locks.mutex("k"), other.locks.mutex("k"));
         let (a, b) = tokio::join!(a.try_lock(), b.try_lock());
         assert!(a.unwrap().is_some() != b.unwrap().is_some(), "{members} members");
@@ -94,7 +94,7 @@ async fn waiters_go_on_at_the_next_member_when_the_line_member_dies() {
         waits.push(tokio::spawn(async move { request.await.unwrap().release().await }));
     }
     sleep(SECOND).await;
-    [&holder, &waiter].into_iter().for_each(|process| process.set([0], &Weather::Hung));
+    [&holder, &waiter].into_iter().for_each(|process| process.set([0], &CallFate::Hung));
     sleep(TTL).await;
     assert!(guard.is_held());
     let begun = world.time.passed();
@@ -103,7 +103,7 @@ async fn waiters_go_on_at_the_next_member_when_the_line_member_dies() {
         timeout(SECOND, waits).await.expect("served").unwrap().unwrap();
     }
     assert!(world.time.passed() - begun < SECOND, "{:?}", world.time.passed() - begun);
-    [&holder, &waiter].into_iter().for_each(|process| process.set([0], &Weather::Fair));
+    [&holder, &waiter].into_iter().for_each(|process| process.set([0], &CallFate::Fair));
     sleep(TTL).await;
     assert!(world.is_empty());
 }
@@ -114,8 +114,8 @@ async fn waiters_go_on_at_the_next_member_when_the_line_member_dies() {
 async fn rivals_in_different_lines_all_get_their_turns() {
     let world = World::of(3);
     let processes: Vec<_> = (0..3).map(|_| world.process()).collect();
-    processes[1].set([0], &Weather::Hung);
-    processes[2].set([1], &Weather::Hung);
+    processes[1].set([0], &CallFate::Hung);
+    processes[2].set([1], &CallFate::Hung);
     let mut tasks = Vec::new();
     for process in processes {
         tasks.push(tokio::spawn(async move {
@@ -140,7 +140,7 @@ async fn a_dead_holder_costs_its_lease_and_little_more() {
     let world = World::of(3);
     let (dead, waiter) = (world.process(), world.process());
     let guard = lock(&dead).await;
-    dead.set(0..3, &Weather::Hung);
+    dead.set(0..3, &CallFate::Hung);
     let begun = world.time.passed();
     let next = lock(&waiter).await;
     let waited = world.time.passed() - begun;
@@ -164,7 +164,7 @@ async fn readers_that_ask_at_once_have_fences_of_their_own() {
             let process = world.process();
             for member in 0..3 {
                 let trip = Duration::from_micros(dice.random_range(200..3_000));
-                process.set([member], &Weather::Late(trip));
+                process.set([member], &CallFate::Late(trip));
             }
             tasks.push(tokio::spawn(async move {
                 let mut had = Vec::new();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use conformance::faulty::Weather;
+use conformance::faulty::CallFate;
 use leasehold::{LockError, MemberVote};
 use tokio::time::sleep;
 
@@ -11,10 +11,10 @@ use super::world::{MAX_TTL, SECOND, TTL, World};
 const TRIP: Duration = Duration::from_millis(3);
 
 /// The time of an acquisition, after one that finds out which members are silent.
-async fn second_acquisition_with(silent: &[usize], weather: &Weather) -> Duration {
+async fn second_acquisition_with(silent: &[usize], weather: &CallFate) -> Duration {
     let world = World::of(5);
     let process = world.process();
-    process.set(0..5, &Weather::Slow(TRIP));
+    process.set(0..5, &CallFate::Slow(TRIP));
     process.set(silent.iter().copied(), weather);
     drop(process.locks.mutex("first").lock().await.unwrap());
     sleep(SECOND).await;
@@ -28,11 +28,11 @@ async fn second_acquisition_with(silent: &[usize], weather: &Weather) -> Duratio
 
 #[tokio::test(start_paused = true)]
 async fn a_hung_member_slows_nobody_whichever_it_is() {
-    assert_eq!(second_acquisition_with(&[], &Weather::Fair).await, TRIP);
+    assert_eq!(second_acquisition_with(&[], &CallFate::Fair).await, TRIP);
     for silent in 0..5 {
-        assert_eq!(second_acquisition_with(&[silent], &Weather::Hung).await, TRIP, "member {silent}");
+        assert_eq!(second_acquisition_with(&[silent], &CallFate::Hung).await, TRIP, "member {silent}");
     }
-    assert_eq!(second_acquisition_with(&[0, 3], &Weather::Hung).await, TRIP);
+    assert_eq!(second_acquisition_with(&[0, 3], &CallFate::Hung).await, TRIP);
 }
 
 /// The very first acquisition does not know yet that the queue's member is silent, and waits a
@@ -41,7 +41,7 @@ async fn a_hung_member_slows_nobody_whichever_it_is() {
 async fn a_line_member_that_hangs_is_waited_for_once_and_not_for_long() {
     let world = World::of(3);
     let process = world.process();
-    process.set([0], &Weather::Hung);
+    process.set([0], &CallFate::Hung);
     let _first = process.locks.mutex("a").lock().await.unwrap();
     let waited = world.time.passed();
     assert!(waited <= Duration::from_millis(100), "{waited:?}");
@@ -54,14 +54,14 @@ async fn with_a_minority_killed_locks_are_taken_kept_and_released() {
     let world = World::of(5);
     let process = world.process();
     for dead in [[0, 1], [1, 4], [2, 3]] {
-        process.set(0..5, &Weather::Fair);
-        process.set(dead, &Weather::Lost);
+        process.set(0..5, &CallFate::Fair);
+        process.set(dead, &CallFate::Lost);
         let guard = process.locks.mutex("k").lock().await.unwrap();
         sleep(5 * TTL).await;
         assert!(guard.is_held(), "{dead:?}");
         assert!(world.process().locks.mutex("k").try_lock().await.unwrap().is_none());
         guard.release().await.unwrap();
-        process.set(0..5, &Weather::Fair);
+        process.set(0..5, &CallFate::Fair);
         sleep(2 * SECOND).await;
         assert!(world.is_empty(), "{dead:?}");
     }
@@ -69,7 +69,7 @@ async fn with_a_minority_killed_locks_are_taken_kept_and_released() {
 
 #[tokio::test(start_paused = true)]
 async fn with_a_majority_killed_the_error_names_each_member_and_comes_in_time() {
-    for weather in [Weather::Lost, Weather::Hung] {
+    for weather in [CallFate::Lost, CallFate::Hung] {
         let world = World::of(5);
         let process = world.process_with(|builder| builder.outage_limit(4 * SECOND));
         process.set([1, 2, 4], &weather);
@@ -96,7 +96,7 @@ async fn with_a_majority_killed_the_error_names_each_member_and_comes_in_time() 
 async fn a_close_without_guards_takes_no_longer_than_it_may_while_a_majority_is_hung() {
     let world = World::of(5);
     let process = world.process_with(|builder| builder.outage_limit(SECOND));
-    process.set([0, 2, 3], &Weather::Hung);
+    process.set([0, 2, 3], &CallFate::Hung);
     let error = process.locks.mutex("k").lock().await.unwrap_err();
     assert!(matches!(error, LockError::NoQuorum { .. }), "{error}");
     let begun = world.time.passed();
@@ -112,10 +112,10 @@ async fn a_close_without_guards_takes_no_longer_than_it_may_while_a_majority_is_
 #[tokio::test(start_paused = true)]
 async fn a_close_waits_for_what_a_refused_request_left_at_a_minority() {
     let late = Duration::from_millis(50);
-    for weather in [Weather::Fair, Weather::Slow(late), Weather::Late(late)] {
+    for weather in [CallFate::Fair, CallFate::Slow(late), CallFate::Late(late)] {
         let world = World::of(3);
         let (holder, loser) = (world.process(), world.process());
-        holder.set([2], &Weather::Lost);
+        holder.set([2], &CallFate::Lost);
         let guard = holder.locks.mutex("k").lock().await.unwrap();
         loser.set([2], &weather);
         assert!(loser.locks.mutex("k").try_lock().await.unwrap().is_none());
@@ -129,7 +129,7 @@ async fn a_close_waits_for_what_a_refused_request_left_at_a_minority() {
 async fn a_member_that_refuses_for_good_is_told_from_one_that_is_silent() {
     let world = World::of(3);
     let process = world.process();
-    process.set([0, 1], &Weather::Refused);
+    process.set([0, 1], &CallFate::Refused);
     let LockError::Refused { fault, .. } = process.locks.mutex("k").lock().await.unwrap_err() else {
         panic!("it would be refused again")
     };
@@ -150,10 +150,10 @@ async fn a_grant_that_comes_late_is_undone_behind_the_callers_back() {
     for by in [SECOND / 4, SECOND, 3 * SECOND] {
         let world = World::of(3);
         let process = world.process();
-        process.set([1, 2], &Weather::Late(by));
+        process.set([1, 2], &CallFate::Late(by));
         let error = process.locks.mutex("k").lock().within(SECOND / 10).await.unwrap_err();
         assert!(matches!(error, LockError::Unreachable { .. } | LockError::NoQuorum { .. }), "{error}");
-        process.set([1, 2], &Weather::Fair);
+        process.set([1, 2], &CallFate::Fair);
         sleep(by + SECOND / 10).await;
         assert!(world.is_empty(), "late by {by:?}");
         assert_eq!(process.store.under_way(), 0);
@@ -164,16 +164,16 @@ async fn a_grant_that_comes_late_is_undone_behind_the_callers_back() {
 async fn a_loser_releases_also_at_members_that_were_silent() {
     let world = World::of(3);
     let (holder, loser) = (world.process(), world.process());
-    holder.set([2], &Weather::Lost);
+    holder.set([2], &CallFate::Lost);
     let guard = holder.locks.mutex("k").lock().await.unwrap();
-    loser.set([2], &Weather::AnswerLost);
+    loser.set([2], &CallFate::AnswerLost);
     assert!(loser.locks.mutex("k").try_lock().await.unwrap().is_none());
     sleep(3 * SECOND).await;
-    loser.set([2], &Weather::Fair);
+    loser.set([2], &CallFate::Fair);
     sleep(3 * SECOND).await;
     let left = world.members[2].dump();
     assert!(left.locks.is_empty() || guard.is_held() && world.taken() == 3, "{left:?}");
-    holder.set([2], &Weather::Fair);
+    holder.set([2], &CallFate::Fair);
     guard.release().await.unwrap();
     sleep(SECOND).await;
     assert!(world.is_empty());
@@ -186,13 +186,13 @@ async fn a_release_that_comes_late_does_not_free_what_the_next_round_was_granted
     let by = SECOND * 2 / 5;
     let world = World::of(3);
     let (holder, waiter) = (world.process(), world.process());
-    holder.set([2], &Weather::Lost);
+    holder.set([2], &CallFate::Lost);
     let guard = holder.locks.mutex("k").lock().await.unwrap();
-    waiter.set([2], &Weather::Late(by));
+    waiter.set([2], &CallFate::Late(by));
     let waits = tokio::spawn(waiter.locks.mutex("k").lock().into_future());
     sleep(by / 2).await;
     assert_eq!(world.taken(), 2, "what it asked of the third member is still under way");
-    waiter.set([2], &Weather::Fair);
+    waiter.set([2], &CallFate::Fair);
     guard.release().await.unwrap();
     let guard = waits.await.unwrap().unwrap();
     assert_eq!(world.taken(), 3);
@@ -209,9 +209,9 @@ async fn a_release_that_comes_late_does_not_free_what_the_next_round_was_granted
 async fn a_guard_is_released_also_at_a_member_whose_answer_was_lost() {
     let world = World::of(3);
     let process = world.process();
-    process.set([2], &Weather::AnswerLost);
+    process.set([2], &CallFate::AnswerLost);
     let guard = process.locks.mutex("k").lock().await.unwrap();
-    process.set([2], &Weather::Fair);
+    process.set([2], &CallFate::Fair);
     sleep(SECOND).await;
     assert_eq!(world.taken(), 3);
     guard.release().await.unwrap();
@@ -223,7 +223,7 @@ async fn a_guard_is_released_also_at_a_member_whose_answer_was_lost() {
 async fn an_answer_that_outlasts_the_lease_is_no_grant() {
     let world = World::of(3);
     let process = world.process_with(|builder| builder.ttl(SECOND / 5));
-    process.set(0..3, &Weather::Slow(SECOND / 4));
+    process.set(0..3, &CallFate::Slow(SECOND / 4));
     let error = process.locks.mutex("k").lock().await.unwrap_err();
     assert!(matches!(error, LockError::NoQuorum { .. }), "{error}");
     sleep(2 * SECOND).await;
@@ -240,12 +240,12 @@ async fn a_place_in_line_is_given_up_also_when_its_member_was_silent_for_longer_
     let guard = world.process().locks.mutex("k").lock().await.unwrap();
     let waits = tokio::spawn(process.locks.mutex("k").lock().into_future());
     sleep(SECOND).await;
-    process.set([0], &Weather::Lost);
+    process.set([0], &CallFate::Lost);
     waits.abort();
     sleep(MAX_TTL + 2 * SECOND).await;
     let is_left = || world.members[0].dump().lines.values().any(|line| !line.is_empty());
     assert!(is_left());
-    process.set([0], &Weather::Fair);
+    process.set([0], &CallFate::Fair);
     // The next request finds that the member answers again.
     drop(process.locks.mutex("other").lock().await.unwrap());
     sleep(SECOND / 2).await;
@@ -259,7 +259,7 @@ async fn a_place_in_line_is_given_up_also_when_its_member_was_silent_for_longer_
 #[tokio::test(start_paused = true)]
 async fn a_member_that_is_only_slow_is_asked_to_grant_once_and_to_release_once() {
     let slow = Duration::from_millis(50);
-    for weather in [Weather::Slow(slow), Weather::Late(slow)] {
+    for weather in [CallFate::Slow(slow), CallFate::Late(slow)] {
         let world = World::of(5);
         let process = world.process();
         process.set([3, 4], &weather);
@@ -280,9 +280,9 @@ async fn a_member_that_is_only_slow_is_asked_to_grant_once_and_to_release_once()
 async fn a_grant_that_the_release_overtook_is_undone() {
     let world = World::of(5);
     let process = world.process();
-    process.set([3, 4], &Weather::Late(Duration::from_millis(100)));
+    process.set([3, 4], &CallFate::Late(Duration::from_millis(100)));
     let guard = process.locks.mutex("k").lock().await.unwrap();
-    process.set([3, 4], &Weather::Fair);
+    process.set([3, 4], &CallFate::Fair);
     guard.release().await.unwrap();
     assert_eq!((world.taken(), world.time.passed()), (0, Duration::ZERO));
     sleep(SECOND).await;

@@ -1,6 +1,6 @@
 //! Leases that are renewed, and lost.
 
-use conformance::faulty::Weather;
+use conformance::faulty::CallFate;
 use leasehold::{Loss, RenewError};
 use tokio::time::sleep;
 
@@ -10,13 +10,13 @@ use super::world::{SECOND, TTL, World};
 async fn a_guard_is_kept_by_any_majority_and_comes_back_where_it_was_missing() {
     let world = World::of(5);
     let process = world.process();
-    process.set([3, 4], &Weather::Lost);
+    process.set([3, 4], &CallFate::Lost);
     let guard = process.locks.mutex("k").lock().await.unwrap();
     assert_eq!(world.taken(), 3);
-    process.set([3, 4], &Weather::Fair);
+    process.set([3, 4], &CallFate::Fair);
     sleep(TTL / 2).await;
     assert_eq!(world.taken(), 5, "the renewal took it where nobody else has it");
-    process.set([0, 1], &Weather::Hung);
+    process.set([0, 1], &CallFate::Hung);
     sleep(5 * TTL).await;
     assert!(guard.is_held());
     guard.release().await.unwrap();
@@ -27,7 +27,7 @@ async fn a_renewal_that_a_minority_confirms_is_not_believed_and_releases_nothing
     let world = World::of(3);
     let process = world.process();
     let guard = process.locks.mutex("k").lock().await.unwrap();
-    process.set([0, 2], &Weather::Lost);
+    process.set([0, 2], &CallFate::Lost);
     assert!(matches!(guard.renew(TTL).await, Err(RenewError::Unreachable(_))));
     assert_eq!(world.taken(), 3);
     let loss = guard.lost().await;
@@ -52,7 +52,7 @@ async fn a_lock_that_a_majority_has_no_more_is_lost_with_the_next_renewal() {
         member.grant(&stolen, WaitMode::Try).await.unwrap();
     }
     // The third is silent: two of three are enough to know.
-    process.set([2], &Weather::Hung);
+    process.set([2], &CallFate::Hung);
     let loss = guard.lost().await;
     assert!(matches!(loss, Loss::TakenByOther { .. }), "{loss:?}");
     assert!(guard.held_for() <= TTL / 3 + SECOND, "lost after {:?}", guard.held_for());
@@ -63,9 +63,9 @@ async fn a_renewal_that_is_delayed_past_the_release_brings_nothing_back() {
     let world = World::of(3);
     let process = world.process();
     let guard = process.locks.mutex("k").lock().await.unwrap();
-    process.set([0, 1], &Weather::Late(2 * SECOND));
+    process.set([0, 1], &CallFate::Late(2 * SECOND));
     sleep(TTL / 3 + SECOND / 10).await;
-    process.set([0, 1], &Weather::Fair);
+    process.set([0, 1], &CallFate::Fair);
     guard.release().await.unwrap();
     assert!(world.is_empty());
     sleep(2 * SECOND).await;

@@ -1,6 +1,6 @@
 //! Members that lose their data.
 
-use conformance::faulty::Weather;
+use conformance::faulty::CallFate;
 use leasehold::LockError;
 use tokio::time::sleep;
 
@@ -13,7 +13,7 @@ use super::world::{MAX_TTL, SECOND, TTL, World};
 async fn a_member_that_was_restarted_empty_helps_nobody_to_a_second_lock() {
     let world = World::of(3);
     let (first, second) = (world.process(), world.process());
-    first.set([2], &Weather::Lost);
+    first.set([2], &CallFate::Lost);
     let guard = first.locks.mutex("k").lock().await.unwrap();
     world.members[0].forget();
     let error = second.locks.mutex("k").lock().within(SECOND).await.unwrap_err();
@@ -27,7 +27,7 @@ async fn a_member_that_was_restarted_empty_helps_nobody_to_a_second_lock() {
 async fn a_quarantined_member_is_named_with_the_time_that_is_left() {
     let world = World::of(3);
     let process = world.process_with(|builder| builder.outage_limit(2 * SECOND));
-    process.set([2], &Weather::Lost);
+    process.set([2], &CallFate::Lost);
     world.members[1].forget();
     sleep(SECOND / 2).await;
     let error = process.locks.mutex("k").lock().within(4 * SECOND).await.unwrap_err();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use conformance::faulty::Weather;
+use conformance::faulty::CallFate;
 use leasehold::{HoldError, LockError, Loss, Misuse, ReleaseError, Renewal};
 use tokio::time::{sleep, timeout};
 
@@ -15,10 +15,10 @@ async fn a_renewal_that_fails_unlocks_nothing() {
     let world = World::of(3);
     let process = world.process();
     let guard = process.locks.mutex("k").lock().await.unwrap();
-    process.set([0, 1], &Weather::Lost);
+    process.set([0, 1], &CallFate::Lost);
     assert!(guard.renew(TTL).await.is_err());
     assert_eq!(world.taken(), 3);
-    process.set([0, 1], &Weather::Fair);
+    process.set([0, 1], &CallFate::Fair);
     guard.renew(TTL).await.unwrap();
     sleep(5 * TTL).await;
     assert!(guard.is_held());
@@ -31,7 +31,7 @@ async fn a_stopped_server_holds_nobody_up() {
     for stopped in 0..3 {
         let world = World::of(3);
         let process = world.process();
-        process.set([stopped], &Weather::Hung);
+        process.set([stopped], &CallFate::Hung);
         let cycle = async { process.locks.mutex("k").lock().await.unwrap().release().await };
         timeout(SECOND / 5, cycle).await.expect("at once").unwrap();
     }
@@ -44,8 +44,8 @@ async fn an_even_split_gives_both_callers_an_answer() {
     for (members, half) in [(2, 1), (4, 2)] {
         let world = World::of(members);
         let (one, other) = (world.process(), world.process());
-        one.set(half..2 * half, &Weather::Late(SECOND / 100));
-        other.set(0..half, &Weather::Late(SECOND / 100));
+        one.set(half..2 * half, &CallFate::Late(SECOND / 100));
+        other.set(0..half, &CallFate::Late(SECOND / 100));
         let cycle = |process: super::world::Process| async move {
             process.locks.mutex("k").lock().within(SECOND).await.unwrap().release().await.unwrap();
         };
@@ -61,10 +61,10 @@ async fn a_lock_that_has_expired_is_never_given_out() {
     let world = World::of(3);
     let process = world.process();
     let mutex = process.locks.mutex("k").ttl(SECOND / 5).renewal(Renewal::Off);
-    process.set([1, 2], &Weather::Slow(SECOND / 5));
+    process.set([1, 2], &CallFate::Slow(SECOND / 5));
     let error = mutex.lock().within(SECOND).await.unwrap_err();
     assert!(matches!(error, LockError::NoQuorum { .. }), "{error}");
-    process.set([1, 2], &Weather::Slow(SECOND / 20));
+    process.set([1, 2], &CallFate::Slow(SECOND / 20));
     let guard = mutex.lock().await.unwrap();
     assert!(guard.is_held() && guard.remaining() <= SECOND * 3 / 20);
 }
@@ -75,11 +75,11 @@ async fn a_lock_that_has_expired_is_never_given_out() {
 async fn a_retry_is_not_blocked_by_what_the_attempt_before_left() {
     let world = World::of(3);
     let process = world.process();
-    process.set([1, 2], &Weather::AnswerLost);
+    process.set([1, 2], &CallFate::AnswerLost);
     let locks = process.locks.clone();
     let waits = tokio::spawn(locks.mutex("k").lock().into_future());
     sleep(2 * SECOND).await;
-    process.set([1, 2], &Weather::Fair);
+    process.set([1, 2], &CallFate::Fair);
     let guard = timeout(2 * SECOND, waits).await.expect("well before a ttl").unwrap().unwrap();
     assert!(guard.attempts() > 1);
 }
@@ -104,14 +104,14 @@ async fn work_is_stopped_by_the_end_of_the_lease_and_its_result_is_never_replace
     let world = World::of(3);
     let process = world.process();
     let work = process.locks.mutex("k").lock().hold(|_| {
-        process.set(0..3, &Weather::Hung);
+        process.set(0..3, &CallFate::Hung);
         std::future::pending::<()>()
     });
     assert!(matches!(work.await, Err(HoldError::Lost(Loss::Expired { .. }))));
     assert!(world.time.passed() <= TTL);
-    process.set(0..3, &Weather::Fair);
+    process.set(0..3, &CallFate::Fair);
     let work = process.locks.mutex("other").lock().hold(|_| async {
-        process.set(0..3, &Weather::Refused);
+        process.set(0..3, &CallFate::Refused);
         7
     });
     assert_eq!(work.await, Ok(7));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use conformance::faulty::{Faulty, Weather};
+use conformance::faulty::{CallFate, Faulty};
 use conformance::virtual_time::VirtualTime;
 use leasehold::{Locks, LocksBuilder, MemoryStore, QuorumStore, Store};
 use leasehold_core::Content;
@@ -67,7 +67,7 @@ impl World {
 }
 
 impl Process {
-    pub(crate) fn set(&self, members: impl IntoIterator<Item = usize>, weather: &Weather) {
+    pub(crate) fn set(&self, members: impl IntoIterator<Item = usize>, weather: &CallFate) {
         members.into_iter().for_each(|member| self.way[member].set(weather.clone()));
     }
 

@@ -2,7 +2,7 @@
 
 use std::task::{Context, Poll, Waker};
 
-use conformance::faulty::Weather;
+use conformance::faulty::CallFate;
 use leasehold_core::{
     AdminStore as _, Attempt, BreakAnswer, BreakNote, Fence, GrantAnswer, HoldAnswer, InspectStore as _,
     MarkStore as _, MemberStore as _, Notice, Notices, Proposal, Store as _, Ttl, WaitMode,
@@ -32,8 +32,8 @@ async fn a_lease_is_broken_when_a_majority_has_it_no_more_however_long_the_other
     let quorum = world.quorum();
     let attempt = world.attempt();
     let fence = fence(&quorum.grant(&attempt, WaitMode::Try).await);
-    world.members[3].on("break", Weather::Hung);
-    world.members[4].on("break", Weather::Hung);
+    world.members[3].on("break", CallFate::Hung);
+    world.members[4].on("break", CallFate::Hung);
     let BreakAnswer::Broken { holding } =
         quorum.break_lease(&key("k"), fence, &BreakNote::default()).await.unwrap()
     else {
@@ -51,7 +51,7 @@ async fn a_break_was_when_the_first_member_did_it_whatever_a_slow_one_tells() {
     let world = World::of(3);
     let quorum = world.quorum();
     let fence = fence(&quorum.grant(&world.attempt(), WaitMode::Try).await);
-    world.members[0].once("break", Weather::Late(10 * MILLISECOND));
+    world.members[0].once("break", CallFate::Late(10 * MILLISECOND));
     quorum.break_lease(&key("k"), fence, &BreakNote::default()).await.unwrap();
     let after = world.members[1].memory.marked(&key("k")).await.unwrap().now;
     tokio::time::sleep(20 * MILLISECOND).await;
@@ -97,7 +97,7 @@ async fn a_lease_is_broken_also_where_its_fence_rises_meanwhile() {
     let quorum = world.quorum();
     let attempt = world.attempt();
     let fence = fence(&quorum.grant(&attempt, WaitMode::Try).await);
-    world.members[1].once("break", Weather::Late(10 * MILLISECOND));
+    world.members[1].once("break", CallFate::Late(10 * MILLISECOND));
     world.members[2].on("break", passing("connection refused"));
     let breaking = async { quorum.break_lease(&key("k"), fence, &BreakNote::default()).await };
     let raising = async {
@@ -115,7 +115,7 @@ async fn a_lease_whose_fence_rises_all_the_time_is_not_chased_for_ever() {
     let quorum = world.quorum();
     let attempt = world.attempt();
     let fence = fence(&quorum.grant(&attempt, WaitMode::Try).await);
-    world.members[1].on("break", Weather::Late(10 * MILLISECOND));
+    world.members[1].on("break", CallFate::Late(10 * MILLISECOND));
     world.members[2].on("break", passing("connection refused"));
     let breaking = async { quorum.break_lease(&key("k"), fence, &BreakNote::default()).await };
     let raising = async {
@@ -137,7 +137,7 @@ async fn whoever_took_the_key_at_a_member_while_a_lease_was_broken_keeps_it() {
     let quorum = world.quorum();
     let attempt = world.attempt();
     let fence = fence(&quorum.grant(&attempt, WaitMode::Try).await);
-    world.members[1].on("break", Weather::Late(10 * MILLISECOND));
+    world.members[1].on("break", CallFate::Late(10 * MILLISECOND));
     let next = world.attempt();
     let breaking = async { quorum.break_lease(&key("k"), fence, &BreakNote::default()).await };
     let taking = async {

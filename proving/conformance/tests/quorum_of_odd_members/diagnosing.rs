@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use conformance::faulty::Weather;
+use conformance::faulty::CallFate;
 use leasehold_core::{AdminStore as _, ClockSeen, Diagnosis, Finding, Remedy, Severity, StoreRole};
 
 use crate::world::{MAX_TTL, SECOND, World};
@@ -26,9 +26,9 @@ async fn members_out_of_reach_are_warned_of_while_the_others_are_enough_and_it_i
     let world = World::of(5);
     let full = Finding::new(Severity::Unsafe, "eviction", &"memory:a".into(), "it evicts", "a lock goes");
     world.members[0].says(|facts| facts.diagnosis.findings.push(full.clone()));
-    world.members[1].on("diagnose", Weather::Slow(20 * SECOND));
+    world.members[1].on("diagnose", CallFate::Slow(20 * SECOND));
     for (silent, words) in [(0, "5 of 5 members answer: 2"), (1, "4 of 5 members answer: 1")] {
-        world.members[5 - silent..].iter().for_each(|member| member.on("diagnose", Weather::Hung));
+        world.members[5 - silent..].iter().for_each(|member| member.on("diagnose", CallFate::Hung));
         let (begun, diagnosis) = (world.passed(), world.quorum().diagnose(ALONE).await);
         let took = world.passed() - begun;
         assert_eq!(took, if silent == 0 { 20 * SECOND } else { 30 * SECOND });
@@ -53,13 +53,13 @@ async fn without_a_majority_a_diagnosis_says_that_no_lock_can_be_taken_and_whom_
     // A silent member and one that reports that its server cannot be reached give the same finding.
     let reach = Finding::new(Severity::Unsafe, "reach", &"memory:a".into(), "connection refused", "no vote");
     world.members[0].says(|facts| facts.diagnosis.findings.push(reach));
-    world.members[1].on("diagnose", Weather::Hung);
+    world.members[1].on("diagnose", CallFate::Hung);
     let enough = world.quorum().diagnose(ALONE).await;
     let words = "3 of 5 members answer: 0 more may fail";
     assert_eq!(said(&enough, "majority"), (Severity::Note, words));
     assert!(found(&enough, "reach").iter().all(|finding| finding.severity == Severity::Warning));
 
-    world.members[2].on("diagnose", Weather::Hung);
+    world.members[2].on("diagnose", CallFate::Hung);
     let too_few = world.quorum().diagnose(ALONE).await;
     let words = "2 of 5 members answer, and 3 are needed";
     assert_eq!(said(&too_few, "majority"), (Severity::Unsafe, words));

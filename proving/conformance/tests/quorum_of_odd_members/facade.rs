@@ -1,6 +1,6 @@
 //! The reports of a quorum about itself, and its refusals before any member is asked.
 
-use conformance::faulty::Weather;
+use conformance::faulty::CallFate;
 use leasehold_core::{
     AdminStore as _, Baseline, BaselineStore as _, Claim, Fault, GrantAnswer, HoldAnswer, InspectStore as _,
     Notice, ScanPosition, Store as _, WaitMode,
@@ -79,8 +79,8 @@ async fn as_many_keys_are_inspected_at_once_as_every_member_bears() {
 async fn a_quorum_is_open_as_soon_as_a_majority_is_and_says_who_is_not() {
     let world = World::of(3);
     let quorum = world.quorum();
-    world.members[0].on("open", Weather::Slow(50 * MILLISECOND));
-    world.members[2].on("open", Weather::Hung);
+    world.members[0].on("open", CallFate::Slow(50 * MILLISECOND));
+    world.members[2].on("open", CallFate::Hung);
     quorum.open().await.unwrap();
     assert_eq!(world.passed(), 50 * MILLISECOND, "nobody waits for the third");
     world.members[0].on("open", passing("connection refused"));
@@ -98,9 +98,9 @@ async fn what_a_lock_is_measured_against_is_done_when_a_majority_has_done_it() {
     let quorum = world.quorum();
     let attempt = world.attempt();
     let pair = Baseline::pair(key("k"), attempt.holder, attempt.ttl);
-    world.members[0].on("bare", Weather::Slow(5 * MILLISECOND));
-    world.members[1].on("bare", Weather::Slow(7 * MILLISECOND));
-    world.members[2].on("bare", Weather::Slow(SECOND));
+    world.members[0].on("bare", CallFate::Slow(5 * MILLISECOND));
+    world.members[1].on("bare", CallFate::Slow(7 * MILLISECOND));
+    world.members[2].on("bare", CallFate::Slow(SECOND));
     quorum.run_baseline(&pair).await.unwrap();
     assert_eq!(world.passed(), 7 * MILLISECOND);
     [0, 1].into_iter().for_each(|member| world.members[member].on("bare", lasting("not allowed")));

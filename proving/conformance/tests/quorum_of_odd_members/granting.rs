@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use conformance::faulty::Weather;
+use conformance::faulty::CallFate;
 use leasehold_core::{GrantAnswer, InspectStore as _, Stamp, Store as _, WaitMode};
 
 use crate::odd::{Does, lasting, passing};
@@ -12,7 +12,7 @@ use crate::world::{MILLISECOND, SECOND, TTL, WAIT, World, fence, key};
 async fn grant_with(late: [Option<u32>; 3]) -> Duration {
     let world = World::of(3);
     for (member, late) in world.members.iter().zip(late) {
-        member.on("grant", late.map_or(Weather::Hung, |late| Weather::Slow(late * MILLISECOND)));
+        member.on("grant", late.map_or(CallFate::Hung, |late| CallFate::Slow(late * MILLISECOND)));
     }
     fence(&world.quorum().grant(&world.attempt(), WaitMode::Try).await);
     world.passed()
@@ -29,12 +29,12 @@ async fn a_grant_waits_for_a_majority_and_a_little_for_the_member_in_whose_line_
 async fn a_line_member_that_hung_is_not_waited_for_again_until_it_answers() {
     let world = World::of(3);
     let quorum = world.quorum();
-    world.members[0].on("grant", Weather::Hung);
+    world.members[0].on("grant", CallFate::Hung);
     fence(&quorum.grant(&world.attempt(), WaitMode::Try).await);
     assert_eq!(world.passed(), 100 * MILLISECOND);
     fence(&quorum.grant(&world.attempt_for("l", TTL), WaitMode::Try).await);
     assert_eq!(world.passed(), 100 * MILLISECOND);
-    world.members[0].on("grant", Weather::Slow(MILLISECOND));
+    world.members[0].on("grant", CallFate::Slow(MILLISECOND));
     quorum.inspect(&key("k")).await.unwrap();
     fence(&quorum.grant(&world.attempt_for("m", TTL), WaitMode::Try).await);
     assert_eq!(world.passed(), 101 * MILLISECOND, "it answers again");
@@ -48,8 +48,8 @@ async fn a_try_that_one_holder_refuses_at_a_majority_goes_at_once_and_leaves_not
     for member in [2, 4] {
         world.rival_is_at(&rival, member).await;
     }
-    world.members[0].on("grant", Weather::Slow(30 * MILLISECOND));
-    world.members[3].on("grant", Weather::Slow(30 * MILLISECOND));
+    world.members[0].on("grant", CallFate::Slow(30 * MILLISECOND));
+    world.members[3].on("grant", CallFate::Slow(30 * MILLISECOND));
     let answer = world.quorum().grant(&world.attempt(), WaitMode::Try).await;
     assert!(matches!(answer, Ok(GrantAnswer::Busy { place: None, .. })), "{answer:?}");
     assert_eq!(world.passed(), Duration::ZERO);
@@ -264,7 +264,7 @@ async fn what_one_member_says_of_the_key_is_told_when_no_majority_can_say_otherw
 async fn a_member_that_did_not_finish_is_asked_again_at_once() {
     let world = World::of(3);
     world.members[1].once("grant", Does::Says(GrantAnswer::Unfinished));
-    world.members[2].on("grant", Weather::Hung);
+    world.members[2].on("grant", CallFate::Hung);
     fence(&world.quorum().grant(&world.attempt(), WaitMode::Try).await);
     assert_eq!((world.counts("grant"), world.passed()), (vec![1, 2, 1], Duration::ZERO));
 }
@@ -288,7 +288,7 @@ async fn the_fence_of_a_grant_is_the_greatest_that_any_member_answered_and_the_n
 async fn a_majority_of_names_for_one_place_grants_nothing_also_when_that_is_known_only_by_their_answers() {
     let world = World::of(3);
     for member in &world.members {
-        member.on("grant", Weather::Slow(10 * MILLISECOND));
+        member.on("grant", CallFate::Slow(10 * MILLISECOND));
     }
     let (quorum, attempt) = (world.quorum(), world.attempt());
     let tell = async {
@@ -310,7 +310,7 @@ async fn an_error_says_what_the_members_that_are_well_said() {
     for member in [0, 1] {
         world.members[member].on("grant", passing("connection refused"));
     }
-    world.members[2].on("grant", Weather::Slow(50 * MILLISECOND));
+    world.members[2].on("grant", CallFate::Slow(50 * MILLISECOND));
     let fault = world.quorum().grant(&world.attempt(), WaitMode::Try).await.unwrap_err();
     assert!(fault.to_string().contains("1 of 3 stores granted, 2 did not answer"), "{fault}");
     assert_eq!(world.passed(), 50 * MILLISECOND);

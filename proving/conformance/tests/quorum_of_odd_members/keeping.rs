@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use conformance::faulty::Weather;
+use conformance::faulty::CallFate;
 use leasehold_core::{HoldAnswer, InspectStore as _, Notice, Store as _, WaitMode};
 
 use crate::odd::{lasting, passing};
@@ -45,8 +45,8 @@ async fn a_renewal_is_told_as_soon_as_a_majority_has_answered_it() {
     let attempt = world.attempt();
     fence(&quorum.grant(&attempt, WaitMode::Try).await);
     tokio::time::sleep(SECOND).await;
-    world.members.iter().for_each(|member| member.on("renew", Weather::Slow(20 * MILLISECOND)));
-    world.members[0].on("renew", Weather::Hung);
+    world.members.iter().for_each(|member| member.on("renew", CallFate::Slow(20 * MILLISECOND)));
+    world.members[0].on("renew", CallFate::Hung);
     let begun = world.passed();
     assert_eq!(quorum.renew(std::slice::from_ref(&attempt)).await, [Ok(HoldAnswer::Done)]);
     assert_eq!(world.passed() - begun, 20 * MILLISECOND);
@@ -74,7 +74,7 @@ async fn release_with(late: [Option<u32>; 3]) -> Duration {
     let attempt = world.attempt();
     fence(&quorum.grant(&attempt, WaitMode::Try).await);
     for (member, late) in world.members.iter().zip(late) {
-        member.on("release", late.map_or(Weather::Hung, |late| Weather::Slow(late * MILLISECOND)));
+        member.on("release", late.map_or(CallFate::Hung, |late| CallFate::Slow(late * MILLISECOND)));
     }
     assert_eq!(quorum.release(&attempt).await, Ok(HoldAnswer::Done));
     world.passed()
@@ -95,8 +95,8 @@ async fn a_release_that_a_majority_did_not_answer_in_time_says_so_and_goes_on() 
     let quorum = world.quorum();
     let attempt = world.attempt();
     fence(&quorum.grant(&attempt, WaitMode::Try).await);
-    world.members[1].on("release", Weather::Hung);
-    world.members[2].on("release", Weather::Hung);
+    world.members[1].on("release", CallFate::Hung);
+    world.members[2].on("release", CallFate::Hung);
     let fault = quorum.release(&attempt).await.unwrap_err();
     let words =
         "1 of 3 stores released, 2 did not answer (memory:b: timed out, memory:c: timed out); 2 needed";
@@ -114,7 +114,7 @@ async fn give_up_with(late: [Option<u32>; 3]) -> Duration {
     let attempt = world.attempt();
     fence(&quorum.grant(&attempt, WaitMode::Try).await);
     for (member, late) in world.members.iter().zip(late) {
-        member.on("give_up", late.map_or(Weather::Hung, |late| Weather::Slow(late * MILLISECOND)));
+        member.on("give_up", late.map_or(CallFate::Hung, |late| CallFate::Slow(late * MILLISECOND)));
     }
     quorum.give_up(&attempt).await.unwrap();
     assert_eq!(quorum.under_way(), 0);
@@ -140,7 +140,7 @@ async fn giving_up_lasts_until_a_majority_has_done_it_and_ends_where_that_is_ref
     let back = async {
         tokio::time::sleep(3 * SECOND).await;
         assert_eq!(world.taken(), [0, 1]);
-        world.members[0].on("give_up", Weather::Fair);
+        world.members[0].on("give_up", CallFate::Fair);
     };
     let (given_up, ()) = tokio::join!(quorum.give_up(&attempt), back);
     assert_eq!((given_up, world.taken()), (Ok(()), vec![1]));

@@ -1,6 +1,6 @@
 //! The view of an observer if the members disagree.
 
-use conformance::faulty::Weather;
+use conformance::faulty::CallFate;
 use leasehold_core::{
     Attempt, InspectStore as _, Key, Mark, MarkStore as _, Stamp, Store as _, WaitMode, Waiter,
 };
@@ -53,8 +53,8 @@ async fn whoever_looks_hears_every_member_that_answers_in_time_and_needs_a_major
     let world = World::of(3);
     let quorum = world.quorum();
     fence(&quorum.grant(&world.attempt(), WaitMode::Try).await);
-    world.members[0].on("inspect", Weather::Slow(50 * MILLISECOND));
-    world.members[2].on("inspect", Weather::Hung);
+    world.members[0].on("inspect", CallFate::Slow(50 * MILLISECOND));
+    world.members[2].on("inspect", CallFate::Hung);
     assert_eq!(quorum.inspect(&key("k")).await.unwrap().holders.len(), 1);
     assert_eq!(world.passed(), 600 * MILLISECOND, "the third is waited for no longer");
     world.members[1].on("inspect", passing("connection refused"));
@@ -71,7 +71,7 @@ async fn a_list_that_takes_its_members_seconds_is_waited_for() {
     let quorum = world.quorum();
     fence(&quorum.grant(&world.attempt(), WaitMode::Try).await);
     for member in &world.members {
-        member.on("list", Weather::Slow(5 * SECOND));
+        member.on("list", CallFate::Slow(5 * SECOND));
     }
     assert_eq!(quorum.list(b"").await.unwrap().len(), 1);
     assert_eq!(world.passed(), 5 * SECOND);
@@ -94,7 +94,7 @@ async fn of_what_was_done_the_latest_is_believed_and_of_the_clocks_the_one_in_th
     world.members[2].on("marked", passing("connection refused"));
     assert_eq!(quorum.marked(&key("k")).await.unwrap().mark, Some(mark(5)));
     for (member, ahead) in [40, 1, 2, 30, 0].map(|ahead| ahead * SECOND).into_iter().enumerate() {
-        world.members[member].on("marked", Weather::Fair);
+        world.members[member].on("marked", CallFate::Fair);
         world.members[member].says(|facts| facts.ahead = ahead);
     }
     let now = quorum.marked(&key("k")).await.unwrap().now;
@@ -116,7 +116,7 @@ async fn a_mark_is_forgotten_by_all_members_or_the_one_that_kept_it_is_named() {
     let fault = quorum.forget(&key("k")).await.unwrap_err();
     assert!(fault.to_string().contains("memory:b: did not forget the mark"), "{fault}");
     assert_eq!(quorum.marked(&key("k")).await.unwrap().mark, Some(mark.clone()));
-    world.members[1].on("forget", Weather::Fair);
+    world.members[1].on("forget", CallFate::Fair);
     assert_eq!(quorum.forget(&key("k")).await.unwrap(), Some(mark));
     assert_eq!(quorum.marked(&key("k")).await.unwrap().mark, None);
     assert_eq!(quorum.list_marks(b"").await.unwrap(), []);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use conformance::faulty::Weather;
+use conformance::faulty::CallFate;
 use leasehold::QuorumStore;
 use leasehold_core::{Attempt, Content, GrantAnswer, Holder, HolderInfo, Owner, Store as _, WaitMode, Wake};
 
@@ -81,7 +81,7 @@ async fn other_programs_locks_at_a_majority_are_waited_for() {
         let answer = quorum.grant(&waits, WAIT).await;
         assert!(matches!(answer, Ok(GrantAnswer::Busy { .. })), "{answer:?}");
     }
-    world.members[2].on("grant", Weather::Fair);
+    world.members[2].on("grant", CallFate::Fair);
     fence(&quorum.grant(&waits, WAIT).await);
 }
 
@@ -178,9 +178,9 @@ async fn who_comes_between_a_hand_over_and_the_rest_of_the_round_gives_way() {
 async fn what_a_member_grants_late_counts_and_stays_or_is_given_up_and_counts_for_nothing() {
     let world = World::of(3);
     world.rival_at(1).await;
-    world.members[0].on("grant", Weather::Late(650 * MILLISECOND));
-    world.members[1].once("grant", Weather::Fair);
-    world.members[1].on("grant", Weather::Slow(300 * MILLISECOND));
+    world.members[0].on("grant", CallFate::Late(650 * MILLISECOND));
+    world.members[1].once("grant", CallFate::Fair);
+    world.members[1].on("grant", CallFate::Slow(300 * MILLISECOND));
     let attempt = world.attempt();
     fence(&world.quorum().grant(&attempt, WAIT).await);
     tokio::time::sleep(SECOND).await;

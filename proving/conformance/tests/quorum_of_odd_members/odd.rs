@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use conformance::faulty::Weather;
+use conformance::faulty::CallFate;
 use leasehold::MemoryStore;
 use leasehold_core::{
     AdminStore, Attempt, Baseline, BaselineStore, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Diagnosis,
@@ -18,13 +18,13 @@ use crate::world::key;
 /// The fate of a call to a member.
 #[derive(Clone, Debug)]
 pub(crate) enum Does {
-    Meets(Weather),
+    Meets(CallFate),
     /// A grant is answered like this, and not served.
     Says(GrantAnswer),
 }
 
-impl From<Weather> for Does {
-    fn from(weather: Weather) -> Self {
+impl From<CallFate> for Does {
+    fn from(weather: CallFate) -> Self {
         Self::Meets(weather)
     }
 }
@@ -125,7 +125,7 @@ impl Odd {
         self.asked.lock().unwrap().push((call, attempt.cloned()));
         let next = self.next.lock().unwrap().get_mut(call).and_then(VecDeque::pop_front);
         let does = self.does.lock().unwrap();
-        next.or_else(|| does.get(call).cloned()).unwrap_or(Does::Meets(Weather::Fair))
+        next.or_else(|| does.get(call).cloned()).unwrap_or(Does::Meets(CallFate::Fair))
     }
 
     /// The answers to a batch, in which some keys may be out of reach.
@@ -324,11 +324,11 @@ impl BaselineStore for Odd {
 }
 
 /// A transient error with this reason.
-pub(crate) fn passing(reason: impl fmt::Display) -> Weather {
-    Weather::Failing(Fault::passing("a store", reason))
+pub(crate) fn passing(reason: impl fmt::Display) -> CallFate {
+    CallFate::Failing(Fault::passing("a store", reason))
 }
 
 /// A lasting error with this reason.
-pub(crate) fn lasting(reason: impl fmt::Display) -> Weather {
-    Weather::Failing(Fault::lasting("a store", reason))
+pub(crate) fn lasting(reason: impl fmt::Display) -> CallFate {
+    CallFate::Failing(Fault::lasting("a store", reason))
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use conformance::faulty::Weather;
+use conformance::faulty::CallFate;
 use leasehold::{MemoryStore, QuorumStore, TokioRuntime};
 use leasehold_core::{GrantAnswer, Store, WaitMode, WaitQueue};
 
@@ -41,7 +41,7 @@ async fn what_is_given_up_at_a_member_that_hangs_is_tried_again() {
     let quorum = world.quorum();
     let attempt = world.attempt();
     fence(&quorum.grant(&attempt, WaitMode::Try).await);
-    world.members[1].once("give_up", Weather::Hung);
+    world.members[1].once("give_up", CallFate::Hung);
     quorum.give_up(&attempt).await.unwrap();
     assert_eq!((world.passed(), world.taken()), (600 * MILLISECOND, vec![1]));
     tokio::time::sleep(SECOND / 10).await;
@@ -61,7 +61,7 @@ async fn a_grant_that_comes_after_the_attempt_was_given_up_is_given_up_after_it(
     let world = World::of(3);
     let quorum = world.quorum();
     let attempt = world.attempt();
-    world.members[2].on("grant", Weather::Late(2 * SECOND));
+    world.members[2].on("grant", CallFate::Late(2 * SECOND));
     fence(&quorum.grant(&attempt, WaitMode::Try).await);
     quorum.release(&attempt).await.unwrap();
     assert!(world.taken().is_empty());
@@ -77,7 +77,7 @@ async fn a_call_that_never_ends_is_dropped_after_the_longest_ttl_and_what_it_may
     let world = World::of(3);
     let quorum = world.quorum();
     let attempt = world.attempt();
-    world.members[2].on("grant", Weather::Hung);
+    world.members[2].on("grant", CallFate::Hung);
     fence(&quorum.grant(&attempt, WaitMode::Try).await);
     quorum.release(&attempt).await.unwrap();
     tokio::time::sleep(MAX_TTL - MILLISECOND).await;
@@ -116,7 +116,7 @@ fn a_grant_that_is_under_way_when_the_program_ends_is_given_up() {
         let here = Arc::new(TokioRuntime::current().unwrap());
         let member = |name: &str| Arc::new(Odd::of(MemoryStore::new(here.clone()).named(name)));
         let members = ["a", "b", "c"].map(member);
-        members[2].on("grant", Weather::Hung);
+        members[2].on("grant", CallFate::Hung);
         let stores = members.iter().cloned().map(|member| -> Arc<dyn Store> { member });
         let quorum = QuorumStore::new(stores, MAX_TTL, here.clone()).unwrap();
         let attempt = World::of(3).attempt();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use conformance::faulty::Weather;
+use conformance::faulty::CallFate;
 use leasehold_core::{Attempt, GrantAnswer, InspectStore as _, Store as _, Wake};
 
 use crate::odd::passing;
@@ -101,7 +101,7 @@ async fn who_was_handed_a_key_goes_on_from_the_member_that_handed_it() {
     world.members[0].on("grant", passing("connection refused"));
     let waits = world.attempt();
     stands(&quorum, &waits).await;
-    world.members[0].on("grant", Weather::Fair);
+    world.members[0].on("grant", CallFate::Fair);
     quorum.inspect(&key("k")).await.unwrap();
     world.rival_at(0).await;
     for member in [2, 1] {
@@ -173,7 +173,7 @@ async fn who_holds_or_has_nothing_under_way_is_never_woken() {
         assert!(!is_woken(&quorum, &attempt, 60 * SECOND).await);
     }
     // Nor is one that got an error: it asks again in its own time.
-    world.members.iter().for_each(|member| member.on("grant", Weather::Hung));
+    world.members.iter().for_each(|member| member.on("grant", CallFate::Hung));
     let waits = world.attempt();
     assert!(quorum.grant(&waits, WAIT).await.is_err());
     assert!(!is_woken(&quorum, &waits, 60 * SECOND).await);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use conformance::faulty::Weather;
+use conformance::faulty::CallFate;
 use conformance::virtual_time::VirtualTime;
 use leasehold::{MemoryStore, QuorumStore};
 use leasehold_core::{
@@ -79,7 +79,7 @@ impl World {
     pub(crate) async fn fall_silent(&self, quorum: &QuorumStore, members: &[usize]) {
         members.iter().for_each(|member| self.members[*member].on("inspect", passing("it is down")));
         let _ = quorum.inspect(&key("k")).await;
-        members.iter().for_each(|member| self.members[*member].on("inspect", Weather::Fair));
+        members.iter().for_each(|member| self.members[*member].on("inspect", CallFate::Fair));
     }
 
     /// The length of the queue at each member.

@@ -10,7 +10,7 @@ use leasehold_core::{
     Wait, WaiterRegistry, Wake,
 };
 
-use super::process::{Call, Kind, Letter, Word};
+use super::process::{Call, Kind, RequestMessage, StoreMessage};
 use super::scope::Fixed;
 use super::{Step, Store};
 use crate::Flaw;
@@ -222,7 +222,7 @@ impl Store {
         let (sent, holder) = (self.now.instant(), self.clients[who].attempt.holder);
         let call = Call { who, holder, sent, kind };
         let place = self.place_of(who);
-        self.process(place).up.push_back(Letter { call, request, knew, again: false });
+        self.process(place).up.push_back(RequestMessage { call, request, knew, again: false });
     }
 
     pub(super) fn pings(&mut self, who: usize) {
@@ -327,12 +327,12 @@ impl Store {
 
     pub(super) fn read(&mut self, number: usize) {
         match self.process(number).down.pop_front() {
-            Some(Word::Answer(call, answer)) => {
+            Some(StoreMessage::Answer(call, answer)) => {
                 let process = self.process(number);
                 process.since = process.since.max(call.sent);
                 self.reads_an_answer(number, call, answer);
             }
-            Some(Word::Push(push, said)) => self.reads_a_push(number, &push, said),
+            Some(StoreMessage::Push(push, said)) => self.reads_a_push(number, &push, said),
             None => {}
         }
     }
@@ -499,6 +499,6 @@ impl Store {
         let key = self.key().clone();
         let process = self.process(number);
         let push = Push { to: Some(process.channel()), holder, key, news, nonce: None };
-        process.down.push_back(Word::Push(push, said));
+        process.down.push_back(StoreMessage::Push(push, said));
     }
 }

@@ -10,7 +10,7 @@ use leasehold_core::{
 
 use super::Store;
 use super::client::{Client, Phase};
-use super::process::{Call, Letter};
+use super::process::{Call, RequestMessage};
 use crate::server::Server;
 
 /// Observations that only the checks use, not the world itself.
@@ -107,7 +107,13 @@ impl Ghost {
 
 impl Store {
     /// A request arrives at the store.
-    pub(super) fn hear(&mut self, number: usize, connection: u64, letter: &Letter, request: &Request) {
+    pub(super) fn hear(
+        &mut self,
+        number: usize,
+        connection: u64,
+        letter: &RequestMessage,
+        request: &Request,
+    ) {
         let call = letter.call;
         let now = self.now.stamp();
         let mut channel = None;
@@ -130,7 +136,7 @@ impl Store {
     pub(super) fn look_at(
         &mut self,
         before: &Server,
-        letter: &Letter,
+        letter: &RequestMessage,
         request: &Request,
         answer: &Answer,
         pushes: &[Push],

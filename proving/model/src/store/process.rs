@@ -31,7 +31,7 @@ pub(super) enum Kind {
 
 /// A message to the store.
 #[derive(Clone, Debug, Hash)]
-pub(super) struct Letter {
+pub(super) struct RequestMessage {
     pub(super) call: Call,
     /// `None` for a ping or a release by value, which are not requests of core.
     pub(super) request: Option<Request>,
@@ -43,7 +43,7 @@ pub(super) struct Letter {
 
 /// A message from the store.
 #[derive(Clone, Debug, Hash)]
-pub(super) enum Word {
+pub(super) enum StoreMessage {
     /// An answer; `None` for a ping, or if nothing was deleted.
     Answer(Call, Option<Answer>),
     /// A push, and the time at which the store sent it.
@@ -59,11 +59,11 @@ pub(super) struct Process {
     /// Everything read from now on was sent no earlier than this.
     pub(super) since: Instant,
     /// Messages to the store, in order.
-    pub(super) up: VecDeque<Letter>,
+    pub(super) up: VecDeque<RequestMessage>,
     /// Messages of the previous connection that may still arrive, in order.
-    pub(super) stray: VecDeque<Letter>,
+    pub(super) stray: VecDeque<RequestMessage>,
     /// Messages from the store, in order.
-    pub(super) down: VecDeque<Word>,
+    pub(super) down: VecDeque<StoreMessage>,
     pub(super) waiting: WaiterRegistry,
     pub(super) unsettled: Unsettled,
     /// True if a new connection uses the channel of the previous one.
@@ -109,8 +109,8 @@ impl Process {
     /// True if a message is in flight that was sent at that time or earlier.
     pub(super) fn has_been_under_way_since(&self, then: Instant) -> bool {
         let down = self.down.iter().map(|word| match word {
-            Word::Answer(call, _) => call.sent,
-            Word::Push(_, said) => *said,
+            StoreMessage::Answer(call, _) => call.sent,
+            StoreMessage::Push(_, said) => *said,
         });
         let sent = self.up.iter().chain(&self.stray).map(|letter| letter.call.sent);
         sent.chain(down).any(|sent| sent <= then)
@@ -121,7 +121,7 @@ impl Process {
     }
 }
 
-impl Letter {
+impl RequestMessage {
     pub(super) fn told(&self) -> String {
         let request = self.request.as_ref().map(|request| format!("{request:?}"));
         request.unwrap_or_else(|| format!("{:?}", self.call))

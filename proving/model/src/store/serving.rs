@@ -7,7 +7,7 @@ use leasehold_core::{
 };
 
 use super::client::Phase;
-use super::process::{Kind, Letter, Word};
+use super::process::{Kind, RequestMessage, StoreMessage};
 use super::{Step, Store};
 use crate::Flaw;
 
@@ -25,7 +25,7 @@ impl Store {
         }
         if let Some(first) = it.down.front() {
             steps.push(Step::Reads(number));
-            if self.left.lost_pushes > 0 && matches!(first, Word::Push(..)) {
+            if self.left.lost_pushes > 0 && matches!(first, StoreMessage::Push(..)) {
                 steps.push(Step::LosesAPush(number));
             }
         }
@@ -70,11 +70,11 @@ impl Store {
         let answer = self.answer(number, connection, &letter);
         let process = self.process(number);
         if process.alive && !stray && !twice {
-            process.down.push_back(Word::Answer(letter.call, answer));
+            process.down.push_back(StoreMessage::Answer(letter.call, answer));
         }
     }
 
-    fn answer(&mut self, number: usize, connection: u64, letter: &Letter) -> Option<Answer> {
+    fn answer(&mut self, number: usize, connection: u64, letter: &RequestMessage) -> Option<Answer> {
         let call = letter.call;
         let now = self.now;
         let Some(request) = &letter.request else {
@@ -109,7 +109,7 @@ impl Store {
             process.alive && push.to.as_ref() == Some(&process.channel())
         };
         match (0..self.processes.len()).find(listens) {
-            Some(at) => self.process(at).down.push_back(Word::Push(push, said)),
+            Some(at) => self.process(at).down.push_back(StoreMessage::Push(push, said)),
             None => self.ghost().disturbed = true,
         }
     }

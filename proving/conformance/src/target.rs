@@ -21,10 +21,10 @@ use tokio::task::block_in_place;
 type Open = dyn Fn(Arc<dyn Runtime>) -> Arc<dyn Store> + Send + Sync;
 
 /// A store for the time of a test.
-pub struct Venue {
+pub struct Target {
     name: String,
     open: Box<Open>,
-    /// The server, which must live as long as the venue.
+    /// The server, which must live as long as the target.
     server: Option<Arc<Server>>,
     hands_over: bool,
     tells: bool,
@@ -32,7 +32,7 @@ pub struct Venue {
     served: Option<Box<dyn Fn() + Send + Sync>>,
 }
 
-impl Venue {
+impl Target {
     /// One store in memory, since another process could not see it.
     ///
     /// # Panics
@@ -356,9 +356,9 @@ impl Venue {
     }
 }
 
-impl fmt::Debug for Venue {
+impl fmt::Debug for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Venue").field(&self.name).finish()
+        f.debug_tuple("Target").field(&self.name).finish()
     }
 }
 
