@@ -3,7 +3,7 @@
 use std::process::ExitStatus;
 use std::time::Instant;
 
-use leasehold::{BeginError, Doing, Locks, Mark, MarkError, Misuse, NotDue};
+use leasehold::{BeginError, JobGuard, Locks, Mark, MarkError, Misuse, NotDue};
 
 use crate::args::{EveryArgs, OnceArgs, WaitingArgs};
 use crate::command::end_as;
@@ -87,8 +87,8 @@ pub(crate) async fn perform(job: Job) -> Result<End, Failure> {
         Ok(begun) => begun,
         Err(signal) => return Ok(End::Signal(signal.as_raw())),
     };
-    let doing = match begun {
-        Ok(Ok(doing)) => doing,
+    let job_guard = match begun {
+        Ok(Ok(job_guard)) => job_guard,
         Ok(Err(skip)) => {
             undo(&locks, &mut signals).await;
             tell_skipped(request, job.when, job.skipped, &skip);
@@ -99,14 +99,14 @@ pub(crate) async fn perform(job: Job) -> Result<End, Failure> {
             return Err(not_begun(request, &locks, error));
         }
     };
-    had(request, &locks, doing.guard(), started.elapsed()).await;
-    let worked = work(&job.settings, &around, &locks, doing.guard(), &mut signals).await;
+    had(request, &locks, job_guard.guard(), started.elapsed()).await;
+    let worked = work(&job.settings, &around, &locks, job_guard.guard(), &mut signals).await;
     let done = worked.as_ref().is_ok_and(ExitStatus::success);
-    let mut last = ReleaseLimit::begin(doing.guard());
-    let marked = if done { mark(&job, &doing, &mut signals, &mut last).await } else { Ok(()) };
+    let mut last = ReleaseLimit::begin(job_guard.guard());
+    let marked = if done { mark(&job, &job_guard, &mut signals, &mut last).await } else { Ok(()) };
     // A mark stays, whatever happens to the lock afterwards; a failed job is left to the next
     // process in any case.
-    let returned = give_back(request, &locks, last, doing.into_guard(), &mut signals).await;
+    let returned = give_back(request, &locks, last, job_guard.into_guard(), &mut signals).await;
     if let ReleaseOutcome::Unconfirmed(line) = returned {
         say::line(line);
     }
@@ -116,7 +116,7 @@ pub(crate) async fn perform(job: Job) -> Result<End, Failure> {
 }
 
 /// Finds out whether the job is ours to do.
-async fn begin(job: &Job, locks: &Locks, started: Instant) -> Result<Result<Doing, Skip>, BeginError> {
+async fn begin(job: &Job, locks: &Locks, started: Instant) -> Result<Result<JobGuard, Skip>, BeginError> {
     let request = &job.settings.request;
     let key = request.keys.first().as_bytes();
     match job.when {
@@ -141,14 +141,14 @@ async fn begin(job: &Job, locks: &Locks, started: Instant) -> Result<Result<Doin
 /// Marks the job as done, and reports that.
 async fn mark(
     job: &Job,
-    doing: &Doing,
+    job_guard: &JobGuard,
     signals: &mut Signals,
     last: &mut ReleaseLimit,
 ) -> Result<(), Failure> {
     let request = &job.settings.request;
     let (keys, store) = (&request.keys, &request.place.store);
     let again = "so it will be run again";
-    let Some(marked) = last.hear(request, signals, doing.mark()).await else {
+    let Some(marked) = last.hear(request, signals, job_guard.mark()).await else {
         return Err(Failure::new(
             End::NO_STORE,
             format!(

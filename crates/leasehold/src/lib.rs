@@ -118,8 +118,8 @@ pub use mutex::Mutex;
 pub use naming::Naming;
 pub use quorum::QuorumStore;
 pub use recipe::{
-    BeginError, Candidate, Doing, Election, Every, EveryOutcome, JobError, Leaders, MarkError, NotDue, Once,
-    OnceOutcome,
+    BeginError, Candidate, Election, Every, EveryOutcome, JobError, JobGuard, Leaders, MarkError, NotDue,
+    Once, OnceOutcome,
 };
 pub use runtime::TokioRuntime;
 pub use rw_lock::RwLock;

@@ -13,8 +13,8 @@ use servers::Process;
 use tokio::runtime::Runtime;
 
 use crate::{
-    Account, Plan,
-    history::{self, Entry, Pen, What, now},
+    ParsedHistory, Plan,
+    history::{self, Entry, EventKind, HistoryWriter, now},
     pulse::Pulse,
 };
 
@@ -27,7 +27,7 @@ pub struct Crowd {
     /// Each worker with the number of its tasks.
     workers: BTreeMap<u32, (Process, u32)>,
     plan: Plan,
-    pen: Pen,
+    writer: HistoryWriter,
     pulse: Pulse,
     onlooker: Locks,
     /// Runs the crowd's own look at the locks, which have their own thread.
@@ -46,8 +46,8 @@ impl Crowd {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let connecting = plan.connect(Locks::builder().own_thread(true).ttl(plan.ttl));
         let onlooker = runtime.block_on(connecting).expect("the store can be reached");
-        let pen = Pen::at(&plan.history).expect("the history can be written");
-        Self { workers: BTreeMap::new(), plan, pen, pulse: Pulse::begin(), onlooker, runtime }
+        let writer = HistoryWriter::at(&plan.history).expect("the history can be written");
+        Self { workers: BTreeMap::new(), plan, writer, pulse: Pulse::begin(), onlooker, runtime }
     }
 
     /// Starts this many more workers, which follow the crowd's plan.
@@ -81,7 +81,7 @@ impl Crowd {
     /// If this is not a worker of the crowd.
     pub fn kill(&mut self, worker: u32) {
         let (mut process, _) = self.workers.remove(&worker).expect("it is one of the crowd");
-        self.pen.note(now(), worker, 0, What::Killed);
+        self.writer.note(now(), worker, 0, EventKind::Killed);
         process.kill();
         // The server's first answer comes after, or together with, its noticing that the dead
         // worker's connection is closed. So it has noticed before the second answer, and hands
@@ -98,7 +98,7 @@ impl Crowd {
     /// If this is not a worker of the crowd, or has ended.
     pub fn stop(&mut self, worker: u32) {
         let (process, _) = self.workers.get_mut(&worker).expect("it is one of the crowd");
-        self.pen.note(now(), worker, 0, What::Stopped);
+        self.writer.note(now(), worker, 0, EventKind::Stopped);
         process.stop().expect("it has not ended");
         while keeps_a_file(worker) {
             process.cont().expect("it has not ended");
@@ -114,18 +114,18 @@ impl Crowd {
     /// As [`Crowd::stop`].
     pub fn cont(&mut self, worker: u32) {
         let (process, _) = self.workers.get_mut(&worker).expect("it is one of the crowd");
-        self.pen.note(now(), worker, 0, What::Continued);
+        self.writer.note(now(), worker, 0, EventKind::Continued);
         process.cont().expect("it has not ended");
     }
 
     /// Records that the network or the server is about to fail.
     pub fn fault(&self, name: &str) {
-        self.pen.note(now(), 0, 0, What::Fault(name.to_owned()));
+        self.writer.note(now(), 0, 0, EventKind::Fault(name.to_owned()));
     }
 
     /// Records that it works again.
     pub fn healed(&self) {
-        self.pen.note(now(), 0, 0, What::Healed);
+        self.writer.note(now(), 0, 0, EventKind::Healed);
     }
 
     /// The process that holds the lock, according to the store.
@@ -167,8 +167,8 @@ impl Crowd {
 
     /// The evaluation of the history so far.
     #[must_use]
-    pub fn account(&self) -> Account {
-        Account::of(&self.history())
+    pub fn parsed_history(&self) -> ParsedHistory {
+        ParsedHistory::of(&self.history())
     }
 
     /// Waits until every task of every worker has had the lock since this time. Returns how long
@@ -191,7 +191,7 @@ impl Crowd {
         let everybody: BTreeSet<_> = processes.iter().flat_map(|process| tasks(*process)).collect();
         let begun = Instant::now();
         loop {
-            let granted = |entry: &Entry| entry.at > since && matches!(entry.what, What::Granted { .. });
+            let granted = |entry: &Entry| entry.at > since && matches!(entry.what, EventKind::Granted { .. });
             let history = self.history();
             let served =
                 history.iter().filter(|entry| granted(entry)).map(|entry| (entry.process, entry.task));
@@ -220,7 +220,7 @@ impl Crowd {
 
     fn note_if_it_had_the_lock(&self, worker: u32) {
         if self.has_the_lock() == Some(worker) {
-            self.pen.note(now(), worker, 0, What::HadIt);
+            self.writer.note(now(), worker, 0, EventKind::HadIt);
         }
     }
 }

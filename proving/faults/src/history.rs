@@ -32,13 +32,13 @@ pub struct Entry {
     /// The task in it; 0 for the whole process.
     pub task: u32,
     /// The event.
-    pub what: What,
+    pub what: EventKind,
 }
 
 /// Events of tasks and processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "an account of a history has to know them all")]
-pub enum What {
+#[expect(clippy::exhaustive_enums, reason = "a parsed history has to know them all")]
+pub enum EventKind {
     /// Just before it requests the lock.
     Asks,
     /// Just before it requests one of several locks in a certain mode.
@@ -107,28 +107,28 @@ impl fmt::Display for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} {} ", self.at, self.process, self.task)?;
         match &self.what {
-            What::Asks => f.write_str("asks"),
-            What::AsksFor(wish) => write!(f, "asks {wish}"),
-            What::Stands => f.write_str("stands"),
-            What::Granted { fence, until } => write!(f, "granted {fence} {until}"),
-            What::Renewed { until } => write!(f, "renewed {until}"),
-            What::Done => f.write_str("done"),
-            What::LetsGo { held } => write!(f, "lets-go {held}"),
-            What::Released => f.write_str("released"),
-            What::Lost(how) => write!(f, "lost {how}"),
-            What::Unconfirmed(why) => write!(f, "unconfirmed {why}"),
-            What::Cancelled => f.write_str("cancelled"),
-            What::Failed(why) => write!(f, "failed {why}"),
-            What::Breaks { fence, holder, key } => write!(f, "breaks {fence} {holder} {key}"),
-            What::Broke => f.write_str("broke"),
-            What::BrokeNothing => f.write_str("broke-nothing"),
-            What::MayHaveBroken(why) => write!(f, "may-have-broken {why}"),
-            What::Killed => f.write_str("killed"),
-            What::HadIt => f.write_str("had-it"),
-            What::Stopped => f.write_str("stopped"),
-            What::Continued => f.write_str("continued"),
-            What::Fault(name) => write!(f, "fault {name}"),
-            What::Healed => f.write_str("healed"),
+            EventKind::Asks => f.write_str("asks"),
+            EventKind::AsksFor(wish) => write!(f, "asks {wish}"),
+            EventKind::Stands => f.write_str("stands"),
+            EventKind::Granted { fence, until } => write!(f, "granted {fence} {until}"),
+            EventKind::Renewed { until } => write!(f, "renewed {until}"),
+            EventKind::Done => f.write_str("done"),
+            EventKind::LetsGo { held } => write!(f, "lets-go {held}"),
+            EventKind::Released => f.write_str("released"),
+            EventKind::Lost(how) => write!(f, "lost {how}"),
+            EventKind::Unconfirmed(why) => write!(f, "unconfirmed {why}"),
+            EventKind::Cancelled => f.write_str("cancelled"),
+            EventKind::Failed(why) => write!(f, "failed {why}"),
+            EventKind::Breaks { fence, holder, key } => write!(f, "breaks {fence} {holder} {key}"),
+            EventKind::Broke => f.write_str("broke"),
+            EventKind::BrokeNothing => f.write_str("broke-nothing"),
+            EventKind::MayHaveBroken(why) => write!(f, "may-have-broken {why}"),
+            EventKind::Killed => f.write_str("killed"),
+            EventKind::HadIt => f.write_str("had-it"),
+            EventKind::Stopped => f.write_str("stopped"),
+            EventKind::Continued => f.write_str("continued"),
+            EventKind::Fault(name) => write!(f, "fault {name}"),
+            EventKind::Healed => f.write_str("healed"),
         }
     }
 }
@@ -142,35 +142,35 @@ impl FromStr for Entry {
             let (at, process, task) = (words.next()?, words.next()?, words.next()?);
             let (name, rest) = (words.next()?, words.next().unwrap_or_default());
             let what = match name {
-                "asks" if rest.is_empty() => What::Asks,
-                "asks" => What::AsksFor(rest.parse().ok()?),
-                "stands" => What::Stands,
+                "asks" if rest.is_empty() => EventKind::Asks,
+                "asks" => EventKind::AsksFor(rest.parse().ok()?),
+                "stands" => EventKind::Stands,
                 "granted" => {
                     let (fence, until) = rest.split_once(' ')?;
-                    What::Granted { fence: fence.parse().ok()?, until: until.parse().ok()? }
+                    EventKind::Granted { fence: fence.parse().ok()?, until: until.parse().ok()? }
                 }
-                "renewed" => What::Renewed { until: rest.parse().ok()? },
-                "done" => What::Done,
-                "lets-go" => What::LetsGo { held: rest.parse().ok()? },
-                "released" => What::Released,
-                "lost" => What::Lost(rest.to_owned()),
-                "unconfirmed" => What::Unconfirmed(rest.to_owned()),
-                "cancelled" => What::Cancelled,
-                "failed" => What::Failed(rest.to_owned()),
+                "renewed" => EventKind::Renewed { until: rest.parse().ok()? },
+                "done" => EventKind::Done,
+                "lets-go" => EventKind::LetsGo { held: rest.parse().ok()? },
+                "released" => EventKind::Released,
+                "lost" => EventKind::Lost(rest.to_owned()),
+                "unconfirmed" => EventKind::Unconfirmed(rest.to_owned()),
+                "cancelled" => EventKind::Cancelled,
+                "failed" => EventKind::Failed(rest.to_owned()),
                 "breaks" => {
                     let mut words = rest.splitn(3, ' ');
                     let (fence, holder) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
-                    What::Breaks { fence, holder, key: words.next()?.to_owned() }
+                    EventKind::Breaks { fence, holder, key: words.next()?.to_owned() }
                 }
-                "broke" => What::Broke,
-                "broke-nothing" => What::BrokeNothing,
-                "may-have-broken" => What::MayHaveBroken(rest.to_owned()),
-                "killed" => What::Killed,
-                "had-it" => What::HadIt,
-                "stopped" => What::Stopped,
-                "continued" => What::Continued,
-                "fault" => What::Fault(rest.to_owned()),
-                "healed" => What::Healed,
+                "broke" => EventKind::Broke,
+                "broke-nothing" => EventKind::BrokeNothing,
+                "may-have-broken" => EventKind::MayHaveBroken(rest.to_owned()),
+                "killed" => EventKind::Killed,
+                "had-it" => EventKind::HadIt,
+                "stopped" => EventKind::Stopped,
+                "continued" => EventKind::Continued,
+                "fault" => EventKind::Fault(rest.to_owned()),
+                "healed" => EventKind::Healed,
                 _ => return None,
             };
             Some(Self {
@@ -187,11 +187,11 @@ impl FromStr for Entry {
 /// Writes a history. Each entry is passed to the kernel in one piece and at once, so that a killed
 /// process loses nothing.
 #[derive(Debug)]
-pub struct Pen {
+pub struct HistoryWriter {
     file: File,
 }
 
-impl Pen {
+impl HistoryWriter {
     /// Opens or creates the history in this file, for appending.
     ///
     /// # Errors
@@ -206,7 +206,7 @@ impl Pen {
     /// # Panics
     ///
     /// If it cannot be written: an event that is missing cannot be judged.
-    pub fn note(&self, at: u64, process: u32, task: u32, what: What) {
+    pub fn note(&self, at: u64, process: u32, task: u32, what: EventKind) {
         // An event with several lines is still one entry.
         let line = Entry { at, process, task, what }.to_string().replace(char::is_control, " ") + "\n";
         (&self.file).write_all(line.as_bytes()).expect("the history can be written");
@@ -261,29 +261,29 @@ mod tests {
     fn what_is_written_is_read() {
         let words = "redis: closed by the peer".to_owned();
         for what in [
-            What::Asks,
-            What::AsksFor("permits 2/5 gpus".parse().unwrap()),
-            What::AsksFor("alone {two}b,{two}a".parse().unwrap()),
-            What::Stands,
-            What::Granted { fence: 7, until: 8 },
-            What::Renewed { until: 9 },
-            What::Done,
-            What::LetsGo { held: true },
-            What::Released,
-            What::Lost(words.clone()),
-            What::Unconfirmed(words.clone()),
-            What::Cancelled,
-            What::Failed(words.clone()),
-            What::Breaks { fence: 7, holder: 8, key: "{two}a".to_owned() },
-            What::Broke,
-            What::BrokeNothing,
-            What::MayHaveBroken(words.clone()),
-            What::Killed,
-            What::HadIt,
-            What::Stopped,
-            What::Continued,
-            What::Fault(words),
-            What::Healed,
+            EventKind::Asks,
+            EventKind::AsksFor("permits 2/5 gpus".parse().unwrap()),
+            EventKind::AsksFor("alone {two}b,{two}a".parse().unwrap()),
+            EventKind::Stands,
+            EventKind::Granted { fence: 7, until: 8 },
+            EventKind::Renewed { until: 9 },
+            EventKind::Done,
+            EventKind::LetsGo { held: true },
+            EventKind::Released,
+            EventKind::Lost(words.clone()),
+            EventKind::Unconfirmed(words.clone()),
+            EventKind::Cancelled,
+            EventKind::Failed(words.clone()),
+            EventKind::Breaks { fence: 7, holder: 8, key: "{two}a".to_owned() },
+            EventKind::Broke,
+            EventKind::BrokeNothing,
+            EventKind::MayHaveBroken(words.clone()),
+            EventKind::Killed,
+            EventKind::HadIt,
+            EventKind::Stopped,
+            EventKind::Continued,
+            EventKind::Fault(words),
+            EventKind::Healed,
         ] {
             let entry = Entry { at: 5, process: 6, task: 1, what };
             assert_eq!(entry.to_string().parse(), Ok(entry));

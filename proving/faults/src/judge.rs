@@ -4,7 +4,7 @@ use std::{env, time::Duration};
 
 use servers::{Reply, Server};
 
-use crate::{Account, Crowd, Handover};
+use crate::{Crowd, Handover, ParsedHistory};
 
 /// The delay that a busy machine may add to any bound, even if it delays no process for long.
 pub(crate) const BUSY: Duration = Duration::from_millis(750);
@@ -34,26 +34,27 @@ pub fn is_long() -> bool {
 ///
 /// With the guards that break this.
 #[track_caller]
-pub fn sound(account: &Account) {
-    if let Some((one, other)) = account.two_at_once().first() {
+pub fn sound(parsed_history: &ParsedHistory) {
+    if let Some((one, other)) = parsed_history.two_at_once().first() {
         panic!("two at once:\n{one}\n{other}");
     }
-    if let Some((one, other)) = account.fences_that_do_not_rise().first() {
+    if let Some((one, other)) = parsed_history.fences_that_do_not_rise().first() {
         panic!("a fence that does not rise:\n{one}\n{other}");
     }
 }
 
 /// The transitions between guards that took longer than this, longest first.
 #[must_use]
-pub fn longer_than(account: &Account, bound: Duration) -> Vec<Handover> {
-    let mut long: Vec<_> = account.handovers().into_iter().filter(|handover| handover.gap > bound).collect();
+pub fn longer_than(parsed_history: &ParsedHistory, bound: Duration) -> Vec<Handover> {
+    let mut long: Vec<_> =
+        parsed_history.handovers().into_iter().filter(|handover| handover.gap > bound).collect();
     long.sort_by_key(|handover| std::cmp::Reverse(handover.gap));
     long
 }
 
 /// Prints how a run went.
-pub fn report(name: &str, crowd: &Crowd, account: &Account) {
-    let mut gaps: Vec<_> = account.handovers().iter().map(|handover| handover.gap).collect();
+pub fn report(name: &str, crowd: &Crowd, parsed_history: &ParsedHistory) {
+    let mut gaps: Vec<_> = parsed_history.handovers().iter().map(|handover| handover.gap).collect();
     gaps.sort();
     let part = |of: usize| gaps.get(gaps.len() * of / 100).or(gaps.last()).copied().unwrap_or_default();
     println!(

@@ -1,13 +1,13 @@
 //! Faults of the queue, with real processes.
 //!
 //! A [`Crowd`] of workers waits for one lock, with several tasks in each. Each worker records what
-//! it believes in a [`history`] that outlives it, in which an [`Account`] searches for violations
+//! it believes in a [`history`] that outlives it, in which an [`ParsedHistory`] searches for violations
 //! afterwards. The tests cause the faults of the workers, their network and their server.
 
-mod account;
 mod crowd;
 pub mod history;
 pub mod judge;
+mod parsed_history;
 mod plan;
 mod pulse;
 pub mod sharing;
@@ -15,6 +15,6 @@ pub mod soak;
 mod visit;
 pub mod worker;
 
-pub use account::{Account, Blow, Handover, Stay};
 pub use crowd::{Crowd, until};
+pub use parsed_history::{Handover, ParsedHistory, ProcessFault, RequestSpan};
 pub use plan::Plan;

@@ -183,16 +183,16 @@ pub fn run(words: &[String]) -> ExitCode {
 ///
 /// The first failure.
 pub async fn work(plan: &Plan, locks: &Locks, end: impl Future<Output = ()>) -> Result<(), String> {
-    let pen = Arc::new(Pen::at(&plan.history));
+    let writer = Arc::new(HistoryWriter::at(&plan.history));
     let mut tasks = JoinSet::new();
     for (number, wish) in plan.wishes.iter().enumerate() {
         let wish: Wish = wish.parse()?;
-        let (locks, pen, hold) = (locks.clone(), pen.clone(), plan.hold);
+        let (locks, writer, hold) = (locks.clone(), writer.clone(), plan.hold);
         tasks.spawn(async move {
             loop {
-                pen.write(number, &wish, "asks", 0, 0);
+                writer.write(number, &wish, "asks", 0, 0);
                 let guard = wish.request(&locks).await.map_err(|error| error.to_string())?;
-                let tell = |what: &str, fence, until| pen.write(number, &wish, what, fence, until);
+                let tell = |what: &str, fence, until| writer.write(number, &wish, what, fence, until);
                 hold_on(guard, hold, tell).await;
             }
         });
@@ -203,7 +203,7 @@ pub async fn work(plan: &Plan, locks: &Locks, end: impl Future<Output = ()>) -> 
     };
     // A task that is stopped halfway releases its guard without recording it.
     for (number, wish) in plan.wishes.iter().enumerate() {
-        pen.write(number, &wish.parse()?, "ends", 0, 0);
+        writer.write(number, &wish.parse()?, "ends", 0, 0);
     }
     tasks.shutdown().await;
     if let Some(failed) = failed {
@@ -233,9 +233,9 @@ async fn hold_on(guard: Guard, hold: Duration, tell: impl Fn(&str, u64, u64)) {
 /// One write per line, so that lines of several processes do not mix, and a process that dies has
 /// recorded everything that it believed.
 #[derive(Debug)]
-struct Pen(File);
+struct HistoryWriter(File);
 
-impl Pen {
+impl HistoryWriter {
     fn at(path: &Path) -> Self {
         let file = OpenOptions::new().append(true).create(true).open(path);
         Self(file.expect("the history can be written"))

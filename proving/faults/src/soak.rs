@@ -9,14 +9,14 @@
 
 mod broken;
 mod calls;
-mod crew;
-mod errand;
 mod fault;
-mod ground;
 mod judge;
 mod options;
 mod report;
 mod slice;
+mod test_bed;
+mod workers;
+mod workload;
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -24,9 +24,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ground::NAMES;
 use options::{Asked, Options};
 use report::Report;
+use test_bed::NAMES;
 
 /// The longest turn of a topology. An hour's soak returns to each topology several times, each time
 /// with new servers.
@@ -39,7 +39,7 @@ const USAGE: u8 = 64;
 #[must_use]
 pub fn run(words: &[String]) -> ExitCode {
     if let Some(("worker", plan)) = words.split_first().map(|(first, rest)| (first.as_str(), rest)) {
-        return errand::run(plan);
+        return workload::run(plan);
     }
     match Options::parse(words) {
         Ok(Asked::Help) => {

@@ -6,27 +6,27 @@ use leasehold::{Guard, ReleaseError};
 use rand::{RngExt as _, rngs::StdRng};
 use tokio::time::{sleep, timeout};
 
-use crate::history::{Pen, What, now};
+use crate::history::{EventKind, HistoryWriter, now};
 
 /// The time between two checks of the lease during a long hold.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Records what one task of this process does and believes.
 #[derive(Clone, Debug)]
-pub(crate) struct Voice {
-    pub(crate) pen: Arc<Pen>,
+pub(crate) struct TaskHistory {
+    pub(crate) writer: Arc<HistoryWriter>,
     pub(crate) task: u32,
 }
 
-impl Voice {
-    pub(crate) fn note(&self, what: What) {
+impl TaskHistory {
+    pub(crate) fn note(&self, what: EventKind) {
         self.note_at(now(), what);
     }
 
     /// Holds the lock for this long, or until it is lost.
     pub(crate) async fn holds(&self, guard: &Guard, mut left: Duration) {
         let mut until = believed(guard);
-        self.note(What::Granted { fence: guard.fence().get(), until });
+        self.note(EventKind::Granted { fence: guard.fence().get(), until });
         while !left.is_zero() && guard.is_held() {
             let nap = left.min(LOOK);
             sleep(nap).await;
@@ -36,7 +36,7 @@ impl Voice {
             // has ended, the end is computed from now.
             if longer > until + 1_000_000 && guard.is_held() {
                 until = longer;
-                self.note(What::Renewed { until });
+                self.note(EventKind::Renewed { until });
             }
         }
     }
@@ -45,19 +45,19 @@ impl Voice {
     pub(crate) async fn lets_go(&self, guard: Guard, dropped: bool) {
         let at = now();
         let held = guard.is_held();
-        self.note_at(at, What::LetsGo { held });
+        self.note_at(at, EventKind::LetsGo { held });
         if dropped {
             return drop(guard);
         }
         match guard.release().await {
-            Ok(()) => self.note(What::Released),
-            Err(ReleaseError::Unreachable(fault)) => self.note(What::Unconfirmed(fault.to_string())),
-            Err(error) => self.note(What::Lost(error.to_string())),
+            Ok(()) => self.note(EventKind::Released),
+            Err(ReleaseError::Unreachable(fault)) => self.note(EventKind::Unconfirmed(fault.to_string())),
+            Err(error) => self.note(EventKind::Lost(error.to_string())),
         }
     }
 
-    fn note_at(&self, at: u64, what: What) {
-        self.pen.note(at, process::id(), self.task, what);
+    fn note_at(&self, at: u64, what: EventKind) {
+        self.writer.note(at, process::id(), self.task, what);
     }
 }
 

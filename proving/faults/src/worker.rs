@@ -18,8 +18,8 @@ use tokio::{
 
 use crate::{
     Plan,
-    history::{Pen, What, now},
-    visit::{Voice, for_some_polls},
+    history::{EventKind, HistoryWriter, now},
+    visit::{TaskHistory, for_some_polls},
 };
 
 /// The pause between two requests after the store refused.
@@ -35,14 +35,14 @@ pub fn run(words: &[String]) -> ExitCode {
         eprintln!("a worker is started by a crowd, with a plan");
         return ExitCode::FAILURE;
     };
-    live(&plan, |voice, locks| {
-        let dice = StdRng::seed_from_u64(u64::from(process::id()) << 16 | u64::from(voice.task));
-        Task { voice, mutex: locks.mutex(Plan::KEY), dice, plan: plan.clone() }.go_round()
+    live(&plan, |task_history, locks| {
+        let dice = StdRng::seed_from_u64(u64::from(process::id()) << 16 | u64::from(task_history.task));
+        Task { task_history, mutex: locks.mutex(Plan::KEY), dice, plan: plan.clone() }.go_round()
     })
 }
 
 /// Runs the tasks of a process round after round until SIGTERM, then releases everything.
-pub(crate) fn live<Round>(plan: &Plan, task: impl Fn(Voice, &Locks) -> Round) -> ExitCode
+pub(crate) fn live<Round>(plan: &Plan, task: impl Fn(TaskHistory, &Locks) -> Round) -> ExitCode
 where
     Round: Future<Output = ()> + Send + 'static,
 {
@@ -56,7 +56,7 @@ where
     }
 }
 
-async fn work<Round>(plan: &Plan, task: impl Fn(Voice, &Locks) -> Round) -> Result<(), Box<dyn Error>>
+async fn work<Round>(plan: &Plan, task: impl Fn(TaskHistory, &Locks) -> Round) -> Result<(), Box<dyn Error>>
 where
     Round: Future<Output = ()> + Send + 'static,
 {
@@ -64,17 +64,17 @@ where
     let label = process::id().to_string();
     let builder = Locks::builder().ttl(plan.ttl).label(&label).outage_limit(plan.outage_limit);
     let locks = plan.connect(builder).await?;
-    let pen = Arc::new(Pen::at(&plan.history)?);
+    let writer = Arc::new(HistoryWriter::at(&plan.history)?);
     let mut tasks = JoinSet::new();
     for number in 1..=plan.tasks {
-        tasks.spawn(task(Voice { pen: Arc::clone(&pen), task: number }, &locks));
+        tasks.spawn(task(TaskHistory { writer: Arc::clone(&writer), task: number }, &locks));
     }
     tokio::select! {
         _ = told_to_end.recv() => {}
         ended = tasks.join_next() => panic!("a task ended: {ended:?}"),
     }
     for number in 1..=plan.tasks {
-        pen.note(now(), process::id(), number, What::Cancelled);
+        writer.note(now(), process::id(), number, EventKind::Cancelled);
     }
     tasks.shutdown().await;
     locks.close(CLOSES_WITHIN).await?;
@@ -82,7 +82,7 @@ where
 }
 
 struct Task {
-    voice: Voice,
+    task_history: TaskHistory,
     mutex: Mutex,
     dice: StdRng,
     plan: Plan,
@@ -94,12 +94,12 @@ impl Task {
             if !self.plan.think.is_zero() {
                 sleep(self.plan.think.mul_f64(self.dice.random())).await;
             }
-            self.voice.note(What::Asks);
+            self.task_history.note(EventKind::Asks);
             match self.ask().await {
-                None => self.voice.note(What::Cancelled),
+                None => self.task_history.note(EventKind::Cancelled),
                 Some(Ok(guard)) => self.hold(guard).await,
                 Some(Err(error)) => {
-                    self.voice.note(What::Failed(error.to_string()));
+                    self.task_history.note(EventKind::Failed(error.to_string()));
                     sleep(REST).await;
                 }
             }
@@ -108,10 +108,10 @@ impl Task {
 
     /// Requests the lock; `None` if the request was dropped.
     async fn ask(&mut self) -> Option<Result<Guard, LockError>> {
-        let voice = self.voice.clone();
+        let task_history = self.task_history.clone();
         let request = self.mutex.lock().on_wait(move |waiting| {
             if waiting.place.is_some() {
-                voice.note(What::Stands);
+                task_history.note(EventKind::Stands);
             }
         });
         if !self.chance(self.plan.dropped_percent) {
@@ -122,9 +122,9 @@ impl Task {
 
     async fn hold(&mut self, guard: Guard) {
         let long = self.chance(self.plan.long_percent);
-        self.voice.holds(&guard, if long { self.plan.long_hold } else { self.plan.hold }).await;
+        self.task_history.holds(&guard, if long { self.plan.long_hold } else { self.plan.hold }).await;
         let dropped = self.chance(self.plan.dropped_percent);
-        self.voice.lets_go(guard, dropped).await;
+        self.task_history.lets_go(guard, dropped).await;
     }
 
     fn chance(&mut self, percent: u32) -> bool {

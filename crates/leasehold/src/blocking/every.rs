@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::doing::Doing;
+use super::job_guard::JobGuard;
 use super::wait;
 use crate::{BeginError, EveryOutcome, Held, InspectError, JobError, Mark, NotDue};
 
@@ -72,7 +72,7 @@ impl Every {
     /// [`JobError`]: the work was not started, it failed, or it was done and could not be marked.
     pub fn run<T, E>(&self, work: impl FnOnce(Held) -> Result<T, E>) -> Result<EveryOutcome<T>, JobError<E>> {
         match self.begin()? {
-            Ok(doing) => doing.run(work).map(EveryOutcome::Ran),
+            Ok(job) => job.run(work).map(EveryOutcome::Ran),
             Err(not_due) => Ok(EveryOutcome::NotDue(not_due)),
         }
     }
@@ -84,7 +84,7 @@ impl Every {
     ///
     /// [`BeginError`]: the lock was not acquired although nobody held it, or it is unknown whether
     /// the job is due.
-    pub fn begin(&self) -> Result<Result<Doing, NotDue>, BeginError> {
-        Doing::begin(self.0.begin())
+    pub fn begin(&self) -> Result<Result<JobGuard, NotDue>, BeginError> {
+        JobGuard::begin(self.0.begin())
     }
 }

@@ -24,11 +24,11 @@
 //! refuses a write that comes too late.
 
 mod acquire;
-mod doing;
 mod election;
 mod events;
 mod every;
 mod guard;
+mod job_guard;
 mod kinds;
 mod locks;
 mod mutex;
@@ -38,11 +38,11 @@ mod semaphore;
 mod watch;
 
 pub use acquire::Acquire;
-pub use doing::Doing;
 pub use election::{Candidate, Election, Leaders};
 pub use events::Events;
 pub use every::Every;
 pub use guard::Guard;
+pub use job_guard::JobGuard;
 pub use kinds::{RwLockReadGuard, RwLockWriteGuard, SemaphorePermit};
 pub use locks::Locks;
 pub use mutex::{Mutex, Unlocked};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::doing::Doing;
+use super::job_guard::JobGuard;
 use super::wait;
 use crate::{BeginError, Held, InspectError, JobError, Mark, OnceOutcome, WaitStatus};
 
@@ -79,7 +79,7 @@ impl Once {
     /// [`JobError`]: the work was not started, it failed, or it was done and could not be marked.
     pub fn run<T, E>(&self, work: impl FnOnce(Held) -> Result<T, E>) -> Result<OnceOutcome<T>, JobError<E>> {
         match self.begin()? {
-            Ok(doing) => doing.run(work).map(OnceOutcome::Ran),
+            Ok(job) => job.run(work).map(OnceOutcome::Ran),
             Err(mark) => Ok(OnceOutcome::AlreadyDone { mark }),
         }
     }
@@ -90,7 +90,7 @@ impl Once {
     /// # Errors
     ///
     /// [`BeginError`]: the lock was not acquired, or it is unknown whether the job was done.
-    pub fn begin(&self) -> Result<Result<Doing, Mark>, BeginError> {
-        Doing::begin(self.0.begin())
+    pub fn begin(&self) -> Result<Result<JobGuard, Mark>, BeginError> {
+        JobGuard::begin(self.0.begin())
     }
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use leasehold_core::{Claim, HolderInfo, Mark, Marked, Misuse, Renewal};
 
-use super::doing::{Doing, Job};
 use super::error::{BeginError, JobError};
+use super::job_guard::{Job, JobGuard};
 use crate::defaults::Defaults;
 use crate::error::{InspectError, LockError};
 use crate::lock::Held;
@@ -169,7 +169,7 @@ impl Every {
         Work: Future<Output = Result<T, E>>,
     {
         match self.begin().await? {
-            Ok(doing) => doing.run(work).await.map(EveryOutcome::Ran),
+            Ok(job) => job.run(work).await.map(EveryOutcome::Ran),
             Err(not_due) => Ok(EveryOutcome::NotDue(not_due)),
         }
     }
@@ -185,7 +185,7 @@ impl Every {
     /// # Cancel safety
     ///
     /// Cancel safe.
-    pub async fn begin(&self) -> Result<Result<Doing, NotDue>, BeginError> {
+    pub async fn begin(&self) -> Result<Result<JobGuard, NotDue>, BeginError> {
         let marked = self.job.marked().await.map_err(BeginError::NotKnown)?;
         if let Some((mark, left)) = self.not_due(&marked) {
             return Ok(Err(NotDue::Until { left, mark }));

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use leasehold_core::{Claim, Mark, Misuse, Renewal};
 
-use super::doing::{Doing, Job};
 use super::error::{BeginError, JobError};
+use super::job_guard::{Job, JobGuard};
 use crate::defaults::Defaults;
 use crate::error::InspectError;
 use crate::lock::{Held, OnWait, WaitStatus};
@@ -131,7 +131,7 @@ impl Once {
         Work: Future<Output = Result<T, E>>,
     {
         match self.begin().await? {
-            Ok(doing) => doing.run(work).await.map(OnceOutcome::Ran),
+            Ok(job) => job.run(work).await.map(OnceOutcome::Ran),
             Err(mark) => Ok(OnceOutcome::AlreadyDone { mark }),
         }
     }
@@ -146,7 +146,7 @@ impl Once {
     /// # Cancel safety
     ///
     /// Cancel safe.
-    pub async fn begin(&self) -> Result<Result<Doing, Mark>, BeginError> {
+    pub async fn begin(&self) -> Result<Result<JobGuard, Mark>, BeginError> {
         // Mostly the job was done long ago, and finding that out needs no lock.
         if let Some(mark) = self.mark().await.map_err(BeginError::NotKnown)? {
             return Ok(Err(mark));

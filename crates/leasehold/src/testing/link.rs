@@ -10,9 +10,9 @@ use leasehold_core::{
     Parts, RaiseAnswer, Runtime, Store, WaitMode, Wake,
 };
 
-use super::hand::Hand;
-use super::stage::{ProcessId, Stage};
 use super::watched::Watched;
+use super::world_runtime::WorldRuntime;
+use super::world_state::{ProcessId, WorldState};
 use crate::memory::MemoryStore;
 
 /// The way in which a store is unreachable.
@@ -39,19 +39,19 @@ const CALL_LIMIT: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub(super) struct Link {
     store: MemoryStore,
-    stage: Arc<Stage>,
+    world: Arc<WorldState>,
     process: ProcessId,
-    runtime: Arc<Hand>,
+    runtime: Arc<WorldRuntime>,
     /// Read from the start: otherwise an event before the locks listen would only be noticed by a
     /// renewal, when time moves on.
     notices: Mutex<Option<Box<dyn Notices>>>,
 }
 
 impl Link {
-    pub(super) fn new(store: &MemoryStore, process: ProcessId, runtime: Arc<Hand>) -> Self {
-        let (store, stage) = (store.beside(runtime.clone()), runtime.stage.clone());
+    pub(super) fn new(store: &MemoryStore, process: ProcessId, runtime: Arc<WorldRuntime>) -> Self {
+        let (store, world) = (store.beside(runtime.clone()), runtime.world.clone());
         let notices = Mutex::new(store.notices());
-        Self { store, stage, process, runtime, notices }
+        Self { store, world, process, runtime, notices }
     }
 
     /// A call through the link, with the effects of an outage.
@@ -63,9 +63,9 @@ impl Link {
         let timed_out = || Fault::passing(self.store.name(), "timed out");
         let work = async move {
             loop {
-                let mut changed = pin!(self.stage.changed().notified());
+                let mut changed = pin!(self.world.changed().notified());
                 changed.as_mut().enable();
-                match self.stage.outage(self.process) {
+                match self.world.outage(self.process) {
                     None => return call.await,
                     Some(Outage::Silent) => tokio::select! {
                         biased;
@@ -84,7 +84,7 @@ impl Link {
                 }
             }
         };
-        Box::pin(Watched::part(&self.stage, self.process, Box::pin(work)))
+        Box::pin(Watched::part(&self.world, self.process, Box::pin(work)))
     }
 
     /// A call about several attempts.
@@ -135,9 +135,9 @@ impl Store for Link {
     fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {
         let work = async move {
             loop {
-                let mut changed = pin!(self.stage.changed().notified());
+                let mut changed = pin!(self.world.changed().notified());
                 changed.as_mut().enable();
-                if self.stage.outage(self.process).is_some() {
+                if self.world.outage(self.process).is_some() {
                     changed.await;
                     continue;
                 }
@@ -150,7 +150,7 @@ impl Store for Link {
                 }
             }
         };
-        Box::pin(Watched::part(&self.stage, self.process, Box::pin(work)))
+        Box::pin(Watched::part(&self.world, self.process, Box::pin(work)))
     }
 
     fn parts(&self) -> Parts<'_> {
@@ -186,7 +186,7 @@ impl InspectStore for Link {
     fn notices(&self) -> Option<Box<dyn Notices>> {
         let early = self.notices.lock().unwrap_or_else(PoisonError::into_inner).take();
         let notices = early.or_else(|| self.store.notices())?;
-        Some(Box::new(Heard { notices, stage: self.stage.clone(), process: self.process }))
+        Some(Box::new(Heard { notices, world: self.world.clone(), process: self.process }))
     }
 }
 
@@ -236,7 +236,7 @@ impl AdminStore for Link {
 #[derive(Debug)]
 struct Heard {
     notices: Box<dyn Notices>,
-    stage: Arc<Stage>,
+    world: Arc<WorldState>,
     process: ProcessId,
 }
 
@@ -245,7 +245,7 @@ impl Notices for Heard {
         Box::pin(async {
             loop {
                 let notice = self.notices.next().await;
-                if self.stage.outage(self.process).is_none() {
+                if self.world.outage(self.process).is_none() {
                     return notice;
                 }
             }

@@ -69,12 +69,12 @@
 //! here, only the locks stop: the program's own code continues, so that a test can see what it does
 //! with a guard that it had before.
 
-mod hand;
 mod link;
 mod process;
-mod stage;
 mod watched;
 mod world;
+mod world_runtime;
+mod world_state;
 
 pub use link::Outage;
 pub use process::Process;

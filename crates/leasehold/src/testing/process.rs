@@ -3,9 +3,9 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use super::hand::Hand;
 use super::link::{Link, Outage};
-use super::stage::{ProcessId, Stage};
+use super::world_runtime::WorldRuntime;
+use super::world_state::{ProcessId, WorldState};
 use crate::memory::MemoryStore;
 use crate::runtime::TokioRuntime;
 use crate::{Locks, LocksBuilder, blocking};
@@ -16,7 +16,7 @@ use crate::{Locks, LocksBuilder, blocking};
 pub struct Process(Arc<Inner>);
 
 struct Inner {
-    stage: Arc<Stage>,
+    world: Arc<WorldState>,
     store: Arc<MemoryStore>,
     number: ProcessId,
     builder: LocksBuilder,
@@ -25,10 +25,10 @@ struct Inner {
 }
 
 impl Process {
-    pub(super) fn new(stage: Arc<Stage>, store: Arc<MemoryStore>, builder: LocksBuilder) -> Self {
-        let number = stage.enter_process();
+    pub(super) fn new(world: Arc<WorldState>, store: Arc<MemoryStore>, builder: LocksBuilder) -> Self {
+        let number = world.enter_process();
         let (locks, blocking) = (OnceLock::new(), OnceLock::new());
-        Self(Arc::new(Inner { stage, store, number, builder, locks, blocking }))
+        Self(Arc::new(Inner { world, store, number, builder, locks, blocking }))
     }
 
     /// The locks of this process; each call returns the same.
@@ -57,10 +57,10 @@ impl Process {
 
     #[track_caller]
     fn make(&self, tasks: TokioRuntime) -> Locks {
-        let Inner { stage, store, number, builder, .. } = &*self.0;
-        let hand = Arc::new(Hand { stage: stage.clone(), of: Some((*number, tasks)) });
-        let link = Arc::new(Link::new(store, *number, hand.clone()));
-        builder.clone().runtime(hand).over(link).unwrap_or_else(|error| panic!("{error}"))
+        let Inner { world, store, number, builder, .. } = &*self.0;
+        let runtime = Arc::new(WorldRuntime { world: world.clone(), of: Some((*number, tasks)) });
+        let link = Arc::new(Link::new(store, *number, runtime.clone()));
+        builder.clone().runtime(runtime).over(link).unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// Stops the locks of this process, as if it were stopped or got no processor time: nothing is
@@ -88,23 +88,23 @@ impl Process {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn pause(&self) {
-        self.0.stage.pause(self.0.number);
+        self.0.world.pause(self.0.number);
     }
 
     /// Continues the process: it finds what has become due meanwhile.
     pub fn resume(&self) {
-        self.0.stage.resume(self.0.number);
+        self.0.world.resume(self.0.number);
     }
 
     /// Cuts this process off from the store until [`heal`](Self::heal). Requests that were sent
     /// before are answered.
     pub fn outage(&self, outage: Outage) {
-        self.0.stage.set_outage(Some(self.0.number), Some(outage));
+        self.0.world.set_outage(Some(self.0.number), Some(outage));
     }
 
     /// Ends the outage of this process.
     pub fn heal(&self) {
-        self.0.stage.set_outage(Some(self.0.number), None);
+        self.0.world.set_outage(Some(self.0.number), None);
     }
 }
 

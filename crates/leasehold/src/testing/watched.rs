@@ -8,24 +8,24 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use leasehold_core::BoxFuture;
 
-use super::stage::{ProcessId, Stage};
+use super::world_state::{ProcessId, WorldState};
 
 /// Work of a process. It stops while the process is paused.
 pub(super) struct Watched<'a, T> {
     work: Option<BoxFuture<'a, T>>,
     flag: Arc<Flag>,
-    stage: Arc<Stage>,
+    world: Arc<WorldState>,
 }
 
 impl<'a, T> Watched<'a, T> {
     /// A task: it has work to do at once.
-    pub(super) fn task(stage: &Arc<Stage>, process: ProcessId, work: BoxFuture<'a, T>) -> Self {
-        Self { work: Some(work), flag: stage.watch(process, true), stage: stage.clone() }
+    pub(super) fn task(world: &Arc<WorldState>, process: ProcessId, work: BoxFuture<'a, T>) -> Self {
+        Self { work: Some(work), flag: world.watch(process, true), world: world.clone() }
     }
 
     /// A part of another future: it has work to do when it is woken.
-    pub(super) fn part(stage: &Arc<Stage>, process: ProcessId, work: BoxFuture<'a, T>) -> Self {
-        Self { work: Some(work), flag: stage.watch(process, false), stage: stage.clone() }
+    pub(super) fn part(world: &Arc<WorldState>, process: ProcessId, work: BoxFuture<'a, T>) -> Self {
+        Self { work: Some(work), flag: world.watch(process, false), world: world.clone() }
     }
 }
 
@@ -33,7 +33,7 @@ impl<T> Future for Watched<'_, T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
-        if !self.stage.admits(&self.flag, context.waker()) {
+        if !self.world.admits(&self.flag, context.waker()) {
             return Poll::Pending;
         }
         let waker = Waker::from(self.flag.clone());
@@ -48,7 +48,7 @@ impl<T> Drop for Watched<'_, T> {
     fn drop(&mut self) {
         // First drop the work, which may still do something, and then report that it is done.
         self.work = None;
-        self.stage.unwatch(&self.flag);
+        self.world.unwatch(&self.flag);
     }
 }
 
@@ -57,11 +57,11 @@ impl<T> Drop for Watched<'_, T> {
 pub(super) struct Flag {
     pub(super) number: u64,
     pub(super) process: ProcessId,
-    mood: Mutex<Mood>,
+    state: Mutex<FlagState>,
 }
 
 #[derive(Debug, Default)]
-struct Mood {
+struct FlagState {
     /// It was woken, and its poll has not started.
     woken: bool,
     looking: bool,
@@ -72,52 +72,52 @@ struct Mood {
 
 impl Flag {
     pub(super) fn new(number: u64, process: ProcessId, woken: bool) -> Self {
-        Self { number, process, mood: Mutex::new(Mood { woken, ..Mood::default() }) }
+        Self { number, process, state: Mutex::new(FlagState { woken, ..FlagState::default() }) }
     }
 
     /// Notes a poll, which `held_back` may prevent. Returns true if the work was woken before and
     /// is polled now.
     pub(super) fn looks(&self, task: &Waker, held_back: bool) -> bool {
-        let mut mood = self.mood();
-        let told = mood.woken;
-        let before = mood.task.replace(task.clone());
-        (mood.woken, mood.looking, mood.overlooked) = (held_back, !held_back, false);
-        drop(mood);
+        let mut state = self.state();
+        let told = state.woken;
+        let before = state.task.replace(task.clone());
+        (state.woken, state.looking, state.overlooked) = (held_back, !held_back, false);
+        drop(state);
         drop(before);
         told && !held_back
     }
 
     pub(super) fn looked(&self) {
-        self.mood().looking = false;
+        self.state().looking = false;
     }
 
     /// The waker of work whose poll was held back.
     pub(super) fn held_back(&self) -> Option<Waker> {
-        let mood = self.mood();
-        mood.task.clone().filter(|_| mood.woken)
+        let state = self.state();
+        state.task.clone().filter(|_| state.woken)
     }
 
     pub(super) fn is_busy(&self) -> bool {
-        let mood = self.mood();
-        (mood.woken || mood.looking) && !mood.overlooked
+        let state = self.state();
+        (state.woken || state.looking) && !state.overlooked
     }
 
     pub(super) fn overlook(&self) {
-        let mut mood = self.mood();
-        mood.overlooked = mood.woken || mood.looking;
+        let mut state = self.state();
+        state.overlooked = state.woken || state.looking;
     }
 
-    fn mood(&self) -> MutexGuard<'_, Mood> {
-        self.mood.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, FlagState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Wake for Flag {
     fn wake(self: Arc<Self>) {
         let task = {
-            let mut mood = self.mood();
-            (mood.woken, mood.overlooked) = (true, false);
-            mood.task.clone()
+            let mut state = self.state();
+            (state.woken, state.overlooked) = (true, false);
+            state.task.clone()
         };
         if let Some(task) = task {
             task.wake();

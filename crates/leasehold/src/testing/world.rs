@@ -8,10 +8,10 @@ use std::time::Duration;
 use leasehold_core::{AdminStore as _, BreakNote, Fence, HolderInfo, InspectStore as _, Key, KeyState};
 use tokio::runtime::{Handle, RuntimeFlavor};
 
-use super::hand::Hand;
 use super::link::Outage;
 use super::process::Process;
-use super::stage::Stage;
+use super::world_runtime::WorldRuntime;
+use super::world_state::WorldState;
 use crate::memory::MemoryStore;
 use crate::runtime::lease_clock;
 use crate::{Locks, LocksBuilder, blocking};
@@ -20,7 +20,7 @@ use crate::{Locks, LocksBuilder, blocking};
 /// [`testing`](super).
 #[derive(Clone, Debug)]
 pub struct World {
-    stage: Arc<Stage>,
+    world: Arc<WorldState>,
     store: Arc<MemoryStore>,
 }
 
@@ -50,9 +50,9 @@ impl World {
     /// A world at the beginning of its time, with an empty store.
     #[must_use]
     pub fn new() -> Self {
-        let stage = Stage::new();
-        let store = MemoryStore::new(Arc::new(Hand { stage: stage.clone(), of: None }));
-        Self { stage, store: Arc::new(store) }
+        let world = WorldState::new();
+        let store = MemoryStore::new(Arc::new(WorldRuntime { world: world.clone(), of: None }));
+        Self { world, store: Arc::new(store) }
     }
 
     /// Creates another process.
@@ -65,7 +65,7 @@ impl World {
     /// builder says.
     #[must_use]
     pub fn process_with(&self, builder: LocksBuilder) -> Process {
-        Process::new(self.stage.clone(), self.store.clone(), builder)
+        Process::new(self.world.clone(), self.store.clone(), builder)
     }
 
     /// Creates another process and returns its locks: two calls return the locks of two processes.
@@ -105,7 +105,7 @@ impl World {
     /// How much time has passed in this world.
     #[must_use]
     pub fn passed(&self) -> Duration {
-        self.stage.passed()
+        self.world.passed()
     }
 
     /// Moves time on by this much. Whatever becomes due meanwhile happens at its time, one after
@@ -115,10 +115,10 @@ impl World {
     ///
     /// If the future is dropped, the time stays where it is.
     pub async fn advance(&self, by: Duration) {
-        let end = self.stage.now() + by;
+        let end = self.world.now() + by;
         loop {
             self.settle().await;
-            if !self.stage.step(end) {
+            if !self.world.step(end) {
                 break;
             }
         }
@@ -140,23 +140,23 @@ impl World {
         let on_one_thread = Handle::try_current()
             .is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::CurrentThread);
         let (mut looked_at, mut waited) = (lease_clock(), Duration::ZERO);
-        let (mut seen, mut stirs, mut quiet) = (self.stage.activity(), 0, 0);
+        let (mut seen, mut stirs, mut quiet) = (self.world.activity(), 0, 0);
         while quiet < QUIET_TURNS && stirs < MOST_STIRS {
             give_way().await;
-            if !on_one_thread || self.stage.is_busy() {
+            if !on_one_thread || self.world.is_busy() {
                 // The work may be on another thread, which needs a processor.
                 std::thread::yield_now();
             }
             let now = lease_clock();
             waited += now.saturating_since(looked_at).min(LONGEST_LOOK);
             looked_at = now;
-            let activity = self.stage.activity();
+            let activity = self.world.activity();
             if activity != seen {
                 (seen, quiet, waited) = (activity, 0, Duration::ZERO);
                 stirs += 1;
-            } else if self.stage.is_busy() {
+            } else if self.world.is_busy() {
                 if waited >= PATIENCE {
-                    self.stage.overlook();
+                    self.world.overlook();
                 }
             } else {
                 quiet += 1;
@@ -195,7 +195,7 @@ impl World {
     /// As `work`.
     pub async fn within<T>(&self, limit: Duration, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
-        let end = self.stage.now() + limit;
+        let end = self.world.now() + limit;
         let mut is_last = false;
         loop {
             tokio::select! {
@@ -206,7 +206,7 @@ impl World {
             if is_last {
                 break;
             }
-            is_last = !self.stage.step(end);
+            is_last = !self.world.step(end);
         }
         // The work may have been woken, and be about to end on another thread.
         tokio::select! {
@@ -312,12 +312,12 @@ impl World {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn outage(&self, outage: Outage) {
-        self.stage.set_outage(None, Some(outage));
+        self.world.set_outage(None, Some(outage));
     }
 
     /// Ends the outages of all processes.
     pub fn heal(&self) {
-        self.stage.set_outage(None, None);
+        self.world.set_outage(None, None);
     }
 }
 

@@ -161,7 +161,7 @@ impl Judge {
     }
 }
 
-/// Parses a mode as [`Pen`](super::Pen) writes it.
+/// Parses a mode as [`HistoryWriter`](super::HistoryWriter) writes it.
 fn mode(word: &str) -> Option<Wanted> {
     match (word, word.split_once('/')) {
         ("alone", _) => Some(Wanted::Alone),

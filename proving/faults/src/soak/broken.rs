@@ -11,8 +11,8 @@ use std::{
 
 use super::judge::{CLOCKS, Circumstances, begins, fence, mode, nanos};
 use crate::{
-    Account, Stay,
-    history::{Entry, What},
+    ParsedHistory, RequestSpan,
+    history::{Entry, EventKind},
     sharing::Wanted,
 };
 
@@ -69,13 +69,13 @@ impl Breaks {
         let mut open = HashMap::new();
         for Entry { at, process, task, what } in history {
             let who = (*process, *task);
-            if let What::Breaks { fence, holder, key } = what {
+            if let EventKind::Breaks { fence, holder, key } = what {
                 let (key, fence, holder) = (key.clone(), *fence, *holder);
                 open.insert(who, Break { key, fence, lease: fence, holder, from: *at, until: None });
             } else if let Some(begun) = open.remove(&who) {
                 match what {
-                    What::BrokeNothing => {}
-                    What::Broke => breaks.add(Break { until: Some(*at), ..begun }),
+                    EventKind::BrokeNothing => {}
+                    EventKind::Broke => breaks.add(Break { until: Some(*at), ..begun }),
                     _ => breaks.add(begun),
                 }
             }
@@ -93,75 +93,76 @@ impl Breaks {
     /// Adapts the breaks to a quorum, where a lease may be shown with a greater fence than its
     /// holder has: a member that was slow or forgot may have given it another fence since, and if
     /// no majority agrees, the greatest fence is shown.
-    pub(crate) fn at_members(self, by_key: &BTreeMap<&str, Vec<&Stay>>) -> Self {
+    pub(crate) fn at_members(self, by_key: &BTreeMap<&str, Vec<&RequestSpan>>) -> Self {
         let mut named = Self::default();
         for mut broken in self.all {
-            let stays = by_key.get(broken.key.as_str()).map_or(&[][..], Vec::as_slice);
-            let of_holder = || stays.iter().filter(|stay| stay.process == broken.holder);
-            if of_holder().all(|stay| fence(stay) != broken.fence) {
-                let had = |stay: &&&Stay| {
-                    begins(stay) <= broken.from
-                        && broken.from <= stay.believed_until
-                        && fence(stay) < broken.fence
+            let spans = by_key.get(broken.key.as_str()).map_or(&[][..], Vec::as_slice);
+            let of_holder = || spans.iter().filter(|span| span.process == broken.holder);
+            if of_holder().all(|span| fence(span) != broken.fence) {
+                let had = |span: &&&RequestSpan| {
+                    begins(span) <= broken.from
+                        && broken.from <= span.believed_until
+                        && fence(span) < broken.fence
                 };
-                broken.lease = of_holder().filter(had).map(|stay| fence(stay)).max().unwrap_or(broken.fence);
+                broken.lease = of_holder().filter(had).map(|span| fence(span)).max().unwrap_or(broken.fence);
             }
             named.add(broken);
         }
         named
     }
 
-    fn of_stay<'a>(&'a self, stay: &'a Stay) -> impl Iterator<Item = &'a Break> {
-        let named = self.by_lease.get(&(stay.process, fence(stay)));
-        named.into_iter().flatten().map(|number| &self.all[*number]).filter(|broken| broken.is_of(stay))
+    fn of_stay<'a>(&'a self, span: &'a RequestSpan) -> impl Iterator<Item = &'a Break> {
+        let named = self.by_lease.get(&(span.process, fence(span)));
+        named.into_iter().flatten().map(|number| &self.all[*number]).filter(|broken| broken.is_of(span))
     }
 
     /// True if this lease may have been broken at a key by then.
-    pub(crate) fn may_have_ended(&self, stay: &Stay, key: &str, at: u64) -> bool {
-        self.of_stay(stay).any(|broken| broken.key == key && broken.from <= at)
+    pub(crate) fn may_have_ended(&self, span: &RequestSpan, key: &str, at: u64) -> bool {
+        self.of_stay(span).any(|broken| broken.key == key && broken.from <= at)
     }
 
     /// True if this lease may have been broken at any of its keys.
-    pub(crate) fn may_have_broken(&self, stay: &Stay) -> bool {
-        self.of_stay(stay).next().is_some()
+    pub(crate) fn may_have_broken(&self, span: &RequestSpan) -> bool {
+        self.of_stay(span).next().is_some()
     }
 
     /// The latest time until which this lease kept others out: its real end, whatever its holder
     /// believed. Of several keys, only the broken one is free at once.
-    pub(crate) fn kept_out_until(&self, stay: &Stay) -> u64 {
-        let alone = stay.wish.as_ref().is_none_or(|wish| wish.keys.len() == 1);
-        let broken = self.of_stay(stay).filter(|_| alone).filter_map(|broken| broken.until).min();
-        stay.believed_until.min(broken.unwrap_or(u64::MAX))
+    pub(crate) fn kept_out_until(&self, span: &RequestSpan) -> u64 {
+        let alone = span.wish.as_ref().is_none_or(|wish| wish.keys.len() == 1);
+        let broken = self.of_stay(span).filter(|_| alone).filter_map(|broken| broken.until).min();
+        span.believed_until.min(broken.unwrap_or(u64::MAX))
     }
 
     /// Checks the promises about broken leases.
     pub(crate) fn judge(
         &self,
         circumstances: &Circumstances,
-        account: &Account,
-        by_key: &BTreeMap<&str, Vec<&Stay>>,
+        parsed_history: &ParsedHistory,
+        by_key: &BTreeMap<&str, Vec<&RequestSpan>>,
         violations: &mut Vec<String>,
     ) -> Broken {
         let mut told_after = Vec::new();
         for broken in &self.all {
             let Some(until) = broken.until else { continue };
-            let stays = by_key.get(broken.key.as_str()).map_or(&[][..], Vec::as_slice);
-            fences_are_greater_after(broken, until, self, circumstances, stays, violations);
+            let spans = by_key.get(broken.key.as_str()).map_or(&[][..], Vec::as_slice);
+            fences_are_greater_after(broken, until, self, circumstances, spans, violations);
             // More than one only if readers share a fence, and then it is unknown which of them it
             // was.
-            let its = stays.iter().filter(|stay| broken.is_of(stay));
-            let Some(stay) = its.min_by_key(|stay| stay.believed_until) else { continue };
-            let after = Duration::from_nanos(stay.believed_until.saturating_sub(until));
-            let at_peace = circumstances.were_quiet(account, stay.process, broken.from, stay.believed_until);
+            let its = spans.iter().filter(|span| broken.is_of(span));
+            let Some(span) = its.min_by_key(|span| span.believed_until) else { continue };
+            let after = Duration::from_nanos(span.believed_until.saturating_sub(until));
+            let at_peace =
+                circumstances.were_quiet(parsed_history, span.process, broken.from, span.believed_until);
             let limit = if at_peace { circumstances.told_within } else { circumstances.ttl + CLOCKS };
             if after > limit {
                 violations.push(format!(
-                    "{}: broken, and believed for {after:?} more, of {limit:?} allowed:\n  {stay}",
+                    "{}: broken, and believed for {after:?} more, of {limit:?} allowed:\n  {span}",
                     broken.key
                 ));
             }
             // A holder that releases, or whose lease ends, is not notified.
-            if at_peace && stay.knew && stay.believed_until < stay.ends && until <= stay.believed_until {
+            if at_peace && span.knew && span.believed_until < span.ends && until <= span.believed_until {
                 told_after.push(after);
             }
         }
@@ -180,9 +181,9 @@ impl Breaks {
 }
 
 impl Break {
-    fn is_of(&self, stay: &Stay) -> bool {
-        let wanted = stay.wish.as_ref().is_some_and(|wish| wish.keys.contains(&self.key));
-        wanted && (self.holder, self.lease) == (stay.process, fence(stay))
+    fn is_of(&self, span: &RequestSpan) -> bool {
+        let wanted = span.wish.as_ref().is_some_and(|wish| wish.keys.contains(&self.key));
+        wanted && (self.holder, self.lease) == (span.process, fence(span))
     }
 }
 
@@ -194,20 +195,20 @@ fn fences_are_greater_after(
     until: u64,
     breaks: &Breaks,
     circumstances: &Circumstances,
-    stays: &[&Stay],
+    spans: &[&RequestSpan],
     violations: &mut Vec<String>,
 ) {
-    let was_alone = stays.iter().any(|stay| broken.is_of(stay) && mode(stay) == Wanted::Alone);
-    for stay in stays.iter().filter(|stay| begins(stay) > until && fence(stay) <= broken.fence) {
-        let alone = was_alone || mode(stay) == Wanted::Alone;
-        let came_after = stay.asks > until && (alone || !circumstances.readers_share_fences);
+    let was_alone = spans.iter().any(|span| broken.is_of(span) && mode(span) == Wanted::Alone);
+    for span in spans.iter().filter(|span| begins(span) > until && fence(span) <= broken.fence) {
+        let alone = was_alone || mode(span) == Wanted::Alone;
+        let came_after = span.asks > until && (alone || !circumstances.readers_share_fences);
         // Granted before the break, and notified late because it had been broken or forgotten
         // itself.
-        let told_late = breaks.may_have_ended(stay, &broken.key, begins(stay))
-            || circumstances.forgot_between(stay.asks.min(broken.from), begins(stay));
+        let told_late = breaks.may_have_ended(span, &broken.key, begins(span))
+            || circumstances.forgot_between(span.asks.min(broken.from), begins(span));
         if came_after || alone && !told_late {
             violations.push(format!(
-                "{}: a fence after a break is not greater than that which was broken, {}:\n  {stay}",
+                "{}: a fence after a break is not greater than that which was broken, {}:\n  {span}",
                 broken.key, broken.fence
             ));
         }
@@ -216,10 +217,10 @@ fn fences_are_greater_after(
 
 impl Circumstances {
     /// True if neither a process nor its store suffered a fault in this period, or shortly before.
-    fn were_quiet(&self, account: &Account, process: u32, from: u64, until: u64) -> bool {
+    fn were_quiet(&self, parsed_history: &ParsedHistory, process: u32, from: u64, until: u64) -> bool {
         let met = |began: u64, ended: u64| began <= until && from <= ended.saturating_add(nanos(RECOVERS));
-        let mut blows = account.stopped.iter().filter(|blow| blow.process == process);
+        let mut faults = parsed_history.stopped.iter().filter(|fault| fault.process == process);
         !self.faults.iter().any(|fault| met(fault.from, fault.until))
-            && !blows.any(|blow| met(blow.at, blow.until.unwrap_or(u64::MAX)))
+            && !faults.any(|fault| met(fault.at, fault.until.unwrap_or(u64::MAX)))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::history::{Entry, What};
+use crate::history::{Entry, EventKind};
 
 /// The time from a request, a release or a break to its first answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,19 +24,22 @@ impl Calls {
         for Entry { at, process, task, what } in history {
             let who = (*process, *task);
             match what {
-                What::Asks | What::AsksFor(_) | What::LetsGo { .. } | What::Breaks { .. } => {
+                EventKind::Asks
+                | EventKind::AsksFor(_)
+                | EventKind::LetsGo { .. }
+                | EventKind::Breaks { .. } => {
                     open.insert(who, *at);
                 }
-                What::Stands
-                | What::Granted { .. }
-                | What::Released
-                | What::Lost(_)
-                | What::Unconfirmed(_)
-                | What::Cancelled
-                | What::Failed(_)
-                | What::Broke
-                | What::BrokeNothing
-                | What::MayHaveBroken(_) => {
+                EventKind::Stands
+                | EventKind::Granted { .. }
+                | EventKind::Released
+                | EventKind::Lost(_)
+                | EventKind::Unconfirmed(_)
+                | EventKind::Cancelled
+                | EventKind::Failed(_)
+                | EventKind::Broke
+                | EventKind::BrokeNothing
+                | EventKind::MayHaveBroken(_) => {
                     if let Some(from) = open.remove(&who) {
                         calls.push(Call { process: *process, from, until: *at });
                     }

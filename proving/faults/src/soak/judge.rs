@@ -7,12 +7,12 @@ use std::{
 
 use super::{
     broken::{Breaks, Broken},
-    errand::{EVERY, ONCE, PERIOD, TWO, UNEXPECTED},
     fault::Fault,
+    workload::{EVERY, ONCE, PERIOD, TWO, UNEXPECTED},
 };
 use crate::{
-    Account, Stay,
-    history::{Entry, What},
+    ParsedHistory, RequestSpan,
+    history::{Entry, EventKind},
     sharing::{Wanted, can_be_together, is_over_full},
 };
 
@@ -62,72 +62,78 @@ pub(crate) struct Verdict {
 
 impl Circumstances {
     /// Checks a run.
-    pub(crate) fn judge(&self, history: &[Entry], account: &Account) -> Verdict {
+    pub(crate) fn judge(&self, history: &[Entry], parsed_history: &ParsedHistory) -> Verdict {
         let mut verdict = Verdict::default();
-        let beliefs = account.beliefs();
-        let mut by_key = BTreeMap::<&str, Vec<&Stay>>::new();
-        for stay in &beliefs {
-            for key in keys(stay) {
-                by_key.entry(key).or_default().push(stay);
+        let beliefs = parsed_history.beliefs();
+        let mut by_key = BTreeMap::<&str, Vec<&RequestSpan>>::new();
+        for span in &beliefs {
+            for key in keys(span) {
+                by_key.entry(key).or_default().push(span);
             }
         }
         let mut breaks = Breaks::of(history);
         if self.members_raise_fences {
             breaks = breaks.at_members(&by_key);
         }
-        for (key, stays) in &by_key {
-            self.nobody_is_there_at_once(key, stays, &breaks, &mut verdict);
-            self.fences_rise(key, stays, &breaks, &mut verdict);
+        for (key, spans) in &by_key {
+            self.nobody_is_there_at_once(key, spans, &breaks, &mut verdict);
+            self.fences_rise(key, spans, &breaks, &mut verdict);
             if *key == EVERY || key.starts_with(ONCE) {
-                self.is_not_done_again(key, stays, &breaks, &mut verdict);
+                self.is_not_done_again(key, spans, &breaks, &mut verdict);
             }
         }
         self.it_goes_on(&beliefs, &breaks, &mut verdict);
-        self.nobody_was_deceived(account, &breaks, &mut verdict);
-        verdict.broken = breaks.judge(self, account, &by_key, &mut verdict.violations);
+        self.nobody_was_deceived(parsed_history, &breaks, &mut verdict);
+        verdict.broken = breaks.judge(self, parsed_history, &by_key, &mut verdict.violations);
         for entry in history {
-            if let What::Failed(why) = &entry.what
+            if let EventKind::Failed(why) = &entry.what
                 && why.starts_with(UNEXPECTED)
             {
                 verdict.violations.push(format!("an answer that no fault explains: {entry}"));
             }
         }
-        let waits = beliefs.iter().map(|stay| begins(stay).saturating_sub(stay.asks));
+        let waits = beliefs.iter().map(|span| begins(span).saturating_sub(span.asks));
         verdict.longest_wait = Duration::from_nanos(waits.max().unwrap_or(0));
         verdict
     }
 
-    fn nobody_is_there_at_once(&self, key: &str, stays: &[&Stay], breaks: &Breaks, verdict: &mut Verdict) {
-        let mut inside: Vec<&Stay> = Vec::new();
+    fn nobody_is_there_at_once(
+        &self,
+        key: &str,
+        spans: &[&RequestSpan],
+        breaks: &Breaks,
+        verdict: &mut Verdict,
+    ) {
+        let mut inside: Vec<&RequestSpan> = Vec::new();
         let mut excused = BTreeSet::new();
-        for stay in stays {
-            inside.retain(|other| other.believed_until > begins(stay));
+        for span in spans {
+            inside.retain(|other| other.believed_until > begins(span));
             // The holder of a broken lease relies on it until it is notified; how soon that is is
             // checked elsewhere.
-            if breaks.may_have_ended(stay, key, begins(stay)) {
+            if breaks.may_have_ended(span, key, begins(span)) {
                 continue;
             }
-            inside.retain(|other| !breaks.may_have_ended(other, key, begins(stay)));
+            inside.retain(|other| !breaks.may_have_ended(other, key, begins(span)));
             // The later guard may be the forgotten one: it may have been notified late of its
             // grant.
-            let late = self.was_forgotten(&self.forgotten, stay, begins(stay));
-            let (forgotten, known): (Vec<&Stay>, Vec<_>) = inside
+            let late = self.was_forgotten(&self.forgotten, span, begins(span));
+            let (forgotten, known): (Vec<&RequestSpan>, Vec<_>) = inside
                 .iter()
                 .copied()
-                .partition(|other| late || self.was_forgotten(&self.forgotten, other, begins(stay)));
-            let beside = |others: &[&Stay]| {
-                let mode = mode(stay);
+                .partition(|other| late || self.was_forgotten(&self.forgotten, other, begins(span)));
+            let beside = |others: &[&RequestSpan]| {
+                let mode = mode(span);
                 let rival = others.iter().find(|other| !can_be_together(self::mode(other), mode));
                 let full = is_over_full(others.iter().map(|other| self::mode(other)), mode);
                 rival.or_else(|| others.iter().find(|_| full)).map(|rival| (*rival).clone())
             };
             if let Some(rival) = beside(&known) {
-                verdict.violations.push(format!("too many at once at {key}:\n  {rival}\n  {stay}"));
+                verdict.violations.push(format!("too many at once at {key}:\n  {rival}\n  {span}"));
             } else if let Some(rival) = beside(&forgotten) {
-                let rival = if late { (*stay).clone() } else { rival };
+                let rival = if late { (*span).clone() } else { rival };
                 excused.insert((rival.process, rival.task, rival.asks));
             }
-            inside.push(stay);
+            inside.push(span);
         }
         verdict.excused += excused.len();
     }
@@ -135,44 +141,44 @@ impl Circumstances {
     /// True if a store forgot this guard before `at`, and its holder could not know yet. A lease
     /// that was granted or renewed after that ends later, because a store does not renew a lease
     /// that it has forgotten.
-    fn was_forgotten(&self, faults: &[Fault], stay: &Stay, at: u64) -> bool {
+    fn was_forgotten(&self, faults: &[Fault], span: &RequestSpan, at: u64) -> bool {
         let ttl = nanos(self.ttl + CLOCKS);
         faults
             .iter()
-            .any(|fault| stay.asks <= fault.until && fault.from <= at && stay.ends <= fault.until + ttl)
+            .any(|fault| span.asks <= fault.until && fault.from <= at && span.ends <= fault.until + ttl)
     }
 
     /// A request that was sent after another's guard was granted gets a greater fence. The same
     /// holds for two guards of which one is exclusive, in the order in which their holders learned
     /// of them, as long as nothing was forgotten or broken before: only then they were granted in
     /// that order.
-    fn fences_rise(&self, key: &str, stays: &[&Stay], breaks: &Breaks, verdict: &mut Verdict) {
-        let mut asking: Vec<&Stay> = stays.to_vec();
-        asking.sort_by_key(|stay| stay.asks);
-        let mut had = stays.iter().peekable();
-        let (mut highest, mut highest_alone): (Option<&Stay>, Option<&Stay>) = (None, None);
-        for stay in asking {
-            while let Some(before) = had.next_if(|before| begins(before) <= stay.asks) {
+    fn fences_rise(&self, key: &str, spans: &[&RequestSpan], breaks: &Breaks, verdict: &mut Verdict) {
+        let mut asking: Vec<&RequestSpan> = spans.to_vec();
+        asking.sort_by_key(|span| span.asks);
+        let mut had = spans.iter().peekable();
+        let (mut highest, mut highest_alone): (Option<&RequestSpan>, Option<&RequestSpan>) = (None, None);
+        for span in asking {
+            while let Some(before) = had.next_if(|before| begins(before) <= span.asks) {
                 raise(&mut highest, before);
                 if mode(before) != Wanted::Read {
                     raise(&mut highest_alone, before);
                 }
             }
-            let reads_along = self.readers_share_fences && mode(stay) == Wanted::Read;
+            let reads_along = self.readers_share_fences && mode(span) == Wanted::Read;
             if let Some(before) = if reads_along { highest_alone } else { highest }
-                && fence(stay) <= fence(before)
+                && fence(span) <= fence(before)
             {
-                verdict.violations.push(format!("a fence does not rise at {key}:\n  {before}\n  {stay}"));
+                verdict.violations.push(format!("a fence does not rise at {key}:\n  {before}\n  {span}"));
             }
         }
-        for pair in stays.windows(2) {
-            let [before, stay] = [pair[0], pair[1]];
-            let alone = [before, stay].iter().any(|stay| mode(stay) == Wanted::Alone);
-            let first = before.asks.min(stay.asks);
+        for pair in spans.windows(2) {
+            let [before, span] = [pair[0], pair[1]];
+            let alone = [before, span].iter().any(|span| mode(span) == Wanted::Alone);
+            let first = before.asks.min(span.asks);
             let told_late =
-                self.forgot_between(first, begins(stay)) || breaks.may_have_ended(stay, key, begins(stay));
-            if alone && fence(stay) <= fence(before) && !told_late {
-                verdict.violations.push(format!("a fence does not rise at {key}:\n  {before}\n  {stay}"));
+                self.forgot_between(first, begins(span)) || breaks.may_have_ended(span, key, begins(span));
+            if alone && fence(span) <= fence(before) && !told_late {
+                verdict.violations.push(format!("a fence does not rise at {key}:\n  {before}\n  {span}"));
             }
         }
     }
@@ -185,8 +191,8 @@ impl Circumstances {
     /// A job that is marked as done is not begun again: never, or not within the period. But a
     /// process whose lease was broken may have looked before that, and begin after the next process
     /// has done it.
-    fn is_not_done_again(&self, key: &str, stays: &[&Stay], breaks: &Breaks, verdict: &mut Verdict) {
-        for pair in stays.windows(2) {
+    fn is_not_done_again(&self, key: &str, spans: &[&RequestSpan], breaks: &Breaks, verdict: &mut Verdict) {
+        for pair in spans.windows(2) {
             let [first, second] = [pair[0], pair[1]];
             let Some(done) = first.done.filter(|done| *done < begins(second)) else { continue };
             let between = |fault: &Fault| first.asks <= fault.until && fault.from <= begins(second);
@@ -202,30 +208,30 @@ impl Circumstances {
 
     /// No lock is free for long while somebody wants it. Locks that are acquired together count as
     /// one: a request for both delays later requests for one of them.
-    fn it_goes_on(&self, beliefs: &[&Stay], breaks: &Breaks, verdict: &mut Verdict) {
-        let mut covered = BTreeMap::<&str, &Stay>::new();
-        for stay in beliefs {
-            let key = keys(stay).next().unwrap_or_default();
+    fn it_goes_on(&self, beliefs: &[&RequestSpan], breaks: &Breaks, verdict: &mut Verdict) {
+        let mut covered = BTreeMap::<&str, &RequestSpan>::new();
+        for span in beliefs {
+            let key = keys(span).next().unwrap_or_default();
             if key == EVERY || key.starts_with(ONCE) {
                 continue;
             }
             let key = if TWO.contains(&key) { TWO[0] } else { key };
             if let Some(before) = covered.get(key) {
-                let (from, until) = (breaks.kept_out_until(before).max(stay.asks), begins(stay));
+                let (from, until) = (breaks.kept_out_until(before).max(span.asks), begins(span));
                 let gap =
                     Duration::from_nanos(until.saturating_sub(from).saturating_sub(self.down(from, until)));
                 verdict.longest_gap = verdict.longest_gap.max(gap);
                 if gap > self.longest_gap {
                     verdict.violations.push(format!(
-                        "{key} was free for {gap:?} although somebody wanted it and the store was there:\n  {before}\n  {stay}"
+                        "{key} was free for {gap:?} although somebody wanted it and the store was there:\n  {before}\n  {span}"
                     ));
                 }
             }
             if covered
                 .get(key)
-                .is_none_or(|before| breaks.kept_out_until(before) < breaks.kept_out_until(stay))
+                .is_none_or(|before| breaks.kept_out_until(before) < breaks.kept_out_until(span))
             {
-                covered.insert(key, stay);
+                covered.insert(key, span);
             }
         }
     }
@@ -239,38 +245,38 @@ impl Circumstances {
     /// If a holder relied on its guard to the end and then learned that it had been wrong, one of
     /// these is true: its store forgot before that, a member of its majority forgot, or its lease
     /// was broken and it had not been notified yet.
-    fn nobody_was_deceived(&self, account: &Account, breaks: &Breaks, verdict: &mut Verdict) {
-        for stay in &account.stays {
-            if let Some((at, how)) = &stay.deceived
-                && !self.was_forgotten(&self.forgotten_somewhere, stay, *at)
-                && !breaks.may_have_broken(stay)
+    fn nobody_was_deceived(&self, parsed_history: &ParsedHistory, breaks: &Breaks, verdict: &mut Verdict) {
+        for span in &parsed_history.spans {
+            if let Some((at, how)) = &span.deceived
+                && !self.was_forgotten(&self.forgotten_somewhere, span, *at)
+                && !breaks.may_have_broken(span)
             {
-                verdict.violations.push(format!("it believed, and its store did not: {how}\n  {stay}"));
+                verdict.violations.push(format!("it believed, and its store did not: {how}\n  {span}"));
             }
         }
     }
 }
 
-fn raise<'a>(highest: &mut Option<&'a Stay>, stay: &'a Stay) {
-    if highest.is_none_or(|before| fence(before) < fence(stay)) {
-        *highest = Some(stay);
+fn raise<'a>(highest: &mut Option<&'a RequestSpan>, span: &'a RequestSpan) {
+    if highest.is_none_or(|before| fence(before) < fence(span)) {
+        *highest = Some(span);
     }
 }
 
-fn keys(stay: &Stay) -> impl Iterator<Item = &str> {
-    stay.wish.iter().flat_map(|wish| wish.keys.iter().map(String::as_str))
+fn keys(span: &RequestSpan) -> impl Iterator<Item = &str> {
+    span.wish.iter().flat_map(|wish| wish.keys.iter().map(String::as_str))
 }
 
-pub(crate) fn mode(stay: &Stay) -> Wanted {
-    stay.wish.as_ref().map_or(Wanted::Alone, |wish| wish.mode)
+pub(crate) fn mode(span: &RequestSpan) -> Wanted {
+    span.wish.as_ref().map_or(Wanted::Alone, |wish| wish.mode)
 }
 
-pub(crate) fn begins(stay: &Stay) -> u64 {
-    stay.granted.map_or(0, |(at, _)| at)
+pub(crate) fn begins(span: &RequestSpan) -> u64 {
+    span.granted.map_or(0, |(at, _)| at)
 }
 
-pub(crate) fn fence(stay: &Stay) -> u64 {
-    stay.granted.map_or(0, |(_, fence)| fence)
+pub(crate) fn fence(span: &RequestSpan) -> u64 {
+    span.granted.map_or(0, |(_, fence)| fence)
 }
 
 pub(crate) fn nanos(time: Duration) -> u64 {

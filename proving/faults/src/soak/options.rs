@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use super::{fault::Kind, ground::NAMES};
+use super::{fault::Kind, test_bed::NAMES};
 use crate::history::now;
 
 /// The text of `--help`.
@@ -39,9 +39,9 @@ pub(crate) enum Asked {
 
 /// An error in the arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Nonsense(String);
+pub(crate) struct OptionError(String);
 
-impl fmt::Display for Nonsense {
+impl fmt::Display for OptionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(why) = self;
         f.write_str(why)
@@ -49,7 +49,7 @@ impl fmt::Display for Nonsense {
 }
 
 impl Options {
-    pub(crate) fn parse(words: &[String]) -> Result<Asked, Nonsense> {
+    pub(crate) fn parse(words: &[String]) -> Result<Asked, OptionError> {
         let (mut minutes, mut seed, mut only, mut faults) = (5.0, None, Vec::new(), Vec::new());
         let mut words = words.iter();
         while let Some(word) = words.next() {
@@ -59,7 +59,7 @@ impl Options {
             };
             let mut value = |what: &str| {
                 let value = value.clone().or_else(|| words.next().cloned());
-                value.ok_or_else(|| Nonsense(format!("{name} wants {what}, and nothing follows it")))
+                value.ok_or_else(|| OptionError(format!("{name} wants {what}, and nothing follows it")))
             };
             match name {
                 "--help" | "-h" => return Ok(Asked::Help),
@@ -67,7 +67,7 @@ impl Options {
                 "--seed" => seed = Some(read_seed(&value("a number")?)?),
                 "--only" => only.push(read_name(&value("the name of a topology")?)?),
                 "--fault" => faults.push(read_kind(&value("a kind of fault")?)?),
-                _ => return Err(Nonsense(format!("no option {word:?}; --help names them"))),
+                _ => return Err(OptionError(format!("no option {word:?}; --help names them"))),
             }
         }
         if only.is_empty() {
@@ -97,33 +97,35 @@ fn any_seed() -> u64 {
     now() / 1000 % 1_000_000_000
 }
 
-fn read_minutes(said: &str) -> Result<f64, Nonsense> {
+fn read_minutes(said: &str) -> Result<f64, OptionError> {
     match said.parse() {
         Ok(minutes) if minutes > 0.0 && minutes <= 10_000.0 => Ok(minutes),
-        _ => Err(Nonsense(format!("--minutes {said}: say a number above 0, up to 10000"))),
+        _ => Err(OptionError(format!("--minutes {said}: say a number above 0, up to 10000"))),
     }
 }
 
-fn read_seed(said: &str) -> Result<u64, Nonsense> {
-    said.parse().map_err(|_| Nonsense(format!("--seed {said}: say a whole number, as a report prints it")))
+fn read_seed(said: &str) -> Result<u64, OptionError> {
+    said.parse().map_err(|_| OptionError(format!("--seed {said}: say a whole number, as a report prints it")))
 }
 
-fn read_name(said: &str) -> Result<&'static str, Nonsense> {
+fn read_name(said: &str) -> Result<&'static str, OptionError> {
     let known = NAMES.into_iter().find(|name| *name == said);
-    known.ok_or_else(|| Nonsense(format!("--only {said}: no such topology; there are {}", NAMES.join(", "))))
+    known.ok_or_else(|| {
+        OptionError(format!("--only {said}: no such topology; there are {}", NAMES.join(", ")))
+    })
 }
 
-fn read_kind(said: &str) -> Result<Kind, Nonsense> {
+fn read_kind(said: &str) -> Result<Kind, OptionError> {
     let known = Kind::ALL.into_iter().find(|kind| kind.to_string() == said);
     let names = || Kind::ALL.map(|kind| format!("'{kind}'")).join(", ");
-    known.ok_or_else(|| Nonsense(format!("--fault '{said}': no such kind; there are {}", names())))
+    known.ok_or_else(|| OptionError(format!("--fault '{said}': no such kind; there are {}", names())))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn parse(line: &str) -> Result<Asked, Nonsense> {
+    fn parse(line: &str) -> Result<Asked, OptionError> {
         Options::parse(&line.split_whitespace().map(ToOwned::to_owned).collect::<Vec<_>>())
     }
 

@@ -12,15 +12,15 @@ use rand::{RngExt as _, SeedableRng as _, rngs::StdRng, seq::IndexedRandom as _}
 
 use super::{
     calls::Calls,
-    crew::Crew,
-    errand::{EVERY, ONCE},
     fault::{Fault, Kind},
-    ground::{Ground, Place},
     judge::{Circumstances, Verdict},
+    test_bed::{StoreUnderTest, TestBed},
+    workers::WorkerGroup,
+    workload::{EVERY, ONCE},
 };
 use crate::{
-    Account, Plan,
-    history::{self, Pen, What, now},
+    ParsedHistory, Plan,
+    history::{self, EventKind, HistoryWriter, now},
     judge::BUSY,
     pulse::Pulse,
 };
@@ -80,18 +80,18 @@ pub(crate) fn run(
 ) -> io::Result<Outcome> {
     let mut dice = StdRng::seed_from_u64(seed);
     let pulse = Pulse::begin();
-    let ground = Ground::prepare(name, directory, &mut dice);
+    let test_bed = TestBed::prepare(name, directory, &mut dice);
     let history = directory.join("history");
-    let mut crew = Crew::start(plans(&ground, &history), ground.workers, seed)?;
-    let mut trouble: Vec<String> = served_since(&crew, &history, 0).err().into_iter().collect();
+    let mut workers = WorkerGroup::start(plans(&test_bed, &history), test_bed.workers, seed)?;
+    let mut failures: Vec<String> = served_since(&workers, &history, 0).err().into_iter().collect();
 
     let begun = Instant::now();
     let end = (end - AFTERWARDS).max(begun + LEAST);
     let faults = thread::scope(|scope| {
         let seeds: [u64; 2] = dice.random();
         let [stores, mut processes] = seeds.map(StdRng::seed_from_u64);
-        let stores = scope.spawn(|| strike(&ground, kinds, &history, end, stores));
-        let endured = crew.endures(end, &mut processes);
+        let stores = scope.spawn(|| strike(&test_bed, kinds, &history, end, stores));
+        let endured = workers.endures(end, &mut processes);
         stores
             .join()
             .expect("what it cannot do it says in a panic")
@@ -100,37 +100,39 @@ pub(crate) fn run(
     let lasted = begun.elapsed();
 
     let healed = history::length(&history)?;
-    trouble.extend(served_since(&crew, &history, healed).err());
+    failures.extend(served_since(&workers, &history, healed).err());
     thread::sleep(PEACE);
-    trouble.extend(crew.dismiss());
-    trouble.extend(until_nothing_is_left(&ground, FORGOTTEN_WITHIN + slack(&pulse)));
+    failures.extend(workers.dismiss());
+    failures.extend(until_nothing_is_left(&test_bed, FORGOTTEN_WITHIN + slack(&pulse)));
 
     let entries = history::read(&history);
-    let account = Account::of(&entries);
-    let bound = GAP + ground.found_within() + slack(&pulse);
-    let mut circumstances = circumstances(&ground, &faults, bound, &pulse);
-    if matches!(ground.place, Place::Memory) {
+    let parsed_history = ParsedHistory::of(&entries);
+    let bound = GAP + test_bed.found_within() + slack(&pulse);
+    let mut circumstances = circumstances(&test_bed, &faults, bound, &pulse);
+    if matches!(test_bed.place, StoreUnderTest::Memory) {
         // A store in memory is lost with its process.
-        circumstances.forgotten_somewhere.extend(account.killed.iter().map(|blow| Fault::of_memory(blow.at)));
+        circumstances
+            .forgotten_somewhere
+            .extend(parsed_history.killed.iter().map(|fault| Fault::of_memory(fault.at)));
     }
-    let mut verdict = circumstances.judge(&entries, &account);
-    verdict.violations.splice(0..0, trouble);
+    let mut verdict = circumstances.judge(&entries, &parsed_history);
+    verdict.violations.splice(0..0, failures);
     Ok(Outcome {
-        details: ground.details(),
+        details: test_bed.details(),
         lasted,
-        grants: grants(&account),
-        faults: counted(&faults, &account, &Calls::of(&entries)),
+        grants: grants(&parsed_history),
+        faults: counted(&faults, &parsed_history, &Calls::of(&entries)),
         verdict,
         bound,
         stall: pulse.longest_stall(),
     })
 }
 
-fn plans(ground: &Ground, history: &Path) -> Vec<Plan> {
+fn plans(test_bed: &TestBed, history: &Path) -> Vec<Plan> {
     let plan = |url: &String| {
         let mut plan = Plan::new(url, history);
         (plan.tasks, plan.ttl) = (TASKS, TTL);
-        if matches!(ground.place, Place::Memory) {
+        if matches!(test_bed.place, StoreUnderTest::Memory) {
             plan.tasks = 3 * TASKS;
         }
         (plan.hold, plan.think) = (Duration::from_millis(1), Duration::from_millis(10));
@@ -138,28 +140,28 @@ fn plans(ground: &Ground, history: &Path) -> Vec<Plan> {
         (plan.long_hold, plan.long_percent, plan.dropped_percent) = (Duration::from_millis(800), 1, 8);
         plan
     };
-    ground.urls.iter().map(plan).collect()
+    test_bed.urls.iter().map(plan).collect()
 }
 
 /// Causes faults of the store, one after the other, of these kinds.
 fn strike(
-    ground: &Ground,
+    test_bed: &TestBed,
     kinds: &[Kind],
     history: &Path,
     end: Instant,
     mut dice: StdRng,
 ) -> io::Result<Vec<Fault>> {
-    let (pen, mut possible) = (Pen::at(history)?, ground.kinds());
+    let (writer, mut possible) = (HistoryWriter::at(history)?, test_bed.kinds());
     possible.retain(|kind| kinds.contains(kind));
     let mut faults = Vec::new();
     while Instant::now() < end {
         thread::sleep(REST.mul_f64(dice.random()));
         let Some(&kind) = possible.choose(&mut dice) else { continue };
         let from = now();
-        pen.note(from, 0, 0, What::Fault(kind.to_string()));
-        ground.strike(kind, &mut dice);
+        writer.note(from, 0, 0, EventKind::Fault(kind.to_string()));
+        test_bed.strike(kind, &mut dice);
         let until = now();
-        pen.note(until, 0, 0, What::Healed);
+        writer.note(until, 0, 0, EventKind::Healed);
         faults.push(Fault { kind, from, until });
     }
     Ok(faults)
@@ -167,8 +169,8 @@ fn strike(
 
 /// Waits until every task of every worker has been granted something since the history had this
 /// length.
-fn served_since(crew: &Crew, history: &Path, length: u64) -> Result<(), String> {
-    let mut missing: BTreeSet<_> = crew.tasks().collect();
+fn served_since(workers: &WorkerGroup, history: &Path, length: u64) -> Result<(), String> {
+    let mut missing: BTreeSet<_> = workers.tasks().collect();
     let begun = Instant::now();
     let mut read = length;
     while !missing.is_empty() {
@@ -177,7 +179,7 @@ fn served_since(crew: &Crew, history: &Path, length: u64) -> Result<(), String> 
         }
         thread::sleep(Duration::from_millis(20));
         for entry in history::read_on(history, &mut read).map_err(|error| error.to_string())? {
-            if matches!(entry.what, What::Granted { .. }) {
+            if matches!(entry.what, EventKind::Granted { .. }) {
                 missing.remove(&(entry.process, entry.task));
             }
         }
@@ -185,10 +187,10 @@ fn served_since(crew: &Crew, history: &Path, length: u64) -> Result<(), String> 
     Ok(())
 }
 
-fn until_nothing_is_left(ground: &Ground, limit: Duration) -> Vec<String> {
+fn until_nothing_is_left(test_bed: &TestBed, limit: Duration) -> Vec<String> {
     let begun = Instant::now();
     loop {
-        let left = ground.leftovers();
+        let left = test_bed.leftovers();
         if left.is_empty() || begun.elapsed() > limit {
             return left.into_iter().map(|what| format!("left behind for {limit:?}: {what}")).collect();
         }
@@ -196,25 +198,30 @@ fn until_nothing_is_left(ground: &Ground, limit: Duration) -> Vec<String> {
     }
 }
 
-fn circumstances(ground: &Ground, faults: &[Fault], longest_gap: Duration, pulse: &Pulse) -> Circumstances {
+fn circumstances(
+    test_bed: &TestBed,
+    faults: &[Fault],
+    longest_gap: Duration,
+    pulse: &Pulse,
+) -> Circumstances {
     let those = |so: &dyn Fn(&Fault) -> bool| faults.iter().copied().filter(|fault| so(fault)).collect();
     Circumstances {
         ttl: TTL,
-        forgotten: those(&|fault| ground.forgives(fault.kind)),
+        forgotten: those(&|fault| test_bed.forgives(fault.kind)),
         forgotten_somewhere: those(&|fault| fault.kind.loses_state()),
-        down: those(&|fault| ground.is_down_by(fault.kind)),
+        down: those(&|fault| test_bed.is_down_by(fault.kind)),
         faults: faults.to_vec(),
         told_within: TTL / 3 + slack(pulse),
         stall: 2 * pulse.longest_stall(),
         longest_gap,
-        readers_share_fences: ground.is_quorum(),
-        members_raise_fences: ground.is_quorum(),
+        readers_share_fences: test_bed.is_quorum(),
+        members_raise_fences: test_bed.is_quorum(),
     }
 }
 
-fn grants(account: &Account) -> BTreeMap<&'static str, usize> {
+fn grants(parsed_history: &ParsedHistory) -> BTreeMap<&'static str, usize> {
     let mut grants = BTreeMap::new();
-    for wish in account.beliefs().iter().filter_map(|stay| stay.wish.as_ref()) {
+    for wish in parsed_history.beliefs().iter().filter_map(|span| span.wish.as_ref()) {
         use crate::sharing::Wanted::{Alone, Permits, Read};
         let noun = match (wish.mode, &*wish.keys) {
             (Read, _) => "readers",
@@ -222,8 +229,8 @@ fn grants(account: &Account) -> BTreeMap<&'static str, usize> {
             (Alone, [_, _]) => "two keys",
             (Alone, [key]) if key == EVERY => "every",
             (Alone, [key]) if key.starts_with(ONCE) => "once",
-            (Alone, [key]) if key == super::errand::CHIEF => "leader",
-            (Alone, [key]) if key == super::errand::DOC => "writers",
+            (Alone, [key]) if key == super::workload::CHIEF => "leader",
+            (Alone, [key]) if key == super::workload::DOC => "writers",
             (Alone, _) => "mutex",
         };
         *grants.entry(noun).or_default() += 1;
@@ -231,7 +238,11 @@ fn grants(account: &Account) -> BTreeMap<&'static str, usize> {
     grants
 }
 
-fn counted(faults: &[Fault], account: &Account, calls: &Calls) -> BTreeMap<String, (usize, usize)> {
+fn counted(
+    faults: &[Fault],
+    parsed_history: &ParsedHistory,
+    calls: &Calls,
+) -> BTreeMap<String, (usize, usize)> {
     let mut counted = BTreeMap::<String, (usize, usize)>::new();
     let mut count = |kind: String, met: bool| {
         let (all, in_flight) = counted.entry(kind).or_default();
@@ -241,9 +252,11 @@ fn counted(faults: &[Fault], account: &Account, calls: &Calls) -> BTreeMap<Strin
     for fault in faults {
         count(fault.kind.to_string(), calls.any_in(fault.from, fault.until));
     }
-    for (kind, blows) in [("worker killed", &account.killed), ("worker stopped", &account.stopped)] {
-        for blow in blows {
-            count(kind.to_owned(), calls.any_of(blow.process, blow.at));
+    for (kind, faults) in
+        [("worker killed", &parsed_history.killed), ("worker stopped", &parsed_history.stopped)]
+    {
+        for fault in faults {
+            count(kind.to_owned(), calls.any_of(fault.process, fault.at));
         }
     }
     counted

@@ -34,15 +34,15 @@ fn nobody_starves(scene: &Scene) {
     crowd.wait_until_all_were_served_since(everybody_is_there, Duration::from_secs(30));
     crowd.dismiss();
 
-    let account = crowd.account();
-    report("at once", &crowd, &account);
-    scene.is_clean(&crowd, &account, ttl);
-    in_order(&account);
-    let long = longer_than(&account, DEAD_WAITER + slack(&crowd));
+    let parsed_history = crowd.parsed_history();
+    report("at once", &crowd, &parsed_history);
+    scene.is_clean(&crowd, &parsed_history, ttl);
+    in_order(&parsed_history);
+    let long = longer_than(&parsed_history, DEAD_WAITER + slack(&crowd));
     assert!(long.is_empty(), "{}", long[0]);
     let mut turns = BTreeMap::new();
-    for stay in account.stays.iter().filter(|stay| stay.asks > everybody_is_there) {
-        *turns.entry((stay.process, stay.task)).or_insert(0_u32) += u32::from(stay.granted.is_some());
+    for span in parsed_history.spans.iter().filter(|span| span.asks > everybody_is_there) {
+        *turns.entry((span.process, span.task)).or_insert(0_u32) += u32::from(span.granted.is_some());
     }
     let (least, most) = (turns.values().min().unwrap(), turns.values().max().unwrap());
     println!("each had it {least} to {most} times");

@@ -56,9 +56,9 @@ fn granted_after_a_break(scene: &Scene) {
     crowd.wait_until_served_since(now(), &[process], Duration::from_secs(10));
     crowd.dismiss();
 
-    let account = crowd.account();
-    report("granted after a break", &crowd, &account);
-    let granted = account.stays.iter().find(|stay| stay.granted.is_some()).unwrap();
+    let parsed_history = crowd.parsed_history();
+    report("granted after a break", &crowd, &parsed_history);
+    let granted = parsed_history.spans.iter().find(|span| span.granted.is_some()).unwrap();
     assert!(granted.granted.unwrap().1 > handed.get(), "{granted}");
     assert!(!granted.knew && granted.deceived.is_none(), "it was taken for lost: {granted}");
     scene.is_forgotten(&crowd, ttl);

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use faults::{Account, Crowd, history::now, until};
+use faults::{Crowd, ParsedHistory, history::now, until};
 use servers::{Flavor, Watched};
 
 use crate::scene::{Scene, longer_than, report, slack, worker};
@@ -77,25 +77,25 @@ fn fail(flavor: Flavor) {
     crowd.wait_until_all_were_served_since(now(), Duration::from_secs(30));
     crowd.dismiss();
 
-    let account = crowd.account();
-    report("failovers", &crowd, &account);
+    let parsed_history = crowd.parsed_history();
+    report("failovers", &crowd, &parsed_history);
     scene.is_forgotten(&crowd, ttl);
-    judge(&account, &failures, bound + slack(&crowd));
+    judge(&parsed_history, &failures, bound + slack(&crowd));
 }
 
-fn judge(account: &Account, failures: &[(u64, u64)], bound: Duration) {
-    if let Some((one, other)) = account.fences_that_do_not_rise().first() {
+fn judge(parsed_history: &ParsedHistory, failures: &[(u64, u64)], bound: Duration) {
+    if let Some((one, other)) = parsed_history.fences_that_do_not_rise().first() {
         panic!("a fence that does not rise:\n{one}\n{other}");
     }
-    for (one, other) in account.two_at_once() {
+    for (one, other) in parsed_history.two_at_once() {
         let state_was_lost = failures.iter().any(|(begins, ends)| {
             one.believed_until >= *begins && other.granted.is_some_and(|(at, _)| at <= *ends + 2_000_000_000)
         });
         assert!(state_was_lost, "two at once:\n{one}\n{other}");
     }
-    let long = longer_than(account, bound);
+    let long = longer_than(parsed_history, bound);
     assert!(long.is_empty(), "longer than {bound:?}: {}", long[0]);
-    for handover in longer_than(account, Duration::from_secs(3)) {
+    for handover in longer_than(parsed_history, Duration::from_secs(3)) {
         assert!(failures.iter().any(|(begins, _)| handover.spans(*begins)), "no failover here: {handover}");
     }
 }

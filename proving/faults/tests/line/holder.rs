@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use faults::{
     Crowd,
-    history::{What, now},
+    history::{EventKind, now},
     until,
 };
 use servers::Flavor;
@@ -47,12 +47,12 @@ fn a_holder_dies_with_those_who_would_have_asked_next() {
     }
     crowd.dismiss();
 
-    let account = crowd.account();
-    report("died with the next", &crowd, &account);
-    scene.is_clean(&crowd, &account, ttl);
+    let parsed_history = crowd.parsed_history();
+    report("died with the next", &crowd, &parsed_history);
+    scene.is_clean(&crowd, &parsed_history, ttl);
     // A process joins with all its tasks at once, so more than the eight behind a dead holder may
     // have died with it.
-    let long = longer_than(&account, ttl.max(RE_ASK) + DEAD_HOLDER + slack(&crowd));
+    let long = longer_than(&parsed_history, ttl.max(RE_ASK) + DEAD_HOLDER + slack(&crowd));
     assert!(long.is_empty(), "{}", long[0]);
 }
 
@@ -65,29 +65,29 @@ fn is_stopped_past_its_lease(scene: &Scene) {
     let holder = crowd.alive()[0];
     // Once the history has a second renewal, the guard's lease began anew with a full TTL.
     until("it holds and has renewed", Duration::from_secs(10), || {
-        crowd.history().iter().any(|entry| matches!(entry.what, What::Renewed { .. }))
+        crowd.history().iter().any(|entry| matches!(entry.what, EventKind::Renewed { .. }))
     });
     crowd.add(worker(), 2);
     until("the others stand in line", Duration::from_secs(10), || {
-        crowd.history().iter().filter(|entry| entry.what == What::Stands).count() == 20
+        crowd.history().iter().filter(|entry| entry.what == EventKind::Stands).count() == 20
     });
     crowd.stop(holder);
     let others: Vec<u32> = crowd.alive().into_iter().filter(|process| *process != holder).collect();
     crowd.wait_until_served_since(now(), &others, ttl + DEAD_HOLDER + slack(&crowd));
 
     crowd.cont(holder);
-    let what_it_says = || -> Vec<What> {
+    let what_it_says = || -> Vec<EventKind> {
         let history = crowd.history().into_iter();
         let by_it =
             history.filter(|entry| entry.process == holder && entry.task == 1).map(|entry| entry.what);
-        by_it.skip_while(|what| !matches!(what, What::LetsGo { .. })).take(2).collect()
+        by_it.skip_while(|what| !matches!(what, EventKind::LetsGo { .. })).take(2).collect()
     };
     until("it looks at its guard", Duration::from_secs(10), || what_it_says().len() == 2);
     let said = what_it_says();
-    assert!(matches!(said[..], [What::LetsGo { held: false }, What::Lost(_)]), "{said:?}");
+    assert!(matches!(said[..], [EventKind::LetsGo { held: false }, EventKind::Lost(_)]), "{said:?}");
     crowd.dismiss();
 
-    let account = crowd.account();
-    assert!(account.stopped[0].had_it);
-    scene.is_clean(&crowd, &account, ttl);
+    let parsed_history = crowd.parsed_history();
+    assert!(parsed_history.stopped[0].had_it);
+    scene.is_clean(&crowd, &parsed_history, ttl);
 }

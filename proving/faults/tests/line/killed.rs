@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use faults::{Account, Crowd, history::now};
+use faults::{Crowd, ParsedHistory, history::now};
 use servers::Flavor;
 
 use crate::scene::{
@@ -30,11 +30,11 @@ fn ten_of_twenty_processes_are_killed_at_a_valkey() {
 /// seen to be free.
 #[test]
 fn ten_of_twenty_processes_are_killed_at_a_file() {
-    let account = ten_of_twenty_are_killed(&Scene::on_a_file());
-    assert!(account.killed.iter().all(|blow| !blow.had_it));
+    let parsed_history = ten_of_twenty_are_killed(&Scene::on_a_file());
+    assert!(parsed_history.killed.iter().all(|fault| !fault.had_it));
 }
 
-fn ten_of_twenty_are_killed(scene: &Scene) -> Account {
+fn ten_of_twenty_are_killed(scene: &Scene) -> ParsedHistory {
     let mut plan = scene.plan();
     // Long enough for some to be killed while they hold.
     (plan.long_hold, plan.long_percent) = (Duration::from_millis(60), 2);
@@ -59,23 +59,24 @@ fn ten_of_twenty_are_killed(scene: &Scene) -> Account {
     crowd.wait_until_all_were_served_since(now(), Duration::from_secs(30));
     crowd.dismiss();
 
-    let account = crowd.account();
-    report("killed", &crowd, &account);
-    scene.is_clean(&crowd, &account, ttl);
-    only_the_dead_cost_time(&account, ttl + DEAD_HOLDER, slack(&crowd));
-    in_order(&account);
-    account
+    let parsed_history = crowd.parsed_history();
+    report("killed", &crowd, &parsed_history);
+    scene.is_clean(&crowd, &parsed_history, ttl);
+    only_the_dead_cost_time(&parsed_history, ttl + DEAD_HOLDER, slack(&crowd));
+    in_order(&parsed_history);
+    parsed_history
 }
 
-fn holders_were_among(account: &Account) {
-    assert!(account.killed.iter().any(|blow| blow.had_it), "no holder was killed");
+fn holders_were_among(parsed_history: &ParsedHistory) {
+    assert!(parsed_history.killed.iter().any(|fault| fault.had_it), "no holder was killed");
 }
 
 /// A dead holder may cost a lease and a little more, and so may the next one if it dies, too;
 /// everything else costs almost nothing.
-fn only_the_dead_cost_time(account: &Account, dead_holder: Duration, slack: Duration) {
-    for handover in longer_than(account, DEAD_WAITER + slack) {
-        let died = account.killed.iter().filter(|blow| blow.had_it && handover.spans(blow.at)).count();
+fn only_the_dead_cost_time(parsed_history: &ParsedHistory, dead_holder: Duration, slack: Duration) {
+    for handover in longer_than(parsed_history, DEAD_WAITER + slack) {
+        let died =
+            parsed_history.killed.iter().filter(|fault| fault.had_it && handover.spans(fault.at)).count();
         assert!(died > 0, "no holder died here: {handover}");
         let died = u32::try_from(died).expect("there are ten at most");
         assert!(handover.gap < dead_holder * died + slack, "{died} holders died here: {handover}");

@@ -87,14 +87,14 @@ fn half_the_connections_fail(scene: &Scene, parameters: &str) {
     println!("all are served {took:?} after the last failure");
     crowd.dismiss();
 
-    let account = crowd.account();
-    report("network", &crowd, &account);
-    scene.is_clean(&crowd, &account, ttl);
+    let parsed_history = crowd.parsed_history();
+    report("network", &crowd, &parsed_history);
+    scene.is_clean(&crowd, &parsed_history, ttl);
     // A holder that is cut off costs its lease, and a waiter that seems to be present a claim
     // window, each counted after the failure.
     let bound = WINDOW.max(ttl) + DEAD_HOLDER + AWAY + slack(&crowd);
-    let long = longer_than(&account, bound);
+    let long = longer_than(&parsed_history, bound);
     assert!(long.is_empty(), "longer than {bound:?}: {}", long[0]);
-    let deceived = account.stays.iter().find(|stay| stay.deceived.is_some());
+    let deceived = parsed_history.spans.iter().find(|span| span.deceived.is_some());
     assert!(deceived.is_none(), "{}", deceived.unwrap());
 }

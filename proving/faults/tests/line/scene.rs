@@ -8,7 +8,7 @@ use std::{
 
 pub(crate) use faults::judge::{is_long, lasts, longer_than, report, slack};
 use faults::{
-    Account, Crowd, Plan,
+    Crowd, ParsedHistory, Plan,
     judge::{left_behind, sound},
     until,
 };
@@ -62,9 +62,9 @@ impl Scene {
     }
 
     /// Checks the rules of every run, after all processes have released and ended.
-    pub(crate) fn is_clean(&self, crowd: &Crowd, account: &Account, ttl: Duration) {
+    pub(crate) fn is_clean(&self, crowd: &Crowd, parsed_history: &ParsedHistory, ttl: Duration) {
         self.is_forgotten(crowd, ttl);
-        sound(account);
+        sound(parsed_history);
     }
 
     /// Waits until nothing is left of holders and waiters.
@@ -91,8 +91,8 @@ pub(crate) fn worker() -> &'static Path {
 }
 
 /// First come, first served.
-pub(crate) fn in_order(account: &Account) {
-    if let Some((one, other)) = account.overtaken().first() {
+pub(crate) fn in_order(parsed_history: &ParsedHistory) {
+    if let Some((one, other)) = parsed_history.overtaken().first() {
         panic!("overtaken:\n{one}\n{other}");
     }
 }

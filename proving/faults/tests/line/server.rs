@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use faults::{Account, Crowd, history::now};
+use faults::{Crowd, ParsedHistory, history::now};
 use servers::{Flavor, Server};
 
 use crate::scene::{DEAD_HOLDER, DEAD_WAITER, Scene, longer_than, report, slack, worker};
@@ -54,11 +54,11 @@ fn bad_moments(scene: &Scene) {
     }
     crowd.dismiss();
 
-    let account = crowd.account();
-    report("bad moments", &crowd, &account);
-    scene.is_clean(&crowd, &account, ttl);
+    let parsed_history = crowd.parsed_history();
+    report("bad moments", &crowd, &parsed_history);
+    scene.is_clean(&crowd, &parsed_history, ttl);
     let bound = ttl + DEAD_HOLDER + slack(&crowd);
-    let long = longer_than(&account, bound);
+    let long = longer_than(&parsed_history, bound);
     assert!(long.is_empty(), "longer than {bound:?}: {}", long[0]);
 }
 
@@ -85,17 +85,17 @@ fn comes_back_empty(scene: &Scene) {
     println!("all are served {took:?} after the last restart");
     crowd.dismiss();
 
-    let account = crowd.account();
-    report("came back empty", &crowd, &account);
+    let parsed_history = crowd.parsed_history();
+    report("came back empty", &crowd, &parsed_history);
     scene.is_forgotten(&crowd, ttl);
-    no_fence_falls(&account);
-    for (one, other) in account.two_at_once() {
+    no_fence_falls(&parsed_history);
+    for (one, other) in parsed_history.two_at_once() {
         let state_was_lost = restarts.iter().any(|(begins, ends)| {
             one.believed_until >= *begins && other.granted.is_some_and(|(at, _)| at <= *ends + 2_000_000_000)
         });
         assert!(state_was_lost, "two at once:\n{one}\n{other}");
     }
-    for handover in longer_than(&account, DEAD_WAITER + slack(&crowd)) {
+    for handover in longer_than(&parsed_history, DEAD_WAITER + slack(&crowd)) {
         let away = restarts.iter().find(|(begins, _)| handover.spans(*begins));
         let Some((begins, ends)) = away else { panic!("no restart here: {handover}") };
         let bound = Duration::from_nanos(ends - begins) + ttl + DEAD_HOLDER + slack(&crowd);
@@ -111,8 +111,8 @@ fn back(server: &Server) {
     println!("the server was away for {:?}", begun.elapsed());
 }
 
-fn no_fence_falls(account: &Account) {
-    let fallen = account.fences_that_do_not_rise();
+fn no_fence_falls(parsed_history: &ParsedHistory) {
+    let fallen = parsed_history.fences_that_do_not_rise();
     if let Some((one, other)) = fallen.first() {
         panic!("a fence that does not rise:\n{one}\n{other}");
     }

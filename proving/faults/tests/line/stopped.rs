@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use faults::{Account, Crowd, history::now};
+use faults::{Crowd, ParsedHistory, history::now};
 use rand::seq::IndexedRandom as _;
 use servers::Flavor;
 
@@ -58,39 +58,39 @@ fn some_are_stopped(scene: &Scene) {
     println!("all are served {:?} after the stopped went on", begun.elapsed());
     crowd.dismiss();
 
-    let account = crowd.account();
-    report("stopped", &crowd, &account);
-    scene.is_clean(&crowd, &account, ttl);
-    only_the_stopped_cost_time(&account, ttl, slack(&crowd));
-    nobody_who_went_on_was_overtaken(&account);
-    stopped_holders_knew_that_they_lost(&account);
+    let parsed_history = crowd.parsed_history();
+    report("stopped", &crowd, &parsed_history);
+    scene.is_clean(&crowd, &parsed_history, ttl);
+    only_the_stopped_cost_time(&parsed_history, ttl, slack(&crowd));
+    nobody_who_went_on_was_overtaken(&parsed_history);
+    stopped_holders_knew_that_they_lost(&parsed_history);
 }
 
 /// Each costs the rest of its lease, or a claim window, once; and, if the waiters that could ask at
 /// the end of it are in the same process, the time until another process asks.
-fn only_the_stopped_cost_time(account: &Account, ttl: Duration, slack: Duration) {
+fn only_the_stopped_cost_time(parsed_history: &ParsedHistory, ttl: Duration, slack: Duration) {
     let dear = WINDOW.max(ttl) + DEAD_HOLDER + slack;
-    let allowed: Duration = account.stopped.iter().map(|_| dear).sum();
+    let allowed: Duration = parsed_history.stopped.iter().map(|_| dear).sum();
     let mut cost = Duration::ZERO;
-    for handover in longer_than(account, slack) {
+    for handover in longer_than(parsed_history, slack) {
         let (begins, ends) = (handover.from.believed_until, handover.to.granted.map_or(0, |(at, _)| at));
-        let during = account
+        let during = parsed_history
             .stopped
             .iter()
-            .any(|blow| blow.at <= ends && blow.until.is_none_or(|until| until >= begins));
+            .any(|fault| fault.at <= ends && fault.until.is_none_or(|until| until >= begins));
         assert!(during, "nobody was stopped: {handover}");
         cost += handover.gap;
     }
-    println!("the {} that were stopped cost {cost:?}", account.stopped.len());
-    assert!(cost <= allowed, "{cost:?} for {} stopped processes", account.stopped.len());
+    println!("the {} that were stopped cost {cost:?}", parsed_history.stopped.len());
+    assert!(cost <= allowed, "{cost:?} for {} stopped processes", parsed_history.stopped.len());
 }
 
 /// A stopped process may have been overtaken, but no other.
-fn nobody_who_went_on_was_overtaken(account: &Account) {
-    for (one, other) in account.overtaken() {
+fn nobody_who_went_on_was_overtaken(parsed_history: &ParsedHistory) {
+    for (one, other) in parsed_history.overtaken() {
         let until = one.granted.map_or(one.over, |(at, _)| at);
-        let stopped = account.stopped.iter().any(|blow| {
-            blow.process == one.process && blow.at <= until && blow.until.is_none_or(|end| end >= one.asks)
+        let stopped = parsed_history.stopped.iter().any(|fault| {
+            fault.process == one.process && fault.at <= until && fault.until.is_none_or(|end| end >= one.asks)
         });
         assert!(stopped, "overtaken:\n{one}\n{other}");
     }
@@ -98,17 +98,17 @@ fn nobody_who_went_on_was_overtaken(account: &Account) {
 
 /// A process that was stopped past the end of its lease does not consider itself the holder when it
 /// continues.
-fn stopped_holders_knew_that_they_lost(account: &Account) {
-    for blow in &account.stopped {
-        let Some(until) = blow.until else { continue };
-        let holds = |stay: &&faults::Stay| {
-            stay.process == blow.process && stay.granted.is_some_and(|(at, _)| at < blow.at)
+fn stopped_holders_knew_that_they_lost(parsed_history: &ParsedHistory) {
+    for fault in &parsed_history.stopped {
+        let Some(until) = fault.until else { continue };
+        let holds = |span: &&faults::RequestSpan| {
+            span.process == fault.process && span.granted.is_some_and(|(at, _)| at < fault.at)
         };
-        for stay in account.stays.iter().filter(holds).filter(|stay| stay.over > until) {
-            assert!(stay.believed_until < until, "{stay}");
+        for span in parsed_history.spans.iter().filter(holds).filter(|span| span.over > until) {
+            assert!(span.believed_until < until, "{span}");
         }
     }
-    for stay in &account.stays {
-        assert_eq!(stay.deceived, None, "{stay}");
+    for span in &parsed_history.spans {
+        assert_eq!(span.deceived, None, "{span}");
     }
 }

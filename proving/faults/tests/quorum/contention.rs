@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const GAP: Duration = Duration::from_secs(3);
 
 /// A fault of members that is repeated.
-struct Blow {
+struct MemberFault {
     name: &'static str,
     /// The number of members that fail at once.
     members: usize,
@@ -69,8 +69,9 @@ fn two_of_five_are_stopped_again_and_again() {
 #[test]
 fn the_way_to_one_of_five_falls_silent_again_and_again() {
     let end = End::Mended(|member| member.way.heal());
-    let blow = Blow { name: "one black-holed", members: 1, begin: |member| member.way.black_hole(), end };
-    endures(&Scene::that_forgets_nothing(), &blow);
+    let fault =
+        MemberFault { name: "one black-holed", members: 1, begin: |member| member.way.black_hole(), end };
+    endures(&Scene::that_forgets_nothing(), &fault);
 }
 
 #[test]
@@ -78,7 +79,7 @@ fn all_five_forget_their_scripts_again_and_again() {
     let begin = |member: &Member| drop(member.server.text(&["SCRIPT", "FLUSH"]));
     endures(
         &Scene::that_forgets_nothing(),
-        &Blow { name: "scripts flushed", members: 5, begin, end: End::AtOnce },
+        &MemberFault { name: "scripts flushed", members: 5, begin, end: End::AtOnce },
     );
 }
 
@@ -92,16 +93,16 @@ fn one_of_five_comes_back_empty_again_and_again() {
     };
     endures(
         &Scene::that_may_forget(),
-        &Blow { name: "one came back empty", members: 1, begin, end: End::AtOnce },
+        &MemberFault { name: "one came back empty", members: 1, begin, end: End::AtOnce },
     );
 }
 
-const fn killed(name: &'static str, members: usize) -> Blow {
-    Blow { name, members, begin: |member| member.server.kill_9(), end: End::Never }
+const fn killed(name: &'static str, members: usize) -> MemberFault {
+    MemberFault { name, members, begin: |member| member.server.kill_9(), end: End::Never }
 }
 
-const fn stopped(name: &'static str, members: usize) -> Blow {
-    Blow {
+const fn stopped(name: &'static str, members: usize) -> MemberFault {
+    MemberFault {
         name,
         members,
         begin: |member| member.server.stop(),
@@ -121,39 +122,39 @@ fn a_stopped_member_forgets_in_time_who_went_away_meanwhile_and_holds_nobody_up(
     crowd.wait_until_all_were_served_since(now(), PATIENCE);
     crowd.dismiss();
     scene.members[0].server.cont();
-    sound(&crowd.account());
+    sound(&crowd.parsed_history());
 
     let begun = now();
     scene.adds_one_to(&mut crowd, OUTAGE_LIMIT);
     let took = crowd.wait_until_all_were_served_since(begun, PATIENCE);
     println!("who comes then is served within {took:?}");
     crowd.dismiss();
-    sound(&crowd.account());
+    sound(&crowd.parsed_history());
     // The server keeps a queue that nobody asks about for 15 s.
     scene.is_forgotten(0..scene.members.len(), &crowd, Duration::from_secs(15));
 }
 
-fn endures(scene: &Scene, blow: &Blow) {
+fn endures(scene: &Scene, fault: &MemberFault) {
     let mut crowd = scene.crowd(OUTAGE_LIMIT);
     crowd.wait_until_all_were_served_since(0, PATIENCE);
     let mut dice = StdRng::seed_from_u64(17);
     let lasts = lasts(Duration::from_secs(3), Duration::from_secs(30));
     let begun = Instant::now();
-    let (mut blows, mut in_flight) = (0, 0);
+    let (mut faults, mut in_flight) = (0, 0);
     let mut down = Vec::new();
     while begun.elapsed() < lasts {
-        if matches!(blow.end, End::Never) && blows > 0 {
+        if matches!(fault.end, End::Never) && faults > 0 {
             thread::sleep(lasts.saturating_sub(begun.elapsed()));
             break;
         }
         thread::sleep(Duration::from_millis(150).mul_f64(dice.random()));
-        down = struck(scene, blow, blows, &mut dice);
+        down = struck(scene, fault, faults, &mut dice);
         in_flight += scene.in_flight(&down);
-        crowd.fault(blow.name);
-        down.iter().for_each(|member| (blow.begin)(&scene.members[*member]));
-        blows += 1;
+        crowd.fault(fault.name);
+        down.iter().for_each(|member| (fault.begin)(&scene.members[*member]));
+        faults += 1;
         crowd.wait_until_all_were_served_since(now(), PATIENCE);
-        if let End::Mended(end) = blow.end {
+        if let End::Mended(end) = fault.end {
             down.drain(..).for_each(|member| end(&scene.members[member]));
             crowd.healed();
             crowd.wait_until_all_were_served_since(now(), PATIENCE);
@@ -164,31 +165,31 @@ fn endures(scene: &Scene, blow: &Blow) {
     }
     let took = crowd.wait_until_all_were_served_since(now(), PATIENCE);
     println!(
-        "{}: {blows} times, while {in_flight} calls were in flight; at the end all are served {took:?}",
-        blow.name
+        "{}: {faults} times, while {in_flight} calls were in flight; at the end all are served {took:?}",
+        fault.name
     );
     crowd.dismiss();
 
-    let account = crowd.account();
-    report(blow.name, &crowd, &account);
-    sound(&account);
-    let gone = |member: &usize| matches!(blow.end, End::Never) && down.contains(member);
+    let parsed_history = crowd.parsed_history();
+    report(fault.name, &crowd, &parsed_history);
+    sound(&parsed_history);
+    let gone = |member: &usize| matches!(fault.end, End::Never) && down.contains(member);
     scene.is_forgotten((0..scene.members.len()).filter(|member| !gone(member)), &crowd, TTL);
     let bound = GAP + slack(&crowd);
-    let long = longer_than(&account, bound);
+    let long = longer_than(&parsed_history, bound);
     assert!(long.is_empty(), "longer than {bound:?}: {}", long[0]);
-    let deceived = account.stays.iter().find(|stay| stay.deceived.is_some());
+    let deceived = parsed_history.spans.iter().find(|span| span.deceived.is_some());
     assert!(deceived.is_none(), "{}", deceived.unwrap());
-    assert!(in_flight >= if is_long() { blows } else { 1 }, "{in_flight} calls were in flight");
+    assert!(in_flight >= if is_long() { faults } else { 1 }, "{in_flight} calls were in flight");
 }
 
 /// Chooses the members that fail. Every other time, they include the first one, whose queue
 /// everybody waits in.
-fn struck(scene: &Scene, blow: &Blow, blows: usize, dice: &mut StdRng) -> Vec<usize> {
+fn struck(scene: &Scene, fault: &MemberFault, faults: usize, dice: &mut StdRng) -> Vec<usize> {
     let others: Vec<usize> = (1..scene.members.len()).collect();
-    if blows.is_multiple_of(2) || blow.members > others.len() {
-        let more = others.sample(dice, blow.members - 1).copied();
+    if faults.is_multiple_of(2) || fault.members > others.len() {
+        let more = others.sample(dice, fault.members - 1).copied();
         return std::iter::once(0).chain(more).collect();
     }
-    others.sample(dice, blow.members).copied().collect()
+    others.sample(dice, fault.members).copied().collect()
 }

@@ -5,7 +5,7 @@ use std::{collections::HashMap, time::Duration};
 
 use faults::{
     Crowd, Plan,
-    history::{What, now},
+    history::{EventKind, now},
     judge::{slack, sound},
     until,
 };
@@ -28,7 +28,7 @@ fn with_three_of_five_killed_everybody_is_told_in_time_and_nothing_is_left() {
     let scene = Scene::that_forgets_nothing();
     let mut crowd = are_told(&scene, |member| member.server.kill_9());
     crowd.dismiss();
-    sound(&crowd.account());
+    sound(&crowd.parsed_history());
     scene.is_forgotten([1, 4].into_iter(), &crowd, TTL);
 }
 
@@ -41,7 +41,7 @@ fn with_three_of_five_stopped_everybody_is_told_in_time_and_goes_on_when_they_do
     let took = crowd.wait_until_all_were_served_since(begun, Duration::from_secs(30));
     println!("all are served {took:?} after they went on");
     crowd.dismiss();
-    sound(&crowd.account());
+    sound(&crowd.parsed_history());
     scene.is_forgotten(0..5, &crowd, TTL);
 }
 
@@ -74,7 +74,7 @@ fn are_told(scene: &Scene, begin: fn(&Member)) -> Crowd {
         longest[0], longest[1]
     );
     // A process that was granted the lock before may have kept it until its lease ended.
-    let last = crowd.account().beliefs().last().and_then(|stay| stay.granted).map_or(0, |(at, _)| at);
+    let last = crowd.parsed_history().beliefs().last().and_then(|span| span.granted).map_or(0, |(at, _)| at);
     assert!(last < gone + 1_000_000_000, "granted {} ns after they were gone", last - gone);
     crowd
 }
@@ -94,10 +94,10 @@ fn told(crowd: &Crowd, gone: u64) -> HashMap<(u32, u32), Vec<Told>> {
     for entry in crowd.history() {
         let who = (entry.process, entry.task);
         match entry.what {
-            What::Asks => {
+            EventKind::Asks => {
                 asks.insert(who, entry.at);
             }
-            What::Failed(why) if entry.at > gone => {
+            EventKind::Failed(why) if entry.at > gone => {
                 let asked = asks[&who];
                 let waited = Duration::from_nanos(entry.at - asked.max(gone));
                 told.entry(who).or_default().push(Told { asked, waited, why });

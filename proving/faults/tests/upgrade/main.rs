@@ -12,8 +12,8 @@ use std::{
 };
 
 use faults::{
-    Account, Crowd, Plan,
-    history::{Pen, What, now},
+    Crowd, ParsedHistory, Plan,
+    history::{EventKind, HistoryWriter, now},
     judge::{lasts, left_behind, longer_than, report, slack, sound},
     until,
 };
@@ -51,15 +51,15 @@ impl Scene {
     }
 
     /// Checks the rules of every run, after all processes have ended.
-    fn is_clean(&self, name: &str, crowd: &Crowd, ttl: Duration) -> Account {
-        let account = crowd.account();
-        report(name, crowd, &account);
+    fn is_clean(&self, name: &str, crowd: &Crowd, ttl: Duration) -> ParsedHistory {
+        let parsed_history = crowd.parsed_history();
+        report(name, crowd, &parsed_history);
         until("nobody holds or waits", ttl + slack(crowd), || crowd.is_forgotten());
         for server in &self.servers {
             assert_eq!(left_behind(server), [""; 0]);
         }
-        sound(&account);
-        account
+        sound(&parsed_history);
+        parsed_history
     }
 }
 
@@ -90,11 +90,11 @@ fn stand_in_line_together(scene: &Scene) {
     let ttl = plan.ttl;
     let crowd = of_both_builds(plan);
 
-    let account = scene.is_clean("two builds in line", &crowd, ttl);
-    if let Some((one, other)) = account.overtaken().first() {
+    let parsed_history = scene.is_clean("two builds in line", &crowd, ttl);
+    if let Some((one, other)) = parsed_history.overtaken().first() {
         panic!("overtaken:\n{one}\n{other}");
     }
-    let long = longer_than(&account, DEAD_WAITER + slack(&crowd));
+    let long = longer_than(&parsed_history, DEAD_WAITER + slack(&crowd));
     assert!(long.is_empty(), "{}", long[0]);
 }
 
@@ -129,8 +129,8 @@ fn one_build_takes_the_others_place_under_load() {
     crowd.wait_until_all_were_served_since(now(), SOON);
     crowd.dismiss();
 
-    let account = scene.is_clean("one build in the place of the other", &crowd, ttl);
-    let long = longer_than(&account, ttl + RE_ASK + slack(&crowd));
+    let parsed_history = scene.is_clean("one build in the place of the other", &crowd, ttl);
+    let long = longer_than(&parsed_history, ttl + RE_ASK + slack(&crowd));
     assert!(long.is_empty(), "{}", long[0]);
 }
 
@@ -159,27 +159,28 @@ fn readers_and_an_older_build_keep_each_other_out() {
     let mut crowd = Crowd::new(plan);
     crowd.add(&older_one(), PROCESSES);
     crowd.wait_until_all_were_served_since(0, SOON);
-    let pen = Pen::at(&history).expect("the history can be written");
-    let note = |what| pen.note(now(), process::id(), 1, what);
+    let writer = HistoryWriter::at(&history).expect("the history can be written");
+    let note = |what| writer.note(now(), process::id(), 1, what);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let locks = Locks::connect(&scene.servers[0].url()).await.expect("it is there");
         for _ in 0..TURNS {
-            note(What::Asks);
+            note(EventKind::Asks);
             let guard = locks.rw_lock(Plan::KEY).read().within(SOON).await.expect("readers have their turn");
             let left = u64::try_from(guard.remaining().as_nanos()).expect("no long lease");
-            note(What::Granted { fence: guard.fence().get(), until: now() + left });
+            note(EventKind::Granted { fence: guard.fence().get(), until: now() + left });
             tokio::time::sleep(Duration::from_millis(5)).await;
-            note(What::LetsGo { held: guard.is_held() });
+            note(EventKind::LetsGo { held: guard.is_held() });
             guard.release().await.expect("held to the end");
-            note(What::Released);
+            note(EventKind::Released);
         }
         locks.close(Duration::from_secs(3)).await.expect("all is given back");
     });
     // A process that takes a marker for another program's lock is not notified when it goes.
     crowd.wait_until_all_were_served_since(now(), SOON);
     crowd.dismiss();
-    let account = scene.is_clean("readers beside an older build", &crowd, ttl);
-    let read = account.stays.iter().filter(|stay| stay.process == process::id() && stay.granted.is_some());
+    let parsed_history = scene.is_clean("readers beside an older build", &crowd, ttl);
+    let read =
+        parsed_history.spans.iter().filter(|span| span.process == process::id() && span.granted.is_some());
     assert_eq!(read.count(), TURNS as usize);
 }

@@ -28,13 +28,13 @@ fn judged(circumstances: &Circumstances, lines: &[&str]) -> Verdict {
             let mut entry: Entry = line.parse().unwrap();
             entry.at *= 1_000_000;
             match &mut entry.what {
-                What::Granted { until, .. } | What::Renewed { until } => *until *= 1_000_000,
+                EventKind::Granted { until, .. } | EventKind::Renewed { until } => *until *= 1_000_000,
                 _ => {}
             }
             entry
         })
         .collect();
-    circumstances.judge(&history, &Account::of(&history))
+    circumstances.judge(&history, &ParsedHistory::of(&history))
 }
 
 fn violations(lines: &[&str]) -> Vec<String> {

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use leasehold_core::{BoxFuture, Instant, Runtime};
 
-use super::stage::{ProcessId, Stage};
 use super::watched::Watched;
+use super::world_state::{ProcessId, WorldState};
 use crate::runtime::TokioRuntime;
 
 /// The wall clock's time when a world begins: the same in every run, so that fences are the same
@@ -18,38 +18,38 @@ const WALL_BEGIN: Duration = Duration::from_secs(1_800_000_000);
 
 /// The [`Runtime`] of a process, or of the store, which has no tasks.
 #[derive(Debug)]
-pub(super) struct Hand {
-    pub(super) stage: Arc<Stage>,
+pub(super) struct WorldRuntime {
+    pub(super) world: Arc<WorldState>,
     pub(super) of: Option<(ProcessId, TokioRuntime)>,
 }
 
-impl Runtime for Hand {
+impl Runtime for WorldRuntime {
     fn now(&self) -> Instant {
-        self.stage.now()
+        self.world.now()
     }
 
     fn since_epoch(&self) -> Duration {
-        WALL_BEGIN + self.stage.passed()
+        WALL_BEGIN + self.world.passed()
     }
 
     fn sleep_until(&self, at: Instant) -> BoxFuture<'static, ()> {
         let process = self.of.as_ref().map(|(process, _)| *process);
-        Box::pin(Timer { stage: self.stage.clone(), process, at, number: None })
+        Box::pin(Timer { world: self.world.clone(), process, at, number: None })
     }
 
     fn spawn(&self, task: BoxFuture<'static, ()>) {
         if let Some((process, tasks)) = &self.of {
-            tasks.spawn(Box::pin(Watched::task(&self.stage, *process, task)));
+            tasks.spawn(Box::pin(Watched::task(&self.world, *process, task)));
         }
     }
 
     fn random(&self) -> u128 {
-        self.stage.draw()
+        self.world.draw()
     }
 }
 
 struct Timer {
-    stage: Arc<Stage>,
+    world: Arc<WorldState>,
     process: Option<ProcessId>,
     at: Instant,
     /// Set once the timer has been polled.
@@ -60,15 +60,15 @@ impl Future for Timer {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let Self { stage, process, at, number } = &mut *self;
-        stage.poll_timer(*at, *process, number, context)
+        let Self { world, process, at, number } = &mut *self;
+        world.poll_timer(*at, *process, number, context)
     }
 }
 
 impl Drop for Timer {
     fn drop(&mut self) {
         if let Some(number) = self.number {
-            self.stage.cancel_timer(self.at, number);
+            self.world.cancel_timer(self.at, number);
         }
     }
 }

@@ -8,16 +8,17 @@ use std::{
 };
 
 use leasehold::{
-    BeginError, BreakError, Doing, Fence, Guard, HolderInfo, InspectError, LockError, Locks, Owner, Renewal,
+    BeginError, BreakError, Fence, Guard, HolderInfo, InspectError, JobGuard, LockError, Locks, Owner,
+    Renewal,
 };
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng, seq::IndexedRandom as _};
 use tokio::time::sleep;
 
 use crate::{
     Plan,
-    history::{What, now},
+    history::{EventKind, now},
     sharing::{Wanted, Wish},
-    visit::{Voice, for_some_polls},
+    visit::{TaskHistory, for_some_polls},
     worker::live,
 };
 
@@ -64,20 +65,20 @@ pub(crate) fn run(words: &[String]) -> ExitCode {
         eprintln!("a worker is started by a soak, with a seed and a plan");
         return ExitCode::FAILURE;
     };
-    live(&plan, |voice, locks| {
-        let dice = StdRng::seed_from_u64(seed << 8 | u64::from(voice.task));
-        Errands { voice, locks: locks.clone(), dice, plan: plan.clone() }.go_round()
+    live(&plan, |task_history, locks| {
+        let dice = StdRng::seed_from_u64(seed << 8 | u64::from(task_history.task));
+        Workload { task_history, locks: locks.clone(), dice, plan: plan.clone() }.go_round()
     })
 }
 
-struct Errands {
-    voice: Voice,
+struct Workload {
+    task_history: TaskHistory,
     locks: Locks,
     dice: StdRng,
     plan: Plan,
 }
 
-impl Errands {
+impl Workload {
     async fn go_round(mut self) {
         loop {
             sleep(self.plan.think.mul_f64(self.dice.random())).await;
@@ -110,7 +111,7 @@ impl Errands {
 
     async fn lock(&mut self) {
         let wish = self.wish();
-        self.voice.note(What::AsksFor(wish.clone()));
+        self.task_history.note(EventKind::AsksFor(wish.clone()));
         let request = self.request(&wish);
         let answer = if self.chance(self.plan.dropped_percent) {
             for_some_polls(request, &mut self.dice).await
@@ -118,9 +119,9 @@ impl Errands {
             Some(request.await)
         };
         match answer {
-            None => self.voice.note(What::Cancelled),
+            None => self.task_history.note(EventKind::Cancelled),
             Some(Ok(Some(guard))) => self.hold(guard).await,
-            Some(Ok(None)) => self.voice.note(What::Failed("held".to_owned())),
+            Some(Ok(None)) => self.task_history.note(EventKind::Failed("held".to_owned())),
             Some(Err(error)) => self.refused(&error).await,
         }
     }
@@ -140,7 +141,7 @@ impl Errands {
                 }
             });
         }
-        let voice = self.voice.clone();
+        let task_history = self.task_history.clone();
         let mut request = match &*wish.keys {
             [key] if key == CHIEF => locks.election(key).candidate(&process::id().to_string()).stand(),
             // Not renewed, so that it expires before a long hold ends.
@@ -151,7 +152,7 @@ impl Errands {
         };
         request = request.on_wait(move |waiting| {
             if waiting.place.is_some() {
-                voice.note(What::Stands);
+                task_history.note(EventKind::Stands);
             }
         });
         if self.chance(25) {
@@ -172,9 +173,9 @@ impl Errands {
             let _ = guard.renew(self.plan.ttl).await;
         }
         let time = if self.chance(self.plan.long_percent) { self.plan.long_hold } else { self.plan.hold };
-        self.voice.holds(&guard, time).await;
+        self.task_history.holds(&guard, time).await;
         let dropped = self.chance(self.plan.dropped_percent);
-        self.voice.lets_go(guard, dropped).await;
+        self.task_history.lets_go(guard, dropped).await;
     }
 
     async fn once(&mut self) {
@@ -182,8 +183,8 @@ impl Errands {
         let once = self.locks.once(&name).within(Duration::from_secs(2));
         self.asks_for(&name);
         match once.begin().await {
-            Ok(Ok(doing)) => self.do_it(doing).await,
-            Ok(Err(_)) => self.voice.note(What::Cancelled),
+            Ok(Ok(job)) => self.do_it(job).await,
+            Ok(Err(_)) => self.task_history.note(EventKind::Cancelled),
             Err(error) => self.not_begun(error).await,
         }
     }
@@ -192,19 +193,19 @@ impl Errands {
         let every = self.locks.every(PERIOD, EVERY);
         self.asks_for(EVERY);
         match every.begin().await {
-            Ok(Ok(doing)) => self.do_it(doing).await,
-            Ok(Err(_)) => self.voice.note(What::Cancelled),
+            Ok(Ok(job)) => self.do_it(job).await,
+            Ok(Err(_)) => self.task_history.note(EventKind::Cancelled),
             Err(error) => self.not_begun(error).await,
         }
     }
 
-    async fn do_it(&mut self, doing: Doing) {
-        self.voice.holds(doing.guard(), self.plan.hold).await;
+    async fn do_it(&mut self, job: JobGuard) {
+        self.task_history.holds(job.guard(), self.plan.hold).await;
         // Some of the jobs fail, and are left to the next worker.
-        if !self.chance(20) && doing.mark().await.is_ok() {
-            self.voice.note(What::Done);
+        if !self.chance(20) && job.mark().await.is_ok() {
+            self.task_history.note(EventKind::Done);
         }
-        self.voice.lets_go(doing.into_guard(), false).await;
+        self.task_history.lets_go(job.into_guard(), false).await;
     }
 
     /// Acts like an operator who finds a lock held, perhaps by a process that hangs, and who may
@@ -218,32 +219,32 @@ impl Errands {
         if self.chance(30) {
             sleep(THINKS.mul_f64(self.dice.random())).await;
         }
-        self.voice.note(What::Breaks { fence: fence.get(), holder, key: key.to_owned() });
-        self.voice.note(match self.locks.break_lease(key, fence).await {
-            Ok(holding) if named(&holding) == Some((fence, holder)) => What::Broke,
-            Ok(other) => What::Failed(format!("{UNEXPECTED}: broke another: {other}")),
-            Err(BreakError::NotHeld { .. } | BreakError::OtherFence { .. }) => What::BrokeNothing,
-            Err(BreakError::Store(fault)) => What::MayHaveBroken(fault.to_string()),
-            Err(error) => What::Failed(format!("{UNEXPECTED}: {error}")),
+        self.task_history.note(EventKind::Breaks { fence: fence.get(), holder, key: key.to_owned() });
+        self.task_history.note(match self.locks.break_lease(key, fence).await {
+            Ok(holding) if named(&holding) == Some((fence, holder)) => EventKind::Broke,
+            Ok(other) => EventKind::Failed(format!("{UNEXPECTED}: broke another: {other}")),
+            Err(BreakError::NotHeld { .. } | BreakError::OtherFence { .. }) => EventKind::BrokeNothing,
+            Err(BreakError::Store(fault)) => EventKind::MayHaveBroken(fault.to_string()),
+            Err(error) => EventKind::Failed(format!("{UNEXPECTED}: {error}")),
         });
     }
 
     fn asks_for(&self, name: &str) {
         let wish = Wish { mode: Wanted::Alone, keys: vec![name.to_owned()] };
-        self.voice.note(What::AsksFor(wish));
+        self.task_history.note(EventKind::AsksFor(wish));
     }
 
     async fn not_begun(&self, error: BeginError) {
         match error {
             BeginError::NotTaken(LockError::TimedOut { .. }) => {
-                self.voice.note(What::Failed("held".to_owned()));
+                self.task_history.note(EventKind::Failed("held".to_owned()));
             }
             BeginError::NotTaken(error) => self.refused(&error).await,
             BeginError::NotKnown(InspectError::Store(fault)) => {
-                self.voice.note(What::Failed(fault.to_string()));
+                self.task_history.note(EventKind::Failed(fault.to_string()));
                 sleep(REST).await;
             }
-            other => self.voice.note(What::Failed(format!("{UNEXPECTED}: {other}"))),
+            other => self.task_history.note(EventKind::Failed(format!("{UNEXPECTED}: {other}"))),
         }
     }
 
@@ -257,7 +258,7 @@ impl Errands {
         } else {
             "unreachable"
         };
-        self.voice.note(What::Failed(format!("{word}: {told}")));
+        self.task_history.note(EventKind::Failed(format!("{word}: {told}")));
         sleep(REST).await;
     }
 

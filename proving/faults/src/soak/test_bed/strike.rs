@@ -8,12 +8,12 @@ use std::{
 use rand::{RngExt as _, rngs::StdRng, seq::IndexedRandom as _};
 use servers::{Cluster, Reply, Server, Watched};
 
-use super::{Ground, Member, Place};
+use super::{Member, StoreUnderTest, TestBed};
 use crate::{
     Plan,
     soak::{
-        errand::{CHIEF, DOC, GPUS, MUTEX, TWO},
         fault::Kind,
+        workload::{CHIEF, DOC, GPUS, MUTEX, TWO},
     },
     until,
 };
@@ -34,15 +34,17 @@ const AGREE_WITHIN: Duration = Duration::from_secs(60);
 /// steps.
 const GIVEN_UP_AFTER: Duration = Duration::from_secs(8);
 
-impl Ground {
+impl TestBed {
     /// Causes a fault; returns when it is over.
     pub(crate) fn strike(&self, kind: Kind, dice: &mut StdRng) {
         match &self.place {
-            Place::Memory | Place::File => unreachable!("no store that could fail by itself"),
-            Place::Single(member) => member.strike(kind, SILENCE, dice),
-            Place::Sentinel(watched) => watched_fails(watched, kind),
-            Place::Cluster(cluster) => node_fails(cluster, kind, dice),
-            Place::Quorum(members) => minority_fails(members, kind, dice),
+            StoreUnderTest::Memory | StoreUnderTest::File => {
+                unreachable!("no store that could fail by itself")
+            }
+            StoreUnderTest::Single(member) => member.strike(kind, SILENCE, dice),
+            StoreUnderTest::Sentinel(watched) => watched_fails(watched, kind),
+            StoreUnderTest::Cluster(cluster) => node_fails(cluster, kind, dice),
+            StoreUnderTest::Quorum(members) => minority_fails(members, kind, dice),
         }
     }
 }

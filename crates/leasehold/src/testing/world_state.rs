@@ -21,7 +21,7 @@ const BEGIN: Instant = Instant::from_nanos(1_000_000_000_000);
 pub(super) type ProcessId = usize;
 
 #[derive(Debug)]
-pub(super) struct Stage {
+pub(super) struct WorldState {
     /// The time since the world began, in nanoseconds.
     passed: AtomicU64,
     drawn: AtomicU64,
@@ -37,14 +37,14 @@ struct State {
     timers: BTreeMap<(Instant, u64), Timer>,
     watched: BTreeMap<u64, Arc<Flag>>,
     last_number: u64,
-    plights: Vec<Plight>,
+    process_faults: Vec<ProcessFaults>,
     /// The outage for processes to come.
     outage: Option<Outage>,
 }
 
 /// The faults of a process.
 #[derive(Clone, Copy, Debug)]
-struct Plight {
+struct ProcessFaults {
     paused: bool,
     outage: Option<Outage>,
 }
@@ -59,7 +59,7 @@ struct Timer {
     overlooked: bool,
 }
 
-impl Stage {
+impl WorldState {
     pub(super) fn new() -> Arc<Self> {
         Arc::new(Self {
             passed: AtomicU64::new(0),
@@ -104,9 +104,9 @@ impl Stage {
         let now = self.now();
         let mut woken = Vec::new();
         let mut state = self.state();
-        let State { timers, plights, .. } = &mut *state;
+        let State { timers, process_faults, .. } = &mut *state;
         for (_, timer) in timers.range_mut(..=(now, u64::MAX)).filter(|(_, timer)| !timer.rung) {
-            if !timer.process.is_some_and(|process| plights[process].paused) {
+            if !timer.process.is_some_and(|process| process_faults[process].paused) {
                 timer.rung = true;
                 woken.push(timer.task.clone());
             }
@@ -199,19 +199,19 @@ impl Stage {
 
     pub(super) fn enter_process(&self) -> ProcessId {
         let mut state = self.state();
-        let plight = Plight { paused: false, outage: state.outage };
-        state.plights.push(plight);
-        state.plights.len() - 1
+        let process_faults = ProcessFaults { paused: false, outage: state.outage };
+        state.process_faults.push(process_faults);
+        state.process_faults.len() - 1
     }
 
     pub(super) fn pause(&self, process: ProcessId) {
-        self.state().plights[process].paused = true;
+        self.state().process_faults[process].paused = true;
     }
 
     pub(super) fn resume(&self, process: ProcessId) {
         let held_back: Vec<_> = {
             let mut state = self.state();
-            state.plights[process].paused = false;
+            state.process_faults[process].paused = false;
             let of_it = state.watched.values().filter(|flag| flag.process == process);
             of_it.filter_map(|flag| flag.held_back()).collect()
         };
@@ -224,9 +224,9 @@ impl Stage {
     pub(super) fn set_outage(&self, process: Option<ProcessId>, outage: Option<Outage>) {
         let mut state = self.state();
         match process {
-            Some(process) => state.plights[process].outage = outage,
+            Some(process) => state.process_faults[process].outage = outage,
             None => {
-                state.plights.iter_mut().for_each(|plight| plight.outage = outage);
+                state.process_faults.iter_mut().for_each(|process_faults| process_faults.outage = outage);
                 state.outage = outage;
             }
         }
@@ -235,7 +235,7 @@ impl Stage {
     }
 
     pub(super) fn outage(&self, process: ProcessId) -> Option<Outage> {
-        self.state().plights[process].outage
+        self.state().process_faults[process].outage
     }
 
     /// For delayed calls: notifies when the faults have changed.
@@ -250,7 +250,7 @@ impl Stage {
 
 impl State {
     fn is_paused(&self, process: Option<ProcessId>) -> bool {
-        process.is_some_and(|process| self.plights[process].paused)
+        process.is_some_and(|process| self.process_faults[process].paused)
     }
 
     const fn next_number(&mut self) -> u64 {

@@ -7,14 +7,14 @@ use std::{
 };
 
 use crate::{
-    history::{Entry, What},
+    history::{Entry, EventKind},
     sharing::Wish,
 };
 
 /// One request, from just before it was sent until it failed, or until its guard was released.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Stay {
+pub struct RequestSpan {
     /// The process.
     pub process: u32,
     /// The task in it.
@@ -44,7 +44,7 @@ pub struct Stay {
     pub knew: bool,
 }
 
-impl fmt::Display for Stay {
+impl fmt::Display for RequestSpan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{} asked", self.process, self.task)?;
         self.wish.as_ref().map_or(Ok(()), |wish| write!(f, " for {wish}"))?;
@@ -62,9 +62,9 @@ impl fmt::Display for Stay {
 #[non_exhaustive]
 pub struct Handover {
     /// The earlier holder.
-    pub from: Stay,
+    pub from: RequestSpan,
     /// The later holder.
-    pub to: Stay,
+    pub to: RequestSpan,
     /// How long nobody held the lock although somebody wanted it.
     pub gap: Duration,
 }
@@ -73,7 +73,7 @@ impl Handover {
     /// True if this time lies between the starts of the two guards.
     #[must_use]
     pub fn spans(&self, at: u64) -> bool {
-        let begins = |stay: &Stay| stay.granted.map_or(0, |(at, _)| at);
+        let begins = |span: &RequestSpan| span.granted.map_or(0, |(at, _)| at);
         (begins(&self.from)..=begins(&self.to)).contains(&at)
     }
 }
@@ -87,7 +87,7 @@ impl fmt::Display for Handover {
 /// A process that was killed or stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Blow {
+pub struct ProcessFault {
     /// The process.
     pub process: u32,
     /// When that happened.
@@ -101,21 +101,21 @@ pub struct Blow {
 /// The requests and faults of a history.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
-pub struct Account {
+pub struct ParsedHistory {
     /// All requests, in the order in which they were made.
-    pub stays: Vec<Stay>,
+    pub spans: Vec<RequestSpan>,
     /// Processes that were killed.
-    pub killed: Vec<Blow>,
+    pub killed: Vec<ProcessFault>,
     /// Processes that were stopped.
-    pub stopped: Vec<Blow>,
+    pub stopped: Vec<ProcessFault>,
 }
 
-impl Account {
+impl ParsedHistory {
     /// Evaluates a history.
     #[must_use]
     pub fn of(history: &[Entry]) -> Self {
-        let mut account = Self::default();
-        let mut open: HashMap<(u32, u32), Stay> = HashMap::new();
+        let mut parsed_history = Self::default();
+        let mut open: HashMap<(u32, u32), RequestSpan> = HashMap::new();
         let mut last_heard: HashMap<u32, u64> = HashMap::new();
         for Entry { at, process, task, what } in history {
             let (at, process) = (*at, *process);
@@ -124,84 +124,98 @@ impl Account {
                 last_heard.insert(process, at);
             }
             match what {
-                What::Asks => {
-                    account.stays.extend(open.insert(who, Stay::asked(process, *task, at)));
+                EventKind::Asks => {
+                    parsed_history.spans.extend(open.insert(who, RequestSpan::asked(process, *task, at)));
                 }
-                What::AsksFor(wish) => {
-                    let stay = Stay { wish: Some(wish.clone()), ..Stay::asked(process, *task, at) };
-                    account.stays.extend(open.insert(who, stay));
+                EventKind::AsksFor(wish) => {
+                    let span =
+                        RequestSpan { wish: Some(wish.clone()), ..RequestSpan::asked(process, *task, at) };
+                    parsed_history.spans.extend(open.insert(who, span));
                 }
-                What::Released | What::Lost(_) | What::Unconfirmed(_) | What::Cancelled | What::Failed(_) => {
-                    let Some(mut stay) = open.remove(&who) else { continue };
-                    if stay.over == u64::MAX {
-                        stay.believed_until = stay.believed_until.min(at);
-                        stay.over = at;
-                    } else if let (What::Lost(how), true) = (what, at < stay.ends) {
-                        stay.deceived = Some((at, how.clone()));
+                EventKind::Released
+                | EventKind::Lost(_)
+                | EventKind::Unconfirmed(_)
+                | EventKind::Cancelled
+                | EventKind::Failed(_) => {
+                    let Some(mut span) = open.remove(&who) else { continue };
+                    if span.over == u64::MAX {
+                        span.believed_until = span.believed_until.min(at);
+                        span.over = at;
+                    } else if let (EventKind::Lost(how), true) = (what, at < span.ends) {
+                        span.deceived = Some((at, how.clone()));
                     }
-                    account.stays.push(stay);
+                    parsed_history.spans.push(span);
                 }
-                What::Killed => account.killed.push(Blow { process, at, until: None, had_it: false }),
-                What::Stopped => account.stopped.push(Blow { process, at, until: None, had_it: false }),
-                What::HadIt => {
-                    let blows = account.killed.iter_mut().chain(&mut account.stopped);
-                    if let Some(blow) =
-                        blows.filter(|blow| blow.process == process).max_by_key(|blow| blow.at)
+                EventKind::Killed => {
+                    parsed_history.killed.push(ProcessFault { process, at, until: None, had_it: false })
+                }
+                EventKind::Stopped => {
+                    parsed_history.stopped.push(ProcessFault { process, at, until: None, had_it: false })
+                }
+                EventKind::HadIt => {
+                    let faults = parsed_history.killed.iter_mut().chain(&mut parsed_history.stopped);
+                    if let Some(fault) =
+                        faults.filter(|fault| fault.process == process).max_by_key(|fault| fault.at)
                     {
-                        blow.had_it = true;
+                        fault.had_it = true;
                     }
                 }
-                What::Continued => {
-                    if let Some(blow) = account.stopped.iter_mut().rfind(|blow| blow.process == process) {
-                        blow.until = Some(at);
+                EventKind::Continued => {
+                    if let Some(fault) =
+                        parsed_history.stopped.iter_mut().rfind(|fault| fault.process == process)
+                    {
+                        fault.until = Some(at);
                     }
                 }
-                What::Stands
-                | What::Granted { .. }
-                | What::Renewed { .. }
-                | What::Done
-                | What::LetsGo { .. } => {
-                    if let Some(stay) = open.get_mut(&who) {
-                        stay.goes_on(at, what);
+                EventKind::Stands
+                | EventKind::Granted { .. }
+                | EventKind::Renewed { .. }
+                | EventKind::Done
+                | EventKind::LetsGo { .. } => {
+                    if let Some(span) = open.get_mut(&who) {
+                        span.goes_on(at, what);
                     }
                 }
-                What::Breaks { .. } | What::Broke | What::BrokeNothing | What::MayHaveBroken(_) => {}
-                What::Fault(_) | What::Healed => {}
+                EventKind::Breaks { .. }
+                | EventKind::Broke
+                | EventKind::BrokeNothing
+                | EventKind::MayHaveBroken(_) => {}
+                EventKind::Fault(_) | EventKind::Healed => {}
             }
         }
-        for (_, mut stay) in open {
-            if let Some(blow) = account.killed.iter().find(|blow| blow.process == stay.process) {
-                let died = blow.at.max(last_heard.get(&stay.process).copied().unwrap_or(0));
-                stay.over = stay.over.min(died);
-                stay.believed_until = stay.believed_until.min(died);
+        for (_, mut span) in open {
+            if let Some(fault) = parsed_history.killed.iter().find(|fault| fault.process == span.process) {
+                let died = fault.at.max(last_heard.get(&span.process).copied().unwrap_or(0));
+                span.over = span.over.min(died);
+                span.believed_until = span.believed_until.min(died);
             }
-            account.stays.push(stay);
+            parsed_history.spans.push(span);
         }
-        account.stays.sort_by_key(|stay| stay.asks);
-        account
+        parsed_history.spans.sort_by_key(|span| span.asks);
+        parsed_history
     }
 
     /// The guards that were considered valid at all, by their start.
     #[must_use]
-    pub fn beliefs(&self) -> Vec<&Stay> {
-        let believed = |stay: &&Stay| stay.granted.is_some_and(|(at, _)| at < stay.believed_until);
-        let mut beliefs: Vec<_> = self.stays.iter().filter(believed).collect();
-        beliefs.sort_by_key(|stay| stay.granted);
+    pub fn beliefs(&self) -> Vec<&RequestSpan> {
+        let believed = |span: &&RequestSpan| span.granted.is_some_and(|(at, _)| at < span.believed_until);
+        let mut beliefs: Vec<_> = self.spans.iter().filter(believed).collect();
+        beliefs.sort_by_key(|span| span.granted);
         beliefs
     }
 
     /// Each pair of guards that were valid at the same time.
     #[must_use]
-    pub fn two_at_once(&self) -> Vec<(&Stay, &Stay)> {
-        let mut longest: Option<&Stay> = None;
+    pub fn two_at_once(&self) -> Vec<(&RequestSpan, &RequestSpan)> {
+        let mut longest: Option<&RequestSpan> = None;
         let mut found = Vec::new();
-        for stay in self.beliefs() {
-            let begins = stay.granted.map_or(0, |(at, _)| at);
+        for span in self.beliefs() {
+            let begins = span.granted.map_or(0, |(at, _)| at);
             if let Some(other) = longest.filter(|other| begins < other.believed_until) {
-                found.push((other, stay));
+                found.push((other, span));
             }
-            if longest.is_none_or(|other| other.believed_until < stay.believed_until) {
-                longest = Some(stay);
+            if longest.is_none_or(|other| other.believed_until < span.believed_until) {
+                longest = Some(span);
             }
         }
         found
@@ -209,8 +223,8 @@ impl Account {
 
     /// Pairs of guards of which the later has no greater fence.
     #[must_use]
-    pub fn fences_that_do_not_rise(&self) -> Vec<(&Stay, &Stay)> {
-        let fence = |stay: &Stay| stay.granted.map(|(_, fence)| fence);
+    pub fn fences_that_do_not_rise(&self) -> Vec<(&RequestSpan, &RequestSpan)> {
+        let fence = |span: &RequestSpan| span.granted.map(|(_, fence)| fence);
         self.beliefs()
             .windows(2)
             .filter(|pair| fence(pair[1]) <= fence(pair[0]))
@@ -222,7 +236,7 @@ impl Account {
     #[must_use]
     pub fn handovers(&self) -> Vec<Handover> {
         let beliefs = self.beliefs();
-        let handover = |pair: &[&Stay]| {
+        let handover = |pair: &[&RequestSpan]| {
             let (from, to) = (pair[0].clone(), pair[1].clone());
             let begins = to.granted.map_or(0, |(at, _)| at);
             let gap = Duration::from_nanos(begins.saturating_sub(from.believed_until.max(to.asks)));
@@ -234,27 +248,27 @@ impl Account {
     /// Pairs of requests of which the first knew that it was queued before the second asked, and
     /// still waited while the second was served.
     #[must_use]
-    pub fn overtaken(&self) -> Vec<(&Stay, &Stay)> {
-        let mut served: Vec<&Stay> = self.stays.iter().filter(|stay| stay.granted.is_some()).collect();
-        served.sort_by_key(|stay| stay.granted);
+    pub fn overtaken(&self) -> Vec<(&RequestSpan, &RequestSpan)> {
+        let mut served: Vec<&RequestSpan> = self.spans.iter().filter(|span| span.granted.is_some()).collect();
+        served.sort_by_key(|span| span.granted);
         let mut standing: BTreeMap<u64, BTreeSet<usize>> = BTreeMap::new();
-        for (number, stay) in self.stays.iter().enumerate() {
-            if let Some(at) = stay.stands {
+        for (number, span) in self.spans.iter().enumerate() {
+            if let Some(at) = span.stands {
                 standing.entry(at).or_default().insert(number);
             }
         }
         let mut found = Vec::new();
-        for stay in served {
-            let at = stay.granted.map_or(0, |(at, _)| at);
+        for span in served {
+            let at = span.granted.map_or(0, |(at, _)| at);
             let mut gone = Vec::new();
-            for (since, numbers) in standing.range(..stay.asks) {
+            for (since, numbers) in standing.range(..span.asks) {
                 for number in numbers {
-                    let other = &self.stays[*number];
+                    let other = &self.spans[*number];
                     let waited_until = other.granted.map_or(other.over, |(at, _)| at);
                     if waited_until <= at {
                         gone.push((*since, *number));
                     } else {
-                        found.push((other, stay));
+                        found.push((other, span));
                     }
                 }
             }
@@ -271,7 +285,7 @@ impl Account {
     }
 }
 
-impl Stay {
+impl RequestSpan {
     const fn asked(process: u32, task: u32, at: u64) -> Self {
         Self {
             process,
@@ -289,18 +303,18 @@ impl Stay {
         }
     }
 
-    fn goes_on(&mut self, at: u64, what: &What) {
+    fn goes_on(&mut self, at: u64, what: &EventKind) {
         match what {
-            What::Stands => {
+            EventKind::Stands => {
                 self.stands.get_or_insert(at);
             }
-            What::Granted { fence, until } => {
+            EventKind::Granted { fence, until } => {
                 self.granted = Some((at, *fence));
                 (self.believed_until, self.ends) = (*until, *until);
             }
-            What::Renewed { until } => (self.believed_until, self.ends) = (*until, *until),
-            What::Done => self.done = Some(at),
-            What::LetsGo { held } => {
+            EventKind::Renewed { until } => (self.believed_until, self.ends) = (*until, *until),
+            EventKind::Done => self.done = Some(at),
+            EventKind::LetsGo { held } => {
                 // A guard that is valid then is so whatever end was recorded, which may be out of
                 // date.
                 self.believed_until = if *held { at } else { self.believed_until.min(at) };
@@ -324,8 +338,8 @@ impl fmt::Display for Millis {
 mod tests {
     use super::*;
 
-    fn account(lines: &[&str]) -> Account {
-        Account::of(&lines.iter().map(|line| line.parse().unwrap()).collect::<Vec<_>>())
+    fn parsed_history(lines: &[&str]) -> ParsedHistory {
+        ParsedHistory::of(&lines.iter().map(|line| line.parse().unwrap()).collect::<Vec<_>>())
     }
 
     const TWO: [&str; 10] = [
@@ -343,13 +357,13 @@ mod tests {
 
     #[test]
     fn a_good_history_has_nothing_against_it() {
-        let account = account(&TWO);
-        assert_eq!(account.stays.len(), 2);
-        assert!(account.two_at_once().is_empty());
-        assert!(account.fences_that_do_not_rise().is_empty());
-        assert!(account.overtaken().is_empty());
-        assert_eq!(account.handovers()[0].gap, Duration::from_nanos(5));
-        assert_eq!(account.stays[1].deceived, Some((41, "it had ended".into())));
+        let parsed_history = parsed_history(&TWO);
+        assert_eq!(parsed_history.spans.len(), 2);
+        assert!(parsed_history.two_at_once().is_empty());
+        assert!(parsed_history.fences_that_do_not_rise().is_empty());
+        assert!(parsed_history.overtaken().is_empty());
+        assert_eq!(parsed_history.handovers()[0].gap, Duration::from_nanos(5));
+        assert_eq!(parsed_history.spans[1].deceived, Some((41, "it had ended".into())));
     }
 
     #[test]
@@ -358,23 +372,23 @@ mod tests {
         lines[6] = "19 2 1 granted 71 1000";
         let mut history: Vec<Entry> = lines.iter().map(|line| line.parse().unwrap()).collect();
         history.sort_by_key(|entry| entry.at);
-        assert_eq!(Account::of(&history).two_at_once().len(), 1);
+        assert_eq!(ParsedHistory::of(&history).two_at_once().len(), 1);
     }
 
     #[test]
     fn a_fence_that_stands_still_is_found() {
         let mut lines = TWO;
         lines[6] = "25 2 1 granted 70 1000";
-        assert_eq!(account(&lines).fences_that_do_not_rise().len(), 1);
+        assert_eq!(parsed_history(&lines).fences_that_do_not_rise().len(), 1);
     }
 
     #[test]
     fn who_pushes_in_is_found() {
         let lines = ["1 1 1 asks", "2 1 1 stands", "3 2 1 asks", "4 2 1 granted 7 90", "5 1 1 granted 8 90"];
-        assert_eq!(account(&lines).overtaken().len(), 1);
+        assert_eq!(parsed_history(&lines).overtaken().len(), 1);
         // It is unknown which of these came first.
         let lines = ["1 1 1 asks", "2 2 1 asks", "3 1 1 stands", "4 2 1 granted 7 90", "5 1 1 granted 8 90"];
-        assert_eq!(account(&lines).overtaken().len(), 0);
+        assert_eq!(parsed_history(&lines).overtaken().len(), 0);
     }
 
     #[test]
@@ -387,9 +401,9 @@ mod tests {
             "6 2 1 asks",
             "50 2 1 granted 8 950",
         ];
-        let account = account(&lines);
-        assert!(account.killed[0].had_it && account.two_at_once().is_empty());
-        assert_eq!(account.handovers()[0].gap, Duration::from_nanos(44));
+        let parsed_history = parsed_history(&lines);
+        assert!(parsed_history.killed[0].had_it && parsed_history.two_at_once().is_empty());
+        assert_eq!(parsed_history.handovers()[0].gap, Duration::from_nanos(44));
     }
 
     #[test]
@@ -404,9 +418,9 @@ mod tests {
             "61 1 1 lets-go false",
             "62 1 1 lost its end had passed",
         ];
-        let account = account(&lines);
-        assert!(account.two_at_once().is_empty());
-        assert_eq!((account.stopped[0].until, account.stays[0].believed_until), (Some(60), 40));
-        assert_eq!(account.stays[0].deceived, None);
+        let parsed_history = parsed_history(&lines);
+        assert!(parsed_history.two_at_once().is_empty());
+        assert_eq!((parsed_history.stopped[0].until, parsed_history.spans[0].believed_until), (Some(60), 40));
+        assert_eq!(parsed_history.spans[0].deceived, None);
     }
 }

@@ -8,23 +8,25 @@ use std::{
 use leasehold::Locks;
 use tokio::runtime::Builder;
 
-use super::{Ground, Place};
+use super::{StoreUnderTest, TestBed};
 use crate::{judge::left_behind, worker::CLOSES_WITHIN};
 
 /// A dropped store ends on its own thread.
 const GOES_WITHIN: Duration = Duration::from_secs(1);
 
-impl Ground {
+impl TestBed {
     /// Everything that is left of holders and waiters, on servers and in files. A store in memory
     /// is gone with its process.
     pub(crate) fn leftovers(&self) -> Vec<String> {
         match &self.place {
-            Place::Memory => Vec::new(),
-            Place::File => at_file(&self.urls[0]),
-            Place::Single(member) => left_behind(&member.server),
-            Place::Sentinel(watched) => watched.servers.iter().flat_map(left_behind).collect(),
-            Place::Cluster(cluster) => cluster.nodes().iter().flat_map(left_behind).collect(),
-            Place::Quorum(members) => members.iter().flat_map(|member| left_behind(&member.server)).collect(),
+            StoreUnderTest::Memory => Vec::new(),
+            StoreUnderTest::File => at_file(&self.urls[0]),
+            StoreUnderTest::Single(member) => left_behind(&member.server),
+            StoreUnderTest::Sentinel(watched) => watched.servers.iter().flat_map(left_behind).collect(),
+            StoreUnderTest::Cluster(cluster) => cluster.nodes().iter().flat_map(left_behind).collect(),
+            StoreUnderTest::Quorum(members) => {
+                members.iter().flat_map(|member| left_behind(&member.server)).collect()
+            }
         }
     }
 }

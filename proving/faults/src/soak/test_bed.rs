@@ -25,15 +25,15 @@ pub(crate) const NAMES: [&str; 10] = [
 ];
 
 /// A store, and the faults that it can suffer.
-pub(crate) struct Ground {
-    pub(crate) place: Place,
+pub(crate) struct TestBed {
+    pub(crate) place: StoreUnderTest,
     /// The URLs of the workers, which use them in turn.
     pub(crate) urls: Vec<String>,
     /// The number of workers.
     pub(crate) workers: usize,
 }
 
-pub(crate) enum Place {
+pub(crate) enum StoreUnderTest {
     /// The memory of one process.
     Memory,
     File,
@@ -59,29 +59,31 @@ impl Member {
     }
 }
 
-impl Ground {
+impl TestBed {
     /// The topology with this name, in a directory for files.
     pub(crate) fn prepare(name: &str, directory: &Path, dice: &mut StdRng) -> Self {
         let (place, urls) = match name {
-            "memory" => return Self { place: Place::Memory, urls: vec!["memory:".into()], workers: 1 },
-            "file" => (Place::File, vec![format!("file:{}", directory.join("leases.db").display())]),
+            "memory" => {
+                return Self { place: StoreUnderTest::Memory, urls: vec!["memory:".into()], workers: 1 };
+            }
+            "file" => (StoreUnderTest::File, vec![format!("file:{}", directory.join("leases.db").display())]),
             "sentinel" => {
                 let watched = Watched::start(*[Flavor::Redis70, Flavor::Valkey91].choose(dice).expect("two"));
                 let url = watched.url();
-                (Place::Sentinel(Box::new(watched)), vec![url])
+                (StoreUnderTest::Sentinel(Box::new(watched)), vec![url])
             }
             "cluster" => {
                 let flavor = *[Flavor::Redis70, Flavor::Valkey91].choose(dice).expect("two");
                 let cluster = Cluster::start_with(flavor, 3, 0, servers::Setup::append_only);
                 let url = cluster.url();
-                (Place::Cluster(cluster), vec![url])
+                (StoreUnderTest::Cluster(cluster), vec![url])
             }
             "quorum" => {
                 let count = if dice.random() { 3 } else { 5 };
                 let flavor = |dice: &mut StdRng| *Flavor::ALL.choose(dice).expect("some");
                 let members: Vec<_> = (0..count).map(|_| Member::start(flavor(dice), false)).collect();
                 let urls: Vec<_> = members.iter().map(|member| member.way.url()).collect();
-                (Place::Quorum(members), vec![urls.join(" ")])
+                (StoreUnderTest::Quorum(members), vec![urls.join(" ")])
             }
             single => {
                 let (flavor, parameters) = match single {
@@ -94,7 +96,7 @@ impl Ground {
                 let member = Member::start(flavor, dice.random());
                 // The network fails for half of the workers only.
                 let urls = [member.server.url(), member.way.url()].map(|url| url + parameters);
-                (Place::Single(Box::new(member)), urls.into())
+                (StoreUnderTest::Single(Box::new(member)), urls.into())
             }
         };
         Self { place, urls, workers: 4 }
@@ -103,12 +105,12 @@ impl Ground {
     /// A description of the topology, as far as its name does not give it.
     pub(crate) fn details(&self) -> String {
         match &self.place {
-            Place::Memory | Place::File => String::new(),
-            Place::Single(member) if member.keeps => "append-only file".to_owned(),
-            Place::Single(_) => "nothing on disk".to_owned(),
-            Place::Sentinel(watched) => format!("{}, three sentinels", watched.servers[0].flavor()),
-            Place::Cluster(cluster) => format!("{}, three masters", cluster.nodes()[0].flavor()),
-            Place::Quorum(members) => {
+            StoreUnderTest::Memory | StoreUnderTest::File => String::new(),
+            StoreUnderTest::Single(member) if member.keeps => "append-only file".to_owned(),
+            StoreUnderTest::Single(_) => "nothing on disk".to_owned(),
+            StoreUnderTest::Sentinel(watched) => format!("{}, three sentinels", watched.servers[0].flavor()),
+            StoreUnderTest::Cluster(cluster) => format!("{}, three masters", cluster.nodes()[0].flavor()),
+            StoreUnderTest::Quorum(members) => {
                 let flavors: Vec<_> = members.iter().map(|member| member.server.flavor().name()).collect();
                 flavors.join(", ")
             }
@@ -125,21 +127,21 @@ impl Ground {
         };
         let network = [Cut, CutBefore, CutAfter, HalfOpen, Delayed, Truncated];
         match &self.place {
-            Place::Memory | Place::File => Vec::new(),
-            Place::Single(member) => {
+            StoreUnderTest::Memory | StoreUnderTest::File => Vec::new(),
+            StoreUnderTest::Single(member) => {
                 let restarted = if member.keeps { RestartedWhole } else { RestartedEmpty };
                 let server = [ClientsKilled, ScriptsFlushed, Paused, Stopped, Flushed, restarted];
                 [&network[..], &network, &server].concat()
             }
-            Place::Sentinel(_) => {
+            StoreUnderTest::Sentinel(_) => {
                 vec![ClientsKilled, ScriptsFlushed, Flushed, FailoverKilled, FailoverHung, FailoverOrdered]
             }
-            Place::Cluster(_) => {
+            StoreUnderTest::Cluster(_) => {
                 let moved = [SlotMoved; 4];
                 [&moved[..], &[ClientsKilled, ScriptsFlushed, Paused, Stopped, Flushed, RestartedWhole]]
                     .concat()
             }
-            Place::Quorum(_) => {
+            StoreUnderTest::Quorum(_) => {
                 let server = [ClientsKilled, ScriptsFlushed, Paused, Stopped];
                 [&network[..], &server, &server, &[Flushed, RestartedEmpty]].concat()
             }
@@ -158,13 +160,13 @@ impl Ground {
     }
 
     pub(crate) const fn is_quorum(&self) -> bool {
-        matches!(self.place, Place::Quorum(_))
+        matches!(self.place, StoreUnderTest::Quorum(_))
     }
 
     /// How long a process may take to find its store again, once there is one.
     pub(crate) const fn found_within(&self) -> Duration {
         match self.place {
-            Place::Sentinel(_) | Place::Cluster(_) => Duration::from_secs(5),
+            StoreUnderTest::Sentinel(_) | StoreUnderTest::Cluster(_) => Duration::from_secs(5),
             _ => Duration::ZERO,
         }
     }

@@ -4,16 +4,16 @@ use super::guard::Guard;
 use super::wait;
 use crate::{BeginError, Held, JobError, Mark, MarkError};
 
-/// A job that this caller may do, and whose lock it holds, as [`leasehold::Doing`](crate::Doing).
+/// A job that this caller may do, and whose lock it holds, as [`leasehold::JobGuard`](crate::JobGuard).
 /// Call [`done`](Self::done) once the work is done. If this value is dropped before, the job counts
 /// as not done, and the lock is released soon after.
 #[derive(Debug)]
 #[must_use = "what is dropped was not done: do it, and say done()"]
-pub struct Doing(crate::Doing);
+pub struct JobGuard(crate::JobGuard);
 
-impl Doing {
+impl JobGuard {
     pub(super) fn begin<Not>(
-        begun: impl Future<Output = Result<Result<crate::Doing, Not>, BeginError>>,
+        begun: impl Future<Output = Result<Result<crate::JobGuard, Not>, BeginError>>,
     ) -> Result<Result<Self, Not>, BeginError> {
         Ok(wait(begun)?.map(Self))
     }

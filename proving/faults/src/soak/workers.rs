@@ -11,7 +11,7 @@ use servers::Process;
 
 use crate::{
     Plan,
-    history::{self, Pen, What, now},
+    history::{self, EventKind, HistoryWriter, now},
 };
 
 /// Longer than a lease, a claim window, and the time within which every waiter asks again.
@@ -28,24 +28,24 @@ const CALLS_WITHIN: Duration = Duration::from_millis(300);
 
 /// Worker processes, killed when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Crew {
+pub(crate) struct WorkerGroup {
     plans: Vec<Plan>,
-    pen: Pen,
+    writer: HistoryWriter,
     workers: BTreeMap<u32, Process>,
     /// The number of workers started so far.
     started: u64,
     seed: u64,
 }
 
-impl Crew {
+impl WorkerGroup {
     /// Starts this many workers, which use the plans in turn.
     pub(crate) fn start(plans: Vec<Plan>, workers: usize, seed: u64) -> io::Result<Self> {
-        let pen = Pen::at(&plans[0].history)?;
-        let mut crew = Self { plans, pen, workers: BTreeMap::new(), started: 0, seed };
+        let writer = HistoryWriter::at(&plans[0].history)?;
+        let mut group = Self { plans, writer, workers: BTreeMap::new(), started: 0, seed };
         for _ in 0..workers {
-            crew.add()?;
+            group.add()?;
         }
-        Ok(crew)
+        Ok(group)
     }
 
     /// All tasks of the live workers.
@@ -102,7 +102,10 @@ impl Crew {
             let entries = history::read_on(history, &mut read)?;
             let last = entries.iter().rfind(|entry| entry.process == worker && entry.task > 0);
             if last.is_some_and(|entry| {
-                matches!(entry.what, What::AsksFor(_) | What::LetsGo { .. } | What::Breaks { .. })
+                matches!(
+                    entry.what,
+                    EventKind::AsksFor(_) | EventKind::LetsGo { .. } | EventKind::Breaks { .. }
+                )
             }) {
                 break;
             }
@@ -113,17 +116,17 @@ impl Crew {
 
     fn kill(&mut self, worker: u32) {
         if let Some(mut process) = self.workers.remove(&worker) {
-            self.pen.note(now(), worker, 0, What::Killed);
+            self.writer.note(now(), worker, 0, EventKind::Killed);
             process.kill();
         }
     }
 
     fn stop_for(&mut self, worker: u32, time: Duration) -> io::Result<()> {
         let process = self.workers.get_mut(&worker).expect("it is one of the crew");
-        self.pen.note(now(), worker, 0, What::Stopped);
+        self.writer.note(now(), worker, 0, EventKind::Stopped);
         process.stop()?;
         thread::sleep(time);
-        self.pen.note(now(), worker, 0, What::Continued);
+        self.writer.note(now(), worker, 0, EventKind::Continued);
         process.cont()
     }
 }

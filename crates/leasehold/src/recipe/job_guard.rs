@@ -78,7 +78,7 @@ impl Job {
         keep: Duration,
         period: Option<Duration>,
         is_done: impl Fn(&Marked) -> Option<Done>,
-    ) -> Result<Result<Doing, Done>, BeginError> {
+    ) -> Result<Result<JobGuard, Done>, BeginError> {
         let guard = request.await.map_err(BeginError::NotTaken)?;
         let marked = self.marked().await.map_err(BeginError::NotKnown)?;
         Ok(match is_done(&marked) {
@@ -88,7 +88,7 @@ impl Job {
                 let _ = guard.release().await;
                 Err(done)
             }
-            None => Ok(Doing { guard, at: marked.now, keep, period }),
+            None => Ok(JobGuard { guard, at: marked.now, keep, period }),
         })
     }
 }
@@ -98,7 +98,7 @@ impl Job {
 /// in the background.
 #[derive(Debug)]
 #[must_use = "what is dropped was not done: do it, and say done()"]
-pub struct Doing {
+pub struct JobGuard {
     guard: Guard,
     at: Stamp,
     keep: Duration,
@@ -106,7 +106,7 @@ pub struct Doing {
     period: Option<Duration>,
 }
 
-impl Doing {
+impl JobGuard {
     /// The lock under which the job runs: stop when it [is lost](Guard::lost), because another
     /// process may have started the job.
     pub const fn guard(&self) -> &Guard {
