@@ -38,7 +38,7 @@ impl ApplyContext<'static> {
     /// A context in which every waiter can be notified.
     #[must_use]
     pub const fn new(now: Stamp, floor: Fence) -> Self {
-        Self { now, floor, window: WaitQueue::CLAIM_WINDOW, subscribers: &Everybody }
+        Self { now, floor, window: WaitQueue::CLAIM_WINDOW, subscribers: &AlwaysSubscribed }
     }
 }
 
@@ -67,9 +67,9 @@ pub trait Subscribers: fmt::Debug {
 
 /// A listener on every channel.
 #[derive(Clone, Copy, Debug)]
-struct Everybody;
+struct AlwaysSubscribed;
 
-impl Subscribers for Everybody {
+impl Subscribers for AlwaysSubscribed {
     fn listens(&self, _channel: &Channel) -> bool {
         true
     }

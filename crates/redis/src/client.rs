@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, Channel, Fault, Instant, News, Notice, NoticeBus, Proof, Runtime, Ttl, Unsettled, WaitQueue,
+    Attempt, Channel, Fault, InDoubtGrants, Instant, News, Notice, NoticeBus, Proof, Runtime, Ttl, WaitQueue,
     WaiterRegistry,
 };
 
@@ -35,7 +35,7 @@ pub(crate) struct Client {
     pub(crate) faults: Faults,
     pub(crate) source: Source,
     pub(crate) call_limit: Duration,
-    pub(crate) unsettled: Arc<Unsettled>,
+    pub(crate) unsettled: Arc<InDoubtGrants>,
     pub(crate) waiting: Arc<WaiterRegistry>,
     pub(crate) notice_bus: Arc<NoticeBus>,
     /// True while a task monitors the connection for the waiters.
@@ -57,7 +57,7 @@ pub(crate) struct Client {
 /// The state that the nodes of a cluster share. A standalone server has its own.
 #[derive(Clone, Debug)]
 pub(crate) struct SharedState {
-    pub(crate) unsettled: Arc<Unsettled>,
+    pub(crate) unsettled: Arc<InDoubtGrants>,
     pub(crate) waiting: Arc<WaiterRegistry>,
     pub(crate) notice_bus: Arc<NoticeBus>,
     pub(crate) cluster: Option<InCluster>,

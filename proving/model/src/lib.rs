@@ -1,7 +1,7 @@
 //! Explores every history of core's machines in small worlds.
 //!
 //! A world contains what runs core: a [`store`], which is `leasehold_core::apply` over its records;
-//! processes, each with a connection and with the `WaiterRegistry` and the `Unsettled` that its
+//! processes, each with a connection and with the `WaiterRegistry` and the `InDoubtGrants` that its
 //! clients share; clients, each an `Acquire` and then a `LeaseRenewal`; and between them a hostile network.
 //! Nothing here says what a lock is. The code of a world only carries messages: it sends what a
 //! machine requests, and passes the answers to it, as the library's driver and its stores do.

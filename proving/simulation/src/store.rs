@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use leasehold_core::{
-    Answer, Attempt, BoxFuture, Drift, Fault, GrantAnswer, HoldAnswer, Holder, InspectStore, Instant, Key,
-    KeyState, Limits, MemberStore, Nonce, Parts, Proof, RaiseAnswer, Request, Runtime, Stamp, Store, Ttl,
-    Unsettled, Wait, WaitMode, WaiterRegistry, Wake,
+    Answer, Attempt, BoxFuture, Drift, Fault, GrantAnswer, HoldAnswer, Holder, InDoubtGrants, InspectStore,
+    Instant, Key, KeyState, Limits, MemberStore, Nonce, Parts, Proof, RaiseAnswer, Request, Runtime, Stamp,
+    Store, Ttl, Wait, WaitMode, WaiterRegistry, Wake,
 };
 
 use crate::calling::{Connection, ConnectionState};
@@ -32,7 +32,7 @@ pub(crate) struct NodeStore {
     pub(crate) machine: Arc<Machine>,
     pub(crate) this: Weak<Self>,
     pub(crate) line: Mutex<ConnectionState>,
-    unsettled: Unsettled,
+    unsettled: InDoubtGrants,
     pub(crate) waiting: WaiterRegistry,
     /// Holders that were granted something here. Only a flawed store needs them, which releases
     /// nowhere else.
@@ -52,7 +52,7 @@ impl NodeStore {
             machine: machine.clone(),
             this: this.clone(),
             line: Mutex::new(ConnectionState::Down),
-            unsettled: Unsettled::default(),
+            unsettled: InDoubtGrants::default(),
             waiting: WaiterRegistry::new(seed),
             granted: Mutex::default(),
             calling: Mutex::default(),

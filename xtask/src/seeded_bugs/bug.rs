@@ -108,7 +108,7 @@ mod tests {
     use crate::step::workspace;
 
     #[test]
-    fn every_bug_can_still_be_planted() {
+    fn every_bug_can_still_be_put_in() {
         let wrong: Vec<_> = BUGS
             .iter()
             .filter_map(|bug| {

@@ -140,11 +140,11 @@ pub(super) const BUGS: &[Bug] = &[
     },
     Bug {
         name: "a grant that was cut off is released once and forgotten",
-        file: "crates/core/src/settle.rs",
+        file: "crates/core/src/in_doubt.rs",
         from: "pending.range(of_holder).map(|(_, grant)| grant.settles_at).max()",
         to: "pending.range(of_holder).map(|(_, grant)| grant.settles_at).max().filter(|_| false)",
         tests: &[
-            (Core, "settle::tests::a_release_on_another_connection_must_come_again_after_the_last_not_after"),
+            (Core, "in_doubt::tests::a_release_on_another_connection_must_come_again_after_the_last_not_after"),
             (Store, "settling::giving_up_waits_for_a_grant_that_was_cut_off_and_undoes_it"),
         ],
     },
@@ -248,9 +248,9 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "a try takes a free key although somebody waits",
         file: "crates/core/src/apply/grant.rs",
-        from: "        match turn(records, want, None, context, told) {\n            Turn::Anybodys",
-        to: "        let is_free = records.has_room(&want.key, want.mode, context.now);\n        match if is_free { Turn::Anybodys } else { turn(records, want, None, context, told) } {\n            Turn::Anybodys",
-        tests: &[(Core, "apply::tests::line::a_try_does_not_slip_past_the_line")],
+        from: "        match next_grantee(records, want, None, context, told) {\n            NextGrantee::Anyone",
+        to: "        let is_free = records.has_room(&want.key, want.mode, context.now);\n        match if is_free { NextGrantee::Anyone } else { next_grantee(records, want, None, context, told) } {\n            NextGrantee::Anyone",
+        tests: &[(Core, "apply::tests::wait_queue::a_try_does_not_slip_past_the_line")],
     },
     Bug {
         name: "the grant script lets a try take a free key although somebody waits",
@@ -439,8 +439,8 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "a member is joined although somebody else holds its key",
         file: "crates/core/src/apply/hold.rs",
-        from: "if turn(records, want, None, context, told) != Turn::Anybodys {",
-        to: "if turn(records, want, None, context, told) == Turn::Unknown {",
+        from: "if next_grantee(records, want, None, context, told) != NextGrantee::Anyone {",
+        to: "if next_grantee(records, want, None, context, told) == NextGrantee::Unknown {",
         tests: &[(
             Core,
             "apply::tests::member::a_member_that_was_away_is_rejoined_with_the_fence_unless_somebody_holds_or_waits",

@@ -5,15 +5,15 @@ use crate::{
     Content, Fence, Holder, Key, Lock, News, Push, QueueEntry, Records, Share, Stamp, WaitQueue, Want,
 };
 
-/// The next step at a key.
+/// Who gets a key next, if it is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(super) enum NextGrantee {
     /// Nobody waits: the next request that fits gets the key.
-    Anybodys,
+    Anyone,
     /// The requester is first, fits, and has just been removed from the queue.
-    Asking,
+    Requester,
     /// Others hold the key or are before the requester.
-    Anothers,
+    Other,
     /// One request could not handle all the waiters that were gone, the waiters to hand the key to,
     /// or the shares that had ended.
     Unknown,
@@ -35,35 +35,35 @@ pub(super) fn advance(
     asking: Option<Holder>,
     context: &ApplyContext<'_>,
     told: &mut Effects,
-) -> Turn {
+) -> NextGrantee {
     forget_ended(records, key, context.now);
     if !records.is_settled(key, context.now) {
         told.unfinished.push(key.clone());
-        return Turn::Unknown;
+        return NextGrantee::Unknown;
     }
-    let Some(mut line) = records.lines.remove(key) else { return Turn::Anybodys };
+    let Some(mut line) = records.lines.remove(key) else { return NextGrantee::Anyone };
     if let Some(unclaimed) = line.unclaimed()
         && !records.is_held_by(key, unclaimed.holder, context.now)
     {
         line.strike_unclaimed();
     }
-    let turn = next(records, &mut line, key, asking, context, told);
+    let next_grantee = next(records, &mut line, key, asking, context, told);
     put_back(records, key, line);
-    turn
+    next_grantee
 }
 
 /// The same for a requester that may not be first in the queue: the key is free for anybody only if
 /// this one fits.
-pub(super) fn turn(
+pub(super) fn next_grantee(
     records: &mut Records,
     want: &Want,
     asking: Option<Holder>,
     context: &ApplyContext<'_>,
     told: &mut Effects,
-) -> Turn {
+) -> NextGrantee {
     match advance(records, &want.key, asking, context, told) {
-        Turn::Anybodys if !records.has_room(&want.key, want.mode, context.now) => Turn::Anothers,
-        turn => turn,
+        NextGrantee::Anyone if !records.has_room(&want.key, want.mode, context.now) => NextGrantee::Other,
+        next_grantee => next_grantee,
     }
 }
 
@@ -74,34 +74,34 @@ fn next(
     asking: Option<Holder>,
     context: &ApplyContext<'_>,
     told: &mut Effects,
-) -> Turn {
+) -> NextGrantee {
     let mut done = 0;
     let mut last_handed = None;
-    let turn = loop {
-        let Some(first) = line.first() else { break Turn::Anybodys };
+    let next_grantee = loop {
+        let Some(first) = line.first() else { break NextGrantee::Anyone };
         let has_room = records.has_room(key, first.mode, context.now);
         if asking == Some(first.holder) {
             if has_room {
                 line.pop();
             }
-            break if has_room { Turn::Asking } else { Turn::Anothers };
+            break if has_room { NextGrantee::Requester } else { NextGrantee::Other };
         }
         // Nobody passes a lease. But the waiters behind may pass if the key is shared, once it is
         // known that the first waiter is gone.
         if !has_room && records.family(key, context.now).is_none() {
-            break Turn::Anothers;
+            break NextGrantee::Other;
         }
         if done == WaitQueue::CLEARED_AT_ONCE {
             told.unfinished.push(key.clone());
-            break Turn::Unknown;
+            break NextGrantee::Unknown;
         }
         let hears = first.channel.as_ref().is_none_or(|channel| context.subscribers.listens(channel));
         let is_there = hears && !line.is_struck(first);
         if is_there && !has_room {
-            break Turn::Anothers;
+            break NextGrantee::Other;
         }
         done += 1;
-        let Some(standing) = line.pop() else { break Turn::Anybodys };
+        let Some(standing) = line.pop() else { break NextGrantee::Anyone };
         if is_there && hand_over(records, line, key, &standing, context, told) {
             last_handed = Some(standing);
         }
@@ -115,7 +115,7 @@ fn next(
             line.hand_to(handed.holder, handed.channel);
         }
     }
-    turn
+    next_grantee
 }
 
 /// Hands a key to a waiter that has just been removed from its queue, and records that in the

@@ -1,6 +1,6 @@
 //! Taking the keys of a claim, or joining a queue.
 
-use super::advance::{Turn, advance, forget_ended, leave, turn};
+use super::advance::{NextGrantee, advance, forget_ended, leave, next_grantee};
 use super::{ApplyContext, Effects, settle};
 use crate::{
     Attempt, Content, Fence, GrantAnswer, Holder, Key, Lock, QueueEntry, QueuePosition, Records, Share, Wait,
@@ -49,10 +49,10 @@ fn all_or_none(
         if records.is_held_in(&want.key, attempt.holder, want.mode, context.now) {
             continue;
         }
-        match turn(records, want, None, context, told) {
-            Turn::Anybodys | Turn::Asking => {}
-            Turn::Anothers => refused = refused.or_else(|| busy(records, &want.key, None, context)),
-            Turn::Unknown => refused = refused.or(Some(GrantAnswer::Unfinished)),
+        match next_grantee(records, want, None, context, told) {
+            NextGrantee::Anyone | NextGrantee::Requester => {}
+            NextGrantee::Other => refused = refused.or_else(|| busy(records, &want.key, None, context)),
+            NextGrantee::Unknown => refused = refused.or(Some(GrantAnswer::Unfinished)),
         }
     }
     if refused.is_none() {
@@ -122,22 +122,22 @@ fn step(
     if stood || ticket.is_some() {
         join(records, want, attempt, wait, context);
     }
-    match turn(records, want, Some(holder), context, told) {
-        Turn::Anybodys => {
+    match next_grantee(records, want, Some(holder), context, told) {
+        NextGrantee::Anyone => {
             take(records, want, attempt, context);
             return None;
         }
-        Turn::Asking => {
+        NextGrantee::Requester => {
             take(records, want, attempt, context);
             // The waiters behind may be able to share the key.
             advance(records, key, None, context, told);
             return None;
         }
-        Turn::Unknown => {
+        NextGrantee::Unknown => {
             join(records, want, attempt, wait, context);
             return Some(GrantAnswer::Unfinished);
         }
-        Turn::Anothers => {}
+        NextGrantee::Other => {}
     }
     let length = records.lines.get(key).map_or(0, WaitQueue::len) as u64;
     let joined = records.lines.get(key).is_some_and(|line| line.ticket(holder).is_some());

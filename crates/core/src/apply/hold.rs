@@ -1,6 +1,6 @@
 //! Renewing and releasing a lease.
 
-use super::advance::{Turn, advance, claim, turn};
+use super::advance::{NextGrantee, advance, claim, next_grantee};
 use super::grant::{give_back, take};
 use super::{ApplyContext, Effects};
 use crate::{Attempt, Fence, HoldAnswer, LastFence, RaiseAnswer, Records, Want};
@@ -59,7 +59,7 @@ pub(super) fn rejoin(
         if records.is_held_for(key, attempt.holder, want.mode, now) {
             continue;
         }
-        if turn(records, want, None, context, told) != Turn::Anybodys {
+        if next_grantee(records, want, None, context, told) != NextGrantee::Anyone {
             let held_by = records.holding(key, now);
             refused = refused.or(Some(HoldAnswer::NotHeld { key: key.clone(), held_by }));
         }

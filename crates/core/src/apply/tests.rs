@@ -2,10 +2,10 @@ mod breaking;
 mod downgrade;
 mod histories;
 mod holding;
-mod line;
 mod marks;
 mod member;
 mod shares;
+mod wait_queue;
 
 use std::time::Duration;
 

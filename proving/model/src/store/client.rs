@@ -473,7 +473,7 @@ impl Store {
         process.alive = false;
         process.down.clear();
         process.waiting = WaiterRegistry::new(1);
-        process.unsettled = leasehold_core::Unsettled::default();
+        process.unsettled = leasehold_core::InDoubtGrants::default();
         for who in self.of(number) {
             let client = self.client(who);
             (client.phase, client.awaits, client.orphan) = (Phase::Dead, false, false);

@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
 
 use leasehold_core::{
-    Answer, Channel, ConnectionId, Holder, Instant, Push, Request, Sending, Ttl, Unsettled, WaiterRegistry,
+    Answer, Channel, ConnectionId, Holder, InDoubtGrants, Instant, Push, Request, Sending, Ttl,
+    WaiterRegistry,
 };
 
 use crate::name::Now;
@@ -65,7 +66,7 @@ pub(super) struct Process {
     /// Messages from the store, in order.
     pub(super) down: VecDeque<StoreMessage>,
     pub(super) waiting: WaiterRegistry,
-    pub(super) unsettled: Unsettled,
+    pub(super) unsettled: InDoubtGrants,
     /// True if a new connection uses the channel of the previous one.
     pub(super) one_channel: bool,
 }
@@ -88,7 +89,7 @@ impl Process {
             stray: VecDeque::new(),
             down: VecDeque::new(),
             waiting: WaiterRegistry::new(1),
-            unsettled: Unsettled::default(),
+            unsettled: InDoubtGrants::default(),
             one_channel,
         }
     }

@@ -18,7 +18,7 @@ pub struct ConnectionId(pub u64);
 /// is sent when the server's clock is past that comes last. A release on the connection of a grant
 /// that was sent earlier comes after that grant anyway.
 #[derive(Debug, Default)]
-pub struct Unsettled(Mutex<Table>);
+pub struct InDoubtGrants(Mutex<Table>);
 
 #[derive(Clone, Debug, Default)]
 struct Table {
@@ -67,7 +67,7 @@ impl Table {
     }
 }
 
-impl Unsettled {
+impl InDoubtGrants {
     /// Registers a grant that is about to be sent by the caller that may also send its release.
     pub fn sending(
         &self,
@@ -80,7 +80,7 @@ impl Unsettled {
     }
 
     /// Registers grants that are about to be sent together, by another task than the ones that may
-    /// send their releases. Until they are [written](Unsettled::written), only time settles them,
+    /// send their releases. Until they are [written](InDoubtGrants::written), only time settles them,
     /// not a release.
     pub fn sending_all(
         &self,
@@ -142,13 +142,13 @@ impl Unsettled {
     }
 }
 
-impl Clone for Unsettled {
+impl Clone for InDoubtGrants {
     fn clone(&self) -> Self {
         Self(Mutex::new(self.table().clone()))
     }
 }
 
-impl Hash for Unsettled {
+impl Hash for InDoubtGrants {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.table().pending.hash(state);
     }
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn nothing_is_left_of_a_grant_that_was_answered() {
-        let unsettled = Unsettled::default();
+        let unsettled = InDoubtGrants::default();
         let sending = unsettled.sending(HOLDER, VIA, at(0), at(10));
         unsettled.answered([sending]);
         assert_eq!(unsettled.released(HOLDER, NEXT, at(1)), None);
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn a_release_on_another_connection_must_come_again_after_the_last_not_after() {
-        let unsettled = Unsettled::default();
+        let unsettled = InDoubtGrants::default();
         unsettled.sending(HOLDER, VIA, at(0), at(10));
         unsettled.sending(HOLDER, VIA, at(0), at(12));
         unsettled.sending(OTHER, VIA, at(0), at(99));
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn a_release_on_the_connection_of_the_grant_comes_after_it() {
-        let unsettled = Unsettled::default();
+        let unsettled = InDoubtGrants::default();
         unsettled.sending(HOLDER, VIA, at(0), at(10));
         assert_eq!(unsettled.released(HOLDER, VIA, at(1)), None);
     }
@@ -198,7 +198,7 @@ mod tests {
     /// the grant from this table, and when the connection broke, nobody undid it.
     #[test]
     fn a_release_that_was_sent_before_the_grant_settles_nothing() {
-        let unsettled = Unsettled::default();
+        let unsettled = InDoubtGrants::default();
         unsettled.sending(HOLDER, VIA, at(2), at(10));
         assert_eq!(unsettled.released(HOLDER, VIA, at(1)), Some(at(10)));
         assert_eq!(unsettled.released(HOLDER, VIA, at(3)), None);
@@ -208,7 +208,7 @@ mod tests {
     /// it on the same connection before the batch was written there.
     #[test]
     fn a_release_that_was_sent_before_its_batch_was_written_settles_nothing() {
-        let unsettled = Unsettled::default();
+        let unsettled = InDoubtGrants::default();
         let sent = unsettled.sending_all([HOLDER].into_iter(), VIA, at(1), at(10));
         assert_eq!(unsettled.released(HOLDER, VIA, at(2)), Some(at(10)));
         unsettled.written(&sent, at(3));
@@ -218,14 +218,14 @@ mod tests {
 
     #[test]
     fn connections_that_cannot_be_told_apart_count_as_different() {
-        let unsettled = Unsettled::default();
+        let unsettled = InDoubtGrants::default();
         unsettled.sending(HOLDER, None, at(0), at(10));
         assert_eq!(unsettled.released(HOLDER, None, at(1)), Some(at(10)));
     }
 
     #[test]
     fn an_answer_settles_the_grant_that_it_answers_and_no_other() {
-        let unsettled = Unsettled::default();
+        let unsettled = InDoubtGrants::default();
         unsettled.sending(HOLDER, VIA, at(0), at(10));
         let again = unsettled.sending(HOLDER, NEXT, at(5), at(15));
         unsettled.answered([again]);
@@ -234,7 +234,7 @@ mod tests {
 
     #[test]
     fn what_has_settled_is_forgotten() {
-        let unsettled = Unsettled::default();
+        let unsettled = InDoubtGrants::default();
         for bits in 0..10_000 {
             unsettled.sending(Holder::from_bits(bits), VIA, at(20), at(10));
         }
