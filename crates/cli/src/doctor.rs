@@ -84,7 +84,7 @@ async fn try_key(locks: &Locks, key: &Key) -> Finding {
         (Severity::Unsafe, what, "locks of this name cannot be acquired, renewed or released")
     } else {
         (
-            Severity::Unseen,
+            Severity::Unknown,
             format!("{key} could not be tried: {}", error.reason),
             "it is unknown if it can be locked",
         )
@@ -174,7 +174,7 @@ fn text(store: &str, findings: &[Finding], verbose: bool, coloured: bool) -> Str
         "{store}: {} unsafe, {} warnings, {} unknown, {} good",
         count(Severity::Unsafe),
         count(Severity::Warning),
-        count(Severity::Unseen),
+        count(Severity::Unknown),
         count(Severity::Note)
     ));
     if coloured { in_colours(&text) } else { text }
@@ -184,7 +184,7 @@ fn text(store: &str, findings: &[Finding], verbose: bool, coloured: bool) -> Str
 fn in_colours(text: &str) -> String {
     let coloured = |line: &str| {
         for (severity, colour) in
-            [(Severity::Unsafe, "31;1"), (Severity::Warning, "33"), (Severity::Unseen, "36")]
+            [(Severity::Unsafe, "31;1"), (Severity::Warning, "33"), (Severity::Unknown, "36")]
         {
             let word = severity.to_string();
             if let Some(rest) = line.strip_prefix(&*word) {

@@ -121,8 +121,8 @@ impl Follower {
         for (key, new) in now.iter().filter(|(key, _)| !before.contains_key(*key)) {
             self.compare(&KeyState::new(key.clone(), Vec::new(), Vec::new()), new)?;
         }
-        let Progress { passes, unseen, .. } = watch.progress();
-        if passes > 0 && unseen == 0 && !std::mem::replace(&mut self.caught_up, true) {
+        let Progress { passes, uninspected, .. } = watch.progress();
+        if passes > 0 && uninspected == 0 && !std::mem::replace(&mut self.caught_up, true) {
             self.tell(Change::CaughtUp)?;
         }
         Ok(())

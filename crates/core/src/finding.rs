@@ -31,7 +31,7 @@ pub enum Severity {
     /// Nothing is wrong; this is information.
     Note,
     /// It could not be checked, so it is unknown.
-    Unseen,
+    Unknown,
     /// Locks work, but a named failure would break their guarantees.
     Warning,
     /// A lock may be granted twice or not at all, even without a failure.
@@ -155,12 +155,12 @@ impl ClockSeen {
     }
 }
 
-/// `note`, `unseen`, `warning` or `unsafe`.
+/// `note`, `unknown`, `warning` or `unsafe`.
 impl fmt::Display for Severity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Note => "note",
-            Self::Unseen => "unseen",
+            Self::Unknown => "unknown",
             Self::Warning => "warning",
             Self::Unsafe => "unsafe",
         })
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn what_is_worse_is_greater() {
-        assert!(Severity::Note < Severity::Unseen && Severity::Unseen < Severity::Warning);
+        assert!(Severity::Note < Severity::Unknown && Severity::Unknown < Severity::Warning);
         assert!(Severity::Warning < Severity::Unsafe);
     }
 }

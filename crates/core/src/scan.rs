@@ -30,7 +30,7 @@ pub struct ScanPage {
     /// The position from which to continue; `None` at the end.
     pub next: Option<ScanPosition>,
     /// How much of the store has been scanned, in thousandths.
-    pub walked: u16,
+    pub scanned: u16,
     /// The number of commands to one server.
     pub commands: u32,
 }
@@ -42,13 +42,13 @@ impl ScanPage {
     /// A scan that consists of only one part.
     #[must_use]
     pub const fn whole(keys: Vec<Key>) -> Self {
-        Self { keys, next: None, walked: Self::WHOLE, commands: 1 }
+        Self { keys, next: None, scanned: Self::WHOLE, commands: 1 }
     }
 
     /// A part that ends at this progress, and that took this many commands.
     #[must_use]
-    pub const fn part(keys: Vec<Key>, next: Option<ScanPosition>, walked: u16, commands: u32) -> Self {
-        Self { keys, next, walked, commands }
+    pub const fn part(keys: Vec<Key>, next: Option<ScanPosition>, scanned: u16, commands: u32) -> Self {
+        Self { keys, next, scanned, commands }
     }
 
     /// The same as one of several sections, each of which is a separate scan.
@@ -58,9 +58,9 @@ impl ScanPage {
             Some(next) => Some(ScanPosition { section, at: next.at }),
             None => Some(section + 1).filter(|next| *next < sections).map(ScanPosition::to_section),
         };
-        let behind = section * usize::from(Self::WHOLE) + usize::from(self.walked);
-        let walked = u16::try_from(behind / sections.max(1)).unwrap_or(Self::WHOLE).min(Self::WHOLE);
-        Self { next, walked, ..self }
+        let behind = section * usize::from(Self::WHOLE) + usize::from(self.scanned);
+        let scanned = u16::try_from(behind / sections.max(1)).unwrap_or(Self::WHOLE).min(Self::WHOLE);
+        Self { next, scanned, ..self }
     }
 }
 
@@ -73,10 +73,10 @@ mod tests {
         let begun = ScanPage::part(Vec::new(), Some(ScanPosition { section: 0, at: 77 }), 500, 1);
         let done = ScanPage::whole(Vec::new());
         let within = begun.in_section(1, 2);
-        assert_eq!((within.next, within.walked), (Some(ScanPosition { section: 1, at: 77 }), 750));
+        assert_eq!((within.next, within.scanned), (Some(ScanPosition { section: 1, at: 77 }), 750));
         let between = done.clone().in_section(0, 2);
-        assert_eq!((between.next, between.walked), (Some(ScanPosition::to_section(1)), 500));
+        assert_eq!((between.next, between.scanned), (Some(ScanPosition::to_section(1)), 500));
         let end = done.in_section(1, 2);
-        assert_eq!((end.next, end.walked), (None, ScanPage::WHOLE));
+        assert_eq!((end.next, end.scanned), (None, ScanPage::WHOLE));
     }
 }

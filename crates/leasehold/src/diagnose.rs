@@ -15,7 +15,7 @@ impl Locks {
     /// a [`Note`](crate::Severity::Note).
     ///
     /// This changes nothing and does not fail: a question that cannot be asked is
-    /// [`Unseen`](crate::Severity::Unseen), and a server that does not answer is a finding, next to
+    /// [`Unknown`](crate::Severity::Unknown), and a server that does not answer is a finding, next to
     /// those of the others. It costs a server at most about a hundred small requests, and takes at
     /// most a few seconds unless servers are slow. To diagnose a store that cannot be connected to,
     /// create the locks with [`LocksBuilder::unopened`](crate::LocksBuilder::unopened).
@@ -46,7 +46,7 @@ impl Locks {
         }));
         let Ok(Diagnosis { mut findings, .. }) = told.await else {
             let (what, why) = ("the runtime that keeps these locks has ended", "nobody has looked");
-            return vec![Finding::new(Severity::Unseen, "unseen", &name, what, why)];
+            return vec![Finding::new(Severity::Unknown, "unknown", &name, what, why)];
         };
         findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
         findings

@@ -224,8 +224,8 @@ impl InspectStore for QuorumStore {
         Box::pin(looking::list(&self.quorum, prefix))
     }
 
-    fn walk<'a>(&'a self, prefix: &'a [u8], from: ScanPosition) -> BoxFuture<'a, Result<ScanPage, Fault>> {
-        Box::pin(looking::walk(&self.quorum, prefix, from))
+    fn scan<'a>(&'a self, prefix: &'a [u8], from: ScanPosition) -> BoxFuture<'a, Result<ScanPage, Fault>> {
+        Box::pin(looking::scan(&self.quorum, prefix, from))
     }
 
     fn inspect_all<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {

@@ -38,10 +38,10 @@ impl Locks {
             askers: self.askers(),
             prefix: self.full_prefix(prefix.as_ref()),
             known: BTreeMap::new(),
-            unseen: BTreeSet::new(),
+            uninspected: BTreeSet::new(),
             chosen: None,
             from: Some(ScanPosition::default()),
-            walked: 0,
+            scanned: 0,
             passes: 0,
             pass_began: None,
             inspected: None,
@@ -57,12 +57,12 @@ pub struct Watch {
     prefix: Vec<u8>,
     known: BTreeMap<Key, Seen>,
     /// Keys that the scan found and that were not inspected yet.
-    unseen: BTreeSet<Key>,
+    uninspected: BTreeSet<Key>,
     /// The key that is refreshed first.
     chosen: Option<Key>,
     /// Where the scan continues; `None` after its end.
     from: Option<ScanPosition>,
-    walked: u16,
+    scanned: u16,
     passes: u64,
     pass_began: Option<Instant>,
     inspected: Option<Instant>,
@@ -93,12 +93,12 @@ pub struct Snapshot {
 #[non_exhaustive]
 pub struct Progress {
     /// The share of the store that was scanned in this pass, in thousandths.
-    pub walked: u16,
+    pub scanned: u16,
     /// The number of finished passes. Until the first has ended, there may be locks that were not
     /// found yet.
     pub passes: u64,
     /// The number of names that were found but not inspected yet: locks may be among them.
-    pub unseen: usize,
+    pub uninspected: usize,
 }
 
 impl Watch {
@@ -151,12 +151,12 @@ impl Watch {
                     1
                 })
             }
-            Job::Walk(from) => {
+            Job::Scan(from) => {
                 if from == ScanPosition::default() {
                     self.pass_began = Some(began);
                 }
                 self.walks_next = false;
-                async { store.inspector()?.walk(&self.prefix, from).await }
+                async { store.inspector()?.scan(&self.prefix, from).await }
                     .await
                     .map(|page| self.came_by(page))
             }
@@ -201,7 +201,7 @@ impl Watch {
     /// The progress of the watch.
     #[must_use]
     pub fn progress(&self) -> Progress {
-        Progress { walked: self.walked, passes: self.passes, unseen: self.unseen.len() }
+        Progress { scanned: self.scanned, passes: self.passes, uninspected: self.uninspected.len() }
     }
 
     /// Refreshes this lock before the others.
@@ -212,22 +212,22 @@ impl Watch {
     /// Refreshes this lock next, whatever is known of it, because it may just have been changed.
     pub fn look_again(&mut self, key: Key) {
         self.inspected = None;
-        self.unseen.insert(key.clone());
+        self.uninspected.insert(key.clone());
         self.chosen = Some(key);
     }
 
     /// The next request and its time.
     fn next_job(&self, now: Instant, at_once: usize) -> (Instant, Job) {
-        let (walk_at, from) = match (self.from, self.pass_began) {
+        let (scan_at, from) = match (self.from, self.pass_began) {
             (Some(from), Some(_)) if from != ScanPosition::default() => (now, from),
             (_, Some(began)) => (began + Self::BETWEEN_WALKS, ScanPosition::default()),
             (_, None) => (now, ScanPosition::default()),
         };
         match self.inspection(now, at_once) {
-            Some((at, keys)) if at <= walk_at && !(walk_at <= now && self.walks_next) => {
+            Some((at, keys)) if at <= scan_at && !(scan_at <= now && self.walks_next) => {
                 (at, Job::Inspect(keys))
             }
-            _ => (walk_at, Job::Walk(from)),
+            _ => (scan_at, Job::Scan(from)),
         }
     }
 
@@ -238,20 +238,20 @@ impl Watch {
         let mut stale: Vec<(Instant, &Key)> = self
             .known
             .iter()
-            .filter(|(key, _)| !self.unseen.contains(*key))
+            .filter(|(key, _)| !self.uninspected.contains(*key))
             .map(|(key, seen)| (seen.at + Self::FRESH, key))
             .collect();
         stale.sort_unstable();
         let oldest = stale.first().map(|(at, _)| *at);
         let chosen = self.chosen.as_ref().filter(|key| {
-            self.unseen.contains(*key)
+            self.uninspected.contains(*key)
                 || self.known.get(*key).is_some_and(|seen| seen.at + Self::FRESH <= now)
         });
-        let others = self.unseen.iter().chain(stale.iter().map(|(_, key)| *key));
+        let others = self.uninspected.iter().chain(stale.iter().map(|(_, key)| *key));
         let others = others.filter(|key| Some(*key) != chosen);
         let keys: Vec<_> = chosen.into_iter().chain(others).take(at_once).cloned().collect();
-        let due = stale.partition_point(|(at, _)| *at <= now) + self.unseen.len();
-        let at = match (due >= at_once, self.unseen.is_empty(), oldest) {
+        let due = stale.partition_point(|(at, _)| *at <= now) + self.uninspected.len();
+        let at = match (due >= at_once, self.uninspected.is_empty(), oldest) {
             (true, ..) => now,
             (_, false, _) => gathered,
             (_, true, Some(oldest)) => oldest.max(gathered),
@@ -262,9 +262,9 @@ impl Watch {
 
     fn came_by(&mut self, page: ScanPage) -> u32 {
         let new = page.keys.into_iter().filter(|key| !self.known.contains_key(key));
-        self.unseen.extend(new);
+        self.uninspected.extend(new);
         self.from = page.next;
-        self.walked = page.walked;
+        self.scanned = page.scanned;
         if self.from.is_none() {
             self.passes += 1;
         }
@@ -274,7 +274,7 @@ impl Watch {
     fn note(&mut self, states: Vec<KeyState>, at: Instant) {
         for state in states {
             let key = state.key.clone();
-            self.unseen.remove(&key);
+            self.uninspected.remove(&key);
             if state.is_in_use() {
                 self.known.insert(key, Seen { state: Arc::new(state), at });
             } else {
@@ -288,7 +288,7 @@ impl Watch {
 #[derive(Debug)]
 enum Job {
     Inspect(Vec<Key>),
-    Walk(ScanPosition),
+    Scan(ScanPosition),
 }
 
 impl fmt::Debug for Watch {

@@ -72,8 +72,8 @@ impl DiagnosisRun<'_> {
         self.times().await?;
         self.permissions().await?;
         let facts = Facts::ask(self).await?;
-        let unseen = facts.unseen(&self.setting());
-        self.brought.findings.extend(unseen);
+        let unknown = facts.unknown(&self.setting());
+        self.brought.findings.extend(unknown);
         if let Some(info) = &facts.info {
             let setting = self.setting();
             let mut findings = version::judge(&setting, info);

@@ -12,4 +12,4 @@ mod member;
 mod release;
 pub(crate) mod remembered;
 mod renew;
-mod walk;
+mod scan;

@@ -331,8 +331,8 @@ impl InspectStore for RedisStore {
     }
 
     /// Also with SCAN, but with few commands, for continuous watching. A user needs `+scan` for it.
-    fn walk<'a>(&'a self, prefix: &'a [u8], from: ScanPosition) -> BoxFuture<'a, Result<ScanPage, Fault>> {
-        Box::pin(self.client.walk(prefix, from.at))
+    fn scan<'a>(&'a self, prefix: &'a [u8], from: ScanPosition) -> BoxFuture<'a, Result<ScanPage, Fault>> {
+        Box::pin(self.client.scan(prefix, from.at))
     }
 
     fn inspect_all<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {

@@ -144,7 +144,10 @@ pub(super) const BUGS: &[Bug] = &[
         from: "pending.range(of_holder).map(|(_, grant)| grant.settles_at).max()",
         to: "pending.range(of_holder).map(|(_, grant)| grant.settles_at).max().filter(|_| false)",
         tests: &[
-            (Core, "in_doubt::tests::a_release_on_another_connection_must_come_again_after_the_last_not_after"),
+            (
+                Core,
+                "in_doubt::tests::a_release_on_another_connection_must_come_again_after_the_last_not_after",
+            ),
             (Store, "settling::giving_up_waits_for_a_grant_that_was_cut_off_and_undoes_it"),
         ],
     },

@@ -23,7 +23,7 @@ use super::{NamingArgs, StoreArgs};
 pub(crate) struct DoctorArgs {
     /// Print one JSON object
     ///
-    /// store, worst, and findings: each with severity ("note", "unseen", "warning" or
+    /// store, worst, and findings: each with severity ("note", "unknown", "warning" or
     /// "unsafe"), about, at, what, why and remedy: null, or an object with kind ("advice",
     /// "redis-cli", "psql" or "shell": where the text is a command) and text.
     #[arg(long)]

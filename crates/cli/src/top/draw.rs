@@ -71,10 +71,10 @@ fn heading(view: &View, width: u16) -> Line<'static> {
         facts.push_str(&format!("; with {:?}", plain(&view.filter)));
     }
     // Until everything has been scanned once, there may be more.
-    facts.push_str(&match (known.complete, known.walked) {
+    facts.push_str(&match (known.complete, known.scanned) {
         (true, 1000) => String::new(),
-        (true, walked) => format!("; looking for more: {} %", walked / 10),
-        (false, walked) => format!("; looked through {} % of the store so far", walked / 10),
+        (true, scanned) => format!("; looking for more: {} %", scanned / 10),
+        (false, scanned) => format!("; looked through {} % of the store so far", scanned / 10),
     });
     let text = format!("{}: {facts}", cut_amid(&view.store, usize::from(width / 4)));
     Line::styled(cut(&text, usize::from(width)), BOLD)

@@ -349,7 +349,7 @@ pub(super) mod tests {
             view.learn(Known {
                 snapshots: watch.found().collect(),
                 at: Instant::now(),
-                walked: 1000,
+                scanned: 1000,
                 complete: true,
                 fault: None,
             });

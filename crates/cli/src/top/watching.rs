@@ -14,7 +14,7 @@ use crate::print::plain;
 pub(crate) struct Known {
     pub(crate) snapshots: Vec<Snapshot>,
     pub(crate) at: Instant,
-    pub(crate) walked: u16,
+    pub(crate) scanned: u16,
     /// True once the whole store has been scanned.
     pub(crate) complete: bool,
     pub(crate) fault: Option<String>,
@@ -87,8 +87,14 @@ async fn watch_over(mut watched: Watch, tell: watch::Sender<Known>, mut asked: U
 
 impl Known {
     fn of(watched: &Watch, fault: Option<String>, complete: bool) -> Self {
-        let Progress { walked, passes, unseen, .. } = watched.progress();
+        let Progress { scanned, passes, uninspected, .. } = watched.progress();
         let snapshots = watched.found().collect();
-        Self { snapshots, at: Instant::now(), walked, complete: complete || passes > 0 && unseen == 0, fault }
+        Self {
+            snapshots,
+            at: Instant::now(),
+            scanned,
+            complete: complete || passes > 0 && uninspected == 0,
+            fault,
+        }
     }
 }

@@ -91,7 +91,7 @@ fn one_pasted_line_lets_a_user_do_all_that_a_lock_on_a_key_needs() {
         server.text(&line.split(' ').collect::<Vec<_>>());
         let done = doctor(&site, &words);
         assert!(
-            !done.out.contains("ACL SETUSER") || !findings(&done, "unseen").is_empty(),
+            !done.out.contains("ACL SETUSER") || !findings(&done, "unknown").is_empty(),
             "{line}: {done:?}"
         );
         assert!(findings(&done, "key").is_empty() && findings(&done, "push").is_empty(), "{done:?}");

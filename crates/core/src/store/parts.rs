@@ -185,7 +185,7 @@ pub trait InspectStore: fmt::Debug + Send + Sync {
     /// Scans a part of everything that [`list`](InspectStore::list) would show, and returns the
     /// keys to inspect. One part keeps the store busy for some milliseconds, however many keys
     /// there are. If a list is that cheap, one part is the whole scan.
-    fn walk<'a>(&'a self, prefix: &'a [u8], from: ScanPosition) -> BoxFuture<'a, Result<ScanPage, Fault>> {
+    fn scan<'a>(&'a self, prefix: &'a [u8], from: ScanPosition) -> BoxFuture<'a, Result<ScanPage, Fault>> {
         let _ = from;
         Box::pin(async move {
             let states = self.list(prefix).await?;

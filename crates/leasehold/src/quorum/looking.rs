@@ -55,15 +55,15 @@ pub(super) async fn inspect_all(quorum: &Arc<QuorumState>, keys: &[Key]) -> Resu
 
 /// Scans one member after the other: a key that a majority holds is known to each member of that
 /// majority. A member that does not answer is skipped, as long as enough others answer.
-pub(super) async fn walk(
+pub(super) async fn scan(
     quorum: &Arc<QuorumState>,
     prefix: &[u8],
     from: ScanPosition,
 ) -> Result<ScanPage, Fault> {
     let Some(member) = quorum.members.get(from.section) else { return Ok(ScanPage::whole(Vec::new())) };
     let there = ScanPosition { section: 0, at: from.at };
-    let walked = async { member.store.inspector()?.walk(prefix, there).await };
-    let page = match walked.await {
+    let scanned = async { member.store.inspector()?.scan(prefix, there).await };
+    let page = match scanned.await {
         Ok(page) => page,
         Err(_) => {
             let open = |store: Arc<dyn Store>| -> BoxFuture<'static, _> {

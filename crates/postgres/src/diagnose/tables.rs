@@ -43,7 +43,7 @@ fn version(at: &Arc<str>, init: &str, facts: &Facts) -> Finding {
         None => {
             let what = "could not be seen: of which version the tables are";
             Finding::new(
-                Severity::Unseen,
+                Severity::Unknown,
                 "tables",
                 at,
                 what,
@@ -140,7 +140,7 @@ mod tests {
         assert!(matches!(of(VERSION + 5, VERSION + 1), Some(Remedy::Advice(_))));
         assert_eq!(of(VERSION + 5, VERSION), None);
         let unread = judged(&Facts { version: None, ..complete() });
-        assert_eq!(unread[0].severity, Severity::Unseen);
+        assert_eq!(unread[0].severity, Severity::Unknown);
     }
 
     #[test]

@@ -15,7 +15,7 @@ pub(super) fn judge(setting: &Setting<'_>, info: &Info) -> Vec<Finding> {
         let why = "a lease that it deletes is a lock that two may hold";
         return vec![
             setting
-                .finding(Severity::Unseen, "eviction", what, why)
+                .finding(Severity::Unknown, "eviction", what, why)
                 .advice("see that maxmemory-policy is noeviction there"),
         ];
     };
@@ -66,7 +66,7 @@ mod tests {
         assert_eq!(full.remedy, Remedy::AtServer("CONFIG SET maxmemory-policy noeviction".into()));
         assert_eq!(judged("maxmemory:0\nmaxmemory_policy:allkeys-lru").severity, Severity::Warning);
         assert_eq!(judged("maxmemory:0\nmaxmemory_policy:noeviction").severity, Severity::Note);
-        assert_eq!(judged("redis_version:7").severity, Severity::Unseen);
+        assert_eq!(judged("redis_version:7").severity, Severity::Unknown);
     }
 
     #[test]

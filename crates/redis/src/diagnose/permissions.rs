@@ -85,7 +85,7 @@ impl DiagnosisRun<'_> {
                 "user {user} may not list or watch locks, and what is left over could not be seen: it lacks {rules}"
             );
             let finding =
-                Finding::new(Severity::Unseen, "listing", &self.at, what, "locks work all the same");
+                Finding::new(Severity::Unknown, "listing", &self.at, what, "locks work all the same");
             let mend = self.setting().allow(&rules);
             self.found(finding.at_server(mend));
         }

@@ -71,7 +71,7 @@ fn silent(report: &SentinelReport) -> Option<Finding> {
     let fault = report.says.as_ref().err()?;
     if fault.reason.contains("may not ask it") {
         let what = "its user may not ask it how it watches over the master (SENTINEL MASTER)";
-        let finding = Finding::new(Severity::Unseen, ABOUT, &report.at, what, "locks work all the same");
+        let finding = Finding::new(Severity::Unknown, ABOUT, &report.at, what, "locks work all the same");
         return Some(finding.advice("allow that user +sentinel|master, at each sentinel"));
     }
     let why = "fewer are left to find a master, and to replace it when it fails";
@@ -165,6 +165,6 @@ mod tests {
         three[1].says = Err(Fault::passing("s", "no answer within 1s"));
         is_one(&three, Severity::Warning, "no answer within 1s");
         three[1].says = Err(Fault::lasting("s", "user looker may not ask it: allow it more"));
-        is_one(&three, Severity::Unseen, "SENTINEL MASTER");
+        is_one(&three, Severity::Unknown, "SENTINEL MASTER");
     }
 }

@@ -13,7 +13,7 @@ pub(super) fn judge(setting: &Setting<'_>, info: &Info) -> Vec<Finding> {
     let Some(version) = valkey.or_else(|| info.text("redis_version")) else {
         let what = "could not be seen: the version (INFO has none)";
         let finding =
-            setting.finding(Severity::Unseen, "version", what, "older servers than 6.2 are not tested");
+            setting.finding(Severity::Unknown, "version", what, "older servers than 6.2 are not tested");
         return vec![finding.advice("name the server itself, and no proxy")];
     };
     let name = if valkey.is_some() { "Valkey" } else { "Redis" };

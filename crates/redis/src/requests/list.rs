@@ -26,14 +26,14 @@ const LINE: &[u8] = b"leasehold:l{";
 
 /// One scan of all keys of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Walk {
+enum ScanPattern {
     /// For strings that begin like our leases.
     Leases,
     /// For queues. Another program's key is in use too if one of our requests waits for it.
     Lines,
 }
 
-impl Walk {
+impl ScanPattern {
     const BOTH: [Self; 2] = [Self::Leases, Self::Lines];
 
     /// The `MATCH` pattern of the names.
@@ -82,11 +82,11 @@ impl Client {
         let mut route = self.route(self.call_limit).await?;
         // A scan may return a key twice, and both scans may find it.
         let mut found = BTreeMap::new();
-        for walk in Walk::BOTH {
+        for pattern in ScanPattern::BOTH {
             let mut by_type = true;
             let mut cursor = b"0".to_vec();
             loop {
-                let heard = self.say(&mut route, vec![scan(&cursor, walk, prefix, by_type)]).await?.pop();
+                let heard = self.say(&mut route, vec![scan(&cursor, pattern, prefix, by_type)]).await?.pop();
                 let heard = match heard {
                     // Servers before 6.0. Without `TYPE`, asking for a key shows that it has
                     // another type.
@@ -100,9 +100,9 @@ impl Client {
                 let Some((next, names)) = scanned(heard) else {
                     return Err(self.faults.lasting("the answer to SCAN is none: this is no Redis server"));
                 };
-                let keys = names.iter().filter_map(|name| walk.key(name, prefix));
+                let keys = names.iter().filter_map(|name| pattern.key(name, prefix));
                 let mut keys: Vec<_> = keys.filter(|key| !found.contains_key(key)).collect();
-                if walk == Walk::Leases {
+                if pattern == ScanPattern::Leases {
                     keys = self.that_look_held(&mut route, keys).await?;
                 }
                 let states = self.inspect_each(&mut route, &keys, gone.as_deref_mut()).await?;
@@ -188,11 +188,11 @@ pub(super) fn escaped(prefix: &[u8], pattern: &mut Vec<u8>) {
     }
 }
 
-fn scan(cursor: &[u8], walk: Walk, prefix: &[u8], by_type: bool) -> Cmd {
+fn scan(cursor: &[u8], pattern: ScanPattern, prefix: &[u8], by_type: bool) -> Cmd {
     let mut command = cmd("SCAN");
-    command.arg(cursor).arg("MATCH").arg(walk.pattern(prefix)).arg("COUNT").arg(AT_ONCE);
+    command.arg(cursor).arg("MATCH").arg(pattern.pattern(prefix)).arg("COUNT").arg(AT_ONCE);
     if by_type {
-        command.arg("TYPE").arg(walk.kind());
+        command.arg("TYPE").arg(pattern.kind());
     }
     command
 }
@@ -220,21 +220,22 @@ mod tests {
 
     #[test]
     fn a_prefix_is_matched_verbatim() {
-        assert_eq!(Walk::Leases.pattern(b""), b"*");
-        assert_eq!(Walk::Leases.pattern(b"a*?[b-c]\\^\xff"), b"a\\*\\?\\[b-c\\]\\\\^\xff*");
-        assert_eq!(Walk::Lines.pattern(b"a*"), b"leasehold:l{*}a\\**");
+        assert_eq!(ScanPattern::Leases.pattern(b""), b"*");
+        assert_eq!(ScanPattern::Leases.pattern(b"a*?[b-c]\\^\xff"), b"a\\*\\?\\[b-c\\]\\\\^\xff*");
+        assert_eq!(ScanPattern::Lines.pattern(b"a*"), b"leasehold:l{*}a\\**");
     }
 
     #[test]
     fn a_line_leads_to_its_key_and_a_name_that_only_looks_like_one_to_none() {
-        let key =
-            |name: &[u8], prefix: &[u8]| Walk::Lines.key(name, prefix).map(|key| key.as_bytes().to_vec());
+        let key = |name: &[u8], prefix: &[u8]| {
+            ScanPattern::Lines.key(name, prefix).map(|key| key.as_bytes().to_vec())
+        };
         assert_eq!(key(b"leasehold:l{1ps}invoice:42", b"inv"), Some(b"invoice:42".to_vec()));
         assert_eq!(key(b"leasehold:l{2ml}{}", b""), Some(b"{}".to_vec()));
         // The pattern matches it, because the prefix follows some brace.
         assert_eq!(key(b"leasehold:l{x}other}inv", b"inv"), None);
         assert_eq!(key(b"leasehold:l{x}", b""), None);
         assert_eq!(key(b"leasehold:l{x", b""), None);
-        assert_eq!(Walk::Leases.key(b"leasehold:f{x}k", b""), None);
+        assert_eq!(ScanPattern::Leases.key(b"leasehold:f{x}k", b""), None);
     }
 }

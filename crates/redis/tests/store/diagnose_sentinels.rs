@@ -72,20 +72,20 @@ async fn sentinels_that_would_come_too_late_or_not_at_all_are_named() {
 
 /// The user that the manual has finds the master, and may ask no more.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_user_of_sentinels_may_not_ask_is_unseen() {
+async fn what_a_user_of_sentinels_may_not_ask_is_unknown() {
     let rules = "on >watch resetkeys resetchannels &+switch-master -@all +sentinel|get-master-addr-by-name +sentinel|masters \
                  +subscribe +unsubscribe";
     let sentinel = Server::setup(Flavor::Valkey91).acl_user("looker", rules);
     let watched = Watched::with(Server::setup(Flavor::Valkey91), sentinel);
     let store = store(&format!("{}?sentinel-user=looker&sentinel-password=watch", watched.url()));
     let findings = found(&store).await;
-    assert!(findings.len() == 3 && findings.iter().all(|f| f.severity == Severity::Unseen), "{findings:#?}");
+    assert!(findings.len() == 3 && findings.iter().all(|f| f.severity == Severity::Unknown), "{findings:#?}");
     for sentinel in &watched.sentinels {
         let allowed = sentinel.text(&["ACL", "SETUSER", "looker", "+sentinel|master"]);
         assert_eq!(allowed, Reply::Simple("OK".into()));
     }
     let findings = found(&store).await;
-    assert!(findings.iter().all(|finding| finding.severity != Severity::Unseen), "{findings:#?}");
+    assert!(findings.iter().all(|finding| finding.severity != Severity::Unknown), "{findings:#?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

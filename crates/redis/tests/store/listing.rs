@@ -29,7 +29,7 @@ async fn a_user_needs_two_permissions_more_and_each_that_lacks_is_named() {
         assert_eq!(named(&user("lists").list(b"app:").await.unwrap()), ["app:a", "app:b"]);
         lasting(user("no-scan").list(b"app:").await, &["no-scan", "+scan"]);
         lasting(user("no-getrange").list(b"app:").await, &["no-getrange", "+getrange"]);
-        // Its name shows in the walk, but not whether it is a lock.
+        // Its name shows in the scan, but not whether it is a lock.
         lasting(user("lists").list(b"").await, &["lists"]);
     }
 }
@@ -47,7 +47,7 @@ async fn a_server_that_falls_silent_on_the_way_is_a_passing_fault_soon() {
     assert_eq!(store.list(b"").await.unwrap(), []);
 }
 
-/// `KEYS` would hold up everybody for as long as it takes; each part of a walk only for as long as a thousand keys do.
+/// `KEYS` would hold up everybody for as long as it takes; each part of a scan only for as long as a thousand keys do.
 #[tokio::test]
 async fn a_large_server_is_walked_in_parts_and_others_are_served_in_between() {
     let server = Server::start(Flavor::Redis82);
@@ -62,5 +62,5 @@ async fn a_large_server_is_walked_in_parts_and_others_are_served_in_between() {
     assert!(!stats.contains("cmdstat_keys"), "{stats}");
     let scans = stats.lines().find_map(|line| line.strip_prefix("cmdstat_scan:calls=")).unwrap();
     let scans: u32 = scans.split(',').next().unwrap().parse().unwrap();
-    assert!((150..=400).contains(&scans), "{scans} calls for two walks past 100,000 keys");
+    assert!((150..=400).contains(&scans), "{scans} calls for two scans past 100,000 keys");
 }

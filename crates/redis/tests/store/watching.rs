@@ -6,10 +6,10 @@ use servers::{Flavor, Reply, Server};
 use crate::login::MINIMAL;
 use crate::world::{attempt, grant, granted, key, lasting, store};
 
-async fn walked(store: &impl InspectStore, prefix: &[u8]) -> (Vec<Key>, u32) {
+async fn scanned(store: &impl InspectStore, prefix: &[u8]) -> (Vec<Key>, u32) {
     let (mut keys, mut commands, mut next) = (Vec::new(), 0, Some(ScanPosition::default()));
     while let Some(from) = next {
-        let page = store.walk(prefix, from).await.unwrap();
+        let page = store.scan(prefix, from).await.unwrap();
         keys.extend(page.keys);
         commands += page.commands;
         next = page.next;
@@ -32,11 +32,11 @@ async fn a_watcher_needs_two_permissions_and_each_that_lacks_is_named() {
         granted(grant(&user("watches"), &attempt(&["app:b", "app:a"])).await);
         server.text(&["SET", "app:theirs", "x"]);
         let all = [key("app:a"), key("app:b")];
-        assert_eq!(walked(&user("watches"), b"app:").await.0, all);
+        assert_eq!(scanned(&user("watches"), b"app:").await.0, all);
         let states = user("watches").inspect_all(&all).await.unwrap();
         assert!(states.iter().all(|state| state.holders.len() == 1), "{states:?}");
-        lasting(user("no-scan").walk(b"app:", ScanPosition::default()).await, &["no-scan", "+scan"]);
-        lasting(user("no-mget").walk(b"app:", ScanPosition::default()).await, &["no-mget", "+mget"]);
+        lasting(user("no-scan").scan(b"app:", ScanPosition::default()).await, &["no-scan", "+scan"]);
+        lasting(user("no-mget").scan(b"app:", ScanPosition::default()).await, &["no-mget", "+mget"]);
     }
 }
 
@@ -53,7 +53,7 @@ async fn locks_that_were_let_go_cost_a_thousandth_of_a_command_each_and_are_not_
         store.release(&done).await.unwrap();
     }
     granted(grant(&store, &attempt(&["held"])).await);
-    let (keys, commands) = walked(&store, b"").await;
+    let (keys, commands) = scanned(&store, b"").await;
     assert_eq!(keys, [key("held")]);
     assert!(commands <= 6, "{commands} commands");
 }

@@ -15,17 +15,17 @@ use crate::target::Target;
 /// The keys of a listing, which must equal those of a scan.
 async fn names(store: &dyn Store, prefix: &[u8]) -> Vec<Vec<u8>> {
     let states = store.inspector().unwrap().list(prefix).await.unwrap();
-    assert_eq!(walked(store, prefix).await, what(&states), "a walk comes by something else than a listing");
+    assert_eq!(scanned(store, prefix).await, what(&states), "a walk comes by something else than a listing");
     states.iter().map(|state| state.key.as_bytes().to_vec()).collect()
 }
 
 /// The keys in use that a scan finds, in order.
-async fn walked(store: &dyn Store, prefix: &[u8]) -> Vec<(Key, Vec<Option<Fence>>, Vec<Holder>)> {
+async fn scanned(store: &dyn Store, prefix: &[u8]) -> Vec<(Key, Vec<Option<Fence>>, Vec<Holder>)> {
     let (mut keys, mut next, mut behind) = (BTreeSet::new(), Some(ScanPosition::default()), 0);
     while let Some(from) = next {
-        let page = store.inspector().unwrap().walk(prefix, from).await.unwrap();
-        assert!(page.walked >= behind && page.walked <= ScanPage::WHOLE, "{page:?}");
-        (next, behind) = (page.next, page.walked);
+        let page = store.inspector().unwrap().scan(prefix, from).await.unwrap();
+        assert!(page.scanned >= behind && page.scanned <= ScanPage::WHOLE, "{page:?}");
+        (next, behind) = (page.next, page.scanned);
         keys.extend(page.keys);
     }
     assert_eq!(behind, ScanPage::WHOLE);
@@ -85,7 +85,7 @@ pub async fn a_listing_has_what_is_held_and_nothing_else(target: &Target) {
     .await
     .expect("a lease ends");
     let listed = there.inspector().unwrap().list(b"").await.unwrap();
-    assert_eq!(walked(&*there, b"").await, what(&listed));
+    assert_eq!(scanned(&*there, b"").await, what(&listed));
     let [KeyState { key: held, holders, waiters, .. }] = &*listed else { panic!("{listed:?}") };
     assert_eq!((held, holders.len(), waiters.len()), (&key("held"), 1, 0), "{listed:?}");
     assert_eq!(holders[0].owner, Owner::Holder { holder: one.holder, label: one.label.clone() });
@@ -184,7 +184,7 @@ pub async fn a_listing_has_what_is_waited_for(target: &Target) {
         expected.push((key("k:theirs"), waiter.holder));
     }
     let listed = store.inspector().unwrap().list(b"k").await.unwrap();
-    assert_eq!(walked(&*store, b"k").await, what(&listed));
+    assert_eq!(scanned(&*store, b"k").await, what(&listed));
     let waiting = listed.iter().map(|state| {
         assert_eq!((state.holders.len(), state.waiters.len()), (1, 1), "{state:?}");
         (state.key.clone(), state.waiters[0].holder)

@@ -115,14 +115,14 @@ async fn a_walk_passes_a_silent_member_over_while_a_majority_answers() {
     let world = World::of(3);
     let quorum = world.quorum();
     fence(&quorum.grant(&world.attempt(), WaitMode::Try).await);
-    world.members[0].on("walk", passing("connection refused"));
-    let first = quorum.walk(b"", ScanPosition::default()).await.unwrap();
+    world.members[0].on("scan", passing("connection refused"));
+    let first = quorum.scan(b"", ScanPosition::default()).await.unwrap();
     assert_eq!((first.keys.len(), first.next), (0, Some(ScanPosition::to_section(1))));
-    let second = quorum.walk(b"", first.next.unwrap()).await.unwrap();
+    let second = quorum.scan(b"", first.next.unwrap()).await.unwrap();
     assert_eq!((second.keys, second.next), (vec![key("k")], Some(ScanPosition::to_section(2))));
     world.members.iter().for_each(|member| member.on("open", passing("connection refused")));
-    assert!(quorum.walk(b"", ScanPosition::default()).await.is_err(), "nobody can say what is held");
-    let beyond = quorum.walk(b"", ScanPosition::to_section(3)).await.unwrap();
+    assert!(quorum.scan(b"", ScanPosition::default()).await.is_err(), "nobody can say what is held");
+    let beyond = quorum.scan(b"", ScanPosition::to_section(3)).await.unwrap();
     assert_eq!((beyond.keys.len(), beyond.next), (0, None));
 }
 

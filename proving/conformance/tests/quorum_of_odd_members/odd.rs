@@ -240,9 +240,9 @@ impl InspectStore for Odd {
         Box::pin(self.through("list", None, async move { memory.list(&prefix).await }))
     }
 
-    fn walk<'a>(&'a self, prefix: &'a [u8], from: ScanPosition) -> BoxFuture<'a, Result<ScanPage, Fault>> {
+    fn scan<'a>(&'a self, prefix: &'a [u8], from: ScanPosition) -> BoxFuture<'a, Result<ScanPage, Fault>> {
         let (memory, prefix) = (self.memory.clone(), prefix.to_vec());
-        Box::pin(self.through("walk", None, async move { memory.walk(&prefix, from).await }))
+        Box::pin(self.through("scan", None, async move { memory.scan(&prefix, from).await }))
     }
 
     fn notices(&self) -> Option<Box<dyn Notices>> {

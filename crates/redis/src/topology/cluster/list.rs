@@ -31,7 +31,7 @@ impl Cluster {
 
     /// A part of one master's keys; the masters are sorted by name. If they change meanwhile, some
     /// keys are only seen in the next scan.
-    pub(super) async fn walk(&self, prefix: &[u8], from: ScanPosition) -> Result<ScanPage, Fault> {
+    pub(super) async fn scan(&self, prefix: &[u8], from: ScanPosition) -> Result<ScanPage, Fault> {
         if from == ScanPosition::default() {
             self.learn(self.runtime.now()).await?;
         }
@@ -40,8 +40,8 @@ impl Cluster {
         let Some(node) = masters.into_iter().nth(from.section) else {
             return Ok(ScanPage::whole(Vec::new()));
         };
-        let walked = self.client(&node).walk(prefix, from.at).await.inspect_err(|_| self.learn_later())?;
-        Ok(walked.in_section(from.section, sections))
+        let scanned = self.client(&node).scan(prefix, from.at).await.inspect_err(|_| self.learn_later())?;
+        Ok(scanned.in_section(from.section, sections))
     }
 
     /// The marks of every master, one after the other.

@@ -261,8 +261,8 @@ impl InspectStore for ClusterStore {
     }
 
     /// One master after the other.
-    fn walk<'a>(&'a self, prefix: &'a [u8], from: ScanPosition) -> BoxFuture<'a, Result<ScanPage, Fault>> {
-        Box::pin(self.cluster.walk(prefix, from))
+    fn scan<'a>(&'a self, prefix: &'a [u8], from: ScanPosition) -> BoxFuture<'a, Result<ScanPage, Fault>> {
+        Box::pin(self.cluster.scan(prefix, from))
     }
 
     /// Keys of different slots cannot share a command.

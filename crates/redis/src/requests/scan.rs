@@ -32,9 +32,9 @@ impl Client {
     /// read, and their names are not transferred.
     ///
     /// A lock whose fence the server evicted is not found until somebody waits for it.
-    pub(crate) async fn walk(&self, prefix: &[u8], from: u64) -> Result<ScanPage, Fault> {
+    pub(crate) async fn scan(&self, prefix: &[u8], from: u64) -> Result<ScanPage, Fault> {
         let mut route = self.route(self.call_limit).await?;
-        let heard = self.say(&mut route, vec![scan(from, prefix)]).await?.pop();
+        let heard = self.say(&mut route, vec![scan_command(from, prefix)]).await?.pop();
         let heard = heard.ok_or_else(|| self.faults.passing("the server gave no answer to SCAN"))?;
         let heard = heard.map_err(|error| self.faults.of_refusal(&error))?;
         let scanned = scanned(heard).and_then(|(next, names)| Some((wire::number(&next)?, names)));
@@ -61,8 +61,8 @@ impl Client {
         waited_for.sort_unstable();
         waited_for.dedup();
         let next = Some(next).filter(|next| *next > 0);
-        let walked = next.map_or(ScanPage::WHOLE, thousandths);
-        Ok(ScanPage::part(waited_for, next.map(|at| ScanPosition { section: 0, at }), walked, commands))
+        let scanned = next.map_or(ScanPage::WHOLE, thousandths);
+        Ok(ScanPage::part(waited_for, next.map(|at| ScanPosition { section: 0, at }), scanned, commands))
     }
 
     /// The keys whose strings begin like a lease.
@@ -111,7 +111,7 @@ impl Client {
     }
 }
 
-fn scan(from: u64, prefix: &[u8]) -> Cmd {
+fn scan_command(from: u64, prefix: &[u8]) -> Cmd {
     let mut pattern = Key::RESERVED.as_bytes().to_vec();
     pattern.extend(b"[fl]{*}");
     escaped(prefix, &mut pattern);
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn a_prefix_is_looked_for_verbatim() {
-        let words = String::from_utf8(scan(7, b"a*").get_packed_command()).unwrap();
+        let words = String::from_utf8(scan_command(7, b"a*").get_packed_command()).unwrap();
         assert!(words.contains("\r\n7\r\n") && words.contains("leasehold:[fl]{*}a\\**\r\n"), "{words}");
     }
 
