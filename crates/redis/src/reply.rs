@@ -342,7 +342,8 @@ impl Fields {
                 let marker = Value::BulkString(marker.clone());
                 let share = [&marker, digits, weight, tail].map(Clone::clone);
                 let (owner, mode) = holder_of_a_share(&share)?;
-                let ends = Stamp::from_micros(number(ends)?.checked_mul(1000)?);
+                let ends = number(ends).filter(|ends| *ends <= wire::ENDS_MAX)?;
+                let ends = Stamp::from_micros(ends * 1000);
                 let fence = number(fence).and_then(Fence::new);
                 let remaining = Some(now.saturating_until(ends));
                 Some(HolderInfo::exclusive(key.clone(), owner, fence, remaining).in_mode(mode))

@@ -11,6 +11,10 @@ use leasehold_core::{
 /// The prefix of all our values: the version of the format.
 pub(crate) const MARK: &[u8] = b"lh1";
 
+/// The latest end of a share, in ms since 1970: a number of 13 digits. Shares with later ends were
+/// written by another program.
+pub const ENDS_MAX: u64 = 9_999_999_999_999;
+
 /// The byte after the prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

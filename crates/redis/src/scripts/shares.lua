@@ -9,24 +9,24 @@
 -- so that a waiter that did not claim its hand-over can be skipped.
 
 local SHARES_KEPT = 15000
+-- The latest end of a share, in ms since 1970: a number of 13 digits. Shares with later ends were written by another program, and do
+-- not count: the marker would never expire, or the server would refuse the end as an expiry after the first writes.
+local ENDS_MAX = 9999999999999
 
 -- The operations on shares. They are created only if there are shares: most scripts find none, and
 -- creating them would take longer than all their calls to the server.
 local function make_shares()
   -- The first two that end after this time.
   local function soonest(s, after)
-    return redis.call('ZRANGEBYSCORE', s.holders_key, after, '+inf', 'WITHSCORES', 'LIMIT', 0, 2)
+    return redis.call('ZRANGEBYSCORE', s.holders_key, after, whole(ENDS_MAX), 'WITHSCORES', 'LIMIT', 0, 2)
   end
 
   -- The end of the last of the others' shares; read before anything is written.
   local function others_last(s)
     local shares = s.shares
     if not shares.last then
-      shares.last = 0
-      local found = redis.call('ZRANGE', s.holders_key, -2, -1, 'WITHSCORES')
-      for i = 1, #found, 2 do
-        if found[i] ~= me then shares.last = tonumber(found[i + 1]) end
-      end
+      local found = redis.call('ZRANGE', s.holders_key, whole(ENDS_MAX), '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, 2, 'WITHSCORES')
+      shares.last = tonumber(found[found[1] == me and 4 or 2]) or 0
     end
     return shares.last
   end
@@ -59,7 +59,7 @@ local function make_shares()
     local shares = { sum = tonumber(known[2]) or math.huge, put = {}, gone = {} }
     s.shares = shares
     local ends = tonumber(redis.call('ZSCORE', s.holders_key, me))
-    if ends then
+    if ends and ends <= ENDS_MAX then
       local mine = share_of(known[1])
       mine.ends = ends
       if ends > now_ms then shares.mine = mine end

@@ -18,7 +18,7 @@ use crate::subject::{Subject, plain};
 
 type Outcome = Result<(), String>;
 
-const ALL: [fn(&mut Subject) -> Outcome; 17] = [
+const ALL: [fn(&mut Subject) -> Outcome; 18] = [
     a_fence_that_is_no_number_is_an_error,
     a_ttl_over_the_longest_of_the_quorum_is_an_error,
     a_proposed_fence_is_near_the_servers_clock,
@@ -36,6 +36,7 @@ const ALL: [fn(&mut Subject) -> Outcome; 17] = [
     a_release_wakes_who_blocks_on_a_list,
     only_a_value_that_is_a_lease_is_marked,
     no_share_ends_before_its_ttl,
+    a_share_with_a_later_end_than_any_of_ours_does_not_count,
 ];
 
 /// All cases, each in an empty store, to the first that fails.
@@ -754,5 +755,39 @@ fn no_share_ends_before_its_ttl(subject: &mut Subject) -> Outcome {
         let least = before + u64::try_from(time.as_micros()).unwrap();
         ensure!(ends * 1000 >= least && ends * 1000 < least + 5 * SECOND, ends, least);
     }
+    Ok(())
+}
+
+/// Regression: the server refused such an end as the expiry of the key, after the script had written
+/// the share of a reader whose request then failed: nobody could acquire or release the lock.
+fn a_share_with_a_later_end_than_any_of_ours_does_not_count(subject: &mut Subject) -> Outcome {
+    let claim = Claim::shared([key("a")]).unwrap();
+    let time = Duration::from_secs(900);
+    let [one, two] = [1, 2].map(|who| Attempt::new(claim.clone(), Holder::from_bits(who), None, ttl(time)));
+    let holders = side(Side::Holders, "a");
+    let share = |subject: &mut Subject, end: &str, digits: String| {
+        run::<i64>(subject, cmd("ZADD").arg(&holders).arg(end).arg(digits))
+    };
+    let renewed = |subject: &mut Subject| Ok::<_, String>(code(&raw(subject, &Request::Renew(one.clone()))?));
+    for end in ["inf", "1e300", "10000000000000"] {
+        ensure!(code(&raw(subject, &grant(&one))?) == Some(0), end);
+        share(subject, end, Holder::from_bits(7).digits())?;
+        ensure!(code(&raw(subject, &grant(&two))?) == Some(0), end);
+        ensure!(renewed(subject)? == Some(0), end);
+        let left = lasts(subject, "a")?;
+        ensure!(left <= time + Duration::from_millis(1), end, left);
+        for ours in [&one, &two] {
+            ensure!(code(&raw(subject, &Request::Release(ours.clone()))?) == Some(0), end);
+        }
+        ensure!(run::<i64>(subject, cmd("EXISTS").arg("a").arg(&holders))? == 0, end);
+        // A holder whose own share got such an end has lost it.
+        ensure!(code(&raw(subject, &grant(&one))?) == Some(0), end);
+        share(subject, end, one.holder.digits())?;
+        ensure!(renewed(subject)? == Some(6), end);
+        ensure!(run::<i64>(subject, cmd("EXISTS").arg("a").arg(&holders))? == 0, end);
+    }
+    ensure!(code(&raw(subject, &grant(&one))?) == Some(0));
+    share(subject, "9999999999999", one.holder.digits())?;
+    ensure!(renewed(subject)? == Some(0));
     Ok(())
 }

@@ -18,6 +18,7 @@ fn known() -> Vec<(&'static str, Option<u64>)> {
         ("CLEARED_AT_ONCE", number(WaitQueue::CLEARED_AT_ONCE)),
         ("CLEARED_AT_ONCE", number(Shares::CLEARED_AT_ONCE)),
         ("SHARES_KEPT", millis(WaitQueue::KEPT_FOR)),
+        ("ENDS_MAX", Some(leasehold_redis::wire::ENDS_MAX)),
         ("LABEL_MAX", number(Label::MAX_LEN)),
         // For how long a member remembers who vouches for it: the histories and cases have it.
         ("KEPT", Some(30 * 24 * 3600 * 1000)),
