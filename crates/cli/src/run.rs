@@ -32,14 +32,13 @@ pub(crate) async fn run(settings: Settings) -> Result<End, Failure> {
     };
     let worked = work(&settings, &around, &locks, &guard, &mut signals).await;
     let returned = give_back(request, &locks, ReleaseLimit::begin(&guard), guard, &mut signals).await;
+    if let ReleaseOutcome::Unconfirmed(line) = &returned {
+        say::line(line);
+    }
     let status = worked?;
     match returned {
-        ReleaseOutcome::Done => Ok(end_as(status)),
         ReleaseOutcome::NotOurs(error) => Err(ran_past(&error)),
-        ReleaseOutcome::Unconfirmed(line) => {
-            say::line(line);
-            Ok(end_as(status))
-        }
+        ReleaseOutcome::Done | ReleaseOutcome::Unconfirmed(_) => Ok(end_as(status)),
     }
 }
 

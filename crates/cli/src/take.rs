@@ -270,6 +270,7 @@ pub(crate) enum ReleaseOutcome {
 #[derive(Debug)]
 pub(crate) struct ReleaseLimit {
     began: Instant,
+    lease_left: Duration,
     limit: Duration,
     announced: bool,
 }
@@ -281,8 +282,13 @@ impl ReleaseLimit {
 
     /// At the end of the lease, nothing is left to release.
     pub(crate) fn begin(guard: &Guard) -> Self {
-        let limit = guard.remaining().min(Self::LIMIT);
-        Self { began: Instant::now(), limit, announced: false }
+        let (began, lease_left) = (Instant::now(), guard.remaining());
+        let limit = lease_left.min(Self::LIMIT);
+        Self { began, lease_left, limit, announced: false }
+    }
+
+    fn lease_has_ended(&self) -> bool {
+        self.began.elapsed() >= self.lease_left
     }
 
     fn left(&self) -> Duration {
@@ -343,6 +349,7 @@ pub(crate) async fn give_back(
         Some(Err(error)) => {
             ReleaseOutcome::Unconfirmed(format!("{keys}: {error}: others must wait for that"))
         }
+        None if last.lease_has_ended() => ReleaseOutcome::Done,
         None => ReleaseOutcome::Unconfirmed(format!(
             "{keys}: {} did not confirm the release: others may have to wait for the lease's end",
             locks.store()

@@ -645,8 +645,8 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "a command that has ended waits for its store until the lease ends",
         file: "crates/cli/src/take.rs",
-        from: "        let limit = guard.remaining().min(Self::LIMIT);",
-        to: "        let limit = guard.remaining().max(Self::LIMIT);",
+        from: "        let limit = lease_left.min(Self::LIMIT);",
+        to: "        let limit = lease_left.max(Self::LIMIT);",
         tests: &[(
             Run,
             "loss::a_server_that_is_stopped_at_the_end_is_waited_for_three_seconds_whatever_the_ttl_is",

@@ -120,7 +120,7 @@ fn a_server_that_is_gone_at_the_end_does_not_change_how_the_command_ended() {
     let server = Server::start(Flavor::Redis70);
     let site = Site::on(&server.url());
     let script = "echo $$ > running; until [ -e go ]; do sleep 0.02; done; exit 3";
-    let run = site.start(site.run_script(&["--ttl", "4", "k"], script));
+    let run = site.start(site.run_script(&["--ttl", "10", "k"], script));
     site.wait_for("running");
     server.kill_9();
     std::fs::write(site.path("go"), "").unwrap();

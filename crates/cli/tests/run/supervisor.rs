@@ -277,6 +277,23 @@ fn the_supervisor_survives_what_others_end_of() {
     run.finish().is_silent(6);
 }
 
+/// Regression: nothing said that the lock of a command that was ended stays held until the end of
+/// its lease, which may be minutes.
+#[test]
+fn a_command_that_was_ended_reports_a_release_that_was_not_confirmed() {
+    let server = Server::start(Flavor::Redis70);
+    let site = Site::on(&server.url());
+    let run = site.start(site.run_script(&["k"], "echo $$ > running; exec sleep 60"));
+    site.wait_for("running");
+    let supervisor = supervisor_of(&run);
+    server.stop();
+    kill(&supervisor);
+    let done = run.finish();
+    assert_eq!(done.status.code(), Some(70), "{done:?}");
+    assert!(done.err.contains("did not confirm the release"), "{done:?}");
+    assert!(done.err.contains("the supervisor of the command was killed"), "{done:?}");
+}
+
 #[test]
 fn what_the_command_leaves_running_goes_on_without_the_lock() {
     let site = Site::new();
