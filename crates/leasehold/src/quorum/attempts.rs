@@ -33,20 +33,27 @@ struct State {
     broken: bool,
 }
 
-/// The answer to a release that was sent while a call with the same id was in flight, which says
-/// whether that call is already undone.
+/// A release under this id, and what must be undone after it.
+///
+/// A call that ends while the release is under way is undone after the release. Otherwise the
+/// release could be overtaken by it, and find nothing to release, as if the lease had been lost.
 ///
 /// Usually a release is sent while a slow member has not answered the grant yet, and is answered
 /// after the grant. If it answers that something was released, that was the lease of this grant,
-/// because nothing else was ever requested under this id. In every other case, the call in flight
-/// is undone when it ends.
+/// because nothing else was ever requested under this id. Then nothing more is undone.
 #[derive(Clone, Copy, Debug, Default)]
 enum Release {
     #[default]
-    Open,
-    /// The release was sent after the only call that was ever made under this id; that call may
-    /// have been answered since.
-    BehindTheOnlyCall { answered: bool },
+    None,
+    UnderWay {
+        /// It was sent after the only call that was ever made under this id, and before the answer
+        /// to that call.
+        behind_the_only_call: bool,
+        /// That call has been answered since.
+        answered: bool,
+        /// Another call has ended since, or one without an answer.
+        leaves_something: bool,
+    },
 }
 
 impl MemberAttempt {
@@ -66,14 +73,12 @@ impl MemberAttempt {
     }
 
     /// Notes that a call has ended, with or without an answer. Returns true if its effect must be
-    /// undone.
+    /// undone now, and not after a release that is under way.
     pub(super) fn call_ends(&self, with_answer: bool) -> bool {
         let mut state = self.state();
         state.under_way -= 1;
-        if let Release::BehindTheOnlyCall { answered } = &mut state.release
-            && with_answer
-        {
-            *answered = true;
+        if let Release::UnderWay { behind_the_only_call, answered, leaves_something } = &mut state.release {
+            *(if *behind_the_only_call && with_answer { answered } else { leaves_something }) = true;
             return false;
         }
         state.given_up
@@ -87,16 +92,20 @@ impl MemberAttempt {
     pub(super) fn lets_go(&self) {
         let mut state = self.state();
         state.given_up = true;
-        if (state.asked, state.under_way) == (1, 1) {
-            state.release = Release::BehindTheOnlyCall { answered: false };
-        }
+        state.release = Release::UnderWay {
+            behind_the_only_call: (state.asked, state.under_way) == (1, 1),
+            answered: false,
+            leaves_something: false,
+        };
     }
 
     /// Notes that the release has ended; `done` says whether something was released. Returns true
-    /// if the effect of calls that were answered before it must still be undone.
+    /// if the effect of calls that ended before it must still be undone.
     pub(super) fn let_go(&self, done: bool) -> bool {
-        let release = std::mem::take(&mut self.state().release);
-        matches!(release, Release::BehindTheOnlyCall { answered: true }) && !done
+        match std::mem::take(&mut self.state().release) {
+            Release::None => false,
+            Release::UnderWay { answered, leaves_something, .. } => leaves_something || answered && !done,
+        }
     }
 
     /// Notes whether the member has the lease; false if it did not answer.
@@ -365,8 +374,8 @@ mod tests {
         let [unanswered, in_vain] = [(); 2].map(|()| member_attempt());
         for (member_attempt, done) in [(&unanswered, DONE), (&in_vain, !DONE)] {
             member_attempt.lets_go();
-            assert!(member_attempt.call_ends(!ANSWERED), "something of it may still be on its way");
-            assert!(!member_attempt.let_go(done), "it is undone already");
+            assert!(!member_attempt.call_ends(!ANSWERED), "the release comes first");
+            assert!(member_attempt.let_go(done), "something of it may still be on its way");
         }
 
         // A call may consist of several requests, so one of them may follow the release.
@@ -377,14 +386,17 @@ mod tests {
             assert!(member_attempt.call_ends(ANSWERED));
         }
 
+        // Regression: a raise under way was undone before the release was sent, so that the release
+        // found nothing, and a holder was told of a loss.
         let [two_at_once, renewed] = [(); 2].map(|()| member_attempt());
         renewed.call_ends(ANSWERED);
         for member_attempt in [&two_at_once, &renewed] {
             member_attempt.asks();
             member_attempt.lets_go();
-            assert!(member_attempt.call_ends(ANSWERED), "it may take again what the release let go");
-            assert!(!member_attempt.let_go(DONE));
+            assert!(!member_attempt.call_ends(ANSWERED), "the release comes first");
+            assert!(member_attempt.let_go(DONE), "it may take again what the release let go");
         }
+        assert!(two_at_once.call_ends(ANSWERED), "the release has ended");
     }
 
     #[test]
