@@ -9,8 +9,8 @@ use leasehold::Key;
 
 use crate::exit::Failure;
 use crate::keys::Keys;
+use crate::options::{time_of, value_of};
 use crate::stores::Stores;
-use crate::time;
 
 pub(crate) const KEY: &str = "LEASEHOLD_KEY";
 pub(crate) const KEYS: &str = "LEASEHOLD_KEYS";
@@ -21,14 +21,12 @@ pub(crate) const MAX_TTL: &str = "LEASEHOLD_MAX_TTL";
 
 /// The label from the environment, unless an outer run set it for its own use.
 pub(crate) fn label() -> Option<String> {
-    env::var(LABEL).ok().filter(|_| !is_nested())
+    env::var(LABEL).ok().filter(|label| !label.is_empty() && !is_nested())
 }
 
 /// The longest TTL of several stores, if the environment sets it.
 pub(crate) fn max_ttl() -> Result<Option<Duration>, Failure> {
-    let Some(text) = env::var_os(MAX_TTL) else { return Ok(None) };
-    let time = time::parse(&text.to_string_lossy());
-    time.map(Some).map_err(|error| Failure::usage(error.to_string()).about(MAX_TTL))
+    time_of(MAX_TTL, value_of(MAX_TTL))
 }
 
 /// The locks that outer runs hold at the same store.

@@ -9,7 +9,7 @@ use leasehold::{Key, Misuse, Naming};
 use crate::args::NamingArgs;
 use crate::exit::Failure;
 use crate::json::text_of;
-use crate::options::variable;
+use crate::options::{value_of, variable};
 use crate::store_url::StoreUrl;
 
 /// One key or several, without duplicates, in byte order.
@@ -57,7 +57,7 @@ impl Keys {
 ///
 /// [`Failure`] if the naming is unknown.
 pub(crate) fn naming(args: NamingArgs) -> Result<Naming, Failure> {
-    let named = args.naming.or_else(|| std::env::var(variable("--naming")).ok());
+    let named = args.naming.or_else(|| value_of(&variable("--naming")));
     let naming = named.as_deref().map_or(Ok(Naming::Verbatim), str::parse);
     naming.map_err(|misuse: Misuse| Failure::from(misuse).about("--naming"))
 }

@@ -11,6 +11,12 @@ pub(crate) fn variable(option: &str) -> String {
     format!("LEASEHOLD_{}", option.trim_start_matches('-').replace('-', "_").to_uppercase())
 }
 
+/// The value of a variable; an empty one counts as not set.
+pub(crate) fn value_of(variable: &str) -> Option<String> {
+    let text = env::var_os(variable).filter(|text| !text.is_empty());
+    text.map(|text| text.to_string_lossy().into_owned())
+}
+
 /// The time that an option names, or its variable if the option is missing.
 ///
 /// # Errors
@@ -21,8 +27,7 @@ pub(crate) fn default_time(option: &str, text: Option<String>) -> Result<Option<
         return time_of(option, text);
     }
     let name = variable(option);
-    let text = env::var_os(&name).map(|text| text.to_string_lossy().into_owned());
-    time_of(&name, text)
+    time_of(&name, value_of(&name))
 }
 
 /// The time that an option names.
@@ -44,8 +49,8 @@ pub(crate) fn exit_code(option: &str, text: Option<String>) -> Result<Option<u8>
     let name = variable(option);
     let (option, text) = match text {
         Some(text) => (option, text),
-        None => match env::var_os(&name) {
-            Some(text) => (&*name, text.to_string_lossy().into_owned()),
+        None => match value_of(&name) {
+            Some(text) => (&*name, text),
             None => return Ok(None),
         },
     };

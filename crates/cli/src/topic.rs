@@ -59,7 +59,7 @@ Variables that leasehold reads:
   LEASEHOLD_MAX_TTL the longest TTL of all users of a quorum, if --max-ttl is not given
   LEASEHOLD_TTL, LEASEHOLD_MAX_HOLD, LEASEHOLD_GRACE, LEASEHOLD_WITHIN, LEASEHOLD_OUTAGE_LIMIT,
   LEASEHOLD_NAMING, LEASEHOLD_BUSY_EXIT_CODE, LEASEHOLD_SKIP_EXIT_CODE
-                    the option of that name, if it is not given
+                    the option of that name, if it is not given; an empty variable counts as not set
   LEASEHOLD_LABEL   the same for --label, but not inside the command of a run, which finds that
                     run's label there
 

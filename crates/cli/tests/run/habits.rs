@@ -83,6 +83,13 @@ fn the_environment_stands_for_options_that_are_not_given() {
     };
     ended(("LEASEHOLD_TTL", "x"), &["k", "--", "true"])
         .says(64, &["LEASEHOLD_TTL: \"x\" is not a length of time"]);
+    for option in
+        ["TTL", "MAX_HOLD", "GRACE", "WITHIN", "OUTAGE_LIMIT", "NAMING", "BUSY_EXIT_CODE", "MAX_TTL"]
+    {
+        ended((&format!("LEASEHOLD_{option}"), ""), &["k", "--", "true"]).is_silent(0);
+    }
+    let label = show(&[("LEASEHOLD_LABEL", "")], &[]).1;
+    assert!(label.contains('@'), "an empty variable counts as not set: {label}");
     // The lease is as long, and a busy machine must not lose it first.
     ended(("LEASEHOLD_MAX_HOLD", "2s"), &["k", "--", "sleep", "60"]).says(70, &["--max-hold 2s"]);
     let _others = others(&site, "held");
