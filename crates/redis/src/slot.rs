@@ -126,20 +126,16 @@ const TAG_LEN: usize = 3;
 /// spends its first milliseconds on it.
 static TAGS: [[u8; TAG_LEN]; SLOTS as usize] = tags();
 
-#[allow(
-    long_running_const_eval,
-    reason = "a quarter of a million short strings are tried; that takes a moment, and ends"
-)]
 const fn tags() -> [[u8; TAG_LEN]; SLOTS as usize] {
     let mut tags = [[0; TAG_LEN]; SLOTS as usize];
     let base = ALPHABET.len();
-    let mut len = 1;
-    let mut strings = base;
-    while len <= TAG_LEN {
-        // The strings of one length, in order: the digits of 0, 1, 2 … in the alphabet.
+    let mut len = 0;
+    let mut prefixes = 1;
+    while len < TAG_LEN {
+        // The prefixes of one length, in order: the digits of 0, 1, 2 … in the alphabet.
         let mut nth = 0;
-        while nth < strings {
-            let (mut string, mut crc, mut weight) = ([0; TAG_LEN], 0, strings);
+        while nth < prefixes {
+            let (mut string, mut crc, mut weight) = ([0; TAG_LEN], 0, prefixes);
             let mut at = 0;
             while at < len {
                 weight /= base;
@@ -147,13 +143,22 @@ const fn tags() -> [[u8; TAG_LEN]; SLOTS as usize] {
                 crc = crc16_step(crc, string[at]);
                 at += 1;
             }
-            let slot = (crc % SLOTS) as usize;
-            if tags[slot][0] == 0 {
-                tags[slot] = string;
+            // The checksum is linear, so the last character changes it by a number of its own. A
+            // call of `crc16_step` for each of a quarter of a million strings would take the
+            // compiler some seconds.
+            let zero_last = crc16_step(crc, 0);
+            let mut last = 0;
+            while last < base {
+                let slot = ((zero_last ^ CRC16[ALPHABET[last] as usize]) % SLOTS) as usize;
+                if tags[slot][0] == 0 {
+                    string[len] = ALPHABET[last];
+                    tags[slot] = string;
+                }
+                last += 1;
             }
             nth += 1;
         }
-        strings *= base;
+        prefixes *= base;
         len += 1;
     }
     tags
