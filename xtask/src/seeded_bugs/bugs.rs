@@ -171,7 +171,7 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "the deadline of a batch is ignored",
         file: "crates/redis/src/scripts/batch_grant.lua",
-        from: "if now > tonumber(ARGV[1]) then return answer end",
+        from: "if now > tonumber(argv[1]) then return answer end",
         to: "if false then return answer end",
         tests: &[(Store, "batches::a_batch_that_comes_too_late_grants_nothing")],
     },
@@ -222,7 +222,7 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "a batch treats a key of a wrong type as free",
         file: "crates/redis/src/scripts/batch_grant.lua",
-        from: "(lasts[i] or call('EXISTS', KEYS[2 * n + i]) == 0)",
+        from: "(lasts[i] or call('EXISTS', keys[2 * n + i]) == 0)",
         to: "true",
         tests: &[(Store, "batches::what_is_in_the_way_of_one_request_is_not_in_the_way_of_the_others")],
     },
@@ -442,8 +442,8 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "a batch of grants skips the check whether the server is quarantined",
         file: "crates/redis/src/scripts/batch_grant.lua",
-        from: "local vouched = not at_member or ARGV[2] == ''",
-        to: "local vouched = true or ARGV[2] == ''",
+        from: "local vouched = not at_member or argv[4] == ''",
+        to: "local vouched = true or argv[4] == ''",
         tests: &[
             (Store, "member::a_server_that_was_flushed_abstains"),
             (Store, "member::a_server_that_was_started_anew_without_its_state_abstains_for_the_longest_ttl"),

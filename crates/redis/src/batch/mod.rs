@@ -102,11 +102,11 @@ impl Client {
             let Some(key) = batched_key(attempt) else { continue };
             let slot = if by_slot { slot_of(key.as_bytes()) } else { 0 };
             let longest = attempt.proposal.map(|proposal| proposal.max_ttl);
-            groups.entry((slot, longest)).or_default().push(nth);
+            groups.entry((slot, longest, attempt.ttl)).or_default().push(nth);
         }
         let batches: Vec<_> = groups
             .iter()
-            .flat_map(|((_, longest), nths)| nths.chunks(MOST).map(|nths| (*longest, nths)))
+            .flat_map(|((_, longest, _), nths)| nths.chunks(MOST).map(|nths| (*longest, nths)))
             .collect();
         if batches.is_empty() {
             return Ok(done);

@@ -35,6 +35,8 @@ struct Group {
     what: What,
     /// At a member of a quorum, the longest TTL.
     longest: Option<Ttl>,
+    /// That of all its requests. A release has none.
+    ttl: Option<Ttl>,
     slot: u16,
     requests: Vec<Request>,
     /// For grants, one for each: it is in doubt until it is answered.
@@ -216,14 +218,17 @@ fn grouped(batch: Vec<Request>) -> Vec<Group> {
     for request in batch {
         let proposal = request.attempt.proposal.filter(|_| request.what != What::Release);
         let longest = proposal.map(|proposal| proposal.max_ttl);
+        let ttl = (request.what != What::Release).then_some(request.attempt.ttl);
         let same = |group: &&mut Group| {
-            group.slot == request.slot && group.longest == longest && group.what == request.what
+            (group.slot, group.longest, group.ttl) == (request.slot, longest, ttl)
+                && group.what == request.what
         };
         match groups.iter_mut().find(same) {
             Some(group) => group.requests.push(request),
             None => groups.push(Group {
                 what: request.what.clone(),
                 longest,
+                ttl,
                 slot: request.slot,
                 requests: vec![request],
                 sendings: Vec::new(),

@@ -42,8 +42,9 @@ pub struct Vouching<'a> {
     pub by_slot: bool,
 }
 
-/// Grants each attempt its key if that is free and nobody waits for it. With `vouching`, all
-/// attempts have proposals with the same longest TTL; in a cluster, all keys are in one slot.
+/// Grants each attempt its key if that is free and nobody waits for it. All attempts have the same
+/// TTL. With `vouching`, they have proposals with the same longest TTL; in a cluster, all keys are
+/// in one slot.
 ///
 /// # Panics
 ///
@@ -57,11 +58,12 @@ pub fn grant_batch(attempts: &[&Attempt], not_after: Stamp, vouching: Option<Vou
         keys.write(|name| Sides::of(key).write(Side::Waiters, name));
     }
     fences(attempts, &mut keys);
-    let mut args = Words::for_claims(attempts.len(), 4);
+    let mut args = Words::for_claims(attempts.len(), 2);
     args.show(not_after.as_micros());
+    ttl(attempts, &mut args);
     vouch(attempts, vouching, &mut keys, &mut args);
     for attempt in attempts {
-        lease(attempt, &mut args);
+        value(attempt, &mut args);
         if vouching.is_some() {
             args.show(attempt.proposal.expect("a member is asked with a proposal").fence);
         }
@@ -99,14 +101,15 @@ pub fn delete_call(key: &Key, value: &[u8]) -> Call {
 /// If an attempt's claim is not an exclusive one on one key.
 #[must_use]
 pub fn renew_batch(attempts: &[&Attempt], vouching: Option<Vouching<'_>>) -> Call {
-    let (mut keys, mut args) = (Words::for_claims(attempts.len(), 2), Words::for_claims(attempts.len(), 3));
+    let (mut keys, mut args) = (Words::for_claims(attempts.len(), 2), Words::for_claims(attempts.len(), 1));
     for attempt in attempts {
         keys.push(key_of(attempt).as_bytes());
     }
     fences(attempts, &mut keys);
+    ttl(attempts, &mut args);
     vouch(attempts, vouching, &mut keys, &mut args);
     for attempt in attempts {
-        lease(attempt, &mut args);
+        value(attempt, &mut args);
     }
     Call { script: &BATCH_RENEW, keys, args }
 }
@@ -192,11 +195,12 @@ fn value(attempt: &Attempt, args: &mut Words) {
     args.write(|bytes| wire::write_value(Flag::Plain, attempt.holder, attempt.label.as_ref(), bytes));
 }
 
-/// The value, the TTL, and how long the fence is kept.
-fn lease(attempt: &Attempt, args: &mut Words) {
-    value(attempt, args);
-    args.show(millis(attempt.ttl.duration()));
-    args.show(millis(LastFence::kept_for(attempt.ttl)));
+/// The TTL that all attempts have, and how long their fences are kept.
+fn ttl(attempts: &[&Attempt], args: &mut Words) {
+    let ttl = attempts.first().map_or(Ttl::DEFAULT, |first| first.ttl);
+    debug_assert!(attempts.iter().all(|attempt| attempt.ttl == ttl), "a batch has one ttl");
+    args.show(millis(ttl.duration()));
+    args.show(millis(LastFence::kept_for(ttl)));
 }
 
 #[cfg(test)]
@@ -226,7 +230,7 @@ mod tests {
         let call = grant_batch(&[&a, &b], not_after, None);
         let keys = ["a", "leasehold:w{a}a", "b", "leasehold:w{b}b"].map(String::from);
         assert_eq!(shown(&call.keys), [&keys[..], &fences].concat());
-        assert_eq!(shown(&call.args), ["1700000000000000", A, "30000", "600000", B, "30000", "600000"]);
+        assert_eq!(shown(&call.args), ["1700000000000000", "30000", "600000", A, B]);
         let call = release_batch(&[&a, &b]);
         assert_eq!(
             (shown(&call.keys), shown(&call.args)),
@@ -234,7 +238,7 @@ mod tests {
         );
         let call = renew_batch(&[&a, &b], None);
         assert_eq!(shown(&call.keys), [&["a".to_owned(), "b".into()][..], &fences].concat());
-        assert_eq!(shown(&call.args), [A, "30000", "600000", B, "30000", "600000"]);
+        assert_eq!(shown(&call.args), ["30000", "600000", A, B]);
     }
 
     #[test]
@@ -245,10 +249,10 @@ mod tests {
         let vouching = |by_slot| Some(Vouching { run: Some("c0ffee"), longest, by_slot });
         let call = grant_batch(&[&a], Stamp::from_micros(9), vouching(false));
         assert_eq!((call.keys.len(), shown(&call.keys).pop().unwrap()), (4, "leasehold:member".into()));
-        assert_eq!(shown(&call.args), ["9", "c0ffee", "60000", A, "30000", "600000", "7"]);
+        assert_eq!(shown(&call.args), ["9", "30000", "600000", "c0ffee", "60000", A, "7"]);
         let call = renew_batch(&[&a], vouching(true));
         assert_eq!(shown(&call.keys), ["a", "leasehold:f{a}a", "leasehold:member{a}"]);
-        assert_eq!(shown(&call.args), ["c0ffee", "60000", A, "30000", "600000"]);
+        assert_eq!(shown(&call.args), ["30000", "600000", "c0ffee", "60000", A]);
     }
 
     #[test]

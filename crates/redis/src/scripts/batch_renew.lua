@@ -2,36 +2,34 @@
 -- renewal script.
 --
 -- KEYS  for each lease its key; then for each lease the fence of its key; at a member of a quorum one more: the member key
--- ARGV  only at a member:
---       1  the run that vouches for its leases; empty: the URL says that the server forgets nothing
---       2  the longest ttl of the quorum, in ms
---     then for each lease:
---          the value that its grant wrote
---          the ttl, in ms
---          how long to remember the fence, in ms
+-- ARGV  1  the ttl of all leases, in ms
+--       2  how long to remember their fences, in ms
+--     and only at a member:
+--       3  the run that vouches for its leases; empty: the URL says that the server forgets nothing
+--       4  the longest ttl of the quorum, in ms
+--     then for each lease the value that its grant wrote
 --
 -- Returns for each lease 1 if it was renewed, or 0. No lease is shortened, and no fence is forgotten sooner.
 
-local call = redis.call
-local at_member = #KEYS % 2 == 1
-local n, before = math.floor(#KEYS / 2), at_member and 2 or 0
-local longest, vouched = math.huge, true
+local call, keys, argv = redis.call, KEYS, ARGV
+local at_member = #keys % 2 == 1
+local n, before = math.floor(#keys / 2), at_member and 4 or 2
+local ttl, keep, vouched = tonumber(argv[1]), tonumber(argv[2]), true
 if at_member then
-  longest = tonumber(ARGV[2])
-  vouched = ARGV[1] == '' or call('GET', KEYS[#KEYS]) == ARGV[1] and call('PTTL', KEYS[#KEYS]) >= KEPT / 2
+  vouched = argv[3] == '' or call('GET', keys[#keys]) == argv[3] and call('PTTL', keys[#keys]) >= KEPT / 2
+  vouched = vouched and ttl <= tonumber(argv[4])
 end
 
-local function last(key, ms)
-  if call('PTTL', key) < tonumber(ms) then call('PEXPIRE', key, ms) end
+local function last(key, ms, digits)
+  if call('PTTL', key) < ms then call('PEXPIRE', key, digits) end
 end
 
-local found, answer = call('MGET', unpack(KEYS, 1, n)), {}
+local found, answer = call('MGET', unpack(keys, 1, n)), {}
 for i = 1, n do
-  local at = before + 3 * (i - 1)
-  local is_held = vouched and found[i] == ARGV[at + 1] and tonumber(ARGV[at + 2]) <= longest
+  local is_held = vouched and found[i] == argv[before + i]
   if is_held then
-    last(KEYS[i], ARGV[at + 2])
-    last(KEYS[n + i], ARGV[at + 3])
+    last(keys[i], ttl, argv[1])
+    last(keys[n + i], keep, argv[2])
   end
   answer[i] = is_held and 1 or 0
 end
