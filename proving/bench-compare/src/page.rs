@@ -5,7 +5,8 @@ use std::fs;
 use std::path::Path;
 
 use bench::figure::{Figure, shown};
-use bench::page::{Machine, draw, shown_on_a_page};
+use bench::machine::Machine;
+use bench::page::{draw, shown_on_a_page};
 use bench::pictures::{Picture, by_count, measured};
 use bench::plot::{Curve, bars, curves};
 use competitor::AnyError;

@@ -6,7 +6,7 @@ use futures_util::future::try_join_all;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, Pipeline, Value, cmd, pipe};
 
-use crate::workers::AnyError;
+use crate::error::AnyError;
 use crate::{backend::Site, clock};
 
 /// How a bare loop acquires and releases.

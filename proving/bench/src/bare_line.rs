@@ -11,8 +11,8 @@ use tokio::time::sleep;
 
 use crate::bare::patient;
 use crate::clock;
+use crate::error::AnyError;
 use crate::turn::Turn;
-use crate::workers::AnyError;
 
 /// Takes the key, or joins its queue.
 const JOIN: &str = "local clock = redis.call('TIME') \

@@ -9,8 +9,8 @@ use std::fs;
 use std::path::Path as FilePath;
 use std::process::{Child, Command, Stdio};
 
+use crate::error::AnyError;
 use crate::path::Walk;
-use crate::workers::AnyError;
 
 /// The environment variable that makes a missing valgrind a failure.
 pub const DEMANDED: &str = "BENCH_DEMANDS_VALGRIND";

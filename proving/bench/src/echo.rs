@@ -7,10 +7,11 @@ use std::thread;
 use std::time::Duration;
 
 use crate::clock;
+use crate::error::AnyError;
 use crate::order::Order;
 use crate::sample::Sample;
 use crate::transactions::Transactions;
-use crate::workers::{AnyError, Workers};
+use crate::workers::Workers;
 
 /// The longest datagram: the number of a row.
 const LONGEST: usize = 4;

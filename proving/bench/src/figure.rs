@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::backend::Backend;
+use crate::error::AnyError;
 use crate::sample::Sample;
 use crate::targets::{self, TARGETS, Target};
-use crate::workers::AnyError;
 
 /// One figure: the median of its measurements.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

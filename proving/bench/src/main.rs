@@ -5,11 +5,12 @@ use std::process::ExitCode;
 use std::{env, fs};
 
 use bench::backend::{self, Backend};
+use bench::error::AnyError;
 use bench::figure::{self, Figure, Figures, Telling};
-use bench::page::{self, Machine, table};
+use bench::machine::Machine;
+use bench::page::{self, table};
 use bench::settings::Settings;
 use bench::sizing;
-use bench::workers::AnyError;
 use bench::workloads::ALL;
 use clap::Parser;
 use clap::builder::PossibleValuesParser;

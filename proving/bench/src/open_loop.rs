@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 
+use crate::error::AnyError;
 use crate::sample::Sample;
-use crate::workers::AnyError;
 
 /// One batch: the bytes to send, and the length of the answer.
 #[derive(Clone, Debug)]

@@ -1,48 +1,15 @@
 //! The results for people: a table, and the page docs/performance.md.
 
-use std::fmt::{self, Write as _};
+use std::fmt::Write as _;
+use std::fs;
 use std::path::Path;
-use std::{fs, thread};
 
+use crate::error::AnyError;
 use crate::figure::{Figure, shown};
+use crate::machine::Machine;
 use crate::pictures::{self, Picture};
 use crate::targets::TARGETS;
-use crate::workers::AnyError;
 use crate::workloads::ALL;
-
-/// The machine on which the figures were measured.
-#[derive(Clone, Debug)]
-#[expect(clippy::exhaustive_structs, reason = "tests make one up")]
-pub struct Machine {
-    /// The processor's own name.
-    pub processor: String,
-    /// The number of its threads that may be used.
-    pub threads: usize,
-    /// The kernel's major and minor version: `6.12`.
-    pub kernel: String,
-}
-
-impl Machine {
-    /// This machine.
-    #[must_use]
-    pub fn this() -> Self {
-        let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        let named = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
-        let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-        Self {
-            processor: named.map_or("a processor without a name", |(_, name)| name.trim()).to_owned(),
-            threads: thread::available_parallelism().map_or(1, usize::from),
-            kernel: kernel.trim().split('.').take(2).collect::<Vec<_>>().join("."),
-        }
-    }
-}
-
-impl fmt::Display for Machine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { processor, threads, kernel } = self;
-        write!(f, "These were taken on {processor}, {threads} threads, Linux {kernel}, servers on loopback.")
-    }
-}
 
 /// One line per figure, in columns.
 #[must_use]

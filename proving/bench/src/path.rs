@@ -9,8 +9,8 @@ use std::{env, process};
 use leasehold::{AnyStore, Locks, Mutex};
 
 use crate::bare::{Bare, Strategy};
+use crate::error::AnyError;
 use crate::transactions::Transactions;
-use crate::workers::AnyError;
 
 /// The first argument of a process that walks a path.
 pub const WALKS: &str = "--walks-a-path";

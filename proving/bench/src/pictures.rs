@@ -1,8 +1,8 @@
 //! The plots of the page, made from its results.
 
+use crate::error::AnyError;
 use crate::figure::Figure;
 use crate::plot::{Curve, curves};
-use crate::workers::AnyError;
 
 /// A plot of a page.
 #[derive(Clone, Copy, Debug)]

@@ -6,8 +6,8 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
+use crate::error::AnyError;
 use crate::figure::shown;
-use crate::workers::AnyError;
 
 /// A curve of a plot, and its label.
 #[derive(Clone, Debug, PartialEq)]

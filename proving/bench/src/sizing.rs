@@ -9,7 +9,7 @@
 use std::fmt::Write as _;
 
 use crate::figure::{Figure, shown};
-use crate::page::Machine;
+use crate::machine::Machine;
 
 /// The largest number of renewals that a process sends at once.
 pub const BATCH: usize = 200;

@@ -17,9 +17,10 @@ use tokio::time::sleep;
 use crate::bare_line::BareLine;
 use crate::clock;
 use crate::echo;
+use crate::error::AnyError;
 use crate::order::{Order, Report};
 use crate::turn::Turn;
-use crate::workers::{AnyError, WORKER_FLAG};
+use crate::workers::WORKER_FLAG;
 
 /// The live bytes of this process, in the program that counts them.
 pub type LiveBytes = fn() -> usize;

@@ -1,19 +1,16 @@
 //! Processes that work together: further runs of this program.
 
 use std::env;
-use std::error::Error;
 use std::process::Command;
 
 use crate::backend::Site;
 use crate::child::Child;
+use crate::error::AnyError;
 use crate::order::{Order, Report};
 use crate::turn::{Turn, Turns};
 
 /// The first argument of a process that is a worker.
 pub const WORKER_FLAG: &str = "--bench-worker";
-
-/// Any error of the benchmark, as text.
-pub type AnyError = Box<dyn Error + Send + Sync>;
 
 /// Several processes, each with its own connection. They are killed when this is dropped.
 #[derive(Debug)]

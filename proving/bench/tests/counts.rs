@@ -5,7 +5,7 @@ use std::process::Command;
 
 use bench::callgrind;
 use bench::figure::Figure;
-use bench::page::Machine;
+use bench::machine::Machine;
 use bench::sizing;
 use bench::targets;
 

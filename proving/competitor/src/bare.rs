@@ -1,12 +1,18 @@
 //! The technique of most lock libraries, without a library.
 
+use std::time::Duration;
+
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Value, cmd};
 
-use crate::serve::{AnyError, Cycle, PATIENCE, TTL};
+use crate::cycle::{AnyError, Cycle, TTL};
 
 const COMPARE_AND_DELETE: &str =
     "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
+
+/// Clients give up after half a second, which a busy machine can take; a slow loop is a result
+/// rather than a failure.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A connection that tasks share, with the script loaded.
 #[derive(Clone, Debug)]

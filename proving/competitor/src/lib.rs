@@ -4,8 +4,10 @@
 //! languages use the same lines, an [`Order`] in and a [`Report`] out.
 
 mod bare;
+mod cycle;
 mod order;
 mod serve;
 
+pub use cycle::{AnyError, TTL};
 pub use order::{Order, Report, Times};
-pub use serve::{AnyError, Competitor, TTL, Visit, now, serve};
+pub use serve::{Competitor, Visit, now, serve};

@@ -1,6 +1,5 @@
 //! The process around a Rust library: one runtime with one thread, like a service with few cores.
 
-use std::error::Error;
 use std::future::Future;
 use std::io::Write as _;
 use std::time::Duration;
@@ -11,18 +10,8 @@ use tokio::sync::mpsc;
 use tokio::time::sleep;
 
 use crate::bare::Bare;
+use crate::cycle::{AnyError, Cycle};
 use crate::order::{Order, Report, Times};
-
-/// Any error, as text.
-pub type AnyError = Box<dyn Error + Send + Sync>;
-
-/// The TTL of every lock of a comparison: longer than anything lasts in it, so that no lease
-/// expires and few are renewed.
-pub const TTL: Duration = Duration::from_secs(10);
-
-/// Clients give up after half a second, which a busy machine can take; a slow loop is a result
-/// rather than a failure.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Nanoseconds on the clock that all processes of this machine share.
 #[must_use]
@@ -36,8 +25,8 @@ pub trait Competitor: Clone + Send + Sync + 'static {
     /// Connects to the server.
     fn connect(url: &str) -> impl Future<Output = Result<Self, AnyError>> + Send;
 
-    /// Acquires a lock for [`TTL`], waiting for it in the library's own way, holds it and releases
-    /// it. `None` if the library stopped waiting.
+    /// Acquires a lock for [`TTL`](crate::TTL), waiting for it in the library's own way, holds it
+    /// and releases it. `None` if the library stopped waiting.
     fn visit(
         &self,
         key: &str,
@@ -132,11 +121,6 @@ async fn turns<C: Competitor>(
         sleep(think).await;
     }
     Ok(turns)
-}
-
-/// Acquires and releases a key that nobody else wants.
-pub(crate) trait Cycle: Clone + Send + Sync + 'static {
-    fn cycle(&self, key: &str, serial: u64) -> impl Future<Output = Result<(), AnyError>> + Send;
 }
 
 #[derive(Clone)]

@@ -10,13 +10,13 @@ use super::{MEMBERS, Workload, on_one_thread};
 use crate::backend::Site;
 use crate::bare::Bare;
 use crate::clock;
+use crate::error::AnyError;
 use crate::figure::{Figures, Of};
 use crate::open_loop::{self, Arrivals, Batch};
 use crate::sample::Sample;
 use crate::settings::Settings;
 use crate::sizing::{BATCH, wait};
 use crate::vitals::Vitals;
-use crate::workers::AnyError;
 
 pub(super) const WORKLOAD: Workload = Workload {
     name: "capacity",

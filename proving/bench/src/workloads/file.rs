@@ -6,13 +6,14 @@ use super::{Workload, on_one_thread};
 use crate::backend::Site;
 use crate::clock;
 use crate::echo::Echo;
+use crate::error::AnyError;
 use crate::figure::{Figures, Of};
 use crate::order::{Order, Report};
 use crate::sample::Sample;
 use crate::settings::Settings;
 use crate::transactions::Transactions;
 use crate::turn::{Turn, Turns};
-use crate::workers::{AnyError, Race, Workers};
+use crate::workers::{Race, Workers};
 
 pub(super) const WORKLOAD: Workload = Workload {
     name: "file",

@@ -3,11 +3,12 @@ use std::time::Duration;
 use super::{Workload, on_one_thread};
 use crate::backend::Site;
 use crate::bare::Bare;
+use crate::error::AnyError;
 use crate::figure::{Figures, Of};
 use crate::pictures::QUANTILES;
 use crate::sample::Sample;
 use crate::settings::Settings;
-use crate::workers::{AnyError, Race, Workers};
+use crate::workers::{Race, Workers};
 
 pub(super) const WORKLOAD: Workload = Workload {
     name: "hand_off",

@@ -2,11 +2,12 @@ use super::{Workload, on_one_thread};
 use crate::backend::Site;
 use crate::bare::Bare;
 use crate::clock;
+use crate::error::AnyError;
 use crate::figure::{Figures, Of};
 use crate::order::{Order, Report};
 use crate::sample::Sample;
 use crate::settings::Settings;
-use crate::workers::{AnyError, Workers};
+use crate::workers::Workers;
 
 pub(super) const WORKLOAD: Workload = Workload {
     name: "held",

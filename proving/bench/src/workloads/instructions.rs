@@ -6,10 +6,10 @@ use super::{MEMBERS, Workload};
 use crate::backend::{Backend, Site};
 use crate::bare::Strategy;
 use crate::callgrind;
+use crate::error::AnyError;
 use crate::figure::{Figures, Of};
 use crate::path::{Path, Walk};
 use crate::settings::Settings;
-use crate::workers::AnyError;
 
 pub(super) const WORKLOAD: Workload = Workload {
     name: "instructions",

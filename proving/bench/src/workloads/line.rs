@@ -3,12 +3,13 @@ use std::time::Duration;
 
 use super::Workload;
 use crate::backend::{Backend, Site};
+use crate::error::AnyError;
 use crate::figure::{Figures, Of};
 use crate::order::Order;
 use crate::sample::Sample;
 use crate::settings::Settings;
 use crate::turn::{jain, least_of_most};
-use crate::workers::{AnyError, Race, Workers};
+use crate::workers::{Race, Workers};
 
 pub(super) const WORKLOAD: Workload = Workload {
     name: "line",

@@ -10,9 +10,9 @@ mod quorum;
 mod uncontended;
 mod waiters;
 
+use crate::error::AnyError;
 use crate::figure::Figures;
 use crate::settings::Settings;
-use crate::workers::AnyError;
 
 /// A workload of the benchmark.
 #[derive(Clone, Copy, Debug)]

@@ -8,10 +8,10 @@ use super::{Workload, on_one_thread};
 use crate::backend::{Backend, Site};
 use crate::bare::{Bare, Strategy};
 use crate::clock;
+use crate::error::AnyError;
 use crate::figure::{Figures, Of};
 use crate::sample::Sample;
 use crate::settings::Settings;
-use crate::workers::AnyError;
 
 pub(super) const WORKLOAD: Workload = Workload {
     name: "uncontended",

@@ -2,12 +2,13 @@ use servers::{Reply, Server};
 
 use super::Workload;
 use crate::backend::Site;
+use crate::error::AnyError;
 use crate::figure::{Figures, Of};
 use crate::order::{Order, Report};
 use crate::sample::Sample;
 use crate::settings::Settings;
 use crate::turn::Turns;
-use crate::workers::{AnyError, Race, Workers};
+use crate::workers::{Race, Workers};
 
 pub(super) const WORKLOAD: Workload = Workload {
     name: "waiters",
