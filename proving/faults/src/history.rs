@@ -11,7 +11,7 @@ use std::{
 
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::sharing::Wish;
+use crate::wish::Wish;
 
 /// Nanoseconds since the machine was booted: the clock that leases are counted by, which all
 /// processes share.

@@ -13,6 +13,7 @@ mod pulse;
 pub mod sharing;
 pub mod soak;
 mod visit;
+pub mod wish;
 pub mod worker;
 
 pub use crowd::{Crowd, until};

@@ -8,7 +8,7 @@ use std::{
 
 use crate::{
     history::{Entry, EventKind},
-    sharing::Wish,
+    wish::Wish,
 };
 
 /// One request, from just before it was sent until it failed, or until its guard was released.
@@ -147,10 +147,10 @@ impl ParsedHistory {
                     parsed_history.spans.push(span);
                 }
                 EventKind::Killed => {
-                    parsed_history.killed.push(ProcessFault { process, at, until: None, had_it: false })
+                    parsed_history.killed.push(ProcessFault { process, at, until: None, had_it: false });
                 }
                 EventKind::Stopped => {
-                    parsed_history.stopped.push(ProcessFault { process, at, until: None, had_it: false })
+                    parsed_history.stopped.push(ProcessFault { process, at, until: None, had_it: false });
                 }
                 EventKind::HadIt => {
                     let faults = parsed_history.killed.iter_mut().chain(&mut parsed_history.stopped);

@@ -9,11 +9,13 @@
 
 mod broken;
 mod calls;
+mod circumstances;
 mod fault;
 mod judge;
 mod options;
 mod report;
 mod slice;
+mod span;
 mod test_bed;
 mod workers;
 mod workload;

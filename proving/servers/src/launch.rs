@@ -11,9 +11,8 @@ use std::{
 };
 
 use crate::{
-    Reply, Setup,
+    Connection, Reply, Setup,
     process::{Process, dying_with_us},
-    server::{connect, socket_path},
 };
 
 /// A start takes tens of milliseconds; the rest is for a machine that is busy compiling.
@@ -73,6 +72,27 @@ fn answers(setup: &Setup, directory: &Path, port: u16) -> bool {
         Ok(_) => true,
         Err(_) => false,
     }
+}
+
+/// A connection, authenticated as the setup says.
+pub(crate) fn connect(setup: &Setup, directory: &Path, port: u16) -> io::Result<Connection> {
+    let mut connection = if setup.tls.is_some() {
+        Connection::open_unix(&socket_path(directory))?
+    } else {
+        Connection::open(port)?
+    };
+    if let Some(password) = &setup.password {
+        // If the server refuses it, the following command fails.
+        connection.text(&["AUTH", password])?;
+    }
+    if let Some((user, password)) = &setup.login {
+        connection.text(&["AUTH", user, password])?;
+    }
+    Ok(connection)
+}
+
+pub(crate) fn socket_path(directory: &Path) -> PathBuf {
+    directory.join("server.sock")
 }
 
 /// The reason why a server is not ready.

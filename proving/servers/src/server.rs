@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use crate::{
     Connection, Flavor, Reply, Setup,
-    launch::{NotReady, READY_WITHIN, log_tail, run},
+    launch::{NotReady, READY_WITHIN, connect, log_tail, run, socket_path},
     process::Process,
 };
 
@@ -217,24 +217,4 @@ fn free_port() -> u16 {
             return port;
         }
     }
-}
-
-pub(crate) fn connect(setup: &Setup, directory: &Path, port: u16) -> io::Result<Connection> {
-    let mut connection = if setup.tls.is_some() {
-        Connection::open_unix(&socket_path(directory))?
-    } else {
-        Connection::open(port)?
-    };
-    if let Some(password) = &setup.password {
-        // If the server refuses it, the following command fails.
-        connection.text(&["AUTH", password])?;
-    }
-    if let Some((user, password)) = &setup.login {
-        connection.text(&["AUTH", user, password])?;
-    }
-    Ok(connection)
-}
-
-pub(crate) fn socket_path(directory: &Path) -> PathBuf {
-    directory.join("server.sock")
 }

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Wanted, can_be_together, is_over_full};
+use crate::wish::{Wanted, can_be_together, is_over_full};
 
 /// One hold, as its holder saw it.
 #[derive(Clone, Debug, PartialEq, Eq)]

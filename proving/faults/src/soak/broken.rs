@@ -9,15 +9,15 @@ use std::{
     time::Duration,
 };
 
-use super::judge::{CLOCKS, Circumstances, begins, fence, mode, nanos};
+use super::{
+    circumstances::{CLOCKS, Circumstances},
+    span::{begins, fence, mode},
+};
 use crate::{
     ParsedHistory, RequestSpan,
     history::{Entry, EventKind},
-    sharing::Wanted,
+    wish::Wanted,
 };
-
-/// The time after a fault within which renewals and pushes work again.
-const RECOVERS: Duration = Duration::from_secs(1);
 
 /// Half of the holders that suffer nothing else know of the break by then: a push takes
 /// milliseconds, and a holder checks its guard every 20 ms. For most, the next renewal would come
@@ -212,15 +212,5 @@ fn fences_are_greater_after(
                 broken.key, broken.fence
             ));
         }
-    }
-}
-
-impl Circumstances {
-    /// True if neither a process nor its store suffered a fault in this period, or shortly before.
-    fn were_quiet(&self, parsed_history: &ParsedHistory, process: u32, from: u64, until: u64) -> bool {
-        let met = |began: u64, ended: u64| began <= until && from <= ended.saturating_add(nanos(RECOVERS));
-        let mut faults = parsed_history.stopped.iter().filter(|fault| fault.process == process);
-        !self.faults.iter().any(|fault| met(fault.from, fault.until))
-            && !faults.any(|fault| met(fault.at, fault.until.unwrap_or(u64::MAX)))
     }
 }

@@ -7,43 +7,16 @@ use std::{
 
 use super::{
     broken::{Breaks, Broken},
+    circumstances::{CLOCKS, Circumstances, nanos},
     fault::Fault,
+    span::{begins, fence, keys, mode},
     workload::{EVERY, ONCE, PERIOD, TWO, UNEXPECTED},
 };
 use crate::{
     ParsedHistory, RequestSpan,
     history::{Entry, EventKind},
-    sharing::{Wanted, can_be_together, is_over_full},
+    wish::{Wanted, can_be_together, is_over_full},
 };
-
-/// The difference between clocks of one machine, and their rounding.
-pub(crate) const CLOCKS: Duration = Duration::from_millis(50);
-
-/// Facts about a run that its history does not contain.
-#[derive(Clone, Debug)]
-pub(crate) struct Circumstances {
-    pub(crate) ttl: Duration,
-    /// Faults by which a store forgot leases, so that two guards could be valid at once.
-    pub(crate) forgotten: Vec<Fault>,
-    /// Faults by which a store, or a member of a quorum, forgot something: marks may be gone after
-    /// that, and in a quorum the grants of a bare majority.
-    pub(crate) forgotten_somewhere: Vec<Fault>,
-    /// Periods in which nothing could be granted.
-    pub(crate) down: Vec<Fault>,
-    /// All faults of the store and of the connections to it.
-    pub(crate) faults: Vec<Fault>,
-    /// The time within which the holder of a broken lease knows of it if it suffers nothing else:
-    /// by its next renewal at the latest.
-    pub(crate) told_within: Duration,
-    /// The delay that the machine may have added to an exchange between two processes.
-    pub(crate) stall: Duration,
-    /// The longest time for which a key may be free while somebody wants it and the store is up.
-    pub(crate) longest_gap: Duration,
-    /// True if concurrent readers may have the same fence.
-    pub(crate) readers_share_fences: bool,
-    /// True if a lease may be shown with a greater fence than its holder has.
-    pub(crate) members_raise_fences: bool,
-}
 
 /// The result.
 #[derive(Clone, Debug, Default)]
@@ -183,11 +156,6 @@ impl Circumstances {
         }
     }
 
-    /// True if a store forgot leases in this period.
-    pub(crate) fn forgot_between(&self, from: u64, until: u64) -> bool {
-        self.forgotten.iter().any(|fault| from <= fault.until && fault.from <= until)
-    }
-
     /// A job that is marked as done is not begun again: never, or not within the period. But a
     /// process whose lease was broken may have looked before that, and begin after the next process
     /// has done it.
@@ -261,26 +229,6 @@ fn raise<'a>(highest: &mut Option<&'a RequestSpan>, span: &'a RequestSpan) {
     if highest.is_none_or(|before| fence(before) < fence(span)) {
         *highest = Some(span);
     }
-}
-
-fn keys(span: &RequestSpan) -> impl Iterator<Item = &str> {
-    span.wish.iter().flat_map(|wish| wish.keys.iter().map(String::as_str))
-}
-
-pub(crate) fn mode(span: &RequestSpan) -> Wanted {
-    span.wish.as_ref().map_or(Wanted::Alone, |wish| wish.mode)
-}
-
-pub(crate) fn begins(span: &RequestSpan) -> u64 {
-    span.granted.map_or(0, |(at, _)| at)
-}
-
-pub(crate) fn fence(span: &RequestSpan) -> u64 {
-    span.granted.map_or(0, |(_, fence)| fence)
-}
-
-pub(crate) fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

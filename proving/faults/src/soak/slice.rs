@@ -12,8 +12,9 @@ use rand::{RngExt as _, SeedableRng as _, rngs::StdRng, seq::IndexedRandom as _}
 
 use super::{
     calls::Calls,
+    circumstances::Circumstances,
     fault::{Fault, Kind},
-    judge::{Circumstances, Verdict},
+    judge::Verdict,
     test_bed::{StoreUnderTest, TestBed},
     workers::WorkerGroup,
     workload::{EVERY, ONCE},
@@ -222,7 +223,7 @@ fn circumstances(
 fn grants(parsed_history: &ParsedHistory) -> BTreeMap<&'static str, usize> {
     let mut grants = BTreeMap::new();
     for wish in parsed_history.beliefs().iter().filter_map(|span| span.wish.as_ref()) {
-        use crate::sharing::Wanted::{Alone, Permits, Read};
+        use crate::wish::Wanted::{Alone, Permits, Read};
         let noun = match (wish.mode, &*wish.keys) {
             (Read, _) => "readers",
             (Permits(..), _) => "permits",

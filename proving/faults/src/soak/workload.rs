@@ -17,8 +17,8 @@ use tokio::time::sleep;
 use crate::{
     Plan,
     history::{EventKind, now},
-    sharing::{Wanted, Wish},
     visit::{TaskHistory, for_some_polls},
+    wish::{Wanted, Wish},
     worker::live,
 };
 
