@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::network::{Connection, Letter, Network, Says, channel_of};
+use crate::message::{Letter, Says, channel_of};
+use crate::network::{Connection, Network};
 use crate::world::World;
 
 impl World {
@@ -34,8 +35,8 @@ impl World {
             let later = Duration::from_millis(dice.within(2_000..20_000));
             let here = if dice.percent(80) { soon } else { later };
             let there = if dice.percent(70) { soon } else { later };
-            self.executor.after(here, move |world| world.comes_back(number, Letter::Closed));
-            self.executor.after(there, move |world| {
+            self.after(here, move |world| world.comes_back(number, Letter::Closed));
+            self.after(there, move |world| {
                 world.network().nodes[node].listening.remove(&channel_of(number));
             });
         }
@@ -53,7 +54,7 @@ impl World {
             calls.push(std::mem::take(&mut line.calls));
             let range = if politely { 100..20_000 } else { 3_000_000..20_000_000 };
             let (number, later) = (*number, Duration::from_micros(dice.within(range)));
-            self.executor.after(later, move |world| {
+            self.after(later, move |world| {
                 world.network().nodes[node].listening.remove(&channel_of(number));
             });
         }
@@ -68,7 +69,7 @@ impl World {
         for (number, line) in connections.iter_mut().filter(|(_, line)| line.node == node && line.open) {
             line.broken = true;
             let (number, soon) = (*number, Duration::from_micros(dice.within(100..20_000)));
-            self.executor.after(soon, move |world| world.comes_back(number, Letter::Closed));
+            self.after(soon, move |world| world.comes_back(number, Letter::Closed));
         }
     }
 }

@@ -1,40 +1,16 @@
 //! The connection to a node that all parts of a process share: opened when needed, read in order,
 //! and dropped once a call on it fails.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Answer, ConnectionId, Fault, Proof, Push, Request, Runtime as _};
+use leasehold_core::{Answer, Fault, Proof, Push, Request, Runtime as _};
 use tokio::sync::{oneshot, watch};
 
-use crate::network::{Letter, Reply, Says};
+use crate::connection::{Connection, ConnectionState};
+use crate::message::{Letter, Reply, Says};
 use crate::reading::Reading;
 use crate::store::{CONNECT, NodeStore};
-
-/// The state of the connection.
-pub(crate) enum ConnectionState {
-    Down,
-    Opening(watch::Receiver<Option<Result<Arc<Connection>, Fault>>>),
-    Up(Arc<Connection>),
-}
-
-/// An open connection.
-pub(crate) struct Connection {
-    pub(crate) number: u64,
-    reading: Mutex<Reading>,
-}
-
-impl Connection {
-    pub(crate) const fn id(&self) -> Option<ConnectionId> {
-        Some(ConnectionId(self.number))
-    }
-
-    /// A lower bound for the time of everything that is read from now on: it was sent after this
-    /// reading.
-    pub(crate) fn since(&self) -> Reading {
-        *self.reading.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 impl NodeStore {
     /// Returns the open connection, or opens one.
@@ -72,7 +48,7 @@ impl NodeStore {
         let made = match self.say(number, Says::Hello, CONNECT).await {
             Ok(Reply { stamp, .. }) => {
                 let reading = Reading { sent, heard: self.machine.now(), stamp };
-                Ok(Arc::new(Connection { number, reading: Mutex::new(reading) }))
+                Ok(Arc::new(Connection::new(number, reading)))
             }
             Err(fault) => {
                 self.world.closes(number);
@@ -143,10 +119,7 @@ impl NodeStore {
         match self.say(connection.number, Says::Ask(requests), limit).await {
             Ok(Reply { stamp, answers }) => {
                 let reading = Reading { sent, heard: self.machine.now(), stamp };
-                let mut known = connection.reading.lock().unwrap_or_else(PoisonError::into_inner);
-                if known.sent <= sent {
-                    *known = reading;
-                }
+                connection.learns(reading);
                 Ok(answers)
             }
             Err(fault) => {

@@ -9,15 +9,22 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
-use std::time::Duration;
 
 use leasehold_core::BoxFuture;
 
 use crate::dice::Dice;
-use crate::machine::Machine;
-use crate::world::World;
 
-type Event = Box<dyn FnOnce(&Arc<World>) + Send>;
+type Event = Box<dyn FnOnce() + Send>;
+
+/// The process that a task belongs to.
+pub(crate) trait Process: Send + Sync {
+    fn number(&self) -> usize;
+
+    fn is_paused(&self) -> bool;
+
+    /// Keeps the waker of a task that cannot run while the process is paused.
+    fn hold_back(&self, waker: Waker);
+}
 
 /// The time of an event, and a number: of two events at the same time, the one that was scheduled
 /// first happens first.
@@ -41,11 +48,14 @@ struct State {
 }
 
 struct Task {
-    machine: Arc<Machine>,
+    process: Arc<dyn Process>,
     /// `None` while it is polled.
     future: Option<BoxFuture<'static, ()>>,
     waker: Waker,
 }
+
+/// A task that is polled next: its number, its process, the future, the waker.
+type Chosen = (u64, Arc<dyn Process>, BoxFuture<'static, ()>, Waker);
 
 enum Due {
     Wakes(Waker),
@@ -77,12 +87,12 @@ impl Executor {
         self.now.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn spawn(&self, machine: Arc<Machine>, future: BoxFuture<'static, ()>) {
+    pub(crate) fn spawn(&self, process: Arc<dyn Process>, future: BoxFuture<'static, ()>) {
         let mut state = self.state();
         state.last_task += 1;
         let number = state.last_task;
         let waker = Waker::from(Arc::new(TaskWaker { number, ready: self.ready.clone() }));
-        state.tasks.insert(number, Task { machine, future: Some(future), waker });
+        state.tasks.insert(number, Task { process, future: Some(future), waker });
         drop(state);
         self.ready.lock().insert(number);
     }
@@ -92,14 +102,8 @@ impl Executor {
         self.enter(at, Due::Wakes(waker))
     }
 
-    /// Schedules an event after a delay.
-    pub(crate) fn after(&self, delay: Duration, event: impl FnOnce(&Arc<World>) + Send + 'static) {
-        let delay = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
-        self.at(self.now().saturating_add(delay), event);
-    }
-
     /// Schedules an event at a given time.
-    pub(crate) fn at(&self, at: u64, event: impl FnOnce(&Arc<World>) + Send + 'static) {
+    pub(crate) fn at(&self, at: u64, event: impl FnOnce() + Send + 'static) {
         self.enter(at, Due::Happens(Box::new(event)));
     }
 
@@ -116,21 +120,21 @@ impl Executor {
         drop(cancelled);
     }
 
-    /// Wakes all tasks of a machine, so that they read its clock again.
-    pub(crate) fn wake_all(&self, machine: &Machine) {
+    /// Wakes all tasks of a process, so that they read its clock again.
+    pub(crate) fn wake_all(&self, process: usize) {
         let state = self.state();
-        let numbers = state.tasks.iter().filter(|(_, task)| task.machine.number == machine.number);
+        let numbers = state.tasks.iter().filter(|(_, task)| task.process.number() == process);
         self.ready.lock().extend(numbers.map(|(number, _)| *number));
     }
 
-    /// Ends all tasks of a machine; without a machine, all tasks and all events.
-    pub(crate) fn end(&self, machine: Option<&Machine>) {
+    /// Ends all tasks of a process; without a process, all tasks and all events.
+    pub(crate) fn end(&self, process: Option<usize>) {
         let mut state = self.state();
-        let ends = |task: &Task| machine.is_none_or(|machine| task.machine.number == machine.number);
+        let ends = |task: &Task| process.is_none_or(|process| task.process.number() == process);
         let numbers: Vec<_> =
             state.tasks.iter().filter(|(_, task)| ends(task)).map(|(number, _)| *number).collect();
         let tasks: Vec<_> = numbers.iter().filter_map(|number| state.tasks.remove(number)).collect();
-        let agenda = if machine.is_none() { std::mem::take(&mut state.agenda) } else { BTreeMap::new() };
+        let agenda = if process.is_none() { std::mem::take(&mut state.agenda) } else { BTreeMap::new() };
         drop(state);
         // Dropped tasks may read the clock or cancel timers, so the state must not be locked here.
         drop((tasks, agenda));
@@ -140,15 +144,15 @@ impl Executor {
     pub(crate) fn is_busy(&self) -> bool {
         let ready = self.ready.lock();
         let state = self.state();
-        ready.iter().any(|number| state.tasks.get(number).is_some_and(|task| !task.machine.is_paused()))
+        ready.iter().any(|number| state.tasks.get(number).is_some_and(|task| !task.process.is_paused()))
     }
 
     /// Polls one task, or if none can run, lets the next event happen.
-    pub(crate) fn step(&self, world: &Arc<World>) -> Stepped {
-        while let Some((number, machine, mut future, waker)) = self.choose() {
-            if machine.is_paused() {
+    pub(crate) fn step(&self) -> Stepped {
+        while let Some((number, process, mut future, waker)) = self.choose() {
+            if process.is_paused() {
                 self.put_back(number, future);
-                machine.hold_back(waker);
+                process.hold_back(waker);
                 continue;
             }
             let polled =
@@ -170,12 +174,12 @@ impl Executor {
         self.now.fetch_max(at, Ordering::Relaxed);
         match due {
             Due::Wakes(waker) => waker.wake(),
-            Due::Happens(event) => event(world),
+            Due::Happens(event) => event(),
         }
         Stepped::Happened
     }
 
-    fn choose(&self) -> Option<(u64, Arc<Machine>, BoxFuture<'static, ()>, Waker)> {
+    fn choose(&self) -> Option<Chosen> {
         loop {
             let mut ready = self.ready.lock();
             let mut state = self.state();
@@ -188,7 +192,7 @@ impl Executor {
             if let Some(task) = state.tasks.get_mut(&number)
                 && let Some(future) = task.future.take()
             {
-                return Some((number, task.machine.clone(), future, task.waker.clone()));
+                return Some((number, task.process.clone(), future, task.waker.clone()));
             }
         }
     }

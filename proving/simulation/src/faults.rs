@@ -9,8 +9,8 @@ use crate::world::World;
 pub(crate) fn enter(world: &Arc<World>, plan: &Plan) {
     for planned_fault in plan.planned_faults.clone() {
         let begins = planned_fault.clone();
-        world.executor.after(planned_fault.at, move |world| begin(world, &begins));
-        world.executor.after(planned_fault.at + planned_fault.lasts, move |world| end(world, &planned_fault));
+        world.after(planned_fault.at, move |world| begin(world, &begins));
+        world.after(planned_fault.at + planned_fault.lasts, move |world| end(world, &planned_fault));
     }
 }
 

@@ -11,7 +11,7 @@ use leasehold_core::{BoxFuture, Instant, Runtime};
 
 use crate::clock::Clock;
 use crate::dice::Dice;
-use crate::executor::{Executor, Moment};
+use crate::executor::{Executor, Moment, Process};
 
 /// The time that wall clocks show when the world begins, in nanoseconds since 1970.
 pub(crate) const WALL_BEGINS: u64 = 1_800_000_000_000_000_000;
@@ -61,14 +61,10 @@ impl Machine {
         self.alive.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn is_paused(&self) -> bool {
-        self.paused.load(Ordering::Relaxed)
-    }
-
     /// Ends the process at once: messages that it would send while it unwinds reach nobody.
     pub(crate) fn crashes(&self) {
         self.alive.store(false, Ordering::Relaxed);
-        self.executor.end(Some(self));
+        self.executor.end(Some(self.number));
         self.resumes();
     }
 
@@ -83,15 +79,11 @@ impl Machine {
         woken.into_iter().for_each(Waker::wake);
     }
 
-    pub(crate) fn hold_back(&self, waker: Waker) {
-        self.state().held_back.push(waker);
-    }
-
     /// Changes the rate of its lease clock from now on.
     pub(crate) fn runs(&self, fast: i64) {
         let now = self.executor.now();
         self.state().lease_clock.runs(now, fast);
-        self.executor.wake_all(self);
+        self.executor.wake_all(self.number);
     }
 
     /// Sets its wall clock.
@@ -101,6 +93,20 @@ impl Machine {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Process for Machine {
+    fn number(&self) -> usize {
+        self.number
+    }
+
+    fn is_paused(&self) -> bool {
+        self.paused.load(Ordering::Relaxed)
+    }
+
+    fn hold_back(&self, waker: Waker) {
+        self.state().held_back.push(waker);
     }
 }
 

@@ -1,24 +1,14 @@
-//! The network between processes and nodes: connections that delay, lose, repeat and break.
-//!
-//! As with TCP, messages on one connection arrive in order or not at all. But messages that were in
-//! flight when a connection broke may arrive long after those on the next one. A node may also
-//! consider a connection alive whose process is gone.
+//! The network between processes and nodes: the state of its connections and links.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::future::poll_fn;
 use std::ops::Range;
-use std::sync::Arc;
-use std::task::{Poll, Waker};
-use std::time::Duration;
+use std::task::Waker;
 
-use leasehold_core::{Answer, Channel, Push, Request, Stamp};
 use tokio::sync::oneshot;
 
 use crate::dice::Dice;
+use crate::message::{Letter, Reply};
 use crate::node::Node;
-use crate::plan::FaultKind;
-use crate::words;
-use crate::world::World;
 
 #[derive(Debug)]
 pub(crate) struct Network {
@@ -65,41 +55,6 @@ pub(crate) struct Connection {
     pub(crate) reader: Option<Waker>,
 }
 
-/// A message from a process to a node.
-#[derive(Clone, Debug)]
-pub(crate) struct Message {
-    connection: u64,
-    number: u64,
-    pub(crate) says: Says,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) enum Says {
-    /// The first message: the node also listens on the connection's channel.
-    Hello,
-    Ask(Vec<Request>),
-    /// The last message.
-    Bye,
-}
-
-/// A message from a node to a process.
-#[derive(Debug)]
-pub(crate) enum Letter {
-    Reply(u64, Reply),
-    Push(Push),
-    Closed,
-}
-
-#[derive(Debug)]
-pub(crate) struct Reply {
-    pub(crate) stamp: Stamp,
-    pub(crate) answers: Vec<Answer>,
-}
-
-pub(crate) fn channel_of(connection: u64) -> Channel {
-    Channel::new(connection.to_be_bytes())
-}
-
 impl Link {
     pub(crate) fn new(takes: Range<u64>) -> Self {
         Self {
@@ -119,7 +74,7 @@ impl Link {
         *self = Self::new(self.takes.clone());
     }
 
-    fn delay(&self, dice: &mut Dice) -> u64 {
+    pub(crate) fn delay(&self, dice: &mut Dice) -> u64 {
         dice.within(self.slow.clone().unwrap_or_else(|| self.takes.clone())) * 1000
     }
 }
@@ -129,239 +84,8 @@ impl Network {
         Self { nodes, connections: BTreeMap::new(), links, last_number: 0, dice }
     }
 
-    fn number(&mut self) -> u64 {
+    pub(crate) fn number(&mut self) -> u64 {
         self.last_number += 1;
         self.last_number
-    }
-}
-
-/// Consumes one of the faults that are still to hit a message; returns true if there was one.
-fn takes_one(count: &mut u32) -> bool {
-    let hit = *count > 0;
-    *count = count.saturating_sub(1);
-    hit
-}
-
-impl World {
-    /// Creates a connection. The node does not know of it yet.
-    pub(crate) fn connect(&self, process: usize, node: usize) -> u64 {
-        let mut network = self.network();
-        let number = network.number();
-        let run = network.nodes[node].run;
-        let connection = Connection {
-            process,
-            node,
-            run,
-            open: true,
-            broken: false,
-            torn: false,
-            last_to_node: 0,
-            last_to_process: 0,
-            calls: BTreeMap::new(),
-            inbox: VecDeque::new(),
-            reader: None,
-        };
-        network.connections.insert(number, connection);
-        number
-    }
-
-    /// Sends a message. `tell` is dropped once no answer can arrive any more.
-    pub(crate) fn send(&self, connection: u64, says: Says, tell: Option<oneshot::Sender<Reply>>) {
-        let now = self.executor.now();
-        let mut network = self.network();
-        let number = network.number();
-        let Network { connections, links, dice, .. } = &mut *network;
-        let Some(line) = connections.get_mut(&connection).filter(|line| line.open) else { return };
-        let link = &mut links[line.process][line.node];
-        if let Some(tell) = tell {
-            line.calls.insert(number, tell);
-        }
-        let asks = matches!(says, Says::Ask(_));
-        if asks && takes_one(&mut link.loses_requests) {
-            self.happened(FaultKind::RequestLost);
-            self.trace.say(now, || format!("lost      #{number} {}", words::says(&says)));
-            return;
-        }
-        let mut at = now + link.delay(dice);
-        if let Some(until) = link.cut_off {
-            if dice.percent(60) {
-                self.trace.say(now, || format!("cut off   #{number} {}", words::says(&says)));
-                return;
-            }
-            at = until + link.delay(dice);
-        }
-        at = at.max(line.last_to_node + 1);
-        line.last_to_node = at;
-        let message = Message { connection, number, says };
-        self.trace.say(now, || {
-            let (p, n, says) = (line.process, line.node, words::says(&message.says));
-            format!("p{p} -> n{n}  #{number} on {connection}: {says}")
-        });
-        if asks && takes_one(&mut link.repeats) {
-            self.happened(FaultKind::RequestRepeated);
-            let again = message.clone();
-            self.executor.at(at, move |world| world.arrives(again, false));
-        }
-        self.executor.at(at, move |world| world.arrives(message, false));
-    }
-
-    fn arrives(self: &Arc<Self>, message: Message, stray: bool) {
-        let now = self.executor.now();
-        let mut network = self.network();
-        let Network { connections, nodes, dice, .. } = &mut *network;
-        let Some(line) = connections.get(&message.connection) else { return };
-        let node = &mut nodes[line.node];
-        if line.run != node.run {
-            return;
-        }
-        if line.broken && !stray {
-            if dice.percent(40) {
-                let late = Duration::from_micros(dice.within(1_000..1_500_000));
-                self.happened(FaultKind::RequestStrayed);
-                self.executor.after(late, move |world| world.arrives(message, true));
-            }
-            return;
-        }
-        if !node.up {
-            drop(network);
-            return self.goes_back(message.connection, Letter::Closed);
-        }
-        if node.paused {
-            node.backlog.push_back((message, stray));
-            return;
-        }
-        drop(network);
-        self.serve(message, stray, now);
-    }
-
-    /// Resumes a paused node, which then serves its backlog.
-    pub(crate) fn catches_up(self: &Arc<Self>, node: usize) {
-        let now = self.executor.now();
-        let mut network = self.network();
-        network.nodes[node].paused = false;
-        let backlog = std::mem::take(&mut network.nodes[node].backlog);
-        drop(network);
-        for (message, stray) in backlog {
-            self.serve(message, stray, now);
-        }
-    }
-
-    fn serve(self: &Arc<Self>, message: Message, stray: bool, now: u64) {
-        let mut network = self.network();
-        let Network { connections, nodes, .. } = &mut *network;
-        let Some(line) = connections.get(&message.connection) else { return };
-        let number = line.node;
-        let node = &mut nodes[number];
-        let channel = channel_of(message.connection);
-        let mut told = Vec::new();
-        let mut answers = Vec::new();
-        match message.says {
-            Says::Hello if stray || line.broken => return,
-            Says::Hello => {
-                node.listening.insert(channel);
-            }
-            Says::Bye => {
-                node.listening.remove(&channel);
-                return;
-            }
-            Says::Ask(requests) => {
-                for request in requests {
-                    let (answer, pushes) = node.serve(request, now);
-                    answers.push(answer);
-                    told.extend(pushes);
-                }
-            }
-        }
-        let reply = Reply { stamp: node.stamp(now), answers };
-        self.trace.say(now, || {
-            let late = if stray { "stray " } else { "" };
-            format!(
-                "n{number} serves  {late}#{}: {}{}",
-                message.number,
-                words::answers(&reply.answers),
-                words::pushes(&told)
-            )
-        });
-        self.watch().look_at(number, node, now);
-        told.retain(|push| push.to.as_ref().is_some_and(|to| node.listening.contains(to)));
-        drop(network);
-        for push in told {
-            let to = push.to.as_ref().and_then(|to| to.as_bytes().try_into().ok()).map(u64::from_be_bytes);
-            if let Some(connection) = to {
-                self.goes_back(connection, Letter::Push(push));
-            }
-        }
-        self.goes_back(message.connection, Letter::Reply(message.number, reply));
-    }
-
-    fn goes_back(&self, connection: u64, letter: Letter) {
-        let now = self.executor.now();
-        let mut network = self.network();
-        let Network { connections, links, dice, .. } = &mut *network;
-        let Some(line) = connections.get_mut(&connection).filter(|line| line.open && !line.broken) else {
-            return;
-        };
-        let link = &mut links[line.process][line.node];
-        let (count, kind) = match letter {
-            Letter::Push(_) => (&mut link.loses_pushes, FaultKind::PushLost),
-            _ => (&mut link.loses_replies, FaultKind::ReplyLost),
-        };
-        if takes_one(count) {
-            self.happened(kind);
-            self.trace.say(now, || format!("lost      {letter:?}"));
-            return;
-        }
-        if link.cut_off.is_some() || link.deaf {
-            line.torn = true;
-        }
-        if line.torn {
-            return;
-        }
-        let at = (now + link.delay(dice)).max(line.last_to_process + 1);
-        line.last_to_process = at;
-        self.executor.at(at, move |world| world.comes_back(connection, letter));
-    }
-
-    pub(crate) fn comes_back(&self, connection: u64, letter: Letter) {
-        let mut network = self.network();
-        let Some(line) = network.connections.get_mut(&connection) else { return };
-        if !line.open || line.broken && !matches!(letter, Letter::Closed) {
-            return;
-        }
-        line.inbox.push_back(letter);
-        let reader = line.reader.take();
-        drop(network);
-        if let Some(reader) = reader {
-            reader.wake();
-        }
-    }
-
-    /// Waits for the next message that the process reads from a connection.
-    pub(crate) async fn reads(&self, connection: u64) -> Letter {
-        poll_fn(|context| {
-            let mut network = self.network();
-            let Some(line) = network.connections.get_mut(&connection).filter(|line| line.open) else {
-                return Poll::Ready(Letter::Closed);
-            };
-            match line.inbox.pop_front() {
-                Some(letter) => Poll::Ready(letter),
-                None => {
-                    line.reader = Some(context.waker().clone());
-                    Poll::Pending
-                }
-            }
-        })
-        .await
-    }
-
-    /// Passes a reply to its caller.
-    pub(crate) fn hands_out(&self, connection: u64, number: u64, reply: Reply) {
-        let mut network = self.network();
-        let call = network.connections.get_mut(&connection).and_then(|line| line.calls.remove(&number));
-        drop(network);
-        if let Some(call) = call {
-            // The caller may be gone.
-            let _ = call.send(reply);
-        }
     }
 }

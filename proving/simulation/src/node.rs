@@ -9,7 +9,7 @@ use leasehold_core::{
 
 use crate::clock::Clock;
 use crate::flaw::Flaw;
-use crate::network::Message;
+use crate::message::Message;
 
 #[derive(Debug)]
 pub(crate) struct Node {

@@ -225,7 +225,7 @@ impl Run {
         if !world.executor.is_busy() {
             world.watch().before_time_goes_on();
         }
-        let stepped = world.executor.step(world);
+        let stepped = world.executor.step();
         self.steps += 1;
         if let Stepped::Panicked(why) = &stepped {
             self.fail(format!("a panic: {why}"));
@@ -267,5 +267,5 @@ fn looks(world: &Arc<World>) {
     }
     watch.look_for_the_starving(now);
     drop((watch, network));
-    world.executor.after(LOOKS_EVERY, looks);
+    world.after(LOOKS_EVERY, looks);
 }

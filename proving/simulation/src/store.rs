@@ -13,10 +13,10 @@ use leasehold_core::{
     Store, Ttl, Wait, WaitMode, WaiterRegistry, Wake,
 };
 
-use crate::calling::{Connection, ConnectionState};
+use crate::connection::{Connection, ConnectionState};
 use crate::flaw::Flaw;
 use crate::machine::Machine;
-use crate::network::channel_of;
+use crate::message::channel_of;
 use crate::world::World;
 
 /// The time limit of a call.

@@ -4,7 +4,7 @@ use leasehold_core::{
     Answer, Attempt, GrantAnswer, HoldAnswer, Holder, HolderInfo, News, Owner, Push, RaiseAnswer, Request,
 };
 
-use crate::network::Says;
+use crate::message::Says;
 
 /// An id: its first eight digits, and the number of its round.
 pub(crate) fn id(holder: Holder) -> String {

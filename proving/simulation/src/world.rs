@@ -1,7 +1,8 @@
 //! Everything in a run: time, processes, the network with its nodes, and the watch over them.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use leasehold_core::Holder;
 
@@ -20,6 +21,8 @@ pub(crate) struct World {
     pub(crate) trace: Trace,
     network: Mutex<Network>,
     watch: Mutex<Watch>,
+    /// The same world, for the events that it schedules.
+    this: Weak<Self>,
 }
 
 impl World {
@@ -32,7 +35,23 @@ impl World {
         trace: Trace,
     ) -> Arc<Self> {
         let (network, watch) = (Mutex::new(network), Mutex::new(watch));
-        Arc::new(Self { executor, machines, flaw, trace, network, watch })
+        Arc::new_cyclic(|this| Self { executor, machines, flaw, trace, network, watch, this: this.clone() })
+    }
+
+    /// Schedules an event after a delay.
+    pub(crate) fn after(&self, delay: Duration, event: impl FnOnce(&Arc<Self>) + Send + 'static) {
+        let delay = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
+        self.at(self.executor.now().saturating_add(delay), event);
+    }
+
+    /// Schedules an event at a given time.
+    pub(crate) fn at(&self, at: u64, event: impl FnOnce(&Arc<Self>) + Send + 'static) {
+        let this = self.this.clone();
+        self.executor.at(at, move || {
+            if let Some(world) = this.upgrade() {
+                event(&world);
+            }
+        });
     }
 
     /// Locks the network. Where both are needed, it is locked before the watch.

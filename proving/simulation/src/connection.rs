@@ -1,0 +1,45 @@
+//! An open connection of a process to a node, and its state while there is none.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use leasehold_core::{ConnectionId, Fault};
+use tokio::sync::watch;
+
+use crate::reading::Reading;
+
+/// The state of the connection.
+pub(crate) enum ConnectionState {
+    Down,
+    Opening(watch::Receiver<Option<Result<Arc<Connection>, Fault>>>),
+    Up(Arc<Connection>),
+}
+
+/// An open connection.
+pub(crate) struct Connection {
+    pub(crate) number: u64,
+    reading: Mutex<Reading>,
+}
+
+impl Connection {
+    pub(crate) const fn new(number: u64, reading: Reading) -> Self {
+        Self { number, reading: Mutex::new(reading) }
+    }
+
+    pub(crate) const fn id(&self) -> Option<ConnectionId> {
+        Some(ConnectionId(self.number))
+    }
+
+    /// A lower bound for the time of everything that is read from now on: it was sent after this
+    /// reading.
+    pub(crate) fn since(&self) -> Reading {
+        *self.reading.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes a reading, unless a later one is known.
+    pub(crate) fn learns(&self, reading: Reading) {
+        let mut known = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.sent <= reading.sent {
+            *known = reading;
+        }
+    }
+}
