@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use crate::{
     Answer, Attempt, BreakAnswer, BreakNote, Channel, Fence, GrantAnswer, HoldAnswer, Key, KeyState, Push,
-    RaiseAnswer, Records, Request, Served, Stamp, Wait, WaitQueue, Waiter,
+    RaiseAnswer, Records, Request, Served, Stamp, Successor, Wait, WaitQueue, Waiter,
 };
 
 pub use mark::{forget, last_break, list_breaks, list_marks, mark, marked};
@@ -93,6 +93,9 @@ pub fn apply(records: &mut Records, request: Request, context: &ApplyContext<'_>
             rejoin(records, &attempt, not_after, context).map(|served| served.map(Answer::Rejoin))
         }
         Request::Raise(attempt) => raise(records, &attempt, context).map(|served| served.map(Answer::Raise)),
+        Request::Transfer { attempt, successor } => {
+            Ok(transfer(records, &attempt, &successor, context).map(Answer::Transfer))
+        }
         Request::Release(attempt) => Ok(release(records, &attempt, context).map(Answer::Release)),
         Request::Advance(keys) => Ok(advance(records, &keys, context).map(|()| Answer::Advance)),
         Request::Mark { attempt, mark: done, keep } => {
@@ -179,6 +182,18 @@ pub fn raise(
     check_quarantine(records, attempt, context.now)?;
     settle(records, attempt, context.now);
     Ok(served(|told| hold::raise(records, attempt, context, told)))
+}
+
+/// If the attempt still holds all its keys, makes the successor their holder, and extends the lease to the
+/// attempt's TTL from now, unless it lasts longer already. The fences remain.
+pub fn transfer(
+    records: &mut Records,
+    attempt: &Attempt,
+    successor: &Successor,
+    context: &ApplyContext<'_>,
+) -> Served<HoldAnswer> {
+    settle(records, attempt, context.now);
+    served(|told| hold::transfer(records, attempt, successor, context, told))
 }
 
 /// Releases all keys of the claim that the attempt holds, and its places in queues.

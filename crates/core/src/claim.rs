@@ -64,7 +64,7 @@ impl Claim {
         Self(self.0.iter().map(reading).collect())
     }
 
-    fn all(keys: impl IntoIterator<Item = Key>, mode: Mode) -> Result<Self, Misuse> {
+    pub(crate) fn all(keys: impl IntoIterator<Item = Key>, mode: Mode) -> Result<Self, Misuse> {
         let mut wants: Vec<Want> = keys.into_iter().map(|key| Want { key, mode }).collect();
         wants.sort();
         wants.dedup();
@@ -110,6 +110,16 @@ pub struct Attempt {
     pub signal: Option<Signal>,
 }
 
+/// The next holder of what an attempt holds.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::exhaustive_structs, reason = "whoever serves it must know all of it")]
+pub struct Successor {
+    /// Its id: that of no other attempt.
+    pub holder: Holder,
+    /// Its description of itself.
+    pub label: Option<Label>,
+}
+
 /// The agreement that the members of a quorum are to reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_structs, reason = "whoever serves it must know all of it")]
@@ -132,6 +142,12 @@ impl Attempt {
     #[must_use]
     pub fn with_ttl(&self, ttl: Ttl) -> Self {
         Self { ttl, ..self.clone() }
+    }
+
+    /// The same attempt by another holder.
+    #[must_use]
+    pub fn by(&self, holder: Holder) -> Self {
+        Self { holder, ..self.clone() }
     }
 
     /// The same attempt as that of a reader. A renewal by it makes a writer's lease a reader's.

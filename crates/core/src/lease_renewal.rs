@@ -54,6 +54,8 @@ pub enum Loss {
         /// The key.
         key: Key,
     },
+    /// This process transferred the lock to another one.
+    Transferred,
     /// This process stopped keeping its locks.
     Closed {
         /// The reason.
@@ -77,6 +79,7 @@ impl fmt::Display for Loss {
                 )
             }
             Self::Broken { key } => write!(f, "{key}: somebody broke the lease"),
+            Self::Transferred => write!(f, "the lock was transferred to another process"),
             Self::Closed { reason } => write!(f, "the lease is kept no more: {reason}"),
         }
     }

@@ -36,6 +36,7 @@ mod scan;
 mod share;
 mod signal;
 mod store;
+mod transfer;
 mod ttl;
 mod url_duration;
 mod wait_queue;
@@ -48,14 +49,14 @@ pub use apply::{ApplyContext, Quarantined, Subscribers, apply};
 pub mod serve {
     pub use crate::apply::{
         advance, break_lease, forget, grant, inspect, last_break, list_breaks, list_marks, mark, marked,
-        raise, rejoin, release, renew,
+        raise, rejoin, release, renew, transfer,
     };
 }
 
 pub use background::{BackgroundRelease, BackgroundReleases};
 pub use backoff::Backoff;
 pub use baseline::Baseline;
-pub use claim::{Attempt, Claim, Proposal, Want};
+pub use claim::{Attempt, Claim, Proposal, Successor, Want};
 pub use fence::Fence;
 pub use finding::{ClockSeen, Diagnosis, Finding, Remedy, Severity, StoreRole};
 pub use holder::{Holder, Label};
@@ -81,8 +82,9 @@ pub use share::{Share, Shares};
 pub use signal::Signal;
 pub use store::{
     AdminStore, BaselineStore, Fault, FaultCause, FaultKind, InspectStore, Limits, MarkStore, MemberStore,
-    Notice, Notices, Parts, ProcessStore, Store, WaitMode, Wake,
+    Notice, Notices, Parts, ProcessStore, Store, TransferStore, WaitMode, Wake,
 };
+pub use transfer::TransferToken;
 pub use ttl::Ttl;
 pub use url_duration::url_duration;
 pub use wait_queue::{Channel, Nonce, QueueEntry, Ticket, Unclaimed, WaitQueue};

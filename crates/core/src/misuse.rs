@@ -125,6 +125,11 @@ pub enum Misuse {
         /// The first key, in byte order, in another slot.
         other: Key,
     },
+    /// A text that is not a [`TransferToken`](crate::TransferToken).
+    NotATransferToken {
+        /// What is wrong with it.
+        reason: String,
+    },
     /// An unknown naming of a library's locks.
     UnknownNaming {
         /// The text, escaped for one line.
@@ -243,6 +248,9 @@ impl fmt::Display for Misuse {
                 "{one} and {other} lie in different slots of the cluster, which locks only keys of one slot together: give \
                  them one hash tag, as in {{order:7}}:stock and {{order:7}}:bill"
             ),
+            Self::NotATransferToken { reason } => {
+                write!(f, "this is not a transfer token: {reason}; pass on the text of the token as it is")
+            }
             Self::UnknownNaming { naming } => write!(
                 f,
                 "{naming}: this is not the name of a known naming: verbatim, redlock.net, pottery, redis-semaphore, \

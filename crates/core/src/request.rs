@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{
     Attempt, BreakNote, Channel, Fence, Holder, HolderInfo, Key, KeyState, Mark, Marked, Nonce, Stamp,
-    Ticket, Ttl,
+    Successor, Ticket, Ttl,
 };
 
 /// A request to a store.
@@ -37,6 +37,14 @@ pub enum Request {
     /// At a member of a quorum: if the attempt holds its keys, raise their fences at least to the
     /// one that it names.
     Raise(Attempt),
+    /// If the attempt still holds all its keys, make the successor their holder, and extend the lease to
+    /// the attempt's TTL from now, unless it lasts longer already. The fences remain.
+    Transfer {
+        /// The attempt.
+        attempt: Attempt,
+        /// The next holder.
+        successor: Successor,
+    },
     /// Release all keys of the claim that the attempt holds, and its places in queues.
     Release(Attempt),
     /// Hand over each of these keys that is free and has waiters.
@@ -92,6 +100,8 @@ pub enum Answer {
     Rejoin(HoldAnswer),
     /// To [`Request::Raise`].
     Raise(RaiseAnswer),
+    /// To [`Request::Transfer`].
+    Transfer(HoldAnswer),
     /// To [`Request::Release`].
     Release(HoldAnswer),
     /// To [`Request::Advance`].
@@ -237,14 +247,14 @@ impl<T> Served<T> {
     }
 }
 
-/// The answer to a renewal or a release.
+/// The answer to a renewal, a transfer or a release.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "whoever handles these must handle all of them")]
 pub enum HoldAnswer {
     /// The attempt held all keys of its claim, and the request was served.
     Done,
-    /// The attempt did not hold this key any more. Then a renewal has changed nothing, and a
-    /// release has released the others.
+    /// The attempt did not hold this key any more. Then a release has released
+    /// the others, and every other request has changed nothing.
     NotHeld {
         /// The first such key, in byte order.
         key: Key,

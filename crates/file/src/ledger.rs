@@ -376,7 +376,8 @@ const fn is_by_a_quorum(request: &Request) -> bool {
         | Request::Rejoin { attempt, .. }
         | Request::Renew(attempt)
         | Request::Raise(attempt) => attempt.proposal.is_some(),
-        Request::Release(_)
+        Request::Transfer { .. }
+        | Request::Release(_)
         | Request::Advance(_)
         | Request::Mark { .. }
         | Request::Marked(_)
@@ -393,7 +394,9 @@ fn requester<'a>(request: &'a Request, sessions: &Sessions) -> Option<Requester<
         | Request::Rejoin { attempt, .. }
         | Request::Raise(attempt)
         | Request::Release(attempt) => (attempt, None),
-        Request::Advance(_)
+        // What is transferred depends on no process until its next holder renews it.
+        Request::Transfer { .. }
+        | Request::Advance(_)
         | Request::Mark { .. }
         | Request::Marked(_)
         | Request::Inspect(_)
@@ -410,6 +413,7 @@ fn keys(request: &Request) -> Vec<&Key> {
         | Request::Rejoin { attempt, .. }
         | Request::Renew(attempt)
         | Request::Raise(attempt)
+        | Request::Transfer { attempt, .. }
         | Request::Mark { attempt, .. }
         | Request::Release(attempt) => attempt.claim.keys().collect(),
         Request::Advance(keys) => keys.iter().collect(),

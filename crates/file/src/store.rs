@@ -12,7 +12,7 @@ use leasehold_core::{
     AdminStore, Answer, Attempt, Baseline, BaselineStore, BoxFuture, BreakAnswer, BreakNote, BreakRecord,
     Diagnosis, Drift, Fault, Fence, GrantAnswer, HoldAnswer, InspectStore, Key, KeyState, Limits, Mark,
     MarkStore, Marked, MemberStore, Notices, Parts, ProcessStore, RaiseAnswer, Records, Request, Runtime,
-    Store, StoreRole, Wait, WaitMode, Wake,
+    Store, StoreRole, Successor, TransferStore, Wait, WaitMode, Wake,
 };
 use tokio::sync::oneshot;
 use tokio::task::coop::consume_budget;
@@ -283,6 +283,7 @@ impl Store for FileStore {
             member: Some(self),
             inspect: Some(self),
             marks: Some(self),
+            transfer: Some(self),
             admin: Some(self),
             process: Some(self),
             baseline: Some(self),
@@ -306,6 +307,17 @@ impl MemberStore for FileStore {
 
     fn raise<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<RaiseAnswer, Fault>> {
         Box::pin(self.serve_one(Request::Raise(attempt.clone()), read!(Raise)))
+    }
+}
+
+impl TransferStore for FileStore {
+    fn transfer<'a>(
+        &'a self,
+        attempt: &'a Attempt,
+        successor: &'a Successor,
+    ) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
+        let request = Request::Transfer { attempt: attempt.clone(), successor: successor.clone() };
+        Box::pin(self.serve_one(request, read!(Transfer)))
     }
 }
 

@@ -7,6 +7,7 @@ use leasehold_core::{Fault, FaultCause, Loss, Misuse};
 use crate::breaking::BreakError;
 use crate::error::{CloseError, ConnectError, HoldError, InspectError, LockError, ReleaseError, RenewError};
 use crate::recipe::{BeginError, JobError, MarkError};
+use crate::transferring::TransferError;
 
 /// Any error of this crate, for functions that connect, lock, hold and close, with `?` after each.
 ///
@@ -39,6 +40,8 @@ pub enum Error {
     Release(ReleaseError),
     /// The lease was not extended.
     Renew(RenewError),
+    /// The lock was not transferred, or not adopted.
+    Transfer(TransferError),
     /// The state of a lock could not be read.
     Inspect(InspectError),
     /// No lease was broken.
@@ -111,6 +114,7 @@ impl Error {
             Self::Hold(error) => error,
             Self::Release(error) => error,
             Self::Renew(error) => error,
+            Self::Transfer(error) => error,
             Self::Inspect(error) => error,
             Self::Break(error) => error,
             Self::Close(error) => error,
@@ -152,6 +156,7 @@ from! {
     LockError => Lock,
     ReleaseError => Release,
     RenewError => Renew,
+    TransferError => Transfer,
     InspectError => Inspect,
     BreakError => Break,
     CloseError => Close,

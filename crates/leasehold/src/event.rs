@@ -12,7 +12,7 @@ use crate::error::LockError;
 ///
 /// A request that asked the store at least once ends in [`Acquired`](Self::Acquired) or
 /// [`GaveUp`](Self::GaveUp). What was acquired ends in [`Released`](Self::Released),
-/// [`NotReleased`](Self::NotReleased) or [`Lost`](Self::Lost). Each of these is reported once.
+/// [`NotReleased`](Self::NotReleased), [`Transferred`](Self::Transferred) or [`Lost`](Self::Lost). Each of these is reported once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
@@ -90,6 +90,18 @@ pub enum Event {
         held_for: Duration,
         /// The store's last fault.
         fault: Fault,
+    },
+    /// A holder transferred a lock to another process, with
+    /// [`Guard::transfer`](crate::Guard::transfer). Its adoption is [`Acquired`](Self::Acquired)
+    /// there.
+    #[non_exhaustive]
+    Transferred {
+        /// The former holder.
+        who: Who,
+        /// The fence, which remains.
+        fence: Fence,
+        /// How long it was held.
+        held_for: Duration,
     },
     /// A lease was lost while its holder relied on it.
     #[non_exhaustive]
@@ -237,6 +249,7 @@ impl fmt::Display for Event {
             Self::NotReleased { who, held_for, fault, .. } => {
                 write!(f, "{who} given back after {held_for:.1?}, which was not confirmed: {fault}")
             }
+            Self::Transferred { who, held_for, .. } => write!(f, "{who} transferred after {held_for:.1?}"),
             Self::Lost { who, held_for, why, .. } => write!(f, "{who} lost after {held_for:.1?}: {why}"),
             Self::Broke { holding } => write!(f, "{}: broke the lease of {holding}", holding.key),
             Self::StoreFault { fault, .. } => fault.fmt(f),

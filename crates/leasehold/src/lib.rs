@@ -34,7 +34,8 @@
 //! [`manual`] says what is promised and what is not, which store to choose, and what to do at the
 //! protected resource. `examples/` contains whole programs of a page each: a job whose writes carry
 //! the fence, a service that must not run twice, readers and a writer, permits, a job that is done
-//! once, an election, a quorum, blocking threads, an existing client, and a test.
+//! once, an election, a quorum, a lock that changes its process, blocking threads, an existing
+//! client, and a test.
 //!
 //! # Features
 //!
@@ -46,7 +47,7 @@
 //! | `postgres` | no | stores in a PostgreSQL database, and checks of the fence in a transaction |
 //! | `fred` | no | stores over an existing client of the crate `fred` |
 //! | `metrics` | no | figures for the crate `metrics` |
-//! | `serde` | no | `Fence` as a number in serde's formats |
+//! | `serde` | no | `Fence` and `TransferToken` in serde's formats |
 //! | `testing` | no | a world for tests, with virtual time and failures on demand |
 
 // docs.rs names the feature that each item needs.
@@ -87,6 +88,7 @@ pub mod store;
 mod store_handle;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod transferring;
 mod watch;
 
 pub use any_error::Error;
@@ -124,6 +126,7 @@ pub use recipe::{
 pub use runtime::TokioRuntime;
 pub use rw_lock::RwLock;
 pub use semaphore::Semaphore;
+pub use transferring::{TransferError, TransferToken};
 pub use watch::{Progress, Snapshot, Watch};
 
 /// The README's code, compiled.

@@ -314,6 +314,10 @@ impl Locks {
         Ok(key)
     }
 
+    pub(crate) fn defaults(&self) -> &Defaults {
+        &self.defaults
+    }
+
     /// The label of requests that are made here.
     pub(crate) fn label(&self) -> Result<Option<Label>, Misuse> {
         self.defaults.label.clone()

@@ -8,7 +8,7 @@ use leasehold_core::{
     AdminStore, ApplyContext, Attempt, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Drift, Fault, Fence,
     GrantAnswer, HoldAnswer, InspectStore, Instant, Key, KeyState, Limits, Mark, MarkStore, Marked,
     MemberStore, News, Notice, NoticeBus, Notices, Parts, Quarantined, RaiseAnswer, Records, Runtime, Served,
-    Stamp, Store, Wait, WaitMode, WaiterRegistry, Wake, serve,
+    Stamp, Store, Successor, TransferStore, Wait, WaitMode, WaiterRegistry, Wake, serve,
 };
 
 use crate::store_handle::low_bits;
@@ -249,6 +249,7 @@ impl Store for MemoryStore {
             member: Some(self),
             inspect: Some(self),
             marks: Some(self),
+            transfer: Some(self),
             admin: Some(self),
             ..Parts::default()
         }
@@ -266,6 +267,18 @@ impl MemberStore for MemoryStore {
 
     fn raise<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<RaiseAnswer, Fault>> {
         Box::pin(async move { self.ask(|records, context| serve::raise(records, attempt, context)) })
+    }
+}
+
+impl TransferStore for MemoryStore {
+    fn transfer<'a>(
+        &'a self,
+        attempt: &'a Attempt,
+        successor: &'a Successor,
+    ) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
+        Box::pin(async move {
+            self.ask(|records, context| Ok(serve::transfer(records, attempt, successor, context)))
+        })
     }
 }
 

@@ -16,6 +16,7 @@ mod marking;
 mod member;
 mod questions;
 mod state;
+mod transferring;
 mod url;
 mod waiting;
 
@@ -26,7 +27,7 @@ use leasehold_core::{
     AdminStore, Attempt, BackgroundReleases, Ballot, Baseline, BaselineStore, BoxFuture, BreakAnswer,
     BreakNote, BreakRecord, Claim, Diagnosis, Fault, Fence, GrantAnswer, HoldAnswer, InspectStore, Key,
     KeyState, Limits, Mark, MarkStore, Marked, Misuse, Mode, Notices, Parts, ProcessStore, Runtime, ScanPage,
-    ScanPosition, Store, StoreRole, Ttl, Vote, WaitMode, Wake,
+    ScanPosition, Store, StoreRole, Ttl, Vote, Successor, TransferStore, WaitMode, Wake,
 };
 
 use state::QuorumState;
@@ -203,11 +204,22 @@ impl Store for QuorumStore {
         Parts {
             inspect: Some(self),
             marks: Some(self),
+            transfer: Some(self),
             admin: Some(self),
             process: Some(self),
             baseline: Some(self),
             ..Parts::default()
         }
+    }
+}
+
+impl TransferStore for QuorumStore {
+    fn transfer<'a>(
+        &'a self,
+        attempt: &'a Attempt,
+        successor: &'a Successor,
+    ) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
+        Box::pin(transferring::transfer(&self.quorum, attempt, successor))
     }
 }
 

@@ -120,6 +120,7 @@ const fn reason(loss: &Loss) -> &'static str {
         Loss::TakenByOther { .. } => "taken_by_other",
         Loss::Gone { .. } => "gone",
         Loss::Broken { .. } => "broken",
+        Loss::Transferred => "transferred",
         Loss::Closed { .. } => "closed",
         _ => "other",
     }

@@ -116,6 +116,22 @@ impl StoreHandle {
         });
     }
 
+    /// The same for a holding that was transferred, which the store did not confirm. First nothing of
+    /// the holder is left, so that no late request can make its successor a holder; then nothing of the
+    /// successor.
+    pub(crate) fn give_back_with_successor(
+        self: &Arc<Self>,
+        holding: &Arc<Holding>,
+        held_for: Duration,
+        successor: Attempt,
+    ) {
+        let (handle, of) = (self.clone(), holding.clone());
+        self.undo(holding.attempt.clone(), move |done| {
+            handle.report.tell(|| of.was_given_back(held_for, done));
+            handle.give_up(successor.clone());
+        });
+    }
+
     fn undo(&self, attempt: Attempt, done: impl Fn(Result<(), Fault>) + Send + Sync + 'static) {
         let undo = Arc::new(Undo {
             store: self.store.clone(),

@@ -11,7 +11,7 @@ use std::time::Duration;
 use leasehold_core::{
     Answer, Attempt, Baseline, BaselineStore, BoxFuture, Channel, Drift, Fault, FaultKind, GrantAnswer,
     HoldAnswer, Limits, MemberStore, Misuse, Nonce, Parts, Proof, RaiseAnswer, Request, Runtime, Store, Ttl,
-    Wait, WaitMode, WaitQueue, WaiterRegistry, Wake,
+    Wait, Successor, TransferStore, WaitMode, WaitQueue, WaiterRegistry, Wake,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_postgres::Client;
@@ -349,10 +349,22 @@ impl Store for PostgresStore {
             member: Some(self),
             inspect: Some(self),
             marks: Some(self),
+            transfer: Some(self),
             admin: Some(self),
             baseline: Some(self),
             ..Parts::default()
         }
+    }
+}
+
+impl TransferStore for PostgresStore {
+    fn transfer<'a>(
+        &'a self,
+        attempt: &'a Attempt,
+        successor: &'a Successor,
+    ) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
+        let request = Request::Transfer { attempt: attempt.clone(), successor: successor.clone() };
+        Box::pin(self.serve_one(request, self.limit(attempt.ttl), read!(Transfer)))
     }
 }
 

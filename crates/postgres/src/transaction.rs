@@ -351,7 +351,8 @@ const fn is_by_a_quorum(request: &Request) -> bool {
         | Request::Rejoin { attempt, .. }
         | Request::Renew(attempt)
         | Request::Raise(attempt) => attempt.proposal.is_some(),
-        Request::Release(_)
+        Request::Transfer { .. }
+        | Request::Release(_)
         | Request::Advance(_)
         | Request::Mark { .. }
         | Request::Marked(_)
@@ -367,6 +368,7 @@ fn keys(request: &Request) -> Vec<&Key> {
         | Request::Rejoin { attempt, .. }
         | Request::Renew(attempt)
         | Request::Raise(attempt)
+        | Request::Transfer { attempt, .. }
         | Request::Mark { attempt, .. }
         | Request::Release(attempt) => attempt.claim.keys().collect(),
         Request::Advance(keys) => keys.iter().collect(),
@@ -382,7 +384,8 @@ fn requesters(request: &Request) -> Vec<Requester> {
         | Request::Rejoin { attempt, .. }
         | Request::Raise(attempt)
         | Request::Release(attempt) => (attempt, None),
-        Request::Advance(_)
+        Request::Transfer { .. }
+        | Request::Advance(_)
         | Request::Mark { .. }
         | Request::Marked(_)
         | Request::Inspect(_)

@@ -57,6 +57,7 @@ pub fn decode(request: &Request, value: Value) -> Result<Reply, String> {
         Request::Renew(attempt) => held_in(value, attempt)?.map(Answer::Renew),
         Request::Rejoin { attempt, .. } => held_in(value, attempt)?.map(Answer::Rejoin),
         Request::Raise(attempt) => raise_in(value, attempt)?.map(Answer::Raise),
+        Request::Transfer { attempt, .. } => released_in(value, attempt)?.map(Answer::Transfer),
         Request::Release(attempt) => released_in(value, attempt)?.map(Answer::Release),
         Request::Advance(keys) => Reply { answer: Answer::Advance, unfinished: advance_in(value, keys)? },
         Request::Mark { attempt, .. } => mark_in(value, attempt)?.map(Answer::Mark),
@@ -81,7 +82,7 @@ pub(crate) fn raise_in(value: Value, attempt: &Attempt) -> Result<Decoded<RaiseA
     at_member(value, attempt, Fields::raise)
 }
 
-/// The answer to a release.
+/// The answer to a release, or to a transfer.
 pub(crate) fn released_in(value: Value, attempt: &Attempt) -> Result<Decoded<HoldAnswer>, String> {
     let fields = Fields::of(value)?;
     Ok(Decoded { answer: Ok(fields.hold(attempt)?), unfinished: fields.unfinished_of(attempt)? })

@@ -13,3 +13,4 @@ mod release;
 pub(crate) mod remembered;
 mod renew;
 mod scan;
+mod transfer;

@@ -24,11 +24,11 @@ use self::encode::encode;
 pub use self::encode::survey_call;
 pub(crate) use self::encode::{
     Voucher, advance_call, break_call, grant_call, inspect_call, mark_call, opening_call, raise_call,
-    rejoin_call, release_call, renew_call, side_call, vouch_call,
+    rejoin_call, release_call, renew_call, side_call, transfer_call, vouch_call,
 };
 pub use self::texts::{
     BATCH_GRANT, BATCH_RELEASE, BATCH_RENEW, BREAK, FORGET, GRANT, INSPECT, MARK, MARKED, MEMBER_GRANT,
-    MEMBER_RENEW, OPEN, RAISE, REJOIN, RELEASE, RELEASE_AND_WAKE, RENEW, SURVEY, VOUCH,
+    MEMBER_RENEW, OPEN, RAISE, REJOIN, RELEASE, RELEASE_AND_WAKE, RENEW, SURVEY, TRANSFER, VOUCH,
 };
 pub use self::words::Words;
 pub use crate::reply::{Reply, decode};

@@ -10,7 +10,7 @@ use leasehold_core::{
     AdminStore, Attempt, Baseline, BaselineStore, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Diagnosis,
     Drift, Fault, Fence, GrantAnswer, HoldAnswer, InspectStore, Key, KeyState, Limits, Mark, MarkStore,
     Marked, MemberStore, Misuse, Notices, Parts, RaiseAnswer, Runtime, ScanPage, ScanPosition, Store,
-    StoreRole, WaitMode, Wake,
+    StoreRole, Successor, TransferStore, WaitMode, Wake,
 };
 use redis::aio::ConnectionLike;
 
@@ -285,6 +285,7 @@ impl Store for RedisStore {
             member: Some(self),
             inspect: Some(self),
             marks: Some(self),
+            transfer: Some(self),
             admin: Some(self),
             baseline: Some(self),
             ..Parts::default()
@@ -304,6 +305,16 @@ impl MemberStore for RedisStore {
 
     fn raise<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<RaiseAnswer, Fault>> {
         Box::pin(self.client.raise(attempt))
+    }
+}
+
+impl TransferStore for RedisStore {
+    fn transfer<'a>(
+        &'a self,
+        attempt: &'a Attempt,
+        successor: &'a Successor,
+    ) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
+        Box::pin(self.client.transfer(attempt, successor))
     }
 }
 

@@ -16,6 +16,7 @@ mod listing;
 mod marks;
 mod member;
 mod sharing;
+mod transferring;
 
 pub use breaking::*;
 pub use line::*;
@@ -23,6 +24,7 @@ pub use listing::*;
 pub use marks::*;
 pub use member::*;
 pub use sharing::*;
+pub use transferring::*;
 
 use crate::poll::poll_and_drop;
 use crate::target::Target;
@@ -59,6 +61,22 @@ macro_rules! every_check_of_notices {
             $crate::every_check!(@ $target;
                 a_holder_hears_at_once_that_its_lease_was_broken,
                 a_holder_that_waited_hears_at_once_that_its_lease_was_broken,
+            );
+        })*
+    };
+}
+
+/// Defines a test for each check of transferring a lock to another process.
+#[macro_export]
+macro_rules! every_check_of_transfers {
+    ($($store:ident: $target:expr;)*) => {
+        $(mod $store {
+            $crate::every_check!(@ $target;
+                a_lock_goes_over_to_one_process_and_to_no_second,
+                of_many_adopters_at_most_one_has_the_lock,
+                a_lock_that_nobody_adopts_is_free_after_its_time,
+                a_token_keeps_and_releases_a_lock,
+                a_reader_goes_over_and_the_others_read_on,
             );
         })*
     };

@@ -256,6 +256,7 @@ impl Tolerance {
         match answer {
             Answer::Grant(answer) => Answer::Grant(self.grant(answer)),
             Answer::Renew(answer) => Answer::Renew(held(answer)),
+            Answer::Transfer(answer) => Answer::Transfer(held(answer)),
             Answer::Release(answer) => Answer::Release(held(answer)),
             Answer::Mark(answer) => Answer::Mark(held(answer)),
             Answer::Marked(Marked { mark, now }) => {
@@ -320,6 +321,7 @@ const fn named(answer: &mut Answer) -> Option<&mut HolderInfo> {
             Some(held_by)
         }
         Answer::Renew(HoldAnswer::NotHeld { held_by, .. })
+        | Answer::Transfer(HoldAnswer::NotHeld { held_by, .. })
         | Answer::Release(HoldAnswer::NotHeld { held_by, .. })
         | Answer::Rejoin(HoldAnswer::NotHeld { held_by, .. })
         | Answer::Mark(HoldAnswer::NotHeld { held_by, .. })

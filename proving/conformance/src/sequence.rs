@@ -7,7 +7,7 @@ use std::time::Duration;
 use leasehold_core::{
     Answer, ApplyContext, Attempt, BreakNote, Channel, Claim, Content, Fence, GrantAnswer, Holder,
     HolderInfo, Key, Label, LastFence, Lock, Mark, Nonce, Proposal, Records, Request, Served, Stamp,
-    Subscribers, Ticket, Ttl, Wait, apply,
+    Subscribers, Successor, Ticket, Ttl, Wait, apply,
 };
 use leasehold_redis::wire::{self, channel_of, mark_of};
 use rand::rngs::StdRng;
@@ -259,13 +259,18 @@ fn together(dice: &mut Dice) -> Vec<Step> {
 
 fn step(dice: &mut Dice, wall: Stamp) -> Step {
     let key = key(dice);
-    match dice.below(73) {
+    match dice.below(77) {
         64 | 65 => Step::Ask(Request::Mark {
             attempt: attempt(dice, wall),
             mark: mark(dice),
             keep: Duration::from_secs(dice.pick(&[200, 1000])),
         }),
         66 | 67 => Step::Ask(Request::Marked(key)),
+        73..=76 => {
+            let attempt = attempt(dice, wall);
+            let successor = successor(dice, attempt.holder);
+            Step::Ask(Request::Transfer { attempt, successor })
+        }
         60..=62 => Step::Break(key),
         63 => {
             let fence = Fence::new(dice.pick(&[0, 5, ABOVE_ANY_CLOCK, Fence::MAX.get()])).expect("a fence");
@@ -383,6 +388,14 @@ fn vouch(dice: &mut Dice, wall: Stamp) -> Step {
     Step::Vouch(value, dice.pick(&[10, 20]) * DAY)
 }
 
+/// One that holds and waits for nothing, or itself.
+fn successor(dice: &mut Dice, holder: Holder) -> Successor {
+    let fresh = Holder::from_bits(1 << 64 | u128::from(dice.below(1 << 32)));
+    let label = dice.pick(&[None, Some("web-4"), Some("")]);
+    let label = label.map(|text| Label::new(text).expect("a label"));
+    Successor { holder: dice.pick(&[fresh, fresh, fresh, holder]), label }
+}
+
 fn mark(dice: &mut Dice) -> Mark {
     let label = dice.pick(&[None, Some("web-3"), Some(""), Some(" two words")]);
     let label = label.map(|text| Label::new(text).expect("a label"));
@@ -498,7 +511,8 @@ const fn proposal(request: &Request) -> Option<Proposal> {
         | Request::Rejoin { attempt, .. }
         | Request::Raise(attempt)
         | Request::Renew(attempt) => attempt.proposal,
-        Request::Release(_)
+        Request::Transfer { .. }
+        | Request::Release(_)
         | Request::Advance(_)
         | Request::Mark { .. }
         | Request::Marked(_)
@@ -597,6 +611,7 @@ impl Oracle {
             | Request::Renew(attempt)
             | Request::Rejoin { attempt, .. }
             | Request::Raise(attempt)
+            | Request::Transfer { attempt, .. }
             | Request::Mark { attempt, .. }
             | Request::Release(attempt) => attempt.claim.keys().collect(),
             Request::Break { key, .. } => vec![key],

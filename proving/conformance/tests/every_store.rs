@@ -41,6 +41,24 @@ mod told_after_waiting {
     }
 }
 
+mod transferred {
+    use conformance::target::Target;
+    use servers::Flavor;
+
+    conformance::every_check_of_transfers! {
+        memory: super::Target::memory();
+        quorum_of_memory: super::Target::quorum_of_memory();
+        quorum_of_redis: super::Target::quorum_of_redis(
+            [super::Flavor::Redis70, super::Flavor::Redis82, super::Flavor::Valkey91],
+        );
+        file: super::Target::file();
+        redis_6_2: super::Target::redis(super::Flavor::Redis62, "resp2");
+        redis_7_0: super::Target::redis(super::Flavor::Redis70, "resp3");
+        valkey_9_1: super::Target::redis(super::Flavor::Valkey91, "resp3");
+        cluster_7_0: super::Target::cluster(super::Flavor::Redis70, "resp3");
+    }
+}
+
 mod told {
     use conformance::target::Target;
     use servers::Flavor;

@@ -81,6 +81,13 @@ example!(readers_and_writer, "readers_and_writer.rs", |test| super::on_every_sto
     assert_eq!(said, expected);
 }));
 
+example!(transfer, "transfer.rs", |test| super::on_every_store(test, |said| {
+    assert_eq!(said[0], "accepted");
+    assert!(said[1].starts_with("finished by"), "{said:?}");
+    assert!(said[2].starts_with("not mine: upload:7: the store has the lease no more"), "{said:?}");
+    assert_eq!(said.len(), 3);
+}));
+
 example!(permits, "permits.rs", |test| super::on_every_store(test, |said| {
     assert_eq!(said, ["10 jobs ran", "never more than four at a time: true"]);
 }));

@@ -7,6 +7,10 @@ conformance::every_check! {
     postgres: super::Target::postgres();
 }
 
+conformance::every_check_of_transfers! {
+    postgres_with_transfers: super::Target::postgres();
+}
+
 conformance::every_check_of_readers! {
     postgres_with_readers: super::Target::postgres();
 }

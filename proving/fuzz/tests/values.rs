@@ -6,7 +6,7 @@ use std::time::Duration;
 use fuzz::{bytes_near, holds, hunt};
 use leasehold_core::{
     Answer, Attempt, BreakNote, Claim, Fence, Holder, Key, Label, Mark, News, Nonce, Owner, Proposal,
-    Request, Stamp, Ttl,
+    Request, Stamp, Successor, Ttl,
 };
 use leasehold_redis::{
     script::decode,
@@ -137,6 +137,10 @@ fn requests() -> Vec<Request> {
     let mark = Mark::new(Stamp::from_micros(5), fence, None);
     let mut all = vec![
         Request::Release(alone.clone()),
+        Request::Transfer {
+            attempt: alone.clone(),
+            successor: Successor { holder: Holder::from_bits(2), label: None },
+        },
         Request::Advance(vec![key("a")]),
         Request::Mark { attempt: alone.clone(), mark, keep: Duration::from_secs(9) },
         Request::Marked(key("a")),
@@ -170,6 +174,7 @@ fn an_answer_is_read_as_one_to_what_was_asked_or_called_strange() {
                 | (Request::Renew(_), Answer::Renew(_))
                 | (Request::Rejoin { .. }, Answer::Rejoin(_))
                 | (Request::Raise(_), Answer::Raise(_))
+                | (Request::Transfer { .. }, Answer::Transfer(_))
                 | (Request::Release(_), Answer::Release(_))
                 | (Request::Advance(_), Answer::Advance)
                 | (Request::Mark { .. }, Answer::Mark(_))

@@ -45,6 +45,21 @@ pub(super) const BUGS: &[Bug] = &[
         to: "ours.filter(|(holding, _)| holding.fence.is_some())",
         tests: &[(EveryStore, "memory::a_break_ends_the_holding_with_that_fence_and_no_other")],
     },
+    // One holder after a transfer.
+    Bug {
+        name: "a guard relies on a lock that it transfers",
+        file: "crates/leasehold/src/lock/guard.rs",
+        from: "        self.held.0.lose(Loss::Transferred);\n",
+        to: "",
+        tests: &[(EveryStore, "transferred::memory::a_lock_goes_over_to_one_process_and_to_no_second")],
+    },
+    Bug {
+        name: "a transfer makes a successor of a holder that holds nothing",
+        file: "crates/redis/src/scripts/transfer.lua",
+        from: "if not holds(all[n]) then",
+        to: "if not all[n].value then",
+        tests: &[(EveryStore, "transferred::redis_7_0::of_many_adopters_at_most_one_has_the_lock")],
+    },
     // Releasing at members whose grant is only possible.
     Bug {
         name: "a lost round is released only where it was granted",

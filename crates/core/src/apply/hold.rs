@@ -3,7 +3,7 @@
 use super::advance::{NextGrantee, advance, claim, next_grantee};
 use super::grant::{give_back, take};
 use super::{ApplyContext, Effects};
-use crate::{Attempt, Fence, HoldAnswer, LastFence, RaiseAnswer, Records, Want};
+use crate::{Attempt, Fence, HoldAnswer, Key, LastFence, RaiseAnswer, Records, Stamp, Successor, Want};
 
 /// Only the attempt that holds all keys renews them; a renewal never takes a lost key again.
 ///
@@ -29,15 +29,20 @@ pub(super) fn renew(
             continue;
         }
         let admits_readers = records.downgrade(key, attempt.holder, *mode, now);
-        records.prolong(key, attempt.holder, attempt.ttl, now);
-        if let Some(last) = records.fences.get_mut(key).filter(|last| now < last.ends) {
-            last.ends = last.ends.max(now + LastFence::kept_for(attempt.ttl));
-        }
+        prolong(records, key, attempt, now);
         if admits_readers {
             advance(records, key, None, context, told);
         }
     }
     gone.unwrap_or(HoldAnswer::Done)
+}
+
+/// Extends what the attempt holds of a key, and the memory of its fence.
+fn prolong(records: &mut Records, key: &Key, attempt: &Attempt, now: Stamp) {
+    records.prolong(key, attempt.holder, attempt.ttl, now);
+    if let Some(last) = records.fences.get_mut(key).filter(|last| now < last.ends) {
+        last.ends = last.ends.max(now + LastFence::kept_for(attempt.ttl));
+    }
 }
 
 /// A renewal that also takes keys again that nobody holds and nobody waits for; all of them, or
@@ -122,6 +127,31 @@ pub(super) fn raise(
         records.stamp(key, attempt.holder, fence);
     }
     RaiseAnswer::Raised { fence }
+}
+
+/// A renewal after which the successor holds the keys; all of them, or none.
+///
+/// Only one of several successors can succeed the same holder: after that, the holder has nothing to
+/// transfer. A successor that is the holder itself can repeat its request.
+pub(super) fn transfer(
+    records: &mut Records,
+    attempt: &Attempt,
+    successor: &Successor,
+    context: &ApplyContext<'_>,
+    told: &mut Effects,
+) -> HoldAnswer {
+    let gone = first_not_held(records, attempt, context);
+    for key in attempt.claim.keys() {
+        claim(records, key, attempt.holder);
+        match gone {
+            Some(_) => _ = advance(records, key, None, context, told),
+            None => {
+                prolong(records, key, attempt, context.now);
+                records.transfer(key, attempt.holder, successor, context.now);
+            }
+        }
+    }
+    gone.unwrap_or(HoldAnswer::Done)
 }
 
 /// Releases what the attempt holds and its places in queues, and nothing else; the fence is kept.

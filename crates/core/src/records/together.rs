@@ -7,7 +7,9 @@
 use std::time::Duration;
 
 use super::{Content, Lock, Records};
-use crate::{Family, Fence, Holder, HolderInfo, Key, Mode, Owner, Share, Shares, Stamp, Ttl, WaitQueue};
+use crate::{
+    Family, Fence, Holder, HolderInfo, Key, Mode, Owner, Share, Shares, Stamp, Successor, Ttl, WaitQueue,
+};
 
 impl Records {
     /// How long the shares of a key are kept after the last of them has ended: as long as a queue,
@@ -185,6 +187,25 @@ impl Records {
                     shares.take(holder);
                 }
                 self.mark(key, family);
+            }
+        }
+    }
+
+    /// Makes the successor the holder of what this attempt holds of a key.
+    pub(crate) fn transfer(&mut self, key: &Key, holder: Holder, successor: &Successor, now: Stamp) {
+        match self.family(key, now) {
+            None => {
+                if let Some(Content::Lease { holder, label, .. }) =
+                    self.locks.get_mut(key).map(|lock| &mut lock.content)
+                {
+                    (*holder, *label) = (successor.holder, successor.label.clone());
+                }
+            }
+            Some(_) => {
+                let Some(shares) = self.shares.get_mut(key) else { return };
+                if let Some(share) = shares.take(holder) {
+                    shares.put(successor.holder, Share { label: successor.label.clone(), ..share });
+                }
             }
         }
     }

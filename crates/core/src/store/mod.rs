@@ -9,7 +9,9 @@ mod parts;
 
 pub use fault::{Fault, FaultCause, FaultKind};
 pub use notice::{Notice, Notices};
-pub use parts::{AdminStore, BaselineStore, InspectStore, MarkStore, MemberStore, Parts, ProcessStore};
+pub use parts::{
+    AdminStore, BaselineStore, InspectStore, MarkStore, MemberStore, Parts, ProcessStore, TransferStore,
+};
 
 use std::fmt;
 

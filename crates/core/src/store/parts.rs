@@ -8,6 +8,7 @@ use super::{Fault, Notices, Store};
 use crate::{
     Attempt, BackgroundReleases, Baseline, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Diagnosis, Fence,
     HoldAnswer, Key, KeyState, Mark, Marked, Misuse, RaiseAnswer, ScanPage, ScanPosition, StoreRole,
+    Successor,
 };
 
 /// The parts of a store; [`Parts::default`] has none.
@@ -20,6 +21,8 @@ pub struct Parts<'a> {
     pub inspect: Option<&'a dyn InspectStore>,
     /// Marks: records that outlive a lease.
     pub marks: Option<&'a dyn MarkStore>,
+    /// Transferring a lease to another process.
+    pub transfer: Option<&'a dyn TransferStore>,
     /// Operations for operators.
     pub admin: Option<&'a dyn AdminStore>,
     /// Ties of leases to a process of this machine.
@@ -35,6 +38,7 @@ impl fmt::Debug for Parts<'_> {
             .field("member", &self.member.is_some())
             .field("inspect", &self.inspect.is_some())
             .field("marks", &self.marks.is_some())
+            .field("transfer", &self.transfer.is_some())
             .field("admin", &self.admin.is_some())
             .field("process", &self.process.is_some())
             .field("baseline", &self.baseline.is_some())
@@ -71,6 +75,16 @@ impl dyn Store {
     /// A lasting [`Fault`] if this store keeps no marks.
     pub fn marks(&self) -> Result<&dyn MarkStore, Fault> {
         self.parts().marks.ok_or_else(|| self.lacks("it keeps no marks: use another store"))
+    }
+
+    /// The part for handing a lease over.
+    ///
+    /// # Errors
+    ///
+    /// A lasting [`Fault`] if this store cannot do that.
+    pub fn transfers(&self) -> Result<&dyn TransferStore, Fault> {
+        let lacks = "it cannot transfer a lock to another process: use another store";
+        self.parts().transfer.ok_or_else(|| self.lacks(lacks))
     }
 
     /// The part for operators.
@@ -239,6 +253,19 @@ pub trait MarkStore: fmt::Debug + Send + Sync {
     /// The marks of all keys with this prefix, in byte order, each with the store's time. This
     /// takes as long as [`InspectStore::list`]; changes during the call may or may not be included.
     fn list_marks<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<(Key, Marked)>, Fault>>;
+}
+
+/// Transferring a lease to another process.
+pub trait TransferStore: fmt::Debug + Send + Sync {
+    /// If the attempt still holds all its keys, makes the successor their holder, in one step: of several
+    /// successors of the same attempt, at most one succeeds. Extends the lease to the attempt's TTL from
+    /// now, unless it lasts longer already. The fences remain. Until its first renewal, the lease
+    /// depends on no process, unless the successor is the holder itself.
+    fn transfer<'a>(
+        &'a self,
+        attempt: &'a Attempt,
+        successor: &'a Successor,
+    ) -> BoxFuture<'a, Result<HoldAnswer, Fault>>;
 }
 
 /// Operations for operators.

@@ -12,7 +12,7 @@ use leasehold_core::{
     AdminStore as _, Answer, ApplyContext, Attempt, BreakAnswer, BreakNote, Channel, Claim, Content, Fault,
     Fence, GrantAnswer, Holder, InspectStore as _, Key, Label, LastFence, Mark, MarkStore as _, Marked,
     MemberStore as _, News, Proposal, RaiseAnswer, Records, Request, Runtime, Served, Shares, Stamp, Store,
-    Subscribers, Ticket, Ttl, Wait, WaitMode, WaitQueue, apply,
+    Subscribers, Successor, Ticket, TransferStore as _, Ttl, Wait, WaitMode, WaitQueue, apply,
 };
 use leasehold_file::{BootId, FileStore, Ledger};
 use tempfile::TempDir;
@@ -119,6 +119,9 @@ async fn a_store_answers_and_remembers_as_core_does() {
                     refused(answer.map(Answer::Rejoin), &expected)
                 }
                 Request::Raise(attempt) => refused(store.raise(attempt).await.map(Answer::Raise), &expected),
+                Request::Transfer { attempt, successor } => {
+                    Answer::Transfer(store.transfer(attempt, successor).await.unwrap())
+                }
                 Request::Release(attempt) => Answer::Release(store.release(attempt).await.unwrap()),
                 Request::Mark { attempt, mark, keep } => {
                     Answer::Mark(store.mark(attempt, mark, *keep).await.unwrap())
@@ -257,7 +260,8 @@ impl World {
         let mut served = ledger.0.serve(request.clone()).unwrap();
         for push in served.pushes.iter_mut().filter(|push| push.news == News::Broken) {
             // Only the file knows by whose life a lease was taken, and so where its holder is told.
-            assert!(push.to.take().is_some(), "nobody is told that its lease was broken");
+            let is_bound = self.lives.contains_key(&(push.key.clone(), push.holder));
+            assert_eq!(push.to.take().is_some(), is_bound, "is told that its lease was broken");
         }
         assert_eq!(served, expected, "{request:?}");
         self.note_lives(&before, request, ledger.1);
@@ -283,7 +287,8 @@ impl World {
             | Request::Renew(attempt)
             | Request::Raise(attempt)
             | Request::Release(attempt) => Some(attempt),
-            Request::Mark { .. }
+            Request::Transfer { .. }
+            | Request::Mark { .. }
             | Request::Marked(_)
             | Request::Advance(_)
             | Request::Inspect(_)
@@ -301,8 +306,8 @@ impl World {
                 if asks_for(key, holder) {
                     self.lives.insert(place, ledger);
                 } else if !before.holder_ids(key, now).contains(&holder) {
-                    let life = self.waiting[&place];
-                    self.lives.insert(place, life);
+                    // What was transferred to a successor depends on no process.
+                    self.lives.extend(self.waiting.get(&place).map(|life| (place, *life)));
                 }
             }
         }
@@ -389,7 +394,7 @@ impl World {
     }
 
     fn some_request(&mut self, with_not_after: bool) -> Request {
-        match self.dice.below(16) {
+        match self.dice.below(17) {
             14 => {
                 let attempt = self.some_holders_attempt();
                 let fence = Fence::new(self.dice.below(1 << 50)).unwrap();
@@ -399,6 +404,12 @@ impl World {
                 let mark = if self.dice.once_in(2) { mark.every(period) } else { mark };
                 // The clock is set back and forth here, and what has ended may be gone or not.
                 Request::Mark { attempt, mark, keep: Mark::FOR_EVER }
+            }
+            16 if self.dice.once_in(2) => {
+                let attempt = self.some_holders_attempt();
+                let fresh = Holder::from_bits(1 << 64 | u128::from(self.dice.below(1 << 32)));
+                let holder = if self.dice.once_in(3) { attempt.holder } else { fresh };
+                Request::Transfer { successor: Successor { holder, label: attempt.label.clone() }, attempt }
             }
             15 => Request::Marked(key(self.dice.one_of(&KEYS))),
             13 => {
@@ -546,6 +557,7 @@ struct WaitedKey {
     pushes: u32,
     deaths: u32,
     rejoined: u32,
+    transferred: u32,
     raised: u32,
     quarantined: u32,
     marked: u32,
@@ -560,6 +572,7 @@ impl WaitedKey {
             Answer::Grant(GrantAnswer::Granted { .. }) => self.granted += 1,
             Answer::Grant(GrantAnswer::Busy { .. }) => self.busy += 1,
             Answer::Rejoin(HoldAnswer::Done) => self.rejoined += 1,
+            Answer::Transfer(HoldAnswer::Done) => self.transferred += 1,
             Answer::Raise(RaiseAnswer::Raised { .. }) => self.raised += 1,
             Answer::Mark(HoldAnswer::Done) => self.marked += 1,
             Answer::Marked(Marked { mark: Some(_), .. }) => self.found += 1,
@@ -578,8 +591,9 @@ impl WaitedKey {
     fn enough(&self) {
         let least = [self.granted, self.busy, self.done, self.not_held, self.held].into_iter().min();
         assert!(least >= Some(30) && self.together >= 2, "{self:?}");
-        let at_member = [self.rejoined, self.raised, self.quarantined, self.broken].into_iter().min();
-        assert!(at_member >= Some(15), "{self:?}");
+        let rare =
+            [self.rejoined, self.raised, self.quarantined, self.broken, self.transferred].into_iter().min();
+        assert!(rare >= Some(15), "{self:?}");
         assert!(self.marked.min(self.found) >= 15, "{self:?}");
         println!("{self:?}");
     }

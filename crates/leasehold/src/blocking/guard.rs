@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use super::wait;
-use crate::{Fence, Held, Holder, Key, Loss, ReleaseError, RenewError, Ttl};
+use crate::{Fence, Held, Holder, Key, Loss, ReleaseError, RenewError, TransferError, TransferToken, Ttl};
 
 /// A lock that is held, as [`leasehold::Guard`](crate::Guard).
 ///
@@ -115,6 +115,15 @@ impl Guard {
     #[doc(alias = "heartbeat")]
     pub fn renew(&self, ttl: Duration) -> Result<Duration, RenewError> {
         wait(self.0.renew(ttl))
+    }
+
+    /// Transfers the lock to another process, which adopts it within this time.
+    ///
+    /// # Errors
+    ///
+    /// [`TransferError`], as for [`leasehold::Guard::transfer`](crate::Guard::transfer).
+    pub fn transfer(self, within: Duration) -> Result<TransferToken, TransferError> {
+        wait(self.0.transfer(within))
     }
 
     /// Releases the lock, and returns an error if it was not held to the end. If the store does not

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::election::Election;
 use super::events::Events;
 use super::every::Every;
+use super::guard::Guard;
 use super::mutex::Mutex;
 use super::once::Once;
 use super::rw_lock::RwLock;
@@ -14,7 +15,7 @@ use super::wait;
 use super::watch::Watch;
 use crate::{
     AnyStore, BreakError, BreakNote, BreakRecord, CloseError, ConnectError, Fence, Finding, Held, HolderInfo,
-    InspectError, Key, KeyState, LocksBuilder, Mark, Marked, Store,
+    InspectError, Key, KeyState, LocksBuilder, Mark, Marked, Store, TransferError, TransferToken,
 };
 
 /// The locks of one store, as [`leasehold::Locks`](crate::Locks). Cheap to clone.
@@ -195,6 +196,35 @@ impl Locks {
     #[must_use]
     pub fn watch(&self, prefix: impl AsRef<[u8]>) -> Watch {
         Watch(self.0.watch(prefix))
+    }
+
+    /// Adopts a lock that another process transferred, as
+    /// [`leasehold::Locks::adopt`](crate::Locks::adopt).
+    ///
+    /// # Errors
+    ///
+    /// [`TransferError`].
+    pub fn adopt(&self, token: &TransferToken) -> Result<Guard, TransferError> {
+        wait(self.0.adopt(token)).map(Guard)
+    }
+
+    /// Keeps a lock that was transferred for at least `within` from now, as
+    /// [`leasehold::Locks::renew_transfer`](crate::Locks::renew_transfer).
+    ///
+    /// # Errors
+    ///
+    /// [`TransferError`].
+    pub fn renew_transfer(&self, token: &TransferToken, within: Duration) -> Result<(), TransferError> {
+        wait(self.0.renew_transfer(token, within))
+    }
+
+    /// Releases a lock that was transferred and that nobody adopts.
+    ///
+    /// # Errors
+    ///
+    /// [`TransferError`].
+    pub fn release_transfer(&self, token: &TransferToken) -> Result<(), TransferError> {
+        wait(self.0.release_transfer(token))
     }
 
     /// Ends the lease on a lock, whoever holds it, if it has this fence, as

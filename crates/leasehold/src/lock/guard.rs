@@ -46,7 +46,7 @@ enum Stage {
 }
 
 impl Guard {
-    pub(super) fn new(handle: Arc<StoreHandle>, holding: Arc<Holding>, number: u64) -> Self {
+    pub(crate) fn new(handle: Arc<StoreHandle>, holding: Arc<Holding>, number: u64) -> Self {
         Self { handle, held: Held(holding), number, stage: Stage::Held }
     }
 
@@ -59,6 +59,19 @@ impl Guard {
     /// The keys that are held, in byte order.
     pub fn keys(&self) -> impl ExactSizeIterator<Item = &Key> {
         self.held.keys()
+    }
+
+    pub(crate) const fn handle(&self) -> &Arc<StoreHandle> {
+        &self.handle
+    }
+
+    /// Stops keeping the lock and relying on it, without releasing it: it is about to be
+    /// transferred. Returns the holding, and how long the lock was held.
+    pub(crate) fn resign(mut self) -> (Arc<Holding>, Duration) {
+        self.handle.leaves(&self.held.0, self.number);
+        self.stage = Stage::Over;
+        self.held.0.lose(Loss::Transferred);
+        (self.held.0.clone(), self.held_for())
     }
 
     /// The store in which the lock is held.
@@ -284,7 +297,7 @@ impl Guard {
         }
     }
 
-    fn loss(&self) -> Loss {
+    pub(crate) fn loss(&self) -> Loss {
         self.held.0.loss().cloned().unwrap_or(Loss::Expired { fault: None })
     }
 }

@@ -109,6 +109,11 @@ impl Holding {
         Event::Lost { who: self.who(), fence: self.fence, held_for, why }
     }
 
+    /// The event for its transfer.
+    pub(crate) fn was_transferred(&self, held_for: Duration) -> Event {
+        Event::Transferred { who: self.who(), fence: self.fence, held_for }
+    }
+
     /// The event for its release.
     pub(crate) fn was_given_back(&self, held_for: Duration, done: Result<(), Fault>) -> Event {
         let (who, fence) = (self.who(), self.fence);

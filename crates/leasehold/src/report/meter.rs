@@ -43,6 +43,7 @@ pub(super) fn count(store: &std::sync::Arc<str>, event: &Event) {
         Event::Renewed { .. } => counter!(RENEWALS, "store" => store()).increment(1),
         Event::Released { held_for, .. } => ended(held_for, "released"),
         Event::NotReleased { held_for, .. } => ended(held_for, "not_released"),
+        Event::Transferred { held_for, .. } => ended(held_for, "transferred"),
         Event::Lost { held_for, why, .. } => {
             ended(held_for, "lost");
             counter!(LOSSES, "store" => store(), "reason" => reason(why)).increment(1);

@@ -114,6 +114,9 @@ pub(super) fn write(store: &str, event: &Event) {
         Event::NotReleased { who, fence, held_for, fault } => {
             about!(warn, who, "the release was not confirmed", fence = fence.get(), held_for = ?held_for, fault = %fault);
         }
+        Event::Transferred { who, fence, held_for } => {
+            about!(debug, who, "transferred", fence = fence.get(), held_for = ?held_for);
+        }
         Event::Lost { who, fence, held_for, why } => {
             let reason = reason(why);
             about!(warn, who, "lost", fence = fence.get(), held_for = ?held_for, reason = reason, why = %why);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use leasehold_core::{
     AdminStore, Attempt, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Fault, Fence, GrantAnswer,
     HoldAnswer, InspectStore, Key, KeyState, Limits, Mark, MarkStore, Marked, MemberStore, Notice, Notices,
-    Parts, RaiseAnswer, Runtime, Store, WaitMode, Wake,
+    Parts, RaiseAnswer, Runtime, Store, Successor, TransferStore, WaitMode, Wake,
 };
 
 use super::watched::Watched;
@@ -158,6 +158,7 @@ impl Store for Link {
             member: Some(self),
             inspect: Some(self),
             marks: Some(self),
+            transfer: Some(self),
             admin: Some(self),
             ..Parts::default()
         }
@@ -171,6 +172,16 @@ impl MemberStore for Link {
 
     fn raise<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<RaiseAnswer, Fault>> {
         self.call(self.store.raise(attempt))
+    }
+}
+
+impl TransferStore for Link {
+    fn transfer<'a>(
+        &'a self,
+        attempt: &'a Attempt,
+        successor: &'a Successor,
+    ) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
+        self.call(self.store.transfer(attempt, successor))
     }
 }
 

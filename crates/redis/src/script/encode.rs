@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, BreakNote, BreakRecord, Fence, Holder, Key, LastFence, Mark, Request, Stamp, Ttl, Wait,
-    WaitQueue,
+    Attempt, BreakNote, BreakRecord, Fence, Holder, Key, LastFence, Mark, Request, Stamp, Successor, Ttl,
+    Wait, WaitQueue,
 };
 
 use super::call::{Call, Script};
 use super::texts::{
     BREAK, GRANT, INSPECT, MARK, MARKED, MEMBER_GRANT, MEMBER_RENEW, OPEN, RAISE, REJOIN, RELEASE,
-    RELEASE_AND_WAKE, RENEW, SURVEY, VOUCH,
+    RELEASE_AND_WAKE, RENEW, SURVEY, TRANSFER, VOUCH,
 };
 use super::words::Words;
 use crate::slot::{MEMBER_KEY, SIDE_LEN, Side, Sides, member_key_in, slot_of};
@@ -33,6 +33,7 @@ pub(super) fn encode(request: &Request, window: Duration, run: Voucher<'_>) -> C
         Request::Rejoin { attempt, not_after } => rejoin_call(attempt, *not_after, window, run),
         Request::Raise(attempt) => raise_call(attempt, window, run),
         Request::Renew(attempt) => renew_call(attempt, window, run),
+        Request::Transfer { attempt, successor } => transfer_call(attempt, successor, window),
         Request::Release(attempt) => release_call(attempt, window),
         Request::Advance(keys) => advance_call(keys, window),
         Request::Mark { attempt, mark, keep } => mark_call(attempt, mark, *keep),
@@ -89,6 +90,15 @@ pub(crate) fn renew_call(attempt: &Attempt, window: Duration, run: Voucher<'_>) 
     lengths(attempt, &mut args);
     modes(attempt, &mut args);
     by_whom(attempt, [&RENEW, &MEMBER_RENEW], args, run)
+}
+
+/// The call that makes the successor the holder of what the attempt holds.
+pub(crate) fn transfer_call(attempt: &Attempt, successor: &Successor, window: Duration) -> Call {
+    let mut args = begun(attempt.holder, window);
+    lengths(attempt, &mut args);
+    args.push(&successor.holder.digit_bytes());
+    args.write(|bytes| wire::write_tail(successor.label.as_ref(), bytes));
+    Call { script: &TRANSFER, keys: keys(attempt), args }
 }
 
 /// The call that hands over each of these keys that is free and has waiters.

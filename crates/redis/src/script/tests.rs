@@ -1,6 +1,6 @@
 use leasehold_core::{
-    Attempt, BreakNote, Claim, Fence, Holder, Key, Label, Mark, Nonce, Proposal, Signal, Stamp, Ticket, Ttl,
-    Wait, WaitQueue,
+    Attempt, BreakNote, Claim, Fence, Holder, Key, Label, Mark, Nonce, Proposal, Signal, Stamp, Successor,
+    Ticket, Ttl, Wait, WaitQueue,
 };
 
 use super::*;
@@ -61,6 +61,13 @@ fn calls_have_these_keys_and_arguments() {
     assert_eq!((call.keys.len(), shown(call.args.iter())), (6, shown([&*nobody, "2000"])));
     let call = called(&Request::Inspect(Key::new("a").unwrap()));
     assert_eq!((call.keys.len(), call.args.len()), (6, 0));
+    let successor = Successor { holder: Holder::from_bits(0xcd), label: Label::new("web 4").ok() };
+    let call = called(&Request::Transfer { attempt: attempt(&["a"]), successor });
+    let successor = format!("{:0>32}", "cd");
+    assert_eq!(
+        (shown(call.keys.iter()), shown(call.args.iter())),
+        (shown(of_a), shown([DIGITS, "2000", "10000", "600000", &successor, " web 4"]))
+    );
     let fence = Fence::new(1_700_000_000_000_000).unwrap();
     let note = BreakNote { by: Label::new("ada").ok(), reason: Label::new("hangs").ok() };
     let call = called(&Request::Break { key: Key::new("a").unwrap(), fence, note });
@@ -219,6 +226,7 @@ fn every_script_opens_with_its_contract() {
         &MEMBER_GRANT,
         &MEMBER_RENEW,
         &REJOIN,
+        &TRANSFER,
         &RAISE,
     ] {
         assert!(script.text().starts_with("-- "));

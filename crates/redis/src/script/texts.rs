@@ -23,6 +23,8 @@ pub static REJOIN: Script =
     script!("bounds", "read", "state", "line", "shares", "turn", "member", "rejoin", "renew");
 /// Raises the fences of what a holder holds.
 pub static RAISE: Script = script!("bounds", "read", "state", "line", "shares", "turn", "member", "raise");
+/// Makes a successor the holder of what a holder holds.
+pub static TRANSFER: Script = script!("bounds", "read", "state", "line", "shares", "turn", "transfer");
 /// Releases what a holder holds.
 pub static RELEASE: Script = script!("bounds", "read", "state", "line", "shares", "turn", "release");
 /// The same; also wakes waiters of another library for a key that is then free.

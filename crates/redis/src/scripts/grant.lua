@@ -145,7 +145,8 @@ if not channel then answer = try() end
 if not answer then
   local last = 0
   for _, s in ipairs(all) do last = math.max(last, tonumber(fence(s) or 0)) end
-  local number = math.max(last + 1, floor)
+  -- Waiters that were handed a key in this step may have used up its fences.
+  local number = math.min(math.max(last + 1, floor), FENCE_MAX)
   for _, s in ipairs(all) do
     remember(s, number, keep)
     if s.room then shares().stamp(s, number) end

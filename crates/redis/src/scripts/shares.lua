@@ -123,6 +123,13 @@ local function make_shares()
     mine.fence, s.shares.put[me] = whole(number), mine
   end
 
+  -- Makes an successor the holder of the requester's share.
+  local function pass_on(s, successor, tail)
+    local mine = s.shares.mine
+    gone(s, me, 0)
+    mine.tail, s.shares.put[successor], s.shares.mine, s.shares.marked = tail, mine, nil, true
+  end
+
   -- The share that ends first: its holder, and its data.
   local function first_to_end(s)
     local shares = s.shares
@@ -189,7 +196,7 @@ local function make_shares()
   end
 
   return {
-    settle = settle, share_out = share_out, downgrade = downgrade, prolong = prolong, stamp = stamp, first_to_end = first_to_end, drop = drop, holding = holding,
+    settle = settle, share_out = share_out, downgrade = downgrade, prolong = prolong, stamp = stamp, pass_on = pass_on, first_to_end = first_to_end, drop = drop, holding = holding,
     last_end = last_end, write = write_shares,
   }
 end

@@ -26,12 +26,13 @@ pub(crate) fn parts() -> Vec<Part> {
     parts
 }
 
-const ALL: [&Script; 19] = [
+const ALL: [&Script; 20] = [
     &script::GRANT,
     &script::MEMBER_GRANT,
     &script::RENEW,
     &script::MEMBER_RENEW,
     &script::REJOIN,
+    &script::TRANSFER,
     &script::RAISE,
     &script::RELEASE,
     &script::RELEASE_AND_WAKE,

@@ -135,7 +135,7 @@ impl Subject {
             let (right, mut told) = right(served, tolerance);
             let mut given = Vec::new();
             for request in tickets.requests(&step) {
-                let reply = self.ask(&request).map_err(|error| place(error.to_string()))??;
+                let reply = self.ask(&request).map_err(|error| place(error.to_string()))?.map_err(&place)?;
                 tickets.note(&request, &reply.answer);
                 let (mut answer, nth) = (tolerance.answer(reply.answer), given.len());
                 tolerance.name_alike(&mut answer, &right[nth].answer, &holders[nth]);

@@ -4,3 +4,4 @@ mod downgrade;
 mod guards;
 mod leaders;
 mod requests;
+mod transferring;

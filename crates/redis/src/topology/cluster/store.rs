@@ -8,7 +8,7 @@ use leasehold_core::{
     AdminStore, Attempt, Baseline, BaselineStore, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Claim,
     Diagnosis, Drift, Fault, Fence, GrantAnswer, HoldAnswer, InspectStore, Key, KeyState, Limits, Mark,
     MarkStore, Marked, MemberStore, Misuse, Notices, Parts, RaiseAnswer, Runtime, ScanPage, ScanPosition,
-    Store, StoreRole, WaitMode, Wake,
+    Store, StoreRole, Successor, TransferStore, WaitMode, Wake,
 };
 
 use super::renew::Verb;
@@ -130,6 +130,14 @@ impl Cluster {
         self.follow(slot, self.bounds.call_limit, None, ask).await
     }
 
+    async fn transfer(&self, attempt: &Attempt, successor: &Successor) -> Result<HoldAnswer, Fault> {
+        let limit = limit_of(self.bounds.call_limit, attempt.ttl);
+        let ask = |client: Arc<Client>, mut route: Route| async move {
+            (client.transfer_on(attempt, successor, &mut route).await, route)
+        };
+        self.follow(self.slot(&attempt.claim)?, limit, None, ask).await
+    }
+
     async fn mark(&self, attempt: &Attempt, mark: &Mark, keep: Duration) -> Result<HoldAnswer, Fault> {
         let limit = limit_of(self.bounds.call_limit, attempt.ttl);
         let ask = |client: Arc<Client>, mut route: Route| async move {
@@ -220,6 +228,7 @@ impl Store for ClusterStore {
             member: Some(self),
             inspect: Some(self),
             marks: Some(self),
+            transfer: Some(self),
             admin: Some(self),
             baseline: Some(self),
             ..Parts::default()
@@ -239,6 +248,16 @@ impl MemberStore for ClusterStore {
 
     fn raise<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<RaiseAnswer, Fault>> {
         Box::pin(self.cluster.raise(attempt))
+    }
+}
+
+impl TransferStore for ClusterStore {
+    fn transfer<'a>(
+        &'a self,
+        attempt: &'a Attempt,
+        successor: &'a Successor,
+    ) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
+        Box::pin(self.cluster.transfer(attempt, successor))
     }
 }
 

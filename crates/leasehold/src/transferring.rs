@@ -1,0 +1,213 @@
+//! Transferring a lock to another process.
+
+mod at_store;
+mod pending;
+
+use std::fmt;
+use std::time::Duration;
+
+pub use leasehold_core::TransferToken;
+use leasehold_core::{Attempt, Fault, HoldAnswer, Holder, Loss, Misuse, Successor, Ttl};
+
+use self::at_store::{Retries, Succeeded, loss, succeed};
+use self::pending::{PendingAdoption, PendingTransfer};
+use crate::lock::Guard;
+use crate::locks::Locks;
+
+impl Guard {
+    /// Transfers the lock: the store keeps it for `within`, and until then another process can
+    /// [adopt](Locks::adopt) it with the token. If nobody does, it is free at the end of that time,
+    /// or of the current lease if that is later.
+    ///
+    /// At most one process relies on the lock at any time. This guard and all its
+    /// [views](Guard::held) stop before the request is sent, as if the lease was lost
+    /// ([`Loss::Transferred`]). The store then makes exactly one adopter the holder, in one step.
+    ///
+    /// The fence remains, because it is the same holding. So the protected resource cannot refuse
+    /// late writes of this process: end them first.
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new()?.block_on(async {
+    /// # use std::time::Duration;
+    /// # let locks = leasehold::Locks::in_memory();
+    /// # let (here, there) = (&locks, &locks);
+    /// let guard = here.mutex("upload:7").lock().await?;
+    /// let token = guard.transfer(Duration::from_secs(60)).await?;
+    /// let job = token.to_string(); // goes to the other process with the job
+    ///
+    /// let guard = there.adopt(&job.parse()?).await?;
+    /// assert!(there.adopt(&job.parse()?).await.is_err(), "only once");
+    /// guard.release().await?;
+    /// # Ok::<(), leasehold::Error>(())
+    /// # })?;
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`TransferError`]. In every case this guard is gone, and the lock is released in the
+    /// background.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future releases the lock in the background.
+    pub async fn transfer(self, within: Duration) -> Result<TransferToken, TransferError> {
+        let ttl = Ttl::new(within)?;
+        let handle = self.handle().clone();
+        handle.check(ttl)?;
+        handle.store.transfers()?;
+        if !self.is_held() {
+            return Err(TransferError::Lost(self.loss()));
+        }
+        let until = self.held().0.end();
+        let (holding, held_for) = self.resign();
+        let attempt = holding.request(ttl);
+        let successor =
+            Successor { holder: Holder::from_bits(handle.runtime.random()), label: attempt.label.clone() };
+        let pending =
+            PendingTransfer { handle: &handle, holding: &holding, held_for, successor: Some(&successor) };
+        match succeed(&handle, &attempt, &successor, until).await? {
+            Succeeded::At(_) => Ok(pending.done(ttl)),
+            Succeeded::NotHeld(loss) => Err(pending.lost(loss)),
+        }
+    }
+}
+
+impl Locks {
+    /// Adopts a lock that another process [transferred](Guard::transfer). The guard has the TTL,
+    /// the label and the renewal of these locks, and the fence of the token.
+    ///
+    /// These locks must be in the same store as the guard that was transferred, but they may have
+    /// another key prefix: the token names the key itself.
+    ///
+    /// # Errors
+    ///
+    /// [`TransferError::Lost`] if the time for it is over, or the lock was adopted or released
+    /// before; [`TransferError::Unconfirmed`] if the store does not answer within the outage limit,
+    /// and then the lock may or may not be adopted, and is released if it is.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the lock may have been adopted; then it is released in the
+    /// background. If the store is unreachable, it expires with its TTL.
+    pub async fn adopt(&self, token: &TransferToken) -> Result<Guard, TransferError> {
+        let (ttl, label) = self.defaults().checked()?;
+        let handle = self.handle();
+        handle.admit(&token.claim, ttl)?;
+        let started = handle.runtime.now();
+        let successor =
+            Successor { holder: Holder::from_bits(handle.runtime.random()), label: label.clone() };
+        let ours = Attempt::new(token.claim.clone(), successor.holder, label, ttl);
+        let mut pending = PendingAdoption { handle, attempt: Some(ours.with_signal(self.defaults().signal)) };
+        let until = started + self.defaults().outage_limit;
+        let sent = match succeed(handle, &attempt_of(token, ttl), &successor, until).await? {
+            Succeeded::At(sent) => sent,
+            Succeeded::NotHeld(loss) => return Err(TransferError::Lost(loss)),
+        };
+        pending.enter(token, ttl, self.defaults().renewal, started, sent)
+    }
+
+    /// Keeps a lock that was transferred for at least `within` from now, for whoever adopts it. It
+    /// is never kept for a shorter time than before.
+    ///
+    /// # Errors
+    ///
+    /// [`TransferError`], as for [`adopt`](Self::adopt). If the store does not answer, the lock may
+    /// or may not be kept for longer.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: the lock may or may not be kept for longer.
+    pub async fn renew_transfer(&self, token: &TransferToken, within: Duration) -> Result<(), TransferError> {
+        let ttl = Ttl::new(within)?;
+        let handle = self.handle();
+        handle.admit(&token.claim, ttl)?;
+        let successor = Successor { holder: token.holder, label: self.label()? };
+        let until = handle.runtime.now() + self.defaults().outage_limit;
+        match succeed(handle, &attempt_of(token, ttl), &successor, until).await? {
+            Succeeded::At(_) => Ok(()),
+            Succeeded::NotHeld(loss) => Err(TransferError::Lost(loss)),
+        }
+    }
+
+    /// Releases a lock that was transferred and that nobody adopts.
+    ///
+    /// # Errors
+    ///
+    /// [`TransferError`], as for [`adopt`](Self::adopt). If the store does not answer, the lock
+    /// expires when nobody may adopt it any more.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: the lock may or may not be released.
+    pub async fn release_transfer(&self, token: &TransferToken) -> Result<(), TransferError> {
+        let handle = self.handle();
+        let attempt = attempt_of(token, Ttl::DEFAULT).with_signal(self.defaults().signal);
+        let until = handle.runtime.now() + self.defaults().outage_limit;
+        let mut retries = Retries::until(handle, until);
+        let released = loop {
+            let mut answer = handle.store.release(&attempt).await;
+            if retries.in_doubt() && matches!(answer, Ok(HoldAnswer::NotHeld { .. })) {
+                answer = Ok(HoldAnswer::Done);
+            }
+            if let Some(answer) = retries.last(answer).await {
+                break answer?;
+            }
+        };
+        match released {
+            HoldAnswer::Done => Ok(()),
+            not_held => Err(TransferError::Lost(loss(not_held))),
+        }
+    }
+}
+
+/// The holder that the store has until somebody adopts the lock.
+fn attempt_of(token: &TransferToken, ttl: Ttl) -> Attempt {
+    Attempt::new(token.claim.clone(), token.holder, None, ttl)
+}
+
+/// Why a lock was not transferred or not adopted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TransferError {
+    /// The lock is not held any more; or not under this token, because the time for its adoption is
+    /// over, or it was adopted or released before.
+    Lost(Loss),
+    /// The store did not answer, or refused. Whether the lock has gone over is unknown, unless the
+    /// fault is lasting.
+    Unconfirmed(Fault),
+    /// The request is invalid; nothing was sent.
+    Misuse(Misuse),
+}
+
+impl fmt::Display for TransferError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Lost(loss) => loss.fmt(f),
+            Self::Unconfirmed(fault) => write!(f, "the store did not confirm the transfer: {fault}"),
+            Self::Misuse(misuse) => misuse.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for TransferError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Lost(loss) => Some(loss),
+            Self::Unconfirmed(fault) => Some(fault),
+            Self::Misuse(misuse) => Some(misuse),
+        }
+    }
+}
+
+impl From<Misuse> for TransferError {
+    fn from(misuse: Misuse) -> Self {
+        Self::Misuse(misuse)
+    }
+}
+
+impl From<Fault> for TransferError {
+    fn from(fault: Fault) -> Self {
+        Self::Unconfirmed(fault)
+    }
+}

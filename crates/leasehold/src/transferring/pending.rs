@@ -1,0 +1,97 @@
+//! Cleanup guards, so that a transfer or an adoption that fails or is dropped leaves no lock behind.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_core::{Attempt, Instant, Lease, LeaseRenewal, Loss, Renewal, Successor, TransferToken, Ttl};
+
+use super::TransferError;
+use crate::event::Event;
+use crate::lock::{Guard, Holding};
+use crate::store_handle::StoreHandle;
+
+/// The cleanup guard of a transfer: dropping it releases what the holder or its successor may have.
+pub(super) struct PendingTransfer<'a> {
+    pub(super) handle: &'a Arc<StoreHandle>,
+    pub(super) holding: &'a Arc<Holding>,
+    pub(super) held_for: Duration,
+    pub(super) successor: Option<&'a Successor>,
+}
+
+impl PendingTransfer<'_> {
+    pub(super) fn done(mut self, ttl: Ttl) -> TransferToken {
+        let Some(successor) = self.successor.take() else { unreachable!("taken only below") };
+        let Holding { attempt, fence, .. } = &**self.holding;
+        self.handle.report.tell(|| self.holding.was_transferred(self.held_for));
+        // Members of a quorum that have not followed the others keep the key from nobody, then.
+        self.handle.give_up(attempt.clone());
+        TransferToken::new(self.holding.request(ttl).claim, successor.holder, *fence)
+    }
+
+    pub(super) fn lost(mut self, loss: Loss) -> TransferError {
+        self.successor = None;
+        let now = self.handle.runtime.now();
+        self.handle.report.tell(|| self.holding.was_lost(now, loss.clone()));
+        self.handle.give_up(self.holding.attempt.clone());
+        TransferError::Lost(loss)
+    }
+}
+
+impl Drop for PendingTransfer<'_> {
+    fn drop(&mut self) {
+        if let Some(successor) = self.successor {
+            let successor = self.holding.attempt.by(successor.holder);
+            self.handle.give_back_with_successor(self.holding, self.held_for, successor);
+        }
+    }
+}
+
+/// The cleanup guard of an adoption: dropping it releases what the adopter may have.
+pub(super) struct PendingAdoption<'a> {
+    pub(super) handle: &'a Arc<StoreHandle>,
+    pub(super) attempt: Option<Attempt>,
+}
+
+impl PendingAdoption<'_> {
+    pub(super) fn enter(
+        &mut self,
+        token: &TransferToken,
+        ttl: Ttl,
+        renewal: Renewal,
+        started: Instant,
+        sent: Instant,
+    ) -> Result<Guard, TransferError> {
+        let Some(attempt) = self.attempt.clone() else { unreachable!("taken only below") };
+        let (handle, runtime) = (self.handle, &self.handle.runtime);
+        let now = runtime.now();
+        let lease = Lease::counted_from(sent, ttl, handle.drift);
+        if !lease.is_held(now) {
+            return Err(TransferError::Lost(Loss::Expired { fault: None }));
+        }
+        let keep = LeaseRenewal::new(now, lease, ttl, handle.drift, renewal);
+        let holding = Arc::new(Holding::new(attempt, token.fence, now, 1, keep.lease(), runtime.clone()));
+        let acquired = || Event::Acquired {
+            who: (&holding.attempt).into(),
+            fence: token.fence,
+            ttl,
+            waited: now.saturating_since(started),
+            attempts: 1,
+            refusals: 0,
+        };
+        match handle.registry.enter(holding.clone(), keep, now, acquired) {
+            Ok(number) => {
+                self.attempt = None;
+                Ok(Guard::new(handle.clone(), holding, number))
+            }
+            Err(reason) => Err(TransferError::Lost(Loss::Closed { reason })),
+        }
+    }
+}
+
+impl Drop for PendingAdoption<'_> {
+    fn drop(&mut self) {
+        if let Some(attempt) = self.attempt.take() {
+            self.handle.give_up(attempt);
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! Transferring a lease to another holder.
+
+use leasehold_core::{Attempt, Fault, HoldAnswer, Successor};
+
+use crate::client::Client;
+use crate::connection::route::Route;
+use crate::reply::released_in;
+use crate::script::transfer_call;
+
+impl Client {
+    pub(crate) async fn transfer(
+        &self,
+        attempt: &Attempt,
+        successor: &Successor,
+    ) -> Result<HoldAnswer, Fault> {
+        let mut route = self.route(self.limit(attempt.ttl)).await?;
+        self.transfer_on(attempt, successor, &mut route).await
+    }
+
+    pub(crate) async fn transfer_on(
+        &self,
+        attempt: &Attempt,
+        successor: &Successor,
+        route: &mut Route,
+    ) -> Result<HoldAnswer, Fault> {
+        let call = transfer_call(attempt, successor, self.window());
+        let heard = self.call(route, &call, self.limit(attempt.ttl)).await?;
+        let answer = self.read(heard, |value| released_in(value, attempt))?;
+        if answer == HoldAnswer::Done {
+            // A replica that was promoted without this would let a second successor succeed.
+            self.confirm(route, self.runtime.now()).await?;
+        }
+        Ok(answer)
+    }
+}

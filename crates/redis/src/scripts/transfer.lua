@@ -1,0 +1,45 @@
+
+-- Makes a successor the holder of all keys of the claim, if its holder still holds them, and extends the lease to a ttl from now. The
+-- fences remain.
+--
+-- ARGV  1  32 digits of the holder
+--       2  how long a key that is transferred may remain unclaimed, in ms
+--       3  the ttl, in ms
+--       4  how long to remember the fence, in ms
+--       5  32 digits of the successor
+--       6  a space and the successor's label, or nothing
+--
+-- The last field of each answer lists the keys that are free although somebody waits. n counts the keys from 1, and is the first key
+-- that the holder does not hold.
+--   0                         transferred
+--   1 n value pttl fence      somebody else holds key n, for so long (-1: no end); fence empty: unknown
+--   3 n pttl                  key n has something that is not a string
+--   6 n                       nobody holds key n
+--
+-- No lease is shortened, as in a renewal.
+
+local ttl, keep, successor, tail = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], ARGV[6]
+
+local all, answer = {}, nil
+for n = 1, #KEYS / 6 do
+  all[n] = see(n)
+  settle(all[n])
+  if not holds(all[n]) then answer = answer or holding(all[n]) end
+end
+
+for _, s in ipairs(all) do
+  claim(s)
+  if answer then
+    advance(s)
+  else
+    put_back(s)
+    if s.room then
+      shares().prolong(s, ends_after(ttl))
+      shares().pass_on(s, successor, tail)
+    else
+      own(s, successor, tail, math.max(left(s), ttl), string.sub(s.value, 4, 4) == '+')
+    end
+    if redis.call('PTTL', s.fence_key) < keep then redis.call('PEXPIRE', s.fence_key, ARGV[4]) end
+  end
+end
+return finish(all, answer or { 0 })

@@ -1,0 +1,161 @@
+//! Transferring a lock while the store answers and while it does not.
+
+use std::time::Duration;
+
+use leasehold::testing::{Outage, World};
+use leasehold::{Event, HolderInfo, Loss, Misuse, Renewal, TransferError};
+
+const SECOND: Duration = Duration::from_secs(1);
+const TTL: Duration = Duration::from_secs(10);
+
+async fn holders(world: &World) -> Vec<HolderInfo> {
+    world.locks().inspect("k").await.unwrap().holders
+}
+
+/// Both sides ask again, and find that the request which was not answered was served.
+#[tokio::test]
+async fn a_transfer_and_an_adoption_whose_answers_are_lost_succeed_once_answers_come() {
+    let world = World::new();
+    let (giver, adopter) = (world.process(), world.process());
+    let guard = giver.locks().mutex("k").ttl(TTL).lock().await.unwrap();
+    let held = guard.held();
+    giver.outage(Outage::AnswersLost);
+    let transferring = tokio::spawn(guard.transfer(2 * TTL));
+    world.advance(2 * SECOND).await;
+    assert!(!held.is_held(), "the store may have the next holder by now");
+    giver.heal();
+    let token = world.within(5 * SECOND, transferring).await.unwrap().unwrap();
+
+    adopter.outage(Outage::AnswersLost);
+    let locks = adopter.locks();
+    let same = token.clone();
+    let adopting = tokio::spawn(async move { locks.adopt(&same).await });
+    world.advance(2 * SECOND).await;
+    let second = world.locks().adopt(&token).await;
+    assert!(matches!(second, Err(TransferError::Lost(Loss::TakenByOther { .. }))), "{second:?}");
+    adopter.heal();
+    let guard = world.within(5 * SECOND, adopting).await.unwrap().unwrap();
+    world.advance(5 * TTL).await;
+    assert!(guard.is_held(), "it is renewed like any other");
+}
+
+/// The adopter counts from before the request that was answered, whatever came before it.
+#[tokio::test]
+async fn an_adopter_relies_on_its_lease_from_before_its_last_request() {
+    let world = World::new();
+    let adopter = world.process();
+    let token = world.locks().mutex("k").lock().await.unwrap().transfer(TTL).await.unwrap();
+    adopter.outage(Outage::AnswersLost);
+    let locks = adopter.locks();
+    let adopting = tokio::spawn(async move { locks.adopt(&token).await });
+    world.advance(3 * SECOND).await;
+    adopter.heal();
+    let guard = world.within(5 * SECOND, adopting).await.unwrap().unwrap();
+    let left = holders(&world).await[0].remaining.unwrap();
+    assert!(guard.remaining() <= left, "{:?} of {left:?}", guard.remaining());
+    assert!(guard.remaining() > 25 * SECOND, "{:?}", guard.remaining());
+}
+
+/// Also if the store had made the next holder: it must not keep the lock for an adopter that never
+/// gets a token.
+#[tokio::test]
+async fn a_transfer_that_is_not_confirmed_releases_the_lock_soon_after() {
+    for outage in [Outage::AnswersLost, Outage::Down] {
+        let world = World::new();
+        let giver = world.process();
+        let guard = giver.locks().mutex("k").ttl(TTL).lock().await.unwrap();
+        giver.outage(outage);
+        let transferring = tokio::spawn(guard.transfer(3600 * SECOND));
+        let error = world.within(2 * TTL, transferring).await.unwrap().unwrap_err();
+        assert!(matches!(error, TransferError::Unconfirmed(_)), "{error:?}");
+        assert!(error.to_string().starts_with("the store did not confirm the transfer: memory:"), "{error}");
+        giver.heal();
+        world.advance(2 * TTL).await;
+        assert_eq!(holders(&world).await, [], "{outage:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_transfer_and_an_adoption_that_are_dropped_leave_nothing() {
+    let world = World::new();
+    let (giver, adopter) = (world.process(), world.process());
+    let guard = giver.locks().mutex("k").ttl(TTL).lock().await.unwrap();
+    giver.outage(Outage::AnswersLost);
+    let transferring = tokio::spawn(guard.transfer(3600 * SECOND));
+    world.advance(SECOND).await;
+    transferring.abort();
+    giver.heal();
+    world.advance(2 * SECOND).await;
+    assert_eq!(holders(&world).await, []);
+
+    let token = giver.locks().mutex("k").lock().await.unwrap().transfer(3600 * SECOND).await.unwrap();
+    adopter.outage(Outage::AnswersLost);
+    let locks = adopter.locks();
+    let adopting = tokio::spawn(async move { locks.adopt(&token).await });
+    world.advance(SECOND).await;
+    adopting.abort();
+    adopter.heal();
+    world.advance(2 * SECOND).await;
+    assert_eq!(holders(&world).await, []);
+}
+
+#[tokio::test]
+async fn a_lock_that_is_lost_is_not_transferred() {
+    let world = World::new();
+    let guard = world.locks().mutex("k").ttl(TTL).lock().await.unwrap();
+    world.lose("k");
+    let error = guard.transfer(TTL).await.unwrap_err();
+    assert!(matches!(error, TransferError::Lost(Loss::Gone { .. })), "{error:?}");
+
+    let guard = world.locks().mutex("k").ttl(TTL).renewal(Renewal::Off).lock().await.unwrap();
+    world.advance(TTL).await;
+    let error = guard.transfer(TTL).await.unwrap_err();
+    assert!(matches!(error, TransferError::Lost(Loss::Expired { .. })), "{error:?}");
+
+    let guard = world.locks().mutex("k").lock().await.unwrap();
+    let error = guard.transfer(Duration::ZERO).await.unwrap_err();
+    assert!(matches!(error, TransferError::Misuse(Misuse::TtlTooShort { .. })), "{error:?}");
+    world.settle().await;
+    assert_eq!(holders(&world).await, [], "the guard is gone in every case");
+}
+
+/// A writer that becomes a reader is one after the transfer too, even if the store does not know
+/// it yet.
+#[tokio::test]
+async fn a_writer_that_became_a_reader_goes_over_as_a_reader() {
+    let world = World::new();
+    let reading = world.locks().rw_lock("doc").write().await.unwrap().downgrade();
+    let token = leasehold::Guard::from(reading).transfer(TTL).await.unwrap();
+    let guard = world.locks().adopt(&token).await.unwrap();
+    world.advance(60 * SECOND).await;
+    assert!(guard.is_held());
+    assert!(world.locks().rw_lock("doc").try_read().await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn each_side_reports_its_part() {
+    let world = World::new();
+    let (giver, adopter) = (world.locks(), world.locks());
+    let (mut gives, mut adopts) = (giver.events(), adopter.events());
+    let token = giver.mutex("k").lock().await.unwrap().transfer(TTL).await.unwrap();
+    let guard = adopter.adopt(&token).await.unwrap();
+    assert!(matches!(gives.next().await, Some(Event::Acquired { .. })));
+    assert!(matches!(gives.next().await, Some(Event::Transferred { fence, .. }) if fence == token.fence));
+    assert!(matches!(adopts.next().await, Some(Event::Acquired { fence, .. }) if fence == token.fence));
+    guard.release().await.unwrap();
+    assert!(matches!(adopts.next().await, Some(Event::Released { .. })));
+}
+
+#[test]
+fn threads_transfer_and_adopt_too() {
+    let locks = leasehold::blocking::Locks::in_memory().unwrap();
+    let guard = locks.mutex("k").lock().wait().unwrap();
+    let fence = guard.fence();
+    let token = guard.transfer(TTL).unwrap();
+    locks.renew_transfer(&token, 2 * TTL).unwrap();
+    let guard = locks.adopt(&token).unwrap();
+    assert_eq!(guard.fence(), fence);
+    let token = guard.transfer(TTL).unwrap();
+    locks.release_transfer(&token).unwrap();
+    assert!(locks.mutex("k").try_lock().unwrap().is_some());
+}
