@@ -27,7 +27,7 @@ use leasehold_core::{
     AdminStore, Attempt, BackgroundReleases, Ballot, Baseline, BaselineStore, BoxFuture, BreakAnswer,
     BreakNote, BreakRecord, Claim, Diagnosis, Fault, Fence, GrantAnswer, HoldAnswer, InspectStore, Key,
     KeyState, Limits, Mark, MarkStore, Marked, Misuse, Mode, Notices, Parts, ProcessStore, Runtime, ScanPage,
-    ScanPosition, Store, StoreRole, Ttl, Vote, Successor, TransferStore, WaitMode, Wake,
+    ScanPosition, Store, StoreRole, Successor, TransferStore, Ttl, Vote, WaitMode, Wake,
 };
 
 use state::QuorumState;

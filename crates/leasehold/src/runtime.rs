@@ -5,6 +5,8 @@
 mod cleanups;
 #[cfg_attr(not(unix), path = "runtime/lease_clock/elsewhere.rs")]
 mod lease_clock;
+#[cfg(feature = "testing")]
+mod paused;
 
 use std::io;
 use std::process;
@@ -19,6 +21,8 @@ use tokio::sync::oneshot;
 
 use cleanups::{Cleanups, Outlast};
 pub(crate) use lease_clock::lease_clock;
+#[cfg(feature = "testing")]
+pub(crate) use paused::PausedClock;
 
 /// The longest single sleep of a timer. Tokio's timers do not advance while the machine sleeps.
 /// Reading the lease clock each second finds an end that passed meanwhile within a second of
@@ -152,11 +156,7 @@ enum Clock {
 impl Clock {
     /// Tokio's clock, if it is paused: then it does not move with real time.
     fn paused() -> Option<Self> {
-        let tokio = tokio::time::Instant::now();
-        let real = std::time::Instant::now();
-        while std::time::Instant::now() == real {}
-        let is_paused = tokio::time::Instant::now() == tokio;
-        is_paused.then(|| Self::Paused { tokio, since: lease_clock(), wall: wall_clock() })
+        paused_now().map(|tokio| Self::Paused { tokio, since: lease_clock(), wall: wall_clock() })
     }
 
     fn now(self, handle: &Handle) -> Instant {
@@ -169,6 +169,14 @@ impl Clock {
             }
         }
     }
+}
+
+/// The time of tokio's clock, if it is paused.
+fn paused_now() -> Option<tokio::time::Instant> {
+    let tokio = tokio::time::Instant::now();
+    let real = std::time::Instant::now();
+    while std::time::Instant::now() == real {}
+    Some(tokio).filter(|tokio| tokio::time::Instant::now() == *tokio)
 }
 
 /// Resolves when a clock has reached `at`, with the timers of a runtime.

@@ -14,5 +14,6 @@ pub use leasehold_core::{
     BreakRecord, Channel, Diagnosis, Fault, FaultKind, GrantAnswer, HoldAnswer, InspectStore, Instant,
     Limits, MarkStore, Marked, MemberStore, News, Nonce, Notice, NoticeBus, Notices, Parts, ProcessStore,
     Proof, Proposal, Push, Quarantined, QueuePosition, RaiseAnswer, Records, ScanPage, ScanPosition, Served,
-    Store, StoreRole, Subscribers, Ticket, Wait, Successor, TransferStore, WaitMode, WaiterRegistry, Wake, serve,
+    Store, StoreRole, Subscribers, Successor, Ticket, TransferStore, Wait, WaitMode, WaiterRegistry, Wake,
+    serve,
 };

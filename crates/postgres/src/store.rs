@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use leasehold_core::{
     Answer, Attempt, Baseline, BaselineStore, BoxFuture, Channel, Drift, Fault, FaultKind, GrantAnswer,
-    HoldAnswer, Limits, MemberStore, Misuse, Nonce, Parts, Proof, RaiseAnswer, Request, Runtime, Store, Ttl,
-    Wait, Successor, TransferStore, WaitMode, WaitQueue, WaiterRegistry, Wake,
+    HoldAnswer, Limits, MemberStore, Misuse, Nonce, Parts, Proof, RaiseAnswer, Request, Runtime, Store,
+    Successor, TransferStore, Ttl, Wait, WaitMode, WaitQueue, WaiterRegistry, Wake,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_postgres::Client;

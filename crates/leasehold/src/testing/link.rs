@@ -10,27 +10,12 @@ use leasehold_core::{
     Parts, RaiseAnswer, Runtime, Store, Successor, TransferStore, WaitMode, Wake,
 };
 
+use super::flag::ProcessId;
+use super::outage::Outage;
 use super::watched::Watched;
 use super::world_runtime::WorldRuntime;
-use super::world_state::{ProcessId, WorldState};
+use super::world_state::WorldState;
 use crate::memory::MemoryStore;
-
-/// The way in which a store is unreachable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Outage {
-    /// The store does not answer: a partition, or a server that hangs. A call ends in a fault after
-    /// half a second of the world's time; if the outage ends before that, the call is served.
-    Silent,
-    /// The server is down: each call ends in a fault at once, as during a restart.
-    Down,
-    /// The store serves requests, but its answers are lost: each call ends in a fault after half a
-    /// second of the world's time. The caller cannot know whether the request was served.
-    AnswersLost,
-    /// The store refuses, and will refuse until somebody repairs it: a wrong password, a missing
-    /// permission.
-    Refused,
-}
 
 /// How long a call waits for its answer: the same as on a server.
 const CALL_LIMIT: Duration = Duration::from_millis(500);
@@ -79,6 +64,11 @@ impl Link {
                         call.await?;
                         self.runtime.sleep_until(limit).await;
                         return Err(timed_out());
+                    }
+                    Some(Outage::Slow { by }) => {
+                        let served = self.runtime.now() + by;
+                        self.runtime.sleep_until(served.min(limit)).await;
+                        return if served < limit { call.await } else { Err(timed_out()) };
                     }
                     Some(Outage::Refused) => return Err(Fault::lasting(self.store.name(), "not allowed")),
                 }

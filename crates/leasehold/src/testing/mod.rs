@@ -43,16 +43,34 @@
 //! | the store restarts and has forgotten everything | [`World::forget`] |
 //! | the process sleeps past the end of its lease | [`Process::pause`], [`World::advance`], [`Process::resume`] |
 //! | the process is killed | [`Process::pause`] without `resume`: nothing is released, and the lease expires |
+//! | the store is slow | [`Process::outage`] or [`World::outage`] with [`Outage::Slow`] |
 //! | the store does not answer | [`Process::outage`] for one process, [`World::outage`] for all; then [`World::heal`] |
 //!
 //! # Time
 //!
 //! The world's clock applies to leases, fences, time limits of waits, and
-//! [`Guard::held_for`](crate::Guard::held_for). The test's own clock is not affected: a
-//! `tokio::time::sleep` in the program under test really sleeps, unless tokio's time is paused; even
-//! then the two clocks are independent of each other.
+//! [`Guard::held_for`](crate::Guard::held_for). If tokio's clock is paused when the world is made
+//! (`#[tokio::test(start_paused = true)]`), both are one clock: a job that sleeps by
+//! `tokio::time::sleep` sees its loss in time, and time moves on by itself while the test waits.
 //!
-//! Waiting for a lock needs time, and no time passes while the test itself waits: a `lock().await`
+//! ```
+//! # use std::time::Duration;
+//! # use leasehold::{HoldError, testing::World};
+//! # tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()?.block_on(async {
+//! let world = World::new();
+//! let work = |_| tokio::time::sleep(Duration::from_secs(600));
+//! let job = tokio::spawn(world.locks().mutex("job").lock().hold(work));
+//! world.until_held("job").await;
+//! world.lose("job");
+//! assert!(matches!(job.await?, Err(HoldError::Lost(_))));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Otherwise the test's own clock is not affected: a `tokio::time::sleep` really sleeps.
+//!
+//! With separate clocks, waiting for a lock needs time, and no time passes while the test itself waits: a `lock().await`
 //! whose lock is not free hangs. Run it in a separate task, or with [`World::within`], which lets
 //! as much time pass as it needs.
 //!
@@ -69,14 +87,16 @@
 //! here, only the locks stop: the program's own code continues, so that a test can see what it does
 //! with a guard that it had before.
 
+mod flag;
 mod link;
+mod outage;
 mod process;
 mod watched;
 mod world;
 mod world_runtime;
 mod world_state;
 
-pub use link::Outage;
+pub use outage::Outage;
 pub use process::Process;
 pub use world::World;
 

@@ -3,9 +3,11 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use super::link::{Link, Outage};
+use super::flag::ProcessId;
+use super::link::Link;
+use super::outage::Outage;
 use super::world_runtime::WorldRuntime;
-use super::world_state::{ProcessId, WorldState};
+use super::world_state::WorldState;
 use crate::memory::MemoryStore;
 use crate::runtime::TokioRuntime;
 use crate::{Locks, LocksBuilder, blocking};

@@ -8,7 +8,7 @@ use std::time::Duration;
 use leasehold_core::{AdminStore as _, BreakNote, Fence, HolderInfo, InspectStore as _, Key, KeyState};
 use tokio::runtime::{Handle, RuntimeFlavor};
 
-use super::link::Outage;
+use super::outage::Outage;
 use super::process::Process;
 use super::world_runtime::WorldRuntime;
 use super::world_state::WorldState;
@@ -108,13 +108,18 @@ impl World {
         self.world.passed()
     }
 
-    /// Moves time on by this much. Whatever becomes due meanwhile happens at its time, one after
+    /// Moves time on by this much, also the time of tokio if that is paused. Whatever becomes due meanwhile happens at its time, one after
     /// the other: renewals, ends of leases and of waits, the turns of waiters.
     ///
     /// # Cancel safety
     ///
     /// If the future is dropped, the time stays where it is.
     pub async fn advance(&self, by: Duration) {
+        if let Some(clock) = self.world.paused() {
+            self.settle().await;
+            clock.sleep(by).await;
+            return self.settle().await;
+        }
         let end = self.world.now() + by;
         loop {
             self.settle().await;
@@ -195,6 +200,13 @@ impl World {
     /// As `work`.
     pub async fn within<T>(&self, limit: Duration, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
+        if let Some(clock) = self.world.paused() {
+            return tokio::select! {
+                biased;
+                done = &mut work => done,
+                () = clock.sleep(limit) => panic!("not done after {limit:?} of the world's time"),
+            };
+        }
         let end = self.world.now() + limit;
         let mut is_last = false;
         loop {

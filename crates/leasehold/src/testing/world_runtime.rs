@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use leasehold_core::{BoxFuture, Instant, Runtime};
 
+use super::flag::ProcessId;
 use super::watched::Watched;
-use super::world_state::{ProcessId, WorldState};
+use super::world_state::WorldState;
 use crate::runtime::TokioRuntime;
 
 /// The wall clock's time when a world begins: the same in every run, so that fences are the same
@@ -34,7 +35,7 @@ impl Runtime for WorldRuntime {
 
     fn sleep_until(&self, at: Instant) -> BoxFuture<'static, ()> {
         let process = self.of.as_ref().map(|(process, _)| *process);
-        Box::pin(Timer { world: self.world.clone(), process, at, number: None })
+        Box::pin(Timer { world: self.world.clone(), process, at, number: None, sleep: None })
     }
 
     fn spawn(&self, task: BoxFuture<'static, ()>) {
@@ -54,14 +55,24 @@ struct Timer {
     at: Instant,
     /// Set once the timer has been polled.
     number: Option<u64>,
+    /// The timer of the test's own clock, if that moves the world's time.
+    sleep: Option<BoxFuture<'static, ()>>,
 }
 
 impl Future for Timer {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let Self { world, process, at, number } = &mut *self;
-        world.poll_timer(*at, *process, number, context)
+        let Self { world, process, at, number, sleep } = &mut *self;
+        let polled = world.poll_timer(*at, *process, number, context);
+        // A paused process is woken when it is resumed.
+        if polled.is_pending() && world.now() < *at {
+            *sleep = sleep.take().or_else(|| world.sleep_until(*at));
+            if let Some(sleep) = sleep {
+                let _ = sleep.as_mut().poll(context);
+            }
+        }
+        polled
     }
 }
 

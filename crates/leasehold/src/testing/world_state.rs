@@ -8,20 +8,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use leasehold_core::Instant;
+use leasehold_core::{BoxFuture, Instant};
 use tokio::sync::Notify;
 
-use super::link::Outage;
-use super::watched::Flag;
+use super::flag::{Flag, ProcessId};
+use super::outage::Outage;
+use crate::runtime::PausedClock;
 
 /// The lease clock's time when a world begins. Not zero, so that a forgotten offset shows.
 const BEGIN: Instant = Instant::from_nanos(1_000_000_000_000);
 
-/// The number of a process in its world.
-pub(super) type ProcessId = usize;
-
 #[derive(Debug)]
 pub(super) struct WorldState {
+    /// The test's own clock, if it is paused: then the world's time is that clock's.
+    paused: Option<PausedClock>,
     /// The time since the world began, in nanoseconds.
     passed: AtomicU64,
     drawn: AtomicU64,
@@ -62,6 +62,7 @@ struct Timer {
 impl WorldState {
     pub(super) fn new() -> Arc<Self> {
         Arc::new(Self {
+            paused: PausedClock::current(),
             passed: AtomicU64::new(0),
             drawn: AtomicU64::new(0),
             activity: AtomicU64::new(0),
@@ -71,11 +72,24 @@ impl WorldState {
     }
 
     pub(super) fn passed(&self) -> Duration {
-        Duration::from_nanos(self.passed.load(Ordering::Acquire))
+        match &self.paused {
+            Some(clock) => clock.passed(),
+            None => Duration::from_nanos(self.passed.load(Ordering::Acquire)),
+        }
     }
 
     pub(super) fn now(&self) -> Instant {
         BEGIN + self.passed()
+    }
+
+    /// The test's own clock, if it moves the world's time.
+    pub(super) const fn paused(&self) -> Option<&PausedClock> {
+        self.paused.as_ref()
+    }
+
+    /// Resolves on the test's own clock when the world's time has come to `at`.
+    pub(super) fn sleep_until(&self, at: Instant) -> Option<BoxFuture<'static, ()>> {
+        self.paused.as_ref().map(|clock| clock.sleep_until(at.saturating_since(BEGIN)))
     }
 
     /// Distinct, well-spread numbers, which are the same in every run.

@@ -2,6 +2,7 @@
 //! stands still unless it is moved.
 
 mod out_of_reach;
+mod paused;
 mod taken_away;
 mod time;
 

@@ -1,0 +1,100 @@
+//! A world whose time is tokio's, which the test has paused.
+
+use std::time::Duration;
+
+use leasehold::testing::{Outage, World};
+use leasehold::{HoldError, LockError, Locks, Loss};
+use tokio::time::{Instant, sleep};
+
+use crate::{SECOND, TTL};
+
+/// Works for ten minutes of tokio's time, as a user's job.
+async fn job(locks: Locks) -> Result<&'static str, HoldError<&'static str>> {
+    let work = async |_| {
+        for _ in 0..10 {
+            sleep(60 * SECOND).await;
+        }
+        "done"
+    };
+    locks.mutex("job").lock().hold(work).await
+}
+
+/// The world's time stood still while the job slept, so the job was "done" under a lock that was
+/// lost.
+#[tokio::test(start_paused = true)]
+async fn a_job_that_sleeps_by_tokio_sees_its_loss() {
+    let world = World::new();
+    assert_eq!(job(world.locks()).await, Ok("done"));
+    assert_eq!(world.passed(), 600 * SECOND);
+
+    let running = tokio::spawn(job(world.locks()));
+    world.until_held("job").await;
+    sleep(200 * SECOND).await;
+    world.lose("job");
+    let begun = Instant::now();
+    let lost = running.await.unwrap();
+    assert!(matches!(lost, Err(HoldError::Lost(Loss::Gone { .. }))), "{lost:?}");
+    assert!(begun.elapsed() <= TTL / 2, "{:?}", begun.elapsed());
+
+    let running = tokio::spawn(job(world.locks()));
+    world.until_held("job").await;
+    world.outage(Outage::Silent);
+    let begun = Instant::now();
+    assert!(matches!(running.await.unwrap(), Err(HoldError::Lost(Loss::Expired { .. }))));
+    assert!(begun.elapsed() <= TTL, "{:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn advancing_moves_both_times() {
+    let world = World::new();
+    let (begun, guard) = (Instant::now(), world.locks().mutex("k").lock().await.unwrap());
+    world.advance(3600 * SECOND).await;
+    assert_eq!((world.passed(), guard.held_for()), (3600 * SECOND, 3600 * SECOND));
+    assert_eq!(begun.elapsed(), 3600 * SECOND);
+    let asked = world.locks().mutex("k").lock().within(60 * SECOND);
+    let busy = world.within(120 * SECOND, asked).await;
+    assert!(matches!(busy, Err(LockError::TimedOut { .. })), "{busy:?}");
+    assert_eq!(begun.elapsed(), 3660 * SECOND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_is_paused_misses_its_renewals() {
+    let world = World::new();
+    let sleeper = world.process();
+    let late = sleeper.locks().mutex("k").lock().await.unwrap();
+    sleeper.pause();
+    sleep(TTL + SECOND).await;
+    let next = world.locks().mutex("k").try_lock().await.unwrap().unwrap();
+    assert!(late.held().loss().is_none() && !late.is_held());
+    sleeper.resume();
+    assert!(matches!(late.lost().await, Loss::Expired { .. }));
+    assert!(next.fence() > late.fence());
+}
+
+/// Up to the time limit of a call; then it is an outage. On each kind of clock.
+async fn a_slow_store_answers_late(world: World) {
+    let locks = world.locks();
+    for (by, takes) in [(SECOND / 10, SECOND / 10), (SECOND / 4, SECOND / 4)] {
+        world.outage(Outage::Slow { by });
+        let begun = world.passed();
+        let guard = world.within(TTL, locks.mutex("k").try_lock()).await.unwrap().unwrap();
+        assert_eq!(world.passed() - begun, takes);
+        world.within(TTL, guard.release()).await.unwrap();
+    }
+    world.outage(Outage::Slow { by: SECOND });
+    let silent = world.within(TTL, locks.mutex("k").try_lock()).await;
+    assert!(matches!(silent, Err(LockError::Unreachable { .. })), "{silent:?}");
+    world.heal();
+    world.advance(Duration::ZERO).await;
+    assert!(world.within(TTL, locks.mutex("k").try_lock()).await.unwrap().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_store_answers_late_on_a_paused_clock() {
+    a_slow_store_answers_late(World::new()).await;
+}
+
+#[tokio::test]
+async fn a_slow_store_answers_late_in_the_worlds_own_time() {
+    a_slow_store_answers_late(World::new()).await;
+}
