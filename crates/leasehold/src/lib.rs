@@ -55,10 +55,12 @@
 
 mod any_error;
 mod any_store;
+mod askers;
 mod baseline;
 pub mod blocking;
 mod breaking;
 mod builder;
+mod connecting;
 mod defaults;
 mod diagnose;
 mod error;

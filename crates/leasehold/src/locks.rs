@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use leasehold_core::{Claim, Escaped, Key, KeyState, Label, Misuse, Ttl};
 
-use crate::any_store::AnyStore;
-use crate::builder::LocksBuilder;
+use crate::askers::Askers;
 use crate::defaults::Defaults;
-use crate::error::{CloseError, ConnectError, InspectError};
+use crate::error::{CloseError, InspectError};
 use crate::event::Event;
 use crate::events::Events;
 use crate::lock::Held;
@@ -32,94 +31,6 @@ pub struct Locks {
 impl Locks {
     pub(crate) fn new(handle: Arc<StoreHandle>, defaults: Defaults) -> Self {
         Self { askers: Arc::new(Askers(handle)), defaults: Arc::new(defaults), names: Arc::default() }
-    }
-
-    /// Connects to the store at a URL, with the defaults of [`LocksBuilder`].
-    ///
-    /// - `memory:` — this process alone
-    /// - `file:/path/to/leases.db` — the processes of one machine
-    /// - `redis://[user:password@]host[:port][/db]`, `rediss://…` with TLS,
-    ///   `redis+unix:///path/to/socket`;
-    ///   also `valkey://…`, `valkeys://…` and `unix:///path/to/socket`
-    /// - `redis+sentinel://[user:password@]host[:port],host…/master-name`, or
-    ///   `rediss+sentinel://…`: the master that the sentinels report
-    /// - `redis+cluster://[user:password@]host[:port][,host[:port]]…`, `rediss+cluster://…` — a
-    ///   cluster; any of its nodes
-    ///
-    /// - `postgres://[user:password@]host[:port]/database` — a PostgreSQL database, with the
-    ///   feature
-    ///   `postgres`
-    /// - `quorum:[max-ttl=60s,]URL,URL,URL` — a majority of the stores at these URLs, for
-    ///   configuration that is one string. Unlike [`Locks::quorum`], this waits until a majority of
-    ///   them answers
-    ///
-    /// The calling runtime keeps the locks: when it ends, the guards are lost.
-    ///
-    /// # Errors
-    ///
-    /// [`ConnectError`]: the URL is invalid, or the store did not answer within the outage limit or
-    /// refuses.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe.
-    pub async fn connect(url: &str) -> Result<Self, ConnectError> {
-        Self::builder().connect(url).await
-    }
-
-    /// Locks in a quorum: a majority of independent stores, of any kind and in any mix. A lock is
-    /// held once a majority of the stores grants it. This opens nothing, so a minority of the
-    /// stores may be down.
-    ///
-    /// No lease may be longer than `max_ttl`, which must be the same for all users of these stores.
-    /// 60 s is usual. After a restart without its state, **and at its first use**, a server or a
-    /// file abstains for that time plus a second, because nothing distinguishes the two cases. So a
-    /// new quorum grants its first lock after 61 s. `lock()` waits for that; `try_lock()` and a
-    /// shorter `within` fail with [`LockError::NoQuorum`](crate::LockError::NoQuorum), which says
-    /// so. In tests, `redis://…?quarantine=no` serves at once.
-    ///
-    /// One string can name a quorum too:
-    /// [`Locks::connect`]`("quorum:redis://10.0.0.1,redis://10.0.0.2,redis://10.0.0.3")`.
-    ///
-    /// ```no_run
-    /// # fn example() -> Result<(), Box<dyn std::error::Error>> {
-    /// use leasehold::{AnyStore, Locks};
-    /// let hosts = ["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"];
-    /// let stores: Result<Vec<_>, _> = hosts.into_iter().map(AnyStore::from_url).collect();
-    /// let locks = Locks::quorum(stores?, std::time::Duration::from_secs(60))?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`ConnectError::Misuse`]: there is no store, a store is listed twice, or the longest TTL is
-    /// too short.
-    #[doc(alias = "redlock")]
-    pub fn quorum<Member: Into<AnyStore>>(
-        stores: impl IntoIterator<Item = Member>,
-        max_ttl: Duration,
-    ) -> Result<Self, ConnectError> {
-        Self::builder().quorum(stores, max_ttl)
-    }
-
-    /// Locks of this process alone. They end with the last clone and guard.
-    ///
-    /// In a test whose runtime already has tokio's clock paused (`start_paused`,
-    /// `tokio::time::pause`), they follow that clock: an hour passes in a moment, and leases, waits
-    /// and the test's own timers agree on it. Locks in other stores always use real time.
-    ///
-    /// # Panics
-    ///
-    /// Outside a tokio runtime, if the operating system cannot start a thread for one.
-    #[must_use]
-    pub fn in_memory() -> Self {
-        Self::builder().in_memory().expect("a thread to keep the locks on")
-    }
-
-    /// Sets other defaults for TTL, renewal, label, key prefix and outage limit.
-    pub fn builder() -> LocksBuilder {
-        LocksBuilder::default()
     }
 
     /// The lock of this name. This does no I/O; a name that cannot be a key is an error of the
@@ -267,7 +178,7 @@ impl Locks {
         listed.map_err(InspectError::Store)
     }
 
-    /// The same locks with another outage limit than the [builder](LocksBuilder::outage_limit) set:
+    /// The same locks with another outage limit than the [builder](crate::LocksBuilder::outage_limit) set:
     /// how long requests wait for a store that does not answer. A program may wait longer once it
     /// has reached its store.
     #[must_use]
@@ -436,23 +347,5 @@ impl Locks {
 impl fmt::Debug for Locks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Locks").field(self.askers.handle()).finish()
-    }
-}
-
-/// Shared by everything that can request a lock: [`Locks`], [`Mutex`] and the like, and requests,
-/// but not guards. When the last of them is dropped, the keeper is told, so that it ends with the
-/// last guard.
-#[derive(Debug)]
-pub(crate) struct Askers(Arc<StoreHandle>);
-
-impl Askers {
-    pub(crate) const fn handle(&self) -> &Arc<StoreHandle> {
-        &self.0
-    }
-}
-
-impl Drop for Askers {
-    fn drop(&mut self) {
-        self.0.registry.orphan();
     }
 }

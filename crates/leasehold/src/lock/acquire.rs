@@ -15,8 +15,8 @@ use super::drive::{OnWait, Terms, acquire};
 use super::guard::Guard;
 use super::holding::Held;
 use super::kinds::GuardKind;
+use crate::askers::Askers;
 use crate::error::{HoldError, LockError};
-use crate::locks::Askers;
 
 /// A request for a lock. It does nothing until it is awaited or polled.
 ///

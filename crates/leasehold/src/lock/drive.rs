@@ -12,8 +12,8 @@ use leasehold_core::{
 use super::acquire::WaitStatus;
 use super::guard::Guard;
 use super::pending::PendingAttempt;
+use crate::askers::Askers;
 use crate::error::LockError;
-use crate::locks::Askers;
 use crate::report::Span;
 use crate::store_handle::{StoreHandle, low_bits};
 

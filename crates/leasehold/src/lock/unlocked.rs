@@ -12,8 +12,8 @@ use leasehold_core::{
 };
 
 use super::drive::failure;
+use crate::askers::Askers;
 use crate::error::LockError;
-use crate::locks::Askers;
 use crate::store_handle::{StoreHandle, low_bits};
 
 /// A wait until a lock is free, without acquiring it and without joining its queue. It does nothing

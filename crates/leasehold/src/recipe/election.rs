@@ -11,10 +11,10 @@ use leasehold_core::{
     BoxFuture, Claim, FaultKind, HolderInfo, KeyState, Misuse, Owner, Renewal, Ttl, Waiter,
 };
 
+use crate::askers::Askers;
 use crate::defaults::Defaults;
 use crate::error::{HoldError, InspectError};
 use crate::lock::{Acquire, Held};
-use crate::locks::Askers;
 use crate::mutex::Mutex;
 use crate::store_handle::rest;
 

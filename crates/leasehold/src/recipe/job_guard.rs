@@ -6,10 +6,10 @@ use std::time::Duration;
 use leasehold_core::{Claim, FaultKind, Key, Label, Mark, Marked, Misuse, Renewal, Stamp, Ttl};
 
 use super::error::{BeginError, JobError, MarkError};
+use crate::askers::Askers;
 use crate::defaults::Defaults;
 use crate::error::InspectError;
 use crate::lock::{Acquire, Guard, Held};
-use crate::locks::Askers;
 use crate::mutex::Mutex;
 use crate::store_handle::rest;
 
