@@ -11,6 +11,8 @@ mod faults;
 mod files;
 mod fuzz;
 mod interop;
+#[cfg(test)]
+mod light;
 mod lint;
 mod msrv;
 mod mutants;

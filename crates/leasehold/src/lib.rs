@@ -42,6 +42,7 @@
 //! | feature | default | adds |
 //! |---|---|---|
 //! | `redis` | yes | stores on Redis, Valkey and KeyDB: single servers, Sentinel and Cluster |
+//! | `tls` | yes | `rediss:` and `valkeys:` URLs; PostgreSQL always has TLS |
 //! | `file` | yes | stores in a file, for the processes of one machine |
 //! | `tracing` | yes | spans and log lines |
 //! | `postgres` | no | stores in a PostgreSQL database, and checks of the fence in a transaction |

@@ -89,7 +89,7 @@ impl Address {
         };
         if tls && cfg!(not(feature = "tls")) {
             return refuse(format!(
-                "this program was built without TLS, which {scheme}: needs: build it with it"
+                "this program was built without TLS, which {scheme}: needs: enable the feature tls of leasehold"
             ));
         }
         let unix = kind == Kind::Socket;
@@ -228,7 +228,19 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::address::access::{Identity, Password};
+    #[cfg(feature = "tls")]
+    use crate::address::access::Identity;
+    use crate::address::access::Password;
+
+    #[cfg(not(feature = "tls"))]
+    #[test]
+    fn a_build_without_tls_says_which_feature_it_lacks() {
+        for scheme in ["rediss", "valkeys", "rediss+sentinel", "rediss+cluster"] {
+            let refused = Address::parse(&format!("{scheme}://h")).unwrap_err().to_string();
+            assert!(refused.contains("enable the feature tls of leasehold"), "{refused}");
+        }
+        assert!(Address::parse("redis://h").is_ok());
+    }
 
     fn parse(url: &str) -> Address {
         Address::parse(url).unwrap_or_else(|error| panic!("{url}: {error}"))
