@@ -1,9 +1,9 @@
 //! The decisions of [Leasehold]: what a lease is and who may have it, without I/O, clock, runtime
 //! or dependencies.
 //!
-//! Time is always an argument. [`apply`] defines the semantics of all stores. [`Acquire`], [`LeaseRenewal`]
-//! and [`Round`] are the state machines that a client runs on top: `handle_*` takes inputs, and one
-//! `next(now)` returns the output.
+//! Time is always an argument. [`apply`] defines the semantics of all stores. [`Acquire`],
+//! [`LeaseRenewal`] and [`QuorumAttempt`] are the state machines that a client runs on top:
+//! `handle_*` takes inputs, and one `next` returns the output.
 //!
 //! Programs use the `leasehold` crate. This crate is for authors of a [`Store`] or a [`Runtime`].
 //!
@@ -27,6 +27,7 @@ mod mark;
 mod misuse;
 mod mode;
 mod notice_bus;
+mod quorum;
 mod quorum_report;
 mod records;
 mod request;
@@ -69,6 +70,10 @@ pub use mark::{BreakNote, BreakRecord, Mark, Marked};
 pub use misuse::Misuse;
 pub use mode::{Family, Mode};
 pub use notice_bus::NoticeBus;
+pub use quorum::{
+    Asks, MemberAnswer, MemberRenewal, Question, QuorumAttempt, QuorumProcess, QuorumSettings, QuorumStep,
+    QuorumView, QuorumWait, Rejoin,
+};
 pub use quorum_report::{MemberVote, QuorumReport};
 pub use records::{Content, LastFence, Lock, Records};
 pub use request::{

@@ -8,15 +8,16 @@ mod asking;
 mod attempts;
 mod baseline;
 mod breaking;
+mod calls;
 mod diagnosing;
 mod health;
 mod keeping;
 mod looking;
 mod marking;
 mod member;
-mod questions;
 mod state;
 mod transferring;
+mod undoing;
 mod url;
 mod waiting;
 
@@ -114,7 +115,7 @@ impl QuorumStore {
     /// The number of attempts with calls in flight or leases at members. For tests and diagnosis.
     #[must_use]
     pub fn under_way(&self) -> usize {
-        self.quorum.quorum_attempts.len()
+        self.quorum.attempts.len()
     }
 
     /// A second check: the locks refuse such a request before they call the store.
@@ -124,19 +125,19 @@ impl QuorumStore {
     }
 
     fn too_long(&self, attempt: &Attempt) -> Option<Fault> {
-        let misuse = Misuse::TtlOverLongest { asked: attempt.ttl, longest: self.quorum.max_ttl };
-        (attempt.ttl > self.quorum.max_ttl).then(|| Fault::lasting(self.name(), misuse))
+        let misuse = Misuse::TtlOverLongest { asked: attempt.ttl, longest: self.quorum.settings.max_ttl };
+        (attempt.ttl > self.quorum.settings.max_ttl).then(|| Fault::lasting(self.name(), misuse))
     }
 }
 
 impl Store for QuorumStore {
     fn name(&self) -> &str {
-        &self.quorum.name
+        &self.quorum.settings.name
     }
 
     /// The widest limits of all members.
     fn limits(&self) -> Limits {
-        Limits::with_drift(self.quorum.drift).with_longest_ttl(self.quorum.max_ttl)
+        Limits::with_drift(self.quorum.settings.drift).with_longest_ttl(self.quorum.settings.max_ttl)
     }
 
     /// Any two majorities have a member in common, which keeps a writer from readers. Three

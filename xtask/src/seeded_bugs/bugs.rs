@@ -63,23 +63,23 @@ pub(super) const BUGS: &[Bug] = &[
     // Releasing at members whose grant is only possible.
     Bug {
         name: "a lost round is released only where it was granted",
-        file: "crates/leasehold/src/quorum/attempts.rs",
-        from: "get_mut(member).filter(|member_attempt| member_attempt.was_asked())?;",
-        to: "get_mut(member).filter(|member_attempt| member_attempt.was_asked() && !member_attempt.may_rejoin())?;",
+        file: "crates/core/src/quorum/ids.rs",
+        from: "if !which(member) || !id.was_asked() {",
+        to: "if !which(member) || !id.was_asked() || id.renewal(Some(Fence::MAX)).rejoin != super::Rejoin::No {",
         tests: &[(Quorum, "outages::a_loser_releases_also_at_members_that_were_silent")],
     },
     Bug {
         name: "a guard is released only at members whose grant was confirmed",
         file: "crates/leasehold/src/quorum/keeping.rs",
-        from: "for member_attempt in member_attempts {\n        member_attempt.lets_go();\n        let (quorum",
-        to: "for member_attempt in member_attempts.into_iter().filter(|member_attempt| !member_attempt.may_rejoin()) {\n        member_attempt.lets_go();\n        let (quorum",
+        from: "let id = shared.machine().release(member);",
+        to: "if shared.machine().renew(member).rejoin != Rejoin::No { continue; }\nlet id = shared.machine().release(member);",
         tests: &[(Quorum, "outages::a_guard_is_released_also_at_a_member_whose_answer_was_lost")],
     },
     Bug {
         name: "a grant that the release overtook is kept",
-        file: "crates/leasehold/src/quorum/attempts.rs",
-        from: "        state.given_up\n    }",
-        to: "        state.given_up && state.asked > 1\n    }",
+        file: "crates/core/src/quorum/member.rs",
+        from: "        self.given_up\n    }",
+        to: "        self.given_up && self.asked > 1\n    }",
         tests: &[(Quorum, "outages::a_grant_that_the_release_overtook_is_undone")],
     },
     Bug {
@@ -94,14 +94,14 @@ pub(super) const BUGS: &[Bug] = &[
     },
     Bug {
         name: "another program's lock at one store decides where a quorum's waiters queue",
-        file: "crates/leasehold/src/quorum/asking.rs",
+        file: "crates/core/src/quorum/request.rs",
         from: "&& !(skips && foreign(member))",
         to: "&& !(skips && foreign(member) && self.waits() && self.moves > 9)",
         tests: &[(OddMembers, "obstacles::who_waits_stands_where_no_other_programs_lock_is_in_the_way")],
     },
     Bug {
         name: "a majority takes the lock before the first of the queue has asked the others",
-        file: "crates/leasehold/src/quorum/asking.rs",
+        file: "crates/core/src/quorum/request.rs",
         from: "held_by.is_some_and(|held_by| !self.gave_way",
         to: "held_by.is_some_and(|held_by| self.gave_way",
         tests: &[(
@@ -111,7 +111,7 @@ pub(super) const BUGS: &[Bug] = &[
     },
     Bug {
         name: "a member's grant under an id that was given up counts",
-        file: "crates/leasehold/src/quorum/asking.rs",
+        file: "crates/core/src/quorum/request.rs",
         from: "if self.round.held_by(before).is_some() {",
         to: "{",
         tests: &[(
@@ -139,8 +139,8 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "one server under two names counts as two members until the next request",
         file: "crates/leasehold/src/quorum/asking.rs",
-        from: "if let Some(fault) = self.quorum.same_place_twice() {",
-        to: "if let Some(fault) = self.quorum.same_place_twice().filter(|_| false) {",
+        from: "quorum.same_place_twice().filter(|_| granted)",
+        to: "quorum.same_place_twice().filter(|_| granted && false)",
         tests: &[(
             OddMembers,
             "granting::a_majority_of_names_for_one_place_grants_nothing_also_when_that_is_known_only_by_their_answers",
@@ -264,13 +264,20 @@ pub(super) const BUGS: &[Bug] = &[
     // A new id for each round.
     Bug {
         name: "an id that was released is used for another request",
-        file: "crates/leasehold/src/quorum/attempts.rs",
-        from: "MemberAttempt::new(member, next_id(member_attempt.holder))",
-        to: "MemberAttempt::new(member, { let _ = next_id; member_attempt.holder })",
+        file: "crates/core/src/quorum/ids.rs",
+        from: "MemberAttempt::new(id.next_id())",
+        to: "MemberAttempt::new({ let _ = id.next_id(); id.holder })",
         tests: &[(
             Quorum,
             "outages::a_release_that_comes_late_does_not_free_what_the_next_round_was_granted",
         )],
+    },
+    Bug {
+        name: "a try that is repeated uses the ids that are still being released",
+        file: "crates/core/src/quorum.rs",
+        from: "self.over && self.ids.is_clean()",
+        to: "self.over || self.ids.is_clean() && false",
+        tests: &[(OddMembers, "undoing::a_try_that_is_repeated_while_the_first_is_given_up_uses_other_ids")],
     },
     // Waiting one's turn in the queue.
     Bug {

@@ -103,7 +103,7 @@ impl Limits {
 }
 
 /// The reaction of an attempt to a key that is held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum WaitMode {
     /// It does not wait; the store keeps nothing of it.

@@ -15,13 +15,14 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use leasehold_core::{
-    Attempt, Ballot, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Fault, Fence, HoldAnswer, Holder,
-    HolderInfo, Key, Notice, Notices, Stamp, Store, Vote,
+    Ballot, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Fault, Fence, HoldAnswer, Holder, HolderInfo,
+    Key, Notice, Notices, QuorumAttempt, Stamp, Store, Vote,
 };
 use tokio::sync::mpsc::unbounded_channel;
 
-use super::attempts::MemberAttempt;
-use super::looking::{MANY_KEYS_LIMIT, all_say, each_says, held_by_a_majority, is_same};
+use super::calls::answers_to;
+use super::keeping::Kept;
+use super::looking::{MANY_KEYS_LIMIT, all_say, each_says, held_by_a_majority};
 use super::state::QuorumState;
 
 /// Ends the lease that a majority shows with this fence, at all members that answer. The break is
@@ -45,7 +46,8 @@ pub(super) async fn break_lease(
     let (tell, mut heard) = unbounded_channel();
     let mut ballot = Ballot::new(quorum.members.len());
     for (n, state) in seen.into_iter().enumerate() {
-        let there = state.map(|state| state.holders.into_iter().find(|one| is_same(one, &held)));
+        let there = state
+            .map(|state| state.holders.into_iter().find(|one| QuorumAttempt::is_same_holding(one, &held)));
         match there {
             Some(None) => ballot.handle(n, Ok(HoldAnswer::Done)),
             // A member that did not answer the look-up most likely has the same fence as the
@@ -53,13 +55,13 @@ pub(super) async fn break_lease(
             there => {
                 let its = there.flatten().and_then(|one| one.fence).unwrap_or(fence);
                 let does = end(quorum.members[n].store.clone(), key.clone(), its, held.clone(), note.clone());
-                quorum.call(Vec::new(), n, does, &tell);
+                quorum.call(quorum.look_limit(), n, does, answers_to(n, &tell));
             }
         }
     }
     drop(tell);
     while ballot.vote() != Vote::Done {
-        let Some((member, answer)) = heard.recv().await.map(|said| *said) else { break };
+        let Some((member, answer)) = heard.recv().await else { break };
         ballot.handle(member, answer.map(|()| HoldAnswer::Done));
     }
     quorum.verdict(&ballot, "broke the lease")?;
@@ -80,7 +82,9 @@ fn end(
     Box::pin(async move {
         for _ in 0..TRIES {
             match store.admin()?.break_lease(&key, fence, &note).await? {
-                BreakAnswer::NotHeld { held_by: Some(other) } if is_same(&other, &held) => {
+                BreakAnswer::NotHeld { held_by: Some(other) }
+                    if QuorumAttempt::is_same_holding(&other, &held) =>
+                {
                     match other.fence {
                         Some(risen) if risen != fence => fence = risen,
                         _ => break,
@@ -170,41 +174,21 @@ impl QuorumState {
     /// lease is lost if the message is true, because no majority can keep it any more. The holder
     /// then asks the members, and relies on their answer.
     fn broken_at(&self, member: usize, id: Holder) -> Option<Holder> {
-        let (attempt, quorum_attempt) = self.quorum_attempts.find_by_id(member, id)?;
-        quorum_attempt.member_attempts[member].hears_of_a_break();
-        let kept = quorum_attempt
-            .member_attempts
-            .iter()
-            .filter(|member_attempt| !member_attempt.may_be_broken())
-            .count();
-        (kept < self.majority()).then_some(attempt)
+        let shared = self.attempts.find(id)?;
+        shared.machine().handle_broken(member, id).then_some(shared.holder)
     }
 }
 
 /// Returns true if the member may take a lease again that it does not have, although messages said
 /// that it was broken there. If the member's record of breaks cannot be read, it may not.
-pub(super) async fn is_unbroken(
-    store: &dyn Store,
-    attempt: &Attempt,
-    member_attempt: &MemberAttempt,
-    agreed: Fence,
-) -> bool {
-    let rumours = member_attempt.rumours();
-    if rumours == 0 {
-        return true;
-    }
+pub(super) async fn is_unbroken(store: &dyn Store, member: usize, kept: &Kept) -> bool {
     let Ok(admin) = store.admin() else { return false };
-    let least = member_attempt.least_fence(agreed);
-    for key in attempt.claim.keys() {
+    let mut last = None;
+    for key in kept.attempt.claim.keys() {
         match admin.last_break(key).await {
-            Ok(Some(record)) if record.fence >= least => {
-                member_attempt.breaks();
-                return false;
-            }
-            Ok(_) => {}
+            Ok(record) => last = last.max(record.map(|record| record.fence)),
             Err(_) => return false,
         }
     }
-    member_attempt.denies(rumours);
-    true
+    kept.shared.machine().handle_last_break(member, &kept.renewal, last)
 }

@@ -21,7 +21,7 @@ const REACH: &str = "reach";
 /// Examines all members at once, so that one that hangs does not delay the others.
 pub(super) async fn diagnose(quorum: &Arc<QuorumState>) -> Diagnosis {
     let (tell, mut heard) = unbounded_channel();
-    let role = StoreRole::Member { max_ttl: quorum.max_ttl };
+    let role = StoreRole::Member { max_ttl: quorum.settings.max_ttl };
     for (nth, member) in quorum.members.iter().enumerate() {
         let (store, tell) = (member.store.clone(), tell.clone());
         quorum.runtime.spawn(Box::pin(async move {
@@ -54,7 +54,7 @@ fn together(quorum: &QuorumState, brought: Vec<Option<Diagnosis>>) -> Diagnosis 
         all.findings.extend(diagnosis.findings);
         all.clocks.extend(diagnosis.clocks);
     }
-    let (count, at) = (quorum.members.len(), Arc::from(&*quorum.name));
+    let (count, at) = (quorum.members.len(), Arc::from(&*quorum.settings.name));
     let answer = count - out_of_reach;
     if answer >= quorum.majority() {
         // The other members are enough.
@@ -83,7 +83,7 @@ fn together(quorum: &QuorumState, brought: Vec<Option<Diagnosis>>) -> Diagnosis 
         );
         all.findings.push(finding.advice("name each server once, by one name"));
     }
-    let max_ttl = quorum.max_ttl.duration();
+    let max_ttl = quorum.settings.max_ttl.duration();
     let note =
         format!("{max_ttl:?}: it must be the same for all who use these stores, and no lease is longer");
     all.findings.push(Finding::note("max-ttl", &at, note));

@@ -2,122 +2,113 @@
 
 use std::sync::Arc;
 
-use leasehold_core::{Attempt, Ballot, BoxFuture, Fault, FaultKind, Fence, HoldAnswer, Store, Vote};
+use leasehold_core::{
+    Attempt, Ballot, Fault, FaultKind, Fence, HoldAnswer, MemberRenewal, QuorumAttempt, Rejoin, Vote,
+};
 use tokio::sync::mpsc::unbounded_channel;
 
-use super::asking::COURTESY;
-use super::attempts::{MemberAttempt, QuorumAttempt, Stage};
-use super::breaking;
+use super::attempts::SharedAttempt;
+use super::breaking::is_unbroken;
+use super::calls::{End, answers_to};
+use super::member::Member;
 use super::state::QuorumState;
 
 type Answer = Result<HoldAnswer, Fault>;
 
-/// An attempt of a batch, with its ids at the members and its granted fence.
-struct Kept<'a> {
-    number: usize,
-    attempt: &'a Attempt,
-    member_attempts: Vec<Arc<MemberAttempt>>,
-    fence: Option<Fence>,
-}
-
-impl<'a> Kept<'a> {
-    fn find(quorum: &QuorumState, number: usize, attempt: &'a Attempt) -> Self {
-        let quorum_attempt = quorum.quorum_attempts.find(attempt.holder);
-        let quorum_attempt =
-            quorum_attempt.unwrap_or_else(|| QuorumAttempt::new(attempt, quorum.members.len()));
-        let fence = if let Stage::Held { fence } = quorum_attempt.stage { Some(fence) } else { None };
-        Self { number, attempt, member_attempts: quorum_attempt.member_attempts, fence }
-    }
+/// A renewal at one member.
+#[derive(Debug)]
+pub(super) struct Kept {
+    pub(super) shared: Arc<SharedAttempt>,
+    pub(super) renewal: MemberRenewal,
+    /// The attempt as the member knows it.
+    pub(super) attempt: Attempt,
 }
 
 /// Renews leases at all members. Each renewal counts only once a majority has answered this very
 /// call, and the lease is lost as soon as so many members do not have it that no majority can. A
 /// failed renewal releases nothing.
 pub(super) async fn renew(quorum: &Arc<QuorumState>, attempts: &[Attempt]) -> Vec<Answer> {
-    // A lease that was not granted to this process is renewed where it exists, and taken again
-    // nowhere.
-    let (ours, others): (Vec<_>, Vec<_>) = attempts
-        .iter()
-        .enumerate()
-        .map(|(n, attempt)| Kept::find(quorum, n, attempt))
-        .partition(|one| one.fence.is_some());
-    let (rejoined, renewed) = tokio::join!(hold(quorum, &ours, true), hold(quorum, &others, false));
-    let mut answers: Vec<_> = rejoined.into_iter().chain(renewed).collect();
-    answers.sort_by_key(|(number, _)| *number);
-    answers.into_iter().map(|(_, answer)| answer).collect()
-}
-
-async fn hold(quorum: &Arc<QuorumState>, batch: &[Kept<'_>], rejoins: bool) -> Vec<(usize, Answer)> {
-    let mut ballots: Vec<_> = batch.iter().map(|_| Ballot::new(quorum.members.len())).collect();
+    let mut ballots: Vec<_> = attempts.iter().map(|_| Ballot::new(quorum.members.len())).collect();
+    let Some(shortest) = attempts.iter().map(|attempt| attempt.ttl).min() else { return Vec::new() };
+    let find = |attempt: &Attempt| quorum.attempts.find(attempt.holder);
+    let shared: Vec<_> =
+        attempts.iter().map(|attempt| find(attempt).unwrap_or_else(|| quorum.unknown(attempt))).collect();
     let (tell, mut heard) = unbounded_channel();
-    for (n, member) in quorum.members.iter().enumerate().filter(|_| !batch.is_empty()) {
-        let here = |one: &Kept<'_>| {
-            one.attempt
-                .at_member(one.member_attempts[n].holder, quorum.proposal(one.fence.unwrap_or(Fence::MAX)))
-        };
-        let there: Vec<_> = batch.iter().map(|one| (here(one), one.member_attempts[n].clone())).collect();
-        let store = member.store.clone();
-        let does: BoxFuture<'static, Result<Vec<Answer>, Fault>> = Box::pin(async move {
-            let answers = keep_at(&*store, there, rejoins).await;
-            // A member that answers only with faults counts as silent.
-            match answers.iter().find_map(|answer| answer.as_ref().err()) {
-                Some(fault) if answers.iter().all(Result::is_err) => Err(fault.clone()),
-                _ => Ok(answers),
-            }
+    for member in 0..quorum.members.len() {
+        let kept = attempts.iter().zip(&shared).map(|(attempt, shared)| {
+            let renewal = shared.machine().renew(member);
+            let proposal = quorum.proposal(renewal.fence.unwrap_or(Fence::MAX));
+            Kept { shared: shared.clone(), attempt: attempt.at_member(renewal.holder, proposal), renewal }
         });
-        let member_attempts =
-            batch.iter().map(|one| (one.attempt.clone(), one.member_attempts[n].clone())).collect();
-        quorum.call(member_attempts, n, does, &tell);
+        let kept: Arc<[Kept]> = kept.collect();
+        let does = {
+            let (quorum, kept) = (quorum.clone(), kept.clone());
+            async move {
+                let answers = keep_at(&quorum, member, &kept).await;
+                // A member that answers only with faults counts as silent.
+                match answers.iter().find_map(|answer| answer.as_ref().err()) {
+                    Some(fault) if answers.iter().all(Result::is_err) => Err(fault.clone()),
+                    _ => Ok(answers),
+                }
+            }
+        };
+        let (quorum, mut tell) = (quorum.clone(), answers_to(member, &tell));
+        // What a renewal takes again may have to be released, so a program that ends waits for it.
+        let mut unanswered = Some(quorum.releases.begin());
+        quorum.clone().call(Member::limit(shortest), member, does, move |end| {
+            for (n, one) in kept.iter().enumerate() {
+                quorum.with(&one.shared, &one.attempt, |machine| match &end {
+                    End::Late(_) => {}
+                    End::Answer(Ok(answers)) => machine.handle_renewed(member, &one.renewal, &answers[n]),
+                    End::Answer(Err(fault)) => {
+                        machine.handle_renewed(member, &one.renewal, &Err(fault.clone()));
+                    }
+                    End::Dropped => machine.handle_dropped(member, one.renewal.holder),
+                });
+            }
+            tell(end);
+            drop(unanswered.take());
+        });
     }
     drop(tell);
     while ballots.iter().any(|ballot| ballot.vote() == Vote::Open) {
-        let Some((member, answers)) = heard.recv().await.map(|said| *said) else { break };
-        let answers = answers.unwrap_or_else(|fault| vec![Err(fault); batch.len()]);
+        let Some((member, answers)) = heard.recv().await else { break };
+        let answers = answers.unwrap_or_else(|fault| vec![Err(fault); attempts.len()]);
         for (ballot, answer) in ballots.iter_mut().zip(answers) {
             ballot.handle(member, answer);
         }
     }
-    let answer = |(one, ballot): (&Kept<'_>, &Ballot)| (one.number, quorum.verdict(ballot, "renewed"));
-    batch.iter().zip(&ballots).map(answer).collect()
+    ballots.iter().map(|ballot| quorum.verdict(ballot, "renewed")).collect()
 }
 
 /// Renews leases at a member and, where allowed, lets the member take those again that it does not
 /// have.
-async fn keep_at(store: &dyn Store, there: Vec<(Attempt, Arc<MemberAttempt>)>, rejoins: bool) -> Vec<Answer> {
-    let mut may_rejoin = Vec::new();
-    for (attempt, member_attempt) in &there {
-        let agreed = attempt.proposal.map_or(Fence::MAX, |proposal| proposal.fence);
-        may_rejoin.push(
-            rejoins
-                && member_attempt.may_rejoin()
-                && breaking::is_unbroken(store, attempt, member_attempt, agreed).await,
-        );
+async fn keep_at(quorum: &QuorumState, member: usize, kept: &[Kept]) -> Vec<Answer> {
+    let store = &*quorum.members[member].store;
+    let (mut rejoins, mut rejoined, mut renewed) = (Vec::new(), Vec::new(), Vec::new());
+    for one in kept {
+        let may_rejoin = match one.renewal.rejoin {
+            Rejoin::No => false,
+            Rejoin::Yes => true,
+            Rejoin::UnlessBroken => is_unbroken(store, member, one).await,
+        };
+        rejoins.push(may_rejoin);
+        if may_rejoin { &mut rejoined } else { &mut renewed }.push(one.attempt.clone());
     }
-    let rumours: Vec<_> = there.iter().map(|(_, member_attempt)| member_attempt.rumours()).collect();
-    let those = |which: bool| {
-        let chosen = there.iter().zip(&may_rejoin).filter(move |(_, may)| **may == which);
-        chosen.map(|((attempt, _), _)| attempt.clone()).collect::<Vec<_>>()
-    };
-    let (rejoined, renewed) = (those(true), those(false));
-    let rejoin = async |attempts: &[Attempt]| match store.member() {
-        Ok(member) => member.rejoin(attempts).await,
-        Err(fault) => vec![Err(fault); attempts.len()],
-    };
     let (rejoined, renewed) = tokio::join!(
-        async { if rejoined.is_empty() { Vec::new() } else { rejoin(&rejoined).await } },
+        async {
+            match store.member() {
+                _ if rejoined.is_empty() => Vec::new(),
+                Ok(member) => member.rejoin(&rejoined).await,
+                Err(fault) => vec![Err(fault); rejoined.len()],
+            }
+        },
         async { if renewed.is_empty() { Vec::new() } else { store.renew(&renewed).await } },
     );
     let (mut rejoined, mut renewed) = (rejoined.into_iter(), renewed.into_iter());
-    let answers = there.iter().zip(may_rejoin).zip(rumours).map(|(((_, member_attempt), may), rumours)| {
-        let answer = if may { rejoined.next() } else { renewed.next() };
-        let answer =
-            answer.unwrap_or_else(|| Err(Fault::passing(store.name(), "it left a renewal unanswered")));
-        let has_it = matches!(answer, Ok(HoldAnswer::Done));
-        member_attempt.says(has_it);
-        if has_it {
-            member_attempt.denies(rumours);
-        }
-        answer
+    let answers = rejoins.into_iter().map(|rejoins| {
+        let answer = if rejoins { rejoined.next() } else { renewed.next() };
+        answer.unwrap_or_else(|| Err(Fault::passing(store.name(), "it left a renewal unanswered")))
     });
     answers.collect()
 }
@@ -125,29 +116,27 @@ async fn keep_at(store: &dyn Store, there: Vec<(Attempt, Arc<MemberAttempt>)>, r
 /// Releases at all members, whatever they answered before, and returns the majority's answer. If a
 /// member does not answer, its release continues in the background.
 pub(super) async fn release(quorum: &Arc<QuorumState>, attempt: &Attempt) -> Answer {
-    let member_attempts = quorum
-        .quorum_attempts
-        .enter(attempt, quorum.members.len(), |quorum_attempt| quorum_attempt.member_attempts.clone());
+    let shared = quorum.enter(attempt, |_| ());
     let mut ballot = Ballot::new(quorum.members.len());
     let (tell, mut heard) = unbounded_channel();
-    for member_attempt in member_attempts {
-        member_attempt.lets_go();
-        let (quorum, attempt, tell) = (quorum.clone(), attempt.clone(), tell.clone());
+    for member in 0..quorum.members.len() {
+        let id = shared.machine().release(member);
+        let there = attempt.at_member(id, quorum.proposal(Fence::MAX));
+        let (quorum, shared, tell) = (quorum.clone(), shared.clone(), tell.clone());
         let (runtime, mut first) = (quorum.runtime.clone(), Some(quorum.releases.begin()));
         runtime.spawn_cleanup(Box::new(move || {
-            let (quorum, attempt, member_attempt, tell) =
-                (quorum.clone(), attempt.clone(), member_attempt.clone(), tell.clone());
+            let (quorum, shared, there, tell) = (quorum.clone(), shared.clone(), there.clone(), tell.clone());
             let unheard = first.take().unwrap_or_else(|| quorum.releases.begin());
             Box::pin(async move {
-                let there = attempt.at_member(member_attempt.holder, quorum.proposal(Fence::MAX));
-                let release = quorum.members[member_attempt.member].store.release(&there);
-                let answer = quorum.in_time(member_attempt.member, &attempt, release).await;
-                let faulted = answer.is_err();
-                let unsettled = member_attempt.let_go(matches!(answer, Ok(HoldAnswer::Done)));
+                let release = quorum.members[member].store.release(&there);
+                let answer = quorum.in_time(member, &there, release).await;
+                let undoes = shared.machine().handle_released(member, id, &answer);
+                // A program that ends does not wait for a member that failed to release.
+                let unheard = answer.is_ok().then_some(unheard);
                 // The caller may have gone.
-                let _ = tell.send(Box::new((member_attempt.member, answer)));
-                if faulted || unsettled {
-                    quorum.undo(attempt, member_attempt, None, unsettled.then_some(unheard));
+                let _ = tell.send((member, answer));
+                if undoes {
+                    quorum.undo(&shared, &there, member, id, None, unheard);
                 }
             })
         }));
@@ -157,7 +146,7 @@ pub(super) async fn release(quorum: &Arc<QuorumState>, attempt: &Attempt) -> Ans
     // answer, as a grant does.
     let line = quorum.line_member();
     let mut line_heard = false;
-    let mut courtesy = quorum.runtime.sleep_until(quorum.runtime.now() + COURTESY);
+    let mut courtesy = quorum.runtime.sleep_until(quorum.runtime.now() + QuorumAttempt::COURTESY);
     loop {
         let decided = ballot.vote() != Vote::Open;
         if decided && (line_heard || quorum.members[line].is_silent()) {
@@ -168,13 +157,13 @@ pub(super) async fn release(quorum: &Arc<QuorumState>, attempt: &Attempt) -> Ans
             heard = heard.recv() => heard,
             () = &mut courtesy, if decided => None,
         };
-        let Some((member, answer)) = heard.map(|said| *said) else { break };
+        let Some((member, answer)) = heard else { break };
         line_heard |= member == line;
         ballot.handle(member, answer);
     }
     let answer = quorum.verdict(&ballot, "released");
     if answer.is_ok() {
-        quorum.quorum_attempts.remove(attempt.holder);
+        quorum.attempts.remove(attempt.holder);
     }
     answer
 }
@@ -183,18 +172,18 @@ pub(super) async fn release(quorum: &Arc<QuorumState>, attempt: &Attempt) -> Ans
 /// all members that answer, and at a majority at least; for the silent ones it continues in the
 /// background.
 pub(super) async fn give_up(quorum: &Arc<QuorumState>, attempt: &Attempt) -> Result<(), Fault> {
-    let quorum_attempt = quorum.quorum_attempts.remove(attempt.holder);
-    let quorum_attempt = quorum_attempt.unwrap_or_else(|| QuorumAttempt::new(attempt, quorum.members.len()));
+    let shared = quorum.attempts.remove(attempt.holder).unwrap_or_else(|| quorum.unknown(attempt));
     let mut ballot = Ballot::new(quorum.members.len());
     let mut unheard: Vec<_> = (0..quorum.members.len()).collect();
     let (tell, mut heard) = unbounded_channel();
-    for member_attempt in quorum_attempt.member_attempts {
-        member_attempt.gives_up();
-        quorum.undo(attempt.clone(), member_attempt, Some(tell.clone()), Some(quorum.releases.begin()));
+    for member in 0..quorum.members.len() {
+        let id = shared.machine().give_up(member);
+        let (tell, first) = (Some(tell.clone()), Some(quorum.releases.begin()));
+        quorum.undo(&shared, attempt, member, id, tell, first);
     }
     drop(tell);
     while !unheard.is_empty() || ballot.vote() != Vote::Done {
-        let Some((member, answer)) = heard.recv().await.map(|said| *said) else { break };
+        let Some((member, answer)) = heard.recv().await else { break };
         unheard.retain(|waits| *waits != member);
         ballot.handle(member, answer.map(|()| HoldAnswer::Done));
     }
@@ -207,27 +196,10 @@ impl QuorumState {
         match ballot.vote() {
             Vote::Done => Ok(HoldAnswer::Done),
             Vote::NotHeld { key, held_by } => Ok(HoldAnswer::NotHeld { key, held_by }),
-            Vote::Open | Vote::Unknown => {
-                Err(self.fault(FaultKind::Passing, ballot.quorum_report(self.names(), verb)))
-            }
+            Vote::Open | Vote::Unknown => Err(self.fault(
+                FaultKind::Passing,
+                ballot.quorum_report(self.settings.members.iter().cloned(), verb),
+            )),
         }
-    }
-
-    /// A member's answer, if it comes in time.
-    pub(super) async fn in_time<T>(
-        &self,
-        member: usize,
-        attempt: &Attempt,
-        call: impl Future<Output = Result<T, Fault>>,
-    ) -> Result<T, Fault> {
-        let here = &self.members[member];
-        let limit = self.runtime.now() + super::member::Member::limit(attempt.ttl);
-        let answer = tokio::select! {
-            biased;
-            answer = call => answer,
-            () = self.runtime.sleep_until(limit) => Err(here.timed_out()),
-        };
-        self.ended(member, answer.as_ref().err());
-        answer
     }
 }

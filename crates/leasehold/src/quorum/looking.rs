@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    Ballot, BoxFuture, Fault, HoldAnswer, HolderInfo, Key, KeyState, Owner, ScanPage, ScanPosition, Store,
+    Ballot, BoxFuture, Fault, HoldAnswer, HolderInfo, Key, KeyState, QuorumAttempt, ScanPage, ScanPosition,
+    Store,
 };
 
-use super::attempts::is_same_attempt;
 use super::state::QuorumState;
 
 /// The time limit for inspecting many keys at a member, which takes longer the more there are. A
@@ -129,8 +129,9 @@ pub(super) fn held_by_a_majority(states: &[KeyState], majority: usize) -> Vec<Ho
     let all: Vec<&HolderInfo> = states.iter().flat_map(|state| &state.holders).collect();
     let mut seen: Vec<HolderInfo> = Vec::new();
     for one in &all {
-        let mut same: Vec<&HolderInfo> = all.iter().filter(|other| is_same(one, other)).copied().collect();
-        if same.len() < majority || seen.iter().any(|held| is_same(one, held)) {
+        let mut same: Vec<&HolderInfo> =
+            all.iter().filter(|other| QuorumAttempt::is_same_holding(one, other)).copied().collect();
+        if same.len() < majority || seen.iter().any(|held| QuorumAttempt::is_same_holding(one, held)) {
             continue;
         }
         // A lease is held for as long as a majority of the members keeps it; a lease without an end
@@ -149,16 +150,6 @@ pub(super) fn held_by_a_majority(states: &[KeyState], majority: usize) -> Vec<Ho
     }
     seen.sort_by_key(|held| held.fence);
     seen
-}
-
-/// Returns true if two members report the same holding.
-pub(super) fn is_same(one: &HolderInfo, other: &HolderInfo) -> bool {
-    match (&one.owner, &other.owner) {
-        (Owner::Holder { holder: one, .. }, Owner::Holder { holder: other, .. }) => {
-            is_same_attempt(*one, *other)
-        }
-        (one, other) => one == other,
-    }
 }
 
 #[cfg(test)]

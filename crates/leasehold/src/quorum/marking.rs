@@ -7,7 +7,6 @@ use std::time::Duration;
 use leasehold_core::{Attempt, Ballot, BoxFuture, Fault, Fence, HoldAnswer, Key, Mark, Marked, Stamp, Store};
 use tokio::sync::mpsc::unbounded_channel;
 
-use super::attempts::QuorumAttempt;
 use super::looking::{MANY_KEYS_LIMIT, all_say, each_says};
 use super::state::QuorumState;
 
@@ -19,21 +18,18 @@ pub(super) async fn mark(
     mark: &Mark,
     keep: Duration,
 ) -> Result<HoldAnswer, Fault> {
-    let quorum_attempt = quorum.quorum_attempts.find(attempt.holder);
-    let quorum_attempt = quorum_attempt.unwrap_or_else(|| QuorumAttempt::new(attempt, quorum.members.len()));
+    let shared = quorum.attempts.find(attempt.holder).unwrap_or_else(|| quorum.unknown(attempt));
     let mut ballot = Ballot::new(quorum.members.len());
     let (tell, mut heard) = unbounded_channel();
-    for member_attempt in quorum_attempt.member_attempts {
-        let (quorum, attempt, mark, tell) = (quorum.clone(), attempt.clone(), mark.clone(), tell.clone());
+    for member in 0..quorum.members.len() {
+        let there = attempt.at_member(shared.machine().holder(member), quorum.proposal(Fence::MAX));
+        let (quorum, mark, tell) = (quorum.clone(), mark.clone(), tell.clone());
         let runtime = quorum.runtime.clone();
         runtime.spawn(Box::pin(async move {
-            let there = attempt.at_member(member_attempt.holder, quorum.proposal(Fence::MAX));
-            let does = async {
-                quorum.members[member_attempt.member].store.marks()?.mark(&there, &mark, keep).await
-            };
-            let answer = quorum.in_time(member_attempt.member, &attempt, does).await;
+            let does = async { quorum.members[member].store.marks()?.mark(&there, &mark, keep).await };
+            let answer = quorum.in_time(member, &there, does).await;
             // The caller may have gone.
-            let _ = tell.send((member_attempt.member, answer));
+            let _ = tell.send((member, answer));
         }));
     }
     drop(tell);

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{BoxFuture, Fault, Runtime, Store, Ttl};
-use tokio::sync::mpsc::UnboundedSender;
+use leasehold_core::{Fault, Store, Ttl};
 use tokio::sync::watch;
 
 /// One member of a quorum, and whether it answers.
@@ -59,67 +58,6 @@ impl Member {
     pub(super) fn timed_out(&self) -> Fault {
         Fault::passing(&self.name, "timed out")
     }
-}
-
-/// A member's answer or fault. Boxed, because a channel reserves space for many messages at once.
-pub(super) type Said<T> = Box<(usize, Result<T, Fault>)>;
-
-/// One call to a member.
-pub(super) struct Call<T> {
-    pub(super) member: usize,
-    pub(super) does: BoxFuture<'static, Result<T, Fault>>,
-    /// After this time the member counts as silent. The call continues: a late answer counts, or is
-    /// undone.
-    pub(super) limit: Duration,
-    /// After this time, no answer can be of any use.
-    pub(super) dropped_after: Duration,
-}
-
-impl<T> Call<T> {
-    /// Makes the call, and sends its result: once, or twice if the answer comes late. `ends` is
-    /// called first, and also when the call is dropped: what is released after that is released for
-    /// good.
-    pub(super) async fn make(
-        mut self,
-        member: &Member,
-        runtime: &dyn Runtime,
-        tell: &UnboundedSender<Said<T>>,
-        mut ends: impl FnMut(End<'_>),
-    ) {
-        let begun = runtime.now();
-        let in_time = tokio::select! {
-            biased;
-            answer = &mut self.does => Some(answer),
-            () = runtime.sleep_until(begun + self.limit) => None,
-        };
-        let answer = if let Some(answer) = in_time {
-            answer
-        } else {
-            ends(End::Limit(&member.timed_out()));
-            // The caller may have gone.
-            let _ = tell.send(Box::new((self.member, Err(member.timed_out()))));
-            tokio::select! {
-                biased;
-                answer = &mut self.does => answer,
-                () = runtime.sleep_until(begun + self.dropped_after) => {
-                    return ends(End::Fault(&member.timed_out()));
-                }
-            }
-        };
-        ends(answer.as_ref().err().map_or(End::Answer, End::Fault));
-        let _ = tell.send(Box::new((self.member, answer)));
-    }
-}
-
-/// How a call ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End<'a> {
-    /// It exceeded its limit, and continues.
-    Limit(&'a Fault),
-    /// It was answered.
-    Answer,
-    /// It ended without an answer.
-    Fault(&'a Fault),
 }
 
 #[cfg(test)]

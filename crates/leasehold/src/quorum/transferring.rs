@@ -5,7 +5,6 @@ use std::sync::Arc;
 use leasehold_core::{Attempt, Ballot, Fault, Fence, HoldAnswer, Successor};
 use tokio::sync::mpsc::unbounded_channel;
 
-use super::attempts::QuorumAttempt;
 use super::state::QuorumState;
 
 /// Makes the successor the holder at all members, and returns the majority's answer. Two majorities have
@@ -15,25 +14,22 @@ pub(super) async fn transfer(
     attempt: &Attempt,
     successor: &Successor,
 ) -> Result<HoldAnswer, Fault> {
-    let quorum_attempt = quorum.quorum_attempts.find(attempt.holder);
-    let quorum_attempt = quorum_attempt.unwrap_or_else(|| QuorumAttempt::new(attempt, quorum.members.len()));
+    let shared = quorum.attempts.find(attempt.holder).unwrap_or_else(|| quorum.unknown(attempt));
     let mut ballot = Ballot::new(quorum.members.len());
     let (tell, mut heard) = unbounded_channel();
-    for member_attempt in quorum_attempt.member_attempts {
+    for member in 0..quorum.members.len() {
+        let there = attempt.at_member(shared.machine().holder(member), quorum.proposal(Fence::MAX));
         let (quorum, attempt, successor, tell) =
             (quorum.clone(), attempt.clone(), successor.clone(), tell.clone());
         let runtime = quorum.runtime.clone();
         runtime.spawn(Box::pin(async move {
-            let there = attempt.at_member(member_attempt.holder, quorum.proposal(Fence::MAX));
             // The holder has another id at each member; whoever asks for itself asks for that one.
             let holder = if successor.holder == attempt.holder { there.holder } else { successor.holder };
             let successor = Successor { holder, ..successor };
-            let does = async {
-                quorum.members[member_attempt.member].store.transfers()?.transfer(&there, &successor).await
-            };
-            let answer = quorum.in_time(member_attempt.member, &attempt, does).await;
+            let does = async { quorum.members[member].store.transfers()?.transfer(&there, &successor).await };
+            let answer = quorum.in_time(member, &attempt, does).await;
             // The caller may have gone.
-            let _ = tell.send((member_attempt.member, answer));
+            let _ = tell.send((member, answer));
         }));
     }
     drop(tell);
@@ -42,5 +38,9 @@ pub(super) async fn transfer(
     while let Some((member, answer)) = heard.recv().await {
         ballot.handle(member, answer);
     }
-    quorum.verdict(&ballot, "transferred")
+    let answer = quorum.verdict(&ballot, "transferred");
+    if matches!(answer, Ok(HoldAnswer::Done)) && successor.holder != attempt.holder {
+        quorum.attempts.remove(attempt.holder);
+    }
+    answer
 }

@@ -107,6 +107,25 @@ async fn an_attempt_that_failed_gives_up_what_it_was_granted_and_asks_anew_under
     }
 }
 
+/// A program that polls asks again with the same attempt. If the first request is given up later
+/// than the second is granted, and under the same id, a minority holds what counts as granted.
+#[tokio::test(start_paused = true)]
+async fn a_try_that_is_repeated_while_the_first_is_given_up_uses_other_ids() {
+    let world = World::of(3);
+    let quorum = world.quorum();
+    let attempt = world.attempt();
+    let rival = world.rival_at(1).await;
+    world.rival_is_at(&rival, 2).await;
+    world.members[0].on("give_up", Weather::Late(SECOND / 2));
+    assert!(matches!(quorum.grant(&attempt, WaitMode::Try).await, Ok(GrantAnswer::Busy { .. })));
+    world.members[1].memory.release(&rival).await.unwrap();
+    fence(&quorum.grant(&attempt, WaitMode::Try).await);
+    tokio::time::sleep(SECOND).await;
+    assert_eq!((world.counts("give_up"), world.taken()), (vec![1; 3], vec![0, 1, 2]), "it holds two");
+    quorum.release(&attempt).await.unwrap();
+    assert_eq!((world.taken(), quorum.under_way()), (vec![2], 0));
+}
+
 /// The third member answered the release before it received the grant, and then the program ends:
 /// nobody would undo that grant.
 #[test]

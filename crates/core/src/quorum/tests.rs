@@ -1,0 +1,352 @@
+use std::collections::BTreeSet;
+
+use super::*;
+use crate::{Claim, Key, Mode, QueuePosition, Ticket, WaitQueue};
+
+const FENCE: u64 = 1_000;
+const WAIT: WaitMode = WaitMode::Wait { line_limit: None };
+
+/// A process, its clock, and one attempt.
+#[derive(Debug)]
+struct World {
+    machine: QuorumAttempt,
+    attempt: Attempt,
+    now: Instant,
+    process: Process,
+}
+
+#[derive(Debug, Default)]
+struct Process {
+    silent: BTreeSet<usize>,
+}
+
+impl QuorumProcess for Process {
+    fn is_silent(&self, member: usize) -> bool {
+        self.silent.contains(&member)
+    }
+
+    fn proposed(&self) -> Fence {
+        fence(FENCE)
+    }
+
+    fn random(&self) -> u64 {
+        0
+    }
+}
+
+fn fence(number: u64) -> Fence {
+    Fence::new(number).unwrap()
+}
+
+impl World {
+    fn of(members: usize) -> Self {
+        let ttl = Ttl::new(Duration::from_secs(10)).unwrap();
+        let claim = Claim::exclusive(Key::new("k").unwrap());
+        let attempt = Attempt::new(claim, Holder::from_bits(7 << 64), None, ttl);
+        let settings = QuorumSettings {
+            name: "quorum".into(),
+            members: ["a", "b", "c", "d", "e"][..members].iter().map(|name| (*name).into()).collect(),
+            drift: Drift::NONE,
+            max_ttl: ttl,
+        };
+        let machine = QuorumAttempt::new(Arc::new(settings), attempt.holder);
+        Self {
+            machine,
+            attempt,
+            now: Instant::from_nanos(0) + Duration::from_secs(60),
+            process: Process::default(),
+        }
+    }
+
+    fn begin(&mut self, wait_mode: WaitMode) {
+        self.machine.ask(&self.attempt, wait_mode, &QuorumView { now: self.now, process: &self.process });
+    }
+
+    fn step(&mut self) -> QuorumStep {
+        self.machine.next(&QuorumView { now: self.now, process: &self.process })
+    }
+
+    /// The questions that are asked now, and the step after them.
+    fn questions(&mut self) -> (Vec<Question>, QuorumStep) {
+        let mut questions = Vec::new();
+        loop {
+            match self.step() {
+                QuorumStep::Ask(question) => questions.push(question),
+                step => return (questions, step),
+            }
+        }
+    }
+
+    fn ask(&mut self, wait_mode: WaitMode) -> Vec<Question> {
+        self.begin(wait_mode);
+        self.questions().0
+    }
+
+    fn says(&mut self, question: &Question, answer: GrantAnswer) {
+        self.machine.handle_answer(question, Ok(MemberAnswer::Grant(answer)));
+    }
+
+    fn fails(&mut self, question: &Question) {
+        self.machine.handle_answer(question, Err(Fault::passing("a", "connection refused")));
+    }
+
+    fn answer(&mut self) -> GrantAnswer {
+        match self.step() {
+            QuorumStep::Done(Ok(answer)) => answer,
+            step => panic!("{step:?}"),
+        }
+    }
+
+    /// The ids that are to be given up, by member.
+    fn undone(&mut self) -> Vec<(usize, Holder)> {
+        let mut undone = self.machine.undo();
+        undone.sort_unstable();
+        undone
+    }
+}
+
+fn granted(number: u64) -> GrantAnswer {
+    GrantAnswer::Granted { fence: fence(number) }
+}
+
+fn busy(rival: u128, place: Option<u64>) -> GrantAnswer {
+    let owner = Owner::Holder { holder: Holder::from_bits(rival << 64), label: None };
+    let held_by = HolderInfo::exclusive(Key::new("k").unwrap(), owner, None, None);
+    let position = |before| QueuePosition { ticket: Ticket::new(before), before, stood: false };
+    GrantAnswer::Busy { held_by, place: place.map(position) }
+}
+
+#[test]
+fn all_members_are_asked_at_once_for_the_same_fence_and_a_majority_of_them_grants() {
+    let mut world = World::of(3);
+    let asked = world.ask(WaitMode::Try);
+    assert_eq!(asked.iter().map(|question| question.member).collect::<Vec<_>>(), [0, 1, 2]);
+    assert!(asked.iter().all(|question| question.fence == fence(FENCE)));
+    world.says(&asked[0], granted(FENCE));
+    assert!(matches!(world.step(), QuorumStep::WaitUntil(_)));
+    world.says(&asked[2], granted(FENCE));
+    assert_eq!(world.answer(), granted(FENCE));
+    assert_eq!((world.machine.fence(), world.undone()), (Some(fence(FENCE)), vec![]));
+}
+
+#[test]
+fn a_greater_fence_is_raised_at_the_others_before_it_is_granted() {
+    let mut world = World::of(3);
+    let asked = world.ask(WaitMode::Try);
+    world.says(&asked[0], granted(FENCE));
+    world.says(&asked[1], granted(FENCE + 7));
+    world.fails(&asked[2]);
+    let (raises, _) = world.questions();
+    let [raise] = raises[..] else { panic!("{raises:?}") };
+    assert_eq!((raise.member, raise.fence, raise.asks), (0, fence(FENCE + 7), Asks::Raise));
+    let raised = RaiseAnswer::Raised { fence: fence(FENCE + 7) };
+    world.machine.handle_answer(&raise, Ok(MemberAnswer::Raise(raised)));
+    assert_eq!(world.answer(), granted(FENCE + 7));
+}
+
+/// Its lease at that member is counted from the first request, and so may end before the lease of
+/// the second would.
+#[test]
+fn an_answer_to_an_earlier_request_does_not_count() {
+    let mut world = World::of(3);
+    let early = world.ask(WaitMode::Try);
+    world.now = world.now + Duration::from_secs(9);
+    let asked = world.ask(WaitMode::Try);
+    assert_eq!(early[0].holder, asked[0].holder, "the same id, because it was never given up");
+    world.says(&early[0], granted(FENCE));
+    world.says(&early[1], granted(FENCE));
+    assert!(matches!(world.step(), QuorumStep::WaitUntil(_)));
+    assert!(world.machine.counts(&asked[0]) && !world.machine.counts(&early[0]));
+    world.says(&asked[0], granted(FENCE));
+    world.says(&asked[1], granted(FENCE));
+    assert_eq!(world.answer(), granted(FENCE));
+}
+
+#[test]
+fn a_request_ends_when_its_lease_would_and_releases_everything() {
+    let mut world = World::of(3);
+    let asked = world.ask(WaitMode::Try);
+    world.says(&asked[0], granted(FENCE));
+    let QuorumStep::WaitUntil(until) = world.step() else { panic!() };
+    assert_eq!(until, world.now + world.attempt.ttl.duration());
+    world.now = until;
+    world.says(&asked[1], granted(FENCE));
+    assert!(matches!(world.step(), QuorumStep::Done(Err(_))));
+    assert_eq!(world.undone().iter().map(|(member, _)| *member).collect::<Vec<_>>(), [0, 1, 2]);
+}
+
+/// A program that retries asks with the same attempt. The releases of the first request may still
+/// be under way, and would release what the second is granted under the same id: then a minority
+/// is taken for a majority.
+#[test]
+fn a_try_that_is_repeated_uses_other_ids_until_the_first_are_given_up() {
+    let mut world = World::of(3);
+    let asked = world.ask(WaitMode::Try);
+    world.says(&asked[0], granted(FENCE));
+    world.says(&asked[1], busy(1, None));
+    world.says(&asked[2], busy(1, None));
+    assert!(matches!(world.answer(), GrantAnswer::Busy { .. }));
+    assert!(world.machine.is_over() && !world.machine.is_gone());
+    let undone = world.undone();
+    assert_eq!(undone.len(), 3);
+    world.machine.handle_undone();
+    assert!(!world.machine.is_gone());
+    let again = world.ask(WaitMode::Try);
+    assert!(!world.machine.is_over());
+    for (first, second) in asked.iter().zip(&again) {
+        assert!(first.holder != second.holder && QuorumAttempt::is_same(first.holder, second.holder));
+    }
+}
+
+#[test]
+fn an_attempt_that_is_over_is_gone_once_its_calls_have_ended_and_its_ids_are_given_up() {
+    let mut world = World::of(3);
+    let asked = world.ask(WaitMode::Try);
+    world.says(&asked[0], busy(1, None));
+    world.says(&asked[1], busy(1, None));
+    assert!(matches!(world.answer(), GrantAnswer::Busy { .. }));
+    for _ in world.undone() {
+        world.machine.handle_undone();
+    }
+    assert!(!world.machine.is_gone(), "a call has not ended");
+    world.says(&asked[2], granted(FENCE));
+    assert_eq!(world.undone(), [(2, asked[2].holder)], "the grant came after its id was given up");
+    world.machine.handle_undone();
+    assert!(world.machine.is_gone());
+}
+
+#[test]
+fn the_line_member_is_waited_for_a_while_and_then_counts_as_silent() {
+    let mut world = World::of(3);
+    let asked = world.ask(WaitMode::Try);
+    world.says(&asked[1], granted(FENCE));
+    world.says(&asked[2], granted(FENCE));
+    let QuorumStep::WaitUntil(until) = world.step() else { panic!() };
+    assert_eq!(until, world.now + QuorumAttempt::COURTESY);
+    world.now = until;
+    assert_eq!(world.step(), QuorumStep::Silent { member: 0 });
+    assert_eq!(world.answer(), granted(FENCE));
+}
+
+#[test]
+fn an_attempt_that_waits_is_in_one_queue_and_asks_that_member_first() {
+    let mut world = World::of(3);
+    let asked = world.ask(WAIT);
+    assert_eq!(
+        [0, 1, 2].map(|member| asked[member].asks),
+        [WAIT, WaitMode::Try, WaitMode::Try].map(Asks::Grant)
+    );
+    for question in &asked {
+        world.says(question, busy(1, (question.member == 0).then_some(0)));
+    }
+    assert!(matches!(world.answer(), GrantAnswer::Busy { place: Some(_), .. }));
+    assert_eq!(world.undone(), [(1, asked[1].holder), (2, asked[2].holder)]);
+    let wait = QuorumWait::AtLine { member: 0, holder: asked[0].holder };
+    assert_eq!(world.machine.waits(), wait);
+
+    let begun = world.now;
+    let first = world.ask(WAIT);
+    assert_eq!(first.len(), 1, "the others hold nothing of it");
+    world.says(&first[0], granted(FENCE + 3));
+    world.now = begun + Duration::from_millis(10);
+    let (others, step) = world.questions();
+    assert_eq!(step, QuorumStep::WaitUntil(begun + world.attempt.ttl.duration()), "counted from its turn");
+    assert!(others.iter().all(|question| question.fence == fence(FENCE + 3)), "as the line member answered");
+    assert_eq!(others.iter().map(|question| question.member).collect::<Vec<_>>(), [1, 2]);
+    world.says(&others[1], granted(FENCE + 3));
+    assert_eq!(world.answer(), granted(FENCE + 3));
+}
+
+#[test]
+fn an_attempt_whose_queue_is_gone_begins_anew() {
+    let mut world = World::of(3);
+    for question in world.ask(WAIT) {
+        world.says(&question, busy(1, (question.member == 0).then_some(0)));
+    }
+    world.answer();
+    let first = world.ask(WAIT);
+    world.process.silent.insert(0);
+    world.fails(&first[0]);
+    let (asked, _) = world.questions();
+    let waits: Vec<_> = asked.iter().map(|question| question.asks).collect();
+    assert_eq!(waits, [WaitMode::Try, WAIT, WaitMode::Try].map(Asks::Grant), "the next member has the queue");
+    assert_ne!(asked[0].holder, first[0].holder);
+}
+
+#[test]
+fn rivals_that_hold_each_other_up_wait_for_each_other_a_while_and_then_release_everything() {
+    let mut world = World::of(3);
+    let asked = world.ask(WAIT);
+    world.says(&asked[0], granted(FENCE));
+    world.says(&asked[1], busy(1, None));
+    world.says(&asked[2], busy(2, None));
+    let (joins, _) = world.questions();
+    assert!(joins.len() == 2 && joins.iter().all(|question| question.asks == Asks::Grant(WAIT)));
+    world.says(&joins[0], busy(1, Some(0)));
+    world.says(&joins[1], busy(2, Some(0)));
+    assert!(matches!(world.answer(), GrantAnswer::Busy { place: Some(_), .. }));
+    let QuorumWait::AtRefusers { members, until } = world.machine.waits() else { panic!() };
+    assert_eq!(members, [(1, asked[1].holder), (2, asked[2].holder)]);
+    // The shortest that chance allows.
+    assert_eq!(until, world.now + WaitQueue::CLAIM_WINDOW / 2);
+    let process = Process::default();
+    let view = |now| QuorumView { now, process: &process };
+    assert!(!world.machine.handle_time(&view(world.now)) && world.undone().is_empty());
+    assert!(!world.machine.handle_time(&view(until)));
+    assert_eq!(world.undone().len(), 3);
+    let QuorumWait::Until(rested) = world.machine.waits() else { panic!() };
+    assert!(world.machine.handle_time(&view(rested)), "it asks again");
+}
+
+/// Otherwise the first of the queue, which asks the others only now, would be passed.
+#[test]
+fn a_majority_gives_way_once_to_the_holder_of_the_line_members_key() {
+    let mut world = World::of(3);
+    let asked = world.ask(WAIT);
+    world.says(&asked[1], granted(FENCE));
+    world.says(&asked[2], granted(FENCE));
+    world.says(&asked[0], busy(1, Some(0)));
+    let QuorumStep::WaitUntil(until) = world.step() else { panic!() };
+    assert_eq!(world.undone(), [(1, asked[1].holder), (2, asked[2].holder)]);
+    world.now = until;
+    let (again, _) = world.questions();
+    assert_eq!(again[0].holder, asked[0].holder, "it keeps its position in the queue");
+    world.says(&again[0], busy(1, Some(0)));
+    world.says(&again[1], granted(FENCE));
+    world.says(&again[2], granted(FENCE));
+    assert_eq!(world.answer(), granted(FENCE), "a dead process left the key");
+}
+
+#[test]
+fn readers_wait_behind_a_writer_that_is_queued_at_the_line_member() {
+    let mut world = World::of(3);
+    world.attempt.claim = world.attempt.claim.reading();
+    let asked = world.ask(WaitMode::Try);
+    world.says(&asked[1], granted(FENCE));
+    world.says(&asked[2], granted(FENCE));
+    let GrantAnswer::Busy { mut held_by, .. } = busy(1, None) else { unreachable!() };
+    held_by.mode = Mode::Shared;
+    world.says(&asked[0], GrantAnswer::Busy { held_by, place: None });
+    assert!(matches!(world.answer(), GrantAnswer::Busy { place: None, .. }));
+    assert_eq!(world.undone().len(), 3);
+}
+
+#[test]
+fn a_break_at_so_many_members_that_no_majority_is_left_is_reported() {
+    let mut world = World::of(3);
+    for question in world.ask(WaitMode::Try) {
+        world.says(&question, granted(FENCE));
+    }
+    world.answer();
+    let id = world.attempt.holder;
+    assert!(!world.machine.handle_broken(0, id));
+    assert!(!world.machine.handle_broken(1, Holder::from_bits(9)), "another's id");
+    assert!(world.machine.handle_broken(1, id));
+    let renewal = world.machine.renew(2);
+    assert_eq!((renewal.rejoin, renewal.fence), (Rejoin::No, Some(fence(FENCE))), "it had it just now");
+    world.machine.handle_renewed(2, &renewal, &Err(Fault::passing("c", "timed out")));
+    assert_eq!(world.machine.renew(2).rejoin, Rejoin::Yes);
+    let away = world.machine.renew(0);
+    world.machine.handle_renewed(0, &away, &Err(Fault::passing("a", "timed out")));
+    assert_eq!(world.machine.renew(0).rejoin, Rejoin::UnlessBroken);
+}

@@ -1,0 +1,156 @@
+//! Calls to the members that nobody has to wait for.
+
+use std::marker::PhantomData;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_core::{Attempt, BoxFuture, Fault, Store};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+
+use super::member::Member;
+use super::state::QuorumState;
+
+impl QuorumState {
+    /// Makes a call in a separate task, so that nobody has to wait for it. `tell` learns how it
+    /// goes: that it exceeds the limit, after which the member counts as silent, and how it ends.
+    pub(super) fn call<T: Send + 'static>(
+        self: &Arc<Self>,
+        limit: Duration,
+        member: usize,
+        does: impl Future<Output = Result<T, Fault>> + Send + 'static,
+        tell: impl FnMut(End<T>) + Send + 'static,
+    ) {
+        let (quorum, mut open) = (self.clone(), OpenCall::new(tell));
+        self.runtime.spawn(Box::pin(async move {
+            let (runtime, begun) = (&quorum.runtime, quorum.runtime.now());
+            let mut does = pin!(does);
+            let timed_out = || quorum.members[member].timed_out();
+            let mut answer = tokio::select! {
+                biased;
+                answer = &mut does => Some(answer),
+                () = runtime.sleep_until(begun + limit) => None,
+            };
+            if answer.is_none() {
+                open.is_late(timed_out());
+                quorum.ended(member, Some(&timed_out()));
+                // After the longest TTL, no answer can be of any use.
+                answer = tokio::select! {
+                    biased;
+                    answer = &mut does => Some(answer),
+                    () = runtime.sleep_until(begun + quorum.settings.max_ttl.duration()) => None,
+                };
+            }
+            // The machine hears of a fault before the member counts as silent: nobody waits for
+            // the answer of a silent member.
+            let fault = match &answer {
+                Some(answer) => answer.as_ref().err().cloned(),
+                None => Some(timed_out()),
+            };
+            match answer {
+                Some(answer) => open.ends(answer),
+                None => drop(open),
+            }
+            quorum.ended(member, fault.as_ref());
+        }));
+    }
+
+    /// Asks all members the same, and waits until the result is decided, or each member has
+    /// answered or exceeded `limit`. `enough` is checked after each answer.
+    pub(super) async fn ask_all<T: Send + 'static>(
+        self: &Arc<Self>,
+        limit: Duration,
+        does: impl Fn(Arc<dyn Store>) -> BoxFuture<'static, Result<T, Fault>>,
+        mut enough: impl FnMut(usize, Result<T, Fault>) -> bool,
+    ) {
+        let (tell, mut heard) = unbounded_channel();
+        for (n, member) in self.members.iter().enumerate() {
+            self.call(limit, n, does(member.store.clone()), answers_to(n, &tell));
+        }
+        drop(tell);
+        let mut waiting: Vec<_> = (0..self.members.len()).collect();
+        while let Some((member, answer)) = heard.recv().await {
+            waiting.retain(|waits| *waits != member);
+            if enough(member, answer) || waiting.is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// A member's answer, if it comes in time.
+    pub(super) async fn in_time<T>(
+        &self,
+        member: usize,
+        attempt: &Attempt,
+        call: impl Future<Output = Result<T, Fault>>,
+    ) -> Result<T, Fault> {
+        let here = &self.members[member];
+        let limit = self.runtime.now() + Member::limit(attempt.ttl);
+        let answer = tokio::select! {
+            biased;
+            answer = call => answer,
+            () = self.runtime.sleep_until(limit) => Err(here.timed_out()),
+        };
+        self.ended(member, answer.as_ref().err());
+        answer
+    }
+}
+
+/// How a call to a member goes.
+#[derive(Debug)]
+pub(super) enum End<T> {
+    /// It exceeded its limit, and continues: a late answer counts, or is undone.
+    Late(Fault),
+    /// It has ended, with an answer or a fault.
+    Answer(Result<T, Fault>),
+    /// It was dropped, and no answer can come any more.
+    Dropped,
+}
+
+/// A call that has not ended. It may be dropped together with the async runtime when the program
+/// ends; then a release that was answered before undoes nothing of this call.
+pub(super) struct OpenCall<T, F: FnMut(End<T>)> {
+    tell: F,
+    has_ended: bool,
+    _answer: PhantomData<fn(T)>,
+}
+
+impl<T, F: FnMut(End<T>)> OpenCall<T, F> {
+    pub(super) const fn new(tell: F) -> Self {
+        Self { tell, has_ended: false, _answer: PhantomData }
+    }
+
+    pub(super) fn is_late(&mut self, fault: Fault) {
+        (self.tell)(End::Late(fault));
+    }
+
+    pub(super) fn ends(mut self, answer: Result<T, Fault>) {
+        self.has_ended = true;
+        (self.tell)(End::Answer(answer));
+    }
+}
+
+impl<T, F: FnMut(End<T>)> Drop for OpenCall<T, F> {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            (self.tell)(End::Dropped);
+        }
+    }
+}
+
+/// A member's answer or fault.
+pub(super) type Said<T> = (usize, Result<T, Fault>);
+
+/// Sends what a member answers: a fault if it is late, and then perhaps the answer.
+pub(super) fn answers_to<T>(member: usize, tell: &UnboundedSender<Said<T>>) -> impl FnMut(End<T>) + use<T> {
+    let tell = tell.clone();
+    move |end| {
+        let answer = match end {
+            End::Late(fault) => Err(fault),
+            End::Answer(answer) => answer,
+            End::Dropped => return,
+        };
+        // The caller may have gone.
+        let _ = tell.send((member, answer));
+    }
+}
