@@ -9,12 +9,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use leasehold_core::{Backoff, BoxFuture, Drift, HolderInfo, Misuse};
+use leasehold_core::{Backoff, BoxFuture, Drift, Misuse};
 
-use super::drive::{OnWait, Terms, acquire};
+use super::drive::acquire;
 use super::guard::Guard;
 use super::holding::Held;
 use super::kinds::GuardKind;
+use super::terms::{OnWait, Terms, WaitStatus};
 use crate::askers::Askers;
 use crate::error::{HoldError, LockError};
 
@@ -183,16 +184,6 @@ impl<G: GuardKind> Acquire<G> {
             Err(error) => Err(error),
         }
     }
-}
-
-/// The state of a waiting request at the store's last answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct WaitStatus {
-    /// The holder of the requested lock.
-    pub held_by: HolderInfo,
-    /// The position in the queue, 1 being next; `None` if the request is not in a queue.
-    pub place: Option<u64>,
 }
 
 impl<G: GuardKind> Future for Acquire<G> {

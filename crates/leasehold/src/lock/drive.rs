@@ -1,48 +1,17 @@
 //! Runs one acquisition: asks the store when the state machine says so, and passes the answers to
 //! it.
 
-use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
-use leasehold_core::{
-    Acquire as Machine, Claim, Drift, Fault, Key, Label, Outcome, Patience, Renewal, Signal, Step, Ttl,
-};
+use leasehold_core::{Acquire as Machine, Outcome, Step};
 
-use super::acquire::WaitStatus;
 use super::guard::Guard;
 use super::pending::PendingAttempt;
+use super::terms::Terms;
 use crate::askers::Askers;
 use crate::error::LockError;
 use crate::report::Span;
 use crate::store_handle::{StoreHandle, low_bits};
-
-/// The request, with all its settings.
-#[derive(Clone, Debug)]
-pub(crate) struct Terms {
-    pub(crate) claim: Claim,
-    pub(crate) label: Option<Label>,
-    pub(crate) ttl: Ttl,
-    pub(crate) signal: Option<Signal>,
-    /// Instead of that of the locks.
-    pub(crate) drift: Option<Drift>,
-    pub(crate) renewal: Renewal,
-    pub(crate) patience: Patience,
-    pub(crate) line_limit: Option<u64>,
-    /// True if it joins a queue if it has to wait; otherwise it polls.
-    pub(crate) queues: bool,
-    pub(crate) on_wait: Option<OnWait>,
-}
-
-/// The callback for a request that waits.
-#[derive(Clone)]
-pub(crate) struct OnWait(pub(crate) Arc<dyn Fn(&WaitStatus) + Send + Sync>);
-
-impl fmt::Debug for OnWait {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("OnWait")
-    }
-}
 
 /// Waits for the lock on these terms.
 ///
@@ -96,35 +65,5 @@ fn run<'a>(
                 Some(until) => request.rest(&mut machine, until).await,
             }
         }
-    }
-}
-
-/// The error for the caller, if the outcome is not a grant.
-pub(super) fn failure(
-    handle: &StoreHandle,
-    key: Key,
-    waited: Duration,
-    attempts: u32,
-    outcome: Outcome,
-) -> LockError {
-    match outcome {
-        Outcome::Busy { held_by, before } => {
-            let key = held_by.as_ref().map_or(key, |held_by| held_by.key.clone());
-            let place = before.map(|before| before + 1);
-            LockError::TimedOut { key, held_by: held_by.map(Box::new), place, waited, attempts }
-        }
-        Outcome::LineFull { held_by, length } => {
-            LockError::LineFull { key: held_by.key.clone(), held_by: Box::new(held_by), length }
-        }
-        Outcome::Silent { fault: Some(Fault { quorum_report: Some(quorum_report), .. }) } => {
-            LockError::NoQuorum { key, quorum_report, waited, attempts }
-        }
-        Outcome::Silent { fault } => {
-            LockError::Unreachable { key, store: handle.store.name().into(), fault, waited, attempts }
-        }
-        Outcome::Refused(fault) => LockError::Refused { key, fault },
-        Outcome::NotALock { key } => LockError::NotALock { key },
-        Outcome::FencesSpent { key } => LockError::FencesSpent { key },
-        Outcome::Granted { .. } => unreachable!("a grant is made a guard"),
     }
 }

@@ -3,16 +3,17 @@
 mod acquire;
 mod closing;
 mod drive;
+mod failure;
 mod guard;
 mod holding;
 mod keeper;
 mod kinds;
 mod pending;
 mod registry;
+mod terms;
 mod unlocked;
 
-pub use acquire::{Acquire, WaitStatus};
-pub(crate) use drive::{OnWait, Terms};
+pub use acquire::Acquire;
 pub use guard::Guard;
 pub use holding::Held;
 pub(crate) use holding::Holding;
@@ -20,4 +21,6 @@ pub(crate) use keeper::keep;
 pub(crate) use kinds::{GuardKind, kind_of_guard};
 pub use kinds::{RwLockReadGuard, RwLockWriteGuard, SemaphorePermit};
 pub(crate) use registry::{GuardRegistry, PendingRelease};
+pub use terms::WaitStatus;
+pub(crate) use terms::{OnWait, Terms};
 pub use unlocked::Unlocked;

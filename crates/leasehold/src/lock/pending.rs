@@ -14,10 +14,10 @@ use leasehold_core::{
     Outcome, Renewal, Step, WaitMode,
 };
 
-use super::acquire::WaitStatus;
-use super::drive::{OnWait, Terms, failure};
+use super::failure::failure;
 use super::guard::Guard;
 use super::holding::Holding;
+use super::terms::{OnWait, Terms, WaitStatus};
 use crate::error::LockError;
 use crate::event::Event;
 use crate::report::{Span, outcome};

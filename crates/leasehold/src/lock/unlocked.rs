@@ -11,7 +11,7 @@ use leasehold_core::{
     Step, Ttl,
 };
 
-use super::drive::failure;
+use super::failure::failure;
 use crate::askers::Askers;
 use crate::error::LockError;
 use crate::store_handle::{StoreHandle, low_bits};

@@ -1,0 +1,38 @@
+//! The error of a request that was not granted.
+
+use std::time::Duration;
+
+use leasehold_core::{Fault, Key, Outcome};
+
+use crate::error::LockError;
+use crate::store_handle::StoreHandle;
+
+/// The error for the caller, if the outcome is not a grant.
+pub(super) fn failure(
+    handle: &StoreHandle,
+    key: Key,
+    waited: Duration,
+    attempts: u32,
+    outcome: Outcome,
+) -> LockError {
+    match outcome {
+        Outcome::Busy { held_by, before } => {
+            let key = held_by.as_ref().map_or(key, |held_by| held_by.key.clone());
+            let place = before.map(|before| before + 1);
+            LockError::TimedOut { key, held_by: held_by.map(Box::new), place, waited, attempts }
+        }
+        Outcome::LineFull { held_by, length } => {
+            LockError::LineFull { key: held_by.key.clone(), held_by: Box::new(held_by), length }
+        }
+        Outcome::Silent { fault: Some(Fault { quorum_report: Some(quorum_report), .. }) } => {
+            LockError::NoQuorum { key, quorum_report, waited, attempts }
+        }
+        Outcome::Silent { fault } => {
+            LockError::Unreachable { key, store: handle.store.name().into(), fault, waited, attempts }
+        }
+        Outcome::Refused(fault) => LockError::Refused { key, fault },
+        Outcome::NotALock { key } => LockError::NotALock { key },
+        Outcome::FencesSpent { key } => LockError::FencesSpent { key },
+        Outcome::Granted { .. } => unreachable!("a grant is made a guard"),
+    }
+}

@@ -1,0 +1,43 @@
+//! The terms of a request for a lock, and what its caller learns while it waits.
+
+use std::fmt;
+use std::sync::Arc;
+
+use leasehold_core::{Claim, Drift, HolderInfo, Label, Patience, Renewal, Signal, Ttl};
+
+/// The request, with all its settings.
+#[derive(Clone, Debug)]
+pub(crate) struct Terms {
+    pub(crate) claim: Claim,
+    pub(crate) label: Option<Label>,
+    pub(crate) ttl: Ttl,
+    pub(crate) signal: Option<Signal>,
+    /// Instead of that of the locks.
+    pub(crate) drift: Option<Drift>,
+    pub(crate) renewal: Renewal,
+    pub(crate) patience: Patience,
+    pub(crate) line_limit: Option<u64>,
+    /// True if it joins a queue if it has to wait; otherwise it polls.
+    pub(crate) queues: bool,
+    pub(crate) on_wait: Option<OnWait>,
+}
+
+/// The callback for a request that waits.
+#[derive(Clone)]
+pub(crate) struct OnWait(pub(crate) Arc<dyn Fn(&WaitStatus) + Send + Sync>);
+
+impl fmt::Debug for OnWait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OnWait")
+    }
+}
+
+/// The state of a waiting request at the store's last answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WaitStatus {
+    /// The holder of the requested lock.
+    pub held_by: HolderInfo,
+    /// The position in the queue, 1 being next; `None` if the request is not in a queue.
+    pub place: Option<u64>,
+}
