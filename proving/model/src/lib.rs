@@ -2,7 +2,9 @@
 //!
 //! A world contains what runs core: a [`store`], which is `leasehold_core::apply` over its records;
 //! processes, each with a connection and with the `WaiterRegistry` and the `InDoubtGrants` that its
-//! clients share; clients, each an `Acquire` and then a `LeaseRenewal`; and between them a hostile network.
+//! clients share; clients, each an `Acquire` and then a `LeaseRenewal`; and between them a hostile
+//! network. [`quorum`] has several members, each of which is `apply`, and clients that are a
+//! `QuorumAttempt`.
 //! Nothing here says what a lock is. The code of a world only carries messages: it sends what a
 //! machine requests, and passes the answers to it, as the library's driver and its stores do.
 //!
@@ -38,7 +40,9 @@
 //! - *The most that one request cleans up.* `core::apply` tests that.
 //! - *Which sibling asks again for a lost queue.* If the others are not told to, they get their
 //!   turn later, but they do get it; `core::waiting` tests that they are told.
-//! - *The members of a quorum.* [`quorum`] still states their rules itself.
+//! - *How a store gives an id up at a member of a quorum.* [`quorum`] relies on it, and [`store`]
+//!   explores it. Breaks of leases at members, readers and several keys of a quorum are tested with
+//!   the library in `proving/conformance`.
 //!
 //! The tests state how many states they saw at least, so that a world in which things no longer
 //! happen is noticed.

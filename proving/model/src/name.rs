@@ -22,6 +22,9 @@ const LEASE_CLOCK: u64 = 1 << 60;
 const STORE_CLOCK: u64 = 1 << 45;
 const WALL_CLOCK: u64 = 1 << 50;
 
+/// Where the ids of a quorum's attempts begin; they are counted up.
+const IDS: u64 = 1 << 55;
+
 /// The number of ticks from which all future times are alike.
 const FAR: u64 = 4;
 
@@ -89,6 +92,10 @@ impl Row {
         known.windows(2).map(|pair| (pair[1] - pair[0]).min(self.apart)).sum()
     }
 
+    fn rank(&self, number: u64) -> u64 {
+        self.numbers.partition_point(|other| *other < number) as u64
+    }
+
     fn sort(&mut self) {
         self.numbers.sort_unstable();
         self.numbers.dedup();
@@ -102,7 +109,7 @@ struct Reading {
     /// A tick in ns, and in µs.
     tick: [u64; 2],
     horizon: [u64; 2],
-    rows: [Row; 2],
+    rows: [Row; 3],
 }
 
 /// The meaning of a word.
@@ -120,6 +127,8 @@ enum Word {
     /// A ticket.
     Ticket(u64),
     Fence(u64),
+    /// An id of a quorum's attempt.
+    Id(u64),
 }
 
 impl Reading {
@@ -133,7 +142,7 @@ impl Reading {
             now: [instant, stamp, fence],
             tick: [tick * 1000, tick],
             horizon: [u64::from(horizon.instants) * tick * 1000, u64::from(horizon.stamps) * tick],
-            rows: [vec![stamp], vec![fence - margin, fence, fence + margin]].map(row),
+            rows: [vec![stamp], vec![fence - margin, fence, fence + margin], Vec::new()].map(row),
         }
     }
 
@@ -154,6 +163,9 @@ impl Reading {
         }
         if is_near(fence, WALL_CLOCK) {
             return Word::Fence(word);
+        }
+        if is_near(IDS, IDS) {
+            return Word::Id(word);
         }
         if !is_near(instant, LEASE_CLOCK) {
             return Word::Number(word);
@@ -181,8 +193,15 @@ impl Reading {
             Word::Ended(ago) => [5, ago],
             Word::Ticket(number) => [6, self.rows[0].code(number)],
             Word::Fence(number) => [7, self.rows[1].code(number)],
+            // Only whether two are the same matters, and which attempt they belong to.
+            Word::Id(number) => [8 + (number >> 32), self.rows[2].rank(number)],
         }
     }
+}
+
+/// The first id of the nth attempt at a quorum, as the low half of its bits.
+pub(crate) const fn first_id(nth: u64) -> u64 {
+    IDS + (nth << 32)
 }
 
 /// The nth of a series of numbers, such as tickets.
@@ -221,6 +240,7 @@ pub(crate) fn of(state: &impl Hash, now: Now, horizon: Horizon) -> u128 {
         match reading.read(*word) {
             Word::Ticket(number) => reading.rows[0].numbers.push(number),
             Word::Fence(number) => reading.rows[1].numbers.push(number),
+            Word::Id(number) => reading.rows[2].numbers.push(number),
             _ => {}
         }
     }
@@ -234,12 +254,6 @@ pub(crate) fn of(state: &impl Hash, now: Now, horizon: Horizon) -> u128 {
         }
     }
     let [high, low] = halves.map(|half| u128::from(half.finish()));
-    high << 64 | low
-}
-
-/// The name of a state that contains no times.
-pub(crate) fn of_plain(state: &impl Hash) -> u128 {
-    let [high, low] = [1, 2].map(|seed| u128::from(FixedState::with_seed(seed).hash_one(state)));
     high << 64 | low
 }
 

@@ -1,321 +1,507 @@
-//! A majority of independent members: the holders, their fences, and what is left behind.
+//! The members of a quorum, its clients, and the network between them.
 //!
-//! There is no clock. A lease may end, and a quarantine, at any moment, and that is all that is known of time:
+//! The code under test is core: a client is a `QuorumAttempt`, whose renewals a `Ballot` counts, and
+//! a member is `apply` over its records. The code around it makes the calls that a machine requests,
+//! and passes in how each ends.
 //!
-//! - A lease at a member ends after the belief that rests on the same call, or on an earlier one: the client counts from before the
-//!   first sending, the member from the serving, and neither a grant nor a renewal shortens a lease.
-//! - A quarantine ends after each belief that rests on a call sent before the restart: no ttl is above max ttl.
-//! - When it ends, the clocks show more than the fence that was lost: they differ by less than it lasts.
-//!
-//! A message, once sent, may be served at any time, also after the answers of later ones, or never; an answer may be read at any time or
-//! never, which comes to the same as deciding without it. A client that stalls takes no step. Left out, each for a reason:
-//!
-//! - *Which member is which.* They are alike but for the one with the line, so worlds that differ in their order only are one.
-//! - *Run ids.* What they are for is that no vote is counted between a restart and the end of the quarantine, which is taken as given.
-//! - *The line member's death.* Whoever waits there then releases everything and is an attempt anew.
-//! - *The order of the line.* Whoever waits is granted at a moment of the member's choosing, as with any message that is late.
-//!   Who is next, and who is woken, see [`store`](crate::store).
-//! - *Raises that come after the release.* They lift a fence by as much as a higher `t` would have.
+//! A call may be served at any moment within a tick after it was sent, in any order, twice or never;
+//! its answer may come late or be lost. A client may stall or die, a member may restart without its
+//! state, another program may take the key there. Giving up an id is a contract of `Store::give_up`
+//! here: when it is done, nothing of the id is left and nothing can come any more.
 
-mod attempt;
+mod client;
 mod flaw;
 mod member;
-mod serve;
-mod steps;
+mod scope;
 
-use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_core::{
+    Attempt, Claim, Drift, Fault, Fence, Holder, Key, News, Push, QuorumAttempt, QuorumSettings, Ttl,
+    WaitMode,
+};
 
 use crate::explore::World;
-use attempt::{Attempt, Phase};
+use crate::name::{self, Horizon, Now, first_id};
+use client::{Client, Phase, Shared};
 pub use flaw::Flaw;
-use member::{Member, Quarantine};
+use member::Member;
+pub use scope::{Left, Scope};
 
-/// The most attempts that a world can have.
-const MOST: usize = 3;
-/// The most calls of one attempt.
-const CALLS: u8 = 5;
+/// A tick is long compared with the machine's timers.
+const TICK: Duration = Duration::from_millis(120);
+const MAX_TTL: Duration = Duration::from_millis(240);
 
-/// From what a member that comes out of its quarantine knows of the fence that it lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Memory {
-    /// Its clock, which shows more.
-    Clock,
-    /// A majority of all members, itself not among them.
-    Others,
-    /// Nothing; but a member restarts only while a majority of the others is held and knows the fence.
-    Holder,
-}
-
-/// What may happen in a world.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Rules {
+/// What no step changes.
+#[derive(Debug)]
+struct Fixed {
+    settings: Arc<QuorumSettings>,
+    key: Key,
+    wait_mode: WaitMode,
     flaw: Option<Flaw>,
-    attempts: usize,
-    memory: Memory,
-    /// Whether leases end when they should. Otherwise they end at any time, and nobody notices.
-    has_time: bool,
-    /// The lowest fences that an attempt may choose from.
-    lowest: &'static [u8],
 }
 
-/// The world, of so many members.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Quorum<const N: usize> {
-    rules: Rules,
-    members: [Member; N],
-    attempts: [Attempt; MOST],
-    names: Names<N>,
-    restarts: u8,
-    forgets: u8,
-    crashes: u8,
-    renewals: u8,
-    waits: u8,
-    /// How many grants may still be served a second time.
-    twins: u8,
-    /// Every clock shows more than this.
-    clock: u8,
-    /// The fences that were granted, a bit for each; where there is time, only the last.
-    granted: u16,
+impl Fixed {
+    fn has(&self, flaw: Flaw) -> bool {
+        self.flaw == Some(flaw)
+    }
+}
+
+/// The world.
+#[derive(Clone, Debug)]
+pub struct Quorum {
+    fixed: Rc<Fixed>,
+    now: Now,
+    left: Left,
+    members: Vec<Rc<Member>>,
+    clients: Vec<Shared>,
+    /// The greatest fence that was granted.
+    granted: Option<Fence>,
     fault: Option<&'static str>,
 }
 
-/// A member in a trace: where it stands, and its name.
-#[derive(Clone, Copy)]
-pub struct At(u8, u8);
+impl Hash for Quorum {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.left, &self.members, &self.clients, self.granted, self.fault).hash(state);
+    }
+}
 
-/// What can happen.
+/// The possible steps; clients, members and calls are given by number.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "each reads as a sentence in a trace")]
 pub enum Step {
-    AsksAll { attempt: usize, t: u8 },
-    ReleasesTheOthersAndWaits { attempt: usize },
-    AsksTheOthersAgain { attempt: usize },
-    RaisesTo { attempt: usize, fence: u8 },
-    IsGranted { attempt: usize, fence: u8 },
-    RenewsEverywhere { attempt: usize },
-    RenewalIsConfirmed { attempt: usize },
-    RenewalFailsAndItReleases { attempt: usize },
-    GivesUpOrReleases { attempt: usize },
-    ChangesItsMind { attempt: usize },
-    Crashes { attempt: usize },
-    Grants { member: At, attempt: usize },
-    GrantsLate { member: At, attempt: usize, round: u8 },
-    Raises { member: At, attempt: usize },
-    Renews { member: At, attempt: usize, call: u8 },
-    Releases { member: At, attempt: usize, round: u8 },
-    ReleasesForGood { member: At, attempt: usize, round: u8 },
-    LeaseEnds { member: At },
-    LeaseEndsBeforeItCounts { member: At },
-    RestartsEmpty { member: At },
-    ForgetsTheFence { member: At },
-    QuarantineEnds { member: At },
+    TimePasses,
+    Asks(usize),
+    TimerRings(usize),
+    Renews(usize),
+    Releases(usize),
+    GivesUp(usize),
+    Leaves(usize),
+    Crashes(usize),
+    IsServed { client: usize, call: usize },
+    IsServedAndTheAnswerIsLate { client: usize, call: usize },
+    IsServedAndComesAgain { client: usize, call: usize },
+    IsServedAndTheAnswerIsLost { client: usize, call: usize },
+    IsLost { client: usize, call: usize },
+    FindsTheMemberDown { client: usize, call: usize },
+    TakesLong { client: usize, call: usize },
+    TheAnswerComes { client: usize, call: usize },
+    IsUndone { client: usize, undo: usize },
+    RestartsEmpty(usize),
+    StrangerTakes(usize),
 }
 
-impl<const N: usize> Quorum<N> {
-    /// So many attempts, each by a client of its own.
+impl Quorum {
+    /// A world of this scope.
     #[must_use]
-    pub fn new(flaw: Option<Flaw>, attempts: usize) -> Self {
-        let rules = Rules { flaw, attempts, memory: Memory::Clock, has_time: true, lowest: &[1] };
-        Self {
-            rules,
-            members: [Member::default(); N],
-            attempts: [Attempt::default(); MOST],
-            names: Names(std::array::from_fn(|at| u8::try_from(at).expect("few members"))),
-            restarts: 0,
-            forgets: 0,
-            crashes: 0,
-            renewals: 0,
-            waits: 0,
-            twins: 0,
-            clock: 0,
-            granted: 0,
-            fault: None,
+    pub fn new(flaw: Option<Flaw>, scope: &Scope) -> Self {
+        let max_ttl = Ttl::new(MAX_TTL).expect("it is a ttl");
+        let key = Key::new("k").expect("it is a key");
+        let names = ["a", "b", "c", "d", "e"];
+        let settings = Arc::new(QuorumSettings {
+            name: "quorum".into(),
+            members: names[..scope.members].iter().map(|name| (*name).into()).collect(),
+            drift: Drift::NONE,
+            max_ttl,
+        });
+        let wait_mode = if scope.waits { WaitMode::Wait { line_limit: None } } else { WaitMode::Try };
+        let fixed = Fixed { settings, key: key.clone(), wait_mode, flaw };
+        let now = Now::new(TICK);
+        let clients = (0..scope.clients as u64).map(|nth| {
+            let holder = Holder::from_bits(first_id(nth).into());
+            let attempt = Attempt::new(Claim::exclusive(key.clone()), holder, None, max_ttl);
+            Rc::new(Client::new(&fixed, attempt, scope.asks, now))
+        });
+        let clients = clients.collect();
+        let is_down = |nth: usize| nth + scope.down >= scope.members;
+        let members =
+            (0..scope.members).map(|nth| Rc::new(Member { down: is_down(nth), ..Member::default() }));
+        let members = members.collect();
+        Self { fixed: Rc::new(fixed), now, left: scope.left, members, clients, granted: None, fault: None }
+    }
+
+    fn client(&mut self, nth: usize) -> &mut Client {
+        Rc::make_mut(&mut self.clients[nth])
+    }
+
+    fn member(&mut self, nth: usize) -> &mut Member {
+        Rc::make_mut(&mut self.members[nth])
+    }
+
+    fn steps_of_client(&self, nth: usize, steps: &mut Vec<Step>) {
+        let (it, left) = (&self.clients[nth], self.left);
+        // Which of them begins first makes no difference.
+        let is_next = nth == 0 || !matches!(self.clients[nth - 1].phase, Phase::Idle);
+        if it.may_ask() && is_next {
+            steps.push(Step::Asks(nth));
+        }
+        if it.timer().is_some_and(|at| at < self.now.instant() + TICK) {
+            steps.push(Step::TimerRings(nth));
+        }
+        if let Phase::Holding { renewal, .. } = &it.phase {
+            steps.push(Step::Releases(nth));
+            if left.renewals > 0 && renewal.is_none() && it.believes(self.now) {
+                steps.push(Step::Renews(nth));
+            }
+        }
+        if it.has_no_asks_left() {
+            steps.push(Step::Leaves(nth));
+        }
+        if left.cancels > 0 && matches!(it.phase, Phase::Asking { .. } | Phase::Waiting { .. }) {
+            steps.push(Step::GivesUp(nth));
+        }
+        if left.crashes > 0 && !it.is_over() {
+            steps.push(Step::Crashes(nth));
+        }
+        for (number, call) in it.calls.iter().enumerate() {
+            self.steps_of_call(nth, number, call, steps);
+        }
+        let undos = it.undos.iter().enumerate().filter(|(_, (member, _))| !self.members[*member].down);
+        steps.extend(undos.map(|(undo, _)| Step::IsUndone { client: nth, undo }));
+    }
+
+    fn steps_of_call(&self, client: usize, number: usize, it: &client::Call, steps: &mut Vec<Step>) {
+        let (left, call) = (self.left, number);
+        if it.answer.is_some() {
+            return steps.push(Step::TheAnswerComes { client, call });
+        }
+        let is_dead = matches!(self.clients[client].phase, Phase::Dead);
+        if !self.members[it.member].down {
+            steps.push(Step::IsServed { client, call });
+            if left.twins > 0 && !it.again {
+                steps.push(Step::IsServedAndComesAgain { client, call });
+            }
+            if left.late > 0 && !is_dead && !it.again {
+                steps.push(Step::IsServedAndTheAnswerIsLate { client, call });
+            }
+            if left.lost > 0 && !is_dead {
+                steps.push(Step::IsServedAndTheAnswerIsLost { client, call });
+            }
+        }
+        if self.members[it.member].down {
+            return steps.push(Step::FindsTheMemberDown { client, call });
+        }
+        if left.lost > 0 {
+            steps.push(Step::IsLost { client, call });
+        }
+        if left.late > 0 && !is_dead && !it.late {
+            steps.push(Step::TakesLong { client, call });
         }
     }
 
-    /// So many times a member restarts empty.
-    #[must_use]
-    pub fn restarts(mut self, restarts: u8, memory: Memory) -> Self {
-        self.restarts = restarts;
-        self.rules.memory = memory;
-        self
+    /// Serves a call, and returns it with the answer.
+    fn serve(&mut self, client: usize, number: usize, stays: bool) {
+        let now = self.now;
+        let fixed = Rc::clone(&self.fixed);
+        let call = self.clients[client].calls[number].clone();
+        let request = self.clients[client].request(&fixed, &call);
+        let (answer, pushes) = self.member(call.member).serve(request, now, fixed.flaw);
+        pushes.into_iter().for_each(|push| self.deliver(call.member, &push));
+        let it = &mut self.client(client).calls[number];
+        if stays {
+            it.again = true;
+        } else {
+            it.answer = Some(answer);
+        }
     }
 
-    /// So many times a member forgets a fence that was not in use for long.
-    #[must_use]
-    pub fn forgets(self, forgets: u8) -> Self {
-        Self { forgets, ..self }
+    fn deliver(&mut self, member: usize, push: &Push) {
+        let granted = match push.news {
+            News::Granted { .. } => true,
+            News::AskAgain => false,
+            News::First { .. } | News::Broken => return,
+        };
+        let is_of = |client: &Shared| QuorumAttempt::is_same(client.attempt.holder, push.holder);
+        let Some(nth) = self.clients.iter().position(is_of) else { return };
+        let client = self.client(nth);
+        if !client.is_over() && client.machine.holder(member) == push.holder {
+            client.wakes.retain(|wake| (wake.0, wake.1) != (member, push.holder));
+            client.wakes.push((member, push.holder, granted));
+            client.wakes.sort_unstable();
+        }
     }
 
-    /// So many clients crash.
-    #[must_use]
-    pub fn crashes(self, crashes: u8) -> Self {
-        Self { crashes, ..self }
+    /// Ends a call with its answer, or with a fault if there is none.
+    fn end(&mut self, client: usize, number: usize) {
+        let (fixed, now) = (Rc::clone(&self.fixed), self.now);
+        let call = self.client(client).calls.remove(number);
+        let is_again = call.again;
+        if matches!(self.clients[client].phase, Phase::Dead) {
+            return;
+        }
+        let answer = match call.answer.clone() {
+            // What comes again is answered on a connection that is gone.
+            Some(_) if is_again => Err(Fault::passing("member", "connection reset")),
+            answer => answer.unwrap_or_else(|| Err(Fault::passing("member", "connection reset"))),
+        };
+        let was_granted = matches!(self.clients[client].phase, Phase::Holding { .. });
+        self.client(client).hears(&fixed, now, &call, answer);
+        self.notices_a_grant(client, was_granted);
     }
 
-    /// So many times a holder renews.
-    #[must_use]
-    pub fn renewals(self, renewals: u8) -> Self {
-        Self { renewals, ..self }
+    fn notices_a_grant(&mut self, client: usize, was_granted: bool) {
+        let Phase::Holding { fence, end, .. } = self.clients[client].phase else { return };
+        if was_granted {
+            return;
+        }
+        if self.granted.is_some_and(|granted| fence <= granted) {
+            self.fault = Some("a fence does not rise");
+        }
+        self.granted = self.granted.max(Some(fence));
+        if end <= self.now.instant() {
+            let fixed = Rc::clone(&self.fixed);
+            self.client(client).gives_up(&fixed);
+        }
     }
 
-    /// So many grants are served twice.
-    #[must_use]
-    pub fn twins(self, twins: u8) -> Self {
-        Self { twins, ..self }
+    fn pass_time(&mut self) {
+        let fixed = Rc::clone(&self.fixed);
+        for nth in 0..self.clients.len() {
+            while !self.clients[nth].undos.is_empty() {
+                self.undo(nth, 0);
+            }
+        }
+        let before = self.now.instant();
+        self.now.pass();
+        let now = self.now;
+        for nth in 0..self.members.len() {
+            self.member(nth).forget_ended(now);
+        }
+        for nth in 0..self.clients.len() {
+            self.client(nth).time_passes(now);
+            // What was sent a tick before is served by now, or never.
+            let is_due = |call: &client::Call| call.sent < before;
+            while let Some(number) = self.clients[nth].calls.iter().position(is_due) {
+                let call = self.client(nth).calls.remove(number);
+                if !matches!(self.clients[nth].phase, Phase::Dead) {
+                    let was_granted = matches!(self.clients[nth].phase, Phase::Holding { .. });
+                    self.client(nth).drops(&fixed, now, &call);
+                    self.notices_a_grant(nth, was_granted);
+                }
+            }
+            let is_lost =
+                matches!(self.clients[nth].phase, Phase::Holding { end, .. } if end <= now.instant());
+            if is_lost {
+                self.client(nth).gives_up(&fixed);
+            }
+        }
     }
 
-    /// Each attempt has one of these as its lowest fence.
-    #[must_use]
-    pub fn lowest(mut self, lowest: &'static [u8]) -> Self {
-        self.rules.lowest = lowest;
-        self
-    }
-
-    /// One member has the line, and so many times an attempt releases the others, waits there, and asks the others again.
-    #[must_use]
-    pub fn waits(mut self, waits: u8) -> Self {
-        self.waits = waits;
-        self.members[0].has_line = true;
-        self.canonical()
-    }
-
-    /// Leases end whenever they like, and who holds does not notice. Only fences are of interest.
-    #[must_use]
-    pub fn without_time(mut self) -> Self {
-        self.rules.has_time = false;
-        self
-    }
-
-    /// So many members never answer. The one with the line does.
-    #[must_use]
-    pub fn down(mut self, down: usize) -> Self {
-        let others = self.members.iter_mut().filter(|member| !member.has_line);
-        others.take(down).for_each(|member| member.down = true);
-        self.canonical()
-    }
-
-    fn has(&self, flaw: Flaw) -> bool {
-        self.rules.flaw == Some(flaw)
-    }
-
-    fn is_majority(count: usize) -> bool {
-        count > N / 2
-    }
-
-    fn count(&self, is: impl Fn(&Member) -> bool) -> usize {
-        self.members.iter().filter(|member| is(member)).count()
-    }
-
-    /// The fences that some majority's answers allow: the highest of them, one answer each.
-    fn highest(&self, attempt: usize) -> impl Iterator<Item = u8> {
-        let answered = move |member: &Member| member.links[attempt].answered;
-        let known = self.members.iter().fold(0, |known, member| known | answered(member));
-        (1..16).filter(move |fence| {
-            let up_to = u16::MAX >> (15 - fence);
-            known & 1 << fence != 0 && Self::is_majority(self.count(|member| answered(member) & up_to != 0))
+    /// Returns true if something of an id is in flight: a call, or that it is given up.
+    fn is_in_flight(&self, member: usize, id: Holder) -> bool {
+        self.clients.iter().any(|client| {
+            client.undos.contains(&(member, id))
+                || client.calls.iter().any(|call| (call.member, call.holder) == (member, id))
         })
     }
 
-    /// Whether a majority answered exactly this fence.
-    fn is_exact(&self, attempt: usize, fence: u8) -> bool {
-        Self::is_majority(self.count(|member| member.links[attempt].answered & 1 << fence != 0))
-    }
-
-    /// Forgets what can no longer make a difference, and the order of the members, so that worlds that go on alike are one.
-    fn canonical(mut self) -> Self {
-        for (nth, attempt) in self.attempts.iter_mut().enumerate() {
-            if attempt.over <= attempt.since {
-                attempt.over = 0;
-            }
-            for member in &mut self.members {
-                member.forget(nth, attempt, self.twins > 0);
-            }
-        }
-        let mut order: [usize; N] = std::array::from_fn(|at| at);
-        order.sort_unstable_by_key(|at| &self.members[*at]);
-        self.names = Names(order.map(|at| self.names.0[at]));
-        self.members = order.map(|at| self.members[at]);
-        self
+    /// Returns true if a client that lives has an id that it still uses, or holds.
+    fn is_wanted(&self, member: usize, id: Holder) -> bool {
+        self.clients.iter().any(|client| {
+            matches!(client.phase, Phase::Dead) && QuorumAttempt::is_same(client.attempt.holder, id)
+                || !client.is_over() && client.machine.holder(member) == id
+        })
     }
 }
 
-impl<const N: usize> World for Quorum<N> {
+impl World for Quorum {
     type Step = Step;
 
     fn name(&self) -> u128 {
-        crate::name::of_plain(self)
+        let horizon = Horizon { instants: 2, stamps: 0, margin: Fence::MARGIN, apart: 2 };
+        name::of(self, self.now, horizon)
     }
 
     fn steps(&self) -> Vec<Step> {
-        let mut steps = Vec::new();
-        for attempt in 0..self.rules.attempts {
-            self.steps_of_client(attempt, &mut steps);
+        let mut steps = Vec::with_capacity(16);
+        // A call that is not known to take long is served within its tick.
+        let is_prompt = |client: &Shared| client.calls.iter().all(|call| call.late || call.answer.is_some());
+        let is_going_on = |client: &Shared| !client.is_over() || !client.calls.is_empty();
+        if self.clients.iter().any(is_going_on) && self.clients.iter().all(is_prompt) {
+            steps.push(Step::TimePasses);
         }
-        for at in 0..N {
-            self.steps_of_member(at, &mut steps);
+        for nth in 0..self.clients.len() {
+            self.steps_of_client(nth, &mut steps);
+        }
+        let begun = !matches!(self.clients[0].phase, Phase::Idle);
+        for nth in (0..self.members.len()).filter(|nth| begun && !self.members[*nth].down) {
+            if self.left.restarts > 0 {
+                steps.push(Step::RestartsEmpty(nth));
+            }
+            if self.left.strangers > 0 && self.members[nth].is_free(&self.fixed.key, self.now) {
+                steps.push(Step::StrangerTakes(nth));
+            }
         }
         steps
     }
 
     fn take(&self, step: &Step) -> Self {
         let mut next = self.clone();
-        next.serve(step);
-        next.canonical()
+        let (fixed, now) = (Rc::clone(&self.fixed), self.now);
+        match *step {
+            Step::TimePasses => next.pass_time(),
+            Step::Asks(nth) => next.client(nth).asks_again(&fixed, now),
+            Step::TimerRings(nth) => {
+                let at = self.clients[nth].timer().unwrap_or(now.instant());
+                next.client(nth).rings(&fixed, now, at);
+                next.notices_a_grant(nth, false);
+            }
+            Step::Renews(nth) => {
+                next.left.renewals -= 1;
+                next.client(nth).renews(now);
+            }
+            Step::Releases(nth) => {
+                next.client(nth).phase = Phase::Gone;
+                next.client(nth).releases(now);
+            }
+            Step::GivesUp(nth) => {
+                next.left.cancels -= 1;
+                next.client(nth).gives_up(&fixed);
+            }
+            Step::Leaves(nth) => next.client(nth).gives_up(&fixed),
+            Step::Crashes(nth) => {
+                next.left.crashes -= 1;
+                let client = next.client(nth);
+                client.phase = Phase::Dead;
+                client.undos.clear();
+                client.wakes.clear();
+                client.calls.retain(|call| call.answer.is_none());
+            }
+            Step::IsServed { client, call } => {
+                next.serve(client, call, false);
+                next.end(client, call);
+            }
+            Step::IsServedAndTheAnswerIsLate { client, call } => {
+                next.left.late -= 1;
+                next.serve(client, call, false);
+            }
+            Step::IsServedAndComesAgain { client, call } => {
+                next.left.twins -= 1;
+                next.serve(client, call, true);
+            }
+            Step::IsServedAndTheAnswerIsLost { client, call } => {
+                next.left.lost -= 1;
+                next.serve(client, call, false);
+                next.client(client).calls[call].answer = None;
+                next.end(client, call);
+            }
+            Step::IsLost { client, call } => {
+                next.left.lost -= 1;
+                next.end(client, call);
+            }
+            Step::FindsTheMemberDown { client, call } => next.end(client, call),
+            Step::TakesLong { client, call } => {
+                next.left.late -= 1;
+                next.client(client).is_late(&fixed, now, call);
+                next.notices_a_grant(client, matches!(self.clients[client].phase, Phase::Holding { .. }));
+            }
+            Step::TheAnswerComes { client, call } => next.end(client, call),
+            Step::IsUndone { client, undo } => next.undo(client, undo),
+            Step::RestartsEmpty(nth) => {
+                next.left.restarts -= 1;
+                next.member(nth).restart(now, fixed.flaw);
+            }
+            Step::StrangerTakes(nth) => {
+                next.left.strangers -= 1;
+                next.member(nth).is_taken(&fixed.key, now);
+            }
+        }
+        next.does_what_changes_nothing();
+        next
     }
 
     fn broken(&self) -> Option<String> {
         if let Some(fault) = self.fault {
             return Some(fault.to_owned());
         }
-        if self.rules.has_time && self.attempts.iter().filter(|attempt| attempt.believes()).count() > 1 {
+        if self.clients.iter().filter(|client| client.believes(self.now)).count() > 1 {
             return Some("two believe that they hold".to_owned());
         }
-        let is_left = |member: &&Member| {
-            member.owner.is_some_and(|owner| {
-                let attempt = usize::from(owner.attempt);
-                let (phase, link) = (self.attempts[attempt].phase, &member.links[attempt]);
-                let wanted = self.attempts[attempt].is_live() && owner.round == link.round;
-                !wanted && phase != Phase::Dead && !link.left[usize::from(owner.round)].release
-            })
+        // Without that rule, the ids at a member are not those of the client.
+        if self.fixed.has(Flaw::OneIdForAllRounds) {
+            return None;
+        }
+        let is_left = |(nth, member): (usize, &Rc<Member>)| {
+            let mut known = member.known(&self.fixed.key, self.now);
+            known.any(|id| !self.is_wanted(nth, id) && !self.is_in_flight(nth, id))
         };
-        self.members.iter().find(is_left).map(|_| "a lock is left behind".to_owned())
+        let is_left = self.members.iter().enumerate().any(is_left);
+        is_left.then(|| "a lock is left behind".to_owned())
     }
 
-    /// Whatever the others do or left, the last attempt can have the lock, unless it changes its mind or stalls.
+    /// True if every client has held and released, or is dead.
     fn is_settled(&self) -> bool {
-        let last = &self.attempts[self.rules.attempts - 1];
-        !self.rules.has_time || matches!(last.phase, Phase::Holding | Phase::Gone | Phase::Dead)
+        self.clients.iter().all(|client| matches!(client.phase, Phase::Gone | Phase::Dead))
     }
 
     fn is_fair(step: &Step) -> bool {
-        use Step::{ChangesItsMind, Crashes, ForgetsTheFence, LeaseEndsBeforeItCounts, RestartsEmpty};
-        let is_fault = matches!(step, Crashes { .. } | ForgetsTheFence { .. } | RestartsEmpty { .. });
-        !is_fault && !matches!(step, ChangesItsMind { .. } | LeaseEndsBeforeItCounts { .. })
+        use Step::{
+            Asks, FindsTheMemberDown, IsServed, IsUndone, Leaves, Releases, TheAnswerComes, TimePasses,
+            TimerRings,
+        };
+        matches!(
+            step,
+            TimePasses
+                | Asks(_)
+                | TimerRings(_)
+                | Leaves(_)
+                | Releases(_)
+                | IsServed { .. }
+                | FindsTheMemberDown { .. }
+                | TheAnswerComes { .. }
+                | IsUndone { .. }
+        )
     }
 }
 
-/// What the members are called in traces. Worlds that differ in it are the same.
-#[derive(Clone, Debug)]
-struct Names<const N: usize>([u8; N]);
-
-impl<const N: usize> PartialEq for Names<N> {
-    fn eq(&self, _: &Self) -> bool {
-        true
+impl Quorum {
+    /// Gives up and releases what no member has and no call can bring, at once: it makes no
+    /// difference when that happens.
+    fn does_what_changes_nothing(&mut self) {
+        for client in 0..self.clients.len() {
+            let it = &self.clients[client];
+            let has = |member: usize, id: Holder| {
+                self.members[member].known(&self.fixed.key, self.now).any(|known| known == id)
+            };
+            let comes = |member: usize, id: Holder| {
+                let is_of_it = |call: &&client::Call| (call.member, call.holder) == (member, id);
+                it.calls.iter().filter(is_of_it).any(|call| !call.is_release())
+            };
+            let is_in_vain = |member: usize, id: Holder| !has(member, id) && !comes(member, id);
+            let undo = it.undos.iter().position(|(member, id)| is_in_vain(*member, *id));
+            if let Some(undo) = undo.filter(|_| self.fixed.flaw != Some(Flaw::OneIdForAllRounds)) {
+                self.undo(client, undo);
+                return self.does_what_changes_nothing();
+            }
+            let in_vain = |call: &client::Call| {
+                call.is_release() && call.answer.is_none() && is_in_vain(call.member, call.holder)
+            };
+            let release = it.calls.iter().position(in_vain);
+            if let Some(call) = release.filter(|_| self.fixed.flaw != Some(Flaw::OneIdForAllRounds)) {
+                self.serve(client, call, false);
+                self.end(client, call);
+                return self.does_what_changes_nothing();
+            }
+        }
     }
-}
 
-impl<const N: usize> Eq for Names<N> {}
-
-impl<const N: usize> Hash for Names<N> {
-    fn hash<H: Hasher>(&self, _: &mut H) {}
-}
-
-impl fmt::Debug for At {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", char::from(b'A' + self.1))
+    /// An id is given up at a member: nothing of it is left there or in flight.
+    fn undo(&mut self, client: usize, undo: usize) {
+        let (fixed, now) = (Rc::clone(&self.fixed), self.now);
+        let (member, holder) = self.client(client).undos.remove(undo);
+        let request = self.clients[client].release_of(&fixed, holder);
+        let (_, pushes) = self.member(member).serve(request, now, fixed.flaw);
+        pushes.into_iter().for_each(|push| self.deliver(member, &push));
+        self.client(client).machine.handle_undone();
+        let of_it =
+            |call: &client::Call| (call.member, call.holder) == (member, holder) && call.answer.is_none();
+        while let Some(number) = self.clients[client].calls.iter().position(of_it) {
+            let call = self.client(client).calls.remove(number);
+            self.client(client).drops(&fixed, now, &call);
+        }
     }
 }

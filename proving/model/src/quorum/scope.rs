@@ -1,0 +1,92 @@
+//! What takes part in a world of a quorum, and how often each fault may happen.
+
+/// What takes part, and how often each fault may happen.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Scope {
+    /// The number of members.
+    pub members: usize,
+    /// How many of the last members never answer.
+    pub down: usize,
+    /// The number of clients.
+    pub clients: usize,
+    /// How often each client asks, before it leaves.
+    pub asks: u8,
+    /// True if clients wait in queues; otherwise they only try, again and again.
+    pub waits: bool,
+    /// How often each fault may happen.
+    pub left: Left,
+}
+
+/// Makes the counts of faults, and a method that sets each.
+macro_rules! faults {
+    ($($(#[$doc:meta])* $fault:ident,)*) => {
+        /// How often each fault may still happen.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub struct Left {
+            $($(#[$doc])* pub $fault: u8,)*
+        }
+
+        impl Left {
+            $(
+                /// The same, with so many of these.
+                #[must_use]
+                pub const fn $fault(self, $fault: u8) -> Self {
+                    Self { $fault, ..self }
+                }
+            )*
+        }
+    };
+}
+
+faults! {
+    /// Requests or answers that are lost.
+    lost,
+    /// Requests or answers that take a tick.
+    late,
+    /// Requests that are served twice.
+    twins,
+    /// Clients that die.
+    crashes,
+    /// Clients that change their mind.
+    cancels,
+    /// Renewals.
+    renewals,
+    /// Members that lose their state.
+    restarts,
+    /// Another program's locks at a member.
+    strangers,
+}
+
+impl Scope {
+    /// So many clients, which try at so many members.
+    #[must_use]
+    pub fn of(members: usize, clients: usize) -> Self {
+        Self { members, down: 0, clients, asks: 1, waits: false, left: Left::default() }
+    }
+
+    /// The same, but so many members never answer.
+    #[must_use]
+    pub const fn down(self, down: usize) -> Self {
+        Self { down, ..self }
+    }
+
+    /// The same clients wait in queues.
+    #[must_use]
+    pub const fn waiting(self) -> Self {
+        Self { waits: true, ..self }
+    }
+
+    /// The same clients ask so often.
+    #[must_use]
+    pub const fn asking(self, asks: u8) -> Self {
+        Self { asks, ..self }
+    }
+
+    /// The same, with so many faults.
+    #[must_use]
+    pub const fn with(self, left: Left) -> Self {
+        Self { left, ..self }
+    }
+}
