@@ -116,7 +116,7 @@ async fn a_try_that_is_repeated_while_the_first_is_given_up_uses_other_ids() {
     let attempt = world.attempt();
     let rival = world.rival_at(1).await;
     world.rival_is_at(&rival, 2).await;
-    world.members[0].on("give_up", Weather::Late(SECOND / 2));
+    world.members[0].on("give_up", CallFate::Late(SECOND / 2));
     assert!(matches!(quorum.grant(&attempt, WaitMode::Try).await, Ok(GrantAnswer::Busy { .. })));
     world.members[1].memory.release(&rival).await.unwrap();
     fence(&quorum.grant(&attempt, WaitMode::Try).await);
