@@ -26,7 +26,7 @@ The exit codes of leasehold:
        hold: the reader has closed its end, and the lock was released
        show: the lock is held; ls: all locks were listed, even if there are none
        break: the lease was ended; forget: the job no longer counts as done
-       top: it was left with q; watch: its reader has gone; metrics: all figures were printed
+       top: the user quit with q; watch: its reader has gone; metrics: all figures were printed
        doctor: nothing endangers locks; bench: the measurement is complete; init: the store exists
   1    show, break: the lock is free; forget: the job did not count as done
        ls --held-for: locks have been held for at least that long
@@ -35,7 +35,7 @@ The exit codes of leasehold:
   64   the command line or the store's URL is invalid; nothing was sent
   65   the key contains something that is not a lock; break: another program's lock
   69   the store is unreachable or refuses
-       once, every: also if it was when the command had ended, so the job does not count as done
+       once, every: also if it was unreachable when the command ended: the job is not marked done
   70   the lease was lost or broken, or --max-hold has passed; the command was ended
        once, every: the command succeeded after its lease had ended, so it does not count as done
   75   the lock is held, or was not free in time, unless --busy-exit-code N is given
@@ -60,8 +60,8 @@ Variables that leasehold reads:
   LEASEHOLD_TTL, LEASEHOLD_MAX_HOLD, LEASEHOLD_GRACE, LEASEHOLD_WITHIN, LEASEHOLD_OUTAGE_LIMIT,
   LEASEHOLD_NAMING, LEASEHOLD_BUSY_EXIT_CODE, LEASEHOLD_SKIP_EXIT_CODE
                     the option of that name, if it is not given; an empty variable counts as not set
-  LEASEHOLD_LABEL   the same for --label, but not inside the command of a run, which finds that
-                    run's label there
+  LEASEHOLD_LABEL   the label, if --label is not given; ignored inside the command of a run, where
+                    it contains the label of that run
 
 Variables that `leasehold run`, `once` and `every` set for the command:
 
@@ -114,7 +114,7 @@ Parameters of a server's URL, after a question mark and separated by &:
                         the login of the sentinels, which never get the servers' password
   replicas=N            a lease counts only when N replicas have it (WAIT), within
                         replicas-limit=250ms
-  fsync=yes             and only when it is on disk there (WAITAOF): for appendfsync always
+  fsync=yes             a lease counts only when it is on disk (WAITAOF), as with appendfsync always
   channels=PREFIX       the prefix of this tenant's channels, if users are confined to them
 
 Several stores form a quorum: a lock is held once a majority grants it, so one of three, or two of
@@ -124,9 +124,9 @@ one that is used for the first time.
 
   leasehold run --store redis://a --store redis://b --store redis://c nightly -- ./report
 
-If neither is given: file:HOME/.local/state/leasehold/leases.db, where HOME is the effective user's
-home in the user database: a different one for each user, and for root. `leasehold run -v` prints
-which store it uses.
+If neither is given, the store is file:HOME/.local/state/leasehold/leases.db. HOME is the effective
+user's home in the user database, so each user has another store, and so has root. `leasehold run
+-v` prints which store it uses.
 
 On a server, the key of a lock is its name, as in redlock, redsync, redis-py and others, so
 leasehold and those libraries exclude each other. With --naming LIBRARY, it also has the keys of
@@ -149,8 +149,8 @@ Each has \"event\", then key, keys, fence, holder, pid, at and v. \"pid\" is lea
 \"at\" is in milliseconds since 1970 by the system's clock, and so is each field whose name ends in
 _at, by the store's clock. \"fence\" is this run's, or null before the grant; \"holder\" has the eight
 digits by which `leasehold show` names this attempt, or null before it first waited or was granted.
-Of several keys, \"keys\" has all, and \"key\" the one in the way, or otherwise the first. A key that
-is not UTF-8 has its other bytes as \\xNN, and \"key_hex\" then has all of them in hexadecimal.
+\"keys\" lists all keys; \"key\" is the one that somebody else holds, or otherwise the first. In a key
+that is not UTF-8, the other bytes are written as \\xNN, and \"key_hex\" has all bytes in hexadecimal.
 
 \"v\" is 1. It changes when a field is removed or changes its meaning; docs/json.md says more.
 
@@ -158,8 +158,8 @@ In already_done, not_due and underway, begun_at, by and fence describe the last 
 it began, the label of its holder, and its fence. They are null if there was none.
 
   waiting   held_by, held_ms (null: not known), place (null: not queued), remaining_ms (null: it
-            never ends). Schedule it first has to wait, and for each other holder, which is checked once
-            a second
+            never ends). Written when it first has to wait, and for each new holder, which is checked
+            once a second
   acquired  label, store, ttl_ms, waited_ms
   renewed   remaining_ms
   lost      reason. Followed by ended, if a command ran
@@ -172,6 +172,6 @@ it began, the label of its holder, and its fence. They are null if there was non
   busy      held_by, waited_ms, code. Last
   failed    code, reason. Last: leasehold's exit code, and its message on stderr
 
-More events and fields may be added; ignore what you do not know. A reader that stops reading misses
-events, and delays nothing.
+More events and fields may be added; ignore those that you do not know. A reader that stops reading
+misses events, but delays nothing.
 ";

@@ -80,7 +80,7 @@ impl fmt::Display for Loss {
             }
             Self::Broken { key } => write!(f, "{key}: somebody broke the lease"),
             Self::Transferred => write!(f, "the lock was transferred to another process"),
-            Self::Closed { reason } => write!(f, "the lease is kept no more: {reason}"),
+            Self::Closed { reason } => write!(f, "the lease is no longer renewed: {reason}"),
         }
     }
 }

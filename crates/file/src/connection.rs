@@ -304,7 +304,7 @@ fn write_ahead(connection: &mut Connection, haste: &Arc<PostponedWork>) -> Resul
             Ok(mode) if mode == "wal" => break,
             Ok(mode) => {
                 return Err(FileError::lasting(format_args!(
-                    "the file system allows no log beside the file (journal mode {mode}): use another place"
+                    "the file system allows no log next to the file (journal mode {mode}): use another place"
                 )));
             }
             Err(error) => {

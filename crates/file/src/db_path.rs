@@ -145,7 +145,7 @@ impl DbPath {
         let refused = if found.is_symlink() {
             format!("{at} is a symbolic link: give the path of the file itself")
         } else if !found.is_file() {
-            format!("{at} is no regular file: give the path of a file")
+            format!("{at} is not a regular file: give the path of a file")
         } else if !users.own(&found) {
             match users {
                 Users::One => format!("{at} belongs to user {}: use a file of your own", found.uid()),

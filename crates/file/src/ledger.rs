@@ -302,7 +302,7 @@ fn begin_for(requests: &[Request]) -> Begin {
     if only_read { Begin::ToRead } else { Begin::ToWrite }
 }
 
-/// What a request depends on in addition to the file.
+/// The inputs of a request other than the records in the file.
 #[derive(Debug)]
 struct Inputs<'a> {
     clock: &'a MachineClock,

@@ -270,7 +270,7 @@ fn read(
     }
     if let Some(waiters) = row.get::<_, Option<i64>>(at + 7)? {
         let waiters = usize::try_from(waiters)
-            .map_err(|_| FileError::damaged(format_args!("{waiters} stand in a line")))?;
+            .map_err(|_| FileError::damaged(format_args!("{waiters} waiters in a queue")))?;
         let mut line = wait_queue::load(connection, key, waiters, requester, first, &mut written.waiting)?;
         if let Some(holder) = row.get::<_, Option<[u8; 16]>>(at + 8)? {
             let channel: Option<Vec<u8>> = row.get(at + 9)?;

@@ -61,7 +61,7 @@ pub struct Watch {
     uninspected: BTreeSet<Key>,
     /// The key that is refreshed first.
     chosen: Option<Key>,
-    /// Where the scan continues; `None` after its end.
+    /// The position at which the scan continues; `None` after its end.
     from: Option<ScanPosition>,
     scanned: u16,
     passes: u64,

@@ -110,7 +110,7 @@ impl Faults {
             return fault.caused_by(FaultCause::ConnectionRefused);
         }
         let fault = if error.kind() == ErrorKind::Parse {
-            self.passing("the connection broke: what came on it is no whole answer of a server")
+            self.passing("the connection broke before a complete answer had arrived")
         } else {
             self.passing(format_args!("the connection broke: {error}"))
         };
@@ -175,7 +175,7 @@ impl Faults {
             }
             _ if said.has("non local key") => self.passing("the cluster is moving the key, and did part of what was asked"),
             _ if said.has("cluster support disabled") => {
-                self.lasting("the server is no part of a cluster: write redis:// in place of redis+cluster://")
+                self.lasting("the server is not part of a cluster: write redis:// in place of redis+cluster://")
             }
             _ if said.has("DB index is out of range") || said.has("invalid DB index") => {
                 self.lasting("the server has no database of this number: name another in the URL")
@@ -413,10 +413,7 @@ mod tests {
         for came in [&b":1x\r\n"[..], b"HTTP/1.1 400 Bad Request\r\n"] {
             let fault = faults.of_connection(&redis::parse_redis_value(came).unwrap_err());
             assert_eq!(fault.kind, Passing);
-            assert_eq!(
-                &*fault.reason,
-                "the connection broke: what came on it is no whole answer of a server"
-            );
+            assert_eq!(&*fault.reason, "the connection broke before a complete answer had arrived");
         }
     }
 

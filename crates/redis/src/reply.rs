@@ -236,7 +236,7 @@ impl Fields {
     fn no_fence(&self, attempt: &Attempt) -> Result<String, String> {
         let side = side_key(Side::Fence, self.key(attempt)?);
         let side = side.escape_ascii();
-        Ok(format!("{side} holds something that is no fence: find out who wrote it, and delete it"))
+        Ok(format!("{side} holds something that is not a fence: find out who wrote it, and delete it"))
     }
 
     fn raise(&self, attempt: &Attempt) -> Result<RaiseAnswer, String> {
@@ -428,7 +428,7 @@ fn strangers(count: usize, side: Side, key: &Key) -> String {
 fn no_mark(key: &Key) -> String {
     let side = side_key(Side::Mark, key);
     let side = side.escape_ascii();
-    format!("{side} holds something that is no mark: find out who wrote it, and delete it")
+    format!("{side} holds something that is not a mark: find out who wrote it, and delete it")
 }
 
 /// The owner of a share and its mode, from the marker, digits, weight and tail.

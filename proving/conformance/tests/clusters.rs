@@ -197,7 +197,7 @@ async fn who_waits_is_found_again_when_the_slot_has_moved() {
                 guard.release().await.unwrap();
             }));
             let slot = slot_of(b"k");
-            cluster.wait_until("the waiter stands in line", || {
+            cluster.wait_until("the waiter is queued", || {
                 cluster.owner(slot).text(&["ZCARD", &line_of_k()]) == Reply::Integer(n + 1)
             });
         }
@@ -228,7 +228,7 @@ async fn who_was_passed_over_because_the_slot_moved_gets_its_turn_soon() {
     let guard = here.mutex("k").lock().await.unwrap();
     let waits = tokio::spawn(async move { there.mutex("k").lock().within(8 * SECOND).await.unwrap() });
     let slot = slot_of(b"k");
-    cluster.wait_until("the waiter stands in line", || {
+    cluster.wait_until("the waiter is queued", || {
         cluster.owner(slot).text(&["ZCARD", &line_of_k()]) == Reply::Integer(1)
     });
     cluster.hand_over(slot, cluster.other(slot));
@@ -261,7 +261,7 @@ async fn a_lock_that_is_released_while_its_slot_moves_is_handed_on_when_it_is_th
                 let guard = locks.mutex("k").lock().within(8 * SECOND).await.unwrap();
                 guard.release().await.unwrap();
             }));
-            cluster.wait_until("the waiter stands in line", || {
+            cluster.wait_until("the waiter is queued", || {
                 cluster.owner(slot).text(&["ZCARD", &line_of_k()]) == Reply::Integer(n)
             });
         }

@@ -307,7 +307,7 @@ async fn a_wait_ends_when_it_should_and_says_who_holds() {
         panic!("{error:?}")
     };
     assert_eq!((waited, held_by.fence), (3 * SECOND, Some(guard.fence())));
-    assert_eq!((attempts, place), (1, Some(1)), "who stands in line does not ask again");
+    assert_eq!((attempts, place), (1, Some(1)), "a queued waiter does not ask again");
     assert!(text.starts_with("k: not free within 3.0 s, held by web-3 ("), "{text}");
     assert!(text.ends_with(", at place 1 in line"), "{text}");
     sleep(Duration::from_millis(1)).await;

@@ -9,7 +9,7 @@ Usage: cargo xtask simulate [--seeds COUNT] [--from SEED] [--flaw NAME]
        cargo xtask simulate --seed SEED [--flaw NAME]
 
 Without a seed, runs 10000 seeds, or COUNT, beginning at SEED, until one fails. With a seed, replays it and prints what
-happened, a line each. With a flaw, a rule is left out; the names stand in proving/simulation/src/flaw.rs.";
+happened, a line each. With a flaw, a rule is left out; the names are in proving/simulation/src/flaw.rs.";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();

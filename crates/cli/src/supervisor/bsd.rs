@@ -36,7 +36,7 @@ pub(super) fn received(descriptor: OwnedFd) -> OwnedFd {
     descriptor
 }
 
-/// Where we are. If that is unknown, an empty path, which cannot be started.
+/// The path of this program. If that is unknown, an empty path, which cannot be started.
 pub(super) fn ourselves() -> PathBuf {
     std::env::current_exe().unwrap_or_default()
 }

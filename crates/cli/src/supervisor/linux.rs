@@ -38,7 +38,7 @@ pub(super) fn received(descriptor: OwnedFd) -> OwnedFd {
     descriptor
 }
 
-/// Where we are, also when another version lies at our path by now.
+/// The path of this program, also when another version is at its old path by now.
 pub(super) fn ourselves() -> PathBuf {
     "/proc/self/exe".into()
 }

@@ -181,7 +181,7 @@ fn a_lease_that_is_kept_no_more_is_lost_for_the_first_reason_given() {
     machine.handle_own_renewal(START, START, ttl(), HoldAnswer::NotHeld { key: key(), held_by: None });
     assert_eq!(machine.loss(), Some(&closed));
     assert_eq!(machine.next(START), RenewalStep::Lost(closed.clone()));
-    assert_eq!(closed.to_string(), "the lease is kept no more: bye");
+    assert_eq!(closed.to_string(), "the lease is no longer renewed: bye");
 }
 
 fn key() -> Key {

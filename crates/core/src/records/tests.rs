@@ -136,7 +136,7 @@ fn a_key_is_idle_when_it_has_room_for_who_stands_first() {
     let mut shared = Records::default();
     ask(&mut shared, &reader(1), 100);
     shared.lines.entry(key("a")).or_default().join(standing, None, at(100));
-    assert!(shared.is_idle(&key("a"), at(101)), "there is room beside a reader");
+    assert!(shared.is_idle(&key("a"), at(101)), "there is room next to a reader");
 }
 
 #[test]

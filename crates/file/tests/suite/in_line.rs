@@ -331,7 +331,7 @@ async fn of_many_keys_whose_holder_was_killed_none_is_overlooked() {
         .collect();
     let begun = Instant::now();
     while store.dump().unwrap().lines.len() < waiting.len() {
-        assert!(begun.elapsed() < Duration::from_secs(20), "not all of them stand in line");
+        assert!(begun.elapsed() < Duration::from_secs(20), "not all of them are queued");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     holder.kill();

@@ -158,10 +158,10 @@ fn a_file_with_two_names_is_refused() {
 fn what_is_no_file_is_refused() {
     let (directory, file) = a_place();
     fs::create_dir(&file).unwrap();
-    refused(&file, &["no regular file"]);
+    refused(&file, &["not a regular file"]);
     let fifo = directory.path().join("fifo");
     assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
-    refused(fifo, &["no regular file"]);
+    refused(fifo, &["not a regular file"]);
     refused("", &["names no file"]);
 }
 

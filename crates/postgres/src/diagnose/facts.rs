@@ -22,7 +22,7 @@ pub(super) struct Facts {
     pub(super) sessions: i64,
     /// The settings by name; times are in ms.
     pub(super) settings: BTreeMap<String, String>,
-    /// Whether the user may use the schema, if there is one.
+    /// True if the user may use the schema; `None` if there is none.
     pub(super) may_enter: Option<bool>,
     pub(super) tables: BTreeMap<String, Table>,
     /// The version of the tables, and the oldest that may use them, if the user may read it.
@@ -32,7 +32,7 @@ pub(super) struct Facts {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Table {
     pub(super) is_logged: bool,
-    /// What the user may do.
+    /// The user's rights on the table.
     pub(super) granted: BTreeSet<&'static str>,
 }
 

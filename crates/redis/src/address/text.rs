@@ -15,7 +15,7 @@ pub(crate) fn db_number(text: &str) -> Result<u32, Misuse> {
     match text.parse() {
         Ok(number) if plain => Ok(number),
         _ => refuse(format!(
-            "the store URL names a database that is no number: redis://HOST/0; and if that was meant to be a password, {ENCODE}"
+            "the store URL names a database that is not a number: redis://HOST/0; and if that was meant to be a password, {ENCODE}"
         )),
     }
 }

@@ -199,7 +199,7 @@ impl Client {
         let value = heard.map_err(|error| self.faults.of_refusal(&error))?;
         match time_of(&value) {
             Some(_) => Ok(()),
-            None => Err(self.faults.lasting("the answer to a script is none: this is no Redis server")),
+            None => Err(self.faults.lasting("unexpected answer to a script: is this a Redis server?")),
         }
     }
 
@@ -218,7 +218,7 @@ impl Client {
         let said = within(&*self.runtime, limit, one(route.connection(), &cmd("TIME"))).await;
         let value = self.heard(route, sent, said, limit)?.map_err(|error| self.faults.of_refusal(&error))?;
         let Some(server) = time_of(&value) else {
-            return Err(self.faults.lasting("the answer to TIME is no time: this is no Redis server"));
+            return Err(self.faults.lasting("unexpected answer to TIME: is this a Redis server?"));
         };
         let reading = Reading { sent, heard: self.runtime.now(), server };
         route.clock.note(reading);

@@ -211,7 +211,7 @@ impl Connector {
         }
         let Some(server) = answers.last().and_then(time_of) else {
             return Err(Failed::Fault(
-                self.faults.lasting("the answer to TIME is no time: this is no Redis server"),
+                self.faults.lasting("unexpected answer to TIME: is this a Redis server?"),
             ));
         };
         let role = answers.len().checked_sub(2).filter(|_| self.minds_roles());

@@ -11,7 +11,7 @@ use super::diagnosis_run::{DiagnosisRun, is_denied, is_unknown};
 use crate::script::opening_call;
 use crate::slot::{MEMBER_KEY, member_key_in};
 
-/// The commands of [`ALLOWED`](crate::fault::ALLOWED), but for those that [`push`](super::push) tries. Nothing ever stands at the key, and none of them
+/// The commands of [`ALLOWED`](crate::fault::ALLOWED), but for those that [`push`](super::push) tries. The key never exists, and none of them
 /// makes anything where there is nothing.
 const TRIED: [&str; 24] = [
     "PING",

@@ -57,7 +57,7 @@ impl Client {
         let value =
             self.heard(route, sent, said, patience)?.map_err(|error| self.faults.of_refusal(&error))?;
         let Some((master, confirmed)) = counted(&value) else {
-            return Err(self.faults.lasting("the answer to WAIT is no number: this is no Redis server"));
+            return Err(self.faults.lasting("unexpected answer to WAIT: is this a Redis server?"));
         };
         if !master {
             return Err(self.faults.passing(format_args!(

@@ -98,7 +98,7 @@ impl Client {
                     None => return Err(self.faults.passing("the server gave no answer to SCAN")),
                 };
                 let Some((next, names)) = scanned(heard) else {
-                    return Err(self.faults.lasting("the answer to SCAN is none: this is no Redis server"));
+                    return Err(self.faults.lasting("unexpected answer to SCAN: is this a Redis server?"));
                 };
                 let keys = names.iter().filter_map(|name| pattern.key(name, prefix));
                 let mut keys: Vec<_> = keys.filter(|key| !found.contains_key(key)).collect();

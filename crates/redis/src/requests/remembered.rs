@@ -70,7 +70,7 @@ impl Client {
             let heard = heard.ok_or_else(|| self.faults.passing("the server gave no answer to SCAN"))?;
             let heard = heard.map_err(|error| self.faults.of_refusal(&error))?;
             let Some((next, names)) = scanned(heard) else {
-                return Err(self.faults.lasting("the answer to SCAN is none: this is no Redis server"));
+                return Err(self.faults.lasting("unexpected answer to SCAN: is this a Redis server?"));
             };
             keys.extend(names.iter().filter_map(|name| key_of(name, side, prefix)));
             if next == b"0" {
@@ -103,8 +103,8 @@ impl Client {
         let heard = self.call(&mut route, &opening_call(), self.call_limit).await?;
         let value = heard.map_err(|error| self.faults.of_refusal(&error))?;
         let time = time_of(&value);
-        let now = time
-            .ok_or_else(|| self.faults.lasting("the answer to TIME is no time: this is no Redis server"))?;
+        let now =
+            time.ok_or_else(|| self.faults.lasting("unexpected answer to TIME: is this a Redis server?"))?;
         Ok((found, now))
     }
 

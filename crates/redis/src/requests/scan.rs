@@ -39,7 +39,7 @@ impl Client {
         let heard = heard.map_err(|error| self.faults.of_refusal(&error))?;
         let scanned = scanned(heard).and_then(|(next, names)| Some((wire::number(&next)?, names)));
         let Some((next, names)) = scanned else {
-            return Err(self.faults.lasting("the answer to SCAN is none: this is no Redis server"));
+            return Err(self.faults.lasting("unexpected answer to SCAN: is this a Redis server?"));
         };
         let (mut waited_for, mut remembered) = (Vec::new(), Vec::new());
         for (side, key) in names.iter().filter_map(|name| named(name, prefix)) {
@@ -79,7 +79,7 @@ impl Client {
         for heard in heard {
             match heard.map_err(|error| self.faults.of_refusal(&error))? {
                 Value::Array(part) => values.extend(part),
-                _ => return Err(self.faults.lasting("the answer to MGET is none: this is no Redis server")),
+                _ => return Err(self.faults.lasting("unexpected answer to MGET: is this a Redis server?")),
             }
         }
         let held = |value: &Value| matches!(value, Value::BulkString(value) if value.starts_with(wire::MARK));

@@ -223,7 +223,7 @@ async fn what_is_in_the_way_of_one_request_is_not_in_the_way_of_the_others() {
                 "held" | "strangers" => matches!(answer, Ok(GrantAnswer::Busy { .. })),
                 _ => answer
                     .as_ref()
-                    .is_err_and(|fault| fault.to_string().contains("holds something that is no fence")),
+                    .is_err_and(|fault| fault.to_string().contains("holds something that is not a fence")),
             };
             assert!(is_right, "{flavor}, {name}: {answer:?}");
         }

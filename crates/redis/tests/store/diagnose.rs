@@ -197,7 +197,7 @@ async fn a_server_with_many_keys_is_sampled_and_asked_only_so_much() {
     assert!((32..=33).contains(&scans), "{scans}: and one to see whether it may");
 }
 
-/// Whatever was there before is there afterwards, and nothing else.
+/// The diagnosis leaves the data on the server as it was.
 #[tokio::test]
 async fn a_diagnosis_changes_nothing() {
     for flavor in Flavor::ALL {

@@ -55,7 +55,7 @@ async fn everything_works(server: &Server, store: &RedisStore) {
     assert_eq!((value(server, "b"), value(server, "c")), (None, None));
 }
 
-/// Others' locks, and what is no lock at all.
+/// Locks of other programs, and values that are not locks.
 async fn strangers_are_left_alone(server: &Server, store: &RedisStore) {
     server.text(&["SET", "s", "theirs", "PX", "60000"]);
     server.text(&["SET", "forever", "theirs"]);
@@ -83,18 +83,18 @@ async fn strangers_are_left_alone(server: &Server, store: &RedisStore) {
     assert_eq!(grant(store, &attempt(&["a", "b"])).await, Ok(GrantAnswer::FencesSpent { key: key("a") }));
     for spoil in [["SET", "leasehold:f{a}a", "1e9"], ["SET", "leasehold:f{a}a", ""]] {
         server.text(&spoil);
-        lasting(grant(store, &attempt(&["a"])).await, &["leasehold:f{a}a", "no fence"]);
+        lasting(grant(store, &attempt(&["a"])).await, &["leasehold:f{a}a", "not a fence"]);
     }
     server.text(&["DEL", "leasehold:f{a}a"]);
     server.text(&["RPUSH", "leasehold:f{a}a", "1"]);
-    lasting(grant(store, &attempt(&["a", "b"])).await, &["leasehold:f{a}a", "no fence"]);
+    lasting(grant(store, &attempt(&["a", "b"])).await, &["leasehold:f{a}a", "not a fence"]);
     assert_eq!(value(server, "a"), None);
 
     server.text(&["SET", "leasehold:m{a}a", "yesterday"]);
-    lasting(store.marked(&key("a")).await, &["leasehold:m{a}a", "no mark"]);
+    lasting(store.marked(&key("a")).await, &["leasehold:m{a}a", "not a mark"]);
     server.text(&["DEL", "leasehold:m{a}a"]);
     server.text(&["RPUSH", "leasehold:m{a}a", "1"]);
-    lasting(store.marked(&key("a")).await, &["leasehold:m{a}a", "no mark"]);
+    lasting(store.marked(&key("a")).await, &["leasehold:m{a}a", "not a mark"]);
     server.text(&["FLUSHALL"]);
 }
 

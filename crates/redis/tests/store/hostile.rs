@@ -165,7 +165,7 @@ async fn whoever_may_publish_but_not_read_the_key_can_forge_no_grant() {
     }
 }
 
-/// A connection broke, and with it what was heard there. Whoever had listened on the same channel said it again on the next one.
+/// After a connection broke, somebody who had subscribed to its channel repeats its messages on the next one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_said_on_an_earlier_connection_grants_nothing_on_the_next() {
     for flavor in Flavor::ALL {

@@ -255,7 +255,7 @@ async fn who_may_not_ping_waits_all_the_same() {
     }
 }
 
-/// A stranger who has learnt a channel's name may say what he likes; what is no push is passed over.
+/// Anybody who knows a channel's name can publish there; messages that are not pushes are ignored.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn noise_on_a_channel_is_passed_over() {
     let server = Server::start(Flavor::Valkey91);

@@ -20,7 +20,7 @@ fn urls(server: &Server) -> [String; 2] {
     BOTH.map(|protocol| format!("{}?protocol={protocol}", server.url()))
 }
 
-/// Begins to wait, beside the test.
+/// Waits in a task of its own.
 pub(crate) fn wait(store: &RedisStore, attempt: &Attempt) -> tokio::task::JoinHandle<()> {
     let (store, attempt) = (store.clone(), attempt.clone());
     tokio::spawn(async move {

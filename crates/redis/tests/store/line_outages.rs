@@ -228,7 +228,7 @@ async fn the_second_connection_does_not_die_unnoticed() {
     assert_eq!(store.inspect(&key("k")).await.unwrap().holders.len(), 1);
 }
 
-/// The network keeps the push for a while. What is asked meanwhile, PINGs too, says nothing of when the lease began.
+/// The network delays the push. Requests that are answered meanwhile, PINGs too, do not tell when the lease began.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_lease_of_a_push_that_was_delayed_began_before_it_was_handed_over() {
     const WAIT: WaitMode = WaitMode::Wait { line_limit: None };

@@ -256,8 +256,8 @@ async fn a_fence_that_is_no_number_is_named_before_anything_is_written() {
     let ours = proposing(&["a"]);
     for odd in [&["SET", "leasehold:f{a}a", "x"][..], &["RPUSH", "leasehold:f{a}a", "x"]] {
         server.text(odd);
-        lasting(rejoin(&store, &ours).await, &["leasehold:f{a}a", "no fence"]);
-        lasting(store.raise(&ours).await, &["leasehold:f{a}a", "no fence"]);
+        lasting(rejoin(&store, &ours).await, &["leasehold:f{a}a", "not a fence"]);
+        lasting(store.raise(&ours).await, &["leasehold:f{a}a", "not a fence"]);
         assert_eq!(value(&server, "a"), None);
         server.text(&["DEL", "leasehold:f{a}a"]);
     }

@@ -63,7 +63,7 @@ pub(crate) async fn give_up(store: &RedisStore, attempt: &Attempt) {
     }
 }
 
-/// Waits until something is so, and says after how long.
+/// Waits until a condition holds, and returns how long that took.
 #[track_caller]
 pub(crate) fn until(
     what: &str,
@@ -86,7 +86,7 @@ pub(crate) async fn line(server: &Server) -> Vec<leasehold_core::Holder> {
     looking.inspect(&key("k")).await.unwrap().waiters.iter().map(|waiter| waiter.holder).collect()
 }
 
-/// Waits once for something that is taken, so that the store hears from now on whatever it waits for.
+/// Waits once for a key that is held, so that the store is subscribed from now on.
 pub(crate) async fn subscribe(store: &RedisStore) {
     let [holder, waiter] = [(); 2].map(|()| attempt(&["another"]));
     lock(store, &holder).await;
@@ -102,7 +102,7 @@ pub(crate) async fn subscribe(store: &RedisStore) {
     give_up(store, &holder).await;
 }
 
-/// Until these wait for `k`, in this order.
+/// Waits until these are queued for `k`, in this order.
 pub(crate) async fn until_queued(server: &Server, attempts: &[&Attempt]) {
     let looking = crate::world::store(&server.url());
     let wanted: Vec<_> = attempts.iter().map(|attempt| attempt.holder).collect();
@@ -121,7 +121,7 @@ pub(crate) async fn until_queued(server: &Server, attempts: &[&Attempt]) {
 /// The pattern of the connections' channels, which excludes the channel that all holders read.
 pub(crate) const NOTIFY_CHANNELS: &str = "leasehold:????????????????????????????????";
 
-/// How many channels are listened to.
+/// The number of channels with a subscriber.
 pub(crate) fn subscribed(server: &Server) -> usize {
     match server.text(&["PUBSUB", "CHANNELS", NOTIFY_CHANNELS]) {
         Reply::Array(Some(channels)) => channels.len(),
@@ -129,7 +129,7 @@ pub(crate) fn subscribed(server: &Server) -> usize {
     }
 }
 
-/// How many commands clients have sent: scripts, the native release, and what is sent beside them.
+/// The number of commands that clients have sent: scripts, native releases and their companions.
 pub(crate) fn commands(connection: &mut Connection) -> u64 {
     let info = connection.text(&["INFO", "commandstats"]).unwrap();
     let sent = ["evalsha", "eval", "delifeq", "ping", "subscribe", "script|load"];

@@ -133,7 +133,7 @@ async fn who_waits_in_line_hears_on_the_new_master() {
         let failed_over = Instant::now();
         until_queued(&watched.servers[1], &[&first]).await;
         until("it hears there", FOLLOWED_WITHIN, || listeners(&watched.servers[1]) >= 1).await;
-        println!("stands in line there after {:?}", failed_over.elapsed());
+        println!("is queued there after {:?}", failed_over.elapsed());
         let released = Instant::now();
         let_go(&here, &holder).await;
         waiter.await.unwrap();
@@ -181,7 +181,7 @@ async fn errors_name_the_sentinels_and_what_each_said() {
     lasting(unknown, &["/lokcs: ", &ports[0], &ports[2], "knows no master lokcs; it knows locks"]);
     let server = watched.servers[0].port();
     let no_sentinel = store(&format!("redis+sentinel://127.0.0.1:{server}/locks")).open().await;
-    lasting(no_sentinel, &[&server.to_string(), "is no sentinel", "26379"]);
+    lasting(no_sentinel, &[&server.to_string(), "is not a sentinel", "26379"]);
     watched.sentinels[1].kill_9();
     // One of them might know it.
     let unknown = store(&watched.url().replace("/locks", "/lokcs")).open().await;

@@ -606,7 +606,7 @@ fn a_release_wakes_who_blocks_on_a_list(subject: &mut Subject) -> Outcome {
     Ok(())
 }
 
-/// Whatever is at one of the keys of a claim.
+/// Any content at one of the keys of a claim.
 fn each_claim_of_a_batch_is_judged_by_its_own_keys(subject: &mut Subject) -> Outcome {
     const SIDES: [Option<Side>; 6] = [
         None,

@@ -51,7 +51,7 @@ async fn whoever_waits_for_a_lock_to_be_free_hears_of_it_and_takes_nothing() {
         assert!(took >= SECOND / 2 && took < 2 * SECOND, "{took:?}");
         let waiting = tokio::spawn(mutex.unlocked().within(20 * SECOND).into_future());
         sleep(SECOND / 2).await;
-        assert_eq!(here.inspect("k").await.unwrap().waiters, [], "it stands in no line");
+        assert_eq!(here.inspect("k").await.unwrap().waiters, [], "it is in no queue");
         assert!(!waiting.is_finished());
         guard.release().await.unwrap();
         waiting.await.unwrap().unwrap();

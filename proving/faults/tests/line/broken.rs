@@ -40,7 +40,7 @@ fn granted_after_a_break(scene: &Scene) {
     let mut crowd = Crowd::new(plan);
     crowd.add(worker(), 1);
     let process = crowd.alive()[0];
-    until("the process stands in line", Duration::from_secs(10), || look().waiters.len() == 1);
+    until("the process is queued", Duration::from_secs(10), || look().waiters.len() == 1);
     crowd.stop(process);
     runtime.block_on(before.release()).unwrap();
     assert_eq!(crowd.has_the_lock(), Some(process));

@@ -68,7 +68,7 @@ fn is_stopped_past_its_lease(scene: &Scene) {
         crowd.history().iter().any(|entry| matches!(entry.what, EventKind::Renewed { .. }))
     });
     crowd.add(worker(), 2);
-    until("the others stand in line", Duration::from_secs(10), || {
+    until("the others are queued", Duration::from_secs(10), || {
         crowd.history().iter().filter(|entry| entry.what == EventKind::Stands).count() == 20
     });
     crowd.stop(holder);

@@ -120,7 +120,7 @@ impl Client {
         let value = self.heard(&mut route, sent, said, self.call_limit)?;
         let value = value.map_err(|error| self.faults.of_refusal(&error))?;
         let strange =
-            || self.faults.lasting("the answer to CLUSTER SLOTS is none: this is no node of a cluster");
+            || self.faults.lasting("unexpected answer to CLUSTER SLOTS: is this a node of a cluster?");
         Map::read(&value, &asked.host).ok_or_else(strange)
     }
 }

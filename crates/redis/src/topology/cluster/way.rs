@@ -19,7 +19,7 @@ const RESTS: [u64; 5] = [2, 5, 10, 20, 40];
 /// each consider the other the owner.
 const HOPS: usize = 4;
 
-/// Where a request was sent, and where it goes next.
+/// The nodes of a request: the last one asked, and the next one.
 struct Way<'a> {
     cluster: &'a Cluster,
     slot: u16,

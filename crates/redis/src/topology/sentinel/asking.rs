@@ -74,7 +74,7 @@ impl Sentinels {
             }
             Some(answer) => place_of(&answer)
                 .map(SentinelReply::Master)
-                .ok_or_else(|| self.faults.lasting("its answer names no server: this is no sentinel")),
+                .ok_or_else(|| self.faults.lasting("its answer names no server: is this a sentinel?")),
             None => Err(self.faults.passing("it gave no answer")),
         }
     }
@@ -139,7 +139,7 @@ impl Sentinels {
                 self.faults.lasting("it has no password: leave the one for the sentinels out of the URL")
             }
             _ if says("unknown command") => self.faults.lasting(
-                "it is no sentinel: name the sentinels' ports (26379 by default) and not the servers'",
+                "it is not a sentinel: name the sentinels' ports (26379 by default) and not the servers'",
             ),
             _ => self.faults.of_refusal(error),
         }

@@ -54,7 +54,7 @@ impl Sentinels {
             let says = within(&**runtime, ANSWERS_WITHIN, asking).await.unwrap_or_else(silent);
             let says = says.and_then(|answer| {
                 answer.as_ref().and_then(state_of).ok_or_else(|| {
-                    self.faults.lasting("its answer says nothing of a master: this is no sentinel")
+                    self.faults.lasting("its answer says nothing of a master: is this a sentinel?")
                 })
             });
             let at = addr.written(PORT);
