@@ -19,7 +19,7 @@ pub enum Content {
         holder: Holder,
         /// The holder's description of itself.
         label: Option<Label>,
-        /// True if somebody was told to wait for it, so that its end matters to others.
+        /// True if a request was refused because of it, so that its end matters to others.
         awaited: bool,
     },
     /// The marker of holders that share the key. It ends with the last of their [`Shares`], which

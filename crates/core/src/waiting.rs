@@ -54,7 +54,7 @@ pub struct Proof {
 struct Waiter {
     /// Its last place; it is in that queue unless it holds the key.
     place: Option<(Key, Ticket)>,
-    /// It was told so by a message or an answer. It is kept until it is released, so that a late
+    /// A message or an answer said so. It is kept until it is released, so that a late
     /// message to it is not taken for a grant that nobody wants.
     holds: bool,
     asks: u32,
@@ -335,7 +335,7 @@ impl Waiters {
         }
         waiter.above = held_by.fence;
         if waiter.holds {
-            // A push since its request told it that it holds the key, and the older answer is read
+            // A push since its request said that it holds the key, and the older answer is read
             // only now.
             return;
         }

@@ -80,7 +80,7 @@ impl Process {
     /// world.advance(Duration::from_secs(31)).await;
     /// let next = world.locks().mutex("invoice:42").try_lock().await?.expect("free");
     ///
-    /// assert!(late.held().loss().is_none());               // nobody told it yet
+    /// assert!(late.held().loss().is_none());               // not noticed yet
     /// assert!(!late.is_held());                            // but the clock does, to whoever looks
     /// assert!(next.fence() > late.fence());                // and the fence, at the resource
     /// sleeper.resume();
