@@ -39,9 +39,9 @@ impl End {
     pub(crate) const LOST: Self = Self::Code(70);
     /// `EX_TEMPFAIL`: somebody else holds the lock.
     pub(crate) const BUSY: Self = Self::Code(75);
-    /// As shells have it.
+    /// The code of a shell for a command that cannot be executed.
     pub(crate) const CANNOT_EXECUTE: Self = Self::Code(126);
-    /// As shells have it.
+    /// The code of a shell for a command that is not found.
     pub(crate) const NOT_FOUND: Self = Self::Code(127);
 
     pub(crate) fn now(self) -> ! {
@@ -55,13 +55,13 @@ impl End {
 fn die_of(signal: i32) -> ! {
     // Nothing of ours is worth a core file; the command has left its own.
     let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
-    // The first process of a container survives signals that it sends to itself, and other than by
-    // them cannot die of one.
+    // The first process of a container ignores signals that it sends to itself, so it cannot die
+    // of one.
     if getpid() != Pid::INIT {
         // Returns for signals without a name, such as the real-time ones.
         let _ = signal_hook::low_level::emulate_default_handler(signal);
     }
-    // As shells say it.
+    // The code of a shell for a command that died of a signal.
     std::process::exit(128 + signal);
 }
 

@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whatever_is_said_is_one_line_that_no_terminal_obeys() {
+    fn every_message_is_one_line_without_control_characters() {
         assert_eq!(on_one_line("a\nb\u{1b}[2Jä"), "a\\nb\\u{1b}[2Jä");
     }
 }

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_stands_in_columns_with_numbers_to_the_right() {
+    fn columns_that_fit_are_aligned_with_numbers_to_the_right() {
         let mut waited_for = held(b"nightly", Some("web-3"));
         waited_for.waiters = vec![Waiter::exclusive(DIGITS, None, Duration::ZERO); 12];
         let free = KeyState::new(Key::new("x").unwrap(), Vec::new(), Vec::new());

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn who_begins_to_read_is_told_first_how_things_stand() {
+    fn a_new_reader_first_gets_the_current_state() {
         let (board, count) = (NoticeBus::default(), Arc::new(Count::default()));
         let mut reader = board.read_after([broken(1), broken(2)]);
         board.say(&broken(3));
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_stopped_reading_is_forgotten() {
+    fn a_reader_that_stopped_reading_is_forgotten() {
         let board = NoticeBus::default();
         drop(board.read());
         let _reads = board.read();

@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_waits_as_python_redis_lock_does_sleeps_beside_keys_of_its_own_kind_only() {
+    fn a_waiter_of_python_redis_lock_sleeps_only_at_keys_of_its_own_kind() {
         let place = |key: &str| Signal::PythonRedisLock.place(&Key::new(key).unwrap());
         assert_eq!(place("lock:invoice:42").unwrap(), b"lock-signal:invoice:42");
         assert_eq!(place("lock:").unwrap(), b"lock-signal:");

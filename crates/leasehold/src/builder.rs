@@ -16,6 +16,19 @@ use crate::runtime::TokioRuntime;
 use crate::store_handle::{StoreHandle, check_ttl, rest};
 
 /// Defaults for the locks of one store; a lock or a request can override them.
+///
+/// ```
+/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// use leasehold::Locks;
+/// use std::time::Duration;
+///
+/// let locks = Locks::builder().ttl(Duration::from_secs(10)).label("billing").in_memory()?;
+/// let guard = locks.mutex("invoice:42").lock().await?;
+/// assert!(guard.remaining() <= Duration::from_secs(10));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 #[must_use = "a builder does nothing until it connects"]
 pub struct LocksBuilder {

@@ -7,6 +7,23 @@ use std::time::Duration;
 use leasehold_core::{Fault, HolderInfo, Key, Loss, Misuse, QuorumReport, Ttl};
 
 /// The reason why there is no guard.
+///
+/// ```
+/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// use leasehold::{LockError, Locks};
+/// use std::time::Duration;
+///
+/// let locks = Locks::in_memory();
+/// let _held = locks.mutex("invoice:42").lock().await?;
+/// match locks.mutex("invoice:42").lock().within(Duration::from_millis(10)).await {
+///     Ok(_guard) => unreachable!("somebody else holds it"),
+///     Err(LockError::TimedOut { held_by, .. }) => println!("busy: {held_by:?}"),
+///     Err(error) => return Err(error.into()), // the store is down, for instance
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LockError {
@@ -181,6 +198,20 @@ impl From<Misuse> for LockError {
 
 /// Why [`Guard::release`](crate::Guard::release) could not confirm that the lock was held to the
 /// end and is free now.
+///
+/// ```
+/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// use leasehold::{Locks, ReleaseError};
+///
+/// let locks = Locks::in_memory();
+/// let guard = locks.mutex("invoice:42").lock().await?;
+/// locks.break_lease("invoice:42", guard.fence()).await?;
+/// // The work may have run without the lock: check it.
+/// assert!(matches!(guard.release().await, Err(ReleaseError::Broken { .. })));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReleaseError {
@@ -292,6 +323,21 @@ impl From<Misuse> for RenewError {
 
 /// Why work under [`Acquire::hold`](crate::Acquire::hold) did not run, or lost the lock before it
 /// ended. `T` is what the work returns.
+///
+/// ```
+/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// use leasehold::{HoldError, Locks};
+///
+/// let locks = Locks::in_memory();
+/// match locks.mutex("report").lock().hold(async |_held| "done").await {
+///     Ok(value) => assert_eq!(value, "done"),
+///     Err(HoldError::NotTaken(error)) => return Err(error.into()), // the work did not start
+///     Err(error) => return Err(error.into()), // the lock was lost while the work ran
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HoldError<T = ()> {

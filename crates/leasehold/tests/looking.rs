@@ -1,4 +1,4 @@
-//! Looking at locks without acquiring them.
+//! Inspecting locks without acquiring them.
 
 use leasehold::{InspectError, Locks};
 

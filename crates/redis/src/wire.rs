@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_push_is_passed_over() {
+    fn a_message_that_is_not_a_push_is_ignored() {
         let strange = [
             String::new(),
             "g".into(),

@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_ahead_of_us_stands_first_and_whoever_is_behind_does_not() {
+    fn a_waiter_ahead_of_ours_is_first_and_one_behind_it_is_not() {
         let page = a_page();
         let (_, rest) = page.split_once("## Where we lose").unwrap();
         let (lost, rest) = rest.split_once("## Taking and releasing").unwrap();

@@ -54,7 +54,7 @@ fn every_contender_is_measured_on_both_workloads() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_before_anything_runs() {
+fn invalid_arguments_are_refused_before_anything_runs() {
     for (words, known) in [
         (&["redisson"][..], "redlock-universal"),
         (&["--on=memory"], "redis-7.0"),

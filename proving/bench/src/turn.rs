@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_overtakes_two_is_two_inversions() {
+    fn overtaking_two_waiters_counts_as_two_inversions() {
         let order = |fences: [u64; 4]| {
             let turns = fences.iter().zip(0..).map(|(fence, n)| turn(n, n, 100, *fence));
             Turns::new(turns.collect()).inversions()

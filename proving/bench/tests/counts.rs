@@ -146,7 +146,7 @@ fn what_is_timed_is_measured_on_a_server_and_on_a_file() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_before_anything_runs() {
+fn invalid_arguments_are_refused_before_anything_runs() {
     for (words, known) in [
         (&["hand-off"][..], "hand_off"),
         (&["--on=redis"], "redis-7.0"),

@@ -114,7 +114,7 @@ macro_rules! every_check_of_permits {
                 permits_never_exceed_their_number,
                 a_wish_for_many_permits_is_not_starved,
                 the_permits_of_a_dead_holder_come_back,
-                who_counts_other_permits_is_kept_out_and_told,
+                a_request_with_another_total_of_permits_is_refused_with_the_reason,
             );
         })*
     };
@@ -141,8 +141,8 @@ macro_rules! every_check {
                 one_at_a_time_under_contention,
                 a_request_dropped_at_any_await_leaves_nothing,
                 a_waiter_is_served_when_the_lock_is_released,
-                who_came_first_is_served_first,
-                who_gives_up_is_passed_over,
+                the_first_waiter_is_served_first,
+                a_waiter_that_gave_up_is_skipped,
                 nobody_slips_past_the_line,
                 a_line_can_be_full,
                 a_dead_holder_is_succeeded_by_the_first_in_line,
@@ -156,7 +156,7 @@ macro_rules! every_check {
                 a_listing_has_what_is_held_and_nothing_else,
                 a_prefix_means_itself,
                 a_long_listing_is_complete_and_in_order,
-                what_was_done_is_known_to_all,
+                a_finished_job_is_known_to_everybody,
                 only_the_holder_says_that_it_was_done,
                 a_mark_lasts_for_its_time,
                 marks_are_listed_and_can_be_taken_back,

@@ -94,7 +94,7 @@ fn a_lease_is_renewed_while_its_thread_blocks() {
 }
 
 #[test]
-fn who_waits_too_long_is_told_who_holds() {
+fn a_waiter_that_waits_too_long_learns_who_holds_the_lock() {
     on_every_store(|connect| {
         let (here, there) = (connect(), connect());
         let guard = here.mutex("k").label("here").lock().wait().unwrap();

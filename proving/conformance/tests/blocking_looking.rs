@@ -72,7 +72,7 @@ fn all_locks_are_found_by_who_watches() {
 }
 
 #[test]
-fn who_is_content_with_a_free_lock_waits_without_taking_it() {
+fn waiting_until_a_lock_is_free_does_not_acquire_it() {
     let store = Arc::new(MemoryStore::new(Arc::new(TokioRuntime::on_own_thread().unwrap())));
     let locks = Locks::over_with(leasehold::Locks::builder(), store).unwrap();
     let migration = locks.mutex("migration");
@@ -106,7 +106,7 @@ macro_rules! sources {
 type Twins = (&'static str, &'static str, &'static str, &'static [&'static str]);
 
 #[test]
-fn who_blocks_can_do_all_that_the_others_can() {
+fn the_blocking_api_has_everything_that_the_async_one_has() {
     let twins: [Twins; 10] = [
         // Both APIs share one builder.
         (

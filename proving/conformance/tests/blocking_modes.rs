@@ -125,7 +125,7 @@ fn of_threads_that_begin_at_once_one_does_it() {
 }
 
 #[test]
-fn what_failed_or_was_dropped_is_left_to_the_next() {
+fn a_job_that_failed_or_was_dropped_is_left_to_the_next() {
     on_every_store(|connect| {
         let locks = connect();
         let failed = locks.once("migrate").run(|_| Err::<u32, _>("no room")).unwrap_err();

@@ -121,7 +121,7 @@ async fn a_writer_that_was_stopped_and_wakes_up_late_cannot_commit() {
 /// Without the row lock of the check, the next holder would read data that the first has not
 /// committed yet, and overwrite it.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_was_checked_keeps_others_out_until_its_transaction_ends_also_past_its_lease() {
+async fn a_checked_holder_keeps_others_out_until_its_transaction_ends_also_past_its_lease() {
     let server = server().await;
     let (one, other) =
         (Locks::connect(&server.url()).await.unwrap(), Locks::connect(&server.url()).await.unwrap());

@@ -182,7 +182,7 @@ async fn an_acquisition_takes_two_commands() {
 /// The queue moves with its slot, but nobody is subscribed at the new node, and the old one is
 /// silent.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_waits_is_found_again_when_the_slot_has_moved() {
+async fn a_waiter_is_found_again_when_the_slot_has_moved() {
     for flavor in [Flavor::Redis62, Flavor::Redis70, Flavor::Valkey91] {
         let cluster = Cluster::start(flavor, 3, 0);
         let (here, there) = (locks(&cluster).await, locks(&cluster).await);
@@ -222,7 +222,7 @@ async fn who_waits_is_found_again_when_the_slot_has_moved() {
 
 /// The same when the lock is released before anybody has noticed.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_was_passed_over_because_the_slot_moved_gets_its_turn_soon() {
+async fn a_waiter_that_was_skipped_because_the_slot_moved_gets_its_turn_soon() {
     let cluster = Cluster::start(Flavor::Redis70, 3, 0);
     let (here, there) = (locks(&cluster).await, locks(&cluster).await);
     let guard = here.mutex("k").lock().await.unwrap();

@@ -650,7 +650,7 @@ async fn however_many_leases_are_due_a_store_has_few_requests_at_once_and_a_sile
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_makes_no_sense_is_said_before_anything_is_sent() {
+async fn invalid_requests_are_refused_before_anything_is_sent() {
     let world = World::begin();
     let locks = &world.locks;
     let year = Duration::from_secs(86400 * 365);
@@ -697,7 +697,7 @@ async fn a_guard_knows_its_end_before_the_keeper_had_a_chance_to_say_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_is_told_for_whom_and_who_does_not_wait_is_not() {
+async fn a_run_that_waits_names_the_holder_and_one_that_does_not_wait_prints_nothing() {
     let world = World::begin();
     let mutex = world.locks.mutex("k");
     let told = Arc::new(std::sync::Mutex::new(Vec::new()));
@@ -735,7 +735,7 @@ async fn what_is_done_is_marked_as_soon_as_a_silent_store_is_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_marked_within_the_lease_is_told() {
+async fn a_mark_that_cannot_be_written_within_the_lease_is_an_error() {
     for (weather, within) in [(CallFate::Lost, TTL), (CallFate::Refused, Duration::ZERO)] {
         let world = World::begin();
         let doing = world.locks.once("job").begin().await.unwrap().unwrap();

@@ -137,7 +137,7 @@ fn is_of_now(at: leasehold::Stamp) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_failed_is_not_done_and_the_next_may_try_at_once() {
+async fn a_failed_job_is_not_done_and_the_next_may_try_at_once() {
     for place in Place::each() {
         let (here, there) = (place.locks().await, place.locks().await);
         let failed = here.once("migrate").run(async |_| Err::<u32, _>("no room")).await.unwrap_err();
@@ -188,7 +188,7 @@ async fn who_is_not_first_does_not_run_beside_who_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_lost_the_lock_is_stopped_and_leaves_no_mark() {
+async fn a_job_that_lost_its_lock_is_stopped_and_leaves_no_mark() {
     let place = Place::redis(Flavor::Redis82);
     let locks = place.locks().await;
     let server = place.server.as_ref().unwrap();

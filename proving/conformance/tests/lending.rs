@@ -1,4 +1,4 @@
-//! Locks over what the program already has: a connection, a pool, a client.
+//! Locks over an existing connection, pool or client of the program.
 
 use std::time::Duration;
 

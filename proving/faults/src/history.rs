@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn who_reads_on_reads_each_entry_once_and_none_before_it_is_whole() {
+    fn a_follower_reads_each_entry_once_and_none_before_it_is_complete() {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         let mut length = 0;
         let mut read = |more: &str| {

@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn who_pushes_in_is_found() {
+    fn a_request_that_jumps_the_queue_is_found() {
         let lines = ["1 1 1 asks", "2 1 1 stands", "3 2 1 asks", "4 2 1 granted 7 90", "5 1 1 granted 8 90"];
         assert_eq!(parsed_history(&lines).overtaken().len(), 1);
         // It is unknown which of these came first.

@@ -114,7 +114,7 @@ fn the_first_program_of_the_manual_does_what_the_manual_says_of_it() {
 /// A greater fence waits for a transaction with a smaller one. After that, the smaller one is
 /// refused: there is no gap between check and write.
 #[tokio::test]
-async fn who_is_at_it_holds_up_the_next_and_nobody_slips_in_between() {
+async fn a_process_in_a_transaction_blocks_the_next_and_nobody_slips_in_between() {
     let server = Postgres::start();
     let (mut one, mut other) = (connect(&server).await, connect(&server).await);
     let (late, next) = two_holders().await;

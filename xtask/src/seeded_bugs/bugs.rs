@@ -408,10 +408,7 @@ pub(super) const BUGS: &[Bug] = &[
         file: "crates/core/src/waiting.rs",
         from: "now + pace.min(left.saturating_add(ROUNDING + spread))",
         to: "now + left.saturating_add(ROUNDING + spread)",
-        tests: &[(
-            Core,
-            "waiting::tests::who_is_told_when_a_long_lease_ends_asks_again_from_time_to_time_all_the_same",
-        )],
+        tests: &[(Core, "waiting::tests::a_waiter_behind_a_long_lease_asks_again_from_time_to_time")],
     },
     Bug {
         name: "a pushed grant is accepted without its proof",
@@ -420,7 +417,7 @@ pub(super) const BUGS: &[Bug] = &[
         to: "proof.is_none_or(|_| true) && self.above.is_none_or(|last| last < fence)",
         tests: &[
             (Core, "waiting::tests::hostile::a_grant_without_its_proof_is_a_hint_and_no_grant"),
-            (Store, "hostile::whoever_may_publish_but_not_read_the_key_can_forge_no_grant"),
+            (Store, "hostile::a_user_who_may_publish_but_not_read_the_key_cannot_forge_a_grant"),
         ],
     },
     Bug {
@@ -501,7 +498,7 @@ pub(super) const BUGS: &[Bug] = &[
         file: "crates/file/src/queue.rs",
         from: "Some(Err(fault)) if !fault.is_lasting() => {",
         to: "Some(Err(fault)) => {",
-        tests: &[(File, "store::tests::what_fails_for_one_caller_fails_for_nobody_else")],
+        tests: &[(File, "store::tests::a_failure_of_one_caller_does_not_affect_the_others")],
     },
     Bug {
         name: "a transaction that was not committed takes effect",
@@ -556,7 +553,7 @@ pub(super) const BUGS: &[Bug] = &[
         to: "        refuse_another_boot(boot, sessions).unwrap_or_default();",
         tests: &[(
             FileProcesses,
-            "containers::who_knows_another_boot_id_beside_a_live_process_is_refused_and_voids_nothing",
+            "containers::a_process_with_another_boot_id_is_refused_next_to_a_live_one_and_voids_nothing",
         )],
     },
     Bug {
@@ -608,7 +605,7 @@ pub(super) const BUGS: &[Bug] = &[
         file: "crates/cli/src/default_store.rs",
         from: "    (!is_same).then_some(name)",
         to: "    (!is_same && name.is_empty()).then_some(name)",
-        tests: &[(Run, "init::who_uses_root_s_default_store_by_sudo_is_told_that_it_is_another_one")],
+        tests: &[(Run, "init::a_run_under_sudo_says_that_roots_default_store_is_another_one")],
     },
     Bug {
         name: "a relative path means a file in the working directory",

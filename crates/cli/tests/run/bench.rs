@@ -78,7 +78,7 @@ fn only_fences_remain(server: &Server) {
 }
 
 #[test]
-fn a_server_is_measured_beside_baseline_pairs_and_only_fences_that_end_remain() {
+fn a_server_is_measured_next_to_baseline_pairs_and_only_fences_that_end_remain() {
     for flavor in [Flavor::Redis62, Flavor::Valkey91] {
         let server = Server::start(flavor);
         let site = Site::new();

@@ -1,4 +1,4 @@
-//! `leasehold break`: a holder that hangs is ended by somebody else.
+//! `leasehold break`: an operator ends the lease of a holder that hangs.
 
 use std::time::{Duration, Instant};
 
@@ -81,7 +81,7 @@ fn a_lock_of_another_programs_is_not_ours_to_break() {
 }
 
 #[test]
-fn what_makes_no_sense_is_said_before_anything_is_sent() {
+fn invalid_requests_are_refused_before_anything_is_sent() {
     let site = Site::on(&format!("redis://user:{SECRET}@127.0.0.1:1"));
     let hint = "leasehold show KEY";
     break_with(&site, &[]).says_and_hints(64, &["no key"], hint);

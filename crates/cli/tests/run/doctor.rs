@@ -1,4 +1,4 @@
-//! `leasehold doctor`: what would endanger the locks of a store.
+//! `leasehold doctor`: unsafe settings of a store.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;

@@ -1,4 +1,4 @@
-//! The environment of the command.
+//! The environment variables that the command gets.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! One at a time, also among many, and after one that crashed.
+//! Exclusion: one run at a time, also among many, and after a crash.
 
 use std::fs;
 use std::thread;

@@ -1,4 +1,4 @@
-//! The exit code says what happened.
+//! The exit codes.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -109,7 +109,7 @@ fn a_lock_that_is_held_is_75_and_the_line_says_who_and_where() {
 }
 
 #[test]
-fn who_waits_gets_its_turn() {
+fn a_waiter_gets_its_turn() {
     let site = Site::new();
     let holder =
         site.start(site.run_script(&["k"], "echo $$ > running; until [ -e go ]; do sleep 0.01; done"));

@@ -1,5 +1,5 @@
-//! As the first process of a container: it is given all orphans, and the kernel spares it signals
-//! that it has no plan for.
+//! `leasehold` as the first process of a container: it inherits all orphans, and the kernel drops
+//! signals for which it has no handler.
 
 use std::fs;
 use std::process::Command;

@@ -211,7 +211,7 @@ fn job(crontab: &str) -> &str {
     rest
 }
 
-/// As cron starts it: no home, no XDG directories, no terminal.
+/// The environment of cron: no home, no XDG directories, no terminal.
 fn by_cron(site: &Site, crontab: &str, settings: &[(&str, &str)]) -> Command {
     let line = job(crontab).replace("/usr/local/bin/report", site.path("report").to_str().unwrap());
     let mut command = site.process("/bin/sh", &["-c", &line]);

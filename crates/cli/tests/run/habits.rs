@@ -1,4 +1,4 @@
-//! Options of other programs, and options in the environment.
+//! Options under the names that other programs use, and options in the environment.
 
 use servers::{Flavor, Server};
 
@@ -120,7 +120,7 @@ fn completions_are_printed_and_bash_completes_keys_and_the_command_behind_dashes
         let show = site.leasehold(&["show", "-q", "--store", site.store(), "app:my job"]);
         site.finish(show).status.code() == Some(0)
     });
-    // As somebody types it, with a tab at the end.
+    // Typed by hand, with a tab at the end.
     let mut bash =
         Pty::start(&site, "env", &[&format!("PATH={}", path()), "bash", "--norc", "--noprofile", "-i"]);
     bash.types("PS1='rea''dy>'; unset LEASEHOLD_STORE; eval \"$(leasehold completions bash)\"\n");

@@ -52,7 +52,7 @@ fn closing_the_descriptor_lets_the_lock_go_with_0() {
 }
 
 #[test]
-fn who_does_not_get_it_reads_no_fence() {
+fn a_refused_request_reads_no_fence() {
     let site = Site::new();
     let holder = site.start(site.run_script(&["deploy"], "echo $$ > running; exec sleep 60"));
     site.wait_for("running");

@@ -1,4 +1,4 @@
-//! A store that several users share, and what says that the default one is not.
+//! A store that several users share, and the hints that the default store is not shared.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -105,7 +105,7 @@ fn a_store_for_a_group_is_made_by_root_for_one_that_there_is() {
 
 /// `leasehold run deploy` and `sudo leasehold run deploy` lock in two files.
 #[test]
-fn who_uses_root_s_default_store_by_sudo_is_told_that_it_is_another_one() {
+fn a_run_under_sudo_says_that_roots_default_store_is_another_one() {
     let site = Site::new();
     let home = Home::of(&site);
     let key = format!("test-of-sudo:{}", std::process::id());

@@ -1,5 +1,5 @@
-//! `leasehold once` and `leasehold every`: done once, or once in a period, by processes that know
-//! nothing of each other.
+//! `leasehold once` and `leasehold every`: a job is done once, or once in a period, by independent
+//! processes.
 
 use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -116,7 +116,7 @@ fn what_fails_is_left_to_the_next_and_what_is_done_to_nobody() {
 }
 
 #[test]
-fn who_is_killed_in_the_midst_leaves_it_to_the_next_with_nothing_running_on() {
+fn a_run_that_is_killed_leaves_the_job_to_the_next_and_nothing_running() {
     let server = Server::start(Flavor::Redis70);
     for site in file_and_server(&server) {
         for (task, words) in
@@ -311,7 +311,7 @@ fn a_signal_while_it_waits_ends_it_and_one_while_it_works_ends_the_command() {
 }
 
 #[test]
-fn what_makes_no_sense_is_said_before_anything_is_opened() {
+fn invalid_settings_are_refused_before_anything_is_opened() {
     let site = Site::new();
     for (words, says) in [
         (&["once"][..], "no command"),

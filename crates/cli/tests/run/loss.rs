@@ -1,4 +1,4 @@
-//! When the lease is lost, the command is ended, and by the lease's end at the latest.
+//! Loss of the lease: the command is ended by the end of the lease at the latest.
 
 use std::time::{Duration, Instant};
 

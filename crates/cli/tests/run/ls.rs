@@ -27,7 +27,7 @@ fn keys(done: &Done) -> Vec<String> {
 }
 
 #[test]
-fn what_is_held_is_listed_in_order_for_people_and_for_programs() {
+fn held_locks_are_listed_in_order_for_people_and_for_programs() {
     let server = Server::start(Flavor::Redis82);
     for site in [Site::new(), Site::on(&server.url())] {
         server.text(&["SET", "job:theirs", "x"]);

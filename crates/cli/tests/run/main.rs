@@ -1,5 +1,5 @@
-//! `leasehold run`, as a process among processes: on the file store, and on real servers where a
-//! server makes a difference.
+//! Tests of the command as a process, on the file store, and on real servers where a server makes a
+//! difference.
 
 mod bad_input;
 mod bench;

@@ -19,13 +19,13 @@ fn shown(site: &Site, words: &[&str]) -> String {
 }
 
 #[test]
-fn commands_that_share_run_beside_each_other_and_one_that_does_not_waits_for_all() {
+fn commands_that_share_run_at_the_same_time_and_one_that_does_not_waits_for_all() {
     let site = Site::new();
     let readers = ["one", "two"].map(|name| holder(&site, &["--shared", "k"], name));
     site.finish(site.run(&["-n", "k", "--", "true"])).says(75, &["k: held by one (", " as a reader"]);
     let writer = site.start(site.run(&["-v", "k", "--", "touch", "written"]));
     until("it waits", || writer.err().contains("waiting for k"));
-    // Nor does a reader pass the one that waits.
+    // A reader does not overtake it while it waits.
     site.finish(site.run(&["-nq", "--shared", "k", "--", "true"])).is_silent(75);
     let text = shown(&site, &["k"]);
     assert_eq!(text.matches("mode     shared").count(), 2, "{text}");

@@ -1,4 +1,4 @@
-//! Locks under the names that other libraries have for them.
+//! Locks on the keys of other libraries (`--naming`).
 
 use std::fs;
 

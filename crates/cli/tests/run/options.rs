@@ -42,7 +42,7 @@ fn cron_hears_nothing_of_a_run_that_is_still_going() {
 }
 
 #[test]
-fn who_has_to_wait_is_told_once_for_whom_if_it_wants_to_know() {
+fn a_request_that_has_to_wait_is_told_the_holder_once_if_it_asks() {
     let site = Site::new();
     let holder = holder(&site);
     let verbose = site.start(site.run(&["-v", "k", "--", "true"]));

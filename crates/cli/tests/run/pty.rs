@@ -1,4 +1,4 @@
-//! A terminal to type at.
+//! A pseudoterminal for tests that type.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};

@@ -93,7 +93,7 @@ fn each_line_that_runs_a_command_does_so_under_its_lock_and_with_a_fence() {
 }
 
 #[test]
-fn what_does_not_wait_says_so_by_its_code_or_not_at_all() {
+fn a_run_that_does_not_wait_says_so_by_its_code_or_not_at_all() {
     let waits_not: Vec<_> = runs().into_iter().filter(|line| line.contains(" -n")).collect();
     let codes = waits_not.iter().map(|line| {
         let site = Site::new();

@@ -1,4 +1,4 @@
-//! A store that is out of reach, or refuses: 69, soon, and with the reason.
+//! Stores that are unreachable or refuse: exit code 69, soon, with the reason.
 
 use std::time::{Duration, Instant};
 
@@ -39,7 +39,7 @@ fn where_nobody_listens_it_is_69_within_the_outage_limit() {
 }
 
 #[test]
-fn who_waits_two_seconds_for_a_lock_does_not_wait_ten_for_a_server() {
+fn a_wait_of_two_seconds_for_a_lock_does_not_wait_ten_for_a_server() {
     let site = Site::on("redis://127.0.0.1:1");
     let started = Instant::now();
     site.finish(site.run(&["-w", "2", "k", "--", "true"])).says_after_trying(69, &["no answer within"]);
@@ -48,8 +48,8 @@ fn who_waits_two_seconds_for_a_lock_does_not_wait_ten_for_a_server() {
 
 const BOTH: [Flavor; 2] = [Flavor::Redis70, Flavor::Valkey91];
 
-/// A try, somebody who waits, and `hold` are refused soon, with these words and with no advice to
-/// see whether the server runs.
+/// A try, a waiter and `hold` are refused soon, with these words, and without the advice to check
+/// whether the server runs.
 #[track_caller]
 fn is_refused_soon(server: &Server, words: &[&str]) {
     let site = Site::on(&server.url());
@@ -103,7 +103,7 @@ fn a_server_that_cannot_save_is_69_at_once_and_says_what_to_do() {
     }
 }
 
-/// It took 13 s, and said that the server gave no answer.
+/// Regression: this took 13 s, and the error said that the server gave no answer.
 #[test]
 fn a_wrong_type_next_to_the_key_is_69_at_once_and_named() {
     for flavor in BOTH {
@@ -117,7 +117,7 @@ fn a_wrong_type_next_to_the_key_is_69_at_once_and_named() {
     }
 }
 
-/// `ls --all` failed as a whole.
+/// Regression: `ls --all` failed as a whole.
 #[test]
 fn one_key_with_strangers_next_to_it_does_not_hide_the_others() {
     for flavor in BOTH {

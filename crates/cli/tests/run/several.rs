@@ -45,7 +45,7 @@ fn several_keys_have_one_fence_whatever_order_they_are_named_in() {
 }
 
 #[test]
-fn who_does_not_get_all_has_none_and_is_told_which_is_in_the_way() {
+fn a_request_for_several_keys_gets_all_or_none_and_learns_which_is_held() {
     let server = Server::start(Flavor::Valkey91);
     for site in [Site::new(), Site::on(&server.url())] {
         let holder = holder(&site, &["b", "c"]);

@@ -1,4 +1,4 @@
-//! Several stores that are one by majority.
+//! Several stores as a quorum.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -184,7 +184,7 @@ fn a_process_that_is_interrupted_while_it_waits_leaves_nothing_at_any_store() {
     holder.signal(Signal::TERM);
     holder.finish();
     assert_eq!(left_at(&site, &servers), [""; 3]);
-    // And where it had a part of what it waited for.
+    // The same if it had acquired some of the keys that it waited for.
     for server in &servers[1..] {
         server.text(&["SET", "k", "somebody else's", "PX", "86400000"]);
     }
@@ -223,7 +223,7 @@ fn another_programs_lock_at_one_store_keeps_nobody_out_whichever_store_it_is() {
             let done = run(&["-w", patience, "k", "--", "true"]).finish();
             assert_eq!(done.status.code(), Some(0), "-w {patience}: {done:?}");
         }
-        // And where somebody has it at the two others.
+        // The same if somebody holds it at the two others.
         let holder = run(&["k", "--", "sh", "-c", "echo holds; until [ -e go ]; do sleep 0.02; done"]);
         until("it holds", || holder.out() == "holds\n");
         let waits = run(&["-v", "k", "--", "true"]);

@@ -1,5 +1,5 @@
-//! A reader's shell: our program by its name, programs of the reader's own, and somebody else with
-//! the lock.
+//! A reader's shell, for the lines of README and guide: `leasehold` on the PATH, stand-ins for the
+//! reader's programs, and another holder of the lock.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;

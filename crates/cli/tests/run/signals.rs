@@ -1,4 +1,4 @@
-//! Signals to us are passed to the command, and we end as it ends.
+//! Signals: `leasehold` passes them to the command, and ends as the command ends.
 
 use std::fs;
 use std::thread;

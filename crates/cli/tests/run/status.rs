@@ -61,7 +61,7 @@ fn a_death_by_signal_is_told_by_its_number() {
 }
 
 #[test]
-fn who_waits_is_told_for_whom_and_who_does_not_get_it_why_not() {
+fn a_run_that_waits_names_the_holder_and_one_that_fails_the_reason() {
     let site = Site::new();
     let script = "echo $$ > running; until [ -e go ]; do sleep 0.02; done";
     let holder = site.start(site.run_script(&["--label", "the holder", "k"], script));
@@ -107,7 +107,7 @@ fn a_loss_is_told_and_then_how_the_command_ended() {
 }
 
 #[test]
-fn whatever_fails_is_told_with_our_exit_code() {
+fn every_failure_is_an_event_with_the_exit_code() {
     let site = Site::new();
     let done = site.finish(run(&site, ">events", "k -- ./missing"));
     done.says(127, &["not run"]);

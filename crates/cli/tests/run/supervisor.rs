@@ -1,4 +1,5 @@
-//! Whatever happens to `leasehold`, no process of the command outlives the lease.
+//! The supervisor: no process of the command outlives the lease, even if `leasehold` is killed or
+//! stopped.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown};
@@ -295,7 +296,7 @@ fn a_command_that_was_ended_reports_a_release_that_was_not_confirmed() {
 }
 
 #[test]
-fn what_the_command_leaves_running_goes_on_without_the_lock() {
+fn processes_that_the_command_leaves_running_continue_without_the_lock() {
     let site = Site::new();
     site.finish(site.run_script(&["k"], "sleep 60 & echo $! > left")).is_silent(0);
     site.finish(site.run(&["-n", "k", "--", "true"])).is_silent(0);

@@ -1,5 +1,5 @@
-//! The command meets what it would meet without us: descriptors, signals, directory; and we bear
-//! what we are started with.
+//! The command's descriptors, signals and directory are those of a direct start, and `leasehold`
+//! copes with unusual ones.
 
 use crate::harness::Site;
 
@@ -51,7 +51,7 @@ fn whichever_standard_stream_is_closed_we_do_what_we_are_for() {
     for closed in ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"] {
         let done = site.finish(site.process("sh", &["-c", &format!("exec {ours} sh -c 'exit 4' {closed}")]));
         done.is_silent(4);
-        // And what we have to say, nobody hears.
+        // The same for an error message that nobody can read.
         let done = site.finish(site.process("sh", &["-c", &format!("exec {ours} /nonexistent {closed}")]));
         assert_eq!(done.status.code(), Some(127), "{done:?}");
     }

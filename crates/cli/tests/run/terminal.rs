@@ -1,4 +1,4 @@
-//! At a terminal, it is as if we were not there.
+//! Terminals: job control and keys work as if the command ran directly.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -152,7 +152,7 @@ fn ctrl_c_ends_a_loop_of_runs_at_once() {
 }
 
 #[test]
-fn whoever_makes_something_of_ctrl_c_gets_each_once_and_none_is_too_many() {
+fn a_command_that_handles_ctrl_c_gets_each_exactly_once() {
     let site = Site::new();
     let mut pty = Pty::script(
         &site,

@@ -1,4 +1,4 @@
-//! Messages while a lock or a store is waited for.
+//! Messages while `leasehold` waits for a lock or a store.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -111,7 +111,7 @@ fn programs_are_told_of_each_holder_while_they_wait_in_line() {
 }
 
 #[test]
-fn who_waits_as_long_as_it_takes_waits_through_an_outage_and_says_so() {
+fn a_wait_without_a_limit_lasts_through_an_outage_and_says_so() {
     let server = Server::start(Flavor::Valkey91);
     let site = Site::on(&server.url());
     let holder =
@@ -146,7 +146,7 @@ fn who_waits_as_long_as_it_takes_waits_through_an_outage_and_says_so() {
 }
 
 #[test]
-fn who_only_looks_or_tries_once_gives_up_after_two_seconds_and_says_after_one_that_it_waits() {
+fn a_look_or_a_single_try_gives_up_after_two_seconds_and_reports_after_one_that_it_waits() {
     let server = Server::start(Flavor::Redis70);
     let proxy = Proxy::before(&server);
     proxy.black_hole();

@@ -1,4 +1,4 @@
-//! `leasehold watch`: what happens to the locks of a store.
+//! `leasehold watch`: events at the locks of a store.
 
 use std::fs;
 use std::time::{Duration, Instant};

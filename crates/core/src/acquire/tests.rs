@@ -209,7 +209,7 @@ fn a_store_that_finds_every_request_too_late_is_not_asked_without_a_pause() {
 }
 
 #[test]
-fn what_will_not_pass_is_not_waited_for() {
+fn a_lasting_fault_is_not_waited_for() {
     let mut machine = acquire(None);
     machine.next(START);
     machine.handle_sent(START);
@@ -241,7 +241,7 @@ fn handed(since: Instant) -> Wake {
 }
 
 #[test]
-fn who_stands_in_line_does_not_ask_until_told_to() {
+fn a_queued_waiter_does_not_ask_until_it_is_told_to() {
     let mut machine = acquire(None);
     ask(&mut machine, START, in_line(3));
     let later = START + 3600 * SECOND;

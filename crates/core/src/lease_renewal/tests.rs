@@ -124,7 +124,7 @@ fn an_answer_that_never_comes_loses_the_lease_at_its_end() {
 }
 
 #[test]
-fn what_the_store_says_is_lost_is_lost_at_once() {
+fn a_lease_that_the_store_reports_as_lost_is_lost_at_once() {
     let mut machine = renewing(Renewal::Automatic);
     machine.handle_sent(START + 3 * SECOND, ttl());
     machine.handle_answer(START + 3 * SECOND, taken());
@@ -196,7 +196,7 @@ fn gone() -> HoldAnswer {
 /// operator broke its lease. When the process continued, it asked again under the same id, and was
 /// granted the lock; then it received the report of the break, and considered the lease lost.
 #[test]
-fn who_hears_that_its_lease_was_broken_asks_the_store_at_once_and_believes_the_answer() {
+fn a_holder_notified_of_a_break_asks_the_store_at_once_and_believes_the_answer() {
     for (renewal, ttl) in [
         (Renewal::Automatic, ttl()),
         (Renewal::Off, ttl().up_to(Duration::ZERO)),
@@ -232,7 +232,7 @@ fn who_hears_that_its_lease_was_broken_asks_the_store_at_once_and_believes_the_a
 /// Regression: anybody who may publish on the server could end any lease whose holder's digits they
 /// had seen, without ending it in the store.
 #[test]
-fn who_only_hears_that_its_lease_was_broken_holds_on_and_asks() {
+fn a_holder_that_only_hears_of_a_break_keeps_its_lease_and_asks() {
     let mut machine = renewing(Renewal::Automatic);
     let heard = START + 5 * SECOND / 2;
     machine.handle_broken(heard);

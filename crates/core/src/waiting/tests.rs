@@ -124,7 +124,7 @@ fn behind_another_programs_lock_the_first_asks_often_and_who_comes_later_does_no
 }
 
 #[test]
-fn who_keeps_other_keys_asks_before_their_leases_end() {
+fn a_waiter_that_holds_other_keys_asks_before_their_leases_end() {
     let waiting = three(3600 * SECOND);
     waiting.asks(holder(4), None, START);
     let mut two = attempt(4, &["a", "b"]);
@@ -149,7 +149,7 @@ fn what_is_told_before_anybody_listens_is_not_lost_and_the_next_asks_for_all_a_w
 }
 
 #[test]
-fn who_is_granted_by_asking_has_the_next_one_ask_at_once() {
+fn a_waiter_granted_by_asking_makes_the_next_one_ask_at_once() {
     let waiting = three(3600 * SECOND);
     let now = START + 2 * SECOND;
     assert_eq!(waiting.asks(holder(1), None, now), Some((key("a"), Ticket::new(1))));
@@ -193,7 +193,7 @@ fn a_hand_over_that_is_heard_too_late_has_everybody_ask() {
 }
 
 #[test]
-fn who_stands_first_after_a_hand_over_asks_at_the_end_of_the_window() {
+fn the_first_waiter_after_a_hand_over_asks_at_the_end_of_the_window() {
     let waiting = three(3600 * SECOND);
     let now = START + 100 * SECOND;
     waiting.hears(holder(2), News::First { left: 2 * SECOND }, None, now, now);
@@ -205,7 +205,7 @@ fn who_stands_first_after_a_hand_over_asks_at_the_end_of_the_window() {
 /// lease. It did not ask for that hour, so if the push for its turn had been lost, it would have
 /// waited in vain.
 #[test]
-fn who_is_told_when_a_long_lease_ends_asks_again_from_time_to_time_all_the_same() {
+fn a_waiter_behind_a_long_lease_asks_again_from_time_to_time() {
     let waiting = three(3600 * SECOND);
     let now = START + SECOND;
     waiting.hears(holder(2), News::First { left: 3600 * SECOND }, None, now, now);
@@ -252,7 +252,7 @@ fn nothing_is_left_of_those_who_went() {
 }
 
 #[test]
-fn whoever_cannot_be_told_asks_again_soon_wherever_it_stands() {
+fn a_waiter_without_push_asks_again_soon_wherever_it_is_queued() {
     for deaf in [false, true] {
         let waiting = WaiterRegistry::new(1);
         for _ in 0..20 {

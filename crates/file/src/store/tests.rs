@@ -182,7 +182,7 @@ async fn all_that_waits_for_the_thread_is_served_in_one_transaction() {
 }
 
 #[tokio::test]
-async fn what_fails_for_one_caller_fails_for_nobody_else() {
+async fn a_failure_of_one_caller_does_not_affect_the_others() {
     let (_directory, store) = a_used_store().await;
     let other = Connection::open(&store.path).unwrap();
     let damage =
@@ -267,7 +267,7 @@ async fn once_the_log_is_long_it_is_moved_although_nobody_asks_any_more() {
 /// The thread rests until somebody sends it something, and does not know of those who join without
 /// it.
 #[tokio::test]
-async fn whoever_joins_at_once_is_looked_after() {
+async fn waiters_that_join_at_the_same_time_are_all_served() {
     let (_directory, store) = a_used_store().await;
     let (holder, mut waiter) = (attempt("a", 1), attempt("a", 2));
     let mut other = another(&store);

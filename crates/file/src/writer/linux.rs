@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn who_writes_is_found_however_fast_others_locks_come_and_go() {
+    fn a_writer_is_found_however_fast_others_locks_come_and_go() {
         let directory = tempfile::tempdir().unwrap();
         let (file, connection) = a_file(directory.path());
         connection.execute_batch("BEGIN IMMEDIATE").unwrap();

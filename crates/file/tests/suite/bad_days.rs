@@ -1,4 +1,4 @@
-//! Reboots, clocks that are set back, full disks, busy files, and rows that nobody needs any more.
+//! Reboots, clocks that are set back, full disks, busy files, and obsolete rows.
 
 use std::process::Command;
 use std::sync::Arc;

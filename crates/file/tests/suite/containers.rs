@@ -17,7 +17,7 @@ use crate::seeds::{attempt, key, take};
 /// LXC, Incus and systemd-nspawn mount a random boot id into each container. Leases of another boot
 /// are void, but those who hold these are alive.
 #[test]
-fn who_knows_another_boot_id_beside_a_live_process_is_refused_and_voids_nothing() {
+fn a_process_with_another_boot_id_is_refused_next_to_a_live_one_and_voids_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("leases.db");
     let clock = ByHand::new();

@@ -1,5 +1,5 @@
-//! Processes in one line: who is served, in which order, how soon, and what a dead or stopped one
-//! costs the others.
+//! Processes in one queue: the order and the delay of grants, and the cost of a dead or stopped
+//! process.
 
 use std::fs::{self, OpenOptions};
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -375,7 +375,7 @@ fn a_stopped_holder_keeps_its_lease() {
 
 /// Fifty of them; every few hundredths of a second one is killed and another comes.
 #[test]
-fn whoever_is_killed_whenever_nobody_else_is_kept_out_or_let_in_too_early() {
+fn a_kill_at_any_time_keeps_nobody_out_and_lets_nobody_in_too_early() {
     let (_directory, file) = a_file();
     let mut dice = Dice(11);
     let mut processes: Vec<_> = (0..50).map(|_| Process::start("round and round", &file)).collect();

@@ -1,5 +1,5 @@
-//! The file store from outside: one file, several connections, several processes, and what befalls
-//! a file.
+//! Tests of the file store from outside: several connections, several processes, and damage to the
+//! file.
 
 mod bad_days;
 mod child;

@@ -1,4 +1,4 @@
-//! One store for the users of a group, made by root. These tests are root's.
+//! A store that the users of a group share, created by root. These tests need root.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -122,7 +122,7 @@ fn users_of_a_group_tell_each_other_of_their_turns() {
 }
 
 #[test]
-fn who_is_not_in_the_group_is_told_so() {
+fn a_user_outside_the_group_gets_an_error_that_says_so() {
     let Some((_directory, file)) = a_store() else { return };
     let said = child::tries(STRANGER, &file);
     assert!(said.contains("user 64003 is not in group 64100") && said.contains("log in anew"), "{said}");

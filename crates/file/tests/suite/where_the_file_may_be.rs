@@ -1,4 +1,4 @@
-//! Places that are refused, and what a place looks like that is not.
+//! Paths and directories that are refused, and the permissions of those that are accepted.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _, chown, symlink};
@@ -155,7 +155,7 @@ fn a_file_with_two_names_is_refused() {
 }
 
 #[test]
-fn what_is_no_file_is_refused() {
+fn a_path_that_is_not_a_file_is_refused() {
     let (directory, file) = a_place();
     fs::create_dir(&file).unwrap();
     refused(&file, &["not a regular file"]);

@@ -29,6 +29,18 @@ use crate::error::{HoldError, LockError};
 /// If the future is dropped at any point, the request is given up in the background: no lock is
 /// left behind. If the store is unreachable, a lock may be left that expires with its TTL. A new
 /// request starts from the beginning.
+///
+/// ```
+/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// use std::time::Duration;
+///
+/// let locks = leasehold::Locks::in_memory();
+/// let guard = locks.mutex("invoice:42").lock().within(Duration::from_secs(5)).await?;
+/// # guard.release().await?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "a request does nothing until it is awaited"]
 pub struct Acquire<G = Guard>(State, PhantomData<fn() -> G>);
 

@@ -25,6 +25,17 @@ use crate::store_handle::{StoreHandle, rest};
 /// ([`LocksBuilder::over`](crate::LocksBuilder::over)) cannot be reopened for this either.
 ///
 /// A guard outlives the [`Locks`](crate::Locks) that it came from.
+///
+/// ```
+/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// let locks = leasehold::Locks::in_memory();
+/// let guard = locks.mutex("invoice:42").lock().await?;
+/// println!("write with fence {}, and stop within {:?}", guard.fence(), guard.remaining());
+/// guard.release().await?; // or drop it: then the release runs in the background
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[doc(alias = "lease")]
 #[must_use = "dropping the guard releases the lock"]
 pub struct Guard {

@@ -1,4 +1,4 @@
-//! Requests that leave together: each caller gets its own answer, and what a batch leaves is asked one by one.
+//! Batched requests: each caller gets its own answer, and what a batch cannot serve is sent alone.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;

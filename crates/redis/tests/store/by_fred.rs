@@ -1,4 +1,4 @@
-//! A client of the fred crate that the program had already.
+//! Locks over an existing client of the fred crate.
 
 use std::time::Duration;
 

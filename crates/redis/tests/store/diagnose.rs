@@ -98,7 +98,7 @@ async fn a_user_that_lacks_eval_is_told_the_line_that_mends_it() {
 }
 
 #[tokio::test]
-async fn what_a_minimal_user_may_not_see_is_said_and_can_be_allowed() {
+async fn checks_that_a_minimal_user_may_not_make_are_reported_and_can_be_allowed() {
     let server = Server::setup(Flavor::Redis70).acl_user("app", MINIMAL).start();
     let store = store(&format!("redis://app:secret@127.0.0.1:{}", server.port()));
     let findings = diagnosed(&store).await;

@@ -72,7 +72,7 @@ async fn sentinels_that_would_come_too_late_or_not_at_all_are_named() {
 
 /// The user that the manual has finds the master, and may ask no more.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_user_of_sentinels_may_not_ask_is_unknown() {
+async fn checks_that_a_user_of_sentinels_may_not_make_are_unknown() {
     let rules = "on >watch resetkeys resetchannels &+switch-master -@all +sentinel|get-master-addr-by-name +sentinel|masters \
                  +subscribe +unsubscribe";
     let sentinel = Server::setup(Flavor::Valkey91).acl_user("looker", rules);

@@ -1,4 +1,4 @@
-//! The same on every server and in both protocols.
+//! Behaviour that is the same on every server and in both protocols.
 
 use std::slice::from_ref;
 use std::time::Duration;

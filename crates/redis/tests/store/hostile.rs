@@ -98,7 +98,7 @@ fn scripts_run(server: &Server) -> u64 {
 /// It learned the digits of who waited from a hint, said that the key was handed over, and was believed: two commands ran at once. And
 /// what it said of a lease that somebody held, to a process that knew nothing of it, had that process take the lease back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_may_publish_but_not_read_the_key_can_forge_no_grant() {
+async fn a_user_who_may_publish_but_not_read_the_key_cannot_forge_a_grant() {
     for flavor in Flavor::ALL {
         for protocol in BOTH {
             let server = Server::setup(flavor)

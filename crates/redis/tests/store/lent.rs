@@ -1,4 +1,4 @@
-//! A connection that the program had already.
+//! Locks over an existing connection of the program.
 
 use leasehold_core::{HoldAnswer, InspectStore as _, Store};
 use leasehold_redis::RedisStore;

@@ -1,4 +1,4 @@
-//! The line where a server does not do what it is told.
+//! The queue on servers that misbehave.
 
 use std::time::Duration;
 
@@ -102,7 +102,7 @@ async fn a_fence_that_is_no_number_keeps_nobody_from_letting_go() {
 
 /// The clock was set back, or another server's was ahead.
 #[tokio::test]
-async fn who_joins_a_line_that_is_ahead_of_the_clock_stands_at_its_end() {
+async fn a_waiter_that_joins_a_queue_ahead_of_the_clock_is_last() {
     const AHEAD: i64 = 4_000_000_000_000_000;
     for flavor in Flavor::ALL {
         let server = Server::start(flavor);
@@ -132,7 +132,7 @@ async fn a_channel_that_was_passed_over_counts_again_when_somebody_there_joins()
 }
 
 #[tokio::test]
-async fn who_is_passed_over_is_handed_nothing() {
+async fn a_skipped_waiter_is_handed_nothing() {
     for flavor in Flavor::ALL {
         let server = Server::start(flavor);
         let _listener = listener(&server, &[7, 8]).await;
@@ -145,7 +145,7 @@ async fn who_is_passed_over_is_handed_nothing() {
 }
 
 #[tokio::test]
-async fn who_cannot_be_told_keeps_nobody_before_it_from_being_told() {
+async fn a_waiter_without_push_does_not_keep_those_before_it_from_being_notified() {
     for flavor in Flavor::ALL {
         let server = Server::start(flavor);
         let _listener = listener(&server, &[7]).await;

@@ -1,4 +1,4 @@
-//! Waiters, while holders, servers and operators intervene.
+//! The queue while holders, servers and operators intervene.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -148,7 +148,7 @@ async fn a_server_that_restarts_empty_serves_all_who_waited() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_may_not_subscribe_asks_by_itself_and_says_why() {
+async fn a_user_without_subscribe_polls_and_reports_why() {
     let rules = ["on nopass ~* &* +@all -subscribe", "on nopass ~* resetchannels +@all"];
     for (flavor, rules) in
         [(Flavor::Redis62, rules[1]), (Flavor::Redis82, rules[0]), (Flavor::Valkey91, rules[1])]
@@ -183,7 +183,7 @@ async fn who_may_not_subscribe_asks_by_itself_and_says_why() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_lends_a_connection_waits_by_asking() {
+async fn a_waiter_on_a_lent_connection_polls() {
     let server = Server::start(Flavor::Redis70);
     let client = redis::Client::open(server.url()).unwrap();
     let connection = client.get_multiplexed_async_connection().await.unwrap();
@@ -233,7 +233,7 @@ async fn many_dead_waiters_are_cleared_away_at_once() {
 
 /// A refusal is an answer: the server is there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_may_not_ping_waits_all_the_same() {
+async fn a_user_without_ping_can_wait() {
     let server = Server::setup(Flavor::Valkey91).acl_user("quiet", "on nopass ~* &* +@all -ping").start();
     for protocol in BOTH {
         let store = store(&format!("redis://quiet@127.0.0.1:{}?protocol={protocol}", server.port()));

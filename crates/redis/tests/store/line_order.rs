@@ -1,4 +1,4 @@
-//! First come, first served, and at what cost.
+//! The order of the queue, and its cost in commands.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -160,7 +160,7 @@ async fn many_waiters_of_a_long_hold_cost_next_to_nothing_and_an_idle_process_no
 }
 
 #[tokio::test]
-async fn who_never_waits_subscribes_to_nothing() {
+async fn a_process_that_never_waits_subscribes_to_nothing() {
     let server = Server::start(Flavor::Valkey91);
     for url in urls(&server) {
         let store = store(&url);

@@ -1,4 +1,4 @@
-//! Waiters, while connections break.
+//! The queue while connections break.
 
 use std::time::{Duration, Instant};
 
@@ -84,7 +84,7 @@ async fn a_waiter_whose_connection_is_cut_subscribes_anew_and_keeps_its_place() 
 
 /// The hand-over falls into the gap: the next in line has it, and then the one that was away.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_was_away_when_its_turn_came_is_next() {
+async fn a_waiter_that_was_away_when_its_turn_came_is_next() {
     for protocol in BOTH {
         let scene = Scene::new(Flavor::Redis82, protocol).await;
         let [first, second] = scene.both_wait().await;

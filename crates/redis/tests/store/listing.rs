@@ -1,4 +1,4 @@
-//! Looking through a server for what is held.
+//! Listing the locks of a server.
 
 use std::time::{Duration, Instant};
 

@@ -55,7 +55,7 @@ fn of_the_older_build(digits: &str) -> Attempt {
 }
 
 #[tokio::test]
-async fn what_an_older_build_left_is_seen_as_it_meant_it() {
+async fn data_of_an_older_build_is_read_as_it_meant_it() {
     for flavor in Flavor::ALL {
         let server = left_by_the_older_build(flavor);
         let store = store(&server.url());

@@ -1,4 +1,4 @@
-//! Nobody is told a password.
+//! Passwords never appear in output.
 
 use leasehold_core::Store;
 use servers::{Flavor, Server};

@@ -1,4 +1,4 @@
-//! A master that sentinels watch over, and that does not stay the same.
+//! A master under sentinels, which changes.
 
 use std::slice::from_ref;
 use std::time::{Duration, Instant};
@@ -117,7 +117,7 @@ async fn a_master_that_hangs_is_left_and_found_as_a_replica_when_it_comes_back()
 
 /// Neither a dropped connection nor a refused write tells those who only wait: the sentinels and `ROLE` do.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_waits_in_line_hears_on_the_new_master() {
+async fn a_queued_waiter_is_notified_by_the_new_master() {
     for query in ["?protocol=resp2", ""] {
         let watched = Watched::start(Flavor::Valkey91);
         let [here, there] = [(); 2].map(|()| store(&format!("{}{query}", watched.url())));
@@ -210,7 +210,7 @@ async fn a_replica_is_not_taken_for_a_master_whoever_says_so() {
 
 /// Nobody calls meanwhile, so that no call has found out.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_listens_to_the_sentinels_leaves_a_master_that_hangs_before_it_asks_there() {
+async fn a_subscriber_of_the_sentinels_leaves_a_hung_master_before_it_asks_there() {
     let watched = Watched::start(Flavor::Redis82);
     let store = store(&watched.url());
     store.open().await.unwrap();

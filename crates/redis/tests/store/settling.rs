@@ -1,4 +1,4 @@
-//! Nothing comes of a grant after its attempt was given up, wherever its request got stuck.
+//! A grant has no effect after its attempt was given up, wherever its request was delayed.
 
 use std::future::poll_fn;
 use std::task::Poll;

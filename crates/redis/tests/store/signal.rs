@@ -1,4 +1,4 @@
-//! A release that wakes others, who wait in a way of their own.
+//! Releases that wake the waiters of another library.
 
 use leasehold_core::{Attempt, HoldAnswer, Signal, Store, WaitMode};
 use leasehold_redis::ClusterStore;

@@ -1,4 +1,4 @@
-//! TLS, with authorities of our own.
+//! TLS, with certificate authorities of the tests.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

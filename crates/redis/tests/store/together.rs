@@ -1,4 +1,4 @@
-//! Several who hold a key together, and what is left of them on the server.
+//! Holders that share a key, and their records on the server.
 
 use std::slice::from_ref;
 use std::time::Duration;
@@ -184,7 +184,7 @@ end";
 }
 
 #[tokio::test]
-async fn who_does_not_know_how_many_permits_are_left_gives_out_none_until_all_are_back() {
+async fn a_store_that_lost_count_of_permits_grants_none_until_all_are_back() {
     let server = Server::start(Flavor::Redis70);
     let store = store(&server.url());
     let (one, two) = (permits(1, 4), permits(1, 4));

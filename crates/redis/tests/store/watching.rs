@@ -1,4 +1,4 @@
-//! Looking through a server again and again, with few commands.
+//! Scanning a server repeatedly, with few commands.
 
 use leasehold_core::{InspectStore, Key, ScanPosition, Store, WaitMode};
 use servers::{Flavor, Reply, Server};

@@ -49,7 +49,7 @@ fn request(locks: &Locks) -> Acquire {
 
 /// Twelve waiters of two processes, alternating, are served in the order in which they joined; they
 /// are notified and do not poll.
-pub async fn who_came_first_is_served_first(target: &Target) {
+pub async fn the_first_waiter_is_served_first(target: &Target) {
     let (store, all) = (target.store(), [locks(target), locks(target)]);
     let holder = all[0].mutex("k").lock().await.unwrap();
     let order = Arc::new(Mutex::new(Vec::new()));
@@ -99,7 +99,7 @@ async fn until_nothing_is_left(store: &dyn Store) {
 
 /// The one in the middle leaves, and the others move up. A waiter whose time is up reports its
 /// position.
-pub async fn who_gives_up_is_passed_over(target: &Target) {
+pub async fn a_waiter_that_gave_up_is_skipped(target: &Target) {
     let (store, locks, others) = (target.store(), locks(target), locks(target));
     let holder = locks.mutex("k").label("web-1").lock().await.unwrap();
     let first =

@@ -14,7 +14,7 @@ async fn marked(store: &dyn Store) -> Marked {
 
 /// A mark tells everybody that something was done, also after the process that did it has gone; it
 /// is not a lock.
-pub async fn what_was_done_is_known_to_all(target: &Target) {
+pub async fn a_finished_job_is_known_to_everybody(target: &Target) {
     let (here, there) = (target.store(), target.store());
     let before = marked(&*there).await;
     assert_eq!(before.mark, None);

@@ -383,7 +383,7 @@ pub async fn the_permits_of_a_dead_holder_come_back(target: &Target) {
 }
 
 /// Requests with different totals keep each other out, and are told why.
-pub async fn who_counts_other_permits_is_kept_out_and_told(target: &Target) {
+pub async fn a_request_with_another_total_of_permits_is_refused_with_the_reason(target: &Target) {
     let locks = locks(target);
     let guard = locks.semaphore("k", 2).acquire().await.unwrap();
     for request in [

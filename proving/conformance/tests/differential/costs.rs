@@ -194,7 +194,7 @@ fn a_release_looks_at_a_few_of_a_line() {
 }
 
 #[test]
-fn who_joins_a_line_looks_at_its_end() {
+fn a_request_that_joins_a_queue_reads_its_end() {
     costs_what_it_should(a_join_looks_at_the_end);
 }
 

@@ -36,7 +36,7 @@ async fn a_holding_is_told_from_the_grant_to_the_release() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_is_told_with_the_place_and_the_holder_and_again_when_they_change() {
+async fn a_waiters_place_and_holder_are_reported_and_again_when_they_change() {
     let world = World::begin();
     let (others, mut events) = (world.others(), world.locks.events());
     let first = others.mutex("k").label("first").lock().await.unwrap();

@@ -32,7 +32,7 @@ fn process(target: &Target) -> Locks {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_waits_for_a_lock_to_be_free_hears_of_it_and_takes_nothing() {
+async fn a_wait_for_a_free_lock_ends_when_it_is_free_and_acquires_nothing() {
     on_every_target(async |target| {
         let (here, there) = (process(target), process(target));
         let mutex = there.mutex("k");

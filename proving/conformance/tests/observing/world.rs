@@ -1,4 +1,4 @@
-//! One process's locks on a memory store behind weather, in virtual time.
+//! The locks of one process on a memory store whose calls can fail, in virtual time.
 
 use std::sync::Arc;
 use std::time::Duration;

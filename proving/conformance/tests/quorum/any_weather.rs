@@ -1,4 +1,4 @@
-//! In any weather, no two guards are valid at once, and fences rise.
+//! Whatever happens to calls, no two guards are valid at once, and fences rise.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -79,7 +79,7 @@ async fn a_lease_is_believed_for_its_ttl_less_the_widest_drift_or_the_one_that_w
 
 /// The lock is held at a majority, which is not an outage.
 #[tokio::test(start_paused = true)]
-async fn who_waits_in_vain_is_told_who_holds_it() {
+async fn a_waiter_that_times_out_learns_who_holds_the_lock() {
     let world = World::of(5);
     let holder = world.process_with(|builder| builder.label("web-3"));
     let _guard = holder.locks.mutex("k").lock().await.unwrap();

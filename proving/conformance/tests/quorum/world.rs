@@ -1,4 +1,4 @@
-//! Members in memory, and processes that each have their own weather on the way to each of them.
+//! Members in memory, and processes whose calls to each member can fail independently.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -85,7 +85,7 @@ async fn who_waits_stands_in_one_line_and_is_asked_for_at_that_member_alone_from
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_does_not_join_a_full_line_is_told_so_and_leaves_nothing() {
+async fn a_request_that_does_not_join_a_full_queue_learns_why_and_leaves_nothing() {
     let world = World::of(3);
     let quorum = world.quorum();
     let rival = world.rival_at(0).await;

@@ -164,7 +164,7 @@ async fn who_asks_again_after_its_time_among_rivals_is_over_begins_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_holds_or_has_nothing_under_way_is_never_woken() {
+async fn a_holder_or_an_idle_process_is_never_woken() {
     let world = World::of(3);
     let quorum = world.quorum();
     let holds = world.attempt();

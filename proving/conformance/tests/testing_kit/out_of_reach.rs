@@ -71,7 +71,7 @@ fn work_under_a_lock_is_stopped_when_the_store_is_away_for_too_long() {
 }
 
 #[test]
-fn who_asks_is_told_that_the_store_is_away_when_the_outage_limit_is_over() {
+fn a_request_fails_as_unreachable_when_the_outage_limit_is_over() {
     on_each_runtime(async || {
         for (outage, says) in [
             (Outage::Silent, "timed out"),
@@ -89,7 +89,7 @@ fn who_asks_is_told_that_the_store_is_away_when_the_outage_limit_is_over() {
 }
 
 #[test]
-fn who_asks_a_store_that_refuses_is_told_at_once() {
+fn a_request_to_a_store_that_refuses_fails_at_once() {
     on_each_runtime(async || {
         let world = World::new();
         let locks = world.locks();
@@ -115,7 +115,7 @@ fn a_call_to_a_silent_store_is_served_when_the_outage_ends_in_time() {
 }
 
 #[test]
-fn what_was_granted_and_not_answered_is_undone() {
+fn a_grant_without_an_answer_is_undone() {
     on_each_runtime(async || {
         let world = World::new();
         let cut_off = world.process();

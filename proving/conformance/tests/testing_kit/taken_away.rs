@@ -81,13 +81,13 @@ fn a_store_that_forgot_everything_says_so_at_the_next_renewal() {
 
 #[test]
 #[should_panic(expected = "k: nobody holds it, so it cannot be lost")]
-fn what_nobody_holds_cannot_be_lost() {
+fn a_free_lock_cannot_be_lost() {
     World::new().lose("k");
 }
 
 #[test]
 #[should_panic(expected = "k: nobody holds it, so its lease cannot be broken")]
-fn what_nobody_holds_cannot_be_broken() {
+fn a_free_lock_cannot_be_broken() {
     World::new().break_lease("k");
 }
 

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_with_the_remedy() {
+    fn invalid_settings_are_refused_with_the_remedy() {
         for (line, why) in [
             ("--minutes", "--minutes wants a number of minutes, and nothing follows it"),
             ("--minutes 0", "--minutes 0: say a number above 0, up to 10000"),

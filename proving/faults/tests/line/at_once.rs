@@ -1,4 +1,4 @@
-//! A holder that releases asks again at once.
+//! Holders that release and immediately ask again.
 
 use std::{collections::BTreeMap, thread, time::Duration};
 

@@ -11,17 +11,17 @@ use tokio::runtime::Runtime;
 use crate::scene::{Scene, WINDOW, report, worker};
 
 #[test]
-fn who_is_granted_a_lock_after_a_break_does_not_lose_it_to_that_break_at_a_valkey() {
+fn a_lock_granted_after_a_break_is_not_lost_to_that_break_at_a_valkey() {
     granted_after_a_break(&Scene::on(Flavor::Valkey91));
 }
 
 #[test]
-fn who_is_granted_a_lock_after_a_break_does_not_lose_it_to_that_break_at_a_redis() {
+fn a_lock_granted_after_a_break_is_not_lost_to_that_break_at_a_redis() {
     granted_after_a_break(&Scene::on(Flavor::Redis62));
 }
 
 #[test]
-fn who_is_granted_a_lock_after_a_break_does_not_lose_it_to_that_break_at_a_file() {
+fn a_lock_granted_after_a_break_is_not_lost_to_that_break_at_a_file() {
     granted_after_a_break(&Scene::on_a_file());
 }
 

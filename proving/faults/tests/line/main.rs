@@ -1,4 +1,4 @@
-//! One lock, many processes that wait for it, and the faults that they suffer.
+//! Many processes that wait for one lock, and their faults.
 
 mod at_once;
 mod broken;

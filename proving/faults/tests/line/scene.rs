@@ -1,4 +1,4 @@
-//! The scene of the tests, and what must hold in any case.
+//! The setup of the tests, and the checks that apply to all of them.
 
 use std::{
     path::{Path, PathBuf},

@@ -59,7 +59,7 @@ async fn whoever_is_in_the_minority_stops_believing_before_the_majority_goes_on(
 /// All five members grant its request, and it receives no answer. It gives up, and releases the
 /// lock at all five as soon as it can reach them.
 #[tokio::test]
-async fn what_was_granted_and_never_heard_of_is_given_back_at_every_member() {
+async fn grants_that_are_never_heard_of_are_released_at_every_member() {
     let servers = servers(5);
     let (good, cut_off, ways) = with_ways(&servers);
     cut_off.mutex("k").lock().await.unwrap().release().await.unwrap();

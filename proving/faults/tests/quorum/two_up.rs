@@ -24,7 +24,7 @@ const FINDS_OUT: Duration = Duration::from_secs(5);
 const GONE: [usize; 3] = [0, 2, 3];
 
 #[test]
-fn with_three_of_five_killed_everybody_is_told_in_time_and_nothing_is_left() {
+fn with_three_of_five_killed_everybody_gets_an_error_in_time_and_nothing_is_left() {
     let scene = Scene::that_forgets_nothing();
     let mut crowd = are_told(&scene, |member| member.server.kill_9());
     crowd.dismiss();
@@ -33,7 +33,7 @@ fn with_three_of_five_killed_everybody_is_told_in_time_and_nothing_is_left() {
 }
 
 #[test]
-fn with_three_of_five_stopped_everybody_is_told_in_time_and_goes_on_when_they_do() {
+fn with_three_of_five_stopped_everybody_gets_an_error_in_time_and_continues_when_they_do() {
     let scene = Scene::that_forgets_nothing();
     let mut crowd = are_told(&scene, |member| member.server.stop());
     let begun = now();

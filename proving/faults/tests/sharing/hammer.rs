@@ -1,4 +1,4 @@
-//! Thirty-two tasks, as fast as they can.
+//! Thirty-two tasks that acquire and release as fast as they can.
 
 use std::{thread, time::Duration};
 

@@ -10,12 +10,12 @@ use crate::place::{BUSY, Place, until};
 const TTL: Duration = Duration::from_secs(2);
 
 #[test]
-fn what_a_killed_process_shared_at_a_file_is_back_at_once() {
+fn a_killed_processs_share_at_a_file_is_back_at_once() {
     the_share_of_a_killed_process_is_back(&Place::on_a_file(), Duration::from_secs(1));
 }
 
 #[test]
-fn what_a_killed_process_shared_at_a_redis_is_back_after_its_ttl() {
+fn a_killed_processs_share_at_a_redis_is_back_after_its_ttl() {
     the_share_of_a_killed_process_is_back(&Place::on(Server::start(Flavor::Redis70)), TTL);
 }
 

@@ -1,4 +1,4 @@
-//! Readers, writers, permits and takers of several keys, all at once.
+//! Readers, writers, permits and claims of several keys, at the same time.
 
 mod hammer;
 mod killed;

@@ -1,4 +1,4 @@
-//! A naming and its library: both are given the name of a lock, and neither its key.
+//! Namings: a library and Leasehold get the same lock name, and use the same key.
 
 use std::{
     thread,

@@ -44,7 +44,7 @@ fn a_request_that_comes_too_late_changes_nothing() {
 }
 
 #[test]
-fn what_is_no_lock_is_named_and_left_alone() {
+fn a_value_that_is_not_a_lock_is_named_and_left_alone() {
     let mut records = Records::default();
     records.locks.insert(key("a"), Lock::new(Content::NotALock, None));
     let before = records.clone();

@@ -277,7 +277,7 @@ fn when_a_writer_gives_up_the_readers_behind_it_go_on_at_once() {
 }
 
 #[test]
-fn who_asks_in_its_turn_takes_along_those_behind_it() {
+fn a_request_that_is_granted_in_turn_also_advances_the_waiters_behind_it() {
     let mut records = Records::default();
     ask(&mut records, &writer(1), 100);
     for waits in [reader(2), reader(3)] {
@@ -304,7 +304,7 @@ fn a_writer_that_is_gone_keeps_no_reader_waiting() {
 }
 
 #[test]
-fn who_lets_a_share_lie_is_passed_over_with_all_its_waiters() {
+fn a_process_that_ignores_a_share_is_skipped_with_all_its_waiters() {
     let mut records = Records::default();
     ask(&mut records, &writer(1), 100);
     listening(&mut records, &reader(2), "stopped", 101);
@@ -319,7 +319,7 @@ fn who_lets_a_share_lie_is_passed_over_with_all_its_waiters() {
 }
 
 #[test]
-fn who_claimed_its_share_is_not_passed_over_when_that_ends() {
+fn a_waiter_that_claimed_its_share_is_not_skipped_when_the_share_ends() {
     let claims: [fn(&mut Records); 3] = [
         |records| drop(renew(records, &reader(2), &at(103))),
         |records| drop(ask(records, &reader(2), 103)),

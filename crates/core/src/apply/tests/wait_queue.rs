@@ -15,7 +15,7 @@ fn a_release_hands_the_lock_for_a_window_to_who_came_first_and_tells_the_next() 
 }
 
 #[test]
-fn who_is_handed_the_lock_and_asks_all_the_same_is_granted_it() {
+fn a_waiter_that_is_handed_the_lock_and_asks_all_the_same_is_granted_it() {
     let mut records = a_line();
     release(&mut records, &attempt(1, &["a"], 10), &at(105));
     let (answer, pushes) = wait(&mut records, &attempt(2, &["a"], 10), &at(106));
@@ -33,7 +33,7 @@ fn a_try_does_not_slip_past_the_line() {
 }
 
 #[test]
-fn whoever_goes_leaves_the_line_and_nothing_stays_behind() {
+fn a_waiter_that_leaves_the_queue_leaves_nothing_behind() {
     let mut records = a_line();
     for who in [3, 1, 2, 4] {
         release(&mut records, &attempt(who, &["a"], 10), &at(105));
@@ -101,7 +101,7 @@ fn no_request_clears_away_more_than_a_hundred_waiters() {
 /// When the first waiter gives up, the new first one must learn when the holder's lease ends;
 /// otherwise nobody in the queue would know.
 #[test]
-fn who_stands_first_because_the_first_gave_up_is_told_when_the_lease_ends() {
+fn a_waiter_that_becomes_first_learns_when_the_lease_ends() {
     let mut records = a_line();
     let pushes = pushed(&mut records, Request::Release(attempt(3, &["a"], 10)), &at(105));
     assert_eq!(pushes, []);
@@ -166,7 +166,7 @@ fn a_line_that_nobody_asks_about_is_forgotten() {
 }
 
 #[test]
-fn who_waits_for_several_keys_keeps_those_it_has_and_is_handed_the_others_one_by_one() {
+fn a_waiter_for_several_keys_keeps_those_it_has_and_is_handed_the_others_one_by_one() {
     let mut records = Records::default();
     ask(&mut records, &attempt(1, &["b"], 10), 100);
     ask(&mut records, &attempt(2, &["c"], 10), 100);
@@ -247,7 +247,7 @@ fn a_lock_knows_whether_somebody_waits_for_it_however_it_was_taken() {
 /// The queue had lost its place. It comes back with the ticket, so a waiter that joined later does
 /// not pass it.
 #[test]
-fn who_comes_back_with_its_ticket_goes_before_those_behind_it() {
+fn a_waiter_that_returns_with_its_ticket_goes_before_those_behind_it() {
     let mut records = a_line();
     let second = attempt(2, &["a"], 10);
     let line = records.lines.get_mut(&key("a")).unwrap();
@@ -261,7 +261,7 @@ fn who_comes_back_with_its_ticket_goes_before_those_behind_it() {
 /// It renewed what it was handed, and died later: that says nothing about the other waiters of its
 /// process.
 #[test]
-fn who_renewed_what_it_was_handed_is_not_passed_over_when_that_ends() {
+fn a_waiter_that_renewed_its_hand_over_is_not_skipped_when_that_ends() {
     let mut records = a_line();
     release(&mut records, &attempt(1, &["a"], 10), &at(105));
     assert_eq!(renew(&mut records, &attempt(2, &["a"], 10), &at(106)), HoldAnswer::Done);

@@ -97,7 +97,7 @@ fn the_rests_grow_while_it_stands_first_and_begin_anew_when_it_does_not() {
 
 /// Its queue had been lost, and it joined again: its former place is empty.
 #[test]
-fn who_is_given_another_place_leaves_the_one_it_had() {
+fn a_waiter_that_is_given_another_place_leaves_its_old_one() {
     let waiting = three(3600 * SECOND);
     waiting.asks(holder(2), None, START);
     waiting.answered(&attempt(2, &["a"]), &busy(7, 3600 * SECOND, 6, true), START);

@@ -46,7 +46,7 @@ fn a_grant_without_its_proof_is_a_hint_and_no_grant() {
 /// Everybody received the hand-over, and the waiter received it only when it was over: repeating it
 /// then describes the past.
 #[test]
-fn what_proved_a_grant_once_proves_none_after_the_next_ask() {
+fn the_proof_of_a_grant_is_void_after_the_next_request() {
     let waiting = one();
     let later = START + 5 * SECOND;
     waiting.asks(holder(1), Some(proof("here", 43)), later);
@@ -98,7 +98,7 @@ fn no_hint_puts_an_ask_off() {
 /// The message that a key was handed to it is a hint too, and may come as often as the waiter makes
 /// progress.
 #[test]
-fn whoever_gets_on_by_its_hints_asks_at_once() {
+fn a_waiter_that_advances_by_its_hints_asks_at_once() {
     let waiting = one();
     for ticket in 2..20 {
         let now = START + Duration::from_millis(ticket);

@@ -55,7 +55,7 @@ async fn the_line_of_the_manual_is_enough_while_a_slot_moves() {
 }
 
 #[tokio::test]
-async fn who_may_not_ask_for_the_slots_is_told_what_to_allow() {
+async fn a_user_without_cluster_slots_learns_what_to_allow() {
     let cluster = Cluster::start_with(Flavor::Redis70, 3, 0, |setup| setup.acl_user("app", USER));
     let fault = store(&cluster).open().await.unwrap_err();
     assert!(fault.is_lasting() && fault.to_string().contains("+cluster|slots"), "{fault}");

@@ -1,4 +1,4 @@
-//! A cluster whose nodes speak TLS with everybody, and with each other.
+//! A cluster whose nodes use TLS for clients and for each other.
 
 use std::path::Path;
 

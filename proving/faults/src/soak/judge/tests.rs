@@ -194,7 +194,7 @@ fn a_lock_that_stays_free_is_found_but_not_while_its_store_is_down() {
 }
 
 #[test]
-fn what_was_done_is_not_done_again() {
+fn a_finished_job_is_not_done_again() {
     let lines = |key: &str, again: u64| {
         let asks = [format!("1 1 1 asks alone {key}"), format!("{} 2 1 asks alone {key}", again - 1)];
         let granted = format!("{again} 2 1 granted 8 {}", again + 2000);
@@ -206,7 +206,7 @@ fn what_was_done_is_not_done_again() {
 }
 
 #[test]
-fn whoever_was_told_wrongly_or_answered_oddly_is_found() {
+fn wrong_notifications_and_odd_answers_are_found() {
     let lines =
         ["1 1 1 asks alone a", "10 1 1 granted 7 2000", "20 1 1 lets-go true", "21 1 1 lost not yours"];
     assert_eq!(violations(&lines).len(), 1);

@@ -98,7 +98,7 @@ fn a_lease_in_a_quorum_may_be_broken_by_a_greater_fence_than_its_holder_has() {
 }
 
 #[test]
-fn who_hears_too_late_that_it_was_broken_is_found() {
+fn a_holder_that_is_notified_too_late_of_a_break_is_found() {
     let late = ["1040 1 1 lets-go false", "1041 1 1 lost broken"];
     assert_eq!(violations(&broken(NEXT, &late)).len(), 1);
     // The holder could not be notified.
@@ -154,7 +154,7 @@ fn a_lock_that_was_broken_and_stays_free_is_found_although_its_holder_believes()
 }
 
 #[test]
-fn who_was_broken_before_the_next_had_done_it_may_begin_after_that() {
+fn a_job_whose_lease_was_broken_before_the_next_was_done_may_begin_after_it() {
     let lines = [
         "1 1 1 asks alone every",
         "20 2 1 asks alone every",
