@@ -27,8 +27,6 @@ pub(super) enum Suite {
     Runtimes,
     /// Processes that end while they hold locks.
     LastReleases,
-    /// The unit tests of the library.
-    Library,
     /// A quorum in which some members behave differently.
     OddMembers,
     /// The unit tests of the command.
@@ -49,7 +47,6 @@ impl Suite {
             Self::PollingWaiters => &["-p", "conformance", "--test", "polling_waiters"],
             Self::Runtimes => &["-p", "conformance", "--test", "runtimes"],
             Self::EveryStore => &["-p", "conformance", "--test", "every_store"],
-            Self::Library => &["-p", "leasehold", "--lib"],
             Self::Guards => &["-p", "conformance", "--test", "guards_in_virtual_time"],
             Self::Quorum => &["-p", "conformance", "--test", "quorum"],
             Self::LastReleases => &["-p", "conformance", "--test", "last_releases"],

@@ -3,8 +3,8 @@
 use super::bug::{
     Bug,
     Suite::{
-        Command, Core, EveryStore, File, FileProcesses, Guards, LastReleases, Library, OddMembers,
-        PollingWaiters, Quorum, Run, Runtimes, Store, Wire,
+        Command, Core, EveryStore, File, FileProcesses, Guards, LastReleases, OddMembers, PollingWaiters,
+        Quorum, Run, Runtimes, Store, Wire,
     },
 };
 
@@ -84,12 +84,12 @@ pub(super) const BUGS: &[Bug] = &[
     },
     Bug {
         name: "a call that ends while its lease is released is undone before the release",
-        file: "crates/leasehold/src/quorum/attempts.rs",
+        file: "crates/core/src/quorum/member.rs",
         from: "            return false;\n",
         to: "            return !(*behind_the_only_call && with_answer);\n",
         tests: &[(
-            Library,
-            "quorum::attempts::tests::what_was_under_way_when_an_id_was_given_up_is_undone_unless_the_release_did_that",
+            Core,
+            "quorum::member::tests::what_was_under_way_when_an_id_was_given_up_is_undone_unless_the_release_did_that",
         )],
     },
     Bug {

@@ -310,11 +310,14 @@ mod tests {
         // found nothing, and a holder was told of a loss.
         let [two_at_once, mut renewed] = [(); 2].map(|()| asked());
         renewed.call_ends(ANSWERED);
-        for mut id in [two_at_once, renewed] {
+        for (mut id, others) in [(two_at_once, 1), (renewed, 0)] {
             id.asks();
             id.lets_go();
             assert!(!id.call_ends(ANSWERED), "the release comes first");
             assert!(id.let_go(DONE), "it may take again what the release let go");
+            for _ in 0..others {
+                assert!(id.call_ends(ANSWERED), "the release has ended");
+            }
         }
     }
 }
