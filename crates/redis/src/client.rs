@@ -10,21 +10,19 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, Channel, Fault, InDoubtGrants, Instant, News, Notice, NoticeBus, Proof, Runtime, Ttl, WaitQueue,
-    WaiterRegistry,
+    Attempt, Channel, Contended, Fault, InDoubtGrants, Instant, News, Notice, NoticeBus, Proof, Runtime,
+    ServerClock, Ttl, WaitQueue, WaiterRegistry,
 };
 
 use crate::address::channels::Channels;
 use crate::address::parameters::Confirmation;
 use crate::batch::state::Batches;
-use crate::connection::clock::ServerClock;
 use crate::connection::connect::{CALLS_TO_CONNECT, Connector};
 use crate::connection::lent::Lend;
 use crate::connection::link::Link;
 use crate::connection::push_health::PushHealth;
 use crate::connection::route::Route;
 use crate::connection::subscription::OnPush;
-use crate::contended::Contended;
 use crate::fault::Faults;
 use crate::wire::{PushMessage, read_push};
 

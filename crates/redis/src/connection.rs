@@ -13,7 +13,6 @@
 //!
 //! Nothing here knows what a lock is.
 
-pub(crate) mod clock;
 pub(crate) mod connect;
 pub(crate) mod dial;
 #[cfg(feature = "fred")]

@@ -28,7 +28,6 @@ mod address;
 mod batch;
 mod client;
 mod connection;
-mod contended;
 mod deadline;
 mod diagnose;
 mod fault;

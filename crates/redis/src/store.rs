@@ -9,8 +9,8 @@ use std::time::Duration;
 use leasehold_core::{
     AdminStore, Attempt, Baseline, BaselineStore, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Diagnosis,
     Drift, Fault, Fence, GrantAnswer, HoldAnswer, InspectStore, Key, KeyState, Limits, Mark, MarkStore,
-    Marked, MemberStore, Misuse, Notices, Parts, RaiseAnswer, Runtime, ScanPage, ScanPosition, Store,
-    StoreRole, Successor, TransferStore, WaitMode, Wake,
+    Marked, MemberStore, Misuse, Notices, Parts, RaiseAnswer, Runtime, ScanPage, ScanPosition, ServerClock,
+    Store, StoreRole, Successor, TransferStore, WaitMode, Wake,
 };
 use redis::aio::ConnectionLike;
 
@@ -18,7 +18,6 @@ use crate::address::access::Access;
 use crate::address::text::refuse;
 use crate::address::{Address, CALL_LIMIT, SentinelAccess, Site};
 use crate::client::{Bounds, Client, SharedState, Source};
-use crate::connection::clock::ServerClock;
 use crate::connection::connect::Connector;
 #[cfg(feature = "fred")]
 use crate::connection::fred::LentFred;

@@ -6,13 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use leasehold_core::{Attempt, BoxFuture, Fault, Instant, Sending, Stamp, Ttl};
+use leasehold_core::{Attempt, BoxFuture, Fault, Instant, Reading, Sending, ServerClock, Stamp, Ttl};
 use redis::{Cmd, RedisError};
 
 use super::queue::Sends;
 use super::state::{Batches, Request, Said, What};
 use crate::client::{Client, Source};
-use crate::connection::clock::{Reading, ServerClock};
 use crate::connection::link::Live;
 use crate::connection::route::BoxConnection;
 use crate::connection::send::{Heard, one, several};

@@ -4,11 +4,10 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Fault, Instant, Key, Quarantined};
+use leasehold_core::{Fault, Instant, Key, Quarantined, Reading};
 use redis::{Cmd, RedisError, ServerError, Value, cmd};
 
 use super::{Client, Source};
-use crate::connection::clock::Reading;
 use crate::connection::link::Live;
 use crate::connection::route::Route;
 use crate::connection::send::{Heard, one, say_all, say_one, several};

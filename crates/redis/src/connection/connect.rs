@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use leasehold_core::{BoxFuture, Channel, Fault, Runtime};
+use leasehold_core::{BoxFuture, Channel, Fault, Reading, Runtime};
 use redis::aio::{ConnectionLike, MultiplexedConnection, PubSub};
 use redis::{
     AsyncConnectionConfig, Cmd, Pipeline, ProtocolVersion, RedisConnectionInfo, RedisError, ServerError,
@@ -15,7 +15,6 @@ use redis::{
 use crate::address::access::{Access, Password, Protocol};
 use crate::address::channels::Channels;
 use crate::address::server::ServerAddr;
-use crate::connection::clock::Reading;
 use crate::connection::dial::{BoxStream, complaint, dial};
 use crate::connection::signs_of_life::{SignsOfLife, Watched};
 use crate::connection::subscription::{Answered, OnPush, Subscription, reader};

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use leasehold_core::{Channel, ConnectionId, Fault, FaultKind, Instant, Runtime};
+use leasehold_core::{Channel, ConnectionId, Fault, FaultKind, Instant, Runtime, ServerClock};
 use redis::ServerError;
 use redis::aio::MultiplexedConnection;
 use tokio::sync::{Notify, watch};
@@ -14,7 +14,6 @@ use tokio::sync::{Notify, watch};
 use crate::address::channels::Channels;
 use crate::address::server::ServerAddr;
 use crate::batch::state::Batches;
-use crate::connection::clock::ServerClock;
 use crate::connection::connect::{Connected, Connector};
 use crate::connection::dial::CONNECT_LIMIT;
 use crate::connection::push_health::PushHealth;

@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use leasehold_core::ConnectionId;
+use leasehold_core::{ConnectionId, ServerClock};
 use redis::aio::ConnectionLike;
 
-use super::clock::ServerClock;
 use super::link::Live;
 use crate::batch::state::Batches;
 use crate::redirect::Redirect;

@@ -4,11 +4,10 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use leasehold_core::{Attempt, Fault, FaultKind, GrantAnswer, Nonce, Proof, Wait, WaitMode};
+use leasehold_core::{Attempt, Fault, FaultKind, GrantAnswer, Nonce, Proof, Reading, Wait, WaitMode};
 
 use crate::batch::state::{Said, What};
 use crate::client::Client;
-use crate::connection::clock::Reading;
 use crate::connection::route::Route;
 use crate::reply::{grant_in, time_of_grant};
 use crate::script::grant_call;

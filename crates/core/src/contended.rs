@@ -4,15 +4,15 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use leasehold_core::{Instant, Key};
+use crate::{Instant, Key};
 
-/// Remembers which keys had waiters lately, as far as this process has noticed. Requests for them
-/// skip the batches, which would only redirect them to the script of a single request.
+/// Remembers which keys had waiters lately, as far as this process has noticed. A request for such a
+/// key skips a store's shorter way for uncontended keys, which would only send it back.
 ///
 /// It may forget a key or mistake one key for another: either costs one command, or a little of a
 /// server's time.
 #[derive(Debug)]
-pub(crate) struct Contended {
+pub struct Contended {
     hash: RandomState,
     slots: Mutex<Slots>,
 }
@@ -33,17 +33,19 @@ impl Default for Contended {
 
 impl Contended {
     /// The digest of a key. Few keys share one.
-    pub(crate) fn digest(&self, key: &Key) -> u64 {
+    #[must_use]
+    pub fn digest(&self, key: &Key) -> u64 {
         self.hash.hash_one(key)
     }
 
     /// Notes that somebody waits for a key of this digest.
-    pub(crate) fn note(&self, digest: u64, now: Instant) {
+    pub fn note(&self, digest: u64, now: Instant) {
         self.slots()[digest as usize % SLOTS] = Some((digest, now));
     }
 
     /// Returns true if somebody waited lately for a key of this digest.
-    pub(crate) fn has(&self, digest: u64, now: Instant) -> bool {
+    #[must_use]
+    pub fn has(&self, digest: u64, now: Instant) -> bool {
         let noted = self.slots()[digest as usize % SLOTS];
         noted.is_some_and(|(noted, at)| noted == digest && now.saturating_since(at) < LATELY)
     }

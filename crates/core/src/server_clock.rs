@@ -3,14 +3,18 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use leasehold_core::{Instant, Stamp};
+use crate::{Instant, Stamp};
 
 /// The server's clock showed `server` at some moment between `sent` and `heard` on our clock.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reading {
-    pub(crate) sent: Instant,
-    pub(crate) heard: Instant,
-    pub(crate) server: Stamp,
+#[expect(clippy::exhaustive_structs, reason = "a reading has these three times and no more")]
+pub struct Reading {
+    /// Before the server was asked.
+    pub sent: Instant,
+    /// After it answered.
+    pub heard: Instant,
+    /// The time that it gave.
+    pub server: Stamp,
 }
 
 /// How far two clocks may drift apart: the kernel changes a clock's rate by at most 500 parts per
@@ -22,7 +26,8 @@ const ROUNDING: Duration = Duration::from_millis(2);
 
 impl Reading {
     /// The latest time that the server's clock can show at this instant.
-    pub(crate) fn latest(&self, at: Instant) -> Stamp {
+    #[must_use]
+    pub fn latest(&self, at: Instant) -> Stamp {
         let since = at.saturating_since(self.sent);
         self.server + since + since / DRIFT
     }
@@ -34,35 +39,40 @@ impl Reading {
     }
 
     /// An instant at which it certainly shows more than this.
-    pub(crate) fn surely_past(&self, stamp: Stamp) -> Instant {
+    #[must_use]
+    pub fn surely_past(&self, stamp: Stamp) -> Instant {
         let wait = self.server.saturating_until(stamp);
         // Twice the drift, because the wait is measured on the slower clock.
         self.heard + wait + wait / (DRIFT / 2) + ROUNDING
     }
 
     /// The difference between the latest and the earliest time.
-    pub(crate) fn doubt(&self, at: Instant) -> Duration {
+    #[must_use]
+    pub fn doubt(&self, at: Instant) -> Duration {
         self.heard.saturating_since(self.sent) + at.saturating_since(self.heard) / (DRIFT / 2)
     }
 }
 
 /// The best reading so far of one server's clock.
 #[derive(Debug, Default)]
-pub(crate) struct ServerClock(Mutex<Option<Reading>>);
+pub struct ServerClock(Mutex<Option<Reading>>);
 
 impl ServerClock {
     /// A clock of which this reading is known.
-    pub(crate) fn read(reading: Reading) -> Self {
+    #[must_use]
+    pub fn read(reading: Reading) -> Self {
         Self(Mutex::new(Some(reading)))
     }
 
-    pub(crate) fn reading(&self) -> Option<Reading> {
+    /// That reading, if there is one.
+    #[must_use]
+    pub fn reading(&self) -> Option<Reading> {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Keeps a new reading if it is more precise than the last one, or shows that the clock was
     /// set.
-    pub(crate) fn note(&self, new: Reading) {
+    pub fn note(&self, new: Reading) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let takes = kept.is_none_or(|old| {
             let was_set = new.server > old.latest(new.heard) + ROUNDING
