@@ -88,6 +88,11 @@ impl Scope {
         served
     }
 
+    /// Removes ended records. A crash may bring them back, which changes no answer.
+    pub(crate) async fn sweep(&self, client: &Client) -> Result<(), TransactionError> {
+        self.one(client, &self.sql.sweep, &[], COMMIT_LATER).await.map(drop)
+    }
+
     /// Runs one writing statement, durably and within the limits of a call, and returns its row.
     pub(crate) async fn alone(
         &self,
@@ -95,12 +100,22 @@ impl Scope {
         statement: &str,
         parameters: &[(&(dyn ToSql + Sync), Type)],
     ) -> Result<Option<Row>, TransactionError> {
+        self.one(client, statement, parameters, "COMMIT").await
+    }
+
+    async fn one(
+        &self,
+        client: &Client,
+        statement: &str,
+        parameters: &[(&(dyn ToSql + Sync), Type)],
+        commit: &str,
+    ) -> Result<Option<Row>, TransactionError> {
         let (begun, row, committed) = tokio::join!(
             biased;
             client.batch_execute(&self.begin),
             client.query_typed_opt(statement, parameters),
             // In a failed transaction, this is a rollback.
-            client.batch_execute("COMMIT"),
+            client.batch_execute(commit),
         );
         begun?;
         let row = row?;

@@ -386,9 +386,12 @@ impl Inner {
     }
 
     /// Removes ended records. Each time more rows are read than were added, so they cannot pile up.
+    ///
+    /// No request depends on it, so a refusal is not reported to one: the next sweep tries again,
+    /// and `doctor` names missing grants.
     async fn sweep(&self, client: &Client) -> bool {
-        let swept = client.execute_typed(&self.scope.sql.sweep, &[]);
-        within(&*self.runtime, 3 * self.address.call_limit, swept).await.is_some()
+        let swept = within(&*self.runtime, 3 * self.address.call_limit, self.scope.sweep(client)).await;
+        swept.is_some_and(|swept| !swept.is_err_and(|error| error.is_lost()))
     }
 }
 

@@ -32,6 +32,26 @@ async fn a_role_that_is_serializable_and_read_only_and_impatient_takes_locks_as_
     many.release().await.unwrap();
 }
 
+/// Regression: the sweep ran with the role's own settings, so for such a role it always failed,
+/// without a word, and the table grew for ever.
+#[tokio::test(flavor = "multi_thread")]
+async fn ended_records_are_removed_also_for_a_role_that_is_read_only_by_default() {
+    let server = server(&[]).await;
+    let db = db(&server).await;
+    let ended = "INSERT INTO leasehold.lease (key, fence, fence_ends) \
+        SELECT convert_to('old:' || n, 'UTF8'), n, 1 FROM generate_series(1, 500) AS n";
+    db.batch_execute(ended).await.unwrap();
+    let url = role(&db, &server, &["default_transaction_read_only = on"]).await;
+    let locks = process(&url, 5 * SECOND).await;
+    let mut fresh = 0..;
+    until("the ended records are gone", async || {
+        take(&locks, &format!("new:{:?}", fresh.next())).await.release().await.unwrap();
+        let left = "SELECT FROM leasehold.lease WHERE fence_ends = 1 LIMIT 1";
+        db.query_opt(left, &[]).await.unwrap().is_none()
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_statement_timeout_of_the_role_is_named_and_so_is_its_remedy() {
     let server = server(&[]).await;
