@@ -17,6 +17,7 @@ mod fault;
 mod init;
 mod listener;
 mod push;
+mod quick;
 mod readings;
 mod secret;
 mod serving;

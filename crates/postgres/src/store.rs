@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use leasehold_core::{
-    Answer, Attempt, Baseline, BaselineStore, BoxFuture, Channel, Drift, Fault, FaultKind, GrantAnswer,
-    HoldAnswer, Limits, MemberStore, Misuse, Nonce, Parts, Proof, RaiseAnswer, Request, Runtime, Store,
-    Successor, TransferStore, Ttl, Wait, WaitMode, WaitQueue, WaiterRegistry, Wake,
+    Answer, Attempt, Baseline, BaselineStore, BoxFuture, Channel, Contended, Drift, Fault, FaultKind,
+    GrantAnswer, HoldAnswer, InDoubtGrants, Limits, MemberStore, Misuse, Nonce, Parts, Proof, RaiseAnswer,
+    Request, Runtime, Store, Successor, TransferStore, Ttl, Wait, WaitMode, WaitQueue, WaiterRegistry, Wake,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_postgres::Client;
@@ -104,6 +104,8 @@ impl PostgresStore {
             readings: Readings::default(),
             own: Mutex::default(),
             blocked: Blocked::default(),
+            contended: Contended::default(),
+            in_doubt: InDoubtGrants::default(),
             is_up: false.into(),
             identity: Mutex::default(),
         };
@@ -328,14 +330,24 @@ impl Store for PostgresStore {
     fn release<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
         Box::pin(async move {
             self.leave(attempt);
-            let request = Request::Release(attempt.clone());
-            self.serve_one(request, self.limit(attempt.ttl), read!(Release)).await
+            let mut first = None;
+            loop {
+                let sent = self.inner.runtime.now();
+                let request = Request::Release(attempt.clone());
+                let answer = self.serve_one(request, self.limit(attempt.ttl), read!(Release)).await?;
+                let answer = first.get_or_insert(answer);
+                match self.inner.in_doubt.released(attempt.holder, None, sent) {
+                    None => return Ok(answer.clone()),
+                    Some(settles_at) => self.inner.runtime.sleep_until(settles_at).await,
+                }
+            }
         })
     }
 
-    /// Conclusive, because it is served after everything that was sent before it: on the same
-    /// connection by its order, and on a later one because it waits for the row locks of a
-    /// transaction that may still commit.
+    /// Conclusive, because it is served after everything that was sent before it. On the same
+    /// connection that follows from the order. On a later one it waits for the row locks of a
+    /// transaction that may still commit, and is repeated when the server refuses a grant that
+    /// was sent without one.
     fn give_up<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<(), Fault>> {
         Box::pin(async move { self.release(attempt).await.map(drop) })
     }

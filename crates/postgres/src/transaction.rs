@@ -25,6 +25,8 @@ use crate::transaction_error::TransactionError;
 #[derive(Debug)]
 pub(crate) struct Scope {
     pub(crate) sql: Sql,
+    /// How long a statement of its own may wait for a row.
+    pub(crate) lock_timeout: String,
     /// The statement that begins a writing transaction.
     begin: String,
     /// The same after its rows were already waited for, together with other requests.
@@ -62,7 +64,8 @@ impl Scope {
         };
         // Others wait meanwhile, and their limit is one call.
         let (begin, begin_again) = (begin(statement / 2), begin((statement / 20).max(1)));
-        Self { sql: Sql::of(schema), begin, begin_again, window }
+        let lock_timeout = (statement / 2).to_string();
+        Self { sql: Sql::of(schema), lock_timeout, begin, begin_again, window }
     }
 
     /// Serves requests in one transaction, all or none. The wait for row locks is shorter if the
@@ -377,7 +380,7 @@ const fn is_by_a_quorum(request: &Request) -> bool {
 }
 
 /// The keys whose records a request needs.
-fn keys(request: &Request) -> Vec<&Key> {
+pub(crate) fn keys(request: &Request) -> Vec<&Key> {
     match request {
         Request::Grant { attempt, .. }
         | Request::Rejoin { attempt, .. }

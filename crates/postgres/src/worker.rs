@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use leasehold_core::{
-    Answer, BoxFuture, Fault, GrantAnswer, News, Notice, NoticeBus, Proof, Push, Request, Runtime, Served,
-    Stamp, WaiterRegistry,
+    Answer, BoxFuture, Contended, Fault, GrantAnswer, InDoubtGrants, Instant, News, Notice, NoticeBus, Proof,
+    Push, Reading, Request, Runtime, Served, ServerClock, Stamp, WaiterRegistry,
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio_postgres::Client;
@@ -23,9 +23,10 @@ use crate::connect::{Live, connect};
 use crate::deadline::within;
 use crate::fault::{Faults, is_blocked, is_conflict};
 use crate::push::{self, PushMessage};
+use crate::quick::{Answered, Quick};
 use crate::readings::Readings;
 use crate::table::row::Columns;
-use crate::transaction::{Done, Scope, is_read};
+use crate::transaction::{Done, Scope, is_read, keys};
 use crate::transaction_error::TransactionError;
 
 /// The state that a store's tasks share.
@@ -41,6 +42,10 @@ pub(crate) struct Inner {
     /// The number of the channel on which this process listens, if it does.
     pub(crate) own: Mutex<Option<i64>>,
     pub(crate) blocked: Blocked,
+    /// Keys that are not worth a quick statement.
+    pub(crate) contended: Contended,
+    /// Grants that were sent on connections that broke.
+    pub(crate) in_doubt: InDoubtGrants,
     pub(crate) is_up: AtomicBool,
     /// The identity of these tables, once they were reached.
     pub(crate) identity: Mutex<Option<Arc<str>>>,
@@ -83,7 +88,7 @@ pub(crate) const BROKEN: &str = "leasehold_broken";
 
 /// Serves until the store is dropped.
 pub(crate) async fn run(inner: Arc<Inner>, mut queue: mpsc::UnboundedReceiver<Job>) {
-    let mut live: Option<Live> = None;
+    let mut live: Option<Session> = None;
     let mut pending = VecDeque::new();
     loop {
         if pending.is_empty() {
@@ -99,7 +104,7 @@ pub(crate) async fn run(inner: Arc<Inner>, mut queue: mpsc::UnboundedReceiver<Jo
         if pending.is_empty() {
             continue;
         }
-        if live.as_ref().is_none_or(|live| live.client.is_closed()) {
+        if live.as_ref().is_none_or(|session| session.client().is_closed()) {
             inner.is_up.store(false, Ordering::Relaxed);
             let had_one = live.take().is_some();
             live = match inner.connected().await {
@@ -119,12 +124,24 @@ pub(crate) async fn run(inner: Arc<Inner>, mut queue: mpsc::UnboundedReceiver<Jo
                 inner.waiting.ask_for_all();
             }
         }
-        let Some(connection) = &live else { continue };
-        if !inner.turn(&connection.client, &mut pending).await {
+        let Some(session) = &live else { continue };
+        if !inner.turn(session, &mut pending).await {
             live = None;
             inner.is_up.store(false, Ordering::Relaxed);
             inner.waiting.ask_for_all();
         }
+    }
+}
+
+/// A connection, and the clock of the server that it leads to.
+struct Session {
+    live: Live,
+    clock: ServerClock,
+}
+
+impl Session {
+    const fn client(&self) -> &Client {
+        &self.live.client
     }
 }
 
@@ -151,6 +168,9 @@ async fn refuse(inner: &Inner, jobs: VecDeque<Job>, fault: &Fault) {
     }
 }
 
+/// The result of one request, and the server's clock at that time.
+type Outcome = Result<(Served, Stamp), Fault>;
+
 /// The requests of one caller.
 struct Asked {
     requests: Vec<Request>,
@@ -159,15 +179,18 @@ struct Asked {
 
 impl Inner {
     /// Connects, and checks that the tables are those of this program.
-    async fn connected(&self) -> Result<Live, Fault> {
+    async fn connected(&self) -> Result<Session, Fault> {
         let live = connect(&self.address, &self.faults, &self.runtime, None).await?;
         let limit = 2 * self.address.call_limit;
+        let sent = self.runtime.now();
         let asked =
             within(&*self.runtime, limit, live.client.query_typed_one(&self.scope.sql.version, &[])).await;
         let row = asked.ok_or(TransactionError::Silent).and_then(|row| row.map_err(TransactionError::from));
         let row = row.map_err(|error| self.faults.of(&error))?;
         self.judge(&row).map_err(|error| self.faults.of(&error))??;
-        Ok(live)
+        let server = Columns(&row).stamp(3).map_err(|error| self.faults.of(&error))?;
+        let clock = ServerClock::read(Reading { sent, heard: self.runtime.now(), server });
+        Ok(Session { live, clock })
     }
 
     fn judge(&self, row: &tokio_postgres::Row) -> Result<Result<(), Fault>, TransactionError> {
@@ -196,7 +219,8 @@ impl Inner {
 
     /// Does the first pending job, and others that can be combined with it. `false` if the
     /// connection is of no more use.
-    async fn turn(&self, client: &Client, pending: &mut VecDeque<Job>) -> bool {
+    async fn turn(&self, session: &Session, pending: &mut VecDeque<Job>) -> bool {
+        let client = session.client();
         match pending.pop_front() {
             None => true,
             Some(Job::Notify(said)) => self.notify(client, said).await,
@@ -216,43 +240,29 @@ impl Inner {
                     count += requests.len();
                     batch.push(Asked { requests, reply });
                 }
-                self.serve(client, batch, pending).await
+                self.serve(session, batch, pending).await
             }
         }
     }
 
-    async fn serve(&self, client: &Client, batch: Vec<Asked>, pending: &mut VecDeque<Job>) -> bool {
+    async fn serve(&self, session: &Session, batch: Vec<Asked>, pending: &mut VecDeque<Job>) -> bool {
+        let client = session.client();
         let batch = self.unblocked(batch);
         let requests: Vec<&Request> = batch.iter().flat_map(|asked| &asked.requests).collect();
         if requests.is_empty() {
             return true;
         }
-        let mut results = Vec::with_capacity(requests.len());
-        let mut added = 0;
-        match self.tried(client, &requests, false).await {
-            Ok(done) => {
-                added += done.added;
-                results.extend(done.served.into_iter().map(|served| Ok((served, done.now))));
-            }
-            Err(error) if error.is_lost() || requests.len() == 1 => {
-                results.extend(requests.iter().map(|request| Err(self.refused(request, &error))));
-            }
-            // Each alone: a request that cannot be served because of the data at its keys must not
-            // affect the others.
-            Err(error) => {
-                let have_waited = is_blocked(&error);
-                for request in &requests {
-                    match self.tried(client, &[request], have_waited).await {
-                        Ok(done) => {
-                            added += done.added;
-                            results.extend(done.served.into_iter().map(|served| Ok((served, done.now))));
-                        }
-                        Err(error) => results.push(Err(self.refused(request, &error))),
-                    }
-                }
-            }
-        }
-        let (mut told, mut results) = (Vec::new(), results.into_iter());
+        let Answered { answers, now, mut added, error } = self.quickly(session, &requests).await;
+        let results = Answered::in_order(answers, requests.len());
+        let rest = results.iter().zip(&requests).filter(|(result, _)| result.is_none());
+        let rest: Vec<&Request> = rest.map(|(_, request)| *request).collect();
+        let (others, more) = self.slowly(session, &rest, error).await;
+        added += more;
+        let mut others = others.into_iter();
+        let quick = |served| now.map(|now| Ok((served, now)));
+        let mut results =
+            results.into_iter().filter_map(|served| served.and_then(quick).or_else(|| others.next()));
+        let mut told = Vec::new();
         for Asked { requests, reply } in batch {
             let mut answers = Vec::with_capacity(requests.len());
             for _ in &requests {
@@ -270,6 +280,73 @@ impl Inner {
             return false;
         }
         !client.is_closed()
+    }
+
+    /// Serves what can be served without a transaction of several statements.
+    async fn quickly(&self, session: &Session, requests: &[&Request]) -> Answered {
+        let sent = self.runtime.now();
+        let quick = Quick::among(requests, &self.contended, sent);
+        let Some(reading) = session.clock.reading() else { return Answered::default() };
+        let not_after = reading.latest(sent) + self.address.call_limit;
+        let settles_at = reading.surely_past(not_after);
+        let sending = self.in_doubt.sending_all(quick.granting(), None, sent, settles_at);
+        let asked = quick.serve(session.client(), &self.scope.sql, &self.scope.lock_timeout, not_after);
+        let answered = within(&*self.runtime, 3 * self.address.call_limit, asked).await;
+        let silent = || Answered { error: Some(TransactionError::Silent), ..Answered::default() };
+        let answered = answered.unwrap_or_else(silent);
+        if !answered.error.as_ref().is_some_and(TransactionError::is_lost) {
+            self.in_doubt.answered(sending);
+        }
+        if let Some(server) = answered.now {
+            self.noted(session, sent, server);
+        }
+        answered
+    }
+
+    /// Serves requests in one transaction, or each alone if that fails: a request that cannot be
+    /// served because of the data at its keys must not affect the others. Returns the number of
+    /// added rows as well.
+    async fn slowly(
+        &self,
+        session: &Session,
+        requests: &[&Request],
+        quick: Option<TransactionError>,
+    ) -> (Vec<Outcome>, usize) {
+        let mut error = quick.filter(|error| error.is_lost() || is_blocked(error));
+        if requests.is_empty() {
+            return (Vec::new(), 0);
+        }
+        if error.is_none() {
+            match self.tried(session, requests, false).await {
+                Ok(done) => {
+                    let served = done.served.into_iter().map(|served| Ok((served, done.now)));
+                    return (served.collect(), done.added);
+                }
+                Err(failed) => error = Some(failed),
+            }
+        }
+        let refused = |error| requests.iter().map(|request| Err(self.refused(request, error))).collect();
+        match &error {
+            Some(error) if error.is_lost() || requests.len() == 1 => return (refused(error), 0),
+            _ => {}
+        }
+        let have_waited = error.as_ref().is_some_and(is_blocked);
+        let (mut results, mut added) = (Vec::with_capacity(requests.len()), 0);
+        for request in requests {
+            match self.tried(session, &[request], have_waited).await {
+                Ok(done) => {
+                    added += done.added;
+                    results.extend(done.served.into_iter().map(|served| Ok((served, done.now))));
+                }
+                Err(error) => results.push(Err(self.refused(request, &error))),
+            }
+        }
+        (results, added)
+    }
+
+    fn noted(&self, session: &Session, sent: Instant, server: Stamp) {
+        self.readings.note(sent, server);
+        session.clock.note(Reading { sent, heard: self.runtime.now(), server });
     }
 
     /// Refuses requests that would only make the others wait, and returns the rest.
@@ -304,10 +381,11 @@ impl Inner {
     /// one.
     async fn tried(
         &self,
-        client: &Client,
+        session: &Session,
         requests: &[&Request],
         have_waited: bool,
     ) -> Result<Done, TransactionError> {
+        let client = session.client();
         let limit = 3 * self.address.call_limit;
         let mut tries = 0;
         loop {
@@ -317,10 +395,24 @@ impl Inner {
             match done.unwrap_or(Err(TransactionError::Silent)) {
                 Err(error) if is_conflict(&error) && tries < TRIES => {}
                 Ok(done) => {
-                    self.readings.note(sent, done.now);
+                    self.noted(session, sent, done.now);
+                    self.note_queues(requests, &done.served);
                     return Ok(done);
                 }
                 Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Notes the keys that somebody waits for.
+    fn note_queues(&self, requests: &[&Request], served: &[Served]) {
+        for (request, served) in requests.iter().zip(served) {
+            let waits = matches!(served.answer, Answer::Grant(GrantAnswer::Busy { place: Some(_), .. }));
+            if waits || !served.pushes.is_empty() {
+                let now = self.runtime.now();
+                keys(request)
+                    .into_iter()
+                    .for_each(|key| self.contended.note(self.contended.digest(key), now));
             }
         }
     }
