@@ -70,6 +70,11 @@ impl Faults {
             return self.lasting(cause).caused_by(FaultCause::Tls);
         }
         match error.kind() {
+            // The client library's own error: no host of the URL takes writes. The kernel's errors
+            // have a number.
+            io::ErrorKind::PermissionDenied if error.raw_os_error().is_none() => {
+                self.standby("it allows no writes")
+            }
             io::ErrorKind::PermissionDenied => {
                 let fault =
                     self.lasting(format_args!("may not connect: {error}: change who may use the socket"));
@@ -124,15 +129,9 @@ impl Faults {
                 FaultCause::DiskFull,
             ),
             SqlState::OUT_OF_MEMORY => passing(&message, FaultCause::OutOfMemory),
-            SqlState::READ_ONLY_SQL_TRANSACTION => passing(
-                &format_args!("the server is a standby and takes no writes ({message})"),
-                FaultCause::Other,
-            ),
+            SqlState::READ_ONLY_SQL_TRANSACTION => self.standby(&message),
             // `BEGIN READ WRITE` on a standby.
-            SqlState::FEATURE_NOT_SUPPORTED if message.contains("recovery") => passing(
-                &format_args!("the server is a standby and takes no writes ({message})"),
-                FaultCause::Other,
-            ),
+            SqlState::FEATURE_NOT_SUPPORTED if message.contains("recovery") => self.standby(&message),
             SqlState::LOCK_NOT_AVAILABLE => passing(
                 &format_args!(
                     "a key is locked by another transaction for longer than a call may take ({message}): end that transaction, which \
@@ -158,6 +157,12 @@ impl Faults {
             }
             _ => passing(&format_args!("{message} (SQLSTATE {})", code.code()), FaultCause::Other),
         }
+    }
+
+    /// A standby passes, because it may be promoted.
+    fn standby(&self, reason: &str) -> Fault {
+        self.passing(format_args!("the server is a standby and takes no writes ({reason})"))
+            .caused_by(FaultCause::Other)
     }
 
     pub(crate) fn quarantined(&self, left: Duration) -> Fault {

@@ -1,5 +1,7 @@
 //! A PostgreSQL server, used as a store of leases and as a resource that compares fences.
 
+mod standby;
+
 use std::collections::BTreeMap;
 use std::env;
 use std::fs::{self, File, Permissions};
@@ -214,16 +216,18 @@ impl Postgres {
     }
 
     fn try_start(programs: &Path, settings: &[&str]) -> Result<Self, String> {
-        let said = |error: io::Error| error.to_string();
-        let directory = tempfile::Builder::new().prefix("pg-").tempdir_in(in_memory()).map_err(said)?;
-        if is_root() {
-            chown(directory.path(), Some(NOBODY), Some(NOBODY)).map_err(said)?;
-        }
-        let template = template(programs)?;
-        copy(&template, &directory.path().join("data"))?;
-        let port =
-            TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).map_err(said)?.port();
+        let directory = new_directory()?;
+        copy(&template(programs)?, &directory.path().join("data"))?;
         let settings = settings.iter().map(|&setting| setting.to_owned()).collect();
+        Self::launched(programs, settings, unused_port()?, directory)
+    }
+
+    fn launched(
+        programs: &Path,
+        settings: Vec<String>,
+        port: u16,
+        directory: TempDir,
+    ) -> Result<Self, String> {
         let process = Mutex::default();
         let server = Self { port, settings, programs: programs.to_owned(), process, directory };
         let launched = server.launch()?;
@@ -256,7 +260,7 @@ impl Postgres {
         let deadline = Instant::now() + READY_WITHIN;
         loop {
             let log = fs::read_to_string(&log_path).map_err(said)?;
-            if log.contains("ready to accept connections") {
+            if log.contains("ready to accept ") {
                 return Ok(process);
             }
             if Instant::now() >= deadline || process.ended().map_err(said)?.is_some() {
@@ -283,6 +287,21 @@ impl Drop for Postgres {
             }
         }
     }
+}
+
+/// A directory that the server's user owns.
+fn new_directory() -> Result<TempDir, String> {
+    let said = |error: io::Error| error.to_string();
+    let directory = tempfile::Builder::new().prefix("pg-").tempdir_in(in_memory()).map_err(said)?;
+    if is_root() {
+        chown(directory.path(), Some(NOBODY), Some(NOBODY)).map_err(said)?;
+    }
+    Ok(directory)
+}
+
+fn unused_port() -> Result<u16, String> {
+    let bound = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+    bound.map(|address| address.port()).map_err(|error| error.to_string())
 }
 
 /// A directory in memory, if there is one: a database is some thirty megabytes.

@@ -29,7 +29,7 @@ fn fetch(place: &Path, from: Wheel) -> Result<(), String> {
     let workshop = tempfile::Builder::new().prefix(".incoming-").tempdir_in(place).map_err(said)?;
     let made = wheel::unpack(from.requirement, workshop.path())?;
     let programs = from.programs_in(&made);
-    for program in ["initdb", "postgres", "psql"] {
+    for program in ["initdb", "postgres", "psql", "pg_basebackup"] {
         tool::make_executable(&programs.join(program))?;
         tool::run(Command::new(programs.join(program)).arg("--version"))?;
     }

@@ -120,3 +120,27 @@ async fn a_deadlock_with_another_transaction_is_resolved() {
         takes.await.unwrap().unwrap().release().await.unwrap();
     }
 }
+
+/// The file of the table is `/dev/full`, to which the kernel refuses to write for want of space.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_disk_is_named_and_nothing_is_taken_and_space_is_enough_to_mend_it() {
+    let server = server(&[]).await;
+    let locks = process(&server.url(), 5 * SECOND).await;
+    let path = db(&server).await.query_one("SELECT pg_relation_filepath('leasehold.lease')", &[]).await;
+    let file = server.directory().join("data").join(path.unwrap().get::<_, &str>(0));
+    let fill = {
+        let server = server.clone();
+        move || {
+            server.kill_9();
+            std::fs::rename(&file, file.with_extension("kept")).unwrap();
+            std::os::unix::fs::symlink("/dev/full", &file).unwrap();
+            server.restart();
+        }
+    };
+    tokio::task::spawn_blocking(fill).await.unwrap();
+    let error = locks.mutex("k").lock().within(5 * SECOND).await.unwrap_err().to_string();
+    assert!(error.contains("disk is full") && error.contains("free some space"), "{error}");
+    // The table gets a new file.
+    db(&server).await.batch_execute("TRUNCATE leasehold.lease").await.unwrap();
+    take(&locks, "k").await.release().await.unwrap();
+}

@@ -1,0 +1,135 @@
+//! A URL with several hosts, and a standby that takes over.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold::Locks;
+use leasehold::postgres::CheckError;
+use servers::Postgres;
+use tokio_postgres::Client;
+
+use crate::world::{BUSY, Crowd, db, process, server, take, until};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A server and its standby. The URL names the standby first, so that it must be skipped.
+struct Pair {
+    primary: Arc<Postgres>,
+    standby: Arc<Postgres>,
+    url: String,
+}
+
+impl Pair {
+    async fn start() -> Self {
+        let primary = server(&[]).await;
+        let standby = {
+            let primary = primary.clone();
+            Arc::new(tokio::task::spawn_blocking(move || primary.standby()).await.unwrap())
+        };
+        let hosts = format!("127.0.0.1:{},127.0.0.1:{}", standby.port(), primary.port());
+        Self { primary, standby, url: format!("postgres://postgres@{hosts}/postgres") }
+    }
+
+    /// Commits on the primary wait until the standby has them.
+    async fn is_synchronous(&self, db: &Client) {
+        db.batch_execute("ALTER SYSTEM SET synchronous_standby_names = '*'").await.unwrap();
+        db.batch_execute("SELECT pg_reload_conf()").await.unwrap();
+        until("a synchronous standby", async || {
+            let synchronous = "SELECT FROM pg_stat_replication WHERE sync_state = 'sync'";
+            db.query_opt(synchronous, &[]).await.unwrap().is_some()
+        })
+        .await;
+    }
+
+    async fn fails_over(&self) {
+        let primary = self.primary.clone();
+        tokio::task::spawn_blocking(move || primary.kill_9()).await.unwrap();
+        self.promotes().await;
+    }
+
+    async fn promotes(&self) {
+        db(&self.standby).await.batch_execute("SELECT pg_promote()").await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_a_synchronous_standby_a_failover_grants_nothing_twice_and_forgets_no_lease() {
+    let pair = Pair::start().await;
+    pair.is_synchronous(&db(&pair.primary).await).await;
+    let processes = [process(&pair.url, 2 * SECOND).await, process(&pair.url, 2 * SECOND).await];
+    let (holder, other) = (process(&pair.url, 60 * SECOND).await, process(&pair.url, 60 * SECOND).await);
+    let kept = take(&holder, "kept").await;
+    let crowd = Crowd::start(&processes, "k");
+    crowd.goes_on(20).await;
+    pair.fails_over().await;
+    crowd.goes_on(20).await;
+    crowd.end().await;
+
+    assert!(kept.is_held());
+    assert!(other.mutex("kept").try_lock().await.unwrap().is_none(), "a lease is gone with the primary");
+    kept.renew(60 * SECOND).await.unwrap();
+    let mut db = db(&pair.standby).await;
+    let transaction = db.transaction().await.unwrap();
+    kept.check(&transaction).await.unwrap();
+    transaction.commit().await.unwrap();
+    kept.release().await.unwrap();
+    take(&other, "kept").await.release().await.unwrap();
+}
+
+/// The standby is down when the lock is granted, and never receives that.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_that_a_failover_lost_is_refused_by_check_and_the_next_fence_is_greater() {
+    let pair = Pair::start().await;
+    let (locks, other) = (process(&pair.url, 60 * SECOND).await, process(&pair.url, 60 * SECOND).await);
+    let (primary, standby) = (pair.primary.clone(), pair.standby.clone());
+    tokio::task::spawn_blocking(move || standby.kill_9()).await.unwrap();
+    let lost = take(&locks, "k").await;
+    let standby = pair.standby.clone();
+    let restarted = move || {
+        primary.kill_9();
+        standby.restart();
+    };
+    tokio::task::spawn_blocking(restarted).await.unwrap();
+    pair.promotes().await;
+
+    let mut db = db(&pair.standby).await;
+    let transaction = db.transaction().await.unwrap();
+    assert!(matches!(lost.check(&transaction).await, Err(CheckError::Lost { .. })));
+    drop(transaction);
+    let next = take(&other, "k").await;
+    assert!(next.fence() > lost.fence());
+    let transaction = db.transaction().await.unwrap();
+    next.check(&transaction).await.unwrap();
+}
+
+/// Regression: if the last host of the URL was a standby, the error counted as one of the socket's
+/// permissions, and no request survived a failover.
+#[tokio::test(flavor = "multi_thread")]
+async fn while_only_standbys_are_left_the_error_says_so_and_a_request_waits_for_a_primary() {
+    let pair = Pair::start().await;
+    let only = format!("postgres://postgres@127.0.0.1:{}/postgres", pair.standby.port());
+    let hosts = format!("127.0.0.1:{},127.0.0.1:{}", pair.primary.port(), pair.standby.port());
+    let both = format!("postgres://postgres@{hosts}/postgres");
+    let locks = Locks::builder().outage_limit(BUSY).connect(&both).await.unwrap();
+    take(&locks, "k").await.release().await.unwrap();
+    let primary = pair.primary.clone();
+    tokio::task::spawn_blocking(move || primary.kill_9()).await.unwrap();
+
+    for url in [format!("{only}?target_session_attrs=read-write"), only, both.clone()] {
+        is_only_a_standby(&url).await;
+    }
+    let waits = tokio::spawn(async move { take(&locks, "another").await.release().await });
+    is_only_a_standby(&both).await;
+    assert!(!waits.is_finished());
+    pair.promotes().await;
+    waits.await.unwrap().unwrap();
+}
+
+/// Asks for a second.
+async fn is_only_a_standby(url: &str) {
+    let error = match Locks::builder().outage_limit(SECOND).connect(url).await {
+        Err(error) => error.to_string(),
+        Ok(locks) => locks.mutex("k").lock().await.unwrap_err().to_string(),
+    };
+    assert!(error.contains("is a standby and takes no writes"), "{url}: {error}");
+}

@@ -1,0 +1,35 @@
+//! A standby, which replicates a server and can take over from it.
+
+use std::process::Stdio;
+
+use super::{Postgres, as_nobody, new_directory, unused_port};
+
+impl Postgres {
+    /// Copies this server, and starts a standby that streams all later changes from it. A client
+    /// promotes it with `SELECT pg_promote()`.
+    ///
+    /// # Panics
+    ///
+    /// If the copy fails, or the standby does not start.
+    #[track_caller]
+    pub fn standby(&self) -> Self {
+        self.try_standby().unwrap_or_else(|why| panic!("PostgreSQL: a standby: {why}"))
+    }
+
+    fn try_standby(&self) -> Result<Self, String> {
+        let directory = new_directory()?;
+        let copied = as_nobody(&self.programs.join("pg_basebackup"))
+            .args(["--write-recovery-conf", "--wal-method=stream", "--checkpoint=fast", "--no-sync"])
+            .arg("-D")
+            .arg(directory.path().join("data"))
+            .args(["-d", &self.config()])
+            .current_dir(directory.path())
+            .stdin(Stdio::null())
+            .output();
+        let copied = copied.map_err(|error| format!("pg_basebackup: {error}"))?;
+        if !copied.status.success() {
+            return Err(String::from_utf8_lossy(&copied.stderr).into_owned());
+        }
+        Self::launched(&self.programs, self.settings.clone(), unused_port()?, directory)
+    }
+}
