@@ -5,6 +5,7 @@
 mod failover;
 mod hostile;
 mod limits;
+mod login;
 mod mixed_quorum;
 mod outages;
 mod pooler;
