@@ -91,12 +91,12 @@ impl<'a> Quick<'a> {
         lock_timeout: &str,
         not_after: Stamp,
     ) -> Answered {
-        let limit = not_after.as_micros().cast_signed();
+        let granting = Kind::Grant { not_after: not_after.as_micros().cast_signed() };
         let (granted, renewed, released) = tokio::join!(
             biased;
-            ask(client, &sql.quick_grant, &self.grants, lock_timeout, Some(limit)),
-            ask(client, &sql.quick_renew, &self.renewals, lock_timeout, None),
-            ask(client, &sql.quick_release, &self.releases, lock_timeout, None),
+            ask(client, &sql.quick_grant, &self.grants, lock_timeout, granting),
+            ask(client, &sql.quick_renew, &self.renewals, lock_timeout, Kind::Renew),
+            ask(client, &sql.quick_release, &self.releases, lock_timeout, Kind::Release),
         );
         let mut answered = Answered::default();
         answered.read(granted, &self.grants, |row, answered| {
@@ -131,7 +131,7 @@ impl Answered {
             for row in &rows {
                 let row = Columns(row);
                 self.now = Some(row.stamp(0)?);
-                let Some(key) = row.maybe_key(1)? else { continue };
+                let key = row.key(1)?;
                 let (nth, _) =
                     chosen.get(&key).ok_or_else(|| TransactionError::damaged("an answer for another key"))?;
                 let answer = answer(&row, self)?;
@@ -155,37 +155,51 @@ fn exclusive_key(attempt: &Attempt) -> Option<&Key> {
     }
 }
 
+/// The arguments of a statement, a row for each request.
+#[derive(Default)]
+struct Arguments<'a> {
+    keys: Vec<&'a [u8]>,
+    holders: Vec<[u8; 16]>,
+    lasts: Vec<i64>,
+    kept: Vec<i64>,
+    labels: Vec<Option<&'a str>>,
+}
+
 async fn ask(
     client: &Client,
     statement: &str,
     chosen: &Chosen<'_>,
     lock_timeout: &str,
-    limit: Option<i64>,
+    kind: Kind,
 ) -> Result<Vec<Row>, TransactionError> {
     if chosen.is_empty() {
         return Ok(Vec::new());
     }
-    let (mut keys, mut holders, mut labels) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut lasts, mut kept) = (Vec::new(), Vec::new());
+    let mut of = Arguments::default();
     for (key, (_, attempt)) in chosen {
-        keys.push(key.as_bytes());
-        holders.push(bytes(attempt.holder));
-        labels.push(attempt.label.as_ref().map(|label| label.as_str()));
-        lasts.push(interval(attempt.ttl.duration()));
-        kept.push(interval(LastFence::kept_for(attempt.ttl)));
+        of.keys.push(key.as_bytes());
+        of.holders.push(bytes(attempt.holder));
+        of.lasts.push(interval(attempt.ttl.duration()));
+        of.kept.push(interval(LastFence::kept_for(attempt.ttl)));
+        of.labels.push(attempt.label.as_ref().map(|label| label.as_str()));
     }
-    let holders: Vec<&[u8]> = holders.iter().map(|holder| &holder[..]).collect();
-    let mut parameters: Vec<(&(dyn ToSql + Sync), Type)> = vec![
-        (&lock_timeout, Type::TEXT),
-        (&keys, Type::BYTEA_ARRAY),
-        (&holders, Type::BYTEA_ARRAY),
-        (&lasts, Type::INT8_ARRAY),
-        (&kept, Type::INT8_ARRAY),
-    ];
-    if let Some(limit) = &limit {
-        parameters.extend([(&labels as _, Type::TEXT_ARRAY), (limit as _, Type::INT8)]);
+    let holders: Vec<&[u8]> = of.holders.iter().map(|holder| &holder[..]).collect();
+    let mut parameters: Vec<(&(dyn ToSql + Sync), Type)> =
+        vec![(&lock_timeout, Type::TEXT), (&of.keys, Type::BYTEA_ARRAY), (&holders, Type::BYTEA_ARRAY)];
+    if !matches!(kind, Kind::Release) {
+        parameters.extend([(&of.lasts as _, Type::INT8_ARRAY), (&of.kept as _, Type::INT8_ARRAY)]);
+    }
+    if let Kind::Grant { not_after } = &kind {
+        parameters.extend([(&of.labels as _, Type::TEXT_ARRAY), (not_after as _, Type::INT8)]);
     }
     Ok(client.query_typed(statement, &parameters).await?)
+}
+
+/// The kind of a statement, which decides what it is told.
+enum Kind {
+    Grant { not_after: i64 },
+    Renew,
+    Release,
 }
 
 #[cfg(test)]

@@ -89,6 +89,67 @@ CREATE INDEX broken_by_end ON {s}.broken (ends);
 CREATE FUNCTION {s}.now_micros() RETURNS bigint LANGUAGE sql VOLATILE
     AS 'SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint';
 
+-- What the program asks most, each in one statement: functions, because a session then plans them only once. A key that is not as
+-- simple as they expect is left out of the result, and nothing of it is changed. The settings apply to the calling transaction alone.
+
+-- Grants keys that are free and have no queue. All or none, if it has the rows later than at "not_after".
+CREATE FUNCTION {s}.quick_grant(wait text, keys bytea[], holders bytea[], lasts bigint[], kept bigint[], labels text[], not_after bigint)
+    RETURNS TABLE (now bigint, granted bytea, token bigint, is_new boolean) LANGUAGE plpgsql VOLATILE AS $quick$
+BEGIN
+    PERFORM set_config('lock_timeout', wait, true), set_config('synchronous_commit', 'on', true);
+    now := {now};
+    RETURN QUERY INSERT INTO {s}.lease AS l (key, holder, label, ends, awaited, fence, fence_ends)
+        SELECT a.key, a.holder, a.label, now + a.lasts, false, now, now + a.kept
+        FROM unnest(keys, holders, lasts, kept, labels) AS a (key, holder, lasts, kept, label)
+        WHERE NOT EXISTS (SELECT FROM {s}.share AS s WHERE s.key = a.key)
+        ORDER BY a.key
+        ON CONFLICT (key) DO UPDATE SET holder = excluded.holder, label = excluded.label, ends = excluded.ends, awaited = false,
+            fence = greatest(excluded.fence, CASE WHEN l.fence_ends > excluded.fence THEN l.fence + 1 END),
+            fence_ends = greatest(excluded.fence_ends, l.fence_ends)
+        WHERE l.holder IS NULL AND l.marker IS NULL AND l.waiters IS NULL AND l.fence IS DISTINCT FROM 9007199254740991
+        RETURNING now, l.key, l.fence, l.xmax = 0;
+    IF {now} > not_after THEN
+        RAISE EXCEPTION 'the request arrived too late' USING ERRCODE = 'LH002';
+    END IF;
+END
+$quick$;
+
+-- Renews the leases of these holders on keys without a queue, and never shortens one.
+CREATE FUNCTION {s}.quick_renew(wait text, keys bytea[], holders bytea[], lasts bigint[], kept bigint[])
+    RETURNS TABLE (now bigint, renewed bytea) LANGUAGE plpgsql VOLATILE AS $quick$
+BEGIN
+    PERFORM set_config('lock_timeout', wait, true), set_config('synchronous_commit', 'on', true);
+    now := {now};
+    RETURN QUERY WITH held AS MATERIALIZED (
+        -- In the order of the keys, so that there is no deadlock.
+        SELECT l.key, l.holder, a.lasts, a.kept
+        FROM unnest(keys, holders, lasts, kept) AS a (key, holder, lasts, kept) JOIN {s}.lease AS l ON l.key = a.key
+        WHERE l.holder = a.holder AND l.ends > {now} AND l.waiters IS NULL AND l.fence IS NOT NULL
+        ORDER BY l.key FOR NO KEY UPDATE OF l
+    )
+    UPDATE {s}.lease AS l SET ends = greatest(l.ends, now + h.lasts),
+        fence_ends = CASE WHEN l.fence_ends > now THEN greatest(l.fence_ends, now + h.kept) ELSE l.fence_ends END
+    FROM held AS h WHERE l.key = h.key AND l.holder = h.holder AND l.waiters IS NULL RETURNING now, l.key;
+END
+$quick$;
+
+-- Releases keys that these holders have and that have no queue. It waits for no disk: a crash may undo it, and the lease then ends.
+CREATE FUNCTION {s}.quick_release(wait text, keys bytea[], holders bytea[])
+    RETURNS TABLE (now bigint, released bytea) LANGUAGE plpgsql VOLATILE AS $quick$
+BEGIN
+    PERFORM set_config('lock_timeout', wait, true), set_config('synchronous_commit', 'off', true);
+    now := {now};
+    RETURN QUERY WITH held AS MATERIALIZED (
+        SELECT l.key, l.holder
+        FROM unnest(keys, holders) AS a (key, holder) JOIN {s}.lease AS l ON l.key = a.key
+        WHERE l.holder = a.holder AND l.ends > {now} AND l.waiters IS NULL AND l.fence IS NOT NULL
+        ORDER BY l.key FOR NO KEY UPDATE OF l
+    )
+    UPDATE {s}.lease AS l SET holder = NULL, label = NULL, ends = NULL, awaited = NULL
+    FROM held AS h WHERE l.key = h.key AND l.holder = h.holder AND l.waiters IS NULL RETURNING now, l.key;
+END
+$quick$;
+
 -- Refuses a writer whose lock is not its own any more. Call it in the transaction of the write: from then until that transaction has
 -- ended nobody else is granted the lock, and when it returns the lock is held under this fence.
 CREATE FUNCTION {s}."check"(key bytea, fence bigint) RETURNS void

@@ -55,9 +55,9 @@ impl Sql {
         let quoted = quoted(schema);
         let of = |text: &str| text.replace("{s}", &quoted).replace("{now}", NOW);
         Self {
-            quick_grant: of(QUICK_GRANT),
-            quick_renew: of(&QUICK_HOLD.replace("{commit}", "on").replace("{change}", PROLONG)),
-            quick_release: of(&QUICK_HOLD.replace("{commit}", "off").replace("{change}", FREE)),
+            quick_grant: of("SELECT * FROM {s}.quick_grant($1, $2, $3, $4, $5, $6, $7)"),
+            quick_renew: of("SELECT * FROM {s}.quick_renew($1, $2, $3, $4, $5)"),
+            quick_release: of("SELECT * FROM {s}.quick_release($1, $2, $3)"),
             // In the order of the keys, so that there is no deadlock. A missing row is created,
             // because a transaction can wait for another one's uncommitted row only if both write
             // it.
@@ -164,48 +164,6 @@ impl Sql {
         }
     }
 }
-
-/// Grants keys that are free and have no queue, in their order. The settings apply to this statement
-/// alone. The division fails if the row was locked too late.
-const QUICK_GRANT: &str = "
-    WITH c AS MATERIALIZED (
-        SELECT {now} AS now, set_config('lock_timeout', $1, true), set_config('synchronous_commit', 'on', true)
-    ), granted AS (
-        INSERT INTO {s}.lease AS l (key, holder, label, ends, awaited, fence, fence_ends)
-        SELECT a.key, a.holder, a.label, c.now + a.lasts, false, c.now, c.now + a.kept
-        FROM c, unnest($2::bytea[], $3::bytea[], $4::bigint[], $5::bigint[], $6::text[]) AS a (key, holder, lasts, kept, label)
-        WHERE NOT EXISTS (SELECT FROM {s}.share AS s WHERE s.key = a.key)
-        ORDER BY a.key
-        ON CONFLICT (key) DO UPDATE SET holder = excluded.holder, label = excluded.label, ends = excluded.ends, awaited = false,
-            fence = greatest(excluded.fence, CASE WHEN l.fence_ends > excluded.fence THEN l.fence + 1 END),
-            fence_ends = greatest(excluded.fence_ends, l.fence_ends)
-        WHERE l.holder IS NULL AND l.marker IS NULL AND l.waiters IS NULL AND l.fence IS DISTINCT FROM 9007199254740991
-        RETURNING l.key, l.fence, l.xmax = 0 AS is_new, 1 / ($7::bigint >= {now})::integer
-    )
-    SELECT c.now, g.key, g.fence, g.is_new FROM c LEFT JOIN granted AS g ON true";
-
-/// Changes the rows of keys that are held by these holders and have no queue. They are locked in
-/// the order of the keys, so that there is no deadlock.
-const QUICK_HOLD: &str = "
-    WITH c AS MATERIALIZED (
-        SELECT {now} AS now, set_config('lock_timeout', $1, true), set_config('synchronous_commit', '{commit}', true)
-    ), held AS MATERIALIZED (
-        SELECT l.key, l.holder, c.now, a.lasts, a.kept
-        FROM c, unnest($2::bytea[], $3::bytea[], $4::bigint[], $5::bigint[]) AS a (key, holder, lasts, kept)
-            JOIN {s}.lease AS l ON l.key = a.key
-        WHERE l.holder = a.holder AND l.ends > {now} AND l.waiters IS NULL AND l.fence IS NOT NULL
-        ORDER BY l.key FOR NO KEY UPDATE OF l
-    ), changed AS (
-        UPDATE {s}.lease AS l SET {change} FROM held AS h
-        WHERE l.key = h.key AND l.holder = h.holder AND l.waiters IS NULL RETURNING l.key
-    )
-    SELECT c.now, g.key FROM c LEFT JOIN changed AS g ON true";
-
-/// A renewal never shortens a lease.
-const PROLONG: &str = "ends = greatest(l.ends, h.now + h.lasts), \
-    fence_ends = CASE WHEN l.fence_ends > h.now THEN greatest(l.fence_ends, h.now + h.kept) ELSE l.fence_ends END";
-
-const FREE: &str = "holder = NULL, label = NULL, ends = NULL, awaited = NULL";
 
 /// The first few waiters of each queue (0), the last (1), and the requesters (2) with the number of
 /// waiters before them; and whether somebody listens on their channels, as shown by an advisory
