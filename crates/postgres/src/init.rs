@@ -9,7 +9,7 @@ use crate::connect::connect;
 use crate::fault::Faults;
 use crate::sql::Sql;
 use crate::table::row::Columns;
-use crate::worker::VERSION;
+use crate::version;
 
 /// The statements that create the tables of the store at a URL, for manual migrations.
 ///
@@ -65,13 +65,7 @@ pub async fn init(url: &str, runtime: &Arc<dyn Runtime>) -> Result<InitOutcome, 
         client.batch_execute(&sql.schema).await.map_err(of)?;
     }
     let row = client.query_typed_one(&sql.version, &[]).await.map_err(of)?;
-    let version: Option<i64> = Columns(&row).get(0).map_err(read)?;
-    if version != Some(VERSION) {
-        return Err(faults.lasting(format_args!(
-            "the tables are of version {}, and this program knows version {VERSION}: update the program",
-            version.map_or_else(|| "none".into(), |version| version.to_string())
-        )));
-    }
+    version::identity(&row, &faults)?;
     client.batch_execute("COMMIT").await.map_err(of)?;
     Ok(if is_there { InitOutcome::Existed } else { InitOutcome::Created })
 }

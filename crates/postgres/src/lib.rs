@@ -27,6 +27,7 @@ mod table;
 mod tls;
 mod transaction;
 mod transaction_error;
+mod version;
 mod worker;
 
 pub use checking::{FENCE, KEY, LOST, check_sql};

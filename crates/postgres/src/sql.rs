@@ -68,7 +68,7 @@ impl Sql {
                  l.handed, l.handed_on, l.line_ends \
                  FROM (SELECT {now} AS now) AS c LEFT JOIN {s}.lease AS l ON l.key = ANY ($1::bytea[])",
             ),
-            waiters: of(WAITERS),
+            waiters: of(&WAITERS.replace("{waiter}", WAITER)),
             shares: of(
                 "SELECT key, holder, weight, fence, label, ends, unclaimed FROM {s}.share WHERE key = ANY ($1::bytea[])",
             ),
@@ -165,6 +165,9 @@ impl Sql {
     }
 }
 
+/// The columns of a waiter, in the order of the table.
+const WAITER: &str = "key, ticket, holder, label, mode, ttl, channel, nonce, wants_more";
+
 /// The first few waiters of each queue (0), the last (1), and the requesters (2) with the number of
 /// waiters before them; and whether somebody listens on their channels, as shown by an advisory
 /// lock.
@@ -173,10 +176,10 @@ const WAITERS: &str = "
         CASE WHEN $6::boolean AND w.channel IS NOT NULL THEN NOT pg_try_advisory_xact_lock_shared(w.channel) END
     FROM (
         SELECT h.*, 0::bigint AS part, NULL::bigint AS place, true AS known FROM unnest($1::bytea[]) AS k,
-            LATERAL (SELECT * FROM {s}.waiter WHERE key = k ORDER BY ticket, holder LIMIT $2) AS h
+            LATERAL (SELECT {waiter} FROM {s}.waiter WHERE key = k ORDER BY ticket, holder LIMIT $2) AS h
         UNION ALL
         SELECT l.*, 1, NULL, true FROM unnest($1::bytea[]) AS k,
-            LATERAL (SELECT * FROM {s}.waiter WHERE key = k ORDER BY ticket DESC, holder DESC LIMIT 1) AS l
+            LATERAL (SELECT {waiter} FROM {s}.waiter WHERE key = k ORDER BY ticket DESC, holder DESC LIMIT 1) AS l
         UNION ALL
         SELECT a.key, coalesce(o.ticket, a.ticket), a.holder, o.label, o.mode, o.ttl, o.channel, o.nonce, o.wants_more, 2,
             (SELECT count(*) FROM {s}.waiter AS b

@@ -28,6 +28,7 @@ use crate::readings::Readings;
 use crate::table::row::Columns;
 use crate::transaction::{Done, Scope, is_read, keys};
 use crate::transaction_error::TransactionError;
+use crate::version;
 
 /// The state that a store's tasks share.
 #[derive(Debug)]
@@ -78,10 +79,6 @@ const MOST: usize = 64;
 
 /// How often a transaction is tried that the server aborted because of another one.
 const TRIES: u32 = 4;
-
-/// The version of the tables that this program writes. A change that only adds to them keeps older
-/// programs working.
-pub(crate) const VERSION: i64 = 1;
 
 /// The channel on which all processes are notified of broken leases.
 pub(crate) const BROKEN: &str = "leasehold_broken";
@@ -187,34 +184,11 @@ impl Inner {
             within(&*self.runtime, limit, live.client.query_typed_one(&self.scope.sql.version, &[])).await;
         let row = asked.ok_or(TransactionError::Silent).and_then(|row| row.map_err(TransactionError::from));
         let row = row.map_err(|error| self.faults.of(&error))?;
-        self.judge(&row).map_err(|error| self.faults.of(&error))??;
+        let identity = version::identity(&row, &self.faults)?;
+        *self.identity.lock().unwrap_or_else(PoisonError::into_inner) = Some(identity);
         let server = Columns(&row).stamp(3).map_err(|error| self.faults.of(&error))?;
         let clock = ServerClock::read(Reading { sent, heard: self.runtime.now(), server });
         Ok(Session { live, clock })
-    }
-
-    fn judge(&self, row: &tokio_postgres::Row) -> Result<Result<(), Fault>, TransactionError> {
-        let row = Columns(row);
-        let (version, readable_by): (Option<i64>, Option<i64>) = (row.get(0)?, row.get(1)?);
-        let identity: Option<&str> = row.get(2)?;
-        let (Some(version), Some(readable_by), Some(identity)) = (version, readable_by, identity) else {
-            return Err(TransactionError::damaged("the table meta lacks version, readable_by or id"));
-        };
-        if version < VERSION {
-            return Ok(Err(self.faults.lasting(format_args!(
-                "Leasehold's tables are of version {version}, and this program needs {VERSION}: upgrade them with `{}`",
-                self.faults.init
-            ))));
-        }
-        if readable_by > VERSION {
-            return Ok(Err(self.faults.lasting(format_args!(
-                "Leasehold's tables are of version {version}, which takes a program of version {readable_by}, and this one is of \
-                 version {VERSION}: update the program"
-            ))));
-        }
-        *self.identity.lock().unwrap_or_else(PoisonError::into_inner) =
-            Some(format!("postgres {identity}").into());
-        Ok(Ok(()))
     }
 
     /// Does the first pending job, and others that can be combined with it. `false` if the

@@ -7,7 +7,7 @@ use leasehold_core::{Finding, Severity, StoreRole};
 
 use super::facts::{Facts, PRIVILEGES};
 use crate::sql::quoted;
-use crate::worker::VERSION;
+use crate::version::VERSION;
 
 /// The tables other than `meta`.
 const TABLES: [&str; 6] = ["lease", "share", "waiter", "struck", "mark", "broken"];

@@ -9,4 +9,5 @@ mod login;
 mod mixed_quorum;
 mod outages;
 mod pooler;
+mod versions;
 mod world;

@@ -1,0 +1,40 @@
+//! The version of the tables, and which program may use which tables.
+
+use std::sync::Arc;
+
+use leasehold_core::Fault;
+use tokio_postgres::Row;
+
+use crate::fault::Faults;
+use crate::table::row::Columns;
+use crate::transaction_error::TransactionError;
+
+/// The version of the tables that this program makes. A change that only adds to them keeps older
+/// programs working, because no statement names a column that it does not need.
+pub(crate) const VERSION: i64 = 1;
+
+/// Returns the identity of the tables, or why this program must not use them.
+pub(crate) fn identity(row: &Row, faults: &Faults) -> Result<Arc<str>, Fault> {
+    let read = || -> Result<_, TransactionError> {
+        let row = Columns(row);
+        Ok((row.get::<Option<i64>>(0)?, row.get::<Option<i64>>(1)?, row.get::<Option<&str>>(2)?))
+    };
+    let (version, readable_by, identity) = read().map_err(|error| faults.of(&error))?;
+    let (Some(version), Some(readable_by), Some(identity)) = (version, readable_by, identity) else {
+        let lacks = TransactionError::damaged("the table meta lacks version, readable_by or id");
+        return Err(faults.of(&lacks));
+    };
+    if version < VERSION {
+        return Err(faults.lasting(format_args!(
+            "Leasehold's tables are of version {version}, and this program needs {VERSION}: upgrade them with `{}`",
+            faults.init
+        )));
+    }
+    if readable_by > VERSION {
+        return Err(faults.lasting(format_args!(
+            "Leasehold's tables are of version {version}, which takes a program of version {readable_by}, and this one is of \
+             version {VERSION}: update the program"
+        )));
+    }
+    Ok(format!("postgres {identity}").into())
+}

@@ -1,0 +1,48 @@
+//! Programs of this version on tables of other versions.
+
+use std::time::Duration;
+
+use leasehold::postgres::{InitOutcome, init};
+
+use crate::world::{Crowd, db, process, server, take};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A later version may add columns and tables, and says that this one still knows enough.
+#[tokio::test(flavor = "multi_thread")]
+async fn tables_to_which_a_later_version_has_added_serve_this_one() {
+    let server = server(&[]).await;
+    let db = db(&server).await;
+    let (before, url) = (process(&server.url(), 5 * SECOND).await, server.url());
+    let kept = take(&before, "kept").await;
+    for table in ["meta", "lease", "share", "waiter", "struck", "mark", "broken"] {
+        let add = format!("ALTER TABLE leasehold.{table} ADD COLUMN later text DEFAULT 'later'");
+        db.batch_execute(&add).await.unwrap();
+    }
+    db.batch_execute("UPDATE leasehold.meta SET value = '2' WHERE name = 'version'").await.unwrap();
+
+    assert_eq!(init(&url).await.unwrap(), InitOutcome::Existed);
+    let after = process(&url, 5 * SECOND).await;
+    assert!(after.mutex("kept").try_lock().await.unwrap().is_none());
+    kept.release().await.unwrap();
+    let crowd = Crowd::start(&[before.clone(), after.clone()], "k");
+    crowd.goes_on(40).await;
+    crowd.end().await;
+    let readers = [before.rw_lock("r").read().await.unwrap(), after.rw_lock("r").read().await.unwrap()];
+    assert!(after.rw_lock("r").try_write().await.unwrap().is_none());
+    drop(readers);
+    let fence = take(&before, "broken").await.fence();
+    after.break_lease("broken", fence).await.unwrap();
+    assert!(after.list("").await.is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tables_that_need_a_later_version_are_refused_before_anything_is_asked_of_them() {
+    let server = server(&[]).await;
+    let of = "UPDATE leasehold.meta SET value = '2' WHERE name IN ('version', 'readable_by')";
+    db(&server).await.batch_execute(of).await.unwrap();
+    let refused = leasehold::Locks::connect(&server.url()).await.unwrap_err().to_string();
+    assert!(refused.contains("takes a program of version 2") && refused.contains("update"), "{refused}");
+    let refused = init(&server.url()).await.unwrap_err().to_string();
+    assert!(refused.contains("takes a program of version 2"), "{refused}");
+}
