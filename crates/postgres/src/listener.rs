@@ -17,7 +17,7 @@ use crate::deadline::within;
 use crate::push;
 use crate::table::row::Columns;
 use crate::transaction_error::TransactionError;
-use crate::worker::{BROKEN, Inner, Job};
+use crate::worker::{Inner, Job};
 
 /// The state of the notification connection.
 #[derive(Clone, Debug)]
@@ -181,9 +181,8 @@ async fn listen(
             if channel == name && payload == proof {
                 return tested.notify_one();
             }
-            let Some(message) = push::read(payload) else { return };
-            if channel == name || message.news == leasehold_core::News::Broken {
-                inner.receive((channel == name).then_some(number), &message);
+            if let Some(message) = push::read(payload).filter(|_| channel == name) {
+                inner.receive(Some(number), &message);
             }
         })
     };
@@ -191,7 +190,7 @@ async fn listen(
     let live = connect(&inner.address, faults, &inner.runtime, Some(on_notification)).await;
     let live = live.map_err(|fault| ListenFailure { fault, rest: None })?;
     let limit = 2 * inner.address.call_limit;
-    let listen = format!("LISTEN {name}; LISTEN {BROKEN}");
+    let listen = format!("LISTEN {name}");
     let done = within(&*inner.runtime, limit, live.client.batch_execute(&listen)).await;
     done.ok_or(TransactionError::Silent)
         .and_then(|done| Ok(done?))

@@ -11,8 +11,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use leasehold_core::{
-    Answer, Attempt, Contended, GrantAnswer, HoldAnswer, Holder, Instant, Key, LastFence, Mode, Request,
-    Served, Stamp, Want,
+    Answer, Attempt, Contended, GrantAnswer, HoldAnswer, Holder, Instant, Key, Label, LastFence, Mode,
+    Request, Served, Stamp, Want,
 };
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Row};
@@ -181,7 +181,7 @@ async fn ask(
         of.holders.push(bytes(attempt.holder));
         of.lasts.push(interval(attempt.ttl.duration()));
         of.kept.push(interval(LastFence::kept_for(attempt.ttl)));
-        of.labels.push(attempt.label.as_ref().map(|label| label.as_str()));
+        of.labels.push(attempt.label.as_ref().map(Label::as_str));
     }
     let holders: Vec<&[u8]> = of.holders.iter().map(|holder| &holder[..]).collect();
     let mut parameters: Vec<(&(dyn ToSql + Sync), Type)> =

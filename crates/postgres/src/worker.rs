@@ -19,7 +19,7 @@ use tokio_postgres::types::Type;
 use crate::address::Address;
 use crate::blocked::Blocked;
 use crate::channel;
-use crate::connect::{Live, connect};
+use crate::connect::{Live, OnNotification, connect};
 use crate::deadline::within;
 use crate::fault::{Faults, is_blocked, is_conflict};
 use crate::push::{self, PushMessage};
@@ -81,7 +81,9 @@ const MOST: usize = 64;
 const TRIES: u32 = 4;
 
 /// The channel on which all processes are notified of broken leases.
-pub(crate) const BROKEN: &str = "leasehold_broken";
+const BROKEN: &str = "leasehold_broken";
+
+const LISTEN_TO_BREAKS: &str = "LISTEN leasehold_broken";
 
 /// Serves until the store is dropped.
 pub(crate) async fn run(inner: Arc<Inner>, mut queue: mpsc::UnboundedReceiver<Job>) {
@@ -176,19 +178,37 @@ struct Asked {
 
 impl Inner {
     /// Connects, and checks that the tables are those of this program.
-    async fn connected(&self) -> Result<Session, Fault> {
-        let live = connect(&self.address, &self.faults, &self.runtime, None).await?;
+    async fn connected(self: &Arc<Self>) -> Result<Session, Fault> {
+        let live = connect(&self.address, &self.faults, &self.runtime, Some(self.hears_breaks())).await?;
         let limit = 2 * self.address.call_limit;
         let sent = self.runtime.now();
-        let asked =
-            within(&*self.runtime, limit, live.client.query_typed_one(&self.scope.sql.version, &[])).await;
-        let row = asked.ok_or(TransactionError::Silent).and_then(|row| row.map_err(TransactionError::from));
-        let row = row.map_err(|error| self.faults.of(&error))?;
+        let asked = async {
+            tokio::join!(
+                biased;
+                live.client.query_typed_one(&self.scope.sql.version, &[]),
+                live.client.batch_execute(LISTEN_TO_BREAKS),
+            )
+        };
+        let row = within(&*self.runtime, limit, asked).await.ok_or(TransactionError::Silent);
+        // Without notifications, a holder finds out at its next renewal.
+        let row = row.and_then(|(row, _)| Ok(row?)).map_err(|error| self.faults.of(&error))?;
         let identity = version::identity(&row, &self.faults)?;
         *self.identity.lock().unwrap_or_else(PoisonError::into_inner) = Some(identity);
         let server = Columns(&row).stamp(3).map_err(|error| self.faults.of(&error))?;
         let clock = ServerClock::read(Reading { sent, heard: self.runtime.now(), server });
         Ok(Session { live, clock })
+    }
+
+    /// A holder need not have waited to be notified that its lease was broken, so this listens on the
+    /// connection of the requests.
+    fn hears_breaks(self: &Arc<Self>) -> OnNotification {
+        let inner = Arc::downgrade(self);
+        Arc::new(move |channel, payload| {
+            let told = push::read(payload).filter(|told| channel == BROKEN && told.news == News::Broken);
+            if let Some((inner, told)) = inner.upgrade().zip(told) {
+                inner.receive(None, &told);
+            }
+        })
     }
 
     /// Does the first pending job, and others that can be combined with it. `false` if the

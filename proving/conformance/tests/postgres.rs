@@ -23,11 +23,12 @@ conformance::every_check_of_a_member! {
     postgres_as_a_member: super::Target::postgres();
 }
 
-mod told_after_waiting {
+mod told {
     use conformance::target::Target;
 
     conformance::every_check! {
         @ Target::postgres();
+        a_holder_hears_at_once_that_its_lease_was_broken,
         a_holder_that_waited_hears_at_once_that_its_lease_was_broken,
     }
 }

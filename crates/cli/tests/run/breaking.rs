@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use servers::{Flavor, Server};
 
+use crate::database::ready;
 use crate::harness::{Done, Running, SECRET, Site, is_alive, until};
 
 /// A run that minds a TERM, and wrote its fence into `fence`.
@@ -27,7 +28,8 @@ fn break_with(site: &Site, words: &[&str]) -> Done {
 #[test]
 fn a_run_whose_lease_is_broken_ends_its_command_at_once_and_the_next_in_line_goes_on() {
     let server = Server::start(Flavor::Valkey91);
-    for site in [Site::new(), Site::on(&server.url())] {
+    let (_postgres, database) = ready();
+    for site in [Site::new(), Site::on(&server.url()), database] {
         let (run, fence) = holder(&site);
         let next = site.start(site.run_script(&["k"], "echo $LEASEHOLD_FENCE > next"));
         until("somebody waits", || {
@@ -49,7 +51,8 @@ fn a_run_whose_lease_is_broken_ends_its_command_at_once_and_the_next_in_line_goe
 #[test]
 fn a_wrong_fence_breaks_nothing_and_says_who_holds_the_lock() {
     let server = Server::start(Flavor::Redis70);
-    for site in [Site::new(), Site::on(&server.url())] {
+    let (_postgres, database) = ready();
+    for site in [Site::new(), Site::on(&server.url()), database] {
         let (run, fence) = holder(&site);
         let wrong = (fence.parse::<u64>().unwrap() - 1).to_string();
         let words = ["k: no lease with fence ", &wrong, &format!("with fence {fence} by web 3 (")];

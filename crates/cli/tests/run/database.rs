@@ -8,6 +8,14 @@ use servers::Postgres;
 
 use crate::harness::Site;
 
+/// A database with the tables, and a site that uses it.
+pub(crate) fn ready() -> (Postgres, Site) {
+    let server = Postgres::start();
+    let site = Site::on(&server.url());
+    site.finish(site.leasehold(&["init", "--store", site.store()]));
+    (server, site)
+}
+
 #[test]
 fn a_database_is_made_ready_once_and_then_has_locks_as_any_other_store() {
     let server = Postgres::start();
