@@ -1,11 +1,13 @@
 //! `leasehold bench`: what locks cost at a store.
 
 use std::collections::BTreeMap;
+use std::process::Command;
 
 use rustix::process::Signal;
 use serde_json::Value;
-use servers::{Cluster, Flavor, Reply, Server};
+use servers::{Cluster, Flavor, Postgres, Reply, Server};
 
+use crate::database::ready;
 use crate::harness::{Done, Running, Site, until};
 
 /// Runs a short benchmark.
@@ -123,6 +125,19 @@ fn a_file_is_measured_and_no_lock_remains_in_it() {
     has_measured_all(&bench(&site, &["--json", "--store", site.store()]));
     let left = site.finish(site.leasehold(&["ls", "--all", "--json", "--store", site.store()]));
     assert_eq!(left.out, "", "{left:?}");
+}
+
+#[test]
+fn a_database_is_measured_and_only_fences_remain_in_it() {
+    let (server, site) = ready();
+    has_measured_all(&bench(&site, &["--json", "--store", site.store()]));
+    let count = "SELECT count(*) FILTER (WHERE holder IS NOT NULL OR waiters IS NOT NULL OR fence IS NULL), count(*) > 0 \
+         FROM leasehold.lease";
+    let left = Command::new(Postgres::programs().unwrap().join("psql"))
+        .args(["-XAtq", "-d", &server.url(), "-c", count])
+        .output()
+        .unwrap();
+    assert_eq!(String::from_utf8_lossy(&left.stdout).trim(), "0|t", "{left:?}");
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use servers::{Flavor, Proxy, Server};
 
+use crate::database::ready;
 use crate::harness::{Site, until};
 
 fn bash(site: &Site, script: &str) -> std::process::Command {
@@ -19,7 +20,8 @@ fn bash(site: &Site, script: &str) -> std::process::Command {
 #[test]
 fn a_script_is_alone_from_the_fence_to_its_end() {
     let server = Server::start(Flavor::Redis82);
-    for site in [Site::new(), Site::on(&server.url())] {
+    let (_postgres, database) = ready();
+    for site in [Site::new(), Site::on(&server.url()), database] {
         let script = "\
             exec 9< <(leasehold hold deploy)
             read -r fence <&9 || exit 75

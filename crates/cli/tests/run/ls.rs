@@ -3,6 +3,7 @@
 use serde_json::Value;
 use servers::{Flavor, Server};
 
+use crate::database::ready;
 use crate::harness::{Done, Running, Site, until};
 use crate::pty::Pty;
 
@@ -29,7 +30,8 @@ fn keys(done: &Done) -> Vec<String> {
 #[test]
 fn held_locks_are_listed_in_order_for_people_and_for_programs() {
     let server = Server::start(Flavor::Redis82);
-    for site in [Site::new(), Site::on(&server.url())] {
+    let (_postgres, database) = ready();
+    for site in [Site::new(), Site::on(&server.url()), database] {
         server.text(&["SET", "job:theirs", "x"]);
         server.text(&["RPUSH", "job:list", "lh1"]);
         let _one = holder(&site, "web-3", &["job:2", "job:10", "other"]);
@@ -57,7 +59,8 @@ fn held_locks_are_listed_in_order_for_people_and_for_programs() {
 #[test]
 fn what_has_been_held_for_long_is_listed_alone_and_is_1_whatever_is_left_of_its_lease() {
     let server = Server::start(Flavor::Valkey91);
-    for site in [Site::new(), Site::on(&server.url())] {
+    let (_postgres, database) = ready();
+    for site in [Site::new(), Site::on(&server.url()), database] {
         server.text(&["SET", "theirs", "x"]);
         let _old = holder(&site, "old", &["job:old"]);
         let _renewed = site.start(site.run(&["--ttl", "600ms", "job:renewed", "--", "sleep", "60"]));
@@ -78,7 +81,8 @@ fn what_has_been_held_for_long_is_listed_alone_and_is_1_whatever_is_left_of_its_
 #[test]
 fn where_there_is_nothing_that_is_said_and_is_no_failure() {
     let server = Server::start(Flavor::Valkey91);
-    for site in [Site::new(), Site::on(&server.url())] {
+    let (_postgres, database) = ready();
+    for site in [Site::new(), Site::on(&server.url()), database] {
         let _holder = holder(&site, "x", &["held"]);
         for words in [&["held:"][..], &["--json", "held:"]] {
             let done = ls(&site, words);

@@ -3,6 +3,7 @@
 use serde_json::Value;
 use servers::{Flavor, Server};
 
+use crate::database::ready;
 use crate::harness::{Done, Site};
 
 fn task(site: &Site, words: &[&str]) -> Done {
@@ -18,7 +19,8 @@ fn json(done: &Done) -> Value {
 #[test]
 fn what_ran_is_shown_and_listed_and_runs_again_when_it_was_forgotten_or_is_to_run_now() {
     let server = Server::start(Flavor::Valkey91);
-    for site in [Site::new(), Site::on(&server.url())] {
+    let (_postgres, database) = ready();
+    for site in [Site::new(), Site::on(&server.url()), database] {
         task(&site, &["once", "--label", "web-3", "job:migrate", "--", "true"]).is_silent(0);
         task(&site, &["every", "--label", "cron", "2h", "job:report", "--", "true"]).is_silent(0);
 
@@ -67,7 +69,8 @@ fn what_ran_is_shown_and_listed_and_runs_again_when_it_was_forgotten_or_is_to_ru
 #[test]
 fn a_break_is_shown_with_who_broke_it_and_why_and_counted() {
     let server = Server::start(Flavor::Redis82);
-    for site in [Site::new(), Site::on(&server.url())] {
+    let (_postgres, database) = ready();
+    for site in [Site::new(), Site::on(&server.url()), database] {
         let script = "echo $LEASEHOLD_FENCE > fence; exec sleep 60";
         let holder = site.start(site.run_script(&["--label", "web-3", "deploy"], script));
         let fence = site.wait_for("fence");

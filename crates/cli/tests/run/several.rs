@@ -6,6 +6,7 @@ use std::thread;
 use serde_json::{Value, json};
 use servers::{Flavor, Server};
 
+use crate::database::ready;
 use crate::harness::{Running, Site, until};
 
 fn holder(site: &Site, keys: &[&str]) -> Running {
@@ -23,7 +24,8 @@ fn shown(site: &Site, key: &str) -> Value {
 #[test]
 fn several_keys_have_one_fence_whatever_order_they_are_named_in() {
     let server = Server::start(Flavor::Redis82);
-    for site in [Site::new(), Site::on(&server.url())] {
+    let (_postgres, database) = ready();
+    for site in [Site::new(), Site::on(&server.url()), database] {
         let script = "printenv LEASEHOLD_KEY; printenv LEASEHOLD_KEYS; printenv LEASEHOLD_FENCE; \
                       for key in b a c; do \"$L\" show --json $key || exit 1; done";
         let mut command = site.run_script(&["b", "c", "a", "b"], script);
@@ -47,7 +49,8 @@ fn several_keys_have_one_fence_whatever_order_they_are_named_in() {
 #[test]
 fn a_request_for_several_keys_gets_all_or_none_and_learns_which_is_held() {
     let server = Server::start(Flavor::Valkey91);
-    for site in [Site::new(), Site::on(&server.url())] {
+    let (_postgres, database) = ready();
+    for site in [Site::new(), Site::on(&server.url()), database] {
         let holder = holder(&site, &["b", "c"]);
         let done = site.finish(site.run(&["-n", "a", "b", "d", "--", "true"]));
         done.says(75, &["leasehold: b: held by the holder ("]);
@@ -67,7 +70,8 @@ fn a_request_for_several_keys_gets_all_or_none_and_learns_which_is_held() {
 #[test]
 fn runs_that_name_the_same_keys_in_other_orders_never_wait_for_each_other_in_a_circle() {
     let server = Server::start(Flavor::Redis70);
-    for site in [Site::new(), Site::on(&server.url())] {
+    let (_postgres, database) = ready();
+    for site in [Site::new(), Site::on(&server.url()), database] {
         fs::write(site.path("number"), "0\n").unwrap();
         thread::scope(|scope| {
             for keys in [&["a", "b"][..], &["b", "a"], &["b", "c", "a"], &["a"]] {

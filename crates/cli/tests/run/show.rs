@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use servers::{Flavor, Server};
 
+use crate::database::ready;
 use crate::harness::{Done, LIMIT, Running, SECRET, Site, until};
 
 /// Somebody who holds `k`, and wrote its fence into `fence`.
@@ -36,7 +37,8 @@ fn object(done: &Done) -> Value {
 #[test]
 fn a_lock_that_is_held_is_shown_with_its_holder_and_is_0() {
     let server = Server::start(Flavor::Redis82);
-    for site in [Site::new(), Site::on(&server.url())] {
+    let (_postgres, database) = ready();
+    for site in [Site::new(), Site::on(&server.url()), database] {
         let _holder = holder(&site);
         let since = fence_of(&site) / 1000;
         until("it is held for over a second", || millis_since_1970() > since + 1100);
@@ -86,7 +88,8 @@ fn a_lock_that_is_held_is_shown_with_its_holder_and_is_0() {
 #[test]
 fn a_lock_that_is_free_is_1() {
     let server = Server::start(Flavor::Valkey91);
-    for site in [Site::new(), Site::on(&server.url())] {
+    let (_postgres, database) = ready();
+    for site in [Site::new(), Site::on(&server.url()), database] {
         site.finish(site.run(&["k", "--", "true"])).is_silent(0);
         for key in ["k", "never"] {
             let done = show(&site, &[key]);

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Signal, kill_process};
 use servers::{Flavor, Reply, Server};
 
+use crate::database::ready;
 use crate::harness::{LIMIT, Running, SECRET, Site, pid, until};
 use crate::pty::{CTRL_C, CTRL_Z, Pty};
 
@@ -35,8 +36,8 @@ fn holder(site: &Site, key: &str, label: &str) -> Running {
 
 #[test]
 fn holders_and_waiters_are_seen_filtered_sorted_and_one_is_broken_after_a_yes() {
-    let server = Server::start(Flavor::Valkey91);
-    for site in [Site::on(&server.url()), Site::new()] {
+    let (server, (_postgres, database)) = (Server::start(Flavor::Valkey91), ready());
+    for site in [Site::on(&server.url()), Site::new(), database] {
         let hangs = holder(&site, "deploy", "web-3");
         let works = holder(&site, "nightly", "cron");
         let next =

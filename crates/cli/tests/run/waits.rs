@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use servers::{Flavor, Proxy, Server};
 
+use crate::database::ready;
 use crate::harness::{Running, Site, until};
 use crate::pty::Pty;
 use crate::shell::others;
@@ -12,7 +13,8 @@ use crate::shell::others;
 #[test]
 fn a_terminal_has_one_line_that_is_written_anew_each_second() {
     let server = Server::start(Flavor::Valkey91);
-    for site in [Site::new(), Site::on(&server.url())] {
+    let (_postgres, database) = ready();
+    for site in [Site::new(), Site::on(&server.url()), database] {
         let holder = others(&site, "k");
         let mut pty = Pty::script(&site, "$L run k -- echo mine; echo code=$?");
         let waited = |pty: &Pty| {
@@ -72,7 +74,8 @@ fn holds(site: &Site, label: &str) -> Running {
 #[test]
 fn programs_are_told_of_each_holder_while_they_wait_in_line() {
     let server = Server::start(Flavor::Redis82);
-    for site in [Site::new(), Site::on(&server.url())] {
+    let (_postgres, database) = ready();
+    for site in [Site::new(), Site::on(&server.url()), database] {
         let first = holds(&site, "first");
         until("it holds", || site.path("has-first").exists());
         let second = holds(&site, "second");

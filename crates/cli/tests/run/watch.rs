@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use servers::{Flavor, Server};
 
+use crate::database::ready;
 use crate::harness::{Running, Site, until};
 use crate::shell::in_shell;
 
@@ -30,8 +31,8 @@ fn wait_for(run: &Running, event: &str, label: &str) -> (usize, Value) {
 
 #[test]
 fn holders_waiters_and_breaks_are_told_as_they_change() {
-    let server = Server::start(Flavor::Valkey91);
-    for site in [Site::new(), Site::on(&server.url())] {
+    let (server, (_postgres, database)) = (Server::start(Flavor::Valkey91), ready());
+    for site in [Site::new(), Site::on(&server.url()), database] {
         let hold = "echo $LEASEHOLD_FENCE > fence; exec sleep 60";
         let holder = site.start(site.run_script(&["--label", "web-3", "app:deploy"], hold));
         let fence = site.wait_for("fence");
