@@ -75,6 +75,10 @@ pub(crate) fn fetch() -> Result<(), ExitCode> {
         failed = true;
         eprintln!("xtask servers: PgBouncer could not be downloaded: {why}; remedy: install your system's");
     }
+    if let Err(why) = postgres::provide_fake_clock(&place) {
+        failed = true;
+        eprintln!("xtask servers: libfaketime could not be downloaded: {why}; remedy: install your system's");
+    }
     if failed { Err(ExitCode::FAILURE) } else { Ok(()) }
 }
 

@@ -1,5 +1,6 @@
 //! A PostgreSQL server, used as a store of leases and as a resource that compares fences.
 
+mod clock;
 mod standby;
 
 use std::collections::BTreeMap;
@@ -40,6 +41,7 @@ pub struct Postgres {
     port: u16,
     settings: Vec<String>,
     programs: PathBuf,
+    has_a_clock_to_set: bool,
     // Ended before its directory is removed.
     process: Mutex<Option<Process>>,
     directory: TempDir,
@@ -109,7 +111,7 @@ impl Postgres {
     /// As [`start`](Self::start).
     #[track_caller]
     pub fn of(programs: &Path, settings: &[&str]) -> Self {
-        Self::try_start(programs, settings).unwrap_or_else(|why| panic!("PostgreSQL: {why}"))
+        Self::try_start(programs, settings, false).unwrap_or_else(|why| panic!("PostgreSQL: {why}"))
     }
 
     /// The connection string for a client: `host=… port=… user=…`.
@@ -215,21 +217,22 @@ impl Postgres {
         }
     }
 
-    fn try_start(programs: &Path, settings: &[&str]) -> Result<Self, String> {
+    fn try_start(programs: &Path, settings: &[&str], has_a_clock_to_set: bool) -> Result<Self, String> {
         let directory = new_directory()?;
         copy(&template(programs)?, &directory.path().join("data"))?;
         let settings = settings.iter().map(|&setting| setting.to_owned()).collect();
-        Self::launched(programs, settings, unused_port()?, directory)
+        Self::launched(programs, settings, has_a_clock_to_set, directory)
     }
 
     fn launched(
         programs: &Path,
         settings: Vec<String>,
-        port: u16,
+        has_a_clock_to_set: bool,
         directory: TempDir,
     ) -> Result<Self, String> {
-        let process = Mutex::default();
-        let server = Self { port, settings, programs: programs.to_owned(), process, directory };
+        let (port, process) = (unused_port()?, Mutex::default());
+        let programs = programs.to_owned();
+        let server = Self { port, settings, programs, has_a_clock_to_set, process, directory };
         let launched = server.launch()?;
         *server.process.lock().unwrap_or_else(PoisonError::into_inner) = Some(launched);
         Ok(server)
@@ -242,7 +245,7 @@ impl Postgres {
         // The log must be of this start, not of an earlier one.
         fs::write(&log_path, "").map_err(said)?;
         let log = || File::options().append(true).open(&log_path).map_err(said);
-        let mut command = as_nobody(&self.programs.join("postgres"));
+        let mut command = self.command();
         command
             .arg("-D")
             .arg(directory.join("data"))

@@ -1,4 +1,4 @@
-//! Programs from Debian's packages (Redis 7.0 and PgBouncer), unpacked without being installed and
+//! Programs from Debian's packages (Redis 7.0, PgBouncer and libfaketime), unpacked without being installed and
 //! without root.
 
 use std::{
@@ -56,6 +56,16 @@ pub(super) fn make(flavor: Flavor, workshop: &Path) -> Result<PathBuf, String> {
 /// The same for PgBouncer.
 pub(super) fn make_pooler(workshop: &Path) -> Result<PathBuf, String> {
     make_of(POOLER, "usr/sbin/pgbouncer", POOLER, workshop)
+}
+
+/// A directory with the library that gives a program another clock. It needs no other library.
+pub(super) fn make_fake_clock(workshop: &Path) -> Result<PathBuf, String> {
+    const LIBRARY: &str = "libfaketime.so.1";
+    let made = tool::directory(workshop, "made")?;
+    let files = tool::files(&Apt::new(workshop).unpack("libfaketime")?)?;
+    let library = files.iter().find(|file| file.file_name().is_some_and(|name| name == LIBRARY));
+    tool::put(library.ok_or("the package has no such library")?, &made.join(LIBRARY))?;
+    Ok(made)
 }
 
 fn make_of(package: &str, path: &str, name: &str, workshop: &Path) -> Result<PathBuf, String> {

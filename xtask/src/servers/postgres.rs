@@ -40,6 +40,18 @@ fn fetch(place: &Path, from: Wheel) -> Result<(), String> {
     fs::rename(&made, home).map_err(said)
 }
 
+/// Downloads libfaketime, which gives a server another clock, unless this machine has it.
+pub(super) fn provide_fake_clock(place: &Path) -> Result<(), String> {
+    if Postgres::fake_clock().is_some() {
+        return Ok(());
+    }
+    eprintln!("xtask servers: downloading libfaketime");
+    let said = |error: std::io::Error| error.to_string();
+    let workshop = tempfile::Builder::new().prefix(".incoming-").tempdir_in(place).map_err(said)?;
+    let made = debian::make_fake_clock(workshop.path())?;
+    fs::rename(&made, Postgres::fetched_fake_clock()).map_err(said)
+}
+
 /// Downloads PgBouncer, unless this machine has it.
 pub(super) fn provide_pooler(place: &Path) -> Result<(), String> {
     if Pooler::program().is_some() {

@@ -2,6 +2,7 @@
 //! programs write to: there are never two holders, every grant whose answer was lost is released,
 //! and each error names its cause and a remedy.
 
+mod clock;
 mod failover;
 mod hostile;
 mod limits;

@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use super::{Postgres, as_nobody, new_directory, unused_port};
+use super::{Postgres, as_nobody, new_directory};
 
 impl Postgres {
     /// Copies this server, and starts a standby that streams all later changes from it. A client
@@ -30,6 +30,6 @@ impl Postgres {
         if !copied.status.success() {
             return Err(String::from_utf8_lossy(&copied.stderr).into_owned());
         }
-        Self::launched(&self.programs, self.settings.clone(), unused_port()?, directory)
+        Self::launched(&self.programs, self.settings.clone(), false, directory)
     }
 }

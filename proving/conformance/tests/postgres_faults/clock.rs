@@ -1,0 +1,37 @@
+//! A server whose clock is set back while locks are held and waited for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold::postgres::init;
+use servers::Postgres;
+
+use crate::world::{Crowd, process, take, until};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Leases that were granted before seem to last longer, and nobody is granted what they hold.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clock_that_is_set_back_by_an_hour_grants_nothing_twice_and_fences_rise() {
+    let server = Arc::new(tokio::task::spawn_blocking(Postgres::with_a_clock_to_set).await.unwrap());
+    init(&server.url()).await.unwrap();
+    let crowd = [process(&server.url(), 2 * SECOND).await, process(&server.url(), 2 * SECOND).await];
+    let (holder, other) = (process(&server.url(), 2 * SECOND).await, process(&server.url(), SECOND).await);
+    let kept = take(&holder, "kept").await;
+    let crowd = Crowd::start(&crowd, "k");
+    for hours in 1..=2 {
+        crowd.goes_on(20).await;
+        server.set_clock(-3600 * hours);
+    }
+    crowd.goes_on(20).await;
+    crowd.end().await;
+    // It is renewed past the end that it had by the first clock.
+    let held = tokio::time::Instant::now();
+    until("the first lease would have ended", async || held.elapsed() > 3 * SECOND).await;
+    assert!(kept.is_held());
+    assert!(other.mutex("kept").try_lock().await.unwrap().is_none());
+    let fence = kept.fence();
+    kept.release().await.unwrap();
+    assert!(take(&other, "kept").await.fence() > fence);
+    until("nothing is left", async || other.list("").await.unwrap().is_empty()).await;
+}
