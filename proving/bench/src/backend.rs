@@ -2,12 +2,13 @@
 
 use std::fmt;
 
-use servers::{Flavor, Reply, Server};
+use leasehold::postgres;
+use servers::{Flavor, Postgres, Reply, Server};
 use tempfile::TempDir;
 
 use crate::tap::Tap;
 
-/// Every backend.
+/// Every backend that all workloads know.
 pub const ALL: [Backend; 6] = [
     Backend { kind: Kind::Memory, name: "memory" },
     Backend { kind: Kind::File, name: "file" },
@@ -29,9 +30,13 @@ enum Kind {
     Memory,
     File,
     Redis(Flavor),
+    Postgres,
 }
 
 impl Backend {
+    /// The newest PostgreSQL, which has a workload of its own.
+    pub const POSTGRES: Self = Self { kind: Kind::Postgres, name: "postgres" };
+
     /// The backend with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
@@ -69,7 +74,7 @@ impl Backend {
     /// If the server is missing (with the remedy), or the file cannot be created.
     #[must_use]
     pub fn open(self) -> Site {
-        let (mut server, mut directory) = (None, None);
+        let (mut server, mut database, mut directory) = (None, None, None);
         let url = match self.kind {
             Kind::Memory => "memory:".to_owned(),
             Kind::File => {
@@ -84,9 +89,19 @@ impl Backend {
                 server = Some(started);
                 url
             }
+            Kind::Postgres => {
+                let newest = Postgres::all_programs().into_values().next_back();
+                let started = Postgres::of(&newest.expect("run `cargo xtask servers`"), &[]);
+                let url = started.url();
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+                let made = runtime.expect("a runtime").block_on(postgres::init(&url));
+                made.expect("tables in an empty database");
+                database = Some(started);
+                url
+            }
         };
         let tap = server.as_ref().map(|server| Tap::before(server.port()));
-        Site { backend: self, url, server, tap, directory }
+        Site { backend: self, url, server, tap, _database: database, directory }
     }
 }
 
@@ -105,6 +120,7 @@ pub struct Site {
     pub url: String,
     tap: Option<Tap>,
     server: Option<Server>,
+    _database: Option<Postgres>,
     directory: Option<TempDir>,
 }
 

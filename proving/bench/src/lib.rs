@@ -7,6 +7,7 @@
 pub mod backend;
 pub mod bare;
 mod bare_line;
+mod bare_sql;
 pub mod callgrind;
 pub mod child;
 pub mod clock;

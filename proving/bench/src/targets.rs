@@ -64,7 +64,7 @@ pub fn among<'a>(targets: &'a [Target], workload: &str, measure: &str, case: &st
 }
 
 /// All targets; those of one case precede those of all others.
-pub const TARGETS: [Target; 41] = [
+pub const TARGETS: [Target; 45] = [
     timed("uncontended", "again ÷ floor", Some("1 task"), Bound::AtLeast(0.95), ALONE),
     timed("uncontended", "again ÷ floor", None, Bound::AtLeast(0.90), FLOOR),
     timed("uncontended", "again ÷ same strategy", Some("1 task"), Bound::AtLeast(0.95), ALONE),
@@ -95,6 +95,10 @@ pub const TARGETS: [Target; 41] = [
     timed("quorum", "ours ÷ raw", None, Bound::AtLeast(1.2), MAJORITY),
     timed("quorum", "p50 with one stopped ÷ p50 healthy", None, Bound::AtMost(1.1), STOPPED),
     timed("file", "gap p50 ÷ floor", None, Bound::AtMost(3.0), FILE_GAP),
+    timed("postgres", "ours ÷ bare row", Some("1 task"), Bound::AtLeast(0.9), FLOOR),
+    timed("postgres", "ours ÷ bare row", Some("16 tasks"), Bound::AtLeast(0.9), FLOOR),
+    timed("postgres", "ours ÷ bare row", Some("64 tasks"), Bound::AtLeast(2.0), BATCHED),
+    timed("postgres", "gap p50 ÷ notification", None, Bound::AtMost(3.0), TOLD),
     walked("cycle ÷ bare", "1 task", [2.1, 3.9], CREPT),
     walked("cycle ÷ bare", "1 task, native release", [2.1, 3.5], CREPT),
     walked("cycle ÷ bare", "16 tasks", [2.45, 5.0], CREPT),
@@ -189,6 +193,8 @@ const CREPT: &str =
     "what was counted last, and a tenth or so: what creeps in is seen, however busy the machine";
 const ALLOCATED: &str = "what was counted last, and little more";
 const FILE_GAP: &str = "what must be done is one datagram each way and one immediate transaction";
+const BATCHED: &str = "one statement and one commit for all tasks that ask at the same time";
+const TOLD: &str = "a release, a notification, and the next holder's own scheduling";
 const MAJORITY: &str = "three of five are enough; the others are waited for by nobody";
 const STOPPED: &str = "whoever does not answer holds nobody up";
 

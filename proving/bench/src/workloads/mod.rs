@@ -6,6 +6,7 @@ mod hand_off;
 mod held;
 mod instructions;
 mod line;
+mod postgres;
 mod quorum;
 mod uncontended;
 mod waiters;
@@ -29,7 +30,7 @@ pub struct Workload {
 }
 
 /// All workloads, in the order in which they run.
-pub const ALL: [Workload; 9] = [
+pub const ALL: [Workload; 10] = [
     uncontended::WORKLOAD,
     hand_off::WORKLOAD,
     line::WORKLOAD,
@@ -37,6 +38,7 @@ pub const ALL: [Workload; 9] = [
     held::WORKLOAD,
     file::WORKLOAD,
     quorum::WORKLOAD,
+    postgres::WORKLOAD,
     capacity::WORKLOAD,
     instructions::WORKLOAD,
 ];

@@ -1,0 +1,152 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use leasehold::Locks;
+
+use super::{Workload, on_one_thread};
+use crate::backend::{Backend, Site};
+use crate::bare_sql::{BareSql, Strategy};
+use crate::clock;
+use crate::figure::{Figures, Of};
+use crate::sample::Sample;
+use crate::settings::Settings;
+use crate::workers::{AnyError, Race, Workers};
+
+pub(super) const WORKLOAD: Workload = Workload {
+    name: "postgres",
+    title: "Locks in a PostgreSQL database",
+    method: "Tasks that share one connection each take and release a key of their own. *Bare row* is the least that leases in \
+             a table take, in the same process and on one connection too: a statement that acquires a row and raises its \
+             fence, and one that releases it, sent without preparing them, as a pooler demands. *Prepared row* is the same \
+             with prepared statements, and *advisory lock* is `pg_try_advisory_lock` and `pg_advisory_unlock`, which have no \
+             lease and no fence and write nothing. The *gap* is from the call for a release to the next holder's guard, of \
+             four processes that hold the key for 1 ms; a bare *notification* is from sending `NOTIFY` to its arrival on \
+             another connection, after 1 ms of rest. The server writes to memory, so a commit waits for no disk: what is left \
+             is what the statements cost.",
+    run,
+};
+
+const TASKS: [(usize, &str); 3] = [(1, "1 task"), (16, "16 tasks"), (64, "64 tasks")];
+
+fn run(settings: &Settings, figures: &mut Figures) -> Result<(), AnyError> {
+    let site = Backend::POSTGRES.open();
+    figures.announce("postgres");
+    on_one_thread(async {
+        let field = Contender::field(&site).await?;
+        for (tasks, case) in TASKS {
+            throughput(settings, figures, &field, tasks, case).await?;
+        }
+        Ok(())
+    })?;
+    hand_over(settings, figures, &site)
+}
+
+async fn throughput(
+    settings: &Settings,
+    figures: &mut Figures,
+    field: &[Contender],
+    tasks: usize,
+    case: &str,
+) -> Result<(), AnyError> {
+    let mut laps: Vec<Sample> = field.iter().map(|_| Sample::default()).collect();
+    for repetition in 0..=settings.repetitions() {
+        // Each competitor is first, and last, in turn.
+        for n in 0..field.len() {
+            let n = (n + repetition) % field.len();
+            let speed = closed_loop(settings, tasks, &field[n]).await?;
+            // The first repetition is a warm-up.
+            if repetition > 0 {
+                laps[n].push(speed);
+            }
+        }
+    }
+    let of = Of { workload: WORKLOAD.name, backend: Backend::POSTGRES, case };
+    for (contender, speed) in field.iter().zip(&laps) {
+        figures.add(of, contender.name(), "k/s", speed.clone());
+    }
+    // In the order of `Contender::field`.
+    if let [ours, row, _, advisory] = laps.as_slice() {
+        figures.add(of, "ours ÷ bare row", "", ours.over(row));
+        figures.add(of, "ours ÷ advisory lock", "", ours.over(advisory));
+    }
+    Ok(())
+}
+
+fn hand_over(settings: &Settings, figures: &mut Figures, site: &Site) -> Result<(), AnyError> {
+    const PROCESSES: usize = 4;
+    let mut workers = Workers::start(site, PROCESSES)?;
+    let each = settings.pick(100, 8);
+    let race = Race { key: "wanted", waiters: PROCESSES, each, hold: 1_000, think: 1_000 };
+    let [mut gaps, mut trips] = [(); 2].map(|()| Sample::default());
+    for repetition in 0..=settings.repetitions() {
+        let bare = on_one_thread(BareSql::notifications(&site.url, Duration::from_millis(1), 2 * each))?;
+        let gap = workers.take_turns(&race)?.gaps().median();
+        // The first repetition is a warm-up.
+        if repetition > 0 {
+            trips.push(bare.into_iter().collect::<Sample>().median());
+            gaps.push(gap);
+        }
+    }
+    let of = Of { workload: WORKLOAD.name, backend: Backend::POSTGRES, case: "1 ms hold, 1 ms think" };
+    figures.add(of, "gap p50 ÷ notification", "", gaps.over(&trips));
+    figures.add(of, "gap p50", "µs", gaps);
+    figures.add(of, "notification", "µs", trips);
+    Ok(())
+}
+
+#[derive(Clone)]
+enum Contender {
+    Ours(Locks),
+    Bare(Arc<BareSql>, Strategy),
+}
+
+impl Contender {
+    async fn field(site: &Site) -> Result<[Self; 4], AnyError> {
+        let bare = Arc::new(BareSql::connect(&site.url).await?);
+        let bare = |strategy| Self::Bare(Arc::clone(&bare), strategy);
+        let [row, prepared] = [bare(Strategy::Row), bare(Strategy::PreparedRow)];
+        Ok([Self::Ours(Locks::connect(&site.url).await?), row, prepared, bare(Strategy::Advisory)])
+    }
+
+    const fn name(&self) -> &'static str {
+        match self {
+            Self::Ours(_) => "ours",
+            Self::Bare(_, Strategy::Row) => "bare row",
+            Self::Bare(_, Strategy::PreparedRow) => "prepared row",
+            Self::Bare(_, Strategy::Advisory) => "advisory lock",
+        }
+    }
+
+    async fn cycle(&self, key: &str, serial: u64) -> Result<(), AnyError> {
+        match self {
+            Self::Ours(locks) => Ok(locks.mutex(key).lock().await?.release().await?),
+            Self::Bare(bare, strategy) => bare.cycle(*strategy, key, serial).await,
+        }
+    }
+}
+
+/// Thousands of cycles per second.
+async fn closed_loop(settings: &Settings, tasks: usize, contender: &Contender) -> Result<f64, AnyError> {
+    static SERIAL: AtomicU64 = AtomicU64::new(0);
+    let begun = clock::now();
+    let end = begun + u64::try_from(settings.slice().as_nanos())?;
+    let running = (0..tasks).map(|task| {
+        let contender = contender.clone();
+        tokio::spawn(async move {
+            let (key, mut cycles) = (format!("own:{task}"), 0_u32);
+            loop {
+                contender.cycle(&key, SERIAL.fetch_add(1, Ordering::Relaxed)).await?;
+                cycles += 1;
+                if clock::now() >= end {
+                    return Ok::<_, AnyError>(cycles);
+                }
+            }
+        })
+    });
+    let mut cycles = 0.0;
+    for task in running.collect::<Vec<_>>() {
+        cycles += f64::from(task.await??);
+    }
+    Ok(cycles * 1e6 / (clock::now() - begun) as f64)
+}
