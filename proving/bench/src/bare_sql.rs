@@ -8,7 +8,7 @@ use tokio_postgres::types::Type;
 use tokio_postgres::{AsyncMessage, Client, NoTls, Statement};
 
 use crate::clock;
-use crate::workers::AnyError;
+use crate::error::AnyError;
 
 /// How a bare loop acquires and releases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

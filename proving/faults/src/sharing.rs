@@ -42,7 +42,7 @@ pub struct Plan {
     pub ttl: Duration,
     /// The duration of a hold.
     pub hold: Duration,
-    /// The wishes, as [`Wish`](crate::wish::Wish) parses them.
+    /// The wishes, as [`Wish`] parses them.
     pub wishes: Vec<String>,
 }
 

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use competitor::{Competitor, TTL, AnyError, Visit};
+use competitor::{AnyError, Competitor, TTL, Visit};
 use distributed_lock_core::error::LockError;
 use distributed_lock_core::traits::{DistributedLock as _, LockHandle as _, LockProvider as _};
 use distributed_lock_redis::RedisLockProvider;

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use competitor::{Competitor, TTL, AnyError, Visit};
+use competitor::{AnyError, Competitor, TTL, Visit};
 use redis_0_27::aio::MultiplexedConnection;
 use redis_0_27::{AsyncConnectionConfig, Client};
 use redis_lock::{LockAcrossError, LockAcrossOptions, lock_across};

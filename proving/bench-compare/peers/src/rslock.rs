@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use competitor::{Competitor, TTL, AnyError, Visit};
+use competitor::{AnyError, Competitor, TTL, Visit};
 use rslock::LockManager;
 
 #[derive(Clone)]

@@ -8,10 +8,11 @@ use super::{Workload, on_one_thread};
 use crate::backend::{Backend, Site};
 use crate::bare_sql::{BareSql, Strategy};
 use crate::clock;
+use crate::error::AnyError;
 use crate::figure::{Figures, Of};
 use crate::sample::Sample;
 use crate::settings::Settings;
-use crate::workers::{AnyError, Race, Workers};
+use crate::workers::{Race, Workers};
 
 pub(super) const WORKLOAD: Workload = Workload {
     name: "postgres",
@@ -33,7 +34,7 @@ fn run(settings: &Settings, figures: &mut Figures) -> Result<(), AnyError> {
     let site = Backend::POSTGRES.open();
     figures.announce("postgres");
     on_one_thread(async {
-        let field = Contender::field(&site).await?;
+        let field = Competitor::field(&site).await?;
         for (tasks, case) in TASKS {
             throughput(settings, figures, &field, tasks, case).await?;
         }
@@ -45,7 +46,7 @@ fn run(settings: &Settings, figures: &mut Figures) -> Result<(), AnyError> {
 async fn throughput(
     settings: &Settings,
     figures: &mut Figures,
-    field: &[Contender],
+    field: &[Competitor],
     tasks: usize,
     case: &str,
 ) -> Result<(), AnyError> {
@@ -62,10 +63,10 @@ async fn throughput(
         }
     }
     let of = Of { workload: WORKLOAD.name, backend: Backend::POSTGRES, case };
-    for (contender, speed) in field.iter().zip(&laps) {
-        figures.add(of, contender.name(), "k/s", speed.clone());
+    for (competitor, speed) in field.iter().zip(&laps) {
+        figures.add(of, competitor.name(), "k/s", speed.clone());
     }
-    // In the order of `Contender::field`.
+    // In the order of `Competitor::field`.
     if let [ours, row, _, advisory] = laps.as_slice() {
         figures.add(of, "ours ÷ bare row", "", ours.over(row));
         figures.add(of, "ours ÷ advisory lock", "", ours.over(advisory));
@@ -96,12 +97,12 @@ fn hand_over(settings: &Settings, figures: &mut Figures, site: &Site) -> Result<
 }
 
 #[derive(Clone)]
-enum Contender {
+enum Competitor {
     Ours(Locks),
     Bare(Arc<BareSql>, Strategy),
 }
 
-impl Contender {
+impl Competitor {
     async fn field(site: &Site) -> Result<[Self; 4], AnyError> {
         let bare = Arc::new(BareSql::connect(&site.url).await?);
         let bare = |strategy| Self::Bare(Arc::clone(&bare), strategy);
@@ -127,16 +128,16 @@ impl Contender {
 }
 
 /// Thousands of cycles per second.
-async fn closed_loop(settings: &Settings, tasks: usize, contender: &Contender) -> Result<f64, AnyError> {
+async fn closed_loop(settings: &Settings, tasks: usize, competitor: &Competitor) -> Result<f64, AnyError> {
     static SERIAL: AtomicU64 = AtomicU64::new(0);
     let begun = clock::now();
     let end = begun + u64::try_from(settings.slice().as_nanos())?;
     let running = (0..tasks).map(|task| {
-        let contender = contender.clone();
+        let competitor = competitor.clone();
         tokio::spawn(async move {
             let (key, mut cycles) = (format!("own:{task}"), 0_u32);
             loop {
-                contender.cycle(&key, SERIAL.fetch_add(1, Ordering::Relaxed)).await?;
+                competitor.cycle(&key, SERIAL.fetch_add(1, Ordering::Relaxed)).await?;
                 cycles += 1;
                 if clock::now() >= end {
                     return Ok::<_, AnyError>(cycles);
