@@ -38,9 +38,9 @@ impl Guard {
     /// let guard = there.adopt(&job.parse()?).await?;
     /// assert!(there.adopt(&job.parse()?).await.is_err(), "only once");
     /// guard.release().await?;
-    /// # Ok::<(), leasehold::Error>(())
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// # })?;
-    /// # Ok::<(), leasehold::Error>(())
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors

@@ -48,12 +48,13 @@ fn a_wait_of_two_seconds_for_a_lock_does_not_wait_ten_for_a_server() {
 
 const BOTH: [Flavor; 2] = [Flavor::Redis70, Flavor::Valkey91];
 
-/// A try, a waiter and `hold` are refused soon, with these words, and without the advice to check
-/// whether the server runs.
+/// A try and a waiter with these options are refused soon, with these words, and without the advice
+/// to check whether the server runs.
 #[track_caller]
-fn is_refused_soon(server: &Server, words: &[&str]) {
+fn is_refused_soon(server: &Server, options: &[&str], words: &[&str]) {
     let site = Site::on(&server.url());
-    for command in [site.run(&["-n", "k", "--", "true"]), site.run(&["k", "--", "true"])] {
+    let run = |more: &[&str]| site.run(&[options, more, &["k", "--", "true"]].concat());
+    for command in [run(&["-n"]), run(&[])] {
         let started = Instant::now();
         let done = site.finish(command);
         assert!(started.elapsed() < Duration::from_secs(5), "{:?} {done:?}", started.elapsed());
@@ -70,7 +71,7 @@ fn a_server_without_memory_is_69_at_once_and_told_as_that() {
         let fill = "local s = string.rep('x', 100000)
             for n = 1, 1000 do if type(redis.pcall('SET', 'theirs:' .. n, s)) == 'table' and redis.pcall('SET', 'full', s).err then return n end end";
         server.text(&["EVAL", fill, "0"]);
-        is_refused_soon(&server, &["out of memory", "maxmemory"]);
+        is_refused_soon(&server, &[], &["out of memory", "maxmemory"]);
         server.text(&["CONFIG", "SET", "maxmemory", "0"]);
         let site = Site::on(&server.url());
         site.finish(site.run(&["k", "--", "true"])).is_silent(0);
@@ -95,7 +96,7 @@ fn a_server_that_cannot_save_is_69_at_once_and_says_what_to_do() {
             let servers::Reply::Bulk(Some(info)) = info else { panic!("{info:?}") };
             String::from_utf8_lossy(&info).contains("rdb_last_bgsave_status:err")
         });
-        is_refused_soon(&server, &["save", "disk", "free space"]);
+        is_refused_soon(&server, &[], &["save", "disk", "free space"]);
         std::fs::remove_dir_all(&dump).unwrap();
         server.text(&["SAVE"]);
         let site = Site::on(&server.url());
@@ -108,11 +109,14 @@ fn a_server_that_cannot_save_is_69_at_once_and_says_what_to_do() {
 fn a_wrong_type_next_to_the_key_is_69_at_once_and_named() {
     for flavor in BOTH {
         let server = Server::start(flavor);
-        for side in ["l", "w", "h", "i", "f"] {
+        // A free key is granted alone whatever is where a queue and shares are kept.
+        for (side, options) in
+            [("w", &[][..]), ("f", &[]), ("l", &["--shared"]), ("h", &["--shared"]), ("i", &["--shared"])]
+        {
             server.text(&["FLUSHALL"]);
             let side = format!("leasehold:{side}{{k}}k");
             server.text(&["RPUSH", &side, "x"]);
-            is_refused_soon(&server, &[&side, "delete it"]);
+            is_refused_soon(&server, options, &[&side, "delete it"]);
         }
     }
 }

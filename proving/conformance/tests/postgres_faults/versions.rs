@@ -31,8 +31,8 @@ async fn tables_to_which_a_later_version_has_added_serve_this_one() {
     let readers = [before.rw_lock("r").read().await.unwrap(), after.rw_lock("r").read().await.unwrap()];
     assert!(after.rw_lock("r").try_write().await.unwrap().is_none());
     drop(readers);
-    let fence = take(&before, "broken").await.fence();
-    after.break_lease("broken", fence).await.unwrap();
+    let broken = take(&before, "broken").await;
+    after.break_lease("broken", broken.fence()).await.unwrap();
     assert!(after.list("").await.is_ok());
 }
 

@@ -1,6 +1,8 @@
 use std::collections::VecDeque;
 use std::io::{Read, Write};
+use std::iter;
 use std::os::unix::net::UnixStream;
+use std::sync::mpsc;
 use std::task::Context;
 use std::thread;
 
@@ -40,10 +42,12 @@ impl Runtime for Ticking {
 /// anything else.
 ///
 /// Another thread reads the connection, so a read can occur between any two polls. The first poll
-/// finds nothing, and then the PING is sent. The second poll waits until all messages of the read
-/// have arrived. The pong comes before the last of them, so it has arrived too.
+/// finds nothing, and then the PING is sent. The second poll lets the server answer, and waits until
+/// all messages of the read have arrived. The pong comes before the last of them, so it has arrived
+/// too.
 struct ComesBetween {
     stream: PubSubStream,
+    answer: mpsc::Sender<()>,
     looks: u32,
     messages: usize,
     came: VecDeque<Msg>,
@@ -64,6 +68,7 @@ impl Stream for ComesBetween {
                 None => Pin::new(&mut self.stream).poll_next(context),
             };
         }
+        self.answer.send(()).unwrap();
         let begun = std::time::Instant::now();
         while self.came.len() < self.messages {
             match Pin::new(&mut self.stream).poll_next(context) {
@@ -120,14 +125,16 @@ async fn a_push_that_comes_in_one_read_with_its_pong_is_no_younger_than_the_pong
     let (client, server) = UnixStream::pair().unwrap();
     client.set_nonblocking(true).unwrap();
     let one_read = [pushed("before"), PONG.into(), pushed("behind")].concat();
-    serving(server, [one_read, PONG.into()]);
+    let (answer, may_answer) = mpsc::channel();
+    let first = iter::once_with(move || may_answer.recv().map(|()| one_read).unwrap());
+    serving(server, first.chain([PONG.into()]));
     let login = RedisConnectionInfo::default().set_skip_set_lib_name();
     let client = tokio::net::UnixStream::from_std(client).unwrap();
     let (sink, stream) = PubSub::new(&login, client).await.unwrap().split();
     let (runtime, told) = (Ticking::default(), Told::default());
 
     let subscribed = runtime.now();
-    let stream = ComesBetween { stream, looks: 0, messages: 2, came: VecDeque::new() };
+    let stream = ComesBetween { stream, answer, looks: 0, messages: 2, came: VecDeque::new() };
     let mut subscription = Subscription { sink, stream, since: subscribed };
     let limit = Duration::from_secs(1);
     assert!(subscription.ping(limit, &telling(&told), &runtime).await);
