@@ -5,7 +5,7 @@ use crate::{
     Content, Fence, Holder, Key, Lock, News, Push, QueueEntry, Records, Share, Stamp, WaitQueue, Want,
 };
 
-/// Who gets a key next, if it is free.
+/// The waiter that is granted the key next, if the key is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NextGrantee {
     /// Nobody waits: the next request that fits gets the key.
