@@ -235,6 +235,16 @@ pub(super) const BUGS: &[Bug] = &[
         ],
     },
     Bug {
+        name: "all claims of a batch get the TTL of the first",
+        file: "crates/redis/src/batch/send.rs",
+        from: "(group.slot, group.longest, group.ttl) == (request.slot, longest, ttl)",
+        to: "(group.slot, group.longest) == (request.slot, longest)",
+        tests: &[(
+            Store,
+            "batches::leases_of_different_ttls_that_are_requested_together_each_last_for_their_own",
+        )],
+    },
+    Bug {
         name: "a batch treats a key of a wrong type as free",
         file: "crates/redis/src/scripts/batch_grant.lua",
         from: "(lasts[i] or call('EXISTS', keys[2 * n + i]) == 0)",

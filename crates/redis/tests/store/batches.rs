@@ -231,6 +231,40 @@ async fn what_is_in_the_way_of_one_request_is_not_in_the_way_of_the_others() {
     }
 }
 
+/// A script has one TTL for all its requests.
+#[tokio::test]
+async fn leases_of_different_ttls_that_are_requested_together_each_last_for_their_own() {
+    for flavor in ALL {
+        let server = Server::start(flavor);
+        let store = store(&server.url());
+        store.open().await.unwrap();
+        let ttls = [20, 60, 20, 40, 60, 40].map(Duration::from_secs);
+        let of = |(nth, ttl): (usize, Duration)| {
+            let ours = attempt(&[&nth.to_string()]);
+            Attempt::new(ours.claim, ours.holder, ours.label, Ttl::new(ttl).unwrap())
+        };
+        let ours: Vec<_> = ttls.into_iter().enumerate().map(of).collect();
+        for answer in grants(&store, &ours).await {
+            granted(answer);
+        }
+        let each_lasts = |after: &str| {
+            for (nth, ttl) in ttls.iter().enumerate() {
+                let left = server.text(&["PTTL", &nth.to_string()]);
+                let Reply::Integer(left) = left else { panic!("{flavor}: {left:?}") };
+                let left = Duration::from_millis(left.unsigned_abs());
+                assert!(left <= *ttl && left + PATIENCE > *ttl, "{flavor}, {after}, {ttl:?}: {left:?}");
+            }
+        };
+        each_lasts("after the grants");
+        for nth in 0..ttls.len() {
+            server.text(&["PEXPIRE", &nth.to_string(), "5000"]);
+        }
+        let renewed = store.renew(&ours).await;
+        assert!(renewed.iter().all(|answer| *answer == Ok(HoldAnswer::Done)), "{flavor}: {renewed:?}");
+        each_lasts("after the renewals");
+    }
+}
+
 #[tokio::test]
 async fn a_release_in_a_batch_deletes_only_what_is_the_callers() {
     for flavor in ALL {
