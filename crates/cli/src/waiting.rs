@@ -104,9 +104,9 @@ impl<'a> WaitReporter<'a> {
 
     fn learn(&mut self, happened: Change) {
         match happened {
-            Change::Waiting { who, held_by, place, .. } => {
+            Change::Waiting { request, held_by, place, .. } => {
                 let held_for = held_by.fence.and_then(|fence| since(fence.get()));
-                self.wait = Some(Wait { holder: who.holder, held_by, held_for, place, length: None });
+                self.wait = Some(Wait { holder: request.holder, held_by, held_for, place, length: None });
                 self.heard();
                 self.tell_programs();
                 self.write();

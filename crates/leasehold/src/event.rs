@@ -21,7 +21,7 @@ pub enum Event {
     #[non_exhaustive]
     Waiting {
         /// The request.
-        who: Who,
+        request: RequestInfo,
         /// The holder.
         held_by: HolderInfo,
         /// The position in the queue, 1 being next; `None` if the request is not in a queue.
@@ -35,7 +35,7 @@ pub enum Event {
     #[non_exhaustive]
     Acquired {
         /// The new holder.
-        who: Who,
+        request: RequestInfo,
         /// Its fence.
         fence: Fence,
         /// How long the lease lasts without renewal.
@@ -51,7 +51,7 @@ pub enum Event {
     #[non_exhaustive]
     GaveUp {
         /// The request.
-        who: Who,
+        request: RequestInfo,
         /// The error that its caller received; `None` if the caller dropped the request.
         why: Option<Arc<LockError>>,
         /// How long the request took.
@@ -63,7 +63,7 @@ pub enum Event {
     #[non_exhaustive]
     Renewed {
         /// The holder.
-        who: Who,
+        request: RequestInfo,
         /// Its fence.
         fence: Fence,
         /// How long the lease remains valid from now.
@@ -73,7 +73,7 @@ pub enum Event {
     #[non_exhaustive]
     Released {
         /// The former holder.
-        who: Who,
+        request: RequestInfo,
         /// Its fence.
         fence: Fence,
         /// How long it was held.
@@ -83,7 +83,7 @@ pub enum Event {
     #[non_exhaustive]
     NotReleased {
         /// The former holder.
-        who: Who,
+        request: RequestInfo,
         /// Its fence.
         fence: Fence,
         /// How long it was held.
@@ -97,7 +97,7 @@ pub enum Event {
     #[non_exhaustive]
     Transferred {
         /// The former holder.
-        who: Who,
+        request: RequestInfo,
         /// The fence, which remains.
         fence: Fence,
         /// How long it was held.
@@ -107,7 +107,7 @@ pub enum Event {
     #[non_exhaustive]
     Lost {
         /// The former holder.
-        who: Who,
+        request: RequestInfo,
         /// Its fence.
         fence: Fence,
         /// How long it was held.
@@ -183,7 +183,7 @@ pub enum Event {
 /// A request for a lock, or its holder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Who {
+pub struct RequestInfo {
     /// The keys, and the mode of each.
     pub claim: Claim,
     /// The id of the holding, or of the attempt to acquire it; shown by its first eight digits.
@@ -192,14 +192,14 @@ pub struct Who {
     pub label: Option<Label>,
 }
 
-impl Who {
+impl RequestInfo {
     /// The keys, in byte order.
     pub fn keys(&self) -> impl ExactSizeIterator<Item = &Key> {
         self.claim.keys()
     }
 }
 
-impl From<&Attempt> for Who {
+impl From<&Attempt> for RequestInfo {
     fn from(attempt: &Attempt) -> Self {
         let Attempt { claim, holder, label, .. } = attempt.clone();
         Self { claim, holder, label }
@@ -207,7 +207,7 @@ impl From<&Attempt> for Who {
 }
 
 /// `invoice:42 (1f0c9a2e, web-3)`.
-impl fmt::Display for Who {
+impl fmt::Display for RequestInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({}", Keys(&self.claim), self.holder)?;
         self.label.as_ref().map_or(Ok(()), |label| write!(f, ", {label}"))?;
@@ -231,26 +231,34 @@ impl fmt::Display for Keys<'_> {
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Waiting { who, held_by, place: None, .. } => write!(f, "{who} waits, held by {held_by}"),
-            Self::Waiting { who, held_by, place: Some(place), .. } => {
-                write!(f, "{who} waits at place {place}, held by {held_by}")
+            Self::Waiting { request, held_by, place: None, .. } => {
+                write!(f, "{request} waits, held by {held_by}")
             }
-            Self::Acquired { who, fence, waited, .. } => {
-                write!(f, "{who} acquired with fence {fence} after {waited:.1?}")
+            Self::Waiting { request, held_by, place: Some(place), .. } => {
+                write!(f, "{request} waits at place {place}, held by {held_by}")
             }
-            Self::GaveUp { who, why: None, waited, .. } => {
-                write!(f, "{who} given up after {waited:.1?}: its caller dropped it")
+            Self::Acquired { request, fence, waited, .. } => {
+                write!(f, "{request} acquired with fence {fence} after {waited:.1?}")
             }
-            Self::GaveUp { who, why: Some(why), waited, .. } => {
-                write!(f, "{who} given up after {waited:.1?}: {why}")
+            Self::GaveUp { request, why: None, waited, .. } => {
+                write!(f, "{request} given up after {waited:.1?}: its caller dropped it")
             }
-            Self::Renewed { who, remaining, .. } => write!(f, "{who} renewed, believed for {remaining:.1?}"),
-            Self::Released { who, held_for, .. } => write!(f, "{who} released after {held_for:.1?}"),
-            Self::NotReleased { who, held_for, fault, .. } => {
-                write!(f, "{who} given back after {held_for:.1?}, which was not confirmed: {fault}")
+            Self::GaveUp { request, why: Some(why), waited, .. } => {
+                write!(f, "{request} given up after {waited:.1?}: {why}")
             }
-            Self::Transferred { who, held_for, .. } => write!(f, "{who} transferred after {held_for:.1?}"),
-            Self::Lost { who, held_for, why, .. } => write!(f, "{who} lost after {held_for:.1?}: {why}"),
+            Self::Renewed { request, remaining, .. } => {
+                write!(f, "{request} renewed, believed for {remaining:.1?}")
+            }
+            Self::Released { request, held_for, .. } => write!(f, "{request} released after {held_for:.1?}"),
+            Self::NotReleased { request, held_for, fault, .. } => {
+                write!(f, "{request} given back after {held_for:.1?}, which was not confirmed: {fault}")
+            }
+            Self::Transferred { request, held_for, .. } => {
+                write!(f, "{request} transferred after {held_for:.1?}")
+            }
+            Self::Lost { request, held_for, why, .. } => {
+                write!(f, "{request} lost after {held_for:.1?}: {why}")
+            }
             Self::Broke { holding } => write!(f, "{}: broke the lease of {holding}", holding.key),
             Self::StoreFault { fault, .. } => fault.fmt(f),
             Self::StoreBack { store, faults } => write!(f, "{store} answers again after {faults} faults"),

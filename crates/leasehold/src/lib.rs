@@ -99,7 +99,7 @@ pub use any_store::AnyStore;
 pub use breaking::BreakError;
 pub use builder::LocksBuilder;
 pub use error::{CloseError, ConnectError, HoldError, InspectError, LockError, ReleaseError, RenewError};
-pub use event::{Event, Who};
+pub use event::{Event, RequestInfo};
 pub use events::Events;
 pub use leasehold_core::{
     Backoff, BreakNote, BreakRecord, Claim, Drift, Fault, FaultCause, FaultKind, Fence, Finding, Holder,

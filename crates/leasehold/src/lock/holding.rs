@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use leasehold_core::{Attempt, Fault, Fence, Holder, Instant, Key, Lease, Loss, Runtime, Ttl};
 use tokio::sync::Notify;
 
-use crate::event::{Event, Who};
+use crate::event::{Event, RequestInfo};
 
 /// One holding. The keeper writes its end and its loss; everybody may read them.
 pub(crate) struct Holding {
@@ -93,33 +93,33 @@ impl Holding {
         }
     }
 
-    fn who(&self) -> Who {
+    fn request_info(&self) -> RequestInfo {
         (&self.request(self.attempt.ttl)).into()
     }
 
     /// The event for its renewal.
     pub(crate) fn was_renewed(&self, now: Instant) -> Event {
         let remaining = self.end().saturating_since(now);
-        Event::Renewed { who: self.who(), fence: self.fence, remaining }
+        Event::Renewed { request: self.request_info(), fence: self.fence, remaining }
     }
 
     /// The event for its loss.
     pub(crate) fn was_lost(&self, now: Instant, why: Loss) -> Event {
         let held_for = now.saturating_since(self.granted);
-        Event::Lost { who: self.who(), fence: self.fence, held_for, why }
+        Event::Lost { request: self.request_info(), fence: self.fence, held_for, why }
     }
 
     /// The event for its transfer.
     pub(crate) fn was_transferred(&self, held_for: Duration) -> Event {
-        Event::Transferred { who: self.who(), fence: self.fence, held_for }
+        Event::Transferred { request: self.request_info(), fence: self.fence, held_for }
     }
 
     /// The event for its release.
     pub(crate) fn was_given_back(&self, held_for: Duration, done: Result<(), Fault>) -> Event {
-        let (who, fence) = (self.who(), self.fence);
+        let (request, fence) = (self.request_info(), self.fence);
         match done {
-            Ok(()) => Event::Released { who, fence, held_for },
-            Err(fault) => Event::NotReleased { who, fence, held_for, fault },
+            Ok(()) => Event::Released { request, fence, held_for },
+            Err(fault) => Event::NotReleased { request, fence, held_for, fault },
         }
     }
 

@@ -173,7 +173,7 @@ impl<'a> PendingAttempt<'a> {
         let digest = digest(waiting);
         let Some(attempt) = self.attempt.as_ref().filter(|_| self.told != Some(digest)) else { return };
         let told = self.handle.report.tell(|| Event::Waiting {
-            who: attempt.into(),
+            request: attempt.into(),
             held_by: waiting.held_by.clone(),
             place: waiting.place,
             waited: now.saturating_since(self.started),
@@ -200,7 +200,7 @@ impl<'a> PendingAttempt<'a> {
         let waited = now.saturating_since(self.started);
         self.span.ends(waited, "acquired");
         let acquired = || Event::Acquired {
-            who: (&holding.attempt).into(),
+            request: (&holding.attempt).into(),
             fence,
             ttl,
             waited,
@@ -240,7 +240,7 @@ impl<'a> PendingAttempt<'a> {
         self.span.ends(waited, outcome(why));
         if self.asked {
             self.handle.report.tell(|| Event::GaveUp {
-                who: (&attempt).into(),
+                request: (&attempt).into(),
                 why: why.map(|why| Arc::new(why.clone())),
                 waited,
                 refusals: self.refusals,

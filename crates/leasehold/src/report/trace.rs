@@ -14,7 +14,7 @@ use tracing::level_filters::LevelFilter;
 use tracing::{debug, debug_span, info, trace, warn};
 
 use super::{outcome, reason};
-use crate::event::{Event, Keys, Who};
+use crate::event::{Event, Keys, RequestInfo};
 
 const TARGET: &str = "leasehold";
 
@@ -85,41 +85,41 @@ impl Span {
 pub(super) fn write(store: &str, event: &Event) {
     /// Logs an event about a request or a holder.
     macro_rules! about {
-        ($level:ident, $who:expr, $words:literal, $($fields:tt)*) => {{
-            let Who { claim, holder, label } = $who;
+        ($level:ident, $request:expr, $words:literal, $($fields:tt)*) => {{
+            let RequestInfo { claim, holder, label } = $request;
             let label = label.as_ref().map(Label::as_str);
             let key = Keys(claim);
             $level!(target: TARGET, store, %key, %holder, label, $($fields)*, $words);
         }};
     }
     match event {
-        Event::Waiting { who, held_by, place, waited, .. } => {
-            about!(debug, who, "waiting", held_by = %held_by, place = *place, waited = ?waited);
+        Event::Waiting { request, held_by, place, waited, .. } => {
+            about!(debug, request, "waiting", held_by = %held_by, place = *place, waited = ?waited);
         }
-        Event::Acquired { who, fence, ttl, waited, attempts, .. } => {
-            about!(debug, who, "acquired", fence = fence.get(), ttl = %ttl, waited = ?waited, attempts = attempts);
+        Event::Acquired { request, fence, ttl, waited, attempts, .. } => {
+            about!(debug, request, "acquired", fence = fence.get(), ttl = %ttl, waited = ?waited, attempts = attempts);
         }
-        Event::GaveUp { who, why, waited, .. } => match why {
+        Event::GaveUp { request, why, waited, .. } => match why {
             Some(why) => {
-                about!(debug, who, "gave up", outcome = outcome(Some(why)), waited = ?waited, why = %why);
+                about!(debug, request, "gave up", outcome = outcome(Some(why)), waited = ?waited, why = %why);
             }
-            None => about!(debug, who, "gave up", outcome = outcome(None), waited = ?waited),
+            None => about!(debug, request, "gave up", outcome = outcome(None), waited = ?waited),
         },
-        Event::Renewed { who, fence, remaining } => {
-            about!(trace, who, "renewed", fence = fence.get(), remaining = ?remaining);
+        Event::Renewed { request, fence, remaining } => {
+            about!(trace, request, "renewed", fence = fence.get(), remaining = ?remaining);
         }
-        Event::Released { who, fence, held_for } => {
-            about!(debug, who, "released", fence = fence.get(), held_for = ?held_for);
+        Event::Released { request, fence, held_for } => {
+            about!(debug, request, "released", fence = fence.get(), held_for = ?held_for);
         }
-        Event::NotReleased { who, fence, held_for, fault } => {
-            about!(warn, who, "the release was not confirmed", fence = fence.get(), held_for = ?held_for, fault = %fault);
+        Event::NotReleased { request, fence, held_for, fault } => {
+            about!(warn, request, "the release was not confirmed", fence = fence.get(), held_for = ?held_for, fault = %fault);
         }
-        Event::Transferred { who, fence, held_for } => {
-            about!(debug, who, "transferred", fence = fence.get(), held_for = ?held_for);
+        Event::Transferred { request, fence, held_for } => {
+            about!(debug, request, "transferred", fence = fence.get(), held_for = ?held_for);
         }
-        Event::Lost { who, fence, held_for, why } => {
+        Event::Lost { request, fence, held_for, why } => {
             let reason = reason(why);
-            about!(warn, who, "lost", fence = fence.get(), held_for = ?held_for, reason = reason, why = %why);
+            about!(warn, request, "lost", fence = fence.get(), held_for = ?held_for, reason = reason, why = %why);
         }
         Event::Broke { holding } => {
             let (key, fence) = (&holding.key, holding.fence.map(Fence::get));

@@ -71,7 +71,7 @@ impl PendingAdoption<'_> {
         let keep = LeaseRenewal::new(now, lease, ttl, handle.drift, renewal);
         let holding = Arc::new(Holding::new(attempt, token.fence, now, 1, keep.lease(), runtime.clone()));
         let acquired = || Event::Acquired {
-            who: (&holding.attempt).into(),
+            request: (&holding.attempt).into(),
             fence: token.fence,
             ttl,
             waited: now.saturating_since(started),

@@ -21,11 +21,11 @@ async fn a_holding_is_told_from_the_grant_to_the_release() {
     guard.release().await.unwrap();
     let read = drain(&mut events).await;
     assert_eq!(kinds(&read), ["acquired", "renewed", "released"]);
-    let Event::Acquired { who, fence: acquired, ttl, waited, attempts, refusals, .. } = &read[0] else {
+    let Event::Acquired { request, fence: acquired, ttl, waited, attempts, refusals, .. } = &read[0] else {
         panic!()
     };
-    assert_eq!(who.keys().map(ToString::to_string).collect::<Vec<_>>(), ["k"]);
-    assert_eq!((who.holder, who.label.as_ref().unwrap().as_str()), (holder, "web-3"));
+    assert_eq!(request.keys().map(ToString::to_string).collect::<Vec<_>>(), ["k"]);
+    assert_eq!((request.holder, request.label.as_ref().unwrap().as_str()), (holder, "web-3"));
     assert_eq!((*acquired, ttl.duration(), waited.as_secs(), *attempts, *refusals), (fence, TTL, 0, 1, 0));
     let Event::Renewed { fence: renewed, remaining, .. } = &read[1] else { panic!() };
     assert_eq!(*renewed, fence);
@@ -56,8 +56,8 @@ async fn a_waiters_place_and_holder_are_reported_and_again_when_they_change() {
         assert!(held_by.to_string().contains(expected.0), "{held_by}");
         assert_eq!(*place, Some(expected.1));
     }
-    let Event::Acquired { who, waited, refusals, .. } = &read[2] else { panic!() };
-    assert_eq!((who.holder, *waited), (guard.holder(), 40 * SECOND));
+    let Event::Acquired { request, waited, refusals, .. } = &read[2] else { panic!() };
+    assert_eq!((request.holder, *waited), (guard.holder(), 40 * SECOND));
     assert!(*refusals >= 2);
 }
 
@@ -230,9 +230,9 @@ async fn the_events_of_each_holding_come_in_their_order() {
     let read = drain(&mut events).await;
     for guard in &guards {
         let of = |event: &&Event| match event {
-            Event::Acquired { who, .. } | Event::Renewed { who, .. } | Event::Lost { who, .. } => {
-                who.holder == guard.holder()
-            }
+            Event::Acquired { request, .. }
+            | Event::Renewed { request, .. }
+            | Event::Lost { request, .. } => request.holder == guard.holder(),
             _ => false,
         };
         let its: Vec<Event> = read.iter().filter(of).cloned().collect();

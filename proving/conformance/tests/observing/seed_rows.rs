@@ -104,8 +104,8 @@ async fn exclusive_lock_event_error_comes_when_the_key_is_gone_or_a_thiefs_and_n
         server.text(steal);
         let lost = async {
             loop {
-                if let Event::Lost { who, .. } = next(&mut events).await {
-                    return who;
+                if let Event::Lost { request, .. } = next(&mut events).await {
+                    return request;
                 }
             }
         };
