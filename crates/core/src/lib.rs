@@ -80,10 +80,10 @@ pub use quorum::{
 pub use quorum_report::{MemberVote, QuorumReport};
 pub use records::{Content, LastFence, Lock, Records};
 pub use request::{
-    Answer, BreakAnswer, GrantAnswer, HoldAnswer, News, Push, QueuePosition, RaiseAnswer, Request, Served,
-    Wait,
+    Answer, BreakAnswer, GrantAnswer, HoldAnswer, Push, PushEvent, QueuePosition, RaiseAnswer, Request,
+    Served, Wait,
 };
-pub use round::{Ballot, Round, Turn, Vote, majority_of};
+pub use round::{Ballot, Round, RoundAction, Vote, majority_of};
 pub use runtime::{BeginCleanup, BoxFuture, Instant, Runtime, Stamp};
 pub use scan::{ScanPage, ScanPosition};
 pub use server_clock::{Reading, ServerClock};

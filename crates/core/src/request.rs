@@ -192,7 +192,7 @@ pub struct Push {
     /// The key.
     pub key: Key,
     /// The event.
-    pub news: News,
+    pub event: PushEvent,
     /// The proof of a grant to the waiter.
     pub nonce: Option<Nonce>,
 }
@@ -200,7 +200,7 @@ pub struct Push {
 /// An event for a waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "whoever handles these must handle all of them")]
-pub enum News {
+pub enum PushEvent {
     /// It holds the key, and needs no other.
     Granted {
         /// Its fence.

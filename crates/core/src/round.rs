@@ -23,7 +23,7 @@ pub const fn majority_of(members: usize) -> usize {
 /// The next step of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "whoever handles these must handle all of them")]
-pub enum Turn {
+pub enum RoundAction {
     /// Request a grant from this member.
     Grant {
         /// Its number.
@@ -50,7 +50,7 @@ pub enum Turn {
 /// The state machine of one round: every member is asked once, and a majority must have answered
 /// the same fence.
 ///
-/// Invariant: for the fence of [`Turn::Granted`] there is a majority of which no member answered a
+/// Invariant: for the fence of [`RoundAction::Granted`] there is a majority of which no member answered a
 /// greater one, and each member of a majority answered exactly this fence, to a grant or to a
 /// raise, while the attempt held the key there.
 #[derive(Clone, Debug, Hash)]
@@ -208,26 +208,26 @@ impl Round {
     }
 
     /// The next step. A request that it returns counts as sent.
-    pub fn next(&mut self, now: Instant) -> Turn {
+    pub fn next(&mut self, now: Instant) -> RoundAction {
         if now >= self.until {
-            return Turn::Failed;
+            return RoundAction::Failed;
         }
         if let Some(member) = self.states.iter().position(|state| matches!(state, State::Idle)) {
             self.states[member] = State::Asked;
-            return Turn::Grant { member };
+            return RoundAction::Grant { member };
         }
         let count = |which: fn(&State) -> bool| self.states.iter().filter(|state| which(state)).count();
         let granted = count(|state| matches!(state, State::Granted { .. }));
         let open = count(|state| matches!(state, State::Asked));
         if granted + open < self.majority() {
-            return Turn::Failed;
+            return RoundAction::Failed;
         }
         let Some(greatest) = self.greatest.filter(|_| granted >= self.majority()) else {
-            return Turn::WaitUntil(self.until);
+            return RoundAction::WaitUntil(self.until);
         };
         let exactly = |state: &&State| matches!(state, State::Granted { fence, .. } if *fence == greatest);
         if self.states.iter().filter(exactly).count() >= self.majority() {
-            return Turn::Granted { fence: greatest };
+            return RoundAction::Granted { fence: greatest };
         }
         for (member, state) in self.states.iter_mut().enumerate() {
             if let State::Granted { fence, raising } = state
@@ -235,10 +235,10 @@ impl Round {
                 && *raising < Some(greatest)
             {
                 *raising = Some(greatest);
-                return Turn::Raise { member, fence: greatest };
+                return RoundAction::Raise { member, fence: greatest };
             }
         }
-        Turn::WaitUntil(self.until)
+        RoundAction::WaitUntil(self.until)
     }
 
     fn majority(&self) -> usize {

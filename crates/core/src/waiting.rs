@@ -18,8 +18,8 @@ use std::time::Duration;
 
 use crate::backoff::{Dice, jitter};
 use crate::{
-    Attempt, Backoff, BoxFuture, Channel, Fence, GrantAnswer, Holder, HolderInfo, Instant, Key, News, Nonce,
-    Owner, QueuePosition, Runtime, Ticket, WaitQueue, Wake,
+    Attempt, Backoff, BoxFuture, Channel, Fence, GrantAnswer, Holder, HolderInfo, Instant, Key, Nonce, Owner,
+    PushEvent, QueuePosition, Runtime, Ticket, WaitQueue, Wake,
 };
 
 /// The waiters of one store in this process.
@@ -161,7 +161,7 @@ impl WaiterRegistry {
     pub fn hears(
         &self,
         holder: Holder,
-        news: News,
+        event: PushEvent,
         proof: Option<&Proof>,
         since: Instant,
         now: Instant,
@@ -170,16 +170,18 @@ impl WaiterRegistry {
         let mut waiters = self.waiters();
         let spread = jitter(SPREAD, waiters.dice.roll());
         let (pace, roll) = (waiters.pace(), waiters.dice.roll());
-        let Some(waiter) = waiters.all.get_mut(&holder) else { return !matches!(news, News::Granted { .. }) };
+        let Some(waiter) = waiters.all.get_mut(&holder) else {
+            return !matches!(event, PushEvent::Granted { .. });
+        };
         if waiter.holds {
             return true;
         }
-        match news {
+        match event {
             // However long that is: the push for its turn may get lost nevertheless.
-            News::First { left } => {
+            PushEvent::First { left } => {
                 waiter.hint(now + pace.min(left.saturating_add(ROUNDING + spread)), now, roll);
             }
-            News::Granted { fence, lasts } if waiter.is_proven(proof, fence) => {
+            PushEvent::Granted { fence, lasts } if waiter.is_proven(proof, fence) => {
                 // The store did not know the proof before the request was sent.
                 let since = if proof.is_some() { since.max(waiter.asked) } else { since };
                 waiter.wake = Some(Wake::Granted { fence, since, lasts });
@@ -190,9 +192,9 @@ impl WaiterRegistry {
                     waiters.all_ask(&key, now, &mut woken);
                 }
             }
-            News::AskAgain | News::Granted { .. } => waiter.hint(now, now, roll),
+            PushEvent::AskAgain | PushEvent::Granted { .. } => waiter.hint(now, now, roll),
             // A waiter holds nothing that could be broken.
-            News::Broken => {}
+            PushEvent::Broken => {}
         }
         woken.extend(waiters.all.get_mut(&holder).and_then(|waiter| waiter.task.take()));
         drop(waiters);

@@ -9,8 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use leasehold_core::{
-    ApplyContext, Fault, Fence, Holder, Key, News, Records, Request, Runtime, Served, Stamp, Subscribers,
-    WaitQueue, apply,
+    ApplyContext, Fault, Fence, Holder, Key, PushEvent, Records, Request, Runtime, Served, Stamp,
+    Subscribers, WaitQueue, apply,
 };
 use rusqlite::Connection;
 
@@ -353,7 +353,7 @@ fn serve(
             table::save(connection, keys.iter().copied(), &before, &after, requester, now)?;
             table::broken::save(connection, &after, Stamp::from_micros(context.floor.get()))?;
         }
-        for push in served.pushes.iter_mut().filter(|push| push.news == News::Broken) {
+        for push in served.pushes.iter_mut().filter(|push| push.event == PushEvent::Broken) {
             // The holder does not wait; its channel is that of the session on which its lease
             // depends.
             push.to = before.life_of(&push.key, push.holder).map(Session::channel);

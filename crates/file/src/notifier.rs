@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 
 use leasehold_core::{
-    Answer, Attempt, Channel, Claim, GrantAnswer, HoldAnswer, Holder, Instant, Key, News, Notice, NoticeBus,
-    Push, Request, Stamp, Ttl, WaiterRegistry,
+    Answer, Attempt, Channel, Claim, GrantAnswer, HoldAnswer, Holder, Instant, Key, Notice, NoticeBus, Push,
+    PushEvent, Request, Stamp, Ttl, WaiterRegistry,
 };
 
 use crate::clock::MachineClock;
@@ -95,11 +95,11 @@ impl Notifier {
         while !self.closed.load(Ordering::SeqCst) {
             // An unreadable message counts as lost.
             let Ok(length) = socket.recv(&mut bytes) else { continue };
-            let Some((holder, key, news, at)) = message::read(&bytes[..length]) else {
+            let Some((holder, key, event, at)) = message::read(&bytes[..length]) else {
                 inbox.look_at_file();
                 continue;
             };
-            if !self.deliver(&mut self.serving(), holder, news, at) {
+            if !self.deliver(&mut self.serving(), holder, event, at) {
                 inbox.take_back(holder, key);
             }
         }
@@ -107,14 +107,14 @@ impl Notifier {
 
     /// Handles a message to a waiter of this process. `false` if it grants a lease to an attempt
     /// that is no longer here.
-    fn deliver(&self, holding: &mut ServingGuard<'_>, holder: Holder, news: News, at: Stamp) -> bool {
-        if news == News::Broken {
+    fn deliver(&self, holding: &mut ServingGuard<'_>, holder: Holder, event: PushEvent, at: Stamp) -> bool {
+        if event == PushEvent::Broken {
             self.notice_bus.say(&Notice::Broken { holder });
             return true;
         }
         let since = self.clock.instant_of(at);
-        let wanted = self.waiting.hears(holder, news, None, since, self.now());
-        if wanted && matches!(news, News::Granted { .. }) {
+        let wanted = self.waiting.hears(holder, event, None, since, self.now());
+        if wanted && matches!(event, PushEvent::Granted { .. }) {
             holding.insert(holder);
         }
         wanted
@@ -158,7 +158,7 @@ impl Notifier {
                     self.sessions.tell(channel, &message::write(&push, at));
                 }
                 to => {
-                    let wanted = self.deliver(serving, push.holder, push.news, at);
+                    let wanted = self.deliver(serving, push.holder, push.event, at);
                     // A waiter without a channel may belong to another process.
                     if !wanted && to.is_some() {
                         unwanted.push((push.holder, push.key));

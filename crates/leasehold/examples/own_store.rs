@@ -48,7 +48,7 @@ impl MapStore {
         }
         for push in pushes {
             // A waiter that has gone is about to release what it was given.
-            let _ = self.waiters.hears(push.holder, push.news, None, now, now);
+            let _ = self.waiters.hears(push.holder, push.event, None, now, now);
         }
         Ok(answer)
     }

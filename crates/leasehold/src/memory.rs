@@ -7,8 +7,8 @@ use std::time::Duration;
 use leasehold_core::{
     AdminStore, ApplyContext, Attempt, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Drift, Fault, Fence,
     GrantAnswer, HoldAnswer, InspectStore, Instant, Key, KeyState, Limits, Mark, MarkStore, Marked,
-    MemberStore, News, Notice, NoticeBus, Notices, Parts, Quarantined, RaiseAnswer, Records, Runtime, Served,
-    Stamp, Store, Successor, TransferStore, Wait, WaitMode, WaiterRegistry, Wake, serve,
+    MemberStore, Notice, NoticeBus, Notices, Parts, PushEvent, Quarantined, RaiseAnswer, Records, Runtime,
+    Served, Stamp, Store, Successor, TransferStore, Wait, WaitMode, WaiterRegistry, Wake, serve,
 };
 
 use crate::store_handle::low_bits;
@@ -137,13 +137,13 @@ impl MemoryStore {
         }
         let now = Instant::from_nanos(context.now.as_micros() * 1000);
         for push in pushes {
-            if push.news == News::Broken {
+            if push.event == PushEvent::Broken {
                 self.shared.notice_bus.say(&Notice::Broken { holder: push.holder });
                 continue;
             }
             // A waiter that is no longer here is about to release what it got.
             for waiting in &state.waiting {
-                let _ = waiting.hears(push.holder, push.news, None, now, now);
+                let _ = waiting.hears(push.holder, push.event, None, now, now);
             }
         }
         state.sweep(context);

@@ -12,8 +12,8 @@
 pub use leasehold_core::{
     AdminStore, ApplyContext, Attempt, Baseline, BaselineStore, BoxFuture, BreakAnswer, BreakNote,
     BreakRecord, Channel, Diagnosis, Fault, FaultKind, GrantAnswer, HoldAnswer, InspectStore, Instant,
-    Limits, MarkStore, Marked, MemberStore, News, Nonce, Notice, NoticeBus, Notices, Parts, ProcessStore,
-    Proof, Proposal, Push, Quarantined, QueuePosition, RaiseAnswer, Records, ScanPage, ScanPosition, Served,
-    Store, StoreRole, Subscribers, Successor, Ticket, TransferStore, Wait, WaitMode, WaiterRegistry, Wake,
-    serve,
+    Limits, MarkStore, Marked, MemberStore, Nonce, Notice, NoticeBus, Notices, Parts, ProcessStore, Proof,
+    Proposal, Push, PushEvent, Quarantined, QueuePosition, RaiseAnswer, Records, ScanPage, ScanPosition,
+    Served, Store, StoreRole, Subscribers, Successor, Ticket, TransferStore, Wait, WaitMode, WaiterRegistry,
+    Wake, serve,
 };

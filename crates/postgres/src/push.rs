@@ -5,13 +5,13 @@
 
 use std::time::Duration;
 
-use leasehold_core::{Fence, Holder, News, Nonce, Stamp, Ttl};
+use leasehold_core::{Fence, Holder, Nonce, PushEvent, Stamp, Ttl};
 
 /// A message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PushMessage {
     pub(crate) holder: Holder,
-    pub(crate) news: News,
+    pub(crate) event: PushEvent,
     pub(crate) nonce: Option<Nonce>,
     /// The server's clock at the time of the event.
     pub(crate) at: Stamp,
@@ -20,15 +20,15 @@ pub(crate) struct PushMessage {
 /// A payload: the holder, the event, its time, and further data, separated by spaces.
 pub(crate) fn write(told: &PushMessage) -> String {
     let (holder, at) = (told.holder.digits(), told.at.as_micros());
-    match told.news {
-        News::Granted { fence, lasts } => {
+    match told.event {
+        PushEvent::Granted { fence, lasts } => {
             let nonce = told.nonce.map(|nonce| nonce.digit_bytes().into_iter().map(char::from).collect());
             let nonce: String = nonce.unwrap_or_else(|| "-".into());
             format!("{holder} granted {at} {fence} {} {nonce}", lasts.as_millis())
         }
-        News::AskAgain => format!("{holder} ask {at}"),
-        News::First { left } => format!("{holder} first {at} {}", left.as_micros()),
-        News::Broken => format!("{holder} broken {at}"),
+        PushEvent::AskAgain => format!("{holder} ask {at}"),
+        PushEvent::First { left } => format!("{holder} first {at} {}", left.as_micros()),
+        PushEvent::Broken => format!("{holder} broken {at}"),
     }
 }
 
@@ -39,19 +39,19 @@ pub(crate) fn read(payload: &str) -> Option<PushMessage> {
     let kind = words.next()?;
     let at = Stamp::from_micros(words.next()?.parse().ok()?);
     let mut nonce = None;
-    let news = match kind {
+    let event = match kind {
         "granted" => {
             let fence = Fence::new(words.next()?.parse().ok()?)?;
             let lasts = Ttl::new(Duration::from_millis(words.next()?.parse().ok()?)).ok()?;
             nonce = Nonce::from_digits(words.next()?.as_bytes());
-            News::Granted { fence, lasts }
+            PushEvent::Granted { fence, lasts }
         }
-        "ask" => News::AskAgain,
-        "first" => News::First { left: Duration::from_micros(words.next()?.parse().ok()?) },
-        "broken" => News::Broken,
+        "ask" => PushEvent::AskAgain,
+        "first" => PushEvent::First { left: Duration::from_micros(words.next()?.parse().ok()?) },
+        "broken" => PushEvent::Broken,
         _ => return None,
     };
-    words.next().is_none().then_some(PushMessage { holder, news, nonce, at })
+    words.next().is_none().then_some(PushMessage { holder, event, nonce, at })
 }
 
 #[cfg(test)]
@@ -61,17 +61,17 @@ mod tests {
     #[test]
     fn what_is_written_is_read_and_nothing_else() {
         let lasts = Ttl::new(Duration::from_millis(1500)).unwrap();
-        let granted = News::Granted { fence: Fence::new(17).unwrap(), lasts };
-        for (news, nonce) in [
+        let granted = PushEvent::Granted { fence: Fence::new(17).unwrap(), lasts };
+        for (event, nonce) in [
             (granted, Some(Nonce::from_bits(77))),
             (granted, None),
-            (News::AskAgain, None),
-            (News::Broken, None),
-            (News::First { left: Duration::from_micros(77) }, None),
+            (PushEvent::AskAgain, None),
+            (PushEvent::Broken, None),
+            (PushEvent::First { left: Duration::from_micros(77) }, None),
         ] {
             let told = PushMessage {
                 holder: Holder::from_bits(u128::MAX - 5),
-                news,
+                event,
                 nonce,
                 at: Stamp::from_micros(99),
             };

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use leasehold_core::{
-    Answer, BoxFuture, Contended, Fault, GrantAnswer, InDoubtGrants, Instant, News, Notice, NoticeBus, Proof,
-    Push, Reading, Request, Runtime, Served, ServerClock, Stamp, WaiterRegistry,
+    Answer, BoxFuture, Contended, Fault, GrantAnswer, InDoubtGrants, Instant, Notice, NoticeBus, Proof, Push,
+    PushEvent, Reading, Request, Runtime, Served, ServerClock, Stamp, WaiterRegistry,
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio_postgres::Client;
@@ -204,7 +204,8 @@ impl Inner {
     fn hears_breaks(self: &Arc<Self>) -> OnNotification {
         let inner = Arc::downgrade(self);
         Arc::new(move |channel, payload| {
-            let told = push::read(payload).filter(|told| channel == BROKEN && told.news == News::Broken);
+            let told =
+                push::read(payload).filter(|told| channel == BROKEN && told.event == PushEvent::Broken);
             if let Some((inner, told)) = inner.upgrade().zip(told) {
                 inner.receive(None, &told);
             }
@@ -431,11 +432,11 @@ impl Inner {
     }
 
     fn say(&self, push: Push, at: Stamp, told: &mut Vec<(String, String)>) {
-        let Push { to, holder, news, nonce, .. } = push;
-        let said = PushMessage { holder, news, nonce, at };
+        let Push { to, holder, event, nonce, .. } = push;
+        let said = PushMessage { holder, event, nonce, at };
         let own = *self.own.lock().unwrap_or_else(PoisonError::into_inner);
         match to.as_ref().and_then(channel::number) {
-            _ if news == News::Broken => {
+            _ if event == PushEvent::Broken => {
                 self.notice_bus.say(&Notice::Broken { holder });
                 told.push((BROKEN.into(), push::write(&said)));
             }
@@ -447,19 +448,19 @@ impl Inner {
 
     /// Handles a message on a channel, or from this process itself.
     pub(crate) fn receive(&self, number: Option<i64>, told: &PushMessage) {
-        let mut news = told.news;
-        match &mut news {
-            News::Broken => return self.notice_bus.say(&Notice::Broken { holder: told.holder }),
-            News::Granted { lasts, .. } => *lasts = lasts.up_to(self.scope.window),
-            News::First { .. } | News::AskAgain => {}
+        let mut event = told.event;
+        match &mut event {
+            PushEvent::Broken => return self.notice_bus.say(&Notice::Broken { holder: told.holder }),
+            PushEvent::Granted { lasts, .. } => *lasts = lasts.up_to(self.scope.window),
+            PushEvent::First { .. } | PushEvent::AskAgain => {}
         }
         let now = self.runtime.now();
         let proof = told.nonce.zip(number);
         let proof = proof.map(|(nonce, number)| Proof { channel: channel::of_number(number), nonce });
         match self.readings.before(told.at) {
-            Some(since) => _ = self.waiting.hears(told.holder, news, proof.as_ref(), since, now),
+            Some(since) => _ = self.waiting.hears(told.holder, event, proof.as_ref(), since, now),
             // Its age is unknown.
-            None => _ = self.waiting.hears(told.holder, News::AskAgain, None, now, now),
+            None => _ = self.waiting.hears(told.holder, PushEvent::AskAgain, None, now, now),
         }
     }
 

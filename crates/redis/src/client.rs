@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, Channel, Contended, Fault, InDoubtGrants, Instant, News, Notice, NoticeBus, Proof, Runtime,
+    Attempt, Channel, Contended, Fault, InDoubtGrants, Instant, Notice, NoticeBus, Proof, PushEvent, Runtime,
     ServerClock, Ttl, WaitQueue, WaiterRegistry,
 };
 
@@ -201,14 +201,14 @@ impl Client {
     /// those of the attempt itself. For example, the lease of an attempt that has gone is released
     /// by the release of that attempt, and not because of a push with a grant.
     fn told(&self, channel: &[u8], payload: &[u8], since: Instant) {
-        let Some(PushMessage { holder, mut news, nonce }) = read_push(payload) else { return };
-        match &mut news {
-            News::Broken => return self.notice_bus.say(&Notice::Broken { holder }),
-            News::Granted { lasts, .. } => *lasts = lasts.up_to(self.window()),
-            News::First { .. } | News::AskAgain => {}
+        let Some(PushMessage { holder, mut event, nonce }) = read_push(payload) else { return };
+        match &mut event {
+            PushEvent::Broken => return self.notice_bus.say(&Notice::Broken { holder }),
+            PushEvent::Granted { lasts, .. } => *lasts = lasts.up_to(self.window()),
+            PushEvent::First { .. } | PushEvent::AskAgain => {}
         }
         let proof = nonce.map(|nonce| Proof { channel: Channel::new(channel), nonce });
-        self.waiting.hears(holder, news, proof.as_ref(), since, self.runtime.now());
+        self.waiting.hears(holder, event, proof.as_ref(), since, self.runtime.now());
     }
 
     /// The handler of pushes for a connection.

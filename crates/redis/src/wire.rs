@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use leasehold_core::{
-    BreakNote, BreakRecord, Channel, Family, Fence, Holder, Key, Label, Mark, Mode, News, Nonce, Owner,
+    BreakNote, BreakRecord, Channel, Family, Fence, Holder, Key, Label, Mark, Mode, Nonce, Owner, PushEvent,
     Stamp, Ttl,
 };
 
@@ -199,7 +199,7 @@ pub struct PushMessage {
     /// The attempt that it concerns.
     pub holder: Holder,
     /// The event.
-    pub news: News,
+    pub event: PushEvent,
     /// The proof of a grant.
     pub nonce: Option<Nonce>,
 }
@@ -215,19 +215,19 @@ pub struct PushMessage {
 pub fn read_push(payload: &[u8]) -> Option<PushMessage> {
     let mut words = payload.split(|&byte| byte == b' ');
     let (letter, digits) = (words.next()?, words.next()?);
-    let news = match letter {
-        b"g" => News::Granted {
+    let event = match letter {
+        b"g" => PushEvent::Granted {
             fence: Fence::new(number(words.next()?)?)?,
             lasts: Ttl::new(ms(words.next()?)?).ok()?,
         },
-        b"f" => News::First { left: ms(words.next()?)? },
-        b"a" => News::AskAgain,
-        b"b" => News::Broken,
+        b"f" => PushEvent::First { left: ms(words.next()?)? },
+        b"a" => PushEvent::AskAgain,
+        b"b" => PushEvent::Broken,
         _ => return None,
     };
-    let granted = matches!(news, News::Granted { .. });
+    let granted = matches!(event, PushEvent::Granted { .. });
     let nonce = words.next().filter(|_| granted).and_then(Nonce::from_digits);
-    Some(PushMessage { holder: Holder::from_digits(digits)?, news, nonce })
+    Some(PushMessage { holder: Holder::from_digits(digits)?, event, nonce })
 }
 
 fn ms(digits: &[u8]) -> Option<Duration> {
@@ -375,23 +375,23 @@ mod tests {
 
     #[test]
     fn pushes_have_these_bytes() {
-        let told = |news| Some(PushMessage { holder: HOLDER, news, nonce: None });
+        let told = |event| Some(PushMessage { holder: HOLDER, event, nonce: None });
         let (fence, lasts) =
             (Fence::new(1_700_000_000_000_000).unwrap(), Ttl::new(Duration::from_secs(2)).unwrap());
         let granted = format!("g {DIGITS} 1700000000000000 2000");
         let nonce = Some(Nonce::from_bits(0xef));
         let proven = format!("{granted} {}ef", "0".repeat(30));
-        let proof = PushMessage { holder: HOLDER, news: News::Granted { fence, lasts }, nonce };
+        let proof = PushMessage { holder: HOLDER, event: PushEvent::Granted { fence, lasts }, nonce };
         assert_eq!(read_push(proven.as_bytes()), Some(proof));
-        assert_eq!(read_push(format!("{proven}0").as_bytes()), told(News::Granted { fence, lasts }));
-        let first = News::First { left: Duration::from_millis(1500) };
+        assert_eq!(read_push(format!("{proven}0").as_bytes()), told(PushEvent::Granted { fence, lasts }));
+        let first = PushEvent::First { left: Duration::from_millis(1500) };
         // Older builds send the key too, which proves nothing.
         for key in ["", " a b"] {
             let said = |what: String| read_push(format!("{what}{key}").as_bytes());
-            assert_eq!(said(granted.clone()), told(News::Granted { fence, lasts }));
+            assert_eq!(said(granted.clone()), told(PushEvent::Granted { fence, lasts }));
             assert_eq!(said(format!("f {DIGITS} 1500")), told(first));
-            assert_eq!(said(format!("a {DIGITS}")), told(News::AskAgain));
-            assert_eq!(said(format!("b {DIGITS}")), told(News::Broken));
+            assert_eq!(said(format!("a {DIGITS}")), told(PushEvent::AskAgain));
+            assert_eq!(said(format!("b {DIGITS}")), told(PushEvent::Broken));
         }
     }
 

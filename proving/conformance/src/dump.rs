@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use leasehold_core::{
     Answer, BreakAnswer, BreakRecord, Channel, Content, Fence, GrantAnswer, HoldAnswer, Holder, HolderInfo,
-    Key, LastFence, Marked, Mode, News, QueuePosition, RaiseAnswer, Share, Shares, Stamp, Ticket, WaitQueue,
-    Waiter,
+    Key, LastFence, Marked, Mode, PushEvent, QueuePosition, RaiseAnswer, Share, Shares, Stamp, Ticket,
+    WaitQueue, Waiter,
 };
 use leasehold_redis::wire::mode_of;
 
@@ -27,13 +27,13 @@ pub struct Dump {
     /// The shared holders of each key.
     pub shares: BTreeMap<Key, SharesDump>,
     /// The run that vouches for the leases, for members of a quorum.
-    pub voucher: Option<Voucher>,
+    pub member_record: Option<MemberRecord>,
 }
 
 /// The run of a server that vouches for its leases.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "what is compared is written by two sides")]
-pub struct Voucher {
+pub struct MemberRecord {
     /// The run id.
     pub run: String,
     /// Since when, in µs since 1970, as long as it may have forgotten leases that have not ended.
@@ -42,7 +42,7 @@ pub struct Voucher {
     pub left: Option<Duration>,
 }
 
-impl Voucher {
+impl MemberRecord {
     /// Parses the stored value.
     #[must_use]
     pub fn read(value: &str, left: Option<Duration>) -> Self {
@@ -207,9 +207,9 @@ impl Tolerance {
                 share.fence = share.fence.map(|fence| self.number(fence));
             }
         }
-        if let Some(voucher) = &mut dump.voucher {
-            voucher.left = Self::left(voucher.left);
-            voucher.since = voucher.since.map(|since| self.number(since));
+        if let Some(member_record) = &mut dump.member_record {
+            member_record.left = Self::left(member_record.left);
+            member_record.since = member_record.since.map(|since| self.number(since));
         }
         for line in dump.lines.values_mut() {
             // The whole duration: on a busy machine, a history may take some of the fifteen
@@ -222,13 +222,13 @@ impl Tolerance {
         dump
     }
 
-    /// The news without the ignored differences.
+    /// The push event without the ignored differences.
     #[must_use]
-    pub fn news(self, news: News) -> News {
-        match news {
-            News::Granted { fence, lasts } => News::Granted { fence: self.fence(fence), lasts },
-            News::First { left } => News::First { left: Self::left(Some(left)).unwrap_or(left) },
-            News::AskAgain | News::Broken => news,
+    pub fn event(self, event: PushEvent) -> PushEvent {
+        match event {
+            PushEvent::Granted { fence, lasts } => PushEvent::Granted { fence: self.fence(fence), lasts },
+            PushEvent::First { left } => PushEvent::First { left: Self::left(Some(left)).unwrap_or(left) },
+            PushEvent::AskAgain | PushEvent::Broken => event,
         }
     }
 

@@ -13,7 +13,7 @@ use leasehold_redis::wire::{self, channel_of, mark_of};
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 
-use crate::dump::{Dump, LineDump, SharesDump, Voucher};
+use crate::dump::{Dump, LineDump, MemberRecord, SharesDump};
 
 /// One step of a history.
 #[derive(Clone, Debug)]
@@ -535,7 +535,7 @@ pub struct Oracle {
     /// The end of shares that a step ends.
     ended: Stamp,
     /// The run that vouches for the leases, and until when that is kept.
-    voucher: Option<(Voucher, Stamp)>,
+    member_record: Option<(MemberRecord, Stamp)>,
 }
 
 #[derive(Debug)]
@@ -566,7 +566,7 @@ impl Oracle {
             tickets,
             subscribers,
             ended: just_before(wall),
-            voucher: None,
+            member_record: None,
         }
     }
 
@@ -581,14 +581,14 @@ impl Oracle {
             let mut holders = self.holders_of(&request);
             let served = match proposal(&request) {
                 Some(proposal) => {
-                    let voucher = self.vouch(proposal);
-                    self.records.voided = voucher.since.map(Stamp::from_micros);
+                    let member_record = self.vouch(proposal);
+                    self.records.voided = member_record.since.map(Stamp::from_micros);
                     let served = apply(
                         &mut self.records,
                         request.clone(),
                         &context.with_subscribers(&self.subscribers),
                     );
-                    self.vouched(voucher, &served.answer);
+                    self.vouched(member_record, &served.answer);
                     served
                 }
                 None => {
@@ -628,25 +628,26 @@ impl Oracle {
     }
 
     /// The run that vouches for the leases once somebody has asked.
-    fn vouch(&mut self, proposal: Proposal) -> Voucher {
+    fn vouch(&mut self, proposal: Proposal) -> MemberRecord {
         let (now, kept) = (self.now, KEPT.max(2 * proposal.max_ttl.duration()));
-        let known = self.voucher.take().filter(|(voucher, _)| {
-            voucher.run == RUN && voucher.since.is_none_or(|since| since <= now.as_micros())
+        let known = self.member_record.take().filter(|(member_record, _)| {
+            member_record.run == RUN && member_record.since.is_none_or(|since| since <= now.as_micros())
         });
-        let anew = || (Voucher { run: RUN.into(), since: Some(now.as_micros()), left: None }, now + kept);
-        let (voucher, mut ends) = known.unwrap_or_else(anew);
-        if voucher.since.is_none() && now.saturating_until(ends) < KEPT / 2 {
+        let anew =
+            || (MemberRecord { run: RUN.into(), since: Some(now.as_micros()), left: None }, now + kept);
+        let (member_record, mut ends) = known.unwrap_or_else(anew);
+        if member_record.since.is_none() && now.saturating_until(ends) < KEPT / 2 {
             ends = now + kept;
         }
-        self.voucher = Some((voucher.clone(), ends));
-        voucher
+        self.member_record = Some((member_record.clone(), ends));
+        member_record
     }
 
     /// A member that serves continues to serve until it forgets again.
-    fn vouched(&mut self, voucher: Voucher, answer: &Answer) {
-        if voucher.since.is_some() && !matches!(answer, Answer::Quarantined { .. }) {
+    fn vouched(&mut self, member_record: MemberRecord, answer: &Answer) {
+        if member_record.since.is_some() && !matches!(answer, Answer::Quarantined { .. }) {
             let ends = self.now + KEPT.max(2 * LONGEST);
-            self.voucher = Some((Voucher { since: None, ..voucher }, ends));
+            self.member_record = Some((MemberRecord { since: None, ..member_record }, ends));
         }
     }
 
@@ -685,8 +686,10 @@ impl Oracle {
                 }
             }
             Step::ForgetShares(key) => drop(records.shares.remove(key)),
-            Step::Vouch(value, kept) => self.voucher = Some((Voucher::read(value, None), now + *kept)),
-            Step::Unvouch => self.voucher = None,
+            Step::Vouch(value, kept) => {
+                self.member_record = Some((MemberRecord::read(value, None), now + *kept))
+            }
+            Step::Unvouch => self.member_record = None,
         }
     }
 
@@ -713,10 +716,10 @@ impl Oracle {
             .iter()
             .map(|(key, (broken, ends))| (key.clone(), (broken.clone(), Some(now.saturating_until(*ends)))));
         let shares = records.shares.iter().map(|(key, shares)| (key.clone(), SharesDump::of(shares, now)));
-        let voucher = self
-            .voucher
-            .clone()
-            .map(|(voucher, ends)| Voucher { left: Some(now.saturating_until(ends)), ..voucher });
+        let member_record = self.member_record.clone().map(|(member_record, ends)| MemberRecord {
+            left: Some(now.saturating_until(ends)),
+            ..member_record
+        });
         Dump {
             locks: locks.collect(),
             fences: fences.collect(),
@@ -724,7 +727,7 @@ impl Oracle {
             shares: shares.collect(),
             marks: marks.collect(),
             breaks: breaks.collect(),
-            voucher,
+            member_record,
         }
     }
 }

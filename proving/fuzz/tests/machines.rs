@@ -12,8 +12,9 @@ use std::{
 use fuzz::{Asleep, Verdict, holds, hunt};
 use leasehold_core::{
     Acquire, Attempt, Ballot, Claim, Drift, Fault, Fence, GrantAnswer, HoldAnswer, Holder, HolderInfo,
-    Instant, Key, Lease, LeaseRenewal, News, Outcome, Owner, Patience, QueuePosition, Renewal, RenewalStep,
-    Round, Stamp, Step, Ticket, Ttl, Turn, Vote, WaitQueue, WaiterRegistry, Wake, majority_of,
+    Instant, Key, Lease, LeaseRenewal, Outcome, Owner, Patience, PushEvent, QueuePosition, Renewal,
+    RenewalStep, Round, RoundAction, Stamp, Step, Ticket, Ttl, Vote, WaitQueue, WaiterRegistry, Wake,
+    majority_of,
 };
 use proptest::{collection::vec, prelude::*};
 
@@ -318,16 +319,16 @@ fn a_round_grants_only_what_a_majority_answered() {
             }
             let (held, hopeless) = (round.is_held_elsewhere(), round.is_hopeless());
             match round.next(now) {
-                Turn::Granted { fence } => {
+                RoundAction::Granted { fence } => {
                     let exactly = answered.iter().filter(|of_it| of_it.contains(&fence)).count();
                     holds(exactly >= majority_of(members), || format!("{exactly} answered {fence}"))?;
                     holds(!held && !hopeless && now < until, || format!("granted in vain: {round:?}"))?;
                 }
-                Turn::Grant { member } | Turn::Raise { member, .. } => {
+                RoundAction::Grant { member } | RoundAction::Raise { member, .. } => {
                     holds(member < members, || format!("no member {member}"))?;
                 }
-                Turn::WaitUntil(at) => holds(at > now, || format!("waits for {at:?} at {now:?}"))?,
-                Turn::Failed => {}
+                RoundAction::WaitUntil(at) => holds(at > now, || format!("waits for {at:?} at {now:?}"))?,
+                RoundAction::Failed => {}
             }
         }
         Ok(())
@@ -416,12 +417,12 @@ fn somebody_of_each_line_asks_again_in_time_whatever_was_pushed() {
                     waiting.leave(holder, now);
                     (asking[of], stands[of]) = (false, false);
                 }
-                AtLine::First(left) => drop(waiting.hears(holder, News::First { left }, None, now, now)),
+                AtLine::First(left) => drop(waiting.hears(holder, PushEvent::First { left }, None, now, now)),
                 AtLine::Granted(fence, lasts) => {
-                    waiting.hears(holder, News::Granted { fence, lasts }, None, now, now);
+                    waiting.hears(holder, PushEvent::Granted { fence, lasts }, None, now, now);
                     stands[of] = false;
                 }
-                AtLine::AskAgain => drop(waiting.hears(holder, News::AskAgain, None, now, now)),
+                AtLine::AskAgain => drop(waiting.hears(holder, PushEvent::AskAgain, None, now, now)),
                 AtLine::All => waiting.ask_for_all(),
                 AtLine::Answer(_) => {}
             }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fuzz::{bytes_near, holds, hunt};
 use leasehold_core::{
-    Answer, Attempt, BreakNote, Claim, Fence, Holder, Key, Label, Mark, News, Nonce, Owner, Proposal,
+    Answer, Attempt, BreakNote, Claim, Fence, Holder, Key, Label, Mark, Nonce, Owner, Proposal, PushEvent,
     Request, Stamp, Successor, Ttl,
 };
 use leasehold_redis::{
@@ -72,13 +72,13 @@ fn a_mark_that_is_read_is_written_the_same() {
 #[test]
 fn a_push_that_is_read_says_what_was_published() {
     hunt(20_000, bytes_near(&VALUES), |payload| {
-        let Some(PushMessage { holder, news, nonce }) = wire::read_push(&payload) else { return Ok(()) };
+        let Some(PushMessage { holder, event, nonce }) = wire::read_push(&payload) else { return Ok(()) };
         let digits = holder.digits();
-        let head = match news {
-            News::Granted { fence, lasts } => format!("g {digits} {fence} {} ", lasts.as_millis()),
-            News::First { left } => format!("f {digits} {} ", left.as_millis()),
-            News::AskAgain => format!("a {digits} "),
-            News::Broken => format!("b {digits} "),
+        let head = match event {
+            PushEvent::Granted { fence, lasts } => format!("g {digits} {fence} {} ", lasts.as_millis()),
+            PushEvent::First { left } => format!("f {digits} {} ", left.as_millis()),
+            PushEvent::AskAgain => format!("a {digits} "),
+            PushEvent::Broken => format!("b {digits} "),
         };
         // Numbers may have leading zeros.
         let proof = nonce.map(Nonce::digit_bytes);

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, Claim, Drift, Fault, Fence, Holder, Key, News, Push, QuorumAttempt, QuorumSettings, Ttl,
+    Attempt, Claim, Drift, Fault, Fence, Holder, Key, Push, PushEvent, QuorumAttempt, QuorumSettings, Ttl,
     WaitMode,
 };
 
@@ -210,10 +210,10 @@ impl Quorum {
     }
 
     fn deliver(&mut self, member: usize, push: &Push) {
-        let granted = match push.news {
-            News::Granted { .. } => true,
-            News::AskAgain => false,
-            News::First { .. } | News::Broken => return,
+        let granted = match push.event {
+            PushEvent::Granted { .. } => true,
+            PushEvent::AskAgain => false,
+            PushEvent::First { .. } | PushEvent::Broken => return,
         };
         let is_of = |client: &Shared| QuorumAttempt::is_same(client.attempt.holder, push.holder);
         let Some(nth) = self.clients.iter().position(is_of) else { return };

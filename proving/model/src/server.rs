@@ -7,7 +7,7 @@ use std::hash::{Hash, Hasher};
 
 use leasehold_core::{
     Answer, ApplyContext, Attempt, Channel, Content, Family, Fence, HoldAnswer, Holder, Key, Lock, Mode,
-    News, Records, Request, Served, Share, Shares, Stamp, Subscribers, Ttl, Unclaimed, WaitQueue, apply,
+    PushEvent, Records, Request, Served, Share, Shares, Stamp, Subscribers, Ttl, Unclaimed, WaitQueue, apply,
 };
 
 use crate::Flaw;
@@ -168,7 +168,8 @@ impl Server {
         let records = &mut self.records;
         let line_before = before.line(&key, now);
         let unclaimed = |line: Option<&WaitQueue>| line.and_then(WaitQueue::unclaimed).cloned();
-        let handed = served.pushes.iter().find(|push| matches!(push.news, News::Granted { .. })).cloned();
+        let handed =
+            served.pushes.iter().find(|push| matches!(push.event, PushEvent::Granted { .. })).cloned();
         match flaw {
             Flaw::RenewalTakes => {
                 let free = matches!(served.answer, Answer::Renew(HoldAnswer::NotHeld { .. }))
@@ -228,9 +229,11 @@ impl Server {
                 rebuild(records, &key, |now| now.or(kept), None);
             }
             Flaw::StrikeStays => rebuild(records, &key, |now| now, line_before),
-            Flaw::TellsNoNewHead => served.pushes.retain(|push| !matches!(push.news, News::First { .. })),
+            Flaw::TellsNoNewHead => {
+                served.pushes.retain(|push| !matches!(push.event, PushEvent::First { .. }))
+            }
             Flaw::OnlyAHandOverTellsTheHead if handed.is_none() => {
-                served.pushes.retain(|push| !matches!(push.news, News::First { .. }));
+                served.pushes.retain(|push| !matches!(push.event, PushEvent::First { .. }));
             }
             Flaw::PassesTheLine => {
                 if let (Some(line), Request::Grant { .. }) = (line_before, request) {

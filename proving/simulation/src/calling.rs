@@ -83,7 +83,7 @@ impl NodeStore {
         };
         let proof = push.to.zip(push.nonce).map(|(channel, nonce)| Proof { channel, nonce });
         let (since, now) = (connection.since().sent, self.machine.now());
-        self.waiting.hears(push.holder, push.news, proof.as_ref(), since, now);
+        self.waiting.hears(push.holder, push.event, proof.as_ref(), since, now);
     }
 
     /// Closes a connection, and forgets it unless another has replaced it.

@@ -1,7 +1,8 @@
 //! The words of a trace: short, and with the round of an attempt, which `Display` leaves out.
 
 use leasehold_core::{
-    Answer, Attempt, GrantAnswer, HoldAnswer, Holder, HolderInfo, News, Owner, Push, RaiseAnswer, Request,
+    Answer, Attempt, GrantAnswer, HoldAnswer, Holder, HolderInfo, Owner, Push, PushEvent, RaiseAnswer,
+    Request,
 };
 
 use crate::message::Says;
@@ -75,14 +76,14 @@ fn holding(holding: &HolderInfo) -> String {
 }
 
 pub(crate) fn pushes(pushes: &[Push]) -> String {
-    pushes.iter().map(|push| format!("  tells {}: {}", id(push.holder), news(push.news))).collect()
+    pushes.iter().map(|push| format!("  tells {}: {}", id(push.holder), event(push.event))).collect()
 }
 
-fn news(news: News) -> String {
-    match news {
-        News::Granted { fence, lasts } => format!("granted {fence} for {lasts}"),
-        News::AskAgain => "ask again".into(),
-        News::Broken => "broken".into(),
-        News::First { left } => format!("first, {left:?} left"),
+fn event(event: PushEvent) -> String {
+    match event {
+        PushEvent::Granted { fence, lasts } => format!("granted {fence} for {lasts}"),
+        PushEvent::AskAgain => "ask again".into(),
+        PushEvent::Broken => "broken".into(),
+        PushEvent::First { left } => format!("first, {left:?} left"),
     }
 }

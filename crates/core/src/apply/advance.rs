@@ -2,7 +2,7 @@
 
 use super::{ApplyContext, Effects};
 use crate::{
-    Content, Fence, Holder, Key, Lock, News, Push, QueueEntry, Records, Share, Stamp, WaitQueue, Want,
+    Content, Fence, Holder, Key, Lock, Push, PushEvent, QueueEntry, Records, Share, Stamp, WaitQueue, Want,
 };
 
 /// The waiter that is granted the key next, if the key is free.
@@ -110,7 +110,7 @@ fn next(
         && let Some(witness) = line.witness(handed.channel.as_ref())
     {
         let left = records.next_end(key, context.now).map(|ends| context.now.saturating_until(ends));
-        told.push(key, witness.channel, witness.holder, News::First { left: left.unwrap_or_default() });
+        told.push(key, witness.channel, witness.holder, PushEvent::First { left: left.unwrap_or_default() });
         if handed.mode.family().is_none() {
             line.hand_to(handed.holder, handed.channel);
         }
@@ -132,13 +132,13 @@ fn hand_over(
     let lasts = standing.ttl.up_to(context.window);
     let Some(fence) = Fence::next(records.fence(key, context.now), context.floor) else {
         // The answer to its next request tells it the reason.
-        told.push(key, channel, holder, News::AskAgain);
+        told.push(key, channel, holder, PushEvent::AskAgain);
         return false;
     };
     // Record the fence even if this is not a grant yet. Otherwise the last fence would name this
     // holding, and somebody who saw the previous holder could break it.
     records.remember(key, fence, standing.ttl, context.now);
-    let news = if standing.wants_more { News::AskAgain } else { News::Granted { fence, lasts } };
+    let event = if standing.wants_more { PushEvent::AskAgain } else { PushEvent::Granted { fence, lasts } };
     let fence = (!standing.wants_more).then_some(fence);
     match mode.family() {
         None => {
@@ -152,8 +152,8 @@ fn hand_over(
             records.mark(key, family);
         }
     }
-    told.push(key, channel, holder, news);
-    if let (Some(push), News::Granted { .. }) = (told.pushes.last_mut(), news) {
+    told.push(key, channel, holder, event);
+    if let (Some(push), PushEvent::Granted { .. }) = (told.pushes.last_mut(), event) {
         push.nonce = standing.nonce;
     }
     true
@@ -196,11 +196,11 @@ impl Effects {
         let first = records.line(key, now).and_then(WaitQueue::first);
         let left = records.next_end(key, now).map(|ends| now.saturating_until(ends));
         if let (Some(first), Some(left)) = (first, left) {
-            self.push(key, first.channel.clone(), first.holder, News::First { left });
+            self.push(key, first.channel.clone(), first.holder, PushEvent::First { left });
         }
     }
 
-    pub(super) fn push(&mut self, key: &Key, to: Option<crate::Channel>, holder: Holder, news: News) {
-        self.pushes.push(Push { to, holder, key: key.clone(), news, nonce: None });
+    pub(super) fn push(&mut self, key: &Key, to: Option<crate::Channel>, holder: Holder, event: PushEvent) {
+        self.pushes.push(Push { to, holder, key: key.clone(), event, nonce: None });
     }
 }

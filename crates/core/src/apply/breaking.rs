@@ -3,7 +3,7 @@
 use super::advance::{advance, leave};
 use super::mark::wall;
 use super::{ApplyContext, Effects};
-use crate::{BreakAnswer, BreakNote, BreakRecord, Fence, Holder, Key, News, Owner, Records, Stamp, Ttl};
+use crate::{BreakAnswer, BreakNote, BreakRecord, Fence, Holder, Key, Owner, PushEvent, Records, Stamp, Ttl};
 
 /// Ends the lease with this fence, and no other; hands the key over. Others who share the key keep
 /// their shares.
@@ -45,7 +45,7 @@ pub(super) fn break_lease(
     let record = BreakRecord::new(key.clone(), at, fence, said, note.clone());
     records.breaks.insert(key.clone(), (record, at + BreakRecord::KEPT_FOR));
     leave(records, key, holder);
-    told.push(key, None, holder, News::Broken);
+    told.push(key, None, holder, PushEvent::Broken);
     advance(records, key, None, context, told);
     BreakAnswer::Broken { holding }
 }

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use super::*;
 use crate::{
-    Attempt, Claim, Content, GrantAnswer, HoldAnswer, Holder, HolderInfo, Label, LastFence, Lock, News,
-    Owner, QueuePosition, RaiseAnswer, Ticket, Ttl, Wait,
+    Attempt, Claim, Content, GrantAnswer, HoldAnswer, Holder, HolderInfo, Label, LastFence, Lock, Owner,
+    PushEvent, QueuePosition, RaiseAnswer, Ticket, Ttl, Wait,
 };
 
 fn key(name: &str) -> Key {
@@ -69,7 +69,7 @@ fn wait(
     records: &mut Records,
     attempt: &Attempt,
     context: &ApplyContext<'_>,
-) -> (GrantAnswer, Vec<(u128, News)>) {
+) -> (GrantAnswer, Vec<(u128, PushEvent)>) {
     wait_as(records, attempt, Wait { channel: Some(Channel::new("here")), ..Wait::default() }, context)
 }
 
@@ -78,18 +78,18 @@ fn wait_as(
     attempt: &Attempt,
     wait: Wait,
     context: &ApplyContext<'_>,
-) -> (GrantAnswer, Vec<(u128, News)>) {
+) -> (GrantAnswer, Vec<(u128, PushEvent)>) {
     let request = Request::Grant { attempt: attempt.clone(), wait: Some(wait), not_after: None };
     let served = apply(records, request, context);
     let Answer::Grant(answer) = served.answer else { panic!("{:?}", served.answer) };
     (answer, told(&served.pushes))
 }
 
-fn told(pushes: &[Push]) -> Vec<(u128, News)> {
-    pushes.iter().map(|push| (push.holder.bits(), push.news)).collect()
+fn told(pushes: &[Push]) -> Vec<(u128, PushEvent)> {
+    pushes.iter().map(|push| (push.holder.bits(), push.event)).collect()
 }
 
-fn pushed(records: &mut Records, request: Request, context: &ApplyContext<'_>) -> Vec<(u128, News)> {
+fn pushed(records: &mut Records, request: Request, context: &ApplyContext<'_>) -> Vec<(u128, PushEvent)> {
     told(&apply(records, request, context).pushes)
 }
 
@@ -100,11 +100,14 @@ fn place(answer: &GrantAnswer) -> QueuePosition {
     }
 }
 
-fn handed(number: u64) -> News {
-    News::Granted { fence: Fence::new(number).unwrap(), lasts: Ttl::new(WaitQueue::CLAIM_WINDOW).unwrap() }
+fn handed(number: u64) -> PushEvent {
+    PushEvent::Granted {
+        fence: Fence::new(number).unwrap(),
+        lasts: Ttl::new(WaitQueue::CLAIM_WINDOW).unwrap(),
+    }
 }
 
-const FIRST: News = News::First { left: WaitQueue::CLAIM_WINDOW };
+const FIRST: PushEvent = PushEvent::First { left: WaitQueue::CLAIM_WINDOW };
 
 /// One holder, and three waiters behind it.
 fn a_line() -> Records {

@@ -6,7 +6,7 @@ use super::ids::{Ids, Stage};
 use super::{Asks, MemberAnswer, Question, QuorumAttempt, QuorumStep, QuorumView};
 use crate::{
     Attempt, Fault, FaultKind, Fence, GrantAnswer, HolderInfo, Instant, Lease, Mode, Owner, QueuePosition,
-    RaiseAnswer, Round, Turn, WaitMode, WaitQueue, Want,
+    RaiseAnswer, Round, RoundAction, WaitMode, WaitQueue, Want,
 };
 
 /// How long a single try keeps asking while rivals hold only a minority and this attempt holds the
@@ -145,10 +145,12 @@ impl GrantRequest {
         }
         loop {
             match self.round.next(view.now) {
-                Turn::Grant { member } => return self.ask(ids, view, member),
-                Turn::Raise { member, fence } => return self.question(ids, member, fence, Asks::Raise),
-                Turn::WaitUntil(at) => return QuorumStep::WaitUntil(at),
-                Turn::Granted { fence } => {
+                RoundAction::Grant { member } => return self.ask(ids, view, member),
+                RoundAction::Raise { member, fence } => {
+                    return self.question(ids, member, fence, Asks::Raise);
+                }
+                RoundAction::WaitUntil(at) => return QuorumStep::WaitUntil(at),
+                RoundAction::Granted { fence } => {
                     if let Some(step) = self.courtesy(view) {
                         return step;
                     }
@@ -171,7 +173,7 @@ impl GrantRequest {
                         return QuorumStep::Done(Ok(GrantAnswer::Granted { fence }));
                     }
                 }
-                Turn::Failed => {
+                RoundAction::Failed => {
                     if let Some(step) = self.failed(ids, view) {
                         return step;
                     }

@@ -24,7 +24,7 @@ fn someone(bits: u128) -> HolderInfo {
 fn asked(members: usize) -> Round {
     let mut round = Round::new(members, START + Duration::from_secs(10));
     for n in 0..members {
-        assert_eq!(round.next(START), Turn::Grant { member: n });
+        assert_eq!(round.next(START), RoundAction::Grant { member: n });
     }
     round
 }
@@ -34,10 +34,10 @@ fn a_majority_that_answers_one_fence_grants_in_one_round() {
     let mut round = asked(5);
     for n in [4, 0] {
         round.handle_granted(n, fence(7));
-        assert!(matches!(round.next(START), Turn::WaitUntil(_)));
+        assert!(matches!(round.next(START), RoundAction::WaitUntil(_)));
     }
     round.handle_granted(2, fence(7));
-    assert_eq!(round.next(START), Turn::Granted { fence: fence(7) });
+    assert_eq!(round.next(START), RoundAction::Granted { fence: fence(7) });
 }
 
 #[test]
@@ -45,10 +45,10 @@ fn fences_that_differ_are_raised_to_the_greatest_before_any_is_used() {
     let mut round = asked(3);
     round.handle_granted(0, fence(7));
     round.handle_granted(1, fence(9));
-    assert_eq!(round.next(START), Turn::Raise { member: 0, fence: fence(9) });
-    assert!(matches!(round.next(START), Turn::WaitUntil(_)));
+    assert_eq!(round.next(START), RoundAction::Raise { member: 0, fence: fence(9) });
+    assert!(matches!(round.next(START), RoundAction::WaitUntil(_)));
     round.handle_raised(0, fence(9));
-    assert_eq!(round.next(START), Turn::Granted { fence: fence(9) });
+    assert_eq!(round.next(START), RoundAction::Granted { fence: fence(9) });
 }
 
 #[test]
@@ -58,9 +58,9 @@ fn an_answer_above_the_fence_raises_it_further_and_a_late_grant_of_exactly_it_co
     round.handle_granted(1, fence(9));
     round.next(START);
     round.handle_raised(0, fence(11));
-    assert_eq!(round.next(START), Turn::Raise { member: 1, fence: fence(11) });
+    assert_eq!(round.next(START), RoundAction::Raise { member: 1, fence: fence(11) });
     round.handle_granted(2, fence(11));
-    assert_eq!(round.next(START), Turn::Granted { fence: fence(11) });
+    assert_eq!(round.next(START), RoundAction::Granted { fence: fence(11) });
 }
 
 #[test]
@@ -71,9 +71,9 @@ fn a_member_that_lost_the_lease_while_it_was_asked_to_raise_votes_no_more() {
     round.handle_granted(1, fence(9));
     round.next(START);
     round.handle_refused(0, None);
-    assert_eq!(round.next(START), Turn::Failed);
+    assert_eq!(round.next(START), RoundAction::Failed);
     round.handle_raised(0, fence(9));
-    assert_eq!(round.next(START), Turn::Failed, "an answer from before");
+    assert_eq!(round.next(START), RoundAction::Failed, "an answer from before");
 }
 
 #[test]
@@ -81,9 +81,9 @@ fn it_is_decided_as_soon_as_a_majority_is_impossible() {
     let mut round = asked(5);
     round.handle_refused(0, Some(someone(1)));
     round.handle_fault(1, silent());
-    assert!(matches!(round.next(START), Turn::WaitUntil(_)));
+    assert!(matches!(round.next(START), RoundAction::WaitUntil(_)));
     round.handle_fault(2, Fault::quarantined("m", Duration::from_secs(9)));
-    assert_eq!(round.next(START), Turn::Failed);
+    assert_eq!(round.next(START), RoundAction::Failed);
     assert!(!round.is_held_elsewhere() && round.could_be_won(|_| true) && !round.is_hopeless());
     assert!(!round.could_be_won(|_| false), "one refused, and two have not said anything");
 }
@@ -92,10 +92,10 @@ fn it_is_decided_as_soon_as_a_majority_is_impossible() {
 fn an_answer_after_a_fault_counts_and_one_after_the_leases_end_does_not() {
     let mut round = asked(1);
     round.handle_fault(0, silent());
-    assert_eq!(round.next(START), Turn::Failed);
+    assert_eq!(round.next(START), RoundAction::Failed);
     round.handle_granted(0, fence(7));
-    assert_eq!(round.next(START), Turn::Granted { fence: fence(7) });
-    assert_eq!(round.next(START + Duration::from_secs(10)), Turn::Failed);
+    assert_eq!(round.next(START), RoundAction::Granted { fence: fence(7) });
+    assert_eq!(round.next(START + Duration::from_secs(10)), RoundAction::Failed);
 }
 
 #[test]
@@ -119,10 +119,10 @@ fn a_member_that_refused_may_be_asked_once_more_and_one_that_granted_may_not() {
     assert!(!round.awaits(1) && round.has_granted(1));
     round.ask_again(1);
     round.ask_again(0);
-    assert_eq!(round.next(START), Turn::Grant { member: 0 });
+    assert_eq!(round.next(START), RoundAction::Grant { member: 0 });
     assert!(round.awaits(0) && round.has_granted(1));
     round.handle_granted(0, fence(7));
-    assert_eq!(round.next(START), Turn::Granted { fence: fence(7) });
+    assert_eq!(round.next(START), RoundAction::Granted { fence: fence(7) });
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn an_answer_that_is_overtaken_by_a_later_one_lowers_no_fence() {
     round.handle_granted(0, fence(9));
     round.handle_granted(0, fence(7));
     round.handle_granted(1, fence(9));
-    assert_eq!(round.next(START), Turn::Granted { fence: fence(9) });
+    assert_eq!(round.next(START), RoundAction::Granted { fence: fence(9) });
 }
 
 #[test]
@@ -232,11 +232,11 @@ proptest! {
         let (mut asks, mut out) = (vec![0; n], vec![false; n]);
         let granted = loop {
             match round.next(START) {
-                Turn::Grant { member } => { asks[member] += 1; calls.push((member, None)); }
-                Turn::Raise { member, fence } => calls.push((member, Some(fence.get()))),
-                Turn::Granted { fence } => break Some(fence.get()),
-                Turn::Failed => break None,
-                Turn::WaitUntil(_) => {
+                RoundAction::Grant { member } => { asks[member] += 1; calls.push((member, None)); }
+                RoundAction::Raise { member, fence } => calls.push((member, Some(fence.get()))),
+                RoundAction::Granted { fence } => break Some(fence.get()),
+                RoundAction::Failed => break None,
+                RoundAction::WaitUntil(_) => {
                     prop_assert!(!calls.is_empty(), "it waits for nothing: {round:?}");
                     let (which, how) = steps.next().unwrap_or((0, 9));
                     let (at, raise) = calls.remove(which % calls.len());

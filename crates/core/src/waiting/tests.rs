@@ -89,8 +89,8 @@ fn told(waiting: &WaiterRegistry, who: u128, now: Instant) -> Option<Wake> {
     }
 }
 
-fn granted() -> News {
-    News::Granted { fence: Fence::new(5).unwrap(), lasts: Ttl::new(2 * SECOND).unwrap() }
+fn granted() -> PushEvent {
+    PushEvent::Granted { fence: Fence::new(5).unwrap(), lasts: Ttl::new(2 * SECOND).unwrap() }
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn what_is_told_before_anybody_listens_is_not_lost_and_the_next_asks_for_all_a_w
     let waiting = three(3600 * SECOND);
     let now = START + 100 * SECOND;
     assert!(waiting.hears(holder(1), granted(), None, START, now));
-    let News::Granted { fence, lasts } = granted() else { unreachable!() };
+    let PushEvent::Granted { fence, lasts } = granted() else { unreachable!() };
     assert_eq!(told(&waiting, 1, now), Some(Wake::Granted { fence, since: START, lasts }));
     // The second one last asked long ago, but nothing makes it worth asking now.
     let waiting = three(3600 * SECOND);
@@ -196,7 +196,7 @@ fn a_hand_over_that_is_heard_too_late_has_everybody_ask() {
 fn the_first_waiter_after_a_hand_over_asks_at_the_end_of_the_window() {
     let waiting = three(3600 * SECOND);
     let now = START + 100 * SECOND;
-    waiting.hears(holder(2), News::First { left: 2 * SECOND }, None, now, now);
+    waiting.hears(holder(2), PushEvent::First { left: 2 * SECOND }, None, now, now);
     assert_eq!(told(&waiting, 2, now + 2 * SECOND), None);
     assert_eq!(told(&waiting, 2, now + 2 * SECOND + ROUNDING + SPREAD), Some(Wake::AskAgain));
 }
@@ -208,7 +208,7 @@ fn the_first_waiter_after_a_hand_over_asks_at_the_end_of_the_window() {
 fn a_waiter_behind_a_long_lease_asks_again_from_time_to_time() {
     let waiting = three(3600 * SECOND);
     let now = START + SECOND;
-    waiting.hears(holder(2), News::First { left: 3600 * SECOND }, None, now, now);
+    waiting.hears(holder(2), PushEvent::First { left: 3600 * SECOND }, None, now, now);
     assert_eq!(told(&waiting, 2, now + WaitQueue::RE_ASK), Some(Wake::AskAgain));
 }
 
@@ -216,7 +216,7 @@ fn a_waiter_behind_a_long_lease_asks_again_from_time_to_time() {
 #[test]
 fn a_lease_that_lasts_for_ever_is_waited_for_like_any_long_one() {
     let waiting = three(Duration::MAX);
-    waiting.hears(holder(2), News::First { left: Duration::MAX }, None, START, START);
+    waiting.hears(holder(2), PushEvent::First { left: Duration::MAX }, None, START, START);
     assert_eq!([1, 2].map(|who| told(&waiting, who, START + WaitQueue::RE_ASK)), [Some(Wake::AskAgain); 2]);
 }
 
@@ -234,7 +234,7 @@ fn who_holds_is_not_told_again_and_what_nobody_wants_is_given_back() {
     assert_eq!(waiting.len(), 2);
     waiting.leave(holder(1), START + SECOND);
     assert!(!waiting.hears(holder(1), granted(), None, START, START + SECOND));
-    assert!(waiting.hears(holder(1), News::AskAgain, None, START, START + SECOND));
+    assert!(waiting.hears(holder(1), PushEvent::AskAgain, None, START, START + SECOND));
 }
 
 #[test]

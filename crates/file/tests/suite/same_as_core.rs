@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use leasehold_core::{
     AdminStore as _, Answer, ApplyContext, Attempt, BreakAnswer, BreakNote, Channel, Claim, Content, Fault,
     Fence, GrantAnswer, Holder, InspectStore as _, Key, Label, LastFence, Mark, MarkStore as _, Marked,
-    MemberStore as _, News, Proposal, RaiseAnswer, Records, Request, Runtime, Served, Shares, Stamp, Store,
-    Subscribers, Successor, Ticket, TransferStore as _, Ttl, Wait, WaitMode, WaitQueue, apply,
+    MemberStore as _, Proposal, PushEvent, RaiseAnswer, Records, Request, Runtime, Served, Shares, Stamp,
+    Store, Subscribers, Successor, Ticket, TransferStore as _, Ttl, Wait, WaitMode, WaitQueue, apply,
 };
 use leasehold_file::{BootId, FileStore, Ledger};
 use tempfile::TempDir;
@@ -258,7 +258,7 @@ impl World {
         let before = self.plain.clone();
         let expected = self.expect(request);
         let mut served = ledger.0.serve(request.clone()).unwrap();
-        for push in served.pushes.iter_mut().filter(|push| push.news == News::Broken) {
+        for push in served.pushes.iter_mut().filter(|push| push.event == PushEvent::Broken) {
             // Only the file knows by whose life a lease was taken, and so where its holder is told.
             let is_bound = self.lives.contains_key(&(push.key.clone(), push.holder));
             assert_eq!(push.to.take().is_some(), is_bound, "is told that its lease was broken");

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
-use conformance::dump::{Dump, LineDump, SharesDump, Tolerance, Voucher};
+use conformance::dump::{Dump, LineDump, MemberRecord, SharesDump, Tolerance};
 use conformance::sequence::{Dice, Oracle, RUN, Step, Tickets, WINDOW, heard, history, just_before};
 use leasehold_core::{
     Answer, BreakNote, BreakRecord, Channel, Content, Family, Fence, Holder, Key, Label, Mark, Mode, Nonce,
@@ -115,7 +115,7 @@ impl Tables {
             }
             let left = tolerance.dump(self.dump().await.map_err(place)?);
             // How a member knows that it forgot nothing differs from Redis; its answers show it.
-            let right = Dump { voucher: None, ..tolerance.dump(oracle.dump()) };
+            let right = Dump { member_record: None, ..tolerance.dump(oracle.dump()) };
             if left != right {
                 return Err(place(format!("left {left:?}, not {right:?}")));
             }
@@ -189,7 +189,7 @@ impl Tables {
                 self.write("DELETE FROM leasehold.share WHERE key = $1", &[&key.as_bytes()]).await;
             }
             Step::Vouch(value, _) => {
-                let Voucher { run, since, .. } = Voucher::read(value, None);
+                let MemberRecord { run, since, .. } = MemberRecord::read(value, None);
                 let timeline = if run == RUN { self.timeline.clone() } else { run };
                 let since = since.unwrap_or(0).to_string();
                 let sql = "INSERT INTO leasehold.meta (name, value) VALUES ('timeline', $1), ('voided', $2) \
@@ -332,7 +332,7 @@ fn has_no_place(step: &Step) -> bool {
 
 fn alike(mut served: Served, tolerance: Tolerance) -> Served {
     served.answer = tolerance.answer(served.answer);
-    served.pushes.iter_mut().for_each(|push| push.news = tolerance.news(push.news));
+    served.pushes.iter_mut().for_each(|push| push.event = tolerance.event(push.event));
     served
 }
 

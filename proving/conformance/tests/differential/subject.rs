@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
 
-use conformance::dump::{Dump, LineDump, ShareDump, SharesDump, Tolerance, Voucher};
+use conformance::dump::{Dump, LineDump, MemberRecord, ShareDump, SharesDump, Tolerance};
 use conformance::sequence::{Dice, Oracle, RUN, Step, Tickets, WINDOW, heard, history, just_before, keys};
 use leasehold_core::{
-    Answer, Attempt, Channel, Content, GrantAnswer, HoldAnswer, Holder, Key, News, Owner, Request, Served,
-    Stamp, Ticket, WaitQueue,
+    Answer, Attempt, Channel, Content, GrantAnswer, HoldAnswer, Holder, Key, Owner, PushEvent, Request,
+    Served, Stamp, Ticket, WaitQueue,
 };
 use leasehold_redis::script::{self, Call, Granted, Reply, Vouching};
 use leasehold_redis::slot::{MEMBER_KEY, Side, side_key};
@@ -150,7 +150,7 @@ impl Subject {
                 return Err(place(format!("{key} says that nobody waits, and has a line: {left:?}")));
             }
             let mut pushes = self.pushes().map_err(place)?;
-            pushes.iter_mut().for_each(|(_, told)| told.news = tolerance.news(told.news));
+            pushes.iter_mut().for_each(|(_, told)| told.event = tolerance.event(told.event));
             told.retain(|(channel, _)| listened().contains(channel));
             if pushes != told {
                 return Err(place(format!("told {pushes:?}, not {told:?}")));
@@ -354,7 +354,7 @@ impl Subject {
         let (kind, value, pttl) = seen.pop().expect("the member key is looked at last");
         if kind != "none" {
             let value: String = redis::from_redis_value(value).map_err(|error| error.to_string())?;
-            dump.voucher = Some(Voucher::read(&value, left(pttl)));
+            dump.member_record = Some(MemberRecord::read(&value, left(pttl)));
         }
         for (key, seen) in keys().into_iter().zip(seen.chunks(8)) {
             let [(kind, value, pttl), fence, line, waiters, holders, shares, mark, broken] = seen else {
@@ -517,9 +517,9 @@ fn right(served: Vec<Served>, tolerance: Tolerance) -> (Vec<Reply>, Vec<(Channel
         let answer: Answer = tolerance.answer(answer);
         replies.push(Reply { answer, unfinished });
         told.extend(pushes.into_iter().rev().filter_map(|push| {
-            let news = tolerance.news(push.news);
-            let to = if news == News::Broken { Some(broken()) } else { push.to };
-            Some((to?, PushMessage { holder: push.holder, news, nonce: push.nonce }))
+            let event = tolerance.event(push.event);
+            let to = if event == PushEvent::Broken { Some(broken()) } else { push.to };
+            Some((to?, PushMessage { holder: push.holder, event, nonce: push.nonce }))
         }));
     }
     (replies, told)

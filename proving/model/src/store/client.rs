@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use leasehold_core::{
     Acquire, Answer, Attempt, BoxFuture, Channel, Drift, Fault, HoldAnswer, Holder, Instant, LeaseRenewal,
-    News, Nonce, Outcome, Patience, Proof, Push, Renewal, RenewalStep, Request, Runtime, Step as Does, Ttl,
-    Wait, WaiterRegistry, Wake,
+    Nonce, Outcome, Patience, Proof, Push, PushEvent, Renewal, RenewalStep, Request, Runtime, Step as Does,
+    Ttl, Wait, WaiterRegistry, Wake,
 };
 
 use super::process::{Call, Kind, RequestMessage, StoreMessage};
@@ -429,7 +429,7 @@ impl Store {
             channel: push.to.clone().unwrap_or_else(|| Channel::new("")),
             nonce: Nonce::from_bits(0),
         });
-        self.process(number).waiting.hears(push.holder, push.news, Some(&proof), since, now);
+        self.process(number).waiting.hears(push.holder, push.event, Some(&proof), since, now);
     }
 
     pub(super) fn hears_of_a_break(&mut self, nth: usize) {
@@ -491,14 +491,14 @@ impl Store {
         };
         let holder = self.clients[who].attempt.holder;
         let (fence, lasts) = (self.now.floor(), self.fixed.longer);
-        let news = match forgery {
-            0 => News::AskAgain,
-            1 => News::First { left },
-            _ => News::Granted { fence, lasts },
+        let event = match forgery {
+            0 => PushEvent::AskAgain,
+            1 => PushEvent::First { left },
+            _ => PushEvent::Granted { fence, lasts },
         };
         let key = self.key().clone();
         let process = self.process(number);
-        let push = Push { to: Some(process.channel()), holder, key, news, nonce: None };
+        let push = Push { to: Some(process.channel()), holder, key, event, nonce: None };
         process.down.push_back(StoreMessage::Push(push, said));
     }
 }

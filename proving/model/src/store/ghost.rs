@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use leasehold_core::{
-    Answer, Channel, Content, Family, Fence, GrantAnswer, HoldAnswer, Holder, Key, Lock, Mode, News, Push,
-    Request, Subscribers, Ticket, Wait, WaitQueue,
+    Answer, Channel, Content, Family, Fence, GrantAnswer, HoldAnswer, Holder, Key, Lock, Mode, Push,
+    PushEvent, Request, Subscribers, Ticket, Wait, WaitQueue,
 };
 
 use super::Store;
@@ -173,7 +173,7 @@ impl Store {
             Answer::Grant(GrantAnswer::Granted { fence }) => Some((call.holder, *fence)),
             _ => None,
         };
-        let handed = |push: &&Push| matches!(push.news, News::Granted { .. } | News::AskAgain);
+        let handed = |push: &&Push| matches!(push.event, PushEvent::Granted { .. } | PushEvent::AskAgain);
         let mut takers: Vec<Holder> = granted.iter().map(|(holder, _)| *holder).collect();
         takers.extend(pushes.iter().filter(handed).filter(|push| push.key == *key).map(|push| push.holder));
         if claim.wants().len() == 1 {
@@ -274,7 +274,7 @@ impl Store {
 
     pub(super) fn note_hand_overs(&mut self, pushes: &[Push]) {
         for push in pushes {
-            let News::Granted { fence, .. } = push.news else { continue };
+            let PushEvent::Granted { fence, .. } = push.event else { continue };
             self.ghost().is_given(&push.key, fence);
             let Some(who) = self.who(push.holder) else {
                 self.ghost().wrong("the lock was handed to a client that is gone");

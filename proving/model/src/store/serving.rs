@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use leasehold_core::{
-    Answer, BreakAnswer, BreakNote, Fence, HoldAnswer, Key, News, Owner, Push, Request, Served,
+    Answer, BreakAnswer, BreakNote, Fence, HoldAnswer, Key, Owner, Push, PushEvent, Request, Served,
 };
 
 use super::client::Phase;
@@ -99,7 +99,7 @@ impl Store {
     }
 
     fn deliver(&mut self, push: Push) {
-        if push.news == News::Broken {
+        if push.event == PushEvent::Broken {
             self.ghost().notices.push((push.holder, push.key));
             return;
         }

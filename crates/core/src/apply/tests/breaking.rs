@@ -3,7 +3,7 @@
 use super::*;
 use crate::{BreakAnswer, BreakNote};
 
-fn break_it(records: &mut Records, fence: u64, second: u64) -> (BreakAnswer, Vec<(u128, News)>) {
+fn break_it(records: &mut Records, fence: u64, second: u64) -> (BreakAnswer, Vec<(u128, PushEvent)>) {
     let request =
         Request::Break { key: key("a"), fence: Fence::new(fence).unwrap(), note: BreakNote::default() };
     let served = apply(records, request, &at(second));
@@ -26,7 +26,7 @@ fn only_the_lease_of_this_fence_is_broken_and_its_holder_is_told() {
 
     let (answer, pushes) = break_it(&mut records, held, 102);
     assert!(matches!(answer, BreakAnswer::Broken { holding } if holding.fence.map(Fence::get) == Some(held)));
-    assert_eq!(pushes, [(1, News::Broken)]);
+    assert_eq!(pushes, [(1, PushEvent::Broken)]);
     assert!(matches!(renew(&mut records, &attempt(1, &["a"], 10), &at(103)), HoldAnswer::NotHeld { .. }));
     assert_eq!(break_it(&mut records, held, 103).0, BreakAnswer::NotHeld { held_by: None }, "once");
     assert!(fence_of(&ask(&mut records, &attempt(2, &["a"], 10), 104)) > held);
@@ -38,8 +38,8 @@ fn a_broken_lease_is_handed_to_who_came_first() {
     let (answer, pushes) = break_it(&mut records, 100_000_000, 105);
     assert!(matches!(answer, BreakAnswer::Broken { .. }));
     assert_eq!(pushes.iter().map(|(who, _)| *who).collect::<Vec<_>>(), [1, 2, 3]);
-    assert_eq!(pushes[0].1, News::Broken);
-    assert!(matches!(pushes[1].1, News::Granted { .. }));
+    assert_eq!(pushes[0].1, PushEvent::Broken);
+    assert!(matches!(pushes[1].1, PushEvent::Granted { .. }));
 }
 
 /// The second of three readers is broken, and then the first: the fence decides which one, not the
@@ -56,7 +56,7 @@ fn of_those_who_share_a_key_only_the_one_of_this_fence_is_broken() {
     for (fence, who) in [(second, 2), (first, 1)] {
         let (answer, pushes) = break_it(&mut records, fence, 103);
         let BreakAnswer::Broken { holding } = answer else { panic!("{answer:?}") };
-        assert_eq!((holding.fence.map(Fence::get), pushes), (Some(fence), vec![(who, News::Broken)]));
+        assert_eq!((holding.fence.map(Fence::get), pushes), (Some(fence), vec![(who, PushEvent::Broken)]));
         assert!(!records.is_held_by(&key("a"), Holder::from_bits(who), at(103).now));
     }
     assert_eq!(records.holder_ids(&key("a"), at(103).now), [Holder::from_bits(3)]);

@@ -38,15 +38,15 @@ fn a_writer_and_a_line() -> Records {
 #[test]
 fn a_writer_that_renews_as_a_reader_lets_in_the_readers_behind_it_and_keeps_its_fence() {
     let mut records = a_writer_and_a_line();
-    let news = pushed(&mut records, Request::Renew(shared(1, &["a"], 10)), &at(102));
-    assert_eq!(news, [(2, handed(102_000_000)), (3, handed(102_000_001)), (4, FIRST)]);
+    let pushes = pushed(&mut records, Request::Renew(shared(1, &["a"], 10)), &at(102));
+    assert_eq!(pushes, [(2, handed(102_000_000)), (3, handed(102_000_001)), (4, FIRST)]);
     let reading = [(1, 100_000_000), (2, 102_000_000), (3, 102_000_001)];
     assert_eq!(held(&records, "a", 102), reading.map(|(who, fence)| (who, Mode::Shared, fence)));
     // The writer behind them gets in once all three are gone, and no reader passes it.
     release(&mut records, &shared(1, &["a"], 10), &at(102));
     release(&mut records, &shared(2, &["a"], 10), &at(102));
-    let news = pushed(&mut records, Request::Release(shared(3, &["a"], 10)), &at(102));
-    assert_eq!(news, [(4, handed(102_000_002)), (5, FIRST)]);
+    let pushes = pushed(&mut records, Request::Release(shared(3, &["a"], 10)), &at(102));
+    assert_eq!(pushes, [(4, handed(102_000_002)), (5, FIRST)]);
 }
 
 /// Its request may be answered late or repeated, and a renewal that it sent before may come after.
@@ -128,8 +128,8 @@ fn a_member_that_rejoins_as_a_reader_lets_readers_in_with_the_agreed_fence() {
     let mut records = a_writer_and_a_line();
     let reading = proposing(&shared(1, &["a"], 10), 100_000_007);
     let request = Request::Rejoin { attempt: reading.clone(), not_after: None };
-    let news = pushed(&mut records, request, &at(102));
-    assert_eq!(news.iter().map(|(who, _)| *who).collect::<Vec<_>>(), [2, 3, 4]);
+    let pushes = pushed(&mut records, request, &at(102));
+    assert_eq!(pushes.iter().map(|(who, _)| *who).collect::<Vec<_>>(), [2, 3, 4]);
     assert_eq!(held(&records, "a", 102)[0], (1, Mode::Shared, 100_000_007));
     assert_eq!(rejoin(&mut records, &reading, None, &at(102)), HoldAnswer::Done);
     assert_eq!(held(&records, "a", 102).len(), 3);

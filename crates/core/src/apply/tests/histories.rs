@@ -48,9 +48,9 @@ proptest! {
                 fences.extend(attempt.claim.keys().map(|key| (key.clone(), fence)));
             }
             for push in &pushes {
-                let news_only = matches!(push.news, News::First { .. });
-                prop_assert!(push.to != Some(Channel::new("gone")) || news_only);
-                if let News::Granted { fence, .. } = push.news {
+                let event_only = matches!(push.event, PushEvent::First { .. });
+                prop_assert!(push.to != Some(Channel::new("gone")) || event_only);
+                if let PushEvent::Granted { fence, .. } = push.event {
                     fences.push((push.key.clone(), fence));
                     let line = before.line(&push.key, context.now);
                     let passed = line.into_iter().flat_map(WaitQueue::waiters)

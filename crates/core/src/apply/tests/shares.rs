@@ -24,7 +24,7 @@ fn is_granted(answer: &GrantAnswer) -> bool {
     matches!(answer, GrantAnswer::Granted { .. })
 }
 
-fn here(records: &mut Records, attempt: &Attempt, second: u64) -> (GrantAnswer, Vec<(u128, News)>) {
+fn here(records: &mut Records, attempt: &Attempt, second: u64) -> (GrantAnswer, Vec<(u128, PushEvent)>) {
     wait(records, attempt, &at(second))
 }
 
@@ -362,7 +362,7 @@ fn several_keys_are_shared_together_under_one_fence() {
     let GrantAnswer::Busy { held_by, .. } = here(&mut records, &both(2), 101).0 else { panic!() };
     assert_eq!((held_by.key, holders(&records, 101)), (key("b"), vec![2]));
     let pushes = pushed(&mut records, Request::Release(attempt(1, &["b"], 10)), &at(102));
-    assert_eq!(pushes, [(2, News::AskAgain)]);
+    assert_eq!(pushes, [(2, PushEvent::AskAgain)]);
     assert_eq!(here(&mut records, &both(2), 103).0, granted(103_000_000));
     let fences = ["a", "b"].map(|name| records.shares[&key(name)].of(Holder::from_bits(2)).unwrap().fence);
     assert_eq!(fences, [Fence::new(103_000_000); 2]);

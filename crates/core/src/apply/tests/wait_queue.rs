@@ -106,7 +106,7 @@ fn a_waiter_that_becomes_first_learns_when_the_lease_ends() {
     let pushes = pushed(&mut records, Request::Release(attempt(3, &["a"], 10)), &at(105));
     assert_eq!(pushes, []);
     let pushes = pushed(&mut records, Request::Release(attempt(2, &["a"], 10)), &at(106));
-    assert_eq!(pushes, [(4, News::First { left: Duration::from_secs(4) })]);
+    assert_eq!(pushes, [(4, PushEvent::First { left: Duration::from_secs(4) })]);
 }
 
 /// A process that asks will also receive what it was handed; skipped again at once, it would lose
@@ -175,13 +175,13 @@ fn a_waiter_for_several_keys_keeps_those_it_has_and_is_handed_the_others_one_by_
     assert_eq!(held_by.key, key("b"));
     assert!(matches!(ask(&mut records, &attempt(4, &["a"], 10), 102), GrantAnswer::Busy { .. }));
     let pushes = pushed(&mut records, Request::Release(attempt(1, &["b"], 10)), &at(103));
-    assert_eq!(pushes, [(3, News::AskAgain)]);
+    assert_eq!(pushes, [(3, PushEvent::AskAgain)]);
     let GrantAnswer::Busy { held_by, .. } = wait(&mut records, &all, &at(104)).0 else { panic!() };
     assert_eq!(held_by.key, key("c"));
     assert!(records.lock(&key("a"), at(113).now).is_some(), "what it has is renewed by asking");
     assert_eq!(
         pushed(&mut records, Request::Release(attempt(2, &["c"], 10)), &at(105)),
-        [(3, News::AskAgain)]
+        [(3, PushEvent::AskAgain)]
     );
     assert_eq!(wait(&mut records, &all, &at(106)).0, granted(106_000_000));
     assert_eq!(
@@ -266,5 +266,5 @@ fn a_waiter_that_renewed_its_hand_over_is_not_skipped_when_that_ends() {
     release(&mut records, &attempt(1, &["a"], 10), &at(105));
     assert_eq!(renew(&mut records, &attempt(2, &["a"], 10), &at(106)), HoldAnswer::Done);
     let pushes = pushed(&mut records, Request::Advance(vec![key("a")]), &at(116));
-    assert!(matches!(pushes[0], (3, News::Granted { .. })), "{pushes:?}");
+    assert!(matches!(pushes[0], (3, PushEvent::Granted { .. })), "{pushes:?}");
 }

@@ -7,8 +7,8 @@ fn proof(channel: &str, nonce: u128) -> Proof {
     Proof { channel: Channel::new(channel), nonce: Nonce::from_bits(nonce) }
 }
 
-fn fenced(fence: u64) -> News {
-    News::Granted { fence: Fence::new(fence).unwrap(), lasts: Ttl::new(2 * SECOND).unwrap() }
+fn fenced(fence: u64) -> PushEvent {
+    PushEvent::Granted { fence: Fence::new(fence).unwrap(), lasts: Ttl::new(2 * SECOND).unwrap() }
 }
 
 /// A waiter for a key that is held with fence 7, which listens on this channel.
@@ -67,18 +67,18 @@ fn a_lease_that_was_handed_over_began_after_the_ask_whose_secret_proves_it() {
 
 #[test]
 fn a_flood_of_hints_has_nobody_flood_the_store() {
-    for news in [News::AskAgain, News::First { left: Duration::ZERO }, fenced(8)] {
+    for event in [PushEvent::AskAgain, PushEvent::First { left: Duration::ZERO }, fenced(8)] {
         let (waiting, mut asks) = (one(), 0);
         for ms in 0..3000 {
             let now = START + Duration::from_millis(ms);
-            waiting.hears(holder(1), news, None, now, now);
+            waiting.hears(holder(1), event, None, now, now);
             if told(&waiting, 1, now).is_some() {
                 asks += 1;
                 waiting.asks(holder(1), Some(proof("here", 42)), now);
                 waiting.answered(&attempt(1, &["a"]), &busy(1, 3600 * SECOND, 0, true), now);
             }
         }
-        assert!((1..=60).contains(&asks), "{news:?}: {asks} asks in 3 s");
+        assert!((1..=60).contains(&asks), "{event:?}: {asks} asks in 3 s");
     }
 }
 
@@ -89,7 +89,7 @@ fn no_hint_puts_an_ask_off() {
     let waiting = one();
     let mut now = START;
     while now < START + WaitQueue::RE_ASK {
-        waiting.hears(holder(1), News::First { left: 3600 * SECOND }, None, now, now);
+        waiting.hears(holder(1), PushEvent::First { left: 3600 * SECOND }, None, now, now);
         now = now + SECOND / 2;
     }
     assert_eq!(told(&waiting, 1, START + WaitQueue::RE_ASK), Some(Wake::AskAgain));
@@ -102,7 +102,7 @@ fn a_waiter_that_advances_by_its_hints_asks_at_once() {
     let waiting = one();
     for ticket in 2..20 {
         let now = START + Duration::from_millis(ticket);
-        waiting.hears(holder(1), News::AskAgain, None, now, now);
+        waiting.hears(holder(1), PushEvent::AskAgain, None, now, now);
         assert_eq!(told(&waiting, 1, now), Some(Wake::AskAgain), "{ticket}");
         waiting.asks(holder(1), Some(proof("here", 42)), now);
         let place = QueuePosition { ticket: Ticket::new(ticket), before: 0, stood: false };
