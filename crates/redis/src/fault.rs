@@ -73,7 +73,7 @@ impl Faults {
         self.user.as_deref()
     }
 
-    /// The rules that an operator must add, if that is the [`Said::remedy`] of the fault. The key
+    /// The rules that an operator must add, if that is the [`ServerMessage::remedy`] of the fault. The key
     /// is not known here.
     pub(crate) fn rules_to_add(fault: &Fault) -> Option<String> {
         let (_, denied) = fault.reason.split_once(" may not run ").filter(|_| fault.is_lasting())?;
@@ -135,7 +135,7 @@ impl Faults {
 
     /// The server refused. The request was not executed.
     pub(crate) fn of_refusal(&self, error: &ServerError) -> Fault {
-        let said = Said::of(error);
+        let said = ServerMessage::of(error);
         self.refused(&said).caused_by(match said.code {
             "NOAUTH" | "WRONGPASS" => FaultCause::Authentication,
             "NOPERM" => FaultCause::Permission,
@@ -146,7 +146,7 @@ impl Faults {
         })
     }
 
-    fn refused(&self, said: &Said) -> Fault {
+    fn refused(&self, said: &ServerMessage) -> Fault {
         if let Some((_, meaning)) = PASSING.iter().find(|(code, _)| *code == said.code) {
             return self.passing(format_args!("{meaning} ({})", said.code));
         }
@@ -201,13 +201,13 @@ impl Faults {
 
 /// Returns true if a connection with this answer leads to the wrong server.
 pub(crate) fn leads_astray(error: &ServerError) -> bool {
-    matches!(Said::of(error).code, "READONLY" | "UNBLOCKED" | "MASTERDOWN")
+    matches!(ServerMessage::of(error).code, "READONLY" | "UNBLOCKED" | "MASTERDOWN")
 }
 
 /// Returns true if the server refused because this user lacks a permission, or because the server
 /// lacks a command.
 pub(crate) fn is_denied(error: &ServerError) -> bool {
-    let said = Said::of(error);
+    let said = ServerMessage::of(error);
     said.code == "NOPERM" || said.has("unknown command")
 }
 
@@ -216,7 +216,7 @@ const REMEDY: &str = "find out who wrote there, and delete it";
 
 /// Returns true if the server refused because a key has another type than ours.
 pub(crate) fn is_wrong_type(error: &ServerError) -> bool {
-    Said::of(error).code == "WRONGTYPE"
+    ServerMessage::of(error).code == "WRONGTYPE"
 }
 
 /// The same refusal with the name of the key.
@@ -226,7 +226,7 @@ pub(crate) fn of_wrong_type(side: &[u8]) -> ServerError {
 
 /// Returns true if a script failed on the data that it found, and not on the state of the server.
 pub(crate) fn is_of_a_script(error: &ServerError) -> bool {
-    Said::of(error).is_of_a_script()
+    ServerMessage::of(error).is_of_a_script()
 }
 
 /// The same refusal with its location: `line` is the side key of the queue, and stands for all side
@@ -234,7 +234,7 @@ pub(crate) fn is_of_a_script(error: &ServerError) -> bool {
 pub(crate) fn of_a_script(line: &[u8], error: &ServerError) -> ServerError {
     let (kind, tagged) = line.split_at(Key::RESERVED.len() + 1);
     let kind = &kind[..Key::RESERVED.len()];
-    let said = Said::of(error);
+    let said = ServerMessage::of(error);
     let words = format!(
         "a key of the form {}?{} has something that is not ours: {REMEDY} ({said})",
         kind.escape_ascii(),
@@ -249,12 +249,12 @@ fn refusal(code: &str, words: String) -> ServerError {
 }
 
 /// A server's error: its code and its message.
-struct Said {
+struct ServerMessage {
     code: &'static str,
     text: String,
 }
 
-impl Said {
+impl ServerMessage {
     fn of(error: &ServerError) -> Self {
         let text = format!("{} {}", error.code(), error.details().unwrap_or_default());
         let text = text.trim().replace(char::is_control, " ");
@@ -310,7 +310,7 @@ impl Said {
 }
 
 /// The server's message, without parts that are useless to a reader: the script's hash and line.
-impl fmt::Display for Said {
+impl fmt::Display for ServerMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let words = self.text.rsplit_once(" script: ").filter(|(_, place)| place.contains(", on @"));
         let words = words.map_or(&*self.text, |(words, _)| words);

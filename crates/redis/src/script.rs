@@ -23,7 +23,7 @@ pub use self::call::{Call, Script};
 use self::encode::encode;
 pub use self::encode::survey_call;
 pub(crate) use self::encode::{
-    Voucher, advance_call, break_call, grant_call, inspect_call, mark_call, opening_call, raise_call,
+    MemberRun, advance_call, break_call, grant_call, inspect_call, mark_call, opening_call, raise_call,
     rejoin_call, release_call, renew_call, side_call, transfer_call, vouch_call,
 };
 pub use self::texts::{
@@ -51,13 +51,13 @@ pub fn call_for(request: &Request, window: Duration) -> Call {
 /// has had this `run` for long enough; `None` if the URL says that the server forgets nothing.
 #[must_use]
 pub fn call_at_member(request: &Request, window: Duration, run: Option<&str>) -> Call {
-    encode(request, window, Voucher { run, by_slot: false })
+    encode(request, window, MemberRun { run, by_slot: false })
 }
 
 /// The same for a node of a cluster, where each slot has its own record of a run.
 #[must_use]
 pub fn call_at_node(request: &Request, window: Duration, run: Option<&str>) -> Call {
-    encode(request, window, Voucher { run, by_slot: true })
+    encode(request, window, MemberRun { run, by_slot: true })
 }
 
 #[cfg(test)]

@@ -139,10 +139,13 @@ impl<T, F: FnMut(End<T>)> Drop for OpenCall<T, F> {
 }
 
 /// A member's answer or fault.
-pub(super) type Said<T> = (usize, Result<T, Fault>);
+pub(super) type MemberResult<T> = (usize, Result<T, Fault>);
 
 /// Sends what a member answers: a fault if it is late, and then perhaps the answer.
-pub(super) fn answers_to<T>(member: usize, tell: &UnboundedSender<Said<T>>) -> impl FnMut(End<T>) + use<T> {
+pub(super) fn answers_to<T>(
+    member: usize,
+    tell: &UnboundedSender<MemberResult<T>>,
+) -> impl FnMut(End<T>) + use<T> {
     let tell = tell.clone();
     move |end| {
         let answer = match end {

@@ -6,7 +6,7 @@ use leasehold_core::{Attempt, BackgroundRelease, Fence, Holder, Instant, QuorumA
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::attempts::SharedAttempt;
-use super::calls::Said;
+use super::calls::MemberResult;
 use super::state::QuorumState;
 use crate::store_handle::rest;
 
@@ -17,7 +17,7 @@ struct Undoing {
     member: usize,
     /// The attempt as the member knows it.
     attempt: Attempt,
-    tell: Option<UnboundedSender<Said<()>>>,
+    tell: Option<UnboundedSender<MemberResult<()>>>,
     end: Instant,
 }
 
@@ -72,7 +72,7 @@ impl QuorumState {
         attempt: &Attempt,
         member: usize,
         id: Holder,
-        tell: Option<UnboundedSender<Said<()>>>,
+        tell: Option<UnboundedSender<MemberResult<()>>>,
         mut unheard: Option<BackgroundRelease>,
     ) {
         let attempt = attempt.at_member(id, self.proposal(Fence::MAX));

@@ -187,7 +187,7 @@ impl InspectStore for Link {
     fn notices(&self) -> Option<Box<dyn Notices>> {
         let early = self.notices.lock().unwrap_or_else(PoisonError::into_inner).take();
         let notices = early.or_else(|| self.store.notices())?;
-        Some(Box::new(Heard { notices, world: self.world.clone(), process: self.process }))
+        Some(Box::new(ProcessNotices { notices, world: self.world.clone(), process: self.process }))
     }
 }
 
@@ -235,13 +235,13 @@ impl AdminStore for Link {
 
 /// The store's notices to a process. None arrives during an outage.
 #[derive(Debug)]
-struct Heard {
+struct ProcessNotices {
     notices: Box<dyn Notices>,
     world: Arc<WorldState>,
     process: ProcessId,
 }
 
-impl Notices for Heard {
+impl Notices for ProcessNotices {
     fn next(&mut self) -> BoxFuture<'_, Notice> {
         Box::pin(async {
             loop {

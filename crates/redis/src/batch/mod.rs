@@ -12,7 +12,7 @@
 //! | `state` | what a connection keeps of its batches, and a request in them |
 //! | `send` | what is sent, and what the answer means for each caller |
 //!
-//! If a batch cannot serve a request, the answer is [`Said::Other`]: the caller then uses the
+//! If a batch cannot serve a request, the answer is [`BatchAnswer::Other`]: the caller then uses the
 //! script of a single request. This module does not wait in a server's queue, follow redirects or
 //! ask replicas.
 
@@ -30,7 +30,7 @@ use redis::ServerError;
 use tokio::sync::oneshot;
 
 use self::send::Sender;
-use self::state::{Request, Said, What};
+use self::state::{BatchAnswer, BatchKind, Request};
 use crate::client::Client;
 use crate::connection::route::Route;
 use crate::connection::run::Run;
@@ -46,10 +46,10 @@ impl Client {
     pub(crate) async fn ask_in_batch(
         &self,
         attempt: &Attempt,
-        what: What,
+        what: BatchKind,
         route: &Route,
         limit: Duration,
-    ) -> Result<Option<Said>, Fault> {
+    ) -> Result<Option<BatchAnswer>, Fault> {
         let now = self.runtime.now();
         let Some(key) = batched_key(attempt) else { return Ok(None) };
         let digest = self.contended.digest(key);

@@ -10,11 +10,11 @@ use leasehold_core::{Attempt, BoxFuture, Fault, Instant, Reading, Sending, Serve
 use redis::{Cmd, RedisError};
 
 use super::queue::Sends;
-use super::state::{Batches, Request, Said, What};
+use super::state::{BatchAnswer, BatchKind, Batches, Request};
 use crate::client::{Client, Source};
 use crate::connection::link::Live;
 use crate::connection::route::BoxConnection;
-use crate::connection::send::{Heard, one, several};
+use crate::connection::send::{ServerReply, one, several};
 use crate::deadline::within;
 use crate::fault::leads_astray;
 use crate::redirect::Redirect;
@@ -31,7 +31,7 @@ pub(super) struct Sender {
 
 /// The requests of a batch that one script serves.
 struct Group {
-    what: What,
+    what: BatchKind,
     /// At a member of a quorum, the longest TTL.
     longest: Option<Ttl>,
     /// That of all its requests. A release has none.
@@ -53,7 +53,7 @@ impl Sends<Request> for Sender {
     }
 
     fn decline(&self, request: Request) {
-        answer(request, Ok(Said::Other));
+        answer(request, Ok(BatchAnswer::Other));
     }
 }
 
@@ -83,7 +83,7 @@ impl Sender {
             (not_after, reading.surely_past(not_after))
         });
         let mut groups = grouped(batch);
-        for group in groups.iter_mut().filter(|group| group.what != What::Release) {
+        for group in groups.iter_mut().filter(|group| group.what != BatchKind::Release) {
             let holders = group.requests.iter().map(|request| request.attempt.holder);
             let via = self.live.as_ref().map(|live| live.id);
             group.sendings = client.unsettled.sending_all(holders, via, sent, settles_at);
@@ -141,10 +141,10 @@ impl Sender {
     }
 
     fn knows(&self, group: &Group) -> &AtomicBool {
-        &self.batches.knows[usize::from(group.what == What::Release)]
+        &self.batches.knows[usize::from(group.what == BatchKind::Release)]
     }
 
-    fn deliver(&self, group: Group, heard: Heard, clock: &ServerClock, sent: Instant, now: Instant) {
+    fn deliver(&self, group: Group, heard: ServerReply, clock: &ServerClock, sent: Instant, now: Instant) {
         let client = &*self.client;
         let count = group.requests.len();
         let is_answered = heard.is_ok();
@@ -153,7 +153,7 @@ impl Sender {
                 // Somebody made the server forget its scripts. Nothing was executed.
                 self.knows(&group).store(false, Ordering::Relaxed);
                 client.unsettled.answered(group.sendings);
-                Ok(vec![Said::Other; count])
+                Ok(vec![BatchAnswer::Other; count])
             }
             // A script that was refused in the middle has executed what comes before, but none that
             // is redirected.
@@ -161,20 +161,20 @@ impl Sender {
                 if Redirect::of(&refusal).is_some() {
                     client.unsettled.answered(group.sendings);
                 }
-                Ok(vec![Said::Refused(refusal); count])
+                Ok(vec![BatchAnswer::Refused(refusal); count])
             }
-            Ok(value) if group.what == What::Release => script::read_done(&value, count).map(|done| {
+            Ok(value) if group.what == BatchKind::Release => script::read_done(&value, count).map(|done| {
                 done.into_iter()
-                    .map(|done| if done { Said::Released { sent } } else { Said::Other })
+                    .map(|done| if done { BatchAnswer::Released { sent } } else { BatchAnswer::Other })
                     .collect()
             }),
             Ok(value) => script::read_grants(&value, count).map(|Granted { now: server, fences }| {
                 client.unsettled.answered(group.sendings);
                 clock.note(Reading { sent, heard: now, server });
-                let Some(fences) = fences else { return vec![Said::TooLate { now: server }; count] };
+                let Some(fences) = fences else { return vec![BatchAnswer::TooLate { now: server }; count] };
                 let said = |fence| match fence {
-                    Some(fence) => Said::Granted { fence, heard: now },
-                    None => Said::Other,
+                    Some(fence) => BatchAnswer::Granted { fence, heard: now },
+                    None => BatchAnswer::Other,
                 };
                 fences.into_iter().map(said).collect()
             }),
@@ -184,7 +184,7 @@ impl Sender {
                 for (request, said) in group.requests.into_iter().zip(said) {
                     // Before the next batch is made, so that requests for the same key that wait
                     // for one need not be sent in vain.
-                    if is_answered && matches!(said, Said::Other) {
+                    if is_answered && matches!(said, BatchAnswer::Other) {
                         client.contended.note(request.key, now);
                     }
                     answer(request, Ok(said));
@@ -202,8 +202,8 @@ impl Group {
     fn call(&self, client: &Client, not_after: Stamp) -> Call {
         let attempts: Vec<&Attempt> = self.requests.iter().map(|request| &request.attempt).collect();
         match &self.what {
-            What::Release => script::release_batch(&attempts),
-            What::Grant(run) => {
+            BatchKind::Release => script::release_batch(&attempts),
+            BatchKind::Grant(run) => {
                 let by_slot = client.is_node();
                 let vouching = self.longest.map(|longest| Vouching { run: run.get(), longest, by_slot });
                 script::grant_batch(&attempts, not_after, vouching)
@@ -215,9 +215,9 @@ impl Group {
 fn grouped(batch: Vec<Request>) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     for request in batch {
-        let proposal = request.attempt.proposal.filter(|_| request.what != What::Release);
+        let proposal = request.attempt.proposal.filter(|_| request.what != BatchKind::Release);
         let longest = proposal.map(|proposal| proposal.max_ttl);
-        let ttl = (request.what != What::Release).then_some(request.attempt.ttl);
+        let ttl = (request.what != BatchKind::Release).then_some(request.attempt.ttl);
         let same = |group: &&mut Group| {
             (group.slot, group.longest, group.ttl) == (request.slot, longest, ttl)
                 && group.what == request.what
@@ -237,7 +237,7 @@ fn grouped(batch: Vec<Request>) -> Vec<Group> {
     groups
 }
 
-async fn ask(connection: &mut BoxConnection, mut commands: Vec<Cmd>) -> Result<Vec<Heard>, RedisError> {
+async fn ask(connection: &mut BoxConnection, mut commands: Vec<Cmd>) -> Result<Vec<ServerReply>, RedisError> {
     match (commands.pop(), commands.is_empty()) {
         (Some(only), true) => Ok(vec![one(&mut **connection, &only).await?]),
         (last, _) => {
@@ -254,6 +254,6 @@ fn all_fail(groups: Vec<Group>, fault: &Fault) {
 }
 
 /// A caller that does not wait for the answer any more gives the attempt up, which undoes a grant.
-fn answer(request: Request, said: Result<Said, Fault>) {
+fn answer(request: Request, said: Result<BatchAnswer, Fault>) {
     let _ = request.answer.send(said);
 }

@@ -12,7 +12,7 @@ use crate::connection::run::Run;
 
 /// The server's answer to one request in a batch.
 #[derive(Clone, Debug)]
-pub(crate) enum Said {
+pub(crate) enum BatchAnswer {
     /// The key is granted; the answer was read at this instant.
     Granted { fence: Fence, heard: Instant },
     /// The batch came after its deadline, by the server's clock.
@@ -40,20 +40,20 @@ pub(crate) struct Batches {
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(super) attempt: Attempt,
-    pub(super) what: What,
+    pub(super) what: BatchKind,
     /// Equal for requests of the same key.
     pub(super) key: u64,
     /// In a cluster, the slot of the key.
     pub(super) slot: u16,
     pub(super) limit: Duration,
     pub(super) until: Instant,
-    pub(super) answer: oneshot::Sender<Result<Said, Fault>>,
+    pub(super) answer: oneshot::Sender<Result<BatchAnswer, Fault>>,
 }
 
 /// The kind of a batch. Different kinds need different scripts, or different keys and arguments for
 /// the whole batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum What {
+pub(crate) enum BatchKind {
     Grant(Run),
     Release,
 }

@@ -10,7 +10,7 @@ use redis::{Cmd, RedisError, ServerError, Value, cmd};
 use super::{Client, Source};
 use crate::connection::link::Live;
 use crate::connection::route::Route;
-use crate::connection::send::{Heard, one, say_all, say_one, several};
+use crate::connection::send::{ServerReply, one, say_all, say_one, several};
 use crate::deadline::within;
 use crate::fault::{is_of_a_script, is_wrong_type, leads_astray, of_a_script, of_wrong_type};
 use crate::redirect::Redirect;
@@ -18,7 +18,12 @@ use crate::reply::{Decoded, time_of};
 use crate::script::{Call, is_unknown_script, opening_call};
 
 impl Client {
-    pub(crate) async fn call(&self, route: &mut Route, call: &Call, limit: Duration) -> Result<Heard, Fault> {
+    pub(crate) async fn call(
+        &self,
+        route: &mut Route,
+        call: &Call,
+        limit: Duration,
+    ) -> Result<ServerReply, Fault> {
         let sent = self.runtime.now();
         let (asks, connection) = (route.asks, route.connection());
         let saying = async {
@@ -47,7 +52,7 @@ impl Client {
             let looking = say_all(connection, asks, sides.iter().map(|(_, look)| look.clone()));
             let seen = within(&*self.runtime, self.call_limit, looking).await;
             let seen = seen.and_then(Result::ok).unwrap_or_default();
-            let wrong = |heard: &Heard| heard.as_ref().is_err_and(is_wrong_type);
+            let wrong = |heard: &ServerReply| heard.as_ref().is_err_and(is_wrong_type);
             let wrong = sides.iter().zip(&seen).find(|(_, heard)| wrong(heard));
             return wrong.map_or(error, |((name, _), _)| of_wrong_type(name));
         }
@@ -63,12 +68,12 @@ impl Client {
         route: &mut Route,
         calls: &[Call],
         limit: Duration,
-    ) -> Result<Vec<Heard>, Fault> {
+    ) -> Result<Vec<ServerReply>, Fault> {
         let sent = self.runtime.now();
         let (asks, connection) = (route.asks, route.connection());
         let saying = async {
             let mut said = say_all(connection, asks, calls.iter().map(Call::by_sha)).await?;
-            let unknown = |heard: &Heard| heard.as_ref().is_err_and(is_unknown_script);
+            let unknown = |heard: &ServerReply| heard.as_ref().is_err_and(is_unknown_script);
             let again: Vec<_> = (0..said.len()).filter(|&nth| unknown(&said[nth])).collect();
             if !again.is_empty() {
                 let by_text = again.iter().map(|&nth| calls[nth].by_text());
@@ -114,9 +119,9 @@ impl Client {
         &self,
         route: &mut Route,
         sent: Instant,
-        said: Option<Result<Heard, RedisError>>,
+        said: Option<Result<ServerReply, RedisError>>,
         limit: Duration,
-    ) -> Result<Heard, Fault> {
+    ) -> Result<ServerReply, Fault> {
         let heard = self.sorted(route.live.as_ref(), sent, said, limit)?;
         heard.as_ref().err().into_iter().for_each(|refusal| self.note_refusal(route, 0, refusal));
         Ok(heard)
@@ -149,7 +154,7 @@ impl Client {
     }
 
     /// Sends several commands at once, within the time limit of one call.
-    pub(crate) async fn say(&self, route: &mut Route, commands: Vec<Cmd>) -> Result<Vec<Heard>, Fault> {
+    pub(crate) async fn say(&self, route: &mut Route, commands: Vec<Cmd>) -> Result<Vec<ServerReply>, Fault> {
         if commands.is_empty() {
             return Ok(Vec::new());
         }
@@ -167,7 +172,7 @@ impl Client {
     /// background.
     pub(crate) fn read<T>(
         &self,
-        heard: Heard,
+        heard: ServerReply,
         decode: impl FnOnce(Value) -> Result<Decoded<T>, String>,
     ) -> Result<T, Fault> {
         let (answer, unfinished) = self.read_all(heard, decode)?;
@@ -180,7 +185,7 @@ impl Client {
     /// The same; returns these keys.
     pub(crate) fn read_all<T>(
         &self,
-        heard: Heard,
+        heard: ServerReply,
         decode: impl FnOnce(Value) -> Result<Decoded<T>, String>,
     ) -> Result<(T, Vec<Key>), Fault> {
         let value = heard.map_err(|error| self.faults.of_refusal(&error))?;

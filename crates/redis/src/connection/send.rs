@@ -4,12 +4,12 @@ use redis::aio::ConnectionLike;
 use redis::{Cmd, Pipeline, RedisError, ServerError, Value, cmd};
 
 /// The server's answer; if it refused, the request was not executed.
-pub(crate) type Heard = Result<Value, ServerError>;
+pub(crate) type ServerReply = Result<Value, ServerError>;
 
 pub(crate) async fn one(
     connection: &mut (dyn ConnectionLike + Send + Sync),
     command: &Cmd,
-) -> Result<Heard, RedisError> {
+) -> Result<ServerReply, RedisError> {
     match connection.req_packed_command(command).await {
         Ok(Value::ServerError(error)) => Ok(Err(error)),
         Ok(value) => Ok(Ok(value)),
@@ -20,7 +20,7 @@ pub(crate) async fn one(
 pub(crate) async fn several(
     connection: &mut (dyn ConnectionLike + Send + Sync),
     commands: impl ExactSizeIterator<Item = Cmd>,
-) -> Result<Vec<Heard>, RedisError> {
+) -> Result<Vec<ServerReply>, RedisError> {
     let mut pipeline = Pipeline::with_capacity(commands.len());
     for command in commands {
         pipeline.add_command(command);
@@ -39,7 +39,7 @@ pub(crate) async fn say_one(
     connection: &mut (dyn ConnectionLike + Send + Sync),
     asks: bool,
     command: &Cmd,
-) -> Result<Heard, RedisError> {
+) -> Result<ServerReply, RedisError> {
     if !asks {
         return one(connection, command).await;
     }
@@ -52,7 +52,7 @@ pub(crate) async fn say_all(
     connection: &mut (dyn ConnectionLike + Send + Sync),
     asks: bool,
     commands: impl ExactSizeIterator<Item = Cmd>,
-) -> Result<Vec<Heard>, RedisError> {
+) -> Result<Vec<ServerReply>, RedisError> {
     if !asks {
         return several(connection, commands).await;
     }

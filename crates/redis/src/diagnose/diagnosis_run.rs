@@ -8,7 +8,7 @@ use redis::{Cmd, ServerError, Value};
 use crate::address::parameters::Confirmation;
 use crate::client::Client;
 use crate::connection::route::Route;
-use crate::connection::send::Heard;
+use crate::connection::send::ServerReply;
 
 /// A diagnosis in progress, on one connection.
 pub(super) struct DiagnosisRun<'a> {
@@ -42,7 +42,7 @@ pub(super) const SOMEBODY: &str = "USER";
 
 impl DiagnosisRun<'_> {
     /// Sends several requests in one round trip.
-    pub(super) async fn ask(&mut self, commands: Vec<Cmd>) -> Result<Vec<Heard>, Fault> {
+    pub(super) async fn ask(&mut self, commands: Vec<Cmd>) -> Result<Vec<ServerReply>, Fault> {
         self.client.say(&mut self.route, commands).await
     }
 

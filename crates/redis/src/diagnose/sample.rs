@@ -8,7 +8,7 @@ use leasehold_core::{Fault, Finding, Key, Severity};
 use redis::{Cmd, Value, cmd};
 
 use super::diagnosis_run::DiagnosisRun;
-use crate::connection::send::Heard;
+use crate::connection::send::ServerReply;
 use crate::requests::list::scanned;
 use crate::wire::MARK;
 
@@ -170,7 +170,7 @@ impl SideKey {
 }
 
 impl Seen {
-    fn side(&mut self, met: &SideKey, pttl: &Heard, asked: &Heard) {
+    fn side(&mut self, met: &SideKey, pttl: &ServerReply, asked: &ServerReply) {
         match pttl {
             Ok(Value::Int(-1)) => self.endless.push(met.name.clone()),
             Err(error) if error.code() == "NOPERM" => self.hidden += 1,
@@ -187,7 +187,7 @@ impl Seen {
         }
     }
 
-    fn key(&mut self, key: &Key, beginning: &Heard, pttl: &Heard) {
+    fn key(&mut self, key: &Key, beginning: &ServerReply, pttl: &ServerReply) {
         match (beginning, pttl) {
             (Err(error), _) if error.code() == "WRONGTYPE" => self.no_lock.push(key.clone()),
             (Ok(Value::BulkString(beginning)), Ok(Value::Int(-1))) if beginning != MARK => {

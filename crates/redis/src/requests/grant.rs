@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use leasehold_core::{Attempt, Fault, FaultKind, GrantAnswer, Nonce, Proof, Reading, Wait, WaitMode};
 
-use crate::batch::state::{Said, What};
+use crate::batch::state::{BatchAnswer, BatchKind};
 use crate::client::Client;
 use crate::connection::route::Route;
 use crate::reply::{grant_in, time_of_grant};
@@ -29,13 +29,13 @@ impl Client {
         let run = self.run(std::slice::from_ref(attempt), route, limit).await?;
         self.reading(route, limit).await?;
         let mut unknown = false;
-        match self.ask_in_batch(attempt, What::Grant(run), route, limit).await? {
-            Some(Said::Granted { fence, heard }) => {
+        match self.ask_in_batch(attempt, BatchKind::Grant(run), route, limit).await? {
+            Some(BatchAnswer::Granted { fence, heard }) => {
                 self.confirm(route, heard).await?;
                 return Ok(GrantAnswer::Granted { fence });
             }
-            Some(Said::TooLate { now }) => return Ok(GrantAnswer::TooLate { now }),
-            Some(Said::Refused(refusal)) => {
+            Some(BatchAnswer::TooLate { now }) => return Ok(GrantAnswer::TooLate { now }),
+            Some(BatchAnswer::Refused(refusal)) => {
                 self.is_served_singly(route, &refusal)?;
                 unknown = true;
             }
@@ -118,7 +118,7 @@ impl Client {
         let settles_at = reading.surely_past(not_after);
         // From here on the grant is in doubt, even if this future is dropped.
         let sending = self.unsettled.sending(attempt.holder, route.id(), sent, settles_at);
-        let call = grant_call(attempt, wait.as_ref(), Some(not_after), self.window(), self.voucher(&run));
+        let call = grant_call(attempt, wait.as_ref(), Some(not_after), self.window(), self.member_run(&run));
         let heard = self.call(route, &call, limit).await?;
         self.unsettled.answered([sending]);
         if let Some(server) = heard.as_ref().ok().and_then(time_of_grant) {

@@ -8,7 +8,7 @@ use redis::{Cmd, ServerError, Value, cmd};
 
 use crate::client::Client;
 use crate::connection::route::Route;
-use crate::connection::send::Heard;
+use crate::connection::send::ServerReply;
 use crate::redirect::Redirect;
 use crate::reply::state_in;
 use crate::script::inspect_call;
@@ -168,7 +168,7 @@ impl Client {
 
     /// The result of an inspection. If some data of a key cannot be read, the key is shown as
     /// damaged, and other keys are shown nevertheless.
-    fn seen(&self, key: &Key, heard: Heard) -> Result<KeyState, Fault> {
+    fn seen(&self, key: &Key, heard: ServerReply) -> Result<KeyState, Fault> {
         match self.read(heard, |value| state_in(value, key)) {
             Err(fault) if fault.cause == FaultCause::WrongType => {
                 Ok(KeyState::new(key.clone(), Vec::new(), Vec::new()).damaged(fault.reason))

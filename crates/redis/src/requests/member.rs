@@ -12,12 +12,12 @@ use crate::connection::run::Run;
 use crate::connection::send::one;
 use crate::deadline::within;
 use crate::reply::{held_in, raise_in, run_of};
-use crate::script::{Voucher, raise_call, rejoin_call, vouch_call};
+use crate::script::{MemberRun, raise_call, rejoin_call, vouch_call};
 
 impl Client {
     /// The run that vouches for leases, as a request names it.
-    pub(crate) fn voucher<'a>(&self, run: &'a Run) -> Voucher<'a> {
-        Voucher { run: run.get(), by_slot: self.is_node() }
+    pub(crate) fn member_run<'a>(&self, run: &'a Run) -> MemberRun<'a> {
+        MemberRun { run: run.get(), by_slot: self.is_node() }
     }
 
     /// Finds out the run of the route's server, once for each connection, and only for a quorum.
@@ -109,8 +109,8 @@ impl Client {
         let sent = self.runtime.now();
         let not_after = reading.latest(sent) + limit;
         let settles_at = reading.surely_past(not_after);
-        let (window, voucher) = (self.window(), self.voucher(&run));
-        let call = |attempt| rejoin_call(attempt, Some(not_after), window, voucher);
+        let (window, member_run) = (self.window(), self.member_run(&run));
+        let call = |attempt| rejoin_call(attempt, Some(not_after), window, member_run);
         let calls: Vec<_> = attempts.iter().map(call).collect();
         // Like a grant, each may create a holder as long as it is not answered.
         let sending =
@@ -141,7 +141,7 @@ impl Client {
         limit: Duration,
     ) -> Result<RaiseAnswer, Fault> {
         let run = self.run(std::slice::from_ref(attempt), route, limit).await?;
-        let call = raise_call(attempt, self.window(), self.voucher(&run));
+        let call = raise_call(attempt, self.window(), self.member_run(&run));
         let heard = self.call(route, &call, limit).await?;
         let answer = self.read(heard, |value| raise_in(value, attempt))?;
         if matches!(answer, RaiseAnswer::Raised { .. }) {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold_core::{Attempt, Fault, HoldAnswer, Instant};
 
-use crate::batch::state::{Said, What};
+use crate::batch::state::{BatchAnswer, BatchKind};
 use crate::client::Client;
 use crate::connection::route::Route;
 use crate::reply::released_in;
@@ -38,11 +38,11 @@ impl Client {
         limit: Duration,
     ) -> Result<(HoldAnswer, Option<Instant>), Fault> {
         if !by_script && attempt.signal.is_none() {
-            match self.ask_in_batch(attempt, What::Release, route, limit).await? {
-                Some(Said::Released { sent }) => {
+            match self.ask_in_batch(attempt, BatchKind::Release, route, limit).await? {
+                Some(BatchAnswer::Released { sent }) => {
                     return Ok((HoldAnswer::Done, self.unsettled.released(attempt.holder, route.id(), sent)));
                 }
-                Some(Said::Refused(refusal)) => self.is_served_singly(route, &refusal)?,
+                Some(BatchAnswer::Refused(refusal)) => self.is_served_singly(route, &refusal)?,
                 _ => {}
             }
         }

@@ -18,14 +18,14 @@ use crate::wire;
 
 /// The run that vouches for what a member of a quorum has not forgotten.
 #[derive(Clone, Copy)]
-pub(crate) struct Voucher<'a> {
+pub(crate) struct MemberRun<'a> {
     pub(crate) run: Option<&'a str>,
     /// In a cluster, the member key must be in the same slot as the other keys.
     pub(crate) by_slot: bool,
 }
 
 /// The call for a request of any kind.
-pub(super) fn encode(request: &Request, window: Duration, run: Voucher<'_>) -> Call {
+pub(super) fn encode(request: &Request, window: Duration, run: MemberRun<'_>) -> Call {
     match request {
         Request::Grant { attempt, wait, not_after } => {
             grant_call(attempt, wait.as_ref(), *not_after, window, run)
@@ -49,7 +49,7 @@ pub(crate) fn grant_call(
     wait: Option<&Wait>,
     not_after: Option<Stamp>,
     window: Duration,
-    run: Voucher<'_>,
+    run: MemberRun<'_>,
 ) -> Call {
     let mut args = begun(attempt.holder, window);
     args.write(|bytes| wire::write_tail(attempt.label.as_ref(), bytes));
@@ -67,7 +67,7 @@ pub(crate) fn rejoin_call(
     attempt: &Attempt,
     not_after: Option<Stamp>,
     window: Duration,
-    run: Voucher<'_>,
+    run: MemberRun<'_>,
 ) -> Call {
     let mut args = begun(attempt.holder, window);
     lengths(attempt, &mut args);
@@ -78,14 +78,14 @@ pub(crate) fn rejoin_call(
 }
 
 /// The call that raises the fences of what the attempt holds.
-pub(crate) fn raise_call(attempt: &Attempt, window: Duration, run: Voucher<'_>) -> Call {
+pub(crate) fn raise_call(attempt: &Attempt, window: Duration, run: MemberRun<'_>) -> Call {
     let mut args = begun(attempt.holder, window);
     args.show(millis(LastFence::kept_for(attempt.ttl)));
     by_whom(attempt, [&RAISE; 2], args, run)
 }
 
 /// The call that renews a lease.
-pub(crate) fn renew_call(attempt: &Attempt, window: Duration, run: Voucher<'_>) -> Call {
+pub(crate) fn renew_call(attempt: &Attempt, window: Duration, run: MemberRun<'_>) -> Call {
     let mut args = begun(attempt.holder, window);
     lengths(attempt, &mut args);
     modes(attempt, &mut args);
@@ -196,7 +196,7 @@ fn by_whom(
     attempt: &Attempt,
     [alone, at_member]: [&'static Script; 2],
     mut args: Words,
-    Voucher { run, by_slot }: Voucher<'_>,
+    MemberRun { run, by_slot }: MemberRun<'_>,
 ) -> Call {
     let mut keys = keys(attempt);
     let Some(proposal) = attempt.proposal else { return Call { script: alone, keys, args } };

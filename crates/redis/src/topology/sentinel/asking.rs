@@ -38,11 +38,11 @@ impl Sentinels {
     }
 
     /// The same exchange for any request.
-    pub(super) async fn speak<T, Said: Future<Output = Result<T, Fault>>>(
+    pub(super) async fn speak<T, Exchange: Future<Output = Result<T, Fault>>>(
         &self,
         addr: &ServerAddr,
         runtime: &Arc<dyn Runtime>,
-        converse: impl FnOnce(MultiplexedConnection) -> Said,
+        converse: impl FnOnce(MultiplexedConnection) -> Exchange,
     ) -> Result<T, Fault> {
         let stream = dial(addr, self.access.tls.as_ref(), &self.faults, &**runtime).await?;
         let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
