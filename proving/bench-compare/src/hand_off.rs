@@ -1,6 +1,6 @@
 //! Workload: the hand-off from one holder to the next.
 
-use bench::backend::Site;
+use bench::backend::OpenStore;
 use bench::figure::{Figures, Of};
 use bench::sample::Sample;
 use competitor::{AnyError, Order};
@@ -40,17 +40,17 @@ struct Laps {
 /// # Errors
 ///
 /// If one fails.
-pub fn run(settings: &Settings, figures: &mut Figures, site: &Site) -> Result<(), AnyError> {
+pub fn run(settings: &Settings, figures: &mut Figures, store: &OpenStore) -> Result<(), AnyError> {
     figures.announce(&format!("{NAME} on {}", settings.backend));
     let waits = |who: &Competitor| who.waits != Waits::Never;
     let field: Vec<_> = settings.competitors.iter().copied().filter(waits).collect();
     let mut laps: Vec<Laps> = field.iter().map(|_| Laps::default()).collect();
     for (who, laps) in field.iter().zip(&mut laps) {
-        laps.commands = commands(settings, site, *who)?.into();
+        laps.commands = commands(settings, store, *who)?.into();
     }
     let mut casts = field
         .iter()
-        .map(|who| Cast::start(*who, &site.url, PROCESSES))
+        .map(|who| Cast::start(*who, &store.url, PROCESSES))
         .collect::<Result<Vec<_>, AnyError>>()?;
     for repetition in 0..=settings.repetitions() {
         for n in 0..field.len() {
@@ -67,16 +67,16 @@ pub fn run(settings: &Settings, figures: &mut Figures, site: &Site) -> Result<()
             }
         }
     }
-    tell(&field, laps, figures, site);
+    tell(&field, laps, figures, store);
     Ok(())
 }
 
-fn tell(field: &[Competitor], laps: Vec<Laps>, figures: &mut Figures, site: &Site) {
+fn tell(field: &[Competitor], laps: Vec<Laps>, figures: &mut Figures, store: &OpenStore) {
     let ours = laps[0].median.clone();
     let peers = laps.iter().skip(1).map(|laps| &laps.median);
     let best = peers.min_by(|one, other| one.median().total_cmp(&other.median())).cloned();
     for (who, laps) in field.iter().zip(laps) {
-        let of = Of { workload: NAME, backend: site.backend, case: who.name() };
+        let of = Of { workload: NAME, backend: store.backend, case: who.name() };
         figures.add(of, "gap p50", "µs", laps.median);
         figures.add(of, "gap p99", "µs", laps.tail);
         figures.add(of, "wait p99", "ms", laps.wait);
@@ -85,17 +85,17 @@ fn tell(field: &[Competitor], laps: Vec<Laps>, figures: &mut Figures, site: &Sit
         figures.add(of, "Jain index", "", laps.jain);
     }
     if let Some(best) = best {
-        let of = Of { workload: NAME, backend: site.backend, case: field[0].name() };
+        let of = Of { workload: NAME, backend: store.backend, case: field[0].name() };
         figures.add(of, "gap p50 ÷ that of the best peer", "", ours.over(&best));
     }
 }
 
 /// Commands per turn, counted by a proxy in front of separate processes. Connections and scripts
 /// are set up before the count starts.
-fn commands(settings: &Settings, site: &Site, who: Competitor) -> Result<f64, AnyError> {
-    let mut cast = Cast::start(who, &site.counted_url(), PROCESSES)?;
+fn commands(settings: &Settings, store: &OpenStore, who: Competitor) -> Result<f64, AnyError> {
+    let mut cast = Cast::start(who, &store.counted_url(), PROCESSES)?;
     cast.turns(who, &order(settings, "warm-up"))?;
-    let sent = || site.commands().unwrap_or_default();
+    let sent = || store.commands().unwrap_or_default();
     let before = sent();
     let contest = cast.turns(who, &order(settings, "counted"))?;
     Ok((sent() - before) as f64 / contest.turns.len() as f64)

@@ -58,9 +58,9 @@ fn measure(words: &Words) -> Result<(), AnyError> {
     }
     let telling = if words.json { Telling::Json } else { Telling::Table };
     let mut figures = Figures::against(&TARGETS, telling);
-    let site = backend.open();
-    uncontended::run(&settings, &mut figures, &site)?;
-    hand_off::run(&settings, &mut figures, &site)?;
+    let store = backend.open();
+    uncontended::run(&settings, &mut figures, &store)?;
+    hand_off::run(&settings, &mut figures, &store)?;
     if !words.json {
         print!("{}", table(figures.all()));
     }

@@ -1,6 +1,6 @@
 //! Workload: acquiring and releasing an uncontended lock.
 
-use bench::backend::Site;
+use bench::backend::OpenStore;
 use bench::figure::{Figures, Of};
 use bench::sample::Sample;
 use competitor::{AnyError, Order};
@@ -31,11 +31,11 @@ struct Laps {
 /// # Errors
 ///
 /// If one fails.
-pub fn run(settings: &Settings, figures: &mut Figures, site: &Site) -> Result<(), AnyError> {
+pub fn run(settings: &Settings, figures: &mut Figures, store: &OpenStore) -> Result<(), AnyError> {
     figures.announce(&format!("{NAME} on {}", settings.backend));
     let field = &settings.competitors;
     let mut casts =
-        field.iter().map(|who| Cast::start(*who, &site.url, 1)).collect::<Result<Vec<_>, AnyError>>()?;
+        field.iter().map(|who| Cast::start(*who, &store.url, 1)).collect::<Result<Vec<_>, AnyError>>()?;
     for (tasks, case) in TASKS {
         let mut laps: Vec<Laps> = field.iter().map(|_| Laps::default()).collect();
         for repetition in 0..=settings.repetitions() {
@@ -52,7 +52,7 @@ pub fn run(settings: &Settings, figures: &mut Figures, site: &Site) -> Result<()
                 }
             }
         }
-        let of = Of { workload: NAME, backend: site.backend, case };
+        let of = Of { workload: NAME, backend: store.backend, case };
         for (competitor, laps) in field.iter().zip(&laps) {
             figures.add(of, competitor.name(), "k/s", laps.library.clone());
             figures.add(of, &format!("{competitor} ÷ bare"), "", laps.library.over(&laps.bare));

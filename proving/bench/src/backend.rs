@@ -73,7 +73,7 @@ impl Backend {
     ///
     /// If the server is missing (with the remedy), or the file cannot be created.
     #[must_use]
-    pub fn open(self) -> Site {
+    pub fn open(self) -> OpenStore {
         let (mut server, mut database, mut directory) = (None, None, None);
         let url = match self.kind {
             Kind::Memory => "memory:".to_owned(),
@@ -101,7 +101,7 @@ impl Backend {
             }
         };
         let tap = server.as_ref().map(|server| Tap::before(server.port()));
-        Site { backend: self, url, server, tap, _database: database, directory }
+        OpenStore { backend: self, url, server, tap, _database: database, directory }
     }
 }
 
@@ -113,7 +113,7 @@ impl fmt::Display for Backend {
 
 /// An open backend. The server or file that it started is removed when this is dropped.
 #[derive(Debug)]
-pub struct Site {
+pub struct OpenStore {
     /// The backend.
     pub backend: Backend,
     /// The URL of the store.
@@ -124,7 +124,7 @@ pub struct Site {
     directory: Option<TempDir>,
 }
 
-impl Site {
+impl OpenStore {
     /// The URL of the store through a proxy that counts commands, if there is a wire.
     #[must_use]
     pub fn counted_url(&self) -> String {

@@ -7,7 +7,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, Pipeline, Value, cmd, pipe};
 
 use crate::error::AnyError;
-use crate::{backend::Site, clock};
+use crate::{backend::OpenStore, clock};
 
 /// How a bare loop acquires and releases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,13 +62,13 @@ const TTL: u64 = 30_000;
 const KEEP: u64 = 600_000;
 
 impl Bare {
-    /// Connects to a site's server.
+    /// Connects to the server of a store.
     ///
     /// # Errors
     ///
     /// If it does not answer.
-    pub async fn connect(site: &Site) -> Result<Self, AnyError> {
-        Self::at(&site.url).await
+    pub async fn connect(store: &OpenStore) -> Result<Self, AnyError> {
+        Self::at(&store.url).await
     }
 
     /// Connects to the server at a URL.
@@ -95,7 +95,7 @@ impl Bare {
         let mut connection = self.connection.clone();
         let value = format!("{serial:032x}");
         let set = set(key, &value);
-        let (fence, line) = (format!("fence:{{{key}}}"), format!("line:{{{key}}}"));
+        let (fence, queue) = (format!("fence:{{{key}}}"), format!("queue:{{{key}}}"));
         let granted: Value = match strategy {
             Strategy::Pair => set.query_async(&mut connection).await?,
             Strategy::FencedPair | Strategy::FencedNative => {
@@ -108,7 +108,7 @@ impl Bare {
         };
         let release = match strategy {
             Strategy::Pair => evalsha(&self.compare_and_delete, &[key], &value),
-            Strategy::FencedPair | Strategy::Scripts => evalsha(&self.release, &[key, &line], &value),
+            Strategy::FencedPair | Strategy::Scripts => evalsha(&self.release, &[key, &queue], &value),
             Strategy::FencedNative => {
                 let mut native = cmd("DELIFEQ");
                 native.arg(key).arg(&value);
@@ -136,7 +136,7 @@ impl Bare {
         serial: u64,
     ) -> Result<(), AnyError> {
         let value = &format!("{serial:032x}");
-        let (fence, line) = (&format!("fence:{{{key}}}"), &*format!("line:{{{key}}}"));
+        let (fence, queue) = (&format!("fence:{{{key}}}"), &*format!("queue:{{{key}}}"));
         let takes = members.iter().map(async |member| {
             let mut connection = member.connection.clone();
             let take = if fenced { member.granting(key, fence, value) } else { set(key, value) };
@@ -148,7 +148,7 @@ impl Bare {
         let releases = members.iter().map(async |member| {
             let mut connection = member.connection.clone();
             let release = if fenced {
-                evalsha(&member.release, &[key, line], value)
+                evalsha(&member.release, &[key, queue], value)
             } else {
                 evalsha(&member.compare_and_delete, &[key], value)
             };

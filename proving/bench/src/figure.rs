@@ -182,7 +182,7 @@ mod tests {
         let backend = Backend::named(backend).unwrap();
         let mut figures = Figures::new(Telling::Table);
         for (measure, value) in values {
-            figures.add(Of { workload: "line", backend, case: "64 waiters" }, measure, "", *value);
+            figures.add(Of { workload: "queue", backend, case: "64 waiters" }, measure, "", *value);
         }
         figures.all
     }
@@ -200,7 +200,7 @@ mod tests {
     fn a_name_has_its_four_parts_and_what_was_not_measured_has_none() {
         let made = figures("memory", &[("Jain index", 1.0), ("inversions", f64::NAN)]);
         assert_eq!(made.len(), 1);
-        assert_eq!(made[0].parts(), ["line", "memory", "Jain index", "64 waiters"]);
+        assert_eq!(made[0].parts(), ["queue", "memory", "Jain index", "64 waiters"]);
     }
 
     #[test]
@@ -208,7 +208,7 @@ mod tests {
         let line = serde_json::to_string(&figures("memory", &[("inversions", 2.0)])[0]).unwrap();
         assert_eq!(
             line,
-            "{\"name\":\"line/memory/inversions/64 waiters\",\"value\":2.0,\"unit\":\"\",\"target\":\"≤ 0\",\
+            "{\"name\":\"queue/memory/inversions/64 waiters\",\"value\":2.0,\"unit\":\"\",\"target\":\"≤ 0\",\
              \"met\":false,\"spread\":null,\"binding\":true}"
         );
     }

@@ -6,7 +6,7 @@
 
 pub mod backend;
 pub mod bare;
-mod bare_line;
+mod bare_queue;
 mod bare_sql;
 pub mod callgrind;
 pub mod child;

@@ -138,7 +138,7 @@ every machine.
 | | |
 |---|---|
 | `cargo xtask bench` | everything, more than an hour |
-| `cargo xtask bench line --on valkey-9.1` | one workload at one place |
+| `cargo xtask bench queue --on valkey-9.1` | one workload at one place |
 | `cargo xtask bench --json` | a line of JSON for each figure |
 | `cargo xtask bench --short` | a minute; fails where a count misses its target |
 

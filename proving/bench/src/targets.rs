@@ -74,16 +74,16 @@ pub const TARGETS: [Target; 45] = [
     timed("uncontended", "client processor", Some("64 tasks"), Bound::AtMost(2.5), PROCESSOR),
     timed("hand_off", "gap p50 ÷ cold round trip", Some("1 ms hold, 1 ms think"), Bound::AtMost(2.5), COLD),
     timed("hand_off", "gap p50 ÷ hot round trip", Some("no hold, no think"), Bound::AtMost(3.0), HOT),
-    counted("line", "commands per turn", Bound::AtMost(2.05), COMMANDS),
-    counted("line", "calls per turn", Bound::AtMost(2.05), COMMANDS),
-    counted("line", "inversions", Bound::AtMost(0.0), ORDER),
-    counted("line", "Jain index", Bound::AtLeast(0.99), FAIR),
+    counted("queue", "commands per turn", Bound::AtMost(2.05), COMMANDS),
+    counted("queue", "calls per turn", Bound::AtMost(2.05), COMMANDS),
+    counted("queue", "inversions", Bound::AtMost(0.0), ORDER),
+    counted("queue", "Jain index", Bound::AtLeast(0.99), FAIR),
     Target {
         case: Some("8 waiters, 1 process"),
-        ..counted("line", "least ÷ most turns", Bound::AtLeast(0.9), STARVES)
+        ..counted("queue", "least ÷ most turns", Bound::AtLeast(0.9), STARVES)
     },
-    timed("line", "least ÷ most turns", None, Bound::AtLeast(0.9), STARVES_IN_TIME),
-    timed("line", "commands while held", None, Bound::AtMost(3.0), HELD_LONG),
+    timed("queue", "least ÷ most turns", None, Bound::AtLeast(0.9), STARVES_IN_TIME),
+    timed("queue", "commands while held", None, Bound::AtMost(3.0), HELD_LONG),
     counted("waiters", "bytes per waiter", Bound::AtMost(1024.0), WAITER),
     timed("waiters", "growth of server time, 10 to 10,000", None, Bound::AtMost(4.0), LOGARITHM),
     timed("waiters", "longest script among the dead", None, Bound::AtMost(5.0), DEAD),
@@ -237,6 +237,6 @@ mod tests {
         assert!(passes_for_now("held", "memory", "bytes per guard", 700.0));
         assert!(!passes_for_now("held", "memory", "bytes per guard", 701.0));
         assert!(!passes_for_now("held", "redis-7.0", "bytes per guard", 513.0));
-        assert!(!passes_for_now("line", "memory", "inversions", 0.5));
+        assert!(!passes_for_now("queue", "memory", "inversions", 0.5));
     }
 }

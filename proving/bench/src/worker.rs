@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use crate::bare_line::BareLine;
+use crate::bare_queue::BareQueue;
 use crate::clock;
 use crate::echo;
 use crate::error::AnyError;
@@ -136,9 +136,9 @@ impl Worker {
                 return Ok(Report::Turns(turns));
             }
             Order::TakeBare { key, each, hold, think } => {
-                let mut line = BareLine::connect(&self.url, self.number).await?;
+                let mut queue = BareQueue::connect(&self.url, self.number).await?;
                 let times = [micros(hold), micros(think)];
-                return Ok(Report::Turns(line.take_turns(&key, self.number, each, times).await?));
+                return Ok(Report::Turns(queue.take_turns(&key, self.number, each, times).await?));
             }
             Order::Hold { key } => {
                 let guard = self.direct.mutex(&key).lock().await?;

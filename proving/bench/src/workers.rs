@@ -3,7 +3,7 @@
 use std::env;
 use std::process::Command;
 
-use crate::backend::Site;
+use crate::backend::OpenStore;
 use crate::child::Child;
 use crate::error::AnyError;
 use crate::order::{Order, Report};
@@ -26,9 +26,9 @@ impl Workers {
     /// # Errors
     ///
     /// If a process cannot be started.
-    pub fn start(site: &Site, processes: usize) -> Result<Self, AnyError> {
+    pub fn start(store: &OpenStore, processes: usize) -> Result<Self, AnyError> {
         (0..processes)
-            .map(|number| WorkerProcess::start(site, number, "bench", &site.url))
+            .map(|number| WorkerProcess::start(store, number, "bench", &store.url))
             .collect::<Result<_, _>>()
             .map(Self)
     }
@@ -39,10 +39,10 @@ impl Workers {
     /// # Errors
     ///
     /// If a process cannot be started.
-    pub fn start_counted(site: &Site, processes: usize) -> Result<Self, AnyError> {
-        let url = site.counted_url();
+    pub fn start_counted(store: &OpenStore, processes: usize) -> Result<Self, AnyError> {
+        let url = store.counted_url();
         (0..processes)
-            .map(|number| WorkerProcess::start(site, number, "bench", &url))
+            .map(|number| WorkerProcess::start(store, number, "bench", &url))
             .collect::<Result<_, _>>()
             .map(Self)
     }
@@ -52,8 +52,8 @@ impl Workers {
     /// # Errors
     ///
     /// If the process cannot be started.
-    pub fn start_weighed(site: &Site) -> Result<Self, AnyError> {
-        Ok(Self(vec![WorkerProcess::start(site, 0, "bench-weighed", &site.url)?]))
+    pub fn start_weighed(store: &OpenStore) -> Result<Self, AnyError> {
+        Ok(Self(vec![WorkerProcess::start(store, 0, "bench-weighed", &store.url)?]))
     }
 
     /// The number of processes.
@@ -157,14 +157,14 @@ fn turns(report: Report) -> Vec<Turn> {
 }
 
 impl WorkerProcess {
-    fn start(site: &Site, number: usize, program: &str, url: &str) -> Result<Self, AnyError> {
+    fn start(store: &OpenStore, number: usize, program: &str, url: &str) -> Result<Self, AnyError> {
         let path = env::current_exe()?.with_file_name(program);
         if !path.is_file() {
             let at = path.display();
             return Err(format!("there is no {at}: build both with `cargo build -p bench --bins`").into());
         }
         let mut command = Command::new(&path);
-        command.args([WORKER_FLAG, &*number.to_string(), url, &site.url]);
+        command.args([WORKER_FLAG, &*number.to_string(), url, &store.url]);
         let mut worker = Self(Child::start(&mut command)?);
         worker.receive()?;
         Ok(worker)

@@ -40,16 +40,16 @@ at_each_store! { counts_meet_their_targets hot_paths_stay_as_short_as_they_are }
 
 /// Every counted measure. Of the first two, there is one with a wire and one without.
 const COUNTED: [[&str; 2]; 6] = [
-    ["line/*/commands per turn", "line/*/calls per turn"],
-    ["line/*/Jain index", "line/*/Jain index"],
-    ["line/*/inversions", "line/*/inversions"],
-    ["line/*/least ÷ most turns", "line/*/least ÷ most turns"],
+    ["queue/*/commands per turn", "queue/*/calls per turn"],
+    ["queue/*/Jain index", "queue/*/Jain index"],
+    ["queue/*/inversions", "queue/*/inversions"],
+    ["queue/*/least ÷ most turns", "queue/*/least ÷ most turns"],
     ["waiters/*/bytes per waiter", "waiters/*/bytes per waiter"],
     ["held/*/bytes per guard", "held/*/bytes per guard"],
 ];
 
 fn counts_meet_their_targets(backend: &str) {
-    let figures = short(&["--on", backend, "line", "waiters", "held"]);
+    let figures = short(&["--on", backend, "queue", "waiters", "held"]);
     for [on_a_wire, elsewhere] in COUNTED.map(|names| names.map(|name| name.replace('*', backend))) {
         let of: Vec<_> = figures
             .iter()
@@ -151,7 +151,7 @@ fn invalid_arguments_are_refused_before_anything_runs() {
         (&["hand-off"][..], "hand_off"),
         (&["--on=redis"], "redis-7.0"),
         (&["--write", "--short"], "cannot be used with"),
-        (&["--write", "line"], "cannot be used with"),
+        (&["--write", "queue"], "cannot be used with"),
     ] {
         let output = Command::new(env!("CARGO_BIN_EXE_bench")).args(words).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);

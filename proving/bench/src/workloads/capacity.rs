@@ -7,7 +7,7 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use super::{MEMBERS, Workload, on_one_thread};
-use crate::backend::Site;
+use crate::backend::OpenStore;
 use crate::bare::Bare;
 use crate::clock;
 use crate::error::AnyError;
@@ -40,13 +40,13 @@ fn run(settings: &Settings, figures: &mut Figures) -> Result<(), AnyError> {
         if all && ["redis-6.2", "redis-8.2"].contains(&backend.name()) {
             continue;
         }
-        let site = backend.open();
-        let Some(server) = site.server() else { continue };
+        let store = backend.open();
+        let Some(server) = store.server() else { continue };
         figures.announce(&format!("capacity on {backend}"));
         on_one_thread(async {
-            let locks = Locks::connect(&site.url).await?;
+            let locks = Locks::connect(&store.url).await?;
             locks.mutex("warm").lock().await?.release().await?;
-            let mut bench = Bench { settings, figures, site: &site, server, locks };
+            let mut bench = Bench { settings, figures, store: &store, server, locks };
             bench.memory().await?;
             bench.pairs().await?;
             bench.renewals().await?;
@@ -62,7 +62,7 @@ fn run(settings: &Settings, figures: &mut Figures) -> Result<(), AnyError> {
 struct Bench<'a> {
     settings: &'a Settings,
     figures: &'a mut Figures,
-    site: &'a Site,
+    store: &'a OpenStore,
     server: &'a Server,
     locks: Locks,
 }
@@ -138,7 +138,7 @@ impl Bench<'_> {
 
     async fn waiters(&mut self) -> Result<(), AnyError> {
         let count = self.settings.pick(4_000, 300);
-        let holder = Locks::connect(&self.site.url).await?;
+        let holder = Locks::connect(&self.store.url).await?;
         let guard = holder.mutex("waited for").ttl(LONG).lock().await?;
         let before = Vitals::of(self.server);
         let mutex = self.locks.mutex("waited for");
@@ -158,7 +158,7 @@ impl Bench<'_> {
     /// Two connections with four tasks each, which all want one key and release it at once.
     async fn hand_offs(&mut self) -> Result<(), AnyError> {
         let each = self.settings.pick(500, 30);
-        let other = Locks::connect(&self.site.url).await?;
+        let other = Locks::connect(&self.store.url).await?;
         cycles(&other, "warm", 1).await?;
         let [before, own] = Vitals::with_its_own(self.server);
         let begun = clock::now();
@@ -174,8 +174,8 @@ impl Bench<'_> {
 
     async fn majority(&mut self) -> Result<(), AnyError> {
         let count = self.settings.pick(1_000, 100);
-        let others: Vec<_> = (1..MEMBERS).map(|_| self.site.backend.open()).collect();
-        let servers: Vec<_> = [self.site].into_iter().chain(&others).filter_map(Site::server).collect();
+        let others: Vec<_> = (1..MEMBERS).map(|_| self.store.backend.open()).collect();
+        let servers: Vec<_> = [self.store].into_iter().chain(&others).filter_map(OpenStore::server).collect();
         let stores: Result<Vec<_>, _> = servers
             .iter()
             .map(|server| AnyStore::from_url(&format!("{}?quarantine=no", server.url())))
@@ -211,7 +211,7 @@ impl Bench<'_> {
     /// rate could be measured on an otherwise idle one.
     async fn half_load(&mut self) -> Result<(), AnyError> {
         let count = self.settings.pick(1_000, 30);
-        let bare = Bare::at(&self.site.url).await?;
+        let bare = Bare::at(&self.store.url).await?;
         let keys: Vec<_> = (0..BATCH).map(|n| format!("nobody's:{n}")).collect();
         // Each is answered by `:0`, because nobody holds these keys.
         let batch = Batch { bytes: bare.renewals(&keys), answers: BATCH * b":0\r\n".len() };
@@ -246,7 +246,7 @@ impl Bench<'_> {
     }
 
     fn add(&mut self, measure: &str, unit: &str, value: f64) {
-        let of = Of { workload: WORKLOAD.name, backend: self.site.backend, case: "" };
+        let of = Of { workload: WORKLOAD.name, backend: self.store.backend, case: "" };
         self.figures.add(of, measure, unit, value);
     }
 }

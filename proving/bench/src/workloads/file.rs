@@ -3,7 +3,7 @@ use std::path::Path;
 use leasehold::Locks;
 
 use super::{Workload, on_one_thread};
-use crate::backend::Site;
+use crate::backend::OpenStore;
 use crate::clock;
 use crate::echo::Echo;
 use crate::error::AnyError;
@@ -31,61 +31,61 @@ pub(super) const WORKLOAD: Workload = Workload {
 fn run(settings: &Settings, figures: &mut Figures) -> Result<(), AnyError> {
     for backend in settings.backends().filter(|backend| backend.is_file()) {
         figures.announce("file");
-        let site = backend.open();
-        cycles(settings, figures, &site)?;
-        gap(settings, figures, &site)?;
+        let store = backend.open();
+        cycles(settings, figures, &store)?;
+        gap(settings, figures, &store)?;
     }
     Ok(())
 }
 
-fn of<'a>(site: &Site, case: &'a str) -> Of<'a> {
-    Of { workload: WORKLOAD.name, backend: site.backend, case }
+fn of<'a>(store: &OpenStore, case: &'a str) -> Of<'a> {
+    Of { workload: WORKLOAD.name, backend: store.backend, case }
 }
 
 const ALONE: &str = "1 process";
 const FOUR: &str = "4 processes, one key";
 
-fn cycles(settings: &Settings, figures: &mut Figures, site: &Site) -> Result<(), AnyError> {
-    let [mut store, mut four, mut spun, mut four_spun, mut bare] = [(); 5].map(|()| Sample::default());
-    let mut one_worker = Workers::start(site, 1)?;
-    let mut four_workers = Workers::start(site, 4)?;
-    let mut ledger = Transactions::open(directory(site)?)?;
+fn cycles(settings: &Settings, figures: &mut Figures, store: &OpenStore) -> Result<(), AnyError> {
+    let [mut async_store, mut four, mut spun, mut four_spun, mut bare] = [(); 5].map(|()| Sample::default());
+    let mut one_worker = Workers::start(store, 1)?;
+    let mut four_workers = Workers::start(store, 4)?;
+    let mut ledger = Transactions::open(directory(store)?)?;
     let turns = settings.pick(20_000, 200);
     for repetition in 0..=settings.repetitions() {
         let lap = [
-            on_one_thread(through_the_store(site, turns))?,
+            on_one_thread(through_the_store(store, turns))?,
             four_workers
                 .take_turns(&Race { key: "four", waiters: 4, each: turns / 4, hold: 0, think: 0 })?
                 .per_second(),
-            spin(&mut one_worker, site, turns)?,
-            spin(&mut four_workers, site, turns / 4)?,
+            spin(&mut one_worker, store, turns)?,
+            spin(&mut four_workers, store, turns / 4)?,
             pairs_per_second(&mut ledger, turns)?,
         ];
         // The first repetition is a warm-up.
         if repetition > 0 {
             for (sample, speed) in
-                [&mut store, &mut four, &mut spun, &mut four_spun, &mut bare].into_iter().zip(lap)
+                [&mut async_store, &mut four, &mut spun, &mut four_spun, &mut bare].into_iter().zip(lap)
             {
                 sample.push(speed / 1e3);
             }
         }
     }
-    figures.add(of(site, ALONE), "through the store", "k/s", store.clone());
-    figures.add(of(site, FOUR), "through the store", "k/s", four);
-    figures.add(of(site, ALONE), "blocking", "k/s", spun.clone());
-    figures.add(of(site, FOUR), "blocking", "k/s", four_spun);
-    figures.add(of(site, ALONE), "bare transactions", "k/s", bare.clone());
-    figures.add(of(site, ALONE), "through the store ÷ bare transactions", "", store.over(&bare));
-    figures.add(of(site, ALONE), "blocking ÷ bare transactions", "", spun.over(&bare));
+    figures.add(of(store, ALONE), "through the store", "k/s", async_store.clone());
+    figures.add(of(store, FOUR), "through the store", "k/s", four);
+    figures.add(of(store, ALONE), "blocking", "k/s", spun.clone());
+    figures.add(of(store, FOUR), "blocking", "k/s", four_spun);
+    figures.add(of(store, ALONE), "bare transactions", "k/s", bare.clone());
+    figures.add(of(store, ALONE), "through the store ÷ bare transactions", "", async_store.over(&bare));
+    figures.add(of(store, ALONE), "blocking ÷ bare transactions", "", spun.over(&bare));
     Ok(())
 }
 
-fn directory(site: &Site) -> Result<&Path, AnyError> {
-    site.directory().ok_or_else(|| "the file store has no directory".into())
+fn directory(store: &OpenStore) -> Result<&Path, AnyError> {
+    store.directory().ok_or_else(|| "the file store has no directory".into())
 }
 
-async fn through_the_store(site: &Site, turns: u32) -> Result<f64, AnyError> {
-    let mutex = Locks::connect(&site.url).await?.mutex("alone");
+async fn through_the_store(store: &OpenStore, turns: u32) -> Result<f64, AnyError> {
+    let mutex = Locks::connect(&store.url).await?.mutex("alone");
     let begun = clock::now();
     for _ in 0..turns {
         mutex.lock().await?.release().await?;
@@ -93,8 +93,8 @@ async fn through_the_store(site: &Site, turns: u32) -> Result<f64, AnyError> {
     Ok(f64::from(turns) * 1e9 / (clock::now() - begun) as f64)
 }
 
-fn spin(workers: &mut Workers, site: &Site, turns: u32) -> Result<f64, AnyError> {
-    let file = site.url.trim_start_matches("file:").to_owned();
+fn spin(workers: &mut Workers, store: &OpenStore, turns: u32) -> Result<f64, AnyError> {
+    let file = store.url.trim_start_matches("file:").to_owned();
     let reports = workers.tell_all(&Order::Spin { file, turns })?;
     let all: Vec<Turn> = reports
         .into_iter()
@@ -103,11 +103,11 @@ fn spin(workers: &mut Workers, site: &Site, turns: u32) -> Result<f64, AnyError>
     Ok(Turns::new(all).per_second())
 }
 
-fn gap(settings: &Settings, figures: &mut Figures, site: &Site) -> Result<(), AnyError> {
+fn gap(settings: &Settings, figures: &mut Figures, store: &OpenStore) -> Result<(), AnyError> {
     let [mut medians, mut floors, mut bare] = [(); 3].map(|()| Sample::default());
-    let mut workers = Workers::start(site, 2)?;
-    let echo = Echo::start(&mut workers, 1, directory(site)?)?;
-    let mut ledger = Transactions::open(directory(site)?)?;
+    let mut workers = Workers::start(store, 2)?;
+    let echo = Echo::start(&mut workers, 1, directory(store)?)?;
+    let mut ledger = Transactions::open(directory(store)?)?;
     let each = settings.pick(200, 50);
     // Short and many, so that a gap and its baseline are measured at nearly the same moment and
     // other load affects both.
@@ -123,11 +123,11 @@ fn gap(settings: &Settings, figures: &mut Figures, site: &Site) -> Result<(), An
             medians.push(gap);
         }
     }
-    figures.add(of(site, ""), "gap p50 ÷ floor", "", medians.over(&floors));
-    figures.add(of(site, ""), "gap p50 ÷ bare gap p50", "", medians.over(&bare));
-    figures.add(of(site, ""), "gap p50", "µs", medians);
-    figures.add(of(site, ""), "floor of the gap", "µs", floors);
-    figures.add(of(site, ""), "bare gap p50", "µs", bare);
+    figures.add(of(store, ""), "gap p50 ÷ floor", "", medians.over(&floors));
+    figures.add(of(store, ""), "gap p50 ÷ bare gap p50", "", medians.over(&bare));
+    figures.add(of(store, ""), "gap p50", "µs", medians);
+    figures.add(of(store, ""), "floor of the gap", "µs", floors);
+    figures.add(of(store, ""), "bare gap p50", "µs", bare);
     Ok(())
 }
 

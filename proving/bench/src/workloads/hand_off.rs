@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::{Workload, on_one_thread};
-use crate::backend::Site;
+use crate::backend::OpenStore;
 use crate::bare::Bare;
 use crate::error::AnyError;
 use crate::figure::{Figures, Of};
@@ -45,10 +45,10 @@ const USES: [Use; 2] = [
 fn run(settings: &Settings, figures: &mut Figures) -> Result<(), AnyError> {
     for backend in settings.backends() {
         figures.announce(&format!("hand_off on {backend}"));
-        let site = backend.open();
-        let mut workers = Workers::start(&site, if backend.is_shared() { PROCESSES } else { 1 })?;
+        let store = backend.open();
+        let mut workers = Workers::start(&store, if backend.is_shared() { PROCESSES } else { 1 })?;
         for key_use in &USES {
-            one_use(settings, figures, &site, &mut workers, key_use)?;
+            one_use(settings, figures, &store, &mut workers, key_use)?;
         }
     }
     Ok(())
@@ -57,7 +57,7 @@ fn run(settings: &Settings, figures: &mut Figures) -> Result<(), AnyError> {
 fn one_use(
     settings: &Settings,
     figures: &mut Figures,
-    site: &Site,
+    store: &OpenStore,
     workers: &mut Workers,
     key_use: &Use,
 ) -> Result<(), AnyError> {
@@ -66,10 +66,10 @@ fn one_use(
     let [mut trips, mut bare, mut server_time, mut bare_server_time] = [(); 4].map(|()| Sample::default());
     let race = Race { key: case, waiters: PROCESSES, each: settings.pick(full, short), hold, think };
     for repetition in 0..=settings.repetitions() {
-        let trip = round_trip(settings, site, cold)?;
-        let (gaps, time) = timed(site, || Ok(workers.take_turns(&race)?.gaps()))?;
-        let (bare_gaps, bare_time) = match site.server() {
-            Some(_) => timed(site, || Ok(workers.take_bare_turns(&race)?.gaps()))?,
+        let trip = round_trip(settings, store, cold)?;
+        let (gaps, time) = timed(store, || Ok(workers.take_turns(&race)?.gaps()))?;
+        let (bare_gaps, bare_time) = match store.server() {
+            Some(_) => timed(store, || Ok(workers.take_bare_turns(&race)?.gaps()))?,
             None => (Sample::default(), f64::NAN),
         };
         // The first repetition is a warm-up.
@@ -83,7 +83,7 @@ fn one_use(
             }
         }
     }
-    let of = Of { workload: WORKLOAD.name, backend: site.backend, case };
+    let of = Of { workload: WORKLOAD.name, backend: store.backend, case };
     let trip = if cold { "cold round trip" } else { "hot round trip" };
     for (quantile, sample) in quantiles {
         if quantile == 50 {
@@ -101,16 +101,19 @@ fn one_use(
 
 /// The result of a race, and the µs that the server took per script during it; NaN without a
 /// server.
-fn timed(site: &Site, race: impl FnOnce() -> Result<Sample, AnyError>) -> Result<(Sample, f64), AnyError> {
-    let before = site.scripts();
+fn timed(
+    store: &OpenStore,
+    race: impl FnOnce() -> Result<Sample, AnyError>,
+) -> Result<(Sample, f64), AnyError> {
+    let before = store.scripts();
     let gaps = race()?;
-    let time = site.scripts().zip(before).map_or(f64::NAN, |(after, before)| after.per_call_since(before));
+    let time = store.scripts().zip(before).map_or(f64::NAN, |(after, before)| after.per_call_since(before));
     Ok((gaps, time))
 }
 
 /// The median round trip, in µs; NaN where there is no wire.
-fn round_trip(settings: &Settings, site: &Site, cold: bool) -> Result<f64, AnyError> {
-    if site.server().is_none() {
+fn round_trip(settings: &Settings, store: &OpenStore, cold: bool) -> Result<f64, AnyError> {
+    if store.server().is_none() {
         return Ok(f64::NAN);
     }
     let (rest, count) = if cold {
@@ -119,7 +122,7 @@ fn round_trip(settings: &Settings, site: &Site, cold: bool) -> Result<f64, AnyEr
         (Duration::ZERO, settings.pick(2_000, 200))
     };
     on_one_thread(async {
-        let bare = Bare::connect(site).await?;
+        let bare = Bare::connect(store).await?;
         let mut trips = Sample::default();
         for _ in 0..count {
             trips.push(bare.round_trip(rest).await?);

@@ -1,5 +1,5 @@
 use super::{Workload, on_one_thread};
-use crate::backend::Site;
+use crate::backend::OpenStore;
 use crate::bare::Bare;
 use crate::clock;
 use crate::error::AnyError;
@@ -24,24 +24,24 @@ fn run(settings: &Settings, figures: &mut Figures) -> Result<(), AnyError> {
     let case = format!("{guards} guards");
     for backend in settings.backends() {
         figures.announce(&format!("held on {backend}"));
-        let site = backend.open();
+        let store = backend.open();
         let of = Of { workload: WORKLOAD.name, backend, case: &case };
         let ttl = settings.pick(30_000, 6_000);
-        let mut workers = Workers::start_weighed(&site)?;
+        let mut workers = Workers::start_weighed(&store)?;
         let Report::Weight(Some(bytes)) = workers.tell(0, &Order::Keep { guards, ttl })? else {
             return Err("bench-weighed counts nothing".into());
         };
         figures.add(of, "bytes per guard", "B", bytes);
         drop(workers);
-        if let Some(server) = site.server() {
+        if let Some(server) = store.server() {
             // Removes the guards of the process that has ended.
             server.text(&["FLUSHALL"]);
         } else if backend.is_shared() {
-            drop(site);
+            drop(store);
             renewals(settings, figures, of, &backend.open(), guards, ttl)?;
             continue;
         }
-        renewals(settings, figures, of, &site, guards, ttl)?;
+        renewals(settings, figures, of, &store, guards, ttl)?;
     }
     Ok(())
 }
@@ -51,31 +51,31 @@ fn renewals(
     settings: &Settings,
     figures: &mut Figures,
     of: Of<'_>,
-    site: &Site,
+    store: &OpenStore,
     guards: usize,
     ttl: u64,
 ) -> Result<(), AnyError> {
-    let mut workers = Workers::start(site, 1)?;
+    let mut workers = Workers::start(store, 1)?;
     workers.tell(0, &Order::Keep { guards, ttl })?;
-    let before = site.scripts();
+    let before = store.scripts();
     let Report::Kept { processor, lost } = workers.tell(0, &Order::Rest { millis: ttl * 2 / 3 })? else {
         return Err("a rest was not reported".into());
     };
     figures.add(of, "lost", "", lost as f64);
-    if let Some((after, before)) = site.scripts().zip(before) {
+    if let Some((after, before)) = store.scripts().zip(before) {
         let renewed = (after.calls - before.calls) as f64;
         figures.add(of, "renewals", "", renewed);
         figures.add(of, "client processor per renewal", "µs", processor as f64 / 1e3 / renewed);
         drop(workers);
-        let bare = on_one_thread(bare_renewals(settings, site))?;
+        let bare = on_one_thread(bare_renewals(settings, store))?;
         figures.add(of, "client processor of a bare pipeline", "µs", bare);
     }
     Ok(())
 }
 
 /// µs of processor time per script, in pipelines of 200.
-async fn bare_renewals(settings: &Settings, site: &Site) -> Result<Sample, AnyError> {
-    let bare = Bare::connect(site).await?;
+async fn bare_renewals(settings: &Settings, store: &OpenStore) -> Result<Sample, AnyError> {
+    let bare = Bare::connect(store).await?;
     let keys: Vec<_> = (0..200).map(|n| format!("bare:{n}")).collect();
     let mut each = Sample::default();
     for repetition in 0..=settings.repetitions() {

@@ -3,7 +3,7 @@ use std::process::Command;
 
 use super::uncontended::floor;
 use super::{MEMBERS, Workload};
-use crate::backend::{Backend, Site};
+use crate::backend::{Backend, OpenStore};
 use crate::bare::Strategy;
 use crate::callgrind;
 use crate::error::AnyError;
@@ -32,8 +32,8 @@ fn run(settings: &Settings, figures: &mut Figures) -> Result<(), AnyError> {
     }
     for backend in settings.backends() {
         figures.announce(&format!("instructions on {backend}"));
-        let site = backend.open();
-        let bench = &mut Bench { figures, site: &site, counts: lacking.is_none() };
+        let store = backend.open();
+        let bench = &mut Bench { figures, store: &store, counts: lacking.is_none() };
         if backend.is_file() {
             bench.one_place("on a file", 1, Some((Path::Transactions, bench.directory()?)))?;
         } else if backend.flavor().is_some() {
@@ -53,7 +53,7 @@ fn on_a_server(settings: &Settings, bench: &mut Bench<'_>, backend: Backend) -> 
         [(1, "1 task"), (16, "16 tasks")]
     };
     for (tasks, case) in cases {
-        let url = bench.site.url.clone();
+        let url = bench.store.url.clone();
         bench.one_place(case, tasks, Some((Path::Bare(Strategy::Pair), url)))?;
         // Everything else costs the same on all servers whose release is a script, so a test needs
         // only one of them.
@@ -61,7 +61,7 @@ fn on_a_server(settings: &Settings, bench: &mut Bench<'_>, backend: Backend) -> 
             return Ok(());
         }
     }
-    let alone = [bench.site.url.clone()];
+    let alone = [bench.store.url.clone()];
     if settings.pick(true, false) {
         let floor = bench.instructions(Path::Bare(floor(backend)), 1, &alone)?;
         bench.add("instructions of a fenced bare pair", "1 task", floor);
@@ -71,7 +71,7 @@ fn on_a_server(settings: &Settings, bench: &mut Bench<'_>, backend: Backend) -> 
     bench.beside("renewal", "1 task", ours, bare);
     bench.allocations(Path::Renewal, "renewal", "1 task", &alone)?;
     let sites: Vec<_> = (1..MEMBERS).map(|_| backend.open()).collect();
-    let five: Vec<_> = [bench.site].into_iter().chain(&sites).map(|site| site.url.clone()).collect();
+    let five: Vec<_> = [bench.store].into_iter().chain(&sites).map(|store| store.url.clone()).collect();
     let ours = bench.instructions(Path::Quorum, 1, &five)?;
     let bare = bench.instructions(Path::RawQuorum, 1, &five)?;
     bench.beside("cycle", "five servers", ours, bare);
@@ -80,7 +80,7 @@ fn on_a_server(settings: &Settings, bench: &mut Bench<'_>, backend: Backend) -> 
 
 struct Bench<'a> {
     figures: &'a mut Figures,
-    site: &'a Site,
+    store: &'a OpenStore,
     counts: bool,
 }
 
@@ -90,7 +90,7 @@ const CYCLES: u32 = if cfg!(debug_assertions) { 64 } else { 512 };
 impl Bench<'_> {
     /// Acquiring and releasing in one store, next to a bare path where there is one.
     fn one_place(&mut self, case: &str, tasks: u32, bare: Option<(Path, String)>) -> Result<(), AnyError> {
-        let place = [self.site.url.clone()];
+        let place = [self.store.url.clone()];
         let ours = self.instructions(Path::Cycle, tasks, &place)?;
         let bare = match bare {
             Some((path, place)) => self.instructions(path, tasks, &[place])?,
@@ -131,12 +131,12 @@ impl Bench<'_> {
     }
 
     fn add(&mut self, measure: &str, case: &str, value: f64) {
-        let of = Of { workload: WORKLOAD.name, backend: self.site.backend, case };
+        let of = Of { workload: WORKLOAD.name, backend: self.store.backend, case };
         self.figures.add(of, measure, "", value);
     }
 
     fn directory(&self) -> Result<String, AnyError> {
-        let directory = self.site.directory().ok_or("the file store has no directory")?;
+        let directory = self.store.directory().ok_or("the file store has no directory")?;
         Ok(directory.display().to_string())
     }
 }

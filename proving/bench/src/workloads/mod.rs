@@ -5,8 +5,8 @@ mod file;
 mod hand_off;
 mod held;
 mod instructions;
-mod line;
 mod postgres;
+mod queue;
 mod quorum;
 mod uncontended;
 mod waiters;
@@ -33,7 +33,7 @@ pub struct Workload {
 pub const ALL: [Workload; 10] = [
     uncontended::WORKLOAD,
     hand_off::WORKLOAD,
-    line::WORKLOAD,
+    queue::WORKLOAD,
     waiters::WORKLOAD,
     held::WORKLOAD,
     file::WORKLOAD,

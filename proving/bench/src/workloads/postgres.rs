@@ -5,7 +5,7 @@ use std::time::Duration;
 use leasehold::Locks;
 
 use super::{Workload, on_one_thread};
-use crate::backend::{Backend, Site};
+use crate::backend::{Backend, OpenStore};
 use crate::bare_sql::{BareSql, Strategy};
 use crate::clock;
 use crate::error::AnyError;
@@ -31,16 +31,16 @@ pub(super) const WORKLOAD: Workload = Workload {
 const TASKS: [(usize, &str); 3] = [(1, "1 task"), (16, "16 tasks"), (64, "64 tasks")];
 
 fn run(settings: &Settings, figures: &mut Figures) -> Result<(), AnyError> {
-    let site = Backend::POSTGRES.open();
+    let store = Backend::POSTGRES.open();
     figures.announce("postgres");
     on_one_thread(async {
-        let field = Competitor::field(&site).await?;
+        let field = Competitor::field(&store).await?;
         for (tasks, case) in TASKS {
             throughput(settings, figures, &field, tasks, case).await?;
         }
         Ok(())
     })?;
-    hand_over(settings, figures, &site)
+    hand_over(settings, figures, &store)
 }
 
 async fn throughput(
@@ -74,14 +74,14 @@ async fn throughput(
     Ok(())
 }
 
-fn hand_over(settings: &Settings, figures: &mut Figures, site: &Site) -> Result<(), AnyError> {
+fn hand_over(settings: &Settings, figures: &mut Figures, store: &OpenStore) -> Result<(), AnyError> {
     const PROCESSES: usize = 4;
-    let mut workers = Workers::start(site, PROCESSES)?;
+    let mut workers = Workers::start(store, PROCESSES)?;
     let each = settings.pick(100, 8);
     let race = Race { key: "wanted", waiters: PROCESSES, each, hold: 1_000, think: 1_000 };
     let [mut gaps, mut trips] = [(); 2].map(|()| Sample::default());
     for repetition in 0..=settings.repetitions() {
-        let bare = on_one_thread(BareSql::notifications(&site.url, Duration::from_millis(1), 2 * each))?;
+        let bare = on_one_thread(BareSql::notifications(&store.url, Duration::from_millis(1), 2 * each))?;
         let gap = workers.take_turns(&race)?.gaps().median();
         // The first repetition is a warm-up.
         if repetition > 0 {
@@ -103,11 +103,11 @@ enum Competitor {
 }
 
 impl Competitor {
-    async fn field(site: &Site) -> Result<[Self; 4], AnyError> {
-        let bare = Arc::new(BareSql::connect(&site.url).await?);
+    async fn field(store: &OpenStore) -> Result<[Self; 4], AnyError> {
+        let bare = Arc::new(BareSql::connect(&store.url).await?);
         let bare = |strategy| Self::Bare(Arc::clone(&bare), strategy);
         let [row, prepared] = [bare(Strategy::Row), bare(Strategy::PreparedRow)];
-        Ok([Self::Ours(Locks::connect(&site.url).await?), row, prepared, bare(Strategy::Advisory)])
+        Ok([Self::Ours(Locks::connect(&store.url).await?), row, prepared, bare(Strategy::Advisory)])
     }
 
     const fn name(&self) -> &'static str {

@@ -8,7 +8,7 @@ use servers::Server;
 use tokio::task::JoinSet;
 
 use super::{MEMBERS, Workload, on_one_thread};
-use crate::backend::{Backend, Site};
+use crate::backend::{Backend, OpenStore};
 use crate::bare::Bare;
 use crate::clock;
 use crate::error::AnyError;
@@ -54,21 +54,21 @@ fn run(settings: &Settings, figures: &mut Figures) -> Result<(), AnyError> {
 async fn beside_raw(
     settings: &Settings,
     figures: &mut Figures,
-    sites: &[Site],
+    sites: &[OpenStore],
     tasks: usize,
     of: Of<'_>,
 ) -> Result<(), AnyError> {
-    for server in sites.iter().filter_map(Site::server) {
+    for server in sites.iter().filter_map(OpenStore::server) {
         // Data of the previous cases would slow this case's servers down.
         server.text(&["FLUSHALL"]);
     }
     let mut raw = Vec::new();
-    for site in sites {
-        raw.push(Bare::connect(site).await?);
+    for store in sites {
+        raw.push(Bare::connect(store).await?);
     }
     let raw: Arc<[_]> = raw.into();
     let competitors = [
-        Competitor::Ours(locks(sites.iter().filter_map(Site::server))?),
+        Competitor::Ours(locks(sites.iter().filter_map(OpenStore::server))?),
         Competitor::Raw(raw.clone()),
         Competitor::FencedRaw(raw),
     ];
@@ -168,11 +168,11 @@ async fn one_stopped(
     settings: &Settings,
     figures: &mut Figures,
     backend: Backend,
-    sites: &[Site],
+    sites: &[OpenStore],
 ) -> Result<(), AnyError> {
     // A sixth server replaces the stopped one, so that the healthy quorum always has five.
     let hung = backend.open();
-    let servers: Vec<&Server> = sites.iter().filter_map(Site::server).collect();
+    let servers: Vec<&Server> = sites.iter().filter_map(OpenStore::server).collect();
     let stopped = hung.server().into_iter();
     let with_hung = stopped.chain(servers.iter().copied().skip(1));
     let mut each = [Sample::default(), Sample::default()];

@@ -5,7 +5,7 @@ use leasehold::Locks;
 use servers::Flavor;
 
 use super::{Workload, on_one_thread};
-use crate::backend::{Backend, Site};
+use crate::backend::{Backend, OpenStore};
 use crate::bare::{Bare, Strategy};
 use crate::clock;
 use crate::error::AnyError;
@@ -29,12 +29,12 @@ const TASKS: [(usize, &str); 4] = [(1, "1 task"), (16, "16 tasks"), (64, "64 tas
 
 fn run(settings: &Settings, figures: &mut Figures) -> Result<(), AnyError> {
     for backend in settings.backends() {
-        let site = backend.open();
+        let store = backend.open();
         figures.announce(&format!("uncontended on {backend}"));
         on_one_thread(async {
             for (tasks, case) in TASKS {
                 if settings.pick(true, [1, 64].contains(&tasks)) {
-                    one_case(settings, figures, &site, tasks, case).await?;
+                    one_case(settings, figures, &store, tasks, case).await?;
                 }
             }
             Ok(())
@@ -46,15 +46,15 @@ fn run(settings: &Settings, figures: &mut Figures) -> Result<(), AnyError> {
 async fn one_case(
     settings: &Settings,
     figures: &mut Figures,
-    site: &Site,
+    store: &OpenStore,
     tasks: usize,
     case: &str,
 ) -> Result<(), AnyError> {
-    if let Some(server) = site.server() {
+    if let Some(server) = store.server() {
         // Data of the previous cases would slow this case's server down.
         server.text(&["FLUSHALL"]);
     }
-    let field = Competitor::field(site).await?;
+    let field = Competitor::field(store).await?;
     let mut laps: Vec<Laps> = field.iter().map(|_| Laps::default()).collect();
     for repetition in 0..=settings.repetitions() {
         // Each competitor is first, and last, in turn.
@@ -68,7 +68,7 @@ async fn one_case(
             }
         }
     }
-    let of = Of { workload: WORKLOAD.name, backend: site.backend, case };
+    let of = Of { workload: WORKLOAD.name, backend: store.backend, case };
     for (competitor, laps) in field.iter().zip(&laps) {
         figures.add(of, competitor.name, "k/s", laps.speed.clone());
     }
@@ -108,15 +108,15 @@ enum How {
 
 impl Competitor {
     /// Leasehold, and on a server the loops that it is compared with.
-    async fn field(site: &Site) -> Result<Vec<Self>, AnyError> {
-        let locks = Locks::connect(&site.url).await?;
+    async fn field(store: &OpenStore) -> Result<Vec<Self>, AnyError> {
+        let locks = Locks::connect(&store.url).await?;
         let ours = |name, fresh| Self { name, how: How::Ours(locks.clone()), fresh };
         let mut field = vec![ours("again", false), ours("fresh", true)];
-        if site.server().is_some() {
-            let bare = Bare::connect(site).await?;
+        if store.server().is_some() {
+            let bare = Bare::connect(store).await?;
             let bare = |name, strategy, fresh| Self { name, how: How::Bare(bare.clone(), strategy), fresh };
             field.push(bare("bare pair", Strategy::Pair, false));
-            field.push(bare("floor of again", floor(site.backend), false));
+            field.push(bare("floor of again", floor(store.backend), false));
             field.push(bare("floor of fresh", Strategy::Scripts, true));
             field.push(bare("same strategy again", Strategy::Scripts, false));
         }

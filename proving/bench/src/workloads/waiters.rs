@@ -1,7 +1,7 @@
 use servers::{Reply, Server};
 
 use super::Workload;
-use crate::backend::Site;
+use crate::backend::OpenStore;
 use crate::error::AnyError;
 use crate::figure::{Figures, Of};
 use crate::order::{Order, Report};
@@ -32,22 +32,22 @@ const COUNTS: [(usize, &str); 5] = [
 fn run(settings: &Settings, figures: &mut Figures) -> Result<(), AnyError> {
     for backend in settings.backends() {
         figures.announce(&format!("waiters on {backend}"));
-        let site = backend.open();
-        drains(settings, figures, &site)?;
-        weights(settings, figures, &site)?;
-        if let Some(server) = site.server() {
-            the_dead(settings, figures, &site, server)?;
+        let store = backend.open();
+        drains(settings, figures, &store)?;
+        weights(settings, figures, &store)?;
+        if let Some(server) = store.server() {
+            the_dead(settings, figures, &store, server)?;
         }
     }
     Ok(())
 }
 
-fn of<'a>(site: &Site, case: &'a str) -> Of<'a> {
-    Of { workload: WORKLOAD.name, backend: site.backend, case }
+fn of<'a>(store: &OpenStore, case: &'a str) -> Of<'a> {
+    Of { workload: WORKLOAD.name, backend: store.backend, case }
 }
 
-fn drains(settings: &Settings, figures: &mut Figures, site: &Site) -> Result<(), AnyError> {
-    let mut workers = Workers::start(site, 1)?;
+fn drains(settings: &Settings, figures: &mut Figures, store: &OpenStore) -> Result<(), AnyError> {
+    let mut workers = Workers::start(store, 1)?;
     let (mut at_ten, mut at_most) = (f64::NAN, f64::NAN);
     for (waiters, case) in COUNTS {
         if settings.pick(false, waiters > 1_000) {
@@ -59,10 +59,10 @@ fn drains(settings: &Settings, figures: &mut Figures, site: &Site) -> Result<(),
         for _ in 0..times {
             let race = Race { key: case, waiters, each: 1, hold: 0, think: 0 };
             workers.line_up(&race)?;
-            let before = site.scripts();
+            let before = store.scripts();
             workers.tell(0, &Order::Yield)?;
             let turns = workers.collect()?;
-            if let Some((after, before)) = site.scripts().zip(before) {
+            if let Some((after, before)) = store.scripts().zip(before) {
                 server_time.push(after.per_call_since(before));
             }
             gaps.push(turns.gaps().median());
@@ -71,23 +71,23 @@ fn drains(settings: &Settings, figures: &mut Figures, site: &Site) -> Result<(),
             at_ten = server_time.median();
         }
         at_most = server_time.median();
-        figures.add(of(site, case), "server time", "µs per script", server_time);
-        figures.add(of(site, case), "gap p50 in a drain", "µs", gaps);
+        figures.add(of(store, case), "server time", "µs per script", server_time);
+        figures.add(of(store, case), "gap p50 in a drain", "µs", gaps);
     }
     if settings.pick(true, false) {
-        figures.add(of(site, ""), "growth of server time, 10 to 10,000", "", at_most / at_ten);
+        figures.add(of(store, ""), "growth of server time, 10 to 10,000", "", at_most / at_ten);
     }
     Ok(())
 }
 
-fn weights(settings: &Settings, figures: &mut Figures, site: &Site) -> Result<(), AnyError> {
+fn weights(settings: &Settings, figures: &mut Figures, store: &OpenStore) -> Result<(), AnyError> {
     for &(waiters, case) in settings.pick(&COUNTS[3..], &COUNTS[3..4]) {
-        let mut workers = Workers::start_weighed(site)?;
+        let mut workers = Workers::start_weighed(store)?;
         let key = format!("weighed {waiters}");
         let Report::Weight(Some(bytes)) = workers.tell(0, &Order::WeighWaiters { key, waiters })? else {
             return Err("bench-weighed counts nothing".into());
         };
-        figures.add(of(site, case), "bytes per waiter", "B", bytes);
+        figures.add(of(store, case), "bytes per waiter", "B", bytes);
     }
     Ok(())
 }
@@ -95,7 +95,7 @@ fn weights(settings: &Settings, figures: &mut Figures, site: &Site) -> Result<()
 fn the_dead(
     settings: &Settings,
     figures: &mut Figures,
-    site: &Site,
+    store: &OpenStore,
     server: &Server,
 ) -> Result<(), AnyError> {
     let dead = settings.pick(10_000, 1_000);
@@ -105,7 +105,7 @@ fn the_dead(
     server.text(&["CONFIG", "SET", "slowlog-max-len", "100000"]);
     for repetition in 0..settings.pick(3, 1) {
         let (key, mut living, mut dying) =
-            (format!("dead {repetition}"), Workers::start(site, 1)?, Workers::start(site, 1)?);
+            (format!("dead {repetition}"), Workers::start(store, 1)?, Workers::start(store, 1)?);
         let take = |waiters| Order::Take { key: key.clone(), waiters, each: 1, hold: 0, think: 0 };
         living.tell(0, &Order::Hold { key: key.clone() })?;
         dying.tell(0, &take(dead))?;
@@ -120,8 +120,8 @@ fn the_dead(
         longest.push(longest_script(&server.text(&["SLOWLOG", "GET", "100000"])));
     }
     let case = format!("{dead} dead");
-    figures.add(of(site, &case), "longest script among the dead", "ms", longest);
-    figures.add(of(site, &case), "gap past the dead", "ms", gaps);
+    figures.add(of(store, &case), "longest script among the dead", "ms", longest);
+    figures.add(of(store, &case), "gap past the dead", "ms", gaps);
     Ok(())
 }
 

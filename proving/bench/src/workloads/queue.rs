@@ -2,7 +2,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::Workload;
-use crate::backend::{Backend, Site};
+use crate::backend::{Backend, OpenStore};
 use crate::error::AnyError;
 use crate::figure::{Figures, Of};
 use crate::order::Order;
@@ -12,7 +12,7 @@ use crate::turn::{jain, least_of_most};
 use crate::workers::{Race, Workers};
 
 pub(super) const WORKLOAD: Workload = Workload {
-    name: "line",
+    name: "queue",
     title: "What waiting costs, and whose turn it is",
     method: "Waiters in one process and in eight take one key in turns of 1 ms, each as often as the others. Commands are \
              counted as frames on the wire between client and server, from before the first joins until the last has \
@@ -30,10 +30,10 @@ const RACES: [(usize, [u32; 2]); 4] = [(1, [500, 50]), (8, [100, 40]), (64, [30,
 fn run(settings: &Settings, figures: &mut Figures) -> Result<(), AnyError> {
     for backend in settings.backends() {
         for processes in [1, 8].into_iter().filter(|processes| *processes == 1 || backend.is_shared()) {
-            figures.announce(&format!("line on {backend}, {}", of_processes(processes)));
-            let site = backend.open();
-            let mut workers = Workers::start_counted(&site, processes)?;
-            let mut bench = Bench { settings, figures, site: &site, workers: &mut workers };
+            figures.announce(&format!("queue on {backend}, {}", of_processes(processes)));
+            let store = backend.open();
+            let mut workers = Workers::start_counted(&store, processes)?;
+            let mut bench = Bench { settings, figures, store: &store, workers: &mut workers };
             bench.turns()?;
             bench.order()?;
             bench.nobody_starves()?;
@@ -58,7 +58,7 @@ fn of_processes(processes: usize) -> String {
 struct Bench<'a> {
     settings: &'a Settings,
     figures: &'a mut Figures,
-    site: &'a Site,
+    store: &'a OpenStore,
     workers: &'a mut Workers,
 }
 
@@ -77,13 +77,13 @@ impl Bench<'_> {
             let (mut commands, mut calls, mut fair) =
                 (Sample::default(), Sample::default(), Sample::default());
             for _ in 0..self.settings.pick(3, 1) {
-                let before = self.site.commands();
+                let before = self.store.commands();
                 let turns = self.workers.take_turns(&race)?;
                 let expected = waiters * each as usize;
                 if turns.len() != expected {
                     return Err(format!("{} turns were had instead of {expected}", turns.len()).into());
                 }
-                match (before, self.site.commands()) {
+                match (before, self.store.commands()) {
                     (Some(before), Some(after)) => commands.push((after - before) as f64 / expected as f64),
                     _ => calls.push(turns.calls_per_turn()),
                 }
@@ -132,13 +132,13 @@ impl Bench<'_> {
 
     /// Commands per second and process, from when all waiters are queued until the holder releases.
     fn long_hold(&mut self, seconds: u64) -> Result<(), AnyError> {
-        let Some(_) = self.site.commands() else { return Ok(()) };
+        let Some(_) = self.store.commands() else { return Ok(()) };
         let key = format!("held for {seconds} s");
         let race = Race { key: &key, waiters: 1_000, each: 1, hold: 0, think: 0 };
         self.workers.line_up(&race)?;
-        let before = self.site.commands();
+        let before = self.store.commands();
         thread::sleep(Duration::from_secs(seconds));
-        let after = self.site.commands();
+        let after = self.store.commands();
         self.workers.tell(0, &Order::Yield)?;
         self.workers.collect()?;
         let commands = after.zip(before).map_or(f64::NAN, |(after, before)| (after - before) as f64);
@@ -154,6 +154,6 @@ impl Bench<'_> {
     }
 
     fn of<'c>(&self, case: &'c str) -> Of<'c> {
-        Of { workload: WORKLOAD.name, backend: self.site.backend, case }
+        Of { workload: WORKLOAD.name, backend: self.store.backend, case }
     }
 }

@@ -38,7 +38,7 @@ const HAND_OVER: &str = "if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 
 
 /// A connection that takes turns.
 #[derive(Debug)]
-pub(crate) struct BareLine {
+pub(crate) struct BareQueue {
     connection: MultiplexedConnection,
     pushes: UnboundedReceiver<PushInfo>,
     channel: String,
@@ -46,7 +46,7 @@ pub(crate) struct BareLine {
     hand_over: Script,
 }
 
-impl BareLine {
+impl BareQueue {
     pub(crate) async fn connect(url: &str, waiter: u64) -> Result<Self, AnyError> {
         let (sender, pushes) = unbounded_channel();
         let config = patient().set_push_sender(sender);
@@ -69,13 +69,13 @@ impl BareLine {
         each: u32,
         [hold, think]: [Duration; 2],
     ) -> Result<Vec<Turn>, AnyError> {
-        let (fence_key, line) = (format!("{{{key}}}:fence"), format!("{{{key}}}:line"));
+        let (fence_key, queue) = (format!("{{{key}}}:fence"), format!("{{{key}}}:queue"));
         let mut turns = Vec::with_capacity(each as usize);
         for turn in 0..each {
             let holder = format!("{waiter:016x}{turn:016x}");
             let asked = clock::now();
             let mut join = self.join.key(key);
-            join.key(&fence_key).key(&line).arg(&holder).arg(&self.channel);
+            join.key(&fence_key).key(&queue).arg(&holder).arg(&self.channel);
             let granted: Option<u64> = join.invoke_async(&mut self.connection).await?;
             let fence = match granted {
                 Some(fence) => fence,
@@ -87,7 +87,7 @@ impl BareLine {
             }
             let released = clock::now();
             let mut hand_over = self.hand_over.key(key);
-            hand_over.key(&fence_key).key(&line).arg(&holder);
+            hand_over.key(&fence_key).key(&queue).arg(&holder);
             if hand_over.invoke_async::<u64>(&mut self.connection).await? != 1 {
                 return Err(format!("a bare turn at {key} was lost").into());
             }
