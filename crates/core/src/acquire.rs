@@ -64,7 +64,7 @@ pub enum Outcome {
         before: Option<u64>,
     },
     /// The queue was as long as the limit, so the attempt did not join it.
-    LineFull {
+    QueueFull {
         /// The holder.
         held_by: HolderInfo,
         /// The number of waiters.
@@ -134,7 +134,7 @@ enum State {
         until: Instant,
     },
     /// The store will say when to ask again.
-    InLine,
+    Queued,
     /// Boxed: it is rare, and a waiter should be small.
     Over(Box<Outcome>),
 }
@@ -224,7 +224,7 @@ impl Acquire {
                 self.before = place.map(|place| place.before);
                 self.rest_while_held(now, held_by)
             }
-            GrantAnswer::LineFull { held_by, length } => State::over(Outcome::LineFull { held_by, length }),
+            GrantAnswer::QueueFull { held_by, length } => State::over(Outcome::QueueFull { held_by, length }),
             GrantAnswer::Unfinished => State::Ready,
             GrantAnswer::TooLate { .. } => {
                 self.silence = silence;
@@ -256,7 +256,7 @@ impl Acquire {
 
     /// Handles a wake-up of the attempt.
     pub fn handle_wake(&mut self, now: Instant, wake: Wake) {
-        if !matches!(self.state, State::Resting { .. } | State::InLine) {
+        if !matches!(self.state, State::Resting { .. } | State::Queued) {
             return;
         }
         self.rests = 0;
@@ -297,7 +297,7 @@ impl Acquire {
         let limit = limit.unwrap_or(Instant::from_nanos(u64::MAX));
         match self.state {
             State::Resting { until } if now < until => Step::WaitUntil(until.min(limit)),
-            State::Asking { .. } | State::InLine => Step::WaitUntil(limit),
+            State::Asking { .. } | State::Queued => Step::WaitUntil(limit),
             _ => Step::Ask,
         }
     }
@@ -312,7 +312,7 @@ impl Acquire {
         }
         if self.before.is_some() {
             self.note_holder(held_by);
-            return State::InLine;
+            return State::Queued;
         }
         let mut rest = self.backoff.delay(self.rests, self.dice.roll());
         if let Some(left) = held_by.remaining {

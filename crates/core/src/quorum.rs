@@ -77,7 +77,7 @@ impl QuorumView<'_> {
     /// The first member that answers, in configured order: all processes that know the same order
     /// queue at the same member.
     #[must_use]
-    pub fn line_member(&self, members: usize) -> usize {
+    pub fn queue_member(&self, members: usize) -> usize {
         (0..members).find(|member| !self.process.is_silent(*member)).unwrap_or(0)
     }
 
@@ -147,7 +147,7 @@ pub enum QuorumStep {
 #[expect(clippy::exhaustive_enums, reason = "whoever handles these must handle all of them")]
 pub enum QuorumWait {
     /// For its turn in the queue of this member, or until the member or the majority is silent.
-    AtLine {
+    AtQueueMember {
         /// The number of the member.
         member: usize,
         /// The attempt's id there.
@@ -200,7 +200,7 @@ impl QuorumAttempt {
     /// them can finish before the next asks.
     const APART: Duration = Duration::from_millis(100);
 
-    /// How long a call to all members waits for the line member's answer after the others have
+    /// How long a call to all members waits for the queue member's answer after the others have
     /// answered, because somebody may be waiting in its queue. After that time the member counts as
     /// silent, and nobody waits for it until it answers again.
     pub const COURTESY: Duration = Duration::from_millis(100);
@@ -299,8 +299,8 @@ impl QuorumAttempt {
     pub fn waits(&self) -> QuorumWait {
         let at = |member: usize| (member, self.ids.holder(member));
         match &self.ids.stage {
-            Stage::Queued { line, .. } => {
-                QuorumWait::AtLine { member: *line, holder: self.ids.holder(*line) }
+            Stage::Queued { queue_member, .. } => {
+                QuorumWait::AtQueueMember { member: *queue_member, holder: self.ids.holder(*queue_member) }
             }
             Stage::Contested { refusers, until, .. } => {
                 let members = refusers.iter().map(|member| at(*member)).collect();
@@ -313,11 +313,11 @@ impl QuorumAttempt {
 
     /// Notes that a member woke the attempt in its queue. Then it should ask again.
     pub fn handle_wake(&mut self, member: usize, wake: Wake) {
-        if let Stage::Queued { line, .. } = self.ids.stage
-            && line == member
+        if let Stage::Queued { queue_member, .. } = self.ids.stage
+            && queue_member == member
             && let Wake::Granted { .. } = wake
         {
-            self.ids.stage = Stage::Handed { line };
+            self.ids.stage = Stage::Handed { queue_member };
         }
     }
 

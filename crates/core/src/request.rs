@@ -85,7 +85,7 @@ pub struct Wait {
     /// Its place, if it had one before, and the key of that queue.
     pub ticket: Option<(Key, Ticket)>,
     /// It does not join a queue that is this long.
-    pub line_limit: Option<u64>,
+    pub queue_limit: Option<u64>,
 }
 
 /// The answers of a store, by request.
@@ -141,7 +141,7 @@ pub enum GrantAnswer {
     },
     /// The queue of a key was as long as the limit, so the attempt did not join it; it holds
     /// nothing.
-    LineFull {
+    QueueFull {
         /// The holder.
         held_by: HolderInfo,
         /// The number of waiters.

@@ -266,7 +266,7 @@ impl WaiterRegistry {
 
     /// Returns true if any request of this process is in a queue.
     #[must_use]
-    pub fn is_in_line(&self) -> bool {
+    pub fn has_waiters(&self) -> bool {
         !self.waiters().by_key.is_empty()
     }
 
@@ -350,9 +350,9 @@ impl Waiters {
             let pace = self.pace();
             self.steps_out(&at, ticket, holder, now, pace, woken);
         }
-        let line = self.by_key.entry(key.clone()).or_default();
-        line.insert((place.ticket, holder));
-        let asks_for_all = line.first().is_some_and(|(_, first)| *first == holder);
+        let queue = self.by_key.entry(key.clone()).or_default();
+        queue.insert((place.ticket, holder));
+        let asks_for_all = queue.first().is_some_and(|(_, first)| *first == holder);
         let mut rest = asks_for_all.then(|| self.rest(held_by, place, rests, told));
         if attempt.claim.wants().len() > 1 {
             // Meanwhile it keeps other keys, whose leases are renewed by asking.
@@ -422,10 +422,10 @@ impl Waiters {
         rest: Duration,
         woken: &mut Vec<Waker>,
     ) {
-        let Some(line) = self.by_key.get_mut(key) else { return };
-        let asked_for_all = line.first() == Some(&(ticket, holder));
-        line.remove(&(ticket, holder));
-        let Some((_, next)) = line.first().copied() else {
+        let Some(queue) = self.by_key.get_mut(key) else { return };
+        let asked_for_all = queue.first() == Some(&(ticket, holder));
+        queue.remove(&(ticket, holder));
+        let Some((_, next)) = queue.first().copied() else {
             self.by_key.remove(key);
             return;
         };
@@ -438,8 +438,8 @@ impl Waiters {
 
     /// Makes all waiters of a key ask that have not asked since.
     fn all_ask(&mut self, key: &Key, since: Instant, woken: &mut Vec<Waker>) {
-        let Some(line) = self.by_key.get(key) else { return };
-        for (_, holder) in line {
+        let Some(queue) = self.by_key.get(key) else { return };
+        for (_, holder) in queue {
             let waiter = self.all.get_mut(holder).filter(|waiter| waiter.asked < since);
             if let Some(waiter) = waiter {
                 waiter.wake.get_or_insert(Wake::AskAgain);

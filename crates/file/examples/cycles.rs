@@ -85,7 +85,7 @@ fn through_the_store(file: &Path, tasks: u64, fresh: bool) -> u64 {
                     let (begun, mut cycles) = (std::time::Instant::now(), 0);
                     while begun.elapsed() < ROUND {
                         let attempt = attempt(cycles, task, fresh);
-                        store.grant(&attempt, WaitMode::Wait { line_limit: None }).await.expect("a grant");
+                        store.grant(&attempt, WaitMode::Wait { queue_limit: None }).await.expect("a grant");
                         store.release(&attempt).await.expect("a release");
                         cycles += 1;
                     }

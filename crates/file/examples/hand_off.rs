@@ -141,7 +141,7 @@ fn turns(directory: &Path) {
             let attempt = attempt("turns", who);
             let fence = loop {
                 let answer =
-                    store.grant(&attempt, WaitMode::Wait { line_limit: None }).await.expect("an answer");
+                    store.grant(&attempt, WaitMode::Wait { queue_limit: None }).await.expect("an answer");
                 if let GrantAnswer::Granted { fence } = answer {
                     break fence;
                 }

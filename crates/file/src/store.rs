@@ -245,9 +245,9 @@ impl Store for FileStore {
     ) -> BoxFuture<'a, Result<GrantAnswer, Fault>> {
         Box::pin(async move {
             let wait = match wait_mode {
-                WaitMode::Wait { line_limit } => {
+                WaitMode::Wait { queue_limit } => {
                     let ticket = self.notifier.waiting.asks(attempt.holder, None, self.runtime.now());
-                    Some(Wait { ticket, line_limit, ..Wait::default() })
+                    Some(Wait { ticket, queue_limit, ..Wait::default() })
                 }
                 _ => None,
             };

@@ -59,7 +59,7 @@ impl StoreWorker {
         if !self.left_over.is_empty() || self.ledger.has_long_log() {
             return Some(Duration::ZERO);
         }
-        if !self.is_watched && self.notifier.waiting.is_in_line() {
+        if !self.is_watched && self.notifier.waiting.has_waiters() {
             (self.is_watched, self.looked) = (true, ThreadClock::now());
         }
         let look = if self.no_channel { LOOK_WITHOUT_CHANNEL } else { LOOK };
@@ -72,7 +72,7 @@ impl StoreWorker {
             self.ledger.shorten_log();
         } else if !self.left_over.is_empty() {
             self.clear();
-        } else if self.notifier.waiting.is_in_line() {
+        } else if self.notifier.waiting.has_waiters() {
             self.look();
         } else {
             self.is_watched = false;
@@ -81,7 +81,7 @@ impl StoreWorker {
 
     /// Returns true if the thread has work that it does not know of.
     pub(crate) fn has_work(&self) -> bool {
-        let is_unwatched = !self.is_watched && self.notifier.waiting.is_in_line();
+        let is_unwatched = !self.is_watched && self.notifier.waiting.has_waiters();
         is_unwatched || !self.left_over.is_empty() || self.ledger.has_long_log()
     }
 

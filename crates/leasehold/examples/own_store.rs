@@ -76,9 +76,9 @@ impl Store for MapStore {
         Box::pin(async move {
             let now = self.runtime.now();
             let wait = match wait_mode {
-                WaitMode::Wait { line_limit } => {
+                WaitMode::Wait { queue_limit } => {
                     let ticket = self.waiters.asks(attempt.holder, None, now);
-                    Some(Wait { ticket, line_limit, ..Wait::default() })
+                    Some(Wait { ticket, queue_limit, ..Wait::default() })
                 }
                 _ => None,
             };

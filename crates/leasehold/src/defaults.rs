@@ -53,7 +53,7 @@ impl Defaults {
             drift: None,
             renewal: self.renewal,
             patience,
-            line_limit: None,
+            queue_limit: None,
             queues: poll.is_none(),
             on_wait: None,
         })

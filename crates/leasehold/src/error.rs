@@ -42,10 +42,10 @@ pub enum LockError {
         /// How often the store was asked.
         attempts: u32,
     },
-    /// The queue is as long as [`Acquire::line_limit`](crate::Acquire::line_limit) allows; the
+    /// The queue is as long as [`Acquire::queue_limit`](crate::Acquire::queue_limit) allows; the
     /// request did not join it.
     #[non_exhaustive]
-    LineFull {
+    QueueFull {
         /// The requested key.
         key: Key,
         /// The holder.
@@ -114,7 +114,7 @@ impl LockError {
     /// Returns true if somebody else holds the lock, or too many requests wait for it.
     #[must_use]
     pub const fn is_busy(&self) -> bool {
-        matches!(self, Self::TimedOut { .. } | Self::LineFull { .. })
+        matches!(self, Self::TimedOut { .. } | Self::QueueFull { .. })
     }
 
     /// Returns true if a time limit ended the request: its own, or the outage limit for a store
@@ -149,9 +149,9 @@ impl fmt::Display for LockError {
             Self::TimedOut { key, held_by, place, waited, attempts: _ } => {
                 write!(f, "{key}: not free within {}", Seconds(*waited))?;
                 held_by.as_ref().map_or(Ok(()), |held_by| write!(f, ", held by {held_by}"))?;
-                place.map_or(Ok(()), |place| write!(f, ", at place {place} in line"))
+                place.map_or(Ok(()), |place| write!(f, ", at place {place} in the queue"))
             }
-            Self::LineFull { key, held_by, length } => {
+            Self::QueueFull { key, held_by, length } => {
                 write!(f, "{key}: {length} wait for it already, held by {held_by}")
             }
             Self::Unreachable { key, store, fault, waited, attempts: _ } => match fault {

@@ -100,7 +100,7 @@ pub(crate) const fn outcome(why: Option<&LockError>) -> &'static str {
     match why {
         None => "dropped",
         Some(LockError::TimedOut { .. }) => "timed_out",
-        Some(LockError::LineFull { .. }) => "line_full",
+        Some(LockError::QueueFull { .. }) => "queue_full",
         Some(LockError::Unreachable { .. }) => "unreachable",
         Some(LockError::NoQuorum { .. }) => "no_quorum",
         Some(LockError::Refused { .. }) => "refused",

@@ -221,7 +221,7 @@ impl PostgresStore {
     ///
     /// The first attempt that must wait asks once without a channel: without waiters nobody
     /// listens.
-    async fn ask_in_line(&self, attempt: &Attempt, line_limit: Option<u64>) -> Result<GrantAnswer, Fault> {
+    async fn ask_to_wait(&self, attempt: &Attempt, queue_limit: Option<u64>) -> Result<GrantAnswer, Fault> {
         let (inner, limit) = (&self.inner, self.limit(attempt.ttl));
         let mut channel = self.push_monitor.channel();
         loop {
@@ -232,7 +232,7 @@ impl PostgresStore {
             if !hears {
                 inner.waiting.cannot_be_told(attempt.holder);
             }
-            let wait = Wait { channel, nonce, ticket, line_limit };
+            let wait = Wait { channel, nonce, ticket, queue_limit };
             let request = Request::Grant { attempt: attempt.clone(), wait: Some(wait), not_after: None };
             let answer = self.serve_one(request, limit, read!(Grant)).await;
             match &answer {
@@ -310,8 +310,8 @@ impl Store for PostgresStore {
         wait_mode: WaitMode,
     ) -> BoxFuture<'a, Result<GrantAnswer, Fault>> {
         Box::pin(async move {
-            if let WaitMode::Wait { line_limit } = wait_mode {
-                return self.ask_in_line(attempt, line_limit).await;
+            if let WaitMode::Wait { queue_limit } = wait_mode {
+                return self.ask_to_wait(attempt, queue_limit).await;
             }
             let request = Request::Grant { attempt: attempt.clone(), wait: None, not_after: None };
             self.serve_one(request, self.limit(attempt.ttl), read!(Grant)).await

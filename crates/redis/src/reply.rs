@@ -219,7 +219,7 @@ impl Fields {
             }
             (FULL, [_, _, _, _, Value::Int(length), ..]) => {
                 let length = u64::try_from(*length).map_err(|_| self.strange())?;
-                GrantAnswer::LineFull { held_by: self.held_by(attempt)?, length }
+                GrantAnswer::QueueFull { held_by: self.held_by(attempt)?, length }
             }
             (UNFINISHED, _) => GrantAnswer::Unfinished,
             (TOO_LATE, [Value::BulkString(time), ..]) => {

@@ -41,7 +41,7 @@ pub enum Order {
         key: String,
     },
     /// Waits until the key's queue has this many waiters. [`Report::Done`].
-    InLine {
+    Queued {
         /// The key.
         key: String,
         /// The number of waiters.

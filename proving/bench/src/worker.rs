@@ -144,7 +144,7 @@ impl Worker {
                 let guard = self.direct.mutex(&key).lock().await?;
                 self.held.insert(key, guard);
             }
-            Order::InLine { key, waiters } => self.until_in_line(&key, waiters).await?,
+            Order::Queued { key, waiters } => self.until_queued(&key, waiters).await?,
             Order::Yield => {
                 for (_, guard) in self.held.drain() {
                     guard.release().await?;
@@ -165,7 +165,7 @@ impl Worker {
         Ok(Report::Done)
     }
 
-    async fn until_in_line(&self, key: &str, waiters: usize) -> Result<(), AnyError> {
+    async fn until_queued(&self, key: &str, waiters: usize) -> Result<(), AnyError> {
         let pause = Duration::from_millis(if waiters > 100 { 10 } else { 1 });
         loop {
             match self.direct.inspect(key).await {
@@ -190,7 +190,7 @@ impl Worker {
         for _ in 0..waiters {
             tasks.push(tokio::spawn(mutex.lock().into_future()));
         }
-        self.until_in_line(key, waiters).await?;
+        self.until_queued(key, waiters).await?;
         // Every request has been answered; answers that have not been read yet would be counted,
         // too.
         let with_us = at_rest(live).await.saturating_sub(before);

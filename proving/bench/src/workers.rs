@@ -90,7 +90,7 @@ impl Workers {
     ///
     /// As [`tell`](Self::tell).
     pub fn take_turns(&mut self, race: &Race<'_>) -> Result<Turns, AnyError> {
-        self.line_up(race)?;
+        self.start_queue(race)?;
         self.tell(0, &Order::Yield)?;
         self.collect()
     }
@@ -100,7 +100,7 @@ impl Workers {
     /// # Errors
     ///
     /// As [`tell`](Self::tell).
-    pub fn line_up(&mut self, race: &Race<'_>) -> Result<(), AnyError> {
+    pub fn start_queue(&mut self, race: &Race<'_>) -> Result<(), AnyError> {
         let key = race.key.to_owned();
         self.tell(0, &Order::Hold { key: key.clone() })?;
         let processes = self.len();
@@ -109,7 +109,7 @@ impl Workers {
             let Race { each, hold, think, .. } = *race;
             self.tell(worker, &Order::Take { key: key.clone(), waiters, each, hold, think })?;
         }
-        self.tell(0, &Order::InLine { key, waiters: race.waiters })?;
+        self.tell(0, &Order::Queued { key, waiters: race.waiters })?;
         Ok(())
     }
 

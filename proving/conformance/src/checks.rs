@@ -11,18 +11,18 @@ use leasehold_core::{
 };
 
 mod breaking;
-mod line;
 mod listing;
 mod marks;
 mod member;
+mod queue;
 mod sharing;
 mod transferring;
 
 pub use breaking::*;
-pub use line::*;
 pub use listing::*;
 pub use marks::*;
 pub use member::*;
+pub use queue::*;
 pub use sharing::*;
 pub use transferring::*;
 

@@ -19,7 +19,7 @@ pub struct Dump {
     /// The last fence of each key.
     pub fences: BTreeMap<Key, (u64, Option<Duration>)>,
     /// The queue of each key.
-    pub lines: BTreeMap<Key, LineDump>,
+    pub queues: BTreeMap<Key, QueueDump>,
     /// The mark of each key, as stored.
     pub marks: BTreeMap<Key, (Vec<u8>, Option<Duration>)>,
     /// The last broken lease of each key.
@@ -57,7 +57,7 @@ impl MemberRecord {
 /// A queue, in the bytes that servers store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "what is compared is written by two sides")]
-pub struct LineDump {
+pub struct QueueDump {
     /// The waiters in order, with their tickets.
     pub order: Vec<(Ticket, Holder)>,
     /// The stored fields of each waiter, with two flags: it has been silent since the key was
@@ -67,16 +67,16 @@ pub struct LineDump {
     pub left: Option<Duration>,
 }
 
-impl LineDump {
+impl QueueDump {
     /// The queue of `core::apply`.
     #[must_use]
-    pub fn of(line: &WaitQueue, now: Stamp) -> Self {
+    pub fn of(queue: &WaitQueue, now: Stamp) -> Self {
         let name = |channel: Option<&Channel>| {
             channel
                 .map_or_else(String::new, |channel| String::from_utf8_lossy(channel.as_bytes()).into_owned())
         };
         let mut fields = BTreeMap::new();
-        for (_, standing) in line.waiters() {
+        for (_, standing) in queue.waiters() {
             let (ttl, keep) = (standing.ttl.as_millis(), LastFence::kept_for(standing.ttl).as_millis());
             let (more, channel) = (u8::from(standing.wants_more), name(standing.channel.as_ref()));
             let label =
@@ -90,13 +90,13 @@ impl LineDump {
             let record = format!("{ttl} {keep} {more}{mode} {channel}{nonce}{label}");
             fields.insert(standing.holder.digits(), record);
         }
-        if let Some(unclaimed) = line.unclaimed() {
+        if let Some(unclaimed) = queue.unclaimed() {
             let record = format!("{} {}", unclaimed.holder.digits(), name(unclaimed.channel.as_ref()));
             fields.insert("u".into(), record);
         }
-        fields.extend(line.struck().map(|channel| (format!("s:{}", name(Some(channel))), String::new())));
-        let order = line.waiters().map(|(ticket, standing)| (ticket, standing.holder)).collect();
-        Self { order, fields, left: line.ends().map(|ends| now.saturating_until(ends)) }
+        fields.extend(queue.struck().map(|channel| (format!("s:{}", name(Some(channel))), String::new())));
+        let order = queue.waiters().map(|(ticket, standing)| (ticket, standing.holder)).collect();
+        Self { order, fields, left: queue.ends().map(|ends| now.saturating_until(ends)) }
     }
 }
 
@@ -211,11 +211,11 @@ impl Tolerance {
             member_record.left = Self::left(member_record.left);
             member_record.since = member_record.since.map(|since| self.number(since));
         }
-        for line in dump.lines.values_mut() {
+        for queue in dump.queues.values_mut() {
             // The whole duration: on a busy machine, a history may take some of the fifteen
             // seconds.
-            line.left = line.left.map(|_| WaitQueue::KEPT_FOR);
-            for (ticket, _) in &mut line.order {
+            queue.left = queue.left.map(|_| WaitQueue::KEPT_FOR);
+            for (ticket, _) in &mut queue.order {
                 *ticket = self.ticket(*ticket);
             }
         }
@@ -296,8 +296,8 @@ impl Tolerance {
                 held_by: self.holding(held_by),
                 place: place.map(|place| QueuePosition { ticket: self.ticket(place.ticket), ..place }),
             },
-            GrantAnswer::LineFull { held_by, length } => {
-                GrantAnswer::LineFull { held_by: self.holding(held_by), length }
+            GrantAnswer::QueueFull { held_by, length } => {
+                GrantAnswer::QueueFull { held_by: self.holding(held_by), length }
             }
             GrantAnswer::TooLate { now } => {
                 GrantAnswer::TooLate { now: Stamp::from_micros(self.number(now.as_micros())) }
@@ -317,7 +317,7 @@ impl Tolerance {
 /// The holder that an answer names.
 const fn named(answer: &mut Answer) -> Option<&mut HolderInfo> {
     match answer {
-        Answer::Grant(GrantAnswer::Busy { held_by, .. } | GrantAnswer::LineFull { held_by, .. }) => {
+        Answer::Grant(GrantAnswer::Busy { held_by, .. } | GrantAnswer::QueueFull { held_by, .. }) => {
             Some(held_by)
         }
         Answer::Renew(HoldAnswer::NotHeld { held_by, .. })

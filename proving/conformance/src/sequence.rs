@@ -13,7 +13,7 @@ use leasehold_redis::wire::{self, channel_of, mark_of};
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 
-use crate::dump::{Dump, LineDump, MemberRecord, SharesDump};
+use crate::dump::{Dump, MemberRecord, QueueDump, SharesDump};
 
 /// One step of a history.
 #[derive(Clone, Debug)]
@@ -40,7 +40,7 @@ pub enum Step {
     /// The fence is this number, kept for this long.
     SetFence(Key, u64, Duration),
     /// The queue is lost.
-    ForgetLine(Key),
+    ForgetQueue(Key),
     /// The shares of a key have just ended, all of them or that of one holder; the marker, too,
     /// unless it lasts for the rest of the millisecond.
     EndShares(Key, Option<Holder>, bool),
@@ -299,7 +299,7 @@ fn step(dice: &mut Dice, wall: Stamp) -> Step {
             let mut request = waits(dice, wall);
             if let Request::Grant { wait: Some(wait), not_after, .. } = &mut request {
                 wait.channel = dice.pick(&[&unheard()[..], &heard()[..1]].concat()).into();
-                (wait.line_limit, *not_after) = (None, None);
+                (wait.queue_limit, *not_after) = (None, None);
             }
             Step::Crowd(request, count)
         }
@@ -328,7 +328,7 @@ fn step(dice: &mut Dice, wall: Stamp) -> Step {
         39 | 40 => Step::Delete(key),
         41..=43 => Step::Expire(key),
         44 => Step::ForgetFence(key),
-        45 => Step::ForgetLine(key),
+        45 => Step::ForgetQueue(key),
         68 => Step::ForgetShares(key),
         69..=72 => {
             let whose = holders().map(Some);
@@ -361,9 +361,9 @@ fn waits(dice: &mut Dice, wall: Stamp) -> Request {
     // Invented tickets are older or younger than any clock's, and often equal.
     let ticket = dice.pick(&[None, None, None, None, None, Some(7), Some(8), Some(ABOVE_ANY_CLOCK)]);
     let ticket = ticket.map(|number| (dice.pick(&keys()), Ticket::new(number)));
-    let line_limit = dice.pick(&[None, None, None, None, Some(0), Some(1), Some(2)]);
+    let queue_limit = dice.pick(&[None, None, None, None, Some(0), Some(1), Some(2)]);
     let nonce = dice.pick(&[None, Some(7), Some(8), Some(u128::MAX)]).map(Nonce::from_bits);
-    let wait = Some(Wait { channel, nonce, ticket, line_limit });
+    let wait = Some(Wait { channel, nonce, ticket, queue_limit });
     Request::Grant { attempt, wait, not_after: not_after(dice, wall) }
 }
 
@@ -670,7 +670,7 @@ impl Oracle {
                 let fence = Fence::new(*number).expect("a fence");
                 records.fences.insert(key.clone(), LastFence::new(fence, now + *ttl));
             }
-            Step::ForgetLine(key) => drop(records.lines.remove(key)),
+            Step::ForgetQueue(key) => drop(records.lines.remove(key)),
             Step::EndShares(key, whose, marker) => {
                 let shares = records.shares.entry(key.clone()).or_default();
                 let all: Vec<_> = shares.all().map(|(holder, _)| holder).collect();
@@ -706,7 +706,7 @@ impl Oracle {
             .fences
             .iter()
             .map(|(key, last)| (key.clone(), (last.fence.get(), Some(now.saturating_until(last.ends)))));
-        let lines = records.lines.iter().map(|(key, line)| (key.clone(), LineDump::of(line, now)));
+        let queues = records.lines.iter().map(|(key, queue)| (key.clone(), QueueDump::of(queue, now)));
         let marks = records
             .marks
             .iter()
@@ -723,7 +723,7 @@ impl Oracle {
         Dump {
             locks: locks.collect(),
             fences: fences.collect(),
-            lines: lines.collect(),
+            queues: queues.collect(),
             shares: shares.collect(),
             marks: marks.collect(),
             breaks: breaks.collect(),

@@ -55,7 +55,7 @@ fn texts(reply: &Reply) -> Vec<String> {
     items.iter().filter_map(Reply::as_text).map(ToOwned::to_owned).collect()
 }
 
-fn line_of_k() -> String {
+fn queue_of_k() -> String {
     format!("leasehold:l{{{}}}k", tag(slot_of(b"k")))
 }
 
@@ -198,7 +198,7 @@ async fn a_waiter_is_found_again_when_the_slot_has_moved() {
             }));
             let slot = slot_of(b"k");
             cluster.wait_until("the waiter is queued", || {
-                cluster.owner(slot).text(&["ZCARD", &line_of_k()]) == Reply::Integer(n + 1)
+                cluster.owner(slot).text(&["ZCARD", &queue_of_k()]) == Reply::Integer(n + 1)
             });
         }
         let slot = slot_of(b"k");
@@ -229,7 +229,7 @@ async fn a_waiter_that_was_skipped_because_the_slot_moved_gets_its_turn_soon() {
     let waits = tokio::spawn(async move { there.mutex("k").lock().within(8 * SECOND).await.unwrap() });
     let slot = slot_of(b"k");
     cluster.wait_until("the waiter is queued", || {
-        cluster.owner(slot).text(&["ZCARD", &line_of_k()]) == Reply::Integer(1)
+        cluster.owner(slot).text(&["ZCARD", &queue_of_k()]) == Reply::Integer(1)
     });
     cluster.hand_over(slot, cluster.other(slot));
     let released = Instant::now();
@@ -262,7 +262,7 @@ async fn a_lock_that_is_released_while_its_slot_moves_is_handed_on_when_it_is_th
                 guard.release().await.unwrap();
             }));
             cluster.wait_until("the waiter is queued", || {
-                cluster.owner(slot).text(&["ZCARD", &line_of_k()]) == Reply::Integer(n)
+                cluster.owner(slot).text(&["ZCARD", &queue_of_k()]) == Reply::Integer(n)
             });
         }
         let (from, to) = (cluster.owner(slot), cluster.other(slot));

@@ -309,9 +309,9 @@ async fn a_wait_ends_when_it_should_and_says_who_holds() {
     assert_eq!((waited, held_by.fence), (3 * SECOND, Some(guard.fence())));
     assert_eq!((attempts, place), (1, Some(1)), "a queued waiter does not ask again");
     assert!(text.starts_with("k: not free within 3.0 s, held by web-3 ("), "{text}");
-    assert!(text.ends_with(", at place 1 in line"), "{text}");
+    assert!(text.ends_with(", at place 1 in the queue"), "{text}");
     sleep(Duration::from_millis(1)).await;
-    assert_eq!(world.memory.waiting(), 0, "the place in line is given up");
+    assert_eq!(world.memory.waiting(), 0, "the place in the queue is given up");
 }
 
 /// A position in a queue outlasts its waiter's TTL. When the store was silent for longer than that,

@@ -79,7 +79,7 @@ fn grant_answer() -> impl Strategy<Value = GrantAnswer> {
     prop_oneof![
         3 => fence().prop_map(|fence| GrantAnswer::Granted { fence }),
         4 => (holding(), prop::option::of(place())).prop_map(|(held_by, place)| GrantAnswer::Busy { held_by, place }),
-        1 => (holding(), any::<u64>()).prop_map(|(held_by, length)| GrantAnswer::LineFull { held_by, length }),
+        1 => (holding(), any::<u64>()).prop_map(|(held_by, length)| GrantAnswer::QueueFull { held_by, length }),
         2 => Just(GrantAnswer::Unfinished),
         2 => any::<u64>().prop_map(|now| GrantAnswer::TooLate { now: Stamp::from_micros(now) }),
         1 => Just(GrantAnswer::NotALock { key: key() }),
@@ -356,7 +356,7 @@ fn a_ballot_is_done_only_by_a_majority() {
 }
 
 #[derive(Clone, Debug)]
-enum AtLine {
+enum WaiterEvent {
     Ask,
     Answer(GrantAnswer),
     Untold,
@@ -367,25 +367,25 @@ enum AtLine {
     All,
 }
 
-fn at_line() -> impl Strategy<Value = AtLine> {
+fn waiter_event() -> impl Strategy<Value = WaiterEvent> {
     prop_oneof![
-        5 => Just(AtLine::Ask),
-        6 => grant_answer().prop_map(AtLine::Answer),
-        1 => Just(AtLine::Untold),
-        1 => Just(AtLine::Leave),
-        2 => foreign_time().prop_map(AtLine::First),
-        1 => (fence(), ttl()).prop_map(|(fence, lasts)| AtLine::Granted(fence, lasts)),
-        1 => Just(AtLine::AskAgain),
-        1 => Just(AtLine::All),
+        5 => Just(WaiterEvent::Ask),
+        6 => grant_answer().prop_map(WaiterEvent::Answer),
+        1 => Just(WaiterEvent::Untold),
+        1 => Just(WaiterEvent::Leave),
+        2 => foreign_time().prop_map(WaiterEvent::First),
+        1 => (fence(), ttl()).prop_map(|(fence, lasts)| WaiterEvent::Granted(fence, lasts)),
+        1 => Just(WaiterEvent::AskAgain),
+        1 => Just(WaiterEvent::All),
     ]
 }
 
 /// A push may get lost. So whatever a store answers and pushes, at least one of this process's
 /// waiters in a queue asks again within the time in which a lost push must be noticed.
 #[test]
-fn somebody_of_each_line_asks_again_in_time_whatever_was_pushed() {
+fn a_waiter_of_each_queue_asks_again_in_time_whatever_was_pushed() {
     const WHO: u128 = 4;
-    let events = vec((0..WHO, at_line(), 0..2_000_000_000_u64), 1..50);
+    let events = vec((0..WHO, waiter_event(), 0..2_000_000_000_u64), 1..50);
     hunt(4_000, (any::<u64>(), events), |(seed, events)| {
         let waiting = WaiterRegistry::new(seed);
         let attempt =
@@ -399,11 +399,11 @@ fn somebody_of_each_line_asks_again_in_time_whatever_was_pushed() {
             let (attempt, of) = (attempt(who), usize::try_from(who).expect("few"));
             let holder = attempt.holder;
             match event {
-                AtLine::Ask => {
+                WaiterEvent::Ask => {
                     waiting.asks(holder, None, now);
                     (asking[of], stands[of]) = (true, false);
                 }
-                AtLine::Answer(answer) if asking[of] => {
+                WaiterEvent::Answer(answer) if asking[of] => {
                     waiting.answered(&attempt, &answer, now);
                     asking[of] = matches!(answer, GrantAnswer::Unfinished | GrantAnswer::TooLate { .. });
                     if asking[of] {
@@ -412,19 +412,23 @@ fn somebody_of_each_line_asks_again_in_time_whatever_was_pushed() {
                     }
                     stands[of] = matches!(answer, GrantAnswer::Busy { place: Some(_), .. });
                 }
-                AtLine::Untold => waiting.cannot_be_told(holder),
-                AtLine::Leave => {
+                WaiterEvent::Untold => waiting.cannot_be_told(holder),
+                WaiterEvent::Leave => {
                     waiting.leave(holder, now);
                     (asking[of], stands[of]) = (false, false);
                 }
-                AtLine::First(left) => drop(waiting.hears(holder, PushEvent::First { left }, None, now, now)),
-                AtLine::Granted(fence, lasts) => {
+                WaiterEvent::First(left) => {
+                    waiting.hears(holder, PushEvent::First { left }, None, now, now);
+                }
+                WaiterEvent::Granted(fence, lasts) => {
                     waiting.hears(holder, PushEvent::Granted { fence, lasts }, None, now, now);
                     stands[of] = false;
                 }
-                AtLine::AskAgain => drop(waiting.hears(holder, PushEvent::AskAgain, None, now, now)),
-                AtLine::All => waiting.ask_for_all(),
-                AtLine::Answer(_) => {}
+                WaiterEvent::AskAgain => {
+                    waiting.hears(holder, PushEvent::AskAgain, None, now, now);
+                }
+                WaiterEvent::All => waiting.ask_for_all(),
+                WaiterEvent::Answer(_) => {}
             }
             is_asked_for(&waiting, &mut asking, &mut stands, now)?;
         }

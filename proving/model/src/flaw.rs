@@ -47,7 +47,7 @@ pub enum Flaw {
     /// A client that gives up releases by value.
     GivesUpByValue,
     /// The release of a waiter leaves it in the queue.
-    ReleaseStaysInLine,
+    ReleaseStaysQueued,
     /// A push that reached no subscriber by the server's count is taken for undelivered.
     TrustsTheCountOfThePush,
     /// The next waiter is granted the key only by its owner's release.
@@ -85,7 +85,7 @@ pub enum Flaw {
     OnlyAHandOverTellsTheHead,
 
     /// A free key is granted to any request, even if others wait for it.
-    PassesTheLine,
+    PassesTheQueue,
     /// A writer ignores readers.
     WriterIgnoresReaders,
     /// Permits are not added up.

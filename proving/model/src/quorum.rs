@@ -108,7 +108,7 @@ impl Quorum {
             drift: Drift::NONE,
             max_ttl,
         });
-        let wait_mode = if scope.waits { WaitMode::Wait { line_limit: None } } else { WaitMode::Try };
+        let wait_mode = if scope.waits { WaitMode::Wait { queue_limit: None } } else { WaitMode::Try };
         let fixed = Fixed { settings, key: key.clone(), wait_mode, flaw };
         let now = Now::new(TICK);
         let clients = (0..scope.clients as u64).map(|nth| {

@@ -133,7 +133,7 @@ impl Server {
             {
                 records.locks.insert(key, Lock::new(Content::Foreign(HIDDEN.into()), None));
             }
-            (Flaw::PassesTheLine, Request::Grant { .. }) => drop(records.lines.remove(&key)),
+            (Flaw::PassesTheQueue, Request::Grant { .. }) => drop(records.lines.remove(&key)),
             (Flaw::WriterIgnoresReaders, Request::Grant { .. })
                 if attempt.claim.wants()[0].mode == Mode::Exclusive =>
             {
@@ -166,7 +166,7 @@ impl Server {
         let Some((attempt, key)) = concerned(request) else { return };
         let holder = attempt.holder;
         let records = &mut self.records;
-        let line_before = before.line(&key, now);
+        let queue_before = before.line(&key, now);
         let unclaimed = |line: Option<&WaitQueue>| line.and_then(WaitQueue::unclaimed).cloned();
         let handed =
             served.pushes.iter().find(|push| matches!(push.event, PushEvent::Granted { .. })).cloned();
@@ -182,7 +182,7 @@ impl Server {
             }
             Flaw::RenewalDropsTheMark if matches!(request, Request::Renew(_)) => mark(records, &key, false),
             Flaw::HandOverDropsTheMark if handed.is_some() => mark(records, &key, false),
-            Flaw::OnlyTheFirstJoinerMarks if line_before.is_some_and(|line| !line.is_empty()) => {
+            Flaw::OnlyTheFirstJoinerMarks if queue_before.is_some_and(|line| !line.is_empty()) => {
                 let was = before.locks.get(&key).is_some_and(is_awaited);
                 mark(records, &key, was);
             }
@@ -191,8 +191,8 @@ impl Server {
                     *value = b"marked"[..].into();
                 }
             }
-            Flaw::ReleaseStaysInLine if matches!(request, Request::Release(_)) => {
-                let stood = line_before.into_iter().flat_map(WaitQueue::waiters);
+            Flaw::ReleaseStaysQueued if matches!(request, Request::Release(_)) => {
+                let stood = queue_before.into_iter().flat_map(WaitQueue::waiters);
                 if let Some((ticket, standing)) = stood.filter(|(_, it)| it.holder == holder).last() {
                     let line = records.lines.entry(key).or_default();
                     line.join(standing.clone(), Some(ticket), now);
@@ -217,7 +217,7 @@ impl Server {
             {
                 let is_late = flaw == Flaw::LateClaimLeavesTheRecord;
                 let is_claim = !is_late || matches!(request, Request::Renew(_));
-                let kept = unclaimed(line_before).filter(|it| is_claim && it.holder == holder);
+                let kept = unclaimed(queue_before).filter(|it| is_claim && it.holder == holder);
                 rebuild(records, &key, |now| now.or(kept), None);
             }
             Flaw::SiblingsAreStruckAllTheSame => {
@@ -225,18 +225,18 @@ impl Server {
                     Request::Grant { wait: Some(wait), .. } => wait.channel.clone(),
                     _ => None,
                 };
-                let kept = unclaimed(line_before).filter(|it| it.holder != holder && it.channel == asks_at);
+                let kept = unclaimed(queue_before).filter(|it| it.holder != holder && it.channel == asks_at);
                 rebuild(records, &key, |now| now.or(kept), None);
             }
-            Flaw::StrikeStays => rebuild(records, &key, |now| now, line_before),
+            Flaw::StrikeStays => rebuild(records, &key, |now| now, queue_before),
             Flaw::TellsNoNewHead => {
                 served.pushes.retain(|push| !matches!(push.event, PushEvent::First { .. }))
             }
             Flaw::OnlyAHandOverTellsTheHead if handed.is_none() => {
                 served.pushes.retain(|push| !matches!(push.event, PushEvent::First { .. }));
             }
-            Flaw::PassesTheLine => {
-                if let (Some(line), Request::Grant { .. }) = (line_before, request) {
+            Flaw::PassesTheQueue => {
+                if let (Some(line), Request::Grant { .. }) = (queue_before, request) {
                     let joined = records.lines.remove(&key);
                     let mut line = line.clone();
                     line.leave(holder);

@@ -80,7 +80,7 @@ pub enum Step {
     StrangerTakes,
     StrangerReleases,
     SomebodyDeletesTheKey,
-    LineIsForgotten,
+    QueueIsForgotten,
     FenceIsForgotten,
     ServersClockIsSetForward,
     SomebodyLooks,
@@ -155,7 +155,7 @@ impl Store {
         self.server().forget_ended(now);
         let ended = self.server.records.locks.len() < held;
         if self.server.records.lines.len() < lines {
-            self.ghost().line_is_lost();
+            self.ghost().queue_is_lost();
         }
         let unclaimed = self.ghost.unclaimed.as_ref().is_some_and(|it| !self.holds(it.holder));
         if ended {
@@ -191,7 +191,7 @@ impl Store {
             (left.strangers > 0 && lock.is_none(), Step::StrangerTakes),
             (lock.is_some_and(is_foreign), Step::StrangerReleases),
             (left.deletions > 0 && ours, Step::SomebodyDeletesTheKey),
-            (left.line_ends > 0 && line.is_some(), Step::LineIsForgotten),
+            (left.queue_ends > 0 && line.is_some(), Step::QueueIsForgotten),
             (left.forgotten_fences > 0 && begun && lock.is_none(), Step::FenceIsForgotten),
             (left.clock_steps > 0 && lock.is_none(), Step::ServersClockIsSetForward),
             (left.breaks_of_leases > 0 && ours, Step::SomebodyLooks),
@@ -259,10 +259,10 @@ impl Store {
                 self.server().records.locks.remove(&key);
                 self.ghost().lease_ended(true);
             }
-            Step::LineIsForgotten => {
-                self.left.line_ends -= 1;
+            Step::QueueIsForgotten => {
+                self.left.queue_ends -= 1;
                 self.server().records.lines.remove(&key);
-                self.ghost().line_is_lost();
+                self.ghost().queue_is_lost();
             }
             Step::FenceIsForgotten => {
                 self.left.forgotten_fences -= 1;

@@ -135,7 +135,7 @@ fn a_server_that_starts_empty_starves_nobody() {
 
 #[test]
 fn a_queue_that_expired_is_rebuilt() {
-    sound(&Scope::apart(2).only_one_slow(1).line_ends(1), 36_406);
+    sound(&Scope::apart(2).only_one_slow(1).queue_ends(1), 36_406);
 }
 
 #[test]
@@ -239,7 +239,7 @@ fn giving_up_must_not_release_by_value() {
 
 #[test]
 fn a_release_must_leave_the_queue() {
-    breaks(Flaw::ReleaseStaysInLine, &Scope::apart(2).cancels(1), STILL_THERE);
+    breaks(Flaw::ReleaseStaysQueued, &Scope::apart(2).cancels(1), STILL_THERE);
 }
 
 #[test]

@@ -86,13 +86,13 @@ fn a_break_ends_what_was_seen_and_nothing_else() {
 
 #[test]
 fn a_reader_must_not_pass_a_writer_that_waits() {
-    breaks(Flaw::PassesTheLine, &two_readers_and_a_writer().timeless(), PASSED_OVER);
+    breaks(Flaw::PassesTheQueue, &two_readers_and_a_writer().timeless(), PASSED_OVER);
 }
 
 #[test]
 fn a_try_must_not_pass_the_queue() {
     let scope = Scope::of([Party::alone(&["a"]), Party::alone(&["a"]), Party::alone(&["a"]).tries()]);
-    breaks(Flaw::PassesTheLine, &scope.only_one_slow(0), PASSED_OVER);
+    breaks(Flaw::PassesTheQueue, &scope.only_one_slow(0), PASSED_OVER);
 }
 
 #[test]

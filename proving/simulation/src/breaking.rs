@@ -11,10 +11,10 @@ impl World {
     pub(crate) fn closes(&self, connection: u64) {
         self.send(connection, Says::Bye, None);
         let mut network = self.network();
-        let Some(line) = network.connections.get_mut(&connection) else { return };
-        line.open = false;
-        let calls = std::mem::take(&mut line.calls);
-        let reader = line.reader.take();
+        let Some(socket) = network.connections.get_mut(&connection) else { return };
+        socket.open = false;
+        let calls = std::mem::take(&mut socket.calls);
+        let reader = socket.reader.take();
         drop(network);
         drop(calls);
         if let Some(reader) = reader {
@@ -26,11 +26,11 @@ impl World {
     pub(crate) fn cuts(&self, process: usize, node: usize) {
         let mut network = self.network();
         let Network { connections, dice, .. } = &mut *network;
-        for (number, line) in connections.iter_mut() {
-            if line.process != process || line.node != node || line.broken || !line.open {
+        for (number, socket) in connections.iter_mut() {
+            if socket.process != process || socket.node != node || socket.broken || !socket.open {
                 continue;
             }
-            line.broken = true;
+            socket.broken = true;
             let (number, soon) = (*number, Duration::from_micros(dice.within(100..20_000)));
             let later = Duration::from_millis(dice.within(2_000..20_000));
             let here = if dice.percent(80) { soon } else { later };
@@ -48,10 +48,10 @@ impl World {
         let mut network = self.network();
         let Network { connections, dice, .. } = &mut *network;
         let mut calls = Vec::new();
-        let of_it = |line: &Connection| line.process == process && line.node == node && line.open;
-        for (number, line) in connections.iter_mut().filter(|(_, line)| of_it(line)) {
-            line.open = false;
-            calls.push(std::mem::take(&mut line.calls));
+        let of_it = |socket: &Connection| socket.process == process && socket.node == node && socket.open;
+        for (number, socket) in connections.iter_mut().filter(|(_, socket)| of_it(socket)) {
+            socket.open = false;
+            calls.push(std::mem::take(&mut socket.calls));
             let range = if politely { 100..20_000 } else { 3_000_000..20_000_000 };
             let (number, later) = (*number, Duration::from_micros(dice.within(range)));
             self.after(later, move |world| {
@@ -66,8 +66,10 @@ impl World {
     pub(crate) fn hangs_up(&self, node: usize) {
         let mut network = self.network();
         let Network { connections, dice, .. } = &mut *network;
-        for (number, line) in connections.iter_mut().filter(|(_, line)| line.node == node && line.open) {
-            line.broken = true;
+        for (number, socket) in
+            connections.iter_mut().filter(|(_, socket)| socket.node == node && socket.open)
+        {
+            socket.broken = true;
             let (number, soon) = (*number, Duration::from_micros(dice.within(100..20_000)));
             self.after(soon, move |world| world.comes_back(number, Letter::Closed));
         }

@@ -15,14 +15,14 @@ use crate::store::{CONNECT, NodeStore};
 impl NodeStore {
     /// Returns the open connection, or opens one.
     pub(crate) async fn connection(&self, limit: Duration) -> Result<Arc<Connection>, Fault> {
-        let mut opening = match &*self.line() {
+        let mut opening = match &*self.connection_state() {
             ConnectionState::Up(connection) => return Ok(connection.clone()),
             ConnectionState::Opening(opening) => Some(opening.clone()),
             ConnectionState::Down => None,
         };
         if opening.is_none() {
             let (opened, receiver) = watch::channel(None);
-            *self.line() = ConnectionState::Opening(receiver.clone());
+            *self.connection_state() = ConnectionState::Opening(receiver.clone());
             opening = Some(receiver);
             if let Some(this) = self.this.upgrade() {
                 self.machine.spawn(Box::pin(async move { this.opens(&opened).await }));
@@ -55,7 +55,7 @@ impl NodeStore {
                 Err(fault)
             }
         };
-        *self.line() =
+        *self.connection_state() =
             made.as_ref().map_or(ConnectionState::Down, |connection| ConnectionState::Up(connection.clone()));
         opened.send_replace(Some(made));
         // Pushes on the previous connection may be lost, so every waiter asks again.
@@ -77,7 +77,7 @@ impl NodeStore {
     }
 
     fn hears(&self, number: u64, push: Push) {
-        let connection = match &*self.line() {
+        let connection = match &*self.connection_state() {
             ConnectionState::Up(connection) if connection.number == number => connection.clone(),
             _ => return,
         };
@@ -89,9 +89,9 @@ impl NodeStore {
     /// Closes a connection, and forgets it unless another has replaced it.
     fn drops(&self, number: u64) {
         {
-            let mut line = self.line();
-            if matches!(&*line, ConnectionState::Up(connection) if connection.number == number) {
-                *line = ConnectionState::Down;
+            let mut connection = self.connection_state();
+            if matches!(&*connection, ConnectionState::Up(up) if up.number == number) {
+                *connection = ConnectionState::Down;
             }
         }
         self.world.closes(number);

@@ -54,10 +54,10 @@ impl World {
         let mut network = self.network();
         let number = network.number();
         let Network { connections, links, dice, .. } = &mut *network;
-        let Some(line) = connections.get_mut(&connection).filter(|line| line.open) else { return };
-        let link = &mut links[line.process][line.node];
+        let Some(socket) = connections.get_mut(&connection).filter(|socket| socket.open) else { return };
+        let link = &mut links[socket.process][socket.node];
         if let Some(tell) = tell {
-            line.calls.insert(number, tell);
+            socket.calls.insert(number, tell);
         }
         let asks = matches!(says, Says::Ask(_));
         if asks && takes_one(&mut link.loses_requests) {
@@ -73,11 +73,11 @@ impl World {
             }
             at = until + link.delay(dice);
         }
-        at = at.max(line.last_to_node + 1);
-        line.last_to_node = at;
+        at = at.max(socket.last_to_node + 1);
+        socket.last_to_node = at;
         let message = Message { connection, number, says };
         self.trace.say(now, || {
-            let (p, n, says) = (line.process, line.node, words::says(&message.says));
+            let (p, n, says) = (socket.process, socket.node, words::says(&message.says));
             format!("p{p} -> n{n}  #{number} on {connection}: {says}")
         });
         if asks && takes_one(&mut link.repeats) {
@@ -92,12 +92,12 @@ impl World {
         let now = self.executor.now();
         let mut network = self.network();
         let Network { connections, nodes, dice, .. } = &mut *network;
-        let Some(line) = connections.get(&message.connection) else { return };
-        let node = &mut nodes[line.node];
-        if line.run != node.run {
+        let Some(socket) = connections.get(&message.connection) else { return };
+        let node = &mut nodes[socket.node];
+        if socket.run != node.run {
             return;
         }
-        if line.broken && !stray {
+        if socket.broken && !stray {
             if dice.percent(40) {
                 let late = Duration::from_micros(dice.within(1_000..1_500_000));
                 self.happened(FaultKind::RequestStrayed);
@@ -132,14 +132,14 @@ impl World {
     fn serve(self: &Arc<Self>, message: Message, stray: bool, now: u64) {
         let mut network = self.network();
         let Network { connections, nodes, .. } = &mut *network;
-        let Some(line) = connections.get(&message.connection) else { return };
-        let number = line.node;
+        let Some(socket) = connections.get(&message.connection) else { return };
+        let number = socket.node;
         let node = &mut nodes[number];
         let channel = channel_of(message.connection);
         let mut told = Vec::new();
         let mut answers = Vec::new();
         match message.says {
-            Says::Hello if stray || line.broken => return,
+            Says::Hello if stray || socket.broken => return,
             Says::Hello => {
                 node.listening.insert(channel);
             }
@@ -181,10 +181,11 @@ impl World {
         let now = self.executor.now();
         let mut network = self.network();
         let Network { connections, links, dice, .. } = &mut *network;
-        let Some(line) = connections.get_mut(&connection).filter(|line| line.open && !line.broken) else {
+        let Some(socket) = connections.get_mut(&connection).filter(|socket| socket.open && !socket.broken)
+        else {
             return;
         };
-        let link = &mut links[line.process][line.node];
+        let link = &mut links[socket.process][socket.node];
         let (count, kind) = match letter {
             Letter::Push(_) => (&mut link.loses_pushes, FaultKind::PushLost),
             _ => (&mut link.loses_replies, FaultKind::ReplyLost),
@@ -195,24 +196,24 @@ impl World {
             return;
         }
         if link.cut_off.is_some() || link.deaf {
-            line.torn = true;
+            socket.torn = true;
         }
-        if line.torn {
+        if socket.torn {
             return;
         }
-        let at = (now + link.delay(dice)).max(line.last_to_process + 1);
-        line.last_to_process = at;
+        let at = (now + link.delay(dice)).max(socket.last_to_process + 1);
+        socket.last_to_process = at;
         self.at(at, move |world| world.comes_back(connection, letter));
     }
 
     pub(crate) fn comes_back(&self, connection: u64, letter: Letter) {
         let mut network = self.network();
-        let Some(line) = network.connections.get_mut(&connection) else { return };
-        if !line.open || line.broken && !matches!(letter, Letter::Closed) {
+        let Some(socket) = network.connections.get_mut(&connection) else { return };
+        if !socket.open || socket.broken && !matches!(letter, Letter::Closed) {
             return;
         }
-        line.inbox.push_back(letter);
-        let reader = line.reader.take();
+        socket.inbox.push_back(letter);
+        let reader = socket.reader.take();
         drop(network);
         if let Some(reader) = reader {
             reader.wake();
@@ -223,13 +224,13 @@ impl World {
     pub(crate) async fn reads(&self, connection: u64) -> Letter {
         poll_fn(|context| {
             let mut network = self.network();
-            let Some(line) = network.connections.get_mut(&connection).filter(|line| line.open) else {
+            let Some(socket) = network.connections.get_mut(&connection).filter(|socket| socket.open) else {
                 return Poll::Ready(Letter::Closed);
             };
-            match line.inbox.pop_front() {
+            match socket.inbox.pop_front() {
                 Some(letter) => Poll::Ready(letter),
                 None => {
-                    line.reader = Some(context.waker().clone());
+                    socket.reader = Some(context.waker().clone());
                     Poll::Pending
                 }
             }
@@ -240,7 +241,7 @@ impl World {
     /// Passes a reply to its caller.
     pub(crate) fn hands_out(&self, connection: u64, number: u64, reply: Reply) {
         let mut network = self.network();
-        let call = network.connections.get_mut(&connection).and_then(|line| line.calls.remove(&number));
+        let call = network.connections.get_mut(&connection).and_then(|socket| socket.calls.remove(&number));
         drop(network);
         if let Some(call) = call {
             // The caller may be gone.

@@ -31,7 +31,7 @@ pub(crate) struct NodeStore {
     pub(crate) world: Arc<World>,
     pub(crate) machine: Arc<Machine>,
     pub(crate) this: Weak<Self>,
-    pub(crate) line: Mutex<ConnectionState>,
+    pub(crate) connection: Mutex<ConnectionState>,
     unsettled: InDoubtGrants,
     pub(crate) waiting: WaiterRegistry,
     /// Holders that were granted something here. Only a flawed store needs them, which releases
@@ -51,7 +51,7 @@ impl NodeStore {
             world: world.clone(),
             machine: machine.clone(),
             this: this.clone(),
-            line: Mutex::new(ConnectionState::Down),
+            connection: Mutex::new(ConnectionState::Down),
             unsettled: InDoubtGrants::default(),
             waiting: WaiterRegistry::new(seed),
             granted: Mutex::default(),
@@ -95,12 +95,12 @@ impl NodeStore {
         let sent = self.machine.now();
         let waits = matches!(wait_mode, WaitMode::Wait { .. });
         let wait = match wait_mode {
-            WaitMode::Wait { line_limit } => {
+            WaitMode::Wait { queue_limit } => {
                 let channel = channel_of(connection.number);
                 let nonce = Nonce::from_bits(self.machine.random());
                 let proof = Proof { channel: channel.clone(), nonce };
                 let ticket = self.waiting.asks(attempt.holder, Some(proof), sent);
-                Some(Wait { channel: Some(channel), nonce: Some(nonce), ticket, line_limit })
+                Some(Wait { channel: Some(channel), nonce: Some(nonce), ticket, queue_limit })
             }
             _ => None,
         };
@@ -214,8 +214,8 @@ impl NodeStore {
         }));
     }
 
-    pub(crate) fn line(&self) -> MutexGuard<'_, ConnectionState> {
-        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn connection_state(&self) -> MutexGuard<'_, ConnectionState> {
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The attempt under the id that the node sees.

@@ -302,7 +302,7 @@ pub(super) const BUGS: &[Bug] = &[
         file: "crates/redis/src/scripts/grant.lua",
         from: "local turn = not holds(s, s.want) and advance(s)",
         to: "local turn = not holds(s, s.want) and (s.value or s.other) and advance(s)",
-        tests: &[(Store, "line_order::a_try_that_meets_a_key_free_hands_it_to_who_is_first_in_line")],
+        tests: &[(Store, "queue_order::a_try_that_meets_a_key_free_hands_it_to_who_is_first_in_line")],
     },
     // Counting a lease from the sending of its request.
     Bug {
@@ -445,7 +445,7 @@ pub(super) const BUGS: &[Bug] = &[
         file: "crates/redis/src/scripts/line.lua",
         from: "  return s.line.counts[channel] > 0 and not s.line.struck[channel]",
         to: "  return true",
-        tests: &[(Store, "line_order::a_process_that_dies_in_line_costs_the_next_nothing")],
+        tests: &[(Store, "queue_order::a_process_that_dies_in_line_costs_the_next_nothing")],
     },
     // The quarantine of a restarted member.
     Bug {

@@ -230,7 +230,7 @@ fn a_wake_up_ends_the_rest_but_not_an_ask_under_way() {
     assert!(matches!(machine.next(soon), Step::WaitUntil(_)));
 }
 
-fn in_line(before: u64) -> GrantAnswer {
+fn queued(before: u64) -> GrantAnswer {
     let place = QueuePosition { ticket: Ticket::new(1), before, stood: false };
     GrantAnswer::Busy { held_by: held_for(SECOND), place: Some(place) }
 }
@@ -243,7 +243,7 @@ fn handed(since: Instant) -> Wake {
 #[test]
 fn a_queued_waiter_does_not_ask_until_it_is_told_to() {
     let mut machine = acquire(None);
-    ask(&mut machine, START, in_line(3));
+    ask(&mut machine, START, queued(3));
     let later = START + 3600 * SECOND;
     assert_eq!(machine.next(later), Step::WaitUntil(Instant::from_nanos(u64::MAX)));
     assert_eq!(machine.before(), Some(3));
@@ -254,7 +254,7 @@ fn a_queued_waiter_does_not_ask_until_it_is_told_to() {
 #[test]
 fn who_stands_in_line_goes_when_its_time_is_up_and_says_where_it_stood() {
     let mut machine = acquire(Some(5 * SECOND));
-    ask(&mut machine, START, in_line(3));
+    ask(&mut machine, START, queued(3));
     assert_eq!(machine.next(START + SECOND), Step::WaitUntil(START + 5 * SECOND));
     let outcome = Outcome::Busy { held_by: Some(held_for(SECOND)), before: Some(3) };
     assert_eq!(machine.next(START + 5 * SECOND), Step::Done(outcome));
@@ -263,7 +263,7 @@ fn who_stands_in_line_goes_when_its_time_is_up_and_says_where_it_stood() {
 #[test]
 fn a_hand_over_is_a_grant_of_a_window_counted_from_when_it_began() {
     let mut machine = acquire(None);
-    ask(&mut machine, START, in_line(0));
+    ask(&mut machine, START, queued(0));
     machine.handle_wake(START + 2 * SECOND, handed(START + SECOND));
     let lasts = Ttl::new(2 * SECOND).unwrap();
     let lease = Lease::counted_from(START + SECOND, lasts, Drift::NONE);
@@ -275,7 +275,7 @@ fn a_hand_over_is_a_grant_of_a_window_counted_from_when_it_began() {
 #[test]
 fn a_hand_over_that_is_heard_too_late_is_asked_about() {
     let mut machine = acquire(None);
-    ask(&mut machine, START, in_line(0));
+    ask(&mut machine, START, queued(0));
     machine.handle_wake(START + 3 * SECOND, handed(START + SECOND));
     assert_eq!(machine.next(START + 3 * SECOND), Step::Ask);
 }
@@ -284,9 +284,9 @@ fn a_hand_over_that_is_heard_too_late_is_asked_about() {
 fn a_line_that_is_full_and_one_that_is_being_cleared_are_told_apart() {
     let mut machine = acquire(None);
     ask(&mut machine, START, GrantAnswer::Unfinished);
-    let full = GrantAnswer::LineFull { held_by: held_for(SECOND), length: 7 };
+    let full = GrantAnswer::QueueFull { held_by: held_for(SECOND), length: 7 };
     ask(&mut machine, START + Duration::from_millis(1), full);
-    let outcome = Outcome::LineFull { held_by: held_for(SECOND), length: 7 };
+    let outcome = Outcome::QueueFull { held_by: held_for(SECOND), length: 7 };
     assert_eq!(machine.next(START + SECOND), Step::Done(outcome));
 }
 
@@ -323,7 +323,7 @@ proptest! {
                         1 => machine.handle_answer(now, busy(Duration::from_millis(late))),
                         2 => machine.handle_answer(now, GrantAnswer::TooLate { now: crate::Stamp::from_micros(0) }),
                         3 => machine.handle_fault(now, passing()),
-                        4 => machine.handle_answer(now, in_line(late)),
+                        4 => machine.handle_answer(now, queued(late)),
                         5 => machine.handle_wake(now, handed(sent)),
                         _ => machine.handle_wake(now, Wake::AskAgain),
                     }

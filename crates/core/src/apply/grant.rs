@@ -81,7 +81,7 @@ fn step_by_step(
         };
         // An attempt that kept keys behind the one for which it waits could deadlock with somebody
         // who waits for those. And an attempt that may not wait keeps nothing at all.
-        let first = if matches!(answer, GrantAnswer::LineFull { .. }) { 0 } else { n + 1 };
+        let first = if matches!(answer, GrantAnswer::QueueFull { .. }) { 0 } else { n + 1 };
         // A kept key has no fence of its own yet. But raise the fence above that of the previous
         // holder, because otherwise somebody could break this attempt with that fence.
         for key in taken {
@@ -142,9 +142,9 @@ fn step(
     let length = records.lines.get(key).map_or(0, WaitQueue::len) as u64;
     let joined = records.lines.get(key).is_some_and(|line| line.ticket(holder).is_some());
     if !joined {
-        if wait.line_limit.is_some_and(|limit| length >= limit) {
+        if wait.queue_limit.is_some_and(|limit| length >= limit) {
             let held_by = records.holding(key, now)?;
-            return Some(GrantAnswer::LineFull { held_by, length });
+            return Some(GrantAnswer::QueueFull { held_by, length });
         }
         join(records, want, attempt, wait, context);
     }

@@ -15,12 +15,12 @@ pub(super) enum Stage {
     /// It is in the queue of this member, and has nothing anywhere else. If this member's key is
     /// held by somebody who does not hold a majority, `looks_on` says that the attempt asks the
     /// other members too whenever it asks here.
-    Queued { line: usize, looks_on: bool },
+    Queued { queue_member: usize, looks_on: bool },
     /// This member has handed the key over to it; the others are yet to be asked.
-    Handed { line: usize },
-    /// It holds the line member's key and is in the queues of the keys that others hold, for a
+    Handed { queue_member: usize },
+    /// It holds the queue member's key and is in the queues of the keys that others hold, for a
     /// limited time.
-    Contested { line: usize, refusers: Vec<usize>, until: Instant },
+    Contested { queue_member: usize, refusers: Vec<usize>, until: Instant },
     /// It has released everything, so that rivals do not collide again.
     Resting { until: Instant },
     /// It is granted, with this fence.
@@ -29,9 +29,11 @@ pub(super) enum Stage {
 
 impl Stage {
     /// The member in whose queue it is or was.
-    pub(super) const fn line(&self) -> Option<usize> {
+    pub(super) const fn queue_member(&self) -> Option<usize> {
         match self {
-            Self::Queued { line, .. } | Self::Handed { line } | Self::Contested { line, .. } => Some(*line),
+            Self::Queued { queue_member, .. }
+            | Self::Handed { queue_member }
+            | Self::Contested { queue_member, .. } => Some(*queue_member),
             _ => None,
         }
     }

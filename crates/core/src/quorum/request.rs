@@ -19,7 +19,7 @@ const SPLIT_REST: Duration = Duration::from_millis(15);
 
 /// The decisions of one request.
 ///
-/// The *line member* only keeps the queue: a majority's grant counts, whatever the line member
+/// The *queue member* only keeps the queue: a majority's grant counts, whatever the queue member
 /// answers. While nobody has a majority, it decides which of several rivals continues: the one that
 /// holds its key. It is the first member that answers, in configured order, or a later one if
 /// another program's lock is in the way there.
@@ -29,19 +29,20 @@ pub(super) struct GrantRequest {
     wait_mode: WaitMode,
     /// The number of the round; see [`Question`].
     pub(super) number: u32,
-    /// When the lease of this request would end. It is counted from before the line member is
+    /// When the lease of this request would end. It is counted from before the queue member is
     /// asked.
     until: Instant,
     /// The proposed fence: the same for all members, so that they can all answer it.
     fence: Option<Fence>,
-    line: usize,
-    /// Only the line member is asked so far. Its answer, if it has come.
-    at_line: Option<Option<Result<GrantAnswer, Fault>>>,
-    /// The line member's next answer was asked for by [`GrantAnswer::Unfinished`], or by `at_line`.
+    queue_member: usize,
+    /// Only the queue member is asked so far. Its answer, if it has come.
+    at_queue_member: Option<Option<Result<GrantAnswer, Fault>>>,
+    /// The queue member's next answer was asked for by [`GrantAnswer::Unfinished`], or by
+    /// `at_queue_member`.
     again: Vec<usize>,
-    /// How often another member became the line member.
+    /// How often another member became the queue member.
     moves: usize,
-    /// The members other than the line member in whose queues this attempt is.
+    /// The members other than the queue member in whose queues this attempt is.
     refusers: Vec<usize>,
     contested_until: Option<Instant>,
     round: Round,
@@ -51,9 +52,9 @@ pub(super) struct GrantRequest {
     split_until: Option<Instant>,
     last_words_until: Option<Instant>,
     split_tries: u32,
-    /// The attempt had a majority, and let the holder of the line member's key go first.
+    /// The attempt had a majority, and let the holder of the queue member's key go first.
     gave_way: bool,
-    /// The attempt's position in the line member's queue, or why it is not in that queue.
+    /// The attempt's position in the queue member's queue, or why it is not in that queue.
     refused: Option<GrantAnswer>,
     place_elsewhere: Option<QueuePosition>,
     /// An answer that one member alone may give and that ends the request, unless a majority
@@ -61,7 +62,7 @@ pub(super) struct GrantRequest {
     odd: Option<GrantAnswer>,
 }
 
-/// The wait for the line member after the others have decided.
+/// The wait for the queue member after the others have decided.
 #[derive(Clone, Copy, Debug, Hash)]
 enum Courtesy {
     None,
@@ -79,12 +80,12 @@ impl GrantRequest {
             Stage::Resting { .. } => ids.stage = Stage::Fresh,
             _ => {}
         }
-        let line = ids.stage.line().unwrap_or_else(|| view.line_member(members));
+        let queue_member = ids.stage.queue_member().unwrap_or_else(|| view.queue_member(members));
         let (refusers, contested_until) = match &ids.stage {
             Stage::Contested { refusers, until, .. } => (refusers.clone(), Some(*until)),
             _ => (Vec::new(), None),
         };
-        let at_line = matches!(ids.stage, Stage::Queued { .. });
+        let at_queue_member = matches!(ids.stage, Stage::Queued { .. });
         let until = Lease::counted_from(view.now, attempt.ttl, ids.settings.drift).end();
         ids.rounds = ids.rounds.wrapping_add(1);
         Self {
@@ -93,9 +94,9 @@ impl GrantRequest {
             number: ids.rounds,
             until,
             fence: None,
-            line,
-            at_line: at_line.then_some(None),
-            again: if at_line { vec![line] } else { Vec::new() },
+            queue_member,
+            at_queue_member: at_queue_member.then_some(None),
+            again: if at_queue_member { vec![queue_member] } else { Vec::new() },
             moves: 0,
             refusers,
             contested_until,
@@ -126,20 +127,20 @@ impl GrantRequest {
         if let Some(member) = self.again.pop() {
             return self.ask(ids, view, member);
         }
-        if let Some(answer) = &mut self.at_line {
+        if let Some(answer) = &mut self.at_queue_member {
             let answer = answer.take();
             if answer.is_none() && view.now < self.until {
                 return QuorumStep::WaitUntil(self.until);
             }
-            self.at_line = None;
+            self.at_queue_member = None;
             if let Some(answer) = answer.and_then(Result::ok) {
-                if let Some(answer) = self.hear_the_line(ids, answer) {
+                if let Some(answer) = self.handle_queue_member(ids, answer) {
                     return QuorumStep::Done(Ok(answer));
                 }
             } else {
                 // If the member's queue is gone, being first in it means nothing: start again.
                 ids.begin_anew();
-                self.line = view.line_member(ids.settings.members.len());
+                self.queue_member = view.queue_member(ids.settings.members.len());
                 self.fence = None;
             }
         }
@@ -157,9 +158,9 @@ impl GrantRequest {
                     if let Some(held_by) = self.queues_before().cloned() {
                         // Counting this majority would let readers pass a waiting writer, and
                         // starve it if they come often.
-                        let line = self.line;
+                        let queue_member = self.queue_member;
                         let step = if self.waits() {
-                            self.stand(ids, line, held_by, false)
+                            self.stand(ids, queue_member, held_by, false)
                         } else {
                             Some(self.leave(ids, held_by))
                         };
@@ -184,8 +185,8 @@ impl GrantRequest {
 
     fn ask(&mut self, ids: &mut Ids, view: &QuorumView<'_>, member: usize) -> QuorumStep {
         let wait_mode = match self.wait_mode {
-            WaitMode::Wait { .. } if member == self.line => self.wait_mode,
-            WaitMode::Wait { .. } if self.refusers.contains(&member) => WaitMode::Wait { line_limit: None },
+            WaitMode::Wait { .. } if member == self.queue_member => self.wait_mode,
+            WaitMode::Wait { .. } if self.refusers.contains(&member) => WaitMode::Wait { queue_limit: None },
             _ => WaitMode::Try,
         };
         let fence = *self.fence.get_or_insert_with(|| view.process.proposed());
@@ -201,21 +202,21 @@ impl GrantRequest {
         matches!(self.wait_mode, WaitMode::Wait { .. })
     }
 
-    /// Goes on from the line member's answer to an attempt in its queue. Returns the answer to the
+    /// Goes on from the queue member's answer to an attempt in its queue. Returns the answer to the
     /// request if the other members need not be asked.
-    fn hear_the_line(&mut self, ids: &mut Ids, answer: GrantAnswer) -> Option<GrantAnswer> {
-        let line = self.line;
+    fn handle_queue_member(&mut self, ids: &mut Ids, answer: GrantAnswer) -> Option<GrantAnswer> {
+        let queue_member = self.queue_member;
         let looks_on = matches!(ids.stage, Stage::Queued { looks_on: true, .. });
         match answer {
             GrantAnswer::Granted { fence } => {
-                ids.stage = Stage::Handed { line };
-                self.round.handle_granted(line, fence);
+                ids.stage = Stage::Handed { queue_member };
+                self.round.handle_granted(queue_member, fence);
                 self.fence = Some(fence);
                 None
             }
             // The other members may grant the keys nevertheless.
             GrantAnswer::Busy { ref held_by, .. } if looks_on || is_foreign(held_by) => {
-                self.round.handle_refused(line, Some(held_by.clone()));
+                self.round.handle_refused(queue_member, Some(held_by.clone()));
                 self.refused = Some(answer);
                 self.fence = None;
                 None
@@ -224,10 +225,10 @@ impl GrantRequest {
         }
     }
 
-    /// Waits for the line member although the others have decided; `None` to stop waiting.
+    /// Waits for the queue member although the others have decided; `None` to stop waiting.
     fn courtesy(&mut self, view: &QuorumView<'_>) -> Option<QuorumStep> {
-        let line = self.line;
-        if !self.round.awaits(line) || view.process.is_silent(line) {
+        let queue_member = self.queue_member;
+        if !self.round.awaits(queue_member) || view.process.is_silent(queue_member) {
             return None;
         }
         match self.courtesy {
@@ -239,7 +240,7 @@ impl GrantRequest {
             Courtesy::Until(until) if view.now < until => Some(QuorumStep::WaitUntil(until)),
             Courtesy::Until(_) => {
                 self.courtesy = Courtesy::Over;
-                Some(QuorumStep::Silent { member: line })
+                Some(QuorumStep::Silent { member: queue_member })
             }
             Courtesy::Over => None,
         }
@@ -255,7 +256,7 @@ impl GrantRequest {
             Ok(MemberAnswer::Raise(RaiseAnswer::NotHeld { held_by, .. })) => {
                 self.round.handle_refused(member, held_by);
             }
-            Err(fault) => match &mut self.at_line {
+            Err(fault) => match &mut self.at_queue_member {
                 Some(answer) => *answer = Some(Err(fault)),
                 None => self.round.handle_fault(member, fault),
             },
@@ -263,16 +264,16 @@ impl GrantRequest {
     }
 
     fn hear_grant(&mut self, ids: &Ids, member: usize, answer: GrantAnswer) {
-        if let Some(at_line) = &mut self.at_line {
-            *at_line = Some(Ok(answer));
+        if let Some(at_queue_member) = &mut self.at_queue_member {
+            *at_queue_member = Some(Ok(answer));
             return;
         }
         let store = &ids.settings.members[member];
         match &answer {
             GrantAnswer::Granted { fence } => self.round.handle_granted(member, *fence),
-            GrantAnswer::Busy { held_by, .. } | GrantAnswer::LineFull { held_by, .. } => {
+            GrantAnswer::Busy { held_by, .. } | GrantAnswer::QueueFull { held_by, .. } => {
                 self.round.handle_refused(member, Some(held_by.clone()));
-                if member == self.line {
+                if member == self.queue_member {
                     self.refused = Some(answer);
                 } else if let GrantAnswer::Busy { place, .. } = answer {
                     self.place_elsewhere = self.place_elsewhere.or(place);
@@ -295,19 +296,19 @@ impl GrantRequest {
         }
     }
 
-    /// The reader that holds the line member's key, if this reader was refused there nevertheless:
+    /// The reader that holds the queue member's key, if this reader was refused there nevertheless:
     /// then others are queued before it.
     fn queues_before(&self) -> Option<&HolderInfo> {
-        let held_by = self.round.held_by(self.line)?;
+        let held_by = self.round.held_by(self.queue_member)?;
         let shares = |want: &Want| want.key == held_by.key && want.mode == Mode::Shared;
         (held_by.mode == Mode::Shared && self.attempt.claim.wants().iter().any(shares)).then_some(held_by)
     }
 
-    /// Returns true if another of our attempts holds the line member's key. Mostly that is the
+    /// Returns true if another of our attempts holds the queue member's key. Mostly that is the
     /// first attempt in its queue, which is about to ask the other members; sometimes a dead
     /// process left it behind. Giving way once distinguishes the two.
     fn is_to_give_way(&self) -> bool {
-        let held_by = self.round.held_by(self.line);
+        let held_by = self.round.held_by(self.queue_member);
         held_by.is_some_and(|held_by| !self.gave_way && !is_foreign(held_by) && !self.is_our_own(held_by))
     }
 
@@ -315,8 +316,8 @@ impl GrantRequest {
     /// the queue.
     fn give_way(&mut self, ids: &mut Ids, view: &QuorumView<'_>) -> QuorumStep {
         self.gave_way = true;
-        let line = self.line;
-        ids.abandon(|member| member != line);
+        let queue_member = self.queue_member;
+        ids.abandon(|member| member != queue_member);
         let until = view.now + view.about(QuorumAttempt::APART.min(self.attempt.ttl.duration() / 8));
         self.pause = Some(until);
         ids.rounds = ids.rounds.wrapping_add(1);
@@ -353,14 +354,14 @@ impl GrantRequest {
         if let Some(step) = self.courtesy(view) {
             return Some(step);
         }
-        let line = self.choose_line(ids, &held);
-        let goes_on = self.round.has_granted(line);
+        let queue_member = self.choose_queue_member(ids, &held);
+        let goes_on = self.round.has_granted(queue_member);
         match self.waits() {
             true if goes_on => {
-                self.line = line;
+                self.queue_member = queue_member;
                 self.join_the_refusers(ids, view, &held, held_by)
             }
-            true => self.stand(ids, line, held_by, !is_held),
+            true => self.stand(ids, queue_member, held_by, !is_held),
             false if goes_on || held.iter().any(|(_, held_by)| self.is_our_own(held_by)) => {
                 Some(self.ask_the_rivals(ids, view, &held, held_by))
             }
@@ -368,10 +369,10 @@ impl GrantRequest {
         }
     }
 
-    /// Chooses the line member: the first member that answers and where no other program's lock is
+    /// Chooses the queue member: the first member that answers and where no other program's lock is
     /// in the way. The holder of its key continues, and waiters join its queue. If other programs
     /// hold so many members that no majority is left, all wait for their locks.
-    fn choose_line(&self, ids: &Ids, held: &[(usize, HolderInfo)]) -> usize {
+    fn choose_queue_member(&self, ids: &Ids, held: &[(usize, HolderInfo)]) -> usize {
         let foreign = |member: usize| self.round.held_by(member).is_some_and(is_foreign);
         let count = held.iter().filter(|(_, held_by)| is_foreign(held_by)).count();
         let members = ids.settings.members.len();
@@ -381,7 +382,7 @@ impl GrantRequest {
             self.round.has_granted(member)
                 || self.round.held_by(member).is_some() && !(skips && foreign(member))
         };
-        (0..members).find(serves).unwrap_or(self.line)
+        (0..members).find(serves).unwrap_or(self.queue_member)
     }
 
     /// Keeps asking in a single try while rivals hold only a minority; they release it when they
@@ -408,12 +409,12 @@ impl GrantRequest {
     fn stand(
         &mut self,
         ids: &mut Ids,
-        line: usize,
+        queue_member: usize,
         held_by: HolderInfo,
         looks_on: bool,
     ) -> Option<QuorumStep> {
-        if line != self.line && self.moves < ids.settings.members.len() {
-            let before = std::mem::replace(&mut self.line, line);
+        if queue_member != self.queue_member && self.moves < ids.settings.members.len() {
+            let before = std::mem::replace(&mut self.queue_member, queue_member);
             self.moves += 1;
             self.refused = None;
             self.courtesy = Courtesy::None;
@@ -422,17 +423,17 @@ impl GrantRequest {
             if self.round.held_by(before).is_some() {
                 ids.abandon(|member| member == before);
             }
-            self.round.ask_again(line);
+            self.round.ask_again(queue_member);
             return None;
         }
-        let line = self.line;
+        let queue_member = self.queue_member;
         Some(match self.refused.take() {
             Some(answer @ GrantAnswer::Busy { place: Some(_), .. }) => {
-                ids.abandon(|member| member != line);
-                ids.stage = Stage::Queued { line, looks_on };
+                ids.abandon(|member| member != queue_member);
+                ids.stage = Stage::Queued { queue_member, looks_on };
                 QuorumStep::Done(Ok(answer))
             }
-            Some(answer @ GrantAnswer::LineFull { .. }) => {
+            Some(answer @ GrantAnswer::QueueFull { .. }) => {
                 ids.begin_anew();
                 QuorumStep::Done(Ok(answer))
             }
@@ -469,7 +470,8 @@ impl GrantRequest {
         if self.refusers.len() > joined {
             return None;
         }
-        ids.stage = Stage::Contested { line: self.line, refusers: self.refusers.clone(), until };
+        ids.stage =
+            Stage::Contested { queue_member: self.queue_member, refusers: self.refusers.clone(), until };
         Some(QuorumStep::Done(Ok(GrantAnswer::Busy { held_by, place: self.place_elsewhere })))
     }
 

@@ -4,7 +4,7 @@ use super::*;
 use crate::{Claim, Key, Mode, QueuePosition, Ticket, WaitQueue};
 
 const FENCE: u64 = 1_000;
-const WAIT: WaitMode = WaitMode::Wait { line_limit: None };
+const WAIT: WaitMode = WaitMode::Wait { queue_limit: None };
 
 /// A process, its clock, and one attempt.
 #[derive(Debug)]
@@ -241,7 +241,7 @@ fn an_attempt_that_waits_is_in_one_queue_and_asks_that_member_first() {
     }
     assert!(matches!(world.answer(), GrantAnswer::Busy { place: Some(_), .. }));
     assert_eq!(world.undone(), [(1, asked[1].holder), (2, asked[2].holder)]);
-    let wait = QuorumWait::AtLine { member: 0, holder: asked[0].holder };
+    let wait = QuorumWait::AtQueueMember { member: 0, holder: asked[0].holder };
     assert_eq!(world.machine.waits(), wait);
 
     let begun = world.now;
@@ -251,7 +251,7 @@ fn an_attempt_that_waits_is_in_one_queue_and_asks_that_member_first() {
     world.now = begun + Duration::from_millis(10);
     let (others, step) = world.questions();
     assert_eq!(step, QuorumStep::WaitUntil(begun + world.attempt.ttl.duration()), "counted from its turn");
-    assert!(others.iter().all(|question| question.fence == fence(FENCE + 3)), "as the line member answered");
+    assert!(others.iter().all(|question| question.fence == fence(FENCE + 3)), "as the queue member answered");
     assert_eq!(others.iter().map(|question| question.member).collect::<Vec<_>>(), [1, 2]);
     world.says(&others[1], granted(FENCE + 3));
     assert_eq!(world.answer(), granted(FENCE + 3));

@@ -112,7 +112,7 @@ pub enum WaitMode {
     /// does not join a queue that is as long as the limit.
     Wait {
         /// The most waiters before it; `None` for any number.
-        line_limit: Option<u64>,
+        queue_limit: Option<u64>,
     },
 }
 

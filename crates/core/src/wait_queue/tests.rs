@@ -14,77 +14,77 @@ fn standing(n: u8) -> QueueEntry {
     }
 }
 
-fn order(line: &WaitQueue) -> Vec<u128> {
-    line.waiters().map(|(_, standing)| standing.holder.bits()).collect()
+fn order(queue: &WaitQueue) -> Vec<u128> {
+    queue.waiters().map(|(_, standing)| standing.holder.bits()).collect()
 }
 
 #[test]
 fn joining_again_keeps_the_place() {
-    let mut line = WaitQueue::default();
-    let first = line.join(standing(1), None, Stamp::from_micros(50));
-    line.join(standing(2), None, Stamp::from_micros(60));
-    assert_eq!(line.join(standing(1), None, Stamp::from_micros(70)), first);
-    assert_eq!(order(&line), [1, 2]);
+    let mut queue = WaitQueue::default();
+    let first = queue.join(standing(1), None, Stamp::from_micros(50));
+    queue.join(standing(2), None, Stamp::from_micros(60));
+    assert_eq!(queue.join(standing(1), None, Stamp::from_micros(70)), first);
+    assert_eq!(order(&queue), [1, 2]);
 }
 
 #[test]
 fn a_clock_that_steps_back_puts_nobody_before_others() {
-    let mut line = WaitQueue::default();
-    line.join(standing(1), None, Stamp::from_micros(50));
-    line.join(standing(2), None, Stamp::from_micros(10));
-    assert_eq!(order(&line), [1, 2]);
+    let mut queue = WaitQueue::default();
+    queue.join(standing(1), None, Stamp::from_micros(50));
+    queue.join(standing(2), None, Stamp::from_micros(10));
+    assert_eq!(order(&queue), [1, 2]);
 }
 
 #[test]
 fn a_ticket_leads_back_to_its_place() {
-    let mut line = WaitQueue::default();
-    let first = line.join(standing(1), None, Stamp::from_micros(50));
-    line.join(standing(2), None, Stamp::from_micros(60));
-    line.leave(Holder::from_bits(1));
-    assert_eq!(line.join(standing(1), Some(first), Stamp::from_micros(90)), first);
-    line.join(standing(3), Some(first), Stamp::from_micros(90));
-    assert_eq!(order(&line), [1, 3, 2]);
-    assert_eq!([1, 3, 2, 4].map(|n| line.before(Holder::from_bits(n))), [Some(0), Some(1), Some(2), None]);
+    let mut queue = WaitQueue::default();
+    let first = queue.join(standing(1), None, Stamp::from_micros(50));
+    queue.join(standing(2), None, Stamp::from_micros(60));
+    queue.leave(Holder::from_bits(1));
+    assert_eq!(queue.join(standing(1), Some(first), Stamp::from_micros(90)), first);
+    queue.join(standing(3), Some(first), Stamp::from_micros(90));
+    assert_eq!(order(&queue), [1, 3, 2]);
+    assert_eq!([1, 3, 2, 4].map(|n| queue.before(Holder::from_bits(n))), [Some(0), Some(1), Some(2), None]);
 }
 
 #[test]
 fn those_left_out_are_counted_and_missed_only_when_their_turn_comes() {
-    let mut line = WaitQueue::default();
+    let mut queue = WaitQueue::default();
     for (n, at) in [(1, 10), (2, 20), (3, 60), (4, 90)] {
-        line.join(standing(n), Some(Ticket::new(at)), Stamp::from_micros(0));
+        queue.join(standing(n), Some(Ticket::new(at)), Stamp::from_micros(0));
     }
-    line.leave_out(3, (Ticket::new(60), Holder::from_bits(3)));
-    line.leave_out(2, (Ticket::new(90), Holder::from_bits(4)));
-    assert_eq!(line.len(), 9);
-    assert_eq!([2, 3, 4].map(|n| line.before(Holder::from_bits(n))), [Some(1), Some(5), Some(8)]);
-    assert_eq!(line.join(standing(5), None, Stamp::from_micros(0)), Ticket::new(91));
-    assert_eq!(line.before(Holder::from_bits(5)), Some(9));
-    assert_eq!(line.pop().map(|first| first.holder.bits()), Some(1));
-    assert!(!line.is_short());
-    assert_eq!(line.pop().map(|first| first.holder.bits()), Some(2));
-    assert!(line.is_short() && line.first().is_none() && line.pop().is_none() && !line.is_empty());
+    queue.leave_out(3, (Ticket::new(60), Holder::from_bits(3)));
+    queue.leave_out(2, (Ticket::new(90), Holder::from_bits(4)));
+    assert_eq!(queue.len(), 9);
+    assert_eq!([2, 3, 4].map(|n| queue.before(Holder::from_bits(n))), [Some(1), Some(5), Some(8)]);
+    assert_eq!(queue.join(standing(5), None, Stamp::from_micros(0)), Ticket::new(91));
+    assert_eq!(queue.before(Holder::from_bits(5)), Some(9));
+    assert_eq!(queue.pop().map(|first| first.holder.bits()), Some(1));
+    assert!(!queue.is_short());
+    assert_eq!(queue.pop().map(|first| first.holder.bits()), Some(2));
+    assert!(queue.is_short() && queue.first().is_none() && queue.pop().is_none() && !queue.is_empty());
     for n in [3, 4, 5] {
-        line.leave(Holder::from_bits(n));
+        queue.leave(Holder::from_bits(n));
     }
-    assert!(line.is_short() && line.len() == 5);
+    assert!(queue.is_short() && queue.len() == 5);
 }
 
 fn listening(n: u8, channel: &str) -> QueueEntry {
     QueueEntry { channel: Some(Channel::new(channel)), ..standing(n) }
 }
 
-fn witness(line: &mut WaitQueue) -> Option<u128> {
-    line.witness(Some(&Channel::new("here"))).map(|standing| standing.holder.bits())
+fn witness(queue: &mut WaitQueue) -> Option<u128> {
+    queue.witness(Some(&Channel::new("here"))).map(|standing| standing.holder.bits())
 }
 
 /// This many waiters on one channel, then one on another.
 fn with_one_elsewhere(here: u8) -> WaitQueue {
-    let mut line = WaitQueue::default();
+    let mut queue = WaitQueue::default();
     for n in 1..=here {
-        line.join(listening(n, "here"), None, Stamp::from_micros(0));
+        queue.join(listening(n, "here"), None, Stamp::from_micros(0));
     }
-    line.join(listening(here + 1, "elsewhere"), None, Stamp::from_micros(0));
-    line
+    queue.join(listening(here + 1, "elsewhere"), None, Stamp::from_micros(0));
+    queue
 }
 
 #[test]
@@ -132,23 +132,23 @@ fn a_witness_who_may_have_been_left_out_is_missed() {
 proptest! {
     /// Compared with the simplest queue: a vector.
     #[test]
-    fn a_line_is_first_come_first_served(steps in prop::collection::vec((any::<bool>(), 0..6u8, 0..9u64), 0..60)) {
-        let (mut line, mut plain) = (WaitQueue::default(), Vec::new());
+    fn a_queue_is_first_come_first_served(steps in prop::collection::vec((any::<bool>(), 0..6u8, 0..9u64), 0..60)) {
+        let (mut queue, mut plain) = (WaitQueue::default(), Vec::new());
         for (joins, who, at) in steps {
             let holder = Holder::from_bits(who.into());
             if joins {
-                line.join(standing(who), None, Stamp::from_micros(at));
+                queue.join(standing(who), None, Stamp::from_micros(at));
                 if !plain.contains(&u128::from(who)) {
                     plain.push(who.into());
                 }
                 let place = plain.iter().position(|other| *other == holder.bits());
-                prop_assert_eq!(line.before(holder), place.map(|place| place as u64));
+                prop_assert_eq!(queue.before(holder), place.map(|place| place as u64));
             } else {
                 let stood = plain.contains(&holder.bits());
                 plain.retain(|other| *other != holder.bits());
-                prop_assert_eq!(line.leave(holder).is_some(), stood);
+                prop_assert_eq!(queue.leave(holder).is_some(), stood);
             }
-            prop_assert_eq!(order(&line), plain.clone());
+            prop_assert_eq!(order(&queue), plain.clone());
         }
     }
 }

@@ -272,7 +272,7 @@ async fn waiters_that_join_at_the_same_time_are_all_served() {
     let (holder, mut waiter) = (attempt("a", 1), attempt("a", 2));
     let mut other = another(&store);
     other.serve(Request::Grant { attempt: holder.clone(), wait: None, not_after: None }).unwrap();
-    while !is_done(store.grant(&waiter, WaitMode::Wait { line_limit: None })) {
+    while !is_done(store.grant(&waiter, WaitMode::Wait { queue_limit: None })) {
         store.give_up(&waiter).await.unwrap();
         waiter = attempt("a", waiter.holder.bits() + 1);
     }

@@ -99,7 +99,7 @@ fn try_to_lock(mut ledger: Ledger, patience: Duration) {
 fn a_task_of_another_test_is_done() {
     let (Ok(task), Some(file)) = (env::var(TASK), env::var_os(FILE).map(PathBuf::from)) else { return };
     if let Some(task) = task.strip_prefix("line ") {
-        return crate::in_line::do_task(task, &file);
+        return crate::queue::do_task(task, &file);
     }
     let mut ledger = Ledger::at(&file, Arc::new(OfTheMachine));
     match &*task {

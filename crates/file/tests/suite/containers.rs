@@ -11,7 +11,7 @@ use leasehold_file::{BootId, Ledger};
 
 use crate::child;
 use crate::clocks::{ByHand, OfTheMachine};
-use crate::in_line::Process;
+use crate::queue::Process;
 use crate::seeds::{attempt, key, take};
 
 /// LXC, Incus and systemd-nspawn mount a random boot id into each container. Leases of another boot

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::child;
 use crate::clocks::OfTheMachine;
-use crate::in_line::Process;
+use crate::queue::Process;
 use crate::seeds::{attempt, take};
 
 fn a_file() -> (TempDir, PathBuf) {

@@ -495,8 +495,8 @@ impl World {
     fn some_wait(&mut self, holder: Holder) -> Wait {
         let channel = self.dice.one_of(&[Some(CHANNELS[0]), Some(CHANNELS[1]), Some(CHANNELS[2]), None]);
         let ticket = self.tickets.get(&holder).cloned().filter(|_| self.dice.once_in(2));
-        let line_limit = self.dice.once_in(10).then(|| self.dice.below(8));
-        Wait { channel: channel.map(Channel::new), ticket, line_limit, ..Wait::default() }
+        let queue_limit = self.dice.once_in(10).then(|| self.dice.below(8));
+        Wait { channel: channel.map(Channel::new), ticket, queue_limit, ..Wait::default() }
     }
 
     fn some_attempt(&mut self) -> Attempt {

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use crate::child;
 use crate::clocks::{ByHand, OfTheMachine};
-use crate::in_line::{Process, notes};
+use crate::queue::{Process, notes};
 use crate::seeds::{attempt, take};
 
 /// Nobody's, as far as we know; users need no entry in a database to have files and locks.

@@ -33,7 +33,7 @@ async fn giving_up_after_a_dropped_request_leaves_nothing() {
     for who in 0..50 {
         let attempt = attempt(who, &["a", "b"], 60_000);
         {
-            let mut request = pin!(store.grant(&attempt, WaitMode::Wait { line_limit: None }));
+            let mut request = pin!(store.grant(&attempt, WaitMode::Wait { queue_limit: None }));
             let _ = request.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         }
         store.give_up(&attempt).await.unwrap();

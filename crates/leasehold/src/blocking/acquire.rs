@@ -57,9 +57,9 @@ impl<G> Acquire<G> {
     }
 
     /// Limits the queue: if that many requests wait already, this one ends at once with
-    /// [`LockError::LineFull`].
-    pub fn line_limit(self, waiters: u64) -> Self {
-        Self(self.0.line_limit(waiters), PhantomData)
+    /// [`LockError::QueueFull`].
+    pub fn queue_limit(self, waiters: u64) -> Self {
+        Self(self.0.queue_limit(waiters), PhantomData)
     }
 
     /// Sets the pauses between retries, for stores without a queue and for requests with a number of

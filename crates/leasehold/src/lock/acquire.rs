@@ -127,10 +127,10 @@ impl<G> Acquire<G> {
     }
 
     /// Limits the queue: if that many requests wait already, this one ends at once with
-    /// [`LockError::LineFull`]. This is for services that reject work rather than let it pile up.
+    /// [`LockError::QueueFull`]. This is for services that reject work rather than let it pile up.
     /// Without it, the queue may grow without a limit.
-    pub fn line_limit(self, waiters: u64) -> Self {
-        self.with(|terms| terms.line_limit = Some(waiters))
+    pub fn queue_limit(self, waiters: u64) -> Self {
+        self.with(|terms| terms.queue_limit = Some(waiters))
     }
 
     /// Sets the pauses between retries, for stores without a queue and for requests with a number of

@@ -21,8 +21,8 @@ pub(super) fn failure(
             let place = before.map(|before| before + 1);
             LockError::TimedOut { key, held_by: held_by.map(Box::new), place, waited, attempts }
         }
-        Outcome::LineFull { held_by, length } => {
-            LockError::LineFull { key: held_by.key.clone(), held_by: Box::new(held_by), length }
+        Outcome::QueueFull { held_by, length } => {
+            LockError::QueueFull { key: held_by.key.clone(), held_by: Box::new(held_by), length }
         }
         Outcome::Silent { fault: Some(Fault { quorum_report: Some(quorum_report), .. }) } => {
             LockError::NoQuorum { key, quorum_report, waited, attempts }

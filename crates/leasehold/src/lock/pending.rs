@@ -55,11 +55,11 @@ pub(super) struct Asked {
 
 impl<'a> PendingAttempt<'a> {
     pub(super) fn new(handle: &'a Arc<StoreHandle>, terms: Terms, started: Instant, span: &'a Span) -> Self {
-        let Terms { claim, label, ttl, signal, renewal, patience, line_limit, queues, on_wait, drift: _ } =
+        let Terms { claim, label, ttl, signal, renewal, patience, queue_limit, queues, on_wait, drift: _ } =
             terms;
         let waits = patience.within != Some(Duration::ZERO) && patience.retries != Some(0);
         let wait_mode = if waits && queues && patience.retries.is_none() {
-            WaitMode::Wait { line_limit }
+            WaitMode::Wait { queue_limit }
         } else {
             WaitMode::Try
         };

@@ -16,7 +16,7 @@ pub(crate) struct Terms {
     pub(crate) drift: Option<Drift>,
     pub(crate) renewal: Renewal,
     pub(crate) patience: Patience,
-    pub(crate) line_limit: Option<u64>,
+    pub(crate) queue_limit: Option<u64>,
     /// True if it joins a queue if it has to wait; otherwise it polls.
     pub(crate) queues: bool,
     pub(crate) on_wait: Option<OnWait>,

@@ -142,14 +142,14 @@ pub(super) async fn release(quorum: &Arc<QuorumState>, attempt: &Attempt) -> Ans
         }));
     }
     drop(tell);
-    // The next requester is refused until the line member knows of the release, so wait for its
+    // The next requester is refused until the queue member knows of the release, so wait for its
     // answer, as a grant does.
-    let line = quorum.line_member();
-    let mut line_heard = false;
+    let queue_member = quorum.queue_member();
+    let mut has_answered = false;
     let mut courtesy = quorum.runtime.sleep_until(quorum.runtime.now() + QuorumAttempt::COURTESY);
     loop {
         let decided = ballot.vote() != Vote::Open;
-        if decided && (line_heard || quorum.members[line].is_silent()) {
+        if decided && (has_answered || quorum.members[queue_member].is_silent()) {
             break;
         }
         let heard = tokio::select! {
@@ -158,7 +158,7 @@ pub(super) async fn release(quorum: &Arc<QuorumState>, attempt: &Attempt) -> Ans
             () = &mut courtesy, if decided => None,
         };
         let Some((member, answer)) = heard else { break };
-        line_heard |= member == line;
+        has_answered |= member == queue_member;
         ballot.handle(member, answer);
     }
     let answer = quorum.verdict(&ballot, "released");

@@ -111,9 +111,9 @@ pub(super) async fn each_says<T: Send + 'static>(
 }
 
 fn seen(quorum: &QuorumState, key: Key, states: &[KeyState]) -> KeyState {
-    let line = states.iter().map(|state| &state.waiters).find(|line| !line.is_empty());
+    let queue = states.iter().map(|state| &state.waiters).find(|queue| !queue.is_empty());
     let holders = held_by_a_majority(states, quorum.majority());
-    let mut state = KeyState::new(key, holders, line.cloned().unwrap_or_default());
+    let mut state = KeyState::new(key, holders, queue.cloned().unwrap_or_default());
     state.damage = states.iter().find_map(|state| state.damage.clone());
     // With the latest of the members' clocks, no fence appears to be in the future: fences are
     // within a margin of each member's clock.

@@ -70,8 +70,8 @@ impl QuorumState {
     }
 
     /// The first member that answers, in configured order.
-    pub(super) fn line_member(&self) -> usize {
-        self.view().line_member(self.members.len())
+    pub(super) fn queue_member(&self) -> usize {
+        self.view().queue_member(self.members.len())
     }
 
     /// Resolves when too few members answer for any grant.

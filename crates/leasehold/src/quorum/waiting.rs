@@ -18,7 +18,7 @@ pub(super) async fn woken(quorum: &Arc<QuorumState>, attempt: &Attempt) -> Wake 
     loop {
         let wait = shared.machine().waits();
         match wait {
-            QuorumWait::AtLine { member, holder } => {
+            QuorumWait::AtQueueMember { member, holder } => {
                 let (here, there) = (at(holder), &quorum.members[member]);
                 tokio::select! {
                     biased;

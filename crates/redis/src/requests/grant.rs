@@ -42,7 +42,7 @@ impl Client {
             _ => {}
         }
         let answer = match wait_mode {
-            WaitMode::Wait { line_limit } => self.ask_in_line(attempt, line_limit, route, limit).await,
+            WaitMode::Wait { queue_limit } => self.ask_to_wait(attempt, queue_limit, route, limit).await,
             _ => self.ask(attempt, None, route, limit).await,
         };
         // A caller that gets a lasting error gives nothing up, although the batch may have been
@@ -57,10 +57,10 @@ impl Client {
     ///
     /// The first attempt on a connection that must wait asks once without a channel: without
     /// waiters there is no subscription.
-    async fn ask_in_line(
+    async fn ask_to_wait(
         &self,
         attempt: &Attempt,
-        line_limit: Option<u64>,
+        queue_limit: Option<u64>,
         route: &mut Route,
         limit: Duration,
     ) -> Result<GrantAnswer, Fault> {
@@ -80,7 +80,7 @@ impl Client {
             if !has_push {
                 self.waiting.cannot_be_told(attempt.holder);
             }
-            let wait = Wait { channel, nonce, ticket, line_limit };
+            let wait = Wait { channel, nonce, ticket, queue_limit };
             let answer = self.ask(attempt, Some(wait), route, limit).await;
             match &answer {
                 Ok(answer) => self.waiting.answered(attempt, answer, self.runtime.now()),

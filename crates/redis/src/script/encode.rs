@@ -285,7 +285,7 @@ fn waiting(attempt: &Attempt, wait: &Wait, args: &mut Words) {
         }
         None => args.extend([&b""[..]; 2]),
     }
-    match wait.line_limit {
+    match wait.queue_limit {
         Some(limit) => args.show(limit),
         None => args.push(b""),
     }

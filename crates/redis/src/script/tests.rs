@@ -41,7 +41,7 @@ fn calls_have_these_keys_and_arguments() {
 
     let ticket = Some((Key::new("b").unwrap(), Ticket::new(1_600_000_000_000_000)));
     let nonce = Some(Nonce::from_bits(0xef));
-    let wait = Wait { channel: Some(wire::channel_of(0xcd)), nonce, ticket, line_limit: Some(50) };
+    let wait = Wait { channel: Some(wire::channel_of(0xcd)), nonce, ticket, queue_limit: Some(50) };
     let channel = "leasehold:000000000000000000000000000000cd";
     let waits = [channel, "2", "1600000000000000", "50", "15000", "000000000000000000000000000000ef"];
     assert_eq!(shown(grant(None, Some(wait)).args.iter()), [&what[..], &["", "x x"], &waits[..]].concat());

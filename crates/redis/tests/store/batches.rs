@@ -106,7 +106,7 @@ async fn one_after_the_other_each_request_is_one_script() {
         let before = scripts(&server);
         for _ in 0..3 {
             let ours = attempt(&["k"]);
-            granted(store.grant(&ours, WaitMode::Wait { line_limit: None }).await);
+            granted(store.grant(&ours, WaitMode::Wait { queue_limit: None }).await);
             assert_eq!(store.release(&ours).await, Ok(HoldAnswer::Done));
             assert_eq!(value(&server, "k"), None);
             granted(grant(&store, &ours).await);

@@ -15,7 +15,7 @@ use crate::queue::BOTH;
 use crate::world::{attempt, grant, granted, key, lasting, runtime, store};
 
 const FLAVORS: [Flavor; 3] = [Flavor::Redis62, Flavor::Redis70, Flavor::Valkey91];
-const WAIT: WaitMode = WaitMode::Wait { line_limit: None };
+const WAIT: WaitMode = WaitMode::Wait { queue_limit: None };
 const SIDES: [Side; 5] = [Side::Fence, Side::Queue, Side::Waiters, Side::Holders, Side::Shares];
 
 fn side(side: Side, name: &str) -> String {

@@ -94,7 +94,7 @@ async fn scripts_and_the_client_agree_on_what_is_ours_and_nothing_else_is_ever_c
             server.text(&["FLUSHALL"]);
             server.command(&[b"SET", b"k", &value, b"PX", b"60000"]);
             let waits = attempt(&["k"]);
-            let answer = store.grant(&waits, WaitMode::Wait { line_limit: None }).await.unwrap();
+            let answer = store.grant(&waits, WaitMode::Wait { queue_limit: None }).await.unwrap();
             let GrantAnswer::Busy { held_by, .. } = answer else { panic!("{flavor} {shown}: {answer:?}") };
             assert_eq!(held_by.owner, wire::read(&value), "{flavor} {shown}");
             // A waiter marks a lease, so that its holder releases it by a script.

@@ -10,7 +10,7 @@ use crate::login::MINIMAL;
 use crate::queue::{BOTH, lock};
 use crate::world::{attempt, granted, store, value};
 
-const WAIT: WaitMode = WaitMode::Wait { line_limit: None };
+const WAIT: WaitMode = WaitMode::Wait { queue_limit: None };
 const END: &str = "leasehold:end";
 
 struct Hostile<'a> {

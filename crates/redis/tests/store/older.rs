@@ -80,7 +80,7 @@ async fn the_line_of_an_older_build_goes_on_in_its_order_and_ours_joins_at_its_e
         let mut hears = server.connect().unwrap();
         hears.text(&["SUBSCRIBE", CHANNEL]).unwrap();
         let ours = attempt(&[KEY]);
-        let waits = store.grant(&ours, WaitMode::Wait { line_limit: None }).await;
+        let waits = store.grant(&ours, WaitMode::Wait { queue_limit: None }).await;
         let Ok(GrantAnswer::Busy { place: Some(place), .. }) = waits else { panic!("{waits:?}") };
         assert_eq!(place.before, 2, "{flavor}");
 
@@ -101,7 +101,7 @@ async fn the_line_of_an_older_build_goes_on_in_its_order_and_ours_joins_at_its_e
             assert!(pttl(&server, KEY) > 29_000, "{flavor}");
         }
         assert_eq!(store.release(&second).await, Ok(HoldAnswer::Done));
-        let fence = granted(store.grant(&ours, WaitMode::Wait { line_limit: None }).await);
+        let fence = granted(store.grant(&ours, WaitMode::Wait { queue_limit: None }).await);
         assert!(u64::from(fence) > last, "{flavor}: {fence} after {last}");
         assert_eq!(store.release(&ours).await, Ok(HoldAnswer::Done));
         let Reply::Array(Some(left)) = server.text(&["KEYS", "*"]) else { panic!("no keys") };

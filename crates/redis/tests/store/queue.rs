@@ -28,7 +28,7 @@ pub(crate) async fn lock_with(store: &RedisStore, attempt: &Attempt, runtime: &d
         match machine.next(runtime.now()) {
             Step::Ask => {
                 machine.handle_sent(runtime.now());
-                match store.grant(attempt, WaitMode::Wait { line_limit: None }).await {
+                match store.grant(attempt, WaitMode::Wait { queue_limit: None }).await {
                     Ok(answer) => machine.handle_answer(runtime.now(), answer),
                     Err(fault) => machine.handle_fault(runtime.now(), fault),
                 }
@@ -92,7 +92,7 @@ pub(crate) async fn subscribe(store: &RedisStore) {
     lock(store, &holder).await;
     let began = Instant::now();
     loop {
-        let answer = store.grant(&waiter, WaitMode::Wait { line_limit: None }).await;
+        let answer = store.grant(&waiter, WaitMode::Wait { queue_limit: None }).await;
         if matches!(answer, Ok(GrantAnswer::Busy { place: Some(_), .. })) {
             break;
         }

@@ -7,8 +7,8 @@ use leasehold_core::{GrantAnswer, HoldAnswer, Store};
 use leasehold_redis::RedisStore;
 use servers::{Flavor, Server};
 
-use crate::line_order::wait;
 use crate::queue::{let_go, lock, until, until_queued};
+use crate::queue_order::wait;
 use crate::world::{attempt, grant, granted, lasting, passing, store, value};
 
 fn pair(flavor: Flavor) -> (Server, Server) {

@@ -8,8 +8,8 @@ use leasehold_core::{
 };
 use servers::{Flavor, Reply, Server, Watched};
 
-use crate::line_order::wait;
 use crate::queue::{let_go, lock, until, until_queued};
+use crate::queue_order::wait;
 use crate::world::{attempt, grant, granted, key, lasting, passing, store, value};
 
 /// Half a second until the sentinels miss the master, two for the failover, and some for us.

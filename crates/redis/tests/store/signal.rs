@@ -68,7 +68,7 @@ async fn a_key_that_is_handed_to_the_next_in_line_wakes_nobody() {
     let store = store(&server.url());
     let (ours, next) = (waking(&["lock:a"]), waking(&["lock:a"]));
     granted(grant(&store, &ours).await);
-    store.grant(&next, WaitMode::Wait { line_limit: None }).await.unwrap();
+    store.grant(&next, WaitMode::Wait { queue_limit: None }).await.unwrap();
     assert_eq!(store.release(&ours).await, Ok(HoldAnswer::Done));
     assert_eq!(signals(&server), 0);
     assert!(value(&server, "lock:a").unwrap().contains(&next.holder.digits()), "it was not handed over");

@@ -13,7 +13,7 @@ use crate::login::MINIMAL;
 use crate::queue::{BOTH, commands, lock, until};
 use crate::world::{attempt, granted, key, store, value};
 
-const WAIT: WaitMode = WaitMode::Wait { line_limit: None };
+const WAIT: WaitMode = WaitMode::Wait { queue_limit: None };
 const SOON: Duration = Duration::from_secs(5);
 
 /// A tenant's rules: those of `docs/wire.md`, with channels of its own.

@@ -102,7 +102,7 @@ async fn an_older_build_takes_a_marker_for_somebody_elses_lock_and_finds_the_wai
         let record = server.text(&["HGET", "leasehold:w{1ps}invoice:42", &attempt.holder.digits()]);
         record.as_text().unwrap().to_owned()
     };
-    let wait = WaitMode::Wait { line_limit: None };
+    let wait = WaitMode::Wait { queue_limit: None };
     let (one, two, three) = (reader(), writer(), reader());
     granted(grant(&store, &one).await);
     let marker = value(&server, "invoice:42").unwrap();
@@ -147,7 +147,7 @@ async fn shares_beside_a_lease_are_gone_before_there_is_a_marker_again() {
     granted(grant(&store, &one).await);
     let value = value_of(Flag::Plain, lease.holder, None);
     server.command(&[b"SET", b"invoice:42", &value, b"PX", b"10000"]);
-    store.grant(&two, WaitMode::Wait { line_limit: None }).await.unwrap();
+    store.grant(&two, WaitMode::Wait { queue_limit: None }).await.unwrap();
     assert_eq!(store.release(&lease).await, Ok(HoldAnswer::Done));
     assert!(matches!(store.woken(&two).await, Wake::Granted { .. }));
     assert_eq!(server.text(&["ZRANGE", HOLDERS, "0", "-1"]), {
@@ -206,7 +206,7 @@ async fn of_two_shares_that_end_together_that_of_the_smaller_digits_is_waited_fo
         let writes = writer();
         granted(grant(&store, &writes).await);
         for n in order {
-            store.grant(&readers[n], WaitMode::Wait { line_limit: None }).await.unwrap();
+            store.grant(&readers[n], WaitMode::Wait { queue_limit: None }).await.unwrap();
         }
         assert_eq!(store.release(&writes).await, Ok(HoldAnswer::Done));
         let held_by = is_refused(&store, &writer()).await;
@@ -245,7 +245,7 @@ async fn a_server_whose_memory_is_full_renews_takes_back_and_hands_on_shares() {
         granted(grant(&store, &one).await);
         granted(grant(&store, &two).await);
         for waits in [&three, &four] {
-            store.grant(waits, WaitMode::Wait { line_limit: None }).await.unwrap();
+            store.grant(waits, WaitMode::Wait { queue_limit: None }).await.unwrap();
         }
         server.text(&["CONFIG", "SET", "maxmemory", "1"]);
         crate::world::lasting(grant(&store, &attempt(&["other"])).await, &["maxmemory"]);

@@ -67,7 +67,7 @@ async fn many_keys_are_inspected_by_one_command() {
     let held: Vec<_> = names[..98].iter().map(String::as_str).collect();
     granted(grant(&store, &attempt(&held)).await);
     let waits = attempt(&["k:07"]);
-    store.grant(&waits, WaitMode::Wait { line_limit: None }).await.unwrap();
+    store.grant(&waits, WaitMode::Wait { queue_limit: None }).await.unwrap();
     server.text(&["SET", "k:98", "theirs"]);
     let keys: Vec<_> = names.iter().map(|name| key(name)).collect();
     store.inspect_all(&keys[..1]).await.unwrap();

@@ -110,7 +110,7 @@ impl Bench<'_> {
                     worker,
                     &Order::Take { key: key.clone(), waiters: 1, each: 1, hold: 0, think: 0 },
                 )?;
-                self.workers.tell(0, &Order::InLine { key: key.clone(), waiters: n + 1 })?;
+                self.workers.tell(0, &Order::Queued { key: key.clone(), waiters: n + 1 })?;
             }
             self.workers.tell(0, &Order::Yield)?;
             let inversions = self.workers.collect()?.inversions();
@@ -135,7 +135,7 @@ impl Bench<'_> {
         let Some(_) = self.store.commands() else { return Ok(()) };
         let key = format!("held for {seconds} s");
         let race = Race { key: &key, waiters: 1_000, each: 1, hold: 0, think: 0 };
-        self.workers.line_up(&race)?;
+        self.workers.start_queue(&race)?;
         let before = self.store.commands();
         thread::sleep(Duration::from_secs(seconds));
         let after = self.store.commands();

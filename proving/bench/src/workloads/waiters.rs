@@ -58,7 +58,7 @@ fn drains(settings: &Settings, figures: &mut Figures, store: &OpenStore) -> Resu
         let times = settings.pick((2_000 / waiters).clamp(3, 100), 1);
         for _ in 0..times {
             let race = Race { key: case, waiters, each: 1, hold: 0, think: 0 };
-            workers.line_up(&race)?;
+            workers.start_queue(&race)?;
             let before = store.scripts();
             workers.tell(0, &Order::Yield)?;
             let turns = workers.collect()?;
@@ -109,9 +109,9 @@ fn the_dead(
         let take = |waiters| Order::Take { key: key.clone(), waiters, each: 1, hold: 0, think: 0 };
         living.tell(0, &Order::Hold { key: key.clone() })?;
         dying.tell(0, &take(dead))?;
-        living.tell(0, &Order::InLine { key: key.clone(), waiters: dead })?;
+        living.tell(0, &Order::Queued { key: key.clone(), waiters: dead })?;
         living.tell(0, &take(1))?;
-        living.tell(0, &Order::InLine { key: key.clone(), waiters: dead + 1 })?;
+        living.tell(0, &Order::Queued { key: key.clone(), waiters: dead + 1 })?;
         drop(dying);
         server.text(&["SLOWLOG", "RESET"]);
         let released = crate::clock::now();

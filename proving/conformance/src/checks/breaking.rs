@@ -104,7 +104,7 @@ pub async fn a_broken_lease_goes_to_the_first_in_line(target: &Target) {
     let (here, there) = (target.store(), target.store());
     let (one, next) = (attempt(&["k"], LONG), attempt(&["k"], LONG));
     take(&*here, &one).await;
-    let waits = there.grant(&next, WaitMode::Wait { line_limit: None }).await.unwrap();
+    let waits = there.grant(&next, WaitMode::Wait { queue_limit: None }).await.unwrap();
     assert!(matches!(waits, GrantAnswer::Busy { place: Some(_), .. }), "{waits:?}");
     let fence = seen(&*here).await;
     broken(&*here, fence).await;
@@ -114,7 +114,7 @@ pub async fn a_broken_lease_goes_to_the_first_in_line(target: &Target) {
                 assert!(after > fence);
                 break;
             }
-            Wake::AskAgain => match there.grant(&next, WaitMode::Wait { line_limit: None }).await.unwrap() {
+            Wake::AskAgain => match there.grant(&next, WaitMode::Wait { queue_limit: None }).await.unwrap() {
                 GrantAnswer::Granted { fence: after } => {
                     assert!(after > fence);
                     break;

@@ -173,14 +173,14 @@ pub async fn a_listing_has_what_is_waited_for(target: &Target) {
     let store = target.store();
     let (holder, waiter) = (attempt(&["k:ours"], LONG), attempt(&["k:ours"], LONG));
     take(&*store, &holder).await;
-    store.grant(&waiter, WaitMode::Wait { line_limit: None }).await.unwrap();
+    store.grant(&waiter, WaitMode::Wait { queue_limit: None }).await.unwrap();
     let mut expected = vec![(key("k:ours"), waiter.holder)];
     if let Some(server) = target.server() {
         for name in ["k:theirs", "k:theirs, and nobody waits"] {
             server.text(&["SET", name, "x", "PX", "60000"]);
         }
         let waiter = attempt(&["k:theirs"], LONG);
-        store.grant(&waiter, WaitMode::Wait { line_limit: None }).await.unwrap();
+        store.grant(&waiter, WaitMode::Wait { queue_limit: None }).await.unwrap();
         expected.push((key("k:theirs"), waiter.holder));
     }
     let listed = store.inspector().unwrap().list(b"k").await.unwrap();

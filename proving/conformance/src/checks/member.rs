@@ -167,7 +167,7 @@ pub async fn a_rejoin_does_not_pass_who_waits(target: &Target) {
     let holder = proposing(&["k"], TTL);
     take(&*store, &holder).await;
     let waiter = proposing(&["k"], TTL);
-    let wait_mode = WaitMode::Wait { line_limit: None };
+    let wait_mode = WaitMode::Wait { queue_limit: None };
     assert!(matches!(
         store.grant(&waiter, wait_mode).await.unwrap(),
         GrantAnswer::Busy { place: Some(_), .. }

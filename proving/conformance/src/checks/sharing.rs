@@ -10,7 +10,7 @@ use servers::Reply;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::line::{IN_TIME, joins, locks, until_waiting};
+use super::queue::{IN_TIME, joins, locks, until_waiting};
 use super::{LONG, SHORT, attempt, holders, key, refused, renew, take, take_within};
 use crate::poll::poll_and_drop;
 use crate::target::Target;

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
-use conformance::dump::{Dump, LineDump, MemberRecord, SharesDump, Tolerance};
+use conformance::dump::{Dump, MemberRecord, QueueDump, SharesDump, Tolerance};
 use conformance::sequence::{Dice, Oracle, RUN, Step, Tickets, WINDOW, heard, history, just_before};
 use leasehold_core::{
     Answer, BreakNote, BreakRecord, Channel, Content, Family, Fence, Holder, Key, Label, Mark, Mode, Nonce,
@@ -169,7 +169,7 @@ impl Tables {
                 self.write(&sql, &[&key, &number, &lasts]).await;
             }
             // It has ended, so that whatever is left of it must not come back.
-            Step::ForgetLine(key) => {
+            Step::ForgetQueue(key) => {
                 let sql = "UPDATE leasehold.lease SET line_ends = 1 WHERE key = $1 AND waiters IS NOT NULL";
                 self.write(sql, &[&key.as_bytes()]).await;
             }
@@ -288,7 +288,7 @@ impl Tables {
                     line.waiters().len()
                 ));
             }
-            dump.lines.insert(key, LineDump::of(&line, stamp(now)));
+            dump.queues.insert(key, QueueDump::of(&line, stamp(now)));
         }
         let mut shared: BTreeMap<Key, Shares> = BTreeMap::new();
         for row in &shares {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
 
-use conformance::dump::{Dump, LineDump, MemberRecord, ShareDump, SharesDump, Tolerance};
+use conformance::dump::{Dump, MemberRecord, QueueDump, ShareDump, SharesDump, Tolerance};
 use conformance::sequence::{Dice, Oracle, RUN, Step, Tickets, WINDOW, heard, history, just_before, keys};
 use leasehold_core::{
     Answer, Attempt, Channel, Content, GrantAnswer, HoldAnswer, Holder, Key, Owner, PushEvent, Request,
@@ -275,7 +275,7 @@ impl Subject {
                 let side = side_key(Side::Fence, key);
                 strangers.cmd("SET").arg(side).arg(*number).arg("PX").arg(ms(*ttl))
             }
-            Step::ForgetLine(key) => {
+            Step::ForgetQueue(key) => {
                 strangers.cmd("DEL").arg(side_key(Side::Queue, key)).arg(side_key(Side::Waiters, key))
             }
             Step::EndShares(key, whose, marker) => strangers
@@ -378,7 +378,7 @@ impl Subject {
                 dump.fences.insert(key.clone(), (number, left(fence.2)));
             }
             if (&*line.0, &*waiters.0) != ("none", "none") {
-                dump.lines.insert(key.clone(), line_dump(line, waiters)?);
+                dump.queues.insert(key.clone(), queue_dump(line, waiters)?);
             }
             // What a batch leaves next to a lease counts for nothing. What counts is compared again
             // as soon as there is a marker.
@@ -427,7 +427,7 @@ pub(crate) fn plain(attempt: &Attempt) -> Vec<u8> {
 fn plain_with_a_line(dump: &Dump) -> Option<&Key> {
     let is_plain = |content: &Content| matches!(content, Content::Lease { awaited: false, .. });
     let mut plain = dump.locks.iter().filter(|(_, (content, _))| is_plain(content));
-    plain.find_map(|(key, _)| dump.lines.contains_key(key).then_some(key))
+    plain.find_map(|(key, _)| dump.queues.contains_key(key).then_some(key))
 }
 
 /// The channel on which holders are notified of breaks.
@@ -490,7 +490,7 @@ fn shares_dump(
     Ok(dump)
 }
 
-fn line_dump((kind, order, pttl): &Seen, (_, fields, waiters_pttl): &Seen) -> Result<LineDump, String> {
+fn queue_dump((kind, order, pttl): &Seen, (_, fields, waiters_pttl): &Seen) -> Result<QueueDump, String> {
     let order: Vec<(String, u64)> = if kind == "none" {
         Vec::new()
     } else {
@@ -506,7 +506,7 @@ fn line_dump((kind, order, pttl): &Seen, (_, fields, waiters_pttl): &Seen) -> Re
     if kind != "none" && pttl.abs_diff(*waiters_pttl) > 1000 {
         return Err(format!("the line lasts {pttl} ms, and the waiters {waiters_pttl} ms"));
     }
-    Ok(LineDump { order: order.collect::<Result<_, _>>()?, fields, left: left(*waiters_pttl) })
+    Ok(QueueDump { order: order.collect::<Result<_, _>>()?, fields, left: left(*waiters_pttl) })
 }
 
 /// The expected answers, and the expected push messages; of messages sent at once, the last comes

@@ -64,14 +64,14 @@ async fn who_waits_stands_in_one_line_and_is_asked_for_at_that_member_alone_from
     let rival = world.rival_at(0).await;
     world.rival_is_at(&rival, 1).await;
     let waits = world.attempt();
-    let answer = quorum.grant(&waits, WaitMode::Wait { line_limit: Some(4) }).await;
+    let answer = quorum.grant(&waits, WaitMode::Wait { queue_limit: Some(4) }).await;
     assert!(matches!(answer, Ok(GrantAnswer::Busy { place: Some(_), .. })), "{answer:?}");
     tokio::time::sleep(MILLISECOND).await;
     assert_eq!((world.taken(), world.lines()), (vec![0, 1], vec![1, 0, 0]));
     assert_eq!(world.counts("give_up"), [0, 1, 1], "it has nothing anywhere else");
     // A waiter that finds the key held at another member would be in two queues.
     let wait_modes: Vec<_> = world.members.iter().map(|member| member.wait_modes()).collect();
-    assert_eq!(wait_modes, [[WaitMode::Wait { line_limit: Some(4) }], [WaitMode::Try], [WaitMode::Try]]);
+    assert_eq!(wait_modes, [[WaitMode::Wait { queue_limit: Some(4) }], [WaitMode::Try], [WaitMode::Try]]);
 
     assert!(matches!(quorum.grant(&waits, WAIT).await, Ok(GrantAnswer::Busy { .. })));
     assert_eq!(world.counts("grant"), [2, 1, 1]);
@@ -90,8 +90,8 @@ async fn a_request_that_does_not_join_a_full_queue_learns_why_and_leaves_nothing
     let quorum = world.quorum();
     let rival = world.rival_at(0).await;
     world.rival_is_at(&rival, 1).await;
-    let answer = quorum.grant(&world.attempt(), WaitMode::Wait { line_limit: Some(0) }).await;
-    assert!(matches!(answer, Ok(GrantAnswer::LineFull { length: 0, .. })), "{answer:?}");
+    let answer = quorum.grant(&world.attempt(), WaitMode::Wait { queue_limit: Some(0) }).await;
+    assert!(matches!(answer, Ok(GrantAnswer::QueueFull { length: 0, .. })), "{answer:?}");
     tokio::time::sleep(MILLISECOND).await;
     assert_eq!((world.taken(), world.lines()), (vec![0, 1], vec![0; 3]));
 }
@@ -103,7 +103,7 @@ async fn a_full_line_at_another_member_keeps_nobody_from_a_majority() {
     let world = World::of(3);
     world.rival_at(1).await;
     let held_by = world.members[1].memory.inspect(&key("k")).await.unwrap().holders.remove(0);
-    world.members[1].on("grant", Does::Says(GrantAnswer::LineFull { held_by, length: 3 }));
+    world.members[1].on("grant", Does::Says(GrantAnswer::QueueFull { held_by, length: 3 }));
     fence(&world.quorum().grant(&world.attempt(), WAIT).await);
     assert_eq!(world.taken(), [0, 1, 2]);
 }

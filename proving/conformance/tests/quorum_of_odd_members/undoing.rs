@@ -95,10 +95,10 @@ async fn an_attempt_that_failed_gives_up_what_it_was_granted_and_asks_anew_under
     for member in [0, 2] {
         world.members[member].on("grant", passing("it is starting"));
     }
-    assert!(quorum.grant(&attempt, WaitMode::Wait { line_limit: None }).await.is_err());
+    assert!(quorum.grant(&attempt, WaitMode::Wait { queue_limit: None }).await.is_err());
     tokio::time::sleep(MILLISECOND).await;
     assert_eq!((world.counts("give_up"), world.taken()), (vec![1; 3], vec![]));
-    let answer = quorum.grant(&attempt, WaitMode::Wait { line_limit: None }).await;
+    let answer = quorum.grant(&attempt, WaitMode::Wait { queue_limit: None }).await;
     assert!(!matches!(answer, Ok(GrantAnswer::Granted { .. })));
     for member in &world.members {
         let ids: Vec<_> = member.asked("grant").iter().map(|asked| asked.holder).collect();

@@ -104,4 +104,4 @@ pub(crate) fn fence(granted: &Result<GrantAnswer, Fault>) -> Fence {
     }
 }
 
-pub(crate) const WAIT: WaitMode = WaitMode::Wait { line_limit: None };
+pub(crate) const WAIT: WaitMode = WaitMode::Wait { queue_limit: None };

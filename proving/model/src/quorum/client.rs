@@ -393,7 +393,7 @@ impl Client {
             Phase::Asking { until, .. } => Some(until),
             Phase::Waiting { .. } => match self.machine.waits() {
                 QuorumWait::AtRefusers { until, .. } | QuorumWait::Until(until) => Some(until),
-                QuorumWait::AtLine { .. } | QuorumWait::Nothing => None,
+                QuorumWait::AtQueueMember { .. } | QuorumWait::Nothing => None,
             },
             _ => None,
         }
@@ -424,7 +424,7 @@ impl Client {
         match self.phase {
             Phase::Idle => true,
             Phase::Waiting { rested } => match self.machine.waits() {
-                QuorumWait::AtLine { member, holder } => {
+                QuorumWait::AtQueueMember { member, holder } => {
                     rested || self.process.silent[member] || self.is_woken(member, holder)
                 }
                 QuorumWait::AtRefusers { members, .. } => {

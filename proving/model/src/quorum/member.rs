@@ -105,7 +105,7 @@ fn told(answer: Answer) -> Result<Answer, Fault> {
     let mut answer = answer;
     match &mut answer {
         Answer::Quarantined { .. } => return Err(Fault::quarantined("member", MAX_TTL)),
-        Answer::Grant(GrantAnswer::Busy { held_by, .. } | GrantAnswer::LineFull { held_by, .. }) => {
+        Answer::Grant(GrantAnswer::Busy { held_by, .. } | GrantAnswer::QueueFull { held_by, .. }) => {
             plain(held_by);
         }
         Answer::Renew(HoldAnswer::NotHeld { held_by, .. })

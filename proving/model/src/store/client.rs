@@ -172,9 +172,9 @@ impl Store {
     /// True if the client waits in the queue and nothing makes it ask again for now.
     pub(super) fn sleeps(&self, who: usize) -> bool {
         let Phase::Asking(machine) = &self.clients[who].phase else { return false };
-        let is_in_line =
+        let has_waiters =
             machine.clone().next(self.now.instant()) == Does::WaitUntil(Instant::from_nanos(u64::MAX));
-        is_in_line && !self.clients[who].awaits && self.stirs(who, machine).is_none()
+        has_waiters && !self.clients[who].awaits && self.stirs(who, machine).is_none()
     }
 
     pub(super) fn asks(&mut self, who: usize) {
@@ -201,7 +201,7 @@ impl Store {
             let channel = process.channel();
             let proof = Proof { channel: channel.clone(), nonce };
             let ticket = process.waiting.asks(attempt.holder, Some(proof), now);
-            Wait { channel: Some(channel), ticket, line_limit: None, nonce: Some(nonce) }
+            Wait { channel: Some(channel), ticket, queue_limit: None, nonce: Some(nonce) }
         });
         let threw_away = fixed.flaw == Some(Flaw::ReleasesALatePush);
         let knew = threw_away || wait.as_ref().is_some_and(|wait| wait.ticket.is_some());

@@ -76,7 +76,7 @@ impl Ghost {
         }
     }
 
-    pub(super) fn line_is_lost(&mut self) {
+    pub(super) fn queue_is_lost(&mut self) {
         (self.disturbed, self.unclaimed) = (true, None);
     }
 
@@ -89,7 +89,7 @@ impl Ghost {
     pub(super) fn state_is_lost(&mut self) {
         self.state_was_lost = true;
         self.fence_is_lost();
-        self.line_is_lost();
+        self.queue_is_lost();
         self.wasted.clear();
     }
 
@@ -156,11 +156,11 @@ impl Store {
             self.ghost().wrong("a lease that was lost is renewed");
         }
         let line = |server: &Server| server.records.line(key, now).cloned().unwrap_or_default();
-        let (line_before, line) = (line(before), line(&self.server));
+        let (queue_before, line) = (line(before), line(&self.server));
         let held = before.records.holder_ids(key, now);
-        self.look_at_strikes(&line_before, &held, asker.as_ref(), call);
+        self.look_at_strikes(&queue_before, &held, asker.as_ref(), call);
         if asker.is_some() && claim.wants().len() == 1 {
-            let keeps = letter.knew || line_before.ticket(call.holder).is_some();
+            let keeps = letter.knew || queue_before.ticket(call.holder).is_some();
             let ghost = self.ghost();
             if !keeps {
                 ghost.goes(call.holder);
@@ -182,7 +182,7 @@ impl Store {
                 Request::Grant { wait: Some(Wait { ticket: Some((_, ticket)), .. }), .. } => Some(*ticket),
                 _ => None,
             };
-            let seen = Seen { before: &line_before, after: &line, was_held: &held, ticket };
+            let seen = Seen { before: &queue_before, after: &line, was_held: &held, ticket };
             let new = takers.iter().filter(|taker| !held.contains(taker));
             new.for_each(|taker| self.look_at_the_order(*taker, &takers, &seen));
         }
@@ -194,7 +194,7 @@ impl Store {
         if let Some((_, fence)) = granted {
             claim.keys().for_each(|key| self.ghost().is_given(key, fence));
         }
-        let mut stood = line_before.waiters().map(|(_, standing)| standing.holder);
+        let mut stood = queue_before.waiters().map(|(_, standing)| standing.holder);
         let is_dropped = |holder: Holder| {
             holder != call.holder && !takers.contains(&holder) && line.ticket(holder).is_none()
         };

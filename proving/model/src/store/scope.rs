@@ -112,7 +112,7 @@ pub(super) struct Left {
     pub(super) restarts: u8,
     pub(super) strangers: u8,
     pub(super) deletions: u8,
-    pub(super) line_ends: u8,
+    pub(super) queue_ends: u8,
     pub(super) forgotten_fences: u8,
     pub(super) clock_steps: u8,
     pub(super) breaks_of_leases: u8,
@@ -240,7 +240,7 @@ impl Scope {
         /// The number of times that somebody deletes a key that another holds.
         deletions,
         /// The number of times that the queue expires because nobody asked for long.
-        line_ends,
+        queue_ends,
         /// The number of times that the fence of a free key expires because nobody used it for
         /// long.
         forgotten_fences,

@@ -145,9 +145,9 @@ fn somebody_of_another_process_is_told_when_to_ask_if_one_stands_near() {
 #[test]
 fn a_line_can_be_full() {
     let mut records = a_line();
-    let wait = |line_limit| Wait { line_limit: Some(line_limit), ..Wait::default() };
+    let wait = |queue_limit| Wait { queue_limit: Some(queue_limit), ..Wait::default() };
     let (answer, _) = wait_as(&mut records, &attempt(5, &["a"], 10), wait(3), &at(105));
-    assert!(matches!(answer, GrantAnswer::LineFull { length: 3, .. }), "{answer:?}");
+    assert!(matches!(answer, GrantAnswer::QueueFull { length: 3, .. }), "{answer:?}");
     assert_eq!(records, a_line());
     // A waiter that is in the queue already is not refused.
     let (answer, _) = wait_as(&mut records, &attempt(3, &["a"], 10), wait(3), &at(105));

@@ -47,14 +47,14 @@ fn everybody_is_asked_to_ask_who_does_not_hold() {
 #[test]
 fn the_keys_with_a_line_are_known_while_somebody_stands_in_it() {
     let waiting = WaiterRegistry::new(1);
-    assert!(!waiting.is_in_line() && waiting.keys().is_empty());
+    assert!(!waiting.has_waiters() && waiting.keys().is_empty());
     let waiting = three(3600 * SECOND);
-    assert!(waiting.is_in_line());
+    assert!(waiting.has_waiters());
     assert_eq!(waiting.keys(), [key("a")]);
     for who in 1..=3 {
         waiting.leave(holder(who), START);
     }
-    assert!(!waiting.is_in_line() && waiting.keys().is_empty());
+    assert!(!waiting.has_waiters() && waiting.keys().is_empty());
 }
 
 /// An answer that says neither who holds the key nor that it is granted leaves a waiter where it
@@ -105,7 +105,7 @@ fn a_waiter_that_is_given_another_place_leaves_its_old_one() {
     for who in 1..=3 {
         waiting.leave(holder(who), START);
     }
-    assert!(!waiting.is_in_line());
+    assert!(!waiting.has_waiters());
 }
 
 #[test]

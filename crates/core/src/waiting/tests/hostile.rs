@@ -36,7 +36,7 @@ fn a_grant_without_its_proof_is_a_hint_and_no_grant() {
         let waiting = one();
         assert!(waiting.hears(holder(1), fenced(fence), shown.as_ref(), START, START));
         assert_eq!(told(&waiting, 1, START), Some(Wake::AskAgain), "{shown:?} {fence}");
-        assert!(waiting.is_in_line(), "it waits");
+        assert!(waiting.has_waiters(), "it waits");
     }
     let waiting = one();
     assert!(waiting.hears(holder(1), fenced(8), Some(&proof("here", 42)), START, START));

@@ -33,7 +33,7 @@ async fn the_line_of_the_manual_is_enough_while_a_slot_moves() {
         store.open().await.unwrap();
         let (held, waits) = (attempt(&["app:k"]), attempt(&["app:k"]));
         granted(store.grant(&held, WaitMode::Try).await);
-        let waiting = store.grant(&waits, WaitMode::Wait { line_limit: None }).await;
+        let waiting = store.grant(&waits, WaitMode::Wait { queue_limit: None }).await;
         assert!(matches!(waiting, Ok(GrantAnswer::Busy { place: Some(_), .. })), "{flavor}: {waiting:?}");
         assert_eq!(store.push_unavailable(), None, "{flavor}");
         // All that there is has been carried over, and whoever asks is sent to the new place. Some of what it names is at neither, so

@@ -61,7 +61,7 @@ async fn a_lock_that_is_handed_over_on_a_cluster_is_asked_for_once_more() {
         (store(&cluster, ""), store(&cluster, "replicas=1&call-limit=10s&replicas-limit=500ms"));
     let [holder, next] = [(); 2].map(|()| attempt(&["k"]));
     granted(here.grant(&holder, WaitMode::Try).await);
-    let wait = WaitMode::Wait { line_limit: None };
+    let wait = WaitMode::Wait { queue_limit: None };
     let stands = there.grant(&next, wait).await.unwrap();
     assert!(matches!(stands, GrantAnswer::Busy { place: Some(_), .. }), "{stands:?}");
     let replica = replica(&cluster, owner);

@@ -67,7 +67,7 @@ async fn take(store: &FileStore, attempt: &Attempt) -> u32 {
     let mut asks = 0;
     loop {
         asks += 1;
-        let answer = store.grant(attempt, WaitMode::Wait { line_limit: None }).await.unwrap();
+        let answer = store.grant(attempt, WaitMode::Wait { queue_limit: None }).await.unwrap();
         match answer {
             GrantAnswer::Granted { .. } => return asks,
             GrantAnswer::Busy { .. } => {

@@ -6,10 +6,10 @@ use leasehold_core::{Attempt, InspectStore as _, Store, WaitMode, WaitQueue, Wak
 use leasehold_redis::RedisStore;
 use servers::{Flavor, Proxy, Server};
 
-use crate::line_order::{SOON, wait};
 use crate::queue::{
     BOTH, NOTIFY_CHANNELS, give_up, left_behind, let_go, lock, subscribe, subscribed, until, until_queued,
 };
+use crate::queue_order::{SOON, wait};
 use crate::world::{attempt, grant, granted, key, runtime, store};
 
 fn through(proxy: &Proxy, protocol: &str) -> RedisStore {
@@ -231,7 +231,7 @@ async fn the_second_connection_does_not_die_unnoticed() {
 /// The network delays the push. Requests that are answered meanwhile, PINGs too, do not tell when the lease began.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_lease_of_a_push_that_was_delayed_began_before_it_was_handed_over() {
-    const WAIT: WaitMode = WaitMode::Wait { line_limit: None };
+    const WAIT: WaitMode = WaitMode::Wait { queue_limit: None };
     for protocol in BOTH {
         let server = Server::start(Flavor::Redis82);
         let proxy = Proxy::before(&server);

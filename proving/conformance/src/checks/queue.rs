@@ -142,9 +142,9 @@ pub async fn nobody_slips_past_the_line(target: &Target) {
 pub async fn a_line_can_be_full(target: &Target) {
     let (store, locks) = (target.store(), locks(target));
     let holder = locks.mutex("k").lock().await.unwrap();
-    let waits = joins(&*store, 0, locks.mutex("k").lock().line_limit(1).into_future()).await;
-    let refused = locks.mutex("k").lock().line_limit(1).await.unwrap_err();
-    assert!(matches!(refused, LockError::LineFull { length: 1, .. }), "{refused:?}");
+    let waits = joins(&*store, 0, locks.mutex("k").lock().queue_limit(1).into_future()).await;
+    let refused = locks.mutex("k").lock().queue_limit(1).await.unwrap_err();
+    assert!(matches!(refused, LockError::QueueFull { length: 1, .. }), "{refused:?}");
     until_waiting(&*store, 1).await;
     holder.release().await.unwrap();
     served(waits).await.release().await.unwrap();
@@ -175,7 +175,7 @@ pub async fn a_hand_over_becomes_a_lease_like_any_other(target: &Target) {
         // A bare attempt is not claimed automatically.
         let (holder, next) = (attempt(&["k"], LONG), attempt(&["k"], LONG));
         take(&*store, &holder).await;
-        let joined = store.grant(&next, WaitMode::Wait { line_limit: None }).await.unwrap();
+        let joined = store.grant(&next, WaitMode::Wait { queue_limit: None }).await.unwrap();
         assert!(matches!(joined, GrantAnswer::Busy { place: Some(_), .. }), "{joined:?}");
         store.release(&holder).await.unwrap();
         let state = store.inspector().unwrap().inspect(&key("k")).await.unwrap();
