@@ -37,7 +37,7 @@ pub struct Ledger {
     clock: MachineClock,
     boot: Option<BootId>,
     sessions: Arc<Sessions>,
-    /// True if grants end with this store's life.
+    /// True if grants end with this store.
     is_mortal: bool,
     subscribers: Option<Arc<dyn Subscribers + Send + Sync>>,
     open: Option<Open>,
@@ -356,11 +356,11 @@ fn serve(
         for push in served.pushes.iter_mut().filter(|push| push.event == PushEvent::Broken) {
             // The holder does not wait; its channel is that of the session on which its lease
             // depends.
-            push.to = before.life_of(&push.key, push.holder).map(Session::channel);
+            push.to = before.session_of(&push.key, push.holder).map(Session::channel);
         }
         return Ok((served, now));
     }
-    Err(FileError::damaged("a line is longer than the waiters in it"))
+    Err(FileError::damaged("a queue is longer than the waiters in it"))
 }
 
 /// The loaded records, with leases of dead sessions as ended.

@@ -16,10 +16,10 @@ use crate::table::{micros, stamp};
 const APPLICATION: u32 = 0x4c45_4153;
 
 /// The version of the tables. A program refuses a file of a later version and leaves it unchanged.
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 
 /// The version before queues, whose locks and fences are kept.
-const WITHOUT_LINES: u32 = 1;
+const WITHOUT_QUEUES: u32 = 1;
 
 /// The version before shares. A program that has such a file open knows the table by its old name:
 /// it must fail there, because it would consider a shared key free.
@@ -28,20 +28,23 @@ const WITHOUT_SHARES: u32 = 2;
 /// The version before break records, whose marks have no period.
 const WITHOUT_BREAKS: u32 = 3;
 
-/// All `ends` are microseconds of the clock that starts at boot. `life` is the session on which a
-/// lock or a place in the queue depends. `waiters` is the length of the queue, if there is one, and
+/// The version in which some columns had other names.
+const OTHER_NAMES: u32 = 4;
+
+/// All `ends` are microseconds of the clock that starts at boot. `session` is the session on which
+/// a lock or a place in the queue depends. `waiters` is the length of the queue, if there is one, and
 /// `shares` is the number of holders that share the key.
 const TABLES: &str = "
     CREATE TABLE record (
         key BLOB PRIMARY KEY,
-        holder BLOB CHECK (length(holder) = 16), label TEXT, ends INTEGER, awaited INTEGER, life BLOB,
+        holder BLOB CHECK (length(holder) = 16), label TEXT, ends INTEGER, awaited INTEGER, session BLOB,
         fence INTEGER, fence_ends INTEGER,
-        waiters INTEGER, handed BLOB CHECK (length(handed) = 16), handed_on BLOB, line_ends INTEGER,
+        waiters INTEGER, handed BLOB CHECK (length(handed) = 16), handed_on BLOB, queue_ends INTEGER,
         marker TEXT, shares INTEGER
     ) STRICT, WITHOUT ROWID;
     CREATE TABLE waiter (
         key BLOB NOT NULL, ticket INTEGER NOT NULL, holder BLOB NOT NULL CHECK (length(holder) = 16), label TEXT,
-        mode TEXT NOT NULL, ttl INTEGER NOT NULL, channel BLOB, wants_more INTEGER NOT NULL, life BLOB,
+        mode TEXT NOT NULL, ttl INTEGER NOT NULL, channel BLOB, wants_more INTEGER NOT NULL, session BLOB,
         PRIMARY KEY (key, ticket, holder)
     ) STRICT, WITHOUT ROWID;
     CREATE UNIQUE INDEX waiter_by_holder ON waiter (holder, key);
@@ -76,7 +79,7 @@ const ADD_PERIODS: &str = "ALTER TABLE mark ADD COLUMN period INTEGER;";
 const SHARES: &str = "
     CREATE TABLE share (
         key BLOB NOT NULL, holder BLOB NOT NULL CHECK (length(holder) = 16), weight INTEGER NOT NULL, fence INTEGER,
-        label TEXT, ends INTEGER NOT NULL, unclaimed BLOB, life BLOB,
+        label TEXT, ends INTEGER NOT NULL, unclaimed BLOB, session BLOB,
         PRIMARY KEY (key, holder)
     ) STRICT, WITHOUT ROWID;
 ";
@@ -89,6 +92,14 @@ const TAKE_OVER: &str = "
     DROP TABLE fence;
     DELETE FROM meta WHERE name = 'hand';
 ";
+
+const RENAME: &str = "
+    ALTER TABLE record RENAME COLUMN life TO session;
+    ALTER TABLE record RENAME COLUMN line_ends TO queue_ends;
+    ALTER TABLE waiter RENAME COLUMN life TO session;
+";
+
+const RENAME_IN_SHARES: &str = "ALTER TABLE share RENAME COLUMN life TO session;";
 
 const MAKE_ROOM_FOR_SHARES: &str = "
     ALTER TABLE entry RENAME TO record;
@@ -138,18 +149,28 @@ pub(crate) fn settle(
     }
     let version = number(connection, "user_version")?;
     judge(number(connection, "application_id")?, version)?;
-    if version == WITHOUT_LINES {
-        connection.execute_batch(TABLES)?;
-        connection.execute_batch(SHARES)?;
-        connection.execute_batch(TAKE_OVER)?;
+    match version {
+        WITHOUT_QUEUES => {
+            connection.execute_batch(TABLES)?;
+            connection.execute_batch(SHARES)?;
+            connection.execute_batch(TAKE_OVER)?;
+        }
+        WITHOUT_SHARES => {
+            connection.execute_batch(MAKE_ROOM_FOR_SHARES)?;
+            connection.execute_batch(RENAME)?;
+            connection.execute_batch(SHARES)?;
+        }
+        WITHOUT_BREAKS | OTHER_NAMES => {
+            connection.execute_batch(RENAME)?;
+            connection.execute_batch(RENAME_IN_SHARES)?;
+        }
+        _ => {}
     }
-    if version == WITHOUT_SHARES {
-        connection.execute_batch(MAKE_ROOM_FOR_SHARES)?;
-        connection.execute_batch(SHARES)?;
-    }
-    if version < VERSION {
+    if version < OTHER_NAMES {
         connection.execute_batch(if version == WITHOUT_BREAKS { ADD_PERIODS } else { MARKS })?;
         connection.execute_batch(BREAKS)?;
+    }
+    if version < VERSION {
         connection.pragma_update(None, "user_version", VERSION)?;
     }
     let written: Option<String> = connection
@@ -171,8 +192,8 @@ pub(crate) fn settle(
         "DELETE FROM waiter; DELETE FROM struck; DELETE FROM share; DELETE FROM record WHERE fence IS NULL",
     )?;
     connection.execute(
-        "UPDATE record SET holder = NULL, label = NULL, ends = NULL, awaited = NULL, life = NULL, fence_ends = ?1,
-             waiters = NULL, handed = NULL, handed_on = NULL, line_ends = NULL, marker = NULL, shares = NULL",
+        "UPDATE record SET holder = NULL, label = NULL, ends = NULL, awaited = NULL, session = NULL, fence_ends = ?1,
+             waiters = NULL, handed = NULL, handed_on = NULL, queue_ends = NULL, marker = NULL, shares = NULL",
         [micros(fences_end)],
     )?;
     connection.execute("INSERT OR REPLACE INTO meta (name, value) VALUES ('boot', ?1)", [boot.as_str()])?;
@@ -210,7 +231,7 @@ pub(crate) fn voided(connection: &Connection) -> Result<Option<Stamp>, FileError
 fn judge(application: u32, version: u32) -> Result<(), FileError> {
     match version {
         _ if application != APPLICATION => Err(foreign()),
-        VERSION | WITHOUT_BREAKS | WITHOUT_SHARES | WITHOUT_LINES => Ok(()),
+        WITHOUT_QUEUES..=VERSION => Ok(()),
         _ => Err(FileError::lasting(format_args!(
             "the file is of format {version}, and this program knows format {VERSION}: update the program, or use another file"
         ))),

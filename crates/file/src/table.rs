@@ -35,7 +35,7 @@ pub(crate) struct StoredRecords {
 
 impl StoredRecords {
     /// The session on which this holder's part of a key depends.
-    pub(crate) fn life_of(&self, key: &Key, holder: Holder) -> Option<Session> {
+    pub(crate) fn session_of(&self, key: &Key, holder: Holder) -> Option<Session> {
         self.sharing.get(&(key.clone(), holder)).or_else(|| self.sessions.get(key)).copied()
     }
 
@@ -79,7 +79,7 @@ pub(crate) fn load<'a>(
     first: usize,
 ) -> Result<StoredRecords, FileError> {
     let mut select = connection.prepare_cached(
-        "SELECT holder, label, ends, awaited, life, fence, fence_ends, waiters, handed, handed_on, line_ends, marker, shares
+        "SELECT holder, label, ends, awaited, session, fence, fence_ends, waiters, handed, handed_on, queue_ends, marker, shares
          FROM record WHERE key = ?1",
     )?;
     let mut written = StoredRecords::default();
@@ -96,7 +96,7 @@ pub(crate) fn load<'a>(
 pub(crate) fn load_all(connection: &Connection) -> Result<StoredRecords, FileError> {
     let mut written = StoredRecords::default();
     let mut select = connection.prepare(
-        "SELECT key, holder, label, ends, awaited, life, fence, fence_ends, waiters, handed, handed_on, line_ends,
+        "SELECT key, holder, label, ends, awaited, session, fence, fence_ends, waiters, handed, handed_on, queue_ends,
              marker, shares
          FROM record",
     )?;
@@ -125,20 +125,20 @@ pub(crate) fn save<'a>(
             before.voided.contains(key) || before.records.locks.get(key) != after.locks.get(key);
         let changes_fence = before.records.fences.get(key) != after.fences.get(key);
         let stands = requester.filter(|requester| {
-            after.lines.get(key).is_some_and(|line| line.ticket(requester.holder).is_some())
+            after.lines.get(key).is_some_and(|queue| queue.ticket(requester.holder).is_some())
         });
         // A requester from another session than before depends on the new one from now on.
         let moves = stands.is_some_and(|requester| {
             before.waiting.get(&(key.clone(), requester.holder)).copied() != requester.session
         });
-        let changes_line = moves || before.records.lines.get(key) != after.lines.get(key);
-        if changes_line {
+        let changes_queue = moves || before.records.lines.get(key) != after.lines.get(key);
+        if changes_queue {
             wait_queue::save(connection, key, before, after, requester, now)?;
         }
         let changes_shares = share::save(connection, key, before, after, requester, now)?;
         let session = after.locks.get(key).and_then(|lock| session_of(key, lock, before, requester, now));
-        let changes_life = session.as_ref() != before.sessions.get(key);
-        if changes_lock || changes_fence || changes_line || changes_shares || changes_life {
+        let changes_session = session.as_ref() != before.sessions.get(key);
+        if changes_lock || changes_fence || changes_queue || changes_shares || changes_session {
             let is_new = !has_row(&before.records, key);
             save_row(connection, key, after, session)?;
             if is_new && has_row(after, key) {
@@ -153,9 +153,9 @@ pub(crate) fn save<'a>(
 /// depend on it. This reads all rows, once for every session that did not end cleanly.
 pub(crate) fn end_with(connection: &Connection, session: Session) -> Result<(), FileError> {
     let sessions = params![Session::NOBODY.as_bytes(), session.as_bytes()];
-    connection.execute("UPDATE record SET life = ?1 WHERE life = ?2", sessions)?;
-    connection.execute("UPDATE share SET life = ?1 WHERE life = ?2", sessions)?;
-    connection.execute("UPDATE waiter SET life = ?1 WHERE life = ?2", sessions)?;
+    connection.execute("UPDATE record SET session = ?1 WHERE session = ?2", sessions)?;
+    connection.execute("UPDATE share SET session = ?1 WHERE session = ?2", sessions)?;
+    connection.execute("UPDATE waiter SET session = ?1 WHERE session = ?2", sessions)?;
     Ok(())
 }
 
@@ -217,12 +217,12 @@ fn save_row(
         Some(_) => return Err(FileError::lasting("only leases with an end have a place in the file")),
     }
     let fence = records.fences.get(key);
-    let line = records.lines.get(key);
-    let handed = line.and_then(leasehold_core::WaitQueue::unclaimed);
+    let queue = records.lines.get(key);
+    let handed = queue.and_then(leasehold_core::WaitQueue::unclaimed);
     connection
         .prepare_cached(
-            "INSERT OR REPLACE INTO record (key, holder, label, ends, awaited, life, fence, fence_ends,
-                 waiters, handed, handed_on, line_ends, marker, shares)
+            "INSERT OR REPLACE INTO record (key, holder, label, ends, awaited, session, fence, fence_ends,
+                 waiters, handed, handed_on, queue_ends, marker, shares)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
         )?
         .execute(params![
@@ -234,10 +234,10 @@ fn save_row(
             session.as_ref().map(Session::as_bytes),
             fence.map(|last| i64::from(last.fence)),
             fence.map(|last| micros(last.ends)),
-            line.map(|line| line.len() as i64),
+            queue.map(|queue| queue.len() as i64),
             handed.map(|handed| handed.holder.bits().to_be_bytes()),
             handed.and_then(|handed| handed.channel.as_ref()).map(leasehold_core::Channel::as_bytes),
-            line.and_then(leasehold_core::WaitQueue::ends).map(micros),
+            queue.and_then(leasehold_core::WaitQueue::ends).map(micros),
             marker,
             records.shares.get(key).map(|shares| shares.all().len() as i64),
         ])?;
@@ -271,16 +271,16 @@ fn read(
     if let Some(waiters) = row.get::<_, Option<i64>>(at + 7)? {
         let waiters = usize::try_from(waiters)
             .map_err(|_| FileError::damaged(format_args!("{waiters} waiters in a queue")))?;
-        let mut line = wait_queue::load(connection, key, waiters, requester, first, &mut written.waiting)?;
+        let mut queue = wait_queue::load(connection, key, waiters, requester, first, &mut written.waiting)?;
         if let Some(holder) = row.get::<_, Option<[u8; 16]>>(at + 8)? {
             let channel: Option<Vec<u8>> = row.get(at + 9)?;
             let holder = Holder::from_bits(u128::from_be_bytes(holder));
-            line.hand_to(holder, channel.map(leasehold_core::Channel::new));
+            queue.hand_to(holder, channel.map(leasehold_core::Channel::new));
         }
         if let Some(ends) = row.get(at + 10)? {
-            line.keep_until(stamp(ends)?);
+            queue.keep_until(stamp(ends)?);
         }
-        written.records.lines.insert(key.clone(), line);
+        written.records.lines.insert(key.clone(), queue);
     }
     if let Some(marker) = row.get::<_, Option<String>>(at + 11)? {
         let family = Family::read(&marker)

@@ -16,7 +16,7 @@ pub(super) fn load(
     sessions: &mut BTreeMap<(Key, Holder), Session>,
 ) -> Result<Shares, FileError> {
     let mut select = connection.prepare_cached(
-        "SELECT holder, weight, fence, label, ends, unclaimed, life FROM share WHERE key = ?1",
+        "SELECT holder, weight, fence, label, ends, unclaimed, session FROM share WHERE key = ?1",
     )?;
     let mut rows = select.query([key.as_bytes()])?;
     let mut shares = Shares::default();
@@ -85,7 +85,7 @@ fn write(
 ) -> Result<(), FileError> {
     connection
         .prepare_cached(
-            "INSERT OR REPLACE INTO share (key, holder, weight, fence, label, ends, unclaimed, life)
+            "INSERT OR REPLACE INTO share (key, holder, weight, fence, label, ends, unclaimed, session)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
         )?
         .execute(params![

@@ -21,7 +21,7 @@ pub(super) fn sweep(connection: &Connection, now: Stamp) -> Result<(), FileError
         .query_row([], |row| row.get(0))
         .optional()?;
     let mut statement = connection.prepare_cached(
-        "SELECT key, line_ends <= ?3, coalesce(ends <= ?3, 1) AND coalesce(fence_ends <= ?3, 1) AND coalesce(line_ends <= ?3, 1)
+        "SELECT key, queue_ends <= ?3, coalesce(ends <= ?3, 1) AND coalesce(fence_ends <= ?3, 1) AND coalesce(queue_ends <= ?3, 1)
          FROM record WHERE key > ?1 ORDER BY key LIMIT ?2",
     )?;
     let looked_at: Vec<(Vec<u8>, Option<bool>, bool)> = statement
@@ -39,7 +39,7 @@ pub(super) fn sweep(connection: &Connection, now: Stamp) -> Result<(), FileError
         } else if *line_ended == Some(true) {
             connection
                 .prepare_cached(
-                    "UPDATE record SET waiters = NULL, handed = NULL, handed_on = NULL, line_ends = NULL WHERE key = ?1",
+                    "UPDATE record SET waiters = NULL, handed = NULL, handed_on = NULL, queue_ends = NULL WHERE key = ?1",
                 )?
                 .execute([key])?;
         }

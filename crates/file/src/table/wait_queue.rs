@@ -25,19 +25,19 @@ pub(super) fn load(
     first: usize,
     sessions: &mut BTreeMap<(Key, Holder), Session>,
 ) -> Result<WaitQueue, FileError> {
-    let mut line = WaitQueue::default();
+    let mut queue = WaitQueue::default();
     let mut entry_of = |(ticket, standing, session): QueueRow| {
         let holder = standing.holder;
         if let Some(session) = session {
             sessions.insert((key.clone(), holder), session);
         }
-        line.join(standing, Some(ticket), Stamp::from_micros(0));
+        queue.join(standing, Some(ticket), Stamp::from_micros(0));
         (ticket, holder)
     };
     let mut head_ends = None;
     if waiters > 0 {
         let mut head = connection.prepare_cached(
-            "SELECT ticket, holder, label, mode, ttl, channel, wants_more, life FROM waiter
+            "SELECT ticket, holder, label, mode, ttl, channel, wants_more, session FROM waiter
              WHERE key = ?1 ORDER BY ticket, holder LIMIT ?2",
         )?;
         let mut rows = head.query(params![key.as_bytes(), i64::try_from(first).unwrap_or(i64::MAX)])?;
@@ -48,7 +48,7 @@ pub(super) fn load(
     if let Some(head_ends) = head_ends.filter(|_| waiters > first) {
         let last = connection
             .prepare_cached(
-                "SELECT ticket, holder, label, mode, ttl, channel, wants_more, life FROM waiter
+                "SELECT ticket, holder, label, mode, ttl, channel, wants_more, session FROM waiter
                  WHERE key = ?1 ORDER BY ticket DESC, holder DESC LIMIT 1",
             )?
             .query_row([key.as_bytes()], |row| Ok(standing(row)))??;
@@ -56,7 +56,7 @@ pub(super) fn load(
         let mut hidden = (waiters - first) as u64 - u64::from(last > head_ends);
         if let Some(requester) = requester {
             let mut own = connection.prepare_cached(
-                "SELECT ticket, holder, label, mode, ttl, channel, wants_more, life FROM waiter
+                "SELECT ticket, holder, label, mode, ttl, channel, wants_more, session FROM waiter
                  WHERE holder = ?2 AND key = ?1",
             )?;
             let mut rows = own.query(params![key.as_bytes(), requester.holder.bits().to_be_bytes()])?;
@@ -68,17 +68,17 @@ pub(super) fn load(
             if let Some(slot) = own.or(claimed).filter(between).filter(|_| requester.counts) {
                 let before = count_between(connection, key, head_ends, slot)?;
                 hidden -= before;
-                line.leave_out(before, slot);
+                queue.leave_out(before, slot);
             }
         }
-        line.leave_out(hidden, last);
+        queue.leave_out(hidden, last);
     }
     let mut struck = connection.prepare_cached("SELECT channel FROM struck WHERE key = ?1")?;
     let mut rows = struck.query([key.as_bytes()])?;
     while let Some(row) = rows.next()? {
-        line.strike(Channel::new(row.get::<_, Vec<u8>>(0)?));
+        queue.strike(Channel::new(row.get::<_, Vec<u8>>(0)?));
     }
-    Ok(line)
+    Ok(queue)
 }
 
 /// Writes the waiters that joined, and removes those that left.
@@ -115,8 +115,8 @@ pub(super) fn save(
             write(connection, key, slot.0, standing, session)?;
         }
     }
-    let struck = |line: Option<&WaitQueue>| -> BTreeSet<Channel> {
-        line.map(|line| line.struck().cloned().collect()).unwrap_or_default()
+    let struck = |queue: Option<&WaitQueue>| -> BTreeSet<Channel> {
+        queue.map(|queue| queue.struck().cloned().collect()).unwrap_or_default()
     };
     let (was, is) = (struck(was), struck(is));
     for lifted in was.difference(&is) {
@@ -139,8 +139,8 @@ pub(super) fn forget(connection: &Connection, key: &[u8]) -> Result<(), FileErro
     Ok(())
 }
 
-fn places(line: Option<&WaitQueue>) -> BTreeMap<QueueSlot, &QueueEntry> {
-    let waiters = line.into_iter().flat_map(WaitQueue::waiters);
+fn places(queue: Option<&WaitQueue>) -> BTreeMap<QueueSlot, &QueueEntry> {
+    let waiters = queue.into_iter().flat_map(WaitQueue::waiters);
     waiters.map(|(ticket, standing)| ((ticket, standing.holder), standing)).collect()
 }
 
@@ -177,7 +177,7 @@ fn write(
 ) -> Result<(), FileError> {
     connection
         .prepare_cached(
-            "INSERT OR REPLACE INTO waiter (key, ticket, holder, label, mode, ttl, channel, wants_more, life)
+            "INSERT OR REPLACE INTO waiter (key, ticket, holder, label, mode, ttl, channel, wants_more, session)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
         )?
         .execute(params![

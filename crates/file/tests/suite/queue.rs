@@ -72,7 +72,7 @@ async fn take(store: &FileStore, attempt: &Attempt) -> u32 {
             GrantAnswer::Granted { .. } => return asks,
             GrantAnswer::Busy { .. } => {
                 if asks == 1 {
-                    println!("in line");
+                    println!("queued");
                 }
                 let wake = store.woken(attempt).await;
                 if let Wake::Granted { since, lasts, .. } = wake
@@ -165,7 +165,7 @@ impl Process {
 
     fn in_line(file: &Path) -> Self {
         let mut process = Self::start("waiter", file);
-        process.says("in line");
+        process.says("queued");
         process
     }
 
@@ -285,9 +285,9 @@ async fn a_stopped_waiter_costs_one_window_and_finds_its_place_again() {
     // It is before who joined meanwhile, once it has asked.
     let begun = Instant::now();
     loop {
-        let line = store.inspect(&key("a")).await.unwrap().waiters;
-        if line.len() == 2 {
-            assert!(line[0].waited > line[1].waited);
+        let queue = store.inspect(&key("a")).await.unwrap().waiters;
+        if queue.len() == 2 {
+            assert!(queue[0].waited > queue[1].waited);
             break;
         }
         assert!(begun.elapsed() < Duration::from_secs(10), "it does not come back");
@@ -409,7 +409,7 @@ fn a_kill_at_any_time_keeps_nobody_out_and_lets_nobody_in_too_early() {
     nothing_is_left(&file);
 }
 
-/// Two thousand in one process: what a release costs does not grow with the line.
+/// Two thousand in one process: what a release costs does not grow with the queue.
 #[test]
 fn a_long_line_makes_a_release_no_slower() {
     let (_directory, file) = a_file();

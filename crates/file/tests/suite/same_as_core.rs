@@ -311,8 +311,8 @@ impl World {
                 }
             }
         }
-        for (key, line) in &self.plain.lines {
-            for (_, standing) in line.waiters().filter(|(_, standing)| asks_for(key, standing.holder)) {
+        for (key, queue) in &self.plain.lines {
+            for (_, standing) in queue.waiters().filter(|(_, standing)| asks_for(key, standing.holder)) {
                 self.waiting.insert((key.clone(), standing.holder), ledger);
             }
         }

@@ -83,7 +83,7 @@ fn users_of_a_group_exclude_each_other_and_a_killed_one_is_followed_at_once() {
         let mut holder = Process::start_by(one, "holder", &file);
         assert_eq!(child::tries(other, &file), "busy");
         let mut waiter = Process::start_by(other, "waiter", &file);
-        waiter.says("in line");
+        waiter.says("queued");
         let killed = Instant::now();
         holder.kill();
         waiter.ends();
@@ -100,7 +100,7 @@ fn users_of_a_group_tell_each_other_of_their_turns() {
     for user in [ANNE, BERT] {
         let mut holder = Process::start_by(&[], "holder", &file);
         let mut waiter = Process::start_by(user, "waiter", &file);
-        waiter.says("in line");
+        waiter.says("queued");
         let sockets = fs::read_dir(beside(&file, "-peers")).unwrap().map(|entry| entry.unwrap().path());
         let sockets: Vec<_> =
             sockets.filter(|path| path.extension().is_some_and(|kind| kind == "s")).collect();

@@ -5,10 +5,11 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::time::Duration;
 
 use leasehold_core::{
     Answer, Attempt, BreakNote, Claim, Fault, FaultKind, HoldAnswer, Holder, Mark, Marked, Request, Stamp,
-    Ttl,
+    Ttl, Wait,
 };
 use leasehold_file::Ledger;
 use tempfile::TempDir;
@@ -20,6 +21,18 @@ use crate::seeds::{attempt, take};
 fn open(path: impl AsRef<Path>) -> Result<Ledger, Fault> {
     let mut ledger = Ledger::at(path, ByHand::new());
     ledger.open().map(|()| ledger)
+}
+
+/// Gives columns of the file the names that they had up to format 4.
+fn with_older_names(file: &Path) -> rusqlite::Connection {
+    let connection = rusqlite::Connection::open(file).unwrap();
+    connection
+        .execute_batch(
+            "ALTER TABLE record RENAME COLUMN session TO life; ALTER TABLE record RENAME COLUMN queue_ends TO line_ends;
+             ALTER TABLE waiter RENAME COLUMN session TO life; ALTER TABLE share RENAME COLUMN session TO life;",
+        )
+        .unwrap();
+    connection
 }
 
 /// Opening fails for good, with one line that has the words in it.
@@ -209,14 +222,14 @@ fn a_file_of_a_later_version_is_refused_and_left_as_it_is() {
     let mut ledger = open(&file).unwrap();
     take(&mut ledger, &attempt(1, &["a"], 1000)).unwrap();
     drop(ledger);
-    rusqlite::Connection::open(&file).unwrap().pragma_update(None, "user_version", 5).unwrap();
+    rusqlite::Connection::open(&file).unwrap().pragma_update(None, "user_version", 6).unwrap();
     let before = fs::read(&file).unwrap();
-    refused(&file, &["format 5", "knows format 4", "update"]);
+    refused(&file, &["format 6", "knows format 5", "update"]);
     assert_eq!(fs::read(&file).unwrap(), before);
 }
 
 #[test]
-fn a_file_from_before_there_were_lines_is_taken_over_with_its_locks_and_fences() {
+fn a_file_from_before_there_were_queues_is_taken_over_with_its_locks_and_fences() {
     let (_directory, file) = a_place();
     let fence = take(&mut open(&file).unwrap(), &attempt(1, &["a"], 60_000)).unwrap();
     rusqlite::Connection::open(&file)
@@ -242,7 +255,7 @@ fn a_file_from_before_there_were_lines_is_taken_over_with_its_locks_and_fences()
 fn a_file_from_before_keys_were_shared_is_taken_over_and_closed_to_programs_of_then() {
     let (_directory, file) = a_place();
     let fence = take(&mut open(&file).unwrap(), &attempt(1, &["a"], 60_000)).unwrap();
-    let before = rusqlite::Connection::open(&file).unwrap();
+    let before = with_older_names(&file);
     before
         .execute_batch(
             "ALTER TABLE record DROP COLUMN marker; ALTER TABLE record DROP COLUMN shares; DROP TABLE share; DROP TABLE mark;
@@ -270,8 +283,7 @@ fn a_file_from_before_there_were_marks_is_taken_over_with_its_locks_and_fences()
     let (_directory, file) = a_place();
     let one = attempt(1, &["a"], 60_000);
     let fence = take(&mut open(&file).unwrap(), &one).unwrap();
-    rusqlite::Connection::open(&file)
-        .unwrap()
+    with_older_names(&file)
         .execute_batch(
             "ALTER TABLE record DROP COLUMN marker; ALTER TABLE record DROP COLUMN shares; DROP TABLE share; DROP TABLE mark;
              DROP TABLE broken;
@@ -300,8 +312,7 @@ fn a_file_from_before_breaks_were_recorded_is_taken_over_with_its_marks() {
     let request = Request::Mark { attempt: one, mark: mark.clone(), keep: Mark::FOR_EVER };
     ledger.serve(request).unwrap();
     drop(ledger);
-    rusqlite::Connection::open(&file)
-        .unwrap()
+    with_older_names(&file)
         .execute_batch("ALTER TABLE mark DROP COLUMN period; DROP TABLE broken; PRAGMA user_version = 3;")
         .unwrap();
     let mut ledger = open(&file).unwrap();
@@ -313,6 +324,22 @@ fn a_file_from_before_breaks_were_recorded_is_taken_over_with_its_marks() {
     let note = BreakNote::default();
     ledger.serve(Request::Break { key: name.clone(), fence, note }).unwrap();
     assert_eq!(ledger.last_break(&name).unwrap().map(|broken| broken.fence), Some(fence));
+}
+
+#[test]
+fn a_file_whose_columns_have_older_names_is_taken_over_with_its_shares_and_queue() {
+    let (_directory, file) = a_place();
+    let shared = Claim::shared([crate::seeds::key("a")]).unwrap();
+    let reader = Attempt::new(shared, Holder::from_bits(1), None, Ttl::new(Duration::from_secs(60)).unwrap());
+    let mut ledger = open(&file).unwrap();
+    take(&mut ledger, &reader).unwrap();
+    let (waiter, wait) = (attempt(2, &["a"], 60_000), Some(Wait::default()));
+    ledger.serve(Request::Grant { attempt: waiter, wait, not_after: None }).unwrap();
+    let before = ledger.dump().unwrap();
+    drop(ledger);
+    with_older_names(&file).pragma_update(None, "user_version", 4).unwrap();
+    let after = open(&file).unwrap().dump().unwrap();
+    assert_eq!((&after.shares, &after.lines), (&before.shares, &before.lines));
 }
 
 #[test]
