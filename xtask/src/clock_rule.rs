@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn the_line_is_right_behind_letters_of_several_bytes() {
+    fn the_line_number_is_right_after_characters_of_several_bytes() {
         assert_eq!(switched_off_in_source("fn ö() {}\n\"…\";\n#[allow(clippy::all)]"), Some(3));
     }
 

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_stays_and_what_does_not_loses_its_middle() {
+    fn short_text_stays_and_long_text_loses_its_middle() {
         assert_eq!(apart(&["deploy", "invoice:2024-11-21:42"], 16), ["deploy", "invoice:…1-21:42"]);
     }
 
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_but_digits_tells_what_has_a_neighbour_that_looks_like_it() {
+    fn a_name_is_told_from_a_similar_neighbour_by_digits_alone() {
         let looks = apart(&["aaaa…aaa", "aaaaaaaaaaaaaaaa"], 8);
         assert_eq!(looks[0], "aaaa…aaa");
         assert!(looks[1].starts_with("aaa…"), "{looks:?}");

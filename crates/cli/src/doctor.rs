@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn people_are_shown_what_is_wrong_and_how_to_mend_it() {
+    fn the_text_shows_each_finding_and_its_remedy() {
         let shown = text("redis://h", &findings(), false, false);
         let lines: Vec<_> = shown.lines().collect();
         assert_eq!(
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn how_bad_it_is_has_a_colour_and_nothing_else_has() {
+    fn only_the_severity_has_a_colour() {
         let shown = text("redis://h", &findings(), true, true);
         assert!(shown.starts_with("\x1b[31;1munsafe\x1b[0m   eviction: "), "{shown}");
         assert_eq!(shown.matches('\x1b').count(), 2, "{shown}");

@@ -41,7 +41,7 @@ const LINES: [&[&str]; 23] = [
 
 /// Any line of words is a task, a page, or an error with code 64 that repeats no password.
 #[test]
-fn every_line_of_words_is_understood_or_refused_without_its_password() {
+fn every_command_line_is_parsed_or_refused_without_its_password() {
     hunt(3_000, words_near(&LINES), |words| {
         let words: Vec<OsString> = words.into_iter().map(OsString::from_vec).collect();
         match understand(&words) {
@@ -94,7 +94,7 @@ const URLS: [&str; 10] = [
 /// The printed form of a URL that the library accepts contains nothing that the library takes for a
 /// password.
 #[test]
-fn what_is_shown_of_a_store_has_nothing_of_a_password() {
+fn the_shown_url_of_a_store_contains_no_part_of_a_password() {
     hunt(10_000, text_near(&URLS), |text| {
         let Ok(url) = StoreUrl::new(&text) else { return Ok(()) };
         // A file has no password.

@@ -116,13 +116,13 @@ mod tests {
     }
 
     #[test]
-    fn keys_stand_in_byte_order_each_once() {
+    fn keys_are_in_byte_order_without_duplicates() {
         let keys = keys(&["b", "a", "b", "B"]).unwrap();
         assert_eq!((keys.first().to_string(), keys.to_string()), ("B".into(), "B, a, b".into()));
     }
 
     #[test]
-    fn many_keys_are_told_by_the_first_of_them() {
+    fn many_keys_are_shown_by_the_first_of_them() {
         assert_eq!(keys(&["6", "5", "4", "3", "2", "1"]).unwrap().to_string(), "1, 2, 3, 4 and 2 more");
     }
 

@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_turns_text_around_or_hides_it_is_escaped_and_the_rest_stays() {
+    fn only_characters_that_reverse_or_hide_text_are_escaped() {
         assert_eq!(plain("größe 鍵 🔑 e\u{301}"), "größe 鍵 🔑 e\u{301}");
         assert_eq!(plain("a\u{202e}b\u{200b}\u{2029}"), "a\\u{202e}b\\u{200b}\\u{2029}");
         assert_eq!(plain("\u{9b}2J"), "\\u{9b}2J");

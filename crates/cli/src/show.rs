@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn people_are_shown_who_holds_it_and_then_the_line_in_order() {
+    fn the_text_shows_the_holder_and_then_the_queue_in_order() {
         let key = Key::new("deploy\n").unwrap();
         let owner = Owner::Holder { holder: Holder::from_bits(1 << 96), label: Label::new("web-3").ok() };
         let left = Some(Duration::from_millis(28_300));

@@ -305,7 +305,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_line_has_the_event_first_and_key_fence_holder_process_and_time_behind_it() {
+    fn every_line_has_the_event_first_and_then_key_fence_holder_process_and_time() {
         let key = Key::new("a\n\"b\u{1}").unwrap();
         let mut subject = Subject {
             key: (&Key::new(b"x\xff").unwrap()).into(),

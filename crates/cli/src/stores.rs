@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls_stand_apart_by_white_space_and_a_path_may_have_some() {
+    fn urls_are_separated_by_white_space_and_a_path_may_contain_some() {
         let urls = |text| Stores::urls_in(text);
         assert_eq!(urls("redis://a"), ["redis://a"]);
         assert_eq!(urls("redis://a  rediss://b\nfile:/c d"), ["redis://a", "rediss://b", "file:/c d"]);

@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_cut_to_the_width_and_keeps_the_digits_and_both_ends_of_the_key() {
+    fn a_long_row_is_cut_to_the_width_and_keeps_the_digits_and_both_ends_of_the_key() {
         let states =
             [held(&[b'k'; 300], Some(&"l".repeat(200))), held(b"invoice:2024-11-21:42", Some("web-3"))];
         for width in [60, 80, 120, 700] {

@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn the_command_line_that_lacks_its_dashes_is_shown_with_them() {
+    fn a_command_line_without_its_dashes_is_shown_with_them() {
         for (typed, meant) in [
             ("leasehold run k ls -l", "leasehold run k -- ls -l"),
             ("leasehold run -nq k ls", "leasehold run -nq k -- ls"),
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_with_its_dashes_or_without_a_key_has_another_fault() {
+    fn a_command_line_with_dashes_or_without_a_key_gets_another_error() {
         for typed in [
             "leasehold run k -- ls",
             "leasehold run",

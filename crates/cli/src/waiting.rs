@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn people_are_told_for_whom_for_how_long_and_how_many_are_before_them() {
+    fn the_status_shows_the_holder_the_time_and_the_number_of_waiters_ahead() {
         let mut wait = wait();
         let waited = Duration::from_secs(64);
         assert_eq!(

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_release_to_end_wakes_everybody_who_waits_once() {
+    fn the_last_release_wakes_every_waiter_once() {
         let releases = BackgroundReleases::default();
         let (one, other) = (releases.begin(), releases.begin());
         let count = Arc::new(Count::default());

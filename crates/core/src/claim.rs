@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn several_keys_stand_in_byte_order_each_once() {
+    fn several_keys_are_in_byte_order_without_duplicates() {
         let claim = Claim::exclusive_all(["b", "a", "b", "B"].map(key)).unwrap();
         assert_eq!(claim.keys().cloned().collect::<Vec<_>>(), ["B", "a", "b"].map(key));
     }
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_attempt_left_behind_lasts_as_long_as_its_lease_and_as_a_line_is_kept() {
+    fn an_attempt_lingers_for_its_lease_and_at_least_while_a_queue_is_kept() {
         let of = |seconds| {
             let ttl = Ttl::new(Duration::from_secs(seconds)).unwrap();
             Attempt::new(Claim::exclusive(key("k")), Holder::from_bits(1), None, ttl).lingers()

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_quorum_proposes_counts_in_place_of_the_clock_within_a_margin() {
+    fn a_proposed_fence_replaces_the_clock_within_a_margin() {
         let clock = fence(10_000_000);
         assert_eq!(Fence::floor(None, clock), clock);
         assert_eq!(Fence::floor(Some(fence(9_000_000)), clock), fence(9_000_000));
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fence_is_its_number_to_whoever_writes_it_down() {
+    fn a_fence_is_serialised_as_its_number() {
         assert_eq!((u64::from(fence(7)), i64::from(fence(7)), fence(7).to_string()), (7, 7, "7".into()));
     }
 

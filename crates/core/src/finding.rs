@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn clocks_are_apart_by_what_no_doubt_explains() {
+    fn clocks_differ_only_beyond_the_uncertainty_of_the_measurement() {
         let clocks = [clock("a", 500, 20), clock("b", -1500, 30), clock("c", 0, 0)];
         let (ahead, behind, apart) = ClockSeen::furthest_apart(&clocks).unwrap();
         assert_eq!((&*ahead.at, &*behind.at, apart), ("a", "b", Duration::from_micros(1950)));
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_worse_is_greater() {
+    fn a_worse_severity_is_greater() {
         assert!(Severity::Note < Severity::Unknown && Severity::Unknown < Severity::Warning);
         assert!(Severity::Warning < Severity::Unsafe);
     }

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_that_cannot_be_told_apart_count_as_different() {
+    fn indistinguishable_connections_count_as_different() {
         let unsettled = InDoubtGrants::default();
         unsettled.sending(HOLDER, None, at(0), at(10));
         assert_eq!(unsettled.released(HOLDER, None, at(1)), Some(at(10)));
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_settled_is_forgotten() {
+    fn a_settled_grant_is_forgotten() {
         let unsettled = InDoubtGrants::default();
         for bits in 0..10_000 {
             unsettled.sending(Holder::from_bits(bits), VIA, at(20), at(10));

@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn how_long_it_is_held_is_the_time_since_its_fence_and_unknown_without_a_clock_that_is_past_it() {
+    fn held_for_is_the_time_since_the_fence_and_unknown_if_the_clock_is_behind_it() {
         let key = Key::new("k").unwrap();
         let owner = Owner::Holder { holder: Holder::from_bits(1), label: None };
         let held = HolderInfo::exclusive(key.clone(), owner, Fence::new(5_000_000), None);
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_strangers_value_no_more_is_shown_than_finds_its_owner() {
+    fn only_the_part_of_a_foreign_value_that_names_its_owner_is_shown() {
         let shown = |length| Owner::Foreign { value: vec![b'x'; length].into() }.to_string();
         assert_eq!(shown(3), "another program's lock (xxx)");
         assert_eq!(shown(64), format!("another program's lock ({})", "x".repeat(64)));

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn at_its_end_a_lease_is_no_longer_held() {
+    fn a_lease_is_no_longer_held_at_its_end() {
         let lease = Lease::counted_from(SENT, Ttl::MIN, Drift::NONE);
         assert!(lease.is_held(lease.end() - Duration::from_nanos(1)));
         assert!(!lease.is_held(lease.end()));

@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn permits_that_can_never_be_had_are_refused() {
+    fn more_permits_than_the_semaphore_has_are_refused() {
         let most = Mode::MOST_PERMITS;
         assert_eq!(Mode::permits(0, 4), Err(Misuse::NoPermits));
         assert_eq!(Mode::permits(5, 4), Err(Misuse::TooManyPermits { weight: 5, of: 4 }));
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reads_back_and_nothing_else_does() {
+    fn a_written_mode_reads_back_and_other_text_is_refused() {
         for mode in [Mode::Exclusive, Mode::Shared, Mode::permits(2, 4).unwrap()] {
             assert_eq!(Mode::read(&mode.to_string()), Some(mode));
         }

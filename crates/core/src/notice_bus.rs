@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn every_reader_is_told_what_happens_after_it_began_to_read() {
+    fn every_reader_receives_the_notices_since_it_began_to_read() {
         let (board, count) = (NoticeBus::default(), Arc::new(Count::default()));
         board.say(&broken(1));
         let mut one = board.read();

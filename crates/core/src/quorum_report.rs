@@ -148,7 +148,7 @@ mod tests {
     /// two and the first of the three that was found to be silent, because that decided the result;
     /// it only counted the last two. So its reader could not tell which members to check.
     #[test]
-    fn who_had_not_answered_when_it_was_decided_is_named_too() {
+    fn members_without_an_answer_at_the_decision_are_named_too() {
         let open = ["b", "c"].map(|name| (name.into(), MemberVote::Undecided));
         let members = [("a".into(), MemberVote::Agreed)].into_iter().chain(open).collect();
         assert_eq!(

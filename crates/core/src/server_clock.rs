@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_set_is_learnt_anew_at_once() {
+    fn a_clock_that_was_set_is_measured_again_at_once() {
         for server in [stamp(9_000_000), Stamp::from_micros(1)] {
             let clock = ServerClock::read(reading(at(0), at(1), stamp(0)));
             clock.note(reading(at(100), at(300), server));

@@ -364,7 +364,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_limit_does_not_have_a_statement_prepared_anew() {
+    fn another_limit_does_not_prepare_the_statement_again() {
         let directory = tempfile::tempdir().unwrap();
         let db_path = DbPath::new(&directory.path().join("leases.db"));
         let open = Open::new(&db_path, &Sessions::of_file(db_path.path()), |connection| {
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn in_haste_a_long_log_is_left_where_it_is_and_nobody_begins_it_anew() {
+    fn a_hurried_close_leaves_a_long_log_and_nobody_restarts_it() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("leases.db");
         let open = Open::new(&DbPath::new(&path), &Sessions::of_file(&path), |connection| {
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_committed_is_taken_back() {
+    fn an_uncommitted_transaction_is_rolled_back() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("leases.db");
         let open = Open::new(&DbPath::new(&path), &Sessions::of_file(&path), |connection| {

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_a_person_can_mend_is_lasting_and_says_how() {
+    fn an_error_that_needs_a_person_is_lasting_and_names_the_remedy() {
         for (code, word) in [
             (rusqlite::ffi::SQLITE_READONLY, "make it writable"),
             (rusqlite::ffi::SQLITE_CORRUPT, "move it away"),

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_took_long_is_left_to_the_worker_for_a_hundred_times_as_long() {
+    fn after_a_slow_request_the_worker_serves_for_a_hundred_times_as_long() {
         let [one, _] = two();
         let begun = Instant::now();
         let mut inline_gate = InlineGate::new(begun);

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_and_nothing_else() {
+    fn only_written_messages_are_read_back() {
         let key = Key::new([b'k'; Key::MAX_LEN]).unwrap();
         let lasts = Ttl::new(Duration::from_millis(1500)).unwrap();
         for event in [

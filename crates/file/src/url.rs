@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_without_a_home_is_told_why() {
+    fn a_user_without_a_home_gets_the_reason() {
         let seven = Uid::from_raw(7);
         assert_eq!(home_of(seven, Ok(Some("/home/seven".into()))), Ok("/home/seven".into()));
         for entry in [Ok(None), Ok(Some(PathBuf::new())), Err(Errno::EIO)] {

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_exclusive_lock_calls_one_is_one() {
+    fn names_that_exclusive_lock_considers_equal_are_one_key() {
         for name in ["a b", "a.b", "a/b", "a -.- b", "aäb"] {
             assert_eq!(key("exclusive-lock", name), "exclusive-lock:a-b", "{name}");
         }
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_and_the_rest_is_refused_by_name() {
+    fn a_written_naming_reads_back_and_unknown_names_are_refused() {
         for text in
             ["verbatim", "redlock.net", "pottery", "redis-semaphore", "python-redis-lock", "exclusive-lock"]
         {
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn the_second_name_of_a_key_is_told_once() {
+    fn the_second_name_of_a_key_is_reported_once() {
         let (names, key) = (Names::default(), Naming::ExclusiveLock.key("a b").unwrap());
         assert_eq!(names.used(b"a b", &key), None);
         assert_eq!(names.used(b"a b", &key), None);

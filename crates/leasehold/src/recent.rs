@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn what_happened_counts_for_a_time_and_then_not_at_all() {
+    fn an_event_counts_for_a_time_and_then_no_more() {
         let (mut recent, key) = (Recent::new(Duration::from_millis(100)), Key::new("k").unwrap());
         let count = |last: Option<&u32>| last.copied().unwrap_or(0) + 1;
         recent.note(&key, at(0), count);
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn of_keys_without_end_only_those_that_count_are_kept_at_a_bounded_cost_each() {
+    fn only_keys_that_count_are_kept_at_a_bounded_cost_each() {
         const KEYS: u64 = 100_000;
         let mut recent = Recent::new(Duration::from_secs(10));
         let mut looked_at = 0;

@@ -250,7 +250,7 @@ mod tests {
     /// A forked child shares the parent's memory, and so the generator's state; only the process id
     /// tells them apart.
     #[test]
-    fn a_generator_that_finds_itself_in_another_process_is_seeded_anew() {
+    fn a_generator_is_seeded_again_after_a_fork() {
         let mut parent = Dice::new();
         let mut child = Dice { process: 1, generator: StdRng::seed_from_u64(7) };
         parent.generator = StdRng::seed_from_u64(7);

@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_refused_without_being_repeated() {
+    fn a_wrong_url_is_refused_without_repeating_it() {
         for url in [
             "postgres://",
             "postgres:///app",

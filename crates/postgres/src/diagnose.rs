@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_clock_is_wrong_only_by_what_no_doubt_explains() {
+    fn a_clock_is_wrong_only_beyond_the_uncertainty_of_the_measurement() {
         let judged = |ahead, doubt| {
             judge_clock(&ClockSeen { at: "h".into(), ahead, doubt: Duration::from_millis(doubt) })
         };

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_and_nothing_else() {
+    fn only_written_messages_are_read_back() {
         let lasts = Ttl::new(Duration::from_millis(1500)).unwrap();
         let granted = PushEvent::Granted { fence: Fence::new(17).unwrap(), lasts };
         for (event, nonce) in [

@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_must_mend_is_lasting_and_says_how() {
+    fn an_error_that_an_operator_must_fix_is_lasting_and_names_the_remedy() {
         is("NOAUTH Authentication required.", Lasting, &["password", "URL"]);
         is("WRONGPASS invalid username-password pair or user is disabled.", Lasting, &["user app"]);
         is("NOPERM User app has no permissions to run the 'eval' command", Lasting, &["user app", "+eval"]);
@@ -408,7 +408,7 @@ mod tests {
     /// which gave its position and expected input on several lines. An error must be one line, for
     /// logs and for programs that read them.
     #[test]
-    fn an_answer_that_is_broken_off_is_told_on_one_line() {
+    fn an_incomplete_answer_is_reported_on_one_line() {
         let faults = Faults::new("redis://h".into(), None);
         for came in [&b":1x\r\n"[..], b"HTTP/1.1 400 Bad Request\r\n"] {
             let fault = faults.of_connection(&redis::parse_redis_value(came).unwrap_err());
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn what_time_may_mend_is_passing() {
+    fn an_error_that_may_pass_with_time_is_passing() {
         for line in [
             "LOADING Redis is loading the dataset in memory",
             "READONLY You can't write against a read only replica.",
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_replica_leads_astray() {
+    fn only_an_error_of_a_replica_makes_us_look_for_the_master_again() {
         for (line, astray) in
             [("READONLY x", true), ("ERR x -READONLY y", true), ("OOM x", false), ("ERR x", false)]
         {

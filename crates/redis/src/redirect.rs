@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_passes_by_itself_is_known_also_in_the_words_of_a_script() {
+    fn passing_errors_are_recognised_also_in_the_message_of_a_script() {
         for (line, redirect) in [
             ("TRYAGAIN Multiple keys request during rehashing of slot", Redirect::Later),
             ("CLUSTERDOWN Hash slot not served", Redirect::Elsewhere),

@@ -500,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer_is_an_error_and_not_a_panic() {
+    fn an_unexpected_reply_is_an_error_and_not_a_panic() {
         let int = Value::Int;
         let none = || Value::Array(vec![]);
         let strange = [

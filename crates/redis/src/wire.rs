@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn all_else_is_another_programs() {
+    fn any_other_value_belongs_to_another_program() {
         let foreign = [
             String::new(),
             "lh1".into(),
@@ -422,7 +422,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_back(bits: u128, label in proptest::option::of("[ -~äß€]{0,40}")) {
+        fn values_are_read_back_as_written(bits: u128, label in proptest::option::of("[ -~äß€]{0,40}")) {
             let holder = Holder::from_bits(bits);
             let label = label.map(|label| Label::new(&label).unwrap());
             let value = value_of(Flag::Awaited, holder, label.as_ref());

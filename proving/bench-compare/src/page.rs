@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn only_those_that_were_measured_are_named_with_version_and_ways() {
+    fn only_measured_libraries_are_named_with_version_and_strategy() {
         let page = a_page();
         assert!(page.contains("| rslock | 0.10.0 | Rust | asks again after a while |"), "{page}");
         assert!(page.contains("fails at once") && !page.contains("| pottery"), "{page}");

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn of_what_several_runs_told_the_last_counts() {
+    fn the_figure_of_the_last_run_counts() {
         let lines = |values: &[(&str, f64)]| {
             let lines = figures("memory", values);
             lines.iter().map(|figure| serde_json::to_string(figure).unwrap() + "\n").collect::<String>()

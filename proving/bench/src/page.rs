@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missed_stands_first_and_everything_under_its_workload() {
+    fn missed_targets_come_first_and_each_figure_is_under_its_workload() {
         let page = page(&figures(), &pictures::ALL, &machine());
         let lost = "| uncontended · valkey-9.1 · again ÷ floor · 16 tasks | 0.500 | 0.400–0.600 | ≥ 0.9 |";
         let own = "| valkey-9.1 | 16 tasks | again ÷ floor | 0.500 | 0.400–0.600 | ≥ 0.9 | MISSED |";
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn every_target_stands_on_the_page_and_belongs_to_a_workload() {
+    fn every_target_is_on_the_page_and_belongs_to_a_workload() {
         let page = page(&[], &[], &machine());
         for target in &TARGETS {
             assert!(page.contains(target.because) && page.contains(&format!("| {} |", target.bound)));

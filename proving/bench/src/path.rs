@@ -226,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_process_is_told_is_what_was_meant() {
+    fn an_order_reads_back_as_it_was_written() {
         for (_, path) in ALL {
             let walk = Walk { path, cycles: 7, tasks: 3, places: vec!["memory:".into(), "b".into()] };
             let told = Walk::of(&walk.words()[1..]).unwrap();

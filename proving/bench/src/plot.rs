@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_has_no_picture() {
+    fn an_unmeasured_plot_is_not_drawn() {
         assert_eq!(curves("x", "y", &[]).unwrap(), None);
         assert_eq!(bars("x", &[]).unwrap(), None);
     }

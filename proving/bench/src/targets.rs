@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_met_yet_may_not_get_worse() {
+    fn an_unmet_target_may_not_get_worse() {
         assert!(passes_for_now("held", "memory", "bytes per guard", 700.0));
         assert!(!passes_for_now("held", "memory", "bytes per guard", 701.0));
         assert!(!passes_for_now("held", "redis-7.0", "bytes per guard", 513.0));

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_server_used_is_read_and_what_scripts_call_is_not_added() {
+    fn the_usage_of_a_server_is_read_without_counting_commands_in_scripts_twice() {
         let info = "used_memory:1600\r\nmem_clients_normal:600\r\nused_memory_rss:5\r\nused_cpu_sys:0.5\r\nused_cpu_user:1.25\r\n\
                     total_net_input_bytes:10\r\ntotal_net_output_bytes:20\r\n\
                     cmdstat_set:calls=9,usec=70,usec_per_call=7.77\r\n\

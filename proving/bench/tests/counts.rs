@@ -89,7 +89,7 @@ fn hot_paths_stay_as_short_as_they_are(backend: &str) {
 }
 
 #[test]
-fn what_a_lock_costs_a_server_is_all_there_for_the_page_that_sizes_by_it() {
+fn every_cost_that_the_sizing_page_needs_is_measured() {
     let figures = short(&["--on", "valkey-9.1", "capacity"]);
     let machine = Machine { processor: "any".into(), threads: 1, kernel: "any".into() };
     let page = sizing::page(&figures, &machine);
@@ -125,7 +125,7 @@ fn short(words: &[&str]) -> Vec<Figure> {
 }
 
 #[test]
-fn what_is_timed_is_measured_on_a_server_and_on_a_file() {
+fn timed_workloads_run_on_a_server_and_on_a_file() {
     let figures = short(&["--on", "file", "--on", "valkey-9.1", "uncontended", "hand_off", "held", "file"]);
     // The minimal hand-over is there for comparison; the ratio has no target.
     for (measure, demanded) in [

@@ -42,9 +42,9 @@ macro_rules! every_check_of_a_member {
             $crate::every_check!(@ $target;
                 the_fence_that_is_proposed_is_granted_unless_a_greater_one_was,
                 a_fence_is_kept_near_the_stores_own_clock,
-                only_the_holder_raises_and_exactly_to_what_is_asked,
-                a_rejoin_renews_or_takes_what_nobody_has_or_waits_for,
-                a_rejoin_does_not_pass_who_waits,
+                only_the_holder_raises_a_fence_and_exactly_to_the_requested_value,
+                a_rejoin_renews_a_lease_or_takes_a_key_that_is_free_and_not_waited_for,
+                a_rejoin_does_not_overtake_waiters,
                 no_fence_is_answered_to_two_readers,
                 a_store_that_may_have_forgotten_leases_abstains_for_the_longest_ttl,
                 a_store_that_abstains_still_says_who_holds,
@@ -59,8 +59,8 @@ macro_rules! every_check_of_notices {
     ($($store:ident: $target:expr;)*) => {
         $(mod $store {
             $crate::every_check!(@ $target;
-                a_holder_hears_at_once_that_its_lease_was_broken,
-                a_holder_that_waited_hears_at_once_that_its_lease_was_broken,
+                a_holder_is_notified_at_once_that_its_lease_was_broken,
+                a_holder_that_waited_is_notified_at_once_that_its_lease_was_broken,
             );
         })*
     };
@@ -73,7 +73,7 @@ macro_rules! every_check_of_transfers {
         $(mod $store {
             $crate::every_check!(@ $target;
                 a_lock_goes_over_to_one_process_and_to_no_second,
-                of_many_adopters_at_most_one_has_the_lock,
+                at_most_one_of_many_adopters_gets_the_lock,
                 a_lock_that_nobody_adopts_is_free_after_its_time,
                 a_token_keeps_and_releases_a_lock,
                 a_reader_goes_over_and_the_others_read_on,
@@ -96,7 +96,7 @@ macro_rules! every_check_of_readers {
                 a_writer_becomes_a_reader_and_lets_readers_in_and_no_writer,
                 readers_behind_a_writer_that_reads_on_are_let_in,
                 a_reader_whose_lease_ended_never_comes_back,
-                an_onlooker_sees_all_who_hold_together,
+                an_observer_sees_all_shared_holders,
                 a_dropped_request_to_read_leaves_nothing,
                 a_writer_is_alone_under_contention,
                 a_marker_and_a_strangers_value_keep_each_other_out,
@@ -128,7 +128,7 @@ macro_rules! every_check {
             $crate::every_check!(@ $target;
                 a_free_key_is_granted_to_one,
                 asking_again_is_granted_again,
-                busy_says_who_and_for_how_long,
+                busy_names_the_holder_and_the_remaining_time,
                 a_lease_that_is_not_renewed_ends,
                 a_renewal_lengthens_and_never_shortens,
                 only_the_holder_renews,
@@ -143,21 +143,21 @@ macro_rules! every_check {
                 a_waiter_is_served_when_the_lock_is_released,
                 the_first_waiter_is_served_first,
                 a_waiter_that_gave_up_is_skipped,
-                nobody_slips_past_the_line,
-                a_line_can_be_full,
-                a_dead_holder_is_succeeded_by_the_first_in_line,
+                nobody_overtakes_the_queue,
+                a_queue_can_be_full,
+                the_first_waiter_follows_a_dead_holder,
                 a_hand_over_becomes_a_lease_like_any_other,
-                an_onlooker_sees_the_line_in_order,
+                an_observer_sees_the_queue_in_order,
                 takers_of_several_keys_all_get_their_turns,
                 a_break_ends_the_holding_with_that_fence_and_no_other,
                 a_break_leaves_a_record,
-                a_broken_lease_goes_to_the_first_in_line,
+                a_broken_lease_goes_to_the_first_waiter,
                 a_listing_has_what_is_waited_for,
                 a_listing_has_what_is_held_and_nothing_else,
                 a_prefix_means_itself,
                 a_long_listing_is_complete_and_in_order,
                 a_finished_job_is_known_to_everybody,
-                only_the_holder_says_that_it_was_done,
+                only_the_holder_sets_a_mark,
                 a_mark_lasts_for_its_time,
                 marks_are_listed_and_can_be_taken_back,
             );
@@ -253,7 +253,7 @@ pub async fn asking_again_is_granted_again(target: &Target) {
 
 /// A refusal names the holder, its label, its fence and the time left. So does looking, which
 /// changes nothing.
-pub async fn busy_says_who_and_for_how_long(target: &Target) {
+pub async fn busy_names_the_holder_and_the_remaining_time(target: &Target) {
     let store = target.store();
     assert_eq!(holders(&*store, "k").await, []);
     let mut one = attempt(&["k"], LONG);

@@ -124,7 +124,7 @@ fn a_thread_can_watch_over_what_others_hold() {
 }
 
 #[test]
-fn closing_takes_back_what_is_still_held() {
+fn closing_releases_every_lock_that_is_still_held() {
     on_every_store(|connect| {
         let locks = connect();
         let guard = locks.mutex("k").lock().wait().unwrap();

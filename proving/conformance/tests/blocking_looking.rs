@@ -12,7 +12,7 @@ use servers::{Flavor, Server};
 const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
-fn what_endangers_locks_is_seen_by_who_blocks() {
+fn the_blocking_api_diagnoses_a_store() {
     let server = Server::start(Flavor::Valkey91);
     let locks = Locks::connect(&server.url()).unwrap();
     let about_eviction = || {
@@ -36,7 +36,7 @@ fn a_server_that_is_not_there_can_be_diagnosed() {
 }
 
 #[test]
-fn a_lease_is_broken_and_all_that_happens_is_told() {
+fn a_lease_is_broken_and_every_event_is_reported() {
     let server = Server::start(Flavor::Valkey91);
     let (here, there) = (Locks::connect(&server.url()).unwrap(), Locks::connect(&server.url()).unwrap());
     let events = here.events();
@@ -53,7 +53,7 @@ fn a_lease_is_broken_and_all_that_happens_is_told() {
 }
 
 #[test]
-fn all_locks_are_found_by_who_watches() {
+fn a_watch_finds_all_locks() {
     let server = Server::start(Flavor::Valkey91);
     let defaults = leasehold::Locks::builder().prefix("app:");
     for locks in [

@@ -97,7 +97,7 @@ fn there_are_as_many_permits_as_were_named_and_no_more() {
 }
 
 #[test]
-fn of_threads_that_begin_at_once_one_does_it() {
+fn one_of_several_threads_that_start_at_once_does_the_job() {
     on_every_store(|connect| {
         let (ran, in_period) = (AtomicU32::new(0), AtomicU32::new(0));
         let counted = |count: &AtomicU32| {
@@ -142,7 +142,7 @@ fn a_job_that_failed_or_was_dropped_is_left_to_the_next() {
 }
 
 #[test]
-fn work_that_outlived_its_lock_is_told_so_and_not_marked() {
+fn work_that_outlived_its_lock_is_refused_a_mark() {
     let server = Server::start(Flavor::Redis82);
     let locks = Locks::connect(&server.url()).unwrap();
     let late = locks.once("migrate").run(|held| {

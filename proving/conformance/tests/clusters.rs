@@ -111,17 +111,17 @@ async fn slots_move_under_load(flavor: Flavor) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_is_told_of_slots_that_move_under_load_on_6_2() {
+async fn moving_slots_under_load_cause_no_error_on_6_2() {
     slots_move_under_load(Flavor::Redis62).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_is_told_of_slots_that_move_under_load_on_7_0() {
+async fn moving_slots_under_load_cause_no_error_on_7_0() {
     slots_move_under_load(Flavor::Redis70).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_is_told_of_slots_that_move_under_load_on_9_1() {
+async fn moving_slots_under_load_cause_no_error_on_9_1() {
     slots_move_under_load(Flavor::Valkey91).await;
 }
 

@@ -84,7 +84,7 @@ async fn the_next_leads_within_a_tenth_of_a_second_of_a_resignation() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn followers_are_told_who_leads_and_that_nobody_does() {
+async fn followers_are_told_the_leader_and_that_there_is_none() {
     for place in Place::each() {
         let (follower, leader) = (place.locks().await, place.locks().await);
         let election = follower.election("scheduler");

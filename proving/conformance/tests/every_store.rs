@@ -28,7 +28,7 @@ mod told_after_waiting {
 
     conformance::every_check! {
         @ Target::redis(Flavor::Redis62, "resp2");
-        a_holder_that_waited_hears_at_once_that_its_lease_was_broken,
+        a_holder_that_waited_is_notified_at_once_that_its_lease_was_broken,
     }
 
     mod on_a_cluster {
@@ -36,7 +36,7 @@ mod told_after_waiting {
 
         conformance::every_check! {
             @ Target::cluster(Flavor::Redis62, "resp2");
-            a_holder_that_waited_hears_at_once_that_its_lease_was_broken,
+            a_holder_that_waited_is_notified_at_once_that_its_lease_was_broken,
         }
     }
 }

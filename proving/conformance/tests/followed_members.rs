@@ -134,7 +134,7 @@ async fn a_node_that_lost_its_data_abstains_for_what_it_may_have_forgotten() {
 
 /// Data that came from another node counts as forgotten, because it may be incomplete.
 #[tokio::test(flavor = "multi_thread")]
-async fn slots_that_move_take_no_lock_from_anybody_and_are_vouched_for_anew() {
+async fn moving_slots_lose_no_lock_and_are_vouched_for_again() {
     let (one, other) = (Server::start(Flavor::Redis82), Server::start(Flavor::Valkey91));
     let cluster = Arc::new(Cluster::start(Flavor::Redis70, 3, 0));
     let locks = quorum(&one, &cluster.url(), &other);

@@ -231,7 +231,7 @@ async fn lost_pends_for_ever_after_a_release() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_whose_answer_was_lost_is_a_release() {
+async fn a_release_whose_answer_was_lost_counts() {
     let world = World::begin();
     let guard = world.locks.mutex("k").lock().await.unwrap();
     world.store.set(CallFate::AnswerLost);
@@ -317,7 +317,7 @@ async fn a_wait_ends_when_it_should_and_says_who_holds() {
 /// A position in a queue outlasts its waiter's TTL. When the store was silent for longer than that,
 /// dropped requests left their positions behind: nothing tried any more to remove them.
 #[tokio::test(start_paused = true)]
-async fn a_place_in_line_is_given_up_also_when_the_store_was_silent_for_longer_than_the_ttl() {
+async fn a_place_in_the_queue_is_given_up_even_after_the_store_was_silent_beyond_the_ttl() {
     let world = World::with(|builder| builder.ttl(SECOND));
     let guard = world.others().mutex("k").lock().await.unwrap();
     let waits = tokio::spawn(world.locks.mutex("k").lock().into_future());
@@ -346,7 +346,7 @@ async fn a_try_is_one_ask_and_leaves_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_out_of_reach_is_told_apart_from_a_lock_that_is_held() {
+async fn an_unreachable_store_is_another_error_than_a_held_lock() {
     for weather in [CallFate::Lost, CallFate::Hung] {
         let world = World::begin();
         world.store.set(weather.clone());
@@ -453,7 +453,7 @@ async fn work_is_stopped_when_the_lock_is_lost_and_never_began_when_it_was_not_h
 
 /// node-redlock's `using` lets a failing release replace the routine's result.
 #[tokio::test(start_paused = true)]
-async fn a_release_that_fails_does_not_eat_what_the_work_gave_back() {
+async fn a_failed_release_does_not_discard_the_result_of_the_work() {
     let world = World::begin();
     let work = world.locks.mutex("k").lock().hold(|_| async {
         world.store.set(CallFate::Refused);
@@ -543,7 +543,7 @@ async fn a_release_after_the_close_says_that_it_was_closed() {
 /// Each of these used to print every guard of the process, and every record of the store: 12.5 MB
 /// with ten thousand guards.
 #[tokio::test(start_paused = true)]
-async fn what_is_printed_of_a_guard_or_of_locks_does_not_grow_with_the_guards() {
+async fn the_debug_output_of_a_guard_and_of_locks_does_not_grow_with_the_guards() {
     let world = World::begin();
     let locks = Locks::builder().ttl(TTL).runtime(world.time.clone()).over(world.memory.clone()).unwrap();
     let mut guards = Vec::new();
@@ -676,7 +676,7 @@ async fn invalid_requests_are_refused_before_anything_is_sent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_prefix_stands_before_every_key_and_saves_no_empty_one() {
+async fn a_prefix_precedes_every_key_and_an_empty_key_is_refused_despite_it() {
     let world = World::with(|builder| builder.prefix("app:"));
     let guard = world.locks.mutex("k").lock().await.unwrap();
     assert_eq!(guard.keys().next().unwrap().as_bytes(), b"app:k");
@@ -721,7 +721,7 @@ async fn a_run_that_waits_names_the_holder_and_one_that_does_not_wait_prints_not
 /// A mark is requested again for as long as the lease lasts, and no longer; and not if repeating is
 /// useless.
 #[tokio::test(start_paused = true)]
-async fn what_is_done_is_marked_as_soon_as_a_silent_store_is_back() {
+async fn a_done_job_is_marked_as_soon_as_a_silent_store_is_back() {
     for weather in [CallFate::Lost, CallFate::AnswerLost] {
         let world = World::begin();
         let doing = world.locks.once("job").begin().await.unwrap().unwrap();

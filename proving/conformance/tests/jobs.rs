@@ -70,7 +70,7 @@ async fn counted(times: &AtomicU32) -> Fine {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_ten_who_begin_at_once_one_does_it_and_the_others_find_it_done() {
+async fn one_of_ten_simultaneous_callers_does_the_job_and_the_others_find_it_done() {
     for place in Place::each() {
         let times = Arc::new(AtomicU32::new(0));
         let all: Vec<_> = place
@@ -99,7 +99,7 @@ async fn of_ten_who_begin_at_once_one_does_it_and_the_others_find_it_done() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_ten_who_begin_at_once_one_does_it_in_each_period_and_nobody_waits() {
+async fn one_of_ten_simultaneous_callers_does_the_job_in_each_period_and_nobody_waits() {
     for place in Place::each() {
         let times = Arc::new(AtomicU32::new(0));
         for round in 1..=3 {
@@ -156,7 +156,7 @@ async fn a_failed_job_is_not_done_and_the_next_may_try_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_dropped_in_between_is_left_to_the_next() {
+async fn a_job_that_was_dropped_halfway_is_left_to_the_next_caller() {
     for place in Place::each() {
         let (here, there) = (place.locks().await, place.locks().await);
         let doing = here.once("migrate").begin().await.unwrap().unwrap();
@@ -171,7 +171,7 @@ async fn what_was_dropped_in_between_is_left_to_the_next() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_is_not_first_does_not_run_beside_who_is() {
+async fn a_later_caller_does_not_run_concurrently_with_the_first() {
     for place in Place::each() {
         let (here, there) = (place.locks().await, place.locks().await);
         let doing = here.every(HOUR, "report").begin().await.unwrap().unwrap();

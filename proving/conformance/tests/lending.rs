@@ -97,7 +97,7 @@ async fn a_pool_without_room_is_named_as_the_cause() {
 }
 
 #[tokio::test]
-async fn why_a_pool_makes_no_connection_is_told() {
+async fn the_reason_why_a_pool_makes_no_connection_is_reported() {
     let pool = deadpool_redis::Config::from_url("redis://127.0.0.1:1").create_pool(None).unwrap();
     let locks = over_deadpool(&pool, Locks::builder().outage_limit(Duration::from_secs(1)));
     let error = locks.mutex("k").try_lock().await.unwrap_err();

@@ -31,7 +31,7 @@ fn written() -> [(Naming, &'static str, &'static str, &'static str); 4] {
 }
 
 #[tokio::test]
-async fn what_redlock_net_shedlock_and_exclusive_lock_write_keeps_us_out_and_ours_keeps_them_out() {
+async fn locks_of_redlock_net_shedlock_and_exclusive_lock_exclude_ours_and_ours_exclude_theirs() {
     let server = Server::start(Flavor::Redis70);
     for (naming, name, key, value) in written() {
         let locks = Locks::builder().naming(naming.clone()).connect(&server.url()).await.unwrap();
@@ -64,7 +64,7 @@ async fn a_prefix_is_a_part_of_the_name() {
 /// exclusive-lock has one key for `a b`, `a.b` and `a/b`, and one for all names in Chinese; its
 /// users found out when two applications kept each other from starting.
 #[tokio::test]
-async fn two_names_that_exclusive_lock_takes_for_one_are_told_once_and_are_one_lock() {
+async fn two_names_that_exclusive_lock_considers_equal_are_reported_once_and_are_one_lock() {
     let locks = Locks::builder().naming(Naming::ExclusiveLock).in_memory().unwrap();
     let mut events = locks.events();
     let guard = locks.mutex("a b").lock().await.unwrap();

@@ -28,8 +28,8 @@ mod told {
 
     conformance::every_check! {
         @ Target::postgres();
-        a_holder_hears_at_once_that_its_lease_was_broken,
-        a_holder_that_waited_hears_at_once_that_its_lease_was_broken,
+        a_holder_is_notified_at_once_that_its_lease_was_broken,
+        a_holder_that_waited_is_notified_at_once_that_its_lease_was_broken,
     }
 }
 
@@ -42,10 +42,10 @@ mod newest {
         any_key_and_label_will_do,
         one_at_a_time_under_contention,
         a_waiter_is_served_when_the_lock_is_released,
-        an_onlooker_sees_the_line_in_order,
+        an_observer_sees_the_queue_in_order,
         a_writer_is_alone_under_contention,
         permits_never_exceed_their_number,
-        a_rejoin_renews_or_takes_what_nobody_has_or_waits_for,
+        a_rejoin_renews_a_lease_or_takes_a_key_that_is_free_and_not_waited_for,
         a_break_leaves_a_record,
         marks_are_listed_and_can_be_taken_back,
     }

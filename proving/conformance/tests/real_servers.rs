@@ -123,7 +123,7 @@ async fn fences_rise_over_flushall_and_over_a_restart_without_state() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_holder_whose_key_was_deleted_is_told_with_the_next_renewal() {
+async fn a_holder_whose_key_was_deleted_learns_so_at_the_next_renewal() {
     let server = Server::start(Flavor::Redis82);
     let locks = Locks::builder().ttl(2 * SECOND).connect(&server.url()).await.unwrap();
     let guard = take(&locks).await;

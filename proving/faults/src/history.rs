@@ -258,7 +258,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn a_written_history_is_read_back() {
         let words = "redis: closed by the peer".to_owned();
         for what in [
             EventKind::Asks,

@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fence_that_stands_still_is_found() {
+    fn a_fence_that_does_not_rise_is_found() {
         let mut lines = TWO;
         lines[6] = "25 2 1 granted 70 1000";
         assert_eq!(parsed_history(&lines).fences_that_do_not_rise().len(), 1);

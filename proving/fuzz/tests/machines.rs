@@ -124,7 +124,7 @@ fn at_acquire() -> impl Strategy<Value = AtAcquire> {
 /// the store reported; a finished acquisition stays finished; and the driver is never told to wait
 /// for a time that has passed.
 #[test]
-fn an_acquisition_believes_nothing_that_was_not_sent_for() {
+fn an_acquisition_ignores_unrequested_answers() {
     let events = vec((at_acquire(), leap()), 1..60);
     let patience = (prop::option::of(foreign_time()), foreign_time(), any::<u64>());
     hunt(4_000, (ttl(), patience, events), |(ttl, (within, outage_limit, seed), events)| {

@@ -159,7 +159,7 @@ fn requests() -> Vec<Request> {
 }
 
 #[test]
-fn an_answer_is_read_as_one_to_what_was_asked_or_called_strange() {
+fn an_answer_is_decoded_for_its_request_or_reported_as_unexpected() {
     let requests = requests();
     let all: Vec<_> = (0..requests.len()).collect();
     hunt(20_000, (proptest::sample::select(all), answers()), |(nth, said)| {

@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn two_that_believed_at_once_are_named() {
+    fn two_holders_at_once_are_named() {
         let [a, b, c] = [Belief::new("a", 10, 50), Belief::new("b", 50, 60), Belief::new("c", 59, 61)];
         assert_eq!(overlap(&mut [c.clone(), b.clone(), a]), Some((b, c)));
     }

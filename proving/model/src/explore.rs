@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shortest_trace_leads_to_what_is_wrong() {
+    fn a_shortest_trace_leads_to_the_violation() {
         let trace = explore(Count { to: 0, bad: Some(3), stuck: false }, 100).broken();
         assert_eq!(trace.steps, ["true", "true", "true"]);
         assert_eq!(explore(Count { to: 0, bad: Some(9), stuck: false }, 100).sound(), 6);

@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn of_tickets_and_fences_the_order_counts_and_small_distances() {
+    fn tickets_and_fences_are_reduced_to_their_order_and_small_distances() {
         let pair = |one: u64, other: u64| {
             let ticket = |number: u64| Stamp::from_micros(STORE_CLOCK + number);
             of(&(ticket(one), ticket(other)), at(9), HORIZON)

@@ -21,7 +21,7 @@ fn is_found_within(seeds: u64, flaw: Flaw, words: &str) {
 }
 
 #[test]
-fn a_lease_counted_from_the_answer_is_believed_too_long() {
+fn a_lease_counted_from_the_answer_is_valid_too_long() {
     is_found(Flaw::CountedFromAnswer, "hold it at once");
 }
 
@@ -71,7 +71,7 @@ fn a_waiter_that_never_asks_again_starves_with_a_lost_wake_up() {
 }
 
 #[test]
-fn a_lease_without_an_allowance_for_drift_is_believed_too_long() {
+fn a_lease_without_an_allowance_for_drift_is_valid_too_long() {
     is_found(Flaw::NoDrift, "hold it at once");
 }
 

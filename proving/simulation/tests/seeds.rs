@@ -6,7 +6,7 @@ use simulation::{Campaign, FaultKind, run};
 const SEEDS: u64 = 10_000;
 
 #[test]
-fn every_promise_holds_whatever_goes_wrong() {
+fn every_promise_holds_under_every_fault() {
     let campaign = Campaign::over(0..SEEDS, None);
     if let Some(failed) = campaign.failure() {
         let replayed = run(failed.seed, None, true);

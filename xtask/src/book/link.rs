@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_named() {
+    fn a_missing_link_target_is_named() {
         let (_directory, links) = links();
         for nowhere in
             ["crate::Lock", "crate::Locks::shut", "crate::manual::fence", "no.md", "../../etc/passwd"]

@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_compiled_in_is_named_with_its_licence_and_what_only_builds_it_is_not() {
+    fn linked_crates_are_named_with_their_licence_and_build_dependencies_are_not() {
         let notices = text("x86_64-unknown-linux-gnu").unwrap();
         for part in ["\nring 0.", "\nrusqlite 0.", "\nlibsqlite3-sys 0.", "\nratatui", "in the public domain"]
         {

@@ -16,7 +16,7 @@ pub(super) const BUGS: &[Bug] = &[
         file: "crates/core/src/apply/grant.rs",
         from: "if records.is_held_by(key, attempt.holder, context.now) {\n        records.free(",
         to: "{\n        records.free(",
-        tests: &[(Core, "apply::tests::holding::a_release_takes_back_what_is_ours_and_says_what_is_not")],
+        tests: &[(Core, "apply::tests::holding::a_release_frees_our_keys_and_names_those_that_are_not_ours")],
     },
     Bug {
         name: "the release script frees a lease of another holder",
@@ -58,7 +58,7 @@ pub(super) const BUGS: &[Bug] = &[
         file: "crates/redis/src/scripts/transfer.lua",
         from: "if not holds(all[n]) then",
         to: "if not all[n].value then",
-        tests: &[(EveryStore, "transferred::redis_7_0::of_many_adopters_at_most_one_has_the_lock")],
+        tests: &[(EveryStore, "transferred::redis_7_0::at_most_one_of_many_adopters_gets_the_lock")],
     },
     // Releasing at members whose grant is only possible.
     Bug {
@@ -89,7 +89,7 @@ pub(super) const BUGS: &[Bug] = &[
         to: "            return !(*behind_the_only_call && with_answer);\n",
         tests: &[(
             Core,
-            "quorum::member::tests::what_was_under_way_when_an_id_was_given_up_is_undone_unless_the_release_did_that",
+            "quorum::member::tests::a_call_in_flight_is_undone_after_its_id_was_given_up_unless_a_release_did_that",
         )],
     },
     Bug {
@@ -97,7 +97,7 @@ pub(super) const BUGS: &[Bug] = &[
         file: "crates/core/src/quorum/request.rs",
         from: "&& !(skips && foreign(member))",
         to: "&& !(skips && foreign(member) && self.waits() && self.moves > 9)",
-        tests: &[(OddMembers, "obstacles::who_waits_stands_where_no_other_programs_lock_is_in_the_way")],
+        tests: &[(OddMembers, "obstacles::a_waiter_queues_at_a_member_without_another_programs_lock")],
     },
     Bug {
         name: "a majority takes the lock before the first of the queue has asked the others",
@@ -106,7 +106,7 @@ pub(super) const BUGS: &[Bug] = &[
         to: "held_by.is_some_and(|held_by| self.gave_way",
         tests: &[(
             OddMembers,
-            "obstacles::who_comes_between_a_hand_over_and_the_rest_of_the_round_gives_way",
+            "obstacles::a_newcomer_between_a_hand_over_and_the_rest_of_its_round_gives_way",
         )],
     },
     Bug {
@@ -116,7 +116,7 @@ pub(super) const BUGS: &[Bug] = &[
         to: "{",
         tests: &[(
             OddMembers,
-            "obstacles::what_a_member_grants_late_counts_and_stays_or_is_given_up_and_counts_for_nothing",
+            "obstacles::a_late_grant_counts_and_is_kept_or_is_given_up_and_does_not_count",
         )],
     },
     Bug {
@@ -197,7 +197,7 @@ pub(super) const BUGS: &[Bug] = &[
         to: "Err(fault) => {\n                groups.iter_mut().for_each(|group| client.unsettled.answered(group.sendings.drain(..)));\n                return all_fail(groups, &fault);\n            }",
         tests: &[(
             Store,
-            "batches::a_batch_whose_connection_broke_is_given_up_only_once_it_cannot_be_served_any_more",
+            "batches::a_batch_on_a_broken_connection_is_given_up_once_it_can_no_longer_be_served",
         )],
     },
     Bug {
@@ -249,17 +249,14 @@ pub(super) const BUGS: &[Bug] = &[
         file: "crates/redis/src/scripts/batch_grant.lua",
         from: "(lasts[i] or call('EXISTS', keys[2 * n + i]) == 0)",
         to: "true",
-        tests: &[(Store, "batches::what_is_in_the_way_of_one_request_is_not_in_the_way_of_the_others")],
+        tests: &[(Store, "batches::an_obstacle_to_one_request_in_a_batch_does_not_stop_the_others")],
     },
     Bug {
         name: "a request that is dropped is not undone",
         file: "crates/leasehold/src/lock/pending.rs",
         from: "            self.handle.give_up(attempt);",
         to: "            drop(attempt);",
-        tests: &[(
-            Guards,
-            "a_place_in_line_is_given_up_also_when_the_store_was_silent_for_longer_than_the_ttl",
-        )],
+        tests: &[(Guards, "a_place_in_the_queue_is_given_up_even_after_the_store_was_silent_beyond_the_ttl")],
     },
     Bug {
         name: "a grant takes a key that somebody else holds",
@@ -295,14 +292,14 @@ pub(super) const BUGS: &[Bug] = &[
         file: "crates/core/src/apply/grant.rs",
         from: "        match next_grantee(records, want, None, context, told) {\n            NextGrantee::Anyone",
         to: "        let is_free = records.has_room(&want.key, want.mode, context.now);\n        match if is_free { NextGrantee::Anyone } else { next_grantee(records, want, None, context, told) } {\n            NextGrantee::Anyone",
-        tests: &[(Core, "apply::tests::wait_queue::a_try_does_not_slip_past_the_line")],
+        tests: &[(Core, "apply::tests::wait_queue::a_try_does_not_overtake_the_queue")],
     },
     Bug {
         name: "the grant script lets a try take a free key although somebody waits",
         file: "crates/redis/src/scripts/grant.lua",
         from: "local turn = not holds(s, s.want) and advance(s)",
         to: "local turn = not holds(s, s.want) and (s.value or s.other) and advance(s)",
-        tests: &[(Store, "queue_order::a_try_that_meets_a_key_free_hands_it_to_who_is_first_in_line")],
+        tests: &[(Store, "queue_order::a_try_that_finds_a_key_free_hands_it_to_the_first_waiter")],
     },
     // Counting a lease from the sending of its request.
     Bug {
@@ -312,7 +309,7 @@ pub(super) const BUGS: &[Bug] = &[
         to: "let lease = Lease::counted_from({ let _ = sent; now }, self.ttl, self.drift);",
         tests: &[
             (Core, "acquire::tests::a_grant_is_counted_from_before_the_ask_that_gave_it"),
-            (Core, "acquire::tests::a_grant_that_comes_after_its_lease_is_not_believed_but_asked_for_anew"),
+            (Core, "acquire::tests::a_grant_that_arrives_after_its_lease_ended_is_requested_again"),
         ],
     },
     Bug {
@@ -329,7 +326,7 @@ pub(super) const BUGS: &[Bug] = &[
         to: "let lease = Lease::counted_from(now, lasts, self.drift);",
         tests: &[
             (Core, "acquire::tests::a_hand_over_is_a_grant_of_a_window_counted_from_when_it_began"),
-            (Core, "acquire::tests::a_hand_over_that_is_heard_too_late_is_asked_about"),
+            (Core, "acquire::tests::a_late_hand_over_is_checked_at_the_store"),
         ],
     },
     Bug {
@@ -409,7 +406,7 @@ pub(super) const BUGS: &[Bug] = &[
         from: "waiter.ask_at = rest.map(|rest| now + rest);",
         to: "waiter.ask_at = rest.map(|rest| now + rest).filter(|_| !told);",
         tests: &[
-            (Core, "waiting::tests::only_the_first_asks_again_and_at_the_holders_end"),
+            (Core, "waiting::tests::only_the_first_waiter_asks_again_and_does_so_when_the_lease_ends"),
             (Core, "waiting::tests::the_first_asks_again_from_time_to_time_however_long_the_lease_is"),
         ],
     },
@@ -427,7 +424,7 @@ pub(super) const BUGS: &[Bug] = &[
         to: "proof.is_none_or(|_| true) && self.above.is_none_or(|last| last < fence)",
         tests: &[
             (Core, "waiting::tests::hostile::a_grant_without_its_proof_is_a_hint_and_no_grant"),
-            (Store, "hostile::a_user_who_may_publish_but_not_read_the_key_cannot_forge_a_grant"),
+            (Store, "hostile::a_user_that_may_publish_but_not_read_the_key_cannot_forge_a_grant"),
         ],
     },
     Bug {
@@ -445,7 +442,7 @@ pub(super) const BUGS: &[Bug] = &[
         file: "crates/redis/src/scripts/line.lua",
         from: "  return s.line.counts[channel] > 0 and not s.line.struck[channel]",
         to: "  return true",
-        tests: &[(Store, "queue_order::a_process_that_dies_in_line_costs_the_next_nothing")],
+        tests: &[(Store, "queue_order::a_process_that_dies_in_the_queue_does_not_delay_the_next")],
     },
     // The quarantine of a restarted member.
     Bug {
@@ -465,7 +462,7 @@ pub(super) const BUGS: &[Bug] = &[
         to: "if now < since then return",
         tests: &[
             (Store, "member::a_server_that_was_flushed_abstains"),
-            (Store, "member::a_server_that_was_started_anew_without_its_state_abstains_for_the_longest_ttl"),
+            (Store, "member::a_server_restarted_without_its_state_abstains_for_the_longest_ttl"),
         ],
     },
     Bug {
@@ -475,7 +472,7 @@ pub(super) const BUGS: &[Bug] = &[
         to: "local vouched = true or argv[4] == ''",
         tests: &[
             (Store, "member::a_server_that_was_flushed_abstains"),
-            (Store, "member::a_server_that_was_started_anew_without_its_state_abstains_for_the_longest_ttl"),
+            (Store, "member::a_server_restarted_without_its_state_abstains_for_the_longest_ttl"),
         ],
     },
     Bug {
@@ -515,7 +512,7 @@ pub(super) const BUGS: &[Bug] = &[
         file: "crates/file/src/connection.rs",
         from: "let _ = run(connection, \"ROLLBACK\");",
         to: "let _ = run(connection, \"COMMIT\");",
-        tests: &[(File, "connection::tests::what_is_not_committed_is_taken_back")],
+        tests: &[(File, "connection::tests::an_uncommitted_transaction_is_rolled_back")],
     },
     // Processes that must not outlive a lease.
     Bug {
@@ -580,7 +577,7 @@ pub(super) const BUGS: &[Bug] = &[
         to: "    let other = |logs: Logs| Logs::beside(db_path.path()) != Some(logs) && false;",
         tests: &[(
             FileProcesses,
-            "deleted_logs::nobody_is_granted_what_a_process_holds_whose_log_was_deleted_and_it_keeps_it",
+            "deleted_logs::a_process_whose_log_was_deleted_keeps_its_locks_and_nobody_else_gets_them",
         )],
     },
     Bug {
@@ -590,7 +587,7 @@ pub(super) const BUGS: &[Bug] = &[
         to: "(Logs::beside(db_path.path()) == Some(self.logs) || true);",
         tests: &[(
             FileProcesses,
-            "deleted_logs::nobody_is_granted_what_a_process_holds_whose_log_was_deleted_and_it_keeps_it",
+            "deleted_logs::a_process_whose_log_was_deleted_keeps_its_locks_and_nobody_else_gets_them",
         )],
     },
     Bug {
@@ -631,7 +628,7 @@ pub(super) const BUGS: &[Bug] = &[
         from: "\"WRONGTYPE\" | DAMAGED => self.lasting(said.words()),",
         to: "\"WRONGTYPE\" | DAMAGED => self.passing(said.words()),",
         tests: &[
-            (Wire, "fault::tests::what_somebody_must_mend_is_lasting_and_says_how"),
+            (Wire, "fault::tests::an_error_that_an_operator_must_fix_is_lasting_and_names_the_remedy"),
             (Store, "damaged::a_wrong_type_next_to_a_key_is_told_at_once_with_the_name_of_that_key"),
         ],
     },
@@ -686,10 +683,7 @@ pub(super) const BUGS: &[Bug] = &[
         file: "crates/cli/src/take.rs",
         from: "        let limit = lease_left.min(Self::LIMIT);",
         to: "        let limit = lease_left.max(Self::LIMIT);",
-        tests: &[(
-            Run,
-            "loss::a_server_that_is_stopped_at_the_end_is_waited_for_three_seconds_whatever_the_ttl_is",
-        )],
+        tests: &[(Run, "loss::a_release_waits_three_seconds_for_a_stopped_server_at_any_ttl")],
     },
     Bug {
         name: "locks in memory use real time although a test has paused the clock",

@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hand_off_stands_beside_a_round_trip_and_programs_read_one_figure_a_line() {
+    fn a_hand_off_is_shown_next_to_a_round_trip_and_json_has_one_figure_per_line() {
         let lines = figures().lines("redis://h");
         let lines: Vec<serde_json::Value> =
             lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();

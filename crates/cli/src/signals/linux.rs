@@ -119,13 +119,13 @@ mod tests {
 
     /// The standard library makes every Rust program ignore SIGPIPE.
     #[test]
-    fn what_is_ignored_is_known() {
+    fn ignored_signals_are_known() {
         assert_ne!(bits("SigIgn") & bit(Signal::PIPE), 0);
         assert_eq!(bits("SigIgn") & bit(Signal::KILL), 0);
     }
 
     #[test]
-    fn what_is_blocked_is_known_and_can_be_blocked_again() {
+    fn blocked_signals_are_known_and_can_be_blocked_again() {
         let some: SigSet = [Named::SIGUSR2, Named::SIGHUP].into_iter().collect();
         some.thread_block().unwrap();
         let blocked = bits("SigBlk");

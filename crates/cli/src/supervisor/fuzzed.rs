@@ -22,7 +22,7 @@ const RECORDS: [&[u8]; 10] = [
 ];
 
 #[test]
-fn a_record_is_read_as_what_writes_the_same_or_is_none() {
+fn a_record_reads_back_to_the_same_bytes_or_is_refused() {
     hunt(20_000, bytes_near(&RECORDS), |bytes| {
         let order = Order::parse(&bytes).map(Order::to_bytes);
         holds(order.is_none_or(|again| again[..] == bytes), || "an order is written in another way".into())?;
@@ -41,7 +41,7 @@ enum Event {
 /// Whatever orders the supervisor gets, in any sequence and at any time, it kills at the end of the
 /// lease that it knows. Once it has begun to end the command, no order makes that later.
 #[test]
-fn a_command_never_outlives_the_end_that_was_believed_when_its_ending_began() {
+fn a_command_never_outlives_the_end_of_the_lease_that_was_known_when_ending_it_began() {
     let time = || prop_oneof![6 => 0..2_000_u64, 1 => any::<u64>()];
     let event = prop_oneof![
         5 => time().prop_map(|end| Event::EventJson(Order::End(end))),

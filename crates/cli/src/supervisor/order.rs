@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_written_is_read() {
+    fn an_order_is_read_back_as_written() {
         let signals = PASSED_ON.map(Order::Signal);
         let timed = [Order::End(0), Order::End(u64::MAX), Order::Suspend(2), Order::Continue(3)];
         let others = [Order::Lost, Order::Kill, Order::Stop];
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_no_order() {
+    fn any_other_text_is_not_an_order() {
         for bytes in [
             &b""[..],
             b"E",

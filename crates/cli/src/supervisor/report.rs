@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_written_is_read_and_nothing_else() {
+    fn only_written_reports_are_read_back() {
         for outcome in [Outcome::Ended(0x8b), Outcome::Ended(0xff00), Outcome::NotStarted(2)] {
             for doomed in [false, true] {
                 let report = SupervisorReport::Ended(Report { outcome, doomed });

@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn each_lock_is_a_row_and_below_stands_the_line_of_the_chosen_one() {
+    fn each_lock_is_a_row_and_the_queue_of_the_chosen_one_is_below() {
         let mut view = view();
         types(&mut view, "j");
         let lines = drawn(&mut view, 90, 14);

@@ -375,7 +375,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_filter_looks_at_keys_and_at_whoever_holds_or_waits_and_goes_with_escape() {
+    fn a_filter_matches_keys_holders_and_waiters_and_escape_removes_it() {
         let mut view = view();
         assert_eq!(keys(&view), ["deploy", "nightly"]);
         for (text, left) in [("/DEP\n", "deploy"), ("/web-\n", "deploy"), ("/late\n", "nightly")] {
@@ -392,7 +392,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_chosen_stays_chosen_in_another_order() {
+    fn the_chosen_lock_stays_chosen_in_another_order() {
         let mut view = view();
         types(&mut view, "s");
         assert_eq!(view.chosen_key().unwrap().to_string(), "nightly", "nobody chose");
@@ -413,7 +413,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn only_a_plain_yes_breaks_the_lease_that_was_named() {
+    fn only_a_plain_yes_breaks_the_named_lease() {
         let mut view = view();
         let fence = view.chosen_row().and_then(|row| row.holding()?.fence).unwrap();
         let key = Key::new("deploy").unwrap();
@@ -434,7 +434,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_nobody_of_ours_holds_is_not_asked_about() {
+    fn breaking_is_refused_without_asking_for_a_free_or_foreign_lock() {
         let mut view = view();
         let mut known = view.known.clone().unwrap();
         let key = Key::new("k").unwrap();

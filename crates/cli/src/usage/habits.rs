@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn options_before_the_task_stand_behind_it() {
+    fn options_before_the_task_are_moved_behind_it() {
         assert_eq!(moved("leasehold --store file:/x ls --all"), "leasehold ls --store file:/x --all");
         assert_eq!(
             moved("leasehold --store=file:/x --max-ttl 9 run k -- ls"),

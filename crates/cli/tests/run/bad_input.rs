@@ -60,7 +60,7 @@ const LONG: &str = match str::from_utf8(&[b'k'; 2048]) {
 };
 
 #[test]
-fn a_line_that_makes_no_sense_is_64_and_one_line_that_says_why() {
+fn a_senseless_command_line_is_64_and_one_line_that_says_why() {
     let site = Site::new();
     for (words, says) in WRONG {
         let done = site.finish(site.run(&[words, &["--", "echo", "ran"]].concat()));
@@ -74,7 +74,7 @@ fn a_line_that_makes_no_sense_is_64_and_one_line_that_says_why() {
 }
 
 #[test]
-fn a_slip_is_answered_with_what_was_meant() {
+fn a_slip_gets_the_intended_command_as_a_hint() {
     let site = Site::new();
     let done = site.finish(site.leasehold(&["run", "-n", "--ttl", "5", "k", "ls", "-l", "a b"]));
     done.says_and_hints(64, &["no -- before it"], "leasehold run -n --ttl 5 k -- ls -l 'a b'");
@@ -130,7 +130,7 @@ fn a_malformed_url_is_64_on_one_line_without_its_password() {
 }
 
 #[test]
-fn a_bare_path_is_told_to_be_a_url() {
+fn a_bare_path_is_refused_and_a_url_suggested() {
     let site = Site::new();
     for path in ["/var/lib/leases.db", "./leases.db", "leases.db"] {
         let done = site.finish(site.leasehold(&["run", "--store", path, "k", "--", "true"]));
@@ -139,7 +139,7 @@ fn a_bare_path_is_told_to_be_a_url() {
 }
 
 #[test]
-fn words_beside_a_password_are_never_repeated_with_it() {
+fn errors_never_repeat_a_password_with_the_words_around_it() {
     let site = Site::new();
     let url = format!("redis://u:{SECRET}@h");
     let misplaced = format!("--stor={url}");

@@ -26,7 +26,7 @@ fn break_with(site: &Site, words: &[&str]) -> Done {
 }
 
 #[test]
-fn a_run_whose_lease_is_broken_ends_its_command_at_once_and_the_next_in_line_goes_on() {
+fn a_run_whose_lease_is_broken_ends_its_command_at_once_and_the_next_waiter_runs() {
     let server = Server::start(Flavor::Valkey91);
     let (_postgres, database) = ready();
     for site in [Site::new(), Site::on(&server.url()), database] {

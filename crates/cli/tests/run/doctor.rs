@@ -22,7 +22,7 @@ fn findings(done: &Done, about: &str) -> Vec<Value> {
 }
 
 #[test]
-fn the_exit_code_says_how_bad_it_is_and_what_is_pasted_mends_it() {
+fn the_exit_code_tells_the_severity_and_the_pasted_remedy_fixes_it() {
     let server = Server::setup(Flavor::Redis82)
         .arg("maxmemory", "100mb")
         .arg("maxmemory-policy", "allkeys-lru")
@@ -50,7 +50,7 @@ fn the_exit_code_says_how_bad_it_is_and_what_is_pasted_mends_it() {
 }
 
 #[test]
-fn what_is_out_of_reach_is_named_and_the_others_are_looked_at() {
+fn an_unreachable_member_is_named_and_the_others_are_diagnosed() {
     let (one, other) = (Server::start(Flavor::Redis82), Server::start(Flavor::Valkey91));
     let site = Site::new();
     let (one, other) = (one.url(), other.url());

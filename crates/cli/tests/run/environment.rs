@@ -14,7 +14,7 @@ fn variables(done: &Done) -> BTreeMap<&str, &str> {
 }
 
 #[test]
-fn the_command_is_told_key_fence_label_and_store() {
+fn the_command_finds_key_fence_label_and_store_in_its_environment() {
     let site = Site::new();
     let mut command = site.run(&["--label", "web 3", "invoice:42", "--", "env"]);
     command.env("OTHER", "stays");

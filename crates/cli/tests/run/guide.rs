@@ -38,7 +38,7 @@ fn every_block_is_tried_by_a_test_here() {
 }
 
 #[test]
-fn each_line_of_the_table_for_users_of_flock_does_what_flocks_does() {
+fn each_row_of_the_table_for_users_of_flock_does_the_same_as_flock() {
     // Other tables list other things: the metrics, for one.
     let rows = GUIDE.lines().filter(|line| line.starts_with("| `") && line.contains("flock "));
     let rows = rows.map(|line| line.replace("\\|", "\u{1}"));

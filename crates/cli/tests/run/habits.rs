@@ -7,7 +7,7 @@ use crate::pty::Pty;
 use crate::shell::{others, path};
 
 #[test]
-fn what_other_programs_call_it_is_answered_with_what_it_is_called_here() {
+fn options_of_other_lock_commands_are_answered_with_ours() {
     let site = Site::new();
     for (words, says, hint) in [
         (&["run", "--timeout", "5", "k", "--", "true"][..], "no option --timeout", "--within TIME"),
@@ -58,7 +58,7 @@ fn a_key_may_begin_with_a_dash_behind_dashes() {
 }
 
 #[test]
-fn the_environment_stands_for_options_that_are_not_given() {
+fn environment_variables_replace_missing_options() {
     let site = Site::new();
     let show = |variables: &[(&str, &str)], options: &[&str]| {
         let mut run = site.run(&[options, &["k", "--", "sh", "-c"]].concat());

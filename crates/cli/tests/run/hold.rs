@@ -180,7 +180,7 @@ fn a_key_that_a_run_around_it_holds_is_refused_at_once() {
 /// The second one inherits the script's end of the first one's pipe, as every process of the script
 /// does.
 #[test]
-fn of_two_in_one_script_each_can_be_let_go_alone() {
+fn each_of_two_holds_in_one_script_can_be_released_alone() {
     let site = Site::new();
     let script = "\
         exec 8< <(leasehold hold one); read -r fence <&8 || exit 75

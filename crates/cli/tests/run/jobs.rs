@@ -47,7 +47,7 @@ fn names(events: &[Value]) -> Vec<&str> {
 }
 
 #[test]
-fn of_ten_processes_that_start_at_once_three_times_one_runs_it() {
+fn one_of_ten_processes_that_start_at_once_runs_the_job_three_times_in_a_row() {
     let server = Server::setup(Flavor::Redis82).append_only().arg("appendfsync", "always").start();
     for site in file_and_server(&server) {
         for round in 0..3 {
@@ -68,7 +68,7 @@ fn of_ten_processes_that_start_at_once_three_times_one_runs_it() {
 }
 
 #[test]
-fn of_ten_processes_one_migrates_and_all_end_with_0_when_it_is_done() {
+fn one_of_ten_processes_migrates_and_all_exit_with_0_when_it_is_done() {
     let server = Server::start(Flavor::Valkey91);
     for site in file_and_server(&server) {
         let script = "sleep 0.3; echo $$ >> ran";
@@ -82,7 +82,7 @@ fn of_ten_processes_one_migrates_and_all_end_with_0_when_it_is_done() {
 }
 
 #[test]
-fn what_fails_is_left_to_the_next_and_what_is_done_to_nobody() {
+fn a_failed_job_is_left_to_the_next_process_and_a_done_one_runs_no_more() {
     let server = Server::setup(Flavor::Valkey91).append_only().arg("appendfsync", "always").start();
     for site in file_and_server(&server) {
         for (task, words) in [("once", &["migrate", "--"][..]), ("every", &["1h", "report", "--"])] {
@@ -148,7 +148,7 @@ fn a_run_that_is_killed_leaves_the_job_to_the_next_and_nothing_running() {
 }
 
 #[test]
-fn kill_9_of_all_who_have_the_file_open_loses_no_mark() {
+fn killing_all_processes_that_have_the_file_open_loses_no_mark() {
     let site = Site::new();
     site.finish(once(&site, &["migrate", "--", "true"])).is_silent(0);
     site.finish(every(&site, &["1h", "report", "--", "true"])).is_silent(0);
@@ -216,7 +216,7 @@ fn programs_are_told_whether_it_ran_was_done_or_is_not_due() {
 }
 
 #[test]
-fn people_are_told_who_asks_and_scripts_by_the_code() {
+fn a_person_sees_the_holder_and_a_script_the_exit_code() {
     let site = Site::new();
     site.finish(once(&site, &["--label", "web-3", "migrate", "--", "true"])).is_silent(0);
     site.finish(every(&site, &["--label", "web-3", "1h", "report", "--", "true"])).is_silent(0);
@@ -266,7 +266,7 @@ fn a_lease_that_is_lost_ends_the_command_and_leaves_it_to_the_next() {
 
 /// The command has ended well, and yet it was not alone to its end.
 #[test]
-fn what_is_done_when_the_lock_is_anothers_already_is_not_noted() {
+fn a_job_that_ends_after_its_lock_was_lost_is_not_marked_as_done() {
     let server = Server::start(Flavor::Redis82);
     let site = Site::on(&server.url());
     let script = "echo $$ > running; until [ -e go ]; do sleep 0.01; done";

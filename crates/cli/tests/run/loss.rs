@@ -132,7 +132,7 @@ fn a_server_that_is_gone_at_the_end_does_not_change_how_the_command_ended() {
 }
 
 #[test]
-fn a_server_that_is_stopped_at_the_end_is_waited_for_three_seconds_whatever_the_ttl_is() {
+fn a_release_waits_three_seconds_for_a_stopped_server_at_any_ttl() {
     let server = Server::start(Flavor::Valkey91);
     let site = Site::on(&server.url());
     let began = [("run", 3, 3), ("once", 0, 69), ("every", 4, 4)].map(|(task, script_ends, code)| {

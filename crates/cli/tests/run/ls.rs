@@ -57,7 +57,7 @@ fn held_locks_are_listed_in_order_for_people_and_for_programs() {
 }
 
 #[test]
-fn what_has_been_held_for_long_is_listed_alone_and_is_1_whatever_is_left_of_its_lease() {
+fn held_for_lists_long_held_locks_and_exits_with_1_however_much_of_the_lease_remains() {
     let server = Server::start(Flavor::Valkey91);
     let (_postgres, database) = ready();
     for site in [Site::new(), Site::on(&server.url()), database] {
@@ -79,7 +79,7 @@ fn what_has_been_held_for_long_is_listed_alone_and_is_1_whatever_is_left_of_its_
 }
 
 #[test]
-fn where_there_is_nothing_that_is_said_and_is_no_failure() {
+fn an_empty_list_says_so_and_exits_with_0() {
     let server = Server::start(Flavor::Valkey91);
     let (_postgres, database) = ready();
     for site in [Site::new(), Site::on(&server.url()), database] {

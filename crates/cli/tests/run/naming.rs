@@ -31,7 +31,7 @@ fn the_key_is_the_librarys_wherever_it_is_said_and_each_task_finds_it_by_name() 
 }
 
 #[test]
-fn a_run_wakes_who_waits_as_python_redis_lock_does() {
+fn a_run_wakes_a_waiter_of_python_redis_lock() {
     let server = Server::start(Flavor::Valkey91);
     let site = Site::on(&server.url());
     for words in [&["run", "--naming", "python-redis-lock"][..], &["once", "--naming", "python-redis-lock"]] {

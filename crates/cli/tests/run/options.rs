@@ -32,7 +32,7 @@ fn busy_ends_with_the_code_that_was_asked_for_also_when_the_time_is_up() {
 }
 
 #[test]
-fn cron_hears_nothing_of_a_run_that_is_still_going() {
+fn cron_gets_no_output_if_the_last_run_is_still_going() {
     let site = Site::new();
     let _holder = holder(&site);
     let done = site.finish(site.run(&["-nqE0", "k", "--", "echo", "ran"]));
@@ -42,7 +42,7 @@ fn cron_hears_nothing_of_a_run_that_is_still_going() {
 }
 
 #[test]
-fn a_request_that_has_to_wait_is_told_the_holder_once_if_it_asks() {
+fn a_waiting_request_is_told_the_holder_once_if_it_asks_for_it() {
     let site = Site::new();
     let holder = holder(&site);
     let verbose = site.start(site.run(&["-v", "k", "--", "true"]));
@@ -88,7 +88,7 @@ fn work_that_is_done_before_the_longest_hold_knows_nothing_of_it() {
 }
 
 #[test]
-fn at_a_terminal_who_has_to_wait_is_told_for_whom_without_asking() {
+fn a_waiter_at_a_terminal_sees_the_holder_without_an_option() {
     let site = Site::new();
     let holder = holder(&site);
     let ours = env!("CARGO_BIN_EXE_leasehold");

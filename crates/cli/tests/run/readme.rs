@@ -62,7 +62,7 @@ fn say(site: &Site, line: &str) -> Done {
 }
 
 #[test]
-fn every_line_is_tried_by_a_test_here() {
+fn every_command_of_the_readme_has_a_test_here() {
     let here = include_str!("readme.rs");
     for line in block("leasehold run") {
         let word = line.split(' ').nth(1).unwrap();
@@ -107,7 +107,7 @@ fn a_run_that_does_not_wait_says_so_by_its_code_or_not_at_all() {
 }
 
 #[test]
-fn what_looks_sees_who_has_it_and_what_breaks_ends_that() {
+fn show_and_ls_name_the_holder_and_break_ends_its_lease() {
     let site = Site::new();
     let say = |line: &str| say(&site, line);
     assert_eq!(say(line("show")).status.code(), Some(1));

@@ -17,7 +17,7 @@ fn json(done: &Done) -> Value {
 }
 
 #[test]
-fn what_ran_is_shown_and_listed_and_runs_again_when_it_was_forgotten_or_is_to_run_now() {
+fn a_done_job_is_shown_and_listed_and_runs_again_when_forgotten_or_with_now() {
     let server = Server::start(Flavor::Valkey91);
     let (_postgres, database) = ready();
     for site in [Site::new(), Site::on(&server.url()), database] {
@@ -67,7 +67,7 @@ fn what_ran_is_shown_and_listed_and_runs_again_when_it_was_forgotten_or_is_to_ru
 }
 
 #[test]
-fn a_break_is_shown_with_who_broke_it_and_why_and_counted() {
+fn a_break_is_counted_and_shown_with_its_author_and_reason() {
     let server = Server::start(Flavor::Redis82);
     let (_postgres, database) = ready();
     for site in [Site::new(), Site::on(&server.url()), database] {

@@ -18,7 +18,7 @@ fn a_wrong_password_is_69_at_once() {
 }
 
 #[test]
-fn a_user_who_may_not_is_69_at_once() {
+fn a_user_without_permission_is_69_at_once() {
     let rules = format!("on >{SECRET} ~* +ping +hello +client +time");
     let server = Server::setup(Flavor::Valkey91).acl_user("app", &rules).start();
     let site = Site::on(&server.url().replace("//", &format!("//app:{SECRET}@")));
@@ -30,7 +30,7 @@ fn a_user_who_may_not_is_69_at_once() {
 }
 
 #[test]
-fn where_nobody_listens_it_is_69_within_the_outage_limit() {
+fn a_closed_port_is_69_within_the_outage_limit() {
     let site = Site::on("redis://127.0.0.1:1");
     let started = Instant::now();
     let done = site.finish(site.run(&["k", "--", "true"]));
@@ -64,7 +64,7 @@ fn is_refused_soon(server: &Server, options: &[&str], words: &[&str]) {
 }
 
 #[test]
-fn a_server_without_memory_is_69_at_once_and_told_as_that() {
+fn a_server_without_memory_is_69_at_once_and_named_as_such() {
     for flavor in BOTH {
         let server =
             Server::setup(flavor).arg("maxmemory", "3mb").arg("maxmemory-policy", "noeviction").start();

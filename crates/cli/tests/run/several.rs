@@ -22,7 +22,7 @@ fn shown(site: &Site, key: &str) -> Value {
 }
 
 #[test]
-fn several_keys_have_one_fence_whatever_order_they_are_named_in() {
+fn several_keys_have_one_fence_in_any_order_of_their_names() {
     let server = Server::start(Flavor::Redis82);
     let (_postgres, database) = ready();
     for site in [Site::new(), Site::on(&server.url()), database] {

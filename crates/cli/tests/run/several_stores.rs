@@ -65,7 +65,7 @@ fn a_run_without_a_limit_waits_until_a_new_quorum_votes_and_says_so() {
 }
 
 #[test]
-fn two_of_three_that_are_down_are_named_with_what_is_known_of_them() {
+fn two_of_three_stores_that_are_down_are_named_with_their_faults() {
     let server = Server::start(Flavor::Valkey91);
     let site = Site::on(&format!("{} redis://127.0.0.1:1 redis://127.0.0.1:2", server.url()));
     let done = site.finish(by_environment(&site, &["run", "-w", "1", "k", "--", "true"]));
@@ -77,7 +77,7 @@ fn two_of_three_that_are_down_are_named_with_what_is_known_of_them() {
 }
 
 #[test]
-fn what_only_several_stores_have_is_refused_for_one_and_two_of_a_kind_are_one() {
+fn options_for_several_stores_are_refused_for_one_and_equal_urls_count_once() {
     let site = Site::new();
     let done = site.finish(site.run(&["--max-ttl", "60", "k", "--", "true"]));
     done.says(64, &["--max-ttl: it is for several stores"]);
@@ -197,7 +197,7 @@ fn a_process_that_is_interrupted_while_it_waits_leaves_nothing_at_any_store() {
 /// Grants of the losers at single stores used to remain after they had exited, and kept everybody
 /// out: in a quarter of the rounds, nobody ran.
 #[test]
-fn of_three_processes_that_try_at_once_one_runs_in_each_round_and_nothing_is_left() {
+fn one_of_three_simultaneous_processes_runs_in_each_round_and_nothing_is_left() {
     let servers = three();
     let site = site_on(&servers);
     for round in 0..20 {
@@ -213,7 +213,7 @@ fn of_three_processes_that_try_at_once_one_runs_in_each_round_and_nothing_is_lef
 /// At the store that is named first it blocked the quorum for as long as it was there, tries as
 /// well as waiters.
 #[test]
-fn another_programs_lock_at_one_store_keeps_nobody_out_whichever_store_it_is() {
+fn another_programs_lock_at_any_one_store_excludes_nobody() {
     let servers = three();
     let site = site_on(&servers);
     let run = |words: &[&str]| site.start(by_environment(&site, &[&["run"], words].concat()));

@@ -109,7 +109,7 @@ fn a_lock_that_is_free_is_1() {
 }
 
 #[test]
-fn another_programs_lock_is_held_and_what_is_no_lock_is_65() {
+fn another_programs_lock_is_shown_as_held_and_a_key_that_is_not_a_lock_is_65() {
     let server = Server::start(Flavor::Redis62);
     let site = Site::on(&server.url());
     server.text(&["SET", "theirs", "x\u{1b}[2J", "PX", "60000"]);

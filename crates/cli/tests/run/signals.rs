@@ -93,7 +93,7 @@ fn a_signal_while_a_server_is_silent_ends_us_at_once() {
 }
 
 #[test]
-fn what_nohup_has_us_ignore_the_command_ignores_too() {
+fn the_command_ignores_signals_that_nohup_made_us_ignore() {
     let site = Site::new();
     let ours = env!("CARGO_BIN_EXE_leasehold");
     let inner = "echo $$ > running; until [ -e go ]; do sleep 0.02; done; grep SigIgn /proc/$$/status";
@@ -124,7 +124,7 @@ fn the_command_begins_with_the_signals_that_it_would_have_without_us() {
 
 /// With SIGCHLD ignored, the kernel throws away how children end, and nobody can wait for them.
 #[test]
-fn how_the_command_ended_is_seen_also_where_sigchld_was_ignored() {
+fn the_exit_code_of_the_command_is_seen_also_if_sigchld_was_ignored() {
     let site = Site::new();
     let ours = env!("CARGO_BIN_EXE_leasehold");
     let script = format!("trap '' CHLD; exec {ours} run --store {} k -- sh -c 'exit 5'", site.store());

@@ -52,7 +52,7 @@ fn a_run_tells_what_happens_from_the_grant_to_the_release() {
 }
 
 #[test]
-fn a_death_by_signal_is_told_by_its_number() {
+fn a_death_by_signal_is_reported_by_its_number() {
     let site = Site::new();
     let done = site.finish(run(&site, ">events", "k -- sh -c 'kill -9 $$'"));
     done.died_of(Signal::KILL);
@@ -86,7 +86,7 @@ fn a_run_that_waits_names_the_holder_and_one_that_fails_the_reason() {
 }
 
 #[test]
-fn a_loss_is_told_and_then_how_the_command_ended() {
+fn a_loss_is_reported_and_then_the_exit_of_the_command() {
     let server = Server::start(Flavor::Valkey91);
     let site = Site::on(&server.url());
     let words = "--ttl 600ms k -- sh -c 'echo $$ > running; exec sleep 60'";

@@ -265,7 +265,7 @@ fn a_process_that_we_may_not_kill_keeps_the_lock_past_the_longest_hold() {
 }
 
 #[test]
-fn the_supervisor_survives_what_others_end_of() {
+fn the_supervisor_survives_signals_that_end_other_processes() {
     let site = Site::new();
     let run = site
         .start(site.run_script(&["k"], "echo $$ > running; until [ -e go ]; do sleep 0.02; done; exit 6"));
@@ -306,7 +306,7 @@ fn processes_that_the_command_leaves_running_continue_without_the_lock() {
 }
 
 #[test]
-fn with_verbose_it_is_said_how_many_live_on_without_the_lock() {
+fn verbose_tells_how_many_processes_survive_without_the_lock() {
     let site = Site::new();
     let script = "sleep 60 & echo $! > one; setsid sleep 60 & echo $! > two";
     let done = site.finish(site.run_script(&["-v", "k"], script));

@@ -45,7 +45,7 @@ fn the_environment_is_only_added_to() {
 }
 
 #[test]
-fn whichever_standard_stream_is_closed_we_do_what_we_are_for() {
+fn a_run_works_with_any_standard_stream_closed() {
     let site = Site::new();
     let ours = format!("{} run --store {} k --", env!("CARGO_BIN_EXE_leasehold"), site.store());
     for closed in ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"] {

@@ -76,7 +76,7 @@ fn vim_is_stopped_by_ctrl_z_and_goes_on_with_fg() {
 }
 
 #[test]
-fn less_pages_what_a_pipe_brings_on_either_side_of_us() {
+fn less_pages_piped_text_on_either_side_of_a_run() {
     if !has("less") {
         return;
     }
@@ -296,7 +296,7 @@ fn a_command_that_stops_its_group_is_not_stopped_by_us_as_well() {
 }
 
 #[test]
-fn ctrl_z_is_nothing_to_whoever_ignores_it_and_where_nobody_could_continue() {
+fn ctrl_z_is_ignored_if_the_command_ignores_it_or_no_shell_could_continue_it() {
     let site = Site::new();
     let mut pty = Pty::shell(&site);
     pty.enters("$L run k -- sh -c 'trap \"\" TSTP; echo beg''an; exec cat'");

@@ -81,7 +81,7 @@ fn holders_and_waiters_are_seen_filtered_sorted_and_one_is_broken_after_a_yes() 
 }
 
 #[test]
-fn the_terminal_is_as_it_was_whatever_ends_it() {
+fn the_terminal_is_restored_after_any_end_of_top() {
     let site = Site::new();
     let _held = holder(&site, "k", "web-3");
     for (signal, code) in [(None, 130), (Some(Signal::TERM), 143), (Some(Signal::HUP), 129)] {
@@ -142,7 +142,7 @@ fn without_a_terminal_it_says_what_to_do_before_anything_is_sent() {
 }
 
 #[test]
-fn a_store_that_falls_silent_is_said_and_what_is_known_stays_until_it_is_back() {
+fn a_silent_store_is_reported_and_the_last_state_stays_until_it_is_back() {
     let server = Server::start(Flavor::Redis82);
     let site = Site::on(&server.url());
     let _held = holder(&site, "k", "web-3");

@@ -78,7 +78,7 @@ fn without_a_lock_the_screen_says_so() {
 }
 
 #[test]
-fn five_locks_fit_a_small_screen_and_each_can_be_told_from_the_others() {
+fn five_locks_fit_a_small_screen_and_look_different() {
     let site = Site::new();
     let name = |day: u8| format!("invoice:2024-11-{day}:customer:0042:renewal");
     let held = Held::all(&site, vec![name(20), name(21), "deploy".into()]);
@@ -127,7 +127,7 @@ fn five_locks_fit_a_small_screen_and_each_can_be_told_from_the_others() {
 }
 
 #[test]
-fn what_was_done_and_broken_is_on_the_page_of_a_lock_which_stays_when_nobody_holds_it() {
+fn the_page_of_a_lock_shows_its_mark_and_break_and_stays_when_the_lock_is_free() {
     let site = Site::new();
     site.finish(site.leasehold(&["once", "--store", site.store(), "--label", "ran", "k", "--", "true"]))
         .is_silent(0);
@@ -145,7 +145,7 @@ fn what_was_done_and_broken_is_on_the_page_of_a_lock_which_stays_when_nobody_hol
 }
 
 #[test]
-fn of_five_hundred_locks_no_two_look_the_same_on_any_page() {
+fn no_two_of_five_hundred_locks_look_the_same_on_any_page() {
     let site = Site::new();
     let names: Vec<_> = (0..500)
         .map(|n| format!("app:2024-11-21:tenant-{:02}:job-{n:03}:customer-renewal", n % 25))

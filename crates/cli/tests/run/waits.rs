@@ -11,7 +11,7 @@ use crate::pty::Pty;
 use crate::shell::others;
 
 #[test]
-fn a_terminal_has_one_line_that_is_written_anew_each_second() {
+fn a_terminal_shows_one_line_that_is_rewritten_each_second() {
     let server = Server::start(Flavor::Valkey91);
     let (_postgres, database) = ready();
     for site in [Site::new(), Site::on(&server.url()), database] {
@@ -72,7 +72,7 @@ fn holds(site: &Site, label: &str) -> Running {
 }
 
 #[test]
-fn programs_are_told_of_each_holder_while_they_wait_in_line() {
+fn programs_are_told_each_holder_while_they_wait() {
     let server = Server::start(Flavor::Redis82);
     let (_postgres, database) = ready();
     for site in [Site::new(), Site::on(&server.url()), database] {

@@ -30,7 +30,7 @@ fn wait_for(run: &Running, event: &str, label: &str) -> (usize, Value) {
 }
 
 #[test]
-fn holders_waiters_and_breaks_are_told_as_they_change() {
+fn watch_reports_holders_waiters_and_breaks_as_they_change() {
     let (server, (_postgres, database)) = (Server::start(Flavor::Valkey91), ready());
     for site in [Site::new(), Site::on(&server.url()), database] {
         let hold = "echo $LEASEHOLD_FENCE > fence; exec sleep 60";
@@ -90,7 +90,7 @@ fn holders_waiters_and_breaks_are_told_as_they_change() {
 }
 
 #[test]
-fn people_read_lines_and_an_outage_is_told_and_its_end() {
+fn watch_prints_lines_and_reports_an_outage_and_its_end() {
     let server = Server::start(Flavor::Redis82);
     let site = Site::on(&server.url());
     let _holder =

@@ -53,7 +53,7 @@ fn a_grant_is_counted_from_before_the_ask_that_gave_it() {
 
 /// node-redlock 5 returns locks that ended before the reply came.
 #[test]
-fn a_grant_that_comes_after_its_lease_is_not_believed_but_asked_for_anew() {
+fn a_grant_that_arrives_after_its_lease_ended_is_requested_again() {
     let mut machine = Acquire::new(START, ttl(), Drift::NONE, Patience::new(None, 60 * SECOND), 7);
     machine.next(START);
     machine.handle_sent(START);
@@ -62,7 +62,7 @@ fn a_grant_that_comes_after_its_lease_is_not_believed_but_asked_for_anew() {
 }
 
 #[test]
-fn one_try_answers_after_one_ask_and_says_who_holds() {
+fn a_try_asks_once_and_names_the_holder() {
     let mut machine = acquire(Some(Duration::ZERO));
     ask(&mut machine, START, busy(SECOND));
     let outcome = Outcome::Busy { held_by: Some(held_for(SECOND)), before: None };
@@ -241,7 +241,7 @@ fn handed(since: Instant) -> Wake {
 }
 
 #[test]
-fn a_queued_waiter_does_not_ask_until_it_is_told_to() {
+fn a_queued_waiter_does_not_ask_until_it_is_notified() {
     let mut machine = acquire(None);
     ask(&mut machine, START, queued(3));
     let later = START + 3600 * SECOND;
@@ -252,7 +252,7 @@ fn a_queued_waiter_does_not_ask_until_it_is_told_to() {
 }
 
 #[test]
-fn who_stands_in_line_goes_when_its_time_is_up_and_says_where_it_stood() {
+fn a_waiter_gives_up_at_its_deadline_and_reports_its_position() {
     let mut machine = acquire(Some(5 * SECOND));
     ask(&mut machine, START, queued(3));
     assert_eq!(machine.next(START + SECOND), Step::WaitUntil(START + 5 * SECOND));
@@ -273,7 +273,7 @@ fn a_hand_over_is_a_grant_of_a_window_counted_from_when_it_began() {
 }
 
 #[test]
-fn a_hand_over_that_is_heard_too_late_is_asked_about() {
+fn a_late_hand_over_is_checked_at_the_store() {
     let mut machine = acquire(None);
     ask(&mut machine, START, queued(0));
     machine.handle_wake(START + 3 * SECOND, handed(START + SECOND));
@@ -281,7 +281,7 @@ fn a_hand_over_that_is_heard_too_late_is_asked_about() {
 }
 
 #[test]
-fn a_line_that_is_full_and_one_that_is_being_cleared_are_told_apart() {
+fn a_full_queue_differs_from_one_that_is_being_cleared() {
     let mut machine = acquire(None);
     ask(&mut machine, START, GrantAnswer::Unfinished);
     let full = GrantAnswer::QueueFull { held_by: held_for(SECOND), length: 7 };
@@ -294,7 +294,7 @@ proptest! {
     /// Whatever happens, and whenever, the machine ends in time, never waits for the past, and
     /// never relies on an ended lease.
     #[test]
-    fn the_machine_ends_in_time_whatever_comes(
+    fn the_machine_ends_in_time_after_any_events(
         within in prop::option::of(0..5_000u64),
         seed: u64,
         events in prop::collection::vec((0..7u8, 0..12_000u64), 1..80),

@@ -196,7 +196,7 @@ fn gone() -> HoldAnswer {
 /// operator broke its lease. When the process continued, it asked again under the same id, and was
 /// granted the lock; then it received the report of the break, and considered the lease lost.
 #[test]
-fn a_holder_notified_of_a_break_asks_the_store_at_once_and_believes_the_answer() {
+fn a_holder_notified_of_a_break_asks_the_store_at_once_and_trusts_the_answer() {
     for (renewal, ttl) in [
         (Renewal::Automatic, ttl()),
         (Renewal::Off, ttl().up_to(Duration::ZERO)),
@@ -232,7 +232,7 @@ fn a_holder_notified_of_a_break_asks_the_store_at_once_and_believes_the_answer()
 /// Regression: anybody who may publish on the server could end any lease whose holder's digits they
 /// had seen, without ending it in the store.
 #[test]
-fn a_holder_that_only_hears_of_a_break_keeps_its_lease_and_asks() {
+fn a_holder_notified_of_a_break_keeps_its_lease_until_the_store_confirms_it() {
     let mut machine = renewing(Renewal::Automatic);
     let heard = START + 5 * SECOND / 2;
     machine.handle_broken(heard);
@@ -262,7 +262,7 @@ fn a_flood_of_words_that_its_lease_was_broken_has_nobody_flood_the_store() {
 
 /// It may have been answered before the lease was broken.
 #[test]
-fn a_renewal_that_was_sent_before_it_heard_of_a_break_says_nothing_of_it() {
+fn a_renewal_sent_before_the_notice_of_a_break_does_not_refute_it() {
     let mut machine = renewing(Renewal::Automatic);
     machine.handle_sent(START + SECOND / 4, ttl());
     machine.handle_broken(START + SECOND / 2);
@@ -319,7 +319,7 @@ proptest! {
     /// Compares the lease with the simplest record of it: the sending time of the last answered
     /// request plus the TTL.
     #[test]
-    fn a_lease_is_never_believed_longer_than_its_last_answered_renewal(
+    fn a_lease_is_never_valid_longer_than_its_last_answered_renewal(
         events in prop::collection::vec((0..4u8, 0..4_000u64), 1..100),
     ) {
         let mut machine = renewing(Renewal::Automatic);

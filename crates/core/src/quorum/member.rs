@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_under_way_when_an_id_was_given_up_is_undone_unless_the_release_did_that() {
+    fn a_call_in_flight_is_undone_after_its_id_was_given_up_unless_a_release_did_that() {
         const ANSWERED: bool = true;
         const DONE: bool = true;
         let asked = || {

@@ -216,7 +216,7 @@ fn an_attempt_that_is_over_is_gone_once_its_calls_have_ended_and_its_ids_are_giv
 }
 
 #[test]
-fn the_line_member_is_waited_for_a_while_and_then_counts_as_silent() {
+fn the_queue_member_is_waited_for_a_while_and_then_counts_as_silent() {
     let mut world = World::of(3);
     let asked = world.ask(WaitMode::Try);
     world.says(&asked[1], granted(FENCE));
@@ -258,7 +258,7 @@ fn an_attempt_that_waits_is_in_one_queue_and_asks_that_member_first() {
 }
 
 #[test]
-fn an_attempt_whose_queue_is_gone_begins_anew() {
+fn an_attempt_whose_queue_is_gone_starts_over() {
     let mut world = World::of(3);
     for question in world.ask(WAIT) {
         world.says(&question, busy(1, (question.member == 0).then_some(0)));
@@ -300,7 +300,7 @@ fn rivals_that_hold_each_other_up_wait_for_each_other_a_while_and_then_release_e
 
 /// Otherwise the first of the queue, which asks the others only now, would be passed.
 #[test]
-fn a_majority_gives_way_once_to_the_holder_of_the_line_members_key() {
+fn a_majority_gives_way_once_to_the_holder_of_the_queue_members_key() {
     let mut world = World::of(3);
     let asked = world.ask(WAIT);
     world.says(&asked[1], granted(FENCE));
@@ -318,7 +318,7 @@ fn a_majority_gives_way_once_to_the_holder_of_the_line_members_key() {
 }
 
 #[test]
-fn readers_wait_behind_a_writer_that_is_queued_at_the_line_member() {
+fn readers_wait_behind_a_writer_that_is_queued_at_the_queue_member() {
     let mut world = World::of(3);
     world.attempt.claim = world.attempt.claim.reading();
     let asked = world.ask(WaitMode::Try);

@@ -43,7 +43,7 @@ fn wait(records: &mut Records, attempt: &Attempt, second: u64) {
 
 /// The end is the first moment at which a lease is over, for requesters, observers and its holder.
 #[test]
-fn at_its_very_end_a_lease_is_nobodys() {
+fn a_lease_is_over_at_the_instant_of_its_end() {
     for one in [writer(1), reader(1)] {
         let mut records = Records::default();
         ask(&mut records, &one, 100);
@@ -67,7 +67,7 @@ fn at_its_very_end_a_lease_is_nobodys() {
 /// Of two holders that share a key, one's share has ended, and the marker continues with the
 /// other's.
 #[test]
-fn at_its_very_end_a_share_is_nobodys_though_others_hold_the_key() {
+fn a_share_is_over_at_the_instant_of_its_end_though_others_hold_the_key() {
     let mut records = Records::default();
     ask(&mut records, &reader(1), 100);
     ask(&mut records, &reader(2), 105);
@@ -88,7 +88,7 @@ fn a_fence_is_remembered_up_to_its_end() {
 }
 
 #[test]
-fn what_has_ended_is_forgotten_and_nothing_else() {
+fn only_ended_records_are_forgotten() {
     let mut records = Records::default();
     let foreign = |ends| Lock::new(Content::Foreign(b"x"[..].into()), ends);
     for (name, ends) in
@@ -124,7 +124,7 @@ fn the_keys_in_use_are_those_held_by_ours_or_waited_for() {
 }
 
 #[test]
-fn a_key_is_idle_when_it_has_room_for_who_stands_first() {
+fn a_key_is_idle_when_it_has_room_for_the_first_waiter() {
     let mut records = Records::default();
     assert!(!records.is_idle(&key("a"), at(100)), "nobody waits");
     ask(&mut records, &reader(1), 100);

@@ -99,7 +99,7 @@ fn an_answer_after_a_fault_counts_and_one_after_the_leases_end_does_not() {
 }
 
 #[test]
-fn a_split_vote_is_told_from_a_holder() {
+fn a_split_vote_differs_from_a_holder() {
     let mut round = asked(3);
     round.handle_refused(0, Some(someone(1)));
     round.handle_refused(1, Some(someone(2)));
@@ -219,7 +219,7 @@ proptest! {
     /// passing another's fence on the way: what is granted is above every earlier fence of some
     /// majority, a majority has it, and the round never hangs.
     #[test]
-    fn what_is_granted_stands_at_a_majority_and_above_all_that_it_had_before(
+    fn a_granted_fence_is_at_a_majority_and_greater_than_all_before_it(
         proposal in 0..40u64,
         fences in prop::collection::vec(0..40u64, 1..8),
         steps in prop::collection::vec((0..100usize, 0..10u8), 0..60),

@@ -88,7 +88,7 @@ fn with_one_elsewhere(here: u8) -> WaitQueue {
 }
 
 #[test]
-fn the_witness_is_the_first_of_a_few_who_listens_elsewhere_and_else_the_first() {
+fn the_witness_is_the_first_of_a_few_on_another_channel_or_otherwise_the_first() {
     let ahead = u8::try_from(WaitQueue::LOOKED_AHEAD).unwrap();
     assert_eq!(witness(&mut with_one_elsewhere(2)), Some(3));
     assert_eq!(witness(&mut with_one_elsewhere(ahead - 1)), Some(ahead.into()));
@@ -103,7 +103,7 @@ fn the_witness_is_the_first_of_a_few_who_listens_elsewhere_and_else_the_first() 
 /// A waiter that was left out may be the one on another channel: then more of the queue must be
 /// loaded, unless as many waiters as possible were searched.
 #[test]
-fn a_witness_who_may_have_been_left_out_is_missed() {
+fn a_witness_that_may_have_been_left_out_is_missed() {
     let mut found = with_one_elsewhere(2);
     found.leave_out(0, (Ticket::new(0), Holder::from_bits(1)));
     found.join(listening(9, "here"), Some(Ticket::new(90)), Stamp::from_micros(0));

@@ -94,7 +94,7 @@ fn granted() -> PushEvent {
 }
 
 #[test]
-fn only_the_first_asks_again_and_at_the_holders_end() {
+fn only_the_first_waiter_asks_again_and_does_so_when_the_lease_ends() {
     let waiting = three(SECOND);
     assert_eq!([1, 2, 3].map(|who| told(&waiting, who, START + SECOND)), [None; 3]);
     let soon = START + SECOND + ROUNDING + SPREAD;
@@ -111,7 +111,7 @@ fn the_first_asks_again_from_time_to_time_however_long_the_lease_is() {
 
 /// No store notifies the queue that another program's lock has ended.
 #[test]
-fn behind_another_programs_lock_the_first_asks_often_and_who_comes_later_does_not() {
+fn the_first_waiter_behind_another_programs_lock_polls_and_later_ones_do_not() {
     for (before, soon) in [(0, true), (1, false)] {
         let waiting = WaiterRegistry::new(1);
         waiting.asks(holder(1), None, START);
@@ -135,7 +135,7 @@ fn a_waiter_that_holds_other_keys_asks_before_their_leases_end() {
 }
 
 #[test]
-fn what_is_told_before_anybody_listens_is_not_lost_and_the_next_asks_for_all_a_while_later() {
+fn a_push_before_the_first_poll_is_not_lost_and_the_next_waiter_asks_later_for_all() {
     let waiting = three(3600 * SECOND);
     let now = START + 100 * SECOND;
     assert!(waiting.hears(holder(1), granted(), None, START, now));
@@ -182,7 +182,7 @@ fn when_one_had_been_forgotten_the_others_ask_each_once() {
 }
 
 #[test]
-fn a_hand_over_that_is_heard_too_late_has_everybody_ask() {
+fn after_a_late_hand_over_every_waiter_asks() {
     let waiting = three(3600 * SECOND);
     let now = START + 3 * SECOND;
     waiting.hears(holder(1), granted(), None, START, now);
@@ -222,7 +222,7 @@ fn a_lease_that_lasts_for_ever_is_waited_for_like_any_long_one() {
 
 /// With two connections, a push may come after the answer with the same content.
 #[test]
-fn who_holds_is_not_told_again_and_what_nobody_wants_is_given_back() {
+fn a_holder_is_not_woken_again_and_an_unwanted_grant_is_released() {
     let waiting = three(3600 * SECOND);
     waiting.asks(holder(1), None, START + SECOND);
     waiting.answered(
@@ -238,7 +238,7 @@ fn who_holds_is_not_told_again_and_what_nobody_wants_is_given_back() {
 }
 
 #[test]
-fn nothing_is_left_of_those_who_went() {
+fn waiters_that_left_leave_nothing_behind() {
     let waiting = three(SECOND);
     waiting.hears(holder(2), granted(), None, START, START);
     for who in 1..=3 {
@@ -276,7 +276,7 @@ fn a_waiter_without_push_asks_again_soon_wherever_it_is_queued() {
 }
 
 #[test]
-fn of_those_who_cannot_be_told_one_asks_and_when_it_goes_the_next_does_at_once() {
+fn one_of_the_waiters_without_push_asks_and_when_it_leaves_the_next_asks_at_once() {
     let waiting = WaiterRegistry::new(1);
     for who in [1, 2] {
         waiting.asks(holder(who), None, START);
@@ -308,7 +308,7 @@ fn an_answer_that_is_read_after_the_push_behind_it_changes_nothing() {
 /// It was handed the lock, asked before it read that, and by then the hand-over had ended: it is in
 /// the queue like any other.
 #[test]
-fn what_was_told_before_an_ask_counts_for_nothing_after_it() {
+fn a_push_from_before_a_request_is_ignored_after_it() {
     let waiting = three(3600 * SECOND);
     assert!(waiting.hears(holder(1), granted(), None, START, START));
     waiting.ask_for_all();

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mount_point_is_told_from_what_lies_below_it_whatever_is_in_its_name() {
+    fn a_mount_point_with_any_name_differs_from_the_directories_below_it() {
         let table = b"22 27 0:21 / /proc rw - proc proc rw\n40 27 0:51 /a /srv/my\\040file.db rw - ext4 /dev/vda rw\n";
         for (path, is_one) in
             [("/proc", true), ("/proc/self", false), ("/srv/my file.db", true), ("/srv", false)]

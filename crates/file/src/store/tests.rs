@@ -86,7 +86,7 @@ async fn a_panic_is_a_fault_of_that_request_only() {
 }
 
 #[tokio::test]
-async fn what_nothing_stands_in_the_way_of_is_done_by_whoever_polls() {
+async fn an_unobstructed_request_is_served_at_its_first_poll() {
     let (_directory, store) = a_used_store().await;
     let begun = Instant::now();
     // Only a machine that is out of breath for a millisecond keeps it from that, for a while.
@@ -140,7 +140,7 @@ async fn a_task_does_not_wait_for_another_process_but_the_thread_does() {
 }
 
 #[tokio::test]
-async fn what_took_long_is_left_to_the_thread_for_a_hundred_times_as_long() {
+async fn after_a_slow_inline_request_the_thread_serves_for_a_hundred_times_as_long() {
     let (_directory, store) = a_used_store().await;
     at_once(&store, |_| thread::sleep(Duration::from_millis(5)));
     let begun = Instant::now();
@@ -286,7 +286,7 @@ async fn waiters_that_join_at_the_same_time_are_all_served() {
 }
 
 #[tokio::test]
-async fn what_is_left_over_at_once_is_done_by_the_thread() {
+async fn left_over_work_of_an_inline_request_is_done_by_the_thread() {
     let (_directory, store) = a_used_store().await;
     let attempt = attempt("a", 1);
     store.grant(&attempt, WaitMode::Try).await.unwrap();
@@ -297,7 +297,7 @@ async fn what_is_left_over_at_once_is_done_by_the_thread() {
 
 /// A task that asks again before it was answered keeps the thread busy forever.
 #[tokio::test]
-async fn what_is_left_over_takes_turns_with_requests_that_never_cease() {
+async fn left_over_work_takes_turns_with_requests_that_never_cease() {
     fn ask_on(queue: Queue, enough: Arc<AtomicBool>) {
         if !enough.load(Ordering::SeqCst) {
             let way = queue.clone();

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_who_writes_to_this_very_file_is_found() {
+    fn only_a_process_that_writes_to_this_file_is_found() {
         let found = |line| writes(line, "fe:00:131");
         assert_eq!(found("1: POSIX  ADVISORY  WRITE 4711 fe:00:131 120 120"), Some(4711));
         assert_eq!(found("1: POSIX  ADVISORY  WRITE 4711 fe:00:131 0 EOF"), Some(4711));
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_file_to_which_nobody_writes_there_is_no_writer() {
+    fn a_file_without_a_writer_has_none() {
         assert_eq!(Writer::of(Path::new("/nowhere/leases.db")), None);
         let directory = tempfile::tempdir().unwrap();
         let (file, connection) = a_file(directory.path());

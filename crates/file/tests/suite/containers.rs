@@ -40,7 +40,7 @@ fn a_process_with_another_boot_id_is_refused_next_to_a_live_one_and_voids_nothin
 }
 
 #[test]
-fn a_container_with_a_boot_id_of_its_own_is_refused_beside_a_live_holder() {
+fn a_container_with_another_boot_id_is_refused_while_a_holder_lives() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("leases.db");
     let id = directory.path().join("boot_id");

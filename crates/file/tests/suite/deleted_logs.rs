@@ -25,7 +25,7 @@ fn delete(file: &Path, suffixes: &[&str]) {
 }
 
 #[test]
-fn nobody_is_granted_what_a_process_holds_whose_log_was_deleted_and_it_keeps_it() {
+fn a_process_whose_log_was_deleted_keeps_its_locks_and_nobody_else_gets_them() {
     for suffixes in [&["-wal", "-shm"][..], &["-shm"], &["-wal"]] {
         let (_directory, file) = a_file();
         let mut holder = Ledger::at(&file, Arc::new(OfTheMachine)).mortal();
@@ -57,7 +57,7 @@ fn a_process_that_asks_for_nothing_notices_as_soon_as_another_one_needs_the_file
 }
 
 #[test]
-fn what_only_the_log_had_is_not_lost_with_its_name() {
+fn data_that_only_the_log_contains_survives_its_deletion() {
     let (_directory, file) = a_file();
     let mut ledgers = [1, 2].map(|_| Ledger::at(&file, Arc::new(OfTheMachine)).mortal());
     for (who, ledger) in (0_u128..).zip(&mut ledgers) {

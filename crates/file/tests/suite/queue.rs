@@ -318,7 +318,7 @@ fn a_holder_that_was_killed_is_followed_at_once_although_its_lease_is_long() {
 /// Nobody says that a holder was killed, so those who wait look how their keys stand; where they
 /// are many, at some of them at a time.
 #[tokio::test]
-async fn of_many_keys_whose_holder_was_killed_none_is_overlooked() {
+async fn every_key_of_a_killed_holder_is_found_though_there_are_many() {
     let (_directory, file) = a_file();
     let mut holder = Process::start("holder of many", &file);
     let store = Arc::new(FileStore::at(&file, Arc::new(OfTheMachine)));
@@ -411,7 +411,7 @@ fn a_kill_at_any_time_keeps_nobody_out_and_lets_nobody_in_too_early() {
 
 /// Two thousand in one process: what a release costs does not grow with the queue.
 #[test]
-fn a_long_line_makes_a_release_no_slower() {
+fn a_long_queue_does_not_slow_a_release() {
     let (_directory, file) = a_file();
     let mut ledger = Ledger::at(&file, Arc::new(OfTheMachine));
     let ask = |who: u128| Request::Grant {

@@ -61,7 +61,7 @@ fn access(path: &Path) -> (u32, u32, u32) {
 }
 
 #[test]
-fn what_stays_in_the_directory_is_the_owners_and_the_groups_whoever_used_it() {
+fn files_that_stay_in_the_directory_belong_to_its_owner_and_group_whichever_user_made_them() {
     let Some((_directory, file)) = a_store() else { return };
     for user in [&[][..], ANNE, BERT] {
         assert_eq!(access(file.parent().unwrap()), (0o3770, 0, GROUP));
@@ -130,7 +130,7 @@ fn a_user_outside_the_group_gets_an_error_that_says_so() {
 
 /// A file that a user creates instead of the owner could be replaced by that user.
 #[test]
-fn only_the_owner_makes_what_stays_in_the_directory() {
+fn only_the_owner_creates_the_files_that_stay_in_the_directory() {
     let Some((_directory, file)) = a_store() else { return };
     for suffix in ["", "-wal", "-shm", "-peers"] {
         let path = beside(&file, suffix);
@@ -167,7 +167,7 @@ fn a_directory_that_is_not_as_one_for_a_group_must_be_is_refused() {
 
 /// Each user of the group may write to the directory of the sessions.
 #[test]
-fn what_another_user_puts_in_the_place_of_a_session_keeps_nobody_waiting() {
+fn a_foreign_file_in_place_of_a_session_delays_nobody() {
     let Some((_directory, file)) = a_store() else { return };
     let mut ledger = Ledger::at(&file, Arc::new(OfTheMachine)).mortal();
     take(&mut ledger, &attempt(1, &["a"], 60_000)).unwrap();

@@ -43,7 +43,7 @@ async fn giving_up_after_a_dropped_request_leaves_nothing() {
 
 /// A process that stops itself must not do so in the middle of a transaction.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn at_rest_nothing_is_written_and_afterwards_it_goes_on() {
+async fn an_idle_store_writes_nothing_and_then_works_again() {
     let (_directory, store) = a_store();
     let store = Arc::new(store);
     let done = Arc::new(AtomicU64::new(0));

@@ -61,7 +61,7 @@ fn a_place() -> (TempDir, PathBuf) {
 }
 
 #[test]
-fn whatever_the_umask_directories_are_made_0700_and_all_files_0600() {
+fn directories_are_made_0700_and_files_0600_under_any_umask() {
     for umask in ["0", "0277"] {
         let (directory, _) = a_place();
         let file = directory.path().join("not/there/leases.db");

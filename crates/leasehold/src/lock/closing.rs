@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn everybody_who_waits_is_called_once_and_whoever_comes_later_need_not_be() {
+    fn every_waiter_is_called_once_and_a_later_one_is_not() {
         let (closing, counted) = (Closing::default(), Arc::new(Counted::default()));
         let waker = Waker::from(counted.clone());
         let mut context = Context::from_waker(&waker);
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn the_place_of_one_who_went_is_taken_by_the_next() {
+    fn the_slot_of_a_waiter_that_left_is_used_by_the_next() {
         let closing = Closing::default();
         let mut context = Context::from_waker(Waker::noop());
         for _ in 0..10 {

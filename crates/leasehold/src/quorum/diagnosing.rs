@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clocks_that_stand_apart_are_named_and_worse_the_further_they_are() {
+    fn differing_clocks_are_named_and_a_greater_difference_is_worse() {
         let clock = |at: &str, ahead| ClockSeen { at: at.into(), ahead, doubt: Duration::ZERO };
         let judged = |ahead| {
             let seen = [clock("a", ahead), clock("b", 0), clock("c", 100)];

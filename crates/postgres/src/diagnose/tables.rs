@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn the_version_decides_who_is_updated() {
+    fn the_version_decides_whether_the_program_or_the_tables_need_an_update() {
         let of = |version, readable_by| {
             let finding = judged(&Facts { version: Some((version, readable_by)), ..complete() });
             finding.into_iter().next().map(|finding| finding.remedy)

@@ -128,7 +128,7 @@ mod tests {
     use super::end_of;
 
     #[test]
-    fn what_begins_with_a_prefix_ends_before_the_next_one() {
+    fn the_range_of_a_prefix_ends_before_the_next_prefix() {
         assert_eq!(end_of(b"a"), Some(b"b".to_vec()));
         assert_eq!(end_of(b"a\xff\xff"), Some(b"b".to_vec()));
         assert_eq!(end_of(b"\xff"), None);

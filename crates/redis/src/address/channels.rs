@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn only_claims_within_the_prefix_are_heard_of() {
+    fn only_releases_within_the_prefix_are_received() {
         let claim =
             |keys: &[&str]| Claim::exclusive_all(keys.iter().map(|key| Key::new(key).unwrap())).unwrap();
         let of_app = Channels::for_keys("app:").unwrap();
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_pattern_or_a_record_would_read_otherwise_is_refused() {
+    fn a_prefix_that_a_pattern_or_a_record_would_misread_is_refused() {
         for prefix in ["", "a b", "a*", "a?", "[a]", "a\\", "a\n", &"a".repeat(129)] {
             assert!(Channels::for_keys(prefix).is_err(), "{prefix:?}");
         }

@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_login_that_a_server_repeats_is_not_told() {
+    fn a_password_that_a_server_repeats_is_not_shown() {
         let line = "ERR unknown command `HELLO`, with args beginning with: `3`, `AUTH`, `web`, `s3cret`,";
         for kind in
             [ErrorKind::Unknown, ErrorKind::Auth, ErrorKind::Protocol, ErrorKind::Config, ErrorKind::Url]

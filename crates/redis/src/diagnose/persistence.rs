@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_restart_forgets_is_worse_than_what_a_crash_forgets() {
+    fn losing_data_at_a_restart_is_worse_than_at_a_crash() {
         let alone = |aof, config: &[(&'static str, &str)]| judged(StoreRole::Alone, true, aof, config);
         assert_eq!(alone(0, &[("save", "")]).severity, Severity::Unsafe);
         assert_eq!(alone(0, &[("save", "3600 1")]).severity, Severity::Warning);

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_abstains_is_told_from_who_votes_and_from_who_was_never_asked() {
+    fn an_abstaining_member_differs_from_a_voting_and_from_an_unused_one() {
         let max_ttl = Ttl::new(Duration::from_secs(60)).unwrap();
         let judged = |vouched, now| judge(&"h".into(), max_ttl, "ab", vouched, Stamp::from_micros(now));
         assert_eq!(judged(None, 0).severity, Severity::Note);

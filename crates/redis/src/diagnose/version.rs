@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_told_apart_by_name_and_number() {
+    fn versions_are_recognised_by_name_and_number() {
         let at = "redis://h".into();
         let setting = Setting::of_one_server(&at);
         let judged = |info: &str| judge(&setting, &Info::read(info)).remove(0);

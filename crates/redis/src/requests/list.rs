@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_leads_to_its_key_and_a_name_that_only_looks_like_one_to_none() {
+    fn only_the_name_of_a_queue_leads_to_its_key() {
         let key = |name: &[u8], prefix: &[u8]| {
             ScanPattern::Lines.key(name, prefix).map(|key| key.as_bytes().to_vec())
         };

@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn only_one_key_that_is_wanted_alone_is_batched() {
+    fn only_exclusive_claims_of_one_key_are_batched() {
         let [a, b] = ["a", "b"].map(|key| Key::new(key).unwrap());
         let of = |claim| Attempt::new(claim, Holder::from_bits(0xab), None, Ttl::DEFAULT);
         assert_eq!(batched_key(&of(Claim::exclusive(a.clone()))), Some(&a));

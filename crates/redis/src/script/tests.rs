@@ -126,7 +126,7 @@ fn calls_say_how_each_key_is_wanted() {
 
 /// The scripts contain it as a number.
 #[test]
-fn shares_are_remembered_as_long_as_a_line() {
+fn shares_are_kept_as_long_as_a_queue() {
     let kept = format!("local SHARES_KEPT = {}\n", WaitQueue::KEPT_FOR.as_millis());
     assert!(RELEASE.text().contains(&kept));
 }
@@ -173,7 +173,7 @@ fn a_survey_is_of_the_keys_of_several_inspections() {
 }
 
 #[test]
-fn at_a_node_of_a_cluster_the_member_key_lies_in_the_slot_of_the_claim() {
+fn the_member_key_at_a_cluster_node_is_in_the_slot_of_the_claim() {
     let proposal = Proposal { fence: Fence::new(7).unwrap(), max_ttl: attempt(&["a"]).ttl };
     let ours = attempt(&["{order:7}:stock"]);
     let request = Request::Raise(ours.at_member(ours.holder, proposal));

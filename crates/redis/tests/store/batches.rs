@@ -194,7 +194,7 @@ async fn held_and_awaited(
 
 /// `MGET` reads a wrong type as nothing.
 #[tokio::test]
-async fn what_is_in_the_way_of_one_request_is_not_in_the_way_of_the_others() {
+async fn an_obstacle_to_one_request_in_a_batch_does_not_stop_the_others() {
     for flavor in ALL {
         let server = Server::start(flavor);
         let fence_of = |name: &str| String::from_utf8(side_key(Side::Fence, &key(name))).unwrap();
@@ -325,7 +325,7 @@ async fn a_user_without_mget_is_served_one_by_one_and_tries_a_batch_once() {
 
 /// The server did what it was asked, and nobody knows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_grant_of_a_batch_whose_answer_is_lost_is_believed_and_each_is_undone() {
+async fn every_grant_of_a_batch_whose_answer_is_lost_is_undone() {
     for flavor in ALL {
         let server = Server::start(flavor);
         let proxy = Proxy::before(&server);
@@ -350,7 +350,7 @@ async fn no_grant_of_a_batch_whose_answer_is_lost_is_believed_and_each_is_undone
 
 /// Requests that were sent on it may still be in a buffer, and be served after the releases.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_batch_whose_connection_broke_is_given_up_only_once_it_cannot_be_served_any_more() {
+async fn a_batch_on_a_broken_connection_is_given_up_once_it_can_no_longer_be_served() {
     let server = Server::start(Flavor::Valkey91);
     let proxy = Proxy::before(&server);
     let store = store(&proxy.url());
@@ -521,7 +521,7 @@ fn reader(name: &str) -> Attempt {
 /// A value at a key that several hold belongs to none of them, and readers mark the writer's value
 /// as writers do.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn readers_that_wait_are_handed_what_a_writer_releases() {
+async fn a_writers_release_hands_the_key_to_the_waiting_readers() {
     for flavor in ALL {
         let server = Server::start(flavor);
         let [here, there] = [(); 2].map(|()| store(&server.url()));
@@ -546,7 +546,7 @@ async fn readers_that_wait_are_handed_what_a_writer_releases() {
 
 /// The key may lie at one node while its queue lies at the other; its value says the same at both.
 #[tokio::test]
-async fn in_a_cluster_a_batch_asks_each_slot_by_itself_and_a_slot_that_moves_is_followed() {
+async fn a_batch_in_a_cluster_is_split_by_slot_and_follows_a_moving_slot() {
     for flavor in [Flavor::Redis70, Flavor::Valkey91] {
         let cluster = Cluster::start(flavor, 3, 0);
         let store = ClusterStore::from_url(&cluster.url(), runtime()).unwrap();

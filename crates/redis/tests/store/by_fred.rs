@@ -76,7 +76,7 @@ async fn a_client_of_fred_can_be_lent_and_comes_back_after_a_restart() {
 
 /// fred was configured to send up to ten times what is unanswered when a connection breaks, and does so with the program's own command.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_forwarded_when_the_connection_was_cut_is_not_sent_again() {
+async fn a_request_in_flight_when_the_connection_breaks_is_not_sent_again() {
     for (flavor, version) in [(Flavor::Redis70, RespVersion::RESP2), (Flavor::Valkey91, RespVersion::RESP3)] {
         let server = Server::start(flavor);
         let proxy = Proxy::before(&server);
@@ -110,7 +110,7 @@ async fn what_was_forwarded_when_the_connection_was_cut_is_not_sent_again() {
 
 /// fred takes itself for connected until it begins to connect anew, and keeps until then what it is told.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_queued_without_a_connection_is_not_sent_after_its_limit() {
+async fn a_request_queued_without_a_connection_is_not_sent_after_its_limit() {
     let server = Server::start(Flavor::Valkey91);
     let proxy = Proxy::before(&server);
     let client = client(&proxy.url(), RespVersion::RESP3, 1500);

@@ -131,7 +131,7 @@ fn write(server: &Server, strange: &[&str], name: &str) {
 }
 
 #[tokio::test]
-async fn a_strange_record_is_passed_over_or_told_at_once() {
+async fn an_unknown_record_is_ignored_or_reported_at_once() {
     for flavor in FLAVORS {
         let server = Server::start(flavor);
         let store = store(&server.url());
@@ -178,7 +178,7 @@ fn named(states: &[KeyState]) -> Vec<(String, Option<&str>)> {
 
 /// One strange member of one queue kept everybody from being listed.
 #[tokio::test]
-async fn what_cannot_be_read_next_to_one_key_does_not_hide_the_others() {
+async fn unreadable_data_of_one_key_does_not_hide_other_keys() {
     for flavor in FLAVORS {
         let server = Server::start(flavor);
         let store = store(&server.url());

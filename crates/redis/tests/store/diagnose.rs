@@ -76,7 +76,7 @@ async fn a_server_that_evicts_is_unsafe_until_it_does_not() {
 }
 
 #[tokio::test]
-async fn a_user_that_lacks_eval_is_told_the_line_that_mends_it() {
+async fn a_user_without_eval_gets_the_acl_rule_as_a_remedy() {
     for flavor in Flavor::ALL {
         for missing in ["eval", "evalsha", "zadd", "time", "hset"] {
             let rules: Vec<_> =
@@ -111,7 +111,7 @@ async fn checks_that_a_minimal_user_may_not_make_are_reported_and_can_be_allowed
 }
 
 #[tokio::test]
-async fn a_user_who_may_not_run_what_batches_need_is_told() {
+async fn a_user_without_the_commands_of_batches_gets_a_finding() {
     for (denied, told) in [(" -mget", true), ("", false)] {
         let server = Server::setup(Flavor::Valkey91).acl_user("app", &format!("{MINIMAL}{denied}")).start();
         let store = store(&format!("redis://app:secret@127.0.0.1:{}", server.port()));
@@ -123,7 +123,7 @@ async fn a_user_who_may_not_run_what_batches_need_is_told() {
 }
 
 #[tokio::test]
-async fn a_user_who_may_not_subscribe_is_told_what_that_costs() {
+async fn a_user_that_may_not_subscribe_gets_a_finding_with_the_cost() {
     for flavor in [Flavor::Redis62, Flavor::Redis82] {
         for (protocol, rule) in
             [("resp3", "&leasehold:*"), ("resp2", "&leasehold:*"), ("resp3", "+subscribe")]
@@ -159,7 +159,7 @@ async fn a_pair_that_keeps_nothing_on_disk_is_unsafe_and_each_command_mends_its_
 }
 
 #[tokio::test]
-async fn what_has_no_end_and_what_is_not_ours_is_found_and_mended() {
+async fn keys_without_expiry_and_foreign_keys_are_found_and_fixed() {
     let server = Server::start(Flavor::Redis82);
     let store = store(&server.url());
     let ours = attempt(&["k"]);

@@ -98,7 +98,7 @@ fn scripts_run(server: &Server) -> u64 {
 /// It learned the digits of who waited from a hint, said that the key was handed over, and was believed: two commands ran at once. And
 /// what it said of a lease that somebody held, to a process that knew nothing of it, had that process take the lease back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_user_who_may_publish_but_not_read_the_key_cannot_forge_a_grant() {
+async fn a_user_that_may_publish_but_not_read_the_key_cannot_forge_a_grant() {
     for flavor in Flavor::ALL {
         for protocol in BOTH {
             let server = Server::setup(flavor)
@@ -167,7 +167,7 @@ async fn a_user_who_may_publish_but_not_read_the_key_cannot_forge_a_grant() {
 
 /// After a connection broke, somebody who had subscribed to its channel repeats its messages on the next one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_said_on_an_earlier_connection_grants_nothing_on_the_next() {
+async fn a_push_of_an_earlier_connection_grants_nothing_on_the_next() {
     for flavor in Flavor::ALL {
         for protocol in BOTH {
             let server = Server::setup(flavor)

@@ -31,7 +31,7 @@ fn as_user(server: &Server, user: &str, query: &str) -> String {
 }
 
 #[test]
-fn the_manual_has_the_line_that_is_tested() {
+fn the_manual_has_the_acl_rule_that_is_tested() {
     for rules in [MINIMAL, OF_A_MEMBER] {
         assert!(include_str!("../../../../docs/wire.md").contains(rules));
     }
@@ -94,7 +94,7 @@ async fn the_documented_permissions_are_enough_for_a_member_of_a_quorum() {
 
 /// A lock goes from hand to hand, with every command that the scripts have.
 #[tokio::test]
-async fn the_documented_permissions_are_enough_for_a_line() {
+async fn the_documented_permissions_are_enough_for_a_queue() {
     let wait = |channel| Some(Wait { channel, ..Wait::default() });
     for flavor in Flavor::ALL {
         let server = Server::setup(flavor).acl_user("lock", MINIMAL).start();
@@ -227,7 +227,7 @@ async fn the_documented_permissions_are_enough_under_sentinels_and_with_replicas
 }
 
 #[tokio::test]
-async fn a_password_may_stand_in_a_file_that_nobody_else_can_read() {
+async fn a_password_may_be_in_a_file_that_no_other_user_can_read() {
     let server = Server::setup(Flavor::Valkey91).password("r1ght").start();
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("password");

@@ -78,7 +78,7 @@ fn was_whole(quarantine: Duration) {
 }
 
 #[tokio::test]
-async fn a_server_that_was_started_anew_without_its_state_abstains_for_the_longest_ttl() {
+async fn a_server_restarted_without_its_state_abstains_for_the_longest_ttl() {
     let server = Server::start(Flavor::Valkey91);
     let store = store(&server.url());
     was_whole(sits_it_out(&store).await);
@@ -90,7 +90,7 @@ async fn a_server_that_was_started_anew_without_its_state_abstains_for_the_longe
 
 /// Its append-only file lacks what was granted in the last second.
 #[tokio::test]
-async fn a_server_that_was_started_anew_with_most_of_its_state_abstains_too() {
+async fn a_server_restarted_with_most_of_its_state_abstains_too() {
     let server = Server::setup(Flavor::Redis70).append_only().start();
     let store = store(&server.url());
     sits_it_out(&store).await;
@@ -170,7 +170,7 @@ async fn a_member_grants_exactly_the_fence_that_is_proposed_and_keeps_clocks_tha
 }
 
 #[tokio::test]
-async fn a_fence_is_raised_by_its_holder_and_by_nobody_else() {
+async fn only_its_holder_raises_a_fence() {
     for flavor in Flavor::ALL {
         let server = Server::start(flavor);
         let store = store(&format!("{}?quarantine=no", server.url()));

@@ -73,7 +73,7 @@ async fn data_of_an_older_build_is_read_as_it_meant_it() {
 
 /// Ours stands behind those of the older build. Each is handed the lock by the scripts of now, and hears it in the words of then.
 #[tokio::test]
-async fn the_line_of_an_older_build_goes_on_in_its_order_and_ours_joins_at_its_end() {
+async fn the_queue_of_an_older_build_keeps_its_order_and_ours_joins_at_its_end() {
     for flavor in Flavor::ALL {
         let server = left_by_the_older_build(flavor);
         let store = store(&server.url());

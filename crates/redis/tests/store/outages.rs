@@ -62,7 +62,7 @@ async fn a_black_hole_is_left_for_a_new_connection() {
 /// Ten thousand asked at once, and the last answers came too late: the first call that gave up dropped the connection, and all others
 /// were told that it broke.
 #[tokio::test]
-async fn a_call_that_had_no_answer_in_time_costs_nobody_else_a_connection_that_answers() {
+async fn a_late_answer_closes_no_connection_that_still_answers_others() {
     let server = Server::start(Flavor::Valkey91);
     let proxy = Proxy::before(&server);
     let store = Arc::new(store(&format!("{}?call-limit=10s", proxy.url())));

@@ -68,7 +68,7 @@ async fn a_server_whose_memory_is_full_hands_a_lock_on() {
 }
 
 #[tokio::test]
-async fn a_lock_is_handed_on_by_whoever_may_not_publish() {
+async fn a_holder_without_the_right_to_publish_hands_the_lock_over() {
     for flavor in Flavor::ALL {
         let server =
             Server::setup(flavor).acl_user("mute", "on >secret ~* resetchannels +@all -publish").start();
@@ -160,7 +160,7 @@ async fn a_waiter_without_push_does_not_keep_those_before_it_from_being_notified
 
 /// One of the line's two keys was evicted.
 #[tokio::test]
-async fn half_a_line_is_cleared_away() {
+async fn an_incomplete_queue_is_removed() {
     for flavor in Flavor::ALL {
         for half in ["leasehold:l{a}a", "leasehold:w{a}a"] {
             let server = Server::start(flavor);

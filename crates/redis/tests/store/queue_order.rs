@@ -100,7 +100,7 @@ async fn cost(url: &str, server: &Server, tasks: usize, processes: usize, rounds
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_acquisition_costs_two_commands_however_long_the_line() {
+async fn an_acquisition_costs_two_commands_at_any_queue_length() {
     for flavor in [Flavor::Redis62, Flavor::Valkey91] {
         let server = Server::start(flavor);
         for (tasks, processes, rounds) in [(1, 1, 50), (8, 1, 20), (8, 8, 20), (64, 1, 5), (64, 8, 5)] {
@@ -199,7 +199,7 @@ async fn a_waiter_that_goes_leaves_its_place_to_the_next() {
 
 /// Killed without a word: its connection ends, and so does its channel.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_process_that_dies_in_line_costs_the_next_nothing() {
+async fn a_process_that_dies_in_the_queue_does_not_delay_the_next() {
     let server = Server::start(Flavor::Redis62);
     for url in urls(&server) {
         let (here, there) = (store(&url), store(&url));
@@ -267,7 +267,7 @@ async fn a_waiter_cancelled_at_any_await_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn a_try_joins_no_line() {
+async fn a_try_joins_no_queue() {
     let server = Server::start(Flavor::Valkey91);
     let store = store(&server.url());
     let [holder, other] = [(); 2].map(|()| attempt(&["k"]));
@@ -278,7 +278,7 @@ async fn a_try_joins_no_line() {
 
 /// Nobody handed the key on, because it was deleted under its holder, and a try meets it free before who is first has asked again.
 #[tokio::test]
-async fn a_try_that_meets_a_key_free_hands_it_to_who_is_first_in_line() {
+async fn a_try_that_finds_a_key_free_hands_it_to_the_first_waiter() {
     for flavor in [Flavor::Redis70, Flavor::Valkey91] {
         let server = Server::start(flavor);
         let (here, there) = (store(&server.url()), store(&server.url()));

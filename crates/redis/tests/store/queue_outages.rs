@@ -55,7 +55,7 @@ impl Scene {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_waiter_whose_connection_is_cut_subscribes_anew_and_keeps_its_place() {
+async fn a_waiter_whose_connection_is_cut_subscribes_again_and_keeps_its_place() {
     for protocol in BOTH {
         let scene = Scene::new(Flavor::Redis70, protocol).await;
         let [first, second] = scene.both_wait().await;
@@ -106,7 +106,7 @@ async fn a_waiter_that_was_away_when_its_turn_came_is_next() {
 /// The connection seems to stand, but nothing passes. However many wait behind it, they cost a window once. But it is the next
 /// in line who is told to look after that window; where that one is behind the same connection, somebody else's re-ask is.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_half_open_process_costs_the_line_one_window() {
+async fn a_half_open_process_costs_the_queue_one_claim_window() {
     let window = WaitQueue::CLAIM_WINDOW;
     for (protocol, siblings, limit) in [
         ("resp2", 0, window + SOON),

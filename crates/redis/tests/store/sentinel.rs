@@ -76,7 +76,7 @@ async fn the_master_is_found_and_followed_when_it_is_killed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lock_that_the_new_master_never_heard_of_is_reported_at_the_next_renewal() {
+async fn a_lock_that_is_unknown_to_the_new_master_is_reported_as_lost_at_the_next_renewal() {
     let watched = Watched::start(Flavor::Redis82);
     let store = store(&watched.url());
     store.open().await.unwrap();
@@ -143,7 +143,7 @@ async fn a_queued_waiter_is_notified_by_the_new_master() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_demoted_master_that_nobody_told_of_is_noticed_by_who_waits() {
+async fn a_waiter_notices_a_master_that_was_demoted_without_notice() {
     let watched = Watched::start(Flavor::Redis70);
     let [here, there] = [(); 2].map(|()| store(&watched.url()));
     let [holder, first] = [(); 2].map(|()| attempt(&["k"]));
@@ -198,7 +198,7 @@ async fn errors_name_the_sentinels_and_what_each_said() {
 
 /// A sentinel may have slept through a failover.
 #[tokio::test]
-async fn a_replica_is_not_taken_for_a_master_whoever_says_so() {
+async fn a_replica_is_not_taken_for_a_master_even_if_a_sentinel_says_so() {
     let watched = Watched::start(Flavor::Redis82);
     watched.sentinels.iter().for_each(Server::stop);
     watched.servers[0].text(&["REPLICAOF", "127.0.0.1", &watched.servers[1].port().to_string()]);
@@ -229,7 +229,7 @@ async fn a_subscriber_of_the_sentinels_leaves_a_hung_master_before_it_asks_there
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn as_a_member_of_a_quorum_a_master_that_was_promoted_abstains() {
+async fn a_promoted_master_abstains_as_a_member_of_a_quorum() {
     let watched = Watched::start(Flavor::Valkey91);
     let store = store(&watched.url());
     let max_ttl = Ttl::new(Duration::from_secs(60)).unwrap();

@@ -39,7 +39,7 @@ async fn one_signal_lies_there_however_many_releases_there_were_and_has_an_end()
 }
 
 #[tokio::test]
-async fn what_was_not_held_wakes_nobody() {
+async fn releasing_a_lock_that_was_not_held_wakes_nobody() {
     let server = Server::start(Flavor::Redis70);
     let store = store(&server.url());
     let ours = waking(&["lock:a"]);
@@ -63,7 +63,7 @@ async fn a_release_without_a_signal_wakes_nobody() {
 
 /// It is not free for them.
 #[tokio::test]
-async fn a_key_that_is_handed_to_the_next_in_line_wakes_nobody() {
+async fn a_hand_over_to_the_next_waiter_sends_no_signal() {
     let server = Server::start(Flavor::Valkey91);
     let store = store(&server.url());
     let (ours, next) = (waking(&["lock:a"]), waking(&["lock:a"]));
@@ -77,7 +77,7 @@ async fn a_key_that_is_handed_to_the_next_in_line_wakes_nobody() {
 }
 
 #[tokio::test]
-async fn of_several_keys_each_wakes_its_own_and_a_key_of_another_kind_nobody() {
+async fn each_released_key_signals_its_own_list_and_a_key_of_another_type_none() {
     let server = Server::start(Flavor::Redis82);
     let store = store(&server.url());
     let names: Vec<_> = (0..7).map(|number| format!("lock:{number}")).collect();
@@ -129,7 +129,7 @@ async fn a_user_needs_the_documented_permissions_and_is_refused_without_them() {
 
 /// No script reaches two slots, and none of python-redis-lock either.
 #[tokio::test]
-async fn in_a_cluster_a_signal_is_given_where_a_hash_tag_keeps_it_beside_the_key() {
+async fn a_cluster_signals_if_a_hash_tag_keeps_the_signal_in_the_slot_of_the_key() {
     let cluster = Cluster::start(Flavor::Valkey91, 3, 0);
     let url = format!("redis+cluster://127.0.0.1:{}", cluster.nodes()[0].port());
     let store = ClusterStore::from_url(&url, runtime()).unwrap();

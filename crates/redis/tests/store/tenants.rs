@@ -37,7 +37,7 @@ async fn waits(store: &RedisStore, attempt: &Attempt) {
 }
 
 #[test]
-fn the_pages_for_operators_have_the_line_of_a_tenant() {
+fn the_pages_for_operators_have_the_acl_rule_of_a_tenant() {
     let rule = "&leasehold:app:*";
     assert!(include_str!("../../../../docs/wire.md").contains(rule));
     assert!(include_str!("../../../../docs/operating.md").contains(rule));
@@ -45,7 +45,7 @@ fn the_pages_for_operators_have_the_line_of_a_tenant() {
 
 /// A user of other keys could list, hear and flood the channels of all: what kept it from a lease was a secret alone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_tenant_can_neither_hear_nor_publish_on_the_channels_of_another() {
+async fn a_tenant_can_neither_subscribe_nor_publish_to_the_channels_of_another() {
     for flavor in Flavor::ALL {
         for protocol in BOTH {
             let server = two_tenants(flavor);
@@ -94,7 +94,7 @@ async fn a_tenant_can_neither_hear_nor_publish_on_the_channels_of_another() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_tenant_hears_at_once_that_its_lease_was_broken() {
+async fn a_tenant_is_notified_at_once_that_its_lease_was_broken() {
     for flavor in Flavor::ALL {
         let server = two_tenants(flavor);
         let at = || store(&format!("redis://a:secret@127.0.0.1:{}?channels=a:", server.port()));
@@ -147,7 +147,7 @@ async fn a_key_without_the_prefix_of_the_channels_is_waited_for_without_push() {
 
 /// It says so, and works all the same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_tenant_that_does_not_name_its_channels_is_told_how_to() {
+async fn a_tenant_that_does_not_name_its_channels_gets_the_remedy() {
     for flavor in Flavor::ALL {
         let server = two_tenants(flavor);
         let at = |query: &str| store(&format!("redis://a:secret@127.0.0.1:{}{query}", server.port()));

@@ -51,7 +51,7 @@ fn everything(server: &Server) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn what_stands_on_the_server_has_these_bytes_and_the_marker_ends_with_the_last_share() {
+async fn shares_are_stored_in_these_bytes_and_the_marker_ends_with_the_last_share() {
     for flavor in Flavor::ALL {
         let server = Server::start(flavor);
         let store = store(&server.url());
@@ -117,7 +117,7 @@ async fn an_older_build_takes_a_marker_for_somebody_elses_lock_and_finds_the_wai
 }
 
 #[tokio::test]
-async fn shares_beside_which_no_marker_stands_never_come_back_to_life() {
+async fn shares_without_a_marker_never_come_back_to_life() {
     for flavor in Flavor::ALL {
         let server = Server::start(flavor);
         let store = store(&server.url());
@@ -140,7 +140,7 @@ async fn shares_beside_which_no_marker_stands_never_come_back_to_life() {
 
 /// An older build took the key while they lay there, and this build takes it back.
 #[tokio::test]
-async fn shares_beside_a_lease_are_gone_before_there_is_a_marker_again() {
+async fn stale_shares_next_to_a_lease_are_removed_before_a_marker_is_written() {
     let server = Server::start(Flavor::Valkey91);
     let store = store(&server.url());
     let (one, lease, two) = (reader(), writer(), reader());
@@ -198,7 +198,7 @@ async fn a_store_that_lost_count_of_permits_grants_none_until_all_are_back() {
 
 /// Which of them the differential test cannot tell: there, time passes otherwise.
 #[tokio::test]
-async fn of_two_shares_that_end_together_that_of_the_smaller_digits_is_waited_for() {
+async fn waiters_wait_for_the_smaller_id_of_two_shares_that_end_together() {
     let server = Server::start(Flavor::Redis82);
     let (at, readers) = (server.url(), [reader(), reader(), reader()]);
     let store = store(&at);
@@ -263,7 +263,7 @@ async fn a_server_whose_memory_is_full_renews_takes_back_and_hands_on_shares() {
 
 /// Every command that the scripts have for shares is used; some shares among them have ended.
 #[tokio::test]
-async fn the_documented_permissions_are_enough_for_those_who_hold_together() {
+async fn the_documented_permissions_are_enough_for_shared_holders() {
     for flavor in Flavor::ALL {
         let server = Server::setup(flavor).acl_user("lock", &MINIMAL.replace("app:", "invoice:")).start();
         let url = format!("redis://lock:secret@127.0.0.1:{}", server.port());

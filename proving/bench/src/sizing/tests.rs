@@ -55,7 +55,7 @@ fn a_cluster_holds_more_and_a_quorum_does_not() {
 }
 
 #[test]
-fn what_is_least_there_breaks_first() {
+fn the_scarcest_resource_limits_first() {
     let one = LAYOUTS[0];
     let fat = Costs { held: 100_000.0, ..costs() };
     assert_eq!(one.limits(&fat)[0].1, "memory");

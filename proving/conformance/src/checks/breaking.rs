@@ -100,7 +100,7 @@ pub async fn a_break_leaves_a_record(target: &Target) {
 }
 
 /// In the same step, so that nobody gets in between.
-pub async fn a_broken_lease_goes_to_the_first_in_line(target: &Target) {
+pub async fn a_broken_lease_goes_to_the_first_waiter(target: &Target) {
     let (here, there) = (target.store(), target.store());
     let (one, next) = (attempt(&["k"], LONG), attempt(&["k"], LONG));
     take(&*here, &one).await;
@@ -126,7 +126,7 @@ pub async fn a_broken_lease_goes_to_the_first_in_line(target: &Target) {
 }
 
 /// By a push, long before the next renewal; also a holder that never had to wait.
-pub async fn a_holder_hears_at_once_that_its_lease_was_broken(target: &Target) {
+pub async fn a_holder_is_notified_at_once_that_its_lease_was_broken(target: &Target) {
     let runtime = TokioRuntime::current().unwrap();
     let (here, there) = (target.store(), target.store());
     let locks = Locks::builder().ttl(LONG).runtime(Arc::new(runtime)).over(here).unwrap();
@@ -143,7 +143,7 @@ pub async fn a_holder_hears_at_once_that_its_lease_was_broken(target: &Target) {
 
 /// In stores that can notify only waiters, a holder that has waited can still be notified while it
 /// holds.
-pub async fn a_holder_that_waited_hears_at_once_that_its_lease_was_broken(target: &Target) {
+pub async fn a_holder_that_waited_is_notified_at_once_that_its_lease_was_broken(target: &Target) {
     let runtime = TokioRuntime::current().unwrap();
     let (here, there) = (target.store(), target.store());
     let locks = Locks::builder().ttl(LONG).runtime(Arc::new(runtime)).over(here).unwrap();

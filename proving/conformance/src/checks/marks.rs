@@ -34,7 +34,7 @@ pub async fn a_finished_job_is_known_to_everybody(target: &Target) {
 }
 
 /// A process that lost the lock may have been overtaken, so it cannot set the mark.
-pub async fn only_the_holder_says_that_it_was_done(target: &Target) {
+pub async fn only_the_holder_sets_a_mark(target: &Target) {
     let store = target.store();
     let (one, other) = (attempt(&["k"], LONG), attempt(&["k"], LONG));
     let fence = take(&*store, &one).await;

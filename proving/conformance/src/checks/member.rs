@@ -100,7 +100,7 @@ pub async fn a_fence_is_kept_near_the_stores_own_clock(target: &Target) {
 }
 
 /// Otherwise, a majority's answer would depend on who has lost the key since.
-pub async fn only_the_holder_raises_and_exactly_to_what_is_asked(target: &Target) {
+pub async fn only_the_holder_raises_a_fence_and_exactly_to_the_requested_value(target: &Target) {
     let store = serving(target).await;
     let ours = proposing(&["a", "b"], TTL);
     let fence = take(&*store, &ours).await.get();
@@ -144,7 +144,7 @@ pub async fn no_fence_is_answered_to_two_readers(target: &Target) {
 }
 
 /// As at a member that was away when the others granted.
-pub async fn a_rejoin_renews_or_takes_what_nobody_has_or_waits_for(target: &Target) {
+pub async fn a_rejoin_renews_a_lease_or_takes_a_key_that_is_free_and_not_waited_for(target: &Target) {
     let store = serving(target).await;
     let ours = proposing(&["k"], TTL);
     assert_eq!(rejoin(&*store, &ours).await, Ok(HoldAnswer::Done), "nobody had it");
@@ -162,7 +162,7 @@ pub async fn a_rejoin_renews_or_takes_what_nobody_has_or_waits_for(target: &Targ
 }
 
 /// A waiter was promised the lock before a holder that only held it at other members.
-pub async fn a_rejoin_does_not_pass_who_waits(target: &Target) {
+pub async fn a_rejoin_does_not_overtake_waiters(target: &Target) {
     let store = serving(target).await;
     let holder = proposing(&["k"], TTL);
     take(&*store, &holder).await;

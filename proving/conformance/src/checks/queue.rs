@@ -122,7 +122,7 @@ pub async fn a_waiter_that_gave_up_is_skipped(target: &Target) {
 
 /// A try while somebody waits does not get in first, nor does a holder that releases and asks
 /// again.
-pub async fn nobody_slips_past_the_line(target: &Target) {
+pub async fn nobody_overtakes_the_queue(target: &Target) {
     let (store, locks, others) = (target.store(), locks(target), locks(target));
     let holder = locks.mutex("k").lock().await.unwrap();
     let first = joins(&*store, 0, request(&others)).await;
@@ -139,7 +139,7 @@ pub async fn nobody_slips_past_the_line(target: &Target) {
 }
 
 /// Beyond the limit, a request is refused at once, and told how many wait.
-pub async fn a_line_can_be_full(target: &Target) {
+pub async fn a_queue_can_be_full(target: &Target) {
     let (store, locks) = (target.store(), locks(target));
     let holder = locks.mutex("k").lock().await.unwrap();
     let waits = joins(&*store, 0, locks.mutex("k").lock().queue_limit(1).into_future()).await;
@@ -152,7 +152,7 @@ pub async fn a_line_can_be_full(target: &Target) {
 
 /// A crashed holder does not release: the first waiter has the lock soon after the lease's end, and
 /// the second when the first releases it.
-pub async fn a_dead_holder_is_succeeded_by_the_first_in_line(target: &Target) {
+pub async fn the_first_waiter_follows_a_dead_holder(target: &Target) {
     let (store, locks, others) = (target.store(), locks(target), locks(target));
     let dead = attempt(&["k"], SHORT);
     take(&*store, &dead).await;
@@ -206,7 +206,7 @@ pub async fn a_hand_over_becomes_a_lease_like_any_other(target: &Target) {
 }
 
 /// An observer sees the waiters in order.
-pub async fn an_onlooker_sees_the_line_in_order(target: &Target) {
+pub async fn an_observer_sees_the_queue_in_order(target: &Target) {
     let (store, locks) = (target.store(), locks(target));
     let holder = locks.mutex("k").label("zero").lock().await.unwrap();
     let mut tasks = Vec::new();

@@ -218,7 +218,7 @@ pub async fn a_reader_whose_lease_ended_never_comes_back(target: &Target) {
 }
 
 /// Each with its own label, fence and mode, ordered by fence.
-pub async fn an_onlooker_sees_all_who_hold_together(target: &Target) {
+pub async fn an_observer_sees_all_shared_holders(target: &Target) {
     let store = target.store();
     let mut fences = Vec::new();
     for name in ["web-1", "web-2", "web-3"] {

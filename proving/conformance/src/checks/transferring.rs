@@ -45,7 +45,7 @@ pub async fn a_lock_goes_over_to_one_process_and_to_no_second(target: &Target) {
 }
 
 /// In a quorum, each of them may reach another member first, and then none of them has it.
-pub async fn of_many_adopters_at_most_one_has_the_lock(target: &Target) {
+pub async fn at_most_one_of_many_adopters_gets_the_lock(target: &Target) {
     let here = process(target, "giver");
     let token = here.mutex("k").lock().await.unwrap().transfer(LONG).await.unwrap();
     let adopting = (0..8).map(|n| {

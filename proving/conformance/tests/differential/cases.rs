@@ -31,10 +31,10 @@ const ALL: [fn(&mut Subject) -> Outcome; 18] = [
     a_renewal_shortens_nothing,
     a_mark_that_is_no_string_stays,
     a_mark_is_forgotten_once,
-    a_survey_says_of_each_key_what_an_inspection_says,
+    a_survey_and_an_inspection_agree_on_each_key,
     a_long_queue_and_many_shares_are_read_in_parts,
-    a_release_wakes_who_blocks_on_a_list,
-    only_a_value_that_is_a_lease_is_marked,
+    a_release_wakes_a_client_that_blocks_on_a_list,
+    only_a_value_that_is_a_lease_can_be_marked,
     no_share_ends_before_its_ttl,
     a_share_with_a_later_end_than_any_of_ours_does_not_count,
 ];
@@ -505,7 +505,7 @@ fn without_time(value: Value, now: u64) -> Value {
     }
 }
 
-fn a_survey_says_of_each_key_what_an_inspection_says(subject: &mut Subject) -> Outcome {
+fn a_survey_and_an_inspection_agree_on_each_key(subject: &mut Subject) -> Outcome {
     let shared = |who| {
         let claim = Claim::shared([key("c")]).unwrap();
         Attempt::new(claim, Holder::from_bits(who), None, ttl(Duration::from_secs(900)))
@@ -564,7 +564,7 @@ fn a_long_queue_and_many_shares_are_read_in_parts(subject: &mut Subject) -> Outc
     Ok(())
 }
 
-fn a_release_wakes_who_blocks_on_a_list(subject: &mut Subject) -> Outcome {
+fn a_release_wakes_a_client_that_blocks_on_a_list(subject: &mut Subject) -> Outcome {
     let ours = by(1, "lock:b").with_signal(Some(Signal::PythonRedisLock));
     let list = "lock-signal:b";
     let length = |subject: &mut Subject| run::<u64>(subject, cmd("LLEN").arg(list));
@@ -705,7 +705,7 @@ fn each_lease_of_a_batch_is_judged_by_its_own_keys(subject: &mut Subject) -> Out
 }
 
 /// A label is UTF-8 without control characters, and not too long.
-fn only_a_value_that_is_a_lease_is_marked(subject: &mut Subject) -> Outcome {
+fn only_a_value_that_is_a_lease_can_be_marked(subject: &mut Subject) -> Outcome {
     let digits = by(1, "k").holder.digits();
     let mut labels: Vec<Vec<u8>> =
         [&b""[..], b" ", b"~", b"\x1f", b"\x7f", b"\n", b"a\0b"].map(Vec::from).to_vec();

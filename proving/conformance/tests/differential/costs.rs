@@ -18,9 +18,9 @@ type Outcome = Result<(), String>;
 const ALL: [fn(&mut Subject) -> Outcome; 5] = [
     a_batch_asks_once_for_all_of_its_claims,
     a_batch_at_a_member_asks_twice_more,
-    a_release_looks_at_few,
-    a_join_looks_at_the_end,
-    those_who_are_gone_are_asked_about_together,
+    a_release_reads_a_few_waiters,
+    a_join_reads_only_the_end_of_the_queue,
+    dead_waiters_are_checked_together,
 ];
 
 /// All scenarios, to the first that costs something else.
@@ -121,7 +121,7 @@ fn a_batch_at_a_member_asks_twice_more(subject: &mut Subject) -> Outcome {
 }
 
 /// However long the queue is. The first channel has a listener.
-fn a_release_looks_at_few(subject: &mut Subject) -> Outcome {
+fn a_release_reads_a_few_waiters(subject: &mut Subject) -> Outcome {
     for who in 1..=300 {
         costs(subject, &waits(who, 1))?;
     }
@@ -149,7 +149,7 @@ fn a_release_looks_at_few(subject: &mut Subject) -> Outcome {
 }
 
 /// The first waiter of a queue marks the holder.
-fn a_join_looks_at_the_end(subject: &mut Subject) -> Outcome {
+fn a_join_reads_only_the_end_of_the_queue(subject: &mut Subject) -> Outcome {
     costs(subject, &waits(1, 1))?;
     let looks = [("time", 1), ("get", 2), ("exists", 1), ("pttl", 1)];
     let writes = [("zadd", 1), ("hset", 1), ("pexpireat", 2), ("zrank", 1)];
@@ -162,7 +162,7 @@ fn a_join_looks_at_the_end(subject: &mut Subject) -> Outcome {
     Ok(())
 }
 
-fn those_who_are_gone_are_asked_about_together(subject: &mut Subject) -> Outcome {
+fn dead_waiters_are_checked_together(subject: &mut Subject) -> Outcome {
     for who in 1..=300 {
         costs(subject, &waits(who, DEAF + who))?;
     }
@@ -179,7 +179,7 @@ fn costs_what_it_should(scenario: fn(&mut Subject) -> Outcome) {
 }
 
 #[test]
-fn what_a_batch_looks_at_costs_one_question_for_all_of_its_claims() {
+fn a_batch_reads_the_keys_of_all_its_claims_in_one_command() {
     costs_what_it_should(a_batch_asks_once_for_all_of_its_claims);
 }
 
@@ -189,16 +189,16 @@ fn a_batch_at_a_member_costs_two_questions_more() {
 }
 
 #[test]
-fn a_release_looks_at_a_few_of_a_line() {
-    costs_what_it_should(a_release_looks_at_few);
+fn a_release_reads_a_few_waiters_of_a_queue() {
+    costs_what_it_should(a_release_reads_a_few_waiters);
 }
 
 #[test]
 fn a_request_that_joins_a_queue_reads_its_end() {
-    costs_what_it_should(a_join_looks_at_the_end);
+    costs_what_it_should(a_join_reads_only_the_end_of_the_queue);
 }
 
 #[test]
-fn a_hundred_who_are_gone_are_asked_about_together() {
-    costs_what_it_should(those_who_are_gone_are_asked_about_together);
+fn a_hundred_dead_waiters_are_checked_together() {
+    costs_what_it_should(dead_waiters_are_checked_together);
 }

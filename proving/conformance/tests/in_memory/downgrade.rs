@@ -29,7 +29,7 @@ async fn a_writer_that_becomes_a_reader_tells_the_store_at_once() {
 
 /// Until the store knows, others wait as for a writer; then they read.
 #[tokio::test]
-async fn a_store_that_is_away_is_told_when_it_is_back() {
+async fn a_pending_downgrade_reaches_the_store_when_it_is_back() {
     for (renewal, outage) in [
         (Renewal::Automatic, Outage::Down),
         (Renewal::Automatic, Outage::AnswersLost),

@@ -20,7 +20,7 @@ async fn a_renewal_says_how_long_the_lease_lasts_by_then() {
 }
 
 #[tokio::test]
-async fn the_end_of_a_lease_is_told_by_the_wall_clock_for_reports() {
+async fn the_end_of_a_lease_is_also_given_by_the_wall_clock() {
     let locks = Locks::builder().ttl(10 * SECOND).in_memory().unwrap();
     let before = SystemTime::now();
     let guard = locks.mutex("k").lock().await.unwrap();

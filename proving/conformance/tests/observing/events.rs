@@ -12,7 +12,7 @@ use tokio::time::{sleep, timeout};
 use super::world::{SECOND, TTL, World, drain, kinds};
 
 #[tokio::test(start_paused = true)]
-async fn a_holding_is_told_from_the_grant_to_the_release() {
+async fn events_report_a_lock_from_the_grant_to_the_release() {
     let world = World::begin();
     let mut events = world.locks.events();
     let guard = world.locks.mutex("k").label("web-3").lock().await.unwrap();
@@ -85,7 +85,7 @@ async fn a_request_that_ends_without_a_guard_says_why_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_loss_is_told_once_whoever_finds_it() {
+async fn a_loss_is_reported_once_whichever_task_finds_it() {
     let world = World::begin();
     let mut events = world.locks.events();
     // Noticed by the keeper, at the lease's end.
@@ -115,7 +115,7 @@ async fn a_loss_is_told_once_whoever_finds_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_that_the_store_never_confirms_is_told_as_such() {
+async fn an_unconfirmed_release_is_reported_as_not_released() {
     let world = World::begin();
     let mut events = world.locks.events();
     let guard = world.locks.mutex("k").lock().await.unwrap();
@@ -131,7 +131,7 @@ async fn a_release_that_the_store_never_confirms_is_told_as_such() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_outage_is_told_with_each_fault_and_its_end_once() {
+async fn an_outage_is_reported_with_each_fault_and_its_end_once() {
     let world = World::begin();
     let guard = world.locks.mutex("k").lock().await.unwrap();
     let mut events = world.locks.events();

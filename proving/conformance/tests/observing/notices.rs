@@ -54,7 +54,7 @@ async fn wait_for<T>(events: &mut Events, within: Duration, kind: impl Fn(&Event
 
 /// node-redlock: the events `clientError` and `error`, of each server.
 #[tokio::test(start_paused = true)]
-async fn a_member_that_goes_and_comes_is_told_once_each_however_many_calls_fail() {
+async fn each_outage_of_a_member_is_reported_once_however_many_calls_fail() {
     let quorum = Quorum::begin();
     let mut events = quorum.locks.events();
     let guards =
@@ -73,7 +73,7 @@ async fn a_member_that_goes_and_comes_is_told_once_each_however_many_calls_fail(
 
 /// The first call finds it down, before there is a guard and anybody reads the store's reports.
 #[tokio::test(start_paused = true)]
-async fn a_member_that_was_down_from_the_beginning_is_told() {
+async fn a_member_that_was_down_from_the_beginning_is_reported() {
     let quorum = Quorum::begin();
     let mut events = quorum.locks.events();
     quorum.way[2].set(CallFate::Refused);
@@ -87,7 +87,7 @@ async fn a_member_that_was_down_from_the_beginning_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_quorum_that_is_lost_is_told_also_to_a_process_that_holds_nothing() {
+async fn the_loss_of_a_quorum_is_reported_also_to_a_process_without_locks() {
     let quorum = Quorum::begin();
     let mut events = quorum.locks.events();
     quorum.way[..2].iter().for_each(|way| way.set(CallFate::Refused));
@@ -104,7 +104,7 @@ async fn a_quorum_that_is_lost_is_told_also_to_a_process_that_holds_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_of_a_quorum_that_is_killed_is_told_and_when_it_is_back() {
+async fn a_killed_server_of_a_quorum_is_reported_and_its_return_too() {
     let servers = [Flavor::Redis62, Flavor::Redis82, Flavor::Valkey91].map(Server::start);
     let url = |server: &Server| AnyStore::from_url(&format!("{}?quarantine=no", server.url())).unwrap();
     let locks = Locks::builder().ttl(3 * SECOND).quorum(servers.iter().map(url), 10 * SECOND).unwrap();
@@ -129,7 +129,7 @@ async fn a_server_of_a_quorum_that_is_killed_is_told_and_when_it_is_back() {
 
 /// Only for a waiter: the process without push never holds a lock.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_takes_no_subscription_is_told_once_and_when_it_is_mended() {
+async fn a_server_that_refuses_subscriptions_is_reported_once_and_its_recovery_too() {
     for (flavor, protocol) in [(Flavor::Redis62, "resp2"), (Flavor::Valkey91, "resp3")] {
         let rules = "on nopass ~* &* +@all -subscribe";
         let server = Server::setup(flavor).acl_user("deaf", rules).start();
@@ -164,7 +164,7 @@ async fn a_server_that_takes_no_subscription_is_told_once_and_when_it_is_mended(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lease_that_is_broken_is_told_to_who_broke_it_and_to_who_held_it() {
+async fn a_break_is_reported_to_its_author_and_to_the_holder() {
     let server = Server::start(Flavor::Redis82);
     let (holder, breaker) =
         (Locks::connect(&server.url()).await.unwrap(), Locks::connect(&server.url()).await.unwrap());

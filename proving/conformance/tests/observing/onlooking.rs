@@ -83,7 +83,7 @@ async fn another_programs_lock_is_waited_for_until_its_end() {
 
 /// Looks become rarer as the wait goes on, but one comes just after the holder's end.
 #[tokio::test(start_paused = true)]
-async fn a_holder_that_died_is_waited_for_to_its_end_and_not_much_longer_with_few_looks() {
+async fn a_dead_holder_is_waited_for_until_its_lease_ends_with_few_looks() {
     let world = World::begin();
     let dead = world.others();
     let guard = dead.mutex("k").renewal(leasehold::Renewal::Off).lock().await.unwrap();
@@ -97,7 +97,7 @@ async fn a_holder_that_died_is_waited_for_to_its_end_and_not_much_longer_with_fe
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_does_not_answer_is_told_apart_from_a_lock_that_is_held() {
+async fn a_silent_store_is_another_error_than_a_held_lock() {
     let world = World::with(|builder| builder.outage_limit(3 * SECOND));
     let mutex = world.locks.mutex("k");
     world.store.set(CallFate::Lost);
@@ -117,7 +117,7 @@ async fn a_store_that_does_not_answer_is_told_apart_from_a_lock_that_is_held() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_for_a_free_lock_ends_when_the_locks_are_closed_and_refuses_what_is_no_key() {
+async fn a_wait_for_a_free_lock_ends_when_the_locks_are_closed_and_refuses_an_invalid_key() {
     let world = World::begin();
     let _held = world.others().mutex("k").lock().await.unwrap();
     let waiting = tokio::spawn(world.locks.mutex("k").unlocked().into_future());

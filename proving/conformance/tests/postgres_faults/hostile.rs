@@ -61,7 +61,7 @@ const ROWS: &[(&str, &str)] = &[
 ];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whatever_strangers_write_at_a_key_all_is_answered_and_other_keys_are_not_concerned() {
+async fn foreign_data_at_a_key_gets_an_answer_and_does_not_affect_other_keys() {
     let server = server(&[]).await;
     let db = db(&server).await;
     let locks = process(&server.url(), 5 * SECOND).await;

@@ -117,7 +117,7 @@ async fn run(seed: u64) -> usize {
 
 /// `QUORUM_SEED=n` runs one seed.
 #[test]
-fn no_two_guards_are_believed_at_once_and_fences_rise_in_any_weather() {
+fn no_two_guards_are_valid_at_once_and_fences_rise_under_random_faults() {
     let only = std::env::var("QUORUM_SEED").ok().map(|seed| seed.parse().expect("a number"));
     let seeds = only.map_or(0..SEEDS, |seed: u64| seed..seed + 1);
     let mut grants = Vec::new();

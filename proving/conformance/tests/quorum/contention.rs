@@ -84,7 +84,7 @@ async fn a_waiter_is_woken_and_does_not_poll() {
 /// The member whose queue they are in hangs: the first waiter of this process notices, and all of
 /// them continue at the next member.
 #[tokio::test(start_paused = true)]
-async fn waiters_go_on_at_the_next_member_when_the_line_member_dies() {
+async fn waiters_move_to_the_next_member_when_the_queue_member_dies() {
     let world = World::of(3);
     let (holder, waiter) = (world.process(), world.process());
     let guard = lock(&holder).await;
@@ -111,7 +111,7 @@ async fn waiters_go_on_at_the_next_member_when_the_line_member_dies() {
 /// Each process considers another member the first that answers. node-redlock makes all of them
 /// retry, each after a random delay.
 #[tokio::test(start_paused = true)]
-async fn rivals_in_different_lines_all_get_their_turns() {
+async fn rivals_in_different_queues_are_all_served() {
     let world = World::of(3);
     let processes: Vec<_> = (0..3).map(|_| world.process()).collect();
     processes[1].set([0], &CallFate::Hung);

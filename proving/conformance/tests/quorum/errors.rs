@@ -66,7 +66,7 @@ async fn an_even_number_of_stores_is_warned_about() {
 
 /// node-redlock: drift, a share of the TTL and 2 ms, which each side may set.
 #[tokio::test(start_paused = true)]
-async fn a_lease_is_believed_for_its_ttl_less_the_widest_drift_or_the_one_that_was_set() {
+async fn a_lease_is_valid_for_its_ttl_less_the_widest_drift_or_the_configured_one() {
     let world = World::of(3);
     let guard = world.process().locks.mutex("k").lock().await.unwrap();
     assert_eq!(guard.remaining(), TTL - Duration::from_micros(1), "the drift of a store in memory");

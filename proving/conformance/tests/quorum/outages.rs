@@ -38,7 +38,7 @@ async fn a_hung_member_slows_nobody_whichever_it_is() {
 /// The very first acquisition does not know yet that the queue's member is silent, and waits a
 /// little for its answer.
 #[tokio::test(start_paused = true)]
-async fn a_line_member_that_hangs_is_waited_for_once_and_not_for_long() {
+async fn a_hanging_queue_member_is_waited_for_once_and_briefly() {
     let world = World::of(3);
     let process = world.process();
     process.set([0], &CallFate::Hung);
@@ -126,7 +126,7 @@ async fn a_close_waits_for_what_a_refused_request_left_at_a_minority() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_member_that_refuses_for_good_is_told_from_one_that_is_silent() {
+async fn a_member_that_refuses_for_good_differs_from_a_silent_one() {
     let world = World::of(3);
     let process = world.process();
     process.set([0, 1], &CallFate::Refused);
@@ -234,7 +234,7 @@ async fn an_answer_that_outlasts_the_lease_is_no_grant() {
 /// of them had given up, and tried to remove itself only for as long as a lease could have lasted
 /// there; the whole queue was still there when the member continued.
 #[tokio::test(start_paused = true)]
-async fn a_place_in_line_is_given_up_also_when_its_member_was_silent_for_longer_than_the_longest_ttl() {
+async fn a_place_in_the_queue_is_given_up_even_after_its_member_was_silent_beyond_the_longest_ttl() {
     let world = World::of(3);
     let process = world.process_with(|builder| builder.ttl(SECOND));
     let guard = world.process().locks.mutex("k").lock().await.unwrap();

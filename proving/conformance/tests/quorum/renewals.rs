@@ -23,7 +23,7 @@ async fn a_guard_is_kept_by_any_majority_and_comes_back_where_it_was_missing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_renewal_that_a_minority_confirms_is_not_believed_and_releases_nothing() {
+async fn a_renewal_confirmed_by_a_minority_extends_nothing_and_releases_nothing() {
     let world = World::of(3);
     let process = world.process();
     let guard = process.locks.mutex("k").lock().await.unwrap();

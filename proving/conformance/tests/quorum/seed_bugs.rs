@@ -146,7 +146,7 @@ async fn a_key_named_twice_is_locked_once_and_no_key_is_a_misuse() {
 /// All of them count a lease on the wall clock: when that was set back an hour, a dead lock
 /// reported an hour left. Leasehold's lease clock is not the wall clock, and leases end even so.
 #[tokio::test(start_paused = true)]
-async fn what_is_left_of_a_lease_never_exceeds_its_ttl() {
+async fn the_remaining_time_of_a_lease_never_exceeds_its_ttl() {
     let world = World::of(3);
     let guard = world.process().locks.mutex("k").renewal(Renewal::Off).lock().await.unwrap();
     for second in 0..=10 {

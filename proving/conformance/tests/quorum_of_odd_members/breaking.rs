@@ -47,7 +47,7 @@ async fn a_lease_is_broken_when_a_majority_has_it_no_more_however_long_the_other
 
 /// A majority broke it long before the last member did.
 #[tokio::test(start_paused = true)]
-async fn a_break_was_when_the_first_member_did_it_whatever_a_slow_one_tells() {
+async fn the_time_of_a_break_is_that_of_the_first_member() {
     let world = World::of(3);
     let quorum = world.quorum();
     let fence = fence(&quorum.grant(&world.attempt(), WaitMode::Try).await);
@@ -76,7 +76,7 @@ async fn a_lease_that_too_few_members_broke_is_not_said_to_be_broken() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn by_another_fence_nothing_is_broken_and_it_is_said_who_holds() {
+async fn another_fence_breaks_nothing_and_the_holder_is_named() {
     let world = World::of(3);
     let quorum = world.quorum();
     let attempt = world.attempt();
@@ -132,7 +132,7 @@ async fn a_lease_whose_fence_rises_all_the_time_is_not_chased_for_ever() {
 
 /// The lease ended in between, and another holder came, which is not affected.
 #[tokio::test(start_paused = true)]
-async fn whoever_took_the_key_at_a_member_while_a_lease_was_broken_keeps_it() {
+async fn a_holder_that_took_the_key_at_a_member_during_a_break_keeps_it() {
     let world = World::of(3);
     let quorum = world.quorum();
     let attempt = world.attempt();
@@ -153,7 +153,7 @@ async fn whoever_took_the_key_at_a_member_while_a_lease_was_broken_keeps_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_holder_hears_that_it_lost_its_lease_when_so_many_members_broke_it_that_no_majority_is_left() {
+async fn a_holder_is_notified_when_enough_members_broke_its_lease_that_no_majority_is_left() {
     for (members, enough) in [(3, 2), (4, 2), (5, 3)] {
         let world = World::of(members);
         let quorum = world.quorum();

@@ -32,7 +32,7 @@ async fn a_quorum_is_called_by_its_members_in_their_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_member_that_fails_is_told_once_by_its_name_and_again_when_it_is_back() {
+async fn a_failing_member_is_reported_once_by_name_and_again_when_it_is_back() {
     let world = World::of(3);
     let quorum = world.quorum();
     let mut notices = quorum.notices().unwrap();
@@ -59,7 +59,7 @@ async fn permits_are_refused_before_a_member_is_asked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_member_warns_of_its_quorum_warns_of() {
+async fn a_quorum_reports_the_findings_of_its_members() {
     let world = World::of(3);
     assert!(world.quorum().warnings().is_empty());
     world.members[1].says(|facts| facts.warning = Some("it has no disk"));
@@ -67,7 +67,7 @@ async fn what_a_member_warns_of_its_quorum_warns_of() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn as_many_keys_are_inspected_at_once_as_every_member_bears() {
+async fn the_number_of_keys_inspected_at_once_is_that_of_the_weakest_member() {
     let world = World::of(3);
     world.members.iter().zip([100, 30, 50]).for_each(|(member, most)| {
         member.says(|facts| facts.at_once = most);
@@ -93,7 +93,7 @@ async fn a_quorum_is_open_as_soon_as_a_majority_is_and_says_who_is_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_lock_is_measured_against_is_done_when_a_majority_has_done_it() {
+async fn a_baseline_request_is_done_when_a_majority_has_done_it() {
     let world = World::of(3);
     let quorum = world.quorum();
     let attempt = world.attempt();
@@ -128,7 +128,7 @@ async fn a_walk_passes_a_silent_member_over_while_a_majority_answers() {
 
 /// An attempt is forgotten with the answer after which it will not be used again.
 #[tokio::test(start_paused = true)]
-async fn what_is_under_way_is_what_holds_or_waits() {
+async fn only_attempts_that_hold_or_wait_are_under_way() {
     let world = World::of(3);
     let (quorum, other) = (world.quorum(), world.quorum());
     let [holder, tries, waits] = [(); 3].map(|()| world.attempt());

@@ -19,14 +19,14 @@ async fn grant_with(late: [Option<u32>; 3]) -> Duration {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_grant_waits_for_a_majority_and_a_little_for_the_member_in_whose_line_others_stand() {
+async fn a_grant_waits_for_a_majority_and_briefly_for_the_queue_member() {
     assert_eq!(grant_with([Some(0), Some(5), None]).await, 5 * MILLISECOND);
     assert_eq!(grant_with([Some(50), Some(5), Some(5)]).await, 50 * MILLISECOND);
     assert_eq!(grant_with([None, Some(5), Some(5)]).await, 105 * MILLISECOND, "no longer than 100 ms more");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_line_member_that_hung_is_not_waited_for_again_until_it_answers() {
+async fn a_queue_member_that_hung_is_not_waited_for_again_until_it_answers() {
     let world = World::of(3);
     let quorum = world.quorum();
     world.members[0].on("grant", CallFate::Hung);
@@ -58,7 +58,7 @@ async fn a_try_that_one_holder_refuses_at_a_majority_goes_at_once_and_leaves_not
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_stands_in_one_line_and_is_asked_for_at_that_member_alone_from_then_on() {
+async fn a_waiter_is_in_one_queue_and_from_then_on_asks_only_that_member() {
     let world = World::of(3);
     let quorum = world.quorum();
     let rival = world.rival_at(0).await;
@@ -99,7 +99,7 @@ async fn a_request_that_does_not_join_a_full_queue_learns_why_and_leaves_nothing
 /// A full queue is reported by the member where the attempt would queue; another member only
 /// reports that the key is held.
 #[tokio::test(start_paused = true)]
-async fn a_full_line_at_another_member_keeps_nobody_from_a_majority() {
+async fn a_full_queue_at_another_member_does_not_prevent_a_majority() {
     let world = World::of(3);
     world.rival_at(1).await;
     let held_by = world.members[1].memory.inspect(&key("k")).await.unwrap().holders.remove(0);
@@ -111,7 +111,7 @@ async fn a_full_line_at_another_member_keeps_nobody_from_a_majority() {
 /// The queue in which it was may be gone with its member, so it is in none, and all members are
 /// asked.
 #[tokio::test(start_paused = true)]
-async fn who_stood_in_line_begins_anew_when_too_few_members_answer() {
+async fn a_queued_waiter_starts_over_when_too_few_members_answer() {
     let world = World::of(3);
     let quorum = world.quorum();
     let rival = world.rival_at(0).await;
@@ -150,7 +150,7 @@ async fn a_try_on_a_split_vote_asks_ever_more_rarely_for_a_second_and_then_goes(
 /// Its rivals asked a moment before, and each has found that another process has the key of the
 /// queue's member.
 #[tokio::test(start_paused = true)]
-async fn of_rivals_that_each_have_a_part_the_one_with_the_first_members_key_goes_on() {
+async fn the_rival_with_the_first_members_key_continues_when_each_has_some_members() {
     let world = World::of(3);
     world.rival_at(0).await;
     world.rival_at(1).await;
@@ -187,7 +187,7 @@ async fn a_try_against_one_holder_at_a_majority_is_no_split_vote() {
 /// The first member's server was gone and refused the connection at once. That answer and one
 /// holder came before the others, and a try of a held lock was told that no majority answers.
 #[tokio::test(start_paused = true)]
-async fn a_try_of_a_held_lock_is_told_so_also_where_the_line_member_fails_before_the_others_answer() {
+async fn a_try_reports_a_held_lock_even_if_the_queue_member_fails_before_the_others_answer() {
     for (members, down) in [(3, 1), (5, 1), (5, 2)] {
         let world = World::of(members);
         fence(&world.quorum().grant(&world.attempt(), WaitMode::Try).await);
@@ -206,7 +206,7 @@ async fn a_try_of_a_held_lock_is_told_so_also_where_the_line_member_fails_before
 
 /// The queue's member fails, and without it there is no majority.
 #[tokio::test(start_paused = true)]
-async fn a_try_that_no_majority_can_answer_is_told_so_although_a_member_is_held() {
+async fn a_try_without_a_majority_of_answers_reports_that_although_one_member_is_held() {
     let world = World::of(3);
     world.rival_at(2).await;
     for member in [0, 1] {
@@ -219,7 +219,7 @@ async fn a_try_that_no_majority_can_answer_is_told_so_although_a_member_is_held(
 /// One of five abstains, and at two the key is held: the error does not say that the lock is held,
 /// because that is not what prevents the grant.
 #[tokio::test(start_paused = true)]
-async fn where_the_holders_are_too_few_to_keep_others_out_the_members_that_fail_are_named() {
+async fn failing_members_are_named_if_the_holders_are_too_few_to_refuse_the_lock() {
     let world = World::of(5);
     world.rival_at(2).await;
     for member in [1, 3] {
@@ -238,7 +238,7 @@ async fn where_the_holders_are_too_few_to_keep_others_out_the_members_that_fail_
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_one_member_says_of_the_key_is_told_when_no_majority_can_say_otherwise() {
+async fn a_members_refusal_is_the_answer_when_no_majority_can_contradict_it() {
     let not_a_lock = || Does::Says(GrantAnswer::NotALock { key: key("k") });
     let spent = || Does::Says(GrantAnswer::FencesSpent { key: key("k") });
     let world = World::of(3);
@@ -305,7 +305,7 @@ async fn a_majority_of_names_for_one_place_grants_nothing_also_when_that_is_know
 /// Two members refused at once, and the third, which was healthy, was reported as not having
 /// answered yet.
 #[tokio::test(start_paused = true)]
-async fn an_error_says_what_the_members_that_are_well_said() {
+async fn an_error_includes_the_answers_of_the_healthy_members() {
     let world = World::of(3);
     for member in [0, 1] {
         world.members[member].on("grant", passing("connection refused"));

@@ -39,7 +39,7 @@ async fn a_lease_that_a_part_of_the_members_cannot_reach_takes_no_other_of_its_b
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_renewal_is_told_as_soon_as_a_majority_has_answered_it() {
+async fn a_renewal_is_confirmed_as_soon_as_a_majority_has_answered() {
     let world = World::of(3);
     let quorum = world.quorum();
     let attempt = world.attempt();
@@ -81,7 +81,7 @@ async fn release_with(late: [Option<u32>; 3]) -> Duration {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_waits_for_a_majority_and_a_little_for_the_member_in_whose_line_others_stand() {
+async fn a_release_waits_for_a_majority_and_briefly_for_the_queue_member() {
     assert_eq!(release_with([Some(0), Some(5), None]).await, 5 * MILLISECOND);
     assert_eq!(release_with([Some(7), Some(5), None]).await, 7 * MILLISECOND);
     assert_eq!(release_with([Some(50), Some(5), Some(5)]).await, 50 * MILLISECOND);

@@ -18,7 +18,7 @@ async fn hold_at(world: &World, members: &[usize]) -> Attempt {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_that_a_minority_has_is_free_to_who_looks_and_is_in_no_list() {
+async fn a_key_held_at_a_minority_is_shown_as_free_and_is_not_listed() {
     let world = World::of(5);
     let quorum = world.quorum();
     hold_at(&world, &[1, 4]).await;
@@ -34,7 +34,7 @@ async fn a_key_that_a_minority_has_is_free_to_who_looks_and_is_in_no_list() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_is_shown_as_in_the_first_line_that_has_somebody_and_is_listed_also_where_nobody_holds() {
+async fn waiters_are_shown_in_the_order_of_the_first_nonempty_queue_also_of_a_free_key() {
     let world = World::of(3);
     let quorum = world.quorum();
     // At the second member alone, there are a holder and a waiter.
@@ -49,7 +49,7 @@ async fn who_waits_is_shown_as_in_the_first_line_that_has_somebody_and_is_listed
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_looks_hears_every_member_that_answers_in_time_and_needs_a_majority_of_them() {
+async fn an_inspection_uses_every_member_that_answers_in_time_and_needs_a_majority() {
     let world = World::of(3);
     let quorum = world.quorum();
     fence(&quorum.grant(&world.attempt(), WaitMode::Try).await);
@@ -80,7 +80,7 @@ async fn a_list_that_takes_its_members_seconds_is_waited_for() {
 /// The clock that decides what is due is the median of those that answer, and the mark is the
 /// latest that any of them has.
 #[tokio::test(start_paused = true)]
-async fn of_what_was_done_the_latest_is_believed_and_of_the_clocks_the_one_in_the_middle() {
+async fn the_latest_mark_and_the_median_clock_of_the_members_count() {
     let world = World::of(5);
     let quorum = world.quorum();
     let attempt = world.attempt();

@@ -49,7 +49,7 @@ async fn another_programs_lock_at_a_minority_keeps_nobody_from_the_lock_wherever
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_stands_where_no_other_programs_lock_is_in_the_way() {
+async fn a_waiter_queues_at_a_member_without_another_programs_lock() {
     let world = World::of(3);
     let quorum = world.quorum();
     let rival = world.rival_at(1).await;
@@ -88,7 +88,7 @@ async fn other_programs_locks_at_a_majority_are_waited_for() {
 /// Another program overwrote the lock at the store in whose queue the waiters were, and the others
 /// are released.
 #[tokio::test(start_paused = true)]
-async fn who_stands_behind_another_programs_lock_is_granted_what_the_others_have_free() {
+async fn a_waiter_behind_another_programs_lock_is_granted_the_other_members() {
     let world = World::of(3);
     let quorum = world.quorum();
     let rival = world.rival_at(0).await;
@@ -102,7 +102,7 @@ async fn who_stands_behind_another_programs_lock_is_granted_what_the_others_have
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_stands_at_the_next_member_where_the_key_of_the_first_is_no_lock() {
+async fn a_waiter_queues_at_the_next_member_if_the_first_members_key_is_not_a_lock() {
     let world = World::of(3);
     let quorum = world.quorum();
     let rival = world.rival_at(1).await;
@@ -114,7 +114,7 @@ async fn who_waits_stands_at_the_next_member_where_the_key_of_the_first_is_no_lo
 
 /// A process died between its round and the release of its grants.
 #[tokio::test(start_paused = true)]
-async fn what_a_dead_process_left_at_a_minority_costs_a_moment() {
+async fn leftovers_of_a_dead_process_at_a_minority_cost_a_moment() {
     for wait_mode in [WaitMode::Try, WAIT] {
         for left in 0..3 {
             let world = World::of(3);
@@ -144,7 +144,7 @@ fn holders(world: &World, ours: Holder) -> usize {
 /// asked the other members, another process tries, and is granted by them: it gives way, and asks
 /// again.
 #[tokio::test(start_paused = true)]
-async fn who_comes_between_a_hand_over_and_the_rest_of_the_round_gives_way() {
+async fn a_newcomer_between_a_hand_over_and_the_rest_of_its_round_gives_way() {
     for wait_mode in [WaitMode::Try, WAIT] {
         let world = World::of(3);
         let (quorum, barges) = (world.quorum(), world.quorum());
@@ -175,7 +175,7 @@ async fn who_comes_between_a_hand_over_and_the_rest_of_the_round_gives_way() {
 /// and gave up its request to the first. That request was granted late, was counted, and was
 /// released: two guards were valid at once.
 #[tokio::test(start_paused = true)]
-async fn what_a_member_grants_late_counts_and_stays_or_is_given_up_and_counts_for_nothing() {
+async fn a_late_grant_counts_and_is_kept_or_is_given_up_and_does_not_count() {
     let world = World::of(3);
     world.rival_at(1).await;
     world.members[0].on("grant", CallFate::Late(650 * MILLISECOND));

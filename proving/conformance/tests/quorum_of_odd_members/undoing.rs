@@ -10,7 +10,7 @@ use crate::odd::{Odd, lasting, passing};
 use crate::world::{MAX_TTL, MILLISECOND, SECOND, World, fence};
 
 #[tokio::test(start_paused = true)]
-async fn what_is_given_up_is_tried_ever_more_rarely_for_as_long_as_it_could_last() {
+async fn giving_up_is_retried_ever_more_rarely_for_as_long_as_the_grant_could_last() {
     let world = World::of(3);
     let quorum = world.quorum();
     let attempt = world.attempt();
@@ -36,7 +36,7 @@ async fn what_is_given_up_is_tried_ever_more_rarely_for_as_long_as_it_could_last
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_given_up_at_a_member_that_hangs_is_tried_again() {
+async fn giving_up_at_a_member_that_hangs_is_retried() {
     let world = World::of(3);
     let quorum = world.quorum();
     let attempt = world.attempt();
@@ -88,7 +88,7 @@ async fn a_call_that_never_ends_is_dropped_after_the_longest_ttl_and_what_it_may
 
 /// The next request uses another id, so that leftovers of the first cannot be taken for it.
 #[tokio::test(start_paused = true)]
-async fn an_attempt_that_failed_gives_up_what_it_was_granted_and_asks_anew_under_another_id() {
+async fn a_failed_attempt_gives_up_its_grants_and_asks_again_under_another_id() {
     let world = World::of(3);
     let quorum = world.quorum();
     let attempt = world.attempt();

@@ -22,7 +22,7 @@ async fn stands(quorum: &QuorumStore, attempt: &Attempt) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_stands_in_line_is_woken_by_its_turn_by_its_members_silence_and_by_the_loss_of_the_majority() {
+async fn a_waiter_is_woken_by_its_turn_by_a_silent_queue_member_and_by_the_loss_of_the_majority() {
     // Which members fall silent, and whether that affects a waiter in the first one's queue.
     for (silent, wakes) in [(&[2][..], false), (&[0], true), (&[1, 2], true)] {
         let world = World::of(3);
@@ -65,7 +65,7 @@ async fn an_even_number_of_members_loses_its_majority_with_half_of_them() {
 
 /// The waiter knows that two members were silent, and finds that they answer again.
 #[tokio::test(start_paused = true)]
-async fn who_finds_a_majority_back_stands_in_line_as_if_it_had_never_been_gone() {
+async fn a_waiter_queues_as_before_once_a_majority_is_back() {
     let world = World::of(3);
     let quorum = world.quorum();
     fence(&world.quorum().grant(&world.attempt(), WAIT).await);
@@ -78,7 +78,7 @@ async fn who_finds_a_majority_back_stands_in_line_as_if_it_had_never_been_gone()
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_meets_a_line_member_that_fails_stands_in_the_line_of_the_next() {
+async fn a_waiter_queues_at_the_next_member_if_the_queue_member_fails() {
     let world = World::of(3);
     let quorum = world.quorum();
     let rival = world.rival_at(1).await;
@@ -93,7 +93,7 @@ async fn who_meets_a_line_member_that_fails_stands_in_the_line_of_the_next() {
 /// A waiter in the second member's queue, while the first member was down, is handed the key there,
 /// and continues from that, whoever came to the first member meanwhile.
 #[tokio::test(start_paused = true)]
-async fn who_was_handed_a_key_goes_on_from_the_member_that_handed_it() {
+async fn a_waiter_that_was_handed_a_key_continues_from_the_member_that_handed_it_over() {
     let world = World::of(3);
     let quorum = world.quorum();
     let rival = world.rival_at(1).await;
@@ -120,7 +120,7 @@ async fn contested(world: &World, ttl: Duration) -> (QuorumStore, [Attempt; 2], 
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_has_the_line_members_key_stands_also_where_others_hold_and_holds_when_one_of_them_goes() {
+async fn an_attempt_with_the_queue_members_key_also_queues_at_refusing_members() {
     let world = World::of(3);
     let (quorum, rivals, waits) = contested(&world, TTL).await;
     assert_eq!((world.taken(), world.lines()), (vec![0, 1, 2], vec![0, 1, 1]));
@@ -152,7 +152,7 @@ async fn rivals_that_hold_each_other_up_come_apart_after_half_a_ttl_or_two_secon
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_asks_again_after_its_time_among_rivals_is_over_begins_anew() {
+async fn a_rival_that_asks_after_its_time_is_over_starts_over() {
     for (later, anew) in [(SECOND / 2, false), (3 * SECOND, true)] {
         let world = World::of(3);
         let (quorum, _, waits) = contested(&world, TTL).await;

@@ -92,7 +92,7 @@ fn a_free_lock_cannot_be_broken() {
 }
 
 #[test]
-fn a_process_that_stands_still_renews_nothing_and_finds_out_when_it_goes_on() {
+fn a_paused_process_renews_nothing_and_finds_out_when_it_continues() {
     on_each_runtime(async || {
         let world = World::new();
         let (sleeper, other) = (world.process(), world.locks().mutex("other").lock().await.unwrap());
@@ -114,7 +114,7 @@ fn a_process_that_stands_still_renews_nothing_and_finds_out_when_it_goes_on() {
 }
 
 #[test]
-fn a_process_that_stands_still_for_less_than_its_lease_loses_nothing() {
+fn a_process_paused_for_less_than_its_lease_loses_nothing() {
     on_each_runtime(async || {
         let world = World::new();
         let sleeper = world.process();
@@ -131,7 +131,7 @@ fn a_process_that_stands_still_for_less_than_its_lease_loses_nothing() {
 
 /// Its requests stop with it, including those of the test itself.
 #[test]
-fn a_process_that_stands_still_takes_no_lock() {
+fn a_paused_process_acquires_no_lock() {
     on_each_runtime(async || {
         let world = World::new();
         let sleeper = world.process();

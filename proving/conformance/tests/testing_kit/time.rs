@@ -99,7 +99,7 @@ fn a_machine_that_stalls_loses_nobody_a_lease() {
 
 /// After one jump over the whole period, each has run at its own time.
 #[test]
-fn what_is_due_happens_at_its_time_and_in_its_order() {
+fn due_timers_fire_at_their_time_and_in_order() {
     on_each_runtime(async || {
         let world = World::new();
         let locks = world.locks();
@@ -137,7 +137,7 @@ fn settling_releases_what_was_dropped() {
 }
 
 #[test]
-fn what_is_run_has_as_much_time_as_it_needs_and_no_more() {
+fn run_takes_as_much_virtual_time_as_the_future_needs_and_no_more() {
     on_each_runtime(async || {
         let world = World::new();
         let locks = world.locks_with(Locks::builder().renewal(Renewal::Off));
@@ -151,7 +151,7 @@ fn what_is_run_has_as_much_time_as_it_needs_and_no_more() {
 
 #[test]
 #[should_panic(expected = "not done after 60s of the world's time")]
-fn what_is_run_and_needs_more_time_fails_the_test() {
+fn run_fails_the_test_if_the_future_needs_more_time() {
     let runtime = Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
         let world = World::new();
@@ -176,7 +176,7 @@ fn a_request_that_nobody_polls_holds_no_time_up() {
 }
 
 #[test]
-fn what_is_to_be_done_every_hour_is_done_once_in_each() {
+fn an_hourly_job_runs_once_in_each_hour() {
     on_each_runtime(async || {
         let world = World::new();
         let locks = [world.locks(), world.locks()];

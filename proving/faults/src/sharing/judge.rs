@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn who_cannot_be_together_is_found_and_nobody_else() {
+    fn only_incompatible_holders_are_reported() {
         let together =
             |one: &str, other: &str| judge(&[hold(one, 1, 0, 9), hold(other, 2, 5, 12)]).too_many();
         for (one, other) in [("read", "read"), ("1/3", "2/3")] {

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_is_understood() {
+    fn options_are_parsed() {
         let Ok(Asked::Soak(options)) = parse("--minutes 0.5 --seed=7 --only file --only quorum") else {
             panic!()
         };

@@ -62,7 +62,7 @@ fn some_are_stopped(scene: &Scene) {
     report("stopped", &crowd, &parsed_history);
     scene.is_clean(&crowd, &parsed_history, ttl);
     only_the_stopped_cost_time(&parsed_history, ttl, slack(&crowd));
-    nobody_who_went_on_was_overtaken(&parsed_history);
+    no_running_waiter_was_overtaken(&parsed_history);
     stopped_holders_knew_that_they_lost(&parsed_history);
 }
 
@@ -86,7 +86,7 @@ fn only_the_stopped_cost_time(parsed_history: &ParsedHistory, ttl: Duration, sla
 }
 
 /// A stopped process may have been overtaken, but no other.
-fn nobody_who_went_on_was_overtaken(parsed_history: &ParsedHistory) {
+fn no_running_waiter_was_overtaken(parsed_history: &ParsedHistory) {
     for (one, other) in parsed_history.overtaken() {
         let until = one.granted.map_or(one.over, |(at, _)| at);
         let stopped = parsed_history.stopped.iter().any(|fault| {

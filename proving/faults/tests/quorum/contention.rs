@@ -113,7 +113,7 @@ const fn stopped(name: &'static str, members: usize) -> MemberFault {
 /// The first member, whose queue everybody waits in, is stopped, and all processes end meanwhile.
 /// It receives their last messages when it continues, or never.
 #[test]
-fn a_stopped_member_forgets_in_time_who_went_away_meanwhile_and_holds_nobody_up() {
+fn a_stopped_member_forgets_waiters_that_left_meanwhile_and_delays_nobody() {
     let scene = Scene::that_forgets_nothing();
     let mut crowd = scene.crowd(OUTAGE_LIMIT);
     crowd.wait_until_all_were_served_since(0, PATIENCE);

@@ -28,7 +28,7 @@ fn with_ways(servers: &[Server]) -> (Locks, Locks, Vec<Proxy>) {
 /// It holds the lock, and then reaches only two of five members. Its guard ends before the others
 /// can acquire the lock; it asks in vain, and gets an error in time; and the others continue.
 #[tokio::test]
-async fn whoever_is_in_the_minority_stops_believing_before_the_majority_goes_on() {
+async fn a_holder_in_the_minority_gives_up_its_lease_before_the_majority_grants_again() {
     let servers = servers(5);
     let (good, cut_off, ways) = with_ways(&servers);
     let guard = cut_off.mutex("k").lock().await.unwrap();
@@ -59,7 +59,7 @@ async fn whoever_is_in_the_minority_stops_believing_before_the_majority_goes_on(
 /// All five members grant its request, and it receives no answer. It gives up, and releases the
 /// lock at all five as soon as it can reach them.
 #[tokio::test]
-async fn grants_that_are_never_heard_of_are_released_at_every_member() {
+async fn grants_whose_answers_are_lost_are_released_at_every_member() {
     let servers = servers(5);
     let (good, cut_off, ways) = with_ways(&servers);
     cut_off.mutex("k").lock().await.unwrap().release().await.unwrap();

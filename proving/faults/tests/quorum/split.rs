@@ -64,7 +64,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 
 /// redlock 5 hangs forever here: neither has a majority, and neither gives up its half.
 #[test]
-fn of_two_who_wait_both_are_served_and_the_first_within_three_rounds() {
+fn both_of_two_waiters_are_served_and_the_first_within_three_rounds() {
     for members in [2, 4] {
         let servers = servers(members);
         let callers = [Caller::at(&servers), Caller::at(&servers)];
@@ -94,7 +94,7 @@ fn of_two_who_wait_both_are_served_and_the_first_within_three_rounds() {
 /// Both are answered at once, and one of them has the lock: the caller that finds the first member
 /// taken releases its half.
 #[test]
-fn of_two_who_try_both_have_an_answer_and_one_has_the_lock() {
+fn both_of_two_tries_are_answered_and_one_gets_the_lock() {
     for members in [2, 4] {
         let servers = servers(members);
         let callers = [Caller::at(&servers), Caller::at(&servers)];

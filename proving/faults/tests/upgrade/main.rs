@@ -85,7 +85,7 @@ fn of_both_builds(plan: Plan) -> Crowd {
 }
 
 /// All are served, again and again, in the order in which they came, and nobody waits for long.
-fn stand_in_line_together(scene: &Scene) {
+fn share_one_queue(scene: &Scene) {
     let plan = scene.plan();
     let ttl = plan.ttl;
     let crowd = of_both_builds(plan);
@@ -100,14 +100,14 @@ fn stand_in_line_together(scene: &Scene) {
 
 #[test]
 #[ignore = "wants an older build: cargo xtask upgrade"]
-fn two_builds_stand_in_one_line_at_a_redis() {
-    stand_in_line_together(&Scene::at(&[Flavor::Redis70]));
+fn two_builds_share_one_queue_on_redis() {
+    share_one_queue(&Scene::at(&[Flavor::Redis70]));
 }
 
 #[test]
 #[ignore = "wants an older build: cargo xtask upgrade"]
-fn two_builds_stand_in_one_line_at_a_valkey() {
-    stand_in_line_together(&Scene::at(&[Flavor::Valkey91]));
+fn two_builds_share_one_queue_on_valkey() {
+    share_one_queue(&Scene::at(&[Flavor::Valkey91]));
 }
 
 /// As in a rolling upgrade: processes of the old build end one by one, and processes of the new

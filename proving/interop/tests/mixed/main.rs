@@ -37,7 +37,7 @@ const OTHERS: [Test; 4] = [
         &[Language::Node],
         hammer::everybody_gets_in_and_nobody_is_there_at_once_over_three_servers,
     ),
-    ("every_version_that_is_pinned_stands_in_the_docs", &[], every_version_that_is_pinned_stands_in_the_docs),
+    ("every_pinned_version_is_in_the_docs", &[], every_pinned_version_is_in_the_docs),
 ];
 
 fn main() -> ExitCode {
@@ -71,7 +71,7 @@ fn is_missing(language: Language) -> bool {
 }
 
 /// The docs name the versions that they describe.
-fn every_version_that_is_pinned_stands_in_the_docs() {
+fn every_pinned_version_is_in_the_docs() {
     let docs = include_str!("../../../../docs/interop.md");
     for language in Language::ALL {
         let manifest = fs::read_to_string(&language.manifests()[0]).expect("a manifest");

@@ -17,7 +17,7 @@ fn fence_of(answer: &GrantAnswer) -> u64 {
 }
 
 #[test]
-fn only_the_lease_of_this_fence_is_broken_and_its_holder_is_told() {
+fn only_the_lease_with_the_given_fence_is_broken_and_its_holder_is_notified() {
     let mut records = Records::default();
     let held = fence_of(&ask(&mut records, &attempt(1, &["a"], 10), 100));
     let (answer, pushes) = break_it(&mut records, held - 1, 101);
@@ -33,7 +33,7 @@ fn only_the_lease_of_this_fence_is_broken_and_its_holder_is_told() {
 }
 
 #[test]
-fn a_broken_lease_is_handed_to_who_came_first() {
+fn a_broken_lease_is_handed_to_the_first_waiter() {
     let mut records = a_line();
     let (answer, pushes) = break_it(&mut records, 100_000_000, 105);
     assert!(matches!(answer, BreakAnswer::Broken { .. }));
@@ -45,7 +45,7 @@ fn a_broken_lease_is_handed_to_who_came_first() {
 /// The second of three readers is broken, and then the first: the fence decides which one, not the
 /// order.
 #[test]
-fn of_those_who_share_a_key_only_the_one_of_this_fence_is_broken() {
+fn only_the_share_with_the_given_fence_is_broken() {
     let reader = |who| {
         let ttl = Ttl::new(Duration::from_secs(10)).unwrap();
         Attempt::new(Claim::shared([key("a")]).unwrap(), Holder::from_bits(who), None, ttl)

@@ -14,7 +14,7 @@ proptest! {
     /// about is not free while somebody waits for it; a new holder was before everybody else that
     /// can be notified; no lease of another holder was changed.
     #[test]
-    fn no_history_leaves_a_waiter_beside_a_free_key(
+    fn no_history_leaves_a_free_key_with_a_waiter(
         steps in prop::collection::vec((0..8u8, 1..6u128, 0..3u8, 0..3u64), 1..60),
     ) {
         let mut records = Records::default();

@@ -14,7 +14,7 @@ fn a_free_key_is_granted_and_a_taken_one_says_by_whom_and_for_how_long() {
 }
 
 #[test]
-fn asking_again_with_the_same_attempt_is_granted_again_and_lasts_anew() {
+fn a_repeated_request_of_an_attempt_is_granted_again_for_a_whole_ttl() {
     let mut records = Records::default();
     ask(&mut records, &attempt(1, &["a"], 10), 100);
     assert_eq!(ask(&mut records, &attempt(1, &["a"], 10), 105), granted(105_000_000));
@@ -88,7 +88,7 @@ fn a_delayed_ask_does_not_cut_off_a_renewal() {
 }
 
 #[test]
-fn a_release_takes_back_what_is_ours_and_says_what_is_not() {
+fn a_release_frees_our_keys_and_names_those_that_are_not_ours() {
     let mut records = Records::default();
     ask(&mut records, &attempt(1, &["a", "b"], 10), 100);
     records.locks.insert(key("a"), Lock::new(Content::Foreign(b"x"[..].into()), None));

@@ -20,7 +20,7 @@ fn marked(records: &mut Records, second: u64) -> bool {
 }
 
 #[test]
-fn only_who_holds_the_key_alone_says_that_it_was_done() {
+fn only_an_exclusive_holder_sets_a_mark() {
     let mut records = Records::default();
     let ours = attempt(1, &["a"], 10);
     assert!(matches!(mark(&mut records, &ours, 100), HoldAnswer::NotHeld { held_by: None, .. }));

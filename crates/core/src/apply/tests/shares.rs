@@ -90,7 +90,7 @@ fn a_writer_keeps_readers_out_and_so_does_a_stranger() {
 }
 
 #[test]
-fn permits_are_held_until_there_are_none_left_whatever_they_weigh() {
+fn permits_of_any_weight_are_granted_until_none_are_left() {
     let mut records = Records::default();
     assert!(is_granted(&ask(&mut records, &permits(1, 2, 4), 100)));
     assert!(is_granted(&ask(&mut records, &permits(2, 1, 4), 100)));
@@ -382,7 +382,7 @@ fn a_share_ends_at_the_next_whole_millisecond() {
 }
 
 #[test]
-fn a_member_raises_and_is_rejoined_by_who_shares() {
+fn a_shared_holder_raises_its_fence_and_rejoins_at_a_member() {
     use super::member::{proposing, raise, rejoin};
     let mut records = Records::default();
     let one = |fence| proposing(&reader(1), fence);

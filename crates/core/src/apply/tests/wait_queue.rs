@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_release_hands_the_lock_for_a_window_to_who_came_first_and_tells_the_next() {
+fn a_release_hands_the_lock_for_a_window_to_the_first_waiter_and_notifies_the_next() {
     let mut records = a_line();
     let pushes = pushed(&mut records, Request::Release(attempt(1, &["a"], 10)), &at(105));
     assert_eq!(pushes, [(2, handed(105_000_000)), (3, FIRST)]);
@@ -24,7 +24,7 @@ fn a_waiter_that_is_handed_the_lock_and_asks_all_the_same_is_granted_it() {
 }
 
 #[test]
-fn a_try_does_not_slip_past_the_line() {
+fn a_try_does_not_overtake_the_queue() {
     let mut records = a_line();
     let (answer, late) = (ask(&mut records, &attempt(9, &["a"], 10), 110), at(110));
     let GrantAnswer::Busy { held_by, place: None } = answer else { panic!("{answer:?}") };
@@ -42,7 +42,7 @@ fn a_waiter_that_leaves_the_queue_leaves_nothing_behind() {
 }
 
 #[test]
-fn nobody_is_handed_a_lock_who_does_not_listen() {
+fn a_waiter_that_does_not_listen_is_not_handed_a_lock() {
     let mut records = Records::default();
     ask(&mut records, &attempt(1, &["a"], 10), 100);
     for (who, channel) in [(2, "gone"), (3, "gone"), (4, "here"), (5, "gone")] {
@@ -112,7 +112,7 @@ fn a_waiter_that_becomes_first_learns_when_the_lease_ends() {
 /// A process that asks will also receive what it was handed; skipped again at once, it would lose
 /// its place a second time.
 #[test]
-fn a_process_that_asks_is_not_passed_over_for_what_another_of_its_waiters_let_lie() {
+fn a_process_that_asks_is_not_skipped_for_a_hand_over_that_another_of_its_waiters_missed() {
     let mut records = Records::default();
     ask(&mut records, &attempt(1, &["a"], 10), 100);
     for who in 2..=4 {
@@ -128,7 +128,7 @@ fn a_process_that_asks_is_not_passed_over_for_what_another_of_its_waiters_let_li
 
 /// Another waiter on the same channel may be as dead as the one that was handed the lock.
 #[test]
-fn somebody_of_another_process_is_told_when_to_ask_if_one_stands_near() {
+fn the_witness_of_another_process_near_the_front_is_notified_when_to_ask() {
     let lines = [(vec!["x", "x", "x", "y"], 5), (vec!["x"; 9], 3)];
     for (channels, witness) in lines {
         let mut records = Records::default();
@@ -143,7 +143,7 @@ fn somebody_of_another_process_is_told_when_to_ask_if_one_stands_near() {
 }
 
 #[test]
-fn a_line_can_be_full() {
+fn a_queue_can_be_full() {
     let mut records = a_line();
     let wait = |queue_limit| Wait { queue_limit: Some(queue_limit), ..Wait::default() };
     let (answer, _) = wait_as(&mut records, &attempt(5, &["a"], 10), wait(3), &at(105));
@@ -157,7 +157,7 @@ fn a_line_can_be_full() {
 }
 
 #[test]
-fn a_line_that_nobody_asks_about_is_forgotten() {
+fn a_queue_is_forgotten_when_its_waiters_stop_asking() {
     let mut records = a_line();
     let end = 104 + WaitQueue::KEPT_FOR.as_secs();
     let (answer, pushes) = wait(&mut records.clone(), &attempt(9, &["a"], 10), &at(end - 1));
@@ -193,7 +193,7 @@ fn a_waiter_for_several_keys_keeps_those_it_has_and_is_handed_the_others_one_by_
 }
 
 #[test]
-fn who_has_lost_a_key_gives_back_those_behind_it_while_it_waits_there() {
+fn a_claim_that_lost_a_key_releases_the_later_ones_while_it_waits() {
     let mut records = Records::default();
     ask(&mut records, &attempt(1, &["c"], 10), 100);
     let all = attempt(3, &["a", "b", "c"], 10);
@@ -208,7 +208,7 @@ fn who_has_lost_a_key_gives_back_those_behind_it_while_it_waits_there() {
 }
 
 #[test]
-fn an_onlooker_sees_the_line_in_order() {
+fn an_observer_sees_the_queue_in_order() {
     let mut records = a_line();
     let served = apply(&mut records, Request::Inspect(key("a")), &at(110));
     let Answer::Inspect(state) = served.answer else { panic!() };

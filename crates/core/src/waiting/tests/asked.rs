@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn who_is_found_to_hold_where_it_waits_asks_and_nobody_else_does() {
+fn a_waiter_that_is_seen_to_hold_the_key_asks_and_the_others_do_not() {
     let waiting = three(3600 * SECOND);
     waiting.finds(holder(1), &key("b"));
     waiting.finds(holder(9), &key("a"));
@@ -19,7 +19,7 @@ fn who_is_found_to_hold_where_it_waits_asks_and_nobody_else_does() {
 }
 
 #[test]
-fn all_who_wait_for_a_key_are_asked_to_ask_but_for_those_who_just_have() {
+fn all_waiters_of_a_key_are_asked_to_ask_except_those_that_just_did() {
     let waiting = three(3600 * SECOND);
     let later = START + SECOND;
     waiting.asks(holder(2), None, later);
@@ -33,7 +33,7 @@ fn all_who_wait_for_a_key_are_asked_to_ask_but_for_those_who_just_have() {
 }
 
 #[test]
-fn everybody_is_asked_to_ask_who_does_not_hold() {
+fn every_waiter_that_does_not_hold_is_asked_to_ask() {
     let waiting = three(3600 * SECOND);
     assert!(waiting.hears(holder(1), granted(), None, START, START));
     assert!(matches!(told(&waiting, 1, START), Some(Wake::Granted { .. })));
@@ -45,7 +45,7 @@ fn everybody_is_asked_to_ask_who_does_not_hold() {
 }
 
 #[test]
-fn the_keys_with_a_line_are_known_while_somebody_stands_in_it() {
+fn a_key_is_listed_while_its_queue_has_a_waiter() {
     let waiting = WaiterRegistry::new(1);
     assert!(!waiting.has_waiters() && waiting.keys().is_empty());
     let waiting = three(3600 * SECOND);
@@ -74,7 +74,7 @@ fn an_answer_that_is_no_word_on_the_lock_keeps_the_place() {
 /// The first waiter behind another program's lock asks less and less often, and often again when
 /// another waiter becomes the first.
 #[test]
-fn the_rests_grow_while_it_stands_first_and_begin_anew_when_it_does_not() {
+fn the_pauses_grow_while_a_waiter_is_first_and_start_over_when_it_is_not() {
     let waiting = WaiterRegistry::new(1);
     let held_by = HolderInfo::exclusive(key("a"), Owner::Foreign { value: b"x"[..].into() }, None, None);
     let answered = |before| {
@@ -109,7 +109,7 @@ fn a_waiter_that_is_given_another_place_leaves_its_old_one() {
 }
 
 #[test]
-fn who_asks_for_all_and_does_not_stand_first_leaves_the_first_some_time() {
+fn a_waiter_that_asks_for_all_but_is_not_first_leaves_the_first_some_time() {
     let waiting = WaiterRegistry::new(1);
     waiting.asks(holder(1), None, START);
     waiting.answered(&attempt(1, &["a"]), &busy(1, SECOND, 3, true), START);

@@ -27,7 +27,7 @@ fn seen(holders: impl IntoIterator<Item = HolderInfo>) -> Vec<HolderInfo> {
 }
 
 #[test]
-fn a_holding_is_one_that_a_majority_shows_under_whatever_ids() {
+fn a_holder_is_shown_if_a_majority_has_it_whatever_its_id_at_each_member() {
     let left = Some(SECOND);
     assert!(seen([shown(7, 0, 5, left), shown(7, 1, 5, left), shown(8, 0, 6, left)]).is_empty());
     let held = seen([shown(7, 0, 5, left), shown(7, 1, 5, left), shown(8, 0, 6, left), shown(7, 2, 5, left)]);
@@ -56,7 +56,7 @@ fn a_holding_lasts_for_as_long_as_a_majority_keeps_it() {
 
 /// A member that was slow when the fence was agreed answered a greater one since, and still has it.
 #[test]
-fn the_fence_of_a_holding_is_the_one_that_a_majority_shows_or_else_the_greatest() {
+fn the_fence_of_a_holder_is_that_of_a_majority_or_otherwise_the_greatest() {
     let fence_of = |fences: [u64; 5]| {
         let held = seen(fences.map(|fence| shown(7, 0, fence, Some(SECOND))));
         held[0].fence.map(Fence::get)
@@ -66,7 +66,7 @@ fn the_fence_of_a_holding_is_the_one_that_a_majority_shows_or_else_the_greatest(
 }
 
 #[test]
-fn those_who_hold_together_are_shown_in_the_order_of_their_fences() {
+fn shared_holders_are_shown_in_the_order_of_their_fences() {
     let late = seen([shown(8, 0, 6, None), shown(8, 0, 6, None), shown(8, 0, 6, None)]);
     let both = |first: &HolderInfo, second: &HolderInfo| {
         let state = KeyState::new(key("k"), vec![first.clone(), second.clone()], vec![]);

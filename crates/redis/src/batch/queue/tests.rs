@@ -128,7 +128,7 @@ async fn settled() {
 }
 
 #[tokio::test]
-async fn a_request_leaves_at_once_if_nothing_is_in_flight_and_else_with_the_next_answer() {
+async fn a_request_leaves_at_once_if_nothing_is_in_flight_and_otherwise_with_the_next_answer() {
     let connection = Connection::default();
     let mut tasks = Vec::new();
     for (key, name) in (0..).zip(["a", "b", "c", "d", "e"]) {
@@ -239,7 +239,7 @@ async fn a_caller_that_is_not_polled_holds_up_nobody() {
 }
 
 #[tokio::test]
-async fn where_the_task_that_sends_is_gone_whoever_waits_is_told() {
+async fn waiting_requests_fail_if_the_sending_task_is_gone() {
     let connection = Connection::default();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
     let (first, second, third) = {

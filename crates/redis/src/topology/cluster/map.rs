@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer_is_none_and_not_a_panic() {
+    fn an_unexpected_reply_is_none_and_not_a_panic() {
         let reversed = range(7, 5, text("a"), 1);
         let far = range(0, 16_384, text("a"), 1);
         let below = range(-1, 5, text("a"), 1);

@@ -24,7 +24,7 @@ fn store(cluster: &Cluster) -> ClusterStore {
 }
 
 #[tokio::test]
-async fn the_line_of_the_manual_is_enough_while_a_slot_moves() {
+async fn the_acl_rule_of_the_manual_is_enough_while_a_slot_moves() {
     assert!(include_str!("../../../../../docs/wire.md").contains(MORE), "the manual has another line");
     for flavor in Flavor::ALL {
         let cluster =
@@ -63,7 +63,7 @@ async fn a_user_without_cluster_slots_learns_what_to_allow() {
 
 /// Each slot has a key by which it is vouched for, and doctor says who may not use it.
 #[tokio::test]
-async fn at_a_member_of_a_quorum_the_user_needs_the_keys_of_its_slots() {
+async fn the_user_at_a_member_of_a_quorum_needs_the_keys_of_its_slots() {
     let more = "~leasehold:member{*}";
     let manual = include_str!("../../../../../docs/wire.md");
     assert!(

@@ -58,7 +58,7 @@ fn at_once(one: &str, other: &str) -> Vec<String> {
 }
 
 #[test]
-fn who_cannot_be_together_is_found_and_nobody_else() {
+fn only_incompatible_holders_are_reported() {
     for (one, other) in [("alone a", "alone b"), ("read a", "read a"), ("permits 2/5 a", "permits 3/5 a")] {
         assert_eq!(at_once(one, other), [""; 0]);
     }
@@ -111,7 +111,7 @@ fn a_holder_that_was_forgotten_is_excused_for_as_long_as_its_lease_and_no_longer
 /// else was granted the lock. Then the stopped process was continued: its guard began later, with
 /// the lower fence.
 #[test]
-fn a_holder_that_was_forgotten_before_it_heard_of_its_grant_is_excused_too() {
+fn a_holder_that_was_forgotten_before_its_grant_arrived_is_excused_too() {
     let lines = [
         "1 1 1 asks alone a",
         "60 2 1 asks alone a",
@@ -129,7 +129,7 @@ fn a_holder_that_was_forgotten_before_it_heard_of_its_grant_is_excused_too() {
 /// A release was in the socket of a stopped server. When the server was continued, it was flushed
 /// first and then read the release.
 #[test]
-fn who_lets_go_of_what_is_forgotten_before_the_store_has_the_release_was_not_deceived() {
+fn a_holder_that_releases_a_forgotten_lease_before_the_store_sees_it_is_excused() {
     let lines = [
         "1 1 1 asks alone a",
         "10 1 1 granted 7 1900",

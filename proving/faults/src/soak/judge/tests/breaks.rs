@@ -19,7 +19,7 @@ fn broken<'a>(next: &'a str, rest: &[&'a str]) -> Vec<&'a str> {
 const NEXT: &str = "40 2 1 granted 8 2040";
 
 #[test]
-fn a_broken_holder_may_believe_beside_the_next_one_until_it_hears_of_it() {
+fn a_broken_holder_may_overlap_with_the_next_one_until_it_is_notified() {
     let heard = ["49 1 1 lets-go false", "50 1 1 lost broken"];
     let lines = broken(NEXT, &heard);
     let verdict = judged(&circumstances(&NONE), &lines);
@@ -46,7 +46,7 @@ fn a_broken_holder_may_believe_beside_the_next_one_until_it_hears_of_it() {
 }
 
 #[test]
-fn a_grant_that_was_broken_before_it_was_heard_of_is_no_violation() {
+fn a_grant_that_was_broken_before_its_answer_arrived_is_not_a_violation() {
     let lines = [
         "1 1 1 asks alone a",
         "20 2 1 asks alone a",
@@ -124,7 +124,7 @@ fn a_fence_that_is_not_greater_than_what_was_broken_is_found() {
 }
 
 #[test]
-fn holders_who_find_out_by_themselves_and_are_not_told_are_found() {
+fn broken_holders_that_were_not_notified_are_found() {
     let after = |millis: u64| {
         let lines: Vec<_> = (0..5)
             .flat_map(|n| {
