@@ -49,7 +49,7 @@ const HAND_OFF: [Column; 6] = [
 
 /// Both tables: the workload, its heading, its method, its columns.
 const TABLES: [(&str, &str, &str, &[Column]); 2] = [
-    (uncontended::NAME, "Taking and releasing what nobody else wants", uncontended::METHOD, &UNCONTENDED),
+    (uncontended::NAME, "Acquiring and releasing without contention", uncontended::METHOD, &UNCONTENDED),
     (hand_off::NAME, "From one holder to the next", hand_off::METHOD, &HAND_OFF),
 ];
 
@@ -97,12 +97,12 @@ fn page(figures: &[Figure], pictures: &[Picture], machine: &Machine) -> String {
 }
 
 fn competitors(figures: &[Figure]) -> String {
-    let mut text = String::from("| library | version | language | whoever waits |\n|---|---|---|---|\n");
+    let mut text = String::from("| library | version | language | a waiter |\n|---|---|---|---|\n");
     for who in ALL.into_iter().filter(|who| was_measured(figures, *who)) {
         let waits = match who.waits {
-            Waits::Told => "is told by the server",
+            Waits::Told => "is notified by the server",
             Waits::Asks => "asks again after a while",
-            Waits::Never => "is not provided for: it fails at once, so it has no hand-off",
+            Waits::Never => "is refused at once, so there is no hand-off",
         };
         let _ = writeln!(text, "| {who} | {} | {} | {waits} |", who.version(), who.language());
     }
@@ -111,7 +111,7 @@ fn competitors(figures: &[Figure]) -> String {
 }
 
 fn losses(figures: &[Figure]) -> String {
-    let mut text = String::from("## Where we lose\n\n");
+    let mut text = String::from("## Where Leasehold is slower\n\n");
     let mut rows = String::new();
     for (workload, title, _, columns) in TABLES {
         for column in columns {
@@ -135,7 +135,7 @@ fn losses(figures: &[Figure]) -> String {
         }
     }
     if rows.is_empty() {
-        text += "Nobody is ahead in any column.\n\n";
+        text += "No library is ahead in any column.\n\n";
     } else {
         let _ = writeln!(text, "| workload | figure | library | its | ours |\n|---|---|---|---|---|\n{rows}");
     }
@@ -272,8 +272,8 @@ mod tests {
     #[test]
     fn a_waiter_ahead_of_ours_is_first_and_one_behind_it_is_not() {
         let page = a_page();
-        let (_, rest) = page.split_once("## Where we lose").unwrap();
-        let (lost, rest) = rest.split_once("## Taking and releasing").unwrap();
+        let (_, rest) = page.split_once("## Where Leasehold is slower").unwrap();
+        let (lost, rest) = rest.split_once("## Acquiring and releasing").unwrap();
         assert!(lost.contains("| 1 task, k/s | rslock | 21.5 | 20 |"), "{lost}");
         assert!(!lost.contains("gap p50") && !lost.contains("distributed-lock"), "{lost}");
         for row in [

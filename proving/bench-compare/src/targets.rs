@@ -9,6 +9,6 @@ pub const TARGETS: [Target; 3] = [
     timed("hand_off", "gap p50 ÷ that of the best peer", None, Bound::AtMost(1.0), BEST),
 ];
 
-const ALONE: &str = "a fence and a line in a round trip that costs no more than a tenth";
-const AHEAD: &str = "the best known of Rust's, which has neither fence nor line";
-const BEST: &str = "whoever waits is told, and does not ask again";
+const ALONE: &str = "a fence and a queue may cost a tenth of the round trip";
+const AHEAD: &str = "the fastest known library in Rust, which has neither fences nor a queue";
+const BEST: &str = "a waiter is notified, and does not ask again";

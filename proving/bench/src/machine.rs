@@ -32,6 +32,6 @@ impl Machine {
 impl fmt::Display for Machine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { processor, threads, kernel } = self;
-        write!(f, "These were taken on {processor}, {threads} threads, Linux {kernel}, servers on loopback.")
+        write!(f, "Measured on {processor}, {threads} threads, Linux {kernel}, servers on loopback.")
     }
 }

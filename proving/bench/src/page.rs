@@ -82,7 +82,7 @@ pub fn write(docs: &Path, figures: &[Figure]) -> Result<(), AnyError> {
 pub fn page(figures: &[Figure], pictures: &[Picture], machine: &Machine) -> String {
     let mut text = String::from(HEAD);
     let _ = writeln!(text, "{machine}\n");
-    text += "## Where we lose\n\n";
+    text += "## Missed targets\n\n";
     let lost: Vec<_> = figures.iter().filter(|figure| figure.met == Some(false)).collect();
     if lost.is_empty() {
         text += "No target was missed.\n\n";
@@ -174,9 +174,9 @@ mod tests {
         let met = "| valkey-9.1 | 9 guards | bytes per guard | 300 B |  | ≤ 512 | met |";
         let order = [
             "Abacus 9000, 2 threads, Linux 6.1",
-            "## Where we lose",
+            "## Missed targets",
             lost,
-            "## Taking and releasing",
+            "## Acquiring and releasing",
             "](plots/throughput.svg)",
             own,
             "| again | 123 k/s |",

@@ -168,35 +168,34 @@ pub fn passes_for_now(workload: &str, backend: &str, measure: &str, value: f64) 
     not_yet(workload, backend, measure).is_some_and(|known| value <= known.at_most)
 }
 
-const FLOOR: &str =
-    "fence, line and idempotency may cost a tenth of a bare loop that does as much on the server, no more";
-const ALONE: &str = "one at a time, the round trip hides the rest: a twentieth";
-const PROCESSOR: &str = "a take and a release together; a service has other work for its cores";
-const COLD: &str = "one release, one push; after a rest a round trip pays for two wake-ups, and so do these";
+const FLOOR: &str = "a fence, a queue and idempotency may cost at most a tenth of a bare loop that does as much on the server";
+const ALONE: &str = "one at a time, the round trip hides most of the cost: a twentieth";
+const PROCESSOR: &str = "for one acquisition and release; a service needs its cores for other work";
+const COLD: &str =
+    "one release and one push; after a rest, a round trip pays for two wake-ups, and so do these";
 const HOT: &str = "the releaser's command, the push, and the next holder's own scheduling";
 const COMMANDS: &str =
-    "one to ask and one to release, to one decimal: whoever waits in line is told, and does not ask again";
+    "one to ask and one to release, to one decimal: a waiter is notified, and does not ask again";
 const ORDER: &str = "first come, first served";
 const FAIR: &str = "Jain, Chiu, Hawe 1984: 1 is equal shares; turns in order differ by one at most";
-const STARVES: &str = "whoever releases and asks at once goes to the end of the line";
-const STARVES_IN_TIME: &str = "as in one process; but one that is not given a processor does not ask";
+const STARVES: &str = "a waiter that releases and asks again at once goes to the end of the queue";
+const STARVES_IN_TIME: &str = "as in one process; but a process without processor time does not ask";
 const HELD_LONG: &str = "each process asks for all of its waiters, not each waiter for itself";
 const WAITER: &str = "10,000 waiters in a process are then 10 MB";
-const LOGARITHM: &str = "log 10,000 ÷ log 10: a line is a sorted set";
-const DEAD: &str = "ms in one call; everybody else's commands wait for it";
+const LOGARITHM: &str = "log 10,000 ÷ log 10: a queue is a sorted set";
+const DEAD: &str = "ms in one call; all other commands wait for it";
 const GUARD: &str = "100,000 guards in a process are then 50 MB";
 const LOST: &str = "a lease that is renewed in time is not lost";
 const RENEWAL: &str = "100,000 guards of 30 s are then 2 % of a core";
-const FILE_ALONE: &str = "thousands a second: two transactions each, synced to nothing but memory";
-const FILE_FOUR: &str = "thousands a second; handing over may cost a tenth of that";
-const CREPT: &str =
-    "what was counted last, and a tenth or so: what creeps in is seen, however busy the machine";
-const ALLOCATED: &str = "what was counted last, and little more";
-const FILE_GAP: &str = "what must be done is one datagram each way and one immediate transaction";
+const FILE_ALONE: &str = "thousands a second; two transactions each, which no disk delays";
+const FILE_FOUR: &str = "thousands a second; a hand-over may cost a tenth of that";
+const CREPT: &str = "the last count and about a tenth: every addition shows, however busy the machine";
+const ALLOCATED: &str = "the last count and little more";
+const FILE_GAP: &str = "the necessary work is one datagram each way and one immediate transaction";
 const BATCHED: &str = "one statement and one commit for all tasks that ask at the same time";
 const TOLD: &str = "a release, a notification, and the next holder's own scheduling";
-const MAJORITY: &str = "three of five are enough; the others are waited for by nobody";
-const STOPPED: &str = "whoever does not answer holds nobody up";
+const MAJORITY: &str = "three of five are enough; nobody waits for the others";
+const STOPPED: &str = "a member that does not answer delays nobody";
 
 /// A target for a time.
 #[must_use]

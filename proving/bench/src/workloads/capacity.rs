@@ -21,11 +21,14 @@ use crate::vitals::Vitals;
 pub(super) const WORKLOAD: Workload = Workload {
     name: "capacity",
     title: "What a lock costs a server",
-    method: "All of it is what the server says of itself (`INFO`): memory in use, processor time with that of the kernel, bytes on its \
-             sockets, and time within calls, while only one kind of call is made. *Alone*: one command at a time, each with a \
-             packet of its own, as many small clients send them. *Together*: 64 tasks on one connection; renewals in the keeper's batches. \
-             *Wait at half load*: batches of 200 scripts at random times (Poisson) that keep the server busy for half of the time, less \
-             as many that come evenly, beside what the queueing model of docs/sizing.md says of them.",
+    method: "\
+All figures come from the server's own statistics (`INFO`): memory in use, processor time including
+the kernel's, bytes on its sockets, and time within calls, while only one kind of call is made.
+*Alone*: one command at a time, each in its own packet, as many small clients send them. *Together*:
+64 tasks on one connection, and renewals in the keeper's batches. *Wait at half load*: the wait in
+batches of 200 scripts at random times (Poisson) that keep the server busy for half of the time,
+less the wait in as many batches at even intervals, next to the prediction of the queueing model in
+docs/sizing.md.",
     run,
 };
 

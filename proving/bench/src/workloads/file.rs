@@ -18,13 +18,16 @@ use crate::workers::{Race, Workers};
 pub(super) const WORKLOAD: Workload = Workload {
     name: "file",
     title: "The file store",
-    method: "Processes take and release one key of a file: *through the store* as an async program does, and *blocking* \
-             through the ledger, trying again where it is taken. *Bare transactions*: two immediate ones on the same \
-             database library, each writing one row, set up as the file store sets itself up. The gap is that of `hand_off` \
-             between two processes without hold or think; its floor, in the same repetition, is a datagram to another \
-             process and back, and one bare transaction, each measured apart. The *bare gap* is that of two processes that take \
-             such transactions in turns, from the beginning of one's until the other knows of it by a datagram. Floor and bare gap \
-             have two values each, as the kernel keeps both processes on one processor or has to wake the other.",
+    method: "\
+Processes acquire and release one key of a file: *through the store*, as an async program does, and
+*blocking*, through the ledger, which tries again while the key is held. *Bare transactions*: two
+immediate transactions of the same database library, each of which writes one row, with the settings
+of the file store. The gap is that of `hand_off` between two processes without hold or think time.
+Its floor, measured in the same repetition, is the sum of a datagram to another process and back,
+and one bare transaction. The *bare gap* is between two processes that make such transactions in
+turns: from the start of one's transaction until the other knows of it by a datagram. Floor and bare
+gap have two values each, because the kernel either keeps both processes on one processor or has to
+wake the other one.",
     run,
 };
 

@@ -13,14 +13,16 @@ use crate::workers::{Race, Workers};
 pub(super) const WORKLOAD: Workload = Workload {
     name: "hand_off",
     title: "From one holder to the next",
-    method: "Eight processes (on `memory` eight tasks) want one key. The *gap* is from the call for a release to the next \
-             holder's guard, for a holder that was waiting by then; all processes read one clock. Beside it, on an idle \
-             connection in the same repetition, a bare PING: *cold* after 1 ms of rest, and *hot* without. And in turns with ours, \
-             the same race over bare redis-rs with the least two scripts that keep a line and give fences: what the machine and \
-             the server take for a hand-over, whoever makes it. *Server time* is what the scripts of each take, by the \
-             server's own account: ours look at more and write more, for the sake of who dies, gives up or loses its connection. \
-             After equal rests a joining process comes to the server together with the one that releases, and the answer to a \
-             release wakes its process before the next holder is written to.",
+    method: "\
+Eight processes (on `memory` eight tasks) compete for one key. The *gap* is from the call for a
+release to the next holder's guard, if that holder was already waiting; all processes read one
+clock. A bare PING on an idle connection is measured in the same repetition: *cold* after 1 ms of
+rest, and *hot* without. The same race over bare redis-rs, with the two smallest scripts that keep a
+queue and give fences, takes turns with ours: it shows what the machine and the server take for any
+hand-over. *Server time* is the time of the scripts of each, by the server's own statistics: ours
+read and write more, because they handle waiters that die, give up or lose their connection. After
+equal rests a joining process reaches the server together with the releasing one, and the answer to
+a release wakes its process before the server writes to the next holder.",
     run,
 };
 

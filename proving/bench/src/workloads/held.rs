@@ -12,10 +12,11 @@ use crate::workers::Workers;
 pub(super) const WORKLOAD: Workload = Workload {
     name: "held",
     title: "Many locks held and renewed",
-    method: "One process takes so many keys and keeps them. *Bytes per guard* are live bytes by a counting allocator, the \
-             guard itself among them; on `memory` the store's records as well. *Client processor per renewal* is the \
-             process's user and system time over the renewals that the server counted; beside it, bare pipelines of 200 \
-             scripts.",
+    method: "\
+One process acquires many keys and keeps them. *Bytes per guard* are live bytes by a counting
+allocator, including the guard itself; on `memory` they include the store's records. *Client
+processor per renewal* is the process's user and system time divided by the renewals that the server
+counted; it is compared with bare pipelines of 200 scripts.",
     run,
 };
 

@@ -13,12 +13,14 @@ use crate::settings::Settings;
 
 pub(super) const WORKLOAD: Workload = Workload {
     name: "instructions",
-    title: "What it takes of a processor, counted",
-    method: "Instructions of the client's process alone, by callgrind: two processes walk the same path, one of them twice as far, \
-             and what they differ by is divided by the cycles that it has more. One thread, one connection, real servers. \
-             *Bare* is what stands beside it elsewhere: `SET NX PX` and a compare-and-delete script by redis-rs, on a file two \
-             bare transactions, in a majority such a pair at all five. *Allocations* are counted by an allocator, without \
-             valgrind. A build without optimisation, which tests make, has bounds of its own.",
+    title: "Instructions per operation",
+    method: "\
+Instructions of the client's process alone, counted by callgrind: two processes run the same path,
+one of them twice as often, and the difference is divided by the additional cycles. One thread, one
+connection, real servers. *Bare* is the same as in the other sections: `SET NX PX` and a
+compare-and-delete script by redis-rs; on a file two bare transactions; in a majority such a pair at
+all five servers. *Allocations* are counted by an allocator, without valgrind. A build without
+optimisation, as in the tests, has its own bounds.",
     run,
 };
 

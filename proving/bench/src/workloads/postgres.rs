@@ -17,14 +17,16 @@ use crate::workers::{Race, Workers};
 pub(super) const WORKLOAD: Workload = Workload {
     name: "postgres",
     title: "Locks in a PostgreSQL database",
-    method: "Tasks that share one connection each take and release a key of their own. *Bare row* is the least that leases in \
-             a table take, in the same process and on one connection too: a statement that acquires a row and raises its \
-             fence, and one that releases it, sent without preparing them, as a pooler demands. *Prepared row* is the same \
-             with prepared statements, and *advisory lock* is `pg_try_advisory_lock` and `pg_advisory_unlock`, which have no \
-             lease and no fence and write nothing. The *gap* is from the call for a release to the next holder's guard, of \
-             four processes that hold the key for 1 ms; a bare *notification* is from sending `NOTIFY` to its arrival on \
-             another connection, after 1 ms of rest. The server writes to memory, so a commit waits for no disk: what is left \
-             is what the statements cost.",
+    method: "\
+Tasks that share one connection each acquire and release their own key. *Bare row* is the minimum
+for leases in a table, in the same process and also on one connection: a statement that acquires a
+row and raises its fence, and one that releases it, both sent unprepared, as a pooler requires.
+*Prepared row* is the same with prepared statements, and *advisory lock* is `pg_try_advisory_lock`
+and `pg_advisory_unlock`, which have no lease and no fence and write nothing. The *gap* is from the
+call for a release to the next holder's guard, among four processes that hold the key for 1 ms; a
+bare *notification* is from sending `NOTIFY` to its arrival on another connection, after 1 ms of
+rest. The server writes to memory, so a commit waits for no disk, and the figures show the cost of
+the statements.",
     run,
 };
 

@@ -13,12 +13,14 @@ use crate::workers::{Race, Workers};
 
 pub(super) const WORKLOAD: Workload = Workload {
     name: "queue",
-    title: "What waiting costs, and whose turn it is",
-    method: "Waiters in one process and in eight take one key in turns of 1 ms, each as often as the others. Commands are \
-             counted as frames on the wire between client and server, from before the first joins until the last has \
-             released; where there is no wire, calls of the store. Fairness is looked at when the first waiter has had all \
-             its turns. *Inversions* are pairs that were served the other way round than they joined, where each joined only \
-             after the one before was seen in line. *Commands while held*: 1,000 wait for a holder that stays.",
+    title: "The cost and the order of waiting",
+    method: "\
+Waiters in one process and in eight acquire one key for turns of 1 ms, each equally often. Commands
+are counted as frames on the wire between client and server, from before the first waiter joins
+until the last has released; without a wire, calls of the store are counted. Fairness is measured
+when the first waiter has had all its turns. *Inversions* are pairs of waiters that were served in
+another order than they joined; each joined only after the one before it was seen in the queue.
+*Commands while held*: 1,000 wait for a holder that stays.",
     run,
 };
 

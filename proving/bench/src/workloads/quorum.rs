@@ -19,11 +19,12 @@ use crate::settings::Settings;
 pub(super) const WORKLOAD: Workload = Workload {
     name: "quorum",
     title: "A majority of five servers, uncontended",
-    method: "Tasks each take and release a key of their own, on five servers of a kind. *Raw* is bare redis-rs on the same \
-             thread: `SET NX PX` at all five at once, and when all have answered, a compare-and-delete at all five at once; no \
-             fence, no ids, nothing undone. *Fenced raw* is the same with the least script that gives a fence, instead of `SET`. \
-             *One stopped* is the time from the ask to the guard while one of the five is \
-             stopped, over the time of the same on five that answer; the two take turns.",
+    method: "\
+Tasks each acquire and release their own key, on five servers of one kind. *Raw* is bare redis-rs on
+the same thread: `SET NX PX` at all five at once, and, when all have answered, a compare-and-delete
+at all five at once, without a fence, ids or cleanup. *Fenced raw* is the same with the smallest
+script that gives a fence, instead of `SET`. *One stopped* is the time from the request to the guard
+while one of the five is stopped, divided by the same on five that answer; the two take turns.",
     run,
 };
 

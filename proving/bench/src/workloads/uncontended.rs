@@ -15,13 +15,15 @@ use crate::settings::Settings;
 
 pub(super) const WORKLOAD: Workload = Workload {
     name: "uncontended",
-    title: "Taking and releasing what nobody else wants",
-    method: "Tasks that share one connection each take and release a key of their own, as fast as they can: *again* the \
-             same key, and *fresh* a key that was never met. The loops beside them are bare redis-rs on the same thread. \
-             *Bare pair* is `SET NX PX` and a compare-and-delete script, without a fence. *Floor of again* adds `INCR` of a \
-             fence in the same pipeline, with the server's own compare-and-delete where it has one; Leasehold does not take \
-             that way, because neither command can carry a time past which it is refused. *Floor of fresh* is a script \
-             for each, the first of which reads the clock, and *same strategy* that on the same key again.",
+    title: "Acquiring and releasing without contention",
+    method: "\
+Tasks that share one connection each acquire and release their own key, as fast as they can: *again*
+the same key, and *fresh* a key that was never used. They are compared with loops of bare redis-rs
+on the same thread. *Bare pair* is `SET NX PX` and a compare-and-delete script, without a fence.
+*Floor of again* adds `INCR` of a fence in the same pipeline, with the server's own
+compare-and-delete where it has one; Leasehold does not use these commands, because neither can
+carry a time after which it is refused. *Floor of fresh* uses one script to acquire, which reads the
+clock, and one to release. *Same strategy* runs these two scripts on the same key again.",
     run,
 };
 

@@ -12,12 +12,14 @@ use crate::workers::{Race, Workers};
 
 pub(super) const WORKLOAD: Workload = Workload {
     name: "waiters",
-    title: "As the line grows",
-    method: "So many wait for one key in one process; then each has it once, without holding it. *Server time* is what the \
-             server says that its scripts took, all that they call included, while the line empties. *Bytes per waiter* are \
-             live bytes by a counting allocator while all stand in line, less what as many tasks weigh that wait for \
-             nothing; on `memory` the line itself is among them. *Longest script among the dead*: a process is killed while \
-             10,000 of its tasks stand in line before a living one, and then the lock is released.",
+    title: "The cost of a long queue",
+    method: "\
+Many tasks of one process wait for one key; then each acquires it once and releases it at once.
+*Server time* is the time of the scripts by the server's own statistics, including everything that
+they call, while the queue empties. *Bytes per waiter* are live bytes by a counting allocator while
+all are queued, less the size of as many tasks that wait for nothing; on `memory` they include the
+queue itself. *Longest script among the dead*: a process is killed while 10,000 of its tasks are
+queued before a living one, and then the lock is released.",
     run,
 };
 
