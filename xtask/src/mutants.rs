@@ -1,8 +1,8 @@
-//! `cargo xtask mutants`: small changes of every kind in core's state machines, in the quorum and in
-//! the scripts, and whether a test fails for each.
+//! `cargo xtask mutants`: small changes of every kind in core's state machines, in the quorum and
+//! in the scripts, and whether a test fails for each.
 //!
-//! `seeded-bugs` checks that known kinds of bugs are caught; this checks for bugs that nobody thought
-//! of, more than a thousand of them. So each is tried on the fastest tests first, and only
+//! `seeded-bugs` checks that known kinds of bugs are caught; this checks for bugs that nobody
+//! thought of, more than a thousand of them. So each is tried on the fastest tests first, and only
 //! survivors on the slower ones. `.cargo/mutants.toml` lists what is left out, and why; for the
 //! scripts, which their differential test changes itself, its `excuses.txt` does.
 

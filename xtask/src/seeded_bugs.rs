@@ -1,10 +1,10 @@
-//! `cargo xtask seeded-bugs`: puts known bugs into a copy of the source, one at a time, and checks that
-//! the tests named for each fail.
+//! `cargo xtask seeded-bugs`: puts known bugs into a copy of the source, one at a time, and checks
+//! that the tests named for each fail.
 //!
 //! A promise is worth as much as the test that fails without it. So each rule that the promises
 //! rest on is broken once, by a small exact change of the product, and tests that pass without the
-//! change must fail with it. The copy is in `target/seeded-bugs` and has its own target directory, so
-//! that a second run builds little.
+//! change must fail with it. The copy is in `target/seeded-bugs` and has its own target directory,
+//! so that a second run builds little.
 
 mod bug;
 mod bugs;

@@ -1,8 +1,8 @@
 //! `cargo xtask targets`: checks that the published crates compile for systems on which no test
 //! runs.
 //!
-//! Only Rust is compiled. The C in the dependencies (SQLite, ring) would need each system's compiler
-//! and headers, so a stand-in takes its place, which writes empty objects.
+//! Only Rust is compiled. The C in the dependencies (SQLite, ring) would need each system's
+//! compiler and headers, so a stand-in takes its place, which writes empty objects.
 
 use std::{
     fs,

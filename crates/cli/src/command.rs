@@ -191,7 +191,7 @@ impl Command {
         // A shell with job control gives the terminal to its own group. Without us that would be
         // the job's group, which gets the terminal back.
         let has_terminal = getpgid(Some(stop.command)).ok().filter(|group| terminal.is_with(*group));
-        // Where nobody could continue us, the kernel does not let a terminal signal stop us;
+        // If nobody could continue us, the kernel does not let a terminal signal stop us;
         // SIGSTOP would.
         signals.stop(if stop.signal == Signal::STOP { Signal::TSTP } else { stop.signal });
         has_terminal.into_iter().for_each(|group| terminal.give_to(group));

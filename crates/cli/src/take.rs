@@ -135,8 +135,8 @@ async fn ask(request: &LockRequest, locks: &Locks, started: Instant) -> Result<G
     acquisition(request, &locks.clone().with_outage_limit(FOR_EVER)).await
 }
 
-/// Returns true if so many stores answered that they can grant once all of them vote: those of a new
-/// quorum abstain at first.
+/// Returns true if so many stores answered that they can grant once all of them vote: those of a
+/// new quorum abstain at first.
 fn will_vote(error: &LockError) -> bool {
     let LockError::NoQuorum { quorum_report, .. } = error else { return false };
     let answered = |vote: &MemberVote| match vote {

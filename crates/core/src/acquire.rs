@@ -33,7 +33,7 @@ impl Patience {
 
 /// The next step of an acquisition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "whoever handles these must handle all of them")]
+#[expect(clippy::exhaustive_enums, reason = "callers must handle every variant")]
 pub enum Step {
     /// Ask the store for the grant, and report [`Acquire::handle_sent`] just before.
     Ask,
@@ -45,7 +45,7 @@ pub enum Step {
 
 /// The outcome of an acquisition. Unless it was granted, the attempt must be given up.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[expect(clippy::exhaustive_enums, reason = "whoever handles these must handle all of them")]
+#[expect(clippy::exhaustive_enums, reason = "callers must handle every variant")]
 pub enum Outcome {
     /// The attempt holds the lock.
     Granted {

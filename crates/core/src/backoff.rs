@@ -7,8 +7,8 @@ use crate::Misuse;
 /// Jittered delays between requests, which keep waiters that started together from asking together.
 ///
 /// [`Backoff::new`] makes growing ones: the n-th lies between half of `first · 2ⁿ` and the whole of
-/// it, and never above `most` (Brooker, *Exponential Backoff and Jitter*, 2015, which calls it equal
-/// jitter). [`Backoff::fixed`] makes delays of one length, with a jitter of its own.
+/// it, and never above `most` (Brooker, *Exponential Backoff and Jitter*, 2015, which calls it
+/// equal jitter). [`Backoff::fixed`] makes delays of one length, with a jitter of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
     /// In µs, like the others: every waiter has a copy.

@@ -112,7 +112,7 @@ pub struct Attempt {
 
 /// The next holder of what an attempt holds.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[expect(clippy::exhaustive_structs, reason = "whoever serves it must know all of it")]
+#[expect(clippy::exhaustive_structs, reason = "stores must handle every field")]
 pub struct Successor {
     /// Its id: that of no other attempt.
     pub holder: Holder,
@@ -122,7 +122,7 @@ pub struct Successor {
 
 /// The agreement that the members of a quorum are to reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[expect(clippy::exhaustive_structs, reason = "whoever serves it must know all of it")]
+#[expect(clippy::exhaustive_structs, reason = "stores must handle every field")]
 pub struct Proposal {
     /// The fence. It takes the place of the store's clock, which differs from member to member.
     pub fence: Fence,

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use crate::{Instant, Key};
 
-/// Remembers which keys had waiters lately, as far as this process has noticed. A request for such a
-/// key skips a store's shorter way for uncontended keys, which would only send it back.
+/// Remembers which keys had waiters lately, as far as this process has noticed. A request for such
+/// a key skips a store's shorter way for uncontended keys, which would only send it back.
 ///
 /// It may forget a key or mistake one key for another: either costs one command, or a little of a
 /// server's time.

@@ -80,8 +80,8 @@ impl InDoubtGrants {
     }
 
     /// Registers grants that are about to be sent together, by another task than the ones that may
-    /// send their releases. Until they are [written](InDoubtGrants::written), only time settles them,
-    /// not a release.
+    /// send their releases. Until they are [written](InDoubtGrants::written), only time settles
+    /// them, not a release.
     pub fn sending_all(
         &self,
         holders: impl Iterator<Item = Holder>,

@@ -89,7 +89,7 @@ impl std::error::Error for Loss {}
 
 /// The next step for a lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "whoever handles these must handle all of them")]
+#[expect(clippy::exhaustive_enums, reason = "callers must handle every variant")]
 pub enum RenewalStep {
     /// Nothing before this instant, or before an answer.
     WaitUntil(Instant),
@@ -266,9 +266,9 @@ impl LeaseRenewal {
         self.hinted = self.hinted.max(*doubt.ask.get_or_insert(at));
     }
 
-    /// Handles that the holder becomes a reader: from now on every renewal says so, and the store is
-    /// asked until it has confirmed one, even if the lease is not renewed otherwise. Until then it
-    /// may exclude others as before, which is safe.
+    /// Handles that the holder becomes a reader: from now on every renewal says so, and the store
+    /// is asked until it has confirmed one, even if the lease is not renewed otherwise. Until then
+    /// it may exclude others as before, which is safe.
     pub fn handle_downgrade(&mut self, now: Instant) {
         let doubt = self.doubt.get_or_insert_default();
         doubt.downgrade = Some(Downgrade::Unsent);

@@ -53,7 +53,7 @@ impl Mark {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[expect(
     clippy::exhaustive_structs,
-    reason = "whoever reads a mark must compare it with the clock it was written by"
+    reason = "readers must compare a mark with the clock that it was written by"
 )]
 pub struct Marked {
     /// The mark, if there is one.

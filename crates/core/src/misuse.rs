@@ -127,7 +127,7 @@ pub enum Misuse {
     },
     /// A text that is not a [`TransferToken`](crate::TransferToken).
     NotATransferToken {
-        /// What is wrong with it.
+        /// The error in it.
         reason: String,
     },
     /// An unknown naming of a library's locks.

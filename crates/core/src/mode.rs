@@ -24,7 +24,7 @@ pub enum Mode {
 
 /// Holders that can share a key: those of one family, and nobody else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[expect(clippy::exhaustive_enums, reason = "whoever stores these must know all of them")]
+#[expect(clippy::exhaustive_enums, reason = "stores must encode every variant")]
 pub enum Family {
     /// All holders in shared mode.
     Shared,

@@ -47,9 +47,9 @@ impl QuorumSettings {
     }
 }
 
-/// What a process knows when it calls a machine, in addition to the answers of members.
+/// A process's knowledge when it calls a machine, in addition to the answers of members.
 #[derive(Clone, Copy, Debug)]
-#[expect(clippy::exhaustive_structs, reason = "whoever calls a machine must know all of it")]
+#[expect(clippy::exhaustive_structs, reason = "callers must set every field")]
 pub struct QuorumView<'a> {
     /// The lease clock.
     pub now: Instant,
@@ -57,7 +57,7 @@ pub struct QuorumView<'a> {
     pub process: &'a dyn QuorumProcess,
 }
 
-/// A process that has attempts at a quorum. What it says affects how soon a claim is granted, never
+/// A process that has attempts at a quorum. Its answers affect how soon a claim is granted, never
 /// the validity of a lease.
 pub trait QuorumProcess: fmt::Debug {
     /// Returns true if a member is too slow to be waited for: its last call ended in a fault, or
@@ -106,7 +106,7 @@ pub struct Question {
 
 /// The action that a question requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[expect(clippy::exhaustive_enums, reason = "whoever handles these must handle all of them")]
+#[expect(clippy::exhaustive_enums, reason = "callers must handle every variant")]
 pub enum Asks {
     /// A grant.
     Grant(WaitMode),
@@ -116,7 +116,7 @@ pub enum Asks {
 
 /// A member's answer to a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "whoever handles these must handle all of them")]
+#[expect(clippy::exhaustive_enums, reason = "callers must handle every variant")]
 pub enum MemberAnswer {
     /// To [`Asks::Grant`].
     Grant(GrantAnswer),
@@ -126,7 +126,7 @@ pub enum MemberAnswer {
 
 /// The next step of a request for a grant.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "whoever handles these must handle all of them")]
+#[expect(clippy::exhaustive_enums, reason = "callers must handle every variant")]
 pub enum QuorumStep {
     /// Ask a member this.
     Ask(Question),
@@ -144,7 +144,7 @@ pub enum QuorumStep {
 
 /// For what an attempt waits between two requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "whoever handles these must handle all of them")]
+#[expect(clippy::exhaustive_enums, reason = "callers must handle every variant")]
 pub enum QuorumWait {
     /// For its turn in the queue of this member, or until the member or the majority is silent.
     AtQueueMember {

@@ -9,7 +9,7 @@ use crate::{
 
 /// A request to a store.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[expect(clippy::exhaustive_enums, reason = "whoever handles these must handle all of them")]
+#[expect(clippy::exhaustive_enums, reason = "callers must handle every variant")]
 pub enum Request {
     /// Grant the attempt all keys of its claim, or none; or let it wait for them.
     Grant {
@@ -37,8 +37,8 @@ pub enum Request {
     /// At a member of a quorum: if the attempt holds its keys, raise their fences at least to the
     /// one that it names.
     Raise(Attempt),
-    /// If the attempt still holds all its keys, make the successor their holder, and extend the lease to
-    /// the attempt's TTL from now, unless it lasts longer already. The fences remain.
+    /// If the attempt still holds all its keys, make the successor their holder, and extend the
+    /// lease to the attempt's TTL from now, unless it lasts longer already. The fences remain.
     Transfer {
         /// The attempt.
         attempt: Attempt,
@@ -75,7 +75,7 @@ pub enum Request {
 
 /// How an attempt waits for a key that is held.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-#[expect(clippy::exhaustive_structs, reason = "whoever serves it must know all of it")]
+#[expect(clippy::exhaustive_structs, reason = "stores must handle every field")]
 pub struct Wait {
     /// The channel on which it is notified of its turn; `None` if it can only ask again.
     pub channel: Option<Channel>,
@@ -90,7 +90,7 @@ pub struct Wait {
 
 /// The answers of a store, by request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[expect(clippy::exhaustive_enums, reason = "whoever handles these must handle all of them")]
+#[expect(clippy::exhaustive_enums, reason = "callers must handle every variant")]
 pub enum Answer {
     /// To [`Request::Grant`].
     Grant(GrantAnswer),
@@ -124,7 +124,7 @@ pub enum Answer {
 
 /// The answer to a request for a grant.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[expect(clippy::exhaustive_enums, reason = "whoever handles these must handle all of them")]
+#[expect(clippy::exhaustive_enums, reason = "callers must handle every variant")]
 pub enum GrantAnswer {
     /// The attempt holds all keys of its claim, for its ttl from now.
     Granted {
@@ -183,7 +183,7 @@ pub struct QueuePosition {
 
 /// A message to a waiter.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[expect(clippy::exhaustive_structs, reason = "whoever delivers it must know all of it")]
+#[expect(clippy::exhaustive_structs, reason = "stores must deliver every field")]
 pub struct Push {
     /// Its channel; `None` if it cannot be notified, and will ask.
     pub to: Option<Channel>,
@@ -199,7 +199,7 @@ pub struct Push {
 
 /// An event for a waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[expect(clippy::exhaustive_enums, reason = "whoever handles these must handle all of them")]
+#[expect(clippy::exhaustive_enums, reason = "callers must handle every variant")]
 pub enum PushEvent {
     /// It holds the key, and needs no other.
     Granted {
@@ -223,7 +223,7 @@ pub enum PushEvent {
 
 /// The result of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[expect(clippy::exhaustive_structs, reason = "whoever serves a request must handle all of it")]
+#[expect(clippy::exhaustive_structs, reason = "stores must handle every field")]
 pub struct Served<T = Answer> {
     /// The answer.
     pub answer: T,
@@ -249,7 +249,7 @@ impl<T> Served<T> {
 
 /// The answer to a renewal, a transfer or a release.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[expect(clippy::exhaustive_enums, reason = "whoever handles these must handle all of them")]
+#[expect(clippy::exhaustive_enums, reason = "callers must handle every variant")]
 pub enum HoldAnswer {
     /// The attempt held all keys of its claim, and the request was served.
     Done,
@@ -265,7 +265,7 @@ pub enum HoldAnswer {
 
 /// The answer of a member of a quorum to a request to raise the fence.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[expect(clippy::exhaustive_enums, reason = "whoever handles these must handle all of them")]
+#[expect(clippy::exhaustive_enums, reason = "callers must handle every variant")]
 pub enum RaiseAnswer {
     /// The greatest fence of the claim's keys now.
     Raised {
@@ -283,7 +283,7 @@ pub enum RaiseAnswer {
 
 /// The answer to a request to break a lease.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[expect(clippy::exhaustive_enums, reason = "whoever handles these must handle all of them")]
+#[expect(clippy::exhaustive_enums, reason = "callers must handle every variant")]
 pub enum BreakAnswer {
     /// The lease has been ended.
     Broken {

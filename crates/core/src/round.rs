@@ -22,7 +22,7 @@ pub const fn majority_of(members: usize) -> usize {
 
 /// The next step of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[expect(clippy::exhaustive_enums, reason = "whoever handles these must handle all of them")]
+#[expect(clippy::exhaustive_enums, reason = "callers must handle every variant")]
 pub enum RoundAction {
     /// Request a grant from this member.
     Grant {
@@ -50,9 +50,9 @@ pub enum RoundAction {
 /// The state machine of one round: every member is asked once, and a majority must have answered
 /// the same fence.
 ///
-/// Invariant: for the fence of [`RoundAction::Granted`] there is a majority of which no member answered a
-/// greater one, and each member of a majority answered exactly this fence, to a grant or to a
-/// raise, while the attempt held the key there.
+/// Invariant: for the fence of [`RoundAction::Granted`] there is a majority of which no member
+/// answered a greater one, and each member of a majority answered exactly this fence, to a grant or
+/// to a raise, while the attempt held the key there.
 #[derive(Clone, Debug, Hash)]
 pub struct Round {
     states: Vec<State>,

@@ -11,8 +11,8 @@ use crate::{Claim, Fence, Holder, Key, Misuse, Mode};
 /// A lock that was transferred and waits for a process to adopt it.
 ///
 /// As a text, by [`Display`](fmt::Display) and [`FromStr`], it can be stored with a job and sent to
-/// another process. Whoever has the text can adopt or release the lock, so keep it as secret as the
-/// job itself; `Debug` does not show all of it.
+/// another process. Anybody who has the text can adopt or release the lock, so keep it as secret as
+/// the job itself; `Debug` does not show all of it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct TransferToken {
@@ -35,8 +35,8 @@ impl TransferToken {
     }
 }
 
-/// `transfer1:` and then the fence, the whole id of the holder, the mode, and the keys, separated by
-/// commas. It is one word of printable ASCII, because everything else is percent-encoded.
+/// `transfer1:` and then the fence, the whole id of the holder, the mode, and the keys, separated
+/// by commas. It is one word of printable ASCII, because everything else is percent-encoded.
 impl fmt::Display for TransferToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { claim, holder, fence } = self;

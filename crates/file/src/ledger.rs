@@ -394,7 +394,7 @@ fn requester<'a>(request: &'a Request, sessions: &Sessions) -> Option<Requester<
         | Request::Rejoin { attempt, .. }
         | Request::Raise(attempt)
         | Request::Release(attempt) => (attempt, None),
-        // What is transferred depends on no process until its next holder renews it.
+        // A transferred lease depends on no process until its next holder renews it.
         Request::Transfer { .. }
         | Request::Advance(_)
         | Request::Mark { .. }

@@ -32,8 +32,8 @@ const WITHOUT_BREAKS: u32 = 3;
 const OTHER_NAMES: u32 = 4;
 
 /// All `ends` are microseconds of the clock that starts at boot. `session` is the session on which
-/// a lock or a place in the queue depends. `waiters` is the length of the queue, if there is one, and
-/// `shares` is the number of holders that share the key.
+/// a lock or a place in the queue depends. `waiters` is the length of the queue, if there is one,
+/// and `shares` is the number of holders that share the key.
 const TABLES: &str = "
     CREATE TABLE record (
         key BLOB PRIMARY KEY,

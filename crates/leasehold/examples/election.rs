@@ -1,4 +1,4 @@
-//! One leader among several candidates; when it resigns, the next in line leads.
+//! One leader among several candidates; when it resigns, the next in the queue leads.
 
 use leasehold::Locks;
 use tokio::task::JoinSet;

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use leasehold::{Fence, Locks};
 
-/// Stands for a database: it refuses a smaller fence than it has seen.
+/// Represents a database: it refuses a smaller fence than it has seen.
 #[derive(Default)]
 struct Ledger(Mutex<Option<Fence>>);
 

@@ -1,4 +1,5 @@
-//! Locks over a connection of redis-rs, which the program has already: a `ConnectionManager`, because it reconnects.
+//! Locks over a connection of redis-rs, which the program has already: a `ConnectionManager`,
+//! because it reconnects.
 
 use leasehold::{Locks, redis};
 

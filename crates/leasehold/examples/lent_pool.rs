@@ -1,4 +1,5 @@
-//! Locks over a pool of the program's, here deadpool-redis: they keep one of its connections, and take the next one when it fails.
+//! Locks over a pool of the program's, here deadpool-redis: they keep one of its connections, and
+//! take the next one when it fails.
 
 use leasehold::{Locks, redis};
 

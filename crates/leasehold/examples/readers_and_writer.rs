@@ -11,7 +11,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("two read");
     println!("a writer may come in: {}", doc.try_write().await?.is_some());
 
-    // In line behind the readers, and before whoever comes to read after it.
+    // Queued behind the readers, and before readers that ask later.
     let (alone, ()) = tokio::join!(doc.write(), async { drop((one, other)) });
     let alone = alone?;
     println!("a writer writes alone");

@@ -15,10 +15,10 @@ impl Locks {
     /// a [`Note`](crate::Severity::Note).
     ///
     /// This changes nothing and does not fail: a question that cannot be asked is
-    /// [`Unknown`](crate::Severity::Unknown), and a server that does not answer is a finding, next to
-    /// those of the others. It costs a server at most about a hundred small requests, and takes at
-    /// most a few seconds unless servers are slow. To diagnose a store that cannot be connected to,
-    /// create the locks with [`LocksBuilder::unopened`](crate::LocksBuilder::unopened).
+    /// [`Unknown`](crate::Severity::Unknown), and a server that does not answer is a finding, next
+    /// to those of the others. It costs a server at most about a hundred small requests, and takes
+    /// at most a few seconds unless servers are slow. To diagnose a store that cannot be connected
+    /// to, create the locks with [`LocksBuilder::unopened`](crate::LocksBuilder::unopened).
     ///
     /// ```
     /// # tokio::runtime::Runtime::new()?.block_on(async {

@@ -12,7 +12,8 @@ use crate::error::LockError;
 ///
 /// A request that asked the store at least once ends in [`Acquired`](Self::Acquired) or
 /// [`GaveUp`](Self::GaveUp). What was acquired ends in [`Released`](Self::Released),
-/// [`NotReleased`](Self::NotReleased), [`Transferred`](Self::Transferred) or [`Lost`](Self::Lost). Each of these is reported once.
+/// [`NotReleased`](Self::NotReleased), [`Transferred`](Self::Transferred) or [`Lost`](Self::Lost).
+/// Each of these is reported once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {

@@ -28,8 +28,8 @@
 //! | [`Error`] | any error of this crate, for `?`; each operation also has its own |
 //!
 //! [`Locks::once`] and [`Locks::every`] run jobs once, [`Locks::election`] chooses a leader,
-//! [`Locks::events`] reports what happens, and [`Locks::diagnose`] finds unsafe settings of a store.
-//! [`blocking`] has the same API for threads, and [`store`] is for writing your own store.
+//! [`Locks::events`] reports what happens, and [`Locks::diagnose`] finds unsafe settings of a
+//! store. [`blocking`] has the same API for threads, and [`store`] is for writing your own store.
 //!
 //! [`manual`] says what is promised and what is not, which store to choose, and what to do at the
 //! protected resource. `examples/` contains whole programs of a page each: a job whose writes carry

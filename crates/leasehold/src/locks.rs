@@ -178,9 +178,9 @@ impl Locks {
         listed.map_err(InspectError::Store)
     }
 
-    /// The same locks with another outage limit than the [builder](crate::LocksBuilder::outage_limit) set:
-    /// how long requests wait for a store that does not answer. A program may wait longer once it
-    /// has reached its store.
+    /// The same locks with another outage limit than the
+    /// [builder](crate::LocksBuilder::outage_limit) set: how long requests wait for a store that
+    /// does not answer. A program may wait longer once it has reached its store.
     #[must_use]
     pub fn with_outage_limit(self, limit: Duration) -> Self {
         let defaults = Defaults { outage_limit: limit, ..Defaults::clone(&self.defaults) };

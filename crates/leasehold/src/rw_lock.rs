@@ -21,8 +21,8 @@ use crate::lock::{Acquire, RwLockReadGuard, RwLockWriteGuard};
 /// fences must do so only for writes, because readers come in any order.
 ///
 /// A holder that crashed, whether reader or writer, blocks others until its lease ends. A writer's
-/// guard can become a reader's ([`downgrade`](RwLockWriteGuard::downgrade)). A reader's cannot become
-/// a writer's: release it and request again.
+/// guard can become a reader's ([`downgrade`](RwLockWriteGuard::downgrade)). A reader's cannot
+/// become a writer's: release it and request again.
 ///
 /// ```
 /// # tokio_test(async {

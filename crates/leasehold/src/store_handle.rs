@@ -116,9 +116,9 @@ impl StoreHandle {
         });
     }
 
-    /// The same for a holding that was transferred, which the store did not confirm. First nothing of
-    /// the holder is left, so that no late request can make its successor a holder; then nothing of the
-    /// successor.
+    /// The same for a holding that was transferred, which the store did not confirm. First nothing
+    /// of the holder is left, so that no late request can make its successor a holder; then nothing
+    /// of the successor.
     pub(crate) fn give_back_with_successor(
         self: &Arc<Self>,
         holding: &Arc<Holding>,

@@ -227,7 +227,8 @@ mod tests {
         client.query_one(sql, &[]).await.unwrap().get(0)
     }
 
-    /// Such a grant may have been given up meanwhile, and its lease would keep others out for a TTL.
+    /// Such a grant may have been given up meanwhile, and its lease would keep others out for a
+    /// TTL.
     #[tokio::test]
     async fn a_grant_is_refused_if_it_gets_the_row_too_late() {
         let server = Postgres::start();

@@ -70,8 +70,8 @@ impl PostgresStore {
     /// The store at a URL. This opens nothing and creates no tables: `leasehold init --store URL`
     /// does.
     ///
-    /// `postgres://[user[:password]@]host[:port][,host[:port]…]/database`; a host that begins with `%2F` is the directory of a Unix
-    /// socket. Behind a question mark may stand:
+    /// `postgres://[user[:password]@]host[:port][,host[:port]…]/database`; a host that begins with
+    /// `%2F` is the directory of a Unix socket. Behind a question mark may stand:
     ///
     /// | parameter | default | |
     /// |---|---|---|

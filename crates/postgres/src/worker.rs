@@ -199,8 +199,8 @@ impl Inner {
         Ok(Session { live, clock })
     }
 
-    /// A holder need not have waited to be notified that its lease was broken, so this listens on the
-    /// connection of the requests.
+    /// A holder need not have waited to be notified that its lease was broken, so this listens on
+    /// the connection of the requests.
     fn hears_breaks(self: &Arc<Self>) -> OnNotification {
         let inner = Arc::downgrade(self);
         Arc::new(move |channel, payload| {

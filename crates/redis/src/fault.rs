@@ -73,8 +73,8 @@ impl Faults {
         self.user.as_deref()
     }
 
-    /// The rules that an operator must add, if that is the [`ServerMessage::remedy`] of the fault. The key
-    /// is not known here.
+    /// The rules that an operator must add, if that is the [`ServerMessage::remedy`] of the fault.
+    /// The key is not known here.
     pub(crate) fn rules_to_add(fault: &Fault) -> Option<String> {
         let (_, denied) = fault.reason.split_once(" may not run ").filter(|_| fault.is_lasting())?;
         let command = denied.split_once(": allow it +").map_or("", |(command, _)| command);

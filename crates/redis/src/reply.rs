@@ -14,7 +14,7 @@ use crate::wire::{self, number};
 
 /// The result of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_structs, reason = "whoever asks must handle all of it")]
+#[expect(clippy::exhaustive_structs, reason = "callers must handle every field")]
 pub struct Reply {
     /// The answer.
     pub answer: Answer,

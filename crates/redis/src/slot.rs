@@ -57,7 +57,8 @@ impl Side {
     }
 }
 
-/// The name of a side key: `leasehold:`, the letter of its kind, a tag in braces that puts it into the key's slot, the key.
+/// The name of a side key: `leasehold:`, the letter of its kind, a tag in braces that puts it into
+/// the key's slot, the key.
 ///
 /// This works for every key and is injective: the first braces are always ours, and everything
 /// after them is the key verbatim. The usual way, which puts the key itself into the braces, fails

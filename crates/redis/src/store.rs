@@ -44,7 +44,8 @@ pub struct RedisStore {
 impl RedisStore {
     /// The store at a URL. This opens nothing.
     ///
-    /// `redis://[user[:password]@]host[:port][/db]`, `rediss:` for TLS, or `redis+unix://[user[:password]@]/path/to.sock`; and
+    /// `redis://[user[:password]@]host[:port][/db]`, `rediss:` for TLS, or
+    /// `redis+unix://[user[:password]@]/path/to.sock`; and
     /// `redis+sentinel://[user[:password]@]host[:port],host[:port]…/master-name`, or
     /// `rediss+sentinel:`, for the master that these sentinels report, also after failovers.
     /// `valkey:`, `valkeys:` and `unix:` mean the same as `redis:`, `rediss:` and `redis+unix:`.
@@ -181,7 +182,8 @@ impl RedisStore {
     /// list that the program reads there can exchange the answers that its locks get. No command of
     /// the store itself has such an answer.
     ///
-    /// * **Units.** Times are [`Duration`]s and ttls as everywhere; fred's own, its default timeout among them, play no part.
+    /// * **Units.** Times are [`Duration`]s and ttls as everywhere; fred's own, its default timeout
+    ///   among them, play no part.
     /// * **Errors.** They are [`Fault`]s, with the texts of any Redis store; if fred itself failed,
     ///   with its kind and never with a password. A client without a connection is a passing fault,
     ///   and is asked again.

@@ -194,7 +194,7 @@ pub const BROKEN: &[u8] = b"leasehold:broken";
 
 /// The content of a push.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_structs, reason = "whoever is told must handle all of it")]
+#[expect(clippy::exhaustive_structs, reason = "receivers must handle every field")]
 pub struct PushMessage {
     /// The attempt that it concerns.
     pub holder: Holder,

@@ -48,7 +48,7 @@ fn every_contender_is_measured_on_both_workloads() {
     // turns pass before one's own.
     let [ours, asks] =
         ["leasehold", "rslock"].map(|who| value(&format!("hand_off/redis-7.0/wait p99/{who}")));
-    assert!(ours < asks, "{ours} ms beside {asks} ms");
+    assert!(ours < asks, "{ours} ms compared with {asks} ms");
     let target = figures.iter().find(|figure| figure.name.ends_with("that of the best peer/leasehold"));
     assert!(target.is_some_and(|figure| figure.target.as_deref() == Some("≤ 1")), "{figures:?}");
 }

@@ -26,7 +26,7 @@ pub struct Batch {
 
 /// The arrival times of batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "whoever handles these must handle all of them")]
+#[expect(clippy::exhaustive_enums, reason = "callers must handle every variant")]
 pub enum Arrivals {
     /// Random: a Poisson process. The same seed gives the same times.
     AtRandom {

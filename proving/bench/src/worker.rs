@@ -1,5 +1,5 @@
-//! One process of a group of workers: it follows orders on a runtime with one thread, like a service with few
-//! cores.
+//! One process of a group of workers: it follows orders on a runtime with one thread, like a
+//! service with few cores.
 
 use std::collections::HashMap;
 use std::io::{BufRead as _, Write as _};

@@ -12,7 +12,7 @@ use leasehold_redis::wire::mode_of;
 
 /// Contents, fences, waiters, and how long each still lasts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[expect(clippy::exhaustive_structs, reason = "what is compared is written by two sides")]
+#[expect(clippy::exhaustive_structs, reason = "both sides of a comparison construct it")]
 pub struct Dump {
     /// The content of each key.
     pub locks: BTreeMap<Key, (Content, Option<Duration>)>,
@@ -32,7 +32,7 @@ pub struct Dump {
 
 /// The run of a server that vouches for its leases.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_structs, reason = "what is compared is written by two sides")]
+#[expect(clippy::exhaustive_structs, reason = "both sides of a comparison construct it")]
 pub struct MemberRecord {
     /// The run id.
     pub run: String,
@@ -56,7 +56,7 @@ impl MemberRecord {
 
 /// A queue, in the bytes that servers store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[expect(clippy::exhaustive_structs, reason = "what is compared is written by two sides")]
+#[expect(clippy::exhaustive_structs, reason = "both sides of a comparison construct it")]
 pub struct QueueDump {
     /// The waiters in order, with their tickets.
     pub order: Vec<(Ticket, Holder)>,
@@ -102,7 +102,7 @@ impl QueueDump {
 
 /// The shared holders of a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[expect(clippy::exhaustive_structs, reason = "what is compared is written by two sides")]
+#[expect(clippy::exhaustive_structs, reason = "both sides of a comparison construct it")]
 pub struct SharesDump {
     /// The share of each.
     pub shares: BTreeMap<Holder, ShareDump>,
@@ -112,7 +112,7 @@ pub struct SharesDump {
 
 /// One share, in the bytes that servers store where those can be compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_structs, reason = "what is compared is written by two sides")]
+#[expect(clippy::exhaustive_structs, reason = "both sides of a comparison construct it")]
 pub struct ShareDump {
     /// The number of permits.
     pub weight: u32,

@@ -71,7 +71,8 @@ async fn locks_over_a_pool_come_back_after_a_restart_and_a_hang() {
     locks.mutex("k").lock().within(LIMIT).await.unwrap().release().await.unwrap();
 }
 
-/// Tasks that wait for a lock with all other connections in their hands do not keep it from its holder: locks keep one connection.
+/// Tasks that wait for a lock with all other connections in their hands do not keep it from its
+/// holder: locks keep one connection.
 #[tokio::test]
 async fn a_pool_that_is_used_up_does_not_stop_renewals() {
     const TTL: Duration = Duration::from_millis(600);

@@ -1,8 +1,9 @@
 //! Faults of the queue, with real processes.
 //!
 //! A [`Crowd`] of workers waits for one lock, with several tasks in each. Each worker records what
-//! it believes in a [`history`] that outlives it, in which an [`ParsedHistory`] searches for violations
-//! afterwards. The tests cause the faults of the workers, their network and their server.
+//! it believes in a [`history`] that outlives it, in which an [`ParsedHistory`] searches for
+//! violations afterwards. The tests cause the faults of the workers, their network and their
+//! server.
 
 mod crowd;
 pub mod history;

@@ -461,5 +461,5 @@ fn is_asked_for(waiting: &WaiterRegistry, asking: &mut [bool], stands: &mut [boo
     }
     let waits = stands.contains(&true) && !asking.contains(&true);
     let soon = next.is_some_and(|next| next <= now + WaitQueue::RE_ASK);
-    holds(!waits || soon, || format!("{stands:?} stand there at {now:?}, and ask at {next:?}"))
+    holds(!waits || soon, || format!("{stands:?} wait at {now:?}, and ask at {next:?}"))
 }

@@ -157,7 +157,7 @@ fn strangers_change_nothing(flavor: Flavor) {
         for (nth, who, mode) in asked {
             ask(connection, &requests(who, mode)[nth])?;
         }
-        // Whatever happened, the server must still serve the next client.
+        // The server must still serve the next client after anything.
         cmd("PING").exec(connection).map_err(|error| format!("the server is busy for ever: {error}"))
     });
 }

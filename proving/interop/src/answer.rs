@@ -7,7 +7,8 @@
 //! | `extend TTL` | prolongs it | `extended`, `not-held`, `unable` |
 //! | `visit NAME TTL PATIENCE HOLD FILE` | takes it, makes the file that must not be there, holds, removes it, releases | `visited ANSWERED CALLED`, `not-held CALLED`, `held`, `met WHOM` |
 //!
-//! Times are whole milliseconds; instants are nanoseconds of `CLOCK_MONOTONIC`. Any request can be answered by `failed WHY`.
+//! Times are whole milliseconds; instants are nanoseconds of `CLOCK_MONOTONIC`. Any request can be
+//! answered by `failed WHY`.
 
 use rustix::time::{ClockId, clock_gettime};
 

@@ -22,7 +22,7 @@ const LEASE_CLOCK: u64 = 1 << 60;
 const STORE_CLOCK: u64 = 1 << 45;
 const WALL_CLOCK: u64 = 1 << 50;
 
-/// Where the ids of a quorum's attempts begin; they are counted up.
+/// The first id of a quorum's attempts; they are counted up.
 const IDS: u64 = 1 << 55;
 
 /// The number of ticks from which all future times are alike.

@@ -1,13 +1,13 @@
 //! The members of a quorum, its clients, and the network between them.
 //!
-//! The code under test is core: a client is a `QuorumAttempt`, whose renewals a `Ballot` counts, and
-//! a member is `apply` over its records. The code around it makes the calls that a machine requests,
-//! and passes in how each ends.
+//! The code under test is core: a client is a `QuorumAttempt`, whose renewals a `Ballot` counts,
+//! and a member is `apply` over its records. The code around it makes the calls that a machine
+//! requests, and passes in how each ends.
 //!
-//! A call may be served at any moment within a tick after it was sent, in any order, twice or never;
-//! its answer may come late or be lost. A client may stall or die, a member may restart without its
-//! state, another program may take the key there. Giving up an id is a contract of `Store::give_up`
-//! here: when it is done, nothing of the id is left and nothing can come any more.
+//! A call may be served at any moment within a tick after it was sent, in any order, twice or
+//! never; its answer may come late or be lost. A client may stall or die, a member may restart
+//! without its state, another program may take the key there. Giving up an id is a contract of
+//! `Store::give_up` here: when it is done, nothing of the id is left and nothing can come any more.
 
 mod client;
 mod flaw;
@@ -35,7 +35,7 @@ pub use scope::{Left, Scope};
 const TICK: Duration = Duration::from_millis(120);
 const MAX_TTL: Duration = Duration::from_millis(240);
 
-/// What no step changes.
+/// The part of a world that no step changes.
 #[derive(Debug)]
 struct Fixed {
     settings: Arc<QuorumSettings>,
@@ -234,7 +234,7 @@ impl Quorum {
             return;
         }
         let answer = match call.answer.clone() {
-            // What comes again is answered on a connection that is gone.
+            // A repeated message is answered on a connection that is gone.
             Some(_) if is_again => Err(Fault::passing("member", "connection reset")),
             answer => answer.unwrap_or_else(|| Err(Fault::passing("member", "connection reset"))),
         };
@@ -273,7 +273,7 @@ impl Quorum {
         }
         for nth in 0..self.clients.len() {
             self.client(nth).time_passes(now);
-            // What was sent a tick before is served by now, or never.
+            // A message that was sent a tick before is served by now, or never.
             let is_due = |call: &client::Call| call.sent < before;
             while let Some(number) = self.clients[nth].calls.iter().position(is_due) {
                 let call = self.client(nth).calls.remove(number);

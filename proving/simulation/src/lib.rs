@@ -1,4 +1,5 @@
-//! The real core and the real driver in a simulated world: clients, stores that misbehave, and time, all decided by a seed.
+//! The real core and the real driver in a simulated world: clients, stores that misbehave, and
+//! time, all decided by a seed.
 //!
 //! The real code is [`leasehold::Locks`] over a single store or a quorum, with everything except
 //! the network: the machines of the core, the keeper, the queue. Its environment is simulated. Time

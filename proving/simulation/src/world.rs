@@ -54,7 +54,7 @@ impl World {
         });
     }
 
-    /// Locks the network. Where both are needed, it is locked before the watch.
+    /// Locks the network. If both are needed, it is locked before the watch.
     pub(crate) fn network(&self) -> MutexGuard<'_, Network> {
         self.network.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,5 +1,5 @@
-//! Programs from Debian's packages (Redis 7.0, PgBouncer and libfaketime), unpacked without being installed and
-//! without root.
+//! Programs from Debian's packages (Redis 7.0, PgBouncer and libfaketime), unpacked without being
+//! installed and without root.
 
 use std::{
     ffi::OsString,
@@ -113,7 +113,8 @@ struct Apt<'a> {
     fresh: bool,
 }
 
-/// Downloads a package for an architecture, and returns the directory in the workshop that it is unpacked in.
+/// Downloads a package for an architecture, and returns the directory in the workshop that it is
+/// unpacked in.
 pub(crate) fn unpacked(package: &str, architecture: &str, workshop: &Path) -> Result<PathBuf, String> {
     let mut apt = Apt::new(workshop);
     apt.options.extend(["-o".into(), format!("APT::Architecture={architecture}").into()]);

@@ -17,8 +17,8 @@ use super::{AcquireArgs, CommandArgs};
 /// the same moment, COMMAND dies with them unless it is setuid, but processes that COMMAND started
 /// may live on.
 ///
-/// On macOS and FreeBSD, COMMAND always has its own process group, and only that group is ended, not
-/// a process that leaves it. If the supervisor itself is killed there, COMMAND continues.
+/// On macOS and FreeBSD, COMMAND always has its own process group, and only that group is ended,
+/// not a process that leaves it. If the supervisor itself is killed there, COMMAND continues.
 #[derive(Args, Debug)]
 #[command(
     override_usage = "leasehold run [OPTIONS] KEY... -- COMMAND [ARG]...",

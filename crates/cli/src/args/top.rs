@@ -56,7 +56,7 @@ const EXAMPLE: &str = concat!(
     keys!(),
     "\n
 HELD is how long a lock has been held, LEFT is how long its lease lasts unless it is renewed.
-Where the terminal is too narrow, LEFT is left out, and then FENCE; `i` shows all.
+On a narrow terminal, LEFT is left out, and then FENCE; `i` shows all.
 `m` looks through the store once, as `leasehold ls --marks` does.
 
 The exit code is 0 after q.

@@ -91,7 +91,8 @@ fn a_server_is_measured_next_to_baseline_pairs_and_only_fences_that_end_remain()
             0,
             &["measuring redis://127.0.0.1", "for 1s with up to 4 tasks", "begin with leasehold-bench:"],
         );
-        // It measures what locks do: baseline pairs leave no fence, and locks are taken by a script.
+        // It measures what locks do: baseline pairs leave no fence, and locks are taken by a
+        // script.
         let stats = server.text(&["INFO", "commandstats"]);
         let stats = stats.as_text().unwrap();
         assert!(stats.contains("cmdstat_evalsha") && stats.contains("cmdstat_set"), "{stats}");

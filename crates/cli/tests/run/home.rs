@@ -20,8 +20,8 @@ pub(crate) struct Home {
 }
 
 impl Home {
-    /// One of the test's own if the system allows that; else the real one, which is left as it was
-    /// found.
+    /// The test's own one if the system allows that; otherwise the real one, which is left as it
+    /// was found.
     pub(crate) fn of(site: &Site) -> Self {
         let path = site.path("home");
         let database = site.path("passwd");

@@ -64,7 +64,7 @@ pub struct MemberRenewal {
 
 /// Whether a member may take a lease again that it does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[expect(clippy::exhaustive_enums, reason = "whoever handles these must handle all of them")]
+#[expect(clippy::exhaustive_enums, reason = "callers must handle every variant")]
 pub enum Rejoin {
     /// It only renews.
     No,

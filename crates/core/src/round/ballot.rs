@@ -8,7 +8,7 @@ use crate::{Fault, HoldAnswer, HolderInfo, Key};
 
 /// The result of a call to all members.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[expect(clippy::exhaustive_enums, reason = "whoever handles these must handle all of them")]
+#[expect(clippy::exhaustive_enums, reason = "callers must handle every variant")]
 pub enum Vote {
     /// It is not decided yet.
     Open,

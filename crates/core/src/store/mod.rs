@@ -118,7 +118,7 @@ pub enum WaitMode {
 
 /// A notification of a waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[expect(clippy::exhaustive_enums, reason = "whoever handles these must handle all of them")]
+#[expect(clippy::exhaustive_enums, reason = "callers must handle every variant")]
 pub enum Wake {
     /// It holds the lock.
     Granted {

@@ -257,10 +257,10 @@ pub trait MarkStore: fmt::Debug + Send + Sync {
 
 /// Transferring a lease to another process.
 pub trait TransferStore: fmt::Debug + Send + Sync {
-    /// If the attempt still holds all its keys, makes the successor their holder, in one step: of several
-    /// successors of the same attempt, at most one succeeds. Extends the lease to the attempt's TTL from
-    /// now, unless it lasts longer already. The fences remain. Until its first renewal, the lease
-    /// depends on no process, unless the successor is the holder itself.
+    /// If the attempt still holds all its keys, makes the successor their holder, in one step: of
+    /// several successors of the same attempt, at most one succeeds. Extends the lease to the
+    /// attempt's TTL from now, unless it lasts longer already. The fences remain. Until its first
+    /// renewal, the lease depends on no process, unless the successor is the holder itself.
     fn transfer<'a>(
         &'a self,
         attempt: &'a Attempt,

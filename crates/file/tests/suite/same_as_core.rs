@@ -233,7 +233,7 @@ impl World {
         }
     }
 
-    /// Also what somebody dead was handed in line.
+    /// Also a lock that a dead waiter was handed.
     fn void_the_dead(&mut self) {
         let (lives, dead) = (&self.lives, &self.dead);
         let is_dead =
@@ -306,7 +306,7 @@ impl World {
                 if asks_for(key, holder) {
                     self.lives.insert(place, ledger);
                 } else if !before.holder_ids(key, now).contains(&holder) {
-                    // What was transferred to a successor depends on no process.
+                    // A lease that was transferred to a successor depends on no process.
                     self.lives.extend(self.waiting.get(&place).map(|life| (place, *life)));
                 }
             }

@@ -62,8 +62,8 @@ impl<G> Acquire<G> {
         Self(self.0.queue_limit(waiters), PhantomData)
     }
 
-    /// Sets the pauses between retries, for stores without a queue and for requests with a number of
-    /// [retries](Self::retries).
+    /// Sets the pauses between retries, for stores without a queue and for requests with a number
+    /// of [retries](Self::retries).
     pub fn backoff(self, backoff: Backoff) -> Self {
         Self(self.0.backoff(backoff), PhantomData)
     }

@@ -4,9 +4,9 @@ use super::guard::Guard;
 use super::wait;
 use crate::{BeginError, Held, JobError, Mark, MarkError};
 
-/// A job that this caller may do, and whose lock it holds, as [`leasehold::JobGuard`](crate::JobGuard).
-/// Call [`done`](Self::done) once the work is done. If this value is dropped before, the job counts
-/// as not done, and the lock is released soon after.
+/// A job that this caller may do, and whose lock it holds, as
+/// [`leasehold::JobGuard`](crate::JobGuard). Call [`done`](Self::done) once the work is done. If
+/// this value is dropped before, the job counts as not done, and the lock is released soon after.
 #[derive(Debug)]
 #[must_use = "what is dropped was not done: do it, and say done()"]
 pub struct JobGuard(crate::JobGuard);

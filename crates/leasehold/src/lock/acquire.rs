@@ -133,8 +133,8 @@ impl<G> Acquire<G> {
         self.with(|terms| terms.queue_limit = Some(waiters))
     }
 
-    /// Sets the pauses between retries, for stores without a queue and for requests with a number of
-    /// [retries](Self::retries).
+    /// Sets the pauses between retries, for stores without a queue and for requests with a number
+    /// of [retries](Self::retries).
     pub fn backoff(self, backoff: Backoff) -> Self {
         self.with(|terms| terms.patience.backoff = backoff)
     }

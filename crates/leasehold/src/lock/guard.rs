@@ -123,8 +123,8 @@ impl Guard {
 
     /// The end of the lease by the wall clock, if no renewal comes: for reports and for people.
     ///
-    /// Wall clocks are set back and forth, so base no decision on it. [`is_held`](Self::is_held) and
-    /// [`remaining`](Self::remaining) do not depend on the wall clock.
+    /// Wall clocks are set back and forth, so base no decision on it. [`is_held`](Self::is_held)
+    /// and [`remaining`](Self::remaining) do not depend on the wall clock.
     #[must_use]
     pub fn expires_at(&self) -> SystemTime {
         self.held.expires_at()

@@ -105,12 +105,13 @@ impl RwLockWriteGuard {
     /// Becomes a reader, with no other writer in between. The readers that wait next are let in, as
     /// after a release.
     ///
-    /// It returns at once, and the store learns it in the background: within a round trip, or as soon
-    /// as a store that does not answer does again. Until then others wait as for a writer. The guard
-    /// is that of a reader from now on in any case, so write nothing under it. If the lease is lost
-    /// meanwhile, the guard says so like any other.
+    /// It returns at once, and the store learns it in the background: within a round trip, or as
+    /// soon as a store that does not answer does again. Until then others wait as for a writer. The
+    /// guard is that of a reader from now on in any case, so write nothing under it. If the lease
+    /// is lost meanwhile, the guard says so like any other.
     ///
-    /// The fence stays: all that the writer wrote carries it, and the next writer has a greater one.
+    /// The fence stays: all that the writer wrote carries it, and the next writer has a greater
+    /// one.
     ///
     /// ```
     /// # async fn example(locks: leasehold::Locks) -> Result<(), leasehold::Error> {

@@ -17,8 +17,8 @@ use crate::error::LockError;
 use crate::store_handle::{StoreHandle, low_bits};
 
 /// A wait until a lock is free, without acquiring it and without joining its queue. It does nothing
-/// until it is awaited or polled. It owns everything it needs, so it can be spawned; its settings have
-/// no effect after the first poll.
+/// until it is awaited or polled. It owns everything it needs, so it can be spawned; its settings
+/// have no effect after the first poll.
 ///
 /// When it resolves, somebody else may already hold the lock. So it is for programs that accept
 /// this, such as a deployment that waits for a migration to end. To acquire the lock, use

@@ -53,7 +53,8 @@ pub(super) async fn renew(quorum: &Arc<QuorumState>, attempts: &[Attempt]) -> Ve
             }
         };
         let (quorum, mut tell) = (quorum.clone(), answers_to(member, &tell));
-        // What a renewal takes again may have to be released, so a program that ends waits for it.
+        // A lease that a renewal takes again may have to be released, so a program that ends waits
+        // for it.
         let mut unanswered = Some(quorum.releases.begin());
         quorum.clone().call(Member::limit(shortest), member, does, move |end| {
             for (n, one) in kept.iter().enumerate() {

@@ -55,7 +55,7 @@ impl QuorumState {
         self.settings.majority()
     }
 
-    /// What a machine needs to know now.
+    /// The facts that a machine needs now.
     pub(super) fn view(&self) -> QuorumView<'_> {
         QuorumView { now: self.runtime.now(), process: self }
     }

@@ -7,8 +7,8 @@ use tokio::sync::mpsc::unbounded_channel;
 
 use super::state::QuorumState;
 
-/// Makes the successor the holder at all members, and returns the majority's answer. Two majorities have
-/// a member in common, so at most one of several successors has one.
+/// Makes the successor the holder at all members, and returns the majority's answer. Two majorities
+/// have a member in common, so at most one of several successors has one.
 pub(super) async fn transfer(
     quorum: &Arc<QuorumState>,
     attempt: &Attempt,
@@ -33,8 +33,8 @@ pub(super) async fn transfer(
         }));
     }
     drop(tell);
-    // Slower members are waited for too: a request that follows, such as the successor's first renewal,
-    // could otherwise overtake this one there.
+    // Slower members are waited for too: a request that follows, such as the successor's first
+    // renewal, could otherwise overtake this one there.
     while let Some((member, answer)) = heard.recv().await {
         ballot.handle(member, answer);
     }

@@ -1,4 +1,4 @@
-//! Whether a piece of work of a process has something to do.
+//! A flag that tells whether a piece of work of a process has something to do.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Wake, Waker};

@@ -12,7 +12,7 @@
 //! use std::time::Duration;
 //! use leasehold::{HoldError, Locks, testing::World};
 //!
-//! /// What is under test: works until it loses its lock.
+//! /// The code under test: works until it loses its lock.
 //! async fn job(locks: Locks) -> Result<(), HoldError> {
 //!     locks.mutex("job").lock().hold(async |_| std::future::pending().await).await
 //! }
@@ -70,9 +70,9 @@
 //!
 //! Otherwise the test's own clock is not affected: a `tokio::time::sleep` really sleeps.
 //!
-//! With separate clocks, waiting for a lock needs time, and no time passes while the test itself waits: a `lock().await`
-//! whose lock is not free hangs. Run it in a separate task, or with [`World::within`], which lets
-//! as much time pass as it needs.
+//! With separate clocks, waiting for a lock needs time, and no time passes while the test itself
+//! waits: a `lock().await` whose lock is not free hangs. Run it in a separate task, or with
+//! [`World::within`], which lets as much time pass as it needs.
 //!
 //! When `advance` resolves, the locks have done everything that was due. On a runtime with one
 //! thread, so have the tasks that were notified, up to their next wait. On a runtime with several

@@ -9,8 +9,8 @@ pub enum Outage {
     /// The store does not answer: a partition, or a server that hangs. A call ends in a fault after
     /// half a second of the world's time; if the outage ends before that, the call is served.
     Silent,
-    /// The store is slow: it serves each call this much later. A call that takes half a second of the
-    /// world's time or longer is not served, and ends in a fault.
+    /// The store is slow: it serves each call this much later. A call that takes half a second of
+    /// the world's time or longer is not served, and ends in a fault.
     Slow {
         /// How much later.
         by: Duration,

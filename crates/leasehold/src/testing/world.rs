@@ -108,8 +108,9 @@ impl World {
         self.world.passed()
     }
 
-    /// Moves time on by this much, also the time of tokio if that is paused. Whatever becomes due meanwhile happens at its time, one after
-    /// the other: renewals, ends of leases and of waits, the turns of waiters.
+    /// Moves time on by this much, also the time of tokio if that is paused. Whatever becomes due
+    /// meanwhile happens at its time, one after the other: renewals, ends of leases and of waits,
+    /// the turns of waiters.
     ///
     /// # Cancel safety
     ///

@@ -13,7 +13,8 @@ pub(super) enum Succeeded {
     NotHeld(Loss),
 }
 
-/// Makes the successor the holder at the store. If the store does not answer, asks again until then.
+/// Makes the successor the holder at the store. If the store does not answer, asks again until
+/// then.
 pub(super) async fn succeed(
     handle: &StoreHandle,
     attempt: &Attempt,

@@ -1,4 +1,5 @@
-//! Cleanup guards, so that a transfer or an adoption that fails or is dropped leaves no lock behind.
+//! Cleanup guards, so that a transfer or an adoption that fails or is dropped leaves no lock
+//! behind.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Checks that the tables are there, of the right version, and logged, and that the user may do what
-//! the store does.
+//! Checks that the tables are there, of the right version, and logged, and that the user may do
+//! what the store does.
 
 use std::sync::Arc;
 

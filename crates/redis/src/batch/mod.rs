@@ -12,9 +12,9 @@
 //! | `state` | what a connection keeps of its batches, and a request in them |
 //! | `send` | what is sent, and what the answer means for each caller |
 //!
-//! If a batch cannot serve a request, the answer is [`BatchAnswer::Other`]: the caller then uses the
-//! script of a single request. This module does not wait in a server's queue, follow redirects or
-//! ask replicas.
+//! If a batch cannot serve a request, the answer is [`BatchAnswer::Other`]: the caller then uses
+//! the script of a single request. This module does not wait in a server's queue, follow redirects
+//! or ask replicas.
 
 mod queue;
 mod send;

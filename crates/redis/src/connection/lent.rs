@@ -16,7 +16,7 @@ use super::route::BoxConnection;
 use crate::deadline::within;
 use crate::fault::Faults;
 
-/// Returns connections for calls. Whatever library they are from, they take commands and return
+/// Returns connections for calls. They may be from any library; they take commands and return
 /// answers in the form of redis-rs.
 pub(crate) trait Lend: Send + Sync {
     /// A connection for calls with this time limit.

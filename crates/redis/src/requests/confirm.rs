@@ -101,8 +101,8 @@ pub(crate) fn confirmed_first(
     })
 }
 
-/// Reads an answer to `WAIT` or `WAITAOF`: true if the master has the write on disk, and the number of
-/// replicas that do.
+/// Reads an answer to `WAIT` or `WAITAOF`: true if the master has the write on disk, and the number
+/// of replicas that do.
 fn counted(value: &Value) -> Option<(bool, i64)> {
     match value {
         Value::Int(replicas) => Some((true, *replicas)),

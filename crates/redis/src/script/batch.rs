@@ -116,7 +116,7 @@ pub fn renew_batch(attempts: &[&Attempt], vouching: Option<Vouching<'_>>) -> Cal
 
 /// The answer to a batch of grants.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_structs, reason = "whoever asks must handle all of it")]
+#[expect(clippy::exhaustive_structs, reason = "callers must handle every field")]
 pub struct Granted {
     /// The server's clock.
     pub now: Stamp,

@@ -468,7 +468,8 @@ async fn a_caller_that_is_not_polled_holds_up_nobody() {
     granted(idle.await);
 }
 
-/// A member that refused is asked to release as well, and a batch would leave that out: who noticed the refusal asks one by one.
+/// A member that refused is asked to release as well, and a batch would leave that out: who noticed
+/// the refusal asks one by one.
 #[tokio::test]
 async fn a_member_of_a_quorum_is_asked_in_batches_but_not_for_what_it_refused() {
     for flavor in ALL {
@@ -501,7 +502,8 @@ async fn a_member_of_a_quorum_is_asked_in_batches_but_not_for_what_it_refused() 
     }
 }
 
-/// The script of a single request knows all keys of a claim, and looks at all of them before it writes.
+/// The script of a single request knows all keys of a claim, and looks at all of them before it
+/// writes.
 #[tokio::test]
 async fn several_keys_are_no_part_of_a_batch() {
     let server = Server::start(Flavor::Valkey91);

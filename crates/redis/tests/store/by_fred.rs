@@ -13,7 +13,8 @@ use servers::{Flavor, Proxy, Server};
 use crate::lent::it_works;
 use crate::world::{attempt, grant, granted, key, passing, runtime, value};
 
-/// As many applications have it: what fails is tried again, soon and often. `pause` is how long it rests before it connects anew.
+/// As many applications have it: what fails is tried again, soon and often. `pause` is how long it
+/// rests before it connects anew.
 fn client(url: &str, version: RespVersion, pause: u32) -> Client {
     let mut config = Config::from_url(url).unwrap();
     config.version = version;
@@ -74,7 +75,8 @@ async fn a_client_of_fred_can_be_lent_and_comes_back_after_a_restart() {
     }
 }
 
-/// fred was configured to send up to ten times what is unanswered when a connection breaks, and does so with the program's own command.
+/// fred was configured to send up to ten times what is unanswered when a connection breaks, and
+/// does so with the program's own command.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_in_flight_when_the_connection_breaks_is_not_sent_again() {
     for (flavor, version) in [(Flavor::Redis70, RespVersion::RESP2), (Flavor::Valkey91, RespVersion::RESP3)] {
@@ -108,7 +110,8 @@ async fn a_request_in_flight_when_the_connection_breaks_is_not_sent_again() {
     }
 }
 
-/// fred takes itself for connected until it begins to connect anew, and keeps until then what it is told.
+/// fred takes itself for connected until it begins to connect anew, and keeps until then what it is
+/// told.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_queued_without_a_connection_is_not_sent_after_its_limit() {
     let server = Server::start(Flavor::Valkey91);

@@ -46,7 +46,8 @@ async fn faults(store: &RedisStore, holder: &Attempt, name: &str) -> Vec<Fault> 
     all.into_iter().filter_map(Result::err).collect()
 }
 
-/// Such a fault was taken for one that may pass, so that even a try went on for as long as an outage is waited for.
+/// Such a fault was taken for one that may pass, so that even a try went on for as long as an
+/// outage is waited for.
 #[tokio::test]
 async fn a_wrong_type_next_to_a_key_is_told_at_once_with_the_name_of_that_key() {
     for flavor in FLAVORS {
@@ -96,7 +97,8 @@ async fn a_try_at_a_damaged_key_asks_once() {
     }
 }
 
-/// Records that no build of ours writes, each of which once ended a script in the middle, or was one that nobody could read.
+/// Records that no build of ours writes, each of which once ended a script in the middle, or was
+/// one that nobody could read.
 const STRANGE: [&[&str]; 14] = [
     &["ZADD", "l", "1", "strange"],
     &["ZADD", "l", "inf", "00000000000000000000000000000007"],

@@ -179,7 +179,8 @@ async fn keys_without_expiry_and_foreign_keys_are_found_and_fixed() {
     mends(&server, &store, "foreign", Severity::Unsafe, &[&fence, "not ours"]).await;
 }
 
-/// Never more than so many calls, however many keys there are; and it says that it has not seen all.
+/// Never more than so many calls, however many keys there are; and it says that it has not seen
+/// all.
 #[tokio::test]
 async fn a_server_with_many_keys_is_sampled_and_asked_only_so_much() {
     let server = Server::start(Flavor::Redis70);

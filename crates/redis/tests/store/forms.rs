@@ -81,7 +81,8 @@ fn values() -> Vec<(Vec<u8>, bool)> {
     labelled.chain(forms.map(|(value, is)| (value.into_bytes(), is))).collect()
 }
 
-/// A value with a label that no holder may have was marked by the first that waited for it, as if it were a lease.
+/// A value with a label that no holder may have was marked by the first that waited for it, as if
+/// it were a lease.
 #[tokio::test]
 async fn scripts_and_the_client_agree_on_what_is_ours_and_nothing_else_is_ever_changed() {
     for flavor in Flavor::ALL {

@@ -1,4 +1,5 @@
-//! A user of the same server with exactly the documented permissions on other keys: it hears all channels, and publishes on them.
+//! A user of the same server with exactly the documented permissions on other keys: it hears all
+//! channels, and publishes on them.
 
 use std::time::Duration;
 
@@ -95,8 +96,9 @@ fn scripts_run(server: &Server) -> u64 {
     calls.and_then(|calls| calls.split(',').next()?.parse().ok()).unwrap_or(0)
 }
 
-/// It learned the digits of who waited from a hint, said that the key was handed over, and was believed: two commands ran at once. And
-/// what it said of a lease that somebody held, to a process that knew nothing of it, had that process take the lease back.
+/// It learned the digits of who waited from a hint, said that the key was handed over, and was
+/// believed: two commands ran at once. And what it said of a lease that somebody held, to a process
+/// that knew nothing of it, had that process take the lease back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_user_that_may_publish_but_not_read_the_key_cannot_forge_a_grant() {
     for flavor in Flavor::ALL {
@@ -113,7 +115,8 @@ async fn a_user_that_may_publish_but_not_read_the_key_cannot_forge_a_grant() {
             waits(&third.0, &third.1).await;
             let mut hostile = Hostile::at(&server);
 
-            // The second is handed the key, and the third is told when to ask. From then on its digits are known.
+            // The second is handed the key, and the third is told when to ask. From then on its
+            // digits are known.
             assert_eq!(first.0.release(&first.1).await, Ok(HoldAnswer::Done));
             let woken = second.0.woken(&second.1).await;
             assert!(
@@ -165,7 +168,8 @@ async fn a_user_that_may_publish_but_not_read_the_key_cannot_forge_a_grant() {
     }
 }
 
-/// After a connection broke, somebody who had subscribed to its channel repeats its messages on the next one.
+/// After a connection broke, somebody who had subscribed to its channel repeats its messages on the
+/// next one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_push_of_an_earlier_connection_grants_nothing_on_the_next() {
     for flavor in Flavor::ALL {

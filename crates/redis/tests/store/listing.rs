@@ -47,7 +47,8 @@ async fn a_server_that_falls_silent_on_the_way_is_a_passing_fault_soon() {
     assert_eq!(store.list(b"").await.unwrap(), []);
 }
 
-/// `KEYS` would hold up everybody for as long as it takes; each part of a scan only for as long as a thousand keys do.
+/// `KEYS` would hold up everybody for as long as it takes; each part of a scan only for as long as
+/// a thousand keys do.
 #[tokio::test]
 async fn a_large_server_is_walked_in_parts_and_others_are_served_in_between() {
     let server = Server::start(Flavor::Redis82);

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use crate::world::{attempt, grant, granted, key, lasting, store, value};
 
-/// The line of `docs/wire.md`, and it is checked to stand there.
+/// The line of `docs/wire.md`; a test checks that the page has it.
 pub(crate) const MINIMAL: &str = "on >secret resetkeys ~app:* ~leasehold:*}app:* resetchannels &leasehold:* -@all +ping +eval +evalsha \
     +get +set +del +exists +pexpire +pexpireat +pttl +time +zadd +zcard +zrange +zrangebyscore +zrank +zrem +zscore +hdel \
     +hget +hmget +hset +mget +pubsub +publish +subscribe +unsubscribe";
@@ -111,7 +111,8 @@ async fn the_documented_permissions_are_enough_for_a_queue() {
         ask(grant(&second, wait(None))).await;
         ask(grant(&third, wait(Some(channel_of(3))))).await;
         ask(grant(&fourth, wait(None))).await;
-        // It is handed to the second, which does not claim it. The third is gone, so the fourth has it next.
+        // It is handed to the second, which does not claim it. The third is gone, so the fourth has
+        // it next.
         assert_eq!(ask(Request::Release(first)).await, Answer::Release(HoldAnswer::Done));
         let key = key("app:a");
         while value(&server, "app:a").is_some() {

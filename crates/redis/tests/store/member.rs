@@ -40,7 +40,8 @@ async fn rejoin(store: &RedisStore, attempt: &Attempt) -> Result<HoldAnswer, Fau
     store.rejoin(std::slice::from_ref(attempt)).await.pop().unwrap()
 }
 
-/// Asks until the quarantine is over, and says how long that was. Everything else but a release is refused meanwhile, too.
+/// Asks until the quarantine is over, and says how long that was. Everything else but a release is
+/// refused meanwhile, too.
 async fn sits_it_out(store: &RedisStore) -> Duration {
     let begun = Instant::now();
     loop {
@@ -112,7 +113,8 @@ async fn a_server_that_was_flushed_abstains() {
     }
 }
 
-/// It had everything that its master had sent, which may not be everything that its master had answered.
+/// It had everything that its master had sent, which may not be everything that its master had
+/// answered.
 #[tokio::test]
 async fn a_replica_that_was_promoted_abstains() {
     let (master, replica) = (Server::start(Flavor::Redis82), Server::start(Flavor::Redis82));
@@ -213,7 +215,8 @@ async fn a_rejoin_that_comes_too_late_takes_nothing() {
     }
 }
 
-/// It was sent and cancelled, and its connection dropped: for half a second, nearly, it may still be done.
+/// It was sent and cancelled, and its connection dropped: for half a second, nearly, it may still
+/// be done.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn giving_up_waits_for_a_rejoin_that_was_cut_off_and_undoes_it() {
     let server = Server::start(Flavor::Redis70);
@@ -300,7 +303,8 @@ async fn a_server_that_does_not_say_which_run_it_is_and_a_lent_connection_are_no
     lasting(rejoin(&lent, &proposing(&["k"])).await, &["lent", "URL"]);
 }
 
-/// It would else be quarantined each time that nobody had asked for a while; nothing of ours is without an end.
+/// It would else be quarantined each time that nobody had asked for a while; nothing of ours is
+/// without an end.
 #[tokio::test]
 async fn a_member_remembers_its_run_for_a_month_after_its_last_use() {
     const MONTH: i64 = 30 * 86_400_000;

@@ -71,7 +71,8 @@ async fn data_of_an_older_build_is_read_as_it_meant_it() {
     }
 }
 
-/// Ours stands behind those of the older build. Each is handed the lock by the scripts of now, and hears it in the words of then.
+/// Ours is queued behind those of the older build. The current scripts hand the lock to each, with
+/// a push in the format of the older build.
 #[tokio::test]
 async fn the_queue_of_an_older_build_keeps_its_order_and_ours_joins_at_its_end() {
     for flavor in Flavor::ALL {
@@ -109,7 +110,8 @@ async fn the_queue_of_an_older_build_keeps_its_order_and_ours_joins_at_its_end()
     }
 }
 
-/// The next push that grants something. Others of the same process may be told before it when to ask.
+/// The next push that grants something. Others of the same process may be told before it when to
+/// ask.
 fn granted_to(hears: &mut Connection) -> String {
     loop {
         let message = hears.receive().unwrap();

@@ -59,8 +59,8 @@ async fn a_black_hole_is_left_for_a_new_connection() {
     assert_eq!(store.release(&ours).await, Ok(HoldAnswer::Done));
 }
 
-/// Ten thousand asked at once, and the last answers came too late: the first call that gave up dropped the connection, and all others
-/// were told that it broke.
+/// Ten thousand asked at once, and the last answers came too late: the first call that gave up
+/// dropped the connection, and all others were told that it broke.
 #[tokio::test]
 async fn a_late_answer_closes_no_connection_that_still_answers_others() {
     let server = Server::start(Flavor::Valkey91);
@@ -131,7 +131,8 @@ async fn a_name_that_nobody_knows_is_passing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_tasks_make_one_connection() {
     let server = Server::start(Flavor::Redis82);
-    // Scripts that nobody has sent yet, a thousand times, on a busy machine: that may take more than half a second.
+    // Scripts that nobody has sent yet, a thousand times, on a busy machine: that may take more
+    // than half a second.
     let store = Arc::new(store(&format!("{}?call-limit=10s", server.url())));
     let made = || {
         let info = server.text(&["INFO", "stats"]);

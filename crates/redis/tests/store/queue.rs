@@ -113,7 +113,7 @@ pub(crate) async fn until_queued(server: &Server, attempts: &[&Attempt]) {
         if line == wanted {
             return;
         }
-        assert!(began.elapsed() < Duration::from_secs(10), "in line: {line:?}, not {wanted:?}");
+        assert!(began.elapsed() < Duration::from_secs(10), "queued: {line:?}, not {wanted:?}");
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }

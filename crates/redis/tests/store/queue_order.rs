@@ -12,8 +12,8 @@ use crate::queue::{
 };
 use crate::world::{attempt, grant, granted, runtime, store};
 
-/// Less than the least time after which anybody asks again, so whoever was served by then was told; and enough for a machine
-/// that has other things to do as well.
+/// Less than the least time after which anybody asks again, so whoever was served by then was told;
+/// and enough for a machine that has other things to do as well.
 pub(crate) const SOON: Duration = Duration::from_secs(2);
 
 fn urls(server: &Server) -> [String; 2] {
@@ -75,7 +75,8 @@ async fn cost(url: &str, server: &Server, tasks: usize, processes: usize, rounds
                     let lease = lock(&store, &ours).await;
                     tokio::time::sleep(Duration::from_millis(1)).await;
                     let answer = store.release(&ours).await;
-                    // Nobody else renews here, so that a machine that stood still for a window lost it.
+                    // Nobody else renews here, so that a machine that stood still for a window lost
+                    // it.
                     match answer {
                         Ok(answer) if lease.is_held(runtime().now()) => assert_eq!(answer, HoldAnswer::Done),
                         Ok(_) => {}
@@ -222,7 +223,7 @@ async fn a_process_that_dies_in_the_queue_does_not_delay_the_next() {
     }
 }
 
-/// At every await point: before the join, in line, while the grant is under way.
+/// At every await point: before the join, in the queue, while the grant is under way.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_waiter_cancelled_at_any_await_leaves_nothing() {
     use std::future::poll_fn;
@@ -276,7 +277,8 @@ async fn a_try_joins_no_queue() {
     assert_eq!(line(&server).await, []);
 }
 
-/// Nobody handed the key on, because it was deleted under its holder, and a try meets it free before who is first has asked again.
+/// Nobody handed the key on, because it was deleted under its holder, and a try meets it free
+/// before who is first has asked again.
 #[tokio::test]
 async fn a_try_that_finds_a_key_free_hands_it_to_the_first_waiter() {
     for flavor in [Flavor::Redis70, Flavor::Valkey91] {

@@ -82,7 +82,7 @@ async fn a_waiter_whose_connection_is_cut_subscribes_again_and_keeps_its_place()
     }
 }
 
-/// The hand-over falls into the gap: the next in line has it, and then the one that was away.
+/// The hand-over falls into the gap: the next waiter has it, and then the one that was away.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_waiter_that_was_away_when_its_turn_came_is_next() {
     for protocol in BOTH {
@@ -103,8 +103,9 @@ async fn a_waiter_that_was_away_when_its_turn_came_is_next() {
     }
 }
 
-/// The connection seems to stand, but nothing passes. However many wait behind it, they cost a window once. But it is the next
-/// in line who is told to look after that window; where that one is behind the same connection, somebody else's re-ask is.
+/// The connection seems to stand, but nothing passes. However many wait behind it, they cost a
+/// window once. But it is the next in line who is told to look after that window; where that one is
+/// behind the same connection, somebody else's re-ask is.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_half_open_process_costs_the_queue_one_claim_window() {
     let window = WaitQueue::CLAIM_WINDOW;
@@ -144,7 +145,8 @@ async fn a_half_open_process_costs_the_queue_one_claim_window() {
     }
 }
 
-/// It has the lock, and its answer does not come back. Nobody else's fault; it asks again on another connection.
+/// It has the lock, and its answer does not come back. Nobody else's fault; it asks again on
+/// another connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dead_connection_is_noticed_while_all_wait() {
     for protocol in BOTH {
@@ -228,7 +230,8 @@ async fn the_second_connection_does_not_die_unnoticed() {
     assert_eq!(store.inspect(&key("k")).await.unwrap().holders.len(), 1);
 }
 
-/// The network delays the push. Requests that are answered meanwhile, PINGs too, do not tell when the lease began.
+/// The network delays the push. Requests that are answered meanwhile, PINGs too, do not tell when
+/// the lease began.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_lease_of_a_push_that_was_delayed_began_before_it_was_handed_over() {
     const WAIT: WaitMode = WaitMode::Wait { queue_limit: None };
@@ -253,7 +256,8 @@ async fn the_lease_of_a_push_that_was_delayed_began_before_it_was_handed_over() 
             });
             tokio::time::sleep(Duration::from_millis(1300)).await;
             proxy.heal();
-            // A machine that is busy may take the connection for dead; then there is nothing to be seen here.
+            // A machine that is busy may take the connection for dead; then there is nothing to be
+            // seen here.
             if let Wake::Granted { since, .. } = there.woken(&first).await {
                 let late = since.saturating_since(handed_over);
                 assert_eq!(late, Duration::ZERO, "{protocol}, round {round}");

@@ -37,7 +37,8 @@ async fn a_grant_counts_when_the_replica_has_it() {
         let (master, replica) = pair(flavor);
         linked(&master, &replica).await;
         for protocol in ["resp2", "resp3"] {
-            // A busy machine may leave the replica without a turn for longer than it has by default.
+            // A busy machine may leave the replica without a turn for longer than it has by
+            // default.
             let patient = format!("&protocol={protocol}&call-limit=10s&replicas-limit=5s");
             let store = confirmed(&master, &patient);
             let ours = attempt(&["k"]);
@@ -49,7 +50,8 @@ async fn a_grant_counts_when_the_replica_has_it() {
     }
 }
 
-/// It stays where it is: asking again with the same attempt may find it confirmed, and giving up takes it away.
+/// It stays where it is: asking again with the same attempt may find it confirmed, and giving up
+/// takes it away.
 #[tokio::test]
 async fn a_grant_that_no_replica_confirms_does_not_count_and_can_be_given_up() {
     for flavor in Flavor::ALL {
@@ -97,7 +99,8 @@ async fn a_lock_that_is_handed_over_counts_only_when_it_is_confirmed_too() {
     there.release(&first).await.unwrap();
 }
 
-/// The server holds up the whole connection while it waits; so many who wait at once must cost it one wait and not many.
+/// The server holds up the whole connection while it waits; so many who wait at once must cost it
+/// one wait and not many.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn many_grants_at_once_wait_for_the_replicas_together() {
     let (master, replica) = pair(Flavor::Valkey91);

@@ -115,7 +115,8 @@ async fn a_master_that_hangs_is_left_and_found_as_a_replica_when_it_comes_back()
     assert!(value(&watched.servers[1], "another").is_some());
 }
 
-/// Neither a dropped connection nor a refused write tells those who only wait: the sentinels and `ROLE` do.
+/// Neither a dropped connection nor a refused write tells those who only wait: the sentinels and
+/// `ROLE` do.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_queued_waiter_is_notified_by_the_new_master() {
     for query in ["?protocol=resp2", ""] {

@@ -91,8 +91,8 @@ async fn a_grant_that_was_cancelled_is_undone_by_the_release_behind_it() {
     }
 }
 
-/// Sends a grant, cancels it, and lets somebody else's short call drop the connection. Half a second is left, nearly, in which
-/// the grant may be made.
+/// Sends a grant, cancels it, and lets somebody else's short call drop the connection. Half a
+/// second is left, nearly, in which the grant may be made.
 async fn cut_off(server: &Server, store: &RedisStore, ours: &Attempt) {
     server.stop();
     let sent = tokio::time::timeout(Duration::from_millis(20), grant(store, ours)).await;

@@ -10,7 +10,7 @@ use crate::world::{attempt, grant, granted, lasting, runtime, store, value};
 
 const SIGNAL: &str = "lock-signal:a";
 
-/// The line of `docs/wire.md` for such users, and it is checked to stand there.
+/// The line of `docs/wire.md` for such users; a test checks that the page has it.
 const TO_WAKE: &str = "~lock:* ~lock-signal:* ~leasehold:*}lock:* +lpush";
 
 fn waking(keys: &[&str]) -> Attempt {

@@ -43,7 +43,8 @@ fn the_pages_for_operators_have_the_acl_rule_of_a_tenant() {
     assert!(include_str!("../../../../docs/operating.md").contains(rule));
 }
 
-/// A user of other keys could list, hear and flood the channels of all: what kept it from a lease was a secret alone.
+/// A user of other keys could list, hear and flood the channels of all: what kept it from a lease
+/// was a secret alone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_tenant_can_neither_subscribe_nor_publish_to_the_channels_of_another() {
     for flavor in Flavor::ALL {

@@ -83,7 +83,7 @@ impl Bench<'_> {
                 let turns = self.workers.take_turns(&race)?;
                 let expected = waiters * each as usize;
                 if turns.len() != expected {
-                    return Err(format!("{} turns were had instead of {expected}", turns.len()).into());
+                    return Err(format!("{} turns were taken instead of {expected}", turns.len()).into());
                 }
                 match (before, self.store.commands()) {
                     (Some(before), Some(after)) => commands.push((after - before) as f64 / expected as f64),

@@ -25,7 +25,7 @@ pub(super) async fn until_waiting(store: &dyn Store, count: usize) {
             sleep(Duration::from_millis(1)).await;
         }
     };
-    assert!(timeout(IN_TIME, waiting).await.is_ok(), "there are never {count} in line");
+    assert!(timeout(IN_TIME, waiting).await.is_ok(), "there are never {count} waiters");
 }
 
 /// A task that joins the queue behind all that joined before.

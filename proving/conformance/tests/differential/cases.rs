@@ -644,7 +644,8 @@ fn each_claim_of_a_batch_is_judged_by_its_own_keys(subject: &mut Subject) -> Out
                 for (nth, name) in names.iter().enumerate() {
                     let fence = fences.get(nth).copied().flatten().map(Fence::get);
                     let there: Option<Vec<u8>> = run(subject, cmd("GET").arg(name)).unwrap_or_default();
-                    // A queue without its waiters' data, and shares without a marker, count for nothing.
+                    // A queue without its waiters' data, and shares without a marker, count for
+                    // nothing.
                     let counts = matches!(of, None | Some(Side::Fence | Side::Waiters));
                     if nth == in_the_way && counts {
                         ensure!(fence.is_none() && there.is_none(), of, value);
@@ -711,7 +712,7 @@ fn only_a_value_that_is_a_lease_can_be_marked(subject: &mut Subject) -> Outcome 
         [&b""[..], b" ", b"~", b"\x1f", b"\x7f", b"\n", b"a\0b"].map(Vec::from).to_vec();
     labels.extend([256, 257, 100_000].map(|length| b"x".repeat(length)));
     labels.extend([128, 129].map(|length| "\u{e4}".as_bytes().repeat(length)));
-    // The first and the last byte of each kind of character, and those beside them, alone, with too
+    // The first and the last byte of each kind of character, and its neighbours, alone, with too
     // few, the right number, and too many bytes behind them.
     for first in [
         0x7f, 0x80, 0xbf, 0xc0, 0xc1, 0xc2, 0xc3, 0xdf, 0xe0, 0xe1, 0xec, 0xed, 0xee, 0xef, 0xf0, 0xf1, 0xf3,
@@ -758,8 +759,9 @@ fn no_share_ends_before_its_ttl(subject: &mut Subject) -> Outcome {
     Ok(())
 }
 
-/// Regression: the server refused such an end as the expiry of the key, after the script had written
-/// the share of a reader whose request then failed: nobody could acquire or release the lock.
+/// Regression: the server refused such an end as the expiry of the key, after the script had
+/// written the share of a reader whose request then failed: nobody could acquire or release the
+/// lock.
 fn a_share_with_a_later_end_than_any_of_ours_does_not_count(subject: &mut Subject) -> Outcome {
     let claim = Claim::shared([key("a")]).unwrap();
     let time = Duration::from_secs(900);

@@ -2,9 +2,9 @@
 //! the same pushes, and the same data on the server. `postgres` does the same with the tables of a
 //! database.
 //!
-//! `Tolerance` lists the differences that are ignored. `cases` has states that no history reaches, and
-//! `costs` counts commands. `mutants` changes the scripts in every small way, and checks that these
-//! tests notice.
+//! `Tolerance` lists the differences that are ignored. `cases` has states that no history reaches,
+//! and `costs` counts commands. `mutants` changes the scripts in every small way, and checks that
+//! these tests notice.
 
 mod cases;
 mod constants;

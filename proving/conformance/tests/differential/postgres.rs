@@ -340,7 +340,8 @@ fn parts(served: Served) -> (Answer, Vec<Push>, Vec<Key>) {
     (served.answer, served.pushes, served.unfinished)
 }
 
-/// A batch comes from one process, which listens if it waits: the store does not ask whether it does.
+/// A batch comes from one process, which listens if it waits: the store does not ask whether it
+/// does.
 fn are_alive(requests: &[Request]) -> bool {
     requests.iter().all(|request| match request {
         Request::Grant { wait: Some(wait), .. } => {

@@ -20,8 +20,8 @@ const STEPS: usize = 30;
 /// The last fence that a double represents exactly.
 const FENCE_MAX: u64 = (1 << 53) - 1;
 
-/// The time in ms for which a member must still know its run, or else a batch is not enough: half a
-/// month.
+/// The time in ms for which a member must still know its run; below it a batch is not enough: half
+/// a month.
 const MEMBER_KEPT: i64 = 15 * 24 * 3600 * 1000;
 
 /// More shares than one request clears, with the field for their sum.
@@ -380,8 +380,8 @@ impl Subject {
             if (&*line.0, &*waiters.0) != ("none", "none") {
                 dump.queues.insert(key.clone(), queue_dump(line, waiters)?);
             }
-            // What a batch leaves next to a lease counts for nothing. What counts is compared again
-            // as soon as there is a marker.
+            // Data that a batch leaves next to a lease is ignored. Data that counts is compared
+            // again as soon as there is a marker.
             let is_shared = matches!(dump.locks.get(&key), Some((Content::Marker(_), _)));
             if is_shared {
                 self.void.remove(&key);

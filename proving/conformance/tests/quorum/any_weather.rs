@@ -1,4 +1,4 @@
-//! Whatever happens to calls, no two guards are valid at once, and fences rise.
+//! Under random faults of calls, no two guards are valid at once, and fences rise.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -25,7 +25,7 @@ struct Ledger {
 impl Ledger {
     fn granted(&mut self, who: usize, guard: &leasehold::Guard, seed: u64) {
         self.believed.retain(|(_, held)| held.is_held());
-        assert!(self.believed.is_empty(), "seed {seed}: {who} beside {:?}", self.believed);
+        assert!(self.believed.is_empty(), "seed {seed}: {who} together with {:?}", self.believed);
         assert!(self.last < Some(guard.fence()), "seed {seed}: {} after {:?}", guard.fence(), self.last);
         self.last = Some(guard.fence());
         self.grants += 1;

@@ -123,7 +123,11 @@ async fn leftovers_of_a_dead_process_at_a_minority_cost_a_moment() {
             fence(&world.quorum().grant(&attempt, wait_mode).await);
             let took = world.passed();
             assert!(took <= 100 * MILLISECOND, "{wait_mode:?}, at {left}: {took:?}");
-            assert_eq!(took.is_zero(), left > 0, "who may be first in line has a moment to be through");
+            assert_eq!(
+                took.is_zero(),
+                left > 0,
+                "a holder that may be the first waiter has a moment to finish"
+            );
             assert_eq!(holders(&world, attempt.holder), 2);
         }
     }

@@ -70,7 +70,7 @@ fn are_told(scene: &Scene, begin: fn(&Member)) -> Crowd {
         example = why;
     }
     println!(
-        "while {in_flight} calls were in flight; told after {:?} at most, who stood in line then after {:?}: {example}",
+        "while {in_flight} calls were in flight; errors after {:?} at most, and for those that were queued then after {:?}: {example}",
         longest[0], longest[1]
     );
     // A process that was granted the lock before may have kept it until its lease ended.

@@ -90,7 +90,7 @@ fn share_one_queue(scene: &Scene) {
     let ttl = plan.ttl;
     let crowd = of_both_builds(plan);
 
-    let parsed_history = scene.is_clean("two builds in line", &crowd, ttl);
+    let parsed_history = scene.is_clean("two builds in one queue", &crowd, ttl);
     if let Some((one, other)) = parsed_history.overtaken().first() {
         panic!("overtaken:\n{one}\n{other}");
     }
@@ -179,7 +179,7 @@ fn readers_and_an_older_build_keep_each_other_out() {
     // A process that takes a marker for another program's lock is not notified when it goes.
     crowd.wait_until_all_were_served_since(now(), SOON);
     crowd.dismiss();
-    let parsed_history = scene.is_clean("readers beside an older build", &crowd, ttl);
+    let parsed_history = scene.is_clean("readers next to an older build", &crowd, ttl);
     let read =
         parsed_history.spans.iter().filter(|span| span.process == process::id() && span.granted.is_some());
     assert_eq!(read.count(), TURNS as usize);

@@ -122,7 +122,7 @@ impl Pair {
             (guard, now())
         });
         thread::sleep(A_WHILE);
-        assert!(!waiting.is_finished(), "granted beside another holder");
+        assert!(!waiting.is_finished(), "granted next to another holder");
         waiting
     }
 

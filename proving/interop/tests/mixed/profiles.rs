@@ -74,11 +74,11 @@ fn meets_by_name(peer: Peer, naming: Naming) {
         let mut driver = Driver::start(peer, &[&server.url()]);
 
         took(driver.take(NAME, LONG, Duration::ZERO));
-        assert!(runtime.block_on(locks.mutex(NAME).try_lock()).unwrap().is_none(), "beside its lock");
+        assert!(runtime.block_on(locks.mutex(NAME).try_lock()).unwrap().is_none(), "next to its lock");
         assert!(matches!(driver.release(), Answer::Released { .. } | Answer::Untold { .. }));
 
         let guard = runtime.block_on(locks.mutex(NAME).try_lock()).unwrap().unwrap();
-        assert_eq!(driver.take(NAME, LONG, Duration::ZERO), Answer::Held, "beside ours");
+        assert_eq!(driver.take(NAME, LONG, Duration::ZERO), Answer::Held, "next to ours");
         runtime.block_on(guard.release()).unwrap();
         took(driver.take(NAME, LONG, Duration::ZERO));
     });

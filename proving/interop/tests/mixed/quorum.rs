@@ -92,7 +92,7 @@ impl Pair {
             granted
         });
         thread::sleep(A_WHILE);
-        assert!(!waiting.is_finished(), "granted beside another holder");
+        assert!(!waiting.is_finished(), "granted next to another holder");
         let called = done(self);
         (called, runtime.block_on(waiting).unwrap())
     }
@@ -141,7 +141,7 @@ fn our_quorum_keeps_redlock_out_until_we_release(pair: &mut Pair, runtime: &Hand
     let (_, answered) = took(pair.driver.answer());
     assert!(answered > called, "it took the lock {} ns before we released", called - answered);
     let tried = runtime.block_on(async { pair.locks.mutex(KEY).try_lock().await.unwrap() });
-    assert!(tried.is_none(), "granted beside it");
+    assert!(tried.is_none(), "granted next to it");
     assert!(matches!(pair.driver.release(), Answer::Released { .. }));
 }
 

@@ -101,7 +101,7 @@ fn ours_that_poll_leave_polling_libraries_their_share_of_a_busy_key() {
     assert!(others.iter().all(|turns| *turns > 0), "somebody was starved: {others:?}");
     assert!(ours > 0 && all >= ours / 2, "the others had {all} turns, and ours {ours}");
     let (queued_others, queued) = turns(builder);
-    println!("in line: {PEERS:?} {queued_others:?}, ours {queued}");
+    println!("queued: {PEERS:?} {queued_others:?}, ours {queued}");
     let share = |others: u32, ours: u32| f64::from(others) / f64::from(others + ours);
     let (polling, in_line) = (share(all, ours), share(queued_others.iter().sum(), queued));
     assert!(polling > 4.0 * in_line, "of their turns, the others had {polling:.3} and before {in_line:.3}");

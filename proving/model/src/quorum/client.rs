@@ -59,7 +59,7 @@ pub(super) struct Renewal {
     ballot: Ballot,
 }
 
-/// What the process of a client knows.
+/// The knowledge of a client's process.
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Process {
     pub(super) silent: Vec<bool>,

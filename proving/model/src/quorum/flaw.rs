@@ -19,7 +19,7 @@ pub enum Flaw {
     OneIdForAllRounds,
     /// A renewal that a majority did not confirm is followed by a release, while the lease lasts.
     FailedRenewalReleases,
-    /// What was asked for and not answered is not released.
+    /// A grant that was requested but not answered is not released.
     ReleasesOnlyWhereGranted,
     /// A call that ends after its id was given up is not undone.
     LateGrantsAreKept,

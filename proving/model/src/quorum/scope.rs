@@ -1,6 +1,6 @@
-//! What takes part in a world of a quorum, and how often each fault may happen.
+//! The participants of a world of a quorum, and how often each fault may happen.
 
-/// What takes part, and how often each fault may happen.
+/// The participants, and how often each fault may happen.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Scope {

@@ -28,7 +28,7 @@ pub(super) fn name_of(_: Pid) -> String {
     String::new()
 }
 
-/// Where the supervisor was killed, nobody knows the command's group.
+/// If the supervisor was killed, nobody knows the command's group.
 pub(crate) fn kill_all() {}
 
 /// Returns true if a process was started by us or by a descendant of ours; unknown.

@@ -42,9 +42,9 @@ impl Runtime for Ticking {
 /// anything else.
 ///
 /// Another thread reads the connection, so a read can occur between any two polls. The first poll
-/// finds nothing, and then the PING is sent. The second poll lets the server answer, and waits until
-/// all messages of the read have arrived. The pong comes before the last of them, so it has arrived
-/// too.
+/// finds nothing, and then the PING is sent. The second poll lets the server answer, and waits
+/// until all messages of the read have arrived. The pong comes before the last of them, so it has
+/// arrived too.
 struct ComesBetween {
     stream: PubSubStream,
     answer: mpsc::Sender<()>,

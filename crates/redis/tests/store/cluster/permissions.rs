@@ -36,8 +36,9 @@ async fn the_acl_rule_of_the_manual_is_enough_while_a_slot_moves() {
         let waiting = store.grant(&waits, WaitMode::Wait { queue_limit: None }).await;
         assert!(matches!(waiting, Ok(GrantAnswer::Busy { place: Some(_), .. })), "{flavor}: {waiting:?}");
         assert_eq!(store.push_unavailable(), None, "{flavor}");
-        // All that there is has been carried over, and whoever asks is sent to the new place. Some of what it names is at neither, so
-        // it is put off there, which it is only if it may say that it asks.
+        // All that there is has been carried over, and whoever asks is sent to the new place. Some
+        // of what it names is at neither, so it is put off there, which it is only if it may say
+        // that it asks.
         let slot = slot_of(b"app:k");
         let (from, to) = (cluster.owner(slot), cluster.other(slot));
         cluster.begin(slot, from, to);

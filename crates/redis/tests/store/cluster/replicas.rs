@@ -31,7 +31,8 @@ fn store(cluster: &Cluster, query: &str) -> ClusterStore {
     ClusterStore::from_url(&format!("{}?{query}", cluster.url()), runtime()).unwrap()
 }
 
-/// The URL asked for replicas, and nobody did: a cluster's store took the parameter and left it out.
+/// The URL asked for replicas, and nobody did: a cluster's store took the parameter and left it
+/// out.
 #[tokio::test]
 async fn a_lease_counts_when_the_owners_replica_has_it() {
     let cluster = Cluster::start(Flavor::Valkey91, 3, 1);

@@ -20,7 +20,8 @@ async fn grant(store: &ClusterStore, attempt: &Attempt) -> Result<GrantAnswer, F
     store.grant(attempt, WaitMode::Try).await
 }
 
-/// On a busy machine, a slot takes longer to arrive than one call may; whoever locks asks again then.
+/// On a busy machine, a slot takes longer to arrive than one call may; whoever locks asks again
+/// then.
 async fn at_last(store: &ClusterStore, attempt: &Attempt) -> Result<GrantAnswer, Fault> {
     for _ in 0..20 {
         match grant(store, attempt).await {
@@ -114,7 +115,8 @@ async fn a_slot_that_moved_is_followed() {
     }
 }
 
-/// While its keys are partly here and partly there, a slot is waited for, and then all is as it was.
+/// While its keys are partly here and partly there, a slot is waited for, and then all is as it
+/// was.
 #[tokio::test]
 async fn a_slot_that_is_on_its_way_is_waited_for() {
     for flavor in Flavor::ALL {

@@ -65,7 +65,8 @@ async fn every_node_is_spoken_to_by_tls_and_must_show_its_name() {
     assert!(plainly.open().await.is_err());
 }
 
-/// The one that is named in the URL is who it says; those that it names are asked for the names that it gives them.
+/// The one that is named in the URL is who it says; those that it names are asked for the names
+/// that it gives them.
 #[tokio::test]
 async fn a_node_that_is_named_by_another_is_checked_by_that_name() {
     let directory = TempDir::new().unwrap();

@@ -1,8 +1,8 @@
 //! Each change of each script is noticed: by a history, a case, a cost or a constant.
 //!
-//! A change that nothing notices is in `excuses.txt`, by its exact name and with a reason. The tests
-//! of every day try a sample. `cargo xtask mutants` tries all of them, and
-//! `cargo xtask mutants crates/redis/src/scripts/turn.lua` those of one file.
+//! A change that nothing notices is in `excuses.txt`, by its exact name and with a reason. The
+//! tests of every day try a sample. `cargo xtask mutants` tries all of them, and `cargo xtask
+//! mutants crates/redis/src/scripts/turn.lua` those of one file.
 
 mod lua;
 
