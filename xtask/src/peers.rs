@@ -2,7 +2,7 @@
 //! builds Rust's others there.
 //!
 //! A stamp is written next to them when all are installed; without it, or with another one, they
-//! are downloaded anew. If a language is missing on this machine, or too old, its libraries are
+//! are downloaded again. If a language is missing on this machine, or too old, its libraries are
 //! left out and named, and their tests say `ignored`.
 
 use std::{

@@ -46,7 +46,7 @@ The exit codes of leasehold:
 If the command dies of a signal, leasehold releases the lock and dies of the same signal, so that
 Ctrl-C ends a shell's loop. A shell shows that as 128 plus the signal's number: 143 after SIGTERM.
 
-Each run asks the store anew. A shell's loop that tries again after 69 or 75 needs a pause, such as
+Each run asks the store again. A shell's loop that tries again after 69 or 75 needs a pause, such as
 sleep 1. A run without -n or -w needs no loop: it waits for the lock, and through an outage.
 
 A command may itself end with 64 to 75. Events tell the two cases apart: `leasehold help events`.

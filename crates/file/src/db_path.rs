@@ -255,7 +255,7 @@ fn check_directory(directory: &Path) -> Result<Users, FileError> {
             users.directory_mode()
         )),
         Users::Group { group, .. } if is_denied(directory) => Some(format!(
-            "user {} is not in group {group}, for which the directory {at} was made: have the user added to the group, and log in anew",
+            "user {} is not in group {group}, for which the directory {at} was made: have the user added to the group, and log in again",
             own_user()
         )),
         Users::Group { .. } => None,

@@ -248,11 +248,14 @@ impl fmt::Display for Event {
                 write!(f, "{request} given up after {waited:.1?}: {why}")
             }
             Self::Renewed { request, remaining, .. } => {
-                write!(f, "{request} renewed, believed for {remaining:.1?}")
+                write!(f, "{request} renewed, valid for {remaining:.1?}")
             }
             Self::Released { request, held_for, .. } => write!(f, "{request} released after {held_for:.1?}"),
             Self::NotReleased { request, held_for, fault, .. } => {
-                write!(f, "{request} given back after {held_for:.1?}, which was not confirmed: {fault}")
+                write!(
+                    f,
+                    "{request} released after {held_for:.1?}, but the store did not confirm it: {fault}"
+                )
             }
             Self::Transferred { request, held_for, .. } => {
                 write!(f, "{request} transferred after {held_for:.1?}")
@@ -265,8 +268,8 @@ impl fmt::Display for Event {
             Self::StoreBack { store, faults } => write!(f, "{store} answers again after {faults} faults"),
             Self::MemberDown { fault } => write!(f, "member down: {fault}"),
             Self::MemberBack { store } => write!(f, "member back: {store}"),
-            Self::PushDown { fault } => write!(f, "waiters are not told of their turn: {fault}"),
-            Self::PushBack { store } => write!(f, "waiters are told of their turn again: {store}"),
+            Self::PushDown { fault } => write!(f, "waiters are not notified of their turn: {fault}"),
+            Self::PushBack { store } => write!(f, "waiters are notified of their turn again: {store}"),
             Self::NamesCollide { key, names: [first, other] } => {
                 write!(f, "{other} and {first} are one lock: the key of both is {key}")
             }

@@ -221,7 +221,7 @@ fn port(text: &str) -> Result<u16, Misuse> {
 fn decode(text: &str) -> Result<String, Misuse> {
     match percent_decode_str(text).decode_utf8() {
         Ok(text) => Ok(text.into_owned()),
-        Err(_) => refuse("the store URL has something percent-encoded that is not UTF-8: encode it anew"),
+        Err(_) => refuse("the store URL has something percent-encoded that is not UTF-8: encode it again"),
     }
 }
 

@@ -182,11 +182,7 @@ fn constants(text: &mut String, all: &[Costs]) {
         ("processor of a pair, 64 tasks on one connection", |costs| costs.pair_together, "µs"),
         ("processor of a renewal, alone", |costs| costs.renewal_alone, "µs"),
         ("processor of a renewal, in a keeper's batches", |costs| costs.renewal_together, "µs"),
-        (
-            "processor of a hand-off: one asks and waits, one releases, one is told",
-            |costs| costs.hand_off,
-            "µs",
-        ),
+        ("processor of a hand-off: a request that waits, a release, a push", |costs| costs.hand_off, "µs"),
         ("on the wire for a pair, both ways", |costs| costs.pair_bytes, "B"),
         ("on the wire for a renewal, both ways", |costs| costs.renewal_bytes, "B"),
         ("processor of a pair at each member of a quorum", |costs| costs.member_pair, "µs"),

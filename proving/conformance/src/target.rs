@@ -327,7 +327,7 @@ impl Target {
     /// If this store cannot.
     pub fn forget(&self) {
         let forget = self.forget.as_ref();
-        forget.unwrap_or_else(|| panic!("{} as a whole is never started anew", self.name))();
+        forget.unwrap_or_else(|| panic!("{} as a whole is never restarted", self.name))();
     }
 
     /// The server, if there is one.

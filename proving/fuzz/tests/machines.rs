@@ -138,7 +138,7 @@ fn an_acquisition_ignores_unrequested_answers() {
                 AtAcquire::Sent => {
                     machine.handle_sent(now);
                     sent.push(now);
-                    // The driver asked although the acquisition was finished, so it starts anew.
+                    // The driver asked although the acquisition was finished, so it starts over.
                     over = None;
                 }
                 AtAcquire::Answer(answer) => machine.handle_answer(now, answer),

@@ -59,7 +59,7 @@ pub enum Flaw {
     /// A pushed grant is counted from a time of the server's clock, by the known difference of the
     /// clocks.
     CountsByTheServersClock,
-    /// A waiter that reads a push after its end releases, and begins anew.
+    /// A waiter that reads a push after its end releases, and starts over.
     ReleasesALatePush,
     /// All requests of a waiter have the same nonce, so an earlier grant passes for the answer to
     /// the last request.

@@ -42,7 +42,7 @@ pub(crate) struct WatchArgs {
 }
 
 const EXAMPLE: &str = "\
-It goes on until it is told to end by a signal, or nobody reads its lines any more. While the store does not answer it asks again.
+It continues until a signal ends it or nobody reads its lines any more. While the store does not answer, it keeps asking.
 
 Example: write down who deploys:
   leasehold watch --json deploy >>deploys.jsonl";

@@ -241,7 +241,7 @@ async fn a_long_log_is_moved_by_the_thread() {
         store.release(&attempt).await.unwrap();
         longest = longest.max(std::fs::metadata(&log).unwrap().len());
     }
-    // It is begun anew at 4 MB, and some requests come in between.
+    // It is restarted at 4 MB, and some requests come in between.
     assert!((4_000_000..5_000_000).contains(&longest), "{longest}");
 }
 

@@ -9,7 +9,7 @@ use crate::error::FileError;
 /// Removes the ended records of a few rows, and stores in the file where to continue.
 ///
 /// It runs when a row is added, and each time reads more rows than that one. So in the time in
-/// which all live rows are added anew, all rows are read several times, and ended records cannot
+/// which all live rows are added again, all rows are read several times, and ended records cannot
 /// pile up.
 pub(super) fn sweep(connection: &Connection, now: Stamp) -> Result<(), FileError> {
     /// More than one, so that the sweep gains on the added rows; few, so that no request becomes

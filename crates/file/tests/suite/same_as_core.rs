@@ -375,7 +375,7 @@ impl World {
         }
     }
 
-    /// The machine goes down, and comes up with a clock that begins anew.
+    /// The machine goes down, and comes up with a clock that starts at zero.
     fn reboot(&mut self) -> [Numbered; 2] {
         self.boots += 1;
         self.clock.set_lease_clock(self.dice.below(100_000_000));

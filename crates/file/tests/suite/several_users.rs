@@ -125,7 +125,7 @@ fn users_of_a_group_tell_each_other_of_their_turns() {
 fn a_user_outside_the_group_gets_an_error_that_says_so() {
     let Some((_directory, file)) = a_store() else { return };
     let said = child::tries(STRANGER, &file);
-    assert!(said.contains("user 64003 is not in group 64100") && said.contains("log in anew"), "{said}");
+    assert!(said.contains("user 64003 is not in group 64100") && said.contains("log in again"), "{said}");
 }
 
 /// A file that a user creates instead of the owner could be replaced by that user.

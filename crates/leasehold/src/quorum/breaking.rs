@@ -77,7 +77,7 @@ fn end(
     held: HolderInfo,
     note: BreakNote,
 ) -> BoxFuture<'static, Result<(), Fault>> {
-    /// The fence is raised once per round; more tries mean that somebody keeps asking anew.
+    /// The fence is raised once per round; more tries mean that somebody keeps asking again.
     const TRIES: u32 = 3;
     Box::pin(async move {
         for _ in 0..TRIES {

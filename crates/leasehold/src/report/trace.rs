@@ -140,9 +140,9 @@ pub(super) fn write(store: &str, event: &Event) {
             info!(target: TARGET, store, member = &**member, "a member of the quorum is back");
         }
         Event::PushDown { fault } => {
-            warn!(target: TARGET, store, %fault, "waiters are not told of their turn, and ask instead");
+            warn!(target: TARGET, store, %fault, "waiters are not notified of their turn, and ask instead");
         }
-        Event::PushBack { .. } => info!(target: TARGET, store, "waiters are told of their turn again"),
+        Event::PushBack { .. } => info!(target: TARGET, store, "waiters are notified of their turn again"),
         Event::NamesCollide { key, names: [first, name] } => {
             warn!(target: TARGET, store, %key, first, name, "two names are one lock");
         }

@@ -21,8 +21,9 @@ pub(super) fn judge(at: &Arc<str>, init: &str, role: StoreRole, facts: &Facts) -
             false => {
                 let what = format!("of Leasehold's tables, {} are not there", absent.join(", "));
                 return vec![
-                    Finding::new(Severity::Unsafe, "tables", at, what, "no lock can be taken here")
-                        .advice("restore them, or drop the schema while no program uses it and make it anew"),
+                    Finding::new(Severity::Unsafe, "tables", at, what, "no lock can be taken here").advice(
+                        "restore them, or drop the schema while no program uses it and create it again",
+                    ),
                 ];
             }
         };

@@ -74,7 +74,7 @@ impl DiagnosisRun<'_> {
         if !denied.is_empty() {
             let rules = denied.join(" ");
             let what = format!("user {user} may not run all that a lock needs: it lacks {rules}");
-            let why = "locks cannot be taken, renewed or given back, or nobody is told of its turn";
+            let why = "locks cannot be acquired, renewed or released, or no waiter is notified of its turn";
             let finding = Finding::new(Severity::Unsafe, "permissions", &self.at, what, why);
             let mend = self.setting().allow(&rules);
             self.found(finding.at_server(mend));

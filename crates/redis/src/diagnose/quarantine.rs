@@ -63,7 +63,7 @@ fn judge(at: &Arc<str>, max_ttl: Ttl, run: &str, vouched: Option<&str>, now: Sta
         );
     }
     let what = format!(
-        "it abstains for {:.0} s more: it was started anew and may have forgotten leases",
+        "it abstains for {:.0} s more: it was restarted and may have forgotten leases",
         left.as_secs_f64()
     );
     let why = "until then it is as good as down: as many fewer of the others may fail";

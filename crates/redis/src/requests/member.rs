@@ -59,7 +59,7 @@ impl Client {
         let run = match heard {
             Ok(value) => run_of(&value).map(Arc::from).ok_or_else(|| {
                 self.faults.lasting(
-                    "the server does not tell its run_id (INFO server), so nobody would notice that it was started anew \
+                    "the server does not tell its run_id (INFO server), so nobody would notice that it was restarted \
                      without its leases, or that another URL leads to it, too: name the server itself and no proxy, or \
                      leave it out of the quorum",
                 )

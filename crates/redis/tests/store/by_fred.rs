@@ -14,7 +14,7 @@ use crate::lent::it_works;
 use crate::world::{attempt, grant, granted, key, passing, runtime, value};
 
 /// As many applications have it: what fails is tried again, soon and often. `pause` is how long it
-/// rests before it connects anew.
+/// rests before it connects again.
 fn client(url: &str, version: RespVersion, pause: u32) -> Client {
     let mut config = Config::from_url(url).unwrap();
     config.version = version;
@@ -110,7 +110,7 @@ async fn a_request_in_flight_when_the_connection_breaks_is_not_sent_again() {
     }
 }
 
-/// fred takes itself for connected until it begins to connect anew, and keeps until then what it is
+/// fred takes itself for connected until it begins to connect again, and keeps until then what it is
 /// told.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_queued_without_a_connection_is_not_sent_after_its_limit() {

@@ -45,7 +45,7 @@ async fn a_connection_manager_can_be_lent_and_comes_back_after_a_restart() {
     panic!("it never came back");
 }
 
-/// redis-rs makes such a connection never anew, and we have nothing to make one from: so the docs
+/// redis-rs never restores such a connection, and we have nothing to make one from: so the docs
 /// of `from_connection` say which to lend.
 #[tokio::test]
 async fn a_multiplexed_connection_is_lost_for_good_and_a_manager_comes_back() {

@@ -63,7 +63,7 @@ async fn sits_it_out(store: &RedisStore) -> Duration {
                 }
                 store.release(&ours).await.unwrap();
             }
-            // The connection broke, and the next call makes it anew.
+            // The connection broke, and the next call makes a new one.
             Err(fault) if fault.kind == FaultKind::Passing => {}
             other => panic!("{other:?}"),
         }

@@ -380,7 +380,7 @@ fn a_member_abstains_for_the_longest_ttl_and_a_second(subject: &mut Subject) -> 
     ensure!(code(&value) == Some(0), value);
     let said: String = run(subject, cmd("GET").arg(&name))?;
     ensure!(said == RUN, said);
-    // It began when the clock was set later than it is now: it begins anew.
+    // It began when the clock was set later than it is now: it starts over.
     set(subject, &name, format!("{RUN} {}", now + 3600 * SECOND))?;
     let value = say(subject, &member)?;
     ensure!(left_of(&value)? <= whole, value);

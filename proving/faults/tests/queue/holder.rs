@@ -63,7 +63,7 @@ fn is_stopped_past_its_lease(scene: &Scene) {
     let mut crowd = Crowd::new(plan);
     crowd.add_with(worker(), 1, &for_long);
     let holder = crowd.alive()[0];
-    // Once the history has a second renewal, the guard's lease began anew with a full TTL.
+    // Once the history has a second renewal, the guard's lease began again with a full TTL.
     until("it holds and has renewed", Duration::from_secs(10), || {
         crowd.history().iter().any(|entry| matches!(entry.what, EventKind::Renewed { .. }))
     });
