@@ -28,11 +28,11 @@ pub(crate) struct Command {
     /// It carries records, not a stream; the runtime is only used to wait until it is readable.
     link: UnixStream,
     /// The terminal that it shares with us, in our process group: typed signals reach it directly,
-    /// and Ctrl-Z, `fg` and `bg` work as if we were not there. `None` if it has its own group, so
-    /// that a signal reaches everything that it started, and nobody else.
+    /// and Ctrl-Z, `fg` and `bg` work as without us. `None` if it has its own group, so that a
+    /// signal reaches only what it started.
     terminal: Option<Terminal>,
-    /// How often it was stopped, as far as we were told; if we are not told, there is always one
-    /// more.
+    /// How often it was stopped, as far as the supervisor reported it; without reports, there is
+    /// always one more.
     stops: u64,
     /// The number of processes that it started and that are still running.
     left: i32,

@@ -110,8 +110,8 @@ fn pattern(key: &Key) -> String {
     text
 }
 
-/// Combines all rules that a user of a server lacks into one line instead of one per finding:
-/// whoever may add one may add all.
+/// Combines all rules that a user of a server lacks into one line instead of one per finding: an
+/// administrator who may add one may add all.
 fn in_one_go(findings: &mut [Finding]) {
     let rules = |finding: &Finding| match &finding.remedy {
         Remedy::AtServer(command) => {

@@ -60,7 +60,7 @@ impl OuterLocks {
         around.windows(key.len()).any(|lines| lines == key)
     }
 
-    /// These keys and ours.
+    /// The outer keys and ours.
     fn and(&self, keys: &Keys) -> OsString {
         let around = Some(&*self.0).filter(|around| !around.is_empty());
         let all: Vec<_> = around.into_iter().chain(keys.iter().map(Key::as_bytes)).collect();

@@ -1,4 +1,4 @@
-//! How we end, and which error ends us how.
+//! The ways in which the process ends, and the error for each.
 
 use std::fmt::Display;
 use std::io;
@@ -8,34 +8,33 @@ use rustix::process::{Pid, Resource, Rlimit, getpid, setrlimit};
 
 use crate::say;
 
-/// How we end.
+/// The way in which the process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// With this exit code.
     Code(u8),
-    /// Of this signal, so that whoever waits for us sees what became of the command: a Ctrl-C ends
-    /// a shell's loop.
+    /// By this signal, so that our parent sees how the command ended: a Ctrl-C ends a shell's loop.
     Signal(i32),
 }
 
 impl End {
     pub(crate) const SUCCESS: Self = Self::Code(0);
-    /// Nobody holds what was to be shown: no, as from grep and test.
+    /// Nobody holds the lock: the answer is no, as from grep and test.
     pub(crate) const FREE: Self = Self::Code(1);
-    /// Locks have been held for as long as was asked about: monitoring is to notice.
+    /// For monitoring: locks have been held for at least the given time.
     pub(crate) const FOUND: Self = Self::FREE;
     /// A failure would endanger the diagnosed locks, or a setting is unknown.
     pub(crate) const DOUBTFUL: Self = Self::FREE;
     /// The locks that were diagnosed are unsafe, or do not work.
     pub(crate) const UNSAFE: Self = Self::Code(2);
-    /// `EX_USAGE` of sysexits.h: what was typed makes no sense.
+    /// `EX_USAGE` of sysexits.h: the command line makes no sense.
     pub(crate) const USAGE: Self = Self::Code(64);
     /// `EX_DATAERR`: the key holds something that is not a lock.
     pub(crate) const NOT_A_LOCK: Self = Self::Code(65);
     /// `EX_UNAVAILABLE`: the store does not answer, or refuses.
     pub(crate) const NO_STORE: Self = Self::Code(69);
-    /// The lease was lost while the command ran. `EX_SOFTWARE` in sysexits.h, which no command of
-    /// ours means.
+    /// The lease was lost while the command ran. The code is `EX_SOFTWARE` in sysexits.h, which we
+    /// do not use otherwise.
     pub(crate) const LOST: Self = Self::Code(70);
     /// `EX_TEMPFAIL`: somebody else holds the lock.
     pub(crate) const BUSY: Self = Self::Code(75);
@@ -65,7 +64,7 @@ fn die_of(signal: i32) -> ! {
     std::process::exit(128 + signal);
 }
 
-/// Why the command was not run, or not to its end: how we end, and what we say.
+/// The reason why the command was not run, or not to its end: the exit code and the message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     end: End,
@@ -104,7 +103,7 @@ impl Failure {
         self
     }
 
-    /// With this hint, whatever it had before.
+    /// Replaces the hint.
     pub(crate) fn with_hint(self, hint: &str) -> Self {
         Self { hint: Some(hint.into()), ..self }
     }
@@ -115,14 +114,14 @@ impl Failure {
         self
     }
 
-    /// Ends without a word.
+    /// Ends without a message.
     pub(crate) fn silent(mut self) -> Self {
         self.line = None;
         self.hint = None;
         self
     }
 
-    /// The exit code, as a shell has it.
+    /// The exit code, as a shell reports it.
     pub(crate) fn code(&self) -> u8 {
         match self.end {
             End::Code(code) => code,

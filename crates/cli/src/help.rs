@@ -1,4 +1,4 @@
-//! `leasehold help`: the long help of a task, or a page about what concerns several.
+//! `leasehold help`: the long help of a task, or a page that concerns several tasks.
 
 use std::ffi::OsString;
 use std::io::Write as _;

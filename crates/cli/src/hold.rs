@@ -66,7 +66,7 @@ pub(crate) async fn hold(request: LockRequest) -> Result<End, Failure> {
             }
         }
         Err(loss) => {
-            // The reader must know now, whatever the state of the store.
+            // The reader must know now, even if the store does not answer.
             close_stdout();
             let failure = lost(&request, &loss);
             request.status.tell_lost(failure.reason());

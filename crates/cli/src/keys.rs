@@ -94,7 +94,7 @@ pub(crate) fn key(name: OsString, naming: &Naming) -> Result<Key, Failure> {
     Ok(naming.key(name.into_vec())?)
 }
 
-/// On one line: the first few keys, and the number of further ones.
+/// The first few keys and the number of further ones, on one line.
 impl fmt::Display for Keys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const SHOWN: usize = 4;

@@ -1,4 +1,4 @@
-//! The requested lock, its mode and its store: what every task that acquires one has in common.
+//! The requested lock, its mode and its store, for every task that acquires a lock.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal as _};
@@ -54,7 +54,7 @@ impl LockRequest {
         Self::settled(args.waiting, args.lease, mode, args.quiet, keys, program)
     }
 
-    /// The same for an exclusive lock, under which something is to be done.
+    /// The same for the exclusive lock of a job.
     pub(crate) fn alone(
         waiting: WaitingArgs,
         lease: LeaseArgs,

@@ -66,8 +66,7 @@ fn main() -> ! {
     let mut words = std::env::args_os();
     if let Some(role) = supervisor::Role::named(words.next().as_deref()) {
         supervisor::play(role, words);
-        // Nobody reads the supervisor's exit code, and a launcher that returns here has not become
-        // the command.
+        // Nobody reads the supervisor's exit code; a launcher that returns here has failed.
         End::CANNOT_EXECUTE.now();
     }
     let end = match usage::read(std::env::args_os()) {

@@ -35,8 +35,7 @@ impl StoreUrl {
             return Err(Failure::usage(format!("the kind of this store URL is not known: {WRITE}")));
         }
         if !text.starts_with("file:") && text.contains(char::is_control) {
-            // Parsers of URLs leave line breaks out without a word, and what remains names another
-            // host.
+            // URL parsers silently drop line breaks, and the rest names another host.
             return Err(Failure::usage(
                 "the store URL has a control character, maybe a line break: leave it out, or write it as %XX",
             ));
@@ -121,7 +120,7 @@ impl StoreUrl {
         format!("{scheme}:{}/{}", hosts.join(","), in_path.or(in_query).unwrap_or("0"))
     }
 
-    /// `None` for what has no `//`, and so neither user nor password.
+    /// `None` for a text without `//`, which has neither user nor password.
     fn parts(&self) -> Option<Parts<'_>> {
         let (scheme, rest) = self.0.split_once("://").filter(|(scheme, _)| *scheme != "file")?;
         let rest = rest.split('#').next().unwrap_or_default();
@@ -176,8 +175,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// The servers in any order, the database, which is named as the user where it has no name, and the
-/// schema.
+/// The servers in any order, the database (by default named like the user), and the schema.
 fn place_of_postgres(parts: &Parts<'_>) -> String {
     let of = |name: &str| {
         let named = |parameter: &&str| parameter.split_once('=').is_some_and(|(given, _)| given == name);

@@ -198,7 +198,7 @@ impl Command {
     }
 
     fn signal(&self, signal: Signal) -> rustix::io::Result<()> {
-        // A group that is not its own is also ours.
+        // A group that is not the command's own is ours, too.
         if self.group.is_none() { kill_process_group(self.id, signal) } else { kill_process(self.id, signal) }
     }
 }

@@ -253,7 +253,7 @@ mod tests {
         let narrow = lines(&states, Some(72));
         assert!(narrow[2].starts_with("invoice:") && narrow[2].contains("21:42 "), "{narrow:?}");
         assert!(lines(&states, None)[1].contains(&"k".repeat(300)));
-        // Too narrow for anything: it is not, but nothing panics.
+        // Too narrow for anything: the table does not fit, but nothing panics.
         lines(&states, Some(1));
     }
 

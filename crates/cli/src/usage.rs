@@ -57,7 +57,7 @@ pub(crate) fn understand(words: &[OsString]) -> Result<Task, ParseError> {
     ))
 }
 
-/// Recognizes an option of another program, before anything else is made of it.
+/// Recognizes an option of another program, before it is interpreted in another way.
 fn habit(error: &clap::Error, words: &[OsString]) -> Option<Failure> {
     let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidArg) else { return None };
     let hint = habits::option(given).filter(|_| error.kind() == ErrorKind::UnknownArgument)?;

@@ -1,5 +1,4 @@
-//! Reports while waiting: to people for whom and for how long, to programs an event for each
-//! holder.
+//! Reports while waiting: to people the holder and the time, to programs an event for each holder.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -228,7 +227,7 @@ impl Wait {
     }
 }
 
-/// How long ago a reading of the store's clock was, by our clock: the store's own is not known.
+/// The time since a reading of the store's clock, by our clock, because the store's is unknown.
 pub(crate) fn since(micros: u64) -> Option<Duration> {
     SystemTime::now().duration_since(UNIX_EPOCH).ok()?.checked_sub(Duration::from_micros(micros))
 }

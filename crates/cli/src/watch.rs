@@ -92,7 +92,8 @@ pub(crate) async fn watch(
         }
         let overdue = gone_by.min(told_by).saturating_add(command.dying() / 2);
         let rest = match Duration::from_nanos(overdue.saturating_sub(now)) {
-            // Its supervisor kills within milliseconds what can be killed. The rest may take hours.
+            // The supervisor kills most processes within milliseconds; those that it cannot kill
+            // may take hours.
             Duration::ZERO if now - overdue > SECOND => LONGEST_NAP,
             rest => rest.max(SHORT_NAP),
         };

@@ -15,7 +15,7 @@ use crate::exit::Failure;
 pub(super) struct Queue(Vec<(Signal, Stream)>);
 
 impl Queue {
-    /// The queue, and the signals that were blocked before, which nobody shows.
+    /// The queue, and the signals that were blocked before, which this kernel does not report.
     pub(super) fn begin() -> Result<(Self, u64), Failure> {
         let streams = PASSED_ON.into_iter().chain(ATTENDED).map(|which| {
             let stream = signal(SignalKind::from_raw(which.as_raw()));

@@ -15,16 +15,16 @@ use rustix::time::ClockId;
 /// On macOS it also counts the time during which the machine sleeps.
 pub(super) const LEASE_CLOCK: ClockId = ClockId::Monotonic;
 
-/// The command has a process group of its own: that is all by which its descendants are known.
+/// The command has its own process group, which is the only way to find its descendants.
 pub(crate) const SHARES_OUR_GROUP: bool = false;
 
-/// The connection is a stream: more bytes than a record has would be the next one's.
+/// The connection is a stream: bytes after a record belong to the next one.
 pub(super) const BEYOND_RECORD: usize = 0;
-/// The standard library has us ignore SIGPIPE.
+/// The standard library makes us ignore SIGPIPE.
 pub(super) const SENDS: SendFlags = SendFlags::empty();
 pub(super) const RECEIVES: RecvFlags = RecvFlags::empty();
 
-/// The two ends of a connection. Neither is inherited by what is started.
+/// The two ends of a connection. Child processes inherit neither.
 pub(crate) fn pair() -> rustix::io::Result<(OwnedFd, OwnedFd)> {
     let (one, other) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::empty(), None)?;
     Ok((received(one), received(other)))
@@ -44,7 +44,8 @@ pub(super) fn ourselves() -> PathBuf {
 /// These kernels do not tell a process that its parent has died; the end of the connection does.
 pub(super) fn when_parent_dies(_: Signal) {}
 
-/// The signals with which the command starts blocked: none, as nobody shows which were.
+/// The signals with which the command starts blocked: none, because the kernel does not report
+/// them.
 pub(super) fn mask(_: u64) -> SigSet {
     SigSet::empty()
 }
@@ -54,7 +55,7 @@ pub(super) fn mask(_: u64) -> SigSet {
 pub(super) struct Wakes(UnixStream);
 
 impl Wakes {
-    /// Makes us survive what ends or stops other processes, by blocking all other signals.
+    /// Makes us survive the signals that end or stop other processes, by blocking them.
     pub(super) fn begin() -> Option<Self> {
         let (wakes, wake) = UnixStream::pair().ok()?;
         wakes.set_nonblocking(true).ok()?;
@@ -65,7 +66,7 @@ impl Wakes {
         Some(Self(wakes))
     }
 
-    /// Forgets what has come.
+    /// Discards pending notifications.
     pub(super) fn clear(&self) {
         let mut bytes = [0; 64];
         loop {
@@ -99,7 +100,7 @@ impl Handle {
     }
 }
 
-/// Returns true if a process is known to be stopped; here nobody shows that.
+/// Returns true if a process is known to be stopped; this kernel does not report that.
 pub(crate) fn is_stopped(_: Pid) -> bool {
     false
 }

@@ -1,6 +1,6 @@
-//! The connection between us and the supervisor: a pair of sockets that keep records apart. Its end
-//! is the end of either side, however that died; and the supervisor's is its stdin, so that no
-//! descriptor needs a name.
+//! The connection between us and the supervisor: a pair of sockets that keep records apart. The
+//! connection ends when either side ends, however that died. The supervisor's end of it is its
+//! stdin, so that no descriptor needs a number.
 
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -19,7 +19,7 @@ use super::report::SupervisorReport;
 /// The descriptors that the supervisor gets with the first order.
 #[derive(Debug)]
 pub(super) struct InheritedFds {
-    /// Our stdin, which is to be the command's: the supervisor's own is the connection.
+    /// Our stdin, for the command; the supervisor's own stdin is the connection.
     pub(super) stdin: OwnedFd,
     /// A store in a file ends our leases with our process; while the supervisor has this open, it
     /// does not.
@@ -107,12 +107,12 @@ pub(super) fn send_report(link: impl AsFd, report: SupervisorReport) {
     let _ = send(link, &report.to_bytes(), SENDS | SendFlags::DONTWAIT);
 }
 
-/// An order, or `None` when there will be none. `WouldBlock` when there is none yet.
+/// The next order; `None` at the end of the connection; `WouldBlock` if none has come yet.
 pub(super) fn receive_order(link: impl AsFd) -> io::Result<Option<Order>> {
     receive::<{ Order::LENGTH + BEYOND_RECORD }, _>(link, Order::parse)
 }
 
-/// Receives the supervisor's next news.
+/// Receives the supervisor's next report.
 pub(crate) fn receive_news(link: impl AsFd) -> io::Result<Option<SupervisorReport>> {
     receive::<{ SupervisorReport::LENGTH + BEYOND_RECORD }, _>(link, SupervisorReport::parse)
 }
@@ -125,8 +125,8 @@ fn receive<const ROOM: usize, T>(link: impl AsFd, parse: fn(&[u8]) -> Option<T>)
         match recv(&link, &mut bytes[..], RecvFlags::DONTWAIT) {
             Ok((length, _)) => return Ok(parse(&bytes[..length])),
             Err(Errno::AGAIN) => return Err(ErrorKind::WouldBlock.into()),
-            // Said once, before what there is to receive, when the other side ended without having
-            // read all.
+            // The kernel reports this once, before the remaining data, if the other side ended
+            // without reading everything.
             Err(Errno::CONNRESET | Errno::INTR) => {}
             Err(_) => return Ok(None),
         }

@@ -23,12 +23,12 @@ pub(super) const LEASE_CLOCK: ClockId = ClockId::Boottime;
 /// The command can be in our process group: only its descendants are signalled.
 pub(crate) const SHARES_OUR_GROUP: bool = true;
 
-/// The kernel keeps records apart: one that is longer than it should be is read as such.
+/// The kernel preserves the boundaries of records, so a record that is too long is noticed.
 pub(super) const BEYOND_RECORD: usize = 1;
 pub(super) const SENDS: SendFlags = SendFlags::NOSIGNAL;
 pub(super) const RECEIVES: RecvFlags = RecvFlags::CMSG_CLOEXEC;
 
-/// The two ends of a connection. Neither is inherited by what is started.
+/// The two ends of a connection. Child processes inherit neither.
 pub(crate) fn pair() -> rustix::io::Result<(OwnedFd, OwnedFd)> {
     socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
 }
@@ -38,7 +38,7 @@ pub(super) fn received(descriptor: OwnedFd) -> OwnedFd {
     descriptor
 }
 
-/// The path of this program, also when another version is at its old path by now.
+/// The path of this program, even if another version has replaced it at that path.
 pub(super) fn ourselves() -> PathBuf {
     "/proc/self/exe".into()
 }
@@ -58,14 +58,14 @@ pub(super) fn mask(blocked: u64) -> SigSet {
 pub(super) struct Wakes(SignalFd);
 
 impl Wakes {
-    /// Makes us survive what ends or stops other processes.
+    /// Makes us survive the signals that end or stop other processes.
     ///
-    /// By blocking all signals: a program begins with what its starter ignores, and the command
-    /// must not ignore what nobody had it ignore.
+    /// They are blocked and not ignored: a child inherits ignored signals, and the command must
+    /// ignore only those that its caller ignores.
     pub(super) fn begin() -> Option<Self> {
         SigSet::all().thread_block().ok()?;
         if bits("SigIgn") & bit(Signal::CHILD) != 0 {
-            // The kernel would throw away how the command ended.
+            // Otherwise the kernel would discard the command's exit status.
             signal_hook::flag::register(Signal::CHILD.as_raw(), Arc::new(AtomicBool::new(false))).ok()?;
         }
         let _ = rustix::thread::set_name(c"supervisor");
@@ -75,7 +75,7 @@ impl Wakes {
         SignalFd::with_flags(&wakes, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC).ok().map(Self)
     }
 
-    /// Forgets what has come.
+    /// Discards pending notifications.
     pub(super) fn clear(&self) {
         while let Ok(Some(_)) = self.0.read_signal() {}
     }

@@ -21,8 +21,9 @@ pub(crate) enum Role {
 }
 
 impl Role {
-    /// By the name that it is started with, which nobody types. `leasehold` is not in it: a `pkill
-    /// -9 -f leasehold` leaves the supervisor, which then ends all that the command started.
+    /// The name that it is started under, which nobody types. It does not contain `leasehold`, so
+    /// that `pkill -9 -f leasehold` leaves the supervisor, which then ends everything that the
+    /// command started.
     const fn name(self) -> &'static str {
         match self {
             Self::Supervisor => "lease-supervise",
@@ -41,9 +42,9 @@ impl Role {
 pub(crate) struct Start {
     /// From asking to killing, in nanoseconds.
     pub(super) grace: u64,
-    /// The group that the command is to be in; `None` for one of its own.
+    /// The process group of the command; `None` for its own.
     pub(super) group: Option<Pid>,
-    /// The signals that it begins with blocked.
+    /// The signals that it starts with blocked.
     blocked: u64,
     /// True to wait for everything that the command started.
     pub(super) wait_for_all: bool,
@@ -92,10 +93,10 @@ impl Start {
         })
     }
 
-    /// Starts the command, by its launcher. Gives back its process, and where the launcher says why
-    /// it could not become it.
+    /// Starts the command by its launcher. Returns its process, and the descriptor on which the
+    /// launcher reports why it could not become the command.
     ///
-    /// Not by the standard library, which would have it begin with no signal blocked.
+    /// Does not use the standard library, which would unblock all signals.
     pub(super) fn command(&self, stdin: OwnedFd) -> io::Result<(Pid, OwnedFd)> {
         let (link, theirs) = kernel::pair()?;
         link::lend_stdin(&link, &stdin)?;
@@ -126,9 +127,9 @@ fn text(word: OsString) -> io::Result<CString> {
 
 /// Leaves the session of the command.
 ///
-/// The kernel stops no group (Ctrl-Z) that has no parent elsewhere in its session, as nobody could
-/// continue it. Without us there may be none, as in `ssh -t host COMMAND` and in a container; so
-/// the supervisor must not be one.
+/// On Ctrl-Z, the kernel stops a process group only if one of its parents is elsewhere in the
+/// session, because nobody else could continue it. With `ssh -t host COMMAND` and in a container
+/// there may be no such parent, and the supervisor must not count as one.
 pub(super) fn leave_the_session(command: Pid) {
     // The leader of a group cannot leave it, so the supervisor joins the command's group for a
     // moment. If the command has its own group by now, the supervisor stays.
