@@ -38,7 +38,7 @@ impl Client {
                 return brought;
             }
         };
-        // For a server that sentinels name, say which of them it is: that helps whoever repairs it.
+        // For a server that sentinels name, say which one it is: that helps the operator.
         let at = match route.live.as_ref().filter(|live| live.minds_roles) {
             Some(live) => format!("{at} (master at {})", live.addr.written(6379)).into(),
             None => at,

@@ -229,10 +229,10 @@ pub(crate) fn is_of_a_script(error: &ServerError) -> bool {
     ServerMessage::of(error).is_of_a_script()
 }
 
-/// The same refusal with its location: `line` is the side key of the queue, and stands for all side
-/// keys of its key.
-pub(crate) fn of_a_script(line: &[u8], error: &ServerError) -> ServerError {
-    let (kind, tagged) = line.split_at(Key::RESERVED.len() + 1);
+/// The same refusal with its location: the side key of the queue represents all side keys of its
+/// key.
+pub(crate) fn of_a_script(queue_key: &[u8], error: &ServerError) -> ServerError {
+    let (kind, tagged) = queue_key.split_at(Key::RESERVED.len() + 1);
     let kind = &kind[..Key::RESERVED.len()];
     let said = ServerMessage::of(error);
     let words = format!(

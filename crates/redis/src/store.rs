@@ -141,8 +141,8 @@ impl RedisStore {
     /// The store calls `take` when it first needs a connection, and again after that one failed or
     /// did not answer in time, so it recovers from `CLIENT KILL` and from restarts. It keeps one
     /// connection of the pool for as long as it works, and does not take one for each call:
-    /// otherwise tasks that wait for locks with all connections of the pool in their hands would
-    /// keep the locks from being renewed. So a pool must have room for one connection more.
+    /// otherwise, tasks that hold all connections of the pool while they wait for locks would
+    /// prevent the renewal of those locks. So a pool must have room for one connection more.
     ///
     /// `take` runs in a task of `runtime`. What it returns dereferences to a connection of
     /// redis-rs; the objects of both pools do, and a [`Box`] of any connection does. The rest is as
@@ -178,9 +178,9 @@ impl RedisStore {
     /// a shared client, a blocking command (`BLPOP` and the like) delays the locks behind it, or is
     /// ended by them under `Blocking::Interrupt`. Moreover, fred 10 takes an array of three or four
     /// elements for a channel message if it starts like one, with `message` or `subscribe`. It
-    /// drops that array, and gives every later answer to the command before. So whoever can write a
-    /// list that the program reads there can exchange the answers that its locks get. No command of
-    /// the store itself has such an answer.
+    /// drops that array, and gives every later answer to the command before. So anybody who can
+    /// write a list that the program reads there can exchange the answers that its locks get. No
+    /// command of the store itself has such an answer.
     ///
     /// * **Units.** Times are [`Duration`]s and ttls as everywhere; fred's own, its default timeout
     ///   among them, play no part.

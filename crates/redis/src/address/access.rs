@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::channels::Channels;
 
-/// The settings of every connection, whatever server it leads to.
+/// The settings of every connection, to any server.
 #[derive(Clone, Debug)]
 pub(crate) struct Access {
     pub(crate) user: Option<String>,

@@ -43,8 +43,8 @@ impl Client {
         }
     }
 
-    /// The same refusal, with the key at which a script found data that is not ours: whoever
-    /// repairs it must know where it is.
+    /// The same refusal, with the key at which a script found data that is not ours: an operator
+    /// must know where to repair it.
     async fn located(&self, route: &mut Route, call: &Call, error: ServerError) -> ServerError {
         if is_wrong_type(&error) {
             let sides: Vec<_> = call.keys.iter().filter_map(|name| Some((name, looks_at(name)?))).collect();
@@ -57,8 +57,8 @@ impl Client {
             return wrong.map_or(error, |((name, _), _)| of_wrong_type(name));
         }
         if is_of_a_script(&error) {
-            let line = call.keys.iter().find(|name| kind_of(name) == Some(b'l'));
-            return line.map_or_else(|| error.clone(), |line| of_a_script(line, &error));
+            let queue = call.keys.iter().find(|name| kind_of(name) == Some(b'l'));
+            return queue.map_or_else(|| error.clone(), |queue| of_a_script(queue, &error));
         }
         error
     }

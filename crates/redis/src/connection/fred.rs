@@ -19,7 +19,7 @@ use tokio::sync::oneshot;
 use super::lent::Lend;
 use super::route::BoxConnection;
 
-/// A client of the program's.
+/// The program's client.
 pub(crate) struct LentFred {
     pub(crate) client: Client,
     pub(crate) runtime: Arc<dyn Runtime>,
@@ -107,7 +107,7 @@ fn words(command: &Cmd) -> (CustomCommand, Vec<Word>) {
     (CustomCommand::new(name, ClusterHash::FirstKey, false), words)
 }
 
-/// fred returns everything in the form of RESP3, whatever it speaks with the server.
+/// fred returns everything in the form of RESP3, whichever protocol it uses with the server.
 fn answer(frame: Resp3Frame) -> Result<Value, RedisError> {
     let several = |frames: Vec<_>| frames.into_iter().map(answer).collect::<Result<Vec<_>, _>>();
     Ok(match frame {

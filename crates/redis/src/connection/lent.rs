@@ -45,8 +45,8 @@ pub(crate) type MakeResult<P> = Result<P, Box<dyn Error + Send + Sync>>;
 
 /// Makes a connection that the store keeps until it fails; then the next one is made.
 ///
-/// One connection is kept, and not one taken for each call: a program whose tasks wait for locks
-/// with all connections of a pool in their hands would otherwise keep the locks from being renewed.
+/// One connection is kept, and not one taken for each call: otherwise, tasks that hold all
+/// connections of a pool while they wait for locks would prevent the renewal of those locks.
 pub(crate) struct Pool<P> {
     make: Box<dyn Fn() -> BoxFuture<'static, MakeResult<P>> + Send + Sync>,
     state: Arc<Mutex<State<P>>>,
@@ -104,8 +104,8 @@ where
         *state = State::Making(awaited.clone());
         drop(state);
         let (making, state, faults) = ((self.make)(), Arc::clone(&self.state), self.faults.clone());
-        // In a task: a caller that stops waiting does not stop it, and a pool finds the timers and
-        // sockets of the async runtime, which a thread that blocks for its locks does not have.
+        // Runs in a task: a caller that stops waiting does not stop it, and a pool needs the timers
+        // and sockets of the async runtime, which a thread of the blocking API does not have.
         self.runtime.spawn(Box::pin(async move {
             let made = making.await.map(Arc::new).map_err(|error| of_program(&*error, &faults));
             let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -153,7 +153,7 @@ fn of_program(error: &(dyn Error + 'static), faults: &Faults) -> Fault {
 }
 
 /// A connection whose calls run in tasks of the async runtime: redis-rs sets timers, for which a
-/// thread that blocks for its locks has no runtime.
+/// thread of the blocking API has no runtime.
 struct TaskConnection<C> {
     connection: C,
     runtime: Arc<dyn Runtime>,

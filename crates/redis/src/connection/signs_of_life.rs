@@ -1,4 +1,4 @@
-//! Tracks when anything was last received from a server, for whichever caller.
+//! Tracks when anything was last received from a server, for any caller.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;

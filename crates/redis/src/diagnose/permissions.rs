@@ -1,8 +1,8 @@
 //! Checks that the user may run every command that the store needs: each is tried in a form that
 //! changes nothing.
 //!
-//! A server looks whether a user may run a command before it looks at the keys, at the cluster's
-//! slots and at what the command is to do. So whatever it says but "may not run" tells that it may.
+//! A server checks the permission for a command before it checks the keys, the cluster's slots and
+//! the arguments. So any answer except "may not run" shows that the user may run it.
 
 use leasehold_core::{Fault, Finding, Severity, StoreRole};
 use redis::{Cmd, cmd};
@@ -11,8 +11,8 @@ use super::diagnosis_run::{DiagnosisRun, is_denied, is_unknown};
 use crate::script::opening_call;
 use crate::slot::{MEMBER_KEY, member_key_in};
 
-/// The commands of [`ALLOWED`](crate::fault::ALLOWED), but for those that [`push`](super::push)
-/// tries. The key never exists, and none of them makes anything where there is nothing.
+/// The commands of [`ALLOWED`](crate::fault::ALLOWED), except those that [`push`](super::push)
+/// tries. The key never exists, and none of these commands creates it.
 const TRIED: [&str; 24] = [
     "PING",
     "GET leasehold:diagnose",

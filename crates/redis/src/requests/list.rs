@@ -22,7 +22,7 @@ const AT_ONCE: usize = 1000;
 const INSPECTED_AT_ONCE: usize = 100;
 
 /// The name of a queue up to its tag.
-const LINE: &[u8] = b"leasehold:l{";
+const QUEUE: &[u8] = b"leasehold:l{";
 
 /// One scan of all keys of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,17 +30,17 @@ enum ScanPattern {
     /// For strings that begin like our leases.
     Leases,
     /// For queues. Another program's key is in use too if one of our requests waits for it.
-    Lines,
+    Queues,
 }
 
 impl ScanPattern {
-    const BOTH: [Self; 2] = [Self::Leases, Self::Lines];
+    const BOTH: [Self; 2] = [Self::Leases, Self::Queues];
 
     /// The `MATCH` pattern of the names.
     fn pattern(self, prefix: &[u8]) -> Vec<u8> {
         let mut pattern = match self {
             Self::Leases => Vec::new(),
-            Self::Lines => [LINE, b"*}"].concat(),
+            Self::Queues => [QUEUE, b"*}"].concat(),
         };
         escaped(prefix, &mut pattern);
         pattern.push(b'*');
@@ -50,7 +50,7 @@ impl ScanPattern {
     const fn kind(self) -> &'static str {
         match self {
             Self::Leases => "string",
-            Self::Lines => "zset",
+            Self::Queues => "zset",
         }
     }
 
@@ -59,8 +59,8 @@ impl ScanPattern {
         let key = match self {
             Self::Leases => name,
             // The first braces are ours, and the key follows them.
-            Self::Lines => {
-                let tagged = name.strip_prefix(LINE)?;
+            Self::Queues => {
+                let tagged = name.strip_prefix(QUEUE)?;
                 &tagged[tagged.iter().position(|&byte| byte == b'}')? + 1..]
             }
         };
@@ -222,13 +222,13 @@ mod tests {
     fn a_prefix_is_matched_verbatim() {
         assert_eq!(ScanPattern::Leases.pattern(b""), b"*");
         assert_eq!(ScanPattern::Leases.pattern(b"a*?[b-c]\\^\xff"), b"a\\*\\?\\[b-c\\]\\\\^\xff*");
-        assert_eq!(ScanPattern::Lines.pattern(b"a*"), b"leasehold:l{*}a\\**");
+        assert_eq!(ScanPattern::Queues.pattern(b"a*"), b"leasehold:l{*}a\\**");
     }
 
     #[test]
     fn only_the_name_of_a_queue_leads_to_its_key() {
         let key = |name: &[u8], prefix: &[u8]| {
-            ScanPattern::Lines.key(name, prefix).map(|key| key.as_bytes().to_vec())
+            ScanPattern::Queues.key(name, prefix).map(|key| key.as_bytes().to_vec())
         };
         assert_eq!(key(b"leasehold:l{1ps}invoice:42", b"inv"), Some(b"invoice:42".to_vec()));
         assert_eq!(key(b"leasehold:l{2ml}{}", b""), Some(b"{}".to_vec()));

@@ -1,4 +1,4 @@
-//! The same for continuous watching: one part at a time, with few commands that each inspect many
+//! Scans for continuous watching: one part at a time, with few commands that each inspect many
 //! keys.
 
 use leasehold_core::{Fault, FaultCause, Key, KeyState, ScanPage, ScanPosition};

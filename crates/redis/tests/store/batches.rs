@@ -1,4 +1,5 @@
-//! Batched requests: each caller gets its own answer, and what a batch cannot serve is sent alone.
+//! Batched requests: each caller gets its own answer, and a request that a batch cannot serve is
+//! sent alone.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -23,7 +24,7 @@ const ALL: [Flavor; 4] = [Flavor::Redis62, Flavor::Redis70, Flavor::Redis82, Fla
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A field of what the server counts of a command; 0 where it never saw the command.
+/// A field of the server's statistics of a command; 0 if it never got the command.
 fn counted(server: &Server, command: &str, field: &str) -> u64 {
     let info = server.text(&["INFO", "commandstats"]);
     let line = format!("cmdstat_{command}:");
@@ -33,12 +34,12 @@ fn counted(server: &Server, command: &str, field: &str) -> u64 {
     value.map_or(0, |(_, value)| value.parse().unwrap())
 }
 
-/// How many scripts were run.
+/// The number of scripts that ran.
 fn scripts(server: &Server) -> u64 {
     ["eval", "evalsha"].iter().map(|command| counted(server, command, "calls")).sum()
 }
 
-/// The fence that the server remembers of a key.
+/// The last fence of a key on the server.
 fn last_fence(server: &Server, name: &str) -> Option<String> {
     value(server, std::str::from_utf8(&side_key(Side::Fence, &key(name))).unwrap())
 }
@@ -91,7 +92,7 @@ async fn requests_that_are_made_at_the_same_time_share_scripts_and_each_has_its_
             assert!(releases(&store, &ours).await.iter().all(|answer| *answer == Ok(HoldAnswer::Done)));
             assert!(names.iter().all(|name| value(&server, name).is_none()));
             let scripts = scripts(&server) - before;
-            // 400 requests, of which the first go alone.
+            // 400 requests, of which the first are sent alone.
             assert!(scripts <= 16, "{flavor}, {protocol}: {scripts}");
         }
     }
@@ -174,7 +175,7 @@ async fn a_crowd_that_comes_at_once_for_one_lock_costs_two_commands_each() {
     }
 }
 
-/// Two attempts at `k`: who has it here, and who waits for it there.
+/// Two attempts at `k`: the holder here, and the waiter there.
 async fn held_and_awaited(
     server: &Server,
     here: &RedisStore,
@@ -323,7 +324,7 @@ async fn a_user_without_mget_is_served_one_by_one_and_tries_a_batch_once() {
     }
 }
 
-/// The server did what it was asked, and nobody knows.
+/// The server executed the requests, but the answer was lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_grant_of_a_batch_whose_answer_is_lost_is_undone() {
     for flavor in ALL {
@@ -440,7 +441,7 @@ async fn a_request_that_is_dropped_while_it_waits_for_others_is_never_sent() {
     for request in &mut asking {
         let polled = poll_fn(|context| Poll::Ready(request.as_mut().poll(context).is_pending())).await;
         assert!(polled);
-        // The task that sends what waits has its turn.
+        // Lets the sending task run.
         tokio::task::yield_now().await;
     }
     drop(asking.remove(2));
@@ -468,8 +469,8 @@ async fn a_caller_that_is_not_polled_holds_up_nobody() {
     granted(idle.await);
 }
 
-/// A member that refused is asked to release as well, and a batch would leave that out: who noticed
-/// the refusal asks one by one.
+/// A member that refused must also get a release, which a batch would omit. So after a refusal,
+/// requests are sent one by one.
 #[tokio::test]
 async fn a_member_of_a_quorum_is_asked_in_batches_but_not_for_what_it_refused() {
     for flavor in ALL {
@@ -546,7 +547,7 @@ async fn a_writers_release_hands_the_key_to_the_waiting_readers() {
     }
 }
 
-/// The key may lie at one node while its queue lies at the other; its value says the same at both.
+/// The key may be at one node and its queue at the other; the value means the same at both.
 #[tokio::test]
 async fn a_batch_in_a_cluster_is_split_by_slot_and_follows_a_moving_slot() {
     for flavor in [Flavor::Redis70, Flavor::Valkey91] {
@@ -574,14 +575,14 @@ async fn a_batch_in_a_cluster_is_split_by_slot_and_follows_a_moving_slot() {
         granted(store.grant(&ours[0], WaitMode::Try).await);
         assert_eq!(store.release(&ours[0]).await, Ok(HoldAnswer::Done));
         assert_eq!(left(), 0);
-        // On its way, and still here.
+        // The slot is moving; the key is still here.
         granted(store.grant(&ours[1], WaitMode::Try).await);
         cluster.begin(slot, from, to);
         assert_eq!(store.release(&ours[1]).await, Ok(HoldAnswer::Done));
         assert_eq!(left(), 0);
         while cluster.carry(slot, from, to) > 0 {}
         cluster.end(slot, from, to);
-        // Gone, and this store does not know.
+        // The key has moved, and this store does not know it.
         granted(store.grant(&ours[2], WaitMode::Try).await);
         cluster.hand_over(slot, from);
         assert_eq!(store.release(&ours[2]).await, Ok(HoldAnswer::Done));

@@ -13,8 +13,8 @@ use servers::{Flavor, Proxy, Server};
 use crate::lent::it_works;
 use crate::world::{attempt, grant, granted, key, passing, runtime, value};
 
-/// As many applications have it: what fails is tried again, soon and often. `pause` is how long it
-/// rests before it connects again.
+/// Configured as in many applications: failures are retried soon and often. `pause` is the delay
+/// before it reconnects.
 fn client(url: &str, version: RespVersion, pause: u32) -> Client {
     let mut config = Config::from_url(url).unwrap();
     config.version = version;
@@ -39,7 +39,7 @@ async fn says(client: &Client, name: &'static str, word: &str) -> Result<String,
     client.custom(command, vec![word.to_owned()]).await
 }
 
-/// How often the server was asked to run a script since its last `CONFIG RESETSTAT`.
+/// The number of scripts that the server ran since its last `CONFIG RESETSTAT`.
 fn scripts_run(server: &Server) -> u64 {
     let info = server.text(&["INFO", "commandstats"]);
     let calls = |line: &str| line.strip_prefix("cmdstat_evalsha:calls=")?.split(',').next()?.parse().ok();
@@ -75,7 +75,7 @@ async fn a_client_of_fred_can_be_lent_and_comes_back_after_a_restart() {
     }
 }
 
-/// fred was configured to send up to ten times what is unanswered when a connection breaks, and
+/// fred is configured to resend unanswered commands up to ten times when a connection breaks, and
 /// does so with the program's own command.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_in_flight_when_the_connection_breaks_is_not_sent_again() {
@@ -110,8 +110,7 @@ async fn a_request_in_flight_when_the_connection_breaks_is_not_sent_again() {
     }
 }
 
-/// fred takes itself for connected until it begins to connect again, and keeps until then what it is
-/// told.
+/// fred considers itself connected until it begins to reconnect, and queues commands until then.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_queued_without_a_connection_is_not_sent_after_its_limit() {
     let server = Server::start(Flavor::Valkey91);
@@ -128,7 +127,7 @@ async fn a_request_queued_without_a_connection_is_not_sent_after_its_limit() {
     let (dropped, waited) = (attempt(&["dropped"]), attempt(&["waited"]));
     assert!(tokio::time::timeout(Duration::from_millis(20), grant(&store, &dropped)).await.is_err());
     passing(grant(&store, &waited).await, &["no answer"]);
-    // It stands behind ours in fred's queue, and waits until fred has a connection again.
+    // It is behind ours in fred's queue, and waits until fred is connected again.
     assert_eq!(says(&client, "PING", "behind ours").await.unwrap(), "behind ours");
     assert_eq!(scripts_run(&server), 0);
 }
@@ -156,7 +155,7 @@ async fn a_client_of_a_cluster_is_refused_before_anything_is_sent() {
     assert!(refused.to_string().contains("redis+cluster://"), "{refused}");
 }
 
-/// The server repeats a login that it does not understand, and fred repeats what the server said.
+/// The server repeats a login that it does not understand, and fred repeats the server's message.
 #[tokio::test]
 async fn no_text_of_a_store_on_fred_has_the_password_in_it() {
     let knows = Server::setup(Flavor::Redis70).acl_user("web", "on >s3cret ~* &* +@all").start();

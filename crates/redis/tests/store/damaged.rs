@@ -27,7 +27,7 @@ fn shared(of: &Attempt) -> Attempt {
     Attempt::new(claim, of.holder, of.label.clone(), of.ttl)
 }
 
-/// Everything that a store is asked of a key: each fault that came of it.
+/// The faults of all kinds of requests for a key.
 async fn faults(store: &RedisStore, holder: &Attempt, name: &str) -> Vec<Fault> {
     let other = attempt(&[name]);
     let mark = Mark::new(Stamp::from_micros(1), Fence::MAX, None);
@@ -46,8 +46,7 @@ async fn faults(store: &RedisStore, holder: &Attempt, name: &str) -> Vec<Fault> 
     all.into_iter().filter_map(Result::err).collect()
 }
 
-/// Such a fault was taken for one that may pass, so that even a try went on for as long as an
-/// outage is waited for.
+/// Regression: such a fault counted as passing, so even a try took as long as the outage limit.
 #[tokio::test]
 async fn a_wrong_type_next_to_a_key_is_told_at_once_with_the_name_of_that_key() {
     for flavor in FLAVORS {
@@ -80,7 +79,7 @@ async fn a_wrong_type_next_to_a_key_is_told_at_once_with_the_name_of_that_key() 
     }
 }
 
-/// A try ends as soon as it is answered, whatever it is willing to wait for a store that is away.
+/// A try ends as soon as it is answered, whatever its outage limit.
 #[tokio::test]
 async fn a_try_at_a_damaged_key_asks_once() {
     let server = Server::start(Flavor::Valkey91);
@@ -97,8 +96,8 @@ async fn a_try_at_a_damaged_key_asks_once() {
     }
 }
 
-/// Records that no build of ours writes, each of which once ended a script in the middle, or was
-/// one that nobody could read.
+/// Records that no build of ours writes. Each of them once made a script fail halfway, or was
+/// unreadable.
 const STRANGE: [&[&str]; 14] = [
     &["ZADD", "l", "1", "strange"],
     &["ZADD", "l", "inf", "00000000000000000000000000000007"],
@@ -151,7 +150,8 @@ async fn an_unknown_record_is_ignored_or_reported_at_once() {
                     assert!(fault.reason.contains("{k}k"), "{flavor} {strange:?}: {fault}");
                     assert!(!fault.reason.contains("user_script"), "{flavor} {strange:?}: {fault}");
                 }
-                // A script that failed once it had begun to write left a lease without its fence.
+                // Regression: a script that failed after its first write left a lease without its
+                // fence.
                 let lock = server.text(&["GET", "k"]);
                 let fence = server.text(&["EXISTS", &side(Side::Fence, "k")]).as_integer().unwrap();
                 assert!(lock.as_text().is_none() || fence == 1, "{flavor} {strange:?}: {lock:?}");
@@ -178,7 +178,7 @@ fn named(states: &[KeyState]) -> Vec<(String, Option<&str>)> {
     states.iter().map(|state| (state.key.to_string(), state.damage.as_deref())).collect()
 }
 
-/// One strange member of one queue kept everybody from being listed.
+/// Regression: one foreign entry in one queue made every listing fail.
 #[tokio::test]
 async fn unreadable_data_of_one_key_does_not_hide_other_keys() {
     for flavor in FLAVORS {

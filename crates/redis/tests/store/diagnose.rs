@@ -15,7 +15,7 @@ async fn diagnosed(store: &RedisStore) -> Vec<Finding> {
     findings
 }
 
-/// The finding about this, if it is worse than a note.
+/// The finding with this subject, if it is worse than a note.
 fn about<'a>(findings: &'a [Finding], about: &str) -> Option<&'a Finding> {
     findings.iter().find(|finding| finding.about == about && finding.severity != Severity::Note)
 }
@@ -31,7 +31,7 @@ fn found<'a>(findings: &'a [Finding], what: &str, severity: Severity, words: &[&
     finding
 }
 
-/// Types the command of a finding at the server, as somebody who may do everything.
+/// Runs the command of a finding on the server, as a user with all permissions.
 #[track_caller]
 fn paste(server: &Server, finding: &Finding) {
     let Remedy::AtServer(command) = &finding.remedy else { panic!("no command: {finding:?}") };
@@ -40,7 +40,7 @@ fn paste(server: &Server, finding: &Finding) {
     assert!(matches!(reply, Reply::Simple(_) | Reply::Integer(1..)), "{command}: {reply:?}");
 }
 
-/// Finds it, pastes its command, and looks again.
+/// Expects the finding, runs its command, and expects that it is gone.
 async fn mends(server: &Server, store: &RedisStore, what: &str, severity: Severity, words: &[&str]) {
     let findings = diagnosed(store).await;
     paste(server, found(&findings, what, severity, words));
@@ -52,7 +52,7 @@ async fn mends(server: &Server, store: &RedisStore, what: &str, severity: Severi
 async fn a_server_as_it_comes_forgets_and_its_remedy_lets_it_remember() {
     for flavor in Flavor::ALL {
         let server = Server::start(flavor);
-        // As a server has it that nobody configured.
+        // As on an unconfigured server.
         server.text(&["CONFIG", "SET", "save", "3600 1 300 100 60 10000"]);
         let store = store(&server.url());
         mends(&server, &store, "persistence", Severity::Warning, &["appendonly is no", "snapshot"]).await;
@@ -179,8 +179,8 @@ async fn keys_without_expiry_and_foreign_keys_are_found_and_fixed() {
     mends(&server, &store, "foreign", Severity::Unsafe, &[&fence, "not ours"]).await;
 }
 
-/// Never more than so many calls, however many keys there are; and it says that it has not seen
-/// all.
+/// The number of calls is bounded at any number of keys, and the diagnosis says that it is
+/// incomplete.
 #[tokio::test]
 async fn a_server_with_many_keys_is_sampled_and_asked_only_so_much() {
     let server = Server::start(Flavor::Redis70);

@@ -25,7 +25,7 @@ fn set(sentinel: &Server, what: &str, value: &str) {
 async fn sentinels_that_would_come_too_late_or_not_at_all_are_named() {
     let watched = Watched::start(Flavor::Redis82);
     let store = store(&watched.url());
-    // All that is wrong is that they are on one machine.
+    // The only finding is that they are on one machine.
     let findings = found(&store).await;
     let [finding] = &findings[..] else { panic!("{findings:#?}") };
     assert!(finding.severity == Severity::Warning, "{finding:?}");
@@ -34,7 +34,7 @@ async fn sentinels_that_would_come_too_late_or_not_at_all_are_named() {
         "{finding:?}"
     );
 
-    // As they come.
+    // With their default configuration.
     for sentinel in &watched.sentinels {
         set(sentinel, "down-after-milliseconds", "30000");
     }
@@ -70,7 +70,7 @@ async fn sentinels_that_would_come_too_late_or_not_at_all_are_named() {
     watched.sentinels[1].cont();
 }
 
-/// The user that the manual has finds the master, and may ask no more.
+/// The user of the manual can find the master, and may do nothing else.
 #[tokio::test(flavor = "multi_thread")]
 async fn checks_that_a_user_of_sentinels_may_not_make_are_unknown() {
     let rules = "on >watch resetkeys resetchannels &+switch-master -@all +sentinel|get-master-addr-by-name +sentinel|masters \

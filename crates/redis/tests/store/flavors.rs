@@ -188,7 +188,7 @@ async fn on(flavor: Flavor) {
     for url in urls {
         let store = store(&url);
         if url.contains("/3?") {
-            // Another database: what the server's own connection does not see.
+            // Another database, which the test's own connection does not use.
             let ours = attempt(&["k"]);
             granted(grant(&store, &ours).await);
             assert_eq!(value(&server, "k"), None);

@@ -10,7 +10,7 @@ use crate::world::{attempt, key, store};
 
 const DIGITS: &str = "0123456789abcdef0011223344556677";
 
-/// Values that are ours, and values that nearly are: each with whether it is.
+/// Our values and values close to them, each with whether it is ours.
 fn values() -> Vec<(Vec<u8>, bool)> {
     let labels: [(&[u8], bool); 38] = [
         (b"", true),
@@ -81,8 +81,7 @@ fn values() -> Vec<(Vec<u8>, bool)> {
     labelled.chain(forms.map(|(value, is)| (value.into_bytes(), is))).collect()
 }
 
-/// A value with a label that no holder may have was marked by the first that waited for it, as if
-/// it were a lease.
+/// Regression: the first waiter marked a value with an invalid label as if it were a lease.
 #[tokio::test]
 async fn scripts_and_the_client_agree_on_what_is_ours_and_nothing_else_is_ever_changed() {
     for flavor in Flavor::ALL {
@@ -98,7 +97,7 @@ async fn scripts_and_the_client_agree_on_what_is_ours_and_nothing_else_is_ever_c
             let answer = store.grant(&waits, WaitMode::Wait { queue_limit: None }).await.unwrap();
             let GrantAnswer::Busy { held_by, .. } = answer else { panic!("{flavor} {shown}: {answer:?}") };
             assert_eq!(held_by.owner, wire::read(&value), "{flavor} {shown}");
-            // A waiter marks a lease, so that its holder releases it by a script.
+            // A waiter marks a lease, so that its holder uses the script to release it.
             let expected = if is_ours { [&b"lh1+"[..], &value[4..]].concat() } else { value.clone() };
             let is_there = |when| {
                 let there = server.text(&["GET", "k"]);

@@ -1,5 +1,5 @@
-//! A user of the same server with exactly the documented permissions on other keys: it hears all
-//! channels, and publishes on them.
+//! A user of the same server with exactly the documented permissions on other keys: it subscribes
+//! to all channels, and publishes on them.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ impl<'a> Hostile<'a> {
         all.iter().filter_map(Reply::as_text).filter(|name| *name != END).map(str::to_owned).collect()
     }
 
-    /// Subscribes to whatever channels there are.
+    /// Subscribes to all channels.
     fn listens(&mut self) {
         let mut all = self.channels();
         all.push(END.into());
@@ -53,7 +53,7 @@ impl<'a> Hostile<'a> {
         }
     }
 
-    /// All that it has heard by now.
+    /// All messages that it has received by now.
     fn hears(&mut self) -> &[String] {
         self.says.text(&["PUBLISH", END, "end"]).unwrap();
         loop {
@@ -66,7 +66,7 @@ impl<'a> Hostile<'a> {
         }
     }
 
-    /// Waits until it has heard something that begins like this.
+    /// Waits until it has received a message that begins like this.
     async fn hears_of(&mut self, begins: &str) -> String {
         for _ in 0..1000 {
             if let Some(heard) = self.hears().iter().find(|heard| heard.starts_with(begins)) {
@@ -96,9 +96,9 @@ fn scripts_run(server: &Server) -> u64 {
     calls.and_then(|calls| calls.split(',').next()?.parse().ok()).unwrap_or(0)
 }
 
-/// It learned the digits of who waited from a hint, said that the key was handed over, and was
-/// believed: two commands ran at once. And what it said of a lease that somebody held, to a process
-/// that knew nothing of it, had that process take the lease back.
+/// Regression: it learned a waiter's digits from a hint, published a forged grant, and the waiter
+/// accepted it: two commands ran at once. And a forged message about another's lease made a process
+/// that did not know the lease release it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_user_that_may_publish_but_not_read_the_key_cannot_forge_a_grant() {
     for flavor in Flavor::ALL {
@@ -115,7 +115,7 @@ async fn a_user_that_may_publish_but_not_read_the_key_cannot_forge_a_grant() {
             waits(&third.0, &third.1).await;
             let mut hostile = Hostile::at(&server);
 
-            // The second is handed the key, and the third is told when to ask. From then on its
+            // The second is handed the key, and the third is notified when to ask. From then on its
             // digits are known.
             assert_eq!(first.0.release(&first.1).await, Ok(HoldAnswer::Done));
             let woken = second.0.woken(&second.1).await;
@@ -153,14 +153,14 @@ async fn a_user_that_may_publish_but_not_read_the_key_cannot_forge_a_grant() {
             assert!(asked < 30, "{flavor} {protocol}: {said} floods had {asked} scripts run");
             assert!(value(&server, "app:k").unwrap().contains(&holds), "{flavor} {protocol}: taken back");
 
-            // No name of a key was said where strangers listen.
+            // No message named a key.
             let told: Vec<_> = hostile.heard.iter().filter(|heard| heard.contains("app:k")).collect();
             assert!(
                 told.iter().all(|heard| heard.starts_with("g ") && heard.contains(" 60000 ")),
                 "{told:?}"
             );
 
-            // The true hand-over comes all the same.
+            // The real hand-over still works.
             assert_eq!(second.0.release(&second.1).await, Ok(HoldAnswer::Done));
             lock(&third.0, &third.1).await;
             assert_eq!(third.0.release(&third.1).await, Ok(HoldAnswer::Done));
@@ -168,7 +168,7 @@ async fn a_user_that_may_publish_but_not_read_the_key_cannot_forge_a_grant() {
     }
 }
 
-/// After a connection broke, somebody who had subscribed to its channel repeats its messages on the
+/// After a connection broke, a user that had subscribed to its channel repeats its messages on the
 /// next one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_push_of_an_earlier_connection_grants_nothing_on_the_next() {
@@ -185,7 +185,7 @@ async fn a_push_of_an_earlier_connection_grants_nothing_on_the_next() {
             granted(near.grant(&held, WaitMode::Try).await);
             waits(&far, &waiting).await;
             let mut hostile = Hostile::at(&server);
-            // Nothing comes to the waiter any more, but what was said for it is heard elsewhere.
+            // The waiter receives nothing any more, but others receive its messages.
             proxy.mute();
             assert_eq!(near.release(&held).await, Ok(HoldAnswer::Done));
             let granted = hostile.hears_of("g ").await;

@@ -19,7 +19,7 @@ pub(crate) async fn it_works(server: &Server, store: &RedisStore) {
     assert_eq!(value(server, "k"), None);
 }
 
-/// redis-dlm: the clients that the application has already.
+/// redis-dlm: clients that the application already has.
 #[tokio::test]
 async fn a_multiplexed_connection_can_be_lent() {
     let server = Server::start(Flavor::Redis70);
@@ -45,8 +45,8 @@ async fn a_connection_manager_can_be_lent_and_comes_back_after_a_restart() {
     panic!("it never came back");
 }
 
-/// redis-rs never restores such a connection, and we have nothing to make one from: so the docs
-/// of `from_connection` say which to lend.
+/// redis-rs never restores such a connection, and we cannot create one: so the docs of
+/// `from_connection` say which to lend.
 #[tokio::test]
 async fn a_multiplexed_connection_is_lost_for_good_and_a_manager_comes_back() {
     let server = Server::start(Flavor::Redis70);
@@ -68,8 +68,8 @@ async fn a_multiplexed_connection_is_lost_for_good_and_a_manager_comes_back() {
     }
 }
 
-/// A connection that stays stopped cannot be replaced; what was stuck in it is waited for all the
-/// same.
+/// A connection that stays silent cannot be replaced; giving up waits for the grant that is stuck
+/// in it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_grant_stuck_in_a_lent_connection_is_given_up_for_good() {
     let server = Server::start(Flavor::Redis82);

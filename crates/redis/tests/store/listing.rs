@@ -29,7 +29,7 @@ async fn a_user_needs_two_permissions_more_and_each_that_lacks_is_named() {
         assert_eq!(named(&user("lists").list(b"app:").await.unwrap()), ["app:a", "app:b"]);
         lasting(user("no-scan").list(b"app:").await, &["no-scan", "+scan"]);
         lasting(user("no-getrange").list(b"app:").await, &["no-getrange", "+getrange"]);
-        // Its name shows in the scan, but not whether it is a lock.
+        // The scan shows its name, but not whether it is a lock.
         lasting(user("lists").list(b"").await, &["lists"]);
     }
 }
@@ -47,8 +47,8 @@ async fn a_server_that_falls_silent_on_the_way_is_a_passing_fault_soon() {
     assert_eq!(store.list(b"").await.unwrap(), []);
 }
 
-/// `KEYS` would hold up everybody for as long as it takes; each part of a scan only for as long as
-/// a thousand keys do.
+/// `KEYS` would block the server for its whole duration; a part of a scan blocks it only for a
+/// thousand keys.
 #[tokio::test]
 async fn a_large_server_is_walked_in_parts_and_others_are_served_in_between() {
     let server = Server::start(Flavor::Redis82);

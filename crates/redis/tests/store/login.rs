@@ -1,4 +1,4 @@
-//! Passwords, users and what they may do.
+//! Passwords, users and their permissions.
 
 use leasehold_core::{
     Answer, Attempt, Fence, HoldAnswer, InspectStore as _, Mark, MarkStore as _, MemberStore as _, Request,
@@ -59,7 +59,7 @@ async fn a_user_with_the_documented_permissions_can_do_everything() {
     }
 }
 
-/// Both while it abstains and afterwards.
+/// While it abstains, and afterwards.
 #[tokio::test]
 async fn the_documented_permissions_are_enough_for_a_member_of_a_quorum() {
     for flavor in Flavor::ALL {
@@ -111,8 +111,8 @@ async fn the_documented_permissions_are_enough_for_a_queue() {
         ask(grant(&second, wait(None))).await;
         ask(grant(&third, wait(Some(channel_of(3))))).await;
         ask(grant(&fourth, wait(None))).await;
-        // It is handed to the second, which does not claim it. The third is gone, so the fourth has
-        // it next.
+        // The second is handed the lock and does not claim it. The third is gone, so the fourth is
+        // next.
         assert_eq!(ask(Request::Release(first)).await, Answer::Release(HoldAnswer::Done));
         let key = key("app:a");
         while value(&server, "app:a").is_some() {
@@ -239,7 +239,7 @@ async fn a_password_may_be_in_a_file_that_no_other_user_can_read() {
     lasting(store.open().await, &["password-file=", &name, "mode 0644", "chmod 600"]);
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
     store.open().await.unwrap();
-    // It is changed on the server and in the file while we run.
+    // The password is changed on the server and in the file while the store is in use.
     server.text(&["CONFIG", "SET", "requirepass", "an0ther"]);
     std::fs::write(&file, "an0ther\n").unwrap();
     let mut connection = server.connect().unwrap();

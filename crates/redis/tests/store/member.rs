@@ -63,7 +63,7 @@ async fn sits_it_out(store: &RedisStore) -> Duration {
                 }
                 store.release(&ours).await.unwrap();
             }
-            // The connection broke, and the next call makes a new one.
+            // The connection broke, and the next call opens a new one.
             Err(fault) if fault.kind == FaultKind::Passing => {}
             other => panic!("{other:?}"),
         }
@@ -89,7 +89,7 @@ async fn a_server_restarted_without_its_state_abstains_for_the_longest_ttl() {
     was_whole(sits_it_out(&store).await);
 }
 
-/// Its append-only file lacks what was granted in the last second.
+/// Its append-only file lacks the grants of the last second.
 #[tokio::test]
 async fn a_server_restarted_with_most_of_its_state_abstains_too() {
     let server = Server::setup(Flavor::Redis70).append_only().start();
@@ -113,8 +113,7 @@ async fn a_server_that_was_flushed_abstains() {
     }
 }
 
-/// It had everything that its master had sent, which may not be everything that its master had
-/// answered.
+/// It has everything that its master sent, which may be less than what its master answered.
 #[tokio::test]
 async fn a_replica_that_was_promoted_abstains() {
     let (master, replica) = (Server::start(Flavor::Redis82), Server::start(Flavor::Redis82));
@@ -150,7 +149,7 @@ async fn a_server_that_writes_everything_down_at_once_needs_no_quarantine() {
     assert_eq!(value(&server, "leasehold:member"), None, "others judge for themselves");
 }
 
-/// The numbers themselves: within two seconds of the server's clock a proposal is what is granted.
+/// The exact numbers: a proposal within two seconds of the server's clock is granted as it is.
 #[tokio::test]
 async fn a_member_grants_exactly_the_fence_that_is_proposed_and_keeps_clocks_that_are_wrong_within_bounds() {
     for flavor in Flavor::ALL {
@@ -190,7 +189,7 @@ async fn only_its_holder_raises_a_fence() {
     }
 }
 
-/// It lay in a buffer while its attempt was released.
+/// It was in a buffer while its attempt was released.
 #[tokio::test]
 async fn a_rejoin_that_comes_too_late_takes_nothing() {
     for flavor in Flavor::ALL {
@@ -215,8 +214,8 @@ async fn a_rejoin_that_comes_too_late_takes_nothing() {
     }
 }
 
-/// It was sent and cancelled, and its connection dropped: for half a second, nearly, it may still
-/// be done.
+/// It was sent and cancelled, and its connection dropped: for almost half a second it may still be
+/// executed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn giving_up_waits_for_a_rejoin_that_was_cut_off_and_undoes_it() {
     let server = Server::start(Flavor::Redis70);
@@ -232,7 +231,7 @@ async fn giving_up_waits_for_a_rejoin_that_was_cut_off_and_undoes_it() {
     let arriving = async {
         tokio::time::sleep(Duration::from_millis(200)).await;
         assert_eq!(value(&server, "k"), None, "the first release came at once");
-        // As a request does that got stuck on its way and arrives now.
+        // Like a delayed request that arrives now.
         server.text(&["SET", "k", &format!("lh1-{}", ours.holder.digits()), "PX", "60000"]);
     };
     let (given_up, ()) = tokio::join!(store.give_up(&ours), arriving);
@@ -266,7 +265,7 @@ async fn a_fence_that_is_no_number_is_named_before_anything_is_written() {
     }
 }
 
-/// A server that is reached by two names counts once.
+/// A server with two names counts once.
 #[tokio::test]
 async fn a_server_tells_who_it_is_however_it_is_named() {
     let (server, other) = (Server::start(Flavor::Valkey91), Server::start(Flavor::Valkey91));
@@ -303,8 +302,8 @@ async fn a_server_that_does_not_say_which_run_it_is_and_a_lent_connection_are_no
     lasting(rejoin(&lent, &proposing(&["k"])).await, &["lent", "URL"]);
 }
 
-/// It would else be quarantined each time that nobody had asked for a while; nothing of ours is
-/// without an end.
+/// Otherwise it would abstain each time that nobody had asked for a while. It still expires, like
+/// every entry of ours.
 #[tokio::test]
 async fn a_member_remembers_its_run_for_a_month_after_its_last_use() {
     const MONTH: i64 = 30 * 86_400_000;

@@ -1,4 +1,4 @@
-//! Servers that stop, die and come back, and networks that swallow everything.
+//! Servers that stop, die and come back, and networks that lose everything.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
@@ -54,13 +54,13 @@ async fn a_black_hole_is_left_for_a_new_connection() {
     proxy.heal();
     assert_eq!(store.inspect(&key("k")).await.unwrap().holders.len(), 1);
     proxy.cut();
-    // It is a matter of luck if the cut is noticed before the call is sent; after one call it was.
+    // The cut may or may not be noticed before the call is sent; after one call it has been.
     let _ = store.inspect(&key("k")).await;
     assert_eq!(store.release(&ours).await, Ok(HoldAnswer::Done));
 }
 
-/// Ten thousand asked at once, and the last answers came too late: the first call that gave up
-/// dropped the connection, and all others were told that it broke.
+/// Regression: of ten thousand concurrent calls, the last answers came too late. The first call
+/// that timed out closed the connection, and all others failed because it was closed.
 #[tokio::test]
 async fn a_late_answer_closes_no_connection_that_still_answers_others() {
     let server = Server::start(Flavor::Valkey91);
@@ -71,7 +71,7 @@ async fn a_late_answer_closes_no_connection_that_still_answers_others() {
         let store = Arc::clone(&store);
         tokio::spawn(async move { store.inspect(&key("k")).await })
     };
-    // Each word takes a second there, and one back; what is sent behind it waits for its turn.
+    // Each message takes a second in each direction; later ones wait behind it.
     proxy.slow_down(Duration::from_secs(1));
     let before = inspects();
     tokio::time::sleep(Duration::from_millis(500)).await;
@@ -87,7 +87,7 @@ async fn a_late_answer_closes_no_connection_that_still_answers_others() {
     assert!(!behind.is_finished());
     behind.await.unwrap().unwrap();
     proxy.heal();
-    // On the connection on which it was granted meanwhile.
+    // The release goes over the connection on which the lock was granted meanwhile.
     store.give_up(&impatient).await.unwrap();
     assert!(store.inspect(&key("k")).await.unwrap().holders.is_empty());
 }
@@ -131,8 +131,8 @@ async fn a_name_that_nobody_knows_is_passing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_tasks_make_one_connection() {
     let server = Server::start(Flavor::Redis82);
-    // Scripts that nobody has sent yet, a thousand times, on a busy machine: that may take more
-    // than half a second.
+    // A thousand calls of scripts that are not loaded yet may take more than half a second on a
+    // busy machine.
     let store = Arc::new(store(&format!("{}?call-limit=10s", server.url())));
     let made = || {
         let info = server.text(&["INFO", "stats"]);

@@ -13,10 +13,10 @@ use crate::world::{attempt, key, runtime};
 
 pub(crate) const BOTH: [&str; 2] = ["resp2", "resp3"];
 
-/// Far beyond what anything here takes.
+/// Far longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Waits for the lock, as a program does, until it believes that it has it.
+/// Waits for the lock, as a program does, until it is acquired.
 pub(crate) async fn lock(store: &RedisStore, attempt: &Attempt) -> Lease {
     lock_with(store, attempt, &*runtime()).await
 }
@@ -48,7 +48,7 @@ pub(crate) async fn lock_with(store: &RedisStore, attempt: &Attempt, runtime: &d
     }
 }
 
-/// Releases. A machine that is busy elsewhere may answer too late; then it is asked again.
+/// Releases. On a busy machine the answer may come too late; then this asks again.
 pub(crate) async fn let_go(store: &RedisStore, attempt: &Attempt) {
     let began = Instant::now();
     while let Err(fault) = store.release(attempt).await {
@@ -118,7 +118,7 @@ pub(crate) async fn until_queued(server: &Server, attempts: &[&Attempt]) {
     }
 }
 
-/// The pattern of the connections' channels, which excludes the channel that all holders read.
+/// The pattern of the connections' channels, which excludes the channel of all holders.
 pub(crate) const NOTIFY_CHANNELS: &str = "leasehold:????????????????????????????????";
 
 /// The number of channels with a subscriber.

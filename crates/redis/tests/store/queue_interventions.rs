@@ -14,7 +14,7 @@ use crate::queue::{
 use crate::queue_order::{SOON, wait};
 use crate::world::{attempt, grant, granted, runtime, store, value};
 
-/// Handed over by somebody who may not publish.
+/// The releaser may not publish.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_push_that_is_lost_costs_time_and_no_more() {
     let server = Server::setup(Flavor::Redis82).acl_user("mute", "on nopass ~* &* +@all -publish").start();
@@ -86,7 +86,7 @@ async fn a_holder_that_died_is_followed_at_its_end() {
     }
 }
 
-/// Somebody who knows nothing of the line, and comes and goes without a word to it.
+/// Another program that does not know the queue, and acquires and releases without notifying it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_foreign_holder_is_waited_for_in_order() {
     let server = Server::start(Flavor::Redis62);
@@ -110,7 +110,7 @@ async fn a_foreign_holder_is_waited_for_in_order() {
     }
 }
 
-/// Everything is forgotten: the lock, the line, the channels.
+/// The lock, the queue and the channels are lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_restarts_empty_serves_all_who_waited() {
     for (flavor, protocol) in [(Flavor::Redis62, "resp2"), (Flavor::Valkey91, "resp3")] {
@@ -231,7 +231,7 @@ async fn many_dead_waiters_are_cleared_away_at_once() {
     assert_eq!(left_behind(&server), [""; 0]);
 }
 
-/// A refusal is an answer: the server is there.
+/// A refusal of PING is an answer, too: the server is alive.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_user_without_ping_can_wait() {
     let server = Server::setup(Flavor::Valkey91).acl_user("quiet", "on nopass ~* &* +@all -ping").start();

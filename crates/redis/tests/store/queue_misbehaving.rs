@@ -15,7 +15,7 @@ async fn ask(connection: &mut MultiplexedConnection, request: Request) -> Answer
     decode(&request, call.by_text().query_async(connection).await.unwrap()).unwrap().answer
 }
 
-/// A holder, and two who wait: where each hears of it.
+/// A holder and two waiters, with their channels.
 async fn line_at(connection: &mut MultiplexedConnection, channels: [Option<u128>; 2]) -> [Attempt; 3] {
     let all = [(); 3].map(|()| attempt(&["a"]));
     for (attempt, channel) in all.iter().zip([None].into_iter().chain(channels)) {
@@ -33,7 +33,7 @@ async fn joins(connection: &mut MultiplexedConnection, attempt: &Attempt, channe
     ask(connection, Request::Grant { attempt: attempt.clone(), wait, not_after: None }).await;
 }
 
-/// Somebody who listens at these channels, for as long as this is kept.
+/// A subscriber of these channels, until this is dropped.
 async fn listener(server: &Server, channels: &[u128]) -> PubSub {
     let mut listener = redis::Client::open(server.url()).unwrap().get_async_pubsub().await.unwrap();
     for channel in channels {
@@ -46,7 +46,7 @@ async fn connect(url: &str) -> MultiplexedConnection {
     redis::Client::open(url).unwrap().get_multiplexed_async_connection().await.unwrap()
 }
 
-/// The field which says that who listens there is passed over.
+/// The field that says that waiters on this channel are skipped.
 fn passed_over(channel: u128) -> String {
     format!("s:{}", String::from_utf8_lossy(channel_of(channel).as_bytes()))
 }
@@ -76,14 +76,14 @@ async fn a_holder_without_the_right_to_publish_hands_the_lock_over() {
         let [first, second, third] = line(&mut connection).await;
         assert_eq!(ask(&mut connection, Request::Release(first)).await, Answer::Release(HoldAnswer::Done));
         assert!(is_held_by(&server, &second), "{flavor}");
-        // The third would be told that it is first, and was not: nothing else is missing.
+        // Only the notification of the third, that it is now first, is missing.
         ask(&mut connection, Request::Release(third)).await;
         ask(&mut connection, Request::Release(second)).await;
         assert_eq!(server.text(&["DBSIZE"]), Reply::Integer(1), "{flavor}: the fence alone");
     }
 }
 
-/// The waiter is told to ask again, and so learns the error from the answer.
+/// The waiter is asked to ask again, and gets the error as the answer.
 #[tokio::test]
 async fn a_fence_that_is_no_number_keeps_nobody_from_letting_go() {
     for (flavor, channels) in
@@ -158,7 +158,7 @@ async fn a_waiter_without_push_does_not_keep_those_before_it_from_being_notified
     }
 }
 
-/// One of the line's two keys was evicted.
+/// One of the queue's two keys was evicted.
 #[tokio::test]
 async fn an_incomplete_queue_is_removed() {
     for flavor in Flavor::ALL {

@@ -12,15 +12,15 @@ use crate::queue::{
 };
 use crate::world::{attempt, grant, granted, runtime, store};
 
-/// Less than the least time after which anybody asks again, so whoever was served by then was told;
-/// and enough for a machine that has other things to do as well.
+/// Less than the time after which a waiter asks again, so a waiter that was served by then was
+/// notified; and enough for a busy machine.
 pub(crate) const SOON: Duration = Duration::from_secs(2);
 
 fn urls(server: &Server) -> [String; 2] {
     BOTH.map(|protocol| format!("{}?protocol={protocol}", server.url()))
 }
 
-/// Waits in a task of its own.
+/// Waits in a separate task.
 pub(crate) fn wait(store: &RedisStore, attempt: &Attempt) -> tokio::task::JoinHandle<()> {
     let (store, attempt) = (store.clone(), attempt.clone());
     tokio::spawn(async move {
@@ -63,7 +63,7 @@ async fn waiters_of_many_processes_are_served_in_the_order_in_which_they_came() 
     }
 }
 
-/// Each of K tasks takes the lock a few times, holds it for a millisecond and lets it go.
+/// Each of K tasks acquires the lock a few times, holds it for a millisecond and releases it.
 async fn cost(url: &str, server: &Server, tasks: usize, processes: usize, rounds: usize) -> f64 {
     let stores: Vec<_> = (0..processes).map(|_| store(url)).collect();
     let contend = |rounds: usize| {
@@ -75,8 +75,8 @@ async fn cost(url: &str, server: &Server, tasks: usize, processes: usize, rounds
                     let lease = lock(&store, &ours).await;
                     tokio::time::sleep(Duration::from_millis(1)).await;
                     let answer = store.release(&ours).await;
-                    // Nobody else renews here, so that a machine that stood still for a window lost
-                    // it.
+                    // Nothing renews here, so the lock is lost if the machine pauses for a claim
+                    // window.
                     match answer {
                         Ok(answer) if lease.is_held(runtime().now()) => assert_eq!(answer, HoldAnswer::Done),
                         Ok(_) => {}
@@ -105,7 +105,7 @@ async fn an_acquisition_costs_two_commands_at_any_queue_length() {
     for flavor in [Flavor::Redis62, Flavor::Valkey91] {
         let server = Server::start(flavor);
         for (tasks, processes, rounds) in [(1, 1, 50), (8, 1, 20), (8, 8, 20), (64, 1, 5), (64, 8, 5)] {
-            // On a machine that is busy elsewhere a PING may fall due, or an answer come too late.
+            // On a busy machine a PING may become due, or an answer come too late.
             let mut costs = Vec::new();
             while costs.iter().all(|cost| *cost > 2.02) {
                 assert!(
@@ -134,7 +134,7 @@ async fn many_waiters_of_a_long_hold_cost_next_to_nothing_and_an_idle_process_no
         }
         let mut connection = server.connect().unwrap();
         let mut counts = Vec::new();
-        // On a machine that is busy elsewhere a connection may seem dead, and then all ask.
+        // On a busy machine a connection may seem dead, and then all waiters ask.
         while counts.iter().all(|sent| *sent > 3 * 6 * 4) {
             assert!(counts.len() < 4, "{url}: {counts:?} commands in 6 s by 4 processes");
             let before = commands(&mut connection);
@@ -198,7 +198,7 @@ async fn a_waiter_that_goes_leaves_its_place_to_the_next() {
     }
 }
 
-/// Killed without a word: its connection ends, and so does its channel.
+/// Killed without a release: its connection ends, and so does its subscription.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_that_dies_in_the_queue_does_not_delay_the_next() {
     let server = Server::start(Flavor::Redis62);
@@ -277,8 +277,8 @@ async fn a_try_joins_no_queue() {
     assert_eq!(line(&server).await, []);
 }
 
-/// Nobody handed the key on, because it was deleted under its holder, and a try meets it free
-/// before who is first has asked again.
+/// The key was deleted while it was held, so nobody handed it over; and a try finds it free before
+/// the first waiter has asked again.
 #[tokio::test]
 async fn a_try_that_finds_a_key_free_hands_it_to_the_first_waiter() {
     for flavor in [Flavor::Redis70, Flavor::Valkey91] {

@@ -70,7 +70,7 @@ async fn a_waiter_whose_connection_is_cut_subscribes_again_and_keeps_its_place()
             let took = until("it hears again", Duration::from_secs(5), is_back).await;
             assert!(took < SOON, "{protocol}: {took:?}");
         }
-        // Its re-ask brings the new channel into the line.
+        // Its repeated request puts the new channel into the queue.
         tokio::time::sleep(Duration::from_millis(50)).await;
         until_queued(&scene.server, &[&scene.first, &scene.second]).await;
         let released = scene.release().await;
@@ -82,7 +82,8 @@ async fn a_waiter_whose_connection_is_cut_subscribes_again_and_keeps_its_place()
     }
 }
 
-/// The hand-over falls into the gap: the next waiter has it, and then the one that was away.
+/// The hand-over happens during the gap: the next waiter gets the lock, and then the one that was
+/// away.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_waiter_that_was_away_when_its_turn_came_is_next() {
     for protocol in BOTH {
@@ -103,9 +104,9 @@ async fn a_waiter_that_was_away_when_its_turn_came_is_next() {
     }
 }
 
-/// The connection seems to stand, but nothing passes. However many wait behind it, they cost a
-/// window once. But it is the next in line who is told to look after that window; where that one is
-/// behind the same connection, somebody else's re-ask is.
+/// The connection seems to work, but nothing gets through. Any number of waiters behind it cost one
+/// claim window. After that window the next waiter asks; if that one is behind the same connection,
+/// another process does.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_half_open_process_costs_the_queue_one_claim_window() {
     let window = WaitQueue::CLAIM_WINDOW;
@@ -136,7 +137,7 @@ async fn a_half_open_process_costs_the_queue_one_claim_window() {
         let waited = released.elapsed();
         assert!(waited >= window && waited < limit, "{protocol}, {} siblings: {waited:?}", siblings.len());
         let_go(&scene.here, &scene.second).await;
-        // Back again, they are all served.
+        // After the connection is back, they are all served.
         scene.proxy.heal();
         for task in stuck {
             tokio::time::timeout(Duration::from_secs(5), task).await.unwrap().unwrap();
@@ -145,8 +146,7 @@ async fn a_half_open_process_costs_the_queue_one_claim_window() {
     }
 }
 
-/// It has the lock, and its answer does not come back. Nobody else's fault; it asks again on
-/// another connection.
+/// It has the lock, but the answer does not arrive; it asks again on another connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dead_connection_is_noticed_while_all_wait() {
     for protocol in BOTH {
@@ -154,7 +154,7 @@ async fn a_dead_connection_is_noticed_while_all_wait() {
         let [first, second] = scene.both_wait().await;
         let before = scene.server.text(&["PUBSUB", "CHANNELS", NOTIFY_CHANNELS]);
         scene.proxy.black_hole();
-        // A PING falls due, and is not answered; the new connections fall silent as well.
+        // A PING becomes due and is not answered; the new connections are silent as well.
         tokio::time::sleep(Duration::from_secs(3)).await;
         scene.proxy.heal();
         let is_back = || {
@@ -207,7 +207,7 @@ async fn connections_that_an_operator_kills_and_scripts_that_he_flushes_go_unnot
     }
 }
 
-/// Two connections in RESP2: the one that hears dies alone.
+/// RESP2 has two connections; only the one with the subscription dies.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_second_connection_does_not_die_unnoticed() {
     let server = Server::start(Flavor::Redis70);
@@ -230,15 +230,15 @@ async fn the_second_connection_does_not_die_unnoticed() {
     assert_eq!(store.inspect(&key("k")).await.unwrap().holders.len(), 1);
 }
 
-/// The network delays the push. Requests that are answered meanwhile, PINGs too, do not tell when
-/// the lease began.
+/// The network delays the push. Requests that are answered meanwhile, including PINGs, do not show
+/// when the lease began.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_lease_of_a_push_that_was_delayed_began_before_it_was_handed_over() {
     const WAIT: WaitMode = WaitMode::Wait { queue_limit: None };
     for protocol in BOTH {
         let server = Server::start(Flavor::Redis82);
         let proxy = Proxy::before(&server);
-        // A PING every two seconds, which is waited for as long.
+        // A PING every two seconds, with the same time limit.
         let (here, there) =
             (store(&server.url()), store(&format!("{}?protocol={protocol}&call-limit=2s", proxy.url())));
         subscribe(&there).await;
@@ -256,8 +256,7 @@ async fn the_lease_of_a_push_that_was_delayed_began_before_it_was_handed_over() 
             });
             tokio::time::sleep(Duration::from_millis(1300)).await;
             proxy.heal();
-            // A machine that is busy may take the connection for dead; then there is nothing to be
-            // seen here.
+            // On a busy machine the connection may seem dead; then this test shows nothing.
             if let Wake::Granted { since, .. } = there.woken(&first).await {
                 let late = since.saturating_since(handed_over);
                 assert_eq!(late, Duration::ZERO, "{protocol}, round {round}");

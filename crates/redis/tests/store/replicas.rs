@@ -22,7 +22,7 @@ async fn linked(master: &Server, replica: &Server) {
     let says = |server: &Server, words| {
         server.text(&["INFO", "replication"]).as_text().is_some_and(|info| info.contains(words))
     };
-    // The master counts it only after its first word.
+    // The master counts a replica only after its first report.
     let is_up = || says(replica, "master_link_status:up") && says(master, "state=online");
     until("the replica is in touch", Duration::from_secs(10), is_up).await;
 }
@@ -37,8 +37,8 @@ async fn a_grant_counts_when_the_replica_has_it() {
         let (master, replica) = pair(flavor);
         linked(&master, &replica).await;
         for protocol in ["resp2", "resp3"] {
-            // A busy machine may leave the replica without a turn for longer than it has by
-            // default.
+            // On a busy machine the replica may get no processor time for longer than the default
+            // limit.
             let patient = format!("&protocol={protocol}&call-limit=10s&replicas-limit=5s");
             let store = confirmed(&master, &patient);
             let ours = attempt(&["k"]);
@@ -50,8 +50,7 @@ async fn a_grant_counts_when_the_replica_has_it() {
     }
 }
 
-/// It stays where it is: asking again with the same attempt may find it confirmed, and giving up
-/// takes it away.
+/// It remains on the server: a repeated request may find it confirmed, and giving up removes it.
 #[tokio::test]
 async fn a_grant_that_no_replica_confirms_does_not_count_and_can_be_given_up() {
     for flavor in Flavor::ALL {
@@ -99,8 +98,8 @@ async fn a_lock_that_is_handed_over_counts_only_when_it_is_confirmed_too() {
     there.release(&first).await.unwrap();
 }
 
-/// The server holds up the whole connection while it waits; so many who wait at once must cost it
-/// one wait and not many.
+/// The server blocks the whole connection during a `WAIT`, so many concurrent callers must share
+/// one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn many_grants_at_once_wait_for_the_replicas_together() {
     let (master, replica) = pair(Flavor::Valkey91);
@@ -139,7 +138,7 @@ async fn a_lease_may_have_to_be_on_disk() {
     lasting(answer, &["WAITAOF"]);
 }
 
-/// The server's own rule: fewer replicas than that, and it takes no writes.
+/// The server's own rule: with fewer replicas it accepts no writes.
 #[tokio::test]
 async fn too_few_replicas_for_the_server_are_a_refusal_that_leaves_nothing() {
     for flavor in Flavor::ALL {

@@ -15,7 +15,7 @@ use crate::world::{attempt, grant, granted, key, lasting, passing, store, value}
 /// Half a second until the sentinels miss the master, two for the failover, and some for us.
 const FOLLOWED_WITHIN: Duration = Duration::from_secs(5);
 
-/// Asks until it is answered, and says how long that took.
+/// Asks until it is answered, and returns how long that took.
 async fn renewed(
     store: &leasehold_redis::RedisStore,
     attempt: &leasehold_core::Attempt,
@@ -33,7 +33,7 @@ async fn renewed(
     }
 }
 
-/// How many of ours hear there. Sentinels have a channel of their own.
+/// The number of our subscribers there. Sentinels have their own channel.
 fn listeners(server: &Server) -> usize {
     match server.text(&["PUBSUB", "CHANNELS", "leasehold:*"]) {
         Reply::Array(Some(channels)) => channels.len(),
@@ -69,7 +69,7 @@ async fn the_master_is_found_and_followed_when_it_is_killed() {
             println!("{flavor}: followed within {took:?}");
             assert!(took < FOLLOWED_WITHIN, "{took:?}");
             store.release(&ours).await.unwrap();
-            // It comes back as a master, and the sentinels make it a replica.
+            // It comes back as a master, and the sentinels turn it into a replica.
             watched.servers[master].restart();
         }
     }
@@ -80,7 +80,7 @@ async fn a_lock_that_is_unknown_to_the_new_master_is_reported_as_lost_at_the_nex
     let watched = Watched::start(Flavor::Redis82);
     let store = store(&watched.url());
     store.open().await.unwrap();
-    // The replica hears nothing more, and what is on its way to it goes with its connection.
+    // The replica receives nothing more, and data in flight is lost with its connection.
     watched.servers[1].stop();
     watched.servers[0].text(&["CLIENT", "KILL", "TYPE", "replica"]);
     let ours = attempt(&["k"]);
@@ -115,8 +115,8 @@ async fn a_master_that_hangs_is_left_and_found_as_a_replica_when_it_comes_back()
     assert!(value(&watched.servers[1], "another").is_some());
 }
 
-/// Neither a dropped connection nor a refused write tells those who only wait: the sentinels and
-/// `ROLE` do.
+/// Mere waiters get neither a closed connection nor a refused write: the sentinels and `ROLE` tell
+/// them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_queued_waiter_is_notified_by_the_new_master() {
     for query in ["?protocol=resp2", ""] {
@@ -151,7 +151,7 @@ async fn a_waiter_notices_a_master_that_was_demoted_without_notice() {
     lock(&here, &holder).await;
     let waiter = wait(&there, &first);
     until_queued(&watched.servers[0], &[&first]).await;
-    // Nobody is told: the sentinels are asleep, and no connection is cut.
+    // Nobody is notified: the sentinels are stopped, and no connection is closed.
     watched.sentinels.iter().for_each(Server::stop);
     watched.servers[1].text(&["REPLICAOF", "NO", "ONE"]);
     watched.servers[0].text(&["REPLICAOF", "127.0.0.1", &watched.servers[1].port().to_string()]);
@@ -184,7 +184,7 @@ async fn errors_name_the_sentinels_and_what_each_said() {
     let no_sentinel = store(&format!("redis+sentinel://127.0.0.1:{server}/locks")).open().await;
     lasting(no_sentinel, &[&server.to_string(), "is not a sentinel", "26379"]);
     watched.sentinels[1].kill_9();
-    // One of them might know it.
+    // One of them might know the master.
     let unknown = store(&watched.url().replace("/locks", "/lokcs")).open().await;
     passing(unknown, &["knows no master lokcs", &format!("{}: cannot connect", ports[1])]);
     watched.sentinels[0].kill_9();
@@ -197,7 +197,7 @@ async fn errors_name_the_sentinels_and_what_each_said() {
     watched.sentinels[2].cont();
 }
 
-/// A sentinel may have slept through a failover.
+/// A sentinel may have missed a failover.
 #[tokio::test]
 async fn a_replica_is_not_taken_for_a_master_even_if_a_sentinel_says_so() {
     let watched = Watched::start(Flavor::Redis82);
@@ -209,7 +209,7 @@ async fn a_replica_is_not_taken_for_a_master_even_if_a_sentinel_says_so() {
     watched.sentinels.iter().for_each(Server::cont);
 }
 
-/// Nobody calls meanwhile, so that no call has found out.
+/// No call is made meanwhile, so none could find out.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_subscriber_of_the_sentinels_leaves_a_hung_master_before_it_asks_there() {
     let watched = Watched::start(Flavor::Redis82);

@@ -10,7 +10,7 @@ use servers::{Flavor, Proxy, Server};
 
 use crate::world::{attempt, grant, granted, passing, store, value};
 
-/// The request lies in the stopped server's socket, behind a connection that was dropped.
+/// The request is in the stopped server's socket, on a connection that was dropped.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_grant_stuck_in_a_stopped_server_leaves_nothing_once_it_was_given_up() {
     let server = Server::start(Flavor::Redis82);
@@ -20,7 +20,7 @@ async fn a_grant_stuck_in_a_stopped_server_leaves_nothing_once_it_was_given_up()
         let ours = attempt(&["k"]);
         server.stop();
         passing(grant(&store, &ours).await, &["no answer"]);
-        // Sometimes the server goes on before its not-after has passed, sometimes later.
+        // The server continues sometimes before the not-after, sometimes after it.
         let giving_up = async {
             while store.give_up(&ours).await.is_err() {
                 tokio::time::sleep(Duration::from_millis(5)).await;
@@ -37,7 +37,7 @@ async fn a_grant_stuck_in_a_stopped_server_leaves_nothing_once_it_was_given_up()
     }
 }
 
-/// Here the network kept the request, and lets it through when it pleases.
+/// Here the network delays the request for an arbitrary time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_grant_stuck_in_the_network_leaves_nothing_once_it_was_given_up() {
     let server = Server::start(Flavor::Valkey91);
@@ -91,8 +91,8 @@ async fn a_grant_that_was_cancelled_is_undone_by_the_release_behind_it() {
     }
 }
 
-/// Sends a grant, cancels it, and lets somebody else's short call drop the connection. Half a
-/// second is left, nearly, in which the grant may be made.
+/// Sends a grant, cancels it, and lets another call with a short limit drop the connection. The
+/// grant may still be executed within almost half a second.
 async fn cut_off(server: &Server, store: &RedisStore, ours: &Attempt) {
     server.stop();
     let sent = tokio::time::timeout(Duration::from_millis(20), grant(store, ours)).await;
@@ -102,7 +102,7 @@ async fn cut_off(server: &Server, store: &RedisStore, ours: &Attempt) {
     server.cont();
 }
 
-/// Does what a request does that got stuck on its way and arrives now.
+/// Executes the request as if it arrived late, now.
 fn arrives(server: &Server, ours: &Attempt) {
     server.text(&["SET", "k", &format!("lh1-{}", ours.holder.digits()), "PX", "60000"]);
 }

@@ -21,7 +21,7 @@ fn signals(server: &Server) -> i64 {
     server.text(&["LLEN", SIGNAL]).as_integer().unwrap()
 }
 
-/// Also where the server has a command of its own for releases, which could not do it.
+/// Also on servers with a native release command, which could not send the signal.
 #[tokio::test]
 async fn one_signal_lies_there_however_many_releases_there_were_and_has_an_end() {
     for flavor in Flavor::ALL {
@@ -49,8 +49,7 @@ async fn releasing_a_lock_that_was_not_held_wakes_nobody() {
     assert_eq!((signals(&server), value(&server, "lock:a").as_deref()), (0, Some("another's")));
 }
 
-/// A store without a naming pays nothing for this: it sends the same commands as before, and wakes
-/// nobody.
+/// A store without a naming sends the same commands as before, and wakes nobody.
 #[tokio::test]
 async fn a_release_without_a_signal_wakes_nobody() {
     let server = Server::start(Flavor::Redis70);
@@ -61,7 +60,7 @@ async fn a_release_without_a_signal_wakes_nobody() {
     assert_eq!(signals(&server), 0);
 }
 
-/// It is not free for them.
+/// The key is not free for the other library.
 #[tokio::test]
 async fn a_hand_over_to_the_next_waiter_sends_no_signal() {
     let server = Server::start(Flavor::Valkey91);
@@ -92,7 +91,7 @@ async fn each_released_key_signals_its_own_list_and_a_key_of_another_type_none()
     assert_eq!(server.text(&["DBSIZE"]).as_integer().unwrap(), 7 + 8, "signals and fences");
 }
 
-/// python-redis-lock deletes whatever lies there.
+/// python-redis-lock deletes any value there.
 #[tokio::test]
 async fn a_lock_in_the_place_of_the_signal_stays_as_it_is() {
     let server = Server::start(Flavor::Redis70);
@@ -106,7 +105,7 @@ async fn a_lock_in_the_place_of_the_signal_stays_as_it_is() {
     assert_eq!(store.release(&odd).await, Ok(HoldAnswer::Done));
 }
 
-/// A release that left others asleep without a word would be found by nobody.
+/// A release that silently wakes nobody would go unnoticed.
 #[tokio::test]
 async fn a_user_needs_the_documented_permissions_and_is_refused_without_them() {
     assert!(include_str!("../../../../docs/wire.md").contains(TO_WAKE));
@@ -127,7 +126,7 @@ async fn a_user_needs_the_documented_permissions_and_is_refused_without_them() {
     }
 }
 
-/// No script reaches two slots, and none of python-redis-lock either.
+/// No script can use two slots, neither ours nor python-redis-lock's.
 #[tokio::test]
 async fn a_cluster_signals_if_a_hash_tag_keeps_the_signal_in_the_slot_of_the_key() {
     let cluster = Cluster::start(Flavor::Valkey91, 3, 0);

@@ -16,7 +16,7 @@ use crate::world::{attempt, granted, key, store, value};
 const WAIT: WaitMode = WaitMode::Wait { queue_limit: None };
 const SOON: Duration = Duration::from_secs(5);
 
-/// A tenant's rules: those of `docs/wire.md`, with channels of its own.
+/// A tenant's rules: those of `docs/wire.md`, with its own channels.
 fn rules(prefix: &str) -> String {
     MINIMAL.replace("app:", prefix).replace("&leasehold:*", &format!("&leasehold:{prefix}*"))
 }
@@ -43,8 +43,8 @@ fn the_pages_for_operators_have_the_acl_rule_of_a_tenant() {
     assert!(include_str!("../../../../docs/operating.md").contains(rule));
 }
 
-/// A user of other keys could list, hear and flood the channels of all: what kept it from a lease
-/// was a secret alone.
+/// A user of other keys could list, read and flood all channels: only a secret kept it from forging
+/// a lease.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_tenant_can_neither_subscribe_nor_publish_to_the_channels_of_another() {
     for flavor in Flavor::ALL {
@@ -54,7 +54,7 @@ async fn a_tenant_can_neither_subscribe_nor_publish_to_the_channels_of_another()
                 let port = server.port();
                 store(&format!("redis://{user}:secret@127.0.0.1:{port}?protocol={protocol}&channels={user}:"))
             };
-            // Both tenants' locks go from hand to hand by push.
+            // Both tenants' locks are handed over by push.
             let of_each = ["a", "b"].map(|user| {
                 let key = format!("{user}:k");
                 [(); 2].map(|()| (at(user), attempt(&[&key])))
@@ -115,13 +115,13 @@ async fn a_tenant_is_notified_at_once_that_its_lease_was_broken() {
     }
 }
 
-/// Another tenant may release such a key, and cannot publish to this one.
+/// Another tenant may release such a key, and may not publish to this one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_without_the_prefix_of_the_channels_is_waited_for_without_push() {
     for flavor in Flavor::ALL {
         let server = two_tenants(flavor);
         for (user, prefix) in [("a", "a:"), ("b", "b:")] {
-            // The keys of both, and the channels of one.
+            // The user may use both prefixes of keys, but the channels of only one.
             let more = [&*format!("~{prefix}*"), "~c:*", "~leasehold:*}c:*"];
             server.text(&[&["ACL", "SETUSER", user][..], &more].concat());
         }
@@ -146,7 +146,7 @@ async fn a_key_without_the_prefix_of_the_channels_is_waited_for_without_push() {
     }
 }
 
-/// It says so, and works all the same.
+/// A finding says so, and locks still work.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_tenant_that_does_not_name_its_channels_gets_the_remedy() {
     for flavor in Flavor::ALL {

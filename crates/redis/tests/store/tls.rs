@@ -76,7 +76,7 @@ async fn the_right_authority_is_trusted_and_another_is_not() {
     let empty = directory.path().join("empty.pem");
     fs::write(&empty, "").unwrap();
     lasting(store(&format!("{}?ca={}", server.url(), empty.display())).open().await, &["no certificate"]);
-    // Without TLS the server only closes the connection, which might be anything.
+    // Without TLS the server only closes the connection, which may have any cause.
     passing(store(&server.url().replace("rediss", "redis")).open().await, &[]);
 }
 

@@ -67,7 +67,8 @@ async fn shares_are_stored_in_these_bytes_and_the_marker_ends_with_the_last_shar
             score.as_text().unwrap().parse::<i64>().unwrap()
         };
         let last = |attempt: &Attempt| {
-            // Servers from before 7.0 do not say when, but how much later the shares are forgotten.
+            // Servers before 7.0 report only how long after the marker the shares expire, and not
+            // when.
             assert!((14_900..=15_100).contains(&(pttl(&server, HOLDERS) - pttl(&server, "invoice:42"))));
             assert!((pttl(&server, HOLDERS) - pttl(&server, SHARES)).abs() < 100);
             if let Some(at) = server.text(&["PEXPIRETIME", "invoice:42"]).as_integer() {
@@ -123,7 +124,7 @@ async fn shares_without_a_marker_never_come_back_to_life() {
         let store = store(&server.url());
         let (one, two) = (reader(), reader());
         granted(grant(&store, &one).await);
-        // An older build's, or another program's: it looks at nothing but the key.
+        // An older build or another program, which uses only the key.
         server.text(&["SET", "invoice:42", "lh1-000000000000000000000000000000ff", "PX", "10000"]);
         let gone = store.renew(from_ref(&one)).await;
         assert!(
@@ -138,7 +139,7 @@ async fn shares_without_a_marker_never_come_back_to_life() {
     }
 }
 
-/// An older build took the key while they lay there, and this build takes it back.
+/// An older build acquired the key while the shares were there, and this build acquires it again.
 #[tokio::test]
 async fn stale_shares_next_to_a_lease_are_removed_before_a_marker_is_written() {
     let server = Server::start(Flavor::Valkey91);
@@ -155,7 +156,7 @@ async fn stale_shares_next_to_a_lease_are_removed_before_a_marker_is_written() {
     });
 }
 
-/// More than go through one call of Redis's Lua at once.
+/// More than Redis's Lua accepts in one call.
 #[tokio::test]
 async fn an_inspection_shows_all_holders_and_all_waiters_however_many() {
     const FILL: &str = "
@@ -196,7 +197,7 @@ async fn a_store_that_lost_count_of_permits_grants_none_until_all_are_back() {
     granted(grant(&store, &two).await);
 }
 
-/// Which of them the differential test cannot tell: there, time passes otherwise.
+/// The differential test cannot check which, because time passes differently there.
 #[tokio::test]
 async fn waiters_wait_for_the_smaller_id_of_two_shares_that_end_together() {
     let server = Server::start(Flavor::Redis82);
@@ -235,7 +236,7 @@ async fn readers_are_listed_as_holders() {
     );
 }
 
-/// Memory that is full must not keep a lock from its next holder, nor a holder from keeping it.
+/// A full memory must prevent neither a hand-over nor a renewal.
 #[tokio::test]
 async fn a_server_whose_memory_is_full_renews_takes_back_and_hands_on_shares() {
     for flavor in Flavor::ALL {
@@ -284,7 +285,7 @@ async fn the_documented_permissions_are_enough_for_shared_holders() {
         ask(grant(&one, 1)).await;
         ask(grant(&two, 1)).await;
         ask(grant(&three, 1)).await;
-        // They are handed to the second and third, who do not claim them.
+        // The second and third are handed the key, and do not claim it.
         assert_eq!(ask(Request::Release(one.clone())).await, Answer::Release(HoldAnswer::Done), "{flavor}");
         assert_eq!(server.text(&["ZCARD", HOLDERS]), Reply::Integer(2), "{flavor}");
         while value(&server, "invoice:42").is_some() {

@@ -40,7 +40,7 @@ async fn a_watcher_needs_two_permissions_and_each_that_lacks_is_named() {
     }
 }
 
-/// Fences are remembered for ten minutes after their locks were let go; a busy program leaves many.
+/// Fences are kept for ten minutes after a release; a busy program leaves many.
 #[tokio::test]
 async fn locks_that_were_let_go_cost_a_thousandth_of_a_command_each_and_are_not_come_by() {
     let server = Server::start(Flavor::Valkey91);
@@ -58,7 +58,7 @@ async fn locks_that_were_let_go_cost_a_thousandth_of_a_command_each_and_are_not_
     assert!(commands <= 6, "{commands} commands");
 }
 
-/// One command says of many keys what an inspection says of each.
+/// One command returns for many keys what an inspection returns for each.
 #[tokio::test]
 async fn many_keys_are_inspected_by_one_command() {
     let server = Server::start(Flavor::Redis62);

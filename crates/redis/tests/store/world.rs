@@ -41,7 +41,7 @@ impl Runtime for Tokio {
     }
 }
 
-/// One clock for all, so that what different stores say of it can be compared.
+/// One clock for all, so that the readings of different stores can be compared.
 pub(crate) fn runtime() -> Arc<dyn Runtime> {
     static BEGAN: LazyLock<std::time::Instant> = LazyLock::new(std::time::Instant::now);
     Arc::new(Tokio { began: *BEGAN })
@@ -56,7 +56,7 @@ pub(crate) fn key(name: &str) -> Key {
     Key::new(name).unwrap()
 }
 
-/// An attempt of ten seconds, by a holder that nobody was yet.
+/// An attempt of ten seconds by a new holder.
 pub(crate) fn attempt(keys: &[&str]) -> Attempt {
     static DRAWN: AtomicU64 = AtomicU64::new(1);
     let holder = Holder::from_bits(u128::from(DRAWN.fetch_add(1, Ordering::Relaxed)) << 64);
@@ -64,7 +64,7 @@ pub(crate) fn attempt(keys: &[&str]) -> Attempt {
     Attempt::new(claim, holder, Label::new("web-3").ok(), Ttl::new(Duration::from_secs(10)).unwrap())
 }
 
-/// Grants, for sure.
+/// Grants; a refusal fails the test.
 #[track_caller]
 pub(crate) fn granted(answer: Result<GrantAnswer, Fault>) -> Fence {
     match answer {

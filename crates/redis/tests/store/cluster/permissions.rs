@@ -36,9 +36,9 @@ async fn the_acl_rule_of_the_manual_is_enough_while_a_slot_moves() {
         let waiting = store.grant(&waits, WaitMode::Wait { queue_limit: None }).await;
         assert!(matches!(waiting, Ok(GrantAnswer::Busy { place: Some(_), .. })), "{flavor}: {waiting:?}");
         assert_eq!(store.push_unavailable(), None, "{flavor}");
-        // All that there is has been carried over, and whoever asks is sent to the new place. Some
-        // of what it names is at neither, so it is put off there, which it is only if it may say
-        // that it asks.
+        // All existing keys of the slot have moved, so the old node redirects with `ASK`. Some keys
+        // that the script names do not exist at either node, so the new node answers `TRYAGAIN`,
+        // but only if the user may send `ASKING`.
         let slot = slot_of(b"app:k");
         let (from, to) = (cluster.owner(slot), cluster.other(slot));
         cluster.begin(slot, from, to);
@@ -62,7 +62,7 @@ async fn a_user_without_cluster_slots_learns_what_to_allow() {
     assert!(fault.is_lasting() && fault.to_string().contains("+cluster|slots"), "{fault}");
 }
 
-/// Each slot has a key by which it is vouched for, and doctor says who may not use it.
+/// Each slot has its own member key, and doctor reports a user that may not use it.
 #[tokio::test]
 async fn the_user_at_a_member_of_a_quorum_needs_the_keys_of_its_slots() {
     let more = "~leasehold:member{*}";

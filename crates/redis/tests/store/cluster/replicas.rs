@@ -11,7 +11,7 @@ use servers::{Cluster, Flavor, Server};
 use crate::queue::until;
 use crate::world::{attempt, granted, passing, runtime};
 
-/// The one that follows the owner of a key.
+/// The replica of a key's owner.
 fn replica<'a>(cluster: &'a Cluster, owner: &Server) -> &'a Server {
     let follows = |server: &&Server| {
         let info = server.text(&["INFO", "replication"]);
@@ -31,8 +31,7 @@ fn store(cluster: &Cluster, query: &str) -> ClusterStore {
     ClusterStore::from_url(&format!("{}?{query}", cluster.url()), runtime()).unwrap()
 }
 
-/// The URL asked for replicas, and nobody did: a cluster's store took the parameter and left it
-/// out.
+/// Regression: a cluster's store accepted `replicas` in the URL and ignored it.
 #[tokio::test]
 async fn a_lease_counts_when_the_owners_replica_has_it() {
     let cluster = Cluster::start(Flavor::Valkey91, 3, 1);

@@ -20,8 +20,8 @@ async fn grant(store: &ClusterStore, attempt: &Attempt) -> Result<GrantAnswer, F
     store.grant(attempt, WaitMode::Try).await
 }
 
-/// On a busy machine, a slot takes longer to arrive than one call may; whoever locks asks again
-/// then.
+/// On a busy machine, a slot takes longer to move than one call may last; then the caller asks
+/// again.
 async fn at_last(store: &ClusterStore, attempt: &Attempt) -> Result<GrantAnswer, Fault> {
     for _ in 0..20 {
         match grant(store, attempt).await {
@@ -32,7 +32,7 @@ async fn at_last(store: &ClusterStore, attempt: &Attempt) -> Result<GrantAnswer,
     grant(store, attempt).await
 }
 
-/// One node is enough to find the others; every kind of key is found where the cluster has it.
+/// One node is enough to find the others, and every kind of key is found at its owner.
 #[tokio::test]
 async fn keys_are_at_the_nodes_that_own_their_slots() {
     for flavor in Flavor::ALL {
@@ -93,7 +93,7 @@ async fn a_single_server_is_not_taken_for_a_cluster_nor_a_node_for_a_single_serv
     assert!(fault.is_lasting() && fault.to_string().contains("redis+cluster://"), "{fault}");
 }
 
-/// The lease, its fence and who waits go along; nobody who uses the store has to know.
+/// The lease, its fence and its waiters move too, and callers need not know of it.
 #[tokio::test]
 async fn a_slot_that_moved_is_followed() {
     for flavor in Flavor::ALL {
@@ -115,8 +115,7 @@ async fn a_slot_that_moved_is_followed() {
     }
 }
 
-/// While its keys are partly here and partly there, a slot is waited for, and then all is as it
-/// was.
+/// While the keys of a slot are at two nodes, requests wait; then everything works as before.
 #[tokio::test]
 async fn a_slot_that_is_on_its_way_is_waited_for() {
     for flavor in Flavor::ALL {

@@ -14,7 +14,7 @@ use crate::world::{attempt, granted, lasting, runtime};
 fn cluster(files: &TlsFiles, authority: &Authority, announced: Option<&str>) -> Cluster {
     Cluster::start_with(Flavor::Redis70, 3, 0, |setup| {
         let setup = setup.tls(files.clone()).arg("tls-cluster", "yes").arg("tls-replication", "yes");
-        // They are each other's clients.
+        // The nodes are clients of each other.
         let setup = setup.arg("tls-ca-cert-file", &authority.pem.display().to_string());
         match announced {
             Some(host) => setup
@@ -25,7 +25,7 @@ fn cluster(files: &TlsFiles, authority: &Authority, announced: Option<&str>) -> 
     })
 }
 
-/// By one node, so that the others are known from it alone.
+/// The URL names one node, so that the others are known from it alone.
 fn store(cluster: &Cluster, ca: &Path) -> ClusterStore {
     let (port, ca) = (cluster.nodes()[0].port(), ca.display());
     ClusterStore::from_url(&format!("rediss+cluster://127.0.0.1:{port}?ca={ca}"), runtime()).unwrap()
@@ -59,14 +59,14 @@ async fn every_node_is_spoken_to_by_tls_and_must_show_its_name() {
     }
 
     lasting(store(&cluster, &other.pem).open().await, &["authority", "not trusted"]);
-    // Nobody speaks plainly to them: the port is closed to that.
+    // Plain connections are refused: the port accepts only TLS.
     let plainly = format!("redis+cluster://127.0.0.1:{}", cluster.nodes()[0].port());
     let plainly = ClusterStore::from_url(&plainly, runtime()).unwrap();
     assert!(plainly.open().await.is_err());
 }
 
-/// The one that is named in the URL is who it says; those that it names are asked for the names
-/// that it gives them.
+/// The certificate of the node in the URL is checked for the name in the URL, and those of the
+/// other nodes for the names that it announces.
 #[tokio::test]
 async fn a_node_that_is_named_by_another_is_checked_by_that_name() {
     let directory = TempDir::new().unwrap();
