@@ -2,7 +2,7 @@
 
 use crate::harness::{SECRET, Site};
 
-/// Command lines of `leasehold run` that make no sense, and what is said of each.
+/// Senseless command lines of `leasehold run`, and the error for each.
 const WRONG: [(&[&str], &str); 42] = [
     (&["--ttl", "0", "k"], "--ttl: a ttl of 0 s is too short"),
     (&["--ttl", "3650d", "k"], "too long: a year is the most"),
@@ -123,7 +123,7 @@ fn a_malformed_url_is_64_on_one_line_without_its_password() {
         for (done, origin) in [(argument, "--store: "), (environment, "LEASEHOLD_STORE: ")] {
             done.says(64, &[origin]);
             done.keeps_the_secret();
-            // If a kind of store is refused, the suggested kinds are usable by a command.
+            // If a kind of store is refused, the error suggests kinds that a command can use.
             assert!(!done.err.contains("known are"), "{done:?}");
         }
     }

@@ -1,4 +1,4 @@
-//! `leasehold bench`: what locks cost at a store.
+//! `leasehold bench`: the cost of locks in a store.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -17,14 +17,14 @@ fn bench(site: &Site, words: &[&str]) -> Done {
     site.finish(command)
 }
 
-/// A bench that goes on until somebody ends it, and has begun.
+/// A running benchmark that does not end by itself.
 fn going_on(site: &Site, store: &str) -> Running {
     let bench = site.start(site.leasehold(&["bench", "--seconds", "5m", "--store", store]));
     until("the bench has begun", || bench.err().contains("measuring "));
     bench
 }
 
-/// The medians, by figure, what it is of, and tasks.
+/// The medians, by figure, subject and number of tasks.
 fn medians(done: &Done) -> BTreeMap<String, f64> {
     let lines =
         done.out.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{done:?}")));
@@ -55,8 +55,8 @@ fn has_measured_all(done: &Done) {
         "round-trip-rested baseline",
     ];
     assert!(medians.keys().eq(all.iter()), "{medians:?}");
-    // A pair is two round trips, whoever makes it; and these bounds leave room for a machine that
-    // is busy with something else.
+    // A pair is two round trips, also in the baseline; and these bounds leave room for a busy
+    // machine.
     let trips = 1e6 / medians["round-trip baseline"];
     assert!(medians["pairs baseline 1"] < trips && medians["pairs leasehold 1"] < trips, "{medians:?}");
     assert!(medians["pairs ratio 1"] < 2.0, "{medians:?}");
@@ -153,11 +153,12 @@ fn a_cluster_is_measured() {
 fn several_stores_are_measured_as_the_quorum_that_they_are_also_with_one_down() {
     let servers = [Flavor::Redis62, Flavor::Redis82].map(Server::start);
     let site = Site::new();
-    // Told to forget nothing, so that they need not wait for a minute first.
+    // With `quarantine=no`, so that they need not abstain for a minute first.
     let urls = [&servers[0], &servers[1]].map(|server| format!("{}?quarantine=no", server.url()));
     has_measured_all(&bench(&site, &["--json", &urls[0], &urls[1], "redis://127.0.0.1:1"]));
     servers.iter().for_each(only_fences_remain);
-    // Those that abstain say so, and who is down is named, whether or not that was known by then.
+    // Abstaining members say so, and a member that is down is named, whether or not that was known
+    // by then.
     let urls = servers.each_ref().map(Server::url);
     let done = bench(&site, &["-q", &urls[0], &urls[1], "redis://127.0.0.1:1"]);
     done.says(69, &["quarantined for ", "redis://127.0.0.1:1"]);
@@ -181,7 +182,7 @@ fn ctrl_c_ends_it_and_leaves_no_lock() {
     let server = Server::start(Flavor::Redis82);
     let site = Site::new();
     for store in [server.url(), site.store().to_owned()] {
-        // Wherever it is by then.
+        // At any moment of the benchmark.
         for _ in 0..4 {
             let bench = going_on(&site, &store);
             std::thread::sleep(std::time::Duration::from_millis(u64::from(bench.id()) % 7 * 40));
@@ -201,7 +202,7 @@ fn a_user_with_rights_on_few_keys_passes_their_prefix() {
     let rules = "on >pw resetkeys ~app:* ~leasehold:*}app:* resetchannels &leasehold:* -@all +ping +eval +evalsha +get +set +del \
                  +exists +pexpire +pexpireat +pttl +time +zadd +zcard +zrange +zrangebyscore +zrank +zrem +zscore +hdel +hget +hmget \
                  +hset +mget +pubsub +publish +subscribe +unsubscribe";
-    // It has a compare-and-delete of its own, which this user may not use.
+    // The server has a native compare-and-delete, which this user may not use.
     let server = Server::setup(Flavor::Valkey91).acl_user("lock", rules).start();
     let site = Site::new();
     let store = format!("redis://lock:pw@127.0.0.1:{}", server.port());

@@ -8,12 +8,12 @@ use servers::{Flavor, Server};
 use crate::database::ready;
 use crate::harness::{Done, Running, SECRET, Site, is_alive, until};
 
-/// A run that minds a TERM, and wrote its fence into `fence`.
+/// A run whose command ends at SIGTERM and wrote its fence into `fence`.
 fn holder(site: &Site) -> (Running, String) {
     let script = "echo $$ > pid; echo $LEASEHOLD_FENCE > fence; exec sleep 60";
     let run = site.start(site.run_script(&["--ttl", "60", "--label", "web 3", "k"], script));
     site.wait_for("fence");
-    // The connection hears soon after the first lease.
+    // The connection subscribes soon after the first lease.
     let begun = Instant::now();
     until("a moment", || begun.elapsed() > Duration::from_millis(200));
     (run, site.read("fence"))

@@ -38,7 +38,7 @@ fn a_database_is_made_ready_once_and_then_has_locks_as_any_other_store() {
     assert_eq!(shown["holders"][0]["fence"].to_string(), fence, "{shown}");
     assert!(task(&["ls", "--all"]).out.contains("deploy"));
     task(&["break", "deploy", "--fence", &fence, "--reason", "a test"]);
-    // Its renewal or a notification tells the holder.
+    // The holder finds out by its renewal or a notification.
     assert_eq!(holder.finish().status.code(), Some(70));
     assert!(task(&["show", "deploy"]).out.contains("a test"));
 
@@ -48,7 +48,7 @@ fn a_database_is_made_ready_once_and_then_has_locks_as_any_other_store() {
     assert!(!task(&["ls", "--marks", "--all"]).out.contains("report"));
 }
 
-/// The grants of the page, and no others.
+/// With exactly the grants of the page.
 #[test]
 fn the_grants_of_the_page_suffice() {
     const PAGE: &str = include_str!("../../../../docs/postgres.md");

@@ -49,8 +49,7 @@ impl Scene {
         self.site.finish(command)
     }
 
-    /// The one finding that is not a note: its severity, its subject, the kind of its remedy, and
-    /// that.
+    /// The one finding that is not a note: its severity, its subject, and its remedy with the kind.
     fn finds(&self, code: i32) -> [String; 4] {
         let done = self.doctor(&["--json"]);
         done.is_silent(code);
@@ -62,7 +61,7 @@ impl Scene {
         texts.map(|text| text.as_str().unwrap_or_default().to_owned())
     }
 
-    /// This is found, and its remedy works.
+    /// Expects this finding, and that its remedy works.
     fn is_mended(&self, code: i32, severity: &str, about: &str) {
         let [how, what, kind, mend] = self.finds(code);
         assert_eq!([&*how, &*what, &*kind], [severity, about, "psql"], "{mend}");

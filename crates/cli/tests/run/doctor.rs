@@ -14,7 +14,7 @@ fn doctor(site: &Site, words: &[&str]) -> Done {
     site.finish(command)
 }
 
-/// The findings about this that are no notes, and how it ended.
+/// The findings with this subject, without notes, and the exit code.
 fn findings(done: &Done, about: &str) -> Vec<Value> {
     let object: Value = serde_json::from_str(&done.out).unwrap_or_else(|error| panic!("{error}: {done:?}"));
     let all = object["findings"].as_array().expect("a list").clone();
@@ -27,7 +27,7 @@ fn the_exit_code_tells_the_severity_and_the_pasted_remedy_fixes_it() {
         .arg("maxmemory", "100mb")
         .arg("maxmemory-policy", "allkeys-lru")
         .start();
-    // As a server has it that nobody configured.
+    // As on an unconfigured server.
     server.text(&["CONFIG", "SET", "save", "3600 1 300 100 60 10000"]);
     let site = Site::new();
     let at = ["--store", &server.url()];
@@ -77,7 +77,7 @@ fn one_pasted_line_lets_a_user_do_all_that_a_lock_on_a_key_needs() {
     let site = Site::on(&url);
     let words = ["--json", "--store", &url, "--key", "app:[x]"];
     for allowed in [
-        // Other keys, and no channel; and next to no command.
+        // Permissions for other keys, for no channel, and for hardly any command.
         "~other:* +@all -@admin -scan +config|get",
         "~other:* +hello +client +ping",
     ] {
@@ -101,7 +101,7 @@ fn one_pasted_line_lets_a_user_do_all_that_a_lock_on_a_key_needs() {
     server.text(&["RPUSH", "list", "x"]);
     let done = doctor(&site, &["--json", "--store", &server.url(), "--key", "list"]);
     assert!(findings(&done, "key")[0]["what"].as_str().unwrap().contains("not a lock"), "{done:?}");
-    // A file is not made for it.
+    // The doctor does not create the file.
     let file = Site::new();
     doctor(&file, &["--store", file.store(), "--key", "k"]).is_silent(0);
     assert!(!file.path("leases.db").exists());

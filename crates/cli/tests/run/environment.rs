@@ -78,8 +78,7 @@ fn the_store_comes_from_the_environment_if_no_option_names_one() {
     assert!(done.err.contains(&format!("k: taken at {}, fence ", site.store())), "{done:?}");
 }
 
-/// A file by that name would be another one in each working directory, and exclude nobody from
-/// elsewhere.
+/// It would be another file in each working directory, and exclude nobody.
 #[test]
 fn a_relative_file_is_refused_and_nothing_is_made() {
     let site = Site::new();
@@ -107,7 +106,7 @@ fn a_tilde_is_the_home_of_the_user_whatever_the_environment_says() {
     let _ = std::fs::remove_dir(format!("{}-peers", file.display()));
 }
 
-/// Cron has no `HOME`, and a shell may have others: they must meet in one file.
+/// Cron has no `HOME`, and a shell may have any: both must use one file.
 #[test]
 fn the_default_store_is_the_users_whatever_the_environment_says() {
     let site = Site::new();

@@ -1,4 +1,4 @@
-//! Exclusion: one run at a time, also among many, and after a crash.
+//! Exclusion: one run at a time, among many and after a crash.
 
 use std::fs;
 use std::thread;
@@ -47,7 +47,7 @@ fn a_holder_that_was_killed_keeps_others_out_no_longer_than_its_ttl() {
         let killed = Instant::now();
         site.finish(site.run(&["k", "--", "true"])).is_silent(0);
         let waited = killed.elapsed();
-        // A second lease would show, a slow machine does not.
+        // The bound shows a second lease, but tolerates a slow machine.
         assert!(waited < 2 * ttl - Duration::from_millis(200), "{waited:?}");
         kill(&command);
     }

@@ -26,7 +26,7 @@ fn stdout_is_the_commands_alone_also_with_verbose() {
     assert_eq!(done.out, "a b|$HOME|*|-n|");
 }
 
-/// It does not pass by itself, so nobody waits for it; and the store can be reached.
+/// A full disk does not pass, so a run does not wait; and the store is reachable.
 #[test]
 fn a_full_disk_is_69_at_once_and_says_what_to_do() {
     let site = Site::new();
@@ -82,7 +82,7 @@ fn a_command_that_died_of_a_signal_has_us_die_of_it_and_leaves_no_lock() {
         assert!(!done.status.to_string().contains("core"), "{done:?}");
         assert_eq!(done.err, "");
     }
-    // A real-time signal, which no default handler can be emulated for.
+    // A real-time signal, whose default action cannot be emulated.
     let done = site.finish(site.run_script(&["k"], "kill -40 $$"));
     assert_eq!(done.status.code(), Some(128 + 40));
     site.finish(site.run(&["-n", "k", "--", "true"])).is_silent(0);

@@ -29,7 +29,7 @@ fn contained(site: &Site, words: &[&str], script: &str) -> Command {
     site.process("unshare", &all)
 }
 
-/// The process that is the first one inside, by its number outside.
+/// The first process inside, by its number outside.
 fn first(run: &Running) -> u32 {
     let children = format!("/proc/{0}/task/{0}/children", run.id());
     fs::read_to_string(children).unwrap().trim().parse().expect("unshare has one child")
@@ -43,7 +43,7 @@ fn the_first_process_ends_as_the_command_does() {
     let site = Site::new();
     let script = "[ \"$(tr '\\0' ' ' < /proc/1/cmdline | grep -o 'leasehold run')\" ] && exit 5";
     site.finish(contained(&site, &["k"], script)).is_silent(5);
-    // Process 1 cannot die of a signal of its own: as shells say it.
+    // Process 1 cannot kill itself by a signal, so it exits with the code of a shell.
     site.finish(contained(&site, &["k"], "kill -TERM $$")).is_silent(128 + 15);
     site.finish(site.run(&["-n", "k", "--", "true"])).is_silent(0);
 }
@@ -65,7 +65,7 @@ fn the_first_process_passes_signals_on_although_the_kernel_would_spare_it() {
         let done = run.finish();
         assert_eq!(done.status.code(), Some(number), "{done:?}");
     }
-    // Also while it waits.
+    // The same while it waits.
     let holder = site.start(site.run_script(&["k"], "echo x > held; exec sleep 60"));
     site.wait_for("held");
     let run = site.start(contained(&site, &["-v", "k"], "true"));
@@ -82,21 +82,20 @@ fn the_first_process_and_the_supervisor_wait_for_orphans() {
         return;
     }
     let site = Site::new();
-    // Forty below the supervisor, whose parents have ended, and that end themselves.
+    // Forty orphans below the supervisor, which then end.
     let script = "for i in 1 2 3 4 5 6 7 8 9 10; do (true & true & true & true & sleep 0.01 &); done; \
                   until [ \"$(grep -l '^State:.Z' /proc/[0-9]*/status 2> /dev/null)\" = '' ]; do sleep 0.02; done; \
                   echo $$ > running; until [ -e go ]; do sleep 0.02; done; \
                   grep -h '^State:.Z' /proc/[0-9]*/status; exit 4";
     let run = site.start(contained(&site, &["k"], script));
     site.wait_for("running");
-    // And one that came in from outside, as `docker exec` does, and whose parent ended: it is
-    // process 1's.
+    // And an orphan that came from outside, as by `docker exec`: it becomes a child of process 1.
     let inside = first(&run).to_string();
     let entering = ["--user", "--pid", "--mount", "--preserve-credentials", "--target", &inside];
     let orphaning = ["sh", "-c", "(sleep 0.05 &)"];
     site.finish(site.process("nsenter", &[&entering[..], &orphaning].concat())).is_silent(0);
     let children = format!("/proc/{inside}/task/{inside}/children");
-    // The supervisor alone stays.
+    // Only the supervisor stays.
     until("the orphan is gone", || {
         fs::read_to_string(&children).unwrap_or_default().split_ascii_whitespace().count() == 1
     });

@@ -16,7 +16,7 @@ use crate::shell::{in_shell, others, path, program};
 const GUIDE: &str =
     concat!(include_str!("../../../../docs/guide.md"), include_str!("../../../../docs/operating.md"));
 
-/// The block that has this name behind its language.
+/// The block with this name after its language.
 fn block(name: &str) -> String {
     let mut lines = GUIDE.lines();
     lines
@@ -28,7 +28,7 @@ fn block(name: &str) -> String {
 #[test]
 fn every_block_is_tried_by_a_test_here() {
     let named = GUIDE.lines().filter_map(|line| line.strip_prefix("```"));
-    // Blocks that are only to be read are not run.
+    // Blocks that are only for reading are not run.
     let named = named.filter(|info| !["", "text"].contains(info));
     let here = include_str!("guide.rs");
     for info in named {
@@ -39,7 +39,7 @@ fn every_block_is_tried_by_a_test_here() {
 
 #[test]
 fn each_row_of_the_table_for_users_of_flock_does_the_same_as_flock() {
-    // Other tables list other things: the metrics, for one.
+    // Other tables list other things, such as the metrics.
     let rows = GUIDE.lines().filter(|line| line.starts_with("| `") && line.contains("flock "));
     let rows = rows.map(|line| line.replace("\\|", "\u{1}"));
     let rows: Vec<_> = rows
@@ -79,7 +79,7 @@ fn a_script_that_cleans_up_after_ctrl_c_does_so_under_its_lock() {
     program(&site, "work", "echo $$ > running; exec sleep 60");
     program(&site, "tidy", "leasehold run -nq deploy -- true; echo $? > busy");
     program(&site, "script", &block("cleanup"));
-    // A job of its own, as at a terminal: whatever is tried here has a session of its own.
+    // A separate job, as at a terminal: every script here has its own session.
     let script = site.start(in_shell(&site, "bash", &["./script"]));
     site.wait_for("running");
     rustix::process::kill_process_group(crate::harness::pid(script.id()), Signal::INT).unwrap();
@@ -318,7 +318,7 @@ fn by_systemd(site: &Site, unit: &str) -> Command {
     command
 }
 
-/// systemd itself has nothing to complain of, where there is one to ask.
+/// systemd itself accepts the unit, if it is installed.
 fn verify(site: &Site, name: &str, unit: &str) {
     let words = exec_start(site, unit).join(" ");
     let line = unit.lines().find(|line| line.starts_with("ExecStart=")).unwrap();
@@ -326,7 +326,7 @@ fn verify(site: &Site, name: &str, unit: &str) {
     if Command::new("systemd-analyze").arg("--version").stdout(Stdio::null()).status().is_ok() {
         let done =
             site.finish(site.process("systemd-analyze", &["verify", "--man=no", &format!("./{name}")]));
-        // Of other units of this machine it may say more.
+        // It may report other units of this machine, too.
         assert!(!done.err.contains(name), "{done:?}");
         assert_eq!(done.status.code(), Some(0), "{done:?}");
     }
@@ -399,7 +399,7 @@ fn a_containers_first_process_passes_signals_on_and_ends_as_its_command() {
     assert_eq!(done.status.code(), Some(3), "{done:?}");
     assert!(done.out.starts_with(first) && done.out.ends_with("\n--all\n"), "{done:?}");
 
-    // Leaves an orphan that has ended, and ends in good order.
+    // Leaves an orphan that has ended, and exits normally.
     program(
         &site,
         "migrate",

@@ -1,4 +1,4 @@
-//! Options under the names that other programs use, and options in the environment.
+//! Options by the names of other programs, and options in the environment.
 
 use servers::{Flavor, Server};
 
@@ -26,7 +26,7 @@ fn options_of_other_lock_commands_are_answered_with_ours() {
         assert!(done.err.lines().next().unwrap().contains(says), "{done:?}");
         assert_eq!(done.status.code(), Some(64), "{done:?}");
     }
-    // Behind the dashes it is the command's own.
+    // After the dashes, the option is the command's.
     site.finish(site.run(&["k", "--", "sh", "-c", "exit 3"])).is_silent(3);
 }
 
@@ -90,7 +90,7 @@ fn environment_variables_replace_missing_options() {
     }
     let label = show(&[("LEASEHOLD_LABEL", "")], &[]).1;
     assert!(label.contains('@'), "an empty variable counts as not set: {label}");
-    // The lease is as long, and a busy machine must not lose it first.
+    // The lease has the same length, and must not end first on a busy machine.
     ended(("LEASEHOLD_MAX_HOLD", "2s"), &["k", "--", "sleep", "60"]).says(70, &["--max-hold 2s"]);
     let _others = others(&site, "held");
     ended(("LEASEHOLD_BUSY_EXIT_CODE", "3"), &["-n", "held", "--", "true"])

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-/// Longer than anything here takes on a machine that is busy compiling.
+/// Longer than anything here takes on a busy machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
 /// A directory, which is also where commands run, and the URL of a store.
@@ -24,7 +24,7 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    /// With a file store of its own.
+    /// With its own file store.
     pub(crate) fn new() -> Self {
         let directory = tempfile::tempdir().expect("a directory for the test");
         let store = format!("file:{}/leases.db", directory.path().display());
@@ -67,10 +67,9 @@ impl Site {
         command
     }
 
-    /// Another program in the same surroundings.
+    /// Another program in the same environment.
     pub(crate) fn process(&self, program: impl AsRef<OsStr>, words: &[&str]) -> Command {
-        // In a session of its own: the terminal of whoever runs the tests is none of theirs. It
-        // stays the same process.
+        // In a separate session, without the terminal of the test run. It stays the same process.
         let mut command = Command::new("setsid");
         command.arg(program).args(words).env_clear().current_dir(self.directory.path()).stdin(Stdio::null());
         command.envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
@@ -81,7 +80,7 @@ impl Site {
     pub(crate) fn start(&self, mut command: Command) -> Running {
         let number = self.outputs.fetch_add(1, Ordering::Relaxed);
         let [out, err] = ["out", "err"].map(|kind| self.path(&format!("{number}.{kind}")));
-        // Files: a command that was left behind does not keep us waiting for the end of a pipe.
+        // Output goes to files, so that a process that was left behind does not keep a pipe open.
         let create = |path| File::create(path).expect("a file for the output");
         command.stdout(create(&out)).stderr(create(&err));
         let child = command.spawn().expect("the program starts");
@@ -93,7 +92,7 @@ impl Site {
         self.start(command).finish()
     }
 
-    /// Waits until a file has something in it, and gives that back.
+    /// Waits until a file is not empty, and returns its content.
     #[track_caller]
     pub(crate) fn wait_for(&self, name: &str) -> String {
         until(name, || !self.read(name).is_empty());
@@ -141,8 +140,8 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Asked first, so that it ends its command; twice, so that a command that does not want to
-        // is killed.
+        // SIGTERM first, so that it ends its command; a second one, so that a stubborn command is
+        // killed.
         for signal in [Signal::TERM, Signal::TERM, Signal::KILL] {
             let end = Instant::now() + Duration::from_secs(2);
             while matches!(self.child.try_wait(), Ok(None)) {
@@ -168,7 +167,7 @@ pub(crate) struct Done {
 
 impl Done {
     /// Its error output, without leading lines about a store or a lock that took longer than a
-    /// second: where many tests share a machine, a healthy one may.
+    /// second, which happens on a busy machine.
     fn said(&self) -> &str {
         let mut said = &*self.err;
         while let Some((first, rest)) = said.split_once('\n') {
@@ -181,13 +180,13 @@ impl Done {
         said
     }
 
-    /// Ended with this code and said nothing.
+    /// Exited with this code and no error output.
     #[track_caller]
     pub(crate) fn is_silent(&self, code: i32) {
         assert_eq!((self.status.code(), self.said()), (Some(code), ""), "{self:?}");
     }
 
-    /// Ended with this code and said one line, with these words in it.
+    /// Exited with this code and one line of error output, which contains these words.
     #[track_caller]
     pub(crate) fn says(&self, code: i32, words: &[&str]) {
         let said = self.said();
@@ -199,7 +198,7 @@ impl Done {
         }
     }
 
-    /// The same, after a line that says for how long a store is tried that does not answer.
+    /// The same, after a line that says how long a silent store is tried.
     #[track_caller]
     pub(crate) fn says_after_trying(&self, code: i32, words: &[&str]) {
         let (first, last) = self.err.split_once('\n').unwrap_or_default();

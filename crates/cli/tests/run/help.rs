@@ -27,7 +27,7 @@ fn options(site: &Site, task: &str) -> Vec<String> {
     words.dedup();
     let least = match task {
         "run" | "once" | "every" | "hold" => 9,
-        // It prints nothing, so there is nothing to say about how.
+        // It prints nothing, so it has no output options.
         "top" | "metrics" => 3,
         "watch" => 4,
         "init" => 2,
@@ -84,7 +84,7 @@ fn each_topic_is_said_and_a_slip_in_its_name_is_understood() {
     done.says_and_hints(64, &["no option --max-hld"], "did you mean --max-hold?");
 }
 
-/// Every exit code that the source can end with is explained, and the other way round.
+/// Every exit code of the source is explained, and every explained code is in the source.
 #[test]
 fn the_exit_codes_that_are_explained_are_those_that_there_are() {
     let site = Site::new();
@@ -121,7 +121,7 @@ fn the_manual_has_its_sections_every_option_and_every_topic() {
             "bench" => " [URL]...",
             _ => " KEY",
         };
-        // A hyphen is written so that nobody takes it for a dash.
+        // A hyphen is escaped so that it is not rendered as a dash.
         let plain = page.replace("\\-", "-");
         for option in options(&site, task) {
             assert!(plain.contains(&option), "{option}: {plain}");
@@ -133,7 +133,7 @@ fn the_manual_has_its_sections_every_option_and_every_topic() {
         assert!(has_section(&whole, section), "{section}: {whole}");
     }
     assert!(whole.is_ascii(), "not every terminal has the rest");
-    // A line of text that began with a dot would be an instruction.
+    // A line of text that begins with a dot would be an instruction.
     let known = [".ie", ".el", ".TH", ".SH", ".TP", ".RS", ".RE", ".PP", ".br", ".nf", ".fi", ".SS", ".IP"];
     for line in whole.lines().filter(|line| line.starts_with('.')) {
         assert!(known.contains(&line.split(' ').next().unwrap()), "{line}");
@@ -142,7 +142,7 @@ fn the_manual_has_its_sections_every_option_and_every_topic() {
     assert_eq!(names.len(), TASKS.len() + 1, "{names:?}");
 }
 
-/// If groff is installed, it has nothing to complain about.
+/// If groff is installed, it reports no error.
 #[test]
 fn the_manual_can_be_set() {
     let site = Site::new();

@@ -11,7 +11,7 @@ use crate::harness::{Site, until};
 fn bash(site: &Site, script: &str) -> std::process::Command {
     let mut command = site.process("bash", &["-c", script]);
     command.env("LEASEHOLD_STORE", site.store());
-    // By its name, as in the manual.
+    // By its full name, as in the manual.
     let ours = std::path::Path::new(env!("CARGO_BIN_EXE_leasehold")).parent().unwrap();
     command.env("PATH", format!("{}:{}", ours.display(), std::env::var("PATH").unwrap_or_default()));
     command
@@ -32,7 +32,7 @@ fn a_script_is_alone_from_the_fence_to_its_end() {
         let lines: Vec<_> = done.out.lines().collect();
         assert!(lines[0].parse::<u64>().unwrap() > 0, "{done:?}");
         assert_eq!(lines[1], "75");
-        // Let go of when the script ends, soon; then its fence is the greater one.
+        // Released soon after the script ends; the next fence is greater.
         let after = site.finish(site.run_script(&["-w", "10", "deploy"], "echo $LEASEHOLD_FENCE"));
         after.is_silent(0);
         assert!(after.out.trim().parse::<u64>().unwrap() > lines[0].parse().unwrap());
@@ -84,7 +84,7 @@ fn a_loss_is_the_end_of_the_pipe_and_70() {
     done.says(0, &["deploy: lease lost", "deleted"]);
 }
 
-/// The reader must not believe in its lock while we look for a server that is gone.
+/// The reader must not rely on the lock while we search for a server that is gone.
 #[test]
 fn a_lease_that_cannot_be_renewed_is_the_end_of_the_pipe_by_its_end() {
     let server = Server::start(Flavor::Valkey91);

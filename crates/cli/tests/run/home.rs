@@ -1,5 +1,5 @@
-//! A user whose home is the test's, so that the default store can be used without touching
-//! anybody's.
+//! A user whose home belongs to the test, so that the default store can be used without touching a
+//! real one.
 
 use std::fs;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use crate::harness::Site;
 #[derive(Debug)]
 pub(crate) struct Home {
     pub(crate) path: PathBuf,
-    /// The user database in which it is ours; `None` where the system lets nobody have his own.
+    /// The user database with that home; `None` if the system does not allow a private one.
     database: Option<PathBuf>,
     /// The parts of the path that did not exist before.
     to_remove: Vec<PathBuf>,
@@ -38,7 +38,7 @@ impl Home {
         Self { path, database: None, to_remove }
     }
 
-    /// The same command, run by whoever lives there.
+    /// The same command, run by the user of that home.
     pub(crate) fn live_in(&self, command: Command) -> Command {
         let Some(database) = &self.database else { return command };
         let mut inner = Command::new("unshare");
@@ -61,8 +61,8 @@ impl Home {
 impl Drop for Home {
     fn drop(&mut self) {
         for part in self.to_remove.iter().rev() {
-            // Ours alone in the last; in the others there may be somebody else's by now, and then
-            // they stay.
+            // Only the last directory is certainly ours; the others stay if they contain something
+            // by now.
             let _ = if part.ends_with("leasehold") { fs::remove_dir_all(part) } else { fs::remove_dir(part) };
         }
     }

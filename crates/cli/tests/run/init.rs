@@ -9,7 +9,7 @@ use nix::unistd::{Gid, Group, Uid};
 use crate::harness::Site;
 use crate::home::Home;
 
-/// A group that every system has, and nobody is in.
+/// A group that exists on every system and has no members.
 fn group() -> (String, u32) {
     let group =
         [65534, 65533, 1].into_iter().find_map(|id| Group::from_gid(Gid::from_raw(id)).ok().flatten());
@@ -17,8 +17,8 @@ fn group() -> (String, u32) {
     (group.name, group.gid.as_raw())
 }
 
-/// The same command, by a user whom no database knows, in that group. The path to the program and
-/// the test's files is open to all.
+/// The same command, by a user without a database entry, in that group. The path to the program and
+/// the test's files is accessible to all.
 fn by(user: u32, group: u32, command: &Command) -> Command {
     let [user, group] = [user, group].map(|id| id.to_string());
     let mut by = Command::new("setpriv");
@@ -28,7 +28,7 @@ fn by(user: u32, group: u32, command: &Command) -> Command {
     by
 }
 
-/// True for root, which alone may do what is tested; otherwise says so on standard error.
+/// True for root, which these tests need; otherwise prints that they are skipped.
 fn is_root() -> bool {
     if !Uid::effective().is_root() {
         eprintln!("left out: only root can make a store for a group");

@@ -34,7 +34,7 @@ fn lines(site: &Site, name: &str) -> usize {
     site.read(name).lines().count()
 }
 
-/// The events of a job on its descriptor, without their times.
+/// The events of a job, without their times.
 fn told(site: &Site, task: &str, words: &str) -> Vec<Value> {
     let ours = env!("CARGO_BIN_EXE_leasehold");
     let line = format!("exec {ours} {task} --store {} --status-fd 7 {words} 7>events", site.store());
@@ -129,8 +129,8 @@ fn a_run_that_is_killed_leaves_the_job_to_the_next_and_nothing_running() {
             killed.signal(Signal::KILL);
             until("its command is gone", || !is_alive(&number));
             std::fs::remove_file(site.path("running")).unwrap();
-            // Nobody is held up for longer than the ttl: `once` waits for that, `every` is started
-            // again.
+            // Nobody waits for longer than the TTL: `once` waits for its end, and `every` is
+            // started again.
             let end = std::time::Instant::now() + LIMIT;
             loop {
                 let done = site.finish(job_of("echo done"));
@@ -169,7 +169,7 @@ fn it_is_due_again_when_the_period_is_over() {
     let run = || site.finish(every(&site, &["2s", "tick", "--", "echo", "tick"])).out;
     let started = std::time::Instant::now();
     assert_eq!(run(), "tick\n");
-    // It is asked for long before it is due.
+    // The job is requested long before it is due.
     assert!(started.elapsed() > Duration::from_secs(2) || run().is_empty());
     until("it is due again", || run() == "tick\n");
     assert!(started.elapsed() >= Duration::from_secs(2), "{:?}", started.elapsed());
@@ -264,7 +264,7 @@ fn a_lease_that_is_lost_ends_the_command_and_leaves_it_to_the_next() {
     }
 }
 
-/// The command has ended well, and yet it was not alone to its end.
+/// The command succeeded, but it had lost its lock before its end.
 #[test]
 fn a_job_that_ends_after_its_lock_was_lost_is_not_marked_as_done() {
     let server = Server::start(Flavor::Redis82);
@@ -272,7 +272,7 @@ fn a_job_that_ends_after_its_lock_was_lost_is_not_marked_as_done() {
     let script = "echo $$ > running; until [ -e go ]; do sleep 0.01; done";
     let late = site.start(once(&site, &["--ttl", "20", "migrate", "--", "sh", "-c", script]));
     site.wait_for("running");
-    // Not told: the holder would learn by its next renewal.
+    // The holder is not notified: it would find out at its next renewal.
     server.text(&["SET", "migrate", "another"]);
     std::fs::write(site.path("go"), "").unwrap();
     late.finish().says(70, &["migrate: ", "lost before that was noted", "run again"]);
@@ -286,7 +286,7 @@ fn a_store_that_is_away_is_69_and_nothing_runs() {
     for words in [&["once", "-w", "1", "k"][..], &["every", "1h", "k"]] {
         let done = nowhere.finish(job(&nowhere, words[0], &[&words[1..], &["--", "echo", "ran"]].concat()));
         assert_eq!(done.out, "");
-        // A second is not worth a word.
+        // A wait of a second is not reported.
         if words[0] == "once" {
             done.says(69, &["127.0.0.1:1"]);
         } else {
@@ -332,7 +332,7 @@ fn invalid_settings_are_refused_before_anything_is_opened() {
     }
     let done = site.finish(site.leasehold(&["every", "1h", "k", "ls"]));
     done.says_and_hints(64, &["no -- before it"], "leasehold every 1h k -- ls");
-    // A run around it holds that very lock.
+    // An outer run holds the same lock.
     let ours = env!("CARGO_BIN_EXE_leasehold");
     let nested = format!("{ours} once k -- echo inner");
     site.finish(site.run_script(&["k"], &nested)).says(64, &["k: a run around this one holds it"]);

@@ -7,7 +7,7 @@ use servers::{Flavor, Proxy, Server};
 
 use crate::harness::{Site, is_alive, until};
 
-/// Writes down its own number and that of a child, and that it was asked to end; does not.
+/// Records its own process id, that of a child, and each SIGTERM, and does not end.
 const STUBBORN: &str = "\
     exec 2> /dev/null; trap 'date > asked' TERM; \
     sh -c 'trap \"\" TERM; echo $$ > child; while :; do sleep 0.05; done' & \
@@ -53,7 +53,7 @@ fn a_command_is_asked_to_end_before_the_lease_does_and_dead_by_then_when_nothing
     let command = site.wait_for("running");
     let child = site.wait_for("child");
     proxy.black_hole();
-    // The last renewal that got through was sent before this.
+    // The last successful renewal was sent before this.
     let last_end = Instant::now() + ttl;
     site.wait_for("asked");
     assert!(Instant::now() < last_end, "asked too late");
@@ -91,7 +91,7 @@ fn a_run_that_was_stopped_past_its_lease_kills_the_command_when_it_goes_on() {
         let run = site.start(site.run_script(&["--ttl", "500ms", "k"], STUBBORN));
         let command = site.wait_for("running");
         run.signal(Signal::STOP);
-        // Another's turn comes, as nobody renews.
+        // Another process gets the lock, because nobody renews.
         site.finish(site.run(&["k", "--", "true"])).is_silent(0);
         run.signal(Signal::CONT);
         run.finish().says(70, &["k: lease lost, so the command was ended"]);
@@ -99,7 +99,7 @@ fn a_run_that_was_stopped_past_its_lease_kills_the_command_when_it_goes_on() {
     }
 }
 
-/// Nothing renews while we are stopped, and the command may end before we go on.
+/// Nothing renews while we are stopped, and the command may end before we continue.
 #[test]
 fn a_command_that_ended_behind_its_lease_is_70_although_it_did_well() {
     let site = Site::new();

@@ -7,7 +7,7 @@ use crate::database::ready;
 use crate::harness::{Done, Running, Site, until};
 use crate::pty::Pty;
 
-/// Somebody who holds these.
+/// A process that holds these.
 fn holder(site: &Site, label: &str, keys: &[&str]) -> Running {
     let _ = std::fs::remove_file(site.path("running"));
     let words = [&["--ttl", "20", "--label", label], keys].concat();

@@ -58,8 +58,7 @@ fn a_naming_that_there_is_not_and_two_names_for_one_lock_are_64() {
     run(&["--naming", "pottery", ""]).says(64, &["the key is empty"]);
 }
 
-/// The inner run would wait for the outer one, and that for the inner one, whichever way they write
-/// the key.
+/// The inner and the outer run would wait for each other, by whichever name they use the key.
 #[test]
 fn a_run_within_a_run_is_refused_by_the_key_and_not_by_the_name() {
     let site = Site::new();

@@ -26,7 +26,7 @@ fn busy_ends_with_the_code_that_was_asked_for_also_when_the_time_is_up() {
         let done = site.finish(site.run(&[options, &["k", "--", "true"]].concat()));
         done.says(code, &["k: ", "held by the holder ("]);
     }
-    // Only busy has another code.
+    // Only `busy` gets another code.
     site.finish(site.run(&["-E", "9", "other", "--", "sh", "-c", "exit 4"])).is_silent(4);
     site.finish(site.run(&["-E", "9", "other", "--", "./missing"])).says(127, &["not run"]);
 }
@@ -49,7 +49,7 @@ fn a_waiting_request_is_told_the_holder_once_if_it_asks_for_it() {
     let plain = site.start(site.run(&["k", "--", "true"]));
     let quiet = site.start(site.run(&["-vq", "k", "--", "true"]));
     until("it is told", || verbose.err().contains("waiting for k, held by the holder ("));
-    // Several asks later.
+    // After several requests.
     std::thread::sleep(Duration::from_millis(500));
     std::fs::write(site.path("go"), "").unwrap();
     holder.finish().is_silent(0);

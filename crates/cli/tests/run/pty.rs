@@ -1,4 +1,4 @@
-//! A pseudoterminal for tests that type.
+//! A pseudoterminal for tests that type keys.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -23,7 +23,7 @@ pub(crate) const CTRL_BACKSLASH: &str = "\x1c";
 const ROWS: u16 = 24;
 const COLUMNS: u16 = 200;
 
-/// A terminal, and the session that has it.
+/// A terminal and its session.
 #[derive(Debug)]
 pub(crate) struct Pty {
     keyboard: File,
@@ -35,13 +35,13 @@ pub(crate) struct Pty {
 }
 
 impl Pty {
-    /// Begins a session with this program, which finds `leasehold` as `$L`, with the store in
+    /// Starts a session with this program, which finds `leasehold` as `$L` and the store in
     /// `$LEASEHOLD_STORE`.
     pub(crate) fn start(site: &Site, program: &str, words: &[&str]) -> Self {
         Self::sized(site, [ROWS, COLUMNS], program, words)
     }
 
-    /// The same at a terminal of so many rows and columns.
+    /// The same on a terminal of this size.
     pub(crate) fn sized(site: &Site, size: [u16; 2], program: &str, words: &[&str]) -> Self {
         let master =
             openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).expect("a terminal");
@@ -65,7 +65,7 @@ impl Pty {
         let all = Arc::clone(&shown);
         std::thread::spawn(move || {
             let mut some = [0; 4096];
-            // Fails once nobody has the terminal open.
+            // Fails once no process has the terminal open.
             while let Ok(length @ 1..) = screen.read(&mut some) {
                 all.lock().expect("nobody panics").extend_from_slice(&some[..length]);
             }
@@ -73,12 +73,12 @@ impl Pty {
         Self { keyboard, shown, seen: 0, size, leader }
     }
 
-    /// Begins a session with a script for bash, which is not interactive.
+    /// Starts a session with a script for a non-interactive bash.
     pub(crate) fn script(site: &Site, script: &str) -> Self {
         Self::start(site, "bash", &["-c", script])
     }
 
-    /// Begins a session with a shell to type at.
+    /// Starts a session with an interactive shell.
     pub(crate) fn shell(site: &Site) -> Self {
         let mut pty = Self::start(site, "bash", &["--norc", "--noprofile", "--noediting", "-i"]);
         pty.wait_for("> ");
@@ -95,7 +95,7 @@ impl Pty {
         self.wait_for(&format!("{line}\r\n"));
     }
 
-    /// Waits until this is shown, behind what was waited for before.
+    /// Waits until this is shown, after the text of earlier waits.
     #[track_caller]
     pub(crate) fn wait_for(&mut self, text: &str) {
         let end = Instant::now() + LIMIT;
@@ -114,7 +114,7 @@ impl Pty {
         String::from_utf8_lossy(&self.shown.lock().expect("nobody panics")).into_owned()
     }
 
-    /// The terminal's screen now, and its settings.
+    /// The current screen of the terminal, and its settings.
     pub(crate) fn terminal(&self) -> vt100::Screen {
         let [rows, columns] = self.size.map(|size| NonZero::new(size).expect("a terminal has a size"));
         let mut parser = vt100::Parser::new(rows, columns, 0);
@@ -126,12 +126,12 @@ impl Pty {
         self.terminal().contents()
     }
 
-    /// The process that began the session.
+    /// The first process of the session.
     pub(crate) fn id(&self) -> u32 {
         self.leader.id()
     }
 
-    /// Waits for the end of the one that began the session.
+    /// Waits for the end of the session's first process.
     #[track_caller]
     pub(crate) fn finish(&mut self) -> ExitStatus {
         let mut status = None;
@@ -157,8 +157,8 @@ impl Pty {
 
 impl Drop for Pty {
     fn drop(&mut self) {
-        // Of the hangup that follows, all that is left in the session ends, and of the kill what
-        // minds a command.
+        // The hangup then ends the rest of the session, and the kill ends the process that
+        // supervises a command.
         let _ = self.leader.kill();
         let _ = self.leader.wait();
     }

@@ -137,7 +137,7 @@ fn show_and_ls_name_the_holder_and_break_ends_its_lease() {
 fn a_server_is_diagnosed_mended_and_measured() {
     let server = Server::start(Flavor::Valkey91);
     let site = Site::new();
-    // It keeps nothing on a disk.
+    // The server keeps nothing on disk.
     let done = say(&site, &at(&server, line("doctor")));
     let mends = done.out.lines().find_map(|line| line.trim().strip_prefix("mend  redis-cli> ")).unwrap();
     assert_eq!((done.status.code(), mends), (Some(2), "CONFIG SET appendonly yes"), "{done:?}");

@@ -109,7 +109,8 @@ fn a_server_that_cannot_save_is_69_at_once_and_says_what_to_do() {
 fn a_wrong_type_next_to_the_key_is_69_at_once_and_named() {
     for flavor in BOTH {
         let server = Server::start(flavor);
-        // A free key is granted alone whatever is where a queue and shares are kept.
+        // A free key is granted exclusively even if the keys of the queue and the shares contain
+        // foreign data.
         for (side, options) in
             [("w", &[][..]), ("f", &[]), ("l", &["--shared"]), ("h", &["--shared"]), ("i", &["--shared"])]
         {

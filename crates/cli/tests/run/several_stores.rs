@@ -8,8 +8,7 @@ use servers::{Flavor, Server};
 
 use crate::harness::{Site, until};
 
-/// The least that there is, so that the first start, for which servers are not counted, is soon
-/// over.
+/// The smallest longest TTL, so that the first quarantine is soon over.
 const LONGEST: &[&str] = &["--max-ttl", "5", "--ttl", "4"];
 
 /// The command, with its stores named by the environment.
@@ -51,8 +50,8 @@ fn a_majority_has_the_lock_and_one_that_is_down_does_not_matter() {
     assert!(holder.finish().out.ends_with("end\n"), "who held it held it on");
 }
 
-/// A try that came first, to see whether the stores are there at all, took their abstention for a
-/// refusal: `run` failed at once, though the library waits.
+/// Regression: a first try, which only checks that the stores answer, mistook abstention for a
+/// refusal, so `run` failed at once although the library waits.
 #[test]
 fn a_run_without_a_limit_waits_until_a_new_quorum_votes_and_says_so() {
     let servers = [Flavor::Redis70, Flavor::Valkey91, Flavor::Valkey91].map(Server::start);
@@ -69,7 +68,7 @@ fn two_of_three_stores_that_are_down_are_named_with_their_faults() {
     let server = Server::start(Flavor::Valkey91);
     let site = Site::on(&format!("{} redis://127.0.0.1:1 redis://127.0.0.1:2", server.url()));
     let done = site.finish(by_environment(&site, &["run", "-w", "1", "k", "--", "true"]));
-    // The first of the two decides it, and then the other may not have answered yet.
+    // The first of the two decides the round, and the other may not have answered by then.
     done.says(
         69,
         &["k: 0 of 3 stores granted", "127.0.0.1:1", "127.0.0.1:2", ": cannot connect", "2 needed"],
@@ -87,8 +86,8 @@ fn options_for_several_stores_are_refused_for_one_and_equal_urls_count_once() {
         .says(64, &["127.0.0.1:1", "twice"]);
 }
 
-/// How long it waits for stores that do not answer, how long it then tries to take back what it may
-/// have left there, and how long the runtime's end waits for the last of that.
+/// The time for stores that do not answer, for undoing possible leftovers there, and for the last
+/// of that at the end of the runtime.
 const OUTAGE: Duration = Duration::from_secs(10 + 3 + 2);
 
 #[test]
@@ -107,7 +106,8 @@ fn with_three_of_five_stopped_or_killed_it_says_69_in_time_names_each_and_leaves
         let done = run();
         let waited = started.elapsed();
         assert_eq!(done.status.code(), Some(69), "{done:?}");
-        // Before it each store is warned of, because none of them abstains after a restart.
+        // It is preceded by a warning for each store, because none of them abstains after a
+        // restart.
         let said = done.err.lines().last().unwrap_or_default();
         assert!(said.starts_with("leasehold: k: ") && said.contains(" 3 did not answer ("), "{said}");
         let named = |server: &Server| said.contains(&format!(":{}: ", server.port()));
@@ -119,7 +119,7 @@ fn with_three_of_five_stopped_or_killed_it_says_69_in_time_names_each_and_leaves
     }
 }
 
-/// Three servers, as if each had sat out the quarantine of its first start.
+/// Three servers, as if each had finished the quarantine of its first start.
 fn three() -> [Server; 3] {
     let servers = [Flavor::Redis70, Flavor::Valkey91, Flavor::Redis70].map(Server::start);
     for server in &servers {
@@ -134,14 +134,14 @@ fn site_on(servers: &[Server]) -> Site {
     Site::on(&servers.iter().map(Server::url).collect::<Vec<_>>().join(" "))
 }
 
-/// Everything that is held or waited for at each of them, as left by processes that have ended.
+/// Everything that ended processes left held or waited for at each of them.
 fn left_at(site: &Site, servers: &[Server]) -> Vec<String> {
     let list = |server: &Server| site.finish(site.leasehold(&["ls", "--all", "--store", &server.url()])).out;
     servers.iter().map(list).collect()
 }
 
-/// A process that was refused gave back what a minority had granted in the background, and ended
-/// before that was sent: both other stores kept its lease for 30 s.
+/// Regression: a refused process released the grants of a minority in the background, and exited
+/// before that was sent: two stores kept its lease for 30 s.
 #[test]
 fn a_process_that_was_refused_or_ran_out_of_time_leaves_nothing_at_any_store() {
     let servers = three();
@@ -194,8 +194,8 @@ fn a_process_that_is_interrupted_while_it_waits_leaves_nothing_at_any_store() {
     }
 }
 
-/// Grants of the losers at single stores used to remain after they had exited, and kept everybody
-/// out: in a quarter of the rounds, nobody ran.
+/// Regression: grants of the losers at single stores remained after they had exited, so in a
+/// quarter of the rounds nobody ran.
 #[test]
 fn one_of_three_simultaneous_processes_runs_in_each_round_and_nothing_is_left() {
     let servers = three();
@@ -210,8 +210,7 @@ fn one_of_three_simultaneous_processes_runs_in_each_round_and_nothing_is_left() 
     }
 }
 
-/// At the store that is named first it blocked the quorum for as long as it was there, tries as
-/// well as waiters.
+/// Regression: at the first store, it blocked the quorum for tries and waiters alike.
 #[test]
 fn another_programs_lock_at_any_one_store_excludes_nobody() {
     let servers = three();
@@ -223,7 +222,7 @@ fn another_programs_lock_at_any_one_store_excludes_nobody() {
             let done = run(&["-w", patience, "k", "--", "true"]).finish();
             assert_eq!(done.status.code(), Some(0), "-w {patience}: {done:?}");
         }
-        // The same if somebody holds it at the two others.
+        // The same if another process holds it at the two other stores.
         let holder = run(&["k", "--", "sh", "-c", "echo holds; until [ -e go ]; do sleep 0.02; done"]);
         until("it holds", || holder.out() == "holds\n");
         let waits = run(&["-v", "k", "--", "true"]);

@@ -1,5 +1,5 @@
-//! A reader's shell, for the lines of README and guide: `leasehold` on the PATH, stand-ins for the
-//! reader's programs, and another holder of the lock.
+//! A shell for the commands of README and guide: `leasehold` on the PATH, stand-ins for the user's
+//! programs, and another holder of the lock.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crate::harness::{Running, Site};
 
-/// A shell's surroundings, with our program by its name and the store in the environment.
+/// A shell's environment, with our program and the store.
 pub(crate) fn in_shell(site: &Site, shell: &str, words: &[&str]) -> Command {
     let mut command = site.process(shell, words);
     command.env("LEASEHOLD_STORE", site.store()).env("PATH", path());
@@ -20,13 +20,13 @@ pub(crate) fn path() -> String {
     format!("{ours}:/usr/local/bin:/usr/bin:/bin")
 }
 
-/// A program of the reader's.
+/// A program of the user's.
 pub(crate) fn program(site: &Site, name: &str, script: &str) {
     fs::write(site.path(name), format!("#!/bin/sh\n{script}\n")).unwrap();
     fs::set_permissions(site.path(name), Permissions::from_mode(0o755)).unwrap();
 }
 
-/// Somebody else with the lock, until the file `go` is there.
+/// Another holder of the lock, until the file `go` exists.
 pub(crate) fn others(site: &Site, key: &str) -> Running {
     let run = site.start(site.run_script(&[key], "echo $$ > running; until [ -e go ]; do sleep 0.02; done"));
     site.wait_for("running");

@@ -6,7 +6,7 @@ use servers::{Flavor, Server};
 use crate::database::ready;
 use crate::harness::{Done, LIMIT, Running, SECRET, Site, until};
 
-/// Somebody who holds `k`, and wrote its fence into `fence`.
+/// A holder of `k`, which wrote its fence into `fence`.
 fn holder(site: &Site) -> Running {
     let words = ["--ttl", "20", "--label", "web 3: größe", "k"];
     let run = site.start(site.run_script(&words, "echo $LEASEHOLD_FENCE > fence; exec sleep 60"));

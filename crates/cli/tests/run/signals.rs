@@ -73,7 +73,7 @@ fn a_signal_while_waiting_ends_us_of_it_and_leaves_nothing() {
         site.finish(site.run(&["-n", "k", "--", "true"])).is_silent(0);
         assert_eq!(site.read("ran"), "");
     }
-    // The fence stays, with an end.
+    // The fence stays, with an expiry.
     assert_eq!(server.text(&["DBSIZE"]).as_integer(), Some(1));
     assert_eq!(server.text(&["EXISTS", "k"]).as_integer(), Some(0));
 }
@@ -113,8 +113,8 @@ fn the_command_begins_with_the_signals_that_it_would_have_without_us() {
     let look = "grep -E 'Sig(Blk|Ign)' /proc/self/status";
     let done = site.finish(site.run_script(&["k"], look));
     done.is_silent(0);
-    // The parent of the tests may ignore some signals. The C library ignores 32 and 33, which are
-    // its own, whenever it likes.
+    // The parent of the tests may ignore some signals. The C library may ignore its own signals 32
+    // and 33 at any time.
     let without_us = site.finish(site.process("sh", &["-c", look]));
     let ignored =
         |out: &str| u64::from_str_radix(out.trim().rsplit('\t').next().unwrap(), 16).unwrap() & 0x7fff_ffff;
@@ -122,7 +122,7 @@ fn the_command_begins_with_the_signals_that_it_would_have_without_us() {
     assert!(done.out.starts_with("SigBlk:\t0000000000000000\n"), "{done:?}");
 }
 
-/// With SIGCHLD ignored, the kernel throws away how children end, and nobody can wait for them.
+/// With SIGCHLD ignored, the kernel discards the exit status of children.
 #[test]
 fn the_exit_code_of_the_command_is_seen_also_if_sigchld_was_ignored() {
     let site = Site::new();
@@ -137,7 +137,7 @@ fn runs_that_are_interrupted_at_any_moment_leave_no_lock() {
     for site in [Site::new(), Site::on(&server.url())] {
         for moment in 0..20 {
             let run = site.start(site.run(&["k", "--", "sleep", "60"]));
-            // Not in place of a condition: the moment is what is tried.
+            // This sleep does not replace a condition: the moment itself is tested.
             thread::sleep(Duration::from_millis(moment));
             run.signal(Signal::TERM);
             run.finish().died_of(Signal::TERM);

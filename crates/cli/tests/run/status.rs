@@ -1,4 +1,4 @@
-//! `--status-fd`: what happens, as lines of JSON.
+//! `--status-fd`: events as lines of JSON.
 
 use rustix::process::Signal;
 use serde_json::Value;

@@ -10,8 +10,7 @@ use servers::{Flavor, Proxy, Server};
 
 use crate::harness::{Running, SECRET, Site, is_alive, kill, kill_with, until};
 
-/// Writes down its own number and that of a process in another session, whose parent has ended;
-/// neither wants to end.
+/// Records its own process id and that of an orphan in another session; both ignore SIGTERM.
 const SCATTERED: &str = "\
     trap '' TERM INT HUP; \
     setsid sh -c 'sh -c \"echo \\$\\$ > far; while :; do sleep 0.05; done\" &' & \
@@ -59,7 +58,7 @@ fn a_stop_of_leasehold_past_its_lease_ends_all_of_the_command_before_the_lock_is
         run.signal(Signal::STOP);
         // The last renewal was sent before this.
         let end = Instant::now() + ttl;
-        // A shell's word for both, written in the very moment of the grant.
+        // The shell records both at the moment of the grant.
         let look = format!(
             "for p in {} {}; do grep -q '^State:.[^Z]' /proc/$p/status && echo $p; done",
             all[0], all[1]
@@ -144,7 +143,7 @@ fn a_stop_of_the_supervisor_ends_all_of_the_command_by_the_leases_end() {
     let (run, all) = scattered(&site, &["--ttl", "2", "k"]);
     let supervisor = supervisor_of(&run);
     kill_with(&supervisor, Signal::STOP);
-    // It hears of no renewal, and does nothing about that.
+    // It is stopped, so it receives no renewal and cannot act.
     let stopped = Instant::now();
     until("the first lease is over", || stopped.elapsed() > ttl + ALLOWED + SLACK);
     assert!(all.iter().all(|number| is_alive(number)));
@@ -171,7 +170,7 @@ fn a_supervisor_that_was_stopped_is_woken_when_the_lock_is_lost() {
     assert!(!is_alive(&command));
 }
 
-/// A site of nobody's, who has a program that makes itself root's, as sudo does.
+/// A site of the user `nobody` with a setuid root program, like sudo.
 struct Mixed {
     site: Site,
     leasehold: String,
@@ -179,7 +178,7 @@ struct Mixed {
 }
 
 impl Mixed {
-    /// `None` where we are not root, and so cannot make such a program.
+    /// `None` if we are not root and cannot create such a program.
     fn new() -> Option<Self> {
         if !geteuid().is_root() {
             eprintln!("skipped: only root can make a program that makes itself root's");
@@ -188,7 +187,7 @@ impl Mixed {
         let site = Site::new();
         let own = |name: &str| site.path(name).display().to_string();
         let copy = |from: &str, name: &str, mode: u32| {
-            // A build with all that a debugger wants is large.
+            // A build with debug information is large.
             let linked = mode == 0o755 && fs::hard_link(from, site.path(name)).is_ok();
             let _ = linked || fs::copy(from, site.path(name)).is_ok();
             fs::set_permissions(site.path(name), fs::Permissions::from_mode(mode)).unwrap();
@@ -211,8 +210,8 @@ impl Mixed {
         self.site.process("setpriv", &[&nobody, &run[..], words].concat())
     }
 
-    /// Starts it with a process of nobody's and one of root's below it, and gives back their
-    /// numbers.
+    /// Starts it with a process of `nobody` and one of root below it, and returns their process
+    /// ids.
     fn start(&self, options: &[&str]) -> (Running, [String; 2]) {
         let script = format!(
             "{} --reuid=0 --regid=0 --clear-groups sh -c 'echo $$ > far; exec sleep 60' & echo $$ > running; wait",
@@ -278,8 +277,8 @@ fn the_supervisor_survives_signals_that_end_other_processes() {
     run.finish().is_silent(6);
 }
 
-/// Regression: nothing said that the lock of a command that was ended stays held until the end of
-/// its lease, which may be minutes.
+/// Regression: no message said that the lock of an ended command stays held until its lease ends,
+/// which may take minutes.
 #[test]
 fn a_command_that_was_ended_reports_a_release_that_was_not_confirmed() {
     let server = Server::start(Flavor::Redis70);
@@ -337,7 +336,7 @@ fn the_lock_is_kept_until_all_that_the_command_started_has_ended_if_that_is_want
         } else {
             kill(&left);
         }
-        // A shell says which signal its sleep died of.
+        // The shell prints the signal that killed its sleep.
         assert_eq!(run.finish().status.code(), Some(3));
         site.finish(site.run(&["-n", "k", "--", "true"])).is_silent(0);
         fs::remove_file(site.path("left")).unwrap();

@@ -21,7 +21,7 @@ fn is_the_same_without_us(site: &Site, prefix: &[&str], script: &str) {
 #[test]
 fn directory_umask_limits_and_descriptors_are_untouched() {
     let site = Site::new();
-    // The pipe to sed is another one each time, and so is the file for what is said.
+    // The pipe to sed and the file for the error output differ each time.
     let script = "pwd; umask; ulimit -a; ls -l /proc/self/fd | \
                   sed -n 's/.* \\([0-9]* ->\\)/\\1/; s/pipe:.*/pipe/; s/[0-9]*\\.err/err/; s,/proc/[0-9]*/fd,fd,; /->/p'";
     is_the_same_without_us(&site, &["env"], script);
@@ -31,7 +31,7 @@ fn directory_umask_limits_and_descriptors_are_untouched() {
 #[test]
 fn signals_that_are_blocked_or_ignored_stay_so_and_no_others_are() {
     let site = Site::new();
-    // The first 28. The C library ignores 32 and 33, which are its own, at its pleasure.
+    // The first 28. The C library may ignore its own signals 32 and 33 at any time.
     let script = "grep -E 'Sig(Blk|Ign)' /proc/self/status | sed 's/[0-9a-f]*\\(.......\\)$/\\1/'";
     is_the_same_without_us(&site, &["env"], script);
     is_the_same_without_us(&site, &["env", "--block-signal=USR1", "--block-signal=TERM"], script);
@@ -64,7 +64,7 @@ fn a_reader_that_has_gone_ends_the_command_as_it_does_without_us_and_not_us() {
     let script = format!("{{ {ours} yes; echo $? >&2; }} | true");
     let done = site.finish(site.process("bash", &["-c", &script]));
     assert_eq!(done.err, format!("{}\n", 128 + 13), "{done:?}");
-    // Our own words to a pipe that nobody reads.
+    // Our own messages, to a pipe without a reader.
     let script = format!("{{ {ours} /nonexistent 2>&1; echo $? > code; }} | true");
     site.finish(site.process("bash", &["-c", &script])).is_silent(0);
     assert_eq!(site.read("code"), "127");

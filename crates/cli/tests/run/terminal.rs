@@ -8,7 +8,7 @@ use rustix::process::{Signal, kill_process};
 use crate::harness::{Site, is_alive, kill, pid, until};
 use crate::pty::{CTRL_BACKSLASH, CTRL_C, CTRL_D, CTRL_Z, Pty};
 
-/// Says whether it is in the terminal's foreground group, and how the terminal is set.
+/// Prints whether it is in the terminal's foreground group, and the terminal's settings.
 const LOOK: &str = "read -r _ _ _ _ group _ _ foreground _ < /proc/$$/stat; \
                     [ $group = $foreground ] && echo in front || echo behind; stty -g < /dev/tty";
 
@@ -69,7 +69,7 @@ fn vim_is_stopped_by_ctrl_z_and_goes_on_with_fg() {
     pty.enters("stty -a | grep -o ' icanon'");
     pty.wait_for(" icanon\r\n");
     pty.enters("fg");
-    // The other screen.
+    // The alternate screen.
     pty.wait_for("\x1b[?1049h");
     pty.types("o more\x1b:wq\n");
     until("the text is written", || site.read("text") == "hello\n more");
@@ -104,7 +104,7 @@ fn foreground_and_modes_are_as_without_us_before_during_and_after() {
     assert_eq!(without_us.matches("in front").count(), 3, "{without_us}");
     assert_eq!(seen("$L run k -- sh ./look"), without_us);
     assert_eq!(seen("true | $L run k -- sh ./look"), without_us);
-    // And where the terminal is left out, it is.
+    // With `--no-tty`, it is.
     assert_eq!(seen("$L run --no-tty k -- sh ./look").matches("behind").count(), 1);
 }
 
@@ -169,8 +169,8 @@ fn a_command_that_handles_ctrl_c_gets_each_exactly_once() {
     assert!(!pty.all().contains("INT=xxxx"), "{}", pty.all());
 }
 
-/// In a container with a terminal, `docker stop` may send INT or QUIT to its first process, and
-/// nobody types anything.
+/// In a container with a terminal, `docker stop` may send SIGINT or SIGQUIT to its first process,
+/// without a key press.
 #[test]
 fn an_interrupt_that_nobody_typed_is_passed_on_at_a_terminal_too() {
     let site = Site::new();
@@ -226,7 +226,7 @@ fn a_job_that_is_stopped_past_its_lease_is_70_when_it_goes_on_and_the_lock_was_f
     pty.wait_for("code=70");
 }
 
-/// Only we are stopped then, and nobody renews.
+/// Then only we are stopped, and nothing renews the lease.
 #[test]
 fn a_command_that_is_continued_by_hand_continues_us() {
     let site = Site::new();
@@ -257,10 +257,10 @@ fn a_command_that_stops_itself_gives_the_shell_its_prompt() {
         pty.enters("fg");
         pty.types("on\n");
         pty.wait_for("got=on");
-        // Not before it has given the lock back.
+        // Not before it has released the lock.
         pty.wait_for("> ");
     }
-    // A shell that suspends itself does so with a group of its own.
+    // A shell that suspends itself has its own process group.
     let mut pty = Pty::shell(&site);
     pty.enters("$L run k -- bash --norc --noediting -i");
     pty.wait_for("> ");
@@ -275,8 +275,8 @@ fn a_command_that_stops_itself_gives_the_shell_its_prompt() {
     pty.wait_for("code=5");
 }
 
-/// Vim, and others that put the screen in order first, would else be stopped once more as soon as
-/// they go on.
+/// Otherwise vim and other programs that restore the screen first would be stopped again as soon as
+/// they continue.
 #[test]
 fn a_command_that_stops_its_group_is_not_stopped_by_us_as_well() {
     const STOPS: usize = 20;
@@ -305,7 +305,7 @@ fn ctrl_z_is_ignored_if_the_command_ignores_it_or_no_shell_could_continue_it() {
     pty.types("still\n");
     pty.wait_for("still\r\nstill\r\n");
     drop(pty);
-    // As `ssh -t host leasehold …` has it: the session has no shell that knows of jobs.
+    // As with `ssh -t host leasehold …`: the session has no shell with job control.
     let mut pty = Pty::script(&site, "exec $L run other -- cat");
     pty.types("there?\n");
     pty.wait_for("there?\r\nthere?\r\n");
@@ -320,7 +320,7 @@ fn ctrl_z_is_ignored_if_the_command_ignores_it_or_no_shell_could_continue_it() {
 fn a_background_job_reads_the_terminal_once_it_is_in_front() {
     let site = Site::new();
     let mut pty = Pty::shell(&site);
-    // Bash then tells at once.
+    // Bash then reports the job at once.
     pty.enters("set -b");
     pty.enters("$L run k -- sh -c 'read -r x; echo got''=$x' &");
     pty.wait_for("Stopped");
@@ -362,7 +362,7 @@ fn the_terminal_is_in_order_after_a_command_that_had_to_end() {
     pty.ends_with(0);
     assert_eq!(site.read("before"), site.read("after"));
     fs::remove_file(site.path("running")).unwrap();
-    // A shell of its own took the terminal, and died with it.
+    // A nested shell took the terminal, and died with it.
     let mut pty = Pty::script(&site, "$L run k -- bash --norc -i; read -r x; echo got''=$x");
     pty.wait_for("bash");
     pty.types("echo $$ > running\n");

@@ -1,4 +1,4 @@
-//! `leasehold top`: who holds what, as a terminal shows it.
+//! `leasehold top`: holders and waiters on a terminal.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -13,7 +13,7 @@ use crate::database::ready;
 use crate::harness::{LIMIT, Running, SECRET, Site, pid, until};
 use crate::pty::{CTRL_C, CTRL_Z, Pty};
 
-/// The screen, once it has all of this on it.
+/// The screen, once it shows all of this.
 #[track_caller]
 pub(crate) fn shows(pty: &Pty, words: &[&str]) -> String {
     let end = Instant::now() + LIMIT;
@@ -69,7 +69,7 @@ fn holders_and_waiters_are_seen_filtered_sorted_and_one_is_broken_after_a_yes() 
         hangs.finish().says(70, &["deploy: lease lost", "somebody broke the lease"]);
         next.finish().is_silent(0);
         assert!(site.read("next").parse::<u64>().unwrap() > fence.parse().unwrap());
-        // It is gone from the screen as well, and whoever was not meant works on.
+        // It also disappears from the screen, and the other holder continues.
         shows(&pty, &["1 held or waited for, 0 waiting", "nightly"]);
 
         pty.types("q");
@@ -155,8 +155,7 @@ fn a_silent_store_is_reported_and_the_last_state_stays_until_it_is_back() {
     shows(&pty, &["? help"]);
 }
 
-/// The commands per second that another user's million of keys may cost the server, by its own
-/// count.
+/// The most commands per second, by the server's own count, with a million keys of another user.
 const MOST_A_SECOND: usize = 20;
 
 #[test]
@@ -203,13 +202,14 @@ fn few_commands_among(strangers: u32) {
     }
     pty.types("q");
     pty.ends_with(0);
-    // Before the crowd goes: what it gives back comes over a connection of its own.
+    // Before the crowd releases, which it does over other connections.
     let said = said.lock().unwrap().clone();
     drop(crowd);
     let times: Vec<f64> = said
         .iter()
         .filter_map(|line| {
-            // 1763713011.123456 [0 127.0.0.1:40001] "SCAN" "0" …; what scripts do comes from lua.
+            // 1763713011.123456 [0 127.0.0.1:40001] "SCAN" "0" …; commands of scripts are marked
+            // `lua`.
             let (time, rest) = line.trim_start_matches('+').split_once(" [0 ")?;
             let (from, _) = rest.split_once(']')?;
             (from != "lua" && !known.contains(from)).then(|| time.parse().ok()).flatten()
@@ -236,7 +236,7 @@ fn few_commands_among(strangers: u32) {
     assert!(!stats.contains("cmdstat_keys"), "{stats}");
 }
 
-/// A hundred locks that are held, and ten who wait for each.
+/// A hundred held locks, each with ten waiters.
 struct Crowd {
     end: Option<tokio::sync::oneshot::Sender<()>>,
     thread: Option<std::thread::JoinHandle<()>>,
@@ -288,7 +288,7 @@ fn ports(server: &Server) -> BTreeSet<String> {
     list.split_whitespace().filter_map(|word| word.strip_prefix("addr=").map(str::to_owned)).collect()
 }
 
-/// All that the server is told from now on, by its own account.
+/// All commands that the server receives from now on, by its `MONITOR`.
 fn listen(server: &Server) -> Arc<Mutex<Vec<String>>> {
     let mut stream = TcpStream::connect(("127.0.0.1", server.port())).unwrap();
     stream.write_all(b"MONITOR\r\n").unwrap();

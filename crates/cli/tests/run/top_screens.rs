@@ -20,7 +20,7 @@ struct Held {
 }
 
 impl Held {
-    /// Each with the label that a run would have by default.
+    /// Each has the default label of a run.
     fn all(site: &Site, keys: Vec<String>) -> Self {
         let url = site.store().to_owned();
         let (end, ended) = oneshot::channel();
@@ -54,7 +54,7 @@ fn top(site: &Site, size: [u16; 2]) -> Pty {
     Pty::sized(site, size, env!("CARGO_BIN_EXE_leasehold"), &["top"])
 }
 
-/// The cells of the first column, and the heads of all.
+/// The cells of the first column, and the headings of all.
 fn keys(screen: &str) -> (Vec<String>, Vec<&str>) {
     let mut lines = screen.lines().skip_while(|line| !line.starts_with("KEY "));
     let heads = lines.next().expect("heads");
@@ -94,7 +94,7 @@ fn five_locks_fit_a_small_screen_and_look_different() {
         assert_eq!(shown.iter().collect::<BTreeSet<_>>().len(), 5, "{screen}");
         assert!(shown[3].starts_with("invoi") && shown[3].contains("0:"), "{screen}");
         assert!(heads.contains(&"HELD") && !heads.contains(&"MODE"), "{screen}");
-        // A fence that is shown is whole.
+        // A fence is shown whole or not at all.
         let whole = held.fences.iter().filter(|fence| screen.contains(&fence.to_string())).count();
         assert_eq!(whole, if heads.contains(&"FENCE") { 3 } else { 0 }, "{screen}");
         assert_eq!(heads.contains(&"FENCE"), columns == 80, "{screen}");
@@ -102,11 +102,11 @@ fn five_locks_fit_a_small_screen_and_look_different() {
         assert!(screen.lines().all(|line| line.chars().count() <= usize::from(columns)), "{screen}");
 
         pty.types("?");
-        // No line is broken, and all are as far in.
+        // No line is wrapped, and all have the same indentation.
         let lines = ["│   up, down, k, j,", "│   /   show only locks with this text in the key, or in "];
         shows(&pty, &[&lines[..], &["what once and every ran", "q   end", "Esc closes this"]].concat());
         pty.types("\x1b");
-        // On its own, or it would be taken for the beginning of another key.
+        // As a separate word, because it may be the beginning of another key.
         crate::harness::until("no help", || !pty.screen().contains("Esc closes this"));
         pty.types("ki");
         pty.types("\r");
@@ -170,7 +170,8 @@ fn no_two_of_five_hundred_locks_look_the_same_on_any_page() {
             }
             pty.types("\x1b[6~");
             chosen = (chosen + room).min(names.len() - 1);
-            // It is drawn from top to bottom, so the table is there when what is below it is.
+            // The screen is drawn from top to bottom, so the table is there when the text below it
+            // is.
             screen = shows(&pty, &[&title(&names[chosen])]);
         }
         assert_eq!(looks.len(), 500, "{screen}");

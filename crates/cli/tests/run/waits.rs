@@ -26,7 +26,7 @@ fn a_terminal_shows_one_line_that_is_rewritten_each_second() {
                 before.starts_with("leasehold: waiting for k, held by ") && before.contains(" sh ("),
                 "{line}"
             );
-            // Since the grant, as `show` has it.
+            // The time since the grant, as in `show`.
             before.rsplit_once(") for ")?;
             Some(waited.to_owned())
         };
@@ -39,7 +39,7 @@ fn a_terminal_shows_one_line_that_is_rewritten_each_second() {
         fs::write(site.path("go"), "").unwrap();
         holder.finish().is_silent(0);
         pty.wait_for("code=0");
-        // Nothing is left of it.
+        // No trace of the line is left.
         assert_eq!(pty.screen().trim_end(), "mine\ncode=0");
         let _ = fs::remove_file(site.path("go"));
     }

@@ -12,12 +12,12 @@ use crate::shell::in_shell;
 
 fn events(run: &Running) -> Vec<Value> {
     let out = run.out();
-    // The last line may not be whole yet.
+    // The last line may be incomplete.
     let whole = out.rsplit_once('\n').map_or("", |(whole, _)| whole);
     whole.lines().map(|line| serde_json::from_str(line).expect("an object a line")).collect()
 }
 
-/// Waits for an event of a key, and gives it back with its place among the others.
+/// Waits for an event of a key, and returns it with its position among the others.
 #[track_caller]
 fn wait_for(run: &Running, event: &str, label: &str) -> (usize, Value) {
     let find = || {
@@ -80,7 +80,7 @@ fn watch_reports_holders_waiters_and_breaks_as_they_change() {
         next.finish().is_silent(0);
         wait_for(&watch, "ended", "web-4");
         let told = events(&watch);
-        // A waiter that then held has not left, and nothing else is reported.
+        // A waiter that got the lock is not reported as `left`, and nothing else is reported.
         assert!(!told.iter().any(|event| event["event"] == "left" && event["label"] == "web-4"), "{told:?}");
         assert!(!told.iter().any(|event| event["label"] == "none"), "{told:?}");
         assert_eq!(told.iter().filter(|event| event["event"] == "held").count(), 2, "{told:?}");

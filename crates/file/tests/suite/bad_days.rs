@@ -62,8 +62,8 @@ fn a_file_that_another_keeps_for_longer_than_a_second_is_busy_and_then_serves_ag
     assert!(take(&mut ledger, &attempt(1, &["a"], 1000)).is_some());
 }
 
-/// Nobody can take the file away from a process that was stopped while it wrote. So whoever needs
-/// it is told whom to wake or end.
+/// Nobody can take the file away from a process that was stopped while it wrote. So requests fail
+/// with an error that names the process to continue or end.
 #[test]
 fn a_process_that_was_stopped_while_it_wrote_is_named_and_ending_it_frees_the_file() {
     let directory = tempfile::tempdir().unwrap();
@@ -89,8 +89,8 @@ fn a_process_that_was_stopped_while_it_wrote_is_named_and_ending_it_frees_the_fi
     assert!(take(&mut ledger, &attempt(1, &["a"], 1000)).is_some());
 }
 
-/// On a tmpfs of 1 MiB in a name space of its own, which needs no rights where the kernel lends
-/// them to everybody.
+/// On a tmpfs of 1 MiB in a separate mount namespace, which needs no privileges if the kernel
+/// allows user namespaces.
 #[test]
 fn a_full_disk_takes_nothing_and_says_so() {
     let directory = tempfile::tempdir().unwrap();
@@ -137,7 +137,7 @@ fn rows_of_keys_that_nobody_uses_any_more_do_not_pile_up() {
     assert!((60..80).contains(&most), "{most} rows for 60 that live");
 }
 
-/// As a member of a quorum. A file that was made lately may stand where another one was deleted.
+/// As a member of a quorum. A new file may replace one that was deleted.
 #[test]
 fn a_file_that_is_new_or_of_another_boot_or_of_an_older_program_abstains() {
     let directory = tempfile::tempdir().unwrap();

@@ -18,8 +18,7 @@ use crate::seeds::{attempt, key, take};
 const TASK: &str = "LEASEHOLD_FILE_TEST_TASK";
 const FILE: &str = "LEASEHOLD_FILE_TEST_FILE";
 
-/// The command that has a task done on a file by another process; the words of a wrapper go before
-/// it.
+/// The command by which another process does a task on a file; a wrapper's words go before it.
 pub(crate) fn command(wrapper: &[&str], task: &str, file: &Path) -> Command {
     let me = env::current_exe().unwrap();
     let mut command = match wrapper {
@@ -35,7 +34,7 @@ pub(crate) fn command(wrapper: &[&str], task: &str, file: &Path) -> Command {
     command
 }
 
-/// Starts a task, and waits until it says that it is at work.
+/// Starts a task, and waits until it prints that it is at work.
 pub(crate) fn start(wrapper: &[&str], task: &str, file: &Path) -> Child {
     let mut child = command(wrapper, task, file).spawn().unwrap();
     let mut said = BufReader::new(child.stdout.take().unwrap());
@@ -52,7 +51,7 @@ pub(crate) fn tries(wrapper: &[&str], file: &Path) -> String {
     said_of(command(wrapper, "try", file))
 }
 
-/// The same of one that tries again for ten seconds as long as there is a passing fault.
+/// The same for a process that retries after passing faults for ten seconds.
 pub(crate) fn tries_patiently(wrapper: &[&str], file: &Path) -> String {
     said_of(command(wrapper, "try patiently", file))
 }
@@ -124,15 +123,16 @@ fn take_and_release(mut ledger: Ledger) {
         if take(&mut ledger, &attempt).is_some() {
             ledger.serve(Request::Release(attempt)).unwrap();
         }
-        // Once: nobody reads on, and a child that cannot write would end before it is killed.
+        // Only once: nobody reads any more, and a child that cannot write would end before it is
+        // killed.
         if who == first + 16 {
             println!("at work");
         }
     }
 }
 
-/// Adds one to a number in a file, which loses additions unless one process does it at a time; and
-/// writes each fence down.
+/// Increments a number in a file, which loses increments unless one process does it at a time;
+/// records each fence.
 fn count(mut ledger: Ledger, counter: &Path) {
     for round in 0..40 {
         let attempt = attempt((u128::from(process::id()) << 64) + round, &["counter"], 60_000);
@@ -152,8 +152,7 @@ fn count(mut ledger: Ledger, counter: &Path) {
     }
 }
 
-/// Begins a transaction, and never ends it; but is gone with the test, also if it is stopped by
-/// then.
+/// Begins a transaction and never ends it. It ends with the test, even if it is stopped by then.
 fn write_until_killed(file: &Path) {
     set_parent_process_death_signal(Some(Signal::KILL)).unwrap();
     let connection = rusqlite::Connection::open(file).unwrap();
@@ -164,8 +163,8 @@ fn write_until_killed(file: &Path) {
     }
 }
 
-/// On a small file system of its own: a lock is held, the disk fills up, and the held one can still
-/// be let go.
+/// On a small separate file system: a lock is held, the disk fills up, and the lock can still be
+/// released.
 fn fill_the_disk(mut ledger: Ledger, file: &Path) {
     ledger.open().unwrap();
     let held = attempt(1, &["held"], 60_000);

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use leasehold_core::{BoxFuture, Instant, Runtime};
 use rustix::time::{ClockId, clock_gettime};
 
-/// Clocks that stand still unless they are set.
+/// Clocks that do not advance unless they are set.
 #[derive(Debug)]
 pub(crate) struct ByHand {
     lease_clock: AtomicU64,
@@ -17,7 +17,7 @@ pub(crate) struct ByHand {
 }
 
 impl ByHand {
-    /// A minute after the boot, in 2023. In microseconds, as all here.
+    /// A minute after the boot, in 2023; in microseconds, like all times here.
     pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self { lease_clock: 60_000_000.into(), wall_clock: 1_700_000_000_000_000.into() })
     }

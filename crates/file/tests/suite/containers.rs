@@ -1,4 +1,4 @@
-//! Processes in containers that share a file: with boot ids, boot clocks and mounts of their own.
+//! Processes in containers that share a file, with their own boot ids, boot clocks and mounts.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -15,7 +15,7 @@ use crate::queue::Process;
 use crate::seeds::{attempt, key, take};
 
 /// LXC, Incus and systemd-nspawn mount a random boot id into each container. Leases of another boot
-/// are void, but those who hold these are alive.
+/// are void, but the holders of these are alive.
 #[test]
 fn a_process_with_another_boot_id_is_refused_next_to_a_live_one_and_voids_nothing() {
     let directory = tempfile::tempdir().unwrap();
@@ -59,7 +59,7 @@ fn a_container_with_another_boot_id_is_refused_while_a_holder_lives() {
     assert_eq!(child::tries(&container, &file), "granted");
 }
 
-/// In one of these the boot clock shows a day more, when all leases of the others have ended.
+/// In such a namespace the boot clock is a day ahead, when all leases of the others have ended.
 #[test]
 fn a_process_in_a_time_namespace_counts_leases_as_all_others_do() {
     let directory = tempfile::tempdir().unwrap();
@@ -73,7 +73,7 @@ fn a_process_in_a_time_namespace_counts_leases_as_all_others_do() {
     take(&mut ledger, &held).unwrap();
     assert_eq!(child::tries(&tomorrow, &file), "busy");
     ledger.serve(Request::Release(held)).unwrap();
-    // The other way about: the lease of one there ends for the others when it ends.
+    // Conversely, a lease of a process in the namespace ends for the others at its own end.
     let begun = Instant::now();
     assert!(child::command(&tomorrow, "hold", &file).status().unwrap().success());
     let Answer::Inspect(state) = ledger.serve(Request::Inspect(key("a"))).unwrap().answer else {

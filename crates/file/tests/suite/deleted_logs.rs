@@ -45,7 +45,7 @@ fn a_process_whose_log_was_deleted_keeps_its_locks_and_nobody_else_gets_them() {
     }
 }
 
-/// A program may hold a lock and do something else for a long time: it is asked to look.
+/// A program may hold a lock and make no request for a long time: it is asked to check.
 #[test]
 fn a_process_that_asks_for_nothing_notices_as_soon_as_another_one_needs_the_file() {
     let (_directory, file) = a_file();
@@ -66,7 +66,7 @@ fn data_that_only_the_log_contains_survives_its_deletion() {
     delete(&file, &["-wal", "-shm"]);
     for (who, ledger) in (0_u128..).zip(&mut ledgers) {
         let renew = || Request::Renew(attempt(who, &[&format!("k{who}")], 60_000));
-        // The first waits for the second, which has the old log still.
+        // The first waits for the second, which still uses the old log.
         let renewed = (0..2).find_map(|_| ledger.serve(renew()).ok());
         if who == 1 {
             assert_eq!(renewed.unwrap().answer, Answer::Renew(HoldAnswer::Done));

@@ -49,8 +49,8 @@ fn a_lease_outlives_the_process_that_took_it() {
     assert_eq!(take(&mut Ledger::at(&file, Arc::new(OfTheMachine)), &attempt(1, &["a"], 1000)), None);
 }
 
-/// The child holds most of the time, and writes all of it. However it ends, the file is sound,
-/// fences rise on, and the next one is let in when the lease of 150 ms is over.
+/// The child holds the lock most of the time, and writes continuously. However it ends, the file is
+/// intact, fences keep rising, and the next holder gets the lock when the lease of 150 ms is over.
 #[test]
 fn a_process_killed_at_any_moment_leaves_a_sound_file_and_costs_one_ttl() {
     let directory = tempfile::tempdir().unwrap();
@@ -74,7 +74,7 @@ fn a_process_killed_at_any_moment_leaves_a_sound_file_and_costs_one_ttl() {
             }
             thread::sleep(Duration::from_millis(1));
         };
-        // A quarter of a second for a machine that has other things to do.
+        // A quarter of a second for a busy machine.
         assert!(killed.elapsed() < Duration::from_millis(150 + 250), "let in after {:?}", killed.elapsed());
         left_a_lease += u32::from(asks > 0);
         assert!(last.is_none_or(|last| fence > last), "{fence} after {last:?}");

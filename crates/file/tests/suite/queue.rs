@@ -41,7 +41,7 @@ pub(crate) fn do_task(task: &str, file: &Path) {
             "holder with a supervisor" => {
                 take(&store, &attempt(me, &["a"], 60_000)).await;
                 let lifeline = store.lifeline().unwrap();
-                // It lives until our parent closes the pipe, also after we are gone.
+                // It lives until our parent closes the pipe, even after we are gone.
                 let mut supervisor = Command::new("cat");
                 #[expect(
                     clippy::zombie_processes,
@@ -58,7 +58,7 @@ pub(crate) fn do_task(task: &str, file: &Path) {
     });
 }
 
-/// More keys than a store looks at in one go.
+/// More keys than a store checks at once.
 fn many() -> Vec<String> {
     (0..600).map(|n| format!("k{n}")).collect()
 }
@@ -99,14 +99,14 @@ async fn wait_once(store: &FileStore, file: &Path, me: u128) {
     store.release(&attempt).await.unwrap();
 }
 
-/// A holder creates a file that nobody else may have meanwhile.
+/// Each holder creates a file that must not exist.
 async fn round_and_round(store: &FileStore, file: &Path, me: u128) {
     println!("at work");
     let inside = file.with_extension("inside");
     for round in 0.. {
         let attempt = attempt(me + round, &["a"], 60_000);
         take(store, &attempt).await;
-        // A killed holder leaves its name; it must be dead by now.
+        // A killed holder leaves its file; that process must be dead by now.
         if let Ok(name) = fs::read_to_string(&inside)
             && !name.is_empty()
         {
@@ -184,7 +184,7 @@ impl Process {
         assert!(stopped.is_some_and(|(_, status)| status.stopped()), "{stopped:?}");
     }
 
-    /// Waits until it has ended well.
+    /// Waits for a successful exit.
     pub(crate) fn ends(&mut self) {
         assert!(self.0.wait().unwrap().success());
     }
@@ -208,7 +208,7 @@ fn a_file() -> (tempfile::TempDir, PathBuf) {
     (directory, file)
 }
 
-/// Waits until so many have been served.
+/// Waits until this many have been served.
 fn served(file: &Path, count: usize, within: Duration) -> Vec<String> {
     let begun = Instant::now();
     loop {
@@ -240,7 +240,7 @@ async fn processes_are_served_in_the_order_of_joining_and_ask_once() {
     let waiters: Vec<_> = (0..8).map(|_| Process::in_line(&file)).collect();
     store.release(&held).await.unwrap();
     let order = served(&file, 8, Duration::from_secs(10));
-    // One ask each: all others were told.
+    // One request each: all others were notified.
     let expected: Vec<_> = waiters.iter().map(|waiter| format!("{} 1", waiter.id())).collect();
     assert_eq!(order, expected);
     drop(waiters);
@@ -277,12 +277,12 @@ async fn a_stopped_waiter_costs_one_window_and_finds_its_place_again() {
     let took = begun.elapsed();
     assert!((Duration::from_millis(1900)..Duration::from_millis(3500)).contains(&took), "{took:?}");
     assert!(order[0].starts_with(&waiters[1].id()), "{order:?}");
-    // Held again, so that there is somebody to queue behind.
+    // Held again, so that there is a holder to queue behind.
     let again = attempt(2, &["a"], 60_000);
     take(&store, &again).await;
     let last = Process::in_line(&file);
     waiters[0].signal(Signal::CONT);
-    // It is before who joined meanwhile, once it has asked.
+    // Once it has asked, it is before those that joined meanwhile.
     let begun = Instant::now();
     loop {
         let queue = store.inspect(&key("a")).await.unwrap().waiters;
@@ -315,8 +315,8 @@ fn a_holder_that_was_killed_is_followed_at_once_although_its_lease_is_long() {
     nothing_is_left(&file);
 }
 
-/// Nobody says that a holder was killed, so those who wait look how their keys stand; where they
-/// are many, at some of them at a time.
+/// A killed holder notifies nobody, so waiting processes check the state of their keys; if there
+/// are many keys, some at a time.
 #[tokio::test]
 async fn every_key_of_a_killed_holder_is_found_though_there_are_many() {
     let (_directory, file) = a_file();
@@ -373,7 +373,7 @@ fn a_stopped_holder_keeps_its_lease() {
     assert!(notes(&file).is_empty());
 }
 
-/// Fifty of them; every few hundredths of a second one is killed and another comes.
+/// Fifty processes; every few hundredths of a second one is killed and another starts.
 #[test]
 fn a_kill_at_any_time_keeps_nobody_out_and_lets_nobody_in_too_early() {
     let (_directory, file) = a_file();
@@ -386,7 +386,7 @@ fn a_kill_at_any_time_keeps_nobody_out_and_lets_nobody_in_too_early() {
         processes[which].kill();
         processes[which] = Process::start("round and round", &file);
     }
-    // Everybody who is left is served again: nobody was skipped for good.
+    // Every surviving process is served again: none was skipped for good.
     let before = notes(&file).len();
     let alive: Vec<_> = processes.iter().map(Process::id).collect();
     let begun = Instant::now();

@@ -49,7 +49,7 @@ fn a_ledger_answers_and_remembers_as_core_does() {
     assert!(seen.pushes > 150 && seen.places > 500 && seen.deaths > 200, "{seen:?}");
 }
 
-/// More of them than one request clears away, and then everybody who is behind.
+/// More dead waiters than one request removes, and then those behind them.
 #[test]
 fn a_crowd_that_is_gone_is_cleared_away_as_core_does_it() {
     for gone in [2, 5, 99, 100, 101, 102, 103, 104, 105, 230] {
@@ -67,7 +67,7 @@ fn a_crowd_that_is_gone_is_cleared_away_as_core_does_it() {
             world.serve(&mut ledger, &request, &mut seen);
         }
         world.listening.0.lock().unwrap().remove(&Channel::new("gone"));
-        // From behind, from the middle, and the holder.
+        // The last waiter, one in the middle, and the holder.
         for who in [gone + 5, gone / 2 + 1, 0, gone + 1, gone + 2] {
             let served = world.serve(&mut ledger, &Request::Release(claim(who)), &mut seen);
             world.compare(ledger.0.dump().unwrap());
@@ -92,7 +92,7 @@ async fn a_store_answers_and_remembers_as_core_does() {
             world.pass_some_time();
             let which = usize::from(world.dice.once_in(2));
             if world.dice.once_in(20) {
-                // It lives on, or what was granted there would end.
+                // It stays open; otherwise its grants would end.
                 retired.push(std::mem::replace(&mut stores[which], world.store()));
             }
             let store = &stores[which];
@@ -141,7 +141,7 @@ async fn a_store_answers_and_remembers_as_core_does() {
     seen.enough();
 }
 
-/// A store tells of its quarantine by a fault.
+/// A store reports its quarantine by a fault.
 fn refused(answer: Result<Answer, Fault>, expected: &Answer) -> Answer {
     match (answer, expected) {
         (Ok(answer), _) => answer,
@@ -174,7 +174,7 @@ struct World {
     plain: Records,
     listening: Arc<Listening>,
     ledgers: u32,
-    /// Through which ledger each lease was granted, or its waiter joined.
+    /// The ledger by which each lease was granted, or by which its waiter joined.
     lives: BTreeMap<(Key, Holder), u32>,
     waiting: BTreeMap<(Key, Holder), u32>,
     tickets: BTreeMap<Holder, (Key, Ticket)>,
@@ -209,7 +209,7 @@ impl World {
         let mut ledger =
             Ledger::at(self.file(), self.runtime()).in_boot(BootId::new(&self.boots.to_string()));
         // The first one makes the file. After a reboot, a child that another test has just forked
-        // may keep one of before alive for a moment.
+        // may keep an earlier ledger alive for a moment.
         let begun = Instant::now();
         while let Err(fault) = ledger.open() {
             assert!(begun.elapsed() < Duration::from_secs(5), "{fault}");
@@ -252,14 +252,14 @@ impl World {
         }
     }
 
-    /// Has a request served by the file and by the model, which must agree.
+    /// Serves a request by the file and by the model, which must agree.
     fn serve(&mut self, ledger: &mut Numbered, request: &Request, seen: &mut WaitedKey) -> Served {
         self.plain.forget_ended(self.now());
         let before = self.plain.clone();
         let expected = self.expect(request);
         let mut served = ledger.0.serve(request.clone()).unwrap();
         for push in served.pushes.iter_mut().filter(|push| push.event == PushEvent::Broken) {
-            // Only the file knows by whose life a lease was taken, and so where its holder is told.
+            // Only the file knows the session of a lease, and so the channel of its holder.
             let is_bound = self.lives.contains_key(&(push.key.clone(), push.holder));
             assert_eq!(push.to.take().is_some(), is_bound, "is told that its lease was broken");
         }
@@ -327,7 +327,7 @@ impl World {
     }
 
     fn store(&mut self) -> FileStore {
-        // The file is made now, by somebody else.
+        // The file is created now, by another process.
         self.ledger();
         FileStore::at(self.file(), self.runtime()).in_boot(BootId::new(&self.boots.to_string()))
     }
@@ -357,7 +357,7 @@ impl World {
         }
     }
 
-    /// To the very microsecond at which a record ends, the one before it, or the one after.
+    /// To the microsecond at which a record ends, the one before it, or the one after.
     fn pass_until_something_ends(&mut self) {
         let now = self.now();
         let locks = self.plain.locks.values().filter_map(|lock| lock.ends);
@@ -384,8 +384,8 @@ impl World {
         self.plain.shares.clear();
         self.plain.lines.clear();
         self.plain.voided = Some(self.now());
-        // Of those that had ended the file may still know some, and the model none: both give them
-        // up here.
+        // The file may still have some of the ended leases, and the model none: both give them up
+        // here.
         let mut ledger = self.ledger();
         let written = ledger.0.dump().unwrap().fences;
         self.plain.fences =
@@ -402,7 +402,7 @@ impl World {
                     Mark::new(Stamp::from_micros(self.dice.below(1 << 50)), fence, attempt.label.clone());
                 let period = Duration::from_micros(self.dice.below(1 << 50));
                 let mark = if self.dice.once_in(2) { mark.every(period) } else { mark };
-                // The clock is set back and forth here, and what has ended may be gone or not.
+                // The clock is set back and forth here, so ended records may or may not be gone.
                 Request::Mark { attempt, mark, keep: Mark::FOR_EVER }
             }
             16 if self.dice.once_in(2) => {
@@ -415,7 +415,7 @@ impl World {
             13 => {
                 let key = key(self.dice.one_of(&KEYS));
                 let last = self.plain.fences.get(&key).map_or(1, |last| last.fence.get());
-                // That of the holder, or one that has been.
+                // The fence of the holder, or an earlier one.
                 let fence = Fence::new(last - self.dice.below(2)).unwrap();
                 Request::Break { key, fence, note: self.some_note() }
             }
@@ -462,7 +462,7 @@ impl World {
         attempt.at_member(attempt.holder, Proposal { fence: fence.unwrap(), max_ttl })
     }
 
-    /// Mostly of one who holds, or nobody would ever release anything.
+    /// Mostly of a current holder; otherwise nothing would ever be released.
     fn some_holders_attempt(&mut self) -> Attempt {
         let attempt = self.some_attempt();
         let leases = self.plain.locks.iter().filter_map(|(key, lock)| match lock.content {
@@ -482,7 +482,7 @@ impl World {
         match self.dice.below(8) {
             0..3 => Claim::exclusive_all(keys),
             3..6 => Claim::shared(keys),
-            // Few numbers, or nobody would ever hold permits together.
+            // Few different totals; otherwise permits would never be shared.
             _ => {
                 let of = self.dice.one_of(&[3, 3, 2]);
                 let weight = self.dice.below(2) as u32 + 1;
@@ -504,7 +504,7 @@ impl World {
         let keys: Vec<_> = (0..=more).map(|_| key(self.dice.one_of(&KEYS))).collect();
         let label = self.dice.one_of(&[None, Some("web-3"), Some("größe \\n ☃"), Some("")]);
         let ttl = self.dice.one_of(&[10, 1_000, 30_000, 3_600_000, Ttl::MAX.as_millis()]);
-        // Long leases are rare, or nobody else would ever be granted anything.
+        // Long leases are rare; otherwise nobody else would ever be granted anything.
         let ttl = if ttl > 30_000 && !self.dice.once_in(20) { 500 } else { ttl };
         let attempt = Attempt::new(
             self.some_claim(keys),

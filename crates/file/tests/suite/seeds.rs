@@ -15,7 +15,7 @@ pub(crate) fn attempt(who: u128, keys: &[&str], ttl_ms: u64) -> Attempt {
     Attempt::new(claim, Holder::from_bits(who), Label::new("web-3").ok(), ttl)
 }
 
-/// Asks once; the fence if it was granted.
+/// Asks once; returns the fence if it was granted.
 pub(crate) fn take(ledger: &mut Ledger, attempt: &Attempt) -> Option<Fence> {
     match ledger
         .serve(Request::Grant { attempt: attempt.clone(), wait: None, not_after: None })

@@ -15,7 +15,7 @@ use crate::clocks::{ByHand, OfTheMachine};
 use crate::queue::{Process, notes};
 use crate::seeds::{attempt, take};
 
-/// Nobody's, as far as we know; users need no entry in a database to have files and locks.
+/// A group that probably nobody uses; users need no database entry to have files and locks.
 const GROUP: u32 = 64_100;
 const ANNE: &[&str] = &[
     "setpriv",
@@ -69,7 +69,7 @@ fn files_that_stay_in_the_directory_belong_to_its_owner_and_group_whichever_user
             assert_eq!(access(&beside(&file, suffix)), (0o660, 0, GROUP), "{suffix} before {user:?}");
         }
         assert_eq!(access(&beside(&file, "-peers")), (0o2770, 0, GROUP));
-        // The last to use it closes the file.
+        // The last user closes the file.
         assert!(child::command(user, "open", &file).status().unwrap().success(), "{user:?}");
     }
     let again = make_group_store(file.parent().unwrap(), GROUP).unwrap();
@@ -92,8 +92,7 @@ fn users_of_a_group_exclude_each_other_and_a_killed_one_is_followed_at_once() {
     }
 }
 
-/// So that who waits need not look: whoever releases may write to the socket of another user's
-/// process.
+/// A releasing process may write to the socket of another user's process, so waiters need not poll.
 #[test]
 fn users_of_a_group_tell_each_other_of_their_turns() {
     let Some((_directory, file)) = a_store() else { return };

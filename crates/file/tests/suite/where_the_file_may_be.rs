@@ -35,7 +35,7 @@ fn with_older_names(file: &Path) -> rusqlite::Connection {
     connection
 }
 
-/// Opening fails for good, with one line that has the words in it.
+/// Opening fails permanently, with one line that contains the words.
 fn refused(path: impl AsRef<Path>, words: &[&str]) {
     let fault = open(path).map(drop).unwrap_err();
     assert_eq!(fault.kind, FaultKind::Lasting, "{fault}");
@@ -249,7 +249,7 @@ fn a_file_from_before_there_were_queues_is_taken_over_with_its_locks_and_fences(
     assert_eq!(ledger.dump().unwrap().fences[&crate::seeds::key("a")].fence, fence);
 }
 
-/// A program of that version that has the file open would take a shared key for a free one. It must
+/// A program of that version that has the file open would consider a shared key free. So it must
 /// not find its table.
 #[test]
 fn a_file_from_before_keys_were_shared_is_taken_over_and_closed_to_programs_of_then() {
