@@ -37,7 +37,7 @@ impl CallFate {
     ///
     /// # Errors
     ///
-    /// The errors of the call, and those of the weather.
+    /// The errors of the call, and those of its fate.
     pub async fn over<T: Send + 'static>(
         self,
         store: &str,
@@ -74,24 +74,24 @@ async fn timed_out<T>(store: &str) -> Result<T, Fault> {
     Err(Fault::passing(store, "timed out"))
 }
 
-/// A store with weather.
+/// A store with injected faults.
 #[derive(Debug)]
 pub struct Faulty {
     store: Arc<dyn Store>,
-    weather: Mutex<CallFate>,
+    fate: Mutex<CallFate>,
     calls: AtomicU32,
 }
 
 impl Faulty {
-    /// Wraps a store; its weather is fair at first.
+    /// Wraps a store; at first, no fault is injected.
     #[must_use]
     pub fn over(store: Arc<dyn Store>) -> Arc<Self> {
-        Arc::new(Self { store, weather: Mutex::new(CallFate::Fair), calls: AtomicU32::new(0) })
+        Arc::new(Self { store, fate: Mutex::new(CallFate::Fair), calls: AtomicU32::new(0) })
     }
 
-    /// Sets the weather from now on.
-    pub fn set(&self, weather: CallFate) {
-        *self.weather.lock().unwrap_or_else(PoisonError::into_inner) = weather;
+    /// Sets the fate of calls from now on.
+    pub fn set(&self, fate: CallFate) {
+        *self.fate.lock().unwrap_or_else(PoisonError::into_inner) = fate;
     }
 
     /// The number of calls.
@@ -105,8 +105,8 @@ impl Faulty {
         call: impl Future<Output = Result<T, Fault>> + Send + 'static,
     ) -> Result<T, Fault> {
         self.calls.fetch_add(1, Ordering::Relaxed);
-        let weather = self.weather.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        weather.over(self.store.name(), call).await
+        let fate = self.fate.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        fate.over(self.store.name(), call).await
     }
 }
 

@@ -33,12 +33,12 @@ async fn writer(client: &Client) -> String {
     client.query_one("SELECT by FROM account", &[]).await.unwrap().get(0)
 }
 
-/// A lock that its holder does not renew, as if the holder were stopped.
+/// A lock that is not renewed, as if its holder were stopped.
 async fn stalled(locks: &Locks) -> Guard {
     locks.mutex("account:1").ttl(TTL).renewal(Renewal::Off).lock().await.unwrap()
 }
 
-/// `psql`, as used by somebody who only knows SQL.
+/// `psql`, as used from plain SQL.
 struct Psql {
     child: Child,
     says: ChildStdin,

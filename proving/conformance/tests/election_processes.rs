@@ -18,7 +18,7 @@ const TTL: Duration = Duration::from_secs(2);
 const SECOND: Duration = Duration::from_secs(1);
 /// The longest time from a resignation to the next leader.
 const HANDED_ON: Duration = Duration::from_millis(100);
-/// Longer than anything takes on a machine that is busy compiling.
+/// Longer than anything takes on a busy machine.
 const LIMIT: Duration = Duration::from_secs(30);
 
 const STORE: &str = "LEASEHOLD_ELECTION_STORE";

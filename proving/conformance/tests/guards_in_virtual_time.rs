@@ -18,7 +18,8 @@ use tokio::time::sleep;
 const SECOND: Duration = Duration::from_secs(1);
 const TTL: Duration = Duration::from_secs(10);
 
-/// One process's locks on a memory store behind weather; a second process can be opened on it.
+/// One process's locks on a memory store with injected faults; a second process can be opened on
+/// it.
 struct World {
     time: Arc<VirtualTime>,
     memory: Arc<MemoryStore>,
@@ -40,7 +41,7 @@ impl World {
         Self { time, memory, store, locks }
     }
 
-    /// Another process on the same store, in fair weather.
+    /// Another process on the same store, without faults.
     fn others(&self) -> Locks {
         Locks::builder().ttl(TTL).runtime(self.time.clone()).over(self.memory.clone()).unwrap()
     }
@@ -141,17 +142,17 @@ async fn a_guard_that_has_been_held_for_a_while_is_lost_when_the_store_says_that
     assert_eq!(world.time.now(), before + SECOND, "the store was asked at once");
 }
 
-/// A partition: promise 3.
+/// A partition; see the promise that a loss is reported.
 #[tokio::test(start_paused = true)]
 async fn a_store_that_falls_silent_loses_the_lock_at_the_leases_end_and_not_later() {
-    for weather in [CallFate::Hung, CallFate::Lost, CallFate::Refused] {
+    for fate in [CallFate::Hung, CallFate::Lost, CallFate::Refused] {
         let world = World::begin();
         let guard = world.locks.mutex("k").lock().await.unwrap();
         sleep(SECOND).await;
-        world.store.set(weather.clone());
+        world.store.set(fate.clone());
         let loss = guard.lost().await;
-        assert!(matches!(loss, Loss::Expired { .. }), "{weather:?}: {loss:?}");
-        assert_eq!(guard.held_for(), TTL, "{weather:?}");
+        assert!(matches!(loss, Loss::Expired { .. }), "{fate:?}: {loss:?}");
+        assert_eq!(guard.held_for(), TTL, "{fate:?}");
         assert!(!guard.is_held());
         assert_eq!(guard.remaining(), Duration::ZERO);
     }
@@ -160,15 +161,15 @@ async fn a_store_that_falls_silent_loses_the_lock_at_the_leases_end_and_not_late
 /// Also if a renewal was executed whose answer was lost: only answers count.
 #[tokio::test(start_paused = true)]
 async fn a_short_outage_loses_nothing() {
-    for weather in [CallFate::Lost, CallFate::AnswerLost, CallFate::Slow(2 * SECOND)] {
+    for fate in [CallFate::Lost, CallFate::AnswerLost, CallFate::Slow(2 * SECOND)] {
         let world = World::begin();
         let guard = world.locks.mutex("k").lock().await.unwrap();
         for _ in 0..10 {
-            world.store.set(weather.clone());
+            world.store.set(fate.clone());
             sleep(TTL / 3).await;
             world.store.set(CallFate::Fair);
             sleep(TTL / 2).await;
-            assert!(guard.is_held(), "{weather:?}");
+            assert!(guard.is_held(), "{fate:?}");
         }
         guard.release().await.unwrap();
     }
@@ -347,16 +348,16 @@ async fn a_try_is_one_ask_and_leaves_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn an_unreachable_store_is_another_error_than_a_held_lock() {
-    for weather in [CallFate::Lost, CallFate::Hung] {
+    for fate in [CallFate::Lost, CallFate::Hung] {
         let world = World::begin();
-        world.store.set(weather.clone());
+        world.store.set(fate.clone());
         let begun = world.time.passed();
         let error = world.locks.mutex("k").lock().await.unwrap_err();
-        assert!(matches!(error, LockError::Unreachable { .. }), "{weather:?}: {error:?}");
+        assert!(matches!(error, LockError::Unreachable { .. }), "{fate:?}: {error:?}");
         let waited = world.time.passed() - begun;
-        assert!(waited <= 10 * SECOND && waited > 8 * SECOND, "{weather:?}: {waited:?}");
+        assert!(waited <= 10 * SECOND && waited > 8 * SECOND, "{fate:?}: {waited:?}");
         let error = world.locks.mutex("k").try_lock().await.unwrap_err();
-        assert!(matches!(error, LockError::Unreachable { .. }), "{weather:?}: {error:?}");
+        assert!(matches!(error, LockError::Unreachable { .. }), "{fate:?}: {error:?}");
     }
 }
 
@@ -528,7 +529,7 @@ async fn closing_waits_for_guards_and_then_takes_them_back() {
     assert_eq!(world.time.passed(), 6 * SECOND);
 }
 
-/// It used to say that the lease had expired, which nobody had checked.
+/// It used to report that the lease had expired, which nothing had checked.
 #[tokio::test(start_paused = true)]
 async fn a_release_after_the_close_says_that_it_was_closed() {
     let world = World::begin();
@@ -630,11 +631,11 @@ async fn however_many_leases_are_due_a_store_has_few_requests_at_once_and_a_sile
     for n in 0..2_000 {
         guards.push(world.locks.mutex(format!("k{n}")).lock().await.unwrap());
     }
-    for (weather, calls_after) in [
+    for (fate, calls_after) in [
         (CallFate::Slow(10 * MS), [(0, 4), (11, 8), (22, 10)]),
         (CallFate::Hung, [(99, 4), (101, 8), (201, 10)]),
     ] {
-        world.store.set(weather.clone());
+        world.store.set(fate.clone());
         let before = world.store.calls();
         while world.store.calls() == before {
             sleep(MS).await;
@@ -642,7 +643,7 @@ async fn however_many_leases_are_due_a_store_has_few_requests_at_once_and_a_sile
         let begun = world.time.passed();
         for (ms, calls) in calls_after {
             sleep((begun + ms * MS).saturating_sub(world.time.passed())).await;
-            assert_eq!(world.store.calls() - before, calls, "{weather:?} after {ms} ms");
+            assert_eq!(world.store.calls() - before, calls, "{fate:?} after {ms} ms");
         }
         sleep(50 * MS).await;
         assert!(guards.iter().all(leasehold::Guard::is_held));
@@ -722,10 +723,10 @@ async fn a_run_that_waits_names_the_holder_and_one_that_does_not_wait_prints_not
 /// useless.
 #[tokio::test(start_paused = true)]
 async fn a_done_job_is_marked_as_soon_as_a_silent_store_is_back() {
-    for weather in [CallFate::Lost, CallFate::AnswerLost] {
+    for fate in [CallFate::Lost, CallFate::AnswerLost] {
         let world = World::begin();
         let doing = world.locks.once("job").begin().await.unwrap().unwrap();
-        world.store.set(weather);
+        world.store.set(fate);
         let marking = tokio::spawn(doing.done());
         sleep(SECOND * 5 / 2).await;
         world.store.set(CallFate::Fair);
@@ -736,18 +737,18 @@ async fn a_done_job_is_marked_as_soon_as_a_silent_store_is_back() {
 
 #[tokio::test(start_paused = true)]
 async fn a_mark_that_cannot_be_written_within_the_lease_is_an_error() {
-    for (weather, within) in [(CallFate::Lost, TTL), (CallFate::Refused, Duration::ZERO)] {
+    for (fate, within) in [(CallFate::Lost, TTL), (CallFate::Refused, Duration::ZERO)] {
         let world = World::begin();
         let doing = world.locks.once("job").begin().await.unwrap().unwrap();
-        world.store.set(weather.clone());
+        world.store.set(fate.clone());
         let asked = world.time.now();
         let error = doing.mark().await.unwrap_err();
-        assert!(matches!(error, MarkError::Unreachable(_) | MarkError::Lost(_)), "{weather:?}: {error}");
-        assert!(world.time.now() <= asked + within, "{weather:?}");
+        assert!(matches!(error, MarkError::Unreachable(_) | MarkError::Lost(_)), "{fate:?}: {error}");
+        assert!(world.time.now() <= asked + within, "{fate:?}");
         drop(doing);
         world.store.set(CallFate::Fair);
         sleep(2 * TTL).await;
-        assert_eq!(world.others().once("job").mark().await.unwrap(), None, "{weather:?}");
+        assert_eq!(world.others().once("job").mark().await.unwrap(), None, "{fate:?}");
     }
 }
 
@@ -764,12 +765,12 @@ async fn whether_something_was_done_is_asked_again_of_a_silent_store() {
     world.store.set(CallFate::Fair);
     assert_eq!(asking.await.unwrap(), Ok(None));
     // For no longer than the outage limit; and not if the store refuses.
-    for weather in [CallFate::Lost, CallFate::Refused] {
-        world.store.set(weather.clone());
+    for fate in [CallFate::Lost, CallFate::Refused] {
+        world.store.set(fate.clone());
         let asked = world.time.now();
-        assert!(matches!(ask().await.unwrap(), Err(InspectError::Store(_))), "{weather:?}");
-        let limit = if matches!(weather, CallFate::Refused) { Duration::ZERO } else { 12 * SECOND };
-        assert!(world.time.now() <= asked + limit, "{weather:?}");
+        assert!(matches!(ask().await.unwrap(), Err(InspectError::Store(_))), "{fate:?}");
+        let limit = if matches!(fate, CallFate::Refused) { Duration::ZERO } else { 12 * SECOND };
+        assert!(world.time.now() <= asked + limit, "{fate:?}");
     }
 }
 

@@ -23,7 +23,7 @@ fn over_deadpool(pool: &deadpool_redis::Pool, builder: LocksBuilder) -> Locks {
     builder.redis_pool(take).unwrap()
 }
 
-/// Kills every connection but the one that says so, again and again: each time the locks go on.
+/// Repeatedly kills every connection except its own: each time, the locks continue.
 async fn it_survives_kills(server: &Server, locks: &Locks) {
     let guard = locks.mutex("kept").lock().await.unwrap();
     for _ in 0..3 {
@@ -71,8 +71,8 @@ async fn locks_over_a_pool_come_back_after_a_restart_and_a_hang() {
     locks.mutex("k").lock().within(LIMIT).await.unwrap().release().await.unwrap();
 }
 
-/// Tasks that wait for a lock with all other connections in their hands do not keep it from its
-/// holder: locks keep one connection.
+/// Tasks that hold all other connections while they wait for a lock do not prevent its renewal: the
+/// locks keep one connection.
 #[tokio::test]
 async fn a_pool_that_is_used_up_does_not_stop_renewals() {
     const TTL: Duration = Duration::from_millis(600);

@@ -134,7 +134,7 @@ async fn a_holder_whose_key_was_deleted_learns_so_at_the_next_renewal() {
     assert!(begun.elapsed() < SECOND, "{:?}", begun.elapsed());
 }
 
-/// Mixed fleets: promise 8.
+/// Mixed fleets exclude each other.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_foreign_lock_keeps_us_out_for_its_ttl_and_ours_keeps_it_out() {
     for flavor in Flavor::ALL {

@@ -132,7 +132,7 @@ pub async fn a_holder_is_notified_at_once_that_its_lease_was_broken(target: &Tar
     let locks = Locks::builder().ttl(LONG).runtime(Arc::new(runtime)).over(here).unwrap();
     let guard = locks.mutex("k").try_lock().await.unwrap().unwrap();
     let other = locks.mutex("l").try_lock().await.unwrap().unwrap();
-    // The first lock makes the connection listen, which nobody waits for.
+    // The first lock subscribes the connection in the background.
     tokio::time::sleep(AT_ONCE).await;
     let fence = seen(&*there).await;
     broken(&*there, fence).await;

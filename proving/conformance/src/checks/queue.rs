@@ -138,7 +138,7 @@ pub async fn nobody_overtakes_the_queue(target: &Target) {
     served(again).await.release().await.unwrap();
 }
 
-/// Beyond the limit, a request is refused at once, and told how many wait.
+/// Beyond the limit, a request is refused at once, with the number of waiters.
 pub async fn a_queue_can_be_full(target: &Target) {
     let (store, locks) = (target.store(), locks(target));
     let holder = locks.mutex("k").lock().await.unwrap();

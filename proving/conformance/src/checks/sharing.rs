@@ -324,8 +324,8 @@ pub async fn a_marker_and_a_strangers_value_keep_each_other_out(target: &Target)
     assert_eq!(server.text(&["EXISTS", "k"]), Reply::Integer(0));
 }
 
-/// As many as there are and no more, whatever each takes; and each that is released is available to
-/// others.
+/// All permits and no more, whatever number each request takes; and each that is released is
+/// available to others.
 pub async fn permits_never_exceed_their_number(target: &Target) {
     const PERMITS: u32 = 5;
     let inside = Arc::new(AtomicI64::new(0));
@@ -382,7 +382,7 @@ pub async fn the_permits_of_a_dead_holder_come_back(target: &Target) {
     assert_eq!(renew(&*store, &alive).await, HoldAnswer::Done);
 }
 
-/// Requests with different totals keep each other out, and are told why.
+/// Requests with different totals exclude each other, and the refusal gives the reason.
 pub async fn a_request_with_another_total_of_permits_is_refused_with_the_reason(target: &Target) {
     let locks = locks(target);
     let guard = locks.semaphore("k", 2).acquire().await.unwrap();

@@ -71,7 +71,7 @@ pub async fn a_lock_that_nobody_adopts_is_free_after_its_time(target: &Target) {
     assert!(matches!(late, TransferError::Lost(Loss::TakenByOther { .. })), "{late:?}");
 }
 
-/// By any process, and also if nobody relies on the lock.
+/// Any process can do both, even if nobody relies on the lock.
 pub async fn a_token_keeps_and_releases_a_lock(target: &Target) {
     let (here, there) = (process(target, "giver"), process(target, "clerk"));
     let token = here.mutex("k").ttl(SHORT).lock().await.unwrap().transfer(SHORT).await.unwrap();

@@ -1,4 +1,5 @@
-//! Cases that no history has: what a script must answer and leave at one state of the server.
+//! Cases that no history reaches: the answer of a script, and the data it leaves, in one state of
+//! the server.
 
 use std::time::Duration;
 
@@ -39,7 +40,7 @@ const ALL: [fn(&mut Subject) -> Outcome; 18] = [
     a_share_with_a_later_end_than_any_of_ours_does_not_count,
 ];
 
-/// All cases, each in an empty store, to the first that fails.
+/// Runs all cases, each in an empty store, until one fails.
 pub(crate) fn all(subject: &mut Subject) -> Outcome {
     ALL.iter().try_for_each(|case| {
         cmd("FLUSHALL").exec(&mut subject.connection).map_err(|error| error.to_string())?;
@@ -94,7 +95,7 @@ fn by(who: u128, name: &str) -> Attempt {
     Attempt::new(Claim::exclusive(key(name)), Holder::from_bits(who), None, ttl(Duration::from_secs(900)))
 }
 
-/// The same, as a quorum asks, which proposes this fence.
+/// The same as a quorum requests it, with this proposed fence.
 fn at_member(attempt: Attempt, fence: u64) -> Attempt {
     let proposal = Proposal { fence: Fence::new(fence).unwrap(), max_ttl: ttl(LONGEST) };
     attempt.clone().at_member(attempt.holder, proposal)
@@ -121,7 +122,7 @@ fn side(side: Side, name: &str) -> Vec<u8> {
     side_key(side, &key(name))
 }
 
-/// Runs a command of a stranger.
+/// Runs a command of another program.
 fn run<T: FromRedisValue>(subject: &mut Subject, command: &mut Cmd) -> Result<T, String> {
     command.query(&mut subject.connection).map_err(|error| error.to_string())
 }
@@ -130,7 +131,7 @@ fn say(subject: &mut Subject, call: &Call) -> Result<Value, String> {
     subject.say(call).map_err(|error| error.to_string())
 }
 
-/// The answer of the script of a single request, as it is.
+/// The unchanged answer of the script of a single request.
 fn raw(subject: &mut Subject, request: &Request) -> Result<Value, String> {
     say(subject, &call_at_member(request, WINDOW, Some(RUN)))
 }
@@ -238,7 +239,7 @@ fn a_ttl_over_the_longest_of_the_quorum_is_an_error(subject: &mut Subject) -> Ou
     let value = say(subject, &renew_batch(&[&long], vouching(Some(RUN))))?;
     ensure!(read_done(&value, 1)? == [false], value);
     ensure!(lasts(subject, "a")? <= Duration::from_secs(900));
-    // The longest itself is none too long.
+    // The longest TTL itself is allowed.
     let whole = |name| at_member(by(1, name), 7).with_ttl(ttl(LONGEST));
     let value = say(subject, &renew_batch(&[&whole("a")], vouching(Some(RUN))))?;
     ensure!(read_done(&value, 1)? == [true], value);
@@ -275,7 +276,7 @@ fn a_proposed_fence_is_near_the_servers_clock(subject: &mut Subject) -> Outcome 
         let after = clock(subject)?;
         ensure!((before - margin..=after - margin).contains(&late), before, late);
         ensure!((before + margin..=after + margin).contains(&early), before, early);
-        // After a greater fence, one more.
+        // After a greater fence, the next number.
         let name = format!("last{nth}");
         set(subject, side(Side::Fence, &name), (now + 60 * SECOND).to_string())?;
         let fence = granted(subject, "last", now)?;
@@ -357,7 +358,7 @@ fn a_member_abstains_for_the_longest_ttl_and_a_second(subject: &mut Subject) -> 
     let since = said.strip_prefix(&format!("{RUN} ")).and_then(|since| since.parse().ok());
     ensure!(since.is_some_and(|since: u64| since > 0), said);
     ensure!(lasts(subject, &name)? > 29 * DAY);
-    // For a member's own requests too, and by when it began.
+    // Also for the member's own requests, and depending on when the quarantine began.
     let now = clock(subject)?;
     for ago in [0, 60, 5000] {
         for member_key in [&name[..], MEMBER_KEY.as_bytes()] {
@@ -490,7 +491,7 @@ fn a_mark_is_forgotten_once(subject: &mut Subject) -> Outcome {
     Ok(())
 }
 
-/// With another word for what is of the moment: the server's time.
+/// With a placeholder for the server's time, which varies.
 fn without_time(value: Value, now: u64) -> Value {
     match value {
         Value::Array(fields) => {
@@ -579,7 +580,7 @@ fn a_release_wakes_a_client_that_blocks_on_a_list(subject: &mut Subject) -> Outc
         let left = lasts(subject, list)?;
         ensure!(left <= Duration::from_millis(1000) && left > Duration::from_millis(500), left);
     }
-    // Of two keys each has a list of its own.
+    // Each of two keys has its own list.
     run::<()>(subject, cmd("DEL").arg(list))?;
     let claim = Claim::exclusive_all(["a", "lock:b", "lock:c"].map(key)).unwrap();
     let both = Attempt::new(claim, Holder::from_bits(1), None, ttl(Duration::from_secs(900)))
@@ -596,7 +597,7 @@ fn a_release_wakes_a_client_that_blocks_on_a_list(subject: &mut Subject) -> Outc
     ensure!(code(&raw(subject, &release)?) == Some(0));
     ensure!(length(subject)? == 0);
     ensure!(code(&raw(subject, &Request::Release(by(2, "lock:b")))?) == Some(0));
-    // It may be somebody's lock.
+    // It may be another program's lock.
     set(subject, list, "x")?;
     ensure!(code(&raw(subject, &grant(&ours))?) == Some(0));
     ensure!(code(&raw(subject, &release)?) == Some(0));
@@ -630,7 +631,7 @@ fn each_claim_of_a_batch_is_judged_by_its_own_keys(subject: &mut Subject) -> Out
                 let name = &names[in_the_way];
                 let place = of.map_or_else(|| name.clone().into_bytes(), |of| side(of, name));
                 run::<()>(subject, cmd("RPUSH").arg(&place).arg("x"))?;
-                // A last fence of one is not that of another.
+                // The last fence of one key is not that of another.
                 let last = names[(in_the_way + 1) % 3].clone();
                 let greater = clock(subject)? + 3600 * SECOND;
                 set(subject, side(Side::Fence, &last), greater.to_string())?;

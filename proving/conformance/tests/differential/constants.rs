@@ -1,4 +1,4 @@
-//! Numbers that are in the scripts and in Rust.
+//! Constants that the scripts and the Rust code share.
 
 use std::time::Duration;
 
@@ -20,12 +20,12 @@ fn known() -> Vec<(&'static str, Option<u64>)> {
         ("SHARES_KEPT", millis(WaitQueue::KEPT_FOR)),
         ("ENDS_MAX", Some(leasehold_redis::wire::ENDS_MAX)),
         ("LABEL_MAX", number(Label::MAX_LEN)),
-        // For how long a member remembers who vouches for it: the histories and cases have it.
+        // How long a member keeps its record of the run; histories and cases check it.
         ("KEPT", Some(30 * 24 * 3600 * 1000)),
-        // How long a restarted member abstains beyond the longest TTL: the cases have it.
+        // How long a restarted member abstains beyond the longest TTL; cases check it.
         ("BEHIND", Some(1_000_000)),
         ("SIGNAL_KEPT", Some(1000)),
-        // How many values fit on Lua's stack.
+        // The number of values that fit on Lua's stack.
         ("AT_ONCE", None),
     ]
 }

@@ -23,7 +23,7 @@ const ALL: [fn(&mut Subject) -> Outcome; 5] = [
     dead_waiters_are_checked_together,
 ];
 
-/// All scenarios, to the first that costs something else.
+/// Runs all scenarios, until one has another cost.
 pub(crate) fn all(subject: &mut Subject) -> Outcome {
     ALL.iter().try_for_each(|scenario| alone(subject, scenario))
 }
@@ -49,18 +49,18 @@ fn waits(who: u128, channel: u128) -> Request {
     Request::Grant { attempt: by(who), wait, not_after: None }
 }
 
-/// A channel that nobody listens on, as those of greater numbers.
+/// A channel without subscribers; all greater numbers have none either.
 const DEAF: u128 = 1000;
 
 /// The server's run id, in requests of a quorum.
 const RUN: &str = "abc";
 
-/// How often each command is called to serve a request by its own script.
+/// The number of calls of each command when the script of a single request serves a request.
 fn costs(subject: &mut Subject, request: &Request) -> Result<BTreeMap<String, u64>, String> {
     costs_of(subject, &call_at_member(request, Duration::from_secs(400), Some(RUN)))
 }
 
-/// How often each command is called by a script, without the call of the script itself.
+/// The number of calls of each command by a script, without the call of the script itself.
 fn costs_of(subject: &mut Subject, call: &Call) -> Result<BTreeMap<String, u64>, String> {
     let said = |error: RedisError| error.to_string();
     cmd("CONFIG").arg("RESETSTAT").exec(&mut subject.connection).map_err(said)?;
@@ -82,8 +82,8 @@ fn are(costs: &BTreeMap<String, u64>, expected: &[(&str, u64)]) -> Outcome {
 
 const LATER: Stamp = Stamp::from_micros(1 << 53);
 
-/// However many claims there are, except for what is written, and for how long each fence and each
-/// lease would last.
+/// At any number of claims, except for the writes, and for the remaining times of fences and
+/// leases.
 fn a_batch_asks_once_for_all_of_its_claims(subject: &mut Subject) -> Outcome {
     for n in [1, 2, 64_u8] {
         let all: Vec<_> = (0..n).map(|nth| by_at(u128::from(nth), &format!("{n}:{nth}"))).collect();

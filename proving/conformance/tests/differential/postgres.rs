@@ -114,7 +114,8 @@ impl Tables {
                 }
             }
             let left = tolerance.dump(self.dump().await.map_err(place)?);
-            // How a member knows that it forgot nothing differs from Redis; its answers show it.
+            // A member records its quarantine in another way than on Redis, so only its answers are
+            // compared.
             let right = Dump { member_record: None, ..tolerance.dump(oracle.dump()) };
             if left != right {
                 return Err(place(format!("left {left:?}, not {right:?}")));
@@ -133,7 +134,7 @@ impl Tables {
             .unwrap();
     }
 
-    /// The writes of another program.
+    /// A write of another program.
     async fn meddle(&self, step: &Step, ended: Stamp) {
         let now = "leasehold.now_micros()";
         let empty = "holder = NULL, label = NULL, ends = NULL, awaited = NULL, marker = NULL";
@@ -168,7 +169,7 @@ impl Tables {
                 );
                 self.write(&sql, &[&key, &number, &lasts]).await;
             }
-            // It has ended, so that whatever is left of it must not come back.
+            // It has ended, so its leftovers must not become valid again.
             Step::ForgetQueue(key) => {
                 let sql = "UPDATE leasehold.lease SET line_ends = 1 WHERE key = $1 AND waiters IS NOT NULL";
                 self.write(sql, &[&key.as_bytes()]).await;

@@ -301,7 +301,7 @@ impl Subject {
         strangers.exec(&mut self.connection)
     }
 
-    /// The push messages since the last time, up to the one that `dump` publishes.
+    /// The push messages since the last call, up to the one that `dump` publishes.
     fn pushes(&mut self) -> Result<Vec<(Channel, PushMessage)>, String> {
         let mut pushes = Vec::new();
         loop {

@@ -12,7 +12,7 @@ use tokio::time::{sleep, timeout};
 
 use super::world::{SECOND, TTL, drain, kinds};
 
-/// A process on a quorum of three stores in memory, with weather on the way to each.
+/// A process on a quorum of three stores in memory, with injected faults for each.
 pub(crate) struct Quorum {
     pub(crate) way: Vec<Arc<Faulty>>,
     pub(crate) locks: Locks,

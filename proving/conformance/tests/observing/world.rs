@@ -31,7 +31,7 @@ impl World {
         Self { time, memory, store, locks }
     }
 
-    /// Another process on the same store, in fair weather.
+    /// Another process on the same store, without faults.
     pub(crate) fn others(&self) -> Locks {
         Locks::builder().ttl(TTL).runtime(self.time.clone()).over(self.memory.clone()).unwrap()
     }

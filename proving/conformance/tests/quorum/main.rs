@@ -1,9 +1,9 @@
 //! A quorum of stores, in virtual time.
 
-mod any_weather;
 mod contention;
 mod errors;
 mod outages;
+mod random_faults;
 mod renewals;
 mod restarts;
 mod seed_bugs;

@@ -11,11 +11,11 @@ use super::world::{MAX_TTL, SECOND, TTL, World};
 const TRIP: Duration = Duration::from_millis(3);
 
 /// The time of an acquisition, after one that finds out which members are silent.
-async fn second_acquisition_with(silent: &[usize], weather: &CallFate) -> Duration {
+async fn second_acquisition_with(silent: &[usize], fate: &CallFate) -> Duration {
     let world = World::of(5);
     let process = world.process();
     process.set(0..5, &CallFate::Slow(TRIP));
-    process.set(silent.iter().copied(), weather);
+    process.set(silent.iter().copied(), fate);
     drop(process.locks.mutex("first").lock().await.unwrap());
     sleep(SECOND).await;
     let begun = world.time.passed();
@@ -69,10 +69,10 @@ async fn with_a_minority_killed_locks_are_taken_kept_and_released() {
 
 #[tokio::test(start_paused = true)]
 async fn with_a_majority_killed_the_error_names_each_member_and_comes_in_time() {
-    for weather in [CallFate::Lost, CallFate::Hung] {
+    for fate in [CallFate::Lost, CallFate::Hung] {
         let world = World::of(5);
         let process = world.process_with(|builder| builder.outage_limit(4 * SECOND));
-        process.set([1, 2, 4], &weather);
+        process.set([1, 2, 4], &fate);
         let LockError::NoQuorum { quorum_report, waited, attempts, .. } =
             process.locks.mutex("k").lock().await.unwrap_err()
         else {
@@ -112,15 +112,15 @@ async fn a_close_without_guards_takes_no_longer_than_it_may_while_a_majority_is_
 #[tokio::test(start_paused = true)]
 async fn a_close_waits_for_what_a_refused_request_left_at_a_minority() {
     let late = Duration::from_millis(50);
-    for weather in [CallFate::Fair, CallFate::Slow(late), CallFate::Late(late)] {
+    for fate in [CallFate::Fair, CallFate::Slow(late), CallFate::Late(late)] {
         let world = World::of(3);
         let (holder, loser) = (world.process(), world.process());
         holder.set([2], &CallFate::Lost);
         let guard = holder.locks.mutex("k").lock().await.unwrap();
-        loser.set([2], &weather);
+        loser.set([2], &fate);
         assert!(loser.locks.mutex("k").try_lock().await.unwrap().is_none());
         loser.locks.close(SECOND).await.unwrap();
-        assert_eq!(world.taken(), 2, "{weather:?}");
+        assert_eq!(world.taken(), 2, "{fate:?}");
         assert!(guard.is_held());
     }
 }
@@ -259,17 +259,17 @@ async fn a_place_in_the_queue_is_given_up_even_after_its_member_was_silent_beyon
 #[tokio::test(start_paused = true)]
 async fn a_member_that_is_only_slow_is_asked_to_grant_once_and_to_release_once() {
     let slow = Duration::from_millis(50);
-    for weather in [CallFate::Slow(slow), CallFate::Late(slow)] {
+    for fate in [CallFate::Slow(slow), CallFate::Late(slow)] {
         let world = World::of(5);
         let process = world.process();
-        process.set([3, 4], &weather);
+        process.set([3, 4], &fate);
         for serial in 0..3 {
             let before = process.calls();
             process.locks.mutex("k").lock().await.unwrap().release().await.unwrap();
             sleep(5 * SECOND).await;
-            assert!(world.is_empty(), "{weather:?}");
+            assert!(world.is_empty(), "{fate:?}");
             if serial > 0 {
-                assert_eq!(process.calls() - before, 5 + 5, "{weather:?}");
+                assert_eq!(process.calls() - before, 5 + 5, "{fate:?}");
             }
         }
     }

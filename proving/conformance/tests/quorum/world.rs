@@ -18,7 +18,7 @@ pub(crate) struct World {
     pub(crate) members: Vec<Arc<MemoryStore>>,
 }
 
-/// One process: its locks, and the weather between it and each member.
+/// One process: its locks, and the faults between it and each member.
 pub(crate) struct Process {
     pub(crate) locks: Locks,
     pub(crate) way: Vec<Arc<Faulty>>,
@@ -67,8 +67,8 @@ impl World {
 }
 
 impl Process {
-    pub(crate) fn set(&self, members: impl IntoIterator<Item = usize>, weather: &CallFate) {
-        members.into_iter().for_each(|member| self.way[member].set(weather.clone()));
+    pub(crate) fn set(&self, members: impl IntoIterator<Item = usize>, fate: &CallFate) {
+        members.into_iter().for_each(|member| self.way[member].set(fate.clone()));
     }
 
     /// The number of calls to all members.

@@ -175,8 +175,8 @@ async fn a_newcomer_between_a_hand_over_and_the_rest_of_its_round_gives_way() {
     }
 }
 
-/// Seed 198 of `any_weather`: the first member was so slow that the attempt queued at the next one,
-/// and gave up its request to the first. That request was granted late, was counted, and was
+/// Seed 198 of `random_faults`: the first member was so slow that the attempt queued at the next
+/// one, and gave up its request to the first. That request was granted late, was counted, and was
 /// released: two guards were valid at once.
 #[tokio::test(start_paused = true)]
 async fn a_late_grant_counts_and_is_kept_or_is_given_up_and_does_not_count() {

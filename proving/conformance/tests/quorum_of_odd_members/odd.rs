@@ -24,8 +24,8 @@ pub(crate) enum Does {
 }
 
 impl From<CallFate> for Does {
-    fn from(weather: CallFate) -> Self {
-        Self::Meets(weather)
+    fn from(fate: CallFate) -> Self {
+        Self::Meets(fate)
     }
 }
 
@@ -115,7 +115,7 @@ impl Odd {
         serve: impl Future<Output = Result<T, Fault>> + Send + 'static,
     ) -> Result<T, Fault> {
         match self.meets(call, attempt) {
-            Does::Meets(weather) => weather.over(self.name(), serve).await,
+            Does::Meets(fate) => fate.over(self.name(), serve).await,
             Does::Says(answer) => panic!("{call} is not answered by {answer:?}"),
         }
     }
@@ -169,8 +169,8 @@ impl Store for Odd {
         Box::pin(async move {
             match self.meets("grant", Some(attempt)) {
                 Does::Says(answer) => Ok(answer),
-                Does::Meets(weather) => {
-                    weather.over(self.name(), async move { memory.grant(&asked, wait_mode).await }).await
+                Does::Meets(fate) => {
+                    fate.over(self.name(), async move { memory.grant(&asked, wait_mode).await }).await
                 }
             }
         })

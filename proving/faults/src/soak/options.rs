@@ -7,18 +7,21 @@ use crate::history::now;
 
 /// The text of `--help`.
 pub(crate) const HELP: &str = "\
-Random faults, every noun, every store and topology, and whether the promises held.
+Random faults for every kind of lock on every store and topology; checks that the promises hold.
 
 Usage: cargo xtask soak [--minutes N] [--seed SEED] [--only NAME]… [--fault KIND]…
 
-  --minutes N   how long it takes in all; 5 if it is not said
-  --seed SEED   the choices of an earlier run: which faults, when, and how long; what comes of them is the machine's
-  --only NAME   one topology only, or several: memory, file, redis-6.2, redis-7.0, redis-7.0-resp2, redis-8.2, valkey-9.1,
-                sentinel, cluster, quorum
-  --fault KIND  of what befalls stores and ways this kind only, or several, as the report names them: 'FLUSHALL', 'half-open',
-                'server killed, state lost'; workers are killed and stopped in any case
+  --minutes N   how long it takes in all; 5 by default
+  --seed SEED   repeats the choices of an earlier run: which faults, when, and how long; their
+                effects depend on the machine
+  --only NAME   only this topology; may be repeated: memory, file, redis-6.2, redis-7.0,
+                redis-7.0-resp2, redis-8.2, valkey-9.1, sentinel, cluster, quorum
+  --fault KIND  only this kind of fault of stores and connections, by its name in the report; may be
+                repeated: 'FLUSHALL', 'half-open', 'server killed, state lost'; workers are killed
+                and stopped in any case
 
-It exits 0 if nothing was wrong, 1 if something was, with the seed and the place of the history, and 64 if it was called wrongly.
+It exits with 0 if no promise was broken; with 1 if one was, and prints the seed and the path of the
+history; and with 64 if an argument is invalid.
 ";
 
 /// The duration, the kinds of faults, and the topologies.

@@ -1,4 +1,4 @@
-//! Each change of each script is noticed: by a history, a case, a cost or a constant.
+//! Each change of each script is noticed by a history, a case, a cost or a constant.
 //!
 //! A change that nothing notices is in `excuses.txt`, by its exact name and with a reason. The
 //! tests of every day try a sample. `cargo xtask mutants` tries all of them, and `cargo xtask
@@ -89,7 +89,7 @@ fn excuses() -> Vec<(String, String)> {
     excuses
 }
 
-/// Tries those that are chosen and not excused; each worker has a server of its own.
+/// Tries those that are chosen and not excused; each worker has its own server.
 fn all_are_noticed(is_chosen: &dyn Fn(&Part, &Mutant) -> bool) {
     let (parts, excuses) = (scripts::parts(), excuses());
     let mut all = Vec::new();
@@ -136,7 +136,7 @@ struct Trial {
 impl Trial {
     fn begin() -> Self {
         let server = Server::start(Flavor::Valkey91);
-        // It says soon that a script keeps it busy.
+        // It soon answers that a script keeps it busy.
         let limit: i64 = 20;
         let mut connection = connection(&server);
         redis::cmd("CONFIG").arg("SET").arg("busy-reply-threshold").arg(limit).exec(&mut connection).unwrap();
@@ -146,7 +146,7 @@ impl Trial {
     }
 
     fn notices(&mut self, part: &str, text: &str) -> bool {
-        // An answer that the tests cannot even read is noticed, too.
+        // An answer that the tests cannot decode counts as noticed, too.
         let notices = panic::catch_unwind(AssertUnwindSafe(|| self.looks(part, text))).unwrap_or(true);
         if notices && !is_free(&self.server) {
             *self = Self::begin();
@@ -158,13 +158,13 @@ impl Trial {
         if constants::check(text).is_err() {
             return true;
         }
-        // A new connection: the last one may still get answers for the mutant before.
+        // A new connection, because the last one may still get answers of the previous mutant.
         self.subject = Subject::on(&self.server);
         let subject = &mut self.subject;
         subject.set_read_timeout(LIMIT);
         let instead: Vec<_> =
             scripts::with(part).map(|script| (script.text(), script.text().replace(part, text))).collect();
-        // Otherwise the scripts of single requests meet everything that there is to meet.
+        // Otherwise the scripts of single requests must handle all cases.
         subject.batches = [&script::BATCH_GRANT, &script::BATCH_RELEASE, &script::BATCH_RENEW]
             .iter()
             .any(|batch| batch.text().contains(part));

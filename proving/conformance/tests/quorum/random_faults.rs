@@ -37,7 +37,7 @@ impl Ledger {
     }
 }
 
-fn weather(dice: &mut StdRng) -> CallFate {
+fn fate(dice: &mut StdRng) -> CallFate {
     let time = Duration::from_millis(dice.random_range(1..1500));
     match dice.random_range(0..10) {
         0 => CallFate::Hung,
@@ -88,7 +88,7 @@ async fn run(seed: u64) -> usize {
         sleep(Duration::from_millis(dice.random_range(50..1_500))).await;
         let process = &processes[dice.random_range(0..3)];
         let member = dice.random_range(0..usize::from(count));
-        process.set([member], &weather(&mut dice));
+        process.set([member], &fate(&mut dice));
         if dice.random_range(0..12) == 0 {
             world.members[member].forget();
         }
