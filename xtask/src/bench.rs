@@ -11,7 +11,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     if let Err(failed) = servers::fetch() {
         return failed;
     }
-    // Both of its programs: the one that counts allocations is started by the other.
+    // Builds both programs of the package, because one starts the other to count allocations.
     let build = Step::cargo(&["build", "--release", "-p", "bench", "--bins"], &[]);
     if !build.passed() {
         return account("bench", &[build]);

@@ -9,7 +9,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     if let Err(failed) = servers::fetch() {
         return failed;
     }
-    // Libraries that are left out have been listed, and the program lists them again.
+    // `peers::fetch` has listed the libraries that are left out, and the program lists them again.
     if let Err(failed) = peers::fetch() {
         return failed;
     }

@@ -1,6 +1,6 @@
-//! `cargo xtask bench-start`: how much later a command starts under a lock than under timeout(1),
-//! which starts it the same way without a lock. Runs alternate, so that other load on the machine
-//! affects both.
+//! `cargo xtask bench-start`: measures how much later a command starts under a lock than under
+//! timeout(1), which starts it the same way without a lock. Runs alternate, so that other load on
+//! the machine affects both.
 
 use std::{
     path::Path,

@@ -1,4 +1,4 @@
-//! A test: what a small build of the library compiles.
+//! Tests which crates a small build of the library compiles.
 
 use std::process::Command;
 

@@ -1,10 +1,11 @@
-//! `cargo xtask mutants`: small changes of every kind in core's state machines, in the quorum and
-//! in the scripts, and whether a test fails for each.
+//! `cargo xtask mutants`: makes small changes of every kind in core's state machines, in the quorum
+//! and in the scripts, and checks that a test fails for each.
 //!
-//! `seeded-bugs` checks that known kinds of bugs are caught; this checks for bugs that nobody
-//! thought of, more than a thousand of them. So each is tried on the fastest tests first, and only
-//! survivors on the slower ones. `.cargo/mutants.toml` lists what is left out, and why; for the
-//! scripts, which their differential test changes itself, its `excuses.txt` does.
+//! `seeded-bugs` checks that known kinds of bugs are caught; this tries more than a thousand bugs
+//! that nobody thought of. So each change is tried on the fastest tests first, and only survivors
+//! on the slower ones. `.cargo/mutants.toml` lists the changes that are left out, and why. The
+//! scripts are changed by their differential test itself, and its `excuses.txt` lists the changes
+//! that are left out there.
 
 use std::{
     env, fs,
@@ -114,7 +115,7 @@ fn of_rust(arguments: &[String]) -> Result<Vec<Step>, ExitCode> {
 /// of them.
 fn tried(tool: &Path, part: &Part, files: &[String]) -> Step {
     let output = target().join("mutants").join(part.package);
-    // Of an earlier run, only the report is left, and mutants that it had caught would be skipped.
+    // cargo-mutants would skip the mutants that an earlier run caught, so its results are removed.
     let found = output.join("mutants.out");
     if let Err(error) = if found.exists() { fs::remove_dir_all(&found) } else { fs::create_dir_all(&output) }
     {

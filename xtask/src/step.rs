@@ -22,7 +22,7 @@ enum Outcome {
 }
 
 impl Step {
-    /// Runs cargo in the workspace's root, with its output where ours goes.
+    /// Runs cargo in the workspace's root, and passes its output on.
     pub(crate) fn cargo(arguments: &[&str], environment: &[(&str, &str)]) -> Self {
         let mut line: String = environment.iter().map(|(name, value)| format!("{name}={value:?} ")).collect();
         line += "cargo";
