@@ -32,7 +32,7 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    /// Validates the arguments, before anything is opened.
+    /// Validates the arguments of `once`, before anything is opened.
     pub(crate) fn once(args: OnceArgs) -> Result<Self, Failure> {
         let job = args.job;
         let skipped = exit_code("--skip-exit-code", job.skip_exit_code)?.unwrap_or(0);
@@ -42,7 +42,7 @@ impl Job {
         Ok(Self { settings, when: Schedule::Once, skipped })
     }
 
-    /// The same.
+    /// Validates the arguments of `every`, before anything is opened.
     pub(crate) fn every(args: EveryArgs) -> Result<Self, Failure> {
         let job = args.job;
         let mut words = args.words.into_iter();
@@ -52,7 +52,7 @@ impl Job {
             return Err(Failure::from(Misuse::PeriodOutOfRange { period }));
         }
         let skipped = exit_code("--skip-exit-code", job.skip_exit_code)?.unwrap_or(0);
-        // It never waits.
+        // `every` never waits for the lock.
         let waiting = WaitingArgs { one_try: true, within: None, busy_exit_code: None };
         let request =
             LockRequest::alone(waiting, job.lease, job.quiet, words.collect(), program_of(&args.command))?;
@@ -76,8 +76,8 @@ pub(crate) async fn perform(job: Job) -> Result<End, Failure> {
         Ok(locks) => locks,
         Err(signal) => return Ok(End::Signal(signal.as_raw())),
     };
-    // Of several stores, none may have answered yet; one that has is waited for without a limit if
-    // the user set none.
+    // A single store has answered by now, so the job waits for it without a limit, unless the user
+    // set one. Of several stores, perhaps none has answered yet.
     let patient = request.outage_limit().is_none() && !request.place.store.is_several();
     let locks = if patient { locks.with_outage_limit(FOR_EVER) } else { locks };
     let outage_limit = (!patient).then(|| request.first_outage_limit());

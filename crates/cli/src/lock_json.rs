@@ -133,7 +133,8 @@ impl WaiterJson {
     }
 }
 
-/// The mode in which a key is held or requested: a word, and for permits how many of how many.
+/// The mode in which a key is held or requested: a word, and for permits their number and the
+/// total.
 #[derive(Debug, Serialize)]
 struct ModeJson {
     mode: &'static str,
@@ -155,7 +156,7 @@ impl From<Mode> for ModeJson {
     }
 }
 
-/// The same for people.
+/// The mode in words for people.
 pub(crate) fn mode(mode: Mode) -> String {
     match mode {
         Mode::Permits { weight, of } => format!("{weight} of {of} permits"),

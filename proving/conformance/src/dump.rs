@@ -196,7 +196,8 @@ impl Tolerance {
         }
         for (broken, left) in dump.breaks.values_mut() {
             *left = Self::left(*left);
-            // The time is the server's own; how long the record is kept shows that it is right.
+            // The server's clock sets this time. The remaining time of the record shows that it is
+            // right.
             broken.at = Stamp::from_micros(0);
             broken.fence = self.fence(broken.fence);
         }
@@ -212,8 +213,8 @@ impl Tolerance {
             member_record.since = member_record.since.map(|since| self.number(since));
         }
         for queue in dump.queues.values_mut() {
-            // The whole duration: on a busy machine, a history may take some of the fifteen
-            // seconds.
+            // Compares the whole duration, because a history may take some of the fifteen seconds
+            // on a busy machine.
             queue.left = queue.left.map(|_| WaitQueue::KEPT_FOR);
             for (ticket, _) in &mut queue.order {
                 *ticket = self.ticket(*ticket);
@@ -232,8 +233,8 @@ impl Tolerance {
         }
     }
 
-    /// Makes an answer that names one of several holders of a key name the same as the other side's
-    /// answer. If two shares' ends count as equal, either may be said to end first.
+    /// Lets an answer name the same holder as the other side's answer, if both holders' shares end
+    /// at times that count as equal: either share may be the one that ends first.
     pub fn name_alike(self, answer: &mut Answer, right: &Answer, holders: &[HolderInfo]) {
         if let (Some(named), Some(right)) = (named(answer), named(&mut right.clone()))
             && named.mode != Mode::Exclusive

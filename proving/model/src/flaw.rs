@@ -90,7 +90,8 @@ pub enum Flaw {
     WriterIgnoresReaders,
     /// Permits are not added up.
     PermitsUncounted,
-    /// A reader whose marker was deleted is back with the next reader's marker.
+    /// A reader's share outlives the deletion of the marker, and counts again once the next reader
+    /// sets a marker.
     SharesOutliveTheMarker,
     /// A waiter for one of several keys keeps the keys after it.
     KeepsTheKeysBehind,

@@ -73,7 +73,7 @@ fn a_signal_while_waiting_ends_us_of_it_and_leaves_nothing() {
         site.finish(site.run(&["-n", "k", "--", "true"])).is_silent(0);
         assert_eq!(site.read("ran"), "");
     }
-    // The fence stays, with an expiry.
+    // Only the last fence of the key is left.
     assert_eq!(server.text(&["DBSIZE"]).as_integer(), Some(1));
     assert_eq!(server.text(&["EXISTS", "k"]).as_integer(), Some(0));
 }

@@ -12,7 +12,7 @@ pub(crate) struct Terms {
     pub(crate) label: Option<Label>,
     pub(crate) ttl: Ttl,
     pub(crate) signal: Option<Signal>,
-    /// Instead of that of the locks.
+    /// The drift for this request, if it is not that of its `Locks`.
     pub(crate) drift: Option<Drift>,
     pub(crate) renewal: Renewal,
     pub(crate) patience: Patience,

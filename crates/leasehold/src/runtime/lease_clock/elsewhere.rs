@@ -1,12 +1,13 @@
-//! The clock of leases where there is no Unix. Windows counts sleep in the clock of the standard
-//! library (`QueryPerformanceCounter`), which shows its time only since another moment.
+//! The clock of leases on systems other than Unix. On Windows, the standard library's clock
+//! (`QueryPerformanceCounter`) counts sleep. It only tells the time between two moments, so this
+//! clock counts from its own start.
 
 use std::sync::LazyLock;
 
 use leasehold_core::Instant;
 
-/// No lease of this process is older. No other process reads its times: only the file store does
-/// that, which is not available here.
+/// The start of this clock, before every lease of this process. Only the file store compares these
+/// times between processes, and it is not available here.
 static START: LazyLock<std::time::Instant> = LazyLock::new(std::time::Instant::now);
 
 /// The lease clock, independent of the paused time of a test.
