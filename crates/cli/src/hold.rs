@@ -66,7 +66,8 @@ pub(crate) async fn hold(request: LockRequest) -> Result<End, Failure> {
             }
         }
         Err(loss) => {
-            // The reader must know now, even if the store does not answer.
+            // Closes stdout first, so that the reader learns this at once, even if the store does
+            // not answer.
             close_stdout();
             let failure = lost(&request, &loss);
             request.status.tell_lost(failure.reason());

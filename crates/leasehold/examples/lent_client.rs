@@ -11,8 +11,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let client = Builder::from_config(config).set_policy(ReconnectPolicy::default()).build()?;
     client.init().await?;
 
-    // Configured as the program's own, with a connection of its own: nothing that is said there
-    // holds the locks up.
+    // The locks use a clone of the client: it has the same configuration, and its own connection,
+    // so the program's commands do not delay the locks.
     let lent = client.clone_new();
     lent.init().await?;
     let locks = Locks::builder().fred_client(lent)?;

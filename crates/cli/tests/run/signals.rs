@@ -137,7 +137,7 @@ fn runs_that_are_interrupted_at_any_moment_leave_no_lock() {
     for site in [Site::new(), Site::on(&server.url())] {
         for moment in 0..20 {
             let run = site.start(site.run(&["k", "--", "sleep", "60"]));
-            // This sleep does not replace a condition: the moment itself is tested.
+            // The test sleeps because it tests this moment; it waits for no condition.
             thread::sleep(Duration::from_millis(moment));
             run.signal(Signal::TERM);
             run.finish().died_of(Signal::TERM);

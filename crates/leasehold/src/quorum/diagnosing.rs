@@ -25,7 +25,7 @@ pub(super) async fn diagnose(quorum: &Arc<QuorumState>) -> Diagnosis {
     for (nth, member) in quorum.members.iter().enumerate() {
         let (store, tell) = (member.store.clone(), tell.clone());
         quorum.runtime.spawn(Box::pin(async move {
-            // The caller may have gone.
+            // This fails if the caller has stopped waiting.
             let _ = tell.send((nth, store.diagnose(role).await));
         }));
     }
@@ -57,7 +57,7 @@ fn together(quorum: &QuorumState, brought: Vec<Option<Diagnosis>>) -> Diagnosis 
     let (count, at) = (quorum.members.len(), Arc::from(&*quorum.settings.name));
     let answer = count - out_of_reach;
     if answer >= quorum.majority() {
-        // The other members are enough.
+        // The members that answer form a majority, so the quorum works without the others.
         let reach = all.findings.iter_mut().filter(|finding| finding.about == REACH);
         reach.for_each(|finding| finding.severity = Severity::Warning);
         let may_fail = answer - quorum.majority();

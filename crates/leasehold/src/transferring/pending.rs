@@ -24,7 +24,7 @@ impl PendingTransfer<'_> {
         let Some(successor) = self.successor.take() else { unreachable!("taken only below") };
         let Holding { attempt, fence, .. } = &**self.holding;
         self.handle.report.tell(|| self.holding.was_transferred(self.held_for));
-        // Members of a quorum that have not followed the others keep the key from nobody, then.
+        // This releases the key at the members of a quorum that have not recorded the successor.
         self.handle.give_up(attempt.clone());
         TransferToken::new(self.holding.request(ttl).claim, successor.holder, *fence)
     }
