@@ -11,7 +11,7 @@ const TABLE: &str = "
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let database = env::var("DATABASE_URL").unwrap_or_else(|_| "postgres://postgres@127.0.0.1".into());
     let (db, connection) = tokio_postgres::connect(&database, NoTls).await?;
-    tokio::spawn(connection);                           // it does the talking
+    tokio::spawn(connection);                           // sends and receives
     db.batch_execute(TABLE).await?;
 
     let store = env::var("LEASEHOLD_STORE").unwrap_or_else(|_| "file:~/payer/leases.db".into());

@@ -146,7 +146,7 @@ pub fn page(figures: &[Figure], machine: &Machine) -> Option<String> {
     let Machine { processor, threads, kernel } = machine;
     let _ = writeln!(
         text,
-        "Measured on {processor}, {threads} threads, Linux {kernel}, servers on loopback, without TLS, replicas or a file to append to.\n"
+        "Measured on {processor}, {threads} threads, Linux {kernel}, servers on loopback, without TLS, replicas or an append-only file.\n"
     );
     constants(&mut text, &all);
     holds(&mut text, &all);
@@ -341,10 +341,10 @@ const HOLDS: &str = "\
 
 The figures assume 70 % of the server's one thread, 4 GiB of memory, and a network of 1 Gbit/s. A
 cluster divides the keys, so its capacity grows with the number of its masters, unless one key is in
-more demand than all others together. Each member of a quorum does all of the work. So a quorum has
-the capacity of the slowest member of its best three: it provides exclusion without a single server
-that must not fail, and no additional speed. The figures are for pairs alone or renewals alone; if
-you have both, add their shares.
+more demand than all others together. Each member of a quorum does all of the work. A request to
+five members waits for the third answer, so the capacity of the quorum is that of its third fastest
+member. A quorum lets a minority of its servers fail; it makes nothing faster. The figures are for
+pairs alone or renewals alone; if you have both, add their shares.
 
 ";
 
@@ -388,9 +388,8 @@ const TAIL: &str = "\
   *Queueing Systems* I (1975), section 5.6. S is the time of one command, or of a batch of 200. Many
   independent clients look like random arrivals: Palm 1943, Khinchine 1955. Clients that are started
   all at once are not independent until their renewals have spread out.
-- A wait is not a round trip: add the network, and the client's own processor. A majority of five
-  waits for its third answer, which is no later than the mean of the slower ones; the table shows
-  one member's mean.
+- A wait is not a round trip: add the network, and the client's own processor. A request to a
+  quorum of five waits for the third answer; the table shows the mean wait at one member.
 - Locks kept: the least of 70 % of the processor ÷ (renewals × processor time), of the memory ÷
   memory of a lock, and of the network ÷ (renewals × bytes).
 - Not included: forks for a snapshot, which may double the memory in use; replicas, each of which
