@@ -125,7 +125,7 @@ fn a_time_is_read_as_its_parts_say_or_refused() {
     hunt(10_000, text_near(&TIMES), |text| {
         let Ok(read) = time::parse(&text) else { return Ok(()) };
         let plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'.');
-        holds(plain && !text.is_empty(), || format!("{text:?} is no time"))?;
+        holds(plain && !text.is_empty(), || format!("{text:?} is not a time"))?;
         let whole = text.parse::<u32>().ok().map(|seconds| Duration::from_secs(seconds.into()));
         holds(whole.is_none_or(|whole| whole == read), || format!("{read:?}"))
     });

@@ -19,7 +19,7 @@ use leasehold_core::{Key, Misuse, Signal};
 /// | [`RedisSemaphore`](Self::RedisSemaphore) | `mutex:NAME` | `redis-semaphore` |
 /// | [`PythonRedisLock`](Self::PythonRedisLock) | `lock:NAME` | `python-redis-lock` |
 /// | [`ShedLock`](Self::ShedLock) | `job-lock:ENVIRONMENT:NAME` | `shedlock`, `shedlock:ENVIRONMENT` |
-/// | [`ExclusiveLock`](Self::ExclusiveLock) | `exclusive-lock:NAME`, with a `-` for all that is no letter of English, digit or `_` | `exclusive-lock` |
+/// | [`ExclusiveLock`](Self::ExclusiveLock) | `exclusive-lock:NAME`, with a `-` for everything but English letters, digits and `_` | `exclusive-lock` |
 ///
 /// These are the libraries' defaults. If a library was configured with another prefix, set the same
 /// one with [`LocksBuilder::prefix`](crate::LocksBuilder::prefix).

@@ -52,10 +52,10 @@ impl FromStr for Wish {
             ["read", keys] => (Wanted::Read, keys),
             ["permits", number, keys] => {
                 let numbers = number.split_once('/').and_then(|(n, of)| n.parse().ok().zip(of.parse().ok()));
-                let (weight, of) = numbers.ok_or_else(|| format!("{number} is no number of permits"))?;
+                let (weight, of) = numbers.ok_or_else(|| format!("{number} is not a number of permits"))?;
                 (Wanted::Permits(weight, of), keys)
             }
-            _ => return Err(format!("{text} is no wish")),
+            _ => return Err(format!("{text} is not a wish")),
         };
         Ok(Self { mode, keys: keys.split(',').map(ToOwned::to_owned).collect() })
     }

@@ -85,7 +85,7 @@ fn round<S: Strategy<Value: Debug>>(
 /// A number from the environment.
 fn setting(name: &str) -> Option<u64> {
     let text = env::var(name).ok()?;
-    Some(u64::from_str(&text).unwrap_or_else(|_| panic!("{name} is no number: {text:?}")))
+    Some(u64::from_str(&text).unwrap_or_else(|_| panic!("{name} is not a number: {text:?}")))
 }
 
 /// Turns a condition into a verdict.

@@ -55,7 +55,7 @@ fn without_passwords(url: &str) -> String {
 }
 
 fn one_line_without_the_secret(what: &str, said: &str) -> Verdict {
-    holds(!said.chars().any(char::is_control), || format!("{what} is no line: {said:?}"))?;
+    holds(!said.chars().any(char::is_control), || format!("{what} is not one line: {said:?}"))?;
     holds(!said.contains(SECRET), || format!("{what} tells the password: {said:?}"))
 }
 
@@ -76,7 +76,7 @@ fn the_name_of_a_server_has_nothing_of_a_password() {
     hunt(10_000, near, |url| {
         let Ok(store) = RedisStore::from_url(&url, runtime.clone()) else { return Ok(()) };
         let name = leasehold_core::Store::name(&store).to_owned();
-        holds(!name.chars().any(char::is_control), || format!("the name is no line: {name:?}"))?;
+        holds(!name.chars().any(char::is_control), || format!("the name is not one line: {name:?}"))?;
         if without_passwords(&url).contains(SECRET) {
             return Ok(());
         }

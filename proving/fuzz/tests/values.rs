@@ -45,7 +45,7 @@ fn a_value_is_a_lease_a_marker_or_somebody_elses_and_never_two_of_them() {
             holds(wire::marker_of(family) == value, || "it is written in another way".into())?;
         }
         let told = owner.to_string();
-        holds(!told.chars().any(char::is_control), || format!("what it tells is no line: {told:?}"))?;
+        holds(!told.chars().any(char::is_control), || format!("what it tells is not one line: {told:?}"))?;
         let Owner::Holder { holder, label } = owner else {
             return holds(flag.is_none(), || "what is not ours has a flag".into());
         };

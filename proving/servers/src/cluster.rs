@@ -144,7 +144,7 @@ impl Cluster {
             panic!("no answer to GETKEYSINSLOT")
         };
         for key in &keys {
-            let Reply::Bulk(Some(key)) = key else { panic!("{key:?} is no key") };
+            let Reply::Bulk(Some(key)) = key else { panic!("{key:?} is not a key") };
             let port = to.port().to_string();
             let words: [&[u8]; 6] = [b"MIGRATE", b"127.0.0.1", port.as_bytes(), key, b"0", b"5000"];
             match from.command(&words) {

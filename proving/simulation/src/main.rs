@@ -62,7 +62,7 @@ impl Wanted {
                 "--seeds" => wanted.seeds = number()?,
                 "--flaw" => {
                     let flaw = Flaw::named(&value)
-                        .ok_or_else(|| format!("{value:?} is no flaw: known are {:?}", Flaw::ALL))?;
+                        .ok_or_else(|| format!("{value:?} is not a flaw: known are {:?}", Flaw::ALL))?;
                     wanted.flaw = Some(flaw);
                 }
                 _ => return Err(format!("{word:?} is not known")),

@@ -78,7 +78,7 @@ impl Place {
         let Some(server) = &self.server else { return };
         let Reply::Array(Some(left)) = server.text(&["KEYS", "*"]) else { panic!("no keys") };
         for key in left {
-            let Reply::Bulk(Some(key)) = key else { panic!("{key:?} is no key") };
+            let Reply::Bulk(Some(key)) = key else { panic!("{key:?} is not a key") };
             let name = String::from_utf8_lossy(&key);
             assert!(name.starts_with("leasehold:f"), "{name} is left behind");
             let left = server.command(&[b"PTTL", &key]).as_integer();

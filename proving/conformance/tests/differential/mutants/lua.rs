@@ -78,7 +78,7 @@ pub(super) fn mutants(text: &str) -> Vec<Mutant> {
     mutants.collect()
 }
 
-/// A line that could be left out. Without its `end`, or with an `end` too few, a text is no script.
+/// A line that could be left out. A text with an `end` too many or too few is not a script.
 fn is_code(line: &str) -> bool {
     let line = line.trim();
     let opens = ["then", "do", "else", "repeat", "(", "{"].iter().any(|last| line.ends_with(last));
