@@ -17,6 +17,9 @@ pub enum Content {
     Lease {
         /// Its holder.
         holder: Holder,
+        /// Its fence. None yet if the attempt keeps the key while it waits for another one and no
+        /// fence is left, or if the store has lost it.
+        fence: Option<Fence>,
         /// The holder's description of itself.
         label: Option<Label>,
         /// True if a request was refused because of it, so that its end matters to others.
@@ -121,11 +124,14 @@ impl Records {
     }
 
     /// Remembers the fence of a grant with this TTL; never for a shorter time than the key's fence
-    /// was already remembered.
+    /// was already remembered. A lease on the key has this fence from now on.
     pub(crate) fn remember(&mut self, key: &Key, fence: Fence, ttl: Ttl, now: Stamp) {
         let ends = now + LastFence::kept_for(ttl);
         let ends = self.fences.get(key).map_or(ends, |last| last.ends.max(ends));
         self.fences.insert(key.clone(), LastFence::new(fence, ends));
+        if let Some(Lock { content: Content::Lease { fence: of, .. }, .. }) = self.locks.get_mut(key) {
+            *of = Some(fence);
+        }
     }
 
     /// The queue of a key, while it is kept.

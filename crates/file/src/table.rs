@@ -207,7 +207,7 @@ fn save_row(
     let (mut holder, mut label, mut ends, mut awaited, mut marker) = (None, None, None, None, None);
     match records.locks.get(key).map(|lock| (&lock.content, lock.ends)) {
         None => {}
-        Some((Content::Lease { holder: held_by, label: says, awaited: told }, Some(until))) => {
+        Some((Content::Lease { holder: held_by, label: says, awaited: told, .. }, Some(until))) => {
             (holder, ends, awaited) = (Some(held_by.bits().to_be_bytes()), Some(micros(until)), Some(*told));
             label = says.as_ref().map(Label::as_str);
         }
@@ -254,18 +254,19 @@ fn read(
     first: usize,
     written: &mut StoredRecords,
 ) -> Result<(), FileError> {
+    let fence = fence(row.get(at + 5)?)?;
     if let Some(holder) = row.get::<_, Option<[u8; 16]>>(at)? {
         let holder = Holder::from_bits(u128::from_be_bytes(holder));
         let label: Option<String> = row.get(at + 1)?;
         let label = label.map(|text| Label::read(text.as_bytes()));
         let (ends, awaited) = (stamp(row.get(at + 2)?)?, row.get(at + 3)?);
-        let lock = Lock::new(Content::Lease { holder, label, awaited }, Some(ends));
+        let lock = Lock::new(Content::Lease { holder, fence, label, awaited }, Some(ends));
         written.records.locks.insert(key.clone(), lock);
         if let Some(session) = row.get(at + 4)? {
             written.sessions.insert(key.clone(), Session::from_bytes(session));
         }
     }
-    if let Some(fence) = fence(row.get(at + 5)?)? {
+    if let Some(fence) = fence {
         written.records.fences.insert(key.clone(), LastFence::new(fence, stamp(row.get(at + 6)?)?));
     }
     if let Some(waiters) = row.get::<_, Option<i64>>(at + 7)? {

@@ -161,9 +161,11 @@ pub(crate) fn broken(row: &Columns<'_>) -> Result<BreakRecord, TransactionError>
 
 /// Reads the row of a key.
 fn lease(row: &Columns<'_>, key: &Key, records: &mut Records) -> Result<(), TransactionError> {
+    let fence = row.maybe_fence(7)?;
     if let Some(holder) = row.maybe_holder(2)? {
         let content = Content::Lease {
             holder,
+            fence,
             label: row.label(3)?,
             awaited: row.get::<Option<bool>>(5)? == Some(true),
         };
@@ -173,7 +175,7 @@ fn lease(row: &Columns<'_>, key: &Key, records: &mut Records) -> Result<(), Tran
             .ok_or_else(|| TransactionError::damaged(format_args!("a key is held {marker:?}")))?;
         records.locks.insert(key.clone(), Lock::new(Content::Marker(family), Some(row.stamp(4)?)));
     }
-    if let Some(fence) = row.maybe_fence(7)? {
+    if let Some(fence) = fence {
         records.fences.insert(key.clone(), LastFence::new(fence, row.stamp(8)?));
     }
     if row.get::<Option<i64>>(9)?.is_some() {

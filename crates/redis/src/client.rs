@@ -40,6 +40,8 @@ pub(crate) struct Client {
     pub(crate) is_monitored: AtomicBool,
     /// The keys for which batches would only redirect to the script of a single request.
     pub(crate) contended: Contended,
+    /// True once a quorum uses this store as a member.
+    pub(crate) is_member: Arc<AtomicBool>,
     /// True if the server, as a member of a quorum, abstains after it may have forgotten leases.
     pub(crate) quarantine: bool,
     /// The confirmation that a write needs before it counts.
@@ -58,6 +60,7 @@ pub(crate) struct SharedState {
     pub(crate) unsettled: Arc<InDoubtGrants>,
     pub(crate) waiting: Arc<WaiterRegistry>,
     pub(crate) notice_bus: Arc<NoticeBus>,
+    pub(crate) is_member: Arc<AtomicBool>,
     pub(crate) cluster: Option<InCluster>,
 }
 
@@ -87,6 +90,7 @@ impl SharedState {
             unsettled: Arc::default(),
             waiting: Arc::new(WaiterRegistry::new(seed)),
             notice_bus: Arc::default(),
+            is_member: Arc::default(),
             cluster,
         }
     }
@@ -117,7 +121,7 @@ impl Client {
         shared: SharedState,
         runtime: Arc<dyn Runtime>,
     ) -> Arc<Self> {
-        let SharedState { unsettled, waiting, notice_bus, cluster } = shared;
+        let SharedState { unsettled, waiting, notice_bus, is_member, cluster } = shared;
         Arc::new_cyclic(|me| Self {
             source: source(me),
             runtime,
@@ -128,6 +132,7 @@ impl Client {
             notice_bus,
             is_monitored: AtomicBool::new(false),
             contended: Contended::default(),
+            is_member,
             quarantine,
             confirmation,
             identity: Mutex::default(),

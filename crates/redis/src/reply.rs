@@ -211,13 +211,13 @@ impl Fields {
                 GrantAnswer::Granted { fence }
             }
             (HELD, _) => GrantAnswer::Busy { held_by: self.held_by(attempt)?, place: None },
-            (STANDS, [_, _, _, _, Value::BulkString(ticket), Value::Int(before), Value::Int(stood), ..]) => {
+            (STANDS, [_, _, _, Value::BulkString(ticket), Value::Int(before), Value::Int(stood), ..]) => {
                 let ticket = number(ticket).map(Ticket::new).ok_or_else(|| self.strange())?;
                 let before = u64::try_from(*before).map_err(|_| self.strange())?;
                 let place = Some(QueuePosition { ticket, before, stood: *stood == 1 });
                 GrantAnswer::Busy { held_by: self.held_by(attempt)?, place }
             }
-            (FULL, [_, _, _, _, Value::Int(length), ..]) => {
+            (FULL, [_, _, _, Value::Int(length), ..]) => {
                 let length = u64::try_from(*length).map_err(|_| self.strange())?;
                 GrantAnswer::QueueFull { held_by: self.held_by(attempt)?, length }
             }
@@ -228,15 +228,15 @@ impl Fields {
             }
             (NO_LOCK, _) => GrantAnswer::NotALock { key: self.key(attempt)?.clone() },
             (FENCES_SPENT, _) => GrantAnswer::FencesSpent { key: self.key(attempt)?.clone() },
-            (FENCE_UNREADABLE, _) => return Err(self.no_fence(attempt)?),
+            (FENCE_UNREADABLE, _) => return Err(self.no_fence()),
             _ => return Err(self.strange()),
         })
     }
 
-    fn no_fence(&self, attempt: &Attempt) -> Result<String, String> {
-        let side = side_key(Side::Fence, self.key(attempt)?);
-        let side = side.escape_ascii();
-        Ok(format!("{side} holds something that is not a fence: find out who wrote it, and delete it"))
+    fn no_fence(&self) -> String {
+        let [_, Value::BulkString(name), ..] = self.rest.as_slice() else { return self.strange() };
+        let name = name.escape_ascii();
+        format!("{name} holds something that is not a fence: find out who wrote it, and delete it")
     }
 
     fn raise(&self, attempt: &Attempt) -> Result<RaiseAnswer, String> {
@@ -258,7 +258,7 @@ impl Fields {
     fn hold(&self, attempt: &Attempt) -> Result<HoldAnswer, String> {
         match self.code {
             DONE => return Ok(HoldAnswer::Done),
-            FENCE_UNREADABLE => return Err(self.no_fence(attempt)?),
+            FENCE_UNREADABLE => return Err(self.no_fence()),
             _ => {}
         }
         let key = self.key(attempt)?;
@@ -291,25 +291,17 @@ impl Fields {
         let (owner, mode, fence, remaining) = match (self.code, self.rest.as_slice()) {
             (FREE, _) => return Ok(None),
             (NO_LOCK, [_, Value::Int(pttl), ..]) => (Owner::NotALock, Mode::Exclusive, None, *pttl),
-            (
-                DONE | HELD | STANDS | FULL,
-                [_, Value::BulkString(value), Value::Int(pttl), Value::BulkString(fence), ..],
-            ) => {
-                let owner = wire::read(value);
-                let ours = matches!(owner, Owner::Holder { .. });
-                (owner, Mode::Exclusive, Some(fence).filter(|_| ours), *pttl)
+            (DONE | HELD | STANDS | FULL, [_, Value::BulkString(value), Value::Int(pttl), ..]) => {
+                let (owner, fence) = wire::read(value);
+                (owner, Mode::Exclusive, fence, *pttl)
             }
-            (
-                DONE | HELD | STANDS | FULL,
-                [_, Value::Array(share), Value::Int(left), Value::BulkString(fence), ..],
-            ) => {
-                let (owner, mode) =
+            (DONE | HELD | STANDS | FULL, [_, Value::Array(share), Value::Int(left), ..]) => {
+                let (owner, mode, fence) =
                     holder_of_a_share(share).ok_or_else(|| strangers(1, Side::Holders, key))?;
-                (owner, mode, Some(fence), *left)
+                (owner, mode, fence, *left)
             }
             _ => return Err(self.strange()),
         };
-        let fence = fence.and_then(|fence| number(fence)).and_then(Fence::new);
         let remaining = u64::try_from(remaining).ok().map(Duration::from_millis);
         Ok(Some(HolderInfo::exclusive(key.clone(), owner, fence, remaining).in_mode(mode)))
     }
@@ -337,15 +329,12 @@ impl Fields {
         let (now, mut holders, mut strange) = (self.time()?, Vec::new(), 0);
         for share in shares.chunks(5) {
             let read = || {
-                let [digits, Value::BulkString(ends), weight, Value::BulkString(fence), tail] = share else {
-                    return None;
-                };
+                let [digits, Value::BulkString(ends), weight, fence, tail] = share else { return None };
                 let marker = Value::BulkString(marker.clone());
-                let share = [&marker, digits, weight, tail].map(Clone::clone);
-                let (owner, mode) = holder_of_a_share(&share)?;
+                let share = [&marker, digits, weight, fence, tail].map(Clone::clone);
+                let (owner, mode, fence) = holder_of_a_share(&share)?;
                 let ends = number(ends).filter(|ends| *ends <= wire::ENDS_MAX)?;
                 let ends = Stamp::from_micros(ends * 1000);
-                let fence = number(fence).and_then(Fence::new);
                 let remaining = Some(now.saturating_until(ends));
                 Some(HolderInfo::exclusive(key.clone(), owner, fence, remaining).in_mode(mode))
             };
@@ -431,12 +420,13 @@ fn no_mark(key: &Key) -> String {
     format!("{side} holds something that is not a mark: find out who wrote it, and delete it")
 }
 
-/// The owner of a share and its mode, from the marker, digits, weight and tail.
-fn holder_of_a_share(said: &[Value]) -> Option<(Owner, Mode)> {
+/// The owner of a share, its mode and its fence, from the marker, digits, weight, fence and tail.
+fn holder_of_a_share(said: &[Value]) -> Option<(Owner, Mode, Option<Fence>)> {
     let [
         Value::BulkString(marker),
         Value::BulkString(digits),
         Value::BulkString(weight),
+        Value::BulkString(fence),
         Value::BulkString(tail),
     ] = said
     else {
@@ -445,11 +435,11 @@ fn holder_of_a_share(said: &[Value]) -> Option<(Owner, Mode)> {
     let weight = number(weight).and_then(|weight| u32::try_from(weight).ok())?;
     let label = tail.strip_prefix(b" ").map(Label::read);
     let owner = Owner::Holder { holder: Holder::from_digits(digits)?, label };
-    Some((owner, wire::family(marker)?.mode(weight)))
+    Some((owner, wire::family(marker)?.mode(weight), number(fence).and_then(Fence::new)))
 }
 
 /// Scripts count from 1.
-fn nth_of(value: &Value) -> Option<usize> {
+pub(crate) fn nth_of(value: &Value) -> Option<usize> {
     let Value::Int(nth) = value else { return None };
     usize::try_from(*nth).ok()?.checked_sub(1)
 }
@@ -479,7 +469,6 @@ mod tests {
             Value::Int(1),
             share,
             Value::Int(1500),
-            text("7"),
             time,
             Value::Array(vec![]),
         ])
@@ -491,7 +480,7 @@ mod tests {
         let attempt =
             Attempt::new(Claim::exclusive(key.clone()), Holder::from_bits(0xab), None, Ttl::DEFAULT);
         let request = Request::Grant { attempt, wait: None, not_after: None };
-        let value = held_by_a_share(&["lh1 permits 4", DIGITS, "2", " web-3"]);
+        let value = held_by_a_share(&["lh1 permits 4", DIGITS, "2", "7", " web-3"]);
         let owner = Owner::Holder { holder: Holder::from_bits(0xcd), label: Label::new("web-3").ok() };
         let held_by = HolderInfo::exclusive(key, owner, Fence::new(7), Some(Duration::from_millis(1500)))
             .in_mode(Mode::permits(2, 4).unwrap());
@@ -517,23 +506,13 @@ mod tests {
             Value::Array(vec![int(3), int(0), text("1"), none()]),
             Value::Array(vec![int(3), int(2), text("1"), none()]),
             Value::Array(vec![int(6), int(1), text("1"), none()]),
-            Value::Array(vec![
-                int(7),
-                int(1),
-                text("x"),
-                int(1),
-                text(""),
-                text("1"),
-                int(-1),
-                int(0),
-                none(),
-            ]),
-            Value::Array(vec![int(8), int(1), text("x"), int(1), text(""), int(-1), text("1"), none()]),
+            Value::Array(vec![int(7), int(1), text("x"), int(1), text("1"), int(-1), int(0), none()]),
+            Value::Array(vec![int(8), int(1), text("x"), int(1), int(-1), text("1"), none()]),
             Value::Array(vec![int(i64::MIN), int(i64::MIN)]),
-            held_by_a_share(&["lh1 shared", "ab", "1", ""]),
-            held_by_a_share(&["lh1 shared", DIGITS, "-1", ""]),
-            held_by_a_share(&["lh2 shared", DIGITS, "1", ""]),
-            held_by_a_share(&["lh1 shared", DIGITS, "1"]),
+            held_by_a_share(&["lh1 shared", "ab", "1", "7", ""]),
+            held_by_a_share(&["lh1 shared", DIGITS, "-1", "7", ""]),
+            held_by_a_share(&["lh2 shared", DIGITS, "1", "7", ""]),
+            held_by_a_share(&["lh1 shared", DIGITS, "1", "7"]),
         ];
         let claim = Claim::exclusive(Key::new("a").unwrap());
         let attempt = Attempt::new(claim, Holder::from_bits(0xab), None, Ttl::DEFAULT);

@@ -15,6 +15,7 @@ use std::time::Duration;
 use leasehold_core::Request;
 use redis::{ServerError, ServerErrorKind};
 
+pub(crate) use self::batch::by_segment;
 pub use self::batch::{
     Granted, MOST, Vouching, batched_key, delete_call, grant_batch, read_done, read_grants, release_batch,
     renew_batch,
@@ -23,12 +24,13 @@ pub use self::call::{Call, Script};
 use self::encode::encode;
 pub use self::encode::survey_call;
 pub(crate) use self::encode::{
-    MemberRun, advance_call, break_call, grant_call, inspect_call, mark_call, opening_call, raise_call,
+    Asked, advance_call, break_call, grant_call, inspect_call, mark_call, opening_call, raise_call,
     rejoin_call, release_call, renew_call, side_call, transfer_call, vouch_call,
 };
 pub use self::texts::{
-    BATCH_GRANT, BATCH_RELEASE, BATCH_RENEW, BREAK, FORGET, GRANT, INSPECT, MARK, MARKED, MEMBER_GRANT,
-    MEMBER_RENEW, OPEN, RAISE, REJOIN, RELEASE, RELEASE_AND_WAKE, RENEW, SURVEY, TRANSFER, VOUCH,
+    BATCH_GRANT, BATCH_RELEASE, BATCH_RENEW, BREAK, FORGET, GRANT, INSPECT, MARK, MARKED, MEMBER_BATCH_GRANT,
+    MEMBER_BATCH_RENEW, MEMBER_GRANT, MEMBER_RENEW, OPEN, RAISE, REJOIN, RELEASE, RELEASE_AND_WAKE, RENEW,
+    SURVEY, TRANSFER, VOUCH,
 };
 pub use self::words::Words;
 pub use crate::reply::{Reply, decode};
@@ -40,24 +42,23 @@ pub(crate) fn is_unknown_script(error: &ServerError) -> bool {
 
 /// The call for a request. A lock that it hands over may remain unclaimed for `window`.
 ///
-/// Use [`call_at_member`] for a member of a quorum: this call assumes that the server forgets
-/// nothing.
+/// Use [`call_at_member`] for a member of a quorum, where each key has its own last fence.
 #[must_use]
 pub fn call_for(request: &Request, window: Duration) -> Call {
-    call_at_member(request, window, None)
+    encode(request, window, Asked { run: None, is_member: false, by_slot: false })
 }
 
 /// The same for a member of a quorum. If the attempt has a proposal, the server abstains until it
 /// has had this `run` for long enough; `None` if the URL says that the server forgets nothing.
 #[must_use]
 pub fn call_at_member(request: &Request, window: Duration, run: Option<&str>) -> Call {
-    encode(request, window, MemberRun { run, by_slot: false })
+    encode(request, window, Asked { run, is_member: true, by_slot: false })
 }
 
 /// The same for a node of a cluster, where each slot has its own record of a run.
 #[must_use]
 pub fn call_at_node(request: &Request, window: Duration, run: Option<&str>) -> Call {
-    encode(request, window, MemberRun { run, by_slot: true })
+    encode(request, window, Asked { run, is_member: true, by_slot: true })
 }
 
 #[cfg(test)]

@@ -23,11 +23,52 @@ pub fn member_key_in(slot: u16) -> String {
     format!("{MEMBER_KEY}{{{}}}", tag(slot))
 }
 
+/// Where the last fence is remembered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "a test asks as each kind of store does")]
+pub struct FenceKeys {
+    /// At a member of a quorum, each key has its own: a quorum's fence is the one that it proposes,
+    /// and other keys' fences must not get ahead of it.
+    pub by_key: bool,
+    /// In a cluster, it must be in the same slot as the key.
+    pub by_slot: bool,
+}
+
+impl FenceKeys {
+    /// The name of the fence key of this key.
+    #[must_use]
+    pub fn name(self, key: &Key) -> Vec<u8> {
+        let mut name = Vec::new();
+        self.write(key, &mut name);
+        name
+    }
+
+    /// Appends the name of the fence key of this key.
+    pub(crate) fn write(self, key: &Key, name: &mut Vec<u8>) {
+        if self.by_key {
+            return Sides::of(key).write(Side::Fence, name);
+        }
+        name.extend_from_slice(Key::RESERVED.as_bytes());
+        name.extend_from_slice(b"c{");
+        let tag = if self.by_slot { tag(slot_of(key.as_bytes())) } else { "-" };
+        name.extend_from_slice(tag.as_bytes());
+        name.push(b'}');
+        name.extend_from_slice(segment(key));
+    }
+}
+
+/// The part of a key up to its first colon, or nothing. Keys with the same part have one fence key,
+/// unless they are locked by a quorum.
+pub(crate) fn segment(key: &Key) -> &[u8] {
+    let key = key.as_bytes();
+    key.iter().position(|&byte| byte == b':').map_or(&[], |colon| &key[..=colon])
+}
+
 /// The kind of a side key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Side {
-    /// The last fence of the key.
+    /// The last fence of the key, at a member of a quorum.
     Fence,
     /// The order of the key's waiters.
     Queue,

@@ -4,6 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use leasehold_core::{
@@ -295,6 +296,11 @@ impl Store for RedisStore {
 }
 
 impl MemberStore for RedisStore {
+    fn as_member(&self) -> Result<(), Misuse> {
+        self.client.is_member.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
     /// The run of the server, once a quorum has asked it for something.
     fn identity(&self) -> Option<Arc<str>> {
         self.client.identity()

@@ -41,25 +41,31 @@ impl Flag {
     }
 }
 
-/// The value of a lease: the prefix, a flag, the holder's digits, and, if there is a label, a space
-/// and the label.
+/// The value of a lease: the prefix, a flag, the holder's digits, a point and the fence if it has
+/// one, and, if there is a label, a space and the label.
 #[must_use]
-pub fn value_of(flag: Flag, holder: Holder, label: Option<&Label>) -> Vec<u8> {
-    let mut value = Vec::new();
-    write_value(flag, holder, label, &mut value);
+pub fn value_of(flag: Flag, holder: Holder, fence: Option<Fence>, label: Option<&Label>) -> Vec<u8> {
+    let mut value = beginning_of(flag, holder).to_vec();
+    match fence {
+        Some(fence) => value.extend(fence.to_string().into_bytes()),
+        None => drop(value.pop()),
+    }
+    write_tail(label, &mut value);
     value
 }
 
-/// Appends the value.
-pub(crate) fn write_value(flag: Flag, holder: Holder, label: Option<&Label>, to: &mut Vec<u8>) {
-    to.extend_from_slice(MARK);
-    to.push(flag.byte());
-    to.extend_from_slice(&holder.digit_bytes());
-    write_tail(label, to);
+/// The part of a value before the fence, which no other attempt's value has.
+#[must_use]
+pub fn beginning_of(flag: Flag, holder: Holder) -> [u8; 37] {
+    let mut beginning = [b'.'; 37];
+    beginning[..3].copy_from_slice(MARK);
+    beginning[3] = flag.byte();
+    beginning[4..36].copy_from_slice(&holder.digit_bytes());
+    beginning
 }
 
-/// The part of a value after the holder's digits: nothing, or a space and the label. Scripts write
-/// the part before it.
+/// The part of a value after the fence: nothing, or a space and the label. Scripts write the part
+/// before it.
 #[must_use]
 pub fn tail_of(label: Option<&Label>) -> Vec<u8> {
     let mut tail = Vec::new();
@@ -75,13 +81,13 @@ pub(crate) fn write_tail(label: Option<&Label>, to: &mut Vec<u8>) {
     }
 }
 
-/// The holder that a value names. A value that does not have exactly our form belongs to another
-/// program.
+/// The holder that a value names, and the fence of its lease. A value that does not have exactly our
+/// form belongs to another program.
 #[must_use]
-pub fn read(value: &[u8]) -> Owner {
+pub fn read(value: &[u8]) -> (Owner, Option<Fence>) {
     match ours(value) {
-        Some((_, holder, label)) => Owner::Holder { holder, label },
-        None => Owner::Foreign { value: value.into() },
+        Some((_, holder, fence, label)) => (Owner::Holder { holder, label }, fence),
+        None => (Owner::Foreign { value: value.into() }, None),
     }
 }
 
@@ -91,9 +97,17 @@ pub fn flag(value: &[u8]) -> Option<Flag> {
     ours(value).map(|(flag, ..)| flag)
 }
 
-fn ours(value: &[u8]) -> Option<(Flag, Holder, Option<Label>)> {
+fn ours(value: &[u8]) -> Option<(Flag, Holder, Option<Fence>, Option<Label>)> {
     let (flag, rest) = value.strip_prefix(MARK)?.split_first()?;
     let (digits, rest) = rest.split_at_checked(Holder::DIGITS)?;
+    let (fence, rest) = match rest {
+        [b'.', rest @ ..] => {
+            let len = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+            let (fence, rest) = rest.split_at_checked(len).filter(|_| (1..=16).contains(&len))?;
+            (Some(Fence::new(number(fence)?)?), rest)
+        }
+        _ => (None, rest),
+    };
     let label = match rest {
         [] => None,
         // A label that no holder may have was not written by one. Scripts check it by the same rule
@@ -101,7 +115,7 @@ fn ours(value: &[u8]) -> Option<(Flag, Holder, Option<Label>)> {
         [b' ', label @ ..] => Some(Label::new(std::str::from_utf8(label).ok()?).ok()?),
         _ => return None,
     };
-    Some((Flag::of(*flag)?, Holder::from_digits(digits)?, label))
+    Some((Flag::of(*flag)?, Holder::from_digits(digits)?, fence, label))
 }
 
 /// The value of a mark: the time, a space and the fence, a space and the period or `-`, and, if
@@ -248,19 +262,23 @@ mod tests {
     const HOLDER: Holder = Holder::from_bits(0x0123_4567_89ab_cdef_0011_2233_4455_6677);
     const DIGITS: &str = "0123456789abcdef0011223344556677";
 
-    fn holder(label: Option<&str>) -> Owner {
-        Owner::Holder { holder: HOLDER, label: label.map(|label| Label::read(label.as_bytes())) }
+    fn lease(fence: Option<u64>, label: Option<&str>) -> (Owner, Option<Fence>) {
+        let label = label.map(|label| Label::read(label.as_bytes()));
+        (Owner::Holder { holder: HOLDER, label }, fence.map(|fence| Fence::new(fence).unwrap()))
     }
 
     #[test]
     fn a_lease_has_these_bytes() {
-        let plain = |label| value_of(Flag::Plain, HOLDER, label);
-        assert_eq!(plain(None), format!("lh1-{DIGITS}").as_bytes());
+        let plain = |label| value_of(Flag::Plain, HOLDER, Fence::new(1_700_000_000_000_007), label);
+        assert_eq!(plain(None), format!("lh1-{DIGITS}.1700000000000007").as_bytes());
         let label = Label::new("web-3 größe").unwrap();
-        assert_eq!(plain(Some(&label)), format!("lh1-{DIGITS} web-3 größe").as_bytes());
-        assert_eq!(plain(Label::new("").ok().as_ref()), format!("lh1-{DIGITS} ").as_bytes());
-        assert_eq!(value_of(Flag::Awaited, HOLDER, None), format!("lh1+{DIGITS}").as_bytes());
-        assert_eq!(value_of(Flag::Provisional, HOLDER, None), format!("lh1?{DIGITS}").as_bytes());
+        assert_eq!(plain(Some(&label)), format!("lh1-{DIGITS}.1700000000000007 web-3 größe").as_bytes());
+        let empty = Label::new("").ok();
+        assert_eq!(plain(empty.as_ref()), format!("lh1-{DIGITS}.1700000000000007 ").as_bytes());
+        let of = |flag| value_of(flag, HOLDER, None, empty.as_ref());
+        assert_eq!(of(Flag::Awaited), format!("lh1+{DIGITS} ").as_bytes());
+        assert_eq!(of(Flag::Provisional), format!("lh1?{DIGITS} ").as_bytes());
+        assert_eq!(beginning_of(Flag::Plain, HOLDER)[..], *format!("lh1-{DIGITS}.").as_bytes());
     }
 
     #[test]
@@ -307,9 +325,13 @@ mod tests {
     fn a_lease_is_one_with_every_flag() {
         for (flag, read_as) in [("-", Flag::Plain), ("+", Flag::Awaited), ("?", Flag::Provisional)] {
             assert_eq!(super::flag(format!("lh1{flag}{DIGITS} a").as_bytes()), Some(read_as));
-            assert_eq!(read(format!("lh1{flag}{DIGITS}").as_bytes()), holder(None));
-            assert_eq!(read(format!("lh1{flag}{DIGITS} a b").as_bytes()), holder(Some("a b")));
-            assert_eq!(read(format!("lh1{flag}{DIGITS} ").as_bytes()), holder(Some("")));
+            let read = |rest: &str| read(format!("lh1{flag}{DIGITS}{rest}").as_bytes());
+            assert_eq!(read(""), lease(None, None));
+            assert_eq!(read(" a b"), lease(None, Some("a b")));
+            assert_eq!(read(" "), lease(None, Some("")));
+            assert_eq!(read(" .7"), lease(None, Some(".7")));
+            assert_eq!(read(".7"), lease(Some(7), None));
+            assert_eq!(read(".9007199254740991 a .8"), lease(Some(Fence::MAX.get()), Some("a .8")));
         }
     }
 
@@ -324,6 +346,12 @@ mod tests {
             format!("lh1-{}", &DIGITS[1..]),
             format!("lh1-{DIGITS}8"),
             format!("lh1-{DIGITS}\n"),
+            format!("lh1-{DIGITS}."),
+            format!("lh1-{DIGITS}. a"),
+            format!("lh1-{DIGITS}.-7"),
+            format!("lh1-{DIGITS}.7a"),
+            format!("lh1-{DIGITS}.9007199254740992"),
+            format!("lh1-{DIGITS}.{:017}", 7),
             format!("lh1-{}", DIGITS.to_uppercase()),
             format!("lh1-{DIGITS} a\nb"),
             format!("lh1-{DIGITS} a\u{85}b"),
@@ -332,7 +360,7 @@ mod tests {
         ];
         for value in foreign {
             let value = value.as_bytes();
-            assert_eq!(read(value), Owner::Foreign { value: value.into() });
+            assert_eq!(read(value), (Owner::Foreign { value: value.into() }, None));
         }
     }
 
@@ -359,7 +387,7 @@ mod tests {
     #[test]
     fn a_marker_is_no_lease() {
         for marker in [marker_of(Family::Shared), marker_of(Family::Permits { of: 4 })] {
-            assert_eq!(read(&marker), Owner::Foreign { value: marker.as_slice().into() });
+            assert_eq!(read(&marker).0, Owner::Foreign { value: marker.as_slice().into() });
         }
     }
 
@@ -422,11 +450,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn values_are_read_back_as_written(bits: u128, label in proptest::option::of("[ -~äß€]{0,40}")) {
-            let holder = Holder::from_bits(bits);
+        fn values_are_read_back_as_written(
+            bits: u128,
+            fence in proptest::option::of(0..=Fence::MAX.get()),
+            label in proptest::option::of("[ -~äß€]{0,40}"),
+        ) {
+            let (holder, fence) = (Holder::from_bits(bits), fence.and_then(Fence::new));
             let label = label.map(|label| Label::new(&label).unwrap());
-            let value = value_of(Flag::Awaited, holder, label.as_ref());
-            prop_assert_eq!(read(&value), Owner::Holder { holder, label });
+            let value = value_of(Flag::Awaited, holder, fence, label.as_ref());
+            prop_assert_eq!(read(&value), (Owner::Holder { holder, label }, fence));
         }
 
         #[test]

@@ -184,8 +184,11 @@ impl Tolerance {
     /// The dump without the ignored differences.
     #[must_use]
     pub fn dump(self, mut dump: Dump) -> Dump {
-        for (_, left) in dump.locks.values_mut() {
+        for (content, left) in dump.locks.values_mut() {
             *left = Self::left(*left);
+            if let Content::Lease { fence, .. } = content {
+                *fence = fence.map(|fence| self.fence(fence));
+            }
         }
         for (number, left) in dump.fences.values_mut() {
             *left = Self::left(*left);

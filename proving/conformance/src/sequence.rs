@@ -86,10 +86,11 @@ impl Dice {
     }
 }
 
-/// The keys of all histories. Their bytes are chosen to cause trouble.
+/// The keys of all histories. Their bytes are chosen to cause trouble; and each has a fence key of
+/// its own, as it has at a member of a quorum.
 #[must_use]
 pub fn keys() -> Vec<Key> {
-    ["a", "b{x}c", "{"].map(|name| Key::new(name).expect("a key")).to_vec()
+    ["a:", "b{x}:c", "{:"].map(|name| Key::new(name).expect("a key")).to_vec()
 }
 
 /// The channels that somebody listens on in all histories.
@@ -115,6 +116,37 @@ pub fn history(dice: &mut Dice, steps: usize, wall: Stamp) -> Vec<Step> {
     all.extend(opening(dice));
     all.extend((0..steps).map(|_| step(dice, wall)));
     all.into_iter().flat_map(look_before).collect()
+}
+
+/// The step as a store without a quorum is asked for it, or as a member of one is.
+#[must_use]
+pub fn asked_as(mut step: Step, is_member: bool) -> Step {
+    let (Step::Ask(request) | Step::Return(request) | Step::Crowd(request, _)) = &mut step else {
+        return step;
+    };
+    if let Request::Rejoin { attempt, .. } | Request::Raise(attempt) = request
+        && !is_member
+    {
+        *request = Request::Renew(attempt.clone());
+    }
+    let (Request::Grant { attempt, .. }
+    | Request::Renew(attempt)
+    | Request::Rejoin { attempt, .. }
+    | Request::Raise(attempt)
+    | Request::Release(attempt)
+    | Request::Transfer { attempt, .. }
+    | Request::Mark { attempt, .. }) = request
+    else {
+        return step;
+    };
+    if is_member {
+        let max_ttl = Ttl::new(LONGEST).expect("a ttl");
+        let proposal = Proposal { fence: Fence::new(7).expect("a fence"), max_ttl };
+        *attempt = attempt.at_member(attempt.holder, attempt.proposal.unwrap_or(proposal));
+    } else {
+        attempt.proposal = None;
+    }
+    step
 }
 
 /// Looks at the key before a break, because the fence must be known.
@@ -315,6 +347,10 @@ fn step(dice: &mut Dice, wall: Stamp) -> Step {
                 "lh1-0000000000000000000000000000000A",
                 "lh1-00000000000000000000000000000001x",
                 "lh1!00000000000000000000000000000001",
+                "lh1-00000000000000000000000000000001x7",
+                "lh1+00000000000000000000000000000001.",
+                "lh1+00000000000000000000000000000001.9007199254740992",
+                "lh1+00000000000000000000000000000001.7x",
                 "lh1 shared",
                 "lh1 permits 3",
                 "lh1 permits 03",
@@ -536,6 +572,8 @@ pub struct Oracle {
     ended: Stamp,
     /// The run that vouches for the leases, and until when that is kept.
     member_record: Option<(MemberRecord, Stamp)>,
+    /// True if the store keeps one fence for each key, the last one, which is also that of a lease.
+    has_one_fence: bool,
 }
 
 #[derive(Debug)]
@@ -567,7 +605,16 @@ impl Oracle {
             subscribers,
             ended: just_before(wall),
             member_record: None,
+            has_one_fence: false,
         }
+    }
+
+    /// The same for a store that keeps one fence for each key, the last one, which is also that of
+    /// a lease: a lease loses its fence with that, and another fence becomes its own.
+    #[must_use]
+    pub const fn with_one_fence(mut self) -> Self {
+        self.has_one_fence = true;
+        self
     }
 
     /// Takes one step; returns its results, and the holders of its keys before or after it. The
@@ -690,6 +737,14 @@ impl Oracle {
                 self.member_record = Some((MemberRecord::read(value, None), now + *kept))
             }
             Step::Unvouch => self.member_record = None,
+        }
+        let (Step::ForgetFence(key) | Step::SetFence(key, ..)) = step else { return };
+        let last = self.records.fences.get(key).map(|last| last.fence);
+        if self.has_one_fence
+            && let Some(Content::Lease { fence, .. }) =
+                self.records.locks.get_mut(key).map(|lock| &mut lock.content)
+        {
+            *fence = last;
         }
     }
 

@@ -82,8 +82,9 @@ pub fn left_behind(server: &Server) -> Vec<String> {
     let mut left = Vec::new();
     for key in keys {
         let name = String::from_utf8_lossy(&key).into_owned();
-        let may_last =
-            ["leasehold:f", "leasehold:m", "leasehold:b"].iter().any(|kind| name.starts_with(kind));
+        let may_last = ["leasehold:c", "leasehold:f", "leasehold:m", "leasehold:b"]
+            .iter()
+            .any(|kind| name.starts_with(kind));
         match server.command(&[b"PTTL", &key]).as_integer() {
             Some(-1) => left.push(format!("{name} has no end")),
             Some(ends_in) if ends_in >= 0 && !may_last => left.push(format!("{name} ends in {ends_in} ms")),

@@ -9,14 +9,16 @@ use leasehold_core::{
 };
 use leasehold_redis::{
     script::{call_for, decode},
-    slot::{Side, side_key},
+    slot::{FenceKeys, Side, side_key},
     wire::{self, channel_of},
 };
 use proptest::{collection::vec, prelude::*, sample::select};
 use redis::{Connection, Value, cmd};
 use servers::{Flavor, Server};
 
-const VALUES: [&[u8]; 19] = [
+const VALUES: [&[u8]; 21] = [
+    b"lh1-00000000000000000000000000000001.1700000000000000 web-3",
+    b"lh1+00000000000000000000000000000002.9007199254740991",
     b"lh1-00000000000000000000000000000001 web-3",
     b"lh1+00000000000000000000000000000001",
     "lh1-00000000000000000000000000000001 größe 鍵 🔒".as_bytes(),
@@ -70,10 +72,10 @@ fn key() -> Key {
 
 /// The key, and its five side keys.
 fn six() -> [Vec<u8>; 6] {
-    let sides = [Side::Fence, Side::Queue, Side::Waiters, Side::Holders, Side::Shares];
-    let mut all = sides.into_iter().map(|side| side_key(side, &key()));
-    let mut next = || all.next().expect("five");
-    [b"a".to_vec(), next(), next(), next(), next(), next()]
+    let fence_key = FenceKeys { by_key: false, by_slot: false }.name(&key());
+    let [queue, waiters, holders, shares] =
+        [Side::Queue, Side::Waiters, Side::Holders, Side::Shares].map(|side| side_key(side, &key()));
+    [b"a".to_vec(), fence_key, queue, waiters, holders, shares]
 }
 
 fn write(connection: &mut Connection, left: &Left, keys: &[Vec<u8>; 6]) {
@@ -121,7 +123,7 @@ fn ask(connection: &mut Connection, request: &Request) -> Verdict {
     let said: Result<Value, _> = call.by_text().query(connection);
     let after = value(connection);
     let Some(before) = before else { return Ok(()) };
-    let owner = wire::read(&before);
+    let (owner, _) = wire::read(&before);
     let foreign = matches!(owner, Owner::Foreign { .. }) && wire::family(&before).is_none();
     if foreign {
         holds(after.as_ref() == Some(&before), || {

@@ -39,7 +39,7 @@ const VALUES: [&[u8]; 18] = [
 #[test]
 fn a_value_is_a_lease_a_marker_or_somebody_elses_and_never_two_of_them() {
     hunt(20_000, bytes_near(&VALUES), |value| {
-        let (owner, flag, family) = (wire::read(&value), wire::flag(&value), wire::family(&value));
+        let ((owner, fence), flag, family) = (wire::read(&value), wire::flag(&value), wire::family(&value));
         if let Some(family) = family {
             holds(flag.is_none(), || "a marker has a flag".into())?;
             holds(wire::marker_of(family) == value, || "it is written in another way".into())?;
@@ -50,9 +50,9 @@ fn a_value_is_a_lease_a_marker_or_somebody_elses_and_never_two_of_them() {
             return holds(flag.is_none(), || "what is not ours has a flag".into());
         };
         let Some(flag) = flag else { return Err("a lease without a flag".into()) };
-        let head = wire::value_of(flag, holder, None);
-        holds(value.starts_with(&head), || "it is written in another way".into())?;
-        holds(label.is_some() == (value.len() > head.len()), || "the label came or went".into())?;
+        let again = wire::read(&wire::value_of(flag, holder, fence, label.as_ref()));
+        let lease = (Owner::Holder { holder, label: label.clone() }, fence);
+        holds(again == lease, || format!("it is read as {again:?} once it is written"))?;
         let label = label.as_ref().map_or("", Label::as_str);
         holds(label.len() <= Label::MAX_LEN && !label.contains('\n'), || format!("no label: {label:?}"))
     });

@@ -175,7 +175,7 @@ impl Server {
                 let free = matches!(served.answer, Answer::Renew(HoldAnswer::NotHeld { .. }))
                     && records.lock(&key, now).is_none();
                 if free {
-                    let content = Content::Lease { holder, label: None, awaited: false };
+                    let content = Content::Lease { holder, fence: None, label: None, awaited: false };
                     records.locks.insert(key, Lock::new(content, Some(now + attempt.ttl.duration())));
                     served.answer = Answer::Renew(HoldAnswer::Done);
                 }

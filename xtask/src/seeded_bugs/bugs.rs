@@ -31,8 +31,8 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "a batch of releases frees a lease of another holder",
         file: "crates/redis/src/scripts/batch_release.lua",
-        from: "found[i] == value and 1 or 0",
-        to: "found[i] and 1 or 0",
+        from: "local is_held = found[i] and string.sub(found[i], 1, 37) == beginning",
+        to: "local is_held = found[i]",
         tests: &[
             (EveryStore, "redis_7_0::a_release_frees_only_what_is_ours"),
             (Store, "batches::a_release_in_a_batch_deletes_only_what_is_the_callers"),
@@ -186,8 +186,8 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "the deadline of a batch is ignored",
         file: "crates/redis/src/scripts/batch_grant.lua",
-        from: "if now > tonumber(argv[1]) then return answer end",
-        to: "if false then return answer end",
+        from: "if now > tonumber(argv[1]) then return { time } end",
+        to: "if false then return { time } end",
         tests: &[(Store, "batches::a_batch_that_comes_too_late_grants_nothing")],
     },
     Bug {
@@ -245,10 +245,10 @@ pub(super) const BUGS: &[Bug] = &[
         )],
     },
     Bug {
-        name: "a batch treats a key of a wrong type as free",
+        name: "a batch treats a fence key of a wrong type as missing",
         file: "crates/redis/src/scripts/batch_grant.lua",
-        from: "(lasts[i] or call('EXISTS', keys[2 * n + i]) == 0)",
-        to: "true",
+        from: "if not last then return time, keep end",
+        to: "if type(last) ~= 'string' then return time, keep end",
         tests: &[(Store, "batches::an_obstacle_to_one_request_in_a_batch_does_not_stop_the_others")],
     },
     Bug {
@@ -376,8 +376,15 @@ pub(super) const BUGS: &[Bug] = &[
         tests: &[(Core, "fence::tests::the_next_fence_is_above_the_last_and_not_below_the_floor")],
     },
     Bug {
-        name: "the fences of a batch have no floor",
+        name: "a batch ignores the last fence",
         file: "crates/redis/src/scripts/batch_grant.lua",
+        from: "above > now and string.format('%.0f', above) or time",
+        to: "time",
+        tests: &[(Store, "batches::an_obstacle_to_one_request_in_a_batch_does_not_stop_the_others")],
+    },
+    Bug {
+        name: "the fences of a member's batch have no floor",
+        file: "crates/redis/src/scripts/member_batch_grant.lua",
         from: "string.format('%.0f', math.max(above, floor))",
         to: "string.format('%.0f', math.max(above, 1))",
         tests: &[(
@@ -466,10 +473,10 @@ pub(super) const BUGS: &[Bug] = &[
         ],
     },
     Bug {
-        name: "a batch of grants skips the check whether the server is quarantined",
-        file: "crates/redis/src/scripts/batch_grant.lua",
-        from: "local vouched = not at_member or argv[4] == ''",
-        to: "local vouched = true or argv[4] == ''",
+        name: "a batch skips the check whether the server is quarantined",
+        file: "crates/redis/src/scripts/batch_member.lua",
+        from: "local vouched = run == ''",
+        to: "local vouched = true or run == ''",
         tests: &[
             (Store, "member::a_server_that_was_flushed_abstains"),
             (Store, "member::a_server_restarted_without_its_state_abstains_for_the_longest_ttl"),

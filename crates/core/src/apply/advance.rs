@@ -138,11 +138,12 @@ fn hand_over(
     // Record the fence even if this is not a grant yet. Otherwise the last fence would name this
     // holding, and somebody who saw the previous holder could break it.
     records.remember(key, fence, standing.ttl, context.now);
+    let last = fence;
     let event = if standing.wants_more { PushEvent::AskAgain } else { PushEvent::Granted { fence, lasts } };
     let fence = (!standing.wants_more).then_some(fence);
     match mode.family() {
         None => {
-            let content = Content::Lease { holder, label, awaited: !line.is_empty() };
+            let content = Content::Lease { holder, fence: Some(last), label, awaited: !line.is_empty() };
             records.locks.insert(key.clone(), Lock::new(content, Some(context.now + lasts.duration())));
         }
         Some(family) => {

@@ -201,14 +201,16 @@ pub(super) fn take(records: &mut Records, want: &Want, attempt: &Attempt, contex
         return;
     }
     let mut ends = now + attempt.ttl.duration();
-    let mut awaited = false;
+    let (mut awaited, mut fence) = (false, None);
     // The lock at the key now is this attempt's own.
     if let Some(own) = records.lock(key, now) {
         ends = own.ends.map_or(ends, |own| own.max(ends));
-        awaited = matches!(own.content, Content::Lease { awaited: true, .. });
+        if let Content::Lease { awaited: it_was, fence: last, .. } = own.content {
+            (awaited, fence) = (it_was, last);
+        }
     }
     awaited |= records.line(key, now).is_some_and(|line| !line.is_empty());
-    let content = Content::Lease { holder: attempt.holder, label: attempt.label.clone(), awaited };
+    let content = Content::Lease { holder: attempt.holder, fence, label: attempt.label.clone(), awaited };
     records.locks.insert(key.clone(), Lock::new(content, Some(ends)));
 }
 

@@ -135,10 +135,10 @@ impl Records {
     }
 
     /// If the attempt wants to read a key that it has alone, makes its lease a share, which ends
-    /// when the lease would have; returns true if it did. The share has the last fence of the key,
-    /// which is that of the lease.
+    /// when the lease would have; returns true if it did. The share has the fence of the lease.
     pub(crate) fn downgrade(&mut self, key: &Key, holder: Holder, mode: Mode, now: Stamp) -> bool {
-        let Some(Lock { content: Content::Lease { holder: owner, label, .. }, ends }) = self.lock(key, now)
+        let Some(Lock { content: Content::Lease { holder: owner, fence, label, .. }, ends }) =
+            self.lock(key, now)
         else {
             return false;
         };
@@ -146,7 +146,7 @@ impl Records {
             return false;
         }
         let ends = Share::whole(ends.unwrap_or(now));
-        let share = Share::new(mode.weight(), self.fence(key, now), label.clone(), ends);
+        let share = Share::new(mode.weight(), *fence, label.clone(), ends);
         let mut shares = Shares::default();
         shares.put(holder, share);
         self.shares.insert(key.clone(), shares);
@@ -250,8 +250,8 @@ impl Records {
     pub(crate) fn holding(&self, key: &Key, now: Stamp) -> Option<HolderInfo> {
         let lock = self.lock(key, now)?;
         let (owner, fence) = match &lock.content {
-            Content::Lease { holder, label, .. } => {
-                (Owner::Holder { holder: *holder, label: label.clone() }, self.fence(key, now))
+            Content::Lease { holder, fence, label, .. } => {
+                (Owner::Holder { holder: *holder, label: label.clone() }, *fence)
             }
             Content::Marker(family) => {
                 let (holder, share) = self.shares.get(key)?.by_end().find(|(_, share)| now < share.ends)?;

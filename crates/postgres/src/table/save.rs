@@ -177,7 +177,7 @@ async fn save_leases(
         match after.locks.get(*key) {
             None => {}
             Some(Lock {
-                content: Content::Lease { holder: by, label: says, awaited },
+                content: Content::Lease { holder: by, label: says, awaited, .. },
                 ends: Some(end),
                 ..
             }) => {

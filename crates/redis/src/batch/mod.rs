@@ -36,7 +36,7 @@ use crate::connection::route::Route;
 use crate::connection::run::Run;
 use crate::fault::{is_denied, leads_astray};
 use crate::redirect::Redirect;
-use crate::script::{MOST, Vouching, batched_key, read_done, renew_batch};
+use crate::script::{MOST, Vouching, batched_key, by_segment, read_done, renew_batch};
 use crate::slot::slot_of;
 
 impl Client {
@@ -104,6 +104,9 @@ impl Client {
             let longest = attempt.proposal.map(|proposal| proposal.max_ttl);
             groups.entry((slot, longest, attempt.ttl)).or_default().push(nth);
         }
+        for nths in groups.values_mut() {
+            nths.sort_by(|&one, &other| by_segment(&attempts[one], &attempts[other]));
+        }
         let batches: Vec<_> = groups
             .iter()
             .flat_map(|((_, longest, _), nths)| nths.chunks(MOST).map(|nths| (*longest, nths)))
@@ -113,7 +116,7 @@ impl Client {
         }
         let call = |&(longest, nths): &(Option<Ttl>, &[usize])| {
             let of: Vec<_> = nths.iter().map(|&nth| &attempts[nth]).collect();
-            renew_batch(&of, longest.map(|longest| Vouching { run: run.get(), longest, by_slot }))
+            renew_batch(&of, longest.map(|longest| Vouching { run: run.get(), longest }), by_slot)
         };
         let calls: Vec<_> = batches.iter().map(call).collect();
         let before = route.redirects.len();

@@ -83,6 +83,9 @@ impl Sender {
             (not_after, reading.surely_past(not_after))
         });
         let mut groups = grouped(batch);
+        for group in &mut groups {
+            group.requests.sort_by(|one, other| script::by_segment(&one.attempt, &other.attempt));
+        }
         for group in groups.iter_mut().filter(|group| group.what != BatchKind::Release) {
             let holders = group.requests.iter().map(|request| request.attempt.holder);
             let via = self.live.as_ref().map(|live| live.id);
@@ -168,16 +171,26 @@ impl Sender {
                     .map(|done| if done { BatchAnswer::Released { sent } } else { BatchAnswer::Other })
                     .collect()
             }),
-            Ok(value) => script::read_grants(&value, count).map(|Granted { now: server, fences }| {
-                client.unsettled.answered(group.sendings);
-                clock.note(Reading { sent, heard: now, server });
-                let Some(fences) = fences else { return vec![BatchAnswer::TooLate { now: server }; count] };
-                let said = |fence| match fence {
-                    Some(fence) => BatchAnswer::Granted { fence, heard: now },
-                    None => BatchAnswer::Other,
-                };
-                fences.into_iter().map(said).collect()
-            }),
+            Ok(value) => {
+                script::read_grants(&value, &group.attempts(), group.longest.is_some()).map(|granted| {
+                    client.unsettled.answered(group.sendings);
+                    let said = |fence| match fence {
+                        Some(fence) => BatchAnswer::Granted { fence, heard: now },
+                        None => BatchAnswer::Other,
+                    };
+                    match granted {
+                        Granted::Served { now: server, fences } => {
+                            clock.note(Reading { sent, heard: now, server });
+                            fences.into_iter().map(said).collect()
+                        }
+                        Granted::TooLate { now: server } => {
+                            clock.note(Reading { sent, heard: now, server });
+                            vec![BatchAnswer::TooLate { now: server }; count]
+                        }
+                        Granted::NotServed => vec![BatchAnswer::Other; count],
+                    }
+                })
+            }
         };
         match said {
             Ok(said) => {
@@ -200,15 +213,19 @@ impl Sender {
 
 impl Group {
     fn call(&self, client: &Client, not_after: Stamp) -> Call {
-        let attempts: Vec<&Attempt> = self.requests.iter().map(|request| &request.attempt).collect();
+        let attempts = self.attempts();
         match &self.what {
             BatchKind::Release => script::release_batch(&attempts),
             BatchKind::Grant(run) => {
                 let by_slot = client.is_node();
-                let vouching = self.longest.map(|longest| Vouching { run: run.get(), longest, by_slot });
-                script::grant_batch(&attempts, not_after, vouching)
+                let vouching = self.longest.map(|longest| Vouching { run: run.get(), longest });
+                script::grant_batch(&attempts, not_after, vouching, by_slot)
             }
         }
+    }
+
+    fn attempts(&self) -> Vec<&Attempt> {
+        self.requests.iter().map(|request| &request.attempt).collect()
     }
 }
 

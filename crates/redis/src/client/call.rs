@@ -245,7 +245,7 @@ fn kind_of(name: &[u8]) -> Option<u8> {
 /// these.
 fn looks_at(name: &[u8]) -> Option<Cmd> {
     let mut look = match kind_of(name)? {
-        b'f' | b'm' | b'b' => cmd("GET"),
+        b'c' | b'f' | b'm' | b'b' => cmd("GET"),
         b'l' | b'h' => cmd("ZCARD"),
         b'w' | b'i' => cmd("HGET"),
         _ => return None,

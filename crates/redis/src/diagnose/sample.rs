@@ -154,8 +154,9 @@ impl SideKey {
     fn read(name: Vec<u8>) -> Option<Self> {
         let [kind, b'{', tagged @ ..] = name.strip_prefix(Key::RESERVED.as_bytes())? else { return None };
         let end = tagged.iter().position(|&byte| byte == b'}')?;
-        let key = Key::new(&tagged[end + 1..]).ok();
-        b"flwmhi".contains(kind).then_some(*kind).map(|kind| Self { name, kind, key })
+        // The fence of many keys has the beginning of their names.
+        let key = if *kind == b'c' { None } else { Key::new(&tagged[end + 1..]).ok() };
+        b"cflwmhi".contains(kind).then_some(*kind).map(|kind| Self { name, kind, key })
     }
 
     /// A command that shows whether it has the type that we use.
@@ -179,7 +180,9 @@ impl Seen {
         let strange = match asked {
             Err(error) => error.code() == "WRONGTYPE",
             // An entry that expired meanwhile reads as nothing.
-            Ok(Value::BulkString(digits)) if met.kind == b'f' => !digits.iter().all(u8::is_ascii_digit),
+            Ok(Value::BulkString(digits)) if matches!(met.kind, b'f' | b'c') => {
+                !digits.iter().all(u8::is_ascii_digit)
+            }
             Ok(_) => false,
         };
         if strange {
@@ -226,6 +229,7 @@ mod tests {
             |name: &str| SideKey::read(name.into()).map(|met| (met.kind, met.key.map(|key| key.to_string())));
         assert_eq!(read("leasehold:f{1ps}invoice:42"), Some((b'f', Some("invoice:42".into()))));
         assert_eq!(read("leasehold:l{2ml}{}"), Some((b'l', Some("{}".into()))));
+        assert_eq!(read("leasehold:c{-}invoice:"), Some((b'c', None)));
         for name in ["leasehold:member", "leasehold:x{a}b", "leasehold:f{a", "leasehold:", "other"] {
             assert_eq!(read(name), None, "{name}");
         }

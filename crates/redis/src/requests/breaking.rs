@@ -26,7 +26,7 @@ impl Client {
         route: &mut Route,
     ) -> Result<BreakAnswer, Fault> {
         let said_at = self.channels().cloned().unwrap_or_default().broken();
-        let call = break_call(key, fence, note, self.window(), &said_at);
+        let call = break_call(key, fence, note, self.window(), &said_at, self.asked_alone());
         let heard = self.call(route, &call, self.call_limit).await?;
         self.read(heard, |value| break_in(value, key))
     }

@@ -118,7 +118,7 @@ impl Client {
         let settles_at = reading.surely_past(not_after);
         // From here on the grant is in doubt, even if this future is dropped.
         let sending = self.unsettled.sending(attempt.holder, route.id(), sent, settles_at);
-        let call = grant_call(attempt, wait.as_ref(), Some(not_after), self.window(), self.member_run(&run));
+        let call = grant_call(attempt, wait.as_ref(), Some(not_after), self.window(), self.asked(&run));
         let heard = self.call(route, &call, limit).await?;
         self.unsettled.answered([sending]);
         if let Some(server) = heard.as_ref().ok().and_then(time_of_grant) {

@@ -26,7 +26,7 @@ const QUEUE: &[u8] = b"leasehold:l{";
 
 /// One scan of all keys of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ScanPattern {
+pub(super) enum ScanPattern {
     /// For strings that begin like our leases.
     Leases,
     /// For queues. Another program's key is in use too if one of our requests waits for it.
@@ -55,7 +55,7 @@ impl ScanPattern {
     }
 
     /// The key of a name, if there is one and it has the prefix.
-    fn key(self, name: &[u8], prefix: &[u8]) -> Option<Key> {
+    pub(super) fn key(self, name: &[u8], prefix: &[u8]) -> Option<Key> {
         let key = match self {
             Self::Leases => name,
             // The first braces are ours, and the key follows them.
@@ -120,7 +120,7 @@ impl Client {
 
     /// The keys whose strings begin like a lease. Of other keys, not even the string is
     /// transferred.
-    async fn that_look_held(&self, route: &mut Route, keys: Vec<Key>) -> Result<Vec<Key>, Fault> {
+    pub(super) async fn that_look_held(&self, route: &mut Route, keys: Vec<Key>) -> Result<Vec<Key>, Fault> {
         let beginning = |key: &Key| {
             let mut command = cmd("GETRANGE");
             command.arg(key.as_bytes()).arg(0).arg(wire::MARK.len() - 1);

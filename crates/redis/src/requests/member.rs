@@ -1,5 +1,6 @@
 //! Serving a quorum: the run of the server, and the requests to a member.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -12,12 +13,18 @@ use crate::connection::run::Run;
 use crate::connection::send::one;
 use crate::deadline::within;
 use crate::reply::{held_in, raise_in, run_of};
-use crate::script::{MemberRun, raise_call, rejoin_call, vouch_call};
+use crate::script::{Asked, raise_call, rejoin_call, vouch_call};
 
 impl Client {
-    /// The run that vouches for leases, as a request names it.
-    pub(crate) fn member_run<'a>(&self, run: &'a Run) -> MemberRun<'a> {
-        MemberRun { run: run.get(), by_slot: self.is_node() }
+    /// This store, as a request needs to know it.
+    pub(crate) fn asked<'a>(&self, run: &'a Run) -> Asked<'a> {
+        let is_member = self.is_member.load(Ordering::Relaxed);
+        Asked { run: run.get(), is_member, by_slot: self.is_node() }
+    }
+
+    /// The same for a request that no run has to vouch for.
+    pub(crate) fn asked_alone(&self) -> Asked<'static> {
+        Asked { run: None, ..self.asked(&Run::default()) }
     }
 
     /// Finds out the run of the route's server, once for each connection, and only for a quorum.
@@ -109,8 +116,8 @@ impl Client {
         let sent = self.runtime.now();
         let not_after = reading.latest(sent) + limit;
         let settles_at = reading.surely_past(not_after);
-        let (window, member_run) = (self.window(), self.member_run(&run));
-        let call = |attempt| rejoin_call(attempt, Some(not_after), window, member_run);
+        let (window, asked) = (self.window(), self.asked(&run));
+        let call = |attempt| rejoin_call(attempt, Some(not_after), window, asked);
         let calls: Vec<_> = attempts.iter().map(call).collect();
         // Like a grant, each may create a holder as long as it is not answered.
         let sending =
@@ -141,7 +148,7 @@ impl Client {
         limit: Duration,
     ) -> Result<RaiseAnswer, Fault> {
         let run = self.run(std::slice::from_ref(attempt), route, limit).await?;
-        let call = raise_call(attempt, self.window(), self.member_run(&run));
+        let call = raise_call(attempt, self.window(), self.asked(&run));
         let heard = self.call(route, &call, limit).await?;
         let answer = self.read(heard, |value| raise_in(value, attempt))?;
         if matches!(answer, RaiseAnswer::Raised { .. }) {

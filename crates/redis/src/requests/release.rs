@@ -57,7 +57,8 @@ impl Client {
         limit: Duration,
     ) -> Result<(HoldAnswer, Option<Instant>), Fault> {
         let sent = self.runtime.now();
-        let heard = self.call(route, &release_call(attempt, self.window()), limit).await?;
+        let heard =
+            self.call(route, &release_call(attempt, self.window(), self.asked_alone()), limit).await?;
         let answer = self.read(heard, |value| released_in(value, attempt))?;
         Ok((answer, self.unsettled.released(attempt.holder, route.id(), sent)))
     }

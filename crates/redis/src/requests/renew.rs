@@ -62,8 +62,8 @@ impl Client {
         if rest.is_empty() {
             return Ok(());
         }
-        let (window, member_run) = (self.window(), self.member_run(run));
-        let calls: Vec<_> = rest.iter().map(|&nth| renew_call(&attempts[nth], window, member_run)).collect();
+        let (window, asked) = (self.window(), self.asked(run));
+        let calls: Vec<_> = rest.iter().map(|&nth| renew_call(&attempts[nth], window, asked)).collect();
         let before = route.redirects.len();
         let heard = self.call_all(route, &calls, limit).await?;
         for (place, _) in &mut route.redirects[before..] {

@@ -23,7 +23,7 @@ impl Client {
         successor: &Successor,
         route: &mut Route,
     ) -> Result<HoldAnswer, Fault> {
-        let call = transfer_call(attempt, successor, self.window());
+        let call = transfer_call(attempt, successor, self.window(), self.asked_alone());
         let heard = self.call(route, &call, self.limit(attempt.ttl)).await?;
         let answer = self.read(heard, |value| released_in(value, attempt))?;
         if answer == HoldAnswer::Done {

@@ -5,15 +5,17 @@
 //! nobody waits for it. It does not answer any other claim; the script of a single request does. So
 //! only that script has to handle queues, shares and other programs' values.
 
+use std::cmp::Ordering;
+
 use leasehold_core::{Attempt, Fence, Key, LastFence, Mode, Stamp, Ttl};
 use redis::Value;
 
 use super::call::Call;
 use super::encode::millis;
-use super::texts::{BATCH_GRANT, BATCH_RELEASE, BATCH_RENEW};
+use super::texts::{BATCH_GRANT, BATCH_RELEASE, BATCH_RENEW, MEMBER_BATCH_GRANT, MEMBER_BATCH_RENEW};
 use super::words::Words;
-use crate::reply::strange;
-use crate::slot::{MEMBER_KEY, Side, Sides, member_key_in, slot_of};
+use crate::reply::{nth_of, strange};
+use crate::slot::{FenceKeys, MEMBER_KEY, Side, Sides, member_key_in, segment, slot_of};
 use crate::wire::{self, Flag, number};
 
 /// The most claims in one script, which takes a server about a tenth of a millisecond. Others wait
@@ -29,8 +31,12 @@ pub fn batched_key(attempt: &Attempt) -> Option<&Key> {
     }
 }
 
-/// The run of a server that vouches for its leases to a quorum, the longest TTL of the quorum, and
-/// in a cluster the slot.
+/// The order of attempts in a batch: those whose keys have the same fence key stand together.
+pub(crate) fn by_segment(one: &Attempt, other: &Attempt) -> Ordering {
+    segment(key_of(one)).cmp(segment(key_of(other)))
+}
+
+/// The run of a server that vouches for its leases to a quorum, and the longest TTL of the quorum.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::exhaustive_structs, reason = "a test asks as a member is asked")]
 pub struct Vouching<'a> {
@@ -38,40 +44,53 @@ pub struct Vouching<'a> {
     pub run: Option<&'a str>,
     /// The longest ttl.
     pub longest: Ttl,
-    /// True if each slot has its own record of a run.
-    pub by_slot: bool,
 }
 
 /// Grants each attempt its key if that is free and nobody waits for it. All attempts have the same
-/// TTL. With `vouching`, they have proposals with the same longest TTL; in a cluster, all keys are
-/// in one slot.
+/// TTL, and those whose keys have the same part up to the first colon stand together. With `vouching`, they
+/// have proposals with the same longest TTL; in a cluster (`by_slot`), all keys are in one slot.
 ///
 /// # Panics
 ///
 /// If an attempt's claim is of another kind, or it has no proposal at a member.
 #[must_use]
-pub fn grant_batch(attempts: &[&Attempt], not_after: Stamp, vouching: Option<Vouching<'_>>) -> Call {
-    let mut keys = Words::for_claims(attempts.len(), 3);
+pub fn grant_batch(
+    attempts: &[&Attempt],
+    not_after: Stamp,
+    vouching: Option<Vouching<'_>>,
+    by_slot: bool,
+) -> Call {
+    let fence_keys = FenceKeys { by_key: vouching.is_some(), by_slot };
+    let mut keys = Words::for_claims(attempts.len(), 2);
+    let mut args = Words::for_claims(attempts.len(), 1);
+    let (ttl, kept) = lengths(attempts);
+    [not_after.as_micros(), ttl, kept].into_iter().for_each(|number| args.show(number));
     for attempt in attempts {
         let key = key_of(attempt);
         keys.push(key.as_bytes());
         keys.write(|name| Sides::of(key).write(Side::Waiters, name));
     }
-    fences(attempts, &mut keys);
-    let mut args = Words::for_claims(attempts.len(), 2);
-    args.show(not_after.as_micros());
-    ttl(attempts, &mut args);
-    vouch(attempts, vouching, &mut keys, &mut args);
+    for claims in by_fence_key(attempts, fence_keys) {
+        keys.write(|name| fence_keys.write(key_of(claims[0]), name));
+        if vouching.is_none() {
+            args.show(claims.len());
+        }
+    }
     for attempt in attempts {
-        value(attempt, &mut args);
+        args.write(|bytes| {
+            bytes.extend_from_slice(&attempt.holder.digit_bytes());
+            wire::write_tail(attempt.label.as_ref(), bytes);
+        });
         if vouching.is_some() {
             args.show(attempt.proposal.expect("a member is asked with a proposal").fence);
         }
     }
-    Call { script: &BATCH_GRANT, keys, args }
+    let script = if vouching.is_some() { &MEMBER_BATCH_GRANT } else { &BATCH_GRANT };
+    vouch(attempts, vouching, by_slot, &mut keys, &mut args);
+    Call { script, keys, args }
 }
 
-/// Deletes the key of each attempt whose value is still the one that its grant wrote.
+/// Deletes the key of each attempt that holds it without waiters.
 ///
 /// # Panics
 ///
@@ -81,7 +100,7 @@ pub fn release_batch(attempts: &[&Attempt]) -> Call {
     let (mut keys, mut args) = (Words::for_claims(attempts.len(), 1), Words::for_claims(attempts.len(), 1));
     for attempt in attempts {
         keys.push(key_of(attempt).as_bytes());
-        value(attempt, &mut args);
+        args.push(&wire::beginning_of(Flag::Plain, attempt.holder));
     }
     Call { script: &BATCH_RELEASE, keys, args }
 }
@@ -93,57 +112,93 @@ pub fn delete_call(key: &Key, value: &[u8]) -> Call {
     Call { script: &BATCH_RELEASE, keys, args }
 }
 
-/// Extends the lease of each attempt to its TTL from now, if its key still has the value that the
-/// grant wrote. `vouching` is as for grants.
+/// Extends the lease of each attempt to its TTL from now, if it holds its key without waiters.
+/// The attempts and `vouching` are as for grants.
 ///
 /// # Panics
 ///
 /// If an attempt's claim is not an exclusive one on one key.
 #[must_use]
-pub fn renew_batch(attempts: &[&Attempt], vouching: Option<Vouching<'_>>) -> Call {
+pub fn renew_batch(attempts: &[&Attempt], vouching: Option<Vouching<'_>>, by_slot: bool) -> Call {
+    let fence_keys = FenceKeys { by_key: vouching.is_some(), by_slot };
     let (mut keys, mut args) = (Words::for_claims(attempts.len(), 2), Words::for_claims(attempts.len(), 1));
     for attempt in attempts {
         keys.push(key_of(attempt).as_bytes());
     }
-    fences(attempts, &mut keys);
-    ttl(attempts, &mut args);
-    vouch(attempts, vouching, &mut keys, &mut args);
-    for attempt in attempts {
-        value(attempt, &mut args);
+    for leases in by_fence_key(attempts, fence_keys) {
+        keys.write(|name| fence_keys.write(key_of(leases[0]), name));
     }
-    Call { script: &BATCH_RENEW, keys, args }
+    let (ttl, kept) = lengths(attempts);
+    [kept, ttl].into_iter().for_each(|number| args.show(number));
+    for attempt in attempts {
+        args.push(&wire::beginning_of(Flag::Plain, attempt.holder));
+    }
+    let script = if vouching.is_some() { &MEMBER_BATCH_RENEW } else { &BATCH_RENEW };
+    vouch(attempts, vouching, by_slot, &mut keys, &mut args);
+    Call { script, keys, args }
 }
 
 /// The answer to a batch of grants.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_structs, reason = "callers must handle every field")]
-pub struct Granted {
-    /// The server's clock.
-    pub now: Stamp,
-    /// The fence of each claim, or `None` if the script of a single request has to serve it.
-    /// Without any, all came too late.
-    pub fences: Option<Vec<Option<Fence>>>,
+#[expect(clippy::exhaustive_enums, reason = "callers must handle every field")]
+pub enum Granted {
+    /// Each claim has its fence, or `None` if the script of a single request has to serve it.
+    Served {
+        /// The server's clock.
+        now: Stamp,
+        /// One for each claim, in their order.
+        fences: Vec<Option<Fence>>,
+    },
+    /// All came too late.
+    TooLate {
+        /// The server's clock.
+        now: Stamp,
+    },
+    /// A member that may have forgotten leases: the script of a single request has to serve all.
+    NotServed,
 }
 
-/// Reads the answer to a batch of this many grants.
+/// Reads the answer to a batch of grants for these attempts.
 ///
 /// # Errors
 ///
 /// A message, if the answer is not one of the script's.
-pub fn read_grants(value: &Value, claims: usize) -> Result<Granted, String> {
+pub fn read_grants(value: &Value, attempts: &[&Attempt], at_member: bool) -> Result<Granted, String> {
     let read = || {
         let Value::Array(fields) = value else { return None };
-        let (Value::BulkString(time), answers) = fields.split_first()? else { return None };
-        let now = number(time).map(Stamp::from_micros)?;
-        let fence = |answer: &Value| match answer {
-            Value::Nil => Some(None),
-            Value::BulkString(fence) => Some(Some(Fence::new(number(fence)?)?)),
-            _ => None,
+        let Some((time, answers)) = fields.split_first() else {
+            return at_member.then_some(Granted::NotServed);
         };
-        let fences = if answers.is_empty() { None } else { Some(each(answers, claims, fence)?) };
-        Some(Granted { now, fences })
+        let now = Stamp::from_micros(text_number(time)?);
+        let fences = match answers {
+            [] => return Some(Granted::TooLate { now }),
+            [Value::Array(fences), Value::Array(left)] if !at_member => {
+                let mut by_claim = Vec::with_capacity(attempts.len());
+                let mut fences = fences.iter();
+                for claims in by_fence_key(attempts, FenceKeys { by_key: false, by_slot: false }) {
+                    let fence = Fence::new(text_number(fences.next()?)?)?;
+                    by_claim.resize(by_claim.len() + claims.len(), Some(fence));
+                }
+                if fences.next().is_some() {
+                    return None;
+                }
+                for nth in left {
+                    *by_claim.get_mut(nth_of(nth)?)? = None;
+                }
+                by_claim
+            }
+            answers if at_member && answers.len() == attempts.len() => {
+                let fence = |answer: &Value| match answer {
+                    Value::Nil => Some(None),
+                    fence => Some(Some(Fence::new(text_number(fence)?)?)),
+                };
+                answers.iter().map(fence).collect::<Option<_>>()?
+            }
+            _ => return None,
+        };
+        Some(Granted::Served { now, fences })
     };
-    read().ok_or_else(|| strange(format_args!("to a batch of {claims} grants")))
+    read().ok_or_else(|| strange(format_args!("to a batch of {} grants", attempts.len())))
 }
 
 /// Reads the answer to a batch of this many releases or renewals: true if it was done, false if the
@@ -153,36 +208,48 @@ pub fn read_grants(value: &Value, claims: usize) -> Result<Granted, String> {
 ///
 /// A message, if the answer is not one of the script's.
 pub fn read_done(value: &Value, claims: usize) -> Result<Vec<bool>, String> {
-    let done = |answer: &Value| match answer {
-        Value::Int(1) => Some(true),
-        Value::Int(0) => Some(false),
-        _ => None,
+    let read = || {
+        let Value::Array(fields) = value else { return None };
+        // A member that may have forgotten leases serves none.
+        let (mut done, left) = match &fields[..] {
+            [] => return Some(vec![false; claims]),
+            [Value::Int(count), Value::Array(left)] if usize::try_from(*count) == Ok(claims) => {
+                (vec![true; claims], left)
+            }
+            _ => return None,
+        };
+        for nth in left {
+            *done.get_mut(nth_of(nth)?)? = false;
+        }
+        Some(done)
     };
-    let all = if let Value::Array(answers) = value { each(answers, claims, done) } else { None };
-    all.ok_or_else(|| strange(format_args!("to a batch of {claims} claims")))
+    read().ok_or_else(|| strange(format_args!("to a batch of {claims} claims")))
 }
 
-/// One answer for each claim, or none at all: with a missing answer, a claim would get the answer
-/// of another one.
-fn each<T>(answers: &[Value], claims: usize, read: impl Fn(&Value) -> Option<T>) -> Option<Vec<T>> {
-    if answers.len() != claims {
-        return None;
-    }
-    answers.iter().map(read).collect()
+fn text_number(value: &Value) -> Option<u64> {
+    if let Value::BulkString(digits) = value { number(digits) } else { None }
+}
+
+/// The attempts whose keys have the same fence key, which stand together.
+fn by_fence_key<'a>(
+    attempts: &'a [&'a Attempt],
+    fence_keys: FenceKeys,
+) -> impl Iterator<Item = &'a [&'a Attempt]> {
+    attempts.chunk_by(move |one, other| !fence_keys.by_key && by_segment(one, other).is_eq())
 }
 
 fn key_of(attempt: &Attempt) -> &Key {
     batched_key(attempt).expect("batches serve claims on one key, wanted alone")
 }
 
-fn fences(attempts: &[&Attempt], keys: &mut Words) {
-    for attempt in attempts {
-        keys.write(|name| Sides::of(key_of(attempt)).write(Side::Fence, name));
-    }
-}
-
-fn vouch(attempts: &[&Attempt], vouching: Option<Vouching<'_>>, keys: &mut Words, args: &mut Words) {
-    let Some(Vouching { run, longest, by_slot }) = vouching else { return };
+fn vouch(
+    attempts: &[&Attempt],
+    vouching: Option<Vouching<'_>>,
+    by_slot: bool,
+    keys: &mut Words,
+    args: &mut Words,
+) {
+    let Some(Vouching { run, longest }) = vouching else { return };
     match attempts.first() {
         Some(first) if by_slot => keys.push(member_key_in(slot_of(key_of(first).as_bytes())).as_bytes()),
         _ => keys.push(MEMBER_KEY.as_bytes()),
@@ -191,16 +258,11 @@ fn vouch(attempts: &[&Attempt], vouching: Option<Vouching<'_>>, keys: &mut Words
     args.show(millis(longest.duration()));
 }
 
-fn value(attempt: &Attempt, args: &mut Words) {
-    args.write(|bytes| wire::write_value(Flag::Plain, attempt.holder, attempt.label.as_ref(), bytes));
-}
-
-/// The TTL that all attempts have, and how long their fences are kept.
-fn ttl(attempts: &[&Attempt], args: &mut Words) {
+/// The TTL that all attempts have, and how long their fences are kept, in ms.
+fn lengths(attempts: &[&Attempt]) -> (u64, u64) {
     let ttl = attempts.first().map_or(Ttl::DEFAULT, |first| first.ttl);
     debug_assert!(attempts.iter().all(|attempt| attempt.ttl == ttl), "a batch has one ttl");
-    args.show(millis(ttl.duration()));
-    args.show(millis(LastFence::kept_for(ttl)));
+    (millis(ttl.duration()), millis(LastFence::kept_for(ttl)))
 }
 
 #[cfg(test)]
@@ -218,41 +280,55 @@ mod tests {
         words.iter().map(|word| word.escape_ascii().to_string()).collect()
     }
 
-    const A: &str = "lh1-000000000000000000000000000000ab web-3";
-    const B: &str = "lh1-000000000000000000000000000000cd web-3";
+    const A: &str = "000000000000000000000000000000ab";
+    const B: &str = "000000000000000000000000000000cd";
 
     #[test]
     fn batches_have_these_keys_and_arguments() {
-        let [a, b] = [attempt("a", 0xab), attempt("b", 0xcd)];
+        let [a, b, c] = [attempt("x:a", 0xab), attempt("x:b", 0xcd), attempt("c", 0xab)];
         let not_after = Stamp::from_micros(1_700_000_000_000_000);
-        let fences = ["leasehold:f{a}a", "leasehold:f{b}b"].map(String::from);
+        let tailed = [A, B, A].map(|digits| format!("{digits} web-3"));
+        let values = [A, B, A].map(|digits| format!("lh1-{digits}."));
+        let fence_keys = |tags: [&str; 2]| {
+            [format!("leasehold:c{{{}}}x:", tags[0]), format!("leasehold:c{{{}}}", tags[1])]
+        };
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
 
-        let call = grant_batch(&[&a, &b], not_after, None);
-        let keys = ["a", "leasehold:w{a}a", "b", "leasehold:w{b}b"].map(String::from);
-        assert_eq!(shown(&call.keys), [&keys[..], &fences].concat());
-        assert_eq!(shown(&call.args), ["1700000000000000", "30000", "600000", A, B]);
-        let call = release_batch(&[&a, &b]);
+        let call = grant_batch(&[&a, &b, &c], not_after, None, false);
+        let keys =
+            words(&["x:a", "leasehold:w{-01}x:a", "x:b", "leasehold:w{-02}x:b", "c", "leasehold:w{c}c"]);
+        assert_eq!(shown(&call.keys), [&keys[..], &fence_keys(["-", "-"])].concat());
         assert_eq!(
-            (shown(&call.keys), shown(&call.args)),
-            (vec!["a".into(), "b".into()], vec![A.into(), B.into()])
+            shown(&call.args),
+            [&words(&["1700000000000000", "30000", "600000", "2", "1"])[..], &tailed].concat()
         );
-        let call = renew_batch(&[&a, &b], None);
-        assert_eq!(shown(&call.keys), [&["a".to_owned(), "b".into()][..], &fences].concat());
-        assert_eq!(shown(&call.args), ["30000", "600000", A, B]);
+        let call = release_batch(&[&a, &b, &c]);
+        assert_eq!((shown(&call.keys), shown(&call.args)), (words(&["x:a", "x:b", "c"]), values.to_vec()));
+        let call = renew_batch(&[&a, &b, &c], None, false);
+        let keys = words(&["x:a", "x:b", "c"]);
+        assert_eq!(shown(&call.keys), [&keys[..], &fence_keys(["-", "-"])].concat());
+        assert_eq!(shown(&call.args), [&words(&["600000", "30000"])[..], &values].concat());
+        let call = renew_batch(&[&c], None, true);
+        assert_eq!(shown(&call.keys), ["c", "leasehold:c{c}"], "in its slot");
     }
 
     #[test]
     fn batches_at_a_member_have_its_key_and_the_run_and_the_proposals() {
         let longest = Ttl::new(std::time::Duration::from_secs(60)).unwrap();
-        let a = attempt("a", 0xab);
-        let a = a.at_member(a.holder, Proposal { fence: Fence::new(7).unwrap(), max_ttl: longest });
-        let vouching = |by_slot| Some(Vouching { run: Some("c0ffee"), longest, by_slot });
-        let call = grant_batch(&[&a], Stamp::from_micros(9), vouching(false));
-        assert_eq!((call.keys.len(), shown(&call.keys).pop().unwrap()), (4, "leasehold:member".into()));
-        assert_eq!(shown(&call.args), ["9", "30000", "600000", "c0ffee", "60000", A, "7"]);
-        let call = renew_batch(&[&a], vouching(true));
+        let [a, b] = [("a", 0xab), ("b", 0xcd)].map(|(key, bits)| {
+            let ours = attempt(key, bits);
+            ours.at_member(ours.holder, Proposal { fence: Fence::new(7).unwrap(), max_ttl: longest })
+        });
+        let vouching = Some(Vouching { run: Some("c0ffee"), longest });
+        let call = grant_batch(&[&a, &b], Stamp::from_micros(9), vouching, false);
+        let sides = ["a", "leasehold:w{a}a", "b", "leasehold:w{b}b", "leasehold:f{a}a", "leasehold:f{b}b"];
+        assert_eq!(shown(&call.keys), [&sides[..], &["leasehold:member"]].concat());
+        let [tailed_a, tailed_b] = [A, B].map(|digits| format!("{digits} web-3"));
+        let args = ["9", "30000", "600000", &tailed_a, "7", &tailed_b, "7", "c0ffee", "60000"];
+        assert_eq!(shown(&call.args), args);
+        let call = renew_batch(&[&a], vouching, true);
         assert_eq!(shown(&call.keys), ["a", "leasehold:f{a}a", "leasehold:member{a}"]);
-        assert_eq!(shown(&call.args), ["30000", "600000", "c0ffee", "60000", A]);
+        assert_eq!(shown(&call.args), ["600000", "30000", &format!("lh1-{A}."), "c0ffee", "60000"]);
     }
 
     #[test]
@@ -269,26 +345,58 @@ mod tests {
     #[test]
     fn an_answer_that_does_not_fit_the_claims_is_an_error() {
         let text = |text: &str| Value::BulkString(text.into());
-        let grants = |fields: &[Value]| read_grants(&Value::Array(fields.to_vec()), 2);
-        let (now, fence) = (Stamp::from_micros(5), Fence::new(7));
-        let answer = grants(&[text("5"), text("7"), Value::Nil]);
-        assert_eq!(answer, Ok(Granted { now, fences: Some(vec![fence, None]) }));
-        assert_eq!(grants(&[text("5")]), Ok(Granted { now, fences: None }));
+        let list = |fields: &[Value]| Value::Array(fields.to_vec());
+        let all = [attempt("x:a", 1), attempt("x:b", 2), attempt("y:a", 3)];
+        let all = all.each_ref();
+        let grants = |fields: &[Value]| read_grants(&list(fields), &all, false);
+        let (now, [seven, eight]) = (Stamp::from_micros(5), [7, 8].map(Fence::new));
+        let fences = list(&[text("7"), text("8")]);
+        assert_eq!(
+            grants(&[text("5"), fences.clone(), list(&[Value::Int(2)])]),
+            Ok(Granted::Served { now, fences: vec![seven, None, eight] })
+        );
+        assert_eq!(grants(&[text("5")]), Ok(Granted::TooLate { now }));
+        let none = || list(&[]);
         for strange in [
             &[][..],
-            &[text("5"), text("7")],
+            &[text("5"), fences.clone()],
+            &[text("5"), list(&[text("7")]), none()],
+            &[text("5"), list(&[text("7"), text("8"), text("9")]), none()],
+            &[text("5"), list(&[text("7"), text("x")]), none()],
+            &[text("5"), list(&[text("7"), Value::Int(8)]), none()],
+            &[text("5"), fences.clone(), list(&[Value::Int(4)])],
+            &[text("5"), fences.clone(), list(&[Value::Int(0)])],
+            &[Value::Nil, fences, none()],
             &[text("5"), text("7"), text("8"), text("9")],
-            &[text("5"), text("x"), Value::Nil],
-            &[text("5"), Value::Int(7), Value::Nil],
-            &[Value::Nil, text("7"), Value::Nil],
         ] {
             assert!(grants(strange).is_err(), "{strange:?}");
         }
-        let done = |fields: &[i64]| {
-            read_done(&Value::Array(fields.iter().map(|field| Value::Int(*field)).collect()), 2)
-        };
-        assert_eq!(done(&[1, 0]), Ok(vec![true, false]));
-        assert!([&[][..], &[1], &[1, 0, 1], &[1, 2]].iter().all(|strange| done(strange).is_err()));
-        assert!(read_grants(&Value::Okay, 0).is_err() && read_done(&Value::Nil, 0).is_err());
+        let at_member = |fields: &[Value]| read_grants(&list(fields), &all[..2], true);
+        let answer = at_member(&[text("5"), text("7"), Value::Nil]);
+        assert_eq!(answer, Ok(Granted::Served { now, fences: vec![seven, None] }));
+        assert_eq!(at_member(&[]), Ok(Granted::NotServed));
+        for strange in [
+            &[text("5"), text("7")][..],
+            &[text("5"), text("7"), text("8"), text("9")],
+            &[text("5"), Value::Int(7), Value::Nil],
+            &[text("5"), none(), none()],
+        ] {
+            assert!(at_member(strange).is_err(), "{strange:?}");
+        }
+        let done = |fields: &[Value]| read_done(&list(fields), 2);
+        let int = Value::Int;
+        assert_eq!(done(&[int(2), list(&[int(2)])]), Ok(vec![true, false]));
+        assert_eq!(done(&[]), Ok(vec![false; 2]));
+        for strange in [
+            &[int(2)][..],
+            &[int(1), none()],
+            &[int(3), none()],
+            &[int(2), list(&[int(3)])],
+            &[int(2), list(&[int(0)])],
+            &[none(), none()],
+        ] {
+            assert!(done(strange).is_err(), "{strange:?}");
+        }
+        assert!(read_grants(&Value::Okay, &[], false).is_err() && read_done(&Value::Nil, 0).is_err());
     }
 }

@@ -13,33 +13,46 @@ use super::texts::{
     RELEASE_AND_WAKE, RENEW, SURVEY, TRANSFER, VOUCH,
 };
 use super::words::Words;
-use crate::slot::{MEMBER_KEY, SIDE_LEN, Side, Sides, member_key_in, slot_of};
+use crate::slot::{FenceKeys, MEMBER_KEY, SIDE_LEN, Side, Sides, member_key_in, slot_of};
 use crate::wire;
 
-/// The run that vouches for what a member of a quorum has not forgotten.
+/// The store that is asked.
 #[derive(Clone, Copy)]
-pub(crate) struct MemberRun<'a> {
+pub(crate) struct Asked<'a> {
+    /// The run that vouches for what a member of a quorum has not forgotten.
     pub(crate) run: Option<&'a str>,
-    /// In a cluster, the member key must be in the same slot as the other keys.
+    /// True for a member of a quorum. Requests for an attempt show it by themselves.
+    pub(crate) is_member: bool,
+    /// In a cluster, the keys that are not of one key must be in the same slot as that key.
     pub(crate) by_slot: bool,
 }
 
+impl Asked<'_> {
+    const fn fence_keys(self) -> FenceKeys {
+        FenceKeys { by_key: self.is_member, by_slot: self.by_slot }
+    }
+
+    const fn fence_keys_of(self, attempt: &Attempt) -> FenceKeys {
+        FenceKeys { by_key: attempt.proposal.is_some(), by_slot: self.by_slot }
+    }
+}
+
 /// The call for a request of any kind.
-pub(super) fn encode(request: &Request, window: Duration, run: MemberRun<'_>) -> Call {
+pub(super) fn encode(request: &Request, window: Duration, asked: Asked<'_>) -> Call {
     match request {
         Request::Grant { attempt, wait, not_after } => {
-            grant_call(attempt, wait.as_ref(), *not_after, window, run)
+            grant_call(attempt, wait.as_ref(), *not_after, window, asked)
         }
-        Request::Rejoin { attempt, not_after } => rejoin_call(attempt, *not_after, window, run),
-        Request::Raise(attempt) => raise_call(attempt, window, run),
-        Request::Renew(attempt) => renew_call(attempt, window, run),
-        Request::Transfer { attempt, successor } => transfer_call(attempt, successor, window),
-        Request::Release(attempt) => release_call(attempt, window),
-        Request::Advance(keys) => advance_call(keys, window),
+        Request::Rejoin { attempt, not_after } => rejoin_call(attempt, *not_after, window, asked),
+        Request::Raise(attempt) => raise_call(attempt, window, asked),
+        Request::Renew(attempt) => renew_call(attempt, window, asked),
+        Request::Transfer { attempt, successor } => transfer_call(attempt, successor, window, asked),
+        Request::Release(attempt) => release_call(attempt, window, asked),
+        Request::Advance(keys) => advance_call(keys, window, asked),
         Request::Mark { attempt, mark, keep } => mark_call(attempt, mark, *keep),
         Request::Marked(key) => side_call(&MARKED, Side::Mark, key),
         Request::Inspect(key) => inspect_call(key),
-        Request::Break { key, fence, note } => break_call(key, *fence, note, window, wire::BROKEN),
+        Request::Break { key, fence, note } => break_call(key, *fence, note, window, wire::BROKEN, asked),
     }
 }
 
@@ -49,7 +62,7 @@ pub(crate) fn grant_call(
     wait: Option<&Wait>,
     not_after: Option<Stamp>,
     window: Duration,
-    run: MemberRun<'_>,
+    asked: Asked<'_>,
 ) -> Call {
     let mut args = begun(attempt.holder, window);
     args.write(|bytes| wire::write_tail(attempt.label.as_ref(), bytes));
@@ -59,7 +72,7 @@ pub(crate) fn grant_call(
     if let Some(wait) = wait {
         waiting(attempt, wait, &mut args);
     }
-    by_whom(attempt, [&GRANT, &MEMBER_GRANT], args, run)
+    by_whom(attempt, [&GRANT, &MEMBER_GRANT], args, asked)
 }
 
 /// The call that renews a lease, or takes it again.
@@ -67,50 +80,55 @@ pub(crate) fn rejoin_call(
     attempt: &Attempt,
     not_after: Option<Stamp>,
     window: Duration,
-    run: MemberRun<'_>,
+    asked: Asked<'_>,
 ) -> Call {
     let mut args = begun(attempt.holder, window);
     lengths(attempt, &mut args);
     modes(attempt, &mut args);
     limit(not_after, &mut args);
     args.write(|bytes| wire::write_tail(attempt.label.as_ref(), bytes));
-    by_whom(attempt, [&REJOIN; 2], args, run)
+    by_whom(attempt, [&REJOIN; 2], args, asked)
 }
 
 /// The call that raises the fences of what the attempt holds.
-pub(crate) fn raise_call(attempt: &Attempt, window: Duration, run: MemberRun<'_>) -> Call {
+pub(crate) fn raise_call(attempt: &Attempt, window: Duration, asked: Asked<'_>) -> Call {
     let mut args = begun(attempt.holder, window);
     args.show(millis(LastFence::kept_for(attempt.ttl)));
-    by_whom(attempt, [&RAISE; 2], args, run)
+    by_whom(attempt, [&RAISE; 2], args, asked)
 }
 
 /// The call that renews a lease.
-pub(crate) fn renew_call(attempt: &Attempt, window: Duration, run: MemberRun<'_>) -> Call {
+pub(crate) fn renew_call(attempt: &Attempt, window: Duration, asked: Asked<'_>) -> Call {
     let mut args = begun(attempt.holder, window);
     lengths(attempt, &mut args);
     modes(attempt, &mut args);
-    by_whom(attempt, [&RENEW, &MEMBER_RENEW], args, run)
+    by_whom(attempt, [&RENEW, &MEMBER_RENEW], args, asked)
 }
 
 /// The call that makes the successor the holder of what the attempt holds.
-pub(crate) fn transfer_call(attempt: &Attempt, successor: &Successor, window: Duration) -> Call {
+pub(crate) fn transfer_call(
+    attempt: &Attempt,
+    successor: &Successor,
+    window: Duration,
+    asked: Asked<'_>,
+) -> Call {
     let mut args = begun(attempt.holder, window);
     lengths(attempt, &mut args);
     args.push(&successor.holder.digit_bytes());
     args.write(|bytes| wire::write_tail(successor.label.as_ref(), bytes));
-    Call { script: &TRANSFER, keys: keys(attempt), args }
+    Call { script: &TRANSFER, keys: keys(attempt, asked), args }
 }
 
 /// The call that hands over each of these keys that is free and has waiters.
-pub(crate) fn advance_call(keys: &[Key], window: Duration) -> Call {
+pub(crate) fn advance_call(keys: &[Key], window: Duration, asked: Asked<'_>) -> Call {
     // No holder has this id, so nothing is released, and all keys are handed over.
     let args = begun(Holder::from_bits(0), window);
-    Call { script: &RELEASE, keys: with_sides(keys), args }
+    Call { script: &RELEASE, keys: with_sides(keys, asked.fence_keys()), args }
 }
 
 /// The call that marks the keys of the attempt as done.
 pub(crate) fn mark_call(attempt: &Attempt, mark: &Mark, keep: Duration) -> Call {
-    let mut keys = keys(attempt);
+    let mut keys = with_sides(attempt.claim.keys(), UNREAD);
     for key in attempt.claim.keys() {
         keys.write(|name| Sides::of(key).write(Side::Mark, name));
     }
@@ -122,13 +140,13 @@ pub(crate) fn mark_call(attempt: &Attempt, mark: &Mark, keep: Duration) -> Call 
 
 /// The call that inspects a key.
 pub(crate) fn inspect_call(key: &Key) -> Call {
-    Call { script: &INSPECT, keys: with_sides([key]), args: Words::default() }
+    Call { script: &INSPECT, keys: with_sides([key], UNREAD), args: Words::default() }
 }
 
 /// The call that inspects many keys at once.
 #[must_use]
 pub fn survey_call(keys: &[Key]) -> Call {
-    Call { script: &SURVEY, keys: with_sides(keys), args: Words::default() }
+    Call { script: &SURVEY, keys: with_sides(keys, UNREAD), args: Words::default() }
 }
 
 /// The call that reads or deletes a side key of a key.
@@ -159,6 +177,7 @@ pub(crate) fn break_call(
     note: &BreakNote,
     window: Duration,
     said_at: &[u8],
+    asked: Asked<'_>,
 ) -> Call {
     let mut args = Words::default();
     args.show(fence);
@@ -167,14 +186,14 @@ pub(crate) fn break_call(
     args.push(said_at);
     args.push(&wire::note_of(note));
     args.show(millis(BreakRecord::KEPT_FOR));
-    let mut keys = with_sides([key]);
+    let mut keys = with_sides([key], asked.fence_keys());
     keys.write(|name| Sides::of(key).write(Side::Break, name));
     Call { script: &BREAK, keys, args }
 }
 
 /// The call that releases what the attempt holds.
-pub(crate) fn release_call(attempt: &Attempt, window: Duration) -> Call {
-    let (mut keys, args) = (keys(attempt), begun(attempt.holder, window));
+pub(crate) fn release_call(attempt: &Attempt, window: Duration, asked: Asked<'_>) -> Call {
+    let (mut keys, args) = (keys(attempt, asked), begun(attempt.holder, window));
     let sleeps = |key: &Key| attempt.signal.and_then(|signal| signal.place(key));
     if attempt.claim.keys().all(|key| sleeps(key).is_none()) {
         return Call { script: &RELEASE, keys, args };
@@ -196,35 +215,42 @@ fn by_whom(
     attempt: &Attempt,
     [alone, at_member]: [&'static Script; 2],
     mut args: Words,
-    MemberRun { run, by_slot }: MemberRun<'_>,
+    asked: Asked<'_>,
 ) -> Call {
-    let mut keys = keys(attempt);
+    let mut keys = keys(attempt, asked);
     let Some(proposal) = attempt.proposal else { return Call { script: alone, keys, args } };
-    if by_slot {
+    if asked.by_slot {
         keys.push(member_key_in(slot_of(attempt.claim.first_key().as_bytes())).as_bytes());
     } else {
         keys.push(MEMBER_KEY.as_bytes());
     }
     args.show(proposal.fence);
-    args.push(run.unwrap_or_default().as_bytes());
+    args.push(asked.run.unwrap_or_default().as_bytes());
     args.show(millis(proposal.max_ttl.duration()));
     Call { script: at_member, keys, args }
 }
 
 /// Each key of a claim, followed by its side keys.
-fn keys(attempt: &Attempt) -> Words {
-    with_sides(attempt.claim.keys())
+fn keys(attempt: &Attempt, asked: Asked<'_>) -> Words {
+    with_sides(attempt.claim.keys(), asked.fence_keys_of(attempt))
 }
 
-pub(super) fn with_sides<'a>(keys: impl IntoIterator<Item = &'a Key, IntoIter: Clone>) -> Words {
-    const SIDES: [Side; 5] = [Side::Fence, Side::Queue, Side::Waiters, Side::Holders, Side::Shares];
+/// For scripts that read no fence key: the one that a user with permission for the key may read.
+const UNREAD: FenceKeys = FenceKeys { by_key: true, by_slot: false };
+
+pub(super) fn with_sides<'a>(
+    keys: impl IntoIterator<Item = &'a Key, IntoIter: Clone>,
+    fence_keys: FenceKeys,
+) -> Words {
+    const SIDES: [Side; 4] = [Side::Queue, Side::Waiters, Side::Holders, Side::Shares];
     let keys = keys.into_iter();
-    let size = |key: &Key| (1 + SIDES.len()) * (key.as_bytes().len() + SIDE_LEN);
+    let size = |key: &Key| (2 + SIDES.len()) * (key.as_bytes().len() + SIDE_LEN);
     let (count, size) = keys.clone().fold((0, 0), |(count, sum), key| (count + 1, sum + size(key)));
     // At a member there is one more key, as long as a side key, with a tag in its braces.
-    let mut words = Words::with_room(count * (1 + SIDES.len()) + 1, size + SIDE_LEN + MEMBER_KEY.len());
+    let mut words = Words::with_room(count * (2 + SIDES.len()) + 1, size + SIDE_LEN + MEMBER_KEY.len());
     for key in keys {
         words.push(key.as_bytes());
+        words.write(|name| fence_keys.write(key, name));
         let sides = Sides::of(key);
         for side in SIDES {
             words.write(|name| sides.write(side, name));

@@ -31,9 +31,9 @@ fn calls_have_these_keys_and_arguments() {
     };
     let call = grant(Some(Stamp::from_micros(1_700_000_000_000_000)), None);
     let of_a =
-        ["a", "leasehold:f{a}a", "leasehold:l{a}a", "leasehold:w{a}a", "leasehold:h{a}a", "leasehold:i{a}a"];
+        ["a", "leasehold:c{-}", "leasehold:l{a}a", "leasehold:w{a}a", "leasehold:h{a}a", "leasehold:i{a}a"];
     let of_b =
-        ["b", "leasehold:f{b}b", "leasehold:l{b}b", "leasehold:w{b}b", "leasehold:h{b}b", "leasehold:i{b}b"];
+        ["b", "leasehold:c{-}", "leasehold:l{b}b", "leasehold:w{b}b", "leasehold:h{b}b", "leasehold:i{b}b"];
     assert_eq!(shown(call.keys.iter()), [of_a, of_b].concat());
     let what = [DIGITS, "2000", " web-3", "10000", "600000"];
     assert_eq!(shown(call.args.iter()), [&what[..], &["1700000000000000", "x x"]].concat());
@@ -139,8 +139,11 @@ fn marks_have_these_keys_and_arguments() {
     let keep = Duration::from_secs(7200);
     let call = called(&Request::Mark { attempt: attempt(&["b", "a"]), mark, keep });
     let marks = ["leasehold:m{a}a", "leasehold:m{b}b"].map(String::from);
-    let lease = called(&Request::Release(attempt(&["b", "a"])));
-    assert_eq!(shown(call.keys.iter()), [&shown(lease.keys.iter())[..], &marks].concat());
+    let sides = ["a", "b"].map(|key| {
+        let sides = ["f", "l", "w", "h", "i"].map(|side| format!("leasehold:{side}{{{key}}}{key}"));
+        [&[key.to_owned()][..], &sides].concat()
+    });
+    assert_eq!(shown(call.keys.iter()), [&sides.concat()[..], &marks].concat());
     assert_eq!(
         shown(call.args.iter()),
         [DIGITS, "1700000000000000 1700000000000007 3600000000 web-3", "7200000"]

@@ -48,7 +48,11 @@ pub static OPEN: Script = script!("open");
 pub static VOUCH: Script = script!("bounds", "read", "state", "member", "vouch");
 /// Grants free keys, each to a different holder.
 pub static BATCH_GRANT: Script = script!("bounds", "batch_grant");
+/// The same at a member of a quorum.
+pub static MEMBER_BATCH_GRANT: Script = script!("bounds", "batch_member", "member_batch_grant");
 /// Deletes leases without waiters.
 pub static BATCH_RELEASE: Script = script!("batch_release");
 /// Extends leases without waiters to a TTL from now.
-pub static BATCH_RENEW: Script = script!("bounds", "batch_renew");
+pub static BATCH_RENEW: Script = script!("batch_renew");
+/// The same at a member of a quorum.
+pub static MEMBER_BATCH_RENEW: Script = script!("bounds", "batch_member", "batch_renew");

@@ -1,68 +1,55 @@
 -- Grants free keys without waiters, each to a different holder. Any other key is left unchanged, and its claim is
 -- served by the single grant script, which handles queues, shares and other programs' values.
 --
--- KEYS  for each claim two: the key, its waiters; then for each claim the fence of its key; at a member of a quorum one more: the
---       member key
+-- KEYS  for each claim two: the key, its waiters; then the fence keys
 -- ARGV  1  after this time on the server's clock, in µs since 1970, nothing is granted
 --       2  the ttl of all claims, in ms
 --       3  how long to remember their fences, in ms
---     and only at a member:
---       4  the run that vouches for its leases; empty: the URL says that the server forgets nothing
---       5  the longest ttl of the quorum, in ms
---     then for each claim:
---          the value of its lease
---          and only at a member: the proposed fence
+--     then for each fence key the number of its claims, which are the next ones;
+--     then for each claim 32 digits of its holder, and its tail: nothing, or a space and the label
 --
--- Returns the server's time in µs, and for each claim its fence, or nothing. The time alone: too late for all.
+-- Returns the server's time in µs; for each fence key the fence that all its claims have; and the numbers of the claims that are
+-- not granted, from 1. The time alone: too late for all.
 --
 -- Somebody waits only if the waiters' data are there: a queue without them has only dead waiters. Shares count only next to a marker,
--- which is a value of the key. A value of the wrong type counts for EXISTS, but reads as nothing in MGET.
+-- which is a value of the key.
 
 local call, keys, argv = redis.call, KEYS, ARGV
-local at_member = #keys % 3 == 1
-local n = math.floor(#keys / 3)
-local stride, before = at_member and 2 or 1, at_member and 5 or 3
-local ttl, keep = argv[2], argv[3]
+local n = #keys - #argv + 3
+local before = #argv - n
+local ttl, keep = argv[2], tonumber(argv[3])
 
 local clock = call('TIME')
 local now, time = clock[1] * 1000000 + clock[2], clock[1] .. string.sub('00000' .. clock[2], -6)
-local answer = { time }
+if now > tonumber(argv[1]) then return { time } end
 
-local vouched = not at_member or argv[4] == ''
-  or call('GET', keys[#keys]) == argv[4] and call('PTTL', keys[#keys]) >= KEPT / 2
-if not vouched or at_member and tonumber(ttl) > tonumber(argv[5]) then
-  for i = 1, n do answer[i + 1] = false end
-  return answer
-end
-if now > tonumber(argv[1]) then return answer end
+local all_free = call('EXISTS', unpack(keys, 1, 2 * n)) == 0
 
-local lasts = call('MGET', unpack(keys, 2 * n + 1, 3 * n))
-local known = 0
-for i = 1, n do
-  if lasts[i] then known = known + 1 end
-end
--- True if the last fences are the only keys that exist.
-local all_free = call('EXISTS', unpack(keys, 1, 3 * n)) == known
-
-local function is_free(i)
-  return all_free or call('EXISTS', keys[2 * i - 1], keys[2 * i]) == 0 and (lasts[i] or call('EXISTS', keys[2 * n + i]) == 0)
+-- The next fence, and how long to remember it; nil: the fence key is of no use here.
+local function next_fence(fence_key)
+  local last = redis.pcall('GET', fence_key)
+  if not last then return time, keep end
+  local above = type(last) == 'string' and string.find(last, '^%d+$') and tonumber(last) + 1 or math.huge
+  if above > FENCE_MAX then return nil end
+  return above > now and string.format('%.0f', above) or time, math.max(call('PTTL', fence_key), keep)
 end
 
-local function grant(i)
-  local at, last = before + stride * (i - 1), lasts[i]
-  local above, floor = 0, now
-  if last then
-    above = string.find(last, '^%d+$') and tonumber(last) + 1 or math.huge
-    if above > FENCE_MAX then return false end
+local function grant(i, fence)
+  if not all_free and call('EXISTS', keys[2 * i - 1], keys[2 * i]) > 0 then return false end
+  local holder = argv[before + i]
+  local value = 'lh1-' .. string.sub(holder, 1, 32) .. '.' .. fence .. string.sub(holder, 33)
+  return call('SET', keys[2 * i - 1], value, 'NX', 'PX', ttl)
+end
+
+local fences, left, i = {}, {}, 0
+for nth = 1, before - 3 do
+  local fence_key, granted = keys[2 * n + nth], false
+  local fence, kept = next_fence(fence_key)
+  for _ = 1, tonumber(argv[3 + nth]) do
+    i = i + 1
+    if fence and grant(i, fence) then granted = true else left[#left + 1] = i end
   end
-  if at_member then floor = math.min(math.max(tonumber(argv[at + 2]), now - MARGIN), now + MARGIN) end
-  if not is_free(i) or not call('SET', keys[2 * i - 1], argv[at + 1], 'NX', 'PX', ttl) then return false end
-  local fence, kept = time, keep
-  if last then kept = math.max(call('PTTL', keys[2 * n + i]), tonumber(keep)) end
-  if at_member or above > now then fence = string.format('%.0f', math.max(above, floor)) end
-  call('SET', keys[2 * n + i], fence, 'PX', kept)
-  return fence
+  if granted then call('SET', fence_key, fence, 'PX', kept) end
+  fences[nth] = fence or time
 end
-
-for i = 1, n do answer[i + 1] = grant(i) end
-return answer
+return { time, fences, left }

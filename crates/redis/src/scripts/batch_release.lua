@@ -1,15 +1,15 @@
--- Deletes keys that still have given values: exclusive leases of one key each, without waiters. For any other lease, the single
+-- Deletes keys that given holders have: exclusive leases of one key each, without waiters. For any other lease, the single
 -- release script returns the holder and hands the key over.
 --
 -- KEYS  for each lease its key
--- ARGV  for each lease the value that its grant wrote
+-- ARGV  for each lease the beginning of its value, before the fence, which no other lease has
 --
--- Returns for each lease 1 if it was deleted, or 0.
+-- Returns how many leases there are, and the numbers of those that are not released, from 1.
 
-local found, gone, answer = redis.call('MGET', unpack(KEYS)), {}, {}
-for i, value in ipairs(ARGV) do
-  answer[i] = found[i] == value and 1 or 0
-  if answer[i] == 1 then gone[#gone + 1] = KEYS[i] end
+local found, gone, left = redis.call('MGET', unpack(KEYS)), {}, {}
+for i, beginning in ipairs(ARGV) do
+  local is_held = found[i] and string.sub(found[i], 1, 37) == beginning
+  if is_held then gone[#gone + 1] = KEYS[i] else left[#left + 1] = i end
 end
 if gone[1] then redis.call('DEL', unpack(gone)) end
-return answer
+return { #found, left }

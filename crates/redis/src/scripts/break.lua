@@ -10,8 +10,8 @@
 --       6  how long to keep the record, in ms
 --
 -- The last field of each answer lists the keys that are free although somebody waits. The second one is always 1.
---   0 1 value pttl fence      broken: the former value, and its remaining time
---   1 1 value pttl fence      it is held by this value, with another fence (empty: unknown) or not by a lease; nothing is broken
+--   0 1 value pttl      broken: the former value, and its remaining time
+--   1 1 value pttl      it is held by this value, with another fence or none, or not by a lease; nothing is broken
 --   3 1 pttl                  it has something that is not a string
 --   6 1                       nobody holds it
 --
@@ -29,18 +29,16 @@ if s.room then
 end
 
 settle(s)
-local last, follows = fence(s)
 local answer, said
 if s.room and s.shares.mine then
   local mine = s.shares.mine
-  answer = { 0, 1, { s.value, me, whole(mine.weight), mine.tail }, mine.ends - now_ms, mine.fence }
+  answer = { 0, 1, { s.value, me, whole(mine.weight), mine.fence, mine.tail }, mine.ends - now_ms }
   said = mine.tail
   shares().drop(s)
 else
   answer = holding(s)
-  if s.owner and last == ARGV[1] then
-    answer[1], me = 0, s.owner
-    said = string.sub(s.value, 37)
+  if s.owner and s.number == ARGV[1] then
+    answer[1], me, said = 0, s.owner, s.tail
     free(s)
   end
 end
@@ -48,6 +46,7 @@ end
 if answer[1] == 0 then
   -- As if its holder had released it: an unclaimed hand-over does not count against other waiters
   -- on its channel.
+  local last, follows = fence(s)
   if follows then remember(s, above(last), tonumber(ARGV[3])) end
   leave(s)
   pushes[1] = { ARGV[4], 'b ' .. me }

@@ -19,16 +19,16 @@
 -- The last field of each answer lists the keys that are free although somebody waits, and the field before it is the server's time
 -- in µs. n counts the keys from 1.
 --   0 fence                              granted; the fence is new to each of the keys
---   1 n value pttl fence                 key n is held, by this value, for so long (-1: no end); fence empty: unknown. If several
---                                        hold it, an array replaces the value: the marker, and digits, weight and tail of the share
---                                        that ends first; and the remaining time of that share (fence -: none yet)
+--   1 n value pttl                       key n is held, by this value, for so long (-1: no end). If several hold it, an array
+--                                        replaces the value: the marker, and digits, weight, fence (-: none yet) and tail of the
+--                                        share that ends first; and the remaining time of that share
 --   2                                    too late
 --   3 n                                  key n has something that is not a string
 --   4 n                                  the fence of key n is the greatest that a double represents exactly
---   5 n                                  the fence key of key n contains something that is not a number
---   7 n value pttl fence ticket before stood
+--   5 n name                             the fence key of key n, of this name, contains something that is not a number
+--   7 n value pttl ticket before stood
 --                                        key n is held, and it is in the queue there, behind so many; stood 1: it was before
---   8 n value pttl fence length          key n is held, and its queue has reached the limit, so it did not join; it holds nothing
+--   8 n value pttl length                key n is held, and its queue has reached the limit, so it did not join; it holds nothing
 --   9                                    a key is not handed over yet
 --  11                                    the ttl is longer than the quorum's longest
 --
@@ -50,7 +50,7 @@ for mode in string.gmatch(ARGV[7], '[^ ]+') do
   local s = see(n, wanted(mode))
   if s.other then return { 3, n, time, {} } end
   local _, follows = fence(s)
-  if s.odd then return { 5, n, time, {} } end
+  if s.odd then return { 5, n, s.fence_key, time, {} } end
   if not follows then return { 4, n, time, {} } end
   all[n] = s
 end
@@ -97,13 +97,13 @@ local function step(s)
   local answer = holding(s)
   if not (s.line and s.line.me) then
     if limit and length >= limit then
-      answer[1], answer[6] = 8, length
+      answer[1], answer[5] = 8, length
       return answer
     end
     join(s)
   end
   mark(s)
-  answer[1], answer[6], answer[7], answer[8] = 7, whole(s.line.me.ticket), 0, stood and 1 or 0
+  answer[1], answer[5], answer[6], answer[7] = 7, whole(s.line.me.ticket), 0, stood and 1 or 0
   return answer
 end
 
@@ -155,5 +155,5 @@ if not answer then
 end
 answer[#answer + 1] = time
 finish(all, answer, kept)
-if answer[1] == 7 then answer[7] = redis.call('ZRANK', all[answer[2]].line_key, me) end
+if answer[1] == 7 then answer[6] = redis.call('ZRANK', all[answer[2]].line_key, me) end
 return answer

@@ -24,7 +24,7 @@ local function look(at, now)
   local found, other = read(key)
   if other then return { 3, 1, redis.call('PTTL', key), time, line } end
   if not found then return { 6, 1, time, line } end
-  if not room_of(found) then return { 1, 1, found, redis.call('PTTL', key), read(KEYS[at + 2]) or '', time, line } end
+  if not room_of(found) then return { 1, 1, found, redis.call('PTTL', key), time, line } end
 
   local shares = {}
   each(KEYS[at + 5], KEYS[at + 6], 0, function(digits, ends, record)

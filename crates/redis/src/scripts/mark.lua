@@ -7,7 +7,7 @@
 --
 -- n counts the keys from 1, and is the first key that the holder does not hold; then nothing is written.
 --   0                         marked
---   1 n value pttl fence      another holder holds key n, or several do, for so long (-1: no end); fence empty: unknown
+--   1 n value pttl      another holder holds key n, or several do, for so long (-1: no end)
 --   3 n pttl                  key n has something that is not a string
 --   6 n                       nobody holds key n
 

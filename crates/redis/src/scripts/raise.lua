@@ -9,9 +9,9 @@
 -- The last field of each answer lists the keys that are free although somebody waits. n counts the keys from 1, and is the first key
 -- that the holder does not hold.
 --   0 fence                   the fences are now this one
---   1 n value pttl fence      somebody else holds key n, for so long (-1: no end); fence empty: unknown
+--   1 n value pttl      somebody else holds key n, for so long (-1: no end)
 --   3 n pttl                  key n has something that is not a string
---   5 n                       the fence key of key n contains something that is not a number; nothing is written
+--   5 n name                  the fence key of key n, of this name, contains something that is not a number; nothing is written
 --   6 n                       nobody holds key n
 
 local keep = tonumber(ARGV[3])
@@ -21,7 +21,7 @@ for n = 1, #KEYS / 6 do
   local s = see(n)
   settle(s)
   local last = tonumber(fence(s) or 0) or 0
-  if s.odd then return { 5, n, {} } end
+  if s.odd then return { 5, n, s.fence_key, {} } end
   if not holds(s) then
     answer = answer or holding(s)
   elseif s.room then

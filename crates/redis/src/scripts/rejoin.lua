@@ -10,7 +10,7 @@
 --       7  the part of the value after the digits: nothing, or a space and the label
 --
 -- The renewal script follows it and returns the answer; after that time, it is a mere renewal. In addition:
---   5 n                       the fence key of key n contains something that is not a number; nothing is written
+--   5 n name                  the fence key of key n, of this name, contains something that is not a number; nothing is written
 --
 -- The attempt may have been released since, and then must not be restored.
 
@@ -23,7 +23,7 @@ if ARGV[6] == '' or now <= tonumber(ARGV[6]) then
     local n = #all + 1
     local s = see(n, wanted(mode))
     fence(s)
-    if s.odd then return { 5, n, {} } end
+    if s.odd then return { 5, n, s.fence_key, {} } end
     all[n] = s
   end
   for _, s in ipairs(all) do settle(s) end

@@ -7,7 +7,7 @@
 -- The last field of each answer lists the keys that are free although somebody waits. n counts the keys from 1, and is the first key
 -- that the holder did not hold.
 --   0                         released
---   1 n value pttl fence      somebody else held key n, for so long (-1: no end); fence empty: unknown
+--   1 n value pttl      somebody else held key n, for so long (-1: no end)
 --   3 n pttl                  key n has something that is not a string
 --   6 n                       nobody held key n
 --

@@ -10,7 +10,7 @@
 -- The last field of each answer lists the keys that are free although somebody waits. n counts the keys from 1, and is the first key
 -- that the holder does not hold.
 --   0                         renewed
---   1 n value pttl fence      somebody else holds key n, for so long (-1: no end); fence empty: unknown
+--   1 n value pttl      somebody else holds key n, for so long (-1: no end)
 --   3 n pttl                  key n has something that is not a string
 --   6 n                       nobody holds key n
 --  11                         the ttl is longer than the quorum's longest; nothing is written
@@ -32,7 +32,7 @@ end
 
 for _, s in ipairs(all) do
   -- Only a key with waiters was ever handed over unclaimed.
-  if answer or string.sub(s.value, 4, 4) == '+' then claim(s) end
+  if answer or is_awaited(s) then claim(s) end
   if answer then advance(s) else put_back(s) end
 end
 
@@ -48,7 +48,7 @@ if not answer then
     elseif left(s) < ttl then
       redis.call('PEXPIRE', s.key, ARGV[3])
     end
-    if redis.call('PTTL', s.fence_key) < keep then redis.call('PEXPIRE', s.fence_key, ARGV[4]) end
+    keep_fence(s, keep)
     if admits_readers then advance(s) end
   end
 end

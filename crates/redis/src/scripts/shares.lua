@@ -98,13 +98,12 @@ local function make_shares()
     shares.put[digits], shares.marked = share, true
   end
 
-  -- Makes the requester's lease a share of the same length. It has the last fence, which is that of the lease. Shares that were left
-  -- beside the lease are void.
+  -- Makes the requester's lease a share of the same length, with the same fence. Shares that were left beside the lease are void.
   local function downgrade(s, want)
-    local ends, last, tail = ends_after(redis.call('PTTL', s.key)), fence(s), string.sub(s.value, 37)
-    s.value, s.owner = false, nil
+    local ends, number, tail = ends_after(redis.call('PTTL', s.key)), s.number, s.tail
+    s.value, s.owner, s.number = false, nil, nil
     share_out(s, me, want, ends, '-', tail)
-    s.shares.mine.fence = not s.odd and last or '-'
+    s.shares.mine.fence = number or '-'
   end
 
   -- Extends the requester's share to this time, unless it lasts longer already.
@@ -164,7 +163,7 @@ local function make_shares()
       share = share_of(redis.call('HGET', s.shares_key, digits))
       share.ends = ends
     end
-    return { 1, s.n, { s.value, digits, whole(share.weight), share.tail }, share.ends - now_ms, share.fence }
+    return { 1, s.n, { s.value, digits, whole(share.weight), share.fence, share.tail }, share.ends - now_ms }
   end
 
   -- The end of the last share; the marker ends then, with exactly the same number.
@@ -254,6 +253,6 @@ local function holding(s)
   if s.other then return { 3, s.n, left(s) } end
   if not s.value then return { 6, s.n } end
   if s.room then return shares().holding(s) end
-  return { 1, s.n, s.value, left(s), (fence(s)) or '' }
+  return { 1, s.n, s.value, left(s) }
 end
 

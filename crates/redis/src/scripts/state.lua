@@ -32,11 +32,15 @@ local function is_label(text)
   return not string.find(text, '[^ -~]')
 end
 
--- The holder of a lease value, whatever its flag and label; nil: not one of our leases.
-local LEASE = '^lh1[-+?](' .. string.rep('[0-9a-f]', 32) .. ')(.?)'
-local function owner_of(value)
+-- The holder, the fence (nil: none) and the tail of a lease, whatever its flag; nil: not one of our
+-- leases.
+local LEASE = '^lh1[-+?](' .. string.rep('[0-9a-f]', 32) .. ')(.*)$'
+local function lease_of(value)
   local digits, behind = string.match(value, LEASE)
-  if behind == '' or behind == ' ' and is_label(string.sub(value, 38)) then return digits end
+  local fence, tail = string.match(behind or '', '^%.(%d+)(.*)$')
+  if fence and (#fence > 16 or tonumber(fence) > FENCE_MAX) then return nil end
+  tail = tail or behind
+  if tail == '' or tail and string.sub(tail, 1, 1) == ' ' and is_label(string.sub(tail, 2)) then return digits, fence, tail end
 end
 
 -- A mode of a key. For a shared mode: its marker, the wanted weight, and the total.
@@ -57,18 +61,28 @@ local function see(n, want)
     holders_key = KEYS[at - 1], shares_key = KEYS[at], want = want or ALONE,
   }
   s.value, s.other = read(s.key)
-  s.owner = s.value and owner_of(s.value)
+  if s.value then s.owner, s.number, s.tail = lease_of(s.value) end
   s.room = s.value and not s.owner and room_of(s.value)
   return s
 end
 
+-- The content of each fence key, which several keys of a claim may have in common.
+local memories = {}
+local function memory(s)
+  local found = memories[s.fence_key]
+  if not found then
+    local last, odd = read(s.fence_key)
+    found = { last = last, odd = odd or last and not string.find(last, '^%d+$') }
+    memories[s.fence_key] = found
+  end
+  return found
+end
+
 -- The last fence, or false; and whether another one can follow it.
 local function fence(s)
-  if s.fence == nil then
-    s.fence, s.odd = read(s.fence_key)
-    s.odd = s.odd or s.fence and not string.find(s.fence, '^%d+$')
-  end
-  return s.fence, not s.odd and tonumber(s.fence or 0) < FENCE_MAX
+  local found = memory(s)
+  s.odd = found.odd
+  return found.last, not found.odd and tonumber(found.last or 0) < FENCE_MAX
 end
 
 -- The fence of the next grant after this last one.
@@ -76,29 +90,45 @@ local function above(last)
   return math.max(tonumber(last or 0) + 1, now)
 end
 
--- Sets the holder of the key.
-local function own(s, holder, tail, ms, awaited)
-  s.value = 'lh1' .. (awaited and '+' or '-') .. holder .. tail
-  s.owner, s.left, s.how = holder, ms, { 'PX', ms }
+local function is_awaited(s) return string.sub(s.value, 4, 4) == '+' end
+
+-- Composes the value of the lease.
+local function compose(s, awaited)
+  s.value = 'lh1' .. (awaited and '+' or '-') .. s.owner .. (s.number and '.' .. s.number or '') .. s.tail
+  s.how = s.how or { 'KEEPTTL' }
+end
+
+-- Sets the holder of the key, and its fence (nil: none yet).
+local function own(s, holder, number, tail, ms, awaited)
+  s.owner, s.number, s.tail, s.left, s.how = holder, number, tail, ms, { 'PX', ms }
+  compose(s, awaited)
 end
 
 -- Makes the key free.
 local function free(s)
-  s.value, s.owner, s.room, s.left, s.how = false, nil, nil, nil, {}
+  s.value, s.owner, s.number, s.room, s.left, s.how = false, nil, nil, nil, nil, {}
 end
 
 -- Marks the key as waited for, so that its holder must release it by a script. A value that is not
 -- ours is left unchanged.
 local function mark(s)
-  if s.owner and string.sub(s.value, 4, 4) ~= '+' then
-    s.value = 'lh1+' .. string.sub(s.value, 5)
-    s.how = s.how or { 'KEEPTTL' }
+  if s.owner and not is_awaited(s) then compose(s, true) end
+end
+
+-- Sets the last fence, kept for this long, unless it is kept longer already. A lease on the key has
+-- this fence from now on.
+local function remember(s, number, ms)
+  local found = memory(s)
+  found.last = whole(number)
+  found.keep = math.max(found.keep or redis.call('PTTL', s.fence_key), ms)
+  if s.owner then
+    s.number = found.last
+    compose(s, is_awaited(s))
   end
 end
 
--- Sets the fence, kept for this long, unless it is kept longer already.
-local function remember(s, number, ms)
-  s.fence = whole(number)
-  s.keep = math.max(s.keep or redis.call('PTTL', s.fence_key), ms)
+-- Keeps the last fence for this long, unless it is kept longer already.
+local function keep_fence(s, ms)
+  if redis.call('PTTL', s.fence_key) < ms then redis.call('PEXPIRE', s.fence_key, whole(ms)) end
 end
 

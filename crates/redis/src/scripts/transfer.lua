@@ -12,7 +12,7 @@
 -- The last field of each answer lists the keys that are free although somebody waits. n counts the keys from 1, and is the first key
 -- that the holder does not hold.
 --   0                         transferred
---   1 n value pttl fence      somebody else holds key n, for so long (-1: no end); fence empty: unknown
+--   1 n value pttl      somebody else holds key n, for so long (-1: no end)
 --   3 n pttl                  key n has something that is not a string
 --   6 n                       nobody holds key n
 --
@@ -37,9 +37,9 @@ for _, s in ipairs(all) do
       shares().prolong(s, ends_after(ttl))
       shares().pass_on(s, successor, tail)
     else
-      own(s, successor, tail, math.max(left(s), ttl), string.sub(s.value, 4, 4) == '+')
+      own(s, successor, s.number, tail, math.max(left(s), ttl), is_awaited(s))
     end
-    if redis.call('PTTL', s.fence_key) < keep then redis.call('PEXPIRE', s.fence_key, ARGV[4]) end
+    keep_fence(s, keep)
   end
 end
 return finish(all, answer or { 0 })

@@ -5,12 +5,12 @@
 local function take(s, tail, ttl)
   leave(s)
   if s.want.marker then return shares().share_out(s, me, s.want, ends_after(ttl), '-', tail) end
-  local ms, awaited = ttl, s.line and s.line.length > 0
+  local ms, awaited, number = ttl, s.line and s.line.length > 0, nil
   if s.value then
-    ms = math.max(left(s), ttl)
-    awaited = awaited or string.sub(s.value, 4, 4) == '+'
+    ms, number = math.max(left(s), ttl), s.number
+    awaited = awaited or is_awaited(s)
   end
-  own(s, me, tail, ms, awaited)
+  own(s, me, number, tail, ms, awaited)
 end
 
 -- A waiter without a nonce is of an older build, and expects the key at the end. Others do not get
@@ -27,23 +27,19 @@ end
 -- Gives the key to a waiter that was removed from the queue, and notifies it; false if there is no
 -- fence for it.
 local function hand(s, waiter)
-  local line, ms, number = s.line, math.min(waiter.ttl, window), '-'
+  local line, ms = s.line, math.min(waiter.ttl, window)
   local last, follows = fence(s)
   if not follows then return push(s, 'a', waiter) end -- It is told why by the answer.
-  -- Raise the fence even if this is not a grant yet: otherwise the last fence would name this
-  -- holding, and somebody who saw the previous holder could break it.
+  -- Raise the fence even if this is not a grant yet: otherwise somebody who saw the previous holder
+  -- could break this holding.
   remember(s, above(last), waiter.keep)
-  if waiter.more then
-    push(s, 'a', waiter)
-  else
-    number = s.fence
-    push(s, 'g', waiter, number, whole(ms))
-  end
+  local number = fence(s)
+  if waiter.more then push(s, 'a', waiter) else push(s, 'g', waiter, number, whole(ms)) end
   if waiter.want.marker then
     shares().share_out(s, waiter.digits, waiter.want, ends_after(ms), waiter.channel == '' and '-' or waiter.channel, waiter.tail)
-    s.shares.put[waiter.digits].fence = number
+    s.shares.put[waiter.digits].fence = waiter.more and '-' or number
   else
-    own(s, waiter.digits, waiter.tail, ms, line.length > 0)
+    own(s, waiter.digits, number, waiter.tail, ms, line.length > 0)
   end
   return true
 end
@@ -156,8 +152,10 @@ local function finish(all, answer, kept)
       if s.value then redis.call('SET', s.key, s.value, unpack(s.how)) else redis.call('DEL', s.key) end
     end
     if s.shares then shares().write(s) end
-    if s.keep then redis.call('SET', s.fence_key, s.fence, 'PX', s.keep) end
     if s.line then write_line(s, kept) end
+  end
+  for key, found in pairs(memories) do
+    if found.keep then redis.call('SET', key, found.last, 'PX', found.keep) end
   end
   for n = #pushes, 1, -1 do redis.pcall('PUBLISH', pushes[n][1], pushes[n][2]) end
   answer[#answer + 1] = unfinished

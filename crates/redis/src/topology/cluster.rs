@@ -19,7 +19,7 @@ mod way;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use leasehold_core::{Claim, Fault, Instant, Misuse, Notices, Runtime, WaiterRegistry};
@@ -94,6 +94,10 @@ impl Cluster {
 
     fn notices(&self) -> Box<dyn Notices> {
         self.shared.notice_bus.read()
+    }
+
+    fn serve_as_member(&self) {
+        self.shared.is_member.store(true, Ordering::Relaxed);
     }
 
     fn waiting(&self) -> &WaiterRegistry {

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use leasehold_core::{AdminStore as _, Diagnosis, Finding, Remedy, Severity, StoreRole, Ttl};
+use leasehold_core::{
+    AdminStore as _, Diagnosis, Finding, Remedy, Severity, Store, StoreRole, Ttl, WaitMode,
+};
 use leasehold_redis::{ClusterStore, RedisStore};
 use servers::{Cluster, Flavor, Reply, Server};
 
@@ -166,12 +168,13 @@ async fn keys_without_expiry_and_foreign_keys_are_found_and_fixed() {
     granted(grant(&store, &ours).await);
     let findings = diagnosed(&store).await;
     assert_eq!((about(&findings, "leftovers"), about(&findings, "foreign")), (None, None));
-    let names = server.text(&["KEYS", "leasehold:f*"]);
+    let names = server.text(&["KEYS", "leasehold:c*"]);
     let Reply::Array(Some(names)) = names else { panic!("{names:?}") };
     let fence = names[0].as_text().unwrap().to_owned();
     server.text(&["PERSIST", &fence]);
     mends(&server, &store, "leftovers", Severity::Warning, &[&fence, "no end"]).await;
     server.text(&["SET", "k", "theirs"]);
+    Store::grant(&store, &attempt(&["k"]), WaitMode::Wait { queue_limit: None }).await.unwrap();
     mends(&server, &store, "foreign", Severity::Warning, &["k is held without an end"]).await;
     server.text(&["DEL", &fence]);
     server.text(&["HSET", &fence, "a", "b"]);

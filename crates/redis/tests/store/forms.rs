@@ -68,6 +68,13 @@ fn values() -> Vec<(Vec<u8>, bool)> {
         (format!("lh1-{DIGITS}"), true),
         (format!("lh1+{DIGITS}"), true),
         (format!("lh1?{DIGITS} a"), true),
+        (format!("lh1-{DIGITS}.7"), true),
+        (format!("lh1-{DIGITS}.9007199254740991 a"), true),
+        (format!("lh1-{DIGITS}."), false),
+        (format!("lh1-{DIGITS}.x"), false),
+        (format!("lh1-{DIGITS}.7.7"), false),
+        (format!("lh1-{DIGITS}.9007199254740992"), false),
+        (format!("lh1-{DIGITS}.00000000000000007"), false),
         (format!("lh1-{DIGITS}\n"), false),
         (format!("lh1-{DIGITS}0"), false),
         (format!("lh1-{DIGITS}\u{a0}"), false),
@@ -89,14 +96,14 @@ async fn scripts_and_the_client_agree_on_what_is_ours_and_nothing_else_is_ever_c
         let store = store(&server.url());
         for (value, is_ours) in values() {
             let shown = value.escape_ascii().to_string();
-            let read_as_ours = matches!(wire::read(&value), Owner::Holder { .. });
+            let read_as_ours = matches!(wire::read(&value).0, Owner::Holder { .. });
             assert_eq!(read_as_ours, is_ours, "{shown}");
             server.text(&["FLUSHALL"]);
             server.command(&[b"SET", b"k", &value, b"PX", b"60000"]);
             let waits = attempt(&["k"]);
             let answer = store.grant(&waits, WaitMode::Wait { queue_limit: None }).await.unwrap();
             let GrantAnswer::Busy { held_by, .. } = answer else { panic!("{flavor} {shown}: {answer:?}") };
-            assert_eq!(held_by.owner, wire::read(&value), "{flavor} {shown}");
+            assert_eq!((held_by.owner, held_by.fence), wire::read(&value), "{flavor} {shown}");
             // A waiter marks a lease, so that its holder uses the script to release it.
             let expected = if is_ours { [&b"lh1+"[..], &value[4..]].concat() } else { value.clone() };
             let is_there = |when| {
@@ -106,7 +113,11 @@ async fn scripts_and_the_client_agree_on_what_is_ours_and_nothing_else_is_ever_c
             is_there("marked by a waiter");
             store.grant(&attempt(&["k"]), WaitMode::Try).await.unwrap();
             let seen = store.inspect(&key("k")).await.unwrap();
-            assert_eq!(seen.holders[0].owner, wire::read(&value), "{flavor} {shown}");
+            assert_eq!(
+                (seen.holders[0].owner.clone(), seen.holders[0].fence),
+                wire::read(&value),
+                "{flavor} {shown}"
+            );
             store.release(&waits).await.unwrap();
             store.give_up(&waits).await.unwrap();
             is_there("left by who gave up");

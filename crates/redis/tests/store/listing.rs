@@ -15,7 +15,9 @@ fn named(states: &[leasehold_core::KeyState]) -> Vec<String> {
 
 #[tokio::test]
 async fn a_user_needs_two_permissions_more_and_each_that_lacks_is_named() {
-    assert!(include_str!("../../../../docs/wire.md").contains("to list locks, also `+scan +getrange`"));
+    assert!(
+        include_str!("../../../../docs/wire.md").contains("to list or watch locks, also `+scan +getrange`")
+    );
     for flavor in Flavor::ALL {
         let server = Server::setup(flavor)
             .acl_user("lists", &format!("{MINIMAL} +scan +getrange"))

@@ -186,6 +186,8 @@ async fn only_its_holder_raises_a_fence() {
         let refused = store.raise(&theirs).await;
         assert!(matches!(&refused, Ok(RaiseAnswer::NotHeld { held_by: Some(_), .. })), "{refused:?}");
         assert_eq!(value(&server, "leasehold:f{b}b"), Some((fence + 77).to_string()), "{flavor}");
+        let value_of_ours = format!("lh1-{}.{} web-3", ours.holder.digits(), fence + 77);
+        assert_eq!(value(&server, "b"), Some(value_of_ours), "{flavor}");
     }
 }
 
@@ -232,7 +234,7 @@ async fn giving_up_waits_for_a_rejoin_that_was_cut_off_and_undoes_it() {
         tokio::time::sleep(Duration::from_millis(200)).await;
         assert_eq!(value(&server, "k"), None, "the first release came at once");
         // Like a delayed request that arrives now.
-        server.text(&["SET", "k", &format!("lh1-{}", ours.holder.digits()), "PX", "60000"]);
+        server.text(&["SET", "k", &format!("lh1-{}.7", ours.holder.digits()), "PX", "60000"]);
     };
     let (given_up, ()) = tokio::join!(store.give_up(&ours), arriving);
     given_up.unwrap();

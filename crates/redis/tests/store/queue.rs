@@ -143,7 +143,7 @@ pub(crate) fn commands(connection: &mut Connection) -> u64 {
 /// The keys on the server, without the last fences.
 pub(crate) fn left_behind(server: &Server) -> Vec<String> {
     let Reply::Array(Some(keys)) = server.text(&["KEYS", "*"]) else { panic!("KEYS") };
-    let keys = keys.iter().filter_map(Reply::as_text).filter(|key| !key.starts_with("leasehold:f{"));
+    let keys = keys.iter().filter_map(Reply::as_text).filter(|key| !key.starts_with("leasehold:c{"));
     keys.map(ToString::to_string).collect()
 }
 

@@ -93,7 +93,7 @@ async fn a_fence_that_is_no_number_keeps_nobody_from_letting_go() {
         let _listener = listener(&server, &[8]).await;
         let mut connection = connect(&server.url()).await;
         let [first, ..] = line_at(&mut connection, channels).await;
-        server.text(&["SET", "leasehold:f{a}a", "no fence"]);
+        server.text(&["SET", "leasehold:c{-}", "no fence"]);
         assert_eq!(ask(&mut connection, Request::Release(first)).await, Answer::Release(HoldAnswer::Done));
         assert_eq!(value(&server, "a"), None, "{flavor}");
         assert_eq!(server.text(&["DBSIZE"]), Reply::Integer(1), "{flavor}: the fence alone");

@@ -104,7 +104,7 @@ async fn cut_off(server: &Server, store: &RedisStore, ours: &Attempt) {
 
 /// Executes the request as if it arrived late, now.
 fn arrives(server: &Server, ours: &Attempt) {
-    server.text(&["SET", "k", &format!("lh1-{}", ours.holder.digits()), "PX", "60000"]);
+    server.text(&["SET", "k", &format!("lh1-{}.7", ours.holder.digits()), "PX", "60000"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -151,7 +151,7 @@ async fn a_lease_that_was_answered_is_released_once() {
     let ours = attempt(&["k"]);
     granted(grant(&store, &ours).await);
     assert_eq!(store.release(&ours).await, Ok(HoldAnswer::Done));
-    server.text(&["SET", "k", &format!("lh1-{}", ours.holder.digits()), "PX", "60000"]);
+    server.text(&["SET", "k", &format!("lh1-{}.7", ours.holder.digits()), "PX", "60000"]);
     tokio::time::sleep(Duration::from_millis(700)).await;
     assert!(value(&server, "k").is_some());
 }

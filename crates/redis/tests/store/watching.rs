@@ -20,13 +20,15 @@ async fn scanned(store: &impl InspectStore, prefix: &[u8]) -> (Vec<Key>, u32) {
 }
 
 #[tokio::test]
-async fn a_watcher_needs_two_permissions_and_each_that_lacks_is_named() {
-    assert!(include_str!("../../../../docs/wire.md").contains("to watch them `+scan`"));
+async fn a_watcher_needs_two_permissions_and_each_that_is_missing_is_named() {
+    assert!(
+        include_str!("../../../../docs/wire.md").contains("to list or watch locks, also `+scan +getrange`")
+    );
     for flavor in Flavor::ALL {
         let server = Server::setup(flavor)
-            .acl_user("watches", &format!("{MINIMAL} +scan"))
+            .acl_user("watches", &format!("{MINIMAL} +scan +getrange"))
             .acl_user("no-scan", MINIMAL)
-            .acl_user("no-mget", &format!("{MINIMAL} +scan -mget"))
+            .acl_user("no-getrange", &format!("{MINIMAL} +scan"))
             .start();
         let user = |name: &str| store(&format!("redis://{name}:secret@127.0.0.1:{}", server.port()));
         granted(grant(&user("watches"), &attempt(&["app:b", "app:a"])).await);
@@ -36,7 +38,10 @@ async fn a_watcher_needs_two_permissions_and_each_that_lacks_is_named() {
         let states = user("watches").inspect_all(&all).await.unwrap();
         assert!(states.iter().all(|state| state.holders.len() == 1), "{states:?}");
         lasting(user("no-scan").scan(b"app:", ScanPosition::default()).await, &["no-scan", "+scan"]);
-        lasting(user("no-mget").scan(b"app:", ScanPosition::default()).await, &["no-mget", "+mget"]);
+        lasting(
+            user("no-getrange").scan(b"app:", ScanPosition::default()).await,
+            &["no-getrange", "+getrange"],
+        );
     }
 }
 

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use conformance::sequence::{RUN, WINDOW, heard};
 use leasehold_core::{
-    Answer, Attempt, Claim, Fence, GrantAnswer, Holder, Key, Owner, Proposal, Request, Signal, Stamp, Ttl,
-    Wait,
+    Answer, Attempt, Claim, Fence, GrantAnswer, Holder, Key, Label, Owner, Proposal, Request, Signal, Stamp,
+    Ttl, Wait,
 };
 use leasehold_redis::script::{
-    self, Call, Vouching, call_at_member, grant_batch, read_done, read_grants, renew_batch, survey_call,
+    self, Call, Granted, Vouching, call_at_member, grant_batch, read_done, read_grants, renew_batch,
+    survey_call,
 };
-use leasehold_redis::slot::{MEMBER_KEY, Side, member_key_in, side_key};
+use leasehold_redis::slot::{FenceKeys, MEMBER_KEY, Side, member_key_in, side_key};
 use redis::{Cmd, FromRedisValue, Value, cmd};
 use servers::{Flavor, Server};
 
@@ -19,13 +20,14 @@ use crate::subject::{Subject, plain};
 
 type Outcome = Result<(), String>;
 
-const ALL: [fn(&mut Subject) -> Outcome; 18] = [
+const ALL: [fn(&mut Subject) -> Outcome; 19] = [
     a_fence_that_is_no_number_is_an_error,
     a_ttl_over_the_longest_of_the_quorum_is_an_error,
     a_proposed_fence_is_near_the_servers_clock,
     a_grant_that_comes_too_late_grants_nothing,
     each_claim_of_a_batch_is_judged_by_its_own_keys,
     each_lease_of_a_batch_is_judged_by_its_own_keys,
+    keys_with_the_same_beginning_share_their_last_fence,
     a_batch_at_a_member_needs_its_run,
     a_member_abstains_for_the_longest_ttl_and_a_second,
     a_member_knows_its_run_for_long_enough,
@@ -115,7 +117,29 @@ fn rejoin(attempt: &Attempt) -> Request {
 }
 
 fn vouching(run: Option<&'static str>) -> Option<Vouching<'static>> {
-    Some(Vouching { run, longest: ttl(LONGEST), by_slot: false })
+    Some(Vouching { run, longest: ttl(LONGEST) })
+}
+
+/// The fences that a batch of grants answers to these attempts; none if it came too late.
+fn fences(value: &Value, attempts: &[&Attempt]) -> Result<Option<Vec<Option<u64>>>, String> {
+    Ok(match read_grants(value, attempts, attempts[0].proposal.is_some())? {
+        Granted::Served { fences, .. } => {
+            Some(fences.into_iter().map(|fence| fence.map(Fence::get)).collect())
+        }
+        Granted::NotServed => Some(vec![None; attempts.len()]),
+        Granted::TooLate { .. } => None,
+    })
+}
+
+/// True if a batch granted this attempt its key.
+fn is_granted(value: &Value, attempt: &Attempt) -> Result<bool, String> {
+    Ok(matches!(fences(value, &[attempt])?.as_deref(), Some([Some(_)])))
+}
+
+/// The key of the last fence of this key; if a quorum asks, it is its own.
+fn fence_key(attempt: &Attempt) -> Vec<u8> {
+    let by_key = attempt.proposal.is_some();
+    FenceKeys { by_key, by_slot: false }.name(attempt.claim.first_key())
 }
 
 fn side(side: Side, name: &str) -> Vec<u8> {
@@ -192,26 +216,29 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 fn a_fence_that_is_no_number_is_an_error(subject: &mut Subject) -> Outcome {
     vouched(subject, 20 * DAY)?;
     for is_list in [false, true] {
-        let fence = side(Side::Fence, "a");
-        run::<()>(subject, cmd("DEL").arg(&fence).arg("a"))?;
-        if is_list {
-            run::<()>(subject, cmd("RPUSH").arg(&fence).arg("7"))?;
-        } else {
-            set(subject, &fence, "7x")?;
-        }
         let ours = by(1, "a");
         let member = at_member(by(1, "a"), 7);
+        for fence in [&ours, &member].map(fence_key) {
+            run::<()>(subject, cmd("DEL").arg(&fence).arg("a"))?;
+            if is_list {
+                run::<()>(subject, cmd("RPUSH").arg(&fence).arg("7"))?;
+            } else {
+                set(subject, &fence, "7x")?;
+            }
+        }
         let before = content(subject)?;
         for request in [grant(&ours), waits(&ours), grant(&member), waits(&member), rejoin(&member)] {
             let value = raw(subject, &request)?;
             ensure!(code(&value) == Some(5), request, value);
             let decoded = script::decode(&request, value);
-            ensure!(decoded.is_err(), decoded);
+            ensure!(decoded.as_ref().is_err_and(|why| why.starts_with("leasehold:")), decoded);
         }
-        let value = say(subject, &grant_batch(&[&ours], NEVER, None))?;
-        ensure!(read_grants(&value, 1)?.fences == Some(vec![None]), value);
+        for (ours, at) in [(&ours, None), (&member, vouching(Some(RUN)))] {
+            let value = say(subject, &grant_batch(&[ours], NEVER, at, false))?;
+            ensure!(!is_granted(&value, ours)?, value);
+        }
         ensure!(content(subject)? == before);
-        set(subject, "a", plain(&ours))?;
+        set(subject, "a", plain(&ours, 7))?;
         let before = content(subject)?;
         let request = Request::Raise(member);
         let value = raw(subject, &request)?;
@@ -231,21 +258,21 @@ fn a_ttl_over_the_longest_of_the_quorum_is_an_error(subject: &mut Subject) -> Ou
         let value = raw(subject, &request)?;
         ensure!(code(&value) == Some(11), request, value);
     }
-    let value = say(subject, &grant_batch(&[&long], NEVER, vouching(Some(RUN))))?;
-    ensure!(read_grants(&value, 1)?.fences == Some(vec![None]), value);
+    let value = say(subject, &grant_batch(&[&long], NEVER, vouching(Some(RUN)), false))?;
+    ensure!(!is_granted(&value, &long)?, value);
     ensure!(content(subject)? == before);
-    let value = say(subject, &grant_batch(&[&by(1, "a")], NEVER, None))?;
-    ensure!(read_grants(&value, 1)?.fences.is_some_and(|all| all[0].is_some()), value);
-    let value = say(subject, &renew_batch(&[&long], vouching(Some(RUN))))?;
+    let value = say(subject, &grant_batch(&[&by(1, "a")], NEVER, None, false))?;
+    ensure!(is_granted(&value, &by(1, "a"))?, value);
+    let value = say(subject, &renew_batch(&[&long], vouching(Some(RUN)), false))?;
     ensure!(read_done(&value, 1)? == [false], value);
     ensure!(lasts(subject, "a")? <= Duration::from_secs(900));
     // The longest TTL itself is allowed.
     let whole = |name| at_member(by(1, name), 7).with_ttl(ttl(LONGEST));
-    let value = say(subject, &renew_batch(&[&whole("a")], vouching(Some(RUN))))?;
+    let value = say(subject, &renew_batch(&[&whole("a")], vouching(Some(RUN)), false))?;
     ensure!(read_done(&value, 1)? == [true], value);
     ensure!(lasts(subject, "a")? > LONGEST - Duration::from_secs(1));
-    let value = say(subject, &grant_batch(&[&whole("b")], NEVER, vouching(Some(RUN))))?;
-    ensure!(read_grants(&value, 1)?.fences.is_some_and(|all| all[0].is_some()), value);
+    let value = say(subject, &grant_batch(&[&whole("b")], NEVER, vouching(Some(RUN)), false))?;
+    ensure!(is_granted(&value, &whole("b"))?, value);
     for request in [grant(&whole("c")), Request::Renew(whole("c")), rejoin(&whole("c"))] {
         let value = raw(subject, &request)?;
         ensure!(code(&value) == Some(0), request, value);
@@ -262,8 +289,8 @@ fn a_proposed_fence_is_near_the_servers_clock(subject: &mut Subject) -> Outcome 
             if !batch {
                 return Ok::<_, String>(fence_of(&answer(subject, &grant(&attempt))?));
             }
-            let value = say(subject, &grant_batch(&[&attempt], NEVER, vouching(Some(RUN))))?;
-            Ok(read_grants(&value, 1)?.fences.and_then(|all| all[0]).map(Fence::get))
+            let value = say(subject, &grant_batch(&[&attempt], NEVER, vouching(Some(RUN)), false))?;
+            Ok(fences(&value, &[&attempt])?.and_then(|all| all[0]))
         };
         let now = clock(subject)?;
         for near in [now - SECOND, now + SECOND] {
@@ -278,7 +305,7 @@ fn a_proposed_fence_is_near_the_servers_clock(subject: &mut Subject) -> Outcome 
         ensure!((before + margin..=after + margin).contains(&early), before, early);
         // After a greater fence, the next number.
         let name = format!("last{nth}");
-        set(subject, side(Side::Fence, &name), (now + 60 * SECOND).to_string())?;
+        set(subject, fence_key(&at_member(by(1, &name), now)), (now + 60 * SECOND).to_string())?;
         let fence = granted(subject, "last", now)?;
         ensure!(fence == Some(now + 60 * SECOND + 1), fence);
     }
@@ -298,8 +325,11 @@ fn a_grant_that_comes_too_late_grants_nothing(subject: &mut Subject) -> Outcome 
         let value = answer(subject, &request)?;
         ensure!(matches!(value, Answer::Grant(GrantAnswer::TooLate { .. })), value);
     }
-    let value = say(subject, &grant_batch(&[&by(1, "a")], late, None))?;
-    ensure!(read_grants(&value, 1)?.fences.is_none(), value);
+    let value = say(subject, &grant_batch(&[&by(1, "a")], late, None, false))?;
+    ensure!(fences(&value, &[&by(1, "a")])?.is_none(), value);
+    let member = at_member(by(1, "a"), now);
+    let value = say(subject, &grant_batch(&[&member], late, vouching(Some(RUN)), false))?;
+    ensure!(fences(&value, &[&member])?.is_none(), value);
     let request = Request::Rejoin { attempt: at_member(by(1, "a"), now), not_after: Some(late) };
     let value = raw(subject, &request)?;
     ensure!(code(&value) == Some(6), value);
@@ -308,8 +338,11 @@ fn a_grant_that_comes_too_late_grants_nothing(subject: &mut Subject) -> Outcome 
     ensure!(code(&raw(subject, &request)?) == Some(0));
     let request = Request::Grant { attempt: by(1, "b"), wait: None, not_after: Some(soon) };
     ensure!(code(&raw(subject, &request)?) == Some(0));
-    let value = say(subject, &grant_batch(&[&by(1, "c")], soon, None))?;
-    ensure!(read_grants(&value, 1)?.fences.is_some_and(|all| all[0].is_some()), value);
+    let value = say(subject, &grant_batch(&[&by(1, "c")], soon, None, false))?;
+    ensure!(is_granted(&value, &by(1, "c"))?, value);
+    let member = at_member(by(1, "d"), now);
+    let value = say(subject, &grant_batch(&[&member], soon, vouching(Some(RUN)), false))?;
+    ensure!(is_granted(&value, &member)?, value);
     Ok(())
 }
 
@@ -317,10 +350,10 @@ fn a_batch_at_a_member_needs_its_run(subject: &mut Subject) -> Outcome {
     let now = clock(subject)?;
     let serves = |subject: &mut Subject, name: &str, run| {
         let attempt = at_member(by(1, name), now);
-        let value = say(subject, &grant_batch(&[&attempt], NEVER, vouching(run)))?;
-        let granted = read_grants(&value, 1)?.fences.is_some_and(|all| all[0].is_some());
-        set(subject, name, plain(&attempt))?;
-        let value = say(subject, &renew_batch(&[&attempt], vouching(run)))?;
+        let value = say(subject, &grant_batch(&[&attempt], NEVER, vouching(run), false))?;
+        let granted = is_granted(&value, &attempt)?;
+        set(subject, name, plain(&attempt, 7))?;
+        let value = say(subject, &renew_batch(&[&attempt], vouching(run), false))?;
         Ok::<_, String>((granted, read_done(&value, 1)? == [true]))
     };
     let outcome = serves(subject, "a", Some(RUN))?;
@@ -426,14 +459,14 @@ fn a_member_knows_its_run_for_long_enough(subject: &mut Subject) -> Outcome {
 
 fn a_renewal_shortens_nothing(subject: &mut Subject) -> Outcome {
     let ours = by(1, "a");
-    let fence = side(Side::Fence, "a");
+    let fence = fence_key(&ours);
     for batch in [false, true] {
         for (lease, kept) in [(100, 200), (100, 1000), (2000, 4000)] {
             let [lease, kept] = [lease, kept].map(Duration::from_secs);
-            run::<()>(subject, cmd("SET").arg("a").arg(plain(&ours)).arg("EX").arg(lease.as_secs()))?;
+            run::<()>(subject, cmd("SET").arg("a").arg(plain(&ours, 7)).arg("EX").arg(lease.as_secs()))?;
             run::<()>(subject, cmd("SET").arg(&fence).arg(7).arg("EX").arg(kept.as_secs()))?;
             if batch {
-                let value = say(subject, &renew_batch(&[&ours], None))?;
+                let value = say(subject, &renew_batch(&[&ours], None, false))?;
                 ensure!(read_done(&value, 1)? == [true], value);
             } else {
                 let value = raw(subject, &Request::Renew(ours.clone()))?;
@@ -623,27 +656,28 @@ fn each_claim_of_a_batch_is_judged_by_its_own_keys(subject: &mut Subject) -> Out
         for of in SIDES {
             for at in [None, Some(clock(subject)?)] {
                 round += 1;
-                let names = ["a", "b", "c"].map(|name| format!("{name}{round}"));
+                // Each has a fence key of its own.
+                let names = ["a", "b", "c"].map(|name| format!("{name}{round}:"));
                 let attempts = names.each_ref().map(|name| {
                     let ours = by(1, name);
                     at.map_or_else(|| ours.clone(), |fence| at_member(ours.clone(), fence))
                 });
-                let name = &names[in_the_way];
-                let place = of.map_or_else(|| name.clone().into_bytes(), |of| side(of, name));
+                let all = attempts.each_ref();
+                let place = match of {
+                    None => names[in_the_way].clone().into_bytes(),
+                    Some(Side::Fence) => fence_key(all[in_the_way]),
+                    Some(of) => side(of, &names[in_the_way]),
+                };
                 run::<()>(subject, cmd("RPUSH").arg(&place).arg("x"))?;
                 // The last fence of one key is not that of another.
-                let last = names[(in_the_way + 1) % 3].clone();
+                let last = (in_the_way + 1) % 3;
                 let greater = clock(subject)? + 3600 * SECOND;
-                set(subject, side(Side::Fence, &last), greater.to_string())?;
-                let call = grant_batch(
-                    &[&attempts[0], &attempts[1], &attempts[2]],
-                    NEVER,
-                    at.and(vouching(Some(RUN))),
-                );
+                set(subject, fence_key(all[last]), greater.to_string())?;
+                let call = grant_batch(&all, NEVER, at.and(vouching(Some(RUN))), false);
                 let value = say(subject, &call)?;
-                let fences = read_grants(&value, 3)?.fences.unwrap_or_default();
+                let fences = fences(&value, &all)?.unwrap_or_default();
                 for (nth, name) in names.iter().enumerate() {
-                    let fence = fences.get(nth).copied().flatten().map(Fence::get);
+                    let fence = fences.get(nth).copied().flatten();
                     let there: Option<Vec<u8>> = run(subject, cmd("GET").arg(name)).unwrap_or_default();
                     // A queue without its waiters' data, and shares without a marker, count for
                     // nothing.
@@ -652,11 +686,12 @@ fn each_claim_of_a_batch_is_judged_by_its_own_keys(subject: &mut Subject) -> Out
                         ensure!(fence.is_none() && there.is_none(), of, value);
                         continue;
                     }
-                    ensure!(there == Some(plain(&attempts[nth])), of, value);
-                    let said: Option<u64> = run(subject, cmd("GET").arg(side(Side::Fence, name)))?;
-                    ensure!(fence.is_some() && said == fence, of, fence, said);
-                    ensure!((*name == last) == (fence == Some(greater + 1)), fence);
-                    let left = lasts(subject, side(Side::Fence, name))?;
+                    ensure!(fence.is_some(), of, value);
+                    ensure!(there == Some(plain(all[nth], fence.unwrap_or(0))), of, value);
+                    let said: Option<u64> = run(subject, cmd("GET").arg(fence_key(all[nth])))?;
+                    ensure!(said == fence, of, fence, said);
+                    ensure!((nth == last) == (fence == Some(greater + 1)), fence);
+                    let left = lasts(subject, fence_key(all[nth]))?;
                     ensure!(left > Duration::from_secs(1700), left);
                     let left = lasts(subject, name)?;
                     ensure!(left > Duration::from_secs(890) && left <= Duration::from_secs(900), left);
@@ -667,38 +702,81 @@ fn each_claim_of_a_batch_is_judged_by_its_own_keys(subject: &mut Subject) -> Out
     Ok(())
 }
 
+/// Keys with the same beginning have one fence key: none of them is granted a fence that is not above
+/// the last fence of all.
+fn keys_with_the_same_beginning_share_their_last_fence(subject: &mut Subject) -> Outcome {
+    let far = clock(subject)? + 3600 * SECOND;
+    let last = fence_key(&by(1, "x:"));
+    set(subject, &last, far.to_string())?;
+    let mut labelled = by(1, "y:b");
+    labelled.label = Label::new("web-3").ok();
+    let all = [&by(1, "x:a"), &by(2, "x:b"), &by(1, "y:a"), &labelled];
+    let value = say(subject, &grant_batch(&all, NEVER, None, false))?;
+    let granted = fences(&value, &all)?.unwrap_or_default();
+    ensure!(granted[..2] == [Some(far + 1); 2] && granted[2] == granted[3], granted);
+    ensure!(granted[2].is_some_and(|fence| fence < far), granted);
+    for (attempt, fence) in all.iter().zip(granted) {
+        let there: Vec<u8> = run(subject, cmd("GET").arg(attempt.claim.first_key().as_bytes()))?;
+        ensure!(there == plain(attempt, fence.unwrap_or(0)), there.escape_ascii().to_string());
+    }
+    // One that is not granted has no part in it.
+    let all = [&by(3, "x:a"), &by(1, "x:c")];
+    let value = say(subject, &grant_batch(&all, NEVER, None, false))?;
+    ensure!(fences(&value, &all)? == Some(vec![None, Some(far + 2)]), value);
+    let value = say(subject, &grant_batch(&all, NEVER, None, false))?;
+    ensure!(fences(&value, &all)? == Some(vec![None; 2]), value);
+    let number = |subject: &mut Subject| run::<u64>(subject, cmd("GET").arg(&last));
+    ensure!(number(subject)? == far + 2);
+    // A single request for several keys has one fence, above the last one.
+    let claim = Claim::exclusive_all(["x:d", "x:e"].map(key)).unwrap();
+    let both = Attempt::new(claim, Holder::from_bits(1), None, ttl(Duration::from_secs(900)));
+    ensure!(fence_of(&answer(subject, &grant(&both))?) == Some(far + 3));
+    // Each hand-over has a fence of its own, and what is handed over last is remembered.
+    for who in [2, 3] {
+        ensure!(code(&raw(subject, &waits(&by(who, if who == 2 { "x:d" } else { "x:e" })))?) == Some(7));
+    }
+    ensure!(code(&raw(subject, &Request::Release(both))?) == Some(0));
+    let mut handed = Vec::new();
+    for name in ["x:d", "x:e"] {
+        let value: Vec<u8> = run(subject, cmd("GET").arg(name))?;
+        handed.push(leasehold_redis::wire::read(&value).1.map(Fence::get));
+    }
+    ensure!(handed == [Some(far + 4), Some(far + 5)], handed);
+    ensure!(number(subject)? == far + 5);
+    Ok(())
+}
+
 fn each_lease_of_a_batch_is_judged_by_its_own_keys(subject: &mut Subject) -> Outcome {
     let now = clock(subject)?;
     vouched(subject, 20 * DAY)?;
     for taken in 0..3 {
         for (fence, release) in [(None, false), (Some(now), false), (None, true)] {
-            let names = ["a", "b", "c"];
+            let names = ["a", "b:x", "c:x"];
             let attempts = names.map(|name| {
                 let ours = by(1, name);
                 fence.map_or_else(|| ours.clone(), |fence| at_member(ours.clone(), fence))
             });
+            let all = attempts.each_ref();
             for (nth, name) in names.iter().enumerate() {
-                let value = plain(&by(if nth == taken { 2 } else { 1 }, name));
+                let value = plain(&by(if nth == taken { 2 } else { 1 }, name), 7);
                 run::<()>(subject, cmd("SET").arg(name).arg(value).arg("PX").arg(100_000))?;
-                let fence = side(Side::Fence, name);
-                run::<()>(subject, cmd("SET").arg(fence).arg(7).arg("PX").arg(100_000))?;
+                run::<()>(subject, cmd("SET").arg(fence_key(all[nth])).arg(7).arg("PX").arg(100_000))?;
             }
-            let all = [&attempts[0], &attempts[1], &attempts[2]];
             let call = if release {
                 script::release_batch(&all)
             } else {
-                renew_batch(&all, fence.and(vouching(Some(RUN))))
+                renew_batch(&all, fence.and(vouching(Some(RUN))), false)
             };
             let value = say(subject, &call)?;
             let done = read_done(&value, 3)?;
             for (nth, name) in names.iter().enumerate() {
                 ensure!(done[nth] == (nth != taken), value);
                 let left = run::<i64>(subject, cmd("PTTL").arg(name))?;
-                let kept = run::<i64>(subject, cmd("PTTL").arg(side(Side::Fence, name)))?;
+                let kept = run::<i64>(subject, cmd("PTTL").arg(fence_key(all[nth])))?;
                 if release {
                     ensure!((left == -2) == done[nth] && kept <= 100_000, left, kept);
                 } else {
-                    ensure!((left > 800_000) == done[nth] && (kept > 1_700_000) == done[nth], left, kept);
+                    ensure!((left > 800_000) == done[nth] && kept > 1_700_000, left, kept);
                 }
             }
         }
@@ -730,13 +808,16 @@ fn only_a_value_that_is_a_lease_can_be_marked(subject: &mut Subject) -> Outcome 
     let mut values: Vec<Vec<u8>> =
         labels.iter().map(|label| [format!("lh1-{digits} ").as_bytes(), label].concat()).collect();
     values.extend(
-        [format!("lh1-{digits}"), format!("lh1?{digits}"), format!("lh1-{digits}x")].map(String::into_bytes),
+        ["lh1-{}", "lh1?{}", "lh1-{}x", "lh1-{}.", "lh1-{}.7", "lh1-{}.7 web", "lh1-{}.7.", "lh1-{}.x"]
+            .into_iter()
+            .chain(["lh1-{}.9007199254740991", "lh1-{}.9007199254740992", "lh1-{}.00000000000000007"])
+            .map(|form| form.replace("{}", &digits).into_bytes()),
     );
     for value in values {
         set(subject, "k", &value)?;
         raw(subject, &waits(&by(2, "k")))?;
         let marked: Vec<u8> = run(subject, cmd("GET").arg("k"))?;
-        let is_lease = matches!(leasehold_redis::wire::read(&value), Owner::Holder { .. });
+        let is_lease = matches!(leasehold_redis::wire::read(&value).0, Owner::Holder { .. });
         let expected = if is_lease { [&b"lh1+"[..], &value[4..]].concat() } else { value.clone() };
         ensure!(marked == expected, value.escape_ascii().to_string());
         run::<()>(subject, cmd("DEL").arg("k").arg(side(Side::Queue, "k")).arg(side(Side::Waiters, "k")))?;

@@ -84,7 +84,7 @@ impl Tables {
         let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
         let wall = Stamp::from_micros(u64::try_from(since_epoch.as_micros()).unwrap());
         let tolerance = Tolerance { wall };
-        let (mut oracle, mut tickets) = (Oracle::new(wall), Tickets::default());
+        let (mut oracle, mut tickets) = (Oracle::new(wall).with_one_fence(), Tickets::default());
         let mut dice = Dice::new(seed);
         self.clear().await;
         for (n, step) in history(&mut dice, STEPS, wall).into_iter().enumerate() {
@@ -234,7 +234,12 @@ impl Tables {
             {
                 (Some(id), None) => {
                     let awaited = row.get("awaited");
-                    Some(Content::Lease { holder: holder(id), label: label(row, "label"), awaited })
+                    Some(Content::Lease {
+                        holder: holder(id),
+                        fence: fence(row),
+                        label: label(row, "label"),
+                        awaited,
+                    })
                 }
                 (None, Some(marker)) => Some(Content::Marker(Family::read(marker).ok_or("a marker")?)),
                 (None, None) => None,

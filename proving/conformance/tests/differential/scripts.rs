@@ -26,7 +26,7 @@ pub(crate) fn parts() -> Vec<Part> {
     parts
 }
 
-const ALL: [&Script; 20] = [
+const ALL: [&Script; 22] = [
     &script::GRANT,
     &script::MEMBER_GRANT,
     &script::RENEW,
@@ -45,8 +45,10 @@ const ALL: [&Script; 20] = [
     &script::OPEN,
     &script::VOUCH,
     &script::BATCH_GRANT,
+    &script::MEMBER_BATCH_GRANT,
     &script::BATCH_RELEASE,
     &script::BATCH_RENEW,
+    &script::MEMBER_BATCH_RENEW,
 ];
 
 /// All scripts that have this part.

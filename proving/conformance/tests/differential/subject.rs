@@ -4,13 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
 
 use conformance::dump::{Dump, MemberRecord, QueueDump, ShareDump, SharesDump, Tolerance};
-use conformance::sequence::{Dice, Oracle, RUN, Step, Tickets, WINDOW, heard, history, just_before, keys};
+use conformance::sequence::{
+    Dice, Oracle, RUN, Step, Tickets, WINDOW, asked_as, heard, history, just_before, keys,
+};
 use leasehold_core::{
-    Answer, Attempt, Channel, Content, GrantAnswer, HoldAnswer, Holder, Key, Owner, PushEvent, Request,
-    Served, Stamp, Ticket, WaitQueue,
+    Answer, Attempt, Channel, Content, Fence, GrantAnswer, HoldAnswer, Holder, Key, Owner, PushEvent,
+    Request, Served, Stamp, Ticket, WaitQueue,
 };
 use leasehold_redis::script::{self, Call, Granted, Reply, Vouching};
-use leasehold_redis::slot::{MEMBER_KEY, Side, side_key};
+use leasehold_redis::slot::{FenceKeys, MEMBER_KEY, Side, side_key};
 use leasehold_redis::wire::{self, Flag, PushMessage};
 use redis::{Connection, Pipeline, RedisResult, Value, cmd};
 use servers::Server;
@@ -71,6 +73,8 @@ pub(crate) struct Subject {
     /// True if batches are asked first. Otherwise, the scripts of single requests handle every
     /// case.
     pub(crate) batches: bool,
+    /// True if it is asked as a member of a quorum, where each key has its own last fence.
+    is_member: bool,
     /// The end of shares that a step ended, in ms.
     ended: u64,
     /// The keys that a batch granted, and that nobody has shared since. Shares that were left there
@@ -98,6 +102,7 @@ impl Subject {
             look,
             instead: Vec::new(),
             batches: true,
+            is_member: false,
             ended: 0,
             void: BTreeSet::new(),
         }
@@ -129,7 +134,9 @@ impl Subject {
         self.ended = just_before(wall).as_micros() / 1000;
         cmd("FLUSHALL").exec(&mut self.connection).map_err(|error| error.to_string())?;
         self.void.clear();
+        self.is_member = seed % 3 == 0;
         for (n, step) in history(&mut dice, STEPS, wall).into_iter().enumerate() {
+            let step = asked_as(step, self.is_member);
             let place = |what: String| format!("step {n}, {step:?}: {what}");
             let (served, holders): (Vec<_>, Vec<_>) = oracle.take(&step).into_iter().unzip();
             let (right, mut told) = right(served, tolerance);
@@ -181,9 +188,13 @@ impl Subject {
         let done = || Ok::<_, String>(script::read_done(&value, 1)?[0]);
         let answer = match request {
             Request::Grant { .. } => {
-                script::read_grants(&value, 1).map(|Granted { now, fences }| match fences {
-                    None => Some(Answer::Grant(GrantAnswer::TooLate { now })),
-                    Some(fences) => fences[0].map(|fence| Answer::Grant(GrantAnswer::Granted { fence })),
+                let granted = script::read_grants(&value, &[attempt], attempt.proposal.is_some());
+                granted.map(|granted| match granted {
+                    Granted::TooLate { now } => Some(Answer::Grant(GrantAnswer::TooLate { now })),
+                    Granted::Served { fences, .. } => {
+                        fences[0].map(|fence| Answer::Grant(GrantAnswer::Granted { fence }))
+                    }
+                    Granted::NotServed => None,
                 })
             }
             Request::Renew(_) => done().map(|done| done.then_some(Answer::Renew(HoldAnswer::Done))),
@@ -206,7 +217,7 @@ impl Subject {
     /// no answer would show that.
     fn is_simple(&mut self, request: &Request, attempt: &Attempt) -> RedisResult<bool> {
         let key = attempt.claim.first_key();
-        let [fence, waiters] = [Side::Fence, Side::Waiters].map(|side| side_key(side, key));
+        let (fence, waiters) = (self.fence_key(key), side_key(Side::Waiters, key));
         let mut look = redis::pipe();
         look.cmd("MGET").arg(key.as_bytes()).arg(&fence).arg(MEMBER_KEY);
         look.cmd("EXISTS").arg(key.as_bytes()).arg(waiters);
@@ -215,8 +226,10 @@ impl Subject {
             look.query(&mut self.connection)?;
         let is_vouched = run.as_deref() == Some(RUN.as_bytes()) && kept > MEMBER_KEPT;
         Ok(match request {
-            Request::Release(_) => value == Some(plain(attempt)),
-            Request::Renew(_) => (attempt.proposal.is_none() || is_vouched) && value == Some(plain(attempt)),
+            Request::Release(_) => is_plain(value.as_deref(), attempt),
+            Request::Renew(_) => {
+                (attempt.proposal.is_none() || is_vouched) && is_plain(value.as_deref(), attempt)
+            }
             _ => {
                 let follows = |last: Vec<u8>| {
                     String::from_utf8(last).ok()?.parse().ok().filter(|last: &u64| *last < FENCE_MAX)
@@ -229,8 +242,17 @@ impl Subject {
     }
 
     fn ask_singly(&mut self, request: &Request) -> RedisResult<Result<Reply, String>> {
-        let said = self.say(&script::call_at_member(request, WINDOW, Some(RUN)));
+        let call = if self.is_member {
+            script::call_at_member(request, WINDOW, Some(RUN))
+        } else {
+            script::call_for(request, WINDOW)
+        };
+        let said = self.say(&call);
         said.map(|value| script::decode(request, value))
+    }
+
+    fn fence_key(&self, key: &Key) -> Vec<u8> {
+        FenceKeys { by_key: self.is_member, by_slot: false }.name(key)
     }
 
     pub(crate) fn say(&mut self, Call { script, keys, args }: &Call) -> RedisResult<Value> {
@@ -270,10 +292,9 @@ impl Subject {
             }
             Step::Delete(key) => strangers.cmd("DEL").arg(key.as_bytes()),
             Step::Expire(key) => strangers.cmd("PEXPIREAT").arg(key.as_bytes()).arg(1),
-            Step::ForgetFence(key) => strangers.cmd("DEL").arg(side_key(Side::Fence, key)),
+            Step::ForgetFence(key) => strangers.cmd("DEL").arg(self.fence_key(key)),
             Step::SetFence(key, number, ttl) => {
-                let side = side_key(Side::Fence, key);
-                strangers.cmd("SET").arg(side).arg(*number).arg("PX").arg(ms(*ttl))
+                strangers.cmd("SET").arg(self.fence_key(key)).arg(*number).arg("PX").arg(ms(*ttl))
             }
             Step::ForgetQueue(key) => {
                 strangers.cmd("DEL").arg(side_key(Side::Queue, key)).arg(side_key(Side::Waiters, key))
@@ -329,12 +350,12 @@ impl Subject {
 
     /// Everything on the server; an error if a key is unknown.
     fn dump(&mut self) -> Result<Dump, String> {
-        let sides =
-            [Side::Fence, Side::Queue, Side::Waiters, Side::Holders, Side::Shares, Side::Mark, Side::Break];
+        let sides = [Side::Queue, Side::Waiters, Side::Holders, Side::Shares, Side::Mark, Side::Break];
         let names = keys().into_iter().flat_map(|key| {
             let sides = sides.map(|side| side_key(side, &key));
-            [vec![key.as_bytes().to_vec()], sides.to_vec()].concat()
+            [vec![key.as_bytes().to_vec(), self.fence_key(&key)], sides.to_vec()].concat()
         });
+        let names: Vec<_> = names.collect();
         let mut look = self.look.arg(heard().remove(0).as_bytes());
         look.arg(ENOUGH);
         for name in names {
@@ -402,24 +423,25 @@ fn in_batch(request: &Request) -> Option<(Call, &Attempt)> {
         return None;
     };
     script::batched_key(attempt)?;
-    let vouching = attempt.proposal.map(|proposal| Vouching {
-        run: Some(RUN),
-        longest: proposal.max_ttl,
-        by_slot: false,
-    });
+    let vouching = attempt.proposal.map(|proposal| Vouching { run: Some(RUN), longest: proposal.max_ttl });
     let call = match request {
         Request::Grant { not_after, .. } => {
-            script::grant_batch(&[attempt], not_after.unwrap_or(Stamp::from_micros(FENCE_MAX)), vouching)
+            let not_after = not_after.unwrap_or(Stamp::from_micros(FENCE_MAX));
+            script::grant_batch(&[attempt], not_after, vouching, false)
         }
-        Request::Renew(_) => script::renew_batch(&[attempt], vouching),
+        Request::Renew(_) => script::renew_batch(&[attempt], vouching, false),
         _ => script::release_batch(&[attempt]),
     };
     Some((call, attempt))
 }
 
-/// The value that a grant writes.
-pub(crate) fn plain(attempt: &Attempt) -> Vec<u8> {
-    wire::value_of(Flag::Plain, attempt.holder, attempt.label.as_ref())
+/// The value that a grant with this fence writes.
+pub(crate) fn plain(attempt: &Attempt, fence: u64) -> Vec<u8> {
+    wire::value_of(Flag::Plain, attempt.holder, Fence::new(fence), attempt.label.as_ref())
+}
+
+fn is_plain(value: Option<&[u8]>, attempt: &Attempt) -> bool {
+    value.is_some_and(|value| value.starts_with(&wire::beginning_of(Flag::Plain, attempt.holder)))
 }
 
 /// A key that has a queue, although its value is what a plain grant wrote. There must not be one: a
@@ -445,8 +467,8 @@ fn content(kind: &str, value: &Value) -> Content {
     let Value::BulkString(value) = value else { panic!("{value:?}") };
     match wire::read(value) {
         _ if kind != "string" => Content::NotALock,
-        Owner::Holder { holder, label } => {
-            Content::Lease { holder, label, awaited: wire::flag(value) == Some(Flag::Awaited) }
+        (Owner::Holder { holder, label }, fence) => {
+            Content::Lease { holder, fence, label, awaited: wire::flag(value) == Some(Flag::Awaited) }
         }
         _ => wire::family(value).map_or_else(|| Content::Foreign(value.as_slice().into()), Content::Marker),
     }

@@ -80,7 +80,7 @@ impl Place {
         for key in left {
             let Reply::Bulk(Some(key)) = key else { panic!("{key:?} is not a key") };
             let name = String::from_utf8_lossy(&key);
-            assert!(name.starts_with("leasehold:f"), "{name} is left behind");
+            assert!(name.starts_with("leasehold:c"), "{name} is left behind");
             let left = server.command(&[b"PTTL", &key]).as_integer();
             assert!(left.is_some_and(|left| left > 0), "{name} has no end");
         }

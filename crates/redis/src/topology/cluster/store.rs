@@ -237,6 +237,11 @@ impl Store for ClusterStore {
 }
 
 impl MemberStore for ClusterStore {
+    fn as_member(&self) -> Result<(), Misuse> {
+        self.cluster.serve_as_member();
+        Ok(())
+    }
+
     /// An identity that is the same for all users of these slots.
     fn identity(&self) -> Option<Arc<str>> {
         self.cluster.identity()
