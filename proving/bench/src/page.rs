@@ -67,33 +67,91 @@ pub fn shown_on_a_page(picture: &Picture) -> String {
     format!("![{}](plots/{})\n\n", picture.shows, picture.file)
 }
 
-/// Writes the page and its plots into `docs`.
+/// Writes the page, the page of all figures, and the plots into `docs`.
 ///
 /// # Errors
 ///
 /// As [`draw`].
 pub fn write(docs: &Path, figures: &[Figure]) -> Result<(), AnyError> {
-    let drawn = draw(docs, &pictures::ALL, figures)?;
-    Ok(fs::write(docs.join("performance.md"), page(figures, &drawn, &Machine::this()))?)
+    let (drawn, machine) = (draw(docs, &pictures::ALL, figures)?, Machine::this());
+    fs::write(docs.join("performance.md"), page(figures, &machine))?;
+    Ok(fs::write(docs.join("figures.md"), every_figure(figures, &drawn, &machine))?)
 }
 
-/// The page.
+/// A row of the summary: its text, and the workload, measure and case of its figures.
+type Row = (&'static str, [&'static str; 3]);
+
+const SUMMARY: [Row; 14] = [
+    (
+        "acquire and release, ÷ a bare pair without a fence, 1 task",
+        ["uncontended", "again ÷ bare pair", "1 task"],
+    ),
+    ("the same, 16 tasks", ["uncontended", "again ÷ bare pair", "16 tasks"]),
+    ("the same, 64 tasks", ["uncontended", "again ÷ bare pair", "64 tasks"]),
+    ("the same, 256 tasks", ["uncontended", "again ÷ bare pair", "256 tasks"]),
+    ("processor of the client for both, 64 tasks", ["uncontended", "client processor", "64 tasks"]),
+    ("quorum of five, ÷ five bare pairs that are all awaited, 1 task", ["quorum", "ours ÷ raw", "1 task"]),
+    ("the same, 64 tasks", ["quorum", "ours ÷ raw", "64 tasks"]),
+    (
+        "processor of the client per renewal, 100,000 guards",
+        ["held", "client processor per renewal", "100000 guards"],
+    ),
+    ("memory of a guard", ["held", "bytes per guard", "100000 guards"]),
+    ("commands per turn in a queue of 64", ["queue", "commands per turn", "64 waiters, 1 process"]),
+    ("fairness of that queue (Jain index)", ["queue", "Jain index", "64 waiters, 1 process"]),
+    (
+        "hand-over, ÷ a round trip after a rest",
+        ["hand_off", "gap p50 ÷ cold round trip", "1 ms hold, 1 ms think"],
+    ),
+    ("thousand locks per second, 1 task on a file", ["uncontended", "again", "1 task, on a file"]),
+    ("the same, 64 tasks on a file", ["uncontended", "again", "64 tasks, on a file"]),
+];
+
+/// The backends of the summary, each with its name there.
+const COLUMNS: [(&str, &str); 4] =
+    [("redis-7.0", "Redis 7.0"), ("valkey-9.1", "Valkey 9.1"), ("memory", "in memory"), ("file", "file")];
+
+/// The page: a summary, the missed targets, and all targets.
 #[must_use]
-pub fn page(figures: &[Figure], pictures: &[Picture], machine: &Machine) -> String {
-    let mut text = String::from(HEAD);
-    let _ = writeln!(text, "{machine}\n");
-    text += "## Missed targets\n\n";
-    let lost: Vec<_> = figures.iter().filter(|figure| figure.met == Some(false)).collect();
-    if lost.is_empty() {
+pub fn page(figures: &[Figure], machine: &Machine) -> String {
+    let mut text = format!("{HEAD}{machine}\n\n");
+    let names = COLUMNS.map(|(_, name)| name).join(" | ");
+    let _ = writeln!(text, "| | {names} | target |\n|---|---|---|---|---|---|");
+    for (what, [workload, measure, case]) in SUMMARY {
+        let at = |backend| figures.iter().find(|figure| figure.parts() == [workload, backend, measure, case]);
+        let all = COLUMNS.map(|(backend, _)| at(backend));
+        if all.iter().all(Option::is_none) {
+            continue;
+        }
+        let shown = all.map(|figure| figure.map_or_else(String::new, |figure| cells(figure)[0].clone()));
+        let target = all.into_iter().flatten().find_map(|figure| figure.target.clone()).unwrap_or_default();
+        let _ = writeln!(text, "| {what} | {} | {target} |", shown.join(" | "));
+    }
+    text += "\n## Missed targets\n\n";
+    let missed: Vec<_> = figures.iter().filter(|figure| figure.met == Some(false)).collect();
+    if missed.is_empty() {
         text += "No target was missed.\n\n";
     } else {
         text += "| figure | measured | quartiles | target |\n|---|---|---|---|\n";
-        for figure in lost {
+        for figure in missed {
             let [value, spread, target, _] = cells(figure);
             let _ = writeln!(text, "| {} | {value} | {spread} | {target} |", figure.name.replace('/', " · "));
         }
         text.push('\n');
     }
+    text += "## The targets and their reasons\n\n| workload | measure | case | target | why |\n|---|---|---|---|---|\n";
+    for target in &TARGETS {
+        let (workload, measure, case) =
+            (target.workload, target.measure, target.case.unwrap_or("all others"));
+        let _ = writeln!(text, "| {workload} | {measure} | {case} | {} | {} |", target.bound, target.because);
+    }
+    text
+}
+
+/// The page with every figure, one section for each workload.
+#[must_use]
+pub fn every_figure(figures: &[Figure], pictures: &[Picture], machine: &Machine) -> String {
+    let mut text = format!("{HEAD_OF_FIGURES}{machine}\n\n");
     for workload in &ALL {
         let of: Vec<_> = figures.iter().filter(|figure| figure.parts()[0] == workload.name).collect();
         if of.is_empty() {
@@ -112,22 +170,18 @@ pub fn page(figures: &[Figure], pictures: &[Picture], machine: &Machine) -> Stri
         }
         text.push('\n');
     }
-    text += "## The targets and their reasons\n\n| workload | measure | case | target | why |\n|---|---|---|---|---|\n";
-    for target in &TARGETS {
-        let (workload, measure, case) =
-            (target.workload, target.measure, target.case.unwrap_or("all others"));
-        let _ = writeln!(text, "| {workload} | {measure} | {case} | {} | {} |", target.bound, target.because);
-    }
-    text
+    text.truncate(text.trim_end().len());
+    text + "\n"
 }
 
 const HEAD: &str = "\
 # How fast it is
 
-This page has every benchmark of Leasehold: first where it misses its targets, then one section for
-each workload. [peers.md](peers.md) compares other lock libraries, and [sizing.md](sizing.md) says
-how many servers you need. `cargo xtask bench`, with `--write` or `--pages`, generates this page.
-To change it, change `proving/bench`.
+The first table says what Leasehold costs; the second one, where it misses its targets.
+[figures.md](figures.md) has every figure with the method of each workload, [peers.md](peers.md)
+compares other lock libraries, and [sizing.md](sizing.md) says how many servers you need. `cargo
+xtask bench`, with `--write` or `--pages`, generates this page. To change it, change
+`proving/bench`.
 
 A figure is the median of repeated runs, with its quartiles. Runs that are compared with each other
 take turns; only one warm-up each is left out, and no outlier. Times and rates depend on the machine
@@ -144,6 +198,15 @@ every machine.
 
 ";
 
+const HEAD_OF_FIGURES: &str = "\
+# All figures
+
+This page has every figure of Leasehold's benchmarks, with a section for each workload.
+[performance.md](performance.md) says how they are measured and which targets are missed; `cargo
+xtask bench` generates both pages.
+
+";
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -156,7 +219,7 @@ mod tests {
         let valkey = Backend::named("valkey-9.1").unwrap();
         let of = |workload, case| Of { workload, backend: valkey, case };
         let ratios: Sample = [0.4, 0.5, 0.6].into_iter().collect();
-        figures.add(of("uncontended", "16 tasks"), "again ÷ floor", "", ratios);
+        figures.add(of("uncontended", "16 tasks"), "again ÷ bare pair", "", ratios);
         figures.add(of("uncontended", "16 tasks"), "again", "k/s", 123.4);
         figures.add(of("held", "9 guards"), "bytes per guard", "B", 300.0);
         figures.all().to_vec()
@@ -166,41 +229,57 @@ mod tests {
         Machine { processor: "Abacus 9000".into(), threads: 2, kernel: "6.1".into() }
     }
 
-    #[test]
-    fn missed_targets_come_first_and_each_figure_is_under_its_workload() {
-        let page = page(&figures(), &pictures::ALL, &machine());
-        let lost = "| uncontended · valkey-9.1 · again ÷ floor · 16 tasks | 0.500 | 0.400–0.600 | ≥ 0.9 |";
-        let own = "| valkey-9.1 | 16 tasks | again ÷ floor | 0.500 | 0.400–0.600 | ≥ 0.9 | MISSED |";
-        let met = "| valkey-9.1 | 9 guards | bytes per guard | 300 B |  | ≤ 512 | met |";
-        let order = [
-            "Abacus 9000, 2 threads, Linux 6.1",
-            "## Missed targets",
-            lost,
-            "## Acquiring and releasing",
-            "](plots/throughput.svg)",
-            own,
-            "| again | 123 k/s |",
-            "## Many locks held",
-            met,
-            "## The targets",
-        ];
-        let mut rest = &*page;
-        for part in order {
+    #[track_caller]
+    fn has_in_order(page: &str, parts: &[&str]) {
+        let mut rest = page;
+        for part in parts {
             let at =
                 rest.find(part).unwrap_or_else(|| panic!("{part:?} is missing, or too early, in:\n{page}"));
             rest = &rest[at + part.len()..];
         }
+    }
+
+    #[test]
+    fn the_summary_precedes_the_missed_targets() {
+        let summary = "| the same, 16 tasks |  | 0.500 |  |  | ≥ 0.95 |";
+        let missed =
+            "| uncontended · valkey-9.1 · again ÷ bare pair · 16 tasks | 0.500 | 0.400–0.600 | ≥ 0.95 |";
+        let page = page(&figures(), &machine());
+        has_in_order(
+            &page,
+            &["Abacus 9000, 2 threads, Linux 6.1", summary, "## Missed targets", missed, "## The targets"],
+        );
+        assert!(!page.contains("the same, 64 tasks"), "a row without figures is left out");
+    }
+
+    #[test]
+    fn each_figure_is_under_its_workload() {
+        let page = every_figure(&figures(), &pictures::ALL, &machine());
+        let own = "| valkey-9.1 | 16 tasks | again ÷ bare pair | 0.500 | 0.400–0.600 | ≥ 0.95 | MISSED |";
+        let met = "| valkey-9.1 | 9 guards | bytes per guard | 300 B |  | ≤ 512 | met |";
+        let plot = "](plots/throughput.svg)";
+        has_in_order(
+            &page,
+            &["## Acquiring and releasing", plot, own, "| again | 123 k/s |", "## Many locks held", met],
+        );
         assert!(!page.contains("## From one holder"), "a workload without figures has no heading");
     }
 
     #[test]
+    fn each_row_of_the_summary_is_of_a_workload() {
+        for (what, [workload, ..]) in SUMMARY {
+            assert!(ALL.iter().any(|it| it.name == workload), "{what}");
+        }
+    }
+
+    #[test]
     fn a_page_without_losses_says_so() {
-        assert!(page(&figures()[1..], &[], &machine()).contains("No target was missed."));
+        assert!(page(&figures()[1..], &machine()).contains("No target was missed."));
     }
 
     #[test]
     fn every_target_is_on_the_page_and_belongs_to_a_workload() {
-        let page = page(&[], &[], &machine());
+        let page = page(&[], &machine());
         for target in &TARGETS {
             assert!(page.contains(target.because) && page.contains(&format!("| {} |", target.bound)));
             assert!(ALL.iter().any(|workload| workload.name == target.workload), "{target:?}");

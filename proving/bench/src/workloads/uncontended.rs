@@ -19,11 +19,8 @@ pub(super) const WORKLOAD: Workload = Workload {
     method: "\
 Tasks that share one connection each acquire and release their own key, as fast as they can: *again*
 the same key, and *fresh* a key that was never used. They are compared with loops of bare redis-rs
-on the same thread. *Bare pair* is `SET NX PX` and a compare-and-delete script, without a fence.
-*Floor of again* adds `INCR` of a fence in the same pipeline, with the server's own
-compare-and-delete where it has one; Leasehold does not use these commands, because neither can
-carry a time after which it is refused. *Floor of fresh* uses one script to acquire, which reads the
-clock, and one to release. *Same strategy* runs these two scripts on the same key again.",
+on the same thread: a *bare pair* is `SET NX PX` and a compare-and-delete script, without a fence, a
+deadline or a queue.",
     run,
 };
 
@@ -57,6 +54,9 @@ async fn one_case(
         server.text(&["FLUSHALL"]);
     }
     let field = Competitor::field(store).await?;
+    // The targets of a file are rates, because there is no bare loop for it.
+    let on_a_file = format!("{case}, on a file");
+    let case = if store.directory().is_some() { &on_a_file } else { case };
     let mut laps: Vec<Laps> = field.iter().map(|_| Laps::default()).collect();
     for repetition in 0..=settings.repetitions() {
         // Each competitor is first, and last, in turn.
@@ -75,11 +75,9 @@ async fn one_case(
         figures.add(of, competitor.name, "k/s", laps.speed.clone());
     }
     // In the order of `Competitor::field`.
-    if let [again, fresh, pair, floor_of_again, floor_of_fresh, same_strategy] = laps.as_slice() {
+    if let [again, fresh, pair] = laps.as_slice() {
         figures.add(of, "again ÷ bare pair", "", again.speed.over(&pair.speed));
-        figures.add(of, "again ÷ floor", "", again.speed.over(&floor_of_again.speed));
-        figures.add(of, "again ÷ same strategy", "", again.speed.over(&same_strategy.speed));
-        figures.add(of, "fresh ÷ floor", "", fresh.speed.over(&floor_of_fresh.speed));
+        figures.add(of, "fresh ÷ bare pair", "", fresh.speed.over(&pair.speed));
         figures.add(of, "client processor", "µs", again.processor.clone());
         figures.add(of, "client processor of the bare pair", "µs", pair.processor.clone());
     }
@@ -118,9 +116,6 @@ impl Competitor {
             let bare = Bare::connect(store).await?;
             let bare = |name, strategy, fresh| Self { name, how: How::Bare(bare.clone(), strategy), fresh };
             field.push(bare("bare pair", Strategy::Pair, false));
-            field.push(bare("floor of again", floor(store.backend), false));
-            field.push(bare("floor of fresh", Strategy::Scripts, true));
-            field.push(bare("same strategy again", Strategy::Scripts, false));
         }
         Ok(field)
     }
