@@ -734,7 +734,7 @@ impl Oracle {
             }
             Step::ForgetShares(key) => drop(records.shares.remove(key)),
             Step::Vouch(value, kept) => {
-                self.member_record = Some((MemberRecord::read(value, None), now + *kept))
+                self.member_record = Some((MemberRecord::read(value, None), now + *kept));
             }
             Step::Unvouch => self.member_record = None,
         }

@@ -230,7 +230,7 @@ impl Server {
             }
             Flaw::StrikeStays => rebuild(records, &key, |now| now, queue_before),
             Flaw::TellsNoNewHead => {
-                served.pushes.retain(|push| !matches!(push.event, PushEvent::First { .. }))
+                served.pushes.retain(|push| !matches!(push.event, PushEvent::First { .. }));
             }
             Flaw::OnlyAHandOverTellsTheHead if handed.is_none() => {
                 served.pushes.retain(|push| !matches!(push.event, PushEvent::First { .. }));
