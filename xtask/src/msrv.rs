@@ -1,10 +1,7 @@
 //! `cargo xtask msrv`: checks that each published crate compiles with the oldest Rust that it
 //! declares.
 
-use std::{
-    collections::BTreeMap,
-    process::{Command, ExitCode},
-};
+use std::process::{Command, ExitCode};
 
 use serde_json::Value;
 
@@ -19,10 +16,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     if let Err(refused) = takes_no_arguments("msrv", arguments) {
         return refused;
     }
-    let steps = versions().and_then(|versions| {
-        versions.iter().map(|(rust, crates)| check(rust, crates)).collect::<Result<Vec<_>, _>>()
-    });
-    match steps {
+    match published().and_then(|published| steps(&published)) {
         Ok(steps) => account("msrv", &steps),
         Err(why) => {
             eprintln!("xtask msrv: {why}");
@@ -31,33 +25,75 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     }
 }
 
-/// The published crates, grouped by the Rust version that they declare.
-fn versions() -> Result<BTreeMap<String, Vec<String>>, String> {
+/// A published crate.
+struct Published {
+    name: String,
+    /// The minor version of the oldest Rust that it declares: 88 for 1.88.
+    minor: u32,
+    /// Each feature, with what it enables.
+    features: Vec<(String, Vec<String>)>,
+}
+
+fn published() -> Result<Vec<Published>, String> {
     let mut command = Command::new("cargo");
     command.args(["metadata", "--format-version", "1", "--no-deps", "--locked"]).current_dir(workspace());
     let metadata: Value =
         serde_json::from_str(&tool::run(&mut command)?).map_err(|error| error.to_string())?;
-    let mut versions = BTreeMap::<_, Vec<_>>::new();
-    for package in metadata["packages"].as_array().into_iter().flatten() {
-        let name = package["name"].as_str().unwrap_or_default();
-        if CRATES.contains(&name) {
-            let rust =
-                package["rust_version"].as_str().ok_or_else(|| format!("{name} names no rust-version"))?;
-            versions.entry(rust.to_owned()).or_default().push(name.to_owned());
-        }
-    }
-    Ok(versions)
+    let packages = metadata["packages"].as_array().into_iter().flatten();
+    let ours = packages.filter(|package| package["name"].as_str().is_some_and(|name| CRATES.contains(&name)));
+    ours.map(Published::read).collect()
 }
 
-/// Checks with every feature: an optional dependency may need a newer Rust.
-fn check(rust: &str, crates: &[String]) -> Result<Step, String> {
+impl Published {
+    fn read(package: &Value) -> Result<Self, String> {
+        let name = package["name"].as_str().unwrap_or_default().to_owned();
+        let rust = package["rust_version"].as_str().and_then(|rust| rust.strip_prefix("1."));
+        let minor = rust.and_then(|rust| rust.parse().ok());
+        let minor = minor.ok_or_else(|| format!("{name} declares no rust-version of the form 1.88"))?;
+        let enables = |list: &Value| {
+            list.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+        };
+        let features = package["features"].as_object().into_iter().flatten();
+        let features = features.map(|(feature, list)| (feature.clone(), enables(list))).collect();
+        Ok(Self { name, minor, features })
+    }
+
+    /// The features that compile with a Rust that is too old for the other crates, as cargo's
+    /// `crate/feature`. The default features are among them by their own names.
+    fn features_without(&self, others: &[&Self]) -> Vec<String> {
+        let needs = |enabled: &String| others.iter().any(|other| *enabled == format!("dep:{}", other.name));
+        let compiles =
+            |(feature, list): &&(String, Vec<String>)| feature != "default" && !list.iter().any(needs);
+        let features = self.features.iter().filter(compiles);
+        features.map(|(feature, _)| format!("{}/{feature}", self.name)).collect()
+    }
+}
+
+/// Checks with each declared version the crates that declare it or an older one.
+fn steps(published: &[Published]) -> Result<Vec<Step>, String> {
+    let mut versions: Vec<_> = published.iter().map(|krate| krate.minor).collect();
+    versions.sort_unstable();
+    versions.dedup();
+    let check = |minor| {
+        let (old, new): (Vec<_>, Vec<_>) = published.iter().partition(|krate| krate.minor <= minor);
+        check(&format!("1.{minor}"), &old, &new)
+    };
+    versions.into_iter().map(check).collect()
+}
+
+/// Checks crates with every feature that does not need one of the newer crates: an optional
+/// dependency may need a newer Rust than the crate itself.
+fn check(rust: &str, crates: &[&Published], newer: &[&Published]) -> Result<Step, String> {
     let installed = tool::run(Command::new("rustup").args(["run", rust, "rustc", "--version"]));
     if installed.is_err() {
         let install = ["toolchain", "install", rust, "--profile", "minimal", "--no-self-update"];
         tool::run(Command::new("rustup").args(install))?;
     }
     let target = pages::target().join("msrv").display().to_string();
-    let mut line = vec!["run", rust, "cargo", "check", "--locked", "--all-features", "--target-dir", &target];
-    line.extend(crates.iter().flat_map(|name| ["--package", name]));
+    let features: Vec<_> = crates.iter().flat_map(|krate| krate.features_without(newer)).collect();
+    let features = features.join(",");
+    let mut line = vec!["run", rust, "cargo", "check", "--locked", "--target-dir", &target];
+    line.extend(["--no-default-features", "--features", &features]);
+    line.extend(crates.iter().flat_map(|krate| ["--package", &krate.name]));
     Ok(Step::program("rustup".as_ref(), &line))
 }
