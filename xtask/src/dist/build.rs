@@ -7,6 +7,7 @@ use std::{
     process::Command,
 };
 
+use super::release::{AARCH64, Platform, X86_64};
 use crate::{
     pages,
     servers::debian,
@@ -18,27 +19,31 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Target {
     rust: &'static str,
-    /// Debian's architecture, and the directory of its C headers.
-    debian: &'static str,
+    platform: Platform,
+    /// The directory of its C headers in Debian's package.
     headers: &'static str,
-    /// Debian's compiler for the GNU library, which is on more machines than `musl`, one for musl.
+    /// Debian's compiler for the GNU library, which is on more machines than `musl`, one for musl,
+    /// and the package that contains it.
     compiler: &'static str,
+    package: &'static str,
     musl: &'static str,
 }
 
 pub(super) const TARGETS: [Target; 2] = [
     Target {
         rust: "x86_64-unknown-linux-musl",
-        debian: "amd64",
+        platform: X86_64,
         headers: "x86_64-linux-musl",
         compiler: "x86_64-linux-gnu-gcc",
+        package: "gcc",
         musl: "musl-gcc",
     },
     Target {
         rust: "aarch64-unknown-linux-musl",
-        debian: "arm64",
+        platform: AARCH64,
         headers: "aarch64-linux-musl",
         compiler: "aarch64-linux-gnu-gcc",
+        package: "gcc-aarch64-linux-gnu",
         musl: "aarch64-linux-musl-gcc",
     },
 ];
@@ -92,15 +97,20 @@ fn compiler(target: Target) -> Result<Vec<(String, String)>, String> {
     let mut variables =
         vec![(target.variable("CARGO_TARGET", "_RUSTFLAGS").to_uppercase(), without_paths()?)];
     let is_there = |program: &str| Command::new(program).arg("--version").output().is_ok();
+    // Known before the build, which takes minutes.
+    if let Some(emulator) = target.platform.emulator().filter(|emulator| !is_there(emulator)) {
+        return Err(format!(
+            "{emulator} is missing, which runs the binary to write its man pages; remedy: install it (qemu-user)"
+        ));
+    }
     if env::var_os(target.variable("CC", "")).is_some() || is_there(target.musl) {
         return Ok(variables);
     }
     // Only the headers are missing: the linker uses the C library that Rust ships.
-    let headers = headers(target).map_err(|why| {
-        format!("no C headers of musl: {why}; remedy: put {} on the PATH (musl-tools)", target.musl)
-    })?;
+    let headers = headers(target)
+        .map_err(|why| format!("no C headers of musl: {why}; remedy: put {} on the PATH", target.musl))?;
     let own = tool::run(Command::new(target.compiler).arg("-print-file-name=include"))
-        .map_err(|why| format!("{why}; remedy: install {} (gcc)", target.compiler))?;
+        .map_err(|why| format!("{why}; remedy: install {}", target.package))?;
     let flags = format!("-nostdinc -U_FORTIFY_SOURCE -isystem {} -isystem {}", headers.display(), own.trim());
     variables.extend([
         (target.variable("CC", ""), target.compiler.into()),
@@ -124,12 +134,12 @@ fn without_paths() -> Result<String, String> {
 
 /// The headers from Debian's package, unpacked without being installed.
 fn headers(target: Target) -> Result<PathBuf, String> {
-    let place = pages::target().join(format!("musl-{}", target.debian));
+    let place = pages::target().join(format!("musl-{}", target.platform.debian));
     let headers = Path::new("usr/include").join(target.headers);
     if !place.join(&headers).is_dir() {
         fs::create_dir_all(pages::target()).map_err(|error| error.to_string())?;
         let workshop = tempfile::tempdir_in(pages::target()).map_err(|error| error.to_string())?;
-        let unpacked = debian::unpacked("musl-dev", target.debian, workshop.path())?;
+        let unpacked = debian::unpacked("musl-dev", target.platform.debian, workshop.path())?;
         tool::put(&unpacked, &place)?;
     }
     Ok(place.join(headers))

@@ -50,10 +50,13 @@ pub(super) struct Platform {
     pub(super) homebrew: &'static str,
 }
 
-const PLATFORMS: [(u8, Platform); 2] = [
-    (62, Platform { rust: "x86_64", debian: "amd64", node: "x64", homebrew: "intel" }),
-    (183, Platform { rust: "aarch64", debian: "arm64", node: "arm64", homebrew: "arm" }),
-];
+pub(super) const X86_64: Platform =
+    Platform { rust: "x86_64", debian: "amd64", node: "x64", homebrew: "intel" };
+pub(super) const AARCH64: Platform =
+    Platform { rust: "aarch64", debian: "arm64", node: "arm64", homebrew: "arm" };
+
+/// By the number of the machine in the header of an ELF file.
+const PLATFORMS: [(u8, Platform); 2] = [(62, X86_64), (183, AARCH64)];
 
 impl Platform {
     /// Reads the architecture from the header of an ELF file.
@@ -70,12 +73,15 @@ impl Platform {
         self.rust == env::consts::ARCH
     }
 
-    /// A program for it, run by qemu if it is not that of this machine.
+    /// The emulator that runs its programs here; `None` if it is that of this machine.
+    pub(super) fn emulator(self) -> Option<String> {
+        (!self.is_here()).then(|| format!("qemu-{}", self.rust))
+    }
+
+    /// A program for it, run by the emulator if it is not that of this machine.
     pub(super) fn command(self, program: &Path) -> Command {
-        if self.is_here() {
-            return Command::new(program);
-        }
-        let mut command = Command::new(format!("qemu-{}", self.rust));
+        let Some(emulator) = self.emulator() else { return Command::new(program) };
+        let mut command = Command::new(emulator);
         command.arg(program);
         command
     }
