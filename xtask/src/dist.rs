@@ -34,13 +34,15 @@ use release::Release;
 const BASE: &str = "LEASEHOLD_RELEASES";
 
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
-    let built = match arguments {
-        [] => build::binary(build::TARGETS[0]),
-        [flag, name] if flag == "--target" => match build::Target::named(name) {
-            Some(target) => build::binary(target),
+    let words: Vec<_> = arguments.iter().map(String::as_str).filter(|word| *word != "--twice").collect();
+    let twice = words.len() < arguments.len();
+    let built = match *words {
+        [] => built(build::TARGETS[0], twice),
+        ["--target", name] => match build::Target::named(name) {
+            Some(target) => built(target, twice),
             None => return refused(),
         },
-        [flag, file] if flag == "--binary" => Ok(PathBuf::from(file)),
+        ["--binary", file] if !twice => Ok(PathBuf::from(file)),
         _ => return refused(),
     };
     let binary = match built {
@@ -56,9 +58,17 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     }
 }
 
+fn built(target: build::Target, twice: bool) -> Result<PathBuf, build::Failed> {
+    let binary = build::binary(target)?;
+    if twice {
+        build::compare(&binary, target)?;
+    }
+    Ok(binary)
+}
+
 fn refused() -> ExitCode {
     eprintln!(
-        "xtask dist: takes no arguments, --binary FILE, or --target x86_64-unknown-linux-musl or \
+        "xtask dist: takes --binary FILE, or --twice and --target x86_64-unknown-linux-musl or \
          aarch64-unknown-linux-musl"
     );
     ExitCode::from(USAGE)

@@ -23,6 +23,7 @@ mod seeded_bugs;
 mod servers;
 mod simulate;
 mod soak;
+mod source_copy;
 mod step;
 mod targets;
 mod test;
@@ -166,9 +167,10 @@ const TASKS: [Task; 22] = [
     },
     Task {
         name: "dist",
-        usage: "dist [--target TARGET] [--binary FILE]",
+        usage: "dist [--twice] [--target TARGET] [--binary FILE]",
         does: "build the static release binary, and package it for tar, apt, pip, npm, containers and Homebrew; --binary packages a \
-               binary that is already built; --target aarch64-unknown-linux-musl builds one for arm64",
+               binary that is already built; --target aarch64-unknown-linux-musl builds one for arm64; --twice builds it again in other \
+               directories, and compares",
         run: dist::run,
     },
     Task {

@@ -24,6 +24,11 @@ enum Outcome {
 impl Step {
     /// Runs cargo in the workspace's root, and passes its output on.
     pub(crate) fn cargo(arguments: &[&str], environment: &[(&str, &str)]) -> Self {
+        Self::cargo_in(workspace(), arguments, environment)
+    }
+
+    /// The same in the root of a copy of the workspace.
+    pub(crate) fn cargo_in(root: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Self {
         let mut line: String = environment.iter().map(|(name, value)| format!("{name}={value:?} ")).collect();
         line += "cargo";
         for argument in arguments {
@@ -31,19 +36,19 @@ impl Step {
             line += argument;
         }
         let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        Self::ran(line, cargo.args(arguments).envs(environment.iter().copied()))
+        Self::ran(line, cargo.args(arguments).envs(environment.iter().copied()).current_dir(root))
     }
 
     /// Runs another program in the same way.
     pub(crate) fn program(program: &Path, arguments: &[&str]) -> Self {
         let name = program.file_name().unwrap_or_default().to_string_lossy();
         let line = [&[&*name], arguments].concat().join(" ");
-        Self::ran(line, Command::new(program).args(arguments))
+        Self::ran(line, Command::new(program).args(arguments).current_dir(workspace()))
     }
 
     fn ran(line: String, command: &mut Command) -> Self {
         eprintln!("xtask: {line}");
-        let outcome = match command.current_dir(workspace()).status() {
+        let outcome = match command.status() {
             Ok(status) if status.success() => Outcome::Passed,
             Ok(status) => Outcome::Failed(status.code()),
             Err(error) => {

@@ -3,6 +3,7 @@
 
 use std::{
     env, fs,
+    os::unix::fs::symlink,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -11,6 +12,7 @@ use super::release::{AARCH64, Platform, X86_64};
 use crate::{
     pages,
     servers::debian,
+    source_copy,
     step::{Step, workspace},
     targets, tool,
 };
@@ -76,26 +78,89 @@ impl From<String> for Failed {
     }
 }
 
+/// The directories that a build reads and writes.
+struct Place {
+    source: PathBuf,
+    target: PathBuf,
+    cargo_home: PathBuf,
+}
+
+impl Place {
+    fn workspace() -> Result<Self, String> {
+        let home = env::var_os("CARGO_HOME").map(PathBuf::from);
+        let home = home.or_else(|| Some(env::home_dir()?.join(".cargo")));
+        Ok(Self {
+            source: workspace().into(),
+            target: pages::target(),
+            cargo_home: home.ok_or("neither CARGO_HOME nor a home directory")?,
+        })
+    }
+
+    /// A copy of the source in an empty directory. Cargo's home has another name there, too, but the
+    /// same contents.
+    fn copy(&self, into: &Path) -> Result<Self, String> {
+        let copy = Self {
+            source: into.join("of-the-source"),
+            target: into.join("build"),
+            cargo_home: into.join("home"),
+        };
+        source_copy::update(&copy.source)?;
+        symlink(&self.cargo_home, &copy.cargo_home)
+            .map_err(|error| format!("{}: {error}", into.display()))?;
+        Ok(copy)
+    }
+
+    /// Flags that keep these directories out of panics' texts, so that two machines build the same
+    /// bytes.
+    fn without_paths(&self) -> String {
+        let (home, source) = (self.cargo_home.display(), self.source.display());
+        format!("--remap-path-prefix={home}=/cargo --remap-path-prefix={source}=/leasehold")
+    }
+}
+
 /// Builds the binary and checks the release's promises about it.
 pub(super) fn binary(target: Target) -> Result<PathBuf, Failed> {
-    let environment = compiler(target)?;
+    let binary = build(target, &Place::workspace()?)?;
+    check(&binary)?;
+    Ok(binary)
+}
+
+/// Builds the binary again in other directories, and checks that it has the same bytes: then
+/// everybody can check that a release was built from its source.
+pub(super) fn compare(first: &Path, target: Target) -> Result<(), Failed> {
+    let place = tempfile::tempdir_in(pages::target()).map_err(|error| error.to_string())?;
+    let second = build(target, &Place::workspace()?.copy(place.path())?)?;
+    let read = |path: &Path| fs::read(path).map_err(|error| format!("{}: {error}", path.display()));
+    if read(first)? == read(&second)? {
+        eprintln!("xtask dist: the second build has the same bytes");
+        return Ok(());
+    }
+    let kept = first.with_extension("second");
+    tool::put(&second, &kept)?;
+    let (first, second) = (first.display(), kept.display());
+    Err(format!("two builds of the same source differ: compare {first} and {second}").into())
+}
+
+fn build(target: Target, place: &Place) -> Result<PathBuf, Failed> {
+    let mut environment = compiler(target)?;
+    let home = place.cargo_home.display().to_string();
+    environment.push((target.variable("CARGO_TARGET", "_RUSTFLAGS").to_uppercase(), place.without_paths()));
+    environment.push(("CARGO_HOME".into(), home));
     let environment: Vec<_> = environment.iter().map(|(name, value)| (&**name, &**value)).collect();
-    let build = ["build", "--profile", "dist", "--locked", "--target", target.rust, "-p", "leasehold-cli"];
-    let build = Step::cargo(&build, &environment);
+    let into = place.target.display().to_string();
+    let line = ["build", "--profile", "dist", "--locked", "--target", target.rust, "-p", "leasehold-cli"];
+    let build = Step::cargo_in(&place.source, &[&line[..], &["--target-dir", &into]].concat(), &environment);
     if !build.passed() {
         return Err(Failed::Step(build));
     }
-    let binary = pages::target().join(target.rust).join("dist/leasehold");
-    check(&binary)?;
-    Ok(binary)
+    Ok(place.target.join(target.rust).join("dist/leasehold"))
 }
 
 /// Makes sure that Rust and C can be compiled for musl, and returns the environment variables that
 /// this takes.
 fn compiler(target: Target) -> Result<Vec<(String, String)>, String> {
     targets::add(target.rust)?;
-    let mut variables =
-        vec![(target.variable("CARGO_TARGET", "_RUSTFLAGS").to_uppercase(), without_paths()?)];
+    let mut variables = Vec::new();
     let is_there = |program: &str| Command::new(program).arg("--version").output().is_ok();
     // Known before the build, which takes minutes.
     if let Some(emulator) = target.platform.emulator().filter(|emulator| !is_there(emulator)) {
@@ -118,18 +183,6 @@ fn compiler(target: Target) -> Result<Vec<(String, String)>, String> {
         (target.variable("CARGO_TARGET", "_LINKER").to_uppercase(), target.compiler.into()),
     ]);
     Ok(variables)
-}
-
-/// Flags that keep the directories of this machine out of panics' texts, so that two machines build
-/// the same bytes.
-fn without_paths() -> Result<String, String> {
-    let home = env::var_os("CARGO_HOME").map(PathBuf::from).or_else(|| Some(env::home_dir()?.join(".cargo")));
-    let home = home.ok_or("neither CARGO_HOME nor a home directory")?;
-    Ok(format!(
-        "--remap-path-prefix={}=/cargo --remap-path-prefix={}=/leasehold",
-        home.display(),
-        workspace().display()
-    ))
 }
 
 /// The headers from Debian's package, unpacked without being installed.

@@ -8,11 +8,7 @@ use std::{
 use servers::Flavor;
 
 use super::bug::Bug;
-use crate::{files::files_under, pages::target, step::workspace};
-
-/// The parts of the repository that cargo builds from.
-const PARTS: [&str; 8] =
-    ["crates", "proving", "xtask", "docs", ".cargo", "Cargo.toml", "Cargo.lock", "README.md"];
+use crate::{pages::target, source_copy};
 
 /// The copy, and its target directory.
 #[derive(Debug)]
@@ -22,12 +18,12 @@ pub(super) struct Copy {
 }
 
 impl Copy {
-    /// Updates the copy to the current source. Unchanged files are not touched, so that cargo does
-    /// not rebuild them.
+    /// Updates the copy to the current source.
     pub(super) fn take() -> Result<Self, String> {
         let place = target().join("seeded-bugs");
         let copy = Self { tree: place.join("tree"), build: place.join("build") };
-        copy.fill().map_err(|error| format!("{}: {error}", copy.tree.display()))?;
+        source_copy::update(&copy.tree)?;
+        copy.has_the_servers().map_err(|error| format!("{}: {error}", copy.tree.display()))?;
         Ok(copy)
     }
 
@@ -46,31 +42,6 @@ impl Copy {
         let whole = fs::read_to_string(&file).map_err(said)?;
         fs::write(&file, bug.planted_in(&whole)?).map_err(said)?;
         Ok(SeededBug { file, whole })
-    }
-
-    fn fill(&self) -> io::Result<()> {
-        let mut wanted = Vec::new();
-        for part in PARTS {
-            let path = workspace().join(part);
-            if path.is_dir() { wanted.extend(files_under(&path)?) } else { wanted.push(path) }
-        }
-        let name = |path: &Path, of: &Path| path.strip_prefix(of).unwrap_or(path).to_owned();
-        let names: Vec<_> = wanted.iter().map(|path| name(path, workspace())).collect();
-        for (from, name) in wanted.iter().zip(&names) {
-            let (to, bytes) = (self.tree.join(name), fs::read(from)?);
-            if fs::read(&to).ok().as_deref() != Some(&bytes) {
-                fs::create_dir_all(to.parent().unwrap_or(&self.tree))?;
-                fs::write(to, bytes)?;
-            }
-        }
-        for part in PARTS.iter().map(|part| self.tree.join(part)).filter(|part| part.is_dir()) {
-            for file in files_under(&part)? {
-                if !names.contains(&name(&file, &self.tree)) {
-                    fs::remove_file(file)?;
-                }
-            }
-        }
-        self.has_the_servers()
     }
 
     /// Links the servers, because the tests look for them in the `target` of their own workspace.
