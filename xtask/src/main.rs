@@ -29,6 +29,7 @@ mod targets;
 mod test;
 mod tool;
 mod upgrade;
+mod wine;
 
 use std::{env, process::ExitCode};
 
@@ -42,7 +43,7 @@ struct Task {
     run: fn(&[String]) -> ExitCode,
 }
 
-const TASKS: [Task; 22] = [
+const TASKS: [Task; 23] = [
     Task {
         name: "test",
         usage: "test [--all] [ARG]…",
@@ -152,6 +153,12 @@ const TASKS: [Task; 22] = [
         usage: "targets",
         does: "check that the published crates compile for macOS, FreeBSD and Windows, whose standard libraries are downloaded",
         run: targets::run,
+    },
+    Task {
+        name: "wine",
+        usage: "wine",
+        does: "run the tests of the library that need no server as Windows programs; needs Wine and MinGW's compiler",
+        run: wine::run,
     },
     Task {
         name: "pages",

@@ -1,4 +1,5 @@
-//! A quorum that is named by one string.
+//! A quorum that is named by one string. Its members are files, which only Unix has.
+#![cfg(unix)]
 
 use std::time::Duration;
 
