@@ -128,6 +128,7 @@ impl Packages {
         let checks = [
             ("the archive installs and runs", trial::archive(&self.archive, release), None),
             ("the formula fits the archive", trial::formula(&self.formula, &self.archive), None),
+            ("the formula is valid Ruby", trial::ruby(&self.formula), lacking("ruby")),
             ("the Debian package installs and runs", trial::deb(&self.deb, release), lacking("dpkg-deb")),
             ("the wheel installs and runs", trial::wheel(&self.wheel, release), elsewhere("python3")),
             ("the npm package installs and runs", trial::npm(&self.npm, release), elsewhere("npm")),

@@ -248,7 +248,41 @@ fn distance(from: &str, to: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::{fs, path::Path};
+
     use super::*;
+    use crate::{files::files_under, step::workspace};
+
+    /// The pages, the workflows and the scripts of CI.
+    fn texts() -> Vec<String> {
+        let of_root = fs::read_dir(workspace()).unwrap().map(|entry| entry.unwrap().path());
+        let mut files: Vec<_> = of_root.filter(|path| path.is_file()).collect();
+        for directory in ["docs", "packaging", "crates/leasehold/manual", ".github", ".ci"] {
+            files.extend(files_under(&workspace().join(directory)).unwrap());
+        }
+        let is_text = |path: &&Path| path.extension().is_none_or(|kind| kind != "svg" && kind != "png");
+        files
+            .iter()
+            .map(|path| &**path)
+            .filter(is_text)
+            .map(|path| fs::read_to_string(path).unwrap())
+            .collect()
+    }
+
+    #[test]
+    fn every_command_that_a_page_or_a_workflow_names_exists() {
+        let mut named = 0;
+        for text in texts() {
+            // A name may be on the next line.
+            let words: Vec<_> = text.split_whitespace().collect();
+            for words in words.windows(3).filter(|words| words[0].ends_with("cargo") && words[1] == "xtask") {
+                let name = words[2].trim_end_matches(|c: char| !c.is_ascii_lowercase());
+                assert!(name.starts_with('-') || TASKS.iter().any(|task| task.name == name), "{name:?}");
+                named += 1;
+            }
+        }
+        assert!(named > 50, "{named}");
+    }
 
     #[test]
     fn a_typing_error_gets_a_hint() {

@@ -57,7 +57,7 @@ pub(super) fn pack(release: &Release) -> Result<Vec<u8>, String> {
     tar(entries, release.epoch)
 }
 
-fn config(release: &Release, difference: &str) -> Value {
+pub(super) fn config(release: &Release, difference: &str) -> Value {
     let created = UNIX_EPOCH + Duration::from_secs(release.epoch);
     let created = humantime::format_rfc3339_seconds(created).to_string();
     json!({

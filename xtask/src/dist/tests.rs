@@ -2,7 +2,10 @@
 
 use std::process::Command;
 
+use serde_json::Value;
+
 use super::{archive::Entry, *};
+use crate::step::workspace;
 
 /// A release whose binary is only the ELF header for x86-64.
 fn made_up() -> Release {
@@ -71,6 +74,55 @@ fn links_to_what_is_not_shipped_become_words() {
     let text = "[a](guide.md#b), [c d](../wire.md), [e](#f), [g](https://example.com) and [h](json.md)";
     let kept = "[a](guide.md#b), c d, [e](#f), [g](https://example.com) and h";
     assert_eq!(release::without_dead_links(text, &shipped), kept);
+}
+
+#[test]
+fn binstall_finds_the_archive_and_the_binary_in_it() {
+    let mut cargo = Command::new("cargo");
+    cargo.args(["metadata", "--format-version", "1", "--no-deps", "--offline"]).current_dir(workspace());
+    let metadata: Value = serde_json::from_str(&tool::run(&mut cargo).unwrap()).unwrap();
+    let packages = metadata["packages"].as_array().unwrap();
+    let command = packages.iter().find(|package| package["name"] == "leasehold-cli").unwrap();
+    let release = made_up();
+    let filled = |template: &Value| {
+        let fields = [
+            ("version", &*release.version),
+            ("target", "x86_64-unknown-linux-musl"),
+            ("bin", "leasehold"),
+            ("binary-ext", ""),
+        ];
+        fields.into_iter().fold(template.as_str().unwrap().to_owned(), |text, (field, value)| {
+            text.replace(&format!("{{ {field} }}"), value)
+        })
+    };
+    let binstall = &command["metadata"]["binstall"];
+    let url = filled(&binstall["pkg-url"]);
+    assert!(url.ends_with(&format!("/v{}/{}.tar.gz", release.version, release.name())), "{url}");
+    let place = tempfile::tempdir().unwrap();
+    let archive = place.path().join("archive");
+    fs::write(&archive, release.archive().unwrap()).unwrap();
+    trial::unpack_compressed(&archive, place.path()).unwrap();
+    let binary = place.path().join(filled(&binstall["bin-dir"]));
+    assert!(fs::read(&binary).unwrap() == release.binary, "{}", binary.display());
+}
+
+/// The Dockerfile itself is not built: that takes a container engine and an image from a registry.
+#[test]
+fn the_dockerfile_runs_the_same_program_as_the_image_of_dist() {
+    let text = fs::read_to_string(workspace().join("packaging/Dockerfile")).unwrap();
+    let instructions = |name: &str| {
+        let lines = text.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let image = oci::config(&made_up(), "sha256:0")["config"].clone();
+    assert_eq!(instructions("USER"), [image["User"].as_str().unwrap()]);
+    assert_eq!(instructions("ENTRYPOINT"), [image["Entrypoint"].to_string()]);
+    assert_eq!(instructions("CMD"), [image["Cmd"].to_string()]);
+    let copied = instructions("COPY");
+    let from_source = copied.iter().filter(|line| !line.starts_with("--from"));
+    for file in from_source.flat_map(|line| line.rsplit_once(' ').unwrap().0.split(' ')) {
+        assert!(workspace().join(file).exists(), "{file}");
+    }
 }
 
 #[test]

@@ -55,7 +55,7 @@ fn unpack(bytes: &[u8], into: &Path) -> Result<(), String> {
     tar::Archive::new(bytes).unpack(into).map_err(|error| error.to_string())
 }
 
-fn unpack_compressed(archive: &Path, into: &Path) -> Result<(), String> {
+pub(super) fn unpack_compressed(archive: &Path, into: &Path) -> Result<(), String> {
     let file = fs::File::open(archive).map_err(|error| format!("{}: {error}", archive.display()))?;
     tar::Archive::new(GzDecoder::new(file)).unpack(into).map_err(|error| error.to_string())
 }
@@ -93,6 +93,11 @@ pub(super) fn formula(formula: &Path, archive: &Path) -> Result<(), String> {
     // Every second part between quotes is a name.
     let names: Vec<_> = installs.flat_map(|line| line.split('"').skip(1).step_by(2)).collect();
     has(&place.path().join(name), &names)
+}
+
+/// Checks the syntax of the formula.
+pub(super) fn ruby(formula: &Path) -> Result<(), String> {
+    tool::run(Command::new("ruby").arg("-c").arg(formula)).map(drop)
 }
 
 pub(super) fn deb(package: &Path, release: &Release) -> Result<(), String> {
