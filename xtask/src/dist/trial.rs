@@ -124,11 +124,17 @@ pub(super) fn deb(package: &Path, release: &Release) -> Result<(), String> {
 pub(super) fn wheel(package: &Path, release: &Release) -> Result<(), String> {
     let place = place()?;
     let world = place.path().join("world");
-    tool::run(Command::new("python3").args(["-m", "venv"]).arg(&world))?;
+    // The installed pip serves the new environment: one of its own would take longer to unpack than
+    // everything else here.
+    tool::run(Command::new("python3").args(["-m", "venv", "--without-pip"]).arg(&world))?;
     let python = world.join("bin/python");
-    let offline =
-        ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index", "--no-deps"];
-    tool::run(Command::new(&python).args(offline).arg(package))?;
+    let pip = |words: &[&str]| {
+        let mut command = Command::new("python3");
+        command.args(["-m", "pip", "--disable-pip-version-check", "--python"]).arg(&python).args(words);
+        command
+    };
+    let offline = ["install", "--quiet", "--no-index", "--no-deps"];
+    tool::run(pip(&offline).arg(package))?;
     let files = [
         "share/man/man1/leasehold.1",
         "share/bash-completion/completions/leasehold",
@@ -138,9 +144,9 @@ pub(super) fn wheel(package: &Path, release: &Release) -> Result<(), String> {
     has(&world, &files)?;
     runs(&world.join("bin/leasehold"), release)?;
     let version = tool::run(Command::new(&python).args(["-m", "leasehold", "--version"]))?;
-    tool::run(Command::new(&python).args(["-m", "pip", "--disable-pip-version-check", "check"]))?;
+    tool::run(&mut pip(&["check"]))?;
     let target = place.path().join("target");
-    tool::run(Command::new(&python).args(offline).arg("--target").arg(&target).arg(package))?;
+    tool::run(pip(&offline).arg("--target").arg(&target).arg(package))?;
     runs(&target.join("bin/leasehold"), release)?;
     if version.contains(&release.version) { Ok(()) } else { Err(format!("the module says {version:?}")) }
 }
