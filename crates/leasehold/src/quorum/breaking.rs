@@ -21,7 +21,6 @@ use leasehold_core::{
 use tokio::sync::mpsc::unbounded_channel;
 
 use super::calls::answers_to;
-use super::keeping::Kept;
 use super::looking::{MANY_KEYS_LIMIT, all_say, each_says, held_by_a_majority};
 use super::state::QuorumState;
 
@@ -177,18 +176,4 @@ impl QuorumState {
         let shared = self.attempts.find(id)?;
         shared.machine().handle_broken(member, id).then_some(shared.holder)
     }
-}
-
-/// Returns true if the member may take a lease again that it does not have, although messages said
-/// that it was broken there. If the member's record of breaks cannot be read, it may not.
-pub(super) async fn is_unbroken(store: &dyn Store, member: usize, kept: &Kept) -> bool {
-    let Ok(admin) = store.admin() else { return false };
-    let mut last = None;
-    for key in kept.attempt.claim.keys() {
-        match admin.last_break(key).await {
-            Ok(record) => last = last.max(record.map(|record| record.fence)),
-            Err(_) => return false,
-        }
-    }
-    kept.shared.machine().handle_last_break(member, &kept.renewal, last)
 }

@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use leasehold_core::{
-    Attempt, Ballot, Fault, FaultKind, Fence, HoldAnswer, MemberRenewal, QuorumAttempt, Rejoin, Vote,
+    Attempt, Ballot, Fault, FaultKind, Fence, HoldAnswer, MemberRenewal, QuorumAttempt, Rejoin, Store, Vote,
 };
 use tokio::sync::mpsc::unbounded_channel;
 
 use super::attempts::SharedAttempt;
-use super::breaking::is_unbroken;
 use super::calls::{End, answers_to};
 use super::member::Member;
 use super::state::QuorumState;
@@ -112,6 +111,20 @@ async fn keep_at(quorum: &QuorumState, member: usize, kept: &[Kept]) -> Vec<Answ
         answer.unwrap_or_else(|| Err(Fault::passing(store.name(), "it left a renewal unanswered")))
     });
     answers.collect()
+}
+
+/// Returns true if the member may take a lease again that it does not have, although messages said
+/// that it was broken there. If the member's record of breaks cannot be read, it may not.
+async fn is_unbroken(store: &dyn Store, member: usize, kept: &Kept) -> bool {
+    let Ok(admin) = store.admin() else { return false };
+    let mut last = None;
+    for key in kept.attempt.claim.keys() {
+        match admin.last_break(key).await {
+            Ok(record) => last = last.max(record.map(|record| record.fence)),
+            Err(_) => return false,
+        }
+    }
+    kept.shared.machine().handle_last_break(member, &kept.renewal, last)
 }
 
 /// Releases at all members, whatever they answered before, and returns the majority's answer. If a
