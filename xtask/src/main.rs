@@ -47,7 +47,7 @@ const TASKS: [Task; 23] = [
     Task {
         name: "test",
         usage: "test [--all] [ARG]…",
-        does: "download missing servers, build the command and run the everyday tests, which takes some minutes; --all runs every \
+        does: "download missing servers and run the everyday tests, which takes some minutes; --all runs every \
                test, and downloads the other lock libraries that some of them need; other arguments go to the test runner",
         run: test::run,
     },

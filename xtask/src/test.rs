@@ -40,24 +40,27 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
         Ok(left_out) => left_out,
         Err(failed) => return failed,
     };
-    // The command's tests run its binary, which cargo builds only for tests of its own package. The
-    // profile is that of the tests, so that nothing is compiled twice.
-    let mut steps = vec![Step::cargo(&["build", "--profile", "test", "-p", "leasehold-cli"], &[])];
-    if steps[0].passed() {
-        // Doctests run before the other tests, so that the other tests' summary comes last. They do
-        // not run with arguments: those select other tests, and rustdoc does not understand
-        // nextest's filters.
-        if arguments.is_empty() {
-            steps.push(Step::cargo(&["test", "--workspace", "--doc"], &[]));
-        }
-        let line = runner(everyday, arguments);
-        steps.push(Step::cargo(&line.iter().map(String::as_str).collect::<Vec<_>>(), &[]));
+    let mut steps = Vec::new();
+    // Doctests run before the other tests, so that the other tests' summary comes last. They do not
+    // run with arguments: those select other tests, and rustdoc does not understand nextest's
+    // filters.
+    if arguments.is_empty() {
+        steps.push(Step::cargo(&[&["test", "--doc"], &*packages(everyday)].concat(), &[]));
     }
+    let line = runner(everyday, arguments);
+    steps.push(Step::cargo(&line.iter().map(String::as_str).collect::<Vec<_>>(), &[]));
     steps.extend(left_out.into_iter().chain(callgrind().filter(|_| !everyday)).map(Step::left_out));
     if everyday {
         steps.push(Step::left_out("the longer tests: cargo xtask test --all".into()));
     }
     account("test", &steps)
+}
+
+/// The packages of each of our commands. They are the same in all of them: cargo builds a dependency
+/// with the features that the chosen packages need of it, and others would need a second build.
+fn packages(everyday: bool) -> Vec<&'static str> {
+    let long = LONG_PACKAGES.iter().filter(|_| everyday);
+    ["--workspace"].into_iter().chain(long.flat_map(|package| ["--exclude", package])).collect()
 }
 
 /// The command that runs the tests: nextest if it is installed, because it runs the tests of all
@@ -67,10 +70,8 @@ fn runner(everyday: bool, arguments: &[String]) -> Vec<String> {
     let mut line: Vec<String> = Vec::new();
     let mut say = |words: &[&str]| line.extend(words.iter().map(ToString::to_string));
     say(if is_there { &["nextest", "run"] } else { &["test", "--lib", "--bins", "--tests"] });
-    say(&["--workspace", "--no-fail-fast"]);
-    if everyday {
-        LONG_PACKAGES.iter().for_each(|package| say(&["--exclude", package]));
-    }
+    say(&packages(everyday));
+    say(&["--no-fail-fast"]);
     if is_there {
         // .config/nextest.toml sets how many of which kind run at once. nextest refuses an option
         // that is given twice.
