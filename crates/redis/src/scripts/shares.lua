@@ -109,10 +109,7 @@ local function make_shares()
   -- Extends the requester's share to this time, unless it lasts longer already.
   local function prolong(s, ends)
     local mine = s.shares.mine
-    if mine.ends < ends then
-      others_last(s)
-      mine.ends, s.shares.put[me] = ends, mine
-    end
+    if mine.ends < ends then mine.ends, s.shares.put[me] = ends, mine end
   end
 
   -- Sets the fence of the requester's share.
@@ -175,7 +172,7 @@ local function make_shares()
 
   local function write_shares(s)
     local shares = s.shares
-    if not (shares and shares.last) then return end
+    if not shares.last then return end
     local last, scores, records = last_end(s), {}, {}
     for digits, share in pairs(shares.put) do
       scores[#scores + 1] = whole(share.ends)

@@ -20,7 +20,7 @@ use crate::subject::{Subject, plain};
 
 type Outcome = Result<(), String>;
 
-const ALL: [fn(&mut Subject) -> Outcome; 19] = [
+const ALL: [fn(&mut Subject) -> Outcome; 24] = [
     a_fence_that_is_no_number_is_an_error,
     a_ttl_over_the_longest_of_the_quorum_is_an_error,
     a_proposed_fence_is_near_the_servers_clock,
@@ -40,6 +40,11 @@ const ALL: [fn(&mut Subject) -> Outcome; 19] = [
     only_a_value_that_is_a_lease_can_be_marked,
     no_share_ends_before_its_ttl,
     a_share_with_a_later_end_than_any_of_ours_does_not_count,
+    shares::without_their_sum_no_permit_is_granted,
+    shares::a_refusal_leaves_shares_as_they_are,
+    shares::shares_that_were_left_beside_a_lease_do_not_return,
+    shares::half_of_what_shares_consist_of_is_removed,
+    shares::of_shares_that_end_together_the_one_with_the_lower_id_is_named,
 ];
 
 /// Runs all cases, each in an empty store, until one fails.
@@ -80,6 +85,9 @@ macro_rules! ensure {
         }
     };
 }
+
+// After the macro, which it uses.
+mod shares;
 
 const LONGEST: Duration = Duration::from_secs(5000);
 const SECOND: u64 = 1_000_000;

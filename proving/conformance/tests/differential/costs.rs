@@ -15,12 +15,13 @@ use crate::subject::Subject;
 type Outcome = Result<(), String>;
 
 /// Each in an empty store.
-const ALL: [fn(&mut Subject) -> Outcome; 5] = [
+const ALL: [fn(&mut Subject) -> Outcome; 6] = [
     a_batch_asks_once_for_all_of_its_claims,
     a_batch_at_a_member_asks_twice_more,
     a_release_reads_a_few_waiters,
     a_join_reads_only_the_end_of_the_queue,
     dead_waiters_are_checked_together,
+    the_first_reader_asks_once_what_there_is,
 ];
 
 /// Runs all scenarios, until one has another cost.
@@ -172,6 +173,14 @@ fn dead_waiters_are_checked_together(subject: &mut Subject) -> Outcome {
     are(&cost, &[&looks[..], &asks, &[("zrem", 1), ("hdel", 1), ("del", 1)]].concat())
 }
 
+/// The key is free, and nothing is left of a queue or of shares.
+fn the_first_reader_asks_once_what_there_is(subject: &mut Subject) -> Outcome {
+    let attempt = by(1).reading();
+    let cost = costs(subject, &Request::Grant { attempt, wait: None, not_after: None })?;
+    let looks = [("time", 1), ("get", 2), ("exists", 1), ("pttl", 1)];
+    are(&cost, &[&looks[..], &[("set", 2), ("zadd", 1), ("hset", 1), ("pexpireat", 3)]].concat())
+}
+
 fn costs_what_it_should(scenario: fn(&mut Subject) -> Outcome) {
     let server = Server::start(Flavor::Valkey91);
     alone(&mut Subject::on(&server), &scenario).unwrap();
@@ -200,4 +209,9 @@ fn a_request_that_joins_a_queue_reads_its_end() {
 #[test]
 fn a_hundred_dead_waiters_are_checked_together() {
     costs_what_it_should(dead_waiters_are_checked_together);
+}
+
+#[test]
+fn the_first_reader_of_a_free_key_asks_once_whether_anything_is_left_there() {
+    costs_what_it_should(the_first_reader_asks_once_what_there_is);
 }

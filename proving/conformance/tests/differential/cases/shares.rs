@@ -1,0 +1,122 @@
+//! Cases of keys that several holders share.
+
+use super::*;
+
+const TIME: Duration = Duration::from_secs(900);
+
+fn of(who: u128, claim: Claim) -> Attempt {
+    Attempt::new(claim, Holder::from_bits(who), None, ttl(TIME))
+}
+
+fn reader(who: u128, name: &str) -> Attempt {
+    of(who, Claim::shared([key(name)]).unwrap())
+}
+
+fn digits(who: u128) -> String {
+    Holder::from_bits(who).digits()
+}
+
+/// A stranger writes a share of another holder, which ends a minute from now.
+fn leave_holder(subject: &mut Subject, name: &str) -> Outcome {
+    let ends = clock(subject)? / 1000 + 60_000;
+    run(subject, cmd("ZADD").arg(side(Side::Holders, name)).arg(ends).arg(digits(7)))
+}
+
+fn leave_data(subject: &mut Subject, name: &str) -> Outcome {
+    let shares = side(Side::Shares, name);
+    run(subject, cmd("HSET").arg(shares).arg(digits(7)).arg("1 7 -").arg("n").arg(1))
+}
+
+fn holders(subject: &mut Subject, name: &str) -> Result<Vec<String>, String> {
+    run(subject, cmd("ZRANGE").arg(side(Side::Holders, name)).arg(0).arg(-1))
+}
+
+pub(super) fn without_their_sum_no_permit_is_granted(subject: &mut Subject) -> Outcome {
+    let permit = |who| grant(&of(who, Claim::permits([key("a")], 1, 2).unwrap()));
+    let lose =
+        |subject: &mut Subject, name| run::<u64>(subject, cmd("HDEL").arg(side(Side::Shares, name)).arg("n"));
+    ensure!(code(&raw(subject, &permit(1))?) == Some(0));
+    ensure!(lose(subject, "a")? == 1);
+    ensure!(code(&raw(subject, &permit(2))?) == Some(1));
+    // Readers need no sum, and do not guess it.
+    ensure!(code(&raw(subject, &grant(&reader(1, "b")))?) == Some(0));
+    ensure!(lose(subject, "b")? == 1);
+    ensure!(code(&raw(subject, &grant(&reader(2, "b")))?) == Some(0));
+    ensure!(lose(subject, "b")? == 0);
+    Ok(())
+}
+
+pub(super) fn a_refusal_leaves_shares_as_they_are(subject: &mut Subject) -> Outcome {
+    ensure!(code(&raw(subject, &grant(&reader(1, "a")))?) == Some(0));
+    let sides = [Side::Holders, Side::Shares].map(|of| side(of, "a"));
+    for side in &sides {
+        run::<()>(subject, cmd("PERSIST").arg(side))?;
+    }
+    ensure!(code(&raw(subject, &grant(&by(2, "a")))?) == Some(1));
+    for side in &sides {
+        let left: i64 = run(subject, cmd("PTTL").arg(side))?;
+        ensure!(left == -1, left);
+    }
+    Ok(())
+}
+
+/// A batch grants a key without removing what is left of its shares.
+pub(super) fn shares_that_were_left_beside_a_lease_do_not_return(subject: &mut Subject) -> Outcome {
+    let leave = |subject: &mut Subject, name| {
+        ensure!(code(&raw(subject, &grant(&by(1, name)))?) == Some(0));
+        leave_holder(subject, name)?;
+        leave_data(subject, name)
+    };
+    leave(subject, "a")?;
+    ensure!(code(&raw(subject, &Request::Renew(by(1, "a").reading()))?) == Some(0));
+    let left = holders(subject, "a")?;
+    ensure!(left == [digits(1)], left);
+    leave(subject, "b")?;
+    ensure!(code(&raw(subject, &waits(&reader(2, "b")))?) == Some(7));
+    ensure!(code(&raw(subject, &Request::Release(by(1, "b")))?) == Some(0));
+    let left = holders(subject, "b")?;
+    ensure!(left == [digits(2)], left);
+    Ok(())
+}
+
+/// Somebody deleted one of the two keys, and the marker.
+pub(super) fn half_of_what_shares_consist_of_is_removed(subject: &mut Subject) -> Outcome {
+    for (nth, leave) in [leave_holder, leave_data].into_iter().enumerate() {
+        let name = format!("for a writer {nth}");
+        leave(subject, &name)?;
+        ensure!(code(&raw(subject, &grant(&by(1, &name)))?) == Some(0));
+        let mut exist = cmd("EXISTS");
+        exist.arg(side(Side::Holders, &name)).arg(side(Side::Shares, &name));
+        ensure!(run::<u64>(subject, &mut exist)? == 0, nth);
+        let name = format!("for a reader {nth}");
+        leave(subject, &name)?;
+        ensure!(code(&raw(subject, &grant(&reader(1, &name)))?) == Some(0));
+        let left = holders(subject, &name)?;
+        ensure!(left == [digits(1)], nth, left);
+        let mut data = cmd("HGET");
+        let data: Option<String> = run(subject, data.arg(side(Side::Shares, &name)).arg(digits(7)))?;
+        ensure!(data.is_none(), nth, data);
+    }
+    Ok(())
+}
+
+pub(super) fn of_shares_that_end_together_the_one_with_the_lower_id_is_named(
+    subject: &mut Subject,
+) -> Outcome {
+    for me in [1, 2] {
+        let name = format!("asked by {me}");
+        for who in [1, 2] {
+            ensure!(code(&raw(subject, &grant(&reader(who, &name)))?) == Some(0));
+        }
+        let ends = clock(subject)? / 1000 + 60_000;
+        let mut together = cmd("ZADD");
+        together.arg(side(Side::Holders, &name)).arg(ends).arg(digits(1)).arg(ends).arg(digits(2));
+        run::<()>(subject, &mut together)?;
+        let Value::Array(refused) = raw(subject, &grant(&by(me, &name)))? else {
+            return Err("no refusal".into());
+        };
+        let Some(Value::Array(holding)) = refused.get(2) else { return Err(format!("{refused:?}")) };
+        ensure!(holding.get(1) == Some(&Value::BulkString(digits(1).into_bytes())), me, refused);
+    }
+    Ok(())
+}
