@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use conformance::sequence::{RUN, WINDOW, heard};
 use leasehold_core::{
-    Answer, Attempt, Claim, Fence, GrantAnswer, Holder, Key, Label, Owner, Proposal, Request, Signal, Stamp,
-    Ttl, Wait,
+    Answer, Attempt, Claim, Fence, GrantAnswer, Holder, Key, Label, Mark, Owner, Proposal, Request, Signal,
+    Stamp, Ttl, Wait,
 };
 use leasehold_redis::script::{
     self, Call, Granted, Vouching, call_at_member, grant_batch, read_done, read_grants, renew_batch,
@@ -20,7 +20,7 @@ use crate::subject::{Subject, plain};
 
 type Outcome = Result<(), String>;
 
-const ALL: [fn(&mut Subject) -> Outcome; 24] = [
+const ALL: [fn(&mut Subject) -> Outcome; 30] = [
     a_fence_that_is_no_number_is_an_error,
     a_ttl_over_the_longest_of_the_quorum_is_an_error,
     a_proposed_fence_is_near_the_servers_clock,
@@ -34,6 +34,7 @@ const ALL: [fn(&mut Subject) -> Outcome; 24] = [
     a_renewal_shortens_nothing,
     a_mark_that_is_no_string_stays,
     a_mark_is_forgotten_once,
+    each_key_of_a_claim_is_marked,
     a_survey_and_an_inspection_agree_on_each_key,
     a_long_queue_and_many_shares_are_read_in_parts,
     a_release_wakes_a_client_that_blocks_on_a_list,
@@ -45,6 +46,11 @@ const ALL: [fn(&mut Subject) -> Outcome; 24] = [
     shares::shares_that_were_left_beside_a_lease_do_not_return,
     shares::half_of_what_shares_consist_of_is_removed,
     shares::of_shares_that_end_together_the_one_with_the_lower_id_is_named,
+    queue::a_queue_without_its_waiters_data_is_removed,
+    queue::a_waiter_of_a_process_that_left_a_hand_over_is_skipped,
+    queue::of_waiters_with_one_ticket_the_one_with_the_lower_id_is_first,
+    queue::the_last_waiter_that_is_looked_at_watches_a_new_holder,
+    queue::a_queue_ends_when_its_last_hand_over_is_claimed,
 ];
 
 /// Runs all cases, each in an empty store, until one fails.
@@ -86,7 +92,8 @@ macro_rules! ensure {
     };
 }
 
-// After the macro, which it uses.
+// After the macro, which they use.
+mod queue;
 mod shares;
 
 const LONGEST: Duration = Duration::from_secs(5000);
@@ -529,6 +536,19 @@ fn a_mark_is_forgotten_once(subject: &mut Subject) -> Outcome {
     let value = say(subject, &forget)?;
     ensure!(clocks(&value, &said, 2, now), value);
     ensure!(content(subject)?.is_empty());
+    Ok(())
+}
+
+fn each_key_of_a_claim_is_marked(subject: &mut Subject) -> Outcome {
+    let claim = Claim::exclusive_all(["a", "b", "c"].map(key)).unwrap();
+    let attempt = Attempt::new(claim, Holder::from_bits(1), None, ttl(Duration::from_secs(900)));
+    ensure!(code(&raw(subject, &grant(&attempt))?) == Some(0));
+    let mark = Mark::new(Stamp::from_micros(1), Fence::new(1).unwrap(), None);
+    ensure!(code(&raw(subject, &Request::Mark { attempt, mark, keep: DAY })?) == Some(0));
+    for name in ["a", "b", "c"] {
+        let left = lasts(subject, side(Side::Mark, name))?;
+        ensure!(left <= DAY && left > DAY - Duration::from_secs(5), name, left);
+    }
     Ok(())
 }
 

@@ -340,12 +340,21 @@ impl Subject {
 
     /// Reads and drops what was published until now.
     pub(crate) fn forget_pushes(&mut self) {
-        let mut publish = cmd("PUBLISH");
-        publish.arg(heard().remove(0).as_bytes()).arg(ENOUGH);
-        if publish.exec(&mut self.connection).is_ok() {
+        if self.publish_enough().is_ok() {
             // A message that a stranger published is not a push, and ends the reading.
             while self.pushes().is_err_and(|why| why.ends_with("was published")) {}
         }
+    }
+
+    /// The push messages since the last time, up to now.
+    pub(crate) fn pushes_until_now(&mut self) -> Result<Vec<(Channel, PushMessage)>, String> {
+        self.publish_enough().map_err(|error| error.to_string())?;
+        self.pushes()
+    }
+
+    fn publish_enough(&mut self) -> RedisResult<()> {
+        let mut publish = cmd("PUBLISH");
+        publish.arg(heard().remove(0).as_bytes()).arg(ENOUGH).exec(&mut self.connection)
     }
 
     /// Everything on the server; an error if a key is unknown.

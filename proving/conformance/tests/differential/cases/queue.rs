@@ -1,0 +1,82 @@
+//! Cases of the queue of a key.
+
+use leasehold_core::WaitQueue;
+
+use super::*;
+
+fn is_held(subject: &mut Subject, name: &str) -> Result<bool, String> {
+    run(subject, cmd("EXISTS").arg(name))
+}
+
+/// Somebody deleted the waiters' data. A waiter without data is skipped.
+pub(super) fn a_queue_without_its_waiters_data_is_removed(subject: &mut Subject) -> Outcome {
+    let queue = side(Side::Queue, "a");
+    run::<()>(subject, cmd("ZADD").arg(&queue).arg(5).arg(Holder::from_bits(7).digits()))?;
+    ensure!(code(&raw(subject, &grant(&by(1, "a")))?) == Some(0));
+    ensure!(run::<u64>(subject, cmd("EXISTS").arg(&queue))? == 0);
+    Ok(())
+}
+
+/// An earlier request has recorded that the process on this channel left a hand-over unclaimed.
+pub(super) fn a_waiter_of_a_process_that_left_a_hand_over_is_skipped(subject: &mut Subject) -> Outcome {
+    let channel = heard().pop().unwrap();
+    for (name, is_skipped) in [("a", false), ("b", true)] {
+        ensure!(code(&raw(subject, &grant(&by(1, name)))?) == Some(0));
+        ensure!(code(&raw(subject, &waits(&by(2, name)))?) == Some(7));
+        if is_skipped {
+            let field = [b"s:", channel.as_bytes()].concat();
+            run::<()>(subject, cmd("HSET").arg(side(Side::Waiters, name)).arg(field).arg(""))?;
+        }
+        ensure!(code(&raw(subject, &Request::Release(by(1, name)))?) == Some(0));
+        ensure!(is_held(subject, name)? != is_skipped, name);
+    }
+    Ok(())
+}
+
+pub(super) fn of_waiters_with_one_ticket_the_one_with_the_lower_id_is_first(
+    subject: &mut Subject,
+) -> Outcome {
+    ensure!(code(&raw(subject, &grant(&by(3, "a")))?) == Some(0));
+    for who in [1, 2] {
+        ensure!(code(&raw(subject, &waits(&by(who, "a")))?) == Some(7));
+    }
+    let mut together = cmd("ZADD");
+    together.arg(side(Side::Queue, "a"));
+    for who in [1, 2] {
+        together.arg(5).arg(Holder::from_bits(who).digits());
+    }
+    run::<()>(subject, &mut together)?;
+    run::<()>(subject, cmd("DEL").arg("a"))?;
+    ensure!(code(&raw(subject, &waits(&by(2, "a")))?) == Some(7));
+    ensure!(code(&raw(subject, &Request::Renew(by(1, "a")))?) == Some(0));
+    Ok(())
+}
+
+/// The new holder's process may be dead, and with it all waiters on its channel.
+pub(super) fn the_last_waiter_that_is_looked_at_watches_a_new_holder(subject: &mut Subject) -> Outcome {
+    ensure!(code(&raw(subject, &grant(&by(1, "a")))?) == Some(0));
+    let watcher = 3 + WaitQueue::LOOKED_AHEAD as u128 - 1;
+    for who in 2..watcher {
+        ensure!(code(&raw(subject, &waits(&by(who, "a")))?) == Some(7));
+    }
+    let wait = Some(Wait { channel: heard().first().cloned(), ..Wait::default() });
+    let elsewhere = Request::Grant { attempt: by(watcher, "a"), wait, not_after: None };
+    ensure!(code(&raw(subject, &elsewhere)?) == Some(7));
+    subject.forget_pushes();
+    ensure!(code(&raw(subject, &Request::Release(by(1, "a")))?) == Some(0));
+    let told = subject.pushes_until_now()?;
+    ensure!(told.iter().any(|(_, push)| push.holder == Holder::from_bits(watcher)), told);
+    Ok(())
+}
+
+/// A record of a channel that is skipped would otherwise outlive the queue.
+pub(super) fn a_queue_ends_when_its_last_hand_over_is_claimed(subject: &mut Subject) -> Outcome {
+    let ours = by(1, "a");
+    let waiters = side(Side::Waiters, "a");
+    ensure!(code(&raw(subject, &grant(&ours))?) == Some(0));
+    let handed = format!("{} leasehold:x", ours.holder.digits());
+    run::<()>(subject, cmd("HSET").arg(&waiters).arg("u").arg(handed).arg("s:leasehold:y").arg(""))?;
+    ensure!(code(&raw(subject, &grant(&ours))?) == Some(0));
+    ensure!(run::<u64>(subject, cmd("EXISTS").arg(&waiters))? == 0);
+    Ok(())
+}
