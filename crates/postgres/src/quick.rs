@@ -1,5 +1,6 @@
-//! Serves requests for keys that nobody else wants with one statement for all requests of a kind,
-//! in one round trip: grants of free keys, renewals and releases of keys without a queue.
+//! Serves requests for keys that are held exclusively, if at all, with one statement for all
+//! requests of a kind, in one round trip: grants of free keys, joining a queue, renewals, and
+//! releases with the hand-over to the next waiter.
 //!
 //! A request that finds anything else at its key changes nothing here. It is left to a
 //! [transaction](crate::transaction), which has the whole semantics.
@@ -8,36 +9,48 @@
 //! release that was meant to undo it. So each carries a time on the server's clock after which the
 //! statement fails, and the statement reads that clock while it has the row locked.
 
+mod statements;
+
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use leasehold_core::{
-    Answer, Attempt, Contended, GrantAnswer, HoldAnswer, Holder, Instant, Key, Label, LastFence, Mode,
-    Request, Served, Stamp, Want,
+    Answer, Attempt, GrantAnswer, HoldAnswer, Holder, HolderInfo, Key, Mode, Owner, Push, QueuePosition,
+    Request, Served, Stamp, Wait, Want,
 };
-use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Row};
 
-use crate::sql::Sql;
+use crate::channel;
+use crate::push;
 use crate::table::row::Columns;
-use crate::table::{bytes, interval};
-use crate::transaction::keys;
+use crate::table::ticket;
+use crate::transaction::{Scope, keys};
 use crate::transaction_error::TransactionError;
 
-/// The requests of a batch that are worth trying here, each with its number in the batch.
+/// The requests of a batch that are worth trying here.
 #[derive(Debug, Default)]
 pub(crate) struct Quick<'a> {
-    grants: Chosen<'a>,
-    renewals: Chosen<'a>,
-    releases: Chosen<'a>,
+    grants: Vec<Chosen<'a>>,
+    renewals: Vec<Chosen<'a>>,
+    releases: Vec<Chosen<'a>>,
 }
 
-type Chosen<'a> = BTreeMap<&'a Key, (usize, &'a Attempt)>;
+/// A request for one key.
+#[derive(Debug)]
+struct Chosen<'a> {
+    key: &'a Key,
+    /// Its number in the batch.
+    nth: usize,
+    attempt: &'a Attempt,
+    wait: Option<&'a Wait>,
+}
 
 /// The result.
 #[derive(Debug, Default)]
 pub(crate) struct Answered {
-    /// The answers to the requests that were served, by their numbers.
-    pub(crate) answers: Vec<(usize, Answer)>,
+    /// The answers to the requests that were served, by their numbers. Pushes to other channels
+    /// than the process's own are sent already.
+    pub(crate) served: BTreeMap<usize, Served>,
     /// The server's clock, if it was read.
     pub(crate) now: Option<Stamp>,
     /// The number of rows that were added.
@@ -47,104 +60,151 @@ pub(crate) struct Answered {
 }
 
 impl<'a> Quick<'a> {
-    /// Chooses requests for one key each, which was not contended lately, and which no other
-    /// request of the batch concerns.
-    pub(crate) fn among(requests: &[&'a Request], contended: &Contended, now: Instant) -> Self {
+    /// Chooses requests for one key each, which no other request of the batch concerns.
+    pub(crate) fn among(requests: &[&'a Request]) -> Self {
         let (mut seen, mut twice) = (BTreeSet::new(), BTreeSet::new());
         for key in requests.iter().flat_map(|request| keys(request)) {
             if !seen.insert(key) {
                 twice.insert(key);
             }
         }
-        let alone = |key: &Key| !twice.contains(key) && !contended.has(contended.digest(key), now);
         let mut quick = Self::default();
         for (nth, request) in requests.iter().enumerate() {
-            let (chosen, attempt) = match request {
-                // An attempt with a ticket has queued, so there may be a queue.
+            let (chosen, attempt, wait) = match request {
+                // An attempt with a ticket has queued before.
                 Request::Grant { attempt, wait, not_after: None }
                     if wait.as_ref().is_none_or(|wait| wait.ticket.is_none()) =>
                 {
-                    (&mut quick.grants, attempt)
+                    (&mut quick.grants, attempt, wait.as_ref())
                 }
-                Request::Renew(attempt) => (&mut quick.renewals, attempt),
-                Request::Release(attempt) => (&mut quick.releases, attempt),
+                Request::Renew(attempt) => (&mut quick.renewals, attempt, None),
+                Request::Release(attempt) => (&mut quick.releases, attempt, None),
                 _ => continue,
             };
-            if let Some(key) = exclusive_key(attempt).filter(|key| alone(key)) {
-                chosen.insert(key, (nth, attempt));
+            if let Some(key) = exclusive_key(attempt).filter(|key| !twice.contains(key)) {
+                chosen.push(Chosen { key, nth, attempt, wait });
             }
+        }
+        for chosen in [&mut quick.grants, &mut quick.renewals, &mut quick.releases] {
+            chosen.sort_unstable_by_key(|request| request.key);
         }
         quick
     }
 
     /// The requesters of grants.
     pub(crate) fn granting(&self) -> impl Iterator<Item = Holder> {
-        self.grants.values().map(|(_, attempt)| attempt.holder)
+        self.grants.iter().map(|request| request.attempt.holder)
     }
 
-    /// Sends the statements at once. Each is a transaction, and whether one fails does not concern
-    /// the others.
+    /// Sends the statements at once. Whether one fails does not concern the others. `own` is the
+    /// number of the channel on which this process listens.
     pub(crate) async fn serve(
         &self,
         client: &Client,
-        sql: &Sql,
-        lock_timeout: &str,
+        scope: &Scope,
         not_after: Stamp,
+        own: Option<i64>,
     ) -> Answered {
-        let granting = Kind::Grant { not_after: not_after.as_micros().cast_signed() };
         let (granted, renewed, released) = tokio::join!(
             biased;
-            ask(client, &sql.quick_grant, &self.grants, lock_timeout, granting),
-            ask(client, &sql.quick_renew, &self.renewals, lock_timeout, Kind::Renew),
-            ask(client, &sql.quick_release, &self.releases, lock_timeout, Kind::Release),
+            statements::grant(client, scope, not_after, &self.grants),
+            statements::renew(client, scope, &self.renewals),
+            statements::release(client, scope, own, &self.releases),
         );
         let mut answered = Answered::default();
-        answered.read(granted, &self.grants, |row, answered| {
-            answered.added += usize::from(row.get::<bool>(3)?);
-            Ok(Answer::Grant(GrantAnswer::Granted { fence: row.fence(2)? }))
-        });
-        answered.read(renewed, &self.renewals, |_, _| Ok(Answer::Renew(HoldAnswer::Done)));
-        answered.read(released, &self.releases, |_, _| Ok(Answer::Release(HoldAnswer::Done)));
+        answered.read(granted, |rows, answered| answered.granted(rows, &self.grants));
+        answered.read(renewed, |rows, answered| answered.renewed(rows, &self.renewals));
+        answered.read(released, |rows, answered| answered.released(rows, &self.releases));
         answered
     }
 }
 
 impl Answered {
-    /// The answers in the order of the requests; `None` for those that are left.
-    pub(crate) fn in_order(answers: Vec<(usize, Answer)>, count: usize) -> Vec<Option<Served>> {
-        let mut results: Vec<_> = (0..count).map(|_| None).collect();
-        for (nth, answer) in answers {
-            if let Some(result) = results.get_mut(nth) {
-                *result = Some(Served::quietly(answer));
-            }
-        }
-        results
-    }
-
     fn read(
         &mut self,
         rows: Result<Vec<Row>, TransactionError>,
-        chosen: &Chosen<'_>,
-        answer: fn(&Columns<'_>, &mut Self) -> Result<Answer, TransactionError>,
+        read: impl FnOnce(&[Row], &mut Self) -> Result<(), TransactionError>,
     ) {
-        let read = rows.and_then(|rows| {
-            for row in &rows {
-                let row = Columns(row);
-                self.now = Some(row.stamp(0)?);
-                let key = row.key(1)?;
-                let (nth, _) =
-                    chosen.get(&key).ok_or_else(|| TransactionError::damaged("an answer for another key"))?;
-                let answer = answer(&row, self)?;
-                self.answers.push((*nth, answer));
-            }
-            Ok(())
-        });
-        if let Err(error) = read
+        if let Err(error) = rows.and_then(|rows| read(&rows, self))
             && !self.error.as_ref().is_some_and(TransactionError::is_lost)
         {
             self.error = Some(error);
         }
     }
+
+    fn granted(&mut self, rows: &[Row], chosen: &[Chosen<'_>]) -> Result<(), TransactionError> {
+        for row in rows {
+            let row = Columns(row);
+            let Chosen { key, nth, .. } = of_number(chosen, row.get(0)?)?;
+            self.now = Some(row.stamp(1)?);
+            let answer = match row.maybe_fence(2)? {
+                Some(fence) => {
+                    self.added += usize::from(row.get::<bool>(3)?);
+                    GrantAnswer::Granted { fence }
+                }
+                None => {
+                    let place = match row.get::<Option<i64>>(4)? {
+                        None => None,
+                        Some(_) => {
+                            let before = row.get::<i64>(5)?.unsigned_abs();
+                            Some(QueuePosition { ticket: ticket(&row, 4)?, before, stood: false })
+                        }
+                    };
+                    let owner = Owner::Holder { holder: row.holder(6)?, label: row.label(7)? };
+                    let left = Duration::from_micros(row.stamp(9)?.as_micros());
+                    let held_by =
+                        HolderInfo::exclusive((*key).clone(), owner, row.maybe_fence(8)?, Some(left));
+                    GrantAnswer::Busy { held_by, place }
+                }
+            };
+            self.served.insert(*nth, Served::quietly(Answer::Grant(answer)));
+        }
+        Ok(())
+    }
+
+    fn renewed(&mut self, rows: &[Row], chosen: &[Chosen<'_>]) -> Result<(), TransactionError> {
+        for row in rows {
+            let row = Columns(row);
+            self.now = Some(row.stamp(1)?);
+            let nth = of_number(chosen, row.get(0)?)?.nth;
+            self.served.insert(nth, Served::quietly(Answer::Renew(HoldAnswer::Done)));
+        }
+        Ok(())
+    }
+
+    fn released(&mut self, rows: &[Row], chosen: &[Chosen<'_>]) -> Result<(), TransactionError> {
+        let Some(row) = rows.first() else { return Ok(()) };
+        let row = Columns(row);
+        self.now = Some(row.stamp(0)?);
+        let released: Vec<bool> = row.get(1)?;
+        for (Chosen { nth, .. }, _) in chosen.iter().zip(released).filter(|(_, released)| *released) {
+            self.served.insert(*nth, Served::quietly(Answer::Release(HoldAnswer::Done)));
+        }
+        let said_of: Option<Vec<i32>> = row.get(2)?;
+        let said_on: Option<Vec<Option<i64>>> = row.get(3)?;
+        let said: Option<Vec<&str>> = row.get(4)?;
+        let said_on = said_on.unwrap_or_default().into_iter().map(|number| number.map(channel::of_number));
+        for ((number, to), said) in
+            said_of.unwrap_or_default().into_iter().zip(said_on).zip(said.unwrap_or_default())
+        {
+            let Chosen { key, nth, .. } = of_number(chosen, number)?;
+            let said =
+                push::read(said).ok_or_else(|| TransactionError::damaged("a message is of no kind"))?;
+            let push =
+                Push { to, holder: said.holder, key: (*key).clone(), event: said.event, nonce: said.nonce };
+            if let Some(served) = self.served.get_mut(nth) {
+                served.pushes.push(push);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The request of a number in a statement's arguments.
+fn of_number<'a, 'b>(chosen: &'a [Chosen<'b>], number: i32) -> Result<&'a Chosen<'b>, TransactionError> {
+    let index = usize::try_from(number).ok().and_then(|number| number.checked_sub(1));
+    let request = index.and_then(|index| chosen.get(index));
+    request.ok_or_else(|| TransactionError::damaged("an answer to no request"))
 }
 
 /// The only key of a claim that needs no agreement of a quorum and no sharing.
@@ -155,57 +215,8 @@ fn exclusive_key(attempt: &Attempt) -> Option<&Key> {
     }
 }
 
-/// The arguments of a statement, a row for each request.
-#[derive(Default)]
-struct Arguments<'a> {
-    keys: Vec<&'a [u8]>,
-    holders: Vec<[u8; 16]>,
-    lasts: Vec<i64>,
-    kept: Vec<i64>,
-    labels: Vec<Option<&'a str>>,
-}
-
-async fn ask(
-    client: &Client,
-    statement: &str,
-    chosen: &Chosen<'_>,
-    lock_timeout: &str,
-    kind: Kind,
-) -> Result<Vec<Row>, TransactionError> {
-    if chosen.is_empty() {
-        return Ok(Vec::new());
-    }
-    let mut of = Arguments::default();
-    for (key, (_, attempt)) in chosen {
-        of.keys.push(key.as_bytes());
-        of.holders.push(bytes(attempt.holder));
-        of.lasts.push(interval(attempt.ttl.duration()));
-        of.kept.push(interval(LastFence::kept_for(attempt.ttl)));
-        of.labels.push(attempt.label.as_ref().map(Label::as_str));
-    }
-    let holders: Vec<&[u8]> = of.holders.iter().map(|holder| &holder[..]).collect();
-    let mut parameters: Vec<(&(dyn ToSql + Sync), Type)> =
-        vec![(&lock_timeout, Type::TEXT), (&of.keys, Type::BYTEA_ARRAY), (&holders, Type::BYTEA_ARRAY)];
-    if !matches!(kind, Kind::Release) {
-        parameters.extend([(&of.lasts as _, Type::INT8_ARRAY), (&of.kept as _, Type::INT8_ARRAY)]);
-    }
-    if let Kind::Grant { not_after } = &kind {
-        parameters.extend([(&of.labels as _, Type::TEXT_ARRAY), (not_after as _, Type::INT8)]);
-    }
-    Ok(client.query_typed(statement, &parameters).await?)
-}
-
-/// The kind of a statement, which decides what it is told.
-enum Kind {
-    Grant { not_after: i64 },
-    Renew,
-    Release,
-}
-
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use leasehold_core::{Claim, Ttl};
     use servers::Postgres;
     use tokio_postgres::NoTls;
@@ -218,9 +229,8 @@ mod tests {
         client
     }
 
-    async fn serve(client: &Client, sql: &Sql, request: &Request, not_after: Stamp) -> Answered {
-        let quick = Quick::among(&[request], &Contended::default(), Instant::from_nanos(0));
-        quick.serve(client, sql, "20000", not_after).await
+    async fn serve(client: &Client, scope: &Scope, request: &Request, not_after: Stamp) -> Answered {
+        Quick::among(&[request]).serve(client, scope, not_after, None).await
     }
 
     async fn number(client: &Client, sql: &str) -> i64 {
@@ -234,8 +244,8 @@ mod tests {
         let server = Postgres::start();
         let [client, blocker, observer] =
             [connect(&server).await, connect(&server).await, connect(&server).await];
-        let sql = Sql::of("leasehold");
-        client.batch_execute(&sql.schema).await.unwrap();
+        let scope = Scope::new("leasehold", Duration::from_secs(40), Duration::from_secs(2));
+        client.batch_execute(&scope.sql.schema).await.unwrap();
         let in_time = Stamp::from_micros(i64::MAX.unsigned_abs());
         let key = Key::new("k").unwrap();
         let ttl = Ttl::new(Duration::from_secs(60)).unwrap();
@@ -243,14 +253,14 @@ mod tests {
         let grant = |who| Request::Grant { attempt: attempt(who), wait: None, not_after: None };
         const HELD: &str = "SELECT count(*) FROM leasehold.lease WHERE holder IS NOT NULL";
 
-        let late = serve(&client, &sql, &grant(1), Stamp::from_micros(1)).await;
-        assert!(late.answers.is_empty() && late.error.is_some_and(|error| !error.is_lost()));
+        let late = serve(&client, &scope, &grant(1), Stamp::from_micros(1)).await;
+        assert!(late.served.is_empty() && late.error.is_some_and(|error| !error.is_lost()));
         assert_eq!(number(&observer, "SELECT count(*) FROM leasehold.lease").await, 0, "a row is left");
 
-        assert!(serve(&client, &sql, &grant(1), in_time).await.error.is_none());
+        assert!(serve(&client, &scope, &grant(1), in_time).await.error.is_none());
         assert_eq!(number(&observer, HELD).await, 1);
         let release = Request::Release(attempt(1));
-        assert_eq!(serve(&client, &sql, &release, in_time).await.answers.len(), 1);
+        assert_eq!(serve(&client, &scope, &release, in_time).await.served.len(), 1);
 
         // It is sent in time, but another transaction has the row.
         blocker.batch_execute("BEGIN; SELECT FROM leasehold.lease FOR UPDATE").await.unwrap();
@@ -264,8 +274,8 @@ mod tests {
             blocker.batch_execute("COMMIT").await.unwrap();
         };
         let request = grant(2);
-        let (late, ()) = tokio::join!(serve(&client, &sql, &request, not_after), until_late);
-        assert!(late.answers.is_empty() && late.error.is_some_and(|error| !error.is_lost()));
+        let (late, ()) = tokio::join!(serve(&client, &scope, &request, not_after), until_late);
+        assert!(late.served.is_empty() && late.error.is_some_and(|error| !error.is_lost()));
         assert_eq!(number(&observer, HELD).await, 0);
     }
 }

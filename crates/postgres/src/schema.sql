@@ -6,27 +6,25 @@ CREATE SCHEMA IF NOT EXISTS {s};
 
 CREATE TABLE {s}.meta (name text PRIMARY KEY, value text NOT NULL);
 
--- One row for each key that is held, waited for, or was used lately. A row stays for as long as its fence is remembered.
+-- One row for each key that is held, waited for, or was used lately. A row stays for as long as its
+-- fence is remembered. This table and that of the waiters have no CHECK, because the server parses
+-- those again for each statement; the program checks what it reads.
 CREATE TABLE {s}.lease (
-    key bytea PRIMARY KEY CHECK (octet_length(key) BETWEEN 1 AND 1024),
+    key bytea PRIMARY KEY,
     -- Its exclusive holder, and the end of that lease. Holders that share it have rows in "share", and the marker says how.
-    holder bytea CHECK (octet_length(holder) = 16),
-    label text CHECK (octet_length(label) <= 256),
-    ends bigint CHECK (ends >= 0),
+    holder bytea,
+    label text,
+    ends bigint,
     awaited boolean,
     marker text,
     -- The fencing token of the last grant.
-    fence bigint CHECK (fence BETWEEN 0 AND 9007199254740991),
-    fence_ends bigint CHECK (fence_ends >= 0),
+    fence bigint,
+    fence_ends bigint,
     -- How many wait, to whom it was handed and who has not been heard since, and when the queue is forgotten.
-    waiters bigint CHECK (waiters >= 0),
-    handed bytea CHECK (octet_length(handed) = 16),
+    waiters bigint,
+    handed bytea,
     handed_on bigint,
-    line_ends bigint CHECK (line_ends >= 0),
-    CHECK ((holder IS NULL) OR (marker IS NULL)),
-    CHECK ((holder IS NOT NULL OR marker IS NOT NULL) = (ends IS NOT NULL)),
-    CHECK ((holder IS NOT NULL) = (awaited IS NOT NULL)),
-    CHECK ((fence IS NULL) = (fence_ends IS NULL))
+    line_ends bigint
 ) WITH (fillfactor = 50);
 
 -- Makes the fence a part of the row's key: a grant, which changes it, waits for those who have the row locked FOR KEY SHARE, as
@@ -37,7 +35,7 @@ CREATE TABLE {s}.share (
     key bytea NOT NULL,
     holder bytea NOT NULL CHECK (octet_length(holder) = 16),
     weight integer NOT NULL CHECK (weight BETWEEN 1 AND 1048576),
-    fence bigint CHECK (fence BETWEEN 0 AND 9007199254740991),
+    fence bigint CHECK (fence BETWEEN 0 AND {fence_max}),
     label text CHECK (octet_length(label) <= 256),
     ends bigint NOT NULL CHECK (ends >= 0),
     unclaimed bigint,
@@ -46,14 +44,14 @@ CREATE TABLE {s}.share (
 
 CREATE TABLE {s}.waiter (
     key bytea NOT NULL,
-    ticket bigint NOT NULL CHECK (ticket >= 0),
-    holder bytea NOT NULL CHECK (octet_length(holder) = 16),
-    label text CHECK (octet_length(label) <= 256),
+    ticket bigint NOT NULL,
+    holder bytea NOT NULL,
+    label text,
     mode text NOT NULL,
-    ttl bigint NOT NULL CHECK (ttl > 0),
+    ttl bigint NOT NULL,
     -- The number of the channel that its process listens on, and the secret that a grant must repeat there.
     channel bigint,
-    nonce bytea CHECK (octet_length(nonce) = 32),
+    nonce bytea,
     wants_more boolean NOT NULL,
     PRIMARY KEY (key, ticket, holder)
 );
@@ -66,7 +64,7 @@ CREATE TABLE {s}.struck (key bytea NOT NULL, channel bigint NOT NULL, PRIMARY KE
 CREATE TABLE {s}.mark (
     key bytea PRIMARY KEY,
     at bigint NOT NULL CHECK (at >= 0),
-    fence bigint NOT NULL CHECK (fence BETWEEN 0 AND 9007199254740991),
+    fence bigint NOT NULL CHECK (fence BETWEEN 0 AND {fence_max}),
     label text CHECK (octet_length(label) <= 256),
     -- How long after "at" it is to be done again; NULL: never.
     period bigint CHECK (period > 0),
@@ -78,7 +76,7 @@ CREATE INDEX mark_by_end ON {s}.mark (ends);
 CREATE TABLE {s}.broken (
     key bytea PRIMARY KEY,
     at bigint NOT NULL CHECK (at >= 0),
-    fence bigint NOT NULL CHECK (fence BETWEEN 0 AND 9007199254740991),
+    fence bigint NOT NULL CHECK (fence BETWEEN 0 AND {fence_max}),
     held_by text CHECK (octet_length(held_by) <= 256),
     broken_by text CHECK (octet_length(broken_by) <= 256),
     reason text CHECK (octet_length(reason) <= 256),
@@ -88,67 +86,6 @@ CREATE INDEX broken_by_end ON {s}.broken (ends);
 
 CREATE FUNCTION {s}.now_micros() RETURNS bigint LANGUAGE sql VOLATILE
     AS 'SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint';
-
--- What the program asks most, each in one statement: functions, because a session then plans them only once. A key that is not as
--- simple as they expect is left out of the result, and nothing of it is changed. The settings apply to the calling transaction alone.
-
--- Grants keys that are free and have no queue. All or none, if it has the rows later than at "not_after".
-CREATE FUNCTION {s}.quick_grant(wait text, keys bytea[], holders bytea[], lasts bigint[], kept bigint[], labels text[], not_after bigint)
-    RETURNS TABLE (now bigint, granted bytea, token bigint, is_new boolean) LANGUAGE plpgsql VOLATILE AS $quick$
-BEGIN
-    PERFORM set_config('lock_timeout', wait, true), set_config('synchronous_commit', 'on', true);
-    now := {now};
-    RETURN QUERY INSERT INTO {s}.lease AS l (key, holder, label, ends, awaited, fence, fence_ends)
-        SELECT a.key, a.holder, a.label, now + a.lasts, false, now, now + a.kept
-        FROM unnest(keys, holders, lasts, kept, labels) AS a (key, holder, lasts, kept, label)
-        WHERE NOT EXISTS (SELECT FROM {s}.share AS s WHERE s.key = a.key)
-        ORDER BY a.key
-        ON CONFLICT (key) DO UPDATE SET holder = excluded.holder, label = excluded.label, ends = excluded.ends, awaited = false,
-            fence = greatest(excluded.fence, CASE WHEN l.fence_ends > excluded.fence THEN l.fence + 1 END),
-            fence_ends = greatest(excluded.fence_ends, l.fence_ends)
-        WHERE l.holder IS NULL AND l.marker IS NULL AND l.waiters IS NULL AND l.fence IS DISTINCT FROM 9007199254740991
-        RETURNING now, l.key, l.fence, l.xmax = 0;
-    IF {now} > not_after THEN
-        RAISE EXCEPTION 'the request arrived too late' USING ERRCODE = 'LH002';
-    END IF;
-END
-$quick$;
-
--- Renews the leases of these holders on keys without a queue, and never shortens one.
-CREATE FUNCTION {s}.quick_renew(wait text, keys bytea[], holders bytea[], lasts bigint[], kept bigint[])
-    RETURNS TABLE (now bigint, renewed bytea) LANGUAGE plpgsql VOLATILE AS $quick$
-BEGIN
-    PERFORM set_config('lock_timeout', wait, true), set_config('synchronous_commit', 'on', true);
-    now := {now};
-    RETURN QUERY WITH held AS MATERIALIZED (
-        -- In the order of the keys, so that there is no deadlock.
-        SELECT l.key, l.holder, a.lasts, a.kept
-        FROM unnest(keys, holders, lasts, kept) AS a (key, holder, lasts, kept) JOIN {s}.lease AS l ON l.key = a.key
-        WHERE l.holder = a.holder AND l.ends > {now} AND l.waiters IS NULL AND l.fence IS NOT NULL
-        ORDER BY l.key FOR NO KEY UPDATE OF l
-    )
-    UPDATE {s}.lease AS l SET ends = greatest(l.ends, now + h.lasts),
-        fence_ends = CASE WHEN l.fence_ends > now THEN greatest(l.fence_ends, now + h.kept) ELSE l.fence_ends END
-    FROM held AS h WHERE l.key = h.key AND l.holder = h.holder AND l.waiters IS NULL RETURNING now, l.key;
-END
-$quick$;
-
--- Releases keys that these holders have and that have no queue. It waits for no disk: a crash may undo it, and the lease then ends.
-CREATE FUNCTION {s}.quick_release(wait text, keys bytea[], holders bytea[])
-    RETURNS TABLE (now bigint, released bytea) LANGUAGE plpgsql VOLATILE AS $quick$
-BEGIN
-    PERFORM set_config('lock_timeout', wait, true), set_config('synchronous_commit', 'off', true);
-    now := {now};
-    RETURN QUERY WITH held AS MATERIALIZED (
-        SELECT l.key, l.holder
-        FROM unnest(keys, holders) AS a (key, holder) JOIN {s}.lease AS l ON l.key = a.key
-        WHERE l.holder = a.holder AND l.ends > {now} AND l.waiters IS NULL AND l.fence IS NOT NULL
-        ORDER BY l.key FOR NO KEY UPDATE OF l
-    )
-    UPDATE {s}.lease AS l SET holder = NULL, label = NULL, ends = NULL, awaited = NULL
-    FROM held AS h WHERE l.key = h.key AND l.holder = h.holder AND l.waiters IS NULL RETURNING now, l.key;
-END
-$quick$;
 
 -- Refuses a writer whose lock is not its own any more. Call it in the transaction of the write: from then until that transaction has
 -- ended nobody else is granted the lock, and when it returns the lock is held under this fence.

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use leasehold_core::{Contended, Instant, Request, Served, Stamp};
+use leasehold_core::{Request, Served, Stamp};
 use tokio_postgres::Client;
 
 use crate::quick::{Answered, Quick};
@@ -13,8 +13,8 @@ use crate::transaction_error::TransactionError;
 /// How long a transaction of a test may take: longer than any that is not stuck.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Serves requests exactly as the store does: quickly those that are not contended, and the others
-/// in one transaction.
+/// Serves requests exactly as the store does: quickly those that can be, and the others in one
+/// transaction.
 ///
 /// # Errors
 ///
@@ -26,22 +26,21 @@ pub async fn serve(
     window: Duration,
 ) -> Result<Vec<Served>, String> {
     let scope = Scope::new(schema, LIMIT, window);
-    let quick = Quick::among(requests, &Contended::default(), Instant::from_nanos(0));
     let in_time = Stamp::from_micros(i64::MAX.unsigned_abs());
-    let Answered { answers, error, .. } = quick.serve(client, &scope.sql, &scope.lock_timeout, in_time).await;
-    let mut served = Answered::in_order(answers, requests.len());
-    let rest = served.iter().zip(requests).filter(|(served, _)| served.is_none());
-    let rest: Vec<&Request> = rest.map(|(_, request)| *request).collect();
+    let Answered { mut served, error, .. } =
+        Quick::among(requests).serve(client, &scope, in_time, None).await;
+    let rest = (0..requests.len()).filter(|nth| !served.contains_key(nth));
+    let rest: Vec<usize> = rest.collect();
+    let left: Vec<&Request> = rest.iter().map(|nth| requests[*nth]).collect();
     let done = match error {
         Some(error) => Err(error),
-        None if rest.is_empty() => return Ok(served.into_iter().flatten().collect()),
-        None => scope.serve(client, &rest, false).await,
+        None if left.is_empty() => return Ok(served.into_values().collect()),
+        None => scope.serve(client, &left, false).await,
     };
     match done {
         Ok(done) => {
-            let left = served.iter_mut().filter(|served| served.is_none());
-            left.zip(done.served).for_each(|(left, served)| *left = Some(served));
-            Ok(served.into_iter().flatten().collect())
+            served.extend(rest.into_iter().zip(done.served));
+            Ok(served.into_values().collect())
         }
         Err(TransactionError::Client(error)) => Err(format!("{error:?}")),
         Err(TransactionError::Damaged(what)) => Err(what),

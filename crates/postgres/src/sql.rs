@@ -1,8 +1,12 @@
 //! The statements for one schema. Each is complete in itself: nothing is prepared, and nothing
 //! outlives a transaction, so a pooler may give each transaction another session.
 
+use leasehold_core::{Fence, LastFence, Ttl, WaitQueue};
+
+use crate::table::interval;
+
 /// The tables and functions; `{s}` stands for the schema.
-const SCHEMA: &str = include_str!("schema.sql");
+const SCHEMA: &str = concat!(include_str!("schema.sql"), "\n", include_str!("quick.sql"));
 
 /// The clock on which leases are counted.
 const NOW: &str = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
@@ -54,10 +58,19 @@ impl Sql {
     pub(crate) fn of(schema: &str) -> Self {
         let quoted = quoted(schema);
         let of = |text: &str| text.replace("{s}", &quoted).replace("{now}", NOW);
+        let shortest = LastFence::kept_for(Ttl::MIN);
+        let constants = [
+            ("{fence_max}", i64::from(Fence::MAX)),
+            ("{fence_kept}", interval(shortest)),
+            ("{line_kept}", interval(WaitQueue::KEPT_FOR)),
+            ("{looked_ahead}", WaitQueue::LOOKED_AHEAD as i64),
+        ];
+        let schema =
+            constants.iter().fold(of(SCHEMA), |text, (name, value)| text.replace(name, &value.to_string()));
         Self {
-            quick_grant: of("SELECT * FROM {s}.quick_grant($1, $2, $3, $4, $5, $6, $7)"),
+            quick_grant: of("SELECT * FROM {s}.quick_grant($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"),
             quick_renew: of("SELECT * FROM {s}.quick_renew($1, $2, $3, $4, $5)"),
-            quick_release: of("SELECT * FROM {s}.quick_release($1, $2, $3)"),
+            quick_release: of("CALL {s}.quick_release($1, $2, $3, $4, $5, NULL, NULL, NULL, NULL, NULL)"),
             // In the order of the keys, so that there is no deadlock. A missing row is created,
             // because a transaction can wait for another one's uncommitted row only if both write
             // it.
@@ -160,7 +173,7 @@ impl Sql {
                  ON CONFLICT (key) DO NOTHING",
             ),
             baseline_release: of("DELETE FROM {s}.lease WHERE key = $1 AND holder = $2"),
-            schema: of(SCHEMA),
+            schema,
         }
     }
 }

@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use leasehold_core::{
-    Answer, Attempt, Baseline, BaselineStore, BoxFuture, Channel, Contended, Drift, Fault, FaultKind,
-    GrantAnswer, HoldAnswer, InDoubtGrants, Limits, MemberStore, Misuse, Nonce, Parts, Proof, RaiseAnswer,
-    Request, Runtime, Store, Successor, TransferStore, Ttl, Wait, WaitMode, WaitQueue, WaiterRegistry, Wake,
+    Answer, Attempt, Baseline, BaselineStore, BoxFuture, Channel, Drift, Fault, FaultKind, GrantAnswer,
+    HoldAnswer, InDoubtGrants, Limits, MemberStore, Misuse, Nonce, Parts, Proof, RaiseAnswer, Request,
+    Runtime, Store, Successor, TransferStore, Ttl, Wait, WaitMode, WaitQueue, WaiterRegistry, Wake,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_postgres::Client;
@@ -104,7 +104,6 @@ impl PostgresStore {
             readings: Readings::default(),
             own: Mutex::default(),
             blocked: Blocked::default(),
-            contended: Contended::default(),
             in_doubt: InDoubtGrants::default(),
             is_up: false.into(),
             identity: Mutex::default(),

@@ -23,6 +23,7 @@ use crate::sql::Sql;
 use crate::transaction_error::TransactionError;
 
 pub(crate) use self::save::{Changes, save};
+pub(crate) use self::wait_queue::ticket;
 
 /// The stored records of some keys, and when they were read.
 #[derive(Debug)]
@@ -162,7 +163,11 @@ pub(crate) fn broken(row: &Columns<'_>) -> Result<BreakRecord, TransactionError>
 /// Reads the row of a key.
 fn lease(row: &Columns<'_>, key: &Key, records: &mut Records) -> Result<(), TransactionError> {
     let fence = row.maybe_fence(7)?;
+    let marker = row.get::<Option<&str>>(6)?;
     if let Some(holder) = row.maybe_holder(2)? {
+        if marker.is_some() {
+            return Err(TransactionError::damaged("a key is held both exclusively and together"));
+        }
         let content = Content::Lease {
             holder,
             fence,
@@ -170,7 +175,7 @@ fn lease(row: &Columns<'_>, key: &Key, records: &mut Records) -> Result<(), Tran
             awaited: row.get::<Option<bool>>(5)? == Some(true),
         };
         records.locks.insert(key.clone(), Lock::new(content, Some(row.stamp(4)?)));
-    } else if let Some(marker) = row.get::<Option<&str>>(6)? {
+    } else if let Some(marker) = marker {
         let family = Family::read(marker)
             .ok_or_else(|| TransactionError::damaged(format_args!("a key is held {marker:?}")))?;
         records.locks.insert(key.clone(), Lock::new(Content::Marker(family), Some(row.stamp(4)?)));

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use leasehold_core::{
-    Answer, BoxFuture, Contended, Fault, GrantAnswer, InDoubtGrants, Instant, Notice, NoticeBus, Proof, Push,
+    Answer, BoxFuture, Fault, GrantAnswer, InDoubtGrants, Instant, Notice, NoticeBus, Proof, Push,
     PushEvent, Reading, Request, Runtime, Served, ServerClock, Stamp, WaiterRegistry,
 };
 use tokio::sync::{mpsc, oneshot};
@@ -26,7 +26,7 @@ use crate::push::{self, PushMessage};
 use crate::quick::{Answered, Quick};
 use crate::readings::Readings;
 use crate::table::row::Columns;
-use crate::transaction::{Done, Scope, is_read, keys};
+use crate::transaction::{Done, Scope, is_read};
 use crate::transaction_error::TransactionError;
 use crate::version;
 
@@ -43,8 +43,6 @@ pub(crate) struct Inner {
     /// The number of the channel on which this process listens, if it does.
     pub(crate) own: Mutex<Option<i64>>,
     pub(crate) blocked: Blocked,
-    /// Keys that are not worth a quick statement.
-    pub(crate) contended: Contended,
     /// Grants that were sent on connections that broke.
     pub(crate) in_doubt: InDoubtGrants,
     pub(crate) is_up: AtomicBool,
@@ -247,16 +245,16 @@ impl Inner {
         if requests.is_empty() {
             return true;
         }
-        let Answered { answers, now, mut added, error } = self.quickly(session, &requests).await;
-        let results = Answered::in_order(answers, requests.len());
-        let rest = results.iter().zip(&requests).filter(|(result, _)| result.is_none());
+        let Answered { mut served, now, mut added, error } = self.quickly(session, &requests).await;
+        let rest = requests.iter().enumerate().filter(|(nth, _)| !served.contains_key(nth));
         let rest: Vec<&Request> = rest.map(|(_, request)| *request).collect();
         let (others, more) = self.slowly(session, &rest, error).await;
         added += more;
         let mut others = others.into_iter();
-        let quick = |served| now.map(|now| Ok((served, now)));
-        let mut results =
-            results.into_iter().filter_map(|served| served.and_then(quick).or_else(|| others.next()));
+        let mut results = (0..requests.len()).filter_map(|nth| match served.remove(&nth).zip(now) {
+            Some(quick) => Some(Ok(quick)),
+            None => others.next(),
+        });
         let mut told = Vec::new();
         for Asked { requests, reply } in batch {
             let mut answers = Vec::with_capacity(requests.len());
@@ -280,15 +278,20 @@ impl Inner {
     /// Serves what can be served without a transaction of several statements.
     async fn quickly(&self, session: &Session, requests: &[&Request]) -> Answered {
         let sent = self.runtime.now();
-        let quick = Quick::among(requests, &self.contended, sent);
+        let quick = Quick::among(requests);
+        let own = *self.own.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(reading) = session.clock.reading() else { return Answered::default() };
         let not_after = reading.latest(sent) + self.address.call_limit;
         let settles_at = reading.surely_past(not_after);
         let sending = self.in_doubt.sending_all(quick.granting(), None, sent, settles_at);
-        let asked = quick.serve(session.client(), &self.scope.sql, &self.scope.lock_timeout, not_after);
+        let asked = quick.serve(session.client(), &self.scope, not_after, own);
         let answered = within(&*self.runtime, 3 * self.address.call_limit, asked).await;
         let silent = || Answered { error: Some(TransactionError::Silent), ..Answered::default() };
-        let answered = answered.unwrap_or_else(silent);
+        let mut answered = answered.unwrap_or_else(silent);
+        // The server has notified the other channels.
+        for served in answered.served.values_mut() {
+            served.pushes.retain(|push| push.to.as_ref().is_none_or(|to| channel::number(to) == own));
+        }
         if !answered.error.as_ref().is_some_and(TransactionError::is_lost) {
             self.in_doubt.answered(sending);
         }
@@ -391,23 +394,9 @@ impl Inner {
                 Err(error) if is_conflict(&error) && tries < TRIES => {}
                 Ok(done) => {
                     self.noted(session, sent, done.now);
-                    self.note_queues(requests, &done.served);
                     return Ok(done);
                 }
                 Err(error) => return Err(error),
-            }
-        }
-    }
-
-    /// Notes the keys that somebody waits for.
-    fn note_queues(&self, requests: &[&Request], served: &[Served]) {
-        for (request, served) in requests.iter().zip(served) {
-            let waits = matches!(served.answer, Answer::Grant(GrantAnswer::Busy { place: Some(_), .. }));
-            if waits || !served.pushes.is_empty() {
-                let now = self.runtime.now();
-                keys(request)
-                    .into_iter()
-                    .for_each(|key| self.contended.note(self.contended.digest(key), now));
             }
         }
     }

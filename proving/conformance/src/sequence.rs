@@ -149,6 +149,33 @@ pub fn asked_as(mut step: Step, is_member: bool) -> Step {
     step
 }
 
+/// A history of what is asked most: a few attempts want one key exclusively. Other steps are rare,
+/// so that most requests find the key held, or a queue in order.
+#[must_use]
+pub fn contended(dice: &mut Dice, steps: usize, wall: Stamp) -> Vec<Step> {
+    let key = keys().remove(0);
+    let mut all = if dice.below(3) == 0 { opening(dice) } else { Vec::new() };
+    all.extend((0..steps).map(|_| {
+        let Attempt { holder, label, ttl, .. } = alone(dice);
+        let attempt = Attempt::new(Claim::exclusive(key.clone()), holder, label, ttl);
+        let Request::Grant { wait, .. } = waits(dice, wall) else { unreachable!("it waits") };
+        let fresh = wait.clone().map(|wait| Wait { ticket: None, ..wait });
+        let grant = |wait| Request::Grant { attempt: attempt.clone(), wait, not_after: None };
+        match dice.below(40) {
+            0..=14 => Step::Ask(grant(fresh)),
+            15 => Step::Ask(grant(wait)),
+            16 | 17 => Step::Return(grant(wait)),
+            18 | 19 => Step::Ask(grant(None)),
+            20..=32 => Step::Ask(Request::Release(attempt)),
+            33..=35 => Step::Ask(Request::Renew(attempt)),
+            36 | 37 => Step::Expire(key.clone()),
+            38 => Step::ForgetLine(key.clone()),
+            _ => step(dice, wall),
+        }
+    }));
+    all.into_iter().flat_map(look_before).collect()
+}
+
 /// Looks at the key before a break, because the fence must be known.
 fn look_before(step: Step) -> Vec<Step> {
     match step {

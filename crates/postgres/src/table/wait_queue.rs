@@ -41,7 +41,7 @@ pub(super) fn read(
         let row = Columns(row);
         let key = row.key(0)?;
         let Some(line) = loaded.records.lines.get_mut(&key) else { continue };
-        let slot = (ticket(&row)?, row.holder(2)?);
+        let slot = (ticket(&row, 1)?, row.holder(2)?);
         let part = parts.entry(key).or_default();
         let which: i64 = row.get(9)?;
         if row.get::<bool>(11)? {
@@ -86,8 +86,8 @@ pub(super) fn read(
     Ok(())
 }
 
-fn ticket(row: &Columns<'_>) -> Result<Ticket, TransactionError> {
-    let number: i64 = row.get(1)?;
+pub(crate) fn ticket(row: &Columns<'_>, at: usize) -> Result<Ticket, TransactionError> {
+    let number: i64 = row.get(at)?;
     u64::try_from(number)
         .map(Ticket::new)
         .map_err(|_| TransactionError::damaged(format_args!("a ticket is {number}")))

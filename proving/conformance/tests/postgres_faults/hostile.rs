@@ -55,6 +55,23 @@ const ROWS: &[(&str, &str)] = &[
         "INSERT INTO leasehold.broken VALUES ('bad', 9223372036854775807, 9007199254740991, 'x', 'y', E'\\n', 9223372036854775807)",
     ),
     (
+        "an id of another length",
+        "INSERT INTO leasehold.lease (key, holder, ends, awaited) VALUES ('bad', E'\\x01', 1::bigint << 60, false)",
+    ),
+    (
+        "times and fences below zero",
+        "INSERT INTO leasehold.lease (key, holder, ends, awaited, fence, fence_ends, waiters, line_ends) VALUES \
+         ('bad', decode(repeat('ff', 16), 'hex'), -5, false, -7, -5, -1, -5)",
+    ),
+    (
+        "a holder and a marker",
+        "INSERT INTO leasehold.lease (key, holder, marker, ends) VALUES ('bad', decode(repeat('ff', 16), 'hex'), 'shared', 1::bigint << 60)",
+    ),
+    (
+        "a holder without an end",
+        "INSERT INTO leasehold.lease (key, holder) VALUES ('bad', decode(repeat('ff', 16), 'hex'))",
+    ),
+    (
         "channels without a queue",
         "INSERT INTO leasehold.lease (key) VALUES ('bad'); INSERT INTO leasehold.struck SELECT 'bad', n FROM generate_series(1, 1000) AS n",
     ),
