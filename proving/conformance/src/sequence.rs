@@ -169,7 +169,7 @@ pub fn contended(dice: &mut Dice, steps: usize, wall: Stamp) -> Vec<Step> {
             20..=32 => Step::Ask(Request::Release(attempt)),
             33..=35 => Step::Ask(Request::Renew(attempt)),
             36 | 37 => Step::Expire(key.clone()),
-            38 => Step::ForgetLine(key.clone()),
+            38 => Step::ForgetQueue(key.clone()),
             _ => step(dice, wall),
         }
     }));

@@ -113,6 +113,18 @@ fn each_grant_that_is_missing_is_in_the_remedy_and_the_remedy_suffices() {
     scene.site.finish(scene.site.run(&["k", "--", "true"])).is_silent(0);
 }
 
+/// Requests then take the slower way, and nothing else says so.
+#[test]
+fn functions_that_the_user_may_not_execute_are_a_warning_and_the_remedy_suffices() {
+    let scene = Scene::good();
+    scene.sql("REVOKE EXECUTE ON ALL ROUTINES IN SCHEMA leasehold FROM PUBLIC");
+    scene.site.finish(scene.site.run(&["k", "--", "true"])).is_silent(0);
+    let [.., mend] = scene.finds(1);
+    assert!(mend.contains("GRANT EXECUTE ON PROCEDURE \"leasehold\".quick_release TO \"web\""), "{mend}");
+    scene.is_mended(1, "warning", "functions");
+    scene.site.finish(scene.site.run(&["k", "--", "true"])).is_silent(0);
+}
+
 #[test]
 fn unlogged_tables_and_settings_that_lose_grants_are_warnings_and_are_mended() {
     let scene = Scene::good();

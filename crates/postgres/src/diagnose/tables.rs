@@ -1,5 +1,5 @@
 //! Checks that the tables are there, of the right version, and logged, and that the user may do
-//! what the store does.
+//! what the store does to them, and execute its functions.
 
 use std::sync::Arc;
 
@@ -11,6 +11,10 @@ use crate::version::VERSION;
 
 /// The tables other than `meta`.
 const TABLES: [&str; 6] = ["lease", "share", "waiter", "struck", "mark", "broken"];
+
+/// The functions and the procedure without which requests take the general way.
+const QUICK: [(&str, &str); 3] =
+    [("FUNCTION", "quick_grant"), ("FUNCTION", "quick_renew"), ("PROCEDURE", "quick_release")];
 
 pub(super) fn judge(at: &Arc<str>, init: &str, role: StoreRole, facts: &Facts) -> Vec<Finding> {
     let absent: Vec<_> =
@@ -34,7 +38,27 @@ pub(super) fn judge(at: &Arc<str>, init: &str, role: StoreRole, facts: &Facts) -
     let mut findings = vec![version(at, init, facts)];
     findings.extend(unlogged(at, facts));
     findings.push(grants(at, role, facts));
+    findings.extend(quick(at, facts));
     findings
+}
+
+fn quick(at: &Arc<str>, facts: &Facts) -> Option<Finding> {
+    let (schema, user) = (quoted(&facts.schema), quoted(&facts.user));
+    let lacking = QUICK.into_iter().filter(|(_, name)| !facts.executable.contains(*name));
+    let mend: Vec<_> =
+        lacking.map(|(kind, name)| format!("GRANT EXECUTE ON {kind} {schema}.{name} TO {user}")).collect();
+    if mend.is_empty() {
+        return None;
+    }
+    let what = format!(
+        "the user {} may not execute {} of the {} functions that serve most requests",
+        facts.user,
+        mend.len(),
+        QUICK.len()
+    );
+    let why =
+        "each request takes two round trips more, and a lock passes to its next waiter several times later";
+    Some(Finding::new(Severity::Warning, "functions", at, what, why).in_database(mend.join("; ")))
 }
 
 fn version(at: &Arc<str>, init: &str, facts: &Facts) -> Finding {
@@ -116,6 +140,7 @@ mod tests {
             schema: "leasehold".into(),
             may_enter: Some(true),
             tables: names.map(|name| (name.to_owned(), table.clone())).collect(),
+            executable: QUICK.map(|(_, name)| name.to_owned()).into(),
             version: Some((VERSION, VERSION)),
             ..Facts::default()
         }
