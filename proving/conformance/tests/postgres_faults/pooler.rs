@@ -26,11 +26,14 @@ async fn behind_a_pooler_in_transaction_mode_everything_but_push_works() {
         let there = there.clone();
         async move { take(&there, "k").await }
     });
-    let fault = loop {
-        if let Some(Event::PushDown { fault, .. }) = events.next().await {
-            break fault.to_string();
+    let down = async {
+        loop {
+            if let Some(Event::PushDown { fault, .. }) = events.next().await {
+                break fault.to_string();
+            }
         }
     };
+    let fault = tokio::time::timeout(20 * SECOND, down).await.expect("push is not said to be down");
     assert!(fault.contains("pooler") && fault.contains("name the server itself"), "{fault}");
     let dangers: Vec<_> =
         here.diagnose().await.into_iter().filter(|it| it.severity > Severity::Note).collect();
