@@ -17,7 +17,7 @@ pub(crate) enum Kind {
     Delayed,
     /// Cuts a request or an answer in the middle.
     Truncated,
-    /// CLIENT KILL.
+    /// CLIENT KILL, or `pg_terminate_backend`.
     ClientsKilled,
     /// SCRIPT FLUSH.
     ScriptsFlushed,
@@ -25,7 +25,7 @@ pub(crate) enum Kind {
     Paused,
     /// SIGSTOP, then SIGCONT.
     Stopped,
-    /// SIGKILL, and a restart with the data in the append-only file.
+    /// SIGKILL, and a restart with the data on the disk.
     RestartedWhole,
     /// SIGKILL, and a restart without data.
     RestartedEmpty,

@@ -3,7 +3,9 @@
 use std::{path::Path, time::Duration};
 
 use rand::{RngExt as _, rngs::StdRng, seq::IndexedRandom as _};
-use servers::{Cluster, Flavor, Proxy, Server, Watched};
+use servers::{Cluster, Flavor, Postgres, Proxy, Server, Watched};
+
+use tokio::runtime::Builder;
 
 use super::fault::Kind;
 
@@ -11,7 +13,7 @@ mod leftovers;
 mod strike;
 
 /// The topologies, by the names that `--only` takes.
-pub(crate) const NAMES: [&str; 10] = [
+pub(crate) const NAMES: [&str; 11] = [
     "memory",
     "file",
     "redis-6.2",
@@ -22,6 +24,7 @@ pub(crate) const NAMES: [&str; 10] = [
     "sentinel",
     "cluster",
     "quorum",
+    "postgres",
 ];
 
 /// A store, and the faults that it can suffer.
@@ -41,6 +44,7 @@ pub(crate) enum StoreUnderTest {
     Sentinel(Box<Watched>),
     Cluster(Cluster),
     Quorum(Vec<Member>),
+    Postgres(Box<Database>),
 }
 
 /// A server, and a connection to it that can fail.
@@ -49,6 +53,27 @@ pub(crate) struct Member {
     way: Proxy,
     /// True if it has its data again after it was killed.
     keeps: bool,
+}
+
+/// A PostgreSQL server, and a connection to it that can fail.
+pub(crate) struct Database {
+    server: Postgres,
+    way: Proxy,
+}
+
+impl Database {
+    /// A server with the tables.
+    fn start() -> Self {
+        let server = Postgres::start();
+        let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(leasehold::postgres::init(&server.url())).expect("a new database");
+        Self { way: Proxy::to_port(server.port()), server }
+    }
+
+    /// The URL through the connection that can fail.
+    fn way_url(&self) -> String {
+        self.server.url().replace(&self.server.port().to_string(), &self.way.port().to_string())
+    }
 }
 
 impl Member {
@@ -85,6 +110,12 @@ impl TestBed {
                 let urls: Vec<_> = members.iter().map(|member| member.way.url()).collect();
                 (StoreUnderTest::Quorum(members), vec![urls.join(" ")])
             }
+            "postgres" => {
+                let database = Database::start();
+                // The network fails for half of the workers only.
+                let urls = vec![database.server.url(), database.way_url()];
+                (StoreUnderTest::Postgres(Box::new(database)), urls)
+            }
             single => {
                 let (flavor, parameters) = match single {
                     "redis-6.2" => (Flavor::Redis62, ""),
@@ -105,7 +136,7 @@ impl TestBed {
     /// A description of the topology, as far as its name does not give it.
     pub(crate) fn details(&self) -> String {
         match &self.place {
-            StoreUnderTest::Memory | StoreUnderTest::File => String::new(),
+            StoreUnderTest::Memory | StoreUnderTest::File | StoreUnderTest::Postgres(_) => String::new(),
             StoreUnderTest::Single(member) if member.keeps => "append-only file".to_owned(),
             StoreUnderTest::Single(_) => "nothing on disk".to_owned(),
             StoreUnderTest::Sentinel(watched) => format!("{}, three sentinels", watched.servers[0].flavor()),
@@ -140,6 +171,9 @@ impl TestBed {
                 let moved = [SlotMoved; 4];
                 [&moved[..], &[ClientsKilled, ScriptsFlushed, Paused, Stopped, Flushed, RestartedWhole]]
                     .concat()
+            }
+            StoreUnderTest::Postgres(_) => {
+                [&network[..], &network, &[ClientsKilled, ClientsKilled, Stopped, RestartedWhole]].concat()
             }
             StoreUnderTest::Quorum(_) => {
                 let server = [ClientsKilled, ScriptsFlushed, Paused, Stopped];

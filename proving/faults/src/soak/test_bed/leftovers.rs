@@ -15,12 +15,13 @@ use crate::{judge::left_behind, worker::CLOSES_WITHIN};
 const GOES_WITHIN: Duration = Duration::from_secs(1);
 
 impl TestBed {
-    /// Everything that is left of holders and waiters, on servers and in files. A store in memory
+    /// Everything that is left of holders and waiters, on servers and in files and databases. A store in memory
     /// is gone with its process.
     pub(crate) fn leftovers(&self) -> Vec<String> {
         match &self.place {
             StoreUnderTest::Memory => Vec::new(),
             StoreUnderTest::File => at_file(&self.urls[0]),
+            StoreUnderTest::Postgres(_) => in_use(&self.urls[0]),
             StoreUnderTest::Single(member) => left_behind(&member.server),
             StoreUnderTest::Sentinel(watched) => watched.servers.iter().flat_map(left_behind).collect(),
             StoreUnderTest::Cluster(cluster) => cluster.nodes().iter().flat_map(left_behind).collect(),
@@ -31,9 +32,8 @@ impl TestBed {
     }
 }
 
-/// Rows that name a holder or a waiter, and files that dead processes left next to the database,
-/// which the next process removes.
-fn at_file(url: &str) -> Vec<String> {
+/// Rows that name a holder or a waiter.
+fn in_use(url: &str) -> Vec<String> {
     let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
     let states = runtime.block_on(async {
         let locks = Locks::connect(url).await?;
@@ -52,12 +52,18 @@ fn at_file(url: &str) -> Vec<String> {
         Err(error) => return vec![error.to_string()],
     };
     let in_use = states.iter().filter(|state| !state.holders.is_empty() || !state.waiters.is_empty());
-    let rows = in_use.map(|state| format!("{state:?}"));
+    in_use.map(|state| format!("{state:?}")).collect()
+}
+
+/// The same, and files that dead processes left next to the database, which the next process
+/// removes.
+fn at_file(url: &str) -> Vec<String> {
+    let rows = in_use(url);
     let directory = format!("{}-peers", url.trim_start_matches("file:"));
     let entries = || fs::read_dir(&directory).into_iter().flatten().flatten();
     let begun = Instant::now();
     while entries().next().is_some() && begun.elapsed() < GOES_WITHIN {
         thread::sleep(Duration::from_millis(5));
     }
-    rows.chain(entries().map(|entry| entry.path().display().to_string())).collect()
+    rows.into_iter().chain(entries().map(|entry| entry.path().display().to_string())).collect()
 }

@@ -1,14 +1,15 @@
 //! Causes and ends faults of each kind.
 
 use std::{
+    process::Command,
     thread,
     time::{Duration, Instant},
 };
 
 use rand::{RngExt as _, rngs::StdRng, seq::IndexedRandom as _};
-use servers::{Cluster, Reply, Server, Watched};
+use servers::{Cluster, Postgres, Proxy, Reply, Server, Watched};
 
-use super::{Member, StoreUnderTest, TestBed};
+use super::{Database, Member, StoreUnderTest, TestBed};
 use crate::{
     Plan,
     soak::{
@@ -44,6 +45,7 @@ impl TestBed {
             StoreUnderTest::Single(member) => member.strike(kind, SILENCE, dice),
             StoreUnderTest::Sentinel(watched) => watched_fails(watched, kind),
             StoreUnderTest::Cluster(cluster) => node_fails(cluster, kind, dice),
+            StoreUnderTest::Postgres(database) => database.strike(kind, dice),
             StoreUnderTest::Quorum(members) => minority_fails(members, kind, dice),
         }
     }
@@ -51,39 +53,11 @@ impl TestBed {
 
 impl Member {
     fn strike(&self, kind: Kind, most: Duration, dice: &mut StdRng) {
-        let (way, server) = (&self.way, &self.server);
-        wait(|| way.unanswered() > 0);
-        match kind {
-            Kind::Cut => way.cut(),
-            Kind::CutBefore => {
-                way.black_hole();
-                sleep_up_to(Duration::from_millis(100), dice);
-                way.cut();
-            }
-            Kind::CutAfter => {
-                way.mute();
-                wait(|| way.unanswered() > 0);
-                way.cut();
-            }
-            Kind::HalfOpen => {
-                way.black_hole();
-                sleep_up_to(most, dice);
-            }
-            Kind::Delayed => {
-                way.slow_down(Duration::from_millis(dice.random_range(1..150)));
-                sleep_up_to(most, dice);
-            }
-            Kind::Truncated => {
-                if dice.random() {
-                    way.break_off_request();
-                } else {
-                    way.break_off_answer();
-                }
-                wait(|| !way.is_to_break_off());
-            }
-            _ => fails(server, kind, most, dice),
+        wait(|| self.way.unanswered() > 0);
+        if !network_fails(&self.way, kind, most, dice) {
+            fails(&self.server, kind, most, dice);
         }
-        way.heal();
+        self.way.heal();
     }
 
     /// True if the member votes again after it may have forgotten something.
@@ -91,6 +65,76 @@ impl Member {
         let said = self.server.text(&["GET", "leasehold:member"]);
         said.as_text().is_some_and(|run| !run.contains(' '))
     }
+}
+
+impl Database {
+    fn strike(&self, kind: Kind, dice: &mut StdRng) {
+        wait(|| self.way.unanswered() > 0);
+        if !network_fails(&self.way, kind, SILENCE, dice) {
+            self.fails(kind, dice);
+        }
+        self.way.heal();
+    }
+
+    fn fails(&self, kind: Kind, dice: &mut StdRng) {
+        match kind {
+            Kind::ClientsKilled => self.end_sessions(),
+            Kind::Stopped => {
+                self.server.stop();
+                sleep_up_to(SILENCE, dice);
+                self.server.cont();
+            }
+            Kind::RestartedWhole => {
+                self.server.kill_9();
+                sleep_up_to(SILENCE / 4, dice);
+                self.server.restart();
+            }
+            other => unreachable!("{other} is nothing that befalls a database"),
+        }
+    }
+
+    fn end_sessions(&self) {
+        let all =
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'leasehold'";
+        let psql = Postgres::programs().expect("the server runs").join("psql");
+        let done = Command::new(psql).args(["-XAtqc", all, "-d", &self.server.url()]).output();
+        assert!(done.as_ref().is_ok_and(|done| done.status.success()), "{done:?}");
+    }
+}
+
+/// Causes a fault of the network, if it is one; returns when it is over.
+fn network_fails(way: &Proxy, kind: Kind, most: Duration, dice: &mut StdRng) -> bool {
+    match kind {
+        Kind::Cut => way.cut(),
+        Kind::CutBefore => {
+            way.black_hole();
+            sleep_up_to(Duration::from_millis(100), dice);
+            way.cut();
+        }
+        Kind::CutAfter => {
+            way.mute();
+            wait(|| way.unanswered() > 0);
+            way.cut();
+        }
+        Kind::HalfOpen => {
+            way.black_hole();
+            sleep_up_to(most, dice);
+        }
+        Kind::Delayed => {
+            way.slow_down(Duration::from_millis(dice.random_range(1..150)));
+            sleep_up_to(most, dice);
+        }
+        Kind::Truncated => {
+            if dice.random() {
+                way.break_off_request();
+            } else {
+                way.break_off_answer();
+            }
+            wait(|| !way.is_to_break_off());
+        }
+        _ => return false,
+    }
+    true
 }
 
 fn fails(server: &Server, kind: Kind, most: Duration, dice: &mut StdRng) {
