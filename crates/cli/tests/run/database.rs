@@ -1,6 +1,7 @@
 //! Locks in a PostgreSQL database.
 
 use std::fs;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
@@ -86,6 +87,36 @@ fn the_grants_of_the_page_suffice() {
     let mut every = site.leasehold(&["every", "--store", site.store()]);
     every.args(["1h", "report", "--", "true"]);
     site.finish(every).is_silent(0);
+}
+
+/// The script of the page pays under the lock; later, with the fence of that lock, it does not.
+#[test]
+fn the_script_of_the_page_pays_only_under_its_lock() {
+    const PAGE: &str = include_str!("../../../../docs/postgres.md");
+    let (server, site) = ready();
+    let script = PAGE.split("```sh\n").find(|block| block.starts_with("cat >pay.sh")).unwrap();
+    let script = script.split("```").next().unwrap();
+    let programs = Postgres::programs().unwrap();
+    let leasehold = Path::new(env!("CARGO_BIN_EXE_leasehold")).parent().unwrap().display();
+    let path = format!("{leasehold}:{}:{}", programs.display(), std::env::var("PATH").unwrap());
+    let shell = |script: &str, fence: &str| {
+        let mut shell = site.process("sh", &["-c", script]);
+        shell.env("PATH", &path).env("LEASEHOLD_STORE", site.store()).env("LEASEHOLD_FENCE", fence);
+        site.finish(shell)
+    };
+    let sql = |sql: &str| {
+        let url = server.url();
+        let done = Command::new(programs.join("psql")).args(["-XAtqd", &url, "-c", sql]).output().unwrap();
+        assert!(done.status.success(), "{sql}: {done:?}");
+        String::from_utf8(done.stdout).unwrap().trim().to_owned()
+    };
+    sql("CREATE TABLE account AS SELECT 1 AS id, 100 AS balance");
+    let paid = shell(script, "");
+    assert_eq!(paid.status.code(), Some(0), "{paid:?}");
+    assert_eq!(sql("SELECT balance FROM account"), "90");
+    let late = shell("sh pay.sh", &sql("SELECT fence FROM leasehold.lease"));
+    assert!(!late.status.success() && late.err.contains("is not held under fence"), "{late:?}");
+    assert_eq!(sql("SELECT balance FROM account"), "90");
 }
 
 #[test]
