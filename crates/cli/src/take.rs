@@ -332,7 +332,7 @@ pub(crate) async fn give_back(
 ) -> ReleaseOutcome {
     let keys = &request.keys;
     match last.hear(request, signals, guard.release()).await {
-        Some(Ok(())) => {
+        Some(Ok(_)) => {
             request.status.tell(Event::Released);
             undo_for(locks, last.left(), signals).await;
             ReleaseOutcome::Done

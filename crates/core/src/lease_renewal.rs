@@ -1,11 +1,10 @@
 //! The state machine of a lease: from the grant to the release, or to the loss.
 
-use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{Backoff, Drift, Handed, HoldAnswer, HolderInfo, Instant, Key, Lease, Ttl};
+use crate::{Backoff, Drift, Fault, Handed, HoldAnswer, Instant, Lease, Loss, QuorumReport, Ttl};
 
 /// The renewal of a lease while its guard exists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -23,69 +22,6 @@ pub enum Renewal {
     /// No automatic renewal: the lease lasts one TTL, unless the program renews it with its guard.
     Off,
 }
-
-/// Why a lease was lost.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Loss {
-    /// It expired before a renewal was answered.
-    Expired {
-        /// The store's last answer to a renewal, if that was a fault.
-        fault: Option<Arc<str>>,
-    },
-    /// It was held for as long as [`Renewal::AtMost`] allows.
-    HeldTooLong {
-        /// The longest hold.
-        at_most: Duration,
-    },
-    /// The store reports that somebody else holds the key.
-    TakenByOther {
-        /// The other holder.
-        held_by: HolderInfo,
-    },
-    /// The store does not have the lease any more: it was deleted, it expired there, or the store
-    /// lost its state.
-    Gone {
-        /// The key.
-        key: Key,
-    },
-    /// Somebody broke the lease.
-    Broken {
-        /// The key.
-        key: Key,
-    },
-    /// This process transferred the lock to another one.
-    Transferred,
-    /// This process stopped keeping its locks.
-    Closed {
-        /// The reason.
-        reason: Arc<str>,
-    },
-}
-
-impl fmt::Display for Loss {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Expired { fault: None } => write!(f, "the lease ended without having been renewed"),
-            Self::Expired { fault: Some(fault) } => {
-                write!(f, "the lease ended, and could not be renewed: {fault}")
-            }
-            Self::HeldTooLong { at_most } => write!(f, "the longest hold of {at_most:?} has ended"),
-            Self::TakenByOther { held_by } => write!(f, "{} is held by {held_by}", held_by.key),
-            Self::Gone { key } => {
-                write!(
-                    f,
-                    "{key}: the store has the lease no more (expired there, deleted, or the store lost its state)"
-                )
-            }
-            Self::Broken { key } => write!(f, "{key}: somebody broke the lease"),
-            Self::Transferred => write!(f, "the lock was transferred to another process"),
-            Self::Closed { reason } => write!(f, "the lease is no longer renewed: {reason}"),
-        }
-    }
-}
-
-impl std::error::Error for Loss {}
 
 /// The next step for a lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -133,7 +69,7 @@ struct Doubt {
     /// The number of renewals that ended in a fault.
     faults: u32,
     /// The last fault.
-    fault: Option<Arc<str>>,
+    fault: Option<Box<Fault>>,
     /// When to ask, whatever else is due; reset when that is done.
     ask: Option<Instant>,
     /// When a report came that somebody broke a lease of this holder.
@@ -243,7 +179,7 @@ impl LeaseRenewal {
 
     /// Handles a fault of the current renewal. The lease is unchanged, and the renewal is retried.
     /// `chance`, any number, spreads the retries; it need not be secret.
-    pub fn handle_fault(&mut self, now: Instant, fault: Arc<str>, chance: u64) {
+    pub fn handle_fault(&mut self, now: Instant, fault: Fault, chance: u64) {
         self.asking = None;
         let term = self.term().duration();
         let doubt = self.doubt.get_or_insert_default();
@@ -253,7 +189,12 @@ impl LeaseRenewal {
         // that is left after a first fault.
         doubt.ask = Some(now + rest.min(term / 8));
         doubt.faults += 1;
-        doubt.fault = Some(fault);
+        doubt.fault = Some(Box::new(fault));
+    }
+
+    /// Notes how the members of a quorum voted in the answer that was handled last.
+    pub fn handle_votes(&mut self, quorum_report: Arc<QuorumReport>) {
+        self.loss.iter_mut().for_each(|loss| loss.explain(&quorum_report));
     }
 
     /// Handles a report that a lease of this holder was broken. It may concern an earlier lease,
@@ -351,9 +292,8 @@ impl LeaseRenewal {
             }
             HoldAnswer::NotHeld { key, held_by } => {
                 let loss = match held_by {
-                    _ if self.is_said_to_be_broken() => Loss::Broken { key },
-                    None => Loss::Gone { key },
-                    Some(held_by) => Loss::TakenByOther { held_by },
+                    _ if self.is_said_to_be_broken() => Loss::Broken { key, quorum_report: None },
+                    held_by => Loss::not_held(key, held_by),
                 };
                 self.loss.get_or_insert_with(|| Box::new(loss));
             }

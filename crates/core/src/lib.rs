@@ -24,6 +24,7 @@ mod key;
 mod key_state;
 mod lease;
 mod lease_renewal;
+mod loss;
 mod mark;
 mod misuse;
 mod mode;
@@ -68,7 +69,8 @@ pub use in_doubt::{ConnectionId, InDoubtGrants, Sending};
 pub use key::{Escaped, Key};
 pub use key_state::{HolderInfo, KeyState, Owner, Waiter};
 pub use lease::{Drift, Lease};
-pub use lease_renewal::{LeaseRenewal, Loss, Renewal, RenewalStep};
+pub use lease_renewal::{LeaseRenewal, Renewal, RenewalStep};
+pub use loss::Loss;
 pub use mark::{BreakNote, BreakRecord, Mark, Marked};
 pub use misuse::Misuse;
 pub use mode::{Family, Mode};
@@ -91,7 +93,7 @@ pub use share::{Share, Shares};
 pub use signal::Signal;
 pub use store::{
     AdminStore, BaselineStore, Fault, FaultCause, FaultKind, InspectStore, Limits, MarkStore, MemberStore,
-    Notice, Notices, Parts, ProcessStore, Store, TransferStore, WaitMode, Wake,
+    Notice, Notices, Parts, ProcessStore, Store, TransferStore, VotingStore, WaitMode, Wake,
 };
 pub use transfer::TransferToken;
 pub use ttl::Ttl;

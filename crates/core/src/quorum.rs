@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use crate::backoff::jitter;
 use crate::{
-    Attempt, Drift, Fault, Fence, GrantAnswer, HoldAnswer, Holder, HolderInfo, Instant, Owner, RaiseAnswer,
-    Ttl, WaitMode, Wake, majority_of,
+    Attempt, Drift, Fault, Fence, GrantAnswer, HoldAnswer, Holder, HolderInfo, Instant, Owner, QuorumReport,
+    RaiseAnswer, Ttl, WaitMode, Wake, majority_of,
 };
 
 use ids::{Ids, Stage};
@@ -140,6 +140,14 @@ pub enum QuorumStep {
     WaitUntil(Instant),
     /// The request is over.
     Done(Result<GrantAnswer, Fault>),
+    /// The request is over, and keeps no place in a queue: others hold the keys at so many members
+    /// that no majority is left.
+    Refused {
+        /// The holder at the member that decides between rivals.
+        held_by: HolderInfo,
+        /// The vote of each member.
+        votes: QuorumReport,
+    },
 }
 
 /// For what an attempt waits between two requests.
@@ -225,12 +233,13 @@ impl QuorumAttempt {
             return QuorumStep::Done(Err(Fault::passing(&self.ids.settings.name, reason)));
         };
         let step = request.next(&mut self.ids, view);
-        if let QuorumStep::Done(answer) = &step {
-            let over = match answer {
-                Ok(GrantAnswer::Granted { .. }) => false,
-                Ok(_) => request.is_a_try(),
-                Err(fault) => fault.is_lasting(),
-            };
+        let over = match &step {
+            QuorumStep::Done(Ok(GrantAnswer::Granted { .. })) => Some(false),
+            QuorumStep::Done(Ok(_)) | QuorumStep::Refused { .. } => Some(request.is_a_try()),
+            QuorumStep::Done(Err(fault)) => Some(fault.is_lasting()),
+            _ => None,
+        };
+        if let Some(over) = over {
             self.request = None;
             if over {
                 self.quit();

@@ -54,6 +54,12 @@ impl QuorumReport {
         Self { members, needed, verb }
     }
 
+    /// The number of members that agreed.
+    #[must_use]
+    pub fn agreed(&self) -> usize {
+        self.members.iter().filter(|(_, vote)| *vote == MemberVote::Agreed).count()
+    }
+
     /// The faults of the members, in configured order.
     pub fn faults(&self) -> impl Iterator<Item = &Fault> {
         self.members.iter().filter_map(|(_, vote)| match vote {
@@ -89,8 +95,7 @@ impl std::error::Error for QuorumReport {
 
 impl fmt::Display for QuorumReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let agreed = self.members.iter().filter(|(_, vote)| *vote == MemberVote::Agreed).count();
-        write!(f, "{agreed} of {} stores {}", self.members.len(), self.verb)?;
+        write!(f, "{} of {} stores {}", self.agreed(), self.members.len(), self.verb)?;
         self.list(f, "refused", MemberVote::is_refusal)?;
         self.list(f, "did not answer", |vote| matches!(vote, MemberVote::Silent(_)))?;
         let open = self.members.iter().filter(|(_, vote)| *vote == MemberVote::Undecided);

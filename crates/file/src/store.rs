@@ -286,6 +286,7 @@ impl Store for FileStore {
             transfer: Some(self),
             admin: Some(self),
             process: Some(self),
+            voting: None,
             baseline: Some(self),
         }
     }

@@ -24,5 +24,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     leadership.release().await?; // resigns; also done when it is dropped
     let leadership = standing.join_all().await.pop().ok_or("nobody stood")??;
     println!("b leads, with a greater fence: {}", leadership.fence() > term);
-    Ok(leadership.release().await?)
+    leadership.release().await?;
+    Ok(())
 }

@@ -34,5 +34,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let guard = locks.mutex("invoice:42").lock().await?;
     ledger.charge(42, guard.fence());
     ledger.charge(42, old); // a write that was on its way for a long time
-    Ok(guard.release().await?)
+    guard.release().await?;
+    Ok(())
 }

@@ -16,5 +16,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let alone = alone?;
     println!("a writer writes alone");
     println!("a reader may come in: {}", doc.try_read().await?.is_some());
-    Ok(alone.release().await?)
+    alone.release().await?;
+    Ok(())
 }

@@ -16,14 +16,12 @@ async fn accept(locks: &Locks) -> Result<String, leasehold::Error> {
 /// Finishes the job, unless another process does.
 async fn finish(locks: &Locks, job: &str) -> Result<(), leasehold::Error> {
     let guard = match locks.adopt(&job.parse()?).await {
-        Err(TransferError::Lost(why)) => {
-            println!("not mine: {why}");
-            return Ok(());
-        }
+        Err(TransferError::Lost(why)) => return Ok(println!("not mine: {why}")),
         adopted => adopted?,
     };
     println!("finished by {}", guard.held().label().unwrap_or_default());
-    Ok(guard.release().await?)
+    guard.release().await?;
+    Ok(())
 }
 
 #[tokio::main]

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use leasehold_core::{Fault, FaultCause, Loss, Misuse};
+use leasehold_core::{Fault, FaultCause, Loss, Misuse, QuorumReport};
 
 use crate::breaking::BreakError;
 use crate::error::{CloseError, ConnectError, HoldError, InspectError, LockError, ReleaseError, RenewError};
@@ -89,13 +89,27 @@ impl Error {
     /// member.
     #[must_use]
     pub fn fault(&self) -> Option<&Fault> {
-        let mut cause = Some(self.inner());
-        let mut found = None;
-        while let Some(error) = cause {
-            found = error.downcast_ref::<Fault>().or(found);
-            cause = error.source();
-        }
-        found
+        self.chain().filter_map(|error| error.downcast_ref()).last()
+    }
+
+    /// How each member of a quorum voted, if a quorum gave this error.
+    ///
+    /// ```
+    /// # fn show(error: leasehold::Error) {
+    /// if let Some(votes) = error.quorum_report() {
+    ///     for (member, vote) in &votes.members {
+    ///         println!("{member}: {vote}");
+    ///     }
+    /// }
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn quorum_report(&self) -> Option<&QuorumReport> {
+        self.chain().find_map(|error| error.downcast_ref())
+    }
+
+    fn chain(&self) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {
+        std::iter::successors(Some(self.inner()), |error| error.source())
     }
 
     fn lock_error(&self) -> Option<&LockError> {

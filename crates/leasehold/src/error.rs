@@ -41,6 +41,9 @@ pub enum LockError {
         waited: Duration,
         /// How often the store was asked.
         attempts: u32,
+        /// For a quorum: the vote of each member, unless the last answer came from a queue, which
+        /// is that of one member.
+        quorum_report: Option<Arc<QuorumReport>>,
     },
     /// The queue is as long as [`Acquire::queue_limit`](crate::Acquire::queue_limit) allows; the
     /// request did not join it.
@@ -146,7 +149,7 @@ impl LockError {
 impl fmt::Display for LockError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::TimedOut { key, held_by, place, waited, attempts: _ } => {
+            Self::TimedOut { key, held_by, place, waited, attempts: _, quorum_report: _ } => {
                 write!(f, "{key}: not free within {}", Seconds(*waited))?;
                 held_by.as_ref().map_or(Ok(()), |held_by| write!(f, ", held by {held_by}"))?;
                 place.map_or(Ok(()), |place| write!(f, ", at place {place} in the queue"))
@@ -183,7 +186,8 @@ impl std::error::Error for LockError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Unreachable { fault: Some(fault), .. } | Self::Refused { fault, .. } => Some(fault),
-            Self::NoQuorum { quorum_report, .. } => Some(&**quorum_report),
+            Self::NoQuorum { quorum_report, .. }
+            | Self::TimedOut { quorum_report: Some(quorum_report), .. } => Some(&**quorum_report),
             Self::Misuse(misuse) => Some(misuse),
             _ => None,
         }
@@ -222,18 +226,24 @@ pub enum ReleaseError {
     Expired {
         /// The key.
         key: Key,
+        /// For a quorum: the vote of each member, if one was cast.
+        quorum_report: Option<Arc<QuorumReport>>,
     },
     /// Somebody broke the lease: from then on this guard did not hold the lock.
     #[non_exhaustive]
     Broken {
         /// The key.
         key: Key,
+        /// For a quorum: the vote of each member.
+        quorum_report: Option<Arc<QuorumReport>>,
     },
     /// Somebody else holds the key: for some time this guard did not hold the lock.
     #[non_exhaustive]
     TakenByOther {
         /// The other holder.
         held_by: Box<HolderInfo>,
+        /// For a quorum: the vote of each member.
+        quorum_report: Option<Arc<QuorumReport>>,
     },
     /// These locks had been closed, or the runtime that kept them had ended, and the lease was
     /// given up then.
@@ -249,9 +259,9 @@ pub enum ReleaseError {
 impl fmt::Display for ReleaseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Expired { key } => write!(f, "{key}: the lease had ended before it was released"),
-            Self::Broken { key } => write!(f, "{key}: somebody broke the lease before it was released"),
-            Self::TakenByOther { held_by } => {
+            Self::Expired { key, .. } => write!(f, "{key}: the lease had ended before it was released"),
+            Self::Broken { key, .. } => write!(f, "{key}: somebody broke the lease before it was released"),
+            Self::TakenByOther { held_by, .. } => {
                 write!(f, "{}: held by {held_by} before it was released", held_by.key)
             }
             Self::Closed { reason } => write!(f, "given up before it was released: {reason}"),
@@ -266,7 +276,24 @@ impl std::error::Error for ReleaseError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Unreachable(fault) => Some(fault),
-            _ => None,
+            Self::Expired { quorum_report, .. }
+            | Self::Broken { quorum_report, .. }
+            | Self::TakenByOther { quorum_report, .. } => quorum_report.as_ref().map(|votes| &**votes as _),
+            Self::Closed { .. } => None,
+        }
+    }
+}
+
+impl ReleaseError {
+    /// The error of a release that came after the loss of a lease on this key.
+    pub(crate) fn after(loss: Loss, key: &Key) -> Self {
+        let votes = loss.quorum_report().cloned();
+        match loss {
+            Loss::TakenByOther { held_by, quorum_report } => Self::TakenByOther { held_by, quorum_report },
+            Loss::Broken { key, quorum_report } => Self::Broken { key, quorum_report },
+            Loss::Closed { reason } => Self::Closed { reason },
+            Loss::Gone { key, quorum_report } => Self::Expired { key, quorum_report },
+            _ => Self::Expired { key: key.clone(), quorum_report: votes },
         }
     }
 }

@@ -115,7 +115,7 @@ pub use leasehold_redis::fred;
 #[cfg(feature = "redis")]
 pub use leasehold_redis::redis;
 pub use lock::{
-    Acquire, Guard, Held, RwLockReadGuard, RwLockWriteGuard, SemaphorePermit, Unlocked, WaitStatus,
+    Acquire, Guard, Held, Released, RwLockReadGuard, RwLockWriteGuard, SemaphorePermit, Unlocked, WaitStatus,
 };
 pub use locks::Locks;
 pub use memory::MemoryStore;

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use leasehold_core::{Backoff, Claim, Instant};
+use leasehold_core::{Backoff, Claim, Instant, Key};
 
 use crate::recent::Recent;
 
@@ -14,7 +14,7 @@ use crate::recent::Recent;
 #[derive(Debug)]
 pub(crate) struct Pauses {
     interval: Backoff,
-    released: Mutex<Recent<()>>,
+    released: Mutex<Recent<Key, ()>>,
 }
 
 impl Pauses {
@@ -41,8 +41,6 @@ impl Pauses {
 
 #[cfg(test)]
 mod tests {
-    use leasehold_core::Key;
-
     use super::*;
 
     fn claim(names: &[&str]) -> Claim {

@@ -27,8 +27,9 @@ use std::time::Duration;
 use leasehold_core::{
     AdminStore, Attempt, BackgroundReleases, Ballot, Baseline, BaselineStore, BoxFuture, BreakAnswer,
     BreakNote, BreakRecord, Claim, Diagnosis, Fault, Fence, GrantAnswer, HoldAnswer, InspectStore, Key,
-    KeyState, Limits, Mark, MarkStore, Marked, Misuse, Mode, Notices, Parts, ProcessStore, Runtime, ScanPage,
-    ScanPosition, Store, StoreRole, Successor, TransferStore, Ttl, Vote, WaitMode, Wake,
+    KeyState, Limits, Mark, MarkStore, Marked, Misuse, Mode, Notices, Parts, ProcessStore, QuorumReport,
+    Runtime, ScanPage, ScanPosition, Store, StoreRole, Successor, TransferStore, Ttl, Vote, VotingStore,
+    WaitMode, Wake,
 };
 
 use state::QuorumState;
@@ -208,6 +209,7 @@ impl Store for QuorumStore {
             transfer: Some(self),
             admin: Some(self),
             process: Some(self),
+            voting: Some(self),
             baseline: Some(self),
             ..Parts::default()
         }
@@ -317,6 +319,12 @@ impl ProcessStore for QuorumStore {
             Box::new(move || store.at_rest(work))
         };
         self.quorum.members.iter().fold(work, within)();
+    }
+}
+
+impl VotingStore for QuorumStore {
+    fn take_report(&self, attempt: &Attempt) -> Option<Arc<QuorumReport>> {
+        self.quorum.take_votes(attempt)
     }
 }
 

@@ -1,15 +1,16 @@
-//! Recent events of keys.
+//! Recent events, by key.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::time::Duration;
 
-use leasehold_core::{Instant, Key};
+use leasehold_core::Instant;
 
 /// The last time that something happened to each key, with what is known of it, for as long as that
 /// counts.
 #[derive(Debug)]
-pub(crate) struct Recent<T> {
-    entries: HashMap<Key, (T, Instant)>,
+pub(crate) struct Recent<K, T> {
+    entries: HashMap<K, (T, Instant)>,
     counts_for: Duration,
     sweep_at: usize,
 }
@@ -17,14 +18,14 @@ pub(crate) struct Recent<T> {
 /// With fewer entries than this, nothing is swept.
 const FEW: usize = 1024;
 
-impl<T> Recent<T> {
+impl<K: Clone + Eq + Hash, T> Recent<K, T> {
     pub(crate) fn new(counts_for: Duration) -> Self {
         Self { entries: HashMap::new(), counts_for, sweep_at: FEW }
     }
 
     /// Notes that it happened now; `change` makes the new value from the last one, if that still
     /// counts.
-    pub(crate) fn note(&mut self, key: &Key, now: Instant, change: impl FnOnce(Option<&T>) -> T) {
+    pub(crate) fn note(&mut self, key: &K, now: Instant, change: impl FnOnce(Option<&T>) -> T) {
         if self.entries.len() >= self.sweep_at {
             let counts_for = self.counts_for;
             self.entries.retain(|_, (_, at)| now.saturating_since(*at) < counts_for);
@@ -36,13 +37,20 @@ impl<T> Recent<T> {
     }
 
     /// The last event of a key and its time, if it still counts.
-    pub(crate) fn get(&self, key: &Key, now: Instant) -> Option<&(T, Instant)> {
+    pub(crate) fn get(&self, key: &K, now: Instant) -> Option<&(T, Instant)> {
         self.entries.get(key).filter(|(_, at)| now.saturating_since(*at) < self.counts_for)
+    }
+
+    /// Forgets the last event of a key, and returns what was known of it.
+    pub(crate) fn take(&mut self, key: &K) -> Option<T> {
+        self.entries.remove(key).map(|(value, _)| value)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use leasehold_core::Key;
+
     use super::*;
 
     fn at(ms: u64) -> Instant {

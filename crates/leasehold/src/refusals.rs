@@ -16,7 +16,7 @@ use crate::recent::Recent;
 pub(crate) struct Refusals {
     /// True if there ever was one. Few programs have any.
     any: AtomicBool,
-    in_a_row: Mutex<Recent<u32>>,
+    in_a_row: Mutex<Recent<Key, u32>>,
 }
 
 /// Refusals that are further apart are not in a row.

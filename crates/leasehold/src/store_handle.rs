@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, BackgroundReleases, Backoff, Claim, Drift, Fault, Instant, Key, KeyState, Misuse, Runtime,
-    Store, Ttl,
+    Attempt, BackgroundReleases, Backoff, Claim, Drift, Fault, HolderInfo, Instant, Key, KeyState, Loss,
+    Misuse, Runtime, Store, Ttl,
 };
 
 use crate::lock::{GuardRegistry, Holding, PendingRelease, keep};
@@ -83,6 +83,13 @@ impl StoreHandle {
         let state = async { self.store.inspector()?.inspect(key).await }.await;
         self.report.answered(&state);
         state
+    }
+
+    /// The loss that the store reports for this attempt.
+    pub(crate) fn loss(&self, attempt: &Attempt, key: Key, held_by: Option<HolderInfo>) -> Loss {
+        let mut loss = Loss::not_held(key, held_by);
+        self.store.take_report(attempt).iter().for_each(|votes| loss.explain(votes));
+        loss
     }
 
     /// Resolves when no guard is held and no release is in the background, neither ours nor the

@@ -9,7 +9,7 @@ use std::time::Duration;
 pub use leasehold_core::TransferToken;
 use leasehold_core::{Attempt, Fault, HoldAnswer, Holder, Loss, Misuse, Successor, Ttl};
 
-use self::at_store::{Retries, Succeeded, loss, succeed};
+use self::at_store::{Retries, Succeeded, succeed};
 use self::pending::{PendingAdoption, PendingTransfer};
 use crate::lock::Guard;
 use crate::locks::Locks;
@@ -156,7 +156,9 @@ impl Locks {
         };
         match released {
             HoldAnswer::Done => Ok(()),
-            not_held => Err(TransferError::Lost(loss(not_held))),
+            HoldAnswer::NotHeld { key, held_by } => {
+                Err(TransferError::Lost(handle.loss(&attempt, key, held_by)))
+            }
         }
     }
 }

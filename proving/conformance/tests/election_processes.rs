@@ -43,7 +43,8 @@ fn a_candidate_of_another_test_leads() {
     while leading.is_held() {
         writeln!(journal, "{}", leading.fence()).unwrap();
         if resign.recv_timeout(Duration::from_millis(1)).is_ok() {
-            return leading.release().unwrap();
+            leading.release().unwrap();
+            return;
         }
     }
     println!("\nlost {}", leading.fence());

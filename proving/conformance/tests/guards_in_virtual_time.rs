@@ -201,7 +201,7 @@ async fn a_guard_whose_lease_was_broken_is_lost_at_once() {
     let broken = world.others().break_lease("k", guard.fence()).await.unwrap();
     assert_eq!(broken.fence, Some(guard.fence()));
     let loss = guard.lost().await;
-    assert_eq!(loss, Loss::Broken { key: leasehold::Key::new("k").unwrap() });
+    assert!(matches!(&loss, Loss::Broken { key, .. } if key.as_bytes() == b"k"), "{loss:?}");
     assert_eq!(guard.held_for(), Duration::from_millis(1));
     assert!(!guard.is_held() && bystander.is_held());
     assert!(world.others().mutex("k").try_lock().await.unwrap().unwrap().fence() > guard.fence());
@@ -239,7 +239,7 @@ async fn a_release_whose_answer_was_lost_counts() {
     let release = tokio::spawn(guard.release());
     sleep(SECOND / 2).await;
     world.store.set(CallFate::Fair);
-    assert_eq!(release.await.unwrap(), Ok(()));
+    release.await.unwrap().unwrap();
 }
 
 #[tokio::test(start_paused = true)]

@@ -50,7 +50,7 @@ impl TaskHistory {
             return drop(guard);
         }
         match guard.release().await {
-            Ok(()) => self.note(EventKind::Released),
+            Ok(_) => self.note(EventKind::Released),
             Err(ReleaseError::Unreachable(fault)) => self.note(EventKind::Unconfirmed(fault.to_string())),
             Err(error) => self.note(EventKind::Lost(error.to_string())),
         }

@@ -239,7 +239,7 @@ fn a_lease_is_kept_by_answers_alone() {
                     machine.handle_own_renewal(now, sent, ttl, answer);
                 }
                 AtRenewal::Fault => {
-                    machine.handle_fault(now, "timed out".into(), chance);
+                    machine.handle_fault(now, Fault::passing("s", "timed out"), chance);
                     asking = None;
                 }
                 AtRenewal::Broken => machine.handle_broken(now),

@@ -642,7 +642,7 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "a program that is refused in a loop does not rest",
         file: "crates/leasehold/src/lock/pending.rs",
-        from: "            self.handle.refusals.note(&key, self.handle.runtime.now());",
+        from: "            self.handle.refusals.note(attempt.claim.first_key(), self.handle.runtime.now());",
         to: "            let _ = &self.handle.refusals;",
         tests: &[(Guards, "a_program_that_asks_on_although_it_is_refused_rests_in_between")],
     },
@@ -680,9 +680,9 @@ pub(super) const BUGS: &[Bug] = &[
     },
     Bug {
         name: "a release after the close says that the lease has ended",
-        file: "crates/leasehold/src/lock/guard.rs",
-        from: "                Loss::Closed { reason } => ReleaseError::Closed { reason },",
-        to: "                Loss::Closed { reason } if reason.is_empty() => ReleaseError::Closed { reason },",
+        file: "crates/leasehold/src/error.rs",
+        from: "            Loss::Closed { reason } => Self::Closed { reason },",
+        to: "            Loss::Closed { reason } if reason.is_empty() => Self::Closed { reason },",
         tests: &[(Guards, "a_release_after_the_close_says_that_it_was_closed")],
     },
     Bug {

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Holder, Owner};
+use crate::{Holder, HolderInfo, Key, Owner};
 
 const START: Instant = Instant::from_nanos(1_000_000_000_000);
 const SECOND: Duration = Duration::from_secs(1);
@@ -14,6 +14,10 @@ fn ttl() -> Ttl {
 fn renewing(renewal: Renewal) -> LeaseRenewal {
     let lease = Lease::counted_from(START, ttl(), Drift::NONE);
     LeaseRenewal::new(START, lease, ttl(), Drift::NONE, renewal)
+}
+
+fn fault(reason: &str) -> Fault {
+    Fault::passing("s", reason)
 }
 
 fn taken() -> HoldAnswer {
@@ -76,7 +80,7 @@ fn a_lock_that_was_handed_over_is_lost_with_its_window_if_no_renewal_is_answered
                 asked += 1;
                 machine.handle_sent(now, ttl);
                 now = now + SECOND / 5;
-                machine.handle_fault(now, "no answer".into(), CHANCE);
+                machine.handle_fault(now, fault("no answer"), CHANCE);
             }
             RenewalStep::WaitUntil(until) => now = until,
             RenewalStep::Lost(loss) => break loss,
@@ -100,13 +104,13 @@ fn failed_renewals_lose_nothing_before_the_lease_ends() {
             RenewalStep::Renew(ttl) => {
                 asked += 1;
                 machine.handle_sent(now, ttl);
-                machine.handle_fault(now, "timed out".into(), CHANCE);
+                machine.handle_fault(now, fault("timed out"), CHANCE);
             }
             RenewalStep::Lost(loss) => break loss,
         }
     };
     assert_eq!(now, START + 9 * SECOND);
-    assert_eq!(loss, Loss::Expired { fault: Some("timed out".into()) });
+    assert_eq!(loss, Loss::Expired { fault: Some(fault("timed out").into()) });
     assert!((5..40).contains(&asked), "asked {asked} times");
 }
 
@@ -217,12 +221,12 @@ fn a_holder_notified_of_a_break_asks_the_store_at_once_and_trusts_the_answer() {
         assert!(until > heard && kept.lease().end() >= START + 9 * SECOND, "{renewal:?}");
         let mut lost = hears();
         lost.handle_answer(heard, gone());
-        let broken = Loss::Broken { key: key() };
+        let broken = Loss::Broken { key: key(), quorum_report: None };
         assert_eq!(lost.next(heard), RenewalStep::Lost(broken.clone()), "{renewal:?}");
         assert_eq!(broken.to_string(), "k: somebody broke the lease");
         // Nor does a store that never answers say anything about the break.
         let mut silent = hears();
-        silent.handle_fault(heard + SECOND, "timed out".into(), CHANCE);
+        silent.handle_fault(heard + SECOND, fault("timed out"), CHANCE);
         assert!(matches!(silent.next(heard + 2 * SECOND), RenewalStep::Renew(_)), "{renewal:?}");
         let RenewalStep::Lost(loss) = silent.next(START + 9 * SECOND) else { panic!("{renewal:?}") };
         assert!(!matches!(loss, Loss::Broken { .. }), "{renewal:?}: {loss}");
@@ -255,7 +259,7 @@ fn a_flood_of_words_that_its_lease_was_broken_has_nobody_flood_the_store() {
     // Nor flood a store that is down.
     machine.handle_sent(START + 3 * SECOND, ttl());
     machine.handle_broken(START + 3 * SECOND);
-    machine.handle_fault(START + 3 * SECOND, "timed out".into(), u64::MAX);
+    machine.handle_fault(START + 3 * SECOND, fault("timed out"), u64::MAX);
     machine.handle_broken(START + 3 * SECOND);
     assert!(matches!(machine.next(START + 3 * SECOND), RenewalStep::WaitUntil(_)));
 }
@@ -271,7 +275,7 @@ fn a_renewal_sent_before_the_notice_of_a_break_does_not_refute_it() {
     assert_eq!(machine.next(START + 3 * SECOND), RenewalStep::Renew(ttl()));
     machine.handle_sent(START + 3 * SECOND, ttl());
     machine.handle_answer(START + 3 * SECOND, gone());
-    assert_eq!(machine.loss(), Some(&Loss::Broken { key: key() }));
+    assert_eq!(machine.loss(), Some(&Loss::Broken { key: key(), quorum_report: None }));
 }
 
 /// The lease had to be given up while the store was unreachable: reporting that it was held too
@@ -280,8 +284,8 @@ fn a_renewal_sent_before_the_notice_of_a_break_does_not_refute_it() {
 fn a_longest_hold_that_ends_with_the_store_away_is_lost_to_the_store() {
     let mut machine = renewing(Renewal::AtMost(20 * SECOND));
     machine.handle_sent(START + 3 * SECOND, ttl());
-    machine.handle_fault(START + 4 * SECOND, "timed out".into(), CHANCE);
-    let expired = Loss::Expired { fault: Some("timed out".into()) };
+    machine.handle_fault(START + 4 * SECOND, fault("timed out"), CHANCE);
+    let expired = Loss::Expired { fault: Some(fault("timed out").into()) };
     assert_eq!(machine.next(START + 9 * SECOND), RenewalStep::Lost(expired));
 }
 
@@ -292,7 +296,7 @@ fn with_a_short_ttl_the_retries_come_as_soon_as_it_wants_them() {
     let mut machine = LeaseRenewal::new(START, lease, ttl, Drift::NONE, Renewal::Automatic);
     for _ in 0..8 {
         machine.handle_sent(START, ttl);
-        machine.handle_fault(START, "timed out".into(), CHANCE);
+        machine.handle_fault(START, fault("timed out"), CHANCE);
         let RenewalStep::WaitUntil(again) = machine.next(START) else { panic!("asked without a pause") };
         assert!(again <= START + ttl.duration() / 8);
     }
@@ -346,7 +350,7 @@ proptest! {
                 }
                 (RenewalStep::WaitUntil(_), 1) => {
                     if sent.take().is_some() {
-                        machine.handle_fault(now, "fault".into(), CHANCE);
+                        machine.handle_fault(now, fault("fault"), CHANCE);
                     }
                 }
                 (RenewalStep::WaitUntil(_), _) => {}
@@ -369,7 +373,7 @@ fn a_reader_that_was_a_writer_says_so_at_once_and_until_the_store_has_confirmed_
         machine.handle_downgrade(then);
         assert_eq!(machine.next(then), RenewalStep::Renew(ttl));
         machine.handle_sent(then, ttl);
-        machine.handle_fault(then, "down".into(), CHANCE);
+        machine.handle_fault(then, fault("down"), CHANCE);
         let RenewalStep::WaitUntil(again) = machine.next(then) else { panic!("it rests after a fault") };
         assert!(again < later, "{again:?}");
         assert_eq!(machine.next(later), RenewalStep::Renew(left));
@@ -404,5 +408,5 @@ fn a_downgrade_of_a_lease_that_the_store_has_no_more_finds_the_loss() {
     machine.handle_downgrade(START);
     machine.handle_sent(START, ttl());
     machine.handle_answer(START, gone());
-    assert_eq!(machine.next(START), RenewalStep::Lost(Loss::Gone { key: key() }));
+    assert_eq!(machine.next(START), RenewalStep::Lost(Loss::not_held(key(), None)));
 }

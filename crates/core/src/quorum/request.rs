@@ -6,7 +6,7 @@ use super::ids::{Ids, Stage};
 use super::{Asks, MemberAnswer, Question, QuorumAttempt, QuorumStep, QuorumView};
 use crate::{
     Attempt, Fault, FaultKind, Fence, GrantAnswer, HolderInfo, Instant, Lease, Mode, Owner, QueuePosition,
-    RaiseAnswer, Round, RoundAction, WaitMode, WaitQueue, Want,
+    QuorumReport, RaiseAnswer, Round, RoundAction, WaitMode, WaitQueue, Want,
 };
 
 /// How long a single try keeps asking while rivals hold only a minority and this attempt holds the
@@ -444,8 +444,9 @@ impl GrantRequest {
 
     /// Ends the attempt and releases everything.
     fn leave(&self, ids: &mut Ids, held_by: HolderInfo) -> QuorumStep {
+        let votes = self.votes(ids);
         ids.begin_anew();
-        QuorumStep::Done(Ok(GrantAnswer::Busy { held_by, place: None }))
+        QuorumStep::Refused { held_by, votes }
     }
 
     /// It is this attempt's turn, but others hold a majority or part of one. It waits in their
@@ -497,8 +498,11 @@ impl GrantRequest {
             () if self.round.waits_for_quarantine() => FaultKind::Quarantined,
             () => FaultKind::Passing,
         };
-        let report = self.round.quorum_report(ids.settings.members.iter().cloned());
-        QuorumStep::Done(Err(Fault::of_quorum(kind, &ids.settings.name, report)))
+        QuorumStep::Done(Err(Fault::of_quorum(kind, &ids.settings.name, self.votes(ids))))
+    }
+
+    fn votes(&self, ids: &Ids) -> QuorumReport {
+        self.round.quorum_report(ids.settings.members.iter().cloned())
     }
 }
 

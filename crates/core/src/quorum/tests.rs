@@ -93,6 +93,7 @@ impl World {
     fn answer(&mut self) -> GrantAnswer {
         match self.step() {
             QuorumStep::Done(Ok(answer)) => answer,
+            QuorumStep::Refused { held_by, .. } => GrantAnswer::Busy { held_by, place: None },
             step => panic!("{step:?}"),
         }
     }

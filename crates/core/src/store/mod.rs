@@ -11,6 +11,7 @@ pub use fault::{Fault, FaultCause, FaultKind};
 pub use notice::{Notice, Notices};
 pub use parts::{
     AdminStore, BaselineStore, InspectStore, MarkStore, MemberStore, Parts, ProcessStore, TransferStore,
+    VotingStore,
 };
 
 use std::fmt;

@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::{Fault, Notices, Store};
 use crate::{
     Attempt, BackgroundReleases, Baseline, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Diagnosis, Fence,
-    HoldAnswer, Key, KeyState, Mark, Marked, Misuse, RaiseAnswer, ScanPage, ScanPosition, StoreRole,
-    Successor,
+    HoldAnswer, Key, KeyState, Mark, Marked, Misuse, QuorumReport, RaiseAnswer, ScanPage, ScanPosition,
+    StoreRole, Successor,
 };
 
 /// The parts of a store; [`Parts::default`] has none.
@@ -27,6 +27,8 @@ pub struct Parts<'a> {
     pub admin: Option<&'a dyn AdminStore>,
     /// Ties of leases to a process of this machine.
     pub process: Option<&'a dyn ProcessStore>,
+    /// The votes behind the answers of a quorum.
+    pub voting: Option<&'a dyn VotingStore>,
     /// The baseline for benchmarks.
     pub baseline: Option<&'a dyn BaselineStore>,
 }
@@ -41,6 +43,7 @@ impl fmt::Debug for Parts<'_> {
             .field("transfer", &self.transfer.is_some())
             .field("admin", &self.admin.is_some())
             .field("process", &self.process.is_some())
+            .field("voting", &self.voting.is_some())
             .field("baseline", &self.baseline.is_some())
             .finish()
     }
@@ -153,6 +156,12 @@ impl dyn Store {
             Some(process) => process.at_rest(work),
             None => work(),
         }
+    }
+
+    /// See [`VotingStore::take_report`].
+    #[must_use]
+    pub fn take_report(&self, attempt: &Attempt) -> Option<Arc<QuorumReport>> {
+        self.parts().voting?.take_report(attempt)
     }
 
     fn lacks(&self, what: &str) -> Fault {
@@ -322,6 +331,14 @@ pub trait ProcessStore: fmt::Debug + Send + Sync {
     /// process. Meanwhile no request starts that would block the store for others if it were half
     /// done. This blocks until `work` has run.
     fn at_rest(&self, work: Box<dyn FnOnce() + Send>);
+}
+
+/// The votes behind the answers of a quorum.
+pub trait VotingStore: fmt::Debug + Send + Sync {
+    /// Returns, once, how the members voted on the attempt's last request, if that was a release or
+    /// was refused because somebody else holds the key or the attempt does not. A fault contains its
+    /// votes. They are kept for some seconds.
+    fn take_report(&self, attempt: &Attempt) -> Option<Arc<QuorumReport>>;
 }
 
 /// The baseline for benchmarks.

@@ -3,7 +3,9 @@
 use std::time::{Duration, SystemTime};
 
 use super::wait;
-use crate::{Fence, Held, Holder, Key, Loss, ReleaseError, RenewError, TransferError, TransferToken, Ttl};
+use crate::{
+    Fence, Held, Holder, Key, Loss, ReleaseError, Released, RenewError, TransferError, TransferToken, Ttl,
+};
 
 /// A lock that is held, as [`leasehold::Guard`](crate::Guard).
 ///
@@ -133,7 +135,7 @@ impl Guard {
     ///
     /// [`ReleaseError`], as for [`leasehold::Guard::release`](crate::Guard::release).
     #[doc(alias = "unlock")]
-    pub fn release(self) -> Result<(), ReleaseError> {
+    pub fn release(self) -> Result<Released, ReleaseError> {
         wait(self.0.release())
     }
 }

@@ -1,25 +1,35 @@
 //! The error of a request that was not granted.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Fault, Key, Outcome};
+use leasehold_core::{Fault, Key, Outcome, QuorumReport};
 
 use crate::error::LockError;
 use crate::store_handle::StoreHandle;
 
-/// The error for the caller, if the outcome is not a grant.
+/// The error for the caller, if the outcome is not a grant, with the votes of a quorum that
+/// refused.
 pub(super) fn failure(
     handle: &StoreHandle,
     key: Key,
     waited: Duration,
     attempts: u32,
     outcome: Outcome,
+    quorum_report: Option<Arc<QuorumReport>>,
 ) -> LockError {
     match outcome {
         Outcome::Busy { held_by, before } => {
             let key = held_by.as_ref().map_or(key, |held_by| held_by.key.clone());
             let place = before.map(|before| before + 1);
-            LockError::TimedOut { key, held_by: held_by.map(Box::new), place, waited, attempts }
+            LockError::TimedOut {
+                key,
+                held_by: held_by.map(Box::new),
+                place,
+                waited,
+                attempts,
+                quorum_report,
+            }
         }
         Outcome::QueueFull { held_by, length } => {
             LockError::QueueFull { key: held_by.key.clone(), held_by: Box::new(held_by), length }

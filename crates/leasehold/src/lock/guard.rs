@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 use leasehold_core::{FaultKind, Fence, HoldAnswer, Holder, Key, Loss, Mark, Renewal, Ttl};
 
 use super::holding::{Held, Holding};
+use super::released::Released;
 use crate::error::{ReleaseError, RenewError};
 use crate::recipe::MarkError;
 use crate::store_handle::{StoreHandle, rest};
@@ -191,7 +192,8 @@ impl Guard {
         answer.iter().for_each(|answer| self.handle.report.answered(answer));
         match answer {
             Some(Ok(answer)) => {
-                self.handle.registry.handle_own_renewal(self.number, now, sent, ttl, answer);
+                let votes = self.handle.store.take_report(&attempt[0]);
+                self.handle.registry.handle_own_renewal(self.number, now, sent, ttl, answer, votes);
                 if self.is_held() { Ok(self.remaining()) } else { Err(RenewError::Lost(self.loss())) }
             }
             Some(Err(fault)) => Err(RenewError::Unreachable(fault)),
@@ -219,19 +221,14 @@ impl Guard {
     ///
     /// Dropping the future does not keep the lock: the release continues in the background.
     #[doc(alias = "unlock")]
-    pub async fn release(mut self) -> Result<(), ReleaseError> {
+    pub async fn release(mut self) -> Result<Released, ReleaseError> {
         self.handle.leaves(&self.held.0, self.number);
         let holding = self.held.0.clone();
         let held_for = self.held_for();
         if !holding.is_held() {
             self.lose(Loss::Expired { fault: None });
             // The drop does the rest: the store may have the lease for a moment longer.
-            return Err(match self.loss() {
-                Loss::TakenByOther { held_by } => ReleaseError::TakenByOther { held_by: held_by.into() },
-                Loss::Broken { key } => ReleaseError::Broken { key },
-                Loss::Closed { reason } => ReleaseError::Closed { reason },
-                _ => ReleaseError::Expired { key: holding.attempt.claim.first_key().clone() },
-            });
+            return Err(ReleaseError::after(self.loss(), holding.attempt.claim.first_key()));
         }
         self.stage = Stage::GivenBack(held_for);
         let handle = self.handle.clone();
@@ -247,11 +244,9 @@ impl Guard {
                 Ok(_) if tries > 0 && holding.is_held() => return self.released(held_for),
                 Ok(HoldAnswer::NotHeld { key, held_by }) => {
                     self.stage = Stage::Over;
-                    let taken = held_by.clone().map(|held_by| Loss::TakenByOther { held_by });
-                    self.lose(taken.unwrap_or_else(|| Loss::Gone { key: key.clone() }));
-                    return Err(held_by.map_or(ReleaseError::Expired { key }, |held_by| {
-                        ReleaseError::TakenByOther { held_by: held_by.into() }
-                    }));
+                    let loss = self.handle.loss(&holding.attempt, key, held_by);
+                    self.lose(loss.clone());
+                    return Err(ReleaseError::after(loss, holding.attempt.claim.first_key()));
                 }
                 Err(fault) => fault,
             };
@@ -278,10 +273,7 @@ impl Guard {
             let fault = match marked.await {
                 Ok(HoldAnswer::Done) => return Ok(()),
                 Ok(HoldAnswer::NotHeld { key, held_by }) => {
-                    return Err(MarkError::Lost(match held_by {
-                        Some(held_by) => Loss::TakenByOther { held_by },
-                        None => Loss::Gone { key },
-                    }));
+                    return Err(MarkError::Lost(self.handle.loss(attempt, key, held_by)));
                 }
                 Err(fault) => fault,
             };
@@ -294,10 +286,11 @@ impl Guard {
         }
     }
 
-    fn released(&mut self, held_for: Duration) -> Result<(), ReleaseError> {
+    fn released(&mut self, held_for: Duration) -> Result<Released, ReleaseError> {
         self.stage = Stage::Over;
+        let quorum_report = self.handle.store.take_report(&self.held.0.attempt);
         self.handle.report.tell(|| self.held.0.was_given_back(held_for, Ok(())));
-        Ok(())
+        Ok(Released { quorum_report })
     }
 
     /// Records the loss that was found on release, when the keeper no longer has the guard.

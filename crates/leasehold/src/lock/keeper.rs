@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Instant, Notice, Notices, Runtime, Store};
+use leasehold_core::{HoldAnswer, Instant, Notice, Notices, Runtime, Store};
 use tokio::sync::Semaphore;
 
 use super::registry::{Due, GuardRegistry};
@@ -126,8 +126,10 @@ async fn renew(
     if let Some(answer) = answers.iter().find(|answer| answer.is_err()).or(answers.first()) {
         registry.report.answered(answer);
     }
-    for (number, answer) in numbers.into_iter().zip(answers) {
-        registry.handle_renewal(number, now, answer, || low_bits(runtime.random()));
+    for ((number, attempt), answer) in numbers.into_iter().zip(&attempts).zip(answers) {
+        let votes =
+            if matches!(answer, Ok(HoldAnswer::NotHeld { .. })) { store.take_report(attempt) } else { None };
+        registry.handle_renewal(number, now, answer, votes, || low_bits(runtime.random()));
     }
 }
 

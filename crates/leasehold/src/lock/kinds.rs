@@ -32,7 +32,7 @@ macro_rules! kind_of_guard {
             /// [`ReleaseError`](crate::ReleaseError), as for [`Guard::release`].
             $(#[doc = kind_of_guard!(@ $await)])?
             #[doc(alias = "unlock")]
-            pub $($async)? fn release(self) -> Result<(), crate::ReleaseError> {
+            pub $($async)? fn release(self) -> Result<crate::Released, crate::ReleaseError> {
                 self.0.release()$(.$await)?
             }
         }

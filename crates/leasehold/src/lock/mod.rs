@@ -10,6 +10,7 @@ mod keeper;
 mod kinds;
 mod pending;
 mod registry;
+mod released;
 mod terms;
 mod unlocked;
 
@@ -21,6 +22,7 @@ pub(crate) use keeper::keep;
 pub(crate) use kinds::{GuardKind, kind_of_guard};
 pub use kinds::{RwLockReadGuard, RwLockWriteGuard, SemaphorePermit};
 pub(crate) use registry::{GuardRegistry, PendingRelease};
+pub use released::Released;
 pub use terms::WaitStatus;
 pub(crate) use terms::{OnWait, Terms};
 pub use unlocked::Unlocked;

@@ -220,11 +220,11 @@ impl<'a> PendingAttempt<'a> {
     pub(super) fn refused(self, attempts: u32, outcome: Outcome) -> LockError {
         let waited = self.handle.runtime.now().saturating_since(self.started);
         let Some(attempt) = &self.attempt else { unreachable!("taken only by what ends it") };
-        let key = attempt.claim.first_key().clone();
         if matches!(outcome, Outcome::Refused(_)) {
-            self.handle.refusals.note(&key, self.handle.runtime.now());
+            self.handle.refusals.note(attempt.claim.first_key(), self.handle.runtime.now());
         }
-        let error = failure(self.handle, key, waited, attempts, outcome);
+        let (key, votes) = (attempt.claim.first_key().clone(), self.handle.store.take_report(attempt));
+        let error = failure(self.handle, key, waited, attempts, outcome, votes);
         self.fails(error)
     }
 

@@ -4,7 +4,9 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use leasehold_core::{Attempt, Fault, HoldAnswer, Holder, Instant, LeaseRenewal, Renewal, RenewalStep, Ttl};
+use leasehold_core::{
+    Attempt, Fault, HoldAnswer, Holder, Instant, LeaseRenewal, QuorumReport, Renewal, RenewalStep, Ttl,
+};
 use tokio::sync::Notify;
 
 use super::closing::{Closed, Closing};
@@ -183,11 +185,15 @@ impl GuardRegistry {
         number: u64,
         now: Instant,
         answer: Result<HoldAnswer, Fault>,
+        votes: Option<Arc<QuorumReport>>,
         chance: impl FnOnce() -> u64,
     ) {
-        self.with_machine(number, now, |machine| match answer {
-            Ok(answer) => machine.handle_answer(now, answer),
-            Err(fault) => machine.handle_fault(now, fault.to_string().into(), chance()),
+        self.with_machine(number, now, |machine| {
+            match answer {
+                Ok(answer) => machine.handle_answer(now, answer),
+                Err(fault) => machine.handle_fault(now, fault, chance()),
+            }
+            votes.into_iter().for_each(|votes| machine.handle_votes(votes));
         });
     }
 
@@ -199,8 +205,12 @@ impl GuardRegistry {
         sent: Instant,
         ttl: Ttl,
         answer: HoldAnswer,
+        votes: Option<Arc<QuorumReport>>,
     ) {
-        self.with_machine(number, now, |machine| machine.handle_own_renewal(now, sent, ttl, answer));
+        self.with_machine(number, now, |machine| {
+            machine.handle_own_renewal(now, sent, ttl, answer);
+            votes.into_iter().for_each(|votes| machine.handle_votes(votes));
+        });
     }
 
     /// Handles that a writer becomes a reader: the keeper tells the store at once.

@@ -114,7 +114,14 @@ async fn unlocked(handle: &StoreHandle, claim: Claim, patience: Patience) -> Res
             },
             Step::Done(outcome) => {
                 let waited = runtime.now().saturating_since(started);
-                return Err(failure(handle, claim.first_key().clone(), waited, machine.asks(), outcome));
+                return Err(failure(
+                    handle,
+                    claim.first_key().clone(),
+                    waited,
+                    machine.asks(),
+                    outcome,
+                    None,
+                ));
             }
         }
     }

@@ -37,6 +37,10 @@ pub(super) async fn grant(
                     () = rings => timer = None,
                 }
             }
+            QuorumStep::Refused { held_by, votes } => {
+                quorum.note_votes(attempt, votes);
+                return Ok(GrantAnswer::Busy { held_by, place: None });
+            }
             QuorumStep::Done(answer) => {
                 // By now each member of the majority has reported its location.
                 let granted = matches!(answer, Ok(GrantAnswer::Granted { .. }));

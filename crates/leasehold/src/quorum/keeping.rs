@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use leasehold_core::{
-    Attempt, Ballot, Fault, FaultKind, Fence, HoldAnswer, MemberRenewal, QuorumAttempt, Rejoin, Store, Vote,
+    Attempt, Ballot, Fault, FaultKind, Fence, HoldAnswer, MemberRenewal, QuorumAttempt, QuorumReport, Rejoin, Store, Vote,
 };
 use tokio::sync::mpsc::unbounded_channel;
 
@@ -78,7 +78,8 @@ pub(super) async fn renew(quorum: &Arc<QuorumState>, attempts: &[Attempt]) -> Ve
             ballot.handle(member, answer);
         }
     }
-    ballots.iter().map(|ballot| quorum.verdict(ballot, "renewed")).collect()
+    let verdicts = attempts.iter().zip(&ballots);
+    verdicts.map(|(attempt, ballot)| quorum.verdict_on(attempt, ballot, "renewed")).collect()
 }
 
 /// Renews leases at a member and, where allowed, lets the member take those again that it does not
@@ -177,6 +178,7 @@ pub(super) async fn release(quorum: &Arc<QuorumState>, attempt: &Attempt) -> Ans
     }
     let answer = quorum.verdict(&ballot, "released");
     if answer.is_ok() {
+        quorum.note_votes(attempt, quorum.votes_in(&ballot, "released"));
         quorum.attempts.remove(attempt.holder);
     }
     answer
@@ -210,10 +212,20 @@ impl QuorumState {
         match ballot.vote() {
             Vote::Done => Ok(HoldAnswer::Done),
             Vote::NotHeld { key, held_by } => Ok(HoldAnswer::NotHeld { key, held_by }),
-            Vote::Open | Vote::Unknown => Err(self.fault(
-                FaultKind::Passing,
-                ballot.quorum_report(self.settings.members.iter().cloned(), verb),
-            )),
+            Vote::Open | Vote::Unknown => Err(self.fault(FaultKind::Passing, self.votes_in(ballot, verb))),
         }
+    }
+
+    /// The same for a request of this attempt; notes the votes if they say that it is not held.
+    pub(super) fn verdict_on(&self, attempt: &Attempt, ballot: &Ballot, verb: &'static str) -> Answer {
+        let answer = self.verdict(ballot, verb);
+        if let Ok(HoldAnswer::NotHeld { .. }) = answer {
+            self.note_votes(attempt, self.votes_in(ballot, verb));
+        }
+        answer
+    }
+
+    pub(super) fn votes_in(&self, ballot: &Ballot, verb: &'static str) -> QuorumReport {
+        ballot.quorum_report(self.settings.members.iter().cloned(), verb)
     }
 }

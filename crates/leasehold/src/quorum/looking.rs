@@ -91,6 +91,17 @@ pub(super) async fn each_says<T: Send + 'static>(
     limit: Duration,
     look: impl Fn(Arc<dyn Store>) -> BoxFuture<'static, Result<T, Fault>>,
 ) -> Result<Vec<Option<T>>, Fault> {
+    let (answers, ballot) = asked(quorum, limit, look).await;
+    quorum.verdict(&ballot, "answered")?;
+    Ok(answers)
+}
+
+/// The same, with the count, from however few members.
+pub(super) async fn asked<T: Send + 'static>(
+    quorum: &Arc<QuorumState>,
+    limit: Duration,
+    look: impl Fn(Arc<dyn Store>) -> BoxFuture<'static, Result<T, Fault>>,
+) -> (Vec<Option<T>>, Ballot) {
     let mut answers: Vec<Option<T>> = quorum.members.iter().map(|_| None).collect();
     let mut ballot = Ballot::new(quorum.members.len());
     quorum
@@ -106,8 +117,7 @@ pub(super) async fn each_says<T: Send + 'static>(
             false
         })
         .await;
-    quorum.verdict(&ballot, "answered")?;
-    Ok(answers)
+    (answers, ballot)
 }
 
 fn seen(quorum: &QuorumState, key: Key, states: &[KeyState]) -> KeyState {

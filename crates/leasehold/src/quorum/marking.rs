@@ -4,10 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Attempt, Ballot, BoxFuture, Fault, Fence, HoldAnswer, Key, Mark, Marked, Stamp, Store};
+use leasehold_core::{
+    Attempt, Ballot, BoxFuture, Fault, FaultKind, Fence, HoldAnswer, Key, Mark, Marked, QuorumReport, Stamp,
+    Store,
+};
 use tokio::sync::mpsc::unbounded_channel;
 
-use super::looking::{MANY_KEYS_LIMIT, all_say, each_says};
+use super::looking::{MANY_KEYS_LIMIT, all_say, asked};
 use super::state::QuorumState;
 
 /// Marks the keys at all members, and returns the majority's answer. Whoever reads from a majority
@@ -39,7 +42,7 @@ pub(super) async fn mark(
     while let Some((member, answer)) = heard.recv().await {
         ballot.handle(member, answer);
     }
-    quorum.verdict(&ballot, "marked")
+    quorum.verdict_on(attempt, &ballot, "marked")
 }
 
 /// The latest mark among the answers of a majority. A member that restarted without its state has
@@ -59,10 +62,11 @@ pub(super) async fn forget(quorum: &Arc<QuorumState>, key: &Key) -> Result<Optio
         let key = key.clone();
         Box::pin(async move { store.marks()?.forget(&key).await })
     };
-    let answers = each_says(quorum, quorum.look_limit(), look).await?;
-    if let Some(silent) = answers.iter().position(Option::is_none) {
-        let reason = "did not forget the mark, and would bring it back: try again when it answers";
-        return Err(Fault::passing(quorum.members[silent].store.name(), reason));
+    let (answers, ballot) = asked(quorum, quorum.look_limit(), look).await;
+    if answers.iter().any(Option::is_none) {
+        let votes = quorum.votes_in(&ballot, "forgot the mark");
+        let votes = QuorumReport::new(votes.members, answers.len(), votes.verb);
+        return Err(quorum.fault(FaultKind::Passing, votes));
     }
     Ok(answers.into_iter().flatten().flatten().max_by_key(|mark| (mark.at, mark.fence)))
 }

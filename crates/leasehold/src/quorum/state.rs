@@ -1,18 +1,19 @@
 //! The state that all tasks of a quorum share: the members, and the attempts.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, BackgroundReleases, Drift, Fault, FaultKind, Fence, Proposal, QuorumAttempt, QuorumProcess,
-    QuorumReport, QuorumSettings, QuorumView, Runtime, Store, Ttl,
+    Attempt, BackgroundReleases, Drift, Fault, FaultKind, Fence, Holder, Proposal, QuorumAttempt,
+    QuorumProcess, QuorumReport, QuorumSettings, QuorumView, Runtime, Store, Ttl,
 };
 use tokio::sync::watch;
 
 use super::attempts::{Attempts, SharedAttempt};
 use super::health::Health;
 use super::member::Member;
+use crate::recent::Recent;
 use crate::store_handle::low_bits;
 
 #[derive(Debug)]
@@ -27,7 +28,12 @@ pub(super) struct QuorumState {
     answering: watch::Sender<usize>,
     pub(super) health: Health,
     pub(super) releases: BackgroundReleases,
+    /// How the members voted on what nobody has asked about yet, by attempt.
+    votes: Mutex<Recent<Holder, Arc<QuorumReport>>>,
 }
+
+/// The votes of a request are taken directly after its answer.
+const VOTES_COUNT_FOR: Duration = Duration::from_secs(5);
 
 impl QuorumState {
     pub(super) fn new(
@@ -48,6 +54,7 @@ impl QuorumState {
             attempts: Attempts::default(),
             last_seen: AtomicU64::new(0),
             releases: BackgroundReleases::default(),
+            votes: Mutex::new(Recent::new(VOTES_COUNT_FOR)),
         }
     }
 
@@ -130,6 +137,21 @@ impl QuorumState {
             self.attempts.forget_gone(attempt.holder);
         }
         changed
+    }
+
+    /// Notes how the members voted on a request of this attempt.
+    pub(super) fn note_votes(&self, attempt: &Attempt, votes: QuorumReport) {
+        let now = self.runtime.now();
+        self.votes().note(&attempt.holder, now, |_| Arc::new(votes));
+    }
+
+    /// How the members voted on the attempt's last request, if that is noted.
+    pub(super) fn take_votes(&self, attempt: &Attempt) -> Option<Arc<QuorumReport>> {
+        self.votes().take(&attempt.holder)
+    }
+
+    fn votes(&self) -> MutexGuard<'_, Recent<Holder, Arc<QuorumReport>>> {
+        self.votes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The time limit for inspecting one key at a member.

@@ -38,7 +38,7 @@ pub(super) async fn transfer(
     while let Some((member, answer)) = heard.recv().await {
         ballot.handle(member, answer);
     }
-    let answer = quorum.verdict(&ballot, "transferred");
+    let answer = quorum.verdict_on(attempt, &ballot, "transferred");
     if matches!(answer, Ok(HoldAnswer::Done)) && successor.holder != attempt.holder {
         quorum.attempts.remove(attempt.holder);
     }

@@ -34,7 +34,9 @@ pub(super) async fn succeed(
         match retries.last(answer).await.transpose()? {
             None => {}
             Some(HoldAnswer::Done) => return Ok(Succeeded::At(sent)),
-            Some(not_held) => return Ok(Succeeded::NotHeld(loss(not_held))),
+            Some(HoldAnswer::NotHeld { key, held_by }) => {
+                return Ok(Succeeded::NotHeld(handle.loss(attempt, key, held_by)));
+            }
         }
     }
 }
@@ -70,13 +72,5 @@ impl<'a> Retries<'a> {
         self.tries += 1;
         runtime.sleep_until(again).await;
         None
-    }
-}
-
-pub(super) fn loss(answer: HoldAnswer) -> Loss {
-    match answer {
-        HoldAnswer::NotHeld { held_by: Some(held_by), .. } => Loss::TakenByOther { held_by },
-        HoldAnswer::NotHeld { key, held_by: None } => Loss::Gone { key },
-        HoldAnswer::Done => unreachable!("the keys are held"),
     }
 }

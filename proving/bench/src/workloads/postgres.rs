@@ -123,7 +123,7 @@ impl Competitor {
 
     async fn cycle(&self, key: &str, serial: u64) -> Result<(), AnyError> {
         match self {
-            Self::Ours(locks) => Ok(locks.mutex(key).lock().await?.release().await?),
+            Self::Ours(locks) => Ok(drop(locks.mutex(key).lock().await?.release().await?)),
             Self::Bare(bare, strategy) => bare.cycle(*strategy, key, serial).await,
         }
     }

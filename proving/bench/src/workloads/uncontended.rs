@@ -122,7 +122,7 @@ impl Competitor {
 
     async fn cycle(&self, key: &str, serial: u64) -> Result<(), AnyError> {
         match &self.how {
-            How::Ours(locks) => Ok(locks.mutex(key).lock().await?.release().await?),
+            How::Ours(locks) => Ok(drop(locks.mutex(key).lock().await?.release().await?)),
             How::Bare(bare, strategy) => bare.cycle(*strategy, key, serial).await,
         }
     }

@@ -35,7 +35,7 @@ pub async fn a_lock_goes_over_to_one_process_and_to_no_second(target: &Target) {
     assert_eq!((guard.fence(), guard.held().label()), (fence, Some("adopter")));
     assert_eq!(guard.keys().len(), 2);
     let second = process(target, "late").adopt(&token).await.unwrap_err();
-    let TransferError::Lost(Loss::TakenByOther { held_by }) = &second else { panic!("{second:?}") };
+    let TransferError::Lost(Loss::TakenByOther { held_by, .. }) = &second else { panic!("{second:?}") };
     assert!(held_by.to_string().contains("adopter"), "{held_by}");
     assert!(guard.renew(LONG).await.unwrap() > LONG / 2);
     guard.release().await.unwrap();

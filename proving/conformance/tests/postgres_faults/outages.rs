@@ -110,7 +110,7 @@ async fn a_grant_whose_commit_was_never_answered_is_given_back() {
     let asked = tokio::spawn(async move {
         loop {
             match asks.mutex("k").lock().await {
-                Ok(guard) => guard.release().await.unwrap(),
+                Ok(guard) => drop(guard.release().await.unwrap()),
                 Err(error) => return (error, asks),
             }
         }

@@ -5,6 +5,7 @@ mod errors;
 mod outages;
 mod random_faults;
 mod renewals;
+mod reports;
 mod restarts;
 mod seed_bugs;
 mod world;

@@ -32,7 +32,7 @@ async fn a_renewal_confirmed_by_a_minority_extends_nothing_and_releases_nothing(
     assert_eq!(world.taken(), 3);
     let loss = guard.lost().await;
     let Loss::Expired { fault: Some(fault) } = &loss else { panic!("{loss:?}") };
-    assert!(fault.contains("1 of 3 stores renewed, 2 did not answer"), "{fault}");
+    assert!(fault.to_string().contains("1 of 3 stores renewed, 2 did not answer"), "{fault}");
     assert_eq!(guard.held_for(), TTL, "not before its end and not after");
 }
 

@@ -42,7 +42,7 @@ fn an_outage_longer_than_the_lease_loses_it_at_its_end() {
             world.advance(SECOND / 1000).await;
             assert!(!guard.is_held(), "{outage:?}");
             let Loss::Expired { fault: Some(fault) } = guard.lost().await else { panic!("{outage:?}") };
-            assert!(fault.starts_with("memory:: "), "{fault}");
+            assert!(fault.to_string().starts_with("memory:: "), "{fault}");
         }
     });
 }

@@ -31,7 +31,7 @@ fn a_lease_that_is_deleted_and_taken_says_by_whom() {
         let other = world.locks().mutex("k").label("usurper").try_lock().await.unwrap().unwrap();
         assert!(other.fence() > guard.fence());
         world.advance(TTL / 3).await;
-        let Loss::TakenByOther { held_by } = guard.lost().await else { panic!("lost otherwise") };
+        let Loss::TakenByOther { held_by, .. } = guard.lost().await else { panic!("lost otherwise") };
         assert_eq!(held_by.fence, Some(other.fence()));
         assert!(other.is_held());
     });

@@ -125,7 +125,7 @@ fn a_lock_stolen_from_us_is_lost_by_the_next_renewal(pair: &mut Pair, runtime: &
     let left = guard.remaining();
     let loss = runtime.block_on(async { tokio::time::timeout(left, guard.lost()).await });
     let loss = loss.expect("a loss is told by the next renewal, long before the lease's end");
-    let Loss::TakenByOther { held_by } = loss else { panic!("{loss:?}") };
+    let Loss::TakenByOther { held_by, .. } = loss else { panic!("{loss:?}") };
     assert_eq!(held_by.owner, Owner::Foreign { value: its.clone().into() });
 
     let error = runtime.block_on(guard.release()).unwrap_err();

@@ -199,7 +199,7 @@ impl Client {
                     self.phase = Phase::Holding { fence, end, renewal: None };
                     return;
                 }
-                QuorumStep::Done(_) => {
+                QuorumStep::Done(_) | QuorumStep::Refused { .. } => {
                     self.forgets_what_was_not_granted(fixed);
                     self.phase = Phase::Waiting { rested: false };
                     return;

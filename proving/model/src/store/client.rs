@@ -461,7 +461,7 @@ impl Store {
             }
             match &mut client.phase {
                 Phase::Asking(machine) => machine.handle_fault(now, Fault::passing("s", "gone")),
-                Phase::Holding(machine) => machine.handle_fault(now, "gone".into(), 0),
+                Phase::Holding(machine) => machine.handle_fault(now, Fault::passing("s", "gone"), 0),
                 _ => {}
             }
         }

@@ -1,0 +1,115 @@
+//! Which member said what: the votes in the results and errors of a quorum.
+
+use conformance::faulty::CallFate;
+use leasehold::{AnyStore, Error, LockError, Locks, Loss, QuorumReport, ReleaseError, Store, TransferError};
+use leasehold_core::{Attempt, Claim, Holder, WaitMode};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::world::{MAX_TTL, TTL, World};
+
+/// The votes as text.
+fn votes(report: Option<&QuorumReport>) -> String {
+    report.expect("the error of a quorum has the votes").to_string()
+}
+
+/// Ends the lease at these members, which its holder does not notice.
+async fn end_at(world: &World, members: &[usize], guard: &leasehold::Guard) {
+    let claim = Claim::exclusive(guard.keys().next().unwrap().clone());
+    for member in members {
+        let ours = Attempt::new(claim.clone(), guard.holder(), None, guard.ttl());
+        world.members[*member].release(&ours).await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_says_how_many_members_confirmed_it() {
+    let world = World::of(5);
+    let process = world.process();
+    let guard = process.locks.mutex("k").lock().await.unwrap();
+    process.set([1], &CallFate::Refused);
+    process.set([4], &CallFate::Hung);
+    let released = guard.release().await.unwrap().quorum_report.unwrap();
+    assert_eq!((released.agreed(), released.needed), (3, 3));
+    let text = released.to_string();
+    assert!(text.starts_with("3 of 5 stores released, 1 refused (memory:b: "), "{text}");
+    assert!(text.contains("memory:e"), "{text}");
+
+    let guard = Locks::in_memory().mutex("k").lock().await.unwrap();
+    assert_eq!(guard.release().await.unwrap().quorum_report, None, "one store has no votes");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_comes_too_late_says_which_members_had_the_lease_no_more() {
+    let world = World::of(3);
+    let guard = world.process().locks.mutex("k").lock().await.unwrap();
+    end_at(&world, &[0, 1], &guard).await;
+    let error = guard.release().await.unwrap_err();
+    assert!(matches!(error, ReleaseError::Expired { .. }), "{error:?}");
+    let text = votes(Error::from(error).quorum_report());
+    assert!(
+        text.contains("2 refused (memory:a: not held there any more, memory:b: not held there"),
+        "{text}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_lease_says_which_members_lost_it() {
+    let world = World::of(3);
+    let process = world.process();
+    let guard = process.locks.mutex("k").lock().await.unwrap();
+    end_at(&world, &[0, 2], &guard).await;
+    let thief = Claim::exclusive(guard.keys().next().unwrap().clone());
+    let stolen = Attempt::new(thief, Holder::from_bits(7), None, guard.ttl());
+    for member in [0, 2] {
+        world.members[member].grant(&stolen, WaitMode::Try).await.unwrap();
+    }
+    process.set([1], &CallFate::Hung);
+    let loss = guard.lost().await;
+    assert!(matches!(loss, Loss::TakenByOther { .. }), "{loss:?}");
+    let text = votes(Error::from(loss).quorum_report());
+    assert!(text.starts_with("0 of 3 stores renewed, 2 refused (memory:a: held by 00000000"), "{text}");
+    assert!(text.contains("memory:b"), "{text}");
+}
+
+/// The same for a renewal that the program makes itself.
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_finds_the_lease_gone_says_at_which_members() {
+    let world = World::of(3);
+    let guard = world.process().locks.mutex("k").renewal(leasehold::Renewal::Off).lock().await.unwrap();
+    end_at(&world, &[0, 1, 2], &guard).await;
+    // At a member that a lease was not broken at, a renewal takes it again: so somebody else has it.
+    let other = world.process();
+    let theirs = other.locks.mutex("k").lock().await.unwrap();
+    let text = votes(Error::from(guard.renew(TTL).await.unwrap_err()).quorum_report());
+    assert!(text.starts_with("0 of 3 stores renewed, "), "{text}");
+    drop(theirs);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_try_says_who_holds_the_lock_at_which_member() {
+    let world = World::of(3);
+    let holder = world.process_with(|builder| builder.label("web-3"));
+    let _guard = holder.locks.mutex("k").lock().await.unwrap();
+    let process = world.process();
+    process.set([2], &CallFate::Refused);
+    let error = process.locks.mutex("k").lock().within(Duration::ZERO).await.unwrap_err();
+    assert!(matches!(error, LockError::TimedOut { .. }), "{error:?}");
+    let text = votes(Error::from(error).quorum_report());
+    assert!(text.starts_with("0 of 3 stores granted, "), "{text}");
+    assert!(text.contains("memory:a: held by web-3") && text.contains("memory:c: "), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_adoption_says_which_members_refused_it() {
+    let world = World::of(3);
+    let members = world.members.iter().map(|member| AnyStore::from(member.clone() as Arc<dyn Store>));
+    let locks = Locks::builder().ttl(TTL).runtime(world.time.clone()).quorum(members, MAX_TTL).unwrap();
+    let token = locks.mutex("k").lock().await.unwrap().transfer(TTL).await.unwrap();
+    let adopted = locks.adopt(&token).await.unwrap();
+    let error = locks.adopt(&token).await.unwrap_err();
+    assert!(matches!(error, TransferError::Lost(Loss::TakenByOther { .. })), "{error:?}");
+    let text = votes(Error::from(error).quorum_report());
+    assert!(text.starts_with("0 of 3 stores transferred, 3 refused (memory:a: held by "), "{text}");
+    adopted.release().await.unwrap();
+}
