@@ -64,7 +64,7 @@ pub enum LockError {
         /// The store, without any password.
         store: Arc<str>,
         /// The last fault, if one came in time.
-        fault: Option<Fault>,
+        fault: Option<Box<Fault>>,
         /// How long the caller waited.
         waited: Duration,
         /// How often the store was asked.
@@ -138,7 +138,7 @@ impl LockError {
     #[must_use]
     pub fn fault(&self) -> Option<&Fault> {
         match self {
-            Self::Unreachable { fault, .. } => fault.as_ref(),
+            Self::Unreachable { fault, .. } => fault.as_deref(),
             Self::Refused { fault, .. } => Some(fault),
             Self::NoQuorum { quorum_report, .. } => quorum_report.faults().next(),
             _ => None,
@@ -185,7 +185,8 @@ impl fmt::Display for LockError {
 impl std::error::Error for LockError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Unreachable { fault: Some(fault), .. } | Self::Refused { fault, .. } => Some(fault),
+            Self::Unreachable { fault: Some(fault), .. } => Some(&**fault),
+            Self::Refused { fault, .. } => Some(fault),
             Self::NoQuorum { quorum_report, .. }
             | Self::TimedOut { quorum_report: Some(quorum_report), .. } => Some(&**quorum_report),
             Self::Misuse(misuse) => Some(misuse),

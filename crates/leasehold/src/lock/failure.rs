@@ -38,7 +38,8 @@ pub(super) fn failure(
             LockError::NoQuorum { key, quorum_report, waited, attempts }
         }
         Outcome::Silent { fault } => {
-            LockError::Unreachable { key, store: handle.store.name().into(), fault, waited, attempts }
+            let (store, fault) = (handle.store.name().into(), fault.map(Box::new));
+            LockError::Unreachable { key, store, fault, waited, attempts }
         }
         Outcome::Refused(fault) => LockError::Refused { key, fault },
         Outcome::NotALock { key } => LockError::NotALock { key },
