@@ -126,8 +126,8 @@ impl LocksBuilder {
     ///
     /// A guard that is dropped outside any runtime then blocks until the store has confirmed its
     /// release, for at most 2 s, because the program may be about to end.
-    pub const fn own_thread(mut self, own: bool) -> Self {
-        self.own_thread = own;
+    pub const fn own_thread(mut self) -> Self {
+        self.own_thread = true;
         self
     }
 

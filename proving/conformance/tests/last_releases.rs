@@ -108,7 +108,7 @@ fn outlives_its_runtime() -> Outcome {
 }
 
 fn run(program: &str) -> Outcome {
-    let own_thread = || Locks::builder().own_thread(true);
+    let own_thread = || Locks::builder().own_thread();
     match program {
         "charge fails" => many_threads().block_on(charge_fails(Locks::builder())),
         "drops its guard" => many_threads().block_on(drops_its_guard(Locks::builder())),

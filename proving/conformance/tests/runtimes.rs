@@ -52,7 +52,7 @@ fn a_runtime_that_ends_at_once_takes_its_guards_along() {
 fn a_thread_of_their_own_keeps_locks_past_the_runtime_that_connected() {
     let connected = runtime();
     let guard = connected.block_on(async {
-        let locks = Locks::builder().own_thread(true).ttl(TTL).in_memory().unwrap();
+        let locks = Locks::builder().own_thread().ttl(TTL).in_memory().unwrap();
         locks.mutex("k").lock().await.unwrap()
     });
     connected.shutdown_timeout(Duration::from_secs(5));
@@ -68,7 +68,7 @@ fn a_thread_of_their_own_keeps_locks_past_the_runtime_that_connected() {
 fn a_thread_of_their_own_keeps_locks_while_the_runtime_is_blocked() {
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let locks = Locks::builder().own_thread(true).ttl(TTL).in_memory().unwrap();
+        let locks = Locks::builder().own_thread().ttl(TTL).in_memory().unwrap();
         let guard = locks.mutex("k").lock().await.unwrap();
         thread::sleep(3 * TTL);
         assert!(guard.is_held());

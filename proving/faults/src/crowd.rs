@@ -44,7 +44,7 @@ impl Crowd {
     #[must_use]
     pub fn new(plan: Plan) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        let connecting = plan.connect(Locks::builder().own_thread(true).ttl(plan.ttl));
+        let connecting = plan.connect(Locks::builder().own_thread().ttl(plan.ttl));
         let onlooker = runtime.block_on(connecting).expect("the store can be reached");
         let writer = HistoryWriter::at(&plan.history).expect("the history can be written");
         Self { workers: BTreeMap::new(), plan, writer, pulse: Pulse::begin(), onlooker, runtime }

@@ -51,7 +51,7 @@ impl Locks {
     ///
     /// As [`connect`](Self::connect), or a default is invalid.
     pub fn connect_with(builder: LocksBuilder, url: &str) -> Result<Self, ConnectError> {
-        wait(builder.own_thread(true).connect(url)).map(Self)
+        wait(builder.own_thread().connect(url)).map(Self)
     }
 
     /// Locks in a majority of stores, as [`leasehold::Locks::quorum`](crate::Locks::quorum).
@@ -77,7 +77,7 @@ impl Locks {
         stores: impl IntoIterator<Item = Member>,
         max_ttl: Duration,
     ) -> Result<Self, ConnectError> {
-        builder.own_thread(true).quorum(stores, max_ttl).map(Self)
+        builder.own_thread().quorum(stores, max_ttl).map(Self)
     }
 
     /// Locks of this process alone. They end with the last clone and guard.
@@ -95,7 +95,7 @@ impl Locks {
     ///
     /// As [`in_memory`](Self::in_memory), or a default is invalid.
     pub fn in_memory_with(builder: LocksBuilder) -> Result<Self, ConnectError> {
-        builder.own_thread(true).in_memory().map(Self)
+        builder.own_thread().in_memory().map(Self)
     }
 
     /// The store at a URL, without connecting to it, as [`LocksBuilder::unopened`].
@@ -104,7 +104,7 @@ impl Locks {
     ///
     /// [`ConnectError`]: the URL or a default is invalid, or no thread could be started.
     pub fn unopened_with(builder: LocksBuilder, url: &str) -> Result<Self, ConnectError> {
-        builder.own_thread(true).unopened(url).map(Self)
+        builder.own_thread().unopened(url).map(Self)
     }
 
     /// Locks on a store of your own, as [`LocksBuilder::over`].
@@ -113,7 +113,7 @@ impl Locks {
     ///
     /// [`ConnectError`]: a default is invalid, or no thread could be started.
     pub fn over_with(builder: LocksBuilder, store: Arc<dyn Store>) -> Result<Self, ConnectError> {
-        builder.own_thread(true).over(store).map(Self)
+        builder.own_thread().over(store).map(Self)
     }
 
     /// The lock of this name. This does no I/O; a name that cannot be a key is an error of the

@@ -27,7 +27,7 @@ impl Caller {
         let ways: Vec<_> = servers.iter().map(Proxy::before).collect();
         let stores = ways.iter().map(|way| AnyStore::from_url(&(way.url() + "?quarantine=no")));
         let stores: Result<Vec<_>, _> = stores.collect();
-        let builder = Locks::builder().own_thread(true).ttl(2 * SECOND);
+        let builder = Locks::builder().own_thread().ttl(2 * SECOND);
         Self { locks: builder.quorum(stores.unwrap(), Plan::MAX_TTL).unwrap(), ways }
     }
 }

@@ -88,7 +88,7 @@ impl Place {
 
     pub(crate) fn locks(&self) -> Locks {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(Locks::builder().own_thread(true).connect(&self.url)).unwrap()
+        runtime.block_on(Locks::builder().own_thread().connect(&self.url)).unwrap()
     }
 }
 
