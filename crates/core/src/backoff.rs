@@ -9,6 +9,15 @@ use crate::Misuse;
 /// [`Backoff::new`] makes growing ones: the n-th lies between half of `first · 2ⁿ` and the whole of
 /// it, and never above `most` (Brooker, *Exponential Backoff and Jitter*, 2015, which calls it
 /// equal jitter). [`Backoff::fixed`] makes delays of one length, with a jitter of its own.
+///
+/// ```
+/// # use leasehold_core::Backoff;
+/// # use std::time::Duration;
+/// let growing = Backoff::new(Duration::from_millis(50), Duration::from_secs(2))?;
+/// let fixed = Backoff::fixed(Duration::from_millis(200), Duration::from_millis(100))?;
+/// assert!(fixed.delay(0, 7) >= Duration::from_millis(200));
+/// # Ok::<(), leasehold_core::Misuse>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
     /// In µs, like the others: every waiter has a copy.

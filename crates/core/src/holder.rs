@@ -77,6 +77,13 @@ impl fmt::Debug for Holder {
 
 /// A holder's description of itself: printable text of up to 256 bytes, for people who want to know
 /// who holds a lock.
+///
+/// ```
+/// # use leasehold_core::Label;
+/// assert_eq!(Label::new("web-3 pid 4711")?.as_str(), "web-3 pid 4711");
+/// assert!(Label::new("two\nlines").is_err());
+/// # Ok::<(), leasehold_core::Misuse>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Label(Arc<str>);
 

@@ -9,6 +9,13 @@ use crate::Misuse;
 ///
 /// Any bytes are allowed, including braces, spaces and bytes that are not UTF-8. Only names that
 /// start with `leasehold:` are refused, because the store keeps the fences there.
+///
+/// ```
+/// # use leasehold_core::Key;
+/// let key = Key::new("invoice:42")?;
+/// assert_eq!((key.to_string(), key.as_bytes()), ("invoice:42".into(), &b"invoice:42"[..]));
+/// # Ok::<(), leasehold_core::Misuse>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(Arc<[u8]>);
 

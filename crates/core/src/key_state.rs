@@ -9,6 +9,16 @@ use crate::key::Escaped;
 use crate::{Fence, Holder, Key, Mode, Stamp};
 
 /// The kind of a key's holder.
+///
+/// ```
+/// # use leasehold_core::Owner;
+/// fn name(owner: &Owner) -> String {
+///     match owner {
+///         Owner::Holder { label: Some(label), .. } => label.as_str().into(),
+///         other => other.to_string(),
+///     }
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Owner {
@@ -95,6 +105,16 @@ impl fmt::Display for HolderInfo {
 }
 
 /// Everything that observers can see of a key.
+///
+/// ```
+/// # use leasehold_core::KeyState;
+/// fn show(state: &KeyState) {
+///     for holder in &state.holders {
+///         println!("{}: held by {holder}", state.key);
+///     }
+///     println!("{} wait", state.waiters.len());
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct KeyState {

@@ -7,6 +7,13 @@ use crate::{Instant, Misuse, Ttl};
 /// How much earlier than the store a holder stops relying on its lease.
 ///
 /// A share of the ttl for clocks that run at different rates, and a constant for rounding.
+///
+/// ```
+/// # use leasehold_core::Drift;
+/// # use std::time::Duration;
+/// let as_in_redlock = Drift::new(10, Duration::from_millis(2))?; // a hundredth of the TTL, and 2 ms
+/// # Ok::<(), leasehold_core::Misuse>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Drift {
     per_thousand: u32,

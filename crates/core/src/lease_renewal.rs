@@ -7,6 +7,13 @@ use std::time::Duration;
 use crate::{Backoff, Drift, Fault, Handed, HoldAnswer, Instant, Lease, Loss, QuorumReport, Ttl};
 
 /// The renewal of a lease while its guard exists.
+///
+/// ```
+/// # use leasehold_core::Renewal;
+/// # use std::time::Duration;
+/// let work_that_may_hang = Renewal::AtMost(Duration::from_secs(3600));
+/// assert_eq!(Renewal::default(), Renewal::Automatic);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[doc(alias = "watchdog")]

@@ -7,6 +7,18 @@ use std::time::Duration;
 use crate::{Fault, HolderInfo, Key, QuorumReport};
 
 /// Why a lease was lost.
+///
+/// ```
+/// # use leasehold_core::Loss;
+/// fn advice(loss: &Loss) -> String {
+///     match loss {
+///         Loss::Expired { fault: Some(fault) } => format!("repair the store: {fault}"),
+///         Loss::TakenByOther { held_by, .. } => format!("undo what {held_by} may have seen"),
+///         Loss::Broken { .. } => "ask the operators".into(),
+///         other => other.to_string(),
+///     }
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Loss {

@@ -8,6 +8,13 @@ use crate::{Fence, Key, Mark, Mode, Ttl};
 
 /// A request that no store can serve. It is found before anything is sent; the text says what is
 /// wrong and what to do.
+///
+/// ```
+/// # use leasehold_core::{Misuse, Ttl};
+/// # use std::time::Duration;
+/// let refused: Result<Ttl, Misuse> = Ttl::new(Duration::ZERO);
+/// println!("{}", refused.unwrap_err()); // says what a TTL may be
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Misuse {

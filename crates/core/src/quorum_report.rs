@@ -6,6 +6,14 @@ use std::sync::Arc;
 use crate::{Fault, FaultKind, HolderInfo};
 
 /// The vote of each member of a quorum, in configured order, and how many had to agree.
+///
+/// ```
+/// # use leasehold_core::{MemberVote, QuorumReport};
+/// fn silent(votes: &QuorumReport) -> Vec<&str> {
+///     let silent = votes.members.iter().filter(|(_, vote)| matches!(vote, MemberVote::Silent(_)));
+///     silent.map(|(name, _)| &**name).collect()
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct QuorumReport {

@@ -13,6 +13,14 @@ use crate::{Claim, Fence, Holder, Key, Misuse, Mode};
 /// As a text, by [`Display`](fmt::Display) and [`FromStr`], it can be stored with a job and sent to
 /// another process. Anybody who has the text can adopt or release the lock, so keep it as secret as
 /// the job itself; `Debug` does not show all of it.
+///
+/// ```
+/// # use leasehold_core::TransferToken;
+/// fn receive(job: &str) -> Result<TransferToken, leasehold_core::Misuse> {
+///     job.parse() // the text that `to_string` made in the other process
+/// }
+/// # assert!(receive("no token").is_err());
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct TransferToken {

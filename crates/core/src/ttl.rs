@@ -11,6 +11,15 @@ use crate::Misuse;
 ///
 /// A live holder renews long before the end, so the TTL is how long a crashed holder keeps others
 /// out.
+///
+/// ```
+/// # use leasehold_core::Ttl;
+/// # use std::time::Duration;
+/// let ttl = Ttl::new(Duration::from_secs(30))?;
+/// assert_eq!(ttl, Ttl::DEFAULT);
+/// assert_eq!(ttl.duration(), Duration::from_secs(30));
+/// # Ok::<(), leasehold_core::Misuse>(())
+/// ```
 // Never zero, so that an `Option` of it takes no more space: there may be very many.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ttl(NonZeroU64);

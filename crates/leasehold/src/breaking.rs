@@ -76,6 +76,24 @@ impl Locks {
 }
 
 /// Why [`Locks::break_lease`] broke nothing.
+///
+/// ```
+/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// use leasehold::{BreakError, Locks};
+///
+/// let locks = Locks::in_memory();
+/// let guard = locks.mutex("deploy").lock().await?;
+/// let seen = guard.fence();
+/// guard.release().await?;
+/// match locks.break_lease("deploy", seen).await {
+///     Ok(holder) => println!("{holder} has lost it"),
+///     Err(BreakError::NotHeld { .. }) => println!("nobody holds it any more"),
+///     Err(error) => return Err(error.into()), // somebody else holds it now, for instance
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BreakError {

@@ -300,6 +300,22 @@ impl ReleaseError {
 }
 
 /// Why [`Guard::renew`](crate::Guard::renew) did not extend the lease.
+///
+/// ```
+/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// use leasehold::{Locks, RenewError};
+/// use std::time::Duration;
+///
+/// let guard = Locks::in_memory().mutex("import").lock().await?;
+/// match guard.renew(Duration::from_secs(60)).await {
+///     Ok(lasts) => println!("for {lasts:?} from now"),
+///     Err(RenewError::Lost(why)) => println!("stop: {why}"),
+///     Err(error) => println!("as before: {error}"),
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RenewError {
@@ -479,6 +495,20 @@ impl From<Misuse> for InspectError {
 }
 
 /// Why [`Locks::connect`](crate::Locks::connect) failed.
+///
+/// ```
+/// # async fn example() -> Result<(), leasehold::ConnectError> {
+/// use leasehold::{ConnectError, FaultCause, Locks};
+///
+/// match Locks::connect("redis://10.0.0.5").await {
+///     Err(ConnectError::Refused(fault)) if fault.cause == FaultCause::Authentication => {
+///         println!("check the password: {fault}");
+///     }
+///     other => drop(other?),
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConnectError {
@@ -534,6 +564,21 @@ impl From<Misuse> for ConnectError {
 
 /// The work that [`Locks::close`](crate::Locks::close) could not finish in time. The leases expire
 /// on their own.
+///
+/// ```
+/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// use leasehold::Locks;
+/// use std::time::Duration;
+///
+/// let locks = Locks::in_memory();
+/// let guard = locks.mutex("report").lock().await?;
+/// let error = locks.close(Duration::ZERO).await.unwrap_err();
+/// assert_eq!(error.taken_back[0].to_string(), "report"); // its guard is lost now
+/// assert!(!guard.is_held());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CloseError {

@@ -21,6 +21,20 @@ use crate::store_handle::StoreHandle;
 
 /// The locks of one store. Cheap to clone; all clones share their connection and the one task that
 /// renews their guards.
+///
+/// ```
+/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// use leasehold::Locks;
+///
+/// let locks = Locks::in_memory(); // or Locks::connect("redis://127.0.0.1").await?
+/// let guard = locks.mutex("invoice:42").lock().await?;
+/// let reading = locks.rw_lock("doc:7").read().await?;
+/// let permit = locks.semaphore("gpus", 4).acquire().await?;
+/// # drop((guard, reading, permit));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct Locks {
     askers: Arc<Askers>,

@@ -17,6 +17,23 @@ use crate::store_handle::low_bits;
 ///
 /// Waiters are served in the order in which they came. Fences rise even from one run of the program
 /// to the next, as long as the machine's clock is not set back in between.
+///
+/// ```
+/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// use leasehold::{AnyStore, Locks, MemoryStore, Store, TokioRuntime};
+/// use std::{sync::Arc, time::Duration};
+///
+/// let runtime = Arc::new(TokioRuntime::current().expect("called within a runtime"));
+/// let member = |name| -> AnyStore {
+///     let store: Arc<dyn Store> = Arc::new(MemoryStore::new(runtime.clone()).named(name));
+///     store.into()
+/// };
+/// let locks = Locks::quorum(["a", "b", "c"].map(member), Duration::from_secs(60))?;
+/// # drop(locks);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct MemoryStore {
     name: Arc<str>,
     runtime: Arc<dyn Runtime>,

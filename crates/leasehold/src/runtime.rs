@@ -33,6 +33,20 @@ const LONGEST_NAP: Duration = Duration::from_secs(1);
 ///
 /// When the tokio runtime ends, pending releases are still sent, by a separate thread. The shutdown
 /// waits for that thread, for at most 2 s.
+///
+/// ```
+/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// use leasehold::{Locks, MemoryStore, TokioRuntime};
+/// use std::sync::Arc;
+///
+/// let runtime = Arc::new(TokioRuntime::current().expect("called within a runtime"));
+/// let store = Arc::new(MemoryStore::new(runtime));
+/// let locks = Locks::builder().over(store)?; // a store of your own is given one like this
+/// # drop(locks);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct TokioRuntime {
     handle: Handle,

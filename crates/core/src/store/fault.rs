@@ -7,6 +7,17 @@ use std::time::Duration;
 use crate::quorum_report::QuorumReport;
 
 /// Why a store did not serve a request.
+///
+/// ```
+/// # use leasehold_core::{Fault, FaultCause};
+/// fn exit_code(fault: &Fault) -> i32 {
+///     match fault.cause {
+///         FaultCause::Authentication | FaultCause::Permission => 77,
+///         _ if fault.is_lasting() => 78,
+///         _ => 69, // it may pass: try again
+///     }
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Fault {

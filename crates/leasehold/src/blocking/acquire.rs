@@ -10,6 +10,16 @@ use crate::{Backoff, Drift, LockError, WaitStatus};
 
 /// A request for a lock. It does nothing until [`wait`](Self::wait) is called. `G` is the type of
 /// the guard.
+///
+/// ```
+/// use leasehold::blocking::Locks;
+/// use std::time::Duration;
+///
+/// let request = Locks::in_memory()?.mutex("invoice:42").lock();
+/// let guard = request.within(Duration::from_secs(5)).on_wait(|it| println!("{}", it.held_by)).wait()?;
+/// # drop(guard);
+/// # Ok::<(), leasehold::Error>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "a request does nothing until it is waited for"]
 pub struct Acquire<G = Guard>(crate::Acquire, PhantomData<fn() -> G>);

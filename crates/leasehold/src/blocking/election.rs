@@ -7,6 +7,16 @@ use super::wait;
 use crate::{HolderInfo, InspectError, Waiter};
 
 /// A leadership that one candidate has at a time, as [`leasehold::Election`](crate::Election).
+///
+/// ```
+/// use leasehold::blocking::Locks;
+///
+/// let election = Locks::in_memory()?.election("scheduler");
+/// let leadership = election.candidate("a").stand().wait()?;
+/// assert!(election.leader()?.is_some());
+/// leadership.release()?; // resigns
+/// # Ok::<(), leasehold::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 #[must_use = "a description does nothing: call candidate() or leader()"]
 pub struct Election(pub(super) crate::Election);

@@ -12,6 +12,20 @@ use crate::{
 /// While it exists, another thread renews the lease, even while this thread blocks. Dropping it
 /// releases the lock, and blocks until the store has confirmed that, for at most 2 s. Inside a
 /// runtime the drop does not block; the shutdown of that runtime waits instead.
+///
+/// ```
+/// use leasehold::blocking::Locks;
+///
+/// let guard = Locks::in_memory()?.mutex("import").lock().wait()?;
+/// for row in 0..1000 {
+///     if !guard.is_held() {
+///         println!("stop at row {row}: {:?}", guard.held().loss());
+///         break;
+///     }
+/// }
+/// guard.release()?;
+/// # Ok::<(), leasehold::Error>(())
+/// ```
 #[derive(Debug)]
 #[doc(alias = "lease")]
 #[must_use = "dropping the guard releases the lock"]

@@ -19,6 +19,15 @@ use crate::{
 };
 
 /// The locks of one store, as [`leasehold::Locks`](crate::Locks). Cheap to clone.
+///
+/// ```
+/// use leasehold::blocking::Locks;
+///
+/// let locks = Locks::in_memory()?; // or Locks::connect("redis://127.0.0.1")?
+/// let guard = locks.mutex("invoice:42").lock().wait()?;
+/// guard.release()?;
+/// # Ok::<(), leasehold::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Locks(crate::Locks);
 

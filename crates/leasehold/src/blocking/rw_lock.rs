@@ -11,6 +11,16 @@ use crate::{InspectError, LockError, Renewal};
 /// A lock that is shared by readers and exclusive for a writer, as
 /// [`leasehold::RwLock`](crate::RwLock): it describes what to acquire. Making and cloning it does
 /// no I/O.
+///
+/// ```
+/// use leasehold::blocking::Locks;
+///
+/// let lock = Locks::in_memory()?.rw_lock("doc:7");
+/// let (one, other) = (lock.read().wait()?, lock.read().wait()?);
+/// assert!(lock.try_write()?.is_none());
+/// # drop((one, other));
+/// # Ok::<(), leasehold::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 #[must_use = "a description takes nothing: call read() or write()"]
 pub struct RwLock(pub(super) crate::RwLock);

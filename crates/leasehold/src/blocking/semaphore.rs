@@ -11,6 +11,16 @@ use crate::{InspectError, LockError, Renewal};
 /// A number of permits, each with one holder at a time, as
 /// [`leasehold::Semaphore`](crate::Semaphore): it describes what to acquire. Making and cloning it
 /// does no I/O. All users of a semaphore must name the same number.
+///
+/// ```
+/// use leasehold::blocking::Locks;
+///
+/// let gpus = Locks::in_memory()?.semaphore("gpus", 4);
+/// let permit = gpus.acquire().wait()?;
+/// assert_eq!(gpus.available()?, 3);
+/// # drop(permit);
+/// # Ok::<(), leasehold::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 #[must_use = "a description takes nothing: call acquire() or try_acquire()"]
 pub struct Semaphore(pub(super) crate::Semaphore);

@@ -166,6 +166,22 @@ impl fmt::Debug for Holding {
 
 /// A view of a guard's holding, to lend to code that works under the lock. It neither keeps nor
 /// releases the lock.
+///
+/// ```
+/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// use leasehold::{Held, Locks};
+///
+/// /// Stops by itself when the lock is lost.
+/// fn import(rows: u32, held: &Held) -> u32 {
+///     (0..rows).take_while(|_| held.is_held()).map(|_| 1).sum()
+/// }
+///
+/// let guard = Locks::in_memory().mutex("import").lock().await?;
+/// assert_eq!(import(7, &guard.held()), 7);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct Held(pub(crate) Arc<Holding>);
 

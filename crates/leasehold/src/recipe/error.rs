@@ -70,6 +70,21 @@ impl std::error::Error for MarkError {
 
 /// Why [`Once::run`](crate::Once::run) or [`Every::run`](crate::Every::run) has no result. `E` is
 /// the error of the work.
+///
+/// ```
+/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// use leasehold::{JobError, Locks};
+///
+/// let seed = Locks::in_memory().once("seed");
+/// match seed.run(async |_held| Err::<(), _>("no disk space")).await {
+///     Ok(outcome) => println!("{outcome:?}"),
+///     Err(JobError::Failed(why)) => println!("it counts as not done: {why}"),
+///     Err(error) => return Err(error.into()), // not started, lost, or not marked as done
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum JobError<E> {

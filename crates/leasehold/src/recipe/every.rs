@@ -75,6 +75,23 @@ pub enum EveryOutcome<T> {
 }
 
 /// Why the job is not to be done now.
+///
+/// ```
+/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// use leasehold::{Locks, NotDue};
+/// use std::time::Duration;
+///
+/// let report = Locks::in_memory().every(Duration::from_secs(3600), "report");
+/// report.begin().await?.expect("it is due").done().await?;
+/// match report.begin().await? {
+///     Ok(job) => job.done().await?,
+///     Err(NotDue::Until { left, .. }) => println!("again in {left:?}"),
+///     Err(NotDue::Underway { .. }) => println!("another process is at it"),
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "it was done in this period, or it is being done")]
 pub enum NotDue {

@@ -96,6 +96,21 @@ impl Job {
 /// A job that this caller may do, and whose lock it holds. Call [`done`](Self::done) once the work
 /// is done. If this value is dropped before, the job counts as not done, and the lock is released
 /// in the background.
+///
+/// ```
+/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// use leasehold::Locks;
+///
+/// let locks = Locks::in_memory();
+/// if let Ok(job) = locks.once("migrate:0042").begin().await? {
+///     println!("migrate with fence {}", job.guard().fence());
+///     job.done().await?;
+/// }
+/// assert!(locks.once("migrate:0042").begin().await?.is_err(), "it is done");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "what is dropped was not done: do it, and say done()"]
 pub struct JobGuard {
