@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Backoff, Drift, Fault, FaultKind, Label, Misuse, Renewal, Runtime, Signal, Store, Ttl};
+use leasehold_core::{
+    Backoff, Drift, Fault, FaultCause, FaultKind, Label, Misuse, Renewal, Runtime, Signal, Store, Ttl,
+};
 
 use crate::any_store::{self, AnyStore};
 use crate::defaults::Defaults;
@@ -268,7 +270,9 @@ async fn open(store: &dyn Store, runtime: &dyn Runtime, outage_limit: Duration) 
         let opened = tokio::select! {
             biased;
             opened = store.open() => opened,
-            () = runtime.sleep_until(end) => Err(last.clone().unwrap_or_else(|| Fault::passing(store.name(), "no answer"))),
+            () = runtime.sleep_until(end) => Err(last.clone().unwrap_or_else(|| {
+                Fault::passing(store.name(), "no answer").caused_by(FaultCause::TimedOut)
+            })),
         };
         let Err(fault) = opened else { return Ok(()) };
         if fault.kind == FaultKind::Lasting {

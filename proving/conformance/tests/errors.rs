@@ -52,6 +52,8 @@ async fn a_program_can_match_what_caused_a_fault() {
 
     let locks = Locks::builder().outage_limit(SHORT).connect(&server.url()).await.unwrap();
     server.stop();
+    let unheard = connect(&server.url()).await;
+    assert_eq!(fault(&unheard).cause, FaultCause::TimedOut, "{unheard}");
     let silent = Error::from(locks.mutex("k").lock().await.unwrap_err());
     server.cont();
     assert!(silent.is_timeout() && silent.is_retryable() && !silent.is_busy(), "{silent}");

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Fault, Store, Ttl};
+use leasehold_core::{Fault, FaultCause, Store, Ttl};
 use tokio::sync::watch;
 
 /// One member of a quorum, and whether it answers.
@@ -56,7 +56,7 @@ impl Member {
     }
 
     pub(super) fn timed_out(&self) -> Fault {
-        Fault::passing(&self.name, "timed out")
+        Fault::passing(&self.name, "timed out").caused_by(FaultCause::TimedOut)
     }
 }
 

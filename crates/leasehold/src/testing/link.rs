@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use leasehold_core::{
-    AdminStore, Attempt, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Fault, Fence, GrantAnswer,
-    HoldAnswer, InspectStore, Key, KeyState, Limits, Mark, MarkStore, Marked, MemberStore, Notice, Notices,
-    Parts, RaiseAnswer, Runtime, Store, Successor, TransferStore, WaitMode, Wake,
+    AdminStore, Attempt, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Fault, FaultCause, Fence,
+    GrantAnswer, HoldAnswer, InspectStore, Key, KeyState, Limits, Mark, MarkStore, Marked, MemberStore,
+    Notice, Notices, Parts, RaiseAnswer, Runtime, Store, Successor, TransferStore, WaitMode, Wake,
 };
 
 use super::flag::ProcessId;
@@ -45,7 +45,7 @@ impl Link {
         call: impl Future<Output = Result<T, Fault>> + Send + 'a,
     ) -> BoxFuture<'a, Result<T, Fault>> {
         let limit = self.runtime.now() + CALL_LIMIT;
-        let timed_out = || Fault::passing(self.store.name(), "timed out");
+        let timed_out = || Fault::passing(self.store.name(), "timed out").caused_by(FaultCause::TimedOut);
         let work = async move {
             loop {
                 let mut changed = pin!(self.world.changed().notified());

@@ -1,7 +1,9 @@
 //! Which member said what: the votes in the results and errors of a quorum.
 
 use conformance::faulty::CallFate;
-use leasehold::{AnyStore, Error, LockError, Locks, Loss, QuorumReport, ReleaseError, Store, TransferError};
+use leasehold::{
+    AnyStore, Error, FaultCause, LockError, Locks, Loss, QuorumReport, ReleaseError, Store, TransferError,
+};
 use leasehold_core::{Attempt, Claim, Holder, WaitMode};
 use std::sync::Arc;
 use std::time::Duration;
@@ -112,4 +114,14 @@ async fn a_second_adoption_says_which_members_refused_it() {
     let text = votes(Error::from(error).quorum_report());
     assert!(text.starts_with("0 of 3 stores transferred, 3 refused (memory:a: held by "), "{text}");
     adopted.release().await.unwrap();
+}
+
+/// Its cause was "other", so that a program could not tell it from a refused connection.
+#[tokio::test(start_paused = true)]
+async fn a_member_that_does_not_answer_has_timed_out() {
+    let world = World::of(3);
+    let process = world.process();
+    process.set([0, 1], &CallFate::Hung);
+    let error = process.locks.mutex("k").lock().within(TTL).await.unwrap_err();
+    assert_eq!(error.fault().map(|fault| fault.cause), Some(FaultCause::TimedOut), "{error:?}");
 }

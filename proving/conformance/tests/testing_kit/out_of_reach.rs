@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use leasehold::testing::{Outage, World};
-use leasehold::{HoldError, LockError, Loss};
+use leasehold::{FaultCause, HoldError, LockError, Loss};
 
 use crate::{SECOND, TTL, on_each_runtime};
 
@@ -43,6 +43,8 @@ fn an_outage_longer_than_the_lease_loses_it_at_its_end() {
             assert!(!guard.is_held(), "{outage:?}");
             let Loss::Expired { fault: Some(fault) } = guard.lost().await else { panic!("{outage:?}") };
             assert!(fault.to_string().starts_with("memory:: "), "{fault}");
+            let unanswered = matches!(outage, Outage::Silent | Outage::AnswersLost);
+            assert_eq!(fault.cause == FaultCause::TimedOut, unanswered, "{fault:?}");
         }
     });
 }
