@@ -135,6 +135,32 @@ example!(testing, "testing.rs", |test| {
     assert!(said[3].starts_with("36") && said[3].ends_with("s of its time"), "{said:?}");
 });
 
+example!(paused_clock, "paused_clock.rs", |test| {
+    let said = super::said(test, None);
+    assert_eq!(said[0], "imported 60 files");
+    assert!(said[1].starts_with("in 3600"), "{said:?}");
+    assert!(said[2].starts_with("stopped, because the lock was lost: the lease ended"), "{said:?}");
+    assert!(said[3].starts_with("after 30"), "{said:?}");
+});
+
+example!(causes, "causes.rs", |test| {
+    let server = servers::Server::setup(servers::Flavor::Redis82).password("right").start();
+    let wrong = server.url().replace("redis://", "redis://:wrong@");
+    assert_eq!(super::said(test, Some(&wrong)), ["start the server", "correct the password"]);
+});
+
+example!(reload, "reload.rs", |test| super::on_every_store(test, |said| {
+    let expected = [
+        "written by one",
+        "others read now: false",
+        "read by the one that wrote it",
+        "read by another",
+        "others write now: false",
+        "and then: true",
+    ];
+    assert_eq!(said, expected);
+}));
+
 example!(lent_client, "lent_client.rs", |test| {
     let server = servers::Server::start(servers::Flavor::Valkey91);
     let said = super::said(test, Some(&server.url()));
