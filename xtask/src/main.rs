@@ -1,5 +1,6 @@
 //! The project's own commands: `cargo xtask`.
 
+mod api;
 mod bench;
 mod bench_compare;
 mod bench_start;
@@ -159,6 +160,13 @@ const TASKS: [Task; 23] = [
         usage: "wine",
         does: "run the tests of the library that need no server as Windows programs; needs Wine and MinGW's compiler",
         run: wine::run,
+    },
+    Task {
+        name: "api",
+        usage: "api [--write]",
+        does: "compare the library's public API with its listing in the repository, and check that programs can name all of it; --write \
+               updates the listing; builds cargo-public-api and downloads a nightly toolchain",
+        run: api::run,
     },
     Task {
         name: "pages",

@@ -7,16 +7,12 @@
 //! scripts are changed by their differential test itself, and its `excuses.txt` lists the changes
 //! that are left out there.
 
-use std::{
-    env, fs,
-    path::{Path, PathBuf},
-    process::{Command, ExitCode},
-};
+use std::{fs, path::Path, process::ExitCode};
 
 use crate::{
     USAGE,
     pages::target,
-    servers::{self, take_turn},
+    servers,
     step::{Step, account, workspace},
     tool,
 };
@@ -100,7 +96,7 @@ fn of_rust(arguments: &[String]) -> Result<Vec<Step>, ExitCode> {
             chosen.push((part, files));
         }
     }
-    let tool = match provide(&target().join("tools")) {
+    let tool = match tool::subcommand("cargo-mutants", CARGO_MUTANTS) {
         Ok(tool) => tool,
         Err(why) => {
             eprintln!("xtask mutants: cargo-mutants {CARGO_MUTANTS} could not be downloaded: {why}");
@@ -142,30 +138,4 @@ fn tried(tool: &Path, part: &Part, files: &[String]) -> Step {
         last = Some(step);
     }
     last.unwrap_or_else(|| Step::left_out(format!("no tests for {}", part.package)))
-}
-
-/// The program: the installed one if it is the required version, otherwise the one in
-/// `target/tools`, which is built if it is missing.
-fn provide(root: &Path) -> Result<PathBuf, String> {
-    let program = root.join("bin/cargo-mutants");
-    if let Some(there) =
-        [PathBuf::from("cargo-mutants"), program.clone()].into_iter().find(|it| is_wanted(it))
-    {
-        return Ok(there);
-    }
-    let _turn = take_turn(root).map_err(|error| format!("{}: {error}", root.display()))?;
-    if is_wanted(&program) {
-        return Ok(program);
-    }
-    eprintln!("xtask mutants: building cargo-mutants {CARGO_MUTANTS}, which takes some minutes");
-    let words = ["install", "cargo-mutants", "--version", CARGO_MUTANTS, "--locked", "--force", "--root"];
-    tool::run(Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into())).args(words).arg(root))?;
-    if is_wanted(&program) { Ok(program) } else { Err(format!("{} does not run", program.display())) }
-}
-
-fn is_wanted(program: &Path) -> bool {
-    let said = Command::new(program).args(["mutants", "--version"]).output();
-    said.is_ok_and(|said| {
-        String::from_utf8_lossy(&said.stdout).trim() == format!("cargo-mutants {CARGO_MUTANTS}")
-    })
 }

@@ -1,12 +1,12 @@
 //! Runs other programs, and reports their failures in one line.
 
 use std::{
-    fs,
+    env, fs,
     path::{Path, PathBuf},
     process::Command,
 };
 
-use crate::files::files_under;
+use crate::{files::files_under, pages::target, servers::take_turn};
 
 /// The number of lines of stderr that a failure quotes: the last ones name the cause.
 const QUOTED: usize = 3;
@@ -22,6 +22,29 @@ pub(crate) fn run(command: &mut Command) -> Result<String, String> {
     let said: Vec<_> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let tail = said[said.len().saturating_sub(QUOTED)..].join(" | ");
     Err(format!("`{}` failed ({}): {tail}", line(command), output.status))
+}
+
+/// A subcommand of cargo: the installed one if it is the required version, otherwise the one in
+/// `target/tools`, which is built if it is missing.
+pub(crate) fn subcommand(name: &str, version: &str) -> Result<PathBuf, String> {
+    let root = target().join("tools");
+    let program = root.join("bin").join(name);
+    let is_wanted = |program: &Path| {
+        let word = name.trim_start_matches("cargo-");
+        let said = Command::new(program).args([word, "--version"]).output();
+        said.is_ok_and(|said| String::from_utf8_lossy(&said.stdout).trim() == format!("{name} {version}"))
+    };
+    if let Some(there) = [PathBuf::from(name), program.clone()].into_iter().find(|it| is_wanted(it)) {
+        return Ok(there);
+    }
+    let _turn = take_turn(&root).map_err(|error| format!("{}: {error}", root.display()))?;
+    if is_wanted(&program) {
+        return Ok(program);
+    }
+    eprintln!("xtask: building {name} {version}, which takes some minutes");
+    let words = ["install", name, "--version", version, "--locked", "--force", "--root"];
+    run(Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into())).args(words).arg(&root))?;
+    if is_wanted(&program) { Ok(program) } else { Err(format!("{} does not run", program.display())) }
 }
 
 fn line(command: &Command) -> String {

@@ -10,10 +10,5 @@
 //! crate.
 
 pub use leasehold_core::{
-    AdminStore, ApplyContext, Attempt, Baseline, BaselineStore, BoxFuture, BreakAnswer, BreakNote,
-    BreakRecord, Channel, Diagnosis, Fault, FaultKind, GrantAnswer, HoldAnswer, InspectStore, Instant,
-    Limits, MarkStore, Marked, MemberStore, Nonce, Notice, NoticeBus, Notices, Parts, ProcessStore, Proof,
-    Proposal, Push, PushEvent, Quarantined, QueuePosition, RaiseAnswer, Records, ScanPage, ScanPosition,
-    Served, Store, StoreRole, Subscribers, Successor, Ticket, TransferStore, Wait, WaitMode, WaiterRegistry,
-    Wake, serve,
+    AdminStore, ApplyContext, Attempt, BackgroundRelease, BackgroundReleases, Baseline, BaselineStore, BeginCleanup, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Channel, ClockSeen, Content, Diagnosis, Family, Fault, FaultKind, GrantAnswer, HoldAnswer, InspectStore, Instant, LastFence, Limits, Lock, MarkStore, Marked, MemberStore, News, Nonce, Notice, NoticeBus, Notices, Parts, ProcessStore, Proof, Proposal, Push, PushEvent, Quarantined, QueueEntry, QueuePosition, RaiseAnswer, Records, ScanPage, ScanPosition, Served, Share, Shares, Store, StoreRole, Subscribers, Successor, Ticket, TransferStore, Unclaimed, VotingStore, Wait, WaitMode, WaitQueue, WaiterRegistry, Wake, serve,
 };
