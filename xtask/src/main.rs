@@ -44,7 +44,7 @@ struct Task {
     run: fn(&[String]) -> ExitCode,
 }
 
-const TASKS: [Task; 23] = [
+const TASKS: [Task; 24] = [
     Task {
         name: "test",
         usage: "test [--all] [ARG]…",

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use leasehold_core::{
-    Answer, BoxFuture, Fault, GrantAnswer, InDoubtGrants, Instant, Notice, NoticeBus, Proof, Push,
-    PushEvent, Reading, Request, Runtime, Served, ServerClock, Stamp, WaiterRegistry,
+    Answer, BoxFuture, Fault, GrantAnswer, InDoubtGrants, Instant, Notice, NoticeBus, Proof, Push, PushEvent,
+    Reading, Request, Runtime, Served, ServerClock, Stamp, WaiterRegistry,
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio_postgres::Client;

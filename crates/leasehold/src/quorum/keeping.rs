@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use leasehold_core::{
-    Attempt, Ballot, Fault, FaultKind, Fence, HoldAnswer, MemberRenewal, QuorumAttempt, QuorumReport, Rejoin, Store, Vote,
+    Attempt, Ballot, Fault, FaultKind, Fence, HoldAnswer, MemberRenewal, QuorumAttempt, QuorumReport, Rejoin,
+    Store, Vote,
 };
 use tokio::sync::mpsc::unbounded_channel;
 
