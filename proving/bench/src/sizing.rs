@@ -39,7 +39,6 @@ const GIB: f64 = 1_073_741_824.0;
 struct Costs {
     server: String,
     held: f64,
-    fence: f64,
     waiter: f64,
     pair_alone: f64,
     pair_together: f64,
@@ -65,7 +64,6 @@ impl Costs {
         Some(Self {
             server: server.to_owned(),
             held: value("server memory per held lock")?,
-            fence: value("server memory per remembered fence")?,
             waiter: value("server memory per waiter")?,
             pair_alone: value("server processor per pair, alone")?,
             pair_together: value("server processor per pair, together")?,
@@ -174,9 +172,8 @@ fn constants(text: &mut String, all: &[Costs]) {
     text.push_str(CONSTANTS);
     let names: Vec<_> = all.iter().map(|costs| costs.server.as_str()).collect();
     head(text, "", &names);
-    let rows: [(&str, Cost, &str); 12] = [
+    let rows: [(&str, Cost, &str); 11] = [
         ("memory of a held lock, its fence included", |costs| costs.held, "B"),
-        ("memory of a released lock: its fence, for 10 min or twice the ttl", |costs| costs.fence, "B"),
         ("memory of a waiter", |costs| costs.waiter, "B"),
         ("processor of a pair, alone", |costs| costs.pair_alone, "µs"),
         ("processor of a pair, 64 tasks on one connection", |costs| costs.pair_together, "µs"),

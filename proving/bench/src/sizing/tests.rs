@@ -9,7 +9,6 @@ fn costs() -> Costs {
     Costs {
         server: "valkey-9.1".into(),
         held: 400.0,
-        fence: 150.0,
         waiter: 300.0,
         pair_alone: 20.0,
         pair_together: 8.0,
@@ -70,7 +69,6 @@ fn a_page_wants_all_that_it_reckons_with() {
     let of = Of { workload: "capacity", backend: Backend::named("valkey-9.1").unwrap(), case: "" };
     for (measure, value) in [
         ("server memory per held lock", 400.0),
-        ("server memory per remembered fence", 150.0),
         ("server memory per waiter", 300.0),
         ("server processor per pair, alone", 20.0),
         ("server processor per pair, together", 8.0),

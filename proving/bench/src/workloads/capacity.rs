@@ -84,9 +84,7 @@ impl Bench<'_> {
         release(guards).await?;
         let free = Vitals::of(self.server);
         let each = |bytes: f64| bytes / count as f64;
-        let fence = each(free.since(&empty).memory);
         self.add("server memory per held lock", "B", each(held.since(&empty).memory));
-        self.add("server memory per remembered fence", "B", fence);
         let per_call = |used: Vitals| used.busy / used.calls;
         self.add("server time of a grant", "µs", per_call(held.since(&empty)));
         self.add("server time of a renewal", "µs", per_call(renewed.since(&held)));

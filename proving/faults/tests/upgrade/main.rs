@@ -145,9 +145,7 @@ fn two_builds_share_a_majority_of_three() {
     scene.is_clean("two builds in a quorum", &crowd, ttl);
 }
 
-/// The older build does not know readers: it takes the data of a reader for another program's lock,
-/// and waits for it. And it takes a waiting reader for a dead process; so readers are served when
-/// no process of that build hands the key on.
+/// Readers of this build and writers of the older one wait in the same queue.
 #[test]
 #[ignore = "wants an older build: cargo xtask upgrade"]
 fn readers_and_an_older_build_keep_each_other_out() {
@@ -176,7 +174,6 @@ fn readers_and_an_older_build_keep_each_other_out() {
         }
         locks.close(Duration::from_secs(3)).await.expect("all is given back");
     });
-    // A process that takes a marker for another program's lock is not notified when it goes.
     crowd.wait_until_all_were_served_since(now(), SOON);
     crowd.dismiss();
     let parsed_history = scene.is_clean("readers next to an older build", &crowd, ttl);
