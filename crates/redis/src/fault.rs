@@ -304,7 +304,9 @@ impl ServerMessage {
             None if self.has("key") => {
                 format!("{user} may not use a key: allow it both ~PREFIX* and ~leasehold:*}}PREFIX*")
             }
-            None => format!("{user} may not run a command that a script uses: allow it {ALLOWED}"),
+            None => format!(
+                "{user} may not run a command that a script uses: allow it {ALLOWED}; to list or watch locks, also +scan +getrange"
+            ),
         }
     }
 }

@@ -24,13 +24,13 @@ pub use self::call::{Call, Script};
 use self::encode::encode;
 pub use self::encode::survey_call;
 pub(crate) use self::encode::{
-    Asked, advance_call, break_call, grant_call, inspect_call, mark_call, opening_call, raise_call,
-    rejoin_call, release_call, renew_call, side_call, transfer_call, vouch_call,
+    Asked, advance_call, break_call, grant_call, inspect_call, locked_call, mark_call, opening_call,
+    raise_call, rejoin_call, release_call, renew_call, side_call, transfer_call, vouch_call,
 };
 pub use self::texts::{
-    BATCH_GRANT, BATCH_RELEASE, BATCH_RENEW, BREAK, FORGET, GRANT, INSPECT, MARK, MARKED, MEMBER_BATCH_GRANT,
-    MEMBER_BATCH_RENEW, MEMBER_GRANT, MEMBER_RENEW, OPEN, RAISE, REJOIN, RELEASE, RELEASE_AND_WAKE, RENEW,
-    SURVEY, TRANSFER, VOUCH,
+    BATCH_GRANT, BATCH_RELEASE, BATCH_RENEW, BREAK, FORGET, GRANT, INSPECT, LOCKED, MARK, MARKED,
+    MEMBER_BATCH_GRANT, MEMBER_BATCH_RENEW, MEMBER_GRANT, MEMBER_RENEW, OPEN, RAISE, REJOIN, RELEASE,
+    RELEASE_AND_WAKE, RENEW, SURVEY, TRANSFER, VOUCH,
 };
 pub use self::words::Words;
 pub use crate::reply::{Reply, decode};

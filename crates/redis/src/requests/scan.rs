@@ -6,14 +6,15 @@ use redis::{Cmd, Value, cmd};
 
 use super::list::{ScanPattern, escaped, scanned};
 use crate::client::Client;
-use crate::reply::state_in;
-use crate::script::survey_call;
+use crate::connection::route::Route;
+use crate::reply::{nth_of, state_in};
+use crate::script::{locked_call, survey_call};
 use crate::wire;
 
 /// How many keys the server scans in one call. With a million keys, on a machine that was busy with
 /// other work, Valkey 9.1 and Redis 8.2 needed two and three milliseconds of processor time for
 /// them, Redis 6.2 and 7.0 five and six: others wait no longer than that. The whole scan takes two
-/// hundred calls.
+/// hundred calls, and as many scripts that look at the keys found.
 const AT_ONCE: usize = 5_000;
 
 impl Client {
@@ -34,14 +35,38 @@ impl Client {
         };
         let queues = names.iter().filter_map(|name| ScanPattern::Queues.key(name, prefix)).collect();
         let others: Vec<_> = names.iter().filter_map(|name| ScanPattern::Leases.key(name, prefix)).collect();
-        let commands = 1 + u32::try_from(others.len()).unwrap_or(u32::MAX - 1);
-        let mut found: Vec<Key> = queues;
-        found.extend(self.that_look_held(&mut route, others).await?);
+        let (mut found, mut commands): (Vec<Key>, u32) = (queues, 1);
+        found.extend(self.locked_among(&mut route, others, &mut commands).await?);
         found.sort_unstable();
         found.dedup();
         let next = Some(next).filter(|next| *next > 0);
         let scanned = next.map_or(ScanPage::WHOLE, thousandths);
         Ok(ScanPage::part(found, next.map(|at| ScanPosition { section: 0, at }), scanned, commands))
+    }
+
+    /// The keys whose strings begin like a lease or a marker. Nodes of a cluster refuse scripts with
+    /// keys of several slots, so each of their keys is asked for by a command.
+    async fn locked_among(
+        &self,
+        route: &mut Route,
+        keys: Vec<Key>,
+        commands: &mut u32,
+    ) -> Result<Vec<Key>, Fault> {
+        if self.is_node() {
+            *commands = commands.saturating_add(u32::try_from(keys.len()).unwrap_or(u32::MAX));
+            return self.that_look_held(route, keys).await;
+        }
+        let mut found = Vec::new();
+        for part in keys.chunks(AT_ONCE) {
+            *commands += 1;
+            let heard = self.call(route, &locked_call(part), self.call_limit).await?;
+            let nths = match heard.map_err(|error| self.faults.of_refusal(&error))? {
+                Value::Array(nths) => nths,
+                _ => return Err(self.faults.lasting("the answer to a scan is not one of the script's")),
+            };
+            found.extend(nths.iter().filter_map(|nth| part.get(nth_of(nth)?)).cloned());
+        }
+        Ok(found)
     }
 
     /// The states of these keys, with one command for every

@@ -9,7 +9,7 @@ use leasehold_core::{
 
 use super::call::{Call, Script};
 use super::texts::{
-    BREAK, GRANT, INSPECT, MARK, MARKED, MEMBER_GRANT, MEMBER_RENEW, OPEN, RAISE, REJOIN, RELEASE,
+    BREAK, GRANT, INSPECT, LOCKED, MARK, MARKED, MEMBER_GRANT, MEMBER_RENEW, OPEN, RAISE, REJOIN, RELEASE,
     RELEASE_AND_WAKE, RENEW, SURVEY, TRANSFER, VOUCH,
 };
 use super::words::Words;
@@ -147,6 +147,11 @@ pub(crate) fn inspect_call(key: &Key) -> Call {
 #[must_use]
 pub fn survey_call(keys: &[Key]) -> Call {
     Call { script: &SURVEY, keys: with_sides(keys, UNREAD), args: Words::default() }
+}
+
+/// The call that finds out which of these keys have a lease or a marker.
+pub(crate) fn locked_call(keys: &[Key]) -> Call {
+    Call { script: &LOCKED, keys: keys.iter().map(Key::as_bytes).collect(), args: Words::default() }
 }
 
 /// The call that reads or deletes a side key of a key.

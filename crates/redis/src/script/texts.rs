@@ -46,6 +46,8 @@ pub static FORGET: Script = script!("read", "forget");
 pub static OPEN: Script = script!("open");
 /// Starts the quarantine of a slot of a cluster, if needed, before its first request.
 pub static VOUCH: Script = script!("bounds", "read", "state", "member", "vouch");
+/// Returns which keys have a lease or a marker.
+pub static LOCKED: Script = script!("locked");
 /// Grants free keys, each to a different holder.
 pub static BATCH_GRANT: Script = script!("bounds", "batch_grant");
 /// The same at a member of a quorum.

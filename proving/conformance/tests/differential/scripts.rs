@@ -26,7 +26,7 @@ pub(crate) fn parts() -> Vec<Part> {
     parts
 }
 
-const ALL: [&Script; 22] = [
+const ALL: [&Script; 23] = [
     &script::GRANT,
     &script::MEMBER_GRANT,
     &script::RENEW,
@@ -44,6 +44,7 @@ const ALL: [&Script; 22] = [
     &script::FORGET,
     &script::OPEN,
     &script::VOUCH,
+    &script::LOCKED,
     &script::BATCH_GRANT,
     &script::MEMBER_BATCH_GRANT,
     &script::BATCH_RELEASE,
