@@ -1,5 +1,5 @@
-//! `cargo xtask targets`: checks that the published crates compile for systems on which few tests or
-//! none run.
+//! `cargo xtask targets`: checks that the published crates compile for systems on which few tests
+//! or none run.
 //!
 //! Only Rust is compiled. The C in the dependencies (SQLite, ring) would need each system's
 //! compiler and headers, so a stand-in takes its place, which writes empty objects.

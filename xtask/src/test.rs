@@ -14,8 +14,8 @@ use crate::{
 const LONG_PACKAGES: [&str; 4] = ["bench", "bench-compare", "faults", "interop"];
 
 /// Parts of the names of tests that run only with `--all`: the same lists on further servers and
-/// topologies, every mutant of the scripts, and the long form of what has a short one. Redis 7.0 and
-/// Valkey 9.1, a cluster of each and a quorum are tested every day.
+/// topologies, every mutant of the scripts, and the long form of what has a short one. Redis 7.0
+/// and Valkey 9.1, a cluster of each and a quorum are tested every day.
 const LONG_TESTS: [&str; 7] = [
     "redis_6_2",
     "redis_8_2",
@@ -56,8 +56,9 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     account("test", &steps)
 }
 
-/// The packages of each of our commands. They are the same in all of them: cargo builds a dependency
-/// with the features that the chosen packages need of it, and others would need a second build.
+/// The packages of each of our commands. They are the same in all of them: cargo builds a
+/// dependency with the features that the chosen packages need of it, and others would need a second
+/// build.
 fn packages(everyday: bool) -> Vec<&'static str> {
     let long = LONG_PACKAGES.iter().filter(|_| everyday);
     ["--workspace"].into_iter().chain(long.flat_map(|package| ["--exclude", package])).collect()

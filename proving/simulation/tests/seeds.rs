@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use simulation::{Campaign, FaultKind, run};
 
-/// Five times as many as each flaw but one needs to be found, and enough for every kind of fault. They
-/// take twenty seconds on two processors.
+/// Five times as many as each flaw but one needs to be found, and enough for every kind of fault.
+/// They take twenty seconds on two processors.
 const EVERYDAY: u64 = 2500;
 const ALL: u64 = 10_000;
 

@@ -96,8 +96,8 @@ impl Place {
         })
     }
 
-    /// A copy of the source in an empty directory. Cargo's home has another name there, too, but the
-    /// same contents.
+    /// A copy of the source in an empty directory. Cargo's home has another name there, too, but
+    /// the same contents.
     fn copy(&self, into: &Path) -> Result<Self, String> {
         let copy = Self {
             source: into.join("of-the-source"),

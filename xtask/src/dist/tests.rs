@@ -127,8 +127,8 @@ fn the_dockerfile_runs_the_same_program_as_the_image_of_dist() {
 
 #[test]
 fn every_package_installs_from_its_file_and_runs_a_command_under_a_lock() {
-    // The one that cargo built for the command's own tests. To build it here would take minutes, with
-    // other features of its dependencies, and would replace it while those tests run.
+    // The one that cargo built for the command's own tests. To build it here would take minutes,
+    // with other features of its dependencies, and would replace it while those tests run.
     let place = tempfile::tempdir().unwrap();
     let binary = place.path().join("leasehold");
     let debug = pages::target().join("debug/leasehold");
