@@ -8,6 +8,7 @@ use leasehold::{HoldError, Locks};
 use tokio::time::{Instant, sleep};
 
 /// The code under test: it imports a file a minute, for as long as it has the lock.
+#[allow(clippy::disallowed_methods, reason = "a program, and not the library")]
 async fn import(locks: Locks, files: u32) -> Result<u32, HoldError> {
     let work = async |_| {
         for _ in 0..files {
@@ -19,6 +20,7 @@ async fn import(locks: Locks, files: u32) -> Result<u32, HoldError> {
 }
 
 #[tokio::main(flavor = "current_thread", start_paused = true)]
+#[allow(clippy::disallowed_methods, reason = "a program, and not the library")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (world, began) = (World::new(), Instant::now());
     println!("imported {} files", import(world.locks(), 60).await?);

@@ -9,14 +9,16 @@ use leasehold::{Locks, TransferError};
 async fn accept(locks: &Locks) -> Result<String, leasehold::Error> {
     let guard = locks.mutex("upload:7").lock().await?;
     println!("accepted"); // Nothing may write under this guard any more.
-    let token = guard.transfer(Duration::from_secs(60)).await?;
-    Ok(token.to_string())
+    Ok(guard.transfer(Duration::from_secs(60)).await?.to_string())
 }
 
 /// Finishes the job, unless another process does.
 async fn finish(locks: &Locks, job: &str) -> Result<(), leasehold::Error> {
     let guard = match locks.adopt(&job.parse()?).await {
-        Err(TransferError::Lost(why)) => return Ok(println!("not mine: {why}")),
+        Err(TransferError::Lost(why)) => {
+            println!("not mine: {why}");
+            return Ok(());
+        }
         adopted => adopted?,
     };
     println!("finished by {}", guard.held().label().unwrap_or_default());

@@ -123,7 +123,10 @@ impl Competitor {
 
     async fn cycle(&self, key: &str, serial: u64) -> Result<(), AnyError> {
         match self {
-            Self::Ours(locks) => Ok(drop(locks.mutex(key).lock().await?.release().await?)),
+            Self::Ours(locks) => {
+                locks.mutex(key).lock().await?.release().await?;
+                Ok(())
+            }
             Self::Bare(bare, strategy) => bare.cycle(*strategy, key, serial).await,
         }
     }

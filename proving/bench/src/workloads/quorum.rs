@@ -126,7 +126,10 @@ impl Competitor {
 
     async fn cycle(&self, key: &str, serial: u64) -> Result<(), AnyError> {
         match self {
-            Self::Ours(locks) => Ok(drop(locks.mutex(key).lock().await?.release().await?)),
+            Self::Ours(locks) => {
+                locks.mutex(key).lock().await?.release().await?;
+                Ok(())
+            }
             Self::Raw(members) => Bare::cycle_at_all(members, false, key, serial).await,
             Self::FencedRaw(members) => Bare::cycle_at_all(members, true, key, serial).await,
         }

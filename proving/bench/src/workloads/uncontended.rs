@@ -122,7 +122,10 @@ impl Competitor {
 
     async fn cycle(&self, key: &str, serial: u64) -> Result<(), AnyError> {
         match &self.how {
-            How::Ours(locks) => Ok(drop(locks.mutex(key).lock().await?.release().await?)),
+            How::Ours(locks) => {
+                locks.mutex(key).lock().await?.release().await?;
+                Ok(())
+            }
             How::Bare(bare, strategy) => bare.cycle(*strategy, key, serial).await,
         }
     }
