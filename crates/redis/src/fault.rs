@@ -302,7 +302,9 @@ impl ServerMessage {
                 )
             }
             None if self.has("key") => {
-                format!("{user} may not use a key: allow it both ~PREFIX* and ~leasehold:*}}PREFIX*")
+                format!(
+                    "{user} may not use a key: allow it both ~PREFIX* and ~leasehold:*}}PREFIX*; for keys without a colon also ~leasehold:c{{*}}"
+                )
             }
             None => format!(
                 "{user} may not run a command that a script uses: allow it {ALLOWED}; to list or watch locks, also +scan +getrange"

@@ -43,6 +43,32 @@ fn the_pages_for_operators_have_the_acl_rule_of_a_tenant() {
     assert!(include_str!("../../../../docs/operating.md").contains(rule));
 }
 
+/// A tenant that could write the last fence of another's keys could use up all of its fences. Keys
+/// without a colon have one in common, which no tenant of a prefix may use.
+#[tokio::test]
+async fn a_tenant_has_fences_of_its_own() {
+    for flavor in Flavor::ALL {
+        let server = two_tenants(flavor);
+        let at = |user: &str| store(&format!("redis://{user}:secret@127.0.0.1:{}", server.port()));
+        for user in ["a", "b"] {
+            granted(at(user).grant(&attempt(&[&format!("{user}:k")]), WaitMode::Try).await);
+        }
+        let mut hostile = login(&server, "b");
+        let spend = |key| ["SET", key, "9007199254740991"];
+        for fence_key in ["leasehold:c{-}a:", "leasehold:c{-}"] {
+            let refused = hostile.text(&spend(fence_key)).unwrap();
+            assert!(
+                matches!(&refused, Reply::Error(why) if why.starts_with("NOPERM")),
+                "{flavor}: {refused:?}"
+            );
+        }
+        assert_eq!(hostile.text(&spend("leasehold:c{-}b:")).unwrap(), Reply::Simple("OK".into()));
+        let spent = at("b").grant(&attempt(&["b:other"]), WaitMode::Try).await;
+        assert_eq!(spent, Ok(GrantAnswer::FencesSpent { key: key("b:other") }), "{flavor}");
+        granted(at("a").grant(&attempt(&["a:other"]), WaitMode::Try).await);
+    }
+}
+
 /// A user of other keys could list, read and flood all channels: only a secret kept it from forging
 /// a lease.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
