@@ -270,12 +270,13 @@ fn check_quarantine(records: &Records, attempt: &Attempt, now: Stamp) -> Result<
 pub fn inspect(records: &Records, key: Key, context: &ApplyContext<'_>) -> KeyState {
     let now = context.now;
     let holders = records.holders(&key, now);
-    let line = records.line(&key, now).into_iter().flat_map(WaitQueue::waiters).map(|(ticket, standing)| {
-        let waited = Stamp::from_micros(ticket.get()).saturating_until(now);
-        Waiter::exclusive(standing.holder, standing.label.clone(), waited).in_mode(standing.mode)
-    });
-    let line = line.collect();
-    KeyState::new(key, holders, line).at(Stamp::from_micros(context.floor.get()))
+    let queue =
+        records.queue(&key, now).into_iter().flat_map(WaitQueue::waiters).map(|(ticket, standing)| {
+            let waited = Stamp::from_micros(ticket.get()).saturating_until(now);
+            Waiter::exclusive(standing.holder, standing.label.clone(), waited).in_mode(standing.mode)
+        });
+    let queue = queue.collect();
+    KeyState::new(key, holders, queue).at(Stamp::from_micros(context.floor.get()))
 }
 
 #[cfg(test)]

@@ -96,7 +96,7 @@ pub struct Records {
     /// The last fence of each key.
     pub fences: BTreeMap<Key, LastFence>,
     /// The queue of each key.
-    pub lines: BTreeMap<Key, WaitQueue>,
+    pub queues: BTreeMap<Key, WaitQueue>,
     /// The marks, and until when each is kept, on the wall clock.
     pub marks: BTreeMap<Key, (Mark, Stamp)>,
     /// The last broken lease of each key, and until when its record is kept, on the wall clock.
@@ -136,8 +136,8 @@ impl Records {
 
     /// The queue of a key, while it is kept.
     #[must_use]
-    pub fn line(&self, key: &Key, now: Stamp) -> Option<&WaitQueue> {
-        self.lines.get(key).filter(|line| line.ends().is_none_or(|ends| now < ends))
+    pub fn queue(&self, key: &Key, now: Stamp) -> Option<&WaitQueue> {
+        self.queues.get(key).filter(|queue| queue.ends().is_none_or(|ends| now < ends))
     }
 
     /// The keys with this prefix that one of our holders holds or that somebody waits for, in byte
@@ -146,7 +146,7 @@ impl Records {
     pub fn keys_in_use(&self, prefix: &[u8], now: Stamp) -> Vec<Key> {
         let held = self.locks.keys().filter(|key| !self.holder_ids(key, now).is_empty());
         let waited_for =
-            self.lines.keys().filter(|key| self.line(key, now).is_some_and(|line| !line.is_empty()));
+            self.queues.keys().filter(|key| self.queue(key, now).is_some_and(|queue| !queue.is_empty()));
         let keys: BTreeSet<_> =
             held.chain(waited_for).filter(|key| key.as_bytes().starts_with(prefix)).collect();
         keys.into_iter().cloned().collect()
@@ -164,7 +164,7 @@ impl Records {
         self.locks.retain(|_, lock| lock.ends.is_none_or(|ends| now < ends));
         self.fences.retain(|_, last| now < last.ends);
         self.shares.retain(|_, shares| Self::is_remembered(shares, now));
-        self.lines.retain(|_, line| line.ends().is_none_or(|ends| now < ends));
+        self.queues.retain(|_, queue| queue.ends().is_none_or(|ends| now < ends));
     }
 }
 

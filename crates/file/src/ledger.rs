@@ -344,7 +344,7 @@ fn serve(
         }
         let mut after = before.records.clone();
         let mut served = apply(&mut after, request.clone(), &context);
-        if after.lines.values().any(WaitQueue::is_short) {
+        if after.queues.values().any(WaitQueue::is_short) {
             continue;
         }
         if marks {

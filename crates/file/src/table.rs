@@ -125,13 +125,13 @@ pub(crate) fn save<'a>(
             before.voided.contains(key) || before.records.locks.get(key) != after.locks.get(key);
         let changes_fence = before.records.fences.get(key) != after.fences.get(key);
         let stands = requester.filter(|requester| {
-            after.lines.get(key).is_some_and(|queue| queue.ticket(requester.holder).is_some())
+            after.queues.get(key).is_some_and(|queue| queue.ticket(requester.holder).is_some())
         });
         // A requester from another session than before depends on the new one from now on.
         let moves = stands.is_some_and(|requester| {
             before.waiting.get(&(key.clone(), requester.holder)).copied() != requester.session
         });
-        let changes_queue = moves || before.records.lines.get(key) != after.lines.get(key);
+        let changes_queue = moves || before.records.queues.get(key) != after.queues.get(key);
         if changes_queue {
             wait_queue::save(connection, key, before, after, requester, now)?;
         }
@@ -190,7 +190,7 @@ fn session_of(
 fn has_row(records: &Records, key: &Key) -> bool {
     records.locks.contains_key(key)
         || records.fences.contains_key(key)
-        || records.lines.contains_key(key)
+        || records.queues.contains_key(key)
         || records.shares.contains_key(key)
 }
 
@@ -217,7 +217,7 @@ fn save_row(
         Some(_) => return Err(FileError::lasting("only leases with an end have a place in the file")),
     }
     let fence = records.fences.get(key);
-    let queue = records.lines.get(key);
+    let queue = records.queues.get(key);
     let handed = queue.and_then(leasehold_core::WaitQueue::unclaimed);
     connection
         .prepare_cached(
@@ -281,7 +281,7 @@ fn read(
         if let Some(ends) = row.get(at + 10)? {
             queue.keep_until(stamp(ends)?);
         }
-        written.records.lines.insert(key.clone(), queue);
+        written.records.queues.insert(key.clone(), queue);
     }
     if let Some(marker) = row.get::<_, Option<String>>(at + 11)? {
         let family = Family::read(&marker)

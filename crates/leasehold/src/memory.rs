@@ -188,8 +188,8 @@ impl State {
     }
 
     fn count(&self) -> usize {
-        let Records { locks, shares, fences, lines, marks, breaks, .. } = &self.records;
-        breaks.len() + locks.len() + shares.len() + fences.len() + lines.len() + marks.len()
+        let Records { locks, shares, fences, queues, marks, breaks, .. } = &self.records;
+        breaks.len() + locks.len() + shares.len() + fences.len() + queues.len() + marks.len()
     }
 }
 

@@ -123,8 +123,8 @@ fn read(rows: &Rows, selection: Selection<'_>) -> Result<Loaded, TransactionErro
     wait_queue::read(&rows.waiters, &counts, selection.first, &mut loaded)?;
     for row in &rows.struck {
         let row = Columns(row);
-        if let Some(line) = loaded.records.lines.get_mut(&row.key(0)?) {
-            line.strike(channel::of_number(row.get(1)?));
+        if let Some(queue) = loaded.records.queues.get_mut(&row.key(0)?) {
+            queue.strike(channel::of_number(row.get(1)?));
         }
     }
     for row in &rows.shares {
@@ -184,14 +184,14 @@ fn lease(row: &Columns<'_>, key: &Key, records: &mut Records) -> Result<(), Tran
         records.fences.insert(key.clone(), LastFence::new(fence, row.stamp(8)?));
     }
     if row.get::<Option<i64>>(9)?.is_some() {
-        let mut line = WaitQueue::default();
+        let mut queue = WaitQueue::default();
         if let Some(holder) = row.maybe_holder(10)? {
-            line.hand_to(holder, row.get::<Option<i64>>(11)?.map(channel::of_number));
+            queue.hand_to(holder, row.get::<Option<i64>>(11)?.map(channel::of_number));
         }
         if let Some(ends) = row.maybe_stamp(12)? {
-            line.keep_until(ends);
+            queue.keep_until(ends);
         }
-        records.lines.insert(key.clone(), line);
+        records.queues.insert(key.clone(), queue);
     }
     Ok(())
 }
@@ -199,7 +199,7 @@ fn lease(row: &Columns<'_>, key: &Key, records: &mut Records) -> Result<(), Tran
 pub(crate) fn has_row(records: &Records, key: &Key) -> bool {
     records.locks.contains_key(key)
         || records.fences.contains_key(key)
-        || records.lines.contains_key(key)
+        || records.queues.contains_key(key)
         || records.shares.contains_key(key)
 }
 

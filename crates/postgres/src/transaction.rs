@@ -212,7 +212,7 @@ impl Scope {
         }
         let before = loaded.records.clone();
         let applied = self.apply(&mut loaded.records, requests, loaded.now, &loaded.unsubscribed);
-        Ok((!loaded.records.lines.values().any(WaitQueue::is_short) && !applied.was_short)
+        Ok((!loaded.records.queues.values().any(WaitQueue::is_short) && !applied.was_short)
             .then_some((before, applied)))
     }
 
@@ -266,7 +266,7 @@ impl Scope {
         let mut was_short = false;
         let served = requests.iter().map(|request| {
             let served = apply(records, (*request).clone(), &context);
-            was_short |= records.lines.values().any(WaitQueue::is_short);
+            was_short |= records.queues.values().any(WaitQueue::is_short);
             served
         });
         let served = served.collect();

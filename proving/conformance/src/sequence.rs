@@ -744,7 +744,7 @@ impl Oracle {
                 let fence = Fence::new(*number).expect("a fence");
                 records.fences.insert(key.clone(), LastFence::new(fence, now + *ttl));
             }
-            Step::ForgetQueue(key) => drop(records.lines.remove(key)),
+            Step::ForgetQueue(key) => drop(records.queues.remove(key)),
             Step::EndShares(key, whose, marker) => {
                 let shares = records.shares.entry(key.clone()).or_default();
                 let all: Vec<_> = shares.all().map(|(holder, _)| holder).collect();
@@ -788,7 +788,7 @@ impl Oracle {
             .fences
             .iter()
             .map(|(key, last)| (key.clone(), (last.fence.get(), Some(now.saturating_until(last.ends)))));
-        let queues = records.lines.iter().map(|(key, queue)| (key.clone(), QueueDump::of(queue, now)));
+        let queues = records.queues.iter().map(|(key, queue)| (key.clone(), QueueDump::of(queue, now)));
         let marks = records
             .marks
             .iter()

@@ -326,10 +326,10 @@ async fn a_place_in_the_queue_is_given_up_even_after_the_store_was_silent_beyond
     world.store.set(CallFate::Lost);
     waits.abort();
     sleep(6 * SECOND).await;
-    assert!(!world.memory.dump().lines.values().all(leasehold_core::WaitQueue::is_empty));
+    assert!(!world.memory.dump().queues.values().all(leasehold_core::WaitQueue::is_empty));
     world.store.set(CallFate::Fair);
     sleep(3 * SECOND).await;
-    assert!(world.memory.dump().lines.values().all(leasehold_core::WaitQueue::is_empty));
+    assert!(world.memory.dump().queues.values().all(leasehold_core::WaitQueue::is_empty));
     drop(guard);
 }
 

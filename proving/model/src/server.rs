@@ -44,8 +44,8 @@ impl Subscribers for Listeners {
 
 impl Hash for Server {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let Records { locks, shares, fences, lines, .. } = &self.records;
-        (locks, shares, fences, lines, &self.listeners, &self.kept, self.miscounted).hash(state);
+        let Records { locks, shares, fences, queues, .. } = &self.records;
+        (locks, shares, fences, queues, &self.listeners, &self.kept, self.miscounted).hash(state);
     }
 }
 
@@ -102,7 +102,7 @@ impl Server {
     /// All holders and waiters.
     pub(crate) fn known(&self, now: Now) -> impl Iterator<Item = Holder> {
         let held = self.records.locks.keys().flat_map(move |key| self.records.holder_ids(key, now.stamp()));
-        let lines = self.records.lines.values().flat_map(WaitQueue::waiters);
+        let lines = self.records.queues.values().flat_map(WaitQueue::waiters);
         held.chain(lines.map(|(_, standing)| standing.holder))
     }
 
@@ -129,11 +129,11 @@ impl Server {
             (Flaw::OnlyTheOwnerHandsOn, Request::Grant { .. } | Request::Renew(_) | Request::Release(_))
                 if !ours(records)
                     && records.lock(&key, now).is_none()
-                    && records.line(&key, now).is_some() =>
+                    && records.queue(&key, now).is_some() =>
             {
                 records.locks.insert(key, Lock::new(Content::Foreign(HIDDEN.into()), None));
             }
-            (Flaw::PassesTheQueue, Request::Grant { .. }) => drop(records.lines.remove(&key)),
+            (Flaw::PassesTheQueue, Request::Grant { .. }) => drop(records.queues.remove(&key)),
             (Flaw::WriterIgnoresReaders, Request::Grant { .. })
                 if attempt.claim.wants()[0].mode == Mode::Exclusive =>
             {
@@ -166,7 +166,7 @@ impl Server {
         let Some((attempt, key)) = concerned(request) else { return };
         let holder = attempt.holder;
         let records = &mut self.records;
-        let queue_before = before.line(&key, now);
+        let queue_before = before.queue(&key, now);
         let unclaimed = |line: Option<&WaitQueue>| line.and_then(WaitQueue::unclaimed).cloned();
         let handed =
             served.pushes.iter().find(|push| matches!(push.event, PushEvent::Granted { .. })).cloned();
@@ -194,7 +194,7 @@ impl Server {
             Flaw::ReleaseStaysQueued if matches!(request, Request::Release(_)) => {
                 let stood = queue_before.into_iter().flat_map(WaitQueue::waiters);
                 if let Some((ticket, standing)) = stood.filter(|(_, it)| it.holder == holder).last() {
-                    let line = records.lines.entry(key).or_default();
+                    let line = records.queues.entry(key).or_default();
                     line.join(standing.clone(), Some(ticket), now);
                     line.keep_until(now + WaitQueue::KEPT_FOR);
                 }
@@ -237,13 +237,13 @@ impl Server {
             }
             Flaw::PassesTheQueue => {
                 if let (Some(line), Request::Grant { .. }) = (queue_before, request) {
-                    let joined = records.lines.remove(&key);
+                    let joined = records.queues.remove(&key);
                     let mut line = line.clone();
                     line.leave(holder);
                     for (_, standing) in joined.iter().flat_map(WaitQueue::waiters) {
                         line.join(standing.clone(), None, now);
                     }
-                    records.lines.insert(key, line);
+                    records.queues.insert(key, line);
                 }
             }
             Flaw::PermitsUncounted => change_weights(records, &key, 1),
@@ -312,7 +312,7 @@ fn rebuild(
     unclaimed: impl FnOnce(Option<Unclaimed>) -> Option<Unclaimed>,
     struck: Option<&WaitQueue>,
 ) {
-    let old = records.lines.remove(key).unwrap_or_default();
+    let old = records.queues.remove(key).unwrap_or_default();
     let mut line = WaitQueue::default();
     for (ticket, standing) in old.waiters() {
         line.join(standing.clone(), Some(ticket), Stamp::from_micros(0));
@@ -327,6 +327,6 @@ fn rebuild(
         line.hand_to(it.holder, it.channel);
     }
     if line != WaitQueue::default() {
-        records.lines.insert(key.clone(), line);
+        records.queues.insert(key.clone(), line);
     }
 }

@@ -149,12 +149,12 @@ impl Store {
     }
 
     fn pass_time(&mut self) {
-        let (held, lines) = (self.server.records.locks.len(), self.server.records.lines.len());
+        let (held, lines) = (self.server.records.locks.len(), self.server.records.queues.len());
         self.now.pass();
         let now = self.now;
         self.server().forget_ended(now);
         let ended = self.server.records.locks.len() < held;
-        if self.server.records.lines.len() < lines {
+        if self.server.records.queues.len() < lines {
             self.ghost().queue_is_lost();
         }
         let unclaimed = self.ghost.unclaimed.as_ref().is_some_and(|it| !self.holds(it.holder));
@@ -183,7 +183,7 @@ impl Store {
         let lock = self.server.records.locks.get(self.key());
         let is_foreign = |lock: &Lock| matches!(lock.content, Content::Foreign(_));
         let (left, ours) = (self.left, lock.is_some_and(|lock| !is_foreign(lock)));
-        let line = self.server.records.lines.get(self.key());
+        let line = self.server.records.queues.get(self.key());
         let offers = [
             (self.fixed.time && self.may_be_slow(), Step::TimePasses),
             (left.flushes > 0 && begun, Step::EverythingIsDeleted),
@@ -261,7 +261,7 @@ impl Store {
             }
             Step::QueueIsForgotten => {
                 self.left.queue_ends -= 1;
-                self.server().records.lines.remove(&key);
+                self.server().records.queues.remove(&key);
                 self.ghost().queue_is_lost();
             }
             Step::FenceIsForgotten => {

@@ -100,7 +100,7 @@ impl Node {
     /// All holders and waiters.
     pub(crate) fn holders(&self, now: Stamp) -> impl Iterator<Item = Holder> {
         let owners = self.records.locks.keys().filter_map(move |key| self.owner(key, now));
-        let lines = self.records.lines.keys().filter_map(move |key| self.records.line(key, now));
+        let lines = self.records.queues.keys().filter_map(move |key| self.records.queue(key, now));
         owners.chain(lines.flat_map(|line| line.waiters().map(|(_, standing)| standing.holder)))
     }
 

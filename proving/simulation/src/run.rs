@@ -245,7 +245,7 @@ impl Run {
         for (number, node) in network.nodes.iter_mut().enumerate() {
             let (stamp, set_back) = (node.stamp(now), Duration::from_nanos(self.world.watch().set_back));
             node.records.forget_ended(stamp + set_back);
-            if !node.records.locks.is_empty() || !node.records.lines.is_empty() {
+            if !node.records.locks.is_empty() || !node.records.queues.is_empty() {
                 let left = format!("n{number}: left after every process had ended: {:?}", node.records);
                 self.world.watch().fail(left);
             }

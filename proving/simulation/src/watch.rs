@@ -221,7 +221,7 @@ impl Watch {
     /// Checks the records of a node that has just served something.
     pub(crate) fn look_at(&mut self, number: usize, node: &Node, now: u64) {
         let endless = node.records.locks.values().any(|lock| lock.ends.is_none())
-            || node.records.lines.values().any(|line| line.ends().is_none() && !line.is_empty());
+            || node.records.queues.values().any(|line| line.ends().is_none() && !line.is_empty());
         if endless {
             self.fail(format!("n{number} stores an entry that never expires"));
         }
@@ -269,7 +269,8 @@ impl Watch {
             {
                 labels.push(label.as_str().to_owned());
             }
-            let line = node.records.line(key, stamp).into_iter().flat_map(leasehold_core::WaitQueue::waiters);
+            let line =
+                node.records.queue(key, stamp).into_iter().flat_map(leasehold_core::WaitQueue::waiters);
             let waiters = line.filter_map(|(_, standing)| standing.label.as_ref());
             labels.extend(waiters.map(|label| label.as_str().to_owned()));
         }

@@ -446,8 +446,8 @@ pub(super) const BUGS: &[Bug] = &[
     },
     Bug {
         name: "a key is handed to a waiter that cannot be notified",
-        file: "crates/redis/src/scripts/line.lua",
-        from: "  return s.line.counts[channel] > 0 and not s.line.struck[channel]",
+        file: "crates/redis/src/scripts/queue.lua",
+        from: "  return s.queue.counts[channel] > 0 and not s.queue.struck[channel]",
         to: "  return true",
         tests: &[(Store, "queue_order::a_process_that_dies_in_the_queue_does_not_delay_the_next")],
     },

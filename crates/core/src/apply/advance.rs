@@ -41,14 +41,14 @@ pub(super) fn advance(
         told.unfinished.push(key.clone());
         return NextGrantee::Unknown;
     }
-    let Some(mut line) = records.lines.remove(key) else { return NextGrantee::Anyone };
-    if let Some(unclaimed) = line.unclaimed()
+    let Some(mut queue) = records.queues.remove(key) else { return NextGrantee::Anyone };
+    if let Some(unclaimed) = queue.unclaimed()
         && !records.is_held_by(key, unclaimed.holder, context.now)
     {
-        line.strike_unclaimed();
+        queue.strike_unclaimed();
     }
-    let next_grantee = next(records, &mut line, key, asking, context, told);
-    put_back(records, key, line);
+    let next_grantee = next(records, &mut queue, key, asking, context, told);
+    put_back(records, key, queue);
     next_grantee
 }
 
@@ -69,7 +69,7 @@ pub(super) fn next_grantee(
 
 fn next(
     records: &mut Records,
-    line: &mut WaitQueue,
+    queue: &mut WaitQueue,
     key: &Key,
     asking: Option<Holder>,
     context: &ApplyContext<'_>,
@@ -78,11 +78,11 @@ fn next(
     let mut done = 0;
     let mut last_handed = None;
     let next_grantee = loop {
-        let Some(first) = line.first() else { break NextGrantee::Anyone };
+        let Some(first) = queue.first() else { break NextGrantee::Anyone };
         let has_room = records.has_room(key, first.mode, context.now);
         if asking == Some(first.holder) {
             if has_room {
-                line.pop();
+                queue.pop();
             }
             break if has_room { NextGrantee::Requester } else { NextGrantee::Other };
         }
@@ -96,23 +96,23 @@ fn next(
             break NextGrantee::Unknown;
         }
         let hears = first.channel.as_ref().is_none_or(|channel| context.subscribers.listens(channel));
-        let is_there = hears && !line.is_struck(first);
+        let is_there = hears && !queue.is_struck(first);
         if is_there && !has_room {
             break NextGrantee::Other;
         }
         done += 1;
-        let Some(standing) = line.pop() else { break NextGrantee::Anyone };
-        if is_there && hand_over(records, line, key, &standing, context, told) {
+        let Some(standing) = queue.pop() else { break NextGrantee::Anyone };
+        if is_there && hand_over(records, queue, key, &standing, context, told) {
             last_handed = Some(standing);
         }
     };
     if let Some(handed) = last_handed
-        && let Some(witness) = line.witness(handed.channel.as_ref())
+        && let Some(witness) = queue.witness(handed.channel.as_ref())
     {
         let left = records.next_end(key, context.now).map(|ends| context.now.saturating_until(ends));
         told.push(key, witness.channel, witness.holder, PushEvent::First { left: left.unwrap_or_default() });
         if handed.mode.family().is_none() {
-            line.hand_to(handed.holder, handed.channel);
+            queue.hand_to(handed.holder, handed.channel);
         }
     }
     next_grantee
@@ -122,7 +122,7 @@ fn next(
 /// queue.
 fn hand_over(
     records: &mut Records,
-    line: &WaitQueue,
+    queue: &WaitQueue,
     key: &Key,
     standing: &QueueEntry,
     context: &ApplyContext<'_>,
@@ -143,7 +143,7 @@ fn hand_over(
     let fence = (!standing.wants_more).then_some(fence);
     match mode.family() {
         None => {
-            let content = Content::Lease { holder, fence: Some(last), label, awaited: !line.is_empty() };
+            let content = Content::Lease { holder, fence: Some(last), label, awaited: !queue.is_empty() };
             records.locks.insert(key.clone(), Lock::new(content, Some(context.now + lasts.duration())));
         }
         Some(family) => {
@@ -162,39 +162,39 @@ fn hand_over(
 
 /// Notes that the new holder of a key has confirmed it.
 pub(super) fn claim(records: &mut Records, key: &Key, holder: Holder) {
-    if let Some(mut line) = records.lines.remove(key) {
-        line.claimed_by(holder);
-        put_back(records, key, line);
+    if let Some(mut queue) = records.queues.remove(key) {
+        queue.claimed_by(holder);
+        put_back(records, key, queue);
     }
 }
 
 /// Removes a waiter from a queue.
 pub(super) fn leave(records: &mut Records, key: &Key, holder: Holder) {
-    if let Some(mut line) = records.lines.remove(key) {
-        line.leave(holder);
-        line.claimed_by(holder);
-        put_back(records, key, line);
+    if let Some(mut queue) = records.queues.remove(key) {
+        queue.leave(holder);
+        queue.claimed_by(holder);
+        put_back(records, key, queue);
     }
 }
 
 /// A queue without waiters and without an unclaimed lock is removed.
-fn put_back(records: &mut Records, key: &Key, line: WaitQueue) {
-    if !line.is_empty() || line.unclaimed().is_some() {
-        records.lines.insert(key.clone(), line);
+fn put_back(records: &mut Records, key: &Key, queue: WaitQueue) {
+    if !queue.is_empty() || queue.unclaimed().is_some() {
+        records.queues.insert(key.clone(), queue);
     }
 }
 
 /// A queue that nobody has asked about for long is removed.
 pub(super) fn forget_ended(records: &mut Records, key: &Key, now: Stamp) {
-    if records.line(key, now).is_none() {
-        records.lines.remove(key);
+    if records.queue(key, now).is_none() {
+        records.queues.remove(key);
     }
 }
 
 impl Effects {
     /// Notifies the new first waiter of when to ask, after another waiter has gone.
     pub(super) fn who_stands_first(&mut self, records: &Records, key: &Key, now: Stamp) {
-        let first = records.line(key, now).and_then(WaitQueue::first);
+        let first = records.queue(key, now).and_then(WaitQueue::first);
         let left = records.next_end(key, now).map(|ends| now.saturating_until(ends));
         if let (Some(first), Some(left)) = (first, left) {
             self.push(key, first.channel.clone(), first.holder, PushEvent::First { left });

@@ -114,10 +114,10 @@ fn step(
     forget_ended(records, key, now);
     let ticket = wait.ticket.as_ref().filter(|(at, _)| at == key).map(|(_, ticket)| *ticket);
     let mut stood = false;
-    if let Some(line) = records.lines.get_mut(key) {
-        line.heard_from(wait.channel.as_ref());
-        line.claimed_by(holder);
-        stood = line.ticket(holder).is_some();
+    if let Some(queue) = records.queues.get_mut(key) {
+        queue.heard_from(wait.channel.as_ref());
+        queue.claimed_by(holder);
+        stood = queue.ticket(holder).is_some();
     }
     if stood || ticket.is_some() {
         join(records, want, attempt, wait, context);
@@ -139,8 +139,8 @@ fn step(
         }
         NextGrantee::Other => {}
     }
-    let length = records.lines.get(key).map_or(0, WaitQueue::len) as u64;
-    let joined = records.lines.get(key).is_some_and(|line| line.ticket(holder).is_some());
+    let length = records.queues.get(key).map_or(0, WaitQueue::len) as u64;
+    let joined = records.queues.get(key).is_some_and(|queue| queue.ticket(holder).is_some());
     if !joined {
         if wait.queue_limit.is_some_and(|limit| length >= limit) {
             let held_by = records.holding(key, now)?;
@@ -151,8 +151,8 @@ fn step(
     if let Some(Lock { content: Content::Lease { awaited, .. }, .. }) = records.locks.get_mut(key) {
         *awaited = true;
     }
-    let line = records.lines.get(key)?;
-    let (ticket, before) = (line.ticket(holder)?, line.before(holder)?);
+    let queue = records.queues.get(key)?;
+    let (ticket, before) = (queue.ticket(holder)?, queue.before(holder)?);
     busy(records, key, Some(QueuePosition { ticket, before, stood }), context)
 }
 
@@ -177,9 +177,9 @@ fn join(records: &mut Records, want: &Want, attempt: &Attempt, wait: &Wait, cont
         wants_more: attempt.claim.wants().len() > 1,
     };
     let ticket = wait.ticket.as_ref().filter(|(at, _)| at == key).map(|(_, ticket)| *ticket);
-    let line = records.lines.entry(key.clone()).or_default();
-    line.join(standing, ticket, context.now);
-    line.keep_until(context.now + WaitQueue::KEPT_FOR);
+    let queue = records.queues.entry(key.clone()).or_default();
+    queue.join(standing, ticket, context.now);
+    queue.keep_until(context.now + WaitQueue::KEPT_FOR);
 }
 
 /// Gives the attempt a key for a TTL from now.
@@ -209,7 +209,7 @@ pub(super) fn take(records: &mut Records, want: &Want, attempt: &Attempt, contex
             (awaited, fence) = (it_was, last);
         }
     }
-    awaited |= records.line(key, now).is_some_and(|line| !line.is_empty());
+    awaited |= records.queue(key, now).is_some_and(|queue| !queue.is_empty());
     let content = Content::Lease { holder: attempt.holder, fence, label: attempt.label.clone(), awaited };
     records.locks.insert(key.clone(), Lock::new(content, Some(ends)));
 }
@@ -249,5 +249,5 @@ pub(super) fn give_back(
 }
 
 fn first(records: &Records, key: &Key) -> Option<Holder> {
-    records.lines.get(key)?.first().map(|standing| standing.holder)
+    records.queues.get(key)?.first().map(|standing| standing.holder)
 }

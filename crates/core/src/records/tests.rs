@@ -97,15 +97,15 @@ fn only_ended_records_are_forgotten() {
         records.locks.insert(key(name), foreign(ends));
         let ends = ends.unwrap_or(at(52));
         records.fences.insert(key(name), LastFence::new(Fence::MAX, ends));
-        let mut line = WaitQueue::default();
-        line.keep_until(ends);
-        records.lines.insert(key(name), line);
+        let mut queue = WaitQueue::default();
+        queue.keep_until(ends);
+        records.queues.insert(key(name), queue);
     }
     records.forget_ended(at(50));
     let left = [key("later"), key("never")];
     assert!(records.locks.keys().eq(&left));
     assert!(records.fences.keys().eq(&left));
-    assert!(records.lines.keys().eq(&left));
+    assert!(records.queues.keys().eq(&left));
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn the_keys_in_use_are_those_held_by_ours_or_waited_for() {
     wait(&mut records, &attempt(2, Claim::exclusive(key("b"))), 100);
     let mut left = WaitQueue::default();
     left.keep_until(at(1000));
-    records.lines.insert(key("c"), left);
+    records.queues.insert(key("c"), left);
     assert_eq!(records.keys_in_use(b"", at(101)), [key("a"), key("b")]);
     assert_eq!(records.keys_in_use(b"b", at(101)), [key("b")]);
     assert!(records.keys_in_use(b"", at(200)).is_empty(), "all have ended");
@@ -135,7 +135,7 @@ fn a_key_is_idle_when_it_has_room_for_the_first_waiter() {
     let standing = QueueEntry::new(Holder::from_bits(3), None, Mode::Shared, Ttl::DEFAULT, None, false);
     let mut shared = Records::default();
     ask(&mut shared, &reader(1), 100);
-    shared.lines.entry(key("a")).or_default().join(standing, None, at(100));
+    shared.queues.entry(key("a")).or_default().join(standing, None, at(100));
     assert!(shared.is_idle(&key("a"), at(101)), "there is room next to a reader");
 }
 

@@ -45,9 +45,9 @@ impl Records {
             let ended = shares.first_to_end().filter(|(_, share)| share.ends <= now);
             let Some((holder, _)) = ended else { break };
             let channel = shares.take(holder).and_then(|share| share.unclaimed);
-            let waits = self.line(key, now).is_some();
-            if let Some((channel, line)) = channel.zip(self.lines.get_mut(key).filter(|_| waits)) {
-                line.strike(channel);
+            let waits = self.queue(key, now).is_some();
+            if let Some((channel, queue)) = channel.zip(self.queues.get_mut(key).filter(|_| waits)) {
+                queue.strike(channel);
             }
         }
         if shares.is_empty() {
@@ -92,7 +92,7 @@ impl Records {
         settled.locks.extend(self.locks.get(key).map(|lock| (key.clone(), lock.clone())));
         settled.shares.extend(self.shares.get(key).map(|shares| (key.clone(), shares.clone())));
         settled.settle(key, None, now);
-        let first = self.line(key, now).and_then(WaitQueue::first);
+        let first = self.queue(key, now).and_then(WaitQueue::first);
         first.is_some_and(|first| settled.has_room(key, first.mode, now))
     }
 

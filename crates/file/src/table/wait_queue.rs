@@ -90,11 +90,11 @@ pub(super) fn save(
     requester: Option<Requester<'_>>,
     now: Stamp,
 ) -> Result<(), FileError> {
-    let mut was = before.records.lines.get(key);
-    let is = after.lines.get(key);
+    let mut was = before.records.queues.get(key);
+    let is = after.queues.get(key);
     // A queue that has ended is not continued by the next one, so waiters that were not read are
     // removed too.
-    if was.is_some() && (is.is_none() || before.records.line(key, now).is_none()) {
+    if was.is_some() && (is.is_none() || before.records.queue(key, now).is_none()) {
         forget(connection, key.as_bytes())?;
         was = None;
     }

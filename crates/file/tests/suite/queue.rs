@@ -228,7 +228,7 @@ fn nothing_is_left(file: &Path) {
         written.locks.values().all(|lock| lock.ends.is_some_and(|ends| ends.as_micros() <= now)),
         "{written:?}"
     );
-    assert!(written.lines.is_empty(), "{written:?}");
+    assert!(written.queues.is_empty(), "{written:?}");
 }
 
 #[tokio::test]
@@ -330,7 +330,7 @@ async fn every_key_of_a_killed_holder_is_found_though_there_are_many() {
         })
         .collect();
     let begun = Instant::now();
-    while store.dump().unwrap().lines.len() < waiting.len() {
+    while store.dump().unwrap().queues.len() < waiting.len() {
         assert!(begun.elapsed() < Duration::from_secs(20), "not all of them are queued");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }

@@ -311,7 +311,7 @@ impl World {
                 }
             }
         }
-        for (key, queue) in &self.plain.lines {
+        for (key, queue) in &self.plain.queues {
             for (_, standing) in queue.waiters().filter(|(_, standing)| asks_for(key, standing.holder)) {
                 self.waiting.insert((key.clone(), standing.holder), ledger);
             }
@@ -362,7 +362,7 @@ impl World {
         let now = self.now();
         let locks = self.plain.locks.values().filter_map(|lock| lock.ends);
         let shares = self.plain.shares.values().flat_map(Shares::all).map(|(_, share)| share.ends);
-        let lines = self.plain.lines.values().filter_map(WaitQueue::ends);
+        let lines = self.plain.queues.values().filter_map(WaitQueue::ends);
         let fences = self.plain.fences.values().map(|last| last.ends);
         let ends: Vec<_> = locks.chain(shares).chain(lines).chain(fences).collect();
         let soon: Vec<_> = ends
@@ -382,7 +382,7 @@ impl World {
         let ends = self.now() + LastFence::kept_for(Ttl::MIN);
         self.plain.locks.clear();
         self.plain.shares.clear();
-        self.plain.lines.clear();
+        self.plain.queues.clear();
         self.plain.voided = Some(self.now());
         // The file may still have some of the ended leases, and the model none: both give them up
         // here.

@@ -339,7 +339,7 @@ fn a_file_whose_columns_have_older_names_is_taken_over_with_its_shares_and_queue
     drop(ledger);
     with_older_names(&file).pragma_update(None, "user_version", 4).unwrap();
     let after = open(&file).unwrap().dump().unwrap();
-    assert_eq!((&after.shares, &after.lines), (&before.shares, &before.lines));
+    assert_eq!((&after.shares, &after.queues), (&before.shares, &before.queues));
 }
 
 #[test]

@@ -42,8 +42,9 @@ impl<'a> Changes<'a> {
             changes.of_shares(key, before.shares.get(key), after.shares.get(key));
             let (had, has) = (has_row(before, key), has_row(after, key));
             let row = |records: &'a Records| {
-                let line = records.lines.get(key).map(|line| (line.len(), line.unclaimed(), line.ends()));
-                (records.locks.get(key), records.fences.get(key), line)
+                let queue =
+                    records.queues.get(key).map(|queue| (queue.len(), queue.unclaimed(), queue.ends()));
+                (records.locks.get(key), records.fences.get(key), queue)
             };
             if !has {
                 changes.gone.push(key);
@@ -84,11 +85,11 @@ impl<'a> Changes<'a> {
     }
 
     fn of_line(&mut self, key: &'a Key, before: &'a Records, after: &'a Records, now: Stamp) {
-        let mut was = before.lines.get(key);
-        let is = after.lines.get(key);
+        let mut was = before.queues.get(key);
+        let is = after.queues.get(key);
         // A queue that has ended is not continued by the next one, so waiters that were not read
         // are removed too.
-        if was.is_some() && (is.is_none() || before.line(key, now).is_none()) {
+        if was.is_some() && (is.is_none() || before.queue(key, now).is_none()) {
             self.forgotten.push(key);
             was = None;
         }
@@ -97,8 +98,8 @@ impl<'a> Changes<'a> {
             .extend(stood.keys().filter(|slot| !stand.contains_key(*slot)).map(|slot| (key, *slot)));
         let new = stand.iter().filter(|(slot, standing)| stood.get(*slot) != Some(*standing));
         self.waiters.extend(new.map(|((ticket, _), standing)| (key, *ticket, *standing)));
-        let struck = |line: Option<&'a WaitQueue>| -> BTreeSet<&'a Channel> {
-            line.map(|line| line.struck().collect()).unwrap_or_default()
+        let struck = |queue: Option<&'a WaitQueue>| -> BTreeSet<&'a Channel> {
+            queue.map(|queue| queue.struck().collect()).unwrap_or_default()
         };
         let (was, is) = (struck(was), struck(is));
         self.lifted.extend(was.difference(&is).map(|channel| (key, *channel)));
@@ -119,8 +120,8 @@ impl<'a> Changes<'a> {
     }
 }
 
-fn places(line: Option<&WaitQueue>) -> BTreeMap<QueueSlot, &QueueEntry> {
-    let waiters = line.into_iter().flat_map(WaitQueue::waiters);
+fn places(queue: Option<&WaitQueue>) -> BTreeMap<QueueSlot, &QueueEntry> {
+    let waiters = queue.into_iter().flat_map(WaitQueue::waiters);
     waiters.map(|(ticket, standing)| ((ticket, standing.holder), standing)).collect()
 }
 
@@ -191,8 +192,8 @@ async fn save_leases(
                 return Err(TransactionError::damaged("only leases with an end have a place in the tables"));
             }
         }
-        let (fence, line) = (after.fences.get(*key), after.lines.get(*key));
-        let unclaimed = line.and_then(WaitQueue::unclaimed);
+        let (fence, queue) = (after.fences.get(*key), after.queues.get(*key));
+        let unclaimed = queue.and_then(WaitQueue::unclaimed);
         holders.push(holder);
         labels.push(label);
         ends.push(until);
@@ -200,10 +201,10 @@ async fn save_leases(
         markers.push(marker);
         fences.push(fence.map(|last| fence_number(last.fence)));
         fence_ends.push(fence.map(|last| micros(last.ends)));
-        waiters.push(line.map(|line| i64::try_from(line.len()).unwrap_or(i64::MAX)));
+        waiters.push(queue.map(|queue| i64::try_from(queue.len()).unwrap_or(i64::MAX)));
         handed.push(unclaimed.map(|unclaimed| bytes(unclaimed.holder)));
         handed_on.push(unclaimed.and_then(|unclaimed| unclaimed.channel.as_ref()).and_then(channel::number));
-        line_ends.push(line.and_then(WaitQueue::ends).map(micros));
+        line_ends.push(queue.and_then(WaitQueue::ends).map(micros));
     }
     let (keys, holders, handed) = (raw(keys), optional(&holders), optional(&handed));
     unless(

@@ -40,7 +40,7 @@ pub(super) fn read(
     for row in rows {
         let row = Columns(row);
         let key = row.key(0)?;
-        let Some(line) = loaded.records.lines.get_mut(&key) else { continue };
+        let Some(queue) = loaded.records.queues.get_mut(&key) else { continue };
         let slot = (ticket(&row, 1)?, row.holder(2)?);
         let part = parts.entry(key).or_default();
         let which: i64 = row.get(9)?;
@@ -49,7 +49,7 @@ pub(super) fn read(
             if let (Some(channel), Some(false)) = (&standing.channel, row.get::<Option<bool>>(12)?) {
                 loaded.unsubscribed.insert(channel.clone());
             }
-            line.join(standing, Some(slot.0), Stamp::from_micros(0));
+            queue.join(standing, Some(slot.0), Stamp::from_micros(0));
             part.stands.push(slot);
         }
         if which == 0 {
@@ -69,7 +69,7 @@ pub(super) fn read(
         if part.head < first.unsigned_abs() {
             continue;
         }
-        let Some(line) = loaded.records.lines.get_mut(&key) else { continue };
+        let Some(queue) = loaded.records.queues.get_mut(&key) else { continue };
         let Part { head, head_ends, behind, last, stands } = part;
         let total = counts.get(&key).copied().unwrap_or(0).unsigned_abs();
         let mut covered = head;
@@ -79,7 +79,7 @@ pub(super) fn read(
             }
             let before = if Some(slot) == last { total.saturating_sub(1) } else { before.unwrap_or(covered) };
             let hidden = before.saturating_sub(covered);
-            line.leave_out(hidden, slot);
+            queue.leave_out(hidden, slot);
             covered += hidden + u64::from(stands.contains(&slot));
         }
     }

@@ -9,35 +9,35 @@ macro_rules! script {
 }
 
 /// Grants a holder all keys of a claim, or none.
-pub static GRANT: Script = script!("bounds", "read", "state", "line", "shares", "turn", "grant");
+pub static GRANT: Script = script!("bounds", "read", "state", "queue", "shares", "turn", "grant");
 /// The same at a member of a quorum.
 pub static MEMBER_GRANT: Script =
-    script!("bounds", "read", "state", "line", "shares", "turn", "member", "grant");
+    script!("bounds", "read", "state", "queue", "shares", "turn", "member", "grant");
 /// Extends a lease to a TTL from now.
-pub static RENEW: Script = script!("bounds", "read", "state", "line", "shares", "turn", "renew");
+pub static RENEW: Script = script!("bounds", "read", "state", "queue", "shares", "turn", "renew");
 /// The same at a member of a quorum.
 pub static MEMBER_RENEW: Script =
-    script!("bounds", "read", "state", "line", "shares", "turn", "member", "renew");
+    script!("bounds", "read", "state", "queue", "shares", "turn", "member", "renew");
 /// The same; also takes the lease again if nobody holds or waits for its keys.
 pub static REJOIN: Script =
-    script!("bounds", "read", "state", "line", "shares", "turn", "member", "rejoin", "renew");
+    script!("bounds", "read", "state", "queue", "shares", "turn", "member", "rejoin", "renew");
 /// Raises the fences of what a holder holds.
-pub static RAISE: Script = script!("bounds", "read", "state", "line", "shares", "turn", "member", "raise");
+pub static RAISE: Script = script!("bounds", "read", "state", "queue", "shares", "turn", "member", "raise");
 /// Makes a successor the holder of what a holder holds.
-pub static TRANSFER: Script = script!("bounds", "read", "state", "line", "shares", "turn", "transfer");
+pub static TRANSFER: Script = script!("bounds", "read", "state", "queue", "shares", "turn", "transfer");
 /// Releases what a holder holds.
-pub static RELEASE: Script = script!("bounds", "read", "state", "line", "shares", "turn", "release");
+pub static RELEASE: Script = script!("bounds", "read", "state", "queue", "shares", "turn", "release");
 /// The same; also wakes waiters of another library for a key that is then free.
 pub static RELEASE_AND_WAKE: Script =
-    script!("bounds", "read", "state", "line", "shares", "turn", "signal", "release");
+    script!("bounds", "read", "state", "queue", "shares", "turn", "signal", "release");
 /// Ends the lease with this fence.
-pub static BREAK: Script = script!("bounds", "read", "state", "line", "shares", "turn", "break");
+pub static BREAK: Script = script!("bounds", "read", "state", "queue", "shares", "turn", "break");
 /// Returns the holders of a key and its waiters.
 pub static INSPECT: Script = script!("read", "look", "inspect");
 /// The same for many keys.
 pub static SURVEY: Script = script!("read", "look", "survey");
 /// Marks the keys of a claim as done.
-pub static MARK: Script = script!("bounds", "read", "state", "line", "shares", "mark");
+pub static MARK: Script = script!("bounds", "read", "state", "queue", "shares", "mark");
 /// Returns whether a key is marked as done.
 pub static MARKED: Script = script!("read", "marked");
 /// Deletes the mark of a key.

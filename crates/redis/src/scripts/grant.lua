@@ -58,28 +58,28 @@ for _, s in ipairs(all) do settle(s) end
 
 -- At its ticket's place if it has one, otherwise where it is already, otherwise at the end.
 local function join(s)
-  s.line = line(s) or new_line(0, false)
-  local line = s.line
-  local at = line.me and line.me.ticket or ticket_at == s.n and ticket
+  s.queue = queue(s) or new_queue(0, false)
+  local queue = s.queue
+  local at = queue.me and queue.me.ticket or ticket_at == s.n and ticket
   if not at then
-    local last = line.length > 0 and redis.call('ZRANGE', s.line_key, -1, -1, 'WITHSCORES')
+    local last = queue.length > 0 and redis.call('ZRANGE', s.queue_key, -1, -1, 'WITHSCORES')
     -- If another program wrote a place whose number is too great to count on, later waiters follow
     -- it in the order in which they join.
     at = above(last and tonumber(last[2]) < FENCE_MAX and last[2])
   end
-  if not line.me then line.length = line.length + 1 end
+  if not queue.me then queue.length = queue.length + 1 end
   local nonce = ARGV[13] ~= '' and ' ' .. ARGV[13] or ''
   local record = table.concat({ ARGV[4], ARGV[5], (several and 1 or 0) .. s.want.mode, channel }, ' ') .. nonce .. tail
-  line.me, line.joined = standing(me, at, record), true
+  queue.me, queue.joined = standing(me, at, record), true
 end
 
 -- Takes one key and returns nothing, or joins its queue.
 local function step(s)
   if holds(s, s.want) then return take(s, tail, ttl) end
   local stood = false
-  if line(s) then
+  if queue(s) then
     heard_from(s, channel)
-    stood = s.line.me ~= nil
+    stood = s.queue.me ~= nil
   end
   if stood or ticket_at == s.n then join(s) end
   local turn = advance(s, true)
@@ -93,9 +93,9 @@ local function step(s)
     join(s)
     return { 9 }
   end
-  local length = s.line and s.line.length or 0
+  local length = s.queue and s.queue.length or 0
   local answer = holding(s)
-  if not (s.line and s.line.me) then
+  if not (s.queue and s.queue.me) then
     if limit and length >= limit then
       answer[1], answer[5] = 8, length
       return answer
@@ -103,7 +103,7 @@ local function step(s)
     join(s)
   end
   mark(s)
-  answer[1], answer[5], answer[6], answer[7] = 7, whole(s.line.me.ticket), 0, stood and 1 or 0
+  answer[1], answer[5], answer[6], answer[7] = 7, whole(s.queue.me.ticket), 0, stood and 1 or 0
   return answer
 end
 
@@ -155,5 +155,5 @@ if not answer then
 end
 answer[#answer + 1] = time
 finish(all, answer, kept)
-if answer[1] == 7 then answer[6] = redis.call('ZRANK', all[answer[2]].line_key, me) end
+if answer[1] == 7 then answer[6] = redis.call('ZRANK', all[answer[2]].queue_key, me) end
 return answer

@@ -13,18 +13,18 @@ local function each(order, hash, from, tell)
 end
 
 local function look(at, now)
-  local line = {}
+  local queue = {}
   each(KEYS[at + 3], KEYS[at + 4], 0, function(digits, ticket, record)
     local mode, behind = string.match(record or '', '^%d+ %d+ [01]([^ ]*) [^ ]*(.*)$')
     local _, tail = nonce_of(behind or '')
-    for _, it in ipairs({ digits, ticket, mode or '', tail }) do line[#line + 1] = it end
+    for _, it in ipairs({ digits, ticket, mode or '', tail }) do queue[#queue + 1] = it end
   end)
 
   local time, key = whole(now), KEYS[at + 1]
   local found, other = read(key)
-  if other then return { 3, 1, redis.call('PTTL', key), time, line } end
-  if not found then return { 6, 1, time, line } end
-  if not room_of(found) then return { 1, 1, found, redis.call('PTTL', key), time, line } end
+  if other then return { 3, 1, redis.call('PTTL', key), time, queue } end
+  if not found then return { 6, 1, time, queue } end
+  if not room_of(found) then return { 1, 1, found, redis.call('PTTL', key), time, queue } end
 
   local shares = {}
   each(KEYS[at + 5], KEYS[at + 6], 0, function(digits, ends, record)
@@ -32,6 +32,6 @@ local function look(at, now)
     local share = share_of(record)
     for _, it in ipairs({ digits, ends, whole(share.weight), share.fence, share.tail }) do shares[#shares + 1] = it end
   end)
-  return { 12, 1, found, shares, time, line }
+  return { 12, 1, found, shares, time, queue }
 end
 

@@ -1,6 +1,6 @@
 -- Part of each script that reads keys.
 --
--- KEYS  six for each key of the claim: the key, its fence key, its line, its waiters, its holders, their shares. The fence key
+-- KEYS  six for each key of the claim: the key, its fence key, its queue, its waiters, its holders, their shares. The fence key
 --       contains the last fence: at a member of a quorum that of the key, otherwise that of many keys.
 
 -- The string at a key, or false; and whether it has something else.

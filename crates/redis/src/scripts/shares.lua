@@ -48,7 +48,7 @@ local function make_shares()
     for i, record in ipairs(redis.call('HMGET', s.shares_key, unpack(ended))) do
       local share = share_of(record)
       gone(s, ended[i], share.weight)
-      if ended[i] ~= me and share.channel ~= '-' and line(s) then strike(s, share.channel, true) end
+      if ended[i] ~= me and share.channel ~= '-' and queue(s) then strike(s, share.channel, true) end
     end
   end
 
@@ -211,7 +211,7 @@ end
 local function settle(s)
   if s.owner then return end
   if not s.room then
-    s.beside = redis.call('EXISTS', s.line_key, s.waiters_key, s.holders_key, s.shares_key)
+    s.beside = redis.call('EXISTS', s.queue_key, s.waiters_key, s.holders_key, s.shares_key)
     if s.beside == 0 or redis.call('EXISTS', s.holders_key, s.shares_key) == 0 then return end
   end
   shares().settle(s)

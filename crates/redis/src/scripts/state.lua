@@ -57,7 +57,7 @@ end
 local function see(n, want)
   local at = 6 * n
   local s = {
-    n = n, key = KEYS[at - 5], fence_key = KEYS[at - 4], line_key = KEYS[at - 3], waiters_key = KEYS[at - 2],
+    n = n, key = KEYS[at - 5], fence_key = KEYS[at - 4], queue_key = KEYS[at - 3], waiters_key = KEYS[at - 2],
     holders_key = KEYS[at - 1], shares_key = KEYS[at], want = want or ALONE,
   }
   s.value, s.other = read(s.key)

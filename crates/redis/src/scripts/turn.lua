@@ -5,7 +5,7 @@
 local function take(s, tail, ttl)
   leave(s)
   if s.want.marker then return shares().share_out(s, me, s.want, ends_after(ttl), '-', tail) end
-  local ms, awaited, number = ttl, s.line and s.line.length > 0, nil
+  local ms, awaited, number = ttl, s.queue and s.queue.length > 0, nil
   if s.value then
     ms, number = math.max(left(s), ttl), s.number
     awaited = awaited or is_awaited(s)
@@ -27,7 +27,7 @@ end
 -- Gives the key to a waiter that was removed from the queue, and notifies it; false if there is no
 -- fence for it.
 local function hand(s, waiter)
-  local line, ms = s.line, math.min(waiter.ttl, window)
+  local queue, ms = s.queue, math.min(waiter.ttl, window)
   local last, follows = fence(s)
   if not follows then return push(s, 'a', waiter) end -- It is told why by the answer.
   -- Raise the fence even if this is not a grant yet: otherwise somebody who saw the previous holder
@@ -39,7 +39,7 @@ local function hand(s, waiter)
     shares().share_out(s, waiter.digits, waiter.want, ends_after(ms), waiter.channel == '' and '-' or waiter.channel, waiter.tail)
     s.shares.put[waiter.digits].fence = waiter.more and '-' or number
   else
-    own(s, waiter.digits, number, waiter.tail, ms, line.length > 0)
+    own(s, waiter.digits, number, waiter.tail, ms, queue.length > 0)
   end
   return true
 end
@@ -50,10 +50,10 @@ end
 -- fits (`asking`), others hold the key or are before it (`taken`), or that is `unknown`, because
 -- there were more new holders or dead waiters than one request handles.
 local function hand_on(s, asks)
-  local line, done, handed = s.line, 0, nil
+  local queue, done, handed = s.queue, 0, nil
   local function turn_of(head)
     local room = fits(s, head.want)
-    if asks and head == line.me then return room and 'asking' or 'taken' end
+    if asks and head == queue.me then return room and 'asking' or 'taken' end
     if not room and not s.room then return 'taken' end
     if done == CLEARED_AT_ONCE then return 'unknown' end
     local there = hears(s, head)
@@ -64,15 +64,15 @@ local function hand_on(s, asks)
   end
   local turn
   repeat
-    local head = line and first(s)
+    local head = queue and first(s)
     turn = not head and 'free' or turn_of(head)
   until turn
-  if turn == 'asking' then out(s, line.me) end
+  if turn == 'asking' then out(s, queue.me) end
   if turn == 'unknown' then unfinished[#unfinished + 1] = s.n end
   local second = handed and first(s)
   if second and second.channel then
     push(s, 'f', witness(s, handed.channel), whole(left(s)))
-    if not handed.want.marker then line.unclaimed = handed.digits .. ' ' .. handed.channel end
+    if not handed.want.marker then queue.unclaimed = handed.digits .. ' ' .. handed.channel end
   end
   return turn
 end
@@ -84,16 +84,16 @@ local function advance(s, asks)
     unfinished[#unfinished + 1] = s.n
     return 'unknown'
   end
-  local line = line(s)
-  if line and line.unclaimed then
-    local digits, channel = string.match(line.unclaimed, '^(%x+) (.*)$')
+  local queue = queue(s)
+  if queue and queue.unclaimed then
+    local digits, channel = string.match(queue.unclaimed, '^(%x+) (.*)$')
     if s.owner ~= digits then
-      line.unclaimed = false
+      queue.unclaimed = false
       if channel then strike(s, channel, true) end
     end
   end
   local turn = 'free'
-  if not s.room and (s.value or s.other) then turn = 'taken' elseif line then turn = hand_on(s, asks) end
+  if not s.room and (s.value or s.other) then turn = 'taken' elseif queue then turn = hand_on(s, asks) end
   put_back(s)
   return turn == 'free' and not fits(s, s.want) and 'taken' or turn
 end
@@ -104,29 +104,29 @@ local function give_back(s)
   if holds(s) then
     if s.room then shares().drop(s) else free(s) end
   end
-  local line = s.value and line(s)
-  local stood_first = line and line.me and first(s) == line.me
+  local queue = s.value and queue(s)
+  local stood_first = queue and queue.me and first(s) == queue.me
   leave(s)
   local before = told
   advance(s)
-  local head = stood_first and told == before and s.line and first(s)
+  local head = stood_first and told == before and s.queue and first(s)
   if head and head.channel and left(s) >= 0 then push(s, 'f', head, whole(left(s))) end
 end
 
-local function write_line(s, kept)
-  local line = s.line
-  if line.me and line.joined then
-    redis.call('ZADD', s.line_key, whole(line.me.ticket), me)
-    redis.call('HSET', s.waiters_key, me, line.me.record)
+local function write_queue(s, kept)
+  local queue = s.queue
+  if queue.me and queue.joined then
+    redis.call('ZADD', s.queue_key, whole(queue.me.ticket), me)
+    redis.call('HSET', s.waiters_key, me, queue.me.record)
   end
-  for channel, struck in pairs(line.strikes) do
+  for channel, struck in pairs(queue.strikes) do
     if struck then redis.call('HSET', s.waiters_key, 's:' .. channel, '') else redis.call('HDEL', s.waiters_key, 's:' .. channel) end
   end
-  if line.unclaimed ~= line.was_unclaimed then
-    if line.unclaimed then redis.call('HSET', s.waiters_key, 'u', line.unclaimed) else redis.call('HDEL', s.waiters_key, 'u') end
+  if queue.unclaimed ~= queue.was_unclaimed then
+    if queue.unclaimed then redis.call('HSET', s.waiters_key, 'u', queue.unclaimed) else redis.call('HDEL', s.waiters_key, 'u') end
   end
-  if line.joined then
-    redis.call('PEXPIREAT', s.line_key, kept)
+  if queue.joined then
+    redis.call('PEXPIREAT', s.queue_key, kept)
     redis.call('PEXPIREAT', s.waiters_key, kept)
   end
 end
@@ -136,11 +136,11 @@ end
 -- so a new holder receives its push before mere observers, and of several the first of the queue.
 local function finish(all, answer, kept)
   for _, s in ipairs(all) do
-    if s.line and s.line.anew then
-      redis.call('DEL', s.line_key, s.waiters_key)
-    elseif s.line and #s.line.gone > 0 then
-      redis.call('ZREM', s.line_key, unpack(s.line.gone))
-      redis.call('HDEL', s.waiters_key, unpack(s.line.gone))
+    if s.queue and s.queue.anew then
+      redis.call('DEL', s.queue_key, s.waiters_key)
+    elseif s.queue and #s.queue.gone > 0 then
+      redis.call('ZREM', s.queue_key, unpack(s.queue.gone))
+      redis.call('HDEL', s.waiters_key, unpack(s.queue.gone))
     end
     if s.void then
       redis.call('DEL', s.holders_key, s.shares_key)
@@ -152,7 +152,7 @@ local function finish(all, answer, kept)
       if s.value then redis.call('SET', s.key, s.value, unpack(s.how)) else redis.call('DEL', s.key) end
     end
     if s.shares then shares().write(s) end
-    if s.line then write_line(s, kept) end
+    if s.queue then write_queue(s, kept) end
   end
   for key, found in pairs(memories) do
     if found.keep then redis.call('SET', key, found.last, 'PX', found.keep) end

@@ -243,7 +243,7 @@ async fn a_place_in_the_queue_is_given_up_even_after_its_member_was_silent_beyon
     process.set([0], &CallFate::Lost);
     waits.abort();
     sleep(MAX_TTL + 2 * SECOND).await;
-    let is_left = || world.members[0].dump().lines.values().any(|line| !line.is_empty());
+    let is_left = || world.members[0].dump().queues.values().any(|line| !line.is_empty());
     assert!(is_left());
     process.set([0], &CallFate::Fair);
     // The next request finds that the member answers again.

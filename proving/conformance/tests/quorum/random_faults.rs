@@ -106,7 +106,7 @@ async fn run(seed: u64) -> usize {
     // A member that hung for long does not learn that a waiter has gone; its records have expired
     // all the same.
     let left: Vec<_> = world.members.iter().map(|member| member.dump()).collect();
-    let empty = left.iter().all(|records| records.locks.is_empty() && records.lines.is_empty());
+    let empty = left.iter().all(|records| records.locks.is_empty() && records.queues.is_empty());
     assert!(empty, "seed {seed}: something is left: {left:?}");
     assert!(
         processes.iter().all(|process| process.store.under_way() == 0),

@@ -52,7 +52,7 @@ impl World {
         self.members.iter().all(|member| {
             let records = member.dump();
             records.locks.is_empty()
-                && records.lines.values().all(leasehold_core::WaitQueue::is_empty)
+                && records.queues.values().all(leasehold_core::WaitQueue::is_empty)
                 && member.waiting() == 0
         })
     }

@@ -22,9 +22,9 @@ pub(super) struct Member {
 
 impl Hash for Member {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let Records { locks, fences, lines, voided, .. } = &self.records;
+        let Records { locks, fences, queues, voided, .. } = &self.records;
         let abstains = voided.map(|voided| voided + MAX_TTL + Records::AFTER_MAX_TTL);
-        (locks, fences, lines, abstains, self.down).hash(state);
+        (locks, fences, queues, abstains, self.down).hash(state);
     }
 }
 
@@ -85,7 +85,7 @@ impl Member {
 
     /// All holders and waiters.
     pub(super) fn known<'a>(&'a self, key: &'a Key, now: Now) -> impl Iterator<Item = Holder> + 'a {
-        let line = self.records.line(key, now.stamp()).into_iter();
+        let line = self.records.queue(key, now.stamp()).into_iter();
         let waiters = line.flat_map(|line| line.waiters().map(|(_, entry)| entry.holder));
         self.records.holder_ids(key, now.stamp()).into_iter().chain(waiters)
     }

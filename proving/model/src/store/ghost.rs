@@ -155,7 +155,7 @@ impl Store {
         if matches!(answer, Answer::Renew(HoldAnswer::Done)) && self.clients[call.who].orphan {
             self.ghost().wrong("a lease that was lost is renewed");
         }
-        let line = |server: &Server| server.records.line(key, now).cloned().unwrap_or_default();
+        let line = |server: &Server| server.records.queue(key, now).cloned().unwrap_or_default();
         let (queue_before, line) = (line(before), line(&self.server));
         let held = before.records.holder_ids(key, now);
         self.look_at_strikes(&queue_before, &held, asker.as_ref(), call);
@@ -205,7 +205,7 @@ impl Store {
         }
         let endless = |server: &Server| {
             server.records.locks.values().any(|lock| lock.ends.is_none())
-                || server.records.lines.values().any(|line| line.ends().is_none() && !line.is_empty())
+                || server.records.queues.values().any(|line| line.ends().is_none() && !line.is_empty())
         };
         if endless(&self.server) {
             self.ghost().wrong("an entry never expires");
@@ -242,7 +242,7 @@ impl Store {
 
     fn is_struck(&self, call: Call, channel: &Channel) -> bool {
         let key = self.fixed.parties[call.who].claim.first_key();
-        let line = self.server.records.lines.get(key);
+        let line = self.server.records.queues.get(key);
         line.is_some_and(|line| line.struck().any(|struck| struck == channel))
     }
 
@@ -349,7 +349,7 @@ impl Store {
         let records = &self.server.records;
         if self.clients.iter().all(|it| idle(it)) {
             let is_ours = |lock: &Lock| !matches!(lock.content, Content::Foreign(_));
-            let is_left = records.locks.values().any(is_ours) || !records.lines.is_empty();
+            let is_left = records.locks.values().any(is_ours) || !records.queues.is_empty();
             return (is_left && !self.ghost.littered).then_some("something is left behind");
         }
         let calm = !self.ghost.disturbed && !self.ghost.lapsed;

@@ -52,8 +52,8 @@ proptest! {
                 prop_assert!(push.to != Some(Channel::new("gone")) || event_only);
                 if let PushEvent::Granted { fence, .. } = push.event {
                     fences.push((push.key.clone(), fence));
-                    let line = before.line(&push.key, context.now);
-                    let passed = line.into_iter().flat_map(WaitQueue::waiters)
+                    let queue = before.queue(&push.key, context.now);
+                    let passed = queue.into_iter().flat_map(WaitQueue::waiters)
                         .take_while(|(_, standing)| standing.holder != push.holder)
                         .find(|(_, it)| it.channel != Some(Channel::new("gone")) && it.holder != attempt.holder);
                     prop_assert!(passed.is_none(), "{:?} was passed over by {:?}", passed, push);
@@ -63,8 +63,8 @@ proptest! {
                 prop_assert!(last.insert(key, fence).is_none_or(|last| fence > last));
             }
             for key in attempt.claim.keys() {
-                let line = records.line(key, context.now).map_or(0, WaitQueue::len);
-                prop_assert!(line == 0 || records.lock(key, context.now).is_some(), "{line} wait for a free key");
+                let queue = records.queue(key, context.now).map_or(0, WaitQueue::len);
+                prop_assert!(queue == 0 || records.lock(key, context.now).is_some(), "{queue} wait for a free key");
                 let (was, is) = (before.lock(key, context.now), records.lock(key, context.now));
                 let other = was.filter(|_| !before.is_held_by(key, attempt.holder, context.now));
                 if let Some(other) = other {

@@ -53,7 +53,7 @@ fn holders(records: &Records, second: u64) -> Vec<u128> {
 }
 
 fn nothing_is_left(records: &Records) -> bool {
-    records.locks.is_empty() && records.shares.is_empty() && records.lines.is_empty()
+    records.locks.is_empty() && records.shares.is_empty() && records.queues.is_empty()
 }
 
 fn marker_ends(records: &Records) -> u64 {
@@ -300,7 +300,7 @@ fn a_writer_that_is_gone_keeps_no_reader_waiting() {
     let context = context.with_subscribers(&Deaf("gone"));
     let (answer, _) = wait(&mut records, &reader(3), &context);
     assert!(is_granted(&answer));
-    assert!(records.lines.is_empty());
+    assert!(records.queues.is_empty());
 }
 
 #[test]

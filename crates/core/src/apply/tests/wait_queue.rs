@@ -20,7 +20,7 @@ fn a_waiter_that_is_handed_the_lock_and_asks_all_the_same_is_granted_it() {
     release(&mut records, &attempt(1, &["a"], 10), &at(105));
     let (answer, pushes) = wait(&mut records, &attempt(2, &["a"], 10), &at(106));
     assert_eq!((answer, pushes), (granted(106_000_000), vec![]));
-    assert!(records.line(&key("a"), at(106).now).unwrap().unclaimed().is_none());
+    assert!(records.queue(&key("a"), at(106).now).unwrap().unclaimed().is_none());
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn a_waiter_that_leaves_the_queue_leaves_nothing_behind() {
     for who in [3, 1, 2, 4] {
         release(&mut records, &attempt(who, &["a"], 10), &at(105));
     }
-    assert!(records.locks.is_empty() && records.lines.is_empty());
+    assert!(records.locks.is_empty() && records.queues.is_empty());
 }
 
 #[test]
@@ -90,12 +90,12 @@ fn no_request_clears_away_more_than_a_hundred_waiters() {
     for left in [150, 50] {
         let served = apply(&mut records, Request::Release(attempt(1, &["a"], 10)), &context);
         assert_eq!((served.unfinished, served.pushes), (vec![key("a")], vec![]));
-        assert_eq!(records.line(&key("a"), context.now).unwrap().len(), left);
+        assert_eq!(records.queue(&key("a"), context.now).unwrap().len(), left);
     }
     // Nobody passes the waiters that are yet to be removed.
     assert_eq!(grant(&mut records.clone(), &attempt(1000, &["a"], 10), None, &context), granted(105_000_000));
     let served = apply(&mut records, Request::Advance(vec![key("a")]), &context);
-    assert!(served.unfinished.is_empty() && records.lines.is_empty() && records.locks.is_empty());
+    assert!(served.unfinished.is_empty() && records.queues.is_empty() && records.locks.is_empty());
 }
 
 /// When the first waiter gives up, the new first one must learn when the holder's lease ends;
@@ -129,8 +129,8 @@ fn a_process_that_asks_is_not_skipped_for_a_hand_over_that_another_of_its_waiter
 /// Another waiter on the same channel may be as dead as the one that was handed the lock.
 #[test]
 fn the_witness_of_another_process_near_the_front_is_notified_when_to_ask() {
-    let lines = [(vec!["x", "x", "x", "y"], 5), (vec!["x"; 9], 3)];
-    for (channels, witness) in lines {
+    let queues = [(vec!["x", "x", "x", "y"], 5), (vec!["x"; 9], 3)];
+    for (channels, witness) in queues {
         let mut records = Records::default();
         ask(&mut records, &attempt(1, &["a"], 10), 100);
         for (who, channel) in (2..).zip(channels) {
@@ -189,7 +189,7 @@ fn a_waiter_for_several_keys_keeps_those_it_has_and_is_handed_the_others_one_by_
         [Fence::new(106_000_000); 3]
     );
     release(&mut records, &all, &at(107));
-    assert!(records.locks.is_empty() && records.lines.is_empty());
+    assert!(records.locks.is_empty() && records.queues.is_empty());
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn a_claim_that_lost_a_key_releases_the_later_ones_while_it_waits() {
     let (answer, pushes) = wait(&mut records, &all, &at(104));
     assert_eq!(place(&answer).before, 0);
     assert_eq!(pushes, [(5, handed(104_000_000))]);
-    assert!(records.line(&key("c"), at(104).now).is_none());
+    assert!(records.queue(&key("c"), at(104).now).is_none());
 }
 
 #[test]
@@ -212,9 +212,9 @@ fn an_observer_sees_the_queue_in_order() {
     let mut records = a_line();
     let served = apply(&mut records, Request::Inspect(key("a")), &at(110));
     let Answer::Inspect(state) = served.answer else { panic!() };
-    let line: Vec<_> =
+    let queue: Vec<_> =
         state.waiters.iter().map(|waiter| (waiter.holder.bits(), waiter.waited.as_secs())).collect();
-    assert_eq!(line, [(2, 8), (3, 7), (4, 6)]);
+    assert_eq!(queue, [(2, 8), (3, 7), (4, 6)]);
 }
 
 fn awaited(records: &Records) -> bool {
@@ -250,9 +250,9 @@ fn a_lock_knows_whether_somebody_waits_for_it_however_it_was_taken() {
 fn a_waiter_that_returns_with_its_ticket_goes_before_those_behind_it() {
     let mut records = a_line();
     let second = attempt(2, &["a"], 10);
-    let line = records.lines.get_mut(&key("a")).unwrap();
-    let ticket = line.ticket(second.holder).unwrap();
-    line.leave(second.holder);
+    let queue = records.queues.get_mut(&key("a")).unwrap();
+    let ticket = queue.ticket(second.holder).unwrap();
+    queue.leave(second.holder);
     let again = Wait { ticket: Some((key("a"), ticket)), ..Wait::default() };
     let (answer, pushes) = wait_as(&mut records, &second, again, &at(110));
     assert!(matches!(answer, GrantAnswer::Granted { .. }) && pushes.is_empty(), "{answer:?}");

@@ -1,4 +1,4 @@
--- Part of each script that may hand a key over: the key's queue (line).
+-- Part of each script that may hand a key over: the key's queue (queue).
 --
 -- The queue is a sorted set: the holders' digits by their tickets. A hash, the waiters, contains their data:
 --   digits      ttl, how long to remember the fence, 1 if the claim has other keys too, else 0, and directly behind that the mode unless
@@ -23,7 +23,7 @@ local function standing(digits, ticket, record)
   }
 end
 
-local function new_line(length, unclaimed)
+local function new_queue(length, unclaimed)
   return {
     length = length, stored = length, read = 0, others = {}, nth = 1, gone = {},
     counts = {}, struck = {}, strikes = {}, unclaimed = unclaimed, was_unclaimed = unclaimed,
@@ -32,14 +32,14 @@ end
 
 -- The queue of a key, or false. The requester is kept apart from the others, because it may join
 -- and leave.
-local function line(s)
-  if s.line ~= nil then return s.line end
-  s.line = false
-  if s.beside == 0 or redis.call('EXISTS', s.line_key, s.waiters_key) == 0 then return false end
-  s.line = new_line(redis.call('ZCARD', s.line_key), redis.call('HGET', s.waiters_key, 'u'))
-  local ticket = redis.call('ZSCORE', s.line_key, me)
-  if ticket then s.line.me = standing(me, tonumber(ticket), redis.call('HGET', s.waiters_key, me)) end
-  return s.line
+local function queue(s)
+  if s.queue ~= nil then return s.queue end
+  s.queue = false
+  if s.beside == 0 or redis.call('EXISTS', s.queue_key, s.waiters_key) == 0 then return false end
+  s.queue = new_queue(redis.call('ZCARD', s.queue_key), redis.call('HGET', s.waiters_key, 'u'))
+  local ticket = redis.call('ZSCORE', s.queue_key, me)
+  if ticket then s.queue.me = standing(me, tonumber(ticket), redis.call('HGET', s.waiters_key, me)) end
+  return s.queue
 end
 
 -- Asks which channels have a listener, and which are skipped.
@@ -47,30 +47,30 @@ local function ask_about(s, channels)
   local counts = redis.call('PUBSUB', 'NUMSUB', unpack(channels))
   local fields = {}
   for i, channel in ipairs(channels) do
-    s.line.counts[channel] = counts[2 * i]
+    s.queue.counts[channel] = counts[2 * i]
     fields[i] = 's:' .. channel
   end
   local struck = redis.call('HMGET', s.waiters_key, unpack(fields))
   for i, channel in ipairs(channels) do
-    if s.line.struck[channel] == nil then s.line.struck[channel] = struck[i] and true end
+    if s.queue.struck[channel] == nil then s.queue.struck[channel] = struck[i] and true end
   end
 end
 
 -- Loads more of the queue.
 local function read_on(s, count)
-  local line = s.line
-  local found = redis.call('ZRANGE', s.line_key, line.read, line.read + count - 1, 'WITHSCORES')
-  line.read = line.read + count
+  local queue = s.queue
+  local found = redis.call('ZRANGE', s.queue_key, queue.read, queue.read + count - 1, 'WITHSCORES')
+  queue.read = queue.read + count
   local digits = {}
   for i = 1, #found, 2 do digits[#digits + 1] = found[i] end
   local records = redis.call('HMGET', s.waiters_key, unpack(digits))
   local channels = {}
   for i = 1, #digits do
     local waiter = standing(digits[i], tonumber(found[2 * i]), records[i])
-    if digits[i] ~= me then line.others[#line.others + 1] = waiter end
+    if digits[i] ~= me then queue.others[#queue.others + 1] = waiter end
     local channel = waiter.channel
-    if channel and channel ~= '' and line.counts[channel] == nil then
-      line.counts[channel] = false
+    if channel and channel ~= '' and queue.counts[channel] == nil then
+      queue.counts[channel] = false
       channels[#channels + 1] = channel
     end
   end
@@ -84,22 +84,22 @@ end
 -- The first waiter, or nil. Mostly two waiters are enough; otherwise load as many as one request
 -- may handle.
 local function first(s)
-  local line = s.line
-  while not line.others[line.nth] and line.read < line.stored do read_on(s, line.read == 0 and 2 or CLEARED_AT_ONCE) end
-  local other = line.others[line.nth]
-  if not line.me or not other then return line.me or other end
-  return stands_before(line.me, other) and line.me or other
+  local queue = s.queue
+  while not queue.others[queue.nth] and queue.read < queue.stored do read_on(s, queue.read == 0 and 2 or CLEARED_AT_ONCE) end
+  local other = queue.others[queue.nth]
+  if not queue.me or not other then return queue.me or other end
+  return stands_before(queue.me, other) and queue.me or other
 end
 
 -- The waiter that is to ask if a key that was handed over on this channel has not been claimed. It
 -- is the first of a few waiters on another channel, because other waiters on this channel may be as
 -- dead as the new holder; otherwise the first waiter.
 local function witness(s, channel)
-  local line = s.line
-  local at, mine = line.nth, line.me
+  local queue = s.queue
+  local at, mine = queue.nth, queue.me
   for _ = 1, LOOKED_AHEAD do
-    while not line.others[at] and line.read < line.stored do read_on(s, LOOKED_AHEAD) end
-    local waiter = line.others[at]
+    while not queue.others[at] and queue.read < queue.stored do read_on(s, LOOKED_AHEAD) end
+    local waiter = queue.others[at]
     if mine and not (waiter and stands_before(waiter, mine)) then
       waiter, mine = mine, nil
     elseif waiter then
@@ -116,35 +116,35 @@ end
 local function hears(s, waiter)
   local channel = waiter.channel
   if not channel or channel == '' then return channel == '' end
-  if not s.line.counts[channel] then ask_about(s, { channel }) end
-  return s.line.counts[channel] > 0 and not s.line.struck[channel]
+  if not s.queue.counts[channel] then ask_about(s, { channel }) end
+  return s.queue.counts[channel] > 0 and not s.queue.struck[channel]
 end
 
 local function strike(s, channel, struck)
-  if channel ~= '' then s.line.struck[channel], s.line.strikes[channel] = struck, struck end
+  if channel ~= '' then s.queue.struck[channel], s.queue.strikes[channel] = struck, struck end
 end
 
 -- Removes the requester, or the first waiter.
 local function out(s, waiter)
-  local line = s.line
-  if waiter == line.me then line.me = nil else line.nth = line.nth + 1 end
-  line.length = line.length - 1
-  line.gone[#line.gone + 1] = waiter.digits
+  local queue = s.queue
+  if waiter == queue.me then queue.me = nil else queue.nth = queue.nth + 1 end
+  queue.length = queue.length - 1
+  queue.gone[#queue.gone + 1] = waiter.digits
 end
 
 -- A queue without waiters and without an unclaimed hand-over is removed, and the next waiter starts
 -- a new one.
 local function put_back(s)
-  if s.line and s.line.length == 0 and not s.line.unclaimed then
-    s.line = new_line(0, false)
-    s.line.anew = true
+  if s.queue and s.queue.length == 0 and not s.queue.unclaimed then
+    s.queue = new_queue(0, false)
+    s.queue.anew = true
   end
 end
 
 -- The requester has confirmed what it was handed.
 local function claim(s)
-  local line = line(s)
-  if line and line.unclaimed and string.sub(line.unclaimed, 1, 32) == me then line.unclaimed = false end
+  local queue = queue(s)
+  if queue and queue.unclaimed and string.sub(queue.unclaimed, 1, 32) == me then queue.unclaimed = false end
 end
 
 -- The requester, or another waiter on its channel, has asked: hand-overs to that process will be
@@ -152,14 +152,14 @@ end
 local function heard_from(s, channel)
   strike(s, channel, false)
   claim(s)
-  local unclaimed = s.line.unclaimed
-  if unclaimed and channel ~= '' and string.sub(unclaimed, 34) == channel then s.line.unclaimed = false end
+  local unclaimed = s.queue.unclaimed
+  if unclaimed and channel ~= '' and string.sub(unclaimed, 34) == channel then s.queue.unclaimed = false end
 end
 
 -- The requester leaves the queue.
 local function leave(s)
-  local line = line(s)
-  if line and line.me then out(s, line.me) end
+  local queue = queue(s)
+  if queue and queue.me then out(s, queue.me) end
   claim(s)
   put_back(s)
 end
