@@ -1,9 +1,9 @@
 //! The statements for one schema. Each is complete in itself: nothing is prepared, and nothing
 //! outlives a transaction, so a pooler may give each transaction another session.
 
-use leasehold_core::{Fence, LastFence, Ttl, WaitQueue};
+use std::time::Duration;
 
-use crate::table::interval;
+use leasehold_core::{Fence, LastFence, Ttl, WaitQueue};
 
 /// The tables and functions; `{s}` stands for the schema.
 const SCHEMA: &str = concat!(include_str!("schema.sql"), "\n", include_str!("quick.sql"));
@@ -216,6 +216,11 @@ const SWEEP: &str = "
     struck AS (DELETE FROM {s}.struck WHERE key IN (SELECT key FROM ended)),
     shares AS (DELETE FROM {s}.share WHERE key IN (SELECT key FROM ended))
     DELETE FROM {s}.lease WHERE key IN (SELECT key FROM ended)";
+
+/// A length of time as the tables have it: in µs.
+pub(crate) fn interval(time: Duration) -> i64 {
+    i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
+}
 
 /// An identifier in quotes, whatever it contains.
 pub(crate) fn quoted(identifier: &str) -> String {

@@ -213,11 +213,6 @@ pub(crate) fn bytes(holder: Holder) -> [u8; 16] {
     holder.bits().to_be_bytes()
 }
 
-/// A length of time in the same form.
-pub(crate) fn interval(time: Duration) -> i64 {
-    i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
-}
-
 /// A ticket in the same form.
 fn number(ticket: Ticket) -> i64 {
     i64::try_from(ticket.get()).unwrap_or(i64::MAX)

@@ -6,7 +6,8 @@ use tokio_postgres::{Client, Row};
 
 use super::Chosen;
 use crate::channel;
-use crate::table::{bytes, interval};
+use crate::sql::interval;
+use crate::table::bytes;
 use crate::transaction::Scope;
 use crate::transaction_error::TransactionError;
 
