@@ -11,7 +11,6 @@ use std::{
 use servers::{Flavor, Server};
 
 use crate::{
-    pages,
     servers::fetch,
     step::{Step, account},
     takes_no_arguments,
@@ -35,7 +34,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     if !build.passed() {
         return account("bench-start", &[build]);
     }
-    match measure(&pages::target().join("release/leasehold")) {
+    match measure(&crate::step::target().join("release/leasehold")) {
         Ok(steps) => account("bench-start", &steps),
         Err(why) => {
             eprintln!("xtask bench-start: {why}");

@@ -14,7 +14,7 @@ use std::{
 
 use self::link::Links;
 use crate::{
-    pages::target,
+    step::target,
     step::{Step, account, workspace},
     takes_no_arguments, tool,
 };

@@ -8,8 +8,9 @@ use std::{
 
 use crate::{
     USAGE,
-    pages::target,
-    servers::{take_turn, wheel},
+    files::take_turn,
+    servers::wheel,
+    step::target,
     step::{Step, account},
     tool,
 };

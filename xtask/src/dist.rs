@@ -23,7 +23,7 @@ use std::{
 use flate2::Compression;
 
 use crate::{
-    USAGE, pages,
+    USAGE,
     step::{Step, account},
     tool,
 };
@@ -51,7 +51,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
         Err(build::Failed::Other(why)) => return failed(&why),
     };
     let made = Release::gather(&binary, Compression::best())
-        .and_then(|release| Ok((pack(&release, &pages::target().join("dist-archives"))?, release)));
+        .and_then(|release| Ok((pack(&release, &crate::step::target().join("dist-archives"))?, release)));
     match made {
         Ok((packages, release)) => account("dist", &packages.tried(&release)),
         Err(why) => failed(&why),

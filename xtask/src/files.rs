@@ -1,7 +1,8 @@
-//! Lists the files of a directory.
+//! Files in a directory, and the turns of programs that write there.
 
 use std::{
-    fs, io,
+    fs::{self, File},
+    io,
     path::{Path, PathBuf},
 };
 
@@ -18,4 +19,12 @@ pub(crate) fn files_under(directory: &Path) -> io::Result<Vec<PathBuf>> {
     }
     found.sort();
     Ok(found)
+}
+
+/// Waits until no other `cargo xtask` downloads into this place.
+pub(crate) fn take_turn(place: &Path) -> io::Result<File> {
+    fs::create_dir_all(place)?;
+    let lock = File::create(place.join(".lock"))?;
+    lock.lock()?;
+    Ok(lock)
 }

@@ -7,7 +7,6 @@ use serde_json::Value;
 
 use crate::{
     package::CRATES,
-    pages,
     step::{Step, account, workspace},
     takes_no_arguments, tool,
 };
@@ -89,7 +88,7 @@ fn check(rust: &str, crates: &[&Published], newer: &[&Published]) -> Result<Step
         let install = ["toolchain", "install", rust, "--profile", "minimal", "--no-self-update"];
         tool::run(Command::new("rustup").args(install))?;
     }
-    let target = pages::target().join("msrv").display().to_string();
+    let target = crate::step::target().join("msrv").display().to_string();
     let features: Vec<_> = crates.iter().flat_map(|krate| krate.features_without(newer)).collect();
     let features = features.join(",");
     let mut line = vec!["run", rust, "cargo", "check", "--locked", "--target-dir", &target];

@@ -10,9 +10,8 @@
 use std::{fs, path::Path, process::ExitCode};
 
 use crate::{
-    USAGE,
-    pages::target,
-    servers,
+    USAGE, servers,
+    step::target,
     step::{Step, account, workspace},
     tool,
 };

@@ -1,12 +1,12 @@
 //! `cargo xtask pages`: lets the command write its man pages and completions into `target/pages`.
 
 use std::{
-    path::{Path, PathBuf},
+    path::Path,
     process::{Command, ExitCode},
 };
 
 use crate::{
-    step::{Step, account, workspace},
+    step::{Step, account, target},
     takes_no_arguments,
 };
 
@@ -34,9 +34,4 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
 /// Lets a built command write its pages.
 pub(crate) fn write(command: &mut Command, into: &Path) -> Result<(), String> {
     crate::tool::run(command.arg("pages").arg(into)).map(drop)
-}
-
-/// cargo's target directory.
-pub(crate) fn target() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace().join("target"), PathBuf::from)
 }

@@ -13,7 +13,7 @@ use std::{
 
 use interop::{Language, Peer};
 
-use crate::{servers::take_turn, step::Step, takes_no_arguments, tool};
+use crate::{files::take_turn, step::Step, takes_no_arguments, tool};
 
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
     if let Err(refused) = takes_no_arguments("peers", arguments) {

@@ -8,15 +8,11 @@ pub(crate) mod debian;
 mod postgres;
 pub(crate) mod wheel;
 
-use std::{
-    fs::{self, File},
-    path::Path,
-    process::ExitCode,
-};
+use std::{fs, path::Path, process::ExitCode};
 
 use servers::{Flavor, Pooler, Postgres};
 
-use crate::takes_no_arguments;
+use crate::{files::take_turn, takes_no_arguments};
 
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
     if let Err(refused) = takes_no_arguments("servers", arguments) {
@@ -80,14 +76,6 @@ pub(crate) fn fetch() -> Result<(), ExitCode> {
         eprintln!("xtask servers: libfaketime could not be downloaded: {why}; remedy: install your system's");
     }
     if failed { Err(ExitCode::FAILURE) } else { Ok(()) }
-}
-
-/// Waits until no other `cargo xtask` downloads into this place.
-pub(crate) fn take_turn(place: &Path) -> std::io::Result<File> {
-    fs::create_dir_all(place)?;
-    let lock = File::create(place.join(".lock"))?;
-    lock.lock()?;
-    Ok(lock)
 }
 
 fn provide(flavor: Flavor, place: &Path) -> Result<(), String> {

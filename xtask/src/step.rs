@@ -3,7 +3,7 @@
 
 use std::{
     env, fmt,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, ExitCode},
 };
 
@@ -117,4 +117,9 @@ pub(crate) fn account(task: &str, steps: &[Step]) -> ExitCode {
 /// The root of the workspace.
 pub(crate) fn workspace() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace")
+}
+
+/// cargo's target directory.
+pub(crate) fn target() -> PathBuf {
+    env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace().join("target"), PathBuf::from)
 }

@@ -11,7 +11,6 @@ use std::{
 };
 
 use crate::{
-    pages,
     step::{Step, account},
     takes_no_arguments, tool,
 };
@@ -78,7 +77,7 @@ struct Standin {
 
 impl Standin {
     fn write() -> Result<Self, String> {
-        let place = tool::directory(&pages::target(), "standin")?;
+        let place = tool::directory(&crate::step::target(), "standin")?;
         let script = |name: &str, text: &str| {
             let path = place.join(name);
             fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;

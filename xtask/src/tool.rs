@@ -6,7 +6,7 @@ use std::{
     process::Command,
 };
 
-use crate::{files::files_under, pages::target, servers::take_turn};
+use crate::{files::files_under, files::take_turn, step::target};
 
 /// The number of lines of stderr that a failure quotes: the last ones name the cause.
 const QUOTED: usize = 3;

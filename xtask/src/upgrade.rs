@@ -8,8 +8,8 @@ use std::{
 };
 
 use crate::{
-    pages::target,
     servers,
+    step::target,
     step::{Step, account, workspace},
     tool,
 };

@@ -8,7 +8,6 @@ use std::{
 };
 
 use crate::{
-    pages,
     step::{Step, account},
     takes_no_arguments, targets, tool,
 };
@@ -48,7 +47,7 @@ fn prepare() -> Result<PathBuf, String> {
     needs("wine", "wine64 and wine")?;
     needs(COMPILER, "gcc-mingw-w64-x86-64")?;
     targets::add(TARGET)?;
-    let place = tool::directory(&pages::target(), "wine-libraries")?;
+    let place = tool::directory(&crate::step::target(), "wine-libraries")?;
     let source = place.join("prng.c");
     fs::write(&source, PRNG).map_err(|error| format!("{}: {error}", source.display()))?;
     let mut compile = Command::new(COMPILER);
@@ -59,7 +58,7 @@ fn prepare() -> Result<PathBuf, String> {
 
 fn tests(libraries: &Path) -> Step {
     // Wine's own files are kept apart from those of the user.
-    let (own, libraries) = (pages::target().join("wine"), libraries.display().to_string());
+    let (own, libraries) = (crate::step::target().join("wine"), libraries.display().to_string());
     let environment = [
         ("CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUNNER", "wine"),
         ("WINEPREFIX", &own.display().to_string()),

@@ -10,7 +10,6 @@ use std::{
 
 use super::release::{AARCH64, Platform, X86_64};
 use crate::{
-    pages,
     servers::debian,
     source_copy,
     step::{Step, workspace},
@@ -91,7 +90,7 @@ impl Place {
         let home = home.or_else(|| Some(env::home_dir()?.join(".cargo")));
         Ok(Self {
             source: workspace().into(),
-            target: pages::target(),
+            target: crate::step::target(),
             cargo_home: home.ok_or("neither CARGO_HOME nor a home directory")?,
         })
     }
@@ -128,7 +127,7 @@ pub(super) fn binary(target: Target) -> Result<PathBuf, Failed> {
 /// Builds the binary again in other directories, and checks that it has the same bytes: then
 /// everybody can check that a release was built from its source.
 pub(super) fn compare(first: &Path, target: Target) -> Result<(), Failed> {
-    let place = tempfile::tempdir_in(pages::target()).map_err(|error| error.to_string())?;
+    let place = tempfile::tempdir_in(crate::step::target()).map_err(|error| error.to_string())?;
     let second = build(target, &Place::workspace()?.copy(place.path())?)?;
     let read = |path: &Path| fs::read(path).map_err(|error| format!("{}: {error}", path.display()));
     if read(first)? == read(&second)? {
@@ -187,11 +186,11 @@ fn compiler(target: Target) -> Result<Vec<(String, String)>, String> {
 
 /// The headers from Debian's package, unpacked without being installed.
 fn headers(target: Target) -> Result<PathBuf, String> {
-    let place = pages::target().join(format!("musl-{}", target.platform.debian));
+    let place = crate::step::target().join(format!("musl-{}", target.platform.debian));
     let headers = Path::new("usr/include").join(target.headers);
     if !place.join(&headers).is_dir() {
-        fs::create_dir_all(pages::target()).map_err(|error| error.to_string())?;
-        let workshop = tempfile::tempdir_in(pages::target()).map_err(|error| error.to_string())?;
+        fs::create_dir_all(crate::step::target()).map_err(|error| error.to_string())?;
+        let workshop = tempfile::tempdir_in(crate::step::target()).map_err(|error| error.to_string())?;
         let unpacked = debian::unpacked("musl-dev", target.platform.debian, workshop.path())?;
         tool::put(&unpacked, &place)?;
     }

@@ -131,7 +131,7 @@ fn every_package_installs_from_its_file_and_runs_a_command_under_a_lock() {
     // with other features of its dependencies, and would replace it while those tests run.
     let place = tempfile::tempdir().unwrap();
     let binary = place.path().join("leasehold");
-    let debug = pages::target().join("debug/leasehold");
+    let debug = crate::step::target().join("debug/leasehold");
     assert!(debug.is_file(), "{} is missing: run `cargo xtask test`", debug.display());
     // Most of a debug build is symbols.
     tool::run(Command::new("strip").arg("-o").arg(&binary).arg(debug)).unwrap();

@@ -8,7 +8,7 @@ use std::{
 use servers::Flavor;
 
 use super::bug::Bug;
-use crate::{pages::target, source_copy};
+use crate::{source_copy, step::target};
 
 /// The copy, and its target directory.
 #[derive(Debug)]
