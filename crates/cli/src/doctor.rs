@@ -77,8 +77,12 @@ async fn try_key(locks: &Locks, key: &Key) -> Finding {
     };
     let user =
         error.reason.split_once(" may not ").map(|(who, _)| who.rsplit(' ').next().unwrap_or_default());
-    let text = pattern(key);
-    let rules = user.map(|user| format!("ACL SETUSER {user} ~{text} ~leasehold:*}}{text} &leasehold:*"));
+    let name = key.to_string();
+    // The last fence of all keys with the same beginning, up to the first colon.
+    let beginning = name.split_once(':').map_or_else(String::new, |(beginning, _)| pattern(beginning) + ":");
+    let text = pattern(&name);
+    let patterns = format!("~{text} ~leasehold:*}}{text} ~leasehold:c{{*}}{beginning}");
+    let rules = user.map(|user| format!("ACL SETUSER {user} {patterns} &leasehold:*"));
     let (severity, what, why) = if error.reason.contains(" may not use a key: ") {
         let what = format!("{key}: {}", error.reason);
         (Severity::Unsafe, what, "locks of this name cannot be acquired, renewed or released")
@@ -99,9 +103,9 @@ async fn try_key(locks: &Locks, key: &Key) -> Finding {
 }
 
 /// A key as a pattern in an ACL rule, with special characters escaped.
-fn pattern(key: &Key) -> String {
+fn pattern(name: &str) -> String {
     let mut text = String::new();
-    for c in key.to_string().chars() {
+    for c in name.chars() {
         if matches!(c, '*' | '?' | '[' | ']' | '\\') {
             text.push('\\');
         }

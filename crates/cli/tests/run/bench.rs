@@ -74,7 +74,8 @@ fn only_fences_remain(server: &Server) {
     let names = names(server);
     assert!(!names.is_empty(), "there were locks, and so there are fences");
     for name in names {
-        assert!(name.starts_with("leasehold:c{"), "{name} is left");
+        let is_fence = ["leasehold:c{", "leasehold:f{"].iter().any(|kind| name.starts_with(kind));
+        assert!(is_fence, "{name} is left");
         assert!(matches!(server.text(&["PTTL", &name]), Reply::Integer(1..)), "{name} has no end");
     }
 }

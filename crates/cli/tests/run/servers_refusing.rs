@@ -111,13 +111,16 @@ fn a_wrong_type_next_to_the_key_is_69_at_once_and_named() {
         let server = Server::start(flavor);
         // A free key is granted exclusively even if the keys of the queue and the shares contain
         // foreign data.
-        for (side, options) in
-            [("w", &[][..]), ("f", &[]), ("l", &["--shared"]), ("h", &["--shared"]), ("i", &["--shared"])]
-        {
+        for (side, options) in [
+            ("leasehold:w{k}k", &[][..]),
+            ("leasehold:c{-}", &[]),
+            ("leasehold:l{k}k", &["--shared"]),
+            ("leasehold:h{k}k", &["--shared"]),
+            ("leasehold:i{k}k", &["--shared"]),
+        ] {
             server.text(&["FLUSHALL"]);
-            let side = format!("leasehold:{side}{{k}}k");
-            server.text(&["RPUSH", &side, "x"]);
-            is_refused_soon(&server, options, &[&side, "delete it"]);
+            server.text(&["RPUSH", side, "x"]);
+            is_refused_soon(&server, options, &[side, "delete it"]);
         }
     }
 }

@@ -14,7 +14,7 @@ impl Client {
     }
 
     pub(crate) async fn inspect_on(&self, key: &Key, route: &mut Route) -> Result<KeyState, Fault> {
-        let heard = self.call(route, &inspect_call(key), self.call_limit).await?;
+        let heard = self.call(route, &inspect_call(key, self.asked_alone()), self.call_limit).await?;
         self.read(heard, |value| state_in(value, key))
     }
 }

@@ -151,7 +151,7 @@ impl Client {
     ) -> Result<Vec<KeyState>, Fault> {
         let mut states = Vec::new();
         for part in keys.chunks(INSPECTED_AT_ONCE) {
-            let calls: Vec<_> = part.iter().map(inspect_call).collect();
+            let calls: Vec<_> = part.iter().map(|key| inspect_call(key, self.asked_alone())).collect();
             let heard = self.call_all(route, &calls, self.call_limit).await?;
             for (key, heard) in part.iter().zip(heard) {
                 if let (Some(gone), Err(error)) = (gone.as_deref_mut(), &heard)

@@ -51,7 +51,7 @@ pub(super) fn encode(request: &Request, window: Duration, asked: Asked<'_>) -> C
         Request::Advance(keys) => advance_call(keys, window, asked),
         Request::Mark { attempt, mark, keep } => mark_call(attempt, mark, *keep),
         Request::Marked(key) => side_call(&MARKED, Side::Mark, key),
-        Request::Inspect(key) => inspect_call(key),
+        Request::Inspect(key) => inspect_call(key, asked),
         Request::Break { key, fence, note } => break_call(key, *fence, note, window, wire::BROKEN, asked),
     }
 }
@@ -138,9 +138,10 @@ pub(crate) fn mark_call(attempt: &Attempt, mark: &Mark, keep: Duration) -> Call 
     Call { script: &MARK, keys, args }
 }
 
-/// The call that inspects a key.
-pub(crate) fn inspect_call(key: &Key) -> Call {
-    Call { script: &INSPECT, keys: with_sides([key], UNREAD), args: Words::default() }
+/// The call that inspects a key. It reads no fence key, but names it: so it is refused to a user who
+/// could not lock the key.
+pub(crate) fn inspect_call(key: &Key, asked: Asked<'_>) -> Call {
+    Call { script: &INSPECT, keys: with_sides([key], asked.fence_keys()), args: Words::default() }
 }
 
 /// The call that inspects many keys at once.
