@@ -75,7 +75,9 @@ impl Client {
         let mut route = self.route(self.call_limit).await?;
         let mut states = Vec::with_capacity(keys.len());
         for part in keys.chunks(Self::INSPECTED_AT_ONCE) {
-            let heard = self.call(&mut route, &survey_call(part), self.call_limit).await?;
+            let heard = self
+                .call(&mut route, &survey_call(part, self.asked_alone().fence_keys()), self.call_limit)
+                .await?;
             let answers = match heard.map_err(|error| self.faults.of_refusal(&error)) {
                 Ok(Value::Array(answers)) if answers.len() == part.len() => answers,
                 // One of them has data that cannot be read: inspect each of them alone.

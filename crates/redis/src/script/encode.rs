@@ -28,7 +28,7 @@ pub(crate) struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    const fn fence_keys(self) -> FenceKeys {
+    pub(crate) const fn fence_keys(self) -> FenceKeys {
         FenceKeys { by_key: self.is_member, by_slot: self.by_slot }
     }
 
@@ -146,8 +146,8 @@ pub(crate) fn inspect_call(key: &Key, asked: Asked<'_>) -> Call {
 
 /// The call that inspects many keys at once.
 #[must_use]
-pub fn survey_call(keys: &[Key]) -> Call {
-    Call { script: &SURVEY, keys: with_sides(keys, UNREAD), args: Words::default() }
+pub fn survey_call(keys: &[Key], fence_keys: FenceKeys) -> Call {
+    Call { script: &SURVEY, keys: with_sides(keys, fence_keys), args: Words::default() }
 }
 
 /// The call that finds out which of these keys have a lease or a marker.

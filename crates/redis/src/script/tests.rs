@@ -4,7 +4,7 @@ use leasehold_core::{
 };
 
 use super::*;
-use crate::slot::{member_key_in, slot_of};
+use crate::slot::{FenceKeys, member_key_in, slot_of};
 use crate::wire;
 
 fn attempt(keys: &[&str]) -> Attempt {
@@ -170,7 +170,7 @@ fn a_release_that_wakes_others_has_where_they_sleep_behind_its_keys() {
 #[test]
 fn a_survey_is_of_the_keys_of_several_inspections() {
     let keys = ["b", "a"].map(|name| Key::new(name).unwrap());
-    let call = survey_call(&keys);
+    let call = survey_call(&keys, FenceKeys { by_key: false, by_slot: false });
     let inspections = keys.map(|key| shown(called(&Request::Inspect(key)).keys.iter())).concat();
     assert_eq!((shown(call.keys.iter()), call.args.len()), (inspections, 0));
 }
