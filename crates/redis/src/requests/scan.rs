@@ -60,9 +60,8 @@ impl Client {
         for part in keys.chunks(AT_ONCE) {
             *commands += 1;
             let heard = self.call(route, &locked_call(part), self.call_limit).await?;
-            let nths = match heard.map_err(|error| self.faults.of_refusal(&error))? {
-                Value::Array(nths) => nths,
-                _ => return Err(self.faults.lasting("the answer to a scan is not one of the script's")),
+            let Value::Array(nths) = heard.map_err(|error| self.faults.of_refusal(&error))? else {
+                return Err(self.faults.lasting("the answer to a scan is not one of the script's"));
             };
             found.extend(nths.iter().filter_map(|nth| part.get(nth_of(nth)?)).cloned());
         }

@@ -134,7 +134,7 @@ impl Subject {
         self.ended = just_before(wall).as_micros() / 1000;
         cmd("FLUSHALL").exec(&mut self.connection).map_err(|error| error.to_string())?;
         self.void.clear();
-        self.is_member = seed % 3 == 0;
+        self.is_member = seed.is_multiple_of(3);
         for (n, step) in history(&mut dice, STEPS, wall).into_iter().enumerate() {
             let step = asked_as(step, self.is_member);
             let place = |what: String| format!("step {n}, {step:?}: {what}");
