@@ -155,6 +155,14 @@ impl OpenStore {
         let reply = self.server.as_ref()?.text(&["INFO", "commandstats"]);
         Some(ScriptTime::of(bulk(&reply)))
     }
+
+    /// How often the server extended the life of a key, alone or in scripts; `None` without a server.
+    #[must_use]
+    pub fn extensions(&self) -> Option<u64> {
+        let reply = self.server.as_ref()?.text(&["INFO", "commandstats"]);
+        let calls = bulk(&reply).lines().find_map(|line| line.trim().strip_prefix("cmdstat_pexpire:calls="));
+        Some(calls.and_then(|calls| calls.split(',').next()?.parse().ok()).unwrap_or(0))
+    }
 }
 
 fn bulk(reply: &Reply) -> &str {

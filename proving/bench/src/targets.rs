@@ -64,7 +64,7 @@ pub fn among<'a>(targets: &'a [Target], workload: &str, measure: &str, case: &st
 }
 
 /// All targets; those of one case precede those of all others.
-pub const TARGETS: [Target; 43] = [
+pub const TARGETS: [Target; 44] = [
     timed("uncontended", "again ÷ bare pair", Some("1 task"), Bound::AtLeast(0.88), ALONE),
     timed("uncontended", "again ÷ bare pair", Some("16 tasks"), Bound::AtLeast(0.95), TOGETHER),
     timed("uncontended", "again ÷ bare pair", None, Bound::AtLeast(1.0), TOGETHER),
@@ -87,6 +87,7 @@ pub const TARGETS: [Target; 43] = [
     counted("held", "bytes per guard", Bound::AtMost(512.0), GUARD),
     timed("held", "lost", None, Bound::AtMost(0.0), LOST),
     timed("held", "client processor per renewal", None, Bound::AtMost(2.0), RENEWAL),
+    timed("held", "server time per renewal", None, Bound::AtMost(3.0), RENEWED),
     timed("uncontended", "again", Some("1 task, on a file"), Bound::AtLeast(50.0), FILE_ALONE),
     timed("uncontended", "again", Some("64 tasks, on a file"), Bound::AtLeast(100.0), FILE_TOGETHER),
     timed("file", "through the store", Some("4 processes, one key"), Bound::AtLeast(20.0), FILE_FOUR),
@@ -187,6 +188,7 @@ const DEAD: &str = "ms in one call; all other commands wait for it";
 const GUARD: &str = "100,000 guards in a process are then 50 MB";
 const LOST: &str = "a lease that is renewed in time is not lost";
 const RENEWAL: &str = "100,000 guards of 30 s are then 2 % of a core";
+const RENEWED: &str = "100,000 locks of 30 s are then 3 % of a server";
 const FILE_ALONE: &str = "thousands a second; two transactions each, which no disk delays";
 const FILE_TOGETHER: &str = "thousands a second; requests that are made at the same time share a transaction";
 const FILE_FOUR: &str = "thousands a second; a hand-over may cost a tenth of that";
