@@ -7,6 +7,7 @@
 pub mod checks;
 pub mod dump;
 pub mod faulty;
+pub mod oracle;
 pub mod poll;
 pub mod sequence;
 pub mod target;

@@ -376,6 +376,13 @@ pub(super) const BUGS: &[Bug] = &[
         tests: &[(Core, "fence::tests::the_next_fence_is_above_the_last_and_not_below_the_floor")],
     },
     Bug {
+        name: "a break at a member of a quorum counts other fences than those of the key",
+        file: "crates/redis/src/script/encode.rs",
+        from: "FenceKeys { by_key: self.is_member, by_slot: self.by_slot }",
+        to: "FenceKeys { by_key: false, by_slot: self.by_slot }",
+        tests: &[(Store, "member::a_break_at_a_member_counts_the_fences_of_the_key")],
+    },
+    Bug {
         name: "a batch ignores the last fence",
         file: "crates/redis/src/scripts/batch_grant.lua",
         from: "above > now and string.format('%.0f', above) or time",

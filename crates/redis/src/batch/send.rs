@@ -83,7 +83,7 @@ impl Sender {
             (not_after, reading.surely_past(not_after))
         });
         let mut groups = grouped(batch);
-        for group in &mut groups {
+        for group in groups.iter_mut().filter(|group| group.has_common_fences()) {
             group.requests.sort_by(|one, other| script::by_segment(&one.attempt, &other.attempt));
         }
         for group in groups.iter_mut().filter(|group| group.what != BatchKind::Release) {
@@ -222,6 +222,11 @@ impl Group {
                 script::grant_batch(&attempts, not_after, vouching, by_slot)
             }
         }
+    }
+
+    /// True if requests for keys with the same beginning have one fence key, and stand together.
+    fn has_common_fences(&self) -> bool {
+        self.what != BatchKind::Release && self.longest.is_none()
     }
 
     fn attempts(&self) -> Vec<&Attempt> {

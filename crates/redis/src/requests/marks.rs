@@ -30,7 +30,9 @@ impl Client {
         keep: Duration,
         route: &mut Route,
     ) -> Result<HoldAnswer, Fault> {
-        let heard = self.call(route, &mark_call(attempt, mark, keep), self.limit(attempt.ttl)).await?;
+        let heard = self
+            .call(route, &mark_call(attempt, mark, keep, self.asked_alone()), self.limit(attempt.ttl))
+            .await?;
         self.read(heard, |value| mark_in(value, attempt))
     }
 

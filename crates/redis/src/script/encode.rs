@@ -49,7 +49,7 @@ pub(super) fn encode(request: &Request, window: Duration, asked: Asked<'_>) -> C
         Request::Transfer { attempt, successor } => transfer_call(attempt, successor, window, asked),
         Request::Release(attempt) => release_call(attempt, window, asked),
         Request::Advance(keys) => advance_call(keys, window, asked),
-        Request::Mark { attempt, mark, keep } => mark_call(attempt, mark, *keep),
+        Request::Mark { attempt, mark, keep } => mark_call(attempt, mark, *keep, asked),
         Request::Marked(key) => side_call(&MARKED, Side::Mark, key),
         Request::Inspect(key) => inspect_call(key, asked),
         Request::Break { key, fence, note } => break_call(key, *fence, note, window, wire::BROKEN, asked),
@@ -127,8 +127,8 @@ pub(crate) fn advance_call(keys: &[Key], window: Duration, asked: Asked<'_>) -> 
 }
 
 /// The call that marks the keys of the attempt as done.
-pub(crate) fn mark_call(attempt: &Attempt, mark: &Mark, keep: Duration) -> Call {
-    let mut keys = with_sides(attempt.claim.keys(), UNREAD);
+pub(crate) fn mark_call(attempt: &Attempt, mark: &Mark, keep: Duration, asked: Asked<'_>) -> Call {
+    let mut keys = keys(attempt, asked);
     for key in attempt.claim.keys() {
         keys.write(|name| Sides::of(key).write(Side::Mark, name));
     }
@@ -240,9 +240,6 @@ fn by_whom(
 fn keys(attempt: &Attempt, asked: Asked<'_>) -> Words {
     with_sides(attempt.claim.keys(), asked.fence_keys_of(attempt))
 }
-
-/// For scripts that read no fence key: the one that a user with permission for the key may read.
-const UNREAD: FenceKeys = FenceKeys { by_key: true, by_slot: false };
 
 pub(super) fn with_sides<'a>(
     keys: impl IntoIterator<Item = &'a Key, IntoIter: Clone>,

@@ -112,11 +112,10 @@ local function witness(s, channel)
   return first(s)
 end
 
--- Returns true if somebody may listen on the waiter's channel.
+-- Returns true if somebody may listen on the channel of a waiter that was loaded.
 local function hears(s, waiter)
   local channel = waiter.channel
   if not channel or channel == '' then return channel == '' end
-  if not s.queue.counts[channel] then ask_about(s, { channel }) end
   return s.queue.counts[channel] > 0 and not s.queue.struck[channel]
 end
 

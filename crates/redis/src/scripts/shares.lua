@@ -98,7 +98,7 @@ local function make_shares()
     shares.put[digits], shares.marked = share, true
   end
 
-  -- Makes the requester's lease a share of the same length, with the same fence. Shares that were left beside the lease are void.
+  -- Makes the requester's lease a share of the same length, with the same fence. Shares that are left from before the lease do not count.
   local function downgrade(s, want)
     local ends, number, tail = ends_after(redis.call('PTTL', s.key)), s.number, s.tail
     s.value, s.owner, s.number = false, nil, nil

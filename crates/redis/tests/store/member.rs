@@ -3,14 +3,15 @@
 use std::time::{Duration, Instant};
 
 use leasehold_core::{
-    AdminStore as _, Answer, Attempt, Fault, FaultKind, Fence, GrantAnswer, HoldAnswer, MemberStore as _,
-    Proposal, RaiseAnswer, Request, Stamp, Store, Ttl, WaitMode,
+    AdminStore as _, Answer, Attempt, BreakAnswer, BreakNote, Fault, FaultKind, Fence, GrantAnswer,
+    HoldAnswer, InspectStore as _, MemberStore as _, Proposal, RaiseAnswer, Request, Stamp, Store, Ttl,
+    WaitMode,
 };
 use leasehold_redis::RedisStore;
 use leasehold_redis::script::{call_at_member, decode};
 use servers::{Flavor, Reply, Server};
 
-use crate::world::{attempt, granted, lasting, passing, pttl, runtime, store, value};
+use crate::world::{attempt, granted, key, lasting, passing, pttl, runtime, store, value};
 
 /// As short as a quorum's longest ttl may be.
 const MAX_TTL: Duration = Fence::LEAST_MAX_TTL;
@@ -167,6 +168,31 @@ async fn a_member_grants_exactly_the_fence_that_is_proposed_and_keeps_clocks_tha
             assert!((before - margin..=clock() + margin).contains(&given), "{flavor}: {given}");
             assert!(given.abs_diff(before) > 1_000_000, "{flavor}: {given}");
         }
+    }
+}
+
+/// A break names no proposal. It hands the key over all the same, and its waiter must not get a fence
+/// that is below the last one of the key here.
+#[tokio::test]
+async fn a_break_at_a_member_counts_the_fences_of_the_key() {
+    for flavor in Flavor::ALL {
+        let server = Server::start(flavor);
+        let store = store(&format!("{}?quarantine=no", server.url()));
+        store.as_member().unwrap();
+        let (ours, next) = (proposing(&["x:a"]), at_fence(&attempt(&["x:a"]), clock()));
+        granted(grant(&store, &ours).await);
+        store.grant(&next, WaitMode::Wait { queue_limit: None }).await.unwrap();
+        // Ahead of the clock: only counting leads above it.
+        let ahead = store.raise(&at_fence(&ours, clock() + 1_900_000)).await.unwrap();
+        let RaiseAnswer::Raised { fence } = ahead else { panic!("{flavor}: {ahead:?}") };
+        let broken = store.break_lease(&key("x:a"), fence, &BreakNote::default()).await.unwrap();
+        assert!(matches!(broken, BreakAnswer::Broken { .. }), "{flavor}: {broken:?}");
+        let handed = store.inspect(&key("x:a")).await.unwrap().holders;
+        assert!(handed[0].fence > Some(fence), "{flavor}: {handed:?} after {fence}");
+        let names = server.text(&["KEYS", "leasehold:[cf]*"]);
+        let Reply::Array(Some(names)) = names else { panic!("{flavor}: {names:?}") };
+        let names: Vec<_> = names.iter().filter_map(Reply::as_text).collect();
+        assert!(names.len() == 1 && names[0].starts_with("leasehold:f{"), "{flavor}: {names:?}");
     }
 }
 

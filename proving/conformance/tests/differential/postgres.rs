@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use conformance::dump::{Dump, MemberRecord, QueueDump, SharesDump, Tolerance};
-use conformance::sequence::{
-    Dice, Oracle, RUN, Step, Tickets, WINDOW, contended, heard, history, just_before,
-};
+use conformance::oracle::{Oracle, Tickets, just_before};
+use conformance::sequence::{Dice, RUN, Step, WINDOW, contended, heard, history};
 use leasehold_core::{
     Answer, BreakNote, BreakRecord, Channel, Content, Family, Fence, Holder, Key, Label, Mark, Mode, Nonce,
     Push, QueueEntry, Request, Served, Share, Shares, Stamp, Ticket, Ttl, WaitQueue,

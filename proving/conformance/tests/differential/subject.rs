@@ -4,9 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
 
 use conformance::dump::{Dump, MemberRecord, QueueDump, ShareDump, SharesDump, Tolerance};
-use conformance::sequence::{
-    Dice, Oracle, RUN, Step, Tickets, WINDOW, asked_as, heard, history, just_before, keys,
-};
+use conformance::oracle::{Oracle, Tickets, just_before};
+use conformance::sequence::{Dice, RUN, Step, WINDOW, asked_as, heard, history, keys};
 use leasehold_core::{
     Answer, Attempt, Channel, Content, Fence, GrantAnswer, HoldAnswer, Holder, Key, Owner, PushEvent,
     Request, Served, Stamp, Ticket, WaitQueue,
