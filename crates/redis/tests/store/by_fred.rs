@@ -124,6 +124,11 @@ async fn a_request_queued_without_a_connection_is_not_sent_after_its_limit() {
     let mut troubles = client.error_rx();
     proxy.cut();
     troubles.recv().await.unwrap();
+    // It refuses what is sent to it while it still drops the connection.
+    while let Ok(said) = tokio::time::timeout(Duration::from_millis(20), says(&client, "PING", "early")).await
+    {
+        assert!(said.is_err(), "it is connected again: {said:?}");
+    }
     let (dropped, waited) = (attempt(&["dropped"]), attempt(&["waited"]));
     assert!(tokio::time::timeout(Duration::from_millis(20), grant(&store, &dropped)).await.is_err());
     passing(grant(&store, &waited).await, &["no answer"]);

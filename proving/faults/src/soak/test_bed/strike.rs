@@ -139,11 +139,7 @@ fn network_fails(way: &Proxy, kind: Kind, most: Duration, dice: &mut StdRng) -> 
 
 fn fails(server: &Server, kind: Kind, most: Duration, dice: &mut StdRng) {
     match kind {
-        Kind::ClientsKilled => {
-            for which in ["normal", "pubsub"] {
-                server.text(&["CLIENT", "KILL", "TYPE", which]);
-            }
-        }
+        Kind::ClientsKilled => kill_clients(server),
         Kind::ScriptsFlushed => drop(server.text(&["SCRIPT", "FLUSH"])),
         Kind::Paused => {
             let pause = most.mul_f64(dice.random());
@@ -162,6 +158,19 @@ fn fails(server: &Server, kind: Kind, most: Duration, dice: &mut StdRng) {
             server.restart();
         }
         other => unreachable!("{other} is nothing that befalls a server alone"),
+    }
+}
+
+/// Closes the connections of all clients but sentinels, which would replace a master that they
+/// cannot reach.
+fn kill_clients(server: &Server) {
+    for which in ["normal", "pubsub"] {
+        let listed = server.text(&["CLIENT", "LIST", "TYPE", which]);
+        let listed = listed.as_text().expect("a list of clients");
+        for client in listed.lines().filter(|client| !client.contains(" name=sentinel-")) {
+            let id = client.strip_prefix("id=").and_then(|rest| rest.split(' ').next()).expect("an id");
+            drop(server.text(&["CLIENT", "KILL", "ID", id]));
+        }
     }
 }
 
