@@ -25,7 +25,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Writes the payment; false if somebody with a greater fence has written before.
+/// Returns false if a write with a greater fence was here before.
 async fn pay(db: &Client, invoice: i64, amount: i64, fence: Fence) -> Result<bool, Error> {
     let update = "UPDATE invoice SET paid = paid + $2, fence = $3 WHERE id = $1 AND fence <= $3";
     Ok(db.execute(update, &[&invoice, &amount, &i64::from(fence)]).await? == 1)

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fmt};
 
+use bench::backend::Backend;
 use competitor::AnyError;
 use interop::{Language, Peer};
 
@@ -22,6 +23,8 @@ pub struct Competitor {
 enum Kind {
     Ours,
     Rust,
+    /// One of Rust, for PostgreSQL.
+    RustOnPostgres,
     Foreign(Peer),
 }
 
@@ -38,11 +41,13 @@ pub enum Waits {
 }
 
 /// All libraries, Leasehold first.
-pub const ALL: [Competitor; 11] = [
+pub const ALL: [Competitor; 13] = [
     Competitor { kind: Kind::Ours, name: "leasehold", waits: Waits::Told },
     Competitor { kind: Kind::Rust, name: "rslock", waits: Waits::Asks },
     Competitor { kind: Kind::Rust, name: "redis-lock", waits: Waits::Asks },
     Competitor { kind: Kind::Rust, name: "distributed-lock", waits: Waits::Never },
+    Competitor { kind: Kind::RustOnPostgres, name: "sqlx", waits: Waits::Told },
+    Competitor { kind: Kind::RustOnPostgres, name: "distributed-lock-postgres", waits: Waits::Told },
     foreign(Peer::Redlock4, "redlock-4", Waits::Asks),
     foreign(Peer::Redlock5, "redlock-5", Waits::Asks),
     foreign(Peer::RedisSemaphore, "redis-semaphore", Waits::Asks),
@@ -57,8 +62,16 @@ const fn foreign(peer: Peer, name: &'static str, waits: Waits) -> Competitor {
 }
 
 /// Rust's libraries, and one per other language: enough to try every part.
-pub const FEW: [&str; 6] =
-    ["leasehold", "rslock", "redis-lock", "distributed-lock", "redis-semaphore", "redis-py"];
+pub const FEW: [&str; 8] = [
+    "leasehold",
+    "rslock",
+    "redis-lock",
+    "distributed-lock",
+    "sqlx",
+    "distributed-lock-postgres",
+    "redis-semaphore",
+    "redis-py",
+];
 
 impl Competitor {
     /// The name on the command line and in figures.
@@ -73,11 +86,21 @@ impl Competitor {
         self.kind == Kind::Ours
     }
 
+    /// True if it has locks on this backend.
+    #[must_use]
+    pub fn locks_on(self, backend: Backend) -> bool {
+        match self.kind {
+            Kind::Ours => true,
+            Kind::RustOnPostgres => backend == Backend::POSTGRES,
+            Kind::Rust | Kind::Foreign(_) => backend.flavor().is_some(),
+        }
+    }
+
     /// The language that it is written in.
     #[must_use]
     pub fn language(self) -> &'static str {
         match self.kind {
-            Kind::Ours | Kind::Rust => "Rust",
+            Kind::Ours | Kind::Rust | Kind::RustOnPostgres => "Rust",
             Kind::Foreign(peer) => match peer.language() {
                 Language::Node => "Node",
                 _ => "Python",
@@ -90,7 +113,7 @@ impl Competitor {
     pub fn version(self) -> String {
         let manifest = match self.kind {
             Kind::Ours => return env!("CARGO_PKG_VERSION").to_owned(),
-            Kind::Rust => include_str!("../peers/Cargo.toml"),
+            Kind::Rust | Kind::RustOnPostgres => include_str!("../peers/Cargo.toml"),
             Kind::Foreign(peer) => match peer.language() {
                 Language::Node => include_str!("../../interop/peers/package.json"),
                 _ => include_str!("../../interop/peers/requirements.txt"),
@@ -130,7 +153,7 @@ impl Competitor {
                 command.arg(PLAY);
                 command
             }
-            Kind::Rust => {
+            Kind::Rust | Kind::RustOnPostgres => {
                 let program = rust_peers();
                 if !program.is_file() {
                     return Err(is_missing(&program).into());

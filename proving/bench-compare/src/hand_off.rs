@@ -46,7 +46,9 @@ pub fn run(settings: &Settings, figures: &mut Figures, store: &OpenStore) -> Res
     let field: Vec<_> = settings.competitors.iter().copied().filter(waits).collect();
     let mut laps: Vec<Laps> = field.iter().map(|_| Laps::default()).collect();
     for (who, laps) in field.iter().zip(&mut laps) {
-        laps.commands = commands(settings, store, *who)?.into();
+        if let Some(commands) = commands(settings, store, *who)? {
+            laps.commands = commands.into();
+        }
     }
     let mut casts = field
         .iter()
@@ -81,7 +83,9 @@ fn tell(field: &[Competitor], laps: Vec<Laps>, figures: &mut Figures, store: &Op
         figures.add(of, "gap p99", "µs", laps.tail);
         figures.add(of, "wait p99", "ms", laps.wait);
         figures.add(of, "turns", "/s", laps.speed);
-        figures.add(of, "commands per turn", "", laps.commands);
+        if store.commands().is_some() {
+            figures.add(of, "commands per turn", "", laps.commands);
+        }
         figures.add(of, "Jain index", "", laps.jain);
     }
     if let Some(best) = best {
@@ -90,15 +94,18 @@ fn tell(field: &[Competitor], laps: Vec<Laps>, figures: &mut Figures, store: &Op
     }
 }
 
-/// Commands per turn, counted by a proxy in front of separate processes. Connections and scripts
-/// are set up before the count starts.
-fn commands(settings: &Settings, store: &OpenStore, who: Competitor) -> Result<f64, AnyError> {
+/// Commands per turn, counted by a proxy in front of separate processes; `None` without such a
+/// proxy. Connections and scripts are set up before the count starts.
+fn commands(settings: &Settings, store: &OpenStore, who: Competitor) -> Result<Option<f64>, AnyError> {
+    if store.commands().is_none() {
+        return Ok(None);
+    }
     let mut cast = Cast::start(who, &store.counted_url(), PROCESSES)?;
     cast.turns(who, &order(settings, "warm-up"))?;
     let sent = || store.commands().unwrap_or_default();
     let before = sent();
     let contest = cast.turns(who, &order(settings, "counted"))?;
-    Ok((sent() - before) as f64 / contest.turns.len() as f64)
+    Ok(Some((sent() - before) as f64 / contest.turns.len() as f64))
 }
 
 fn order(settings: &Settings, key: &str) -> Order {

@@ -28,13 +28,16 @@ struct Words {
     /// Write docs/peers.md and its plots from the figures
     #[arg(long, conflicts_with_all = ["short", "competitors"])]
     write: bool,
-    /// The server that the locks are on
-    #[arg(long, value_name = "BACKEND", value_parser = backends(), default_value = "redis-7.0")]
-    on: String,
+    /// The server that the locks are on; without it, Redis 7.0, and then PostgreSQL
+    #[arg(long, value_name = "BACKEND", value_parser = backends(), conflicts_with = "write")]
+    on: Option<String>,
     /// Compare Leasehold with these libraries only
     #[arg(value_name = "NAME", value_parser = competitors())]
     competitors: Vec<String>,
 }
+
+/// What is measured without `--on`.
+const DEFAULTS: [&str; 2] = ["redis-7.0", "postgres"];
 
 fn main() -> ExitCode {
     ours::play_if_told_to();
@@ -49,18 +52,34 @@ fn main() -> ExitCode {
 }
 
 fn measure(words: &Words) -> Result<(), AnyError> {
-    let backend = Backend::named(&words.on).ok_or("no such backend")?;
-    let mut settings = Settings::new(words.short, backend, &words.competitors);
-    settings.competitors.retain(is_here);
+    let named: Vec<_> = words.on.iter().filter_map(|name| Backend::named(name)).collect();
+    let backends =
+        if named.is_empty() { DEFAULTS.into_iter().filter_map(Backend::named).collect() } else { named };
+    let names = &words.competitors;
+    let mut parts: Vec<_> =
+        backends.into_iter().map(|backend| Settings::new(words.short, backend, names)).collect();
+    let is_measured = |name: &String| {
+        parts.iter().flat_map(|part| &part.competitors).any(|competitor| competitor.name() == name)
+    };
+    if let Some(name) = names.iter().find(|name| !is_measured(name)) {
+        return Err(format!("{name} has no locks there; run it without --on").into());
+    }
+    // With no other library there is nothing to compare.
+    parts.retain(|part| part.competitors.len() > 1 || names.is_empty());
     // Checked before the first measurement, so that a missing library is not noticed an hour later.
-    for competitor in &settings.competitors {
-        competitor.command("")?;
+    for part in &mut parts {
+        part.competitors.retain(is_here);
+        for competitor in &part.competitors {
+            competitor.command("")?;
+        }
     }
     let telling = if words.json { Telling::Json } else { Telling::Table };
     let mut figures = Figures::against(&TARGETS, telling);
-    let store = backend.open();
-    uncontended::run(&settings, &mut figures, &store)?;
-    hand_off::run(&settings, &mut figures, &store)?;
+    for part in &parts {
+        let store = part.backend.open();
+        uncontended::run(part, &mut figures, &store)?;
+        hand_off::run(part, &mut figures, &store)?;
+    }
     if !words.json {
         print!("{}", table(figures.all()));
     }
@@ -82,7 +101,7 @@ fn is_here(competitor: &Competitor) -> bool {
 /// The backends with a server, because the other libraries support nothing else.
 fn backends() -> PossibleValuesParser {
     let servers = backend::ALL.into_iter().filter(|backend| backend.flavor().is_some());
-    PossibleValuesParser::new(servers.map(Backend::name))
+    PossibleValuesParser::new(servers.chain([Backend::POSTGRES]).map(Backend::name))
 }
 
 fn competitors() -> PossibleValuesParser {

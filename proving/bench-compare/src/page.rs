@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
+use bench::backend::Backend;
 use bench::figure::{Figure, shown};
 use bench::machine::Machine;
 use bench::page::{draw, shown_on_a_page};
@@ -75,22 +76,29 @@ const PICTURES: [Picture; 2] = [
 ///
 /// If a plot cannot be drawn or written.
 pub fn write(docs: &Path, figures: &[Figure]) -> Result<(), AnyError> {
-    let drawn = draw(docs, &PICTURES, figures)?;
+    let (on_server, _) = by_place(figures);
+    let drawn = draw(docs, &PICTURES, &on_server)?;
     Ok(fs::write(docs.join("peers.md"), page(figures, &drawn, &Machine::this()))?)
 }
 
 fn page(figures: &[Figure], pictures: &[Picture], machine: &Machine) -> String {
     let mut text = String::from(HEAD);
-    let backend = figures.first().map_or("", |figure| figure.parts()[1]);
-    let _ = writeln!(text, "{machine} The server was {backend}.\n");
+    let (on_server, on_database) = by_place(figures);
+    let _ = writeln!(text, "{machine} The server was {}.\n", backend_of(&on_server));
     text += &competitors(figures);
-    text += &losses(figures);
+    text += &losses(&[("", &on_server), (", PostgreSQL", &on_database)]);
     for (workload, title, method, columns) in TABLES {
         let _ = writeln!(text, "## {title}\n\n{method}\n");
         for picture in pictures.iter().filter(|picture| picture.workload == workload) {
             text += &shown_on_a_page(picture);
         }
-        text += &table(figures, workload, columns);
+        text += &table(&on_server, workload, columns);
+        if !on_database.is_empty() {
+            text += "On PostgreSQL. Advisory locks have no lease and no fence, and write nothing; ours is a row \
+                     of a table, with both. The server keeps its data in memory, so no commit waits for a \
+                     disk.\n\n";
+            text += &table(&on_database, workload, columns);
+        }
     }
     text += &demands(figures);
     text
@@ -110,26 +118,32 @@ fn competitors(figures: &[Figure]) -> String {
     text
 }
 
-fn losses(figures: &[Figure]) -> String {
+/// The figures of a Redis or Valkey server, and those of a database.
+fn by_place(figures: &[Figure]) -> (Vec<Figure>, Vec<Figure>) {
+    figures.iter().cloned().partition(|figure| figure.parts()[1] != Backend::POSTGRES.name())
+}
+
+fn backend_of(figures: &[Figure]) -> &str {
+    figures.first().map_or("", |figure| figure.parts()[1])
+}
+
+fn losses(places: &[(&str, &[Figure])]) -> String {
     let mut text = String::from("## Where Leasehold is slower\n\n");
     let mut rows = String::new();
-    for (workload, title, _, columns) in TABLES {
-        for column in columns {
-            let Some(ours) = find(figures, workload, column, ALL[0]) else { continue };
-            for who in ALL.into_iter().skip(1) {
-                let Some(theirs) = find(figures, workload, column, who) else { continue };
-                let lost = match column.better {
-                    Better::More => theirs.value > ours.value,
-                    Better::Less => theirs.value < ours.value,
-                };
-                if lost {
-                    let _ = writeln!(
-                        rows,
-                        "| {title} | {} | {who} | {} | {} |",
-                        column.title,
-                        cell(theirs),
-                        cell(ours)
-                    );
+    for (place, figures) in places {
+        for (workload, title, _, columns) in TABLES {
+            for column in columns {
+                let Some(ours) = find(figures, workload, column, ALL[0]) else { continue };
+                for who in ALL.into_iter().skip(1) {
+                    let Some(theirs) = find(figures, workload, column, who) else { continue };
+                    let lost = match column.better {
+                        Better::More => theirs.value > ours.value,
+                        Better::Less => theirs.value < ours.value,
+                    };
+                    if lost {
+                        let (column, its, ours) = (column.title, cell(theirs), cell(ours));
+                        let _ = writeln!(rows, "| {title}{place} | {column} | {who} | {its} | {ours} |");
+                    }
                 }
             }
         }
@@ -197,7 +211,7 @@ fn cell(figure: &Figure) -> String {
 }
 
 fn throughput(figures: &[Figure]) -> Result<Option<String>, AnyError> {
-    let backend = figures.first().map_or("", |figure| figure.parts()[1]);
+    let backend = backend_of(figures);
     let all = ALL.map(|who| Curve {
         name: who.name().to_owned(),
         points: by_count(figures, [uncontended::NAME, backend, who.name()]),
@@ -217,7 +231,7 @@ fn gaps(figures: &[Figure]) -> Result<Option<String>, AnyError> {
 const HEAD: &str = "\
 # How fast other lock libraries are
 
-This page compares the speed of Leasehold with ten other lock libraries, and says first where
+This page compares the speed of Leasehold with twelve other lock libraries, and says first where
 Leasehold is slower. `cargo xtask bench-compare --write` generates it. To change it, change
 `proving/bench-compare`.
 
@@ -245,7 +259,6 @@ for each library on a shared key.
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bench::backend::Backend;
     use bench::figure::{Figures, Of, Telling};
 
     fn figures() -> Vec<Figure> {
@@ -261,6 +274,11 @@ mod tests {
         add("hand_off", "leasehold", "gap p50", 150.0);
         add("hand_off", "rslock", "gap p50", 90_000.0);
         add("hand_off", "leasehold", "gap p50 ÷ that of the best peer", 1.5);
+        let mut add = |case, measure: &str, value: f64| {
+            figures.add(Of { workload: "uncontended", backend: Backend::POSTGRES, case }, measure, "", value);
+        };
+        add("1 task", "leasehold", 5.0);
+        add("1 task", "sqlx", 6.5);
         figures.all().to_vec()
     }
 
@@ -275,6 +293,7 @@ mod tests {
         let (_, rest) = page.split_once("## Where Leasehold is slower").unwrap();
         let (lost, rest) = rest.split_once("## Acquiring and releasing").unwrap();
         assert!(lost.contains("| 1 task, k/s | rslock | 21.5 | 20 |"), "{lost}");
+        assert!(lost.contains("contention, PostgreSQL | 1 task, k/s | sqlx | 6.50 | 5 |"), "{lost}");
         assert!(!lost.contains("gap p50") && !lost.contains("distributed-lock"), "{lost}");
         for row in [
             "](plots/peers-hand-off.svg)",
@@ -291,7 +310,7 @@ mod tests {
     fn only_measured_libraries_are_named_with_version_and_strategy() {
         let page = a_page();
         assert!(page.contains("| rslock | 0.10.0 | Rust | asks again after a while |"), "{page}");
-        assert!(page.contains("fails at once") && !page.contains("| pottery"), "{page}");
+        assert!(page.contains("is refused at once") && !page.contains("| pottery"), "{page}");
     }
 
     #[test]

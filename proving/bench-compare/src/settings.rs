@@ -21,10 +21,11 @@ impl Settings {
     pub fn new(short: bool, backend: Backend, named: &[String]) -> Self {
         let wanted = |competitor: &Competitor| {
             let name = competitor.name();
-            match named {
+            let is_named = match named {
                 [] => !short || FEW.contains(&name),
                 named => competitor.is_ours() || named.iter().any(|wanted| wanted == name),
-            }
+            };
+            is_named && competitor.locks_on(backend)
         };
         Self { backend, competitors: ALL.into_iter().filter(wanted).collect(), short }
     }

@@ -15,7 +15,9 @@ pub const NAME: &str = "uncontended";
 pub const METHOD: &str = "\
 Tasks (in Python, threads) share one client in one process, and each acquires and releases its own
 key as fast as it can. The ratio is to `SET NX PX` and a compare-and-delete script, sent without the
-library in the same process: by redis-rs, ioredis or redis-py.";
+library in the same process: by redis-rs, ioredis or redis-py. On PostgreSQL it is to
+`pg_try_advisory_lock` and `pg_advisory_unlock` as prepared statements of tokio-postgres, on one
+connection.";
 
 /// The numbers of tasks that share a client.
 pub const TASKS: [(usize, &str); 3] = [(1, "1 task"), (16, "16 tasks"), (64, "64 tasks")];

@@ -40,7 +40,7 @@ impl Backend {
     /// The backend with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
-        ALL.into_iter().find(|backend| backend.name == name)
+        ALL.into_iter().chain([Self::POSTGRES]).find(|backend| backend.name == name)
     }
 
     /// The name on the command line and in figures.
@@ -156,7 +156,8 @@ impl OpenStore {
         Some(ScriptTime::of(bulk(&reply)))
     }
 
-    /// How often the server extended the life of a key, alone or in scripts; `None` without a server.
+    /// How often the server extended the life of a key, alone or in scripts; `None` without a
+    /// server.
     #[must_use]
     pub fn extensions(&self) -> Option<u64> {
         let reply = self.server.as_ref()?.text(&["INFO", "commandstats"]);

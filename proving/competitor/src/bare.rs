@@ -1,9 +1,11 @@
 //! The technique of most lock libraries, without a library.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Value, cmd};
+use tokio_postgres::{NoTls, Statement};
 
 use crate::cycle::{AnyError, Cycle, TTL};
 
@@ -14,24 +16,47 @@ const COMPARE_AND_DELETE: &str =
 /// rather than a failure.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A connection that tasks share, with the script loaded.
-#[derive(Clone, Debug)]
-pub(crate) struct Bare {
+/// A connection that tasks share, with its scripts or statements prepared.
+#[derive(Clone)]
+pub(crate) enum Bare {
+    Server(BareServer),
+    Database(BareDatabase),
+}
+
+/// `SET NX PX`, and a script that compares and deletes.
+#[derive(Clone)]
+pub(crate) struct BareServer {
     connection: MultiplexedConnection,
     script: String,
 }
 
+/// `pg_try_advisory_lock` and `pg_advisory_unlock`.
+#[derive(Clone)]
+pub(crate) struct BareDatabase {
+    client: Arc<tokio_postgres::Client>,
+    acquire: Statement,
+    release: Statement,
+}
+
 impl Bare {
     pub(crate) async fn connect(url: &str) -> Result<Self, AnyError> {
+        Ok(if url.starts_with("postgres") {
+            Self::Database(BareDatabase::connect(url).await?)
+        } else {
+            Self::Server(BareServer::connect(url).await?)
+        })
+    }
+}
+
+impl BareServer {
+    async fn connect(url: &str) -> Result<Self, AnyError> {
         let limits = AsyncConnectionConfig::new().set_response_timeout(Some(PATIENCE));
         let mut connection = Client::open(url)?.get_multiplexed_async_connection_with_config(&limits).await?;
         let script = cmd("SCRIPT").arg("LOAD").arg(COMPARE_AND_DELETE).query_async(&mut connection).await?;
         Ok(Self { connection, script })
     }
-}
 
-impl Cycle for Bare {
-    async fn cycle(&self, key: &str, serial: u64) -> Result<(), AnyError> {
+    async fn cycle(&self, key: &str, serial: u64) -> Result<bool, AnyError> {
         let mut connection = self.connection.clone();
         let value = format!("{serial:032x}");
         let mut set = cmd("SET");
@@ -40,9 +65,32 @@ impl Cycle for Bare {
         let mut release = cmd("EVALSHA");
         release.arg(&self.script).arg(1).arg(key).arg(&value);
         let released: i64 = release.query_async(&mut connection).await?;
-        if granted == Value::Nil || released != 1 {
-            return Err(format!("the bare loop was not alone on {key}").into());
-        }
-        Ok(())
+        Ok(granted != Value::Nil && released == 1)
+    }
+}
+
+impl BareDatabase {
+    async fn connect(url: &str) -> Result<Self, AnyError> {
+        let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
+        tokio::spawn(connection);
+        let acquire = client.prepare("SELECT pg_try_advisory_lock(hashtextextended($1, 0))").await?;
+        let release = client.prepare("SELECT pg_advisory_unlock(hashtextextended($1, 0))").await?;
+        Ok(Self { client: client.into(), acquire, release })
+    }
+
+    async fn cycle(&self, key: &str) -> Result<bool, AnyError> {
+        let granted: bool = self.client.query_one(&self.acquire, &[&key]).await?.get(0);
+        let released: bool = self.client.query_one(&self.release, &[&key]).await?.get(0);
+        Ok(granted && released)
+    }
+}
+
+impl Cycle for Bare {
+    async fn cycle(&self, key: &str, serial: u64) -> Result<(), AnyError> {
+        let was_alone = match self {
+            Self::Server(server) => server.cycle(key, serial).await?,
+            Self::Database(database) => database.cycle(key).await?,
+        };
+        if was_alone { Ok(()) } else { Err(format!("the bare loop was not alone on {key}").into()) }
     }
 }

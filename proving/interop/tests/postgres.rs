@@ -1,10 +1,11 @@
 //! The manual's writes to PostgreSQL, on a real server: a late write does nothing.
 
 use std::env;
-use std::process::Command;
+use std::process::{Command, Output};
 use std::time::Duration;
 
-use leasehold::{Fence, Locks};
+use interop::Language;
+use leasehold::{Fence, Locks, postgres};
 use servers::Postgres;
 use tokio_postgres::{Client, NoTls};
 
@@ -138,4 +139,44 @@ fn the_manual_says_what_is_run_here() {
     assert!(first_steps.contains(include_str!("../../../crates/leasehold/manual/payer.rs")));
     let fences = include_str!("../../../crates/leasehold/manual/fences.md");
     assert!(fences.contains(include_str!("../../../crates/leasehold/manual/fenced.rs")));
+}
+
+fn write(driver: &str, url: &str, fence: Fence) -> Output {
+    let program = Language::fetched_into().join("rust/release/rust-peers");
+    let written = Command::new(&program).args(["write", driver, url, &fence.to_string()]).output();
+    written.unwrap_or_else(|why| panic!("{}: {why}; run `cargo xtask peers`", program.display()))
+}
+
+#[tokio::test]
+async fn a_transaction_of_sqlx_or_diesel_checks_its_fence() {
+    let server = Postgres::start();
+    let (db, url) = (connect(&server).await, server.url());
+    db.batch_execute("CREATE TABLE written (by text NOT NULL)").await.unwrap();
+    postgres::init(&url).await.unwrap();
+    let locks = Locks::connect(&url).await.unwrap();
+    for driver in ["sqlx", "diesel"] {
+        let late = locks.mutex("account:1").lock().await.unwrap().fence();
+        locks.break_lease("account:1", late).await.unwrap();
+        let next = locks.mutex("account:1").lock().await.unwrap();
+        let written = write(driver, &url, next.fence());
+        assert!(written.status.success(), "{driver}: {written:?}");
+        let refused = write(driver, &url, late);
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert!(!refused.status.success() && said.contains("is not held under fence"), "{driver}: {said}");
+        next.release().await.unwrap();
+    }
+    let rows: i64 = db.query_one("SELECT count(*) FROM written", &[]).await.unwrap().get(0);
+    assert_eq!(rows, 2, "one of each driver");
+}
+
+/// Compiled and run as they stand on the page.
+#[test]
+fn the_page_has_the_lines_of_the_other_drivers() {
+    let program = include_str!("../../bench-compare/peers/src/checked_write.rs");
+    let page = include_str!("../../../docs/postgres.md");
+    let lines: Vec<_> = page.lines().filter(|line| line.contains("(check).bind")).collect();
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    for line in lines {
+        assert!(program.contains(line), "{line}");
+    }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 use competitor::{AnyError, Competitor, TTL, Visit};
 use distributed_lock_core::error::LockError;
 use distributed_lock_core::traits::{DistributedLock as _, LockHandle as _, LockProvider as _};
+use distributed_lock_postgres::PostgresLockProvider;
 use distributed_lock_redis::RedisLockProvider;
 
 /// On one server, it never waits for a lock: the caller has to poll.
@@ -23,6 +24,23 @@ impl Competitor for DistributedLock {
             Err(LockError::Timeout(_)) => return Ok(None),
             Err(why) => return Err(why.into()),
         };
+        let visit = Visit::lasting(hold).await;
+        handle.release().await?;
+        Ok(Some(visit))
+    }
+}
+
+/// On PostgreSQL it takes advisory locks, and a waiter keeps a connection.
+#[derive(Clone)]
+pub(crate) struct OnPostgres(Arc<PostgresLockProvider>);
+
+impl Competitor for OnPostgres {
+    async fn connect(url: &str) -> Result<Self, AnyError> {
+        Ok(Self(Arc::new(PostgresLockProvider::new(url).await?)))
+    }
+
+    async fn visit(&self, key: &str, hold: Duration) -> Result<Option<Visit>, AnyError> {
+        let handle = self.0.create_lock(key).acquire(None).await?;
         let visit = Visit::lasting(hold).await;
         handle.release().await?;
         Ok(Some(visit))

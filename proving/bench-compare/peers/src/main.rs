@@ -1,8 +1,11 @@
-//! Runs one of Rust's other lock libraries: `rust-peers NAME URL`.
+//! Runs one of Rust's other lock libraries: `rust-peers NAME URL`. And writes to a database under a
+//! fence: `rust-peers write DRIVER URL FENCE`.
 
+mod checked_write;
 mod distributed_lock;
 mod redis_lock;
 mod rslock;
+mod sqlx_advisory;
 
 use std::{env, process::ExitCode};
 
@@ -14,9 +17,26 @@ fn main() -> ExitCode {
         ["rslock", url] => serve::<rslock::Rslock>(url),
         ["redis-lock", url] => serve::<redis_lock::RedisLock>(url),
         ["distributed-lock", url] => serve::<distributed_lock::DistributedLock>(url),
+        ["distributed-lock-postgres", url] => serve::<distributed_lock::OnPostgres>(url),
+        ["sqlx", url] => serve::<sqlx_advisory::Sqlx>(url),
+        ["write", driver, url, fence] => write(driver, url, fence),
         _ => {
             eprintln!("rust-peers: is started by the comparison; run `cargo xtask bench-compare`");
             ExitCode::from(64)
+        }
+    }
+}
+
+fn write(driver: &str, url: &str, fence: &str) -> ExitCode {
+    let written = fence.parse().map_err(Into::into).and_then(|fence| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(checked_write::write(driver, url, fence))
+    });
+    match written {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("{why}");
+            ExitCode::FAILURE
         }
     }
 }
