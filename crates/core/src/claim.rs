@@ -19,6 +19,16 @@ pub struct Want {
 /// Keys and modes that are requested together: all are granted, or none.
 ///
 /// The keys are in byte order, without duplicates, so that all callers take them in the same order.
+///
+/// ```
+/// use leasehold_core::{Claim, Key, Mode};
+///
+/// let claim = Claim::exclusive_all([Key::new("b")?, Key::new("a")?, Key::new("b")?])?;
+/// let keys: Vec<_> = claim.keys().map(Key::to_string).collect();
+/// assert_eq!(keys, ["a", "b"]);
+/// assert!(claim.wants().iter().all(|want| want.mode == Mode::Exclusive));
+/// # Ok::<(), leasehold_core::Misuse>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Claim(Arc<[Want]>);
 

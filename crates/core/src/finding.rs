@@ -7,6 +7,22 @@ use std::time::Duration;
 use crate::Ttl;
 
 /// A fact about a store that its users should know, and its remedy.
+///
+/// ```
+/// use leasehold_core::{Finding, Remedy, Severity};
+///
+/// /// A line for each finding that is worth an alarm.
+/// fn alarms(findings: &[Finding]) -> Vec<String> {
+///     let alarming = findings.iter().filter(|finding| finding.severity >= Severity::Warning);
+///     let line = |finding: &Finding| match &finding.remedy {
+///         Remedy::AtServer(command) => format!("{}: {}; run {command}", finding.at, finding.what),
+///         _ => format!("{}: {}", finding.at, finding.what),
+///     };
+///     alarming.map(line).collect()
+/// }
+/// # let memory = Finding::note("memory", &"redis://127.0.0.1".into(), "it has 1 GiB");
+/// # assert!(alarms(&[memory]).is_empty());
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {

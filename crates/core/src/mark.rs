@@ -50,6 +50,17 @@ impl Mark {
 }
 
 /// The mark of a job, if it was done, and the store's time.
+///
+/// ```
+/// use leasehold_core::{Fence, Mark, Marked, Stamp};
+/// use std::time::Duration;
+///
+/// let hour = Duration::from_secs(3600);
+/// let mark = Mark::new(Stamp::from_micros(0), Fence::new(7).unwrap(), None).every(hour);
+/// let marked = Marked { mark: Some(mark), now: Stamp::from_micros(0) + hour / 4 };
+/// let due_in = marked.mark.and_then(|mark| mark.due_at()).map(|due| marked.now.saturating_until(due));
+/// assert_eq!(due_in, Some(Duration::from_secs(45 * 60)));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[expect(
     clippy::exhaustive_structs,
@@ -64,6 +75,15 @@ pub struct Marked {
 
 /// The operator who breaks a lease, and the reason, in their own words; kept in the
 /// [record](BreakRecord) of the break.
+///
+/// ```
+/// use leasehold_core::{BreakNote, Label};
+///
+/// let note = BreakNote { by: Some(Label::new("ana")?), ..BreakNote::default() };
+/// let note = note.because("the host of web-3 is gone")?;
+/// assert_eq!(note.reason.unwrap().as_str(), "the host of web-3 is gone");
+/// # Ok::<(), leasehold_core::Misuse>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_structs, reason = "there is no more to it")]
 pub struct BreakNote {

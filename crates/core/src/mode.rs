@@ -5,6 +5,20 @@ use std::fmt;
 use crate::Misuse;
 
 /// The mode in which a key is requested.
+///
+/// ```
+/// use leasehold_core::Mode;
+///
+/// fn in_words(mode: Mode) -> String {
+///     match mode {
+///         Mode::Exclusive => "alone".to_owned(),
+///         Mode::Shared => "as a reader".to_owned(),
+///         Mode::Permits { weight, of } => format!("with {weight} of {of} permits"),
+///         _ => mode.to_string(),
+///     }
+/// }
+/// assert_eq!(in_words(Mode::Shared), "as a reader");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Mode {

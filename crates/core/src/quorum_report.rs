@@ -26,6 +26,18 @@ pub struct QuorumReport {
 }
 
 /// The vote of one member of a quorum.
+///
+/// ```
+/// use leasehold_core::{MemberVote, QuorumReport};
+///
+/// /// The members that could not be reached, with the reasons.
+/// fn unreachable(report: &QuorumReport) -> impl Iterator<Item = String> + '_ {
+///     report.members.iter().filter_map(|(member, vote)| match vote {
+///         MemberVote::Silent(fault) => Some(format!("{member}: {}", fault.reason)),
+///         _ => None,
+///     })
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum MemberVote {

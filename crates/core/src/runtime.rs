@@ -56,6 +56,16 @@ impl Sub<Duration> for Instant {
 
 /// A point on a store's clock, in microseconds. It cannot be compared with an [`Instant`]: the two
 /// clocks have nothing in common.
+///
+/// ```
+/// use leasehold_core::Stamp;
+/// use std::time::{Duration, SystemTime};
+///
+/// let stamp = Stamp::from_micros(1_700_000_000_000_000); // on a wall clock: since 1970
+/// let time = SystemTime::UNIX_EPOCH + Duration::from_micros(stamp.as_micros());
+/// assert!(time < SystemTime::now());
+/// assert_eq!(stamp.saturating_until(stamp + Duration::from_secs(2)), Duration::from_secs(2));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Stamp(u64);
 

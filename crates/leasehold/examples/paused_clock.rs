@@ -1,5 +1,5 @@
-//! A test with the feature `testing` on tokio's paused clock, `#[tokio::test(start_paused = true)]`:
-//! the code under test sleeps by tokio, and an hour of its work takes a moment.
+//! A test with the feature `testing` on tokio's paused clock (`start_paused = true`): the code under
+//! test sleeps by tokio, and an hour of its work takes a moment.
 
 use std::time::Duration;
 

@@ -461,6 +461,18 @@ impl<T> std::error::Error for HoldError<T> {
 }
 
 /// Why [`Locks::inspect`](crate::Locks::inspect) returned nothing.
+///
+/// ```
+/// use leasehold::{FaultCause, InspectError};
+///
+/// /// Whether another try makes sense.
+/// fn is_worth_another_try(error: &InspectError) -> bool {
+///     match error {
+///         InspectError::Store(fault) => !fault.is_lasting(),
+///         _ => false,
+///     }
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InspectError {

@@ -202,6 +202,22 @@ pub enum Event {
 }
 
 /// A request for a lock, or its holder.
+///
+/// ```
+/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// use leasehold::{Event, Locks};
+///
+/// let locks = Locks::in_memory();
+/// let mut events = locks.events();
+/// let _guard = locks.mutex("invoice:42").label("web-3").lock().await?;
+/// if let Some(Event::Acquired { request, .. }) = events.next().await {
+///     assert_eq!(request.keys().next().unwrap().to_string(), "invoice:42");
+///     assert_eq!(request.label.unwrap().as_str(), "web-3");
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RequestInfo {

@@ -18,6 +18,26 @@ use crate::event::Event;
 /// It is a [`Stream`], and has its own [`next`](Self::next) for programs that do not use streams. A
 /// slow reader loses the oldest events, and [`Event::Missed`] says how many; nothing waits for a
 /// reader. The stream ends once the locks and all their guards are gone.
+///
+/// ```
+/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// use leasehold::{Event, Locks};
+///
+/// let locks = Locks::in_memory();
+/// let mut events = locks.events();
+/// let logging = tokio::spawn(async move {
+///     while let Some(event) = events.next().await {
+///         if let Event::Lost { request, why, .. } = event {
+///             eprintln!("{request}: lost: {why}");
+///         }
+///     }
+/// });
+/// drop(locks);
+/// logging.await?; // the events have ended
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Events(ReusableBoxFuture<'static, (Result<Event, RecvError>, Receiver<Event>)>);
 
 impl Events {

@@ -49,6 +49,25 @@ use state::QuorumState;
 /// A member that forgets leases without a restart (for example, because an old snapshot was loaded
 /// by hand) is not noticed. Members that lose their state may repeat a fence if their clocks differ
 /// by more than `max_ttl` less 3 s.
+///
+/// ```no_run
+/// # #[cfg(feature = "redis")]
+/// # fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use leasehold::{Locks, QuorumStore, RedisStore, Runtime, Store, TokioRuntime};
+/// use std::sync::Arc;
+/// use std::time::Duration;
+///
+/// let runtime: Arc<dyn Runtime> = Arc::new(TokioRuntime::current().ok_or("no runtime")?);
+/// let mut members: Vec<Arc<dyn Store>> = Vec::new();
+/// for url in ["redis://a", "redis://b", "redis://c"] {
+///     members.push(Arc::new(RedisStore::from_url(url, runtime.clone())?));
+/// }
+/// let quorum = QuorumStore::new(members, Duration::from_secs(60), runtime)?;
+/// let locks = Locks::builder().over(Arc::new(quorum))?;
+/// # drop(locks);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 #[doc(alias = "redlock")]
 pub struct QuorumStore {

@@ -81,6 +81,21 @@ impl Fault {
 }
 
 /// The cause of a fault. [`FaultKind`] says whether it passes.
+///
+/// ```
+/// use leasehold_core::{Fault, FaultCause};
+///
+/// fn advice(fault: &Fault) -> &'static str {
+///     match fault.cause {
+///         FaultCause::Authentication | FaultCause::Permission => "check the user and its ACL",
+///         FaultCause::ConnectionRefused => "start the server, or check the port",
+///         _ if fault.is_lasting() => "repair the store",
+///         _ => "try again",
+///     }
+/// }
+/// let refused = Fault::passing("redis://127.0.0.1", "nobody listens");
+/// assert_eq!(advice(&refused.caused_by(FaultCause::ConnectionRefused)), "start the server, or check the port");
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FaultCause {

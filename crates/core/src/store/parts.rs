@@ -336,8 +336,8 @@ pub trait ProcessStore: fmt::Debug + Send + Sync {
 /// The votes behind the answers of a quorum.
 pub trait VotingStore: fmt::Debug + Send + Sync {
     /// Returns, once, how the members voted on the attempt's last request, if that was a release or
-    /// was refused because somebody else holds the key or the attempt does not. A fault contains its
-    /// votes. They are kept for some seconds.
+    /// was refused because somebody else holds the key or the attempt does not. A fault contains
+    /// its votes. They are kept for some seconds.
     fn take_report(&self, attempt: &Attempt) -> Option<Arc<QuorumReport>>;
 }
 

@@ -9,6 +9,16 @@ use crate::{Backoff, InspectError, LockError, Renewal};
 
 /// A lock with one holder at a time, as [`leasehold::Mutex`](crate::Mutex): it describes what to
 /// acquire. Making and cloning it does no I/O.
+///
+/// ```
+/// use leasehold::blocking::Locks;
+///
+/// let locks = Locks::in_memory()?;
+/// let guard = locks.mutex("invoice:42").lock().wait()?;
+/// assert!(locks.mutex("invoice:42").is_locked()?);
+/// guard.release()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 #[must_use = "a description takes nothing: call lock() or try_lock()"]
 pub struct Mutex(pub(super) crate::Mutex);
@@ -65,6 +75,18 @@ impl Mutex {
 
 /// A wait until a lock is free, as [`leasehold::Unlocked`](crate::Unlocked). It does nothing until
 /// [`wait`](Self::wait) is called.
+///
+/// ```
+/// use leasehold::blocking::Locks;
+/// use std::time::Duration;
+///
+/// let locks = Locks::in_memory()?;
+/// let migration = locks.mutex("migration").lock().wait()?;
+/// assert!(locks.mutex("migration").unlocked().within(Duration::from_millis(20)).wait().is_err());
+/// migration.release()?;
+/// locks.mutex("migration").unlocked().wait()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "a wait does nothing until it is waited for"]
 pub struct Unlocked(crate::Unlocked);

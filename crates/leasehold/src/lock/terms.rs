@@ -33,6 +33,24 @@ impl fmt::Debug for OnWait {
 }
 
 /// The state of a waiting request at the store's last answer.
+///
+/// ```
+/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// use std::time::Duration;
+///
+/// let locks = leasehold::Locks::in_memory();
+/// let _guard = locks.mutex("invoice:42").lock().await?;
+/// let request = locks.mutex("invoice:42").lock().within(Duration::from_millis(20));
+/// let refused = request.on_wait(|status| match status.place {
+///     Some(1) => println!("next, after {}", status.held_by.owner),
+///     Some(place) => println!("number {place} in the queue"),
+///     None => println!("not queued; held by {}", status.held_by.owner),
+/// });
+/// assert!(refused.await.is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WaitStatus {

@@ -30,6 +30,21 @@ use crate::store_handle::{StoreHandle, low_bits};
 /// # Cancel safety
 ///
 /// Cancel safe.
+///
+/// ```
+/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// use std::time::Duration;
+///
+/// let locks = leasehold::Locks::in_memory();
+/// let migration = locks.mutex("migration").lock().await?;
+/// let still_runs = locks.mutex("migration").unlocked().within(Duration::from_millis(20)).await;
+/// assert!(still_runs.is_err());
+/// migration.release().await?;
+/// locks.mutex("migration").unlocked().await?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "a wait does nothing until it is awaited"]
 pub struct Unlocked {
     askers: Arc<Askers>,

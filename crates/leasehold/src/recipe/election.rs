@@ -140,6 +140,17 @@ impl Election {
 }
 
 /// A candidate in an election.
+///
+/// ```
+/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// let locks = leasehold::Locks::in_memory();
+/// let leadership = locks.election("scheduler").candidate("node-3").stand().await?;
+/// println!("term {}", leadership.fence());
+/// leadership.release().await?; // resigns
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 #[must_use = "a candidate does nothing until it stands or leads"]
 pub struct Candidate(Mutex);
@@ -181,6 +192,19 @@ impl Candidate {
 ///
 /// It owns everything it needs. It is a [`Stream`] that never ends, of what
 /// [`next`](Self::next) returns.
+///
+/// ```
+/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// let locks = leasehold::Locks::in_memory();
+/// let scheduler = locks.election("scheduler");
+/// let _leadership = scheduler.candidate("node-3").stand().await?;
+/// let mut leaders = scheduler.leaders();
+/// let leader = leaders.next().await?.expect("there is one");
+/// assert!(leader.owner.to_string().starts_with("node-3"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Leaders {
     election: Election,
     /// The owner that was returned last, if any; `None` within: nobody led.

@@ -7,6 +7,17 @@ use leasehold_core::{Fault, Loss, Misuse};
 use crate::error::{InspectError, LockError};
 
 /// Why a job was not started.
+///
+/// ```
+/// use leasehold::BeginError;
+///
+/// fn log(error: &BeginError) {
+///     match error {
+///         BeginError::NotTaken(error) if error.is_timeout() => println!("somebody else does it"),
+///         error => eprintln!("the job was not started: {error}"),
+///     }
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BeginError {
@@ -41,6 +52,18 @@ impl From<Misuse> for BeginError {
 }
 
 /// Why a job that was done is not marked.
+///
+/// ```
+/// use leasehold::MarkError;
+///
+/// fn log(error: &MarkError) {
+///     match error {
+///         MarkError::Lost(loss) => eprintln!("done, but perhaps not alone: {loss}"),
+///         MarkError::Unreachable(fault) => eprintln!("done, and will be done again: {fault}"),
+///         _ => eprintln!("{error}"),
+///     }
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MarkError {

@@ -109,8 +109,8 @@ impl Once {
         Self { on_wait: Some(OnWait(Arc::new(tell))), ..self }
     }
 
-    /// When the job was done, and by whom; `None` if it was not. [`Locks::forget`](crate::Locks::forget)
-    /// makes it count as not done.
+    /// When the job was done, and by whom; `None` if it was not.
+    /// [`Locks::forget`](crate::Locks::forget) makes it count as not done.
     ///
     /// # Errors
     ///
