@@ -4,6 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use leasehold_core::{BoxFuture, Channel, Fault, Reading, Runtime};
 use redis::aio::{ConnectionLike, MultiplexedConnection, PubSub};
@@ -119,6 +120,15 @@ impl Connector {
             }
             Failed::Refused(error) => self.faults.of_refusal(&error),
         }
+    }
+
+    /// The fault of a connection that was not made within this time.
+    pub(crate) fn no_connection(&self, limit: Duration) -> Fault {
+        let hint = match self.access.tls {
+            Some(_) => "; a server without TLS never answers a rediss: URL, use redis: for it",
+            None => "",
+        };
+        self.faults.timed_out(format_args!("no connection within {limit:?}{hint}"))
     }
 
     /// Returns true if the server must prove that it is a master, because only sentinels say so.

@@ -158,7 +158,7 @@ impl Link {
         match within(&*self.runtime, limit, waiting).await {
             Some(Ok(made)) => made.clone().unwrap_or_else(|| Err(self.abandoned())),
             Some(Err(_)) => Err(self.abandoned()),
-            None => Err(self.faults.timed_out(format_args!("no connection within {limit:?}"))),
+            None => Err(self.connector.no_connection(limit)),
         }
     }
 
@@ -294,13 +294,13 @@ impl Link {
 
     fn connect(&self, report: watch::Sender<ConnectResult>) {
         let (connector, runtime) = (Arc::clone(&self.connector), Arc::clone(&self.runtime));
-        let (state, faults) = (Arc::clone(&self.state), self.faults.clone());
+        let state = Arc::clone(&self.state);
         let (on_push, lost) = (Arc::clone(&self.on_push), Arc::clone(&self.lost));
         let hears_of_breaks = Arc::clone(&self.hears_of_breaks);
         let generation = self.runtime.generation();
         self.runtime.spawn(Box::pin(async move {
             let connected = within(&*runtime, CONNECT_LIMIT, connector.connect(&runtime, &on_push)).await;
-            let silent = || Err(faults.timed_out(format_args!("no connection within {CONNECT_LIMIT:?}")));
+            let silent = || Err(connector.no_connection(CONNECT_LIMIT));
             let made = connected.unwrap_or_else(silent).map(|connected| {
                 let Connected { addr, connection, driver, reading, answered, signs, has_push } = connected;
                 let moved = connector.moved_from(&addr, &runtime);

@@ -94,8 +94,8 @@ async fn a_server_without_tls_is_not_spoken_to_plainly() {
     let directory = TempDir::new().unwrap();
     let authority = Authority::new(directory.path(), "right");
     let server = Server::start(Flavor::Valkey91);
-    let answer = store(&url(&server, "127.0.0.1", &authority)).open().await;
-    assert!(answer.is_err());
+    let refused = store(&url(&server, "127.0.0.1", &authority)).open().await.unwrap_err();
+    assert!(refused.to_string().contains("a server without TLS never answers"), "{refused}");
 }
 
 /// The client's own certificate and key, in a URL.
