@@ -184,8 +184,8 @@ pub fn raise(
     Ok(served(|told| hold::raise(records, attempt, context, told)))
 }
 
-/// If the attempt still holds all its keys, makes the successor their holder, and extends the lease to the
-/// attempt's TTL from now, unless it lasts longer already. The fences remain.
+/// If the attempt still holds all its keys, makes the successor their holder, and extends the lease
+/// to the attempt's TTL from now, unless it lasts longer already. The fences remain.
 pub fn transfer(
     records: &mut Records,
     attempt: &Attempt,
@@ -270,11 +270,10 @@ fn check_quarantine(records: &Records, attempt: &Attempt, now: Stamp) -> Result<
 pub fn inspect(records: &Records, key: Key, context: &ApplyContext<'_>) -> KeyState {
     let now = context.now;
     let holders = records.holders(&key, now);
-    let queue =
-        records.queue(&key, now).into_iter().flat_map(WaitQueue::waiters).map(|(ticket, standing)| {
-            let waited = Stamp::from_micros(ticket.get()).saturating_until(now);
-            Waiter::exclusive(standing.holder, standing.label.clone(), waited).in_mode(standing.mode)
-        });
+    let queue = records.queue(&key, now).into_iter().flat_map(WaitQueue::waiters).map(|(ticket, waiter)| {
+        let waited = Stamp::from_micros(ticket.get()).saturating_until(now);
+        Waiter::exclusive(waiter.holder, waiter.label.clone(), waited).in_mode(waiter.mode)
+    });
     let queue = queue.collect();
     KeyState::new(key, holders, queue).at(Stamp::from_micros(context.floor.get()))
 }

@@ -156,7 +156,7 @@ pub struct WaitQueue {
     /// Set if a waiter that was left out was needed.
     missed: bool,
     unclaimed: Option<Unclaimed>,
-    struck: BTreeSet<Channel>,
+    unresponsive: BTreeSet<Channel>,
     /// When the queue is deleted if nobody asks again.
     ends: Option<Stamp>,
 }
@@ -189,13 +189,13 @@ impl WaitQueue {
     ///
     /// New tickets count microseconds of the store's clock, or one more than the last ticket if the
     /// clock stops or steps back. So they rise even if the queue was lost in between.
-    pub fn join(&mut self, standing: QueueEntry, ticket: Option<Ticket>, now: Stamp) -> Ticket {
-        let ticket = self.tickets.get(&standing.holder).copied().or(ticket).unwrap_or_else(|| {
+    pub fn join(&mut self, waiter: QueueEntry, ticket: Option<Ticket>, now: Stamp) -> Ticket {
+        let ticket = self.tickets.get(&waiter.holder).copied().or(ticket).unwrap_or_else(|| {
             let above = self.waiters.last_key_value().map_or(0, |((last, _), _)| last.0 + 1);
             Ticket(above.max(now.as_micros()))
         });
-        self.tickets.insert(standing.holder, ticket);
-        self.waiters.insert((ticket, standing.holder), standing);
+        self.tickets.insert(waiter.holder, ticket);
+        self.waiters.insert((ticket, waiter.holder), waiter);
         ticket
     }
 
@@ -208,15 +208,15 @@ impl WaitQueue {
     /// Removes the first waiter.
     pub(crate) fn pop(&mut self) -> Option<QueueEntry> {
         self.first()?;
-        let (_, standing) = self.waiters.pop_first()?;
-        self.tickets.remove(&standing.holder);
-        Some(standing)
+        let (_, waiter) = self.waiters.pop_first()?;
+        self.tickets.remove(&waiter.holder);
+        Some(waiter)
     }
 
     /// The first waiter; `None` if it was left out.
     #[must_use]
     pub fn first(&self) -> Option<&QueueEntry> {
-        self.waiters.first_key_value().map(|(_, standing)| standing).filter(|_| !self.is_short())
+        self.waiters.first_key_value().map(|(_, waiter)| waiter).filter(|_| !self.is_short())
     }
 
     /// Notes that this many waiters directly before a place are not loaded. The last waiter must
@@ -245,18 +245,18 @@ impl WaitQueue {
         let known =
             self.waiters.iter().take_while(|(place, _)| missing.is_none_or(|missing| **place < missing));
         let mut looked_at = 0;
-        let elsewhere = known.take(Self::LOOKED_AHEAD).find(|(_, standing)| {
+        let elsewhere = known.take(Self::LOOKED_AHEAD).find(|(_, waiter)| {
             looked_at += 1;
-            standing.channel.is_some() && standing.channel.as_ref() != channel
+            waiter.channel.is_some() && waiter.channel.as_ref() != channel
         });
-        let elsewhere = elsewhere.map(|(_, standing)| standing.clone());
+        let elsewhere = elsewhere.map(|(_, waiter)| waiter.clone());
         self.missed |= elsewhere.is_none() && looked_at < Self::LOOKED_AHEAD && missing.is_some();
         elsewhere.or_else(|| self.first().cloned())
     }
 
     /// The loaded waiters with their tickets, first come first.
     pub fn waiters(&self) -> impl ExactSizeIterator<Item = (Ticket, &QueueEntry)> {
-        self.waiters.iter().map(|((ticket, _), standing)| (*ticket, standing))
+        self.waiters.iter().map(|((ticket, _), waiter)| (*ticket, waiter))
     }
 
     /// The ticket of a waiter.
@@ -309,32 +309,32 @@ impl WaitQueue {
 
     /// Notes that the new holder let the hand-over end: everybody on its channel is skipped from
     /// now on.
-    pub(crate) fn strike_unclaimed(&mut self) {
+    pub(crate) fn set_unclaimed_unresponsive(&mut self) {
         if let Some(Unclaimed { channel: Some(channel), .. }) = self.unclaimed.take() {
-            self.struck.insert(channel);
+            self.unresponsive.insert(channel);
         }
     }
 
     /// The channels that are skipped.
-    pub fn struck(&self) -> impl Iterator<Item = &Channel> {
-        self.struck.iter()
+    pub fn unresponsive(&self) -> impl Iterator<Item = &Channel> {
+        self.unresponsive.iter()
     }
 
     /// Skips a channel from now on.
-    pub fn strike(&mut self, channel: Channel) {
-        self.struck.insert(channel);
+    pub fn set_unresponsive(&mut self, channel: Channel) {
+        self.unresponsive.insert(channel);
     }
 
     /// Notes a request from this channel: hand-overs there will be received.
     pub(crate) fn heard_from(&mut self, channel: Option<&Channel>) {
         if let Some(channel) = channel {
-            self.struck.remove(channel);
+            self.unresponsive.remove(channel);
             self.unclaimed.take_if(|unclaimed| unclaimed.channel.as_ref() == Some(channel));
         }
     }
 
-    pub(crate) fn is_struck(&self, standing: &QueueEntry) -> bool {
-        standing.channel.as_ref().is_some_and(|channel| self.struck.contains(channel))
+    pub(crate) fn is_unresponsive(&self, waiter: &QueueEntry) -> bool {
+        waiter.channel.as_ref().is_some_and(|channel| self.unresponsive.contains(channel))
     }
 
     /// When the queue is deleted if nobody asks again.
@@ -352,8 +352,8 @@ impl WaitQueue {
 /// The tickets by holder contain nothing that the waiters do not contain.
 impl Hash for WaitQueue {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let Self { waiters, tickets: _, left_out, missed, unclaimed, struck, ends } = self;
-        (waiters, left_out, missed, unclaimed, struck, ends).hash(state);
+        let Self { waiters, tickets: _, left_out, missed, unclaimed, unresponsive, ends } = self;
+        (waiters, left_out, missed, unclaimed, unresponsive, ends).hash(state);
     }
 }
 

@@ -37,8 +37,8 @@ BEGIN
         END IF;
         SELECT l.holder, l.label, l.ends, l.fence, l.waiters INTO held FROM {s}.lease AS l
             WHERE l.key = keys[n] AND l.holder <> holders[n] AND l.ends > {now} AND l.fence IS DISTINCT FROM {fence_max}
-                AND (l.waiters IS NULL OR l.line_ends > {now})
-                AND NOT EXISTS (SELECT FROM {s}.struck AS s WHERE s.key = l.key)
+                AND (l.waiters IS NULL OR l.queue_ends > {now})
+                AND NOT EXISTS (SELECT FROM {s}.unresponsive AS s WHERE s.key = l.key)
                 AND (NOT waits[n] OR (channels[n] IS NOT NULL AND (limits[n] IS NULL OR coalesce(l.waiters, 0) < limits[n])
                     AND NOT EXISTS (SELECT FROM {s}.waiter AS w WHERE w.holder = holders[n] AND w.key = l.key)));
         CONTINUE WHEN NOT FOUND;
@@ -51,7 +51,7 @@ BEGIN
             UPDATE {s}.lease AS l SET awaited = true, waiters = coalesce(l.waiters, 0) + 1,
                     -- A process that asks has been heard since.
                     handed = CASE WHEN l.handed_on = channels[n] THEN NULL ELSE l.handed END,
-                    line_ends = greatest(l.line_ends, now + {line_kept})
+                    queue_ends = greatest(l.queue_ends, now + {line_kept})
                 WHERE l.key = keys[n];
         END IF;
         before := coalesce(held.waiters, 0);
@@ -118,13 +118,13 @@ BEGIN
         CONTINUE WHEN FOUND;
         SELECT l.fence INTO held FROM {s}.lease AS l
             WHERE l.key = keys[n] AND l.holder = holders[n] AND l.ends > {now} AND l.fence IS DISTINCT FROM {fence_max}
-                AND l.waiters > 0 AND l.line_ends > {now}
+                AND l.waiters > 0 AND l.queue_ends > {now}
             FOR UPDATE;
         CONTINUE WHEN NOT FOUND;
         SELECT w.* INTO next
             FROM (SELECT * FROM {s}.waiter AS f WHERE f.key = keys[n] ORDER BY f.ticket, f.holder LIMIT 1) AS w
             WHERE w.mode = 'exclusive' AND NOT w.wants_more
-                AND NOT EXISTS (SELECT FROM {s}.struck AS s WHERE s.key = w.key)
+                AND NOT EXISTS (SELECT FROM {s}.unresponsive AS s WHERE s.key = w.key)
                 -- A holder may wait for the same key in another mode.
                 AND NOT EXISTS (SELECT FROM {s}.waiter AS o WHERE o.holder = holders[n] AND o.key = w.key)
                 -- Its process listens, as the lock shows that it holds.

@@ -1,6 +1,7 @@
 -- Leasehold's tables and functions. All times are microseconds since 1970 on this server's clock.
 --
--- Everything that happens to a key happens under a row lock on its row of "lease", so the other tables need no locks of their own.
+-- Everything that happens to a key happens under a row lock on its row of "lease", so the other
+-- tables need no locks of their own.
 
 CREATE SCHEMA IF NOT EXISTS {s};
 
@@ -11,7 +12,8 @@ CREATE TABLE {s}.meta (name text PRIMARY KEY, value text NOT NULL);
 -- those again for each statement; the program checks what it reads.
 CREATE TABLE {s}.lease (
     key bytea PRIMARY KEY,
-    -- Its exclusive holder, and the end of that lease. Holders that share it have rows in "share", and the marker says how.
+    -- Its exclusive holder, and the end of that lease. Holders that share it have rows in "share",
+    -- and the marker says how.
     holder bytea,
     label text,
     ends bigint,
@@ -20,15 +22,16 @@ CREATE TABLE {s}.lease (
     -- The fencing token of the last grant.
     fence bigint,
     fence_ends bigint,
-    -- How many wait, to whom it was handed and who has not been heard since, and when the queue is forgotten.
+    -- How many wait, to whom it was handed and who has not been heard since, and when the queue is
+    -- forgotten.
     waiters bigint,
     handed bytea,
     handed_on bigint,
-    line_ends bigint
+    queue_ends bigint
 ) WITH (fillfactor = 50);
 
--- Makes the fence a part of the row's key: a grant, which changes it, waits for those who have the row locked FOR KEY SHARE, as
--- "check" does, and a renewal does not.
+-- Makes the fence a part of the row's key: a grant, which changes it, waits for those who have the
+-- row locked FOR KEY SHARE, as "check" does, and a renewal does not.
 CREATE UNIQUE INDEX lease_by_fence ON {s}.lease (key, fence);
 
 CREATE TABLE {s}.share (
@@ -49,7 +52,8 @@ CREATE TABLE {s}.waiter (
     label text,
     mode text NOT NULL,
     ttl bigint NOT NULL,
-    -- The number of the channel that its process listens on, and the secret that a grant must repeat there.
+    -- The number of the channel that its process listens on, and the secret that a grant must
+    -- repeat there.
     channel bigint,
     nonce bytea,
     wants_more boolean NOT NULL,
@@ -58,7 +62,7 @@ CREATE TABLE {s}.waiter (
 CREATE UNIQUE INDEX waiter_by_holder ON {s}.waiter (holder, key);
 
 -- Channels on which nobody took what was handed to them.
-CREATE TABLE {s}.struck (key bytea NOT NULL, channel bigint NOT NULL, PRIMARY KEY (key, channel));
+CREATE TABLE {s}.unresponsive (key bytea NOT NULL, channel bigint NOT NULL, PRIMARY KEY (key, channel));
 
 -- The marks of "once" and "every": work that was done.
 CREATE TABLE {s}.mark (
@@ -87,8 +91,9 @@ CREATE INDEX broken_by_end ON {s}.broken (ends);
 CREATE FUNCTION {s}.now_micros() RETURNS bigint LANGUAGE sql VOLATILE
     AS 'SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint';
 
--- Refuses a writer whose lock is not its own any more. Call it in the transaction of the write: from then until that transaction has
--- ended nobody else is granted the lock, and when it returns the lock is held under this fence.
+-- Refuses a writer whose lock is not its own any more. Call it in the transaction of the write:
+-- from then until that transaction has ended nobody else is granted the lock, and when it returns
+-- the lock is held under this fence.
 CREATE FUNCTION {s}."check"(key bytea, fence bigint) RETURNS void
     LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $check$
@@ -135,12 +140,12 @@ CREATE VIEW {s}.waiting AS
     SELECT encode(w.key, 'escape') AS key, rank() OVER (PARTITION BY w.key ORDER BY w.ticket, w.holder) AS place,
         left(encode(w.holder, 'hex'), 8) AS holder, w.label, w.mode, to_timestamp(w.ticket / 1000000.0) AS since
     FROM {s}.waiter AS w JOIN {s}.lease AS l ON l.key = w.key
-    WHERE l.waiters > 0 AND l.line_ends > {s}.now_micros();
+    WHERE l.waiters > 0 AND l.queue_ends > {s}.now_micros();
 
 INSERT INTO {s}.meta (name, value) VALUES
-    ('version', '1'),
+    ('version', '2'),
     -- The oldest program that may use these tables.
-    ('readable_by', '1'),
+    ('readable_by', '2'),
     ('id', gen_random_uuid()::text),
     ('voided', {s}.now_micros()::text),
     ('timeline', substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8));

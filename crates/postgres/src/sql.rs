@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use leasehold_core::{Fence, LastFence, Ttl, WaitQueue};
 
+/// What makes tables of version 1 those of this version.
+const UPGRADE: &str = concat!(include_str!("upgrade.sql"), "\n", include_str!("quick.sql"));
+
 /// The tables and functions; `{s}` stands for the schema.
 const SCHEMA: &str = concat!(include_str!("schema.sql"), "\n", include_str!("quick.sql"));
 
@@ -24,7 +27,7 @@ pub(crate) struct Sql {
     pub(crate) leases: String,
     pub(crate) waiters: String,
     pub(crate) shares: String,
-    pub(crate) struck: String,
+    pub(crate) unresponsive: String,
     pub(crate) marks: String,
     pub(crate) member: String,
     pub(crate) set_timeline: String,
@@ -33,9 +36,9 @@ pub(crate) struct Sql {
     pub(crate) save_waiters: String,
     pub(crate) delete_waiters: String,
     pub(crate) forget_waiters: String,
-    pub(crate) forget_struck: String,
-    pub(crate) save_struck: String,
-    pub(crate) delete_struck: String,
+    pub(crate) forget_unresponsive: String,
+    pub(crate) save_unresponsive: String,
+    pub(crate) delete_unresponsive: String,
     pub(crate) save_shares: String,
     pub(crate) delete_shares: String,
     pub(crate) save_marks: String,
@@ -52,6 +55,7 @@ pub(crate) struct Sql {
     pub(crate) baseline_acquire: String,
     pub(crate) baseline_release: String,
     pub(crate) schema: String,
+    pub(crate) upgrade: String,
 }
 
 impl Sql {
@@ -65,8 +69,9 @@ impl Sql {
             ("{line_kept}", interval(WaitQueue::KEPT_FOR)),
             ("{looked_ahead}", WaitQueue::LOOKED_AHEAD as i64),
         ];
-        let schema =
-            constants.iter().fold(of(SCHEMA), |text, (name, value)| text.replace(name, &value.to_string()));
+        let complete = |text: &str| {
+            constants.iter().fold(of(text), |text, (name, value)| text.replace(name, &value.to_string()))
+        };
         Self {
             quick_grant: of("SELECT * FROM {s}.quick_grant($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"),
             quick_renew: of("SELECT * FROM {s}.quick_renew($1, $2, $3, $4, $5)"),
@@ -78,14 +83,14 @@ impl Sql {
                  ON CONFLICT (key) DO UPDATE SET awaited = l.awaited WHERE false"),
             leases: of(
                 "SELECT c.now, l.key, l.holder, l.label, l.ends, l.awaited, l.marker, l.fence, l.fence_ends, l.waiters, \
-                 l.handed, l.handed_on, l.line_ends \
+                 l.handed, l.handed_on, l.queue_ends \
                  FROM (SELECT {now} AS now) AS c LEFT JOIN {s}.lease AS l ON l.key = ANY ($1::bytea[])",
             ),
             waiters: of(&WAITERS.replace("{waiter}", WAITER)),
             shares: of(
                 "SELECT key, holder, weight, fence, label, ends, unclaimed FROM {s}.share WHERE key = ANY ($1::bytea[])",
             ),
-            struck: of("SELECT key, channel FROM {s}.struck WHERE key = ANY ($1::bytea[])"),
+            unresponsive: of("SELECT key, channel FROM {s}.unresponsive WHERE key = ANY ($1::bytea[])"),
             marks: of(
                 "SELECT key, at, fence, label, period, {now}, ends FROM {s}.mark WHERE key = ANY ($1::bytea[])",
             ),
@@ -97,10 +102,10 @@ impl Sql {
             save_leases: of(
                 "UPDATE {s}.lease AS l SET holder = n.holder, label = n.label, ends = n.ends, awaited = n.awaited, \
                  marker = n.marker, fence = n.fence, fence_ends = n.fence_ends, waiters = n.waiters, handed = n.handed, \
-                 handed_on = n.handed_on, line_ends = n.line_ends \
+                 handed_on = n.handed_on, queue_ends = n.queue_ends \
                  FROM unnest($1::bytea[], $2::bytea[], $3::text[], $4::bigint[], $5::boolean[], $6::text[], $7::bigint[], \
                  $8::bigint[], $9::bigint[], $10::bytea[], $11::bigint[], $12::bigint[]) \
-                 AS n (key, holder, label, ends, awaited, marker, fence, fence_ends, waiters, handed, handed_on, line_ends) \
+                 AS n (key, holder, label, ends, awaited, marker, fence, fence_ends, waiters, handed, handed_on, queue_ends) \
                  WHERE l.key = n.key",
             ),
             delete_leases: of("DELETE FROM {s}.lease WHERE key = ANY ($1::bytea[])"),
@@ -116,13 +121,13 @@ impl Sql {
                  AS g (key, ticket, holder) WHERE w.key = g.key AND w.ticket = g.ticket AND w.holder = g.holder",
             ),
             forget_waiters: of("DELETE FROM {s}.waiter WHERE key = ANY ($1::bytea[])"),
-            forget_struck: of("DELETE FROM {s}.struck WHERE key = ANY ($1::bytea[])"),
-            save_struck: of(
-                "INSERT INTO {s}.struck (key, channel) SELECT * FROM unnest($1::bytea[], $2::bigint[]) \
+            forget_unresponsive: of("DELETE FROM {s}.unresponsive WHERE key = ANY ($1::bytea[])"),
+            save_unresponsive: of(
+                "INSERT INTO {s}.unresponsive (key, channel) SELECT * FROM unnest($1::bytea[], $2::bigint[]) \
                  ON CONFLICT DO NOTHING",
             ),
-            delete_struck: of(
-                "DELETE FROM {s}.struck AS s USING unnest($1::bytea[], $2::bigint[]) AS g (key, channel) \
+            delete_unresponsive: of(
+                "DELETE FROM {s}.unresponsive AS s USING unnest($1::bytea[], $2::bigint[]) AS g (key, channel) \
                  WHERE s.key = g.key AND s.channel = g.channel",
             ),
             save_shares: of("INSERT INTO {s}.share (key, holder, weight, fence, label, ends, unclaimed) \
@@ -173,7 +178,8 @@ impl Sql {
                  ON CONFLICT (key) DO NOTHING",
             ),
             baseline_release: of("DELETE FROM {s}.lease WHERE key = $1 AND holder = $2"),
-            schema,
+            schema: complete(SCHEMA),
+            upgrade: complete(UPGRADE),
         }
     }
 }
@@ -209,11 +215,11 @@ const SWEEP: &str = "
     ended AS (
         SELECT l.key FROM {s}.lease AS l
         WHERE l.ctid >= (SELECT format('(%s,0)', n)::tid FROM page) AND l.ctid < (SELECT format('(%s,0)', n + 1)::tid FROM page)
-            AND coalesce(l.ends, 0) <= {now} AND coalesce(l.fence_ends, 0) <= {now} AND coalesce(l.line_ends, 0) <= {now}
+            AND coalesce(l.ends, 0) <= {now} AND coalesce(l.fence_ends, 0) <= {now} AND coalesce(l.queue_ends, 0) <= {now}
         FOR UPDATE SKIP LOCKED
     ),
     waiters AS (DELETE FROM {s}.waiter WHERE key IN (SELECT key FROM ended)),
-    struck AS (DELETE FROM {s}.struck WHERE key IN (SELECT key FROM ended)),
+    unresponsive AS (DELETE FROM {s}.unresponsive WHERE key IN (SELECT key FROM ended)),
     shares AS (DELETE FROM {s}.share WHERE key IN (SELECT key FROM ended))
     DELETE FROM {s}.lease WHERE key IN (SELECT key FROM ended)";
 

@@ -83,16 +83,22 @@ pub(crate) async fn load(
     ];
     let marks =
         async { if selection.marks { client.query_typed(&sql.marks, &about).await } else { Ok(Vec::new()) } };
-    let (leases, waiters, shares, struck, marks) = tokio::join!(
+    let (leases, waiters, shares, unresponsive, marks) = tokio::join!(
         biased;
         client.query_typed(&sql.leases, &about),
         client.query_typed(&sql.waiters, &waiters),
         client.query_typed(&sql.shares, &about),
-        client.query_typed(&sql.struck, &about),
+        client.query_typed(&sql.unresponsive, &about),
         marks,
     );
     read(
-        &Rows { leases: leases?, waiters: waiters?, shares: shares?, struck: struck?, marks: marks? },
+        &Rows {
+            leases: leases?,
+            waiters: waiters?,
+            shares: shares?,
+            unresponsive: unresponsive?,
+            marks: marks?,
+        },
         selection,
     )
 }
@@ -101,7 +107,7 @@ struct Rows {
     leases: Vec<Row>,
     waiters: Vec<Row>,
     shares: Vec<Row>,
-    struck: Vec<Row>,
+    unresponsive: Vec<Row>,
     marks: Vec<Row>,
 }
 
@@ -121,10 +127,10 @@ fn read(rows: &Rows, selection: Selection<'_>) -> Result<Loaded, TransactionErro
         }
     }
     wait_queue::read(&rows.waiters, &counts, selection.first, &mut loaded)?;
-    for row in &rows.struck {
+    for row in &rows.unresponsive {
         let row = Columns(row);
         if let Some(queue) = loaded.records.queues.get_mut(&row.key(0)?) {
-            queue.strike(channel::of_number(row.get(1)?));
+            queue.set_unresponsive(channel::of_number(row.get(1)?));
         }
     }
     for row in &rows.shares {

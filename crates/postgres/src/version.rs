@@ -11,13 +11,17 @@ use crate::transaction_error::TransactionError;
 
 /// The version of the tables that this program makes. A change that only adds to them keeps older
 /// programs working, because no statement names a column that it does not need.
-pub(crate) const VERSION: i64 = 1;
+pub(crate) const VERSION: i64 = 2;
+
+/// The version of the tables, if they say it.
+pub(crate) fn of_tables(row: &Row) -> Result<Option<i64>, TransactionError> {
+    Columns(row).get(0)
+}
 
 /// Returns the identity of the tables, or why this program must not use them.
 pub(crate) fn identity(row: &Row, faults: &Faults) -> Result<Arc<str>, Fault> {
     let read = || -> Result<_, TransactionError> {
-        let row = Columns(row);
-        Ok((row.get::<Option<i64>>(0)?, row.get::<Option<i64>>(1)?, row.get::<Option<&str>>(2)?))
+        Ok((of_tables(row)?, Columns(row).get::<Option<i64>>(1)?, Columns(row).get::<Option<&str>>(2)?))
     };
     let (version, readable_by, identity) = read().map_err(|error| faults.of(&error))?;
     let (Some(version), Some(readable_by), Some(identity)) = (version, readable_by, identity) else {

@@ -81,8 +81,8 @@ pub(crate) fn write_tail(label: Option<&Label>, to: &mut Vec<u8>) {
     }
 }
 
-/// The holder that a value names, and the fence of its lease. A value that does not have exactly our
-/// form belongs to another program.
+/// The holder that a value names, and the fence of its lease. A value that does not have exactly
+/// our form belongs to another program.
 #[must_use]
 pub fn read(value: &[u8]) -> (Owner, Option<Fence>) {
     match ours(value) {

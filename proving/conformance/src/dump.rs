@@ -76,26 +76,28 @@ impl QueueDump {
                 .map_or_else(String::new, |channel| String::from_utf8_lossy(channel.as_bytes()).into_owned())
         };
         let mut fields = BTreeMap::new();
-        for (_, standing) in queue.waiters() {
-            let (ttl, keep) = (standing.ttl.as_millis(), LastFence::kept_for(standing.ttl).as_millis());
-            let (more, channel) = (u8::from(standing.wants_more), name(standing.channel.as_ref()));
+        for (_, waiter) in queue.waiters() {
+            let (ttl, keep) = (waiter.ttl.as_millis(), LastFence::kept_for(waiter.ttl).as_millis());
+            let (more, channel) = (u8::from(waiter.wants_more), name(waiter.channel.as_ref()));
             let label =
-                standing.label.as_ref().map_or_else(String::new, |label| format!(" {}", label.as_str()));
-            let mode = match standing.mode {
+                waiter.label.as_ref().map_or_else(String::new, |label| format!(" {}", label.as_str()));
+            let mode = match waiter.mode {
                 Mode::Exclusive => String::new(),
                 mode => mode_of(mode).into_owned(),
             };
-            let nonce = standing.nonce.map(|nonce| [b" ", &nonce.digit_bytes()[..]].concat());
+            let nonce = waiter.nonce.map(|nonce| [b" ", &nonce.digit_bytes()[..]].concat());
             let nonce = nonce.map_or_else(String::new, |nonce| String::from_utf8_lossy(&nonce).into_owned());
             let record = format!("{ttl} {keep} {more}{mode} {channel}{nonce}{label}");
-            fields.insert(standing.holder.digits(), record);
+            fields.insert(waiter.holder.digits(), record);
         }
         if let Some(unclaimed) = queue.unclaimed() {
             let record = format!("{} {}", unclaimed.holder.digits(), name(unclaimed.channel.as_ref()));
             fields.insert("u".into(), record);
         }
-        fields.extend(queue.struck().map(|channel| (format!("s:{}", name(Some(channel))), String::new())));
-        let order = queue.waiters().map(|(ticket, standing)| (ticket, standing.holder)).collect();
+        fields.extend(
+            queue.unresponsive().map(|channel| (format!("s:{}", name(Some(channel))), String::new())),
+        );
+        let order = queue.waiters().map(|(ticket, waiter)| (ticket, waiter.holder)).collect();
         Self { order, fields, left: queue.ends().map(|ends| now.saturating_until(ends)) }
     }
 }

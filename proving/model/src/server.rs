@@ -103,7 +103,7 @@ impl Server {
     pub(crate) fn known(&self, now: Now) -> impl Iterator<Item = Holder> {
         let held = self.records.locks.keys().flat_map(move |key| self.records.holder_ids(key, now.stamp()));
         let lines = self.records.queues.values().flat_map(WaitQueue::waiters);
-        held.chain(lines.map(|(_, standing)| standing.holder))
+        held.chain(lines.map(|(_, waiter)| waiter.holder))
     }
 
     fn flawed_before(&mut self, flaw: Flaw, request: &mut Request, now: Stamp) {
@@ -193,9 +193,9 @@ impl Server {
             }
             Flaw::ReleaseStaysQueued if matches!(request, Request::Release(_)) => {
                 let stood = queue_before.into_iter().flat_map(WaitQueue::waiters);
-                if let Some((ticket, standing)) = stood.filter(|(_, it)| it.holder == holder).last() {
+                if let Some((ticket, waiter)) = stood.filter(|(_, it)| it.holder == holder).last() {
                     let line = records.queues.entry(key).or_default();
-                    line.join(standing.clone(), Some(ticket), now);
+                    line.join(waiter.clone(), Some(ticket), now);
                     line.keep_until(now + WaitQueue::KEPT_FOR);
                 }
             }
@@ -240,8 +240,8 @@ impl Server {
                     let joined = records.queues.remove(&key);
                     let mut line = line.clone();
                     line.leave(holder);
-                    for (_, standing) in joined.iter().flat_map(WaitQueue::waiters) {
-                        line.join(standing.clone(), None, now);
+                    for (_, waiter) in joined.iter().flat_map(WaitQueue::waiters) {
+                        line.join(waiter.clone(), None, now);
                     }
                     records.queues.insert(key, line);
                 }
@@ -310,16 +310,16 @@ fn rebuild(
     records: &mut Records,
     key: &Key,
     unclaimed: impl FnOnce(Option<Unclaimed>) -> Option<Unclaimed>,
-    struck: Option<&WaitQueue>,
+    unresponsive: Option<&WaitQueue>,
 ) {
     let old = records.queues.remove(key).unwrap_or_default();
     let mut line = WaitQueue::default();
-    for (ticket, standing) in old.waiters() {
-        line.join(standing.clone(), Some(ticket), Stamp::from_micros(0));
+    for (ticket, waiter) in old.waiters() {
+        line.join(waiter.clone(), Some(ticket), Stamp::from_micros(0));
     }
-    old.struck()
-        .chain(struck.into_iter().flat_map(WaitQueue::struck))
-        .for_each(|channel| line.strike(channel.clone()));
+    old.unresponsive()
+        .chain(unresponsive.into_iter().flat_map(WaitQueue::unresponsive))
+        .for_each(|channel| line.set_unresponsive(channel.clone()));
     if let Some(ends) = old.ends() {
         line.keep_until(ends);
     }

@@ -101,7 +101,7 @@ impl Node {
     pub(crate) fn holders(&self, now: Stamp) -> impl Iterator<Item = Holder> {
         let owners = self.records.locks.keys().filter_map(move |key| self.owner(key, now));
         let lines = self.records.queues.keys().filter_map(move |key| self.records.queue(key, now));
-        owners.chain(lines.flat_map(|line| line.waiters().map(|(_, standing)| standing.holder)))
+        owners.chain(lines.flat_map(|line| line.waiters().map(|(_, waiter)| waiter.holder)))
     }
 
     /// Changes the request, or the records, as a node would serve it that lacks the rule.

@@ -271,7 +271,7 @@ impl Watch {
             }
             let line =
                 node.records.queue(key, stamp).into_iter().flat_map(leasehold_core::WaitQueue::waiters);
-            let waiters = line.filter_map(|(_, standing)| standing.label.as_ref());
+            let waiters = line.filter_map(|(_, waiter)| waiter.label.as_ref());
             labels.extend(waiters.map(|label| label.as_str().to_owned()));
         }
         for label in labels {

@@ -454,7 +454,7 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "a key is handed to a waiter that cannot be notified",
         file: "crates/redis/src/scripts/queue.lua",
-        from: "  return s.queue.counts[channel] > 0 and not s.queue.struck[channel]",
+        from: "  return s.queue.counts[channel] > 0 and not s.queue.unresponsive[channel]",
         to: "  return true",
         tests: &[(Store, "queue_order::a_process_that_dies_in_the_queue_does_not_delay_the_next")],
     },

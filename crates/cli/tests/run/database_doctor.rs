@@ -21,7 +21,7 @@ impl Scene {
         scene.sql("GRANT SELECT ON leasehold.meta TO web");
         scene.sql(
             "GRANT SELECT, INSERT, UPDATE, DELETE ON leasehold.lease, leasehold.share, leasehold.waiter, \
-             leasehold.struck, leasehold.mark, leasehold.broken TO web",
+             leasehold.unresponsive, leasehold.mark, leasehold.broken TO web",
         );
         scene
     }

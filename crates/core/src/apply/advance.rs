@@ -45,7 +45,7 @@ pub(super) fn advance(
     if let Some(unclaimed) = queue.unclaimed()
         && !records.is_held_by(key, unclaimed.holder, context.now)
     {
-        queue.strike_unclaimed();
+        queue.set_unclaimed_unresponsive();
     }
     let next_grantee = next(records, &mut queue, key, asking, context, told);
     put_back(records, key, queue);
@@ -96,14 +96,14 @@ fn next(
             break NextGrantee::Unknown;
         }
         let hears = first.channel.as_ref().is_none_or(|channel| context.subscribers.listens(channel));
-        let is_there = hears && !queue.is_struck(first);
+        let is_there = hears && !queue.is_unresponsive(first);
         if is_there && !has_room {
             break NextGrantee::Other;
         }
         done += 1;
-        let Some(standing) = queue.pop() else { break NextGrantee::Anyone };
-        if is_there && hand_over(records, queue, key, &standing, context, told) {
-            last_handed = Some(standing);
+        let Some(waiter) = queue.pop() else { break NextGrantee::Anyone };
+        if is_there && hand_over(records, queue, key, &waiter, context, told) {
+            last_handed = Some(waiter);
         }
     };
     if let Some(handed) = last_handed
@@ -124,12 +124,12 @@ fn hand_over(
     records: &mut Records,
     queue: &WaitQueue,
     key: &Key,
-    standing: &QueueEntry,
+    waiter: &QueueEntry,
     context: &ApplyContext<'_>,
     told: &mut Effects,
 ) -> bool {
-    let QueueEntry { holder, label, mode, channel, .. } = standing.clone();
-    let lasts = standing.ttl.up_to(context.window);
+    let QueueEntry { holder, label, mode, channel, .. } = waiter.clone();
+    let lasts = waiter.ttl.up_to(context.window);
     let Some(fence) = Fence::next(records.fence(key, context.now), context.floor) else {
         // The answer to its next request tells it the reason.
         told.push(key, channel, holder, PushEvent::AskAgain);
@@ -137,10 +137,10 @@ fn hand_over(
     };
     // Record the fence even if this is not a grant yet. Otherwise the last fence would name this
     // holding, and somebody who saw the previous holder could break it.
-    records.remember(key, fence, standing.ttl, context.now);
+    records.remember(key, fence, waiter.ttl, context.now);
     let last = fence;
-    let event = if standing.wants_more { PushEvent::AskAgain } else { PushEvent::Granted { fence, lasts } };
-    let fence = (!standing.wants_more).then_some(fence);
+    let event = if waiter.wants_more { PushEvent::AskAgain } else { PushEvent::Granted { fence, lasts } };
+    let fence = (!waiter.wants_more).then_some(fence);
     match mode.family() {
         None => {
             let content = Content::Lease { holder, fence: Some(last), label, awaited: !queue.is_empty() };
@@ -155,7 +155,7 @@ fn hand_over(
     }
     told.push(key, channel, holder, event);
     if let (Some(push), PushEvent::Granted { .. }) = (told.pushes.last_mut(), event) {
-        push.nonce = standing.nonce;
+        push.nonce = waiter.nonce;
     }
     true
 }

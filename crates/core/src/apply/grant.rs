@@ -167,7 +167,7 @@ fn busy(
 
 fn join(records: &mut Records, want: &Want, attempt: &Attempt, wait: &Wait, context: &ApplyContext<'_>) {
     let Want { key, mode } = want;
-    let standing = QueueEntry {
+    let waiter = QueueEntry {
         holder: attempt.holder,
         label: attempt.label.clone(),
         mode: *mode,
@@ -178,7 +178,7 @@ fn join(records: &mut Records, want: &Want, attempt: &Attempt, wait: &Wait, cont
     };
     let ticket = wait.ticket.as_ref().filter(|(at, _)| at == key).map(|(_, ticket)| *ticket);
     let queue = records.queues.entry(key.clone()).or_default();
-    queue.join(standing, ticket, context.now);
+    queue.join(waiter, ticket, context.now);
     queue.keep_until(context.now + WaitQueue::KEPT_FOR);
 }
 
@@ -249,5 +249,5 @@ pub(super) fn give_back(
 }
 
 fn first(records: &Records, key: &Key) -> Option<Holder> {
-    records.queues.get(key)?.first().map(|standing| standing.holder)
+    records.queues.get(key)?.first().map(|waiter| waiter.holder)
 }

@@ -10,9 +10,10 @@ use crate::{Attempt, Fence, HoldAnswer, Key, LastFence, RaiseAnswer, Records, St
 /// A renewal never shortens a lease either: otherwise a delayed renewal could cut off what a later
 /// one, already answered, has extended.
 ///
-/// A renewal that wants to read what its attempt has alone turns the lease into a share: so a writer
-/// becomes a reader, and the readers behind it are let in, while no other writer was in between. The
-/// share keeps the fence. Nothing turns it back, so a delayed renewal of the writer renews the share.
+/// A renewal that wants to read what its attempt has alone turns the lease into a share: so a
+/// writer becomes a reader, and the readers behind it are let in, while no other writer was in
+/// between. The share keeps the fence. Nothing turns it back, so a delayed renewal of the writer
+/// renews the share.
 pub(super) fn renew(
     records: &mut Records,
     attempt: &Attempt,
@@ -131,8 +132,8 @@ pub(super) fn raise(
 
 /// A renewal after which the successor holds the keys; all of them, or none.
 ///
-/// Only one of several successors can succeed the same holder: after that, the holder has nothing to
-/// transfer. A successor that is the holder itself can repeat its request.
+/// Only one of several successors can succeed the same holder: after that, the holder has nothing
+/// to transfer. A successor that is the holder itself can repeat its request.
 pub(super) fn transfer(
     records: &mut Records,
     attempt: &Attempt,

@@ -132,10 +132,10 @@ fn a_key_is_idle_when_it_has_room_for_the_first_waiter() {
     assert!(!records.is_idle(&key("a"), at(101)));
     assert!(records.is_idle(&key("a"), at(110)), "the reader's share has ended");
 
-    let standing = QueueEntry::new(Holder::from_bits(3), None, Mode::Shared, Ttl::DEFAULT, None, false);
+    let waiter = QueueEntry::new(Holder::from_bits(3), None, Mode::Shared, Ttl::DEFAULT, None, false);
     let mut shared = Records::default();
     ask(&mut shared, &reader(1), 100);
-    shared.queues.entry(key("a")).or_default().join(standing, None, at(100));
+    shared.queues.entry(key("a")).or_default().join(waiter, None, at(100));
     assert!(shared.is_idle(&key("a"), at(101)), "there is room next to a reader");
 }
 

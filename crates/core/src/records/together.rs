@@ -47,7 +47,7 @@ impl Records {
             let channel = shares.take(holder).and_then(|share| share.unclaimed);
             let waits = self.queue(key, now).is_some();
             if let Some((channel, queue)) = channel.zip(self.queues.get_mut(key).filter(|_| waits)) {
-                queue.strike(channel);
+                queue.set_unresponsive(channel);
             }
         }
         if shares.is_empty() {

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn standing(n: u8) -> QueueEntry {
+fn entry(n: u8) -> QueueEntry {
     QueueEntry {
         holder: Holder::from_bits(n.into()),
         label: None,
@@ -15,34 +15,34 @@ fn standing(n: u8) -> QueueEntry {
 }
 
 fn order(queue: &WaitQueue) -> Vec<u128> {
-    queue.waiters().map(|(_, standing)| standing.holder.bits()).collect()
+    queue.waiters().map(|(_, waiter)| waiter.holder.bits()).collect()
 }
 
 #[test]
 fn joining_again_keeps_the_place() {
     let mut queue = WaitQueue::default();
-    let first = queue.join(standing(1), None, Stamp::from_micros(50));
-    queue.join(standing(2), None, Stamp::from_micros(60));
-    assert_eq!(queue.join(standing(1), None, Stamp::from_micros(70)), first);
+    let first = queue.join(entry(1), None, Stamp::from_micros(50));
+    queue.join(entry(2), None, Stamp::from_micros(60));
+    assert_eq!(queue.join(entry(1), None, Stamp::from_micros(70)), first);
     assert_eq!(order(&queue), [1, 2]);
 }
 
 #[test]
 fn a_clock_that_steps_back_puts_nobody_before_others() {
     let mut queue = WaitQueue::default();
-    queue.join(standing(1), None, Stamp::from_micros(50));
-    queue.join(standing(2), None, Stamp::from_micros(10));
+    queue.join(entry(1), None, Stamp::from_micros(50));
+    queue.join(entry(2), None, Stamp::from_micros(10));
     assert_eq!(order(&queue), [1, 2]);
 }
 
 #[test]
 fn a_ticket_leads_back_to_its_place() {
     let mut queue = WaitQueue::default();
-    let first = queue.join(standing(1), None, Stamp::from_micros(50));
-    queue.join(standing(2), None, Stamp::from_micros(60));
+    let first = queue.join(entry(1), None, Stamp::from_micros(50));
+    queue.join(entry(2), None, Stamp::from_micros(60));
     queue.leave(Holder::from_bits(1));
-    assert_eq!(queue.join(standing(1), Some(first), Stamp::from_micros(90)), first);
-    queue.join(standing(3), Some(first), Stamp::from_micros(90));
+    assert_eq!(queue.join(entry(1), Some(first), Stamp::from_micros(90)), first);
+    queue.join(entry(3), Some(first), Stamp::from_micros(90));
     assert_eq!(order(&queue), [1, 3, 2]);
     assert_eq!([1, 3, 2, 4].map(|n| queue.before(Holder::from_bits(n))), [Some(0), Some(1), Some(2), None]);
 }
@@ -51,13 +51,13 @@ fn a_ticket_leads_back_to_its_place() {
 fn those_left_out_are_counted_and_missed_only_when_their_turn_comes() {
     let mut queue = WaitQueue::default();
     for (n, at) in [(1, 10), (2, 20), (3, 60), (4, 90)] {
-        queue.join(standing(n), Some(Ticket::new(at)), Stamp::from_micros(0));
+        queue.join(entry(n), Some(Ticket::new(at)), Stamp::from_micros(0));
     }
     queue.leave_out(3, (Ticket::new(60), Holder::from_bits(3)));
     queue.leave_out(2, (Ticket::new(90), Holder::from_bits(4)));
     assert_eq!(queue.len(), 9);
     assert_eq!([2, 3, 4].map(|n| queue.before(Holder::from_bits(n))), [Some(1), Some(5), Some(8)]);
-    assert_eq!(queue.join(standing(5), None, Stamp::from_micros(0)), Ticket::new(91));
+    assert_eq!(queue.join(entry(5), None, Stamp::from_micros(0)), Ticket::new(91));
     assert_eq!(queue.before(Holder::from_bits(5)), Some(9));
     assert_eq!(queue.pop().map(|first| first.holder.bits()), Some(1));
     assert!(!queue.is_short());
@@ -70,11 +70,11 @@ fn those_left_out_are_counted_and_missed_only_when_their_turn_comes() {
 }
 
 fn listening(n: u8, channel: &str) -> QueueEntry {
-    QueueEntry { channel: Some(Channel::new(channel)), ..standing(n) }
+    QueueEntry { channel: Some(Channel::new(channel)), ..entry(n) }
 }
 
 fn witness(queue: &mut WaitQueue) -> Option<u128> {
-    queue.witness(Some(&Channel::new("here"))).map(|standing| standing.holder.bits())
+    queue.witness(Some(&Channel::new("here"))).map(|waiter| waiter.holder.bits())
 }
 
 /// This many waiters on one channel, then one on another.
@@ -96,7 +96,7 @@ fn the_witness_is_the_first_of_a_few_on_another_channel_or_otherwise_the_first()
     assert_eq!(witness(&mut far), Some(1), "it stands too far behind");
     assert!(!far.is_short());
     let mut deaf = WaitQueue::default();
-    deaf.join(standing(1), None, Stamp::from_micros(0));
+    deaf.join(entry(1), None, Stamp::from_micros(0));
     assert_eq!(witness(&mut deaf), Some(1), "who listens nowhere is told nothing either way");
 }
 
@@ -137,7 +137,7 @@ proptest! {
         for (joins, who, at) in steps {
             let holder = Holder::from_bits(who.into());
             if joins {
-                queue.join(standing(who), None, Stamp::from_micros(at));
+                queue.join(entry(who), None, Stamp::from_micros(at));
                 if !plain.contains(&u128::from(who)) {
                     plain.push(who.into());
                 }

@@ -26,12 +26,12 @@ pub(super) fn load(
     sessions: &mut BTreeMap<(Key, Holder), Session>,
 ) -> Result<WaitQueue, FileError> {
     let mut queue = WaitQueue::default();
-    let mut entry_of = |(ticket, standing, session): QueueRow| {
-        let holder = standing.holder;
+    let mut entry_of = |(ticket, waiter, session): QueueRow| {
+        let holder = waiter.holder;
         if let Some(session) = session {
             sessions.insert((key.clone(), holder), session);
         }
-        queue.join(standing, Some(ticket), Stamp::from_micros(0));
+        queue.join(waiter, Some(ticket), Stamp::from_micros(0));
         (ticket, holder)
     };
     let mut head_ends = None;
@@ -42,7 +42,7 @@ pub(super) fn load(
         )?;
         let mut rows = head.query(params![key.as_bytes(), i64::try_from(first).unwrap_or(i64::MAX)])?;
         while let Some(row) = rows.next()? {
-            head_ends = Some(entry_of(standing(row)?));
+            head_ends = Some(entry_of(queue_entry(row)?));
         }
     }
     if let Some(head_ends) = head_ends.filter(|_| waiters > first) {
@@ -51,7 +51,7 @@ pub(super) fn load(
                 "SELECT ticket, holder, label, mode, ttl, channel, wants_more, session FROM waiter
                  WHERE key = ?1 ORDER BY ticket DESC, holder DESC LIMIT 1",
             )?
-            .query_row([key.as_bytes()], |row| Ok(standing(row)))??;
+            .query_row([key.as_bytes()], |row| Ok(queue_entry(row)))??;
         let last = entry_of(last);
         let mut hidden = (waiters - first) as u64 - u64::from(last > head_ends);
         if let Some(requester) = requester {
@@ -60,7 +60,7 @@ pub(super) fn load(
                  WHERE holder = ?2 AND key = ?1",
             )?;
             let mut rows = own.query(params![key.as_bytes(), requester.holder.bits().to_be_bytes()])?;
-            let own = rows.next()?.map(standing).transpose()?.map(entry_of);
+            let own = rows.next()?.map(queue_entry).transpose()?.map(entry_of);
             let between = |slot: &QueueSlot| *slot > head_ends && *slot < last;
             hidden -= u64::from(own.as_ref().is_some_and(between));
             let claimed =
@@ -73,10 +73,10 @@ pub(super) fn load(
         }
         queue.leave_out(hidden, last);
     }
-    let mut struck = connection.prepare_cached("SELECT channel FROM struck WHERE key = ?1")?;
-    let mut rows = struck.query([key.as_bytes()])?;
+    let mut unresponsive = connection.prepare_cached("SELECT channel FROM struck WHERE key = ?1")?;
+    let mut rows = unresponsive.query([key.as_bytes()])?;
     while let Some(row) = rows.next()? {
-        queue.strike(Channel::new(row.get::<_, Vec<u8>>(0)?));
+        queue.set_unresponsive(Channel::new(row.get::<_, Vec<u8>>(0)?));
     }
     Ok(queue)
 }
@@ -105,29 +105,29 @@ pub(super) fn save(
             .prepare_cached("DELETE FROM waiter WHERE key = ?1 AND ticket = ?2 AND holder = ?3")?
             .execute(params![key.as_bytes(), number(*ticket), holder.bits().to_be_bytes()])?;
     }
-    for (slot, standing) in stand {
-        let asks = requester.filter(|requester| requester.holder == standing.holder);
-        if stood.get(&slot) != Some(&standing) || asks.is_some() {
+    for (slot, waiter) in stand {
+        let asks = requester.filter(|requester| requester.holder == waiter.holder);
+        if stood.get(&slot) != Some(&waiter) || asks.is_some() {
             let session = match asks {
                 Some(requester) => requester.session,
-                None => before.waiting.get(&(key.clone(), standing.holder)).copied(),
+                None => before.waiting.get(&(key.clone(), waiter.holder)).copied(),
             };
-            write(connection, key, slot.0, standing, session)?;
+            write(connection, key, slot.0, waiter, session)?;
         }
     }
-    let struck = |queue: Option<&WaitQueue>| -> BTreeSet<Channel> {
-        queue.map(|queue| queue.struck().cloned().collect()).unwrap_or_default()
+    let unresponsive = |queue: Option<&WaitQueue>| -> BTreeSet<Channel> {
+        queue.map(|queue| queue.unresponsive().cloned().collect()).unwrap_or_default()
     };
-    let (was, is) = (struck(was), struck(is));
+    let (was, is) = (unresponsive(was), unresponsive(is));
     for lifted in was.difference(&is) {
         connection
             .prepare_cached("DELETE FROM struck WHERE key = ?1 AND channel = ?2")?
             .execute(params![key.as_bytes(), lifted.as_bytes()])?;
     }
-    for struck in is.difference(&was) {
+    for unresponsive in is.difference(&was) {
         connection
             .prepare_cached("INSERT OR REPLACE INTO struck (key, channel) VALUES (?1, ?2)")?
-            .execute(params![key.as_bytes(), struck.as_bytes()])?;
+            .execute(params![key.as_bytes(), unresponsive.as_bytes()])?;
     }
     Ok(())
 }
@@ -141,7 +141,7 @@ pub(super) fn forget(connection: &Connection, key: &[u8]) -> Result<(), FileErro
 
 fn places(queue: Option<&WaitQueue>) -> BTreeMap<QueueSlot, &QueueEntry> {
     let waiters = queue.into_iter().flat_map(WaitQueue::waiters);
-    waiters.map(|(ticket, standing)| ((ticket, standing.holder), standing)).collect()
+    waiters.map(|(ticket, waiter)| ((ticket, waiter.holder), waiter)).collect()
 }
 
 fn count_between(
@@ -172,7 +172,7 @@ fn write(
     connection: &Connection,
     key: &Key,
     ticket: Ticket,
-    standing: &QueueEntry,
+    waiter: &QueueEntry,
     session: Option<Session>,
 ) -> Result<(), FileError> {
     connection
@@ -183,12 +183,12 @@ fn write(
         .execute(params![
             key.as_bytes(),
             number(ticket),
-            standing.holder.bits().to_be_bytes(),
-            standing.label.as_ref().map(Label::as_str),
-            standing.mode.to_string(),
-            number(Ticket::new(standing.ttl.as_millis())),
-            standing.channel.as_ref().map(Channel::as_bytes),
-            standing.wants_more,
+            waiter.holder.bits().to_be_bytes(),
+            waiter.label.as_ref().map(Label::as_str),
+            waiter.mode.to_string(),
+            number(Ticket::new(waiter.ttl.as_millis())),
+            waiter.channel.as_ref().map(Channel::as_bytes),
+            waiter.wants_more,
             session.as_ref().map(Session::as_bytes),
         ])?;
     Ok(())
@@ -196,7 +196,7 @@ fn write(
 
 type QueueRow = (Ticket, QueueEntry, Option<Session>);
 
-fn standing(row: &Row<'_>) -> Result<QueueRow, FileError> {
+fn queue_entry(row: &Row<'_>) -> Result<QueueRow, FileError> {
     let (ticket, ttl): (i64, i64) = (row.get(0)?, row.get(4)?);
     let label: Option<String> = row.get(2)?;
     let mode: String = row.get(3)?;
@@ -204,7 +204,7 @@ fn standing(row: &Row<'_>) -> Result<QueueRow, FileError> {
         Mode::read(&mode).ok_or_else(|| FileError::damaged(format_args!("somebody waits in mode {mode}")))?;
     let ttl = u64::try_from(ttl).ok().and_then(|ttl| Ttl::new(Duration::from_millis(ttl)).ok());
     let channel: Option<Vec<u8>> = row.get(5)?;
-    let standing = QueueEntry::new(
+    let waiter = QueueEntry::new(
         Holder::from_bits(u128::from_be_bytes(row.get(1)?)),
         label.map(|text| Label::read(text.as_bytes())),
         mode,
@@ -213,7 +213,7 @@ fn standing(row: &Row<'_>) -> Result<QueueRow, FileError> {
         row.get(6)?,
     );
     let session: Option<[u8; 8]> = row.get(7)?;
-    Ok((Ticket::new(ticket.unsigned_abs()), standing, session.map(Session::from_bytes)))
+    Ok((Ticket::new(ticket.unsigned_abs()), waiter, session.map(Session::from_bytes)))
 }
 
 /// A ticket as one of SQLite's signed numbers.

@@ -312,8 +312,8 @@ impl World {
             }
         }
         for (key, queue) in &self.plain.queues {
-            for (_, standing) in queue.waiters().filter(|(_, standing)| asks_for(key, standing.holder)) {
-                self.waiting.insert((key.clone(), standing.holder), ledger);
+            for (_, waiter) in queue.waiters().filter(|(_, waiter)| asks_for(key, waiter.holder)) {
+                self.waiting.insert((key.clone(), waiter.holder), ledger);
             }
         }
     }

@@ -10,7 +10,7 @@ use crate::sql::quoted;
 use crate::version::VERSION;
 
 /// The tables other than `meta`.
-const TABLES: [&str; 6] = ["lease", "share", "waiter", "struck", "mark", "broken"];
+const TABLES: [&str; 6] = ["lease", "share", "waiter", "unresponsive", "mark", "broken"];
 
 /// The functions and the procedure without which requests take the general way.
 const QUICK: [(&str, &str); 3] =

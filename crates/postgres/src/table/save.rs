@@ -23,7 +23,7 @@ pub(crate) struct Changes<'a> {
     waiters: Vec<(&'a Key, Ticket, &'a QueueEntry)>,
     gone_waiters: Vec<(&'a Key, QueueSlot)>,
     forgotten: Vec<&'a Key>,
-    struck: Vec<(&'a Key, &'a Channel)>,
+    unresponsive: Vec<(&'a Key, &'a Channel)>,
     lifted: Vec<(&'a Key, &'a Channel)>,
     shares: Vec<(&'a Key, Holder)>,
     gone_shares: Vec<(&'a Key, Holder)>,
@@ -68,7 +68,7 @@ impl<'a> Changes<'a> {
             && self.waiters.is_empty()
             && self.gone_waiters.is_empty()
             && self.forgotten.is_empty()
-            && self.struck.is_empty()
+            && self.unresponsive.is_empty()
             && self.lifted.is_empty()
             && self.shares.is_empty()
             && self.gone_shares.is_empty()
@@ -96,14 +96,14 @@ impl<'a> Changes<'a> {
         let (stood, stand) = (places(was), places(is));
         self.gone_waiters
             .extend(stood.keys().filter(|slot| !stand.contains_key(*slot)).map(|slot| (key, *slot)));
-        let new = stand.iter().filter(|(slot, standing)| stood.get(*slot) != Some(*standing));
-        self.waiters.extend(new.map(|((ticket, _), standing)| (key, *ticket, *standing)));
-        let struck = |queue: Option<&'a WaitQueue>| -> BTreeSet<&'a Channel> {
-            queue.map(|queue| queue.struck().collect()).unwrap_or_default()
+        let new = stand.iter().filter(|(slot, waiter)| stood.get(*slot) != Some(*waiter));
+        self.waiters.extend(new.map(|((ticket, _), waiter)| (key, *ticket, *waiter)));
+        let unresponsive = |queue: Option<&'a WaitQueue>| -> BTreeSet<&'a Channel> {
+            queue.map(|queue| queue.unresponsive().collect()).unwrap_or_default()
         };
-        let (was, is) = (struck(was), struck(is));
+        let (was, is) = (unresponsive(was), unresponsive(is));
         self.lifted.extend(was.difference(&is).map(|channel| (key, *channel)));
-        self.struck.extend(is.difference(&was).map(|channel| (key, *channel)));
+        self.unresponsive.extend(is.difference(&was).map(|channel| (key, *channel)));
     }
 
     fn of_shares(&mut self, key: &'a Key, was: Option<&'a Shares>, is: Option<&'a Shares>) {
@@ -122,7 +122,7 @@ impl<'a> Changes<'a> {
 
 fn places(queue: Option<&WaitQueue>) -> BTreeMap<QueueSlot, &QueueEntry> {
     let waiters = queue.into_iter().flat_map(WaitQueue::waiters);
-    waiters.map(|(ticket, standing)| ((ticket, standing.holder), standing)).collect()
+    waiters.map(|(ticket, waiter)| ((ticket, waiter.holder), waiter)).collect()
 }
 
 /// A statement that is skipped if it would do nothing.
@@ -150,11 +150,11 @@ pub(crate) async fn save(
         save_leases(client, sql, &changes.leases, after),
         delete(client, &sql.delete_leases, &changes.gone),
         delete(client, &sql.forget_waiters, &changes.forgotten),
-        delete(client, &sql.forget_struck, &changes.forgotten),
+        delete(client, &sql.forget_unresponsive, &changes.forgotten),
         delete_waiters(client, sql, &changes.gone_waiters),
         save_waiters(client, sql, &changes.waiters),
-        change_struck(client, &sql.delete_struck, &changes.lifted),
-        change_struck(client, &sql.save_struck, &changes.struck),
+        change_unresponsive(client, &sql.delete_unresponsive, &changes.lifted),
+        change_unresponsive(client, &sql.save_unresponsive, &changes.unresponsive),
         delete_shares(client, sql, &changes.gone_shares),
         save_shares(client, sql, &changes.shares, after),
         save_marks(client, sql, &changes.marks, after),
@@ -172,7 +172,7 @@ async fn save_leases(
     let (mut holders, mut labels, mut ends) = (Vec::new(), Vec::new(), Vec::new());
     let (mut awaited, mut markers) = (Vec::new(), Vec::new());
     let (mut fences, mut fence_ends, mut waiters) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut handed, mut handed_on, mut line_ends) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut handed, mut handed_on, mut queue_ends) = (Vec::new(), Vec::new(), Vec::new());
     for key in keys {
         let (mut holder, mut label, mut until, mut told, mut marker) = (None, None, None, None, None);
         match after.locks.get(*key) {
@@ -204,7 +204,7 @@ async fn save_leases(
         waiters.push(queue.map(|queue| i64::try_from(queue.len()).unwrap_or(i64::MAX)));
         handed.push(unclaimed.map(|unclaimed| bytes(unclaimed.holder)));
         handed_on.push(unclaimed.and_then(|unclaimed| unclaimed.channel.as_ref()).and_then(channel::number));
-        line_ends.push(queue.and_then(WaitQueue::ends).map(micros));
+        queue_ends.push(queue.and_then(WaitQueue::ends).map(micros));
     }
     let (keys, holders, handed) = (raw(keys), optional(&holders), optional(&handed));
     unless(
@@ -223,7 +223,7 @@ async fn save_leases(
             (&waiters, Type::INT8_ARRAY),
             (&handed, Type::BYTEA_ARRAY),
             (&handed_on, Type::INT8_ARRAY),
-            (&line_ends, Type::INT8_ARRAY),
+            (&queue_ends, Type::INT8_ARRAY),
         ],
     )
     .await
@@ -260,16 +260,16 @@ async fn save_waiters(
     let (mut keys, mut tickets, mut holders, mut labels) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let (mut modes, mut ttls, mut channels, mut nonces) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let mut want_more = Vec::new();
-    for (key, ticket, standing) in waiters {
+    for (key, ticket, waiter) in waiters {
         keys.push(key.as_bytes());
         tickets.push(number(*ticket));
-        holders.push(Some(bytes(standing.holder)));
-        labels.push(standing.label.as_ref().map(text));
-        modes.push(standing.mode.to_string());
-        ttls.push(i64::try_from(standing.ttl.as_millis()).unwrap_or(i64::MAX));
-        channels.push(standing.channel.as_ref().and_then(channel::number));
-        nonces.push(standing.nonce.map(Nonce::digit_bytes));
-        want_more.push(standing.wants_more);
+        holders.push(Some(bytes(waiter.holder)));
+        labels.push(waiter.label.as_ref().map(text));
+        modes.push(waiter.mode.to_string());
+        ttls.push(i64::try_from(waiter.ttl.as_millis()).unwrap_or(i64::MAX));
+        channels.push(waiter.channel.as_ref().and_then(channel::number));
+        nonces.push(waiter.nonce.map(Nonce::digit_bytes));
+        want_more.push(waiter.wants_more);
     }
     let (holders, nonces) = (optional(&holders), optional(&nonces));
     unless(
@@ -291,15 +291,15 @@ async fn save_waiters(
     .await
 }
 
-async fn change_struck(
+async fn change_unresponsive(
     client: &Client,
     statement: &str,
-    struck: &[(&Key, &Channel)],
+    unresponsive: &[(&Key, &Channel)],
 ) -> Result<(), TransactionError> {
     let known = |(key, channel): &(&'_ Key, &Channel)| {
         channel::number(channel).map(|number| (key.as_bytes().to_vec(), number))
     };
-    let (keys, channels): (Vec<_>, Vec<_>) = struck.iter().filter_map(known).unzip();
+    let (keys, channels): (Vec<_>, Vec<_>) = unresponsive.iter().filter_map(known).unzip();
     unless(keys.is_empty(), client, statement, &[(&keys, Type::BYTEA_ARRAY), (&channels, Type::INT8_ARRAY)])
         .await
 }

@@ -45,11 +45,11 @@ pub(super) fn read(
         let part = parts.entry(key).or_default();
         let which: i64 = row.get(9)?;
         if row.get::<bool>(11)? {
-            let standing = standing(&row, slot.1)?;
-            if let (Some(channel), Some(false)) = (&standing.channel, row.get::<Option<bool>>(12)?) {
+            let waiter = queue_entry(&row, slot.1)?;
+            if let (Some(channel), Some(false)) = (&waiter.channel, row.get::<Option<bool>>(12)?) {
                 loaded.unsubscribed.insert(channel.clone());
             }
-            queue.join(standing, Some(slot.0), Stamp::from_micros(0));
+            queue.join(waiter, Some(slot.0), Stamp::from_micros(0));
             part.stands.push(slot);
         }
         if which == 0 {
@@ -93,7 +93,7 @@ pub(crate) fn ticket(row: &Columns<'_>, at: usize) -> Result<Ticket, Transaction
         .map_err(|_| TransactionError::damaged(format_args!("a ticket is {number}")))
 }
 
-fn standing(row: &Columns<'_>, holder: Holder) -> Result<QueueEntry, TransactionError> {
+fn queue_entry(row: &Columns<'_>, holder: Holder) -> Result<QueueEntry, TransactionError> {
     let mode: &str = row.get(4)?;
     let mode = Mode::read(mode)
         .ok_or_else(|| TransactionError::damaged(format_args!("somebody waits in mode {mode:?}")))?;
@@ -102,7 +102,7 @@ fn standing(row: &Columns<'_>, holder: Holder) -> Result<QueueEntry, Transaction
     let ttl = ttl.ok_or_else(|| TransactionError::damaged("the ttl of a waiter is out of bounds"))?;
     let channel: Option<i64> = row.get(6)?;
     let nonce: Option<&[u8]> = row.get(7)?;
-    let standing =
+    let waiter =
         QueueEntry::new(holder, row.label(3)?, mode, ttl, channel.map(channel::of_number), row.get(8)?);
-    Ok(standing.with_nonce(nonce.and_then(Nonce::from_digits)))
+    Ok(waiter.with_nonce(nonce.and_then(Nonce::from_digits)))
 }

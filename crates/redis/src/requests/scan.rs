@@ -22,8 +22,8 @@ impl Client {
     /// per key, and longer if the queues are long.
     pub(crate) const INSPECTED_AT_ONCE: usize = 100;
 
-    /// One call of SCAN: for the keys themselves, of which those are kept whose strings begin like a
-    /// lease, and for their queues. Of other programs' keys only the names are transferred.
+    /// One call of SCAN: for the keys themselves, of which those are kept whose strings begin like
+    /// a lease, and for their queues. Of other programs' keys only the names are transferred.
     pub(crate) async fn scan(&self, prefix: &[u8], from: u64) -> Result<ScanPage, Fault> {
         let mut route = self.route(self.call_limit).await?;
         let heard = self.say(&mut route, vec![scan_command(from, prefix)]).await?.pop();
@@ -44,8 +44,8 @@ impl Client {
         Ok(ScanPage::part(found, next.map(|at| ScanPosition { section: 0, at }), scanned, commands))
     }
 
-    /// The keys whose strings begin like a lease or a marker. Nodes of a cluster refuse scripts with
-    /// keys of several slots, so each of their keys is asked for by a command.
+    /// The keys whose strings begin like a lease or a marker. Nodes of a cluster refuse scripts
+    /// with keys of several slots, so each of their keys is asked for by a command.
     async fn locked_among(
         &self,
         route: &mut Route,

@@ -47,8 +47,9 @@ pub struct Vouching<'a> {
 }
 
 /// Grants each attempt its key if that is free and nobody waits for it. All attempts have the same
-/// TTL, and those whose keys have the same part up to the first colon stand together. With `vouching`, they
-/// have proposals with the same longest TTL; in a cluster (`by_slot`), all keys are in one slot.
+/// TTL, and those whose keys have the same part up to the first colon stand together. With
+/// `vouching`, they have proposals with the same longest TTL; in a cluster (`by_slot`), all keys
+/// are in one slot.
 ///
 /// # Panics
 ///

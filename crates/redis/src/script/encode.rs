@@ -138,8 +138,8 @@ pub(crate) fn mark_call(attempt: &Attempt, mark: &Mark, keep: Duration, asked: A
     Call { script: &MARK, keys, args }
 }
 
-/// The call that inspects a key. It reads no fence key, but names it: so it is refused to a user who
-/// could not lock the key.
+/// The call that inspects a key. It reads no fence key, but names it: so it is refused to a user
+/// who could not lock the key.
 pub(crate) fn inspect_call(key: &Key, asked: Asked<'_>) -> Call {
     Call { script: &INSPECT, keys: with_sides([key], asked.fence_keys()), args: Words::default() }
 }

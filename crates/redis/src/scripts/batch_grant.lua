@@ -1,5 +1,6 @@
--- Grants free keys without waiters, each to a different holder. Any other key is left unchanged, and its claim is
--- served by the single grant script, which handles queues, shares and other programs' values.
+-- Grants free keys without waiters, each to a different holder. Any other key is left unchanged,
+-- and its claim is served by the single grant script, which handles queues, shares and other
+-- programs' values.
 --
 -- KEYS  for each claim two: the key, its waiters; then the fence keys
 -- ARGV  1  after this time on the server's clock, in µs since 1970, nothing is granted
@@ -8,11 +9,11 @@
 --     then for each fence key the number of its claims, which are the next ones;
 --     then for each claim 32 digits of its holder, and its tail: nothing, or a space and the label
 --
--- Returns the server's time in µs; for each fence key the fence that all its claims have; and the numbers of the claims that are
--- not granted, from 1. The time alone: too late for all.
+-- Returns the server's time in µs; for each fence key the fence that all its claims have; and the
+-- numbers of the claims that are not granted, from 1. The time alone: too late for all.
 --
--- Somebody waits only if the waiters' data are there: a queue without them has only dead waiters. Shares count only next to a marker,
--- which is a value of the key.
+-- Somebody waits only if the waiters' data are there: a queue without them has only dead waiters.
+-- Shares count only next to a marker, which is a value of the key.
 
 local call, keys, argv = redis.call, KEYS, ARGV
 local n = #keys - #argv + 3

@@ -1,5 +1,6 @@
--- First part of each batch script at a member of a quorum: serves nothing while this server may have forgotten leases, or if the ttl is
--- too long. It takes its key and its arguments from behind the others.
+-- First part of each batch script at a member of a quorum: serves nothing while this server may
+-- have forgotten leases, or if the ttl is too long. It takes its key and its arguments from behind
+-- the others.
 --
 -- KEYS  last, the member key
 -- ARGV  2 the ttl of all claims, in ms; and behind all others:

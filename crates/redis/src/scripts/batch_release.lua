@@ -1,5 +1,5 @@
--- Deletes keys that given holders have: exclusive leases of one key each, without waiters. For any other lease, the single
--- release script returns the holder and hands the key over.
+-- Deletes keys that given holders have: exclusive leases of one key each, without waiters. For any
+-- other lease, the single release script returns the holder and hands the key over.
 --
 -- KEYS  for each lease its key
 -- ARGV  for each lease the beginning of its value, before the fence, which no other lease has

@@ -1,12 +1,13 @@
--- Extends exclusive leases of one key each to a TTL from now, if nobody waits for them. Any other lease is renewed by the single
--- renewal script.
+-- Extends exclusive leases of one key each to a TTL from now, if nobody waits for them. Any other
+-- lease is renewed by the single renewal script.
 --
 -- KEYS  for each lease its key; then their fence keys
 -- ARGV  1  how long to remember their fences, in ms
 --       2  the ttl of all leases, in ms
 --     then for each lease the beginning of its value, before the fence, which no other lease has
 --
--- Returns how many leases there are, and the numbers of those that are not renewed, from 1. No lease is shortened, and no fence is forgotten sooner.
+-- Returns how many leases there are, and the numbers of those that are not renewed, from 1. No
+-- lease is shortened, and no fence is forgotten sooner.
 
 local call, keys, argv = redis.call, KEYS, ARGV
 local n = #argv - 2

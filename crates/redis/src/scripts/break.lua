@@ -1,5 +1,5 @@
--- Ends the lease on a key, whoever holds it, if it has the given fence; or the share with that fence. Raises the fence of the
--- key, and hands the key over.
+-- Ends the lease on a key, whoever holds it, if it has the given fence; or the share with that
+-- fence. Raises the fence of the key, and hands the key over.
 --
 -- KEYS  as for all scripts, with one key; behind them, the record of the break
 -- ARGV  1  the fence
@@ -9,13 +9,15 @@
 --       5  who breaks it, a line feed, why: for the record
 --       6  how long to keep the record, in ms
 --
--- The last field of each answer lists the keys that are free although somebody waits. The second one is always 1.
+-- The last field of each answer lists the keys that are free although somebody waits. The second
+-- one is always 1.
 --   0 1 value pttl      broken: the former value, and its remaining time
 --   1 1 value pttl      it is held by this value, with another fence or none, or not by a lease; nothing is broken
 --   3 1 pttl                  it has something that is not a string
 --   6 1                       nobody holds it
 --
--- A fence names one holding of its key: breaking a holding that was seen earlier does not affect later ones.
+-- A fence names one holding of its key: breaking a holding that was seen earlier does not affect
+-- later ones.
 
 local s = see(1)
 

@@ -1,5 +1,6 @@
--- Gives a holder all keys of a claim, or none; or lets it take those that are free, in their order, and wait in the queue of the
--- first that is not. Repeating a request with the same holder has the same effect as making it once.
+-- Gives a holder all keys of a claim, or none; or lets it take those that are free, in their order,
+-- and wait in the queue of the first that is not. Repeating a request with the same holder has the
+-- same effect as making it once.
 --
 -- ARGV  1  32 digits of the holder
 --       2  how long a key that is handed over may remain unclaimed, in ms
@@ -16,8 +17,8 @@
 --      12  how long to remember the queue, in ms
 --      13  32 digits that a push which grants it the key must repeat; empty if it cannot be notified
 --
--- The last field of each answer lists the keys that are free although somebody waits, and the field before it is the server's time
--- in µs. n counts the keys from 1.
+-- The last field of each answer lists the keys that are free although somebody waits, and the field
+-- before it is the server's time in µs. n counts the keys from 1.
 --   0 fence                              granted; the fence is new to each of the keys
 --   1 n value pttl                       key n is held, by this value, for so long (-1: no end). If several hold it, an array
 --                                        replaces the value: the marker, and digits, weight, fence (-: none yet) and tail of the
@@ -32,9 +33,9 @@
 --   9                                    a key is not handed over yet
 --  11                                    the ttl is longer than the quorum's longest
 --
--- Nothing is written if the answer is 2, 3, 4, 5 or 11. A value that is not this holder's is never overwritten except to mark it. A
--- lease that this holder has is never shortened: otherwise a delayed grant could cut off the renewal that
--- overtook it.
+-- Nothing is written if the answer is 2, 3, 4, 5 or 11. A value that is not this holder's is never
+-- overwritten except to mark it. A lease that this holder has is never shortened: otherwise a
+-- delayed grant could cut off the renewal that overtook it.
 
 local tail, ttl, keep, not_after = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
 local channel, ticket_at, ticket, limit = ARGV[8], tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
@@ -70,7 +71,7 @@ local function join(s)
   if not queue.me then queue.length = queue.length + 1 end
   local nonce = ARGV[13] ~= '' and ' ' .. ARGV[13] or ''
   local record = table.concat({ ARGV[4], ARGV[5], (several and 1 or 0) .. s.want.mode, channel }, ' ') .. nonce .. tail
-  queue.me, queue.joined = standing(me, at, record), true
+  queue.me, queue.joined = new_waiter(me, at, record), true
 end
 
 -- Takes one key and returns nothing, or joins its queue.

@@ -1,4 +1,5 @@
--- Returns the numbers of the keys that have a string which begins like a lease or a marker, from 1. Writes nothing.
+-- Returns the numbers of the keys that have a string which begins like a lease or a marker, from 1.
+-- Writes nothing.
 --
 -- KEYS  any
 -- ARGV  none

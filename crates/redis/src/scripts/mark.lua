@@ -5,7 +5,8 @@
 --       2  the mark
 --       3  how long to keep it, in ms
 --
--- n counts the keys from 1, and is the first key that the holder does not hold; then nothing is written.
+-- n counts the keys from 1, and is the first key that the holder does not hold; then nothing is
+-- written.
 --   0                         marked
 --   1 n value pttl      another holder holds key n, or several do, for so long (-1: no end)
 --   3 n pttl                  key n has something that is not a string

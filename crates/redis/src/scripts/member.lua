@@ -1,5 +1,6 @@
--- Part of each script for a quorum, except the releases: refuses the request while this server may have forgotten
--- leases. It takes its key and its arguments from behind the others, so the parts that follow find theirs at the usual positions.
+-- Part of each script for a quorum, except the releases: refuses the request while this server may
+-- have forgotten leases. It takes its key and its arguments from behind the others, so the parts
+-- that follow find theirs at the usual positions.
 --
 -- KEYS  last, the member key: the run of the server that vouches for its leases; and, until it has certainly not forgotten any lease
 --       that still lasts, a space and since when it vouches, in µs since 1970
@@ -10,8 +11,9 @@
 --
 --  10 left                    it abstains for so many more ms; nothing is written except the member key
 --
--- If the key has another run or none, the server was restarted, or its data were replaced or deleted. A lease that it forgot lasts for
--- at most the longest ttl; its clock may have been read a little before it forgot.
+-- If the key has another run or none, the server was restarted, or its data were replaced or
+-- deleted. A lease that it forgot lasts for at most the longest ttl; its clock may have been read a
+-- little before it forgot.
 
 local BEHIND = 1000000
 

@@ -1,5 +1,5 @@
--- Grants free keys without waiters as the batch script of a single server does, but each with the proposed fence of a quorum, or the
--- next fence of its key.
+-- Grants free keys without waiters as the batch script of a single server does, but each with the
+-- proposed fence of a quorum, or the next fence of its key.
 --
 -- KEYS  for each claim two: the key, its waiters; then for each claim the fence key of its key
 -- ARGV  1  after this time on the server's clock, in µs since 1970, nothing is granted
@@ -7,7 +7,8 @@
 --       3  how long to remember their fences, in ms
 --     then for each claim two: 32 digits of its holder, and its tail; the proposed fence
 --
--- Returns the server's time in µs, and for each claim its fence, or nothing. The time alone: too late for all.
+-- Returns the server's time in µs, and for each claim its fence, or nothing. The time alone: too
+-- late for all.
 --
 -- A fence key of the wrong type counts for EXISTS, but reads as nothing in MGET.
 

@@ -1,6 +1,7 @@
 -- Part of each script that may hand a key over: the key's queue (queue).
 --
--- The queue is a sorted set: the holders' digits by their tickets. A hash, the waiters, contains their data:
+-- The queue is a sorted set: the holders' digits by their tickets. A hash, the waiters, contains
+-- their data:
 --   digits      ttl, how long to remember the fence, 1 if the claim has other keys too, else 0, and directly behind that the mode unless
 --               it is exclusive, the channel, the 32 digits that prove a grant to the waiter if it requires a proof, and a space
 --               and the label if there is one; separated by spaces. No channel: it cannot be notified, and counts as listening.
@@ -14,7 +15,7 @@ local CLEARED_AT_ONCE = 100
 local MS = '([1-9]%d?%d?%d?%d?%d?%d?%d?%d?%d?%d?%d?%d?)'
 local STANDS = '^' .. MS .. ' ' .. MS .. ' ([01])([^ ]*) ([^ ]*)(.*)$'
 
-local function standing(digits, ticket, record)
+local function new_waiter(digits, ticket, record)
   local ttl, keep, more, mode, channel, behind = string.match(record or '', STANDS)
   local nonce, tail = nonce_of(behind or '')
   return {
@@ -26,7 +27,7 @@ end
 local function new_queue(length, unclaimed)
   return {
     length = length, stored = length, read = 0, others = {}, nth = 1, gone = {},
-    counts = {}, struck = {}, strikes = {}, unclaimed = unclaimed, was_unclaimed = unclaimed,
+    counts = {}, unresponsive = {}, changed_channels = {}, unclaimed = unclaimed, was_unclaimed = unclaimed,
   }
 end
 
@@ -38,7 +39,7 @@ local function queue(s)
   if s.beside == 0 or redis.call('EXISTS', s.queue_key, s.waiters_key) == 0 then return false end
   s.queue = new_queue(redis.call('ZCARD', s.queue_key), redis.call('HGET', s.waiters_key, 'u'))
   local ticket = redis.call('ZSCORE', s.queue_key, me)
-  if ticket then s.queue.me = standing(me, tonumber(ticket), redis.call('HGET', s.waiters_key, me)) end
+  if ticket then s.queue.me = new_waiter(me, tonumber(ticket), redis.call('HGET', s.waiters_key, me)) end
   return s.queue
 end
 
@@ -50,9 +51,9 @@ local function ask_about(s, channels)
     s.queue.counts[channel] = counts[2 * i]
     fields[i] = 's:' .. channel
   end
-  local struck = redis.call('HMGET', s.waiters_key, unpack(fields))
+  local unresponsive = redis.call('HMGET', s.waiters_key, unpack(fields))
   for i, channel in ipairs(channels) do
-    if s.queue.struck[channel] == nil then s.queue.struck[channel] = struck[i] and true end
+    if s.queue.unresponsive[channel] == nil then s.queue.unresponsive[channel] = unresponsive[i] and true end
   end
 end
 
@@ -66,7 +67,7 @@ local function read_on(s, count)
   local records = redis.call('HMGET', s.waiters_key, unpack(digits))
   local channels = {}
   for i = 1, #digits do
-    local waiter = standing(digits[i], tonumber(found[2 * i]), records[i])
+    local waiter = new_waiter(digits[i], tonumber(found[2 * i]), records[i])
     if digits[i] ~= me then queue.others[#queue.others + 1] = waiter end
     local channel = waiter.channel
     if channel and channel ~= '' and queue.counts[channel] == nil then
@@ -116,11 +117,11 @@ end
 local function hears(s, waiter)
   local channel = waiter.channel
   if not channel or channel == '' then return channel == '' end
-  return s.queue.counts[channel] > 0 and not s.queue.struck[channel]
+  return s.queue.counts[channel] > 0 and not s.queue.unresponsive[channel]
 end
 
-local function strike(s, channel, struck)
-  if channel ~= '' then s.queue.struck[channel], s.queue.strikes[channel] = struck, struck end
+local function set_unresponsive(s, channel, unresponsive)
+  if channel ~= '' then s.queue.unresponsive[channel], s.queue.changed_channels[channel] = unresponsive, unresponsive end
 end
 
 -- Removes the requester, or the first waiter.
@@ -149,7 +150,7 @@ end
 -- The requester, or another waiter on its channel, has asked: hand-overs to that process will be
 -- received.
 local function heard_from(s, channel)
-  strike(s, channel, false)
+  set_unresponsive(s, channel, false)
   claim(s)
   local unclaimed = s.queue.unclaimed
   if unclaimed and channel ~= '' and string.sub(unclaimed, 34) == channel then s.queue.unclaimed = false end

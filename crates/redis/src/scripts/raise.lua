@@ -1,13 +1,13 @@
--- At a member of a quorum: raises the fences of what a holder holds to the proposed one, if they are smaller. If another holder of a
--- shared key may have that fence, the new one is one more than the last, so that no two holders have the same. The lease is not
--- extended.
+-- At a member of a quorum: raises the fences of what a holder holds to the proposed one, if they
+-- are smaller. If another holder of a shared key may have that fence, the new one is one more than
+-- the last, so that no two holders have the same. The lease is not extended.
 --
 -- ARGV  1  32 digits of the holder
 --       2  how long a key that is handed over may remain unclaimed, in ms
 --       3  how long to remember the fence, in ms
 --
--- The last field of each answer lists the keys that are free although somebody waits. n counts the keys from 1, and is the first key
--- that the holder does not hold.
+-- The last field of each answer lists the keys that are free although somebody waits. n counts the
+-- keys from 1, and is the first key that the holder does not hold.
 --   0 fence                   the fences are now this one
 --   1 n value pttl      somebody else holds key n, for so long (-1: no end)
 --   3 n pttl                  key n has something that is not a string

@@ -1,5 +1,5 @@
--- At a member of a quorum: extends a lease to a ttl from now, and takes it again if nobody holds its keys or waits for them, with
--- the fence on which the majority agreed. All keys, or none.
+-- At a member of a quorum: extends a lease to a ttl from now, and takes it again if nobody holds
+-- its keys or waits for them, with the fence on which the majority agreed. All keys, or none.
 --
 -- ARGV  1  32 digits of the holder
 --       2  how long a key that is handed over may remain unclaimed, in ms
@@ -9,7 +9,8 @@
 --       6  after this time on the server's clock, in µs since 1970, take nothing; empty: never
 --       7  the part of the value after the digits: nothing, or a space and the label
 --
--- The renewal script follows it and returns the answer; after that time, it is a mere renewal. In addition:
+-- The renewal script follows it and returns the answer; after that time, it is a mere renewal. In
+-- addition:
 --   5 n name                  the fence key of key n, of this name, contains something that is not a number; nothing is written
 --
 -- The attempt may have been released since, and then must not be restored.

@@ -1,11 +1,11 @@
--- Releases what a holder holds of the keys of a claim, and its places in their queues, and nothing else; hands free keys over. The
--- fences are kept.
+-- Releases what a holder holds of the keys of a claim, and its places in their queues, and nothing
+-- else; hands free keys over. The fences are kept.
 --
 -- ARGV  1  32 digits of the holder
 --       2  how long a key that is handed over may remain unclaimed, in ms
 --
--- The last field of each answer lists the keys that are free although somebody waits. n counts the keys from 1, and is the first key
--- that the holder did not hold.
+-- The last field of each answer lists the keys that are free although somebody waits. n counts the
+-- keys from 1, and is the first key that the holder did not hold.
 --   0                         released
 --   1 n value pttl      somebody else held key n, for so long (-1: no end)
 --   3 n pttl                  key n has something that is not a string

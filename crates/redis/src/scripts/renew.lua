@@ -1,5 +1,6 @@
--- Extends a lease to a ttl from now, if its holder still holds all keys of the claim. If it has a key alone and wants to read it, the
--- lease becomes a share, and the readers who wait next are let in.
+-- Extends a lease to a ttl from now, if its holder still holds all keys of the claim. If it has a
+-- key alone and wants to read it, the lease becomes a share, and the readers who wait next are let
+-- in.
 --
 -- ARGV  1  32 digits of the holder
 --       2  how long a key that is handed over may remain unclaimed, in ms
@@ -7,16 +8,16 @@
 --       4  how long to remember the fence, in ms
 --       5  the mode of each key, as in a grant
 --
--- The last field of each answer lists the keys that are free although somebody waits. n counts the keys from 1, and is the first key
--- that the holder does not hold.
+-- The last field of each answer lists the keys that are free although somebody waits. n counts the
+-- keys from 1, and is the first key that the holder does not hold.
 --   0                         renewed
 --   1 n value pttl      somebody else holds key n, for so long (-1: no end)
 --   3 n pttl                  key n has something that is not a string
 --   6 n                       nobody holds key n
 --  11                         the ttl is longer than the quorum's longest; nothing is written
 --
--- No lease is shortened: otherwise a delayed renewal could cut off the one that overtook it. Even if it
--- came too late, its sender is alive, and has claimed what was handed to it.
+-- No lease is shortened: otherwise a delayed renewal could cut off the one that overtook it. Even
+-- if it came too late, its sender is alive, and has claimed what was handed to it.
 
 local ttl, keep = tonumber(ARGV[3]), tonumber(ARGV[4])
 

@@ -1,16 +1,18 @@
 -- Part of each script that may grant a key to several holders at once: their shares.
 --
--- The holders are a sorted set: their digits by the ends of their shares, in ms since 1970. A hash, the shares, contains their data:
+-- The holders are a sorted set: their digits by the ends of their shares, in ms since 1970. A hash,
+-- the shares, contains their data:
 --   digits      weight, fence, channel, and a space and the label if there is one; separated by spaces. For the fence, -: none
 --               yet. The channel is that of an unclaimed hand-over; -: it is claimed.
 --   n           the sum of the weights
 --
--- They count as long as the key has the marker, which ends with the last share. Their data are kept a little longer,
--- so that a waiter that did not claim its hand-over can be skipped.
+-- They count as long as the key has the marker, which ends with the last share. Their data are kept
+-- a little longer, so that a waiter that did not claim its hand-over can be skipped.
 
 local SHARES_KEPT = 15000
--- The latest end of a share, in ms since 1970: a number of 13 digits. Shares with later ends were written by another program, and do
--- not count: the marker would never expire, or the server would refuse the end as an expiry after the first writes.
+-- The latest end of a share, in ms since 1970: a number of 13 digits. Shares with later ends were
+-- written by another program, and do not count: the marker would never expire, or the server would
+-- refuse the end as an expiry after the first writes.
 local ENDS_MAX = 9999999999999
 
 -- The operations on shares. They are created only if there are shares: most scripts find none, and
@@ -48,7 +50,7 @@ local function make_shares()
     for i, record in ipairs(redis.call('HMGET', s.shares_key, unpack(ended))) do
       local share = share_of(record)
       gone(s, ended[i], share.weight)
-      if ended[i] ~= me and share.channel ~= '-' and queue(s) then strike(s, share.channel, true) end
+      if ended[i] ~= me and share.channel ~= '-' and queue(s) then set_unresponsive(s, share.channel, true) end
     end
   end
 
@@ -98,7 +100,8 @@ local function make_shares()
     shares.put[digits], shares.marked = share, true
   end
 
-  -- Makes the requester's lease a share of the same length, with the same fence. Shares that are left from before the lease do not count.
+  -- Makes the requester's lease a share of the same length, with the same fence. Shares that are
+  -- left from before the lease do not count.
   local function downgrade(s, want)
     local ends, number, tail = ends_after(redis.call('PTTL', s.key)), s.number, s.tail
     s.value, s.owner, s.number = false, nil, nil

@@ -1,10 +1,10 @@
--- Part of the release script if other libraries have their own waiters for the keys: each blocks on a list (BLPOP)
--- until an element wakes one of them, which then tries to take the key.
+-- Part of the release script if other libraries have their own waiters for the keys: each blocks on
+-- a list (BLPOP) until an element wakes one of them, which then tries to take the key.
 --
 -- KEYS  behind those of all keys: for each key the list on which they block, or the key itself: nobody does
 --
--- The parts that follow find their keys at the usual positions. A key that was handed to a waiter of ours is not free, and nobody is
--- woken for it.
+-- The parts that follow find their keys at the usual positions. A key that was handed to a waiter
+-- of ours is not free, and nobody is woken for it.
 
 local SIGNAL_KEPT = 1000
 

@@ -1,7 +1,7 @@
 -- Part of each script that changes a lease: the state of each key, and its changes.
 --
--- A script first reads and decides, then changes its own tables, and finally writes, in `finish`. So nothing that can fail comes
--- after a write, and intermediate changes are never written.
+-- A script first reads and decides, then changes its own tables, and finally writes, in `finish`.
+-- So nothing that can fail comes after a write, and intermediate changes are never written.
 
 local me, window = ARGV[1], tonumber(ARGV[2])
 local now = time_now()

@@ -1,6 +1,6 @@
 
--- Makes a successor the holder of all keys of the claim, if its holder still holds them, and extends the lease to a ttl from now. The
--- fences remain.
+-- Makes a successor the holder of all keys of the claim, if its holder still holds them, and
+-- extends the lease to a ttl from now. The fences remain.
 --
 -- ARGV  1  32 digits of the holder
 --       2  how long a key that is transferred may remain unclaimed, in ms
@@ -9,8 +9,8 @@
 --       5  32 digits of the successor
 --       6  a space and the successor's label, or nothing
 --
--- The last field of each answer lists the keys that are free although somebody waits. n counts the keys from 1, and is the first key
--- that the holder does not hold.
+-- The last field of each answer lists the keys that are free although somebody waits. n counts the
+-- keys from 1, and is the first key that the holder does not hold.
 --   0                         transferred
 --   1 n value pttl      somebody else holds key n, for so long (-1: no end)
 --   3 n pttl                  key n has something that is not a string

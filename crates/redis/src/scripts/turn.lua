@@ -89,7 +89,7 @@ local function advance(s, asks)
     local digits, channel = string.match(queue.unclaimed, '^(%x+) (.*)$')
     if s.owner ~= digits then
       queue.unclaimed = false
-      if channel then strike(s, channel, true) end
+      if channel then set_unresponsive(s, channel, true) end
     end
   end
   local turn = 'free'
@@ -119,8 +119,8 @@ local function write_queue(s, kept)
     redis.call('ZADD', s.queue_key, whole(queue.me.ticket), me)
     redis.call('HSET', s.waiters_key, me, queue.me.record)
   end
-  for channel, struck in pairs(queue.strikes) do
-    if struck then redis.call('HSET', s.waiters_key, 's:' .. channel, '') else redis.call('HDEL', s.waiters_key, 's:' .. channel) end
+  for channel, unresponsive in pairs(queue.changed_channels) do
+    if unresponsive then redis.call('HSET', s.waiters_key, 's:' .. channel, '') else redis.call('HDEL', s.waiters_key, 's:' .. channel) end
   end
   if queue.unclaimed ~= queue.was_unclaimed then
     if queue.unclaimed then redis.call('HSET', s.waiters_key, 'u', queue.unclaimed) else redis.call('HDEL', s.waiters_key, 'u') end

@@ -335,8 +335,8 @@ async fn a_user_without_mget_is_served_one_by_one_and_tries_a_batch_once() {
             assert_eq!(store.release(&ours).await, Ok(HoldAnswer::Done));
             assert_eq!(value(&server, "app:k"), None);
         }
-        // The first batch of grants is served, and the first batch of renewals refused. Scripts that
-        // the server does not know are sent twice.
+        // The first batch of grants is served, and the first batch of renewals refused. Scripts
+        // that the server does not know are sent twice.
         assert_eq!(scripts(&server) - before, 9 + 2 + 3, "{flavor}");
     }
 }

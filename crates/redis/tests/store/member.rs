@@ -171,8 +171,8 @@ async fn a_member_grants_exactly_the_fence_that_is_proposed_and_keeps_clocks_tha
     }
 }
 
-/// A break names no proposal. It hands the key over all the same, and its waiter must not get a fence
-/// that is below the last one of the key here.
+/// A break names no proposal. It hands the key over all the same, and its waiter must not get a
+/// fence that is below the last one of the key here.
 #[tokio::test]
 async fn a_break_at_a_member_counts_the_fences_of_the_key() {
     for flavor in Flavor::ALL {

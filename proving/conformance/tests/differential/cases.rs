@@ -730,8 +730,8 @@ fn each_claim_of_a_batch_is_judged_by_its_own_keys(subject: &mut Subject) -> Out
     Ok(())
 }
 
-/// Keys with the same beginning have one fence key: none of them is granted a fence that is not above
-/// the last fence of all.
+/// Keys with the same beginning have one fence key: none of them is granted a fence that is not
+/// above the last fence of all.
 fn keys_with_the_same_beginning_share_their_last_fence(subject: &mut Subject) -> Outcome {
     let far = clock(subject)? + 3600 * SECOND;
     let last = fence_key(&by(1, "x:"));

@@ -83,8 +83,8 @@ fn are(costs: &BTreeMap<String, u64>, expected: &[(&str, u64)]) -> Outcome {
 
 const LATER: Stamp = Stamp::from_micros(1 << 53);
 
-/// At any number of claims, except for the writes, and for the remaining times of leases. All claims
-/// have one fence key.
+/// At any number of claims, except for the writes, and for the remaining times of leases. All
+/// claims have one fence key.
 fn a_batch_asks_once_for_all_of_its_claims(subject: &mut Subject) -> Outcome {
     for n in [1, 2, 64_u8] {
         let all: Vec<_> = (0..n).map(|nth| by_at(u128::from(nth), &format!("{n}:{nth}"))).collect();
@@ -105,8 +105,8 @@ fn a_batch_asks_once_for_all_of_its_claims(subject: &mut Subject) -> Outcome {
     Ok(())
 }
 
-/// A member is also asked for its run id, and for how long it will know it; and each key has its own
-/// last fence.
+/// A member is also asked for its run id, and for how long it will know it; and each key has its
+/// own last fence.
 fn a_batch_at_a_member_asks_twice_more(subject: &mut Subject) -> Outcome {
     let days = Duration::from_secs(30 * 24 * 3600).as_millis().to_string();
     let mut vouch = cmd("SET");

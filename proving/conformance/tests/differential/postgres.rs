@@ -131,7 +131,7 @@ impl Tables {
     }
 
     async fn clear(&self) {
-        let tables = "leasehold.lease, leasehold.share, leasehold.waiter, leasehold.struck, leasehold.mark, leasehold.broken";
+        let tables = "leasehold.lease, leasehold.share, leasehold.waiter, leasehold.unresponsive, leasehold.mark, leasehold.broken";
         self.client
             .batch_execute(&format!(
                 "TRUNCATE {tables}; DELETE FROM leasehold.meta WHERE name IN ('voided', 'timeline')"
@@ -177,7 +177,7 @@ impl Tables {
             }
             // It has ended, so its leftovers must not become valid again.
             Step::ForgetQueue(key) => {
-                let sql = "UPDATE leasehold.lease SET line_ends = 1 WHERE key = $1 AND waiters IS NOT NULL";
+                let sql = "UPDATE leasehold.lease SET queue_ends = 1 WHERE key = $1 AND waiters IS NOT NULL";
                 self.write(sql, &[&key.as_bytes()]).await;
             }
             Step::EndShares(key, whose, marker) => {
@@ -221,10 +221,10 @@ impl Tables {
 
     /// All records, and whether the tables contradict each other.
     async fn dump(&self) -> Result<Dump, String> {
-        let (leases, waiters, struck, shares, marks, broken) = tokio::try_join!(
+        let (leases, waiters, unresponsive, shares, marks, broken) = tokio::try_join!(
             self.rows("lease", "key"),
             self.rows("waiter", "key, ticket, holder"),
-            self.rows("struck", "key"),
+            self.rows("unresponsive", "key"),
             self.rows("share", "key"),
             self.rows("mark", "key"),
             self.rows("broken", "key"),
@@ -265,7 +265,7 @@ impl Tables {
                 if let Some(id) = row.get::<_, Option<&[u8]>>("handed") {
                     line.hand_to(holder(id), row.get::<_, Option<i64>>("handed_on").map(channel));
                 }
-                if let Some(ends) = row.get::<_, Option<i64>>("line_ends") {
+                if let Some(ends) = row.get::<_, Option<i64>>("queue_ends") {
                     line.keep_until(stamp(ends));
                 }
                 counts.insert(key.clone(), count.unsigned_abs());
@@ -287,8 +287,11 @@ impl Tables {
             let ticket = Ticket::new(row.get::<_, i64>("ticket").unsigned_abs());
             line.join(entry.with_nonce(nonce), Some(ticket), stamp(0));
         }
-        for row in &struck {
-            lines.get_mut(&key(row)).ok_or("a channel has no queue")?.strike(channel(row.get("channel")));
+        for row in &unresponsive {
+            lines
+                .get_mut(&key(row))
+                .ok_or("a channel has no queue")?
+                .set_unresponsive(channel(row.get("channel")));
         }
         let now = leases.first().map_or(0, |row| row.get::<_, i64>("now"));
         let last = |line: &WaitQueue| line.ends().is_none_or(|ends| stamp(now) < ends);

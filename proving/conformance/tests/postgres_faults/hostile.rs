@@ -16,29 +16,29 @@ const ROWS: &[(&str, &str)] = &[
     ),
     (
         "the greatest numbers",
-        "INSERT INTO leasehold.lease (key, holder, ends, awaited, fence, fence_ends, waiters, handed, handed_on, line_ends) VALUES \
+        "INSERT INTO leasehold.lease (key, holder, ends, awaited, fence, fence_ends, waiters, handed, handed_on, queue_ends) VALUES \
          ('bad', decode(repeat('ff', 16), 'hex'), 9223372036854775807, true, 9007199254740991, 9223372036854775807, \
          9223372036854775807, decode(repeat('00', 16), 'hex'), 9223372036854775807, 9223372036854775807)",
     ),
     (
         "waiters in an unknown mode",
-        "INSERT INTO leasehold.lease (key, waiters, line_ends) VALUES ('bad', 1, 1 << 60); INSERT INTO leasehold.waiter VALUES \
+        "INSERT INTO leasehold.lease (key, waiters, queue_ends) VALUES ('bad', 1, 1 << 60); INSERT INTO leasehold.waiter VALUES \
          ('bad', 1, decode(repeat('01', 16), 'hex'), 'x', 'sideways', 1000, 7, NULL, false)",
     ),
     (
         "a waiter with an endless ttl and a secret that is none",
-        "INSERT INTO leasehold.lease (key, waiters, line_ends) VALUES ('bad', 1, 1 << 60); INSERT INTO leasehold.waiter VALUES \
+        "INSERT INTO leasehold.lease (key, waiters, queue_ends) VALUES ('bad', 1, 1 << 60); INSERT INTO leasehold.waiter VALUES \
          ('bad', 9223372036854775807, decode(repeat('01', 16), 'hex'), 'x', 'exclusive', 9223372036854775807, 7, \
          decode(repeat('fe', 32), 'hex'), true)",
     ),
     (
         "fewer waiters than are counted",
-        "INSERT INTO leasehold.lease (key, holder, ends, awaited, waiters, line_ends) VALUES \
+        "INSERT INTO leasehold.lease (key, holder, ends, awaited, waiters, queue_ends) VALUES \
          ('bad', decode(repeat('ff', 16), 'hex'), 1 << 60, true, 1000000, 1 << 60)",
     ),
     (
         "more waiters than are counted",
-        "INSERT INTO leasehold.lease (key, waiters, line_ends) VALUES ('bad', 0, 1 << 60); INSERT INTO leasehold.waiter SELECT \
+        "INSERT INTO leasehold.lease (key, waiters, queue_ends) VALUES ('bad', 0, 1 << 60); INSERT INTO leasehold.waiter SELECT \
          'bad', n, decode(lpad(to_hex(n), 32, '0'), 'hex'), NULL, 'exclusive', 1000, 7, NULL, false FROM generate_series(1, 500) AS n",
     ),
     (
@@ -60,7 +60,7 @@ const ROWS: &[(&str, &str)] = &[
     ),
     (
         "times and fences below zero",
-        "INSERT INTO leasehold.lease (key, holder, ends, awaited, fence, fence_ends, waiters, line_ends) VALUES \
+        "INSERT INTO leasehold.lease (key, holder, ends, awaited, fence, fence_ends, waiters, queue_ends) VALUES \
          ('bad', decode(repeat('ff', 16), 'hex'), -5, false, -7, -5, -1, -5)",
     ),
     (
@@ -73,7 +73,7 @@ const ROWS: &[(&str, &str)] = &[
     ),
     (
         "channels without a queue",
-        "INSERT INTO leasehold.lease (key) VALUES ('bad'); INSERT INTO leasehold.struck SELECT 'bad', n FROM generate_series(1, 1000) AS n",
+        "INSERT INTO leasehold.lease (key) VALUES ('bad'); INSERT INTO leasehold.unresponsive SELECT 'bad', n FROM generate_series(1, 1000) AS n",
     ),
 ];
 
@@ -114,7 +114,7 @@ async fn foreign_data_at_a_key_gets_an_answer_and_does_not_affect_other_keys() {
             assert!(guard.is_held(), "{what}");
             guard.release().await.unwrap();
         }
-        let tables = ["lease", "share", "waiter", "struck", "mark", "broken"];
+        let tables = ["lease", "share", "waiter", "unresponsive", "mark", "broken"];
         let clear = tables.map(|table| format!("DELETE FROM leasehold.{table}")).join(";");
         db.batch_execute(&clear).await.unwrap();
     }

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use leasehold::postgres::{InitOutcome, init};
 
+use tokio_postgres::Client;
+
 use crate::world::{Crowd, db, process, server, take};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -15,11 +17,11 @@ async fn tables_to_which_a_later_version_has_added_serve_this_one() {
     let db = db(&server).await;
     let (before, url) = (process(&server.url(), 5 * SECOND).await, server.url());
     let kept = take(&before, "kept").await;
-    for table in ["meta", "lease", "share", "waiter", "struck", "mark", "broken"] {
+    for table in ["meta", "lease", "share", "waiter", "unresponsive", "mark", "broken"] {
         let add = format!("ALTER TABLE leasehold.{table} ADD COLUMN later text DEFAULT 'later'");
         db.batch_execute(&add).await.unwrap();
     }
-    db.batch_execute("UPDATE leasehold.meta SET value = '2' WHERE name = 'version'").await.unwrap();
+    db.batch_execute("UPDATE leasehold.meta SET value = '3' WHERE name = 'version'").await.unwrap();
 
     assert_eq!(init(&url).await.unwrap(), InitOutcome::Existed);
     let after = process(&url, 5 * SECOND).await;
@@ -39,10 +41,43 @@ async fn tables_to_which_a_later_version_has_added_serve_this_one() {
 #[tokio::test(flavor = "multi_thread")]
 async fn tables_that_need_a_later_version_are_refused_before_anything_is_asked_of_them() {
     let server = server(&[]).await;
-    let of = "UPDATE leasehold.meta SET value = '2' WHERE name IN ('version', 'readable_by')";
+    let of = "UPDATE leasehold.meta SET value = '3' WHERE name IN ('version', 'readable_by')";
     db(&server).await.batch_execute(of).await.unwrap();
     let refused = leasehold::Locks::connect(&server.url()).await.unwrap_err().to_string();
-    assert!(refused.contains("takes a program of version 2") && refused.contains("update"), "{refused}");
+    assert!(refused.contains("takes a program of version 3") && refused.contains("update"), "{refused}");
     let refused = init(&server.url()).await.unwrap_err().to_string();
-    assert!(refused.contains("takes a program of version 2"), "{refused}");
+    assert!(refused.contains("takes a program of version 3"), "{refused}");
+}
+
+/// The tables as version 1 had them.
+async fn make_version_1(db: &Client) {
+    let older = "ALTER TABLE leasehold.unresponsive RENAME TO struck; \
+        ALTER TABLE leasehold.struck RENAME CONSTRAINT unresponsive_pkey TO struck_pkey; \
+        ALTER TABLE leasehold.lease RENAME COLUMN queue_ends TO line_ends; \
+        UPDATE leasehold.meta SET value = '1' WHERE name IN ('version', 'readable_by')";
+    db.batch_execute(older).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tables_of_version_1_are_upgraded_with_their_locks_and_fences() {
+    let server = server(&[]).await;
+    let (db, url) = (db(&server).await, server.url());
+    let before = process(&url, 5 * SECOND).await;
+    let kept = take(&before, "kept").await;
+    make_version_1(&db).await;
+    let refused = leasehold::Locks::connect(&url).await.unwrap_err().to_string();
+    assert!(refused.contains("version 1") && refused.contains("leasehold init"), "{refused}");
+
+    assert_eq!(init(&url).await.unwrap(), InitOutcome::Upgraded);
+    assert_eq!(init(&url).await.unwrap(), InitOutcome::Existed);
+    let after = process(&url, 5 * SECOND).await;
+    assert!(after.mutex("kept").try_lock().await.unwrap().is_none());
+    let fence = kept.fence();
+    kept.release().await.unwrap();
+    assert!(take(&after, "kept").await.fence() > fence);
+    let crowd = Crowd::start(&[after.clone(), process(&url, 5 * SECOND).await], "k");
+    crowd.goes_on(40).await;
+    crowd.end().await;
+    let readers = after.rw_lock("r").read().await.unwrap();
+    readers.release().await.unwrap();
 }

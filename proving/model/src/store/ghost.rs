@@ -158,7 +158,7 @@ impl Store {
         let line = |server: &Server| server.records.queue(key, now).cloned().unwrap_or_default();
         let (queue_before, line) = (line(before), line(&self.server));
         let held = before.records.holder_ids(key, now);
-        self.look_at_strikes(&queue_before, &held, asker.as_ref(), call);
+        self.look_at_unresponsive(&queue_before, &held, asker.as_ref(), call);
         if asker.is_some() && claim.wants().len() == 1 {
             let keeps = letter.knew || queue_before.ticket(call.holder).is_some();
             let ghost = self.ghost();
@@ -194,7 +194,7 @@ impl Store {
         if let Some((_, fence)) = granted {
             claim.keys().for_each(|key| self.ghost().is_given(key, fence));
         }
-        let mut stood = queue_before.waiters().map(|(_, standing)| standing.holder);
+        let mut stood = queue_before.waiters().map(|(_, waiter)| waiter.holder);
         let is_dropped = |holder: Holder| {
             holder != call.holder && !takers.contains(&holder) && line.ticket(holder).is_none()
         };
@@ -214,21 +214,23 @@ impl Store {
 
     /// Checks that a waiter that did not claim is passed over from the next request on, and no
     /// other.
-    fn look_at_strikes(
+    fn look_at_unresponsive(
         &mut self,
         before: &WaitQueue,
         was_held: &[Holder],
         asker: Option<&Channel>,
         call: Call,
     ) {
-        if asker.is_some_and(|channel| self.is_struck(call, channel)) {
+        if asker.is_some_and(|channel| self.is_unresponsive(call, channel)) {
             self.ghost().wrong("a waiter that asks again stays unresponsive");
         }
         let lies = before.unclaimed().filter(|it| !was_held.contains(&it.holder));
-        let struck =
+        let unresponsive =
             lies.filter(|it| it.holder != call.holder && (asker.is_none() || it.channel.as_ref() != asker));
         let noted = self.ghost.unclaimed.clone();
-        let Some(it) = noted.filter(|it| struck.is_some_and(|struck| struck.channel == it.channel)) else {
+        let Some(it) =
+            noted.filter(|it| unresponsive.is_some_and(|unresponsive| unresponsive.channel == it.channel))
+        else {
             return;
         };
         let ghost = self.ghost();
@@ -240,10 +242,10 @@ impl Store {
         }
     }
 
-    fn is_struck(&self, call: Call, channel: &Channel) -> bool {
+    fn is_unresponsive(&self, call: Call, channel: &Channel) -> bool {
         let key = self.fixed.parties[call.who].claim.first_key();
         let line = self.server.records.queues.get(key);
-        line.is_some_and(|line| line.struck().any(|struck| struck == channel))
+        line.is_some_and(|line| line.unresponsive().any(|unresponsive| unresponsive == channel))
     }
 
     /// Checks that no reachable waiter that came earlier was passed over.
@@ -251,9 +253,13 @@ impl Store {
         let place = |who: Holder| self.ghost.came.iter().position(|other| *other == who);
         let first = place(taker).unwrap_or(usize::MAX);
         let lies = seen.before.unclaimed().filter(|it| !seen.was_held.contains(&it.holder));
-        let struck = |channel: &Channel| {
+        let unresponsive = |channel: &Channel| {
             let lies = lies.is_some_and(|it| it.channel.as_ref() == Some(channel));
-            lies || seen.before.struck().chain(seen.after.struck()).any(|struck| struck == channel)
+            lies || seen
+                .before
+                .unresponsive()
+                .chain(seen.after.unresponsive())
+                .any(|unresponsive| unresponsive == channel)
         };
         // Of two waiters that came in one moment, the smaller id is first.
         let ticket = seen.before.ticket(taker).or(seen.ticket);
@@ -261,7 +267,7 @@ impl Store {
             let hears = it
                 .channel
                 .as_ref()
-                .is_some_and(|channel| self.server.listeners.listens(channel) && !struck(channel));
+                .is_some_and(|channel| self.server.listeners.listens(channel) && !unresponsive(channel));
             let is_alive =
                 self.who(it.holder).is_some_and(|who| matches!(self.clients[who].phase, Phase::Asking(_)));
             let came_first = place(it.holder).is_some_and(|at| at < first) && ticket != Some(at);

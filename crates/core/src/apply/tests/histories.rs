@@ -54,7 +54,7 @@ proptest! {
                     fences.push((push.key.clone(), fence));
                     let queue = before.queue(&push.key, context.now);
                     let passed = queue.into_iter().flat_map(WaitQueue::waiters)
-                        .take_while(|(_, standing)| standing.holder != push.holder)
+                        .take_while(|(_, waiter)| waiter.holder != push.holder)
                         .find(|(_, it)| it.channel != Some(Channel::new("gone")) && it.holder != attempt.holder);
                     prop_assert!(passed.is_none(), "{:?} was passed over by {:?}", passed, push);
                 }

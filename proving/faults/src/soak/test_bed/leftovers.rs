@@ -15,8 +15,8 @@ use crate::{judge::left_behind, worker::CLOSES_WITHIN};
 const GOES_WITHIN: Duration = Duration::from_secs(1);
 
 impl TestBed {
-    /// Everything that is left of holders and waiters, on servers and in files and databases. A store in memory
-    /// is gone with its process.
+    /// Everything that is left of holders and waiters, on servers and in files and databases. A
+    /// store in memory is gone with its process.
     pub(crate) fn leftovers(&self) -> Vec<String> {
         match &self.place {
             StoreUnderTest::Memory => Vec::new(),
