@@ -299,7 +299,7 @@ mod tests {
             "](plots/peers-hand-off.svg)",
             "| rslock | 90000 |",
             "| leasehold | 150 |",
-            "≥ 0.9 | met |",
+            "≥ 0.88 | met |",
             "≤ 1 | MISSED |",
         ] {
             assert!(rest.contains(row), "no {row} in {rest}");
