@@ -58,11 +58,10 @@ impl Sends<Request> for Sender {
 }
 
 impl Sender {
-    async fn serve(self, batch: Vec<Request>) {
+    async fn serve(self, mut batch: Vec<Request>) {
         let client = &*self.client;
         let sent = client.runtime.now();
-        let (batch, late): (Vec<_>, Vec<_>) = batch.into_iter().partition(|request| request.until > sent);
-        for request in late {
+        for request in batch.extract_if(.., |request| request.until <= sent) {
             let fault = client.faults.timed_out(format_args!("no answer within {:?}", request.limit));
             answer(request, Err(fault));
         }
@@ -235,7 +234,8 @@ impl Group {
 }
 
 fn grouped(batch: Vec<Request>) -> Vec<Group> {
-    let mut groups: Vec<Group> = Vec::new();
+    // Mostly all requests have one TTL, and are of one kind.
+    let mut groups: Vec<Group> = Vec::with_capacity(1);
     for request in batch {
         let proposal = request.attempt.proposal.filter(|_| request.what != BatchKind::Release);
         let longest = proposal.map(|proposal| proposal.max_ttl);

@@ -41,16 +41,27 @@ impl Client {
             }
             _ => {}
         }
-        let answer = match wait_mode {
-            WaitMode::Wait { queue_limit } => self.ask_to_wait(attempt, queue_limit, route, limit).await,
-            _ => self.ask(attempt, None, route, limit).await,
-        };
+        // Boxed, so that the future of an uncontended request is small: it is moved several times.
+        let answer = Box::pin(self.ask_singly(attempt, wait_mode, route, limit)).await;
         // A caller that gets a lasting error gives nothing up, although the batch may have been
         // partly served.
         if unknown && answer.as_ref().is_err_and(Fault::is_lasting) {
             self.give_up_later(attempt.clone(), self.runtime.now());
         }
         answer
+    }
+
+    async fn ask_singly(
+        &self,
+        attempt: &Attempt,
+        wait_mode: WaitMode,
+        route: &mut Route,
+        limit: Duration,
+    ) -> Result<GrantAnswer, Fault> {
+        match wait_mode {
+            WaitMode::Wait { queue_limit } => self.ask_to_wait(attempt, queue_limit, route, limit).await,
+            _ => self.ask(attempt, None, route, limit).await,
+        }
     }
 
     /// Asks, and makes sure that an attempt that then waits can be notified.

@@ -46,7 +46,7 @@ impl Client {
                 _ => {}
             }
         }
-        self.release_on(attempt, route, limit).await
+        Box::pin(self.release_on(attempt, route, limit)).await
     }
 
     /// By the script, which returns the state of the key if there is nothing to release.
