@@ -140,11 +140,11 @@ pub enum QuorumStep {
     WaitUntil(Instant),
     /// The request is over.
     Done(Result<GrantAnswer, Fault>),
-    /// The request is over, and keeps no place in a queue: others hold the keys at so many members
-    /// that no majority is left.
+    /// The request is over: others hold the keys at so many members that no majority is left. The
+    /// attempt is in a queue if the answer has a place.
     Refused {
-        /// The holder at the member that decides between rivals.
-        held_by: HolderInfo,
+        /// The answer, with the holder at the member that decides between rivals.
+        answer: GrantAnswer,
         /// The vote of each member.
         votes: QuorumReport,
     },

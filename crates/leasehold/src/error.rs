@@ -41,8 +41,8 @@ pub enum LockError {
         waited: Duration,
         /// How often the store was asked.
         attempts: u32,
-        /// For a quorum: the vote of each member, unless the last answer came from a queue, which
-        /// is that of one member.
+        /// For a quorum: the vote of each member. A request in a queue asks the member with that
+        /// queue more often than all of them, so this may be older than `held_by`.
         quorum_report: Option<Arc<QuorumReport>>,
     },
     /// The queue is as long as [`Acquire::queue_limit`](crate::Acquire::queue_limit) allows; the
@@ -55,6 +55,8 @@ pub enum LockError {
         held_by: Box<HolderInfo>,
         /// The number of waiters.
         length: u64,
+        /// For a quorum: the vote of each member.
+        quorum_report: Option<Arc<QuorumReport>>,
     },
     /// The store did not answer. Whether anybody holds the lock is unknown.
     #[non_exhaustive]
@@ -154,7 +156,7 @@ impl fmt::Display for LockError {
                 held_by.as_ref().map_or(Ok(()), |held_by| write!(f, ", held by {held_by}"))?;
                 place.map_or(Ok(()), |place| write!(f, ", at place {place} in the queue"))
             }
-            Self::QueueFull { key, held_by, length } => {
+            Self::QueueFull { key, held_by, length, quorum_report: _ } => {
                 write!(f, "{key}: {length} wait for it already, held by {held_by}")
             }
             Self::Unreachable { key, store, fault, waited, attempts: _ } => match fault {
@@ -188,7 +190,8 @@ impl std::error::Error for LockError {
             Self::Unreachable { fault: Some(fault), .. } => Some(&**fault),
             Self::Refused { fault, .. } => Some(fault),
             Self::NoQuorum { quorum_report, .. }
-            | Self::TimedOut { quorum_report: Some(quorum_report), .. } => Some(&**quorum_report),
+            | Self::TimedOut { quorum_report: Some(quorum_report), .. }
+            | Self::QueueFull { quorum_report: Some(quorum_report), .. } => Some(&**quorum_report),
             Self::Misuse(misuse) => Some(misuse),
             _ => None,
         }

@@ -429,13 +429,15 @@ impl GrantRequest {
         let queue_member = self.queue_member;
         Some(match self.refused.take() {
             Some(answer @ GrantAnswer::Busy { place: Some(_), .. }) => {
+                let votes = self.votes(ids);
                 ids.abandon(|member| member != queue_member);
                 ids.stage = Stage::Queued { queue_member, looks_on };
-                QuorumStep::Done(Ok(answer))
+                QuorumStep::Refused { answer, votes }
             }
             Some(answer @ GrantAnswer::QueueFull { .. }) => {
+                let votes = self.votes(ids);
                 ids.begin_anew();
-                QuorumStep::Done(Ok(answer))
+                QuorumStep::Refused { answer, votes }
             }
             // A store without a queue keeps nothing of a refused request.
             _ => self.leave(ids, held_by),
@@ -446,7 +448,7 @@ impl GrantRequest {
     fn leave(&self, ids: &mut Ids, held_by: HolderInfo) -> QuorumStep {
         let votes = self.votes(ids);
         ids.begin_anew();
-        QuorumStep::Refused { held_by, votes }
+        QuorumStep::Refused { answer: GrantAnswer::Busy { held_by, place: None }, votes }
     }
 
     /// It is this attempt's turn, but others hold a majority or part of one. It waits in their
@@ -473,7 +475,8 @@ impl GrantRequest {
         }
         ids.stage =
             Stage::Contested { queue_member: self.queue_member, refusers: self.refusers.clone(), until };
-        Some(QuorumStep::Done(Ok(GrantAnswer::Busy { held_by, place: self.place_elsewhere })))
+        let answer = GrantAnswer::Busy { held_by, place: self.place_elsewhere };
+        Some(QuorumStep::Refused { answer, votes: self.votes(ids) })
     }
 
     /// Until when to wait for further answers, so that an error can say what each member answered;

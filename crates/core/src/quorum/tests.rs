@@ -93,7 +93,7 @@ impl World {
     fn answer(&mut self) -> GrantAnswer {
         match self.step() {
             QuorumStep::Done(Ok(answer)) => answer,
-            QuorumStep::Refused { held_by, .. } => GrantAnswer::Busy { held_by, place: None },
+            QuorumStep::Refused { answer, .. } => answer,
             step => panic!("{step:?}"),
         }
     }

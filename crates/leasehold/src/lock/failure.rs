@@ -32,7 +32,8 @@ pub(super) fn failure(
             }
         }
         Outcome::QueueFull { held_by, length } => {
-            LockError::QueueFull { key: held_by.key.clone(), held_by: Box::new(held_by), length }
+            let key = held_by.key.clone();
+            LockError::QueueFull { key, held_by: Box::new(held_by), length, quorum_report }
         }
         Outcome::Silent { fault: Some(Fault { quorum_report: Some(quorum_report), .. }) } => {
             LockError::NoQuorum { key, quorum_report, waited, attempts }

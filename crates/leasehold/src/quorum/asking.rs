@@ -37,9 +37,14 @@ pub(super) async fn grant(
                     () = rings => timer = None,
                 }
             }
-            QuorumStep::Refused { held_by, votes } => {
-                quorum.note_votes(attempt, votes);
-                return Ok(GrantAnswer::Busy { held_by, place: None });
+            QuorumStep::Refused { answer, votes } => {
+                // A try is forgotten once nothing of it is left; an attempt that waits is not.
+                if wait_mode == WaitMode::Try {
+                    quorum.note_votes(attempt, votes);
+                } else {
+                    shared.note_votes(votes);
+                }
+                return Ok(answer);
             }
             QuorumStep::Done(answer) => {
                 // By now each member of the majority has reported its location.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use leasehold_core::{Holder, QuorumAttempt};
+use leasehold_core::{Holder, QuorumAttempt, QuorumReport};
 use tokio::sync::Notify;
 
 /// An attempt, shared by its calls.
@@ -13,11 +13,21 @@ pub(super) struct SharedAttempt {
     machine: Mutex<QuorumAttempt>,
     /// Wakes the request that waits for answers.
     pub(super) heard: Notify,
+    /// How the members voted when a majority was last asked, if the attempt waits.
+    votes: Mutex<Option<Arc<QuorumReport>>>,
 }
 
 impl SharedAttempt {
     pub(super) fn new(holder: Holder, machine: QuorumAttempt) -> Arc<Self> {
-        Arc::new(Self { holder, machine: Mutex::new(machine), heard: Notify::new() })
+        Arc::new(Self { holder, machine: Mutex::new(machine), heard: Notify::new(), votes: Mutex::default() })
+    }
+
+    pub(super) fn note_votes(&self, votes: QuorumReport) {
+        *self.votes() = Some(Arc::new(votes));
+    }
+
+    pub(super) fn votes(&self) -> MutexGuard<'_, Option<Arc<QuorumReport>>> {
+        self.votes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The machine, for calls after which nothing has to be undone.

@@ -147,7 +147,8 @@ impl QuorumState {
 
     /// How the members voted on the attempt's last request, if that is noted.
     pub(super) fn take_votes(&self, attempt: &Attempt) -> Option<Arc<QuorumReport>> {
-        self.votes().take(&attempt.holder)
+        let noted = self.votes().take(&attempt.holder);
+        noted.or_else(|| self.attempts.find(attempt.holder)?.votes().take())
     }
 
     fn votes(&self) -> MutexGuard<'_, Recent<Holder, Arc<QuorumReport>>> {
