@@ -52,9 +52,14 @@ const PARTS: [Part; 2] = [
 const SCRIPTS: &str = "crates/redis/src/scripts/";
 const TEST_OF_SCRIPTS: &str = "no_change_of_any_script_goes_unnoticed";
 
+/// The functions of a database, and the test that changes them.
+const FUNCTIONS: &str = "crates/postgres/src/quick.sql";
+const TEST_OF_FUNCTIONS: &str = "no_change_of_any_script_of_sql_goes_unnoticed";
+
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
     let (scripts, rest): (Vec<_>, Vec<_>) =
         arguments.iter().cloned().partition(|argument| argument.starts_with(SCRIPTS));
+    let (functions, rest): (Vec<_>, Vec<_>) = rest.into_iter().partition(|argument| argument == FUNCTIONS);
     let stray = scripts.iter().find(|file| !file.ends_with(".lua") || !workspace().join(file).is_file());
     let stray = stray.or_else(|| {
         rest.iter().find(|file| {
@@ -62,7 +67,9 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
         })
     });
     if let Some(stray) = stray {
-        eprintln!("xtask mutants: {stray:?} is not a file of the core, the quorum or the scripts");
+        eprintln!(
+            "xtask mutants: {stray:?} is not a file of the core, the quorum, the scripts or the functions"
+        );
         eprintln!("hint: name it from the root, as in crates/core/src/round.rs");
         return ExitCode::from(USAGE);
     }
@@ -78,11 +85,20 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
             return failed;
         }
         let names: Vec<_> = scripts.iter().map(|file| &file[SCRIPTS.len()..]).collect();
-        let line =
-            ["test", "-p", "conformance", "--test", "differential", "--", "--nocapture", TEST_OF_SCRIPTS];
-        steps.push(Step::cargo(&line, &[("LEASEHOLD_MUTANTS_OF", &names.join(","))]));
+        steps.push(Step::cargo(&line_of(TEST_OF_SCRIPTS), &[("LEASEHOLD_MUTANTS_OF", &names.join(","))]));
+    }
+    if arguments.is_empty() || !functions.is_empty() {
+        if let Err(failed) = servers::fetch() {
+            return failed;
+        }
+        steps.push(Step::cargo(&line_of(TEST_OF_FUNCTIONS), &[]));
     }
     account("mutants", &steps)
+}
+
+/// Runs one test of the differential tests.
+fn line_of(test: &str) -> [&str; 8] {
+    ["test", "-p", "conformance", "--test", "differential", "--", "--nocapture", test]
 }
 
 fn of_rust(arguments: &[String]) -> Result<Vec<Step>, ExitCode> {
