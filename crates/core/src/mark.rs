@@ -7,6 +7,16 @@ use crate::{Fence, Key, Misuse, Stamp};
 
 /// The record that a job was done: when, and by whom. It is not a lease: it excludes nobody, and
 /// outlives its holder.
+///
+/// ```
+/// use leasehold_core::{Fence, Mark, Stamp};
+/// use std::time::Duration;
+///
+/// let once = Mark::new(Stamp::from_micros(5), Fence::new(7).unwrap(), None);
+/// assert_eq!(once.due_at(), None);
+/// let hourly = once.every(Duration::from_secs(3600));
+/// assert_eq!(hourly.due_at(), Some(hourly.at + Duration::from_secs(3600)));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Mark {
@@ -106,6 +116,16 @@ impl BreakNote {
 
 /// The record of a broken lease, kept for [`KEPT_FOR`](Self::KEPT_FOR). A later break of the same
 /// key replaces it.
+///
+/// ```
+/// use leasehold_core::BreakRecord;
+///
+/// fn line(record: &BreakRecord) -> String {
+///     let by = record.note.by.as_ref().map_or("somebody", |by| by.as_str());
+///     let reason = record.note.reason.as_ref().map_or("no reason given", |reason| reason.as_str());
+///     format!("{by} broke the lease on {} with fence {}: {reason}", record.key, record.fence)
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct BreakRecord {

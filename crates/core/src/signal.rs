@@ -5,6 +5,14 @@ use crate::Key;
 /// How the waiters of another library are woken by a release, if they do not poll.
 ///
 /// Only servers have such waiters: other programs cannot wait in a store that they cannot reach.
+///
+/// ```
+/// use leasehold_core::{Key, Signal};
+///
+/// let list = Signal::PythonRedisLock.place(&Key::new("lock:invoice:42")?);
+/// assert_eq!(list.unwrap(), b"lock-signal:invoice:42");
+/// # Ok::<(), leasehold_core::Misuse>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Signal {

@@ -125,6 +125,17 @@ pub enum FaultCause {
 }
 
 /// The duration of a fault.
+///
+/// ```
+/// use leasehold_core::{Fault, FaultKind};
+///
+/// let fault = Fault::passing("redis://127.0.0.1", "no answer");
+/// let advice = match fault.kind {
+///     FaultKind::Passing | FaultKind::Quarantined => "try again",
+///     _ => "repair the store",
+/// };
+/// assert_eq!(advice, "try again");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FaultKind {

@@ -7,6 +7,18 @@ use crate::{BeginError, Held, JobError, Mark, MarkError};
 /// A job that this caller may do, and whose lock it holds, as
 /// [`leasehold::JobGuard`](crate::JobGuard). Call [`done`](Self::done) once the work is done. If
 /// this value is dropped before, the job counts as not done, and the lock is released soon after.
+///
+/// ```
+/// let locks = leasehold::blocking::Locks::in_memory()?;
+/// match locks.once("report:2026").begin()? {
+///     Ok(job) => {
+///         println!("sent under fence {}", job.held().fence());
+///         job.done()?;
+///     }
+///     Err(mark) => println!("done already, under fence {}", mark.fence),
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "what is dropped was not done: do it, and say done()"]
 pub struct JobGuard(crate::JobGuard);
