@@ -21,7 +21,7 @@ const LONG_TESTS: [&str; 7] = [
     "redis_8_2",
     "cluster_6_2",
     "fred_on_",
-    "no_change_of_any_script",
+    "no_change_of_any_",
     "in_many_histories",
     "in_thousands_of_worlds",
 ];

@@ -143,9 +143,9 @@ CREATE VIEW {s}.waiting AS
     WHERE l.waiters > 0 AND l.queue_ends > {s}.now_micros();
 
 INSERT INTO {s}.meta (name, value) VALUES
-    ('version', '2'),
+    ('version', '{version}'),
     -- The oldest program that may use these tables.
-    ('readable_by', '2'),
+    ('readable_by', '{version}'),
     ('id', gen_random_uuid()::text),
     ('voided', {s}.now_micros()::text),
     ('timeline', substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8));

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use leasehold_core::{Fence, LastFence, Ttl, WaitQueue};
 
+use crate::version::VERSION;
+
 /// What makes tables of version 1 those of this version.
 const UPGRADE: &str = concat!(include_str!("upgrade.sql"), "\n", include_str!("quick.sql"));
 
@@ -64,6 +66,7 @@ impl Sql {
         let of = |text: &str| text.replace("{s}", &quoted).replace("{now}", NOW);
         let shortest = LastFence::kept_for(Ttl::MIN);
         let constants = [
+            ("{version}", VERSION),
             ("{fence_max}", i64::from(Fence::MAX)),
             ("{fence_kept}", interval(shortest)),
             ("{line_kept}", interval(WaitQueue::KEPT_FOR)),

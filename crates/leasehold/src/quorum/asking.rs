@@ -49,6 +49,9 @@ pub(super) async fn grant(
             QuorumStep::Done(answer) => {
                 // By now each member of the majority has reported its location.
                 let granted = matches!(answer, Ok(GrantAnswer::Granted { .. }));
+                if granted {
+                    shared.take_votes();
+                }
                 return match quorum.same_place_twice().filter(|_| granted) {
                     Some(fault) => Err(quit(quorum, attempt, fault)),
                     None => answer,

@@ -13,7 +13,7 @@ pub(super) struct SharedAttempt {
     machine: Mutex<QuorumAttempt>,
     /// Wakes the request that waits for answers.
     pub(super) heard: Notify,
-    /// How the members voted when a majority was last asked, if the attempt waits.
+    /// How the members voted when a majority was last asked, as long as the attempt waits.
     votes: Mutex<Option<Arc<QuorumReport>>>,
 }
 
@@ -26,7 +26,11 @@ impl SharedAttempt {
         *self.votes() = Some(Arc::new(votes));
     }
 
-    pub(super) fn votes(&self) -> MutexGuard<'_, Option<Arc<QuorumReport>>> {
+    pub(super) fn take_votes(&self) -> Option<Arc<QuorumReport>> {
+        self.votes().take()
+    }
+
+    fn votes(&self) -> MutexGuard<'_, Option<Arc<QuorumReport>>> {
         self.votes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -148,7 +148,7 @@ impl QuorumState {
     /// How the members voted on the attempt's last request, if that is noted.
     pub(super) fn take_votes(&self, attempt: &Attempt) -> Option<Arc<QuorumReport>> {
         let noted = self.votes().take(&attempt.holder);
-        noted.or_else(|| self.attempts.find(attempt.holder)?.votes().take())
+        noted.or_else(|| self.attempts.find(attempt.holder)?.take_votes())
     }
 
     fn votes(&self) -> MutexGuard<'_, Recent<Holder, Arc<QuorumReport>>> {

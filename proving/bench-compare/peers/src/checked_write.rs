@@ -13,7 +13,7 @@ pub(crate) async fn write(driver: &str, url: &str, fence: i64) -> Result<(), Any
     match driver {
         "sqlx" => by_sqlx(url, fence).await,
         "diesel" => by_diesel(url, fence).await,
-        other => Err(format!("there is no driver {other}").into()),
+        other => Err(format!("unknown driver {other}: use sqlx or diesel").into()),
     }
 }
 

@@ -3,9 +3,8 @@
 //! database.
 //!
 //! `Tolerance` lists the differences that are ignored. `cases` has states that no history reaches,
-//! and `costs` counts commands. `mutants` and `sql_mutants` change the scripts and the functions of the
-//! database in every small way, and check that
-//! these tests notice.
+//! and `costs` counts commands. `mutants` changes the scripts, and the functions of the database, in
+//! every small way, and checks that these tests notice.
 
 mod cases;
 mod constants;
@@ -13,7 +12,6 @@ mod costs;
 mod mutants;
 mod postgres;
 mod scripts;
-mod sql_mutants;
 mod subject;
 
 use servers::{Flavor, Server};

@@ -1,6 +1,8 @@
 //! The store on PostgreSQL compared with `core::apply`. It applies core's functions itself, but to
 //! records that it loads in part, and saves by difference.
 
+mod cases;
+
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
@@ -8,9 +10,8 @@ use conformance::dump::{Dump, MemberRecord, QueueDump, SharesDump, Tolerance};
 use conformance::oracle::{Oracle, Tickets, just_before};
 use conformance::sequence::{Dice, RUN, Step, WINDOW, contended, heard, history};
 use leasehold_core::{
-    Answer, Attempt, BreakNote, BreakRecord, Channel, Claim, Content, Family, Fence, GrantAnswer, Holder,
-    Key, Label, Mark, Mode, Nonce, Push, QueueEntry, Request, Served, Share, Shares, Stamp, Ticket, Ttl,
-    Wait, WaitQueue,
+    Answer, BreakNote, BreakRecord, Channel, Content, Family, Fence, Holder, Key, Label, Mark, Mode, Nonce,
+    Push, QueueEntry, Request, Served, Share, Shares, Stamp, Ticket, Ttl, WaitQueue,
 };
 use leasehold_redis::wire::{channel_of, family, mark_of};
 use servers::Postgres;
@@ -36,49 +37,6 @@ fn postgres_agrees_in_many_histories() {
 fn the_newest_postgres_agrees_in_many_histories() {
     let newest = Postgres::all_programs().into_values().next_back();
     agrees(&newest.expect("run `cargo xtask servers`"), 600..1100);
-}
-
-#[test]
-fn postgres_agrees_in_cases_that_few_histories_reach() {
-    let server = Postgres::of(&Postgres::programs().expect("run `cargo xtask servers`"), &[]);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
-        leasehold::postgres::init(&server.url()).await.unwrap();
-        Tables::of(&server).await.agree_on_cases().await.unwrap();
-    });
-}
-
-fn by(who: u128, key: &str) -> Attempt {
-    let claim = Claim::exclusive(Key::new(key).unwrap());
-    Attempt::new(claim, Holder::from_bits(who), None, Ttl::new(Duration::from_secs(60)).unwrap())
-}
-
-/// A process does not take what is handed to it, and later asks again: then it is heard.
-fn a_channel_misses_its_turn() -> Vec<Step> {
-    let key = Key::new("k").unwrap();
-    let by = |who| by(who, "k");
-    let grant = |who, wait| Step::Ask(Request::Grant { attempt: by(who), wait, not_after: None });
-    let waits =
-        |who, channel: &Channel| grant(who, Some(Wait { channel: Some(channel.clone()), ..Wait::default() }));
-    let all = heard();
-    let (one, other) = (&all[0], &all[1]);
-    vec![
-        grant(1, None),
-        waits(2, one),
-        waits(3, other),
-        waits(7, one),
-        waits(4, other),
-        waits(8, other),
-        Step::Ask(Request::Release(by(1))),
-        Step::Expire(key.clone()),
-        grant(5, None),
-        Step::Ask(Request::Renew(by(3))),
-        // It is skipped, because it listens where nobody took the key.
-        Step::Ask(Request::Release(by(3))),
-        Step::Ask(Request::Renew(by(4))),
-        waits(6, one),
-        Step::Ask(Request::Release(by(4))),
-    ]
 }
 
 fn now() -> Stamp {
@@ -139,35 +97,6 @@ impl Tables {
             _ => contended(&mut dice, 3 * STEPS, wall),
         };
         self.agree_on(steps, wall).await
-    }
-
-    /// The same for cases that few histories reach.
-    pub(crate) async fn agree_on_cases(&self) -> Result<(), String> {
-        self.agree_on(a_channel_misses_its_turn(), now()).await?;
-        self.a_try_behind_a_waiter_has_no_place().await
-    }
-
-    /// Requests for two held keys, in one call: the answer to the second has nothing of the first.
-    async fn a_try_behind_a_waiter_has_no_place(&self) -> Result<(), String> {
-        self.clear().await;
-        let grant = |who, key: &str, wait| Request::Grant { attempt: by(who, key), wait, not_after: None };
-        let wait = Some(Wait { channel: Some(heard()[0].clone()), ..Wait::default() });
-        for batch in
-            [[grant(1, "a", None), grant(2, "b", None)], [grant(3, "a", wait.clone()), grant(4, "b", None)]]
-        {
-            let batch: Vec<_> = batch.into_iter().map(with_our_channel).collect();
-            let batch: Vec<_> = batch.iter().collect();
-            let served = leasehold_postgres::serve(&self.client, "leasehold", &batch, WINDOW).await?;
-            let places = served.iter().map(|served| match &served.answer {
-                Answer::Grant(GrantAnswer::Busy { place, .. }) => Some(place.is_some()),
-                _ => None,
-            });
-            let places: Vec<_> = places.collect();
-            if ![vec![None, None], vec![Some(true), Some(false)]].contains(&places) {
-                return Err(format!("places: {places:?}"));
-            }
-        }
-        Ok(())
     }
 
     async fn agree_on(&self, steps: Vec<Step>, wall: Stamp) -> Result<(), String> {

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use leasehold_redis::script::{self, Script};
 
-/// A part of some scripts: a file.
-#[derive(Debug)]
+/// A part of some scripts, which is a file; or a function of a database.
+#[derive(Clone, Debug)]
 pub(crate) struct Part {
     pub(crate) name: String,
     pub(crate) text: String,

@@ -1,15 +1,6 @@
 //! Changes of a Lua text, one at a time: each operator, number, condition, name and line of code.
 
-use std::collections::BTreeMap;
-
-/// A changed text.
-#[derive(Debug)]
-pub(super) struct Mutant {
-    /// The changed line with the change marked: `if a {{< => <=}} b then`. Of mutants with the same
-    /// name, all but the first have a number.
-    pub(super) name: String,
-    pub(super) text: String,
-}
+use super::{Change, Mutant, changed_texts};
 
 /// Each change of a symbol, a word or the last part of a dotted name.
 const CHANGES: [(&str, &[&str]); 31] = [
@@ -49,7 +40,7 @@ const CHANGES: [(&str, &[&str]); 31] = [
 /// All mutants of a text, in its order.
 pub(super) fn mutants(text: &str) -> Vec<Mutant> {
     let tokens = tokens(text);
-    let mut changes: Vec<(usize, usize, String)> = Vec::new();
+    let mut changes: Vec<Change> = Vec::new();
     for (nth, &(at, token)) in tokens.iter().enumerate() {
         changes.extend(changed(token).into_iter().map(|to| (at, at + token.len(), to)));
         if ["if", "elseif", "while", "until"].contains(&token) {
@@ -64,18 +55,7 @@ pub(super) fn mutants(text: &str) -> Vec<Mutant> {
         }
         start += line.len();
     }
-    changes.sort();
-    let mut seen = BTreeMap::new();
-    let mutants = changes.into_iter().map(|(from, to, instead)| {
-        let line = text[..from].rfind('\n').map_or(0, |before| before + 1);
-        let end = text[from..].find('\n').map_or(text.len(), |behind| from + behind);
-        let name = format!("{}{{{{{} => {instead}}}}}{}", &text[line..from], &text[from..to], &text[to..end]);
-        let name = name.split_whitespace().collect::<Vec<_>>().join(" ");
-        let times = seen.entry(name.clone()).and_modify(|times| *times += 1).or_insert(1);
-        let name = if *times == 1 { name } else { format!("{name} ({times})") };
-        Mutant { name, text: [&text[..from], &instead, &text[to..]].concat() }
-    });
-    mutants.collect()
+    changed_texts(text, changes)
 }
 
 /// A line that could be left out. A text with an `end` too many or too few is not a script.
