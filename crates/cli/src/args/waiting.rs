@@ -10,6 +10,9 @@ pub(crate) struct WaitingArgs {
     pub(crate) one_try: bool,
 
     /// Wait no longer than this, then exit with 75; without it, there is no limit
+    ///
+    /// If a store does not answer, it may still serve the request later. So the request is withdrawn
+    /// there before leasehold exits, which takes up to 3 s more.
     #[arg(short, long, value_name = "TIME", allow_negative_numbers = true)]
     pub(crate) within: Option<String>,
 

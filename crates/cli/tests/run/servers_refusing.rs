@@ -46,6 +46,23 @@ fn a_wait_of_two_seconds_for_a_lock_does_not_wait_ten_for_a_server() {
     assert!(started.elapsed() < Duration::from_secs(4), "{:?}", started.elapsed());
 }
 
+/// A member that hangs may serve the request later, so it is withdrawn there first, for 3 s at most.
+#[test]
+fn a_wait_for_a_quorum_with_a_member_that_hangs_ends_three_seconds_late_at_most() {
+    let [answers, hangs] = [Server::start(Flavor::Redis70), Server::start(Flavor::Redis70)];
+    let members = [&answers.url(), &hangs.url(), "redis://127.0.0.1:1"];
+    let members = members.map(|url| format!("{url}?quarantine=no")).join(",");
+    let site = Site::on(&format!("quorum:{members}"));
+    hangs.stop();
+    let started = Instant::now();
+    let done = site.finish(site.run(&["-w", "1", "k", "--", "true"]));
+    let took = started.elapsed();
+    hangs.cont();
+    // Behind a warning for each member that is never quarantined.
+    assert!(done.status.code() == Some(69) && done.err.contains("1 of 3 stores granted"), "{done:?}");
+    assert!((Duration::from_secs(1)..Duration::from_secs(5)).contains(&took), "{took:?}");
+}
+
 const BOTH: [Flavor; 2] = [Flavor::Redis70, Flavor::Valkey91];
 
 /// A try and a waiter with these options are refused soon, with these words, and without the advice
