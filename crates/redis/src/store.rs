@@ -334,11 +334,13 @@ impl InspectStore for RedisStore {
     /// once. In RESP2 they are received only while somebody waits, because that needs a second
     /// connection.
     fn notices(&self) -> Option<Box<dyn Notices>> {
-        self.client.hear_of_breaks();
-        Some(match &self.client.source {
+        // A notice that comes right after the subscription is read, too.
+        let notices = match &self.client.source {
             Source::Ours(link) => link.push_health.read(),
             Source::Lent { .. } => self.client.notice_bus.read(),
-        })
+        };
+        self.client.hear_of_breaks();
+        Some(notices)
     }
 
     /// This scans the server with SCAN, a thousand keys at a time, which takes a while with

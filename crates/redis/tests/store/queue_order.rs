@@ -206,7 +206,9 @@ async fn a_process_that_dies_in_the_queue_does_not_delay_the_next() {
         let (here, there) = (store(&url), store(&url));
         let [holder, dead, next] = [(); 3].map(|()| attempt(&["k"]));
         granted(grant(&here, &holder).await);
+        // The first waiter of a process joins before it subscribes; it dies after that.
         subscribe(&here).await;
+        subscribe(&there).await;
         let dying = wait(&there, &dead);
         until_queued(&server, &[&dead]).await;
         let waiting = wait(&here, &next);

@@ -274,8 +274,9 @@ impl InspectStore for ClusterStore {
     /// A break is published to the subscribers at all nodes, so any connection receives it; several
     /// may bring it.
     fn notices(&self) -> Option<Box<dyn Notices>> {
+        let notices = self.cluster.notices();
         self.cluster.hear_of_breaks();
-        Some(self.cluster.notices())
+        Some(notices)
     }
 
     /// Each master is scanned in turn, like a single server. Keys of a slot that moves meanwhile
