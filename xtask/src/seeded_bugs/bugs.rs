@@ -31,7 +31,7 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "a batch of releases frees a lease of another holder",
         file: "crates/redis/src/scripts/batch_release.lua",
-        from: "local is_held = found[i] and string.sub(found[i], 1, 37) == beginning",
+        from: "local is_held = found[i] and string.sub(found[i], 1, 37) == argv[arg + i]",
         to: "local is_held = found[i]",
         tests: &[
             (EveryStore, "redis_7_0::a_release_frees_only_what_is_ours"),
@@ -186,8 +186,8 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "the deadline of a batch is ignored",
         file: "crates/redis/src/scripts/batch_grant.lua",
-        from: "if now > tonumber(argv[1]) then return { time } end",
-        to: "if false then return { time } end",
+        from: "for nth = 1, now > tonumber(argv[2]) and 0 or fence_keys do",
+        to: "for nth = 1, fence_keys do",
         tests: &[(Store, "batches::a_batch_that_comes_too_late_grants_nothing")],
     },
     Bug {
@@ -203,11 +203,28 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "the answer to one claim of a batch is given to another",
         file: "crates/redis/src/batch/send.rs",
-        from: "group.requests.into_iter().zip(said)",
-        to: "group.requests.into_iter().rev().zip(said)",
+        from: "group.grants.into_iter().zip(fences)",
+        to: "group.grants.into_iter().rev().zip(fences)",
         tests: &[(
             Store,
             "batches::requests_that_are_made_at_the_same_time_share_scripts_and_each_has_its_own_answer",
+        )],
+    },
+    Bug {
+        name: "a release in a batch gets the answer of another",
+        file: "crates/redis/src/batch/send.rs",
+        from: "group.releases.into_iter().zip(served.released)",
+        to: "group.releases.into_iter().rev().zip(served.released)",
+        tests: &[(Store, "batches::a_release_in_a_batch_deletes_only_what_is_the_callers")],
+    },
+    Bug {
+        name: "the next batch leaves before callers that were answered ask again",
+        file: "crates/redis/src/batch/queue.rs",
+        from: "if in_flight.len() < before {",
+        to: "if false && in_flight.len() < before {",
+        tests: &[(
+            Wire,
+            "batch::queue::tests::callers_that_are_answered_ask_again_before_the_next_batch_leaves",
         )],
     },
     Bug {
@@ -220,8 +237,8 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "a request waits for a batch although its key is contended",
         file: "crates/redis/src/batch/send.rs",
-        from: "!self.client.contended.has(request.key, self.client.runtime.now())",
-        to: "true || !self.client.contended.has(request.key, self.client.runtime.now())",
+        from: "move |request| !self.client.contended.has(request.key, now)",
+        to: "move |request| true || !self.client.contended.has(request.key, now)",
         tests: &[(Store, "batches::a_crowd_that_comes_at_once_for_one_lock_costs_two_commands_each")],
     },
     Bug {
@@ -236,9 +253,9 @@ pub(super) const BUGS: &[Bug] = &[
     },
     Bug {
         name: "all claims of a batch get the TTL of the first",
-        file: "crates/redis/src/batch/send.rs",
-        from: "(group.slot, group.longest, group.ttl) == (request.slot, longest, ttl)",
-        to: "(group.slot, group.longest) == (request.slot, longest)",
+        file: "crates/redis/src/batch/state.rs",
+        from: "(self.run(), self.longest(), self.attempt.ttl) == (other.run(), other.longest(), other.attempt.ttl)",
+        to: "(self.run(), self.longest()) == (other.run(), other.longest())",
         tests: &[(
             Store,
             "batches::leases_of_different_ttls_that_are_requested_together_each_last_for_their_own",
@@ -247,8 +264,8 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "a batch treats a fence key of a wrong type as missing",
         file: "crates/redis/src/scripts/batch_grant.lua",
-        from: "if not last then return time, keep end",
-        to: "if type(last) ~= 'string' then return time, keep end",
+        from: "    if last then\n",
+        to: "    if type(last) == 'string' then\n",
         tests: &[(Store, "batches::an_obstacle_to_one_request_in_a_batch_does_not_stop_the_others")],
     },
     Bug {
@@ -363,7 +380,7 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "a guard is held until its loss is reported",
         file: "crates/leasehold/src/lock/holding.rs",
-        from: "self.loss.get().is_none() && self.runtime.now() < self.end()",
+        from: "self.loss.get().is_none() && now < self.end()",
         to: "self.loss.get().is_none()",
         tests: &[(Guards, "a_guard_knows_its_end_before_the_keeper_had_a_chance_to_say_so")],
     },
@@ -385,15 +402,15 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "a batch ignores the last fence",
         file: "crates/redis/src/scripts/batch_grant.lua",
-        from: "above > now and string.format('%.0f', above) or time",
-        to: "time",
+        from: "if last >= now then fence =",
+        to: "if false then fence =",
         tests: &[(Store, "batches::an_obstacle_to_one_request_in_a_batch_does_not_stop_the_others")],
     },
     Bug {
         name: "the fences of a member's batch have no floor",
         file: "crates/redis/src/scripts/member_batch_grant.lua",
-        from: "string.format('%.0f', math.max(above, floor))",
-        to: "string.format('%.0f', math.max(above, 1))",
+        from: "proposed < low and low or proposed > high and high or proposed",
+        to: "proposed",
         tests: &[(
             Store,
             "member::a_member_grants_exactly_the_fence_that_is_proposed_and_keeps_clocks_that_are_wrong_within_bounds",
@@ -481,7 +498,7 @@ pub(super) const BUGS: &[Bug] = &[
     },
     Bug {
         name: "a batch skips the check whether the server is quarantined",
-        file: "crates/redis/src/scripts/batch_member.lua",
+        file: "crates/redis/src/scripts/member_batch_grant.lua",
         from: "local vouched = run == ''",
         to: "local vouched = true or run == ''",
         tests: &[

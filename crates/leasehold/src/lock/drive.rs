@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use leasehold_core::{Acquire as Machine, Outcome, Step};
+use leasehold_core::{Acquire as Machine, Holder, Outcome, Step};
 
 use super::guard::Guard;
 use super::pending::PendingAttempt;
@@ -37,32 +37,39 @@ fn run<'a>(
     span: &'a Span,
 ) -> impl Future<Output = Result<Guard, LockError>> + use<'a> {
     let started = handle.runtime.now();
-    let seed = low_bits(handle.runtime.random());
+    let holder = Holder::from_bits(handle.runtime.random());
+    // It spreads pauses, so nobody need be unable to guess it.
+    let seed = low_bits(holder.bits());
     let drift = terms.drift.unwrap_or(handle.drift);
     let mut machine = Machine::new(started, terms.ttl, drift, terms.patience, seed);
     machine.rest_first(started + handle.rest_first(&terms.claim, terms.patience.within, started, seed));
     // Created before the first byte is sent, so that everything is undone if this future is
     // dropped.
-    let mut request = PendingAttempt::new(handle, terms, started, span);
+    let mut request = PendingAttempt::new(handle, terms, holder, started, span);
     async move {
+        let mut now = started;
         loop {
             if let Some(reason) = handle.registry.closed_because() {
                 return Err(request.fails(LockError::Closed { reason }));
             }
-            let until = match machine.next(handle.runtime.now()) {
+            let until = match machine.next(now) {
                 Step::Ask => None,
                 Step::WaitUntil(until) => Some(until),
                 Step::Done(Outcome::Granted { lease, fence, handed }) => {
-                    return request.into_guard(&machine, lease, fence, handed);
+                    return request.into_guard(&machine, now, lease, fence, handed);
                 }
                 Step::Done(other) => return Err(request.refused(machine.asks(), other)),
             };
             match until {
                 None => {
-                    let asked = request.ask(&mut machine).await;
-                    request.hears(&mut machine, asked);
+                    let asked = request.ask(&mut machine, now).await;
+                    now = handle.runtime.now();
+                    request.hears(&mut machine, now, asked);
                 }
-                Some(until) => request.rest(&mut machine, until).await,
+                Some(until) => {
+                    request.rest(&mut machine, until).await;
+                    now = handle.runtime.now();
+                }
             }
         }
     }

@@ -80,10 +80,11 @@ impl Guard {
     /// Stops keeping the lock and relying on it, without releasing it: it is about to be
     /// transferred. Returns the holding, and how long the lock was held.
     pub(crate) fn resign(mut self) -> (Arc<Holding>, Duration) {
-        self.handle.leaves(&self.held.0, self.number);
+        let now = self.handle.runtime.now();
+        self.handle.leaves(&self.held.0, self.number, now);
         self.stage = Stage::Over;
         self.held.0.lose(Loss::Transferred);
-        (self.held.0.clone(), self.held_for())
+        (self.held.0.clone(), self.held.0.held_for(now))
     }
 
     /// The store in which the lock is held.
@@ -222,10 +223,11 @@ impl Guard {
     /// Dropping the future does not keep the lock: the release continues in the background.
     #[doc(alias = "unlock")]
     pub async fn release(mut self) -> Result<Released, ReleaseError> {
-        self.handle.leaves(&self.held.0, self.number);
+        let now = self.handle.runtime.now();
+        self.handle.leaves(&self.held.0, self.number, now);
         let holding = self.held.0.clone();
-        let held_for = self.held_for();
-        if !holding.is_held() {
+        let held_for = holding.held_for(now);
+        if !holding.is_held_at(now) {
             self.lose(Loss::Expired { fault: None });
             // The drop does the rest: the store may have the lease for a moment longer.
             return Err(ReleaseError::after(self.loss(), holding.attempt.claim.first_key()));
@@ -315,10 +317,13 @@ impl fmt::Debug for Guard {
 /// Releases the lock soon after, in the background.
 impl Drop for Guard {
     fn drop(&mut self) {
-        self.handle.leaves(&self.held.0, self.number);
         let holding = &self.held.0;
         let held_for = match self.stage {
-            Stage::Held => holding.is_held().then(|| self.held_for()),
+            Stage::Held => {
+                let now = self.handle.runtime.now();
+                self.handle.leaves(holding, self.number, now);
+                holding.is_held_at(now).then(|| holding.held_for(now))
+            }
             Stage::GivenBack(held_for) => Some(held_for),
             Stage::Over => return,
         };

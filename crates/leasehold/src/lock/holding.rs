@@ -82,7 +82,15 @@ impl Holding {
 
     /// Reads the clock, so it is correct even while the keeper gets no processor time.
     pub(crate) fn is_held(&self) -> bool {
-        self.loss.get().is_none() && self.runtime.now() < self.end()
+        self.is_held_at(self.runtime.now())
+    }
+
+    pub(crate) fn is_held_at(&self, now: Instant) -> bool {
+        self.loss.get().is_none() && now < self.end()
+    }
+
+    pub(crate) fn held_for(&self, now: Instant) -> Duration {
+        now.saturating_since(self.granted)
     }
 
     fn remaining(&self) -> Duration {
@@ -105,7 +113,7 @@ impl Holding {
 
     /// The event for its loss.
     pub(crate) fn was_lost(&self, now: Instant, why: Loss) -> Event {
-        let held_for = now.saturating_since(self.granted);
+        let held_for = self.held_for(now);
         Event::Lost { request: self.request_info(), fence: self.fence, held_for, why }
     }
 
@@ -218,7 +226,7 @@ impl Held {
     /// How long the lock has been held.
     #[must_use]
     pub fn held_for(&self) -> Duration {
-        self.0.runtime.now().saturating_since(self.0.granted)
+        self.0.held_for(self.0.runtime.now())
     }
 
     /// How long the lease remains valid from now without another renewal; zero if it is lost.

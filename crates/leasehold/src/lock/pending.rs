@@ -54,7 +54,13 @@ pub(super) struct Asked {
 }
 
 impl<'a> PendingAttempt<'a> {
-    pub(super) fn new(handle: &'a Arc<StoreHandle>, terms: Terms, started: Instant, span: &'a Span) -> Self {
+    pub(super) fn new(
+        handle: &'a Arc<StoreHandle>,
+        terms: Terms,
+        holder: Holder,
+        started: Instant,
+        span: &'a Span,
+    ) -> Self {
         let Terms { claim, label, ttl, signal, renewal, patience, queue_limit, queues, on_wait, drift: _ } =
             terms;
         let waits = patience.within != Some(Duration::ZERO) && patience.retries != Some(0);
@@ -63,7 +69,6 @@ impl<'a> PendingAttempt<'a> {
         } else {
             WaitMode::Try
         };
-        let holder = Holder::from_bits(handle.runtime.random());
         Self {
             handle,
             span,
@@ -80,23 +85,27 @@ impl<'a> PendingAttempt<'a> {
         }
     }
 
-    /// Asks the store once. Returns the answer, or nothing if the time is up; the machine notices
-    /// that on its own. The result is for [`PendingAttempt::hears`].
+    /// Asks the store once; the lease counts from `now`. Returns the answer, or nothing if the time
+    /// is up; the machine notices that on its own. The result is for [`PendingAttempt::hears`].
     ///
     /// The future is small, as is that of [`PendingAttempt::rest`], because there may be very many.
-    pub(super) fn ask<'s>(&'s mut self, machine: &mut Machine) -> impl Future<Output = Asked> + use<'s> {
+    pub(super) fn ask<'s>(
+        &'s mut self,
+        machine: &mut Machine,
+        now: Instant,
+    ) -> impl Future<Output = Asked> + use<'s> {
         let unsettled = std::mem::replace(&mut self.traces, true);
         self.asked = true;
         let runtime = &self.handle.runtime;
-        machine.handle_sent(runtime.now());
+        machine.handle_sent(now);
         // If the time is already up, nothing is sent.
-        let limit = match machine.next(runtime.now()) {
+        let limit = match machine.next(now) {
             Step::WaitUntil(limit) => Some(limit),
             _ => None,
         };
         let attempt = self.attempt.as_ref().filter(|_| limit.is_some());
         let mut call = attempt.map(|attempt| self.handle.store.grant(attempt, self.wait_mode));
-        let limit = limit.unwrap_or(runtime.now());
+        let limit = limit.unwrap_or(now);
         let mut timer = runtime.sleep_until(limit);
         poll_fn(move |context| {
             if let Some(call) = &mut call
@@ -108,9 +117,8 @@ impl<'a> PendingAttempt<'a> {
         })
     }
 
-    pub(super) fn hears(&mut self, machine: &mut Machine, asked: Asked) {
+    pub(super) fn hears(&mut self, machine: &mut Machine, now: Instant, asked: Asked) {
         let Asked { unsettled, answer: Some(answer) } = asked else { return };
-        let now = self.handle.runtime.now();
         self.handle.report.answered(&answer);
         let wait_mode = self.wait_mode;
         match answer {
@@ -185,12 +193,12 @@ impl<'a> PendingAttempt<'a> {
     pub(super) fn into_guard(
         mut self,
         machine: &Machine,
+        now: Instant,
         lease: Lease,
         fence: Fence,
         handed: Option<Handed>,
     ) -> Result<Guard, LockError> {
         let (handle, runtime) = (self.handle, &self.handle.runtime);
-        let now = runtime.now();
         let Some(attempt) = self.attempt.clone() else { unreachable!("taken only below") };
         let ttl = attempt.ttl;
         let asks = machine.asks();
