@@ -17,8 +17,7 @@ use redis::{ServerError, ServerErrorKind};
 
 pub(crate) use self::batch::by_segment;
 pub use self::batch::{
-    Granted, MOST, Vouching, batched_key, delete_call, grant_batch, read_done, read_grants, release_batch,
-    renew_batch,
+    Granted, MOST, Served, Vouching, batch_call, batched_key, delete_call, read_batch, read_done, renew_batch,
 };
 pub use self::call::{Call, Script};
 use self::encode::encode;
@@ -28,9 +27,9 @@ pub(crate) use self::encode::{
     raise_call, rejoin_call, release_call, renew_call, side_call, transfer_call, vouch_call,
 };
 pub use self::texts::{
-    BATCH_GRANT, BATCH_RELEASE, BATCH_RENEW, BREAK, FORGET, GRANT, INSPECT, LOCKED, MARK, MARKED,
-    MEMBER_BATCH_GRANT, MEMBER_BATCH_RENEW, MEMBER_GRANT, MEMBER_RENEW, OPEN, RAISE, REJOIN, RELEASE,
-    RELEASE_AND_WAKE, RENEW, SURVEY, TRANSFER, VOUCH,
+    BATCH, BATCH_RENEW, BREAK, FORGET, GRANT, INSPECT, LOCKED, MARK, MARKED, MEMBER_BATCH,
+    MEMBER_BATCH_RENEW, MEMBER_GRANT, MEMBER_RENEW, OPEN, RAISE, REJOIN, RELEASE, RELEASE_AND_WAKE, RENEW,
+    SURVEY, TRANSFER, VOUCH,
 };
 pub use self::words::Words;
 pub use crate::reply::{Reply, decode};

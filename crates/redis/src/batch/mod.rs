@@ -1,10 +1,11 @@
 //! Batches: requests that many callers make at the same time are sent together.
 //!
 //! The input is single requests: an exclusive grant or a release of one key. The output is scripts
-//! of up to [`MOST`](crate::script::MOST) requests each, and each caller gets its own answer. A
-//! request is sent at once, from its caller's task, if nothing is in flight on the connection.
-//! Otherwise it is sent with all other waiting requests when an answer arrives; there is no timer.
-//! At most two batches are in flight.
+//! of up to [`MOST`](crate::script::MOST) requests each, grants and releases together, and each
+//! caller gets its own answer. A request is sent at once, from its caller's task, if nothing is in
+//! flight on the connection. Otherwise it is sent with other waiting requests when an answer
+//! arrives; there is no timer. At most two batches are in flight; many requests are divided between
+//! them.
 //!
 //! | file | decides |
 //! |---|---|
@@ -25,7 +26,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use leasehold_core::{Attempt, Fault, HoldAnswer, Ttl};
+use leasehold_core::{Attempt, Fault, HoldAnswer, Instant, Ttl};
 use redis::ServerError;
 use tokio::sync::oneshot;
 
@@ -48,9 +49,9 @@ impl Client {
         attempt: &Attempt,
         what: BatchKind,
         route: &Route,
+        now: Instant,
         limit: Duration,
     ) -> Result<Option<BatchAnswer>, Fault> {
-        let now = self.runtime.now();
         let Some(key) = batched_key(attempt) else { return Ok(None) };
         let digest = self.contended.digest(key);
         let batches = &route.batches;

@@ -17,6 +17,10 @@ use crate::script::MOST;
 /// The next batch travels while one batch is being served.
 const MOST_IN_FLIGHT: usize = 2;
 
+/// A batch of more requests than this is no more than half of all that wait or are in flight, so
+/// that the server serves one half while this process handles the answers to the other.
+const UNDIVIDED: usize = 16;
+
 /// A request that can wait in a queue.
 pub(super) trait Queued: Send + 'static {
     /// Equal for requests of the same key. These keep their order, and share no batch.
@@ -36,9 +40,9 @@ pub(super) trait Sends<R>: Send + Unpin + 'static {
     /// when that returns, the whole batch is on its way behind everything that was sent before.
     fn send(&self, batch: Vec<R>) -> BoxFuture<'static, ()>;
 
-    /// Returns true if a batch may still serve this request, after what was learned while it
-    /// waited.
-    fn serves(&self, request: &R) -> bool;
+    /// Returns true for each request that a batch may still serve now, after what was learned while
+    /// it waited.
+    fn serves(&self) -> impl Fn(&R) -> bool;
 
     /// Answers a request that no batch serves any more.
     fn decline(&self, request: R);
@@ -88,8 +92,12 @@ impl<R: Queued> Queue<R> {
                 state.waiting.push_back(request);
                 state.sender = Sender::Task { has_room: false, waker: None };
                 drop(state);
-                let task =
-                    Task { queue: Self(Arc::clone(&self.0)), sender, in_flight: vec![batch], is_over: false };
+                let task = Task {
+                    queue: Self(Arc::clone(&self.0)),
+                    sender,
+                    in_flight: vec![(batch, 1)],
+                    is_over: false,
+                };
                 runtime.spawn(Box::pin(task));
             }
             Sender::Task { has_room, mut waker } => {
@@ -111,16 +119,19 @@ impl<R: Queued> Queue<R> {
 impl<R: Queued> State<R> {
     /// Takes the requests of the next batch, none if nothing waits; and those that no batch serves
     /// any more. Requests that nobody waits for are dropped.
-    fn next_batch(&mut self, sender: &impl Sends<R>) -> (Vec<R>, Vec<R>) {
-        let mut batch: Vec<R> = Vec::with_capacity(self.waiting.len().min(MOST));
+    fn next_batch(&mut self, sender: &impl Sends<R>, in_flight: usize) -> (Vec<R>, Vec<R>) {
+        let half = (self.waiting.len() + in_flight).div_ceil(2);
+        let most = half.clamp(UNDIVIDED, MOST);
+        let mut batch: Vec<R> = Vec::with_capacity(self.waiting.len().min(most));
         let mut declined = Vec::new();
+        let serves = sender.serves();
         let (mut later, mut keys) = (Vec::new(), Vec::with_capacity(batch.capacity()));
-        while batch.len() < MOST {
+        while batch.len() < most {
             let Some(request) = self.waiting.pop_front() else { break };
             if !request.is_wanted() {
                 continue;
             }
-            if !sender.serves(&request) {
+            if !serves(&request) {
                 declined.push(request);
                 continue;
             }
@@ -180,11 +191,14 @@ impl<R: Queued, T> Drop for Asked<R, T> {
     }
 }
 
+/// A batch in flight, and the number of its requests.
+type InFlight = (BoxFuture<'static, ()>, usize);
+
 /// Sends waiting requests as long as any wait or are in flight.
 struct Task<R: Queued, S> {
     queue: Queue<R>,
     sender: S,
-    in_flight: Vec<BoxFuture<'static, ()>>,
+    in_flight: Vec<InFlight>,
     is_over: bool,
 }
 
@@ -194,10 +208,19 @@ impl<R: Queued, S: Sends<R>> Future for Task<R, S> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let Self { queue, sender, in_flight, is_over } = &mut *self;
         loop {
-            in_flight.retain_mut(|batch| batch.as_mut().poll(context).is_pending());
+            let before = in_flight.len();
+            in_flight.retain_mut(|(batch, _)| batch.as_mut().poll(context).is_pending());
+            if in_flight.len() < before {
+                // The callers that were answered may ask again at once: their requests belong into
+                // the next batch, so they run first.
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
             let mut state = queue.state();
             let has_room = in_flight.len() < MOST_IN_FLIGHT;
-            let (batch, declined) = if has_room { state.next_batch(sender) } else { Default::default() };
+            let count = in_flight.iter().map(|(_, count)| count).sum();
+            let (batch, declined) =
+                if has_room { state.next_batch(sender, count) } else { Default::default() };
             let rests = batch.is_empty();
             if rests {
                 *is_over = in_flight.is_empty();
@@ -209,7 +232,8 @@ impl<R: Queued, S: Sends<R>> Future for Task<R, S> {
             if rests {
                 return if *is_over { Poll::Ready(()) } else { Poll::Pending };
             }
-            in_flight.push(sender.send(batch));
+            let count = batch.len();
+            in_flight.push((sender.send(batch), count));
         }
     }
 }

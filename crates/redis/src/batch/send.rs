@@ -10,7 +10,7 @@ use leasehold_core::{Attempt, BoxFuture, Fault, Instant, Reading, Sending, Serve
 use redis::{Cmd, RedisError};
 
 use super::queue::Sends;
-use super::state::{BatchAnswer, BatchKind, Batches, Request};
+use super::state::{BatchAnswer, Batches, Request};
 use crate::client::{Client, Source};
 use crate::connection::link::Live;
 use crate::connection::route::BoxConnection;
@@ -18,7 +18,7 @@ use crate::connection::send::{ServerReply, one, several};
 use crate::deadline::within;
 use crate::fault::leads_astray;
 use crate::redirect::Redirect;
-use crate::script::{self, Call, Granted, Vouching};
+use crate::script::{self, Granted, Vouching};
 
 /// Sends the batches of one connection.
 #[derive(Clone)]
@@ -30,15 +30,12 @@ pub(super) struct Sender {
 }
 
 /// The requests of a batch that one script serves.
+#[derive(Default)]
 struct Group {
-    what: BatchKind,
-    /// At a member of a quorum, the longest TTL.
-    longest: Option<Ttl>,
-    /// That of all its requests. A release has none.
-    ttl: Option<Ttl>,
     slot: u16,
-    requests: Vec<Request>,
-    /// For grants, one for each: it is in doubt until it is answered.
+    grants: Vec<Request>,
+    releases: Vec<Request>,
+    /// One for each grant: it is in doubt until it is answered.
     sendings: Vec<Sending>,
 }
 
@@ -48,8 +45,9 @@ impl Sends<Request> for Sender {
     }
 
     /// No batch serves a key that turned out to be contended while the request waited.
-    fn serves(&self, request: &Request) -> bool {
-        !self.client.contended.has(request.key, self.client.runtime.now())
+    fn serves(&self) -> impl Fn(&Request) -> bool {
+        let now = self.client.runtime.now();
+        move |request| !self.client.contended.has(request.key, now)
     }
 
     fn decline(&self, request: Request) {
@@ -82,16 +80,12 @@ impl Sender {
             (not_after, reading.surely_past(not_after))
         });
         let mut groups = grouped(batch);
-        for group in groups.iter_mut().filter(|group| group.has_common_fences()) {
-            group.requests.sort_by(|one, other| script::by_segment(&one.attempt, &other.attempt));
-        }
-        for group in groups.iter_mut().filter(|group| group.what != BatchKind::Release) {
-            let holders = group.requests.iter().map(|request| request.attempt.holder);
-            let via = self.live.as_ref().map(|live| live.id);
+        let via = self.live.as_ref().map(|live| live.id);
+        for group in &mut groups {
+            let holders = group.grants.iter().map(|request| request.attempt.holder);
             group.sendings = client.unsettled.sending_all(holders, via, sent, settles_at);
         }
-        let commands: Vec<_> =
-            groups.iter().map(|group| self.command(&group.call(client, not_after), group)).collect();
+        let commands: Vec<_> = groups.iter().map(|group| self.command(group, not_after)).collect();
         let mut asking = pin!(ask(&mut connection, commands));
         let mut is_written = false;
         let asking = poll_fn(|context| {
@@ -137,25 +131,32 @@ impl Sender {
 
     /// The first one on a connection contains the text, so that the server knows the script for the
     /// next ones.
-    fn command(&self, call: &Call, group: &Group) -> Cmd {
+    fn command(&self, group: &Group, not_after: Stamp) -> Cmd {
+        let client = &*self.client;
+        let run = group.grants.first().and_then(|first| first.run());
+        let vouching = group.longest().zip(run).map(|(longest, run)| Vouching { run: run.get(), longest });
+        let (grants, releases) = (attempts(&group.grants), attempts(&group.releases));
+        let call = script::batch_call(&grants, &releases, not_after, vouching, client.is_node());
         let knows = self.knows(group).swap(true, Ordering::Relaxed);
         if knows { call.by_sha() } else { call.by_text() }
     }
 
     fn knows(&self, group: &Group) -> &AtomicBool {
-        &self.batches.knows[usize::from(group.what == BatchKind::Release)]
+        &self.batches.knows[usize::from(group.longest().is_some())]
     }
 
     fn deliver(&self, group: Group, heard: ServerReply, clock: &ServerClock, sent: Instant, now: Instant) {
         let client = &*self.client;
-        let count = group.requests.len();
-        let is_answered = heard.is_ok();
-        let said = match heard {
+        let read = |value| {
+            let at_member = group.longest().is_some();
+            script::read_batch(value, &attempts(&group.grants), group.releases.len(), at_member)
+        };
+        let served = match heard {
             Err(refusal) if script::is_unknown_script(&refusal) => {
                 // Somebody made the server forget its scripts. Nothing was executed.
                 self.knows(&group).store(false, Ordering::Relaxed);
                 client.unsettled.answered(group.sendings);
-                Ok(vec![BatchAnswer::Other; count])
+                return all_get(group.grants, group.releases, &Ok(BatchAnswer::Other));
             }
             // A script that was refused in the middle has executed what comes before, but none that
             // is redirected.
@@ -163,98 +164,76 @@ impl Sender {
                 if Redirect::of(&refusal).is_some() {
                     client.unsettled.answered(group.sendings);
                 }
-                Ok(vec![BatchAnswer::Refused(refusal); count])
+                return all_get(group.grants, group.releases, &Ok(BatchAnswer::Refused(refusal)));
             }
-            Ok(value) if group.what == BatchKind::Release => script::read_done(&value, count).map(|done| {
-                done.into_iter()
-                    .map(|done| if done { BatchAnswer::Released { sent } } else { BatchAnswer::Other })
-                    .collect()
-            }),
-            Ok(value) => {
-                script::read_grants(&value, &group.attempts(), group.longest.is_some()).map(|granted| {
-                    client.unsettled.answered(group.sendings);
-                    let said = |fence| match fence {
-                        Some(fence) => BatchAnswer::Granted { fence, heard: now },
-                        None => BatchAnswer::Other,
-                    };
-                    match granted {
-                        Granted::Served { now: server, fences } => {
-                            clock.note(Reading { sent, heard: now, server });
-                            fences.into_iter().map(said).collect()
-                        }
-                        Granted::TooLate { now: server } => {
-                            clock.note(Reading { sent, heard: now, server });
-                            vec![BatchAnswer::TooLate { now: server }; count]
-                        }
-                        Granted::NotServed => vec![BatchAnswer::Other; count],
-                    }
-                })
-            }
+            Ok(value) => match read(&value) {
+                Ok(served) => served,
+                Err(strange) => {
+                    return all_get(group.grants, group.releases, &Err(client.faults.lasting(strange)));
+                }
+            },
         };
-        match said {
-            Ok(said) => {
-                for (request, said) in group.requests.into_iter().zip(said) {
-                    // Before the next batch is made, so that requests for the same key that wait
-                    // for one need not be sent in vain.
-                    if is_answered && matches!(said, BatchAnswer::Other) {
-                        client.contended.note(request.key, now);
-                    }
+        client.unsettled.answered(group.sendings);
+        // A key of a request that is left is contended from now on: before the next batch is made,
+        // so that requests for the same key that wait for one need not be sent in vain.
+        let other = |request: &Request| {
+            client.contended.note(request.key, now);
+            BatchAnswer::Other
+        };
+        match served.granted {
+            Granted::Served { now: server, fences } => {
+                clock.note(Reading { sent, heard: now, server });
+                for (request, fence) in group.grants.into_iter().zip(fences) {
+                    let granted = |fence| BatchAnswer::Granted { fence, heard: now };
+                    let said = fence.map_or_else(|| other(&request), granted);
                     answer(request, Ok(said));
                 }
             }
-            Err(strange) => {
-                let fault = client.faults.lasting(strange);
-                group.requests.into_iter().for_each(|request| answer(request, Err(fault.clone())));
+            Granted::TooLate { now: server } => {
+                clock.note(Reading { sent, heard: now, server });
+                all_get(group.grants, Vec::new(), &Ok(BatchAnswer::TooLate { now: server }));
             }
+            Granted::Nothing => {}
+        }
+        for (request, done) in group.releases.into_iter().zip(served.released) {
+            let said = if done { BatchAnswer::Released { sent } } else { other(&request) };
+            answer(request, Ok(said));
         }
     }
 }
 
 impl Group {
-    fn call(&self, client: &Client, not_after: Stamp) -> Call {
-        let attempts = self.attempts();
-        match &self.what {
-            BatchKind::Release => script::release_batch(&attempts),
-            BatchKind::Grant(run) => {
-                let by_slot = client.is_node();
-                let vouching = self.longest.map(|longest| Vouching { run: run.get(), longest });
-                script::grant_batch(&attempts, not_after, vouching, by_slot)
-            }
-        }
-    }
-
-    /// True if requests for keys with the same beginning have one fence key, and stand together.
-    fn has_common_fences(&self) -> bool {
-        self.what != BatchKind::Release && self.longest.is_none()
-    }
-
-    fn attempts(&self) -> Vec<&Attempt> {
-        self.requests.iter().map(|request| &request.attempt).collect()
+    /// At a member of a quorum, the longest TTL.
+    fn longest(&self) -> Option<Ttl> {
+        self.grants.first().and_then(Request::longest)
     }
 }
 
+fn attempts(requests: &[Request]) -> Vec<&Attempt> {
+    requests.iter().map(|request| &request.attempt).collect()
+}
+
 fn grouped(batch: Vec<Request>) -> Vec<Group> {
-    // Mostly all requests have one TTL, and are of one kind.
+    // Mostly one script serves all.
     let mut groups: Vec<Group> = Vec::with_capacity(1);
     for request in batch {
-        let proposal = request.attempt.proposal.filter(|_| request.what != BatchKind::Release);
-        let longest = proposal.map(|proposal| proposal.max_ttl);
-        let ttl = (request.what != BatchKind::Release).then_some(request.attempt.ttl);
-        let same = |group: &&mut Group| {
-            (group.slot, group.longest, group.ttl) == (request.slot, longest, ttl)
-                && group.what == request.what
+        let is_grant = request.run().is_some();
+        let fits = |group: &Group| {
+            let first = group.grants.first().filter(|_| is_grant);
+            group.slot == request.slot && first.is_none_or(|first| first.shares_script_with(&request))
         };
-        match groups.iter_mut().find(same) {
-            Some(group) => group.requests.push(request),
-            None => groups.push(Group {
-                what: request.what.clone(),
-                longest,
-                ttl,
-                slot: request.slot,
-                requests: vec![request],
-                sendings: Vec::new(),
-            }),
-        }
+        let group = match groups.iter().position(fits) {
+            Some(nth) => &mut groups[nth],
+            None => {
+                groups.push(Group { slot: request.slot, ..Group::default() });
+                groups.last_mut().expect("it was just added")
+            }
+        };
+        if is_grant { group.grants.push(request) } else { group.releases.push(request) }
+    }
+    // Requests for keys with the same beginning have one fence key, and stand together.
+    for group in groups.iter_mut().filter(|group| group.longest().is_none()) {
+        group.grants.sort_by(|one, other| script::by_segment(&one.attempt, &other.attempt));
     }
     groups
 }
@@ -270,9 +249,13 @@ async fn ask(connection: &mut BoxConnection, mut commands: Vec<Cmd>) -> Result<V
 }
 
 fn all_fail(groups: Vec<Group>, fault: &Fault) {
-    for request in groups.into_iter().flat_map(|group| group.requests) {
-        answer(request, Err(fault.clone()));
+    for group in groups {
+        all_get(group.grants, group.releases, &Err(fault.clone()));
     }
+}
+
+fn all_get(grants: Vec<Request>, releases: Vec<Request>, said: &Result<BatchAnswer, Fault>) {
+    grants.into_iter().chain(releases).for_each(|request| answer(request, said.clone()));
 }
 
 /// A caller that does not wait for the answer any more gives the attempt up, which undoes a grant.

@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use leasehold_core::{Attempt, Fault, Fence, Instant, Stamp};
+use leasehold_core::{Attempt, Fault, Fence, Instant, Stamp, Ttl};
 use redis::ServerError;
 use tokio::sync::oneshot;
 
@@ -29,7 +29,7 @@ pub(crate) enum BatchAnswer {
 #[derive(Debug, Default)]
 pub(crate) struct Batches {
     pub(super) queue: Queue<Request>,
-    /// True for the text of the grants, and for that of the releases, once it was sent to the
+    /// True for the script, and for that of a member of a quorum, once its text was sent to the
     /// server on this connection.
     pub(super) knows: [AtomicBool; 2],
     /// The server does not allow this user to run them.
@@ -50,12 +50,31 @@ pub(crate) struct Request {
     pub(super) answer: oneshot::Sender<Result<BatchAnswer, Fault>>,
 }
 
-/// The kind of a batch. Different kinds need different scripts, or different keys and arguments for
-/// the whole batch.
+/// What a request asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum BatchKind {
     Grant(Run),
     Release,
+}
+
+impl Request {
+    /// For a grant, the server's run.
+    pub(super) const fn run(&self) -> Option<&Run> {
+        match &self.what {
+            BatchKind::Grant(run) => Some(run),
+            BatchKind::Release => None,
+        }
+    }
+
+    /// For a grant at a member of a quorum, the longest TTL.
+    pub(super) fn longest(&self) -> Option<Ttl> {
+        self.run().and(self.attempt.proposal).map(|proposal| proposal.max_ttl)
+    }
+
+    /// Returns true if one script serves both grants: it has one TTL and one run.
+    pub(super) fn shares_script_with(&self, other: &Self) -> bool {
+        (self.run(), self.longest(), self.attempt.ttl) == (other.run(), other.longest(), other.attempt.ttl)
+    }
 }
 
 impl Queued for Request {

@@ -207,6 +207,16 @@ impl Client {
         }
     }
 
+    /// Makes sure that a [`reading`](Self::reading) is there, and returns the time on our clock.
+    pub(crate) async fn know_clock(&self, route: &mut Route, limit: Duration) -> Result<Instant, Fault> {
+        let now = self.runtime.now();
+        if route.clock.reading().is_some_and(|reading| reading.doubt(now) <= limit) {
+            return Ok(now);
+        }
+        Box::pin(self.read_clock(route, now, limit)).await?;
+        Ok(self.runtime.now())
+    }
+
     /// The server's clock, known more precisely than the limit of a call. If the uncertainty is
     /// greater (after some minutes without a grant, or at first on the program's own connection),
     /// the server is asked; otherwise giving up would take longer than calls do.

@@ -7,7 +7,7 @@ use crate::client::Client;
 use crate::connection::route::Route;
 use crate::connection::send::{ServerReply, say_one};
 use crate::deadline::within;
-use crate::script::{delete_call, read_done};
+use crate::script::{delete_call, read_batch};
 
 impl Client {
     pub(crate) async fn run_baseline(&self, what: &Baseline) -> Result<(), Fault> {
@@ -33,7 +33,8 @@ impl Client {
         let release = delete_call(key, &holder.digit_bytes());
         let released = self.call(route, &release, self.call_limit).await?;
         let value = released.map_err(|refusal| self.faults.of_refusal(&refusal))?;
-        match read_done(&value, 1).map_err(|strange| self.faults.lasting(strange))?[..] {
+        match read_batch(&value, &[], 1, false).map_err(|strange| self.faults.lasting(strange))?.released[..]
+        {
             [true] => Ok(()),
             _ => Err(self.faults.passing(format_args!("{key}: it was gone before it was let go"))),
         }

@@ -27,9 +27,9 @@ impl Client {
         limit: Duration,
     ) -> Result<GrantAnswer, Fault> {
         let run = self.run(std::slice::from_ref(attempt), route, limit).await?;
-        self.reading(route, limit).await?;
+        let now = self.know_clock(route, limit).await?;
         let mut unknown = false;
-        match self.ask_in_batch(attempt, BatchKind::Grant(run), route, limit).await? {
+        match self.ask_in_batch(attempt, BatchKind::Grant(run), route, now, limit).await? {
             Some(BatchAnswer::Granted { fence, heard }) => {
                 self.confirm(route, heard).await?;
                 return Ok(GrantAnswer::Granted { fence });

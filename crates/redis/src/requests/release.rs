@@ -38,7 +38,8 @@ impl Client {
         limit: Duration,
     ) -> Result<(HoldAnswer, Option<Instant>), Fault> {
         if !by_script && attempt.signal.is_none() {
-            match self.ask_in_batch(attempt, BatchKind::Release, route, limit).await? {
+            let now = self.runtime.now();
+            match self.ask_in_batch(attempt, BatchKind::Release, route, now, limit).await? {
                 Some(BatchAnswer::Released { sent }) => {
                     return Ok((HoldAnswer::Done, self.unsettled.released(attempt.holder, route.id(), sent)));
                 }

@@ -12,7 +12,7 @@ use redis::Value;
 
 use super::call::Call;
 use super::encode::millis;
-use super::texts::{BATCH_GRANT, BATCH_RELEASE, BATCH_RENEW, MEMBER_BATCH_GRANT, MEMBER_BATCH_RENEW};
+use super::texts::{BATCH, BATCH_RENEW, MEMBER_BATCH, MEMBER_BATCH_RENEW};
 use super::words::Words;
 use crate::reply::{nth_of, strange};
 use crate::slot::{FenceKeys, MEMBER_KEY, Side, Sides, member_key_in, segment, slot_of};
@@ -46,75 +46,73 @@ pub struct Vouching<'a> {
     pub longest: Ttl,
 }
 
-/// Grants each attempt its key if that is free and nobody waits for it. All attempts have the same
-/// TTL, and those whose keys have the same part up to the first colon stand together. With
-/// `vouching`, they have proposals with the same longest TTL; in a cluster (`by_slot`), all keys
-/// are in one slot.
+/// Grants each attempt its key if that is free and nobody waits for it, and deletes the key of each
+/// attempt of `releases` that holds it without waiters. All grants have the same TTL, and those
+/// whose keys have the same part up to the first colon stand together. With `vouching`, they have
+/// proposals with the same longest TTL; in a cluster (`by_slot`), all keys are in one slot. No key
+/// is there twice.
 ///
 /// # Panics
 ///
-/// If an attempt's claim is of another kind, or it has no proposal at a member.
+/// If an attempt's claim is of another kind, or a grant has no proposal at a member.
 #[must_use]
-pub fn grant_batch(
-    attempts: &[&Attempt],
+pub fn batch_call(
+    grants: &[&Attempt],
+    releases: &[&Attempt],
     not_after: Stamp,
     vouching: Option<Vouching<'_>>,
     by_slot: bool,
 ) -> Call {
     let fence_keys = FenceKeys { by_key: vouching.is_some(), by_slot };
-    let mut keys = Words::for_claims(attempts.len(), 2);
-    let mut args = Words::for_claims(attempts.len(), 1);
-    let (ttl, kept) = lengths(attempts);
-    [not_after.as_micros(), ttl, kept].into_iter().for_each(|number| args.show(number));
-    for attempt in attempts {
-        let key = key_of(attempt);
-        keys.push(key.as_bytes());
-        keys.write(|name| Sides::of(key).write(Side::Waiters, name));
-    }
-    for claims in by_fence_key(attempts, fence_keys) {
-        keys.write(|name| fence_keys.write(key_of(claims[0]), name));
-        if vouching.is_none() {
-            args.show(claims.len());
+    let mut keys = Words::for_claims(2 * grants.len() + releases.len(), 1);
+    let mut args = Words::for_claims(grants.len() + releases.len(), 1);
+    args.show(grants.len());
+    if !grants.is_empty() {
+        let (ttl, kept) = lengths(grants);
+        [not_after.as_micros(), ttl, kept].into_iter().for_each(|number| args.show(number));
+        for attempt in grants {
+            keys.push(key_of(attempt).as_bytes());
         }
+        for attempt in grants {
+            keys.write(|name| Sides::of(key_of(attempt)).write(Side::Waiters, name));
+        }
+        if vouching.is_none() {
+            args.show(by_fence_key(grants, fence_keys).count());
+        }
+        for claims in by_fence_key(grants, fence_keys) {
+            keys.write(|name| fence_keys.write(key_of(claims[0]), name));
+            if vouching.is_none() {
+                args.show(claims.len());
+            }
+        }
+        vouch(grants, vouching, by_slot, &mut keys, &mut args);
     }
-    for attempt in attempts {
+    for attempt in grants {
         args.write(|bytes| {
-            bytes.extend_from_slice(&attempt.holder.digit_bytes());
+            bytes.extend_from_slice(&wire::beginning_of(Flag::Plain, attempt.holder));
             wire::write_tail(attempt.label.as_ref(), bytes);
         });
         if vouching.is_some() {
             args.show(attempt.proposal.expect("a member is asked with a proposal").fence);
         }
     }
-    let script = if vouching.is_some() { &MEMBER_BATCH_GRANT } else { &BATCH_GRANT };
-    vouch(attempts, vouching, by_slot, &mut keys, &mut args);
-    Call { script, keys, args }
-}
-
-/// Deletes the key of each attempt that holds it without waiters.
-///
-/// # Panics
-///
-/// If an attempt's claim is not an exclusive one on one key.
-#[must_use]
-pub fn release_batch(attempts: &[&Attempt]) -> Call {
-    let (mut keys, mut args) = (Words::for_claims(attempts.len(), 1), Words::for_claims(attempts.len(), 1));
-    for attempt in attempts {
+    for attempt in releases {
         keys.push(key_of(attempt).as_bytes());
         args.push(&wire::beginning_of(Flag::Plain, attempt.holder));
     }
-    Call { script: &BATCH_RELEASE, keys, args }
+    let script = if vouching.is_some() { &MEMBER_BATCH } else { &BATCH };
+    Call { script, keys, args }
 }
 
-/// Deletes a key that still has this value, as a batch of one lease does.
+/// Deletes a key that still has this value, as a batch of one release does.
 #[must_use]
 pub fn delete_call(key: &Key, value: &[u8]) -> Call {
-    let [keys, args] = [key.as_bytes(), value].map(|word| [word].into_iter().collect());
-    Call { script: &BATCH_RELEASE, keys, args }
+    let (keys, args) = ([key.as_bytes()].into_iter().collect(), [b"0", value].into_iter().collect());
+    Call { script: &BATCH, keys, args }
 }
 
 /// Extends the lease of each attempt to its TTL from now, if it holds its key without waiters.
-/// The attempts and `vouching` are as for grants.
+/// The attempts and `vouching` are as for grants in a batch.
 ///
 /// # Panics
 ///
@@ -139,7 +137,18 @@ pub fn renew_batch(attempts: &[&Attempt], vouching: Option<Vouching<'_>>, by_slo
     Call { script, keys, args }
 }
 
-/// The answer to a batch of grants.
+/// The answer to a batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "callers must handle every field")]
+pub struct Served {
+    /// What became of the grants.
+    pub granted: Granted,
+    /// True for each release that is done, in their order; the script of a single request has to
+    /// serve the others.
+    pub released: Vec<bool>,
+}
+
+/// What became of the grants of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "callers must handle every field")]
 pub enum Granted {
@@ -155,54 +164,64 @@ pub enum Granted {
         /// The server's clock.
         now: Stamp,
     },
-    /// A member that may have forgotten leases: the script of a single request has to serve all.
-    NotServed,
+    /// There were none.
+    Nothing,
 }
 
-/// Reads the answer to a batch of grants for these attempts.
+/// Reads the answer to a batch of these grants and this many releases.
 ///
 /// # Errors
 ///
 /// A message, if the answer is not one of the script's.
-pub fn read_grants(value: &Value, attempts: &[&Attempt], at_member: bool) -> Result<Granted, String> {
+pub fn read_batch(
+    value: &Value,
+    grants: &[&Attempt],
+    releases: usize,
+    at_member: bool,
+) -> Result<Served, String> {
+    let count = grants.len() + releases;
     let read = || {
         let Value::Array(fields) = value else { return None };
-        let Some((time, answers)) = fields.split_first() else {
-            return at_member.then_some(Granted::NotServed);
+        let [Value::Int(served), Value::Array(left), time, Value::Array(fences)] = &fields[..] else {
+            return None;
         };
-        let now = Stamp::from_micros(text_number(time)?);
-        let fences = match answers {
-            [] => return Some(Granted::TooLate { now }),
-            [Value::Array(fences), Value::Array(left)] if !at_member => {
-                let mut by_claim = Vec::with_capacity(attempts.len());
-                let mut fences = fences.iter();
-                for claims in by_fence_key(attempts, FenceKeys { by_key: false, by_slot: false }) {
-                    let fence = Fence::new(text_number(fences.next()?)?)?;
-                    by_claim.resize(by_claim.len() + claims.len(), Some(fence));
-                }
-                if fences.next().is_some() {
-                    return None;
-                }
-                for nth in left {
-                    *by_claim.get_mut(nth_of(nth)?)? = None;
-                }
-                by_claim
+        if usize::try_from(*served) != Ok(count) {
+            return None;
+        }
+        let (mut by_claim, mut released) = (Vec::with_capacity(grants.len()), vec![true; releases]);
+        if !fences.is_empty() {
+            let mut fences = fences.iter();
+            for claims in by_fence_key(grants, FenceKeys { by_key: at_member, by_slot: false }) {
+                let fence = Fence::new(text_number(fences.next()?)?)?;
+                by_claim.resize(by_claim.len() + claims.len(), Some(fence));
             }
-            answers if at_member && answers.len() == attempts.len() => {
-                let fence = |answer: &Value| match answer {
-                    Value::Nil => Some(None),
-                    fence => Some(Some(Fence::new(text_number(fence)?)?)),
-                };
-                answers.iter().map(fence).collect::<Option<_>>()?
+            if fences.next().is_some() {
+                return None;
             }
-            _ => return None,
+        }
+        for nth in left {
+            let nth = nth_of(nth)?;
+            match nth.checked_sub(grants.len()) {
+                Some(release) => *released.get_mut(release)? = false,
+                None => *by_claim.get_mut(nth)? = None,
+            }
+        }
+        let granted = if grants.is_empty() {
+            Granted::Nothing
+        } else {
+            let now = Stamp::from_micros(text_number(time)?);
+            if fences.is_empty() {
+                Granted::TooLate { now }
+            } else {
+                Granted::Served { now, fences: by_claim }
+            }
         };
-        Some(Granted::Served { now, fences })
+        Some(Served { granted, released })
     };
-    read().ok_or_else(|| strange(format_args!("to a batch of {} grants", attempts.len())))
+    read().ok_or_else(|| strange(format_args!("to a batch of {count} grants and releases")))
 }
 
-/// Reads the answer to a batch of this many releases or renewals: true if it was done, false if the
+/// Reads the answer to a batch of this many renewals: true if it was done, false if the
 /// script of a single request has to serve it.
 ///
 /// # Errors
@@ -224,7 +243,7 @@ pub fn read_done(value: &Value, claims: usize) -> Result<Vec<bool>, String> {
         }
         Some(done)
     };
-    read().ok_or_else(|| strange(format_args!("to a batch of {claims} claims")))
+    read().ok_or_else(|| strange(format_args!("to a batch of {claims} renewals")))
 }
 
 fn text_number(value: &Value) -> Option<u64> {
@@ -287,24 +306,24 @@ mod tests {
     #[test]
     fn batches_have_these_keys_and_arguments() {
         let [a, b, c] = [attempt("x:a", 0xab), attempt("x:b", 0xcd), attempt("c", 0xab)];
+        let d = attempt("d", 0xcd);
         let not_after = Stamp::from_micros(1_700_000_000_000_000);
-        let tailed = [A, B, A].map(|digits| format!("{digits} web-3"));
+        let tailed = [A, B, A].map(|digits| format!("lh1-{digits}. web-3"));
         let values = [A, B, A].map(|digits| format!("lh1-{digits}."));
         let fence_keys = |tags: [&str; 2]| {
             [format!("leasehold:c{{{}}}x:", tags[0]), format!("leasehold:c{{{}}}", tags[1])]
         };
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
 
-        let call = grant_batch(&[&a, &b, &c], not_after, None, false);
-        let keys =
-            words(&["x:a", "leasehold:w{-01}x:a", "x:b", "leasehold:w{-02}x:b", "c", "leasehold:w{c}c"]);
-        assert_eq!(shown(&call.keys), [&keys[..], &fence_keys(["-", "-"])].concat());
-        assert_eq!(
-            shown(&call.args),
-            [&words(&["1700000000000000", "30000", "600000", "2", "1"])[..], &tailed].concat()
-        );
-        let call = release_batch(&[&a, &b, &c]);
-        assert_eq!((shown(&call.keys), shown(&call.args)), (words(&["x:a", "x:b", "c"]), values.to_vec()));
+        let call = batch_call(&[&a, &b, &c], &[&d], not_after, None, false);
+        let waiters = ["leasehold:w{-01}x:a", "leasehold:w{-02}x:b", "leasehold:w{c}c"];
+        let keys = [&words(&["x:a", "x:b", "c"])[..], &words(&waiters)].concat();
+        assert_eq!(shown(&call.keys), [&keys[..], &fence_keys(["-", "-"]), &words(&["d"])].concat());
+        let args = words(&["3", "1700000000000000", "30000", "600000", "2", "2", "1"]);
+        assert_eq!(shown(&call.args), [&args[..], &tailed, &values[1..2]].concat());
+        let call = batch_call(&[], &[&a, &b, &c], not_after, None, false);
+        assert_eq!(shown(&call.keys), words(&["x:a", "x:b", "c"]));
+        assert_eq!(shown(&call.args), [&words(&["0"])[..], &values].concat());
         let call = renew_batch(&[&a, &b, &c], None, false);
         let keys = words(&["x:a", "x:b", "c"]);
         assert_eq!(shown(&call.keys), [&keys[..], &fence_keys(["-", "-"])].concat());
@@ -321,11 +340,11 @@ mod tests {
             ours.at_member(ours.holder, Proposal { fence: Fence::new(7).unwrap(), max_ttl: longest })
         });
         let vouching = Some(Vouching { run: Some("c0ffee"), longest });
-        let call = grant_batch(&[&a, &b], Stamp::from_micros(9), vouching, false);
-        let sides = ["a", "leasehold:w{a}a", "b", "leasehold:w{b}b", "leasehold:f{a}a", "leasehold:f{b}b"];
-        assert_eq!(shown(&call.keys), [&sides[..], &["leasehold:member"]].concat());
-        let [tailed_a, tailed_b] = [A, B].map(|digits| format!("{digits} web-3"));
-        let args = ["9", "30000", "600000", &tailed_a, "7", &tailed_b, "7", "c0ffee", "60000"];
+        let call = batch_call(&[&a, &b], &[], Stamp::from_micros(9), vouching, false);
+        let keys = ["a", "b", "leasehold:w{a}a", "leasehold:w{b}b", "leasehold:f{a}a", "leasehold:f{b}b"];
+        assert_eq!(shown(&call.keys), [&keys[..], &["leasehold:member"]].concat());
+        let [tailed_a, tailed_b] = [A, B].map(|digits| format!("lh1-{digits}. web-3"));
+        let args = ["2", "9", "30000", "600000", "c0ffee", "60000", &tailed_a, "7", &tailed_b, "7"];
         assert_eq!(shown(&call.args), args);
         let call = renew_batch(&[&a], vouching, true);
         assert_eq!(shown(&call.keys), ["a", "leasehold:f{a}a", "leasehold:member{a}"]);
@@ -349,43 +368,52 @@ mod tests {
         let list = |fields: &[Value]| Value::Array(fields.to_vec());
         let all = [attempt("x:a", 1), attempt("x:b", 2), attempt("y:a", 3)];
         let all = all.each_ref();
-        let grants = |fields: &[Value]| read_grants(&list(fields), &all, false);
+        let (int, none) = (Value::Int, || list(&[]));
+        let read = |fields: &[Value]| read_batch(&list(fields), &all, 2, false);
         let (now, [seven, eight]) = (Stamp::from_micros(5), [7, 8].map(Fence::new));
         let fences = list(&[text("7"), text("8")]);
         assert_eq!(
-            grants(&[text("5"), fences.clone(), list(&[Value::Int(2)])]),
-            Ok(Granted::Served { now, fences: vec![seven, None, eight] })
+            read(&[int(5), list(&[int(2), int(5)]), text("5"), fences.clone()]),
+            Ok(Served {
+                granted: Granted::Served { now, fences: vec![seven, None, eight] },
+                released: vec![true, false]
+            })
         );
-        assert_eq!(grants(&[text("5")]), Ok(Granted::TooLate { now }));
-        let none = || list(&[]);
+        assert_eq!(
+            read(&[int(5), list(&[int(4)]), text("5"), none()]),
+            Ok(Served { granted: Granted::TooLate { now }, released: vec![false, true] })
+        );
         for strange in [
             &[][..],
-            &[text("5"), fences.clone()],
-            &[text("5"), list(&[text("7")]), none()],
-            &[text("5"), list(&[text("7"), text("8"), text("9")]), none()],
-            &[text("5"), list(&[text("7"), text("x")]), none()],
-            &[text("5"), list(&[text("7"), Value::Int(8)]), none()],
-            &[text("5"), fences.clone(), list(&[Value::Int(4)])],
-            &[text("5"), fences.clone(), list(&[Value::Int(0)])],
-            &[Value::Nil, fences, none()],
-            &[text("5"), text("7"), text("8"), text("9")],
+            &[int(5), none(), text("5")],
+            &[int(4), none(), text("5"), fences.clone()],
+            &[int(6), none(), text("5"), fences.clone()],
+            &[int(5), none(), text("5"), list(&[text("7")])],
+            &[int(5), none(), text("5"), list(&[text("7"), text("8"), text("9")])],
+            &[int(5), none(), text("5"), list(&[text("7"), text("x")])],
+            &[int(5), none(), text("5"), list(&[text("7"), int(8)])],
+            &[int(5), list(&[int(6)]), text("5"), fences.clone()],
+            &[int(5), list(&[int(0)]), text("5"), fences.clone()],
+            &[int(5), list(&[int(1)]), text("5"), none()],
+            &[int(5), none(), Value::Nil, fences.clone()],
+            &[int(5), none(), Value::Nil, none()],
+            &[int(5), text("7"), text("5"), fences.clone()],
         ] {
-            assert!(grants(strange).is_err(), "{strange:?}");
+            assert!(read(strange).is_err(), "{strange:?}");
         }
-        let at_member = |fields: &[Value]| read_grants(&list(fields), &all[..2], true);
-        let answer = at_member(&[text("5"), text("7"), Value::Nil]);
-        assert_eq!(answer, Ok(Granted::Served { now, fences: vec![seven, None] }));
-        assert_eq!(at_member(&[]), Ok(Granted::NotServed));
-        for strange in [
-            &[text("5"), text("7")][..],
-            &[text("5"), text("7"), text("8"), text("9")],
-            &[text("5"), Value::Int(7), Value::Nil],
-            &[text("5"), none(), none()],
-        ] {
-            assert!(at_member(strange).is_err(), "{strange:?}");
-        }
+        let at_member = |fields: &[Value]| read_batch(&list(fields), &all[..2], 0, true);
+        assert_eq!(
+            at_member(&[int(2), list(&[int(2)]), text("5"), fences.clone()]).map(|served| served.granted),
+            Ok(Granted::Served { now, fences: vec![seven, None] })
+        );
+        assert!(at_member(&[int(2), none(), text("5"), list(&[text("7")])]).is_err());
+        let released = |fields: &[Value]| read_batch(&list(fields), &[], 2, false);
+        assert_eq!(
+            released(&[int(2), list(&[int(1)]), Value::Nil, none()]),
+            Ok(Served { granted: Granted::Nothing, released: vec![false, true] })
+        );
+        assert!(released(&[int(2), none(), text("5"), fences]).is_err());
         let done = |fields: &[Value]| read_done(&list(fields), 2);
-        let int = Value::Int;
         assert_eq!(done(&[int(2), list(&[int(2)])]), Ok(vec![true, false]));
         assert_eq!(done(&[]), Ok(vec![false; 2]));
         for strange in [
@@ -398,6 +426,6 @@ mod tests {
         ] {
             assert!(done(strange).is_err(), "{strange:?}");
         }
-        assert!(read_grants(&Value::Okay, &[], false).is_err() && read_done(&Value::Nil, 0).is_err());
+        assert!(read_batch(&Value::Okay, &[], 0, false).is_err() && read_done(&Value::Nil, 0).is_err());
     }
 }

@@ -48,12 +48,10 @@ pub static OPEN: Script = script!("open");
 pub static VOUCH: Script = script!("bounds", "read", "state", "member", "vouch");
 /// Returns which keys have a lease or a marker.
 pub static LOCKED: Script = script!("locked");
-/// Grants free keys, each to a different holder.
-pub static BATCH_GRANT: Script = script!("bounds", "batch_grant");
+/// Grants free keys, each to a different holder, and deletes leases without waiters.
+pub static BATCH: Script = script!("bounds", "batch_grant", "batch_release");
 /// The same at a member of a quorum.
-pub static MEMBER_BATCH_GRANT: Script = script!("bounds", "batch_member", "member_batch_grant");
-/// Deletes leases without waiters.
-pub static BATCH_RELEASE: Script = script!("batch_release");
+pub static MEMBER_BATCH: Script = script!("bounds", "member_batch_grant", "batch_release");
 /// Extends leases without waiters to a TTL from now.
 pub static BATCH_RENEW: Script = script!("batch_renew");
 /// The same at a member of a quorum.

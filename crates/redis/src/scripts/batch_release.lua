@@ -1,15 +1,21 @@
--- Deletes keys that given holders have: exclusive leases of one key each, without waiters. For any
--- other lease, the single release script returns the holder and hands the key over.
+-- Second part: deletes keys that given holders have, which are exclusive leases of one key each,
+-- without waiters. For any other lease, the single release script returns the holder and hands the
+-- key over.
 --
--- KEYS  for each lease its key
--- ARGV  for each lease the beginning of its value, before the fence, which no other lease has
+-- KEYS  for each release its key
+-- ARGV  for each release the beginning of its value, before the fence, which no other lease has
 --
--- Returns how many leases there are, and the numbers of those that are not released, from 1.
+-- Returns how many grants and releases there are; the numbers of those that are not done, from 1;
+-- if there are grants, the server's time in µs, and for each fence key the fence that all its grants
+-- have. No fences: it was too late for all grants.
 
-local found, gone, left = redis.call('MGET', unpack(KEYS)), {}, {}
-for i, beginning in ipairs(ARGV) do
-  local is_held = found[i] and string.sub(found[i], 1, 37) == beginning
-  if is_held then gone[#gone + 1] = KEYS[i] else left[#left + 1] = i end
+local releases = #keys - key
+if releases > 0 then
+  local found, gone = call('MGET', unpack(keys, key + 1)), {}
+  for i = 1, releases do
+    local is_held = found[i] and string.sub(found[i], 1, 37) == argv[arg + i]
+    if is_held then gone[#gone + 1] = keys[key + i] else left[#left + 1] = grants + i end
+  end
+  if gone[1] then call('DEL', unpack(gone)) end
 end
-if gone[1] then redis.call('DEL', unpack(gone)) end
-return { #found, left }
+return { grants + releases, left, time, fences }

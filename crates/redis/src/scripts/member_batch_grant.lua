@@ -1,50 +1,62 @@
--- Grants free keys without waiters as the batch script of a single server does, but each with the
--- proposed fence of a quorum, or the next fence of its key.
+-- First part of the script of a batch at a member of a quorum: grants free keys without waiters as
+-- that of a single server does, but each with the proposed fence of the quorum, or the next fence
+-- of its key. Grants nothing while this server may have forgotten leases, or if the ttl is too long.
 --
--- KEYS  for each claim two: the key, its waiters; then for each claim the fence key of its key
--- ARGV  1  after this time on the server's clock, in µs since 1970, nothing is granted
---       2  the ttl of all claims, in ms
---       3  how long to remember their fences, in ms
---     then for each claim two: 32 digits of its holder, and its tail; the proposed fence
---
--- Returns the server's time in µs, and for each claim its fence, or nothing. The time alone: too
--- late for all.
+-- KEYS  for each grant its key; for each grant the waiters of its key; for each grant the fence key
+--       of its key; the member key; and those of the second part
+-- ARGV  1  the number of grants; without any, the arguments of the second part follow
+--       2  after this time on the server's clock, in µs since 1970, nothing is granted
+--       3  the ttl of all grants, in ms
+--       4  how long to remember their fences, in ms
+--       5  the run that vouches for its leases; empty: the URL says that the server forgets nothing
+--       6  the longest ttl of the quorum, in ms
+--     then for each grant two: the beginning of its value, before the fence, and what follows the
+--     fence; the proposed fence
 --
 -- A fence key of the wrong type counts for EXISTS, but reads as nothing in MGET.
 
 local call, keys, argv = redis.call, KEYS, ARGV
-local n, ttl, keep = #keys / 3, argv[2], tonumber(argv[3])
+local grants, left, time, fences = tonumber(argv[1]), {}, false, {}
+-- The last key and the last argument of this part.
+local key, arg = 0, 1
 
-local clock = call('TIME')
-local now, answer = clock[1] * 1000000 + clock[2], { clock[1] .. string.sub('00000' .. clock[2], -6) }
-if now > tonumber(argv[1]) then return answer end
+if grants > 0 then
+  local clock, ttl, keep, run = call('TIME'), argv[3], tonumber(argv[4]), argv[5]
+  local now = clock[1] * 1000000 + clock[2]
+  time, key, arg = clock[1] .. string.sub('00000' .. clock[2], -6), 3 * grants + 1, 6 + 2 * grants
+  local vouched = run == '' or call('GET', keys[key]) == run and call('PTTL', keys[key]) >= KEPT / 2
+  local serves = vouched and tonumber(ttl) <= tonumber(argv[6])
+  local low, high = now - MARGIN, now + MARGIN
 
-local lasts = call('MGET', unpack(keys, 2 * n + 1, 3 * n))
-local known = 0
-for i = 1, n do
-  if lasts[i] then known = known + 1 end
-end
--- True if the last fences are the only keys that exist.
-local all_free = call('EXISTS', unpack(keys)) == known
-
-local function is_free(i)
-  return call('EXISTS', keys[2 * i - 1], keys[2 * i]) == 0 and (lasts[i] or call('EXISTS', keys[2 * n + i]) == 0)
-end
-
-local function grant(i)
-  local above, kept, last = 0, keep, lasts[i]
-  if last then
-    above = string.find(last, '^%d+$') and tonumber(last) + 1 or math.huge
-    if above > FENCE_MAX then return false end
-    kept = math.max(call('PTTL', keys[2 * n + i]), keep)
+  local lasts, known = call('MGET', unpack(keys, 2 * grants + 1, 3 * grants)), 0
+  for i = 1, grants do
+    if lasts[i] then known = known + 1 end
   end
-  local floor = math.min(math.max(tonumber(argv[3 + 2 * i]), now - MARGIN), now + MARGIN)
-  local holder, fence = argv[2 + 2 * i], string.format('%.0f', math.max(above, floor))
-  local value = 'lh1-' .. string.sub(holder, 1, 32) .. '.' .. fence .. string.sub(holder, 33)
-  if not (all_free or is_free(i)) or not call('SET', keys[2 * i - 1], value, 'NX', 'PX', ttl) then return false end
-  call('SET', keys[2 * n + i], fence, 'PX', kept)
-  return fence
+  -- True if, of the waiters and the last fences, only fences exist.
+  local all_free = call('EXISTS', unpack(keys, grants + 1, 3 * grants)) == known
+
+  for i = 1, serves and now > tonumber(argv[2]) and 0 or grants do
+    local fence_key, value, fence, last, kept = keys[2 * grants + i], argv[5 + 2 * i], argv[6 + 2 * i], lasts[i], argv[4]
+    local proposed = tonumber(fence)
+    local next_fence = proposed < low and low or proposed > high and high or proposed
+    if last then
+      last = string.find(last, '^%d+$') and tonumber(last) or FENCE_MAX
+      if last >= next_fence then next_fence = last + 1 end
+      local ends = call('PTTL', fence_key)
+      if ends > keep then kept = ends end
+    end
+    if next_fence ~= proposed then fence = next_fence <= FENCE_MAX and string.format('%.0f', next_fence) end
+    local is_free = serves and fence
+      and (all_free or call('EXISTS', keys[grants + i]) == 0 and (last or call('EXISTS', fence_key) == 0))
+    if is_free then
+      value = #value == 37 and value .. fence or string.sub(value, 1, 37) .. fence .. string.sub(value, 38)
+    end
+    if is_free and call('SET', keys[i], value, 'NX', 'PX', ttl) then
+      call('SET', fence_key, fence, 'PX', kept)
+    else
+      left[#left + 1] = i
+    end
+    fences[i] = fence or time
+  end
 end
 
-for i = 1, n do answer[i + 1] = grant(i) end
-return answer

@@ -10,7 +10,7 @@ use leasehold_core::{
     AdminStore, Attempt, BreakAnswer, Claim, Fault, Fence, GrantAnswer, HoldAnswer, Owner, Proposal, Stamp,
     Store, Ttl, WaitMode,
 };
-use leasehold_redis::script::{Granted, Vouching, grant_batch, read_done, read_grants, renew_batch};
+use leasehold_redis::script::{Granted, Vouching, batch_call, read_batch, read_done, renew_batch};
 use leasehold_redis::slot::{FenceKeys, slot_of};
 use leasehold_redis::{ClusterStore, RedisStore};
 use servers::{Cluster, Flavor, Proxy, Reply, Server};
@@ -398,9 +398,9 @@ async fn a_batch_that_comes_too_late_grants_nothing() {
         let ours = ["a", "b"].map(|name| attempt(&[name]));
         let now = u64::try_from(std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_micros()).unwrap();
         let mut granted = async |not_after| {
-            let call = grant_batch(&ours.each_ref(), Stamp::from_micros(not_after), None, false);
+            let call = batch_call(&ours.each_ref(), &[], Stamp::from_micros(not_after), None, false);
             let value = call.by_text().query_async(&mut connection).await.unwrap();
-            match read_grants(&value, &ours.each_ref(), false).unwrap() {
+            match read_batch(&value, &ours.each_ref(), 0, false).unwrap().granted {
                 Granted::Served { fences, .. } => Some(fences),
                 _ => None,
             }

@@ -9,7 +9,7 @@ use leasehold_core::{
     Stamp, Ttl, Wait,
 };
 use leasehold_redis::script::{
-    self, Call, Granted, Vouching, call_at_member, grant_batch, read_done, read_grants, renew_batch,
+    self, Call, Granted, Vouching, batch_call, call_at_member, read_batch, read_done, renew_batch,
     survey_call,
 };
 use leasehold_redis::slot::{FenceKeys, MEMBER_KEY, Side, member_key_in, side_key};
@@ -20,13 +20,14 @@ use crate::subject::{Subject, plain};
 
 type Outcome = Result<(), String>;
 
-const ALL: [fn(&mut Subject) -> Outcome; 30] = [
+const ALL: [fn(&mut Subject) -> Outcome; 31] = [
     a_fence_that_is_no_number_is_an_error,
     a_ttl_over_the_longest_of_the_quorum_is_an_error,
     a_proposed_fence_is_near_the_servers_clock,
     a_grant_that_comes_too_late_grants_nothing,
     each_claim_of_a_batch_is_judged_by_its_own_keys,
     each_lease_of_a_batch_is_judged_by_its_own_keys,
+    grants_and_releases_in_one_batch_are_each_judged_by_their_own_keys,
     keys_with_the_same_beginning_share_their_last_fence,
     a_batch_at_a_member_needs_its_run,
     a_member_abstains_for_the_longest_ttl_and_a_second,
@@ -137,12 +138,11 @@ fn vouching(run: Option<&'static str>) -> Option<Vouching<'static>> {
 
 /// The fences that a batch of grants answers to these attempts; none if it came too late.
 fn fences(value: &Value, attempts: &[&Attempt]) -> Result<Option<Vec<Option<u64>>>, String> {
-    Ok(match read_grants(value, attempts, attempts[0].proposal.is_some())? {
+    Ok(match read_batch(value, attempts, 0, attempts[0].proposal.is_some())?.granted {
         Granted::Served { fences, .. } => {
             Some(fences.into_iter().map(|fence| fence.map(Fence::get)).collect())
         }
-        Granted::NotServed => Some(vec![None; attempts.len()]),
-        Granted::TooLate { .. } => None,
+        Granted::TooLate { .. } | Granted::Nothing => None,
     })
 }
 
@@ -249,7 +249,7 @@ fn a_fence_that_is_no_number_is_an_error(subject: &mut Subject) -> Outcome {
             ensure!(decoded.as_ref().is_err_and(|why| why.starts_with("leasehold:")), decoded);
         }
         for (ours, at) in [(&ours, None), (&member, vouching(Some(RUN)))] {
-            let value = say(subject, &grant_batch(&[ours], NEVER, at, false))?;
+            let value = say(subject, &batch_call(&[ours], &[], NEVER, at, false))?;
             ensure!(!is_granted(&value, ours)?, value);
         }
         ensure!(content(subject)? == before);
@@ -273,10 +273,10 @@ fn a_ttl_over_the_longest_of_the_quorum_is_an_error(subject: &mut Subject) -> Ou
         let value = raw(subject, &request)?;
         ensure!(code(&value) == Some(11), request, value);
     }
-    let value = say(subject, &grant_batch(&[&long], NEVER, vouching(Some(RUN)), false))?;
+    let value = say(subject, &batch_call(&[&long], &[], NEVER, vouching(Some(RUN)), false))?;
     ensure!(!is_granted(&value, &long)?, value);
     ensure!(content(subject)? == before);
-    let value = say(subject, &grant_batch(&[&by(1, "a")], NEVER, None, false))?;
+    let value = say(subject, &batch_call(&[&by(1, "a")], &[], NEVER, None, false))?;
     ensure!(is_granted(&value, &by(1, "a"))?, value);
     let value = say(subject, &renew_batch(&[&long], vouching(Some(RUN)), false))?;
     ensure!(read_done(&value, 1)? == [false], value);
@@ -286,7 +286,7 @@ fn a_ttl_over_the_longest_of_the_quorum_is_an_error(subject: &mut Subject) -> Ou
     let value = say(subject, &renew_batch(&[&whole("a")], vouching(Some(RUN)), false))?;
     ensure!(read_done(&value, 1)? == [true], value);
     ensure!(lasts(subject, "a")? > LONGEST - Duration::from_secs(1));
-    let value = say(subject, &grant_batch(&[&whole("b")], NEVER, vouching(Some(RUN)), false))?;
+    let value = say(subject, &batch_call(&[&whole("b")], &[], NEVER, vouching(Some(RUN)), false))?;
     ensure!(is_granted(&value, &whole("b"))?, value);
     for request in [grant(&whole("c")), Request::Renew(whole("c")), rejoin(&whole("c"))] {
         let value = raw(subject, &request)?;
@@ -304,7 +304,7 @@ fn a_proposed_fence_is_near_the_servers_clock(subject: &mut Subject) -> Outcome 
             if !batch {
                 return Ok::<_, String>(fence_of(&answer(subject, &grant(&attempt))?));
             }
-            let value = say(subject, &grant_batch(&[&attempt], NEVER, vouching(Some(RUN)), false))?;
+            let value = say(subject, &batch_call(&[&attempt], &[], NEVER, vouching(Some(RUN)), false))?;
             Ok(fences(&value, &[&attempt])?.and_then(|all| all[0]))
         };
         let now = clock(subject)?;
@@ -340,10 +340,10 @@ fn a_grant_that_comes_too_late_grants_nothing(subject: &mut Subject) -> Outcome 
         let value = answer(subject, &request)?;
         ensure!(matches!(value, Answer::Grant(GrantAnswer::TooLate { .. })), value);
     }
-    let value = say(subject, &grant_batch(&[&by(1, "a")], late, None, false))?;
+    let value = say(subject, &batch_call(&[&by(1, "a")], &[], late, None, false))?;
     ensure!(fences(&value, &[&by(1, "a")])?.is_none(), value);
     let member = at_member(by(1, "a"), now);
-    let value = say(subject, &grant_batch(&[&member], late, vouching(Some(RUN)), false))?;
+    let value = say(subject, &batch_call(&[&member], &[], late, vouching(Some(RUN)), false))?;
     ensure!(fences(&value, &[&member])?.is_none(), value);
     let request = Request::Rejoin { attempt: at_member(by(1, "a"), now), not_after: Some(late) };
     let value = raw(subject, &request)?;
@@ -353,10 +353,10 @@ fn a_grant_that_comes_too_late_grants_nothing(subject: &mut Subject) -> Outcome 
     ensure!(code(&raw(subject, &request)?) == Some(0));
     let request = Request::Grant { attempt: by(1, "b"), wait: None, not_after: Some(soon) };
     ensure!(code(&raw(subject, &request)?) == Some(0));
-    let value = say(subject, &grant_batch(&[&by(1, "c")], soon, None, false))?;
+    let value = say(subject, &batch_call(&[&by(1, "c")], &[], soon, None, false))?;
     ensure!(is_granted(&value, &by(1, "c"))?, value);
     let member = at_member(by(1, "d"), now);
-    let value = say(subject, &grant_batch(&[&member], soon, vouching(Some(RUN)), false))?;
+    let value = say(subject, &batch_call(&[&member], &[], soon, vouching(Some(RUN)), false))?;
     ensure!(is_granted(&value, &member)?, value);
     Ok(())
 }
@@ -365,7 +365,7 @@ fn a_batch_at_a_member_needs_its_run(subject: &mut Subject) -> Outcome {
     let now = clock(subject)?;
     let serves = |subject: &mut Subject, name: &str, run| {
         let attempt = at_member(by(1, name), now);
-        let value = say(subject, &grant_batch(&[&attempt], NEVER, vouching(run), false))?;
+        let value = say(subject, &batch_call(&[&attempt], &[], NEVER, vouching(run), false))?;
         let granted = is_granted(&value, &attempt)?;
         set(subject, name, plain(&attempt, 7))?;
         let value = say(subject, &renew_batch(&[&attempt], vouching(run), false))?;
@@ -701,7 +701,7 @@ fn each_claim_of_a_batch_is_judged_by_its_own_keys(subject: &mut Subject) -> Out
                 let last = (in_the_way + 1) % 3;
                 let greater = clock(subject)? + 3600 * SECOND;
                 set(subject, fence_key(all[last]), greater.to_string())?;
-                let call = grant_batch(&all, NEVER, at.and(vouching(Some(RUN))), false);
+                let call = batch_call(&all, &[], NEVER, at.and(vouching(Some(RUN))), false);
                 let value = say(subject, &call)?;
                 let fences = fences(&value, &all)?.unwrap_or_default();
                 for (nth, name) in names.iter().enumerate() {
@@ -739,7 +739,7 @@ fn keys_with_the_same_beginning_share_their_last_fence(subject: &mut Subject) ->
     let mut labelled = by(1, "y:b");
     labelled.label = Label::new("web-3").ok();
     let all = [&by(1, "x:a"), &by(2, "x:b"), &by(1, "y:a"), &labelled];
-    let value = say(subject, &grant_batch(&all, NEVER, None, false))?;
+    let value = say(subject, &batch_call(&all, &[], NEVER, None, false))?;
     let granted = fences(&value, &all)?.unwrap_or_default();
     ensure!(granted[..2] == [Some(far + 1); 2] && granted[2] == granted[3], granted);
     ensure!(granted[2].is_some_and(|fence| fence < far), granted);
@@ -749,9 +749,9 @@ fn keys_with_the_same_beginning_share_their_last_fence(subject: &mut Subject) ->
     }
     // One that is not granted has no part in it.
     let all = [&by(3, "x:a"), &by(1, "x:c")];
-    let value = say(subject, &grant_batch(&all, NEVER, None, false))?;
+    let value = say(subject, &batch_call(&all, &[], NEVER, None, false))?;
     ensure!(fences(&value, &all)? == Some(vec![None, Some(far + 2)]), value);
-    let value = say(subject, &grant_batch(&all, NEVER, None, false))?;
+    let value = say(subject, &batch_call(&all, &[], NEVER, None, false))?;
     ensure!(fences(&value, &all)? == Some(vec![None; 2]), value);
     let number = |subject: &mut Subject| run::<u64>(subject, cmd("GET").arg(&last));
     ensure!(number(subject)? == far + 2);
@@ -791,12 +791,13 @@ fn each_lease_of_a_batch_is_judged_by_its_own_keys(subject: &mut Subject) -> Out
                 run::<()>(subject, cmd("SET").arg(fence_key(all[nth])).arg(7).arg("PX").arg(100_000))?;
             }
             let call = if release {
-                script::release_batch(&all)
+                batch_call(&[], &all, NEVER, None, false)
             } else {
                 renew_batch(&all, fence.and(vouching(Some(RUN))), false)
             };
             let value = say(subject, &call)?;
-            let done = read_done(&value, 3)?;
+            let done =
+                if release { read_batch(&value, &[], 3, false)?.released } else { read_done(&value, 3)? };
             for (nth, name) in names.iter().enumerate() {
                 ensure!(done[nth] == (nth != taken), value);
                 let left = run::<i64>(subject, cmd("PTTL").arg(name))?;
@@ -807,6 +808,54 @@ fn each_lease_of_a_batch_is_judged_by_its_own_keys(subject: &mut Subject) -> Out
                     ensure!((left > 800_000) == done[nth] && kept > 1_700_000, left, kept);
                 }
             }
+        }
+    }
+    Ok(())
+}
+
+/// Also if the grants come too late.
+fn grants_and_releases_in_one_batch_are_each_judged_by_their_own_keys(subject: &mut Subject) -> Outcome {
+    let now = clock(subject)?;
+    vouched(subject, 20 * DAY)?;
+    for (at, serves, too_late) in [
+        (None, true, false),
+        (None, true, true),
+        (Some(Some(RUN)), true, false),
+        (Some(Some(RUN)), true, true),
+        (Some(Some("another")), false, false),
+    ] {
+        run::<()>(subject, cmd("DEL").arg(&["a", "b:x", "c:x", "d", "e:x", "f"]))?;
+        let of = |name| {
+            let ours = by(1, name);
+            if at.is_some() { at_member(ours, now) } else { ours }
+        };
+        let grants = ["a", "b:x", "c:x"].map(of);
+        let releases = ["d", "e:x", "f"].map(of);
+        set(subject, "b:x", plain(&by(2, "b:x"), 7))?;
+        for (name, holder) in [("d", 1), ("e:x", 2), ("f", 1)] {
+            set(subject, name, plain(&by(holder, name), 7))?;
+        }
+        let not_after = if too_late { Stamp::from_micros(now - 1) } else { NEVER };
+        let vouching = at.and_then(vouching);
+        let call = batch_call(&grants.each_ref(), &releases.each_ref(), not_after, vouching, false);
+        let value = say(subject, &call)?;
+        let served = read_batch(&value, &grants.each_ref(), 3, at.is_some())?;
+        ensure!(served.released == [true, false, true], value);
+        let there: Vec<Option<Vec<u8>>> =
+            run(subject, cmd("MGET").arg(&["a", "b:x", "c:x", "d", "e:x", "f"]))?;
+        let beginning =
+            leasehold_redis::wire::beginning_of(leasehold_redis::wire::Flag::Plain, Holder::from_bits(1));
+        let ours = |nth: usize| there[nth].as_ref().is_some_and(|value| value.starts_with(&beginning));
+        let granted = serves && !too_late;
+        ensure!([ours(0), ours(1), ours(2)] == [granted, false, granted], value);
+        ensure!(there[3].is_none() && there[4] == Some(plain(&by(2, "e:x"), 7)) && there[5].is_none(), value);
+        match served.granted {
+            Granted::TooLate { .. } => ensure!(too_late, value),
+            Granted::Served { fences, .. } => {
+                let done: Vec<_> = fences.iter().map(Option::is_some).collect();
+                ensure!(!too_late && done == [granted, false, granted], value);
+            }
+            Granted::Nothing => return Err("there were grants".into()),
         }
     }
     Ok(())

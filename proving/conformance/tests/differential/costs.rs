@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use leasehold_core::{Attempt, Claim, Fence, Holder, Key, Proposal, Request, Stamp, Ttl, Wait};
-use leasehold_redis::script::{Call, Vouching, call_at_member, grant_batch, release_batch, renew_batch};
+use leasehold_redis::script::{Call, Vouching, batch_call, call_at_member, renew_batch};
 use leasehold_redis::wire::channel_of;
 use redis::{RedisError, cmd};
 use servers::{Flavor, Server};
@@ -91,14 +91,14 @@ fn a_batch_asks_once_for_all_of_its_claims(subject: &mut Subject) -> Outcome {
         let all: Vec<_> = all.iter().collect();
         let n = u64::from(n);
         for met_before in [false, true] {
-            let cost = costs_of(subject, &grant_batch(&all, LATER, None, false))?;
+            let cost = costs_of(subject, &batch_call(&all, &[], LATER, None, false))?;
             let kept = [("pttl", 1)];
             let looks = [("time", 1), ("get", 1), ("exists", 1), ("set", n + 1)];
             are(&cost, &[&looks[..], if met_before { &kept } else { &[] }].concat())?;
             let mut cost = costs_of(subject, &renew_batch(&all, None, false))?;
             cost.remove("pexpire"); // Within the same millisecond there is nothing to prolong.
             are(&cost, &[("mget", 1), ("pttl", n + 1)])?;
-            let cost = costs_of(subject, &release_batch(&all))?;
+            let cost = costs_of(subject, &batch_call(&[], &all, LATER, None, false))?;
             are(&cost, &[("mget", 1), ("del", 1)])?;
         }
     }
@@ -116,7 +116,7 @@ fn a_batch_at_a_member_asks_twice_more(subject: &mut Subject) -> Outcome {
     let proposal = Proposal { fence: Fence::new(1).unwrap(), max_ttl: longest };
     let all = ["a", "b"].map(|key| by_at(1, key).at_member(Holder::from_bits(1), proposal));
     let vouching = Some(Vouching { run: Some(RUN), longest });
-    let cost = costs_of(subject, &grant_batch(&[&all[0], &all[1]], LATER, vouching, false))?;
+    let cost = costs_of(subject, &batch_call(&[&all[0], &all[1]], &[], LATER, vouching, false))?;
     are(&cost, &[("time", 1), ("get", 1), ("pttl", 1), ("mget", 1), ("exists", 1), ("set", 4)])
 }
 

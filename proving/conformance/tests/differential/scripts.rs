@@ -26,7 +26,7 @@ pub(crate) fn parts() -> Vec<Part> {
     parts
 }
 
-const ALL: [&Script; 23] = [
+const ALL: [&Script; 22] = [
     &script::GRANT,
     &script::MEMBER_GRANT,
     &script::RENEW,
@@ -45,9 +45,8 @@ const ALL: [&Script; 23] = [
     &script::OPEN,
     &script::VOUCH,
     &script::LOCKED,
-    &script::BATCH_GRANT,
-    &script::MEMBER_BATCH_GRANT,
-    &script::BATCH_RELEASE,
+    &script::BATCH,
+    &script::MEMBER_BATCH,
     &script::BATCH_RENEW,
     &script::MEMBER_BATCH_RENEW,
 ];

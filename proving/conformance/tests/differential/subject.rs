@@ -184,20 +184,22 @@ impl Subject {
         }
         let must_serve = self.is_simple(request, attempt)?;
         let value = self.say(&call)?;
-        let done = || Ok::<_, String>(script::read_done(&value, 1)?[0]);
         let answer = match request {
             Request::Grant { .. } => {
-                let granted = script::read_grants(&value, &[attempt], attempt.proposal.is_some());
-                granted.map(|granted| match granted {
+                let served = script::read_batch(&value, &[attempt], 0, attempt.proposal.is_some());
+                served.map(|served| match served.granted {
                     Granted::TooLate { now } => Some(Answer::Grant(GrantAnswer::TooLate { now })),
                     Granted::Served { fences, .. } => {
                         fences[0].map(|fence| Answer::Grant(GrantAnswer::Granted { fence }))
                     }
-                    Granted::NotServed => None,
+                    Granted::Nothing => None,
                 })
             }
-            Request::Renew(_) => done().map(|done| done.then_some(Answer::Renew(HoldAnswer::Done))),
-            _ => done().map(|done| done.then_some(Answer::Release(HoldAnswer::Done))),
+            Request::Renew(_) => {
+                script::read_done(&value, 1).map(|done| done[0].then_some(Answer::Renew(HoldAnswer::Done)))
+            }
+            _ => script::read_batch(&value, &[], 1, false)
+                .map(|served| served.released[0].then_some(Answer::Release(HoldAnswer::Done))),
         };
         match answer {
             Ok(Some(answer)) => {
@@ -435,10 +437,10 @@ fn in_batch(request: &Request) -> Option<(Call, &Attempt)> {
     let call = match request {
         Request::Grant { not_after, .. } => {
             let not_after = not_after.unwrap_or(Stamp::from_micros(FENCE_MAX));
-            script::grant_batch(&[attempt], not_after, vouching, false)
+            script::batch_call(&[attempt], &[], not_after, vouching, false)
         }
         Request::Renew(_) => script::renew_batch(&[attempt], vouching, false),
-        _ => script::release_batch(&[attempt]),
+        _ => script::batch_call(&[], &[attempt], Stamp::from_micros(0), None, false),
     };
     Some((call, attempt))
 }

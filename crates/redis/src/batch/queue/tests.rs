@@ -37,9 +37,16 @@ struct Wire {
     unserved: Arc<Mutex<Option<u64>>>,
 }
 
+impl Wire {
+    fn answer_all(&self) {
+        let sent = &mut *self.sent.lock().unwrap();
+        sent.iter_mut().filter_map(|(_, tell)| tell.take()).for_each(|tell| tell.send(()).unwrap());
+    }
+}
+
 impl Sends<Request> for Wire {
-    fn serves(&self, request: &Request) -> bool {
-        *self.unserved.lock().unwrap() != Some(request.key)
+    fn serves(&self) -> impl Fn(&Request) -> bool {
+        |request| *self.unserved.lock().unwrap() != Some(request.key)
     }
 
     fn decline(&self, request: Request) {
@@ -178,7 +185,7 @@ async fn requests_that_no_batch_serves_any_more_leave_the_queue_unsent() {
 }
 
 #[tokio::test]
-async fn a_batch_is_of_one_limit_and_no_more_than_64_requests() {
+async fn a_batch_is_of_one_limit_and_of_no_more_than_half_of_the_requests_or_64() {
     let connection = Connection::default();
     let short = LIMIT / 10;
     for (key, name) in (0..).zip(["a", "b"]) {
@@ -196,9 +203,50 @@ async fn a_batch_is_of_one_limit_and_no_more_than_64_requests() {
     connection.answer(0).await;
     assert_eq!(connection.sent()[2], ["short"; 10]);
     connection.answer(1).await;
-    assert_eq!(connection.sent()[3], ["long"; MOST]);
+    // 88 wait and 10 are in flight.
+    assert_eq!(connection.sent()[3], ["long"; 49]);
     connection.answer(2).await;
-    assert_eq!(connection.sent()[4], ["long"; 88 - MOST]);
+    assert_eq!(connection.sent()[4], ["long"; 39]);
+    for key in 200..400 {
+        connection.asks("more", key, LIMIT).await;
+    }
+    connection.answer(3).await;
+    assert_eq!(connection.sent()[5], ["more"; MOST]);
+}
+
+/// The server serves one half while this process handles the answers to the other.
+#[tokio::test]
+async fn many_requests_leave_in_two_halves_and_few_in_one() {
+    for (waiting, halves) in [(16, &[16][..]), (17, &[16, 1]), (40, &[20, 20]), (41, &[21, 20])] {
+        let connection = Connection::default();
+        for key in 0..2 + waiting {
+            connection.asks("a", key, LIMIT).await;
+        }
+        connection.wire.answer_all();
+        settled().await;
+        let sent: Vec<_> = connection.sent()[2..].iter().map(Vec::len).collect();
+        assert_eq!(sent, halves, "{waiting}");
+    }
+}
+
+/// Otherwise a caller that goes on with another request would always miss the next batch.
+#[tokio::test]
+async fn callers_that_are_answered_ask_again_before_the_next_batch_leaves() {
+    let connection = Connection::default();
+    connection.asks("a", 0, LIMIT).await;
+    let next = connection.ask("b", 1, LIMIT);
+    settled().await;
+    connection.asks("c", 2, LIMIT).await;
+    let (queue, wire) = (Queue(Arc::clone(&connection.queue.0)), connection.wire.clone());
+    tokio::spawn(async move {
+        next.await.unwrap();
+        let (answer, heard) = oneshot::channel();
+        let again = Request { name: "b again", key: 1, limit: LIMIT, answer };
+        queue.ask(again, heard, wire, &TasksOnly).await.unwrap();
+    });
+    settled().await;
+    connection.answer(1).await;
+    assert_eq!(connection.sent()[2..], [["c", "b again"]]);
 }
 
 #[tokio::test]

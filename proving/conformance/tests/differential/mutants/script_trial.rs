@@ -66,9 +66,8 @@ impl ScriptTrial {
         let instead: Vec<_> =
             scripts::with(part).map(|script| (script.text(), script.text().replace(part, text))).collect();
         // Otherwise the scripts of single requests must handle all cases.
-        subject.batches = [&script::BATCH_GRANT, &script::BATCH_RELEASE, &script::BATCH_RENEW]
-            .iter()
-            .any(|batch| batch.text().contains(part));
+        subject.batches =
+            [&script::BATCH, &script::BATCH_RENEW].iter().any(|batch| batch.text().contains(part));
         if subject.run_instead(instead).is_err() {
             return true;
         }
