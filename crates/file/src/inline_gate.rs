@@ -1,10 +1,16 @@
 //! Decides which thread serves a request: that of the requesting task, or the store's. The decision
 //! depends on earlier requests; this module reads no clock.
 
+#[cfg_attr(target_os = "linux", path = "inline_gate/linux.rs")]
+#[cfg_attr(not(target_os = "linux"), path = "inline_gate/bsd.rs")]
+mod kernel;
+
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use tokio::task;
+
+pub(crate) use kernel::sleeps;
 
 /// The longest that a transaction on the caller's thread should take: some fifty times its normal
 /// duration.
@@ -13,6 +19,11 @@ const SLOW: Duration = Duration::from_millis(1);
 /// After a slow transaction, none runs on a caller's thread for this many times its duration. So a
 /// disk that stalls takes at most a hundredth of the time of a program's other tasks.
 const SPARED: u32 = 100;
+
+/// After a slow transaction, the sleeps of callers in transactions are counted for this many times
+/// its duration: a thread that did not sleep has only waited for a processor. Without a slow one
+/// before, they are not counted, because that would make every transaction slower.
+const WATCHED: u32 = 10 * SPARED;
 
 /// Two callers that ask within this time would wait for each other on their own threads. It is
 /// twice the duration of a transaction, and less than the cost of moving it to another thread.
@@ -38,11 +49,12 @@ pub(crate) struct InlineGate {
     /// When its request was served, or refused here.
     asked: Option<(Caller, Instant)>,
     spared_until: Instant,
+    watched_until: Instant,
 }
 
 impl InlineGate {
     pub(crate) fn new(now: Instant) -> Self {
-        Self { asked: None, spared_until: now }
+        Self { asked: None, spared_until: now, watched_until: now }
     }
 
     /// Returns true if a caller may serve its own request now: nobody else asks at the same time,
@@ -53,13 +65,23 @@ impl InlineGate {
         is_alone && now >= self.spared_until
     }
 
-    /// Notes that an admitted caller has served its request, or found that it would have to wait.
-    pub(crate) fn ended(&mut self, admitted: Instant, now: Instant) {
+    /// Returns true if the sleeps in a transaction that begins now are to be counted.
+    pub(crate) fn is_watching(&self, now: Instant) -> bool {
+        now < self.watched_until
+    }
+
+    /// Notes that an admitted caller has served its request, or found that it would have to wait;
+    /// and whether its thread has slept meanwhile, if that was counted.
+    pub(crate) fn ended(&mut self, admitted: Instant, now: Instant, has_slept: impl FnOnce() -> bool) {
         self.asked = self.asked.map(|(caller, _)| (caller, now));
         let took = now - admitted;
-        if took > SLOW {
+        if took <= SLOW {
+            return;
+        }
+        if !self.is_watching(admitted) || has_slept() {
             self.spared_until = now + took * SPARED;
         }
+        self.watched_until = now + took * WATCHED;
     }
 }
 
@@ -85,7 +107,7 @@ mod tests {
         let mut asks = |caller, after| {
             let admitted = inline_gate.admit(caller, begun + micros(after));
             if admitted {
-                inline_gate.ended(begun + micros(after), begun + micros(after + 10));
+                inline_gate.ended(begun + micros(after), begun + micros(after + 10), || true);
             }
             admitted
         };
@@ -102,8 +124,41 @@ mod tests {
         let mut inline_gate = InlineGate::new(begun);
         assert!(inline_gate.admit(one, begun));
         let ended = begun + micros(5_000);
-        inline_gate.ended(begun, ended);
+        inline_gate.ended(begun, ended, || true);
         assert!(!inline_gate.admit(one, ended + micros(499_999)));
         assert!(inline_gate.admit(one, ended + micros(500_000)));
+    }
+
+    /// It would have waited for it elsewhere too.
+    #[test]
+    fn a_caller_that_waits_only_for_a_processor_serves_its_requests() {
+        let [one, _] = two();
+        let mut now = Instant::now();
+        let mut inline_gate = InlineGate::new(now);
+        inline_gate.ended(now, now + micros(5_000), || unreachable!("nobody has counted"));
+        now += micros(505_000);
+        for _ in 0..3 {
+            assert!(inline_gate.admit(one, now) && inline_gate.is_watching(now));
+            inline_gate.ended(now, now + micros(5_000), || false);
+            assert!(inline_gate.admit(one, now + micros(5_000)));
+            now += micros(4_999_999);
+        }
+        inline_gate.ended(now, now + micros(5_000), || true);
+        assert!(!inline_gate.admit(one, now + micros(504_999)));
+        now += micros(5_005_000);
+        assert!(inline_gate.admit(one, now) && !inline_gate.is_watching(now));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_thread_sleeps_while_it_waits_and_not_while_others_use_its_processor() {
+        let before = sleeps().unwrap();
+        let slept = |work: fn()| {
+            let before = sleeps().unwrap();
+            work();
+            sleeps().unwrap() > before
+        };
+        assert!((0..100).any(|_| !slept(thread::yield_now)));
+        assert!(slept(|| thread::sleep(micros(100))) && sleeps().unwrap() > before);
     }
 }

@@ -13,7 +13,7 @@ use leasehold_core::{Answer, Fault, Holder, Key, Request};
 use tokio::sync::oneshot;
 
 use crate::connection::Patience;
-use crate::inline_gate::Caller;
+use crate::inline_gate::{Caller, sleeps};
 use crate::notifier::Inbox;
 use crate::worker::StoreWorker;
 
@@ -103,8 +103,10 @@ impl Queue {
         if self.shared.sent.load(Ordering::SeqCst) > 0 || !worker.inline_gate.admit(caller, admitted) {
             return None;
         }
+        let before = worker.inline_gate.is_watching(admitted).then(sleeps).flatten();
         let done = guarded(&mut worker, work);
-        worker.inline_gate.ended(admitted, Instant::now());
+        let has_slept = || before.zip(sleeps()).is_none_or(|(before, after)| before < after);
+        worker.inline_gate.ended(admitted, Instant::now(), has_slept);
         let has_work = worker.has_work();
         drop(worker);
         if has_work {
