@@ -11,7 +11,7 @@ use rusqlite::hooks::Wal;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use crate::census::{Entry, FileId, Opening};
-use crate::db_path::DbPath;
+use crate::db_path::{DbPath, DirectoryState};
 use crate::error::FileError;
 use crate::logs::Logs;
 use crate::schema;
@@ -40,6 +40,9 @@ pub(crate) struct Open {
     /// True if nobody can have opened another log since, because this store's session says which
     /// one it uses.
     is_guarded: bool,
+    /// The state of the directory when the file and its log were last found to be there, and when
+    /// that was.
+    checked: Option<(DirectoryState, Instant)>,
     entry: Entry,
 }
 
@@ -173,15 +176,39 @@ impl Open {
         if logs.is_err() {
             keep_the_log(&connection)?;
         }
-        Ok(Self { connection, haste, users, logs: logs?, is_guarded: false, entry: opening.enter(file) })
+        Ok(Self {
+            connection,
+            haste,
+            users,
+            logs: logs?,
+            is_guarded: false,
+            checked: None,
+            entry: opening.enter(file),
+        })
     }
 
     /// Returns true if the file at the place is still the open one. Once this store has a session,
     /// nobody opens another log before this one is closed.
+    ///
+    /// While the directory is in the state of the last check, nothing in it was moved. A mount does
+    /// not change that state, but whoever opens a mounted file or log refuses it; so this need not
+    /// be found at once.
     pub(crate) fn is_current(&mut self, db_path: &DbPath, has_session: bool) -> bool {
+        /// How long a check is valid at most.
+        const VALID: Duration = Duration::from_secs(1);
+        let now = Instant::now();
+        let directory = db_path.directory_now();
+        let is_unchanged = self
+            .checked
+            .is_some_and(|(state, at)| self.is_guarded && directory == Some(state) && now - at < VALID);
+        if is_unchanged {
+            return true;
+        }
         let is_current =
             db_path.file_now() == Some(self.file()) && Logs::beside(db_path.path()) == Some(self.logs);
         self.is_guarded |= is_current && has_session;
+        let settled = directory.filter(|state| is_current && state.is_settled());
+        self.checked = settled.map(|state| (state, now));
         is_current
     }
 
@@ -337,19 +364,23 @@ fn write_ahead(connection: &mut Connection, haste: &Arc<PostponedWork>) -> Resul
 /// Waits while another process writes: first a few more tries, because a transaction ends sooner
 /// than a thread wakes; then pauses that double from 20 µs to a millisecond, until the limit.
 /// (SQLite's default is to pause for 1 ms first and for up to 100 ms later; locks change hands
-/// faster than that.) If the caller must not wait, only the tries.
+/// faster than that.) If the caller must not wait, only the tries, and none after a tenth of a
+/// millisecond: other threads may use the processor for long at each.
 fn wait_for_others(haste: Arc<PostponedWork>) -> impl FnMut(i32) -> bool + Send + 'static {
     const MORE_TRIES: i32 = 20;
+    const TRIED_LONG: Duration = Duration::from_micros(100);
     let mut begun = Instant::now();
     move |tries| {
         if tries == 0 {
             begun = Instant::now();
         }
-        if begun.elapsed() >= BUSY_LIMIT {
+        let waited = begun.elapsed();
+        if waited >= BUSY_LIMIT {
             return false;
         }
+        let is_hasty = haste.is_on.load(Ordering::Relaxed);
         match tries - MORE_TRIES {
-            0.. if haste.is_on.load(Ordering::Relaxed) => return false,
+            _ if is_hasty && (tries >= MORE_TRIES || waited >= TRIED_LONG) => return false,
             ..0 => thread::yield_now(),
             rests => thread::sleep(Duration::from_micros(20 << rests.min(6))),
         }
@@ -405,6 +436,49 @@ mod tests {
         // If the caller may wait, it is moved at once.
         write(4_200_000, Patience::Waits);
         assert!(!open.has_long_log() && size() > 8_000_000, "{}", size());
+    }
+
+    #[test]
+    fn a_hurried_caller_tries_again_at_once_and_not_for_long() {
+        let haste = Arc::new(PostponedWork { is_on: AtomicBool::new(true), ..PostponedWork::default() });
+        let mut wait = wait_for_others(Arc::clone(&haste));
+        // Only a machine that is out of breath interrupts all of them.
+        assert!((0..100).any(|_| wait(0)));
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_micros(100) {}
+        assert!(!wait(1));
+        haste.is_on.store(false, Ordering::Relaxed);
+        assert!(wait(1) && wait(20));
+    }
+
+    #[test]
+    fn a_log_or_a_file_that_is_moved_is_missed_though_the_directory_was_looked_at() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("leases.db");
+        let db_path = DbPath::new(&path);
+        let settle = |connection: &Connection| Ok(connection.execute_batch("CREATE TABLE t (n)")?);
+        let mut open = Open::new(&db_path, &Sessions::of_file(&path), settle).unwrap();
+        for name in ["leases.db-wal", "leases.db-shm", "leases.db"] {
+            let (there, away) = (directory.path().join(name), directory.path().join("away"));
+            let begun = Instant::now();
+            while open.checked.is_none() {
+                assert!(open.is_current(&db_path, true) && begun.elapsed() < Duration::from_secs(10));
+            }
+            assert!(open.is_current(&db_path, true));
+            std::fs::rename(&there, &away).unwrap();
+            assert!(!open.is_current(&db_path, true), "{name}");
+            std::fs::copy(&away, &there).unwrap();
+            assert!(!open.is_current(&db_path, true), "{name} is another file now");
+            std::fs::rename(&away, &there).unwrap();
+        }
+        while open.checked.is_none() {
+            assert!(open.is_current(&db_path, true));
+        }
+        // As if another log were mounted there, which does not change the directory.
+        open.logs = "1:2 3:4".parse().unwrap();
+        assert!(open.is_current(&db_path, true));
+        open.checked = open.checked.map(|(state, at)| (state, at - Duration::from_secs(1)));
+        assert!(!open.is_current(&db_path, true));
     }
 
     #[test]

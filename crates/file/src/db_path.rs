@@ -7,6 +7,7 @@ use std::fs::{DirBuilder, Metadata, OpenOptions, Permissions};
 use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use leasehold_core::Fault;
 use rustix::fs::{Access, AtFlags, CWD, OFlags, StatVfsMountFlags, accessat};
@@ -21,6 +22,31 @@ use crate::users::{Users, own_user};
 /// A path at which the file may be.
 #[derive(Clone, Debug)]
 pub(crate) struct DbPath(PathBuf);
+
+/// The state of a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DirectoryState {
+    directory: FileId,
+    /// When it last changed, in seconds and nanoseconds since 1970.
+    changed: (i64, i64),
+}
+
+impl DirectoryState {
+    /// Returns true if no entry of the directory can be added, removed or replaced from now on
+    /// without another state.
+    pub(crate) fn is_settled(self) -> bool {
+        /// Longer than a tick of the kernel's clock, from which it takes the times of changes.
+        const TICK: Duration = Duration::from_millis(100);
+        let (seconds, nanos) = self.changed;
+        // Some file systems keep only seconds.
+        let is_exact = nanos % 1_000_000 != 0;
+        let changed = u64::try_from(seconds).ok().zip(u32::try_from(nanos).ok());
+        let age = changed.and_then(|(seconds, nanos)| {
+            SystemTime::now().duration_since(UNIX_EPOCH + Duration::new(seconds, nanos)).ok()
+        });
+        is_exact && age.is_some_and(|age| age > TICK)
+    }
+}
 
 impl DbPath {
     /// The place of a path; a relative path starts at the current directory.
@@ -73,6 +99,12 @@ impl DbPath {
             (Some(directory), Some(_)) => Ok(directory),
             _ => Err(FileError::lasting("the path names no file: give the path of a file")),
         }
+    }
+
+    /// The state of the directory now.
+    pub(crate) fn directory_now(&self) -> Option<DirectoryState> {
+        let found = self.0.parent()?.metadata().ok()?;
+        Some(DirectoryState { directory: FileId::of(&found), changed: (found.ctime(), found.ctime_nsec()) })
     }
 
     /// The file that is at the path now.
@@ -315,5 +347,19 @@ mod tests {
             let fault = DbPath::new(Path::new(path)).prepare().unwrap_err().of("file:");
             assert_eq!(&*fault.reason, "the path names no file: give the path of a file", "{path}");
         }
+    }
+
+    #[test]
+    fn the_next_change_shows_only_after_a_while_and_where_times_are_exact() {
+        let state = |ago: Duration, nanos: u32| {
+            let changed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap() - ago;
+            let directory = FileId { device: 1, inode: 1 };
+            DirectoryState { directory, changed: (changed.as_secs() as i64, nanos.into()) }
+        };
+        let long_ago = Duration::from_secs(5);
+        assert!(state(long_ago, 1).is_settled());
+        assert!(!state(long_ago, 0).is_settled() && !state(long_ago, 7_000_000).is_settled());
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().subsec_nanos() | 1;
+        assert!(!state(Duration::ZERO, now).is_settled(), "or the second is over");
     }
 }
