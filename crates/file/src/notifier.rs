@@ -99,25 +99,43 @@ impl Notifier {
                 inbox.look_at_file();
                 continue;
             };
-            if !self.deliver(&mut self.serving(), holder, event, at) {
+            if !self.receive(holder, event, at) {
                 inbox.take_back(holder, key);
             }
         }
     }
 
+    /// Handles a message from another process, as [`deliver`](Self::deliver) does, but unlocks
+    /// before it wakes the waiter: otherwise the waiter's next request would wait for this thread.
+    fn receive(&self, holder: Holder, event: PushEvent, at: Stamp) -> bool {
+        let mut holding = self.serving();
+        if matches!(event, PushEvent::Granted { .. }) {
+            holding.insert(holder);
+        }
+        drop(holding);
+        let wanted = self.pass_on(holder, event, at);
+        if !wanted {
+            self.serving().remove(&holder);
+        }
+        wanted
+    }
+
     /// Handles a message to a waiter of this process. `false` if it grants a lease to an attempt
     /// that is no longer here.
     fn deliver(&self, holding: &mut ServingGuard<'_>, holder: Holder, event: PushEvent, at: Stamp) -> bool {
-        if event == PushEvent::Broken {
-            self.notice_bus.say(&Notice::Broken { holder });
-            return true;
-        }
-        let since = self.clock.instant_of(at);
-        let wanted = self.waiting.hears(holder, event, None, since, self.now());
+        let wanted = self.pass_on(holder, event, at);
         if wanted && matches!(event, PushEvent::Granted { .. }) {
             holding.insert(holder);
         }
         wanted
+    }
+
+    fn pass_on(&self, holder: Holder, event: PushEvent, at: Stamp) -> bool {
+        if event == PushEvent::Broken {
+            self.notice_bus.say(&Notice::Broken { holder });
+            return true;
+        }
+        self.waiting.hears(holder, event, None, self.clock.instant_of(at), self.now())
     }
 
     /// Notes the result of a request of this process.
@@ -189,4 +207,48 @@ impl Notifier {
 /// The request that releases what an attempt was granted that is no longer here.
 pub(crate) fn taking_back(holder: Holder, key: Key) -> Request {
     Request::Release(Attempt::new(Claim::exclusive(key), holder, None, Ttl::DEFAULT))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Wake, Waker};
+
+    use leasehold_core::{Fence, Runtime as _};
+
+    use super::*;
+    use crate::stopped_clock::StoppedClock;
+
+    /// A waiter's task that sends its next request as soon as it is woken.
+    struct Task {
+        notifier: Notifier,
+        holder: Holder,
+        /// Whether its grant was noted when it was woken; `None` if it had to wait for that.
+        noted: OnceLock<Option<bool>>,
+    }
+
+    impl Wake for Task {
+        fn wake(self: Arc<Self>) {
+            let holding = self.notifier.holding.try_lock().ok();
+            let _ = self.noted.set(holding.map(|holding| holding.contains(&self.holder)));
+        }
+    }
+
+    #[test]
+    fn a_woken_waiter_finds_its_grant_noted_and_waits_for_nobody() {
+        let directory = tempfile::tempdir().unwrap();
+        let sessions = Arc::new(Sessions::of_file(&directory.path().join("leases.db")));
+        let holder = Holder::from_bits(7);
+        let notifier = Notifier::new(sessions, MachineClock::of(Arc::new(StoppedClock)), 1);
+        let task = Arc::new(Task { notifier, holder, noted: OnceLock::new() });
+        let (notifier, waker) = (&task.notifier, Waker::from(Arc::clone(&task)));
+        notifier.waiting.asks(holder, None, StoppedClock.now());
+        let mut called = notifier.waiting.called(holder, &StoppedClock);
+        assert!(called.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        let granted = PushEvent::Granted { fence: Fence::new(1).unwrap(), lasts: Ttl::DEFAULT };
+        assert!(notifier.receive(holder, granted, Stamp::from_micros(1)));
+        assert_eq!(task.noted.get(), Some(&Some(true)));
+        let unknown = Holder::from_bits(8);
+        assert!(!notifier.receive(unknown, granted, Stamp::from_micros(1)));
+        assert_eq!(notifier.serving().iter().collect::<Vec<_>>(), [&holder]);
+    }
 }
