@@ -168,11 +168,11 @@ impl Notifier {
         pushes: Vec<Push>,
         at: Stamp,
     ) -> Vec<(Holder, Key)> {
-        let own = self.sessions.own().map(Session::channel);
+        let own = self.sessions.own();
         let mut unwanted = Vec::new();
         for push in pushes {
             match &push.to {
-                Some(channel) if own.as_ref() != Some(channel) => {
+                Some(channel) if own.is_none() || Session::of(channel) != own => {
                     self.sessions.tell(channel, &message::write(&push, at));
                 }
                 to => {

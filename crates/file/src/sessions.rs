@@ -51,7 +51,7 @@ impl Session {
         Channel::new(self.0)
     }
 
-    fn of(channel: &Channel) -> Option<Self> {
+    pub(crate) fn of(channel: &Channel) -> Option<Self> {
         channel.as_bytes().try_into().ok().map(Self)
     }
 
