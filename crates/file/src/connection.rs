@@ -197,11 +197,9 @@ impl Open {
         /// How long a check is valid at most.
         const VALID: Duration = Duration::from_secs(1);
         let now = Instant::now();
-        let directory = db_path.directory_now();
-        let is_unchanged = self
-            .checked
-            .is_some_and(|(state, at)| self.is_guarded && directory == Some(state) && now - at < VALID);
-        if is_unchanged {
+        // Without a session, others may open a log that is mounted here meanwhile.
+        let directory = if has_session { db_path.directory_now() } else { None };
+        if self.checked.is_some_and(|(state, at)| directory == Some(state) && now - at < VALID) {
             return true;
         }
         let is_current =
@@ -471,6 +469,10 @@ mod tests {
             assert!(!open.is_current(&db_path, true), "{name} is another file now");
             std::fs::rename(&away, &there).unwrap();
         }
+        while open.checked.is_none() {
+            assert!(open.is_current(&db_path, true));
+        }
+        assert!(open.is_current(&db_path, false) && open.checked.is_none());
         while open.checked.is_none() {
             assert!(open.is_current(&db_path, true));
         }
