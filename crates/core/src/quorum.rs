@@ -384,7 +384,7 @@ impl QuorumAttempt {
         answer: &Result<HoldAnswer, Fault>,
     ) {
         if let Some(id) = self.ids.find(member, renewal.holder) {
-            id.is_renewed(renewal, matches!(answer, Ok(HoldAnswer::Done)));
+            id.is_renewed(renewal, answer.as_ref().ok().map(|answer| *answer == HoldAnswer::Done));
         }
         self.ids.call_ends(member, renewal.holder, answer.is_ok());
     }

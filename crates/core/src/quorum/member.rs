@@ -21,7 +21,8 @@ pub(super) struct MemberAttempt {
     /// The first fence that the member answered.
     fence: Option<Fence>,
     /// The number of messages that reported a break there since the member last answered about this
-    /// lease. Anybody who may publish may have sent them.
+    /// lease. Anybody who may publish may have sent them. An answer that the lease is gone counts as
+    /// one if the member had it just before.
     rumours: u32,
     /// The member's record says that somebody broke the lease there.
     broken: bool,
@@ -70,9 +71,9 @@ pub enum Rejoin {
     No,
     /// It may take it again.
     Yes,
-    /// A message said that the lease was broken there, and anybody may have sent it: pass the
-    /// member's record to [`handle_last_break`](super::QuorumAttempt::handle_last_break), which
-    /// decides.
+    /// A message said that the lease was broken there, and anybody may have sent it; or the member
+    /// lost the lease without an outage. Pass the member's record to
+    /// [`handle_last_break`](super::QuorumAttempt::handle_last_break), which decides.
     UnlessBroken,
 }
 
@@ -184,15 +185,19 @@ impl MemberAttempt {
         !self.broken
     }
 
-    /// Notes whether the member has renewed the lease; false if it did not answer.
-    pub(super) const fn is_renewed(&mut self, renewal: &MemberRenewal, has_it: bool) {
-        self.had = has_it;
-        if has_it {
+    /// Notes whether the member has renewed the lease; `None` if it did not answer. If it had the
+    /// lease just now and lost it, that is as good as a message that somebody broke it.
+    pub(super) const fn is_renewed(&mut self, renewal: &MemberRenewal, has_it: Option<bool>) {
+        if self.had && matches!(has_it, Some(false)) {
+            self.hears_of_a_break();
+        }
+        self.had = matches!(has_it, Some(true));
+        if self.had {
             self.denies(renewal.rumours);
         }
     }
 
-    /// Notes a message that somebody broke the lease at the member.
+    /// Notes a sign that somebody broke the lease at the member.
     pub(super) const fn hears_of_a_break(&mut self) {
         self.rumours = self.rumours.saturating_add(1);
     }
@@ -202,7 +207,7 @@ impl MemberAttempt {
         self.rumours = self.rumours.saturating_sub(rumours);
     }
 
-    /// Returns true if messages report a break there, which may be false.
+    /// Returns true if there are signs of a break there, which may be false.
     pub(super) const fn may_be_broken(&self) -> bool {
         self.broken || self.rumours > 0
     }
@@ -239,15 +244,30 @@ mod tests {
         assert_eq!(away.renewal(None).rejoin, Rejoin::No, "it was granted to somebody else");
         had.hears(Some(&granted));
         assert_eq!(rejoin(&had), Rejoin::No);
-        had.is_renewed(&had.renewal(Some(fence(7))), false);
+        had.is_renewed(&had.renewal(Some(fence(7))), None);
         assert_eq!(rejoin(&had), Rejoin::Yes, "it did not answer since");
         broken.hears_of_a_break();
         let renewal = broken.renewal(Some(fence(7)));
         assert_eq!(renewal.rejoin, Rejoin::UnlessBroken);
         assert!(!broken.is_unbroken(&renewal, Some(fence(7))));
         assert!(rejoin(&broken) == Rejoin::No && broken.may_be_broken());
-        broken.is_renewed(&renewal, false);
+        broken.is_renewed(&renewal, Some(false));
         assert_eq!(rejoin(&broken), Rejoin::No, "for good");
+    }
+
+    /// Regression: the member had the lease, and the answer that it does not have it any more was
+    /// forgotten. So the second renewal after a break took the lease again if no message had come.
+    #[test]
+    fn a_member_that_lost_a_lease_without_an_outage_takes_it_again_only_if_its_record_permits() {
+        let mut id = member_attempt();
+        id.hears(Some(&MemberAnswer::Grant(GrantAnswer::Granted { fence: fence(7) })));
+        id.is_renewed(&id.renewal(Some(fence(7))), Some(false));
+        let renewal = id.renewal(Some(fence(7)));
+        assert!(renewal.rejoin == Rejoin::UnlessBroken && id.may_be_broken());
+        id.is_renewed(&renewal, None);
+        assert_eq!(id.renewal(Some(fence(7))).rejoin, Rejoin::UnlessBroken, "nobody has read it");
+        assert!(id.is_unbroken(&renewal, None), "somebody deleted it");
+        assert_eq!(id.renewal(Some(fence(7))).rejoin, Rejoin::Yes);
     }
 
     #[test]
@@ -259,7 +279,7 @@ mod tests {
         assert!(id.is_unbroken(&before, Some(fence(6))), "that was an earlier lease");
         assert!(id.may_be_broken() && id.rumours == 1);
         let now = id.renewal(Some(fence(7)));
-        id.is_renewed(&now, true);
+        id.is_renewed(&now, Some(true));
         assert!(!id.may_be_broken());
     }
 
