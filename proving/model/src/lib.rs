@@ -47,6 +47,7 @@
 //! The tests state how many states they saw at least, so that a world in which things no longer
 //! happen is noticed.
 
+mod exclusion;
 pub mod explore;
 mod flaw;
 mod name;

@@ -99,13 +99,6 @@ impl Server {
         is_there
     }
 
-    /// All holders and waiters.
-    pub(crate) fn known(&self, now: Now) -> impl Iterator<Item = Holder> {
-        let held = self.records.locks.keys().flat_map(move |key| self.records.holder_ids(key, now.stamp()));
-        let lines = self.records.queues.values().flat_map(WaitQueue::waiters);
-        held.chain(lines.map(|(_, waiter)| waiter.holder))
-    }
-
     fn flawed_before(&mut self, flaw: Flaw, request: &mut Request, now: Stamp) {
         let records = &mut self.records;
         let Some((attempt, key)) = concerned(request) else {
@@ -260,6 +253,13 @@ impl Server {
             _ => {}
         }
     }
+}
+
+/// All holders and waiters.
+pub(crate) fn known(records: &Records, now: Now) -> impl Iterator<Item = Holder> {
+    let held = records.locks.keys().flat_map(move |key| records.holder_ids(key, now.stamp()));
+    let waiters = records.queues.values().flat_map(WaitQueue::waiters);
+    held.chain(waiters.map(|(_, waiter)| waiter.holder))
 }
 
 /// The attempt of a request, and its first key.

@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use leasehold_core::{
-    Answer, Channel, Content, Family, Fence, GrantAnswer, HoldAnswer, Holder, Key, Lock, Mode, Push,
+    Answer, Channel, Claim, Content, Fence, GrantAnswer, HoldAnswer, Holder, Key, Lock, Mode, Push,
     PushEvent, Request, Subscribers, Ticket, Wait, WaitQueue,
 };
 
 use super::Store;
 use super::client::{Client, Phase};
 use super::process::{Call, RequestMessage};
-use crate::server::Server;
+use crate::exclusion::exclude_each_other;
+use crate::server::{Server, known};
 
 /// Observations that only the checks use, not the world itself.
 #[derive(Clone, Debug, Default, Hash)]
@@ -326,16 +327,9 @@ impl Store {
 
     pub(super) fn what_is_wrong(&self) -> Option<&'static str> {
         let now = self.now.instant();
-        let believers: Vec<&Client> =
-            self.clients.iter().filter(|it| it.believes(now) && !it.orphan).map(|it| &**it).collect();
-        if believers.len() > 1
-            && self
-                .fixed
-                .parties
-                .iter()
-                .flat_map(|party| party.claim.keys())
-                .any(|key| is_overfull(&believers, key))
-        {
+        let believers = self.clients.iter().filter(|it| it.believes(now) && !it.orphan);
+        let believed: Vec<&Claim> = believers.map(|it| &it.attempt.claim).collect();
+        if exclude_each_other(&believed) {
             return Some("two believe that they hold");
         }
         if let Some(fault) = self.ghost.fault {
@@ -345,7 +339,7 @@ impl Store {
             Some(who) => matches!(self.clients[who].phase, Phase::Idle | Phase::Gone),
             None => true,
         };
-        if self.server.known(self.now).any(is_over) {
+        if known(&self.server.records, self.now).any(is_over) {
             return Some("something is left of a client that is gone");
         }
         if !self.processes.iter().all(|process| process.is_silent()) {
@@ -364,17 +358,4 @@ impl Store {
         }
         None
     }
-}
-
-/// True if more clients hold the key than its mode permits.
-fn is_overfull(believers: &[&Client], key: &Key) -> bool {
-    let wants = believers.iter().flat_map(|it| it.attempt.claim.wants()).filter(|want| want.key == *key);
-    let modes: Vec<Mode> = wants.map(|want| want.mode).collect();
-    let taken: u32 = modes.iter().map(|mode| mode.weight()).sum();
-    modes.len() > 1
-        && modes.iter().any(|mode| match mode.family() {
-            None => true,
-            Some(Family::Permits { of }) => mode.family() != modes[0].family() || taken > of,
-            family => family != modes[0].family(),
-        })
 }
