@@ -4,7 +4,7 @@
 //! processes, each with a connection and with the `WaiterRegistry` and the `InDoubtGrants` that its
 //! clients share; clients, each an `Acquire` and then a `LeaseRenewal`; and between them a hostile
 //! network. [`quorum`] has several members, each of which is `apply`, and clients that are a
-//! `QuorumAttempt`.
+//! `QuorumAttempt`; both have readers, claims on several keys, and operators.
 //! Nothing here says what a lock is. The code of a world only carries messages: it sends what a
 //! machine requests, and passes the answers to it, as the library's driver and its stores do.
 //!
@@ -41,8 +41,11 @@
 //! - *Which sibling asks again for a lost queue.* If the others are not told to, they get their
 //!   turn later, but they do get it; `core::waiting` tests that they are told.
 //! - *How a store gives an id up at a member of a quorum.* [`quorum`] relies on it, and [`store`]
-//!   explores it. Breaks of leases at members, readers and several keys of a quorum are tested with
-//!   the library in `proving/conformance`.
+//!   explores it.
+//! - *Breaks at a quorum that must be repeated.* If a call of the holder is under way when an
+//!   operator looks at the members, or a member does not answer the break, the lease may come back.
+//!   [`quorum`] explores such breaks, but does not demand that they last.
+//! - *Five members that all answer*, with more than one client: two of the five never do.
 //!
 //! The tests state how many states they saw at least, so that a world in which things no longer
 //! happen is noticed.

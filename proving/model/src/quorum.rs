@@ -8,10 +8,18 @@
 //! never; its answer may come late or be lost. A client may stall or die, a member may restart
 //! without its state, another program may take the key there. Giving up an id is a contract of
 //! `Store::give_up` here: when it is done, nothing of the id is left and nothing can come any more.
+//!
+//! An operator may break a lease. Through the quorum it does what the library does: it looks at all
+//! members at once, and if a majority shows the lease, it breaks it at each of them with the fence
+//! that this member shows. The message of a member to the holder comes within a tick, or is lost;
+//! other messages are forged. A renewal for which the member's record of breaks must be read finds
+//! it in the same moment.
 
 mod client;
 mod flaw;
+mod ghost;
 mod member;
+mod operator;
 mod scope;
 
 use std::hash::{Hash, Hasher};
@@ -20,15 +28,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, Claim, Drift, Fault, Fence, Holder, Key, Push, PushEvent, QuorumAttempt, QuorumSettings, Ttl,
-    WaitMode,
+    Attempt, Claim, Drift, Fault, Fence, Holder, Key, Push, PushEvent, QuorumAttempt, QuorumSettings, Rejoin,
+    Ttl, WaitMode,
 };
 
 use crate::explore::World;
 use crate::name::{self, Horizon, Now, first_id};
-use client::{Client, Phase, Shared};
+use crate::server::known;
+use client::{Client, Does, Phase, Shared};
 pub use flaw::Flaw;
 use member::Member;
+use operator::Operator;
 pub use scope::{Left, Scope};
 
 /// A tick is long compared with the machine's timers.
@@ -39,7 +49,10 @@ const MAX_TTL: Duration = Duration::from_millis(240);
 #[derive(Debug)]
 struct Fixed {
     settings: Arc<QuorumSettings>,
+    /// The key that other programs and operators use.
     key: Key,
+    asks: u8,
+    hangs: bool,
     wait_mode: WaitMode,
     flaw: Option<Flaw>,
 }
@@ -58,14 +71,13 @@ pub struct Quorum {
     left: Left,
     members: Vec<Rc<Member>>,
     clients: Vec<Shared>,
-    /// The greatest fence that was granted.
-    granted: Option<Fence>,
+    operator: Option<Operator>,
     fault: Option<&'static str>,
 }
 
 impl Hash for Quorum {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (self.left, &self.members, &self.clients, self.granted, self.fault).hash(state);
+        (self.left, &self.members, &self.clients, &self.operator, self.fault).hash(state);
     }
 }
 
@@ -93,6 +105,13 @@ pub enum Step {
     IsUndone { client: usize, undo: usize },
     RestartsEmpty(usize),
     StrangerTakes(usize),
+    SomebodyLooksAt(usize),
+    BreaksAtAMember(usize),
+    LosesABreak(usize),
+    SomebodyBreaksAtOneMember { member: usize, client: usize },
+    Reads { client: usize, message: usize },
+    LosesAMessage { client: usize, message: usize },
+    SomebodyForges { client: usize, member: usize },
 }
 
 impl Quorum {
@@ -100,7 +119,7 @@ impl Quorum {
     #[must_use]
     pub fn new(flaw: Option<Flaw>, scope: &Scope) -> Self {
         let max_ttl = Ttl::new(MAX_TTL).expect("it is a ttl");
-        let key = Key::new("k").expect("it is a key");
+        let key = scope.claims[0].first_key().clone();
         let names = ["a", "b", "c", "d", "e"];
         let settings = Arc::new(QuorumSettings {
             name: "quorum".into(),
@@ -109,19 +128,33 @@ impl Quorum {
             max_ttl,
         });
         let wait_mode = if scope.waits { WaitMode::Wait { queue_limit: None } } else { WaitMode::Try };
-        let fixed = Fixed { settings, key: key.clone(), wait_mode, flaw };
-        let now = Now::new(TICK);
-        let clients = (0..scope.clients as u64).map(|nth| {
-            let holder = Holder::from_bits(first_id(nth).into());
-            let attempt = Attempt::new(Claim::exclusive(key.clone()), holder, None, max_ttl);
-            Rc::new(Client::new(&fixed, attempt, scope.asks, now))
-        });
-        let clients = clients.collect();
+        let fixed = Fixed { settings, key, asks: scope.asks, hangs: scope.hangs, wait_mode, flaw };
         let is_down = |nth: usize| nth + scope.down >= scope.members;
         let members =
             (0..scope.members).map(|nth| Rc::new(Member { down: is_down(nth), ..Member::default() }));
-        let members = members.collect();
-        Self { fixed: Rc::new(fixed), now, left: scope.left, members, clients, granted: None, fault: None }
+        let mut world = Self {
+            fixed: Rc::new(fixed),
+            now: Now::new(TICK),
+            left: scope.left,
+            members: members.collect(),
+            clients: Vec::new(),
+            operator: None,
+            fault: None,
+        };
+        for claim in &scope.claims {
+            let permit = Claim::permits([world.fixed.key.clone()], 1, 2).expect("there are as many");
+            world.enters(if flaw == Some(Flaw::GrantsPermits) { permit } else { claim.clone() });
+        }
+        world
+    }
+
+    /// Another client comes, which has not asked yet. Returns its number.
+    fn enters(&mut self, claim: Claim) -> usize {
+        let nth = self.clients.len();
+        let holder = Holder::from_bits(first_id(nth as u64).into());
+        let attempt = Attempt::new(claim, holder, None, self.fixed.settings.max_ttl);
+        self.clients.push(Rc::new(Client::new(&self.fixed, attempt, self.now)));
+        nth
     }
 
     fn client(&mut self, nth: usize) -> &mut Client {
@@ -134,8 +167,10 @@ impl Quorum {
 
     fn steps_of_client(&self, nth: usize, steps: &mut Vec<Step>) {
         let (it, left) = (&self.clients[nth], self.left);
-        // Which of them begins first makes no difference.
-        let is_next = nth == 0 || !matches!(self.clients[nth - 1].phase, Phase::Idle);
+        // Which of those with the same claim begins first makes no difference.
+        let goes_first =
+            |other: &Shared| matches!(other.phase, Phase::Idle) && other.attempt.claim == it.attempt.claim;
+        let is_next = !self.clients[..nth].iter().any(goes_first);
         if it.may_ask() && is_next {
             steps.push(Step::Asks(nth));
         }
@@ -143,7 +178,9 @@ impl Quorum {
             steps.push(Step::TimerRings(nth));
         }
         if let Phase::Holding { renewal, .. } = &it.phase {
-            steps.push(Step::Releases(nth));
+            if !self.fixed.hangs {
+                steps.push(Step::Releases(nth));
+            }
             if left.renewals > 0 && renewal.is_none() && it.believes(self.now) {
                 steps.push(Step::Renews(nth));
             }
@@ -156,6 +193,16 @@ impl Quorum {
         }
         if left.crashes > 0 && !it.is_over() {
             steps.push(Step::Crashes(nth));
+        }
+        for message in 0..it.messages.len() {
+            steps.push(Step::Reads { client: nth, message });
+            if left.lost > 0 {
+                steps.push(Step::LosesAMessage { client: nth, message });
+            }
+        }
+        if left.forgeries > 0 && matches!(it.phase, Phase::Holding { .. }) {
+            let members = 0..self.members.len();
+            steps.extend(members.map(|member| Step::SomebodyForges { client: nth, member }));
         }
         for (number, call) in it.calls.iter().enumerate() {
             self.steps_of_call(nth, number, call, steps);
@@ -197,7 +244,16 @@ impl Quorum {
     fn serve(&mut self, client: usize, number: usize, stays: bool) {
         let now = self.now;
         let fixed = Rc::clone(&self.fixed);
-        let call = self.clients[client].calls[number].clone();
+        let mut call = self.clients[client].calls[number].clone();
+        if let Does::Renew(renewal) = &mut call.does
+            && renewal.rejoin == Rejoin::UnlessBroken
+        {
+            let last = self.members[call.member].last_break(&self.clients[client].attempt.claim, now);
+            let last = last.filter(|_| !fixed.has(Flaw::IgnoresTheRecord));
+            let machine = &mut self.client(client).machine;
+            let is_unbroken = machine.handle_last_break(call.member, renewal, last);
+            renewal.rejoin = if is_unbroken { Rejoin::Yes } else { Rejoin::No };
+        }
         let request = self.clients[client].request(&fixed, &call);
         let (answer, pushes) = self.member(call.member).serve(request, now, fixed.flaw);
         pushes.into_iter().for_each(|push| self.deliver(call.member, &push));
@@ -210,19 +266,19 @@ impl Quorum {
     }
 
     fn deliver(&mut self, member: usize, push: &Push) {
-        let granted = match push.event {
-            PushEvent::Granted { .. } => true,
-            PushEvent::AskAgain => false,
-            PushEvent::First { .. } | PushEvent::Broken => return,
-        };
         let is_of = |client: &Shared| QuorumAttempt::is_same(client.attempt.holder, push.holder);
         let Some(nth) = self.clients.iter().position(is_of) else { return };
         let client = self.client(nth);
-        if !client.is_over() && client.machine.holder(member) == push.holder {
-            client.wakes.retain(|wake| (wake.0, wake.1) != (member, push.holder));
-            client.wakes.push((member, push.holder, granted));
-            client.wakes.sort_unstable();
-        }
+        let granted = match push.event {
+            PushEvent::First { .. } => return,
+            _ if client.is_over() || client.machine.holder(member) != push.holder => return,
+            PushEvent::Broken => return client.is_told(member),
+            PushEvent::Granted { .. } => true,
+            PushEvent::AskAgain => false,
+        };
+        client.wakes.retain(|wake| (wake.0, wake.1) != (member, push.holder));
+        client.wakes.push((member, push.holder, granted));
+        client.wakes.sort_unstable();
     }
 
     /// Ends a call with its answer, or with a fault if there is none.
@@ -241,21 +297,6 @@ impl Quorum {
         let was_granted = matches!(self.clients[client].phase, Phase::Holding { .. });
         self.client(client).hears(&fixed, now, &call, answer);
         self.notices_a_grant(client, was_granted);
-    }
-
-    fn notices_a_grant(&mut self, client: usize, was_granted: bool) {
-        let Phase::Holding { fence, end, .. } = self.clients[client].phase else { return };
-        if was_granted {
-            return;
-        }
-        if self.granted.is_some_and(|granted| fence <= granted) {
-            self.fault = Some("a fence does not rise");
-        }
-        self.granted = self.granted.max(Some(fence));
-        if end <= self.now.instant() {
-            let fixed = Rc::clone(&self.fixed);
-            self.client(client).gives_up(&fixed);
-        }
     }
 
     fn pass_time(&mut self) {
@@ -321,13 +362,15 @@ impl World for Quorum {
         // A call that is not known to take long is served within its tick.
         let is_prompt = |client: &Shared| client.calls.iter().all(|call| call.late || call.answer.is_some());
         let is_going_on = |client: &Shared| !client.is_over() || !client.calls.is_empty();
-        if self.clients.iter().any(is_going_on) && self.clients.iter().all(is_prompt) {
+        let is_broken = self.operator.is_some() || self.clients.iter().any(|it| !it.messages.is_empty());
+        if self.clients.iter().any(is_going_on) && self.clients.iter().all(is_prompt) && !is_broken {
             steps.push(Step::TimePasses);
         }
         for nth in 0..self.clients.len() {
             self.steps_of_client(nth, &mut steps);
         }
-        let begun = !matches!(self.clients[0].phase, Phase::Idle);
+        self.steps_of_the_operator(&mut steps);
+        let begun = self.clients.iter().any(|client| !matches!(client.phase, Phase::Idle));
         for nth in (0..self.members.len()).filter(|nth| begun && !self.members[*nth].down) {
             if self.left.restarts > 0 {
                 steps.push(Step::RestartsEmpty(nth));
@@ -344,9 +387,15 @@ impl World for Quorum {
         let (fixed, now) = (Rc::clone(&self.fixed), self.now);
         match *step {
             Step::TimePasses => next.pass_time(),
-            Step::Asks(nth) => next.client(nth).asks_again(&fixed, now),
+            Step::Asks(nth) => {
+                next.notices_a_request(nth);
+                next.client(nth).asks_again(&fixed, now);
+            }
             Step::TimerRings(nth) => {
                 let at = self.clients[nth].timer().unwrap_or(now.instant());
+                if !matches!(self.clients[nth].phase, Phase::Asking { .. }) {
+                    next.notices_a_request(nth);
+                }
                 next.client(nth).rings(&fixed, now, at);
                 next.notices_a_grant(nth, false);
             }
@@ -369,6 +418,7 @@ impl World for Quorum {
                 client.phase = Phase::Dead;
                 client.undos.clear();
                 client.wakes.clear();
+                client.messages.clear();
                 client.calls.retain(|call| call.answer.is_none());
             }
             Step::IsServed { client, call } => {
@@ -409,28 +459,35 @@ impl World for Quorum {
                 next.left.strangers -= 1;
                 next.member(nth).is_taken(&fixed.key, now);
             }
+            Step::SomebodyLooksAt(client) => {
+                next.left.breaks -= 1;
+                next.begins_to_break(client);
+            }
+            Step::BreaksAtAMember(call) => next.goes_on_breaking(call, false),
+            Step::LosesABreak(call) => {
+                next.left.lost -= 1;
+                next.goes_on_breaking(call, true);
+            }
+            Step::SomebodyBreaksAtOneMember { member, client } => {
+                next.left.single_breaks -= 1;
+                next.breaks_at_one_member(member, client);
+            }
+            Step::Reads { client, message } => next.client(client).reads(&fixed, now, message),
+            Step::LosesAMessage { client, message } => {
+                next.left.lost -= 1;
+                next.client(client).messages.remove(message);
+            }
+            Step::SomebodyForges { client, member } => {
+                next.left.forgeries -= 1;
+                next.client(client).is_told(member);
+            }
         }
         next.does_what_changes_nothing();
         next
     }
 
     fn broken(&self) -> Option<String> {
-        if let Some(fault) = self.fault {
-            return Some(fault.to_owned());
-        }
-        if self.clients.iter().filter(|client| client.believes(self.now)).count() > 1 {
-            return Some("two believe that they hold".to_owned());
-        }
-        // Without that rule, the ids at a member are not those of the client.
-        if self.fixed.has(Flaw::OneIdForAllRounds) {
-            return None;
-        }
-        let is_left = |(nth, member): (usize, &Rc<Member>)| {
-            let mut known = member.known(&self.fixed.key, self.now);
-            known.any(|id| !self.is_wanted(nth, id) && !self.is_in_flight(nth, id))
-        };
-        let is_left = self.members.iter().enumerate().any(is_left);
-        is_left.then(|| "a lock is left behind".to_owned())
+        self.what_is_wrong().map(str::to_owned)
     }
 
     /// True if every client has held and released, or is dead.
@@ -440,8 +497,8 @@ impl World for Quorum {
 
     fn is_fair(step: &Step) -> bool {
         use Step::{
-            Asks, FindsTheMemberDown, IsServed, IsUndone, Leaves, Releases, TheAnswerComes, TimePasses,
-            TimerRings,
+            Asks, BreaksAtAMember, FindsTheMemberDown, IsServed, IsUndone, Leaves, Reads, Releases,
+            TheAnswerComes, TimePasses, TimerRings,
         };
         matches!(
             step,
@@ -454,6 +511,8 @@ impl World for Quorum {
                 | FindsTheMemberDown { .. }
                 | TheAnswerComes { .. }
                 | IsUndone { .. }
+                | BreaksAtAMember(_)
+                | Reads { .. }
         )
     }
 }
@@ -465,7 +524,7 @@ impl Quorum {
         for client in 0..self.clients.len() {
             let it = &self.clients[client];
             let has = |member: usize, id: Holder| {
-                self.members[member].known(&self.fixed.key, self.now).any(|known| known == id)
+                known(&self.members[member].records, self.now).any(|known| known == id)
             };
             let comes = |member: usize, id: Holder| {
                 let is_of_it = |call: &&client::Call| (call.member, call.holder) == (member, id);

@@ -2,10 +2,11 @@
 //!
 //! `cargo test -p model --test quorum -- --nocapture` prints how each rule that is left out breaks.
 
+use leasehold_core::{Claim, Key};
 use model::explore::explore;
 use model::quorum::{Flaw, Left, Quorum, Scope};
 
-const LIMIT: usize = 1_500_000;
+const LIMIT: usize = 2_000_000;
 
 fn sound(scope: &Scope, at_least: usize) {
     let states = explore(Quorum::new(None, scope), LIMIT).sound();
@@ -22,6 +23,8 @@ fn breaks(flaw: Flaw, scope: &Scope, fault: &str) {
 const TWO_BELIEVE: &str = "two believe that they hold";
 const DOES_NOT_RISE: &str = "a fence does not rise";
 const LEFT_BEHIND: &str = "a lock is left behind";
+const COMES_BACK: &str = "a broken lease comes back";
+const CANNOT_BE_GRANTED: &str = "a broken lock cannot be granted";
 
 /// No faults, to which each world adds its own.
 fn left() -> Left {
@@ -31,6 +34,31 @@ fn left() -> Left {
 /// Two clients of three members, of which one never answers.
 fn two_of_which_one_is_down(left: Left) -> Scope {
     Scope::of(3, 2).down(1).with(left)
+}
+
+/// One client of three members, which never releases; an operator breaks its lease.
+fn one_that_hangs(left: Left) -> Scope {
+    Scope::of(3, 1).hanging().with(left.breaks(1))
+}
+
+fn key(name: &&str) -> Key {
+    Key::new(name).unwrap()
+}
+
+fn alone(keys: &[&str]) -> Claim {
+    Claim::exclusive_all(keys.iter().map(key)).unwrap()
+}
+
+fn two_readers() -> [Claim; 2] {
+    [(); 2].map(|()| Claim::shared([key(&"k")]).unwrap())
+}
+
+fn a_reader_and_a_writer() -> [Claim; 2] {
+    [Claim::shared([key(&"k")]).unwrap(), alone(&["k"])]
+}
+
+fn two_keys_and_one() -> [Claim; 2] {
+    [alone(&["a", "b"]), alone(&["b"])]
 }
 
 #[test]
@@ -85,6 +113,99 @@ fn nothing_is_left_of_a_client_whose_answers_are_late_or_lost_and_that_renews() 
 }
 
 #[test]
+fn a_broken_lease_is_lost_and_does_not_come_back() {
+    sound(&one_that_hangs(left().renewals(1)), 116_995);
+}
+
+#[test]
+#[ignore = "takes minutes: cargo test -p model --test quorum -- --ignored"]
+fn a_broken_lease_does_not_come_back_with_a_second_renewal() {
+    sound(&one_that_hangs(left().renewals(2)), 1_194_427);
+}
+
+#[test]
+#[ignore = "takes minutes: cargo test -p model --test quorum -- --ignored"]
+fn a_broken_lease_does_not_come_back_although_an_answer_or_a_message_is_lost() {
+    sound(&one_that_hangs(left().renewals(1).lost(1)), 803_981);
+}
+
+#[test]
+fn a_broken_lease_does_not_come_back_although_members_restart() {
+    sound(&one_that_hangs(left().restarts(1)), 9_859);
+    sound(&Scope::of(3, 1).down(1).with(left().breaks(1).renewals(1).restarts(1)), 76_467);
+}
+
+#[test]
+#[ignore = "takes minutes: cargo test -p model --test quorum -- --ignored"]
+fn a_broken_lease_is_not_renewed_although_a_member_restarts() {
+    sound(&one_that_hangs(left().renewals(1).restarts(1)), 712_206);
+}
+
+#[test]
+fn a_break_at_one_member_or_a_forged_message_ends_no_lease() {
+    sound(&Scope::of(3, 1).hanging().with(left().single_breaks(1).renewals(2)), 6_926);
+    sound(&Scope::of(3, 1).with(left().forgeries(2).renewals(1)), 143_911);
+}
+
+#[test]
+#[ignore = "takes minutes: cargo test -p model --test quorum -- --ignored"]
+fn a_lease_is_broken_that_lacks_a_member_or_about_which_messages_are_forged() {
+    sound(&one_that_hangs(left().single_breaks(1).renewals(1)), 839_828);
+    sound(&one_that_hangs(left().forgeries(1).renewals(1)), 1_219_206);
+}
+
+#[test]
+fn a_broken_lock_is_granted_to_the_next() {
+    sound(&two_of_which_one_is_down(left().breaks(1)), 76_630);
+    sound(&two_of_which_one_is_down(left().breaks(1).restarts(1)).hanging(), 63_981);
+    sound(&two_of_which_one_is_down(left().single_breaks(1)), 18_643);
+}
+
+#[test]
+fn a_broken_lock_is_handed_to_a_waiter() {
+    sound(&two_of_which_one_is_down(left().breaks(1)).waiting(), 157_158);
+}
+
+#[test]
+fn two_readers_hold_at_once_with_fences_of_their_own() {
+    sound(&two_of_which_one_is_down(left()).claiming(two_readers()), 24_541);
+    sound(&two_of_which_one_is_down(left().restarts(1)).claiming(two_readers()), 83_337);
+}
+
+#[test]
+fn a_reader_and_a_writer_exclude_each_other() {
+    let scope = |left: Left| two_of_which_one_is_down(left).claiming(a_reader_and_a_writer());
+    sound(&scope(left()).waiting(), 5_459);
+    sound(&scope(left().restarts(1)), 11_006);
+    sound(&scope(left().breaks(1)).hanging(), 16_647);
+}
+
+#[test]
+#[ignore = "takes minutes: cargo test -p model --test quorum -- --ignored"]
+fn one_of_two_readers_loses_what_was_broken() {
+    sound(&two_of_which_one_is_down(left().breaks(1)).claiming(two_readers()).hanging(), 1_353_521);
+}
+
+#[test]
+fn several_keys_are_granted_together() {
+    let scope = |left: Left| two_of_which_one_is_down(left).claiming(two_keys_and_one());
+    sound(&scope(left()).waiting(), 5_007);
+    sound(&scope(left()).waiting().claiming([alone(&["a", "b"]), alone(&["a", "b"])]), 4_587);
+    sound(&scope(left().restarts(1)), 10_401);
+    sound(&scope(left().breaks(1).renewals(1)).hanging(), 94_060);
+}
+
+#[test]
+fn one_of_two_holds_also_at_five_members() {
+    sound(&Scope::of(5, 2).down(2), 142_633);
+}
+
+#[test]
+fn a_lease_is_broken_also_at_five_members() {
+    sound(&Scope::of(5, 1).down(1).hanging().with(left().breaks(1)), 71_906);
+}
+
+#[test]
 fn a_greatest_fence_must_be_raised() {
     breaks(Flaw::RaisesNothing, &Scope::of(3, 3), DOES_NOT_RISE);
 }
@@ -128,4 +249,75 @@ fn a_release_must_go_to_all() {
 #[test]
 fn a_grant_that_the_release_overtook_must_be_undone() {
     breaks(Flaw::LateGrantsAreKept, &Scope::of(3, 1), LEFT_BEHIND);
+}
+
+#[test]
+fn a_break_must_reach_a_majority() {
+    breaks(Flaw::BreaksAtOneMember, &one_that_hangs(left()), CANNOT_BE_GRANTED);
+}
+
+#[test]
+fn a_break_that_lost_a_message_must_be_repeated() {
+    breaks(Flaw::BreaksInAHurry, &one_that_hangs(left().lost(1)), CANNOT_BE_GRANTED);
+}
+
+#[test]
+fn a_break_at_members_must_compare_the_fence() {
+    let scope = two_of_which_one_is_down(left().breaks(1));
+    breaks(Flaw::BreaksWhatIsThere, &scope, "a break ends another's lease");
+}
+
+#[test]
+fn a_member_that_had_a_lease_must_not_take_it_again() {
+    breaks(Flaw::RejoinsWhatItHad, &one_that_hangs(left().renewals(1)), CANNOT_BE_GRANTED);
+}
+
+#[test]
+fn the_record_of_breaks_must_be_read_before_a_lease_is_taken_again() {
+    breaks(Flaw::IgnoresTheRecord, &one_that_hangs(left().renewals(2).lost(1)), COMES_BACK);
+}
+
+#[test]
+fn a_message_about_a_break_must_not_be_believed() {
+    let scope = Scope::of(3, 1).with(left().forgeries(2));
+    breaks(Flaw::BelievesMessages, &scope, "a lease is lost that nobody broke");
+}
+
+#[test]
+fn a_member_must_not_raise_two_readers_to_one_fence() {
+    let scope = two_of_which_one_is_down(left()).claiming(two_readers());
+    breaks(Flaw::OneFenceForReaders, &scope, DOES_NOT_RISE);
+}
+
+#[test]
+fn a_writer_must_not_ignore_the_readers_of_members() {
+    let scope = two_of_which_one_is_down(left()).claiming(a_reader_and_a_writer());
+    breaks(Flaw::WriterIgnoresReaders, &scope, TWO_BELIEVE);
+}
+
+#[test]
+fn a_restart_must_not_make_readers_and_writers_hold_at_once() {
+    let scope = Scope::of(3, 2).with(left().restarts(1)).claiming(a_reader_and_a_writer());
+    breaks(Flaw::ShortQuarantine, &scope, TWO_BELIEVE);
+}
+
+#[test]
+fn a_quorum_must_not_grant_permits() {
+    breaks(Flaw::GrantsPermits, &Scope::of(3, 3).hanging(), TWO_BELIEVE);
+}
+
+#[test]
+fn a_raise_must_raise_all_keys() {
+    breaks(Flaw::RaisesTheFirstKey, &Scope::of(3, 2).claiming(two_keys_and_one()), DOES_NOT_RISE);
+}
+
+#[test]
+fn a_release_must_release_all_keys() {
+    let scope = two_of_which_one_is_down(left()).claiming(two_keys_and_one());
+    breaks(Flaw::ReleasesTheFirstKey, &scope, LEFT_BEHIND);
+}
+
+#[test]
+fn two_of_five_members_must_not_be_enough() {
+    breaks(Flaw::TwoAreEnough, &Scope::of(5, 2), DOES_NOT_RISE);
 }

@@ -9,6 +9,7 @@ use leasehold_core::{
     QuorumWait, RaiseAnswer, Rejoin, Request, Vote, Wait, WaitMode, Wake,
 };
 
+use super::ghost::Ghost;
 use super::{Fixed, Flaw};
 use crate::name::Now;
 
@@ -25,6 +26,9 @@ pub(super) struct Client {
     rang: Option<Instant>,
     /// Wake-ups that it has not noticed: the member, the id, and whether it was granted the key.
     pub(super) wakes: Vec<(usize, Holder, bool)>,
+    /// Messages about breaks that it has not read: the member, and its id there.
+    pub(super) messages: Vec<(usize, Holder)>,
+    pub(super) ghost: Ghost,
     /// The members that answered with a grant, and its ids there, if a flaw asks for it.
     granted: Vec<(usize, Holder)>,
     /// How often it may still ask.
@@ -94,7 +98,7 @@ impl Hash for Client {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (&self.machine, &self.phase, &self.undos, self.rang, &self.wakes, &self.granted, self.asks)
             .hash(state);
-        (&self.process.silent, self.process.seen).hash(state);
+        (&self.process.silent, self.process.seen, &self.messages, &self.ghost).hash(state);
         for Call { member, sent, does, answer, again, late, holder } in &self.calls {
             let counts = matches!(does, Does::Ask(question) if self.machine.counts(question));
             (member, sent, does, answer, again, late, holder, counts).hash(state);
@@ -125,7 +129,7 @@ impl QuorumProcess for Process {
 }
 
 impl Client {
-    pub(super) fn new(fixed: &Fixed, attempt: Attempt, asks: u8, now: Now) -> Self {
+    pub(super) fn new(fixed: &Fixed, attempt: Attempt, now: Now) -> Self {
         let members = fixed.settings.members.len();
         let machine = QuorumAttempt::new(fixed.settings.clone(), attempt.holder);
         let process = Process { silent: vec![false; members], floor: now.floor(), seen: None };
@@ -138,8 +142,10 @@ impl Client {
             process,
             rang: None,
             wakes: Vec::new(),
+            messages: Vec::new(),
+            ghost: Ghost::default(),
             granted: Vec::new(),
-            asks,
+            asks: fixed.asks,
         }
     }
 
@@ -161,6 +167,7 @@ impl Client {
         let changed = change(&mut self.machine, &self.attempt, &view);
         self.undos.extend(self.machine.undo());
         self.undos.sort_unstable();
+        self.ghost.broken_at.retain(|(member, id)| self.machine.holder(*member) == *id);
         changed
     }
 
@@ -189,15 +196,15 @@ impl Client {
                     self.calls(question.member, question.holder, now, Does::Ask(question));
                 }
                 QuorumStep::Silent { member } => self.process.silent[member] = true,
+                QuorumStep::WaitUntil(_) if fixed.has(Flaw::TwoAreEnough) && self.granted.len() > 1 => {
+                    return self.holds(fixed, now, sent, self.process.seen.unwrap_or(self.process.floor));
+                }
                 QuorumStep::WaitUntil(until) => {
                     self.phase = Phase::Asking { sent, until };
                     return;
                 }
                 QuorumStep::Done(Ok(GrantAnswer::Granted { fence })) => {
-                    let from = if fixed.has(Flaw::CountedFromTheReply) { now.instant() } else { sent };
-                    let end = Lease::counted_from(from, self.attempt.ttl, fixed.settings.drift).end();
-                    self.phase = Phase::Holding { fence, end, renewal: None };
-                    return;
+                    return self.holds(fixed, now, sent, fence);
                 }
                 QuorumStep::Done(_) | QuorumStep::Refused { .. } => {
                     self.forgets_what_was_not_granted(fixed);
@@ -206,6 +213,12 @@ impl Client {
                 }
             }
         }
+    }
+
+    fn holds(&mut self, fixed: &Fixed, now: Now, sent: Instant, fence: Fence) {
+        let from = if fixed.has(Flaw::CountedFromTheReply) { now.instant() } else { sent };
+        let end = Lease::counted_from(from, self.attempt.ttl, fixed.settings.drift).end();
+        self.phase = Phase::Holding { fence, end, renewal: None };
     }
 
     fn calls(&mut self, member: usize, holder: Holder, now: Now, does: Does) {
@@ -230,8 +243,8 @@ impl Client {
             Does::Renew(renewal) => {
                 let attempt = at(renewal.fence.unwrap_or(Fence::MAX));
                 match renewal.rejoin {
-                    Rejoin::Yes => Request::Rejoin { attempt, not_after: None },
-                    _ => Request::Renew(attempt),
+                    Rejoin::No if !fixed.has(Flaw::RejoinsWhatItHad) => Request::Renew(attempt),
+                    _ => Request::Rejoin { attempt, not_after: None },
                 }
             }
             Does::Release => Request::Release(at(Fence::MAX)),
@@ -251,7 +264,7 @@ impl Client {
         ) = &answer
         {
             self.process.seen = self.process.seen.max(Some(*fence));
-            if fixed.has(Flaw::ReleasesOnlyWhereGranted) {
+            if fixed.has(Flaw::ReleasesOnlyWhereGranted) || fixed.has(Flaw::TwoAreEnough) {
                 self.granted.push((call.member, call.holder));
             }
         }
@@ -308,7 +321,7 @@ impl Client {
                 *end = (*end).max(Lease::counted_from(*sent, self.attempt.ttl, fixed.settings.drift).end());
                 *renewal = None;
             }
-            Vote::NotHeld { .. } => self.gives_up(fixed),
+            Vote::NotHeld { .. } => self.is_lost(fixed, now),
             Vote::Unknown if fixed.has(Flaw::FailedRenewalReleases) => {
                 *renewal = None;
                 self.releases(now);
@@ -365,9 +378,37 @@ impl Client {
 
     /// Sends a release to all members.
     pub(super) fn releases(&mut self, now: Now) {
+        self.messages.clear();
         for member in 0..self.process.silent.len() {
             let holder = self.machine.release(member);
             self.calls(member, holder, now, Does::Release);
+        }
+    }
+
+    /// Its lease is lost before its end.
+    fn is_lost(&mut self, fixed: &Fixed, now: Now) {
+        if self.believes(now) && self.ghost.broken_at.is_empty() {
+            self.ghost.fault = Some("a lease is lost that nobody broke");
+        }
+        self.gives_up(fixed);
+    }
+
+    /// A message comes that says that its lease was broken at this member.
+    pub(super) fn is_told(&mut self, member: usize) {
+        self.messages.push((member, self.machine.holder(member)));
+        self.messages.sort_unstable();
+    }
+
+    /// Reads a message about a break.
+    pub(super) fn reads(&mut self, fixed: &Fixed, now: Now, message: usize) {
+        let (member, id) = self.messages.remove(message);
+        let may_be_lost = self.machine.handle_broken(member, id);
+        match self.phase {
+            Phase::Holding { .. } if may_be_lost && fixed.has(Flaw::BelievesMessages) => {
+                self.is_lost(fixed, now);
+            }
+            Phase::Holding { renewal: None, .. } if may_be_lost => self.renews(now),
+            _ => {}
         }
     }
 
@@ -377,6 +418,7 @@ impl Client {
             self.undos.push((member, id));
         }
         self.wakes.clear();
+        self.messages.clear();
         self.phase = Phase::Gone;
         self.forgets_what_was_not_granted(fixed);
     }

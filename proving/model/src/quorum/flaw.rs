@@ -1,7 +1,7 @@
 //! The rules of a quorum, each of which can be left out.
 
-/// A rule that is left out, by changing what the machine is told or what it asks for, or a member's
-/// records.
+/// A rule that is left out, by changing what the machine is told or what it asks for, a member's
+/// records, or what an operator does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Flaw {
@@ -23,4 +23,31 @@ pub enum Flaw {
     ReleasesOnlyWhereGranted,
     /// A call that ends after its id was given up is not undone.
     LateGrantsAreKept,
+
+    /// An operator breaks the lease at one member, and takes that for all.
+    BreaksAtOneMember,
+    /// A break counts although a call of the holder was under way when the operator looked, or the
+    /// break did not reach a member.
+    BreaksInAHurry,
+    /// A break ends the present lease, whatever its fence.
+    BreaksWhatIsThere,
+    /// A member that had a lease at its last answer may take it again.
+    RejoinsWhatItHad,
+    /// After a message about a break, the member's record of breaks is not read.
+    IgnoresTheRecord,
+    /// A holder that reads messages about breaks gives up without asking the members.
+    BelievesMessages,
+
+    /// A member raises two readers to the same fence.
+    OneFenceForReaders,
+    /// A writer ignores readers.
+    WriterIgnoresReaders,
+    /// A quorum grants permits: one of two to each client.
+    GrantsPermits,
+    /// A raise of several keys raises the fence of the first.
+    RaisesTheFirstKey,
+    /// A release of several keys releases the first.
+    ReleasesTheFirstKey,
+    /// A client holds as soon as two members have granted, however many there are.
+    TwoAreEnough,
 }

@@ -3,8 +3,9 @@
 use std::hash::{Hash, Hasher};
 
 use leasehold_core::{
-    Answer, ApplyContext, Attempt, Content, Fault, GrantAnswer, HoldAnswer, Holder, HolderInfo, Key, Lock,
-    Push, RaiseAnswer, Records, Request, Served, Stamp, apply,
+    Answer, ApplyContext, Attempt, Claim, Content, Fault, Fence, GrantAnswer, HoldAnswer, Holder, HolderInfo,
+    Key, Lock, Mode, Owner, Push, QuorumAttempt, RaiseAnswer, Records, Request, Served, Stamp, apply,
+    serve::{inspect, last_break},
 };
 
 use super::{Flaw, MAX_TTL};
@@ -22,9 +23,10 @@ pub(super) struct Member {
 
 impl Hash for Member {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let Records { locks, fences, queues, voided, .. } = &self.records;
+        let Records { locks, shares, fences, queues, breaks, voided, .. } = &self.records;
         let abstains = voided.map(|voided| voided + MAX_TTL + Records::AFTER_MAX_TTL);
-        (locks, fences, queues, abstains, self.down).hash(state);
+        (locks, shares, fences, queues, abstains, self.down).hash(state);
+        breaks.iter().for_each(|(key, (broken, _))| (key, broken.fence).hash(state));
     }
 }
 
@@ -36,20 +38,69 @@ impl Member {
         now: Now,
         flaw: Option<Flaw>,
     ) -> (Result<Answer, Fault>, Vec<Push>) {
-        let key = match &mut request {
-            Request::Grant { attempt, .. } | Request::Rejoin { attempt, .. } => one_id(attempt, flaw),
-            Request::Renew(attempt) | Request::Raise(attempt) | Request::Release(attempt) => {
-                one_id(attempt, flaw)
-            }
-            other => unreachable!("nobody sends {other:?}"),
-        };
-        let Served { answer, pushes, unfinished } =
-            apply(&mut self.records, request, &ApplyContext::new(now.stamp(), now.floor()));
-        assert!(unfinished.is_empty(), "nothing is left to clean up in so small a world");
-        if flaw == Some(Flaw::FenceInsideTheKey) && self.records.lock(&key, now.stamp()).is_none() {
-            self.records.fences.remove(&key);
+        if let Some(flaw) = flaw {
+            self.flawed_before(flaw, &mut request, now);
         }
+        let Served { answer, pushes, unfinished } = apply(&mut self.records, request, &context(now));
+        assert!(unfinished.is_empty(), "nothing is left to clean up in so small a world");
+        let Records { locks, fences, .. } = &mut self.records;
+        fences.retain(|key, _| flaw != Some(Flaw::FenceInsideTheKey) || locks.contains_key(key));
         (told(answer), pushes)
+    }
+
+    fn flawed_before(&mut self, flaw: Flaw, request: &mut Request, now: Now) {
+        let records = &mut self.records;
+        if let (Flaw::BreaksWhatIsThere, Request::Break { key, fence, .. }) = (flaw, &mut *request) {
+            *fence = records.fence(key, now.stamp()).unwrap_or(*fence);
+        }
+        let is_raise = matches!(request, Request::Raise(_));
+        let is_release = matches!(request, Request::Release(_));
+        let is_grant = matches!(request, Request::Grant { .. });
+        let (Request::Grant { attempt, .. }
+        | Request::Rejoin { attempt, .. }
+        | Request::Renew(attempt)
+        | Request::Raise(attempt)
+        | Request::Release(attempt)) = request
+        else {
+            return;
+        };
+        let key = attempt.claim.first_key();
+        match flaw {
+            Flaw::OneIdForAllRounds => {
+                attempt.holder = Holder::from_bits(attempt.holder.bits() >> 32 << 32);
+            }
+            Flaw::RaisesTheFirstKey if is_raise => attempt.claim = Claim::exclusive(key.clone()),
+            Flaw::ReleasesTheFirstKey if is_release => attempt.claim = Claim::exclusive(key.clone()),
+            Flaw::WriterIgnoresReaders if is_grant && attempt.claim.wants()[0].mode == Mode::Exclusive => {
+                records.locks.retain(|_, lock| !matches!(lock.content, Content::Marker(_)));
+            }
+            // If nobody else seems to have that fence, this reader is given it.
+            Flaw::OneFenceForReaders if is_raise => {
+                let named = attempt.proposal.map(|it| it.fence);
+                if let Some(last) = records.fences.get_mut(key).filter(|last| Some(last.fence) == named) {
+                    last.fence = Fence::new(last.fence.get() - 1).unwrap_or(last.fence);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The lease of an attempt on this key, under whatever id.
+    pub(super) fn shows(&self, key: &Key, of: &Attempt, now: Now) -> Option<HolderInfo> {
+        let holders = inspect(&self.records, key.clone(), &context(now)).holders;
+        let is_of = |owner: &Owner| matches!(owner, Owner::Holder { holder, .. } if QuorumAttempt::is_same(*holder, of.holder));
+        holders.into_iter().find(|it| is_of(&it.owner))
+    }
+
+    /// Returns true if this id holds all keys of the claim.
+    pub(super) fn is_held(&self, claim: &Claim, id: Holder, now: Now) -> bool {
+        claim.keys().all(|key| self.records.holder_ids(key, now.stamp()).contains(&id))
+    }
+
+    /// The greatest fence of a break of these keys that it remembers.
+    pub(super) fn last_break(&self, claim: &Claim, now: Now) -> Option<Fence> {
+        let broken = claim.keys().filter_map(|key| last_break(&self.records, key, &context(now)));
+        broken.map(|broken| broken.fence).max()
     }
 
     /// Loses everything, and knows that it may have.
@@ -82,21 +133,10 @@ impl Member {
     pub(super) fn is_free(&self, key: &Key, now: Now) -> bool {
         self.records.lock(key, now.stamp()).is_none()
     }
-
-    /// All holders and waiters.
-    pub(super) fn known<'a>(&'a self, key: &'a Key, now: Now) -> impl Iterator<Item = Holder> + 'a {
-        let line = self.records.queue(key, now.stamp()).into_iter();
-        let waiters = line.flat_map(|line| line.waiters().map(|(_, entry)| entry.holder));
-        self.records.holder_ids(key, now.stamp()).into_iter().chain(waiters)
-    }
 }
 
-/// The key of a request; under [`Flaw::OneIdForAllRounds`], it comes with the first id.
-fn one_id(attempt: &mut Attempt, flaw: Option<Flaw>) -> Key {
-    if flaw == Some(Flaw::OneIdForAllRounds) {
-        attempt.holder = Holder::from_bits(attempt.holder.bits() >> 32 << 32);
-    }
-    attempt.claim.first_key().clone()
+fn context(now: Now) -> ApplyContext<'static> {
+    ApplyContext::new(now.stamp(), now.floor())
 }
 
 /// The answer without what is only shown to people.

@@ -1,19 +1,23 @@
 //! The participants of a world of a quorum, and how often each fault may happen.
 
+use leasehold_core::{Claim, Key};
+
 /// The participants, and how often each fault may happen.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Scope {
     /// The number of members.
     pub members: usize,
     /// How many of the last members never answer.
     pub down: usize,
-    /// The number of clients.
-    pub clients: usize,
+    /// What each client claims.
+    pub claims: Vec<Claim>,
     /// How often each client asks, before it leaves.
     pub asks: u8,
     /// True if clients wait in queues; otherwise they only try, again and again.
     pub waits: bool,
+    /// True if holders release nothing, like a program that hangs.
+    pub hangs: bool,
     /// How often each fault may happen.
     pub left: Left,
 }
@@ -57,36 +61,59 @@ faults! {
     restarts,
     /// Another program's locks at a member.
     strangers,
+    /// Leases that an operator breaks through the quorum.
+    breaks,
+    /// Leases that an operator breaks at a single member.
+    single_breaks,
+    /// Messages about breaks that somebody forges.
+    forgeries,
 }
 
 impl Scope {
-    /// So many clients, which try at so many members.
+    /// So many clients, which try to have one key exclusively, at so many members.
+    ///
+    /// # Panics
+    ///
+    /// Never: the name of the key is valid.
     #[must_use]
     pub fn of(members: usize, clients: usize) -> Self {
-        Self { members, down: 0, clients, asks: 1, waits: false, left: Left::default() }
+        let claims = vec![Claim::exclusive(Key::new("k").expect("it is a key")); clients];
+        Self { members, down: 0, claims, asks: 1, waits: false, hangs: false, left: Left::default() }
+    }
+
+    /// The same, but the clients claim this.
+    #[must_use]
+    pub fn claiming(self, claims: impl IntoIterator<Item = Claim>) -> Self {
+        Self { claims: claims.into_iter().collect(), ..self }
     }
 
     /// The same, but so many members never answer.
     #[must_use]
-    pub const fn down(self, down: usize) -> Self {
+    pub fn down(self, down: usize) -> Self {
         Self { down, ..self }
     }
 
     /// The same clients wait in queues.
     #[must_use]
-    pub const fn waiting(self) -> Self {
+    pub fn waiting(self) -> Self {
         Self { waits: true, ..self }
+    }
+
+    /// The same clients hang once they hold.
+    #[must_use]
+    pub fn hanging(self) -> Self {
+        Self { hangs: true, ..self }
     }
 
     /// The same clients ask so often.
     #[must_use]
-    pub const fn asking(self, asks: u8) -> Self {
+    pub fn asking(self, asks: u8) -> Self {
         Self { asks, ..self }
     }
 
     /// The same, with so many faults.
     #[must_use]
-    pub const fn with(self, left: Left) -> Self {
+    pub fn with(self, left: Left) -> Self {
         Self { left, ..self }
     }
 }
