@@ -124,8 +124,13 @@ fn a_broken_lease_does_not_come_back_with_a_second_renewal() {
 }
 
 #[test]
-#[ignore = "takes minutes: cargo test -p model --test quorum -- --ignored"]
 fn a_broken_lease_does_not_come_back_although_an_answer_or_a_message_is_lost() {
+    sound(&one_that_hangs(left().renewals(2).lost(1)).down(1), 45_870);
+}
+
+#[test]
+#[ignore = "takes minutes: cargo test -p model --test quorum -- --ignored"]
+fn a_broken_lease_does_not_come_back_at_any_member_although_something_is_lost() {
     sound(&one_that_hangs(left().renewals(1).lost(1)), 803_981);
 }
 
@@ -144,7 +149,7 @@ fn a_broken_lease_is_not_renewed_although_a_member_restarts() {
 #[test]
 fn a_break_at_one_member_or_a_forged_message_ends_no_lease() {
     sound(&Scope::of(3, 1).hanging().with(left().single_breaks(1).renewals(2)), 6_926);
-    sound(&Scope::of(3, 1).with(left().forgeries(2).renewals(1)), 143_911);
+    sound(&Scope::of(3, 1).hanging().with(left().forgeries(2).renewals(1)), 5_678);
 }
 
 #[test]
@@ -156,14 +161,17 @@ fn a_lease_is_broken_that_lacks_a_member_or_about_which_messages_are_forged() {
 
 #[test]
 fn a_broken_lock_is_granted_to_the_next() {
-    sound(&two_of_which_one_is_down(left().breaks(1)), 76_630);
-    sound(&two_of_which_one_is_down(left().breaks(1).restarts(1)).hanging(), 63_981);
+    sound(&two_of_which_one_is_down(left().breaks(1)).hanging(), 13_545);
+    sound(&two_of_which_one_is_down(left().breaks(1)).hanging().waiting(), 32_255);
     sound(&two_of_which_one_is_down(left().single_breaks(1)), 18_643);
 }
 
 #[test]
-fn a_broken_lock_is_handed_to_a_waiter() {
+#[ignore = "takes half a minute: cargo test -p model --test quorum -- --ignored"]
+fn a_lock_is_granted_to_the_next_whether_it_was_broken_or_released() {
+    sound(&two_of_which_one_is_down(left().breaks(1)), 76_630);
     sound(&two_of_which_one_is_down(left().breaks(1)).waiting(), 157_158);
+    sound(&two_of_which_one_is_down(left().breaks(1).restarts(1)).hanging(), 63_981);
 }
 
 #[test]
@@ -176,8 +184,13 @@ fn two_readers_hold_at_once_with_fences_of_their_own() {
 fn a_reader_and_a_writer_exclude_each_other() {
     let scope = |left: Left| two_of_which_one_is_down(left).claiming(a_reader_and_a_writer());
     sound(&scope(left()).waiting(), 5_459);
-    sound(&scope(left().restarts(1)), 11_006);
     sound(&scope(left().breaks(1)).hanging(), 16_647);
+}
+
+#[test]
+fn a_reader_and_a_writer_exclude_each_other_although_a_member_restarts() {
+    let scope = Scope::of(3, 2).hanging().with(left().restarts(1));
+    sound(&scope.claiming(a_reader_and_a_writer()), 111_017);
 }
 
 #[test]
@@ -196,18 +209,36 @@ fn several_keys_are_granted_together() {
 }
 
 #[test]
-fn one_of_two_holds_also_at_five_members() {
+#[ignore = "takes half a minute: cargo test -p model --test quorum -- --ignored"]
+fn several_keys_are_granted_together_although_a_member_restarts() {
+    let scope = Scope::of(3, 2).hanging().with(left().restarts(1));
+    sound(&scope.claiming(two_keys_and_one()), 170_452);
+}
+
+#[test]
+fn one_of_two_that_hang_holds_at_five_members() {
+    let scope = Scope::of(5, 2).down(2).hanging();
+    sound(&scope, 30_955);
+    sound(&scope.claiming(a_reader_and_a_writer()), 34_777);
+}
+
+#[test]
+#[ignore = "takes half a minute: cargo test -p model --test quorum -- --ignored"]
+fn one_of_two_holds_at_five_members_although_a_member_restarts() {
     sound(&Scope::of(5, 2).down(2), 142_633);
+    sound(&Scope::of(5, 2).down(2).hanging().with(left().restarts(1)), 236_840);
 }
 
 #[test]
 fn a_lease_is_broken_also_at_five_members() {
-    sound(&Scope::of(5, 1).down(1).hanging().with(left().breaks(1)), 71_906);
+    let scope = Scope::of(5, 1).hanging();
+    sound(&scope.clone().down(1).with(left().breaks(1)), 71_906);
+    sound(&scope.down(2).with(left().breaks(1).restarts(1)), 9_296);
 }
 
 #[test]
 fn a_greatest_fence_must_be_raised() {
-    breaks(Flaw::RaisesNothing, &Scope::of(3, 3), DOES_NOT_RISE);
+    breaks(Flaw::RaisesNothing, &Scope::of(3, 2), DOES_NOT_RISE);
 }
 
 #[test]
@@ -274,7 +305,7 @@ fn a_member_that_had_a_lease_must_not_take_it_again() {
 
 #[test]
 fn the_record_of_breaks_must_be_read_before_a_lease_is_taken_again() {
-    breaks(Flaw::IgnoresTheRecord, &one_that_hangs(left().renewals(2).lost(1)), COMES_BACK);
+    breaks(Flaw::IgnoresTheRecord, &one_that_hangs(left().renewals(2).lost(1)).down(1), COMES_BACK);
 }
 
 #[test]
@@ -302,6 +333,7 @@ fn a_restart_must_not_make_readers_and_writers_hold_at_once() {
 }
 
 #[test]
+#[ignore = "takes half a minute: cargo test -p model --test quorum -- --ignored"]
 fn a_quorum_must_not_grant_permits() {
     breaks(Flaw::GrantsPermits, &Scope::of(3, 3).hanging(), TWO_BELIEVE);
 }
