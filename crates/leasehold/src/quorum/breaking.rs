@@ -39,10 +39,11 @@ pub(super) async fn break_lease(
     };
     let seen = each_says(quorum, quorum.look_limit(), look).await?;
     let states: Vec<_> = seen.iter().flatten().cloned().collect();
-    let held = match held_by_a_majority(&states, quorum.majority()).pop() {
-        Some(held) if held.fence == Some(fence) => held,
-        held_by => return Ok(BreakAnswer::NotHeld { held_by }),
+    let mut holders = held_by_a_majority(&states, quorum.majority());
+    let Some(named) = holders.iter().position(|held| held.fence == Some(fence)) else {
+        return Ok(BreakAnswer::NotHeld { held_by: holders.pop() });
     };
+    let held = holders.swap_remove(named);
     let (tell, mut heard) = unbounded_channel();
     let mut ballot = Ballot::new(quorum.members.len());
     for (n, state) in seen.into_iter().enumerate() {
@@ -81,16 +82,17 @@ fn end(
     const TRIES: u32 = 3;
     Box::pin(async move {
         for _ in 0..TRIES {
-            match store.admin()?.break_lease(&key, fence, &note).await? {
-                BreakAnswer::NotHeld { held_by: Some(other) }
-                    if QuorumAttempt::is_same_holding(&other, &held) =>
-                {
-                    match other.fence {
-                        Some(risen) if risen != fence => fence = risen,
-                        _ => break,
-                    }
-                }
-                _ => return Ok(()),
+            let BreakAnswer::NotHeld { held_by: Some(_) } =
+                store.admin()?.break_lease(&key, fence, &note).await?
+            else {
+                return Ok(());
+            };
+            // The answer names one holder, and others may share the key.
+            let mut holders = store.inspector()?.inspect(&key).await?.holders.into_iter();
+            match holders.find(|one| QuorumAttempt::is_same_holding(one, &held)).map(|one| one.fence) {
+                None => return Ok(()),
+                Some(Some(risen)) if risen != fence => fence = risen,
+                Some(_) => break,
             }
         }
         Err(Fault::passing(store.name(), "its fence changes while the lease is broken: try again"))

@@ -130,6 +130,47 @@ async fn a_lease_whose_fence_rises_all_the_time_is_not_chased_for_ever() {
     assert_eq!(world.counts("break"), [1, 3, 1]);
 }
 
+/// Regression: only the reader with the greatest fence could be broken.
+#[tokio::test(start_paused = true)]
+async fn each_of_several_readers_is_broken_by_its_own_fence() {
+    let world = World::of(3);
+    let quorum = world.quorum();
+    let readers = [world.attempt().reading(), world.attempt().reading()];
+    let mut fences = Vec::new();
+    for reader in &readers {
+        fences.push(fence(&quorum.grant(reader, WaitMode::Try).await));
+    }
+    let answer = quorum.break_lease(&key("k"), fences[0], &BreakNote::default()).await.unwrap();
+    assert!(matches!(answer, BreakAnswer::Broken { .. }), "{answer:?}");
+    let [broken, kept] = &quorum.renew(&readers).await[..] else { panic!() };
+    assert!(matches!(broken, Ok(HoldAnswer::NotHeld { .. })), "{broken:?}");
+    assert!(matches!(kept, Ok(HoldAnswer::Done)), "{kept:?}");
+}
+
+/// Regression: a member that named another reader counted as if it had broken the lease.
+#[tokio::test(start_paused = true)]
+async fn a_reader_is_broken_also_where_its_fence_rises_meanwhile() {
+    let world = World::of(3);
+    let quorum = world.quorum();
+    let (other, reader) = (world.attempt().reading(), world.attempt().reading());
+    quorum.grant(&other, WaitMode::Try).await.unwrap();
+    let fence = fence(&quorum.grant(&reader, WaitMode::Try).await);
+    for member in 0..2 {
+        world.members[member].once("break", CallFate::Late(10 * MILLISECOND));
+    }
+    let breaking = async { quorum.break_lease(&key("k"), fence, &BreakNote::default()).await };
+    let raising = async {
+        tokio::time::sleep(5 * MILLISECOND).await;
+        for member in 0..2 {
+            raise_at(&world, member, &reader, Fence::new(fence.get() + 7).unwrap()).await;
+        }
+    };
+    let (answer, ()) = tokio::join!(breaking, raising);
+    assert!(matches!(answer, Ok(BreakAnswer::Broken { .. })), "{answer:?}");
+    let [broken] = &quorum.renew(&[reader]).await[..] else { panic!() };
+    assert!(matches!(broken, Ok(HoldAnswer::NotHeld { .. })), "{broken:?}");
+}
+
 /// The lease ended in between, and another holder came, which is not affected.
 #[tokio::test(start_paused = true)]
 async fn a_holder_that_took_the_key_at_a_member_during_a_break_keeps_it() {
