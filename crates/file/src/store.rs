@@ -46,8 +46,9 @@ macro_rules! read {
 /// process, for the disk or for an earlier request, runs on the store's own thread, which starts
 /// with the first request and ends when the store is dropped. So do concurrent requests of several
 /// tasks, which that thread serves in one transaction, and all requests for a while after one that
-/// took longer than a millisecond for another reason than a busy processor. Requests are served in the order in which their futures were
-/// first polled, even if those were dropped since: so once an attempt was given up, that is final.
+/// took longer than a millisecond for another reason than a busy processor. Requests are served in
+/// the order in which their futures were first polled, even if those were dropped since: so once an
+/// attempt was given up, that is final.
 ///
 /// Waiters are in a queue, and a release hands the lock to the first one, with a datagram if that
 /// is in another process.

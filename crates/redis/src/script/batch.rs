@@ -207,7 +207,7 @@ pub fn read_batch(
             }
         }
         let granted = if grants.is_empty() {
-            Granted::Nothing
+            (*time == Value::Nil).then_some(Granted::Nothing)?
         } else {
             let now = Stamp::from_micros(text_number(time)?);
             if fences.is_empty() {
@@ -412,7 +412,8 @@ mod tests {
             released(&[int(2), list(&[int(1)]), Value::Nil, none()]),
             Ok(Served { granted: Granted::Nothing, released: vec![false, true] })
         );
-        assert!(released(&[int(2), none(), text("5"), fences]).is_err());
+        assert!(released(&[int(2), none(), text("5"), none()]).is_err());
+        assert!(released(&[int(2), none(), Value::Nil, fences]).is_err());
         let done = |fields: &[Value]| read_done(&list(fields), 2);
         assert_eq!(done(&[int(2), list(&[int(2)])]), Ok(vec![true, false]));
         assert_eq!(done(&[]), Ok(vec![false; 2]));

@@ -31,8 +31,8 @@ if grants > 0 then
     local fence_key, fence, kept, granted = keys[2 * grants + nth], time, argv[4], false
     local last = redis.pcall('GET', fence_key)
     if last then
-      last = type(last) == 'string' and string.find(last, '^%d+$') and tonumber(last) or FENCE_MAX
-      if last >= now then fence = last < FENCE_MAX and string.format('%.0f', last + 1) end
+      local above = type(last) == 'string' and string.find(last, '^%d+$') and tonumber(last) + 1 or math.huge
+      if above > now then fence = above <= FENCE_MAX and string.format('%.0f', above) end
       local ends = call('PTTL', fence_key)
       if ends > keep then kept = ends end
     end

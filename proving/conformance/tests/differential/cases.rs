@@ -323,6 +323,11 @@ fn a_proposed_fence_is_near_the_servers_clock(subject: &mut Subject) -> Outcome 
         set(subject, fence_key(&at_member(by(1, &name), now)), (now + 60 * SECOND).to_string())?;
         let fence = granted(subject, "last", now)?;
         ensure!(fence == Some(now + 60 * SECOND + 1), fence);
+        // The same after the very fence that is proposed, which is remembered for no shorter time.
+        let last = fence_key(&at_member(by(1, &format!("same{nth}")), now));
+        run::<()>(subject, cmd("SET").arg(&last).arg(now).arg("EX").arg(4000))?;
+        let fence = granted(subject, "same", now)?;
+        ensure!(fence == Some(now + 1) && lasts(subject, &last)? > Duration::from_secs(3900), fence);
     }
     let before = clock(subject)?;
     let fence = fence_of(&answer(subject, &grant(&by(1, "alone")))?);
@@ -829,7 +834,8 @@ fn grants_and_releases_in_one_batch_are_each_judged_by_their_own_keys(subject: &
             let ours = by(1, name);
             if at.is_some() { at_member(ours, now) } else { ours }
         };
-        let grants = ["a", "b:x", "c:x"].map(of);
+        let mut grants = ["a", "b:x", "c:x"].map(of);
+        grants[2].label = Label::new("web-3").ok();
         let releases = ["d", "e:x", "f"].map(of);
         set(subject, "b:x", plain(&by(2, "b:x"), 7))?;
         for (name, holder) in [("d", 1), ("e:x", 2), ("f", 1)] {
@@ -838,22 +844,27 @@ fn grants_and_releases_in_one_batch_are_each_judged_by_their_own_keys(subject: &
         let not_after = if too_late { Stamp::from_micros(now - 1) } else { NEVER };
         let vouching = at.and_then(vouching);
         let call = batch_call(&grants.each_ref(), &releases.each_ref(), not_after, vouching, false);
+        let before = clock(subject)?;
         let value = say(subject, &call)?;
+        let during = before..=clock(subject)?;
         let served = read_batch(&value, &grants.each_ref(), 3, at.is_some())?;
         ensure!(served.released == [true, false, true], value);
         let there: Vec<Option<Vec<u8>>> =
             run(subject, cmd("MGET").arg(&["a", "b:x", "c:x", "d", "e:x", "f"]))?;
-        let beginning =
-            leasehold_redis::wire::beginning_of(leasehold_redis::wire::Flag::Plain, Holder::from_bits(1));
-        let ours = |nth: usize| there[nth].as_ref().is_some_and(|value| value.starts_with(&beginning));
-        let granted = serves && !too_late;
-        ensure!([ours(0), ours(1), ours(2)] == [granted, false, granted], value);
+        ensure!(there[1] == Some(plain(&by(2, "b:x"), 7)), value);
         ensure!(there[3].is_none() && there[4] == Some(plain(&by(2, "e:x"), 7)) && there[5].is_none(), value);
         match served.granted {
-            Granted::TooLate { .. } => ensure!(too_late, value),
-            Granted::Served { fences, .. } => {
-                let done: Vec<_> = fences.iter().map(Option::is_some).collect();
-                ensure!(!too_late && done == [granted, false, granted], value);
+            Granted::TooLate { now } => {
+                ensure!(too_late && during.contains(&now.as_micros()), value);
+                ensure!(there[0].is_none() && there[2].is_none(), value);
+            }
+            Granted::Served { now, fences } => {
+                ensure!(!too_late && during.contains(&now.as_micros()) && fences[1].is_none(), value);
+                for nth in [0, 2] {
+                    ensure!(fences[nth].is_some() == serves, value);
+                    let written = fences[nth].map(|fence| plain(&grants[nth], fence.get()));
+                    ensure!(there[nth] == written, value);
+                }
             }
             Granted::Nothing => return Err("there were grants".into()),
         }

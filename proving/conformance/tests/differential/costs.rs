@@ -117,7 +117,11 @@ fn a_batch_at_a_member_asks_twice_more(subject: &mut Subject) -> Outcome {
     let all = ["a", "b"].map(|key| by_at(1, key).at_member(Holder::from_bits(1), proposal));
     let vouching = Some(Vouching { run: Some(RUN), longest });
     let cost = costs_of(subject, &batch_call(&[&all[0], &all[1]], &[], LATER, vouching, false))?;
-    are(&cost, &[("time", 1), ("get", 1), ("pttl", 1), ("mget", 1), ("exists", 1), ("set", 4)])
+    are(&cost, &[("time", 1), ("get", 1), ("pttl", 1), ("mget", 1), ("exists", 1), ("set", 4)])?;
+    // Met again, each key has a fence of its own, which is kept for no shorter than before.
+    costs_of(subject, &batch_call(&[], &[&all[0], &all[1]], LATER, None, false))?;
+    let cost = costs_of(subject, &batch_call(&[&all[0], &all[1]], &[], LATER, vouching, false))?;
+    are(&cost, &[("time", 1), ("get", 1), ("pttl", 3), ("mget", 1), ("exists", 1), ("set", 4)])
 }
 
 /// However long the queue is. The first channel has a listener.

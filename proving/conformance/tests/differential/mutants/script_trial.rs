@@ -67,7 +67,9 @@ impl ScriptTrial {
             scripts::with(part).map(|script| (script.text(), script.text().replace(part, text))).collect();
         // Otherwise the scripts of single requests must handle all cases.
         subject.batches =
-            [&script::BATCH, &script::BATCH_RENEW].iter().any(|batch| batch.text().contains(part));
+            [&script::BATCH, &script::MEMBER_BATCH, &script::BATCH_RENEW, &script::MEMBER_BATCH_RENEW]
+                .iter()
+                .any(|batch| batch.text().contains(part));
         if subject.run_instead(instead).is_err() {
             return true;
         }
