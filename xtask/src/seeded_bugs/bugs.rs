@@ -498,7 +498,7 @@ pub(super) const BUGS: &[Bug] = &[
     },
     Bug {
         name: "a batch skips the check whether the server is quarantined",
-        file: "crates/redis/src/scripts/member_batch_grant.lua",
+        file: "crates/redis/src/scripts/batch_member.lua",
         from: "local vouched = run == ''",
         to: "local vouched = true or run == ''",
         tests: &[

@@ -4,8 +4,8 @@
 //! of up to [`MOST`](crate::script::MOST) requests each, grants and releases together, and each
 //! caller gets its own answer. A request is sent at once, from its caller's task, if nothing is in
 //! flight on the connection. Otherwise it is sent with other waiting requests when an answer
-//! arrives; there is no timer. At most two batches are in flight; many requests are divided between
-//! them.
+//! arrives; there is no timer. At most two batches are in flight. If many requests wait, each batch
+//! takes half of them.
 //!
 //! | file | decides |
 //! |---|---|

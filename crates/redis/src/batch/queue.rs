@@ -17,8 +17,8 @@ use crate::script::MOST;
 /// The next batch travels while one batch is being served.
 const MOST_IN_FLIGHT: usize = 2;
 
-/// A batch of more requests than this is no more than half of all that wait or are in flight, so
-/// that the server serves one half while this process handles the answers to the other.
+/// Above this size, a batch takes at most half of the requests that wait or are in flight. The server
+/// then serves one half while this process handles the answers to the other.
 const UNDIVIDED: usize = 16;
 
 /// A request that can wait in a queue.
@@ -211,8 +211,8 @@ impl<R: Queued, S: Sends<R>> Future for Task<R, S> {
             let before = in_flight.len();
             in_flight.retain_mut(|(batch, _)| batch.as_mut().poll(context).is_pending());
             if in_flight.len() < before {
-                // The callers that were answered may ask again at once: their requests belong into
-                // the next batch, so they run first.
+                // The callers that were answered may ask again at once. They run first, so that
+                // their requests are in the next batch.
                 context.waker().wake_by_ref();
                 return Poll::Pending;
             }

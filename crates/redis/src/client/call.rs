@@ -207,25 +207,20 @@ impl Client {
         }
     }
 
-    /// Makes sure that a [`reading`](Self::reading) is there, and returns the time on our clock.
-    pub(crate) async fn know_clock(&self, route: &mut Route, limit: Duration) -> Result<Instant, Fault> {
-        let now = self.runtime.now();
-        if route.clock.reading().is_some_and(|reading| reading.doubt(now) <= limit) {
-            return Ok(now);
-        }
-        Box::pin(self.read_clock(route, now, limit)).await?;
-        Ok(self.runtime.now())
-    }
-
-    /// The server's clock, known more precisely than the limit of a call. If the uncertainty is
+    /// The server's clock and the time on ours. The server's is known more precisely than the limit of a call. If the uncertainty is
     /// greater (after some minutes without a grant, or at first on the program's own connection),
     /// the server is asked; otherwise giving up would take longer than calls do.
-    pub(crate) async fn reading(&self, route: &mut Route, limit: Duration) -> Result<Reading, Fault> {
-        let sent = self.runtime.now();
-        if let Some(reading) = route.clock.reading().filter(|reading| reading.doubt(sent) <= limit) {
-            return Ok(reading);
+    pub(crate) async fn reading(
+        &self,
+        route: &mut Route,
+        limit: Duration,
+    ) -> Result<(Reading, Instant), Fault> {
+        let now = self.runtime.now();
+        if let Some(reading) = route.clock.reading().filter(|reading| reading.doubt(now) <= limit) {
+            return Ok((reading, now));
         }
-        Box::pin(self.read_clock(route, sent, limit)).await
+        let reading = Box::pin(self.read_clock(route, now, limit)).await?;
+        Ok((reading, self.runtime.now()))
     }
 
     async fn read_clock(&self, route: &mut Route, sent: Instant, limit: Duration) -> Result<Reading, Fault> {

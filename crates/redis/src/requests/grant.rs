@@ -27,7 +27,7 @@ impl Client {
         limit: Duration,
     ) -> Result<GrantAnswer, Fault> {
         let run = self.run(std::slice::from_ref(attempt), route, limit).await?;
-        let now = self.know_clock(route, limit).await?;
+        let (_, now) = self.reading(route, limit).await?;
         let mut unknown = false;
         match self.ask_in_batch(attempt, BatchKind::Grant(run), route, now, limit).await? {
             Some(BatchAnswer::Granted { fence, heard }) => {
@@ -123,8 +123,7 @@ impl Client {
         limit: Duration,
     ) -> Result<GrantAnswer, Fault> {
         let run = self.run(std::slice::from_ref(attempt), route, limit).await?;
-        let reading = self.reading(route, limit).await?;
-        let sent = self.runtime.now();
+        let (reading, sent) = self.reading(route, limit).await?;
         let not_after = reading.latest(sent) + limit;
         let settles_at = reading.surely_past(not_after);
         // From here on the grant is in doubt, even if this future is dropped.

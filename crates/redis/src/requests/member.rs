@@ -112,8 +112,7 @@ impl Client {
         limit: Duration,
     ) -> Result<Vec<Result<HoldAnswer, Fault>>, Fault> {
         let run = self.run(attempts, route, limit).await?;
-        let reading = self.reading(route, limit).await?;
-        let sent = self.runtime.now();
+        let (reading, sent) = self.reading(route, limit).await?;
         let not_after = reading.latest(sent) + limit;
         let settles_at = reading.surely_past(not_after);
         let (window, asked) = (self.window(), self.asked(&run));

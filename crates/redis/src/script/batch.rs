@@ -85,7 +85,6 @@ pub fn batch_call(
                 args.show(claims.len());
             }
         }
-        vouch(grants, vouching, by_slot, &mut keys, &mut args);
     }
     for attempt in grants {
         args.write(|bytes| {
@@ -100,6 +99,7 @@ pub fn batch_call(
         keys.push(key_of(attempt).as_bytes());
         args.push(&wire::beginning_of(Flag::Plain, attempt.holder));
     }
+    vouch(grants, vouching, by_slot, &mut keys, &mut args);
     let script = if vouching.is_some() { &MEMBER_BATCH } else { &BATCH };
     Call { script, keys, args }
 }
@@ -344,7 +344,7 @@ mod tests {
         let keys = ["a", "b", "leasehold:w{a}a", "leasehold:w{b}b", "leasehold:f{a}a", "leasehold:f{b}b"];
         assert_eq!(shown(&call.keys), [&keys[..], &["leasehold:member"]].concat());
         let [tailed_a, tailed_b] = [A, B].map(|digits| format!("lh1-{digits}. web-3"));
-        let args = ["2", "9", "30000", "600000", "c0ffee", "60000", &tailed_a, "7", &tailed_b, "7"];
+        let args = ["2", "9", "30000", "600000", &tailed_a, "7", &tailed_b, "7", "c0ffee", "60000"];
         assert_eq!(shown(&call.args), args);
         let call = renew_batch(&[&a], vouching, true);
         assert_eq!(shown(&call.keys), ["a", "leasehold:f{a}a", "leasehold:member{a}"]);

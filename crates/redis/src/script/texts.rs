@@ -51,8 +51,9 @@ pub static LOCKED: Script = script!("locked");
 /// Grants free keys, each to a different holder, and deletes leases without waiters.
 pub static BATCH: Script = script!("bounds", "batch_grant", "batch_release");
 /// The same at a member of a quorum.
-pub static MEMBER_BATCH: Script = script!("bounds", "member_batch_grant", "batch_release");
+pub static MEMBER_BATCH: Script = script!("bounds", "batch_member", "member_batch_grant", "batch_release");
 /// Extends leases without waiters to a TTL from now.
 pub static BATCH_RENEW: Script = script!("batch_renew");
 /// The same at a member of a quorum.
-pub static MEMBER_BATCH_RENEW: Script = script!("bounds", "batch_member", "batch_renew");
+pub static MEMBER_BATCH_RENEW: Script =
+    script!("bounds", "batch_member", "member_batch_renew", "batch_renew");

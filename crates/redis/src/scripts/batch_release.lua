@@ -1,4 +1,4 @@
--- Second part: deletes keys that given holders have, which are exclusive leases of one key each,
+-- Last part of the script of a batch: deletes keys that given holders have, which are exclusive leases of one key each,
 -- without waiters. For any other lease, the single release script returns the holder and hands the
 -- key over.
 --

@@ -20,7 +20,7 @@ use crate::subject::{Subject, plain};
 
 type Outcome = Result<(), String>;
 
-const ALL: [fn(&mut Subject) -> Outcome; 31] = [
+const ALL: [fn(&mut Subject) -> Outcome; 32] = [
     a_fence_that_is_no_number_is_an_error,
     a_ttl_over_the_longest_of_the_quorum_is_an_error,
     a_proposed_fence_is_near_the_servers_clock,
@@ -28,6 +28,7 @@ const ALL: [fn(&mut Subject) -> Outcome; 31] = [
     each_claim_of_a_batch_is_judged_by_its_own_keys,
     each_lease_of_a_batch_is_judged_by_its_own_keys,
     grants_and_releases_in_one_batch_are_each_judged_by_their_own_keys,
+    a_batch_whose_grants_are_refused_releases_nothing,
     keys_with_the_same_beginning_share_their_last_fence,
     a_batch_at_a_member_needs_its_run,
     a_member_abstains_for_the_longest_ttl_and_a_second,
@@ -868,6 +869,26 @@ fn grants_and_releases_in_one_batch_are_each_judged_by_their_own_keys(subject: &
             }
             Granted::Nothing => return Err("there were grants".into()),
         }
+    }
+    Ok(())
+}
+
+/// The server's memory is full.
+fn a_batch_whose_grants_are_refused_releases_nothing(subject: &mut Subject) -> Outcome {
+    vouched(subject, 20 * DAY)?;
+    let bounded = |subject: &mut Subject, limit: u64| {
+        run::<()>(subject, cmd("CONFIG").arg("SET").arg("maxmemory").arg(limit))
+    };
+    let [free, held] = ["a", "b"].map(|name| by(1, name));
+    let member = at_member(free.clone(), 7);
+    set(subject, "b", plain(&held, 7))?;
+    for (grant, at) in [(&free, None), (&member, vouching(Some(RUN)))] {
+        bounded(subject, 1)?;
+        let refused = say(subject, &batch_call(&[grant], &[&held], NEVER, at, false));
+        bounded(subject, 0)?;
+        let there: Vec<Option<Vec<u8>>> = run(subject, cmd("MGET").arg(&["a", "b"]))?;
+        ensure!(refused.as_ref().is_err_and(|why| why.contains("OOM")), refused);
+        ensure!(there == [None, Some(plain(&held, 7))], refused);
     }
     Ok(())
 }
