@@ -60,7 +60,7 @@ local at = redis.call('TYPE', KEYS[1]).ok == 'string' and redis.call('GET', KEYS
 local marker = at == 'lh1 shared' or string.find(at, '^lh1 permits [1-9]%d?$')
 if marker and ARGV[3] == '1' then redis.call('DEL', KEYS[1]) end";
 
-/// Replacements of parts of the scripts, each with the original.
+/// Scripts that are run instead of others: the text of the other, and the digest of the one.
 type Instead = Vec<(&'static str, String)>;
 
 /// A server on which scripts are run one call at a time.
@@ -107,14 +107,15 @@ impl Subject {
         }
     }
 
-    /// Uses replacements in the scripts from now on; an error if the result is not a valid script.
+    /// Runs the second text of each pair instead of the first from now on; an error if it is not a
+    /// valid script.
     ///
     /// A script that never ends is an error when it is run: the server is told to stop it.
-    pub(crate) fn run_instead(&mut self, instead: Instead) -> RedisResult<()> {
-        for (_, text) in &instead {
-            cmd("SCRIPT").arg("LOAD").arg(text).exec(&mut self.connection)?;
-        }
-        self.instead = instead;
+    pub(crate) fn run_instead(&mut self, texts: Vec<(&'static str, String)>) -> RedisResult<()> {
+        let load = |(original, text): (&'static str, String)| {
+            Ok((original, cmd("SCRIPT").arg("LOAD").arg(text).query(&mut self.connection)?))
+        };
+        self.instead = texts.into_iter().map(load).collect::<RedisResult<_>>()?;
         Ok(())
     }
 
@@ -258,7 +259,7 @@ impl Subject {
 
     pub(crate) fn say(&mut self, Call { script, keys, args }: &Call) -> RedisResult<Value> {
         let other = self.instead.iter().find(|(original, _)| *original == script.text());
-        let sha = other.map_or_else(|| script.sha().to_owned(), |(_, text)| sha(text));
+        let sha = other.map_or(script.sha(), |(_, sha)| sha);
         let call = |name: &str, script: &str| {
             let mut command = cmd(name);
             command.arg(script).arg(keys.len());
@@ -267,7 +268,7 @@ impl Subject {
             }
             command
         };
-        let mut said: RedisResult<Value> = call("EVALSHA", &sha).query(&mut self.connection);
+        let mut said: RedisResult<Value> = call("EVALSHA", sha).query(&mut self.connection);
         if other.is_none() && said.as_ref().is_err_and(|error| error.code() == Some("NOSCRIPT")) {
             said = call("EVAL", script.text()).query(&mut self.connection);
         }
@@ -555,10 +556,6 @@ fn right(served: Vec<Served>, tolerance: Tolerance) -> (Vec<Reply>, Vec<(Channel
         }));
     }
     (replies, told)
-}
-
-pub(crate) fn sha(text: &str) -> String {
-    redis::Script::new(text).get_hash().to_owned()
 }
 
 fn left(pttl: i64) -> Option<Duration> {
