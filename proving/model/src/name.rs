@@ -226,8 +226,20 @@ impl Hasher for Words {
         }));
     }
 
+    fn write_u8(&mut self, word: u8) {
+        self.0.push(word.into());
+    }
+
+    fn write_u32(&mut self, word: u32) {
+        self.0.push(word.into());
+    }
+
     fn write_u64(&mut self, word: u64) {
         self.0.push(word);
+    }
+
+    fn write_usize(&mut self, word: usize) {
+        self.0.push(word as u64);
     }
 }
 
