@@ -78,7 +78,7 @@ fn runner(everyday: bool, arguments: &[String]) -> Vec<String> {
         // that is given twice.
         let chosen = |argument: &String| argument.starts_with("--test-threads") || argument == "-j";
         if !arguments.iter().any(chosen) {
-            let at_once = 2 * available_parallelism().map_or(1, NonZero::get);
+            let at_once = 4 * available_parallelism().map_or(1, NonZero::get);
             say(&["--test-threads", &at_once.to_string()]);
         }
         if everyday {
