@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::args::WatchArgs;
 use crate::exit::{End, Failure};
+use crate::hold::reader_is_gone;
 use crate::json::{KeyText, millis};
 use crate::keys::{beginning, naming};
 use crate::lock_json::{HolderJson, WaiterJson};
@@ -32,7 +33,11 @@ pub(crate) async fn follow(args: WatchArgs) -> Result<End, Failure> {
     let locks = place.look(false).await?;
     let watch = locks.watch(&prefix);
     let follower = Follower::of(locks, args.json);
-    match follower.go_on(watch).await {
+    let error = tokio::select! {
+        error = follower.go_on(watch) => error,
+        () = reader_is_gone() => return Ok(End::SUCCESS),
+    };
+    match error {
         // The reader has closed the pipe.
         error if error.kind() == ErrorKind::BrokenPipe => Ok(End::SUCCESS),
         error => Err(Failure::new(

@@ -91,7 +91,7 @@ pub(crate) fn close_inherited(status_fd: Option<&str>) {
 }
 
 /// Resolves when nobody can read our stdout any more; never for a file, which has no reader.
-async fn reader_is_gone() {
+pub(crate) async fn reader_is_gone() {
     let (gone, told) = oneshot::channel();
     // A separate thread, because the runtime's event queue accepts foreign descriptors only in
     // unsafe code.
