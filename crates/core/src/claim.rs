@@ -92,6 +92,15 @@ impl Claim {
         self.0.iter().map(|want| &want.key)
     }
 
+    /// The key of an exclusive claim on one key.
+    #[must_use]
+    pub fn exclusive_key(&self) -> Option<&Key> {
+        match self.wants() {
+            [want] if want.mode == Mode::Exclusive => Some(&want.key),
+            _ => None,
+        }
+    }
+
     /// The first key in byte order; every claim has one.
     #[must_use]
     pub fn first_key(&self) -> &Key {
@@ -207,6 +216,15 @@ mod tests {
         assert_eq!(Claim::exclusive_all([]).unwrap_err(), Misuse::NoKeys);
         assert_eq!(Claim::shared([]).unwrap_err(), Misuse::NoKeys);
         assert_eq!(Claim::permits([], 1, 2).unwrap_err(), Misuse::NoKeys);
+    }
+
+    #[test]
+    fn only_an_exclusive_claim_on_one_key_has_an_exclusive_key() {
+        let [a, b] = ["a", "b"].map(key);
+        assert_eq!(Claim::exclusive(a.clone()).exclusive_key(), Some(&a));
+        assert_eq!(Claim::exclusive_all([a.clone(), b]).unwrap().exclusive_key(), None);
+        assert_eq!(Claim::shared([a.clone()]).unwrap().exclusive_key(), None);
+        assert_eq!(Claim::permits([a], 1, 1).unwrap().exclusive_key(), None);
     }
 
     #[test]

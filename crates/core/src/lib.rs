@@ -14,6 +14,7 @@ mod apply;
 mod background;
 mod backoff;
 mod baseline;
+mod batch_queue;
 mod claim;
 mod contended;
 mod fence;
@@ -60,6 +61,7 @@ pub mod serve {
 pub use background::{BackgroundRelease, BackgroundReleases};
 pub use backoff::Backoff;
 pub use baseline::Baseline;
+pub use batch_queue::{AskedInBatch, BatchQueue, Batched, MOST_IN_BATCH, SendBatch};
 pub use claim::{Attempt, Claim, Proposal, Successor, Want};
 pub use contended::Contended;
 pub use fence::Fence;
@@ -92,8 +94,8 @@ pub use server_clock::{Reading, ServerClock};
 pub use share::{Share, Shares};
 pub use signal::Signal;
 pub use store::{
-    AdminStore, BaselineStore, Fault, FaultCause, FaultKind, InspectStore, Limits, MarkStore, MemberStore,
-    Notice, Notices, Parts, ProcessStore, Store, TransferStore, VotingStore, WaitMode, Wake,
+    AdminStore, BaselineStore, BatchServed, Fault, FaultCause, FaultKind, InspectStore, Limits, MarkStore,
+    MemberStore, Notice, Notices, Parts, ProcessStore, Store, TransferStore, VotingStore, WaitMode, Wake,
 };
 pub use transfer::TransferToken;
 pub use ttl::Ttl;

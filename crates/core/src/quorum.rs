@@ -248,6 +248,13 @@ impl QuorumAttempt {
         step
     }
 
+    /// Returns true if the request only waits for more answers, until the time that
+    /// [`next`](Self::next) named: then `next` need not be called.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.request.as_ref().is_some_and(|request| request.is_open())
+    }
+
     /// Notes that a member takes long to answer a question. The question remains open.
     pub fn handle_late(&mut self, question: &Question, fault: Fault) {
         self.tell(question, Err(fault));

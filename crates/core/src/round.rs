@@ -133,6 +133,22 @@ impl Round {
         matches!(self.states.get(member), Some(State::Asked))
     }
 
+    /// Returns true if nothing but an answer or the end of the round changes what it does next: no
+    /// majority has granted, and one still may.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        let (mut granted, mut open) = (0, 0);
+        for state in &self.states {
+            match state {
+                State::Idle => return false,
+                State::Asked => open += 1,
+                State::Granted { .. } => granted += 1,
+                State::Out(_) => {}
+            }
+        }
+        granted < self.majority() && granted + open >= self.majority()
+    }
+
     /// The members at which somebody else holds the key, with that holder.
     pub fn held_elsewhere(&self) -> impl Iterator<Item = (usize, &HolderInfo)> {
         self.states.iter().enumerate().filter_map(|(n, state)| match state {

@@ -7,6 +7,7 @@
 mod asking;
 mod attempts;
 mod baseline;
+mod batching;
 mod breaking;
 mod calls;
 mod diagnosing;
@@ -15,6 +16,7 @@ mod keeping;
 mod looking;
 mod marking;
 mod member;
+mod releasing;
 mod state;
 mod transferring;
 mod undoing;
@@ -210,11 +212,11 @@ impl Store for QuorumStore {
     }
 
     fn release<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
-        Box::pin(keeping::release(&self.quorum, attempt))
+        Box::pin(releasing::release(&self.quorum, attempt))
     }
 
     fn give_up<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<(), Fault>> {
-        Box::pin(keeping::give_up(&self.quorum, attempt))
+        Box::pin(releasing::give_up(&self.quorum, attempt))
     }
 
     fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {

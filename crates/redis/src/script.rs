@@ -17,7 +17,7 @@ use redis::{ServerError, ServerErrorKind};
 
 pub(crate) use self::batch::by_segment;
 pub use self::batch::{
-    Granted, MOST, Served, Vouching, batch_call, batched_key, delete_call, read_batch, read_done, renew_batch,
+    Granted, Served, Vouching, batch_call, delete_call, read_batch, read_done, renew_batch,
 };
 pub use self::call::{Call, Script};
 use self::encode::encode;

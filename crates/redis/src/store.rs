@@ -8,10 +8,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use leasehold_core::{
-    AdminStore, Attempt, Baseline, BaselineStore, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Diagnosis,
-    Drift, Fault, Fence, GrantAnswer, HoldAnswer, InspectStore, Key, KeyState, Limits, Mark, MarkStore,
-    Marked, MemberStore, Misuse, Notices, Parts, RaiseAnswer, Runtime, ScanPage, ScanPosition, ServerClock,
-    Store, StoreRole, Successor, TransferStore, WaitMode, Wake,
+    AdminStore, Attempt, Baseline, BaselineStore, BatchServed, BoxFuture, BreakAnswer, BreakNote,
+    BreakRecord, Diagnosis, Drift, Fault, Fence, GrantAnswer, HoldAnswer, InspectStore, Key, KeyState,
+    Limits, Mark, MarkStore, Marked, MemberStore, Misuse, Notices, Parts, RaiseAnswer, Runtime, ScanPage,
+    ScanPosition, ServerClock, Store, StoreRole, Successor, TransferStore, WaitMode, Wake,
 };
 use redis::aio::ConnectionLike;
 
@@ -304,6 +304,18 @@ impl MemberStore for RedisStore {
     /// The run of the server, once a quorum has asked it for something.
     fn identity(&self) -> Option<Arc<str>> {
         self.client.identity()
+    }
+
+    fn serves_in_batch(&self, attempt: &Attempt) -> bool {
+        self.client.serves_in_batch(attempt)
+    }
+
+    fn serve_batch<'a>(
+        &'a self,
+        grants: &'a [&'a Attempt],
+        releases: &'a [&'a Attempt],
+    ) -> BoxFuture<'a, Result<BatchServed, Fault>> {
+        Box::pin(self.client.serve_batch(grants, releases))
     }
 
     fn rejoin<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {

@@ -1,13 +1,13 @@
 //! A store that wraps another one and loses, delays and refuses its answers.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use leasehold_core::{
-    AdminStore, Attempt, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Fault, Fence, GrantAnswer,
-    HoldAnswer, InspectStore, Key, KeyState, Limits, Mark, MarkStore, Marked, MemberStore, Notices, Parts,
-    RaiseAnswer, Store, WaitMode, Wake,
+    AdminStore, Attempt, BatchServed, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Fault, Fence,
+    GrantAnswer, HoldAnswer, InspectStore, Key, KeyState, Limits, Mark, MarkStore, Marked, MemberStore,
+    Notices, Parts, RaiseAnswer, Store, WaitMode, Wake,
 };
 
 /// The fate of a call.
@@ -80,18 +80,37 @@ pub struct Faulty {
     store: Arc<dyn Store>,
     fate: Mutex<CallFate>,
     calls: AtomicU32,
+    /// Batches do not serve keys that begin like this.
+    left: Mutex<Option<&'static str>>,
+    is_alone: AtomicBool,
 }
 
 impl Faulty {
     /// Wraps a store; at first, no fault is injected.
     #[must_use]
     pub fn over(store: Arc<dyn Store>) -> Arc<Self> {
-        Arc::new(Self { store, fate: Mutex::new(CallFate::Fair), calls: AtomicU32::new(0) })
+        Arc::new(Self {
+            store,
+            fate: Mutex::new(CallFate::Fair),
+            calls: AtomicU32::new(0),
+            left: Mutex::default(),
+            is_alone: AtomicBool::new(false),
+        })
     }
 
     /// Sets the fate of calls from now on.
     pub fn set(&self, fate: CallFate) {
         *self.fate.lock().unwrap_or_else(PoisonError::into_inner) = fate;
+    }
+
+    /// From now on, batches do not serve keys that begin like this.
+    pub fn leave(&self, prefix: &'static str) {
+        *self.left.lock().unwrap_or_else(PoisonError::into_inner) = Some(prefix);
+    }
+
+    /// From now on, it serves no batches.
+    pub fn serve_alone(&self) {
+        self.is_alone.store(true, Ordering::Relaxed);
     }
 
     /// The number of calls.
@@ -167,6 +186,38 @@ impl Store for Faulty {
 }
 
 impl MemberStore for Faulty {
+    fn serves_in_batch(&self, attempt: &Attempt) -> bool {
+        let serves = || self.store.member().is_ok_and(|member| member.serves_in_batch(attempt));
+        !self.is_alone.load(Ordering::Relaxed) && serves()
+    }
+
+    fn serve_batch<'a>(
+        &'a self,
+        grants: &'a [&'a Attempt],
+        releases: &'a [&'a Attempt],
+    ) -> BoxFuture<'a, Result<BatchServed, Fault>> {
+        let left = *self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        let serves = move |attempt: &Attempt| {
+            left.is_none_or(|left| !attempt.claim.first_key().as_bytes().starts_with(left.as_bytes()))
+        };
+        let served = |attempts: &[&Attempt]| -> Vec<Attempt> {
+            attempts.iter().filter(|attempt| serves(attempt)).map(|attempt| (*attempt).clone()).collect()
+        };
+        let (store, granting, releasing) = (self.store.clone(), served(grants), served(releases));
+        let call = self.through(async move {
+            let (grants, releases): (Vec<_>, Vec<_>) =
+                (granting.iter().collect(), releasing.iter().collect());
+            store.member()?.serve_batch(&grants, &releases).await
+        });
+        Box::pin(async move {
+            let BatchServed { granted, released } = call.await?;
+            let (mut granted, mut released) = (granted.into_iter(), released.into_iter());
+            let granted = grants.iter().map(|attempt| if serves(attempt) { granted.next()? } else { None });
+            let released = releases.iter().map(|attempt| serves(attempt) && released.next() == Some(true));
+            Ok(BatchServed { granted: granted.collect(), released: released.collect() })
+        })
+    }
+
     fn rejoin<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
         let (store, these) = (self.store.clone(), attempts.to_vec());
         Box::pin(async move {

@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use leasehold_core::{
-    Answer, Attempt, BoxFuture, Drift, Fault, GrantAnswer, HoldAnswer, Holder, InDoubtGrants, InspectStore,
-    Instant, Key, KeyState, Limits, MemberStore, Nonce, Parts, Proof, RaiseAnswer, Request, Runtime, Stamp,
-    Store, Ttl, Wait, WaitMode, WaiterRegistry, Wake,
+    Answer, Attempt, BatchServed, BoxFuture, Drift, Fault, GrantAnswer, HoldAnswer, Holder, InDoubtGrants,
+    InspectStore, Instant, Key, KeyState, Limits, MemberStore, Nonce, Parts, Proof, RaiseAnswer, Request,
+    Runtime, Stamp, Store, Ttl, Wait, WaitMode, WaiterRegistry, Wake,
 };
 
 use crate::connection::{Connection, ConnectionState};
@@ -321,6 +321,22 @@ impl Store for NodeStore {
 }
 
 impl MemberStore for NodeStore {
+    fn serves_in_batch(&self, attempt: &Attempt) -> bool {
+        attempt.claim.exclusive_key().is_some()
+    }
+
+    fn serve_batch<'a>(
+        &'a self,
+        grants: &'a [&'a Attempt],
+        releases: &'a [&'a Attempt],
+    ) -> BoxFuture<'a, Result<BatchServed, Fault>> {
+        let named: Vec<_> = grants.iter().map(|attempt| self.named(attempt)).collect();
+        Box::pin(async move {
+            let _calling = self.calling(&named);
+            BatchServed::one_by_one(self, grants, releases).await
+        })
+    }
+
     fn rejoin<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
         let named: Vec<_> = attempts.iter().map(|attempt| self.named(attempt)).collect();
         Box::pin(async move { self.hold(&named, true).await })

@@ -70,9 +70,9 @@ pub(super) const BUGS: &[Bug] = &[
     },
     Bug {
         name: "a guard is released only at members whose grant was confirmed",
-        file: "crates/leasehold/src/quorum/keeping.rs",
-        from: "let id = shared.machine().release(member);",
-        to: "if shared.machine().renew(member).rejoin != Rejoin::No { continue; }\nlet id = shared.machine().release(member);",
+        file: "crates/leasehold/src/quorum/releasing.rs",
+        from: "(0..self.ids.len()).partition(in_batch)",
+        to: "(0..self.ids.len()).filter(|member| self.shared.machine().renew(*member).rejoin == leasehold_core::Rejoin::No).partition(in_batch)",
         tests: &[(Quorum, "outages::a_guard_is_released_also_at_a_member_whose_answer_was_lost")],
     },
     Bug {
@@ -193,8 +193,8 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "a batch without an answer counts as answered",
         file: "crates/redis/src/batch/send.rs",
-        from: "Err(fault) => return all_fail(groups, &fault),",
-        to: "Err(fault) => {\n                groups.iter_mut().for_each(|group| client.unsettled.answered(group.sendings.drain(..)));\n                return all_fail(groups, &fault);\n            }",
+        from: "Err(fault) => return all_fail(groups, &fault, tell),",
+        to: "Err(fault) => {\n                groups.iter_mut().for_each(|group| client.unsettled.answered(group.sendings.drain(..)));\n                return all_fail(groups, &fault, tell);\n            }",
         tests: &[(
             Store,
             "batches::a_batch_on_a_broken_connection_is_given_up_once_it_can_no_longer_be_served",
@@ -219,20 +219,48 @@ pub(super) const BUGS: &[Bug] = &[
     },
     Bug {
         name: "the next batch leaves before callers that were answered ask again",
-        file: "crates/redis/src/batch/queue.rs",
+        file: "crates/core/src/batch_queue.rs",
         from: "if in_flight.len() < before {",
         to: "if false && in_flight.len() < before {",
         tests: &[(
-            Wire,
-            "batch::queue::tests::callers_that_are_answered_ask_again_before_the_next_batch_leaves",
+            Core,
+            "batch_queue::tests::callers_that_are_answered_ask_again_before_the_next_batch_leaves",
         )],
     },
     Bug {
+        name: "a quorum forgets the request that a member's batch left",
+        file: "crates/leasehold/src/quorum/batching.rs",
+        from: "return quorum.ask(shared, &self.there, question);",
+        to: "return;",
+        tests: &[(Quorum, "batches::what_a_member_leaves_of_a_batch_is_asked_alone")],
+    },
+    Bug {
+        name: "a quorum forgets the release that a member's batch left",
+        file: "crates/leasehold/src/quorum/batching.rs",
+        from: "Outcome::Left | Outcome::Dropped => release.ask(member),",
+        to: "Outcome::Left | Outcome::Dropped => {}",
+        tests: &[(Quorum, "batches::what_a_member_leaves_of_a_batch_is_asked_alone")],
+    },
+    Bug {
+        name: "a quorum gives the answer for one attempt in a batch to another",
+        file: "crates/leasehold/src/quorum/batching.rs",
+        from: "let (mut granted, mut released) = (granted.into_iter(), released.into_iter());",
+        to: "let (mut granted, mut released) = (granted.into_iter().rev(), released.into_iter().rev());",
+        tests: &[(Quorum, "batches::what_a_member_leaves_of_a_batch_is_asked_alone")],
+    },
+    Bug {
+        name: "a quorum's batch waits for members that it does not ask",
+        file: "crates/leasehold/src/quorum/batching.rs",
+        from: "self.majority().saturating_sub(self.members.len() - asked.len()).max(1)",
+        to: "self.majority().min(asked.len())",
+        tests: &[(Quorum, "batches::a_member_that_hangs_delays_no_batch")],
+    },
+    Bug {
         name: "two requests of one key share a batch",
-        file: "crates/redis/src/batch/queue.rs",
+        file: "crates/core/src/batch_queue.rs",
         from: "let is_first = !keys.contains(&request.key());",
         to: "let is_first = true || keys.contains(&request.key());",
-        tests: &[(Wire, "batch::queue::tests::requests_of_one_key_share_no_batch_and_keep_their_order")],
+        tests: &[(Core, "batch_queue::tests::requests_of_one_key_share_no_batch_and_keep_their_order")],
     },
     Bug {
         name: "a request waits for a batch although its key is contended",
@@ -243,19 +271,19 @@ pub(super) const BUGS: &[Bug] = &[
     },
     Bug {
         name: "a request that was dropped is sent",
-        file: "crates/redis/src/batch/queue.rs",
-        from: "if !request.is_wanted() {",
-        to: "if false && !request.is_wanted() {",
+        file: "crates/core/src/batch_queue.rs",
+        from: "if !request.is_wanted() || !serves(&request) {",
+        to: "if !serves(&request) {",
         tests: &[
-            (Wire, "batch::queue::tests::a_request_that_is_dropped_before_it_left_is_not_sent"),
+            (Core, "batch_queue::tests::a_request_that_is_dropped_before_it_left_is_not_sent"),
             (Store, "batches::a_request_that_is_dropped_while_it_waits_for_others_is_never_sent"),
         ],
     },
     Bug {
         name: "all claims of a batch get the TTL of the first",
         file: "crates/redis/src/batch/state.rs",
-        from: "(self.run(), self.longest(), self.attempt.ttl) == (other.run(), other.longest(), other.attempt.ttl)",
-        to: "(self.run(), self.longest()) == (other.run(), other.longest())",
+        from: "(request.attempt.ttl, request.attempt.proposal)",
+        to: "request.attempt.proposal",
         tests: &[(
             Store,
             "batches::leases_of_different_ttls_that_are_requested_together_each_last_for_their_own",
@@ -409,7 +437,7 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "the fences of a member's batch have no floor",
         file: "crates/redis/src/scripts/member_batch_grant.lua",
-        from: "proposed < low and low or proposed > high and high or proposed",
+        from: "math.min(math.max(proposed, now - MARGIN), now + MARGIN)",
         to: "proposed",
         tests: &[(
             Store,

@@ -117,6 +117,11 @@ impl GrantRequest {
         self.wait_mode == WaitMode::Try
     }
 
+    /// See [`QuorumAttempt::is_open`].
+    pub(super) fn is_open(&self) -> bool {
+        self.again.is_empty() && self.at_queue_member.is_none() && self.round.is_open()
+    }
+
     pub(super) fn next(&mut self, ids: &mut Ids, view: &QuorumView<'_>) -> QuorumStep {
         if let Some(until) = self.pause {
             if view.now < until {

@@ -10,8 +10,8 @@ mod parts;
 pub use fault::{Fault, FaultCause, FaultKind};
 pub use notice::{Notice, Notices};
 pub use parts::{
-    AdminStore, BaselineStore, InspectStore, MarkStore, MemberStore, Parts, ProcessStore, TransferStore,
-    VotingStore,
+    AdminStore, BaselineStore, BatchServed, InspectStore, MarkStore, MemberStore, Parts, ProcessStore,
+    TransferStore, VotingStore,
 };
 
 use std::fmt;

@@ -4,11 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Fault, Notices, Store};
+use super::{Fault, Notices, Store, WaitMode};
 use crate::{
     Attempt, BackgroundReleases, Baseline, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Diagnosis, Fence,
-    HoldAnswer, Key, KeyState, Mark, Marked, Misuse, QuorumReport, RaiseAnswer, ScanPage, ScanPosition,
-    StoreRole, Successor,
+    GrantAnswer, HoldAnswer, Key, KeyState, Mark, Marked, Misuse, QuorumReport, RaiseAnswer, ScanPage,
+    ScanPosition, StoreRole, Successor,
 };
 
 /// The parts of a store; [`Parts::default`] has none.
@@ -169,6 +169,42 @@ impl dyn Store {
     }
 }
 
+/// A member's answers to a batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "a store answers all requests")]
+pub struct BatchServed {
+    /// For each grant the fence, or `None` if it was not served.
+    pub granted: Vec<Option<Fence>>,
+    /// For each release whether it was done.
+    pub released: Vec<bool>,
+}
+
+impl BatchServed {
+    /// Serves a batch by single requests, one after the other: for a store whose requests cost
+    /// little.
+    ///
+    /// # Errors
+    ///
+    /// The first [`Fault`]; what was served before it remains.
+    pub async fn one_by_one(
+        store: &(impl Store + ?Sized),
+        grants: &[&Attempt],
+        releases: &[&Attempt],
+    ) -> Result<Self, Fault> {
+        let (mut granted, mut released) = (Vec::new(), Vec::new());
+        for attempt in grants {
+            granted.push(match store.grant(attempt, WaitMode::Try).await? {
+                GrantAnswer::Granted { fence } => Some(fence),
+                _ => None,
+            });
+        }
+        for attempt in releases {
+            released.push(store.release(attempt).await? == HoldAnswer::Done);
+        }
+        Ok(Self { granted, released })
+    }
+}
+
 /// The requests of a quorum to a store that is one of its members.
 pub trait MemberStore: fmt::Debug + Send + Sync {
     /// Checks that a quorum may use this store.
@@ -184,6 +220,25 @@ pub trait MemberStore: fmt::Debug + Send + Sync {
     /// of a server's run; `None` while it is unknown. A quorum refuses to use one store twice.
     fn identity(&self) -> Option<Arc<str>> {
         None
+    }
+
+    /// Returns true if the first request of an attempt on one key, or its release, may be served
+    /// in a batch now: nobody waited for the key lately.
+    fn serves_in_batch(&self, attempt: &Attempt) -> bool {
+        let _ = attempt;
+        false
+    }
+
+    /// Serves requests for different keys together: grants attempts their keys, which have a
+    /// [`Proposal`](crate::Proposal), and releases others. A request that it does not serve has
+    /// changed nothing, and is made alone.
+    fn serve_batch<'a>(
+        &'a self,
+        grants: &'a [&'a Attempt],
+        releases: &'a [&'a Attempt],
+    ) -> BoxFuture<'a, Result<BatchServed, Fault>> {
+        let served = BatchServed { granted: vec![None; grants.len()], released: vec![false; releases.len()] };
+        Box::pin(async { Ok(served) })
     }
 
     /// For attempts with a [`Proposal`](crate::Proposal): extends leases to their TTL from now, and

@@ -1,5 +1,6 @@
 //! One request of the driver to a quorum: makes the calls that the attempt's machine asks for.
 
+use std::future::pending;
 use std::sync::Arc;
 
 use leasehold_core::{
@@ -8,6 +9,7 @@ use leasehold_core::{
 };
 
 use super::attempts::SharedAttempt;
+use super::batching::Sends;
 use super::calls::End;
 use super::member::Member;
 use super::state::QuorumState;
@@ -22,10 +24,19 @@ pub(super) async fn grant(
         return Err(quit(quorum, attempt, fault));
     }
     let shared = quorum.enter(attempt, |machine| machine.ask(attempt, wait_mode, &quorum.view()));
+    // The questions for the next batch, and what sends the last one.
+    let (mut together, mut sends) = (Vec::new(), None);
     // The last timer, which is mostly reused for several answers with the same time limit.
     let mut timer: Option<(Instant, BoxFuture<'static, ()>)> = None;
     loop {
-        match quorum.with(&shared, attempt, |machine| machine.next(&quorum.view())) {
+        let step = quorum.with(&shared, attempt, |machine| machine.next(&quorum.view()));
+        if !matches!(step, QuorumStep::Ask(_)) && !together.is_empty() {
+            sends = quorum.ask_together(&shared, attempt, std::mem::take(&mut together));
+        }
+        match step {
+            QuorumStep::Ask(question) if quorum.asks_in_batch(attempt, &question, &together) => {
+                together.push(question);
+            }
             QuorumStep::Ask(question) => quorum.ask(&shared, attempt, question),
             QuorumStep::Silent { member } => quorum.note(member, true),
             QuorumStep::WaitUntil(at) => {
@@ -35,6 +46,7 @@ pub(super) async fn grant(
                     biased;
                     () = shared.heard.notified() => {}
                     () = rings => timer = None,
+                    () = sent(&mut sends) => {}
                 }
             }
             QuorumStep::Refused { answer, votes } => {
@@ -61,6 +73,14 @@ pub(super) async fn grant(
     }
 }
 
+/// Sends a batch as long as this is polled.
+async fn sent(sends: &mut Option<Sends>) {
+    match sends {
+        Some(sends) => sends.await,
+        None => pending().await,
+    }
+}
+
 /// Ends an attempt for this reason.
 fn quit(quorum: &Arc<QuorumState>, attempt: &Attempt, fault: Fault) -> Fault {
     if let Some(shared) = quorum.attempts.find(attempt.holder) {
@@ -71,7 +91,7 @@ fn quit(quorum: &Arc<QuorumState>, attempt: &Attempt, fault: Fault) -> Fault {
 
 impl QuorumState {
     /// Asks a member in a separate task, and passes its answer to the machine.
-    fn ask(self: &Arc<Self>, shared: &Arc<SharedAttempt>, attempt: &Attempt, question: Question) {
+    pub(super) fn ask(self: &Arc<Self>, shared: &Arc<SharedAttempt>, attempt: &Attempt, question: Question) {
         let store = self.members[question.member].store.clone();
         let there = attempt.at_member(question.holder, self.proposal(question.fence));
         let does = async move {
@@ -85,17 +105,33 @@ impl QuorumState {
         // The call's effects may have to be released, so a program that ends waits for its answer.
         let mut unanswered = Some(self.releases.begin());
         self.call(limit, question.member, does, move |end| {
-            if let End::Answer(Ok(answer)) = &end {
-                quorum.sees_answer(answer);
-            }
-            quorum.with(&shared, &attempt, |machine| match end {
-                End::Late(fault) => machine.handle_late(&question, fault),
-                End::Answer(answer) => machine.handle_answer(&question, answer),
-                End::Dropped => machine.handle_dropped(question.member, question.holder),
-            });
-            shared.heard.notify_one();
+            quorum.tell(&shared, &attempt, &question, end);
             drop(unanswered.take());
         });
+    }
+
+    /// Passes how a question goes to the machine, and wakes its request if it can go on.
+    pub(super) fn tell(
+        self: &Arc<Self>,
+        shared: &Arc<SharedAttempt>,
+        attempt: &Attempt,
+        question: &Question,
+        end: End<MemberAnswer>,
+    ) {
+        if let End::Answer(Ok(answer)) = &end {
+            self.sees_answer(answer);
+        }
+        let is_open = self.with(shared, attempt, |machine| {
+            match end {
+                End::Late(fault) => machine.handle_late(question, fault),
+                End::Answer(answer) => machine.handle_answer(question, answer),
+                End::Dropped => machine.handle_dropped(question.member, question.holder),
+            }
+            machine.is_open()
+        });
+        if !is_open {
+            shared.heard.notify_one();
+        }
     }
 
     /// Notes the fence that a member answered.

@@ -1,10 +1,9 @@
-//! Renewing and releasing leases at the members.
+//! Renewing leases at the members.
 
 use std::sync::Arc;
 
 use leasehold_core::{
-    Attempt, Ballot, Fault, FaultKind, Fence, HoldAnswer, MemberRenewal, QuorumAttempt, QuorumReport, Rejoin,
-    Store, Vote,
+    Attempt, Ballot, Fault, FaultKind, Fence, HoldAnswer, MemberRenewal, QuorumReport, Rejoin, Store, Vote,
 };
 use tokio::sync::mpsc::unbounded_channel;
 
@@ -127,84 +126,6 @@ async fn is_unbroken(store: &dyn Store, member: usize, kept: &Kept) -> bool {
         }
     }
     kept.shared.machine().handle_last_break(member, &kept.renewal, last)
-}
-
-/// Releases at all members, whatever they answered before, and returns the majority's answer. If a
-/// member does not answer, its release continues in the background.
-pub(super) async fn release(quorum: &Arc<QuorumState>, attempt: &Attempt) -> Answer {
-    let shared = quorum.enter(attempt, |_| ());
-    let mut ballot = Ballot::new(quorum.members.len());
-    let (tell, mut heard) = unbounded_channel();
-    for member in 0..quorum.members.len() {
-        let id = shared.machine().release(member);
-        let there = attempt.at_member(id, quorum.proposal(Fence::MAX));
-        let (quorum, shared, tell) = (quorum.clone(), shared.clone(), tell.clone());
-        let (runtime, mut first) = (quorum.runtime.clone(), Some(quorum.releases.begin()));
-        runtime.spawn_cleanup(Box::new(move || {
-            let (quorum, shared, there, tell) = (quorum.clone(), shared.clone(), there.clone(), tell.clone());
-            let unheard = first.take().unwrap_or_else(|| quorum.releases.begin());
-            Box::pin(async move {
-                let release = quorum.members[member].store.release(&there);
-                let answer = quorum.in_time(member, &there, release).await;
-                let undoes = shared.machine().handle_released(member, id, &answer);
-                // A program that ends does not wait for a member that failed to release.
-                let unheard = answer.is_ok().then_some(unheard);
-                // The caller may have gone.
-                let _ = tell.send((member, answer));
-                if undoes {
-                    quorum.undo(&shared, &there, member, id, None, unheard);
-                }
-            })
-        }));
-    }
-    drop(tell);
-    // The next requester is refused until the queue member knows of the release, so wait for its
-    // answer, as a grant does.
-    let queue_member = quorum.queue_member();
-    let mut has_answered = false;
-    let mut courtesy = quorum.runtime.sleep_until(quorum.runtime.now() + QuorumAttempt::COURTESY);
-    loop {
-        let decided = ballot.vote() != Vote::Open;
-        if decided && (has_answered || quorum.members[queue_member].is_silent()) {
-            break;
-        }
-        let heard = tokio::select! {
-            biased;
-            heard = heard.recv() => heard,
-            () = &mut courtesy, if decided => None,
-        };
-        let Some((member, answer)) = heard else { break };
-        has_answered |= member == queue_member;
-        ballot.handle(member, answer);
-    }
-    let answer = quorum.verdict(&ballot, "released");
-    if answer.is_ok() {
-        quorum.note_votes(attempt, quorum.votes_in(&ballot, "released"));
-        quorum.attempts.remove(attempt.holder);
-    }
-    answer
-}
-
-/// Gives up everything that the attempt has, or may still be granted. Resolves when that is done at
-/// all members that answer, and at a majority at least; for the silent ones it continues in the
-/// background.
-pub(super) async fn give_up(quorum: &Arc<QuorumState>, attempt: &Attempt) -> Result<(), Fault> {
-    let shared = quorum.attempts.remove(attempt.holder).unwrap_or_else(|| quorum.unknown(attempt));
-    let mut ballot = Ballot::new(quorum.members.len());
-    let mut unheard: Vec<_> = (0..quorum.members.len()).collect();
-    let (tell, mut heard) = unbounded_channel();
-    for member in 0..quorum.members.len() {
-        let id = shared.machine().give_up(member);
-        let (tell, first) = (Some(tell.clone()), Some(quorum.releases.begin()));
-        quorum.undo(&shared, attempt, member, id, tell, first);
-    }
-    drop(tell);
-    while !unheard.is_empty() || ballot.vote() != Vote::Done {
-        let Some((member, answer)) = heard.recv().await else { break };
-        unheard.retain(|waits| *waits != member);
-        ballot.handle(member, answer.map(|()| HoldAnswer::Done));
-    }
-    quorum.verdict(&ballot, "released").map(drop)
 }
 
 impl QuorumState {

@@ -1,16 +1,18 @@
 //! The state that all tasks of a quorum share: the members, and the attempts.
 
+use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, BackgroundReleases, Drift, Fault, FaultKind, Fence, Holder, Proposal, QuorumAttempt,
-    QuorumProcess, QuorumReport, QuorumSettings, QuorumView, Runtime, Store, Ttl,
+    Attempt, BackgroundReleases, BatchQueue, Drift, Fault, FaultKind, Fence, Holder, Key, Proposal,
+    QuorumAttempt, QuorumProcess, QuorumReport, QuorumSettings, QuorumView, Runtime, Store, Ttl,
 };
 use tokio::sync::watch;
 
 use super::attempts::{Attempts, SharedAttempt};
+use super::batching::Waiting;
 use super::health::Health;
 use super::member::Member;
 use crate::recent::Recent;
@@ -30,6 +32,9 @@ pub(super) struct QuorumState {
     pub(super) releases: BackgroundReleases,
     /// How the members voted on what nobody has asked about yet, by attempt.
     votes: Mutex<Recent<Holder, Arc<QuorumReport>>>,
+    /// What attempts ask of all members.
+    pub(super) batches: BatchQueue<Waiting>,
+    hash: RandomState,
 }
 
 /// The votes of a request are taken directly after its answer.
@@ -55,6 +60,8 @@ impl QuorumState {
             last_seen: AtomicU64::new(0),
             releases: BackgroundReleases::default(),
             votes: Mutex::new(Recent::new(VOTES_COUNT_FOR)),
+            batches: BatchQueue::default(),
+            hash: RandomState::new(),
         }
     }
 
@@ -74,6 +81,11 @@ impl QuorumState {
     /// Notes that a member answered this fence.
     pub(super) fn sees(&self, fence: Fence) {
         self.last_seen.fetch_max(fence.get(), Ordering::Relaxed);
+    }
+
+    /// The digest of a key. Few keys share one.
+    pub(super) fn digest(&self, key: &Key) -> u64 {
+        self.hash.hash_one(key)
     }
 
     /// The first member that answers, in configured order.

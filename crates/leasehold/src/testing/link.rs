@@ -5,9 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use leasehold_core::{
-    AdminStore, Attempt, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Fault, FaultCause, Fence,
-    GrantAnswer, HoldAnswer, InspectStore, Key, KeyState, Limits, Mark, MarkStore, Marked, MemberStore,
-    Notice, Notices, Parts, RaiseAnswer, Runtime, Store, Successor, TransferStore, WaitMode, Wake,
+    AdminStore, Attempt, BatchServed, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Fault, FaultCause,
+    Fence, GrantAnswer, HoldAnswer, InspectStore, Key, KeyState, Limits, Mark, MarkStore, Marked,
+    MemberStore, Notice, Notices, Parts, RaiseAnswer, Runtime, Store, Successor, TransferStore, WaitMode,
+    Wake,
 };
 
 use super::flag::ProcessId;
@@ -156,6 +157,18 @@ impl Store for Link {
 }
 
 impl MemberStore for Link {
+    fn serves_in_batch(&self, attempt: &Attempt) -> bool {
+        self.store.serves_in_batch(attempt)
+    }
+
+    fn serve_batch<'a>(
+        &'a self,
+        grants: &'a [&'a Attempt],
+        releases: &'a [&'a Attempt],
+    ) -> BoxFuture<'a, Result<BatchServed, Fault>> {
+        self.call(self.store.serve_batch(grants, releases))
+    }
+
     fn rejoin<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
         self.call_all(attempts, self.store.rejoin(attempts))
     }

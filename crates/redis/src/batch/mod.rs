@@ -1,15 +1,12 @@
 //! Batches: requests that many callers make at the same time are sent together.
 //!
 //! The input is single requests: an exclusive grant or a release of one key. The output is scripts
-//! of up to [`MOST`](crate::script::MOST) requests each, grants and releases together, and each
-//! caller gets its own answer. A request is sent at once, from its caller's task, if nothing is in
-//! flight on the connection. Otherwise it is sent with other waiting requests when an answer
-//! arrives; there is no timer. At most two batches are in flight. If many requests wait, each batch
-//! takes half of them.
+//! of up to [`MOST_IN_BATCH`] requests each, grants and releases together, and each caller gets its
+//! own answer. The connection's [`BatchQueue`](leasehold_core::BatchQueue) decides when which
+//! requests are sent. A quorum has its own queue, and each of its members gets a whole batch.
 //!
 //! | file | decides |
 //! |---|---|
-//! | `queue` | when which requests are sent; it knows no server |
 //! | `state` | what a connection keeps of its batches, and a request in them |
 //! | `send` | what is sent, and what the answer means for each caller |
 //!
@@ -17,7 +14,6 @@
 //! the script of a single request. This module does not wait in a server's queue, follow redirects
 //! or ask replicas.
 
-mod queue;
 mod send;
 pub(crate) mod state;
 
@@ -26,18 +22,18 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use leasehold_core::{Attempt, Fault, HoldAnswer, Instant, Ttl};
+use leasehold_core::{Attempt, Fault, HoldAnswer, Instant, MOST_IN_BATCH, Ttl};
 use redis::ServerError;
 use tokio::sync::oneshot;
 
 use self::send::Sender;
-use self::state::{BatchAnswer, BatchKind, Request};
+use self::state::{BatchAnswer, BatchKind, BatchResult, Request};
 use crate::client::Client;
 use crate::connection::route::Route;
 use crate::connection::run::Run;
 use crate::fault::{is_denied, leads_astray};
 use crate::redirect::Redirect;
-use crate::script::{MOST, Vouching, batched_key, by_segment, read_done, renew_batch};
+use crate::script::{Vouching, by_segment, read_done, renew_batch};
 use crate::slot::slot_of;
 
 impl Client {
@@ -52,23 +48,62 @@ impl Client {
         now: Instant,
         limit: Duration,
     ) -> Result<Option<BatchAnswer>, Fault> {
-        let Some(key) = batched_key(attempt) else { return Ok(None) };
-        let digest = self.contended.digest(key);
-        let batches = &route.batches;
         // A node that is asked instead of the owner needs `ASKING` before each command.
-        if route.asks || self.contended.has(digest, now) || batches.denied.load(Ordering::Relaxed) {
+        if route.asks || route.batches.denied.load(Ordering::Relaxed) {
             return Ok(None);
         }
-        let Some(client) = self.me.upgrade() else { return Ok(None) };
-        let (answer, heard) = oneshot::channel();
-        let slot = if self.is_node() { slot_of(key.as_bytes()) } else { 0 };
-        let (attempt, until) = (attempt.clone(), now + limit);
-        let request = Request { attempt, what, key: digest, slot, limit, until, answer };
-        let sender = Sender { client, live: route.live.clone(), batches: Arc::clone(batches) };
-        match batches.queue.ask(request, heard, sender, &*self.runtime).await {
-            Some(said) => said.map(Some),
-            None => Err(self.faults.passing("nobody sends requests any more: the async runtime has ended")),
+        let (to, heard) = oneshot::channel();
+        let request = self.batched(attempt, what, now, limit, to);
+        let Some((request, sender)) = request.zip(self.sender(route)) else { return Ok(None) };
+        match route.batches.queue.ask(request, heard, sender, &*self.runtime).await {
+            Ok(said) => said.map(Some),
+            Err(_) => Err(self.faults.passing("nobody sends requests any more: the async runtime has ended")),
         }
+    }
+
+    /// The request as one of a batch; `None` if it cannot be in a batch now.
+    fn batched<To>(
+        &self,
+        attempt: &Attempt,
+        what: BatchKind,
+        now: Instant,
+        limit: Duration,
+        to: To,
+    ) -> Option<Request<To>> {
+        let name = attempt.claim.exclusive_key()?;
+        let key = self.contended.digest(name);
+        if self.contended.has(key, now) {
+            return None;
+        }
+        let slot = if self.is_node() { slot_of(name.as_bytes()) } else { 0 };
+        Some(Request { attempt: attempt.clone(), what, key, slot, limit, until: now + limit, to })
+    }
+
+    fn sender(&self, route: &Route) -> Option<Sender> {
+        let (live, batches) = (route.live.clone(), Arc::clone(&route.batches));
+        Some(Sender { client: self.me.upgrade()?, live, batches })
+    }
+
+    /// Sends requests for different keys in one batch, and returns the answer to each; `None` for
+    /// one that cannot be in a batch now.
+    pub(crate) async fn ask_all_in_batch(
+        &self,
+        requests: &[(&Attempt, BatchKind)],
+        route: &Route,
+        limit: Duration,
+    ) -> Vec<Option<BatchResult>> {
+        let mut answers: Vec<_> = requests.iter().map(|_| None).collect();
+        if route.batches.denied.load(Ordering::Relaxed) {
+            return answers;
+        }
+        let (now, numbered) = (self.runtime.now(), requests.iter().enumerate());
+        let batch: Vec<_> = numbered
+            .filter_map(|(nth, (attempt, what))| self.batched(attempt, what.clone(), now, limit, nth))
+            .collect();
+        if let Some(sender) = self.sender(route) {
+            sender.serve(batch, |nth, said| answers[nth] = Some(said)).await;
+        }
+        answers
     }
 
     /// Returns `Ok` if the script of a single request may succeed although that of a batch was
@@ -100,7 +135,7 @@ impl Client {
         let by_slot = self.is_node();
         let mut groups: BTreeMap<_, Vec<usize>> = BTreeMap::new();
         for (nth, attempt) in attempts.iter().enumerate() {
-            let Some(key) = batched_key(attempt) else { continue };
+            let Some(key) = attempt.claim.exclusive_key() else { continue };
             let slot = if by_slot { slot_of(key.as_bytes()) } else { 0 };
             let longest = attempt.proposal.map(|proposal| proposal.max_ttl);
             groups.entry((slot, longest, attempt.ttl)).or_default().push(nth);
@@ -110,7 +145,7 @@ impl Client {
         }
         let batches: Vec<_> = groups
             .iter()
-            .flat_map(|((_, longest, _), nths)| nths.chunks(MOST).map(|nths| (*longest, nths)))
+            .flat_map(|((_, longest, _), nths)| nths.chunks(MOST_IN_BATCH).map(|nths| (*longest, nths)))
             .collect();
         if batches.is_empty() {
             return Ok(done);

@@ -1,4 +1,4 @@
-//! Sends one batch, and interprets the answer for each of its callers.
+//! Sends one batch, and interprets the answer for each of its requests.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use leasehold_core::{Attempt, BoxFuture, Fault, Instant, Reading, Sending, ServerClock, Stamp, Ttl};
+use leasehold_core::{
+    Attempt, BoxFuture, Fault, Instant, Reading, SendBatch, Sending, ServerClock, Stamp, Ttl,
+};
 use redis::{Cmd, RedisError};
 
-use super::queue::Sends;
-use super::state::{BatchAnswer, Batches, Request};
+use super::state::{BatchAnswer, BatchResult, Batches, Caller, Request};
 use crate::client::{Client, Source};
 use crate::connection::link::Live;
 use crate::connection::route::BoxConnection;
@@ -30,38 +31,42 @@ pub(super) struct Sender {
 }
 
 /// The requests of a batch that one script serves.
-#[derive(Default)]
-struct Group {
+struct Group<To> {
     slot: u16,
-    grants: Vec<Request>,
-    releases: Vec<Request>,
+    grants: Vec<Request<To>>,
+    releases: Vec<Request<To>>,
     /// One for each grant: it is in doubt until it is answered.
     sendings: Vec<Sending>,
 }
 
-impl Sends<Request> for Sender {
-    fn send(&self, batch: Vec<Request>) -> BoxFuture<'static, ()> {
-        Box::pin(self.clone().serve(batch))
+impl SendBatch<Request<Caller>> for Sender {
+    fn send(&self, batch: Vec<Request<Caller>>) -> BoxFuture<'static, ()> {
+        Box::pin(self.clone().serve(batch, answer))
     }
 
     /// No batch serves a key that turned out to be contended while the request waited.
-    fn serves(&self) -> impl Fn(&Request) -> bool {
+    fn serves(&self) -> impl Fn(&Request<Caller>) -> bool {
         let now = self.client.runtime.now();
         move |request| !self.client.contended.has(request.key, now)
     }
 
-    fn decline(&self, request: Request) {
-        answer(request, Ok(BatchAnswer::Other));
+    fn decline(&self, request: Request<Caller>) {
+        answer(request.to, Ok(BatchAnswer::Other));
     }
 }
 
 impl Sender {
-    async fn serve(self, mut batch: Vec<Request>) {
+    /// `tell` gets each answer, and who waits for it. Nothing is sent before the first poll.
+    pub(super) async fn serve<To: Send>(
+        self,
+        mut batch: Vec<Request<To>>,
+        mut tell: impl FnMut(To, BatchResult) + Send,
+    ) {
         let client = &*self.client;
         let sent = client.runtime.now();
         for request in batch.extract_if(.., |request| request.until <= sent) {
             let fault = client.faults.timed_out(format_args!("no answer within {:?}", request.limit));
-            answer(request, Err(fault));
+            tell(request.to, Err(fault));
         }
         let Some(until) = batch.iter().map(|request| request.until).min() else { return };
         // The first request has waited longest. Faults name the limit that all of them have.
@@ -69,7 +74,7 @@ impl Sender {
         let (mut connection, clock) = match self.connection(limit).await {
             Some(Ok(connection)) => connection,
             Some(Err(fault)) => {
-                return batch.into_iter().for_each(|request| answer(request, Err(fault.clone())));
+                return batch.into_iter().for_each(|request| tell(request.to, Err(fault.clone())));
             }
             None => return,
         };
@@ -102,19 +107,17 @@ impl Sender {
         let heard = match client.sorted(self.live.as_ref(), sent, said, told) {
             Ok(heard) if heard.len() == groups.len() => heard,
             Ok(_) => {
-                return all_fail(
-                    groups,
-                    &client.faults.passing("the server gave fewer answers than it was asked"),
-                );
+                let fault = client.faults.passing("the server gave fewer answers than it was asked");
+                return all_fail(groups, &fault, tell);
             }
-            Err(fault) => return all_fail(groups, &fault),
+            Err(fault) => return all_fail(groups, &fault, tell),
         };
         let now = client.runtime.now();
         for (group, heard) in groups.into_iter().zip(heard) {
             if heard.as_ref().is_err_and(leads_astray) {
                 client.drop_connection(self.live.as_ref());
             }
-            self.deliver(group, heard, &clock, sent, now);
+            self.deliver(group, heard, &clock, (sent, now), &mut tell);
         }
     }
 
@@ -131,7 +134,7 @@ impl Sender {
 
     /// The first one on a connection contains the text, so that the server knows the script for the
     /// next ones.
-    fn command(&self, group: &Group, not_after: Stamp) -> Cmd {
+    fn command<To>(&self, group: &Group<To>, not_after: Stamp) -> Cmd {
         let client = &*self.client;
         let run = group.grants.first().and_then(|first| first.run());
         let vouching = group.longest().zip(run).map(|(longest, run)| Vouching { run: run.get(), longest });
@@ -141,11 +144,18 @@ impl Sender {
         if knows { call.by_sha() } else { call.by_text() }
     }
 
-    fn knows(&self, group: &Group) -> &AtomicBool {
+    fn knows<To>(&self, group: &Group<To>) -> &AtomicBool {
         &self.batches.knows[usize::from(group.longest().is_some())]
     }
 
-    fn deliver(&self, group: Group, heard: ServerReply, clock: &ServerClock, sent: Instant, now: Instant) {
+    fn deliver<To>(
+        &self,
+        group: Group<To>,
+        heard: ServerReply,
+        clock: &ServerClock,
+        (sent, now): (Instant, Instant),
+        tell: &mut impl FnMut(To, BatchResult),
+    ) {
         let client = &*self.client;
         let read = |value| {
             let at_member = group.longest().is_some();
@@ -156,7 +166,7 @@ impl Sender {
                 // Somebody made the server forget its scripts. Nothing was executed.
                 self.knows(&group).store(false, Ordering::Relaxed);
                 client.unsettled.answered(group.sendings);
-                return all_get(group.grants, group.releases, &Ok(BatchAnswer::Other));
+                return all_get(group.grants, group.releases, &Ok(BatchAnswer::Other), tell);
             }
             // A script that was refused in the middle has executed what comes before, but none that
             // is redirected.
@@ -164,19 +174,20 @@ impl Sender {
                 if Redirect::of(&refusal).is_some() {
                     client.unsettled.answered(group.sendings);
                 }
-                return all_get(group.grants, group.releases, &Ok(BatchAnswer::Refused(refusal)));
+                return all_get(group.grants, group.releases, &Ok(BatchAnswer::Refused(refusal)), tell);
             }
             Ok(value) => match read(&value) {
                 Ok(served) => served,
                 Err(strange) => {
-                    return all_get(group.grants, group.releases, &Err(client.faults.lasting(strange)));
+                    let fault = client.faults.lasting(strange);
+                    return all_get(group.grants, group.releases, &Err(fault), tell);
                 }
             },
         };
         client.unsettled.answered(group.sendings);
         // A key of a request that is left is contended from now on: before the next batch is made,
         // so that requests for the same key that wait for one need not be sent in vain.
-        let other = |request: &Request| {
+        let other = |request: &Request<To>| {
             client.contended.note(request.key, now);
             BatchAnswer::Other
         };
@@ -186,46 +197,50 @@ impl Sender {
                 for (request, fence) in group.grants.into_iter().zip(fences) {
                     let granted = |fence| BatchAnswer::Granted { fence, heard: now };
                     let said = fence.map_or_else(|| other(&request), granted);
-                    answer(request, Ok(said));
+                    tell(request.to, Ok(said));
                 }
             }
             Granted::TooLate { now: server } => {
                 clock.note(Reading { sent, heard: now, server });
-                all_get(group.grants, Vec::new(), &Ok(BatchAnswer::TooLate { now: server }));
+                all_get(group.grants, Vec::new(), &Ok(BatchAnswer::TooLate { now: server }), tell);
             }
             Granted::Nothing => {}
         }
         for (request, done) in group.releases.into_iter().zip(served.released) {
             let said = if done { BatchAnswer::Released { sent } } else { other(&request) };
-            answer(request, Ok(said));
+            tell(request.to, Ok(said));
         }
     }
 }
 
-impl Group {
+impl<To> Group<To> {
+    const fn new(slot: u16) -> Self {
+        Self { slot, grants: Vec::new(), releases: Vec::new(), sendings: Vec::new() }
+    }
+
     /// At a member of a quorum, the longest TTL.
     fn longest(&self) -> Option<Ttl> {
         self.grants.first().and_then(Request::longest)
     }
 }
 
-fn attempts(requests: &[Request]) -> Vec<&Attempt> {
+fn attempts<To>(requests: &[Request<To>]) -> Vec<&Attempt> {
     requests.iter().map(|request| &request.attempt).collect()
 }
 
-fn grouped(batch: Vec<Request>) -> Vec<Group> {
+fn grouped<To>(batch: Vec<Request<To>>) -> Vec<Group<To>> {
     // Mostly one script serves all.
-    let mut groups: Vec<Group> = Vec::with_capacity(1);
+    let mut groups: Vec<Group<To>> = Vec::with_capacity(1);
     for request in batch {
         let is_grant = request.run().is_some();
-        let fits = |group: &Group| {
+        let fits = |group: &Group<To>| {
             let first = group.grants.first().filter(|_| is_grant);
             group.slot == request.slot && first.is_none_or(|first| first.shares_script_with(&request))
         };
         let group = match groups.iter().position(fits) {
             Some(nth) => &mut groups[nth],
             None => {
-                groups.push(Group { slot: request.slot, ..Group::default() });
+                groups.push(Group::new(request.slot));
                 groups.last_mut().expect("it was just added")
             }
         };
@@ -248,17 +263,22 @@ async fn ask(connection: &mut BoxConnection, mut commands: Vec<Cmd>) -> Result<V
     }
 }
 
-fn all_fail(groups: Vec<Group>, fault: &Fault) {
+fn all_fail<To>(groups: Vec<Group<To>>, fault: &Fault, mut tell: impl FnMut(To, BatchResult)) {
     for group in groups {
-        all_get(group.grants, group.releases, &Err(fault.clone()));
+        all_get(group.grants, group.releases, &Err(fault.clone()), &mut tell);
     }
 }
 
-fn all_get(grants: Vec<Request>, releases: Vec<Request>, said: &Result<BatchAnswer, Fault>) {
-    grants.into_iter().chain(releases).for_each(|request| answer(request, said.clone()));
+fn all_get<To>(
+    grants: Vec<Request<To>>,
+    releases: Vec<Request<To>>,
+    said: &BatchResult,
+    tell: &mut impl FnMut(To, BatchResult),
+) {
+    grants.into_iter().chain(releases).for_each(|request| tell(request.to, said.clone()));
 }
 
 /// A caller that does not wait for the answer any more gives the attempt up, which undoes a grant.
-fn answer(request: Request, said: Result<BatchAnswer, Fault>) {
-    let _ = request.answer.send(said);
+fn answer(caller: Caller, said: BatchResult) {
+    let _ = caller.send(said);
 }

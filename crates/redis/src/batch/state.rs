@@ -3,11 +3,10 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use leasehold_core::{Attempt, Fault, Fence, Instant, Stamp, Ttl};
+use leasehold_core::{Attempt, BatchQueue, Batched, Fault, Fence, Instant, Stamp, Ttl};
 use redis::ServerError;
 use tokio::sync::oneshot;
 
-use super::queue::{Queue, Queued};
 use crate::connection::run::Run;
 
 /// The server's answer to one request in a batch.
@@ -28,7 +27,7 @@ pub(crate) enum BatchAnswer {
 /// The batches of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct Batches {
-    pub(super) queue: Queue<Request>,
+    pub(super) queue: BatchQueue<Request<Caller>>,
     /// True for the script, and for that of a member of a quorum, once its text was sent to the
     /// server on this connection.
     pub(super) knows: [AtomicBool; 2],
@@ -36,9 +35,14 @@ pub(crate) struct Batches {
     pub(super) denied: AtomicBool,
 }
 
-/// The request of one caller.
+pub(crate) type BatchResult = Result<BatchAnswer, Fault>;
+
+/// Waits for the answer to its own request.
+pub(super) type Caller = oneshot::Sender<BatchResult>;
+
+/// A request, and who gets its answer.
 #[derive(Debug)]
-pub(crate) struct Request {
+pub(crate) struct Request<To> {
     pub(super) attempt: Attempt,
     pub(super) what: BatchKind,
     /// Equal for requests of the same key.
@@ -47,7 +51,7 @@ pub(crate) struct Request {
     pub(super) slot: u16,
     pub(super) limit: Duration,
     pub(super) until: Instant,
-    pub(super) answer: oneshot::Sender<Result<BatchAnswer, Fault>>,
+    pub(super) to: To,
 }
 
 /// What a request asks for.
@@ -57,7 +61,7 @@ pub(crate) enum BatchKind {
     Release,
 }
 
-impl Request {
+impl<To> Request<To> {
     /// For a grant, the server's run.
     pub(super) const fn run(&self) -> Option<&Run> {
         match &self.what {
@@ -71,13 +75,14 @@ impl Request {
         self.run().and(self.attempt.proposal).map(|proposal| proposal.max_ttl)
     }
 
-    /// Returns true if one script serves both grants: it has one TTL and one run.
+    /// Returns true if one script serves both grants: it has one TTL, one run and one proposal.
     pub(super) fn shares_script_with(&self, other: &Self) -> bool {
-        (self.run(), self.longest(), self.attempt.ttl) == (other.run(), other.longest(), other.attempt.ttl)
+        let parts = |request: &Self| (request.attempt.ttl, request.attempt.proposal);
+        self.run() == other.run() && parts(self) == parts(other)
     }
 }
 
-impl Queued for Request {
+impl Batched for Request<Caller> {
     fn key(&self) -> u64 {
         self.key
     }
@@ -87,6 +92,6 @@ impl Queued for Request {
     }
 
     fn is_wanted(&self) -> bool {
-        !self.answer.is_closed()
+        !self.to.is_closed()
     }
 }

@@ -4,9 +4,10 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use leasehold_core::{Attempt, Fault, HoldAnswer, RaiseAnswer, Ttl};
+use leasehold_core::{Attempt, BatchServed, Fault, HoldAnswer, RaiseAnswer, Ttl};
 use redis::cmd;
 
+use crate::batch::state::{BatchAnswer, BatchKind};
 use crate::client::{Client, Source};
 use crate::connection::route::Route;
 use crate::connection::run::Run;
@@ -80,6 +81,57 @@ impl Client {
 
     fn vouched_by(&self, run: &Arc<str>) -> Run {
         Run::new(self.quarantine.then(|| Arc::clone(run)))
+    }
+
+    /// Returns true if a batch may serve the attempt's first request: its key is not contended.
+    pub(crate) fn serves_in_batch(&self, attempt: &Attempt) -> bool {
+        let is_free = |key| !self.contended.has(self.contended.digest(key), self.runtime.now());
+        attempt.signal.is_none() && attempt.claim.exclusive_key().is_some_and(is_free)
+    }
+
+    /// Grants and releases different keys in one round trip.
+    pub(crate) async fn serve_batch(
+        &self,
+        grants: &[&Attempt],
+        releases: &[&Attempt],
+    ) -> Result<BatchServed, Fault> {
+        let all = || grants.iter().chain(releases).copied();
+        let limit = all().map(|attempt| self.limit(attempt.ttl)).min().unwrap_or(self.call_limit);
+        let mut route = self.route(limit).await?;
+        let mut requests = Vec::with_capacity(grants.len() + releases.len());
+        if let Some(first) = grants.first() {
+            let run = self.run(std::slice::from_ref(*first), &mut route, limit).await?;
+            self.reading(&mut route, limit).await?;
+            requests.extend(grants.iter().map(|attempt| (*attempt, BatchKind::Grant(run.clone()))));
+        }
+        requests.extend(releases.iter().map(|attempt| (*attempt, BatchKind::Release)));
+        for attempt in releases {
+            self.leave(attempt);
+        }
+        let answers = self.ask_all_in_batch(&requests, &route, limit).await;
+        let mut served =
+            BatchServed { granted: vec![None; grants.len()], released: vec![false; releases.len()] };
+        let mut last_heard = None;
+        for (nth, answer) in answers.into_iter().enumerate() {
+            match answer.transpose()? {
+                Some(BatchAnswer::Granted { fence, heard }) => {
+                    (served.granted[nth], last_heard) = (Some(fence), Some(heard));
+                }
+                Some(BatchAnswer::Released { sent }) => {
+                    let (nth, attempt) = (nth - grants.len(), requests[nth].0);
+                    served.released[nth] = true;
+                    if let Some(settles_at) = self.unsettled.released(attempt.holder, route.id(), sent) {
+                        self.give_up_later(attempt.clone(), settles_at);
+                    }
+                }
+                Some(BatchAnswer::Refused(refusal)) => self.is_served_singly(&mut route, &refusal)?,
+                Some(BatchAnswer::TooLate { .. } | BatchAnswer::Other) | None => {}
+            }
+        }
+        if let Some(heard) = last_heard {
+            self.confirm(&mut route, heard).await?;
+        }
+        Ok(served)
     }
 
     /// One answer for each attempt, in one round trip.

@@ -7,7 +7,7 @@
 
 use std::cmp::Ordering;
 
-use leasehold_core::{Attempt, Fence, Key, LastFence, Mode, Stamp, Ttl};
+use leasehold_core::{Attempt, Fence, Key, LastFence, Stamp, Ttl};
 use redis::Value;
 
 use super::call::Call;
@@ -17,19 +17,6 @@ use super::words::Words;
 use crate::reply::{nth_of, strange};
 use crate::slot::{FenceKeys, MEMBER_KEY, Side, Sides, member_key_in, segment, slot_of};
 use crate::wire::{self, Flag, number};
-
-/// The most claims in one script, which takes a server about a tenth of a millisecond. Others wait
-/// meanwhile.
-pub const MOST: usize = 64;
-
-/// The key of a claim that batches serve.
-#[must_use]
-pub fn batched_key(attempt: &Attempt) -> Option<&Key> {
-    match attempt.claim.wants() {
-        [want] if want.mode == Mode::Exclusive => Some(&want.key),
-        _ => None,
-    }
-}
 
 /// The order of attempts in a batch: those whose keys have the same fence key stand together.
 pub(crate) fn by_segment(one: &Attempt, other: &Attempt) -> Ordering {
@@ -49,8 +36,7 @@ pub struct Vouching<'a> {
 /// Grants each attempt its key if that is free and nobody waits for it, and deletes the key of each
 /// attempt of `releases` that holds it without waiters. All grants have the same TTL, and those
 /// whose keys have the same part up to the first colon stand together. With `vouching`, they have
-/// proposals with the same longest TTL; in a cluster (`by_slot`), all keys are in one slot. No key
-/// is there twice.
+/// the same proposal; in a cluster (`by_slot`), all keys are in one slot. No key is there twice.
 ///
 /// # Panics
 ///
@@ -66,6 +52,8 @@ pub fn batch_call(
     let fence_keys = FenceKeys { by_key: vouching.is_some(), by_slot };
     let mut keys = Words::for_claims(2 * grants.len() + releases.len(), 1);
     let mut args = Words::for_claims(grants.len() + releases.len(), 1);
+    let proposal = |first: &&Attempt| first.proposal.expect("a member is asked with a proposal");
+    let fence = vouching.and(grants.first()).map(|first| proposal(first).fence.to_string());
     args.show(grants.len());
     if !grants.is_empty() {
         let (ttl, kept) = lengths(grants);
@@ -86,14 +74,13 @@ pub fn batch_call(
             }
         }
     }
+    fence.iter().for_each(|fence| args.push(fence.as_bytes()));
     for attempt in grants {
         args.write(|bytes| {
             bytes.extend_from_slice(&wire::beginning_of(Flag::Plain, attempt.holder));
+            fence.iter().for_each(|fence| bytes.extend_from_slice(fence.as_bytes()));
             wire::write_tail(attempt.label.as_ref(), bytes);
         });
-        if vouching.is_some() {
-            args.show(attempt.proposal.expect("a member is asked with a proposal").fence);
-        }
     }
     for attempt in releases {
         keys.push(key_of(attempt).as_bytes());
@@ -188,17 +175,12 @@ pub fn read_batch(
         if usize::try_from(*served) != Ok(count) {
             return None;
         }
-        let (mut by_claim, mut released) = (Vec::with_capacity(grants.len()), vec![true; releases]);
-        if !fences.is_empty() {
-            let mut fences = fences.iter();
-            for claims in by_fence_key(grants, FenceKeys { by_key: at_member, by_slot: false }) {
-                let fence = Fence::new(text_number(fences.next()?)?)?;
-                by_claim.resize(by_claim.len() + claims.len(), Some(fence));
-            }
-            if fences.next().is_some() {
-                return None;
-            }
-        }
+        let mut released = vec![true; releases];
+        let mut by_claim = match &fences[..] {
+            [] => Vec::new(),
+            fences if at_member => read_fences(fences, grants.len())?,
+            fences => read_fences_by_key(fences, grants)?,
+        };
         for nth in left {
             let nth = nth_of(nth)?;
             match nth.checked_sub(grants.len()) {
@@ -246,6 +228,31 @@ pub fn read_done(value: &Value, claims: usize) -> Result<Vec<bool>, String> {
     read().ok_or_else(|| strange(format_args!("to a batch of {claims} renewals")))
 }
 
+/// The fence of all claims, and then the number and the fence of each claim that has another one.
+fn read_fences(fences: &[Value], claims: usize) -> Option<Vec<Option<Fence>>> {
+    let (first, others) = fences.split_first()?;
+    let mut by_claim = vec![Some(read_fence(first)?); claims];
+    for other in others.chunks(2) {
+        let [nth, fence] = other else { return None };
+        *by_claim.get_mut(nth_of(nth)?)? = Some(read_fence(fence)?);
+    }
+    Some(by_claim)
+}
+
+/// One fence for all claims whose keys have the same fence key.
+fn read_fences_by_key(fences: &[Value], grants: &[&Attempt]) -> Option<Vec<Option<Fence>>> {
+    let (mut by_claim, mut fences) = (Vec::with_capacity(grants.len()), fences.iter());
+    for claims in by_fence_key(grants, FenceKeys { by_key: false, by_slot: false }) {
+        let fence = read_fence(fences.next()?)?;
+        by_claim.resize(by_claim.len() + claims.len(), Some(fence));
+    }
+    fences.next().is_none().then_some(by_claim)
+}
+
+fn read_fence(value: &Value) -> Option<Fence> {
+    Fence::new(text_number(value)?)
+}
+
 fn text_number(value: &Value) -> Option<u64> {
     if let Value::BulkString(digits) = value { number(digits) } else { None }
 }
@@ -259,7 +266,7 @@ fn by_fence_key<'a>(
 }
 
 fn key_of(attempt: &Attempt) -> &Key {
-    batched_key(attempt).expect("batches serve claims on one key, wanted alone")
+    attempt.claim.exclusive_key().expect("batches serve claims on one key, wanted alone")
 }
 
 fn vouch(
@@ -343,22 +350,12 @@ mod tests {
         let call = batch_call(&[&a, &b], &[], Stamp::from_micros(9), vouching, false);
         let keys = ["a", "b", "leasehold:w{a}a", "leasehold:w{b}b", "leasehold:f{a}a", "leasehold:f{b}b"];
         assert_eq!(shown(&call.keys), [&keys[..], &["leasehold:member"]].concat());
-        let [tailed_a, tailed_b] = [A, B].map(|digits| format!("lh1-{digits}. web-3"));
-        let args = ["2", "9", "30000", "600000", &tailed_a, "7", &tailed_b, "7", "c0ffee", "60000"];
+        let [tailed_a, tailed_b] = [A, B].map(|digits| format!("lh1-{digits}.7 web-3"));
+        let args = ["2", "9", "30000", "600000", "7", &tailed_a, &tailed_b, "c0ffee", "60000"];
         assert_eq!(shown(&call.args), args);
         let call = renew_batch(&[&a], vouching, true);
         assert_eq!(shown(&call.keys), ["a", "leasehold:f{a}a", "leasehold:member{a}"]);
         assert_eq!(shown(&call.args), ["600000", "30000", &format!("lh1-{A}."), "c0ffee", "60000"]);
-    }
-
-    #[test]
-    fn only_exclusive_claims_of_one_key_are_batched() {
-        let [a, b] = ["a", "b"].map(|key| Key::new(key).unwrap());
-        let of = |claim| Attempt::new(claim, Holder::from_bits(0xab), None, Ttl::DEFAULT);
-        assert_eq!(batched_key(&of(Claim::exclusive(a.clone()))), Some(&a));
-        assert_eq!(batched_key(&of(Claim::exclusive_all([a.clone(), b]).unwrap())), None);
-        assert_eq!(batched_key(&of(Claim::shared([a.clone()]).unwrap())), None);
-        assert_eq!(batched_key(&of(Claim::permits([a], 1, 1).unwrap())), None);
     }
 
     /// A claim must never get the answer of another claim.
@@ -403,10 +400,24 @@ mod tests {
         }
         let at_member = |fields: &[Value]| read_batch(&list(fields), &all[..2], 0, true);
         assert_eq!(
-            at_member(&[int(2), list(&[int(2)]), text("5"), fences.clone()]).map(|served| served.granted),
+            at_member(&[int(2), list(&[int(2)]), text("5"), list(&[text("7")])]).map(|served| served.granted),
             Ok(Granted::Served { now, fences: vec![seven, None] })
         );
-        assert!(at_member(&[int(2), none(), text("5"), list(&[text("7")])]).is_err());
+        assert_eq!(
+            at_member(&[int(2), none(), text("5"), list(&[text("7"), int(2), text("8")])])
+                .map(|served| served.granted),
+            Ok(Granted::Served { now, fences: vec![seven, eight] })
+        );
+        for strange in [
+            &[text("7"), int(2)][..],
+            &[text("7"), int(3), text("8")],
+            &[text("7"), int(0), text("8")],
+            &[text("7"), text("8")],
+            &[text("7"), int(2), int(8)],
+            &[int(7)],
+        ] {
+            assert!(at_member(&[int(2), none(), text("5"), list(strange)]).is_err(), "{strange:?}");
+        }
         let released = |fields: &[Value]| read_batch(&list(fields), &[], 2, false);
         assert_eq!(
             released(&[int(2), list(&[int(1)]), Value::Nil, none()]),

@@ -8,20 +8,24 @@
 --       2  after this time on the server's clock, in µs since 1970, nothing is granted
 --       3  the ttl of all grants, in ms
 --       4  how long to remember their fences, in ms
---     then for each grant two: the beginning of its value, before the fence, and what follows the
---     fence; the proposed fence
+--       5  the proposed fence of all grants
+--     then for each grant its value with that fence
 --
--- A fence key of the wrong type counts for EXISTS, but reads as nothing in MGET.
+-- Fences in the answer are the one that all grants have, and then the number and the fence of each
+-- grant that has another one.
 
 local call, keys, argv = redis.call, KEYS, ARGV
 local grants, left, fences = tonumber(argv[1]), {}, {}
 -- The last key and the last argument of this part.
-local key, arg = 3 * grants, 4 + 2 * grants
+local key, arg = 3 * grants, 5 + grants
 
-local clock, ttl, keep, is_served = call('TIME'), argv[3], tonumber(argv[4]), serves(argv[3])
-local now = clock[1] * 1000000 + clock[2]
+local clock, ttl, keep, fence, is_served = call('TIME'), argv[3], argv[4], argv[5], serves(argv[3])
+local now, proposed = clock[1] * 1000000 + clock[2], tonumber(fence)
 local time = clock[1] .. string.sub('00000' .. clock[2], -6)
-local low, high = now - MARGIN, now + MARGIN
+local least = math.min(math.max(proposed, now - MARGIN), now + MARGIN)
+if least ~= proposed then fence = string.format('%.0f', least) end
+-- No fence is kept for longer than twice the longest ttl, or this long.
+local is_kept = 2 * longest <= tonumber(keep)
 
 local lasts, known = call('MGET', unpack(keys, 2 * grants + 1, 3 * grants)), 0
 for i = 1, grants do
@@ -30,27 +34,29 @@ end
 -- True if, of the waiters and the last fences, only fences exist.
 local all_free = call('EXISTS', unpack(keys, grants + 1, 3 * grants)) == known
 
-for i = 1, is_served and now > tonumber(argv[2]) and 0 or grants do
-  local fence_key, value, fence, last, kept = keys[2 * grants + i], argv[3 + 2 * i], argv[4 + 2 * i], lasts[i], argv[4]
-  local proposed = tonumber(fence)
-  local next_fence = proposed < low and low or proposed > high and high or proposed
+if not is_served or now <= tonumber(argv[2]) then fences[1] = fence end
+for i = 1, fences[1] and grants or 0 do
+  local fence_key, value, last, its_fence, kept = keys[2 * grants + i], argv[5 + i], lasts[i], fence, keep
+  -- A value of the wrong type reads as nothing in MGET.
+  local is_free = is_served
+    and (all_free or call('EXISTS', keys[grants + i]) == 0 and (last or call('EXISTS', fence_key) == 0))
   if last then
     last = string.find(last, '^%d+$') and tonumber(last) or FENCE_MAX
-    if last >= next_fence then next_fence = last + 1 end
-    local ends = call('PTTL', fence_key)
-    if ends > keep then kept = ends end
+    if last >= least then its_fence = string.format('%.0f', last + 1) end
+    is_free = is_free and last < FENCE_MAX
+    if is_free and not is_kept then kept = math.max(kept, call('PTTL', fence_key)) end
   end
-  if next_fence ~= proposed then fence = next_fence <= FENCE_MAX and string.format('%.0f', next_fence) end
-  local is_free = is_served and fence
-    and (all_free or call('EXISTS', keys[grants + i]) == 0 and (last or call('EXISTS', fence_key) == 0))
-  if is_free then
-    value = #value == 37 and value .. fence or string.sub(value, 1, 37) .. fence .. string.sub(value, 38)
+  if its_fence ~= argv[5] then
+    value = string.sub(value, 1, 37) .. its_fence .. string.sub(value, 38 + #argv[5])
   end
   if is_free and call('SET', keys[i], value, 'NX', 'PX', ttl) then
-    call('SET', fence_key, fence, 'PX', kept)
+    call('SET', fence_key, its_fence, 'PX', kept)
+    if its_fence ~= fence then
+      fences[#fences + 1] = i
+      fences[#fences + 1] = its_fence
+    end
   else
     left[#left + 1] = i
   end
-  fences[i] = fence or time
 end
 

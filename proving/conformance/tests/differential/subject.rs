@@ -433,7 +433,7 @@ fn in_batch(request: &Request) -> Option<(Call, &Attempt)> {
     else {
         return None;
     };
-    script::batched_key(attempt)?;
+    attempt.claim.exclusive_key()?;
     let vouching = attempt.proposal.map(|proposal| Vouching { run: Some(RUN), longest: proposal.max_ttl });
     let call = match request {
         Request::Grant { not_after, .. } => {

@@ -1,5 +1,6 @@
 //! A quorum of stores, in virtual time.
 
+mod batches;
 mod contention;
 mod errors;
 mod outages;

@@ -1,4 +1,4 @@
-//! Decides which requests are sent together, and when.
+//! Batches: decides which requests are sent together, and when.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -9,10 +9,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use leasehold_core::{BoxFuture, Runtime};
-use tokio::sync::oneshot::Receiver;
+use crate::{BoxFuture, Runtime};
 
-use crate::script::MOST;
+/// The most requests in one batch, which takes a server about a tenth of a millisecond. Others wait
+/// meanwhile.
+pub const MOST_IN_BATCH: usize = 64;
 
 /// The next batch travels while one batch is being served.
 const MOST_IN_FLIGHT: usize = 2;
@@ -22,7 +23,7 @@ const MOST_IN_FLIGHT: usize = 2;
 const UNDIVIDED: usize = 16;
 
 /// A request that can wait in a queue.
-pub(super) trait Queued: Send + 'static {
+pub trait Batched: Send + 'static {
     /// Equal for requests of the same key. These keep their order, and share no batch.
     fn key(&self) -> u64;
 
@@ -35,21 +36,26 @@ pub(super) trait Queued: Send + 'static {
 }
 
 /// Sends batches.
-pub(super) trait Sends<R>: Send + Unpin + 'static {
+pub trait SendBatch<R>: Send + Unpin + 'static {
     /// Sends a batch, and gives each request its answer. Nothing is sent before the first poll;
     /// when that returns, the whole batch is on its way behind everything that was sent before.
+    /// Resolves when there is room for another batch.
     fn send(&self, batch: Vec<R>) -> BoxFuture<'static, ()>;
 
     /// Returns true for each request that a batch may still serve now, after what was learned while
     /// it waited.
     fn serves(&self) -> impl Fn(&R) -> bool;
 
-    /// Answers a request that no batch serves any more.
+    /// Answers a request that no batch serves any more, or that nobody waits for.
     fn decline(&self, request: R);
 }
 
-/// Requests that wait for one connection.
-pub(super) struct Queue<R>(Arc<Mutex<State<R>>>);
+/// Requests that wait to be sent together.
+///
+/// A request is sent at once, from its caller's task, if nothing is in flight. Otherwise it is sent
+/// with other waiting requests when an answer arrives; there is no timer. At most two batches are
+/// in flight. If many requests wait, each batch takes half of them.
+pub struct BatchQueue<R>(Arc<Mutex<State<R>>>);
 
 struct State<R> {
     waiting: VecDeque<R>,
@@ -58,7 +64,7 @@ struct State<R> {
     callers: u64,
 }
 
-/// The task that sends the waiting requests.
+/// Who sends the waiting requests.
 enum Sender {
     /// Nobody: nothing waits and nothing is in flight.
     Nobody,
@@ -70,16 +76,20 @@ enum Sender {
     Task { has_room: bool, waker: Option<Waker> },
 }
 
-impl<R: Queued> Queue<R> {
-    /// Adds a request to the queue. Resolves to its answer, or to `None` if nobody is left to send
-    /// it.
-    pub(super) fn ask<T, S: Sends<R>>(
+impl<R: Batched> BatchQueue<R> {
+    /// Adds a request to the queue. The returned future resolves to what `answer` resolves to, and
+    /// must be polled until then: it may be the one that sends the request. A request that nobody
+    /// is left to send is dropped.
+    ///
+    /// Cancel safe: a request that is dropped before its batch is sent is not sent, if
+    /// [`Batched::is_wanted`] then says so.
+    pub fn ask<A: Future + Unpin>(
         &self,
         request: R,
-        answer: Receiver<T>,
-        sender: S,
+        answer: A,
+        sender: impl SendBatch<R>,
         runtime: &dyn Runtime,
-    ) -> Asked<R, T> {
+    ) -> AskedInBatch<R, A> {
         let mut state = self.state();
         let mut number = None;
         match mem::replace(&mut state.sender, Sender::Nobody) {
@@ -108,7 +118,7 @@ impl<R: Queued> Queue<R> {
                 waker_now.into_iter().for_each(Waker::wake);
             }
         }
-        Asked { queue: Self(Arc::clone(&self.0)), number, answer }
+        AskedInBatch { queue: Self(Arc::clone(&self.0)), number, answer }
     }
 
     fn state(&self) -> MutexGuard<'_, State<R>> {
@@ -116,22 +126,19 @@ impl<R: Queued> Queue<R> {
     }
 }
 
-impl<R: Queued> State<R> {
+impl<R: Batched> State<R> {
     /// Takes the requests of the next batch, none if nothing waits; and those that no batch serves
-    /// any more. Requests that nobody waits for are dropped.
-    fn next_batch(&mut self, sender: &impl Sends<R>, in_flight: usize) -> (Vec<R>, Vec<R>) {
+    /// any more, or that nobody waits for.
+    fn next_batch(&mut self, sender: &impl SendBatch<R>, in_flight: usize) -> (Vec<R>, Vec<R>) {
         let half = (self.waiting.len() + in_flight).div_ceil(2);
-        let most = half.clamp(UNDIVIDED, MOST);
+        let most = half.clamp(UNDIVIDED, MOST_IN_BATCH);
         let mut batch: Vec<R> = Vec::with_capacity(self.waiting.len().min(most));
         let mut declined = Vec::new();
         let serves = sender.serves();
         let (mut later, mut keys) = (Vec::new(), Vec::with_capacity(batch.capacity()));
         while batch.len() < most {
             let Some(request) = self.waiting.pop_front() else { break };
-            if !request.is_wanted() {
-                continue;
-            }
-            if !serves(&request) {
+            if !request.is_wanted() || !serves(&request) {
                 declined.push(request);
                 continue;
             }
@@ -154,18 +161,18 @@ impl<R: Queued> State<R> {
 }
 
 /// A request in the queue. This future sends its batch, or a task does if others came.
-pub(super) struct Asked<R: Queued, T> {
-    queue: Queue<R>,
+pub struct AskedInBatch<R: Batched, A> {
+    queue: BatchQueue<R>,
     number: Option<u64>,
-    answer: Receiver<T>,
+    answer: A,
 }
 
-impl<R: Queued, T> Future for Asked<R, T> {
-    type Output = Option<T>;
+impl<R: Batched, A: Future + Unpin> Future for AskedInBatch<R, A> {
+    type Output = A::Output;
 
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<A::Output> {
         if let Poll::Ready(answer) = Pin::new(&mut self.answer).poll(context) {
-            return Poll::Ready(answer.ok());
+            return Poll::Ready(answer);
         }
         let Some(number) = self.number else { return Poll::Pending };
         let mut state = self.queue.state();
@@ -175,11 +182,11 @@ impl<R: Queued, T> Future for Asked<R, T> {
         }
         state.sender = Sender::Nobody;
         drop(state);
-        Pin::new(&mut self.answer).poll(context).map(Result::ok)
+        Pin::new(&mut self.answer).poll(context)
     }
 }
 
-impl<R: Queued, T> Drop for Asked<R, T> {
+impl<R: Batched, A> Drop for AskedInBatch<R, A> {
     fn drop(&mut self) {
         let Some(number) = self.number else { return };
         let mut state = self.queue.state();
@@ -195,14 +202,14 @@ impl<R: Queued, T> Drop for Asked<R, T> {
 type InFlight = (BoxFuture<'static, ()>, usize);
 
 /// Sends waiting requests as long as any wait or are in flight.
-struct Task<R: Queued, S> {
-    queue: Queue<R>,
+struct Task<R: Batched, S> {
+    queue: BatchQueue<R>,
     sender: S,
     in_flight: Vec<InFlight>,
     is_over: bool,
 }
 
-impl<R: Queued, S: Sends<R>> Future for Task<R, S> {
+impl<R: Batched, S: SendBatch<R>> Future for Task<R, S> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
@@ -238,9 +245,8 @@ impl<R: Queued, S: Sends<R>> Future for Task<R, S> {
     }
 }
 
-/// If the async runtime ends before the task does, the waiting callers learn that nobody sends any
-/// more.
-impl<R: Queued, S> Drop for Task<R, S> {
+/// If the async runtime ends before the task does, the waiting requests are dropped.
+impl<R: Batched, S> Drop for Task<R, S> {
     fn drop(&mut self) {
         if !self.is_over {
             let mut state = self.queue.state();
@@ -262,15 +268,21 @@ impl Sender {
     }
 }
 
-impl<R> Default for Queue<R> {
+impl<R> Default for BatchQueue<R> {
     fn default() -> Self {
         Self(Arc::new(Mutex::new(State { waiting: VecDeque::new(), sender: Sender::Nobody, callers: 0 })))
     }
 }
 
-impl<R> fmt::Debug for Queue<R> {
+impl<R: Batched, A> fmt::Debug for AskedInBatch<R, A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Queue")
+        f.write_str("AskedInBatch")
+    }
+}
+
+impl<R> fmt::Debug for BatchQueue<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("BatchQueue")
     }
 }
 

@@ -1,0 +1,288 @@
+//! Requests to members in batches: what many attempts ask of all members at the same time is sent
+//! to each member at once.
+//!
+//! An attempt's first request for one key is in a batch, and its release. A member that does not
+//! serve a request in a batch is asked again for it alone.
+
+use std::future::{Pending, pending};
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_core::{
+    AskedInBatch, Asks, Attempt, BatchServed, Batched, BoxFuture, Fault, Fence, GrantAnswer, MemberAnswer,
+    Question, SendBatch,
+};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+
+use super::attempts::SharedAttempt;
+use super::calls::End;
+use super::member::Member;
+use super::releasing::Release;
+use super::state::QuorumState;
+
+/// The future of a request in a batch. It never resolves, and sends the batch.
+pub(super) type Sends = AskedInBatch<Waiting, Pending<()>>;
+
+/// The same request of one attempt to several members.
+struct Request {
+    quorum: Arc<QuorumState>,
+    /// The attempt as all these members know it.
+    there: Attempt,
+    asks: What,
+}
+
+enum What {
+    Grant {
+        shared: Arc<SharedAttempt>,
+        /// One for each member.
+        questions: Vec<Question>,
+    },
+    Release {
+        release: Arc<Release>,
+        members: Vec<usize>,
+    },
+}
+
+/// How one request in a batch goes at one member.
+enum Outcome {
+    /// It is served; a grant has this fence.
+    Served(Option<Fence>),
+    /// The member must be asked for it alone.
+    Left,
+    /// The answer takes long.
+    Late(Fault),
+    Failed(Fault),
+    /// No answer can come any more.
+    Dropped,
+}
+
+impl Request {
+    fn is_for(&self, member: usize) -> bool {
+        match &self.asks {
+            What::Grant { questions, .. } => questions.iter().any(|question| question.member == member),
+            What::Release { members, .. } => members.contains(&member),
+        }
+    }
+
+    const fn is_grant(&self) -> bool {
+        matches!(self.asks, What::Grant { .. })
+    }
+
+    fn handle(&self, member: usize, outcome: Outcome) {
+        let quorum = &self.quorum;
+        match &self.asks {
+            What::Grant { shared, questions } => {
+                let Some(question) = questions.iter().find(|question| question.member == member) else {
+                    return;
+                };
+                let end = match outcome {
+                    Outcome::Left => {
+                        let mut question = *question;
+                        question.fence =
+                            self.there.proposal.map_or(question.fence, |proposal| proposal.fence);
+                        return quorum.ask(shared, &self.there, question);
+                    }
+                    Outcome::Served(None) => return,
+                    Outcome::Served(Some(fence)) => {
+                        End::Answer(Ok(MemberAnswer::Grant(GrantAnswer::Granted { fence })))
+                    }
+                    Outcome::Late(fault) => End::Late(fault),
+                    Outcome::Failed(fault) => End::Answer(Err(fault)),
+                    Outcome::Dropped => End::Dropped,
+                };
+                quorum.tell(shared, &self.there, question, end);
+            }
+            What::Release { release, members } if members.contains(&member) => match outcome {
+                Outcome::Served(_) => release.is_done(member),
+                Outcome::Late(fault) | Outcome::Failed(fault) => release.fails(member, fault),
+                Outcome::Left | Outcome::Dropped => release.ask(member),
+            },
+            What::Release { .. } => {}
+        }
+    }
+}
+
+/// A request that waits for its batch. If it is dropped there, it is never sent.
+pub(super) struct Waiting(Option<Request>);
+
+impl Batched for Waiting {
+    fn key(&self) -> u64 {
+        let wants = self.0.as_ref().and_then(|request| {
+            let key = &request.there.claim.wants().first()?.key;
+            Some(request.quorum.digest(key))
+        });
+        wants.unwrap_or_default()
+    }
+
+    fn limit(&self) -> Duration {
+        self.0.as_ref().map_or(Duration::ZERO, |request| Member::limit(request.there.ttl))
+    }
+
+    fn is_wanted(&self) -> bool {
+        self.0.as_ref().is_some_and(|request| match &request.asks {
+            What::Grant { shared, questions } => {
+                questions.iter().any(|question| shared.machine().counts(question))
+            }
+            What::Release { .. } => true,
+        })
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if let Some(request) = self.0.take() {
+            for member in 0..request.quorum.members.len() {
+                request.handle(member, Outcome::Dropped);
+            }
+        }
+    }
+}
+
+/// Sends a quorum's batches.
+struct Sender(Arc<QuorumState>);
+
+impl SendBatch<Waiting> for Sender {
+    fn send(&self, batch: Vec<Waiting>) -> BoxFuture<'static, ()> {
+        let quorum = self.0.clone();
+        Box::pin(async move {
+            let mut batch: Vec<_> = batch.into_iter().filter_map(|mut waiting| waiting.0.take()).collect();
+            propose_together(&mut batch);
+            quorum.send_batch(batch.into()).await;
+        })
+    }
+
+    fn serves(&self) -> impl Fn(&Waiting) -> bool {
+        |_| true
+    }
+
+    fn decline(&self, request: Waiting) {
+        drop(request);
+    }
+}
+
+/// Proposes the greatest fence to all: so each member compares one with its clock, and answers one.
+fn propose_together(batch: &mut [Request]) {
+    let grants = || batch.iter().filter(|request| request.is_grant());
+    let greatest =
+        grants().filter_map(|request| request.there.proposal).max_by_key(|proposal| proposal.fence);
+    for request in batch.iter_mut().filter(|request| request.is_grant()) {
+        request.there.proposal = greatest;
+    }
+}
+
+impl QuorumState {
+    /// Returns true if this question may be in a batch now, together with these others.
+    pub(super) fn asks_in_batch(&self, attempt: &Attempt, question: &Question, others: &[Question]) -> bool {
+        let alike = |other: &Question| (other.holder, other.fence) == (question.holder, question.fence);
+        matches!(question.asks, Asks::Grant(_))
+            && others.iter().all(alike)
+            && self.serves_in_batch(attempt, question.member)
+    }
+
+    pub(super) fn serves_in_batch(&self, attempt: &Attempt, member: usize) -> bool {
+        self.members[member].store.parts().member.is_some_and(|member| member.serves_in_batch(attempt))
+    }
+
+    /// Asks members these questions in a batch, and passes their answers to the machine.
+    pub(super) fn ask_together(
+        self: &Arc<Self>,
+        shared: &Arc<SharedAttempt>,
+        attempt: &Attempt,
+        questions: Vec<Question>,
+    ) -> Option<Sends> {
+        let first = questions.first()?;
+        let there = attempt.at_member(first.holder, self.proposal(first.fence));
+        Some(self.queue(there, What::Grant { shared: shared.clone(), questions }))
+    }
+
+    /// Releases in a batch at these members, which know the attempt by the same id.
+    pub(super) fn release_together(self: &Arc<Self>, release: &Arc<Release>, members: Vec<usize>) -> Sends {
+        self.queue(release.there(), What::Release { release: release.clone(), members })
+    }
+
+    fn queue(self: &Arc<Self>, there: Attempt, asks: What) -> Sends {
+        let request = Waiting(Some(Request { quorum: self.clone(), there, asks }));
+        self.batches.ask(request, pending(), Sender(self.clone()), &*self.runtime)
+    }
+
+    /// Sends a batch to the members. Resolves when so many have answered that, with all members that
+    /// are not asked in the batch, they are a majority; and the queue member, for which the attempts
+    /// wait, too. Nobody waits for a silent member.
+    async fn send_batch(self: Arc<Self>, batch: Arc<[Request]>) {
+        let (tell, mut heard) = unbounded_channel();
+        let is_asked = |member: &usize| batch.iter().any(|request| request.is_for(*member));
+        let asked: Vec<_> = (0..self.members.len()).filter(is_asked).collect();
+        for member in &asked {
+            self.send_to(*member, &batch, tell.clone());
+        }
+        drop(tell);
+        let queue_member = self.queue_member();
+        let mut missing = self.majority().saturating_sub(self.members.len() - asked.len()).max(1);
+        let mut is_awaited = asked.contains(&queue_member);
+        while missing > 0 || is_awaited {
+            tokio::select! {
+                member = heard.recv() => match member {
+                    Some(member) => {
+                        missing = missing.saturating_sub(1);
+                        is_awaited &= member != queue_member;
+                    }
+                    None => return,
+                },
+                () = self.members[queue_member].falls_silent(), if is_awaited => is_awaited = false,
+            }
+        }
+    }
+
+    fn send_to(self: &Arc<Self>, member: usize, batch: &Arc<[Request]>, tell: UnboundedSender<usize>) {
+        let Some(first) = batch.iter().find(|request| request.is_for(member)) else { return };
+        let limit = Member::limit(first.there.ttl);
+        let does = {
+            let (store, batch) = (self.members[member].store.clone(), batch.clone());
+            async move {
+                let (mut grants, mut releases) =
+                    (Vec::with_capacity(batch.len()), Vec::with_capacity(batch.len()));
+                for request in batch.iter().filter(|request| request.is_for(member)) {
+                    if request.is_grant() { &mut grants } else { &mut releases }.push(&request.there);
+                }
+                store.member()?.serve_batch(&grants, &releases).await
+            }
+        };
+        let batch = batch.clone();
+        // The effects may have to be released, so a program that ends waits for the answer.
+        let mut unanswered = Some(self.releases.begin());
+        let mut is_late = false;
+        self.call(limit, member, does, move |end| {
+            let mine = batch.iter().filter(|request| request.is_for(member));
+            match end {
+                End::Answer(Ok(BatchServed { granted, released })) => {
+                    let (mut granted, mut released) = (granted.into_iter(), released.into_iter());
+                    for request in mine {
+                        let outcome = if request.is_grant() {
+                            granted.next().flatten().map(|fence| Outcome::Served(Some(fence)))
+                        } else {
+                            released.next().filter(|done| *done).map(|_| Outcome::Served(None))
+                        };
+                        if request.is_grant() || !is_late {
+                            request.handle(member, outcome.unwrap_or(Outcome::Left));
+                        }
+                    }
+                }
+                End::Answer(Err(fault)) => {
+                    let open = mine.filter(|request| request.is_grant() || !is_late);
+                    open.for_each(|request| request.handle(member, Outcome::Failed(fault.clone())));
+                }
+                End::Late(fault) => {
+                    is_late = true;
+                    mine.for_each(|request| request.handle(member, Outcome::Late(fault.clone())));
+                }
+                End::Dropped => {
+                    let open = mine.filter(|request| request.is_grant() || !is_late);
+                    open.for_each(|request| request.handle(member, Outcome::Dropped));
+                }
+            }
+            drop(unanswered.take());
+            // The queue may be gone.
+            let _ = tell.send(member);
+        });
+    }
+}

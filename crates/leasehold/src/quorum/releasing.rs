@@ -1,0 +1,212 @@
+//! Releasing leases at the members, and giving attempts up.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use leasehold_core::{
+    Attempt, BackgroundRelease, Ballot, Fault, Fence, HoldAnswer, Holder, QuorumAttempt, Vote,
+};
+use tokio::sync::Notify;
+use tokio::sync::mpsc::unbounded_channel;
+
+use super::attempts::SharedAttempt;
+use super::state::QuorumState;
+
+type Answer = Result<HoldAnswer, Fault>;
+
+/// The release of one attempt at all members.
+pub(super) struct Release {
+    quorum: Arc<QuorumState>,
+    shared: Arc<SharedAttempt>,
+    attempt: Attempt,
+    /// The attempt's id at each member.
+    ids: Vec<Holder>,
+    count: Mutex<Count>,
+    /// Notified when the result is decided, and after each later answer.
+    decided: Notify,
+    /// Notified when each member has answered or failed.
+    over: Notify,
+}
+
+struct Count {
+    ballot: Ballot,
+    /// The members that have neither answered nor failed.
+    open: Vec<usize>,
+    /// A program that ends waits for the first result at each member.
+    unheard: Option<BackgroundRelease>,
+}
+
+impl Release {
+    fn new(quorum: &Arc<QuorumState>, attempt: &Attempt) -> Self {
+        let shared = quorum.enter(attempt, |_| ());
+        let open: Vec<_> = (0..quorum.members.len()).collect();
+        let ids = {
+            let mut machine = shared.machine();
+            open.iter().map(|member| machine.release(*member)).collect()
+        };
+        let ballot = Ballot::new(quorum.members.len());
+        let count = Count { ballot, open, unheard: Some(quorum.releases.begin()) };
+        Self {
+            quorum: quorum.clone(),
+            shared,
+            attempt: attempt.clone(),
+            ids,
+            count: Mutex::new(count),
+            decided: Notify::new(),
+            over: Notify::new(),
+        }
+    }
+
+    /// The attempt at all members that know it by its own id.
+    pub(super) fn there(&self) -> Attempt {
+        self.at(self.attempt.holder)
+    }
+
+    fn at(&self, id: Holder) -> Attempt {
+        self.attempt.at_member(id, self.quorum.proposal(Fence::MAX))
+    }
+
+    /// Starts the release at all members. If a member does not answer, its release continues in the
+    /// background.
+    fn start(self: &Arc<Self>) {
+        let there = self.there();
+        let in_batch = |member: &usize| {
+            self.ids[*member] == there.holder && self.quorum.serves_in_batch(&there, *member)
+        };
+        let (together, alone): (Vec<_>, Vec<_>) = (0..self.ids.len()).partition(in_batch);
+        alone.into_iter().for_each(|member| self.ask(member));
+        if together.is_empty() {
+            return;
+        }
+        let (release, mut together) = (self.clone(), Some(together));
+        self.quorum.runtime.spawn_cleanup(Box::new(move || {
+            let (release, together) = (release.clone(), together.take());
+            Box::pin(async move {
+                // If this is cut off, each member is asked alone, by a cleanup of its own.
+                match together.map(|members| release.quorum.release_together(&release, members)) {
+                    Some(sends) => tokio::select! { () = sends => {} () = release.ends() => {} },
+                    None => release.ends().await,
+                }
+            })
+        }));
+    }
+
+    /// Releases at one member, apart from the others.
+    pub(super) fn ask(self: &Arc<Self>, member: usize) {
+        let there = self.at(self.ids[member]);
+        let release = self.clone();
+        self.quorum.runtime.spawn_cleanup(Box::new(move || {
+            let (release, there) = (release.clone(), there.clone());
+            Box::pin(async move {
+                let quorum = &release.quorum;
+                let call = quorum.members[member].store.release(&there);
+                let answer = quorum.in_time(member, &there, call).await;
+                release.handle(member, answer);
+            })
+        }));
+    }
+
+    pub(super) fn is_done(&self, member: usize) {
+        self.handle(member, Ok(HoldAnswer::Done));
+    }
+
+    pub(super) fn fails(&self, member: usize, fault: Fault) {
+        self.handle(member, Err(fault));
+    }
+
+    /// Notes a member's answer or fault.
+    fn handle(&self, member: usize, answer: Answer) {
+        let (quorum, id) = (&self.quorum, self.ids[member]);
+        if self.shared.machine().handle_released(member, id, &answer) {
+            // A program that ends does not wait for a member that failed to release.
+            let unheard = answer.is_ok().then(|| quorum.releases.begin());
+            quorum.undo(&self.shared, &self.at(id), member, id, None, unheard);
+        }
+        let mut count = self.count();
+        count.ballot.handle(member, answer);
+        count.open.retain(|open| *open != member);
+        if count.open.is_empty() {
+            count.unheard = None;
+            self.over.notify_waiters();
+        }
+        let is_decided = count.ballot.vote() != Vote::Open;
+        drop(count);
+        if is_decided {
+            self.decided.notify_one();
+        }
+    }
+
+    /// Waits until a majority has answered, and the queue member.
+    async fn wait(&self) {
+        let quorum = &self.quorum;
+        // The next requester is refused until the queue member knows of the release, so wait for its
+        // answer, as a grant does.
+        let queue_member = quorum.queue_member();
+        let courtesy = quorum.runtime.now() + QuorumAttempt::COURTESY;
+        let mut courtesy = quorum.runtime.sleep_until(courtesy);
+        loop {
+            let is_decided = {
+                let count = self.count();
+                let is_decided = count.ballot.vote() != Vote::Open;
+                let is_heard =
+                    !count.open.contains(&queue_member) || quorum.members[queue_member].is_silent();
+                if is_decided && is_heard || count.open.is_empty() {
+                    return;
+                }
+                is_decided
+            };
+            tokio::select! {
+                biased;
+                () = self.decided.notified() => {}
+                () = &mut courtesy, if is_decided => return,
+            }
+        }
+    }
+
+    /// Resolves when each member has answered or failed.
+    async fn ends(&self) {
+        let over = self.over.notified();
+        if !self.count().open.is_empty() {
+            over.await;
+        }
+    }
+
+    fn count(&self) -> MutexGuard<'_, Count> {
+        self.count.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Releases at all members, whatever they answered before, and returns the majority's answer.
+pub(super) async fn release(quorum: &Arc<QuorumState>, attempt: &Attempt) -> Answer {
+    let release = Arc::new(Release::new(quorum, attempt));
+    release.start();
+    release.wait().await;
+    let ballot = release.count().ballot.clone();
+    let answer = quorum.verdict(&ballot, "released");
+    if answer.is_ok() {
+        quorum.note_votes(attempt, quorum.votes_in(&ballot, "released"));
+        quorum.attempts.remove(attempt.holder);
+    }
+    answer
+}
+
+/// Gives up everything that the attempt has, or may still be granted. Resolves when that is done at
+/// all members that answer, and at a majority at least; for the silent ones it continues in the
+/// background.
+pub(super) async fn give_up(quorum: &Arc<QuorumState>, attempt: &Attempt) -> Result<(), Fault> {
+    let shared = quorum.attempts.remove(attempt.holder).unwrap_or_else(|| quorum.unknown(attempt));
+    let mut ballot = Ballot::new(quorum.members.len());
+    let mut unheard: Vec<_> = (0..quorum.members.len()).collect();
+    let (tell, mut heard) = unbounded_channel();
+    for member in 0..quorum.members.len() {
+        let id = shared.machine().give_up(member);
+        let (tell, first) = (Some(tell.clone()), Some(quorum.releases.begin()));
+        quorum.undo(&shared, attempt, member, id, tell, first);
+    }
+    drop(tell);
+    while !unheard.is_empty() || ballot.vote() != Vote::Done {
+        let Some((member, answer)) = heard.recv().await else { break };
+        unheard.retain(|waits| *waits != member);
+        ballot.handle(member, answer.map(|()| HoldAnswer::Done));
+    }
+    quorum.verdict(&ballot, "released").map(drop)
+}
