@@ -44,10 +44,14 @@ pub trait SendBatch<R>: Send + Unpin + 'static {
 
     /// Returns true for each request that a batch may still serve now, after what was learned while
     /// it waited.
-    fn serves(&self) -> impl Fn(&R) -> bool;
+    fn serves(&self) -> impl Fn(&R) -> bool {
+        |_| true
+    }
 
     /// Answers a request that no batch serves any more, or that nobody waits for.
-    fn decline(&self, request: R);
+    fn decline(&self, request: R) {
+        drop(request);
+    }
 }
 
 /// Requests that wait to be sent together.
@@ -64,7 +68,7 @@ struct State<R> {
     callers: u64,
 }
 
-/// Who sends the waiting requests.
+/// The sender of the waiting requests.
 enum Sender {
     /// Nobody: nothing waits and nothing is in flight.
     Nobody,

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    AskedInBatch, Asks, Attempt, BatchServed, Batched, BoxFuture, Fault, Fence, GrantAnswer, MemberAnswer,
-    Question, SendBatch,
+    AskedInBatch, Asks, Attempt, BatchServed, Batched, BoxFuture, Fence, GrantAnswer, MemberAnswer, Question,
+    SendBatch,
 };
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
@@ -43,19 +43,6 @@ enum What {
     },
 }
 
-/// How one request in a batch goes at one member.
-enum Outcome {
-    /// It is served; a grant has this fence.
-    Served(Option<Fence>),
-    /// The member must be asked for it alone.
-    Left,
-    /// The answer takes long.
-    Late(Fault),
-    Failed(Fault),
-    /// No answer can come any more.
-    Dropped,
-}
-
 impl Request {
     fn is_for(&self, member: usize) -> bool {
         match &self.asks {
@@ -68,58 +55,54 @@ impl Request {
         matches!(self.asks, What::Grant { .. })
     }
 
-    fn handle(&self, member: usize, outcome: Outcome) {
-        let quorum = &self.quorum;
+    /// Notes how it goes at a member. A grant that is served has a fence; if a request is not served,
+    /// the member is asked for it alone.
+    fn goes(&self, member: usize, end: &End<BatchServed>, fence: Option<Fence>, is_released: bool) {
         match &self.asks {
             What::Grant { shared, questions } => {
-                let Some(question) = questions.iter().find(|question| question.member == member) else {
-                    return;
-                };
-                let end = match outcome {
-                    Outcome::Left => {
-                        let mut question = *question;
-                        question.fence =
-                            self.there.proposal.map_or(question.fence, |proposal| proposal.fence);
-                        return quorum.ask(shared, &self.there, question);
-                    }
-                    Outcome::Served(None) => return,
-                    Outcome::Served(Some(fence)) => {
-                        End::Answer(Ok(MemberAnswer::Grant(GrantAnswer::Granted { fence })))
-                    }
-                    Outcome::Late(fault) => End::Late(fault),
-                    Outcome::Failed(fault) => End::Answer(Err(fault)),
-                    Outcome::Dropped => End::Dropped,
-                };
-                quorum.tell(shared, &self.there, question, end);
+                let question = questions.iter().find(|question| question.member == member);
+                question.into_iter().for_each(|question| self.grant_goes(shared, *question, end.with(fence)));
             }
-            What::Release { release, members } if members.contains(&member) => match outcome {
-                Outcome::Served(_) => release.is_done(member),
-                Outcome::Late(fault) | Outcome::Failed(fault) => release.fails(member, fault),
-                Outcome::Left | Outcome::Dropped => release.ask(member),
-            },
-            What::Release { .. } => {}
+            What::Release { release, .. } => release.goes(member, end.with(is_released)),
         }
+    }
+
+    fn grant_goes(&self, shared: &Arc<SharedAttempt>, mut question: Question, end: End<Option<Fence>>) {
+        let end = match end {
+            End::Answer(Ok(None)) => {
+                question.fence = self.there.proposal.map_or(question.fence, |proposal| proposal.fence);
+                return self.quorum.ask(shared, &self.there, question);
+            }
+            End::Answer(Ok(Some(fence))) => {
+                End::Answer(Ok(MemberAnswer::Grant(GrantAnswer::Granted { fence })))
+            }
+            End::Answer(Err(fault)) => End::Answer(Err(fault)),
+            End::Late(fault) => End::Late(fault),
+            End::Dropped => End::Dropped,
+        };
+        self.quorum.tell(shared, &self.there, &question, end);
     }
 }
 
 /// A request that waits for its batch. If it is dropped there, it is never sent.
-pub(super) struct Waiting(Option<Request>);
+pub(super) struct Waiting {
+    key: u64,
+    limit: Duration,
+    /// Taken when it is sent.
+    request: Option<Request>,
+}
 
 impl Batched for Waiting {
     fn key(&self) -> u64 {
-        let wants = self.0.as_ref().and_then(|request| {
-            let key = &request.there.claim.wants().first()?.key;
-            Some(request.quorum.digest(key))
-        });
-        wants.unwrap_or_default()
+        self.key
     }
 
     fn limit(&self) -> Duration {
-        self.0.as_ref().map_or(Duration::ZERO, |request| Member::limit(request.there.ttl))
+        self.limit
     }
 
     fn is_wanted(&self) -> bool {
-        self.0.as_ref().is_some_and(|request| match &request.asks {
+        self.request.as_ref().is_some_and(|request| match &request.asks {
             What::Grant { shared, questions } => {
                 questions.iter().any(|question| shared.machine().counts(question))
             }
@@ -130,10 +113,9 @@ impl Batched for Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        if let Some(request) = self.0.take() {
-            for member in 0..request.quorum.members.len() {
-                request.handle(member, Outcome::Dropped);
-            }
+        let Some(request) = self.request.take() else { return };
+        for member in (0..request.quorum.members.len()).filter(|member| request.is_for(*member)) {
+            request.goes(member, &End::Dropped, None, false);
         }
     }
 }
@@ -145,18 +127,11 @@ impl SendBatch<Waiting> for Sender {
     fn send(&self, batch: Vec<Waiting>) -> BoxFuture<'static, ()> {
         let quorum = self.0.clone();
         Box::pin(async move {
-            let mut batch: Vec<_> = batch.into_iter().filter_map(|mut waiting| waiting.0.take()).collect();
+            let mut batch: Vec<_> =
+                batch.into_iter().filter_map(|mut waiting| waiting.request.take()).collect();
             propose_together(&mut batch);
             quorum.send_batch(batch.into()).await;
         })
-    }
-
-    fn serves(&self) -> impl Fn(&Waiting) -> bool {
-        |_| true
-    }
-
-    fn decline(&self, request: Waiting) {
-        drop(request);
     }
 }
 
@@ -201,13 +176,14 @@ impl QuorumState {
     }
 
     fn queue(self: &Arc<Self>, there: Attempt, asks: What) -> Sends {
-        let request = Waiting(Some(Request { quorum: self.clone(), there, asks }));
-        self.batches.ask(request, pending(), Sender(self.clone()), &*self.runtime)
+        let (key, limit) = (self.digest(there.claim.first_key()), Member::limit(there.ttl));
+        let waiting = Waiting { key, limit, request: Some(Request { quorum: self.clone(), there, asks }) };
+        self.batches.ask(waiting, pending(), Sender(self.clone()), &*self.runtime)
     }
 
     /// Sends a batch to the members. Resolves when so many have answered that, with all members that
     /// are not asked in the batch, they are a majority; and the queue member, for which the attempts
-    /// wait, too. Nobody waits for a silent member.
+    /// wait, too. Nobody waits for a silent member. No lease depends on this.
     async fn send_batch(self: Arc<Self>, batch: Arc<[Request]>) {
         let (tell, mut heard) = unbounded_channel();
         let is_asked = |member: &usize| batch.iter().any(|request| request.is_for(*member));
@@ -250,35 +226,18 @@ impl QuorumState {
         let batch = batch.clone();
         // The effects may have to be released, so a program that ends waits for the answer.
         let mut unanswered = Some(self.releases.begin());
-        let mut is_late = false;
         self.call(limit, member, does, move |end| {
-            let mine = batch.iter().filter(|request| request.is_for(member));
-            match end {
-                End::Answer(Ok(BatchServed { granted, released })) => {
-                    let (mut granted, mut released) = (granted.into_iter(), released.into_iter());
-                    for request in mine {
-                        let outcome = if request.is_grant() {
-                            granted.next().flatten().map(|fence| Outcome::Served(Some(fence)))
-                        } else {
-                            released.next().filter(|done| *done).map(|_| Outcome::Served(None))
-                        };
-                        if request.is_grant() || !is_late {
-                            request.handle(member, outcome.unwrap_or(Outcome::Left));
-                        }
-                    }
-                }
-                End::Answer(Err(fault)) => {
-                    let open = mine.filter(|request| request.is_grant() || !is_late);
-                    open.for_each(|request| request.handle(member, Outcome::Failed(fault.clone())));
-                }
-                End::Late(fault) => {
-                    is_late = true;
-                    mine.for_each(|request| request.handle(member, Outcome::Late(fault.clone())));
-                }
-                End::Dropped => {
-                    let open = mine.filter(|request| request.is_grant() || !is_late);
-                    open.for_each(|request| request.handle(member, Outcome::Dropped));
-                }
+            let (mut granted, mut released) = match &end {
+                End::Answer(Ok(BatchServed { granted, released })) => (granted.iter(), released.iter()),
+                _ => Default::default(),
+            };
+            for request in batch.iter().filter(|request| request.is_for(member)) {
+                let (fence, is_released) = if request.is_grant() {
+                    (granted.next().copied().flatten(), false)
+                } else {
+                    (None, released.next() == Some(&true))
+                };
+                request.goes(member, &end, fence, is_released);
             }
             drop(unanswered.take());
             // The queue may be gone.

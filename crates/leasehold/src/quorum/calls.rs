@@ -107,6 +107,18 @@ pub(super) enum End<T> {
     Dropped,
 }
 
+impl<T> End<T> {
+    /// The same, with this in place of the answer.
+    pub(super) fn with<U>(&self, answer: U) -> End<U> {
+        match self {
+            Self::Late(fault) => End::Late(fault.clone()),
+            Self::Answer(Ok(_)) => End::Answer(Ok(answer)),
+            Self::Answer(Err(fault)) => End::Answer(Err(fault.clone())),
+            Self::Dropped => End::Dropped,
+        }
+    }
+}
+
 /// A call that has not ended. It may be dropped together with the async runtime when the program
 /// ends; then a release that was answered before undoes nothing of this call.
 pub(super) struct OpenCall<T, F: FnMut(End<T>)> {

@@ -9,6 +9,7 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::unbounded_channel;
 
 use super::attempts::SharedAttempt;
+use super::calls::End;
 use super::state::QuorumState;
 
 type Answer = Result<HoldAnswer, Fault>;
@@ -91,7 +92,7 @@ impl Release {
     }
 
     /// Releases at one member, apart from the others.
-    pub(super) fn ask(self: &Arc<Self>, member: usize) {
+    fn ask(self: &Arc<Self>, member: usize) {
         let there = self.at(self.ids[member]);
         let release = self.clone();
         self.quorum.runtime.spawn_cleanup(Box::new(move || {
@@ -105,12 +106,17 @@ impl Release {
         }));
     }
 
-    pub(super) fn is_done(&self, member: usize) {
-        self.handle(member, Ok(HoldAnswer::Done));
-    }
-
-    pub(super) fn fails(&self, member: usize, fault: Fault) {
-        self.handle(member, Err(fault));
+    /// Notes how the release in a batch goes at a member: whether it was done. What comes after a
+    /// fault is ignored.
+    pub(super) fn goes(self: &Arc<Self>, member: usize, end: End<bool>) {
+        if !self.count().open.contains(&member) {
+            return;
+        }
+        match end {
+            End::Answer(Ok(true)) => self.handle(member, Ok(HoldAnswer::Done)),
+            End::Answer(Err(fault)) | End::Late(fault) => self.handle(member, Err(fault)),
+            End::Answer(Ok(false)) | End::Dropped => self.ask(member),
+        }
     }
 
     /// Notes a member's answer or fault.

@@ -1,12 +1,13 @@
 //! Requests that many tasks make at the same time reach each member together.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use conformance::faulty::CallFate;
-use leasehold::{Guard, Locks, Runtime};
-use leasehold_core::QuorumAttempt;
+use conformance::faulty::{CallFate, Faulty};
+use leasehold::{Guard, Locks, MemoryStore, QuorumStore, Runtime, Store, TokioRuntime};
+use leasehold_core::{Key, QuorumAttempt};
 
-use crate::world::{Process, World};
+use crate::world::{MAX_TTL, Process, SECOND, TTL, World};
 
 /// Of two kinds, so that an answer that is given to the wrong request is mostly one for the other
 /// kind.
@@ -99,4 +100,53 @@ async fn a_member_that_hangs_delays_no_batch() {
             assert!(took <= courtesy, "{alone:?} alone, {hung} hangs: {took:?}");
         }
     }
+}
+
+/// A grant leaves a fence behind, also if it is undone.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_dropped_before_its_batch_leaves_reaches_no_member() {
+    let world = World::of(3);
+    let process = world.process();
+    let ask = |key: &'static str| {
+        let locks = process.locks.clone();
+        tokio::spawn(async move { locks.mutex(key).lock().within(5 * SECOND).await })
+    };
+    process.way.iter().for_each(|way| way.set(CallFate::Hung));
+    // Two batches are in flight, so the next requests wait.
+    let mut tasks = Vec::new();
+    for key in ["a", "b", "dropped", "kept"] {
+        tasks.push(ask(key));
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    tasks[2].abort();
+    process.way.iter().for_each(|way| way.set(CallFate::Fair));
+    drop(tasks.pop().unwrap().await.unwrap().unwrap());
+    tokio::time::sleep(5 * SECOND).await;
+    for member in &world.members {
+        let fences = member.dump().fences;
+        let has = |key: &str| fences.contains_key(&Key::new(key).unwrap());
+        assert!(has("kept") && !has("dropped"), "{fences:?}");
+    }
+}
+
+/// A majority has released when the program's runtime ends, and one member has not answered.
+#[test]
+fn a_release_in_a_batch_that_ends_with_its_runtime_is_made_again() {
+    let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let members = tokio.block_on(async {
+        let runtime: Arc<dyn Runtime> = Arc::new(TokioRuntime::current().unwrap());
+        let members = ["a", "b", "c"].map(|name| Arc::new(MemoryStore::new(runtime.clone()).named(name)));
+        let way = members.clone().map(|member| Faulty::over(member));
+        let stores = way.clone().map(|member| -> Arc<dyn Store> { member });
+        let quorum = Arc::new(QuorumStore::new(stores, MAX_TTL, runtime.clone()).unwrap());
+        let locks = Locks::builder().ttl(TTL).runtime(runtime).over(quorum).unwrap();
+        let guard = locks.mutex("k").lock().await.unwrap();
+        way[2].set(CallFate::Hung);
+        guard.release().await.unwrap();
+        way[2].set(CallFate::Fair);
+        assert_eq!(members[2].dump().locks.len(), 1);
+        members
+    });
+    drop(tokio);
+    assert!(members.iter().all(|member| member.dump().locks.is_empty()));
 }
