@@ -158,9 +158,10 @@ impl Cluster {
 
     /// Completes the move of a slot, and waits until all nodes know.
     ///
-    /// A node increments its epoch from what it has heard. If it has not heard of this move, its
-    /// next move may carry an older epoch than another node knows. That node then takes the slot
-    /// back, and its keys are deleted.
+    /// A node increments its epoch from what it has heard. If it has not heard of the epoch that
+    /// this move gave to the new owner, its next move may carry the same epoch or an older one.
+    /// Other nodes then do not believe that move, and the keys are deleted. The old owner knows who
+    /// has the slot because it was told so; it may not have heard of the epoch yet.
     ///
     /// # Panics
     ///
@@ -172,8 +173,13 @@ impl Cluster {
         for server in [to, from] {
             ok(server, &["CLUSTER", "SETSLOT", &name, "NODE", &id]);
         }
-        self.wait_until("all nodes know who has the slot", || {
-            self.servers.iter().all(|server| owned_by(server, slot) == Some(to.port()))
+        self.wait_until("all nodes know who has the slot, and since which epoch", || {
+            let epoch = epoch_of(&id, to);
+            epoch.is_some()
+                && self
+                    .servers
+                    .iter()
+                    .all(|server| owned_by(server, slot) == Some(to.port()) && epoch_of(&id, server) == epoch)
         });
     }
 
@@ -254,6 +260,14 @@ fn info(server: &Server, field: &str) -> Option<String> {
     let info = server.text(&["CLUSTER", "INFO"]);
     let value = info.as_text()?.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;
     Some(value.trim().to_owned())
+}
+
+/// The configuration epoch of the node with this ID, as `server` knows it; `None` also if `server`
+/// does not answer.
+fn epoch_of(id: &str, server: &Server) -> Option<u64> {
+    let nodes = server.connect().and_then(|mut connection| connection.text(&["CLUSTER", "NODES"])).ok()?;
+    let line = nodes.as_text()?.lines().find(|line| line.starts_with(id))?;
+    line.split(' ').nth(6)?.parse().ok()
 }
 
 /// The owner's port according to a node; `None` also if the node does not answer.
