@@ -15,13 +15,6 @@ use crate::{BoxFuture, Runtime};
 /// meanwhile.
 pub const MOST_IN_BATCH: usize = 64;
 
-/// The next batch travels while one batch is being served.
-const MOST_IN_FLIGHT: usize = 2;
-
-/// Above this size, a batch takes at most half of the requests that wait or are in flight. The server
-/// then serves one half while this process handles the answers to the other.
-const UNDIVIDED: usize = 16;
-
 /// A request that can wait in a queue.
 pub trait Batched: Send + 'static {
     /// Equal for requests of the same key. These keep their order, and share no batch.
@@ -37,6 +30,14 @@ pub trait Batched: Send + 'static {
 
 /// Sends batches.
 pub trait SendBatch<R>: Send + Unpin + 'static {
+    /// The most batches in flight. With three, the server seldom waits for this process: one batch
+    /// is served, the next one travels, and the answers to another are handled.
+    const MOST_IN_FLIGHT: usize = 3;
+
+    /// A larger batch takes at most half of the requests that wait or are in flight. The server
+    /// then serves one half while this process handles the answers to the other.
+    const UNDIVIDED: usize = 1;
+
     /// Sends a batch, and gives each request its answer. Nothing is sent before the first poll;
     /// when that returns, the whole batch is on its way behind everything that was sent before.
     /// Resolves when there is room for another batch.
@@ -57,8 +58,12 @@ pub trait SendBatch<R>: Send + Unpin + 'static {
 /// Requests that wait to be sent together.
 ///
 /// A request is sent at once, from its caller's task, if nothing is in flight. Otherwise it is sent
-/// with other waiting requests when an answer arrives; there is no timer. At most two batches are
-/// in flight. If many requests wait, each batch takes half of them.
+/// with other waiting requests when an answer arrives; there is no timer. If many requests wait, each
+/// batch takes half of them.
+///
+/// If several batches are answered at once, the answers to one are handled at a time, and the
+/// requests that follow from them are sent before the next. Otherwise a server that answers two
+/// batches together would get the next two together as well, and wait in between, again and again.
 pub struct BatchQueue<R>(Arc<Mutex<State<R>>>);
 
 struct State<R> {
@@ -109,7 +114,8 @@ impl<R: Batched> BatchQueue<R> {
                 let task = Task {
                     queue: Self(Arc::clone(&self.0)),
                     sender,
-                    in_flight: vec![(batch, 1)],
+                    taken_over: Some((batch, 1)),
+                    in_flight: Vec::new(),
                     is_over: false,
                 };
                 runtime.spawn(Box::pin(task));
@@ -133,9 +139,9 @@ impl<R: Batched> BatchQueue<R> {
 impl<R: Batched> State<R> {
     /// Takes the requests of the next batch, none if nothing waits; and those that no batch serves
     /// any more, or that nobody waits for.
-    fn next_batch(&mut self, sender: &impl SendBatch<R>, in_flight: usize) -> (Vec<R>, Vec<R>) {
+    fn next_batch<S: SendBatch<R>>(&mut self, sender: &S, in_flight: usize) -> (Vec<R>, Vec<R>) {
         let half = (self.waiting.len() + in_flight).div_ceil(2);
-        let most = half.clamp(UNDIVIDED, MOST_IN_BATCH);
+        let most = half.clamp(S::UNDIVIDED, MOST_IN_BATCH);
         let mut batch: Vec<R> = Vec::with_capacity(self.waiting.len().min(most));
         let mut declined = Vec::new();
         let serves = sender.serves();
@@ -209,43 +215,71 @@ type InFlight = (BoxFuture<'static, ()>, usize);
 struct Task<R: Batched, S> {
     queue: BatchQueue<R>,
     sender: S,
+    /// The batch of the caller who had sent before. It may not have been polled, and is sent first.
+    taken_over: Option<InFlight>,
     in_flight: Vec<InFlight>,
     is_over: bool,
+}
+
+impl<R: Batched, S: SendBatch<R>> Task<R, S> {
+    fn has_room(&self) -> bool {
+        self.in_flight.len() < S::MOST_IN_FLIGHT
+    }
+
+    /// Sends one batch, if there is room and any requests wait.
+    fn sends(&mut self, context: &mut Context<'_>) -> bool {
+        if !self.has_room() {
+            return false;
+        }
+        let Some((mut batch, count)) = self.taken_over.take().or_else(|| self.next_batch()) else {
+            return false;
+        };
+        if batch.as_mut().poll(context).is_pending() {
+            self.in_flight.push((batch, count));
+        }
+        true
+    }
+
+    fn next_batch(&self) -> Option<InFlight> {
+        let in_flight = self.in_flight.iter().map(|(_, count)| count).sum();
+        let (batch, declined) = self.queue.state().next_batch(&self.sender, in_flight);
+        declined.into_iter().for_each(|request| self.sender.decline(request));
+        let count = batch.len();
+        (count > 0).then(|| (self.sender.send(batch), count))
+    }
+
+    /// Handles the answers to one batch, if any have arrived.
+    fn finishes(&mut self, context: &mut Context<'_>) -> bool {
+        let is_finished = |(batch, _): &mut InFlight| batch.as_mut().poll(context).is_ready();
+        let finished = self.in_flight.iter_mut().position(is_finished);
+        finished.inspect(|at| drop(self.in_flight.remove(*at))).is_some()
+    }
+
+    /// Waits for the next request or answer, or ends, unless a request has come meanwhile.
+    fn rests(&mut self, context: &Context<'_>) -> bool {
+        let mut state = self.queue.state();
+        let has_room = self.has_room();
+        if has_room && !state.waiting.is_empty() {
+            return false;
+        }
+        self.is_over = self.in_flight.is_empty();
+        let waker = Some(context.waker().clone());
+        state.sender = if self.is_over { Sender::Nobody } else { Sender::Task { has_room, waker } };
+        true
+    }
 }
 
 impl<R: Batched, S: SendBatch<R>> Future for Task<R, S> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let Self { queue, sender, in_flight, is_over } = &mut *self;
-        loop {
-            let before = in_flight.len();
-            in_flight.retain_mut(|(batch, _)| batch.as_mut().poll(context).is_pending());
-            if in_flight.len() < before {
-                // The callers that were answered may ask again at once. They run first, so that
-                // their requests are in the next batch.
-                context.waker().wake_by_ref();
-                return Poll::Pending;
-            }
-            let mut state = queue.state();
-            let has_room = in_flight.len() < MOST_IN_FLIGHT;
-            let count = in_flight.iter().map(|(_, count)| count).sum();
-            let (batch, declined) =
-                if has_room { state.next_batch(sender, count) } else { Default::default() };
-            let rests = batch.is_empty();
-            if rests {
-                *is_over = in_flight.is_empty();
-                let waker = Some(context.waker().clone());
-                state.sender = if *is_over { Sender::Nobody } else { Sender::Task { has_room, waker } };
-            }
-            drop(state);
-            declined.into_iter().for_each(|request| sender.decline(request));
-            if rests {
-                return if *is_over { Poll::Ready(()) } else { Poll::Pending };
-            }
-            let count = batch.len();
-            in_flight.push((sender.send(batch), count));
+        if self.sends(context) || self.finishes(context) || !self.rests(context) {
+            // Others run first: the connection writes the batch; callers that were answered may ask
+            // again at once, and their requests are in the next batch.
+            context.waker().wake_by_ref();
+            return Poll::Pending;
         }
+        if self.is_over { Poll::Ready(()) } else { Poll::Pending }
     }
 }
 

@@ -220,12 +220,29 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "the next batch leaves before callers that were answered ask again",
         file: "crates/core/src/batch_queue.rs",
-        from: "if in_flight.len() < before {",
-        to: "if false && in_flight.len() < before {",
+        from: "finished.inspect(|at| drop(self.in_flight.remove(*at))).is_some()",
+        to: "finished.inspect(|at| drop(self.in_flight.remove(*at))).is_some() && (self.sends(context) || true)",
         tests: &[(
             Core,
             "batch_queue::tests::callers_that_are_answered_ask_again_before_the_next_batch_leaves",
         )],
+    },
+    Bug {
+        name: "the answers to two batches are handled before the next one is sent",
+        file: "crates/core/src/batch_queue.rs",
+        from: "if self.sends(context) || self.finishes(context)",
+        to: "if self.finishes(context) && { self.finishes(context); true } || self.sends(context)",
+        tests: &[(
+            Core,
+            "batch_queue::tests::what_follows_from_one_answer_is_sent_before_the_next_answer_is_handled",
+        )],
+    },
+    Bug {
+        name: "a caller that was not polled yet is overtaken",
+        file: "crates/core/src/batch_queue.rs",
+        from: "self.taken_over.take().or_else(|| self.next_batch())",
+        to: "self.next_batch().or_else(|| self.taken_over.take())",
+        tests: &[(Core, "batch_queue::tests::a_caller_that_was_not_polled_yet_is_sent_first")],
     },
     Bug {
         name: "a quorum forgets the request that a member's batch left",

@@ -45,6 +45,9 @@ impl Wire {
 }
 
 impl SendBatch<Request> for Wire {
+    const MOST_IN_FLIGHT: usize = 2;
+    const UNDIVIDED: usize = 16;
+
     fn serves(&self) -> impl Fn(&Request) -> bool {
         |request| *self.unserved.lock().unwrap() != Some(request.key)
     }
@@ -222,11 +225,12 @@ async fn a_batch_is_of_one_limit_and_of_no_more_than_half_of_the_requests_or_64(
 /// The server serves one half while this process handles the answers to the other.
 #[tokio::test]
 async fn many_requests_leave_in_two_halves_and_few_in_one() {
-    for (waiting, halves) in [(16, &[16][..]), (17, &[16, 1]), (40, &[20, 20]), (41, &[21, 20])] {
+    for (waiting, halves) in [(16, &[16][..]), (17, &[16, 1]), (40, &[21, 19]), (41, &[21, 20])] {
         let connection = Connection::default();
         for key in 0..2 + waiting {
             connection.asks("a", key, LIMIT).await;
         }
+        // The second of the first two is in flight when the next batch leaves, and counts.
         connection.wire.answer_all();
         settled().await;
         let sent: Vec<_> = connection.sent()[2..].iter().map(Vec::len).collect();
@@ -254,6 +258,30 @@ async fn callers_that_are_answered_ask_again_before_the_next_batch_leaves() {
     assert_eq!(connection.sent()[2..], [["c", "b again"]]);
 }
 
+/// A server that had both answers ready at once is busy again before this process handles the second.
+#[tokio::test]
+async fn what_follows_from_one_answer_is_sent_before_the_next_answer_is_handled() {
+    let connection = Connection::default();
+    let first = [connection.ask("a", 0, LIMIT), connection.ask("b", 1, LIMIT)];
+    for (asked, key) in first.into_iter().zip(0..) {
+        let (queue, wire) = (BatchQueue(Arc::clone(&connection.queue.0)), connection.wire.clone());
+        tokio::spawn(async move {
+            let name = asked.await.unwrap();
+            let before = wire.sent.lock().unwrap().len();
+            let (answer, heard) = oneshot::channel();
+            let name = if name == "a" { "a again" } else { "b again" };
+            let asked = queue.ask(Request { name, key, limit: LIMIT, answer }, heard, wire, &TasksOnly);
+            // "a" was answered when nothing but the first two had been sent, and "b" after "a again".
+            assert_eq!(before, 2 + key as usize);
+            asked.await.unwrap();
+        });
+    }
+    settled().await;
+    connection.wire.answer_all();
+    settled().await;
+    assert_eq!(connection.sent(), [["a"], ["b"], ["a again"], ["b again"]]);
+}
+
 #[tokio::test]
 async fn a_request_that_is_dropped_before_it_left_is_not_sent() {
     let connection = Connection::default();
@@ -276,6 +304,16 @@ async fn a_caller_that_is_dropped_makes_way_for_the_next() {
     connection.asks("c", 2, LIMIT).await;
     connection.asks("d", 3, LIMIT).await;
     assert_eq!(connection.sent(), [["a"], ["b"], ["c"]]);
+}
+
+/// Requests of one key keep their order.
+#[tokio::test]
+async fn a_caller_that_was_not_polled_yet_is_sent_first() {
+    let connection = Connection::default();
+    let idle = connection.ask("a", 0, LIMIT);
+    connection.asks("b", 0, LIMIT).await;
+    assert_eq!(connection.sent(), [["a"], ["b"]]);
+    drop(idle);
 }
 
 /// The task reads the answer of a caller that is not polled.

@@ -124,6 +124,10 @@ impl Drop for Waiting {
 struct Sender(Arc<QuorumState>);
 
 impl SendBatch<Waiting> for Sender {
+    // Every member has to serve each batch, so that few large ones cost less than many small ones.
+    const MOST_IN_FLIGHT: usize = 2;
+    const UNDIVIDED: usize = 16;
+
     fn send(&self, batch: Vec<Waiting>) -> BoxFuture<'static, ()> {
         let quorum = self.0.clone();
         Box::pin(async move {
