@@ -116,18 +116,20 @@ impl InDoubtGrants {
     #[must_use]
     pub fn released(&self, holder: Holder, via: Option<ConnectionId>, sent: Instant) -> Option<Instant> {
         let pending = &mut self.table().pending;
-        let of_holder = (holder, 0)..=(holder, u64::MAX);
         let is_before = |written: Option<Instant>| written.is_some_and(|written| written < sent);
         let comes_after = |grant: &Pending| via.is_some() && grant.via == via && is_before(grant.written);
-        let over: Vec<_> = pending
-            .range(of_holder.clone())
-            .filter(|(_, grant)| grant.settles_at <= sent || comes_after(grant))
-            .map(|(name, _)| *name)
-            .collect();
+        let (mut over, mut settles_at) = (Vec::new(), None);
+        for (name, grant) in pending.range((holder, 0)..=(holder, u64::MAX)) {
+            if grant.settles_at <= sent || comes_after(grant) {
+                over.push(*name);
+            } else {
+                settles_at = settles_at.max(Some(grant.settles_at));
+            }
+        }
         for name in over {
             pending.remove(&name);
         }
-        pending.range(of_holder).map(|(_, grant)| grant.settles_at).max()
+        settles_at
     }
 
     /// The connections on which grants of a holder were sent that may still be executed.

@@ -166,8 +166,8 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "a grant that was cut off is released once and forgotten",
         file: "crates/core/src/in_doubt.rs",
-        from: "pending.range(of_holder).map(|(_, grant)| grant.settles_at).max()",
-        to: "pending.range(of_holder).map(|(_, grant)| grant.settles_at).max().filter(|_| false)",
+        from: "settles_at = settles_at.max(Some(grant.settles_at));",
+        to: "settles_at = settles_at.max(None);",
         tests: &[
             (
                 Core,
