@@ -46,7 +46,6 @@ end
 -- A mode of a key. For a shared mode: its marker, the wanted weight, and the total.
 local ALONE = { mode = '' }
 local function wanted(mode)
-  if mode == 'x' or mode == '' then return ALONE end
   if mode == 's' then return { mode = 's', marker = 'lh1 shared', weight = 1, room = math.huge } end
   local weight, of = string.match(mode, '^p(%d+)/(%d+)$')
   if not of then return ALONE end
@@ -87,7 +86,7 @@ end
 
 -- The fence of the next grant after this last one.
 local function above(last)
-  return math.max(tonumber(last or 0) + 1, now)
+  return last and math.max(last + 1, now) or now
 end
 
 local function is_awaited(s) return string.sub(s.value, 4, 4) == '+' end

@@ -934,18 +934,32 @@ fn only_a_value_that_is_a_lease_can_be_marked(subject: &mut Subject) -> Outcome 
     Ok(())
 }
 
-/// Shares end at whole milliseconds.
+/// Shares end at whole milliseconds. What an answer says is compared with the time in the answer.
 fn no_share_ends_before_its_ttl(subject: &mut Subject) -> Outcome {
     let claim = Claim::shared([key("a")]).unwrap();
+    let micros = |value: &Value| match value {
+        Value::BulkString(digits) => str::from_utf8(digits).unwrap().parse::<i64>().unwrap(),
+        Value::Int(millis) => millis * 1000,
+        other => panic!("{other:?} is not a time"),
+    };
     for who in 1..=20 {
         let time = Duration::from_secs(900);
         let attempt = Attempt::new(claim.clone(), Holder::from_bits(who), None, ttl(time));
-        let before = clock(subject)?;
-        ensure!(code(&raw(subject, &grant(&attempt))?) == Some(0));
+        let Value::Array(granted) = raw(subject, &grant(&attempt))? else { return Err("no fields".into()) };
+        let [Value::Int(0), .., granted_at, _] = granted.as_slice() else {
+            return Err(format!("{granted:?}"));
+        };
         let mut score = cmd("ZSCORE");
-        let ends: u64 = run(subject, score.arg(side(Side::Holders, "a")).arg(attempt.holder.digits()))?;
-        let least = before + u64::try_from(time.as_micros()).unwrap();
-        ensure!(ends * 1000 >= least && ends * 1000 < least + 5 * SECOND, ends, least);
+        let ends: i64 = run(subject, score.arg(side(Side::Holders, "a")).arg(attempt.holder.digits()))?;
+        let least = micros(granted_at) + i64::try_from(time.as_micros()).unwrap();
+        ensure!((least..least + 1000).contains(&(ends * 1000)), ends, least);
+        let Value::Array(busy) = raw(subject, &grant(&by(99, "a")))? else { return Err("no fields".into()) };
+        let [Value::Int(1), _, _, left, .., refused_at, _] = busy.as_slice() else {
+            return Err(format!("{busy:?}"));
+        };
+        let least = ends * 1000 - micros(refused_at);
+        ensure!((least..least + 1000).contains(&micros(left)), left, least);
+        ensure!(code(&raw(subject, &Request::Release(attempt))?) == Some(0));
     }
     Ok(())
 }
