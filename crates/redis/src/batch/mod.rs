@@ -132,10 +132,14 @@ impl Client {
         if route.batches.denied.load(Ordering::Relaxed) {
             return Ok(done);
         }
-        let by_slot = self.is_node();
+        let (by_slot, now) = (self.is_node(), self.runtime.now());
         let mut groups: BTreeMap<_, Vec<usize>> = BTreeMap::new();
         for (nth, attempt) in attempts.iter().enumerate() {
             let Some(key) = attempt.claim.exclusive_key() else { continue };
+            // Its value mostly says that others wait, and then the batch would be in vain.
+            if self.contended.has(self.contended.digest(key), now) {
+                continue;
+            }
             let slot = if by_slot { slot_of(key.as_bytes()) } else { 0 };
             let longest = attempt.proposal.map(|proposal| proposal.max_ttl);
             groups.entry((slot, longest, attempt.ttl)).or_default().push(nth);

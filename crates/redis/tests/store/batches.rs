@@ -200,6 +200,36 @@ async fn held_and_awaited(
     ([first, second], waiting)
 }
 
+#[tokio::test]
+async fn a_lease_that_others_wait_for_is_renewed_with_one_command() {
+    for flavor in ALL {
+        let server = Server::start(flavor);
+        let [here, there] = [(); 2].map(|()| store(&server.url()));
+        let mut took = 0;
+        // The first time, the server does not know the script.
+        for _ in 0..2 {
+            let ([first, second], waiting) = held_and_awaited(&server, &here, &there).await;
+            let third = attempt(&["k"]);
+            let last = {
+                let (here, third) = (here.clone(), third.clone());
+                tokio::spawn(async move {
+                    lock(&here, &third).await;
+                    let_go(&here, &third).await;
+                })
+            };
+            until_queued(&server, &[&second, &third]).await;
+            let_go(&here, &first).await;
+            waiting.await.unwrap();
+            let before = scripts(&server);
+            assert_eq!(there.renew(std::slice::from_ref(&second)).await, [Ok(HoldAnswer::Done)], "{flavor}");
+            took = scripts(&server) - before;
+            let_go(&there, &second).await;
+            last.await.unwrap();
+        }
+        assert_eq!(took, 1, "{flavor}");
+    }
+}
+
 /// `MGET` reads a wrong type as nothing.
 #[tokio::test]
 async fn an_obstacle_to_one_request_in_a_batch_does_not_stop_the_others() {
