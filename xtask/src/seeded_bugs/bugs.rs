@@ -21,8 +21,8 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "the release script frees a lease of another holder",
         file: "crates/redis/src/scripts/turn.lua",
-        from: "  if holds(s) then\n    if s.room",
-        to: "  if holds(s) or s.owner then\n    if s.room",
+        from: "  if holds(s) then\n    if s.shared",
+        to: "  if holds(s) or s.owner then\n    if s.shared",
         tests: &[
             (EveryStore, "redis_7_0::a_release_frees_only_what_is_ours"),
             (EveryStore, "valkey_9_1::a_release_frees_only_what_is_ours"),

@@ -22,7 +22,7 @@
 local s = see(1)
 
 -- The holder whose share has this fence.
-if s.room then
+if s.shared then
   local found = redis.call('HGETALL', s.shares_key)
   for i = 1, #found, 2 do
     local is_it = found[i] ~= 'n' and share_of(found[i + 1]).fence == ARGV[1]
@@ -32,7 +32,7 @@ end
 
 settle(s)
 local answer, said
-if s.room and s.shares.mine then
+if s.shared and s.shares.mine then
   local mine = s.shares.mine
   answer = { 0, 1, { s.value, me, whole(mine.weight), mine.fence, mine.tail }, mine.ends - now_ms }
   said = mine.tail

@@ -150,7 +150,7 @@ if not answer then
   local number = math.min(math.max(last + 1, floor), FENCE_MAX)
   for _, s in ipairs(all) do
     remember(s, number, keep)
-    if s.room then shares().stamp(s, number) end
+    if s.shared then shares().stamp(s, number) end
   end
   answer = { 0, whole(number) }
 end

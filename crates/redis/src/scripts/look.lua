@@ -24,7 +24,7 @@ local function look(at, now)
   local found, other = read(key)
   if other then return { 3, 1, redis.call('PTTL', key), time, queue } end
   if not found then return { 6, 1, time, queue } end
-  if not room_of(found) then return { 1, 1, found, redis.call('PTTL', key), time, queue } end
+  if not is_marker(found) then return { 1, 1, found, redis.call('PTTL', key), time, queue } end
 
   local shares = {}
   each(KEYS[at + 5], KEYS[at + 6], 0, function(digits, ends, record)

@@ -24,7 +24,7 @@ for n = 1, #KEYS / 6 do
   if s.odd then return { 5, n, s.fence_key, {} } end
   if not holds(s) then
     answer = answer or holding(s)
-  elseif s.room then
+  elseif s.shared then
     local mine = tonumber(s.shares.mine.fence)
     if mine and mine >= proposed then
       last = mine
@@ -41,7 +41,7 @@ for _, s in ipairs(all) do
     advance(s)
   else
     remember(s, math.max(greatest, tonumber(fence(s) or 0)), keep)
-    if s.room then shares().stamp(s, greatest) end
+    if s.shared then shares().stamp(s, greatest) end
   end
 end
 return finish(all, answer or { 0, whole(greatest) })

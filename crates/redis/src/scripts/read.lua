@@ -20,20 +20,17 @@ end
 -- A number in decimal digits, because Lua's own format may use an exponent.
 local function whole(number) return string.format('%.0f', number) end
 
--- If a value is the marker of a shared key: the total that its holders may have (no limit if they
--- only share it), otherwise nil.
-local function room_of(value)
-  if value == 'lh1 shared' then return math.huge end
+-- Returns true if a value is the marker of a shared key.
+local function is_marker(value)
   local of = tonumber(string.match(value, '^lh1 permits ([1-9]%d*)$'))
-  return of and of <= 1048576 and of or nil
+  return value == 'lh1 shared' or of and of <= 1048576
 end
 
 -- The part of a waiter's record after its channel: the digits that prove a grant to it, or nil, and
 -- the tail.
-local NONCE = '^ (' .. string.rep('[0-9a-f]', 32) .. ')(.*)$'
 local function nonce_of(behind)
-  local nonce, tail = string.match(behind, NONCE)
-  if tail == '' or tail and string.sub(tail, 1, 1) == ' ' then return nonce, tail end
+  local nonce, tail = string.match(behind, '^ ([0-9a-f]+)(.*)$')
+  if nonce and #nonce == 32 and (tail == '' or string.sub(tail, 1, 1) == ' ') then return nonce, tail end
   return nil, behind
 end
 

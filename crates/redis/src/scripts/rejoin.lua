@@ -45,7 +45,7 @@ if ARGV[6] == '' or now <= tonumber(ARGV[6]) then
       if admits_readers then shares().downgrade(s, s.want) end
       take(s, tail, ttl)
       remember(s, math.max(tonumber(fence(s) or 0), proposed), keep)
-      if s.room then shares().stamp(s, proposed) end -- others who hold it together with this one may have greater ones by now
+      if s.shared then shares().stamp(s, proposed) end -- others who hold it together with this one may have greater ones by now
       if admits_readers then advance(s) end
     end
   end

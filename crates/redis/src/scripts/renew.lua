@@ -42,7 +42,7 @@ if not answer then
   for _, s in ipairs(all) do
     local admits_readers = is_downgrade(s, s.want)
     if admits_readers then shares().downgrade(s, s.want) end
-    if s.room then
+    if s.shared then
       shares().prolong(s, ends_after(ttl))
       -- A server whose memory is full does not refuse this, and so does not refuse what follows.
       redis.call('PEXPIREAT', s.key, whole(shares().last_end(s)))

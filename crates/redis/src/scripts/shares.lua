@@ -78,14 +78,14 @@ local function make_shares()
     local at = first[1] == me and 3 or 1
     if first[at] then shares.other = { digits = first[at], ends = tonumber(first[at + 1]) } end
     if s.unsettled then return end
-    if s.room and not shares.mine and not shares.other then free(s) end
-    if not s.room then s.shares, s.void = nil, true end
+    if s.shared and not shares.mine and not shares.other then free(s) end
+    if not s.shared then s.shares, s.void = nil, true end
   end
 
   -- Gives a holder a share of the key until this time, unless it has a longer one.
   local function share_out(s, digits, want, ends, channel, tail)
     if not s.value then
-      s.value, s.room, s.how, s.void = want.marker, want.room, { 'PX', SHARES_KEPT }, s.void or s.beside ~= 0
+      s.value, s.shared, s.how, s.void = want.marker, true, { 'PX', SHARES_KEPT }, s.void or s.beside ~= 0
       s.shares = { sum = 0, put = {}, gone = {}, last = 0 }
     end
     others_last(s)
@@ -213,7 +213,7 @@ end
 -- There is nothing to do next to a lease: any shares are removed before there is a marker again.
 local function settle(s)
   if s.owner then return end
-  if not s.room then
+  if not s.shared then
     s.beside = redis.call('EXISTS', s.queue_key, s.waiters_key, s.holders_key, s.shares_key)
     if s.beside == 0 or redis.call('EXISTS', s.holders_key, s.shares_key) == 0 then return end
   end
@@ -227,7 +227,7 @@ end
 
 -- Returns true if the requester holds the key and, if it matters, in the wanted mode.
 local function holds(s, want)
-  if s.room then return s.shares.mine ~= nil and (not want or s.value == want.marker) end
+  if s.shared then return s.shares.mine ~= nil and (not want or s.value == want.marker) end
   return s.owner == me and not (want and want.marker)
 end
 
@@ -239,7 +239,7 @@ end
 
 -- How long the key lasts, in ms, or the share that ends first; -1: without an end.
 local function left(s)
-  if s.room then
+  if s.shared then
     local _, share = shares().first_to_end(s)
     return share and share.ends - now_ms or 0
   end
@@ -252,7 +252,7 @@ end
 local function holding(s)
   if s.other then return { 3, s.n, left(s) } end
   if not s.value then return { 6, s.n } end
-  if s.room then return shares().holding(s) end
+  if s.shared then return shares().holding(s) end
   return { 1, s.n, s.value, left(s) }
 end
 

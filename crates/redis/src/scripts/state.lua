@@ -13,20 +13,19 @@ local pushes, told, unfinished = {}, 0, {}
 -- The end of a share that lasts this long: at a whole millisecond, and not earlier.
 local function ends_after(ms) return math.ceil(now / 1000) + ms end
 
--- The patterns of characters of several bytes, by their first byte; without U+0080 to U+009F, which
--- are control characters.
-local UTF_8 = {
-  '\194[\160-\191]', '[\195-\223][\128-\191]', '\224[\160-\191][\128-\191]', '\237[\128-\159][\128-\191]',
-  '[\225-\236\238\239][\128-\191][\128-\191]', '\240[\144-\191][\128-\191][\128-\191]',
-  '\244[\128-\143][\128-\191][\128-\191]', '[\241-\243][\128-\191][\128-\191][\128-\191]',
-}
 local LABEL_MAX = 256
 
 -- Returns true for a valid label: UTF-8 without control characters, and not too long.
 local function is_label(text)
   if #text > LABEL_MAX then return false end
-  for _, character in ipairs(UTF_8) do
-    if not string.find(text, '[^ -~]') then return true end
+  if not string.find(text, '[^ -~]') then return true end
+  -- Characters of several bytes, by their first byte; without the control characters U+0080 to
+  -- U+009F.
+  for _, character in ipairs {
+    '\194[\160-\191]', '[\195-\223][\128-\191]', '\224[\160-\191][\128-\191]', '\237[\128-\159][\128-\191]',
+    '[\225-\236\238\239][\128-\191][\128-\191]', '\240[\144-\191][\128-\191][\128-\191]',
+    '\244[\128-\143][\128-\191][\128-\191]', '[\241-\243][\128-\191][\128-\191][\128-\191]',
+  } do
     text = string.gsub(text, character, ' ')
   end
   return not string.find(text, '[^ -~]')
@@ -34,13 +33,13 @@ end
 
 -- The holder, the fence (nil: none) and the tail of a lease, whatever its flag; nil: not one of our
 -- leases.
-local LEASE = '^lh1[-+?](' .. string.rep('[0-9a-f]', 32) .. ')(.*)$'
 local function lease_of(value)
-  local digits, behind = string.match(value, LEASE)
-  local fence, tail = string.match(behind or '', '^%.(%d+)(.*)$')
+  local digits, behind = string.match(value, '^lh1[-+?]([0-9a-f]+)(.*)$')
+  if not digits or #digits ~= 32 then return nil end
+  local fence, tail = string.match(behind, '^%.(%d+)(.*)$')
   if fence and (#fence > 16 or tonumber(fence) > FENCE_MAX) then return nil end
   tail = tail or behind
-  if tail == '' or tail and string.sub(tail, 1, 1) == ' ' and is_label(string.sub(tail, 2)) then return digits, fence, tail end
+  if tail == '' or string.sub(tail, 1, 1) == ' ' and is_label(string.sub(tail, 2)) then return digits, fence, tail end
 end
 
 -- A mode of a key. For a shared mode: its marker, the wanted weight, and the total.
@@ -61,7 +60,7 @@ local function see(n, want)
   }
   s.value, s.other = read(s.key)
   if s.value then s.owner, s.number, s.tail = lease_of(s.value) end
-  s.room = s.value and not s.owner and room_of(s.value)
+  s.shared = s.value and not s.owner and is_marker(s.value)
   return s
 end
 
@@ -105,7 +104,7 @@ end
 
 -- Makes the key free.
 local function free(s)
-  s.value, s.owner, s.number, s.room, s.left, s.how = false, nil, nil, nil, nil, {}
+  s.value, s.owner, s.number, s.shared, s.left, s.how = false, nil, nil, nil, nil, {}
 end
 
 -- Marks the key as waited for, so that its holder must release it by a script. A value that is not

@@ -33,7 +33,7 @@ for _, s in ipairs(all) do
     advance(s)
   else
     put_back(s)
-    if s.room then
+    if s.shared then
       shares().prolong(s, ends_after(ttl))
       shares().pass_on(s, successor, tail)
     else

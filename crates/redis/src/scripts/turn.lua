@@ -54,7 +54,7 @@ local function hand_on(s, asks)
   local function turn_of(head)
     local room = fits(s, head.want)
     if asks and head == queue.me then return room and 'asking' or 'taken' end
-    if not room and not s.room then return 'taken' end
+    if not room and not s.shared then return 'taken' end
     if done == CLEARED_AT_ONCE then return 'unknown' end
     local there = hears(s, head)
     if there and not room then return 'taken' end
@@ -93,7 +93,7 @@ local function advance(s, asks)
     end
   end
   local turn = 'free'
-  if not s.room and (s.value or s.other) then turn = 'taken' elseif queue then turn = hand_on(s, asks) end
+  if not s.shared and (s.value or s.other) then turn = 'taken' elseif queue then turn = hand_on(s, asks) end
   put_back(s)
   return turn == 'free' and not fits(s, s.want) and 'taken' or turn
 end
@@ -102,7 +102,7 @@ end
 -- over. If the first waiter has changed, the new one learns when to ask.
 local function give_back(s)
   if holds(s) then
-    if s.room then shares().drop(s) else free(s) end
+    if s.shared then shares().drop(s) else free(s) end
   end
   local queue = s.value and queue(s)
   local stood_first = queue and queue.me and first(s) == queue.me

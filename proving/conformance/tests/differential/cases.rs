@@ -20,7 +20,7 @@ use crate::subject::{Subject, plain};
 
 type Outcome = Result<(), String>;
 
-const ALL: [fn(&mut Subject) -> Outcome; 32] = [
+const ALL: [fn(&mut Subject) -> Outcome; 35] = [
     a_fence_that_is_no_number_is_an_error,
     a_ttl_over_the_longest_of_the_quorum_is_an_error,
     a_proposed_fence_is_near_the_servers_clock,
@@ -41,9 +41,12 @@ const ALL: [fn(&mut Subject) -> Outcome; 32] = [
     a_long_queue_and_many_shares_are_read_in_parts,
     a_release_wakes_a_client_that_blocks_on_a_list,
     only_a_value_that_is_a_lease_can_be_marked,
+    a_server_that_does_not_let_a_script_read_grants_nothing,
     no_share_ends_before_its_ttl,
     a_share_with_a_later_end_than_any_of_ours_does_not_count,
     shares::without_their_sum_no_permit_is_granted,
+    shares::a_holder_without_a_record_had_no_permits,
+    shares::the_marker_of_a_million_permits_is_known,
     shares::a_refusal_leaves_shares_as_they_are,
     shares::shares_that_were_left_beside_a_lease_do_not_return,
     shares::half_of_what_shares_consist_of_is_removed,
@@ -931,6 +934,18 @@ fn only_a_value_that_is_a_lease_can_be_marked(subject: &mut Subject) -> Outcome 
         ensure!(marked == expected, value.escape_ascii().to_string());
         run::<()>(subject, cmd("DEL").arg("k").arg(side(Side::Queue, "k")).arg(side(Side::Waiters, "k")))?;
     }
+    Ok(())
+}
+
+/// What cannot be read is not free.
+fn a_server_that_does_not_let_a_script_read_grants_nothing(subject: &mut Subject) -> Outcome {
+    let mut rules = cmd("ACL");
+    rules.arg("SETUSER").arg("default");
+    run::<()>(subject, rules.clone().arg("-get"))?;
+    let said = raw(subject, &grant(&by(1, "k")));
+    run::<()>(subject, rules.arg("+get"))?;
+    ensure!(said.is_err(), said);
+    ensure!(run::<i64>(subject, cmd("EXISTS").arg("k"))? == 0);
     Ok(())
 }
 

@@ -1,5 +1,7 @@
 //! Cases of keys that several holders share.
 
+use leasehold_core::Mode;
+
 use super::*;
 
 const TIME: Duration = Duration::from_secs(900);
@@ -43,6 +45,25 @@ pub(super) fn without_their_sum_no_permit_is_granted(subject: &mut Subject) -> O
     ensure!(lose(subject, "b")? == 1);
     ensure!(code(&raw(subject, &grant(&reader(2, "b")))?) == Some(0));
     ensure!(lose(subject, "b")? == 0);
+    Ok(())
+}
+
+/// The record is deleted together with the holder, or by a stranger: then the sum is not his either.
+pub(super) fn a_holder_without_a_record_had_no_permits(subject: &mut Subject) -> Outcome {
+    let permit = |who| grant(&of(who, Claim::permits([key("a")], 1, 2).unwrap()));
+    ensure!(code(&raw(subject, &permit(1))?) == Some(0));
+    run::<()>(subject, cmd("ZADD").arg(side(Side::Holders, "a")).arg(1).arg(digits(7)))?;
+    ensure!(code(&raw(subject, &permit(2))?) == Some(0));
+    ensure!(holders(subject, "a")? == [digits(1), digits(2)]);
+    ensure!(code(&raw(subject, &permit(3))?) == Some(1));
+    Ok(())
+}
+
+pub(super) fn the_marker_of_a_million_permits_is_known(subject: &mut Subject) -> Outcome {
+    for who in [1, 2] {
+        let permit = of(who, Claim::permits([key("a")], 1, Mode::MOST_PERMITS).unwrap());
+        ensure!(code(&raw(subject, &grant(&permit))?) == Some(0));
+    }
     Ok(())
 }
 
