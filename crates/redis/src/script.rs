@@ -21,11 +21,11 @@ pub use self::batch::{
 };
 pub use self::call::{Call, Script};
 use self::encode::encode;
-pub use self::encode::survey_call;
 pub(crate) use self::encode::{
-    Asked, advance_call, break_call, grant_call, inspect_call, locked_call, mark_call, opening_call,
-    raise_call, rejoin_call, release_call, renew_call, side_call, transfer_call, vouch_call,
+    Asked, advance_call, break_call, grant_call, inspect_call, mark_call, opening_call, raise_call,
+    rejoin_call, release_call, renew_call, side_call, transfer_call, vouch_call,
 };
+pub use self::encode::{locked_call, survey_call};
 pub use self::texts::{
     BATCH, BATCH_RENEW, BREAK, FORGET, GRANT, INSPECT, LOCKED, MARK, MARKED, MEMBER_BATCH,
     MEMBER_BATCH_RENEW, MEMBER_GRANT, MEMBER_RENEW, OPEN, RAISE, REJOIN, RELEASE, RELEASE_AND_WAKE, RENEW,

@@ -151,7 +151,8 @@ pub fn survey_call(keys: &[Key], fence_keys: FenceKeys) -> Call {
 }
 
 /// The call that finds out which of these keys have a lease or a marker.
-pub(crate) fn locked_call(keys: &[Key]) -> Call {
+#[must_use]
+pub fn locked_call(keys: &[Key]) -> Call {
     Call { script: &LOCKED, keys: keys.iter().map(Key::as_bytes).collect(), args: Words::default() }
 }
 

@@ -9,8 +9,8 @@ use leasehold_core::{
     Stamp, Ttl, Wait,
 };
 use leasehold_redis::script::{
-    self, Call, Granted, Vouching, batch_call, call_at_member, read_batch, read_done, renew_batch,
-    survey_call,
+    self, Call, Granted, Vouching, batch_call, call_at_member, locked_call, read_batch, read_done,
+    renew_batch, survey_call,
 };
 use leasehold_redis::slot::{FenceKeys, MEMBER_KEY, Side, member_key_in, side_key};
 use redis::{Cmd, FromRedisValue, Value, cmd};
@@ -20,7 +20,7 @@ use crate::subject::{Subject, plain};
 
 type Outcome = Result<(), String>;
 
-const ALL: [fn(&mut Subject) -> Outcome; 35] = [
+const ALL: [fn(&mut Subject) -> Outcome; 38] = [
     a_fence_that_is_no_number_is_an_error,
     a_ttl_over_the_longest_of_the_quorum_is_an_error,
     a_proposed_fence_is_near_the_servers_clock,
@@ -38,6 +38,7 @@ const ALL: [fn(&mut Subject) -> Outcome; 35] = [
     a_mark_is_forgotten_once,
     each_key_of_a_claim_is_marked,
     a_survey_and_an_inspection_agree_on_each_key,
+    leases_and_markers_are_found_among_other_keys,
     a_long_queue_and_many_shares_are_read_in_parts,
     a_release_wakes_a_client_that_blocks_on_a_list,
     only_a_value_that_is_a_lease_can_be_marked,
@@ -51,6 +52,8 @@ const ALL: [fn(&mut Subject) -> Outcome; 35] = [
     shares::shares_that_were_left_beside_a_lease_do_not_return,
     shares::half_of_what_shares_consist_of_is_removed,
     shares::of_shares_that_end_together_the_one_with_the_lower_id_is_named,
+    queue::a_reader_that_asks_at_its_turn_lets_the_next_one_in,
+    queue::a_key_that_is_kept_gets_one_fence,
     queue::a_queue_without_its_waiters_data_is_removed,
     queue::a_waiter_of_a_process_that_left_a_hand_over_is_skipped,
     queue::of_waiters_with_one_ticket_the_one_with_the_lower_id_is_first,
@@ -421,11 +424,14 @@ fn a_member_abstains_for_the_longest_ttl_and_a_second(subject: &mut Subject) -> 
         for member_key in [&name[..], MEMBER_KEY.as_bytes()] {
             set(subject, member_key, format!("{RUN} {}", now - ago * SECOND))?;
         }
-        let rest = whole - Duration::from_secs(ago);
+        let till = now - ago * SECOND + u64::try_from(whole.as_micros()).unwrap();
         let values = [say(subject, &member)?, raw(subject, &grant(&at_member(by(1, "a"), now)))?];
         for value in values {
-            let left = left_of(&value)?;
-            ensure!(left <= rest && left > rest - Duration::from_millis(900), left, rest);
+            let left = u64::try_from(left_of(&value)?.as_micros()).unwrap();
+            let Value::Array(fields) = &value else { return Err("no fields".into()) };
+            let Value::BulkString(at) = &fields[2] else { return Err("no time".into()) };
+            let rest = till - str::from_utf8(at).unwrap().parse::<u64>().unwrap();
+            ensure!((rest..rest + 1000).contains(&left), left, rest);
         }
         let said: String = run(subject, cmd("GET").arg(MEMBER_KEY))?;
         ensure!(said == format!("{RUN} {}", now - ago * SECOND), said);
@@ -588,6 +594,8 @@ fn a_survey_and_an_inspection_agree_on_each_key(subject: &mut Subject) -> Outcom
     run::<()>(subject, cmd("RPUSH").arg("d").arg("x"))?;
     let keys = ["a", "b", "c", "d"].map(key);
     let now = clock(subject)?;
+    let ended = Holder::from_bits(7).digits();
+    run::<()>(subject, cmd("ZADD").arg(side(Side::Holders, "c")).arg(now / 1000 - 1000).arg(&ended))?;
     let all = say(subject, &survey_call(&keys, FenceKeys { by_key: false, by_slot: false }))?;
     let mut each = Vec::new();
     for key in keys {
@@ -595,8 +603,29 @@ fn a_survey_and_an_inspection_agree_on_each_key(subject: &mut Subject) -> Outcom
     }
     let codes: Vec<_> = each.iter().map(code).collect();
     ensure!(codes == [Some(1), Some(6), Some(12), Some(3)], codes);
+    ensure!(!format!("{:?}", each[2]).contains(&ended), each[2]);
     let each = Value::Array(each);
     ensure!(without_time(all.clone(), now) == without_time(each.clone(), now), all, each);
+    Ok(())
+}
+
+/// Which of many keys a listing looks at.
+fn leases_and_markers_are_found_among_other_keys(subject: &mut Subject) -> Outcome {
+    raw(subject, &grant(&by(1, "a")))?;
+    run::<()>(subject, cmd("RPUSH").arg("b").arg("x"))?;
+    set(subject, "c", "lh1 shared")?;
+    set(subject, "d", "lh")?;
+    set(subject, "e", "elh1")?;
+    let keys = ["b", "a", "missing", "c", "d", "e"].map(key);
+    let found: Vec<u64> = redis::from_redis_value(say(subject, &locked_call(&keys))?).unwrap();
+    ensure!(found == [2, 4], found);
+    // What cannot be read is not left out.
+    let mut rules = cmd("ACL");
+    rules.arg("SETUSER").arg("default");
+    run::<()>(subject, rules.clone().arg("-getrange"))?;
+    let said = say(subject, &locked_call(&keys));
+    run::<()>(subject, rules.arg("+getrange"))?;
+    ensure!(said.is_err(), said);
     Ok(())
 }
 
@@ -796,7 +825,9 @@ fn each_lease_of_a_batch_is_judged_by_its_own_keys(subject: &mut Subject) -> Out
             let all = attempts.each_ref();
             for (nth, name) in names.iter().enumerate() {
                 let value = plain(&by(if nth == taken { 2 } else { 1 }, name), 7);
-                run::<()>(subject, cmd("SET").arg(name).arg(value).arg("PX").arg(100_000))?;
+                // One of ours lasts for longer than its TTL, and stays so.
+                let lasts = if nth == (taken + 1) % 3 { 1_000_000 } else { 100_000 };
+                run::<()>(subject, cmd("SET").arg(name).arg(value).arg("PX").arg(lasts))?;
                 run::<()>(subject, cmd("SET").arg(fence_key(all[nth])).arg(7).arg("PX").arg(100_000))?;
             }
             let call = if release {
@@ -814,7 +845,8 @@ fn each_lease_of_a_batch_is_judged_by_its_own_keys(subject: &mut Subject) -> Out
                 if release {
                     ensure!((left == -2) == done[nth] && kept <= 100_000, left, kept);
                 } else {
-                    ensure!((left > 800_000) == done[nth] && kept > 1_700_000, left, kept);
+                    let least = if nth == (taken + 1) % 3 { 900_000 } else { 800_000 };
+                    ensure!((left > least) == done[nth] && kept > 1_700_000, left, kept);
                 }
             }
         }

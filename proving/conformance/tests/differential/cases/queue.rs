@@ -8,6 +8,34 @@ fn is_held(subject: &mut Subject, name: &str) -> Result<bool, String> {
     run(subject, cmd("EXISTS").arg(name))
 }
 
+/// The lease before them has ended, and nobody has noticed it yet.
+pub(super) fn a_reader_that_asks_at_its_turn_lets_the_next_one_in(subject: &mut Subject) -> Outcome {
+    let reader = |who| waits(&by(who, "a").reading());
+    ensure!(code(&raw(subject, &grant(&by(1, "a")))?) == Some(0));
+    for who in [2, 3] {
+        ensure!(code(&raw(subject, &reader(who))?) == Some(7));
+    }
+    run::<()>(subject, cmd("DEL").arg("a"))?;
+    ensure!(code(&raw(subject, &reader(2))?) == Some(0));
+    let holders: u64 = run(subject, cmd("ZCARD").arg(side(Side::Holders, "a")))?;
+    ensure!(holders == 2, holders);
+    Ok(())
+}
+
+/// An attempt that waits for its second key asks again and again.
+pub(super) fn a_key_that_is_kept_gets_one_fence(subject: &mut Subject) -> Outcome {
+    ensure!(code(&raw(subject, &grant(&by(1, "b")))?) == Some(0));
+    let both = Claim::exclusive_all([key("a"), key("b")]).unwrap();
+    let both = Attempt::new(both, Holder::from_bits(2), None, ttl(Duration::from_secs(900)));
+    let mut kept = Vec::new();
+    for _ in 0..2 {
+        ensure!(code(&raw(subject, &waits(&both))?) == Some(7));
+        kept.push(run::<Vec<u8>>(subject, cmd("GET").arg("a"))?);
+    }
+    ensure!(kept[0] == kept[1], kept);
+    Ok(())
+}
+
 /// Somebody deleted the waiters' data. A waiter without data is skipped.
 pub(super) fn a_queue_without_its_waiters_data_is_removed(subject: &mut Subject) -> Outcome {
     let queue = side(Side::Queue, "a");
