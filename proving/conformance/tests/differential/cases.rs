@@ -20,8 +20,9 @@ use crate::subject::{Subject, plain};
 
 type Outcome = Result<(), String>;
 
-const ALL: [fn(&mut Subject) -> Outcome; 38] = [
+const ALL: [fn(&mut Subject) -> Outcome; 39] = [
     a_fence_that_is_no_number_is_an_error,
+    a_raised_fence_is_the_proposed_one_or_above_the_last,
     a_ttl_over_the_longest_of_the_quorum_is_an_error,
     a_proposed_fence_is_near_the_servers_clock,
     a_grant_that_comes_too_late_grants_nothing,
@@ -262,13 +263,38 @@ fn a_fence_that_is_no_number_is_an_error(subject: &mut Subject) -> Outcome {
         ensure!(content(subject)? == before);
         set(subject, "a", plain(&ours, 7))?;
         let before = content(subject)?;
-        let request = Request::Raise(member);
-        let value = raw(subject, &request)?;
-        ensure!(code(&value) == Some(5), value);
+        let name = Value::BulkString(fence_key(&member));
+        let value = raw(subject, &Request::Raise(member))?;
+        let Value::Array(fields) = &value else { return Err(format!("{value:?}")) };
+        ensure!(code(&value) == Some(5) && fields[2] == name, value);
         ensure!(content(subject)? == before);
         let refused = raw(subject, &Request::Renew(by(2, "a")))?;
         ensure!(code(&refused) == Some(1), refused);
     }
+    Ok(())
+}
+
+/// Holders of one key have different fences, and each learns the one that it has.
+fn a_raised_fence_is_the_proposed_one_or_above_the_last(subject: &mut Subject) -> Outcome {
+    vouched(subject, 20 * DAY)?;
+    let base = clock(subject)?;
+    let reader = |who, fence| at_member(by(who, "a").reading(), fence);
+    ensure!(code(&raw(subject, &grant(&reader(1, base + 10)))?) == Some(0));
+    ensure!(code(&raw(subject, &grant(&reader(2, base + 20)))?) == Some(0));
+    let alone = at_member(by(1, "b"), base + 20);
+    ensure!(code(&raw(subject, &grant(&alone))?) == Some(0));
+    set(subject, fence_key(&alone), (base + 50).to_string())?;
+    for (asks, expected) in
+        [(reader(1, base + 10), base + 10), (reader(1, base + 20), base + 21), (alone, base + 50)]
+    {
+        let said = raw(subject, &Request::Raise(asks))?;
+        let Value::Array(fields) = &said else { return Err(format!("{said:?}")) };
+        let fence = Value::BulkString(expected.to_string().into_bytes());
+        ensure!(code(&said) == Some(0) && fields[1] == fence, said, expected);
+    }
+    let mut share = cmd("HGET");
+    let share: String = run(subject, share.arg(side(Side::Shares, "a")).arg(Holder::from_bits(1).digits()))?;
+    ensure!(share.starts_with(&format!("1 {} ", base + 21)), share);
     Ok(())
 }
 
