@@ -31,9 +31,9 @@ struct Part {
     tests: &'static [&'static [&'static str]],
 }
 
-/// The checks of every store, on stores in memory, and the tests of a quorum in virtual time.
-const IN_MEMORY: &[&str] = &["--test-package=conformance", "--", "--test=every_store", "memory"];
-const AT_WILL: &[&str] = &["--test-package=conformance", "--", "--test=quorum", "--test=testing_kit"];
+/// The checks of every store, on stores in memory, and the tests in virtual time.
+const IN_MEMORY: &[&str] = &["--test-package=conformance", "--", "--test=stores", "memory"];
+const AT_WILL: &[&str] = &["--test-package=conformance", "--", "--test=quorum", "--test=in_memory"];
 
 const PARTS: [Part; 2] = [
     Part {

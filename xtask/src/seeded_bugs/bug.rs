@@ -16,19 +16,13 @@ pub(super) enum Suite {
     /// The file store as other processes use it.
     FileProcesses,
     /// The checks that every store must pass.
-    EveryStore,
-    /// Guards and requests in virtual time.
-    Guards,
-    /// A quorum of stores in virtual time.
+    Stores,
+    /// Guards, requests and waiters of locks in memory.
+    InMemory,
+    /// A quorum of stores in virtual time, also of members of which some behave differently.
     Quorum,
-    /// Waiters that poll.
-    PollingWaiters,
-    /// Locks on different runtimes and clocks.
-    Runtimes,
-    /// Processes that end while they hold locks.
-    LastReleases,
-    /// A quorum in which some members behave differently.
-    OddMembers,
+    /// Programs on different runtimes and clocks, and their ends.
+    Programs,
     /// The unit tests of the command.
     Command,
     /// The command as a process among others.
@@ -44,13 +38,10 @@ impl Suite {
             Self::Store => &["-p", "leasehold-redis", "--test", "store"],
             Self::File => &["-p", "leasehold-file", "--lib"],
             Self::FileProcesses => &["-p", "leasehold-file", "--test", "suite"],
-            Self::PollingWaiters => &["-p", "conformance", "--test", "polling_waiters"],
-            Self::Runtimes => &["-p", "conformance", "--test", "runtimes"],
-            Self::EveryStore => &["-p", "conformance", "--test", "every_store"],
-            Self::Guards => &["-p", "conformance", "--test", "guards_in_virtual_time"],
+            Self::Stores => &["-p", "conformance", "--test", "stores"],
+            Self::InMemory => &["-p", "conformance", "--test", "in_memory"],
             Self::Quorum => &["-p", "conformance", "--test", "quorum"],
-            Self::LastReleases => &["-p", "conformance", "--test", "last_releases"],
-            Self::OddMembers => &["-p", "conformance", "--test", "quorum_of_odd_members"],
+            Self::Programs => &["-p", "conformance", "--test", "programs"],
             Self::Command => &["-p", "leasehold-cli", "--bin", "leasehold"],
             Self::Run => &["-p", "leasehold-cli", "--test", "run"],
         }

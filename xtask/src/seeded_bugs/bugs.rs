@@ -2,10 +2,7 @@
 
 use super::bug::{
     Bug,
-    Suite::{
-        Command, Core, EveryStore, File, FileProcesses, Guards, LastReleases, OddMembers, PollingWaiters,
-        Quorum, Run, Runtimes, Store, Wire,
-    },
+    Suite::{Command, Core, File, FileProcesses, InMemory, Programs, Quorum, Run, Store, Stores, Wire},
 };
 
 /// All bugs. A rule that is both in `core::apply` and in the scripts is broken in each.
@@ -24,8 +21,8 @@ pub(super) const BUGS: &[Bug] = &[
         from: "  if holds(s) then\n    if s.shared",
         to: "  if holds(s) or s.owner then\n    if s.shared",
         tests: &[
-            (EveryStore, "redis_7_0::a_release_frees_only_what_is_ours"),
-            (EveryStore, "valkey_9_1::a_release_frees_only_what_is_ours"),
+            (Stores, "every_store::redis_7_0::a_release_frees_only_what_is_ours"),
+            (Stores, "every_store::valkey_9_1::a_release_frees_only_what_is_ours"),
         ],
     },
     Bug {
@@ -34,7 +31,7 @@ pub(super) const BUGS: &[Bug] = &[
         from: "local is_held = found[i] and string.sub(found[i], 1, 37) == argv[arg + i]",
         to: "local is_held = found[i]",
         tests: &[
-            (EveryStore, "redis_7_0::a_release_frees_only_what_is_ours"),
+            (Stores, "every_store::redis_7_0::a_release_frees_only_what_is_ours"),
             (Store, "batches::a_release_in_a_batch_deletes_only_what_is_the_callers"),
         ],
     },
@@ -43,7 +40,7 @@ pub(super) const BUGS: &[Bug] = &[
         file: "crates/core/src/apply/breaking.rs",
         from: "ours.filter(|(holding, _)| holding.fence == Some(fence))",
         to: "ours.filter(|(holding, _)| holding.fence.is_some())",
-        tests: &[(EveryStore, "memory::a_break_ends_the_holding_with_that_fence_and_no_other")],
+        tests: &[(Stores, "every_store::memory::a_break_ends_the_holding_with_that_fence_and_no_other")],
     },
     // One holder after a transfer.
     Bug {
@@ -51,14 +48,17 @@ pub(super) const BUGS: &[Bug] = &[
         file: "crates/leasehold/src/lock/guard.rs",
         from: "        self.held.0.lose(Loss::Transferred);\n",
         to: "",
-        tests: &[(EveryStore, "transferred::memory::a_lock_goes_over_to_one_process_and_to_no_second")],
+        tests: &[(
+            Stores,
+            "every_store::transferred::memory::a_lock_goes_over_to_one_process_and_to_no_second",
+        )],
     },
     Bug {
         name: "a transfer makes a successor of a holder that holds nothing",
         file: "crates/redis/src/scripts/transfer.lua",
         from: "if not holds(all[n]) then",
         to: "if not all[n].value then",
-        tests: &[(EveryStore, "transferred::redis_7_0::at_most_one_of_many_adopters_gets_the_lock")],
+        tests: &[(Stores, "every_store::transferred::redis_7_0::at_most_one_of_many_adopters_gets_the_lock")],
     },
     // Releasing at members whose grant is only possible.
     Bug {
@@ -97,7 +97,10 @@ pub(super) const BUGS: &[Bug] = &[
         file: "crates/core/src/quorum/request.rs",
         from: "&& !(skips && foreign(member))",
         to: "&& !(skips && foreign(member) && self.waits() && self.moves > 9)",
-        tests: &[(OddMembers, "obstacles::a_waiter_queues_at_a_member_without_another_programs_lock")],
+        tests: &[(
+            Quorum,
+            "odd_members::obstacles::a_waiter_queues_at_a_member_without_another_programs_lock",
+        )],
     },
     Bug {
         name: "a majority takes the lock before the first of the queue has asked the others",
@@ -105,8 +108,8 @@ pub(super) const BUGS: &[Bug] = &[
         from: "held_by.is_some_and(|held_by| !self.gave_way",
         to: "held_by.is_some_and(|held_by| self.gave_way",
         tests: &[(
-            OddMembers,
-            "obstacles::a_newcomer_between_a_hand_over_and_the_rest_of_its_round_gives_way",
+            Quorum,
+            "odd_members::obstacles::a_newcomer_between_a_hand_over_and_the_rest_of_its_round_gives_way",
         )],
     },
     Bug {
@@ -115,8 +118,8 @@ pub(super) const BUGS: &[Bug] = &[
         from: "if self.round.held_by(before).is_some() {",
         to: "{",
         tests: &[(
-            OddMembers,
-            "obstacles::a_late_grant_counts_and_is_kept_or_is_given_up_and_does_not_count",
+            Quorum,
+            "odd_members::obstacles::a_late_grant_counts_and_is_kept_or_is_given_up_and_does_not_count",
         )],
     },
     Bug {
@@ -134,7 +137,7 @@ pub(super) const BUGS: &[Bug] = &[
         file: "crates/redis/src/scripts/raise.lua",
         from: "elseif last >= proposed then",
         to: "elseif last > proposed then",
-        tests: &[(EveryStore, "redis_7_0::no_fence_is_answered_to_two_readers")],
+        tests: &[(Stores, "every_member::redis_7_0::no_fence_is_answered_to_two_readers")],
     },
     Bug {
         name: "one server under two names counts as two members until the next request",
@@ -142,8 +145,8 @@ pub(super) const BUGS: &[Bug] = &[
         from: "quorum.same_place_twice().filter(|_| granted)",
         to: "quorum.same_place_twice().filter(|_| granted && false)",
         tests: &[(
-            OddMembers,
-            "granting::a_majority_of_names_for_one_place_grants_nothing_also_when_that_is_known_only_by_their_answers",
+            Quorum,
+            "odd_members::granting::a_majority_of_names_for_one_place_grants_nothing_also_when_that_is_known_only_by_their_answers",
         )],
     },
     Bug {
@@ -339,7 +342,10 @@ pub(super) const BUGS: &[Bug] = &[
         file: "crates/leasehold/src/lock/pending.rs",
         from: "            self.handle.give_up(attempt);",
         to: "            drop(attempt);",
-        tests: &[(Guards, "a_place_in_the_queue_is_given_up_even_after_the_store_was_silent_beyond_the_ttl")],
+        tests: &[(
+            InMemory,
+            "guards_in_virtual_time::a_place_in_the_queue_is_given_up_even_after_the_store_was_silent_beyond_the_ttl",
+        )],
     },
     Bug {
         name: "a grant takes a key that somebody else holds",
@@ -347,8 +353,8 @@ pub(super) const BUGS: &[Bug] = &[
         from: "if turn == 'taken' then refused",
         to: "if turn == 'taken' and s.other then refused",
         tests: &[
-            (EveryStore, "redis_7_0::a_free_key_is_granted_to_one"),
-            (EveryStore, "valkey_9_1::a_free_key_is_granted_to_one"),
+            (Stores, "every_store::redis_7_0::a_free_key_is_granted_to_one"),
+            (Stores, "every_store::valkey_9_1::a_free_key_is_granted_to_one"),
         ],
     },
     // A new id for each round.
@@ -367,7 +373,10 @@ pub(super) const BUGS: &[Bug] = &[
         file: "crates/core/src/quorum.rs",
         from: "self.over && self.ids.is_clean()",
         to: "self.over || self.ids.is_clean() && false",
-        tests: &[(OddMembers, "undoing::a_try_that_is_repeated_while_the_first_is_given_up_uses_other_ids")],
+        tests: &[(
+            Quorum,
+            "odd_members::undoing::a_try_that_is_repeated_while_the_first_is_given_up_uses_other_ids",
+        )],
     },
     // Waiting one's turn in the queue.
     Bug {
@@ -434,21 +443,24 @@ pub(super) const BUGS: &[Bug] = &[
         file: "crates/redis/src/scripts/renew.lua",
         from: "elseif left(s) < ttl then",
         to: "else",
-        tests: &[(EveryStore, "redis_7_0::a_renewal_lengthens_and_never_shortens")],
+        tests: &[(Stores, "every_store::redis_7_0::a_renewal_lengthens_and_never_shortens")],
     },
     Bug {
         name: "releases that the end of a runtime interrupts are forgotten",
         file: "crates/leasehold/src/runtime/cleanups.rs",
         from: "self.rescue(&mut state, begin, done);",
         to: "drop((begin, done));",
-        tests: &[(LastReleases, "a_program_that_ends_leaves_no_lock_at_a_server")],
+        tests: &[(Programs, "last_releases::a_program_that_ends_leaves_no_lock_at_a_server")],
     },
     Bug {
         name: "a guard is held until its loss is reported",
         file: "crates/leasehold/src/lock/holding.rs",
         from: "self.loss.get().is_none() && now < self.end()",
         to: "self.loss.get().is_none()",
-        tests: &[(Guards, "a_guard_knows_its_end_before_the_keeper_had_a_chance_to_say_so")],
+        tests: &[(
+            InMemory,
+            "guards_in_virtual_time::a_guard_knows_its_end_before_the_keeper_had_a_chance_to_say_so",
+        )],
     },
     // Fences that continue after their record is lost.
     Bug {
@@ -734,14 +746,20 @@ pub(super) const BUGS: &[Bug] = &[
         file: "crates/leasehold/src/lock/pending.rs",
         from: "            self.handle.refusals.note(attempt.claim.first_key(), self.handle.runtime.now());",
         to: "            let _ = &self.handle.refusals;",
-        tests: &[(Guards, "a_program_that_asks_on_although_it_is_refused_rests_in_between")],
+        tests: &[(
+            InMemory,
+            "guards_in_virtual_time::a_program_that_asks_on_although_it_is_refused_rests_in_between",
+        )],
     },
     Bug {
         name: "polling waiters leave no gap after a release",
         file: "crates/leasehold/src/store_handle.rs",
         from: "            pauses.note(&holding.attempt.claim, now);",
         to: "            let _ = pauses;",
-        tests: &[(PollingWaiters, "after_a_release_the_key_is_free_for_half_an_interval_at_least")],
+        tests: &[(
+            InMemory,
+            "polling_waiters::after_a_release_the_key_is_free_for_half_an_interval_at_least",
+        )],
     },
     Bug {
         name: "a waiter is notified on a channel that is not for its key",
@@ -766,14 +784,17 @@ pub(super) const BUGS: &[Bug] = &[
         file: "crates/leasehold/src/lock/acquire.rs",
         from: "            Some(loss) if released.is_err() => Err(",
         to: "            Some(loss) if released.is_err() && false => Err(",
-        tests: &[(Guards, "work_that_ends_before_the_loss_was_noticed_is_returned_with_the_loss")],
+        tests: &[(
+            InMemory,
+            "guards_in_virtual_time::work_that_ends_before_the_loss_was_noticed_is_returned_with_the_loss",
+        )],
     },
     Bug {
         name: "a release after the close says that the lease has ended",
         file: "crates/leasehold/src/error.rs",
         from: "            Loss::Closed { reason } => Self::Closed { reason },",
         to: "            Loss::Closed { reason } if reason.is_empty() => Self::Closed { reason },",
-        tests: &[(Guards, "a_release_after_the_close_says_that_it_was_closed")],
+        tests: &[(InMemory, "guards_in_virtual_time::a_release_after_the_close_says_that_it_was_closed")],
     },
     Bug {
         name: "a command that has ended waits for its store until the lease ends",
@@ -787,6 +808,6 @@ pub(super) const BUGS: &[Bug] = &[
         file: "crates/leasehold/src/runtime.rs",
         from: "Some(tokio).filter(|tokio| tokio::time::Instant::now() == *tokio)",
         to: "Some(tokio).filter(|tokio| tokio::time::Instant::now() != *tokio)",
-        tests: &[(Runtimes, "locks_in_memory_follow_a_clock_that_a_test_has_paused")],
+        tests: &[(Programs, "runtimes::locks_in_memory_follow_a_clock_that_a_test_has_paused")],
     },
 ];

@@ -1,8 +1,9 @@
-//! A quorum of stores, in virtual time.
+//! A quorum of stores, in virtual time. In `odd_members`, some members deviate from the rest.
 
 mod batches;
 mod contention;
 mod errors;
+mod odd_members;
 mod outages;
 mod random_faults;
 mod renewals;

@@ -5,8 +5,8 @@ use std::time::Duration;
 use conformance::faulty::CallFate;
 use leasehold_core::{Attempt, GrantAnswer, InspectStore as _, Store as _, Wake};
 
-use crate::odd::passing;
-use crate::world::{MILLISECOND, SECOND, TTL, WAIT, World, fence, key};
+use super::odd::passing;
+use super::world::{MILLISECOND, SECOND, TTL, WAIT, World, fence, key};
 use leasehold::QuorumStore;
 
 /// True if an attempt is woken within this time.

@@ -6,8 +6,8 @@ use conformance::faulty::CallFate;
 use leasehold::QuorumStore;
 use leasehold_core::{Attempt, Content, GrantAnswer, Holder, HolderInfo, Owner, Store as _, WaitMode, Wake};
 
-use crate::odd::Does;
-use crate::world::{MILLISECOND, SECOND, WAIT, World, fence, key};
+use super::odd::Does;
+use super::world::{MILLISECOND, SECOND, WAIT, World, fence, key};
 
 /// Another program's lock, which never expires.
 fn foreign() -> Does {

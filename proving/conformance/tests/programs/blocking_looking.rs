@@ -103,7 +103,7 @@ fn functions(source: &str) -> Vec<&str> {
 }
 
 macro_rules! sources {
-    ($($file:literal)*) => { concat!($(include_str!(concat!("../../../crates/leasehold/src/", $file)), "\n"),*) };
+    ($($file:literal)*) => { concat!($(include_str!(concat!("../../../../crates/leasehold/src/", $file)), "\n"),*) };
 }
 
 /// A type, its sources, those of its blocking twin, and the functions that the twin has under

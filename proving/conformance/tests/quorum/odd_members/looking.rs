@@ -5,8 +5,8 @@ use leasehold_core::{
     Attempt, InspectStore as _, Key, Mark, MarkStore as _, Stamp, Store as _, WaitMode, Waiter,
 };
 
-use crate::odd::passing;
-use crate::world::{MILLISECOND, SECOND, TTL, WAIT, World, fence, key};
+use super::odd::passing;
+use super::world::{MILLISECOND, SECOND, TTL, WAIT, World, fence, key};
 
 /// Holds `k` at some members only, as a process whose request is under way does.
 async fn hold_at(world: &World, members: &[usize]) -> Attempt {

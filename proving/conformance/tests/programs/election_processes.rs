@@ -59,7 +59,7 @@ struct Candidate {
 impl Candidate {
     fn stand(store: &str, journal: &Path) -> Self {
         let mut command = Command::new(env::current_exe().unwrap());
-        command.args(["a_candidate_of_another_test_leads", "--exact", "--nocapture"]);
+        command.args(["election_processes::a_candidate_of_another_test_leads", "--exact", "--nocapture"]);
         command.env(STORE, store).env(JOURNAL, journal);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let out = BufReader::new(child.stdout.take().unwrap());

@@ -11,7 +11,7 @@ use leasehold::testing::World;
 use leasehold::{EveryOutcome, LockError, Locks, Renewal};
 use tokio::runtime::Builder;
 
-use crate::{SECOND, TTL, on_each_runtime};
+use super::{SECOND, TTL, on_each_runtime};
 
 #[test]
 fn time_stands_still_unless_it_is_moved() {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use leasehold::testing::{Outage, World};
 use leasehold::{FaultCause, HoldError, LockError, Loss};
 
-use crate::{SECOND, TTL, on_each_runtime};
+use super::{SECOND, TTL, on_each_runtime};
 
 const EACH: [Outage; 4] = [Outage::Silent, Outage::Down, Outage::AnswersLost, Outage::Refused];
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-const PAGE: &str = include_str!("../../../docs/replacing.md");
+const PAGE: &str = include_str!("../../../../docs/replacing.md");
 
 /// The rows of the tables, each with its heading; without the tables' header rows.
 fn rows() -> Vec<(&'static str, &'static str)> {

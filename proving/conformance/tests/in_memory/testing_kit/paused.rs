@@ -6,7 +6,7 @@ use leasehold::testing::{Outage, World};
 use leasehold::{HoldError, LockError, Locks, Loss};
 use tokio::time::{Instant, sleep};
 
-use crate::{SECOND, TTL};
+use super::{SECOND, TTL};
 
 /// Works for ten minutes of tokio's time, as a user's job.
 async fn job(locks: Locks) -> Result<&'static str, HoldError<&'static str>> {

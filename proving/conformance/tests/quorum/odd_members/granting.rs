@@ -5,8 +5,8 @@ use std::time::Duration;
 use conformance::faulty::CallFate;
 use leasehold_core::{GrantAnswer, InspectStore as _, Stamp, Store as _, WaitMode};
 
-use crate::odd::{Does, lasting, passing};
-use crate::world::{MILLISECOND, SECOND, TTL, WAIT, World, fence, key};
+use super::odd::{Does, lasting, passing};
+use super::world::{MILLISECOND, SECOND, TTL, WAIT, World, fence, key};
 
 /// The time of a grant, with members that answer after these delays, or never.
 async fn grant_with(late: [Option<u32>; 3]) -> Duration {

@@ -13,7 +13,7 @@ use leasehold_core::{
     MemberStore, Notices, Parts, RaiseAnswer, ScanPage, ScanPosition, Store, StoreRole, WaitMode, Wake,
 };
 
-use crate::world::key;
+use super::world::key;
 
 /// The fate of a call to a member.
 #[derive(Clone, Debug)]

@@ -5,8 +5,8 @@ use std::time::Duration;
 use conformance::faulty::CallFate;
 use leasehold_core::{HoldAnswer, InspectStore as _, Notice, Store as _, WaitMode};
 
-use crate::odd::{lasting, passing};
-use crate::world::{MILLISECOND, SECOND, TTL, World, fence};
+use super::odd::{lasting, passing};
+use super::world::{MILLISECOND, SECOND, TTL, World, fence};
 
 /// A server with many nodes, one of which is down, renews some leases and cannot answer for others.
 #[tokio::test(start_paused = true)]

@@ -49,7 +49,7 @@ macro_rules! example {
                     return main().unwrap();
                 }
                 let check: fn(&str) = $check;
-                check(concat!(stringify!($name), "::says_what_it_should"));
+                check(concat!("examples::", stringify!($name), "::says_what_it_should"));
             }
         }
     };

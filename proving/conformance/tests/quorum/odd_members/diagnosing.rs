@@ -5,7 +5,7 @@ use std::time::Duration;
 use conformance::faulty::CallFate;
 use leasehold_core::{AdminStore as _, ClockSeen, Diagnosis, Finding, Remedy, Severity, StoreRole};
 
-use crate::world::{MAX_TTL, SECOND, World};
+use super::world::{MAX_TTL, SECOND, World};
 
 const ALONE: StoreRole = StoreRole::Alone;
 

@@ -184,7 +184,11 @@ fn a_program_that_ends_leaves_no_lock_at_a_server() {
         ("blocks", 10),
         ("outlives its runtime", 10),
     ];
-    leave_nothing("a_program_that_ends_leaves_no_lock_at_a_server", &programs, &[server.url()]);
+    leave_nothing(
+        "last_releases::a_program_that_ends_leaves_no_lock_at_a_server",
+        &programs,
+        &[server.url()],
+    );
 }
 
 #[test]
@@ -196,7 +200,7 @@ fn a_program_that_ends_leaves_no_lock_in_a_quorum() {
     // The members vote once nobody can hold a lease that they forgot.
     let urls = servers.each_ref().map(|server| format!("{}?quarantine=no", server.url()));
     let programs = [("charge fails", 10), ("drops its guard", 10), ("drops its guard, on one thread", 10)];
-    leave_nothing("a_program_that_ends_leaves_no_lock_in_a_quorum", &programs, &urls);
+    leave_nothing("last_releases::a_program_that_ends_leaves_no_lock_in_a_quorum", &programs, &urls);
 }
 
 #[test]
@@ -208,7 +212,7 @@ fn a_program_that_ends_leaves_no_lock_in_a_file() {
     let url = format!("file:{}", directory.path().join("leases.db").display());
     let programs =
         [("charge fails", 10), ("drops its guard", 10), ("blocks", 10), ("leaves them in tasks", 5)];
-    leave_nothing("a_program_that_ends_leaves_no_lock_in_a_file", &programs, &[url]);
+    leave_nothing("last_releases::a_program_that_ends_leaves_no_lock_in_a_file", &programs, &[url]);
 }
 
 /// A hanging server delays the end of a program by two seconds in all, however many locks it held,
@@ -221,7 +225,7 @@ fn a_program_ends_although_the_server_is_silent() {
     let server = Server::start(Flavor::Valkey91);
     let mut again = Command::new(std::env::current_exe().unwrap());
     again.args([
-        "a_program_ends_although_the_server_is_silent",
+        "last_releases::a_program_ends_although_the_server_is_silent",
         "--exact",
         "--nocapture",
         "--test-threads=1",

@@ -6,8 +6,8 @@ use leasehold_core::{
     Notice, ScanPosition, Store as _, WaitMode,
 };
 
-use crate::odd::{lasting, passing};
-use crate::world::{MAX_TTL, MILLISECOND, SECOND, TTL, WAIT, World, fence, key};
+use super::odd::{lasting, passing};
+use super::world::{MAX_TTL, MILLISECOND, SECOND, TTL, WAIT, World, fence, key};
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_longer_than_the_longest_is_refused_for_good_and_one_that_is_as_long_is_served() {

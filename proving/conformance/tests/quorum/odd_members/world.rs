@@ -11,7 +11,7 @@ use leasehold_core::{
     Attempt, Claim, Fault, Fence, GrantAnswer, Holder, InspectStore as _, Key, Store, Ttl, WaitMode,
 };
 
-use crate::odd::{Odd, passing};
+use super::odd::{Odd, passing};
 
 pub(crate) const MILLISECOND: Duration = Duration::from_millis(1);
 pub(crate) const SECOND: Duration = Duration::from_secs(1);

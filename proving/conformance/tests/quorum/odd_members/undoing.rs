@@ -6,8 +6,8 @@ use conformance::faulty::CallFate;
 use leasehold::{MemoryStore, QuorumStore, TokioRuntime};
 use leasehold_core::{GrantAnswer, Store, WaitMode, WaitQueue};
 
-use crate::odd::{Odd, lasting, passing};
-use crate::world::{MAX_TTL, MILLISECOND, SECOND, World, fence};
+use super::odd::{Odd, lasting, passing};
+use super::world::{MAX_TTL, MILLISECOND, SECOND, World, fence};
 
 #[tokio::test(start_paused = true)]
 async fn giving_up_is_retried_ever_more_rarely_for_as_long_as_the_grant_could_last() {

@@ -8,8 +8,8 @@ use leasehold_core::{
     MarkStore as _, MemberStore as _, Notice, Notices, Proposal, Store as _, Ttl, WaitMode,
 };
 
-use crate::odd::{lasting, passing};
-use crate::world::{MAX_TTL, MILLISECOND, World, fence, key};
+use super::odd::{lasting, passing};
+use super::world::{MAX_TTL, MILLISECOND, World, fence, key};
 
 /// A notice that has already arrived.
 fn told(notices: &mut Box<dyn Notices>) -> Option<Notice> {

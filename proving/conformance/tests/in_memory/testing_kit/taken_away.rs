@@ -5,7 +5,7 @@ use std::time::Duration;
 use leasehold::testing::World;
 use leasehold::{Event, Loss, ReleaseError};
 
-use crate::{SECOND, TTL, on_each_runtime};
+use super::{SECOND, TTL, on_each_runtime};
 
 #[test]
 fn a_lease_that_is_deleted_is_lost_with_the_next_renewal() {
