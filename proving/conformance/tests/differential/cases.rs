@@ -20,7 +20,7 @@ use crate::subject::{Subject, plain};
 
 type Outcome = Result<(), String>;
 
-const ALL: [fn(&mut Subject) -> Outcome; 39] = [
+const ALL: [fn(&mut Subject) -> Outcome; 42] = [
     a_fence_that_is_no_number_is_an_error,
     a_raised_fence_is_the_proposed_one_or_above_the_last,
     a_ttl_over_the_longest_of_the_quorum_is_an_error,
@@ -46,6 +46,7 @@ const ALL: [fn(&mut Subject) -> Outcome; 39] = [
     a_server_that_does_not_let_a_script_read_grants_nothing,
     no_share_ends_before_its_ttl,
     a_share_with_a_later_end_than_any_of_ours_does_not_count,
+    shares::a_writer_that_rejoins_as_a_reader_admits_readers,
     shares::without_their_sum_no_permit_is_granted,
     shares::a_holder_without_a_record_had_no_permits,
     shares::the_marker_of_a_million_permits_is_known,
@@ -55,6 +56,8 @@ const ALL: [fn(&mut Subject) -> Outcome; 39] = [
     shares::of_shares_that_end_together_the_one_with_the_lower_id_is_named,
     queue::a_reader_that_asks_at_its_turn_lets_the_next_one_in,
     queue::a_key_that_is_kept_gets_one_fence,
+    queue::who_rejoins_claims_what_it_was_handed,
+    queue::who_rejoins_removes_what_is_left_of_a_queue,
     queue::a_queue_without_its_waiters_data_is_removed,
     queue::a_waiter_of_a_process_that_left_a_hand_over_is_skipped,
     queue::of_waiters_with_one_ticket_the_one_with_the_lower_id_is_first,
@@ -705,15 +708,17 @@ fn a_release_wakes_a_client_that_blocks_on_a_list(subject: &mut Subject) -> Outc
         let left = lasts(subject, list)?;
         ensure!(left <= Duration::from_millis(1000) && left > Duration::from_millis(500), left);
     }
-    // Each of two keys has its own list.
+    // Each key has its own list.
     run::<()>(subject, cmd("DEL").arg(list))?;
-    let claim = Claim::exclusive_all(["a", "lock:b", "lock:c"].map(key)).unwrap();
-    let both = Attempt::new(claim, Holder::from_bits(1), None, ttl(Duration::from_secs(900)))
+    let claim = Claim::exclusive_all(["a", "lock:b", "lock:c", "lock:d"].map(key)).unwrap();
+    let all = Attempt::new(claim, Holder::from_bits(1), None, ttl(Duration::from_secs(900)))
         .with_signal(Some(Signal::PythonRedisLock));
-    ensure!(code(&raw(subject, &grant(&both))?) == Some(0));
-    ensure!(code(&raw(subject, &Request::Release(both))?) == Some(0));
-    let lengths = [length(subject)?, run(subject, cmd("LLEN").arg("lock-signal:c"))?];
-    ensure!(lengths == [1, 1], lengths);
+    ensure!(code(&raw(subject, &grant(&all))?) == Some(0));
+    ensure!(code(&raw(subject, &Request::Release(all))?) == Some(0));
+    for list in ["lock-signal:b", "lock-signal:c", "lock-signal:d"] {
+        let elements: Vec<String> = run(subject, cmd("LRANGE").arg(list).arg(0).arg(-1))?;
+        ensure!(elements == ["1"], list, elements);
+    }
     ensure!(run::<String>(subject, cmd("TYPE").arg("a"))? == "none");
     // A waiter of ours is handed the key.
     run::<()>(subject, cmd("DEL").arg(list))?;

@@ -36,6 +36,36 @@ pub(super) fn a_key_that_is_kept_gets_one_fence(subject: &mut Subject) -> Outcom
     Ok(())
 }
 
+pub(super) fn who_rejoins_claims_what_it_was_handed(subject: &mut Subject) -> Outcome {
+    vouched(subject, 20 * DAY)?;
+    let now = clock(subject)?;
+    let [first, second, third] =
+        [1, 2, 3].map(|who| at_member(by(who, "a"), now + u64::try_from(who).unwrap()));
+    ensure!(code(&raw(subject, &grant(&first))?) == Some(0));
+    for waiter in [&second, &third] {
+        ensure!(code(&raw(subject, &waits(waiter))?) == Some(7));
+    }
+    ensure!(code(&raw(subject, &Request::Release(first))?) == Some(0));
+    let is_unclaimed =
+        |subject: &mut Subject| run::<bool>(subject, cmd("HEXISTS").arg(side(Side::Waiters, "a")).arg("u"));
+    ensure!(is_unclaimed(subject)?);
+    ensure!(code(&raw(subject, &rejoin(&second))?) == Some(0));
+    ensure!(!is_unclaimed(subject)?);
+    Ok(())
+}
+
+/// A queue without waiters, of which somebody deleted a part.
+pub(super) fn who_rejoins_removes_what_is_left_of_a_queue(subject: &mut Subject) -> Outcome {
+    vouched(subject, 20 * DAY)?;
+    let ours = at_member(by(1, "a"), clock(subject)?);
+    ensure!(code(&raw(subject, &grant(&ours))?) == Some(0));
+    let waiters = side(Side::Waiters, "a");
+    run::<()>(subject, cmd("HSET").arg(&waiters).arg("s:leasehold:x").arg(""))?;
+    ensure!(code(&raw(subject, &rejoin(&ours))?) == Some(0));
+    ensure!(!run::<bool>(subject, cmd("EXISTS").arg(&waiters))?);
+    Ok(())
+}
+
 /// Somebody deleted the waiters' data. A waiter without data is skipped.
 pub(super) fn a_queue_without_its_waiters_data_is_removed(subject: &mut Subject) -> Outcome {
     let queue = side(Side::Queue, "a");

@@ -33,6 +33,18 @@ fn holders(subject: &mut Subject, name: &str) -> Result<Vec<String>, String> {
     run(subject, cmd("ZRANGE").arg(side(Side::Holders, name)).arg(0).arg(-1))
 }
 
+pub(super) fn a_writer_that_rejoins_as_a_reader_admits_readers(subject: &mut Subject) -> Outcome {
+    vouched(subject, 20 * DAY)?;
+    let now = clock(subject)?;
+    let [writer, waiter] = [1, 2].map(|who| at_member(by(who, "a"), now + u64::try_from(who).unwrap()));
+    ensure!(code(&raw(subject, &grant(&writer))?) == Some(0));
+    ensure!(code(&raw(subject, &waits(&waiter.reading()))?) == Some(7));
+    ensure!(code(&raw(subject, &rejoin(&writer.reading()))?) == Some(0));
+    let holders = holders(subject, "a")?;
+    ensure!(holders.len() == 2, holders);
+    Ok(())
+}
+
 pub(super) fn without_their_sum_no_permit_is_granted(subject: &mut Subject) -> Outcome {
     let permit = |who| grant(&of(who, Claim::permits([key("a")], 1, 2).unwrap()));
     let lose =
