@@ -1,6 +1,6 @@
 //! Cases of the queue of a key.
 
-use leasehold_core::WaitQueue;
+use leasehold_core::{Successor, WaitQueue};
 
 use super::*;
 
@@ -36,33 +36,75 @@ pub(super) fn a_key_that_is_kept_gets_one_fence(subject: &mut Subject) -> Outcom
     Ok(())
 }
 
-pub(super) fn who_rejoins_claims_what_it_was_handed(subject: &mut Subject) -> Outcome {
-    vouched(subject, 20 * DAY)?;
-    let now = clock(subject)?;
-    let [first, second, third] =
-        [1, 2, 3].map(|who| at_member(by(who, "a"), now + u64::try_from(who).unwrap()));
-    ensure!(code(&raw(subject, &grant(&first))?) == Some(0));
-    for waiter in [&second, &third] {
+/// A hand-over is unclaimed only if others wait behind the new holder.
+fn hand_over(subject: &mut Subject, first: &Attempt, behind: [&Attempt; 2]) -> Outcome {
+    ensure!(code(&raw(subject, &grant(first))?) == Some(0));
+    for waiter in behind {
         ensure!(code(&raw(subject, &waits(waiter))?) == Some(7));
     }
-    ensure!(code(&raw(subject, &Request::Release(first))?) == Some(0));
-    let is_unclaimed =
-        |subject: &mut Subject| run::<bool>(subject, cmd("HEXISTS").arg(side(Side::Waiters, "a")).arg("u"));
+    ensure!(code(&raw(subject, &Request::Release(first.clone()))?) == Some(0));
     ensure!(is_unclaimed(subject)?);
-    ensure!(code(&raw(subject, &rejoin(&second))?) == Some(0));
+    Ok(())
+}
+
+fn is_unclaimed(subject: &mut Subject) -> Result<bool, String> {
+    run(subject, cmd("HEXISTS").arg(side(Side::Waiters, "a")).arg("u"))
+}
+
+/// It holds one of its keys, and another holder has the other.
+pub(super) fn who_rejoins_in_vain_claims_what_it_was_handed(subject: &mut Subject) -> Outcome {
+    vouched(subject, 20 * DAY)?;
+    let now = clock(subject)?;
+    let both = Claim::exclusive_all([key("a"), key("b")]).unwrap();
+    let both = Attempt::new(both, Holder::from_bits(2), None, ttl(Duration::from_secs(900)));
+    let both = at_member(both, now + 2);
+    hand_over(subject, &at_member(by(1, "a"), now + 1), [&both, &at_member(by(3, "a"), now + 3)])?;
+    set(subject, "b", plain(&by(4, "b"), 7))?;
+    ensure!(code(&raw(subject, &rejoin(&both))?) == Some(1));
     ensure!(!is_unclaimed(subject)?);
     Ok(())
 }
 
+pub(super) fn who_transfers_claims_what_it_was_handed(subject: &mut Subject) -> Outcome {
+    let [first, second, third] = [1, 2, 3].map(|who| by(who, "a"));
+    hand_over(subject, &first, [&second, &third])?;
+    ensure!(code(&raw(subject, &transfer(&second))?) == Some(0));
+    ensure!(!is_unclaimed(subject)?);
+    Ok(())
+}
+
+fn transfer(attempt: &Attempt) -> Request {
+    let successor = Successor { holder: Holder::from_bits(9), label: None };
+    Request::Transfer { attempt: attempt.clone(), successor }
+}
+
 /// A queue without waiters, of which somebody deleted a part.
-pub(super) fn who_rejoins_removes_what_is_left_of_a_queue(subject: &mut Subject) -> Outcome {
+pub(super) fn what_is_left_of_a_queue_is_removed(subject: &mut Subject) -> Outcome {
     vouched(subject, 20 * DAY)?;
-    let ours = at_member(by(1, "a"), clock(subject)?);
-    ensure!(code(&raw(subject, &grant(&ours))?) == Some(0));
     let waiters = side(Side::Waiters, "a");
-    run::<()>(subject, cmd("HSET").arg(&waiters).arg("s:leasehold:x").arg(""))?;
-    ensure!(code(&raw(subject, &rejoin(&ours))?) == Some(0));
-    ensure!(!run::<bool>(subject, cmd("EXISTS").arg(&waiters))?);
+    let both = Claim::exclusive_all([key("a"), key("b")]).unwrap();
+    let both = Attempt::new(both, Holder::from_bits(1), None, ttl(Duration::from_secs(900)));
+    let both = at_member(both, clock(subject)?);
+    ensure!(code(&raw(subject, &grant(&both))?) == Some(0));
+    set(subject, "b", plain(&by(4, "b"), 7))?;
+    for (request, said) in [(rejoin(&both), 1), (transfer(&by(1, "a")), 0)] {
+        run::<()>(subject, cmd("HSET").arg(&waiters).arg("s:leasehold:x").arg(""))?;
+        ensure!(code(&raw(subject, &request)?) == Some(said), request);
+        ensure!(!run::<bool>(subject, cmd("EXISTS").arg(&waiters))?, request);
+    }
+    Ok(())
+}
+
+/// The lease before it has ended, and nobody has noticed it yet. Its release must hand the key over.
+pub(super) fn who_asks_at_its_turn_knows_that_others_wait(subject: &mut Subject) -> Outcome {
+    ensure!(code(&raw(subject, &grant(&by(1, "a")))?) == Some(0));
+    for who in [2, 3] {
+        ensure!(code(&raw(subject, &waits(&by(who, "a")))?) == Some(7));
+    }
+    run::<()>(subject, cmd("DEL").arg("a"))?;
+    ensure!(code(&raw(subject, &waits(&by(2, "a")))?) == Some(0));
+    let value: String = run(subject, cmd("GET").arg("a"))?;
+    ensure!(value.starts_with("lh1+"), value);
     Ok(())
 }
 
