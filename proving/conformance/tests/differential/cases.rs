@@ -730,6 +730,14 @@ fn a_release_wakes_a_client_that_blocks_on_a_list(subject: &mut Subject) -> Outc
     ensure!(code(&raw(subject, &release)?) == Some(0));
     ensure!(length(subject)? == 0);
     ensure!(code(&raw(subject, &Request::Release(by(2, "lock:b")))?) == Some(0));
+    // What fails after the release undoes nothing.
+    let mut rules = cmd("ACL");
+    rules.arg("SETUSER").arg("default");
+    run::<()>(subject, rules.clone().arg("-pexpire"))?;
+    let said = [raw(subject, &grant(&ours)), raw(subject, &release)];
+    run::<()>(subject, rules.arg("+pexpire"))?;
+    ensure!(said.iter().flatten().filter_map(code).eq([0, 0]), said);
+    run::<()>(subject, cmd("DEL").arg(list))?;
     // It may be another program's lock.
     set(subject, list, "x")?;
     ensure!(code(&raw(subject, &grant(&ours))?) == Some(0));

@@ -60,7 +60,7 @@ pub(super) fn without_their_sum_no_permit_is_granted(subject: &mut Subject) -> O
     Ok(())
 }
 
-/// The record is deleted together with the holder, or by a stranger: then the sum is not his either.
+/// A stranger wrote the holder, so its permits are not in the sum.
 pub(super) fn a_holder_without_a_record_had_no_permits(subject: &mut Subject) -> Outcome {
     let permit = |who| grant(&of(who, Claim::permits([key("a")], 1, 2).unwrap()));
     ensure!(code(&raw(subject, &permit(1))?) == Some(0));
