@@ -5,11 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use leasehold_core::{
-    AdminStore, ApplyContext, Attempt, BatchServed, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Content,
-    Drift, Fault, Fence, GrantAnswer, HoldAnswer, InspectStore, Instant, Key, KeyState, Limits, Lock, Mark,
-    MarkStore, Marked, MemberStore, Notice, NoticeBus, Notices, Parts, PushEvent, Quarantined, RaiseAnswer,
-    Records, Runtime, Served, Stamp, Store, Successor, TransferStore, Wait, WaitMode, WaiterRegistry, Wake,
-    serve,
+    AdminStore, ApplyContext, Attempt, BatchServed, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Drift,
+    Fault, Fence, GrantAnswer, HoldAnswer, InspectStore, Instant, Key, KeyState, Limits, Mark, MarkStore,
+    Marked, MemberStore, Notice, NoticeBus, Notices, Parts, PushEvent, Quarantined, RaiseAnswer, Records,
+    Runtime, Served, Stamp, Store, Successor, TransferStore, Wait, WaitMode, WaiterRegistry, Wake, serve,
 };
 
 use crate::store_handle::low_bits;
@@ -275,14 +274,8 @@ impl Store for MemoryStore {
 }
 
 impl MemberStore for MemoryStore {
-    fn serves_in_batch(&self, attempt: &Attempt) -> bool {
-        attempt.claim.exclusive_key().is_some_and(|key| {
-            self.with(|state, context| {
-                let is_ours = |lock: &Lock| matches!(lock.content, Content::Lease { holder, .. } if holder == attempt.holder);
-                state.records.lock(key, context.now).is_none_or(is_ours)
-                    && state.records.queue(key, context.now).is_none()
-            })
-        })
+    fn serves_batches(&self) -> bool {
+        true
     }
 
     fn serve_batch<'a>(

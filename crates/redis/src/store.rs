@@ -306,8 +306,8 @@ impl MemberStore for RedisStore {
         self.client.identity()
     }
 
-    fn serves_in_batch(&self, attempt: &Attempt) -> bool {
-        self.client.serves_in_batch(attempt)
+    fn serves_batches(&self) -> bool {
+        true
     }
 
     fn serve_batch<'a>(

@@ -186,8 +186,8 @@ impl Store for Faulty {
 }
 
 impl MemberStore for Faulty {
-    fn serves_in_batch(&self, attempt: &Attempt) -> bool {
-        let serves = || self.store.member().is_ok_and(|member| member.serves_in_batch(attempt));
+    fn serves_batches(&self) -> bool {
+        let serves = || self.store.member().is_ok_and(MemberStore::serves_batches);
         !self.is_alone.load(Ordering::Relaxed) && serves()
     }
 

@@ -321,8 +321,8 @@ impl Store for NodeStore {
 }
 
 impl MemberStore for NodeStore {
-    fn serves_in_batch(&self, attempt: &Attempt) -> bool {
-        attempt.claim.exclusive_key().is_some()
+    fn serves_batches(&self) -> bool {
+        true
     }
 
     fn serve_batch<'a>(

@@ -299,9 +299,23 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "a request waits for a batch although its key is contended",
         file: "crates/redis/src/batch/send.rs",
-        from: "move |request| !self.client.contended.has(request.key, now)",
-        to: "move |request| true || !self.client.contended.has(request.key, now)",
+        from: "|request| !self.client.contended.has(request.key,",
+        to: "|request| true || !self.client.contended.has(request.key,",
         tests: &[(Store, "batches::a_crowd_that_comes_at_once_for_one_lock_costs_two_commands_each")],
+    },
+    Bug {
+        name: "a member that refused once serves no batches for a while",
+        file: "crates/redis/src/batch/mod.rs",
+        from: "if attempt.proposal.is_none() && self.contended",
+        to: "if self.contended",
+        tests: &[(Store, "batches::what_a_quorum_asks_a_member_alone_is_one_script")],
+    },
+    Bug {
+        name: "a quorum asks for keys that it refused in batches",
+        file: "crates/leasehold/src/quorum/batching.rs",
+        from: "let is_free = |key| !self.contended.has(",
+        to: "let is_free = |key| true || !self.contended.has(",
+        tests: &[(Quorum, "batches::a_key_that_was_refused_is_in_no_batch_for_a_while")],
     },
     Bug {
         name: "a request that was dropped is sent",
@@ -316,8 +330,8 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "a renewal is tried in a batch although others wait for the key",
         file: "crates/redis/src/batch/mod.rs",
-        from: "if self.contended.has(self.contended.digest(key), now) {",
-        to: "if false && self.contended.has(self.contended.digest(key), now) {",
+        from: "if self.contended.has(self.contended.digest(key), || now) {",
+        to: "if false && self.contended.has(self.contended.digest(key), || now) {",
         tests: &[(Store, "batches::a_lease_that_others_wait_for_is_renewed_with_one_command")],
     },
     Bug {

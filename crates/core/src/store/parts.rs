@@ -222,10 +222,8 @@ pub trait MemberStore: fmt::Debug + Send + Sync {
         None
     }
 
-    /// Returns true if the first request of an attempt on one key, or its release, may be served
-    /// in a batch now: nobody waited for the key lately.
-    fn serves_in_batch(&self, attempt: &Attempt) -> bool {
-        let _ = attempt;
+    /// Returns true if [`serve_batch`](MemberStore::serve_batch) serves requests.
+    fn serves_batches(&self) -> bool {
         false
     }
 

@@ -24,6 +24,7 @@ pub(super) async fn grant(
         return Err(quit(quorum, attempt, fault));
     }
     let shared = quorum.enter(attempt, |machine| machine.ask(attempt, wait_mode, &quorum.view()));
+    let in_batches = quorum.serves_in_batch(attempt);
     // The questions for the next batch, and what sends the last one.
     let (mut together, mut sends) = (Vec::new(), None);
     // The last timer, which is mostly reused for several answers with the same time limit.
@@ -34,7 +35,7 @@ pub(super) async fn grant(
             sends = quorum.ask_together(&shared, attempt, std::mem::take(&mut together));
         }
         match step {
-            QuorumStep::Ask(question) if quorum.asks_in_batch(attempt, &question, &together) => {
+            QuorumStep::Ask(question) if in_batches && quorum.shares_batch(&question, &together) => {
                 together.push(question);
             }
             QuorumStep::Ask(question) => quorum.ask(&shared, attempt, question),
@@ -50,6 +51,7 @@ pub(super) async fn grant(
                 }
             }
             QuorumStep::Refused { answer, votes } => {
+                quorum.note_refused(attempt);
                 // A try is forgotten once nothing of it is left; an attempt that waits is not.
                 if wait_mode == WaitMode::Try {
                     quorum.note_votes(attempt, votes);

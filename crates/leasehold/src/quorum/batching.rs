@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    AskedInBatch, Asks, Attempt, BatchServed, Batched, BoxFuture, Fence, GrantAnswer, MemberAnswer, Question,
-    SendBatch,
+    AskedInBatch, Asks, Attempt, BatchServed, Batched, BoxFuture, Fence, GrantAnswer, MemberAnswer,
+    MemberStore, Question, SendBatch,
 };
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
@@ -150,16 +150,23 @@ fn propose_together(batch: &mut [Request]) {
 }
 
 impl QuorumState {
-    /// Returns true if this question may be in a batch now, together with these others.
-    pub(super) fn asks_in_batch(&self, attempt: &Attempt, question: &Question, others: &[Question]) -> bool {
+    /// Returns true if a batch may serve the first request of an attempt, and its release. For a key
+    /// that somebody waits for, that would be a command in vain.
+    pub(super) fn serves_in_batch(&self, attempt: &Attempt) -> bool {
+        let is_free = |key| !self.contended.has(self.digest(key), || self.runtime.now());
+        attempt.signal.is_none() && attempt.claim.exclusive_key().is_some_and(is_free)
+    }
+
+    pub(super) fn has_batches(&self, member: usize) -> bool {
+        self.members[member].store.parts().member.is_some_and(MemberStore::serves_batches)
+    }
+
+    /// Returns true if this question may be in a batch together with these others.
+    pub(super) fn shares_batch(&self, question: &Question, others: &[Question]) -> bool {
         let alike = |other: &Question| (other.holder, other.fence) == (question.holder, question.fence);
         matches!(question.asks, Asks::Grant(_))
             && others.iter().all(alike)
-            && self.serves_in_batch(attempt, question.member)
-    }
-
-    pub(super) fn serves_in_batch(&self, attempt: &Attempt, member: usize) -> bool {
-        self.members[member].store.parts().member.is_some_and(|member| member.serves_in_batch(attempt))
+            && self.has_batches(question.member)
     }
 
     /// Asks members these questions in a batch, and passes their answers to the machine.

@@ -70,8 +70,9 @@ impl Release {
     /// background.
     fn start(self: &Arc<Self>) {
         let there = self.there();
+        let in_batches = self.quorum.serves_in_batch(&there);
         let in_batch = |member: &usize| {
-            self.ids[*member] == there.holder && self.quorum.serves_in_batch(&there, *member)
+            in_batches && self.ids[*member] == there.holder && self.quorum.has_batches(*member)
         };
         let (together, alone): (Vec<_>, Vec<_>) = (0..self.ids.len()).partition(in_batch);
         alone.into_iter().for_each(|member| self.ask(member));

@@ -1,13 +1,12 @@
 //! The state that all tasks of a quorum share: the members, and the attempts.
 
-use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, BackgroundReleases, BatchQueue, Drift, Fault, FaultKind, Fence, Holder, Key, Proposal,
-    QuorumAttempt, QuorumProcess, QuorumReport, QuorumSettings, QuorumView, Runtime, Store, Ttl,
+    Attempt, BackgroundReleases, BatchQueue, Contended, Drift, Fault, FaultKind, Fence, Holder, Key,
+    Proposal, QuorumAttempt, QuorumProcess, QuorumReport, QuorumSettings, QuorumView, Runtime, Store, Ttl,
 };
 use tokio::sync::watch;
 
@@ -34,7 +33,8 @@ pub(super) struct QuorumState {
     votes: Mutex<Recent<Holder, Arc<QuorumReport>>>,
     /// What attempts ask of all members.
     pub(super) batches: BatchQueue<Waiting>,
-    hash: RandomState,
+    /// Keys that the quorum refused lately.
+    pub(super) contended: Contended,
 }
 
 /// The votes of a request are taken directly after its answer.
@@ -61,7 +61,7 @@ impl QuorumState {
             releases: BackgroundReleases::default(),
             votes: Mutex::new(Recent::new(VOTES_COUNT_FOR)),
             batches: BatchQueue::default(),
-            hash: RandomState::new(),
+            contended: Contended::default(),
         }
     }
 
@@ -85,7 +85,14 @@ impl QuorumState {
 
     /// The digest of a key. Few keys share one.
     pub(super) fn digest(&self, key: &Key) -> u64 {
-        self.hash.hash_one(key)
+        self.contended.digest(key)
+    }
+
+    /// Notes that an attempt was refused: its keys are contended.
+    pub(super) fn note_refused(&self, attempt: &Attempt) {
+        for key in attempt.claim.keys() {
+            self.contended.note(self.digest(key), self.runtime.now());
+        }
     }
 
     /// The first member that answers, in configured order.

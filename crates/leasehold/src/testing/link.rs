@@ -157,8 +157,8 @@ impl Store for Link {
 }
 
 impl MemberStore for Link {
-    fn serves_in_batch(&self, attempt: &Attempt) -> bool {
-        self.store.serves_in_batch(attempt)
+    fn serves_batches(&self) -> bool {
+        self.store.serves_batches()
     }
 
     fn serve_batch<'a>(

@@ -48,8 +48,9 @@ impl Client {
         now: Instant,
         limit: Duration,
     ) -> Result<Option<BatchAnswer>, Fault> {
-        // A node that is asked instead of the owner needs `ASKING` before each command.
-        if route.asks || route.batches.denied.load(Ordering::Relaxed) {
+        // A quorum makes the batches of its members. A node that is asked instead of the owner needs
+        // `ASKING` before each command.
+        if attempt.proposal.is_some() || route.asks || route.batches.denied.load(Ordering::Relaxed) {
             return Ok(None);
         }
         let (to, heard) = oneshot::channel();
@@ -72,7 +73,9 @@ impl Client {
     ) -> Option<Request<To>> {
         let name = attempt.claim.exclusive_key()?;
         let key = self.contended.digest(name);
-        if self.contended.has(key, now) {
+        // A member may refuse what the quorum grants, because it is late: only the quorum knows
+        // which keys are contended.
+        if attempt.proposal.is_none() && self.contended.has(key, || now) {
             return None;
         }
         let slot = if self.is_node() { slot_of(name.as_bytes()) } else { 0 };
@@ -137,7 +140,7 @@ impl Client {
         for (nth, attempt) in attempts.iter().enumerate() {
             let Some(key) = attempt.claim.exclusive_key() else { continue };
             // Its value mostly says that others wait, and then the batch would be in vain.
-            if self.contended.has(self.contended.digest(key), now) {
+            if self.contended.has(self.contended.digest(key), || now) {
                 continue;
             }
             let slot = if by_slot { slot_of(key.as_bytes()) } else { 0 };

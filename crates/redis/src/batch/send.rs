@@ -46,8 +46,7 @@ impl SendBatch<Request<Caller>> for Sender {
 
     /// No batch serves a key that turned out to be contended while the request waited.
     fn serves(&self) -> impl Fn(&Request<Caller>) -> bool {
-        let now = self.client.runtime.now();
-        move |request| !self.client.contended.has(request.key, now)
+        |request| !self.client.contended.has(request.key, || self.client.runtime.now())
     }
 
     fn decline(&self, request: Request<Caller>) {
@@ -247,7 +246,7 @@ fn grouped<To>(batch: Vec<Request<To>>) -> Vec<Group<To>> {
         if is_grant { group.grants.push(request) } else { group.releases.push(request) }
     }
     // Requests for keys with the same beginning have one fence key, and stand together.
-    for group in groups.iter_mut().filter(|group| group.longest().is_none()) {
+    for group in &mut groups {
         group.grants.sort_by(|one, other| script::by_segment(&one.attempt, &other.attempt));
     }
     groups

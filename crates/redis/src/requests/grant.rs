@@ -141,9 +141,7 @@ impl Client {
         }
         match &answer {
             GrantAnswer::Granted { .. } => self.confirm(route, self.runtime.now()).await?,
-            // An attempt that finds others in the queue joins them; and a member of a quorum is
-            // also asked to release what it refused.
-            GrantAnswer::Busy { held_by, place } if place.is_some() || attempt.proposal.is_some() => {
+            GrantAnswer::Busy { held_by, place: Some(_) } => {
                 self.contended.note(self.contended.digest(&held_by.key), self.runtime.now());
             }
             _ => {}

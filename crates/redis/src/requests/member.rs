@@ -83,12 +83,6 @@ impl Client {
         Run::new(self.quarantine.then(|| Arc::clone(run)))
     }
 
-    /// Returns true if a batch may serve the attempt's first request: its key is not contended.
-    pub(crate) fn serves_in_batch(&self, attempt: &Attempt) -> bool {
-        let is_free = |key| !self.contended.has(self.contended.digest(key), self.runtime.now());
-        attempt.signal.is_none() && attempt.claim.exclusive_key().is_some_and(is_free)
-    }
-
     /// Grants and releases different keys in one round trip.
     pub(crate) async fn serve_batch(
         &self,

@@ -7,8 +7,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use leasehold_core::{
-    AdminStore, Attempt, BreakAnswer, Claim, Fault, Fence, GrantAnswer, HoldAnswer, Owner, Proposal, Stamp,
-    Store, Ttl, WaitMode,
+    AdminStore, Attempt, BreakAnswer, Claim, Fault, Fence, GrantAnswer, HoldAnswer, MemberStore as _, Owner,
+    Proposal, Stamp, Store, Ttl, WaitMode,
 };
 use leasehold_redis::script::{Granted, Vouching, batch_call, read_batch, read_done, renew_batch};
 use leasehold_redis::slot::{FenceKeys, slot_of};
@@ -521,10 +521,9 @@ async fn a_caller_that_is_not_polled_holds_up_nobody() {
     granted(idle.await);
 }
 
-/// A member that refused must also get a release, which a batch would omit. So after a refusal,
-/// requests are sent one by one.
+/// A quorum makes the batches of its members, and decides which keys are in them.
 #[tokio::test]
-async fn a_member_of_a_quorum_is_asked_in_batches_but_not_for_what_it_refused() {
+async fn what_a_quorum_asks_a_member_alone_is_one_script() {
     for flavor in ALL {
         let server = Server::start(flavor);
         let store = store(&format!("{}?quarantine=no", server.url()));
@@ -535,23 +534,23 @@ async fn a_member_of_a_quorum_is_asked_in_batches_but_not_for_what_it_refused() 
         };
         store.open().await.unwrap();
         let [ours, rival] = [(); 2].map(|()| member(attempt(&["k"])));
-        let before = scripts(&server);
+        // From now on, the server knows the scripts.
         granted(grant(&store, &ours).await);
-        assert_eq!(store.renew(std::slice::from_ref(&ours)).await, [Ok(HoldAnswer::Done)]);
         store.give_up(&ours).await.unwrap();
-        assert_eq!(
-            (scripts(&server) - before, value(&server, "k")),
-            (4, None),
-            "the renewal is new to the server"
-        );
+        let before = scripts(&server);
         granted(grant(&store, &ours).await);
         assert!(matches!(grant(&store, &rival).await, Ok(GrantAnswer::Busy { .. })));
-        let before = scripts(&server);
         store.give_up(&rival).await.unwrap();
-        assert_eq!(scripts(&server) - before, 2, "the release is new to the server");
         assert!(value(&server, "k").unwrap().contains(&ours.holder.digits()));
         store.give_up(&ours).await.unwrap();
-        assert_eq!(value(&server, "k"), None);
+        assert_eq!((scripts(&server) - before, value(&server, "k")), (4, None), "{flavor}");
+        // No refusal keeps a key out of a batch, nor does a release of what is not held.
+        let served = store.serve_batch(&[], &[&rival]).await.unwrap();
+        assert_eq!(served.released, [false], "{flavor}");
+        let served = store.serve_batch(&[&rival], &[]).await.unwrap();
+        assert!(served.granted[0].is_some(), "{flavor}");
+        let served = store.serve_batch(&[], &[&rival]).await.unwrap();
+        assert_eq!((&served.released[..], value(&server, "k")), (&[true][..], None), "{flavor}");
     }
 }
 

@@ -79,6 +79,26 @@ async fn what_a_member_leaves_of_a_batch_is_asked_alone() {
     assert!(world.is_empty());
 }
 
+/// In a batch, a key that somebody else holds costs one call more: it is then asked for alone.
+#[tokio::test(start_paused = true)]
+async fn a_key_that_was_refused_is_in_no_batch_for_a_while() {
+    let world = World::of(3);
+    let (holder, process) = (world.process(), world.process());
+    let guard = holder.locks.mutex("left").lock().await.unwrap();
+    let tries = async || {
+        let before = calls(&process);
+        assert!(process.locks.mutex("left").try_lock().await.unwrap().is_none());
+        tokio::time::sleep(SECOND).await;
+        calls(&process).iter().zip(before).map(|(after, before)| after - before).collect::<Vec<_>>()
+    };
+    let first = tries().await;
+    let others = tries().await;
+    assert_eq!(others, first.iter().map(|calls| calls - 1).collect::<Vec<_>>());
+    tokio::time::sleep(10 * SECOND).await;
+    assert_eq!(tries().await, first, "it may be free again");
+    drop(guard);
+}
+
 /// A batch counts as in flight until its attempts can be decided, and not until its slowest member
 /// has answered.
 #[tokio::test(start_paused = true)]
