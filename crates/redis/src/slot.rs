@@ -23,13 +23,14 @@ pub fn member_key_in(slot: u16) -> String {
     format!("{MEMBER_KEY}{{{}}}", tag(slot))
 }
 
-/// Where the last fence is remembered.
+/// Where the last fence is remembered. Keys with the same part up to the first colon have one fence
+/// key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "a test asks as each kind of store does")]
 pub struct FenceKeys {
-    /// At a member of a quorum, each key has its own: a quorum's fence is the one that it proposes,
-    /// and other keys' fences must not get ahead of it.
-    pub by_key: bool,
+    /// At a member of a quorum, the fence key is a hash with a field for each [tag](tag_of): a
+    /// quorum's fence is the one that it proposes, and other keys' fences must not get ahead of it.
+    pub at_member: bool,
     /// In a cluster, it must be in the same slot as the key.
     pub by_slot: bool,
 }
@@ -45,20 +46,16 @@ impl FenceKeys {
 
     /// Appends the name of the fence key of this key.
     pub(crate) fn write(self, key: &Key, name: &mut Vec<u8>) {
-        if self.by_key {
-            return Sides::of(key).write(Side::Fence, name);
-        }
         name.extend_from_slice(Key::RESERVED.as_bytes());
-        name.extend_from_slice(b"c{");
-        let tag = if self.by_slot { tag(slot_of(key.as_bytes())) } else { "-" };
+        name.extend_from_slice(if self.at_member { b"f{" } else { b"c{" });
+        let tag = if self.by_slot { tag_of(key) } else { "-" };
         name.extend_from_slice(tag.as_bytes());
         name.push(b'}');
         name.extend_from_slice(segment(key));
     }
 }
 
-/// The part of a key up to its first colon, or nothing. Keys with the same part have one fence key,
-/// unless they are locked by a quorum.
+/// The part of a key up to its first colon, or nothing.
 pub(crate) fn segment(key: &Key) -> &[u8] {
     let key = key.as_bytes();
     key.iter().position(|&byte| byte == b':').map_or(&[], |colon| &key[..=colon])
@@ -68,8 +65,6 @@ pub(crate) fn segment(key: &Key) -> &[u8] {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Side {
-    /// The last fence of the key, at a member of a quorum.
-    Fence,
     /// The order of the key's waiters.
     Queue,
     /// The data of each waiter.
@@ -87,7 +82,6 @@ pub enum Side {
 impl Side {
     pub(crate) const fn letter(self) -> u8 {
         match self {
-            Self::Fence => b'f',
             Self::Queue => b'l',
             Self::Waiters => b'w',
             Self::Mark => b'm',
@@ -122,7 +116,7 @@ pub(crate) struct Sides<'a> {
 
 impl<'a> Sides<'a> {
     pub(crate) fn of(key: &'a Key) -> Self {
-        Self { key, tag: tag(slot_of(key.as_bytes())) }
+        Self { key, tag: tag_of(key) }
     }
 
     /// Appends the name of one side key.
@@ -146,6 +140,12 @@ pub fn slot_of(name: &[u8]) -> u16 {
         (len > 0).then(|| &rest[..len])
     });
     crc16(tagged.unwrap_or(name)) % SLOTS
+}
+
+/// The tag of the slot of a key.
+#[must_use]
+pub fn tag_of(key: &Key) -> &'static str {
+    tag(slot_of(key.as_bytes()))
 }
 
 /// The tag of a slot: the first of the shortest strings whose slot it is.
@@ -269,38 +269,38 @@ mod tests {
     #[test]
     fn awkward_keys_have_these_side_keys() {
         let golden: [(&[u8], &[u8]); 12] = [
-            (b"a", b"leasehold:f{a}a"),
-            (b"invoice:42", b"leasehold:f{1ps}invoice:42"),
-            (b"{}", b"leasehold:f{2ml}{}"),
-            (b"a{b}c", b"leasehold:f{b}a{b}c"),
-            (b"{a", b"leasehold:f{0M2}{a"),
-            (b"}{", b"leasehold:f{9s}}{"),
-            (b"a}", b"leasehold:f{23d}a}"),
-            (b"{a}{b}", b"leasehold:f{a}{a}{b}"),
-            (b"{{a}}", b"leasehold:f{0M2}{{a}}"),
-            (b"{}{a}", b"leasehold:f{4e}{}{a}"),
-            (b"a b\n", b"leasehold:f{2hb}a b\n"),
-            (b"\xff\0{", b"leasehold:f{-cT}\xff\0{"),
+            (b"a", b"leasehold:l{a}a"),
+            (b"invoice:42", b"leasehold:l{1ps}invoice:42"),
+            (b"{}", b"leasehold:l{2ml}{}"),
+            (b"a{b}c", b"leasehold:l{b}a{b}c"),
+            (b"{a", b"leasehold:l{0M2}{a"),
+            (b"}{", b"leasehold:l{9s}}{"),
+            (b"a}", b"leasehold:l{23d}a}"),
+            (b"{a}{b}", b"leasehold:l{a}{a}{b}"),
+            (b"{{a}}", b"leasehold:l{0M2}{{a}}"),
+            (b"{}{a}", b"leasehold:l{4e}{}{a}"),
+            (b"a b\n", b"leasehold:l{2hb}a b\n"),
+            (b"\xff\0{", b"leasehold:l{-cT}\xff\0{"),
         ];
         for (key, side) in golden {
-            let made = side_key(Side::Fence, &Key::new(key).unwrap());
+            let made = side_key(Side::Queue, &Key::new(key).unwrap());
             assert_eq!(made.escape_ascii().to_string(), side.escape_ascii().to_string());
         }
     }
 
     #[test]
     fn sides_have_these_letters() {
-        let sides = [Side::Fence, Side::Queue, Side::Waiters, Side::Holders, Side::Shares];
+        let sides = [Side::Queue, Side::Waiters, Side::Holders, Side::Shares];
         let key = Key::new("a").unwrap();
         let names = sides.map(|side| side_key(side, &key).escape_ascii().to_string());
-        assert_eq!(names, ["f", "l", "w", "h", "i"].map(|letter| format!("leasehold:{letter}{{a}}a")));
+        assert_eq!(names, ["l", "w", "h", "i"].map(|letter| format!("leasehold:{letter}{{a}}a")));
     }
 
     proptest! {
         #[test]
         fn a_side_key_lies_in_the_slot_of_its_key(name in vec(select(&b"{}ab\0\xff"[..]), 1..12)) {
             let key = Key::new(&name).unwrap();
-            prop_assert_eq!(slot_of(&side_key(Side::Fence, &key)), slot_of(&name));
+            prop_assert_eq!(slot_of(&side_key(Side::Queue, &key)), slot_of(&name));
         }
 
         #[test]
@@ -308,7 +308,7 @@ mod tests {
             a in vec(select(&b"{}a-"[..]), 1..6),
             b in vec(select(&b"{}a-"[..]), 1..6),
         ) {
-            let [left, right] = [&a, &b].map(|name| side_key(Side::Fence, &Key::new(name).unwrap()));
+            let [left, right] = [&a, &b].map(|name| side_key(Side::Queue, &Key::new(name).unwrap()));
             prop_assert_eq!(left == right, a == b);
         }
     }

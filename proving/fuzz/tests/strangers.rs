@@ -72,7 +72,7 @@ fn key() -> Key {
 
 /// The key, and its five side keys.
 fn six() -> [Vec<u8>; 6] {
-    let fence_key = FenceKeys { by_key: false, by_slot: false }.name(&key());
+    let fence_key = FenceKeys { at_member: false, by_slot: false }.name(&key());
     let [queue, waiters, holders, shares] =
         [Side::Queue, Side::Waiters, Side::Holders, Side::Shares].map(|side| side_key(side, &key()));
     [b"a".to_vec(), fence_key, queue, waiters, holders, shares]

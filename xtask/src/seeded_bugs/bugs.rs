@@ -487,8 +487,8 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "a break at a member of a quorum counts other fences than those of the key",
         file: "crates/redis/src/script/encode.rs",
-        from: "FenceKeys { by_key: self.is_member, by_slot: self.by_slot }",
-        to: "FenceKeys { by_key: false, by_slot: self.by_slot }",
+        from: "FenceKeys { at_member: self.is_member, by_slot: self.by_slot }",
+        to: "FenceKeys { at_member: false, by_slot: self.by_slot }",
         tests: &[(Store, "member::a_break_at_a_member_counts_the_fences_of_the_key")],
     },
     Bug {
@@ -497,6 +497,16 @@ pub(super) const BUGS: &[Bug] = &[
         from: "if above > now then fence =",
         to: "if false then fence =",
         tests: &[(Store, "batches::an_obstacle_to_one_request_in_a_batch_does_not_stop_the_others")],
+    },
+    Bug {
+        name: "a member's batch ignores the last fences",
+        file: "crates/redis/src/scripts/member_batch_grant.lua",
+        from: "if last and (#last ~= #fence or last >= fence) then",
+        to: "if false then",
+        tests: &[(
+            Store,
+            "member::a_member_grants_exactly_the_fence_that_is_proposed_and_keeps_clocks_that_are_wrong_within_bounds",
+        )],
     },
     Bug {
         name: "the fences of a member's batch have no floor",

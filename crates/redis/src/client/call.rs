@@ -250,13 +250,13 @@ fn kind_of(name: &[u8]) -> Option<u8> {
 /// these.
 fn looks_at(name: &[u8]) -> Option<Cmd> {
     let mut look = match kind_of(name)? {
-        b'c' | b'f' | b'm' | b'b' => cmd("GET"),
+        b'c' | b'm' | b'b' => cmd("GET"),
         b'l' | b'h' => cmd("ZCARD"),
-        b'w' | b'i' => cmd("HGET"),
+        b'f' | b'w' | b'i' => cmd("HGET"),
         _ => return None,
     };
     look.arg(name);
-    if matches!(kind_of(name)?, b'w' | b'i') {
+    if matches!(kind_of(name)?, b'f' | b'w' | b'i') {
         look.arg("n");
     }
     Some(look)

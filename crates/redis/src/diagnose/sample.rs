@@ -154,8 +154,8 @@ impl SideKey {
     fn read(name: Vec<u8>) -> Option<Self> {
         let [kind, b'{', tagged @ ..] = name.strip_prefix(Key::RESERVED.as_bytes())? else { return None };
         let end = tagged.iter().position(|&byte| byte == b'}')?;
-        // The fence of many keys has the beginning of their names.
-        let key = if *kind == b'c' { None } else { Key::new(&tagged[end + 1..]).ok() };
+        // The fences of many keys have the beginning of their names.
+        let key = if matches!(kind, b'c' | b'f') { None } else { Key::new(&tagged[end + 1..]).ok() };
         b"cflwmhi".contains(kind).then_some(*kind).map(|kind| Self { name, kind, key })
     }
 
@@ -163,7 +163,7 @@ impl SideKey {
     fn question(&self) -> Cmd {
         let (name, rest): (_, &[&str]) = match self.kind {
             b'l' | b'h' => ("ZCARD", &[]),
-            b'w' | b'i' => ("HGET", &[""]),
+            b'f' | b'w' | b'i' => ("HGET", &[""]),
             _ => ("GETRANGE", &["0", "15"]),
         };
         cmd(name).arg(&self.name).arg(rest).take()
@@ -180,9 +180,7 @@ impl Seen {
         let strange = match asked {
             Err(error) => error.code() == "WRONGTYPE",
             // An entry that expired meanwhile reads as nothing.
-            Ok(Value::BulkString(digits)) if matches!(met.kind, b'f' | b'c') => {
-                !digits.iter().all(u8::is_ascii_digit)
-            }
+            Ok(Value::BulkString(digits)) if met.kind == b'c' => !digits.iter().all(u8::is_ascii_digit),
             Ok(_) => false,
         };
         if strange {
@@ -227,9 +225,10 @@ mod tests {
     fn a_side_key_is_known_by_its_form() {
         let read =
             |name: &str| SideKey::read(name.into()).map(|met| (met.kind, met.key.map(|key| key.to_string())));
-        assert_eq!(read("leasehold:f{1ps}invoice:42"), Some((b'f', Some("invoice:42".into()))));
+        assert_eq!(read("leasehold:w{1ps}invoice:42"), Some((b'w', Some("invoice:42".into()))));
         assert_eq!(read("leasehold:l{2ml}{}"), Some((b'l', Some("{}".into()))));
         assert_eq!(read("leasehold:c{-}invoice:"), Some((b'c', None)));
+        assert_eq!(read("leasehold:f{-}"), Some((b'f', None)));
         for name in ["leasehold:member", "leasehold:x{a}b", "leasehold:f{a", "leasehold:", "other"] {
             assert_eq!(read(name), None, "{name}");
         }

@@ -14,8 +14,8 @@ use super::call::Call;
 use super::encode::millis;
 use super::texts::{BATCH, BATCH_RENEW, MEMBER_BATCH, MEMBER_BATCH_RENEW};
 use super::words::Words;
-use crate::reply::{nth_of, strange};
-use crate::slot::{FenceKeys, MEMBER_KEY, Side, Sides, member_key_in, segment, slot_of};
+use crate::reply::strange;
+use crate::slot::{FenceKeys, MEMBER_KEY, Side, Sides, member_key_in, segment, slot_of, tag_of};
 use crate::wire::{self, Flag, number};
 
 /// The order of attempts in a batch: those whose keys have the same fence key stand together.
@@ -49,7 +49,7 @@ pub fn batch_call(
     vouching: Option<Vouching<'_>>,
     by_slot: bool,
 ) -> Call {
-    let fence_keys = FenceKeys { by_key: vouching.is_some(), by_slot };
+    let fence_keys = FenceKeys { at_member: vouching.is_some(), by_slot };
     let mut keys = Words::for_claims(2 * grants.len() + releases.len(), 1);
     let mut args = Words::for_claims(grants.len() + releases.len(), 1);
     let proposal = |first: &&Attempt| first.proposal.expect("a member is asked with a proposal");
@@ -64,17 +64,16 @@ pub fn batch_call(
         for attempt in grants {
             keys.write(|name| Sides::of(key_of(attempt)).write(Side::Waiters, name));
         }
-        if vouching.is_none() {
-            args.show(by_fence_key(grants, fence_keys).count());
-        }
-        for claims in by_fence_key(grants, fence_keys) {
+        fence.iter().for_each(|fence| args.push(fence.as_bytes()));
+        args.show(by_fence_key(grants).count());
+        for claims in by_fence_key(grants) {
             keys.write(|name| fence_keys.write(key_of(claims[0]), name));
-            if vouching.is_none() {
-                args.show(claims.len());
-            }
+            args.show(claims.len());
+        }
+        if vouching.is_some() {
+            grants.iter().for_each(|attempt| args.push(tag_of(key_of(attempt)).as_bytes()));
         }
     }
-    fence.iter().for_each(|fence| args.push(fence.as_bytes()));
     for attempt in grants {
         args.write(|bytes| {
             bytes.extend_from_slice(&wire::beginning_of(Flag::Plain, attempt.holder));
@@ -106,12 +105,12 @@ pub fn delete_call(key: &Key, value: &[u8]) -> Call {
 /// If an attempt's claim is not an exclusive one on one key.
 #[must_use]
 pub fn renew_batch(attempts: &[&Attempt], vouching: Option<Vouching<'_>>, by_slot: bool) -> Call {
-    let fence_keys = FenceKeys { by_key: vouching.is_some(), by_slot };
+    let fence_keys = FenceKeys { at_member: vouching.is_some(), by_slot };
     let (mut keys, mut args) = (Words::for_claims(attempts.len(), 2), Words::for_claims(attempts.len(), 1));
     for attempt in attempts {
         keys.push(key_of(attempt).as_bytes());
     }
-    for leases in by_fence_key(attempts, fence_keys) {
+    for leases in by_fence_key(attempts) {
         keys.write(|name| fence_keys.write(key_of(leases[0]), name));
     }
     let (ttl, kept) = lengths(attempts);
@@ -168,11 +167,8 @@ pub fn read_batch(
 ) -> Result<Served, String> {
     let count = grants.len() + releases;
     let read = || {
-        let Value::Array(fields) = value else { return None };
-        let [Value::Int(served), Value::Array(left), time, Value::Array(fences)] = &fields[..] else {
-            return None;
-        };
-        if usize::try_from(*served) != Ok(count) {
+        let [served, left, time, fences] = parts(value)?;
+        if served != [count as u64] {
             return None;
         }
         let mut released = vec![true; releases];
@@ -182,16 +178,17 @@ pub fn read_batch(
             fences => read_fences_by_key(fences, grants)?,
         };
         for nth in left {
-            let nth = nth_of(nth)?;
+            let nth = index(nth)?;
             match nth.checked_sub(grants.len()) {
                 Some(release) => *released.get_mut(release)? = false,
                 None => *by_claim.get_mut(nth)? = None,
             }
         }
         let granted = if grants.is_empty() {
-            (*time == Value::Nil).then_some(Granted::Nothing)?
+            time.is_empty().then_some(Granted::Nothing)?
         } else {
-            let now = Stamp::from_micros(text_number(time)?);
+            let [time] = time[..] else { return None };
+            let now = Stamp::from_micros(time);
             if fences.is_empty() {
                 Granted::TooLate { now }
             } else {
@@ -211,58 +208,58 @@ pub fn read_batch(
 /// A message, if the answer is not one of the script's.
 pub fn read_done(value: &Value, claims: usize) -> Result<Vec<bool>, String> {
     let read = || {
-        let Value::Array(fields) = value else { return None };
         // A member that may have forgotten leases serves none.
-        let (mut done, left) = match &fields[..] {
-            [] => return Some(vec![false; claims]),
-            [Value::Int(count), Value::Array(left)] if usize::try_from(*count) == Ok(claims) => {
-                (vec![true; claims], left)
-            }
-            _ => return None,
-        };
+        if *value == Value::BulkString(Vec::new()) {
+            return Some(vec![false; claims]);
+        }
+        let [served, left] = parts(value)?;
+        let mut done = (served == [claims as u64]).then(|| vec![true; claims])?;
         for nth in left {
-            *done.get_mut(nth_of(nth)?)? = false;
+            *done.get_mut(index(nth)?)? = false;
         }
         Some(done)
     };
     read().ok_or_else(|| strange(format_args!("to a batch of {claims} renewals")))
 }
 
+/// The parts of an answer, with bars between them. Each is a list of numbers, with spaces between
+/// them.
+fn parts<const N: usize>(value: &Value) -> Option<[Vec<u64>; N]> {
+    let Value::BulkString(text) = value else { return None };
+    let list = |part: &[u8]| part.split(|&byte| byte == b' ').map(number).collect();
+    let list = |part: &[u8]| if part.is_empty() { Some(Vec::new()) } else { list(part) };
+    text.split(|&byte| byte == b'|').map(list).collect::<Option<Vec<_>>>()?.try_into().ok()
+}
+
+/// The index of the request with this number, which counts from 1.
+fn index(number: u64) -> Option<usize> {
+    usize::try_from(number).ok()?.checked_sub(1)
+}
+
 /// The fence of all claims, and then the number and the fence of each claim that has another one.
-fn read_fences(fences: &[Value], claims: usize) -> Option<Vec<Option<Fence>>> {
+fn read_fences(fences: &[u64], claims: usize) -> Option<Vec<Option<Fence>>> {
     let (first, others) = fences.split_first()?;
-    let mut by_claim = vec![Some(read_fence(first)?); claims];
+    let mut by_claim = vec![Some(Fence::new(*first)?); claims];
     for other in others.chunks(2) {
-        let [nth, fence] = other else { return None };
-        *by_claim.get_mut(nth_of(nth)?)? = Some(read_fence(fence)?);
+        let &[nth, fence] = other else { return None };
+        *by_claim.get_mut(index(nth)?)? = Some(Fence::new(fence)?);
     }
     Some(by_claim)
 }
 
 /// One fence for all claims whose keys have the same fence key.
-fn read_fences_by_key(fences: &[Value], grants: &[&Attempt]) -> Option<Vec<Option<Fence>>> {
+fn read_fences_by_key(fences: &[u64], grants: &[&Attempt]) -> Option<Vec<Option<Fence>>> {
     let (mut by_claim, mut fences) = (Vec::with_capacity(grants.len()), fences.iter());
-    for claims in by_fence_key(grants, FenceKeys { by_key: false, by_slot: false }) {
-        let fence = read_fence(fences.next()?)?;
+    for claims in by_fence_key(grants) {
+        let fence = Fence::new(*fences.next()?)?;
         by_claim.resize(by_claim.len() + claims.len(), Some(fence));
     }
     fences.next().is_none().then_some(by_claim)
 }
 
-fn read_fence(value: &Value) -> Option<Fence> {
-    Fence::new(text_number(value)?)
-}
-
-fn text_number(value: &Value) -> Option<u64> {
-    if let Value::BulkString(digits) = value { number(digits) } else { None }
-}
-
 /// The attempts whose keys have the same fence key, which stand together.
-fn by_fence_key<'a>(
-    attempts: &'a [&'a Attempt],
-    fence_keys: FenceKeys,
-) -> impl Iterator<Item = &'a [&'a Attempt]> {
-    attempts.chunk_by(move |one, other| !fence_keys.by_key && by_segment(one, other).is_eq())
+fn by_fence_key<'a>(attempts: &'a [&'a Attempt]) -> impl Iterator<Item = &'a [&'a Attempt]> {
+    attempts.chunk_by(|one, other| by_segment(one, other).is_eq())
 }
 
 fn key_of(attempt: &Attempt) -> &Key {
@@ -348,13 +345,14 @@ mod tests {
         });
         let vouching = Some(Vouching { run: Some("c0ffee"), longest });
         let call = batch_call(&[&a, &b], &[], Stamp::from_micros(9), vouching, false);
-        let keys = ["a", "b", "leasehold:w{a}a", "leasehold:w{b}b", "leasehold:f{a}a", "leasehold:f{b}b"];
+        let keys = ["a", "b", "leasehold:w{a}a", "leasehold:w{b}b", "leasehold:f{-}"];
         assert_eq!(shown(&call.keys), [&keys[..], &["leasehold:member"]].concat());
         let [tailed_a, tailed_b] = [A, B].map(|digits| format!("lh1-{digits}.7 web-3"));
-        let args = ["2", "9", "30000", "600000", "7", &tailed_a, &tailed_b, "c0ffee", "60000"];
+        let args =
+            ["2", "9", "30000", "600000", "7", "1", "2", "a", "b", &tailed_a, &tailed_b, "c0ffee", "60000"];
         assert_eq!(shown(&call.args), args);
         let call = renew_batch(&[&a], vouching, true);
-        assert_eq!(shown(&call.keys), ["a", "leasehold:f{a}a", "leasehold:member{a}"]);
+        assert_eq!(shown(&call.keys), ["a", "leasehold:f{a}", "leasehold:member{a}"]);
         assert_eq!(shown(&call.args), ["600000", "30000", &format!("lh1-{A}."), "c0ffee", "60000"]);
     }
 
@@ -362,81 +360,59 @@ mod tests {
     #[test]
     fn an_answer_that_does_not_fit_the_claims_is_an_error() {
         let text = |text: &str| Value::BulkString(text.into());
-        let list = |fields: &[Value]| Value::Array(fields.to_vec());
         let all = [attempt("x:a", 1), attempt("x:b", 2), attempt("y:a", 3)];
         let all = all.each_ref();
-        let (int, none) = (Value::Int, || list(&[]));
-        let read = |fields: &[Value]| read_batch(&list(fields), &all, 2, false);
+        let read = |answer: &str| read_batch(&text(answer), &all, 2, false);
         let (now, [seven, eight]) = (Stamp::from_micros(5), [7, 8].map(Fence::new));
-        let fences = list(&[text("7"), text("8")]);
         assert_eq!(
-            read(&[int(5), list(&[int(2), int(5)]), text("5"), fences.clone()]),
+            read("5|2 5|5|7 8"),
             Ok(Served {
                 granted: Granted::Served { now, fences: vec![seven, None, eight] },
                 released: vec![true, false]
             })
         );
         assert_eq!(
-            read(&[int(5), list(&[int(4)]), text("5"), none()]),
+            read("5|4|5|"),
             Ok(Served { granted: Granted::TooLate { now }, released: vec![false, true] })
         );
         for strange in [
-            &[][..],
-            &[int(5), none(), text("5")],
-            &[int(4), none(), text("5"), fences.clone()],
-            &[int(6), none(), text("5"), fences.clone()],
-            &[int(5), none(), text("5"), list(&[text("7")])],
-            &[int(5), none(), text("5"), list(&[text("7"), text("8"), text("9")])],
-            &[int(5), none(), text("5"), list(&[text("7"), text("x")])],
-            &[int(5), none(), text("5"), list(&[text("7"), int(8)])],
-            &[int(5), list(&[int(6)]), text("5"), fences.clone()],
-            &[int(5), list(&[int(0)]), text("5"), fences.clone()],
-            &[int(5), list(&[int(1)]), text("5"), none()],
-            &[int(5), none(), Value::Nil, fences.clone()],
-            &[int(5), none(), Value::Nil, none()],
-            &[int(5), text("7"), text("5"), fences.clone()],
+            "",
+            "5||5",
+            "5||5|7 8|",
+            "4||5|7 8",
+            "6||5|7 8",
+            "||5|7 8",
+            "5 5||5|7 8",
+            "5||5|7",
+            "5||5|7 8 9",
+            "5||5|7 x",
+            "5||5|7  8",
+            "5||5|7 9007199254740992",
+            "5|6|5|7 8",
+            "5|0|5|7 8",
+            "5|1|5|",
+            "5|||7 8",
+            "5|||",
+            "5||5 5|7 8",
+            "5|x|5|7 8",
         ] {
-            assert!(read(strange).is_err(), "{strange:?}");
+            assert!(read(strange).is_err(), "{strange}");
         }
-        let at_member = |fields: &[Value]| read_batch(&list(fields), &all[..2], 0, true);
-        assert_eq!(
-            at_member(&[int(2), list(&[int(2)]), text("5"), list(&[text("7")])]).map(|served| served.granted),
-            Ok(Granted::Served { now, fences: vec![seven, None] })
-        );
-        assert_eq!(
-            at_member(&[int(2), none(), text("5"), list(&[text("7"), int(2), text("8")])])
-                .map(|served| served.granted),
-            Ok(Granted::Served { now, fences: vec![seven, eight] })
-        );
-        for strange in [
-            &[text("7"), int(2)][..],
-            &[text("7"), int(3), text("8")],
-            &[text("7"), int(0), text("8")],
-            &[text("7"), text("8")],
-            &[text("7"), int(2), int(8)],
-            &[int(7)],
-        ] {
-            assert!(at_member(&[int(2), none(), text("5"), list(strange)]).is_err(), "{strange:?}");
+        let at_member = |answer: &str| read_batch(&text(answer), &all[..2], 0, true);
+        let granted = |answer: &str| at_member(answer).map(|served| served.granted);
+        assert_eq!(granted("2|2|5|7"), Ok(Granted::Served { now, fences: vec![seven, None] }));
+        assert_eq!(granted("2||5|7 2 8"), Ok(Granted::Served { now, fences: vec![seven, eight] }));
+        for strange in ["7 2", "7 3 8", "7 0 8", "7 8", "x"] {
+            assert!(at_member(&format!("2||5|{strange}")).is_err(), "{strange}");
         }
-        let released = |fields: &[Value]| read_batch(&list(fields), &[], 2, false);
-        assert_eq!(
-            released(&[int(2), list(&[int(1)]), Value::Nil, none()]),
-            Ok(Served { granted: Granted::Nothing, released: vec![false, true] })
-        );
-        assert!(released(&[int(2), none(), text("5"), none()]).is_err());
-        assert!(released(&[int(2), none(), Value::Nil, fences]).is_err());
-        let done = |fields: &[Value]| read_done(&list(fields), 2);
-        assert_eq!(done(&[int(2), list(&[int(2)])]), Ok(vec![true, false]));
-        assert_eq!(done(&[]), Ok(vec![false; 2]));
-        for strange in [
-            &[int(2)][..],
-            &[int(1), none()],
-            &[int(3), none()],
-            &[int(2), list(&[int(3)])],
-            &[int(2), list(&[int(0)])],
-            &[none(), none()],
-        ] {
-            assert!(done(strange).is_err(), "{strange:?}");
+        let released = |answer: &str| read_batch(&text(answer), &[], 2, false);
+        assert_eq!(released("2|1||"), Ok(Served { granted: Granted::Nothing, released: vec![false, true] }));
+        assert!(released("2||5|").is_err() && released("2|||7").is_err());
+        let done = |answer: &str| read_done(&text(answer), 2);
+        assert_eq!(done("2|2"), Ok(vec![true, false]));
+        assert_eq!(done(""), Ok(vec![false; 2]));
+        for strange in ["2", "1|", "3|", "2|3", "2|0", "|", "2||"] {
+            assert!(done(strange).is_err(), "{strange}");
         }
         assert!(read_batch(&Value::Okay, &[], 0, false).is_err() && read_done(&Value::Nil, 0).is_err());
     }

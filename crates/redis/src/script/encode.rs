@@ -29,11 +29,11 @@ pub(crate) struct Asked<'a> {
 
 impl Asked<'_> {
     pub(crate) const fn fence_keys(self) -> FenceKeys {
-        FenceKeys { by_key: self.is_member, by_slot: self.by_slot }
+        FenceKeys { at_member: self.is_member, by_slot: self.by_slot }
     }
 
     const fn fence_keys_of(self, attempt: &Attempt) -> FenceKeys {
-        FenceKeys { by_key: attempt.proposal.is_some(), by_slot: self.by_slot }
+        FenceKeys { at_member: attempt.proposal.is_some(), by_slot: self.by_slot }
     }
 }
 

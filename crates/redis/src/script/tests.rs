@@ -101,8 +101,9 @@ fn calls_to_a_member_have_its_key_and_the_proposal_behind_all_others() {
     ];
     for (request, args) in cases {
         let call = call_at_member(&request, Duration::from_secs(2), Some("c0ffee"));
-        let sides = ["f", "l", "w", "h", "i"].map(|side| format!("leasehold:{side}{{a}}a"));
-        let keys = [&["a".to_owned()][..], &sides, &["leasehold:member".to_owned()]].concat();
+        let sides = ["l", "w", "h", "i"].map(|side| format!("leasehold:{side}{{a}}a"));
+        let [key, fences, member] = ["a", "leasehold:f{-}", "leasehold:member"].map(str::to_owned);
+        let keys = [&[key, fences][..], &sides, &[member]].concat();
         assert_eq!(shown(call.keys.iter()), keys);
         assert_eq!(shown(call.args.iter()), [args, &["1700000000000007", "c0ffee", "60000"]].concat());
         assert_eq!(shown(called(&request).args.iter()), [args, &["1700000000000007", "", "60000"]].concat());
@@ -167,7 +168,7 @@ fn a_release_that_wakes_others_has_where_they_sleep_behind_its_keys() {
 #[test]
 fn a_survey_is_of_the_keys_of_several_inspections() {
     let keys = ["b", "a"].map(|name| Key::new(name).unwrap());
-    let call = survey_call(&keys, FenceKeys { by_key: false, by_slot: false });
+    let call = survey_call(&keys, FenceKeys { at_member: false, by_slot: false });
     let inspections = keys.map(|key| shown(called(&Request::Inspect(key)).keys.iter())).concat();
     assert_eq!((shown(call.keys.iter()), call.args.len()), (inspections, 0));
 }
@@ -184,7 +185,13 @@ fn the_member_key_at_a_cluster_node_is_in_the_slot_of_the_claim() {
     let slot = slot_of(b"{order:7}:stock");
     assert_eq!(last(&node), member_key_in(slot).into_bytes());
     assert_eq!(slot_of(&last(&node)), slot);
-    assert!(node.keys.iter().take(6).eq(alone.keys.iter().take(6)) && node.args == alone.args);
+    let fences = |call: &Call| call.keys.iter().nth(1).unwrap().to_vec();
+    assert_eq!(fences(&alone), b"leasehold:f{-}{order:");
+    assert_eq!(slot_of(&fences(&node)), slot);
+    let others = |call: &Call| {
+        shown(call.keys.iter().take(6).enumerate().filter(|(nth, _)| *nth != 1).map(|(_, key)| key))
+    };
+    assert!(others(&node) == others(&alone) && node.args == alone.args);
     assert_eq!(member_key_in(slot_of(b"a")), "leasehold:member{a}");
 
     let vouch = vouch_call(slot_of(b"a"), "c0ffee", proposal.max_ttl);

@@ -5,9 +5,9 @@
 -- KEYS  for each release its key
 -- ARGV  for each release the beginning of its value, before the fence, which no other lease has
 --
--- Returns how many grants and releases there are; the numbers of those that are not done, from 1;
--- if there are grants, the server's time in µs, and for each fence key the fence that all its grants
--- have. No fences: it was too late for all grants.
+-- Returns a text, which a server makes sooner than a list: how many grants and releases there are;
+-- the numbers of those that are not done, from 1; if there are grants, the server's time in µs, and
+-- for each fence key the fence that all its grants have. No fences: it was too late for all grants.
 
 local releases = #keys - key
 if releases > 0 then
@@ -18,4 +18,4 @@ if releases > 0 then
   end
   if gone[1] then call('DEL', unpack(gone)) end
 end
-return { grants + releases, left, time, fences }
+return grants + releases .. '|' .. table.concat(left, ' ') .. '|' .. (time or '') .. '|' .. table.concat(fences, ' ')

@@ -6,8 +6,8 @@
 --       2  the ttl of all leases, in ms
 --     then for each lease the beginning of its value, before the fence, which no other lease has
 --
--- Returns how many leases there are, and the numbers of those that are not renewed, from 1. No
--- lease is shortened, and no fence is forgotten sooner.
+-- Returns a text: how many leases there are, and the numbers of those that are not renewed, from 1.
+-- No lease is shortened, and no fence is forgotten sooner.
 
 local call, keys, argv = redis.call, KEYS, ARGV
 local n = #argv - 2
@@ -22,4 +22,4 @@ for i = 1, n do
   if is_held then extend(keys[i], argv[2], ttl) else left[#left + 1] = i end
 end
 for i = n + 1, #left < n and #keys or 0 do extend(keys[i], argv[1], keep) end
-return { #found, left }
+return #found .. '|' .. table.concat(left, ' ')

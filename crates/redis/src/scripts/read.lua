@@ -1,14 +1,15 @@
 -- Part of each script that reads keys.
 --
 -- KEYS  six for each key of the claim: the key, its fence key, its queue, its waiters, its holders, their shares. The fence key
---       contains the last fence: at a member of a quorum that of the key, otherwise that of many keys.
+--       contains the last fence of many keys; at a member of a quorum, it has a field for each tag.
 
--- The string at a key, or false; and whether it has something else.
-local function read(key)
-  local found = redis.pcall('GET', key)
+-- The string at a key or in a field of a hash, or false; and whether the key has something else.
+local function read(key, field)
+  local command = field and { 'HGET', key, field } or { 'GET', key }
+  local found = redis.pcall(unpack(command))
   if type(found) ~= 'table' then return found, false end
   if string.find(found.err, '^%-?WRONGTYPE') then return false, true end
-  return redis.call('GET', key), false -- fails again, and so ends the script with that error
+  return redis.call(unpack(command)), false -- fails again, and so ends the script with that error
 end
 
 -- The server's time, in µs since 1970.

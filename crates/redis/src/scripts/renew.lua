@@ -49,7 +49,7 @@ if not answer then
     elseif left(s) < ttl then
       redis.call('PEXPIRE', s.key, ARGV[3])
     end
-    keep_fence(s, keep)
+    keep_fences(s.fence_key, keep)
     if admits_readers then advance(s) end
   end
 end

@@ -64,14 +64,17 @@ local function see(n, want)
   return s
 end
 
--- The content of each fence key, which several keys of a claim may have in common.
+-- The last fence of each key, which several keys of a claim may have in common. At a member of a
+-- quorum, it is in a field of the fence key: the tag of the key.
 local memories = {}
 local function memory(s)
-  local found = memories[s.fence_key]
+  local tag = string.sub(s.fence_key, 11, 11) == 'f' and string.match(s.queue_key, '{(.-)}')
+  local name = (tag or '') .. s.fence_key
+  local found = memories[name]
   if not found then
-    local last, odd = read(s.fence_key)
-    found = { last = last, odd = odd or last and not string.find(last, '^%d+$') }
-    memories[s.fence_key] = found
+    local last, odd = read(s.fence_key, tag)
+    found = { key = s.fence_key, tag = tag, last = last, odd = odd or last and not string.find(last, '^%d+$') }
+    memories[name] = found
   end
   return found
 end
@@ -118,15 +121,15 @@ end
 local function remember(s, number, ms)
   local found = memory(s)
   found.last = whole(number)
-  found.keep = math.max(found.keep or redis.call('PTTL', s.fence_key), ms)
+  found.keep = math.max(found.keep or redis.call('PTTL', found.key), ms)
   if s.owner then
     s.number = found.last
     compose(s, is_awaited(s))
   end
 end
 
--- Keeps the last fence for this long, unless it is kept longer already.
-local function keep_fence(s, ms)
-  if redis.call('PTTL', s.fence_key) < ms then redis.call('PEXPIRE', s.fence_key, whole(ms)) end
+-- Keeps a fence key for this long, unless it is kept longer already.
+local function keep_fences(key, ms)
+  if redis.call('PTTL', key) < ms then redis.call('PEXPIRE', key, whole(ms)) end
 end
 

@@ -39,7 +39,7 @@ for _, s in ipairs(all) do
     else
       own(s, successor, s.number, tail, math.max(left(s), ttl), is_awaited(s))
     end
-    keep_fence(s, keep)
+    keep_fences(s.fence_key, keep)
   end
 end
 return finish(all, answer or { 0 })

@@ -154,8 +154,13 @@ local function finish(all, answer, kept)
     if s.shares then shares().write(s) end
     if s.queue then write_queue(s, kept) end
   end
-  for key, found in pairs(memories) do
-    if found.keep then redis.call('SET', key, found.last, 'PX', found.keep) end
+  for _, found in pairs(memories) do
+    if found.keep and found.tag then
+      redis.call('HSET', found.key, found.tag, found.last)
+      keep_fences(found.key, found.keep)
+    elseif found.keep then
+      redis.call('SET', found.key, found.last, 'PX', found.keep)
+    end
   end
   for n = #pushes, 1, -1 do redis.pcall('PUBLISH', pushes[n][1], pushes[n][2]) end
   answer[#answer + 1] = unfinished

@@ -46,7 +46,7 @@ fn last_fence(server: &Server, name: &str) -> Option<String> {
 
 /// The key that remembers it.
 fn fence_key(name: &str) -> String {
-    String::from_utf8(FenceKeys { by_key: false, by_slot: false }.name(&key(name))).unwrap()
+    String::from_utf8(FenceKeys { at_member: false, by_slot: false }.name(&key(name))).unwrap()
 }
 
 /// The answers to requests that are all made at the same time.

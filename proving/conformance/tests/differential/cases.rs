@@ -12,7 +12,7 @@ use leasehold_redis::script::{
     self, Call, Granted, Vouching, batch_call, call_at_member, locked_call, read_batch, read_done,
     renew_batch, survey_call,
 };
-use leasehold_redis::slot::{FenceKeys, MEMBER_KEY, Side, member_key_in, side_key};
+use leasehold_redis::slot::{FenceKeys, MEMBER_KEY, Side, member_key_in, side_key, tag_of};
 use redis::{Cmd, FromRedisValue, Value, cmd};
 use servers::{Flavor, Server};
 
@@ -20,7 +20,7 @@ use crate::subject::{Subject, plain};
 
 type Outcome = Result<(), String>;
 
-const ALL: [fn(&mut Subject) -> Outcome; 44] = [
+const ALL: [fn(&mut Subject) -> Outcome; 45] = [
     a_fence_that_is_no_number_is_an_error,
     a_raised_fence_is_the_proposed_one_or_above_the_last,
     a_ttl_over_the_longest_of_the_quorum_is_an_error,
@@ -31,6 +31,7 @@ const ALL: [fn(&mut Subject) -> Outcome; 44] = [
     grants_and_releases_in_one_batch_are_each_judged_by_their_own_keys,
     a_batch_whose_grants_are_refused_releases_nothing,
     keys_with_the_same_beginning_share_their_last_fence,
+    keys_with_the_same_tag_share_their_last_fence_at_a_member,
     a_batch_at_a_member_needs_its_run,
     a_member_abstains_for_the_longest_ttl_and_a_second,
     a_member_knows_its_run_for_long_enough,
@@ -164,10 +165,25 @@ fn is_granted(value: &Value, attempt: &Attempt) -> Result<bool, String> {
     Ok(matches!(fences(value, &[attempt])?.as_deref(), Some([Some(_)])))
 }
 
-/// The key of the last fence of this key; if a quorum asks, it is its own.
+/// The fence key of the attempt's key.
 fn fence_key(attempt: &Attempt) -> Vec<u8> {
-    let by_key = attempt.proposal.is_some();
-    FenceKeys { by_key, by_slot: false }.name(attempt.claim.first_key())
+    FenceKeys { at_member: attempt.proposal.is_some(), by_slot: false }.name(attempt.claim.first_key())
+}
+
+/// The last fence of the attempt's key.
+fn last_fence(subject: &mut Subject, attempt: &Attempt) -> Result<Option<u64>, String> {
+    if attempt.proposal.is_none() {
+        return run(subject, cmd("GET").arg(fence_key(attempt)));
+    }
+    run(subject, cmd("HGET").arg(fence_key(attempt)).arg(tag_of(attempt.claim.first_key())))
+}
+
+fn set_last_fence(subject: &mut Subject, attempt: &Attempt, fence: impl ToString) -> Outcome {
+    if attempt.proposal.is_none() {
+        return set(subject, fence_key(attempt), fence.to_string());
+    }
+    let tag = tag_of(attempt.claim.first_key());
+    run(subject, cmd("HSET").arg(fence_key(attempt)).arg(tag).arg(fence.to_string()))
 }
 
 fn side(side: Side, name: &str) -> Vec<u8> {
@@ -246,12 +262,13 @@ fn a_fence_that_is_no_number_is_an_error(subject: &mut Subject) -> Outcome {
     for is_list in [false, true] {
         let ours = by(1, "a");
         let member = at_member(by(1, "a"), 7);
-        for fence in [&ours, &member].map(fence_key) {
+        for attempt in [&ours, &member] {
+            let fence = fence_key(attempt);
             run::<()>(subject, cmd("DEL").arg(&fence).arg("a"))?;
             if is_list {
                 run::<()>(subject, cmd("RPUSH").arg(&fence).arg("7"))?;
             } else {
-                set(subject, &fence, "7x")?;
+                set_last_fence(subject, attempt, "1.5")?;
             }
         }
         let before = content(subject)?;
@@ -288,7 +305,7 @@ fn a_raised_fence_is_the_proposed_one_or_above_the_last(subject: &mut Subject) -
     ensure!(code(&raw(subject, &grant(&reader(2, base + 20)))?) == Some(0));
     let alone = at_member(by(1, "b"), base + 20);
     ensure!(code(&raw(subject, &grant(&alone))?) == Some(0));
-    set(subject, fence_key(&alone), (base + 50).to_string())?;
+    set_last_fence(subject, &alone, base + 50)?;
     for (asks, expected) in
         [(reader(1, base + 10), base + 10), (reader(1, base + 20), base + 21), (alone, base + 50)]
     {
@@ -358,12 +375,14 @@ fn a_proposed_fence_is_near_the_servers_clock(subject: &mut Subject) -> Outcome 
         ensure!((before + margin..=after + margin).contains(&early), before, early);
         // After a greater fence, the next number.
         let name = format!("last{nth}");
-        set(subject, fence_key(&at_member(by(1, &name), now)), (now + 60 * SECOND).to_string())?;
+        set_last_fence(subject, &at_member(by(1, &name), now), now + 60 * SECOND)?;
         let fence = granted(subject, "last", now)?;
         ensure!(fence == Some(now + 60 * SECOND + 1), fence);
         // The same after the very fence that is proposed, which is remembered for no shorter time.
-        let last = fence_key(&at_member(by(1, &format!("same{nth}")), now));
-        run::<()>(subject, cmd("SET").arg(&last).arg(now).arg("EX").arg(4000))?;
+        let same = at_member(by(1, &format!("same{nth}")), now);
+        set_last_fence(subject, &same, now)?;
+        let last = fence_key(&same);
+        run::<()>(subject, cmd("EXPIRE").arg(&last).arg(4000))?;
         let fence = granted(subject, "same", now)?;
         ensure!(fence == Some(now + 1) && lasts(subject, &last)? > Duration::from_secs(3900), fence);
     }
@@ -627,7 +646,7 @@ fn a_survey_and_an_inspection_agree_on_each_key(subject: &mut Subject) -> Outcom
     let now = clock(subject)?;
     let ended = Holder::from_bits(7).digits();
     run::<()>(subject, cmd("ZADD").arg(side(Side::Holders, "c")).arg(now / 1000 - 1000).arg(&ended))?;
-    let all = say(subject, &survey_call(&keys, FenceKeys { by_key: false, by_slot: false }))?;
+    let all = say(subject, &survey_call(&keys, FenceKeys { at_member: false, by_slot: false }))?;
     let mut each = Vec::new();
     for key in keys {
         each.push(raw(subject, &Request::Inspect(key))?);
@@ -750,18 +769,24 @@ fn a_release_wakes_a_client_that_blocks_on_a_list(subject: &mut Subject) -> Outc
 
 /// Any content at one of the keys of a claim.
 fn each_claim_of_a_batch_is_judged_by_its_own_keys(subject: &mut Subject) -> Outcome {
-    const SIDES: [Option<Side>; 6] = [
-        None,
-        Some(Side::Fence),
-        Some(Side::Queue),
-        Some(Side::Waiters),
-        Some(Side::Holders),
-        Some(Side::Shares),
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    enum Place {
+        Key,
+        Fence,
+        Of(Side),
+    }
+    const PLACES: [Place; 6] = [
+        Place::Key,
+        Place::Fence,
+        Place::Of(Side::Queue),
+        Place::Of(Side::Waiters),
+        Place::Of(Side::Holders),
+        Place::Of(Side::Shares),
     ];
     vouched(subject, 20 * DAY)?;
     let mut round = 0;
     for in_the_way in 0..3 {
-        for of in SIDES {
+        for of in PLACES {
             for at in [None, Some(clock(subject)?)] {
                 round += 1;
                 // Each has a fence key of its own.
@@ -772,15 +797,15 @@ fn each_claim_of_a_batch_is_judged_by_its_own_keys(subject: &mut Subject) -> Out
                 });
                 let all = attempts.each_ref();
                 let place = match of {
-                    None => names[in_the_way].clone().into_bytes(),
-                    Some(Side::Fence) => fence_key(all[in_the_way]),
-                    Some(of) => side(of, &names[in_the_way]),
+                    Place::Key => names[in_the_way].clone().into_bytes(),
+                    Place::Fence => fence_key(all[in_the_way]),
+                    Place::Of(of) => side(of, &names[in_the_way]),
                 };
                 run::<()>(subject, cmd("RPUSH").arg(&place).arg("x"))?;
                 // The last fence of one key is not that of another.
                 let last = (in_the_way + 1) % 3;
                 let greater = clock(subject)? + 3600 * SECOND;
-                set(subject, fence_key(all[last]), greater.to_string())?;
+                set_last_fence(subject, all[last], greater)?;
                 let call = batch_call(&all, &[], NEVER, at.and(vouching(Some(RUN))), false);
                 let value = say(subject, &call)?;
                 let fences = fences(&value, &all)?.unwrap_or_default();
@@ -789,14 +814,14 @@ fn each_claim_of_a_batch_is_judged_by_its_own_keys(subject: &mut Subject) -> Out
                     let there: Option<Vec<u8>> = run(subject, cmd("GET").arg(name)).unwrap_or_default();
                     // A queue without its waiters' data, and shares without a marker, count for
                     // nothing.
-                    let counts = matches!(of, None | Some(Side::Fence | Side::Waiters));
+                    let counts = matches!(of, Place::Key | Place::Fence | Place::Of(Side::Waiters));
                     if nth == in_the_way && counts {
                         ensure!(fence.is_none() && there.is_none(), of, value);
                         continue;
                     }
                     ensure!(fence.is_some(), of, value);
                     ensure!(there == Some(plain(all[nth], fence.unwrap_or(0))), of, value);
-                    let said: Option<u64> = run(subject, cmd("GET").arg(fence_key(all[nth])))?;
+                    let said = last_fence(subject, all[nth])?;
                     ensure!(said == fence, of, fence, said);
                     ensure!((nth == last) == (fence == Some(greater + 1)), fence);
                     let left = lasts(subject, fence_key(all[nth]))?;
@@ -806,6 +831,50 @@ fn each_claim_of_a_batch_is_judged_by_its_own_keys(subject: &mut Subject) -> Out
                 }
             }
         }
+    }
+    Ok(())
+}
+
+/// At a member, keys with the same beginning and the same tag share their last fence, and others do
+/// not.
+fn keys_with_the_same_tag_share_their_last_fence_at_a_member(subject: &mut Subject) -> Outcome {
+    vouched(subject, 20 * DAY)?;
+    let now = clock(subject)?;
+    let [a, b, c] = ["x:{t}a", "x:{t}b", "x:c"].map(|name| at_member(by(1, name), now));
+    let other = at_member(by(1, "y:{t}"), now);
+    let member = vouching(Some(RUN));
+    set_last_fence(subject, &a, now + 7)?;
+    let all = [&a, &b, &c, &other];
+    let value = say(subject, &batch_call(&all, &[], NEVER, member, false))?;
+    let expected = [now + 8, now + 8, now, now];
+    ensure!(fences(&value, &all)? == Some(expected.map(Some).to_vec()), value);
+    for (attempt, fence) in all.into_iter().zip(expected) {
+        let there: Vec<u8> = run(subject, cmd("GET").arg(attempt.claim.first_key().as_bytes()))?;
+        ensure!(there == plain(attempt, fence), there.escape_ascii().to_string());
+        ensure!(last_fence(subject, attempt)? == Some(fence), fence);
+    }
+    // The text is written only with a new tag.
+    let text: i64 = run(subject, cmd("HSTRLEN").arg(fence_key(&a)).arg("about"))?;
+    ensure!(text > 64, text);
+    run::<()>(subject, cmd("HDEL").arg(fence_key(&other)).arg("about"))?;
+    say(subject, &batch_call(&[], &[&other], NEVER, None, false))?;
+    let again = at_member(by(2, "y:{t}"), now + 1);
+    let value = say(subject, &batch_call(&[&again], &[], NEVER, member, false))?;
+    ensure!(fences(&value, &[&again])? == Some(vec![Some(now + 1)]), value);
+    let fields: i64 = run(subject, cmd("HLEN").arg(fence_key(&again)))?;
+    ensure!(fields == 1, fields);
+    // One that is not granted changes no last fence.
+    say(subject, &batch_call(&[], &[&a, &c], NEVER, None, false))?;
+    let [a, b] = ["x:{t}a", "x:{t}b"].map(|name| at_member(by(2, name), now + 20));
+    let value = say(subject, &batch_call(&[&b], &[], NEVER, member, false))?;
+    ensure!(fences(&value, &[&b])? == Some(vec![None]) && last_fence(subject, &b)? == Some(now + 8), value);
+    // The other scripts count the same fences.
+    let fence = fence_of(&answer(subject, &grant(&at_member(by(2, "x:{t}a"), now)))?);
+    ensure!(fence == Some(now + 9) && last_fence(subject, &a)? == fence, fence);
+    // A server searches no list for a field.
+    for attempt in [&a, &other] {
+        let kept: String = run(subject, cmd("OBJECT").arg("ENCODING").arg(fence_key(attempt)))?;
+        ensure!(kept == "hashtable", kept);
     }
     Ok(())
 }
@@ -870,7 +939,8 @@ fn each_lease_of_a_batch_is_judged_by_its_own_keys(subject: &mut Subject) -> Out
                 // One of ours lasts for longer than its TTL, and stays so.
                 let lasts = if nth == (taken + 1) % 3 { 1_000_000 } else { 100_000 };
                 run::<()>(subject, cmd("SET").arg(name).arg(value).arg("PX").arg(lasts))?;
-                run::<()>(subject, cmd("SET").arg(fence_key(all[nth])).arg(7).arg("PX").arg(100_000))?;
+                set_last_fence(subject, all[nth], 7)?;
+                run::<()>(subject, cmd("PEXPIRE").arg(fence_key(all[nth])).arg(100_000))?;
             }
             let call = if release {
                 batch_call(&[], &all, NEVER, None, false)

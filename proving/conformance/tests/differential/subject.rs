@@ -11,7 +11,7 @@ use leasehold_core::{
     Request, Served, Stamp, Ticket, WaitQueue,
 };
 use leasehold_redis::script::{self, Call, Granted, Reply, Vouching};
-use leasehold_redis::slot::{FenceKeys, MEMBER_KEY, Side, side_key};
+use leasehold_redis::slot::{FenceKeys, MEMBER_KEY, Side, side_key, tag_of};
 use leasehold_redis::wire::{self, Flag, PushMessage};
 use redis::{Connection, Pipeline, RedisResult, Value, cmd};
 use servers::Server;
@@ -72,7 +72,7 @@ pub(crate) struct Subject {
     /// True if batches are asked first. Otherwise, the scripts of single requests handle every
     /// case.
     pub(crate) batches: bool,
-    /// True if it is asked as a member of a quorum, where each key has its own last fence.
+    /// True if it is asked as a member of a quorum, where each tag has its own last fence.
     is_member: bool,
     /// The end of shares that a step ended, in ms.
     ended: u64,
@@ -221,10 +221,16 @@ impl Subject {
         let key = attempt.claim.first_key();
         let (fence, waiters) = (self.fence_key(key), side_key(Side::Waiters, key));
         let mut look = redis::pipe();
-        look.cmd("MGET").arg(key.as_bytes()).arg(&fence).arg(MEMBER_KEY);
+        look.cmd("MGET").arg(key.as_bytes()).arg(MEMBER_KEY);
+        if self.is_member {
+            look.cmd("HGET").arg(&fence).arg(tag_of(key));
+        } else {
+            look.cmd("GET").arg(&fence);
+        }
         look.cmd("EXISTS").arg(key.as_bytes()).arg(waiters);
         look.cmd("PTTL").arg(MEMBER_KEY);
-        let ([value, fence, run], there, kept): ([Option<Vec<u8>>; 3], u64, i64) =
+        type Text = Option<Vec<u8>>;
+        let ([value, run], fence, there, kept): ([Text; 2], Text, u64, i64) =
             look.query(&mut self.connection)?;
         let is_vouched = run.as_deref() == Some(RUN.as_bytes()) && kept > MEMBER_KEPT;
         Ok(match request {
@@ -254,7 +260,7 @@ impl Subject {
     }
 
     fn fence_key(&self, key: &Key) -> Vec<u8> {
-        FenceKeys { by_key: self.is_member, by_slot: false }.name(key)
+        FenceKeys { at_member: self.is_member, by_slot: false }.name(key)
     }
 
     pub(crate) fn say(&mut self, Call { script, keys, args }: &Call) -> RedisResult<Value> {
@@ -295,6 +301,11 @@ impl Subject {
             Step::Delete(key) => strangers.cmd("DEL").arg(key.as_bytes()),
             Step::Expire(key) => strangers.cmd("PEXPIREAT").arg(key.as_bytes()).arg(1),
             Step::ForgetFence(key) => strangers.cmd("DEL").arg(self.fence_key(key)),
+            Step::SetFence(key, number, ttl) if self.is_member => {
+                let fences = self.fence_key(key);
+                strangers.cmd("HSET").arg(&fences).arg(tag_of(key)).arg(*number);
+                strangers.cmd("PEXPIRE").arg(fences).arg(ms(*ttl))
+            }
             Step::SetFence(key, number, ttl) => {
                 strangers.cmd("SET").arg(self.fence_key(key)).arg(*number).arg("PX").arg(ms(*ttl))
             }
@@ -406,7 +417,14 @@ impl Subject {
                 dump.locks.insert(key.clone(), (content(kind, value), left(*pttl)));
             }
             if fence.0 != "none" {
-                let number = redis::from_redis_value(fence.1.clone()).map_err(|error| error.to_string())?;
+                let number = match &fence.1 {
+                    Value::Array(fields) => {
+                        let of = |pair: &&[Value]| pair[0] == Value::BulkString(tag_of(&key).into());
+                        fields.chunks_exact(2).find(of).ok_or("the fence of another key")?[1].clone()
+                    }
+                    number => number.clone(),
+                };
+                let number = redis::from_redis_value(number).map_err(|error| error.to_string())?;
                 dump.fences.insert(key.clone(), (number, left(fence.2)));
             }
             if (&*line.0, &*waiters.0) != ("none", "none") {
