@@ -168,16 +168,16 @@ pub fn read_batch(
     let count = grants.len() + releases;
     let read = || {
         let [served, left, time, fences] = parts(value)?;
-        if served != [count as u64] {
+        if number(served)? != count as u64 {
             return None;
         }
         let mut released = vec![true; releases];
-        let mut by_claim = match &fences[..] {
+        let mut by_claim = match fences {
             [] => Vec::new(),
             fences if at_member => read_fences(fences, grants.len())?,
             fences => read_fences_by_key(fences, grants)?,
         };
-        for nth in left {
+        for nth in words(left) {
             let nth = index(nth)?;
             match nth.checked_sub(grants.len()) {
                 Some(release) => *released.get_mut(release)? = false,
@@ -187,8 +187,7 @@ pub fn read_batch(
         let granted = if grants.is_empty() {
             time.is_empty().then_some(Granted::Nothing)?
         } else {
-            let [time] = time[..] else { return None };
-            let now = Stamp::from_micros(time);
+            let now = Stamp::from_micros(number(time)?);
             if fences.is_empty() {
                 Granted::TooLate { now }
             } else {
@@ -213,8 +212,8 @@ pub fn read_done(value: &Value, claims: usize) -> Result<Vec<bool>, String> {
             return Some(vec![false; claims]);
         }
         let [served, left] = parts(value)?;
-        let mut done = (served == [claims as u64]).then(|| vec![true; claims])?;
-        for nth in left {
+        let mut done = (number(served)? == claims as u64).then(|| vec![true; claims])?;
+        for nth in words(left) {
             *done.get_mut(index(nth)?)? = false;
         }
         Some(done)
@@ -222,36 +221,45 @@ pub fn read_done(value: &Value, claims: usize) -> Result<Vec<bool>, String> {
     read().ok_or_else(|| strange(format_args!("to a batch of {claims} renewals")))
 }
 
-/// The parts of an answer, with bars between them. Each is a list of numbers, with spaces between
-/// them.
-fn parts<const N: usize>(value: &Value) -> Option<[Vec<u64>; N]> {
+/// The parts of an answer, with bars between them.
+fn parts<const N: usize>(value: &Value) -> Option<[&[u8]; N]> {
     let Value::BulkString(text) = value else { return None };
-    let list = |part: &[u8]| part.split(|&byte| byte == b' ').map(number).collect();
-    let list = |part: &[u8]| if part.is_empty() { Some(Vec::new()) } else { list(part) };
-    text.split(|&byte| byte == b'|').map(list).collect::<Option<Vec<_>>>()?.try_into().ok()
+    let (mut parts, mut rest) = ([&[][..]; N], text.split(|&byte| byte == b'|'));
+    for part in &mut parts {
+        *part = rest.next()?;
+    }
+    rest.next().is_none().then_some(parts)
+}
+
+/// The words of a part, with spaces between them.
+fn words(part: &[u8]) -> impl Iterator<Item = &[u8]> {
+    part.split(|&byte| byte == b' ').filter(|_| !part.is_empty())
 }
 
 /// The index of the request with this number, which counts from 1.
-fn index(number: u64) -> Option<usize> {
-    usize::try_from(number).ok()?.checked_sub(1)
+fn index(word: &[u8]) -> Option<usize> {
+    usize::try_from(number(word)?).ok()?.checked_sub(1)
+}
+
+fn read_fence(word: &[u8]) -> Option<Fence> {
+    Fence::new(number(word)?)
 }
 
 /// The fence of all claims, and then the number and the fence of each claim that has another one.
-fn read_fences(fences: &[u64], claims: usize) -> Option<Vec<Option<Fence>>> {
-    let (first, others) = fences.split_first()?;
-    let mut by_claim = vec![Some(Fence::new(*first)?); claims];
-    for other in others.chunks(2) {
-        let &[nth, fence] = other else { return None };
-        *by_claim.get_mut(index(nth)?)? = Some(Fence::new(fence)?);
+fn read_fences(fences: &[u8], claims: usize) -> Option<Vec<Option<Fence>>> {
+    let mut fences = words(fences);
+    let mut by_claim = vec![Some(read_fence(fences.next()?)?); claims];
+    while let Some(nth) = fences.next() {
+        *by_claim.get_mut(index(nth)?)? = Some(read_fence(fences.next()?)?);
     }
     Some(by_claim)
 }
 
 /// One fence for all claims whose keys have the same fence key.
-fn read_fences_by_key(fences: &[u64], grants: &[&Attempt]) -> Option<Vec<Option<Fence>>> {
-    let (mut by_claim, mut fences) = (Vec::with_capacity(grants.len()), fences.iter());
+fn read_fences_by_key(fences: &[u8], grants: &[&Attempt]) -> Option<Vec<Option<Fence>>> {
+    let (mut by_claim, mut fences) = (Vec::with_capacity(grants.len()), words(fences));
     for claims in by_fence_key(grants) {
-        let fence = Fence::new(*fences.next()?)?;
+        let fence = read_fence(fences.next()?)?;
         by_claim.resize(by_claim.len() + claims.len(), Some(fence));
     }
     fences.next().is_none().then_some(by_claim)
