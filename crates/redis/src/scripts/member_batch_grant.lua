@@ -27,7 +27,7 @@ local tags, values = 6 + fence_keys, 6 + fence_keys + grants
 -- The last key and the last argument of this part.
 local key, arg = 2 * grants + fence_keys, values + grants
 
-local clock, ttl, keep, fence, is_served = call('TIME'), argv[3], argv[4], argv[5], serves(argv[3])
+local clock, ttl, keep, fence, is_served = call('TIME'), argv[3], tonumber(argv[4]), argv[5], serves(argv[3])
 local now, proposed = clock[1] * 1000000 + clock[2], tonumber(fence)
 local time = clock[1] .. string.sub('00000' .. clock[2], -6)
 local least = math.min(math.max(proposed, now - MARGIN), now + MARGIN)
@@ -66,14 +66,12 @@ for nth = 1, fences[1] and fence_keys or 0 do
     end
   end
   if new[1] then
-    -- No fence is kept for longer than twice the longest ttl, or this long.
-    local kept = 2 * longest <= tonumber(keep) and keep or math.max(keep, call('PTTL', fence_key))
     if not is_known then
       new[#new + 1] = 'about'
       new[#new + 1] = ABOUT
     end
     call('HSET', fence_key, unpack(new))
-    call('PEXPIRE', fence_key, kept)
+    if call('PTTL', fence_key) < keep then call('PEXPIRE', fence_key, argv[4]) end
   end
 end
 
