@@ -1,6 +1,6 @@
 //! Remembers which keys had waiters lately, as far as this process has noticed.
 
-use std::hash::{BuildHasher as _, RandomState};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::{Instant, Key};
 /// server's time.
 #[derive(Debug)]
 pub struct Contended {
-    hash: RandomState,
+    seed: u128,
     slots: Mutex<Slots>,
 }
 
@@ -25,17 +25,20 @@ type Slots = Box<[Option<(u64, Instant)>; SLOTS]>;
 /// A contended key stays contended for a while.
 const LATELY: Duration = Duration::from_secs(10);
 
-impl Default for Contended {
-    fn default() -> Self {
-        Self { hash: RandomState::new(), slots: Mutex::new(Box::new([None; SLOTS])) }
-    }
-}
-
 impl Contended {
+    /// The seed should be random, so that nobody can choose keys that are mistaken for others.
+    #[must_use]
+    pub fn new(seed: u128) -> Self {
+        Self { seed, slots: Mutex::new(Box::new([None; SLOTS])) }
+    }
+
     /// The digest of a key. Few keys share one.
     #[must_use]
     pub fn digest(&self, key: &Key) -> u64 {
-        self.hash.hash_one(key)
+        let mut hasher = DefaultHasher::new();
+        hasher.write_u128(self.seed);
+        key.hash(&mut hasher);
+        hasher.finish()
     }
 
     /// Notes that somebody waits for a key of this digest.
@@ -60,10 +63,18 @@ impl Contended {
 mod tests {
     use super::*;
 
+    /// So a simulation repeats itself.
+    #[test]
+    fn the_seed_alone_decides_which_keys_are_mistaken_for_others() {
+        let key = Key::new("a").unwrap();
+        let [one, same, other] = [1, 1, 2].map(|seed| Contended::new(seed).digest(&key));
+        assert!(one == same && one != other);
+    }
+
     #[test]
     fn a_key_is_contended_for_a_while_after_somebody_waited_for_it() {
         let at = |seconds: u64| Instant::from_nanos((100 + seconds) * 1_000_000_000);
-        let contended = Contended::default();
+        let contended = Contended::new(7);
         let [wanted, other] = ["a", "b"].map(|key| contended.digest(&Key::new(key).unwrap()));
         let has = |digest, seconds| contended.has(digest, || at(seconds));
         assert!(!has(wanted, 0));

@@ -124,6 +124,7 @@ impl Client {
         let SharedState { unsettled, waiting, notice_bus, is_member, cluster } = shared;
         Arc::new_cyclic(|me| Self {
             source: source(me),
+            contended: Contended::new(runtime.random()),
             runtime,
             faults,
             call_limit,
@@ -131,7 +132,6 @@ impl Client {
             waiting,
             notice_bus,
             is_monitored: AtomicBool::new(false),
-            contended: Contended::default(),
             is_member,
             quarantine,
             confirmation,

@@ -49,6 +49,7 @@ impl QuorumState {
     ) -> Self {
         let drift = stores.iter().map(|store| store.limits().drift).fold(Drift::NONE, Drift::widest);
         let members: Vec<_> = stores.into_iter().map(Member::new).collect();
+        let random = runtime.random();
         let names = members.iter().map(|member| member.name.clone()).collect();
         Self {
             settings: Arc::new(QuorumSettings { name, members: names, drift, max_ttl }),
@@ -61,7 +62,7 @@ impl QuorumState {
             releases: BackgroundReleases::default(),
             votes: Mutex::new(Recent::new(VOTES_COUNT_FOR)),
             batches: BatchQueue::default(),
-            contended: Contended::default(),
+            contended: Contended::new(random),
         }
     }
 
