@@ -1,4 +1,4 @@
-//! Remembers which keys had waiters lately, as far as this process has noticed.
+//! Remembers which keys were waited for or refused lately, as far as this process has noticed.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use crate::{Instant, Key};
 
-/// Remembers which keys had waiters lately, as far as this process has noticed. A request for such
-/// a key skips a store's shorter way for uncontended keys, which would only send it back.
+/// Remembers which keys were waited for or refused lately, as far as this process has noticed. A
+/// request for such a key skips a store's shorter way for uncontended keys, which would only send it
+/// back.
 ///
 /// It may forget a key or mistake one key for another: either costs one command, or a little of a
 /// server's time.
@@ -41,13 +42,13 @@ impl Contended {
         hasher.finish()
     }
 
-    /// Notes that somebody waits for a key of this digest.
+    /// Notes that a key of this digest was waited for or refused.
     pub fn note(&self, digest: u64, now: Instant) {
         self.slots()[digest as usize % SLOTS] = Some((digest, now));
     }
 
-    /// Returns true if somebody waited lately for a key of this digest. Mostly nobody did, and then
-    /// the clock is not read.
+    /// Returns true if that was noted lately. Mostly it was never noted, and then the clock is not
+    /// read.
     #[must_use]
     pub fn has(&self, digest: u64, now: impl FnOnce() -> Instant) -> bool {
         let noted = self.slots()[digest as usize % SLOTS];

@@ -163,7 +163,8 @@ impl SideKey {
     fn question(&self) -> Cmd {
         let (name, rest): (_, &[&str]) = match self.kind {
             b'l' | b'h' => ("ZCARD", &[]),
-            b'f' | b'w' | b'i' => ("HGET", &[""]),
+            b'w' | b'i' => ("HGET", &[""]),
+            b'f' => ("HSCAN", &["0", "COUNT", "100"]),
             _ => ("GETRANGE", &["0", "15"]),
         };
         cmd(name).arg(&self.name).arg(rest).take()
@@ -172,15 +173,21 @@ impl SideKey {
 
 impl Seen {
     fn side(&mut self, met: &SideKey, pttl: &ServerReply, asked: &ServerReply) {
-        match pttl {
-            Ok(Value::Int(-1)) => self.endless.push(met.name.clone()),
-            Err(error) if error.code() == "NOPERM" => self.hidden += 1,
-            _ => {}
+        let is_hidden = |heard: &ServerReply| heard.as_ref().is_err_and(|error| error.code() == "NOPERM");
+        if is_hidden(pttl) || is_hidden(asked) {
+            self.hidden += 1;
         }
+        if let Ok(Value::Int(-1)) = pttl {
+            self.endless.push(met.name.clone());
+        }
+        let is_fence = |digits: &[u8]| digits.iter().all(u8::is_ascii_digit);
         let strange = match asked {
             Err(error) => error.code() == "WRONGTYPE",
             // An entry that expired meanwhile reads as nothing.
-            Ok(Value::BulkString(digits)) if met.kind == b'c' => !digits.iter().all(u8::is_ascii_digit),
+            Ok(Value::BulkString(digits)) if met.kind == b'c' => !is_fence(digits),
+            Ok(fields) if met.kind == b'f' => scanned(fields.clone()).is_some_and(|(_, fields)| {
+                fields.chunks_exact(2).any(|field| field[0] != b"about" && !is_fence(&field[1]))
+            }),
             Ok(_) => false,
         };
         if strange {

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use leasehold_core::{
-    AdminStore as _, Diagnosis, Finding, Remedy, Severity, Store, StoreRole, Ttl, WaitMode,
+    AdminStore as _, Diagnosis, Fence, Finding, MemberStore as _, Proposal, Remedy, Severity, Store,
+    StoreRole, Ttl, WaitMode,
 };
 use leasehold_redis::{ClusterStore, RedisStore};
 use servers::{Cluster, Flavor, Reply, Server};
@@ -180,6 +181,23 @@ async fn keys_without_expiry_and_foreign_keys_are_found_and_fixed() {
     server.text(&["HSET", &fence, "a", "b"]);
     server.text(&["PEXPIRE", &fence, "60000"]);
     mends(&server, &store, "foreign", Severity::Unsafe, &[&fence, "not ours"]).await;
+}
+
+#[tokio::test]
+async fn a_fence_of_a_quorum_that_is_no_number_is_found_and_fixed() {
+    for flavor in Flavor::ALL {
+        let server = Server::start(flavor);
+        let store = store(&format!("{}?quarantine=no", server.url()));
+        let ours = attempt(&["k"]);
+        let proposal = Proposal { fence: Fence::new(7).unwrap(), max_ttl: ours.ttl };
+        let there = ours.at_member(ours.holder, proposal);
+        store.open().await.unwrap();
+        let served = store.serve_batch(&[&there], &[]).await.unwrap();
+        assert!(served.granted[0].is_some(), "{flavor}");
+        assert_eq!(about(&diagnosed(&store).await, "foreign"), None, "{flavor}");
+        server.text(&["HSET", "leasehold:f{-}", "k", "1.5"]);
+        mends(&server, &store, "foreign", Severity::Unsafe, &["leasehold:f{-}", "not ours"]).await;
+    }
 }
 
 /// The number of calls is bounded at any number of keys, and the diagnosis says that it is
