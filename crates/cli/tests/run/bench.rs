@@ -74,7 +74,7 @@ fn only_fences_remain(server: &Server) {
     only_entries_remain(server, "leasehold:c{");
 }
 
-/// The same at a member of a quorum, where each key has its own.
+/// The same at a member of a quorum, where they have other names.
 #[track_caller]
 fn only_fences_of_a_member_remain(server: &Server) {
     only_entries_remain(server, "leasehold:f{");
@@ -192,6 +192,10 @@ fn a_server_that_goes_away_meanwhile_is_69() {
 fn ctrl_c_ends_it_and_leaves_no_lock() {
     let server = Server::start(Flavor::Redis82);
     let site = Site::new();
+    let bench = going_on(&site, &server.url());
+    until("a lock was granted", || names(&server).iter().any(|name| name.starts_with("leasehold:c{")));
+    bench.signal(Signal::INT);
+    bench.finish().died_of(Signal::INT);
     for store in [server.url(), site.store().to_owned()] {
         // At any moment of the benchmark.
         for _ in 0..4 {
