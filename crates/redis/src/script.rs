@@ -8,7 +8,6 @@ mod batch;
 mod call;
 mod encode;
 mod texts;
-mod words;
 
 use std::time::Duration;
 
@@ -31,7 +30,6 @@ pub use self::texts::{
     MEMBER_BATCH_RENEW, MEMBER_GRANT, MEMBER_RENEW, OPEN, RAISE, REJOIN, RELEASE, RELEASE_AND_WAKE, RENEW,
     SURVEY, TRANSFER, VOUCH,
 };
-pub use self::words::Words;
 pub use crate::reply::{Reply, decode};
 
 /// Returns true if a server refused a script because it does not know the text.

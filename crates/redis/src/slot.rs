@@ -39,19 +39,14 @@ impl FenceKeys {
     /// The name of the fence key of this key.
     #[must_use]
     pub fn name(self, key: &Key) -> Vec<u8> {
-        let mut name = Vec::new();
-        self.write(key, &mut name);
-        name
+        self.parts(key).concat()
     }
 
-    /// Appends the name of the fence key of this key.
-    pub(crate) fn write(self, key: &Key, name: &mut Vec<u8>) {
-        name.extend_from_slice(Key::RESERVED.as_bytes());
-        name.extend_from_slice(if self.at_member { b"f{" } else { b"c{" });
+    /// The parts of that name.
+    pub(crate) fn parts(self, key: &Key) -> [&[u8]; 5] {
+        let kind: &[u8] = if self.at_member { b"f{" } else { b"c{" };
         let tag = if self.by_slot { tag_of(key) } else { "-" };
-        name.extend_from_slice(tag.as_bytes());
-        name.push(b'}');
-        name.extend_from_slice(segment(key));
+        [Key::RESERVED.as_bytes(), kind, tag.as_bytes(), b"}", segment(key)]
     }
 }
 
@@ -80,15 +75,21 @@ pub enum Side {
 }
 
 impl Side {
-    pub(crate) const fn letter(self) -> u8 {
+    /// The letter of its kind, and the opening brace of the tag.
+    const fn opening(self) -> &'static [u8] {
         match self {
-            Self::Queue => b'l',
-            Self::Waiters => b'w',
-            Self::Mark => b'm',
-            Self::Break => b'b',
-            Self::Holders => b'h',
-            Self::Shares => b'i',
+            Self::Queue => b"l{",
+            Self::Waiters => b"w{",
+            Self::Mark => b"m{",
+            Self::Break => b"b{",
+            Self::Holders => b"h{",
+            Self::Shares => b"i{",
         }
+    }
+
+    /// What the names of all side keys of this kind begin with.
+    pub(crate) fn prefix(self) -> Vec<u8> {
+        [Key::RESERVED.as_bytes(), self.opening()].concat()
     }
 }
 
@@ -100,13 +101,8 @@ impl Side {
 /// for keys that contain braces.
 #[must_use]
 pub fn side_key(side: Side, key: &Key) -> Vec<u8> {
-    let mut name = Vec::with_capacity(SIDE_LEN + key.as_bytes().len());
-    Sides::of(key).write(side, &mut name);
-    name
+    Sides::of(key).parts(side).concat()
 }
-
-/// The most bytes of a side key in addition to those of its key.
-pub(crate) const SIDE_LEN: usize = Key::RESERVED.len() + 1 + 2 + TAG_LEN;
 
 /// The side keys of a key, for callers that need several.
 pub(crate) struct Sides<'a> {
@@ -119,14 +115,10 @@ impl<'a> Sides<'a> {
         Self { key, tag: tag_of(key) }
     }
 
-    /// Appends the name of one side key.
-    pub(crate) fn write(&self, side: Side, name: &mut Vec<u8>) {
-        name.extend_from_slice(Key::RESERVED.as_bytes());
-        name.push(side.letter());
-        name.push(b'{');
-        name.extend_from_slice(self.tag.as_bytes());
-        name.push(b'}');
-        name.extend_from_slice(self.key.as_bytes());
+    /// The parts of the name of one side key.
+    pub(crate) fn parts(&self, side: Side) -> [&'a [u8]; 5] {
+        let Self { key, tag } = *self;
+        [Key::RESERVED.as_bytes(), side.opening(), tag.as_bytes(), b"}", key.as_bytes()]
     }
 }
 

@@ -45,13 +45,12 @@ impl Flag {
 /// one, and, if there is a label, a space and the label.
 #[must_use]
 pub fn value_of(flag: Flag, holder: Holder, fence: Option<Fence>, label: Option<&Label>) -> Vec<u8> {
-    let mut value = beginning_of(flag, holder).to_vec();
-    match fence {
-        Some(fence) => value.extend(fence.to_string().into_bytes()),
-        None => drop(value.pop()),
+    let (beginning, fence) = (beginning_of(flag, holder), fence.map(|fence| fence.to_string()));
+    let [space, label] = tail_parts(label);
+    match &fence {
+        Some(fence) => [&beginning, fence.as_bytes(), space, label].concat(),
+        None => [&beginning[..beginning.len() - 1], space, label].concat(),
     }
-    write_tail(label, &mut value);
-    value
 }
 
 /// The part of a value before the fence, which no other attempt's value has.
@@ -68,17 +67,12 @@ pub fn beginning_of(flag: Flag, holder: Holder) -> [u8; 37] {
 /// before it.
 #[must_use]
 pub fn tail_of(label: Option<&Label>) -> Vec<u8> {
-    let mut tail = Vec::new();
-    write_tail(label, &mut tail);
-    tail
+    tail_parts(label).concat()
 }
 
-/// Appends the tail.
-pub(crate) fn write_tail(label: Option<&Label>, to: &mut Vec<u8>) {
-    if let Some(label) = label {
-        to.push(b' ');
-        to.extend_from_slice(label.as_str().as_bytes());
-    }
+/// The parts of the tail.
+pub(crate) fn tail_parts(label: Option<&Label>) -> [&[u8]; 2] {
+    label.map_or([b"", b""], |label| [b" ", label.as_str().as_bytes()])
 }
 
 /// The holder that a value names, and the fence of its lease. A value that does not have exactly

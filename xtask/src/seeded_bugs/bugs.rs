@@ -196,8 +196,8 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "a batch without an answer counts as answered",
         file: "crates/redis/src/batch/send.rs",
-        from: "Err(fault) => return all_fail(groups, &fault, tell),",
-        to: "Err(fault) => {\n                groups.iter_mut().for_each(|group| client.unsettled.answered(group.sendings.drain(..)));\n                return all_fail(groups, &fault, tell);\n            }",
+        from: "if let Err(fault) = client.sorted(self.live.as_ref(), sent, said, told) {",
+        to: "if let Err(fault) = client.sorted(self.live.as_ref(), sent, said, told) {\n            client.unsettled.answered(sendings);",
         tests: &[(
             Store,
             "batches::a_batch_on_a_broken_connection_is_given_up_once_it_can_no_longer_be_served",
@@ -206,8 +206,8 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "the answer to one claim of a batch is given to another",
         file: "crates/redis/src/batch/send.rs",
-        from: "group.grants.into_iter().zip(fences)",
-        to: "group.grants.into_iter().rev().zip(fences)",
+        from: "(fences.get(nth), server)",
+        to: "(fences.get(group.grants - 1 - nth), server)",
         tests: &[(
             Store,
             "batches::requests_that_are_made_at_the_same_time_share_scripts_and_each_has_its_own_answer",
@@ -216,8 +216,8 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "a release in a batch gets the answer of another",
         file: "crates/redis/src/batch/send.rs",
-        from: "group.releases.into_iter().zip(served.released)",
-        to: "group.releases.into_iter().rev().zip(served.released)",
+        from: "served.released[nth]",
+        to: "served.released[served.released.len() - 1 - nth]",
         tests: &[(Store, "batches::a_release_in_a_batch_deletes_only_what_is_the_callers")],
     },
     Bug {
@@ -337,8 +337,8 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "all claims of a batch get the TTL of the first",
         file: "crates/redis/src/batch/state.rs",
-        from: "(request.attempt.ttl, request.attempt.proposal)",
-        to: "request.attempt.proposal",
+        from: "(self.run().cloned(), self.attempt.ttl, self.attempt.proposal)",
+        to: "(self.run().cloned(), Ttl::DEFAULT, self.attempt.proposal)",
         tests: &[(
             Store,
             "batches::leases_of_different_ttls_that_are_requested_together_each_last_for_their_own",

@@ -87,26 +87,30 @@ impl Client {
         Some(Sender { client: self.me.upgrade()?, live, batches })
     }
 
-    /// Sends requests for different keys in one batch, and returns the answer to each; `None` for
-    /// one that cannot be in a batch now.
+    /// Sends grants and releases of different keys in one batch. `tell` gets the number of each
+    /// request, which counts from 0 and first the grants, and its answer; nothing for one that
+    /// cannot be in a batch now.
     pub(crate) async fn ask_all_in_batch(
         &self,
-        requests: &[(&Attempt, BatchKind)],
+        grants: &[&Attempt],
+        run: &Run,
+        releases: &[&Attempt],
         route: &Route,
         limit: Duration,
-    ) -> Vec<Option<BatchResult>> {
-        let mut answers: Vec<_> = requests.iter().map(|_| None).collect();
+        tell: impl FnMut(usize, BatchResult) + Send,
+    ) {
         if route.batches.denied.load(Ordering::Relaxed) {
-            return answers;
+            return;
         }
-        let (now, numbered) = (self.runtime.now(), requests.iter().enumerate());
-        let batch: Vec<_> = numbered
-            .filter_map(|(nth, (attempt, what))| self.batched(attempt, what.clone(), now, limit, nth))
-            .collect();
+        let now = self.runtime.now();
+        let mut batch = Vec::with_capacity(grants.len() + releases.len());
+        for (nth, attempt) in grants.iter().chain(releases).enumerate() {
+            let what = if nth < grants.len() { BatchKind::Grant(run.clone()) } else { BatchKind::Release };
+            batch.extend(self.batched(attempt, what, now, limit, nth));
+        }
         if let Some(sender) = self.sender(route) {
-            sender.serve(batch, |nth, said| answers[nth] = Some(said)).await;
+            sender.serve(batch, tell).await;
         }
-        answers
     }
 
     /// Returns `Ok` if the script of a single request may succeed although that of a batch was

@@ -4,17 +4,14 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
-use leasehold_core::{
-    Attempt, BoxFuture, Fault, Instant, Reading, SendBatch, Sending, ServerClock, Stamp, Ttl,
-};
+use leasehold_core::{BoxFuture, Instant, Reading, SendBatch, Sending, ServerClock, Stamp, Ttl};
+use redis::aio::ConnectionLike;
 use redis::{Cmd, RedisError};
 
 use super::state::{BatchAnswer, BatchResult, Batches, Caller, Request};
 use crate::client::{Client, Source};
 use crate::connection::link::Live;
-use crate::connection::route::BoxConnection;
 use crate::connection::send::{ServerReply, one, several};
 use crate::deadline::within;
 use crate::fault::leads_astray;
@@ -32,11 +29,12 @@ pub(super) struct Sender {
 
 /// The requests of a batch that one script serves.
 struct Group<To> {
-    slot: u16,
-    grants: Vec<Request<To>>,
-    releases: Vec<Request<To>>,
-    /// One for each grant: it is in doubt until it is answered.
-    sendings: Vec<Sending>,
+    /// First the grants: those for keys with the same beginning have one fence key, and stand
+    /// together.
+    requests: Vec<Request<To>>,
+    /// The number of grants.
+    grants: usize,
+    heard: Option<ServerReply>,
 }
 
 impl SendBatch<Request<Caller>> for Sender {
@@ -70,13 +68,22 @@ impl Sender {
         let Some(until) = batch.iter().map(|request| request.until).min() else { return };
         // The first request has waited longest. Faults name the limit that all of them have.
         let (limit, told) = (until.saturating_since(sent), batch[0].limit);
-        let (mut connection, clock) = match self.connection(limit).await {
-            Some(Ok(connection)) => connection,
-            Some(Err(fault)) => {
-                return batch.into_iter().for_each(|request| tell(request.to, Err(fault.clone())));
-            }
-            None => return,
-        };
+        let (mut ours, mut lent);
+        let (connection, clock): (&mut (dyn ConnectionLike + Send + Sync), _) =
+            match (&client.source, &self.live) {
+                (_, Some(live)) => {
+                    ours = live.connection.clone();
+                    (&mut ours, &live.clock)
+                }
+                (Source::Lent { lend, clock, .. }, None) => match lend.connection(limit).await {
+                    Ok(connection) => {
+                        lent = connection;
+                        (&mut *lent, clock)
+                    }
+                    Err(fault) => return all_get(batch, &Err(fault), &mut tell),
+                },
+                (Source::Ours(_), None) => return,
+            };
         // Callers read the server's clock before they ask for a grant. Without a reading, the
         // server refuses grants as too late.
         let (not_after, settles_at) = clock.reading().map_or((Stamp::from_micros(0), sent), |reading| {
@@ -85,62 +92,65 @@ impl Sender {
         });
         let mut groups = grouped(batch);
         let via = self.live.as_ref().map(|live| live.id);
-        for group in &mut groups {
-            let holders = group.grants.iter().map(|request| request.attempt.holder);
-            group.sendings = client.unsettled.sending_all(holders, via, sent, settles_at);
-        }
-        let commands: Vec<_> = groups.iter().map(|group| self.command(group, not_after)).collect();
-        let mut asking = pin!(ask(&mut connection, commands));
-        let mut is_written = false;
-        let asking = poll_fn(|context| {
-            let polled = asking.as_mut().poll(context);
-            if !std::mem::replace(&mut is_written, true) {
-                // The batch has been sent, or will be sent before everything that is sent from now
-                // on.
-                let sendings = groups.iter().flat_map(|group| &group.sendings);
-                client.unsettled.written(sendings, client.runtime.now());
-            }
-            polled
-        });
-        let said = within(&*client.runtime, limit, asking).await;
-        let heard = match client.sorted(self.live.as_ref(), sent, said, told) {
-            Ok(heard) if heard.len() == groups.len() => heard,
-            Ok(_) => {
-                let fault = client.faults.passing("the server gave fewer answers than it was asked");
-                return all_fail(groups, &fault, tell);
-            }
-            Err(fault) => return all_fail(groups, &fault, tell),
+        let holders = groups.iter().flat_map(|group| group.grants().iter().map(|grant| grant.attempt.holder));
+        // One for each grant: it is in doubt until it is answered.
+        let sendings = client.unsettled.sending_all(holders, via, sent, settles_at);
+        let said = {
+            let mut asking = pin!(self.ask(connection, &mut groups, not_after));
+            let mut is_written = false;
+            let asking = poll_fn(|context| {
+                let polled = asking.as_mut().poll(context);
+                if !std::mem::replace(&mut is_written, true) {
+                    // The batch has been sent, or will be sent before everything that is sent from
+                    // now on.
+                    client.unsettled.written(&sendings, client.runtime.now());
+                }
+                polled
+            });
+            within(&*client.runtime, limit, asking).await
         };
-        let now = client.runtime.now();
-        for (group, heard) in groups.into_iter().zip(heard) {
-            if heard.as_ref().is_err_and(leads_astray) {
-                client.drop_connection(self.live.as_ref());
-            }
-            self.deliver(group, heard, &clock, (sent, now), &mut tell);
+        if let Err(fault) = client.sorted(self.live.as_ref(), sent, said, told) {
+            return groups
+                .into_iter()
+                .for_each(|group| all_get(group.requests, &Err(fault.clone()), &mut tell));
+        }
+        let (now, mut sendings) = (client.runtime.now(), sendings.as_slice());
+        for group in groups {
+            let (its, others) = sendings.split_at(group.grants);
+            sendings = others;
+            self.deliver(group, its, clock, (sent, now), &mut tell);
         }
     }
 
-    async fn connection(&self, limit: Duration) -> Option<Result<(BoxConnection, Arc<ServerClock>), Fault>> {
-        match (&self.client.source, &self.live) {
-            (_, Some(live)) => Some(Ok((Box::new(live.connection.clone()), Arc::clone(&live.clock)))),
-            (Source::Lent { lend, clock, .. }, None) => {
-                let connection = lend.connection(limit).await;
-                Some(connection.map(|connection| (connection, Arc::clone(clock))))
-            }
-            (Source::Ours(_), None) => None,
+    /// Sends the scripts of all groups together, and notes what the server says to each.
+    async fn ask<To>(
+        &self,
+        connection: &mut (dyn ConnectionLike + Send + Sync),
+        groups: &mut [Group<To>],
+        not_after: Stamp,
+    ) -> Result<(), RedisError> {
+        // Mostly one script serves all.
+        if let [only] = groups {
+            let command = self.command(only, not_after);
+            only.heard = Some(one(connection, &command).await?);
+            return Ok(());
         }
+        let commands: Vec<_> = groups.iter().map(|group| self.command(group, not_after)).collect();
+        let heard = several(connection, commands.into_iter()).await?;
+        groups.iter_mut().zip(heard).for_each(|(group, heard)| group.heard = Some(heard));
+        Ok(())
     }
 
     /// The first one on a connection contains the text, so that the server knows the script for the
     /// next ones.
     fn command<To>(&self, group: &Group<To>, not_after: Stamp) -> Cmd {
         let client = &*self.client;
-        let run = group.grants.first().and_then(|first| first.run());
+        let run = group.grants().first().and_then(|first| first.run());
         let vouching = group.longest().zip(run).map(|(longest, run)| Vouching { run: run.get(), longest });
-        let (grants, releases) = (attempts(&group.grants), attempts(&group.releases));
-        let call = script::batch_call(&grants, &releases, not_after, vouching, client.is_node());
+        let (grants, releases) = group.requests.split_at(group.grants);
+        let call = script::batch_call(grants, releases, not_after, vouching, client.is_node());
         let knows = self.knows(group).swap(true, Ordering::Relaxed);
-        if knows { call.by_sha() } else { call.by_text() }
+        if knows { call.into_command() } else { call.by_text() }
     }
 
     fn knows<To>(&self, group: &Group<To>) -> &AtomicBool {
@@ -150,131 +160,110 @@ impl Sender {
     fn deliver<To>(
         &self,
         group: Group<To>,
-        heard: ServerReply,
+        sendings: &[Sending],
         clock: &ServerClock,
         (sent, now): (Instant, Instant),
         tell: &mut impl FnMut(To, BatchResult),
     ) {
         let client = &*self.client;
+        let answered = || client.unsettled.answered(sendings.iter().copied());
+        let is_at_member = group.longest().is_some();
         let read = |value| {
-            let at_member = group.longest().is_some();
-            script::read_batch(value, &attempts(&group.grants), group.releases.len(), at_member)
+            let releases = group.requests.len() - group.grants;
+            script::read_batch(value, group.grants(), releases, is_at_member)
         };
-        let served = match heard {
-            Err(refusal) if script::is_unknown_script(&refusal) => {
+        let served = match &group.heard {
+            None => {
+                let fault = client.faults.passing("the server gave fewer answers than it was asked");
+                return all_get(group.requests, &Err(fault), tell);
+            }
+            Some(Err(refusal)) if script::is_unknown_script(refusal) => {
                 // Somebody made the server forget its scripts. Nothing was executed.
                 self.knows(&group).store(false, Ordering::Relaxed);
-                client.unsettled.answered(group.sendings);
-                return all_get(group.grants, group.releases, &Ok(BatchAnswer::Other), tell);
+                answered();
+                return all_get(group.requests, &Ok(BatchAnswer::Other), tell);
             }
             // A script that was refused in the middle has executed what comes before, but none that
             // is redirected.
-            Err(refusal) => {
-                if Redirect::of(&refusal).is_some() {
-                    client.unsettled.answered(group.sendings);
+            Some(Err(refusal)) => {
+                if leads_astray(refusal) {
+                    client.drop_connection(self.live.as_ref());
                 }
-                return all_get(group.grants, group.releases, &Ok(BatchAnswer::Refused(refusal)), tell);
+                if Redirect::of(refusal).is_some() {
+                    answered();
+                }
+                let refused = Ok(BatchAnswer::Refused(refusal.clone()));
+                return all_get(group.requests, &refused, tell);
             }
-            Ok(value) => match read(&value) {
+            Some(Ok(value)) => match read(value) {
                 Ok(served) => served,
                 Err(strange) => {
                     let fault = client.faults.lasting(strange);
-                    return all_get(group.grants, group.releases, &Err(fault), tell);
+                    return all_get(group.requests, &Err(fault), tell);
                 }
             },
         };
-        client.unsettled.answered(group.sendings);
-        // A key of a request that is left is contended from now on: before the next batch is made,
-        // so that requests for the same key that wait for one need not be sent in vain.
-        let other = |request: &Request<To>| {
-            client.contended.note(request.key, now);
-            BatchAnswer::Other
+        answered();
+        let (fences, server) = match served.granted {
+            Granted::Served { now, fences } => (fences, Some(now)),
+            Granted::TooLate { now } => (Vec::new(), Some(now)),
+            Granted::Nothing => (Vec::new(), None),
         };
-        match served.granted {
-            Granted::Served { now: server, fences } => {
-                clock.note(Reading { sent, heard: now, server });
-                for (request, fence) in group.grants.into_iter().zip(fences) {
-                    let granted = |fence| BatchAnswer::Granted { fence, heard: now };
-                    let said = fence.map_or_else(|| other(&request), granted);
-                    tell(request.to, Ok(said));
-                }
-            }
-            Granted::TooLate { now: server } => {
-                clock.note(Reading { sent, heard: now, server });
-                all_get(group.grants, Vec::new(), &Ok(BatchAnswer::TooLate { now: server }), tell);
-            }
-            Granted::Nothing => {}
-        }
-        for (request, done) in group.releases.into_iter().zip(served.released) {
-            let said = if done { BatchAnswer::Released { sent } } else { other(&request) };
+        server.into_iter().for_each(|server| clock.note(Reading { sent, heard: now, server }));
+        for (nth, request) in group.requests.into_iter().enumerate() {
+            let done = match nth.checked_sub(group.grants) {
+                Some(nth) => served.released[nth].then_some(BatchAnswer::Released { sent }),
+                None => match (fences.get(nth), server) {
+                    (Some(fence), _) => fence.map(|fence| BatchAnswer::Granted { fence, heard: now }),
+                    (None, Some(now)) => Some(BatchAnswer::TooLate { now }),
+                    (None, None) => None,
+                },
+            };
+            let said = done.unwrap_or_else(|| {
+                // Its key is contended from now on: before the next batch is made, so that requests
+                // for the same key that wait for one need not be sent in vain.
+                client.contended.note(request.key, now);
+                BatchAnswer::Other
+            });
             tell(request.to, Ok(said));
         }
     }
 }
 
 impl<To> Group<To> {
-    const fn new(slot: u16) -> Self {
-        Self { slot, grants: Vec::new(), releases: Vec::new(), sendings: Vec::new() }
+    fn grants(&self) -> &[Request<To>] {
+        &self.requests[..self.grants]
     }
 
     /// At a member of a quorum, the longest TTL.
     fn longest(&self) -> Option<Ttl> {
-        self.grants.first().and_then(Request::longest)
+        self.grants().first().and_then(Request::longest)
     }
 }
 
-fn attempts<To>(requests: &[Request<To>]) -> Vec<&Attempt> {
-    requests.iter().map(|request| &request.attempt).collect()
-}
-
-fn grouped<To>(batch: Vec<Request<To>>) -> Vec<Group<To>> {
+fn grouped<To>(mut batch: Vec<Request<To>>) -> Vec<Group<To>> {
     // Mostly one script serves all.
-    let mut groups: Vec<Group<To>> = Vec::with_capacity(1);
-    for request in batch {
-        let is_grant = request.run().is_some();
-        let fits = |group: &Group<To>| {
-            let first = group.grants.first().filter(|_| is_grant);
-            group.slot == request.slot && first.is_none_or(|first| first.shares_script_with(&request))
+    let mut groups = Vec::with_capacity(1);
+    while let Some(slot) = batch.first().map(|first| first.slot) {
+        let grant = batch.iter().find(|request| request.slot == slot && request.is_grant());
+        let script = grant.map(Request::script);
+        let is_other = |request: &mut Request<To>| {
+            request.slot != slot || request.is_grant() && Some(request.script()) != script
         };
-        let group = match groups.iter().position(fits) {
-            Some(nth) => &mut groups[nth],
-            None => {
-                groups.push(Group::new(request.slot));
-                groups.last_mut().expect("it was just added")
-            }
-        };
-        if is_grant { group.grants.push(request) } else { group.releases.push(request) }
-    }
-    // Requests for keys with the same beginning have one fence key, and stand together.
-    for group in &mut groups {
-        group.grants.sort_by(|one, other| script::by_segment(&one.attempt, &other.attempt));
+        let others = batch.extract_if(.., is_other).collect();
+        batch.sort_by(|one, other| match (one.is_grant(), other.is_grant()) {
+            (true, true) => script::by_segment(&one.attempt, &other.attempt),
+            (one, other) => other.cmp(&one),
+        });
+        let grants = batch.partition_point(Request::is_grant);
+        groups.push(Group { requests: batch, grants, heard: None });
+        batch = others;
     }
     groups
 }
 
-async fn ask(connection: &mut BoxConnection, mut commands: Vec<Cmd>) -> Result<Vec<ServerReply>, RedisError> {
-    match (commands.pop(), commands.is_empty()) {
-        (Some(only), true) => Ok(vec![one(&mut **connection, &only).await?]),
-        (last, _) => {
-            commands.extend(last);
-            several(&mut **connection, commands.into_iter()).await
-        }
-    }
-}
-
-fn all_fail<To>(groups: Vec<Group<To>>, fault: &Fault, mut tell: impl FnMut(To, BatchResult)) {
-    for group in groups {
-        all_get(group.grants, group.releases, &Err(fault.clone()), &mut tell);
-    }
-}
-
-fn all_get<To>(
-    grants: Vec<Request<To>>,
-    releases: Vec<Request<To>>,
-    said: &BatchResult,
-    tell: &mut impl FnMut(To, BatchResult),
-) {
-    grants.into_iter().chain(releases).for_each(|request| tell(request.to, said.clone()));
+fn all_get<To>(requests: Vec<Request<To>>, said: &BatchResult, tell: &mut impl FnMut(To, BatchResult)) {
+    requests.into_iter().for_each(|request| tell(request.to, said.clone()));
 }
 
 /// A caller that does not wait for the answer any more gives the attempt up, which undoes a grant.

@@ -1,9 +1,10 @@
 //! The requests and batches of one connection.
 
+use std::borrow::Borrow;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use leasehold_core::{Attempt, BatchQueue, Batched, Fault, Fence, Instant, Stamp, Ttl};
+use leasehold_core::{Attempt, BatchQueue, Batched, Fault, Fence, Instant, Proposal, Stamp, Ttl};
 use redis::ServerError;
 use tokio::sync::oneshot;
 
@@ -75,10 +76,19 @@ impl<To> Request<To> {
         self.run().and(self.attempt.proposal).map(|proposal| proposal.max_ttl)
     }
 
-    /// Returns true if one script serves both grants: it has one TTL, one run and one proposal.
-    pub(super) fn shares_script_with(&self, other: &Self) -> bool {
-        let parts = |request: &Self| (request.attempt.ttl, request.attempt.proposal);
-        self.run() == other.run() && parts(self) == parts(other)
+    pub(super) const fn is_grant(&self) -> bool {
+        matches!(self.what, BatchKind::Grant(_))
+    }
+
+    /// Equal for grants that one script serves: it has one TTL, one run and one proposal.
+    pub(super) fn script(&self) -> (Option<Run>, Ttl, Option<Proposal>) {
+        (self.run().cloned(), self.attempt.ttl, self.attempt.proposal)
+    }
+}
+
+impl<To> Borrow<Attempt> for Request<To> {
+    fn borrow(&self) -> &Attempt {
+        &self.attempt
     }
 }
 

@@ -27,7 +27,7 @@ impl Client {
         let sent = self.runtime.now();
         let (asks, connection) = (route.asks, route.connection());
         let saying = async {
-            match say_one(connection, asks, &call.by_sha()).await {
+            match say_one(connection, asks, call.by_sha()).await {
                 Ok(Err(error)) if is_unknown_script(&error) => {
                     // Once for each script and server.
                     Box::pin(async { say_one(connection, asks, &call.by_text()).await }).await
@@ -47,7 +47,7 @@ impl Client {
     /// must know where to repair it.
     async fn located(&self, route: &mut Route, call: &Call, error: ServerError) -> ServerError {
         if is_wrong_type(&error) {
-            let sides: Vec<_> = call.keys.iter().filter_map(|name| Some((name, looks_at(name)?))).collect();
+            let sides: Vec<_> = call.keys().filter_map(|name| Some((name, looks_at(name)?))).collect();
             let (asks, connection) = (route.asks, route.connection());
             let looking = say_all(connection, asks, sides.iter().map(|(_, look)| look.clone()));
             let seen = within(&*self.runtime, self.call_limit, looking).await;
@@ -57,7 +57,7 @@ impl Client {
             return wrong.map_or(error, |((name, _), _)| of_wrong_type(name));
         }
         if is_of_a_script(&error) {
-            let queue = call.keys.iter().find(|name| kind_of(name) == Some(b'l'));
+            let queue = call.keys().find(|name| kind_of(name) == Some(b'l'));
             return queue.map_or_else(|| error.clone(), |queue| of_a_script(queue, &error));
         }
         error
@@ -72,7 +72,7 @@ impl Client {
         let sent = self.runtime.now();
         let (asks, connection) = (route.asks, route.connection());
         let saying = async {
-            let mut said = say_all(connection, asks, calls.iter().map(Call::by_sha)).await?;
+            let mut said = say_all(connection, asks, calls.iter().map(|call| call.by_sha().clone())).await?;
             let unknown = |heard: &ServerReply| heard.as_ref().is_err_and(is_unknown_script);
             let again: Vec<_> = (0..said.len()).filter(|&nth| unknown(&said[nth])).collect();
             if !again.is_empty() {

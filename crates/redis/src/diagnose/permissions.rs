@@ -126,7 +126,7 @@ impl DiagnosisRun<'_> {
 
     fn to_try(&self) -> Vec<Cmd> {
         let open = opening_call();
-        let mut commands = vec![open.by_text(), open.by_sha()];
+        let mut commands = vec![open.by_text(), open.into_command()];
         commands.extend(TRIED.iter().map(|words| said(words)));
         if self.route.live.as_ref().is_some_and(|live| live.minds_roles) {
             commands.push(cmd("ROLE"));

@@ -1,6 +1,6 @@
 //! The baseline that locks are measured against, on the same connection.
 
-use leasehold_core::{Baseline, Fault, Holder, Key, Ttl};
+use leasehold_core::{Attempt, Baseline, Fault, Holder, Key, Ttl};
 use redis::{Value, cmd};
 
 use crate::client::Client;
@@ -33,7 +33,9 @@ impl Client {
         let release = delete_call(key, &holder.digit_bytes());
         let released = self.call(route, &release, self.call_limit).await?;
         let value = released.map_err(|refusal| self.faults.of_refusal(&refusal))?;
-        match read_batch(&value, &[], 1, false).map_err(|strange| self.faults.lasting(strange))?.released[..]
+        match read_batch::<Attempt>(&value, &[], 1, false)
+            .map_err(|strange| self.faults.lasting(strange))?
+            .released[..]
         {
             [true] => Ok(()),
             _ => Err(self.faults.passing(format_args!("{key}: it was gone before it was let go"))),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use leasehold_core::{Attempt, BatchServed, Fault, HoldAnswer, RaiseAnswer, Ttl};
 use redis::cmd;
 
-use crate::batch::state::{BatchAnswer, BatchKind};
+use crate::batch::state::BatchAnswer;
 use crate::client::{Client, Source};
 use crate::connection::route::Route;
 use crate::connection::run::Run;
@@ -92,35 +92,39 @@ impl Client {
         let all = || grants.iter().chain(releases).copied();
         let limit = all().map(|attempt| self.limit(attempt.ttl)).min().unwrap_or(self.call_limit);
         let mut route = self.route(limit).await?;
-        let mut requests = Vec::with_capacity(grants.len() + releases.len());
+        let mut run = Run::default();
         if let Some(first) = grants.first() {
-            let run = self.run(std::slice::from_ref(*first), &mut route, limit).await?;
+            run = self.run(std::slice::from_ref(*first), &mut route, limit).await?;
             self.reading(&mut route, limit).await?;
-            requests.extend(grants.iter().map(|attempt| (*attempt, BatchKind::Grant(run.clone()))));
         }
-        requests.extend(releases.iter().map(|attempt| (*attempt, BatchKind::Release)));
         for attempt in releases {
             self.leave(attempt);
         }
-        let answers = self.ask_all_in_batch(&requests, &route, limit).await;
         let mut served =
             BatchServed { granted: vec![None; grants.len()], released: vec![false; releases.len()] };
-        let mut last_heard = None;
-        for (nth, answer) in answers.into_iter().enumerate() {
-            match answer.transpose()? {
-                Some(BatchAnswer::Granted { fence, heard }) => {
-                    (served.granted[nth], last_heard) = (Some(fence), Some(heard));
-                }
-                Some(BatchAnswer::Released { sent }) => {
-                    let (nth, attempt) = (nth - grants.len(), requests[nth].0);
-                    served.released[nth] = true;
-                    if let Some(settles_at) = self.unsettled.released(attempt.holder, route.id(), sent) {
-                        self.give_up_later(attempt.clone(), settles_at);
-                    }
-                }
-                Some(BatchAnswer::Refused(refusal)) => self.is_served_singly(&mut route, &refusal)?,
-                Some(BatchAnswer::TooLate { .. } | BatchAnswer::Other) | None => {}
+        let (mut last_heard, mut refused, mut failed) = (None, Vec::new(), None);
+        let (id, grant_count) = (route.id(), grants.len());
+        let tell = |nth: usize, said| match said {
+            Ok(BatchAnswer::Granted { fence, heard }) => {
+                (served.granted[nth], last_heard) = (Some(fence), Some(heard));
             }
+            Ok(BatchAnswer::Released { sent }) => {
+                let attempt = releases[nth - grant_count];
+                served.released[nth - grant_count] = true;
+                if let Some(settles_at) = self.unsettled.released(attempt.holder, id, sent) {
+                    self.give_up_later(attempt.clone(), settles_at);
+                }
+            }
+            Ok(BatchAnswer::Refused(refusal)) => refused.push(refusal),
+            Ok(BatchAnswer::TooLate { .. } | BatchAnswer::Other) => {}
+            Err(fault) => failed = Some(fault),
+        };
+        self.ask_all_in_batch(grants, &run, releases, &route, limit, tell).await;
+        if let Some(fault) = failed {
+            return Err(fault);
+        }
+        for refusal in refused {
+            self.is_served_singly(&mut route, &refusal)?;
         }
         if let Some(heard) = last_heard {
             self.confirm(&mut route, heard).await?;

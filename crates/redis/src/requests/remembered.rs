@@ -150,7 +150,7 @@ pub(crate) fn breaks_of((found, _): Remembered) -> Vec<BreakRecord> {
 }
 
 fn scan(cursor: &[u8], side: Side, prefix: &[u8]) -> Cmd {
-    let mut pattern = beginning(side);
+    let mut pattern = side.prefix();
     pattern.extend(b"*}");
     escaped(prefix, &mut pattern);
     pattern.push(b'*');
@@ -161,15 +161,10 @@ fn scan(cursor: &[u8], side: Side, prefix: &[u8]) -> Cmd {
 
 /// The key of a side key's name, if it has the prefix.
 fn key_of(name: &[u8], side: Side, prefix: &[u8]) -> Option<Key> {
-    let tagged = name.strip_prefix(&*beginning(side))?;
+    let tagged = name.strip_prefix(&*side.prefix())?;
     // The first braces are ours, and the key follows them.
     let key = &tagged[tagged.iter().position(|&byte| byte == b'}')? + 1..];
     if key.starts_with(prefix) { Key::new(key).ok() } else { None }
-}
-
-/// The names of side keys of a kind, up to the tag.
-fn beginning(side: Side) -> Vec<u8> {
-    [Key::RESERVED.as_bytes(), &[side.letter()], b"{"].concat()
 }
 
 #[cfg(test)]

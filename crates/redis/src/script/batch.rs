@@ -5,6 +5,7 @@
 //! nobody waits for it. It does not answer any other claim; the script of a single request does. So
 //! only that script has to handle queues, shares and other programs' values.
 
+use std::borrow::Borrow;
 use std::cmp::Ordering;
 
 use leasehold_core::{Attempt, Fence, Key, LastFence, Stamp, Ttl};
@@ -13,7 +14,6 @@ use redis::Value;
 use super::call::Call;
 use super::encode::millis;
 use super::texts::{BATCH, BATCH_RENEW, MEMBER_BATCH, MEMBER_BATCH_RENEW};
-use super::words::Words;
 use crate::reply::strange;
 use crate::slot::{FenceKeys, MEMBER_KEY, Side, Sides, member_key_in, segment, slot_of, tag_of};
 use crate::wire::{self, Flag, number};
@@ -42,59 +42,51 @@ pub struct Vouching<'a> {
 ///
 /// If an attempt's claim is of another kind, or a grant has no proposal at a member.
 #[must_use]
-pub fn batch_call(
-    grants: &[&Attempt],
-    releases: &[&Attempt],
+pub fn batch_call<A: Borrow<Attempt>>(
+    grants: &[A],
+    releases: &[A],
     not_after: Stamp,
     vouching: Option<Vouching<'_>>,
     by_slot: bool,
 ) -> Call {
     let fence_keys = FenceKeys { at_member: vouching.is_some(), by_slot };
-    let mut keys = Words::for_claims(2 * grants.len() + releases.len(), 1);
-    let mut args = Words::for_claims(grants.len() + releases.len(), 1);
-    let proposal = |first: &&Attempt| first.proposal.expect("a member is asked with a proposal");
+    let fence_key_count = by_fence_key(grants).count();
+    let proposal = |first: &A| first.borrow().proposal.expect("a member is asked with a proposal");
     let fence = vouching.and(grants.first()).map(|first| proposal(first).fence.to_string());
-    args.show(grants.len());
+    let fence = fence.as_ref().map(String::as_bytes);
+    let script = if vouching.is_some() { &MEMBER_BATCH } else { &BATCH };
+    let keys = 2 * grants.len() + fence_key_count + releases.len() + usize::from(vouching.is_some());
+    let mut call = Call::new(script, keys, 8 + fence_key_count + 2 * grants.len() + releases.len());
+    push_keys(grants, &mut call);
+    grants.iter().for_each(|grant| call.join(Sides::of(key_of(grant)).parts(Side::Waiters)));
+    push_fence_keys(grants, fence_keys, &mut call);
+    push_keys(releases, &mut call);
+    push_member_key(grants, vouching, by_slot, &mut call);
+
+    call.show(grants.len());
     if !grants.is_empty() {
         let (ttl, kept) = lengths(grants);
-        [not_after.as_micros(), ttl, kept].into_iter().for_each(|number| args.show(number));
-        for attempt in grants {
-            keys.push(key_of(attempt).as_bytes());
-        }
-        for attempt in grants {
-            keys.write(|name| Sides::of(key_of(attempt)).write(Side::Waiters, name));
-        }
-        fence.iter().for_each(|fence| args.push(fence.as_bytes()));
-        args.show(by_fence_key(grants).count());
-        for claims in by_fence_key(grants) {
-            keys.write(|name| fence_keys.write(key_of(claims[0]), name));
-            args.show(claims.len());
-        }
+        [not_after.as_micros(), ttl, kept].into_iter().for_each(|number| call.show(number));
+        fence.into_iter().for_each(|fence| call.push(fence));
+        call.show(fence_key_count);
+        by_fence_key(grants).for_each(|claims| call.show(claims.len()));
         if vouching.is_some() {
-            grants.iter().for_each(|attempt| args.push(tag_of(key_of(attempt)).as_bytes()));
+            grants.iter().for_each(|grant| call.push(tag_of(key_of(grant)).as_bytes()));
         }
     }
-    for attempt in grants {
-        args.write(|bytes| {
-            bytes.extend_from_slice(&wire::beginning_of(Flag::Plain, attempt.holder));
-            fence.iter().for_each(|fence| bytes.extend_from_slice(fence.as_bytes()));
-            wire::write_tail(attempt.label.as_ref(), bytes);
-        });
+    for grant in grants {
+        let Attempt { holder, label, .. } = grant.borrow();
+        let [space, label] = wire::tail_parts(label.as_ref());
+        call.join([&wire::beginning_of(Flag::Plain, *holder), fence.unwrap_or_default(), space, label]);
     }
-    for attempt in releases {
-        keys.push(key_of(attempt).as_bytes());
-        args.push(&wire::beginning_of(Flag::Plain, attempt.holder));
-    }
-    vouch(grants, vouching, by_slot, &mut keys, &mut args);
-    let script = if vouching.is_some() { &MEMBER_BATCH } else { &BATCH };
-    Call { script, keys, args }
+    push_beginnings(releases, &mut call);
+    vouch(vouching, call)
 }
 
 /// Deletes a key that still has this value, as a batch of one release does.
 #[must_use]
 pub fn delete_call(key: &Key, value: &[u8]) -> Call {
-    let (keys, args) = ([key.as_bytes()].into_iter().collect(), [b"0", value].into_iter().collect());
-    Call { script: &BATCH, keys, args }
+    Call::of(&BATCH, &[key.as_bytes()], &[b"0", value])
 }
 
 /// Extends the lease of each attempt to its TTL from now, if it holds its key without waiters.
@@ -104,23 +96,22 @@ pub fn delete_call(key: &Key, value: &[u8]) -> Call {
 ///
 /// If an attempt's claim is not an exclusive one on one key.
 #[must_use]
-pub fn renew_batch(attempts: &[&Attempt], vouching: Option<Vouching<'_>>, by_slot: bool) -> Call {
+pub fn renew_batch<A: Borrow<Attempt>>(
+    attempts: &[A],
+    vouching: Option<Vouching<'_>>,
+    by_slot: bool,
+) -> Call {
     let fence_keys = FenceKeys { at_member: vouching.is_some(), by_slot };
-    let (mut keys, mut args) = (Words::for_claims(attempts.len(), 2), Words::for_claims(attempts.len(), 1));
-    for attempt in attempts {
-        keys.push(key_of(attempt).as_bytes());
-    }
-    for leases in by_fence_key(attempts) {
-        keys.write(|name| fence_keys.write(key_of(leases[0]), name));
-    }
-    let (ttl, kept) = lengths(attempts);
-    [kept, ttl].into_iter().for_each(|number| args.show(number));
-    for attempt in attempts {
-        args.push(&wire::beginning_of(Flag::Plain, attempt.holder));
-    }
     let script = if vouching.is_some() { &MEMBER_BATCH_RENEW } else { &BATCH_RENEW };
-    vouch(attempts, vouching, by_slot, &mut keys, &mut args);
-    Call { script, keys, args }
+    let keys = attempts.len() + by_fence_key(attempts).count() + usize::from(vouching.is_some());
+    let mut call = Call::new(script, keys, 4 + attempts.len());
+    push_keys(attempts, &mut call);
+    push_fence_keys(attempts, fence_keys, &mut call);
+    push_member_key(attempts, vouching, by_slot, &mut call);
+    let (ttl, kept) = lengths(attempts);
+    [kept, ttl].into_iter().for_each(|number| call.show(number));
+    push_beginnings(attempts, &mut call);
+    vouch(vouching, call)
 }
 
 /// The answer to a batch.
@@ -159,9 +150,9 @@ pub enum Granted {
 /// # Errors
 ///
 /// A message, if the answer is not one of the script's.
-pub fn read_batch(
+pub fn read_batch<A: Borrow<Attempt>>(
     value: &Value,
-    grants: &[&Attempt],
+    grants: &[A],
     releases: usize,
     at_member: bool,
 ) -> Result<Served, String> {
@@ -256,7 +247,7 @@ fn read_fences(fences: &[u8], claims: usize) -> Option<Vec<Option<Fence>>> {
 }
 
 /// One fence for all claims whose keys have the same fence key.
-fn read_fences_by_key(fences: &[u8], grants: &[&Attempt]) -> Option<Vec<Option<Fence>>> {
+fn read_fences_by_key<A: Borrow<Attempt>>(fences: &[u8], grants: &[A]) -> Option<Vec<Option<Fence>>> {
     let (mut by_claim, mut fences) = (Vec::with_capacity(grants.len()), words(fences));
     for claims in by_fence_key(grants) {
         let fence = read_fence(fences.next()?)?;
@@ -266,34 +257,54 @@ fn read_fences_by_key(fences: &[u8], grants: &[&Attempt]) -> Option<Vec<Option<F
 }
 
 /// The attempts whose keys have the same fence key, which stand together.
-fn by_fence_key<'a>(attempts: &'a [&'a Attempt]) -> impl Iterator<Item = &'a [&'a Attempt]> {
-    attempts.chunk_by(|one, other| by_segment(one, other).is_eq())
+fn by_fence_key<A: Borrow<Attempt>>(attempts: &[A]) -> impl Iterator<Item = &[A]> {
+    attempts.chunk_by(|one, other| by_segment(one.borrow(), other.borrow()).is_eq())
 }
 
-fn key_of(attempt: &Attempt) -> &Key {
-    attempt.claim.exclusive_key().expect("batches serve claims on one key, wanted alone")
+fn key_of(attempt: &impl Borrow<Attempt>) -> &Key {
+    attempt.borrow().claim.exclusive_key().expect("batches serve claims on one key, wanted alone")
 }
 
-fn vouch(
-    attempts: &[&Attempt],
+fn push_keys(attempts: &[impl Borrow<Attempt>], call: &mut Call) {
+    attempts.iter().for_each(|attempt| call.push(key_of(attempt).as_bytes()));
+}
+
+fn push_fence_keys(attempts: &[impl Borrow<Attempt>], fence_keys: FenceKeys, call: &mut Call) {
+    by_fence_key(attempts).for_each(|claims| call.join(fence_keys.parts(key_of(&claims[0]))));
+}
+
+fn push_member_key(
+    attempts: &[impl Borrow<Attempt>],
     vouching: Option<Vouching<'_>>,
     by_slot: bool,
-    keys: &mut Words,
-    args: &mut Words,
+    call: &mut Call,
 ) {
-    let Some(Vouching { run, longest }) = vouching else { return };
-    match attempts.first() {
-        Some(first) if by_slot => keys.push(member_key_in(slot_of(key_of(first).as_bytes())).as_bytes()),
-        _ => keys.push(MEMBER_KEY.as_bytes()),
+    match attempts.first().filter(|_| by_slot) {
+        _ if vouching.is_none() => {}
+        Some(first) => call.push(member_key_in(slot_of(key_of(first).as_bytes())).as_bytes()),
+        None => call.push(MEMBER_KEY.as_bytes()),
     }
-    args.push(run.unwrap_or_default().as_bytes());
-    args.show(millis(longest.duration()));
+}
+
+/// Adds the part of each value before the fence.
+fn push_beginnings(attempts: &[impl Borrow<Attempt>], call: &mut Call) {
+    let beginning = |attempt: &Attempt| wire::beginning_of(Flag::Plain, attempt.holder);
+    attempts.iter().for_each(|attempt| call.push(&beginning(attempt.borrow())));
+}
+
+/// Adds the last arguments at a member.
+fn vouch(vouching: Option<Vouching<'_>>, mut call: Call) -> Call {
+    if let Some(Vouching { run, longest }) = vouching {
+        call.push(run.unwrap_or_default().as_bytes());
+        call.show(millis(longest.duration()));
+    }
+    call
 }
 
 /// The TTL that all attempts have, and how long their fences are kept, in ms.
-fn lengths(attempts: &[&Attempt]) -> (u64, u64) {
-    let ttl = attempts.first().map_or(Ttl::DEFAULT, |first| first.ttl);
-    debug_assert!(attempts.iter().all(|attempt| attempt.ttl == ttl), "a batch has one ttl");
+fn lengths(attempts: &[impl Borrow<Attempt>]) -> (u64, u64) {
+    let ttl = attempts.first().map_or(Ttl::DEFAULT, |first| first.borrow().ttl);
+    debug_assert!(attempts.iter().all(|attempt| attempt.borrow().ttl == ttl), "a batch has one ttl");
     (millis(ttl.duration()), millis(LastFence::kept_for(ttl)))
 }
 
@@ -308,8 +319,8 @@ mod tests {
         Attempt::new(claim, Holder::from_bits(bits), Label::new("web-3").ok(), Ttl::DEFAULT)
     }
 
-    fn shown(words: &Words) -> Vec<String> {
-        words.iter().map(|word| word.escape_ascii().to_string()).collect()
+    fn shown<'a>(words: impl Iterator<Item = &'a [u8]>) -> Vec<String> {
+        words.map(|word| word.escape_ascii().to_string()).collect()
     }
 
     const A: &str = "000000000000000000000000000000ab";
@@ -330,18 +341,18 @@ mod tests {
         let call = batch_call(&[&a, &b, &c], &[&d], not_after, None, false);
         let waiters = ["leasehold:w{-01}x:a", "leasehold:w{-02}x:b", "leasehold:w{c}c"];
         let keys = [&words(&["x:a", "x:b", "c"])[..], &words(&waiters)].concat();
-        assert_eq!(shown(&call.keys), [&keys[..], &fence_keys(["-", "-"]), &words(&["d"])].concat());
+        assert_eq!(shown(call.keys()), [&keys[..], &fence_keys(["-", "-"]), &words(&["d"])].concat());
         let args = words(&["3", "1700000000000000", "30000", "600000", "2", "2", "1"]);
-        assert_eq!(shown(&call.args), [&args[..], &tailed, &values[1..2]].concat());
+        assert_eq!(shown(call.args()), [&args[..], &tailed, &values[1..2]].concat());
         let call = batch_call(&[], &[&a, &b, &c], not_after, None, false);
-        assert_eq!(shown(&call.keys), words(&["x:a", "x:b", "c"]));
-        assert_eq!(shown(&call.args), [&words(&["0"])[..], &values].concat());
+        assert_eq!(shown(call.keys()), words(&["x:a", "x:b", "c"]));
+        assert_eq!(shown(call.args()), [&words(&["0"])[..], &values].concat());
         let call = renew_batch(&[&a, &b, &c], None, false);
         let keys = words(&["x:a", "x:b", "c"]);
-        assert_eq!(shown(&call.keys), [&keys[..], &fence_keys(["-", "-"])].concat());
-        assert_eq!(shown(&call.args), [&words(&["600000", "30000"])[..], &values].concat());
+        assert_eq!(shown(call.keys()), [&keys[..], &fence_keys(["-", "-"])].concat());
+        assert_eq!(shown(call.args()), [&words(&["600000", "30000"])[..], &values].concat());
         let call = renew_batch(&[&c], None, true);
-        assert_eq!(shown(&call.keys), ["c", "leasehold:c{c}"], "in its slot");
+        assert_eq!(shown(call.keys()), ["c", "leasehold:c{c}"], "in its slot");
     }
 
     #[test]
@@ -354,14 +365,14 @@ mod tests {
         let vouching = Some(Vouching { run: Some("c0ffee"), longest });
         let call = batch_call(&[&a, &b], &[], Stamp::from_micros(9), vouching, false);
         let keys = ["a", "b", "leasehold:w{a}a", "leasehold:w{b}b", "leasehold:f{-}"];
-        assert_eq!(shown(&call.keys), [&keys[..], &["leasehold:member"]].concat());
+        assert_eq!(shown(call.keys()), [&keys[..], &["leasehold:member"]].concat());
         let [tailed_a, tailed_b] = [A, B].map(|digits| format!("lh1-{digits}.7 web-3"));
         let args =
             ["2", "9", "30000", "600000", "7", "1", "2", "a", "b", &tailed_a, &tailed_b, "c0ffee", "60000"];
-        assert_eq!(shown(&call.args), args);
+        assert_eq!(shown(call.args()), args);
         let call = renew_batch(&[&a], vouching, true);
-        assert_eq!(shown(&call.keys), ["a", "leasehold:f{a}", "leasehold:member{a}"]);
-        assert_eq!(shown(&call.args), ["600000", "30000", &format!("lh1-{A}."), "c0ffee", "60000"]);
+        assert_eq!(shown(call.keys()), ["a", "leasehold:f{a}", "leasehold:member{a}"]);
+        assert_eq!(shown(call.args()), ["600000", "30000", &format!("lh1-{A}."), "c0ffee", "60000"]);
     }
 
     /// A claim must never get the answer of another claim.
@@ -413,7 +424,7 @@ mod tests {
         for strange in ["7 2", "7 3 8", "7 0 8", "7 8", "x"] {
             assert!(at_member(&format!("2||5|{strange}")).is_err(), "{strange}");
         }
-        let released = |answer: &str| read_batch(&text(answer), &[], 2, false);
+        let released = |answer: &str| read_batch::<Attempt>(&text(answer), &[], 2, false);
         assert_eq!(released("2|1||"), Ok(Served { granted: Granted::Nothing, released: vec![false, true] }));
         assert!(released("2||5|").is_err() && released("2|||7").is_err());
         let done = |answer: &str| read_done(&text(answer), 2);
@@ -422,6 +433,8 @@ mod tests {
         for strange in ["2", "1|", "3|", "2|3", "2|0", "|", "2||"] {
             assert!(done(strange).is_err(), "{strange}");
         }
-        assert!(read_batch(&Value::Okay, &[], 0, false).is_err() && read_done(&Value::Nil, 0).is_err());
+        assert!(
+            read_batch::<Attempt>(&Value::Okay, &[], 0, false).is_err() && read_done(&Value::Nil, 0).is_err()
+        );
     }
 }

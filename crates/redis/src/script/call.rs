@@ -1,10 +1,10 @@
 //! A script, and a call of it.
 
+use std::fmt::Display;
+use std::io::Write as _;
 use std::sync::OnceLock;
 
-use redis::Cmd;
-
-use super::words::Words;
+use redis::{Arg, Cmd, RedisWrite as _};
 
 /// A script, known to servers by the SHA-1 of its text.
 #[derive(Debug)]
@@ -33,45 +33,99 @@ impl Script {
     }
 }
 
-/// A script with its keys and arguments.
+/// A script with its keys and arguments. They are written directly into the command that runs it,
+/// because every acquisition and release has some twenty.
 #[derive(Clone, Debug)]
-#[expect(
-    clippy::exhaustive_structs,
-    reason = "a test runs a script of its own with the keys and arguments of another"
-)]
 pub struct Call {
-    /// The script.
-    pub script: &'static Script,
-    /// `KEYS`.
-    pub keys: Words,
-    /// `ARGV`.
-    pub args: Words,
+    script: &'static Script,
+    /// The number of keys.
+    keys: usize,
+    command: Cmd,
 }
 
+/// The words of a command before the keys: its name, the script, and the number of keys.
+const BEFORE_KEYS: usize = 3;
+
 impl Call {
+    /// A call with this many keys, and room for this many arguments of the usual size. The words
+    /// that are added next are first the keys, and then the arguments.
+    pub(super) fn new(script: &'static Script, keys: usize, args: usize) -> Self {
+        const BYTES_BEFORE_KEYS: usize = 64;
+        const BYTES_OF_A_WORD: usize = 48;
+        let words = keys + args;
+        let bytes = BYTES_BEFORE_KEYS + words * BYTES_OF_A_WORD;
+        let mut command = Cmd::with_capacity(BEFORE_KEYS + words, bytes);
+        command.arg("EVALSHA").arg(script.sha()).arg(keys);
+        Self { script, keys, command }
+    }
+
+    /// A call with these keys and arguments.
+    #[must_use]
+    pub fn of(script: &'static Script, keys: &[&[u8]], args: &[&[u8]]) -> Self {
+        let mut call = Self::new(script, keys.len(), args.len());
+        keys.iter().chain(args).for_each(|word| call.push(word));
+        call
+    }
+
+    /// The script.
+    #[must_use]
+    pub const fn script(&self) -> &'static Script {
+        self.script
+    }
+
+    /// `KEYS`.
+    pub fn keys(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        self.words().take(self.keys)
+    }
+
+    /// `ARGV`.
+    pub fn args(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        self.words().skip(self.keys)
+    }
+
+    fn words(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        self.command
+            .args_iter()
+            .skip(BEFORE_KEYS)
+            .map(|arg| if let Arg::Simple(word) = arg { word } else { &[] })
+    }
+
     /// The command that runs the script if the server knows it, and answers `NOSCRIPT` otherwise.
     #[must_use]
-    pub fn by_sha(&self) -> Cmd {
-        self.command("EVALSHA", self.script.sha())
+    pub const fn by_sha(&self) -> &Cmd {
+        &self.command
+    }
+
+    /// The same command, if nothing else of the call is needed any more.
+    pub(crate) fn into_command(self) -> Cmd {
+        self.command
     }
 
     /// The command that runs the script whether or not the server knows it; after that the server
     /// knows it.
     #[must_use]
     pub fn by_text(&self) -> Cmd {
-        self.command("EVAL", self.script.text())
+        let mut command = Cmd::new();
+        command.arg("EVAL").arg(self.script.text()).arg(self.keys);
+        self.words().for_each(|word| command.write_arg(word));
+        command
     }
 
-    fn command(&self, name: &str, script: &str) -> Cmd {
-        let Self { keys, args, .. } = self;
-        /// The digits of the number of keys.
-        const DIGITS: usize = 10;
-        let size = name.len() + script.len() + DIGITS + keys.size() + args.size();
-        let mut command = Cmd::with_capacity(3 + keys.len() + args.len(), size);
-        command.arg(name).arg(script).arg(keys.len());
-        for word in keys.iter().chain(args.iter()) {
-            command.arg(word);
+    /// Adds a word.
+    pub(super) fn push(&mut self, word: &[u8]) {
+        self.command.write_arg(word);
+    }
+
+    /// Adds the displayed form of a value, such as the digits of a number.
+    pub(super) fn show(&mut self, what: impl Display) {
+        self.command.write_arg_fmt(what);
+    }
+
+    /// Adds a word that consists of these parts.
+    pub(super) fn join<'a>(&mut self, parts: impl IntoIterator<Item = &'a [u8]>) {
+        let mut word = self.command.writer_for_next_arg();
+        for part in parts {
+            word.write_all(part).expect("writing to memory does not fail");
         }
-        command
     }
 }

@@ -12,8 +12,7 @@ use super::texts::{
     BREAK, GRANT, INSPECT, LOCKED, MARK, MARKED, MEMBER_GRANT, MEMBER_RENEW, OPEN, RAISE, REJOIN, RELEASE,
     RELEASE_AND_WAKE, RENEW, SURVEY, TRANSFER, VOUCH,
 };
-use super::words::Words;
-use crate::slot::{FenceKeys, MEMBER_KEY, SIDE_LEN, Side, Sides, member_key_in, slot_of};
+use crate::slot::{FenceKeys, MEMBER_KEY, Side, Sides, member_key_in, side_key, slot_of};
 use crate::wire;
 
 /// The store that is asked.
@@ -64,15 +63,15 @@ pub(crate) fn grant_call(
     window: Duration,
     asked: Asked<'_>,
 ) -> Call {
-    let mut args = begun(attempt.holder, window);
-    args.write(|bytes| wire::write_tail(attempt.label.as_ref(), bytes));
-    lengths(attempt, &mut args);
-    limit(not_after, &mut args);
-    modes(attempt, &mut args);
+    let mut call = by_whom(attempt, [&GRANT, &MEMBER_GRANT], window, asked);
+    call.join(wire::tail_parts(attempt.label.as_ref()));
+    lengths(attempt, &mut call);
+    limit(not_after, &mut call);
+    modes(attempt, &mut call);
     if let Some(wait) = wait {
-        waiting(attempt, wait, &mut args);
+        waiting(attempt, wait, &mut call);
     }
-    by_whom(attempt, [&GRANT, &MEMBER_GRANT], args, asked)
+    propose(attempt, asked, call)
 }
 
 /// The call that renews a lease, or takes it again.
@@ -82,27 +81,27 @@ pub(crate) fn rejoin_call(
     window: Duration,
     asked: Asked<'_>,
 ) -> Call {
-    let mut args = begun(attempt.holder, window);
-    lengths(attempt, &mut args);
-    modes(attempt, &mut args);
-    limit(not_after, &mut args);
-    args.write(|bytes| wire::write_tail(attempt.label.as_ref(), bytes));
-    by_whom(attempt, [&REJOIN; 2], args, asked)
+    let mut call = by_whom(attempt, [&REJOIN; 2], window, asked);
+    lengths(attempt, &mut call);
+    modes(attempt, &mut call);
+    limit(not_after, &mut call);
+    call.join(wire::tail_parts(attempt.label.as_ref()));
+    propose(attempt, asked, call)
 }
 
 /// The call that raises the fences of what the attempt holds.
 pub(crate) fn raise_call(attempt: &Attempt, window: Duration, asked: Asked<'_>) -> Call {
-    let mut args = begun(attempt.holder, window);
-    args.show(millis(LastFence::kept_for(attempt.ttl)));
-    by_whom(attempt, [&RAISE; 2], args, asked)
+    let mut call = by_whom(attempt, [&RAISE; 2], window, asked);
+    call.show(millis(LastFence::kept_for(attempt.ttl)));
+    propose(attempt, asked, call)
 }
 
 /// The call that renews a lease.
 pub(crate) fn renew_call(attempt: &Attempt, window: Duration, asked: Asked<'_>) -> Call {
-    let mut args = begun(attempt.holder, window);
-    lengths(attempt, &mut args);
-    modes(attempt, &mut args);
-    by_whom(attempt, [&RENEW, &MEMBER_RENEW], args, asked)
+    let mut call = by_whom(attempt, [&RENEW, &MEMBER_RENEW], window, asked);
+    lengths(attempt, &mut call);
+    modes(attempt, &mut call);
+    propose(attempt, asked, call)
 }
 
 /// The call that makes the successor the holder of what the attempt holds.
@@ -112,69 +111,69 @@ pub(crate) fn transfer_call(
     window: Duration,
     asked: Asked<'_>,
 ) -> Call {
-    let mut args = begun(attempt.holder, window);
-    lengths(attempt, &mut args);
-    args.push(&successor.holder.digit_bytes());
-    args.write(|bytes| wire::write_tail(successor.label.as_ref(), bytes));
-    Call { script: &TRANSFER, keys: keys(attempt, asked), args }
+    let mut call = with_sides_of(attempt, &TRANSFER, 0, asked);
+    begin(attempt.holder, window, &mut call);
+    lengths(attempt, &mut call);
+    call.push(&successor.holder.digit_bytes());
+    call.join(wire::tail_parts(successor.label.as_ref()));
+    call
 }
 
 /// The call that hands over each of these keys that is free and has waiters.
 pub(crate) fn advance_call(keys: &[Key], window: Duration, asked: Asked<'_>) -> Call {
+    let mut call = with_sides(keys.iter(), &RELEASE, 0, asked.fence_keys());
     // No holder has this id, so nothing is released, and all keys are handed over.
-    let args = begun(Holder::from_bits(0), window);
-    Call { script: &RELEASE, keys: with_sides(keys, asked.fence_keys()), args }
+    begin(Holder::from_bits(0), window, &mut call);
+    call
 }
 
 /// The call that marks the keys of the attempt as done.
 pub(crate) fn mark_call(attempt: &Attempt, mark: &Mark, keep: Duration, asked: Asked<'_>) -> Call {
-    let mut keys = keys(attempt, asked);
+    let mut call = with_sides_of(attempt, &MARK, attempt.claim.keys().len(), asked);
     for key in attempt.claim.keys() {
-        keys.write(|name| Sides::of(key).write(Side::Mark, name));
+        call.join(Sides::of(key).parts(Side::Mark));
     }
-    let mut args = Words::default();
-    args.extend([&attempt.holder.digit_bytes()[..], &wire::mark_of(mark)]);
-    args.show(millis(keep));
-    Call { script: &MARK, keys, args }
+    call.push(&attempt.holder.digit_bytes());
+    call.push(&wire::mark_of(mark));
+    call.show(millis(keep));
+    call
 }
 
 /// The call that inspects a key. It reads no fence key, but names it: so it is refused to a user
 /// who could not lock the key.
 pub(crate) fn inspect_call(key: &Key, asked: Asked<'_>) -> Call {
-    Call { script: &INSPECT, keys: with_sides([key], asked.fence_keys()), args: Words::default() }
+    with_sides([key].into_iter(), &INSPECT, 0, asked.fence_keys())
 }
 
 /// The call that inspects many keys at once.
 #[must_use]
 pub fn survey_call(keys: &[Key], fence_keys: FenceKeys) -> Call {
-    Call { script: &SURVEY, keys: with_sides(keys, fence_keys), args: Words::default() }
+    with_sides(keys.iter(), &SURVEY, 0, fence_keys)
 }
 
 /// The call that finds out which of these keys have a lease or a marker.
 #[must_use]
 pub fn locked_call(keys: &[Key]) -> Call {
-    Call { script: &LOCKED, keys: keys.iter().map(Key::as_bytes).collect(), args: Words::default() }
+    let mut call = Call::new(&LOCKED, keys.len(), 0);
+    keys.iter().for_each(|key| call.push(key.as_bytes()));
+    call
 }
 
 /// The call that reads or deletes a side key of a key.
 pub(crate) fn side_call(script: &'static Script, side: Side, key: &Key) -> Call {
-    let mut keys = Words::default();
-    keys.write(|name| Sides::of(key).write(side, name));
-    Call { script, keys, args: Words::default() }
+    Call::of(script, &[&side_key(side, key)], &[])
 }
 
 /// The call that checks that scripts may be run.
 pub(crate) fn opening_call() -> Call {
-    Call { script: &OPEN, keys: Words::default(), args: Words::default() }
+    Call::of(&OPEN, &[], &[])
 }
 
 /// The call that makes a node abstain for a slot from now on, if it has to, without any other
 /// request there.
 pub(crate) fn vouch_call(slot: u16, run: &str, longest: Ttl) -> Call {
-    let (key, mut args) = (member_key_in(slot), Words::default());
-    args.extend([b"0", run.as_bytes()]);
-    args.show(millis(longest.duration()));
-    Call { script: &VOUCH, keys: [key.as_bytes()].into_iter().collect(), args }
+    let longest = millis(longest.duration()).to_string();
+    Call::of(&VOUCH, &[member_key_in(slot).as_bytes()], &[b"0", run.as_bytes(), longest.as_bytes()])
 }
 
 /// The call that breaks a lease, and notifies its holder on this channel.
@@ -186,143 +185,139 @@ pub(crate) fn break_call(
     said_at: &[u8],
     asked: Asked<'_>,
 ) -> Call {
-    let mut args = Words::default();
-    args.show(fence);
-    args.show(millis(window));
-    args.show(millis(LastFence::kept_for(Ttl::DEFAULT)));
-    args.push(said_at);
-    args.push(&wire::note_of(note));
-    args.show(millis(BreakRecord::KEPT_FOR));
-    let mut keys = with_sides([key], asked.fence_keys());
-    keys.write(|name| Sides::of(key).write(Side::Break, name));
-    Call { script: &BREAK, keys, args }
+    let mut call = with_sides([key].into_iter(), &BREAK, 1, asked.fence_keys());
+    call.join(Sides::of(key).parts(Side::Break));
+    call.show(fence);
+    call.show(millis(window));
+    call.show(millis(LastFence::kept_for(Ttl::DEFAULT)));
+    call.push(said_at);
+    call.push(&wire::note_of(note));
+    call.show(millis(BreakRecord::KEPT_FOR));
+    call
 }
 
 /// The call that releases what the attempt holds.
 pub(crate) fn release_call(attempt: &Attempt, window: Duration, asked: Asked<'_>) -> Call {
-    let (mut keys, args) = (keys(attempt, asked), begun(attempt.holder, window));
     let sleeps = |key: &Key| attempt.signal.and_then(|signal| signal.place(key));
-    if attempt.claim.keys().all(|key| sleeps(key).is_none()) {
-        return Call { script: &RELEASE, keys, args };
-    }
-    for key in attempt.claim.keys() {
+    let wakes = attempt.claim.keys().any(|key| sleeps(key).is_some());
+    let (script, more) = if wakes { (&RELEASE_AND_WAKE, attempt.claim.keys().len()) } else { (&RELEASE, 0) };
+    let mut call = with_sides_of(attempt, script, more, asked);
+    for key in attempt.claim.keys().take(more) {
         // If nobody blocks there, the key itself takes that place: it is in the right slot, and is
         // not a list.
         match sleeps(key) {
-            Some(place) => keys.push(&place),
-            None => keys.push(key.as_bytes()),
+            Some(place) => call.push(&place),
+            None => call.push(key.as_bytes()),
         }
     }
-    Call { script: &RELEASE_AND_WAKE, keys, args }
+    begin(attempt.holder, window, &mut call);
+    call
 }
 
-/// A call for an attempt: with the first script if the store is used alone, and with the second if
-/// the attempt has a proposal.
+/// Begins a call for an attempt: of the first script if the store is used alone, and of the second
+/// if the attempt has a proposal. [`propose`] ends it.
 fn by_whom(
     attempt: &Attempt,
     [alone, at_member]: [&'static Script; 2],
-    mut args: Words,
+    window: Duration,
     asked: Asked<'_>,
 ) -> Call {
-    let mut keys = keys(attempt, asked);
-    let Some(proposal) = attempt.proposal else { return Call { script: alone, keys, args } };
-    if asked.by_slot {
-        keys.push(member_key_in(slot_of(attempt.claim.first_key().as_bytes())).as_bytes());
-    } else {
-        keys.push(MEMBER_KEY.as_bytes());
-    }
-    args.show(proposal.fence);
-    args.push(asked.run.unwrap_or_default().as_bytes());
-    args.show(millis(proposal.max_ttl.duration()));
-    Call { script: at_member, keys, args }
-}
-
-/// Each key of a claim, followed by its side keys.
-fn keys(attempt: &Attempt, asked: Asked<'_>) -> Words {
-    with_sides(attempt.claim.keys(), asked.fence_keys_of(attempt))
-}
-
-pub(super) fn with_sides<'a>(
-    keys: impl IntoIterator<Item = &'a Key, IntoIter: Clone>,
-    fence_keys: FenceKeys,
-) -> Words {
-    const SIDES: [Side; 4] = [Side::Queue, Side::Waiters, Side::Holders, Side::Shares];
-    let keys = keys.into_iter();
-    let size = |key: &Key| (2 + SIDES.len()) * (key.as_bytes().len() + SIDE_LEN);
-    let (count, size) = keys.clone().fold((0, 0), |(count, sum), key| (count + 1, sum + size(key)));
-    // At a member there is one more key, as long as a side key, with a tag in its braces.
-    let mut words = Words::with_room(count * (2 + SIDES.len()) + 1, size + SIDE_LEN + MEMBER_KEY.len());
-    for key in keys {
-        words.push(key.as_bytes());
-        words.write(|name| fence_keys.write(key, name));
-        let sides = Sides::of(key);
-        for side in SIDES {
-            words.write(|name| sides.write(side, name));
+    let (script, more) = if attempt.proposal.is_some() { (at_member, 1) } else { (alone, 0) };
+    let mut call = with_sides_of(attempt, script, more, asked);
+    if more > 0 {
+        if asked.by_slot {
+            call.push(member_key_in(slot_of(attempt.claim.first_key().as_bytes())).as_bytes());
+        } else {
+            call.push(MEMBER_KEY.as_bytes());
         }
     }
-    words
+    begin(attempt.holder, window, &mut call);
+    call
 }
 
-/// The holder, and how long a lock that is handed over may remain unclaimed; with room for the
-/// other arguments.
-fn begun(holder: Holder, window: Duration) -> Words {
-    const WORDS: usize = 15;
-    const BYTES: usize = 256;
-    let mut args = Words::with_room(WORDS, BYTES);
-    args.push(&holder.digit_bytes());
-    args.show(millis(window));
-    args
+/// Ends a call for an attempt, with its proposal if it has one.
+fn propose(attempt: &Attempt, asked: Asked<'_>, mut call: Call) -> Call {
+    if let Some(proposal) = attempt.proposal {
+        call.show(proposal.fence);
+        call.push(asked.run.unwrap_or_default().as_bytes());
+        call.show(millis(proposal.max_ttl.duration()));
+    }
+    call
+}
+
+/// A call with the keys of an attempt.
+fn with_sides_of(attempt: &Attempt, script: &'static Script, more: usize, asked: Asked<'_>) -> Call {
+    with_sides(attempt.claim.keys(), script, more, asked.fence_keys_of(attempt))
+}
+
+/// A call with keys, each followed by its side keys. `more` keys have to follow them.
+fn with_sides<'a>(
+    keys: impl ExactSizeIterator<Item = &'a Key>,
+    script: &'static Script,
+    more: usize,
+    fence_keys: FenceKeys,
+) -> Call {
+    const SIDES: [Side; 4] = [Side::Queue, Side::Waiters, Side::Holders, Side::Shares];
+    const MOST_ARGS: usize = 16;
+    let mut call = Call::new(script, keys.len() * (2 + SIDES.len()) + more, MOST_ARGS);
+    for key in keys {
+        let sides = Sides::of(key);
+        call.push(key.as_bytes());
+        call.join(fence_keys.parts(key));
+        SIDES.into_iter().for_each(|side| call.join(sides.parts(side)));
+    }
+    call
+}
+
+/// The holder, and how long a lock that is handed over may remain unclaimed.
+fn begin(holder: Holder, window: Duration, call: &mut Call) {
+    call.push(&holder.digit_bytes());
+    call.show(millis(window));
 }
 
 /// The TTL, and how long the fence is kept.
-fn lengths(attempt: &Attempt, args: &mut Words) {
-    args.show(millis(attempt.ttl.duration()));
-    args.show(millis(LastFence::kept_for(attempt.ttl)));
+fn lengths(attempt: &Attempt, call: &mut Call) {
+    call.show(millis(attempt.ttl.duration()));
+    call.show(millis(LastFence::kept_for(attempt.ttl)));
 }
 
-fn limit(not_after: Option<Stamp>, args: &mut Words) {
+fn limit(not_after: Option<Stamp>, call: &mut Call) {
     match not_after {
-        Some(limit) => args.show(limit.as_micros()),
-        None => args.push(b""),
+        Some(limit) => call.show(limit.as_micros()),
+        None => call.push(b""),
     }
 }
 
 /// The mode of each key, in the order of the keys.
-fn modes(attempt: &Attempt, args: &mut Words) {
-    args.write(|bytes| {
-        for (nth, want) in attempt.claim.wants().iter().enumerate() {
-            if nth > 0 {
-                bytes.push(b' ');
-            }
-            bytes.extend_from_slice(wire::mode_of(want.mode).as_bytes());
-        }
-    });
+fn modes(attempt: &Attempt, call: &mut Call) {
+    let modes: Vec<_> = attempt.claim.wants().iter().map(|want| wire::mode_of(want.mode)).collect();
+    call.push(modes.join(" ").as_bytes());
 }
 
 /// The additional arguments of an attempt that waits.
-fn waiting(attempt: &Attempt, wait: &Wait, args: &mut Words) {
+fn waiting(attempt: &Attempt, wait: &Wait, call: &mut Call) {
     let channel = wait.channel.as_ref().map_or(&b""[..], |channel| channel.as_bytes());
     debug_assert!(!channel.contains(&b' '), "a channel that was not made by wire::channel_of");
-    args.push(channel);
+    call.push(channel);
     let place = wait.ticket.as_ref().and_then(|(at, ticket)| {
         let nth = attempt.claim.keys().position(|key| key == at)? + 1;
         Some((nth, ticket))
     });
     match place {
         Some((nth, ticket)) => {
-            args.show(nth);
-            args.show(ticket.get());
+            call.show(nth);
+            call.show(ticket.get());
         }
-        None => args.extend([&b""[..]; 2]),
+        None => [b"", b""].into_iter().for_each(|word| call.push(word)),
     }
     match wait.queue_limit {
-        Some(limit) => args.show(limit),
-        None => args.push(b""),
+        Some(limit) => call.show(limit),
+        None => call.push(b""),
     }
-    args.show(millis(WaitQueue::KEPT_FOR));
+    call.show(millis(WaitQueue::KEPT_FOR));
     match wait.nonce {
-        Some(nonce) => args.push(&nonce.digit_bytes()),
-        None => args.push(b""),
+        Some(nonce) => call.push(&nonce.digit_bytes()),
+        None => call.push(b""),
     }
 }
 

@@ -34,38 +34,38 @@ fn calls_have_these_keys_and_arguments() {
         ["a", "leasehold:c{-}", "leasehold:l{a}a", "leasehold:w{a}a", "leasehold:h{a}a", "leasehold:i{a}a"];
     let of_b =
         ["b", "leasehold:c{-}", "leasehold:l{b}b", "leasehold:w{b}b", "leasehold:h{b}b", "leasehold:i{b}b"];
-    assert_eq!(shown(call.keys.iter()), [of_a, of_b].concat());
+    assert_eq!(shown(call.keys()), [of_a, of_b].concat());
     let what = [DIGITS, "2000", " web-3", "10000", "600000"];
-    assert_eq!(shown(call.args.iter()), [&what[..], &["1700000000000000", "x x"]].concat());
-    assert_eq!(shown(grant(None, None).args.iter()), [&what[..], &["", "x x"]].concat());
+    assert_eq!(shown(call.args()), [&what[..], &["1700000000000000", "x x"]].concat());
+    assert_eq!(shown(grant(None, None).args()), [&what[..], &["", "x x"]].concat());
 
     let ticket = Some((Key::new("b").unwrap(), Ticket::new(1_600_000_000_000_000)));
     let nonce = Some(Nonce::from_bits(0xef));
     let wait = Wait { channel: Some(wire::channel_of(0xcd)), nonce, ticket, queue_limit: Some(50) };
     let channel = "leasehold:000000000000000000000000000000cd";
     let waits = [channel, "2", "1600000000000000", "50", "15000", "000000000000000000000000000000ef"];
-    assert_eq!(shown(grant(None, Some(wait)).args.iter()), [&what[..], &["", "x x"], &waits[..]].concat());
+    assert_eq!(shown(grant(None, Some(wait)).args()), [&what[..], &["", "x x"], &waits[..]].concat());
     let waits = ["", "", "", "", "15000", ""];
     assert_eq!(
-        shown(grant(None, Some(Wait::default())).args.iter()),
+        shown(grant(None, Some(Wait::default())).args()),
         [&what[..], &["", "x x"], &waits[..]].concat()
     );
 
     let long = attempt(&["a"]).with_ttl(Ttl::MAX);
     let call = called(&Request::Renew(long));
-    assert_eq!(shown(call.args.iter()), [DIGITS, "2000", "31536000000", "63072000000", "x"]);
+    assert_eq!(shown(call.args()), [DIGITS, "2000", "31536000000", "63072000000", "x"]);
     let call = called(&Request::Release(attempt(&["a"])));
-    assert_eq!((shown(call.keys.iter()), shown(call.args.iter())), (shown(of_a), shown([DIGITS, "2000"])));
+    assert_eq!((shown(call.keys()), shown(call.args())), (shown(of_a), shown([DIGITS, "2000"])));
     let call = called(&Request::Advance(vec![Key::new("a").unwrap()]));
     let nobody = "0".repeat(32);
-    assert_eq!((call.keys.len(), shown(call.args.iter())), (6, shown([&*nobody, "2000"])));
+    assert_eq!((call.keys().len(), shown(call.args())), (6, shown([&*nobody, "2000"])));
     let call = called(&Request::Inspect(Key::new("a").unwrap()));
-    assert_eq!((call.keys.len(), call.args.len()), (6, 0));
+    assert_eq!((call.keys().len(), call.args().len()), (6, 0));
     let successor = Successor { holder: Holder::from_bits(0xcd), label: Label::new("web 4").ok() };
     let call = called(&Request::Transfer { attempt: attempt(&["a"]), successor });
     let successor = format!("{:0>32}", "cd");
     assert_eq!(
-        (shown(call.keys.iter()), shown(call.args.iter())),
+        (shown(call.keys()), shown(call.args())),
         (shown(of_a), shown([DIGITS, "2000", "10000", "600000", &successor, " web 4"]))
     );
     let fence = Fence::new(1_700_000_000_000_000).unwrap();
@@ -73,7 +73,7 @@ fn calls_have_these_keys_and_arguments() {
     let call = called(&Request::Break { key: Key::new("a").unwrap(), fence, note });
     let args = ["1700000000000000", "2000", "600000", "leasehold:broken", "ada\nhangs", "86400000"];
     let keys = [&shown(of_a)[..], &["leasehold:b{a}a".to_owned()]].concat();
-    assert_eq!((shown(call.keys.iter()), shown(call.args.iter())), (keys, shown(args)));
+    assert_eq!((shown(call.keys()), shown(call.args())), (keys, shown(args)));
 }
 
 #[test]
@@ -104,11 +104,11 @@ fn calls_to_a_member_have_its_key_and_the_proposal_behind_all_others() {
         let sides = ["l", "w", "h", "i"].map(|side| format!("leasehold:{side}{{a}}a"));
         let [key, fences, member] = ["a", "leasehold:f{-}", "leasehold:member"].map(str::to_owned);
         let keys = [&[key, fences][..], &sides, &[member]].concat();
-        assert_eq!(shown(call.keys.iter()), keys);
-        assert_eq!(shown(call.args.iter()), [args, &["1700000000000007", "c0ffee", "60000"]].concat());
-        assert_eq!(shown(called(&request).args.iter()), [args, &["1700000000000007", "", "60000"]].concat());
+        assert_eq!(shown(call.keys()), keys);
+        assert_eq!(shown(call.args()), [args, &["1700000000000007", "c0ffee", "60000"]].concat());
+        assert_eq!(shown(called(&request).args()), [args, &["1700000000000007", "", "60000"]].concat());
     }
-    assert_eq!(called(&Request::Release(ours)).keys.len(), 6, "a release is everywhere the same");
+    assert_eq!(called(&Request::Release(ours)).keys().len(), 6, "a release is everywhere the same");
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn calls_say_how_each_key_is_wanted() {
         let grant = called(&Request::Grant { attempt: attempt.clone(), wait: None, not_after: None });
         let rejoin = called(&Request::Rejoin { attempt: attempt.clone(), not_after: None });
         let renew = called(&Request::Renew(attempt));
-        [(grant, 6), (rejoin, 4), (renew, 4)].map(|(call, at)| shown(call.args.iter().skip(at).take(1)))
+        [(grant, 6), (rejoin, 4), (renew, 4)].map(|(call, at)| shown(call.args().skip(at).take(1)))
     };
     let keys = || ["a", "b"].map(|name| Key::new(name).unwrap());
     assert_eq!(of(Claim::shared(keys()).unwrap()), [["s s"]; 3]);
@@ -141,13 +141,10 @@ fn marks_have_these_keys_and_arguments() {
     let call = called(&Request::Mark { attempt: attempt(&["b", "a"]), mark, keep });
     let marks = ["leasehold:m{a}a", "leasehold:m{b}b"].map(String::from);
     let lease = called(&Request::Release(attempt(&["b", "a"])));
-    assert_eq!(shown(call.keys.iter()), [&shown(lease.keys.iter())[..], &marks].concat());
-    assert_eq!(
-        shown(call.args.iter()),
-        [DIGITS, "1700000000000000 1700000000000007 3600000000 web-3", "7200000"]
-    );
+    assert_eq!(shown(call.keys()), [&shown(lease.keys())[..], &marks].concat());
+    assert_eq!(shown(call.args()), [DIGITS, "1700000000000000 1700000000000007 3600000000 web-3", "7200000"]);
     let call = called(&Request::Marked(Key::new("a").unwrap()));
-    assert_eq!((shown(call.keys.iter()), call.args.len()), (vec!["leasehold:m{a}a".to_owned()], 0));
+    assert_eq!((shown(call.keys()), call.args().len()), (vec!["leasehold:m{a}a".to_owned()], 0));
 }
 
 #[test]
@@ -156,21 +153,18 @@ fn a_release_that_wakes_others_has_where_they_sleep_behind_its_keys() {
     let plain = release(&["lock:b", "a"], None);
     let call = release(&["lock:b", "a"], Some(Signal::PythonRedisLock));
     let sleepers = ["a", "lock-signal:b"].map(String::from);
-    assert_eq!(shown(call.keys.iter()), [&shown(plain.keys.iter())[..], &sleepers].concat());
-    assert_eq!(
-        (shown(call.args.iter()), call.script.sha()),
-        (shown(plain.args.iter()), RELEASE_AND_WAKE.sha())
-    );
+    assert_eq!(shown(call.keys()), [&shown(plain.keys())[..], &sleepers].concat());
+    assert_eq!((shown(call.args()), call.script().sha()), (shown(plain.args()), RELEASE_AND_WAKE.sha()));
     let call = release(&["a"], Some(Signal::PythonRedisLock));
-    assert_eq!((call.keys.len(), call.script.sha()), (6, RELEASE.sha()), "nobody can wait for it there");
+    assert_eq!((call.keys().len(), call.script().sha()), (6, RELEASE.sha()), "nobody can wait for it there");
 }
 
 #[test]
 fn a_survey_is_of_the_keys_of_several_inspections() {
     let keys = ["b", "a"].map(|name| Key::new(name).unwrap());
     let call = survey_call(&keys, FenceKeys { at_member: false, by_slot: false });
-    let inspections = keys.map(|key| shown(called(&Request::Inspect(key)).keys.iter())).concat();
-    assert_eq!((shown(call.keys.iter()), call.args.len()), (inspections, 0));
+    let inspections = keys.map(|key| shown(called(&Request::Inspect(key)).keys())).concat();
+    assert_eq!((shown(call.keys()), call.args().len()), (inspections, 0));
 }
 
 #[test]
@@ -180,29 +174,28 @@ fn the_member_key_at_a_cluster_node_is_in_the_slot_of_the_claim() {
     let request = Request::Raise(ours.at_member(ours.holder, proposal));
     let [alone, node] =
         [call_at_member, call_at_node].map(|call| call(&request, Duration::from_secs(2), Some("c0ffee")));
-    let last = |call: &Call| call.keys.iter().next_back().unwrap().to_vec();
+    let last = |call: &Call| call.keys().last().unwrap().to_vec();
     assert_eq!(last(&alone), b"leasehold:member");
     let slot = slot_of(b"{order:7}:stock");
     assert_eq!(last(&node), member_key_in(slot).into_bytes());
     assert_eq!(slot_of(&last(&node)), slot);
-    let fences = |call: &Call| call.keys.iter().nth(1).unwrap().to_vec();
+    let fences = |call: &Call| call.keys().nth(1).unwrap().to_vec();
     assert_eq!(fences(&alone), b"leasehold:f{-}{order:");
     assert_eq!(slot_of(&fences(&node)), slot);
-    let others = |call: &Call| {
-        shown(call.keys.iter().take(6).enumerate().filter(|(nth, _)| *nth != 1).map(|(_, key)| key))
-    };
-    assert!(others(&node) == others(&alone) && node.args == alone.args);
+    let others =
+        |call: &Call| shown(call.keys().take(6).enumerate().filter(|(nth, _)| *nth != 1).map(|(_, key)| key));
+    assert!(others(&node) == others(&alone) && node.args().eq(alone.args()));
     assert_eq!(member_key_in(slot_of(b"a")), "leasehold:member{a}");
 
     let vouch = vouch_call(slot_of(b"a"), "c0ffee", proposal.max_ttl);
-    assert_eq!(shown(vouch.keys.iter()), ["leasehold:member{a}"]);
-    assert_eq!(shown(vouch.args.iter()), ["0", "c0ffee", "10000"]);
+    assert_eq!(shown(vouch.keys()), ["leasehold:member{a}"]);
+    assert_eq!(shown(vouch.args()), ["0", "c0ffee", "10000"]);
 }
 
 #[test]
 fn commands_have_the_number_of_keys_before_the_keys() {
     let call = called(&Request::Release(attempt(&["a"])));
-    let words: Vec<_> = [call.by_sha(), call.by_text()]
+    let words: Vec<_> = [call.by_sha(), &call.by_text()]
         .iter()
         .map(|command| String::from_utf8(command.get_packed_command()).unwrap())
         .collect();

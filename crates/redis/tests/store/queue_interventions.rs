@@ -28,9 +28,9 @@ async fn a_push_that_is_lost_costs_time_and_no_more() {
         let mut mute = server.connect().unwrap();
         mute.text(&["AUTH", "mute", "x"]).unwrap();
         let call = call_for(&Request::Release(holder), WaitQueue::CLAIM_WINDOW);
-        let (text, count) = (call.script.text().as_bytes(), call.keys.len().to_string());
+        let (text, count) = (call.script().text().as_bytes(), call.keys().len().to_string());
         let mut words: Vec<&[u8]> = vec![b"EVAL", text, count.as_bytes()];
-        words.extend(call.keys.iter().chain(call.args.iter()));
+        words.extend(call.keys().chain(call.args()));
         let began = Instant::now();
         mute.command(&words).unwrap();
         assert!(

@@ -172,7 +172,7 @@ end";
     let server = Server::start(Flavor::Redis82);
     let call = call_for(&Request::Inspect(key("invoice:42")), Duration::from_secs(2));
     let mut fill = vec![b"EVAL".to_vec(), FILL.into(), b"6".to_vec()];
-    fill.extend(call.keys.iter().map(<[u8]>::to_vec));
+    fill.extend(call.keys().map(<[u8]>::to_vec));
     let fill: Vec<_> = fill.iter().map(Vec::as_slice).collect();
     assert_eq!(server.command(&fill), Reply::Bulk(None));
     let state = store(&server.url()).inspect(&key("invoice:42")).await.unwrap();

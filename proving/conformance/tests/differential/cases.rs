@@ -220,8 +220,7 @@ fn fence_of(answer: &Answer) -> Option<u64> {
 
 /// The server's clock, in µs.
 fn clock(subject: &mut Subject) -> Result<u64, String> {
-    let call = Call { script: &script::OPEN, keys: script::Words::default(), args: script::Words::default() };
-    let value = say(subject, &call)?;
+    let value = say(subject, &Call::of(&script::OPEN, &[], &[]))?;
     let (seconds, micros): (u64, u64) = redis::from_redis_value(value).map_err(|error| error.to_string())?;
     Ok(seconds * SECOND + micros)
 }
@@ -461,7 +460,7 @@ fn a_member_abstains_for_the_longest_ttl_and_a_second(subject: &mut Subject) -> 
         },
         _ => Err("no abstention"),
     };
-    let name = member.keys.iter().next().unwrap().to_vec();
+    let name = member.keys().next().unwrap().to_vec();
     let value = say(subject, &member)?;
     ensure!(left_of(&value)? == whole, value);
     let said: String = run(subject, cmd("GET").arg(&name))?;
@@ -503,8 +502,7 @@ fn a_member_abstains_for_the_longest_ttl_and_a_second(subject: &mut Subject) -> 
 
 fn call_of_vouch(slot: u16) -> Call {
     let (key, longest) = (member_key_in(slot), LONGEST.as_millis().to_string());
-    let args = [b"0", RUN.as_bytes(), longest.as_bytes()].into_iter().collect();
-    Call { script: &script::VOUCH, keys: [key.as_bytes()].into_iter().collect(), args }
+    Call::of(&script::VOUCH, &[key.as_bytes()], &[b"0", RUN.as_bytes(), longest.as_bytes()])
 }
 
 fn a_member_knows_its_run_for_long_enough(subject: &mut Subject) -> Outcome {
@@ -562,7 +560,7 @@ fn a_renewal_shortens_nothing(subject: &mut Subject) -> Outcome {
 }
 
 fn side_call(script: &'static script::Script, side: &[u8]) -> Call {
-    Call { script, keys: [side].into_iter().collect(), args: script::Words::default() }
+    Call::of(script, &[side], &[])
 }
 
 fn a_mark_that_is_no_string_stays(subject: &mut Subject) -> Outcome {
@@ -948,8 +946,11 @@ fn each_lease_of_a_batch_is_judged_by_its_own_keys(subject: &mut Subject) -> Out
                 renew_batch(&all, fence.and(vouching(Some(RUN))), false)
             };
             let value = say(subject, &call)?;
-            let done =
-                if release { read_batch(&value, &[], 3, false)?.released } else { read_done(&value, 3)? };
+            let done = if release {
+                read_batch::<Attempt>(&value, &[], 3, false)?.released
+            } else {
+                read_done(&value, 3)?
+            };
             for (nth, name) in names.iter().enumerate() {
                 ensure!(done[nth] == (nth != taken), value);
                 let left = run::<i64>(subject, cmd("PTTL").arg(name))?;

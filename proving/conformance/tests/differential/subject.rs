@@ -199,7 +199,7 @@ impl Subject {
             Request::Renew(_) => {
                 script::read_done(&value, 1).map(|done| done[0].then_some(Answer::Renew(HoldAnswer::Done)))
             }
-            _ => script::read_batch(&value, &[], 1, false)
+            _ => script::read_batch::<Attempt>(&value, &[], 1, false)
                 .map(|served| served.released[0].then_some(Answer::Release(HoldAnswer::Done))),
         };
         match answer {
@@ -263,22 +263,21 @@ impl Subject {
         FenceKeys { at_member: self.is_member, by_slot: false }.name(key)
     }
 
-    pub(crate) fn say(&mut self, Call { script, keys, args }: &Call) -> RedisResult<Value> {
-        let other = self.instead.iter().find(|(original, _)| *original == script.text());
-        let sha = other.map_or(script.sha(), |(_, sha)| sha);
-        let call = |name: &str, script: &str| {
-            let mut command = cmd(name);
-            command.arg(script).arg(keys.len());
-            for word in keys.iter().chain(args.iter()) {
+    pub(crate) fn say(&mut self, call: &Call) -> RedisResult<Value> {
+        let text = call.script().text();
+        if let Some((_, sha)) = self.instead.iter().find(|(original, _)| *original == text) {
+            let mut command = cmd("EVALSHA");
+            command.arg(sha).arg(call.keys().len());
+            for word in call.keys().chain(call.args()) {
                 command.arg(word);
             }
-            command
-        };
-        let mut said: RedisResult<Value> = call("EVALSHA", sha).query(&mut self.connection);
-        if other.is_none() && said.as_ref().is_err_and(|error| error.code() == Some("NOSCRIPT")) {
-            said = call("EVAL", script.text()).query(&mut self.connection);
+            return command.query(&mut self.connection);
         }
-        said
+        let said: RedisResult<Value> = call.by_sha().query(&mut self.connection);
+        match &said {
+            Err(error) if error.code() == Some("NOSCRIPT") => call.by_text().query(&mut self.connection),
+            _ => said,
+        }
     }
 
     fn meddle(&mut self, step: &Step) -> RedisResult<()> {
