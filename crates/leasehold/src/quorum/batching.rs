@@ -15,7 +15,7 @@ use leasehold_core::{
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use super::attempts::SharedAttempt;
-use super::calls::End;
+use super::calls::{End, MemberCall};
 use super::member::Member;
 use super::releasing::Release;
 use super::state::QuorumState;
@@ -199,9 +199,9 @@ impl QuorumState {
         let (tell, mut heard) = unbounded_channel();
         let is_asked = |member: &usize| batch.iter().any(|request| request.is_for(*member));
         let asked: Vec<_> = (0..self.members.len()).filter(is_asked).collect();
-        for member in &asked {
-            self.send_to(*member, &batch, tell.clone());
-        }
+        let Some(limit) = batch.first().map(|first| Member::limit(first.there.ttl)) else { return };
+        let calls = asked.iter().map(|member| self.batch_call(*member, &batch, tell.clone()));
+        self.call_all(limit, calls.collect());
         drop(tell);
         let queue_member = self.queue_member();
         let mut missing = self.majority().saturating_sub(self.members.len() - asked.len()).max(1);
@@ -220,14 +220,17 @@ impl QuorumState {
         }
     }
 
-    fn send_to(self: &Arc<Self>, member: usize, batch: &Arc<[Request]>, tell: UnboundedSender<usize>) {
-        let Some(first) = batch.iter().find(|request| request.is_for(member)) else { return };
-        let limit = Member::limit(first.there.ttl);
+    /// The call of a member for all requests of the batch that are for it.
+    fn batch_call(
+        self: &Arc<Self>,
+        member: usize,
+        batch: &Arc<[Request]>,
+        tell: UnboundedSender<usize>,
+    ) -> MemberCall<BatchServed, impl FnMut(End<BatchServed>) + Send + 'static> {
         let does = {
             let (store, batch) = (self.members[member].store.clone(), batch.clone());
             async move {
-                let (mut grants, mut releases) =
-                    (Vec::with_capacity(batch.len()), Vec::with_capacity(batch.len()));
+                let (mut grants, mut releases) = (Vec::new(), Vec::new());
                 for request in batch.iter().filter(|request| request.is_for(member)) {
                     if request.is_grant() { &mut grants } else { &mut releases }.push(&request.there);
                 }
@@ -237,7 +240,7 @@ impl QuorumState {
         let batch = batch.clone();
         // The effects may have to be released, so a program that ends waits for the answer.
         let mut unanswered = Some(self.releases.begin());
-        self.call(limit, member, does, move |end| {
+        MemberCall::new(member, does, move |end| {
             let (mut granted, mut released) = match &end {
                 End::Answer(Ok(BatchServed { granted, released })) => (granted.iter(), released.iter()),
                 _ => Default::default(),
@@ -253,6 +256,6 @@ impl QuorumState {
             drop(unanswered.take());
             // The queue may be gone.
             let _ = tell.send(member);
-        });
+        })
     }
 }

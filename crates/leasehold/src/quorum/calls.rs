@@ -1,8 +1,8 @@
 //! Calls to the members that nobody has to wait for.
 
-use std::marker::PhantomData;
-use std::pin::pin;
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use leasehold_core::{Attempt, BoxFuture, Fault, Store};
@@ -21,38 +21,58 @@ impl QuorumState {
         does: impl Future<Output = Result<T, Fault>> + Send + 'static,
         tell: impl FnMut(End<T>) + Send + 'static,
     ) {
-        let (quorum, mut open) = (self.clone(), OpenCall::new(tell));
+        self.call_all(limit, vec![MemberCall::new(member, does, tell)]);
+    }
+
+    /// Makes calls to several members in one task.
+    pub(super) fn call_all<T: Send + 'static, F: FnMut(End<T>) + Send + 'static>(
+        self: &Arc<Self>,
+        limit: Duration,
+        mut calls: Vec<MemberCall<T, F>>,
+    ) {
+        let quorum = self.clone();
         self.runtime.spawn(Box::pin(async move {
             let (runtime, begun) = (&quorum.runtime, quorum.runtime.now());
-            let mut does = pin!(does);
-            let timed_out = || quorum.members[member].timed_out();
-            let mut answer = tokio::select! {
+            let timed_out = |member: usize| quorum.members[member].timed_out();
+            tokio::select! {
                 biased;
-                answer = &mut does => Some(answer),
-                () = runtime.sleep_until(begun + limit) => None,
-            };
-            if answer.is_none() {
-                open.is_late(timed_out());
-                quorum.ended(member, Some(&timed_out()));
-                // After the longest TTL, no answer can be of any use.
-                answer = tokio::select! {
-                    biased;
-                    answer = &mut does => Some(answer),
-                    () = runtime.sleep_until(begun + quorum.settings.max_ttl.duration()) => None,
-                };
+                () = quorum.all_end(&mut calls) => return,
+                () = runtime.sleep_until(begun + limit) => {}
             }
-            // The machine hears of a fault before the member counts as silent: nobody waits for
-            // the answer of a silent member.
-            let fault = match &answer {
-                Some(answer) => answer.as_ref().err().cloned(),
-                None => Some(timed_out()),
-            };
-            match answer {
-                Some(answer) => open.ends(answer),
-                None => drop(open),
+            for call in &mut calls {
+                (call.tell)(End::Late(timed_out(call.member)));
+                quorum.ended(call.member, Some(&timed_out(call.member)));
             }
-            quorum.ended(member, fault.as_ref());
+            // After the longest TTL, no answer can be of any use.
+            tokio::select! {
+                biased;
+                () = quorum.all_end(&mut calls) => return,
+                () = runtime.sleep_until(begun + quorum.settings.max_ttl.duration()) => {}
+            }
+            for call in calls {
+                let member = call.member;
+                drop(call);
+                quorum.ended(member, Some(&timed_out(member)));
+            }
         }));
+    }
+
+    /// Resolves when all these calls have ended. Those that have ended are removed.
+    async fn all_end<T, F: FnMut(End<T>)>(&self, calls: &mut Vec<MemberCall<T, F>>) {
+        poll_fn(|context| {
+            calls.retain_mut(|call| {
+                let Poll::Ready(answer) = call.does.as_mut().poll(context) else { return true };
+                let fault = answer.as_ref().err().cloned();
+                // The machine hears of a fault before the member counts as silent: nobody waits for
+                // the answer of a silent member.
+                call.has_ended = true;
+                (call.tell)(End::Answer(answer));
+                self.ended(call.member, fault.as_ref());
+                false
+            });
+            if calls.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
     }
 
     /// Asks all members the same, and waits until the result is decided, or each member has
@@ -64,9 +84,11 @@ impl QuorumState {
         mut enough: impl FnMut(usize, Result<T, Fault>) -> bool,
     ) {
         let (tell, mut heard) = unbounded_channel();
-        for (n, member) in self.members.iter().enumerate() {
-            self.call(limit, n, does(member.store.clone()), answers_to(n, &tell));
-        }
+        let members = self.members.iter().enumerate();
+        let call = |(n, member): (usize, &Member)| {
+            MemberCall::new(n, does(member.store.clone()), answers_to(n, &tell))
+        };
+        self.call_all(limit, members.map(call).collect());
         drop(tell);
         let mut waiting: Vec<_> = (0..self.members.len()).collect();
         while let Some((member, answer)) = heard.recv().await {
@@ -119,30 +141,26 @@ impl<T> End<T> {
     }
 }
 
-/// A call that has not ended. It may be dropped together with the async runtime when the program
-/// ends; then a release that was answered before undoes nothing of this call.
-pub(super) struct OpenCall<T, F: FnMut(End<T>)> {
+/// A call to a member. It may be dropped together with the async runtime when the program ends; then
+/// a release that was answered before undoes nothing of this call.
+pub(super) struct MemberCall<T, F: FnMut(End<T>)> {
+    member: usize,
+    does: BoxFuture<'static, Result<T, Fault>>,
     tell: F,
     has_ended: bool,
-    _answer: PhantomData<fn(T)>,
 }
 
-impl<T, F: FnMut(End<T>)> OpenCall<T, F> {
-    pub(super) const fn new(tell: F) -> Self {
-        Self { tell, has_ended: false, _answer: PhantomData }
-    }
-
-    pub(super) fn is_late(&mut self, fault: Fault) {
-        (self.tell)(End::Late(fault));
-    }
-
-    pub(super) fn ends(mut self, answer: Result<T, Fault>) {
-        self.has_ended = true;
-        (self.tell)(End::Answer(answer));
+impl<T, F: FnMut(End<T>)> MemberCall<T, F> {
+    pub(super) fn new(
+        member: usize,
+        does: impl Future<Output = Result<T, Fault>> + Send + 'static,
+        tell: F,
+    ) -> Self {
+        Self { member, does: Box::pin(does), tell, has_ended: false }
     }
 }
 
-impl<T, F: FnMut(End<T>)> Drop for OpenCall<T, F> {
+impl<T, F: FnMut(End<T>)> Drop for MemberCall<T, F> {
     fn drop(&mut self) {
         if !self.has_ended {
             (self.tell)(End::Dropped);
