@@ -85,7 +85,14 @@ async fn requests_that_are_made_at_the_same_time_share_scripts_and_each_has_its_
         for protocol in ["resp2", "resp3"] {
             let store = store(&format!("{}?protocol={protocol}", server.url()));
             store.open().await.unwrap();
-            let names: Vec<_> = (0..200).map(|nth| format!("k{nth}")).collect();
+            // Keys with the same beginning have one fence key, and those of each beginning have other
+            // fences: an hour from now, and later.
+            let names: Vec<_> = (0..200).map(|nth| format!("{}:k{nth}", nth % 3)).collect();
+            let now = runtime().since_epoch();
+            for (name, hour) in names.iter().zip(1..=3) {
+                let last = (now + Duration::from_secs(3600 * hour)).as_micros();
+                server.text(&["SET", &fence_key(name), &last.to_string()]);
+            }
             let ours: Vec<_> = names.iter().map(|name| attempt(&[name])).collect();
             let before = scripts(&server);
             let answers = grants(&store, &ours).await;
@@ -318,12 +325,12 @@ async fn a_release_in_a_batch_deletes_only_what_is_the_callers() {
         let server = Server::start(flavor);
         let store = store(&server.url());
         store.open().await.unwrap();
-        let names = ["a", "b", "taken", "c", "list", "gone"];
+        let names = ["a", "taken", "b", "c", "d", "list", "gone"];
         let ours = names.map(|name| attempt(&[name]));
         let fences = grants(&store, &ours).await.into_iter().map(granted).collect::<Vec<_>>();
         let next = attempt(&["taken"]);
         let other = crate::world::store(&server.url());
-        let broken = other.break_lease(&key("taken"), fences[2], &leasehold_core::BreakNote::default()).await;
+        let broken = other.break_lease(&key("taken"), fences[1], &leasehold_core::BreakNote::default()).await;
         assert!(matches!(broken, Ok(BreakAnswer::Broken { .. })), "{broken:?}");
         let fence = granted(grant(&other, &next).await);
         server.text(&["DEL", "list", "gone"]);
@@ -346,7 +353,7 @@ async fn a_release_in_a_batch_deletes_only_what_is_the_callers() {
         }
         assert!(value(&server, "taken").unwrap().contains(&next.holder.digits()));
         assert_eq!(server.text(&["LLEN", "list"]), Reply::Integer(1));
-        assert!(["a", "b", "c"].iter().all(|name| value(&server, name).is_none()));
+        assert!(["a", "b", "c", "d"].iter().all(|name| value(&server, name).is_none()));
     }
 }
 

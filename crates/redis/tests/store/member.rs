@@ -62,6 +62,8 @@ async fn sits_it_out(store: &RedisStore) -> Duration {
                     let kind = refused.map(|fault| fault.kind);
                     assert!(kind == Some(FaultKind::Quarantined) || nearly_over, "{kind:?}");
                 }
+                let batch = store.serve_batch(&[&ours], &[]).await.unwrap();
+                assert!(batch.granted == [None] || nearly_over, "{batch:?}");
                 store.release(&ours).await.unwrap();
             }
             // The connection broke, and the next call opens a new one.
