@@ -283,6 +283,13 @@ pub(super) const BUGS: &[Bug] = &[
         tests: &[(Quorum, "batches::what_a_member_leaves_of_a_batch_is_asked_alone")],
     },
     Bug {
+        name: "a release that was cut off waits for the call that was cut off with it",
+        file: "crates/leasehold/src/quorum/releasing.rs",
+        from: "open.into_iter().for_each(|member| release.ask(member));",
+        to: "drop(open);",
+        tests: &[(Quorum, "batches::a_release_in_a_batch_that_ends_with_its_runtime_is_made_again")],
+    },
+    Bug {
         name: "a quorum's batch waits for members that it does not ask",
         file: "crates/leasehold/src/quorum/batching.rs",
         from: "self.majority().saturating_sub(self.members.len() - asked.len()).max(1)",

@@ -83,10 +83,15 @@ impl Release {
         self.quorum.runtime.spawn_cleanup(Box::new(move || {
             let (release, together) = (release.clone(), together.take());
             Box::pin(async move {
-                // If this is cut off, each member is asked alone, by a cleanup of its own.
                 match together.map(|members| release.quorum.release_together(&release, members)) {
                     Some(sends) => tokio::select! { () = sends => {} () = release.ends() => {} },
-                    None => release.ends().await,
+                    // This was cut off. The end of the runtime may wait for it before the call with
+                    // the batch is dropped, so each member is asked alone, by a cleanup of its own.
+                    None => {
+                        let open = release.count().open.clone();
+                        open.into_iter().for_each(|member| release.ask(member));
+                        release.ends().await;
+                    }
                 }
             })
         }));
@@ -120,8 +125,11 @@ impl Release {
         }
     }
 
-    /// Notes a member's answer or fault.
+    /// Notes a member's first answer or fault.
     fn handle(&self, member: usize, answer: Answer) {
+        if !self.count().open.contains(&member) {
+            return;
+        }
         let (quorum, id) = (&self.quorum, self.ids[member]);
         if self.shared.machine().handle_released(member, id, &answer) {
             // A program that ends does not wait for a member that failed to release.
