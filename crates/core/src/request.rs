@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::{
-    Attempt, BreakNote, Channel, Fence, Holder, HolderInfo, Key, KeyState, Mark, Marked, Nonce, Stamp,
-    Successor, Ticket, Ttl,
+    Attempt, BreakNote, Channel, Fence, Holder, HolderInfo, Key, KeyState, Mark, Marked, Nonce, Proposal,
+    Stamp, Successor, Ticket, Ttl,
 };
 
 /// A request to a store.
@@ -71,6 +71,52 @@ pub enum Request {
         /// The person or program that breaks it, and the reason, for the record.
         note: BreakNote,
     },
+}
+
+impl Request {
+    /// The attempt that the request is for.
+    #[must_use]
+    pub const fn attempt(&self) -> Option<&Attempt> {
+        match self {
+            Self::Grant { attempt, .. }
+            | Self::Renew(attempt)
+            | Self::Rejoin { attempt, .. }
+            | Self::Raise(attempt)
+            | Self::Transfer { attempt, .. }
+            | Self::Release(attempt)
+            | Self::Mark { attempt, .. } => Some(attempt),
+            Self::Advance(_) | Self::Marked(_) | Self::Inspect(_) | Self::Break { .. } => None,
+        }
+    }
+
+    /// The keys whose state the request needs.
+    #[must_use]
+    pub fn keys(&self) -> Vec<&Key> {
+        match self {
+            Self::Advance(keys) => keys.iter().collect(),
+            Self::Marked(key) | Self::Inspect(key) | Self::Break { key, .. } => vec![key],
+            _ => self.attempt().into_iter().flat_map(|attempt| attempt.claim.keys()).collect(),
+        }
+    }
+
+    /// Returns true for a request that changes nothing.
+    #[must_use]
+    pub const fn is_read(&self) -> bool {
+        matches!(self, Self::Inspect(_) | Self::Marked(_))
+    }
+
+    /// The proposal of a quorum, with which a member that may have forgotten leases must refuse the
+    /// request.
+    #[must_use]
+    pub const fn proposal(&self) -> Option<Proposal> {
+        match self {
+            Self::Grant { attempt, .. }
+            | Self::Renew(attempt)
+            | Self::Rejoin { attempt, .. }
+            | Self::Raise(attempt) => attempt.proposal,
+            _ => None,
+        }
+    }
 }
 
 /// How an attempt waits for a key that is held.

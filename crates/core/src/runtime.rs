@@ -1,9 +1,10 @@
 //! The environment that a program must provide: a clock, timers, tasks and randomness.
 
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::ops::{Add, Sub};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
+use std::task::Poll;
 use std::time::Duration;
 
 /// A boxed future that may move between threads.
@@ -132,6 +133,26 @@ pub trait Runtime: fmt::Debug + Send + Sync + 'static {
 
     /// 128 bits that nobody can guess.
     fn random(&self) -> u128;
+}
+
+impl dyn Runtime + '_ {
+    /// The result of the future, or `None` if it took longer than `limit`. A result that is ready
+    /// counts even if the time is up.
+    ///
+    /// Cancel safe if the future is; it is dropped when the time is up.
+    pub async fn within<T>(&self, limit: Duration, future: impl Future<Output = T>) -> Option<T> {
+        self.before(self.now() + limit, future).await
+    }
+
+    /// The same with the end of the time.
+    pub async fn before<T>(&self, end: Instant, future: impl Future<Output = T>) -> Option<T> {
+        let (mut future, mut timer) = (pin!(future), self.sleep_until(end));
+        poll_fn(|context| match future.as_mut().poll(context) {
+            Poll::Ready(done) => Poll::Ready(Some(done)),
+            Poll::Pending => timer.as_mut().poll(context).map(|()| None),
+        })
+        .await
+    }
 }
 
 #[cfg(test)]

@@ -297,9 +297,7 @@ fn begin_for(requests: &[Request]) -> Begin {
     if requests.iter().any(|request| matches!(request, Request::Mark { .. })) {
         return Begin::Durably;
     }
-    let only_read =
-        requests.iter().all(|request| matches!(request, Request::Inspect(_) | Request::Marked(_)));
-    if only_read { Begin::ToRead } else { Begin::ToWrite }
+    if requests.iter().all(Request::is_read) { Begin::ToRead } else { Begin::ToWrite }
 }
 
 /// The inputs of a request other than the records in the file.
@@ -323,7 +321,7 @@ fn serve(
     /// The waiter that leaves, the next one, those among which one of another process is searched
     /// for, and one for the requester.
     const FEW: usize = WaitQueue::LOOKED_AHEAD + 3;
-    let (keys, requester) = (keys(request), requester(request, inputs.sessions));
+    let (keys, requester) = (request.keys(), requester(request, inputs.sessions));
     let now = inputs.clock.now();
     let since_epoch = u64::try_from(inputs.clock.runtime().since_epoch().as_micros()).unwrap_or(u64::MAX);
     let context = ApplyContext::new(now, Fence::new(since_epoch).unwrap_or(Fence::MAX))
@@ -336,7 +334,7 @@ fn serve(
         }
         let before = table::load(connection, keys.iter().copied(), requester, first)?;
         let mut before = void_the_dead(before, inputs, now);
-        if is_by_a_quorum(request) {
+        if request.proposal().is_some() {
             before.records.voided = schema::voided(connection)?;
         }
         if marks {
@@ -369,56 +367,14 @@ fn void_the_dead(written: StoredRecords, inputs: &Inputs<'_>, now: Stamp) -> Sto
     written.without(|session| own != Some(session) && inputs.sessions.is_dead(session), now)
 }
 
-/// Returns true for requests that the file must refuse while it may have forgotten leases.
-const fn is_by_a_quorum(request: &Request) -> bool {
-    match request {
-        Request::Grant { attempt, .. }
-        | Request::Rejoin { attempt, .. }
-        | Request::Renew(attempt)
-        | Request::Raise(attempt) => attempt.proposal.is_some(),
-        Request::Transfer { .. }
-        | Request::Release(_)
-        | Request::Advance(_)
-        | Request::Mark { .. }
-        | Request::Marked(_)
-        | Request::Inspect(_)
-        | Request::Break { .. } => false,
-    }
-}
-
 /// The requester, if the request has one.
 fn requester<'a>(request: &'a Request, sessions: &Sessions) -> Option<Requester<'a>> {
-    let (attempt, wait) = match request {
-        Request::Grant { attempt, wait, .. } => (attempt, wait.as_ref()),
-        Request::Renew(attempt)
-        | Request::Rejoin { attempt, .. }
-        | Request::Raise(attempt)
-        | Request::Release(attempt) => (attempt, None),
-        // A transferred lease depends on no process until its next holder renews it.
-        Request::Transfer { .. }
-        | Request::Advance(_)
-        | Request::Mark { .. }
-        | Request::Marked(_)
-        | Request::Inspect(_)
-        | Request::Break { .. } => return None,
-    };
+    // A transferred lease depends on no process until its next holder renews it.
+    let is_of_holder = !matches!(request, Request::Transfer { .. } | Request::Mark { .. });
+    let attempt = request.attempt().filter(|_| is_of_holder)?;
+    let wait = if let Request::Grant { wait, .. } = request { wait.as_ref() } else { None };
     let ticket = wait.and_then(|wait| wait.ticket.as_ref());
     Some(Requester { holder: attempt.holder, ticket, counts: wait.is_some(), session: sessions.own() })
-}
-
-/// The keys whose records a request needs.
-fn keys(request: &Request) -> Vec<&Key> {
-    match request {
-        Request::Grant { attempt, .. }
-        | Request::Rejoin { attempt, .. }
-        | Request::Renew(attempt)
-        | Request::Raise(attempt)
-        | Request::Transfer { attempt, .. }
-        | Request::Mark { attempt, .. }
-        | Request::Release(attempt) => attempt.claim.keys().collect(),
-        Request::Advance(keys) => keys.iter().collect(),
-        Request::Marked(key) | Request::Inspect(key) | Request::Break { key, .. } => vec![key],
-    }
 }
 
 impl fmt::Debug for Ledger {

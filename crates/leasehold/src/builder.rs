@@ -267,13 +267,11 @@ async fn open(store: &dyn Store, runtime: &dyn Runtime, outage_limit: Duration) 
     let mut last: Option<Fault> = None;
     let mut tries = 0;
     loop {
-        let opened = tokio::select! {
-            biased;
-            opened = store.open() => opened,
-            () = runtime.sleep_until(end) => Err(last.clone().unwrap_or_else(|| {
-                Fault::passing(store.name(), "no answer").caused_by(FaultCause::TimedOut)
-            })),
-        };
+        let opened = runtime.before(end, store.open()).await.unwrap_or_else(|| {
+            Err(last
+                .clone()
+                .unwrap_or_else(|| Fault::passing(store.name(), "no answer").caused_by(FaultCause::TimedOut)))
+        });
         let Err(fault) = opened else { return Ok(()) };
         if fault.kind == FaultKind::Lasting {
             return Err(ConnectError::Refused(fault));

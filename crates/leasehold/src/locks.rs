@@ -328,11 +328,8 @@ impl Locks {
         let handle = self.askers.handle();
         let StoreHandle { registry, runtime, .. } = &**handle;
         registry.refuse("they were closed by this program");
-        let end = runtime.now() + within;
-        tokio::select! {
-            biased;
-            () = handle.quiet() => return Ok(()),
-            () = runtime.sleep_until(end) => {}
+        if runtime.within(within, handle.quiet()).await.is_some() {
+            return Ok(());
         }
         let taken_back = registry.abandon(runtime.now());
         for attempt in &taken_back {
@@ -340,12 +337,7 @@ impl Locks {
         }
         // The releases of the guards that were just ended have had no time yet; all others have.
         let more = if taken_back.is_empty() { Duration::ZERO } else { within.max(Self::LAST_RELEASES) };
-        let end = runtime.now() + more;
-        tokio::select! {
-            biased;
-            () = handle.quiet() => {}
-            () = runtime.sleep_until(end) => {}
-        }
+        runtime.within(more, handle.quiet()).await;
         let unconfirmed = handle.under_way();
         if taken_back.is_empty() && unconfirmed == 0 {
             return Ok(());

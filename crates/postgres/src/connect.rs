@@ -13,7 +13,6 @@ use tokio_postgres::config::{SslMode, TargetSessionAttrs};
 use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls};
 
 use crate::address::{Address, Secret, ServerAddr};
-use crate::deadline::within;
 use crate::fault::Faults;
 use crate::secret::password_in;
 use crate::tls::Rustls;
@@ -53,7 +52,7 @@ pub(crate) async fn connect(
     runtime: &Arc<dyn Runtime>,
     tell: Option<OnNotification>,
 ) -> Result<Live, Fault> {
-    let (client, driver) = match within(&**runtime, CONNECT_LIMIT, speak(address, faults, tell)).await {
+    let (client, driver) = match runtime.within(CONNECT_LIMIT, speak(address, faults, tell)).await {
         Some(spoken) => spoken?,
         None => return Err(faults.timed_out(format_args!("no connection within {CONNECT_LIMIT:?}"))),
     };

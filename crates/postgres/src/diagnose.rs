@@ -18,7 +18,6 @@ use tokio_postgres::types::Type;
 use self::facts::Facts;
 use crate::channel;
 use crate::connect::{OnNotification, connect};
-use crate::deadline::within;
 use crate::table::row::Columns;
 use crate::transaction_error::TransactionError;
 use crate::worker::Inner;
@@ -65,7 +64,7 @@ impl Inner {
         &self,
         questions: impl Future<Output = Result<T, TransactionError>>,
     ) -> Result<T, Fault> {
-        let answered = within(&*self.runtime, 10 * self.address.call_limit, questions).await;
+        let answered = self.runtime.within(10 * self.address.call_limit, questions).await;
         answered.unwrap_or(Err(TransactionError::Silent)).map_err(|error| self.faults.of(&error))
     }
 
@@ -124,7 +123,7 @@ impl Inner {
             self.asked(async { Ok(live.client.batch_execute(&listen).await?) }).await?;
             let said = [(&name as _, Type::TEXT)];
             self.asked(async { Ok(client.query_typed("SELECT pg_notify($1, '')", &said).await?) }).await?;
-            let arrived = within(&*self.runtime, limit, heard.notified()).await.is_some();
+            let arrived = self.runtime.within(limit, heard.notified()).await.is_some();
             Ok::<_, Fault>(arrived)
         };
         let why = "waiters ask several times a second for their turn, and holders hear late of a lease that was broken";

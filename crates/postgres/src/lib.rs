@@ -11,7 +11,6 @@ mod blocked;
 mod channel;
 mod checking;
 mod connect;
-mod deadline;
 mod diagnose;
 mod fault;
 mod init;

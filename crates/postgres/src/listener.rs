@@ -13,7 +13,6 @@ use tokio_postgres::types::Type;
 
 use crate::channel;
 use crate::connect::{Live, OnNotification, connect};
-use crate::deadline::within;
 use crate::push;
 use crate::table::row::Columns;
 use crate::transaction_error::TransactionError;
@@ -191,7 +190,7 @@ async fn listen(
     let live = live.map_err(|fault| ListenFailure { fault, rest: None })?;
     let limit = 2 * inner.address.call_limit;
     let listen = format!("LISTEN {name}");
-    let done = within(&*inner.runtime, limit, live.client.batch_execute(&listen)).await;
+    let done = inner.runtime.within(limit, live.client.batch_execute(&listen)).await;
     done.ok_or(TransactionError::Silent)
         .and_then(|done| Ok(done?))
         .map_err(|error| ListenFailure { fault: faults.of(&error), rest: None })?;
@@ -204,14 +203,16 @@ async fn listen(
             rest: None,
         });
     }
-    if within(&*inner.runtime, limit, tested.notified()).await.is_none() {
+    if inner.runtime.within(limit, tested.notified()).await.is_none() {
         let reason = "no notification comes through: behind a connection pooler in transaction mode waiters are not told of their turn \
             and ask for it; name the server itself in the store URL to be told";
         return Err(ListenFailure { fault: faults.passing(reason), rest: Some(RETRY_LISTEN) });
     }
     let own = [(&number as _, Type::INT8)];
     let locked = live.client.query_typed("SELECT pg_advisory_lock($1)", &own);
-    within(&*inner.runtime, limit, locked)
+    inner
+        .runtime
+        .within(limit, locked)
         .await
         .ok_or(TransactionError::Silent)
         .and_then(|done| Ok(done?))
@@ -226,7 +227,7 @@ impl Listener {
         loop {
             let asked = inner.runtime.now();
             let clock = self.live.client.query_typed_one(CLOCK, &[]);
-            let said = match within(&*inner.runtime, 2 * inner.address.call_limit, clock).await {
+            let said = match inner.runtime.within(2 * inner.address.call_limit, clock).await {
                 Some(Ok(row)) => Columns(&row).stamp(0),
                 Some(Err(error)) => Err(TransactionError::from(error)),
                 None => Err(TransactionError::Silent),

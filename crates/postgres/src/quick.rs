@@ -24,7 +24,7 @@ use crate::channel;
 use crate::push;
 use crate::table::row::Columns;
 use crate::table::ticket;
-use crate::transaction::{Scope, keys};
+use crate::transaction::Scope;
 use crate::transaction_error::TransactionError;
 
 /// The requests of a batch that are worth trying here.
@@ -63,7 +63,7 @@ impl<'a> Quick<'a> {
     /// Chooses requests for one key each, which no other request of the batch concerns.
     pub(crate) fn among(requests: &[&'a Request]) -> Self {
         let (mut seen, mut twice) = (BTreeSet::new(), BTreeSet::new());
-        for key in requests.iter().flat_map(|request| keys(request)) {
+        for key in requests.iter().flat_map(|request| request.keys()) {
             if !seen.insert(key) {
                 twice.insert(key);
             }

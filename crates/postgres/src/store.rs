@@ -19,7 +19,6 @@ use tokio_postgres::types::Type;
 
 use crate::address::Address;
 use crate::blocked::Blocked;
-use crate::deadline::within;
 use crate::fault::Faults;
 use crate::listener::{self, PushMonitor};
 use crate::readings::Readings;
@@ -159,7 +158,7 @@ impl PostgresStore {
         }
         let (reply, answer) = oneshot::channel();
         self.send(Job::Serve { requests, reply: Some(reply) });
-        match within(&*self.inner.runtime, self.patience(limit), answer).await {
+        match self.inner.runtime.within(self.patience(limit), answer).await {
             Some(Ok(answers)) if answers.len() == count => answers,
             Some(_) => vec![Err(self.inner.faults.passing("the async runtime has ended")); count],
             None => {
@@ -209,7 +208,7 @@ impl PostgresStore {
                 if lost { Err(TransactionError::Silent) } else { Ok(()) }
             })
         })));
-        match within(&*self.inner.runtime, self.patience(limit), answer).await {
+        match self.inner.runtime.within(self.patience(limit), answer).await {
             Some(Ok(done)) => done,
             Some(Err(_)) => Err(self.inner.faults.passing("the async runtime has ended")),
             None => Err(self.inner.faults.timed_out(format_args!("no answer within {limit:?}"))),
@@ -264,7 +263,7 @@ impl PostgresStore {
                 self.alive.subscribe(),
             )));
         }
-        within(&*self.inner.runtime, limit * CALLS_TO_CONNECT, self.push_monitor.settled()).await.flatten()
+        self.inner.runtime.within(limit * CALLS_TO_CONNECT, self.push_monitor.settled()).await.flatten()
     }
 
     fn leave(&self, attempt: &Attempt) -> bool {

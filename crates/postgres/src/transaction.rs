@@ -340,7 +340,7 @@ struct Batch {
 
 impl Batch {
     fn of(requests: &[&Request]) -> Self {
-        let mut keys: Vec<Key> = requests.iter().flat_map(|request| keys(request)).cloned().collect();
+        let mut keys: Vec<Key> = requests.iter().flat_map(|request| request.keys()).cloned().collect();
         keys.sort_unstable();
         let most_per_key = keys.chunk_by(|one, other| one == other).map(<[_]>::len).max().unwrap_or(0);
         keys.dedup();
@@ -350,65 +350,18 @@ impl Batch {
             marks: requests
                 .iter()
                 .any(|request| matches!(request, Request::Mark { .. } | Request::Marked(_))),
-            by_a_quorum: requests.iter().any(|request| is_by_a_quorum(request)),
-            only_reads: requests.iter().all(|request| is_read(request)),
+            by_a_quorum: requests.iter().any(|request| request.proposal().is_some()),
+            only_reads: requests.iter().all(|request| request.is_read()),
             most_per_key,
         }
     }
 }
 
-/// Returns true if a request changes nothing, and so needs no row lock.
-pub(crate) const fn is_read(request: &Request) -> bool {
-    matches!(request, Request::Inspect(_) | Request::Marked(_))
-}
-
-/// Returns true for requests that the store must refuse while it may have forgotten leases.
-const fn is_by_a_quorum(request: &Request) -> bool {
-    match request {
-        Request::Grant { attempt, .. }
-        | Request::Rejoin { attempt, .. }
-        | Request::Renew(attempt)
-        | Request::Raise(attempt) => attempt.proposal.is_some(),
-        Request::Transfer { .. }
-        | Request::Release(_)
-        | Request::Advance(_)
-        | Request::Mark { .. }
-        | Request::Marked(_)
-        | Request::Inspect(_)
-        | Request::Break { .. } => false,
-    }
-}
-
-/// The keys whose records a request needs.
-pub(crate) fn keys(request: &Request) -> Vec<&Key> {
-    match request {
-        Request::Grant { attempt, .. }
-        | Request::Rejoin { attempt, .. }
-        | Request::Renew(attempt)
-        | Request::Raise(attempt)
-        | Request::Transfer { attempt, .. }
-        | Request::Mark { attempt, .. }
-        | Request::Release(attempt) => attempt.claim.keys().collect(),
-        Request::Advance(keys) => keys.iter().collect(),
-        Request::Marked(key) | Request::Inspect(key) | Request::Break { key, .. } => vec![key],
-    }
-}
-
 /// The requester, for each of its keys.
 fn requesters(request: &Request) -> Vec<Requester> {
-    let (attempt, wait) = match request {
-        Request::Grant { attempt, wait, .. } => (attempt, wait.as_ref()),
-        Request::Renew(attempt)
-        | Request::Rejoin { attempt, .. }
-        | Request::Raise(attempt)
-        | Request::Release(attempt) => (attempt, None),
-        Request::Transfer { .. }
-        | Request::Advance(_)
-        | Request::Mark { .. }
-        | Request::Marked(_)
-        | Request::Inspect(_)
-        | Request::Break { .. } => return Vec::new(),
-    };
+    let is_of_holder = !matches!(request, Request::Transfer { .. } | Request::Mark { .. });
+    let Some(attempt) = request.attempt().filter(|_| is_of_holder) else { return Vec::new() };
+    let wait = if let Request::Grant { wait, .. } = request { wait.as_ref() } else { None };
     let ticket = |key: &Key| {
         let (at, ticket) = wait?.ticket.as_ref()?;
         (at == key).then_some(*ticket)

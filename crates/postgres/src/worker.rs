@@ -20,13 +20,12 @@ use crate::address::Address;
 use crate::blocked::Blocked;
 use crate::channel;
 use crate::connect::{Live, OnNotification, connect};
-use crate::deadline::within;
 use crate::fault::{Faults, is_blocked, is_conflict};
 use crate::push::{self, PushMessage};
 use crate::quick::{Answered, Quick};
 use crate::readings::Readings;
 use crate::table::row::Columns;
-use crate::transaction::{Done, Scope, is_read};
+use crate::transaction::{Done, Scope};
 use crate::transaction_error::TransactionError;
 use crate::version;
 
@@ -187,7 +186,7 @@ impl Inner {
                 live.client.batch_execute(LISTEN_TO_BREAKS),
             )
         };
-        let row = within(&*self.runtime, limit, asked).await.ok_or(TransactionError::Silent);
+        let row = self.runtime.within(limit, asked).await.ok_or(TransactionError::Silent);
         // Without notifications, a holder finds out at its next renewal.
         let row = row.and_then(|(row, _)| Ok(row?)).map_err(|error| self.faults.of(&error))?;
         let identity = version::identity(&row, &self.faults)?;
@@ -219,15 +218,16 @@ impl Inner {
             Some(Job::Notify(said)) => self.notify(client, said).await,
             Some(Job::Work(work)) => {
                 let limit = 20 * self.address.call_limit;
-                let done = within(&*self.runtime, limit, work(Ok(client), self)).await;
+                let done = self.runtime.within(limit, work(Ok(client), self)).await;
                 done.is_some_and(|done| !done.is_err_and(|error| error.is_lost()))
             }
             Some(Job::Serve { requests, reply }) => {
-                let reads = requests.iter().all(is_read);
+                let reads = requests.iter().all(Request::is_read);
                 let mut count = requests.len();
                 let mut batch = vec![Asked { requests, reply }];
                 while let Some(Job::Serve { requests, .. }) = pending.front() {
-                    let fits = count + requests.len() <= MOST && requests.iter().all(is_read) == reads;
+                    let fits =
+                        count + requests.len() <= MOST && requests.iter().all(Request::is_read) == reads;
                     let next = if fits { pending.pop_front() } else { None };
                     let Some(Job::Serve { requests, reply }) = next else { break };
                     count += requests.len();
@@ -285,7 +285,7 @@ impl Inner {
         let settles_at = reading.surely_past(not_after);
         let sending = self.in_doubt.sending_all(quick.granting(), None, sent, settles_at);
         let asked = quick.serve(session.client(), &self.scope, not_after, own);
-        let answered = within(&*self.runtime, 3 * self.address.call_limit, asked).await;
+        let answered = self.runtime.within(3 * self.address.call_limit, asked).await;
         let silent = || Answered { error: Some(TransactionError::Silent), ..Answered::default() };
         let mut answered = answered.unwrap_or_else(silent);
         // The server has notified the other channels.
@@ -388,7 +388,7 @@ impl Inner {
         let mut tries = 0;
         loop {
             let sent = self.runtime.now();
-            let done = within(&*self.runtime, limit, self.scope.serve(client, requests, have_waited)).await;
+            let done = self.runtime.within(limit, self.scope.serve(client, requests, have_waited)).await;
             tries += 1;
             match done.unwrap_or(Err(TransactionError::Silent)) {
                 Err(error) if is_conflict(&error) && tries < TRIES => {}
@@ -458,7 +458,7 @@ impl Inner {
         let (channels, payloads): (Vec<_>, Vec<_>) = said.into_iter().unzip();
         let parameters = [(&channels as _, Type::TEXT_ARRAY), (&payloads as _, Type::TEXT_ARRAY)];
         let notified = client.execute_typed(NOTIFY, &parameters);
-        matches!(within(&*self.runtime, 3 * self.address.call_limit, notified).await, Some(Ok(_)))
+        matches!(self.runtime.within(3 * self.address.call_limit, notified).await, Some(Ok(_)))
     }
 
     /// Removes ended records. Each time more rows are read than were added, so they cannot pile up.
@@ -466,7 +466,7 @@ impl Inner {
     /// No request depends on it, so a refusal is not reported to one: the next sweep tries again,
     /// and `doctor` names missing grants.
     async fn sweep(&self, client: &Client) -> bool {
-        let swept = within(&*self.runtime, 3 * self.address.call_limit, self.scope.sweep(client)).await;
+        let swept = self.runtime.within(3 * self.address.call_limit, self.scope.sweep(client)).await;
         swept.is_some_and(|swept| !swept.is_err_and(|error| error.is_lost()))
     }
 }

@@ -28,7 +28,6 @@ mod address;
 mod batch;
 mod client;
 mod connection;
-mod deadline;
 mod diagnose;
 mod fault;
 mod redirect;

@@ -67,23 +67,6 @@ fn by_somebody_else(request: &Request, nth: u64) -> Request {
     request
 }
 
-/// The proposal to a member of a quorum that might abstain.
-const fn proposal(request: &Request) -> Option<Proposal> {
-    match request {
-        Request::Grant { attempt, .. }
-        | Request::Rejoin { attempt, .. }
-        | Request::Raise(attempt)
-        | Request::Renew(attempt) => attempt.proposal,
-        Request::Transfer { .. }
-        | Request::Release(_)
-        | Request::Advance(_)
-        | Request::Mark { .. }
-        | Request::Marked(_)
-        | Request::Inspect(_)
-        | Request::Break { .. } => None,
-    }
-}
-
 /// How long the record of the run that vouches is kept at least.
 const KEPT: Duration = Duration::from_secs(30 * 86_400);
 
@@ -153,7 +136,7 @@ impl Oracle {
             let floor = Fence::new(self.now.as_micros()).unwrap_or(Fence::MAX);
             let context = ApplyContext::new(self.now, floor).with_window(WINDOW);
             let mut holders = self.holders_of(&request);
-            let served = match proposal(&request) {
+            let served = match request.proposal() {
                 Some(proposal) => {
                     let member_record = self.vouch(proposal);
                     self.records.voided = member_record.since.map(Stamp::from_micros);
@@ -180,16 +163,9 @@ impl Oracle {
 
     /// All holders of a request's keys.
     fn holders_of(&mut self, request: &Request) -> Vec<HolderInfo> {
-        let keys: Vec<_> = match request {
-            Request::Grant { attempt, .. }
-            | Request::Renew(attempt)
-            | Request::Rejoin { attempt, .. }
-            | Request::Raise(attempt)
-            | Request::Transfer { attempt, .. }
-            | Request::Mark { attempt, .. }
-            | Request::Release(attempt) => attempt.claim.keys().collect(),
-            Request::Break { key, .. } => vec![key],
+        let keys = match request {
             Request::Advance(_) | Request::Inspect(_) | Request::Marked(_) => Vec::new(),
+            _ => request.keys(),
         };
         let floor = Fence::new(self.now.as_micros()).unwrap_or(Fence::MAX);
         let context = ApplyContext::new(self.now, floor);

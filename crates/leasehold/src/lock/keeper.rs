@@ -111,11 +111,7 @@ async fn renew(
     }
     let (numbers, attempts): (Vec<_>, Vec<_>) = due.into_iter().map(|due| (due.number, due.attempt)).unzip();
     let mut answering = store.renew(&attempts);
-    let in_turn = tokio::select! {
-        biased;
-        answers = &mut answering => Some(answers),
-        () = runtime.sleep_until(runtime.now() + TURN) => None,
-    };
+    let in_turn = runtime.within(TURN, &mut answering).await;
     drop(turn);
     let answers = match in_turn {
         Some(answers) => answers,

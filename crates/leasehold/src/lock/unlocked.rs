@@ -110,11 +110,7 @@ async fn unlocked(handle: &StoreHandle, claim: Claim, patience: Patience) -> Res
             Step::Ask => {
                 machine.handle_sent(runtime.now());
                 let Step::WaitUntil(limit) = machine.next(runtime.now()) else { continue };
-                let looked = tokio::select! {
-                    biased;
-                    looked = look(handle, &claim) => looked,
-                    () = runtime.sleep_until(limit) => continue,
-                };
+                let Some(looked) = runtime.before(limit, look(handle, &claim)).await else { continue };
                 let now = runtime.now();
                 match looked {
                     Ok(None) => return Ok(()),

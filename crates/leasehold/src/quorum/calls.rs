@@ -34,20 +34,17 @@ impl QuorumState {
         self.runtime.spawn(Box::pin(async move {
             let (runtime, begun) = (&quorum.runtime, quorum.runtime.now());
             let timed_out = |member: usize| quorum.members[member].timed_out();
-            tokio::select! {
-                biased;
-                () = quorum.all_end(&mut calls) => return,
-                () = runtime.sleep_until(begun + limit) => {}
+            if runtime.before(begun + limit, quorum.all_end(&mut calls)).await.is_some() {
+                return;
             }
             for call in &mut calls {
                 (call.tell)(End::Late(timed_out(call.member)));
                 quorum.ended(call.member, Some(&timed_out(call.member)));
             }
             // After the longest TTL, no answer can be of any use.
-            tokio::select! {
-                biased;
-                () = quorum.all_end(&mut calls) => return,
-                () = runtime.sleep_until(begun + quorum.settings.max_ttl.duration()) => {}
+            let end = begun + quorum.settings.max_ttl.duration();
+            if runtime.before(end, quorum.all_end(&mut calls)).await.is_some() {
+                return;
             }
             for call in calls {
                 let member = call.member;
@@ -107,12 +104,8 @@ impl QuorumState {
         call: impl Future<Output = Result<T, Fault>>,
     ) -> Result<T, Fault> {
         let here = &self.members[member];
-        let limit = self.runtime.now() + Member::limit(attempt.ttl);
-        let answer = tokio::select! {
-            biased;
-            answer = call => answer,
-            () = self.runtime.sleep_until(limit) => Err(here.timed_out()),
-        };
+        let answer = self.runtime.within(Member::limit(attempt.ttl), call).await;
+        let answer = answer.unwrap_or_else(|| Err(here.timed_out()));
         self.ended(member, answer.as_ref().err());
         answer
     }

@@ -13,7 +13,6 @@ use super::state::{BatchAnswer, BatchResult, Batches, Caller, Request};
 use crate::client::{Client, Source};
 use crate::connection::link::Live;
 use crate::connection::send::{ServerReply, one, several};
-use crate::deadline::within;
 use crate::fault::leads_astray;
 use crate::redirect::Redirect;
 use crate::script::{self, Granted, Vouching};
@@ -107,7 +106,7 @@ impl Sender {
                 }
                 polled
             });
-            within(&*client.runtime, limit, asking).await
+            client.runtime.within(limit, asking).await
         };
         if let Err(fault) = client.sorted(self.live.as_ref(), sent, said, told) {
             return groups

@@ -11,7 +11,6 @@ use super::{Client, Source};
 use crate::connection::link::Live;
 use crate::connection::route::Route;
 use crate::connection::send::{ServerReply, one, say_all, say_one, several};
-use crate::deadline::within;
 use crate::fault::{is_of_a_script, is_wrong_type, leads_astray, of_a_script, of_wrong_type};
 use crate::redirect::Redirect;
 use crate::reply::{Decoded, time_of};
@@ -35,7 +34,7 @@ impl Client {
                 said => said,
             }
         };
-        let said = within(&*self.runtime, limit, pin!(saying)).await;
+        let said = self.runtime.within(limit, pin!(saying)).await;
         let heard = self.heard(route, sent, said, limit)?;
         match heard {
             Err(error) => Ok(Err(Box::pin(self.located(route, call, error)).await)),
@@ -50,7 +49,7 @@ impl Client {
             let sides: Vec<_> = call.keys().filter_map(|name| Some((name, looks_at(name)?))).collect();
             let (asks, connection) = (route.asks, route.connection());
             let looking = say_all(connection, asks, sides.iter().map(|(_, look)| look.clone()));
-            let seen = within(&*self.runtime, self.call_limit, looking).await;
+            let seen = self.runtime.within(self.call_limit, looking).await;
             let seen = seen.and_then(Result::ok).unwrap_or_default();
             let wrong = |heard: &ServerReply| heard.as_ref().is_err_and(is_wrong_type);
             let wrong = sides.iter().zip(&seen).find(|(_, heard)| wrong(heard));
@@ -83,7 +82,7 @@ impl Client {
             }
             Ok(said)
         };
-        let said = within(&*self.runtime, limit, saying).await;
+        let said = self.runtime.within(limit, saying).await;
         let heard = self.sorted(route.live.as_ref(), sent, said, limit)?;
         if heard.len() != calls.len() {
             return Err(self.faults.passing("the server gave fewer answers than it was asked"));
@@ -160,7 +159,7 @@ impl Client {
         }
         let (limit, sent) = (self.call_limit, self.runtime.now());
         let count = commands.len();
-        let said = within(&*self.runtime, limit, several(route.connection(), commands.into_iter())).await;
+        let said = self.runtime.within(limit, several(route.connection(), commands.into_iter())).await;
         let heard = self.sorted(route.live.as_ref(), sent, said, limit)?;
         if heard.len() == count {
             return Ok(heard);
@@ -224,7 +223,7 @@ impl Client {
     }
 
     async fn read_clock(&self, route: &mut Route, sent: Instant, limit: Duration) -> Result<Reading, Fault> {
-        let said = within(&*self.runtime, limit, one(route.connection(), &cmd("TIME"))).await;
+        let said = self.runtime.within(limit, one(route.connection(), &cmd("TIME"))).await;
         let value = self.heard(route, sent, said, limit)?.map_err(|error| self.faults.of_refusal(&error))?;
         let Some(server) = time_of(&value) else {
             return Err(self.faults.lasting("unexpected answer to TIME: is this a Redis server?"));

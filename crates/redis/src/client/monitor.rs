@@ -16,7 +16,6 @@ use tokio::sync::Notify;
 use super::{Client, Source};
 use crate::connection::link::{Link, Live};
 use crate::connection::route::Route;
-use crate::deadline::within;
 use crate::topology::is_master;
 
 /// The state at the last check.
@@ -95,7 +94,7 @@ impl Client {
         }
         let (mut connection, ping) =
             (live.connection.clone(), cmd(if live.minds_roles { "ROLE" } else { "PING" }));
-        let pong = within(&*self.runtime, self.call_limit, connection.send_packed_command(&ping)).await;
+        let pong = self.runtime.within(self.call_limit, connection.send_packed_command(&ping)).await;
         match pong {
             Some(Ok(role)) if live.minds_roles && is_master(&role) == Some(false) => {
                 link.drop_connection(live);

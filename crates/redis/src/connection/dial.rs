@@ -12,7 +12,6 @@ use tokio::net::TcpStream;
 
 use crate::address::access::Tls;
 use crate::address::server::ServerAddr;
-use crate::deadline::within;
 use crate::fault::Faults;
 
 /// Longer than a few round trips and one resend of the first packet, which the kernel does after
@@ -93,7 +92,7 @@ pub(crate) async fn complaint(
     let mut byte = [0];
     let mut byte = ReadBuf::new(&mut byte);
     let heard = poll_fn(|context| stream.as_mut().poll_read(context, &mut byte));
-    match within(runtime, COMPLAINS_WITHIN, heard).await? {
+    match runtime.within(COMPLAINS_WITHIN, heard).await? {
         Ok(()) => None,
         #[cfg(feature = "tls")]
         Err(error) => crate::connection::tls::cause(&error)
@@ -127,7 +126,7 @@ async fn tcp(host: &str, port: u16, faults: &Faults, runtime: &dyn Runtime) -> R
             socket.set_tcp_user_timeout(Some(UNACKNOWLEDGED))?;
             Ok(stream)
         };
-        match within(runtime, share, connected).await {
+        match runtime.within(share, connected).await {
             Some(Ok(stream)) => return Ok(stream),
             Some(Err(error)) => last = faults.of_socket(&error),
             None => last = faults.timed_out(format_args!("cannot connect: no answer within {share:?}")),

@@ -13,7 +13,6 @@ use tokio::sync::{oneshot, watch};
 
 use super::connect::CALLS_TO_CONNECT;
 use super::route::BoxConnection;
-use crate::deadline::within;
 use crate::fault::Faults;
 
 /// Returns connections for calls. They may be from any library; they take commands and return
@@ -83,7 +82,7 @@ where
         };
         let abandoned = || Err(self.faults.passing("no connection was made: the async runtime has ended"));
         let limit = limit * CALLS_TO_CONNECT;
-        match within(&*self.runtime, limit, awaited.wait_for(Option::is_some)).await {
+        match self.runtime.within(limit, awaited.wait_for(Option::is_some)).await {
             Some(Ok(made)) => made.clone().unwrap_or_else(abandoned),
             Some(Err(_)) => abandoned(),
             None => {
@@ -172,7 +171,7 @@ impl<C> TaskConnection<C> {
             let (tell, told) = oneshot::channel();
             let timers = Arc::clone(&runtime);
             runtime.spawn(Box::pin(async move {
-                let said = within(&*timers, limit, call).await;
+                let said = timers.within(limit, call).await;
                 let said = said.unwrap_or_else(|| Err(io::Error::from(io::ErrorKind::TimedOut).into()));
                 if said.as_ref().is_err_and(|error| !matches!(error.kind(), ErrorKind::Server(_))) {
                     fails();

@@ -19,7 +19,6 @@ use crate::connection::dial::CONNECT_LIMIT;
 use crate::connection::push_health::PushHealth;
 use crate::connection::signs_of_life::SignsOfLife;
 use crate::connection::subscription::{Answered, OnPush, OwnChannel, Refused};
-use crate::deadline::within;
 use crate::fault::Faults;
 
 /// The last request for confirmation on a connection, and its result.
@@ -155,7 +154,7 @@ impl Link {
     ) -> Result<Arc<Live>, Fault> {
         let waiting = made.wait_for(Option::is_some);
         let limit = limit.min(CONNECT_LIMIT + GRACE);
-        match within(&*self.runtime, limit, waiting).await {
+        match self.runtime.within(limit, waiting).await {
             Some(Ok(made)) => made.clone().unwrap_or_else(|| Err(self.abandoned())),
             Some(Err(_)) => Err(self.abandoned()),
             None => Err(self.connector.no_connection(limit)),
@@ -214,7 +213,7 @@ impl Link {
                 self.subscribe_beside(live, &channel, limit).await
             }
         };
-        match within(&*self.runtime, limit, subscribing).await {
+        match self.runtime.within(limit, subscribing).await {
             Some(Ok(())) => {
                 self.push_health.is_good(self.faults.store());
                 Some(live.own_channel.hears_at(channel).clone())
@@ -299,7 +298,7 @@ impl Link {
         let hears_of_breaks = Arc::clone(&self.hears_of_breaks);
         let generation = self.runtime.generation();
         self.runtime.spawn(Box::pin(async move {
-            let connected = within(&*runtime, CONNECT_LIMIT, connector.connect(&runtime, &on_push)).await;
+            let connected = runtime.within(CONNECT_LIMIT, connector.connect(&runtime, &on_push)).await;
             let silent = || Err(connector.no_connection(CONNECT_LIMIT));
             let made = connected.unwrap_or_else(silent).map(|connected| {
                 let Connected { addr, connection, driver, reading, answered, signs, has_push } = connected;

@@ -14,8 +14,6 @@ use redis::{Msg, PushInfo, PushKind, Value};
 use tokio::sync::{Mutex, Notify};
 use tokio::task::unconstrained;
 
-use crate::deadline::within;
-
 /// Receives the channel of a push, its content, and an instant that is certainly before the event
 /// that it reports.
 pub(crate) type OnPush = Arc<dyn Fn(&[u8], &[u8], Instant) + Send + Sync>;
@@ -126,7 +124,7 @@ impl<S: Stream<Item = Msg> + Unpin> Subscription<S> {
 
     async fn ping(&mut self, limit: Duration, tell: &OnPush, runtime: &dyn Runtime) -> bool {
         let sent = runtime.now();
-        let mut pong = pin!(within(runtime, limit, self.sink.ping::<Value>()));
+        let mut pong = pin!(runtime.within(limit, self.sink.ping::<Value>()));
         let answered = loop {
             tokio::select! {
                 biased;

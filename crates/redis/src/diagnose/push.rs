@@ -13,7 +13,6 @@ use crate::client::Source;
 use crate::connection::connect::Connected;
 use crate::connection::link::Link;
 use crate::connection::subscription::{OnPush, next};
-use crate::deadline::within;
 
 const ABOUT: &str = "push";
 
@@ -37,7 +36,7 @@ impl DiagnosisRun<'_> {
             return self.found(finding.advice("have the store make its own: name the server by its URL"));
         };
         let limit = client.call_limit * CALLS;
-        let heard = within(&*client.runtime, limit, self.receives_a_push(link)).await;
+        let heard = client.runtime.within(limit, self.receives_a_push(link)).await;
         let finding = match heard {
             Some(Ok((after, has_push))) => {
                 let how =

@@ -6,7 +6,6 @@ use redis::{Value, cmd};
 use crate::client::Client;
 use crate::connection::route::Route;
 use crate::connection::send::{ServerReply, say_one};
-use crate::deadline::within;
 use crate::script::{delete_call, read_batch};
 
 impl Client {
@@ -44,7 +43,7 @@ impl Client {
 
     async fn one(&self, command: redis::Cmd, route: &mut Route) -> Result<ServerReply, Fault> {
         let (sent, limit, asks) = (self.runtime.now(), self.call_limit, route.asks);
-        let said = within(&*self.runtime, limit, say_one(route.connection(), asks, &command)).await;
+        let said = self.runtime.within(limit, say_one(route.connection(), asks, &command)).await;
         self.heard(route, sent, said, limit)
     }
 }

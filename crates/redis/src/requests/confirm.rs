@@ -8,7 +8,6 @@ use crate::client::Client;
 use crate::connection::link::{Confirmed, Live};
 use crate::connection::route::Route;
 use crate::connection::send::one;
-use crate::deadline::within;
 
 impl Client {
     /// Waits until a write that was answered on this route at this instant is confirmed.
@@ -53,7 +52,7 @@ impl Client {
             cmd("WAIT").arg(replicas).arg(millis).take()
         };
         let patience = limit + self.call_limit;
-        let said = within(&*self.runtime, patience, one(route.connection(), &wait)).await;
+        let said = self.runtime.within(patience, one(route.connection(), &wait)).await;
         let value =
             self.heard(route, sent, said, patience)?.map_err(|error| self.faults.of_refusal(&error))?;
         let Some((master, confirmed)) = counted(&value) else {

@@ -12,7 +12,6 @@ use crate::client::{Client, Source};
 use crate::connection::route::Route;
 use crate::connection::run::Run;
 use crate::connection::send::one;
-use crate::deadline::within;
 use crate::reply::{held_in, raise_in, run_of};
 use crate::script::{Asked, raise_call, rejoin_call, vouch_call};
 
@@ -62,7 +61,7 @@ impl Client {
         };
         let sent = self.runtime.now();
         let info = cmd("INFO").arg("server").take();
-        let said = within(&*self.runtime, limit, one(route.connection(), &info)).await;
+        let said = self.runtime.within(limit, one(route.connection(), &info)).await;
         let heard = self.heard(route, sent, said, limit)?;
         let run = match heard {
             Ok(value) => run_of(&value).map(Arc::from).ok_or_else(|| {

@@ -17,7 +17,6 @@ use redis::Value;
 
 use crate::address::access::Access;
 use crate::address::server::{PORT as SERVER_PORT, SENTINEL_PORT as PORT, ServerAddr};
-use crate::deadline::within;
 use crate::fault::Faults;
 
 /// All sentinels together have this long to name a master, which leaves as much time again to
@@ -115,7 +114,7 @@ impl Sentinels {
     ) -> Result<T, (ServerAddr, Fault)> {
         loop {
             tried.push(addr.clone());
-            let connecting = within(&**runtime, ANSWERS_WITHIN, connect(addr.clone()));
+            let connecting = runtime.within(ANSWERS_WITHIN, connect(addr.clone()));
             let next = tokio::select! {
                 biased;
                 connected = connecting => {
@@ -166,7 +165,7 @@ impl Sentinels {
         it_named_that: bool,
         runtime: &Arc<dyn Runtime>,
     ) -> bool {
-        let listening = within(&**runtime, ANSWERS_WITHIN, self.listen(nth, runtime)).await;
+        let listening = runtime.within(ANSWERS_WITHIN, self.listen(nth, runtime)).await;
         let Some(Ok(connection)) = listening else { return false };
         let (_sink, mut stream) = connection.split();
         // A report between naming the master and listening was missed. Another sentinel may have

@@ -160,8 +160,7 @@ fn a_release_in_a_batch_that_ends_with_its_runtime_is_made_again() {
                 tokio::spawn(async {}).await.unwrap();
             }
             let runtime: Arc<dyn Runtime> = Arc::new(TokioRuntime::current().unwrap());
-            let members =
-                ["a", "b", "c"].map(|name| Arc::new(MemoryStore::new(runtime.clone()).named(name)));
+            let members = ["a", "b", "c"].map(|name| Arc::new(MemoryStore::new(runtime.clone()).named(name)));
             let way = members.clone().map(|member| Faulty::over(member));
             let stores = way.clone().map(|member| -> Arc<dyn Store> { member });
             let quorum = Arc::new(QuorumStore::new(stores, MAX_TTL, runtime.clone()).unwrap());

@@ -11,7 +11,6 @@ use super::Cluster;
 use super::map::Map;
 use crate::client::Client;
 use crate::connection::send::one;
-use crate::deadline::within;
 use crate::redirect::Node;
 use crate::slot::slot_of;
 
@@ -116,7 +115,7 @@ impl Client {
         let mut route = self.route(self.call_limit).await?;
         let sent = self.runtime.now();
         let slots = cmd("CLUSTER").arg("SLOTS").take();
-        let said = within(&*self.runtime, self.call_limit, one(route.connection(), &slots)).await;
+        let said = self.runtime.within(self.call_limit, one(route.connection(), &slots)).await;
         let value = self.heard(&mut route, sent, said, self.call_limit)?;
         let value = value.map_err(|error| self.faults.of_refusal(&error))?;
         let strange =

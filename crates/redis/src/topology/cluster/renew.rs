@@ -10,7 +10,6 @@ use leasehold_core::{Attempt, Fault, HoldAnswer};
 
 use super::Cluster;
 use crate::client::limit_of;
-use crate::deadline::within;
 use crate::redirect::{Node, Redirect};
 
 /// Each redirect is a round trip. After this many, the keeper asks again soon, and the leases that
@@ -91,7 +90,7 @@ impl Cluster {
             return Ok((aside.clone(), true));
         }
         let silent = || Err(self.faults.timed_out(format_args!("no answer within {left:?}")));
-        let owner = within(&*self.runtime, left, self.owner(open.slot)).await.unwrap_or_else(silent)?;
+        let owner = self.runtime.within(left, self.owner(open.slot)).await.unwrap_or_else(silent)?;
         Ok((owner, false))
     }
 
@@ -115,7 +114,9 @@ impl Cluster {
             Ok((renewed, route.redirects))
         };
         let silent = || Err(self.faults.timed_out(format_args!("{asked}: no answer within {left:?}")));
-        let (renewed, redirects) = within(&*self.runtime, left, asking)
+        let (renewed, redirects) = self
+            .runtime
+            .within(left, asking)
             .await
             .unwrap_or_else(silent)
             .unwrap_or_else(|fault| (vec![Err(fault); attempts.len()], Vec::new()));

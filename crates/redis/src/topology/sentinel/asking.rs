@@ -9,7 +9,6 @@ use redis::{AsyncConnectionConfig, Cmd, Pipeline, RedisConnectionInfo, RedisErro
 use super::{ASKED_FOR, SentinelReply, Sentinels};
 use crate::address::server::ServerAddr;
 use crate::connection::dial::{complaint, dial};
-use crate::deadline::within;
 
 /// The permissions that a user of a sentinel needs. `docs/wire.md` has the complete line.
 pub(crate) const ALLOWED: &str =
@@ -29,7 +28,7 @@ impl Sentinels {
         runtime: &Arc<dyn Runtime>,
     ) -> Result<SentinelReply, Fault> {
         let share = ASKED_FOR / u32::try_from(self.addrs.len()).unwrap_or(u32::MAX);
-        let said = within(&**runtime, share, self.ask(&self.addrs[nth], runtime)).await;
+        let said = runtime.within(share, self.ask(&self.addrs[nth], runtime)).await;
         said.unwrap_or_else(|| Err(self.faults.timed_out(format_args!("no answer within {share:?}"))))
     }
 

@@ -9,7 +9,6 @@ use redis::{Value, cmd};
 
 use super::Sentinels;
 use crate::address::server::SENTINEL_PORT as PORT;
-use crate::deadline::within;
 
 /// Nobody waits for a lock meanwhile.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
@@ -51,7 +50,7 @@ impl Sentinels {
                 self.answer_to(master, &mut connection).await
             });
             let silent = || Err(self.faults.timed_out(format_args!("no answer within {ANSWERS_WITHIN:?}")));
-            let says = within(&**runtime, ANSWERS_WITHIN, asking).await.unwrap_or_else(silent);
+            let says = runtime.within(ANSWERS_WITHIN, asking).await.unwrap_or_else(silent);
             let says = says.and_then(|answer| {
                 answer.as_ref().and_then(state_of).ok_or_else(|| {
                     self.faults.lasting("its answer says nothing of a master: is this a sentinel?")
