@@ -1,5 +1,6 @@
 //! The requests to a store, and their answers.
 
+use std::slice;
 use std::time::Duration;
 
 use crate::{
@@ -90,13 +91,13 @@ impl Request {
     }
 
     /// The keys whose state the request needs.
-    #[must_use]
-    pub fn keys(&self) -> Vec<&Key> {
-        match self {
-            Self::Advance(keys) => keys.iter().collect(),
-            Self::Marked(key) | Self::Inspect(key) | Self::Break { key, .. } => vec![key],
-            _ => self.attempt().into_iter().flat_map(|attempt| attempt.claim.keys()).collect(),
-        }
+    pub fn keys(&self) -> impl Iterator<Item = &Key> + Clone {
+        let others = match self {
+            Self::Advance(keys) => keys.as_slice(),
+            Self::Marked(key) | Self::Inspect(key) | Self::Break { key, .. } => slice::from_ref(key),
+            _ => &[],
+        };
+        self.attempt().into_iter().flat_map(|attempt| attempt.claim.keys()).chain(others)
     }
 
     /// Returns true for a request that changes nothing.

@@ -332,13 +332,13 @@ fn serve(
         if all && first < usize::MAX {
             continue;
         }
-        let before = table::load(connection, keys.iter().copied(), requester, first)?;
+        let before = table::load(connection, keys.clone(), requester, first)?;
         let mut before = void_the_dead(before, inputs, now);
         if request.proposal().is_some() {
             before.records.voided = schema::voided(connection)?;
         }
         if marks {
-            table::mark::load(connection, keys.iter().copied(), &mut before.records)?;
+            table::mark::load(connection, keys.clone(), &mut before.records)?;
         }
         let mut after = before.records.clone();
         let mut served = apply(&mut after, request.clone(), &context);
@@ -348,7 +348,7 @@ fn serve(
         if marks {
             table::mark::save(connection, &before.records, &after, Stamp::from_micros(context.floor.get()))?;
         } else if !all {
-            table::save(connection, keys.iter().copied(), &before, &after, requester, now)?;
+            table::save(connection, keys.clone(), &before, &after, requester, now)?;
             table::broken::save(connection, &after, Stamp::from_micros(context.floor.get()))?;
         }
         for push in served.pushes.iter_mut().filter(|push| push.event == PushEvent::Broken) {

@@ -156,7 +156,7 @@ impl FileStore {
     /// The same, directly if nothing has to be waited for.
     async fn serve_at_once<T>(&self, request: Request, read: Read<T>) -> Result<T, Fault> {
         let queue = self.queue()?;
-        let mut requests = vec![request];
+        let mut requests = [request];
         let served = queue.at_once(Caller::current(), |worker| {
             worker.serve(&mut requests, &queue, Patience::AtOnce).transpose()
         });
@@ -166,7 +166,7 @@ impl FileStore {
                 consume_budget().await;
                 served.unwrap_or_else(|| Err(self.unanswered()))?
             }
-            None => self.serve(requests).await?,
+            None => self.serve(requests.into()).await?,
         };
         read(answers.remove(0), self)
     }

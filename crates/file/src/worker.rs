@@ -119,7 +119,7 @@ impl StoreWorker {
         let notifier = Arc::clone(&self.notifier);
         let mut serving = notifier.serving();
         let Some(served) = self.ledger.serve_within(requests, patience)? else { return Ok(None) };
-        let answers = requests.iter().zip(served).map(|(request, (served, at))| {
+        let answers = served.into_iter().zip(requests.iter()).map(|((served, at), request)| {
             let answer = self.tell(served, at, &mut serving);
             notifier.note(&mut serving, request, &answer);
             answer

@@ -75,6 +75,7 @@ impl Naming {
     pub fn key(&self, name: impl AsRef<[u8]>) -> Result<Key, Misuse> {
         match name.as_ref() {
             [] => Err(Misuse::EmptyKey),
+            name if *self == Self::Verbatim => Key::new(name),
             name => Key::new(self.beginning(name)),
         }
     }

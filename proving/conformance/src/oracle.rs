@@ -163,10 +163,9 @@ impl Oracle {
 
     /// All holders of a request's keys.
     fn holders_of(&mut self, request: &Request) -> Vec<HolderInfo> {
-        let keys = match request {
-            Request::Advance(_) | Request::Inspect(_) | Request::Marked(_) => Vec::new(),
-            _ => request.keys(),
-        };
+        if matches!(request, Request::Advance(_) | Request::Inspect(_) | Request::Marked(_)) {
+            return Vec::new();
+        }
         let floor = Fence::new(self.now.as_micros()).unwrap_or(Fence::MAX);
         let context = ApplyContext::new(self.now, floor);
         let inspect =
@@ -174,7 +173,7 @@ impl Oracle {
                 Answer::Inspect(state) => state.holders,
                 _ => Vec::new(),
             };
-        keys.into_iter().flat_map(inspect).collect()
+        request.keys().flat_map(inspect).collect()
     }
 
     /// The run that vouches for the leases once somebody has asked.
