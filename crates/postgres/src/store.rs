@@ -56,7 +56,8 @@ use read;
 pub struct PostgresStore {
     inner: Arc<Inner>,
     push_monitor: Arc<PushMonitor>,
-    queue: Mutex<Option<mpsc::UnboundedSender<Job>>>,
+    /// That of the task that serves requests, and the task's [`Runtime::generation`].
+    queue: Mutex<Option<(mpsc::UnboundedSender<Job>, u64)>>,
     /// Closed when this is dropped.
     alive: watch::Sender<()>,
 }
@@ -125,7 +126,9 @@ impl PostgresStore {
 
     fn send(&self, mut job: Job) -> mpsc::WeakUnboundedSender<Job> {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(sender) = &*queue {
+        let generation = self.inner.runtime.generation();
+        // The task of another generation is never run again.
+        if let Some((sender, _)) = queue.as_ref().filter(|(_, of)| *of == generation) {
             match sender.send(job) {
                 Ok(()) => return sender.downgrade(),
                 // Its task ended with its runtime.
@@ -137,7 +140,7 @@ impl PostgresStore {
         // more.
         let _ = sender.send(job);
         self.inner.runtime.spawn(Box::pin(worker::run(Arc::clone(&self.inner), receiver)));
-        queue.insert(sender).downgrade()
+        queue.insert((sender, generation)).0.downgrade()
     }
 
     /// The time limit for an answer about a lease of this TTL.

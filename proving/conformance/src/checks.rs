@@ -284,12 +284,18 @@ pub async fn a_lease_that_is_not_renewed_ends(target: &Target) {
 /// A short renewal that arrives late does not shorten a longer one.
 pub async fn a_renewal_lengthens_and_never_shortens(target: &Target) {
     let store = target.store();
-    let one = attempt(&["k"], SHORT);
+    let [one, other] = [(); 2].map(|()| attempt(&["k"], SHORT));
     take(&*store, &one).await;
-    assert_eq!(renew(&*store, &one.with_ttl(Ttl::new(LONG).unwrap())).await, HoldAnswer::Done);
-    assert_eq!(renew(&*store, &one).await, HoldAnswer::Done);
-    let left = holders(&*store, "k").await[0].remaining.unwrap();
-    assert!(left > LONG / 2, "{left:?} left");
+    for is_awaited in [false, true] {
+        if is_awaited {
+            let answer = store.grant(&other, WaitMode::Wait { queue_limit: None }).await;
+            assert!(matches!(answer, Ok(GrantAnswer::Busy { .. })), "{answer:?}");
+        }
+        assert_eq!(renew(&*store, &one.with_ttl(Ttl::new(LONG).unwrap())).await, HoldAnswer::Done);
+        assert_eq!(renew(&*store, &one).await, HoldAnswer::Done);
+        let left = holders(&*store, "k").await[0].remaining.unwrap();
+        assert!(left > LONG / 2, "{left:?} left");
+    }
 }
 
 /// A renewal by another holder, or after the end of the lease, does nothing and gives the reason.

@@ -257,16 +257,9 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "a quorum forgets the release that a member's batch left",
         file: "crates/leasehold/src/quorum/releasing.rs",
-        from: "End::Answer(Ok(false)) | End::Dropped => self.ask(member),",
-        to: "End::Answer(Ok(false)) | End::Dropped => {}",
+        from: "End::Answer(Ok(false)) => self.ask(member),",
+        to: "End::Answer(Ok(false)) => {}",
         tests: &[(Quorum, "batches::what_a_member_leaves_of_a_batch_is_asked_alone")],
-    },
-    Bug {
-        name: "a quorum's release in a batch ends with its runtime",
-        file: "crates/leasehold/src/quorum/releasing.rs",
-        from: "End::Answer(Ok(false)) | End::Dropped => self.ask(member),",
-        to: "End::Answer(Ok(false)) => self.ask(member),\n            End::Dropped => {}",
-        tests: &[(Quorum, "batches::a_release_in_a_batch_that_ends_with_its_runtime_is_made_again")],
     },
     Bug {
         name: "a quorum sends a request whose caller has gone",
@@ -465,6 +458,16 @@ pub(super) const BUGS: &[Bug] = &[
         from: "elseif left(s) < ttl then",
         to: "else",
         tests: &[(Stores, "every_store::redis_7_0::a_renewal_lengthens_and_never_shortens")],
+    },
+    Bug {
+        name: "a release waits for a task of an ended runtime to connect",
+        file: "crates/redis/src/connection/link.rs",
+        from: "State::Connecting(made, of) if *of == generation &&",
+        to: "State::Connecting(made, _) if",
+        tests: &[(
+            Programs,
+            "last_releases::a_guard_is_released_although_its_runtime_ended_while_it_was_connecting",
+        )],
     },
     Bug {
         name: "releases that the end of a runtime interrupts are forgotten",

@@ -79,20 +79,20 @@ impl Release {
         if together.is_empty() {
             return;
         }
-        let (release, mut together) = (self.clone(), Some(together));
+        let (release, generation) = (self.clone(), self.quorum.runtime.generation());
         self.quorum.runtime.spawn_cleanup(Box::new(move || {
-            let (release, together) = (release.clone(), together.take());
+            let (release, together) = (release.clone(), together.clone());
             Box::pin(async move {
-                match together.map(|members| release.quorum.release_together(&release, members)) {
-                    Some(sends) => tokio::select! { () = sends => {} () = release.ends() => {} },
-                    // This was cut off. The end of the runtime may wait for it before the call with
-                    // the batch is dropped, so each member is asked alone, by a cleanup of its own.
-                    None => {
-                        let open = release.count().open.clone();
-                        open.into_iter().for_each(|member| release.ask(member));
-                        release.ends().await;
-                    }
+                let quorum = &release.quorum;
+                if quorum.runtime.generation() == generation {
+                    let sends = quorum.release_together(&release, together);
+                    return tokio::select! { () = sends => {} () = release.ends() => {} };
                 }
+                // The runtime has ended. Its end may wait for this before it drops the task that
+                // sends batches, so each member is asked alone, by a cleanup of its own.
+                let open = release.count().open.clone();
+                open.into_iter().for_each(|member| release.ask(member));
+                release.ends().await;
             })
         }));
     }
@@ -121,7 +121,9 @@ impl Release {
         match end {
             End::Answer(Ok(true)) => self.handle(member, Ok(HoldAnswer::Done)),
             End::Answer(Err(fault)) | End::Late(fault) => self.handle(member, Err(fault)),
-            End::Answer(Ok(false)) | End::Dropped => self.ask(member),
+            End::Answer(Ok(false)) => self.ask(member),
+            // The runtime has ended; see `start`.
+            End::Dropped => {}
         }
     }
 

@@ -55,11 +55,12 @@ pub(crate) struct Pool<P> {
 
 type Awaited<P> = Option<Result<Arc<P>, Fault>>;
 
+/// With the [`Runtime::generation`] whose tasks make or drive it: others are of no use.
 enum State<P> {
     None,
     /// A task is making it; all callers wait for it.
-    Making(watch::Receiver<Awaited<P>>),
-    Kept(Arc<P>),
+    Making(watch::Receiver<Awaited<P>>, u64),
+    Kept(Arc<P>, u64),
 }
 
 impl<P, C> Pool<P>
@@ -92,15 +93,18 @@ where
     }
 
     fn look(&self) -> Result<Arc<P>, watch::Receiver<Awaited<P>>> {
+        let generation = self.runtime.generation();
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match &*state {
-            State::Kept(kept) => return Ok(Arc::clone(kept)),
+            State::Kept(kept, of) if *of == generation => return Ok(Arc::clone(kept)),
             // Its task is alive as long as the channel is open.
-            State::Making(made) if made.has_changed().is_ok() => return Err(made.clone()),
+            State::Making(made, of) if *of == generation && made.has_changed().is_ok() => {
+                return Err(made.clone());
+            }
             _ => {}
         }
         let (report, awaited) = watch::channel(None);
-        *state = State::Making(awaited.clone());
+        *state = State::Making(awaited.clone(), generation);
         drop(state);
         let (making, state, faults) = ((self.make)(), Arc::clone(&self.state), self.faults.clone());
         // Runs in a task: a caller that stops waiting does not stop it, and a pool needs the timers
@@ -108,7 +112,7 @@ where
         self.runtime.spawn(Box::pin(async move {
             let made = making.await.map(Arc::new).map_err(|error| of_program(&*error, &faults));
             let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
-            *state = made.as_ref().map_or(State::None, |made| State::Kept(Arc::clone(made)));
+            *state = made.as_ref().map_or(State::None, |made| State::Kept(Arc::clone(made), generation));
             drop(state);
             report.send_replace(Some(made));
         }));
@@ -128,7 +132,7 @@ where
             let state = Arc::clone(&self.state);
             let fails = move || {
                 let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
-                if matches!(&*state, State::Kept(last) if Arc::ptr_eq(last, &kept)) {
+                if matches!(&*state, State::Kept(last, _) if Arc::ptr_eq(last, &kept)) {
                     *state = State::None;
                 }
             };

@@ -116,8 +116,8 @@ type ConnectResult = Option<Result<Arc<Live>, Fault>>;
 #[derive(Debug)]
 enum State {
     Down,
-    /// A task is connecting; all callers wait for it.
-    Connecting(watch::Receiver<ConnectResult>),
+    /// A task is connecting, of a [`Runtime::generation`]; all callers wait for it.
+    Connecting(watch::Receiver<ConnectResult>, u64),
     Up(Arc<Live>),
 }
 
@@ -277,26 +277,28 @@ impl Link {
     }
 
     fn look(&self) -> Result<Arc<Live>, watch::Receiver<ConnectResult>> {
+        let generation = self.runtime.generation();
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match &*state {
             State::Up(live) if live.is_up(&*self.runtime) => return Ok(Arc::clone(live)),
-            // Its task is alive as long as the channel is open.
-            State::Connecting(made) if made.has_changed().is_ok() => return Err(made.clone()),
+            // Its task is alive as long as the channel is open, and runs as long as its runtime does.
+            State::Connecting(made, of) if *of == generation && made.has_changed().is_ok() => {
+                return Err(made.clone());
+            }
             _ => {}
         }
         let (report, made) = watch::channel(None);
-        *state = State::Connecting(made.clone());
+        *state = State::Connecting(made.clone(), generation);
         drop(state);
-        self.connect(report);
+        self.connect(report, generation);
         Err(made)
     }
 
-    fn connect(&self, report: watch::Sender<ConnectResult>) {
+    fn connect(&self, report: watch::Sender<ConnectResult>, generation: u64) {
         let (connector, runtime) = (Arc::clone(&self.connector), Arc::clone(&self.runtime));
         let state = Arc::clone(&self.state);
         let (on_push, lost) = (Arc::clone(&self.on_push), Arc::clone(&self.lost));
         let hears_of_breaks = Arc::clone(&self.hears_of_breaks);
-        let generation = self.runtime.generation();
         self.runtime.spawn(Box::pin(async move {
             let connected = runtime.within(CONNECT_LIMIT, connector.connect(&runtime, &on_push)).await;
             let silent = || Err(connector.no_connection(CONNECT_LIMIT));

@@ -1,8 +1,9 @@
 //! Servers that are killed, that hang, and that cut connections.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use leasehold::{LockError, Locks};
+use tokio::runtime::Builder;
 
 use crate::world::{Crowd, db, process, server, sessions, take, until};
 
@@ -124,4 +125,31 @@ async fn a_grant_whose_commit_was_never_answered_is_given_back() {
     standby("").await;
     // The lease that it was granted would last a minute.
     take(&other, "k").await.release().await.unwrap();
+}
+
+/// In which order a runtime drops its tasks depends on their numbers. The one that serves requests
+/// may be dropped after a release that waits for it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_guard_is_released_although_its_runtime_has_ended() {
+    let server = server(&[]).await;
+    let other = process(&server.url(), 60 * SECOND).await;
+    for tasks_before in 0..16 {
+        let url = server.url();
+        let took = tokio::task::spawn_blocking(move || {
+            let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+            runtime.block_on(async {
+                for _ in 0..tasks_before {
+                    tokio::spawn(async {}).await.unwrap();
+                }
+                let locks = process(&url, 60 * SECOND).await;
+                drop(take(&locks, "k").await);
+            });
+            let begun = Instant::now();
+            drop(runtime);
+            begun.elapsed()
+        });
+        let took = took.await.unwrap();
+        assert!(!other.mutex("k").is_locked().await.unwrap(), "after {tasks_before} other tasks");
+        assert!(took < SECOND, "after {tasks_before} other tasks: {took:?}");
+    }
 }

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use leasehold::{AnyStore, Locks, LocksBuilder, blocking};
-use servers::{Flavor, Server};
+use servers::{Flavor, Reply, Server};
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 
@@ -242,4 +242,31 @@ fn a_program_ends_although_the_server_is_silent() {
     server.cont();
     assert!(took > Duration::from_secs(1), "nothing was tried: {took:?}");
     assert!(took < Duration::from_secs(4), "{took:?}");
+}
+
+/// The task that was connecting is never run again, and may be dropped after the release that waits
+/// for it.
+#[test]
+fn a_guard_is_released_although_its_runtime_ended_while_it_was_connecting() {
+    if is_program() {
+        return;
+    }
+    let server = Server::start(Flavor::Valkey91);
+    for yields in 0..12 {
+        let tokio = Builder::new_current_thread().enable_all().build().unwrap();
+        tokio.block_on(async {
+            let locks = Locks::connect(&server.url()).await.unwrap();
+            let guard = locks.mutex("k").lock().await.unwrap();
+            server.text(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            drop(guard);
+            for _ in 0..yields {
+                tokio::task::yield_now().await;
+            }
+        });
+        let begun = Instant::now();
+        drop(tokio);
+        assert_eq!(server.text(&["EXISTS", "k"]), Reply::Integer(0), "after {yields} turns");
+        assert!(begun.elapsed() < Duration::from_secs(1), "after {yields} turns: {:?}", begun.elapsed());
+    }
 }
