@@ -71,7 +71,10 @@ impl Client {
         let sent = self.runtime.now();
         let (asks, connection) = (route.asks, route.connection());
         let saying = async {
-            let mut said = say_all(connection, asks, calls.iter().map(|call| call.by_sha().clone())).await?;
+            let mut said = match calls {
+                [only] => vec![say_one(connection, asks, only.by_sha()).await?],
+                _ => say_all(connection, asks, calls.iter().map(|call| call.by_sha().clone())).await?,
+            };
             let unknown = |heard: &ServerReply| heard.as_ref().is_err_and(is_unknown_script);
             let again: Vec<_> = (0..said.len()).filter(|&nth| unknown(&said[nth])).collect();
             if !again.is_empty() {
