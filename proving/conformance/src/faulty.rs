@@ -30,6 +30,8 @@ pub enum CallFate {
     Refused,
     /// It never reaches the store, and the caller gets this error at once.
     Failing(Fault),
+    /// It panics.
+    Panics,
 }
 
 impl CallFate {
@@ -65,6 +67,7 @@ impl CallFate {
             Self::Hung => std::future::pending().await,
             Self::Refused => Err(Fault::lasting(store, "not allowed")),
             Self::Failing(fault) => Err(fault),
+            Self::Panics => panic!("{store}: a bug of the store"),
         }
     }
 }

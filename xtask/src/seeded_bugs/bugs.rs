@@ -257,8 +257,8 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "a quorum forgets the release that a member's batch left",
         file: "crates/leasehold/src/quorum/releasing.rs",
-        from: "End::Answer(Ok(false)) => self.ask(member),",
-        to: "End::Answer(Ok(false)) => {}",
+        from: "End::Answer(Ok(false)) | End::Dropped => self.ask(member),",
+        to: "End::Answer(Ok(false)) | End::Dropped => {}",
         tests: &[(Quorum, "batches::what_a_member_leaves_of_a_batch_is_asked_alone")],
     },
     Bug {
@@ -274,6 +274,13 @@ pub(super) const BUGS: &[Bug] = &[
         from: "(granted.next().copied().flatten(), false)",
         to: "(granted.next_back().copied().flatten(), false)",
         tests: &[(Quorum, "batches::what_a_member_leaves_of_a_batch_is_asked_alone")],
+    },
+    Bug {
+        name: "a member that panics takes the calls to the others along",
+        file: "crates/leasehold/src/quorum/calls.rs",
+        from: "Err(_) => return false,",
+        to: "Err(panic) => std::panic::resume_unwind(panic),",
+        tests: &[(Quorum, "batches::a_member_that_panics_affects_no_other")],
     },
     Bug {
         name: "a release that was cut off waits for the call that was cut off with it",

@@ -1,6 +1,7 @@
 //! Calls to the members that nobody has to wait for.
 
 use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -54,11 +55,17 @@ impl QuorumState {
         }));
     }
 
-    /// Resolves when all these calls have ended. Those that have ended are removed.
+    /// Resolves when all these calls have ended. Those that have ended are removed. One that panics is
+    /// dropped, and the others go on.
     async fn all_end<T, F: FnMut(End<T>)>(&self, calls: &mut Vec<MemberCall<T, F>>) {
         poll_fn(|context| {
             calls.retain_mut(|call| {
-                let Poll::Ready(answer) = call.does.as_mut().poll(context) else { return true };
+                let polled = catch_unwind(AssertUnwindSafe(|| call.does.as_mut().poll(context)));
+                let answer = match polled {
+                    Ok(Poll::Pending) => return true,
+                    Ok(Poll::Ready(answer)) => answer,
+                    Err(_) => return false,
+                };
                 let fault = answer.as_ref().err().cloned();
                 // The machine hears of a fault before the member counts as silent: nobody waits for
                 // the answer of a silent member.

@@ -121,9 +121,7 @@ impl Release {
         match end {
             End::Answer(Ok(true)) => self.handle(member, Ok(HoldAnswer::Done)),
             End::Answer(Err(fault)) | End::Late(fault) => self.handle(member, Err(fault)),
-            End::Answer(Ok(false)) => self.ask(member),
-            // The runtime has ended; see `start`.
-            End::Dropped => {}
+            End::Answer(Ok(false)) | End::Dropped => self.ask(member),
         }
     }
 

@@ -122,6 +122,26 @@ async fn a_member_that_hangs_delays_no_batch() {
     }
 }
 
+/// All members are asked in one task.
+#[tokio::test(start_paused = true)]
+async fn a_member_that_panics_affects_no_other() {
+    for broken in 0..3 {
+        let world = World::of(3);
+        let process = world.process();
+        process.way[broken].set(CallFate::Panics);
+        let begun = world.time.now();
+        let guards = lock_all(&process.locks).await;
+        process.way[broken].set(CallFate::Fair);
+        release_all(guards).await;
+        process.way[broken].set(CallFate::Panics);
+        release_all(lock_all(&process.locks).await).await;
+        let took = world.time.now().saturating_since(begun);
+        assert!(took <= 4 * QuorumAttempt::COURTESY, "{broken} panics: {took:?}");
+        let others = world.members.iter().enumerate().filter(|(nth, _)| *nth != broken);
+        assert!(others.into_iter().all(|(_, member)| member.dump().locks.is_empty()), "{broken} panics");
+    }
+}
+
 /// A grant leaves a fence behind, also if it is undone.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_is_dropped_before_its_batch_leaves_reaches_no_member() {

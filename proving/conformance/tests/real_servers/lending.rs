@@ -1,10 +1,11 @@
 //! Locks over an existing connection, pool or client of the program.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bb8_redis::{RedisConnectionManager, bb8};
 use leasehold::{FaultCause, LockError, Locks, LocksBuilder, blocking, redis};
-use servers::{Flavor, Server};
+use servers::{Flavor, Reply, Server};
+use tokio::runtime::Builder;
 
 const LIMIT: Duration = Duration::from_secs(10);
 
@@ -111,7 +112,7 @@ async fn the_reason_why_a_pool_makes_no_connection_is_reported() {
 #[test]
 fn threads_that_block_have_locks_over_lent_connections() {
     let server = Server::start(Flavor::Redis82);
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let locks = runtime.block_on(async {
         let client = redis::Client::open(server.url()).unwrap();
         let manager = client.get_connection_manager().await.unwrap();
@@ -133,4 +134,26 @@ fn a_pool_is_lent_outside_of_a_runtime_too() {
     let pool = deadpool(&server, 2);
     let locks = blocking::Locks::from(over_deadpool(&pool, Locks::builder()));
     locks.mutex("k").lock().wait().unwrap().release().unwrap();
+}
+
+/// The connection belongs to a runtime that has ended, and its task may be dropped after the release
+/// that waits for it. So the pool is asked for another one.
+#[test]
+fn a_guard_over_a_pool_is_released_although_its_runtime_has_ended() {
+    let server = Server::start(Flavor::Valkey91);
+    for tasks_before in 0..16 {
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        runtime.block_on(async {
+            for _ in 0..tasks_before {
+                tokio::spawn(async {}).await.unwrap();
+            }
+            let locks = over_deadpool(&deadpool(&server, 2), Locks::builder());
+            drop(locks.mutex("k").lock().await.unwrap());
+        });
+        let begun = Instant::now();
+        drop(runtime);
+        let took = begun.elapsed();
+        assert_eq!(server.text(&["EXISTS", "k"]), Reply::Integer(0), "after {tasks_before} other tasks");
+        assert!(took < Duration::from_secs(1), "after {tasks_before} other tasks: {took:?}");
+    }
 }
