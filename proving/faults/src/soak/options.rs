@@ -15,8 +15,7 @@ Usage: cargo xtask soak [--minutes N] [--seed SEED] [--only NAME]… [--fault KI
   --seed SEED   repeats the choices of an earlier run: which faults, when, and how long; their
                 effects depend on the machine
   --only NAME   only this topology; may be repeated: memory, file, redis-6.2, redis-7.0,
-                redis-7.0-resp2, redis-8.2, valkey-9.1, sentinel, cluster, quorum,
-                postgres
+                redis-7.0-resp2, redis-8.2, valkey-9.1, sentinel, cluster, quorum, postgres
   --fault KIND  only this kind of fault of stores and connections, by its name in the report; may be
                 repeated: 'FLUSHALL', 'half-open', 'server killed, state lost'; workers are killed
                 and stopped in any case
@@ -174,6 +173,6 @@ mod tests {
         assert!(
             parse("--fault rust").unwrap_err().to_string().ends_with("'failover, ordered', 'slot moved'")
         );
-        assert!(parse("--only etcd").unwrap_err().to_string().ends_with("sentinel, cluster, quorum"));
+        assert!(parse("--only etcd").unwrap_err().to_string().ends_with("cluster, quorum, postgres"));
     }
 }
