@@ -5,6 +5,7 @@ use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
 use crate::backoff::{Dice, jitter};
+use crate::compact::Compact;
 use crate::{
     Backoff, Drift, Fault, FaultKind, Fence, GrantAnswer, HolderInfo, Instant, Key, Lease, Ttl, Wake,
 };
@@ -120,7 +121,7 @@ pub struct Acquire {
     /// The holder at the last answer, kept if a deadline may make that the outcome. Boxed: very
     /// many may wait, mostly without a deadline.
     held_by: Option<Box<HolderInfo>>,
-    before: Option<u64>,
+    before: Option<Compact>,
     silence: Option<Silence>,
 }
 
@@ -221,7 +222,7 @@ impl Acquire {
                 }
             }
             GrantAnswer::Busy { held_by, place } => {
-                self.before = place.map(|place| place.before);
+                self.before = place.map(|place| Compact::new(place.before));
                 self.rest_while_held(now, held_by)
             }
             GrantAnswer::QueueFull { held_by, length } => State::over(Outcome::QueueFull { held_by, length }),
@@ -276,7 +277,10 @@ impl Acquire {
     /// The number of waiters before the attempt at the last answer, if it is in the queue.
     #[must_use]
     pub const fn before(&self) -> Option<u64> {
-        self.before
+        match self.before {
+            Some(before) => Some(before.get()),
+            None => None,
+        }
     }
 
     /// The next step.
@@ -305,7 +309,7 @@ impl Acquire {
     /// Pauses, but not past the end of the holder's lease: a crashed holder does not release.
     fn rest_while_held(&mut self, now: Instant, held_by: HolderInfo) -> State {
         if self.retries_left == 0 {
-            return State::over(Outcome::Busy { held_by: Some(held_by), before: self.before });
+            return State::over(Outcome::Busy { held_by: Some(held_by), before: self.before() });
         }
         if self.retries_left < u32::MAX {
             self.retries_left -= 1;
@@ -340,7 +344,7 @@ impl Acquire {
     }
 
     fn busy(&self) -> Outcome {
-        Outcome::Busy { held_by: self.held_by.as_deref().cloned(), before: self.before }
+        Outcome::Busy { held_by: self.held_by.as_deref().cloned(), before: self.before() }
     }
 
     fn silent(&self) -> Outcome {

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use crate::compact::Compact;
 use crate::{Escaped, Misuse};
 
 #[cfg(feature = "postgres")]
@@ -31,23 +32,23 @@ mod serde;
 /// # Ok::<(), Misuse>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Fence(u64);
+pub struct Fence(Compact);
 
 impl Fence {
     /// 2⁵³ − 1, the greatest integer that a double holds exactly; Lua's and JavaScript's numbers
     /// are doubles.
-    pub const MAX: Self = Self((1 << 53) - 1);
+    pub const MAX: Self = Self(Compact::new((1 << 53) - 1));
 
     /// Takes a number as a fence; `None` above [`Fence::MAX`].
     #[must_use]
     pub const fn new(number: u64) -> Option<Self> {
-        if number > Self::MAX.0 { None } else { Some(Self(number)) }
+        if number > Self::MAX.get() { None } else { Some(Self(Compact::new(number))) }
     }
 
     /// The number.
     #[must_use]
     pub const fn get(self) -> u64 {
-        self.0
+        self.0.get()
     }
 
     /// How far a fence that is proposed to a member of a quorum may be from that member's clock.
@@ -66,8 +67,9 @@ impl Fence {
     #[must_use]
     pub fn floor(proposed: Option<Self>, clock: Self) -> Self {
         let margin = u64::try_from(Self::MARGIN.as_micros()).unwrap_or(u64::MAX);
-        let most = clock.0.saturating_add(margin).min(Self::MAX.0);
-        proposed.map_or(clock, |proposed| Self(proposed.0.clamp(clock.0.saturating_sub(margin), most)))
+        let least = Self::new(clock.get().saturating_sub(margin)).unwrap_or(clock);
+        let most = Self::new(clock.get().saturating_add(margin)).unwrap_or(Self::MAX);
+        proposed.map_or(clock, |proposed| proposed.clamp(least, most))
     }
 
     /// The fence of the next grant: above the last one, and not below the floor that the store's
@@ -75,21 +77,21 @@ impl Fence {
     /// up.
     #[must_use]
     pub fn next(last: Option<Self>, floor: Self) -> Option<Self> {
-        let above = last.map_or(0, |last| last.0 + 1);
-        Self::new(above.max(floor.0))
+        let above = last.map_or(0, |last| last.get() + 1);
+        Self::new(above.max(floor.get()))
     }
 }
 
 /// Databases have no unsigned numbers; a fence always fits.
 impl From<Fence> for i64 {
     fn from(fence: Fence) -> Self {
-        fence.0.cast_signed()
+        fence.get().cast_signed()
     }
 }
 
 impl From<Fence> for u64 {
     fn from(fence: Fence) -> Self {
-        fence.0
+        fence.get()
     }
 }
 
@@ -128,13 +130,13 @@ impl FromStr for Fence {
 
 impl fmt::Display for Fence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        self.get().fmt(f)
     }
 }
 
 impl fmt::Debug for Fence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Fence({})", self.0)
+        write!(f, "Fence({})", self.get())
     }
 }
 

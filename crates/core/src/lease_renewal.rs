@@ -55,8 +55,6 @@ pub struct LeaseRenewal {
     granted: Instant,
     /// When the last answered request was sent.
     confirmed: Instant,
-    /// When it last asked, or will ask, because of a report that the lease was broken.
-    hinted: Instant,
     /// The length of a lease that was handed over in the queue, until the first renewal is
     /// answered.
     unclaimed: Option<Ttl>,
@@ -70,7 +68,8 @@ pub struct LeaseRenewal {
 /// holder with such reports must not make it flood the store.
 const BETWEEN_ASKS: Duration = Duration::from_millis(150);
 
-/// The reasons to ask the store before the lease is due, until a renewal is answered.
+/// The reasons to ask the store before the lease is due, until a renewal is answered; and when it
+/// was last asked for one of them.
 #[derive(Clone, Debug, Default, Hash)]
 struct Doubt {
     /// The number of renewals that ended in a fault.
@@ -81,6 +80,8 @@ struct Doubt {
     ask: Option<Instant>,
     /// When a report came that somebody broke a lease of this holder.
     broken: Option<Instant>,
+    /// When it last asked, or will ask, because of such a report.
+    hinted: Option<Instant>,
     /// The lease is to become that of a reader, which the store has not confirmed yet.
     downgrade: Option<Downgrade>,
 }
@@ -105,7 +106,6 @@ impl LeaseRenewal {
             renewal,
             granted: now,
             confirmed: now,
-            hinted: Instant::from_nanos(0),
             unclaimed: None,
             asking: None,
             doubt: None,
@@ -207,11 +207,11 @@ impl LeaseRenewal {
     /// Handles a report that a lease of this holder was broken. It may concern an earlier lease,
     /// and it may be false: the store is asked, and its answer counts.
     pub fn handle_broken(&mut self, now: Instant) {
-        let at = now.max(self.hinted + BETWEEN_ASKS);
         let doubt = self.doubt.get_or_insert_default();
+        let at = doubt.hinted.map_or(now, |hinted| now.max(hinted + BETWEEN_ASKS));
         doubt.broken = Some(now);
         // A store that has not answered lately is asked again soon anyway.
-        self.hinted = self.hinted.max(*doubt.ask.get_or_insert(at));
+        doubt.hinted = doubt.hinted.max(Some(*doubt.ask.get_or_insert(at)));
     }
 
     /// Handles that the holder becomes a reader: from now on every renewal says so, and the store
@@ -290,10 +290,13 @@ impl LeaseRenewal {
                     self.unclaimed = None;
                     // A report that came after this renewal was sent may still be true, and that
                     // renewal may still have been a writer's.
-                    self.doubt.take_if(|doubt| {
+                    let settled = self.doubt.take_if(|doubt| {
                         doubt.broken.is_none_or(|heard| heard <= sent)
                             && doubt.downgrade != Some(Downgrade::Unsent)
                     });
+                    if let Some(Doubt { hinted: Some(hinted), .. }) = settled.as_deref() {
+                        self.doubt = Some(Box::new(Doubt { hinted: Some(*hinted), ..Doubt::default() }));
+                    }
                     self.believe(Lease::counted_from(sent, ttl, self.drift));
                 }
             }
@@ -338,7 +341,7 @@ impl Hash for LeaseRenewal {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let Self { lease, ttl, drift, renewal, unclaimed, asking, doubt, loss, .. } = self;
         (lease, ttl, drift, renewal, unclaimed, asking, doubt, loss).hash(state);
-        (self.limit(), self.hinted + BETWEEN_ASKS, self.confirmed + self.term().duration() / 3).hash(state);
+        (self.limit(), self.confirmed + self.term().duration() / 3).hash(state);
     }
 }
 

@@ -16,6 +16,7 @@ mod backoff;
 mod baseline;
 mod batch_queue;
 mod claim;
+mod compact;
 mod contended;
 mod fence;
 mod finding;

@@ -7,6 +7,8 @@ use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
 
+use crate::compact::Compact;
+
 /// A boxed future that may move between threads.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
@@ -15,25 +17,26 @@ pub type BeginCleanup = Box<dyn FnMut() -> BoxFuture<'static, ()> + Send>;
 
 /// A point on this process's lease clock, which never steps and continues while the machine sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Instant(u64);
+pub struct Instant(Compact);
 
 impl Instant {
-    /// The instant this many nanoseconds after the clock's beginning.
+    /// The instant this many nanoseconds after the clock's beginning; the last one, which means
+    /// "without limit", is `u64::MAX - 1`, and stands for a greater number too.
     #[must_use]
     pub const fn from_nanos(nanos: u64) -> Self {
-        Self(nanos)
+        Self(Compact::new(nanos))
     }
 
     /// Nanoseconds since the clock's own beginning.
     #[must_use]
     pub const fn as_nanos(self) -> u64 {
-        self.0
+        self.0.get()
     }
 
     /// The time since an earlier instant; zero if that is later.
     #[must_use]
     pub const fn saturating_since(self, earlier: Self) -> Duration {
-        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+        Duration::from_nanos(self.as_nanos().saturating_sub(earlier.as_nanos()))
     }
 }
 
@@ -42,7 +45,7 @@ impl Add<Duration> for Instant {
     type Output = Self;
 
     fn add(self, after: Duration) -> Self {
-        Self(self.0.saturating_add(u64::try_from(after.as_nanos()).unwrap_or(u64::MAX)))
+        Self::from_nanos(self.as_nanos().saturating_add(u64::try_from(after.as_nanos()).unwrap_or(u64::MAX)))
     }
 }
 
@@ -51,7 +54,7 @@ impl Sub<Duration> for Instant {
     type Output = Self;
 
     fn sub(self, before: Duration) -> Self {
-        Self(self.0.saturating_sub(u64::try_from(before.as_nanos()).unwrap_or(u64::MAX)))
+        Self::from_nanos(self.as_nanos().saturating_sub(u64::try_from(before.as_nanos()).unwrap_or(u64::MAX)))
     }
 }
 
@@ -68,25 +71,26 @@ impl Sub<Duration> for Instant {
 /// assert_eq!(stamp.saturating_until(stamp + Duration::from_secs(2)), Duration::from_secs(2));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Stamp(u64);
+pub struct Stamp(Compact);
 
 impl Stamp {
-    /// The point this many microseconds after the clock's beginning.
+    /// The point this many microseconds after the clock's beginning; the last one is `u64::MAX - 1`,
+    /// and stands for a greater number too.
     #[must_use]
     pub const fn from_micros(micros: u64) -> Self {
-        Self(micros)
+        Self(Compact::new(micros))
     }
 
     /// Microseconds since the clock's beginning.
     #[must_use]
     pub const fn as_micros(self) -> u64 {
-        self.0
+        self.0.get()
     }
 
     /// The time until a later point; zero if that is earlier.
     #[must_use]
     pub const fn saturating_until(self, later: Self) -> Duration {
-        Duration::from_micros(later.0.saturating_sub(self.0))
+        Duration::from_micros(later.as_micros().saturating_sub(self.as_micros()))
     }
 }
 
@@ -94,7 +98,9 @@ impl Add<Duration> for Stamp {
     type Output = Self;
 
     fn add(self, after: Duration) -> Self {
-        Self(self.0.saturating_add(u64::try_from(after.as_micros()).unwrap_or(u64::MAX)))
+        Self::from_micros(
+            self.as_micros().saturating_add(u64::try_from(after.as_micros()).unwrap_or(u64::MAX)),
+        )
     }
 }
 

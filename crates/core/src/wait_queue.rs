@@ -148,8 +148,9 @@ pub struct Unclaimed {
 /// short](WaitQueue::is_short) afterwards: then load a greater part, and apply the request again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WaitQueue {
-    /// Of two waiters with the same ticket, the smaller id is first.
-    waiters: BTreeMap<(Ticket, Holder), QueueEntry>,
+    /// Of two waiters with the same ticket, the smaller id is first. Boxed, because almost half of
+    /// the places of a tree that only grows at its end are free.
+    waiters: BTreeMap<(Ticket, Holder), Box<QueueEntry>>,
     tickets: HashMap<Holder, Ticket>,
     /// The number of waiters that were left out directly before a place.
     left_out: BTreeMap<(Ticket, Holder), u64>,
@@ -195,14 +196,14 @@ impl WaitQueue {
             Ticket(above.max(now.as_micros()))
         });
         self.tickets.insert(waiter.holder, ticket);
-        self.waiters.insert((ticket, waiter.holder), waiter);
+        self.waiters.insert((ticket, waiter.holder), Box::new(waiter));
         ticket
     }
 
     /// Removes a waiter.
     pub fn leave(&mut self, holder: Holder) -> Option<QueueEntry> {
         let ticket = self.tickets.remove(&holder)?;
-        self.waiters.remove(&(ticket, holder))
+        self.waiters.remove(&(ticket, holder)).map(|waiter| *waiter)
     }
 
     /// Removes the first waiter.
@@ -210,13 +211,13 @@ impl WaitQueue {
         self.first()?;
         let (_, waiter) = self.waiters.pop_first()?;
         self.tickets.remove(&waiter.holder);
-        Some(waiter)
+        Some(*waiter)
     }
 
     /// The first waiter; `None` if it was left out.
     #[must_use]
     pub fn first(&self) -> Option<&QueueEntry> {
-        self.waiters.first_key_value().map(|(_, waiter)| waiter).filter(|_| !self.is_short())
+        self.waiters.first_key_value().map(|(_, waiter)| &**waiter).filter(|_| !self.is_short())
     }
 
     /// Notes that this many waiters directly before a place are not loaded. The last waiter must
@@ -249,14 +250,14 @@ impl WaitQueue {
             looked_at += 1;
             waiter.channel.is_some() && waiter.channel.as_ref() != channel
         });
-        let elsewhere = elsewhere.map(|(_, waiter)| waiter.clone());
+        let elsewhere = elsewhere.map(|(_, waiter)| QueueEntry::clone(waiter));
         self.missed |= elsewhere.is_none() && looked_at < Self::LOOKED_AHEAD && missing.is_some();
         elsewhere.or_else(|| self.first().cloned())
     }
 
     /// The loaded waiters with their tickets, first come first.
     pub fn waiters(&self) -> impl ExactSizeIterator<Item = (Ticket, &QueueEntry)> {
-        self.waiters.iter().map(|((ticket, _), waiter)| (*ticket, waiter))
+        self.waiters.iter().map(|((ticket, _), waiter)| (*ticket, &**waiter))
     }
 
     /// The ticket of a waiter.

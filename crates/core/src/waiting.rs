@@ -9,7 +9,7 @@
 //! with its proof. Every other message is a hint: it can make a waiter ask sooner, but neither
 //! later nor without a bound.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::poll_fn;
 use std::hash::{Hash, Hasher};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -31,10 +31,10 @@ pub struct WaiterRegistry(Mutex<Waiters>);
 
 #[derive(Clone, Debug)]
 struct Waiters {
-    /// Boxed, so that free slots of the table are small.
-    all: HashMap<Holder, Box<Waiter>>,
+    /// Boxed, so that free places of the tree are small.
+    all: BTreeMap<Holder, Box<Waiter>>,
     /// The waiters of each key, in the order of its queue.
-    by_key: HashMap<Key, BTreeSet<(Ticket, Holder)>>,
+    by_key: BTreeMap<Key, BTreeSet<(Ticket, Holder)>>,
     dice: Dice,
 }
 
@@ -70,7 +70,8 @@ struct Waiter {
     rests: u32,
     /// True if it is notified when its turn has come.
     told: bool,
-    wake: Option<Wake>,
+    /// Boxed, because it is there only for a moment.
+    wake: Option<Box<Wake>>,
     ask_at: Option<Instant>,
     task: Option<Waker>,
 }
@@ -79,7 +80,7 @@ impl WaiterRegistry {
     /// No waiters yet. `seed` spreads the requests; it need not be secret.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        Self(Mutex::new(Waiters { all: HashMap::new(), by_key: HashMap::new(), dice: Dice::new(seed) }))
+        Self(Mutex::new(Waiters { all: BTreeMap::new(), by_key: BTreeMap::new(), dice: Dice::new(seed) }))
     }
 
     /// Notes that a waiter is about to ask, and from now on accepts only a grant with this proof;
@@ -184,7 +185,7 @@ impl WaiterRegistry {
             PushEvent::Granted { fence, lasts } if waiter.is_proven(proof, fence) => {
                 // The store did not know the proof before the request was sent.
                 let since = if proof.is_some() { since.max(waiter.asked) } else { since };
-                waiter.wake = Some(Wake::Granted { fence, since, lasts });
+                waiter.wake = Some(Box::new(Wake::Granted { fence, since, lasts }));
                 let place = waiter.place.clone();
                 waiters.holds(holder, now, pace, &mut woken);
                 if let Some((key, _)) = place.filter(|_| since + lasts.duration() <= now) {
@@ -210,7 +211,7 @@ impl WaiterRegistry {
             !waiter.holds && waiter.place.as_ref().is_some_and(|(stands_at, _)| stands_at == key)
         };
         let Some(waiter) = waiters.all.get_mut(&holder).filter(waits) else { return };
-        waiter.wake.get_or_insert(Wake::AskAgain);
+        waiter.wake.get_or_insert_with(ask_again);
         let woken = waiter.task.take();
         drop(waiters);
         woken.into_iter().for_each(Waker::wake);
@@ -228,7 +229,7 @@ impl WaiterRegistry {
     pub fn ask_for_all(&self) {
         let mut woken = Vec::new();
         for waiter in self.waiters().all.values_mut().filter(|waiter| !waiter.holds) {
-            waiter.wake.get_or_insert(Wake::AskAgain);
+            waiter.wake.get_or_insert_with(ask_again);
             woken.extend(waiter.task.take());
         }
         woken.into_iter().for_each(Waker::wake);
@@ -244,7 +245,7 @@ impl WaiterRegistry {
             let mut waiters = self.waiters();
             let Some(waiter) = waiters.all.get_mut(&holder) else { return Poll::Pending };
             if let Some(wake) = waiter.wake.take() {
-                return Poll::Ready(wake);
+                return Poll::Ready(*wake);
             }
             waiter.task = Some(context.waker().clone());
             let ask_at = waiter.ask_at;
@@ -289,6 +290,10 @@ impl WaiterRegistry {
     }
 }
 
+fn ask_again() -> Box<Wake> {
+    Box::new(Wake::AskAgain)
+}
+
 /// A store counts milliseconds, so it is asked when a lease has certainly ended there.
 const ROUNDING: Duration = Duration::from_millis(1);
 
@@ -310,7 +315,7 @@ impl Waiter {
         self.hints = self.hints.saturating_add(1);
         let at = at.max(self.asked + rest);
         if at <= now {
-            self.wake.get_or_insert(Wake::AskAgain);
+            self.wake.get_or_insert_with(ask_again);
         } else {
             self.ask_at = Some(self.ask_at.map_or(at, |set| set.min(at)));
         }
@@ -442,7 +447,7 @@ impl Waiters {
         for (_, holder) in queue {
             let waiter = self.all.get_mut(holder).filter(|waiter| waiter.asked < since);
             if let Some(waiter) = waiter {
-                waiter.wake.get_or_insert(Wake::AskAgain);
+                waiter.wake.get_or_insert_with(ask_again);
                 woken.extend(waiter.task.take());
             }
         }
@@ -460,15 +465,11 @@ impl Clone for WaiterRegistry {
 impl Hash for WaiterRegistry {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let waiters = self.waiters();
-        let mut all: Vec<_> = waiters.all.iter().collect();
-        all.sort_unstable_by_key(|(holder, _)| **holder);
-        for (holder, it) in all {
+        for (holder, it) in &waiters.all {
             (holder, &it.place, it.holds, it.asks == 1, it.asked, &it.proof, it.above).hash(state);
-            (it.hints > 0, it.told, it.wake, it.ask_at).hash(state);
+            (it.hints > 0, it.told, &it.wake, it.ask_at).hash(state);
         }
-        let mut by_key: Vec<_> = waiters.by_key.iter().collect();
-        by_key.sort_unstable();
-        by_key.hash(state);
+        waiters.by_key.hash(state);
     }
 }
 

@@ -148,7 +148,7 @@ pub struct NotYet {
 pub const NOT_YET: [NotYet; 2] = [
     // Includes the store's own records, which are in the same process: the key, its fence and its
     // lock.
-    NotYet { workload: "held", backend: "memory", measure: "bytes per guard", at_most: 700.0 },
+    NotYet { workload: "held", backend: "memory", measure: "bytes per guard", at_most: 685.0 },
     // Includes the pages that SQLite caches.
     NotYet { workload: "held", backend: "file", measure: "bytes per guard", at_most: 550.0 },
 ];
@@ -235,8 +235,8 @@ mod tests {
 
     #[test]
     fn an_unmet_target_may_not_get_worse() {
-        assert!(passes_for_now("held", "memory", "bytes per guard", 700.0));
-        assert!(!passes_for_now("held", "memory", "bytes per guard", 701.0));
+        assert!(passes_for_now("held", "memory", "bytes per guard", 685.0));
+        assert!(!passes_for_now("held", "memory", "bytes per guard", 686.0));
         assert!(!passes_for_now("held", "redis-7.0", "bytes per guard", 513.0));
         assert!(!passes_for_now("queue", "memory", "inversions", 0.5));
     }

@@ -30,7 +30,7 @@ fn leap() -> impl Strategy<Value = u64> {
 
 /// At the latest just before the end of time, which means "without limit".
 fn after(now: Instant, leap: u64) -> Instant {
-    Instant::from_nanos(now.as_nanos().saturating_add(leap).min(u64::MAX - 1))
+    Instant::from_nanos(now.as_nanos().saturating_add(leap).min(u64::MAX - 2))
 }
 
 /// A duration from outside.

@@ -497,8 +497,8 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "a fence is one more than the last, whatever the clock says",
         file: "crates/core/src/fence.rs",
-        from: "Self::new(above.max(floor.0))",
-        to: "Self::new(if last.is_some() { above.max(floor.0) } else { 1 })",
+        from: "Self::new(above.max(floor.get()))",
+        to: "Self::new(if last.is_some() { above.max(floor.get()) } else { 1 })",
         tests: &[(Core, "fence::tests::the_next_fence_is_above_the_last_and_not_below_the_floor")],
     },
     Bug {

@@ -6,7 +6,7 @@ use super::Fence;
 
 impl Serialize for Fence {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_u64(self.0)
+        serializer.serialize_u64(self.get())
     }
 }
 

@@ -1,5 +1,6 @@
 //! The closed state of locks, and the tasks that wait for it.
 
+use std::num::NonZeroUsize;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -17,8 +18,8 @@ pub(super) struct Closing {
 #[derive(Debug, Default)]
 struct Callers {
     all: Vec<Option<Waker>>,
-    /// The unused indices of `all`.
-    free: Vec<usize>,
+    /// The unused numbers of places.
+    free: Vec<NonZeroUsize>,
 }
 
 impl Closing {
@@ -49,8 +50,8 @@ impl Closing {
 #[must_use = "a future does nothing until it is awaited"]
 pub(crate) struct Closed<'a> {
     closing: &'a Closing,
-    /// Its index among the registered tasks.
-    number: Option<usize>,
+    /// The number of its place among the registered tasks; the first is 1.
+    number: Option<NonZeroUsize>,
 }
 
 impl Future for Closed<'_> {
@@ -66,10 +67,10 @@ impl Future for Closed<'_> {
         let number = *self.number.get_or_insert_with(|| {
             callers.free.pop().unwrap_or_else(|| {
                 callers.all.push(None);
-                callers.all.len() - 1
+                NonZeroUsize::MIN.saturating_add(callers.all.len() - 1)
             })
         });
-        match &mut callers.all[number] {
+        match &mut callers.all[number.get() - 1] {
             Some(waker) => waker.clone_from(context.waker()),
             place => *place = Some(context.waker().clone()),
         }
@@ -81,7 +82,7 @@ impl Drop for Closed<'_> {
     fn drop(&mut self) {
         if let Some(number) = self.number {
             let mut callers = self.closing.callers();
-            let waker = callers.all[number].take();
+            let waker = callers.all[number.get() - 1].take();
             callers.free.push(number);
             drop(callers);
             drop(waker);

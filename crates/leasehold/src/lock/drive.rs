@@ -47,9 +47,9 @@ fn run<'a>(
     // dropped.
     let mut request = PendingAttempt::new(handle, terms, holder, started, span);
     async move {
-        let mut now = started;
+        let mut now = request.started;
         loop {
-            if let Some(reason) = handle.registry.closed_because() {
+            if let Some(reason) = request.handle.registry.closed_because() {
                 return Err(request.fails(LockError::Closed { reason }));
             }
             let until = match machine.next(now) {
@@ -63,12 +63,12 @@ fn run<'a>(
             match until {
                 None => {
                     let asked = request.ask(&mut machine, now).await;
-                    now = handle.runtime.now();
+                    now = request.handle.runtime.now();
                     request.hears(&mut machine, now, asked);
                 }
                 Some(until) => {
                     request.rest(&mut machine, until).await;
-                    now = handle.runtime.now();
+                    now = request.handle.runtime.now();
                 }
             }
         }

@@ -26,9 +26,9 @@ use crate::store_handle::StoreHandle;
 /// The cleanup guard of one attempt: dropping it gives the attempt up, unless the attempt became a
 /// guard or certainly left nothing at the store.
 pub(super) struct PendingAttempt<'a> {
-    handle: &'a Arc<StoreHandle>,
+    pub(super) handle: &'a Arc<StoreHandle>,
     span: &'a Span,
-    started: Instant,
+    pub(super) started: Instant,
     attempt: Option<Attempt>,
     wait_mode: WaitMode,
     /// True if it asks again after it was refused.
