@@ -41,7 +41,7 @@ fn a_candidate_of_another_test_leads() {
         }
     });
     while leading.is_held() {
-        writeln!(journal, "{}", leading.fence()).unwrap();
+        journal.write_all(format!("{}\n", leading.fence()).as_bytes()).unwrap();
         if resign.recv_timeout(Duration::from_millis(1)).is_ok() {
             leading.release().unwrap();
             return;
