@@ -41,14 +41,21 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
         Err(failed) => return failed,
     };
     let mut steps = Vec::new();
-    // Doctests run before the other tests, so that the other tests' summary comes last. They do not
-    // run with arguments: those select other tests, and rustdoc does not understand nextest's
-    // filters.
-    if arguments.is_empty() {
-        steps.push(Step::cargo(&[&["test", "--doc"], &*packages(everyday)].concat(), &[]));
+    let groups: &[_] = match arguments {
+        [] if all => &[Packages::Everyday, Packages::Long],
+        [] => &[Packages::Everyday],
+        _ => &[Packages::All],
+    };
+    for packages in groups.iter().map(|group| group.words()) {
+        // Doctests run before the other tests, so that the other tests' summary comes last. They do
+        // not run with arguments: those select other tests, and rustdoc does not understand
+        // nextest's filters.
+        if arguments.is_empty() {
+            steps.push(Step::cargo(&[&["test", "--doc"], &*packages].concat(), &[]));
+        }
+        let line = runner(&packages, everyday, arguments);
+        steps.push(Step::cargo(&line.iter().map(String::as_str).collect::<Vec<_>>(), &[]));
     }
-    let line = runner(everyday, arguments);
-    steps.push(Step::cargo(&line.iter().map(String::as_str).collect::<Vec<_>>(), &[]));
     steps.extend(left_out.into_iter().chain(callgrind().filter(|_| !everyday)).map(Step::left_out));
     if everyday {
         steps.push(Step::left_out("the longer tests: cargo xtask test --all".into()));
@@ -56,17 +63,30 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     account("test", &steps)
 }
 
-/// The packages of each of our commands. They are the same in all of them: cargo builds a
-/// dependency with the features that the chosen packages need of it, and others would need a second
-/// build.
-fn packages(everyday: bool) -> Vec<&'static str> {
-    let long = LONG_PACKAGES.iter().filter(|_| everyday);
-    ["--workspace"].into_iter().chain(long.flat_map(|package| ["--exclude", package])).collect()
+/// The packages of a command. Cargo builds a dependency with the features that the chosen packages
+/// need of it. So the long packages are a group of their own: in one command with the others, the
+/// benchmark would count what the library does with all of its features.
+#[derive(Clone, Copy)]
+enum Packages {
+    Everyday,
+    Long,
+    All,
+}
+
+impl Packages {
+    fn words(self) -> Vec<&'static str> {
+        let long = |option| LONG_PACKAGES.into_iter().flat_map(move |package| [option, package]);
+        match self {
+            Self::Everyday => ["--workspace"].into_iter().chain(long("--exclude")).collect(),
+            Self::Long => long("--package").collect(),
+            Self::All => vec!["--workspace"],
+        }
+    }
 }
 
 /// The command that runs the tests: nextest if it is installed, because it runs the tests of all
 /// crates in parallel.
-fn runner(everyday: bool, arguments: &[String]) -> Vec<String> {
+fn runner(packages: &[&str], everyday: bool, arguments: &[String]) -> Vec<String> {
     let is_there = has_nextest();
     let mut line: Vec<String> = Vec::new();
     let mut say = |words: &[&str]| line.extend(words.iter().map(ToString::to_string));
@@ -74,7 +94,7 @@ fn runner(everyday: bool, arguments: &[String]) -> Vec<String> {
     // Not the examples: conformance compiles them into the tests that run them, and `lint` checks
     // them as they are.
     say(&["--lib", "--bins", "--tests"]);
-    say(&packages(everyday));
+    say(packages);
     say(&["--no-fail-fast"]);
     if is_there {
         // .config/nextest.toml sets how many of which kind run at once. nextest refuses an option
