@@ -26,6 +26,9 @@ const LONG_TESTS: [&str; 7] = [
     "in_thousands_of_worlds",
 ];
 
+/// The exit code of nextest if no test was selected.
+const NO_TESTS: i32 = 4;
+
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
     let (all, arguments) = match arguments {
         [first, others @ ..] if first == "--all" => (true, others),
@@ -41,12 +44,8 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
         Err(failed) => return failed,
     };
     let mut steps = Vec::new();
-    let groups: &[_] = match arguments {
-        [] if all => &[Packages::Everyday, Packages::Long],
-        [] => &[Packages::Everyday],
-        _ => &[Packages::All],
-    };
-    for packages in groups.iter().map(|group| group.words()) {
+    let long = (!everyday).then(|| packages("--package", &[]));
+    for packages in [packages("--exclude", &["--workspace"])].into_iter().chain(long) {
         // Doctests run before the other tests, so that the other tests' summary comes last. They do
         // not run with arguments: those select other tests, and rustdoc does not understand
         // nextest's filters.
@@ -56,6 +55,10 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
         let line = runner(&packages, everyday, arguments);
         steps.push(Step::cargo(&line.iter().map(String::as_str).collect::<Vec<_>>(), &[]));
     }
+    // The arguments may select tests of one command alone.
+    if steps.iter().any(Step::passed) && !arguments.is_empty() {
+        steps = steps.into_iter().map(|step| step.or_exit(NO_TESTS)).collect();
+    }
     steps.extend(left_out.into_iter().chain(callgrind().filter(|_| !everyday)).map(Step::left_out));
     if everyday {
         steps.push(Step::left_out("the longer tests: cargo xtask test --all".into()));
@@ -64,24 +67,11 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
 }
 
 /// The packages of a command. Cargo builds a dependency with the features that the chosen packages
-/// need of it. So the long packages are a group of their own: in one command with the others, the
+/// need of it. So the long packages have a command of their own: in one with the others, the
 /// benchmark would count what the library does with all of its features.
-#[derive(Clone, Copy)]
-enum Packages {
-    Everyday,
-    Long,
-    All,
-}
-
-impl Packages {
-    fn words(self) -> Vec<&'static str> {
-        let long = |option| LONG_PACKAGES.into_iter().flat_map(move |package| [option, package]);
-        match self {
-            Self::Everyday => ["--workspace"].into_iter().chain(long("--exclude")).collect(),
-            Self::Long => long("--package").collect(),
-            Self::All => vec!["--workspace"],
-        }
-    }
+fn packages(option: &'static str, first: &[&'static str]) -> Vec<&'static str> {
+    let long = LONG_PACKAGES.into_iter().flat_map(|package| [option, package]);
+    first.iter().copied().chain(long).collect()
 }
 
 /// The command that runs the tests: nextest if it is installed, because it runs the tests of all

@@ -98,27 +98,26 @@ pub const TARGETS: [Target; 44] = [
     timed("postgres", "ours ÷ bare row", Some("16 tasks"), Bound::AtLeast(0.9), FLOOR),
     timed("postgres", "ours ÷ bare row", Some("64 tasks"), Bound::AtLeast(2.0), BATCHED),
     timed("postgres", "gap p50 ÷ notification", None, Bound::AtMost(3.0), TOLD),
-    walked("cycle ÷ bare", "1 task", [2.1, 3.9], CREPT),
-    walked("cycle ÷ bare", "1 task, native release", [2.1, 3.5], CREPT),
-    walked("cycle ÷ bare", "16 tasks", [2.45, 5.0], CREPT),
-    walked("cycle ÷ bare", "16 tasks, native release", [2.45, 4.6], CREPT),
-    walked("cycle ÷ bare", "five servers", [2.65, 4.9], CREPT),
-    walked("cycle ÷ bare", "on a file", [4.4, 5.0], CREPT),
-    walked("renewal ÷ bare", "1 task", [1.95, 3.2], CREPT),
-    walked("instructions per cycle", "in memory", [13_000.0, 29_500.0], CREPT),
-    walked("allocations per cycle", "in memory", [12.5, 18.0], ALLOCATED),
-    walked("allocations per cycle", "on a file", [41.0, 47.0], ALLOCATED),
-    walked("allocations per cycle", "1 task", [44.0, 50.0], ALLOCATED),
-    walked("allocations per cycle", "1 task, native release", [43.0, 49.0], ALLOCATED),
-    walked("allocations per cycle", "five servers", [250.0, 285.0], ALLOCATED),
-    walked("allocations per renewal", "1 task", [22.0, 24.0], ALLOCATED),
+    walked("cycle ÷ bare", "1 task", [2.1, 2.3], CREPT),
+    walked("cycle ÷ bare", "1 task, native release", [2.1, 2.3], CREPT),
+    walked("cycle ÷ bare", "16 tasks", [2.45, 1.75], CREPT),
+    walked("cycle ÷ bare", "16 tasks, native release", [2.45, 1.75], CREPT),
+    walked("cycle ÷ bare", "five servers", [2.65, 2.9], CREPT),
+    walked("cycle ÷ bare", "on a file", [4.4, 4.1], CREPT),
+    walked("renewal ÷ bare", "1 task", [1.95, 1.85], CREPT),
+    walked("instructions per cycle", "in memory", [13_000.0, 28_000.0], CREPT),
+    walked("allocations per cycle", "in memory", [12.5, 12.5], ALLOCATED),
+    walked("allocations per cycle", "on a file", [41.0, 44.0], ALLOCATED),
+    walked("allocations per cycle", "1 task", [44.0, 40.0], ALLOCATED),
+    walked("allocations per cycle", "1 task, native release", [43.0, 40.0], ALLOCATED),
+    walked("allocations per cycle", "five servers", [250.0, 245.0], ALLOCATED),
+    walked("allocations per renewal", "1 task", [22.0, 22.0], ALLOCATED),
 ];
 
 /// A bound on what is counted on a path, for an optimised build of this crate and for the tests'
-/// build, which is not optimised and has every feature, including metrics and traces. It is 5 to 15
-/// % above the last count, and for the tests up to 30 %: they run concurrently, and on a busy
-/// machine answers arrive separately that would otherwise arrive together. Allocations do not
-/// depend on that.
+/// build, which is not optimised. It is 5 to 15 % above the last count, and for the tests up to 35
+/// %: they run concurrently, and on a busy machine answers arrive separately that would otherwise
+/// arrive together. Allocations do not depend on that.
 const fn walked(
     measure: &'static str,
     case: &'static str,
