@@ -119,18 +119,36 @@ pub(crate) async fn watch(
         }
     };
     signals.forget();
-    let doom = match (report, loss, held_too_long) {
-        (_, Some(loss), _) => Some(EndReason::Lost(loss)),
-        (None, None, _) if !unminded_by_us => Some(EndReason::Unminded),
-        (Some(report), None, _) if !report.doomed => None,
-        (_, None, Some(max_hold)) => Some(EndReason::HeldTooLong(max_hold)),
-        (_, None, None) if stopped => Some(EndReason::Stopped),
-        (_, None, None) => Some(EndReason::Foreseen),
+    let doom = match report {
+        None if !unminded_by_us => Some(loss.map_or(EndReason::Unminded, EndReason::Lost)),
+        report => {
+            let doomed = report.is_none_or(|report| report.doomed);
+            reason(doomed, loss, held_too_long, stopped)
+        }
     };
     if doom.is_some() {
         command.mend_terminal();
     }
     Ended { outcome: report.map(|report| report.outcome), doom }
+}
+
+/// Why the command had to end, if it had to.
+fn reason(
+    doomed: bool,
+    loss: Option<Loss>,
+    held_too_long: Option<Duration>,
+    stopped: bool,
+) -> Option<EndReason> {
+    match (loss, held_too_long) {
+        // When we are continued past the lease's end, we learn of it and of the command's end in
+        // either order.
+        (Some(Loss::Expired { fault: None }), None) if stopped => Some(EndReason::Stopped),
+        (Some(loss), _) => Some(EndReason::Lost(loss)),
+        _ if !doomed => None,
+        (None, Some(max_hold)) => Some(EndReason::HeldTooLong(max_hold)),
+        (None, None) if stopped => Some(EndReason::Stopped),
+        (None, None) => Some(EndReason::Foreseen),
+    }
 }
 
 /// Handles a signal. Returns true if we were stopped.
@@ -164,4 +182,26 @@ fn pass_on(command: &Command, signal: Signal, last_wish: &mut Option<Instant>) {
         *last_wish = Some(now);
     }
     command.order(Order::Signal(signal));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_that_ended_during_a_stop_ended_because_of_it_whichever_news_comes_first() {
+        let expired = || Some(Loss::Expired { fault: None });
+        assert!(matches!(reason(true, None, None, true), Some(EndReason::Stopped)));
+        assert!(matches!(reason(true, expired(), None, true), Some(EndReason::Stopped)));
+        assert!(matches!(reason(true, expired(), None, false), Some(EndReason::Lost(_))));
+        assert!(matches!(reason(true, Some(Loss::Transferred), None, true), Some(EndReason::Lost(_))));
+    }
+
+    #[test]
+    fn a_command_that_was_told_to_end_says_why_and_one_that_ended_by_itself_needs_no_reason() {
+        let limit = Some(Duration::from_secs(1));
+        assert!(matches!(reason(true, None, limit, true), Some(EndReason::HeldTooLong(_))));
+        assert!(matches!(reason(true, None, None, false), Some(EndReason::Foreseen)));
+        assert!(reason(false, None, limit, true).is_none());
+    }
 }

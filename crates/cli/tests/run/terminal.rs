@@ -123,6 +123,7 @@ fn an_interactive_shell_has_job_control() {
     pty.wait_for("Stopped");
     pty.wait_for("jobs-end");
     pty.enters("fg");
+    pty.wait_for("cat\r\n");
     pty.types("on\n");
     pty.wait_for("on\r\non\r\n");
     pty.types(CTRL_C);
@@ -131,6 +132,7 @@ fn an_interactive_shell_has_job_control() {
     pty.wait_for("> ");
     pty.enters("echo code''=$?");
     pty.wait_for("code=3");
+    pty.wait_for("> ");
     // The outer shell has the terminal again.
     pty.enters("cat");
     pty.types("me\n");
