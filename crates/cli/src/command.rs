@@ -158,6 +158,12 @@ impl Command {
         end
     }
 
+    /// Returns true if its supervisor has asked it to end by now, because it must be gone by this
+    /// time.
+    pub(crate) fn is_asked_to_end(&self, gone_by: u64) -> bool {
+        supervisor::now() >= gone_by.saturating_sub(nanoseconds(self.grace))
+    }
+
     /// Makes it end because the lease was lost. Returns the time at which it must be gone.
     pub(crate) fn must_end(&self, order: Order) -> u64 {
         self.order(order);

@@ -93,9 +93,9 @@ impl Signals {
     }
 
     /// Discards signals that came already: Ctrl-C was meant for the command, which has ended from
-    /// it, and not for the release.
-    pub(crate) fn forget(&mut self) {
-        self.queue.forget();
+    /// it, and not for the release. Returns true if we were continued after a stop.
+    pub(crate) fn forget(&mut self) -> bool {
+        self.queue.forget()
     }
 
     /// The next event.

@@ -27,7 +27,7 @@ pub(crate) enum EndReason {
     Lost(Loss),
     /// The lease was about to end: renewals failed, or took too long.
     Foreseen,
-    /// The lease was about to end: we were stopped.
+    /// The lease was about to end, and we were stopped so long that the supervisor ended the command.
     Stopped,
     /// It held the lock for this long, which is the limit.
     HeldTooLong(Duration),
@@ -72,7 +72,7 @@ pub(crate) async fn watch(
     let mut loss = None;
     let mut held_too_long = None;
     let mut last_wish = None;
-    let mut stopped = false;
+    let mut stopped_too_long = false;
     let mut unminded_by_us = false;
     let mut gone_by = u64::MAX;
     // A renewal does not extend the time of a command that was told to end.
@@ -98,10 +98,10 @@ pub(crate) async fn watch(
             rest => rest.max(SHORT_NAP),
         };
         let nap = if held_too_long.is_none() { rest.min(allowed) } else { rest }.min(LONGEST_NAP);
-        tokio::select! {
+        let was_stopped = tokio::select! {
             biased;
             report = command.report() => match report {
-                Ok(stop) => stopped |= command.follow(stop, signals),
+                Ok(stop) => command.follow(stop, signals),
                 Err(report) => break report,
             },
             why = &mut lost, if loss.is_none() => {
@@ -109,21 +109,26 @@ pub(crate) async fn watch(
                 let order = if without_notice { Order::Lost } else { Order::Kill };
                 told_by = told_by.min(command.must_end(order));
                 loss = Some(why);
+                false
             }
-            () = renewed => stopped = false,
-            event = signals.next_event() => stopped |= attend(command, event, signals, &mut last_wish),
-            () = sleep(nap) => if supervisor::now() >= overdue && command.kill_if_unminded() {
-                unminded_by_us = true;
-                break None;
-            },
-        }
+            () = renewed => false,
+            event = signals.next_event() => attend(command, event, signals, &mut last_wish),
+            () = sleep(nap) => {
+                if supervisor::now() >= overdue && command.kill_if_unminded() {
+                    unminded_by_us = true;
+                    break None;
+                }
+                false
+            }
+        };
+        stopped_too_long |= was_stopped && command.is_asked_to_end(gone_by);
     };
-    signals.forget();
+    stopped_too_long |= signals.forget() && command.is_asked_to_end(gone_by);
     let doom = match report {
         None if !unminded_by_us => Some(loss.map_or(EndReason::Unminded, EndReason::Lost)),
         report => {
             let doomed = report.is_none_or(|report| report.doomed);
-            reason(doomed, loss, held_too_long, stopped)
+            reason(doomed, loss, held_too_long, stopped_too_long)
         }
     };
     if doom.is_some() {
@@ -133,20 +138,22 @@ pub(crate) async fn watch(
 }
 
 /// Why the command had to end, if it had to.
+///
+/// When we continue after a stop that was too long, the supervisor has asked the command to end, in
+/// whatever order we learn of that and of the end of the lease, and even if the lease can still be
+/// renewed.
 fn reason(
     doomed: bool,
     loss: Option<Loss>,
     held_too_long: Option<Duration>,
-    stopped: bool,
+    stopped_too_long: bool,
 ) -> Option<EndReason> {
     match (loss, held_too_long) {
-        // When we are continued past the lease's end, we learn of it and of the command's end in
-        // either order.
-        (Some(Loss::Expired { fault: None }), None) if stopped => Some(EndReason::Stopped),
+        (Some(Loss::Expired { fault: None }), None) if stopped_too_long => Some(EndReason::Stopped),
         (Some(loss), _) => Some(EndReason::Lost(loss)),
         _ if !doomed => None,
         (None, Some(max_hold)) => Some(EndReason::HeldTooLong(max_hold)),
-        (None, None) if stopped => Some(EndReason::Stopped),
+        (None, None) if stopped_too_long => Some(EndReason::Stopped),
         (None, None) => Some(EndReason::Foreseen),
     }
 }

@@ -24,10 +24,14 @@ impl Queue {
         Ok((Self(streams.collect::<Result<_, _>>()?), 0))
     }
 
-    /// Discards signals that came already.
-    pub(super) fn forget(&mut self) {
+    /// Discards signals that came already. Returns true if one of them continued us.
+    pub(super) fn forget(&mut self) -> bool {
         let mut nobody = Context::from_waker(Waker::noop());
-        while self.poll_next(&mut nobody).is_ready() {}
+        let mut continued = false;
+        while let Poll::Ready(signal) = self.poll_next(&mut nobody) {
+            continued |= signal == Signal::CONT;
+        }
+        continued
     }
 
     /// The next event.

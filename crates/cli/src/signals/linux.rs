@@ -44,9 +44,13 @@ impl Queue {
         Ok((Self { signals, waiting }, blocked_before))
     }
 
-    /// Discards signals that came already.
-    pub(super) fn forget(&mut self) {
-        while let Ok(Some(_)) = self.signals.read_signal() {}
+    /// Discards signals that came already. Returns true if one of them continued us.
+    pub(super) fn forget(&mut self) -> bool {
+        let mut continued = false;
+        while let Ok(Some(come)) = self.signals.read_signal() {
+            continued |= come.ssi_signo == Signal::CONT.as_raw().unsigned_abs();
+        }
+        continued
     }
 
     /// The next event.

@@ -228,6 +228,30 @@ fn a_job_that_is_stopped_past_its_lease_is_70_when_it_goes_on_and_the_lock_was_f
     pty.wait_for("code=70");
 }
 
+/// The supervisor continues the command so that it can end, and that continues us.
+#[test]
+fn a_job_that_is_ended_while_it_is_stopped_says_so_although_its_lease_can_still_be_renewed() {
+    let site = Site::new();
+    let mut pty = Pty::shell(&site);
+    pty.enters("$L run --ttl 1 k -- sh -c 'trap \"\" TERM; echo $$ > running; exec sleep 60'");
+    site.wait_for("running");
+    pty.types(CTRL_Z);
+    pty.wait_for("Stopped");
+    pty.wait_for("lease lost, so the command was ended: it was not renewed while this run was stopped");
+}
+
+/// The same for a stop that no program can notice.
+#[test]
+fn a_run_that_was_stopped_by_force_past_its_lease_says_so() {
+    let site = Site::new();
+    let run = site.start(site.run_script(&["--ttl", "1", "k"], "echo $$ > running; exec sleep 60"));
+    let command = site.wait_for("running");
+    run.signal(Signal::STOP);
+    until("the command is ended", || !is_alive(&command));
+    run.signal(Signal::CONT);
+    run.finish().says(70, &["it was not renewed while this run was stopped"]);
+}
+
 /// Then only we are stopped, and nothing renews the lease.
 #[test]
 fn a_command_that_is_continued_by_hand_continues_us() {
