@@ -832,7 +832,7 @@ pub(super) const BUGS: &[Bug] = &[
     },
     Bug {
         name: "a release after the close says that the lease has ended",
-        file: "crates/leasehold/src/error.rs",
+        file: "crates/leasehold/src/error/guard.rs",
         from: "            Loss::Closed { reason } => Self::Closed { reason },",
         to: "            Loss::Closed { reason } if reason.is_empty() => Self::Closed { reason },",
         tests: &[(InMemory, "guards_in_virtual_time::a_release_after_the_close_says_that_it_was_closed")],

@@ -1,0 +1,164 @@
+//! Errors of what is asked of all locks together.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_core::{Fault, Key, Misuse};
+
+use super::Seconds;
+
+/// Why [`Locks::inspect`](crate::Locks::inspect) returned nothing.
+///
+/// ```
+/// use leasehold::{FaultCause, InspectError};
+///
+/// /// Whether another try makes sense.
+/// fn is_worth_another_try(error: &InspectError) -> bool {
+///     match error {
+///         InspectError::Store(fault) => !fault.is_lasting(),
+///         _ => false,
+///     }
+/// }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InspectError {
+    /// The request is invalid; nothing was sent.
+    Misuse(Misuse),
+    /// The store did not answer, or refused.
+    Store(Fault),
+}
+
+impl fmt::Display for InspectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Misuse(misuse) => misuse.fmt(f),
+            Self::Store(fault) => fault.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for InspectError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Misuse(misuse) => Some(misuse),
+            Self::Store(fault) => Some(fault),
+        }
+    }
+}
+
+impl From<Misuse> for InspectError {
+    fn from(misuse: Misuse) -> Self {
+        Self::Misuse(misuse)
+    }
+}
+
+/// Why [`Locks::connect`](crate::Locks::connect) failed.
+///
+/// ```
+/// # async fn example() -> Result<(), leasehold::ConnectError> {
+/// use leasehold::{ConnectError, FaultCause, Locks};
+///
+/// match Locks::connect("redis://10.0.0.5").await {
+///     Err(ConnectError::Refused(fault)) if fault.cause == FaultCause::Authentication => {
+///         println!("check the password: {fault}");
+///     }
+///     other => drop(other?),
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The URL or a default is invalid; nothing was sent.
+    Misuse(Misuse),
+    /// The store did not answer within the outage limit.
+    #[non_exhaustive]
+    Unreachable {
+        /// The last fault.
+        fault: Fault,
+        /// How long connecting was tried.
+        waited: Duration,
+    },
+    /// The store refuses, and will refuse until somebody repairs it.
+    Refused(Fault),
+    /// The operating system could not start the thread for
+    /// [`LocksBuilder::own_thread`](crate::LocksBuilder::own_thread).
+    #[non_exhaustive]
+    NoThread {
+        /// The operating system's error.
+        reason: Arc<str>,
+    },
+}
+
+impl fmt::Display for ConnectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Misuse(misuse) => misuse.fmt(f),
+            Self::Unreachable { fault, waited } => {
+                write!(f, "no answer within {}: {fault}", Seconds(*waited))
+            }
+            Self::Refused(fault) => fault.fmt(f),
+            Self::NoThread { reason } => write!(f, "no thread for the locks: {reason}"),
+        }
+    }
+}
+
+impl std::error::Error for ConnectError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Misuse(misuse) => Some(misuse),
+            Self::Unreachable { fault, .. } | Self::Refused(fault) => Some(fault),
+            Self::NoThread { .. } => None,
+        }
+    }
+}
+
+impl From<Misuse> for ConnectError {
+    fn from(misuse: Misuse) -> Self {
+        Self::Misuse(misuse)
+    }
+}
+
+/// The work that [`Locks::close`](crate::Locks::close) could not finish in time. The leases expire
+/// on their own.
+///
+/// ```
+/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// use leasehold::Locks;
+/// use std::time::Duration;
+///
+/// let locks = Locks::in_memory();
+/// let guard = locks.mutex("report").lock().await?;
+/// let error = locks.close(Duration::ZERO).await.unwrap_err();
+/// assert_eq!(error.taken_back[0].to_string(), "report"); // its guard is lost now
+/// assert!(!guard.is_held());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CloseError {
+    /// The keys of guards that were still held when the time was up. These guards are lost.
+    pub taken_back: Vec<Key>,
+    /// The number of releases that the store had not confirmed.
+    pub unconfirmed: usize,
+}
+
+impl fmt::Display for CloseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let keys: Vec<_> = self.taken_back.iter().map(ToString::to_string).collect();
+        write!(
+            f,
+            "closed with {} guards still held ({}) and {} releases unconfirmed",
+            keys.len(),
+            keys.join(", "),
+            self.unconfirmed
+        )
+    }
+}
+
+impl std::error::Error for CloseError {}
