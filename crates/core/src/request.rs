@@ -124,7 +124,7 @@ impl Request {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_structs, reason = "stores must handle every field")]
 pub struct Wait {
-    /// The channel on which it is notified of its turn; `None` if it can only ask again.
+    /// The channel on which it is notified of its turn; silent, or `None`, if it can only ask again.
     pub channel: Option<Channel>,
     /// The secret that the push of a grant must repeat to be accepted; `None` if only the store can
     /// send messages to this waiter.

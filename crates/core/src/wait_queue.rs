@@ -41,6 +41,21 @@ impl Channel {
         Self(name.as_ref().into())
     }
 
+    /// The channel of a process that cannot be notified: 48 random bits. Nobody listens there; it only
+    /// shows which waiters are of the same process.
+    #[must_use]
+    pub fn silent(process: u64) -> Self {
+        Self::new(format!("{}{:012x}", char::from(Self::SILENT), process & ((1 << 48) - 1)))
+    }
+
+    /// Returns true for the channel of a process that cannot be notified.
+    #[must_use]
+    pub fn is_silent(&self) -> bool {
+        self.0.first() == Some(&Self::SILENT)
+    }
+
+    const SILENT: u8 = b'?';
+
     /// The name.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
@@ -98,8 +113,8 @@ pub struct QueueEntry {
     pub mode: Mode,
     /// How long its lease is to last.
     pub ttl: Ttl,
-    /// The channel on which it is notified of its turn; `None` if it only learns that when it asks
-    /// again.
+    /// The channel on which it is notified of its turn; silent, or `None` if its process is not known
+    /// either, if it only learns that when it asks again.
     pub channel: Option<Channel>,
     /// The secret that the push of a grant must repeat, if the waiter requires one.
     pub nonce: Option<Nonce>,
@@ -125,6 +140,11 @@ impl QueueEntry {
     #[must_use]
     pub fn with_nonce(self, nonce: Option<Nonce>) -> Self {
         Self { nonce, ..self }
+    }
+
+    /// The channel on which it can be notified.
+    pub(crate) fn listens_on(&self) -> Option<&Channel> {
+        self.channel.as_ref().filter(|channel| !channel.is_silent())
     }
 }
 
@@ -248,7 +268,7 @@ impl WaitQueue {
         let mut looked_at = 0;
         let elsewhere = known.take(Self::LOOKED_AHEAD).find(|(_, waiter)| {
             looked_at += 1;
-            waiter.channel.is_some() && waiter.channel.as_ref() != channel
+            waiter.listens_on().is_some() && waiter.channel.as_ref() != channel
         });
         let elsewhere = elsewhere.map(|(_, waiter)| QueueEntry::clone(waiter));
         self.missed |= elsewhere.is_none() && looked_at < Self::LOOKED_AHEAD && missing.is_some();

@@ -36,6 +36,8 @@ struct Waiters {
     /// The waiters of each key, in the order of its queue.
     by_key: BTreeMap<Key, BTreeSet<(Ticket, Holder)>>,
     dice: Dice,
+    /// A number of this process.
+    process: u64,
 }
 
 /// The proof that a grant which a waiter receives is genuine: it comes on the channel that the
@@ -77,10 +79,12 @@ struct Waiter {
 }
 
 impl WaiterRegistry {
-    /// No waiters yet. `seed` spreads the requests; it need not be secret.
+    /// No waiters yet. `seed` is random, and need not be secret: it spreads the requests, and tells this
+    /// process from others that cannot be notified either.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        Self(Mutex::new(Waiters { all: BTreeMap::new(), by_key: BTreeMap::new(), dice: Dice::new(seed) }))
+        let (all, by_key) = (BTreeMap::new(), BTreeMap::new());
+        Self(Mutex::new(Waiters { all, by_key, dice: Dice::new(seed), process: seed }))
     }
 
     /// Notes that a waiter is about to ask, and from now on accepts only a grant with this proof;
@@ -115,11 +119,13 @@ impl WaiterRegistry {
     }
 
     /// Notes that a waiter, which is about to ask, cannot be notified of its turn: until its next
-    /// request it only polls, often.
-    pub fn cannot_be_told(&self, holder: Holder) {
-        if let Some(waiter) = self.waiters().all.get_mut(&holder) {
+    /// request it only polls, often. Returns the silent channel for that request.
+    pub fn cannot_be_told(&self, holder: Holder) -> Channel {
+        let mut waiters = self.waiters();
+        if let Some(waiter) = waiters.all.get_mut(&holder) {
             waiter.told = false;
         }
+        Channel::silent(waiters.process)
     }
 
     /// Handles the answer to a waiter's request.

@@ -5,15 +5,26 @@ use leasehold_core::Channel;
 /// The prefix of the names of channels.
 const PREFIX: &str = "leasehold_";
 
+/// The numbers of silent channels: 48 bits with all ones in front.
+const SILENT: u64 = !0 << 48;
+
+/// The number of a channel on which a process can listen, from random bits.
+pub(crate) const fn of_bits(random: u64) -> i64 {
+    (random & !(1 << 63)).cast_signed()
+}
+
 /// The channel of a number, as core represents it.
 pub(crate) fn of_number(number: i64) -> Channel {
-    Channel::new(format!("{:016x}", number.cast_unsigned()))
+    let bits = number.cast_unsigned();
+    if bits & SILENT == SILENT { Channel::silent(bits) } else { Channel::new(format!("{bits:016x}")) }
 }
 
 /// The number of a channel; `None` if it is not one of this store.
 pub(crate) fn number(channel: &Channel) -> Option<i64> {
-    let digits = std::str::from_utf8(channel.as_bytes()).ok().filter(|digits| digits.len() == 16)?;
-    u64::from_str_radix(digits, 16).ok().map(u64::cast_signed)
+    let name = std::str::from_utf8(channel.as_bytes()).ok()?;
+    let (digits, in_front) = name.strip_prefix('?').map_or((name, 0), |digits| (digits, SILENT));
+    let bits = u64::from_str_radix(digits, 16).ok()? | in_front;
+    Some(bits.cast_signed()).filter(|number| of_number(*number) == *channel)
 }
 
 /// The server's name for the channel of a number.
@@ -30,6 +41,9 @@ mod tests {
         for id in [0, 1, -1, i64::MIN, i64::MAX] {
             assert_eq!(number(&of_number(id)), Some(id));
             assert!(name(id).len() < 64, "an identifier of the server's");
+            let silent = Channel::silent(id.cast_unsigned());
+            assert_eq!(number(&silent).map(of_number), Some(silent));
+            assert!(!of_number(of_bits(id.cast_unsigned())).is_silent());
         }
         for text in ["", "left", "000000000000000g", "00000000000000001"] {
             assert_eq!(number(&Channel::new(text)), None);

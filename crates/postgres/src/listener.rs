@@ -169,7 +169,7 @@ async fn listen(
     inner: &Arc<Inner>,
     queue: &mpsc::WeakUnboundedSender<Job>,
 ) -> Result<Listener, ListenFailure> {
-    let number = (inner.runtime.random() as u64).cast_signed();
+    let number = channel::of_bits(inner.runtime.random() as u64);
     let name = channel::name(number);
     let (proof, tested) = (format!("test {number}"), Arc::new(Notify::new()));
     let on_notification: OnNotification = {

@@ -190,6 +190,7 @@ impl Answered {
             let Chosen { key, nth, .. } = of_number(chosen, number)?;
             let said =
                 push::read(said).ok_or_else(|| TransactionError::damaged("a message is of no kind"))?;
+            let to = to.filter(|channel| !channel.is_silent());
             let push =
                 Push { to, holder: said.holder, key: (*key).clone(), event: said.event, nonce: said.nonce };
             if let Some(served) = self.served.get_mut(nth) {

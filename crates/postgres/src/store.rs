@@ -230,10 +230,8 @@ impl PostgresStore {
             let nonce = hears.then(|| Nonce::from_bits(inner.runtime.random()));
             let proof = channel.clone().zip(nonce).map(|(channel, nonce)| Proof { channel, nonce });
             let ticket = inner.waiting.asks(attempt.holder, proof, inner.runtime.now());
-            if !hears {
-                inner.waiting.cannot_be_told(attempt.holder);
-            }
-            let wait = Wait { channel, nonce, ticket, queue_limit };
+            let named = channel.take().unwrap_or_else(|| inner.waiting.cannot_be_told(attempt.holder));
+            let wait = Wait { channel: Some(named), nonce, ticket, queue_limit };
             let request = Request::Grant { attempt: attempt.clone(), wait: Some(wait), not_after: None };
             let answer = self.serve_one(request, limit, read!(Grant)).await;
             match &answer {

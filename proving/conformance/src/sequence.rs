@@ -95,6 +95,11 @@ pub fn heard() -> Vec<Channel> {
     [1, 2].map(channel_of).to_vec()
 }
 
+/// The channels of processes that cannot be notified.
+fn silent() -> Vec<Channel> {
+    [5, 6].map(Channel::silent).to_vec()
+}
+
 /// The channels that nobody listens on.
 fn unheard() -> Vec<Channel> {
     [3, 4].map(channel_of).to_vec()
@@ -191,7 +196,7 @@ fn opening(dice: &mut Dice) -> Vec<Step> {
         let wait = Some(Wait { channel: Some(channel.clone()), ..Wait::default() });
         Request::Grant { attempt: by(who), wait, not_after: None }
     };
-    let [heard, unheard] = [heard(), unheard()];
+    let [heard, unheard] = [dice.pick(&[heard(), heard(), silent()]), unheard()];
     let crowd = Step::Crowd(waits(9, &unheard[0]), dice.pick(&[99, 100, 101, 205]));
     let took = Step::Ask(Request::Grant { attempt: by(1), wait: None, not_after: None });
     let last = u128::MAX - 7;
@@ -257,7 +262,7 @@ fn together(dice: &mut Dice) -> Vec<Step> {
         let wait = Some(Wait { channel: Some(channel.clone()), ..Wait::default() });
         Request::Grant { attempt: by(claim, who), wait, not_after: None }
     };
-    let [heard, unheard] = [heard(), unheard()];
+    let [heard, unheard] = [dice.pick(&[heard(), heard(), silent()]), unheard()];
     let asks = |claim: &Claim, who, channel| Step::Ask(waits(claim, who, channel));
     let goes = |who| Step::Ask(Request::Release(by(&write, who)));
     let last = u128::MAX - 7;
@@ -353,7 +358,7 @@ fn step(dice: &mut Dice, wall: Stamp) -> Step {
             let count = dice.pick(&[98, 99, 100, 101, 102, 210]);
             let mut request = waits(dice, wall);
             if let Request::Grant { wait: Some(wait), not_after, .. } = &mut request {
-                wait.channel = dice.pick(&[&unheard()[..], &heard()[..1]].concat()).into();
+                wait.channel = dice.pick(&[&unheard()[..], &heard()[..1], &silent()[..1]].concat()).into();
                 (wait.queue_limit, *not_after) = (None, None);
             }
             Step::Crowd(request, count)
@@ -415,7 +420,7 @@ fn not_after(dice: &mut Dice, wall: Stamp) -> Option<Stamp> {
 
 fn waits(dice: &mut Dice, wall: Stamp) -> Request {
     let attempt = attempt(dice, wall);
-    let channels = [heard(), heard(), unheard()].concat();
+    let channels = [heard(), heard(), unheard(), silent()].concat();
     let channel = Some(dice.pick(&channels)).filter(|_| dice.below(6) > 0);
     // Invented tickets are older or younger than any clock's, and often equal.
     let ticket = dice.pick(&[None, None, None, None, None, Some(7), Some(8), Some(ABOVE_ANY_CLOCK)]);

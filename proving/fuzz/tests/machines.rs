@@ -412,7 +412,7 @@ fn a_waiter_of_each_queue_asks_again_in_time_whatever_was_pushed() {
                     }
                     stands[of] = matches!(answer, GrantAnswer::Busy { place: Some(_), .. });
                 }
-                WaiterEvent::Untold => waiting.cannot_be_told(holder),
+                WaiterEvent::Untold => drop(waiting.cannot_be_told(holder)),
                 WaiterEvent::Leave => {
                     waiting.leave(holder, now);
                     (asking[of], stands[of]) = (false, false);

@@ -590,9 +590,26 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "a key is handed to a waiter that cannot be notified",
         file: "crates/redis/src/scripts/queue.lua",
-        from: "  return s.queue.counts[channel] > 0 and not s.queue.unresponsive[channel]",
+        from: "  return channel and (is_silent(channel) or s.queue.counts[channel] > 0) and not s.queue.unresponsive[channel]",
         to: "  return true",
         tests: &[(Store, "queue_order::a_process_that_dies_in_the_queue_does_not_delay_the_next")],
+    },
+    Bug {
+        name: "each waiter of a process that cannot be notified and is gone costs a claim window",
+        file: "crates/redis/src/scripts/queue.lua",
+        from: "  return channel and (is_silent(channel) or s.queue.counts[channel] > 0) and not s.queue.unresponsive[channel]",
+        to: "  return channel and (is_silent(channel) or s.queue.counts[channel] > 0 and not s.queue.unresponsive[channel])",
+        tests: &[(Store, "lent::a_process_that_lent_its_connection_and_is_gone_costs_one_claim_window")],
+    },
+    Bug {
+        name: "a process that cannot be notified is passed over as if it were gone",
+        file: "crates/core/src/apply/advance.rs",
+        from: "        let hears = first.listens_on().is_none_or(",
+        to: "        let hears = first.channel.as_ref().is_none_or(",
+        tests: &[(
+            Core,
+            "apply::tests::wait_queue::a_process_that_lets_a_lock_lie_costs_one_window_for_all_its_waiters",
+        )],
     },
     // The quarantine of a restarted member.
     Bug {

@@ -95,7 +95,7 @@ fn next(
             told.unfinished.push(key.clone());
             break NextGrantee::Unknown;
         }
-        let hears = first.channel.as_ref().is_none_or(|channel| context.subscribers.listens(channel));
+        let hears = first.listens_on().is_none_or(|channel| context.subscribers.listens(channel));
         let is_there = hears && !queue.is_unresponsive(first);
         if is_there && !has_room {
             break NextGrantee::Other;
@@ -147,9 +147,14 @@ fn hand_over(
             records.locks.insert(key.clone(), Lock::new(content, Some(context.now + lasts.duration())));
         }
         Some(family) => {
+            let shares = records.shares.entry(key.clone()).or_default();
             let share = Share::new(mode.weight(), fence, label, Share::end(context.now, lasts));
-            let share = share.unclaimed_at(channel.clone());
-            records.shares.entry(key.clone()).or_default().put(holder, share);
+            let mut share = share.unclaimed_at(channel.clone());
+            // Its own lease may have just become a share, and is not shortened.
+            if let Some(own) = shares.of(holder) {
+                share = Share { ends: share.ends.max(own.ends), weight: own.weight, ..share };
+            }
+            shares.put(holder, share);
             records.mark(key, family);
         }
     }
@@ -202,6 +207,7 @@ impl Effects {
     }
 
     pub(super) fn push(&mut self, key: &Key, to: Option<crate::Channel>, holder: Holder, event: PushEvent) {
+        let to = to.filter(|channel| !channel.is_silent());
         self.pushes.push(Push { to, holder, key: key.clone(), event, nonce: None });
     }
 }

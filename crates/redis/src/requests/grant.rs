@@ -88,10 +88,8 @@ impl Client {
             let nonce = has_push.then(|| Nonce::from_bits(self.runtime.random()));
             let proof = channel.clone().zip(nonce).map(|(channel, nonce)| Proof { channel, nonce });
             let ticket = self.waiting.asks(attempt.holder, proof, self.runtime.now());
-            if !has_push {
-                self.waiting.cannot_be_told(attempt.holder);
-            }
-            let wait = Wait { channel, nonce, ticket, queue_limit };
+            let named = channel.take().unwrap_or_else(|| self.waiting.cannot_be_told(attempt.holder));
+            let wait = Wait { channel: Some(named), nonce, ticket, queue_limit };
             let answer = self.ask(attempt, Some(wait), route, limit).await;
             match &answer {
                 Ok(answer) => self.waiting.answered(attempt, answer, self.runtime.now()),

@@ -4,7 +4,8 @@
 -- their data:
 --   digits      ttl, how long to remember the fence, 1 if the claim has other keys too, else 0, and directly behind that the mode unless
 --               it is exclusive, the channel, the 32 digits that prove a grant to the waiter if it requires a proof, and a space
---               and the label if there is one; separated by spaces. No channel: it cannot be notified, and counts as listening.
+--               and the label if there is one; separated by spaces. A silent channel, which begins with ?, only shows which
+--               waiters are of the same process: that cannot be notified, and counts as listening. So does a waiter without one.
 --   u           the holder of an unclaimed hand-over: digits, a space, the channel
 --   s:channel   waiters on this channel are skipped
 
@@ -14,6 +15,8 @@ local CLEARED_AT_ONCE = 100
 -- digits that they overflow.
 local MS = '([1-9]%d?%d?%d?%d?%d?%d?%d?%d?%d?%d?%d?%d?)'
 local STANDS = '^' .. MS .. ' ' .. MS .. ' ([01])([^ ]*) ([^ ]*)(.*)$'
+
+local function is_silent(channel) return channel == '' or string.sub(channel, 1, 1) == '?' end
 
 local function new_waiter(digits, ticket, record)
   local ttl, keep, more, mode, channel, behind = string.match(record or '', STANDS)
@@ -108,16 +111,15 @@ local function witness(s, channel)
     else
       break
     end
-    if waiter.channel and waiter.channel ~= '' and waiter.channel ~= channel then return waiter end
+    if waiter.channel and not is_silent(waiter.channel) and waiter.channel ~= channel then return waiter end
   end
   return first(s)
 end
 
--- Returns true if somebody may listen on the channel of a waiter that was loaded.
+-- Returns true if the process of a waiter that was loaded may be there.
 local function hears(s, waiter)
   local channel = waiter.channel
-  if not channel or channel == '' then return channel == '' end
-  return s.queue.counts[channel] > 0 and not s.queue.unresponsive[channel]
+  return channel and (is_silent(channel) or s.queue.counts[channel] > 0) and not s.queue.unresponsive[channel]
 end
 
 local function set_unresponsive(s, channel, unresponsive)

@@ -17,7 +17,7 @@ end
 -- the key's name, because anybody may listen.
 local function push(s, letter, waiter, ...)
   told = told + 1
-  if waiter.channel ~= '' then
+  if not is_silent(waiter.channel) then
     local words = { letter, waiter.digits, ... }
     if not waiter.nonce then words[#words + 1] = s.key elseif letter == 'g' then words[#words + 1] = waiter.nonce end
     pushes[#pushes + 1] = { waiter.channel, table.concat(words, ' ') }

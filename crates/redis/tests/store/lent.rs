@@ -1,10 +1,13 @@
 //! Locks over an existing connection of the program.
 
-use leasehold_core::{HoldAnswer, InspectStore as _, Store};
+use std::time::{Duration, Instant};
+
+use leasehold_core::{GrantAnswer, HoldAnswer, InspectStore as _, Store, WaitMode, WaitQueue};
 use leasehold_redis::RedisStore;
 use servers::{Flavor, Server};
 
-use crate::world::{attempt, grant, granted, key, passing, runtime, value};
+use crate::queue::{let_go, lock, until_queued};
+use crate::world::{self, attempt, grant, granted, key, passing, runtime, value};
 
 pub(crate) async fn it_works(server: &Server, store: &RedisStore) {
     store.open().await.unwrap();
@@ -40,7 +43,7 @@ async fn a_connection_manager_can_be_lent_and_comes_back_after_a_restart() {
         if store.open().await.is_ok() {
             return it_works(&server, &store).await;
         }
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
     }
     panic!("it never came back");
 }
@@ -58,10 +61,10 @@ async fn a_multiplexed_connection_is_lost_for_good_and_a_manager_comes_back() {
     multiplexed.open().await.unwrap();
     managed.open().await.unwrap();
     server.text(&["CLIENT", "KILL", "TYPE", "normal"]);
-    let begun = std::time::Instant::now();
+    let begun = Instant::now();
     while managed.open().await.is_err() {
-        assert!(begun.elapsed() < std::time::Duration::from_secs(10), "it never came back");
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        assert!(begun.elapsed() < Duration::from_secs(10), "it never came back");
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
     for _ in 0..3 {
         passing(multiplexed.inspect(&key("k")).await, &[]);
@@ -84,4 +87,36 @@ async fn a_grant_stuck_in_a_lent_connection_is_given_up_for_good() {
     server.cont();
     store.give_up(&ours).await.unwrap();
     assert_eq!(value(&server, "k"), None);
+}
+
+/// It is not notified over a lent connection, so only what follows a hand-over shows that it is
+/// gone.
+#[tokio::test]
+async fn a_process_that_lent_its_connection_and_is_gone_costs_one_claim_window() {
+    let server = Server::start(Flavor::Redis70);
+    let client = redis::Client::open(server.url()).unwrap();
+    let connection = client.get_multiplexed_async_connection().await.unwrap();
+    let lent = RedisStore::from_connection(connection, "ours", runtime());
+    let [holder, next] = [(); 2].map(|()| world::store(&server.url()));
+    let [held, first, second, third, last] = [(); 5].map(|()| attempt(&["k"]));
+    granted(grant(&holder, &held).await);
+    for waiter in [&first, &second, &third] {
+        let answer = lent.grant(waiter, WaitMode::Wait { queue_limit: None }).await.unwrap();
+        assert!(matches!(answer, GrantAnswer::Busy { place: Some(_), .. }), "{answer:?}");
+    }
+    let locked = async {
+        lock(&next, &last).await;
+        Instant::now()
+    };
+    let released = async {
+        until_queued(&server, &[&first, &second, &third, &last]).await;
+        let begun = Instant::now();
+        let_go(&holder, &held).await;
+        begun
+    };
+    let (locked, released) = tokio::join!(locked, released);
+    let window = WaitQueue::CLAIM_WINDOW;
+    let gap = locked - released;
+    assert!((window..2 * window).contains(&gap), "{gap:?} for three waiters of one process");
+    let_go(&next, &last).await;
 }

@@ -375,7 +375,7 @@ fn parts(served: Served) -> (Answer, Vec<Push>, Vec<Key>) {
 fn are_alive(requests: &[Request]) -> bool {
     requests.iter().all(|request| match request {
         Request::Grant { wait: Some(wait), .. } => {
-            wait.channel.as_ref().is_some_and(|it| heard().contains(it))
+            wait.channel.as_ref().is_some_and(|it| heard().contains(it) || it.is_silent())
         }
         _ => true,
     })
@@ -388,13 +388,18 @@ fn number_of(named: &Channel) -> i64 {
 
 /// The channel of a number, by the name that the histories give it.
 fn channel(number: i64) -> Channel {
-    channel_of(u128::from(number.unsigned_abs()))
+    if number < 0 {
+        Channel::silent(number.cast_unsigned())
+    } else {
+        channel_of(number.unsigned_abs().into())
+    }
 }
 
 fn with_our_channel(mut request: Request) -> Request {
     if let Request::Grant { wait: Some(wait), .. } = &mut request {
-        wait.channel =
-            wait.channel.as_ref().map(|channel| Channel::new(format!("{:016x}", number_of(channel))));
+        wait.channel = wait.channel.take().map(|channel| {
+            if channel.is_silent() { channel } else { Channel::new(format!("{:016x}", number_of(&channel))) }
+        });
     }
     request
 }

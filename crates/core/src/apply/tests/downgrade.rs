@@ -75,6 +75,16 @@ fn a_downgrade_never_shortens_the_lease_and_lengthens_it_as_a_renewal_does() {
     }
 }
 
+/// An older request of the same holder, to read, waits behind its own lease.
+#[test]
+fn a_downgrade_that_hands_the_key_to_its_own_holder_shortens_nothing() {
+    let mut records = Records::default();
+    ask(&mut records, &attempt(1, &["a"], 60), 100);
+    wait(&mut records, &shared(1, &["a"], 10), &at(101));
+    renew(&mut records, &shared(1, &["a"], 60), &at(102));
+    assert_eq!((left(&records, 102), held(&records, "a", 102).len()), (60, 1));
+}
+
 #[test]
 fn all_keys_of_a_claim_become_shared_or_none() {
     let mut records = Records::default();

@@ -57,24 +57,48 @@ fn a_waiter_that_does_not_listen_is_not_handed_a_lock() {
 
 #[test]
 fn a_process_that_lets_a_lock_lie_costs_one_window_for_all_its_waiters() {
+    for stopped in [Channel::new("stopped"), Channel::silent(7)] {
+        let mut records = Records::default();
+        ask(&mut records, &attempt(1, &["a"], 10), 100);
+        for (who, channel) in [(2, &stopped), (3, &stopped), (4, &Channel::new("here"))] {
+            let wait = Wait { channel: Some(channel.clone()), ..Wait::default() };
+            wait_as(&mut records, &attempt(who, &["a"], 10), wait, &at(101));
+        }
+        // Nobody listens on a silent channel, and that proves nothing.
+        let context = at(105);
+        let context = context.with_subscribers(&Deaf("?000000000007"));
+        let pushes = pushed(&mut records, Request::Release(attempt(1, &["a"], 10)), &context);
+        assert_eq!(pushes, [(2, handed(105_000_000)), (4, FIRST)]);
+        let pushes = pushed(&mut records, Request::Advance(vec![key("a")]), &at(107));
+        assert_eq!(pushes, [(4, handed(107_000_000))]);
+        // It runs again, and finds its place before those who came later.
+        let ticket = Some((key("a"), Ticket::new(101_000_001)));
+        let (answer, _) = wait(&mut records, &attempt(6, &["a"], 10), &at(108));
+        assert_eq!(place(&answer).before, 0);
+        let wait = Wait { channel: Some(stopped), ticket, ..Wait::default() };
+        let (answer, _) = wait_as(&mut records, &attempt(3, &["a"], 10), wait, &at(108));
+        assert_eq!(
+            place(&answer),
+            QueuePosition { ticket: Ticket::new(101_000_001), before: 0, stood: false }
+        );
+        let pushes = pushed(&mut records, Request::Release(attempt(4, &["a"], 10)), &at(108));
+        assert_eq!(pushes, [(3, handed(108_000_000)), (6, FIRST)]);
+    }
+}
+
+/// Nobody is notified on a silent channel.
+#[test]
+fn a_push_to_a_process_that_cannot_be_notified_has_no_channel() {
     let mut records = Records::default();
     ask(&mut records, &attempt(1, &["a"], 10), 100);
-    for (who, channel) in [(2, "stopped"), (3, "stopped"), (4, "here")] {
-        let wait = Wait { channel: Some(Channel::new(channel)), ..Wait::default() };
+    for (who, channel) in [(2, Channel::silent(7)), (3, Channel::silent(8)), (4, Channel::new("here"))] {
+        let wait = Wait { channel: Some(channel), ..Wait::default() };
         wait_as(&mut records, &attempt(who, &["a"], 10), wait, &at(101));
     }
-    release(&mut records, &attempt(1, &["a"], 10), &at(105));
-    let pushes = pushed(&mut records, Request::Advance(vec![key("a")]), &at(107));
-    assert_eq!(pushes, [(4, handed(107_000_000))]);
-    // It runs again, and finds its place before those who came later.
-    let ticket = Some((key("a"), Ticket::new(101_000_001)));
-    let (answer, _) = wait(&mut records, &attempt(6, &["a"], 10), &at(108));
-    assert_eq!(place(&answer).before, 0);
-    let wait = Wait { channel: Some(Channel::new("stopped")), ticket, ..Wait::default() };
-    let (answer, _) = wait_as(&mut records, &attempt(3, &["a"], 10), wait, &at(108));
-    assert_eq!(place(&answer), QueuePosition { ticket: Ticket::new(101_000_001), before: 0, stood: false });
-    let pushes = pushed(&mut records, Request::Release(attempt(4, &["a"], 10)), &at(108));
-    assert_eq!(pushes, [(3, handed(108_000_000)), (6, FIRST)]);
+    let served = apply(&mut records, Request::Release(attempt(1, &["a"], 10)), &at(105));
+    let told: Vec<_> = served.pushes.iter().map(|push| (push.holder.bits(), push.to.clone())).collect();
+    // The witness is one that can be notified.
+    assert_eq!(told, [(2, None), (4, Some(Channel::new("here")))]);
 }
 
 #[test]
