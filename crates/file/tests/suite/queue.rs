@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use leasehold_core::{
-    Attempt, GrantAnswer, HoldAnswer, InspectStore as _, ProcessStore as _, Request, Runtime as _, Store,
-    Ttl, Wait, WaitMode, Wake,
+    Attempt, Fault, GrantAnswer, HoldAnswer, InspectStore as _, ProcessStore as _, Request, Runtime as _,
+    Store, Ttl, Wait, WaitMode, Wake,
 };
 use leasehold_file::{FileStore, Ledger};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
@@ -67,10 +67,9 @@ async fn take(store: &FileStore, attempt: &Attempt) -> u32 {
     let mut asks = 0;
     loop {
         asks += 1;
-        let answer = store.grant(attempt, WaitMode::Wait { queue_limit: None }).await.unwrap();
-        match answer {
-            GrantAnswer::Granted { .. } => return asks,
-            GrantAnswer::Busy { .. } => {
+        match unless_busy(store.grant(attempt, WaitMode::Wait { queue_limit: None }).await) {
+            Some(GrantAnswer::Granted { .. }) => return asks,
+            Some(GrantAnswer::Busy { .. }) => {
                 if asks == 1 {
                     println!("queued");
                 }
@@ -79,16 +78,26 @@ async fn take(store: &FileStore, attempt: &Attempt) -> u32 {
                     && OfTheMachine.now() < since + lasts.duration()
                 {
                     // The first renewal claims it.
-                    let claimed = store.renew(std::slice::from_ref(attempt)).await.remove(0).unwrap();
-                    if claimed == HoldAnswer::Done {
+                    let claimed = store.renew(std::slice::from_ref(attempt)).await.remove(0);
+                    if unless_busy(claimed) == Some(HoldAnswer::Done) {
                         return asks;
                     }
                 }
             }
-            GrantAnswer::Unfinished => {}
-            other => panic!("{other:?}"),
+            None | Some(GrantAnswer::Unfinished) => {}
+            Some(other) => panic!("{other:?}"),
         }
     }
+}
+
+async fn release(store: &FileStore, attempt: &Attempt) {
+    while unless_busy(store.release(attempt).await).is_none() {}
+}
+
+/// The answer; `None` if a process without a processor kept the file for too long, so that the
+/// request is to be repeated.
+fn unless_busy<T>(answer: Result<T, Fault>) -> Option<T> {
+    answer.map_err(|fault| assert!(!fault.is_lasting(), "{fault}")).ok()
 }
 
 async fn wait_once(store: &FileStore, file: &Path, me: u128) {
@@ -96,7 +105,7 @@ async fn wait_once(store: &FileStore, file: &Path, me: u128) {
     println!("at work");
     let asks = take(store, &attempt).await;
     note(file, &format!("{} {asks}", std::process::id()));
-    store.release(&attempt).await.unwrap();
+    release(store, &attempt).await;
 }
 
 /// Each holder creates a file that must not exist.
@@ -120,7 +129,7 @@ async fn round_and_round(store: &FileStore, file: &Path, me: u128) {
         tokio::time::sleep(Duration::from_micros(500)).await;
         note(file, &std::process::id().to_string());
         fs::write(&inside, "").unwrap();
-        store.release(&attempt).await.unwrap();
+        release(store, &attempt).await;
     }
 }
 
