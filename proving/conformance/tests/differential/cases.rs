@@ -20,7 +20,7 @@ use crate::subject::{Subject, plain};
 
 type Outcome = Result<(), String>;
 
-const ALL: [fn(&mut Subject) -> Outcome; 45] = [
+const ALL: [fn(&mut Subject) -> Outcome; 48] = [
     a_fence_that_is_no_number_is_an_error,
     a_raised_fence_is_the_proposed_one_or_above_the_last,
     a_ttl_over_the_longest_of_the_quorum_is_an_error,
@@ -55,6 +55,8 @@ const ALL: [fn(&mut Subject) -> Outcome; 45] = [
     shares::shares_that_were_left_beside_a_lease_do_not_return,
     shares::half_of_what_shares_consist_of_is_removed,
     shares::of_shares_that_end_together_the_one_with_the_lower_id_is_named,
+    shares::the_marker_ends_with_the_last_share_that_is_left,
+    shares::a_request_removes_a_hundred_ended_shares_and_says_that_more_are_left,
     queue::a_reader_that_asks_at_its_turn_lets_the_next_one_in,
     queue::a_key_that_is_kept_gets_one_fence,
     queue::what_is_left_of_a_queue_is_removed,
@@ -66,6 +68,7 @@ const ALL: [fn(&mut Subject) -> Outcome; 45] = [
     queue::of_waiters_with_one_ticket_the_one_with_the_lower_id_is_first,
     queue::the_last_waiter_that_is_looked_at_watches_a_new_holder,
     queue::a_queue_ends_when_its_last_hand_over_is_claimed,
+    queue::the_waiters_of_a_process_that_cannot_be_notified_are_skipped_together,
 ];
 
 /// Runs all cases, each in an empty store, until one fails.

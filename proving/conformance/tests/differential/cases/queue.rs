@@ -1,6 +1,6 @@
 //! Cases of the queue of a key.
 
-use leasehold_core::{Successor, WaitQueue};
+use leasehold_core::{Channel, Successor, WaitQueue};
 
 use super::*;
 
@@ -178,5 +178,28 @@ pub(super) fn a_queue_ends_when_its_last_hand_over_is_claimed(subject: &mut Subj
     run::<()>(subject, cmd("HSET").arg(&waiters).arg("u").arg(handed).arg("s:leasehold:y").arg(""))?;
     ensure!(code(&raw(subject, &grant(&ours))?) == Some(0));
     ensure!(run::<u64>(subject, cmd("EXISTS").arg(&waiters))? == 0);
+    Ok(())
+}
+
+/// One of them was handed the key, and let it end.
+pub(super) fn the_waiters_of_a_process_that_cannot_be_notified_are_skipped_together(
+    subject: &mut Subject,
+) -> Outcome {
+    let [holder, first, second, last] = [1, 2, 3, 4].map(|who| by(who, "a"));
+    ensure!(code(&raw(subject, &grant(&holder))?) == Some(0));
+    for silent in [&first, &second] {
+        let wait = Some(Wait { channel: Some(Channel::silent(7)), ..Wait::default() });
+        let asks = Request::Grant { attempt: silent.clone(), wait, not_after: None };
+        ensure!(code(&raw(subject, &asks)?) == Some(7));
+    }
+    ensure!(code(&raw(subject, &waits(&last))?) == Some(7));
+    ensure!(code(&raw(subject, &Request::Release(holder))?) == Some(0));
+    let owner = |subject: &mut Subject| run::<String>(subject, cmd("GET").arg("a"));
+    let handed = owner(subject)?;
+    ensure!(handed.contains(&first.holder.digits()), handed);
+    run::<()>(subject, cmd("DEL").arg("a"))?;
+    raw(subject, &Request::Advance(vec![key("a")]))?;
+    let handed = owner(subject)?;
+    ensure!(handed.contains(&last.holder.digits()), handed);
     Ok(())
 }

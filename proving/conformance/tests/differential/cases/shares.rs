@@ -153,3 +153,53 @@ pub(super) fn of_shares_that_end_together_the_one_with_the_lower_id_is_named(
     }
     Ok(())
 }
+
+/// Shares that ended a second ago: more than one request removes.
+fn leave_ended(subject: &mut Subject, name: &str) -> Outcome {
+    let ended = clock(subject)? / 1000 - 1000;
+    let (mut ends, mut data) = (cmd("ZADD"), cmd("HSET"));
+    ends.arg(side(Side::Holders, name));
+    data.arg(side(Side::Shares, name));
+    for who in 1000..1150 {
+        ends.arg(ended).arg(digits(who));
+        data.arg(digits(who)).arg("1 7 -");
+    }
+    run::<()>(subject, &mut ends)?;
+    run(subject, &mut data)
+}
+
+/// Meanwhile nobody knows whether there is room.
+pub(super) fn a_request_removes_a_hundred_ended_shares_and_says_that_more_are_left(
+    subject: &mut Subject,
+) -> Outcome {
+    // Beside one that lasts; of readers who are all gone; and with nothing at the key.
+    ensure!(code(&raw(subject, &grant(&reader(1, "lasts")))?) == Some(0));
+    run::<()>(subject, cmd("SET").arg("gone").arg("lh1 shared").arg("PX").arg(60_000))?;
+    let reads = |name| grant(&reader(2, name));
+    let lets_go = Request::Release(by(2, "gone"));
+    for (name, request, says, left) in
+        [("lasts", reads("lasts"), 9, 51), ("gone", lets_go, 6, 50), ("nothing", reads("nothing"), 9, 50)]
+    {
+        leave_ended(subject, name)?;
+        let Value::Array(unknown) = raw(subject, &request)? else { return Err("no answer".into()) };
+        ensure!(unknown.first() == Some(&Value::Int(says)), name, unknown);
+        ensure!(unknown.last() == Some(&Value::Array(vec![Value::Int(1)])), name, unknown);
+        let found = holders(subject, name)?.len();
+        ensure!(found == left, name, found);
+        ensure!(code(&raw(subject, &reads(name))?) == Some(0), name);
+    }
+    Ok(())
+}
+
+pub(super) fn the_marker_ends_with_the_last_share_that_is_left(subject: &mut Subject) -> Outcome {
+    let long = reader(1, "a");
+    let mut short = reader(2, "a");
+    short.ttl = ttl(Duration::from_secs(100));
+    for attempt in [&long, &short] {
+        ensure!(code(&raw(subject, &grant(attempt))?) == Some(0));
+    }
+    ensure!(code(&raw(subject, &Request::Release(long))?) == Some(0));
+    let lasts: i64 = run(subject, cmd("PTTL").arg("a"))?;
+    ensure!((1..=100_001).contains(&lasts), lasts);
+    Ok(())
+}
