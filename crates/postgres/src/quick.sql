@@ -144,10 +144,10 @@ BEGIN
         said := said || format('%s granted %s %s %s %s', encode(next.holder, 'hex'), now, token, lasts / 1000,
             coalesce(encode(next.nonce, 'escape'), '-'));
         -- The first of a few waiters of other processes is told when the hand-over must have been
-        -- confirmed.
+        -- confirmed; the numbers of silent channels are negative.
         SELECT w.holder, w.channel INTO witness
             FROM (SELECT * FROM {s}.waiter AS f WHERE f.key = keys[n] ORDER BY f.ticket, f.holder LIMIT {looked_ahead}) AS w
-            ORDER BY w.channel IS NULL OR w.channel = next.channel, w.ticket, w.holder LIMIT 1;
+            ORDER BY w.channel IS NULL OR w.channel < 0 OR w.channel = next.channel, w.ticket, w.holder LIMIT 1;
         IF FOUND THEN
             said_of := said_of || n;
             said_on := said_on || witness.channel;

@@ -117,6 +117,7 @@ async fn a_process_that_lent_its_connection_and_is_gone_costs_one_claim_window()
     let (locked, released) = tokio::join!(locked, released);
     let window = WaitQueue::CLAIM_WINDOW;
     let gap = locked - released;
-    assert!((window..2 * window).contains(&gap), "{gap:?} for three waiters of one process");
+    // Three would take three windows.
+    assert!((window..5 * window / 2).contains(&gap), "{gap:?} for three waiters of one process");
     let_go(&next, &last).await;
 }

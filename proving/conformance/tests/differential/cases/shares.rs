@@ -33,15 +33,19 @@ fn holders(subject: &mut Subject, name: &str) -> Result<Vec<String>, String> {
     run(subject, cmd("ZRANGE").arg(side(Side::Holders, name)).arg(0).arg(-1))
 }
 
-pub(super) fn a_writer_that_rejoins_as_a_reader_admits_readers(subject: &mut Subject) -> Outcome {
+pub(super) fn a_writer_that_becomes_a_reader_admits_readers(subject: &mut Subject) -> Outcome {
     vouched(subject, 20 * DAY)?;
-    let now = clock(subject)?;
-    let [writer, waiter] = [1, 2].map(|who| at_member(by(who, "a"), now + u64::try_from(who).unwrap()));
-    ensure!(code(&raw(subject, &grant(&writer))?) == Some(0));
-    ensure!(code(&raw(subject, &waits(&waiter.reading()))?) == Some(7));
-    ensure!(code(&raw(subject, &rejoin(&writer.reading()))?) == Some(0));
-    let holders = holders(subject, "a")?;
-    ensure!(holders.len() == 2, holders);
+    for (name, becomes) in
+        [("a", rejoin as fn(&Attempt) -> _), ("b", |attempt| Request::Renew(attempt.clone()))]
+    {
+        let now = clock(subject)?;
+        let [writer, waiter] = [1, 2].map(|who| at_member(by(who, name), now + u64::try_from(who).unwrap()));
+        ensure!(code(&raw(subject, &grant(&writer))?) == Some(0));
+        ensure!(code(&raw(subject, &waits(&waiter.reading()))?) == Some(7));
+        ensure!(code(&raw(subject, &becomes(&writer.reading()))?) == Some(0));
+        let holders = holders(subject, name)?;
+        ensure!(holders.len() == 2, holders);
+    }
     Ok(())
 }
 

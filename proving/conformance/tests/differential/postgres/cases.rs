@@ -27,6 +27,9 @@ impl Tables {
             a_holder_waits_for_its_key_in_another_mode(),
             the_fences_are_used_up(),
             a_queue_is_longer_than_is_looked_ahead(),
+            a_reader_is_first(),
+            a_marker_is_gone(),
+            a_process_that_cannot_be_notified_is_second(),
         ] {
             self.agree_on(steps, now()).await?;
         }
@@ -115,6 +118,25 @@ fn a_queue_is_longer_than_is_looked_ahead() -> Vec<Step> {
     steps.extend(queue);
     steps.extend([releases(1), renews(2), releases(2), renews(3), releases(3), renews(4), releases(4)]);
     steps
+}
+
+/// The shares that it leaves do not stay beside a lease.
+fn a_marker_is_gone() -> Vec<Step> {
+    let reads = by(1, Claim::shared([key("k")]).unwrap());
+    vec![grant(reads, None), Step::Delete(key("k")), takes(2)]
+}
+
+/// It is not handed the key alone.
+fn a_reader_is_first() -> Vec<Step> {
+    let reads = by(2, Claim::shared([key("k")]).unwrap());
+    let [one, other] = channels();
+    vec![takes(1), grant(reads, Some(on(&one))), waits(3, &other), releases(1)]
+}
+
+/// The first waiter behind it is told of the hand-over.
+fn a_process_that_cannot_be_notified_is_second() -> Vec<Step> {
+    let [one, other] = channels();
+    vec![takes(1), waits(2, &one), waits(3, &Channel::silent(7)), waits(4, &other), releases(1)]
 }
 
 fn channels() -> [Channel; 2] {
