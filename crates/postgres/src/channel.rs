@@ -22,7 +22,7 @@ pub(crate) fn of_number(number: i64) -> Channel {
 /// The number of a channel; `None` if it is not one of this store.
 pub(crate) fn number(channel: &Channel) -> Option<i64> {
     let name = std::str::from_utf8(channel.as_bytes()).ok()?;
-    let (digits, in_front) = name.strip_prefix('?').map_or((name, 0), |digits| (digits, SILENT));
+    let (digits, in_front) = if channel.is_silent() { (&name[1..], SILENT) } else { (name, 0) };
     let bits = u64::from_str_radix(digits, 16).ok()? | in_front;
     Some(bits.cast_signed()).filter(|number| of_number(*number) == *channel)
 }

@@ -1,4 +1,4 @@
-//! Why there is no guard.
+//! The error of a request for a lock.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use leasehold_core::{Fault, HolderInfo, Key, Misuse, QuorumReport};
 
 use super::Seconds;
 
-/// The reason why there is no guard.
+/// Why a request for a lock did not return a guard.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new()?.block_on(async {

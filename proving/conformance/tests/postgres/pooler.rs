@@ -1,22 +1,27 @@
 //! Behind PgBouncer in transaction mode, which gives each transaction any session: everything but
 //! push works.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::{Event, Severity};
-use servers::Pooler;
+use leasehold::postgres::PostgresStore;
+use leasehold::{Event, Severity, TokioRuntime};
+use leasehold_core::{Attempt, Claim, GrantAnswer, Holder, Key, Store as _, Ttl, WaitMode, WaitQueue};
+use servers::{Pooler, Postgres};
 
 use crate::world::{Crowd, db, process, server, take, until};
 
 const SECOND: Duration = Duration::from_secs(1);
 
+async fn pooler(server: &Arc<Postgres>) -> Pooler {
+    let server = Arc::clone(server);
+    tokio::task::spawn_blocking(move || Pooler::before(&server)).await.unwrap()
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn behind_a_pooler_in_transaction_mode_everything_but_push_works() {
     let server = server(&[]).await;
-    let pooler = {
-        let server = server.clone();
-        tokio::task::spawn_blocking(move || Pooler::before(&server)).await.unwrap()
-    };
+    let pooler = pooler(&server).await;
     let processes = [process(&pooler.url(), 3 * SECOND).await, process(&pooler.url(), 3 * SECOND).await];
     let [here, there] = &processes;
     // A holder outlives its TTL by renewals; a waiter polls until its turn comes.
@@ -60,4 +65,32 @@ async fn behind_a_pooler_in_transaction_mode_everything_but_push_works() {
     let locks =
         db(&server).await.query_one("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'", &[]).await;
     assert_eq!(locks.unwrap().get::<_, i64>(0), 0, "a session of the pool keeps a lock");
+}
+
+/// Its waiters ask once, and never again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_behind_a_pooler_that_is_gone_costs_one_claim_window() {
+    let server = server(&[]).await;
+    let pooler = pooler(&server).await;
+    let runtime = Arc::new(TokioRuntime::current().unwrap());
+    let gone = PostgresStore::from_url(&pooler.url(), runtime).unwrap();
+    let here = process(&server.url(), 30 * SECOND).await;
+    let guard = take(&here, "k").await;
+    for who in 1..=3 {
+        let claim = Claim::exclusive(Key::new("k").unwrap());
+        let attempt = Attempt::new(claim, Holder::from_bits(who), None, Ttl::new(30 * SECOND).unwrap());
+        let answer = gone.grant(&attempt, WaitMode::Wait { queue_limit: None }).await.unwrap();
+        assert!(matches!(answer, GrantAnswer::Busy { place: Some(_), .. }), "{answer:?}");
+    }
+    let waits = tokio::spawn({
+        let here = here.clone();
+        async move { take(&here, "k").await }
+    });
+    until("the last one waits", async || here.inspect("k").await.unwrap().waiters.len() == 4).await;
+    let released = tokio::time::Instant::now();
+    guard.release().await.unwrap();
+    let _next = waits.await.unwrap();
+    let (gap, window) = (released.elapsed(), WaitQueue::CLAIM_WINDOW);
+    // Three would take three windows.
+    assert!((window..5 * window / 2).contains(&gap), "{gap:?} for three waiters of one process");
 }

@@ -120,7 +120,7 @@ fn a_queue_is_longer_than_is_looked_ahead() -> Vec<Step> {
     steps
 }
 
-/// The shares that it leaves do not stay beside a lease.
+/// The next grant removes the shares that are left without their marker.
 fn a_marker_is_gone() -> Vec<Step> {
     let reads = by(1, Claim::shared([key("k")]).unwrap());
     vec![grant(reads, None), Step::Delete(key("k")), takes(2)]
