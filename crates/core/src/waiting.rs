@@ -72,6 +72,8 @@ struct Waiter {
     rests: u32,
     /// True if it is notified when its turn has come.
     told: bool,
+    /// True if the store showed it as holder since its last request.
+    found: bool,
     /// Boxed, because it is there only for a moment.
     wake: Option<Box<Wake>>,
     ask_at: Option<Instant>,
@@ -103,6 +105,7 @@ impl WaiterRegistry {
                 hints: 0,
                 rests: 0,
                 told: true,
+                found: false,
                 wake: None,
                 ask_at: None,
                 task: None,
@@ -114,7 +117,7 @@ impl WaiterRegistry {
         waiter.asks += 1;
         // The answer replaces earlier messages: what they said may have ended, and the waiter may
         // join the queue again.
-        (waiter.holds, waiter.ask_at, waiter.wake) = (false, None, None);
+        (waiter.holds, waiter.found, waiter.ask_at, waiter.wake) = (false, false, None, None);
         waiter.place.clone()
     }
 
@@ -209,14 +212,18 @@ impl WaiterRegistry {
         true
     }
 
-    /// Notes that the store shows a waiter as holder, although it considers itself waiting: it
-    /// should ask.
+    /// Notes that the store shows a waiter as holder, although it considers itself waiting. When the
+    /// store has shown that twice, the waiter asks: the first time, its notification may be on the
+    /// way.
     pub fn finds(&self, holder: Holder, key: &Key) {
         let mut waiters = self.waiters();
         let waits = |waiter: &&mut Box<Waiter>| {
             !waiter.holds && waiter.place.as_ref().is_some_and(|(stands_at, _)| stands_at == key)
         };
         let Some(waiter) = waiters.all.get_mut(&holder).filter(waits) else { return };
+        if !std::mem::replace(&mut waiter.found, true) {
+            return;
+        }
         waiter.wake.get_or_insert_with(ask_again);
         let woken = waiter.task.take();
         drop(waiters);
@@ -473,7 +480,7 @@ impl Hash for WaiterRegistry {
         let waiters = self.waiters();
         for (holder, it) in &waiters.all {
             (holder, &it.place, it.holds, it.asks == 1, it.asked, &it.proof, it.above).hash(state);
-            (it.hints > 0, it.told, &it.wake, it.ask_at).hash(state);
+            (it.hints > 0, it.told, it.found, &it.wake, it.ask_at).hash(state);
         }
         waiters.by_key.hash(state);
     }

@@ -3,16 +3,26 @@
 use super::*;
 
 #[test]
-fn a_waiter_that_is_seen_to_hold_the_key_asks_and_the_others_do_not() {
+fn a_waiter_that_is_seen_twice_to_hold_the_key_asks_and_the_others_do_not() {
     let waiting = three(3600 * SECOND);
-    waiting.finds(holder(1), &key("b"));
-    waiting.finds(holder(9), &key("a"));
+    for _ in 0..2 {
+        waiting.finds(holder(1), &key("b"));
+        waiting.finds(holder(9), &key("a"));
+    }
     assert_eq!([1, 2, 3].map(|who| told(&waiting, who, START)), [None; 3], "it waits elsewhere");
     waiting.finds(holder(2), &key("a"));
+    assert_eq!(told(&waiting, 2, START), None, "its notification may be on the way");
+    waiting.finds(holder(2), &key("a"));
     assert_eq!([1, 2, 3].map(|who| told(&waiting, who, START)), [None, Some(Wake::AskAgain), None]);
+    // What was seen before its next request says nothing about what follows.
+    waiting.asks(holder(2), None, START);
+    waiting.finds(holder(2), &key("a"));
+    assert_eq!(told(&waiting, 2, START), None);
     // A waiter that was notified already knows more than that.
     assert!(waiting.hears(holder(1), granted(), None, START, START));
-    waiting.finds(holder(1), &key("a"));
+    for _ in 0..2 {
+        waiting.finds(holder(1), &key("a"));
+    }
     assert!(matches!(told(&waiting, 1, START), Some(Wake::Granted { .. })));
     waiting.finds(holder(1), &key("a"));
     assert_eq!(told(&waiting, 1, START), None);
