@@ -128,7 +128,7 @@ impl Open {
         if !opening.has_open(file) {
             schema::look(db_path.path())?;
         }
-        let found = Logs::beside(db_path.path());
+        let found = Logs::beside(db_path);
         if found.is_none() {
             refuse_another_log(db_path, sessions)?;
         }
@@ -166,7 +166,7 @@ impl Open {
         write_ahead(&mut connection, &haste)?;
         // SQLite opens the log at its first read.
         connection.pragma_query_value(None, "user_version", |_| Ok(()))?;
-        let logs = match Logs::open_at(db_path.path()) {
+        let logs = match Logs::open_at(db_path) {
             Some(logs) if found.is_none_or(|found| found == logs) => Ok(logs),
             logs => refuse_another_log(db_path, sessions)
                 .and(logs.ok_or_else(|| FileError::passing(
@@ -202,8 +202,7 @@ impl Open {
         if self.checked.is_some_and(|(state, at)| directory == Some(state) && now - at < VALID) {
             return true;
         }
-        let is_current =
-            db_path.file_now() == Some(self.file()) && Logs::beside(db_path.path()) == Some(self.logs);
+        let is_current = db_path.file_now() == Some(self.file()) && Logs::beside(db_path) == Some(self.logs);
         self.is_guarded |= is_current && has_session;
         let settled = directory.filter(|state| is_current && state.is_settled());
         self.checked = settled.map(|state| (state, now));
@@ -285,7 +284,7 @@ impl Open {
 /// Refuses to open the file while live processes use another log than the one next to it, which was
 /// removed while they used it. They are told to check, and close it.
 fn refuse_another_log(db_path: &DbPath, sessions: &Sessions) -> Result<(), FileError> {
-    let other = |logs: Logs| Logs::beside(db_path.path()) != Some(logs);
+    let other = |logs: Logs| Logs::beside(db_path) != Some(logs);
     let others: Vec<_> = sessions.others().filter(|(_, record)| record.logs.is_some_and(other)).collect();
     others.iter().for_each(|(session, _)| sessions.wake(*session));
     others.first().map_or(Ok(()), |(_, record)| {

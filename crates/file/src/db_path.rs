@@ -19,9 +19,13 @@ use crate::file_system;
 use crate::sessions;
 use crate::users::{Users, own_user};
 
-/// A path at which the file may be.
+/// A path at which the file may be, and those at which SQLite keeps its log.
 #[derive(Clone, Debug)]
-pub(crate) struct DbPath(PathBuf);
+pub(crate) struct DbPath {
+    file: PathBuf,
+    wal: PathBuf,
+    shm: PathBuf,
+}
 
 /// The state of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,16 +55,27 @@ impl DirectoryState {
 impl DbPath {
     /// The place of a path; a relative path starts at the current directory.
     pub(crate) fn new(path: &Path) -> Self {
-        Self(std::path::absolute(path).unwrap_or_else(|_| path.into()))
+        let file = std::path::absolute(path).unwrap_or_else(|_| path.into());
+        let with_suffix = |suffix| {
+            let mut name = file.as_os_str().to_owned();
+            name.push(suffix);
+            name.into()
+        };
+        Self { wal: with_suffix("-wal"), shm: with_suffix("-shm"), file }
     }
 
     pub(crate) fn path(&self) -> &Path {
-        &self.0
+        &self.file
+    }
+
+    /// The two files of the log.
+    pub(crate) fn log(&self) -> [&Path; 2] {
+        [&self.wal, &self.shm]
     }
 
     /// The place on one line, as a URL of the store.
     pub(crate) fn name(&self) -> String {
-        format!("file:{}", on_one_line(&self.0.to_string_lossy()))
+        format!("file:{}", on_one_line(&self.file.to_string_lossy()))
     }
 
     /// Creates what is missing, and refuses what is not safe. Afterwards there is a file, possibly
@@ -72,7 +87,7 @@ impl DbPath {
         let created = self.create(users)?;
         let file = self.check(users)?;
         if !created {
-            file_system::check(&self.0)?;
+            file_system::check(&self.file)?;
         }
         Ok((file, users))
     }
@@ -87,15 +102,15 @@ impl DbPath {
             return Ok(None);
         }
         let users = check_directory(directory)?;
-        if self.0.symlink_metadata().is_err() {
+        if self.file.symlink_metadata().is_err() {
             return Ok(None);
         }
         self.check(users)?;
-        file_system::check(&self.0).map(|()| Some(users))
+        file_system::check(&self.file).map(|()| Some(users))
     }
 
     fn directory(&self) -> Result<&Path, FileError> {
-        match (self.0.parent().filter(|_| self.0.is_absolute()), self.0.file_name()) {
+        match (self.file.parent().filter(|_| self.file.is_absolute()), self.file.file_name()) {
             (Some(directory), Some(_)) => Ok(directory),
             _ => Err(FileError::lasting("the path names no file: give the path of a file")),
         }
@@ -103,13 +118,13 @@ impl DbPath {
 
     /// The state of the directory now.
     pub(crate) fn directory_now(&self) -> Option<DirectoryState> {
-        let found = self.0.parent()?.metadata().ok()?;
+        let found = self.file.parent()?.metadata().ok()?;
         Some(DirectoryState { directory: FileId::of(&found), changed: (found.ctime(), found.ctime_nsec()) })
     }
 
     /// The file that is at the path now.
     pub(crate) fn file_now(&self) -> Option<FileId> {
-        self.0.symlink_metadata().ok().map(|found| FileId::of(&found))
+        self.file.symlink_metadata().ok().map(|found| FileId::of(&found))
     }
 
     /// Creates the file unless there is one; returns true if it did.
@@ -123,14 +138,14 @@ impl DbPath {
     /// In a group's directory only its owner creates anything permanent: a file of another user
     /// could be replaced by that user.
     fn create_for_group(&self, users: Users, owner: u32) -> Result<bool, FileError> {
-        let sessions = sessions::directory_of(&self.0);
+        let sessions = sessions::directory_of(&self.file);
         if owner == own_user() {
             sessions::make_directory(&sessions, users)
                 .map_err(|error| FileError::io("use the directory", &sessions, &error))?;
             return self.create_file(users);
         }
         let beside = ["", "-wal", "-shm", "-peers"].map(|suffix| {
-            let mut name = self.0.as_os_str().to_owned();
+            let mut name = self.file.as_os_str().to_owned();
             name.push(suffix);
             PathBuf::from(name)
         });
@@ -159,20 +174,21 @@ impl DbPath {
         let mode = users.file_mode();
         let mut options = OpenOptions::new();
         options.write(true).create_new(true).mode(mode).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
-        match options.open(&self.0) {
+        match options.open(&self.file) {
             // The umask may have removed bits; SQLite gives -wal and -shm the mode of the file.
             Ok(file) => file
                 .set_permissions(Permissions::from_mode(mode))
                 .map(|()| true)
-                .map_err(|error| FileError::io("set the mode of", &self.0, &error)),
+                .map_err(|error| FileError::io("set the mode of", &self.file, &error)),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
-            Err(error) => Err(FileError::io("create", &self.0, &error)),
+            Err(error) => Err(FileError::io("create", &self.file, &error)),
         }
     }
 
     fn check(&self, users: Users) -> Result<FileId, FileError> {
-        let at = self.0.display();
-        let found = self.0.symlink_metadata().map_err(|error| FileError::io("look at", &self.0, &error))?;
+        let at = self.file.display();
+        let found =
+            self.file.symlink_metadata().map_err(|error| FileError::io("look at", &self.file, &error))?;
         let (mode, wanted) = (found.mode() & 0o7777, users.file_mode());
         let refused = if found.is_symlink() {
             format!("{at} is a symbolic link: give the path of the file itself")
@@ -196,7 +212,7 @@ impl DbPath {
             // SQLite names -wal after the path: through two names the file would have two logs, and
             // be corrupted.
             format!("{at} has another name too (a hard link): remove one of the names")
-        } else if file_system::is_mounted(&self.0)? {
+        } else if file_system::is_mounted(&self.file)? {
             // As above: the log would be in another directory than that of the processes that use
             // the file where it is.
             format!(

@@ -9,10 +9,10 @@
 mod kernel;
 
 use std::fmt;
-use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use crate::census::FileId;
+use crate::db_path::DbPath;
 
 /// The files of one log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,22 +23,17 @@ pub(crate) struct Logs {
 
 impl Logs {
     /// The log next to the file at a path; `None` unless both of its files exist.
-    pub(crate) fn beside(file: &Path) -> Option<Self> {
-        let at = |suffix| with_suffix(file, suffix).symlink_metadata().ok().map(|found| FileId::of(&found));
-        Some(Self { wal: at("-wal")?, shm: at("-shm")? })
+    pub(crate) fn beside(db_path: &DbPath) -> Option<Self> {
+        let [wal, shm] =
+            db_path.log().map(|path| path.symlink_metadata().ok().map(|found| FileId::of(&found)));
+        Some(Self { wal: wal?, shm: shm? })
     }
 
     /// The log that this process has open for the file at a path, if it is the one next to the
     /// file.
-    pub(crate) fn open_at(file: &Path) -> Option<Self> {
-        Self::beside(file).filter(|logs| kernel::are_open(&[logs.wal, logs.shm], file))
+    pub(crate) fn open_at(db_path: &DbPath) -> Option<Self> {
+        Self::beside(db_path).filter(|logs| kernel::are_open(&[logs.wal, logs.shm], db_path))
     }
-}
-
-fn with_suffix(file: &Path, suffix: &str) -> PathBuf {
-    let mut name = file.as_os_str().to_owned();
-    name.push(suffix);
-    name.into()
 }
 
 impl fmt::Display for Logs {

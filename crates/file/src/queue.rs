@@ -134,6 +134,7 @@ impl Shared {
         #[cfg(target_os = "linux")]
         let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1000));
         let mut next = None;
+        let mut together = Vec::new();
         loop {
             let rest = self.worker().rest();
             let work = match (next.take(), rest) {
@@ -144,7 +145,10 @@ impl Shared {
             match work {
                 Ok(work) => {
                     match work {
-                        Work::Serve(first) => next = self.serve_waiting(first, sent),
+                        Work::Serve(first) => {
+                            together.push(first);
+                            next = self.serve_waiting(&mut together, sent);
+                        }
                         Work::Other(work) => work(self),
                     }
                     // Requests and left-over work alternate, so that neither waits for all of the
@@ -162,22 +166,20 @@ impl Shared {
         self.worker().close();
     }
 
-    /// Serves a request, together with all others that have been sent by now. Returns work of
-    /// another kind that was found among them.
-    fn serve_waiting(&self, first: Asked, sent: &Receiver<Work>) -> Option<Work> {
-        let mut all = vec![first];
+    /// Serves the request in `together`, together with all others that have been sent by now, and
+    /// empties `together`. Returns work of another kind that was found among them.
+    fn serve_waiting(&self, together: &mut Vec<Asked>, sent: &Receiver<Work>) -> Option<Work> {
         let mut next = None;
-        while all.len() < TOGETHER && next.is_none() {
+        while together.len() < TOGETHER && next.is_none() {
             match sent.try_recv() {
-                Ok(Work::Serve(asked)) => all.push(asked),
+                Ok(Work::Serve(asked)) => together.push(asked),
                 Ok(other) => next = Some(other),
                 Err(_) => break,
             }
         }
-        let mut requests: Vec<_> = all.iter_mut().map(|asked| std::mem::take(&mut asked.requests)).collect();
-        let answers = self.serve_together(&mut requests, &all[0].queue);
-        self.sent.fetch_sub(all.len(), Ordering::SeqCst);
-        for (asked, answers) in all.into_iter().zip(answers) {
+        let answers = self.serve_together(together);
+        self.sent.fetch_sub(together.len(), Ordering::SeqCst);
+        for (asked, answers) in together.drain(..).zip(answers) {
             if let Some(answers) = answers {
                 // The caller may no longer wait.
                 let _ = asked.answers.send(answers);
@@ -188,29 +190,25 @@ impl Shared {
 
     /// Serves several callers in one transaction; if that fails permanently, each of them alone, so
     /// that one caller's fault does not affect the others.
-    fn serve_together(
-        &self,
-        callers: &mut [Vec<Request>],
-        queue: &Queue,
-    ) -> Vec<Option<Result<Vec<Answer>, Fault>>> {
+    fn serve_together(&self, callers: &mut [Asked]) -> Vec<Option<Result<Vec<Answer>, Fault>>> {
         let mut worker = self.worker();
-        let mut serve = |requests: &mut [Request]| {
+        let mut serve = |requests: &mut [Request], queue: &Queue| {
             guarded(&mut worker, |worker| worker.serve(requests, queue, Patience::Waits))?.transpose()
         };
-        let [first, others @ ..] = callers else { return Vec::new() };
-        if others.is_empty() {
-            return vec![serve(first)];
+        if let [caller] = callers {
+            return vec![serve(&mut caller.requests, &caller.queue)];
         }
-        let mut all: Vec<_> = callers.iter().flatten().cloned().collect();
-        match serve(&mut all) {
+        let mut all: Vec<_> = callers.iter().flat_map(|caller| &caller.requests).cloned().collect();
+        match serve(&mut all, &callers[0].queue) {
             Some(Ok(answers)) => {
                 let mut answers = answers.into_iter();
-                callers.iter().map(|asked| Some(Ok(answers.by_ref().take(asked.len()).collect()))).collect()
+                let mut part = |caller: &Asked| answers.by_ref().take(caller.requests.len()).collect();
+                callers.iter().map(|caller| Some(Ok(part(caller)))).collect()
             }
             Some(Err(fault)) if !fault.is_lasting() => {
                 callers.iter().map(|_| Some(Err(fault.clone()))).collect()
             }
-            _ => callers.iter_mut().map(|requests| serve(requests)).collect(),
+            _ => callers.iter_mut().map(|caller| serve(&mut caller.requests, &caller.queue)).collect(),
         }
     }
 

@@ -107,7 +107,7 @@ pub const TARGETS: [Target; 44] = [
     walked("renewal ÷ bare", "1 task", [1.95, 1.85], CREPT),
     walked("instructions per cycle", "in memory", [13_000.0, 28_000.0], CREPT),
     walked("allocations per cycle", "in memory", [12.5, 12.5], ALLOCATED),
-    walked("allocations per cycle", "on a file", [41.0, 44.0], ALLOCATED),
+    walked("allocations per cycle", "on a file", [41.0, 43.0], ALLOCATED),
     walked("allocations per cycle", "1 task", [44.0, 40.0], ALLOCATED),
     walked("allocations per cycle", "1 task, native release", [43.0, 40.0], ALLOCATED),
     walked("allocations per cycle", "five servers", [250.0, 245.0], ALLOCATED),
@@ -117,7 +117,8 @@ pub const TARGETS: [Target; 44] = [
 /// A bound on what is counted on a path, for an optimised build of this crate and for the tests'
 /// build, which is not optimised. It is 5 to 15 % above the last count, and for the tests up to 35
 /// %: they run concurrently, and on a busy machine answers arrive separately that would otherwise
-/// arrive together. Allocations do not depend on that.
+/// arrive together. Allocations depend on that only on a file: after a slow transaction the store's
+/// thread serves the next ones, and allocates 41 times per cycle instead of 35.
 const fn walked(
     measure: &'static str,
     case: &'static str,

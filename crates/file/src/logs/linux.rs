@@ -3,17 +3,16 @@
 use std::fs;
 use std::path::Path;
 
-use super::with_suffix;
 use crate::census::FileId;
+use crate::db_path::DbPath;
 
 /// Returns true if this process has all of these files open under the names of a log.
-pub(super) fn are_open(wanted: &[FileId], file: &Path) -> bool {
-    let names = ["-wal", "-shm"].map(|suffix| with_suffix(file, suffix));
+pub(super) fn are_open(wanted: &[FileId], db_path: &DbPath) -> bool {
     let mut open = Vec::new();
     for entry in fs::read_dir("/proc/self/fd").into_iter().flatten().flatten() {
         // Only descriptors with such a name are inspected: inspecting a file on a server that is
         // down could block for ever.
-        let named = |path: &Path| names.iter().any(|name| name.file_name() == path.file_name());
+        let named = |path: &Path| db_path.log().iter().any(|name| name.file_name() == path.file_name());
         if fs::read_link(entry.path()).is_ok_and(|path| named(&path)) {
             open.extend(entry.path().metadata().ok().map(|found| FileId::of(&found)));
         }
