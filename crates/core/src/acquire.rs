@@ -4,7 +4,7 @@
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
-use crate::backoff::{Dice, jitter};
+use crate::backoff::{jitter, roll};
 use crate::compact::Compact;
 use crate::{
     Backoff, Drift, Fault, FaultKind, Fence, GrantAnswer, HolderInfo, Instant, Key, Lease, Ttl, Wake,
@@ -114,7 +114,7 @@ pub struct Acquire {
     deadline: Option<Instant>,
     outage_limit: Duration,
     backoff: Backoff,
-    dice: Dice,
+    seed: u64,
     state: State,
     asks: u32,
     rests: u32,
@@ -168,7 +168,7 @@ impl Acquire {
             deadline,
             outage_limit,
             backoff,
-            dice: Dice::new(seed),
+            seed,
             state: State::Ready,
             asks: 0,
             rests: 0,
@@ -318,11 +318,11 @@ impl Acquire {
             self.note_holder(held_by);
             return State::Queued;
         }
-        let mut rest = self.backoff.delay(self.rests, self.dice.roll());
+        let mut rest = self.backoff.delay(self.rests, roll(&mut self.seed));
         if let Some(left) = held_by.remaining {
             // A millisecond for the store's rounding; the jitter keeps the waiters of a dead holder
             // apart.
-            let spread = jitter(Duration::from_millis(10), self.dice.roll());
+            let spread = jitter(Duration::from_millis(10), roll(&mut self.seed));
             rest = rest.min(left.saturating_add(Duration::from_millis(1) + spread));
         }
         self.rests += 1;
@@ -337,7 +337,7 @@ impl Acquire {
     /// Pauses longer each time, so that a failing store is not asked more often.
     fn rest_while_silent(&mut self, now: Instant, fault: Option<Fault>) -> State {
         let silence = self.silence.get_or_insert(Silence { since: now, faults: 0, last: None });
-        let rest = Backoff::WHILE_SILENT.delay(silence.faults, self.dice.roll());
+        let rest = Backoff::WHILE_SILENT.delay(silence.faults, roll(&mut self.seed));
         silence.faults += 1;
         silence.last = fault.map(Box::new).or(silence.last.take());
         State::Resting { until: now + rest }

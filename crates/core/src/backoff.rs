@@ -98,23 +98,14 @@ pub(crate) fn jitter(whole: Duration, random: u64) -> Duration {
     Duration::from_nanos(u64::try_from(share).unwrap_or(u64::MAX))
 }
 
-/// A small generator for jitter (`SplitMix64`; Steele, Lea, Flood 2014): nothing secret depends on
-/// it, and a seed replays it.
-#[derive(Clone, Debug)]
-pub(crate) struct Dice(u64);
-
-impl Dice {
-    pub(crate) const fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    pub(crate) fn roll(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
+/// The next number for jitter after a seed, which it advances (`SplitMix64`; Steele, Lea, Flood
+/// 2014): nothing secret depends on it, and a seed replays it.
+pub(crate) fn roll(seed: &mut u64) -> u64 {
+    *seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut z = *seed;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
 }
 
 #[cfg(test)]
@@ -161,9 +152,9 @@ mod tests {
     }
 
     #[test]
-    fn the_dice_spread_over_the_whole_range() {
-        let mut dice = Dice::new(1);
-        let low = (0..1000).filter(|_| dice.roll() < u64::MAX / 4).count();
+    fn the_numbers_spread_over_the_whole_range() {
+        let mut seed = 1;
+        let low = (0..1000).filter(|_| roll(&mut seed) < u64::MAX / 4).count();
         assert!((150..350).contains(&low), "{low} of 1000 in the lowest quarter");
     }
 }

@@ -16,7 +16,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use crate::backoff::{Dice, jitter};
+use crate::backoff::{jitter, roll};
 use crate::{
     Attempt, Backoff, BoxFuture, Channel, Fence, GrantAnswer, Holder, HolderInfo, Instant, Key, Nonce, Owner,
     PushEvent, QueuePosition, Runtime, Ticket, WaitQueue, Wake,
@@ -35,7 +35,8 @@ struct Waiters {
     all: BTreeMap<Holder, Box<Waiter>>,
     /// The waiters of each key, in the order of its queue.
     by_key: BTreeMap<Key, BTreeSet<(Ticket, Holder)>>,
-    dice: Dice,
+    /// For jitter.
+    seed: u64,
     /// A number of this process.
     process: u64,
 }
@@ -86,7 +87,7 @@ impl WaiterRegistry {
     #[must_use]
     pub fn new(seed: u64) -> Self {
         let (all, by_key) = (BTreeMap::new(), BTreeMap::new());
-        Self(Mutex::new(Waiters { all, by_key, dice: Dice::new(seed), process: seed }))
+        Self(Mutex::new(Waiters { all, by_key, seed, process: seed }))
     }
 
     /// Notes that a waiter is about to ask, and from now on accepts only a grant with this proof;
@@ -178,8 +179,8 @@ impl WaiterRegistry {
     ) -> bool {
         let mut woken = Vec::new();
         let mut waiters = self.waiters();
-        let spread = jitter(SPREAD, waiters.dice.roll());
-        let (pace, roll) = (waiters.pace(), waiters.dice.roll());
+        let spread = jitter(SPREAD, roll(&mut waiters.seed));
+        let (pace, random) = (waiters.pace(), roll(&mut waiters.seed));
         let Some(waiter) = waiters.all.get_mut(&holder) else {
             return !matches!(event, PushEvent::Granted { .. });
         };
@@ -189,7 +190,7 @@ impl WaiterRegistry {
         match event {
             // However long that is: the push for its turn may get lost nevertheless.
             PushEvent::First { left } => {
-                waiter.hint(now + pace.min(left.saturating_add(ROUNDING + spread)), now, roll);
+                waiter.hint(now + pace.min(left.saturating_add(ROUNDING + spread)), now, random);
             }
             PushEvent::Granted { fence, lasts } if waiter.is_proven(proof, fence) => {
                 // The store did not know the proof before the request was sent.
@@ -202,7 +203,7 @@ impl WaiterRegistry {
                     waiters.all_ask(&key, now, &mut woken);
                 }
             }
-            PushEvent::AskAgain | PushEvent::Granted { .. } => waiter.hint(now, now, roll),
+            PushEvent::AskAgain | PushEvent::Granted { .. } => waiter.hint(now, now, random),
             // A waiter holds nothing that could be broken.
             PushEvent::Broken => {}
         }
@@ -389,18 +390,18 @@ impl Waiters {
     fn rest(&mut self, held_by: &HolderInfo, place: QueuePosition, rests: u32, told: bool) -> Duration {
         let first = place.before == 0;
         if !told {
-            let often = Backoff::WHILE_HELD.delay(rests, self.dice.roll());
-            let spread = jitter(SPREAD, self.dice.roll());
+            let often = Backoff::WHILE_HELD.delay(rests, roll(&mut self.seed));
+            let spread = jitter(SPREAD, roll(&mut self.seed));
             return held_by.remaining.map_or(often, |left| often.min(left.saturating_add(ROUNDING + spread)));
         }
         // The end of another program's lock is not notified to the queue.
         if first && !matches!(held_by.owner, Owner::Holder { .. }) {
-            return Backoff::WHILE_HELD.delay(rests, self.dice.roll());
+            return Backoff::WHILE_HELD.delay(rests, roll(&mut self.seed));
         }
         let spread = if first {
-            jitter(SPREAD, self.dice.roll())
+            jitter(SPREAD, roll(&mut self.seed))
         } else {
-            AFTER_THE_FIRST + jitter(AFTER_THE_FIRST, self.dice.roll())
+            AFTER_THE_FIRST + jitter(AFTER_THE_FIRST, roll(&mut self.seed))
         };
         let pace = self.pace();
         held_by.remaining.map_or(pace, |left| pace.min(left.saturating_add(ROUNDING + spread)))
@@ -408,7 +409,7 @@ impl Waiters {
 
     /// Its longest pause.
     fn pace(&mut self) -> Duration {
-        WaitQueue::RE_ASK / 2 + jitter(WaitQueue::RE_ASK / 2, self.dice.roll())
+        WaitQueue::RE_ASK / 2 + jitter(WaitQueue::RE_ASK / 2, roll(&mut self.seed))
     }
 
     fn goes(&mut self, holder: Holder, now: Instant, woken: &mut Vec<Waker>) -> bool {

@@ -8,16 +8,12 @@ use crate::store_handle::StoreHandle;
 /// but not guards. When the last of them is dropped, the keeper is notified, so that it ends with
 /// the last guard.
 #[derive(Debug)]
-pub(crate) struct Askers(pub(crate) Arc<StoreHandle>);
-
-impl Askers {
-    pub(crate) const fn handle(&self) -> &Arc<StoreHandle> {
-        &self.0
-    }
+pub(crate) struct Askers {
+    pub(crate) handle: Arc<StoreHandle>,
 }
 
 impl Drop for Askers {
     fn drop(&mut self) {
-        self.0.registry.orphan();
+        self.handle.registry.orphan();
     }
 }

@@ -44,7 +44,7 @@ pub struct Locks {
 
 impl Locks {
     pub(crate) fn new(handle: Arc<StoreHandle>, defaults: Defaults) -> Self {
-        Self { askers: Arc::new(Askers(handle)), defaults: Arc::new(defaults), names: Arc::default() }
+        Self { askers: Arc::new(Askers { handle }), defaults: Arc::new(defaults), names: Arc::default() }
     }
 
     /// The lock of this name. This does no I/O; a name that cannot be a key is an error of the
@@ -166,7 +166,7 @@ impl Locks {
     /// Cancel safe.
     pub async fn inspect(&self, name: impl AsRef<[u8]>) -> Result<KeyState, InspectError> {
         let key = self.key(name.as_ref())?;
-        self.askers.handle().inspect(&key).await.map_err(InspectError::Store)
+        self.askers.handle.inspect(&key).await.map_err(InspectError::Store)
     }
 
     /// The same for every lock whose name has this prefix and that is held or waited for, in byte
@@ -186,7 +186,7 @@ impl Locks {
     /// Cancel safe.
     pub async fn list(&self, prefix: impl AsRef<[u8]>) -> Result<Vec<KeyState>, InspectError> {
         let prefix = self.full_prefix(prefix.as_ref());
-        let handle = self.askers.handle();
+        let handle = &self.askers.handle;
         let listed = async { handle.store.inspector()?.list(&prefix).await }.await;
         handle.report.answered(&listed);
         listed.map_err(InspectError::Store)
@@ -204,7 +204,7 @@ impl Locks {
     /// The store's name, without any password.
     #[must_use]
     pub fn store(&self) -> &str {
-        self.askers.handle().store.name()
+        self.askers.handle.store.name()
     }
 
     /// Warnings about the settings of the store and about lock names, each on one line. Examples
@@ -212,7 +212,7 @@ impl Locks {
     /// [naming](crate::Naming::ExclusiveLock) of another library.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
-        let mut warnings = self.askers.handle().store.warnings();
+        let mut warnings = self.askers.handle.store.warnings();
         warnings.extend(self.names.collided().iter().filter_map(|name| {
             let (key, name) = (self.defaults.key(name).ok()?, Escaped(name));
             Some(format!("{name}: another name of this program is the same lock, at {key}: give it one that differs in letters"))
@@ -234,7 +234,7 @@ impl Locks {
             && let Some(first) = self.names.used(name, &key)
         {
             let names = [&*first, name].map(|name| Escaped(name).to_string());
-            self.askers.handle().report.tell(|| Event::NamesCollide { key: key.clone(), names });
+            self.askers.handle.report.tell(|| Event::NamesCollide { key: key.clone(), names });
         }
         Ok(key)
     }
@@ -249,17 +249,17 @@ impl Locks {
     }
 
     pub(crate) fn handle(&self) -> &Arc<StoreHandle> {
-        self.askers.handle()
+        &self.askers.handle
     }
 
     pub(crate) fn check(&self, ttl: Ttl) -> Result<(), Misuse> {
-        self.askers.handle().check(ttl)
+        self.askers.handle.check(ttl)
     }
 
     /// The locks that this process holds here, in no particular order. Lost guards are left out.
     #[must_use]
     pub fn guards(&self) -> Vec<Held> {
-        self.askers.handle().registry.holdings().into_iter().map(Held).collect()
+        self.askers.handle.registry.holdings().into_iter().map(Held).collect()
     }
 
     /// The events of these locks and all their clones from now on: see [`Event`](crate::Event).
@@ -280,7 +280,7 @@ impl Locks {
     /// ```
     #[must_use]
     pub fn events(&self) -> Events {
-        self.askers.handle().report.read()
+        self.askers.handle.report.read()
     }
 
     /// A descriptor whose end ends the leases of these locks. While any process has it open, they
@@ -295,7 +295,7 @@ impl Locks {
     #[cfg(unix)]
     #[must_use]
     pub fn lifeline(&self) -> Option<std::os::fd::OwnedFd> {
-        self.askers.handle().store.lifeline()
+        self.askers.handle.store.lifeline()
     }
 
     /// Runs `work` while no request to the store is half done. This blocks until `work` has run,
@@ -306,7 +306,7 @@ impl Locks {
     /// stores it makes no difference. All other requests of this process wait meanwhile, so `work`
     /// must not use these locks.
     pub fn at_rest(&self, work: impl FnOnce() + Send + 'static) {
-        self.askers.handle().store.at_rest(Box::new(work));
+        self.askers.handle.store.at_rest(Box::new(work));
     }
 
     /// Closes these locks and all their clones. Waiting and new requests fail with
@@ -325,7 +325,7 @@ impl Locks {
     ///
     /// Dropping the future leaves the locks closed and the remaining guards held.
     pub async fn close(&self, within: Duration) -> Result<(), CloseError> {
-        let handle = self.askers.handle();
+        let handle = &self.askers.handle;
         let StoreHandle { registry, runtime, .. } = &**handle;
         registry.refuse("they were closed by this program");
         if runtime.within(within, handle.quiet()).await.is_some() {
@@ -352,6 +352,6 @@ impl Locks {
 
 impl fmt::Debug for Locks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Locks").field(self.askers.handle()).finish()
+        f.debug_tuple("Locks").field(&self.askers.handle).finish()
     }
 }

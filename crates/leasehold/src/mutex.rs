@@ -95,7 +95,7 @@ impl Mutex {
     /// Cancel safe.
     pub async fn is_locked(&self) -> Result<bool, InspectError> {
         for key in self.claim.clone()?.keys() {
-            let state = self.askers.handle().inspect(key).await.map_err(InspectError::Store)?;
+            let state = self.askers.handle.inspect(key).await.map_err(InspectError::Store)?;
             if !state.holders.is_empty() {
                 return Ok(true);
             }

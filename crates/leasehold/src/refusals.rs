@@ -1,6 +1,5 @@
 //! Rests before a request that would only be refused again.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -13,35 +12,27 @@ use crate::recent::Recent;
 /// A refusal that will not pass by itself is returned at once. A program that ignores it and asks
 /// again in a loop would take a processor and a server with it.
 #[derive(Debug)]
-pub(crate) struct Refusals {
-    /// True if there ever was one. Few programs have any.
-    any: AtomicBool,
-    in_a_row: Mutex<Recent<Key, u32>>,
-}
+pub(crate) struct Refusals(Mutex<Recent<Key, u32>>);
 
 /// Refusals that are further apart are not in a row.
 const IN_A_ROW: Duration = Duration::from_secs(5);
 
 impl Default for Refusals {
     fn default() -> Self {
-        Self { any: AtomicBool::new(false), in_a_row: Mutex::new(Recent::new(IN_A_ROW)) }
+        Self(Mutex::new(Recent::new(IN_A_ROW)))
     }
 }
 
 impl Refusals {
     /// A request for this key was refused now.
     pub(crate) fn note(&self, key: &Key, now: Instant) {
-        self.any.store(true, Ordering::Relaxed);
-        let mut in_a_row = self.in_a_row.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut in_a_row = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         in_a_row.note(key, now, |count| count.map_or(1, |count| count.saturating_add(1)));
     }
 
     /// How long a request for these keys should rest first. `random` chooses within the jitter.
     pub(crate) fn left(&self, claim: &Claim, now: Instant, random: u64) -> Duration {
-        if !self.any.load(Ordering::Relaxed) {
-            return Duration::ZERO;
-        }
-        let in_a_row = self.in_a_row.lock().unwrap_or_else(PoisonError::into_inner);
+        let in_a_row = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let rest = |(count, at): &(u32, Instant)| {
             (*at + Backoff::WHILE_SILENT.delay(count.saturating_sub(1), random)).saturating_since(now)
         };

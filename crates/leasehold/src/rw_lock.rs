@@ -132,7 +132,7 @@ impl RwLock {
     /// Cancel safe.
     pub async fn is_locked(&self) -> Result<bool, InspectError> {
         for key in &self.keys.clone()? {
-            let state = self.askers.handle().inspect(key).await.map_err(InspectError::Store)?;
+            let state = self.askers.handle.inspect(key).await.map_err(InspectError::Store)?;
             if !state.holders.is_empty() {
                 return Ok(true);
             }

@@ -149,7 +149,7 @@ impl Semaphore {
     pub async fn available(&self) -> Result<u32, InspectError> {
         let mut available = self.permits;
         for key in &self.keys.clone()? {
-            let state = self.askers.handle().inspect(key).await.map_err(InspectError::Store)?;
+            let state = self.askers.handle.inspect(key).await.map_err(InspectError::Store)?;
             let held = state.holders.iter().map(|holder| match holder.mode {
                 Mode::Permits { weight, of } if of == self.permits => weight,
                 _ => self.permits,

@@ -1,7 +1,7 @@
 //! One store in use: the store with everything that this process needs to use it.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use leasehold_core::{
@@ -23,8 +23,8 @@ pub(crate) struct StoreHandle {
     pub(crate) report: Arc<Report>,
     /// Rests after releases, if waiters poll.
     pub(crate) pauses: Option<Pauses>,
-    /// Rests after refusals.
-    pub(crate) refusals: Refusals,
+    /// Rests after refusals. Few programs ever have one.
+    pub(crate) refusals: OnceLock<Refusals>,
 }
 
 impl StoreHandle {
@@ -38,7 +38,7 @@ impl StoreHandle {
         let report = Arc::new(Report::new(store.name()));
         let registry = Arc::new(GuardRegistry::new(report.clone()));
         runtime.spawn(Box::pin(keep(registry.clone(), store.clone(), runtime.clone())));
-        let (pauses, refusals) = (poll.map(Pauses::new), Refusals::default());
+        let (pauses, refusals) = (poll.map(Pauses::new), OnceLock::new());
         Arc::new(Self { store, runtime, drift, registry, report, pauses, refusals })
     }
 
@@ -61,7 +61,7 @@ impl StoreHandle {
         let for_others = self.pauses.as_ref().map_or(Duration::ZERO, |pauses| pauses.left(claim, now, seed));
         // A single try does not wait for others. Leave some of a time limit for asking.
         let for_others = within.map_or(for_others, |within| for_others.min(within / 2));
-        let refused = self.refusals.left(claim, now, seed);
+        let refused = self.refusals.get().map_or(Duration::ZERO, |refusals| refusals.left(claim, now, seed));
         let is_limited = within.filter(|within| !within.is_zero());
         for_others.max(is_limited.map_or(refused, |within| refused.min(within / 2)))
     }

@@ -151,7 +151,7 @@ impl Watch {
     pub async fn step(&mut self) -> Result<(), InspectError> {
         self.due().await;
         let (store, runtime) = {
-            let handle = self.askers.handle();
+            let handle = &self.askers.handle;
             (handle.store.clone(), handle.runtime.clone())
         };
         let began = runtime.now();
@@ -178,7 +178,7 @@ impl Watch {
                     .map(|page| self.came_by(page))
             }
         };
-        self.askers.handle().report.answered(&done);
+        self.askers.handle.report.answered(&done);
         let rest = done.as_ref().map_or(Self::REST, |commands: &u32| Self::PER_COMMAND * *commands);
         self.next_at = Some(began + rest);
         done.map(drop).map_err(InspectError::Store)
@@ -191,7 +191,7 @@ impl Watch {
     ///
     /// Cancel safe, and costs nothing.
     pub async fn due(&self) {
-        let runtime = self.askers.handle().runtime.clone();
+        let runtime = self.askers.handle.runtime.clone();
         loop {
             let now = runtime.now();
             let (at, _) = self.next_job(now, self.at_once());
@@ -204,12 +204,12 @@ impl Watch {
     }
 
     fn at_once(&self) -> usize {
-        self.askers.handle().store.parts().inspect.map_or(1, InspectStore::inspected_at_once).max(1)
+        self.askers.handle.store.parts().inspect.map_or(1, InspectStore::inspected_at_once).max(1)
     }
 
     /// The locks found so far that are held or waited for, in byte order.
     pub fn found(&self) -> impl Iterator<Item = Snapshot> + '_ {
-        let now = self.askers.handle().runtime.now();
+        let now = self.askers.handle.runtime.now();
         let snapshot =
             move |seen: &Seen| Snapshot { state: seen.state.clone(), ago: now.saturating_since(seen.at) };
         self.known.values().map(snapshot)

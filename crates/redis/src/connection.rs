@@ -9,7 +9,7 @@
 //! | `route` | the connection of one request, our own or the program's |
 //! | `send` | sends commands, and tells refusals from failures |
 //! | `subscription`, `push_health` | receives pushes |
-//! | `clock`, `run`, `signs_of_life` | the server's clock and run, and when it last sent anything |
+//! | `signs_of_life` | when the server last sent anything |
 //!
 //! Nothing here knows what a lock is.
 
@@ -21,7 +21,6 @@ pub(crate) mod lent;
 pub(crate) mod link;
 pub(crate) mod push_health;
 pub(crate) mod route;
-pub(crate) mod run;
 pub(crate) mod send;
 pub(crate) mod signs_of_life;
 pub(crate) mod subscription;

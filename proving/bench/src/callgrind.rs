@@ -1,12 +1,12 @@
-//! The number of instructions that a process of ours executes, counted by callgrind.
+//! What a process of ours executes, counted by callgrind.
 //!
 //! Two processes run a path, one of them twice as often. The difference is the cost of that many
-//! cycles, without start-up, connecting and warm-up. This needs no symbols and no marks in the
-//! code, and other load on the machine does not change it.
+//! cycles, without start-up, connecting and warm-up. This needs no marks in the code, and other
+//! load on the machine does not change it. Instructions need no symbols either.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::fs;
-use std::path::Path as FilePath;
 use std::process::{Child, Command, Stdio};
 
 use crate::error::AnyError;
@@ -35,18 +35,44 @@ pub fn is_demanded() -> bool {
 ///
 /// If valgrind is missing, or the walk fails.
 pub fn per_cycle(walk: &Walk) -> Result<f64, AnyError> {
+    let [once, twice] = profiles(walk)?.map(|profile| sum(&profile));
+    let (once, twice) = once.zip(twice).ok_or("callgrind wrote no totals")?;
+    let cycles = f64::from(walk.cycles) * f64::from(walk.tasks);
+    Ok((twice as f64 - once as f64) / cycles)
+}
+
+/// The functions of the published crates, closures included, that each cycle of a walk enters, and
+/// the files in which they are. Both are 0 if the program has no symbols.
+///
+/// # Errors
+///
+/// As for [`per_cycle`].
+pub fn entered(walk: &Walk) -> Result<[usize; 2], AnyError> {
+    let [once, twice] = profiles(walk)?;
+    let (once, twice) = (calls(&once), calls(&twice));
+    let more = |function: &(&str, &str), count: u64| count - once.get(function).unwrap_or(&0).min(&count);
+    let each = u64::from(walk.cycles) * u64::from(walk.tasks);
+    let each: Vec<_> = twice
+        .iter()
+        .filter(|((file, name), count)| {
+            file.contains("/crates/") && name.contains("leasehold") && more(&(*file, *name), **count) >= each
+        })
+        .collect();
+    let files: BTreeSet<_> = each.iter().map(|((file, _), _)| file).collect();
+    Ok([each.len(), files.len()])
+}
+
+/// The profiles of a walk, and of one with twice the cycles.
+fn profiles(walk: &Walk) -> Result<[String; 2], AnyError> {
     let farther = Walk { cycles: walk.cycles * 2, ..walk.clone() };
     // In parallel, unless both would use the same file: their keys differ, but a file has one
     // writer.
     let first = Counted::start(walk)?;
-    let (once, twice) = if walk.shares_a_file() {
-        (first.instructions()?, Counted::start(&farther)?.instructions()?)
-    } else {
-        let second = Counted::start(&farther)?;
-        (first.instructions()?, second.instructions()?)
-    };
-    let cycles = f64::from(walk.cycles) * f64::from(walk.tasks);
-    Ok((twice as f64 - once as f64) / cycles)
+    if walk.shares_a_file() {
+        return Ok([first.profile()?, Counted::start(&farther)?.profile()?]);
+    }
+    let second = Counted::start(&farther)?;
+    Ok([first.profile()?, second.profile()?])
 }
 
 /// A process under callgrind.
@@ -63,6 +89,7 @@ impl Counted {
         let directory = tempfile::TempDir::with_prefix("leasehold-callgrind-")?;
         let process = Command::new("valgrind")
             .args(["--tool=callgrind", "--quiet", "--read-inline-info=no", "--log-file=valgrind.log"])
+            .args(["--compress-strings=no", "--compress-pos=no"])
             .arg(format!("--callgrind-out-file={PROFILE}"))
             .arg(program)
             .args(walk.words())
@@ -74,19 +101,14 @@ impl Counted {
         Ok(Self { process, directory })
     }
 
-    fn instructions(self) -> Result<u64, AnyError> {
+    fn profile(self) -> Result<String, AnyError> {
         let output = self.process.wait_with_output()?;
         if !output.status.success() {
             let log = fs::read_to_string(self.directory.path().join("valgrind.log")).unwrap_or_default();
             return Err(format!("valgrind: {}{log}", String::from_utf8_lossy(&output.stderr)).into());
         }
-        total(&self.directory.path().join(PROFILE))
+        Ok(fs::read_to_string(self.directory.path().join(PROFILE))?)
     }
-}
-
-fn total(profile: &FilePath) -> Result<u64, AnyError> {
-    let text = fs::read_to_string(profile)?;
-    Ok(sum(&text).ok_or("callgrind wrote no totals")?)
 }
 
 /// Reads the sum from callgrind's profile, whose last line is `totals: N`.
@@ -94,9 +116,39 @@ fn sum(profile: &str) -> Option<u64> {
     profile.lines().rev().find_map(|line| line.strip_prefix("totals:"))?.trim().parse().ok()
 }
 
+/// How often each function was called, by its file and name.
+///
+/// A profile names the caller (`fl=`, `fn=`) and then, for each function that it calls, that one
+/// (`cfn=`, and `cfi=` if it is in another file) and the number of calls.
+fn calls(profile: &str) -> BTreeMap<(&str, &str), u64> {
+    let mut calls = BTreeMap::new();
+    let (mut file, mut callee_file, mut callee) = ("", "", "");
+    for line in profile.lines() {
+        match line.split_once('=') {
+            Some(("fl", name)) => (file, callee_file) = (name, name),
+            Some(("cfi" | "cfl", name)) => callee_file = name,
+            Some(("cfn", name)) => callee = name,
+            Some(("calls", counts)) => {
+                let count = counts.split(' ').next().and_then(|count| count.parse().ok()).unwrap_or(0);
+                *calls.entry((callee_file, callee)).or_insert(0) += count;
+                callee_file = file;
+            }
+            _ => {}
+        }
+    }
+    calls
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_profile_says_how_often_each_function_was_called() {
+        let profile = "fl=a.rs\nfn=one\n3 7\ncfn=two\ncalls=5 3\n3 7\ncfi=b.rs\ncfn=three\ncalls=2 3\n3 7\n\
+                       cfn=two\ncalls=1 3\n3 7\n\nfl=b.rs\nfn=three\ncfi=a.rs\ncfn=two\ncalls=4 1\n1 1\n";
+        assert_eq!(calls(profile), BTreeMap::from([(("a.rs", "two"), 10), (("b.rs", "three"), 2)]));
+    }
 
     #[test]
     fn the_total_of_a_profile_is_its_last_word() {

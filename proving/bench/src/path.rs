@@ -24,6 +24,8 @@ pub type Allocated = fn() -> [usize; 2];
 pub enum Path {
     /// Acquires and releases a lock through the library.
     Cycle,
+    /// Acquires a lock, each time another one, and keeps it.
+    Lock,
     /// The same in a bare loop.
     Bare(Strategy),
     /// Renews a held guard.
@@ -39,8 +41,9 @@ pub enum Path {
 }
 
 /// All paths, with their names on the command line.
-const ALL: [(&str, Path); 10] = [
+const ALL: [(&str, Path); 11] = [
     ("cycle", Path::Cycle),
+    ("lock", Path::Lock),
     ("pair", Path::Bare(Strategy::Pair)),
     ("fenced-pair", Path::Bare(Strategy::FencedPair)),
     ("fenced-native", Path::Bare(Strategy::FencedNative)),
@@ -151,7 +154,7 @@ enum Ground {
 impl Ground {
     async fn of(path: Path, places: &[String]) -> Result<Self, AnyError> {
         Ok(match path {
-            Path::Cycle | Path::Renewal => Self::Locks(Locks::connect(&places[0]).await?),
+            Path::Cycle | Path::Lock | Path::Renewal => Self::Locks(Locks::connect(&places[0]).await?),
             Path::Quorum => {
                 let members: Result<Vec<_>, _> = places
                     .iter()
@@ -183,6 +186,15 @@ impl Ground {
     async fn alone(self, path: Path, key: String, serials: Range<u32>) -> Result<(), AnyError> {
         match (self, path) {
             (Self::Locks(locks), Path::Renewal) => renewals(&locks.mutex(key).ttl(TTL), serials.len()).await,
+            (Self::Locks(locks), Path::Lock) => {
+                let mut guards = Vec::new();
+                for serial in serials {
+                    guards.push(locks.mutex(format!("{key}:{serial}")).ttl(TTL).lock().await?);
+                }
+                // Nothing is released, also at the end.
+                guards.leak();
+                Ok(())
+            }
             (Self::Locks(locks), _) => {
                 for _ in serials {
                     // A new mutex each time, as a request handler would make it.

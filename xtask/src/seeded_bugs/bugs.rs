@@ -740,8 +740,8 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "a process opens a file without checking which log the others use",
         file: "crates/file/src/connection.rs",
-        from: "    let other = |logs: Logs| Logs::beside(db_path.path()) != Some(logs);",
-        to: "    let other = |logs: Logs| Logs::beside(db_path.path()) != Some(logs) && false;",
+        from: "    let other = |logs: Logs| Logs::beside(db_path) != Some(logs);",
+        to: "    let other = |logs: Logs| Logs::beside(db_path) != Some(logs) && false;",
         tests: &[(
             FileProcesses,
             "deleted_logs::a_process_whose_log_was_deleted_keeps_its_locks_and_nobody_else_gets_them",
@@ -750,8 +750,8 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "a process continues with a log that was deleted",
         file: "crates/file/src/connection.rs",
-        from: "Logs::beside(db_path.path()) == Some(self.logs);",
-        to: "(Logs::beside(db_path.path()) == Some(self.logs) || true);",
+        from: "Logs::beside(db_path) == Some(self.logs);",
+        to: "(Logs::beside(db_path) == Some(self.logs) || true);",
         tests: &[(
             FileProcesses,
             "deleted_logs::a_process_whose_log_was_deleted_keeps_its_locks_and_nobody_else_gets_them",
@@ -760,8 +760,8 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "a file that is mounted without its directory is used",
         file: "crates/file/src/db_path.rs",
-        from: "} else if file_system::is_mounted(&self.0)? {",
-        to: "} else if file_system::is_mounted(&self.0)? && false {",
+        from: "} else if file_system::is_mounted(&self.file)? {",
+        to: "} else if file_system::is_mounted(&self.file)? && false {",
         tests: &[(FileProcesses, "containers::a_file_that_is_mounted_without_its_directory_is_refused")],
     },
     Bug {
@@ -802,8 +802,8 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "a program that is refused in a loop does not rest",
         file: "crates/leasehold/src/lock/pending.rs",
-        from: "            self.handle.refusals.note(attempt.claim.first_key(), self.handle.runtime.now());",
-        to: "            let _ = &self.handle.refusals;",
+        from: "            refusals.note(attempt.claim.first_key(), self.handle.runtime.now());",
+        to: "            let _ = refusals;",
         tests: &[(
             InMemory,
             "guards_in_virtual_time::a_program_that_asks_on_although_it_is_refused_rests_in_between",

@@ -11,7 +11,8 @@ use std::task::{Context, Poll, Waker};
 /// notification.
 #[derive(Debug, Default)]
 pub(super) struct Closing {
-    reason: OnceLock<Arc<str>>,
+    /// Set when the locks are closed.
+    pub(super) reason: OnceLock<Arc<str>>,
     callers: Mutex<Callers>,
 }
 
@@ -29,10 +30,6 @@ impl Closing {
         // A task that registers later sees the reason.
         let callers: Vec<_> = self.callers().all.iter_mut().filter_map(Option::take).collect();
         callers.into_iter().for_each(Waker::wake);
-    }
-
-    pub(super) fn reason(&self) -> Option<&Arc<str>> {
-        self.reason.get()
     }
 
     /// Resolves when the locks are closed.
@@ -61,7 +58,7 @@ impl Future for Closed<'_> {
         let closing = self.closing;
         let mut callers = closing.callers();
         // Check while holding the mutex, so that a concurrent close finds the waker.
-        if closing.reason().is_some() {
+        if closing.reason.get().is_some() {
             return Poll::Ready(());
         }
         let number = *self.number.get_or_insert_with(|| {
@@ -124,7 +121,7 @@ mod tests {
         for closed in &mut waiting {
             assert_eq!(Pin::new(closed).poll(&mut context), Poll::Ready(()));
         }
-        assert_eq!(closing.reason().map(|reason| &**reason), Some("the day is over"));
+        assert_eq!(closing.reason.get().map(|reason| &**reason), Some("the day is over"));
     }
 
     #[test]

@@ -20,7 +20,7 @@ use crate::store_handle::{StoreHandle, low_bits};
 /// There may be very many of these futures, so values that are needed only at the start are not
 /// kept across awaits.
 pub(super) async fn acquire(askers: Arc<Askers>, terms: Box<Terms>) -> Result<Guard, LockError> {
-    let handle = askers.handle();
+    let handle = &askers.handle;
     handle.admit(&terms.claim, terms.ttl)?;
     let span = Span::of(&terms.claim);
     let work = {

@@ -20,6 +20,7 @@ use super::holding::Holding;
 use super::terms::{OnWait, Terms, WaitStatus};
 use crate::error::LockError;
 use crate::event::Event;
+use crate::refusals::Refusals;
 use crate::report::{Span, outcome};
 use crate::store_handle::StoreHandle;
 
@@ -229,7 +230,8 @@ impl<'a> PendingAttempt<'a> {
         let waited = self.handle.runtime.now().saturating_since(self.started);
         let Some(attempt) = &self.attempt else { unreachable!("taken only by what ends it") };
         if matches!(outcome, Outcome::Refused(_)) {
-            self.handle.refusals.note(attempt.claim.first_key(), self.handle.runtime.now());
+            let refusals = self.handle.refusals.get_or_init(Refusals::default);
+            refusals.note(attempt.claim.first_key(), self.handle.runtime.now());
         }
         let (key, votes) = (attempt.claim.first_key().clone(), self.handle.store.take_report(attempt));
         let error = failure(self.handle, key, waited, attempts, outcome, votes);

@@ -326,7 +326,7 @@ impl GuardRegistry {
 
     /// The reason why these locks are closed, if they are.
     pub(crate) fn closed_because(&self) -> Option<Arc<str>> {
-        self.closing.reason().cloned()
+        self.closing.reason.get().cloned()
     }
 
     /// Resolves when these locks are closed.

@@ -83,7 +83,7 @@ impl Future for Unlocked {
         let Self { askers, claim, patience, waiting } = self.get_mut();
         let waiting = waiting.get_or_insert_with(|| {
             let (askers, claim, patience) = (askers.clone(), claim.clone(), *patience);
-            Box::pin(async move { unlocked(askers.handle(), claim?, patience).await })
+            Box::pin(async move { unlocked(&askers.handle, claim?, patience).await })
         });
         waiting.as_mut().poll(context)
     }

@@ -103,7 +103,7 @@ impl Election {
 
     /// The leader, once it differs from the one that was returned last.
     async fn leader_after(&self, told: &mut Told) -> Next {
-        let handle = self.askers.handle();
+        let handle = &self.askers.handle;
         let mut silent_since = None;
         let mut tries = 0;
         loop {
@@ -135,7 +135,7 @@ impl Election {
 
     async fn state(&self) -> Result<KeyState, InspectError> {
         let claim = self.claim.clone()?;
-        self.askers.handle().inspect(claim.first_key()).await.map_err(InspectError::Store)
+        self.askers.handle.inspect(claim.first_key()).await.map_err(InspectError::Store)
     }
 }
 

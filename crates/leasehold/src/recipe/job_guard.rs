@@ -53,7 +53,7 @@ impl Job {
     /// The mark, and the store's current time. Waits for a silent store for as long as a request
     /// would.
     pub(super) async fn marked(&self) -> Result<Marked, InspectError> {
-        let (key, handle) = (self.key()?, self.askers.handle());
+        let (key, handle) = (self.key()?, &self.askers.handle);
         let runtime = &*handle.runtime;
         let end = runtime.now() + self.defaults.outage_limit;
         let mut tries = 0;

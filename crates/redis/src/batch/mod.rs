@@ -28,9 +28,8 @@ use tokio::sync::oneshot;
 
 use self::send::Sender;
 use self::state::{BatchAnswer, BatchKind, BatchResult, Request};
-use crate::client::Client;
+use crate::client::{Client, Run};
 use crate::connection::route::Route;
-use crate::connection::run::Run;
 use crate::fault::{is_denied, leads_astray};
 use crate::redirect::Redirect;
 use crate::script::{Vouching, by_segment, read_done, renew_batch};
@@ -163,7 +162,7 @@ impl Client {
         }
         let call = |&(longest, nths): &(Option<Ttl>, &[usize])| {
             let of: Vec<_> = nths.iter().map(|&nth| &attempts[nth]).collect();
-            renew_batch(&of, longest.map(|longest| Vouching { run: run.get(), longest }), by_slot)
+            renew_batch(&of, longest.map(|longest| Vouching { run: run.as_deref(), longest }), by_slot)
         };
         let calls: Vec<_> = batches.iter().map(call).collect();
         let before = route.redirects.len();

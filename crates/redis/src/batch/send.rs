@@ -145,7 +145,8 @@ impl Sender {
     fn command<To>(&self, group: &Group<To>, not_after: Stamp) -> Cmd {
         let client = &*self.client;
         let run = group.grants().first().and_then(|first| first.run());
-        let vouching = group.longest().zip(run).map(|(longest, run)| Vouching { run: run.get(), longest });
+        let vouching =
+            group.longest().zip(run).map(|(longest, run)| Vouching { run: run.as_deref(), longest });
         let (grants, releases) = group.requests.split_at(group.grants);
         let call = script::batch_call(grants, releases, not_after, vouching, client.is_node());
         let knows = self.knows(group).swap(true, Ordering::Relaxed);

@@ -8,7 +8,7 @@ use leasehold_core::{Attempt, BatchQueue, Batched, Fault, Fence, Instant, Propos
 use redis::ServerError;
 use tokio::sync::oneshot;
 
-use crate::connection::run::Run;
+use crate::client::Run;
 
 /// The server's answer to one request in a batch.
 #[derive(Clone, Debug)]

@@ -209,9 +209,9 @@ impl Client {
         }
     }
 
-    /// The server's clock and the time on ours. The server's is known more precisely than the limit of a call. If the uncertainty is
-    /// greater (after some minutes without a grant, or at first on the program's own connection),
-    /// the server is asked; otherwise giving up would take longer than calls do.
+    /// The server's clock, known more precisely than the limit of a call, and the time on ours. If
+    /// the uncertainty is greater (after some minutes without a grant, or at first on the program's
+    /// own connection), the server is asked; otherwise giving up would take longer than calls do.
     pub(crate) async fn reading(
         &self,
         route: &mut Route,

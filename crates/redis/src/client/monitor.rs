@@ -88,7 +88,7 @@ impl Client {
     /// something was answered lately.
     async fn ping(&self, link: &Link, live: &Arc<Live>) -> Instant {
         let sent = self.runtime.now();
-        let fresh_until = live.answered.since() + self.beat();
+        let fresh_until = live.answered.get() + self.beat();
         if sent < fresh_until {
             return fresh_until;
         }

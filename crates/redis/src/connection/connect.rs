@@ -17,8 +17,8 @@ use crate::address::access::{Access, Password, Protocol};
 use crate::address::channels::Channels;
 use crate::address::server::ServerAddr;
 use crate::connection::dial::{BoxStream, complaint, dial};
-use crate::connection::signs_of_life::{SignsOfLife, Watched};
-use crate::connection::subscription::{Answered, OnPush, Subscription, reader};
+use crate::connection::signs_of_life::{Latest, Watched};
+use crate::connection::subscription::{OnPush, Subscription, reader};
 use crate::fault::Faults;
 use crate::reply::time_of;
 use crate::topology::{Sentinels, Topology, is_master};
@@ -53,8 +53,10 @@ pub(crate) struct Connected {
     pub(crate) connection: MultiplexedConnection,
     pub(crate) driver: Driver,
     pub(crate) reading: Reading,
-    pub(crate) answered: Arc<Answered>,
-    pub(crate) signs: Arc<SignsOfLife>,
+    /// When the latest of its answered commands was sent.
+    pub(crate) answered: Arc<Latest>,
+    /// When something was last read from it.
+    pub(crate) last_read: Arc<Latest>,
     /// True if the server can send pushes on it between its answers.
     pub(crate) has_push: bool,
 }
@@ -191,14 +193,14 @@ impl Connector {
             .set_connection_timeout(None)
             .set_response_timeout(None)
             .set_pipeline_buffer_size(QUEUE);
-        let answered = Arc::new(Answered::default());
+        let answered = Arc::new(Latest::default());
         if !resp2 {
             config = config.set_push_sender(reader(Arc::clone(&answered), Arc::clone(tell)));
         }
-        let signs = Arc::<SignsOfLife>::default();
+        let last_read = Arc::new(Latest::default());
         let stream = Watched {
             stream: self.dial(addr, runtime).await?,
-            signs: Arc::clone(&signs),
+            last_read: Arc::clone(&last_read),
             runtime: Arc::clone(runtime),
         };
         let made = MultiplexedConnection::new_with_config(&login, stream, config).await;
@@ -231,7 +233,15 @@ impl Connector {
         }
         answered.note(sent);
         let reading = Reading { sent, heard, server };
-        Ok(Connected { addr: addr.clone(), connection, driver, reading, answered, signs, has_push: !resp2 })
+        Ok(Connected {
+            addr: addr.clone(),
+            connection,
+            driver,
+            reading,
+            answered,
+            last_read,
+            has_push: !resp2,
+        })
     }
 
     fn password(&self) -> Result<Option<Password>, Failed> {

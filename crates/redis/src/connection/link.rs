@@ -17,8 +17,8 @@ use crate::batch::state::Batches;
 use crate::connection::connect::{Connected, Connector};
 use crate::connection::dial::CONNECT_LIMIT;
 use crate::connection::push_health::PushHealth;
-use crate::connection::signs_of_life::SignsOfLife;
-use crate::connection::subscription::{Answered, OnPush, OwnChannel, Refused};
+use crate::connection::signs_of_life::Latest;
+use crate::connection::subscription::{OnPush, OwnChannel, Refused};
 use crate::fault::Faults;
 
 /// The last request for confirmation on a connection, and its result.
@@ -33,8 +33,10 @@ pub(crate) struct Live {
     pub(crate) id: ConnectionId,
     pub(crate) connection: MultiplexedConnection,
     pub(crate) clock: Arc<ServerClock>,
-    pub(crate) answered: Arc<Answered>,
-    pub(crate) signs: Arc<SignsOfLife>,
+    /// When the latest of its answered commands was sent.
+    pub(crate) answered: Arc<Latest>,
+    /// When something was last read from it.
+    pub(crate) last_read: Arc<Latest>,
     pub(crate) own_channel: OwnChannel,
     /// The run of its server, once somebody asked. Another connection may lead to another run.
     pub(crate) run: OnceLock<Arc<str>>,
@@ -182,7 +184,7 @@ impl Link {
     /// slow one is kept: other callers that wait for an answer on it would lose that answer, ask
     /// again, and make a busy server busier.
     pub(crate) fn drop_if_silent_since(&self, sent: Instant, live: &Arc<Live>) {
-        if !live.signs.came_after(sent) {
+        if live.last_read.get() <= sent {
             self.drop_connection(live);
         }
     }
@@ -303,7 +305,8 @@ impl Link {
             let connected = runtime.within(CONNECT_LIMIT, connector.connect(&runtime, &on_push)).await;
             let silent = || Err(connector.no_connection(CONNECT_LIMIT));
             let made = connected.unwrap_or_else(silent).map(|connected| {
-                let Connected { addr, connection, driver, reading, answered, signs, has_push } = connected;
+                let Connected { addr, connection, driver, reading, answered, last_read, has_push } =
+                    connected;
                 let moved = connector.moved_from(&addr, &runtime);
                 static MADE: AtomicU64 = AtomicU64::new(0);
                 let ended = Arc::new(watch::Sender::new(false));
@@ -312,7 +315,7 @@ impl Link {
                     connection,
                     clock: Arc::new(ServerClock::read(reading)),
                     answered,
-                    signs,
+                    last_read,
                     own_channel: OwnChannel::default(),
                     run: OnceLock::new(),
                     addr,

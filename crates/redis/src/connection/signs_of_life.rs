@@ -1,4 +1,4 @@
-//! Tracks when anything was last received from a server, for any caller.
+//! Tracks when something last happened on a connection, for any caller.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -11,27 +11,26 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::connection::dial::BoxStream;
 
-/// When something was last read from one connection, even the answer to a call that nobody waits
-/// for any more.
+/// The latest of the instants that were noted.
 #[derive(Debug, Default)]
-pub(crate) struct SignsOfLife(AtomicU64);
+pub(crate) struct Latest(AtomicU64);
 
-impl SignsOfLife {
-    /// Returns true if something came after that instant.
-    pub(crate) fn came_after(&self, instant: Instant) -> bool {
+impl Latest {
+    pub(crate) fn note(&self, instant: Instant) {
         // No other memory depends on it.
-        self.0.load(Ordering::Relaxed) > instant.as_nanos()
+        self.0.fetch_max(instant.as_nanos(), Ordering::Relaxed);
     }
 
-    fn note(&self, now: Instant) {
-        self.0.store(now.as_nanos(), Ordering::Relaxed);
+    pub(crate) fn get(&self) -> Instant {
+        Instant::from_nanos(self.0.load(Ordering::Relaxed))
     }
 }
 
-/// A stream that notes its reads.
+/// A stream that notes when something was read from it, even the answer to a call that nobody waits
+/// for any more.
 pub(crate) struct Watched {
     pub(crate) stream: BoxStream,
-    pub(crate) signs: Arc<SignsOfLife>,
+    pub(crate) last_read: Arc<Latest>,
     pub(crate) runtime: Arc<dyn Runtime>,
 }
 
@@ -44,7 +43,7 @@ impl AsyncRead for Watched {
         let before = into.filled().len();
         let read = self.stream.as_mut().poll_read(context, into);
         if into.filled().len() > before {
-            self.signs.note(self.runtime.now());
+            self.last_read.note(self.runtime.now());
         }
         read
     }

@@ -2,7 +2,6 @@
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::time::Duration;
@@ -14,11 +13,15 @@ use redis::{Msg, PushInfo, PushKind, Value};
 use tokio::sync::{Mutex, Notify};
 use tokio::task::unconstrained;
 
+use crate::connection::signs_of_life::Latest;
+
 /// Receives the channel of a push, its content, and an instant that is certainly before the event
 /// that it reports.
 pub(crate) type OnPush = Arc<dyn Fn(&[u8], &[u8], Instant) + Send + Sync>;
 
-/// When the latest of the answered commands on a connection was sent.
+/// Handles data on a RESP3 connection that is not an answer. Called during decoding, and so in
+/// order with the answers before and behind. `answered` tells when the latest of the answered
+/// commands on this connection was sent.
 ///
 /// A server answers and pushes on a connection in the order in which it works. So the event of a
 /// push happened after the commands whose answers came before it, and these were executed after
@@ -29,31 +32,15 @@ pub(crate) type OnPush = Arc<dyn Fn(&[u8], &[u8], Instant) + Send + Sync>;
 /// push. The reader returns an answer before it decodes what follows, so no answer from behind the
 /// push can be noted. An answer may be noted too late, and then the lease only appears shorter than
 /// it is.
-#[derive(Debug, Default)]
-pub(crate) struct Answered(AtomicU64);
-
-impl Answered {
-    pub(crate) fn note(&self, sent: Instant) {
-        // No other memory depends on it, and the answers define the order of its accesses.
-        self.0.fetch_max(sent.as_nanos(), Ordering::Relaxed);
-    }
-
-    pub(crate) fn since(&self) -> Instant {
-        Instant::from_nanos(self.0.load(Ordering::Relaxed))
-    }
-}
-
-/// Handles data on a RESP3 connection that is not an answer. Called during decoding, and so in
-/// order with the answers before and behind.
 pub(crate) fn reader(
-    answered: Arc<Answered>,
+    answered: Arc<Latest>,
     tell: OnPush,
 ) -> impl Fn(PushInfo) -> Result<(), redis::aio::SendError> {
     move |push| {
         if let (PushKind::Message, [Value::BulkString(channel), Value::BulkString(payload)]) =
             (&push.kind, &push.data[..])
         {
-            tell(channel, payload, answered.since());
+            tell(channel, payload, answered.get());
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use redis::{Value, cmd};
 
 use crate::address::parameters::Confirmation;
 use crate::client::Client;
-use crate::connection::link::{Confirmed, Live};
+use crate::connection::link::Confirmed;
 use crate::connection::route::Route;
 use crate::connection::send::one;
 
@@ -15,28 +15,25 @@ impl Client {
     /// Meanwhile the server delays everything else on the connection, and `WAIT` on another
     /// connection says nothing about writes on this one. So one request serves all callers that
     /// wait at the same time and whose writes were answered before it was sent: one for a batch.
-    pub(crate) async fn confirm(&self, route: &mut Route, written: Instant) -> Result<(), Fault> {
-        // Mostly nothing has to be confirmed, so the rest is a separate function.
-        let Some(confirmation) = self.confirmation else { return Ok(()) };
-        let Some(live) = route.live.clone() else { return Ok(()) };
-        Box::pin(self.confirm_by(confirmation, &live, route, written)).await
-    }
-
-    async fn confirm_by(
-        &self,
+    ///
+    /// Boxed, so that a request that needs no confirmation has a small future.
+    pub(crate) fn confirm<'a>(
+        &'a self,
         confirmation: Confirmation,
-        live: &Live,
-        route: &mut Route,
+        route: &'a mut Route,
         written: Instant,
-    ) -> Result<(), Fault> {
-        let mut last = live.confirmed.lock().await;
-        if let Some(last) = last.as_ref().filter(|last| last.sent >= written) {
-            return last.answer.clone();
-        }
-        let sent = self.runtime.now();
-        let answer = self.ask_replicas(confirmation, route, sent).await;
-        *last = Some(Confirmed { sent, answer: answer.clone() });
-        answer
+    ) -> BoxFuture<'a, Result<(), Fault>> {
+        Box::pin(async move {
+            let Some(live) = route.live.clone() else { return Ok(()) };
+            let mut last = live.confirmed.lock().await;
+            if let Some(last) = last.as_ref().filter(|last| last.sent >= written) {
+                return last.answer.clone();
+            }
+            let sent = self.runtime.now();
+            let answer = self.ask_replicas(confirmation, route, sent).await;
+            *last = Some(Confirmed { sent, answer: answer.clone() });
+            answer
+        })
     }
 
     async fn ask_replicas(
@@ -73,10 +70,11 @@ impl Client {
 
     /// Turns renewals that are not confirmed into faults.
     pub(crate) async fn confirm_held(&self, route: &mut Route, answers: &mut [Result<HoldAnswer, Fault>]) {
+        let Some(confirmation) = self.confirmation else { return };
         if !answers.iter().any(|answer| matches!(answer, Ok(HoldAnswer::Done))) {
             return;
         }
-        if let Err(fault) = self.confirm(route, self.runtime.now()).await {
+        if let Err(fault) = self.confirm(confirmation, route, self.runtime.now()).await {
             let held = answers.iter_mut().filter(|answer| matches!(answer, Ok(HoldAnswer::Done)));
             held.for_each(|answer| *answer = Err(fault.clone()));
         }

@@ -8,9 +8,8 @@ use leasehold_core::{Attempt, BatchServed, Fault, HoldAnswer, RaiseAnswer, Ttl};
 use redis::cmd;
 
 use crate::batch::state::BatchAnswer;
-use crate::client::{Client, Source};
+use crate::client::{Client, Run, Source};
 use crate::connection::route::Route;
-use crate::connection::run::Run;
 use crate::connection::send::one;
 use crate::reply::{held_in, raise_in, run_of};
 use crate::script::{Asked, raise_call, rejoin_call, vouch_call};
@@ -19,12 +18,12 @@ impl Client {
     /// This store, as a request needs to know it.
     pub(crate) fn asked<'a>(&self, run: &'a Run) -> Asked<'a> {
         let is_member = self.is_member.load(Ordering::Relaxed);
-        Asked { run: run.get(), is_member, by_slot: self.is_node() }
+        Asked { run: run.as_deref(), is_member, by_slot: self.is_node() }
     }
 
     /// The same for a request that no run has to vouch for.
     pub(crate) fn asked_alone(&self) -> Asked<'static> {
-        Asked { run: None, ..self.asked(&Run::default()) }
+        Asked { run: None, ..self.asked(&None) }
     }
 
     /// Finds out the run of the route's server, once for each connection, and only for a quorum.
@@ -38,12 +37,12 @@ impl Client {
         limit: Duration,
     ) -> Result<Run, Fault> {
         if attempts.iter().all(|attempt| attempt.proposal.is_none()) {
-            return Ok(Run::default());
+            return Ok(None);
         }
         self.run_at(route, limit).await
     }
 
-    async fn run_at(&self, route: &mut Route, limit: Duration) -> Result<Run, Fault> {
+    pub(crate) async fn run_at(&self, route: &mut Route, limit: Duration) -> Result<Run, Fault> {
         match route.live.as_ref().and_then(|live| live.run.get()) {
             Some(run) => Ok(self.vouched_by(run)),
             None => Box::pin(self.ask_run(route, limit)).await,
@@ -79,7 +78,7 @@ impl Client {
     }
 
     fn vouched_by(&self, run: &Arc<str>) -> Run {
-        Run::new(self.quarantine.then(|| Arc::clone(run)))
+        self.quarantine.then(|| Arc::clone(run))
     }
 
     /// Grants and releases different keys in one round trip.
@@ -91,7 +90,7 @@ impl Client {
         let all = || grants.iter().chain(releases).copied();
         let limit = all().map(|attempt| self.limit(attempt.ttl)).min().unwrap_or(self.call_limit);
         let mut route = self.route(limit).await?;
-        let mut run = Run::default();
+        let mut run = None;
         if let Some(first) = grants.first() {
             run = self.run(std::slice::from_ref(*first), &mut route, limit).await?;
             self.reading(&mut route, limit).await?;
@@ -125,8 +124,8 @@ impl Client {
         for refusal in refused {
             self.is_served_singly(&mut route, &refusal)?;
         }
-        if let Some(heard) = last_heard {
-            self.confirm(&mut route, heard).await?;
+        if let Some((heard, confirmation)) = last_heard.zip(self.confirmation) {
+            self.confirm(confirmation, &mut route, heard).await?;
         }
         Ok(served)
     }
@@ -199,8 +198,8 @@ impl Client {
         let call = raise_call(attempt, self.window(), self.asked(&run));
         let heard = self.call(route, &call, limit).await?;
         let answer = self.read(heard, |value| raise_in(value, attempt))?;
-        if matches!(answer, RaiseAnswer::Raised { .. }) {
-            self.confirm(route, self.runtime.now()).await?;
+        if let (RaiseAnswer::Raised { .. }, Some(confirmation)) = (&answer, self.confirmation) {
+            self.confirm(confirmation, route, self.runtime.now()).await?;
         }
         Ok(answer)
     }
@@ -212,9 +211,9 @@ impl Client {
         const AT_ONCE: usize = 100;
         let mut route = self.route(self.call_limit).await?;
         let run = self.run_at(&mut route, self.call_limit).await?;
-        let Some(run) = run.get() else { return Ok(()) };
+        let Some(run) = run else { return Ok(()) };
         for slots in slots.chunks(AT_ONCE) {
-            let calls: Vec<_> = slots.iter().map(|slot| vouch_call(*slot, run, longest)).collect();
+            let calls: Vec<_> = slots.iter().map(|slot| vouch_call(*slot, &run, longest)).collect();
             // A slot that has moved meanwhile is vouched for elsewhere, when it is requested.
             self.call_all(&mut route, &calls, self.call_limit).await?;
         }

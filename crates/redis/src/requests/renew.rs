@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use leasehold_core::{Attempt, Fault, HoldAnswer};
 
-use crate::client::Client;
+use crate::client::{Client, Run};
 use crate::connection::route::Route;
-use crate::connection::run::Run;
 use crate::reply::held_in;
 use crate::script::renew_call;
 

@@ -26,9 +26,9 @@ impl Client {
         let call = transfer_call(attempt, successor, self.window(), self.asked_alone());
         let heard = self.call(route, &call, self.limit(attempt.ttl)).await?;
         let answer = self.read(heard, |value| released_in(value, attempt))?;
-        if answer == HoldAnswer::Done {
+        if let (HoldAnswer::Done, Some(confirmation)) = (&answer, self.confirmation) {
             // A replica that was promoted without this would let a second successor succeed.
-            self.confirm(route, self.runtime.now()).await?;
+            self.confirm(confirmation, route, self.runtime.now()).await?;
         }
         Ok(answer)
     }

@@ -12,7 +12,6 @@ use leasehold_core::{Attempt, Fence, Key, LastFence, Stamp, Ttl};
 use redis::Value;
 
 use super::call::Call;
-use super::encode::millis;
 use super::texts::{BATCH, BATCH_RENEW, MEMBER_BATCH, MEMBER_BATCH_RENEW};
 use crate::reply::strange;
 use crate::slot::{FenceKeys, MEMBER_KEY, Side, Sides, member_key_in, segment, slot_of, tag_of};
@@ -61,12 +60,14 @@ pub fn batch_call<A: Borrow<Attempt>>(
     grants.iter().for_each(|grant| call.join(Sides::of(key_of(grant)).parts(Side::Waiters)));
     push_fence_keys(grants, fence_keys, &mut call);
     push_keys(releases, &mut call);
-    push_member_key(grants, vouching, by_slot, &mut call);
+    if vouching.is_some() {
+        push_member_key(grants, by_slot, &mut call);
+    }
 
     call.show(grants.len());
     if !grants.is_empty() {
-        let (ttl, kept) = lengths(grants);
-        [not_after.as_micros(), ttl, kept].into_iter().for_each(|number| call.show(number));
+        call.show(not_after.as_micros());
+        lengths(grants).into_iter().for_each(|length| call.show(length));
         fence.into_iter().for_each(|fence| call.push(fence));
         call.show(fence_key_count);
         by_fence_key(grants).for_each(|claims| call.show(claims.len()));
@@ -80,7 +81,10 @@ pub fn batch_call<A: Borrow<Attempt>>(
         call.join([&wire::beginning_of(Flag::Plain, *holder), fence.unwrap_or_default(), space, label]);
     }
     push_beginnings(releases, &mut call);
-    vouch(vouching, call)
+    if let Some(vouching) = vouching {
+        vouch(vouching, &mut call);
+    }
+    call
 }
 
 /// Deletes a key that still has this value, as a batch of one release does.
@@ -107,11 +111,15 @@ pub fn renew_batch<A: Borrow<Attempt>>(
     let mut call = Call::new(script, keys, 4 + attempts.len());
     push_keys(attempts, &mut call);
     push_fence_keys(attempts, fence_keys, &mut call);
-    push_member_key(attempts, vouching, by_slot, &mut call);
-    let (ttl, kept) = lengths(attempts);
-    [kept, ttl].into_iter().for_each(|number| call.show(number));
+    if vouching.is_some() {
+        push_member_key(attempts, by_slot, &mut call);
+    }
+    lengths(attempts).into_iter().rev().for_each(|length| call.show(length));
     push_beginnings(attempts, &mut call);
-    vouch(vouching, call)
+    if let Some(vouching) = vouching {
+        vouch(vouching, &mut call);
+    }
+    call
 }
 
 /// The answer to a batch.
@@ -273,14 +281,8 @@ fn push_fence_keys(attempts: &[impl Borrow<Attempt>], fence_keys: FenceKeys, cal
     by_fence_key(attempts).for_each(|claims| call.join(fence_keys.parts(key_of(&claims[0]))));
 }
 
-fn push_member_key(
-    attempts: &[impl Borrow<Attempt>],
-    vouching: Option<Vouching<'_>>,
-    by_slot: bool,
-    call: &mut Call,
-) {
+fn push_member_key(attempts: &[impl Borrow<Attempt>], by_slot: bool, call: &mut Call) {
     match attempts.first().filter(|_| by_slot) {
-        _ if vouching.is_none() => {}
         Some(first) => call.push(member_key_in(slot_of(key_of(first).as_bytes())).as_bytes()),
         None => call.push(MEMBER_KEY.as_bytes()),
     }
@@ -293,19 +295,16 @@ fn push_beginnings(attempts: &[impl Borrow<Attempt>], call: &mut Call) {
 }
 
 /// Adds the last arguments at a member.
-fn vouch(vouching: Option<Vouching<'_>>, mut call: Call) -> Call {
-    if let Some(Vouching { run, longest }) = vouching {
-        call.push(run.unwrap_or_default().as_bytes());
-        call.show(millis(longest.duration()));
-    }
-    call
+fn vouch(Vouching { run, longest }: Vouching<'_>, call: &mut Call) {
+    call.push(run.unwrap_or_default().as_bytes());
+    call.show(longest.as_millis());
 }
 
 /// The TTL that all attempts have, and how long their fences are kept, in ms.
-fn lengths(attempts: &[impl Borrow<Attempt>]) -> (u64, u64) {
+fn lengths(attempts: &[impl Borrow<Attempt>]) -> [u128; 2] {
     let ttl = attempts.first().map_or(Ttl::DEFAULT, |first| first.borrow().ttl);
     debug_assert!(attempts.iter().all(|attempt| attempt.borrow().ttl == ttl), "a batch has one ttl");
-    (millis(ttl.duration()), millis(LastFence::kept_for(ttl)))
+    [ttl.duration(), LastFence::kept_for(ttl)].map(|length| length.as_millis())
 }
 
 #[cfg(test)]

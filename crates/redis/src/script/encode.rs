@@ -92,7 +92,7 @@ pub(crate) fn rejoin_call(
 /// The call that raises the fences of what the attempt holds.
 pub(crate) fn raise_call(attempt: &Attempt, window: Duration, asked: Asked<'_>) -> Call {
     let mut call = by_whom(attempt, [&RAISE; 2], window, asked);
-    call.show(millis(LastFence::kept_for(attempt.ttl)));
+    call.show(LastFence::kept_for(attempt.ttl).as_millis());
     propose(attempt, asked, call)
 }
 
@@ -135,7 +135,7 @@ pub(crate) fn mark_call(attempt: &Attempt, mark: &Mark, keep: Duration, asked: A
     }
     call.push(&attempt.holder.digit_bytes());
     call.push(&wire::mark_of(mark));
-    call.show(millis(keep));
+    call.show(keep.as_millis());
     call
 }
 
@@ -172,7 +172,7 @@ pub(crate) fn opening_call() -> Call {
 /// The call that makes a node abstain for a slot from now on, if it has to, without any other
 /// request there.
 pub(crate) fn vouch_call(slot: u16, run: &str, longest: Ttl) -> Call {
-    let longest = millis(longest.duration()).to_string();
+    let longest = longest.as_millis().to_string();
     Call::of(&VOUCH, &[member_key_in(slot).as_bytes()], &[b"0", run.as_bytes(), longest.as_bytes()])
 }
 
@@ -188,11 +188,11 @@ pub(crate) fn break_call(
     let mut call = with_sides([key].into_iter(), &BREAK, 1, asked.fence_keys());
     call.join(Sides::of(key).parts(Side::Break));
     call.show(fence);
-    call.show(millis(window));
-    call.show(millis(LastFence::kept_for(Ttl::DEFAULT)));
+    call.show(window.as_millis());
+    call.show(LastFence::kept_for(Ttl::DEFAULT).as_millis());
     call.push(said_at);
     call.push(&wire::note_of(note));
-    call.show(millis(BreakRecord::KEPT_FOR));
+    call.show(BreakRecord::KEPT_FOR.as_millis());
     call
 }
 
@@ -240,7 +240,7 @@ fn propose(attempt: &Attempt, asked: Asked<'_>, mut call: Call) -> Call {
     if let Some(proposal) = attempt.proposal {
         call.show(proposal.fence);
         call.push(asked.run.unwrap_or_default().as_bytes());
-        call.show(millis(proposal.max_ttl.duration()));
+        call.show(proposal.max_ttl.as_millis());
     }
     call
 }
@@ -272,13 +272,13 @@ fn with_sides<'a>(
 /// The holder, and how long a lock that is handed over may remain unclaimed.
 fn begin(holder: Holder, window: Duration, call: &mut Call) {
     call.push(&holder.digit_bytes());
-    call.show(millis(window));
+    call.show(window.as_millis());
 }
 
 /// The TTL, and how long the fence is kept.
 fn lengths(attempt: &Attempt, call: &mut Call) {
-    call.show(millis(attempt.ttl.duration()));
-    call.show(millis(LastFence::kept_for(attempt.ttl)));
+    call.show(attempt.ttl.as_millis());
+    call.show(LastFence::kept_for(attempt.ttl).as_millis());
 }
 
 fn limit(not_after: Option<Stamp>, call: &mut Call) {
@@ -314,14 +314,9 @@ fn waiting(attempt: &Attempt, wait: &Wait, call: &mut Call) {
         Some(limit) => call.show(limit),
         None => call.push(b""),
     }
-    call.show(millis(WaitQueue::KEPT_FOR));
+    call.show(WaitQueue::KEPT_FOR.as_millis());
     match wait.nonce {
         Some(nonce) => call.push(&nonce.digit_bytes()),
         None => call.push(b""),
     }
-}
-
-/// A duration in the unit of the scripts. A duration that they cannot express counts as endless.
-pub(super) fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

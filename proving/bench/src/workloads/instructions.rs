@@ -68,6 +68,7 @@ fn on_a_server(settings: &Settings, bench: &mut Bench<'_>, backend: Backend) -> 
         let floor = bench.instructions(Path::Bare(floor(backend)), 1, &alone)?;
         bench.add("instructions of a fenced bare pair", "1 task", floor);
     }
+    bench.entered(Path::Lock, "1 task", &alone)?;
     let ours = bench.instructions(Path::Renewal, 1, &alone)?;
     let bare = bench.instructions(Path::BareRenewal, 1, &alone)?;
     bench.beside("renewal", "1 task", ours, bare);
@@ -129,6 +130,17 @@ impl Bench<'_> {
         };
         self.add(&format!("allocations per {what}"), case, times.parse()?);
         self.add(&format!("bytes allocated per {what}"), case, bytes.parse()?);
+        Ok(())
+    }
+
+    /// What a reader has to follow: only a build without optimisation still has all functions.
+    fn entered(&mut self, path: Path, case: &str, places: &[String]) -> Result<(), AnyError> {
+        if self.counts && cfg!(debug_assertions) {
+            let walk = Walk { path, cycles: CYCLES, tasks: 1, places: places.to_vec() };
+            let [functions, files] = callgrind::entered(&walk)?;
+            self.add(&format!("functions entered by a {path}"), case, functions as f64);
+            self.add(&format!("files entered by a {path}"), case, files as f64);
+        }
         Ok(())
     }
 

@@ -2,6 +2,7 @@ use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::iter;
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::task::Context;
 use std::thread;
