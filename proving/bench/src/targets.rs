@@ -153,18 +153,19 @@ pub const NOT_YET: [NotYet; 4] = [
     NotYet { workload: "held", backend: "memory", measure: "bytes per guard", at_most: 685.0 },
     // Includes the pages that SQLite caches.
     NotYet { workload: "held", backend: "file", measure: "bytes per guard", at_most: 550.0 },
-    // Closures and the accessors of values are functions, too, and most values have a file.
+    // Closures and the accessors of values are functions, too, and most values have a file. The
+    // tests' build optimises some crates a little; without that there are 261 functions in 48 files.
     NotYet {
         workload: "instructions",
         backend: "valkey-9.1",
         measure: "functions entered by a lock",
-        at_most: 265.0,
+        at_most: 195.0,
     },
     NotYet {
         workload: "instructions",
         backend: "valkey-9.1",
         measure: "files entered by a lock",
-        at_most: 48.0,
+        at_most: 43.0,
     },
 ];
 

@@ -800,6 +800,16 @@ pub(super) const BUGS: &[Bug] = &[
         ],
     },
     Bug {
+        name: "a guard that the keeper is not woken for is not notified of a break",
+        file: "crates/leasehold/src/lock/registry.rs",
+        from: "        self.concern_in(&mut state);\n        self.log(state);",
+        to: "        self.log(state);",
+        tests: &[(
+            InMemory,
+            "guards_in_virtual_time::a_guard_after_short_ones_is_renewed_and_lost_when_the_store_says_that_it_was_broken",
+        )],
+    },
+    Bug {
         name: "a program that is refused in a loop does not rest",
         file: "crates/leasehold/src/lock/pending.rs",
         from: "            refusals.note(attempt.claim.first_key(), self.handle.runtime.now());",

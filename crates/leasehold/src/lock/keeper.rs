@@ -49,7 +49,7 @@ pub(crate) fn keep(
             if notices.is_none() && registry.is_concerned() {
                 notices = store.notices();
             }
-            let until = registry.sleep_until();
+            let until = registry.sleep_until(runtime.now());
             tokio::select! {
                 biased;
                 () = runtime.sleep_until(until) => {}

@@ -34,14 +34,14 @@ struct State {
     guards: HashMap<u64, Box<Entry>>,
     /// When each lease needs attention, the earliest first.
     due: BTreeSet<(Instant, u64)>,
-    /// The time until which the keeper sleeps.
+    /// The keeper wakes by itself by then; `None` if it does not.
     asleep_until: Option<Instant>,
     last_number: u64,
     /// The number of releases in the background.
     pending_releases: usize,
     /// Nobody can request a lock any more.
     orphaned: bool,
-    /// A request has waited, or met a fault.
+    /// There was a guard, or a request has waited or met a fault.
     concerned: bool,
     /// Events that were sent to readers and are not in the log yet.
     unlogged: Vec<Event>,
@@ -105,9 +105,8 @@ impl GuardRegistry {
         let due = self.attention(&holding, &mut machine, now, &mut state.unlogged);
         state.due.insert((due, number));
         state.guards.insert(number, Box::new(Entry { holding, machine, due }));
-        if state.asleep_until.is_none_or(|until| due < until) {
-            self.changed.notify_one();
-        }
+        self.wake_by(&mut state, due);
+        self.concern_in(&mut state);
         self.log(state);
         Ok(number)
     }
@@ -166,12 +165,24 @@ impl GuardRegistry {
         due
     }
 
-    /// When the next lease is due. The keeper promises not to sleep longer than that.
-    pub(crate) fn sleep_until(&self) -> Instant {
+    /// When the keeper should wake by itself; it promises not to sleep longer.
+    ///
+    /// Without guards, it still wakes when the last one would have been due. So a program that
+    /// takes one lock after the other wakes it once and not for each.
+    pub(crate) fn sleep_until(&self, now: Instant) -> Instant {
         let mut state = self.state();
-        let until = state.due.first().map_or(Instant::from_nanos(u64::MAX), |(due, _)| *due);
-        state.asleep_until = Some(until);
-        until
+        let due = state.due.first().map(|(due, _)| *due);
+        let announced = state.asleep_until.filter(|until| *until > now);
+        state.asleep_until = due.or(announced);
+        state.asleep_until.unwrap_or(Instant::from_nanos(u64::MAX))
+    }
+
+    /// Makes the keeper wake by this instant.
+    fn wake_by(&self, state: &mut State, due: Instant) {
+        if state.asleep_until.is_none_or(|until| due < until) {
+            state.asleep_until = Some(due);
+            self.changed.notify_one();
+        }
     }
 
     /// Resolves when the keeper should check again.
@@ -245,15 +256,18 @@ impl GuardRegistry {
     /// Notes that a request waits or that the store does not answer. From then on the store's
     /// notices are read.
     pub(crate) fn concern(&self) {
-        if !std::mem::replace(&mut self.state().concerned, true) {
+        self.concern_in(&mut self.state());
+    }
+
+    fn concern_in(&self, state: &mut State) {
+        if !std::mem::replace(&mut state.concerned, true) {
             self.changed.notify_one();
         }
     }
 
-    /// Returns true if there are guards or other reasons to read the store's notices.
+    /// Returns true if there was ever a guard or another reason to read the store's notices.
     pub(crate) fn is_concerned(&self) -> bool {
-        let state = self.state();
-        state.concerned || !state.guards.is_empty()
+        self.state().concerned
     }
 
     /// The current TTL of the lease.
@@ -271,9 +285,8 @@ impl GuardRegistry {
         if let Some(entry) = state.guards.get_mut(&number) {
             change(&mut entry.machine);
             self.reschedule(&mut state, number, now);
-            let due = state.due.first().map(|(due, _)| *due);
-            if due.is_some_and(|due| state.asleep_until.is_none_or(|until| due < until)) {
-                self.changed.notify_one();
+            if let Some((due, _)) = state.due.first().copied() {
+                self.wake_by(&mut state, due);
             }
         }
         self.log(state);
@@ -432,5 +445,43 @@ impl Drop for PendingRelease {
         let mut state = self.0.state();
         state.pending_releases -= 1;
         self.0.hush(&state);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+    use std::time::Duration;
+
+    use leasehold_core::{Claim, Drift, Fence, Key, Lease};
+
+    use super::*;
+    use crate::runtime::TokioRuntime;
+
+    #[test]
+    fn short_guards_one_after_the_other_wake_the_keeper_once() {
+        let registry = GuardRegistry::new(Arc::new(Report::new("memory:")));
+        let runtime = Arc::new(TokioRuntime::on_own_thread().unwrap());
+        let at = |ms| Instant::from_nanos(0) + Duration::from_millis(ms);
+        let hold = |now| {
+            let claim = Claim::exclusive(Key::new("k").unwrap());
+            let attempt = Attempt::new(claim, Holder::from_bits(1), None, Ttl::DEFAULT);
+            let lease = Lease::counted_from(now, Ttl::DEFAULT, Drift::NONE);
+            let machine = LeaseRenewal::new(now, lease, Ttl::DEFAULT, Drift::NONE, Renewal::Automatic);
+            let holding = Holding::new(attempt, Fence::MAX, now, 1, lease, runtime.clone());
+            let number = registry.enter(Arc::new(holding), machine, now, || unreachable!("nobody reads"));
+            registry.leave(number.unwrap(), now);
+        };
+        let wakes = || pin!(registry.changed()).poll(&mut Context::from_waker(Waker::noop())).is_ready();
+        hold(at(0));
+        assert!(wakes());
+        let until = registry.sleep_until(at(1));
+        assert!(until > at(1) && until < at(30_000), "{until:?}");
+        hold(at(2));
+        assert!(!wakes(), "it wakes before this one is due");
+        assert_eq!(registry.sleep_until(until), Instant::from_nanos(u64::MAX));
+        hold(until);
+        assert!(wakes(), "it would not wake by itself");
     }
 }

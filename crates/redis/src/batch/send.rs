@@ -99,14 +99,14 @@ impl Sender {
             let mut is_written = false;
             let asking = poll_fn(|context| {
                 let polled = asking.as_mut().poll(context);
-                if !std::mem::replace(&mut is_written, true) {
+                if !std::mem::replace(&mut is_written, true) && !sendings.is_empty() {
                     // The batch has been sent, or will be sent before everything that is sent from
                     // now on.
                     client.unsettled.written(&sendings, client.runtime.now());
                 }
                 polled
             });
-            client.runtime.within(limit, asking).await
+            client.runtime.before(until, asking).await
         };
         if let Err(fault) = client.sorted(self.live.as_ref(), sent, said, told) {
             return groups

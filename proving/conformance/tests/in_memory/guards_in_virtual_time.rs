@@ -142,6 +142,26 @@ async fn a_guard_that_has_been_held_for_a_while_is_lost_when_the_store_says_that
     assert_eq!(world.time.now(), before + SECOND, "the store was asked at once");
 }
 
+/// The keeper is not woken for each of many short guards, and must nevertheless keep one that lasts.
+#[tokio::test(start_paused = true)]
+async fn a_guard_after_short_ones_is_renewed_and_lost_when_the_store_says_that_it_was_broken() {
+    let world = World::begin();
+    let mutex = world.locks.mutex("k");
+    for _ in 0..3 {
+        mutex.lock().await.unwrap().release().await.unwrap();
+    }
+    sleep(SECOND).await;
+    let guard = mutex.lock().await.unwrap();
+    for _ in 0..10 {
+        sleep(TTL / 2).await;
+        assert!(guard.is_held());
+    }
+    let before = world.time.now();
+    world.others().break_lease("k", guard.fence()).await.unwrap();
+    assert!(matches!(guard.lost().await, Loss::Broken { .. }));
+    assert_eq!(world.time.now(), before);
+}
+
 /// A partition; see the promise that a loss is reported.
 #[tokio::test(start_paused = true)]
 async fn a_store_that_falls_silent_loses_the_lock_at_the_leases_end_and_not_later() {
