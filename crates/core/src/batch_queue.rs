@@ -79,8 +79,9 @@ enum Sender {
     Nobody,
     /// A caller, by its number, has sent its own request, and nothing waits. The batch is kept here
     /// and not with the caller, so that the next caller can take it over: a caller that is not
-    /// polled for a while delays nobody.
-    Caller(u64, BoxFuture<'static, ()>),
+    /// polled for a while delays nobody. From then on the caller waits for its answer alone, so it
+    /// is woken.
+    Caller { number: u64, batch: BoxFuture<'static, ()>, waker: Waker },
     /// A task, which is woken if a request waits and there is room.
     Task { has_room: bool, waker: Option<Waker> },
 }
@@ -105,9 +106,10 @@ impl<R: Batched> BatchQueue<R> {
             Sender::Nobody => {
                 state.callers += 1;
                 number = Some(state.callers);
-                state.sender = Sender::Caller(state.callers, sender.send(vec![request]));
+                let (batch, waker) = (sender.send(vec![request]), Waker::noop().clone());
+                state.sender = Sender::Caller { number: state.callers, batch, waker };
             }
-            Sender::Caller(_, batch) => {
+            Sender::Caller { batch, waker, .. } => {
                 state.waiting.push_back(request);
                 state.sender = Sender::Task { has_room: false, waker: None };
                 drop(state);
@@ -119,6 +121,7 @@ impl<R: Batched> BatchQueue<R> {
                     is_over: false,
                 };
                 runtime.spawn(Box::pin(task));
+                waker.wake();
             }
             Sender::Task { has_room, mut waker } => {
                 state.waiting.push_back(request);
@@ -181,17 +184,20 @@ impl<R: Batched, A: Future + Unpin> Future for AskedInBatch<R, A> {
     type Output = A::Output;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<A::Output> {
-        if let Poll::Ready(answer) = Pin::new(&mut self.answer).poll(context) {
-            return Poll::Ready(answer);
+        // While this future sends the batch, it does not poll the answer, which would wake it once
+        // more from within.
+        if let Some(number) = self.number {
+            let mut state = self.queue.state();
+            if let Sender::Caller { number: by, batch, waker } = &mut state.sender
+                && *by == number
+            {
+                if batch.as_mut().poll(context).is_pending() {
+                    waker.clone_from(context.waker());
+                    return Poll::Pending;
+                }
+                state.sender = Sender::Nobody;
+            }
         }
-        let Some(number) = self.number else { return Poll::Pending };
-        let mut state = self.queue.state();
-        let Some(batch) = state.sender.of(number) else { return Poll::Pending };
-        if batch.as_mut().poll(context).is_pending() {
-            return Poll::Pending;
-        }
-        state.sender = Sender::Nobody;
-        drop(state);
         Pin::new(&mut self.answer).poll(context)
     }
 }
@@ -200,7 +206,7 @@ impl<R: Batched, A> Drop for AskedInBatch<R, A> {
     fn drop(&mut self) {
         let Some(number) = self.number else { return };
         let mut state = self.queue.state();
-        if matches!(&state.sender, Sender::Caller(by, _) if *by == number) {
+        if matches!(&state.sender, Sender::Caller { number: by, .. } if *by == number) {
             let sender = mem::replace(&mut state.sender, Sender::Nobody);
             drop(state);
             drop(sender);
@@ -292,16 +298,6 @@ impl<R: Batched, S> Drop for Task<R, S> {
             let waiting = mem::take(&mut state.waiting);
             drop(state);
             drop(waiting);
-        }
-    }
-}
-
-impl Sender {
-    /// The batch in flight, if the sender is the caller of this number.
-    fn of(&mut self, number: u64) -> Option<&mut BoxFuture<'static, ()>> {
-        match self {
-            Self::Caller(by, batch) if *by == number => Some(batch),
-            _ => None,
         }
     }
 }

@@ -244,7 +244,11 @@ fn ms(digits: &[u8]) -> Option<Duration> {
 
 /// Only digits, without a sign.
 pub(crate) fn number(digits: &[u8]) -> Option<u64> {
-    std::str::from_utf8(digits).ok().filter(|text| text.bytes().all(|d| d.is_ascii_digit()))?.parse().ok()
+    let next = |number: u64, &digit: &u8| {
+        let digit = char::from(digit).to_digit(10)?;
+        number.checked_mul(10)?.checked_add(digit.into())
+    };
+    digits.iter().try_fold(0, next).filter(|_| !digits.is_empty())
 }
 
 #[cfg(test)]

@@ -248,6 +248,16 @@ pub(super) const BUGS: &[Bug] = &[
         tests: &[(Core, "batch_queue::tests::a_caller_that_was_not_polled_yet_is_sent_first")],
     },
     Bug {
+        name: "a caller whose request is taken over by a task is not woken",
+        file: "crates/core/src/batch_queue.rs",
+        from: "                waker.wake();",
+        to: "                drop(waker);",
+        tests: &[(
+            Core,
+            "batch_queue::tests::a_request_leaves_at_once_if_nothing_is_in_flight_and_otherwise_with_the_next_answer",
+        )],
+    },
+    Bug {
         name: "a quorum forgets the request that a member's batch left",
         file: "crates/leasehold/src/quorum/batching.rs",
         from: "return self.quorum.ask(shared, &self.there, question);",

@@ -1,3 +1,6 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Wake;
+
 use crate::Instant;
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
@@ -140,6 +143,29 @@ async fn settled() {
     for _ in 0..10 {
         yield_now().await;
     }
+}
+
+/// Counts how often it was woken.
+#[derive(Default)]
+struct Woken(AtomicUsize);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Each further poll would be in vain.
+#[test]
+fn a_caller_that_sends_its_own_request_is_woken_once() {
+    let (connection, woken) = (Connection::default(), Arc::new(Woken::default()));
+    let waker = Waker::from(woken.clone());
+    let mut context = Context::from_waker(&waker);
+    let mut asked = connection.ask("a", 1, LIMIT);
+    assert!(Pin::new(&mut asked).poll(&mut context).is_pending());
+    connection.wire.answer_all();
+    assert_eq!(Pin::new(&mut asked).poll(&mut context), Poll::Ready(Ok("a")));
+    assert_eq!(woken.0.load(Ordering::Relaxed), 1);
 }
 
 #[tokio::test]

@@ -470,7 +470,7 @@ mod tests {
             let lease = Lease::counted_from(now, Ttl::DEFAULT, Drift::NONE);
             let machine = LeaseRenewal::new(now, lease, Ttl::DEFAULT, Drift::NONE, Renewal::Automatic);
             let holding = Holding::new(attempt, Fence::MAX, now, 1, lease, runtime.clone());
-            let number = registry.enter(Arc::new(holding), machine, now, || unreachable!("nobody reads"));
+            let number = registry.enter(Arc::new(holding), machine, now, || Event::Missed { events: 1 });
             registry.leave(number.unwrap(), now);
         };
         let wakes = || pin!(registry.changed()).poll(&mut Context::from_waker(Waker::noop())).is_ready();
