@@ -96,7 +96,7 @@ impl Claim {
     #[must_use]
     pub fn exclusive_key(&self) -> Option<&Key> {
         match self.wants() {
-            [want] if matches!(want.mode, Mode::Exclusive) => Some(&want.key),
+            [want] if want.mode == Mode::Exclusive => Some(&want.key),
             _ => None,
         }
     }

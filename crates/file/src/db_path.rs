@@ -144,12 +144,7 @@ impl DbPath {
                 .map_err(|error| FileError::io("use the directory", &sessions, &error))?;
             return self.create_file(users);
         }
-        let beside = ["", "-wal", "-shm", "-peers"].map(|suffix| {
-            let mut name = self.file.as_os_str().to_owned();
-            name.push(suffix);
-            PathBuf::from(name)
-        });
-        for path in beside {
+        for path in [&self.file, &self.wal, &self.shm, &sessions] {
             let at = path.display();
             match path.symlink_metadata() {
                 Ok(found) if users.may_write(&found) && !found.is_symlink() => {}
@@ -164,7 +159,7 @@ impl DbPath {
                         "{at} is not there, and only the owner of the directory may create it: run `leasehold init` again"
                     )));
                 }
-                Err(error) => return Err(FileError::io("look at", &path, &error)),
+                Err(error) => return Err(FileError::io("look at", path, &error)),
             }
         }
         Ok(false)

@@ -7,7 +7,7 @@ use std::time::Duration;
 use leasehold_core::{Attempt, Fault, FaultKind, GrantAnswer, Nonce, Proof, Reading, Wait, WaitMode};
 
 use crate::batch::state::{BatchAnswer, BatchKind};
-use crate::client::{Client, Run};
+use crate::client::Client;
 use crate::connection::route::Route;
 use crate::reply::{grant_in, time_of_grant};
 use crate::script::grant_call;
@@ -26,7 +26,7 @@ impl Client {
         route: &mut Route,
         limit: Duration,
     ) -> Result<GrantAnswer, Fault> {
-        let run = self.run_for(attempt, route, limit).await?;
+        let run = self.run(std::slice::from_ref(attempt), route, limit).await?;
         let (_, now) = self.reading(route, limit).await?;
         let mut unknown = false;
         match self.ask_in_batch(attempt, BatchKind::Grant(run), route, now, limit).await? {
@@ -51,14 +51,6 @@ impl Client {
             self.give_up_later(attempt.clone(), self.runtime.now());
         }
         answer
-    }
-
-    /// The run that must vouch for the grant. Only a quorum needs one.
-    async fn run_for(&self, attempt: &Attempt, route: &mut Route, limit: Duration) -> Result<Run, Fault> {
-        match attempt.proposal {
-            Some(_) => self.run_at(route, limit).await,
-            None => Ok(None),
-        }
     }
 
     async fn ask_singly(
@@ -130,7 +122,7 @@ impl Client {
         route: &mut Route,
         limit: Duration,
     ) -> Result<GrantAnswer, Fault> {
-        let run = self.run_for(attempt, route, limit).await?;
+        let run = self.run(std::slice::from_ref(attempt), route, limit).await?;
         let (reading, sent) = self.reading(route, limit).await?;
         let not_after = reading.latest(sent) + limit;
         let settles_at = reading.surely_past(not_after);

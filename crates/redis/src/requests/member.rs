@@ -42,7 +42,7 @@ impl Client {
         self.run_at(route, limit).await
     }
 
-    pub(crate) async fn run_at(&self, route: &mut Route, limit: Duration) -> Result<Run, Fault> {
+    async fn run_at(&self, route: &mut Route, limit: Duration) -> Result<Run, Fault> {
         match route.live.as_ref().and_then(|live| live.run.get()) {
             Some(run) => Ok(self.vouched_by(run)),
             None => Box::pin(self.ask_run(route, limit)).await,
