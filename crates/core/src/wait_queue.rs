@@ -35,7 +35,7 @@ impl Ticket {
 pub struct Channel(Arc<[u8]>);
 
 impl Channel {
-    /// The channel of this name.
+    /// The channel of this name. A name that begins with `?` is that of a [silent](Self::silent) one.
     #[must_use]
     pub fn new(name: impl AsRef<[u8]>) -> Self {
         Self(name.as_ref().into())

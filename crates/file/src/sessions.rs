@@ -39,6 +39,12 @@ impl Session {
     /// The name that no session has. It replaces the names of ended sessions that were removed.
     pub(crate) const NOBODY: Self = Self([0; 8]);
 
+    /// The highest bit is set, so that this is not `NOBODY`, and its channel does not begin with the
+    /// letter of silent channels, whose waiters nobody notifies.
+    const fn named(bits: u64) -> Self {
+        Self((bits | 1 << 63).to_be_bytes())
+    }
+
     pub(crate) const fn from_bytes(bytes: [u8; 8]) -> Self {
         Self(bytes)
     }
@@ -187,7 +193,7 @@ impl Sessions {
         let mut name = random as u64 ^ (random >> 64) as u64;
         // Only a faulty source of randomness produces a name that exists.
         for _ in 0..1000 {
-            let session = Session(name.max(1).to_be_bytes());
+            let session = Session::named(name);
             match self.lock_new(session, &own.record) {
                 Ok(Some(lock)) => {
                     own.entry = Some(Entry { name: session, lock, has_socket: false });
@@ -494,6 +500,16 @@ mod tests {
             assert_eq!(socket.recv(&mut heard).unwrap(), 4);
             drop(socket);
             assert!(!other.listens(&channel), "the socket is still there, and nobody behind it");
+        }
+    }
+
+    #[test]
+    fn every_session_can_be_notified_and_is_somebody() {
+        for first in 0..=u8::MAX {
+            let (_directory, [one, _]) = two();
+            one.enter(u128::from(first) << 56).unwrap();
+            let name = one.own().unwrap();
+            assert!(!name.channel().is_silent() && name != Session::NOBODY, "{name:?}");
         }
     }
 

@@ -691,6 +691,13 @@ pub(super) const BUGS: &[Bug] = &[
         to: "let _ = run(connection, \"COMMIT\");",
         tests: &[(File, "connection::tests::an_uncommitted_transaction_is_rolled_back")],
     },
+    Bug {
+        name: "one process in 256 on a file is never notified",
+        file: "crates/file/src/sessions.rs",
+        from: "(bits | 1 << 63)",
+        to: "(bits | 0 << 63)",
+        tests: &[(File, "sessions::tests::every_session_can_be_notified_and_is_somebody")],
+    },
     // Processes that must not outlive a lease.
     Bug {
         name: "the supervisor lets a command live when it no longer receives orders",
