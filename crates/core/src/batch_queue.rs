@@ -89,15 +89,15 @@ enum Sender {
 impl<R: Batched> BatchQueue<R> {
     /// Adds a request to the queue. The returned future resolves to what `answer` resolves to, and
     /// must be polled until then: it may be the one that sends the request. A request that nobody
-    /// is left to send is dropped.
+    /// is left to send is dropped. `sender` is not called if a task sends the requests already.
     ///
     /// Cancel safe: a request that is dropped before its batch is sent is not sent, if
     /// [`Batched::is_wanted`] then says so.
-    pub fn ask<A: Future + Unpin>(
+    pub fn ask<A: Future + Unpin, S: SendBatch<R>>(
         &self,
         request: R,
         answer: A,
-        sender: impl SendBatch<R>,
+        sender: impl FnOnce() -> S,
         runtime: &dyn Runtime,
     ) -> AskedInBatch<R, A> {
         let mut state = self.state();
@@ -106,7 +106,7 @@ impl<R: Batched> BatchQueue<R> {
             Sender::Nobody => {
                 state.callers += 1;
                 number = Some(state.callers);
-                let (batch, waker) = (sender.send(vec![request]), Waker::noop().clone());
+                let (batch, waker) = (sender().send(vec![request]), Waker::noop().clone());
                 state.sender = Sender::Caller { number: state.callers, batch, waker };
             }
             Sender::Caller { batch, waker, .. } => {
@@ -115,7 +115,7 @@ impl<R: Batched> BatchQueue<R> {
                 drop(state);
                 let task = Task {
                     queue: Self(Arc::clone(&self.0)),
-                    sender,
+                    sender: sender(),
                     taken_over: Some((batch, 1)),
                     in_flight: Vec::new(),
                     is_over: false,

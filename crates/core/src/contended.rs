@@ -14,7 +14,8 @@ use crate::{Instant, Key};
 /// server's time.
 #[derive(Debug)]
 pub struct Contended {
-    seed: u128,
+    /// It has read the seed.
+    hasher: DefaultHasher,
     slots: Mutex<Slots>,
 }
 
@@ -30,14 +31,15 @@ impl Contended {
     /// The seed should be random, so that nobody can choose keys that are mistaken for others.
     #[must_use]
     pub fn new(seed: u128) -> Self {
-        Self { seed, slots: Mutex::new(Box::new([None; SLOTS])) }
+        let mut hasher = DefaultHasher::new();
+        hasher.write_u128(seed);
+        Self { hasher, slots: Mutex::new(Box::new([None; SLOTS])) }
     }
 
     /// The digest of a key. Few keys share one.
     #[must_use]
     pub fn digest(&self, key: &Key) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        hasher.write_u128(self.seed);
+        let mut hasher = self.hasher.clone();
         key.hash(&mut hasher);
         hasher.finish()
     }

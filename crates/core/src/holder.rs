@@ -50,11 +50,10 @@ impl Holder {
     /// The same as ASCII. Every request contains it, so this avoids a formatter.
     #[must_use]
     pub fn digit_bytes(self) -> [u8; Self::DIGITS] {
-        let mut bits = self.bits();
+        let digit = |of: u8| b"0123456789abcdef"[usize::from(of)];
         let mut digits = [0; Self::DIGITS];
-        for digit in digits.iter_mut().rev() {
-            *digit = b"0123456789abcdef"[(bits & 0xf) as usize];
-            bits >>= 4;
+        for (pair, byte) in digits.chunks_exact_mut(2).zip(self.bits().to_be_bytes()) {
+            (pair[0], pair[1]) = (digit(byte >> 4), digit(byte & 0xf));
         }
         digits
     }

@@ -125,7 +125,7 @@ impl Connection {
         limit: Duration,
     ) -> AskedInBatch<Request, oneshot::Receiver<&'static str>> {
         let (answer, heard) = oneshot::channel();
-        self.queue.ask(Request { name, key, limit, answer }, heard, self.wire.clone(), &TasksOnly)
+        self.queue.ask(Request { name, key, limit, answer }, heard, || self.wire.clone(), &TasksOnly)
     }
 
     fn sent(&self) -> Vec<Vec<&'static str>> {
@@ -277,7 +277,7 @@ async fn callers_that_are_answered_ask_again_before_the_next_batch_leaves() {
         next.await.unwrap();
         let (answer, heard) = oneshot::channel();
         let again = Request { name: "b again", key: 1, limit: LIMIT, answer };
-        queue.ask(again, heard, wire, &TasksOnly).await.unwrap();
+        queue.ask(again, heard, || wire, &TasksOnly).await.unwrap();
     });
     settled().await;
     connection.answer(1).await;
@@ -296,7 +296,7 @@ async fn what_follows_from_one_answer_is_sent_before_the_next_answer_is_handled(
             let before = wire.sent.lock().unwrap().len();
             let (answer, heard) = oneshot::channel();
             let name = if name == "a" { "a again" } else { "b again" };
-            let asked = queue.ask(Request { name, key, limit: LIMIT, answer }, heard, wire, &TasksOnly);
+            let asked = queue.ask(Request { name, key, limit: LIMIT, answer }, heard, || wire, &TasksOnly);
             // "a" was answered when nothing but the first two had been sent, and "b" after "a again".
             assert_eq!(before, 2 + key as usize);
             asked.await.unwrap();

@@ -1,6 +1,6 @@
 //! The registry of live guards, and the time at which each lease needs attention.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -31,7 +31,7 @@ pub(crate) struct GuardRegistry {
 #[derive(Debug, Default)]
 struct State {
     /// Boxed, so that free slots of the table are small.
-    guards: HashMap<u64, Box<Entry>>,
+    guards: BTreeMap<u64, Box<Entry>>,
     /// When each lease needs attention, the earliest first.
     due: BTreeSet<(Instant, u64)>,
     /// The keeper wakes by itself by then; `None` if it does not.

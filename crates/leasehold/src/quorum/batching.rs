@@ -189,7 +189,7 @@ impl QuorumState {
     fn queue(self: &Arc<Self>, there: Attempt, asks: What) -> Sends {
         let (key, limit) = (self.digest(there.claim.first_key()), Member::limit(there.ttl));
         let waiting = Waiting { key, limit, request: Some(Request { quorum: self.clone(), there, asks }) };
-        self.batches.ask(waiting, pending(), Sender(self.clone()), &*self.runtime)
+        self.batches.ask(waiting, pending(), || Sender(self.clone()), &*self.runtime)
     }
 
     /// Sends a batch to the members. Resolves when so many have answered that, with all members that

@@ -53,9 +53,8 @@ impl Client {
             return Ok(None);
         }
         let (to, heard) = oneshot::channel();
-        let request = self.batched(attempt, what, now, limit, to);
-        let Some((request, sender)) = request.zip(self.sender(route)) else { return Ok(None) };
-        match route.batches.queue.ask(request, heard, sender, &*self.runtime).await {
+        let Some(request) = self.batched(attempt, what, now, limit, to) else { return Ok(None) };
+        match route.batches.queue.ask(request, heard, || self.sender(route), &*self.runtime).await {
             Ok(said) => said.map(Some),
             Err(_) => Err(self.faults.passing("nobody sends requests any more: the async runtime has ended")),
         }
@@ -81,9 +80,9 @@ impl Client {
         Some(Request { attempt: attempt.clone(), what, key, slot, limit, until: now + limit, to })
     }
 
-    fn sender(&self, route: &Route) -> Option<Sender> {
-        let (live, batches) = (route.live.clone(), Arc::clone(&route.batches));
-        Some(Sender { client: self.me.upgrade()?, live, batches })
+    fn sender(&self, route: &Route) -> Sender {
+        let client = self.me.upgrade().expect("whoever asks keeps it");
+        Sender { client, live: route.live.clone(), batches: Arc::clone(&route.batches) }
     }
 
     /// Sends grants and releases of different keys in one batch. `tell` gets the number of each
@@ -107,9 +106,7 @@ impl Client {
             let what = if nth < grants.len() { BatchKind::Grant(run.clone()) } else { BatchKind::Release };
             batch.extend(self.batched(attempt, what, now, limit, nth));
         }
-        if let Some(sender) = self.sender(route) {
-            sender.serve(batch, tell).await;
-        }
+        self.sender(route).serve(batch, tell).await;
     }
 
     /// Returns `Ok` if the script of a single request may succeed although that of a batch was
