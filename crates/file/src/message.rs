@@ -1,44 +1,72 @@
-//! Messages between processes: a push as the bytes of a datagram.
+//! Messages between processes: pushes about one key to one process, as the bytes of a datagram.
 
 use std::time::Duration;
 
-use leasehold_core::{Fence, Holder, Key, Push, PushEvent, Stamp, Ttl};
+use leasehold_core::{Fence, Holder, Key, PushEvent, Stamp, Ttl};
 
 /// The first byte of every message. Programs that know another form ignore these messages, and find
 /// out by polling.
-const FORM: u8 = 1;
+const FORM: u8 = 2;
 
-/// The most bytes of a message.
-pub(crate) const LONGEST: usize = 1 + 16 + 8 + 1 + 8 + 8 + Key::MAX_LEN;
+/// The most bytes of a message: the largest datagram that every system sends. Pushes travel
+/// together because Linux keeps only some ten datagrams that were not received yet, and drops
+/// others.
+pub(crate) const LONGEST: usize = 2048;
 
-/// Encodes a push and its time: all processes of a machine read the same clock.
-pub(crate) fn write(push: &Push, at: Stamp) -> Vec<u8> {
-    let (kind, one, two) = match push.event {
-        PushEvent::Granted { fence, lasts } => (b'g', fence.get(), lasts.as_millis()),
-        PushEvent::AskAgain => (b'a', 0, 0),
-        PushEvent::Broken => (b'b', 0, 0),
-        PushEvent::First { left } => (b'f', u64::try_from(left.as_micros()).unwrap_or(u64::MAX), 0),
-    };
-    let mut bytes = Vec::with_capacity(LONGEST);
-    bytes.push(FORM);
-    bytes.extend(push.holder.bits().to_be_bytes());
-    bytes.extend(at.as_micros().to_be_bytes());
-    bytes.push(kind);
-    bytes.extend(one.to_be_bytes());
-    bytes.extend(two.to_be_bytes());
-    bytes.extend(push.key.as_bytes());
-    bytes
+/// The bytes before the key: the form, the time and the length of the key.
+const HEADER: usize = 1 + 8 + 2;
+
+/// The bytes of one push.
+const PUSH: usize = 16 + 1 + 8 + 8;
+
+/// Encodes pushes and their time: all processes of a machine read the same clock.
+pub(crate) fn write(key: &Key, at: Stamp, pushes: &[(Holder, PushEvent)]) -> impl Iterator<Item = Vec<u8>> {
+    let room = (LONGEST - HEADER - key.as_bytes().len()) / PUSH;
+    pushes.chunks(room).map(move |pushes| {
+        let mut bytes = Vec::with_capacity(HEADER + key.as_bytes().len() + pushes.len() * PUSH);
+        bytes.push(FORM);
+        bytes.extend(at.as_micros().to_be_bytes());
+        bytes.extend((key.as_bytes().len() as u16).to_be_bytes());
+        bytes.extend(key.as_bytes());
+        for (holder, event) in pushes {
+            let (kind, one, two) = match event {
+                PushEvent::Granted { fence, lasts } => (b'g', fence.get(), lasts.as_millis()),
+                PushEvent::AskAgain => (b'a', 0, 0),
+                PushEvent::Broken => (b'b', 0, 0),
+                PushEvent::First { left } => (b'f', u64::try_from(left.as_micros()).unwrap_or(u64::MAX), 0),
+            };
+            bytes.extend(holder.bits().to_be_bytes());
+            bytes.push(kind);
+            bytes.extend(one.to_be_bytes());
+            bytes.extend(two.to_be_bytes());
+        }
+        bytes
+    })
 }
 
-/// Decodes a message and its time; `None` if the bytes are not a message.
-pub(crate) fn read(bytes: &[u8]) -> Option<(Holder, Key, PushEvent, Stamp)> {
+/// A message that was read.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Message {
+    pub(crate) key: Key,
+    pub(crate) at: Stamp,
+    pub(crate) pushes: Vec<(Holder, PushEvent)>,
+}
+
+/// Decodes a message; `None` if the bytes are not one.
+pub(crate) fn read(bytes: &[u8]) -> Option<Message> {
     let rest = bytes.strip_prefix(&[FORM])?;
-    let (holder, rest) = rest.split_first_chunk::<16>()?;
     let (at, rest) = rest.split_first_chunk::<8>()?;
+    let (length, rest) = rest.split_first_chunk::<2>()?;
+    let (key, pushes) = rest.split_at_checked(usize::from(u16::from_be_bytes(*length)))?;
+    let pushes = pushes.chunks(PUSH).map(read_push).collect::<Option<_>>()?;
+    Some(Message { key: Key::new(key).ok()?, at: Stamp::from_micros(u64::from_be_bytes(*at)), pushes })
+}
+
+fn read_push(bytes: &[u8]) -> Option<(Holder, PushEvent)> {
+    let (holder, rest) = bytes.split_first_chunk::<16>()?;
     let (kind, rest) = rest.split_first()?;
     let (one, rest) = rest.split_first_chunk::<8>()?;
-    let (two, key) = rest.split_first_chunk::<8>()?;
-    let (one, two) = (u64::from_be_bytes(*one), u64::from_be_bytes(*two));
+    let (one, two) = (u64::from_be_bytes(*one), u64::from_be_bytes(rest.try_into().ok()?));
     let event = match kind {
         b'g' => {
             PushEvent::Granted { fence: Fence::new(one)?, lasts: Ttl::new(Duration::from_millis(two)).ok()? }
@@ -48,8 +76,7 @@ pub(crate) fn read(bytes: &[u8]) -> Option<(Holder, Key, PushEvent, Stamp)> {
         b'f' => PushEvent::First { left: Duration::from_micros(one) },
         _ => return None,
     };
-    let holder = Holder::from_bits(u128::from_be_bytes(*holder));
-    Some((holder, Key::new(key).ok()?, event, Stamp::from_micros(u64::from_be_bytes(*at))))
+    Some((Holder::from_bits(u128::from_be_bytes(*holder)), event))
 }
 
 #[cfg(test)]
@@ -58,20 +85,38 @@ mod tests {
 
     #[test]
     fn only_written_messages_are_read_back() {
-        let key = Key::new([b'k'; Key::MAX_LEN]).unwrap();
         let lasts = Ttl::new(Duration::from_millis(1500)).unwrap();
-        for event in [
+        let holder = Holder::from_bits(u128::MAX - 5);
+        let pushes = [
             PushEvent::Granted { fence: Fence::new(17).unwrap(), lasts },
             PushEvent::AskAgain,
             PushEvent::Broken,
             PushEvent::First { left: Duration::from_micros(77) },
-        ] {
-            let holder = Holder::from_bits(u128::MAX - 5);
-            let push = Push { to: None, holder, key: key.clone(), event, nonce: None };
-            let bytes = write(&push, Stamp::from_micros(99));
-            assert_eq!(read(&bytes), Some((holder, key.clone(), event, Stamp::from_micros(99))));
-            assert!((0..43).all(|short| read(&bytes[..short]).is_none()));
-            assert!(bytes.len() <= LONGEST && read(&[&[2], &bytes[1..]].concat()).is_none());
+        ]
+        .map(|event| (holder, event));
+        let message = Message {
+            key: Key::new([b'k'; Key::MAX_LEN]).unwrap(),
+            at: Stamp::from_micros(99),
+            pushes: pushes.to_vec(),
+        };
+        let bytes = write(&message.key, message.at, &message.pushes).next().unwrap();
+        let ends =
+            |short: usize| short >= HEADER + Key::MAX_LEN && (bytes.len() - short).is_multiple_of(PUSH);
+        assert!((0..bytes.len()).all(|short| ends(short) || read(&bytes[..short]).is_none()));
+        assert_eq!(read(&bytes), Some(message));
+        assert_eq!(read(&[&[FORM - 1], &bytes[1..]].concat()), None);
+    }
+
+    #[test]
+    fn many_pushes_fit_into_few_datagrams_and_keep_their_order() {
+        for length in [1, Key::MAX_LEN] {
+            let key = Key::new(vec![b'k'; length]).unwrap();
+            let pushes: Vec<_> =
+                (0..100).map(|bits| (Holder::from_bits(bits), PushEvent::AskAgain)).collect();
+            let written: Vec<_> = write(&key, Stamp::from_micros(1), &pushes).collect();
+            assert!(written.len() <= 4 && written.iter().all(|bytes| bytes.len() <= LONGEST));
+            let read: Vec<_> = written.iter().flat_map(|bytes| read(bytes).unwrap().pushes).collect();
+            assert_eq!(read, pushes);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The waiters of this process and their notification, shared by the store's threads and the
 //! program's tasks.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::net::Shutdown;
 use std::os::unix::net::UnixDatagram;
@@ -15,7 +15,7 @@ use leasehold_core::{
 };
 
 use crate::clock::MachineClock;
-use crate::message;
+use crate::message::{self, Message};
 use crate::sessions::{Session, Sessions};
 
 /// Receives work from the listening thread that only the worker can do.
@@ -95,12 +95,14 @@ impl Notifier {
         while !self.closed.load(Ordering::SeqCst) {
             // An unreadable message counts as lost.
             let Ok(length) = socket.recv(&mut bytes) else { continue };
-            let Some((holder, key, event, at)) = message::read(&bytes[..length]) else {
+            let Some(Message { key, at, pushes }) = message::read(&bytes[..length]) else {
                 inbox.look_at_file();
                 continue;
             };
-            if !self.receive(holder, event, at) {
-                inbox.take_back(holder, key);
+            for (holder, event) in pushes {
+                if !self.receive(holder, event, at) {
+                    inbox.take_back(holder, key.clone());
+                }
             }
         }
     }
@@ -169,11 +171,11 @@ impl Notifier {
         at: Stamp,
     ) -> Vec<(Holder, Key)> {
         let own = self.sessions.own();
-        let mut unwanted = Vec::new();
+        let (mut unwanted, mut elsewhere) = (Vec::new(), BTreeMap::<_, Vec<_>>::new());
         for push in pushes {
-            match &push.to {
-                Some(channel) if own.is_none() || Session::of(channel) != own => {
-                    self.sessions.tell(channel, &message::write(&push, at));
+            match push.to {
+                Some(channel) if own.is_none() || Session::of(&channel) != own => {
+                    elsewhere.entry((channel, push.key)).or_default().push((push.holder, push.event));
                 }
                 to => {
                     let wanted = self.deliver(serving, push.holder, push.event, at);
@@ -182,6 +184,11 @@ impl Notifier {
                         unwanted.push((push.holder, push.key));
                     }
                 }
+            }
+        }
+        for ((channel, key), pushes) in elsewhere {
+            for message in message::write(&key, at, &pushes) {
+                self.sessions.tell(&channel, &message);
             }
         }
         unwanted

@@ -698,6 +698,16 @@ pub(super) const BUGS: &[Bug] = &[
         to: "(bits | 0 << 63)",
         tests: &[(File, "sessions::tests::every_session_can_be_notified_and_is_somebody")],
     },
+    Bug {
+        name: "each push between processes on a file is a datagram of its own",
+        file: "crates/file/src/message.rs",
+        from: "pushes.chunks(room)",
+        to: "pushes.chunks(room.min(1))",
+        tests: &[
+            (File, "message::tests::many_pushes_fit_into_few_datagrams_and_keep_their_order"),
+            (Stores, "sharing::readers::file::all_readers_in_front_are_let_in_together"),
+        ],
+    },
     // Processes that must not outlive a lease.
     Bug {
         name: "the supervisor lets a command live when it no longer receives orders",

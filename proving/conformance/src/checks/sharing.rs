@@ -109,22 +109,28 @@ pub async fn readers_do_not_pass_a_writer_that_waits(target: &Target) {
     nothing_is_left(&*store).await;
 }
 
-/// All readers at the front, and nobody behind the next writer.
+/// All readers at the front, and nobody behind the next writer. They are many, and are notified and
+/// do not poll.
 pub async fn all_readers_in_front_are_let_in_together(target: &Target) {
+    const READERS: usize = 40;
     let (store, all) = (target.store(), [locks(target), locks(target)]);
     let writer = all[0].rw_lock("k").write().await.unwrap();
     let mut readers = Vec::new();
-    for n in 0..10 {
+    for n in 0..READERS {
         readers.push(joins(&*store, n, all[n % 2].rw_lock("k").read().into_future()).await);
     }
-    let next = joins(&*store, 10, all[0].rw_lock("k").write().into_future()).await;
-    let last = joins(&*store, 11, all[1].rw_lock("k").read().into_future()).await;
+    let next = joins(&*store, READERS, all[0].rw_lock("k").write().into_future()).await;
+    let last = joins(&*store, READERS + 1, all[1].rw_lock("k").read().into_future()).await;
     writer.release().await.unwrap();
     let mut guards = Vec::new();
     for reader in readers {
         guards.push(served(reader).await);
     }
     assert!(!next.is_finished() && !last.is_finished());
+    let asks: u32 = guards.iter().map(|guard| guard.attempts()).sum();
+    // On a busy machine, a request may arrive too late.
+    let polls = !target.hands_over() || !target.tells();
+    assert!(polls || asks <= READERS as u32 + 4, "{asks} asks for {READERS} grants");
     // They keep holding past the window in which a hand-over must be claimed.
     tokio::time::sleep(leasehold_core::WaitQueue::CLAIM_WINDOW + SHORT).await;
     assert!(guards.iter().all(|guard| guard.is_held()) && !next.is_finished());
