@@ -136,8 +136,8 @@ fn unlogged_tables_and_settings_that_lose_grants_are_warnings_and_are_mended() {
     scene.sql("ALTER SYSTEM SET autovacuum = off; SELECT pg_reload_conf()");
     crate::harness::until("the setting", || scene.doctor(&[]).status.code() == Some(1));
     scene.is_mended(1, "warning", "autovacuum");
-    scene.sql("ALTER ROLE web SET statement_timeout = '200ms'");
+    scene.sql("ALTER ROLE web SET statement_timeout = '2s'");
     scene.is_mended(1, "warning", "timeouts");
-    scene.sql("ALTER ROLE web SET idle_session_timeout = '200ms'");
+    scene.sql("ALTER ROLE web SET idle_session_timeout = '2s'");
     scene.is_mended(1, "warning", "timeouts");
 }
