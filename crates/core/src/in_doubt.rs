@@ -1,7 +1,6 @@
 //! Tracks grants in doubt: they were sent and not answered, and the server may still execute them.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::hash::{Hash, Hasher};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -61,16 +60,10 @@ impl Table {
             pending.retain(|_, grant| grant.settles_at > now);
             *full_at = 2 * pending.len();
         }
-        let grant = Pending { via, written, settles_at };
-        // Mostly a holder has no other.
-        let Entry::Vacant(first) = pending.entry((holder, 0)) else {
-            let last = pending.range((holder, 0)..=(holder, u64::MAX)).next_back();
-            let number = last.map_or(0, |((_, number), _)| number + 1);
-            pending.insert((holder, number), grant);
-            return Sending { holder, number };
-        };
-        first.insert(grant);
-        Sending { holder, number: 0 }
+        let last = pending.range((holder, 0)..=(holder, u64::MAX)).next_back();
+        let number = last.map_or(0, |((_, number), _)| number + 1);
+        pending.insert((holder, number), Pending { via, written, settles_at });
+        Sending { holder, number }
     }
 }
 

@@ -30,7 +30,7 @@ pub(crate) struct GuardRegistry {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Boxed, so that free slots of the table are small.
+    /// Boxed, so that free places of the tree are small.
     guards: BTreeMap<u64, Box<Entry>>,
     /// When each lease needs attention, the earliest first.
     due: BTreeSet<(Instant, u64)>,

@@ -81,7 +81,7 @@ impl Client {
     }
 
     fn sender(&self, route: &Route) -> Sender {
-        let client = self.me.upgrade().expect("whoever asks keeps it");
+        let client = self.me.upgrade().expect("it is borrowed, so it is alive");
         Sender { client, live: route.live.clone(), batches: Arc::clone(&route.batches) }
     }
 
