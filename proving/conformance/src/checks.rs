@@ -383,7 +383,8 @@ pub async fn fences_rise_in_grant_order_whoever_holds(target: &Target) {
     let mut last: Option<Fence> = None;
     for round in 0..40 {
         let store = &*stores[round % 2];
-        let one = attempt(&["k"], Duration::from_millis(10));
+        let expires = round % 4 == 0;
+        let one = attempt(&["k"], if expires { Duration::from_millis(10) } else { LONG });
         let fence = loop {
             match store.grant(&one, WaitMode::Try).await {
                 Ok(GrantAnswer::Granted { fence }) => break fence,
@@ -395,8 +396,8 @@ pub async fn fences_rise_in_grant_order_whoever_holds(target: &Target) {
         };
         assert!(last.is_none_or(|last| fence > last), "{fence} after {last:?}");
         last = Some(fence);
-        if round % 4 != 0 {
-            store.release(&one).await.unwrap();
+        if !expires {
+            assert_eq!(store.release(&one).await.unwrap(), HoldAnswer::Done);
         }
     }
 }
