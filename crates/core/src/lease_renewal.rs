@@ -326,10 +326,12 @@ impl LeaseRenewal {
 
     fn end_of_lease(&self) -> Loss {
         let fault = self.doubt.as_ref().and_then(|doubt| doubt.fault.clone());
+        // The drift of the last lease ends the hold a little before the limit, so compare the request.
+        let reached = self.confirmed + self.term().duration();
         match self.renewal {
-            // The drift of the last lease ends the hold a little before the limit: nothing could
-            // have extended it.
-            Renewal::AtMost(at_most) if fault.is_none() => Loss::HeldTooLong { at_most },
+            Renewal::AtMost(at_most) if fault.is_none() && self.limit() <= Some(reached) => {
+                Loss::HeldTooLong { at_most }
+            }
             _ => Loss::Expired { fault },
         }
     }

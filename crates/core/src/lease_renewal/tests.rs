@@ -302,6 +302,24 @@ fn with_a_short_ttl_the_retries_come_as_soon_as_it_wants_them() {
     }
 }
 
+/// Regression: a process that slept through its lease was told that it had held the lock for as long
+/// as it may.
+#[test]
+fn a_lease_that_ends_long_before_the_longest_hold_was_not_held_too_long() {
+    let at_most = 20 * SECOND;
+    for (mut machine, end) in [(renewing(Renewal::AtMost(at_most)), 9), (handed(Renewal::AtMost(at_most)), 2)]
+    {
+        for now in [START + end * SECOND, START + 100 * SECOND] {
+            assert_eq!(machine.next(now), RenewalStep::Lost(Loss::Expired { fault: None }));
+        }
+    }
+    let mut unanswered = renewing(Renewal::AtMost(at_most));
+    unanswered.handle_sent(START + 3 * SECOND, ttl());
+    unanswered.handle_answer(START + 3 * SECOND, HoldAnswer::Done);
+    unanswered.handle_sent(START + 6 * SECOND, ttl());
+    assert_eq!(unanswered.next(START + 12 * SECOND), RenewalStep::Lost(Loss::Expired { fault: None }));
+}
+
 /// Nothing more is requested if the remaining time is what the limit allows.
 #[test]
 fn a_lease_that_lasts_to_the_limit_is_not_renewed_again() {
