@@ -331,8 +331,13 @@ impl Waiter {
         if at <= now {
             self.wake.get_or_insert_with(ask_again);
         } else {
-            self.ask_at = Some(self.ask_at.map_or(at, |set| set.min(at)));
+            self.asks_by(at);
         }
+    }
+
+    /// Makes the waiter ask at this instant, unless it asks earlier anyway.
+    fn asks_by(&mut self, at: Instant) {
+        self.ask_at = Some(self.ask_at.map_or(at, |set| set.min(at)));
     }
 }
 
@@ -378,8 +383,9 @@ impl Waiters {
             let third = attempt.ttl.duration() / 3;
             rest = Some(rest.map_or(third, |rest| rest.min(third)));
         }
-        if let Some(waiter) = self.all.get_mut(&holder) {
-            waiter.ask_at = rest.map(|rest| now + rest);
+        // A message since the request may have named an earlier time, and came after this answer.
+        if let Some((waiter, rest)) = self.all.get_mut(&holder).zip(rest) {
+            waiter.asks_by(now + rest);
         }
         if rejoined {
             self.all_ask(key, asked, woken);
@@ -449,8 +455,7 @@ impl Waiters {
             return;
         };
         if let Some(waiter) = self.all.get_mut(&next).filter(|_| asked_for_all) {
-            let next_asks = if waiter.told { now + rest } else { now };
-            waiter.ask_at = Some(waiter.ask_at.map_or(next_asks, |set| set.min(next_asks)));
+            waiter.asks_by(if waiter.told { now + rest } else { now });
             woken.extend(waiter.task.take());
         }
     }

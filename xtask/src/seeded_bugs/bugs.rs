@@ -563,8 +563,8 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "a waiter that expects a push never asks again",
         file: "crates/core/src/waiting.rs",
-        from: "waiter.ask_at = rest.map(|rest| now + rest);",
-        to: "waiter.ask_at = rest.map(|rest| now + rest).filter(|_| !told);",
+        from: ".zip(rest) {\n            waiter.asks_by(now + rest);",
+        to: ".zip(rest.filter(|_| !told)) {\n            waiter.asks_by(now + rest);",
         tests: &[
             (Core, "waiting::tests::only_the_first_waiter_asks_again_and_does_so_when_the_lease_ends"),
             (Core, "waiting::tests::the_first_asks_again_from_time_to_time_however_long_the_lease_is"),

@@ -201,6 +201,21 @@ fn the_first_waiter_after_a_hand_over_asks_at_the_end_of_the_window() {
     assert_eq!(told(&waiting, 2, now + 2 * SECOND + ROUNDING + SPREAD), Some(Wake::AskAgain));
 }
 
+/// Regression: connections decode messages before the requester's task runs, so the waiter read the
+/// answer after the message behind it, and asked when the former holder's lease would have ended.
+#[test]
+fn a_message_that_is_read_before_the_older_answer_still_says_when_to_ask() {
+    for first in [true, false] {
+        let waiting = three(3600 * SECOND);
+        let (who, now) = (if first { 1 } else { 2 }, START + SECOND);
+        waiting.asks(holder(who), None, now);
+        waiting.hears(holder(who), PushEvent::First { left: 2 * SECOND }, None, now, now);
+        waiting.answered(&attempt(who, &["a"]), &busy(who, 3600 * SECOND, who as u64, true), now);
+        assert_eq!(told(&waiting, who, now + 2 * SECOND), None);
+        assert_eq!(told(&waiting, who, now + 2 * SECOND + ROUNDING + SPREAD), Some(Wake::AskAgain), "{who}");
+    }
+}
+
 /// Regression: a waiter before it gave up, and it was told the hour that was left of the holder's
 /// lease. It did not ask for that hour, so if the push for its turn had been lost, it would have
 /// waited in vain.
