@@ -42,7 +42,9 @@ impl NoticeBus {
     pub fn read_after(&self, so_far: impl IntoIterator<Item = Notice>) -> Box<dyn Notices> {
         let notices = so_far.into_iter().collect();
         let inbox = Arc::new(Mutex::new(Inbox { notices, ..Inbox::default() }));
-        self.readers().push(Arc::downgrade(&inbox));
+        let mut readers = self.readers();
+        readers.retain(|reader| reader.strong_count() > 0);
+        readers.push(Arc::downgrade(&inbox));
         Box::new(Reader(inbox))
     }
 
@@ -164,8 +166,14 @@ mod tests {
     #[test]
     fn a_reader_that_stopped_reading_is_forgotten() {
         let board = NoticeBus::default();
-        drop(board.read());
+        let reads = board.read();
+        for _ in 0..3 {
+            drop(board.read());
+        }
+        assert!(board.readers().len() <= 2, "by the next reader, if nothing ever happens");
+        drop(reads);
         let _reads = board.read();
+        drop(board.read());
         board.say(&broken(1));
         assert_eq!(board.readers().len(), 1);
     }
