@@ -99,7 +99,7 @@ impl Mode {
             "shared" => Some(Self::Shared),
             _ => {
                 let (weight, of) = text.strip_prefix("permits ")?.split_once('/')?;
-                Self::permits(weight.parse().ok()?, of.parse().ok()?).ok()
+                Self::permits(read_permits(weight)?, read_permits(of)?).ok()
             }
         }
     }
@@ -128,9 +128,14 @@ impl Family {
     pub fn read(text: &str) -> Option<Self> {
         match text {
             "shared" => Some(Self::Shared),
-            _ => Mode::permits(1, text.strip_prefix("permits ")?.parse().ok()?).ok()?.family(),
+            _ => Mode::permits(1, read_permits(text.strip_prefix("permits ")?)?).ok()?.family(),
         }
     }
+}
+
+/// An integer's own reader would take a plus sign and leading zeros too.
+fn read_permits(text: &str) -> Option<u32> {
+    text.parse().ok().filter(|_| !text.starts_with(['+', '0']))
 }
 
 /// `exclusive`, `shared` or `permits 2/4`.
@@ -177,11 +182,20 @@ mod tests {
         for family in [Family::Shared, Family::Permits { of: 4 }] {
             assert_eq!(Family::read(&family.to_string()), Some(family));
         }
-        for text in ["", "Shared", "permits", "permits 5/4", "permits 0/4", "permits 4", "permits -1/4"] {
-            assert_eq!(Mode::read(text), None);
+        for text in [
+            "",
+            "Shared",
+            "permits",
+            "permits 5/4",
+            "permits 0/4",
+            "permits 4",
+            "permits +1/4",
+            "permits 1/04",
+        ] {
+            assert_eq!(Mode::read(text), None, "{text}");
         }
-        for text in ["exclusive", "permits 0", "permits 1/4", "permits 9999999"] {
-            assert_eq!(Family::read(text), None);
+        for text in ["exclusive", "permits 0", "permits 1/4", "permits 9999999", "permits +4", "permits 04"] {
+            assert_eq!(Family::read(text), None, "{text}");
         }
     }
 }

@@ -166,8 +166,7 @@ pub fn marker_of(family: Family) -> Vec<u8> {
 /// The family that shares the key, if the value is exactly a marker.
 #[must_use]
 pub fn family(value: &[u8]) -> Option<Family> {
-    let family = Family::read(std::str::from_utf8(value.strip_prefix(MARK)?.strip_prefix(b" ")?).ok()?)?;
-    (marker_of(family) == value).then_some(family)
+    Family::read(std::str::from_utf8(value.strip_prefix(MARK)?.strip_prefix(b" ")?).ok()?)
 }
 
 /// The mode of a key in the arguments of scripts.
