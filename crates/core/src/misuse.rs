@@ -99,7 +99,7 @@ pub enum Misuse {
     },
     /// A drift that would use up a whole lease.
     Drift {
-        /// The thousandths of the TTL that it subtracts.
+        /// The thousandths of the TTL that it subtracts; 1,000 if nothing is left.
         per_thousand: u32,
     },
     /// The longest hold is shorter than one TTL, so that not even the first lease would fit into

@@ -11,7 +11,7 @@ use super::terms::Terms;
 use crate::askers::Askers;
 use crate::error::LockError;
 use crate::report::Span;
-use crate::store_handle::{StoreHandle, low_bits};
+use crate::store_handle::{StoreHandle, check_drift, low_bits};
 
 /// Waits for the lock on these terms.
 ///
@@ -22,6 +22,7 @@ use crate::store_handle::{StoreHandle, low_bits};
 pub(super) async fn acquire(askers: Arc<Askers>, terms: Box<Terms>) -> Result<Guard, LockError> {
     let handle = &askers.handle;
     handle.admit(&terms.claim, terms.ttl)?;
+    check_drift(terms.drift.unwrap_or(handle.drift), terms.ttl)?;
     let span = Span::of(&terms.claim);
     let work = {
         // Drop the box now, so that it is not kept during the wait.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold::testing::{Outage, World};
-use leasehold::{Backoff, Drift, LockError, Locks};
+use leasehold::{Backoff, Drift, LockError, Locks, Misuse};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -88,6 +88,21 @@ async fn a_request_has_a_drift_of_its_own_and_so_has_its_guard() {
     assert_eq!(guard.remaining(), 10 * SECOND);
     // Others are kept out for all of the TTL.
     assert!(world.locks().mutex("k").try_lock().await.unwrap().is_none());
+}
+
+/// Regression: the store granted the lock again and again, and was asked without a pause up to the
+/// outage limit. The error then said that it did not answer.
+#[tokio::test]
+async fn a_drift_that_leaves_no_lease_is_refused_before_the_store_is_asked() {
+    let drift = Drift::new(0, 10 * SECOND).unwrap();
+    let locks = Locks::in_memory();
+    let request = locks.mutex("k").ttl(10 * SECOND).lock().drift(drift).outage_limit(SECOND / 10);
+    let error = request.await.unwrap_err();
+    assert!(matches!(error, LockError::Misuse(Misuse::Drift { .. })), "{error}");
+    let locks = Locks::builder().drift(drift).in_memory().unwrap();
+    let refused = locks.mutex("k").ttl(10 * SECOND).try_lock().await.unwrap_err();
+    assert!(matches!(refused, LockError::Misuse(Misuse::Drift { .. })), "{refused}");
+    assert!(locks.mutex("k").ttl(11 * SECOND).try_lock().await.unwrap().is_some());
 }
 
 /// There may be very many waiters, each with its request.
