@@ -301,17 +301,14 @@ impl LeaseRenewal {
                 }
             }
             HoldAnswer::NotHeld { key, held_by } => {
-                let loss = match held_by {
-                    _ if self.is_said_to_be_broken() => Loss::Broken { key, quorum_report: None },
-                    held_by => Loss::not_held(key, held_by),
+                let loss = if self.doubt.as_ref().is_some_and(|doubt| doubt.broken.is_some()) {
+                    Loss::Broken { key, quorum_report: None }
+                } else {
+                    Loss::not_held(key, held_by)
                 };
                 self.loss.get_or_insert_with(|| Box::new(loss));
             }
         }
-    }
-
-    fn is_said_to_be_broken(&self) -> bool {
-        self.doubt.as_ref().is_some_and(|doubt| doubt.broken.is_some())
     }
 
     /// No renewal shortens what the store keeps, so of two answers the one with the later end

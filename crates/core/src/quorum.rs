@@ -313,13 +313,12 @@ impl QuorumAttempt {
     /// For what it waits between two requests.
     #[must_use]
     pub fn waits(&self) -> QuorumWait {
-        let at = |member: usize| (member, self.ids.holder(member));
         match &self.ids.stage {
             Stage::Queued { queue_member, .. } => {
                 QuorumWait::AtQueueMember { member: *queue_member, holder: self.ids.holder(*queue_member) }
             }
             Stage::Contested { refusers, until, .. } => {
-                let members = refusers.iter().map(|member| at(*member)).collect();
+                let members = refusers.iter().map(|member| (*member, self.ids.holder(*member))).collect();
                 QuorumWait::AtRefusers { members, until: *until }
             }
             Stage::Resting { until } => QuorumWait::Until(*until),

@@ -77,6 +77,13 @@ enum State {
     Out(MemberVote),
 }
 
+impl State {
+    /// Returns true if the member granted the key, or would have if others had not held it.
+    const fn serves(&self) -> bool {
+        matches!(self, Self::Granted { .. } | Self::Out(MemberVote::Held(_) | MemberVote::Gone))
+    }
+}
+
 impl Round {
     /// A round with this many members. After `until` nothing is granted, because the lease would
     /// have ended.
@@ -160,10 +167,7 @@ impl Round {
     /// The other holder of the key at a member.
     #[must_use]
     pub fn held_by(&self, member: usize) -> Option<&HolderInfo> {
-        match self.states.get(member)? {
-            State::Out(MemberVote::Held(held_by)) => Some(held_by),
-            _ => None,
-        }
+        self.held_elsewhere().find_map(|(n, held_by)| (n == member).then_some(held_by))
     }
 
     /// Returns true if others hold the key at so many members that no majority is left.
@@ -184,9 +188,8 @@ impl Round {
     /// `hoped` says which are likely to.
     pub fn could_be_won(&self, hoped: impl Fn(usize) -> bool) -> bool {
         let served = |(member, state): &(usize, &State)| match state {
-            State::Granted { .. } | State::Out(MemberVote::Held(_) | MemberVote::Gone) => true,
             State::Idle | State::Asked => hoped(*member),
-            State::Out(_) => false,
+            _ => state.serves(),
         };
         self.states.iter().enumerate().filter(served).count() >= self.majority()
     }
@@ -195,11 +198,8 @@ impl Round {
     #[must_use]
     pub fn waits_for_quarantine(&self) -> bool {
         let abstains = |state: &State| matches!(state, State::Out(MemberVote::Refused(fault)) if fault.kind == FaultKind::Quarantined);
-        let serves = |state: &&State| {
-            matches!(state, State::Granted { .. } | State::Out(MemberVote::Held(_) | MemberVote::Gone))
-                || abstains(state)
-        };
-        self.states.iter().any(abstains) && self.states.iter().filter(serves).count() >= self.majority()
+        let votes = |state: &&State| state.serves() || abstains(state);
+        self.states.iter().any(abstains) && self.states.iter().filter(votes).count() >= self.majority()
     }
 
     /// Returns true if so many members refuse permanently that no majority could grant, whatever

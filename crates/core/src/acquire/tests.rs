@@ -31,6 +31,13 @@ fn passing() -> Fault {
     Fault::passing("s", "timed out")
 }
 
+/// Asks now, and meets this fault.
+fn fail(machine: &mut Acquire, now: Instant, fault: Fault) {
+    assert_eq!(machine.next(now), Step::Ask);
+    machine.handle_sent(now);
+    machine.handle_fault(now, fault);
+}
+
 /// Asks now, and gets the answer a moment later.
 fn ask(machine: &mut Acquire, now: Instant, answer: GrantAnswer) {
     assert_eq!(machine.next(now), Step::Ask);
@@ -96,9 +103,7 @@ fn faults_are_not_counted_as_retries() {
     let mut machine = Acquire::new(START, ttl(), Drift::NONE, patience, 7);
     let mut now = START;
     for _ in 0..3 {
-        machine.next(now);
-        machine.handle_sent(now);
-        machine.handle_fault(now, passing());
+        fail(&mut machine, now, passing());
         let Step::WaitUntil(again) = machine.next(now) else { panic!() };
         now = again;
     }
@@ -183,9 +188,7 @@ fn a_silent_store_is_given_the_outage_limit_however_patient_the_caller() {
 #[test]
 fn an_answer_ends_the_silence() {
     let mut machine = acquire(None);
-    machine.next(START);
-    machine.handle_sent(START);
-    machine.handle_fault(START, passing());
+    fail(&mut machine, START, passing());
     ask(&mut machine, START + 9 * SECOND, busy(60 * SECOND));
     assert!(matches!(machine.next(START + 11 * SECOND), Step::Ask));
 }
@@ -211,10 +214,8 @@ fn a_store_that_finds_every_request_too_late_is_not_asked_without_a_pause() {
 #[test]
 fn a_lasting_fault_is_not_waited_for() {
     let mut machine = acquire(None);
-    machine.next(START);
-    machine.handle_sent(START);
     let fault = Fault::lasting("s", "wrong password");
-    machine.handle_fault(START, fault.clone());
+    fail(&mut machine, START, fault.clone());
     assert_eq!(machine.next(START), Step::Done(Outcome::Refused(fault)));
 }
 
@@ -349,9 +350,7 @@ fn a_store_that_abstains_is_waited_for_beyond_the_outage_limit_but_not_by_a_try(
     let mut machine = acquire(None);
     let mut now = START;
     while now < START + 61 * SECOND {
-        assert_eq!(machine.next(now), Step::Ask);
-        machine.handle_sent(now);
-        machine.handle_fault(now, abstains());
+        fail(&mut machine, now, abstains());
         let Step::WaitUntil(again) = machine.next(now) else {
             panic!("it gave up after {:?}", now.saturating_since(START))
         };
@@ -362,9 +361,7 @@ fn a_store_that_abstains_is_waited_for_beyond_the_outage_limit_but_not_by_a_try(
     assert!(matches!(machine.next(now + Duration::from_millis(1)), Step::Done(Outcome::Granted { .. })));
     for within in [Duration::ZERO, 3 * SECOND] {
         let mut machine = acquire(Some(within));
-        machine.next(START);
-        machine.handle_sent(START);
-        machine.handle_fault(START, abstains());
+        fail(&mut machine, START, abstains());
         assert_eq!(machine.next(START + within), Step::Done(Outcome::Silent { fault: Some(abstains()) }));
     }
 }

@@ -129,9 +129,8 @@ impl Records {
     /// Returns true if this attempt holds the key now in the mode that it wants, or wants to read
     /// what it has alone.
     pub(crate) fn is_held_for(&self, key: &Key, holder: Holder, mode: Mode, now: Stamp) -> bool {
-        let family = self.family(key, now);
-        let suffices = family == mode.family() || family.is_none() && mode == Mode::Shared;
-        suffices && self.is_held_by(key, holder, now)
+        self.is_held_in(key, holder, mode, now)
+            || mode == Mode::Shared && self.is_held_in(key, holder, Mode::Exclusive, now)
     }
 
     /// If the attempt wants to read a key that it has alone, makes its lease a share, which ends
