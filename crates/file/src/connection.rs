@@ -209,6 +209,15 @@ impl Open {
         is_current
     }
 
+    /// Closes the file. The last connection moves the log into the file and removes it, but not one
+    /// that a live session names: its process may be dead while another one has its lifeline, and
+    /// everybody would wait for it to notice that its log was removed.
+    pub(crate) fn close(self, sessions: &Sessions) {
+        if sessions.others().any(|(_, record)| record.logs == Some(self.logs)) {
+            let _ = keep_the_log(&self.connection);
+        }
+    }
+
     /// Closes a file that is no longer at its path, without touching the one that is there now.
     /// Data that is only in a removed log is moved into the file, because nobody can have opened
     /// another log of that file.

@@ -66,24 +66,28 @@ impl Ledger {
 
     /// The same, as if the machine had been booted under this id.
     #[must_use]
-    pub fn in_boot(self, boot: BootId) -> Self {
-        Self { boot: Some(boot), ..self }
+    pub fn in_boot(mut self, boot: BootId) -> Self {
+        self.boot = Some(boot);
+        self
     }
 
     /// The same, but its grants end when it is dropped, or its process dies.
     #[must_use]
-    pub fn mortal(self) -> Self {
-        Self { is_mortal: true, ..self }
+    pub fn mortal(mut self) -> Self {
+        self.is_mortal = true;
+        self
     }
 
     /// The same, but with these listeners. For tests without other processes.
     #[must_use]
-    pub fn with_subscribers(self, subscribers: Arc<dyn Subscribers + Send + Sync>) -> Self {
-        Self { subscribers: Some(subscribers), ..self }
+    pub fn with_subscribers(mut self, subscribers: Arc<dyn Subscribers + Send + Sync>) -> Self {
+        self.subscribers = Some(subscribers);
+        self
     }
 
-    pub(crate) fn with_sessions(self, sessions: Arc<Sessions>) -> Self {
-        Self { sessions, ..self }
+    pub(crate) fn with_sessions(mut self, sessions: Arc<Sessions>) -> Self {
+        self.sessions = sessions;
+        self
     }
 
     /// The store's name, as a person would write it.
@@ -218,7 +222,9 @@ impl Ledger {
     pub(crate) fn close(&mut self) {
         // First, so that nobody finds a log listed as in use that was removed when it was closed.
         self.sessions.uses_no_log();
-        self.open = None;
+        if let Some(open) = self.open.take() {
+            open.close(&self.sessions);
+        }
     }
 
     /// Closes a file that is no longer at its path.
@@ -289,6 +295,12 @@ impl Ledger {
         let done = work(&transaction, &Inputs { clock: &self.clock, sessions: &self.sessions, subscribers })?;
         transaction.commit()?;
         Ok(Some(done))
+    }
+}
+
+impl Drop for Ledger {
+    fn drop(&mut self) {
+        self.close();
     }
 }
 

@@ -175,6 +175,10 @@ impl Sessions {
     }
 
     fn say(&self, record: SessionRecord) {
+        // A forked child has a copy of the descriptor, and is another process.
+        if self.process != process::id() {
+            return;
+        }
         let mut own = self.locked();
         if let Some(entry) = own.entry.as_ref().filter(|_| own.record != record) {
             // If others cannot read it, this session counts as one without a record.

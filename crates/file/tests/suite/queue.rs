@@ -372,6 +372,21 @@ async fn a_lease_outlives_its_process_while_another_has_the_lifeline() {
     }
 }
 
+/// Nobody has the log open any more that its session names.
+#[test]
+fn a_session_that_outlives_its_process_keeps_nobody_from_the_file() {
+    let (_directory, file) = a_file();
+    let mut holder = Process::start("holder with a supervisor", &file);
+    let supervisor = holder.0.stdin.take().unwrap();
+    holder.kill();
+    for _ in 0..3 {
+        assert_eq!(child::tries(&[], &file), "busy");
+    }
+    drop(supervisor);
+    assert_eq!(child::tries_patiently(&[], &file), "granted");
+    assert!(!file.with_extension("db-wal").exists(), "the last one removes the log");
+}
+
 #[test]
 fn a_stopped_holder_keeps_its_lease() {
     let (_directory, file) = a_file();
