@@ -415,12 +415,13 @@ pub(crate) fn make_directory(directory: &Path, users: Users) -> io::Result<File>
         Err(error) if error.kind() == ErrorKind::AlreadyExists => false,
         Err(error) => return Err(error),
     };
+    if created {
+        // The umask may have removed bits, also those for opening it. Nobody can have replaced it: only
+        // its owner can write to the directory that it is in, or that one is sticky.
+        std::fs::set_permissions(directory, Permissions::from_mode(users.session_directory_mode()))?;
+    }
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW;
     let handle = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(directory)?;
-    if created && users != Users::One {
-        // Without the sticky bit: whoever finds a dead session removes it, whoever its owner is.
-        handle.set_permissions(Permissions::from_mode(0o2770))?;
-    }
     let found = handle.metadata()?;
     if users.may_write(&found) { Ok(handle) } else { Err(ErrorKind::PermissionDenied.into()) }
 }

@@ -72,6 +72,15 @@ impl Users {
         }
     }
 
+    /// The mode of the sessions' directory. Without the sticky bit: whoever finds a dead session
+    /// removes it, whoever its owner is.
+    pub(crate) fn session_directory_mode(self) -> u32 {
+        match self {
+            Self::One => 0o700,
+            Self::Group { .. } => 0o2770,
+        }
+    }
+
     /// The mode of a session's file: others may only see whether it is locked, and read it.
     pub(crate) fn session_mode(self) -> u32 {
         match self {

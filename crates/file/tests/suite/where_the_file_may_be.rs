@@ -14,8 +14,8 @@ use leasehold_core::{
 use leasehold_file::Ledger;
 use tempfile::TempDir;
 
-use crate::child;
 use crate::clocks::ByHand;
+use crate::queue::Process;
 use crate::seeds::{attempt, take};
 
 fn open(path: impl AsRef<Path>) -> Result<Ledger, Fault> {
@@ -71,10 +71,8 @@ fn directories_are_made_0700_and_files_0600_under_any_umask() {
             DirBuilder::new().recursive(true).mode(0o700).create(file.parent().unwrap()).unwrap();
         }
         // The child is left without closing the file, so that -wal and -shm can be looked at.
-        let mut child = child::start(&["sh", "-c", &script], "take and release until killed", &file);
-        child.kill().unwrap();
-        child.wait().unwrap();
-        for made in ["not", "not/there"] {
+        Process::start_by(&["sh", "-c", &script], "holder", &file).kill();
+        for made in ["not", "not/there", "not/there/leases.db-peers"] {
             assert_eq!(mode(directory.path().join(made)), 0o700);
         }
         for made in ["leases.db", "leases.db-wal", "leases.db-shm"] {
