@@ -26,6 +26,7 @@ use std::time::Duration;
 
 use leasehold_core::{Channel, Subscribers};
 use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::io::Errno;
 
 use crate::boot::BootId;
 use crate::logs::Logs;
@@ -214,23 +215,19 @@ impl Sessions {
 
     /// Creates and locks a file. `None` if somebody took it for that of a dead session in between.
     fn lock_new(&self, session: Session, record: &SessionRecord) -> io::Result<Option<File>> {
-        /// A check of whether it is free holds the lock only for a moment; but another user could
-        /// keep it.
-        const TRIES: u32 = 50;
         let mode = self.users().session_mode();
         let mut options = OpenOptions::new();
         options.write(true).create_new(true).mode(mode);
         let lock = options.open(self.directory.join(session.lock_name()))?;
         // The umask may have removed bits.
-        lock.set_permissions(Permissions::from_mode(mode))?;
-        lock.write_all_at(record.write().as_bytes(), 0)?;
-        for _ in 0..TRIES {
-            if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
-                return Ok((lock.metadata()?.nlink() > 0).then_some(lock));
-            }
-            thread::sleep(Duration::from_millis(1));
+        let is_locked = lock
+            .set_permissions(Permissions::from_mode(mode))
+            .and_then(|()| lock.write_all_at(record.write().as_bytes(), 0))
+            .and_then(|()| lock_for_life(&lock));
+        if !matches!(is_locked, Ok(true)) {
+            self.remove(session, false);
         }
-        Ok(None)
+        Ok(is_locked?.then_some(lock))
     }
 
     /// A copy of the descriptor on which this store's leases depend.
@@ -282,7 +279,7 @@ impl Sessions {
             let lock = self.open_lock(name).ok()?;
             let error = flock(&lock, FlockOperation::NonBlockingLockShared).err()?;
             let mut text = String::new();
-            (error == rustix::io::Errno::WOULDBLOCK).then_some(())?;
+            (error == Errno::WOULDBLOCK).then_some(())?;
             lock.take(SessionRecord::LENGTH as u64).read_to_string(&mut text).ok()?;
             Some((name, SessionRecord::read(text.trim_end())))
         })
@@ -404,6 +401,25 @@ pub(crate) fn directory_of(file: &Path) -> PathBuf {
     directory.into()
 }
 
+/// Locks the file of a new session; returns false if somebody took it for that of a dead one.
+///
+/// # Errors
+///
+/// Why its file system has no such locks.
+fn lock_for_life(lock: &File) -> io::Result<bool> {
+    /// A check of whether it is free holds the lock only for a moment; but another user could keep
+    /// it.
+    const TRIES: u32 = 50;
+    for _ in 0..TRIES {
+        match flock(lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(lock.metadata()?.nlink() > 0),
+            Err(Errno::WOULDBLOCK | Errno::INTR) => thread::sleep(Duration::from_millis(1)),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(false)
+}
+
 /// Creates the directory of a file's sessions, unless it exists.
 ///
 /// # Errors
@@ -486,6 +502,19 @@ mod tests {
         found.iter().for_each(|dead| other.reap(dead));
         drop(found);
         assert!(!other.is_dead(name) && other.directory.read_dir().unwrap().next().is_none());
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_locked_at_all_is_not_tried_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let open = |flags: OFlags| {
+            let mut options = OpenOptions::new();
+            options.read(true).custom_flags(flags.bits().cast_signed()).open(directory.path()).unwrap()
+        };
+        let (one, other) = (open(OFlags::empty()), open(OFlags::empty()));
+        assert!(lock_for_life(&one).unwrap() && !lock_for_life(&other).unwrap());
+        // The system refuses a lock on such a descriptor, as some file systems do on every one.
+        lock_for_life(&open(OFlags::PATH)).unwrap_err();
     }
 
     #[test]

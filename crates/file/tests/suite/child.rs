@@ -185,6 +185,11 @@ fn fill_the_disk(mut ledger: Ledger, file: &Path) {
     assert_eq!(fault.kind, FaultKind::Lasting, "{fault}");
     assert!(fault.reason.contains("the disk is full"), "{fault}");
     ledger.serve(Request::Inspect(key("held"))).unwrap();
+    // A session for which there is no room leaves nothing.
+    let attempt = attempt(2, &["held"], 1000);
+    let refused = Request::Grant { attempt, wait: None, not_after: None };
+    let _ = Ledger::at(file, Arc::new(OfTheMachine)).mortal().serve(refused);
+    assert_eq!(fs::read_dir(file.with_extension("db-peers")).unwrap().count(), 0);
     fs::remove_file(rubbish).unwrap();
     let written = ledger.dump().unwrap();
     assert_eq!(
