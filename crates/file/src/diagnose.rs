@@ -97,7 +97,7 @@ fn full(path: &Path, name: &Arc<str>) -> Option<Finding> {
 
 /// Files that dead processes have left next to the database.
 fn leftovers(path: &Path, name: &Arc<str>) -> Finding {
-    let dead = Sessions::of_file(path).dead().len();
+    let dead = Sessions::of_file(path).dead().names().len();
     let what = match dead {
         0 => "no process that died has left anything".to_owned(),
         _ => format!(

@@ -162,11 +162,11 @@ impl Ledger {
             return Ok(());
         }
         let dead = self.sessions.dead();
-        if !dead.is_empty() {
+        if dead.names().len() > 0 {
             self.within(Begin::ToWrite, |connection, _| {
-                dead.iter().try_for_each(|dead| table::end_with(connection, dead.name))
+                dead.names().try_for_each(|name| table::end_with(connection, name))
             })?;
-            dead.iter().for_each(|dead| self.sessions.reap(dead));
+            self.sessions.reap(&dead);
         }
         Ok(())
     }

@@ -138,11 +138,18 @@ struct Entry {
     has_socket: bool,
 }
 
-/// A session that has certainly ended; while this value lives, nobody else removes it.
-#[derive(Debug)]
-pub(crate) struct DeadSession {
-    pub(crate) name: Session,
-    _lock: File,
+/// Sessions that have certainly ended; while this value lives, nobody else removes any.
+#[derive(Debug, Default)]
+pub(crate) struct DeadSessions {
+    found: Vec<(Session, File)>,
+    /// The directory, on which this has a lock.
+    _turn: Option<File>,
+}
+
+impl DeadSessions {
+    pub(crate) fn names(&self) -> impl ExactSizeIterator<Item = Session> {
+        self.found.iter().map(|(name, _)| *name)
+    }
 }
 
 impl Sessions {
@@ -261,15 +268,23 @@ impl Sessions {
             })
     }
 
-    /// The dead sessions with files in the directory; at most a few at a time.
-    pub(crate) fn dead(&self) -> Vec<DeadSession> {
+    /// The dead sessions with files in the directory; at most a few at a time, and none while
+    /// somebody else has some.
+    pub(crate) fn dead(&self) -> DeadSessions {
         const AT_ONCE: usize = 64;
+        let turn = File::open(&self.directory).ok();
+        let turn = turn.filter(|turn| flock(turn, FlockOperation::NonBlockingLockExclusive).is_ok());
+        if turn.is_none() {
+            return DeadSessions::default();
+        }
         let dead = self.all().filter_map(|name| {
             let lock = self.open_lock(name).ok()?;
-            flock(&lock, FlockOperation::NonBlockingLockExclusive).ok()?;
-            Some(DeadSession { name, _lock: lock })
+            // It keeps a new session from using the file, and, as it is shared, nobody from finding
+            // that this one is dead.
+            flock(&lock, FlockOperation::NonBlockingLockShared).ok()?;
+            Some((name, lock))
         });
-        dead.take(AT_ONCE).collect()
+        DeadSessions { found: dead.take(AT_ONCE).collect(), _turn: turn }
     }
 
     /// The records of the other live sessions.
@@ -301,10 +316,10 @@ impl Sessions {
         options.open(self.directory.join(session.lock_name()))
     }
 
-    /// Removes the files of a dead session. Only call it once no row depends on it any more: a
+    /// Removes the files of dead sessions. Only call it once no row depends on them any more: a
     /// session that cannot be found counts as live.
-    pub(crate) fn reap(&self, dead: &DeadSession) {
-        self.remove(dead.name, true);
+    pub(crate) fn reap(&self, dead: &DeadSessions) {
+        dead.names().for_each(|name| self.remove(name, true));
     }
 
     /// Sends a message to another session. A full queue counts as sent: its owner checks for itself
@@ -484,7 +499,7 @@ mod tests {
         assert!(other.own() != Some(name) && !other.is_dead(name));
         let copy = one.lifeline().unwrap();
         one.leave(true);
-        assert!(!other.is_dead(name) && other.dead().is_empty());
+        assert!(!other.is_dead(name) && other.dead().names().next().is_none());
         drop(copy);
         assert!(other.is_dead(name));
     }
@@ -497,9 +512,10 @@ mod tests {
         one.open_socket().unwrap();
         one.leave(true);
         let found = other.dead();
-        assert_eq!(found.iter().map(|dead| dead.name).collect::<Vec<_>>(), [name]);
-        assert!(other.dead().is_empty(), "two reap one");
-        found.iter().for_each(|dead| other.reap(dead));
+        assert_eq!(found.names().collect::<Vec<_>>(), [name]);
+        assert!(other.dead().names().next().is_none(), "two reap one");
+        assert!(other.is_dead(name) && other.others().count() == 0, "it is dead for everybody meanwhile");
+        other.reap(&found);
         drop(found);
         assert!(!other.is_dead(name) && other.directory.read_dir().unwrap().next().is_none());
     }
