@@ -109,6 +109,10 @@ impl StoreWorker {
         inbox: &impl Inbox,
         patience: Patience,
     ) -> Result<Option<Vec<Answer>>, Fault> {
+        // To start a session takes a transaction, and perhaps opens the file.
+        if patience == Patience::AtOnce && self.ledger.sessions().own().is_none() {
+            return Ok(None);
+        }
         for request in requests.iter_mut() {
             if let Request::Grant { wait: Some(wait), .. } = request {
                 self.ledger.enter()?;

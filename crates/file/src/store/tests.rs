@@ -140,6 +140,23 @@ async fn a_task_does_not_wait_for_another_process_but_the_thread_does() {
 }
 
 #[tokio::test]
+async fn a_task_does_not_wait_for_another_process_at_its_first_request_either() {
+    for wait_mode in [WaitMode::Try, WaitMode::Wait { queue_limit: None }] {
+        let (_directory, store) = a_store();
+        another(&store).open().unwrap();
+        let attempt = attempt("a", 1);
+        let other = a_writer(&store);
+        let begun = Instant::now();
+        let mut request = store.grant(&attempt, wait_mode);
+        assert!(poll(&mut request).is_pending());
+        let took = begun.elapsed();
+        assert!(took < crate::connection::BUSY_LIMIT / 2, "{wait_mode:?}: {took:?}");
+        other.execute_batch("COMMIT").unwrap();
+        assert!(matches!(request.await, Ok(GrantAnswer::Granted { .. })));
+    }
+}
+
+#[tokio::test]
 async fn after_a_slow_inline_request_the_thread_serves_for_a_hundred_times_as_long() {
     let (_directory, store) = a_used_store().await;
     at_once(&store, |_| thread::sleep(Duration::from_millis(5)));
