@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use leasehold_core::{
     AdminStore, Answer, Attempt, Baseline, BaselineStore, BoxFuture, BreakAnswer, BreakNote, BreakRecord,
-    Diagnosis, Drift, Fault, Fence, GrantAnswer, HoldAnswer, InspectStore, Key, KeyState, Limits, Mark,
-    MarkStore, Marked, MemberStore, Notices, Parts, ProcessStore, RaiseAnswer, Records, Request, Runtime,
-    Store, StoreRole, Successor, TransferStore, Wait, WaitMode, Wake,
+    Diagnosis, Drift, Fault, FaultKind, Fence, GrantAnswer, HoldAnswer, InspectStore, Key, KeyState, Limits,
+    Mark, MarkStore, Marked, MemberStore, Notices, Parts, ProcessStore, RaiseAnswer, Records, Request,
+    Runtime, Store, StoreRole, Successor, TransferStore, Wait, WaitMode, Wake,
 };
 use tokio::sync::oneshot;
 use tokio::task::coop::consume_budget;
@@ -252,8 +252,15 @@ impl Store for FileStore {
                 }
                 _ => None,
             };
+            let waits = wait.is_some();
             let request = Request::Grant { attempt: attempt.clone(), wait, not_after: None };
-            self.serve_at_once(request, read!(Grant)).await
+            let answer = self.serve_at_once(request, read!(Grant)).await;
+            if waits && answer.as_ref().is_err_and(|fault| fault.kind != FaultKind::Passing) {
+                // The attempt will not be given up, because nothing of it is left; so remove it
+                // here.
+                self.notifier.waiting.leave(attempt.holder, self.runtime.now());
+            }
+            answer
         })
     }
 

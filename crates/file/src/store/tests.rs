@@ -157,6 +157,16 @@ async fn a_task_does_not_wait_for_another_process_at_its_first_request_either() 
 }
 
 #[tokio::test]
+async fn a_waiter_whose_request_is_refused_for_good_is_forgotten() {
+    let (_directory, store) = a_store();
+    std::fs::create_dir(&store.path).unwrap();
+    let attempt = attempt("a", 1);
+    let fault = store.grant(&attempt, WaitMode::Wait { queue_limit: None }).await.unwrap_err();
+    assert!(fault.is_lasting(), "{fault}");
+    assert!(!store.notifier.waiting.leave(attempt.holder, StoppedClock.now()), "it is still there");
+}
+
+#[tokio::test]
 async fn after_a_slow_inline_request_the_thread_serves_for_a_hundred_times_as_long() {
     let (_directory, store) = a_used_store().await;
     at_once(&store, |_| thread::sleep(Duration::from_millis(5)));
