@@ -152,10 +152,13 @@ impl Notifier {
                     serving.insert(attempt.holder);
                 }
             }
-            (Request::Rejoin { attempt, .. }, Answer::Rejoin(HoldAnswer::Done)) => {
+            // It may be the first renewal of a lock that was adopted.
+            (Request::Rejoin { attempt, .. }, Answer::Rejoin(HoldAnswer::Done))
+            | (Request::Renew(attempt), Answer::Renew(HoldAnswer::Done)) => {
                 serving.insert(attempt.holder);
             }
-            (Request::Release(attempt), Answer::Release(_)) => {
+            (Request::Release(attempt), Answer::Release(_))
+            | (Request::Transfer { attempt, .. }, Answer::Transfer(HoldAnswer::Done)) => {
                 serving.remove(&attempt.holder);
             }
             _ => {}

@@ -5,7 +5,7 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Instant;
 
-use leasehold_core::{Claim, Holder, Request, Ttl};
+use leasehold_core::{Claim, Holder, Request, Stamp, Ttl};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
@@ -164,6 +164,28 @@ async fn a_waiter_whose_request_is_refused_for_good_is_forgotten() {
     let fault = store.grant(&attempt, WaitMode::Wait { queue_limit: None }).await.unwrap_err();
     assert!(fault.is_lasting(), "{fault}");
     assert!(!store.notifier.waiting.leave(attempt.holder, StoppedClock.now()), "it is still there");
+}
+
+#[tokio::test]
+async fn what_is_transferred_depends_on_the_store_that_renews_it_and_not_on_the_one_that_gave_it_away() {
+    let (directory, store) = a_used_store().await;
+    let (from, to) = (attempt("a", 1), attempt("a", 2));
+    store.grant(&from, WaitMode::Try).await.unwrap();
+    let successor = Successor { holder: to.holder, label: None };
+    assert_eq!(store.transfer(&from, &successor).await, Ok(HoldAnswer::Done));
+    let mut other = another(&store);
+    let adopter = FileStore::at(&store.path, Arc::new(StoppedClock));
+    assert_eq!(adopter.renew(std::slice::from_ref(&to)).await, [Ok(HoldAnswer::Done)]);
+    let sessions = || directory.path().join("leases.db-peers").read_dir().unwrap().count();
+    assert_eq!(sessions(), 2);
+    drop(store);
+    until(|| (sessions() == 1).then_some(()));
+    drop(adopter);
+    let has_ended = |ledger: &mut Ledger| {
+        let locks = ledger.dump().unwrap().locks;
+        locks.values().all(|lock| lock.ends == Some(Stamp::from_micros(0)))
+    };
+    until(|| has_ended(&mut other).then_some(()));
 }
 
 #[tokio::test]
