@@ -110,10 +110,24 @@ impl DbPath {
     }
 
     fn directory(&self) -> Result<&Path, FileError> {
-        match (self.file.parent().filter(|_| self.file.is_absolute()), self.file.file_name()) {
-            (Some(directory), Some(_)) => Ok(directory),
-            _ => Err(FileError::lasting("the path names no file: give the path of a file")),
+        /// Those of SQLite, which adds `-journal` to them.
+        const LONGEST_NAME: usize = 255 - "-journal".len();
+        const LONGEST_PATH: usize = 512 - "-journal".len();
+        let directory = self.file.parent().filter(|_| self.file.is_absolute());
+        let (Some(directory), Some(name)) = (directory, self.file.file_name()) else {
+            return Err(FileError::lasting("the path names no file: give the path of a file"));
+        };
+        for (what, length, longest) in [
+            ("name of the file", name.len(), LONGEST_NAME),
+            ("path", self.file.as_os_str().len(), LONGEST_PATH),
+        ] {
+            if length > longest {
+                return Err(FileError::lasting(format_args!(
+                    "the {what} has {length} bytes, and may have {longest}: give a shorter one"
+                )));
+            }
         }
+        Ok(directory)
     }
 
     /// The state of the directory now.

@@ -165,6 +165,26 @@ fn a_file_with_two_names_is_refused() {
     refused(&file, &["another name", "remove one"]);
 }
 
+/// SQLite adds to the name, and knows no longer paths.
+#[test]
+fn a_path_that_is_too_long_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let named = |length| directory.path().join("x".repeat(length));
+    let of_length = |length: usize| {
+        let mut path = directory.path().to_owned();
+        while path.as_os_str().len() < length - 200 {
+            path.push("d".repeat(99));
+        }
+        path.join("x".repeat(length - 1 - path.as_os_str().len()))
+    };
+    for file in [named(247), of_length(504)] {
+        open(file).unwrap();
+    }
+    refused(named(248), &["the name of the file has 248 bytes, and may have 247"]);
+    refused(of_length(505), &["the path has 505 bytes, and may have 504"]);
+    assert!(!named(248).exists() && !of_length(505).exists());
+}
+
 #[test]
 fn a_path_that_is_not_a_file_is_refused() {
     let (directory, file) = a_place();
