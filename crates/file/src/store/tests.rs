@@ -189,6 +189,24 @@ async fn what_is_transferred_depends_on_the_store_that_renews_it_and_not_on_the_
 }
 
 #[tokio::test]
+async fn a_queue_with_more_waiters_than_it_counts_is_damaged() {
+    let (_directory, store) = a_used_store().await;
+    let waits = |who| {
+        let (store, attempt) = (&store, attempt("a", who));
+        async move { store.grant(&attempt, WaitMode::Wait { queue_limit: None }).await }
+    };
+    for who in 1..20 {
+        waits(who).await.unwrap();
+    }
+    let other = Connection::open(&store.path).unwrap();
+    for count in [12, 13] {
+        other.execute("UPDATE record SET waiters = ?1", [count]).unwrap();
+        let fault = waits(18).await.unwrap_err();
+        assert!(fault.is_lasting() && fault.reason.contains("damaged"), "{fault}");
+    }
+}
+
+#[tokio::test]
 async fn after_a_slow_inline_request_the_thread_serves_for_a_hundred_times_as_long() {
     let (_directory, store) = a_used_store().await;
     at_once(&store, |_| thread::sleep(Duration::from_millis(5)));

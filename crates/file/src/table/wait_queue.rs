@@ -54,6 +54,10 @@ pub(super) fn load(
             .query_row([key.as_bytes()], |row| Ok(queue_entry(row)))??;
         let last = entry_of(last);
         let mut hidden = (waiters - first) as u64 - u64::from(last > head_ends);
+        let less = |hidden: u64, seen| {
+            let damaged = || FileError::damaged("a queue has more waiters than it counts");
+            hidden.checked_sub(seen).ok_or_else(damaged)
+        };
         if let Some(requester) = requester {
             let mut own = connection.prepare_cached(
                 "SELECT ticket, holder, label, mode, ttl, channel, wants_more, session FROM waiter
@@ -62,12 +66,12 @@ pub(super) fn load(
             let mut rows = own.query(params![key.as_bytes(), requester.holder.bits().to_be_bytes()])?;
             let own = rows.next()?.map(queue_entry).transpose()?.map(entry_of);
             let between = |slot: &QueueSlot| *slot > head_ends && *slot < last;
-            hidden -= u64::from(own.as_ref().is_some_and(between));
+            hidden = less(hidden, own.as_ref().is_some_and(between).into())?;
             let claimed =
                 requester.ticket.filter(|(at, _)| at == key).map(|(_, ticket)| (*ticket, requester.holder));
             if let Some(slot) = own.or(claimed).filter(between).filter(|_| requester.counts) {
                 let before = count_between(connection, key, head_ends, slot)?;
-                hidden -= before;
+                hidden = less(hidden, before)?;
                 queue.leave_out(before, slot);
             }
         }
