@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use leasehold_core::{Fault, FaultCause, FaultKind};
-use rusqlite::ErrorCode;
+use rusqlite::{ErrorCode, ffi};
 use rustix::io::Errno;
 
 use crate::writer::Writer;
@@ -102,6 +102,10 @@ impl FileError {
 
 impl From<rusqlite::Error> for FileError {
     fn from(error: rusqlite::Error) -> Self {
+        // There is no room for the index of the log.
+        if error.sqlite_error().is_some_and(|error| error.extended_code == ffi::SQLITE_IOERR_SHMSIZE) {
+            return Self::disk_full();
+        }
         match error.sqlite_error_code() {
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::busy(),
             Some(ErrorCode::DiskFull) => Self::disk_full(),
@@ -131,14 +135,15 @@ mod tests {
     use super::*;
 
     fn sqlite(code: i32) -> FileError {
-        rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None).into()
+        rusqlite::Error::SqliteFailure(ffi::Error::new(code), None).into()
     }
 
     #[test]
     fn a_full_disk_and_a_busy_file_keep_the_connection_and_only_the_file_is_free_by_itself() {
         for (code, word, kind) in [
-            (rusqlite::ffi::SQLITE_FULL, "full", FaultKind::Lasting),
-            (rusqlite::ffi::SQLITE_BUSY, "busy", FaultKind::Passing),
+            (ffi::SQLITE_FULL, "full", FaultKind::Lasting),
+            (ffi::SQLITE_IOERR_SHMSIZE, "full", FaultKind::Lasting),
+            (ffi::SQLITE_BUSY, "busy", FaultKind::Passing),
         ] {
             let error = sqlite(code);
             assert!(!error.reopen() && error.reason.contains(word));
@@ -148,10 +153,9 @@ mod tests {
 
     #[test]
     fn an_error_that_needs_a_person_is_lasting_and_names_the_remedy() {
-        for (code, word) in [
-            (rusqlite::ffi::SQLITE_READONLY, "make it writable"),
-            (rusqlite::ffi::SQLITE_CORRUPT, "move it away"),
-        ] {
+        for (code, word) in
+            [(ffi::SQLITE_READONLY, "make it writable"), (ffi::SQLITE_CORRUPT, "move it away")]
+        {
             let fault = sqlite(code).of("file:/x");
             assert_eq!(fault.kind, FaultKind::Lasting);
             assert!(fault.reason.contains(word) && !fault.reason.contains('\n'), "{fault}");
