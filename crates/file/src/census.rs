@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
+use std::process;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The identity of a file whatever its name: device and inode.
@@ -22,11 +23,14 @@ impl FileId {
     }
 }
 
-static OPEN: Mutex<BTreeMap<FileId, usize>> = Mutex::new(BTreeMap::new());
+/// The number of connections of each file and process: a forked child inherits the list.
+type Connections = BTreeMap<(FileId, u32), usize>;
+
+static OPEN: Mutex<Connections> = Mutex::new(BTreeMap::new());
 
 /// The right to open a file: only one at a time in a process.
 #[derive(Debug)]
-pub(crate) struct Opening(MutexGuard<'static, BTreeMap<FileId, usize>>);
+pub(crate) struct Opening(MutexGuard<'static, Connections>);
 
 impl Opening {
     /// Waits for other openings to end.
@@ -36,20 +40,31 @@ impl Opening {
 
     /// Returns true if a connection of this process has the file open.
     pub(crate) fn has_open(&self, file: FileId) -> bool {
-        self.0.contains_key(&file)
+        self.0.contains_key(&(file, process::id()))
+    }
+
+    /// Returns true if a connection of the process from which this one was forked had the file open
+    /// then. SQLite believes that it has the locks of that connection here too, and takes none: a
+    /// third process, which sees no user of the file, cuts off the log's index under this one.
+    pub(crate) fn inherited(&self, file: FileId) -> bool {
+        self.0.keys().any(|(open, by)| *open == file && *by != process::id())
     }
 
     /// Adds a connection to the list until the entry is dropped.
     pub(crate) fn enter(&mut self, file: FileId) -> Entry {
-        *self.0.entry(file).or_insert(0) += 1;
-        Entry(file)
+        self.enter_by(file, process::id())
+    }
+
+    pub(crate) fn enter_by(&mut self, file: FileId, process: u32) -> Entry {
+        *self.0.entry((file, process)).or_insert(0) += 1;
+        Entry(file, process)
     }
 }
 
 /// One connection in the list. Drop it after the connection, and not while the same thread has an
 /// [`Opening`].
 #[derive(Debug)]
-pub(crate) struct Entry(FileId);
+pub(crate) struct Entry(FileId, u32);
 
 impl Entry {
     pub(crate) fn file(&self) -> FileId {
@@ -60,10 +75,11 @@ impl Entry {
 impl Drop for Entry {
     fn drop(&mut self) {
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = open.get_mut(&self.0) {
+        let key = (self.0, self.1);
+        if let Some(count) = open.get_mut(&key) {
             *count -= 1;
             if *count == 0 {
-                open.remove(&self.0);
+                open.remove(&key);
             }
         }
     }

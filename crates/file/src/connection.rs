@@ -125,6 +125,12 @@ impl Open {
     ) -> Result<Self, FileError> {
         let mut opening = Opening::begin();
         let (file, users) = db_path.prepare()?;
+        if opening.inherited(file) {
+            return Err(FileError::lasting(
+                "this process was forked from one that has the file open, whose locks SQLite believes to have here: make the first \
+                 store after the fork, or call exec",
+            ));
+        }
         if !opening.has_open(file) {
             schema::look(db_path.path())?;
         }

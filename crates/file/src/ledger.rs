@@ -403,6 +403,7 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
+    use crate::census::Opening;
     use crate::stopped_clock::StoppedClock;
 
     fn grant(name: &str) -> Request {
@@ -433,6 +434,20 @@ mod tests {
         let written = ledger.dump().unwrap();
         assert_eq!(written.locks.keys().collect::<Vec<_>>(), written.fences.keys().collect::<Vec<_>>());
         ledger.serve(grant("first")).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_the_parent_of_a_forked_process_has_open_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut ledger = Ledger::at(directory.path().join("leases.db"), Arc::new(StoppedClock));
+        ledger.open().unwrap();
+        let file = ledger.open.as_ref().unwrap().file();
+        ledger.close();
+        let inherited = Opening::begin().enter_by(file, 0);
+        let fault = ledger.open().unwrap_err();
+        assert!(fault.is_lasting() && fault.reason.contains("forked"), "{fault}");
+        drop(inherited);
+        ledger.open().unwrap();
     }
 
     #[test]

@@ -22,6 +22,9 @@
 //! its directory, and a container with its own boot id while processes outside of it use the file.
 //! Time namespaces are supported.
 //!
+//! Locks of a process that was forked, without calling exec, from one that has the file open: it is
+//! refused.
+//!
 //! Protection of a group's users from each other: each of them can write to the file, and so take,
 //! break or corrupt any lock in it, block the others, and end processes that use it. They have no
 //! other access to these processes.

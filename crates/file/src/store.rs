@@ -198,7 +198,7 @@ impl FileStore {
         if self.process != process::id() {
             return Err(Fault::lasting(
                 &self.name,
-                "this process was forked from the one that made the store: make another store here",
+                "this process was forked from the one that made the store: make the first store after the fork",
             ));
         }
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
