@@ -232,13 +232,20 @@ impl Ledger {
         self.sessions.uses_no_log();
     }
 
+    /// Opens the file that is at the path now. If its directory was replaced, the session goes on in
+    /// the new one, under another name.
     fn open_anew(&self) -> Result<Open, FileError> {
         self.clock.check()?;
         let boot = self.boot.clone().map_or_else(BootId::current, Ok)?;
         let open = Open::new(&self.db_path, &self.sessions, |connection| {
             schema::settle(connection, &boot, self.clock.now(), &self.sessions)
         })?;
+        let has_to_enter = self.sessions.leave_if_lost();
         self.sessions.uses(open.users(), boot, open.logs());
+        if has_to_enter {
+            // If it cannot, leases end only by their TTL.
+            let _ = self.sessions.enter(self.clock.runtime().random());
+        }
         Ok(open)
     }
 

@@ -6,7 +6,7 @@ use std::io;
 use std::net::Shutdown;
 use std::os::unix::net::UnixDatagram;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use leasehold_core::{
@@ -37,7 +37,8 @@ pub(crate) struct Notifier {
     /// The attempts that may have something in the file. Locked while a request is served and its
     /// answer noted, so that messages from other processes about it are not handled before.
     holding: Mutex<HashSet<Holder>>,
-    socket: OnceLock<Arc<UnixDatagram>>,
+    /// The socket of a session, on which a thread listens.
+    socket: Mutex<Option<(Session, Arc<UnixDatagram>)>>,
     closed: AtomicBool,
 }
 
@@ -52,7 +53,7 @@ impl Notifier {
             notice_bus: NoticeBus::default(),
             clock,
             holding: Mutex::default(),
-            socket: OnceLock::new(),
+            socket: Mutex::default(),
             closed: AtomicBool::new(false),
         }
     }
@@ -69,20 +70,25 @@ impl Notifier {
     ///
     /// A thread listens on it until the store closes.
     pub(crate) fn channel(self: &Arc<Self>, inbox: &impl Inbox) -> Option<Channel> {
-        if self.socket.get().is_none() && self.listen(inbox.clone()).is_err() {
-            return None;
-        }
-        self.sessions.own().map(Session::channel)
+        let session = self.sessions.own()?;
+        let listens = self.socket().as_ref().is_some_and(|(of, _)| *of == session);
+        (listens || self.listen(session, inbox.clone()).is_ok()).then(|| session.channel())
     }
 
-    fn listen(self: &Arc<Self>, inbox: impl Inbox) -> io::Result<()> {
+    fn listen(self: &Arc<Self>, session: Session, inbox: impl Inbox) -> io::Result<()> {
         let socket = Arc::new(self.sessions.open_socket()?);
+        // Before its thread starts, and so that the thread of the one before ends.
+        if let Some((_, lost)) = self.socket().replace((session, Arc::clone(&socket))) {
+            let _ = lost.shutdown(Shutdown::Both);
+        }
         let notifier = Arc::clone(self);
-        let heard = Arc::clone(&socket);
-        thread::Builder::new()
+        let thread = thread::Builder::new()
             .name("leasehold-notify".into())
-            .spawn(move || notifier.receive_all(&heard, &inbox))?;
-        let _ = self.socket.set(socket);
+            .spawn(move || notifier.receive_all(&socket, &inbox));
+        if let Err(error) = thread {
+            *self.socket() = None;
+            return Err(error);
+        }
         // It may have been closed in between.
         if self.closed.load(Ordering::SeqCst) {
             self.close();
@@ -90,9 +96,14 @@ impl Notifier {
         Ok(())
     }
 
-    fn receive_all(&self, socket: &UnixDatagram, inbox: &impl Inbox) {
+    fn socket(&self) -> MutexGuard<'_, Option<(Session, Arc<UnixDatagram>)>> {
+        self.socket.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn receive_all(&self, socket: &Arc<UnixDatagram>, inbox: &impl Inbox) {
         let mut bytes = [0; message::LONGEST];
-        while !self.closed.load(Ordering::SeqCst) {
+        let is_current = || self.socket().as_ref().is_some_and(|(_, current)| Arc::ptr_eq(current, socket));
+        while !self.closed.load(Ordering::SeqCst) && is_current() {
             // An unreadable message counts as lost.
             let Ok(length) = socket.recv(&mut bytes) else { continue };
             let Some(Message { key, at, pushes }) = message::read(&bytes[..length]) else {
@@ -208,7 +219,7 @@ impl Notifier {
     /// Stops listening.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
-        if let Some(socket) = self.socket.get() {
+        if let Some((_, socket)) = &*self.socket() {
             let _ = socket.shutdown(Shutdown::Both);
         }
     }
@@ -221,6 +232,7 @@ pub(crate) fn taking_back(holder: Holder, key: Key) -> Request {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::OnceLock;
     use std::task::{Context, Wake, Waker};
 
     use leasehold_core::{Fence, Runtime as _};

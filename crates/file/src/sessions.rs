@@ -20,7 +20,7 @@ use std::os::unix::fs::{
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -29,6 +29,7 @@ use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 
 use crate::boot::BootId;
+use crate::census::FileId;
 use crate::logs::Logs;
 use crate::users::Users;
 
@@ -117,7 +118,7 @@ pub(crate) struct Sessions {
     directory: PathBuf,
     /// A descriptor of the directory, so that a socket has a short path, however long the
     /// directory's own path is.
-    handle: OnceLock<File>,
+    handle: Mutex<Option<Arc<File>>>,
     users: OnceLock<Users>,
     own: Mutex<OwnSession>,
     /// The socket for messages to others.
@@ -129,6 +130,8 @@ pub(crate) struct Sessions {
 struct OwnSession {
     record: SessionRecord,
     entry: Option<Entry>,
+    /// The locks of earlier sessions, which were lost.
+    lost: Vec<File>,
 }
 
 #[derive(Debug)]
@@ -157,7 +160,7 @@ impl Sessions {
     pub(crate) fn of_file(file: &Path) -> Self {
         Self {
             directory: directory_of(file),
-            handle: OnceLock::new(),
+            handle: Mutex::default(),
             users: OnceLock::new(),
             own: Mutex::default(),
             sender: OnceLock::new(),
@@ -218,6 +221,24 @@ impl Sessions {
             name = name.wrapping_add(1);
         }
         Err(ErrorKind::AlreadyExists.into())
+    }
+
+    /// Ends this store's session if its file is no longer in the directory, which was replaced:
+    /// nobody would find it there. Returns true if it did.
+    pub(crate) fn leave_if_lost(&self) -> bool {
+        let mut own = self.locked();
+        let Some(entry) = &own.entry else { return false };
+        let is_lost = match self.directory.join(entry.name.lock_name()).symlink_metadata() {
+            Ok(found) => entry.lock.metadata().is_ok_and(|lock| FileId::of(&lock) != FileId::of(&found)),
+            Err(error) => error.kind() == ErrorKind::NotFound,
+        };
+        if is_lost {
+            // The directory may come back while a lease of this process lasts that is in its file.
+            let lock = own.entry.take().map(|entry| entry.lock);
+            own.lost.extend(lock);
+            *self.handle.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        }
+        is_lost
     }
 
     /// Creates and locks a file. `None` if somebody took it for that of a dead session in between.
@@ -374,12 +395,12 @@ impl Sessions {
         }
     }
 
-    fn open_directory(&self) -> io::Result<&File> {
-        if let Some(handle) = self.handle.get() {
-            return Ok(handle);
+    fn open_directory(&self) -> io::Result<Arc<File>> {
+        let mut handle = self.handle.lock().unwrap_or_else(PoisonError::into_inner);
+        if handle.is_none() {
+            *handle = Some(Arc::new(make_directory(&self.directory, self.users())?));
         }
-        let handle = make_directory(&self.directory, self.users())?;
-        Ok(self.handle.get_or_init(|| handle))
+        handle.clone().ok_or_else(|| ErrorKind::NotFound.into())
     }
 
     /// A path in the directory that is short enough for the address of a socket.
@@ -388,7 +409,7 @@ impl Sessions {
         if plain.as_os_str().as_bytes().len() <= kernel::LONGEST_ADDRESS {
             return Ok(plain);
         }
-        kernel::short_path(self.open_directory()?, name)
+        kernel::short_path(&*self.open_directory()?, name)
     }
 
     fn sender(&self) -> Option<&UnixDatagram> {

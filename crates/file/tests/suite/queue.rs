@@ -387,6 +387,33 @@ fn a_session_that_outlives_its_process_keeps_nobody_from_the_file() {
     assert!(!file.with_extension("db-wal").exists(), "the last one removes the log");
 }
 
+/// Its waiters are notified, and the death of its holders is noticed.
+#[tokio::test]
+async fn a_store_whose_directory_was_replaced_goes_on_in_the_new_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("below/leases.db");
+    let (store, other) =
+        (FileStore::at(&file, Arc::new(OfTheMachine)), FileStore::at(&file, Arc::new(OfTheMachine)));
+    let wait = WaitMode::Wait { queue_limit: None };
+    for who in 1..3 {
+        store.grant(&attempt(who, &["a"], 60_000), wait).await.unwrap();
+    }
+    fs::rename(directory.path().join("below"), directory.path().join("away")).unwrap();
+    let (held, waiter) = (attempt(3, &["b"], 60_000), attempt(4, &["b"], 60_000));
+    assert!(matches!(store.grant(&held, WaitMode::Try).await, Ok(GrantAnswer::Granted { .. })));
+    assert!(matches!(store.grant(&waiter, wait).await, Ok(GrantAnswer::Busy { .. })));
+    other.release(&held).await.unwrap();
+    let woken = tokio::time::timeout(Duration::from_secs(10), store.woken(&waiter)).await;
+    assert!(matches!(woken, Ok(Wake::Granted { .. })), "{woken:?}");
+    drop(store);
+    let next = attempt(5, &["b"], 60_000);
+    let begun = Instant::now();
+    while !matches!(other.grant(&next, WaitMode::Try).await, Ok(GrantAnswer::Granted { .. })) {
+        assert!(begun.elapsed() < Duration::from_secs(10), "the lock outlives its store");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
 #[test]
 fn a_stopped_holder_keeps_its_lease() {
     let (_directory, file) = a_file();
