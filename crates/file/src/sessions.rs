@@ -138,7 +138,6 @@ struct OwnSession {
 struct Entry {
     name: Session,
     lock: File,
-    has_socket: bool,
 }
 
 /// Sessions that have certainly ended; while this value lives, nobody else removes any.
@@ -211,7 +210,7 @@ impl Sessions {
             let session = Session::named(name);
             match self.lock_new(session, &own.record) {
                 Ok(Some(lock)) => {
-                    own.entry = Some(Entry { name: session, lock, has_socket: false });
+                    own.entry = Some(Entry { name: session, lock });
                     return Ok(());
                 }
                 Ok(None) => {}
@@ -253,7 +252,7 @@ impl Sessions {
             .and_then(|()| lock.write_all_at(record.write().as_bytes(), 0))
             .and_then(|()| lock_for_life(&lock));
         if !matches!(is_locked, Ok(true)) {
-            self.remove(session, false);
+            self.remove(session.lock_name());
         }
         Ok(is_locked?.then_some(lock))
     }
@@ -265,14 +264,12 @@ impl Sessions {
 
     /// The socket of this store. To be called only once.
     pub(crate) fn open_socket(&self) -> io::Result<UnixDatagram> {
-        let mut own = self.locked();
-        let entry = own.entry.as_mut().ok_or(ErrorKind::NotFound)?;
-        let socket = UnixDatagram::bind(self.short_path(&entry.name.socket_name())?)?;
-        entry.has_socket = true;
+        let name = self.own().ok_or(ErrorKind::NotFound)?.socket_name();
+        let socket = UnixDatagram::bind(self.short_path(&name)?)?;
         if let Some(mode) = self.users().socket_mode() {
             // Through a descriptor: another user may have replaced it, and the other file must not
             // get this mode.
-            let socket = kernel::Pinned::at(&self.directory.join(entry.name.socket_name()))?;
+            let socket = kernel::Pinned::at(&self.directory.join(name))?;
             std::fs::set_permissions(socket.path(), Permissions::from_mode(mode))?;
         }
         Ok(socket)
@@ -340,14 +337,16 @@ impl Sessions {
     /// Removes the files of dead sessions. Only call it once no row depends on them any more: a
     /// session that cannot be found counts as live.
     pub(crate) fn reap(&self, dead: &DeadSessions) {
-        dead.names().for_each(|name| self.remove(name, true));
+        for name in dead.names() {
+            self.remove(name.socket_name());
+            self.remove(name.lock_name());
+        }
     }
 
-    /// Sends a message to another session. A full queue counts as sent: its owner checks for itself
-    /// before long.
-    pub(crate) fn tell(&self, channel: &Channel, message: &[u8]) -> bool {
-        self.reach(channel, |sender, address| sender.send_to(message, address).map(drop))
-            .is_some_and(|sent| sent.is_ok())
+    /// Sends a message to another session. If its queue is full, its owner checks for itself before
+    /// long.
+    pub(crate) fn tell(&self, channel: &Channel, message: &[u8]) {
+        self.reach(channel, |sender, address| drop(sender.send_to(message, address)));
     }
 
     /// Makes another session check whether its log is still the file's.
@@ -372,11 +371,8 @@ impl Sessions {
         Some(pinned.map(|socket| act(sender, &socket.path())))
     }
 
-    fn remove(&self, session: Session, socket: bool) {
-        if socket {
-            let _ = std::fs::remove_file(self.directory.join(session.socket_name()));
-        }
-        let _ = std::fs::remove_file(self.directory.join(session.lock_name()));
+    fn remove(&self, name: impl AsRef<Path>) {
+        let _ = std::fs::remove_file(self.directory.join(name));
     }
 
     /// Ends this store's session. If no lease depends on it any more, its file is removed;
@@ -387,11 +383,9 @@ impl Sessions {
             return;
         }
         let Some(entry) = self.locked().entry.take() else { return };
-        if entry.has_socket {
-            let _ = std::fs::remove_file(self.directory.join(entry.name.socket_name()));
-        }
+        self.remove(entry.name.socket_name());
         if !holds_something {
-            self.remove(entry.name, false);
+            self.remove(entry.name.lock_name());
         }
     }
 
@@ -566,7 +560,8 @@ mod tests {
             let channel = one.own().unwrap().channel();
             assert!(!other.listens(&channel));
             let socket = one.open_socket().unwrap();
-            assert!(other.listens(&channel) && other.tell(&channel, b"news"));
+            assert!(other.listens(&channel));
+            other.tell(&channel, b"news");
             let mut heard = [0; 8];
             assert_eq!(socket.recv(&mut heard).unwrap(), 4);
             drop(socket);
