@@ -33,13 +33,7 @@ impl FileError {
     }
 
     pub(crate) fn passing(reason: impl fmt::Display) -> Self {
-        Self {
-            kind: FaultKind::Passing,
-            cause: FaultCause::Other,
-            reason: reason.to_string(),
-            reopen: true,
-            busy: false,
-        }
+        Self { kind: FaultKind::Passing, ..Self::lasting(reason) }
     }
 
     /// An error for a record that Leasehold cannot have written.
@@ -81,13 +75,13 @@ impl FileError {
     }
 
     fn disk_full() -> Self {
-        let reason = "the disk is full, so nothing was taken or changed: free some space".into();
-        Self { kind: FaultKind::Lasting, cause: FaultCause::DiskFull, reason, reopen: false, busy: false }
+        let reason = "the disk is full, so nothing was taken or changed: free some space";
+        Self { cause: FaultCause::DiskFull, reopen: false, ..Self::lasting(reason) }
     }
 
     fn busy() -> Self {
-        let reason = "the file is busy: another process kept it for a second".into();
-        Self { kind: FaultKind::Passing, cause: FaultCause::TimedOut, reason, reopen: false, busy: true }
+        let reason = "the file is busy: another process kept it for a second";
+        Self { cause: FaultCause::TimedOut, reopen: false, busy: true, ..Self::passing(reason) }
     }
 
     /// Adds who blocked the file at this path, if that was the error and can be found out.

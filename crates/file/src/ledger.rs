@@ -324,6 +324,14 @@ struct Inputs<'a> {
     subscribers: &'a dyn Subscribers,
 }
 
+impl Inputs<'_> {
+    /// The clocks now.
+    fn context(&self) -> ApplyContext<'static> {
+        let since_epoch = u64::try_from(self.clock.runtime().since_epoch().as_micros()).unwrap_or(u64::MAX);
+        ApplyContext::new(self.clock.now(), Fence::new(since_epoch).unwrap_or(Fence::MAX))
+    }
+}
+
 /// Loads, applies, saves. The clock is read after the transaction has begun: so the writes of other
 /// processes for which this one waited are in the past.
 ///
@@ -338,10 +346,8 @@ fn serve(
     /// for, and one for the requester.
     const FEW: usize = WaitQueue::LOOKED_AHEAD + 3;
     let (keys, requester) = (request.keys(), requester(request, inputs.sessions));
-    let now = inputs.clock.now();
-    let since_epoch = u64::try_from(inputs.clock.runtime().since_epoch().as_micros()).unwrap_or(u64::MAX);
-    let context = ApplyContext::new(now, Fence::new(since_epoch).unwrap_or(Fence::MAX))
-        .with_subscribers(inputs.subscribers);
+    let context = inputs.context().with_subscribers(inputs.subscribers);
+    let now = context.now;
     let all = matches!(request, Request::Inspect(_));
     let marks = matches!(request, Request::Mark { .. } | Request::Marked(_));
     for first in [FEW, WaitQueue::CLEARED_AT_ONCE + FEW, usize::MAX] {

@@ -1,8 +1,8 @@
 //! Records that the file keeps besides leases: marks of jobs, and records of breaks.
 
-use leasehold_core::{ApplyContext, BreakRecord, Fault, Fence, Key, Mark, Marked, Records, serve};
+use leasehold_core::{BreakRecord, Fault, Key, Mark, Marked, Records, serve};
 
-use super::{Inputs, Ledger};
+use super::Ledger;
 use crate::connection::Begin;
 use crate::table;
 
@@ -16,7 +16,7 @@ impl Ledger {
         self.within(Begin::Durably, |connection, inputs| {
             let mut records = Records::default();
             table::mark::load(connection, std::iter::once(key), &mut records)?;
-            let forgotten = serve::forget(&mut records, key, &context(inputs));
+            let forgotten = serve::forget(&mut records, key, &inputs.context());
             table::mark::forget(connection, key)?;
             Ok(forgotten)
         })
@@ -31,7 +31,7 @@ impl Ledger {
         self.within(Begin::ToRead, |connection, inputs| {
             let mut records = Records::default();
             table::mark::load_from(connection, prefix, &mut records)?;
-            Ok(serve::list_marks(&records, prefix, &context(inputs)))
+            Ok(serve::list_marks(&records, prefix, &inputs.context()))
         })
     }
 
@@ -54,12 +54,7 @@ impl Ledger {
         self.within(Begin::ToRead, |connection, inputs| {
             let mut records = Records::default();
             table::broken::load_from(connection, prefix, &mut records)?;
-            Ok(serve::list_breaks(&records, prefix, &context(inputs)))
+            Ok(serve::list_breaks(&records, prefix, &inputs.context()))
         })
     }
-}
-
-fn context(inputs: &Inputs<'_>) -> ApplyContext<'static> {
-    let since_epoch = u64::try_from(inputs.clock.runtime().since_epoch().as_micros()).unwrap_or(u64::MAX);
-    ApplyContext::new(inputs.clock.now(), Fence::new(since_epoch).unwrap_or(Fence::MAX))
 }
