@@ -402,18 +402,21 @@ fn wait_for_others(haste: Arc<PostponedWork>) -> impl FnMut(i32) -> bool + Send 
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use rusqlite::StatementStatus;
 
     use super::*;
 
+    fn a_table(path: &Path) -> Open {
+        let settle = |connection: &Connection| Ok(connection.execute_batch("CREATE TABLE t (n)")?);
+        Open::new(&DbPath::new(path), &Sessions::of_file(path), settle).unwrap()
+    }
+
     #[test]
     fn another_limit_does_not_prepare_the_statement_again() {
         let directory = tempfile::tempdir().unwrap();
-        let db_path = DbPath::new(&directory.path().join("leases.db"));
-        let open = Open::new(&db_path, &Sessions::of_file(db_path.path()), |connection| {
-            Ok(connection.execute_batch("CREATE TABLE t (n)")?)
-        })
-        .unwrap();
+        let open = a_table(&directory.path().join("leases.db"));
         let transaction = open.begin(Begin::ToRead, Patience::Waits).unwrap().unwrap();
         let mut statement = transaction.prepare_cached("SELECT n FROM t ORDER BY n LIMIT ?1").unwrap();
         for limit in [1, 100, 2] {
@@ -426,10 +429,7 @@ mod tests {
     fn a_hurried_close_leaves_a_long_log_and_nobody_restarts_it() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("leases.db");
-        let open = Open::new(&DbPath::new(&path), &Sessions::of_file(&path), |connection| {
-            Ok(connection.execute_batch("CREATE TABLE t (n BLOB)")?)
-        })
-        .unwrap();
+        let open = a_table(&path);
         let write = |bytes: i64, patience| {
             let Some(transaction) = open.begin(Begin::ToWrite, patience).unwrap() else { return false };
             transaction.execute("INSERT INTO t VALUES (zeroblob(?1))", [bytes]).unwrap();
@@ -468,8 +468,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("leases.db");
         let db_path = DbPath::new(&path);
-        let settle = |connection: &Connection| Ok(connection.execute_batch("CREATE TABLE t (n)")?);
-        let mut open = Open::new(&db_path, &Sessions::of_file(&path), settle).unwrap();
+        let mut open = a_table(&path);
         for name in ["leases.db-wal", "leases.db-shm", "leases.db"] {
             let (there, away) = (directory.path().join(name), directory.path().join("away"));
             let begun = Instant::now();
@@ -500,11 +499,7 @@ mod tests {
     #[test]
     fn an_uncommitted_transaction_is_rolled_back() {
         let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("leases.db");
-        let open = Open::new(&DbPath::new(&path), &Sessions::of_file(&path), |connection| {
-            Ok(connection.execute_batch("CREATE TABLE t (n)")?)
-        })
-        .unwrap();
+        let open = a_table(&directory.path().join("leases.db"));
         for is_committed in [false, true] {
             let transaction = open.begin(Begin::Durably, Patience::Waits).unwrap().unwrap();
             transaction.execute("INSERT INTO t VALUES (1)", []).unwrap();

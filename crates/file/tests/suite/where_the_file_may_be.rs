@@ -270,9 +270,10 @@ fn a_file_from_before_there_were_queues_is_taken_over_with_its_locks_and_fences(
 /// A program of that version that has the file open would consider a shared key free. So it must
 /// not find its table.
 #[test]
-fn a_file_from_before_keys_were_shared_is_taken_over_and_closed_to_programs_of_then() {
+fn a_file_from_before_there_were_shares_and_marks_is_taken_over_and_closed_to_programs_of_then() {
     let (_directory, file) = a_place();
-    let fence = take(&mut open(&file).unwrap(), &attempt(1, &["a"], 60_000)).unwrap();
+    let one = attempt(1, &["a"], 60_000);
+    let fence = take(&mut open(&file).unwrap(), &one).unwrap();
     let before = with_older_names(&file);
     before
         .execute_batch(
@@ -293,23 +294,6 @@ fn a_file_from_before_keys_were_shared_is_taken_over_and_closed_to_programs_of_t
                 .is_some()
         );
     }
-    assert!(of_then.exists([]).is_err());
-}
-
-#[test]
-fn a_file_from_before_there_were_marks_is_taken_over_with_its_locks_and_fences() {
-    let (_directory, file) = a_place();
-    let one = attempt(1, &["a"], 60_000);
-    let fence = take(&mut open(&file).unwrap(), &one).unwrap();
-    with_older_names(&file)
-        .execute_batch(
-            "ALTER TABLE record DROP COLUMN marker; ALTER TABLE record DROP COLUMN shares; DROP TABLE share; DROP TABLE mark;
-             DROP TABLE broken;
-             ALTER TABLE record RENAME TO entry; PRAGMA user_version = 2;",
-        )
-        .unwrap();
-    let mut ledger = open(&file).unwrap();
-    assert_eq!(take(&mut ledger, &attempt(2, &["a"], 60_000)), None);
     let mark = Mark::new(Stamp::from_micros(1), fence, None);
     let request = Request::Mark { attempt: one, mark: mark.clone(), keep: Mark::FOR_EVER };
     assert_eq!(ledger.serve(request).unwrap().answer, Answer::Mark(HoldAnswer::Done));
@@ -318,6 +302,7 @@ fn a_file_from_before_there_were_marks_is_taken_over_with_its_locks_and_fences()
         matches!(&marked, Answer::Marked(Marked { mark: Some(found), .. }) if *found == mark),
         "{marked:?}"
     );
+    assert!(of_then.exists([]).is_err());
 }
 
 #[test]
