@@ -4,7 +4,9 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use leasehold_core::{Attempt, Fault, FaultKind, GrantAnswer, Nonce, Proof, Reading, Wait, WaitMode};
+use leasehold_core::{
+    Attempt, BoxFuture, Fault, FaultKind, GrantAnswer, Instant, Nonce, Proof, Reading, Wait, WaitMode,
+};
 
 use crate::batch::state::{BatchAnswer, BatchKind};
 use crate::client::Client;
@@ -31,9 +33,7 @@ impl Client {
         let mut unknown = false;
         match self.ask_in_batch(attempt, BatchKind::Grant(run), route, now, limit).await? {
             Some(BatchAnswer::Granted { fence, heard }) => {
-                if let Some(confirmation) = self.confirmation {
-                    self.confirm(confirmation, route, heard).await?;
-                }
+                self.confirm_grant(attempt, route, heard).await?;
                 return Ok(GrantAnswer::Granted { fence });
             }
             Some(BatchAnswer::TooLate { now }) => return Ok(GrantAnswer::TooLate { now }),
@@ -45,12 +45,37 @@ impl Client {
         }
         // Boxed, so that the future of an uncontended request is small: it is moved several times.
         let answer = Box::pin(self.ask_singly(attempt, wait_mode, route, limit)).await;
-        // A caller that gets a lasting error gives nothing up, although the batch may have been
-        // partly served.
-        if unknown && answer.as_ref().is_err_and(Fault::is_lasting) {
-            self.give_up_later(attempt.clone(), self.runtime.now());
+        // The batch may have been partly served.
+        if let (true, Err(fault)) = (unknown, &answer) {
+            self.undo_after(attempt, fault).await;
         }
         answer
+    }
+
+    /// Waits until a grant that was answered at this instant is confirmed, if it must be.
+    async fn confirm_grant(
+        &self,
+        attempt: &Attempt,
+        route: &mut Route,
+        written: Instant,
+    ) -> Result<(), Fault> {
+        let Some(confirmation) = self.confirmation else { return Ok(()) };
+        let confirmed = self.confirm(confirmation, route, written).await;
+        if let Err(fault) = &confirmed {
+            self.undo_after(attempt, fault).await;
+        }
+        confirmed
+    }
+
+    /// Undoes what the server served before it refused the rest: a lasting fault says that the
+    /// request was not served, and so its caller gives nothing up. A quorum does.
+    fn undo_after<'a>(&'a self, attempt: &'a Attempt, fault: &Fault) -> BoxFuture<'a, ()> {
+        let is_over = !fault.is_lasting() || attempt.proposal.is_some();
+        Box::pin(async move {
+            if !is_over && self.give_up(attempt).await.is_err() {
+                self.give_up_later(attempt.clone(), self.runtime.now());
+            }
+        })
     }
 
     async fn ask_singly(
@@ -90,15 +115,18 @@ impl Client {
             let nonce = has_push.then(|| Nonce::from_bits(self.runtime.random()));
             let proof = channel.clone().zip(nonce).map(|(channel, nonce)| Proof { channel, nonce });
             let ticket = self.waiting.asks(attempt.holder, proof, self.runtime.now());
+            let is_queued = ticket.is_some();
             let named = channel.take().unwrap_or_else(|| self.waiting.cannot_be_told(attempt.holder));
             let wait = Wait { channel: Some(named), nonce, ticket, queue_limit };
             let answer = self.ask(attempt, Some(wait), route, limit).await;
             match &answer {
                 Ok(answer) => self.waiting.answered(attempt, answer, self.runtime.now()),
-                // The attempt will not be given up, because nothing of it is left; so remove it
-                // here.
+                // The attempt will not be given up, so remove it here.
                 Err(fault) if fault.kind != FaultKind::Passing => {
                     self.leave(attempt);
+                    if is_queued {
+                        self.undo_after(attempt, fault).await;
+                    }
                 }
                 Err(_) => {}
             }
@@ -141,9 +169,7 @@ impl Client {
         }
         match &answer {
             GrantAnswer::Granted { .. } => {
-                if let Some(confirmation) = self.confirmation {
-                    self.confirm(confirmation, route, self.runtime.now()).await?;
-                }
+                self.confirm_grant(attempt, route, self.runtime.now()).await?;
             }
             GrantAnswer::Busy { held_by, place: Some(_) } => {
                 self.contended.note(self.contended.digest(&held_by.key), self.runtime.now());

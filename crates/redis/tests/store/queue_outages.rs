@@ -10,7 +10,7 @@ use crate::queue::{
     BOTH, NOTIFY_CHANNELS, give_up, left_behind, let_go, lock, subscribe, subscribed, until, until_queued,
 };
 use crate::queue_order::{SOON, wait};
-use crate::world::{attempt, grant, granted, key, runtime, store};
+use crate::world::{attempt, grant, granted, key, lasting, runtime, store};
 
 fn through(proxy: &Proxy, protocol: &str) -> RedisStore {
     store(&format!("{}?protocol={protocol}", proxy.url()))
@@ -270,4 +270,25 @@ async fn the_lease_of_a_push_that_was_delayed_began_before_it_was_handed_over() 
             assert!(round < 12, "{protocol}: {pushes} pushes were heard");
         }
     }
+}
+
+/// Regression: its first request had joined the queue, and the one that names its channel was
+/// refused. The caller of a refused request gives nothing up, so it was handed the lock in vain.
+#[tokio::test]
+async fn a_waiter_that_is_refused_while_it_subscribes_is_not_in_the_queue() {
+    let server = Server::start(Flavor::Valkey91);
+    let proxy = Proxy::before(&server);
+    let (here, there) = (store(&server.url()), through(&proxy, "resp3"));
+    granted(grant(&here, &attempt(&["k"])).await);
+    grant(&there, &attempt(&["k"])).await.unwrap();
+    proxy.slow_down(Duration::from_millis(100));
+    let waiter = attempt(&["k"]);
+    let fills_up = async {
+        until_queued(&server, &[&waiter]).await;
+        server.text(&["CONFIG", "SET", "maxmemory", "1"]);
+    };
+    let waits = there.grant(&waiter, WaitMode::Wait { queue_limit: None });
+    let (answer, ()) = tokio::join!(waits, fills_up);
+    lasting(answer, &["out of memory"]);
+    until_queued(&server, &[]).await;
 }

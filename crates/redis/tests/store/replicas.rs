@@ -3,11 +3,12 @@
 use std::slice::from_ref;
 use std::time::{Duration, Instant};
 
-use leasehold_core::{GrantAnswer, HoldAnswer, Store};
+use leasehold_core::{Fault, GrantAnswer, HoldAnswer, Store};
 use leasehold_redis::RedisStore;
 use servers::{Flavor, Server};
 
-use crate::queue::{let_go, lock, until, until_queued};
+use crate::login::MINIMAL;
+use crate::queue::{left_behind, let_go, lock, until, until_queued};
 use crate::queue_order::wait;
 use crate::world::{attempt, grant, granted, lasting, passing, store, value};
 
@@ -136,6 +137,25 @@ async fn a_lease_may_have_to_be_on_disk() {
     let old = Server::start(Flavor::Redis70);
     let answer = grant(&store(&format!("{}?fsync=yes", old.url())), &attempt(&["k"])).await;
     lasting(answer, &["WAITAOF"]);
+}
+
+/// Regression: the caller of a refused request gives nothing up, so the grant, which the server had
+/// executed before it refused to confirm it, kept everybody out for its TTL.
+#[tokio::test]
+async fn a_grant_that_can_never_be_confirmed_leaves_nothing() {
+    let server = Server::setup(Flavor::Valkey91).acl_user("app", &format!("{MINIMAL} ~*")).start();
+    let urls = [
+        format!("{}?fsync=yes", server.url()),
+        format!("redis://app:secret@127.0.0.1:{}?replicas=1", server.port()),
+    ];
+    for url in urls {
+        // The first is requested in a batch, and the second is not.
+        for keys in [&["k"][..], &["k", "other"]] {
+            let answer = grant(&store(&url), &attempt(keys)).await;
+            assert!(answer.as_ref().is_err_and(Fault::is_lasting), "{url}: {answer:?}");
+            assert_eq!(left_behind(&server), [""; 0], "{url}");
+        }
+    }
 }
 
 /// The server's own rule: with fewer replicas it accepts no writes.
