@@ -313,11 +313,15 @@ impl ServerMessage {
     }
 }
 
-/// The server's message, without parts that are useless to a reader: the script's hash and line.
+/// The server's message, without parts that are useless to a reader: the script's hash and line. The
+/// arguments of an unknown command may be a password.
 impl fmt::Display for ServerMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let words = self.text.rsplit_once(" script: ").filter(|(_, place)| place.contains(", on @"));
-        let words = words.map_or(&*self.text, |(words, _)| words);
+        let words = self.text.split_once(", with args ").map_or(&*self.text, |(words, _)| words);
+        let words = words
+            .rsplit_once(" script: ")
+            .filter(|(_, place)| place.contains(", on @"))
+            .map_or(words, |(words, _)| words);
         let end = (0..=300).rev().find(|end| words.is_char_boundary(*end));
         f.write_str(&words[..end.unwrap_or(0)])
     }

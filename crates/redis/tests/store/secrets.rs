@@ -36,3 +36,21 @@ async fn no_text_has_the_password_in_it() {
         assert!(store.name().contains("web@"));
     }
 }
+
+/// Regression: a server that does not know a command repeats its arguments, and those of a login are
+/// the user and the password.
+#[tokio::test]
+async fn a_server_that_does_not_know_the_login_does_not_show_the_password() {
+    for (command, protocol) in [("HELLO", "resp3"), ("AUTH", "resp2")] {
+        for flavor in Flavor::ALL {
+            let server = Server::setup(flavor).arg("rename-command", &format!("{command} OTHER")).start();
+            let url = format!("redis://web:s3cret@127.0.0.1:{}?protocol={protocol}", server.port());
+            let fault = store(&url).open().await.unwrap_err();
+            let told = fault.to_string();
+            assert!(
+                told.contains(command) && fault.is_lasting() && !told.contains("s3c"),
+                "{flavor}: {told}"
+            );
+        }
+    }
+}
