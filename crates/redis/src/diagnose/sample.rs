@@ -3,13 +3,15 @@
 //! The sample is bounded: a server may have millions of keys, and each question takes time.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
-use leasehold_core::{Fault, Finding, Key, Severity};
+use leasehold_core::{Fault, Finding, Key, Mark, Severity};
 use redis::{Cmd, Value, cmd};
 
 use super::diagnosis_run::DiagnosisRun;
 use crate::connection::send::ServerReply;
 use crate::requests::list::scanned;
+use crate::slot::Side;
 use crate::wire::MARK;
 
 /// The number of scanned parts of the keys, each of [`AT_ONCE`] keys.
@@ -27,8 +29,8 @@ const QUESTIONS: usize = 200;
 /// The number of findings of a kind that get their own line.
 const NAMED: usize = 5;
 
-/// No entry of ours is of any use for longer once nobody uses it.
-const A_DAY: &str = "86400000";
+/// Apart from marks, no entry of ours is of any use for longer once nobody uses it.
+const A_DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A side key that was found.
 struct SideKey {
@@ -100,8 +102,11 @@ impl DiagnosisRun<'_> {
     fn tell(&mut self, seen: &Seen, met: usize, looked_at: usize) {
         let endless = |name: &Vec<u8>| {
             let why = "every entry of ours has an end: without one it stays for ever, and the memory with it";
+            // A job whose mark ends too early is done again.
+            let is_mark = name.starts_with(&Side::Mark.prefix());
+            let kept = if is_mark { Mark::FOR_EVER } else { A_DAY };
             self.warning("leftovers", &format!("{} has no end (PERSIST by somebody?)", quoted(name)), why)
-                .at_server(format_args!("PEXPIRE {} {A_DAY}", quoted(name)))
+                .at_server(format_args!("PEXPIRE {} {}", quoted(name), kept.as_millis()))
         };
         let mut findings: Vec<_> = seen.endless.iter().take(NAMED).map(endless).collect();
         let strange = |name: &Vec<u8>| {

@@ -6,12 +6,13 @@ use leasehold_core::{
     AdminStore as _, Diagnosis, Fence, Finding, MemberStore as _, Proposal, Remedy, Severity, Store,
     StoreRole, Ttl, WaitMode,
 };
+use leasehold_redis::slot::{Side, side_key};
 use leasehold_redis::{ClusterStore, RedisStore};
 use servers::{Cluster, Flavor, Reply, Server};
 
 use crate::login::MINIMAL;
 use crate::queue::until;
-use crate::world::{attempt, grant, granted, runtime, store};
+use crate::world::{attempt, grant, granted, key, pttl, runtime, store};
 
 async fn diagnosed(store: &RedisStore) -> Vec<Finding> {
     let Diagnosis { findings, .. } = store.diagnose(StoreRole::Alone).await;
@@ -181,6 +182,18 @@ async fn keys_without_expiry_and_foreign_keys_are_found_and_fixed() {
     server.text(&["HSET", &fence, "a", "b"]);
     server.text(&["PEXPIRE", &fence, "60000"]);
     mends(&server, &store, "foreign", Severity::Unsafe, &[&fence, "not ours"]).await;
+}
+
+/// Regression: the remedy kept such a mark for a day, after which the job would have been done again.
+#[tokio::test]
+async fn the_remedy_for_a_mark_without_expiry_keeps_it_for_ever() {
+    let server = Server::start(Flavor::Redis70);
+    let store = store(&server.url());
+    let mark = side_key(Side::Mark, &key("migrate:0042"));
+    let mark = std::str::from_utf8(&mark).unwrap();
+    server.text(&["SET", mark, "1700000000000000 1700000000000007 -"]);
+    mends(&server, &store, "leftovers", Severity::Warning, &[mark, "no end"]).await;
+    assert!(pttl(&server, mark) > 50 * 365 * 86_400_000);
 }
 
 #[tokio::test]
