@@ -106,10 +106,11 @@ impl Connector {
     }
 
     /// Returns true if RESP2 is worth trying after this answer to `HELLO`. A wrong password stays
-    /// wrong.
+    /// wrong, and a server that is full says nothing about RESP3.
     fn may_lack_resp3(&self, error: &ServerError) -> bool {
         let other = ["WRONGPASS", "NOAUTH", "NOPERM", "LOADING", "MASTERDOWN", "BUSY"];
-        self.access.protocol == Protocol::Either && !other.contains(&error.code())
+        let is_full = error.details().is_some_and(|details| details.contains("max number of clients"));
+        self.access.protocol == Protocol::Either && !other.contains(&error.code()) && !is_full
     }
 
     async fn fault(&self, failed: Failed, addr: &ServerAddr, runtime: &Arc<dyn Runtime>) -> Fault {

@@ -158,11 +158,12 @@ async fn a_thousand_tasks_make_one_connection() {
     assert_eq!(made() - before - looking, 1);
 }
 
-/// A proxy that knows nothing of RESP3, as some do.
+/// A proxy that knows nothing of RESP3, as some do. A server that is full says nothing about that.
 #[tokio::test]
 async fn a_proxy_without_hello_is_spoken_to_in_resp2_and_that_is_remembered() {
-    for refusal in ["-ERR unknown command `HELLO`, with args beginning with: `3`, \r\n", "-NOPROTO sorry\r\n"]
-    {
+    let unknown = "-ERR unknown command `HELLO`, with args beginning with: `3`, \r\n";
+    let full = "-ERR max number of clients reached\r\n";
+    for (refusal, speaks_resp2) in [(unknown, true), ("-NOPROTO sorry\r\n", true), (full, false)] {
         let hellos = Arc::new(AtomicU32::new(0));
         let counted = Arc::clone(&hellos);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -193,9 +194,9 @@ async fn a_proxy_without_hello_is_spoken_to_in_resp2_and_that_is_remembered() {
         });
         let store = store(&format!("redis://127.0.0.1:{port}"));
         for _ in 0..3 {
-            store.open().await.unwrap();
+            assert_eq!(store.open().await.is_ok(), speaks_resp2, "{refusal}");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        assert_eq!(hellos.load(Ordering::Relaxed), 1);
+        assert_eq!(hellos.load(Ordering::Relaxed), if speaks_resp2 { 1 } else { 3 }, "{refusal}");
     }
 }
