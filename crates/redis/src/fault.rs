@@ -204,11 +204,11 @@ pub(crate) fn leads_astray(error: &ServerError) -> bool {
     matches!(ServerMessage::of(error).code, "READONLY" | "UNBLOCKED" | "MASTERDOWN")
 }
 
-/// Returns true if the server refused because this user lacks a permission, or because the server
-/// lacks a command.
+/// Returns true if the server refused because this user may not run a command, or because the server
+/// lacks it. Other keys and channels may be allowed to the user.
 pub(crate) fn is_denied(error: &ServerError) -> bool {
     let said = ServerMessage::of(error);
-    said.code == "NOPERM" || said.has("unknown command")
+    said.code == "NOPERM" && !said.has("access") || said.has("unknown command")
 }
 
 /// The remedy for a script that failed on the data that it found.

@@ -177,18 +177,18 @@ impl Sender {
                 let fault = client.faults.passing("the server gave fewer answers than it was asked");
                 return all_get(group.requests, &Err(fault), tell);
             }
-            Some(Err(refusal)) if script::is_unknown_script(refusal) => {
-                // Somebody made the server forget its scripts. Nothing was executed.
-                self.knows(&group).store(false, Ordering::Relaxed);
-                answered();
-                return all_get(group.requests, &Ok(BatchAnswer::Other), tell);
-            }
-            // A script that was refused in the middle has executed what comes before, but none that
-            // is redirected.
             Some(Err(refusal)) => {
+                // A server that did not run the script does not know its text.
+                self.knows(&group).store(false, Ordering::Relaxed);
+                if script::is_unknown_script(refusal) {
+                    answered();
+                    return all_get(group.requests, &Ok(BatchAnswer::Other), tell);
+                }
                 if leads_astray(refusal) {
                     client.drop_connection(self.live.as_ref());
                 }
+                // A script that was refused in the middle has executed what comes before, but none
+                // that is redirected.
                 if Redirect::of(refusal).is_some() {
                     answered();
                 }

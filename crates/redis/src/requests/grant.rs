@@ -72,7 +72,7 @@ impl Client {
     fn undo_after<'a>(&'a self, attempt: &'a Attempt, fault: &Fault) -> BoxFuture<'a, ()> {
         let is_over = !fault.is_lasting() || attempt.proposal.is_some();
         Box::pin(async move {
-            if !is_over && self.give_up(attempt).await.is_err() {
+            if !is_over && self.give_up(attempt).await.is_err_and(|fault| !fault.is_lasting()) {
                 self.give_up_later(attempt.clone(), self.runtime.now());
             }
         })

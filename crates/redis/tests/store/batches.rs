@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 
 use crate::login::MINIMAL;
 use crate::queue::{let_go, lock, subscribe, until, until_queued};
-use crate::world::{attempt, grant, granted, key, passing, runtime, store, value};
+use crate::world::{attempt, grant, granted, key, lasting, passing, runtime, store, value};
 
 const ALL: [Flavor; 4] = [Flavor::Redis62, Flavor::Redis70, Flavor::Redis82, Flavor::Valkey91];
 
@@ -375,6 +375,21 @@ async fn a_user_without_mget_is_served_one_by_one_and_tries_a_batch_once() {
         // The first batch of grants is served, and the first batch of renewals refused. Scripts
         // that the server does not know are sent twice.
         assert_eq!(scripts(&server) - before, 9 + 2 + 3, "{flavor}");
+    }
+}
+
+/// Regression: from the first refused key on, all requests on the connection were sent one by one.
+#[tokio::test]
+async fn a_key_that_a_user_may_not_lock_leaves_the_batches_of_its_other_keys() {
+    for flavor in Flavor::ALL {
+        let server = Server::setup(flavor).acl_user("lock", MINIMAL).start();
+        let store = store(&format!("redis://lock:secret@127.0.0.1:{}", server.port()));
+        lasting(grant(&store, &attempt(&["elsewhere"])).await, &["~leasehold:"]);
+        let ours = attempt(&["app:k"]);
+        granted(grant(&store, &ours).await);
+        assert_eq!(store.release(&ours).await, Ok(HoldAnswer::Done));
+        // Nothing but a batch calls this.
+        assert_eq!(counted(&server, "mget", "calls"), 1, "{flavor}");
     }
 }
 
