@@ -42,7 +42,7 @@ const TRIED: [&str; 24] = [
 ];
 
 /// Without these, locks cannot be listed or watched; everything else works.
-const TO_LIST: [&str; 3] = ["scan", "getrange", "mget"];
+const TO_LIST: [&str; 2] = ["scan", "getrange"];
 
 /// Without this one, requests are sent one by one and not in batches.
 const TO_BATCH: &str = "mget";
@@ -63,8 +63,10 @@ impl DiagnosisRun<'_> {
                         "user {user} may not run {name}: locks are requested one by one, which takes longer"
                     );
                     self.found(Finding::note("batches", &self.at, note));
+                } else {
+                    let to_list = TO_LIST.contains(&&*name);
+                    if to_list { &mut unlisted } else { &mut denied }.push(format!("+{name}"));
                 }
-                if TO_LIST.contains(&&*name) { &mut unlisted } else { &mut denied }.push(format!("+{name}"));
             } else if is_unknown(&error) {
                 unknown.push(name.to_ascii_uppercase());
             } else if error.code() == "NOPERM" && self.role != StoreRole::Alone {
