@@ -8,7 +8,7 @@ use leasehold_core::{Fault, Runtime};
 use redis::{Value, cmd};
 
 use super::Sentinels;
-use crate::address::server::SENTINEL_PORT as PORT;
+use crate::address::server::{SENTINEL_PORT as PORT, ServerAddr};
 
 /// Nobody waits for a lock meanwhile.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
@@ -56,11 +56,17 @@ impl Sentinels {
                     self.faults.lasting("its answer says nothing of a master: is this a sentinel?")
                 })
             });
-            let at = addr.written(PORT);
-            let host = at.rsplit_once(':').map_or(&*at, |(host, _)| host).to_owned();
-            reports.push(SentinelReport { at: at.into(), host, says });
+            reports.push(SentinelReport { at: addr.written(PORT).into(), host: host_of(addr), says });
         }
         reports
+    }
+}
+
+/// The same for all sentinels of a machine.
+fn host_of(addr: &ServerAddr) -> String {
+    match addr {
+        ServerAddr::Tcp { host, .. } => host.clone(),
+        ServerAddr::Unix { .. } => addr.written(PORT),
     }
 }
 
@@ -81,4 +87,18 @@ fn state_of(answer: &Value) -> Option<State> {
         quorum: number("quorum")?,
         down_after: Duration::from_millis(number("down-after-milliseconds")?),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Regression: the default port is not written, so `[fd00::1]` and `[fd00::2]` were both taken
+    /// for the host `[fd00:`, and the doctor warned that all sentinels are on one machine.
+    #[test]
+    fn sentinels_at_different_addresses_are_on_different_hosts() {
+        let addrs = ServerAddr::several("[fd00::1],[fd00::2],[fd00::2]:7,a,a:7", PORT).unwrap();
+        let hosts: Vec<_> = addrs.iter().map(host_of).collect();
+        assert_eq!(hosts, ["fd00::1", "fd00::2", "fd00::2", "a", "a"]);
+    }
 }
