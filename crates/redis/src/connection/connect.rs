@@ -90,16 +90,15 @@ impl Connector {
         tell: &OnPush,
     ) -> Result<Connected, Fault> {
         let resp2 = self.resp2.load(Ordering::Relaxed);
-        match self.speak(addr, runtime, tell, resp2).await {
-            Err(Failed::Refused(error)) if !resp2 && self.may_lack_resp3(&error) => {
-                let connected = self.speak(addr, runtime, tell, true).await;
-                let connected = match connected {
-                    Ok(connected) => connected,
-                    Err(failed) => return Err(self.fault(failed, addr, runtime).await),
-                };
-                self.resp2.store(true, Ordering::Relaxed);
-                Ok(connected)
-            }
+        let mut connected = self.speak(addr, runtime, tell, resp2).await;
+        if let Err(Failed::Refused(error)) = &connected
+            && !resp2
+            && self.may_lack_resp3(error)
+        {
+            connected = self.speak(addr, runtime, tell, true).await;
+            self.resp2.fetch_or(connected.is_ok(), Ordering::Relaxed);
+        }
+        match connected {
             Ok(connected) => Ok(connected),
             Err(failed) => Err(self.fault(failed, addr, runtime).await),
         }
