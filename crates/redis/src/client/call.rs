@@ -155,6 +155,18 @@ impl Client {
         }
     }
 
+    /// Sends one command that is no script.
+    pub(crate) async fn say_once(
+        &self,
+        route: &mut Route,
+        command: &Cmd,
+        limit: Duration,
+    ) -> Result<ServerReply, Fault> {
+        let sent = self.runtime.now();
+        let said = self.runtime.within(limit, one(route.connection(), command)).await;
+        self.heard(route, sent, said, limit)
+    }
+
     /// Sends several commands at once, within the time limit of one call.
     pub(crate) async fn say(&self, route: &mut Route, commands: Vec<Cmd>) -> Result<Vec<ServerReply>, Fault> {
         if commands.is_empty() {
@@ -226,8 +238,8 @@ impl Client {
     }
 
     async fn read_clock(&self, route: &mut Route, sent: Instant, limit: Duration) -> Result<Reading, Fault> {
-        let said = self.runtime.within(limit, one(route.connection(), &cmd("TIME"))).await;
-        let value = self.heard(route, sent, said, limit)?.map_err(|error| self.faults.of_refusal(&error))?;
+        let heard = self.say_once(route, &cmd("TIME"), limit).await?;
+        let value = heard.map_err(|error| self.faults.of_refusal(&error))?;
         let Some(server) = time_of(&value) else {
             return Err(self.faults.lasting("unexpected answer to TIME: is this a Redis server?"));
         };

@@ -7,7 +7,6 @@ use crate::address::parameters::Confirmation;
 use crate::client::Client;
 use crate::connection::link::Confirmed;
 use crate::connection::route::Route;
-use crate::connection::send::one;
 
 impl Client {
     /// Waits until a write that was answered on this route at this instant is confirmed.
@@ -30,7 +29,7 @@ impl Client {
                 return last.answer.clone();
             }
             let sent = self.runtime.now();
-            let answer = self.ask_replicas(confirmation, route, sent).await;
+            let answer = self.ask_replicas(confirmation, route).await;
             *last = Some(Confirmed { sent, answer: answer.clone() });
             answer
         })
@@ -40,7 +39,6 @@ impl Client {
         &self,
         Confirmation { replicas, on_disk, limit }: Confirmation,
         route: &mut Route,
-        sent: Instant,
     ) -> Result<(), Fault> {
         let millis = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
         let wait = if on_disk {
@@ -49,9 +47,8 @@ impl Client {
             cmd("WAIT").arg(replicas).arg(millis).take()
         };
         let patience = limit + self.call_limit;
-        let said = self.runtime.within(patience, one(route.connection(), &wait)).await;
-        let value =
-            self.heard(route, sent, said, patience)?.map_err(|error| self.faults.of_refusal(&error))?;
+        let heard = self.say_once(route, &wait, patience).await?;
+        let value = heard.map_err(|error| self.faults.of_refusal(&error))?;
         let Some((master, confirmed)) = counted(&value) else {
             return Err(self.faults.lasting("unexpected answer to WAIT: is this a Redis server?"));
         };

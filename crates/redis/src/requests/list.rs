@@ -86,20 +86,15 @@ impl Client {
             let mut by_type = true;
             let mut cursor = b"0".to_vec();
             loop {
-                let heard = self.say(&mut route, vec![scan(&cursor, pattern, prefix, by_type)]).await?.pop();
-                let heard = match heard {
-                    // Servers before 6.0. Without `TYPE`, asking for a key shows that it has
-                    // another type.
-                    Some(Err(error)) if by_type && is_syntax_error(&error) => {
-                        by_type = false;
-                        continue;
-                    }
-                    Some(heard) => heard.map_err(|error| self.faults.of_refusal(&error))?,
-                    None => return Err(self.faults.passing("the server gave no answer to SCAN")),
-                };
-                let Some((next, names)) = scanned(heard) else {
-                    return Err(self.faults.lasting("unexpected answer to SCAN: is this a Redis server?"));
-                };
+                let command = scan(&cursor, pattern, prefix, by_type);
+                let heard = self.say_once(&mut route, &command, self.call_limit).await?;
+                // Servers before 6.0. Without `TYPE`, asking for a key shows that it has another
+                // type.
+                if by_type && heard.as_ref().is_err_and(is_syntax_error) {
+                    by_type = false;
+                    continue;
+                }
+                let (next, names) = self.scanned(heard)?;
                 let keys = names.iter().filter_map(|name| pattern.key(name, prefix));
                 let mut keys: Vec<_> = keys.filter(|key| !found.contains_key(key)).collect();
                 if pattern == ScanPattern::Leases {
@@ -116,6 +111,13 @@ impl Client {
             }
         }
         Ok(found.into_values().collect())
+    }
+
+    /// One part of a scan.
+    pub(super) fn scanned(&self, heard: ServerReply) -> Result<ScanPart, Fault> {
+        let value = heard.map_err(|error| self.faults.of_refusal(&error))?;
+        scanned(value)
+            .ok_or_else(|| self.faults.lasting("unexpected answer to SCAN: is this a Redis server?"))
     }
 
     /// The keys whose strings begin like a lease. Of other keys, not even the string is
@@ -198,7 +200,9 @@ fn scan(cursor: &[u8], pattern: ScanPattern, prefix: &[u8], by_type: bool) -> Cm
 }
 
 /// The next cursor, and the names of this part.
-pub(crate) fn scanned(value: Value) -> Option<(Vec<u8>, Vec<Vec<u8>>)> {
+type ScanPart = (Vec<u8>, Vec<Vec<u8>>);
+
+pub(crate) fn scanned(value: Value) -> Option<ScanPart> {
     let Value::Array(fields) = value else { return None };
     let Ok([Value::BulkString(next), Value::Array(names)]) = <[Value; 2]>::try_from(fields) else {
         return None;

@@ -10,7 +10,6 @@ use redis::cmd;
 use crate::batch::state::BatchAnswer;
 use crate::client::{Client, Run, Source};
 use crate::connection::route::Route;
-use crate::connection::send::one;
 use crate::reply::{held_in, raise_in, run_of};
 use crate::script::{Asked, raise_call, rejoin_call, vouch_call};
 
@@ -58,21 +57,15 @@ impl Client {
                  name the server by its URL",
             ));
         };
-        let sent = self.runtime.now();
-        let info = cmd("INFO").arg("server").take();
-        let said = self.runtime.within(limit, one(route.connection(), &info)).await;
-        let heard = self.heard(route, sent, said, limit)?;
-        let run = match heard {
-            Ok(value) => run_of(&value).map(Arc::from).ok_or_else(|| {
-                self.faults.lasting(
-                    "the server does not tell its run_id (INFO server), so nobody would notice that it was restarted \
-                     without its leases, or that another URL leads to it, too: name the server itself and no proxy, or \
-                     leave it out of the quorum",
-                )
-            }),
-            Err(refusal) => Err(self.faults.of_refusal(&refusal)),
-        };
-        let run = run?;
+        let heard = self.say_once(route, cmd("INFO").arg("server"), limit).await?;
+        let value = heard.map_err(|refusal| self.faults.of_refusal(&refusal))?;
+        let run: Arc<str> = run_of(&value).map(Arc::from).ok_or_else(|| {
+            self.faults.lasting(
+                "the server does not tell its run_id (INFO server), so nobody would notice that it was restarted \
+                 without its leases, or that another URL leads to it, too: name the server itself and no proxy, or \
+                 leave it out of the quorum",
+            )
+        })?;
         *self.identity.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&run));
         Ok(self.vouched_by(live.run.get_or_init(|| run)))
     }

@@ -3,7 +3,7 @@
 use leasehold_core::{BreakRecord, Fault, Key, Mark, Marked, Stamp};
 use redis::{Cmd, Value, cmd};
 
-use super::list::{escaped, scanned};
+use super::list::escaped;
 use crate::client::Client;
 use crate::connection::route::Route;
 use crate::redirect::Redirect;
@@ -66,12 +66,8 @@ impl Client {
         let mut route = self.route(self.call_limit).await?;
         let (mut keys, mut cursor) = (Vec::new(), b"0".to_vec());
         loop {
-            let heard = self.say(&mut route, vec![scan(&cursor, side, prefix)]).await?.pop();
-            let heard = heard.ok_or_else(|| self.faults.passing("the server gave no answer to SCAN"))?;
-            let heard = heard.map_err(|error| self.faults.of_refusal(&error))?;
-            let Some((next, names)) = scanned(heard) else {
-                return Err(self.faults.lasting("unexpected answer to SCAN: is this a Redis server?"));
-            };
+            let heard = self.say_once(&mut route, &scan(&cursor, side, prefix), self.call_limit).await?;
+            let (next, names) = self.scanned(heard)?;
             keys.extend(names.iter().filter_map(|name| key_of(name, side, prefix)));
             if next == b"0" {
                 break;

@@ -4,7 +4,7 @@
 use leasehold_core::{Fault, FaultCause, Key, KeyState, ScanPage, ScanPosition};
 use redis::{Cmd, Value, cmd};
 
-use super::list::{ScanPattern, escaped, scanned};
+use super::list::{ScanPattern, escaped};
 use crate::client::Client;
 use crate::connection::route::Route;
 use crate::reply::{nth_of, state_in};
@@ -26,11 +26,9 @@ impl Client {
     /// a lease, and for their queues. Of other programs' keys only the names are transferred.
     pub(crate) async fn scan(&self, prefix: &[u8], from: u64) -> Result<ScanPage, Fault> {
         let mut route = self.route(self.call_limit).await?;
-        let heard = self.say(&mut route, vec![scan_command(from, prefix)]).await?.pop();
-        let heard = heard.ok_or_else(|| self.faults.passing("the server gave no answer to SCAN"))?;
-        let heard = heard.map_err(|error| self.faults.of_refusal(&error))?;
-        let scanned = scanned(heard).and_then(|(next, names)| Some((wire::number(&next)?, names)));
-        let Some((next, names)) = scanned else {
+        let heard = self.say_once(&mut route, &scan_command(from, prefix), self.call_limit).await?;
+        let (next, names) = self.scanned(heard)?;
+        let Some(next) = wire::number(&next) else {
             return Err(self.faults.lasting("unexpected answer to SCAN: is this a Redis server?"));
         };
         let queues = names.iter().filter_map(|name| ScanPattern::Queues.key(name, prefix)).collect();

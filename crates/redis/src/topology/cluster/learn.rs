@@ -10,7 +10,6 @@ use redis::cmd;
 use super::Cluster;
 use super::map::Map;
 use crate::client::Client;
-use crate::connection::send::one;
 use crate::redirect::Node;
 use crate::slot::slot_of;
 
@@ -113,11 +112,8 @@ impl Cluster {
 impl Client {
     async fn owners(&self, asked: &Node) -> Result<Map, Fault> {
         let mut route = self.route(self.call_limit).await?;
-        let sent = self.runtime.now();
-        let slots = cmd("CLUSTER").arg("SLOTS").take();
-        let said = self.runtime.within(self.call_limit, one(route.connection(), &slots)).await;
-        let value = self.heard(&mut route, sent, said, self.call_limit)?;
-        let value = value.map_err(|error| self.faults.of_refusal(&error))?;
+        let heard = self.say_once(&mut route, cmd("CLUSTER").arg("SLOTS"), self.call_limit).await?;
+        let value = heard.map_err(|error| self.faults.of_refusal(&error))?;
         let strange =
             || self.faults.lasting("unexpected answer to CLUSTER SLOTS: is this a node of a cluster?");
         Map::read(&value, &asked.host).ok_or_else(strange)
