@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use leasehold_core::{BreakRecord, Fault, Key, KeyState, Marked, ScanPage, ScanPosition};
 
 use super::Cluster;
-use crate::requests::remembered::{breaks_of, marks_of};
+use crate::requests::remembered::{Remembered, breaks_of, marks_of};
 use crate::slot::Side;
 
 impl Cluster {
@@ -44,20 +44,14 @@ impl Cluster {
         Ok(scanned.in_section(from.section, sections))
     }
 
-    /// The marks of every master, one after the other.
+    /// The marks of every master.
     pub(super) async fn list_marks(&self, prefix: &[u8]) -> Result<Vec<(Key, Marked)>, Fault> {
-        self.learn(self.runtime.now()).await?;
-        let mut found = BTreeMap::new();
-        let masters = self.known().map.masters();
-        for node in masters {
-            let mut gone = Vec::new();
-            let listed = self.client(&node).remembered(Side::Mark, prefix, Some(&mut gone)).await;
-            found.extend(marks_of(listed.inspect_err(|_| self.learn_later())?));
-            for key in gone {
-                let marked = self.marked(&key).await?;
-                if marked.mark.is_some() {
-                    found.insert(key, marked);
-                }
+        let (listed, gone) = self.remembered(Side::Mark, prefix).await?;
+        let mut found: BTreeMap<_, _> = listed.into_iter().flat_map(marks_of).collect();
+        for key in gone {
+            let marked = self.marked(&key).await?;
+            if marked.mark.is_some() {
+                found.insert(key, marked);
             }
         }
         Ok(found.into_iter().collect())
@@ -65,20 +59,27 @@ impl Cluster {
 
     /// The same for break records.
     pub(super) async fn list_breaks(&self, prefix: &[u8]) -> Result<Vec<BreakRecord>, Fault> {
-        self.learn(self.runtime.now()).await?;
-        let mut found = BTreeMap::new();
-        let masters = self.known().map.masters();
-        for node in masters {
-            let mut gone = Vec::new();
-            let listed = self.client(&node).remembered(Side::Break, prefix, Some(&mut gone)).await;
-            let listed = breaks_of(listed.inspect_err(|_| self.learn_later())?);
-            found.extend(listed.into_iter().map(|broken| (broken.key.clone(), broken)));
-            for key in gone {
-                if let Some(broken) = self.last_break(&key).await? {
-                    found.insert(key, broken);
-                }
+        let (listed, gone) = self.remembered(Side::Break, prefix).await?;
+        let listed = listed.into_iter().flat_map(breaks_of);
+        let mut found: BTreeMap<_, _> = listed.map(|broken| (broken.key.clone(), broken)).collect();
+        for key in gone {
+            if let Some(broken) = self.last_break(&key).await? {
+                found.insert(key, broken);
             }
         }
         Ok(found.into_values().collect())
+    }
+
+    /// The records of a kind at each master, one after the other, and the keys of those that moved
+    /// meanwhile.
+    async fn remembered(&self, side: Side, prefix: &[u8]) -> Result<(Vec<Remembered>, Vec<Key>), Fault> {
+        self.learn(self.runtime.now()).await?;
+        let masters = self.known().map.masters();
+        let (mut listed, mut gone) = (Vec::new(), Vec::new());
+        for node in masters {
+            let at_node = self.client(&node).remembered(side, prefix, Some(&mut gone)).await;
+            listed.push(at_node.inspect_err(|_| self.learn_later())?);
+        }
+        Ok((listed, gone))
     }
 }
