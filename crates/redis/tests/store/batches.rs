@@ -17,27 +17,10 @@ use servers::{Cluster, Flavor, Proxy, Reply, Server};
 use tokio::task::JoinHandle;
 
 use crate::login::MINIMAL;
-use crate::queue::{let_go, lock, subscribe, until, until_queued};
+use crate::queue::{WAIT, counted, let_go, lock, scripts, subscribe, until, until_queued};
 use crate::world::{attempt, grant, granted, key, lasting, passing, runtime, store, value};
 
-const ALL: [Flavor; 4] = [Flavor::Redis62, Flavor::Redis70, Flavor::Redis82, Flavor::Valkey91];
-
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// A field of the server's statistics of a command; 0 if it never got the command.
-fn counted(server: &Server, command: &str, field: &str) -> u64 {
-    let info = server.text(&["INFO", "commandstats"]);
-    let line = format!("cmdstat_{command}:");
-    let fields = info.as_text().unwrap().lines().find_map(|text| text.trim().strip_prefix(&*line));
-    let fields = fields.into_iter().flat_map(|fields| fields.split(','));
-    let value = fields.filter_map(|text| text.split_once('=')).find(|(name, _)| *name == field);
-    value.map_or(0, |(_, value)| value.parse().unwrap())
-}
-
-/// The number of scripts that ran.
-fn scripts(server: &Server) -> u64 {
-    ["eval", "evalsha"].iter().map(|command| counted(server, command, "calls")).sum()
-}
 
 /// The last fence of a key on the server.
 fn last_fence(server: &Server, name: &str) -> Option<String> {
@@ -80,7 +63,7 @@ async fn releases(store: &RedisStore, attempts: &[Attempt]) -> Vec<Result<HoldAn
 
 #[tokio::test]
 async fn requests_that_are_made_at_the_same_time_share_scripts_and_each_has_its_own_answer() {
-    for flavor in ALL {
+    for flavor in Flavor::ALL {
         let server = Server::start(flavor);
         for protocol in ["resp2", "resp3"] {
             let store = store(&format!("{}?protocol={protocol}", server.url()));
@@ -114,14 +97,14 @@ async fn requests_that_are_made_at_the_same_time_share_scripts_and_each_has_its_
 
 #[tokio::test]
 async fn one_after_the_other_each_request_is_one_script() {
-    for flavor in ALL {
+    for flavor in Flavor::ALL {
         let server = Server::start(flavor);
         let store = store(&server.url());
         store.open().await.unwrap();
         let before = scripts(&server);
         for _ in 0..3 {
             let ours = attempt(&["k"]);
-            granted(store.grant(&ours, WaitMode::Wait { queue_limit: None }).await);
+            granted(store.grant(&ours, WAIT).await);
             assert_eq!(store.release(&ours).await, Ok(HoldAnswer::Done));
             assert_eq!(value(&server, "k"), None);
             granted(grant(&store, &ours).await);
@@ -136,7 +119,7 @@ async fn one_after_the_other_each_request_is_one_script() {
 /// not put into a batch.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_that_somebody_waits_for_is_handed_on_and_the_next_requests_skip_the_batches() {
-    for flavor in ALL {
+    for flavor in Flavor::ALL {
         let server = Server::start(flavor);
         let [here, there] = [(); 2].map(|()| store(&server.url()));
         // Nothing but a batch calls this.
@@ -163,7 +146,7 @@ async fn a_lock_that_somebody_waits_for_is_handed_on_and_the_next_requests_skip_
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crowd_that_comes_at_once_for_one_lock_costs_two_commands_each() {
     const CROWD: u64 = 100;
-    for flavor in ALL {
+    for flavor in Flavor::ALL {
         let server = Server::start(flavor);
         let store = store(&server.url());
         // The server has seen the scripts, and the store has subscribed.
@@ -209,7 +192,7 @@ async fn held_and_awaited(
 
 #[tokio::test]
 async fn a_lease_that_others_wait_for_is_renewed_with_one_command() {
-    for flavor in ALL {
+    for flavor in Flavor::ALL {
         let server = Server::start(flavor);
         let [here, there] = [(); 2].map(|()| store(&server.url()));
         let mut took = 0;
@@ -240,7 +223,7 @@ async fn a_lease_that_others_wait_for_is_renewed_with_one_command() {
 /// `MGET` reads a wrong type as nothing.
 #[tokio::test]
 async fn an_obstacle_to_one_request_in_a_batch_does_not_stop_the_others() {
-    for flavor in ALL {
+    for flavor in Flavor::ALL {
         let server = Server::start(flavor);
         server.text(&["RPUSH", "list", "x"]);
         server.text(&["SET", "strangers", "x"]);
@@ -288,7 +271,7 @@ async fn an_obstacle_to_one_request_in_a_batch_does_not_stop_the_others() {
 /// A script has one TTL for all its requests.
 #[tokio::test]
 async fn leases_of_different_ttls_that_are_requested_together_each_last_for_their_own() {
-    for flavor in ALL {
+    for flavor in Flavor::ALL {
         let server = Server::start(flavor);
         let store = store(&server.url());
         store.open().await.unwrap();
@@ -321,7 +304,7 @@ async fn leases_of_different_ttls_that_are_requested_together_each_last_for_thei
 
 #[tokio::test]
 async fn a_release_in_a_batch_deletes_only_what_is_the_callers() {
-    for flavor in ALL {
+    for flavor in Flavor::ALL {
         let server = Server::start(flavor);
         let store = store(&server.url());
         store.open().await.unwrap();
@@ -396,7 +379,7 @@ async fn a_key_that_a_user_may_not_lock_leaves_the_batches_of_its_other_keys() {
 /// The server executed the requests, but the answer was lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_grant_of_a_batch_whose_answer_is_lost_is_undone() {
-    for flavor in ALL {
+    for flavor in Flavor::ALL {
         let server = Server::start(flavor);
         let proxy = Proxy::before(&server);
         let store = store(&format!("{}?call-limit=300ms", proxy.url()));
@@ -443,7 +426,7 @@ async fn a_batch_on_a_broken_connection_is_given_up_once_it_can_no_longer_be_ser
 
 #[tokio::test]
 async fn a_batch_that_comes_too_late_grants_nothing() {
-    for flavor in ALL {
+    for flavor in Flavor::ALL {
         let server = Server::start(flavor);
         let client = redis::Client::open(server.url()).unwrap();
         let mut connection = client.get_multiplexed_async_connection().await.unwrap();
@@ -466,7 +449,7 @@ async fn a_batch_that_comes_too_late_grants_nothing() {
 /// The fence outlives every lease that carries it.
 #[tokio::test]
 async fn a_renewal_in_a_batch_keeps_the_fence_as_long_as_a_grant_does() {
-    for flavor in ALL {
+    for flavor in Flavor::ALL {
         let server = Server::start(flavor);
         let store = store(&server.url());
         let ours = attempt(&["k"]);
@@ -546,7 +529,7 @@ async fn a_caller_that_is_not_polled_holds_up_nobody() {
 /// A quorum makes the batches of its members, and decides which keys are in them.
 #[tokio::test]
 async fn what_a_quorum_asks_a_member_alone_is_one_script() {
-    for flavor in ALL {
+    for flavor in Flavor::ALL {
         let server = Server::start(flavor);
         let store = store(&format!("{}?quarantine=no", server.url()));
         let member = |attempt: Attempt| {
@@ -598,7 +581,7 @@ fn reader(name: &str) -> Attempt {
 /// as writers do.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_writers_release_hands_the_key_to_the_waiting_readers() {
-    for flavor in ALL {
+    for flavor in Flavor::ALL {
         let server = Server::start(flavor);
         let [here, there] = [(); 2].map(|()| store(&server.url()));
         let writer = attempt(&["k"]);

@@ -11,6 +11,7 @@ use leasehold_redis::RedisStore;
 use servers::{Flavor, Proxy, Server};
 
 use crate::lent::it_works;
+use crate::queue::{counted, until};
 use crate::world::{attempt, grant, granted, key, passing, runtime, value};
 
 /// Configured as in many applications: failures are retried soon and often. `pause` is the delay
@@ -37,22 +38,6 @@ fn lend(client: &Client) -> RedisStore {
 async fn says(client: &Client, name: &'static str, word: &str) -> Result<String, fred::error::Error> {
     let command = CustomCommand::new_static(name, ClusterHash::FirstKey, false);
     client.custom(command, vec![word.to_owned()]).await
-}
-
-/// The number of scripts that the server ran since its last `CONFIG RESETSTAT`.
-fn scripts_run(server: &Server) -> u64 {
-    let info = server.text(&["INFO", "commandstats"]);
-    let calls = |line: &str| line.strip_prefix("cmdstat_evalsha:calls=")?.split(',').next()?.parse().ok();
-    info.as_text().unwrap().lines().find_map(calls).unwrap_or(0)
-}
-
-async fn until(what: &str, holds: impl Fn() -> bool) {
-    let all = async {
-        while !holds() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(10), all).await.unwrap_or_else(|_| panic!("never: {what}"));
 }
 
 /// redis-dlm: either of two client libraries.
@@ -93,8 +78,8 @@ async fn a_request_in_flight_when_the_connection_breaks_is_not_sent_again() {
         let theirs = client.clone();
         let theirs = tokio::spawn(async move { says(&theirs, "INCR", "n").await });
         let cutting = async {
-            until("the script and the INCR are run", || {
-                scripts_run(&server) == 1 && value(&server, "n").as_deref() == Some("1")
+            until("the script and the INCR are run", Duration::from_secs(10), || {
+                counted(&server, "evalsha", "calls") == 1 && value(&server, "n").as_deref() == Some("1")
             })
             .await;
             proxy.cut();
@@ -103,7 +88,7 @@ async fn a_request_in_flight_when_the_connection_breaks_is_not_sent_again() {
         let (answer, ()) = tokio::join!(grant(&store, &ours), cutting);
         passing(answer, &["ours", "the connection broke"]);
         assert_eq!(theirs.await.unwrap().unwrap(), "2");
-        assert_eq!(scripts_run(&server), 1);
+        assert_eq!(counted(&server, "evalsha", "calls"), 1);
 
         store.give_up(&ours).await.unwrap();
         assert_eq!(value(&server, "k"), None);
@@ -134,7 +119,7 @@ async fn a_request_queued_without_a_connection_is_not_sent_after_its_limit() {
     passing(grant(&store, &waited).await, &["no answer"]);
     // It is behind ours in fred's queue, and waits until fred is connected again.
     assert_eq!(says(&client, "PING", "behind ours").await.unwrap(), "behind ours");
-    assert_eq!(scripts_run(&server), 0);
+    assert_eq!(counted(&server, "evalsha", "calls"), 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -11,11 +11,10 @@ use servers::{Flavor, Server};
 use std::slice::from_ref;
 use std::time::Duration;
 
-use crate::queue::BOTH;
+use crate::queue::{BOTH, WAIT};
 use crate::world::{attempt, grant, granted, key, lasting, runtime, store};
 
 const FLAVORS: [Flavor; 3] = [Flavor::Redis62, Flavor::Redis70, Flavor::Valkey91];
-const WAIT: WaitMode = WaitMode::Wait { queue_limit: None };
 /// The first one makes the key count as contended: a batch does not look at the others.
 const SIDES: [Side; 4] = [Side::Waiters, Side::Queue, Side::Holders, Side::Shares];
 

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use leasehold_core::{
     AdminStore as _, Diagnosis, Fence, Finding, InspectStore as _, MemberStore as _, Proposal, Remedy,
-    Severity, Store, StoreRole, Ttl, WaitMode,
+    Severity, Store, StoreRole, Ttl,
 };
 use leasehold_redis::slot::{Side, side_key};
 use leasehold_redis::{ClusterStore, RedisStore};
 use servers::{Cluster, Flavor, Reply, Server};
 
 use crate::login::MINIMAL;
-use crate::queue::until;
+use crate::queue::{WAIT, until};
 use crate::world::{attempt, grant, granted, key, pttl, runtime, store};
 
 async fn diagnosed(store: &RedisStore) -> Vec<Finding> {
@@ -179,7 +179,7 @@ async fn keys_without_expiry_and_foreign_keys_are_found_and_fixed() {
     server.text(&["PERSIST", &fence]);
     mends(&server, &store, "leftovers", Severity::Warning, &[&fence, "no end"]).await;
     server.text(&["SET", "k", "theirs"]);
-    Store::grant(&store, &attempt(&["k"]), WaitMode::Wait { queue_limit: None }).await.unwrap();
+    Store::grant(&store, &attempt(&["k"]), WAIT).await.unwrap();
     mends(&server, &store, "foreign", Severity::Warning, &["k is held without an end"]).await;
     server.text(&["DEL", &fence]);
     server.text(&["HSET", &fence, "a", "b"]);

@@ -6,6 +6,7 @@ use leasehold_core::{GrantAnswer, InspectStore as _, Owner, Store, WaitMode};
 use leasehold_redis::wire;
 use servers::{Flavor, Reply, Server};
 
+use crate::queue::WAIT;
 use crate::world::{attempt, key, store};
 
 const DIGITS: &str = "0123456789abcdef0011223344556677";
@@ -101,7 +102,7 @@ async fn scripts_and_the_client_agree_on_what_is_ours_and_nothing_else_is_ever_c
             server.text(&["FLUSHALL"]);
             server.command(&[b"SET", b"k", &value, b"PX", b"60000"]);
             let waits = attempt(&["k"]);
-            let answer = store.grant(&waits, WaitMode::Wait { queue_limit: None }).await.unwrap();
+            let answer = store.grant(&waits, WAIT).await.unwrap();
             let GrantAnswer::Busy { held_by, .. } = answer else { panic!("{flavor} {shown}: {answer:?}") };
             assert_eq!((held_by.owner, held_by.fence), wire::read(&value), "{flavor} {shown}");
             // A waiter marks a lease, so that its holder uses the script to release it.

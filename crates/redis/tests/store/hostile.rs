@@ -3,15 +3,13 @@
 
 use std::time::Duration;
 
-use leasehold_core::{Attempt, GrantAnswer, HoldAnswer, Store, WaitMode, Wake};
-use leasehold_redis::RedisStore;
+use leasehold_core::{HoldAnswer, Store, WaitMode, Wake};
 use servers::{Connection, Flavor, Reply, Server};
 
 use crate::login::MINIMAL;
-use crate::queue::{BOTH, lock};
+use crate::queue::{BOTH, counted, lock, waits};
 use crate::world::{attempt, granted, store, value};
 
-const WAIT: WaitMode = WaitMode::Wait { queue_limit: None };
 const END: &str = "leasehold:end";
 
 struct Hostile<'a> {
@@ -84,18 +82,6 @@ impl<'a> Hostile<'a> {
     }
 }
 
-async fn waits(store: &RedisStore, attempt: &Attempt) {
-    let answer = store.grant(attempt, WAIT).await;
-    assert!(matches!(answer, Ok(GrantAnswer::Busy { place: Some(_), .. })), "{answer:?}");
-}
-
-fn scripts_run(server: &Server) -> u64 {
-    let Reply::Bulk(Some(info)) = server.text(&["INFO", "commandstats"]) else { panic!() };
-    let info = String::from_utf8(info).unwrap();
-    let calls = info.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
-    calls.and_then(|calls| calls.split(',').next()?.parse().ok()).unwrap_or(0)
-}
-
 /// Regression: it learned a waiter's digits from a hint, published a forged grant, and the waiter
 /// accepted it: two commands ran at once. And a forged message about another's lease made a process
 /// that did not know the lease release it.
@@ -132,7 +118,7 @@ async fn a_user_that_may_publish_but_not_read_the_key_cannot_forge_a_grant() {
             let [_, _, fence, _, nonce] = words[..] else { panic!("{granted}") };
             let above = fence.parse::<u64>().unwrap() + 1_000_000;
 
-            let before = scripts_run(&server);
+            let before = counted(&server, "evalsha", "calls");
             let (began, mut said) = (std::time::Instant::now(), 0);
             while began.elapsed() < Duration::from_secs(1) {
                 hostile.says_everywhere(&format!("g {waits} {above} 60000 app:k"));
@@ -149,7 +135,7 @@ async fn a_user_that_may_publish_but_not_read_the_key_cannot_forge_a_grant() {
                     Err(_) => {}
                 }
             }
-            let asked = scripts_run(&server) - before;
+            let asked = counted(&server, "evalsha", "calls") - before;
             assert!(asked < 30, "{flavor} {protocol}: {said} floods had {asked} scripts run");
             assert!(value(&server, "app:k").unwrap().contains(&holds), "{flavor} {protocol}: taken back");
 

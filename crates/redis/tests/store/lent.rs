@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold_core::{GrantAnswer, HoldAnswer, InspectStore as _, Store, WaitMode, WaitQueue};
+use leasehold_core::{GrantAnswer, HoldAnswer, InspectStore as _, Store, WaitQueue};
 use leasehold_redis::RedisStore;
 use servers::{Flavor, Server};
 
-use crate::queue::{let_go, lock, until_queued};
+use crate::queue::{WAIT, let_go, lock, until_queued};
 use crate::world::{self, attempt, grant, granted, key, passing, runtime, value};
 
 pub(crate) async fn it_works(server: &Server, store: &RedisStore) {
@@ -101,7 +101,7 @@ async fn a_process_that_lent_its_connection_and_is_gone_costs_one_claim_window()
     let [held, first, second, third, last] = [(); 5].map(|()| attempt(&["k"]));
     granted(grant(&holder, &held).await);
     for waiter in [&first, &second, &third] {
-        let answer = lent.grant(waiter, WaitMode::Wait { queue_limit: None }).await.unwrap();
+        let answer = lent.grant(waiter, WAIT).await.unwrap();
         assert!(matches!(answer, GrantAnswer::Busy { place: Some(_), .. }), "{answer:?}");
     }
     let locked = async {

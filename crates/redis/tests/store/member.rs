@@ -11,6 +11,7 @@ use leasehold_redis::RedisStore;
 use leasehold_redis::script::{call_at_member, decode};
 use servers::{Flavor, Reply, Server};
 
+use crate::queue::WAIT;
 use crate::world::{attempt, granted, key, lasting, passing, pttl, runtime, store, value};
 
 /// As short as a quorum's longest ttl may be.
@@ -194,7 +195,7 @@ async fn a_break_at_a_member_counts_the_fences_of_the_key() {
         store.as_member().unwrap();
         let (ours, next) = (proposing(&["x:a"]), at_fence(&attempt(&["x:a"]), clock()));
         granted(grant(&store, &ours).await);
-        store.grant(&next, WaitMode::Wait { queue_limit: None }).await.unwrap();
+        store.grant(&next, WAIT).await.unwrap();
         // Ahead of the clock: only counting leads above it.
         let ahead = store.raise(&at_fence(&ours, clock() + 1_900_000)).await.unwrap();
         let RaiseAnswer::Raised { fence } = ahead else { panic!("{flavor}: {ahead:?}") };

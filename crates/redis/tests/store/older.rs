@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use leasehold_core::{
     Attempt, Claim, GrantAnswer, HoldAnswer, Holder, InspectStore as _, Key, Label, Owner, Store, Ttl,
-    WaitMode,
 };
 use servers::{Connection, Flavor, Reply, Server};
 
+use crate::queue::WAIT;
 use crate::world::{attempt, grant, granted, pttl, store, value};
 
 const KEY: &str = "the lock";
@@ -81,7 +81,7 @@ async fn the_queue_of_an_older_build_keeps_its_order_and_ours_joins_at_its_end()
         let mut hears = server.connect().unwrap();
         hears.text(&["SUBSCRIBE", CHANNEL]).unwrap();
         let ours = attempt(&[KEY]);
-        let waits = store.grant(&ours, WaitMode::Wait { queue_limit: None }).await;
+        let waits = store.grant(&ours, WAIT).await;
         let Ok(GrantAnswer::Busy { place: Some(place), .. }) = waits else { panic!("{waits:?}") };
         assert_eq!(place.before, 2, "{flavor}");
 
@@ -102,7 +102,7 @@ async fn the_queue_of_an_older_build_keeps_its_order_and_ours_joins_at_its_end()
             assert!(pttl(&server, KEY) > 29_000, "{flavor}");
         }
         assert_eq!(store.release(&second).await, Ok(HoldAnswer::Done));
-        let fence = granted(store.grant(&ours, WaitMode::Wait { queue_limit: None }).await);
+        let fence = granted(store.grant(&ours, WAIT).await);
         assert!(u64::from(fence) > last, "{flavor}: {fence} after {last}");
         assert_eq!(store.release(&ours).await, Ok(HoldAnswer::Done));
         let Reply::Array(Some(left)) = server.text(&["KEYS", "*"]) else { panic!("no keys") };

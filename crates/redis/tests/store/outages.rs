@@ -179,7 +179,6 @@ async fn a_proxy_without_hello_is_spoken_to_in_resp2_and_that_is_remembered() {
                             refusal
                         }
                         "TIME" => "*2\r\n$10\r\n1700000000\r\n$1\r\n0\r\n",
-                        "DELIFEQ" | "DELEX" => "-ERR unknown command\r\n",
                         "EVALSHA" => "-NOSCRIPT none here\r\n",
                         // The end of the connection, after one answer.
                         "EVAL" => {

@@ -7,11 +7,13 @@ use leasehold_core::{
     Ttl, WaitMode, Wake,
 };
 use leasehold_redis::RedisStore;
-use servers::{Connection, Reply, Server};
+use servers::{Reply, Server};
 
 use crate::world::{attempt, key, runtime};
 
 pub(crate) const BOTH: [&str; 2] = ["resp2", "resp3"];
+
+pub(crate) const WAIT: WaitMode = WaitMode::Wait { queue_limit: None };
 
 /// Far longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -28,7 +30,7 @@ pub(crate) async fn lock_with(store: &RedisStore, attempt: &Attempt, runtime: &d
         match machine.next(runtime.now()) {
             Step::Ask => {
                 machine.handle_sent(runtime.now());
-                match store.grant(attempt, WaitMode::Wait { queue_limit: None }).await {
+                match store.grant(attempt, WAIT).await {
                     Ok(answer) => machine.handle_answer(runtime.now(), answer),
                     Err(fault) => machine.handle_fault(runtime.now(), fault),
                 }
@@ -46,6 +48,12 @@ pub(crate) async fn lock_with(store: &RedisStore, attempt: &Attempt, runtime: &d
             Step::Done(other) => panic!("{attempt:?}: {other:?}"),
         }
     }
+}
+
+/// Asks once, and joins the queue.
+pub(crate) async fn waits(store: &RedisStore, attempt: &Attempt) {
+    let answer = store.grant(attempt, WAIT).await;
+    assert!(matches!(answer, Ok(GrantAnswer::Busy { place: Some(_), .. })), "{answer:?}");
 }
 
 /// Releases. On a busy machine the answer may come too late; then this asks again.
@@ -92,7 +100,7 @@ pub(crate) async fn subscribe(store: &RedisStore) {
     lock(store, &holder).await;
     let began = Instant::now();
     loop {
-        let answer = store.grant(&waiter, WaitMode::Wait { queue_limit: None }).await;
+        let answer = store.grant(&waiter, WAIT).await;
         if matches!(answer, Ok(GrantAnswer::Busy { place: Some(_), .. })) {
             break;
         }
@@ -129,15 +137,25 @@ pub(crate) fn subscribed(server: &Server) -> usize {
     }
 }
 
-/// The number of commands that clients have sent: scripts, native releases and their companions.
-pub(crate) fn commands(connection: &mut Connection) -> u64 {
-    let info = connection.text(&["INFO", "commandstats"]).unwrap();
-    let sent = ["evalsha", "eval", "delifeq", "ping", "subscribe", "script|load"];
-    let calls = info.as_text().unwrap().lines().filter_map(|line| {
-        let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
-        sent.contains(&name).then(|| rest.split(',').next()?.parse::<u64>().ok())?
-    });
-    calls.sum()
+/// A field of the server's statistics of a command; 0 if it never got the command.
+pub(crate) fn counted(server: &Server, command: &str, field: &str) -> u64 {
+    let info = server.text(&["INFO", "commandstats"]);
+    let line = format!("cmdstat_{command}:");
+    let fields = info.as_text().unwrap().lines().find_map(|text| text.trim().strip_prefix(&*line));
+    let fields = fields.into_iter().flat_map(|fields| fields.split(','));
+    let value = fields.filter_map(|text| text.split_once('=')).find(|(name, _)| *name == field);
+    value.map_or(0, |(_, value)| value.parse().unwrap())
+}
+
+/// The number of scripts that ran.
+pub(crate) fn scripts(server: &Server) -> u64 {
+    ["eval", "evalsha"].iter().map(|command| counted(server, command, "calls")).sum()
+}
+
+/// The number of commands that clients have sent: scripts and their companions.
+pub(crate) fn commands(server: &Server) -> u64 {
+    let companions = ["ping", "subscribe"].iter().map(|command| counted(server, command, "calls"));
+    scripts(server) + companions.sum::<u64>()
 }
 
 /// The keys on the server, without the last fences.

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use leasehold_core::{HoldAnswer, Request, Store, WaitMode, WaitQueue};
+use leasehold_core::{HoldAnswer, Request, Store, WaitQueue};
 use leasehold_redis::{RedisStore, script::call_for};
 use servers::{Flavor, Server};
 
 use crate::queue::{
-    BOTH, NOTIFY_CHANNELS, left_behind, let_go, lock, subscribe, subscribed, ttl, until, until_queued,
+    BOTH, NOTIFY_CHANNELS, WAIT, left_behind, let_go, lock, subscribe, subscribed, ttl, until, until_queued,
 };
 use crate::queue_order::{SOON, wait};
 use crate::world::{attempt, grant, granted, runtime, store, value};
@@ -214,7 +214,7 @@ async fn many_dead_waiters_are_cleared_away_at_once() {
     granted(grant(&here, &holder).await);
     for _ in 0..350 {
         let dead = attempt(&["k"]);
-        drop(there.grant(&dead, WaitMode::Wait { queue_limit: None }).await.unwrap());
+        drop(there.grant(&dead, WAIT).await.unwrap());
     }
     let last = attempt(&["k"]);
     let waiting = wait(&here, &last);

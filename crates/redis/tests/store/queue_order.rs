@@ -91,12 +91,11 @@ async fn cost(url: &str, server: &Server, tasks: usize, processes: usize, rounds
     for task in contend(1) {
         task.await.unwrap();
     }
-    let mut connection = server.connect().unwrap();
-    let before = commands(&mut connection);
+    let before = commands(server);
     for task in contend(rounds) {
         task.await.unwrap();
     }
-    let sent = commands(&mut connection) - before;
+    let sent = commands(server) - before;
     sent as f64 / (tasks * rounds) as f64
 }
 
@@ -132,17 +131,16 @@ async fn many_waiters_of_a_long_hold_cost_next_to_nothing_and_an_idle_process_no
         while line(&server).await.len() < waiters.len() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        let mut connection = server.connect().unwrap();
         let mut counts = Vec::new();
         // On a busy machine a connection may seem dead, and then all waiters ask.
         while counts.iter().all(|sent| *sent > 3 * 6 * 4) {
             assert!(counts.len() < 4, "{url}: {counts:?} commands in 6 s by 4 processes");
-            let before = commands(&mut connection);
+            let before = commands(&server);
             for _ in 0..2 {
                 tokio::time::sleep(Duration::from_secs(3)).await;
                 stores[0].renew(std::slice::from_ref(&holder)).await;
             }
-            counts.push(commands(&mut connection) - before);
+            counts.push(commands(&server) - before);
         }
         assert!(counts.iter().all(|sent| *sent >= 6 * 4), "{counts:?}: nobody looks after the connections");
 
@@ -152,9 +150,9 @@ async fn many_waiters_of_a_long_hold_cost_next_to_nothing_and_an_idle_process_no
         }
         let_go(&stores[0], &holder).await;
         assert_eq!(left_behind(&server), [""; 0]);
-        let before = commands(&mut connection);
+        let before = commands(&server);
         tokio::time::sleep(Duration::from_millis(1500)).await;
-        assert_eq!(commands(&mut connection) - before, 0, "{url}: idle");
+        assert_eq!(commands(&server) - before, 0, "{url}: idle");
         drop(stores);
         until("connections are closed", SOON, || subscribed(&server) == 0).await;
     }

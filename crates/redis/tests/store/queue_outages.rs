@@ -2,12 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold_core::{Attempt, InspectStore as _, Store, WaitMode, WaitQueue, Wake};
+use leasehold_core::{Attempt, InspectStore as _, Store, WaitQueue, Wake};
 use leasehold_redis::RedisStore;
 use servers::{Flavor, Proxy, Server};
 
 use crate::queue::{
-    BOTH, NOTIFY_CHANNELS, give_up, left_behind, let_go, lock, subscribe, subscribed, until, until_queued,
+    BOTH, NOTIFY_CHANNELS, WAIT, give_up, left_behind, let_go, lock, subscribe, subscribed, until,
+    until_queued,
 };
 use crate::queue_order::{SOON, wait};
 use crate::world::{attempt, grant, granted, key, lasting, runtime, store};
@@ -234,7 +235,6 @@ async fn the_second_connection_does_not_die_unnoticed() {
 /// when the lease began.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_lease_of_a_push_that_was_delayed_began_before_it_was_handed_over() {
-    const WAIT: WaitMode = WaitMode::Wait { queue_limit: None };
     for protocol in BOTH {
         let server = Server::start(Flavor::Redis82);
         let proxy = Proxy::before(&server);
@@ -287,7 +287,7 @@ async fn a_waiter_that_is_refused_while_it_subscribes_is_not_in_the_queue() {
         until_queued(&server, &[&waiter]).await;
         server.text(&["CONFIG", "SET", "maxmemory", "1"]);
     };
-    let waits = there.grant(&waiter, WaitMode::Wait { queue_limit: None });
+    let waits = there.grant(&waiter, WAIT);
     let (answer, ()) = tokio::join!(waits, fills_up);
     lasting(answer, &["out of memory"]);
     until_queued(&server, &[]).await;

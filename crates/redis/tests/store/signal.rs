@@ -6,6 +6,7 @@ use leasehold_redis::slot::slot_of;
 use servers::{Cluster, Flavor, Reply, Server};
 
 use crate::login::MINIMAL;
+use crate::queue::WAIT;
 use crate::world::{attempt, grant, granted, lasting, runtime, store, value};
 
 const SIGNAL: &str = "lock-signal:a";
@@ -21,7 +22,6 @@ fn signals(server: &Server) -> i64 {
     server.text(&["LLEN", SIGNAL]).as_integer().unwrap()
 }
 
-/// Also on servers with a native release command, which could not send the signal.
 #[tokio::test]
 async fn one_signal_lies_there_however_many_releases_there_were_and_has_an_end() {
     for flavor in Flavor::ALL {
@@ -67,7 +67,7 @@ async fn a_hand_over_to_the_next_waiter_sends_no_signal() {
     let store = store(&server.url());
     let (ours, next) = (waking(&["lock:a"]), waking(&["lock:a"]));
     granted(grant(&store, &ours).await);
-    store.grant(&next, WaitMode::Wait { queue_limit: None }).await.unwrap();
+    store.grant(&next, WAIT).await.unwrap();
     assert_eq!(store.release(&ours).await, Ok(HoldAnswer::Done));
     assert_eq!(signals(&server), 0);
     assert!(value(&server, "lock:a").unwrap().contains(&next.holder.digits()), "it was not handed over");

@@ -3,17 +3,15 @@
 use std::time::Duration;
 
 use leasehold_core::{
-    AdminStore as _, Attempt, BreakAnswer, BreakNote, GrantAnswer, HoldAnswer, InspectStore as _, Notice,
-    Store, WaitMode, Wake,
+    AdminStore as _, BreakAnswer, BreakNote, GrantAnswer, HoldAnswer, InspectStore as _, Notice, Store,
+    WaitMode, Wake,
 };
-use leasehold_redis::RedisStore;
 use servers::{Connection, Flavor, Reply, Server};
 
 use crate::login::MINIMAL;
-use crate::queue::{BOTH, commands, lock, until};
+use crate::queue::{BOTH, commands, lock, until, waits};
 use crate::world::{attempt, granted, key, store, value};
 
-const WAIT: WaitMode = WaitMode::Wait { queue_limit: None };
 const SOON: Duration = Duration::from_secs(5);
 
 /// A tenant's rules: those of `docs/wire.md`, with its own channels.
@@ -29,11 +27,6 @@ fn login(server: &Server, user: &str) -> Connection {
     let mut connection = server.connect().unwrap();
     assert_eq!(connection.text(&["AUTH", user, "secret"]).unwrap(), Reply::Simple("OK".into()));
     connection
-}
-
-async fn waits(store: &RedisStore, attempt: &Attempt) {
-    let answer = store.grant(attempt, WAIT).await;
-    assert!(matches!(answer, Ok(GrantAnswer::Busy { place: Some(_), .. })), "{answer:?}");
 }
 
 #[test]
@@ -159,9 +152,8 @@ async fn a_key_without_the_prefix_of_the_channels_is_waited_for_without_push() {
             while looks.inspect(&key("c:k")).await.unwrap().waiters.is_empty() {
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
-            let mut counts = server.connect().unwrap();
-            let before = commands(&mut counts);
-            until("it asks by itself", SOON, || commands(&mut counts) > before + 3).await;
+            let before = commands(&server);
+            until("it asks by itself", SOON, || commands(&server) > before + 3).await;
             assert_eq!(holds.0.release(&holds.1).await, Ok(HoldAnswer::Done));
             std::time::Instant::now()
         };

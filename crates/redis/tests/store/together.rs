@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leasehold_core::{
     Answer, Attempt, Claim, Fence, GrantAnswer, HoldAnswer, InspectStore as _, Mode, Owner, Request, Store,
-    Ttl, Wait, WaitMode, Wake,
+    Ttl, Wait, Wake,
 };
 use leasehold_redis::RedisStore;
 use leasehold_redis::script::{call_for, decode};
@@ -13,6 +13,7 @@ use leasehold_redis::wire::{Flag, channel_of, value_of};
 use servers::{Connection, Flavor, Reply, Server};
 
 use crate::login::MINIMAL;
+use crate::queue::WAIT;
 use crate::world::{attempt, grant, granted, key, pttl, store, value};
 
 const HOLDERS: &str = "leasehold:h{1ps}invoice:42";
@@ -103,7 +104,7 @@ async fn an_older_build_takes_a_marker_for_somebody_elses_lock_and_finds_the_wai
         let record = server.text(&["HGET", "leasehold:w{1ps}invoice:42", &attempt.holder.digits()]);
         record.as_text().unwrap().to_owned()
     };
-    let wait = WaitMode::Wait { queue_limit: None };
+    let wait = WAIT;
     let (one, two, three) = (reader(), writer(), reader());
     granted(grant(&store, &one).await);
     let marker = value(&server, "invoice:42").unwrap();
@@ -148,7 +149,7 @@ async fn stale_shares_next_to_a_lease_are_removed_before_a_marker_is_written() {
     granted(grant(&store, &one).await);
     let value = value_of(Flag::Plain, lease.holder, Fence::new(7), None);
     server.command(&[b"SET", b"invoice:42", &value, b"PX", b"10000"]);
-    store.grant(&two, WaitMode::Wait { queue_limit: None }).await.unwrap();
+    store.grant(&two, WAIT).await.unwrap();
     assert_eq!(store.release(&lease).await, Ok(HoldAnswer::Done));
     assert!(matches!(store.woken(&two).await, Wake::Granted { .. }));
     assert_eq!(server.text(&["ZRANGE", HOLDERS, "0", "-1"]), {
@@ -206,7 +207,7 @@ async fn waiters_wait_for_the_smaller_id_of_two_shares_that_end_together() {
         let writes = writer();
         granted(grant(&store, &writes).await);
         for n in order {
-            store.grant(&readers[n], WaitMode::Wait { queue_limit: None }).await.unwrap();
+            store.grant(&readers[n], WAIT).await.unwrap();
         }
         assert_eq!(store.release(&writes).await, Ok(HoldAnswer::Done));
         let held_by = is_refused(&store, &writer()).await;
@@ -245,7 +246,7 @@ async fn a_server_whose_memory_is_full_renews_takes_back_and_hands_on_shares() {
         granted(grant(&store, &one).await);
         granted(grant(&store, &two).await);
         for waits in [&three, &four] {
-            store.grant(waits, WaitMode::Wait { queue_limit: None }).await.unwrap();
+            store.grant(waits, WAIT).await.unwrap();
         }
         server.text(&["CONFIG", "SET", "maxmemory", "1"]);
         crate::world::lasting(grant(&store, &attempt(&["other"])).await, &["maxmemory"]);

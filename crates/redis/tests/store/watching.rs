@@ -1,9 +1,10 @@
 //! Scanning a server repeatedly, with few commands.
 
-use leasehold_core::{InspectStore, Key, ScanPosition, Store, WaitMode};
+use leasehold_core::{InspectStore, Key, ScanPosition, Store};
 use servers::{Flavor, Reply, Server};
 
 use crate::login::MINIMAL;
+use crate::queue::WAIT;
 use crate::world::{attempt, grant, granted, key, lasting, store};
 
 async fn scanned(store: &impl InspectStore, prefix: &[u8]) -> (Vec<Key>, u32) {
@@ -68,7 +69,7 @@ async fn many_keys_are_inspected_by_one_command() {
     let held: Vec<_> = names[..98].iter().map(String::as_str).collect();
     granted(grant(&store, &attempt(&held)).await);
     let waits = attempt(&["k:07"]);
-    store.grant(&waits, WaitMode::Wait { queue_limit: None }).await.unwrap();
+    store.grant(&waits, WAIT).await.unwrap();
     server.text(&["SET", "k:98", "theirs"]);
     let keys: Vec<_> = names.iter().map(|name| key(name)).collect();
     store.inspect_all(&keys[..1]).await.unwrap();
