@@ -5,7 +5,11 @@
 #[cfg_attr(not(target_os = "linux"), path = "signals/bsd.rs")]
 mod kernel;
 
+use std::io;
+use std::thread;
+
 use leasehold::Locks;
+use nix::sys::signal::{SigSet, SigmaskHow};
 use rustix::process::{Pid, Signal};
 
 pub(crate) use self::kernel::stop;
@@ -49,11 +53,20 @@ pub(crate) enum Sender {
     Process(Option<Pid>),
 }
 
+/// Starts a thread that receives no signals: while another thread does not block a signal, the
+/// kernel gives it to that thread and not to the queue.
+pub(crate) fn start_thread(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let ours = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
+    let started = thread::Builder::new().name(name.into()).spawn(work);
+    ours.thread_set_mask()?;
+    started.map(drop)
+}
+
 impl Signals {
     /// Starts the queue. Signals that our parent made us ignore (`nohup`) are left out, so the
     /// command ignores them too.
     ///
-    /// Call this before there are other threads, which could otherwise get the signals.
+    /// Call this before there are other threads, except by [`start_thread`].
     pub(crate) fn catch() -> Result<Self, Failure> {
         let (queue, blocked_before) = kernel::Queue::begin()?;
         Ok(Self { queue, blocked_before, locks: None })

@@ -8,7 +8,6 @@ use std::fs::File;
 use std::io::{self, Write as _};
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use leasehold::{Fence, Holder, Key};
@@ -18,6 +17,7 @@ use serde::Serialize;
 use crate::exit::Failure;
 use crate::json::{KeyText, millis};
 use crate::keys::Keys;
+use crate::signals::start_thread;
 
 /// The receiver of events, if there is one.
 #[derive(Debug)]
@@ -264,7 +264,7 @@ impl EventWriter {
     fn start(mut file: File, subject: Subject) -> io::Result<Self> {
         let (lines, to_write) = sync_channel::<Vec<u8>>(UNREAD);
         let (done, written) = channel();
-        thread::Builder::new().name("status".into()).spawn(move || {
+        start_thread("status", move || {
             while let Ok(line) = to_write.recv() {
                 if file.write_all(&line).is_err() {
                     break;

@@ -61,6 +61,27 @@ fn a_death_by_signal_is_reported_by_its_number() {
 }
 
 #[test]
+fn a_run_and_a_hold_that_report_events_receive_signals_as_without() {
+    let server = Server::start(Flavor::Redis82);
+    let site = Site::on(&server.url());
+    let script = "exec 2> /dev/null; trap 'exit 7' TERM; echo $$ > running; while :; do sleep 0.02; done";
+    let run = site.start(run(&site, ">events", &format!("k -- sh -c \"{script}\"")));
+    site.wait_for("running");
+    run.signal(Signal::TERM);
+    let done = run.finish();
+    done.is_silent(7);
+    tells(&site, &done, &["acquired", "ended", "released"]);
+
+    let words = format!("exec 7> events; exec leasehold hold --store {} --status-fd 7 k", site.store());
+    let hold = site.start(crate::shell::in_shell(&site, "sh", &["-c", &format!("{words} > fence")]));
+    site.wait_for("fence");
+    hold.signal(Signal::TERM);
+    let done = hold.finish();
+    done.died_of(Signal::TERM);
+    tells(&site, &done, &["acquired", "released"]);
+}
+
+#[test]
 fn a_run_that_waits_names_the_holder_and_one_that_fails_the_reason() {
     let site = Site::new();
     let script = "echo $$ > running; until [ -e go ]; do sleep 0.02; done";
