@@ -7,6 +7,7 @@ mod kernel;
 
 use std::io;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use leasehold::Locks;
 use nix::sys::signal::{SigSet, SigmaskHow};
@@ -30,13 +31,27 @@ pub(crate) struct Signals {
     queue: kernel::Queue,
     blocked_before: u64,
     locks: Option<Locks>,
+    /// The last signal to pass on, and when it came first.
+    last: Option<(Signal, Instant)>,
+}
+
+/// timeout(1) sends a signal to its child, and then to the child's group: we get it twice, but it is
+/// meant once. A person who presses Ctrl-C again takes longer than this.
+const AT_ONCE: Duration = Duration::from_millis(100);
+
+fn is_again(last: &mut Option<(Signal, Instant)>, signal: Signal, now: Instant) -> bool {
+    let again = last.is_some_and(|(last, at)| last == signal && now - at < AT_ONCE);
+    if !again {
+        *last = Some((signal, now));
+    }
+    again
 }
 
 /// A received signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// One of [`PASSED_ON`].
-    Action { signal: Signal, from: Sender },
+    /// One of [`PASSED_ON`]; `again` if the same one came just before.
+    Action { signal: Signal, from: Sender, again: bool },
     /// We are asked to stop.
     Stop { from: Sender },
     /// We continue after a stop.
@@ -69,7 +84,7 @@ impl Signals {
     /// Call this before there are other threads, except by [`start_thread`].
     pub(crate) fn catch() -> Result<Self, Failure> {
         let (queue, blocked_before) = kernel::Queue::begin()?;
-        Ok(Self { queue, blocked_before, locks: None })
+        Ok(Self { queue, blocked_before, locks: None, last: None })
     }
 
     /// Notes that these locks are in use: we stop only while no request to their store is half
@@ -83,15 +98,16 @@ impl Signals {
         self.blocked_before
     }
 
-    /// The next signal to pass on. No command runs yet, so a stop signal stops this process.
+    /// The next signal to pass on, unless it is the last one again. No command runs, so a stop signal
+    /// stops this process.
     ///
     /// Cancel safe.
     pub(crate) async fn next(&mut self) -> Signal {
         loop {
             match self.next_event().await {
-                Event::Action { signal, .. } => return signal,
+                Event::Action { signal, again: false, .. } => return signal,
                 Event::Stop { .. } => self.stop(Signal::TSTP),
-                Event::Continued => {}
+                Event::Action { .. } | Event::Continued => {}
             }
         }
     }
@@ -115,6 +131,30 @@ impl Signals {
     ///
     /// Cancel safe.
     pub(crate) async fn next_event(&mut self) -> Event {
-        self.queue.next().await
+        let mut event = self.queue.next().await;
+        if let Event::Action { signal, again, .. } = &mut event {
+            *again = is_again(&mut self.last, *signal, Instant::now());
+        }
+        event
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_signal_within_a_tenth_of_a_second_is_one_and_later_it_is_another() {
+        let (mut last, begun) = (None, Instant::now());
+        for (signal, millis, again) in [
+            (Signal::TERM, 0, false),
+            (Signal::TERM, 99, true),
+            (Signal::TERM, 100, false),
+            (Signal::INT, 101, false),
+            (Signal::TERM, 102, false),
+        ] {
+            let now = begun + Duration::from_millis(millis);
+            assert_eq!(is_again(&mut last, signal, now), again, "{signal:?} {millis}");
+        }
     }
 }

@@ -57,6 +57,23 @@ fn a_second_wish_to_end_kills() {
     site.finish(site.run(&["-n", "k", "--", "true"])).is_silent(0);
 }
 
+/// timeout(1) sends each signal to its child, and then to the group of its child.
+#[test]
+fn a_signal_that_is_sent_twice_at_once_is_one_wish() {
+    let site = Site::new();
+    for _ in 0..4 {
+        let script = "exec 2> /dev/null; trap 'sleep 0.3; exit 7' TERM; echo $$ > running; while :; do sleep 0.02; done";
+        let run = site.start(site.run_script(&["k"], script));
+        site.wait_for("running");
+        run.signal(Signal::TERM);
+        // The first has been read by then, or the kernel makes one of two.
+        thread::sleep(Duration::from_millis(5));
+        run.signal(Signal::TERM);
+        run.finish().is_silent(7);
+        fs::remove_file(site.path("running")).unwrap();
+    }
+}
+
 #[test]
 fn a_signal_while_waiting_ends_us_of_it_and_leaves_nothing() {
     let server = Server::start(Flavor::Redis82);
