@@ -20,7 +20,8 @@ use crate::time;
 /// How often the line on a terminal is rewritten, and the store is looked at for it.
 const FRAME: Duration = Duration::from_secs(1);
 
-/// How often a line is written if there is no terminal, as in a log.
+/// How often a line is written, and the store is looked at for it, if there is no terminal, as in a
+/// log.
 const BETWEEN_LINES: Duration = Duration::from_secs(30);
 
 /// The state of the wait.
@@ -128,10 +129,8 @@ impl<'a> WaitReporter<'a> {
 
     /// Looks at the lock, if somebody wants to know: a queued waiter is notified only of its turn.
     async fn look(&mut self) {
-        let Some(wait) = &mut self.wait else { return };
-        if !self.rewrites && !self.request.status.is_heard() {
-            return;
-        }
+        let wanted = self.rewrites || self.request.status.is_heard() || self.is_line_due();
+        let Some(wait) = self.wait.as_mut().filter(|_| wanted) else { return };
         let looked = timeout(FRAME, self.locks.inspect(wait.held_by.key.as_bytes())).await;
         let Ok(Ok(state)) = looked else { return };
         wait.see(&state);
@@ -173,13 +172,19 @@ impl<'a> WaitReporter<'a> {
             // In the last column, a terminal begins a new line.
             return say::rewrite(wait.line(self.began.elapsed(), width - 1 - say::PREFIX.len()));
         }
-        let key = &wait.held_by.key;
-        let last = self.written.as_ref().map(|(at, last)| (at.elapsed(), last == key));
-        let due = is_due(self.request.is_aloud(), self.began.elapsed(), last);
-        if due && !self.request.quiet {
+        if self.is_line_due() {
             say::line(wait.line(self.began.elapsed(), usize::MAX));
-            self.written = Some((Instant::now(), key.clone()));
+            self.written = Some((Instant::now(), wait.held_by.key.clone()));
         }
+    }
+
+    /// True if there is no terminal and a line is due.
+    fn is_line_due(&self) -> bool {
+        let Some(wait) = self.wait.as_ref().filter(|_| !self.rewrites && !self.request.quiet) else {
+            return false;
+        };
+        let last = self.written.as_ref().map(|(at, last)| (at.elapsed(), *last == wait.held_by.key));
+        is_due(self.request.is_aloud(), self.began.elapsed(), last)
     }
 }
 
