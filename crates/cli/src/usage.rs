@@ -311,6 +311,13 @@ fn explain(error: &clap::Error, words: &[OsString]) -> Failure {
                 _ => failure,
             }
         }
+        (ErrorKind::UnknownArgument, Some(given)) if !given.starts_with('-') => {
+            let failure = Failure::usage(format!("{} is one argument too many: see {help}", shown(&given)));
+            return match task {
+                Some("doctor") => failure.hint("leasehold doctor --store URL"),
+                _ => failure,
+            };
+        }
         (ErrorKind::UnknownArgument, Some(given)) => {
             let failure = Failure::usage(format!("there is no option {}: {help} lists them", shown(&given)));
             match task {
@@ -338,7 +345,13 @@ fn explain(error: &clap::Error, words: &[OsString]) -> Failure {
         (ErrorKind::InvalidValue, _) if value.is_some() => {
             let value = value.unwrap_or_default();
             let known = context(ContextKind::ValidValue).unwrap_or_default();
-            Failure::usage(format!("there is no help topic {}: the topics are {known}", shown(&value)))
+            let value = shown(&value);
+            Failure::usage(match task {
+                Some("completions") => {
+                    format!("there are no completions for {value}: the shells are {known}")
+                }
+                _ => format!("there is no help topic {value}: the topics are {known}"),
+            })
         }
         (ErrorKind::InvalidValue | ErrorKind::WrongNumberOfValues | ErrorKind::TooFewValues, Some(given)) => {
             Failure::usage(format!("{given} needs a value: see {help}"))

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use serde_json::Value;
 use servers::{Flavor, Server};
 
-use crate::harness::{Done, Site};
+use crate::harness::{Done, SECRET, Site};
 
 fn doctor(site: &Site, words: &[&str]) -> Done {
     let mut command = site.leasehold(&["doctor"]);
@@ -141,4 +141,7 @@ fn words_that_make_no_sense_are_64() {
     let site = Site::new();
     doctor(&site, &["--store", "memory:"]).says(64, &["memory of one process"]);
     doctor(&site, &["--jsn"]).says_and_hints(64, &["no option --jsn"], "did you mean --json?");
+    let done = doctor(&site, &[&format!("redis://:{SECRET}@h")]);
+    done.says_and_hints(64, &["… is one argument too many"], "leasehold doctor --store URL");
+    done.keeps_the_secret();
 }

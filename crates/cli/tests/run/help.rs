@@ -78,6 +78,10 @@ fn each_topic_is_said_and_a_slip_in_its_name_is_understood() {
     let done = site.finish(site.leasehold(&["help", "exit-code"]));
     done.says_and_hints(64, &["there is no help topic exit-code", "stores"], "did you mean exit-codes?");
     site.finish(site.leasehold(&["help", "zebra"])).says(64, &["there is no help topic zebra"]);
+    let done = site.finish(site.leasehold(&["help", "run", "show"]));
+    done.says(64, &["show is one argument too many: see `leasehold help --help`"]);
+    let done = site.finish(site.leasehold(&["completions", "tcsh"]));
+    done.says_and_hints(64, &["there are no completions for tcsh", "bash"], "did you mean zsh?");
     let done = site.finish(site.leasehold(&["hodl", "k"]));
     done.says_and_hints(64, &["no task hodl"], "did you mean hold?");
     let done = site.finish(site.leasehold(&["run", "--max-hld", "5", "k", "--", "true"]));
