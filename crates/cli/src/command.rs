@@ -164,7 +164,7 @@ impl Command {
         supervisor::now() >= gone_by.saturating_sub(nanoseconds(self.grace))
     }
 
-    /// Makes it end because the lease was lost. Returns the time at which it must be gone.
+    /// Makes it end, because the lease was lost or somebody insists. Returns the time at which it must be gone.
     pub(crate) fn must_end(&self, order: Order) -> u64 {
         self.order(order);
         // Somebody may have stopped the supervisor.

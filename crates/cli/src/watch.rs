@@ -185,7 +185,8 @@ fn pass_on(command: &Command, signal: Signal, last_wish: &mut Option<Instant>) {
     let now = Instant::now();
     if matches!(signal, Signal::INT | Signal::TERM) {
         if last_wish.is_some_and(|last| now - last < IMPATIENCE) {
-            return command.order(Order::Kill);
+            command.must_end(Order::Kill);
+            return;
         }
         *last_wish = Some(now);
     }

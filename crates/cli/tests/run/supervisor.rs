@@ -159,6 +159,17 @@ fn a_stop_of_the_supervisor_ends_all_of_the_command_by_the_leases_end() {
 }
 
 #[test]
+fn a_supervisor_that_was_stopped_is_woken_by_a_second_wish_to_end() {
+    let site = Site::new();
+    let (run, all) = scattered(&site, &["k"]);
+    kill_with(&supervisor_of(&run), Signal::STOP);
+    run.signal(Signal::TERM);
+    run.signal(Signal::INT);
+    until("all are gone", || are_gone(&all));
+    assert!(!run.finish().status.success());
+}
+
+#[test]
 fn a_supervisor_that_was_stopped_is_woken_when_the_lock_is_lost() {
     let server = Server::start(Flavor::Valkey91);
     let site = Site::on(&server.url());
