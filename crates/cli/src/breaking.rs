@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::args::BreakArgs;
 use crate::exit::{End, Failure, REACH};
-use crate::json::KeyText;
+use crate::json::{self, KeyText};
 use crate::keys::{key, naming};
 use crate::label::default_label;
 use crate::lock_json::HolderJson;
@@ -77,8 +77,7 @@ struct Broken {
 
 fn object(key: &Key, broken: bool, holder: Option<&HolderInfo>) -> String {
     let holders = holder.into_iter().map(|holder| HolderJson::of(holder, None)).collect();
-    let object = Broken { key: key.into(), broken, holders };
-    serde_json::to_string(&object).expect("text and numbers can be written as JSON") + "\n"
+    json::line(&Broken { key: key.into(), broken, holders })
 }
 
 impl From<BreakError> for Failure {

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::args::DoctorArgs;
 use crate::exit::{End, Failure};
+use crate::json;
 use crate::keys::{key, naming};
 use crate::print::{plain, print};
 use crate::store_location::StoreLocation;
@@ -238,8 +239,7 @@ fn object(store: &str, worst: Severity, findings: &[Finding]) -> String {
             _ => None,
         },
     });
-    let object = JsonDiagnosis { store, worst: worst.to_string(), findings: findings.collect() };
-    serde_json::to_string(&object).expect("text can be written as JSON") + "\n"
+    json::line(&JsonDiagnosis { store, worst: worst.to_string(), findings: findings.collect() })
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep_until};
 use crate::args::WatchArgs;
 use crate::exit::{End, Failure};
 use crate::hold::reader_is_gone;
-use crate::json::{KeyText, millis};
+use crate::json::{self, KeyText, millis};
 use crate::keys::{beginning, naming};
 use crate::lock_json::{HolderJson, WaiterJson};
 use crate::mark::{BreakJson, broken};
@@ -181,14 +181,13 @@ impl Follower {
     fn tell(&self, happened: Change<'_>) -> io::Result<()> {
         let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let line = if self.json {
-            let line =
-                Line { event: EventJson::of(&happened, self.locks.store()), at: millis(at), v: VERSION };
-            serde_json::to_string(&line).expect("text and numbers can be written as JSON")
+            let event = EventJson::of(&happened, self.locks.store());
+            json::line(&Line { event, at: millis(at), v: VERSION })
         } else {
-            format!("{}  {}", time::moment(millis(at)), text(&happened, self.locks.store()))
+            format!("{}  {}\n", time::moment(millis(at)), text(&happened, self.locks.store()))
         };
         let mut stdout = io::stdout();
-        stdout.write_all((line + "\n").as_bytes()).and_then(|()| stdout.flush())
+        stdout.write_all(line.as_bytes()).and_then(|()| stdout.flush())
     }
 }
 

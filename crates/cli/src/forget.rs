@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::args::ForgetArgs;
 use crate::exit::{End, Failure};
-use crate::json::KeyText;
+use crate::json::{self, KeyText};
 use crate::keys::{key, naming};
 use crate::mark::{MarkJson, begun};
 use crate::print::{plain, print};
@@ -28,13 +28,11 @@ pub(crate) async fn forget(args: ForgetArgs) -> Result<End, Failure> {
             forgotten: bool,
             mark: Option<MarkJson>,
         }
-        let object = Forgotten {
+        print(&json::line(&Forgotten {
             key: (&key).into(),
             forgotten: forgotten.is_some(),
             mark: forgotten.as_ref().map(Into::into),
-        };
-        let object = serde_json::to_string(&object).expect("text and numbers can be written as JSON");
-        print(&(object + "\n"))?;
+        }))?;
     } else if !args.quiet {
         let shown = plain(&key.to_string());
         print(&match &forgotten {

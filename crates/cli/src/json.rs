@@ -26,6 +26,11 @@ pub(crate) fn text_of(key: &Key) -> String {
     str::from_utf8(key.as_bytes()).map_or_else(|_| key.to_string(), Into::into)
 }
 
+/// An object on its own line.
+pub(crate) fn line(object: &impl Serialize) -> String {
+    serde_json::to_string(object).expect("text and numbers can be written as JSON") + "\n"
+}
+
 /// A time in milliseconds.
 pub(crate) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)

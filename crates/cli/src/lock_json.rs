@@ -5,7 +5,7 @@ use std::time::Duration;
 use leasehold::{BreakRecord, Fence, HolderInfo, KeyState, Mark, Mode, Owner, Waiter};
 use serde::Serialize;
 
-use crate::json::{KeyText, millis};
+use crate::json::{self, KeyText, millis};
 use crate::mark::{BreakJson, MarkJson};
 
 /// Everything that is known of a lock.
@@ -53,12 +53,9 @@ pub(crate) struct WaiterJson {
 impl LockJson {
     /// One line of JSON, including the line end.
     pub(crate) fn line(state: &KeyState) -> String {
-        let seen = serde_json::to_string(&Self::from(state));
-        seen.expect("text and numbers can be written as JSON") + "\n"
+        json::line(&Self::from(state))
     }
-}
 
-impl LockJson {
     /// The same with the mark and the break record of the key.
     pub(crate) fn line_with(state: &KeyState, mark: Option<&Mark>, broken: Option<&BreakRecord>) -> String {
         #[derive(Serialize)]
@@ -69,8 +66,7 @@ impl LockJson {
             last_break: Option<BreakJson>,
         }
         let (mark, last_break) = (mark.map(Into::into), broken.map(Into::into));
-        let seen = serde_json::to_string(&Remembered { seen: state.into(), mark, last_break });
-        seen.expect("text and numbers can be written as JSON") + "\n"
+        json::line(&Remembered { seen: state.into(), mark, last_break })
     }
 }
 

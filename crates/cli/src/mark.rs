@@ -3,7 +3,7 @@
 use leasehold::{BreakRecord, Key, Label, Mark, Marked};
 use serde::Serialize;
 
-use crate::json::{KeyText, millis};
+use crate::json::{self, KeyText, millis};
 use crate::print::plain;
 use crate::time;
 
@@ -39,8 +39,7 @@ pub(crate) fn line(key: &Key, mark: &Mark) -> String {
         #[serde(flatten)]
         mark: MarkJson,
     }
-    let line = Line { key: key.into(), mark: mark.into() };
-    serde_json::to_string(&line).expect("text and numbers can be written as JSON") + "\n"
+    json::line(&Line { key: key.into(), mark: mark.into() })
 }
 
 /// The record of a break.

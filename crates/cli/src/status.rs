@@ -15,7 +15,7 @@ use rustix::fs::{OFlags, fcntl_getfl};
 use serde::Serialize;
 
 use crate::exit::Failure;
-use crate::json::{KeyText, millis};
+use crate::json::{self, KeyText, millis};
 use crate::keys::Keys;
 use crate::signals::start_thread;
 
@@ -217,11 +217,9 @@ impl Status {
         }
         let at = millis(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
         let line = Line::of(event, &locked(&writer.subject), std::process::id(), at);
-        let mut line = line.into_bytes();
-        line.push(b'\n');
         if let Some(lines) = &*locked(&writer.lines) {
             // The queue is full, or there is no reader: the reader loses this line.
-            let _ = lines.try_send(line);
+            let _ = lines.try_send(line.into_bytes());
         }
     }
 
@@ -246,7 +244,7 @@ impl Status {
 
 impl Line<'_> {
     fn of(event: Event<'_>, subject: &Subject, pid: u32, at: u64) -> String {
-        let line = Line {
+        json::line(&Line {
             key: event.key().unwrap_or_else(|| subject.key.clone()),
             keys: &subject.keys,
             fence: event.fence().or(subject.fence.map(Fence::get)),
@@ -255,8 +253,7 @@ impl Line<'_> {
             at,
             v: VERSION,
             event,
-        };
-        serde_json::to_string(&line).expect("text and numbers can be written as JSON")
+        })
     }
 }
 
@@ -319,12 +316,13 @@ mod tests {
             Line::of(waiting, &subject, 42, 7),
             concat!(
                 r#"{"event":"waiting","held_by":"ä","held_ms":null,"place":null,"remaining_ms":null,"#,
-                r#""key":"a\n\"b\u0001","keys":["a","b"],"fence":null,"holder":null,"pid":42,"at":7,"v":1}"#
+                r#""key":"a\n\"b\u0001","keys":["a","b"],"fence":null,"holder":null,"pid":42,"at":7,"v":1}"#,
+                "\n"
             )
         );
         subject.holder = Some(Holder::from_bits(1 << 96));
         subject.fence = Fence::new(9);
-        let rest = r#""key":"x\\xff","key_hex":"78ff","keys":["a","b"],"fence":9,"holder":"00000001","pid":42,"at":7,"v":1}"#;
+        let rest = r#""key":"x\\xff","key_hex":"78ff","keys":["a","b"],"fence":9,"holder":"00000001","pid":42,"at":7,"v":1}"#.to_owned() + "\n";
         let ended = Line::of(Event::Ended(Ended::Signal { signal: 15 }), &subject, 42, 7);
         assert_eq!(ended, format!(r#"{{"event":"ended","signal":15,{rest}"#));
         let released = Line::of(Event::Released, &subject, 42, 7);

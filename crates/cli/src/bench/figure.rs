@@ -5,6 +5,8 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
+use crate::json;
+
 /// The quantities that are measured in each round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Quantity {
@@ -168,8 +170,7 @@ impl Figures {
                 let (figure, tasks, unit) = (row.figure, row.tasks, unit.name());
                 let [median, lowest, highest] = [median(values), lowest, highest].map(in_thousandths);
                 let line = Line { figure, of, tasks, unit, median, lowest, highest, rounds, store };
-                text.push_str(&serde_json::to_string(&line).expect("numbers can be written as JSON"));
-                text.push('\n');
+                text.push_str(&json::line(&line));
             };
             if let Some(ours) = row.ours {
                 line("leasehold", row.unit, self.values(ours));
