@@ -9,13 +9,14 @@ use crate::args::{EveryArgs, OnceArgs, WaitingArgs};
 use crate::command::end_as;
 use crate::environment::OuterLocks;
 use crate::exit::{End, Failure, REACH};
+use crate::json::millis_of;
 use crate::lock_request::LockRequest;
 use crate::options::{exit_code, time_of};
 use crate::run::work;
 use crate::say;
 use crate::settings::{Settings, program_of};
 use crate::signals::Signals;
-use crate::skip::{Schedule, Skip, begun_at, due_at, tell_skipped};
+use crate::skip::{Schedule, Skip, due_at, tell_skipped};
 use crate::status::Event;
 use crate::take::{
     FOR_EVER, ReleaseLimit, ReleaseOutcome, give_back, had, not_taken, reach, undo, unless_told_to_end, with,
@@ -158,7 +159,9 @@ async fn mark(
     };
     match marked {
         Ok(mark) => {
-            request.status.tell(Event::Done { begun_at: begun_at(&mark), due_at: due_at(&mark, job.when) });
+            request
+                .status
+                .tell(Event::Done { begun_at: millis_of(mark.at), due_at: due_at(&mark, job.when) });
             Ok(())
         }
         Err(MarkError::Lost(loss)) => Err(Failure::new(

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::Key;
+use leasehold::{Key, Stamp};
 use serde::Serialize;
 
 /// A key in JSON. The text of a key that is not UTF-8 contains escapes and is ambiguous, so its
@@ -29,6 +29,11 @@ pub(crate) fn text_of(key: &Key) -> String {
 /// An object on its own line.
 pub(crate) fn line(object: &impl Serialize) -> String {
     serde_json::to_string(object).expect("text and numbers can be written as JSON") + "\n"
+}
+
+/// A reading of a store's clock, in milliseconds since 1970.
+pub(crate) const fn millis_of(reading: Stamp) -> u64 {
+    reading.as_micros() / 1000
 }
 
 /// A time in milliseconds.

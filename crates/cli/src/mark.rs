@@ -3,7 +3,7 @@
 use leasehold::{BreakRecord, Key, Label, Mark, Marked};
 use serde::Serialize;
 
-use crate::json::{self, KeyText, millis};
+use crate::json::{self, KeyText, millis, millis_of};
 use crate::print::plain;
 use crate::time;
 
@@ -21,11 +21,11 @@ pub(crate) struct MarkJson {
 impl From<&Mark> for MarkJson {
     fn from(mark: &Mark) -> Self {
         Self {
-            begun_at: mark.at.as_micros() / 1000,
+            begun_at: millis_of(mark.at),
             by: mark.label.as_ref().map(ToString::to_string),
             fence: mark.fence.get(),
             period_ms: mark.period.map(millis),
-            due_at: mark.due_at().map(|due| due.as_micros() / 1000),
+            due_at: mark.due_at().map(millis_of),
         }
     }
 }
@@ -56,7 +56,7 @@ impl From<&BreakRecord> for BreakJson {
     fn from(broken: &BreakRecord) -> Self {
         let text = |label: &Option<Label>| label.as_ref().map(ToString::to_string);
         Self {
-            broken_at: broken.at.as_micros() / 1000,
+            broken_at: millis_of(broken.at),
             fence: broken.fence.get(),
             held_by: text(&broken.held_by),
             by: text(&broken.note.by),
@@ -68,19 +68,17 @@ impl From<&BreakRecord> for BreakJson {
 /// When the job was last started, and by whom.
 pub(crate) fn begun(mark: &Mark) -> String {
     let by = mark.label.as_ref().map_or_else(String::new, |by| format!(" by {}", plain(by.as_str())));
-    format!("{}{by}", time::moment(mark.at.as_micros() / 1000))
+    format!("{}{by}", time::moment(millis_of(mark.at)))
 }
 
 /// When it is due, by the store's clock.
 pub(crate) fn due(marked: &Marked) -> String {
     match marked.mark.as_ref().and_then(Mark::due_at) {
         None => "never again".into(),
-        Some(due) if due <= marked.now => format!("now, since {}", time::moment(due.as_micros() / 1000)),
-        Some(due) => format!(
-            "{}, in {}",
-            time::moment(due.as_micros() / 1000),
-            time::shown(marked.now.saturating_until(due))
-        ),
+        Some(due) if due <= marked.now => format!("now, since {}", time::moment(millis_of(due))),
+        Some(due) => {
+            format!("{}, in {}", time::moment(millis_of(due)), time::shown(marked.now.saturating_until(due)))
+        }
     }
 }
 
@@ -90,7 +88,7 @@ pub(crate) fn broken(broken: &BreakRecord) -> String {
         label.as_ref().map_or_else(String::new, |label| format!("{before}{}", plain(label.as_str())))
     };
     let (of, by) = (said(" of ", &broken.held_by), said(", by ", &broken.note.by));
-    let when = time::moment(broken.at.as_micros() / 1000);
+    let when = time::moment(millis_of(broken.at));
     format!("{when}, fence {}{of}{by}{}", broken.fence, said(": ", &broken.note.reason))
 }
 

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use leasehold::{HolderInfo, Label, Mark};
 
-use crate::json::millis;
+use crate::json::{millis, millis_of};
 use crate::lock_request::LockRequest;
+use crate::mark::begun;
 use crate::say;
 use crate::status::Event;
 use crate::time;
@@ -34,7 +35,7 @@ pub(crate) fn tell_skipped(request: &LockRequest, when: Schedule, code: u8, skip
         say::line(format_args!("{}: {}: not run", request.keys, said(when, skip)));
     }
     let mark = skip.mark();
-    let begun_at = mark.map(begun_at);
+    let begun_at = mark.map(|mark| millis_of(mark.at));
     let by = mark.and_then(by);
     let fence = mark.map(|mark| mark.fence.get());
     let due_at = mark.and_then(|mark| due_at(mark, when));
@@ -49,10 +50,10 @@ pub(crate) fn tell_skipped(request: &LockRequest, when: Schedule, code: u8, skip
 
 fn said(when: Schedule, skip: &Skip) -> String {
     match skip {
-        Skip::Done { mark } => format!("already done, {}", begun(mark)),
+        Skip::Done { mark } => format!("already done, begun {}", begun(mark)),
         Skip::Until { left, mark } => {
             let due = due_at(mark, when).map(time::moment).unwrap_or_default();
-            format!("not due until {due}, in {}, as it was last {}", time::shown(*left), begun(mark))
+            format!("not due until {due}, in {}, as it was last begun {}", time::shown(*left), begun(mark))
         }
         Skip::Underway { .. } => {
             let by = skip.held_by().map_or_else(|| "others".into(), ToString::to_string);
@@ -61,25 +62,16 @@ fn said(when: Schedule, skip: &Skip) -> String {
     }
 }
 
-fn begun(mark: &Mark) -> String {
-    let by = by(mark).map(|by| format!(" by {by}")).unwrap_or_default();
-    format!("begun {}{by}", time::moment(begun_at(mark)))
-}
-
 /// The label of the process that did it.
 fn by(mark: &Mark) -> Option<&str> {
     mark.label.as_ref().map(Label::as_str)
 }
 
-/// When it was started: milliseconds since 1970, by the store's clock.
-pub(crate) const fn begun_at(mark: &Mark) -> u64 {
-    mark.at.as_micros() / 1000
-}
-
-/// When it is due again, by the same clock; `None` if it is done only once.
+/// When it is due again: milliseconds since 1970, by the store's clock; `None` if it is done only
+/// once.
 pub(crate) fn due_at(mark: &Mark, when: Schedule) -> Option<u64> {
     let Schedule::Every { period, .. } = when else { return None };
-    Some(begun_at(mark).saturating_add(millis(period)))
+    Some(millis_of(mark.at).saturating_add(millis(period)))
 }
 
 impl Skip {
