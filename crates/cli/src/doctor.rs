@@ -13,6 +13,7 @@ use crate::json;
 use crate::keys::{key, naming};
 use crate::print::{plain, print};
 use crate::store_location::StoreLocation;
+use crate::terminal::is_dumb;
 
 /// Prints the findings, and returns the exit code for the worst one.
 ///
@@ -146,9 +147,8 @@ fn at_same(one: &str, other: &str) -> bool {
 }
 
 fn has_colours() -> bool {
-    let wanted = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-    let dumb = wanted("TERM").is_none_or(|term| term == "dumb");
-    io::stdout().is_terminal() && !dumb && wanted("NO_COLOR").is_none()
+    let wanted = std::env::var_os("NO_COLOR").is_none_or(|unwanted| unwanted.is_empty());
+    io::stdout().is_terminal() && !is_dumb() && wanted
 }
 
 /// The output for people: the problems, and a one-line summary.

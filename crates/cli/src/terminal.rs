@@ -7,6 +7,11 @@ use rustix::fs::{Mode, OFlags, open};
 use rustix::process::{Pid, getpgrp, test_kill_process_group};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr, tcsetpgrp};
 
+/// True if lines of the terminal cannot be rewritten.
+pub(crate) fn is_dumb() -> bool {
+    std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb")
+}
+
 /// The terminal of our session.
 #[derive(Debug)]
 pub(crate) struct Terminal {

@@ -7,7 +7,6 @@ mod screen;
 mod view;
 mod watching;
 
-use std::env;
 use std::ffi::OsStr;
 use std::io::IsTerminal as _;
 use std::time::Duration;
@@ -29,6 +28,7 @@ use crate::label::default_label;
 use crate::print::plain;
 use crate::signals::{Event, Signals, stop};
 use crate::store_location::StoreLocation;
+use crate::terminal::is_dumb;
 
 /// The interval between redraws if nothing is typed: remaining times are shown in seconds, and
 /// below ten in tenths.
@@ -106,9 +106,8 @@ pub(crate) async fn top(args: TopArgs) -> Result<End, Failure> {
 }
 
 fn on_a_terminal() -> Result<(), Failure> {
-    let dumb = env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
     let fact = match (std::io::stdin().is_terminal(), std::io::stdout().is_terminal()) {
-        (true, true) if dumb => "this terminal cannot be drawn on (TERM)",
+        (true, true) if is_dumb() => "this terminal cannot be drawn on (TERM)",
         (true, true) => return Ok(()),
         (false, _) => "stdin is not a terminal to read keys from",
         (_, false) => "stdout is not a terminal to draw on",

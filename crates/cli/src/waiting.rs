@@ -15,6 +15,7 @@ use crate::lock_request::LockRequest;
 use crate::say;
 use crate::status::Event;
 use crate::store_location::SILENCE;
+use crate::terminal::is_dumb;
 use crate::time;
 
 /// How often the line on a terminal is rewritten, and the store is looked at for it.
@@ -65,7 +66,6 @@ impl<'a> WaitReporter<'a> {
         began: Instant,
         outage_limit: Option<Duration>,
     ) -> Self {
-        let dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
         Self {
             request,
             locks: locks.clone(),
@@ -78,7 +78,7 @@ impl<'a> WaitReporter<'a> {
             silent_since: Some(Instant::now()),
             abstains: None,
             silence_told: false,
-            rewrites: !request.quiet && !dumb && io::stderr().is_terminal(),
+            rewrites: !request.quiet && !is_dumb() && io::stderr().is_terminal(),
         }
     }
 
