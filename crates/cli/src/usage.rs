@@ -66,6 +66,9 @@ fn habit(error: &clap::Error, words: &[OsString]) -> Option<Failure> {
 
 /// Checks that the parser does not make.
 fn unruly(task: &Task, words: &[OsString]) -> Option<Failure> {
+    let too_many = |given: &[OsString], what: &str, task: &str, remedy: &str| {
+        Failure::usage(format!("{} {what}, and {task} takes one: {remedy}", given.len()))
+    };
     match task {
         Task::Run(args) if args.command.is_empty() => Some(
             without_dashes(words).unwrap_or_else(|| Failure::usage("no command behind --: name what to run")),
@@ -83,7 +86,7 @@ fn unruly(task: &Task, words: &[OsString]) -> Option<Failure> {
         Task::Show(args) => match args.keys.len() {
             1 => None,
             0 => Some(Failure::usage("no key: name what is to be shown").hint("leasehold ls --all")),
-            count => Some(Failure::usage(format!("{count} keys, and show takes one: name one"))),
+            _ => Some(too_many(&args.keys, "keys", "show", "name one")),
         },
         Task::Ls(args) => match args.prefixes.len() {
             0 if !args.all => Some(
@@ -92,7 +95,7 @@ fn unruly(task: &Task, words: &[OsString]) -> Option<Failure> {
             ),
             1.. if args.all => Some(Failure::usage("PREFIX and --all exclude each other: leave one out")),
             0 | 1 => None,
-            count => Some(Failure::usage(format!("{count} prefixes, and ls takes one: name one"))),
+            _ => Some(too_many(&args.prefixes, "prefixes", "ls", "name one")),
         },
         Task::Break(args) => match (args.keys.len(), &args.fence) {
             (0, _) => Some(
@@ -105,27 +108,24 @@ fn unruly(task: &Task, words: &[OsString]) -> Option<Failure> {
                 .hint("leasehold show KEY"),
             ),
             (1, Some(_)) => None,
-            (count, _) => Some(Failure::usage(format!("{count} keys, and break takes one: name one"))),
+            _ => Some(too_many(&args.keys, "keys", "break", "name one")),
         },
         Task::Forget(args) => match args.keys.len() {
             1 => None,
             0 => Some(
                 Failure::usage("no key: name what is to be forgotten").hint("leasehold ls --marks --all"),
             ),
-            count => Some(Failure::usage(format!("{count} keys, and forget takes one: name one"))),
+            _ => Some(too_many(&args.keys, "keys", "forget", "name one")),
         },
-        Task::Metrics(args) if args.prefixes.len() > 1 => Some(Failure::usage(format!(
-            "{} prefixes, and metrics takes one: name one, or none for all locks",
-            args.prefixes.len()
-        ))),
-        Task::Watch(args) if args.prefixes.len() > 1 => Some(Failure::usage(format!(
-            "{} prefixes, and watch takes one: name one, or none for all locks",
-            args.prefixes.len()
-        ))),
-        Task::Top(args) if args.prefixes.len() > 1 => Some(Failure::usage(format!(
-            "{} prefixes, and top takes one: name one, or filter with / on the screen",
-            args.prefixes.len()
-        ))),
+        Task::Metrics(args) if args.prefixes.len() > 1 => {
+            Some(too_many(&args.prefixes, "prefixes", "metrics", "name one, or none for all locks"))
+        }
+        Task::Watch(args) if args.prefixes.len() > 1 => {
+            Some(too_many(&args.prefixes, "prefixes", "watch", "name one, or none for all locks"))
+        }
+        Task::Top(args) if args.prefixes.len() > 1 => {
+            Some(too_many(&args.prefixes, "prefixes", "top", "name one, or filter with / on the screen"))
+        }
         Task::Init(args) if args.store.is_some() => (args.group.is_some() || !args.directories.is_empty())
             .then(|| {
                 Failure::usage("a store URL and a directory: make the tables of a database, or a directory")
@@ -138,9 +138,7 @@ fn unruly(task: &Task, words: &[OsString]) -> Option<Failure> {
                 Some(Failure::usage("no directory: name the one to make: `leasehold init --group NAME DIR`"))
             }
             (Some(_), 1) => None,
-            (Some(_), count) => {
-                Some(Failure::usage(format!("{count} directories, and init takes one: name one")))
-            }
+            _ => Some(too_many(&args.directories, "directories", "init", "name one")),
         },
         Task::Hold(_)
         | Task::Top(_)
