@@ -8,9 +8,12 @@ mod lease_clock;
 #[cfg(feature = "testing")]
 mod paused;
 
+use std::future::{pending, poll_fn};
 use std::io;
+use std::pin::pin;
 use std::process;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
 use leasehold_core::{BeginCleanup, BoxFuture, Instant, Runtime};
@@ -18,6 +21,7 @@ use rand::rngs::{StdRng, SysRng};
 use rand::{Rng as _, SeedableRng as _};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
 
 use cleanups::{Cleanups, Outlast};
 pub(crate) use lease_clock::lease_clock;
@@ -49,7 +53,7 @@ const LONGEST_NAP: Duration = Duration::from_secs(1);
 /// ```
 #[derive(Debug)]
 pub struct TokioRuntime {
-    handle: Handle,
+    timers: Timers,
     clock: Clock,
     dice: Mutex<Dice>,
     cleanups: Arc<Cleanups>,
@@ -73,7 +77,7 @@ impl TokioRuntime {
 
     fn over(handle: Handle, own_thread: Option<oneshot::Sender<()>>) -> Self {
         Self {
-            handle,
+            timers: Timers::of(handle),
             clock: Clock::Lease,
             dice: Mutex::new(Dice::new()),
             cleanups: Arc::default(),
@@ -98,15 +102,15 @@ impl TokioRuntime {
         Ok(Self::over(handle, Some(own_thread)))
     }
 
-    /// The runtime for new tasks and timers.
+    /// The runtime for new tasks.
     fn handle(&self) -> Handle {
-        self.cleanups.elsewhere().unwrap_or_else(|| self.handle.clone())
+        self.cleanups.elsewhere().unwrap_or_else(|| self.timers.handle.clone())
     }
 }
 
 impl Runtime for TokioRuntime {
     fn now(&self) -> Instant {
-        self.clock.now(&self.handle)
+        self.clock.now(&self.timers.handle)
     }
 
     fn since_epoch(&self) -> Duration {
@@ -119,9 +123,10 @@ impl Runtime for TokioRuntime {
     fn sleep_until(&self, at: Instant) -> BoxFuture<'static, ()> {
         // A sleep that never ends uses no timer and no memory; waits without a limit use it.
         if at == Instant::from_nanos(u64::MAX) {
-            return Box::pin(std::future::pending());
+            return Box::pin(pending());
         }
-        Box::pin(sleep_on(self.handle(), self.clock, at))
+        let timers = self.cleanups.timers().unwrap_or_else(|| self.timers.clone());
+        Box::pin(sleep_on(timers, self.clock, at))
     }
 
     fn spawn(&self, task: BoxFuture<'static, ()>) {
@@ -134,15 +139,15 @@ impl Runtime for TokioRuntime {
 
     fn spawn_cleanup(&self, begin: BeginCleanup) {
         if self.own_thread.is_none() {
-            return self.cleanups.spawn(&self.handle, begin, None);
+            return self.cleanups.spawn(&self.timers.handle, begin, None);
         }
         // The program may end while the thread of the locks runs the cleanup, so the caller's
         // runtime waits for it.
         let (over, done) = oneshot::channel();
-        self.cleanups.spawn(&self.handle, begin, Some(over));
-        let mut outlast = Outlast { done: Some(done), timers: self.handle.clone() };
+        self.cleanups.spawn(&self.timers.handle, begin, Some(over));
+        let mut outlast = Outlast { done: Some(done), timers: self.timers.clone() };
         match Handle::try_current() {
-            Ok(current) if current.id() == self.handle.id() => outlast.done = None,
+            Ok(current) if current.id() == self.timers.handle.id() => outlast.done = None,
             Ok(current) => drop(current.spawn(outlast)),
             Err(_) => outlast.wait(),
         }
@@ -193,19 +198,62 @@ fn paused_now() -> Option<tokio::time::Instant> {
     Some(tokio).filter(|tokio| tokio::time::Instant::now() == *tokio)
 }
 
-/// Resolves when a clock has reached `at`, with the timers of a runtime.
-async fn sleep_on(handle: Handle, clock: Clock, at: Instant) {
+/// The timers of a runtime.
+#[derive(Clone, Debug)]
+struct Timers {
+    handle: Handle,
+    life: Arc<Life>,
+}
+
+/// A task that does nothing until its runtime ends.
+#[derive(Debug)]
+struct Life(AbortHandle);
+
+impl Timers {
+    fn of(handle: Handle) -> Self {
+        Self { life: Arc::new(Life(handle.spawn(pending::<()>()).abort_handle())), handle }
+    }
+
+    fn have_ended(&self) -> bool {
+        self.life.0.is_finished()
+    }
+}
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Resolves when a clock has reached `at`, with the timers of a runtime. If that has ended, with those
+/// of the runtime in which this is polled; outside of any, it blocks.
+async fn sleep_on(timers: Timers, clock: Clock, at: Instant) {
     loop {
-        let left = at.saturating_since(clock.now(&handle));
+        let left = at.saturating_since(clock.now(&timers.handle));
         if left.is_zero() {
             return;
         }
-        // A timer belongs to the runtime in which it is created, whoever polls it.
-        let nap = {
-            let _runtime = handle.enter();
-            tokio::time::sleep(left.min(LONGEST_NAP))
+        let left = left.min(LONGEST_NAP);
+        // A timer of a runtime that has ended panics when it is polled.
+        let is_elsewhere = timers.have_ended();
+        let handle = if is_elsewhere { Handle::try_current().ok() } else { Some(timers.handle.clone()) };
+        let nap = match handle {
+            // A timer belongs to the runtime in which it is created, whoever polls it.
+            Some(handle) => {
+                let _runtime = handle.enter();
+                tokio::time::sleep(left)
+            }
+            None => {
+                std::thread::sleep(left);
+                continue;
+            }
         };
-        nap.await;
+        let mut nap = pin!(nap);
+        poll_fn(|context| match is_elsewhere == timers.have_ended() {
+            true => nap.as_mut().poll(context),
+            false => Poll::Ready(()),
+        })
+        .await;
     }
 }
 
@@ -270,6 +318,36 @@ mod tests {
         parent.generator = StdRng::seed_from_u64(7);
         assert_ne!(parent.roll(), child.roll());
         assert_eq!(child.process, process::id());
+    }
+
+    fn tokio() -> tokio::runtime::Runtime {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+    }
+
+    #[test]
+    fn a_timer_goes_on_where_it_is_polled_when_its_runtime_has_ended() {
+        let (mine, other) = (tokio(), tokio());
+        let runtime = mine.block_on(async { TokioRuntime::current().unwrap() });
+        let at = runtime.now() + Duration::from_millis(400);
+        let poll = |timer: &mut BoxFuture<'static, ()>| {
+            other.block_on(poll_fn(|context| Poll::Ready(timer.as_mut().poll(context))))
+        };
+        let [mut polled, unpolled, outside] = [0, 1, 2].map(|_| runtime.sleep_until(at));
+        assert!(poll(&mut polled).is_pending());
+        let done = Arc::new(());
+        let cleanup = done.clone();
+        runtime.spawn_cleanup(Box::new(move || {
+            let _cleanup = cleanup.clone();
+            Box::pin(async {})
+        }));
+        drop(mine);
+        // The thread that runs the cleanup ends before this one is due.
+        let mut on_thread = runtime.sleep_until(at);
+        assert!(runtime.generation() == 1 && poll(&mut on_thread).is_pending());
+        other.block_on(async { tokio::join!(polled, unpolled, on_thread) });
+        assert!(runtime.now() >= at && Arc::strong_count(&done) == 1);
+        pollster::block_on(outside);
+        pollster::block_on(runtime.sleep_until(runtime.now() + Duration::from_millis(10)));
     }
 
     #[test]

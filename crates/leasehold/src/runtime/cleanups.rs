@@ -16,7 +16,7 @@ use leasehold_core::{BeginCleanup, BoxFuture, Instant};
 use tokio::runtime::{self, Builder, Handle};
 use tokio::sync::{Notify, oneshot};
 
-use super::{Clock, lease_clock, sleep_on};
+use super::{Clock, Timers, lease_clock, sleep_on};
 
 /// The longest delay of a runtime's shutdown, in all: enough for a new connection and one call to a
 /// slow server.
@@ -50,7 +50,7 @@ struct State {
 /// A thread that runs interrupted cleanups.
 #[derive(Debug)]
 struct Rescue {
-    handle: Handle,
+    timers: Timers,
     under_way: AtomicUsize,
     changed: Notify,
 }
@@ -74,14 +74,21 @@ impl Cleanups {
         }));
     }
 
-    /// If the runtime has ended, the runtime for new tasks and timers: that of the cleanup thread,
-    /// if there is one.
+    /// If the runtime has ended, the runtime for new tasks: that of the cleanup thread, if there is
+    /// one.
     pub(super) fn elsewhere(&self) -> Option<Handle> {
         if !self.ended.load(Ordering::Acquire) {
             return None;
         }
-        let rescue = self.state().rescue.as_ref().map(|rescue| rescue.handle.clone());
-        rescue.or_else(|| Handle::try_current().ok())
+        self.timers().map(|timers| timers.handle).or_else(|| Handle::try_current().ok())
+    }
+
+    /// The timers of the cleanup thread, if there is one.
+    pub(super) fn timers(&self) -> Option<Timers> {
+        if !self.ended.load(Ordering::Acquire) {
+            return None;
+        }
+        self.state().rescue.as_ref().map(|rescue| rescue.timers.clone())
     }
 
     /// A number that changes when tasks move to another runtime.
@@ -134,7 +141,7 @@ impl Cleanups {
         };
         rescue.under_way.fetch_add(1, Ordering::AcqRel);
         let counted = Counted { cleanups: self.clone(), rescue: rescue.clone() };
-        drop(rescue.handle.spawn(async move {
+        drop(rescue.timers.handle.spawn(async move {
             let _until = (counted, done);
             begin().await;
         }));
@@ -143,7 +150,7 @@ impl Cleanups {
     fn start(self: &Arc<Self>) -> std::io::Result<Arc<Rescue>> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let (under_way, changed) = (AtomicUsize::new(0), Notify::new());
-        let rescue = Arc::new(Rescue { handle: runtime.handle().clone(), under_way, changed });
+        let rescue = Arc::new(Rescue { timers: Timers::of(runtime.handle().clone()), under_way, changed });
         let (cleanups, here) = (self.clone(), rescue.clone());
         self.rescues.fetch_add(1, Ordering::AcqRel);
         std::thread::Builder::new().name("leasehold-last".into()).spawn(move || {
@@ -167,7 +174,7 @@ impl Rescue {
             let told = tokio::select! {
                 biased;
                 () = self.changed.notified() => true,
-                () = sleep_on(self.handle.clone(), Clock::Lease, until) => false,
+                () = sleep_on(self.timers.clone(), Clock::Lease, until) => false,
             };
             let mut state = cleanups.state();
             let is_idle = self.under_way.load(Ordering::Acquire) == 0;
@@ -242,7 +249,7 @@ impl Drop for Counted {
 /// waits for the cleanup, which another thread runs.
 pub(super) struct Outlast {
     pub(super) done: Option<oneshot::Receiver<()>>,
-    pub(super) timers: Handle,
+    pub(super) timers: Timers,
 }
 
 impl Outlast {
@@ -252,6 +259,7 @@ impl Outlast {
         let end = lease_clock() + LAST_CLEANUPS;
         pollster::block_on(tokio::task::unconstrained(async {
             tokio::select! {
+                biased;
                 _ = done => {}
                 () = sleep_on(self.timers.clone(), Clock::Lease, end) => {}
             }

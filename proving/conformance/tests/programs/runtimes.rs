@@ -34,6 +34,33 @@ fn when_the_runtime_that_connected_ends_guards_are_lost_and_requests_say_why() {
     });
 }
 
+/// They panicked, because the timers of a runtime that has ended do.
+#[test]
+fn requests_in_another_runtime_say_that_the_runtime_that_keeps_the_locks_has_ended() {
+    let connected = runtime();
+    let (locks, guard) = connected.block_on(async {
+        let locks = Locks::in_memory();
+        let guard = locks.mutex("k").lock().await.unwrap();
+        (locks, guard)
+    });
+    Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+        let mut watch = locks.watch("");
+        watch.step().await.unwrap();
+        let waiting = tokio::spawn(locks.mutex("k").lock().into_future());
+        let unlocked = tokio::spawn(locks.mutex("k").unlocked().into_future());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        // No task is polled before it has ended.
+        thread::spawn(move || drop(connected)).join().unwrap();
+        let error = waiting.await.unwrap().unwrap_err();
+        assert!(matches!(error, LockError::Closed { .. }), "{error:?}");
+        let error = unlocked.await.unwrap().unwrap_err();
+        assert!(matches!(error, LockError::Closed { .. }), "{error:?}");
+        // The store in memory needs no runtime.
+        watch.step().await.unwrap();
+    });
+    drop(guard);
+}
+
 /// A runtime ended before it had run the keeper even once, and a guard considered itself valid that
 /// nothing would ever renew.
 #[test]
