@@ -145,11 +145,15 @@ impl Runtime for TokioRuntime {
         // runtime waits for it.
         let (over, done) = oneshot::channel();
         self.cleanups.spawn(&self.timers.handle, begin, Some(over));
-        let mut outlast = Outlast { done: Some(done), timers: self.timers.clone() };
-        match Handle::try_current() {
-            Ok(current) if current.id() == self.timers.handle.id() => outlast.done = None,
-            Ok(current) => drop(current.spawn(outlast)),
-            Err(_) => outlast.wait(),
+        let current = Handle::try_current().ok();
+        if current.as_ref().is_some_and(|current| current.id() == self.timers.handle.id()) {
+            return;
+        }
+        let (cleanups, runtime) = (self.cleanups.clone(), current.as_ref().map(Handle::id));
+        let outlast = Outlast { done: Some(done), timers: self.timers.clone(), cleanups, runtime };
+        match current {
+            Some(current) => drop(current.spawn(outlast)),
+            None => drop(outlast),
         }
     }
 

@@ -45,6 +45,8 @@ struct State {
     /// When the end of the runtime was first noticed.
     ended: Option<Instant>,
     rescue: Option<Arc<Rescue>>,
+    /// Until when the shutdown of another runtime, the last one that did, waits for cleanups here.
+    awaited_by: Option<(runtime::Id, Instant)>,
 }
 
 /// A thread that runs interrupted cleanups.
@@ -123,6 +125,16 @@ impl Cleanups {
             }
             state = self.done.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
+    }
+
+    /// Until when a drop waits for a cleanup; the shutdown of a runtime for all of its cleanups.
+    fn awaited_until(&self, runtime: Option<runtime::Id>) -> Instant {
+        let mut state = self.state();
+        let (known, end) = state.awaited_by.unzip();
+        let end = end.filter(|_| runtime.is_some() && runtime == known);
+        let end = end.unwrap_or_else(|| lease_clock() + LAST_CLEANUPS);
+        state.awaited_by = runtime.map(|runtime| (runtime, end));
+        end
     }
 
     fn rescue(
@@ -250,21 +262,9 @@ impl Drop for Counted {
 pub(super) struct Outlast {
     pub(super) done: Option<oneshot::Receiver<()>>,
     pub(super) timers: Timers,
-}
-
-impl Outlast {
-    /// Blocks until the cleanup is done, or the time is up.
-    pub(super) fn wait(&mut self) {
-        let Some(done) = self.done.take() else { return };
-        let end = lease_clock() + LAST_CLEANUPS;
-        pollster::block_on(tokio::task::unconstrained(async {
-            tokio::select! {
-                biased;
-                _ = done => {}
-                () = sleep_on(self.timers.clone(), Clock::Lease, end) => {}
-            }
-        }));
-    }
+    pub(super) cleanups: Arc<Cleanups>,
+    /// The caller's runtime; `None` if there is none, and the caller waits for this cleanup alone.
+    pub(super) runtime: Option<runtime::Id>,
 }
 
 impl Future for Outlast {
@@ -280,8 +280,17 @@ impl Future for Outlast {
     }
 }
 
+/// Blocks until the cleanup is done, or the time is up.
 impl Drop for Outlast {
     fn drop(&mut self) {
-        self.wait();
+        let Some(done) = self.done.take() else { return };
+        let end = self.cleanups.awaited_until(self.runtime);
+        pollster::block_on(tokio::task::unconstrained(async {
+            tokio::select! {
+                biased;
+                _ = done => {}
+                () = sleep_on(self.timers.clone(), Clock::Lease, end) => {}
+            }
+        }));
     }
 }

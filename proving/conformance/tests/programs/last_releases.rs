@@ -82,8 +82,8 @@ async fn leaves_them_in_tasks() -> Outcome {
     Ok(())
 }
 
-async fn holds_many_until_it_is_told() -> Outcome {
-    let locks = locks(Locks::builder(), &stores()).await?;
+async fn holds_many_until_it_is_told(builder: LocksBuilder) -> Outcome {
+    let locks = locks(builder, &stores()).await?;
     let mut guards = Vec::new();
     for n in 0..200 {
         guards.push(locks.mutex(format!("invoice:{n}")).lock().await?);
@@ -118,7 +118,13 @@ fn run(program: &str) -> Outcome {
         }
         "leaves them in tasks" => many_threads().block_on(leaves_them_in_tasks()),
         "leaves them in tasks, on one thread" => one_thread().block_on(leaves_them_in_tasks()),
-        "holds many until it is told" => many_threads().block_on(holds_many_until_it_is_told()),
+        "holds many until it is told" => {
+            many_threads().block_on(holds_many_until_it_is_told(Locks::builder()))
+        }
+        "holds many until it is told, with locks on a thread of their own" => {
+            // Other keys, because some of the first program's leases may be left.
+            many_threads().block_on(holds_many_until_it_is_told(own_thread().prefix("own:")))
+        }
         "blocks" => blocks(),
         "outlives its runtime" => outlives_its_runtime(),
         _ => unreachable!("{program}"),
@@ -216,32 +222,37 @@ fn a_program_that_ends_leaves_no_lock_in_a_file() {
 }
 
 /// A hanging server delays the end of a program by two seconds in all, however many locks it held,
-/// and not by the rest of the lease.
+/// and not by the rest of the lease. With locks on a thread of their own it was two seconds for each
+/// lock.
 #[test]
 fn a_program_ends_although_the_server_is_silent() {
     if is_program() {
         return;
     }
     let server = Server::start(Flavor::Valkey91);
-    let mut again = Command::new(std::env::current_exe().unwrap());
-    again.args([
-        "last_releases::a_program_ends_although_the_server_is_silent",
-        "--exact",
-        "--nocapture",
-        "--test-threads=1",
-    ]);
-    again.env(PROGRAM, "holds many until it is told").env(STORES, server.url());
-    let mut program = again.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(program.stdout.take().unwrap()).lines();
-    assert!(lines.any(|line| line.unwrap().contains("held")));
-    server.stop();
-    let told = Instant::now();
-    drop(program.stdin.take());
-    assert!(program.wait().unwrap().success());
-    let took = told.elapsed();
-    server.cont();
-    assert!(took > Duration::from_secs(1), "nothing was tried: {took:?}");
-    assert!(took < Duration::from_secs(4), "{took:?}");
+    for program in
+        ["holds many until it is told", "holds many until it is told, with locks on a thread of their own"]
+    {
+        let mut again = Command::new(std::env::current_exe().unwrap());
+        again.args([
+            "last_releases::a_program_ends_although_the_server_is_silent",
+            "--exact",
+            "--nocapture",
+            "--test-threads=1",
+        ]);
+        again.env(PROGRAM, program).env(STORES, server.url());
+        let mut program = again.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(program.stdout.take().unwrap()).lines();
+        assert!(lines.any(|line| line.unwrap().contains("held")));
+        server.stop();
+        let told = Instant::now();
+        drop(program.stdin.take());
+        assert!(program.wait().unwrap().success());
+        let took = told.elapsed();
+        server.cont();
+        assert!(took > Duration::from_secs(1), "nothing was tried: {took:?}");
+        assert!(took < Duration::from_secs(4), "{took:?}");
+    }
 }
 
 /// The task that was connecting is never run again, and may be dropped after the release that waits
