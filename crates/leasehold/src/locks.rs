@@ -311,7 +311,9 @@ impl Locks {
 
     /// Closes these locks and all their clones. Waiting and new requests fail with
     /// [`Closed`](crate::LockError::Closed) at once. Guards may be held for up to `within` longer;
-    /// then they are lost and released. This resolves when the store has confirmed all releases.
+    /// then they are lost and released. This resolves when the store has confirmed all releases,
+    /// also those of requests that were under way; a request that is not polled meanwhile is awaited
+    /// for a second at most.
     ///
     /// Call it last, when a program shuts down: the releases of dropped guards run in the
     /// background, and this waits for them.
@@ -327,17 +329,21 @@ impl Locks {
     pub async fn close(&self, within: Duration) -> Result<(), CloseError> {
         let handle = &self.askers.handle;
         let StoreHandle { registry, runtime, .. } = &**handle;
+        let begun = runtime.now();
         registry.refuse("they were closed by this program");
-        if runtime.within(within, handle.quiet()).await.is_some() {
-            return Ok(());
-        }
-        let taken_back = registry.abandon(runtime.now());
+        let had_requests = registry.has_requests();
+        let is_quiet = runtime.within(within, handle.quiet()).await.is_some();
+        let taken_back = if is_quiet { Vec::new() } else { registry.abandon(runtime.now()) };
         for attempt in &taken_back {
             handle.give_up(attempt.clone());
         }
-        // The releases of the guards that were just ended have had no time yet; all others have.
-        let more = if taken_back.is_empty() { Duration::ZERO } else { within.max(Self::LAST_RELEASES) };
-        runtime.within(more, handle.quiet()).await;
+        // A request ends when it is polled, and leaves a release in the background.
+        runtime.before(begun + Self::LAST_RELEASES, registry.no_requests()).await;
+        // The releases of requests and guards that were just ended have had no time yet; all others
+        // have.
+        let is_new = if is_quiet { had_requests } else { !taken_back.is_empty() };
+        let end = if is_new { begun + within + within.max(Self::LAST_RELEASES) } else { begun };
+        runtime.before(end, handle.quiet()).await;
         let unconfirmed = handle.under_way();
         if taken_back.is_empty() && unconfirmed == 0 {
             return Ok(());

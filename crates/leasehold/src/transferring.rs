@@ -98,7 +98,7 @@ impl Locks {
         let successor =
             Successor { holder: Holder::from_bits(handle.runtime.random()), label: label.clone() };
         let ours = Attempt::new(token.claim.clone(), successor.holder, label, ttl);
-        let mut pending = PendingAdoption { handle, attempt: Some(ours.with_signal(self.defaults().signal)) };
+        let mut pending = PendingAdoption::new(handle, ours.with_signal(self.defaults().signal));
         let until = started + self.defaults().outage_limit;
         let sent = match succeed(handle, &attempt_of(token, ttl), &successor, until).await? {
             Succeeded::At(sent) => sent,

@@ -70,6 +70,7 @@ impl<'a> PendingAttempt<'a> {
         } else {
             WaitMode::Try
         };
+        handle.registry.begin_request();
         Self {
             handle,
             span,
@@ -265,6 +266,7 @@ impl<'a> PendingAttempt<'a> {
 impl Drop for PendingAttempt<'_> {
     fn drop(&mut self) {
         self.ends(None);
+        self.handle.registry.end_request();
     }
 }
 

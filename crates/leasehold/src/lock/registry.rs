@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use leasehold_core::{
@@ -23,7 +24,9 @@ pub(crate) struct GuardRegistry {
     /// Wakes the keeper.
     changed: Notify,
     closing: Closing,
-    /// Wakes a close that waits: a guard or a background release has ended.
+    /// The number of requests that may ask the store.
+    requests: AtomicUsize,
+    /// Wakes a close that waits: a request, a guard or a background release has ended.
     quieter: Notify,
     pub(crate) report: Arc<Report>,
 }
@@ -73,6 +76,7 @@ impl GuardRegistry {
             state: Mutex::default(),
             changed: Notify::new(),
             closing: Closing::default(),
+            requests: AtomicUsize::new(0),
             quieter: Notify::new(),
             report,
         }
@@ -303,6 +307,35 @@ impl GuardRegistry {
     pub(crate) fn is_deserted(&self) -> bool {
         let state = self.state();
         state.guards.is_empty() && (state.orphaned || self.closed_because().is_some())
+    }
+
+    /// Notes that a request begins.
+    pub(crate) fn begin_request(&self) {
+        self.requests.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Notes that a request has ended, and that what it may have left is being released.
+    pub(crate) fn end_request(&self) {
+        self.requests.fetch_sub(1, Ordering::SeqCst);
+        if self.closed_because().is_some() {
+            self.quieter.notify_waiters();
+        }
+    }
+
+    /// Returns true if a request is in progress.
+    pub(crate) fn has_requests(&self) -> bool {
+        self.requests.load(Ordering::SeqCst) > 0
+    }
+
+    /// Resolves when no request is in progress, once these locks are closed.
+    pub(crate) async fn no_requests(&self) {
+        loop {
+            let quieter = self.quieter.notified();
+            if !self.has_requests() {
+                return;
+            }
+            quieter.await;
+        }
     }
 
     /// Registers a release in the background.

@@ -49,11 +49,16 @@ impl Drop for PendingTransfer<'_> {
 
 /// The cleanup guard of an adoption: dropping it releases what the adopter may have.
 pub(super) struct PendingAdoption<'a> {
-    pub(super) handle: &'a Arc<StoreHandle>,
-    pub(super) attempt: Option<Attempt>,
+    handle: &'a Arc<StoreHandle>,
+    attempt: Option<Attempt>,
 }
 
-impl PendingAdoption<'_> {
+impl<'a> PendingAdoption<'a> {
+    pub(super) fn new(handle: &'a Arc<StoreHandle>, attempt: Attempt) -> Self {
+        handle.registry.begin_request();
+        Self { handle, attempt: Some(attempt) }
+    }
+
     pub(super) fn enter(
         &mut self,
         token: &TransferToken,
@@ -94,5 +99,6 @@ impl Drop for PendingAdoption<'_> {
         if let Some(attempt) = self.attempt.take() {
             self.handle.give_up(attempt);
         }
+        self.handle.registry.end_request();
     }
 }

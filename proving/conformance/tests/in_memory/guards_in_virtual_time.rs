@@ -608,6 +608,39 @@ async fn closing_waits_for_releases_that_run_in_the_background() {
     assert_eq!(world.time.passed(), 2 * SECOND);
 }
 
+/// A program that closed its locks and ended left the places of its waiters in the queue, and the lock
+/// was handed to them, one after the other.
+#[tokio::test(start_paused = true)]
+async fn closing_waits_for_the_releases_of_requests_that_were_under_way() {
+    let world = World::begin();
+    let others = world.others();
+    let _held = others.mutex("held").lock().await.unwrap();
+    let waiting = tokio::spawn(world.locks.mutex("held").lock().into_future());
+    sleep(SECOND).await;
+    world.store.set(CallFate::Slow(SECOND / 2));
+    let asking = tokio::spawn(world.locks.mutex("free").lock().into_future());
+    sleep(SECOND / 4).await;
+    world.locks.close(5 * SECOND).await.unwrap();
+    assert_eq!(world.memory.waiting(), 0);
+    assert!(others.inspect("held").await.unwrap().waiters.is_empty());
+    assert!(others.mutex("free").try_lock().await.unwrap().is_some());
+    assert_eq!(world.time.passed(), 2 * SECOND);
+    for request in [waiting, asking] {
+        assert!(matches!(request.await.unwrap(), Err(LockError::Closed { .. })));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_waits_for_a_second_for_a_request_that_is_not_polled() {
+    let world = World::begin();
+    let _held = world.others().mutex("k").lock().await.unwrap();
+    let mut request = pin!(world.locks.mutex("k").lock().into_future());
+    assert!(poll_fn(|context| Poll::Ready(request.as_mut().poll(context))).await.is_pending());
+    world.locks.close(5 * SECOND).await.unwrap();
+    assert_eq!(world.time.passed(), SECOND);
+    assert!(matches!(request.await, Err(LockError::Closed { .. })));
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_guards_of_this_process_are_listed_without_the_lost_ones() {
     let world = World::begin();
