@@ -83,8 +83,9 @@ impl Locks {
     /// # Errors
     ///
     /// [`TransferError::Lost`] if the time for it is over, or the lock was adopted or released
-    /// before; [`TransferError::Unconfirmed`] if the store does not answer within the outage limit,
-    /// and then the lock may or may not be adopted, and is released if it is.
+    /// before, or these locks are closed, which does not affect the lock;
+    /// [`TransferError::Unconfirmed`] if the store does not answer within the outage limit, and then
+    /// the lock may or may not be adopted, and is released if it is.
     ///
     /// # Cancel safety
     ///
@@ -94,6 +95,9 @@ impl Locks {
         let (ttl, label) = self.defaults().checked()?;
         let handle = self.handle();
         handle.admit(&token.claim, ttl)?;
+        if let Some(reason) = handle.registry.closed_because() {
+            return Err(TransferError::Lost(Loss::Closed { reason }));
+        }
         let started = handle.runtime.now();
         let successor =
             Successor { holder: Holder::from_bits(handle.runtime.random()), label: label.clone() };

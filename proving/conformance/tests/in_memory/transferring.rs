@@ -39,6 +39,19 @@ async fn a_transfer_and_an_adoption_whose_answers_are_lost_succeed_once_answers_
     assert!(guard.is_held(), "it is renewed like any other");
 }
 
+/// They adopted it, and then released it, so that nobody had it.
+#[tokio::test]
+async fn locks_that_are_closed_leave_a_transferred_lock_to_others() {
+    let world = World::new();
+    let token = world.locks().mutex("k").lock().await.unwrap().transfer(TTL).await.unwrap();
+    let closed = world.locks();
+    closed.close(SECOND).await.unwrap();
+    let error = closed.adopt(&token).await.unwrap_err();
+    assert!(matches!(error, TransferError::Lost(Loss::Closed { .. })), "{error:?}");
+    world.settle().await;
+    assert!(world.locks().adopt(&token).await.unwrap().is_held());
+}
+
 /// The adopter counts from before the request that was answered, whatever came before it.
 #[tokio::test]
 async fn an_adopter_relies_on_its_lease_from_before_its_last_request() {
