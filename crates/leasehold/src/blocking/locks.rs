@@ -44,8 +44,8 @@ impl Locks {
         Self::connect_with(crate::Locks::builder(), url)
     }
 
-    /// The same with other defaults. Whatever the builder says, a separate thread keeps these
-    /// locks.
+    /// The same with other defaults. A separate thread keeps these locks, unless the builder
+    /// [names a runtime](LocksBuilder::runtime), which must run while a thread blocks.
     ///
     /// ```no_run
     /// # fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -75,8 +75,8 @@ impl Locks {
         Self::quorum_with(crate::Locks::builder(), stores, max_ttl)
     }
 
-    /// The same with other defaults. Whatever the builder says, a separate thread keeps these
-    /// locks.
+    /// The same with other defaults. A separate thread keeps these locks, unless the builder
+    /// [names a runtime](LocksBuilder::runtime), which must run while a thread blocks.
     ///
     /// # Errors
     ///
