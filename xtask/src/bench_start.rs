@@ -13,7 +13,6 @@ use servers::{Flavor, Server};
 use crate::{
     servers::fetch,
     step::{Step, account},
-    takes_no_arguments,
 };
 
 const RUNS: usize = 50;
@@ -23,10 +22,7 @@ const RUNS: usize = 50;
 const FILE: Duration = Duration::from_millis(10);
 const SERVER: Duration = Duration::from_millis(15);
 
-pub(crate) fn run(arguments: &[String]) -> ExitCode {
-    if let Err(refused) = takes_no_arguments("bench-start", arguments) {
-        return refused;
-    }
+pub(crate) fn run() -> ExitCode {
     if let Err(failed) = fetch() {
         return failed;
     }

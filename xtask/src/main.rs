@@ -1,8 +1,6 @@
 //! The project's own commands: `cargo xtask`.
 
 mod api;
-mod bench;
-mod bench_compare;
 mod bench_start;
 mod book;
 mod clock_rule;
@@ -20,10 +18,9 @@ mod mutants;
 mod package;
 mod pages;
 mod peers;
+mod programs;
 mod seeded_bugs;
 mod servers;
-mod simulate;
-mod soak;
 mod source_copy;
 mod step;
 mod targets;
@@ -38,7 +35,7 @@ use std::{env, process::ExitCode};
 const USAGE: u8 = 64;
 
 struct Task {
-    name: &'static str,
+    /// Its name, and the arguments that it takes.
     usage: &'static str,
     does: &'static str,
     run: fn(&[String]) -> ExitCode,
@@ -46,142 +43,119 @@ struct Task {
 
 const TASKS: [Task; 24] = [
     Task {
-        name: "test",
         usage: "test [--all] [ARG]…",
         does: "download missing servers and run the everyday tests, which takes some minutes; --all runs every \
                test, and downloads the other lock libraries that some of them need; other arguments go to the test runner",
         run: test::run,
     },
     Task {
-        name: "faults",
         usage: "faults [TEST]…",
         does: "test queues under faults at length: processes killed, stopped and cut off, servers failing; about ten minutes",
         run: faults::run,
     },
     Task {
-        name: "soak",
         usage: "soak [ARG]…",
         does: "inject random faults into every kind of lock, store and topology (--minutes N --seed SEED); see `soak --help`",
-        run: soak::run,
+        run: programs::soak,
     },
     Task {
-        name: "interop",
         usage: "interop [--seconds N]",
         does: "let all other lock libraries and Leasehold compete for one key, on one server and then on three; a minute by default",
         run: interop::run,
     },
     Task {
-        name: "lint",
         usage: "lint",
         does: "check the format, clippy, the documentation, the rule about clocks, and what `deny` checks",
-        run: lint::run,
+        run: |_| lint::run(),
     },
     Task {
-        name: "deny",
         usage: "deny [--advisories]",
         does: "check licences, bans and sources of the dependencies; --advisories checks for known vulnerabilities and needs the internet",
         run: deny::run,
     },
     Task {
-        name: "bench",
         usage: "bench [ARG]…",
         does: "measure Leasehold against bare loops; `bench --help` lists the options",
-        run: bench::run,
+        run: programs::bench,
     },
     Task {
-        name: "bench-compare",
         usage: "bench-compare [ARG]…",
         does: "measure Leasehold against other lock libraries; `bench-compare --help` lists the options",
-        run: bench_compare::run,
+        run: programs::bench_compare,
     },
     Task {
-        name: "simulate",
         usage: "simulate [ARG]…",
         does: "run many seeds of the simulation (--seeds COUNT --from SEED), or replay one with its trace (--seed SEED)",
-        run: simulate::run,
+        run: programs::simulate,
     },
     Task {
-        name: "seeded-bugs",
         usage: "seeded-bugs [WORD]…",
         does: "put known bugs into a copy of the source, and check that tests fail for each; --list names them, words select among them",
         run: seeded_bugs::run,
     },
     Task {
-        name: "mutants",
         usage: "mutants [FILE]…",
         does: "change core, the quorum and the scripts in every small way, and list changes that no test notices; takes hours, or minutes \
                for one or two files",
         run: mutants::run,
     },
     Task {
-        name: "fuzz",
         usage: "fuzz [--minutes N]",
         does: "pass random invalid input to every parser: URLs, words, values, answers, pipes, state machines; new input each time",
         run: fuzz::run,
     },
     Task {
-        name: "upgrade",
         usage: "upgrade [TEST]…",
         does: "test this build together with an older one from the history, on the same servers and in the same queue",
         run: upgrade::run,
     },
     Task {
-        name: "servers",
         usage: "servers",
         does: "download missing test servers (Redis, Valkey, KeyDB, PostgreSQL, PgBouncer) into target/servers",
-        run: servers::run,
+        run: |_| servers::run(),
     },
     Task {
-        name: "peers",
         usage: "peers",
         does: "download the other lock libraries that Leasehold is tested and measured against into target/peers",
-        run: peers::run,
+        run: |_| peers::run(),
     },
     Task {
-        name: "package",
         usage: "package",
         does: "package the crates as for a registry, and build each from the packages of the others alone",
-        run: package::run,
+        run: |_| package::run(),
     },
     Task {
-        name: "msrv",
         usage: "msrv",
         does: "check each published crate with the oldest Rust that it declares, which is downloaded",
-        run: msrv::run,
+        run: |_| msrv::run(),
     },
     Task {
-        name: "targets",
         usage: "targets",
         does: "check that the published crates compile for macOS, FreeBSD and Windows, whose standard libraries are downloaded",
-        run: targets::run,
+        run: |_| targets::run(),
     },
     Task {
-        name: "wine",
         usage: "wine",
         does: "run the tests of the library that need no server as Windows programs; needs Wine and MinGW's compiler",
-        run: wine::run,
+        run: |_| wine::run(),
     },
     Task {
-        name: "api",
         usage: "api [--write]",
         does: "compare the library's public API with its listing in the repository, and check that programs can name all of it; --write \
                updates the listing; builds cargo-public-api and downloads a nightly toolchain",
         run: api::run,
     },
     Task {
-        name: "pages",
         usage: "pages",
         does: "write the command's manual pages and completions into target/pages",
-        run: pages::run,
+        run: |_| pages::run(),
     },
     Task {
-        name: "book",
         usage: "book",
         does: "render the manual and the guide as a book in target/book; a broken link is an error",
-        run: book::run,
+        run: |_| book::run(),
     },
     Task {
-        name: "dist",
         usage: "dist [--twice] [--target TARGET] [--binary FILE]",
         does: "build the static release binary, and package it for tar, apt, pip, npm, containers and Homebrew; --binary packages a \
                binary that is already built; --target aarch64-unknown-linux-musl builds one for arm64; --twice builds it again in other \
@@ -189,12 +163,17 @@ const TASKS: [Task; 24] = [
         run: dist::run,
     },
     Task {
-        name: "bench-start",
         usage: "bench-start",
         does: "measure how much later a command starts under a lock than under timeout(1)",
-        run: bench_start::run,
+        run: |_| bench_start::run(),
     },
 ];
+
+impl Task {
+    fn name(&self) -> &'static str {
+        self.usage.split(' ').next().unwrap_or_default()
+    }
+}
 
 fn main() -> ExitCode {
     let words: Vec<String> = env::args().skip(1).collect();
@@ -206,20 +185,17 @@ fn main() -> ExitCode {
         print!("{}", help());
         return ExitCode::SUCCESS;
     }
-    match TASKS.iter().find(|task| task.name == name) {
-        Some(task) => (task.run)(rest),
-        None => {
+    match (TASKS.iter().find(|task| task.name() == name), rest.first()) {
+        (Some(task), Some(first)) if task.usage == name => {
+            eprintln!("xtask {name}: takes no arguments, but was given {first:?}");
+            ExitCode::from(USAGE)
+        }
+        (Some(task), _) => (task.run)(rest),
+        (None, _) => {
             eprintln!("xtask: no command {name:?}\n{}", hint(name));
             ExitCode::from(USAGE)
         }
     }
-}
-
-/// Refuses arguments to a command that takes none.
-fn takes_no_arguments(task: &str, arguments: &[String]) -> Result<(), ExitCode> {
-    let Some(first) = arguments.first() else { return Ok(()) };
-    eprintln!("xtask {task}: takes no arguments, but was given {first:?}");
-    Err(ExitCode::from(USAGE))
 }
 
 fn help() -> String {
@@ -231,7 +207,7 @@ fn help() -> String {
 }
 
 fn hint(name: &str) -> String {
-    let nearest = TASKS.iter().map(|task| (distance(name, task.name), task.name)).min();
+    let nearest = TASKS.iter().map(|task| (distance(name, task.name()), task.name())).min();
     match nearest {
         Some((edits, task)) if edits <= 2 => format!("hint: did you mean `cargo xtask {task}`?"),
         _ => "hint: `cargo xtask --help` lists the commands".to_owned(),
@@ -280,7 +256,7 @@ mod tests {
             let words: Vec<_> = text.split_whitespace().collect();
             for words in words.windows(3).filter(|words| words[0].ends_with("cargo") && words[1] == "xtask") {
                 let name = words[2].trim_end_matches(|c: char| !c.is_ascii_lowercase());
-                assert!(name.starts_with('-') || TASKS.iter().any(|task| task.name == name), "{name:?}");
+                assert!(name.starts_with('-') || TASKS.iter().any(|task| task.name() == name), "{name:?}");
                 named += 1;
             }
         }

@@ -8,13 +8,10 @@ use serde_json::Value;
 use crate::{
     package::CRATES,
     step::{Step, account, workspace},
-    takes_no_arguments, tool,
+    tool,
 };
 
-pub(crate) fn run(arguments: &[String]) -> ExitCode {
-    if let Err(refused) = takes_no_arguments("msrv", arguments) {
-        return refused;
-    }
+pub(crate) fn run() -> ExitCode {
     match published().and_then(|published| steps(&published)) {
         Ok(steps) => account("msrv", &steps),
         Err(why) => {

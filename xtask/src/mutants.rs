@@ -11,8 +11,7 @@ use std::{fs, path::Path, process::ExitCode};
 
 use crate::{
     USAGE, servers,
-    step::target,
-    step::{Step, account, workspace},
+    step::{Step, account, target, workspace},
     tool,
 };
 

@@ -7,10 +7,7 @@ use std::{
     process::ExitCode,
 };
 
-use crate::{
-    step::{Step, account, workspace},
-    takes_no_arguments,
-};
+use crate::step::{Step, account, workspace};
 
 /// The published crates, in the order in which they can be published.
 pub(crate) const CRATES: [&str; 6] = [
@@ -22,10 +19,7 @@ pub(crate) const CRATES: [&str; 6] = [
     "leasehold-cli",
 ];
 
-pub(crate) fn run(arguments: &[String]) -> ExitCode {
-    if let Err(refused) = takes_no_arguments("package", arguments) {
-        return refused;
-    }
+pub(crate) fn run() -> ExitCode {
     let target = workspace().join("target/packages");
     if let Err(error) = remove_unpacked().and_then(|()| remove(&target)) {
         eprintln!("xtask: cannot remove the packages of an earlier run: {error}");

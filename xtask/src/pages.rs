@@ -5,15 +5,9 @@ use std::{
     process::{Command, ExitCode},
 };
 
-use crate::{
-    step::{Step, account, target},
-    takes_no_arguments,
-};
+use crate::step::{Step, account, target};
 
-pub(crate) fn run(arguments: &[String]) -> ExitCode {
-    if let Err(refused) = takes_no_arguments("pages", arguments) {
-        return refused;
-    }
+pub(crate) fn run() -> ExitCode {
     let build = Step::cargo(&["build", "-p", "leasehold-cli"], &[]);
     if !build.passed() {
         return account("pages", &[build]);

@@ -13,12 +13,9 @@ use std::{
 
 use interop::{Language, Peer};
 
-use crate::{files::take_turn, step::Step, takes_no_arguments, tool};
+use crate::{files::take_turn, step::Step, tool};
 
-pub(crate) fn run(arguments: &[String]) -> ExitCode {
-    if let Err(refused) = takes_no_arguments("peers", arguments) {
-        return refused;
-    }
+pub(crate) fn run() -> ExitCode {
     if let Err(failed) = fetch() {
         return failed;
     }

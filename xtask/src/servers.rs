@@ -12,12 +12,9 @@ use std::{fs, path::Path, process::ExitCode};
 
 use servers::{Flavor, Pooler, Postgres};
 
-use crate::{files::take_turn, takes_no_arguments};
+use crate::files::take_turn;
 
-pub(crate) fn run(arguments: &[String]) -> ExitCode {
-    if let Err(refused) = takes_no_arguments("servers", arguments) {
-        return refused;
-    }
+pub(crate) fn run() -> ExitCode {
     if let Err(failed) = fetch() {
         return failed;
     }

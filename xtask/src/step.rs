@@ -35,8 +35,7 @@ impl Step {
             line += " ";
             line += argument;
         }
-        let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        Self::ran(line, cargo.args(arguments).envs(environment.iter().copied()).current_dir(root))
+        Self::ran(line, cargo().args(arguments).envs(environment.iter().copied()).current_dir(root))
     }
 
     /// Runs another program in the same way.
@@ -112,6 +111,11 @@ pub(crate) fn account(task: &str, steps: &[Step]) -> ExitCode {
     }
     let failed = steps.iter().find(|step| matches!(step.outcome, Outcome::Failed(_)));
     failed.map_or(ExitCode::SUCCESS, Step::code)
+}
+
+/// The cargo that runs this program.
+pub(crate) fn cargo() -> Command {
+    Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
 /// The root of the workspace.

@@ -1,12 +1,15 @@
 //! Runs other programs, and reports their failures in one line.
 
 use std::{
-    env, fs,
+    fs,
     path::{Path, PathBuf},
     process::Command,
 };
 
-use crate::{files::files_under, files::take_turn, step::target};
+use crate::{
+    files::{files_under, take_turn},
+    step::{cargo, target},
+};
 
 /// The number of lines of stderr that a failure quotes: the last ones name the cause.
 const QUOTED: usize = 3;
@@ -24,15 +27,29 @@ pub(crate) fn run(command: &mut Command) -> Result<String, String> {
     Err(format!("`{}` failed ({}): {tail}", line(command), output.status))
 }
 
-/// A subcommand of cargo: the installed one if it is the required version, otherwise the one in
-/// `target/tools`, which is built if it is missing.
+/// A subcommand of cargo, as [`installed`].
 pub(crate) fn subcommand(name: &str, version: &str) -> Result<PathBuf, String> {
+    installed(name, version, &[name.trim_start_matches("cargo-"), "--version"], &[], None)
+}
+
+/// Puts a program into a place below a directory.
+pub(crate) type Unpack = fn(&Path, &Path) -> Result<(), String>;
+
+/// A program in Rust: the installed one if it says that it is the required version, otherwise the
+/// one in `target/tools`, which is unpacked or built if it is missing.
+pub(crate) fn installed(
+    name: &str,
+    version: &str,
+    says_version: &[&str],
+    options: &[&str],
+    unpack: Option<Unpack>,
+) -> Result<PathBuf, String> {
     let root = target().join("tools");
     let program = root.join("bin").join(name);
     let is_wanted = |program: &Path| {
-        let word = name.trim_start_matches("cargo-");
-        let said = Command::new(program).args([word, "--version"]).output();
-        said.is_ok_and(|said| String::from_utf8_lossy(&said.stdout).trim() == format!("{name} {version}"))
+        let said = Command::new(program).args(says_version).output();
+        let words = [format!("{name} {version}"), format!("{name} v{version}")];
+        said.is_ok_and(|said| words.iter().any(|word| word == String::from_utf8_lossy(&said.stdout).trim()))
     };
     if let Some(there) = [PathBuf::from(name), program.clone()].into_iter().find(|it| is_wanted(it)) {
         return Ok(there);
@@ -41,9 +58,18 @@ pub(crate) fn subcommand(name: &str, version: &str) -> Result<PathBuf, String> {
     if is_wanted(&program) {
         return Ok(program);
     }
-    eprintln!("xtask: building {name} {version}, which takes some minutes");
-    let words = ["install", name, "--version", version, "--locked", "--force", "--root"];
-    run(Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into())).args(words).arg(&root))?;
+    let unpacked = unpack.map(|unpack| unpack(&root, &program));
+    if let Some(Err(why)) = &unpacked {
+        eprintln!("xtask: the package has no {name} ({why})");
+    }
+    if !matches!(unpacked, Some(Ok(()))) {
+        eprintln!("xtask: building {name} {version}, which takes some minutes");
+        let words = ["install", name, "--version", version, "--locked", "--force"];
+        let built = run(cargo().args(words).args(options).arg("--root").arg(&root));
+        built.map_err(|why| {
+            unpacked.and_then(Result::err).into_iter().chain([why]).collect::<Vec<_>>().join("; ")
+        })?;
+    }
     if is_wanted(&program) { Ok(program) } else { Err(format!("{} does not run", program.display())) }
 }
 

@@ -2,15 +2,14 @@
 //! history.
 
 use std::{
-    env, fs,
+    fs,
     path::PathBuf,
     process::{Command, ExitCode},
 };
 
 use crate::{
     servers,
-    step::target,
-    step::{Step, account, workspace},
+    step::{self, Step, account, target, workspace},
     tool,
 };
 
@@ -67,7 +66,7 @@ fn provide() -> Result<PathBuf, String> {
         Command::new("git").args(["archive", "--output"]).arg(&archive).arg(OLDER).current_dir(workspace()),
     )?;
     tool::run(Command::new("tar").arg("-xf").arg(&archive).arg("-C").arg(&tree))?;
-    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut cargo = step::cargo();
     cargo.args(["build", "--locked", "-p", "faults", "--bin", "worker"]).current_dir(&tree);
     tool::run(cargo.env("CARGO_TARGET_DIR", &build).env("CARGO_INCREMENTAL", "0"))?;
     tool::put(&build.join("debug/worker"), &worker)?;

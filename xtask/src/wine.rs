@@ -9,7 +9,7 @@ use std::{
 
 use crate::{
     step::{Step, account},
-    takes_no_arguments, targets, tool,
+    targets, tool,
 };
 
 const TARGET: &str = "x86_64-pc-windows-gnu";
@@ -25,10 +25,7 @@ __declspec(dllexport) BOOL WINAPI ProcessPrng(PBYTE data, SIZE_T size) {
 }
 ";
 
-pub(crate) fn run(arguments: &[String]) -> ExitCode {
-    if let Err(refused) = takes_no_arguments("wine", arguments) {
-        return refused;
-    }
+pub(crate) fn run() -> ExitCode {
     match prepare() {
         Ok(libraries) => account("wine", &[tests(&libraries)]),
         Err(why) => {

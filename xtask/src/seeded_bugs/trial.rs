@@ -1,11 +1,12 @@
 //! Runs tests of the copy by name.
 
 use std::{
-    env, fmt,
+    fmt,
     process::{Command, Output},
 };
 
 use super::{bug::Suite, copy::Copy};
+use crate::step;
 
 /// The result of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,21 +37,17 @@ pub(super) fn run(
     suite: Suite,
     tests: &[&'static str],
 ) -> Result<Vec<(&'static str, Verdict)>, String> {
-    let built = output(cargo(copy, suite, Command::new(program())).arg("--no-run"))?;
+    let built = output(cargo(copy, suite, step::cargo()).arg("--no-run"))?;
     if !built.status.success() {
         let said = String::from_utf8_lossy(&built.stderr).into_owned();
         let first = said.lines().find(|line| line.starts_with("error")).unwrap_or("no reason given");
         return Err(format!("{suite} does not build: {first}"));
     }
     let mut limited = Command::new("timeout");
-    limited.args(["--kill-after=5", LIMIT]).arg(program());
+    limited.args(["--kill-after=5", LIMIT]).arg(step::cargo().get_program());
     let ran = output(cargo(copy, suite, limited).args(["--", "--exact"]).args(tests))?;
     let said = String::from_utf8_lossy(&ran.stdout).into_owned();
     Ok(tests.iter().map(|test| (*test, verdict(&said, test))).collect())
-}
-
-fn program() -> std::ffi::OsString {
-    env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
 
 fn cargo(copy: &Copy, suite: Suite, mut command: Command) -> Command {
