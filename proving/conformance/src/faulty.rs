@@ -1,14 +1,75 @@
-//! A store that wraps another one and loses, delays and refuses its answers.
+//! A store in memory that loses, delays and refuses its answers, and deviates in other ways.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use leasehold::{Locks, LocksBuilder, MemoryStore};
 use leasehold_core::{
-    AdminStore, Attempt, BatchServed, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Fault, Fence,
-    GrantAnswer, HoldAnswer, InspectStore, Key, KeyState, Limits, Mark, MarkStore, Marked, MemberStore,
-    Notices, Parts, RaiseAnswer, Store, WaitMode, Wake,
+    AdminStore, Attempt, Baseline, BaselineStore, BatchServed, BoxFuture, BreakAnswer, BreakNote,
+    BreakRecord, Diagnosis, Fault, Fence, GrantAnswer, HoldAnswer, InspectStore, Key, KeyState, Limits, Mark,
+    MarkStore, Marked, MemberStore, Notices, Parts, RaiseAnswer, ScanPage, ScanPosition, Store, StoreRole,
+    WaitMode, Wake,
 };
+
+use crate::virtual_time::VirtualTime;
+
+/// One process's locks on a store in memory with injected faults, in virtual time; a second process
+/// can be opened on it.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct World {
+    /// The time.
+    pub time: Arc<VirtualTime>,
+    /// The store, without faults.
+    pub memory: Arc<MemoryStore>,
+    /// The store as this process has it.
+    pub store: Arc<Faulty>,
+    /// Its locks.
+    pub locks: Locks,
+    ttl: Duration,
+}
+
+impl World {
+    /// A process whose locks have this TTL.
+    #[must_use]
+    pub fn begin(ttl: Duration) -> Self {
+        Self::with(ttl, |builder| builder)
+    }
+
+    /// A process with these settings, besides a TTL.
+    ///
+    /// # Panics
+    ///
+    /// If the settings are refused.
+    #[must_use]
+    pub fn with(ttl: Duration, set: impl FnOnce(LocksBuilder) -> LocksBuilder) -> Self {
+        let time = VirtualTime::begin();
+        let memory = Arc::new(MemoryStore::new(time.clone()));
+        let store = Faulty::over(memory.clone());
+        let builder = set(Locks::builder().ttl(ttl).runtime(time.clone()));
+        let locks = builder.over(store.clone()).expect("sensible settings");
+        Self { time, memory, store, locks, ttl }
+    }
+
+    /// Another process on the same store, without faults.
+    ///
+    /// # Panics
+    ///
+    /// If the TTL is refused.
+    #[must_use]
+    pub fn others(&self) -> Locks {
+        let builder = Locks::builder().ttl(self.ttl).runtime(self.time.clone());
+        builder.over(self.memory.clone()).expect("sensible settings")
+    }
+
+    /// True if nobody holds or waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.memory.dump().locks.is_empty() && self.memory.waiting() == 0
+    }
+}
 
 /// The fate of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,73 +138,202 @@ async fn timed_out<T>(store: &str) -> Result<T, Fault> {
     Err(Fault::passing(store, "timed out"))
 }
 
-/// A store with injected faults.
+/// What becomes of a call to a member.
+#[derive(Clone, Debug)]
+#[expect(clippy::exhaustive_enums, reason = "a call is served or not")]
+pub enum Does {
+    /// It meets this fate.
+    Meets(CallFate),
+    /// It is a grant, which is answered like this and not served.
+    Says(GrantAnswer),
+}
+
+impl From<CallFate> for Does {
+    fn from(fate: CallFate) -> Self {
+        Self::Meets(fate)
+    }
+}
+
+/// A store in memory with injected faults, which records its calls.
 #[derive(Debug)]
 pub struct Faulty {
-    store: Arc<dyn Store>,
-    fate: Mutex<CallFate>,
-    calls: AtomicU32,
+    /// The store itself.
+    pub memory: Arc<MemoryStore>,
+    script: Mutex<Script>,
+}
+
+/// The fates of calls, and the calls so far.
+#[derive(Debug)]
+struct Script {
+    fate: CallFate,
+    on: HashMap<&'static str, Does>,
+    next: HashMap<&'static str, VecDeque<Does>>,
+    asked: Vec<(&'static str, Option<Attempt>)>,
+    wait_modes: Vec<WaitMode>,
+    facts: Facts,
+}
+
+/// The store's statements about itself.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Facts {
+    /// What tells it from other stores.
+    pub identity: Option<&'static str>,
+    /// A warning about its settings.
+    pub warning: Option<&'static str>,
+    /// How many keys it inspects in one command.
+    pub at_once: usize,
+    /// How far its clock is ahead of the others'.
+    pub ahead: Duration,
+    /// A key whose node is down: it cannot be renewed.
+    pub out_of_reach: Option<&'static str>,
+    /// The unsafe settings that it finds.
+    pub diagnosis: Diagnosis,
+    /// True if it serves batches.
+    pub batches: bool,
     /// Batches do not serve keys that begin like this.
-    left: Mutex<Option<&'static str>>,
-    is_alone: AtomicBool,
+    pub left: Option<&'static str>,
 }
 
 impl Faulty {
     /// Wraps a store; at first, no fault is injected.
     #[must_use]
-    pub fn over(store: Arc<dyn Store>) -> Arc<Self> {
-        Arc::new(Self {
-            store,
-            fate: Mutex::new(CallFate::Fair),
-            calls: AtomicU32::new(0),
-            left: Mutex::default(),
-            is_alone: AtomicBool::new(false),
-        })
+    pub fn over(memory: Arc<MemoryStore>) -> Arc<Self> {
+        let facts = Facts {
+            identity: None,
+            warning: None,
+            at_once: 100,
+            ahead: Duration::ZERO,
+            out_of_reach: None,
+            diagnosis: Diagnosis::default(),
+            batches: true,
+            left: None,
+        };
+        let script = Script {
+            fate: CallFate::Fair,
+            on: HashMap::new(),
+            next: HashMap::new(),
+            asked: Vec::new(),
+            wait_modes: Vec::new(),
+            facts,
+        };
+        Arc::new(Self { memory, script: Mutex::new(script) })
     }
 
     /// Sets the fate of calls from now on.
     pub fn set(&self, fate: CallFate) {
-        *self.fate.lock().unwrap_or_else(PoisonError::into_inner) = fate;
+        self.script().fate = fate;
     }
 
-    /// From now on, batches do not serve keys that begin like this.
-    pub fn leave(&self, prefix: &'static str) {
-        *self.left.lock().unwrap_or_else(PoisonError::into_inner) = Some(prefix);
+    /// Sets the fate of calls with this name from now on.
+    pub fn on(&self, call: &'static str, does: impl Into<Does>) {
+        self.script().on.insert(call, does.into());
     }
 
-    /// From now on, it serves no batches.
-    pub fn serve_alone(&self) {
-        self.is_alone.store(true, Ordering::Relaxed);
+    /// Sets the fate of the next call with this name, after those that are set already.
+    pub fn once(&self, call: &'static str, does: impl Into<Does>) {
+        self.script().next.entry(call).or_default().push_back(does.into());
+    }
+
+    /// Changes what it says about itself.
+    pub fn says(&self, change: impl FnOnce(&mut Facts)) {
+        change(&mut self.script().facts);
     }
 
     /// The number of calls.
     #[must_use]
-    pub fn calls(&self) -> u32 {
-        self.calls.load(Ordering::Relaxed)
+    pub fn calls(&self) -> usize {
+        self.script().asked.len()
+    }
+
+    /// The number of calls with this name.
+    #[must_use]
+    pub fn count(&self, call: &str) -> usize {
+        self.script().asked.iter().filter(|(asked, _)| *asked == call).count()
+    }
+
+    /// The attempts of calls with this name.
+    #[must_use]
+    pub fn asked(&self, call: &str) -> Vec<Attempt> {
+        let script = self.script();
+        script
+            .asked
+            .iter()
+            .filter(|(one, _)| *one == call)
+            .filter_map(|(_, attempt)| attempt.clone())
+            .collect()
+    }
+
+    /// The wait modes of the attempts that requested a grant.
+    #[must_use]
+    pub fn wait_modes(&self) -> Vec<WaitMode> {
+        self.script().wait_modes.clone()
+    }
+
+    /// The number of holders of a key here.
+    #[must_use]
+    pub fn holders(&self, name: &str) -> usize {
+        let holds = |key: &&Key| key.as_bytes() == name.as_bytes();
+        self.memory.dump().locks.keys().filter(holds).count()
+    }
+
+    fn script(&self) -> MutexGuard<'_, Script> {
+        self.script.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn facts(&self) -> Facts {
+        self.script().facts.clone()
     }
 
     async fn through<T: Send + 'static>(
         &self,
-        call: impl Future<Output = Result<T, Fault>> + Send + 'static,
+        call: &'static str,
+        attempt: Option<&Attempt>,
+        serve: impl Future<Output = Result<T, Fault>> + Send + 'static,
     ) -> Result<T, Fault> {
-        self.calls.fetch_add(1, Ordering::Relaxed);
-        let fate = self.fate.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        fate.over(self.store.name(), call).await
+        match self.meets(call, attempt) {
+            Does::Meets(fate) => fate.over(self.name(), serve).await,
+            Does::Says(answer) => panic!("{call} is not answered by {answer:?}"),
+        }
+    }
+
+    /// Records a call; returns its fate.
+    fn meets(&self, call: &'static str, attempt: Option<&Attempt>) -> Does {
+        let script = &mut *self.script();
+        script.asked.push((call, attempt.cloned()));
+        let next = script.next.get_mut(call).and_then(VecDeque::pop_front);
+        next.or_else(|| script.on.get(call).cloned()).unwrap_or_else(|| script.fate.clone().into())
+    }
+
+    /// The answers to a call for several keys, of which some may be out of reach.
+    fn each(
+        &self,
+        attempts: &[Attempt],
+        answers: Result<Vec<Result<HoldAnswer, Fault>>, Fault>,
+    ) -> Vec<Result<HoldAnswer, Fault>> {
+        let answers = answers.unwrap_or_else(|fault| vec![Err(fault); attempts.len()]);
+        let out_of_reach = self.facts().out_of_reach;
+        let answer = |(attempt, answer): (&Attempt, _)| match out_of_reach {
+            Some(key) if attempt.claim.first_key().as_bytes() == key.as_bytes() => {
+                Err(Fault::passing(self.name(), "one of its nodes is down"))
+            }
+            _ => answer,
+        };
+        attempts.iter().zip(answers).map(answer).collect()
     }
 }
 
 impl Store for Faulty {
     fn name(&self) -> &str {
-        self.store.name()
+        self.memory.name()
     }
 
     fn limits(&self) -> Limits {
-        self.store.limits()
+        self.memory.limits()
     }
 
     fn open(&self) -> BoxFuture<'_, Result<(), Fault>> {
-        let store = self.store.clone();
-        Box::pin(self.through(async move { store.open().await }))
+        Box::pin(self.through("open", None, async { Ok(()) }))
     }
 
     fn grant<'a>(
@@ -151,30 +341,36 @@ impl Store for Faulty {
         attempt: &'a Attempt,
         wait_mode: WaitMode,
     ) -> BoxFuture<'a, Result<GrantAnswer, Fault>> {
-        let (store, attempt) = (self.store.clone(), attempt.clone());
-        Box::pin(self.through(async move { store.grant(&attempt, wait_mode).await }))
-    }
-
-    fn renew<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
-        let (store, these) = (self.store.clone(), attempts.to_vec());
+        let (memory, asked) = (self.memory.clone(), attempt.clone());
+        self.script().wait_modes.push(wait_mode);
         Box::pin(async move {
-            let whole = self.through(async move { Ok(store.renew(&these).await) }).await;
-            whole.unwrap_or_else(|fault| vec![Err(fault); attempts.len()])
+            match self.meets("grant", Some(attempt)) {
+                Does::Says(answer) => Ok(answer),
+                Does::Meets(fate) => {
+                    fate.over(self.name(), async move { memory.grant(&asked, wait_mode).await }).await
+                }
+            }
         })
     }
 
+    fn renew<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
+        let (memory, these) = (self.memory.clone(), attempts.to_vec());
+        let kept = async move { Ok(memory.renew(&these).await) };
+        Box::pin(async move { self.each(attempts, self.through("renew", attempts.first(), kept).await) })
+    }
+
     fn release<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
-        let (store, attempt) = (self.store.clone(), attempt.clone());
-        Box::pin(self.through(async move { store.release(&attempt).await }))
+        let (memory, asked) = (self.memory.clone(), attempt.clone());
+        Box::pin(self.through("release", Some(attempt), async move { memory.release(&asked).await }))
     }
 
     fn give_up<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<(), Fault>> {
-        let (store, attempt) = (self.store.clone(), attempt.clone());
-        Box::pin(self.through(async move { store.give_up(&attempt).await }))
+        let (memory, asked) = (self.memory.clone(), attempt.clone());
+        Box::pin(self.through("give_up", Some(attempt), async move { memory.give_up(&asked).await }))
     }
 
     fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {
-        self.store.woken(attempt)
+        self.memory.woken(attempt)
     }
 
     fn parts(&self) -> Parts<'_> {
@@ -183,15 +379,19 @@ impl Store for Faulty {
             inspect: Some(self),
             marks: Some(self),
             admin: Some(self),
+            baseline: Some(self),
             ..Parts::default()
         }
     }
 }
 
 impl MemberStore for Faulty {
+    fn identity(&self) -> Option<Arc<str>> {
+        self.facts().identity.map(Arc::from)
+    }
+
     fn serves_batches(&self) -> bool {
-        let serves = || self.store.member().is_ok_and(MemberStore::serves_batches);
-        !self.is_alone.load(Ordering::Relaxed) && serves()
+        self.facts().batches
     }
 
     fn serve_batch<'a>(
@@ -199,18 +399,18 @@ impl MemberStore for Faulty {
         grants: &'a [&'a Attempt],
         releases: &'a [&'a Attempt],
     ) -> BoxFuture<'a, Result<BatchServed, Fault>> {
-        let left = *self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        let left = self.facts().left;
         let serves = move |attempt: &Attempt| {
             left.is_none_or(|left| !attempt.claim.first_key().as_bytes().starts_with(left.as_bytes()))
         };
         let served = |attempts: &[&Attempt]| -> Vec<Attempt> {
             attempts.iter().filter(|attempt| serves(attempt)).map(|attempt| (*attempt).clone()).collect()
         };
-        let (store, granting, releasing) = (self.store.clone(), served(grants), served(releases));
-        let call = self.through(async move {
+        let (memory, granting, releasing) = (self.memory.clone(), served(grants), served(releases));
+        let call = self.through("batch", None, async move {
             let (grants, releases): (Vec<_>, Vec<_>) =
                 (granting.iter().collect(), releasing.iter().collect());
-            store.member()?.serve_batch(&grants, &releases).await
+            memory.serve_batch(&grants, &releases).await
         });
         Box::pin(async move {
             let BatchServed { granted, released } = call.await?;
@@ -222,32 +422,39 @@ impl MemberStore for Faulty {
     }
 
     fn rejoin<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
-        let (store, these) = (self.store.clone(), attempts.to_vec());
-        Box::pin(async move {
-            let whole = self.through(async move { Ok(store.member()?.rejoin(&these).await) }).await;
-            whole.unwrap_or_else(|fault| vec![Err(fault); attempts.len()])
-        })
+        let (memory, these) = (self.memory.clone(), attempts.to_vec());
+        let kept = async move { Ok(memory.rejoin(&these).await) };
+        Box::pin(async move { self.each(attempts, self.through("rejoin", attempts.first(), kept).await) })
     }
 
     fn raise<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<RaiseAnswer, Fault>> {
-        let (store, attempt) = (self.store.clone(), attempt.clone());
-        Box::pin(self.through(async move { store.member()?.raise(&attempt).await }))
+        let (memory, asked) = (self.memory.clone(), attempt.clone());
+        Box::pin(self.through("raise", Some(attempt), async move { memory.raise(&asked).await }))
     }
 }
 
 impl InspectStore for Faulty {
     fn inspect<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<KeyState, Fault>> {
-        let (store, key) = (self.store.clone(), key.clone());
-        Box::pin(self.through(async move { store.inspector()?.inspect(&key).await }))
+        let (memory, key) = (self.memory.clone(), key.clone());
+        Box::pin(self.through("inspect", None, async move { memory.inspect(&key).await }))
+    }
+
+    fn inspected_at_once(&self) -> usize {
+        self.facts().at_once
     }
 
     fn list<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {
-        let (store, prefix) = (self.store.clone(), prefix.to_vec());
-        Box::pin(self.through(async move { store.inspector()?.list(&prefix).await }))
+        let (memory, prefix) = (self.memory.clone(), prefix.to_vec());
+        Box::pin(self.through("list", None, async move { memory.list(&prefix).await }))
+    }
+
+    fn scan<'a>(&'a self, prefix: &'a [u8], from: ScanPosition) -> BoxFuture<'a, Result<ScanPage, Fault>> {
+        let (memory, prefix) = (self.memory.clone(), prefix.to_vec());
+        Box::pin(self.through("scan", None, async move { memory.scan(&prefix, from).await }))
     }
 
     fn notices(&self) -> Option<Box<dyn Notices>> {
-        self.store.notices()
+        self.memory.notices()
     }
 }
 
@@ -258,44 +465,80 @@ impl MarkStore for Faulty {
         mark: &'a Mark,
         keep: Duration,
     ) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
-        let (store, attempt, mark) = (self.store.clone(), attempt.clone(), mark.clone());
-        Box::pin(self.through(async move { store.marks()?.mark(&attempt, &mark, keep).await }))
+        let (memory, asked, mark) = (self.memory.clone(), attempt.clone(), mark.clone());
+        Box::pin(self.through("mark", Some(attempt), async move { memory.mark(&asked, &mark, keep).await }))
     }
 
     fn marked<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Marked, Fault>> {
-        let (store, key) = (self.store.clone(), key.clone());
-        Box::pin(self.through(async move { store.marks()?.marked(&key).await }))
+        let (memory, key) = (self.memory.clone(), key.clone());
+        let ahead = self.facts().ahead;
+        Box::pin(self.through("marked", None, async move {
+            let mut marked = memory.marked(&key).await?;
+            marked.now = marked.now + ahead;
+            Ok(marked)
+        }))
     }
 
     fn forget<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<Mark>, Fault>> {
-        let (store, key) = (self.store.clone(), key.clone());
-        Box::pin(self.through(async move { store.marks()?.forget(&key).await }))
+        let (memory, key) = (self.memory.clone(), key.clone());
+        Box::pin(self.through("forget", None, async move { MarkStore::forget(&*memory, &key).await }))
     }
 
     fn list_marks<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<(Key, Marked)>, Fault>> {
-        let (store, prefix) = (self.store.clone(), prefix.to_vec());
-        Box::pin(self.through(async move { store.marks()?.list_marks(&prefix).await }))
+        let (memory, prefix) = (self.memory.clone(), prefix.to_vec());
+        Box::pin(self.through("list marks", None, async move { memory.list_marks(&prefix).await }))
     }
 }
 
 impl AdminStore for Faulty {
+    fn warnings(&self) -> Vec<String> {
+        self.facts().warning.map(str::to_owned).into_iter().collect()
+    }
+
     fn break_lease<'a>(
         &'a self,
         key: &'a Key,
         fence: Fence,
         note: &'a BreakNote,
     ) -> BoxFuture<'a, Result<BreakAnswer, Fault>> {
-        let (store, key, note) = (self.store.clone(), key.clone(), note.clone());
-        Box::pin(self.through(async move { store.admin()?.break_lease(&key, fence, &note).await }))
+        let (memory, key, note) = (self.memory.clone(), key.clone(), note.clone());
+        Box::pin(self.through("break", None, async move { memory.break_lease(&key, fence, &note).await }))
     }
 
     fn last_break<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<BreakRecord>, Fault>> {
-        let (store, key) = (self.store.clone(), key.clone());
-        Box::pin(self.through(async move { store.admin()?.last_break(&key).await }))
+        let (memory, key) = (self.memory.clone(), key.clone());
+        Box::pin(self.through("last break", None, async move { memory.last_break(&key).await }))
     }
 
     fn list_breaks<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<BreakRecord>, Fault>> {
-        let (store, prefix) = (self.store.clone(), prefix.to_vec());
-        Box::pin(self.through(async move { store.admin()?.list_breaks(&prefix).await }))
+        let (memory, prefix) = (self.memory.clone(), prefix.to_vec());
+        Box::pin(self.through("list breaks", None, async move { memory.list_breaks(&prefix).await }))
     }
+
+    fn diagnose(&self, _: StoreRole) -> BoxFuture<'_, Diagnosis> {
+        let diagnosis = self.facts().diagnosis;
+        Box::pin(async move {
+            let diagnosed = self.through("diagnose", None, async move { Ok(diagnosis) }).await;
+            diagnosed.unwrap_or_default()
+        })
+    }
+}
+
+impl BaselineStore for Faulty {
+    /// It has no baseline to measure, so this ends at once.
+    fn run_baseline<'a>(&'a self, _: &'a Baseline) -> BoxFuture<'a, Result<(), Fault>> {
+        Box::pin(self.through("bare", None, async { Ok(()) }))
+    }
+}
+
+/// A transient error with this reason.
+#[must_use]
+pub fn passing(reason: impl fmt::Display) -> CallFate {
+    CallFate::Failing(Fault::passing("a store", reason))
+}
+
+/// A lasting error with this reason.
+#[must_use]
+pub fn lasting(reason: impl fmt::Display) -> CallFate {
+    CallFate::Failing(Fault::lasting("a store", reason))
 }

@@ -6,68 +6,19 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use conformance::faulty::{CallFate, Faulty};
-use conformance::virtual_time::VirtualTime;
+use conformance::faulty::{CallFate, World};
 use leasehold::{
-    HoldError, InspectError, LockError, Locks, LocksBuilder, Loss, MarkError, MemoryStore, Misuse,
-    ReleaseError, RenewError, Renewal,
+    HoldError, InspectError, LockError, Locks, Loss, MarkError, Misuse, ReleaseError, RenewError, Renewal,
 };
-use leasehold_core::{Runtime as _, Store as _};
+use leasehold_core::Runtime as _;
 use tokio::time::sleep;
 
 const SECOND: Duration = Duration::from_secs(1);
 const TTL: Duration = Duration::from_secs(10);
 
-/// One process's locks on a memory store with injected faults; a second process can be opened on
-/// it.
-struct World {
-    time: Arc<VirtualTime>,
-    memory: Arc<MemoryStore>,
-    store: Arc<Faulty>,
-    locks: Locks,
-}
-
-impl World {
-    fn begin() -> Self {
-        Self::with(|builder| builder)
-    }
-
-    fn with(set: impl FnOnce(LocksBuilder) -> LocksBuilder) -> Self {
-        let time = VirtualTime::begin();
-        let memory = Arc::new(MemoryStore::new(time.clone()));
-        let store = Faulty::over(memory.clone());
-        let builder = set(Locks::builder().ttl(TTL).runtime(time.clone()));
-        let locks = builder.over(store.clone()).unwrap();
-        Self { time, memory, store, locks }
-    }
-
-    /// Another process on the same store, without faults.
-    fn others(&self) -> Locks {
-        Locks::builder().ttl(TTL).runtime(self.time.clone()).over(self.memory.clone()).unwrap()
-    }
-
-    fn is_empty(&self) -> bool {
-        self.memory.dump().locks.is_empty() && self.memory.waiting() == 0
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_guard_is_renewed_for_as_long_as_it_lives() {
-    let world = World::begin();
-    let guard = world.locks.mutex("k").lock().await.unwrap();
-    for _ in 0..100 {
-        sleep(TTL / 2).await;
-        assert!(guard.is_held());
-        assert!(world.others().mutex("k").try_lock().await.unwrap().is_none());
-    }
-    assert_eq!(guard.held_for(), 50 * TTL);
-    guard.release().await.unwrap();
-    assert!(world.is_empty());
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_dropped_guard_releases_soon_after() {
-    let world = World::begin();
+    let world = World::begin(TTL);
     drop(world.locks.mutex("k").lock().await.unwrap());
     sleep(Duration::from_millis(1)).await;
     assert!(world.is_empty());
@@ -75,7 +26,7 @@ async fn a_dropped_guard_releases_soon_after() {
 
 #[tokio::test(start_paused = true)]
 async fn a_guard_outlives_the_locks_that_it_came_from() {
-    let world = World::begin();
+    let world = World::begin(TTL);
     let guard = world.locks.mutex("k").lock().await.unwrap();
     let World { locks, memory, .. } = world;
     drop(locks);
@@ -88,7 +39,7 @@ async fn a_guard_outlives_the_locks_that_it_came_from() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_outlives_the_locks_that_it_came_from() {
-    let world = World::begin();
+    let world = World::begin(TTL);
     let guard = world.others().mutex("k").lock().await.unwrap();
     let World { locks, store: _store, .. } = world;
     let request = locks.mutex("k").lock();
@@ -104,7 +55,7 @@ async fn a_request_outlives_the_locks_that_it_came_from() {
 /// owner of the store.
 #[tokio::test(start_paused = true)]
 async fn nothing_runs_on_when_locks_and_guards_are_gone() {
-    let World { locks, memory, store, .. } = World::begin();
+    let World { locks, memory, store, .. } = World::begin(TTL);
     drop(locks.mutex("k").lock().await.unwrap());
     drop(locks);
     drop(store);
@@ -116,7 +67,7 @@ async fn nothing_runs_on_when_locks_and_guards_are_gone() {
 /// lease: the store is asked.
 #[tokio::test(start_paused = true)]
 async fn a_guard_whose_lease_was_broken_on_its_way_is_lost_as_soon_as_the_store_says_so() {
-    let world = World::begin();
+    let world = World::begin(TTL);
     // A process that holds nothing does not listen.
     let _listens = world.locks.mutex("another").lock().await.unwrap();
     world.store.set(CallFate::Slow(SECOND));
@@ -132,7 +83,7 @@ async fn a_guard_whose_lease_was_broken_on_its_way_is_lost_as_soon_as_the_store_
 
 #[tokio::test(start_paused = true)]
 async fn a_guard_that_has_been_held_for_a_while_is_lost_when_the_store_says_that_it_was_broken() {
-    let world = World::begin();
+    let world = World::begin(TTL);
     let guard = world.locks.mutex("k").lock().await.unwrap();
     sleep(SECOND).await;
     world.store.set(CallFate::Slow(SECOND));
@@ -145,7 +96,7 @@ async fn a_guard_that_has_been_held_for_a_while_is_lost_when_the_store_says_that
 /// The keeper is not woken for each of many short guards, and must nevertheless keep one that lasts.
 #[tokio::test(start_paused = true)]
 async fn a_guard_after_short_ones_is_renewed_and_lost_when_the_store_says_that_it_was_broken() {
-    let world = World::begin();
+    let world = World::begin(TTL);
     let mutex = world.locks.mutex("k");
     for _ in 0..3 {
         mutex.lock().await.unwrap().release().await.unwrap();
@@ -162,27 +113,11 @@ async fn a_guard_after_short_ones_is_renewed_and_lost_when_the_store_says_that_i
     assert_eq!(world.time.now(), before);
 }
 
-/// A partition; see the promise that a loss is reported.
-#[tokio::test(start_paused = true)]
-async fn a_store_that_falls_silent_loses_the_lock_at_the_leases_end_and_not_later() {
-    for fate in [CallFate::Hung, CallFate::Lost, CallFate::Refused] {
-        let world = World::begin();
-        let guard = world.locks.mutex("k").lock().await.unwrap();
-        sleep(SECOND).await;
-        world.store.set(fate.clone());
-        let loss = guard.lost().await;
-        assert!(matches!(loss, Loss::Expired { .. }), "{fate:?}: {loss:?}");
-        assert_eq!(guard.held_for(), TTL, "{fate:?}");
-        assert!(!guard.is_held());
-        assert_eq!(guard.remaining(), Duration::ZERO);
-    }
-}
-
 /// Also if a renewal was executed whose answer was lost: only answers count.
 #[tokio::test(start_paused = true)]
 async fn a_short_outage_loses_nothing() {
     for fate in [CallFate::Lost, CallFate::AnswerLost, CallFate::Slow(2 * SECOND)] {
-        let world = World::begin();
+        let world = World::begin(TTL);
         let guard = world.locks.mutex("k").lock().await.unwrap();
         for _ in 0..10 {
             world.store.set(fate.clone());
@@ -196,24 +131,8 @@ async fn a_short_outage_loses_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_the_store_has_no_more_is_lost_with_the_next_renewal() {
-    let world = World::begin();
-    let guard = world.locks.mutex("k").lock().await.unwrap();
-    let attempt = world.memory.dump().locks.into_iter().next().unwrap();
-    // To the store, an operator's DEL looks like a release by the same holder.
-    let leasehold_core::Content::Lease { holder, .. } = attempt.1.content else { panic!("a lease of ours") };
-    let claim = leasehold_core::Claim::exclusive(attempt.0);
-    let same = leasehold_core::Attempt::new(claim, holder, None, leasehold_core::Ttl::DEFAULT);
-    world.memory.release(&same).await.unwrap();
-    let loss = guard.lost().await;
-    assert!(matches!(loss, Loss::Gone { .. }), "{loss:?}");
-    assert!(guard.held_for() <= TTL / 3 + SECOND, "lost after {:?}", guard.held_for());
-    assert!(matches!(guard.release().await, Err(ReleaseError::Expired { .. })));
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_guard_whose_lease_was_broken_is_lost_at_once() {
-    let world = World::begin();
+    let world = World::begin(TTL);
     let guard = world.locks.mutex("k").lock().await.unwrap();
     let bystander = world.locks.mutex("other").lock().await.unwrap();
     // The keeper begins to listen once there is something to lose.
@@ -230,7 +149,7 @@ async fn a_guard_whose_lease_was_broken_is_lost_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lost_guard_takes_nothing_from_its_successor() {
-    let world = World::with(|builder| builder.renewal(Renewal::Off));
+    let world = World::with(TTL, |builder| builder.renewal(Renewal::Off));
     let guard = world.locks.mutex("k").lock().await.unwrap();
     sleep(TTL).await;
     assert!(!guard.is_held());
@@ -244,7 +163,7 @@ async fn a_lost_guard_takes_nothing_from_its_successor() {
 
 #[tokio::test(start_paused = true)]
 async fn lost_pends_for_ever_after_a_release() {
-    let world = World::begin();
+    let world = World::begin(TTL);
     let guard = world.locks.mutex("k").lock().await.unwrap();
     let lost = guard.lost();
     guard.release().await.unwrap();
@@ -253,7 +172,7 @@ async fn lost_pends_for_ever_after_a_release() {
 
 #[tokio::test(start_paused = true)]
 async fn a_release_whose_answer_was_lost_counts() {
-    let world = World::begin();
+    let world = World::begin(TTL);
     let guard = world.locks.mutex("k").lock().await.unwrap();
     world.store.set(CallFate::AnswerLost);
     let release = tokio::spawn(guard.release());
@@ -264,7 +183,7 @@ async fn a_release_whose_answer_was_lost_counts() {
 
 #[tokio::test(start_paused = true)]
 async fn a_release_that_nobody_waits_for_goes_on() {
-    let world = World::begin();
+    let world = World::begin(TTL);
     let guard = world.locks.mutex("k").lock().await.unwrap();
     world.store.set(CallFate::Lost);
     assert!(tokio::time::timeout(SECOND / 2, guard.release()).await.is_err());
@@ -275,7 +194,7 @@ async fn a_release_that_nobody_waits_for_goes_on() {
 
 #[tokio::test(start_paused = true)]
 async fn a_release_gives_up_when_the_lease_has_ended_by_itself() {
-    let world = World::begin();
+    let world = World::begin(TTL);
     let guard = world.locks.mutex("k").lock().await.unwrap();
     world.store.set(CallFate::Lost);
     let begun = world.time.passed();
@@ -286,7 +205,7 @@ async fn a_release_gives_up_when_the_lease_has_ended_by_itself() {
 #[tokio::test(start_paused = true)]
 async fn a_longest_hold_ends_however_long_the_guard_lives() {
     let at_most = 25 * SECOND;
-    let world = World::with(|builder| builder.renewal(Renewal::AtMost(at_most)));
+    let world = World::with(TTL, |builder| builder.renewal(Renewal::AtMost(at_most)));
     let guard = world.locks.mutex("k").lock().await.unwrap();
     sleep(6 * SECOND).await;
     let error = guard.renew(20 * SECOND).await.unwrap_err();
@@ -301,7 +220,7 @@ async fn a_longest_hold_ends_however_long_the_guard_lives() {
 
 #[tokio::test(start_paused = true)]
 async fn a_renewal_of_ones_own_lengthens_the_lease() {
-    let world = World::with(|builder| builder.renewal(Renewal::Off));
+    let world = World::with(TTL, |builder| builder.renewal(Renewal::Off));
     let guard = world.locks.mutex("k").lock().await.unwrap();
     sleep(9 * SECOND).await;
     guard.renew(30 * SECOND).await.unwrap();
@@ -318,7 +237,7 @@ async fn a_renewal_of_ones_own_lengthens_the_lease() {
 
 #[tokio::test(start_paused = true)]
 async fn a_wait_ends_when_it_should_and_says_who_holds() {
-    let world = World::begin();
+    let world = World::begin(TTL);
     let guard = world.others().mutex("k").label("web-3").lock().await.unwrap();
     let begun = world.time.passed();
     let error = world.locks.mutex("k").lock().within(3 * SECOND).await.unwrap_err();
@@ -339,7 +258,7 @@ async fn a_wait_ends_when_it_should_and_says_who_holds() {
 /// dropped requests left their positions behind: nothing tried any more to remove them.
 #[tokio::test(start_paused = true)]
 async fn a_place_in_the_queue_is_given_up_even_after_the_store_was_silent_beyond_the_ttl() {
-    let world = World::with(|builder| builder.ttl(SECOND));
+    let world = World::with(TTL, |builder| builder.ttl(SECOND));
     let guard = world.others().mutex("k").lock().await.unwrap();
     let waits = tokio::spawn(world.locks.mutex("k").lock().into_future());
     sleep(SECOND).await;
@@ -355,7 +274,7 @@ async fn a_place_in_the_queue_is_given_up_even_after_the_store_was_silent_beyond
 
 #[tokio::test(start_paused = true)]
 async fn a_try_is_one_ask_and_leaves_nothing() {
-    let world = World::begin();
+    let world = World::begin(TTL);
     let guard = world.others().mutex("k").lock().await.unwrap();
     let before = world.store.calls();
     assert!(world.locks.mutex("k").try_lock().await.unwrap().is_none());
@@ -367,23 +286,8 @@ async fn a_try_is_one_ask_and_leaves_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unreachable_store_is_another_error_than_a_held_lock() {
-    for fate in [CallFate::Lost, CallFate::Hung] {
-        let world = World::begin();
-        world.store.set(fate.clone());
-        let begun = world.time.passed();
-        let error = world.locks.mutex("k").lock().await.unwrap_err();
-        assert!(matches!(error, LockError::Unreachable { .. }), "{fate:?}: {error:?}");
-        let waited = world.time.passed() - begun;
-        assert!(waited <= 10 * SECOND && waited > 8 * SECOND, "{fate:?}: {waited:?}");
-        let error = world.locks.mutex("k").try_lock().await.unwrap_err();
-        assert!(matches!(error, LockError::Unreachable { .. }), "{fate:?}: {error:?}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_store_that_refuses_is_not_asked_again() {
-    let world = World::begin();
+    let world = World::begin(TTL);
     world.store.set(CallFate::Refused);
     let error = world.locks.mutex("k").lock().await.unwrap_err();
     assert!(matches!(error, LockError::Refused { .. }), "{error:?}");
@@ -393,7 +297,7 @@ async fn a_store_that_refuses_is_not_asked_again() {
 /// The answer was lost, the grant was not: the same attempt finds it, without waiting for a TTL.
 #[tokio::test(start_paused = true)]
 async fn a_grant_whose_answer_was_lost_is_found_again() {
-    let world = World::begin();
+    let world = World::begin(TTL);
     world.store.set(CallFate::AnswerLost);
     let request = tokio::spawn(world.locks.mutex("k").lock().into_future());
     sleep(SECOND / 2).await;
@@ -406,7 +310,7 @@ async fn a_grant_whose_answer_was_lost_is_found_again() {
 /// node-redlock 5 hands out locks that are expired already.
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_outlasts_its_lease_is_no_lock() {
-    let world = World::with(|builder| builder.ttl(SECOND));
+    let world = World::with(TTL, |builder| builder.ttl(SECOND));
     world.store.set(CallFate::Slow(2 * SECOND));
     let error = world.locks.mutex("k").lock().await.unwrap_err();
     assert!(matches!(error, LockError::Unreachable { .. }), "{error:?}");
@@ -417,7 +321,7 @@ async fn an_answer_that_outlasts_its_lease_is_no_lock() {
 
 #[tokio::test(start_paused = true)]
 async fn waiters_are_served_in_the_order_in_which_they_came_and_at_once() {
-    let world = World::begin();
+    let world = World::begin(TTL);
     let guard = world.locks.mutex("k").lock().await.unwrap();
     let (done, mut order) = tokio::sync::mpsc::unbounded_channel();
     for n in 0..20 {
@@ -439,7 +343,7 @@ async fn waiters_are_served_in_the_order_in_which_they_came_and_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_waiter_that_was_woken_and_goes_wakes_the_next() {
-    let world = World::begin();
+    let world = World::begin(TTL);
     let guard = world.locks.mutex("k").lock().await.unwrap();
     let first = tokio::spawn(world.locks.mutex("k").lock().into_future());
     sleep(SECOND).await;
@@ -455,7 +359,7 @@ async fn a_waiter_that_was_woken_and_goes_wakes_the_next() {
 
 #[tokio::test(start_paused = true)]
 async fn work_is_stopped_when_the_lock_is_lost_and_never_began_when_it_was_not_had() {
-    let world = World::begin();
+    let world = World::begin(TTL);
     let value = world.locks.mutex("k").lock().hold(|held| async move { held.fence().get() }).await.unwrap();
     assert!(value > 0 && world.is_empty());
 
@@ -475,7 +379,7 @@ async fn work_is_stopped_when_the_lock_is_lost_and_never_began_when_it_was_not_h
 /// node-redlock's `using` lets a failing release replace the routine's result.
 #[tokio::test(start_paused = true)]
 async fn a_failed_release_does_not_discard_the_result_of_the_work() {
-    let world = World::begin();
+    let world = World::begin(TTL);
     let work = world.locks.mutex("k").lock().hold(|_| async {
         world.store.set(CallFate::Refused);
         7
@@ -487,7 +391,7 @@ async fn a_failed_release_does_not_discard_the_result_of_the_work() {
 /// work had been exclusive.
 #[tokio::test(start_paused = true)]
 async fn work_that_ends_before_the_loss_was_noticed_is_returned_with_the_loss() {
-    let world = World::begin();
+    let world = World::begin(TTL);
     let work = world.locks.mutex("k").lock().hold(async |_| {
         world.memory.forget();
         7
@@ -515,7 +419,7 @@ async fn work_that_ends_before_the_loss_was_noticed_is_returned_with_the_loss() 
 
 #[tokio::test(start_paused = true)]
 async fn a_panic_under_the_lock_releases_it() {
-    let world = World::begin();
+    let world = World::begin(TTL);
     let locks = world.locks.clone();
     let task = tokio::spawn(async move {
         let _guard = locks.mutex("k").lock().await.unwrap();
@@ -529,7 +433,7 @@ async fn a_panic_under_the_lock_releases_it() {
 /// node-redlock: `quit()`. It ended the connections, whoever held locks.
 #[tokio::test(start_paused = true)]
 async fn closing_waits_for_guards_and_then_takes_them_back() {
-    let world = World::begin();
+    let world = World::begin(TTL);
     let short = world.locks.mutex("short").lock().await.unwrap();
     let long = world.locks.mutex("long").lock().await.unwrap();
     let waiting = tokio::spawn(world.locks.mutex("short").lock().into_future());
@@ -552,7 +456,7 @@ async fn closing_waits_for_guards_and_then_takes_them_back() {
 /// It used to report that the lease had expired, which nothing had checked.
 #[tokio::test(start_paused = true)]
 async fn a_release_after_the_close_says_that_it_was_closed() {
-    let world = World::begin();
+    let world = World::begin(TTL);
     let guard = world.locks.mutex("k").lock().await.unwrap();
     world.locks.close(Duration::ZERO).await.unwrap_err();
     let error = guard.release().await.unwrap_err();
@@ -565,7 +469,7 @@ async fn a_release_after_the_close_says_that_it_was_closed() {
 /// with ten thousand guards.
 #[tokio::test(start_paused = true)]
 async fn the_debug_output_of_a_guard_and_of_locks_does_not_grow_with_the_guards() {
-    let world = World::begin();
+    let world = World::begin(TTL);
     let locks = Locks::builder().ttl(TTL).runtime(world.time.clone()).over(world.memory.clone()).unwrap();
     let mut guards = Vec::new();
     for n in 0..10_000 {
@@ -599,7 +503,7 @@ async fn the_debug_output_of_a_guard_and_of_locks_does_not_grow_with_the_guards(
 
 #[tokio::test(start_paused = true)]
 async fn closing_waits_for_releases_that_run_in_the_background() {
-    let world = World::begin();
+    let world = World::begin(TTL);
     let guard = world.locks.mutex("k").lock().await.unwrap();
     world.store.set(CallFate::Slow(2 * SECOND));
     drop(guard);
@@ -612,7 +516,7 @@ async fn closing_waits_for_releases_that_run_in_the_background() {
 /// was handed to them, one after the other.
 #[tokio::test(start_paused = true)]
 async fn closing_waits_for_the_releases_of_requests_that_were_under_way() {
-    let world = World::begin();
+    let world = World::begin(TTL);
     let others = world.others();
     let _held = others.mutex("held").lock().await.unwrap();
     let waiting = tokio::spawn(world.locks.mutex("held").lock().into_future());
@@ -632,7 +536,7 @@ async fn closing_waits_for_the_releases_of_requests_that_were_under_way() {
 
 #[tokio::test(start_paused = true)]
 async fn closing_waits_for_a_second_for_a_request_that_is_not_polled() {
-    let world = World::begin();
+    let world = World::begin(TTL);
     let _held = world.others().mutex("k").lock().await.unwrap();
     let mut request = pin!(world.locks.mutex("k").lock().into_future());
     assert!(poll_fn(|context| Poll::Ready(request.as_mut().poll(context))).await.is_pending());
@@ -643,7 +547,7 @@ async fn closing_waits_for_a_second_for_a_request_that_is_not_polled() {
 
 #[tokio::test(start_paused = true)]
 async fn the_guards_of_this_process_are_listed_without_the_lost_ones() {
-    let world = World::begin();
+    let world = World::begin(TTL);
     let names = |locks: &Locks| {
         let mut names: Vec<_> =
             locks.guards().iter().map(|held| held.keys().next().unwrap().to_string()).collect();
@@ -661,7 +565,7 @@ async fn the_guards_of_this_process_are_listed_without_the_lost_ones() {
 
 #[tokio::test(start_paused = true)]
 async fn thousands_of_guards_are_renewed_in_batches_and_none_is_lost() {
-    let world = World::begin();
+    let world = World::begin(TTL);
     let mut guards = Vec::new();
     for n in 0..2_000 {
         guards.push(world.locks.mutex(format!("k{n}")).lock().await.unwrap());
@@ -679,7 +583,7 @@ async fn thousands_of_guards_are_renewed_in_batches_and_none_is_lost() {
 #[tokio::test(start_paused = true)]
 async fn however_many_leases_are_due_a_store_has_few_requests_at_once_and_a_silent_one_keeps_few_waiting() {
     const MS: Duration = Duration::from_millis(1);
-    let world = World::begin();
+    let world = World::begin(TTL);
     let mut guards = Vec::new();
     for n in 0..2_000 {
         guards.push(world.locks.mutex(format!("k{n}")).lock().await.unwrap());
@@ -705,7 +609,7 @@ async fn however_many_leases_are_due_a_store_has_few_requests_at_once_and_a_sile
 
 #[tokio::test(start_paused = true)]
 async fn invalid_requests_are_refused_before_anything_is_sent() {
-    let world = World::begin();
+    let world = World::begin(TTL);
     let locks = &world.locks;
     let year = Duration::from_secs(86400 * 365);
     let requests = [
@@ -731,7 +635,7 @@ async fn invalid_requests_are_refused_before_anything_is_sent() {
 
 #[tokio::test(start_paused = true)]
 async fn a_prefix_precedes_every_key_and_an_empty_key_is_refused_despite_it() {
-    let world = World::with(|builder| builder.prefix("app:"));
+    let world = World::with(TTL, |builder| builder.prefix("app:"));
     let guard = world.locks.mutex("k").lock().await.unwrap();
     assert_eq!(guard.keys().next().unwrap().as_bytes(), b"app:k");
     assert!(matches!(world.locks.mutex("").lock().await, Err(LockError::Misuse(Misuse::EmptyKey))));
@@ -740,7 +644,7 @@ async fn a_prefix_precedes_every_key_and_an_empty_key_is_refused_despite_it() {
 /// The program was paused, or its runtime blocked: the guard itself checks the clock.
 #[tokio::test(start_paused = true)]
 async fn a_guard_knows_its_end_before_the_keeper_had_a_chance_to_say_so() {
-    let world = World::begin();
+    let world = World::begin(TTL);
     let guard = world.locks.mutex("k").lock().await.unwrap();
     let mut advancing = pin!(tokio::time::advance(TTL));
     // The first poll moves the clock, and the keeper would run next.
@@ -752,7 +656,7 @@ async fn a_guard_knows_its_end_before_the_keeper_had_a_chance_to_say_so() {
 
 #[tokio::test(start_paused = true)]
 async fn a_run_that_waits_names_the_holder_and_one_that_does_not_wait_prints_nothing() {
-    let world = World::begin();
+    let world = World::begin(TTL);
     let mutex = world.locks.mutex("k");
     let told = Arc::new(std::sync::Mutex::new(Vec::new()));
     let ask = |request: leasehold::Acquire| {
@@ -777,7 +681,7 @@ async fn a_run_that_waits_names_the_holder_and_one_that_does_not_wait_prints_not
 #[tokio::test(start_paused = true)]
 async fn a_done_job_is_marked_as_soon_as_a_silent_store_is_back() {
     for fate in [CallFate::Lost, CallFate::AnswerLost] {
-        let world = World::begin();
+        let world = World::begin(TTL);
         let doing = world.locks.once("job").begin().await.unwrap().unwrap();
         world.store.set(fate);
         let marking = tokio::spawn(doing.done());
@@ -791,7 +695,7 @@ async fn a_done_job_is_marked_as_soon_as_a_silent_store_is_back() {
 #[tokio::test(start_paused = true)]
 async fn a_mark_that_cannot_be_written_within_the_lease_is_an_error() {
     for (fate, within) in [(CallFate::Lost, TTL), (CallFate::Refused, Duration::ZERO)] {
-        let world = World::begin();
+        let world = World::begin(TTL);
         let doing = world.locks.once("job").begin().await.unwrap().unwrap();
         world.store.set(fate.clone());
         let asked = world.time.now();
@@ -807,7 +711,7 @@ async fn a_mark_that_cannot_be_written_within_the_lease_is_an_error() {
 
 #[tokio::test(start_paused = true)]
 async fn whether_something_was_done_is_asked_again_of_a_silent_store() {
-    let world = World::begin();
+    let world = World::begin(TTL);
     let ask = || {
         let locks = world.locks.clone();
         tokio::spawn(async move { locks.once("job").mark().await })
@@ -830,7 +734,7 @@ async fn whether_something_was_done_is_asked_again_of_a_silent_store() {
 /// A loop around a try had 132,838 refusals in ten seconds.
 #[tokio::test(start_paused = true)]
 async fn a_program_that_asks_on_although_it_is_refused_rests_in_between() {
-    let world = World::begin();
+    let world = World::begin(TTL);
     world.store.set(CallFate::Refused);
     let began = world.time.passed();
     let mutex = world.locks.mutex("k");

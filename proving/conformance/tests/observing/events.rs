@@ -13,7 +13,7 @@ use super::world::{SECOND, TTL, World, drain, kinds};
 
 #[tokio::test(start_paused = true)]
 async fn events_report_a_lock_from_the_grant_to_the_release() {
-    let world = World::begin();
+    let world = World::begin(TTL);
     let mut events = world.locks.events();
     let guard = world.locks.mutex("k").label("web-3").lock().await.unwrap();
     let (holder, fence) = (guard.holder(), guard.fence());
@@ -37,7 +37,7 @@ async fn events_report_a_lock_from_the_grant_to_the_release() {
 
 #[tokio::test(start_paused = true)]
 async fn a_waiters_place_and_holder_are_reported_and_again_when_they_change() {
-    let world = World::begin();
+    let world = World::begin(TTL);
     let (others, mut events) = (world.others(), world.locks.events());
     let first = others.mutex("k").label("first").lock().await.unwrap();
     let second = tokio::spawn(others.mutex("k").label("second").lock().into_future());
@@ -63,7 +63,7 @@ async fn a_waiters_place_and_holder_are_reported_and_again_when_they_change() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_that_ends_without_a_guard_says_why_once() {
-    let world = World::begin();
+    let world = World::begin(TTL);
     let mut events = world.locks.events();
     let _held = world.others().mutex("k").lock().await.unwrap();
     let mutex = world.locks.mutex("k");
@@ -86,7 +86,7 @@ async fn a_request_that_ends_without_a_guard_says_why_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_loss_is_reported_once_whichever_task_finds_it() {
-    let world = World::begin();
+    let world = World::begin(TTL);
     let mut events = world.locks.events();
     // Noticed by the keeper, at the lease's end.
     let kept = world.locks.mutex("kept").lock().await.unwrap();
@@ -116,7 +116,7 @@ async fn a_loss_is_reported_once_whichever_task_finds_it() {
 
 #[tokio::test(start_paused = true)]
 async fn an_unconfirmed_release_is_reported_as_not_released() {
-    let world = World::begin();
+    let world = World::begin(TTL);
     let mut events = world.locks.events();
     let guard = world.locks.mutex("k").lock().await.unwrap();
     world.store.set(CallFate::Lost);
@@ -132,7 +132,7 @@ async fn an_unconfirmed_release_is_reported_as_not_released() {
 
 #[tokio::test(start_paused = true)]
 async fn an_outage_is_reported_with_each_fault_and_its_end_once() {
-    let world = World::begin();
+    let world = World::begin(TTL);
     let guard = world.locks.mutex("k").lock().await.unwrap();
     let mut events = world.locks.events();
     world.store.set(CallFate::Lost);
@@ -164,7 +164,7 @@ async fn an_outage_is_reported_with_each_fault_and_its_end_once() {
 /// is told how many it missed.
 #[tokio::test(start_paused = true)]
 async fn a_slow_reader_delays_no_renewal_and_is_told_how_much_it_missed() {
-    let world = World::begin();
+    let world = World::begin(TTL);
     let mut events = world.locks.events();
     let guard = world.locks.mutex("kept").lock().await.unwrap();
     for _ in 0..1000 {
@@ -182,7 +182,7 @@ async fn a_slow_reader_delays_no_renewal_and_is_told_how_much_it_missed() {
 
 #[tokio::test(start_paused = true)]
 async fn every_reader_reads_all_from_when_it_began_and_ends_with_the_locks() {
-    let world = World::begin();
+    let world = World::begin(TTL);
     let mut early = world.locks.events();
     drop(world.locks.events());
     let guard = world.locks.mutex("k").lock().await.unwrap();
@@ -199,7 +199,7 @@ async fn every_reader_reads_all_from_when_it_began_and_ends_with_the_locks() {
 /// An event that is not read at once is there at the next call.
 #[tokio::test(start_paused = true)]
 async fn a_dropped_next_loses_no_event() {
-    let world = World::begin();
+    let world = World::begin(TTL);
     let mut events = world.locks.events();
     let _ = timeout(SECOND, events.next()).await.unwrap_err();
     {
@@ -218,7 +218,7 @@ async fn a_dropped_next_loses_no_event() {
 /// holds its table's lock.
 #[tokio::test(start_paused = true)]
 async fn the_events_of_each_holding_come_in_their_order() {
-    let world = World::begin();
+    let world = World::begin(TTL);
     let mut events = world.locks.events();
     let mut guards = Vec::new();
     for n in 0..300 {

@@ -78,7 +78,7 @@ fn words(label: &str) -> BTreeSet<String> {
 #[test]
 fn the_figures_say_what_happened() {
     recorded(true, async |figures| {
-        let world = World::begin();
+        let world = World::begin(TTL);
         let guard = world.locks.mutex("k").lock().await.unwrap();
         let waiting = tokio::spawn(world.locks.mutex("k").lock().into_future());
         let impatient = world.locks.mutex("k").lock().within(SECOND).await;
@@ -127,7 +127,7 @@ async fn live_through_deafness(figures: &mut Figures) {
 fn the_page_names_every_figure_with_its_type_and_no_other() {
     let fair = recorded(true, async |_| {
         // A wait, a renewal, a loss, an error.
-        let world = World::begin();
+        let world = World::begin(TTL);
         let guard = world.locks.mutex("k").lock().await.unwrap();
         world.locks.mutex("k").lock().within(SECOND).await.unwrap_err();
         sleep(4 * SECOND).await;

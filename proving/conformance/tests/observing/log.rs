@@ -9,7 +9,7 @@ use tracing::Level;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::format::FmtSpan;
 
-use super::world::{SECOND, World};
+use super::world::{SECOND, TTL, World};
 
 /// The log, shared by all.
 #[derive(Clone, Default)]
@@ -67,7 +67,7 @@ impl MakeWriter<'_> for Page {
 async fn an_acquisition_has_a_span_that_says_how_it_ended() {
     let page = Page::default();
     let _listening = page.listen(Level::TRACE);
-    let world = World::begin();
+    let world = World::begin(TTL);
     let guard = world.locks.mutex("invoice:42").label("web-3").lock().await.unwrap();
     page.line(&[
         "DEBUG",
@@ -98,7 +98,7 @@ async fn an_acquisition_has_a_span_that_says_how_it_ended() {
 async fn a_request_that_is_dropped_gives_up_within_its_span() {
     let page = Page::default();
     let _listening = page.listen(Level::DEBUG);
-    let world = World::begin();
+    let world = World::begin(TTL);
     let _guard = world.locks.mutex("k").lock().await.unwrap();
     let (others, waits) = (world.others(), SECOND / 2);
     let waiting = others.mutex("k");
@@ -110,7 +110,7 @@ async fn a_request_that_is_dropped_gives_up_within_its_span() {
 async fn a_loss_and_an_outage_are_warned_of_and_the_outage_once() {
     let page = Page::default();
     let _listening = page.listen(Level::INFO);
-    let world = World::begin();
+    let world = World::begin(TTL);
     let guard = world.locks.mutex("k").lock().await.unwrap();
     world.store.set(CallFate::Lost);
     guard.lost().await;
@@ -130,7 +130,7 @@ async fn a_loss_and_an_outage_are_warned_of_and_the_outage_once() {
 async fn no_line_shows_more_of_a_holder_than_eight_digits() {
     let page = Page::default();
     let _listening = page.listen(Level::TRACE);
-    let world = World::begin();
+    let world = World::begin(TTL);
     let guard = world.locks.mutex("k").lock().await.unwrap();
     let waiter = world.others().mutex("k").lock().within(SECOND).await;
     waiter.unwrap_err();
@@ -168,7 +168,7 @@ async fn a_log_may_look_at_the_locks_that_it_tells_of() {
     }
     let (locks, looked) = (Arc::new(Mutex::new(None)), Arc::new(Mutex::new(0)));
     let _listening = tracing::subscriber::set_default(Curious(locks.clone(), looked.clone()));
-    let world = World::begin();
+    let world = World::begin(TTL);
     *locks.lock().unwrap() = Some(world.locks.clone());
     let guard = world.locks.mutex("k").lock().await.unwrap();
     sleep(4 * SECOND).await;

@@ -84,7 +84,7 @@ async fn another_programs_lock_is_waited_for_until_its_end() {
 /// Looks become rarer as the wait goes on, but one comes just after the holder's end.
 #[tokio::test(start_paused = true)]
 async fn a_dead_holder_is_waited_for_until_its_lease_ends_with_few_looks() {
-    let world = World::begin();
+    let world = World::begin(TTL);
     let dead = world.others();
     let guard = dead.mutex("k").renewal(leasehold::Renewal::Off).lock().await.unwrap();
     std::mem::forget(guard);
@@ -98,7 +98,7 @@ async fn a_dead_holder_is_waited_for_until_its_lease_ends_with_few_looks() {
 
 #[tokio::test(start_paused = true)]
 async fn a_silent_store_is_another_error_than_a_held_lock() {
-    let world = World::with(|builder| builder.outage_limit(3 * SECOND));
+    let world = World::with(TTL, |builder| builder.outage_limit(3 * SECOND));
     let mutex = world.locks.mutex("k");
     world.store.set(CallFate::Lost);
     let began = Instant::now();
@@ -118,7 +118,7 @@ async fn a_silent_store_is_another_error_than_a_held_lock() {
 
 #[tokio::test(start_paused = true)]
 async fn a_wait_for_a_free_lock_ends_when_the_locks_are_closed_and_refuses_an_invalid_key() {
-    let world = World::begin();
+    let world = World::begin(TTL);
     let _held = world.others().mutex("k").lock().await.unwrap();
     let waiting = tokio::spawn(world.locks.mutex("k").unlocked().into_future());
     sleep(SECOND).await;

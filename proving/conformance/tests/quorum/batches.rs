@@ -50,7 +50,7 @@ async fn free(other: &Process) -> Vec<String> {
     free
 }
 
-fn calls(process: &Process) -> Vec<u32> {
+fn calls(process: &Process) -> Vec<usize> {
     process.way.iter().map(|way| way.calls()).collect()
 }
 
@@ -71,7 +71,7 @@ async fn what_is_asked_together_reaches_each_member_in_few_calls() {
 async fn what_a_member_leaves_of_a_batch_is_asked_alone() {
     let world = World::of(3);
     let (process, other) = (world.process(), world.process());
-    process.way.iter().for_each(|way| way.leave("left"));
+    process.way.iter().for_each(|way| way.says(|facts| facts.left = Some("left")));
     let guards = lock_all(&process.locks).await;
     assert_eq!(free(&other).await, Vec::<String>::new());
     release_all(guards).await;
@@ -107,7 +107,9 @@ async fn a_member_that_hangs_delays_no_batch() {
         for hung in 0..3 {
             let world = World::of(3);
             let process = world.process();
-            alone.into_iter().for_each(|member: usize| process.way[member].serve_alone());
+            alone
+                .into_iter()
+                .for_each(|member: usize| process.way[member].says(|facts| facts.batches = false));
             release_all(lock_all(&process.locks).await).await;
             process.way[hung].set(CallFate::Hung);
             let begun = world.time.now();
@@ -181,7 +183,7 @@ fn a_release_in_a_batch_that_ends_with_its_runtime_is_made_again() {
             }
             let runtime: Arc<dyn Runtime> = Arc::new(TokioRuntime::current().unwrap());
             let members = ["a", "b", "c"].map(|name| Arc::new(MemoryStore::new(runtime.clone()).named(name)));
-            let way = members.clone().map(|member| Faulty::over(member));
+            let way = members.clone().map(Faulty::over);
             let stores = way.clone().map(|member| -> Arc<dyn Store> { member });
             let quorum = Arc::new(QuorumStore::new(stores, MAX_TTL, runtime.clone()).unwrap());
             let locks = Locks::builder().ttl(TTL).runtime(runtime).over(quorum).unwrap();

@@ -7,7 +7,6 @@ mod granting;
 mod keeping;
 mod looking;
 mod obstacles;
-mod odd;
 mod undoing;
 mod waiting;
 mod world;

@@ -72,7 +72,7 @@ impl Process {
     }
 
     /// The number of calls to all members.
-    pub(crate) fn calls(&self) -> u32 {
+    pub(crate) fn calls(&self) -> usize {
         self.way.iter().map(|member| member.calls()).sum()
     }
 }

@@ -91,17 +91,6 @@ fn a_request_fails_as_unreachable_when_the_outage_limit_is_over() {
 }
 
 #[test]
-fn a_request_to_a_store_that_refuses_fails_at_once() {
-    on_each_runtime(async || {
-        let world = World::new();
-        let locks = world.locks();
-        world.outage(Outage::Refused);
-        let error = locks.mutex("k").lock().await.unwrap_err();
-        assert!(matches!(error, LockError::Refused { .. }), "{error}");
-    });
-}
-
-#[test]
 fn a_call_to_a_silent_store_is_served_when_the_outage_ends_in_time() {
     on_each_runtime(async || {
         let world = World::new();

@@ -2,13 +2,12 @@
 
 use std::task::{Context, Poll, Waker};
 
-use conformance::faulty::CallFate;
+use conformance::faulty::{CallFate, lasting, passing};
 use leasehold_core::{
     AdminStore as _, Attempt, BreakAnswer, BreakNote, Fence, GrantAnswer, HoldAnswer, InspectStore as _,
     MarkStore as _, MemberStore as _, Notice, Notices, Proposal, Store as _, Ttl, WaitMode,
 };
 
-use super::odd::{lasting, passing};
 use super::world::{MAX_TTL, MILLISECOND, World, fence, key};
 
 /// A notice that has already arrived.

@@ -1,12 +1,11 @@
 //! The reports of a quorum about itself, and its refusals before any member is asked.
 
-use conformance::faulty::CallFate;
+use conformance::faulty::{CallFate, lasting, passing};
 use leasehold_core::{
     AdminStore as _, Baseline, BaselineStore as _, Claim, Fault, GrantAnswer, HoldAnswer, InspectStore as _,
     Notice, ScanPosition, Store as _, WaitMode,
 };
 
-use super::odd::{lasting, passing};
 use super::world::{MAX_TTL, MILLISECOND, SECOND, TTL, WAIT, World, fence, key};
 
 #[tokio::test(start_paused = true)]

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use conformance::faulty::CallFate;
+use conformance::faulty::{CallFate, Does, lasting, passing};
 use leasehold_core::{GrantAnswer, InspectStore as _, Stamp, Store as _, WaitMode};
 
-use super::odd::{Does, lasting, passing};
 use super::world::{MILLISECOND, SECOND, TTL, WAIT, World, fence, key};
 
 /// The time of a grant, with members that answer after these delays, or never.

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use conformance::faulty::CallFate;
+use conformance::faulty::{CallFate, lasting, passing};
 use leasehold_core::{HoldAnswer, InspectStore as _, Notice, Store as _, WaitMode};
 
-use super::odd::{lasting, passing};
 use super::world::{MILLISECOND, SECOND, TTL, World, fence};
 
 /// A server with many nodes, one of which is down, renews some leases and cannot answer for others.

@@ -1,11 +1,10 @@
 //! The view of an observer if the members disagree.
 
-use conformance::faulty::CallFate;
+use conformance::faulty::{CallFate, passing};
 use leasehold_core::{
     Attempt, InspectStore as _, Key, Mark, MarkStore as _, Stamp, Store as _, WaitMode, Waiter,
 };
 
-use super::odd::passing;
 use super::world::{MILLISECOND, SECOND, TTL, WAIT, World, fence, key};
 
 /// Holds `k` at some members only, as a process whose request is under way does.

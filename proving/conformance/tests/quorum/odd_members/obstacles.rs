@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use conformance::faulty::CallFate;
+use conformance::faulty::{CallFate, Does};
 use leasehold::QuorumStore;
 use leasehold_core::{Attempt, Content, GrantAnswer, Holder, HolderInfo, Owner, Store as _, WaitMode, Wake};
 
-use super::odd::Does;
 use super::world::{MILLISECOND, SECOND, WAIT, World, fence, key};
 
 /// Another program's lock, which never expires.

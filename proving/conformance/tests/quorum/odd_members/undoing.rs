@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use conformance::faulty::CallFate;
+use conformance::faulty::{CallFate, Faulty, lasting, passing};
 use leasehold::{MemoryStore, QuorumStore, TokioRuntime};
 use leasehold_core::{GrantAnswer, Store, WaitMode, WaitQueue};
 
-use super::odd::{Odd, lasting, passing};
 use super::world::{MAX_TTL, MILLISECOND, SECOND, World, fence};
 
 #[tokio::test(start_paused = true)]
@@ -133,7 +132,11 @@ fn a_grant_that_is_under_way_when_the_program_ends_is_given_up() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let members = runtime.block_on(async {
         let here = Arc::new(TokioRuntime::current().unwrap());
-        let member = |name: &str| Arc::new(Odd::of(MemoryStore::new(here.clone()).named(name)));
+        let member = |name: &str| {
+            let member = Faulty::over(Arc::new(MemoryStore::new(here.clone()).named(name)));
+            member.says(|facts| facts.batches = false);
+            member
+        };
         let members = ["a", "b", "c"].map(member);
         members[2].on("grant", CallFate::Hung);
         let stores = members.iter().cloned().map(|member| -> Arc<dyn Store> { member });

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use conformance::faulty::CallFate;
+use conformance::faulty::{CallFate, passing};
 use leasehold_core::{Attempt, GrantAnswer, InspectStore as _, Store as _, Wake};
 
-use super::odd::passing;
 use super::world::{MILLISECOND, SECOND, TTL, WAIT, World, fence, key};
 use leasehold::QuorumStore;
 

@@ -4,14 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use conformance::faulty::CallFate;
+use conformance::faulty::{CallFate, Faulty, passing};
 use conformance::virtual_time::VirtualTime;
 use leasehold::{MemoryStore, QuorumStore};
 use leasehold_core::{
     Attempt, Claim, Fault, Fence, GrantAnswer, Holder, InspectStore as _, Key, Store, Ttl, WaitMode,
 };
-
-use super::odd::{Odd, passing};
 
 pub(crate) const MILLISECOND: Duration = Duration::from_millis(1);
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
@@ -22,7 +20,7 @@ pub(crate) const MAX_TTL: Duration = Duration::from_secs(20);
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) clock: Arc<VirtualTime>,
-    pub(crate) members: Vec<Arc<Odd>>,
+    pub(crate) members: Vec<Arc<Faulty>>,
     attempts: AtomicU64,
 }
 
@@ -31,7 +29,9 @@ impl World {
         let clock = VirtualTime::begin();
         let member = |n: u8| {
             let memory = MemoryStore::new(clock.clone()).named(&char::from(b'a' + n).to_string());
-            Arc::new(Odd::of(memory))
+            let member = Faulty::over(Arc::new(memory));
+            member.says(|facts| facts.batches = false);
+            member
         };
         let members = (0..members).map(member).collect();
         Self { clock, members, attempts: AtomicU64::new(0) }
