@@ -7,22 +7,12 @@ use std::time::{Duration, Instant};
 use leasehold::blocking::{Guard, Locks};
 use leasehold::{LockError, Loss};
 use servers::{Flavor, Server};
-use tempfile::TempDir;
 use tokio::runtime::Builder;
+
+use super::place::on_every_store;
 
 const SECOND: Duration = Duration::from_secs(1);
 const TTL: Duration = Duration::from_millis(300);
-
-/// Runs a test on each kind of store.
-fn on_every_store(test: impl Fn(&dyn Fn() -> Locks)) {
-    let memory = Locks::in_memory().unwrap();
-    test(&|| memory.clone());
-    let directory = TempDir::with_prefix("leasehold-").unwrap();
-    let file = format!("file:{}", directory.path().join("leases.db").display());
-    test(&|| Locks::connect(&file).unwrap());
-    let server = Server::start(Flavor::Valkey91);
-    test(&|| Locks::connect(&server.url()).unwrap());
-}
 
 #[test]
 fn threads_that_block_take_turns() {

@@ -8,24 +8,14 @@ use std::time::Duration;
 use leasehold::blocking::Locks;
 use leasehold::{EveryOutcome, JobError, LockError, MarkError, Misuse, NotDue, OnceOutcome};
 use servers::{Flavor, Server};
-use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
+
+use super::place::on_every_store;
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
 
 type Fine = Result<u32, String>;
-
-/// Runs a test on each kind of store.
-fn on_every_store(test: impl Fn(&(dyn Fn() -> Locks + Sync))) {
-    let memory = Locks::in_memory().unwrap();
-    test(&|| memory.clone());
-    let directory = TempDir::with_prefix("leasehold-").unwrap();
-    let file = format!("file:{}", directory.path().join("leases.db").display());
-    test(&|| Locks::connect(&file).unwrap());
-    let server = Server::start(Flavor::Valkey91);
-    test(&|| Locks::connect(&server.url()).unwrap());
-}
 
 /// Runs a test in a plain thread, in a task of a single-threaded runtime, and in one of a
 /// multi-threaded runtime.

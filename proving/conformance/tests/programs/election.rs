@@ -3,40 +3,13 @@
 use std::time::{Duration, Instant};
 
 use leasehold::{HoldError, HolderInfo, Locks, Owner};
-use servers::{Flavor, Server};
-use tempfile::TempDir;
+use servers::Flavor;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
+use super::place::Place;
+
 const SECOND: Duration = Duration::from_secs(1);
-
-/// Locks of any number of processes, on one store.
-struct Place {
-    url: String,
-    memory: Option<Locks>,
-    server: Option<Server>,
-    _directory: Option<TempDir>,
-}
-
-impl Place {
-    fn each() -> Vec<Self> {
-        let directory = TempDir::with_prefix("leasehold-").unwrap();
-        let file = format!("file:{}", directory.path().join("leases.db").display());
-        let server = Server::start(Flavor::Redis82);
-        vec![
-            Self { url: String::new(), memory: Some(Locks::in_memory()), server: None, _directory: None },
-            Self { url: file, memory: None, server: None, _directory: Some(directory) },
-            Self { url: server.url(), memory: None, server: Some(server), _directory: None },
-        ]
-    }
-
-    async fn locks(&self) -> Locks {
-        match &self.memory {
-            Some(memory) => memory.clone(),
-            None => Locks::connect(&self.url).await.unwrap(),
-        }
-    }
-}
 
 fn name(holding: &HolderInfo) -> String {
     match &holding.owner {
@@ -47,7 +20,7 @@ fn name(holding: &HolderInfo) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_next_leads_within_a_tenth_of_a_second_of_a_resignation() {
-    for place in Place::each() {
+    for place in Place::each(Flavor::Redis82) {
         let (first, second) = (place.locks().await, place.locks().await);
         let (resign, resigned) = oneshot::channel();
         let one = tokio::spawn(async move {
@@ -85,7 +58,7 @@ async fn the_next_leads_within_a_tenth_of_a_second_of_a_resignation() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn followers_are_told_the_leader_and_that_there_is_none() {
-    for place in Place::each() {
+    for place in Place::each(Flavor::Redis82) {
         let (follower, leader) = (place.locks().await, place.locks().await);
         let election = follower.election("scheduler");
         let mut leaders = election.leaders();
@@ -100,7 +73,7 @@ async fn followers_are_told_the_leader_and_that_there_is_none() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leader_whose_leadership_is_lost_is_stopped() {
-    let place = Place::each().pop().unwrap();
+    let place = Place::redis(Flavor::Redis82);
     let locks = place.locks().await;
     let candidate = locks.election("scheduler").ttl(SECOND).candidate("one");
     let leading =
@@ -116,7 +89,7 @@ async fn a_leader_whose_leadership_is_lost_is_stopped() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_follower_learns_that_the_store_is_gone_and_asks_again() {
-    let place = Place::each().pop().unwrap();
+    let place = Place::redis(Flavor::Redis82);
     let locks = Locks::builder().outage_limit(SECOND).connect(&place.url).await.unwrap();
     let election = locks.election("scheduler");
     let mut leaders = election.leaders();

@@ -9,60 +9,13 @@ use leasehold::{
     OnceOutcome,
 };
 use servers::{Flavor, Server};
-use tempfile::TempDir;
+
+use super::place::Place;
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
 
 type Fine = Result<u32, String>;
-
-/// A store on which any number of processes have locks.
-struct Place {
-    url: String,
-    memory: Option<Locks>,
-    server: Option<Server>,
-    _directory: Option<TempDir>,
-}
-
-impl Place {
-    fn memory() -> Self {
-        let memory = Locks::builder().label("somebody").in_memory().unwrap();
-        Self { url: String::new(), memory: Some(memory), server: None, _directory: None }
-    }
-
-    fn file() -> Self {
-        let directory = TempDir::with_prefix("leasehold-").unwrap();
-        let url = format!("file:{}", directory.path().join("leases.db").display());
-        Self { url, memory: None, server: None, _directory: Some(directory) }
-    }
-
-    fn redis(flavor: Flavor) -> Self {
-        let server = Server::start(flavor);
-        Self { url: server.url(), memory: None, server: Some(server), _directory: None }
-    }
-
-    fn each() -> [Self; 3] {
-        [Self::memory(), Self::file(), Self::redis(Flavor::Valkey91)]
-    }
-
-    async fn locks(&self) -> Locks {
-        match &self.memory {
-            Some(memory) => memory.clone(),
-            None => {
-                let builder = Locks::builder().label("somebody").outage_limit(3 * SECOND);
-                builder.connect(&self.url).await.unwrap()
-            }
-        }
-    }
-
-    async fn ten(&self) -> Vec<Locks> {
-        let mut all = Vec::new();
-        for _ in 0..10 {
-            all.push(self.locks().await);
-        }
-        all
-    }
-}
 
 async fn counted(times: &AtomicU32) -> Fine {
     tokio::time::sleep(Duration::from_millis(20)).await;
@@ -71,7 +24,7 @@ async fn counted(times: &AtomicU32) -> Fine {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_of_ten_simultaneous_callers_does_the_job_and_the_others_find_it_done() {
-    for place in Place::each() {
+    for place in Place::each(Flavor::Valkey91) {
         let times = Arc::new(AtomicU32::new(0));
         let all: Vec<_> = place
             .ten()
@@ -100,7 +53,7 @@ async fn one_of_ten_simultaneous_callers_does_the_job_and_the_others_find_it_don
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_of_ten_simultaneous_callers_does_the_job_in_each_period_and_nobody_waits() {
-    for place in Place::each() {
+    for place in Place::each(Flavor::Valkey91) {
         let times = Arc::new(AtomicU32::new(0));
         for round in 1..=3 {
             let all: Vec<_> = place
@@ -138,7 +91,7 @@ fn is_of_now(at: leasehold::Stamp) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_job_is_not_done_and_the_next_may_try_at_once() {
-    for place in Place::each() {
+    for place in Place::each(Flavor::Valkey91) {
         let (here, there) = (place.locks().await, place.locks().await);
         let failed = here.once("migrate").run(async |_| Err::<u32, _>("no room")).await.unwrap_err();
         assert_eq!(failed, JobError::Failed("no room"));
@@ -157,7 +110,7 @@ async fn a_failed_job_is_not_done_and_the_next_may_try_at_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_that_was_dropped_halfway_is_left_to_the_next_caller() {
-    for place in Place::each() {
+    for place in Place::each(Flavor::Valkey91) {
         let (here, there) = (place.locks().await, place.locks().await);
         let doing = here.once("migrate").begin().await.unwrap().unwrap();
         let busy = there.once("migrate").within(Duration::ZERO).begin().await.unwrap_err();
@@ -172,7 +125,7 @@ async fn a_job_that_was_dropped_halfway_is_left_to_the_next_caller() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_later_caller_does_not_run_concurrently_with_the_first() {
-    for place in Place::each() {
+    for place in Place::each(Flavor::Valkey91) {
         let (here, there) = (place.locks().await, place.locks().await);
         let doing = here.every(HOUR, "report").begin().await.unwrap().unwrap();
         // Never done before, and somebody is doing it: not due, without waiting.

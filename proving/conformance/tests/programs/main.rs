@@ -10,4 +10,5 @@ mod errors;
 mod examples;
 mod jobs;
 mod last_releases;
+mod place;
 mod runtimes;
