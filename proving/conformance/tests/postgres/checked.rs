@@ -3,30 +3,26 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::postgres::{CheckError, init};
+use leasehold::postgres::CheckError;
 use leasehold::{Guard, Locks, Renewal};
 use rustix::process::{Pid, Signal, kill_process};
 use servers::Postgres;
-use tokio_postgres::{Client, NoTls};
+use tokio_postgres::Client;
+
+use crate::world::db;
 
 /// Short enough to wait for, and long enough for a busy machine to check in time.
 const TTL: Duration = Duration::from_secs(2);
 
-async fn server() -> Postgres {
-    let server = tokio::task::spawn_blocking(Postgres::start).await.unwrap();
-    init(&server.url()).await.unwrap();
+async fn server() -> Arc<Postgres> {
+    let server = crate::world::server(&[]).await;
     let db = db(&server).await;
     db.batch_execute("CREATE TABLE account (id int PRIMARY KEY, by text)").await.unwrap();
     db.batch_execute("INSERT INTO account VALUES (1, 'nobody')").await.unwrap();
     server
-}
-
-async fn db(server: &Postgres) -> Client {
-    let (client, connection) = tokio_postgres::connect(&server.config(), NoTls).await.unwrap();
-    tokio::spawn(connection);
-    client
 }
 
 async fn writer(client: &Client) -> String {
