@@ -42,15 +42,8 @@ impl Target {
     pub fn memory() -> Self {
         let store = Arc::new(MemoryStore::new(runtime()));
         let forgetful = store.clone();
-        Self {
-            name: "memory".into(),
-            open: Box::new(move |_| store.clone()),
-            server: None,
-            hands_over: true,
-            tells: true,
-            forget: Some(Box::new(move || forgetful.forget())),
-            served: None,
-        }
+        let forget: Box<dyn Fn() + Send + Sync> = Box::new(move || forgetful.forget());
+        Self { forget: Some(forget), ..Self::of_your_own("memory", move |_| store.clone()) }
     }
 
     /// A quorum of three stores in memory, which each process opens itself.
@@ -66,7 +59,7 @@ impl Target {
             let store = QuorumStore::new(members.clone(), Duration::from_secs(60), runtime);
             Arc::new(store.expect("three stores"))
         };
-        Self::of_a_quorum("quorum of memory", open)
+        Self { hands_over: false, ..Self::of_your_own("quorum of memory", open) }
     }
 
     /// An application's own store, which each process opens itself: the list of checks, for authors
@@ -102,15 +95,7 @@ impl Target {
             Arc::new(FileStore::at(&there, runtime))
         };
         let forget = move || std::fs::remove_file(&file).expect("the file was made");
-        Self {
-            name: "file".into(),
-            open: Box::new(open),
-            server: None,
-            hands_over: true,
-            tells: true,
-            forget: Some(Box::new(forget)),
-            served: None,
-        }
+        Self { forget: Some(Box::new(forget)), ..Self::of_your_own("file", open) }
     }
 
     /// A new PostgreSQL server.
@@ -160,13 +145,9 @@ impl Target {
             sql(&told, "UPDATE leasehold.meta SET value = '0' WHERE name = 'voided'");
         };
         Self {
-            name: "postgres".into(),
-            open: Box::new(open),
-            server: None,
-            hands_over: true,
-            tells: true,
             forget: Some(Box::new(forget)),
             served: Some(Box::new(served)),
+            ..Self::of_your_own("postgres", open)
         }
     }
 
@@ -188,13 +169,9 @@ impl Target {
             forgetful.restart();
         };
         Self {
-            name: format!("{flavor} {protocol}"),
-            open: Box::new(open),
             server: Some(server),
-            hands_over: true,
-            tells: true,
             forget: Some(Box::new(forget)),
-            served: None,
+            ..Self::of_your_own(&format!("{flavor} {protocol}"), open)
         }
     }
 
@@ -219,15 +196,7 @@ impl Target {
             started.expect("a server that answers");
             Arc::new(RedisStore::from_fred(client, &store_name, runtime).expect("a client of one server"))
         };
-        Self {
-            name,
-            open: Box::new(open),
-            server: Some(server),
-            hands_over: false,
-            tells: false,
-            forget: None,
-            served: None,
-        }
+        Self { server: Some(server), hands_over: false, tells: false, ..Self::of_your_own(&name, open) }
     }
 
     /// A new cluster of three masters; each process is given a different node.
@@ -247,15 +216,7 @@ impl Target {
             let url = format!("redis+cluster://127.0.0.1:{port}?protocol={protocol}");
             Arc::new(ClusterStore::from_url(&url, runtime).expect("a cluster's own URL"))
         };
-        Self {
-            name,
-            open: Box::new(open),
-            server: None,
-            hands_over: true,
-            tells: true,
-            forget: None,
-            served: None,
-        }
+        Self::of_your_own(&name, open)
     }
 
     /// A quorum of three new servers, without the quarantine of a first start.
@@ -276,22 +237,7 @@ impl Target {
             let store = QuorumStore::new(members, Duration::from_secs(60), runtime.clone());
             Arc::new(store.expect("three stores"))
         };
-        Self::of_a_quorum(&name, open)
-    }
-
-    fn of_a_quorum(
-        name: &str,
-        open: impl Fn(Arc<dyn Runtime>) -> Arc<dyn Store> + Send + Sync + 'static,
-    ) -> Self {
-        Self {
-            name: name.into(),
-            open: Box::new(open),
-            server: None,
-            hands_over: false,
-            tells: true,
-            forget: None,
-            served: None,
-        }
+        Self { hands_over: false, ..Self::of_your_own(&name, open) }
     }
 
     /// The store, as another process would open it.
