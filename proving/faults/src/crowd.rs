@@ -86,7 +86,7 @@ impl Crowd {
         // The server's first answer comes after, or together with, its noticing that the dead
         // worker's connection is closed. So it has noticed before the second answer, and hands
         // nothing to the dead worker any more.
-        self.look();
+        let _ = self.looks_at(Plan::KEY);
         self.note_if_it_had_the_lock(worker);
     }
 
@@ -135,21 +135,31 @@ impl Crowd {
     /// If the store does not answer.
     #[must_use]
     pub fn has_the_lock(&self) -> Option<u32> {
-        match &self.look().holders.first()?.owner {
+        match &self.looks_at(Plan::KEY).holders.first()?.owner {
             Owner::Holder { label: Some(label), .. } => label.as_str().parse().ok(),
             _ => None,
         }
     }
 
-    /// True if the store has no holder and no waiter.
+    /// True if the store has no holder and no waiter of this key.
     ///
     /// # Panics
     ///
     /// If the store does not answer.
     #[must_use]
-    pub fn is_forgotten(&self) -> bool {
-        let state = self.look();
+    pub fn is_forgotten(&self, key: &str) -> bool {
+        let state = self.looks_at(key);
         state.holders.is_empty() && state.waiters.is_empty()
+    }
+
+    /// What the store says of this key.
+    ///
+    /// # Panics
+    ///
+    /// If the store does not answer.
+    #[must_use]
+    pub fn looks_at(&self, key: &str) -> KeyState {
+        self.runtime.block_on(self.onlooker.inspect(key)).expect("the store answers")
     }
 
     /// The longest time for which the machine gave this process no processor. Servers and workers
@@ -212,10 +222,6 @@ impl Crowd {
             }
         });
         self.workers.clear();
-    }
-
-    fn look(&self) -> KeyState {
-        self.runtime.block_on(self.onlooker.inspect(Plan::KEY)).expect("the store answers")
     }
 
     fn note_if_it_had_the_lock(&self, worker: u32) {

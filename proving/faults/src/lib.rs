@@ -11,7 +11,6 @@ pub mod judge;
 mod parsed_history;
 mod plan;
 mod pulse;
-pub mod sharing;
 pub mod soak;
 mod visit;
 pub mod wish;

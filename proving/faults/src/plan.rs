@@ -32,6 +32,9 @@ pub struct Plan {
     /// The percentage of requests that are dropped at some await, and of guards that are dropped
     /// instead of released.
     pub dropped_percent: u32,
+    /// What each task wants, as [`Wish`](crate::wish::Wish) parses it; without wishes, all want
+    /// [`Plan::KEY`].
+    pub wishes: Vec<String>,
 }
 
 impl Plan {
@@ -56,7 +59,15 @@ impl Plan {
             think: Duration::ZERO,
             outage_limit: Duration::from_secs(10),
             dropped_percent: 0,
+            wishes: Vec::new(),
         }
+    }
+
+    /// The same with a task for each of these wishes.
+    #[must_use]
+    pub fn wanting(self, wishes: &[&str]) -> Self {
+        let tasks = u32::try_from(wishes.len()).expect("few tasks");
+        Self { tasks, wishes: wishes.iter().map(|&wish| wish.to_owned()).collect(), ..self }
     }
 
     /// Connects to the plan's store.
@@ -72,7 +83,7 @@ impl Plan {
     /// The plan as the arguments of a worker.
     pub(crate) fn words(&self) -> Vec<String> {
         let millis = |time: Duration| time.as_millis().to_string();
-        vec![
+        let mut words = vec![
             self.url.clone(),
             self.history.to_str().expect("a path of a test is text").to_owned(),
             self.tasks.to_string(),
@@ -83,16 +94,15 @@ impl Plan {
             millis(self.think),
             millis(self.outage_limit),
             self.dropped_percent.to_string(),
-        ]
+        ];
+        words.extend(self.wishes.iter().cloned());
+        words
     }
 
     /// Parses the output of [`Plan::words`].
     pub(crate) fn parse(words: &[String]) -> Option<Self> {
-        let [url, history, tasks, ttl, hold, long_hold, long_percent, think, outage_limit, dropped_percent] =
-            words
-        else {
-            return None;
-        };
+        let ([url, history, tasks, ttl, hold, long_hold, long_percent, think, outage_limit, dropped], wishes) =
+            words.split_first_chunk()?;
         let millis = |word: &String| word.parse().map(Duration::from_millis).ok();
         Some(Self {
             url: url.clone(),
@@ -104,7 +114,8 @@ impl Plan {
             long_percent: long_percent.parse().ok()?,
             think: millis(think)?,
             outage_limit: millis(outage_limit)?,
-            dropped_percent: dropped_percent.parse().ok()?,
+            dropped_percent: dropped.parse().ok()?,
+            wishes: wishes.to_vec(),
         })
     }
 }

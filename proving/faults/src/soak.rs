@@ -26,6 +26,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+pub use judge::violations_without_faults;
 use options::{Asked, Options};
 use report::Report;
 use test_bed::NAMES;

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use leasehold::{Guard, LockError, Locks, Mutex};
+use leasehold::{Guard, LockError, Locks};
 use rand::{Rng as _, RngExt as _, SeedableRng as _, rngs::StdRng};
 use tokio::{
     signal::unix::{SignalKind, signal},
@@ -20,6 +20,7 @@ use crate::{
     Plan,
     history::{EventKind, HistoryWriter, now},
     visit::{TaskHistory, for_some_polls},
+    wish::Wish,
 };
 
 /// The pause between two requests after the store refused.
@@ -35,10 +36,16 @@ pub fn run(words: &[String]) -> ExitCode {
         eprintln!("a worker is started by a crowd, with a plan");
         return ExitCode::FAILURE;
     };
-    live(&plan, |task_history, locks| {
-        let dice = StdRng::seed_from_u64(u64::from(process::id()) << 16 | u64::from(task_history.task));
-        Task { task_history, mutex: locks.mutex(Plan::KEY), dice, plan: plan.clone() }.go_round()
-    })
+    live(&plan, |task_history, locks| Task::of(&plan, task_history, locks).go_round())
+}
+
+/// Follows a plan in this process until `end`, then releases everything.
+///
+/// # Errors
+///
+/// If the history cannot be written, or not everything can be released.
+pub async fn follow(plan: &Plan, locks: &Locks, end: impl Future<Output = ()>) -> Result<(), Box<dyn Error>> {
+    rounds(plan, locks, |task_history, locks| Task::of(plan, task_history, locks).go_round(), end).await
 }
 
 /// Runs the tasks of a process round after round until SIGTERM, then releases everything.
@@ -64,13 +71,28 @@ where
     let label = process::id().to_string();
     let builder = Locks::builder().ttl(plan.ttl).label(&label).outage_limit(plan.outage_limit);
     let locks = plan.connect(builder).await?;
+    let end = async {
+        told_to_end.recv().await;
+    };
+    rounds(plan, &locks, task, end).await
+}
+
+async fn rounds<Round>(
+    plan: &Plan,
+    locks: &Locks,
+    task: impl Fn(TaskHistory, &Locks) -> Round,
+    end: impl Future<Output = ()>,
+) -> Result<(), Box<dyn Error>>
+where
+    Round: Future<Output = ()> + Send + 'static,
+{
     let writer = Arc::new(HistoryWriter::at(&plan.history)?);
     let mut tasks = JoinSet::new();
     for number in 1..=plan.tasks {
-        tasks.spawn(task(TaskHistory { writer: Arc::clone(&writer), task: number }, &locks));
+        tasks.spawn(task(TaskHistory { writer: Arc::clone(&writer), task: number }, locks));
     }
     tokio::select! {
-        _ = told_to_end.recv() => {}
+        () = end => {}
         ended = tasks.join_next() => panic!("a task ended: {ended:?}"),
     }
     for number in 1..=plan.tasks {
@@ -83,18 +105,27 @@ where
 
 struct Task {
     task_history: TaskHistory,
-    mutex: Mutex,
+    locks: Locks,
+    wish: Option<Wish>,
     dice: StdRng,
     plan: Plan,
 }
 
 impl Task {
+    fn of(plan: &Plan, task_history: TaskHistory, locks: &Locks) -> Self {
+        let number = task_history.task;
+        let dice = StdRng::seed_from_u64(u64::from(process::id()) << 16 | u64::from(number));
+        let wish = plan.wishes.get(number as usize - 1);
+        let wish = wish.map(|wish| wish.parse().expect("a plan has only wishes that can be parsed"));
+        Self { task_history, locks: locks.clone(), wish, dice, plan: plan.clone() }
+    }
+
     async fn go_round(mut self) {
         loop {
             if !self.plan.think.is_zero() {
                 sleep(self.plan.think.mul_f64(self.dice.random())).await;
             }
-            self.task_history.note(EventKind::Asks);
+            self.task_history.note(self.wish.clone().map_or(EventKind::Asks, EventKind::AsksFor));
             match self.ask().await {
                 None => self.task_history.note(EventKind::Cancelled),
                 Some(Ok(guard)) => self.hold(guard).await,
@@ -109,7 +140,11 @@ impl Task {
     /// Requests the lock; `None` if the request was dropped.
     async fn ask(&mut self) -> Option<Result<Guard, LockError>> {
         let task_history = self.task_history.clone();
-        let request = self.mutex.lock().on_wait(move |waiting| {
+        let request = match &self.wish {
+            Some(wish) => wish.request(&self.locks),
+            None => self.locks.mutex(Plan::KEY).lock(),
+        };
+        let request = request.on_wait(move |waiting| {
             if waiting.place.is_some() {
                 task_history.note(EventKind::Stands);
             }

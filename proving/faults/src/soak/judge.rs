@@ -33,7 +33,49 @@ pub(crate) struct Verdict {
     pub(crate) longest_wait: Duration,
 }
 
+/// The violations in the history of processes that suffered nothing: two holds of one key with one
+/// fence, and everything that is a violation in a soak test.
+#[must_use]
+pub fn violations_without_faults(history: &[Entry], ttl: Duration, longest_gap: Duration) -> Vec<String> {
+    let parsed_history = ParsedHistory::of(history);
+    let mut violations =
+        Circumstances::without_faults(ttl, longest_gap).judge(history, &parsed_history).violations;
+    let mut highest = BTreeMap::<&str, &RequestSpan>::new();
+    let mut seen = BTreeSet::new();
+    for span in parsed_history.beliefs() {
+        for key in keys(span) {
+            if !seen.insert((key, fence(span))) {
+                violations.push(format!("the fence of another at {key}:\n  {span}"));
+            }
+            let before = highest.entry(key).or_insert(span);
+            if mode(span) == Wanted::Alone && fence(span) < fence(before) {
+                violations.push(format!("a fence does not rise at {key}:\n  {before}\n  {span}"));
+            }
+            if fence(span) > fence(before) {
+                *before = span;
+            }
+        }
+    }
+    violations
+}
+
 impl Circumstances {
+    /// Those of a run in which nothing fails.
+    fn without_faults(ttl: Duration, longest_gap: Duration) -> Self {
+        Self {
+            ttl,
+            forgotten: Vec::new(),
+            forgotten_somewhere: Vec::new(),
+            down: Vec::new(),
+            faults: Vec::new(),
+            told_within: Duration::from_secs(1),
+            stall: Duration::ZERO,
+            longest_gap,
+            readers_share_fences: false,
+            members_raise_fences: false,
+        }
+    }
+
     /// Checks a run.
     pub(crate) fn judge(&self, history: &[Entry], parsed_history: &ParsedHistory) -> Verdict {
         let mut verdict = Verdict::default();

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use faults::{Crowd, ParsedHistory, history::now, until};
+use faults::{Crowd, ParsedHistory, history::now, judge::sound_but_for, until};
 use servers::{Flavor, Watched};
 
 use crate::scene::{Scene, longer_than, report, slack, worker};
@@ -84,15 +84,7 @@ fn fail(flavor: Flavor) {
 }
 
 fn judge(parsed_history: &ParsedHistory, failures: &[(u64, u64)], bound: Duration) {
-    if let Some((one, other)) = parsed_history.fences_that_do_not_rise().first() {
-        panic!("a fence that does not rise:\n{one}\n{other}");
-    }
-    for (one, other) in parsed_history.two_at_once() {
-        let state_was_lost = failures.iter().any(|(begins, ends)| {
-            one.believed_until >= *begins && other.granted.is_some_and(|(at, _)| at <= *ends + 2_000_000_000)
-        });
-        assert!(state_was_lost, "two at once:\n{one}\n{other}");
-    }
+    sound_but_for(parsed_history, failures);
     let long = longer_than(parsed_history, bound);
     assert!(long.is_empty(), "longer than {bound:?}: {}", long[0]);
     for handover in longer_than(parsed_history, Duration::from_secs(3)) {

@@ -1,4 +1,4 @@
-//! Many processes that wait for one lock, and their faults.
+//! Many processes that wait for one lock, and their faults; and processes that share locks.
 
 mod at_once;
 mod broken;
@@ -8,4 +8,5 @@ mod killed;
 mod network;
 mod scene;
 mod server;
+mod sharing;
 mod stopped;

@@ -47,6 +47,10 @@ impl Scene {
         Self { server: None, url, directory: TempDir::new().unwrap() }
     }
 
+    pub(crate) fn in_memory() -> Self {
+        Self::under("memory:".to_owned())
+    }
+
     pub(crate) fn on_a_file() -> Self {
         let directory = TempDir::new().unwrap();
         let url = format!("file:{}", directory.path().join("leases.db").display());
@@ -69,7 +73,7 @@ impl Scene {
 
     /// Waits until nothing is left of holders and waiters.
     pub(crate) fn is_forgotten(&self, crowd: &Crowd, ttl: Duration) {
-        until("nobody holds or waits", ttl + slack(crowd), || crowd.is_forgotten());
+        until("nobody holds or waits", ttl + slack(crowd), || crowd.is_forgotten(Plan::KEY));
         if let Some(server) = &self.server {
             assert_eq!(left_behind(server), [""; 0]);
         }

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use faults::{Crowd, ParsedHistory, history::now};
+use faults::{Crowd, history::now, judge::sound_but_for};
 use servers::{Flavor, Server};
 
 use crate::scene::{DEAD_HOLDER, DEAD_WAITER, Scene, longer_than, report, slack, worker};
@@ -88,13 +88,7 @@ fn comes_back_empty(scene: &Scene) {
     let parsed_history = crowd.parsed_history();
     report("came back empty", &crowd, &parsed_history);
     scene.is_forgotten(&crowd, ttl);
-    no_fence_falls(&parsed_history);
-    for (one, other) in parsed_history.two_at_once() {
-        let state_was_lost = restarts.iter().any(|(begins, ends)| {
-            one.believed_until >= *begins && other.granted.is_some_and(|(at, _)| at <= *ends + 2_000_000_000)
-        });
-        assert!(state_was_lost, "two at once:\n{one}\n{other}");
-    }
+    sound_but_for(&parsed_history, &restarts);
     for handover in longer_than(&parsed_history, DEAD_WAITER + slack(&crowd)) {
         let away = restarts.iter().find(|(begins, _)| handover.spans(*begins));
         let Some((begins, ends)) = away else { panic!("no restart here: {handover}") };
@@ -109,11 +103,4 @@ fn back(server: &Server) {
     thread::sleep(Duration::from_millis(200));
     server.restart();
     println!("the server was away for {:?}", begun.elapsed());
-}
-
-fn no_fence_falls(parsed_history: &ParsedHistory) {
-    let fallen = parsed_history.fences_that_do_not_rise();
-    if let Some((one, other)) = fallen.first() {
-        panic!("a fence that does not rise:\n{one}\n{other}");
-    }
 }

@@ -54,7 +54,7 @@ impl Scene {
     fn is_clean(&self, name: &str, crowd: &Crowd, ttl: Duration) -> ParsedHistory {
         let parsed_history = crowd.parsed_history();
         report(name, crowd, &parsed_history);
-        until("nobody holds or waits", ttl + slack(crowd), || crowd.is_forgotten());
+        until("nobody holds or waits", ttl + slack(crowd), || crowd.is_forgotten(Plan::KEY));
         for server in &self.servers {
             assert_eq!(left_behind(server), [""; 0]);
         }

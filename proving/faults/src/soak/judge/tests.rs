@@ -7,16 +7,11 @@ const NONE: [Fault; 0] = [];
 fn circumstances(forgotten: &[Fault]) -> Circumstances {
     let down: Vec<_> = forgotten.iter().copied().filter(|fault| fault.kind.is_outage()).collect();
     Circumstances {
-        ttl: Duration::from_secs(2),
         forgotten: forgotten.to_vec(),
         forgotten_somewhere: forgotten.to_vec(),
         down,
         faults: forgotten.to_vec(),
-        told_within: Duration::from_secs(1),
-        stall: Duration::ZERO,
-        longest_gap: Duration::from_secs(5),
-        readers_share_fences: false,
-        members_raise_fences: false,
+        ..Circumstances::without_faults(Duration::from_secs(2), Duration::from_secs(5))
     }
 }
 
@@ -66,6 +61,8 @@ fn only_incompatible_holders_are_reported() {
         ("alone a", "alone a"),
         ("alone a,b", "alone b"),
         ("read a", "alone a"),
+        ("alone a", "read a"),
+        ("read a", "permits 1/2 a"),
         ("permits 3/5 a", "permits 3/5 a"),
         ("permits 1/5 a", "permits 1/4 a"),
     ] {
@@ -105,6 +102,27 @@ fn a_holder_that_was_forgotten_is_excused_for_as_long_as_its_lease_and_no_longer
     // Forgotten before it asked, and after the other was granted it.
     assert_eq!(judged(&at(0, 0), &lines("71 1 1 renewed 2040")).violations.len(), 1);
     assert_eq!(judged(&at(75, 76), &lines("71 1 1 renewed 2040")).violations.len(), 1);
+}
+
+#[test]
+fn a_fence_that_repeats_or_falls_is_found_if_nothing_failed() {
+    let count = |modes: [(&str, u64); 3]| {
+        let lines = (1..).zip(modes).flat_map(|(task, (mode, fence))| {
+            let [asks, at] = [task, 10 * task];
+            [
+                format!("{asks} 1 {task} asks {mode} a"),
+                format!("{at} 1 {task} granted {fence} {}", at + 5),
+                format!("{} 1 {task} lets-go true", at + 1),
+                format!("{} 1 {task} released", at + 2),
+            ]
+        });
+        let mut history: Vec<Entry> = lines.map(|line| line.parse().unwrap()).collect();
+        history.sort_by_key(|entry| entry.at);
+        violations_without_faults(&history, Duration::from_secs(2), Duration::from_secs(5)).len()
+    };
+    assert_eq!(count([("alone", 1), ("read", 3), ("read", 2)]), 0);
+    assert_eq!(count([("read", 2), ("read", 2), ("read", 3)]), 1);
+    assert_eq!(count([("read", 5), ("read", 3), ("alone", 4)]), 1);
 }
 
 /// A process was handed the lock and stopped at that moment, the server was flushed, and somebody
