@@ -6,8 +6,8 @@ use futures_util::future::try_join_all;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, Pipeline, Value, cmd, pipe};
 
-use crate::error::AnyError;
-use crate::{backend::OpenStore, clock};
+use crate::AnyError;
+use crate::clock;
 
 /// How a bare loop acquires and releases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,9 +20,6 @@ pub enum Strategy {
     FencedPair,
     /// The same, with the server's own compare-and-delete command.
     FencedNative,
-    /// One script that reads the clock and the fence and writes the key and the fence; the release
-    /// script of [`FencedPair`](Self::FencedPair).
-    Scripts,
 }
 
 /// A connection with the scripts loaded.
@@ -62,15 +59,6 @@ const TTL: u64 = 30_000;
 const KEEP: u64 = 600_000;
 
 impl Bare {
-    /// Connects to the server of a store.
-    ///
-    /// # Errors
-    ///
-    /// If it does not answer.
-    pub async fn connect(store: &OpenStore) -> Result<Self, AnyError> {
-        Self::at(&store.url).await
-    }
-
     /// Connects to the server at a URL.
     ///
     /// # Errors
@@ -104,11 +92,10 @@ impl Bare {
                 let (granted, _): (Value, u64) = both.query_async(&mut connection).await?;
                 granted
             }
-            Strategy::Scripts => self.granting(key, &fence, &value).query_async(&mut connection).await?,
         };
         let release = match strategy {
             Strategy::Pair => evalsha(&self.compare_and_delete, &[key], &value),
-            Strategy::FencedPair | Strategy::Scripts => evalsha(&self.release, &[key, &queue], &value),
+            Strategy::FencedPair => evalsha(&self.release, &[key, &queue], &value),
             Strategy::FencedNative => {
                 let mut native = cmd("DELIFEQ");
                 native.arg(key).arg(&value);
@@ -123,8 +110,8 @@ impl Bare {
     }
 
     /// Acquires a key at all members at once, then releases it at all of them at once; each step
-    /// waits for all answers. With a fence from each by [`Strategy::Scripts`], without one by
-    /// [`Strategy::Pair`].
+    /// waits for all answers. With a fence from each by the smallest script that gives one, without
+    /// fences by [`Strategy::Pair`].
     ///
     /// # Errors
     ///

@@ -9,9 +9,9 @@ use redis::{PushInfo, PushKind, Script, Value};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::sleep;
 
+use crate::AnyError;
 use crate::bare::patient;
 use crate::clock;
-use crate::error::AnyError;
 use crate::turn::Turn;
 
 /// Takes the key, or joins its queue.

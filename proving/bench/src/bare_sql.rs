@@ -7,8 +7,8 @@ use tokio::sync::mpsc;
 use tokio_postgres::types::Type;
 use tokio_postgres::{AsyncMessage, Client, NoTls, Statement};
 
+use crate::AnyError;
 use crate::clock;
-use crate::error::AnyError;
 
 /// How a bare loop acquires and releases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use std::env;
 use std::fs;
 use std::process::{Child, Command, Stdio};
 
-use crate::error::AnyError;
+use crate::AnyError;
 use crate::path::Walk;
 
 /// The environment variable that makes a missing valgrind a failure.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::error::AnyError;
+use crate::AnyError;
 
 /// No order takes this long: a process that is silent for longer will not answer.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(300);

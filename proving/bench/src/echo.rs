@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
+use crate::AnyError;
 use crate::clock;
-use crate::error::AnyError;
 use crate::order::Order;
 use crate::sample::Sample;
 use crate::transactions::Transactions;

@@ -1,13 +1,13 @@
 //! A result, and the collection of results of a run.
 
 use std::fs;
-use std::io::Write as _;
 use std::path::PathBuf;
 
+use competitor::answer;
 use serde::{Deserialize, Serialize};
 
+use crate::AnyError;
 use crate::backend::Backend;
-use crate::error::AnyError;
 use crate::sample::Sample;
 use crate::targets::{self, TARGETS, Target};
 
@@ -127,10 +127,7 @@ impl Figures {
                 && !targets::passes_for_now(of.workload, of.backend.name(), measure, value),
         };
         if self.telling == Telling::Json {
-            let line = serde_json::to_string(&figure).expect("a figure is plain data");
-            let mut out = std::io::stdout().lock();
-            // The reader has closed the pipe, so there is nobody left to write to.
-            let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+            answer(&figure);
         }
         self.all.push(figure);
     }

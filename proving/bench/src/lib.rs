@@ -12,7 +12,6 @@ pub mod callgrind;
 pub mod child;
 pub mod clock;
 mod echo;
-pub mod error;
 pub mod figure;
 pub mod machine;
 pub mod open_loop;
@@ -32,3 +31,5 @@ pub mod vitals;
 pub mod worker;
 pub mod workers;
 pub mod workloads;
+
+pub use competitor::AnyError;

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::{env, fs};
 
+use bench::AnyError;
 use bench::backend::{self, Backend};
-use bench::error::AnyError;
 use bench::figure::{self, Figure, Figures, Telling};
 use bench::machine::Machine;
 use bench::page::{self, table};

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 
-use crate::error::AnyError;
+use crate::AnyError;
 use crate::sample::Sample;
 
 /// One batch: the bytes to send, and the length of the answer.

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use crate::error::AnyError;
+use crate::AnyError;
 use crate::figure::{Figure, shown};
 use crate::machine::Machine;
 use crate::pictures::{self, Picture};

@@ -8,8 +8,8 @@ use std::{env, process};
 
 use leasehold::{AnyStore, Locks, Mutex};
 
+use crate::AnyError;
 use crate::bare::{Bare, Strategy};
-use crate::error::AnyError;
 use crate::transactions::Transactions;
 
 /// The first argument of a process that walks a path.
@@ -41,13 +41,12 @@ pub enum Path {
 }
 
 /// All paths, with their names on the command line.
-const ALL: [(&str, Path); 11] = [
+const ALL: [(&str, Path); 10] = [
     ("cycle", Path::Cycle),
     ("lock", Path::Lock),
     ("pair", Path::Bare(Strategy::Pair)),
     ("fenced-pair", Path::Bare(Strategy::FencedPair)),
     ("fenced-native", Path::Bare(Strategy::FencedNative)),
-    ("scripts", Path::Bare(Strategy::Scripts)),
     ("renewal", Path::Renewal),
     ("bare-renewal", Path::BareRenewal),
     ("quorum", Path::Quorum),

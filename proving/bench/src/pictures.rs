@@ -1,6 +1,6 @@
 //! The plots of the page, made from its results.
 
-use crate::error::AnyError;
+use crate::AnyError;
 use crate::figure::Figure;
 use crate::plot::{Curve, curves};
 

@@ -6,7 +6,7 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use crate::error::AnyError;
+use crate::AnyError;
 use crate::figure::shown;
 
 /// A curve of a plot, and its label.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use rusqlite::{Connection, TransactionBehavior, params};
 
-use crate::error::AnyError;
+use crate::AnyError;
 
 /// A database in a file of its own, with the same settings as the file store's.
 #[derive(Debug)]

@@ -2,22 +2,21 @@
 //! service with few cores.
 
 use std::collections::HashMap;
-use std::io::{BufRead as _, Write as _};
 use std::sync::Arc;
 use std::time::Duration;
 use std::{env, process, thread};
 
+use competitor::{answer, orders};
 use leasehold::{Guard, InspectError, LockError, Locks, Mutex, TokioRuntime};
 use leasehold_core::{Answer, Attempt, BoxFuture, Claim, GrantAnswer, Holder, Key, Request, Ttl};
 use leasehold_file::Ledger;
-use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
+use crate::AnyError;
 use crate::bare_queue::BareQueue;
 use crate::clock;
 use crate::echo;
-use crate::error::AnyError;
 use crate::order::{Order, Report};
 use crate::turn::Turn;
 use crate::workers::WORKER_FLAG;
@@ -96,16 +95,7 @@ impl Worker {
     }
 
     async fn serve(&mut self) -> Result<(), AnyError> {
-        let (sender, mut orders) = mpsc::unbounded_channel();
-        thread::spawn(move || {
-            for line in std::io::stdin().lock().lines().map_while(Result::ok) {
-                if sender.send(line).is_err() {
-                    return;
-                }
-            }
-            // The process that started this one is gone.
-            process::exit(0);
-        });
+        let mut orders = orders();
         answer(&Report::Done);
         while let Some(order) = orders.recv().await {
             let report = match self.obey(serde_json::from_str(&order)?).await {
@@ -299,13 +289,6 @@ fn spin(number: u64, file: &str, turns: u32) -> Result<Report, AnyError> {
         done.push(Turn { waiter: number, asked, had, released: clock::now(), fence, asks });
     }
     Ok(Report::Turns(done))
-}
-
-fn answer(report: &Report) {
-    let line = serde_json::to_string(report).expect("a report is plain data");
-    let mut out = std::io::stdout().lock();
-    // If this fails, the process that started this one is gone.
-    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
 const fn micros(micros: u64) -> Duration {

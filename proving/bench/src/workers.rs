@@ -3,9 +3,9 @@
 use std::env;
 use std::process::Command;
 
+use crate::AnyError;
 use crate::backend::OpenStore;
 use crate::child::Child;
-use crate::error::AnyError;
 use crate::order::{Order, Report};
 use crate::turn::{Turn, Turns};
 

@@ -10,4 +10,4 @@ mod serve;
 
 pub use cycle::{AnyError, TTL};
 pub use order::{Order, Report, Times};
-pub use serve::{Competitor, Visit, now, serve};
+pub use serve::{Competitor, Visit, answer, now, orders, serve};

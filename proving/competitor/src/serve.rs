@@ -6,7 +6,8 @@ use std::time::Duration;
 use std::{process, thread};
 
 use rustix::time::{ClockId, clock_gettime};
-use tokio::sync::mpsc;
+use serde::Serialize;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::sleep;
 
 use crate::bare::Bare;
@@ -69,16 +70,7 @@ pub fn serve<C: Competitor>(url: &str) -> ! {
 }
 
 async fn obey_all<C: Competitor>(competitor: C, bare: Bare) -> Result<(), AnyError> {
-    let (sender, mut orders) = mpsc::unbounded_channel();
-    thread::spawn(move || {
-        for line in std::io::stdin().lines().map_while(Result::ok) {
-            if sender.send(line).is_err() {
-                return;
-            }
-        }
-        // The process that started this one is gone.
-        process::exit(0);
-    });
+    let mut orders = orders();
     answer(&Report::Ready);
     while let Some(order) = orders.recv().await {
         let report = match obey(serde_json::from_str(&order)?, &competitor, &bare).await {
@@ -88,6 +80,22 @@ async fn obey_all<C: Competitor>(competitor: C, bare: Bare) -> Result<(), AnyErr
         answer(&report);
     }
     Ok(())
+}
+
+/// The lines on standard input. This process exits when there are no more.
+#[must_use]
+pub fn orders() -> UnboundedReceiver<String> {
+    let (sender, orders) = unbounded_channel();
+    thread::spawn(move || {
+        for line in std::io::stdin().lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+        // The process that started this one is gone.
+        process::exit(0);
+    });
+    orders
 }
 
 async fn obey<C: Competitor>(order: Order, competitor: &C, bare: &Bare) -> Result<Report, AnyError> {
@@ -158,9 +166,14 @@ async fn cycles<C: Cycle>(what: &C, tasks: usize, millis: u64) -> Result<Report,
     Ok(Report::Cycles { count, nanos: now() - begun })
 }
 
-fn answer(report: &Report) {
+/// Writes a report to standard output, as a line of JSON.
+///
+/// # Panics
+///
+/// If it is not plain data.
+pub fn answer(report: &impl Serialize) {
     let line = serde_json::to_string(report).expect("a report is plain data");
     let mut out = std::io::stdout().lock();
-    // If this fails, the process that started this one is gone.
+    // If this fails, the process that reads it is gone.
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }

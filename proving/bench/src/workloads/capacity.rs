@@ -7,10 +7,10 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use super::{MEMBERS, Workload, on_one_thread};
+use crate::AnyError;
 use crate::backend::OpenStore;
 use crate::bare::Bare;
 use crate::clock;
-use crate::error::AnyError;
 use crate::figure::{Figures, Of};
 use crate::open_loop::{self, Arrivals, Batch};
 use crate::sample::Sample;

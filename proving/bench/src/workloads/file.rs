@@ -3,10 +3,10 @@ use std::path::Path;
 use leasehold::Locks;
 
 use super::{Workload, on_one_thread};
+use crate::AnyError;
 use crate::backend::OpenStore;
 use crate::clock;
 use crate::echo::Echo;
-use crate::error::AnyError;
 use crate::figure::{Figures, Of};
 use crate::order::{Order, Report};
 use crate::sample::Sample;

@@ -1,8 +1,8 @@
 use super::{Workload, on_one_thread};
+use crate::AnyError;
 use crate::backend::OpenStore;
 use crate::bare::Bare;
 use crate::clock;
-use crate::error::AnyError;
 use crate::figure::{Figures, Of};
 use crate::order::{Order, Report};
 use crate::sample::Sample;
@@ -80,7 +80,7 @@ fn renewals(
 
 /// µs of processor time per script, in pipelines of 200.
 async fn bare_renewals(settings: &Settings, store: &OpenStore) -> Result<Sample, AnyError> {
-    let bare = Bare::connect(store).await?;
+    let bare = Bare::at(&store.url).await?;
     let keys: Vec<_> = (0..200).map(|n| format!("bare:{n}")).collect();
     let mut each = Sample::default();
     for repetition in 0..=settings.repetitions() {

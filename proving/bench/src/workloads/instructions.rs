@@ -3,10 +3,10 @@ use std::process::Command;
 
 use super::uncontended::floor;
 use super::{MEMBERS, Workload};
+use crate::AnyError;
 use crate::backend::{Backend, OpenStore};
 use crate::bare::Strategy;
 use crate::callgrind;
-use crate::error::AnyError;
 use crate::figure::{Figures, Of};
 use crate::path::{Path, Walk};
 use crate::settings::Settings;

@@ -1,6 +1,7 @@
 //! The workloads: one file each, and one entry each in [`ALL`].
 
 mod capacity;
+mod closed_loop;
 mod file;
 mod hand_off;
 mod held;
@@ -11,7 +12,7 @@ mod quorum;
 mod uncontended;
 mod waiters;
 
-use crate::error::AnyError;
+use crate::AnyError;
 use crate::figure::Figures;
 use crate::settings::Settings;
 

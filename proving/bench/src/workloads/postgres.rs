@@ -1,14 +1,13 @@
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use leasehold::Locks;
 
+use super::closed_loop::{Competitor, TASKS, laps};
 use super::{Workload, on_one_thread};
+use crate::AnyError;
 use crate::backend::{Backend, OpenStore};
 use crate::bare_sql::{BareSql, Strategy};
-use crate::clock;
-use crate::error::AnyError;
 use crate::figure::{Figures, Of};
 use crate::sample::Sample;
 use crate::settings::Settings;
@@ -30,14 +29,12 @@ the statements.",
     run,
 };
 
-const TASKS: [(usize, &str); 3] = [(1, "1 task"), (16, "16 tasks"), (64, "64 tasks")];
-
 fn run(settings: &Settings, figures: &mut Figures) -> Result<(), AnyError> {
     let store = Backend::POSTGRES.open();
     figures.announce("postgres");
     on_one_thread(async {
-        let field = Competitor::field(&store).await?;
-        for (tasks, case) in TASKS {
+        let field = Loop::field(&store).await?;
+        for (tasks, case) in TASKS.into_iter().filter(|(tasks, _)| *tasks <= 64) {
             throughput(settings, figures, &field, tasks, case).await?;
         }
         Ok(())
@@ -48,27 +45,16 @@ fn run(settings: &Settings, figures: &mut Figures) -> Result<(), AnyError> {
 async fn throughput(
     settings: &Settings,
     figures: &mut Figures,
-    field: &[Competitor],
+    field: &[Loop],
     tasks: usize,
     case: &str,
 ) -> Result<(), AnyError> {
-    let mut laps: Vec<Sample> = field.iter().map(|_| Sample::default()).collect();
-    for repetition in 0..=settings.repetitions() {
-        // Each competitor is first, and last, in turn.
-        for n in 0..field.len() {
-            let n = (n + repetition) % field.len();
-            let speed = closed_loop(settings, tasks, &field[n]).await?;
-            // The first repetition is a warm-up.
-            if repetition > 0 {
-                laps[n].push(speed);
-            }
-        }
-    }
+    let laps: Vec<_> = laps(settings, tasks, field).await?.into_iter().map(|laps| laps.speed).collect();
     let of = Of { workload: WORKLOAD.name, backend: Backend::POSTGRES, case };
     for (competitor, speed) in field.iter().zip(&laps) {
         figures.add(of, competitor.name(), "k/s", speed.clone());
     }
-    // In the order of `Competitor::field`.
+    // In the order of `Loop::field`.
     if let [ours, row, _, advisory] = laps.as_slice() {
         figures.add(of, "ours ÷ bare row", "", ours.over(row));
         figures.add(of, "ours ÷ advisory lock", "", ours.over(advisory));
@@ -99,12 +85,12 @@ fn hand_over(settings: &Settings, figures: &mut Figures, store: &OpenStore) -> R
 }
 
 #[derive(Clone)]
-enum Competitor {
+enum Loop {
     Ours(Locks),
     Bare(Arc<BareSql>, Strategy),
 }
 
-impl Competitor {
+impl Loop {
     async fn field(store: &OpenStore) -> Result<[Self; 4], AnyError> {
         let bare = Arc::new(BareSql::connect(&store.url).await?);
         let bare = |strategy| Self::Bare(Arc::clone(&bare), strategy);
@@ -120,6 +106,12 @@ impl Competitor {
             Self::Bare(_, Strategy::Advisory) => "advisory lock",
         }
     }
+}
+
+impl Competitor for Loop {
+    fn key(&self, task: usize) -> String {
+        format!("own:{task}")
+    }
 
     async fn cycle(&self, key: &str, serial: u64) -> Result<(), AnyError> {
         match self {
@@ -130,29 +122,4 @@ impl Competitor {
             Self::Bare(bare, strategy) => bare.cycle(*strategy, key, serial).await,
         }
     }
-}
-
-/// Thousands of cycles per second.
-async fn closed_loop(settings: &Settings, tasks: usize, competitor: &Competitor) -> Result<f64, AnyError> {
-    static SERIAL: AtomicU64 = AtomicU64::new(0);
-    let begun = clock::now();
-    let end = begun + u64::try_from(settings.slice().as_nanos())?;
-    let running = (0..tasks).map(|task| {
-        let competitor = competitor.clone();
-        tokio::spawn(async move {
-            let (key, mut cycles) = (format!("own:{task}"), 0_u32);
-            loop {
-                competitor.cycle(&key, SERIAL.fetch_add(1, Ordering::Relaxed)).await?;
-                cycles += 1;
-                if clock::now() >= end {
-                    return Ok::<_, AnyError>(cycles);
-                }
-            }
-        })
-    });
-    let mut cycles = 0.0;
-    for task in running.collect::<Vec<_>>() {
-        cycles += f64::from(task.await??);
-    }
-    Ok(cycles * 1e6 / (clock::now() - begun) as f64)
 }

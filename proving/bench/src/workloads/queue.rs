@@ -2,8 +2,8 @@ use std::thread;
 use std::time::Duration;
 
 use super::Workload;
+use crate::AnyError;
 use crate::backend::{Backend, OpenStore};
-use crate::error::AnyError;
 use crate::figure::{Figures, Of};
 use crate::order::Order;
 use crate::sample::Sample;

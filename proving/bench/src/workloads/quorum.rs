@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use leasehold::{AnyStore, Locks};
 use servers::Server;
-use tokio::task::JoinSet;
 
+use super::closed_loop::{Competitor, TASKS, laps};
 use super::{MEMBERS, Workload, on_one_thread};
+use crate::AnyError;
 use crate::backend::{Backend, OpenStore};
 use crate::bare::Bare;
 use crate::clock;
-use crate::error::AnyError;
 use crate::figure::{Figures, Of};
 use crate::sample::Sample;
 use crate::settings::Settings;
@@ -27,8 +27,6 @@ script that gives a fence, instead of `SET`. *One stopped* is the time from the 
 while one of the five is stopped, divided by the same on five that answer; the two take turns.",
     run,
 };
-
-const TASKS: [(usize, &str); 4] = [(1, "1 task"), (16, "16 tasks"), (64, "64 tasks"), (256, "256 tasks")];
 
 /// Longer than this workload takes. A restarted server votes only after this time, which starts
 /// when it is first seen.
@@ -65,57 +63,32 @@ async fn beside_raw(
     }
     let mut raw = Vec::new();
     for store in sites {
-        raw.push(Bare::connect(store).await?);
+        raw.push(Bare::at(&store.url).await?);
     }
     let raw: Arc<[_]> = raw.into();
-    let competitors = [
-        Competitor::Ours(locks(sites.iter().filter_map(OpenStore::server))?),
-        Competitor::Raw(raw.clone()),
-        Competitor::FencedRaw(raw),
-    ];
-    let mut laps: [Laps; 3] = Default::default();
-    for repetition in 0..=settings.repetitions() {
-        // Each competitor is first in turn.
-        for n in 0..competitors.len() {
-            let n = (n + repetition) % competitors.len();
-            let (speed, processor) = closed_loop(settings, tasks, &competitors[n]).await?;
-            // The first repetition is a warm-up for connections, scripts and the servers' memory.
-            if repetition > 0 {
-                laps[n].speed.push(speed);
-                laps[n].processor.push(processor);
-            }
-        }
+    let ours = Loop::Ours(locks(sites.iter().filter_map(OpenStore::server))?);
+    let field = [ours, Loop::Raw(raw.clone()), Loop::FencedRaw(raw)];
+    let laps = laps(settings, tasks, &field).await?;
+    if let [ours, raw, fenced] = laps.as_slice() {
+        figures.add(of, "ours ÷ raw", "", ours.speed.over(&raw.speed));
+        figures.add(of, "ours ÷ fenced raw", "", ours.speed.over(&fenced.speed));
+        figures.add(of, "ours", "k/s", ours.speed.clone());
+        figures.add(of, "raw", "k/s", raw.speed.clone());
+        figures.add(of, "fenced raw", "k/s", fenced.speed.clone());
+        figures.add(of, "client processor", "µs", ours.processor.clone());
+        figures.add(of, "client processor of raw", "µs", raw.processor.clone());
     }
-    let [ours, raw, fenced] = laps;
-    figures.add(of, "ours ÷ raw", "", ours.speed.over(&raw.speed));
-    figures.add(of, "ours ÷ fenced raw", "", ours.speed.over(&fenced.speed));
-    figures.add(of, "ours", "k/s", ours.speed);
-    figures.add(of, "raw", "k/s", raw.speed);
-    figures.add(of, "fenced raw", "k/s", fenced.speed);
-    figures.add(of, "client processor", "µs", ours.processor);
-    figures.add(of, "client processor of raw", "µs", raw.processor);
     Ok(())
 }
 
-/// The results of a competitor, one per repetition.
-#[derive(Default)]
-struct Laps {
-    /// Thousands of cycles per second.
-    speed: Sample,
-    /// µs of this process's processor time per cycle.
-    processor: Sample,
-}
-
 #[derive(Clone)]
-enum Competitor {
+enum Loop {
     Ours(Locks),
     Raw(Arc<[Bare]>),
     FencedRaw(Arc<[Bare]>),
 }
 
-impl Competitor {
-    /// A key per competitor: Leasehold's releases to the slowest members may still be under way,
-    /// and must not delay the raw loop.
+impl Competitor for Loop {
     fn key(&self, task: usize) -> String {
         match self {
             Self::Ours(_) => format!("ours:{task}"),
@@ -134,36 +107,6 @@ impl Competitor {
             Self::FencedRaw(members) => Bare::cycle_at_all(members, true, key, serial).await,
         }
     }
-}
-
-/// Thousands of cycles per second, and µs of processor time per cycle.
-async fn closed_loop(
-    settings: &Settings,
-    tasks: usize,
-    competitor: &Competitor,
-) -> Result<(f64, f64), AnyError> {
-    let (begun, before) = (clock::now(), clock::processor());
-    let end = begun + u64::try_from(settings.slice().as_nanos())?;
-    let mut running = JoinSet::new();
-    for task in 0..tasks {
-        let (competitor, key) = (competitor.clone(), competitor.key(task));
-        running.spawn(async move {
-            let mut cycles = 0_u32;
-            loop {
-                competitor.cycle(&key, u64::from(cycles)).await?;
-                cycles += 1;
-                if clock::now() >= end {
-                    return Ok::<_, AnyError>(cycles);
-                }
-            }
-        });
-    }
-    let mut cycles = 0.0;
-    while let Some(task) = running.join_next().await {
-        cycles += f64::from(task??);
-    }
-    let (took, used) = ((clock::now() - begun) as f64, (clock::processor() - before) as f64);
-    Ok((cycles * 1e6 / took, used / cycles / 1e3))
 }
 
 /// The time of an acquisition with one of five members stopped, divided by the time with five that

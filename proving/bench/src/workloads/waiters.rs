@@ -1,8 +1,8 @@
 use servers::{Reply, Server};
 
 use super::Workload;
+use crate::AnyError;
 use crate::backend::OpenStore;
-use crate::error::AnyError;
 use crate::figure::{Figures, Of};
 use crate::order::{Order, Report};
 use crate::sample::Sample;
