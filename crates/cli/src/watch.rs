@@ -72,6 +72,7 @@ pub(crate) async fn watch(
     let mut loss = None;
     let mut held_too_long = None;
     let mut last_wish = None;
+    let mut asked = false;
     let mut stopped_too_long = false;
     let mut unminded_by_us = false;
     let mut gone_by = u64::MAX;
@@ -80,6 +81,8 @@ pub(crate) async fn watch(
     let report = loop {
         // Created before the end is read, so that no renewal is missed in between.
         let renewed = held.renewed();
+        // Before a renewal that comes too late for the command, as one may just after a stop.
+        asked |= command.is_asked_to_end(gone_by);
         let now = supervisor::now();
         let left = held.remaining();
         if !left.is_zero() {
@@ -121,9 +124,9 @@ pub(crate) async fn watch(
                 false
             }
         };
-        stopped_too_long |= was_stopped && command.is_asked_to_end(gone_by);
+        stopped_too_long |= was_stopped && (asked || command.is_asked_to_end(gone_by));
     };
-    stopped_too_long |= signals.forget() && command.is_asked_to_end(gone_by);
+    stopped_too_long |= signals.forget() && (asked || command.is_asked_to_end(gone_by));
     let doom = match report {
         None if !unminded_by_us => Some(loss.map_or(EndReason::Unminded, EndReason::Lost)),
         report => {

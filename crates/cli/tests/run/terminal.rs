@@ -240,16 +240,25 @@ fn a_job_that_is_ended_while_it_is_stopped_says_so_although_its_lease_can_still_
     pty.wait_for("lease lost, so the command was ended: it was not renewed while this run was stopped");
 }
 
-/// The same for a stop that no program can notice.
+/// The same for a stop that no program can notice. Many at once, because some then renew their lease
+/// before they see that they were continued.
 #[test]
 fn a_run_that_was_stopped_by_force_past_its_lease_says_so() {
     let site = Site::new();
-    let run = site.start(site.run_script(&["--ttl", "1", "k"], "echo $$ > running; exec sleep 60"));
-    let command = site.wait_for("running");
-    run.signal(Signal::STOP);
-    until("the command is ended", || !is_alive(&command));
-    run.signal(Signal::CONT);
-    run.finish().says(70, &["it was not renewed while this run was stopped"]);
+    let runs: Vec<_> = (0..24)
+        .map(|nth| {
+            let script = format!("echo $$ > running{nth}; exec sleep 60");
+            let run = site.start(site.run_script(&["--ttl", "1", &format!("k{nth}")], &script));
+            let command = site.wait_for(&format!("running{nth}"));
+            run.signal(Signal::STOP);
+            (run, command)
+        })
+        .collect();
+    for (run, command) in runs {
+        until("the command is ended", || !is_alive(&command));
+        run.signal(Signal::CONT);
+        run.finish().says(70, &["it was not renewed while this run was stopped"]);
+    }
 }
 
 /// Then only we are stopped, and nothing renews the lease.
