@@ -2,7 +2,9 @@
 
 use std::ffi::OsString;
 
-use crate::args::Task;
+use clap::CommandFactory as _;
+
+use crate::args::{CommandLine, Task};
 
 /// Moves options in front of the task, as git and docker accept them, behind it.
 pub(super) fn task_first(words: &[OsString]) -> Vec<OsString> {
@@ -76,18 +78,16 @@ pub(super) fn task(typed: &str) -> Option<String> {
     })
 }
 
-/// The task whose name has the same letters, or all but one.
-fn near(typed: &str) -> Option<&'static str> {
-    const TASKS: [&str; 14] = [
-        "forget", "metrics", "watch", "run", "once", "every", "hold", "show", "ls", "break", "top", "doctor",
-        "bench", "help",
-    ];
+/// The task whose name has the same letters.
+fn near(typed: &str) -> Option<String> {
     let sorted = |word: &str| {
         let mut letters: Vec<_> = word.chars().collect();
         letters.sort_unstable();
         letters
     };
-    TASKS.into_iter().find(|task| task.len() > 2 && sorted(task) == sorted(typed))
+    let whole = CommandLine::command();
+    let mut tasks = whole.get_subcommands().map(clap::Command::get_name);
+    tasks.find(|task| task.len() > 2 && sorted(task) == sorted(typed)).map(str::to_owned)
 }
 
 #[cfg(test)]
@@ -120,6 +120,7 @@ mod tests {
     #[test]
     fn letters_in_another_order_are_a_slip_and_other_words_are_not() {
         assert_eq!(task("rnu").as_deref(), Some("did you mean run?"));
+        assert_eq!(task("inti").as_deref(), Some("did you mean init?"));
         assert_eq!(task("zebra"), None);
         assert!(task("status").is_some_and(|hint| hint.contains("show")));
     }
