@@ -167,6 +167,12 @@ impl Sessions {
         }
     }
 
+    /// Returns true in a forked child of the process that made this: it has copies of all of this,
+    /// and is another process.
+    pub(crate) fn is_inherited(&self) -> bool {
+        self.process != process::id()
+    }
+
     /// The name of this store's session, if it has one.
     pub(crate) fn own(&self) -> Option<Session> {
         self.locked().entry.as_ref().map(|entry| entry.name)
@@ -185,8 +191,7 @@ impl Sessions {
     }
 
     fn say(&self, record: SessionRecord) {
-        // A forked child has a copy of the descriptor, and is another process.
-        if self.process != process::id() {
+        if self.is_inherited() {
             return;
         }
         let mut own = self.locked();
@@ -378,8 +383,7 @@ impl Sessions {
     /// Ends this store's session. If no lease depends on it any more, its file is removed;
     /// otherwise the file is kept, so that others can find out that it has ended.
     pub(crate) fn leave(&self, holds_something: bool) {
-        // A forked child has copies of all of this, and is another process.
-        if self.process != process::id() {
+        if self.is_inherited() {
             return;
         }
         let Some(entry) = self.locked().entry.take() else { return };

@@ -3,7 +3,6 @@
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
-use std::process;
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -65,7 +64,6 @@ pub struct FileStore {
     name: Arc<str>,
     runtime: Arc<dyn Runtime>,
     boot: Option<BootId>,
-    process: u32,
     notifier: Arc<Notifier>,
     queue: Mutex<Option<Queue>>,
 }
@@ -89,7 +87,6 @@ impl FileStore {
             )),
             runtime,
             boot: None,
-            process: process::id(),
             queue: Mutex::default(),
         }
     }
@@ -195,7 +192,7 @@ impl FileStore {
     fn queue(&self) -> Result<Queue, Fault> {
         // The thread does not exist in a forked child, so it would never answer; and SQLite's locks
         // must not be used there.
-        if self.process != process::id() {
+        if self.notifier.sessions.is_inherited() {
             return Err(Fault::lasting(
                 &self.name,
                 "this process was forked from the one that made the store: make the first store after the fork",
@@ -456,7 +453,7 @@ impl BaselineStore for FileStore {
 impl Drop for FileStore {
     fn drop(&mut self) {
         // In a forked child, the socket and the thread belong to the parent.
-        if self.process == process::id() {
+        if !self.notifier.sessions.is_inherited() {
             self.notifier.close();
             // The thread does this too, but the process may end before.
             self.notifier.go_if_nothing_is_held();

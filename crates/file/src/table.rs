@@ -71,6 +71,16 @@ pub(crate) struct Requester<'a> {
     pub(crate) session: Option<Session>,
 }
 
+/// The columns of a row as [`read`] expects them, before the rest of a statement.
+macro_rules! select_record {
+    ($rest:literal) => {
+        concat!(
+            "SELECT holder, label, ends, awaited, session, fence, fence_ends, waiters, handed, handed_on, queue_ends, marker, shares ",
+            $rest
+        )
+    };
+}
+
 /// Reads the records of some keys, including ended ones, with this many of the first waiters.
 pub(crate) fn load<'a>(
     connection: &Connection,
@@ -78,15 +88,12 @@ pub(crate) fn load<'a>(
     requester: Option<Requester<'_>>,
     first: usize,
 ) -> Result<StoredRecords, FileError> {
-    let mut select = connection.prepare_cached(
-        "SELECT holder, label, ends, awaited, session, fence, fence_ends, waiters, handed, handed_on, queue_ends, marker, shares
-         FROM record WHERE key = ?1",
-    )?;
+    let mut select = connection.prepare_cached(select_record!("FROM record WHERE key = ?1"))?;
     let mut written = StoredRecords::default();
     for key in keys {
         let mut rows = select.query([key.as_bytes()])?;
         if let Some(row) = rows.next()? {
-            read(connection, row, 0, key, requester, first, &mut written)?;
+            read(connection, row, key, requester, first, &mut written)?;
         }
     }
     Ok(written)
@@ -95,16 +102,12 @@ pub(crate) fn load<'a>(
 /// Reads everything.
 pub(crate) fn load_all(connection: &Connection) -> Result<StoredRecords, FileError> {
     let mut written = StoredRecords::default();
-    let mut select = connection.prepare(
-        "SELECT key, holder, label, ends, awaited, session, fence, fence_ends, waiters, handed, handed_on, queue_ends,
-             marker, shares
-         FROM record",
-    )?;
+    let mut select = connection.prepare(select_record!(", key FROM record"))?;
     let mut rows = select.query([])?;
     while let Some(row) = rows.next()? {
-        let bytes: Vec<u8> = row.get(0)?;
+        let bytes: Vec<u8> = row.get("key")?;
         let key = Key::new(&bytes).map_err(FileError::damaged)?;
-        read(connection, row, 1, &key, None, usize::MAX, &mut written)?;
+        read(connection, row, &key, None, usize::MAX, &mut written)?;
     }
     mark::load_from(connection, b"", &mut written.records)?;
     broken::load_from(connection, b"", &mut written.records)?;
@@ -244,52 +247,51 @@ fn save_row(
     Ok(())
 }
 
-/// Reads a row, whose columns begin at `at` with the holder, and its further records.
+/// Reads a row and its further records.
 fn read(
     connection: &Connection,
     row: &Row<'_>,
-    at: usize,
     key: &Key,
     requester: Option<Requester<'_>>,
     first: usize,
     written: &mut StoredRecords,
 ) -> Result<(), FileError> {
-    let fence = fence(row.get(at + 5)?)?;
-    if let Some(holder) = row.get::<_, Option<[u8; 16]>>(at)? {
+    let fence = fence(row.get(5)?)?;
+    if let Some(holder) = row.get::<_, Option<[u8; 16]>>(0)? {
         let holder = Holder::from_bits(u128::from_be_bytes(holder));
-        let label: Option<String> = row.get(at + 1)?;
+        let label: Option<String> = row.get(1)?;
         let label = label.map(|text| Label::read(text.as_bytes()));
-        let (ends, awaited) = (stamp(row.get(at + 2)?)?, row.get(at + 3)?);
+        let (ends, awaited) = (stamp(row.get(2)?)?, row.get(3)?);
         let lock = Lock::new(Content::Lease { holder, fence, label, awaited }, Some(ends));
         written.records.locks.insert(key.clone(), lock);
-        if let Some(session) = row.get(at + 4)? {
+        if let Some(session) = row.get(4)? {
             written.sessions.insert(key.clone(), Session::from_bytes(session));
         }
     }
     if let Some(fence) = fence {
-        written.records.fences.insert(key.clone(), LastFence::new(fence, stamp(row.get(at + 6)?)?));
+        written.records.fences.insert(key.clone(), LastFence::new(fence, stamp(row.get(6)?)?));
     }
-    if let Some(waiters) = row.get::<_, Option<i64>>(at + 7)? {
+    if let Some(waiters) = row.get::<_, Option<i64>>(7)? {
         let waiters = usize::try_from(waiters)
             .map_err(|_| FileError::damaged(format_args!("{waiters} waiters in a queue")))?;
         let mut queue = wait_queue::load(connection, key, waiters, requester, first, &mut written.waiting)?;
-        if let Some(holder) = row.get::<_, Option<[u8; 16]>>(at + 8)? {
-            let channel: Option<Vec<u8>> = row.get(at + 9)?;
+        if let Some(holder) = row.get::<_, Option<[u8; 16]>>(8)? {
+            let channel: Option<Vec<u8>> = row.get(9)?;
             let holder = Holder::from_bits(u128::from_be_bytes(holder));
             queue.hand_to(holder, channel.map(leasehold_core::Channel::new));
         }
-        if let Some(ends) = row.get(at + 10)? {
+        if let Some(ends) = row.get(10)? {
             queue.keep_until(stamp(ends)?);
         }
         written.records.queues.insert(key.clone(), queue);
     }
-    if let Some(marker) = row.get::<_, Option<String>>(at + 11)? {
+    if let Some(marker) = row.get::<_, Option<String>>(11)? {
         let family = Family::read(&marker)
             .ok_or_else(|| FileError::damaged(format_args!("a key is held {marker}")))?;
-        let lock = Lock::new(Content::Marker(family), Some(stamp(row.get(at + 2)?)?));
+        let lock = Lock::new(Content::Marker(family), Some(stamp(row.get(2)?)?));
         written.records.locks.insert(key.clone(), lock);
     }
-    if row.get::<_, Option<i64>>(at + 12)?.is_some() {
+    if row.get::<_, Option<i64>>(12)?.is_some() {
         let shares = share::load(connection, key, &mut written.sharing)?;
         written.records.shares.insert(key.clone(), shares);
     }

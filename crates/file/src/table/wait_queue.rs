@@ -12,6 +12,13 @@ use crate::sessions::Session;
 
 type QueueSlot = (Ticket, Holder);
 
+/// The columns of a row as [`queue_entry`] expects them, before the rest of a statement.
+macro_rules! select_waiter {
+    ($rest:literal) => {
+        concat!("SELECT ticket, holder, label, mode, ttl, channel, wants_more, session FROM waiter ", $rest)
+    };
+}
+
 /// Reads the first waiters, the requester, and the last waiter; the others are numbers between
 /// them.
 ///
@@ -36,10 +43,8 @@ pub(super) fn load(
     };
     let mut head_ends = None;
     if waiters > 0 {
-        let mut head = connection.prepare_cached(
-            "SELECT ticket, holder, label, mode, ttl, channel, wants_more, session FROM waiter
-             WHERE key = ?1 ORDER BY ticket, holder LIMIT ?2",
-        )?;
+        let mut head =
+            connection.prepare_cached(select_waiter!("WHERE key = ?1 ORDER BY ticket, holder LIMIT ?2"))?;
         let mut rows = head.query(params![key.as_bytes(), i64::try_from(first).unwrap_or(i64::MAX)])?;
         while let Some(row) = rows.next()? {
             head_ends = Some(entry_of(queue_entry(row)?));
@@ -47,10 +52,7 @@ pub(super) fn load(
     }
     if let Some(head_ends) = head_ends.filter(|_| waiters > first) {
         let last = connection
-            .prepare_cached(
-                "SELECT ticket, holder, label, mode, ttl, channel, wants_more, session FROM waiter
-                 WHERE key = ?1 ORDER BY ticket DESC, holder DESC LIMIT 1",
-            )?
+            .prepare_cached(select_waiter!("WHERE key = ?1 ORDER BY ticket DESC, holder DESC LIMIT 1"))?
             .query_row([key.as_bytes()], |row| Ok(queue_entry(row)))??;
         let last = entry_of(last);
         let mut hidden = (waiters - first) as u64 - u64::from(last > head_ends);
@@ -59,10 +61,7 @@ pub(super) fn load(
             hidden.checked_sub(seen).ok_or_else(damaged)
         };
         if let Some(requester) = requester {
-            let mut own = connection.prepare_cached(
-                "SELECT ticket, holder, label, mode, ttl, channel, wants_more, session FROM waiter
-                 WHERE holder = ?2 AND key = ?1",
-            )?;
+            let mut own = connection.prepare_cached(select_waiter!("WHERE holder = ?2 AND key = ?1"))?;
             let mut rows = own.query(params![key.as_bytes(), requester.holder.bits().to_be_bytes()])?;
             let own = rows.next()?.map(queue_entry).transpose()?.map(entry_of);
             let between = |slot: &QueueSlot| *slot > head_ends && *slot < last;
