@@ -14,7 +14,7 @@ use tokio::sync::{Notify, watch};
 use crate::address::channels::Channels;
 use crate::address::server::ServerAddr;
 use crate::batch::state::Batches;
-use crate::connection::connect::{Connected, Connector};
+use crate::connection::connect::{CALLS_TO_CONNECT, Connected, Connector};
 use crate::connection::dial::CONNECT_LIMIT;
 use crate::connection::push_health::PushHealth;
 use crate::connection::signs_of_life::Latest;
@@ -208,6 +208,7 @@ impl Link {
         }
         let channel = self.connector.channels().draw(self.runtime.random());
         let sent = self.runtime.now();
+        let patience = if live.has_push { limit } else { limit * CALLS_TO_CONNECT };
         let subscribing = async {
             if live.has_push {
                 self.subscribe(live, &channel).await
@@ -215,7 +216,7 @@ impl Link {
                 self.subscribe_beside(live, &channel, limit).await
             }
         };
-        match self.runtime.within(limit, subscribing).await {
+        match self.runtime.within(patience, subscribing).await {
             Some(Ok(())) => {
                 self.push_health.is_good(self.faults.store());
                 Some(live.own_channel.hears_at(channel).clone())
@@ -230,7 +231,7 @@ impl Link {
                 None
             }
             ended => {
-                let silent = || self.faults.passing(format_args!("no subscription within {limit:?}"));
+                let silent = || self.faults.passing(format_args!("no subscription within {patience:?}"));
                 self.push_health.is_bad(ended.and_then(Result::err).unwrap_or_else(silent));
                 *refused = Some(Refused { again: self.runtime.now() + RETRY_SUBSCRIBE });
                 None

@@ -8,7 +8,7 @@ use servers::{Flavor, Proxy, Server};
 
 use crate::queue::{
     BOTH, NOTIFY_CHANNELS, WAIT, give_up, left_behind, let_go, lock, subscribe, subscribed, until,
-    until_queued,
+    until_queued, waits,
 };
 use crate::queue_order::{SOON, wait};
 use crate::world::{attempt, grant, granted, key, lasting, runtime, store};
@@ -291,4 +291,21 @@ async fn a_waiter_that_is_refused_while_it_subscribes_is_not_in_the_queue() {
     let (answer, ()) = tokio::join!(waits, fills_up);
     lasting(answer, &["out of memory"]);
     until_queued(&server, &[]).await;
+}
+
+/// Regression: the second connection had the time of one call, in which it was not made over a long
+/// distance; then all waiters of the process polled.
+#[tokio::test]
+async fn the_second_connection_of_resp2_may_take_as_long_as_the_first() {
+    let server = Server::start(Flavor::Redis82);
+    let proxy = Proxy::before(&server);
+    let (here, there) =
+        (store(&server.url()), store(&format!("{}?protocol=resp2&call-limit=1s", proxy.url())));
+    granted(grant(&here, &attempt(&["k"])).await);
+    // From now on, the server knows the script.
+    waits(&here, &attempt(&["k"])).await;
+    there.open().await.unwrap();
+    proxy.slow_down(Duration::from_millis(300));
+    waits(&there, &attempt(&["k"])).await;
+    assert_eq!((there.push_unavailable(), subscribed(&server)), (None, 2));
 }
