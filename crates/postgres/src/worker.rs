@@ -124,6 +124,7 @@ pub(crate) async fn run(inner: Arc<Inner>, mut queue: mpsc::UnboundedReceiver<Jo
         if !inner.turn(session, &mut pending).await {
             live = None;
             inner.is_up.store(false, Ordering::Relaxed);
+            // Answers may have been lost.
             inner.waiting.ask_for_all();
         }
     }
@@ -166,6 +167,23 @@ async fn refuse(inner: &Inner, jobs: VecDeque<Job>, fault: &Fault) {
 
 /// The result of one request, and the server's clock at that time.
 type Outcome = Result<(Served, Stamp), Fault>;
+
+/// What came of requests that were served in transactions.
+#[derive(Default)]
+struct Slow {
+    outcomes: Vec<Outcome>,
+    /// The number of rows that were added.
+    added: usize,
+    /// True if the connection is of no more use.
+    is_lost: bool,
+}
+
+impl Slow {
+    fn add(&mut self, done: Done) {
+        self.added += done.added;
+        self.outcomes.extend(done.served.into_iter().map(|served| Ok((served, done.now))));
+    }
+}
 
 /// The requests of one caller.
 struct Asked {
@@ -248,9 +266,9 @@ impl Inner {
         let Answered { mut served, now, mut added, error } = self.quickly(session, &requests).await;
         let rest = requests.iter().enumerate().filter(|(nth, _)| !served.contains_key(nth));
         let rest: Vec<&Request> = rest.map(|(_, request)| *request).collect();
-        let (others, more) = self.slowly(session, &rest, error).await;
+        let Slow { outcomes, added: more, is_lost } = self.slowly(session, &rest, error).await;
         added += more;
-        let mut others = others.into_iter();
+        let mut others = outcomes.into_iter();
         let mut results = (0..requests.len()).filter_map(|nth| match served.remove(&nth).zip(now) {
             Some(quick) => Some(Ok(quick)),
             None => others.next(),
@@ -266,7 +284,7 @@ impl Inner {
                 _ = reply.send(answers);
             }
         }
-        if !told.is_empty() && !self.notify(client, told).await {
+        if is_lost || !told.is_empty() && !self.notify(client, told).await {
             return false;
         }
         if added > 0 && !self.sweep(client).await {
@@ -302,44 +320,43 @@ impl Inner {
     }
 
     /// Serves requests in one transaction, or each alone if that fails: a request that cannot be
-    /// served because of the data at its keys must not affect the others. Returns the number of
-    /// added rows as well.
+    /// served because of the data at its keys must not affect the others.
     async fn slowly(
         &self,
         session: &Session,
         requests: &[&Request],
         quick: Option<TransactionError>,
-    ) -> (Vec<Outcome>, usize) {
-        let mut error = quick.filter(|error| error.is_lost() || is_blocked(error));
+    ) -> Slow {
+        let mut slow = Slow::default();
         if requests.is_empty() {
-            return (Vec::new(), 0);
+            return slow;
         }
-        if error.is_none() {
-            match self.tried(session, requests, false).await {
+        let mut error = match quick.filter(|error| error.is_lost() || is_blocked(error)) {
+            Some(error) => error,
+            None => match self.tried(session, requests, false).await {
                 Ok(done) => {
-                    let served = done.served.into_iter().map(|served| Ok((served, done.now)));
-                    return (served.collect(), done.added);
+                    slow.add(done);
+                    return slow;
                 }
-                Err(failed) => error = Some(failed),
-            }
-        }
-        let refused = |error| requests.iter().map(|request| Err(self.refused(request, error))).collect();
-        match &error {
-            Some(error) if error.is_lost() || requests.len() == 1 => return (refused(error), 0),
-            _ => {}
-        }
-        let have_waited = error.as_ref().is_some_and(is_blocked);
-        let (mut results, mut added) = (Vec::with_capacity(requests.len()), 0);
+                Err(error) => error,
+            },
+        };
+        let have_waited = is_blocked(&error);
         for request in requests {
-            match self.tried(session, &[request], have_waited).await {
-                Ok(done) => {
-                    added += done.added;
-                    results.extend(done.served.into_iter().map(|served| Ok((served, done.now))));
+            // On a lost connection, it could become part of the transaction that was not answered.
+            if requests.len() > 1 && !error.is_lost() {
+                match self.tried(session, &[request], have_waited).await {
+                    Ok(done) => {
+                        slow.add(done);
+                        continue;
+                    }
+                    Err(failed) => error = failed,
                 }
-                Err(error) => results.push(Err(self.refused(request, &error))),
             }
+            slow.outcomes.push(Err(self.refused(request, &error)));
         }
-        (results, added)
+        slow.is_lost = error.is_lost();
+        slow
     }
 
     fn noted(&self, session: &Session, sent: Instant, server: Stamp) {

@@ -3,9 +3,10 @@
 use std::time::{Duration, Instant};
 
 use leasehold::{LockError, Locks};
+use rustix::process::Signal;
 use tokio::runtime::Builder;
 
-use crate::world::{Crowd, db, process, server, sessions, take, until};
+use crate::world::{BUSY, Crowd, db, process, server, sessions, signal, take, until};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -151,5 +152,55 @@ async fn a_guard_is_released_although_its_runtime_has_ended() {
         let took = took.await.unwrap();
         assert!(!other.mutex("k").is_locked().await.unwrap(), "after {tasks_before} other tasks");
         assert!(took < SECOND, "after {tasks_before} other tasks: {took:?}");
+    }
+}
+
+/// Regression: the connection of a request without an answer was used for all later ones, too.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_that_hangs_is_replaced() {
+    let server = server(&[]).await;
+    let db = db(&server).await;
+    let locks = process(&server.url(), 10 * SECOND).await;
+    let kept = take(&locks, "kept").await;
+    // Its row is there, so that the next grant adds nothing, after which the table is swept.
+    take(&locks, "another").await.release().await.unwrap();
+    let hung = sessions(&db, "true").await;
+    signal(&hung, Signal::STOP);
+    take(&locks, "another").await.release().await.unwrap();
+    kept.release().await.unwrap();
+    signal(&hung, Signal::CONT);
+}
+
+/// Regression: after a transaction without an answer, its connection was used again. When the
+/// server went on, what was asked next belonged to that transaction, and was answered but never
+/// committed.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_asked_after_a_transaction_without_an_answer_is_no_part_of_it() {
+    let server = server(&[]).await;
+    let locks = process(&server.url(), 60 * SECOND).await;
+    let other = process(&server.url(), 60 * SECOND).await;
+    for n in 0..3 {
+        server.stop();
+        // Served in a transaction of several statements, unlike a mutex.
+        let reads = tokio::spawn({
+            let locks = locks.clone();
+            async move { locks.rw_lock("read").read().within(SECOND).await.map(drop) }
+        });
+        // A transaction may take three calls of half a second.
+        tokio::time::sleep(SECOND + SECOND / 4).await;
+        let key = format!("taken:{n}");
+        let takes = tokio::spawn({
+            let (locks, key) = (locks.clone(), key.clone());
+            async move { take(&locks, &key).await }
+        });
+        tokio::time::sleep(SECOND * 2 / 5).await;
+        server.cont();
+        let guard = takes.await.unwrap();
+        assert!(reads.await.unwrap().is_err());
+        // An open transaction that nobody continues ends by then.
+        tokio::time::sleep(SECOND * 3 / 2).await;
+        assert!(guard.is_held());
+        assert!(other.mutex(&*key).try_lock().await.unwrap().is_none(), "two hold {key}");
+        guard.release().await.unwrap();
     }
 }

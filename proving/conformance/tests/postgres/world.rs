@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use leasehold::postgres::init;
 use leasehold::{Fence, Guard, Locks};
+use rustix::process::{Pid, Signal, kill_process};
 use servers::Postgres;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -60,6 +61,14 @@ pub(crate) async fn sessions(db: &Client, condition: &str) -> Vec<i32> {
     let sql =
         format!("SELECT pid FROM pg_stat_activity WHERE application_name = 'leasehold' AND {condition}");
     db.query(&sql, &[]).await.unwrap().iter().map(|row| row.get(0)).collect()
+}
+
+/// Sends a signal to sessions of a server that a test has started.
+pub(crate) fn signal(sessions: &[i32], signal: Signal) {
+    for session in sessions.iter().filter_map(|pid| Pid::from_raw(*pid)) {
+        // It may have ended.
+        let _ = kill_process(session, signal);
+    }
 }
 
 /// Several tasks of several processes that acquire one lock again and again, and check that no
