@@ -19,7 +19,10 @@ use crate::tls::Rustls;
 
 /// Longer than a few round trips and one resend of the first packet, which the kernel does after
 /// one second.
-pub(crate) const CONNECT_LIMIT: Duration = Duration::from_secs(2);
+const CONNECT_LIMIT: Duration = Duration::from_secs(2);
+
+/// The time for each of several hosts: one that hangs must not use up the time of the others.
+const EACH_LIMIT: Duration = Duration::from_secs(1);
 
 /// Calls have their own limits; this only lets the kernel close connections that nobody uses any
 /// more.
@@ -45,17 +48,25 @@ impl fmt::Debug for Live {
     }
 }
 
-/// Connects within a time limit, and starts the task that reads and writes for the connection.
+/// Connects to the first host that will do, each within a time limit, and starts the task that
+/// reads and writes for the connection.
 pub(crate) async fn connect(
     address: &Address,
     faults: &Faults,
     runtime: &Arc<dyn Runtime>,
     tell: Option<OnNotification>,
 ) -> Result<Live, Fault> {
-    let (client, driver) = match runtime.within(CONNECT_LIMIT, speak(address, faults, tell)).await {
-        Some(spoken) => spoken?,
-        None => return Err(faults.timed_out(format_args!("no connection within {CONNECT_LIMIT:?}"))),
-    };
+    let limit = if address.server_addrs.len() > 1 { EACH_LIMIT } else { CONNECT_LIMIT };
+    let mut spoken = Err(faults.lasting("the store URL names no host"));
+    for server_addr in &address.server_addrs {
+        let late = || Err(faults.timed_out(format_args!("no connection within {limit:?}")));
+        let answer = runtime.within(limit, speak(address, server_addr, faults, tell.clone())).await;
+        spoken = answer.unwrap_or_else(late);
+        if spoken.is_ok() {
+            break;
+        }
+    }
+    let (client, driver) = spoken?;
     let (end, ended) = oneshot::channel::<()>();
     runtime.spawn(Box::pin(async move {
         tokio::select! {
@@ -68,10 +79,11 @@ pub(crate) async fn connect(
 
 async fn speak(
     address: &Address,
+    server_addr: &ServerAddr,
     faults: &Faults,
     tell: Option<OnNotification>,
 ) -> Result<(Client, Driver), Fault> {
-    let config = config(address, faults)?;
+    let config = config(address, server_addr, faults)?;
     match &address.tls {
         None => {
             let (client, connection) =
@@ -87,24 +99,19 @@ async fn speak(
     }
 }
 
-fn config(address: &Address, faults: &Faults) -> Result<Config, Fault> {
+fn config(address: &Address, server_addr: &ServerAddr, faults: &Faults) -> Result<Config, Fault> {
     let mut config = Config::new();
-    for server_addr in &address.server_addrs {
-        match server_addr {
-            ServerAddr::Tcp { host, port } => config.host(host).port(*port),
-            #[cfg(unix)]
-            ServerAddr::Unix { directory, port } => config.host_path(directory).port(*port),
-            #[cfg(not(unix))]
-            ServerAddr::Unix { .. } => {
-                return Err(faults.lasting("this system has no Unix sockets: use postgres://HOST/DATABASE"));
-            }
-        };
-    }
-    let hosts = u32::try_from(address.server_addrs.len().max(1)).unwrap_or(u32::MAX);
+    match server_addr {
+        ServerAddr::Tcp { host, port } => config.host(host).port(*port),
+        #[cfg(unix)]
+        ServerAddr::Unix { directory, port } => config.host_path(directory).port(*port),
+        #[cfg(not(unix))]
+        ServerAddr::Unix { .. } => {
+            return Err(faults.lasting("this system has no Unix sockets: use postgres://HOST/DATABASE"));
+        }
+    };
     config
         .application_name("leasehold")
-        // An address that does not answer must not use up the time of the others.
-        .connect_timeout(CONNECT_LIMIT / hosts)
         .keepalives_idle(KEEPALIVE_IDLE)
         .keepalives_interval(KEEPALIVE_INTERVAL)
         .tcp_user_timeout(UNACKNOWLEDGED)

@@ -8,7 +8,7 @@ use leasehold::postgres::CheckError;
 use servers::Postgres;
 use tokio_postgres::Client;
 
-use crate::world::{BUSY, Crowd, db, process, server, take, until};
+use crate::world::{BUSY, Crowd, db, process, server, sessions, take, until};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -123,6 +123,22 @@ async fn while_only_standbys_are_left_the_error_says_so_and_a_request_waits_for_
     assert!(!waits.is_finished());
     pair.promotes().await;
     waits.await.unwrap().unwrap();
+}
+
+/// Regression: a first host that accepted the connection, and then said nothing, used up the time
+/// of all hosts.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_primary_that_hangs_is_passed_over_once_its_standby_has_taken_over() {
+    let pair = Pair::start().await;
+    let hosts = format!("127.0.0.1:{},127.0.0.1:{}", pair.primary.port(), pair.standby.port());
+    let url = format!("postgres://postgres@{hosts}/postgres");
+    let locks = process(&url, 30 * SECOND).await;
+    take(&locks, "k").await.release().await.unwrap();
+    pair.primary.stop();
+    pair.promotes().await;
+    take(&locks, "another").await.release().await.unwrap();
+    take(&process(&url, 30 * SECOND).await, "one more").await.release().await.unwrap();
+    pair.primary.cont();
 }
 
 /// Asks for a second.
