@@ -189,6 +189,11 @@ pub(crate) fn is_blocked(error: &TransactionError) -> bool {
     code(error) == Some(&SqlState::LOCK_NOT_AVAILABLE)
 }
 
+/// Returns true if the server is a standby, which refuses `BEGIN READ WRITE`.
+pub(crate) fn is_standby(error: &TransactionError) -> bool {
+    code(error) == Some(&SqlState::FEATURE_NOT_SUPPORTED)
+}
+
 pub(crate) fn code(error: &TransactionError) -> Option<&SqlState> {
     match error {
         TransactionError::Client(error) => error.code(),

@@ -20,7 +20,7 @@ use crate::address::Address;
 use crate::blocked::Blocked;
 use crate::channel;
 use crate::connect::{Live, OnNotification, connect};
-use crate::fault::{Faults, is_blocked, is_conflict};
+use crate::fault::{Faults, is_blocked, is_conflict, is_standby};
 use crate::push::{self, PushMessage};
 use crate::quick::{Answered, Quick};
 use crate::readings::Readings;
@@ -123,10 +123,12 @@ pub(crate) async fn run(inner: Arc<Inner>, mut queue: mpsc::UnboundedReceiver<Jo
         let Some(session) = &live else { continue };
         if !inner.turn(session, &mut pending).await {
             live = None;
-            inner.is_up.store(false, Ordering::Relaxed);
             // Answers may have been lost.
             inner.waiting.ask_for_all();
+        } else if session.is_standby.load(Ordering::Relaxed) {
+            live = None;
         }
+        inner.is_up.store(live.is_some(), Ordering::Relaxed);
     }
 }
 
@@ -134,6 +136,9 @@ pub(crate) async fn run(inner: Arc<Inner>, mut queue: mpsc::UnboundedReceiver<Jo
 struct Session {
     live: Live,
     clock: ServerClock,
+    /// Set when the server refuses to write as a standby. A new connection may lead to the server
+    /// that has taken over.
+    is_standby: AtomicBool,
 }
 
 impl Session {
@@ -211,7 +216,7 @@ impl Inner {
         *self.identity.lock().unwrap_or_else(PoisonError::into_inner) = Some(identity);
         let server = Columns(&row).stamp(3).map_err(|error| self.faults.of(&error))?;
         let clock = ServerClock::read(Reading { sent, heard: self.runtime.now(), server });
-        Ok(Session { live, clock })
+        Ok(Session { live, clock, is_standby: false.into() })
     }
 
     /// A holder need not have waited to be notified that its lease was broken, so this listens on
@@ -413,7 +418,10 @@ impl Inner {
                     self.noted(session, sent, done.now);
                     return Ok(done);
                 }
-                Err(error) => return Err(error),
+                Err(error) => {
+                    session.is_standby.fetch_or(is_standby(&error), Ordering::Relaxed);
+                    return Err(error);
+                }
             }
         }
     }

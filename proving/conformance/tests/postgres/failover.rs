@@ -1,11 +1,14 @@
 //! A URL with several hosts, and a standby that takes over.
 
+use std::fs;
+use std::os::unix::fs::symlink;
 use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::Locks;
 use leasehold::postgres::CheckError;
 use servers::Postgres;
+use tempfile::TempDir;
 use tokio_postgres::Client;
 
 use crate::world::{BUSY, Crowd, db, process, server, sessions, take, until};
@@ -139,6 +142,28 @@ async fn a_primary_that_hangs_is_passed_over_once_its_standby_has_taken_over() {
     take(&locks, "another").await.release().await.unwrap();
     take(&process(&url, 30 * SECOND).await, "one more").await.release().await.unwrap();
     pair.primary.cont();
+}
+
+/// Regression: the connection to the standby was kept for as long as the standby ran.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_that_led_to_a_standby_is_asked_again_and_reading_from_a_standby_goes_on() {
+    let pair = Pair::start().await;
+    take(&process(&pair.url, 30 * SECOND).await, "k").await.release().await.unwrap();
+    // The socket that leads to either of them.
+    let place = TempDir::new().unwrap();
+    let socket = place.path().join(".s.PGSQL.5432");
+    let lead_to = |server: &Postgres| {
+        let _ = fs::remove_file(&socket);
+        symlink(server.directory().join(format!(".s.PGSQL.{}", server.port())), &socket).unwrap();
+    };
+    lead_to(&pair.standby);
+    let directory = place.path().to_str().unwrap();
+    let locks = process(&format!("postgres:///postgres?user=postgres&host={directory}"), 30 * SECOND).await;
+    let error = locks.mutex("k").lock().within(SECOND).await.unwrap_err().to_string();
+    assert!(error.contains("is a standby and takes no writes"), "{error}");
+    locks.list("").await.unwrap();
+    lead_to(&pair.primary);
+    take(&locks, "k").await.release().await.unwrap();
 }
 
 /// Asks for a second.
