@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use tokio_postgres::error::{DbError, Severity};
+
 /// Why a transaction failed, or why its result is unknown.
 #[derive(Debug)]
 pub(crate) enum TransactionError {
@@ -17,7 +19,7 @@ impl TransactionError {
     /// Returns true if the connection is lost.
     pub(crate) fn is_lost(&self) -> bool {
         match self {
-            Self::Client(error) => error.as_db_error().is_none(),
+            Self::Client(error) => error.as_db_error().is_none_or(ends_the_connection),
             Self::Damaged(_) => false,
             Self::Silent => true,
         }
@@ -26,6 +28,12 @@ impl TransactionError {
     pub(crate) fn damaged(what: impl fmt::Display) -> Self {
         Self::Damaged(what.to_string())
     }
+}
+
+fn ends_the_connection(said: &DbError) -> bool {
+    // Class 08 is of a pooler that lost its connection to the server, which may still be at work.
+    said.code().code().starts_with("08")
+        || matches!(said.parsed_severity(), Some(Severity::Fatal | Severity::Panic))
 }
 
 /// An error of a column concerns its content.

@@ -41,6 +41,11 @@ impl Pooler {
         format!("postgres://postgres@127.0.0.1:{}/postgres", self.port)
     }
 
+    /// The URL of its own console.
+    pub fn console(&self) -> String {
+        format!("postgres://postgres@127.0.0.1:{}/pgbouncer", self.port)
+    }
+
     /// The downloaded program, or the one installed on this machine.
     pub fn program() -> Option<PathBuf> {
         let path = env::var_os("PATH").unwrap_or_default();
@@ -64,7 +69,8 @@ impl Pooler {
         fs::write(&users, "\"postgres\" \"\"\n").map_err(said)?;
         let text = format!(
             "[databases]\n* = host=127.0.0.1 port={}\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\n\
-             unix_socket_dir =\nauth_type = trust\nauth_file = {}\npool_mode = transaction\ndefault_pool_size = 4\n",
+             unix_socket_dir =\nauth_type = trust\nauth_file = {}\npool_mode = transaction\ndefault_pool_size = 4\n\
+             admin_users = postgres\nserver_login_retry = 1\n",
             server.port(),
             users.display()
         );

@@ -7,9 +7,11 @@ use std::time::Duration;
 use leasehold::postgres::PostgresStore;
 use leasehold::{Event, Severity, TokioRuntime};
 use leasehold_core::{Attempt, Claim, GrantAnswer, Holder, Key, Store as _, Ttl, WaitMode, WaitQueue};
+use rustix::process::Signal;
 use servers::{Pooler, Postgres};
+use tokio_postgres::NoTls;
 
-use crate::world::{Crowd, db, process, server, take, until};
+use crate::world::{Crowd, db, process, server, sessions, signal, take, until};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -93,4 +95,35 @@ async fn a_process_behind_a_pooler_that_is_gone_costs_one_claim_window() {
     let (gap, window) = (released.elapsed(), WaitQueue::CLAIM_WINDOW);
     // Three would take three windows.
     assert!((window..5 * window / 2).contains(&gap), "{gap:?} for three waiters of one process");
+}
+
+/// Regression: an error of the pooler itself counted as the server's answer to a grant, which was
+/// executed after the release.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_that_the_pooler_gave_up_is_released_also_if_the_server_serves_it_later() {
+    let server = server(&[]).await;
+    let pooler = pooler(&server).await;
+    let (db, (console, connection)) =
+        (db(&server).await, tokio_postgres::connect(&pooler.console(), NoTls).await.unwrap());
+    tokio::spawn(connection);
+    let locks = process(&format!("{}?call-limit=5s", pooler.url()), 60 * SECOND).await;
+    take(&locks, "k").await.release().await.unwrap();
+    let stopped = sessions(&db, "true").await;
+    signal(&stopped, Signal::STOP);
+    let mut cycle = tokio::spawn(async move { take(&locks, "k").await.release().await });
+    tokio::time::sleep(SECOND / 5).await;
+    for command in ["KILL postgres", "RESUME postgres"] {
+        console.simple_query(command).await.unwrap();
+    }
+    // The release must come again once the server has refused the grant, or served it.
+    let _ = tokio::time::timeout(2 * SECOND, &mut cycle).await;
+    signal(&stopped, Signal::CONT);
+    if !cycle.is_finished() {
+        cycle.await.unwrap().unwrap();
+    }
+    until("the sessions are at their ends", async || {
+        sessions(&db, "true").await.iter().all(|session| !stopped.contains(session))
+    })
+    .await;
+    assert!(!process(&server.url(), SECOND).await.mutex("k").is_locked().await.unwrap());
 }
