@@ -44,6 +44,14 @@ impl Faults {
         }
     }
 
+    /// The key is not held by this holder after its release failed in this way.
+    pub(crate) fn doubted_release(&self, error: &TransactionError) -> Fault {
+        self.passing(format_args!(
+            "it may have released the lock before it failed: {}",
+            self.of(error).reason
+        ))
+    }
+
     pub(crate) fn of_error(&self, error: &tokio_postgres::Error) -> Fault {
         match error.as_db_error() {
             Some(said) => self.of_refusal(said),
@@ -194,7 +202,13 @@ pub(crate) fn is_standby(error: &TransactionError) -> bool {
     code(error) == Some(&SqlState::FEATURE_NOT_SUPPORTED)
 }
 
-pub(crate) fn code(error: &TransactionError) -> Option<&SqlState> {
+/// Returns true if the server did not begin with the statement: the user may not execute it, or not
+/// write.
+pub(crate) fn is_refused_at_once(error: &TransactionError) -> bool {
+    code(error).is_some_and(|code| code.code().starts_with("42") || code.code().starts_with("25"))
+}
+
+fn code(error: &TransactionError) -> Option<&SqlState> {
     match error {
         TransactionError::Client(error) => error.code(),
         TransactionError::Damaged(_) | TransactionError::Silent => None,

@@ -21,6 +21,7 @@ use leasehold_core::{
 use tokio_postgres::{Client, Row};
 
 use crate::channel;
+use crate::fault::is_refused_at_once;
 use crate::push;
 use crate::table::row::Columns;
 use crate::table::ticket;
@@ -57,6 +58,9 @@ pub(crate) struct Answered {
     pub(crate) added: usize,
     /// Why others were not served, if a statement failed.
     pub(crate) error: Option<TransactionError>,
+    /// The numbers of releases that may have been made although their statement failed: it commits
+    /// before it notifies.
+    pub(crate) in_doubt: Vec<usize>,
 }
 
 impl<'a> Quick<'a> {
@@ -112,6 +116,9 @@ impl<'a> Quick<'a> {
             statements::release(client, scope, own, &self.releases),
         );
         let mut answered = Answered::default();
+        if released.as_ref().is_err_and(|error| !is_refused_at_once(error)) {
+            answered.in_doubt.extend(self.releases.iter().map(|request| request.nth));
+        }
         answered.read(granted, |rows, answered| answered.granted(rows, &self.grants));
         answered.read(renewed, |rows, answered| answered.renewed(rows, &self.renewals));
         answered.read(released, |rows, answered| answered.released(rows, &self.releases));

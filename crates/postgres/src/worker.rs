@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use leasehold_core::{
-    Answer, BoxFuture, Fault, GrantAnswer, InDoubtGrants, Instant, Notice, NoticeBus, Proof, Push, PushEvent,
-    Reading, Request, Runtime, Served, ServerClock, Stamp, WaiterRegistry,
+    Answer, BoxFuture, Fault, GrantAnswer, HoldAnswer, InDoubtGrants, Instant, Notice, NoticeBus, Proof,
+    Push, PushEvent, Reading, Request, Runtime, Served, ServerClock, Stamp, WaiterRegistry,
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio_postgres::Client;
@@ -268,22 +268,28 @@ impl Inner {
         if requests.is_empty() {
             return true;
         }
-        let Answered { mut served, now, mut added, error } = self.quickly(session, &requests).await;
+        let Answered { mut served, now, mut added, error, in_doubt } = self.quickly(session, &requests).await;
         let rest = requests.iter().enumerate().filter(|(nth, _)| !served.contains_key(nth));
         let rest: Vec<&Request> = rest.map(|(_, request)| *request).collect();
+        let doubt = error.as_ref().map(|error| self.faults.doubted_release(error));
         let Slow { outcomes, added: more, is_lost } = self.slowly(session, &rest, error).await;
         added += more;
         let mut others = outcomes.into_iter();
         let mut results = (0..requests.len()).filter_map(|nth| match served.remove(&nth).zip(now) {
-            Some(quick) => Some(Ok(quick)),
-            None => others.next(),
+            Some(quick) => Some((nth, Ok(quick))),
+            None => others.next().map(|outcome| (nth, outcome)),
         });
         let mut told = Vec::new();
         for Asked { requests, reply } in batch {
             let mut answers = Vec::with_capacity(requests.len());
             for _ in &requests {
-                let Some(result) = results.next() else { break };
-                answers.push(result.map(|(served, now)| self.settle(served, now, &mut told, pending)));
+                let Some((nth, result)) = results.next() else { break };
+                let answer = result.map(|(served, now)| self.settle(served, now, &mut told, pending));
+                let doubt = doubt.as_ref().filter(|_| in_doubt.contains(&nth));
+                answers.push(match (answer, doubt) {
+                    (Ok(Answer::Release(HoldAnswer::NotHeld { .. })), Some(fault)) => Err(fault.clone()),
+                    (answer, _) => answer,
+                });
             }
             if let Some(reply) = reply {
                 _ = reply.send(answers);

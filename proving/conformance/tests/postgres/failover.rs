@@ -166,6 +166,51 @@ async fn a_name_that_led_to_a_standby_is_asked_again_and_reading_from_a_standby_
     take(&locks, "k").await.release().await.unwrap();
 }
 
+/// Regression: the hand-over was committed, and then an operator cancelled the message to the next
+/// holder. The former one was told that it had lost the lock.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_whose_message_failed_is_no_loss() {
+    let pair = Pair::start().await;
+    let (owner, standby) = (db(&pair.primary).await, db(&pair.standby).await);
+    pair.is_synchronous(&owner).await;
+    owner.batch_execute("CREATE TABLE written ()").await.unwrap();
+    let url = pair.primary.url();
+    let (holder, next) = (process(&url, 30 * SECOND).await, process(&url, 30 * SECOND).await);
+    let guard = take(&holder, "k").await;
+    let waits = tokio::spawn(async move { take(&next, "k").await.release().await });
+    until("a process that listens waits", async || {
+        let waiting = "SELECT FROM leasehold.waiter WHERE channel > 0";
+        owner.query_opt(waiting, &[]).await.unwrap().is_some()
+    })
+    .await;
+    // Commits that notify come one after the other, and this one waits for the standby.
+    standby.batch_execute("SELECT pg_wal_replay_pause()").await.unwrap();
+    let notifies = db(&pair.primary).await;
+    notifies.batch_execute("SET synchronous_commit = remote_apply").await.unwrap();
+    let notifies = tokio::spawn(async move {
+        notifies.batch_execute("INSERT INTO written DEFAULT VALUES; NOTIFY elsewhere").await
+    });
+    until("a commit that waits for the standby", async || {
+        let waiting = "SELECT FROM pg_stat_activity WHERE wait_event = 'SyncRep' LIMIT 1";
+        owner.query_opt(waiting, &[]).await.unwrap().is_some()
+    })
+    .await;
+    let released = tokio::spawn(guard.release());
+    until("the message waits for that commit, and is cancelled", async || {
+        let waiting = sessions(&owner, "wait_event_type = 'Lock'").await;
+        for session in &waiting {
+            owner.execute("SELECT pg_cancel_backend($1)", &[session]).await.unwrap();
+        }
+        !waiting.is_empty()
+    })
+    .await;
+    let released = released.await.unwrap();
+    standby.batch_execute("SELECT pg_wal_replay_resume()").await.unwrap();
+    released.unwrap();
+    notifies.await.unwrap().unwrap();
+    waits.await.unwrap().unwrap();
+}
+
 /// Asks for a second.
 async fn is_only_a_standby(url: &str) {
     let error = match Locks::builder().outage_limit(SECOND).connect(url).await {
