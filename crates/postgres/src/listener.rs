@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use leasehold_core::{Backoff, Channel, Fault, Notice, Notices};
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio_postgres::types::Type;
 
 use crate::channel;
@@ -196,12 +196,12 @@ async fn listen(
         .map_err(|error| ListenFailure { fault: faults.of(&error), rest: None })?;
     // Checks that a message on another connection arrives here. Behind a pooler that changes
     // sessions between transactions, it does not.
-    let asked = queue.upgrade().map(|queue| queue.send(Job::Notify(vec![(name, proof)])));
-    if !matches!(asked, Some(Ok(()))) {
-        return Err(ListenFailure {
-            fault: faults.passing("nobody asks this store anything any more"),
-            rest: None,
-        });
+    let (sent, is_sent) = oneshot::channel();
+    if let Some(queue) = queue.upgrade() {
+        let _ = queue.send(Job::Notify { said: vec![(name, proof)], sent: Some(sent) });
+    }
+    if !matches!(inner.runtime.within(limit, is_sent).await, Some(Ok(()))) {
+        return Err(ListenFailure { fault: faults.passing("no notification could be sent"), rest: None });
     }
     if inner.runtime.within(limit, tested.notified()).await.is_none() {
         let reason = "no notification comes through: behind a connection pooler in transaction mode waiters are not told of their turn \

@@ -255,7 +255,7 @@ impl PostgresStore {
     /// The channel of this process; starts to listen if necessary.
     async fn listen(&self, limit: Duration) -> Option<Channel> {
         if self.push_monitor.is_first() {
-            let queue = self.send(Job::Notify(Vec::new()));
+            let queue = self.send(Job::Notify { said: Vec::new(), sent: None });
             let (inner, push_monitor) = (Arc::clone(&self.inner), Arc::clone(&self.push_monitor));
             self.inner.runtime.spawn(Box::pin(listener::run(
                 inner,

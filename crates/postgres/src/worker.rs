@@ -65,8 +65,11 @@ pub(crate) enum Job {
         requests: Vec<Request>,
         reply: Option<oneshot::Sender<Answers>>,
     },
-    /// Notify these channels.
-    Notify(Vec<(String, String)>),
+    /// Notify these channels, and say when that is done.
+    Notify {
+        said: Vec<(String, String)>,
+        sent: Option<oneshot::Sender<()>>,
+    },
     Work(Work),
 }
 
@@ -151,7 +154,7 @@ impl Session {
 fn is_wanted(job: &Job) -> bool {
     match job {
         Job::Serve { reply: Some(reply), .. } => !reply.is_closed(),
-        Job::Serve { .. } | Job::Notify(_) | Job::Work(_) => true,
+        Job::Serve { .. } | Job::Notify { .. } | Job::Work(_) => true,
     }
 }
 
@@ -164,7 +167,7 @@ async fn refuse(inner: &Inner, jobs: VecDeque<Job>, fault: &Fault) {
                     _ = reply.send(answers);
                 }
             }
-            Job::Notify(_) => {}
+            Job::Notify { .. } => {}
             Job::Work(work) => _ = work(Err(fault.clone()), inner).await,
         }
     }
@@ -238,7 +241,13 @@ impl Inner {
         let client = session.client();
         match pending.pop_front() {
             None => true,
-            Some(Job::Notify(said)) => self.notify(client, said).await,
+            Some(Job::Notify { said, sent }) => {
+                let is_sent = self.notify(client, said).await;
+                if let Some(sent) = sent.filter(|_| is_sent) {
+                    _ = sent.send(());
+                }
+                is_sent
+            }
             Some(Job::Work(work)) => {
                 let limit = 20 * self.address.call_limit;
                 let done = self.runtime.within(limit, work(Ok(client), self)).await;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold::{LockError, Locks};
+use leasehold::{Event, LockError, Locks};
 use rustix::process::Signal;
 use tokio::runtime::Builder;
 
@@ -153,6 +153,47 @@ async fn a_guard_is_released_although_its_runtime_has_ended() {
         assert!(!other.mutex("k").is_locked().await.unwrap(), "after {tasks_before} other tasks");
         assert!(took < SECOND, "after {tasks_before} other tasks: {took:?}");
     }
+}
+
+/// Regression: a listener blamed a pooler, and waited for half a minute, because the connection for
+/// requests was not back yet.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_listener_that_is_back_first_blames_no_pooler_and_tries_again_soon() {
+    let server = server(&[]).await;
+    let (mut owner, db) = (db(&server).await, db(&server).await);
+    let (holder, waiter) =
+        (process(&server.url(), 60 * SECOND).await, process(&server.url(), 60 * SECOND).await);
+    let guard = take(&holder, "k").await;
+    let mut events = waiter.events();
+    let waits = tokio::spawn(async move { take(&waiter, "k").await.release().await });
+    until("it listens", async || {
+        let locks = "SELECT FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock'";
+        db.query_opt(locks, &[]).await.unwrap().is_some()
+    })
+    .await;
+    // Only the connection for requests reads this table.
+    let locked = owner.transaction().await.unwrap();
+    locked.batch_execute("LOCK TABLE leasehold.meta IN ACCESS EXCLUSIVE MODE").await.unwrap();
+    for session in sessions(&db, "true").await {
+        db.execute("SELECT pg_terminate_backend($1)", &[&session]).await.unwrap();
+    }
+    let mut next = async |wanted: fn(&Event) -> bool| {
+        let found = async {
+            loop {
+                let event = events.next().await.expect("more events");
+                if wanted(&event) {
+                    return event;
+                }
+            }
+        };
+        tokio::time::timeout(BUSY, found).await.expect("the event")
+    };
+    let down = next(|event| matches!(event, Event::PushDown { .. })).await;
+    assert!(!format!("{down:?}").contains("pooler"), "{down:?}");
+    locked.rollback().await.unwrap();
+    next(|event| matches!(event, Event::PushBack { .. })).await;
+    guard.release().await.unwrap();
+    waits.await.unwrap().unwrap();
 }
 
 /// Regression: the connection of a request without an answer was used for all later ones, too.
