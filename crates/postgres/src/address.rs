@@ -6,15 +6,16 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use leasehold_core::{Escaped, Misuse};
-use percent_encoding::percent_decode_str;
+use leasehold_core::Misuse;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 use self::parameters::Given;
 
 /// The content of a URL.
 #[derive(Clone, Debug)]
 pub(crate) struct Address {
-    /// The URL without the password and without the parameters that do not identify the server.
+    /// The URL without the password and without the parameters that do not identify the server. It
+    /// is a URL again.
     pub(crate) name: String,
     pub(crate) server_addrs: Vec<ServerAddr>,
     pub(crate) user: Option<String>,
@@ -136,11 +137,9 @@ impl Address {
     }
 
     fn describe(&self) -> String {
-        let user =
-            self.user.as_ref().map(|user| format!("{}@", Escaped(user.as_bytes()))).unwrap_or_default();
+        let user = self.user.as_ref().map(|user| format!("{}@", encode(user))).unwrap_or_default();
         let server_addrs: Vec<_> = self.server_addrs.iter().map(ServerAddr::written).collect();
-        let database =
-            self.database.as_ref().map(|name| format!("/{}", Escaped(name.as_bytes()))).unwrap_or_default();
+        let database = self.database.as_ref().map(|name| format!("/{}", encode(name))).unwrap_or_default();
         let schema = Some(&self.schema).filter(|schema| *schema != SCHEMA);
         let schema = schema.map(|schema| format!("?schema={schema}")).unwrap_or_default();
         format!("postgres://{user}{}{database}{schema}", server_addrs.join(","))
@@ -155,9 +154,8 @@ impl ServerAddr {
                 if *port == PORT { host } else { format!("{host}:{port}") }
             }
             Self::Unix { directory, port } => {
-                let directory = directory.to_string_lossy().replace('/', "%2F");
-                let directory = Escaped(directory.as_bytes());
-                if *port == PORT { directory.to_string() } else { format!("{directory}:{port}") }
+                let directory = encode(&directory.to_string_lossy());
+                if *port == PORT { directory } else { format!("{directory}:{port}") }
             }
         }
     }
@@ -225,6 +223,13 @@ fn decode(text: &str) -> Result<String, Misuse> {
     }
 }
 
+/// The characters that mean themselves anywhere in a URL, and in a shell.
+const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+
+fn encode(text: &str) -> String {
+    utf8_percent_encode(text, PLAIN).to_string()
+}
+
 fn nonempty(text: String) -> Option<String> {
     Some(text).filter(|text| !text.is_empty())
 }
@@ -277,6 +282,20 @@ mod tests {
             assert_eq!(parse(url).server_addrs, std::slice::from_ref(&socket), "{url}");
         }
         assert_eq!(parse("postgres:///app?host=/run/pg").name, "postgres://%2Frun%2Fpg/app");
+    }
+
+    /// Regression: a slash in a user's name ended the host of the store's name.
+    #[test]
+    fn the_name_is_a_url_of_the_same_store_whatever_is_in_it() {
+        for url in [
+            "postgres://dom%2Fweb%3F@h/a%23b%25%20c?schema=x",
+            "postgres://w%40b%3Ac@[::1]:7/%C3%BC",
+            "postgres:///app?host=/run/a%2520,@b%23c&port=7",
+        ] {
+            let (address, again) = (parse(url), parse(&parse(url).name));
+            assert_eq!(format!("{address:?}"), format!("{again:?}"), "{url}");
+        }
+        assert_eq!(parse("postgres://dom%2Fw@h/a%20b").name, "postgres://dom%2Fw@h/a%20b");
     }
 
     #[test]

@@ -6,11 +6,11 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::postgres::CheckError;
+use leasehold::postgres::{CheckError, init};
 use leasehold::{Guard, Locks, Renewal};
 use rustix::process::{Pid, Signal, kill_process};
 use servers::Postgres;
-use tokio_postgres::Client;
+use tokio_postgres::{Client, NoTls};
 
 use crate::world::db;
 
@@ -183,4 +183,26 @@ async fn a_lease_that_has_ended_is_refused_and_a_renewal_does_not_wait_for_a_tra
     let guard = elsewhere.mutex("account:1").lock().await.unwrap();
     let transaction = db.transaction().await.unwrap();
     assert!(matches!(guard.check(&transaction).await, Err(CheckError::OtherStore { .. })));
+}
+
+/// Regression: a slash in a user's name ended the host of the store's name, and a question mark in
+/// a database's name began parameters, so that `check` refused the store as another one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_is_checked_whatever_the_names_of_user_and_database_are() {
+    let server = server().await;
+    let owner = db(&server).await;
+    let user = r"a/b?c#d@e:f,g%2Fh\ ü";
+    owner.batch_execute(&format!("CREATE ROLE \"{user}\" LOGIN SUPERUSER")).await.unwrap();
+    let database = "x?y#z%20 ü";
+    owner.batch_execute(&format!("CREATE DATABASE \"{database}\"")).await.unwrap();
+    let encoded = |name: &str| name.bytes().map(|byte| format!("%{byte:02X}")).collect::<String>();
+    let url = format!("postgres://{}@127.0.0.1:{}/{}", encoded(user), server.port(), encoded(database));
+    init(&url).await.unwrap();
+    let locks = Locks::connect(&url).await.unwrap();
+    let guard = locks.mutex("account:1").lock().await.unwrap();
+    let config = server.config().replace("dbname=postgres", &format!("dbname='{database}'"));
+    let (mut client, connection) = tokio_postgres::connect(&config, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let transaction = client.transaction().await.unwrap();
+    guard.check(&transaction).await.unwrap();
 }
