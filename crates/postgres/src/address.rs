@@ -132,6 +132,12 @@ impl Address {
             read_write: given.read_write.unwrap_or(several),
             call_limit: given.call_limit.unwrap_or(CALL_LIMIT),
         };
+        let is_local = |server_addr: &ServerAddr| matches!(server_addr, ServerAddr::Unix { .. });
+        if address.tls.is_some() && address.server_addrs.iter().any(is_local) {
+            return refuse(
+                "the store URL asks for TLS over a Unix socket, which has none: leave sslmode out",
+            );
+        }
         address.name = address.describe();
         Ok(address)
     }
@@ -199,7 +205,9 @@ fn server_addr(host: &str, port: u16) -> Result<ServerAddr, Misuse> {
         return Ok(ServerAddr::Unix { directory: host.into(), port });
     }
     if host.is_empty()
-        || host.contains(|c: char| c.is_control() || c.is_whitespace() || matches!(c, '@' | '/'))
+        || host.contains(|c: char| {
+            c.is_control() || c.is_whitespace() || matches!(c, '@' | '/' | ',' | '?' | '#')
+        })
     {
         return refuse(format!("the store URL has a host that cannot be one: {ENCODE}"));
     }
@@ -322,6 +330,8 @@ mod tests {
             "postgres://h?call-limit=1ms",
             "postgres://h?target_session_attrs=read-only",
             "postgres://h,h",
+            "postgres:///app?host=h,s3cret",
+            "postgres:///app?host=/s3cret&sslmode=require",
             "postgres://h?user=%0A",
             "mysql://h",
         ] {
