@@ -165,6 +165,9 @@ impl Scope {
         /// searched for, and one for the requester.
         const FEW: usize = WaitQueue::LOOKED_AHEAD + 3;
         const MORE: usize = WaitQueue::CLEARED_AT_ONCE + FEW;
+        let of_a_queue = |waiters: usize| {
+            i64::try_from(waiters.saturating_mul(batch.most_per_key.max(1))).unwrap_or(i64::MAX)
+        };
         let selection = |first: i64| Selection {
             keys: &batch.keys,
             requesters: &batch.requesters,
@@ -174,28 +177,26 @@ impl Scope {
         };
         let keys: Vec<&[u8]> = batch.keys.iter().map(Key::as_bytes).collect();
         let locked = [(&keys as _, Type::BYTEA_ARRAY)];
-        let first = FEW * batch.most_per_key.max(1);
         let (begun, locked, loaded, voided) = tokio::join!(
             biased;
             client.batch_execute(begin),
             client.execute_typed(&self.sql.lock, &locked),
-            load(client, &self.sql, selection(i64::try_from(first).unwrap_or(i64::MAX))),
+            load(client, &self.sql, selection(of_a_queue(FEW))),
             self.voided(client, batch.by_a_quorum),
         );
         begun?;
         locked?;
         let (mut loaded, voided) = (loaded?, voided?);
-        let more = MORE.saturating_mul(batch.most_per_key.max(1));
-        for first in [i64::try_from(more).unwrap_or(i64::MAX), i64::MAX] {
+        let mut more = [of_a_queue(MORE), i64::MAX].into_iter();
+        loop {
             let applied = self.tried(&mut loaded, voided.as_ref(), client, requests).await?;
             if let Some((before, applied)) = applied {
                 return self.end(client, batch, requests, &before, &loaded, applied).await;
             }
+            let Some(first) = more.next() else {
+                return Err(TransactionError::damaged("a queue is longer than the waiters in it"));
+            };
             loaded = load(client, &self.sql, selection(first)).await?;
-        }
-        match self.tried(&mut loaded, voided.as_ref(), client, requests).await? {
-            Some((before, applied)) => self.end(client, batch, requests, &before, &loaded, applied).await,
-            None => Err(TransactionError::damaged("a queue is longer than the waiters in it")),
         }
     }
 
