@@ -18,8 +18,8 @@ use tokio_postgres::types::Type;
 use self::facts::Facts;
 use crate::channel;
 use crate::connect::{OnNotification, connect};
+use crate::sql::CLOCK;
 use crate::table::row::Columns;
-use crate::transaction_error::TransactionError;
 use crate::worker::Inner;
 
 /// The median of this many round trips counts.
@@ -30,8 +30,6 @@ const APART: Duration = Duration::from_secs(1);
 
 /// The call limit should allow for four round trips, so that a slow moment does not cause a fault.
 const SHARE: u32 = 4;
-
-const CLOCK: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
 
 impl Inner {
     pub(crate) async fn diagnose(&self, role: StoreRole) -> Diagnosis {
@@ -51,7 +49,8 @@ impl Inner {
     async fn look(&self, role: StoreRole, brought: &mut Diagnosis) -> Result<(), Fault> {
         let live = connect(&self.address, &self.faults, &self.runtime, None).await?;
         self.times(&live.client, brought).await?;
-        let facts = self.asked(Facts::ask(&live.client, &self.address.schema, &self.scope.sql)).await?;
+        let facts = Facts::ask(&live.client, &self.address.schema, &self.scope.sql);
+        let facts = self.asked(self.patience(), facts).await?;
         let at = &self.faults.store;
         brought.findings.extend(tables::judge(at, &self.faults.init, role, &facts));
         brought.findings.extend(settings::judge(at, self.address.call_limit, &facts));
@@ -59,13 +58,9 @@ impl Inner {
         Ok(())
     }
 
-    /// The result of some questions, which may take as long as this many calls together.
-    async fn asked<T>(
-        &self,
-        questions: impl Future<Output = Result<T, TransactionError>>,
-    ) -> Result<T, Fault> {
-        let answered = self.runtime.within(10 * self.address.call_limit, questions).await;
-        answered.unwrap_or(Err(TransactionError::Silent)).map_err(|error| self.faults.of(&error))
+    /// How long some questions together may take.
+    fn patience(&self) -> Duration {
+        10 * self.address.call_limit
     }
 
     async fn times(&self, client: &Client, brought: &mut Diagnosis) -> Result<(), Fault> {
@@ -74,7 +69,7 @@ impl Inner {
         let mut sharpest: Option<ClockSeen> = None;
         for _ in 0..TRIPS {
             let (sent, before) = (runtime.now(), runtime.since_epoch());
-            let row = self.asked(async { Ok(client.query_typed_one(CLOCK, &[]).await?) }).await?;
+            let row = self.asked(self.patience(), client.query_typed_one(CLOCK, &[])).await?;
             let (heard, after) = (runtime.now(), runtime.since_epoch());
             trips.push(heard.saturating_since(sent));
             let server = Columns(&row).stamp(0).map_err(|error| self.faults.of(&error))?;
@@ -119,10 +114,9 @@ impl Inner {
         let name = channel::name((self.runtime.random() as u64).cast_signed());
         let listens = async {
             let live = connect(&self.address, &self.faults, &self.runtime, Some(tell)).await?;
-            let listen = format!("LISTEN {name}");
-            self.asked(async { Ok(live.client.batch_execute(&listen).await?) }).await?;
+            self.asked(self.patience(), live.client.batch_execute(&format!("LISTEN {name}"))).await?;
             let said = [(&name as _, Type::TEXT)];
-            self.asked(async { Ok(client.query_typed("SELECT pg_notify($1, '')", &said).await?) }).await?;
+            self.asked(self.patience(), client.query_typed("SELECT pg_notify($1, '')", &said)).await?;
             let arrived = self.runtime.within(limit, heard.notified()).await.is_some();
             Ok::<_, Fault>(arrived)
         };

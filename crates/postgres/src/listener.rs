@@ -14,8 +14,8 @@ use tokio_postgres::types::Type;
 use crate::channel;
 use crate::connect::{Live, OnNotification, connect};
 use crate::push;
+use crate::sql::CLOCK;
 use crate::table::row::Columns;
-use crate::transaction_error::TransactionError;
 use crate::worker::{Inner, Job};
 
 /// The state of the notification connection.
@@ -159,6 +159,12 @@ struct ListenFailure {
     rest: Option<Duration>,
 }
 
+impl From<Fault> for ListenFailure {
+    fn from(fault: Fault) -> Self {
+        Self { fault, rest: None }
+    }
+}
+
 /// The connection on which notifications arrive.
 struct Listener {
     live: Live,
@@ -186,14 +192,9 @@ async fn listen(
         })
     };
     let faults = &inner.faults;
-    let live = connect(&inner.address, faults, &inner.runtime, Some(on_notification)).await;
-    let live = live.map_err(|fault| ListenFailure { fault, rest: None })?;
+    let live = connect(&inner.address, faults, &inner.runtime, Some(on_notification)).await?;
     let limit = 2 * inner.address.call_limit;
-    let listen = format!("LISTEN {name}");
-    let done = inner.runtime.within(limit, live.client.batch_execute(&listen)).await;
-    done.ok_or(TransactionError::Silent)
-        .and_then(|done| Ok(done?))
-        .map_err(|error| ListenFailure { fault: faults.of(&error), rest: None })?;
+    inner.asked(limit, live.client.batch_execute(&format!("LISTEN {name}"))).await?;
     // Checks that a message on another connection arrives here. Behind a pooler that changes
     // sessions between transactions, it does not.
     let (sent, is_sent) = oneshot::channel();
@@ -201,7 +202,7 @@ async fn listen(
         let _ = queue.send(Job::Notify { said: vec![(name, proof)], sent: Some(sent) });
     }
     if !matches!(inner.runtime.within(limit, is_sent).await, Some(Ok(()))) {
-        return Err(ListenFailure { fault: faults.passing("no notification could be sent"), rest: None });
+        return Err(faults.passing("no notification could be sent").into());
     }
     if inner.runtime.within(limit, tested.notified()).await.is_none() {
         let reason = "no notification comes through: behind a connection pooler in transaction mode waiters are not told of their turn \
@@ -209,14 +210,7 @@ async fn listen(
         return Err(ListenFailure { fault: faults.passing(reason), rest: Some(RETRY_LISTEN) });
     }
     let own = [(&number as _, Type::INT8)];
-    let locked = live.client.query_typed("SELECT pg_advisory_lock($1)", &own);
-    inner
-        .runtime
-        .within(limit, locked)
-        .await
-        .ok_or(TransactionError::Silent)
-        .and_then(|done| Ok(done?))
-        .map_err(|error| ListenFailure { fault: faults.of(&error), rest: None })?;
+    inner.asked(limit, live.client.query_typed("SELECT pg_advisory_lock($1)", &own)).await?;
     Ok(Listener { live, number })
 }
 
@@ -227,12 +221,8 @@ impl Listener {
         loop {
             let asked = inner.runtime.now();
             let clock = self.live.client.query_typed_one(CLOCK, &[]);
-            let said = match inner.runtime.within(2 * inner.address.call_limit, clock).await {
-                Some(Ok(row)) => Columns(&row).stamp(0),
-                Some(Err(error)) => Err(TransactionError::from(error)),
-                None => Err(TransactionError::Silent),
-            };
-            let Ok(said) = said else { return };
+            let Ok(row) = inner.asked(2 * inner.address.call_limit, clock).await else { return };
+            let Ok(said) = Columns(&row).stamp(0) else { return };
             inner.readings.note(asked, said);
             let next = asked + if inner.waiting.len() > 0 { inner.scope.window / 4 } else { IDLE_BEAT };
             let is_idle = inner.waiting.len() == 0;
@@ -246,5 +236,3 @@ impl Listener {
         }
     }
 }
-
-const CLOCK: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";

@@ -16,6 +16,9 @@ const SCHEMA: &str = concat!(include_str!("schema.sql"), "\n", include_str!("qui
 /// The clock on which leases are counted.
 const NOW: &str = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
 
+/// The statement that reads that clock.
+pub(crate) const CLOCK: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
+
 /// The keys of one page of a list.
 const OF_A_PAGE: &str = "key >= $1 AND ($2 OR key > $1) AND ($3::bytea IS NULL OR key < $3)";
 

@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use leasehold_core::{
     Answer, BoxFuture, Fault, GrantAnswer, HoldAnswer, InDoubtGrants, Instant, Notice, NoticeBus, Proof,
@@ -206,20 +207,30 @@ impl Inner {
         let limit = 2 * self.address.call_limit;
         let sent = self.runtime.now();
         let asked = async {
-            tokio::join!(
+            let (row, _) = tokio::join!(
                 biased;
                 live.client.query_typed_one(&self.scope.sql.version, &[]),
+                // Without notifications, a holder finds out at its next renewal.
                 live.client.batch_execute(LISTEN_TO_BREAKS),
-            )
+            );
+            row
         };
-        let row = self.runtime.within(limit, asked).await.ok_or(TransactionError::Silent);
-        // Without notifications, a holder finds out at its next renewal.
-        let row = row.and_then(|(row, _)| Ok(row?)).map_err(|error| self.faults.of(&error))?;
+        let row = self.asked(limit, asked).await?;
         let identity = version::identity(&row, &self.faults)?;
         *self.identity.lock().unwrap_or_else(PoisonError::into_inner) = Some(identity);
         let server = Columns(&row).stamp(3).map_err(|error| self.faults.of(&error))?;
         let clock = ServerClock::read(Reading { sent, heard: self.runtime.now(), server });
         Ok(Session { live, clock, is_standby: false.into() })
+    }
+
+    /// The answer to a question that may take this long.
+    pub(crate) async fn asked<T, E: Into<TransactionError>>(
+        &self,
+        limit: Duration,
+        question: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, Fault> {
+        let answer = self.runtime.within(limit, question).await.ok_or(TransactionError::Silent);
+        answer.and_then(|answer| answer.map_err(Into::into)).map_err(|error| self.faults.of(&error))
     }
 
     /// A holder need not have waited to be notified that its lease was broken, so this listens on
