@@ -46,8 +46,8 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "a guard relies on a lock that it transfers",
         file: "crates/leasehold/src/lock/guard.rs",
-        from: "        self.held.0.lose(Loss::Transferred);\n",
-        to: "",
+        from: "if self.held.0.lose(Loss::Transferred) {",
+        to: "if false {",
         tests: &[(
             Stores,
             "every_store::transferred::memory::a_lock_goes_over_to_one_process_and_to_no_second",
@@ -829,8 +829,8 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "a guard that the keeper is not woken for is not notified of a break",
         file: "crates/leasehold/src/lock/registry.rs",
-        from: "        self.concern_in(&mut state);\n        self.log(state);",
-        to: "        self.log(state);",
+        from: "        self.concern_in(&mut state);\n        self.unlock(state);",
+        to: "        self.unlock(state);",
         tests: &[(
             InMemory,
             "guards_in_virtual_time::a_guard_after_short_ones_is_renewed_and_lost_when_the_store_says_that_it_was_broken",

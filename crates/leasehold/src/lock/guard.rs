@@ -83,7 +83,9 @@ impl Guard {
         let now = self.handle.runtime.now();
         self.handle.leaves(&self.held.0, self.number, now);
         self.stage = Stage::Over;
-        self.held.0.lose(Loss::Transferred);
+        if self.held.0.lose(Loss::Transferred) {
+            self.held.0.announce();
+        }
         (self.held.0.clone(), self.held.0.held_for(now))
     }
 
@@ -299,6 +301,7 @@ impl Guard {
     fn lose(&self, loss: Loss) {
         let holding = &self.held.0;
         if holding.lose(loss.clone()) {
+            holding.announce();
             self.handle.report.tell(|| holding.was_lost(self.handle.runtime.now(), loss));
         }
     }

@@ -53,23 +53,22 @@ impl Holding {
         if self.reads.load(Ordering::Acquire) { attempt.reading() } else { attempt }
     }
 
-    /// Publishes the current end of the lease; returns true if it changed.
+    /// Publishes the current end of the lease. Returns true if it changed: then it has to be
+    /// [announced](Self::announce).
     pub(crate) fn believe(&self, lease: Lease) -> bool {
         let end = lease.end().as_nanos();
-        let news = self.end.swap(end, Ordering::AcqRel) != end;
-        if news {
-            self.changed.notify_waiters();
-        }
-        news
+        self.end.swap(end, Ordering::AcqRel) != end
     }
 
-    /// Records the loss; returns true if it is the first one.
+    /// Records the loss. Returns true if it is the first one: then it has to be announced.
     pub(crate) fn lose(&self, loss: Loss) -> bool {
-        let news = self.loss.set(Box::new(loss)).is_ok();
-        if news {
-            self.changed.notify_waiters();
-        }
-        news
+        self.loss.set(Box::new(loss)).is_ok()
+    }
+
+    /// Wakes all that wait for a new end or a loss. Whoever is woken may drop a guard, so none of our
+    /// mutexes may be locked.
+    pub(crate) fn announce(&self) {
+        self.changed.notify_waiters();
     }
 
     pub(crate) fn loss(&self) -> Option<&Loss> {

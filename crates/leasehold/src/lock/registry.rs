@@ -46,11 +46,20 @@ struct State {
     orphaned: bool,
     /// There was a guard, or a request has waited or met a fault.
     concerned: bool,
-    /// Events that were sent to readers and are not in the log yet.
-    unlogged: Vec<Event>,
+    untold: Untold,
     /// Holders whose leases were reported broken while no guard had them, because a lease may be
     /// granted but not registered yet. The last few.
     broken: VecDeque<Holder>,
+}
+
+/// What happened while the table was locked. It is told afterwards, because a logger may block, and
+/// whoever is woken may call these locks, or drop a guard.
+#[derive(Debug, Default)]
+struct Untold {
+    /// Events that were sent to readers and are not in the log yet.
+    events: Vec<Event>,
+    /// Holdings with a new end or a loss.
+    changed: Vec<Arc<Holding>>,
 }
 
 /// A grant is registered within one turn of a task; few leases are broken in that time.
@@ -101,17 +110,17 @@ impl GuardRegistry {
         }
         state.last_number += 1;
         let number = state.last_number;
-        state.unlogged.extend(self.report.tell_readers(acquired));
+        state.untold.events.extend(self.report.tell_readers(acquired));
         if let Some(at) = state.broken.iter().position(|holder| *holder == holding.attempt.holder) {
             state.broken.remove(at);
             machine.handle_broken(now);
         }
-        let due = self.attention(&holding, &mut machine, now, &mut state.unlogged);
+        let due = self.attention(&holding, &mut machine, now, &mut state.untold);
         state.due.insert((due, number));
         state.guards.insert(number, Box::new(Entry { holding, machine, due }));
         self.wake_by(&mut state, due);
         self.concern_in(&mut state);
-        self.log(state);
+        self.unlock(state);
         Ok(number)
     }
 
@@ -122,10 +131,9 @@ impl GuardRegistry {
         let mut state = self.state();
         if let Some(mut entry) = state.guards.remove(&number) {
             state.due.remove(&(entry.due, number));
-            self.attention(&entry.holding, &mut entry.machine, now, &mut state.unlogged);
+            self.attention(&entry.holding, &mut entry.machine, now, &mut state.untold);
         }
-        self.hush(&state);
-        self.log(state);
+        self.hush(state);
     }
 
     /// All holdings that are not lost.
@@ -150,7 +158,7 @@ impl GuardRegistry {
             }
             self.reschedule(&mut state, number, now);
         }
-        self.log(state);
+        self.unlock(state);
         renewals
     }
 
@@ -293,7 +301,7 @@ impl GuardRegistry {
                 self.wake_by(&mut state, due);
             }
         }
-        self.log(state);
+        self.unlock(state);
     }
 
     /// Notes that nobody can request a lock any more. Once the last guard is gone, the keeper is
@@ -355,18 +363,17 @@ impl GuardRegistry {
         let reason = self.closed_because().unwrap_or_else(|| "closed".into());
         let mut state = self.state();
         let mut attempts = Vec::new();
-        let State { guards, unlogged, .. } = &mut *state;
+        let State { guards, untold, .. } = &mut *state;
         for entry in guards.values_mut() {
             if entry.holding.loss().is_none() {
                 attempts.push(entry.holding.attempt.clone());
             }
             entry.machine.handle_close(reason.clone());
-            self.attention(&entry.holding, &mut entry.machine, now, unlogged);
+            self.attention(&entry.holding, &mut entry.machine, now, untold);
         }
         state.guards.clear();
         state.due.clear();
-        self.hush(&state);
-        self.log(state);
+        self.hush(state);
         attempts
     }
 
@@ -401,19 +408,22 @@ impl GuardRegistry {
         self.state().pending_releases
     }
 
-    /// Wakes tasks that wait in `quiet`, and the keeper if it may not be needed any more.
-    fn hush(&self, state: &State) {
+    /// Unlocks the table, and wakes tasks that wait in `quiet`, and the keeper if it may not be needed
+    /// any more.
+    fn hush(&self, state: MutexGuard<'_, State>) {
+        let is_deserted = state.guards.is_empty() && state.orphaned;
+        self.unlock(state);
         self.quieter.notify_waiters();
-        if state.guards.is_empty() && state.orphaned {
+        if is_deserted {
             self.changed.notify_one();
         }
     }
 
     fn reschedule(&self, state: &mut State, number: u64, now: Instant) {
-        let State { guards, due, unlogged, .. } = state;
+        let State { guards, due, untold, .. } = state;
         let Some(entry) = guards.get_mut(&number) else { return };
         due.remove(&(entry.due, number));
-        entry.due = self.attention(&entry.holding, &mut entry.machine, now, unlogged);
+        entry.due = self.attention(&entry.holding, &mut entry.machine, now, untold);
         if entry.holding.loss().is_none() {
             due.insert((entry.due, number));
         }
@@ -423,20 +433,22 @@ impl GuardRegistry {
     /// again.
     fn attention(
         &self,
-        holding: &Holding,
+        holding: &Arc<Holding>,
         machine: &mut LeaseRenewal,
         now: Instant,
-        unlogged: &mut Vec<Event>,
+        untold: &mut Untold,
     ) -> Instant {
         let next = machine.next(now);
         if holding.believe(machine.lease()) {
-            unlogged.extend(self.report.tell_readers(|| holding.was_renewed(now)));
+            untold.changed.push(Arc::clone(holding));
+            untold.events.extend(self.report.tell_readers(|| holding.was_renewed(now)));
         }
         match next {
             RenewalStep::WaitUntil(until) => until,
             RenewalStep::Lost(loss) => {
                 if holding.lose(loss.clone()) {
-                    unlogged.extend(self.report.tell_readers(|| holding.was_lost(now, loss)));
+                    untold.changed.push(Arc::clone(holding));
+                    untold.events.extend(self.report.tell_readers(|| holding.was_lost(now, loss)));
                 }
                 now
             }
@@ -444,12 +456,12 @@ impl GuardRegistry {
         }
     }
 
-    /// Unlocks the table, and then logs the events that occurred under it: a logger may block, or
-    /// call these locks.
-    fn log(&self, mut state: MutexGuard<'_, State>) {
-        let events = std::mem::take(&mut state.unlogged);
+    /// Unlocks the table, and tells what happened under it.
+    fn unlock(&self, mut state: MutexGuard<'_, State>) {
+        let Untold { events, changed } = std::mem::take(&mut state.untold);
         drop(state);
         events.iter().for_each(|event| self.report.log(event));
+        changed.iter().for_each(|holding| holding.announce());
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -477,35 +489,49 @@ impl Drop for PendingRelease {
     fn drop(&mut self) {
         let mut state = self.0.state();
         state.pending_releases -= 1;
-        self.0.hush(&state);
+        self.0.hush(state);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::pin::pin;
-    use std::task::{Context, Waker};
+    use std::sync::atomic::AtomicBool;
+    use std::task::{Context, Wake, Waker};
     use std::time::Duration;
 
-    use leasehold_core::{Claim, Drift, Fence, Key, Lease};
+    use leasehold_core::{Claim, Drift, Fence, Key, Lease, Runtime};
 
     use super::*;
+    use crate::lock::Held;
     use crate::runtime::TokioRuntime;
 
-    #[test]
-    fn short_guards_one_after_the_other_wake_the_keeper_once() {
-        let registry = GuardRegistry::new(Arc::new(Report::new("memory:")));
-        let runtime = Arc::new(TokioRuntime::on_own_thread().unwrap());
-        let at = |ms| Instant::from_nanos(0) + Duration::from_millis(ms);
-        let hold = |now| {
+    fn at(ms: u64) -> Instant {
+        Instant::from_nanos(0) + Duration::from_millis(ms)
+    }
+
+    /// A registry that guards can enter at a time.
+    fn a_registry() -> (Arc<GuardRegistry>, impl Fn(Instant) -> (Held, u64)) {
+        let registry = Arc::new(GuardRegistry::new(Arc::new(Report::new("memory:"))));
+        let runtime: Arc<dyn Runtime> = Arc::new(TokioRuntime::on_own_thread().unwrap());
+        let entered = Arc::clone(&registry);
+        let enter = move |now| {
             let claim = Claim::exclusive(Key::new("k").unwrap());
             let attempt = Attempt::new(claim, Holder::from_bits(1), None, Ttl::DEFAULT);
             let lease = Lease::counted_from(now, Ttl::DEFAULT, Drift::NONE);
             let machine = LeaseRenewal::new(now, lease, Ttl::DEFAULT, Drift::NONE, Renewal::Automatic);
-            let holding = Holding::new(attempt, Fence::MAX, now, 1, lease, runtime.clone());
-            let number = registry.enter(Arc::new(holding), machine, now, || Event::Missed { events: 1 });
-            registry.leave(number.unwrap(), now);
+            let holding = Holding::new(attempt, Fence::MAX, now, 1, lease, Arc::clone(&runtime));
+            let held = Held(Arc::new(holding));
+            let number = entered.enter(held.0.clone(), machine, now, || Event::Missed { events: 1 });
+            (held, number.unwrap())
         };
+        (registry, enter)
+    }
+
+    #[test]
+    fn short_guards_one_after_the_other_wake_the_keeper_once() {
+        let (registry, enter) = a_registry();
+        let hold = |now| registry.leave(enter(now).1, now);
         let wakes = || pin!(registry.changed()).poll(&mut Context::from_waker(Waker::noop())).is_ready();
         hold(at(0));
         assert!(wakes());
@@ -516,5 +542,25 @@ mod tests {
         assert_eq!(registry.sleep_until(until), Instant::from_nanos(u64::MAX));
         hold(until);
         assert!(wakes(), "it would not wake by itself");
+    }
+
+    /// Regression: an executor that dropped a guard when it was woken waited for a mutex that its own
+    /// thread had locked.
+    #[test]
+    fn nobody_is_woken_by_a_loss_while_the_table_is_locked() {
+        struct DropsAGuard(Arc<GuardRegistry>, AtomicBool);
+        impl Wake for DropsAGuard {
+            fn wake(self: Arc<Self>) {
+                self.1.store(self.0.state.try_lock().is_ok(), Ordering::SeqCst);
+            }
+        }
+        let (registry, enter) = a_registry();
+        let (held, _) = enter(at(0));
+        let woken = Arc::new(DropsAGuard(registry.clone(), AtomicBool::new(false)));
+        let mut lost = pin!(held.lost());
+        let waker = Waker::from(woken.clone());
+        assert!(lost.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        assert_eq!(registry.abandon(at(1)).len(), 1);
+        assert!(woken.1.load(Ordering::SeqCst), "it could drop a guard");
     }
 }
