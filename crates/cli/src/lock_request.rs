@@ -12,7 +12,7 @@ use crate::environment;
 use crate::exit::{End, Failure};
 use crate::keys::{Keys, naming};
 use crate::label::default_label;
-use crate::options::{default_time, exit_code, time_of, variable};
+use crate::options::{default_time, exit_code, or_variable, time_of, variable};
 use crate::status::Status;
 use crate::store_location::{OUTAGE_LIMIT, SHORT_OUTAGE_LIMIT, StoreLocation};
 
@@ -73,8 +73,9 @@ impl LockRequest {
         keys: Vec<OsString>,
         program: &OsStr,
     ) -> Result<Self, Failure> {
-        let max_hold = default_time("--max-hold", args.max_hold)?;
-        let ttl = ttl(time_of("--ttl", args.ttl)?, max_hold)?;
+        let (name, text) = or_variable("--max-hold", args.max_hold);
+        let max_hold = time_of(&name, text)?;
+        let ttl = ttl(time_of("--ttl", args.ttl)?, max_hold, &name)?;
         let within = if waiting.one_try { None } else { default_time("--within", waiting.within)? };
         let patience = match within {
             _ if waiting.one_try => Patience::OneTry,
@@ -83,8 +84,9 @@ impl LockRequest {
             None => Patience::Endless,
         };
         let busy = exit_code("--busy-exit-code", waiting.busy_exit_code)?.map_or(End::BUSY, End::Code);
+        let name = if args.label.is_some() { "--label" } else { environment::LABEL };
         let label = args.label.or_else(environment::label).unwrap_or_else(|| default_label(program));
-        Label::new(&label).map_err(|misuse| Failure::from(misuse).about("--label"))?;
+        Label::new(&label).map_err(|misuse| Failure::from(misuse).about(name))?;
         let naming = naming(args.naming)?;
         let keys = Keys::of(keys, &naming)?;
         let signal = naming.signal();
@@ -151,11 +153,11 @@ fn mode(shared: bool, permits: Option<String>) -> Result<Mode, Failure> {
 }
 
 /// A lease is no longer than the lock may be held; a longer TTL that was given explicitly is an
-/// error.
-fn ttl(asked: Option<Duration>, max_hold: Option<Duration>) -> Result<Ttl, Failure> {
+/// error. `limit` is the option or the variable that says how long.
+fn ttl(asked: Option<Duration>, max_hold: Option<Duration>, limit: &str) -> Result<Ttl, Failure> {
     match (asked, max_hold) {
         (Some(asked), Some(max_hold)) if asked > max_hold => Err(Failure::usage(format!(
-            "--max-hold: {max_hold:?} is shorter than the ttl of {asked:?}: shorten --ttl, or lengthen --max-hold"
+            "{limit}: {max_hold:?} is shorter than the ttl of {asked:?}: shorten --ttl, or lengthen {limit}"
         ))),
         (Some(asked), _) => Ttl::new(asked).map_err(|misuse| Failure::from(misuse).about("--ttl")),
         (None, _) => {
@@ -165,7 +167,7 @@ fn ttl(asked: Option<Duration>, max_hold: Option<Duration>) -> Result<Ttl, Failu
             match max_hold {
                 Some(max_hold) if max_hold < default.duration() => Ttl::new(max_hold).map_err(|_| {
                     Failure::usage(format!(
-                        "--max-hold: {max_hold:?} is too short to do anything: 10 ms is the least"
+                        "{limit}: {max_hold:?} is too short to do anything: 10 ms is the least"
                     ))
                 }),
                 _ => Ok(default),

@@ -17,17 +17,24 @@ pub(crate) fn value_of(variable: &str) -> Option<String> {
     text.map(|text| text.to_string_lossy().into_owned())
 }
 
+/// The name and the value of an option, or those of its variable if the option is missing.
+pub(crate) fn or_variable(option: &str, text: Option<String>) -> (String, Option<String>) {
+    if text.is_some() {
+        return (option.into(), text);
+    }
+    let name = variable(option);
+    let text = value_of(&name);
+    (name, text)
+}
+
 /// The time that an option names, or its variable if the option is missing.
 ///
 /// # Errors
 ///
 /// [`Failure`] if that is not a time.
 pub(crate) fn default_time(option: &str, text: Option<String>) -> Result<Option<Duration>, Failure> {
-    if text.is_some() {
-        return time_of(option, text);
-    }
-    let name = variable(option);
-    time_of(&name, value_of(&name))
+    let (name, text) = or_variable(option, text);
+    time_of(&name, text)
 }
 
 /// The time that an option names.
@@ -46,17 +53,11 @@ pub(crate) fn time_of(option: &str, text: Option<String>) -> Result<Option<Durat
 ///
 /// [`Failure`] if that is not an exit code.
 pub(crate) fn exit_code(option: &str, text: Option<String>) -> Result<Option<u8>, Failure> {
-    let name = variable(option);
-    let (option, text) = match text {
-        Some(text) => (option, text),
-        None => match value_of(&name) {
-            Some(text) => (&*name, text),
-            None => return Ok(None),
-        },
-    };
+    let (name, text) = or_variable(option, text);
+    let Some(text) = text else { return Ok(None) };
     // Only digits: `+5` and ` 5` are slips.
     let digits = Some(&text).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
     digits.and_then(|digits| digits.parse().ok()).map(Some).ok_or_else(|| {
-        Failure::usage(format!("{option}: {text:?} is not an exit code: write a number from 0 to 255"))
+        Failure::usage(format!("{name}: {text:?} is not an exit code: write a number from 0 to 255"))
     })
 }

@@ -8,7 +8,7 @@ use leasehold::Ttl;
 use crate::args::{CommandArgs, RunArgs};
 use crate::exit::Failure;
 use crate::lock_request::LockRequest;
-use crate::options::default_time;
+use crate::options::{or_variable, time_of};
 
 /// A run with all settings validated.
 #[derive(Clone, Debug)]
@@ -40,7 +40,8 @@ impl Settings {
         running: CommandArgs,
         command: Vec<OsString>,
     ) -> Result<Self, Failure> {
-        let grace = grace(default_time("--grace", running.grace)?, request.ttl)?;
+        let (name, text) = or_variable("--grace", running.grace);
+        let grace = grace(&name, time_of(&name, text)?, request.ttl)?;
         let max_hold = request.max_hold.take();
         let mut command = command.into_iter();
         let program = command.next().unwrap_or_default();
@@ -58,14 +59,14 @@ pub(crate) fn program_of(command: &[OsString]) -> &OsStr {
 /// Five seconds are enough for most programs to end cleanly. With a shorter TTL, a quarter of it
 /// leaves time to retry at least one renewal before the command is told to end, because renewals
 /// start after a third of the TTL.
-fn grace(asked: Option<Duration>, ttl: Ttl) -> Result<Duration, Failure> {
+fn grace(name: &str, asked: Option<Duration>, ttl: Ttl) -> Result<Duration, Failure> {
     const DEFAULT: Duration = Duration::from_secs(5);
     let most = ttl.duration() / 2;
     match asked {
         None => Ok(DEFAULT.min(ttl.duration() / 4)),
         Some(asked) if asked <= most => Ok(asked),
         Some(asked) => Err(Failure::usage(format!(
-            "--grace: {asked:?} is more than half of the ttl of {ttl}, which leaves too little time to renew: shorten it, or \
+            "{name}: {asked:?} is more than half of the ttl of {ttl}, which leaves too little time to renew: shorten it, or \
              lengthen --ttl"
         ))),
     }

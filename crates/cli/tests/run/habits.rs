@@ -83,6 +83,15 @@ fn environment_variables_replace_missing_options() {
     };
     ended(("LEASEHOLD_TTL", "x"), &["k", "--", "true"])
         .says(64, &["LEASEHOLD_TTL: \"x\" is not a length of time"]);
+    for (variable, value, fact) in [
+        ("LEASEHOLD_GRACE", "1h", "is more than half of the ttl"),
+        ("LEASEHOLD_MAX_HOLD", "1ms", "is too short to do anything"),
+        ("LEASEHOLD_LABEL", "two\nlines", "a control character"),
+    ] {
+        ended((variable, value), &["k", "--", "true"]).says(64, &[&format!("{variable}: "), fact]);
+    }
+    ended(("LEASEHOLD_MAX_HOLD", "8"), &["--ttl", "9", "k", "--", "true"])
+        .says(64, &["LEASEHOLD_MAX_HOLD: 8s is shorter than the ttl", "or lengthen LEASEHOLD_MAX_HOLD"]);
     for option in
         ["TTL", "MAX_HOLD", "GRACE", "WITHIN", "OUTAGE_LIMIT", "NAMING", "BUSY_EXIT_CODE", "MAX_TTL"]
     {
