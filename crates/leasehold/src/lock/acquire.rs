@@ -24,6 +24,9 @@ use crate::error::{HoldError, LockError};
 /// It is a future that owns everything it needs, so `tokio::spawn(mutex.lock())` compiles. Its
 /// settings have no effect after the first poll. `G` is the type of the guard.
 ///
+/// Once it waits, keep polling it or drop it. While it is kept and not polled, requests behind it in
+/// this process may not notice that the lease of a dead holder has ended.
+///
 /// # Cancel safety
 ///
 /// If the future is dropped at any point, the request is given up in the background: no lock is
