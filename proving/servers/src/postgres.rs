@@ -169,8 +169,10 @@ impl Postgres {
         env::var(VERSION).is_ok_and(|named| named == version.to_string())
     }
 
-    /// Sends SIGKILL to the server; its other processes end with it.
+    /// Sends SIGKILL to all its processes. After the death of the first one alone, the others would
+    /// still serve for a moment.
     pub fn kill_9(&self) {
+        self.signal_all(Signal::KILL);
         self.process.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
