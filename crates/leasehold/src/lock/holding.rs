@@ -265,7 +265,8 @@ impl Held {
         self.0.asks
     }
 
-    /// Resolves at the first renewal after this call, even if the future is awaited only later.
+    /// Resolves when the lease ends later than at this call, even if the future is awaited only
+    /// later: at the first renewal, unless that asks for less than remains.
     /// [`remaining`](Self::remaining) then returns the new time. This is for programs that pass the
     /// lease's end on.
     ///
