@@ -280,6 +280,8 @@ impl Drop for Postgres {
     /// An immediate shutdown, which frees the server's kernel resources; a killed server leaves
     /// them behind.
     fn drop(&mut self) {
+        // A process that is stopped would remain.
+        self.cont();
         let process = self.process.get_mut().unwrap_or_else(PoisonError::into_inner);
         let Some(process) = process else { return };
         let server = i32::try_from(process.id()).ok().and_then(Pid::from_raw);
@@ -394,4 +396,30 @@ pub(crate) fn as_nobody(program: &Path) -> Command {
         .args(["--reuid", &nobody, "--regid", &nobody, "--clear-groups", "--pdeathsig", "KILL", "--"])
         .arg(program);
     command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_left_of_a_server_that_was_stopped() {
+        for is_killed in [false, true] {
+            let server = Postgres::start();
+            let id = server.process.lock().unwrap().as_ref().map(Process::id).unwrap();
+            let started = children(i32::try_from(id).unwrap());
+            assert!(!started.is_empty());
+            server.stop();
+            if is_killed {
+                server.kill_9();
+            }
+            drop(server);
+            let deadline = Instant::now() + ENDS_WITHIN;
+            let runs = |id: &i32| Path::new(&format!("/proc/{id}/cwd")).read_link().is_ok();
+            while started.iter().any(runs) {
+                assert!(Instant::now() < deadline, "{started:?}");
+                thread::sleep(Duration::from_millis(2));
+            }
+        }
+    }
 }
