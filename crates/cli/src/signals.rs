@@ -33,6 +33,8 @@ pub(crate) struct Signals {
     locks: Option<Locks>,
     /// The last signal to pass on, and when it came first.
     last: Option<(Signal, Instant)>,
+    /// True if the last event was that signal again.
+    is_repeated: bool,
 }
 
 /// timeout(1) sends a signal to its child, and then to the child's group: we get it twice, but it is
@@ -50,8 +52,8 @@ fn is_again(last: &mut Option<(Signal, Instant)>, signal: Signal, now: Instant) 
 /// A received signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// One of [`PASSED_ON`]; `again` if the same one came just before.
-    Action { signal: Signal, from: Sender, again: bool },
+    /// One of [`PASSED_ON`].
+    Action { signal: Signal, from: Sender },
     /// We are asked to stop.
     Stop { from: Sender },
     /// We continue after a stop.
@@ -84,7 +86,7 @@ impl Signals {
     /// Call this before there are other threads, except by [`start_thread`].
     pub(crate) fn catch() -> Result<Self, Failure> {
         let (queue, blocked_before) = kernel::Queue::begin()?;
-        Ok(Self { queue, blocked_before, locks: None, last: None })
+        Ok(Self { queue, blocked_before, locks: None, last: None, is_repeated: false })
     }
 
     /// Notes that these locks are in use: we stop only while no request to their store is half
@@ -105,7 +107,7 @@ impl Signals {
     pub(crate) async fn next(&mut self) -> Signal {
         loop {
             match self.next_event().await {
-                Event::Action { signal, again: false, .. } => return signal,
+                Event::Action { signal, .. } if !self.is_repeated => return signal,
                 Event::Stop { .. } => self.stop(Signal::TSTP),
                 Event::Action { .. } | Event::Continued => {}
             }
@@ -131,11 +133,17 @@ impl Signals {
     ///
     /// Cancel safe.
     pub(crate) async fn next_event(&mut self) -> Event {
-        let mut event = self.queue.next().await;
-        if let Event::Action { signal, again, .. } = &mut event {
-            *again = is_again(&mut self.last, *signal, Instant::now());
-        }
+        let event = self.queue.next().await;
+        self.is_repeated = match event {
+            Event::Action { signal, .. } => is_again(&mut self.last, signal, Instant::now()),
+            Event::Stop { .. } | Event::Continued => false,
+        };
         event
+    }
+
+    /// Returns true if the last event was the signal before it once more, and so is no new wish.
+    pub(crate) const fn is_repeated(&self) -> bool {
+        self.is_repeated
     }
 }
 

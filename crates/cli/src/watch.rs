@@ -165,8 +165,8 @@ fn reason(
 fn attend(command: &Command, event: Event, signals: &Signals, last_wish: &mut Option<Instant>) -> bool {
     let has_it = |from| command.shares_the_terminal() && from == Sender::Terminal;
     match event {
-        Event::Action { signal: Signal::INT | Signal::QUIT, from, .. } if has_it(from) => {}
-        Event::Action { signal: Signal::INT | Signal::TERM, again: true, .. } => {}
+        Event::Action { signal: Signal::INT | Signal::QUIT, from } if has_it(from) => {}
+        Event::Action { signal: Signal::INT | Signal::TERM, .. } if signals.is_repeated() => {}
         Event::Action { signal, .. } => pass_on(command, signal, last_wish),
         // We stop after the command has stopped: it may have to restore the screen first, or may
         // not intend to stop at all.

@@ -43,7 +43,7 @@ impl Queue {
             match poll_fn(|context| self.poll_next(context)).await {
                 Signal::CONT => return Event::Continued,
                 Signal::TSTP => return Event::Stop { from },
-                signal if PASSED_ON.contains(&signal) => return Event::Action { signal, from, again: false },
+                signal if PASSED_ON.contains(&signal) => return Event::Action { signal, from },
                 _ => {}
             }
         }

@@ -76,7 +76,7 @@ impl Queue {
             } else if is(&Signal::TSTP) {
                 return Event::Stop { from };
             } else if let Some(signal) = PASSED_ON.into_iter().find(is) {
-                return Event::Action { signal, from, again: false };
+                return Event::Action { signal, from };
             }
         }
     }
