@@ -155,7 +155,7 @@ impl Client {
         }
     }
 
-    /// Sends one command that is no script.
+    /// Sends one command, within this time limit.
     pub(crate) async fn say_once(
         &self,
         route: &mut Route,

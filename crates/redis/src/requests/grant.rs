@@ -8,6 +8,7 @@ use leasehold_core::{
     Attempt, BoxFuture, Fault, FaultKind, GrantAnswer, Instant, Nonce, Proof, Reading, Wait, WaitMode,
 };
 
+use crate::address::parameters::Confirmation;
 use crate::batch::state::{BatchAnswer, BatchKind};
 use crate::client::Client;
 use crate::connection::route::Route;
@@ -33,7 +34,9 @@ impl Client {
         let mut unknown = false;
         match self.ask_in_batch(attempt, BatchKind::Grant(run), route, now, limit).await? {
             Some(BatchAnswer::Granted { fence, heard }) => {
-                self.confirm_grant(attempt, route, heard).await?;
+                if let Some(confirmation) = self.confirmation {
+                    self.confirm_grant(confirmation, attempt, route, heard).await?;
+                }
                 return Ok(GrantAnswer::Granted { fence });
             }
             Some(BatchAnswer::TooLate { now }) => return Ok(GrantAnswer::TooLate { now }),
@@ -52,19 +55,22 @@ impl Client {
         answer
     }
 
-    /// Waits until a grant that was answered at this instant is confirmed, if it must be.
-    async fn confirm_grant(
-        &self,
-        attempt: &Attempt,
-        route: &mut Route,
+    /// Waits until a grant that was answered at this instant is confirmed, and undoes it if it cannot
+    /// be.
+    fn confirm_grant<'a>(
+        &'a self,
+        confirmation: Confirmation,
+        attempt: &'a Attempt,
+        route: &'a mut Route,
         written: Instant,
-    ) -> Result<(), Fault> {
-        let Some(confirmation) = self.confirmation else { return Ok(()) };
-        let confirmed = self.confirm(confirmation, route, written).await;
-        if let Err(fault) = &confirmed {
-            self.undo_after(attempt, fault).await;
-        }
-        confirmed
+    ) -> BoxFuture<'a, Result<(), Fault>> {
+        Box::pin(async move {
+            let confirmed = self.confirm(confirmation, route, written).await;
+            if let Err(fault) = &confirmed {
+                self.undo_after(attempt, fault).await;
+            }
+            confirmed
+        })
     }
 
     /// Undoes what the server served before it refused the rest: a lasting fault says that the
@@ -169,7 +175,9 @@ impl Client {
         }
         match &answer {
             GrantAnswer::Granted { .. } => {
-                self.confirm_grant(attempt, route, self.runtime.now()).await?;
+                if let Some(confirmation) = self.confirmation {
+                    self.confirm_grant(confirmation, attempt, route, self.runtime.now()).await?;
+                }
             }
             GrantAnswer::Busy { held_by, place: Some(_) } => {
                 self.contended.note(self.contended.digest(&held_by.key), self.runtime.now());
