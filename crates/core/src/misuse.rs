@@ -234,7 +234,8 @@ impl fmt::Display for Misuse {
             }
             Self::Drift { per_thousand } => write!(
                 f,
-                "a drift of {per_thousand} thousandths of the ttl leaves no lease: 1 is usual, 500 is the maximum"
+                "a drift of {per_thousand} thousandths of the ttl leaves no lease: make it smaller, or the ttl longer; 1 is usual, \
+                 500 is the maximum"
             ),
             Self::HoldShorterThanTtl { at_most, ttl } => {
                 write!(f, "a longest hold of {at_most:?} is shorter than the ttl of {ttl}: shorten the ttl")
