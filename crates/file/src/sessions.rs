@@ -267,7 +267,7 @@ impl Sessions {
         self.locked().entry.as_ref().and_then(|own| own.lock.as_fd().try_clone_to_owned().ok())
     }
 
-    /// The socket of this store. To be called only once.
+    /// The socket of this store. To be called once for each session.
     pub(crate) fn open_socket(&self) -> io::Result<UnixDatagram> {
         let name = self.own().ok_or(ErrorKind::NotFound)?.socket_name();
         let socket = UnixDatagram::bind(self.short_path(&name)?)?;
@@ -395,10 +395,12 @@ impl Sessions {
 
     fn open_directory(&self) -> io::Result<Arc<File>> {
         let mut handle = self.handle.lock().unwrap_or_else(PoisonError::into_inner);
-        if handle.is_none() {
-            *handle = Some(Arc::new(make_directory(&self.directory, self.users())?));
+        if let Some(handle) = &*handle {
+            return Ok(Arc::clone(handle));
         }
-        handle.clone().ok_or_else(|| ErrorKind::NotFound.into())
+        let made = Arc::new(make_directory(&self.directory, self.users())?);
+        *handle = Some(Arc::clone(&made));
+        Ok(made)
     }
 
     /// A path in the directory that is short enough for the address of a socket.

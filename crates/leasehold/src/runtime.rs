@@ -253,9 +253,8 @@ async fn sleep_on(timers: Timers, clock: Clock, at: Instant) {
             }
         };
         let mut nap = pin!(nap);
-        poll_fn(|context| match is_elsewhere == timers.have_ended() {
-            true => nap.as_mut().poll(context),
-            false => Poll::Ready(()),
+        poll_fn(|context| {
+            if timers.have_ended() == is_elsewhere { nap.as_mut().poll(context) } else { Poll::Ready(()) }
         })
         .await;
     }
