@@ -33,7 +33,7 @@ struct Wait {
     held_by: HolderInfo,
     held_for: Option<Duration>,
     place: Option<u64>,
-    /// The number of waiters, if it was looked at.
+    /// The number of waiters, if they were looked at and this one is among them.
     length: Option<usize>,
 }
 
@@ -211,8 +211,9 @@ impl Wait {
             self.held_by = holding.clone();
             self.held_for = state.held_for(holding);
         }
-        self.length = Some(state.waiters.len());
         let place = state.waiters.iter().zip(1..).find(|(waiter, _)| waiter.holder == self.holder);
+        // It may just have left the queue, because the lock was handed to it.
+        self.length = place.map(|_| state.waiters.len());
         self.place = place.map(|(_, place)| place).or(self.place);
     }
 
@@ -287,5 +288,8 @@ mod tests {
             "{narrow}"
         );
         assert_eq!(wait.line(waited, 10).chars().count(), 10);
+        // Regression: a log said `place 3 of 0` of a waiter that had just been handed the lock.
+        wait.see(&KeyState::new(wait.held_by.key.clone(), vec![wait.held_by.clone()], Vec::new()));
+        assert!(wait.line(waited, usize::MAX).contains("; place 3 in the queue, "));
     }
 }
