@@ -60,8 +60,10 @@ impl Table {
             pending.retain(|_, grant| grant.settles_at > now);
             *full_at = 2 * pending.len();
         }
-        let last = pending.range((holder, 0)..=(holder, u64::MAX)).next_back();
-        let number = last.map_or(0, |((_, number), _)| number + 1);
+        let mut number = 0;
+        while pending.contains_key(&(holder, number)) {
+            number += 1;
+        }
         pending.insert((holder, number), Pending { via, written, settles_at });
         Sending { holder, number }
     }

@@ -142,8 +142,8 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "one server under two names counts as two members until the next request",
         file: "crates/leasehold/src/quorum/asking.rs",
-        from: "quorum.same_place_twice().filter(|_| granted)",
-        to: "quorum.same_place_twice().filter(|_| granted && false)",
+        from: "quorum.same_place_twice().filter(|_| answer.is_ok())",
+        to: "None::<Fault>",
         tests: &[(
             Quorum,
             "odd_members::granting::a_majority_of_names_for_one_place_grants_nothing_also_when_that_is_known_only_by_their_answers",
@@ -316,15 +316,15 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "a request waits for a batch although its key is contended",
         file: "crates/redis/src/batch/send.rs",
-        from: "|request| !self.client.contended.has(request.key,",
-        to: "|request| true || !self.client.contended.has(request.key,",
+        from: "|request| !self.client.contended.has(request.to.key,",
+        to: "|request| true || !self.client.contended.has(request.to.key,",
         tests: &[(Store, "batches::a_crowd_that_comes_at_once_for_one_lock_costs_two_commands_each")],
     },
     Bug {
         name: "a member that refused once serves no batches for a while",
         file: "crates/redis/src/batch/mod.rs",
-        from: "if attempt.proposal.is_none() && self.contended",
-        to: "if self.contended",
+        from: "            batch.push(Request {",
+        to: "            if self.contended.has(self.contended.digest(key), || until) { continue }\n            batch.push(Request {",
         tests: &[(Store, "batches::what_a_quorum_asks_a_member_alone_is_one_script")],
     },
     Bug {
@@ -354,8 +354,8 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "all claims of a batch get the TTL of the first",
         file: "crates/redis/src/batch/state.rs",
-        from: "(self.run().cloned(), self.attempt.ttl, self.attempt.proposal)",
-        to: "(self.run().cloned(), Ttl::DEFAULT, self.attempt.proposal)",
+        from: "(self.run().cloned(), attempt.ttl, attempt.proposal)",
+        to: "(self.run().cloned(), Ttl::DEFAULT, attempt.proposal)",
         tests: &[(
             Store,
             "batches::leases_of_different_ttls_that_are_requested_together_each_last_for_their_own",

@@ -20,16 +20,13 @@ pub(super) async fn grant(
     attempt: &Attempt,
     wait_mode: WaitMode,
 ) -> Result<GrantAnswer, Fault> {
-    if let Some(fault) = quorum.same_place_twice() {
-        return Err(quit(quorum, attempt, fault));
-    }
     let shared = quorum.enter(attempt, |machine| machine.ask(attempt, wait_mode, &quorum.view()));
     let in_batches = quorum.serves_in_batch(attempt);
     // The questions for the next batch, and what sends the last one.
     let (mut together, mut sends) = (Vec::new(), None);
     // The last timer, which is mostly reused for several answers with the same time limit.
     let mut timer: Option<(Instant, BoxFuture<'static, ()>)> = None;
-    loop {
+    let answer = loop {
         let step = quorum.with(&shared, attempt, |machine| machine.next(&quorum.view()));
         if !matches!(step, QuorumStep::Ask(_)) && !together.is_empty() {
             sends = quorum.ask_together(&shared, attempt, std::mem::take(&mut together));
@@ -58,20 +55,23 @@ pub(super) async fn grant(
                 } else {
                     shared.note_votes(votes);
                 }
-                return Ok(answer);
+                break Ok(answer);
             }
             QuorumStep::Done(answer) => {
-                // By now each member of the majority has reported its location.
-                let granted = matches!(answer, Ok(GrantAnswer::Granted { .. }));
-                if granted {
+                if matches!(answer, Ok(GrantAnswer::Granted { .. })) {
                     shared.take_votes();
                 }
-                return match quorum.same_place_twice().filter(|_| granted) {
-                    Some(fault) => Err(quit(quorum, attempt, fault)),
-                    None => answer,
-                };
+                break answer;
             }
         }
+    };
+    // By now each member of the majority has said which server it is.
+    match quorum.same_place_twice().filter(|_| answer.is_ok()) {
+        Some(fault) => {
+            quorum.with(&shared, attempt, QuorumAttempt::quit);
+            Err(fault)
+        }
+        None => answer,
     }
 }
 
@@ -81,14 +81,6 @@ async fn sent(sends: &mut Option<Sends>) {
         Some(sends) => sends.await,
         None => pending().await,
     }
-}
-
-/// Ends an attempt for this reason.
-fn quit(quorum: &Arc<QuorumState>, attempt: &Attempt, fault: Fault) -> Fault {
-    if let Some(shared) = quorum.attempts.find(attempt.holder) {
-        quorum.with(&shared, attempt, QuorumAttempt::quit);
-    }
-    fault
 }
 
 impl QuorumState {

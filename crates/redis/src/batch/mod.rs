@@ -22,12 +22,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use leasehold_core::{Attempt, Fault, HoldAnswer, Instant, MOST_IN_BATCH, Ttl};
+use leasehold_core::{Attempt, Fault, HoldAnswer, Instant, Key, MOST_IN_BATCH, Ttl};
 use redis::ServerError;
 use tokio::sync::oneshot;
 
 use self::send::Sender;
-use self::state::{BatchAnswer, BatchKind, BatchResult, Request};
+use self::state::{BatchAnswer, BatchKind, BatchResult, Caller, Request};
 use crate::client::{Client, Run};
 use crate::connection::route::Route;
 use crate::fault::{is_denied, leads_astray};
@@ -52,32 +52,23 @@ impl Client {
         if attempt.proposal.is_some() || route.asks || route.batches.denied.load(Ordering::Relaxed) {
             return Ok(None);
         }
-        let (to, heard) = oneshot::channel();
-        let Some(request) = self.batched(attempt, what, now, limit, to) else { return Ok(None) };
+        let Some(name) = attempt.claim.exclusive_key() else { return Ok(None) };
+        let key = self.contended.digest(name);
+        if self.contended.has(key, || now) {
+            return Ok(None);
+        }
+        let (answer, heard) = oneshot::channel();
+        let (slot, until, to) = (self.slot(name), now + limit, Caller { key, answer });
+        let request = Request { attempt: attempt.clone(), what, slot, limit, until, to };
         match route.batches.queue.ask(request, heard, || self.sender(route), &*self.runtime).await {
             Ok(said) => said.map(Some),
             Err(_) => Err(self.faults.passing("nobody sends requests any more: the async runtime has ended")),
         }
     }
 
-    /// The request as one of a batch; `None` if it cannot be in a batch now.
-    fn batched<To>(
-        &self,
-        attempt: &Attempt,
-        what: BatchKind,
-        now: Instant,
-        limit: Duration,
-        to: To,
-    ) -> Option<Request<To>> {
-        let name = attempt.claim.exclusive_key()?;
-        let key = self.contended.digest(name);
-        // A member may refuse what the quorum grants, because it is late: only the quorum knows
-        // which keys are contended.
-        if attempt.proposal.is_none() && self.contended.has(key, || now) {
-            return None;
-        }
-        let slot = if self.is_node() { slot_of(name.as_bytes()) } else { 0 };
-        Some(Request { attempt: attempt.clone(), what, key, slot, limit, until: now + limit, to })
+    /// In a cluster, the slot of a key; the same number for all keys elsewhere.
+    fn slot(&self, key: &Key) -> u16 {
+        if self.is_node() { slot_of(key.as_bytes()) } else { 0 }
     }
 
     fn sender(&self, route: &Route) -> Sender {
@@ -87,7 +78,8 @@ impl Client {
 
     /// Sends grants and releases of different keys in one batch. `tell` gets the number of each
     /// request, which counts from 0 and first the grants, and its answer; nothing for one that
-    /// cannot be in a batch now.
+    /// cannot be in a batch now. Keys that are contended here are sent, too: a member may refuse what
+    /// the quorum grants, because it is late.
     pub(crate) async fn ask_all_in_batch(
         &self,
         grants: &[&Attempt],
@@ -100,11 +92,12 @@ impl Client {
         if route.batches.denied.load(Ordering::Relaxed) {
             return;
         }
-        let now = self.runtime.now();
+        let until = self.runtime.now() + limit;
         let mut batch = Vec::with_capacity(grants.len() + releases.len());
-        for (nth, attempt) in grants.iter().chain(releases).enumerate() {
+        for (nth, &attempt) in grants.iter().chain(releases).enumerate() {
+            let Some(key) = attempt.claim.exclusive_key() else { continue };
             let what = if nth < grants.len() { BatchKind::Grant(run.clone()) } else { BatchKind::Release };
-            batch.extend(self.batched(attempt, what, now, limit, nth));
+            batch.push(Request { attempt, what, slot: self.slot(key), limit, until, to: nth });
         }
         self.sender(route).serve(batch, tell).await;
     }
@@ -135,7 +128,7 @@ impl Client {
         if route.batches.denied.load(Ordering::Relaxed) {
             return Ok(done);
         }
-        let (by_slot, now) = (self.is_node(), self.runtime.now());
+        let now = self.runtime.now();
         let mut groups: BTreeMap<_, Vec<usize>> = BTreeMap::new();
         for (nth, attempt) in attempts.iter().enumerate() {
             let Some(key) = attempt.claim.exclusive_key() else { continue };
@@ -143,9 +136,8 @@ impl Client {
             if self.contended.has(self.contended.digest(key), || now) {
                 continue;
             }
-            let slot = if by_slot { slot_of(key.as_bytes()) } else { 0 };
             let longest = attempt.proposal.map(|proposal| proposal.max_ttl);
-            groups.entry((slot, longest, attempt.ttl)).or_default().push(nth);
+            groups.entry((self.slot(key), longest, attempt.ttl)).or_default().push(nth);
         }
         for nths in groups.values_mut() {
             nths.sort_by(|&one, &other| by_segment(&attempts[one], &attempts[other]));
@@ -159,7 +151,7 @@ impl Client {
         }
         let call = |&(longest, nths): &(Option<Ttl>, &[usize])| {
             let of: Vec<_> = nths.iter().map(|&nth| &attempts[nth]).collect();
-            renew_batch(&of, longest.map(|longest| Vouching { run: run.as_deref(), longest }), by_slot)
+            renew_batch(&of, longest.map(|longest| Vouching { run: run.as_deref(), longest }), self.is_node())
         };
         let calls: Vec<_> = batches.iter().map(call).collect();
         let before = route.redirects.len();

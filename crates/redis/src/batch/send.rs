@@ -1,11 +1,12 @@
 //! Sends one batch, and interprets the answer for each of its requests.
 
+use std::borrow::Borrow;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use leasehold_core::{BoxFuture, Instant, Reading, SendBatch, Sending, ServerClock, Stamp, Ttl};
+use leasehold_core::{Attempt, BoxFuture, Instant, Reading, SendBatch, Sending, ServerClock, Stamp, Ttl};
 use redis::aio::ConnectionLike;
 use redis::{Cmd, RedisError};
 
@@ -27,10 +28,10 @@ pub(super) struct Sender {
 }
 
 /// The requests of a batch that one script serves.
-struct Group<To> {
+struct Group<To, A> {
     /// First the grants: those for keys with the same beginning have one fence key, and stand
     /// together.
-    requests: Vec<Request<To>>,
+    requests: Vec<Request<To, A>>,
     /// The number of grants.
     grants: usize,
     heard: Option<ServerReply>,
@@ -43,7 +44,7 @@ impl SendBatch<Request<Caller>> for Sender {
 
     /// No batch serves a key that turned out to be contended while the request waited.
     fn serves(&self) -> impl Fn(&Request<Caller>) -> bool {
-        |request| !self.client.contended.has(request.key, || self.client.runtime.now())
+        |request| !self.client.contended.has(request.to.key, || self.client.runtime.now())
     }
 
     fn decline(&self, request: Request<Caller>) {
@@ -53,9 +54,9 @@ impl SendBatch<Request<Caller>> for Sender {
 
 impl Sender {
     /// `tell` gets each answer, and who waits for it. Nothing is sent before the first poll.
-    pub(super) async fn serve<To: Send>(
+    pub(super) async fn serve<To: Send, A: Borrow<Attempt> + Send>(
         self,
-        mut batch: Vec<Request<To>>,
+        mut batch: Vec<Request<To, A>>,
         mut tell: impl FnMut(To, BatchResult) + Send,
     ) {
         let client = &*self.client;
@@ -91,7 +92,8 @@ impl Sender {
         });
         let mut groups = grouped(batch);
         let via = self.live.as_ref().map(|live| live.id);
-        let holders = groups.iter().flat_map(|group| group.grants().iter().map(|grant| grant.attempt.holder));
+        let holders =
+            groups.iter().flat_map(|group| group.grants().iter().map(|grant| grant.attempt.borrow().holder));
         // One for each grant: it is in doubt until it is answered.
         let sendings = client.unsettled.sending_all(holders, via, sent, settles_at);
         let said = {
@@ -122,10 +124,10 @@ impl Sender {
     }
 
     /// Sends the scripts of all groups together, and notes what the server says to each.
-    async fn ask<To>(
+    async fn ask<To, A: Borrow<Attempt>>(
         &self,
         connection: &mut (dyn ConnectionLike + Send + Sync),
-        groups: &mut [Group<To>],
+        groups: &mut [Group<To, A>],
         not_after: Stamp,
     ) -> Result<(), RedisError> {
         // Mostly one script serves all.
@@ -142,7 +144,7 @@ impl Sender {
 
     /// The first one on a connection contains the text, so that the server knows the script for the
     /// next ones.
-    fn command<To>(&self, group: &Group<To>, not_after: Stamp) -> Cmd {
+    fn command<To, A: Borrow<Attempt>>(&self, group: &Group<To, A>, not_after: Stamp) -> Cmd {
         let client = &*self.client;
         let run = group.grants().first().and_then(|first| first.run());
         let vouching =
@@ -153,13 +155,13 @@ impl Sender {
         if knows { call.into_command() } else { call.by_text() }
     }
 
-    fn knows<To>(&self, group: &Group<To>) -> &AtomicBool {
+    fn knows<To, A: Borrow<Attempt>>(&self, group: &Group<To, A>) -> &AtomicBool {
         &self.batches.knows[usize::from(group.longest().is_some())]
     }
 
-    fn deliver<To>(
+    fn deliver<To, A: Borrow<Attempt>>(
         &self,
-        group: Group<To>,
+        group: Group<To, A>,
         sendings: &[Sending],
         clock: &ServerClock,
         (sent, now): (Instant, Instant),
@@ -222,7 +224,8 @@ impl Sender {
             let said = done.unwrap_or_else(|| {
                 // Its key is contended from now on: before the next batch is made, so that requests
                 // for the same key that wait for one need not be sent in vain.
-                client.contended.note(request.key, now);
+                let key = request.attempt.borrow().claim.first_key();
+                client.contended.note(client.contended.digest(key), now);
                 BatchAnswer::Other
             });
             tell(request.to, Ok(said));
@@ -230,8 +233,8 @@ impl Sender {
     }
 }
 
-impl<To> Group<To> {
-    fn grants(&self) -> &[Request<To>] {
+impl<To, A: Borrow<Attempt>> Group<To, A> {
+    fn grants(&self) -> &[Request<To, A>] {
         &self.requests[..self.grants]
     }
 
@@ -241,18 +244,18 @@ impl<To> Group<To> {
     }
 }
 
-fn grouped<To>(mut batch: Vec<Request<To>>) -> Vec<Group<To>> {
+fn grouped<To, A: Borrow<Attempt>>(mut batch: Vec<Request<To, A>>) -> Vec<Group<To, A>> {
     // Mostly one script serves all.
     let mut groups = Vec::with_capacity(1);
     while let Some(slot) = batch.first().map(|first| first.slot) {
         let grant = batch.iter().find(|request| request.slot == slot && request.is_grant());
         let script = grant.map(Request::script);
-        let is_other = |request: &mut Request<To>| {
+        let is_other = |request: &mut Request<To, A>| {
             request.slot != slot || request.is_grant() && Some(request.script()) != script
         };
         let others = batch.extract_if(.., is_other).collect();
         batch.sort_by(|one, other| match (one.is_grant(), other.is_grant()) {
-            (true, true) => script::by_segment(&one.attempt, &other.attempt),
+            (true, true) => script::by_segment(one.borrow(), other.borrow()),
             (one, other) => other.cmp(&one),
         });
         let grants = batch.partition_point(Request::is_grant);
@@ -262,11 +265,11 @@ fn grouped<To>(mut batch: Vec<Request<To>>) -> Vec<Group<To>> {
     groups
 }
 
-fn all_get<To>(requests: Vec<Request<To>>, said: &BatchResult, tell: &mut impl FnMut(To, BatchResult)) {
+fn all_get<To, A>(requests: Vec<Request<To, A>>, said: &BatchResult, tell: &mut impl FnMut(To, BatchResult)) {
     requests.into_iter().for_each(|request| tell(request.to, said.clone()));
 }
 
 /// A caller that does not wait for the answer any more gives the attempt up, which undoes a grant.
 fn answer(caller: Caller, said: BatchResult) {
-    let _ = caller.send(said);
+    let _ = caller.answer.send(said);
 }

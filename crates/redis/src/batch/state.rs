@@ -39,15 +39,18 @@ pub(crate) struct Batches {
 pub(crate) type BatchResult = Result<BatchAnswer, Fault>;
 
 /// Waits for the answer to its own request.
-pub(super) type Caller = oneshot::Sender<BatchResult>;
+#[derive(Debug)]
+pub(super) struct Caller {
+    /// Equal for requests of the same key.
+    pub(super) key: u64,
+    pub(super) answer: oneshot::Sender<BatchResult>,
+}
 
 /// A request, and who gets its answer.
 #[derive(Debug)]
-pub(crate) struct Request<To> {
-    pub(super) attempt: Attempt,
+pub(crate) struct Request<To, A = Attempt> {
+    pub(super) attempt: A,
     pub(super) what: BatchKind,
-    /// Equal for requests of the same key.
-    pub(super) key: u64,
     /// In a cluster, the slot of the key.
     pub(super) slot: u16,
     pub(super) limit: Duration,
@@ -62,7 +65,7 @@ pub(crate) enum BatchKind {
     Release,
 }
 
-impl<To> Request<To> {
+impl<To, A: Borrow<Attempt>> Request<To, A> {
     /// For a grant, the server's run.
     pub(super) const fn run(&self) -> Option<&Run> {
         match &self.what {
@@ -73,7 +76,7 @@ impl<To> Request<To> {
 
     /// For a grant at a member of a quorum, the longest TTL.
     pub(super) fn longest(&self) -> Option<Ttl> {
-        self.run().and(self.attempt.proposal).map(|proposal| proposal.max_ttl)
+        self.run().and(self.attempt.borrow().proposal).map(|proposal| proposal.max_ttl)
     }
 
     pub(super) const fn is_grant(&self) -> bool {
@@ -82,19 +85,20 @@ impl<To> Request<To> {
 
     /// Equal for grants that one script serves: it has one TTL, one run and one proposal.
     pub(super) fn script(&self) -> (Option<Run>, Ttl, Option<Proposal>) {
-        (self.run().cloned(), self.attempt.ttl, self.attempt.proposal)
+        let attempt = self.attempt.borrow();
+        (self.run().cloned(), attempt.ttl, attempt.proposal)
     }
 }
 
-impl<To> Borrow<Attempt> for Request<To> {
+impl<To, A: Borrow<Attempt>> Borrow<Attempt> for Request<To, A> {
     fn borrow(&self) -> &Attempt {
-        &self.attempt
+        self.attempt.borrow()
     }
 }
 
 impl Batched for Request<Caller> {
     fn key(&self) -> u64 {
-        self.key
+        self.to.key
     }
 
     fn limit(&self) -> Duration {
@@ -102,6 +106,6 @@ impl Batched for Request<Caller> {
     }
 
     fn is_wanted(&self) -> bool {
-        !self.to.is_closed()
+        !self.to.answer.is_closed()
     }
 }
