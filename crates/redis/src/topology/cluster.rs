@@ -24,6 +24,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use leasehold_core::{Claim, Fault, Instant, Misuse, Notices, Runtime, WaiterRegistry};
 
+use self::learn::Unlearnt;
 use self::map::Map;
 use self::seeds::Seeds;
 use crate::client::{Bounds, Client, InCluster, SharedState};
@@ -40,8 +41,8 @@ pub(crate) struct Cluster {
     bounds: Bounds,
     shared: SharedState,
     known: Mutex<Known>,
-    /// Held while asking for the owners of the slots.
-    learning: tokio::sync::Mutex<()>,
+    /// Held while asking for the owners of the slots. It contains the last failure.
+    learning: tokio::sync::Mutex<Option<Unlearnt>>,
     /// True while a background task is about to ask.
     learns_soon: AtomicBool,
     /// True while a task watches for moved slots, because requests wait.
@@ -78,7 +79,7 @@ impl Cluster {
             seeds,
             bounds,
             known: Mutex::default(),
-            learning: tokio::sync::Mutex::new(()),
+            learning: tokio::sync::Mutex::default(),
             learns_soon: AtomicBool::new(false),
             watched: AtomicBool::new(false),
             turn: AtomicUsize::new(0),

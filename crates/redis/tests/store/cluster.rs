@@ -2,5 +2,6 @@
 
 mod permissions;
 mod replicas;
+mod silent;
 mod slots;
 mod tls;

@@ -1,10 +1,12 @@
 //! Finds the owners of slots.
 
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::Poll;
 use std::time::Duration;
 
-use leasehold_core::{Fault, Instant};
+use leasehold_core::{BoxFuture, Fault, Instant};
 use redis::cmd;
 
 use super::Cluster;
@@ -17,6 +19,23 @@ use crate::slot::slot_of;
 /// slot, and a failover takes seconds.
 const REST: Duration = Duration::from_millis(100);
 
+/// A node that has not answered in this time may hang. The next one is asked as well, and the
+/// first answer counts.
+const NEXT_AFTER: Duration = Duration::from_millis(200);
+
+/// The interval for asking whether a node that accepts no connection still owns its slots.
+const DOUBT: Duration = Duration::from_millis(200);
+
+/// The request to one node, and when it was sent.
+type Asked<'a> = BoxFuture<'a, Result<(Instant, Map), Fault>>;
+
+/// The last time that no node told the owners, and why.
+#[derive(Debug)]
+pub(super) struct Unlearnt {
+    began: Instant,
+    fault: Fault,
+}
+
 impl Cluster {
     /// The owner of a slot. Asks if nobody has asked yet or the slot had no owner.
     pub(super) async fn owner(&self, slot: u16) -> Result<Node, Fault> {
@@ -28,25 +47,76 @@ impl Cluster {
         known().ok_or_else(|| self.faults.passing(format_args!("no node of the cluster serves slot {slot}")))
     }
 
-    /// Asks a node for the owners of all slots, unless somebody has asked since this instant.
+    /// Asks for the owners of all slots, unless somebody has asked since this instant: then the
+    /// result of that counts, also if no node answered.
     /// Cancel safe.
     pub(super) async fn learn(&self, since: Instant) -> Result<(), Fault> {
-        let _one = self.learning.lock().await;
+        let mut unlearnt = self.learning.lock().await;
         if self.known().learnt.is_some_and(|learnt| learnt >= since) {
             return Ok(());
         }
-        let mut faults = Vec::new();
-        for node in self.to_ask() {
-            let sent = self.runtime.now();
-            match self.client(&node).owners(&node).await {
-                Ok(map) => {
-                    self.know(sent, |known| *known = map);
-                    return Ok(());
-                }
-                Err(fault) => faults.push(fault),
+        if let Some(Unlearnt { fault, .. }) = unlearnt.as_ref().filter(|unlearnt| unlearnt.began >= since) {
+            return Err(fault.clone());
+        }
+        let began = self.runtime.now();
+        match Box::pin(self.first_to_answer()).await {
+            Ok((sent, map)) => {
+                self.know(sent, |known| *known = map);
+                Ok(())
+            }
+            Err(faults) => {
+                let fault = self.of_all(&faults);
+                *unlearnt = Some(Unlearnt { began, fault: fault.clone() });
+                Err(fault)
             }
         }
-        Err(self.of_all(&faults))
+    }
+
+    /// Asks one node after the other, and does not wait long for a silent one. Returns the first
+    /// answer, or the faults of all nodes.
+    async fn first_to_answer(&self) -> Result<(Instant, Map), Vec<Fault>> {
+        let mut nodes = self.to_ask().into_iter();
+        let (mut asked, mut faults) = (Vec::new(), Vec::new());
+        loop {
+            let is_last = match nodes.next() {
+                Some(node) => {
+                    asked.push(self.ask_for_owners(node));
+                    nodes.len() == 0
+                }
+                None if asked.is_empty() => return Err(faults),
+                None => true,
+            };
+            let next_at = self.runtime.now() + NEXT_AFTER;
+            tokio::select! {
+                biased;
+                answer = next_answer(&mut asked) => match answer {
+                    Ok(owners) => return Ok(owners),
+                    Err(fault) => faults.push(fault),
+                },
+                () = self.runtime.sleep_until(next_at), if !is_last => {}
+            }
+        }
+    }
+
+    fn ask_for_owners(&self, node: Node) -> Asked<'_> {
+        let client = self.client(&node);
+        Box::pin(async move {
+            let sent = self.runtime.now();
+            Ok((sent, client.owners(&node).await?))
+        })
+    }
+
+    /// Resolves when another node owns a slot. Meanwhile the owner is asked for from time to time.
+    pub(super) async fn replaced(&self, slot: u16, owner: &Node) -> Node {
+        loop {
+            self.runtime.sleep_until(self.runtime.now() + DOUBT).await;
+            // The caller gets the fault of the connection, which says more.
+            let _ = self.learn(self.runtime.now()).await;
+            let now = self.known().map.owner(slot).cloned();
+            if let Some(now) = now.filter(|now| now != owner) {
+                return now;
+            }
+        }
     }
 
     /// The same in the background: the caller has been answered, or asks again.
@@ -107,6 +177,20 @@ impl Cluster {
         }
         self.faults.passing(format_args!("no node of the cluster answers ({reasons})"))
     }
+}
+
+/// The answer of the node that answers first, which is then not asked any more.
+async fn next_answer(asked: &mut Vec<Asked<'_>>) -> Result<(Instant, Map), Fault> {
+    poll_fn(|context| {
+        for nth in 0..asked.len() {
+            if let Poll::Ready(answer) = asked[nth].as_mut().poll(context) {
+                drop(asked.swap_remove(nth));
+                return Poll::Ready(answer);
+            }
+        }
+        Poll::Pending
+    })
+    .await
 }
 
 impl Client {

@@ -94,16 +94,26 @@ impl Way<'_> {
     async fn next(&mut self) -> Result<(Arc<Client>, Route), Fault> {
         let aside = self.aside.take();
         let asks = aside.is_some();
-        let node = match aside {
+        let mut node = match aside {
             Some(node) => node,
             None => self.cluster.owner(self.slot).await?,
         };
-        let client = self.cluster.client(&node);
-        let route = client.route(self.limit).await;
-        self.asked = Some(node);
-        let mut route = route.inspect_err(|_| self.cluster.learn_later())?;
-        route.asks = asks;
-        Ok((client, route))
+        loop {
+            let client = self.cluster.client(&node);
+            let route = tokio::select! {
+                biased;
+                route = client.route(self.limit) => route,
+                // The owner hangs, and another node has taken its place.
+                other = self.cluster.replaced(self.slot, &node), if !asks => {
+                    node = other;
+                    continue;
+                }
+            };
+            self.asked = Some(node);
+            let mut route = route.inspect_err(|_| self.cluster.learn_later())?;
+            route.asks = asks;
+            return Ok((client, route));
+        }
     }
 
     /// Returns true if the request should be tried again after a fault.

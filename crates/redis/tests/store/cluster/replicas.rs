@@ -12,7 +12,7 @@ use crate::queue::until;
 use crate::world::{attempt, granted, passing, runtime};
 
 /// The replica of a key's owner.
-fn replica<'a>(cluster: &'a Cluster, owner: &Server) -> &'a Server {
+pub(super) fn replica<'a>(cluster: &'a Cluster, owner: &Server) -> &'a Server {
     let follows = |server: &&Server| {
         let info = server.text(&["INFO", "replication"]);
         let port = format!("master_port:{}", owner.port());

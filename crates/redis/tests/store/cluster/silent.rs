@@ -1,0 +1,85 @@
+//! Nodes of a cluster that hang.
+
+use std::time::{Duration, Instant};
+
+use leasehold_core::{Store, WaitMode};
+use leasehold_redis::ClusterStore;
+use leasehold_redis::slot::slot_of;
+use servers::{Cluster, Flavor, Reply, Server};
+
+use super::replicas::replica;
+use crate::world::{attempt, granted, passing, runtime};
+
+fn store(cluster: &Cluster) -> ClusterStore {
+    ClusterStore::from_url(&cluster.url(), runtime()).unwrap()
+}
+
+/// Regression: each caller asked all nodes anew, after the caller before it had asked them in vain,
+/// for six seconds each.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn callers_that_reach_no_node_do_not_wait_for_each_other() {
+    let cluster = Cluster::start(Flavor::Valkey91, 3, 0);
+    let store = store(&cluster);
+    cluster.nodes().iter().for_each(Server::stop);
+    let began = Instant::now();
+    let callers: Vec<_> = (0..6)
+        .map(|n| {
+            let store = store.clone();
+            tokio::spawn(async move {
+                let answer = store.grant(&attempt(&[&format!("k{n}")]), WaitMode::Try).await;
+                passing(answer, &["no node of the cluster answers", "no connection within 2s"]);
+            })
+        })
+        .collect();
+    for caller in callers {
+        caller.await.unwrap();
+    }
+    let took = began.elapsed();
+    cluster.nodes().iter().for_each(Server::cont);
+    assert!(took < Duration::from_secs(8), "{took:?}");
+}
+
+/// Regression: it cost two seconds.
+#[tokio::test]
+async fn a_node_that_hangs_does_not_delay_requests_to_others() {
+    let cluster = Cluster::start(Flavor::Redis82, 3, 0);
+    let store = store(&cluster);
+    let named_first = &cluster.nodes()[0];
+    named_first.stop();
+    // The last slots are at the last node.
+    let name = (0..).map(|n| format!("k{n}")).find(|name| slot_of(name.as_bytes()) > 12_000).unwrap();
+    let began = Instant::now();
+    granted(store.grant(&attempt(&[&name]), WaitMode::Try).await);
+    let took = began.elapsed();
+    named_first.cont();
+    assert!(took < Duration::from_secs(1), "{took:?}");
+}
+
+/// Regression: a request that waited for a connection to the old master did so for two seconds,
+/// whoever had replaced it meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_that_replaces_a_master_that_hangs_is_found_within_a_second() {
+    let cluster = Cluster::start(Flavor::Valkey91, 3, 1);
+    for node in cluster.nodes() {
+        // The replica takes over when it is told to, and not before.
+        node.text(&["CONFIG", "SET", "cluster-node-timeout", "60000"]);
+    }
+    let store = store(&cluster);
+    let ours = attempt(&["k"]);
+    granted(store.grant(&ours, WaitMode::Try).await);
+    store.release(&ours).await.unwrap();
+    let owner = cluster.owner(slot_of(b"k"));
+    let replica = replica(&cluster, owner);
+    owner.stop();
+    passing(store.grant(&ours, WaitMode::Try).await, &["no answer within 500ms"]);
+    let asks = tokio::spawn(async move { store.grant(&ours, WaitMode::Try).await });
+    // It waits for a connection now.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let began = Instant::now();
+    assert_eq!(replica.text(&["CLUSTER", "FAILOVER", "TAKEOVER"]), Reply::Simple("OK".into()));
+    let answer = asks.await.unwrap();
+    let took = began.elapsed();
+    owner.cont();
+    granted(answer);
+    assert!(took < Duration::from_secs(1), "{took:?}");
+}
