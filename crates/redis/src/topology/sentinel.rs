@@ -65,13 +65,14 @@ impl Sentinels {
     ) -> Result<T, Fault> {
         let mut said = Vec::new();
         let mut tried = Vec::new();
+        let mut refused = None;
         let mut all_lasting = true;
         let first = self.first.load(Ordering::Relaxed);
         for nth in 0..self.addrs.len() {
             let nth = (first + nth) % self.addrs.len();
             let (says, lasts) = match self.reply_of(nth, runtime).await {
                 Ok(SentinelReply::Master(addr)) if tried.contains(&addr) => {
-                    ("says the same".to_owned(), false)
+                    ("says the same".to_owned(), true)
                 }
                 Ok(SentinelReply::Master(addr)) => {
                     match self.follow(addr, runtime, connect, &mut tried).await {
@@ -79,15 +80,10 @@ impl Sentinels {
                             self.first.store(nth, Ordering::Relaxed);
                             return Ok(connected);
                         }
-                        Err((addr, fault)) if fault.is_lasting() => {
-                            let at = addr.written(SERVER_PORT);
-                            return Err(self
-                                .faults
-                                .lasting(format_args!("{} (the master, {at})", fault.reason)));
-                        }
                         Err((addr, fault)) => {
-                            let at = addr.written(SERVER_PORT);
-                            (format!("the master is {at}; there: {}", fault.reason), false)
+                            let (at, reason) = (addr.written(SERVER_PORT), &fault.reason);
+                            refused.get_or_insert_with(|| format!("{reason} (the master, {at})"));
+                            (format!("the master is {at}; there: {reason}"), fault.is_lasting())
                         }
                     }
                 }
@@ -99,7 +95,8 @@ impl Sentinels {
         }
         // Next time, start with a sentinel that was not just wrong.
         self.first.store((first + 1) % self.addrs.len(), Ordering::Relaxed);
-        let said = said.join("; ");
+        // If they all name one master, its refusal says enough.
+        let said = refused.filter(|_| all_lasting && tried.len() == 1).unwrap_or_else(|| said.join("; "));
         Err(if all_lasting { self.faults.lasting(said) } else { self.faults.passing(said) })
     }
 

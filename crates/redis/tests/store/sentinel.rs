@@ -209,6 +209,23 @@ async fn a_replica_is_not_taken_for_a_master_even_if_a_sentinel_says_so() {
     watched.sentinels.iter().for_each(Server::cont);
 }
 
+/// Regression: what the other server refused for good was the answer, and no other sentinel was
+/// asked.
+#[tokio::test]
+async fn a_sentinel_that_names_a_server_of_others_is_passed_over() {
+    let watched = Watched::start(Flavor::Valkey91);
+    let theirs = Server::setup(Flavor::Valkey91).password("theirs").start();
+    let wrong = &watched.sentinels[0];
+    wrong.text(&["SENTINEL", "REMOVE", "locks"]);
+    wrong.text(&["SENTINEL", "MONITOR", "locks", "127.0.0.1", &theirs.port().to_string(), "1"]);
+    let ours = attempt(&["k"]);
+    granted(grant(&store(&watched.url()), &ours).await);
+    assert!(value(&watched.servers[0], "k").is_some());
+    // Nobody else knows another one.
+    watched.sentinels[1..].iter().for_each(Server::kill_9);
+    passing(store(&watched.url()).open().await, &["asks for a password", "cannot connect"]);
+}
+
 /// No call is made meanwhile, so none could find out.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_subscriber_of_the_sentinels_leaves_a_hung_master_before_it_asks_there() {
