@@ -155,7 +155,14 @@ impl Client {
         let (linked, said) = (Arc::clone(&runtime), faults.clone());
         let push_health = PushHealth::new(Arc::clone(&shared.notice_bus));
         let ours = |me: &Weak<Self>| {
-            Source::Ours(Link::new(connector, said, linked, Self::tell(me.clone()), push_health))
+            Source::Ours(Link::new(
+                connector,
+                said,
+                bounds.call_limit,
+                linked,
+                Self::tell(me.clone()),
+                push_health,
+            ))
         };
         Self::new(ours, faults, bounds, shared, runtime)
     }

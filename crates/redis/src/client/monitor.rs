@@ -76,10 +76,12 @@ impl Client {
             // A waiter that cannot be notified polls, and so finds out.
             return self.runtime.now() + self.beat();
         }
-        if live.has_push {
+        if !live.has_push {
+            live.own_channel.beat.notify_one();
+        }
+        if live.has_push || live.minds_roles {
             self.ping(link, live).await
         } else {
-            live.own_channel.beat.notify_one();
             self.runtime.now() + self.beat()
         }
     }

@@ -94,6 +94,8 @@ impl Drop for Live {
 pub(crate) struct Link {
     pub(crate) connector: Arc<Connector>,
     faults: Faults,
+    /// How long a PING of the second connection may take.
+    call_limit: Duration,
     runtime: Arc<dyn Runtime>,
     state: Arc<Mutex<State>>,
     on_push: OnPush,
@@ -127,6 +129,7 @@ impl Link {
     pub(crate) fn new(
         connector: Connector,
         faults: Faults,
+        call_limit: Duration,
         runtime: Arc<dyn Runtime>,
         on_push: OnPush,
         push_health: PushHealth,
@@ -135,7 +138,7 @@ impl Link {
         let connector = Arc::new(connector);
         let lost = Arc::new(Notify::new());
         let hears_of_breaks = Arc::new(AtomicBool::new(false));
-        Self { connector, faults, runtime, state, on_push, lost, hears_of_breaks, push_health }
+        Self { connector, faults, call_limit, runtime, state, on_push, lost, hears_of_breaks, push_health }
     }
 
     /// The connection; opens a new one if there is none. Cancel safe: connecting continues for the
@@ -213,7 +216,7 @@ impl Link {
             if live.has_push {
                 self.subscribe(live, &channel).await
             } else {
-                self.subscribe_beside(live, &channel, limit).await
+                self.subscribe_beside(live, &channel).await
             }
         };
         match self.runtime.within(patience, subscribing).await {
@@ -263,11 +266,11 @@ impl Link {
 
     /// The two connections end together: an attempt that receives no pushes must not appear to be
     /// in the queue.
-    async fn subscribe_beside(&self, live: &Live, channel: &Channel, limit: Duration) -> Result<(), Fault> {
+    async fn subscribe_beside(&self, live: &Live, channel: &Channel) -> Result<(), Fault> {
         let subscription = self.connector.listen(&live.addr, &self.runtime, channel).await?;
         let (beat, on_push) = (Arc::clone(&live.own_channel.beat), Arc::clone(&self.on_push));
         let ended = Arc::clone(&live.ended);
-        let runtime = Arc::clone(&self.runtime);
+        let (limit, runtime) = (self.call_limit, Arc::clone(&self.runtime));
         self.runtime.spawn(Box::pin(async move {
             let mut end = ended.subscribe();
             tokio::select! {

@@ -231,6 +231,35 @@ async fn the_second_connection_does_not_die_unnoticed() {
     assert_eq!(store.inspect(&key("k")).await.unwrap().holders.len(), 1);
 }
 
+/// Regression: the limit of the waiter that subscribed, which was short because its TTL was, was that
+/// of all later PINGs. Behind a slow network, the connections were replaced twice a second.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_waiter_with_a_short_ttl_leaves_no_short_limit_behind() {
+    let server = Server::start(Flavor::Redis82);
+    let proxy = Proxy::before(&server);
+    let (here, there) = (store(&server.url()), through(&proxy, "resp2"));
+    granted(grant(&here, &attempt(&["k"])).await);
+    // Its calls may take 100 ms.
+    let hasty = attempt(&["k"]).with_ttl(Duration::from_millis(400).try_into().unwrap());
+    let began = Instant::now();
+    while there.grant(&hasty, WAIT).await.is_err() {
+        assert!(began.elapsed() < SOON);
+    }
+    until("it hears", SOON, || subscribed(&server) == 1).await;
+    give_up(&there, &hasty).await;
+    proxy.slow_down(Duration::from_millis(100));
+    waits(&there, &attempt(&["k"])).await;
+    let before = server.text(&["PUBSUB", "CHANNELS", NOTIFY_CHANNELS]);
+    let pings = || {
+        let stats = server.text(&["INFO", "commandstats"]);
+        let line = stats.as_text().unwrap().lines().find_map(|line| line.strip_prefix("cmdstat_ping:calls="));
+        line.map_or(0, |line| line.split(',').next().unwrap().parse::<u32>().unwrap())
+    };
+    let pinged = pings();
+    until("it is pinged", Duration::from_secs(9), || pings() >= pinged + 3).await;
+    assert_eq!(server.text(&["PUBSUB", "CHANNELS", NOTIFY_CHANNELS]), before);
+}
+
 /// The network delays the push. Requests that are answered meanwhile, including PINGs, do not show
 /// when the lease began.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
