@@ -200,6 +200,12 @@ impl Client {
         let value = heard.map_err(|error| self.faults.of_refusal(&error))?;
         let strange =
             || self.faults.lasting("unexpected answer to CLUSTER SLOTS: is this a node of a cluster?");
-        Map::read(&value, &asked.host).ok_or_else(strange)
+        let map = Map::read(&value, &asked.host).ok_or_else(strange)?;
+        if map.masters().is_empty() {
+            let alone =
+                "it knows no slots: it has left the cluster, or else give the cluster's slots to nodes";
+            return Err(self.faults.passing(alone));
+        }
+        Ok(map)
     }
 }

@@ -19,6 +19,9 @@ impl Map {
     /// Reads the answer to `CLUSTER SLOTS` of the node at this host; `None` if it is not valid.
     pub(crate) fn read(value: &Value, asked: &str) -> Option<Self> {
         let Value::Array(ranges) = value else { return None };
+        if ranges.len() > usize::from(SLOTS) {
+            return None;
+        }
         let mut map = Self { owners: vec![None; usize::from(SLOTS)], masters: Vec::new() };
         for range in ranges {
             let Value::Array(fields) = range else { return None };
@@ -37,7 +40,7 @@ impl Map {
             // as slots without an owner.
             let port = u16::try_from(*port).ok().filter(|port| *port != 0 && host != "?");
             let host = if host.is_empty() { asked } else { host };
-            let owner = port.map(|port| map.number(Node { host: host.to_owned(), port }));
+            let owner = port.and_then(|port| map.number(Node { host: host.to_owned(), port }));
             map.owners.get_mut(first..=last)?.fill(owner);
         }
         Some(map)
@@ -58,8 +61,7 @@ impl Map {
     /// Notes that a node named this owner of a slot.
     pub(crate) fn put(&mut self, slot: u16, owner: Node) {
         self.owners.resize(usize::from(SLOTS), None);
-        let number = self.number(owner);
-        self.owners[usize::from(slot)] = Some(number);
+        self.owners[usize::from(slot)] = self.number(owner);
     }
 
     /// The nodes that own slots.
@@ -68,13 +70,14 @@ impl Map {
         owners.into_iter().filter_map(|owner| self.masters.get(usize::from(*owner)).cloned()).collect()
     }
 
-    fn number(&mut self, node: Node) -> u16 {
+    /// `None` for more nodes than there can be.
+    fn number(&mut self, node: Node) -> Option<u16> {
         let known = self.masters.iter().position(|master| *master == node);
         let number = known.unwrap_or_else(|| {
             self.masters.push(node);
             self.masters.len() - 1
         });
-        u16::try_from(number).expect("a cluster has no more masters than slots")
+        u16::try_from(number).ok()
     }
 }
 
@@ -148,5 +151,7 @@ mod tests {
             assert!(Map::read(&strange, "seed").is_none(), "{strange:?}");
         }
         let _ = Map::read(&Value::Array(vec![reversed]), "seed");
+        let too_many = (0..=65_536).map(|n| range(0, 0, text(&format!("h{n}")), 1)).collect();
+        assert!(Map::read(&Value::Array(too_many), "seed").is_none());
     }
 }

@@ -61,9 +61,10 @@ impl Cluster {
         let until = self.runtime.now() + limit;
         for _ in 0..HOPS {
             let left = until.saturating_since(self.runtime.now());
+            let places = all(open.iter().map(|one| self.place(one, left)).collect()).await;
             let mut parts: BTreeMap<_, Vec<Open>> = BTreeMap::new();
-            for one in std::mem::take(&mut open) {
-                match self.place(&one, left).await {
+            for (one, place) in std::mem::take(&mut open).into_iter().zip(places) {
+                match place {
                     Ok(place) => parts.entry(place).or_default().push(one),
                     Err(fault) => answers[one.nth] = Err(fault),
                 }

@@ -1,4 +1,4 @@
-//! Nodes of a cluster that hang.
+//! Nodes of a cluster that hang or leave.
 
 use std::time::{Duration, Instant};
 
@@ -53,6 +53,40 @@ async fn a_node_that_hangs_does_not_delay_requests_to_others() {
     let took = began.elapsed();
     named_first.cont();
     assert!(took < Duration::from_secs(1), "{took:?}");
+}
+
+/// Regression: the leases were renewed one after the other, each half a second after the one before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn renewals_that_find_no_owner_fail_within_one_call() {
+    let cluster = Cluster::start(Flavor::Redis70, 3, 0);
+    let store = store(&cluster);
+    cluster.nodes().iter().for_each(Server::stop);
+    let leases: Vec<_> = (0..6).map(|n| attempt(&[&format!("k{n}")])).collect();
+    let began = Instant::now();
+    let renewed = store.renew(&leases).await;
+    let took = began.elapsed();
+    cluster.nodes().iter().for_each(Server::cont);
+    for answer in renewed {
+        passing(answer, &["no answer within"]);
+    }
+    assert!(took < Duration::from_secs(1), "{took:?}");
+}
+
+/// Regression: a node that had left the cluster, and is still in the URL, said that no slot has an
+/// owner.
+#[tokio::test]
+async fn a_node_that_has_left_the_cluster_is_passed_over() {
+    for flavor in [Flavor::Redis62, Flavor::Valkey91] {
+        let cluster = Cluster::start(flavor, 3, 0);
+        let left = Server::setup(flavor).arg("cluster-enabled", "yes").start();
+        let alone = format!("redis+cluster://127.0.0.1:{}", left.port());
+        let url = cluster.url().replace("://", &format!("://127.0.0.1:{},", left.port()));
+        ClusterStore::from_url(&url, runtime()).unwrap().open().await.unwrap();
+        let store = ClusterStore::from_url(&url, runtime()).unwrap();
+        granted(store.grant(&attempt(&["k"]), WaitMode::Try).await);
+        let answer = ClusterStore::from_url(&alone, runtime()).unwrap().open().await;
+        passing(answer, &["no slots", "give the cluster's slots to nodes"]);
+    }
 }
 
 /// Regression: a request that waited for a connection to the old master did so for two seconds,
