@@ -88,6 +88,11 @@ impl Cluster {
         owners.next().filter(|_| owners.next().is_none())
     }
 
+    /// True if all nodes that answer name this node as the owner of a slot.
+    pub fn all_know(&self, slot: u16, owner: &Server) -> bool {
+        self.servers.iter().filter_map(|server| owned_by(server, slot)).all(|port| port == owner.port())
+    }
+
     /// A master that does not own the slot.
     ///
     /// # Panics

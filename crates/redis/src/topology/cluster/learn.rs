@@ -15,8 +15,8 @@ use crate::client::Client;
 use crate::redirect::Node;
 use crate::slot::slot_of;
 
-/// The pause between two requests in the background. A redirect already gives the owner of a moved
-/// slot, and a failover takes seconds.
+/// The pause between two requests after a fault or a redirect. A redirect already gives the owner
+/// of a moved slot, and a failover takes seconds.
 const REST: Duration = Duration::from_millis(100);
 
 /// A node that has not answered in this time may hang. The next one is asked as well, and the
@@ -106,15 +106,25 @@ impl Cluster {
         })
     }
 
+    /// When a node may be asked again after a fault or a redirect.
+    fn rested(&self) -> Instant {
+        self.known().learnt.map_or(Instant::from_nanos(0), |learnt| learnt + REST)
+    }
+
+    /// The owner of a slot, if it is another node than this one by now.
+    pub(super) async fn other_owner(&self, slot: u16, than: &Node) -> Option<Node> {
+        let since = self.rested().max(self.runtime.now());
+        self.runtime.sleep_until(since).await;
+        self.learn(since).await.ok()?;
+        self.known().map.owner(slot).filter(|owner| *owner != than).cloned()
+    }
+
     /// Resolves when another node owns a slot. Meanwhile the owner is asked for from time to time.
     pub(super) async fn replaced(&self, slot: u16, owner: &Node) -> Node {
         loop {
             self.runtime.sleep_until(self.runtime.now() + DOUBT).await;
-            // The caller gets the fault of the connection, which says more.
-            let _ = self.learn(self.runtime.now()).await;
-            let now = self.known().map.owner(slot).cloned();
-            if let Some(now) = now.filter(|now| now != owner) {
-                return now;
+            if let Some(other) = self.other_owner(slot, owner).await {
+                return other;
             }
         }
     }
@@ -125,8 +135,7 @@ impl Cluster {
             return;
         }
         let (me, runtime) = (self.me.clone(), Arc::clone(&self.runtime));
-        let learnt = self.known().learnt;
-        let earliest = learnt.map_or(runtime.now(), |learnt| learnt + REST);
+        let earliest = self.rested();
         self.runtime.spawn(Box::pin(async move {
             runtime.sleep_until(earliest).await;
             let Some(cluster) = me.upgrade() else { return };

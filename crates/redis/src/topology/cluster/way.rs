@@ -109,11 +109,29 @@ impl Way<'_> {
                     continue;
                 }
             };
-            self.asked = Some(node);
-            let mut route = route.inspect_err(|_| self.cluster.learn_later())?;
-            route.asks = asks;
-            return Ok((client, route));
+            match route {
+                Ok(mut route) => {
+                    self.asked = Some(node);
+                    route.asks = asks;
+                    return Ok((client, route));
+                }
+                Err(fault) => node = self.instead_of(&node, asks).await.ok_or(fault)?,
+            }
         }
+    }
+
+    /// The node that has taken the place of one that could not be reached.
+    async fn instead_of(&mut self, node: &Node, asks: bool) -> Option<Node> {
+        let cluster = self.cluster;
+        self.hops += 1;
+        let mut other = None;
+        if !asks && self.hops <= HOPS {
+            other = cluster.runtime.within(self.limit, cluster.other_owner(self.slot, node)).await.flatten();
+        }
+        if other.is_none() {
+            cluster.learn_later();
+        }
+        other
     }
 
     /// Returns true if the request should be tried again after a fault.

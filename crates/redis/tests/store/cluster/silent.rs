@@ -1,4 +1,4 @@
-//! Nodes of a cluster that hang or leave.
+//! Nodes of a cluster that hang, die or leave.
 
 use std::time::{Duration, Instant};
 
@@ -87,6 +87,23 @@ async fn a_node_that_has_left_the_cluster_is_passed_over() {
         let answer = ClusterStore::from_url(&alone, runtime()).unwrap().open().await;
         passing(answer, &["no slots", "give the cluster's slots to nodes"]);
     }
+}
+
+/// Regression: the first request after a failover failed, however long ago that was.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_first_request_after_a_failover_is_made_at_the_new_master() {
+    let cluster = Cluster::start(Flavor::Redis70, 3, 1);
+    let store = store(&cluster);
+    let first = attempt(&["k"]);
+    granted(store.grant(&first, WaitMode::Try).await);
+    store.release(&first).await.unwrap();
+    let slot = slot_of(b"k");
+    let owner = cluster.owner(slot);
+    let replica = replica(&cluster, owner);
+    owner.kill_9();
+    assert_eq!(replica.text(&["CLUSTER", "FAILOVER", "TAKEOVER"]), Reply::Simple("OK".into()));
+    cluster.wait_until("all know of it", || cluster.all_know(slot, replica));
+    granted(store.grant(&attempt(&["k"]), WaitMode::Try).await);
 }
 
 /// Regression: a request that waited for a connection to the old master did so for two seconds,
