@@ -24,10 +24,6 @@ use crate::store_location::OUTAGE_LIMIT;
 const PATIENCE: Duration = Duration::from_secs(4);
 
 /// Measures, and prints the results.
-///
-/// # Errors
-///
-/// [`Failure`] if the arguments are invalid, or the store cannot be reached, at first or later.
 pub(crate) async fn bench(args: BenchArgs) -> Result<End, Failure> {
     let plan = Plan::of(args)?;
     // Before there are other threads.

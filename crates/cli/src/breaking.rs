@@ -16,10 +16,6 @@ use crate::say;
 use crate::store_location::StoreLocation;
 
 /// Breaks the lease if it has the given fence.
-///
-/// # Errors
-///
-/// [`Failure`] if nothing was broken.
 pub(crate) async fn break_lease(args: BreakArgs) -> Result<End, Failure> {
     let key = key(args.keys.into_iter().next().unwrap_or_default(), &naming(args.naming)?)?;
     let fence = fence(&args.fence.unwrap_or_default())?;

@@ -16,10 +16,6 @@ use crate::store_location::StoreLocation;
 use crate::terminal::is_dumb;
 
 /// Prints the findings, and returns the exit code for the worst one.
-///
-/// # Errors
-///
-/// [`Failure`] if the arguments name no store.
 pub(crate) async fn diagnose(args: DoctorArgs) -> Result<End, Failure> {
     let naming = naming(args.naming)?;
     let key =

@@ -22,10 +22,6 @@ use crate::store_location::StoreLocation;
 use crate::time;
 
 /// Writes changes until nobody reads them.
-///
-/// # Errors
-///
-/// [`Failure`] if the store cannot be reached at first, or the lines cannot be written.
 pub(crate) async fn follow(args: WatchArgs) -> Result<End, Failure> {
     let prefix = args.prefixes.into_iter().find(|prefix| !prefix.is_empty());
     let prefix = beginning(prefix, &naming(args.naming)?)?;

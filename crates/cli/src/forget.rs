@@ -11,10 +11,6 @@ use crate::print::{plain, print};
 use crate::store_location::StoreLocation;
 
 /// Deletes the mark; the exit code says whether there was one.
-///
-/// # Errors
-///
-/// [`Failure`] if the store cannot be reached, or refuses.
 pub(crate) async fn forget(args: ForgetArgs) -> Result<End, Failure> {
     let key = key(args.keys.into_iter().next().unwrap_or_default(), &naming(args.naming)?)?;
     let place = StoreLocation::of(args.store)?;

@@ -21,10 +21,6 @@ use crate::signals::Signals;
 use crate::take::{ReleaseLimit, ReleaseOutcome, Taken, give_back, take, tell_keeping};
 
 /// Holds the lock, and returns the exit code.
-///
-/// # Errors
-///
-/// [`Failure`] if the lock was not acquired, or was lost.
 pub(crate) async fn hold(request: LockRequest) -> Result<End, Failure> {
     OuterLocks::at(&request.place.store).check(&request.keys)?;
     let mut signals = Signals::catch()?;

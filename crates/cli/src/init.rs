@@ -12,10 +12,6 @@ use crate::print::print;
 use crate::store_url::StoreUrl;
 
 /// Creates it, and prints its URL.
-///
-/// # Errors
-///
-/// [`Failure`] if it could not be created.
 pub(crate) async fn init(args: InitArgs) -> Result<End, Failure> {
     match &args.store {
         Some(url) => make_tables(url, args.print_sql).await,

@@ -63,10 +63,6 @@ impl Job {
 }
 
 /// Does the job if it is due, and returns the exit code.
-///
-/// # Errors
-///
-/// [`Failure`] if the command did not run or was ended, or nobody will know that it ran.
 pub(crate) async fn perform(job: Job) -> Result<End, Failure> {
     let request = &job.settings.request;
     let around = OuterLocks::at(&request.place.store);

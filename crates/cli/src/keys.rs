@@ -18,10 +18,6 @@ pub(crate) struct Keys(Vec<Key>);
 
 impl Keys {
     /// Converts names to keys.
-    ///
-    /// # Errors
-    ///
-    /// [`Failure`] if a name cannot be a key, there is none, or two of them are the same key.
     pub(crate) fn of(mut names: Vec<OsString>, naming: &Naming) -> Result<Self, Failure> {
         names.sort();
         names.dedup();
@@ -52,10 +48,6 @@ impl Keys {
 }
 
 /// The naming in `--naming`.
-///
-/// # Errors
-///
-/// [`Failure`] if the naming is unknown.
 pub(crate) fn naming(args: NamingArgs) -> Result<Naming, Failure> {
     let named = args.naming.or_else(|| value_of(&variable("--naming")));
     let naming = named.as_deref().map_or(Ok(Naming::Verbatim), str::parse);
@@ -63,10 +55,6 @@ pub(crate) fn naming(args: NamingArgs) -> Result<Naming, Failure> {
 }
 
 /// The prefix of all keys whose names have this prefix.
-///
-/// # Errors
-///
-/// [`Failure`] if no key can have this prefix.
 pub(crate) fn beginning(prefix: Option<OsString>, naming: &Naming) -> Result<Vec<u8>, Failure> {
     match prefix {
         None => Ok(naming.beginning("")),
@@ -78,12 +66,8 @@ pub(crate) fn beginning(prefix: Option<OsString>, naming: &Naming) -> Result<Vec
     }
 }
 
-/// Converts a name to a key.
-///
-/// # Errors
-///
-/// [`Failure`] if it cannot be a key, or is a store's URL with a password: that is a mistake, and
-/// the password would be written down everywhere.
+/// Converts a name to a key. Refuses a store's URL with a password: that is a mistake, and the
+/// password would be written down everywhere.
 pub(crate) fn key(name: OsString, naming: &Naming) -> Result<Key, Failure> {
     let url = name.to_str().and_then(|name| StoreUrl::new(name).ok());
     if url.is_some_and(|url| url.has_password()) {

@@ -19,10 +19,6 @@ use crate::table::table;
 use crate::time;
 
 /// Lists the locks.
-///
-/// # Errors
-///
-/// [`Failure`] if the store cannot be scanned.
 pub(crate) async fn ls(args: LsArgs) -> Result<End, Failure> {
     let prefix = args.prefixes.into_iter().next().map(some).transpose()?;
     let prefix = beginning(prefix, &naming(args.naming)?)?;

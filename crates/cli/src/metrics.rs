@@ -12,10 +12,6 @@ use crate::print::print;
 use crate::store_location::StoreLocation;
 
 /// Prints them.
-///
-/// # Errors
-///
-/// [`Failure`] if the store cannot be scanned.
 pub(crate) async fn metrics(args: MetricsArgs) -> Result<End, Failure> {
     let prefix = args.prefixes.into_iter().find(|prefix| !prefix.is_empty());
     let prefix = beginning(prefix, &naming(args.naming)?)?;

@@ -28,30 +28,18 @@ pub(crate) fn or_variable(option: &str, text: Option<String>) -> (String, Option
 }
 
 /// The time that an option names, or its variable if the option is missing.
-///
-/// # Errors
-///
-/// [`Failure`] if that is not a time.
 pub(crate) fn default_time(option: &str, text: Option<String>) -> Result<Option<Duration>, Failure> {
     let (name, text) = or_variable(option, text);
     time_of(&name, text)
 }
 
 /// The time that an option names.
-///
-/// # Errors
-///
-/// [`Failure`] if that is not a time.
 pub(crate) fn time_of(option: &str, text: Option<String>) -> Result<Option<Duration>, Failure> {
     let time = text.as_deref().map(time::parse).transpose();
     time.map_err(|error| Failure::usage(error.to_string()).about(option))
 }
 
 /// The exit code that an option names, or its variable if the option is missing.
-///
-/// # Errors
-///
-/// [`Failure`] if that is not an exit code.
 pub(crate) fn exit_code(option: &str, text: Option<String>) -> Result<Option<u8>, Failure> {
     let (name, text) = or_variable(option, text);
     let Some(text) = text else { return Ok(None) };

@@ -15,10 +15,6 @@ use crate::exit::{End, Failure};
 use crate::topic::TOPICS;
 
 /// Writes them.
-///
-/// # Errors
-///
-/// [`Failure`] if the directory cannot be written to.
 pub(crate) fn write(args: &PagesArgs) -> Result<End, Failure> {
     let directory = &args.directory;
     let done = manual(&directory.join("man/man1")).and_then(|()| completions(directory));

@@ -5,10 +5,6 @@ use std::io::{self, Write as _};
 use crate::exit::{End, Failure};
 
 /// Prints a text. A reader that closes the pipe is not an error.
-///
-/// # Errors
-///
-/// [`Failure`] if it cannot be written.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     let mut stdout = io::stdout();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {

@@ -16,10 +16,6 @@ use crate::take::{ReleaseLimit, ReleaseOutcome, Taken, give_back, take, tell_kee
 use crate::watch::{EndReason, Ended, watch};
 
 /// Runs the command under the lock, and returns the exit code.
-///
-/// # Errors
-///
-/// [`Failure`] if the command did not run, or was ended.
 pub(crate) async fn run(settings: Settings) -> Result<End, Failure> {
     let request = &settings.request;
     let around = OuterLocks::at(&request.place.store);
@@ -43,10 +39,6 @@ pub(crate) async fn run(settings: Settings) -> Result<End, Failure> {
 }
 
 /// Runs the command under a held lock, and reports how it ended.
-///
-/// # Errors
-///
-/// [`Failure`] if the command did not run, or had to end with its lease.
 pub(crate) async fn work(
     settings: &Settings,
     around: &OuterLocks,

@@ -14,10 +14,6 @@ use crate::store_location::StoreLocation;
 use crate::time;
 
 /// Shows the lock; the exit code says whether anybody holds it.
-///
-/// # Errors
-///
-/// [`Failure`] if nothing can be shown, or the key contains data that is not a lock.
 pub(crate) async fn show(args: ShowArgs) -> Result<End, Failure> {
     let key = key(args.keys.into_iter().next().unwrap_or_default(), &naming(args.naming)?)?;
     let place = StoreLocation::of(args.store)?;

@@ -168,11 +168,6 @@ impl Status {
 
     /// Opens the descriptor of this number for events about these keys. It is not inherited by the
     /// processes that we start.
-    ///
-    /// # Errors
-    ///
-    /// [`Failure`] if it is not a number, is one of the command's descriptors, or is not open for
-    /// writing.
     pub(crate) fn to(number: &str, keys: &Keys) -> Result<Self, Failure> {
         let digits = Some(number).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
         let Some(number) = digits.and_then(|digits| digits.parse::<i32>().ok()) else {

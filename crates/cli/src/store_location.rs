@@ -45,10 +45,6 @@ pub(crate) const SILENCE: Duration = Duration::from_secs(1);
 
 impl StoreLocation {
     /// The store of `--store`, otherwise of the environment, otherwise the default.
-    ///
-    /// # Errors
-    ///
-    /// [`Failure`] if the name cannot be a store.
     pub(crate) fn of(args: StoreArgs) -> Result<Self, Failure> {
         let outage_limit = default_time("--outage-limit", args.outage_limit)?;
         let max_ttl = time_of("--max-ttl", args.max_ttl)?;
@@ -89,10 +85,6 @@ impl StoreLocation {
     }
 
     /// Connects to look, and warns of a password that others can see.
-    ///
-    /// # Errors
-    ///
-    /// [`Failure`] if the store cannot be reached, or refuses.
     pub(crate) async fn look(&self, quiet: bool) -> Result<Locks, Failure> {
         let limit = self.outage_limit.unwrap_or(SHORT_OUTAGE_LIMIT);
         self.connect(self.to_look_at(), limit, quiet).await
@@ -100,10 +92,6 @@ impl StoreLocation {
 
     /// Connects within a time limit, reports if that takes a while, and warns of a password that
     /// others can see, and of a store that others will not find.
-    ///
-    /// # Errors
-    ///
-    /// [`Failure`] if the store cannot be reached, or refuses.
     pub(crate) async fn connect(
         &self,
         builder: LocksBuilder,
@@ -129,10 +117,6 @@ impl StoreLocation {
     }
 
     /// The same without connecting, because a store that refuses can be diagnosed too.
-    ///
-    /// # Errors
-    ///
-    /// [`Failure`] if the name cannot be a store.
     pub(crate) fn unopened(&self, builder: LocksBuilder, quiet: bool) -> Result<Locks, Failure> {
         let mut urls = self.store.reveal();
         let locks = match (urls.next(), urls.len()) {

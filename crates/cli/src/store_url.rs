@@ -14,9 +14,7 @@ impl StoreUrl {
     /// Reads a store URL as written. A file is named by its absolute path from here on, whatever
     /// the working directory is later.
     ///
-    /// # Errors
-    ///
-    /// An error for mistakes that only a command can notice. It never quotes the URL: in an invalid
+    /// Refuses mistakes that only a command can notice. The error never quotes the URL: in an invalid
     /// one, any part may be the password.
     pub(crate) fn new(text: &str) -> Result<Self, Failure> {
         let path_like = text.starts_with(['/', '.', '~']) || !text.contains(':');

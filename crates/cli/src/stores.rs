@@ -22,10 +22,6 @@ impl Stores {
     pub(crate) const MAX_TTL: Duration = QuorumStore::MAX_TTL_OF_URL;
 
     /// The store at a URL, or the stores at several URLs or in the URL of a quorum.
-    ///
-    /// # Errors
-    ///
-    /// [`Failure`] if one of them cannot be a store.
     pub(crate) fn new<'a>(
         urls: impl IntoIterator<Item = &'a str>,
         max_ttl: Option<Duration>,

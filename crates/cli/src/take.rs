@@ -30,10 +30,6 @@ pub(crate) enum Taken {
 const UNDOING: Duration = Duration::from_secs(3);
 
 /// Waits for the lock, for as long as requested.
-///
-/// # Errors
-///
-/// [`Failure`] if it was not acquired.
 pub(crate) async fn take(request: &LockRequest, signals: &mut Signals) -> Result<Taken, Failure> {
     let started = Instant::now();
     let locks = match reach(request, signals).await? {
@@ -56,10 +52,6 @@ pub(crate) async fn take(request: &LockRequest, signals: &mut Signals) -> Result
 }
 
 /// Connects to the store, unless a signal comes first.
-///
-/// # Errors
-///
-/// [`Failure`] if it does not answer, or refuses.
 pub(crate) async fn reach(
     request: &LockRequest,
     signals: &mut Signals,

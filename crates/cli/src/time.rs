@@ -6,10 +6,6 @@ use std::time::{Duration, UNIX_EPOCH};
 use humantime::format_rfc3339_seconds;
 
 /// Parses `30` (seconds), `500ms`, `30s`, `2m`, `1h30m`, `1.5s`.
-///
-/// # Errors
-///
-/// [`NoTime`] for anything else.
 pub(crate) fn parse(text: &str) -> Result<Duration, NoTime> {
     read(text).ok_or_else(|| NoTime(text.into()))
 }

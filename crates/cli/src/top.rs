@@ -43,10 +43,6 @@ enum Response {
 }
 
 /// Runs the display until the user quits.
-///
-/// # Errors
-///
-/// [`Failure`], if there is no terminal, or the store cannot be reached.
 pub(crate) async fn top(args: TopArgs) -> Result<End, Failure> {
     let prefix = args.prefixes.into_iter().find(|prefix| !prefix.is_empty());
     let prefix = beginning(prefix, &naming(args.naming)?)?;

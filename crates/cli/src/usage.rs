@@ -11,11 +11,7 @@ use clap::{CommandFactory as _, Parser as _};
 use crate::args::{CommandLine, Task};
 use crate::exit::{End, Failure};
 
-/// Parses the words; prints help and version.
-///
-/// # Errors
-///
-/// The exit code if there is nothing to do; everything has been printed.
+/// Parses the words. If there is nothing to do, prints why, and returns the exit code.
 pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<Task, End> {
     let words: Vec<_> = words.into_iter().collect();
     understand(&words).map_err(|misread| match misread {

@@ -71,10 +71,6 @@ pub(super) struct Bug {
 
 impl Bug {
     /// The source with the bug in it.
-    ///
-    /// # Errors
-    ///
-    /// An error if the text to replace does not occur exactly once.
     pub(super) fn planted_in(&self, source: &str) -> Result<String, String> {
         match source.matches(self.from).count() {
             1 => Ok(source.replacen(self.from, self.to, 1)),

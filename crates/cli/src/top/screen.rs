@@ -22,9 +22,6 @@ pub(crate) struct Screen {
 }
 
 impl Screen {
-    /// # Errors
-    ///
-    /// [`Failure`], if the terminal cannot be set up.
     pub(crate) fn take() -> Result<Self, Failure> {
         let taken = area().and_then(|area| Ok(Self { terminal: enter(area)?, area }));
         taken.map_err(|error| {

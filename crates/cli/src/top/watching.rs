@@ -43,10 +43,6 @@ impl Watching {
     }
 
     /// The data, when it has changed. Cancel safe.
-    ///
-    /// # Errors
-    ///
-    /// [`Failure`], if the task has ended.
     pub(crate) async fn next(&mut self) -> Result<Known, Failure> {
         let gone = |_| Failure::new(End::NO_STORE, "the watch of the store has ended: start it again");
         self.known.changed().await.map_err(gone)?;
