@@ -17,7 +17,7 @@ use crate::settings::Settings;
 use crate::signals::{Sender, Signals};
 use crate::supervisor::{self, Order, Outcome, Report, Stop, SupervisorReport};
 use crate::terminal::Terminal;
-use crate::usage::name_of;
+use crate::usage::shown;
 
 /// The running command, below its supervisor. It shares our standard streams and working directory,
 /// and has no other descriptor of ours.
@@ -269,7 +269,7 @@ pub(crate) fn end_as(status: ExitStatus) -> End {
 }
 
 fn not_started(settings: &Settings, error: &io::Error) -> Failure {
-    let name = name_of(&settings.program);
+    let name = shown(&settings.program.to_string_lossy());
     let end = if error.kind() == ErrorKind::NotFound { End::NOT_FOUND } else { End::CANNOT_EXECUTE };
     let remedy = match error.kind() {
         ErrorKind::NotFound if settings.program.to_string_lossy().contains('/') => {

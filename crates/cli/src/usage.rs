@@ -3,7 +3,7 @@
 mod habits;
 
 use std::collections::HashMap;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory as _, Parser as _};
@@ -57,13 +57,18 @@ pub(crate) fn understand(words: &[OsString]) -> Result<Task, ParseError> {
 fn habit(error: &clap::Error, words: &[OsString]) -> Option<Failure> {
     let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidArg) else { return None };
     let hint = habits::option(given).filter(|_| error.kind() == ErrorKind::UnknownArgument)?;
-    Some(explain(error, words).with_hint(hint))
+    Some(explain(error, words).hint(hint))
 }
 
 /// Checks that the parser does not make.
 fn unruly(task: &Task, words: &[OsString]) -> Option<Failure> {
-    let too_many = |given: &[OsString], what: &str, task: &str, remedy: &str| {
-        Failure::usage(format!("{} {what}, and {task} takes one: {remedy}", given.len()))
+    let at_most_one = |given: &[OsString], what: &str, task: &str, remedy: &str| {
+        let several = || Failure::usage(format!("{} {what}, and {task} takes one: {remedy}", given.len()));
+        (given.len() > 1).then(several)
+    };
+    let one_key = |keys: &[OsString], task: &str, missing: Failure| match keys {
+        [] => Some(missing),
+        _ => at_most_one(keys, "keys", task, "name one"),
     };
     match task {
         Task::Run(args) if args.command.is_empty() => Some(
@@ -79,48 +84,36 @@ fn unruly(task: &Task, words: &[OsString]) -> Option<Failure> {
             Some(Failure::usage("hold runs no command: leave it out, or use `leasehold run KEY -- COMMAND`"))
         }
         Task::Hold(args) if args.keys.is_empty() => Some(Failure::usage("no key: name what is to be locked")),
-        Task::Show(args) => match args.keys.len() {
-            1 => None,
-            0 => Some(Failure::usage("no key: name what is to be shown").hint("leasehold ls --all")),
-            _ => Some(too_many(&args.keys, "keys", "show", "name one")),
-        },
+        Task::Show(args) => {
+            let missing = Failure::usage("no key: name what is to be shown").hint("leasehold ls --all");
+            one_key(&args.keys, "show", missing)
+        }
         Task::Ls(args) => match args.prefixes.len() {
             0 if !args.all => Some(
                 Failure::usage("no prefix: name what the keys begin with, or list all of them")
                     .hint("leasehold ls --all"),
             ),
             1.. if args.all => Some(Failure::usage("PREFIX and --all exclude each other: leave one out")),
-            0 | 1 => None,
-            _ => Some(too_many(&args.prefixes, "prefixes", "ls", "name one")),
+            _ => at_most_one(&args.prefixes, "prefixes", "ls", "name one"),
         },
-        Task::Break(args) => match (args.keys.len(), &args.fence) {
-            (0, _) => Some(
-                Failure::usage("no key: name what is to be broken, and its fence").hint("leasehold show KEY"),
-            ),
-            (1, None) => Some(
-                Failure::usage(
-                    "no --fence: look who holds the lock, and name the fence that is to be broken",
-                )
-                .hint("leasehold show KEY"),
-            ),
-            (1, Some(_)) => None,
-            _ => Some(too_many(&args.keys, "keys", "break", "name one")),
-        },
-        Task::Forget(args) => match args.keys.len() {
-            1 => None,
-            0 => Some(
-                Failure::usage("no key: name what is to be forgotten").hint("leasehold ls --marks --all"),
-            ),
-            _ => Some(too_many(&args.keys, "keys", "forget", "name one")),
-        },
-        Task::Metrics(args) if args.prefixes.len() > 1 => {
-            Some(too_many(&args.prefixes, "prefixes", "metrics", "name one, or none for all locks"))
+        Task::Break(args) => {
+            let hinted = |line: &str| Failure::usage(line).hint("leasehold show KEY");
+            let missing = hinted("no key: name what is to be broken, and its fence");
+            let no_fence = "no --fence: look who holds the lock, and name the fence that is to be broken";
+            one_key(&args.keys, "break", missing).or_else(|| args.fence.is_none().then(|| hinted(no_fence)))
         }
-        Task::Watch(args) if args.prefixes.len() > 1 => {
-            Some(too_many(&args.prefixes, "prefixes", "watch", "name one, or none for all locks"))
+        Task::Forget(args) => {
+            let missing = Failure::usage("no key: name what is to be forgotten");
+            one_key(&args.keys, "forget", missing.hint("leasehold ls --marks --all"))
         }
-        Task::Top(args) if args.prefixes.len() > 1 => {
-            Some(too_many(&args.prefixes, "prefixes", "top", "name one, or filter with / on the screen"))
+        Task::Metrics(args) => {
+            at_most_one(&args.prefixes, "prefixes", "metrics", "name one, or none for all locks")
+        }
+        Task::Watch(args) => {
+            at_most_one(&args.prefixes, "prefixes", "watch", "name one, or none for all locks")
+        }
+        Task::Top(args) => {
+            at_most_one(&args.prefixes, "prefixes", "top", "name one, or filter with / on the screen")
         }
         Task::Init(args) if args.store.is_some() => (args.group.is_some() || !args.directories.is_empty())
             .then(|| {
@@ -133,13 +126,9 @@ fn unruly(task: &Task, words: &[OsString]) -> Option<Failure> {
             (Some(_), 0) => {
                 Some(Failure::usage("no directory: name the one to make: `leasehold init --group NAME DIR`"))
             }
-            (Some(_), 1) => None,
-            _ => Some(too_many(&args.directories, "directories", "init", "name one")),
+            _ => at_most_one(&args.directories, "directories", "init", "name one"),
         },
         Task::Hold(_)
-        | Task::Top(_)
-        | Task::Metrics(_)
-        | Task::Watch(_)
         | Task::Doctor(_)
         | Task::Bench(_)
         | Task::Help(_)
@@ -261,7 +250,7 @@ fn option(word: &str, takes_value: &HashMap<String, bool>) -> Option<bool> {
 }
 
 /// A word quoted for a shell, without anything that may be a secret.
-fn shown(word: &str) -> String {
+pub(crate) fn shown(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+%".contains(c);
     // Possibly a URL with a login or parameters, mistyped in any way.
     if word.contains("://") || word.contains(['@', '?']) {
@@ -360,11 +349,6 @@ fn explain(error: &clap::Error, words: &[OsString]) -> Failure {
         Some(suggested) => failure.hint(format!("did you mean {suggested}?")),
         None => failure,
     }
-}
-
-/// The name of a command, readable, for messages.
-pub(crate) fn name_of(command: &OsStr) -> String {
-    shown(&command.to_string_lossy())
 }
 
 #[cfg(test)]
