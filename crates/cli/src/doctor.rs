@@ -1,6 +1,5 @@
 //! `leasehold doctor`: diagnoses a store.
 
-use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _};
 use std::sync::Arc;
 
@@ -150,9 +149,7 @@ fn has_colours() -> bool {
 /// The output for people: the problems, and a one-line summary.
 fn text(store: &str, findings: &[Finding], verbose: bool, coloured: bool) -> String {
     let mut text = String::new();
-    let mut line = |words: &str| {
-        writeln!(text, "{}", plain(words)).expect("a String takes all that is written to it");
-    };
+    let mut line = |words: &str| text += &(plain(words) + "\n");
     let mut said: Vec<&Remedy> = Vec::new();
     for finding in findings.iter().filter(|finding| verbose || finding.severity != Severity::Note) {
         line(&format!("{:7}  {}: {} ({})", finding.severity, finding.about, finding.what, finding.at));
@@ -161,13 +158,12 @@ fn text(store: &str, findings: &[Finding], verbose: bool, coloured: bool) -> Str
         if !finding.why.is_empty() {
             line(&format!("    why   {}", finding.why));
         }
-        match &finding.remedy {
-            Remedy::Advice(advice) => line(&format!("    mend  {advice}")),
-            Remedy::AtServer(_) if again => line("    mend  by the same command as above"),
-            Remedy::AtServer(command) => line(&format!("    mend  redis-cli> {command}")),
-            Remedy::InDatabase(sql) => line(&format!("    mend  psql> {sql}")),
-            Remedy::InShell(command) => line(&format!("    mend  $ {command}")),
-            _ => {}
+        match remedy(&finding.remedy) {
+            Some(_) if again && matches!(finding.remedy, Remedy::AtServer(_)) => {
+                line("    mend  by the same command as above");
+            }
+            Some(RemedyJson { prompt, text, .. }) => line(&format!("    mend  {prompt}{text}")),
+            None => {}
         }
     }
     let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
@@ -218,6 +214,20 @@ struct FindingJson<'a> {
 struct RemedyJson<'a> {
     kind: &'static str,
     text: &'a str,
+    /// Before a command in the output for people: where it is typed.
+    #[serde(skip)]
+    prompt: &'static str,
+}
+
+fn remedy(remedy: &Remedy) -> Option<RemedyJson<'_>> {
+    let (kind, prompt, text) = match remedy {
+        Remedy::Advice(text) => ("advice", "", text),
+        Remedy::AtServer(text) => ("redis-cli", "redis-cli> ", text),
+        Remedy::InDatabase(text) => ("psql", "psql> ", text),
+        Remedy::InShell(text) => ("shell", "$ ", text),
+        _ => return None,
+    };
+    Some(RemedyJson { kind, text, prompt })
 }
 
 fn object(store: &str, worst: Severity, findings: &[Finding]) -> String {
@@ -227,13 +237,7 @@ fn object(store: &str, worst: Severity, findings: &[Finding]) -> String {
         at: &finding.at,
         what: &finding.what,
         why: &finding.why,
-        remedy: match &finding.remedy {
-            Remedy::Advice(text) => Some(RemedyJson { kind: "advice", text }),
-            Remedy::AtServer(text) => Some(RemedyJson { kind: "redis-cli", text }),
-            Remedy::InDatabase(text) => Some(RemedyJson { kind: "psql", text }),
-            Remedy::InShell(text) => Some(RemedyJson { kind: "shell", text }),
-            _ => None,
-        },
+        remedy: remedy(&finding.remedy),
     });
     json::line(&JsonDiagnosis { store, worst: worst.to_string(), findings: findings.collect() })
 }

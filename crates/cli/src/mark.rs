@@ -2,6 +2,7 @@
 
 use leasehold::{BreakRecord, Key, Label, Mark, Marked};
 use serde::Serialize;
+use unicode_width::UnicodeWidthStr as _;
 
 use crate::json::{self, KeyText, millis, millis_of};
 use crate::print::plain;
@@ -99,12 +100,10 @@ pub(crate) fn table(marks: &[(Key, Marked)]) -> String {
     });
     let mut all = vec![["KEY", "DUE", "LAST BEGUN"].map(String::from)];
     all.extend(rows);
-    let width = |column: usize| {
-        all.iter().map(|row| unicode_width::UnicodeWidthStr::width(&*row[column])).max().unwrap_or(0)
-    };
+    let width = |column: usize| all.iter().map(|row| row[column].width()).max().unwrap_or(0);
     let (key, due) = (width(0), width(1));
     let padded = |text: &str, width: usize| {
-        let missing = width.saturating_sub(unicode_width::UnicodeWidthStr::width(text));
+        let missing = width.saturating_sub(text.width());
         format!("{text}{}  ", " ".repeat(missing))
     };
     all.iter().map(|row| format!("{}{}{}\n", padded(&row[0], key), padded(&row[1], due), row[2])).collect()

@@ -1,6 +1,6 @@
 //! Our messages: one line each, on stderr. Stdout belongs to the command.
 
-use std::fmt::{Display, Write as _};
+use std::fmt::Display;
 use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -69,9 +69,7 @@ fn write(text: &str, end: &str) {
 fn on_one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len() + 1);
     for c in text.chars() {
-        let written =
-            if c.is_control() { write!(line, "{}", c.escape_default()) } else { line.write_char(c) };
-        written.expect("a String takes all that is written to it");
+        if c.is_control() { line.extend(c.escape_default()) } else { line.push(c) }
     }
     line
 }

@@ -1,7 +1,6 @@
 //! The results as they are shown: the median of the rounds, and their spread.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 use serde::Serialize;
 
@@ -48,11 +47,12 @@ struct Row {
     baseline: Quantity,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Serialize)]
 enum Unit {
+    #[serde(rename = "us")]
     Micros,
+    #[serde(rename = "per-second")]
     PerSecond,
-    None,
 }
 
 /// A result in JSON.
@@ -61,7 +61,8 @@ struct Line<'a> {
     figure: &'a str,
     of: &'a str,
     tasks: Option<usize>,
-    unit: Option<&'a str>,
+    /// `None` for a ratio.
+    unit: Option<Unit>,
     median: f64,
     lowest: f64,
     highest: f64,
@@ -79,46 +80,30 @@ impl Figures {
     }
 
     fn rows(&self) -> [Row; 5] {
-        let tasks = self.tasks;
-        let row = |figure, shown: &str, tasks, unit, ours, baseline| Row {
-            figure,
-            shown: shown.to_owned(),
-            tasks,
-            unit,
-            ours,
-            baseline,
+        let times = |figure, shown: &str, ours, baseline| {
+            let shown = shown.to_owned();
+            Row { figure, shown, tasks: None, unit: Unit::Micros, ours, baseline }
         };
+        let pairs = |tasks, shown: &str, ours, baseline| {
+            let shown = format!("pairs a second, {shown}");
+            Row {
+                figure: "pairs",
+                shown,
+                tasks: Some(tasks),
+                unit: Unit::PerSecond,
+                ours: Some(ours),
+                baseline,
+            }
+        };
+        let several = format!("{} tasks", self.tasks);
         [
-            row(
-                "round-trip-rested",
-                "round trip, at rest before",
-                None,
-                Unit::Micros,
-                None,
-                Quantity::RoundTripRested,
-            ),
-            row("round-trip", "round trip, back to back", None, Unit::Micros, None, Quantity::RoundTrip),
-            row(
-                "pairs",
-                "pairs a second, 1 task",
-                Some(1),
-                Unit::PerSecond,
-                Some(Quantity::Pairs),
-                Quantity::BaselinePairs,
-            ),
-            row(
-                "pairs",
-                &format!("pairs a second, {tasks} tasks"),
-                Some(tasks),
-                Unit::PerSecond,
-                Some(Quantity::PairsAtOnce),
-                Quantity::BaselinePairsAtOnce,
-            ),
-            row(
+            times("round-trip-rested", "round trip, at rest before", None, Quantity::RoundTripRested),
+            times("round-trip", "round trip, back to back", None, Quantity::RoundTrip),
+            pairs(1, "1 task", Quantity::Pairs, Quantity::BaselinePairs),
+            pairs(self.tasks, &several, Quantity::PairsAtOnce, Quantity::BaselinePairsAtOnce),
+            times(
                 "hand-off",
                 "hand-off, against a round trip",
-                None,
-                Unit::Micros,
                 Some(Quantity::HandOff),
                 Quantity::RoundTripRested,
             ),
@@ -139,10 +124,11 @@ impl Figures {
         let head = ["", "leasehold", "baseline", "leasehold ÷ baseline"].map(str::to_owned);
         let mut lines = vec![head];
         for row in self.rows() {
-            let ours = row.ours.map_or_else(String::new, |ours| shown(&self.values(ours), row.unit));
-            let ratio =
-                row.ours.map_or_else(String::new, |ours| shown(&self.ratios(ours, row.baseline), Unit::None));
-            lines.push([row.shown, ours, shown(&self.values(row.baseline), row.unit), ratio]);
+            let unit = Some(row.unit);
+            let ours = row.ours.map(|ours| shown(&self.values(ours), unit));
+            let ratio = row.ours.map(|ours| shown(&self.ratios(ours, row.baseline), None));
+            let baseline = shown(&self.values(row.baseline), unit);
+            lines.push([row.shown, ours.unwrap_or_default(), baseline, ratio.unwrap_or_default()]);
         }
         let width =
             |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or_default();
@@ -152,7 +138,7 @@ impl Figures {
             let [what, cells @ ..] = line;
             let mut shown = format!("{what:<width$}", width = widths[0]);
             for (cell, width) in cells.iter().zip(&widths[1..]) {
-                write!(shown, "   {cell:>width$}").expect("a String takes all that is written to it");
+                shown += &format!("   {cell:>width$}");
             }
             text.push_str(shown.trim_end());
             text.push('\n');
@@ -164,20 +150,20 @@ impl Figures {
     pub(super) fn lines(&self, store: &str) -> String {
         let mut text = String::new();
         for row in self.rows() {
-            let mut line = |of, unit: Unit, values: Vec<f64>| {
+            let mut line = |of, unit, values: Vec<f64>| {
                 let Some([lowest, highest]) = ends(&values) else { return };
                 let rounds = values.len();
-                let (figure, tasks, unit) = (row.figure, row.tasks, unit.name());
+                let (figure, tasks) = (row.figure, row.tasks);
                 let [median, lowest, highest] = [median(values), lowest, highest].map(in_thousandths);
                 let line = Line { figure, of, tasks, unit, median, lowest, highest, rounds, store };
                 text.push_str(&json::line(&line));
             };
             if let Some(ours) = row.ours {
-                line("leasehold", row.unit, self.values(ours));
-                line("ratio", Unit::None, self.ratios(ours, row.baseline));
+                line("leasehold", Some(row.unit), self.values(ours));
+                line("ratio", None, self.ratios(ours, row.baseline));
             }
             if row.figure != "hand-off" {
-                line("baseline", row.unit, self.values(row.baseline));
+                line("baseline", Some(row.unit), self.values(row.baseline));
             }
         }
         text
@@ -188,27 +174,17 @@ impl Figures {
     }
 }
 
-impl Unit {
-    const fn name(self) -> Option<&'static str> {
-        match self {
-            Self::Micros => Some("us"),
-            Self::PerSecond => Some("per-second"),
-            Self::None => None,
-        }
-    }
-}
-
-fn shown(values: &[f64], unit: Unit) -> String {
+fn shown(values: &[f64], unit: Option<Unit>) -> String {
     let Some([lowest, highest]) = ends(values) else { return String::new() };
     let median = median(values.to_vec());
     match unit {
         // Results for a near store are in microseconds, and for a distant one in milliseconds.
-        Unit::Micros if median >= 10_000.0 => {
+        Some(Unit::Micros) if median >= 10_000.0 => {
             format!("{:.1} ms ({:.1} to {:.1})", median / 1e3, lowest / 1e3, highest / 1e3)
         }
-        Unit::Micros => format!("{median:.0} µs ({lowest:.0} to {highest:.0})"),
-        Unit::PerSecond => format!("{} ({} to {})", grouped(median), grouped(lowest), grouped(highest)),
-        Unit::None => format!("{median:.2} ({lowest:.2} to {highest:.2})"),
+        Some(Unit::Micros) => format!("{median:.0} µs ({lowest:.0} to {highest:.0})"),
+        Some(Unit::PerSecond) => format!("{} ({} to {})", grouped(median), grouped(lowest), grouped(highest)),
+        None => format!("{median:.2} ({lowest:.2} to {highest:.2})"),
     }
 }
 

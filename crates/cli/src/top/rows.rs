@@ -9,8 +9,9 @@ use crate::print::plain;
 use crate::table;
 
 /// The sort order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Sort {
+    #[default]
     Key,
     Waiting,
     Held,

@@ -12,7 +12,7 @@ use super::watching::Known;
 use crate::print::plain;
 
 /// The state of the display.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct View {
     /// The store's name.
     pub(crate) store: String,
@@ -42,9 +42,10 @@ pub(crate) struct View {
 }
 
 /// The page that is shown.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Page {
     /// All locks.
+    #[default]
     Locks,
     /// Everything about one lock.
     Lock(Key),
@@ -53,9 +54,10 @@ pub(crate) enum Page {
 }
 
 /// The meaning of typed letters.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// Commands.
+    #[default]
     Watching,
     /// Commands, while their help is shown.
     Explaining,
@@ -86,25 +88,8 @@ pub(crate) enum Action {
 }
 
 impl View {
-    pub(crate) const fn of(store: String) -> Self {
-        Self {
-            store,
-            known: None,
-            filter: String::new(),
-            sort: Sort::Key,
-            reversed: false,
-            mode: Mode::Watching,
-            page: Page::Locks,
-            scrolled: 0,
-            remembered: None,
-            marks: None,
-            said: None,
-            rows: Vec::new(),
-            chosen: 0,
-            moved: false,
-            first: 0,
-            room: 1,
-        }
+    pub(crate) fn of(store: String) -> Self {
+        Self { store, room: 1, ..Self::default() }
     }
 
     pub(crate) fn learn(&mut self, known: Known) {
@@ -196,14 +181,12 @@ impl View {
             KeyCode::Esc | KeyCode::Enter | KeyCode::Backspace | KeyCode::Char('i' | 'm') => {
                 self.turn_to(Page::Locks);
             }
-            KeyCode::Up | KeyCode::Char('k') => self.scrolled = self.scrolled.saturating_sub(1),
-            KeyCode::Down | KeyCode::Char('j') => self.scrolled += 1,
-            KeyCode::PageUp => self.scrolled = self.scrolled.saturating_sub(self.room),
-            KeyCode::PageDown | KeyCode::Char(' ') => self.scrolled += self.room,
-            KeyCode::Home | KeyCode::Char('g') => self.scrolled = 0,
-            KeyCode::End | KeyCode::Char('G') => self.scrolled = usize::MAX / 2,
+            KeyCode::Char(' ') => self.scrolled += self.room,
             KeyCode::Char('b') if self.page != Page::Marks => self.ask_to_break(),
-            _ => {}
+            // The length of the page is known when it is drawn.
+            _ => {
+                self.scrolled = moved(code, self.scrolled, self.room, usize::MAX / 2).unwrap_or(self.scrolled)
+            }
         }
     }
 
@@ -215,21 +198,14 @@ impl View {
     }
 
     fn among_locks(&mut self, code: KeyCode) {
-        self.moved = match code {
-            KeyCode::Home | KeyCode::Char('g') => false,
-            KeyCode::Up | KeyCode::Down | KeyCode::PageUp | KeyCode::PageDown | KeyCode::End => true,
-            KeyCode::Enter | KeyCode::Char('j' | 'k' | 'G' | 'b' | 'i') => true,
-            _ => self.moved,
-        };
-        let last = self.rows.len().saturating_sub(1);
+        if let Some(chosen) = moved(code, self.chosen, self.room, self.rows.len().saturating_sub(1)) {
+            self.chosen = chosen;
+            self.moved = !matches!(code, KeyCode::Home | KeyCode::Char('g'));
+            return;
+        }
         match code {
-            KeyCode::Up | KeyCode::Char('k') => self.chosen = self.chosen.saturating_sub(1),
-            KeyCode::Down | KeyCode::Char('j') => self.chosen = (self.chosen + 1).min(last),
-            KeyCode::PageUp => self.chosen = self.chosen.saturating_sub(self.room),
-            KeyCode::PageDown => self.chosen = (self.chosen + self.room).min(last),
-            KeyCode::Home | KeyCode::Char('g') => self.chosen = 0,
-            KeyCode::End | KeyCode::Char('G') => self.chosen = last,
             KeyCode::Enter | KeyCode::Char('i') => {
+                self.moved = true;
                 if let Some(key) = self.chosen_key() {
                     self.turn_to(Page::Lock(key));
                 }
@@ -247,7 +223,10 @@ impl View {
                 self.reversed = !self.reversed;
                 self.arrange();
             }
-            KeyCode::Char('b') => self.ask_to_break(),
+            KeyCode::Char('b') => {
+                self.moved = true;
+                self.ask_to_break();
+            }
             _ => {}
         }
     }
@@ -323,6 +302,19 @@ impl View {
         let least = (self.chosen + 1).saturating_sub(self.room);
         self.first = self.first.clamp(least, self.chosen.max(least)).min(last);
     }
+}
+
+/// The place after a key that moves from one place to another; `None` for other keys.
+fn moved(code: KeyCode, at: usize, room: usize, last: usize) -> Option<usize> {
+    Some(match code {
+        KeyCode::Up | KeyCode::Char('k') => at.saturating_sub(1),
+        KeyCode::Down | KeyCode::Char('j') => (at + 1).min(last),
+        KeyCode::PageUp => at.saturating_sub(room),
+        KeyCode::PageDown => (at + room).min(last),
+        KeyCode::Home | KeyCode::Char('g') => 0,
+        KeyCode::End | KeyCode::Char('G') => last,
+        _ => return None,
+    })
 }
 
 #[cfg(test)]
