@@ -8,7 +8,7 @@ use crate::json::{millis, millis_of};
 use crate::lock_request::LockRequest;
 use crate::mark::begun;
 use crate::say;
-use crate::status::Event;
+use crate::status::{Event, LastRun};
 use crate::time;
 
 /// When the job is due.
@@ -34,18 +34,19 @@ pub(crate) fn tell_skipped(request: &LockRequest, when: Schedule, code: u8, skip
     if request.is_aloud() {
         say::line(format_args!("{}: {}: not run", request.keys, said(when, skip)));
     }
-    let mark = skip.mark();
-    let begun_at = mark.map(|mark| millis_of(mark.at));
-    let by = mark.and_then(by);
-    let fence = mark.map(|mark| mark.fence.get());
-    let due_at = mark.and_then(|mark| due_at(mark, when));
-    let held_by = skip.held_by().map(|held_by| held_by.owner.to_string());
-    let held_by = held_by.as_deref();
-    request.status.tell(match skip {
-        Skip::Done { .. } => Event::AlreadyDone { begun_at, by, fence, code },
-        Skip::Until { .. } => Event::NotDue { due_at, begun_at, by, fence, code },
-        Skip::Underway { .. } => Event::Underway { held_by, begun_at, by, fence, code },
-    });
+    let status = &request.status;
+    match skip {
+        Skip::Done { mark } => status.tell(Event::AlreadyDone { last: last_run(Some(mark)), code }),
+        Skip::Until { mark, .. } => {
+            let due_at = due_at(mark, when);
+            status.tell(Event::NotDue { due_at, last: last_run(Some(mark)), code });
+        }
+        Skip::Underway { held_by, mark } => {
+            let held_by = held_by.as_ref().map(|held_by| held_by.owner.to_string());
+            let held_by = held_by.as_deref();
+            status.tell(Event::Underway { held_by, last: last_run(mark.as_ref()), code });
+        }
+    }
 }
 
 fn said(when: Schedule, skip: &Skip) -> String {
@@ -55,16 +56,19 @@ fn said(when: Schedule, skip: &Skip) -> String {
             let due = due_at(mark, when).map(time::moment).unwrap_or_default();
             format!("not due until {due}, in {}, as it was last begun {}", time::shown(*left), begun(mark))
         }
-        Skip::Underway { .. } => {
-            let by = skip.held_by().map_or_else(|| "others".into(), ToString::to_string);
+        Skip::Underway { held_by, .. } => {
+            let by = held_by.as_ref().map_or_else(|| "others".into(), ToString::to_string);
             format!("just being done, by {by}")
         }
     }
 }
 
-/// The label of the process that did it.
-fn by(mark: &Mark) -> Option<&str> {
-    mark.label.as_ref().map(Label::as_str)
+fn last_run(mark: Option<&Mark>) -> LastRun<'_> {
+    LastRun {
+        begun_at: mark.map(|mark| millis_of(mark.at)),
+        by: mark.and_then(|mark| mark.label.as_ref()).map(Label::as_str),
+        fence: mark.map(|mark| mark.fence.get()),
+    }
 }
 
 /// When it is due again: milliseconds since 1970, by the store's clock; `None` if it is done only
@@ -72,18 +76,4 @@ fn by(mark: &Mark) -> Option<&str> {
 pub(crate) fn due_at(mark: &Mark, when: Schedule) -> Option<u64> {
     let Schedule::Every { period, .. } = when else { return None };
     Some(millis_of(mark.at).saturating_add(millis(period)))
-}
-
-impl Skip {
-    const fn mark(&self) -> Option<&Mark> {
-        match self {
-            Self::Done { mark } | Self::Until { mark, .. } => Some(mark),
-            Self::Underway { mark, .. } => mark.as_ref(),
-        }
-    }
-
-    fn held_by(&self) -> Option<&HolderInfo> {
-        let Self::Underway { held_by, .. } = self else { return None };
-        held_by.as_deref()
-    }
 }

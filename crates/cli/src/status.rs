@@ -21,16 +21,16 @@ use crate::signals::start_thread;
 
 /// The receiver of events, if there is one.
 #[derive(Debug)]
-pub(crate) struct Status(Option<EventWriter>);
+pub(crate) struct Status(Option<Mutex<EventWriter>>);
 
 /// Writes on a separate thread: a reader that does not read must not delay a renewal.
 #[derive(Debug)]
 struct EventWriter {
-    subject: Mutex<Subject>,
-    lines: Mutex<Option<SyncSender<Vec<u8>>>>,
-    written: Mutex<Receiver<()>>,
+    subject: Subject,
+    lines: Option<SyncSender<Vec<u8>>>,
+    written: Receiver<()>,
     /// True if the reader has been told why no more events come.
-    explained: Mutex<bool>,
+    explained: bool,
 }
 
 /// An event.
@@ -64,26 +64,20 @@ pub(crate) enum Event<'a> {
     },
     Released,
     AlreadyDone {
-        begun_at: Option<u64>,
-        by: Option<&'a str>,
-        #[serde(skip)]
-        fence: Option<u64>,
+        #[serde(flatten)]
+        last: LastRun<'a>,
         code: u8,
     },
     NotDue {
         due_at: Option<u64>,
-        begun_at: Option<u64>,
-        by: Option<&'a str>,
-        #[serde(skip)]
-        fence: Option<u64>,
+        #[serde(flatten)]
+        last: LastRun<'a>,
         code: u8,
     },
     Underway {
         held_by: Option<&'a str>,
-        begun_at: Option<u64>,
-        by: Option<&'a str>,
-        #[serde(skip)]
-        fence: Option<u64>,
+        #[serde(flatten)]
+        last: LastRun<'a>,
         code: u8,
     },
     Busy {
@@ -97,6 +91,16 @@ pub(crate) enum Event<'a> {
         code: u8,
         reason: &'a str,
     },
+}
+
+/// When the job was last begun, and by whom, if it was.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct LastRun<'a> {
+    pub(crate) begun_at: Option<u64>,
+    pub(crate) by: Option<&'a str>,
+    /// In place of the fence of our own request.
+    #[serde(skip)]
+    pub(crate) fence: Option<u64>,
 }
 
 /// How the command ended.
@@ -146,9 +150,9 @@ impl Event<'_> {
     /// The fence of another process's work that this event is about.
     const fn fence(&self) -> Option<u64> {
         match self {
-            Event::AlreadyDone { fence, .. }
-            | Event::NotDue { fence, .. }
-            | Event::Underway { fence, .. } => *fence,
+            Event::AlreadyDone { last, .. } | Event::NotDue { last, .. } | Event::Underway { last, .. } => {
+                last.fence
+            }
             _ => None,
         }
     }
@@ -186,7 +190,7 @@ impl Status {
         let subject = Subject { key: keys.first().into(), keys: keys.texts(), holder: None, fence: None };
         let writer = EventWriter::start(ours, subject)
             .map_err(|error| refused(format!("the system cannot start the thread that writes ({error})")))?;
-        Ok(Self(Some(writer)))
+        Ok(Self(Some(Mutex::new(writer))))
     }
 
     /// Returns true if there is a receiver.
@@ -196,44 +200,35 @@ impl Status {
 
     /// Sets the attempt for all following events.
     pub(crate) fn asks_as(&self, holder: Holder) {
-        self.0.iter().for_each(|writer| locked(&writer.subject).holder = Some(holder));
+        self.0.iter().for_each(|writer| locked(writer).subject.holder = Some(holder));
     }
 
     /// Sets the holding for all following events.
     pub(crate) fn holds(&self, holder: Holder, fence: Fence) {
         self.asks_as(holder);
-        self.0.iter().for_each(|writer| locked(&writer.subject).fence = Some(fence));
+        self.0.iter().for_each(|writer| locked(writer).subject.fence = Some(fence));
     }
 
     pub(crate) fn tell(&self, event: Event<'_>) {
-        let Some(writer) = &self.0 else { return };
-        if matches!(event, Event::Busy { .. } | Event::Lost { .. } | Event::Failed { .. }) {
-            *locked(&writer.explained) = true;
-        }
-        let at = millis(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
-        let line = Line::of(event, &locked(&writer.subject), std::process::id(), at);
-        if let Some(lines) = &*locked(&writer.lines) {
-            // The queue is full, or there is no reader: the reader loses this line.
-            let _ = lines.try_send(line.into_bytes());
-        }
+        self.0.iter().for_each(|writer| locked(writer).tell(event));
     }
 
     /// Reports that the lease was lost, unless that was reported already.
     pub(crate) fn tell_lost(&self, reason: &str) {
-        if self.0.as_ref().is_some_and(|writer| !*locked(&writer.explained)) {
-            self.tell(Event::Lost { reason });
+        if let Some(mut writer) = self.0.as_ref().map(locked).filter(|writer| !writer.explained) {
+            writer.tell(Event::Lost { reason });
         }
     }
 
-    /// Reports why we end, unless that was reported already, and waits for the last lines.
+    /// Reports why we end, unless that was reported already or a signal ends us, and waits for the
+    /// last lines.
     pub(crate) fn close(&self, failure: Option<&Failure>) {
-        let Some(writer) = &self.0 else { return };
-        let explained = *locked(&writer.explained);
-        if let Some(failure) = failure.filter(|_| !explained) {
-            self.tell(Event::Failed { code: failure.code(), reason: failure.reason() });
+        let Some(mut writer) = self.0.as_ref().map(locked) else { return };
+        if let Some(failure) = failure.filter(|failure| !writer.explained && !failure.reason().is_empty()) {
+            writer.tell(Event::Failed { code: failure.code(), reason: failure.reason() });
         }
-        *locked(&writer.lines) = None;
-        let _ = locked(&writer.written).recv_timeout(LAST_LINES);
+        writer.lines = None;
+        let _ = writer.written.recv_timeout(LAST_LINES);
     }
 }
 
@@ -264,12 +259,15 @@ impl EventWriter {
             }
             let _ = done.send(());
         })?;
-        Ok(Self {
-            subject: Mutex::new(subject),
-            lines: Mutex::new(Some(lines)),
-            written: Mutex::new(written),
-            explained: Mutex::new(false),
-        })
+        Ok(Self { subject, lines: Some(lines), written, explained: false })
+    }
+
+    fn tell(&mut self, event: Event<'_>) {
+        self.explained |= matches!(event, Event::Busy { .. } | Event::Lost { .. } | Event::Failed { .. });
+        let at = millis(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
+        let line = Line::of(event, &self.subject, std::process::id(), at);
+        // If the queue is full, or there is no reader, the reader loses this line.
+        let _ = self.lines.as_ref().map(|lines| lines.try_send(line.into_bytes()));
     }
 }
 
@@ -288,8 +286,8 @@ fn refused(line: String) -> Failure {
     Failure::usage(line).about("--status-fd")
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+fn locked(writer: &Mutex<EventWriter>) -> MutexGuard<'_, EventWriter> {
+    writer.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -322,7 +320,8 @@ mod tests {
         assert_eq!(ended, format!(r#"{{"event":"ended","signal":15,{rest}"#));
         let released = Line::of(Event::Released, &subject, 42, 7);
         assert_eq!(released, format!(r#"{{"event":"released",{rest}"#));
-        let done = Event::AlreadyDone { begun_at: None, by: None, fence: Some(5), code: 0 };
+        let last = LastRun { begun_at: None, by: None, fence: Some(5) };
+        let done = Event::AlreadyDone { last, code: 0 };
         assert!(Line::of(done, &subject, 42, 7).contains(r#""fence":5,"#));
     }
 }
