@@ -2,13 +2,13 @@
 
 use std::ffi::OsStr;
 
-use leasehold::{BreakError, BreakNote, FaultKind, Fence, HolderInfo, Key, Label};
+use leasehold::{BreakError, BreakNote, Fence, HolderInfo, Key, Label};
 use serde::Serialize;
 
 use crate::args::BreakArgs;
-use crate::exit::{End, Failure, REACH};
+use crate::exit::{End, Failure};
 use crate::json::{self, KeyText};
-use crate::keys::{key, naming};
+use crate::keys::only_key;
 use crate::label::default_label;
 use crate::lock_json::HolderJson;
 use crate::print::{plain, print};
@@ -17,7 +17,7 @@ use crate::store_location::StoreLocation;
 
 /// Breaks the lease if it has the given fence.
 pub(crate) async fn break_lease(args: BreakArgs) -> Result<End, Failure> {
-    let key = key(args.keys.into_iter().next().unwrap_or_default(), &naming(args.naming)?)?;
+    let key = only_key(args.keys, args.naming)?;
     let fence = fence(&args.fence.unwrap_or_default())?;
     let by = Label::new(&default_label(OsStr::new(""))).ok();
     let mut note = BreakNote { by, reason: None };
@@ -83,10 +83,8 @@ impl From<BreakError> for Failure {
             BreakError::NotHeld { .. } => Self::new(End::FREE, error.to_string()),
             BreakError::OtherFence { .. } => Self::new(End::BUSY, error.to_string()),
             BreakError::Foreign { .. } => Self::new(End::NOT_A_LOCK, error.to_string()),
-            BreakError::Store(fault) if fault.kind == FaultKind::Passing => {
-                Self::new(End::NO_STORE, format!("{fault}: {REACH}"))
-            }
-            _ => Self::new(End::NO_STORE, error.to_string()),
+            BreakError::Store(fault) => Self::of_store(&fault),
+            _ => Self::refused(error),
         }
     }
 }

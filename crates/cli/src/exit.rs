@@ -3,8 +3,8 @@
 use std::fmt::Display;
 use std::io;
 
-use leasehold::{ConnectError, FaultKind, InspectError, LockError};
-use rustix::process::{Pid, Resource, Rlimit, getpid, setrlimit};
+use leasehold::{ConnectError, Fault, FaultKind, InspectError, LockError};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getpid, setrlimit};
 
 use crate::say;
 
@@ -81,6 +81,28 @@ impl Failure {
         Self::new(End::USAGE, line)
     }
 
+    /// The store refuses.
+    pub(crate) fn refused(line: impl Display) -> Self {
+        Self::new(End::NO_STORE, line.to_string())
+    }
+
+    /// The store does not answer.
+    pub(crate) fn unreachable(line: impl Display) -> Self {
+        Self::refused(format_args!(
+            "{line}: see that it runs and can be reached from here, or name another with --store"
+        ))
+    }
+
+    /// A store could not do what it was asked for.
+    pub(crate) fn of_store(fault: &Fault) -> Self {
+        if fault.kind == FaultKind::Passing { Self::unreachable(fault) } else { Self::refused(fault) }
+    }
+
+    /// A signal came before the command ran: there is nothing to clean up, so we end by the signal itself.
+    pub(crate) const fn interrupted(signal: Signal) -> Self {
+        Self { end: End::Signal(signal.as_raw()), line: None, hint: None }
+    }
+
     pub(crate) fn no_runtime(error: io::Error) -> Self {
         Self::new(
             End::NO_STORE,
@@ -101,11 +123,6 @@ impl Failure {
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
-    }
-
-    /// Replaces the hint.
-    pub(crate) fn with_hint(self, hint: &str) -> Self {
-        Self { hint: Some(hint.into()), ..self }
     }
 
     /// Names the option or variable that the line is about.
@@ -141,14 +158,12 @@ impl Failure {
     }
 }
 
-pub(crate) const REACH: &str = "see that it runs and can be reached from here, or name another with --store";
-
 impl From<ConnectError> for Failure {
     fn from(error: ConnectError) -> Self {
         match error {
             ConnectError::Misuse(misuse) => misuse.into(),
-            ConnectError::Unreachable { .. } => Self::new(End::NO_STORE, format!("{error}: {REACH}")),
-            _ => Self::new(End::NO_STORE, error.to_string()),
+            ConnectError::Unreachable { .. } => Self::unreachable(error),
+            _ => Self::refused(error),
         }
     }
 }
@@ -161,8 +176,8 @@ impl From<LockError> for Failure {
             LockError::NotALock { .. } | LockError::FencesSpent { .. } => {
                 Self::new(End::NOT_A_LOCK, error.to_string())
             }
-            LockError::Unreachable { .. } => Self::new(End::NO_STORE, format!("{error}: {REACH}")),
-            _ => Self::new(End::NO_STORE, error.to_string()),
+            LockError::Unreachable { .. } => Self::unreachable(error),
+            _ => Self::refused(error),
         }
     }
 }
@@ -171,10 +186,8 @@ impl From<InspectError> for Failure {
     fn from(error: InspectError) -> Self {
         match error {
             InspectError::Misuse(misuse) => misuse.into(),
-            InspectError::Store(fault) if fault.kind == FaultKind::Passing => {
-                Self::new(End::NO_STORE, format!("{fault}: {REACH}"))
-            }
-            _ => Self::new(End::NO_STORE, error.to_string()),
+            InspectError::Store(fault) => Self::of_store(&fault),
+            _ => Self::refused(error),
         }
     }
 }

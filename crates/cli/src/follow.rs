@@ -13,8 +13,8 @@ use crate::args::WatchArgs;
 use crate::exit::{End, Failure};
 use crate::hold::reader_is_gone;
 use crate::json::{self, KeyText, millis};
-use crate::keys::{beginning, naming};
-use crate::lock_json::{HolderJson, WaiterJson};
+use crate::keys::beginning;
+use crate::lock_json::{HolderJson, WaiterJson, name_of};
 use crate::mark::{BreakJson, broken};
 use crate::print::plain;
 use crate::status::VERSION;
@@ -23,8 +23,7 @@ use crate::time;
 
 /// Writes changes until nobody reads them.
 pub(crate) async fn follow(args: WatchArgs) -> Result<End, Failure> {
-    let prefix = args.prefixes.into_iter().find(|prefix| !prefix.is_empty());
-    let prefix = beginning(prefix, &naming(args.naming)?)?;
+    let prefix = beginning(args.prefixes, args.naming)?;
     let place = StoreLocation::of(args.store)?;
     let locks = place.look(false).await?;
     let watch = locks.watch(&prefix);
@@ -177,8 +176,7 @@ impl Follower {
     fn tell(&self, happened: Change<'_>) -> io::Result<()> {
         let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let line = if self.json {
-            let event = EventJson::of(&happened, self.locks.store());
-            json::line(&Line { event, at: millis(at), v: VERSION })
+            json::line(&Line::of(&happened, self.locks.store(), millis(at)))
         } else {
             format!("{}  {}\n", time::moment(millis(at)), text(&happened, self.locks.store()))
         };
@@ -197,12 +195,6 @@ fn text(happened: &Change<'_>, store: &str) -> String {
         format!("{what:7}  {}  {}", plain(&state.key.to_string()), plain(&who))
     };
     let fence = |held: &HolderInfo| held.fence.map_or_else(String::new, |fence| format!(", fence {fence}"));
-    let who = |waiter: &Waiter| {
-        waiter
-            .label
-            .as_ref()
-            .map_or_else(|| waiter.holder.to_string(), |label| format!("{label} ({})", waiter.holder))
-    };
     match happened {
         Change::Watching => format!("watching {store}"),
         Change::CaughtUp => "all locks that existed before have been read".into(),
@@ -214,10 +206,10 @@ fn text(happened: &Change<'_>, store: &str) -> String {
             about("ended", state, format!("held by {}{}{held_for}", held.owner, fence(held)))
         }
         Change::Waiting(state, place, waiter) => {
-            about("waiting", state, format!("{}, place {place}", who(waiter)))
+            about("waiting", state, format!("{}, place {place}", name_of(waiter)))
         }
         Change::Left(state, _, waiter) => {
-            about("left", state, format!("{}, after {}", who(waiter), time::shown(waiter.waited)))
+            about("left", state, format!("{}, after {}", name_of(waiter), time::shown(waiter.waited)))
         }
         Change::Broken(record) => {
             format!("{:7}  {}  {}", "broken", plain(&record.key.to_string()), broken(record))
@@ -227,79 +219,46 @@ fn text(happened: &Change<'_>, store: &str) -> String {
     }
 }
 
+/// The output in JSON.
 #[derive(Serialize)]
 struct Line<'a> {
+    event: &'static str,
     #[serde(flatten)]
-    event: EventJson<'a>,
+    key: Option<KeyText>,
+    #[serde(flatten)]
+    detail: Detail<'a>,
     at: u64,
     v: u32,
 }
 
-/// The output in JSON.
+/// The fields of an event, besides its key.
 #[derive(Serialize)]
-#[serde(tag = "event", rename_all = "snake_case")]
-enum EventJson<'a> {
-    Watching {
-        store: &'a str,
-    },
-    CaughtUp,
-    Held {
-        #[serde(flatten)]
-        key: KeyText,
-        #[serde(flatten)]
-        holding: HolderJson,
-    },
-    Ended {
-        #[serde(flatten)]
-        key: KeyText,
-        #[serde(flatten)]
-        holding: HolderJson,
-    },
-    Waiting {
-        #[serde(flatten)]
-        key: KeyText,
-        #[serde(flatten)]
-        waiter: WaiterJson,
-    },
-    Left {
-        #[serde(flatten)]
-        key: KeyText,
-        #[serde(flatten)]
-        waiter: WaiterJson,
-    },
-    Broken {
-        #[serde(flatten)]
-        key: KeyText,
-        #[serde(flatten)]
-        broken: BreakJson,
-    },
-    Fault {
-        reason: &'a str,
-    },
-    Back,
+#[serde(untagged)]
+enum Detail<'a> {
+    Store { store: &'a str },
+    Holding(HolderJson),
+    Waiter(WaiterJson),
+    Break(BreakJson),
+    Fault { reason: &'a str },
+    Nothing {},
 }
 
-impl<'a> EventJson<'a> {
-    fn of(happened: &Change<'a>, store: &'a str) -> Self {
-        let holding = |state: &KeyState, held: &HolderInfo| HolderJson::of(held, state.held_for(held));
-        match *happened {
-            Change::Watching => Self::Watching { store },
-            Change::CaughtUp => Self::CaughtUp,
-            Change::Held(state, held) => {
-                Self::Held { key: (&state.key).into(), holding: holding(state, held) }
-            }
-            Change::Ended(state, held) => {
-                Self::Ended { key: (&state.key).into(), holding: holding(state, held) }
-            }
-            Change::Waiting(state, place, waiter) => {
-                Self::Waiting { key: (&state.key).into(), waiter: WaiterJson::of((waiter, place)) }
-            }
-            Change::Left(state, place, waiter) => {
-                Self::Left { key: (&state.key).into(), waiter: WaiterJson::of((waiter, place)) }
-            }
-            Change::Broken(record) => Self::Broken { key: (&record.key).into(), broken: record.into() },
-            Change::Fault(reason) => Self::Fault { reason },
-            Change::Back => Self::Back,
-        }
+impl<'a> Line<'a> {
+    fn of(happened: &Change<'a>, store: &'a str, at: u64) -> Self {
+        let holding =
+            |state: &KeyState, held: &HolderInfo| Detail::Holding(HolderJson::of(held, state.held_for(held)));
+        let waiter = |waiter, place| Detail::Waiter(WaiterJson::of((waiter, place)));
+        let (event, key, detail) = match *happened {
+            Change::Watching => ("watching", None, Detail::Store { store }),
+            Change::CaughtUp => ("caught_up", None, Detail::Nothing {}),
+            Change::Held(state, held) => ("held", Some(&state.key), holding(state, held)),
+            Change::Ended(state, held) => ("ended", Some(&state.key), holding(state, held)),
+            Change::Waiting(state, place, who) => ("waiting", Some(&state.key), waiter(who, place)),
+            Change::Left(state, place, who) => ("left", Some(&state.key), waiter(who, place)),
+            Change::Broken(record) => ("broken", Some(&record.key), Detail::Break(record.into())),
+            Change::Fault(reason) => ("fault", None, Detail::Fault { reason }),
+            Change::Back => ("back", None, Detail::Nothing {}),
+        };
+        Self { event, key: key.map(KeyText::from), detail, at, v: VERSION }
     }
 }

@@ -5,14 +5,14 @@ use serde::Serialize;
 use crate::args::ForgetArgs;
 use crate::exit::{End, Failure};
 use crate::json::{self, KeyText};
-use crate::keys::{key, naming};
+use crate::keys::only_key;
 use crate::mark::{MarkJson, begun};
 use crate::print::{plain, print};
 use crate::store_location::StoreLocation;
 
 /// Deletes the mark; the exit code says whether there was one.
 pub(crate) async fn forget(args: ForgetArgs) -> Result<End, Failure> {
-    let key = key(args.keys.into_iter().next().unwrap_or_default(), &naming(args.naming)?)?;
+    let key = only_key(args.keys, args.naming)?;
     let place = StoreLocation::of(args.store)?;
     let locks = place.look(args.quiet).await?;
     let forgotten = locks.forget(key.as_bytes()).await?;

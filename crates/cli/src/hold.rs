@@ -18,16 +18,13 @@ use crate::exit::{End, Failure};
 use crate::lock_request::LockRequest;
 use crate::say;
 use crate::signals::Signals;
-use crate::take::{ReleaseLimit, ReleaseOutcome, Taken, give_back, take, tell_keeping};
+use crate::take::{ReleaseLimit, ReleaseOutcome, give_back, take, tell_keeping};
 
 /// Holds the lock, and returns the exit code.
 pub(crate) async fn hold(request: LockRequest) -> Result<End, Failure> {
     OuterLocks::at(&request.place.store).check(&request.keys)?;
     let mut signals = Signals::catch()?;
-    let (locks, guard) = match take(&request, &mut signals).await? {
-        Taken::Lock(locks, guard) => (locks, guard),
-        Taken::Interrupted(signal) => return Ok(End::Signal(signal.as_raw())),
-    };
+    let (locks, guard) = take(&request, &mut signals).await?;
     // Without a reader from the start, the write fails, and the lock is released at once.
     let printed = writeln!(io::stdout(), "{}", guard.fence()).and_then(|()| io::stdout().flush());
     if printed.is_ok() && io::stdout().is_terminal() && !request.quiet {

@@ -30,7 +30,7 @@ async fn make_tables(url: &str, only_print: bool) -> Result<End, Failure> {
         print(&postgres::schema_sql(store.reveal())?)?;
         return Ok(End::SUCCESS);
     }
-    postgres::init(store.reveal()).await.map_err(|fault| Failure::new(End::NO_STORE, fault.to_string()))?;
+    postgres::init(store.reveal()).await.map_err(Failure::refused)?;
     print(&format!("{store}\n"))?;
     Ok(End::SUCCESS)
 }
@@ -57,8 +57,7 @@ async fn make_for_a_group(args: InitArgs) -> Result<End, Failure> {
             "only root can make a store that its users cannot replace: run it as root",
         ));
     }
-    let file = leasehold_file::make_group_store(&directory, group.as_raw())
-        .map_err(|fault| Failure::new(End::NO_STORE, fault.to_string()))?;
+    let file = leasehold_file::make_group_store(&directory, group.as_raw()).map_err(Failure::refused)?;
     let url = StoreUrl::file(&file)
         .ok_or_else(|| Failure::usage("the path is not UTF-8, as a store URL must be: choose another"))?;
     // The file belongs to its first user.

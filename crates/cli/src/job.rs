@@ -1,14 +1,15 @@
 //! `leasehold once` and `leasehold every`: run the command if it is due, and mark it as done.
 
+use std::ffi::OsString;
 use std::process::ExitStatus;
 use std::time::Instant;
 
-use leasehold::{BeginError, JobGuard, Locks, Mark, MarkError, Misuse, NotDue};
+use leasehold::{BeginError, JobGuard, Locks, Mark, MarkError, Misuse, Mode, NotDue};
 
-use crate::args::{EveryArgs, OnceArgs, WaitingArgs};
+use crate::args::{EveryArgs, JobArgs, OnceArgs, WaitingArgs};
 use crate::command::end_as;
 use crate::environment::OuterLocks;
-use crate::exit::{End, Failure, REACH};
+use crate::exit::{End, Failure};
 use crate::json::millis_of;
 use crate::lock_request::LockRequest;
 use crate::options::{exit_code, time_of};
@@ -35,30 +36,35 @@ pub(crate) struct Job {
 impl Job {
     /// Validates the arguments of `once`, before anything is opened.
     pub(crate) fn once(args: OnceArgs) -> Result<Self, Failure> {
-        let job = args.job;
-        let skipped = exit_code("--skip-exit-code", job.skip_exit_code)?.unwrap_or(0);
-        let request =
-            LockRequest::alone(args.waiting, job.lease, job.quiet, args.keys, program_of(&args.command))?;
-        let settings = Settings::settled(request, job.running, args.command)?;
-        Ok(Self { settings, when: Schedule::Once, skipped })
+        Self::new(Schedule::Once, args.job, args.waiting, args.keys, args.command)
     }
 
     /// Validates the arguments of `every`, before anything is opened.
     pub(crate) fn every(args: EveryArgs) -> Result<Self, Failure> {
-        let job = args.job;
         let mut words = args.words.into_iter();
         let period = words.next().unwrap_or_default();
         let period = time_of("PERIOD", Some(period.to_string_lossy().into_owned()))?.unwrap_or_default();
         if period < Mark::LEAST_PERIOD || period > Mark::FOR_EVER {
             return Err(Failure::from(Misuse::PeriodOutOfRange { period }));
         }
-        let skipped = exit_code("--skip-exit-code", job.skip_exit_code)?.unwrap_or(0);
-        // `every` never waits for the lock.
+        // It never waits for the lock.
         let waiting = WaitingArgs { one_try: true, within: None, busy_exit_code: None };
-        let request =
-            LockRequest::alone(waiting, job.lease, job.quiet, words.collect(), program_of(&args.command))?;
-        let settings = Settings::settled(request, job.running, args.command)?;
-        Ok(Self { settings, when: Schedule::Every { period, now: args.now }, skipped })
+        let when = Schedule::Every { period, now: args.now };
+        Self::new(when, args.job, waiting, words.collect(), args.command)
+    }
+
+    fn new(
+        when: Schedule,
+        job: JobArgs,
+        waiting: WaitingArgs,
+        keys: Vec<OsString>,
+        command: Vec<OsString>,
+    ) -> Result<Self, Failure> {
+        let skipped = exit_code("--skip-exit-code", job.skip_exit_code)?.unwrap_or(0);
+        let program = program_of(&command);
+        let request = LockRequest::in_mode(Mode::Exclusive, waiting, job.lease, job.quiet, keys, program)?;
+        let settings = Settings::settled(request, job.running, command)?;
+        Ok(Self { settings, when, skipped })
     }
 }
 
@@ -69,10 +75,7 @@ pub(crate) async fn perform(job: Job) -> Result<End, Failure> {
     around.check(&request.keys)?;
     let mut signals = Signals::catch()?;
     let started = Instant::now();
-    let locks = match reach(request, &mut signals).await? {
-        Ok(locks) => locks,
-        Err(signal) => return Ok(End::Signal(signal.as_raw())),
-    };
+    let locks = reach(request, &mut signals).await?;
     // A single store has answered by now, so the job waits for it without a limit, unless the user
     // set one. Of several stores, perhaps none has answered yet.
     let patient = request.outage_limit().is_none() && !request.place.store.is_several();
@@ -80,11 +83,7 @@ pub(crate) async fn perform(job: Job) -> Result<End, Failure> {
     let outage_limit = (!patient).then(|| request.first_outage_limit());
     let telling = WaitReporter::of(request, &locks, started, outage_limit);
     let beginning = with(telling, begin(&job, &locks, started));
-    let begun = match unless_told_to_end(&locks, &mut signals, beginning).await {
-        Ok(begun) => begun,
-        Err(signal) => return Ok(End::Signal(signal.as_raw())),
-    };
-    let job_guard = match begun {
+    let job_guard = match unless_told_to_end(&locks, &mut signals, beginning).await? {
         Ok(Ok(job_guard)) => job_guard,
         Ok(Err(skip)) => {
             undo(&locks, &mut signals).await;
@@ -146,12 +145,9 @@ async fn mark(
     let (keys, store) = (&request.keys, &request.place.store);
     let again = "so it will be run again";
     let Some(marked) = last.hear(request, signals, job_guard.mark()).await else {
-        return Err(Failure::new(
-            End::NO_STORE,
-            format!(
-                "{keys}: done, but {store} did not confirm that it noted that, so it may be run again: {REACH}"
-            ),
-        ));
+        return Err(Failure::unreachable(format_args!(
+            "{keys}: done, but {store} did not confirm that it noted that, so it may be run again"
+        )));
     };
     match marked {
         Ok(mark) => {
@@ -166,11 +162,10 @@ async fn mark(
                 "{keys}: done, but the lease was lost before that was noted ({loss}), {again}: check what it did"
             ),
         )),
-        Err(MarkError::Unreachable(fault)) => Err(Failure::new(
-            End::NO_STORE,
-            format!("{keys}: done, but that could not be noted ({fault}), {again}: {REACH}"),
-        )),
-        Err(error) => Err(Failure::new(End::NO_STORE, format!("{keys}: {error}"))),
+        Err(MarkError::Unreachable(fault)) => Err(Failure::unreachable(format_args!(
+            "{keys}: done, but that could not be noted ({fault}), {again}"
+        ))),
+        Err(error) => Err(Failure::refused(format_args!("{keys}: {error}"))),
     }
 }
 
@@ -180,6 +175,6 @@ fn not_begun(request: &LockRequest, locks: &Locks, error: BeginError) -> Failure
         BeginError::NotKnown(error) => {
             Failure::from(error).about(format_args!("{}: not known whether it was done", request.keys))
         }
-        _ => Failure::new(End::NO_STORE, format!("{}: {error}", request.keys)),
+        _ => Failure::refused(format_args!("{}: {error}", request.keys)),
     }
 }

@@ -54,16 +54,20 @@ pub(crate) fn naming(args: NamingArgs) -> Result<Naming, Failure> {
     naming.map_err(|misuse: Misuse| Failure::from(misuse).about("--naming"))
 }
 
-/// The prefix of all keys whose names have this prefix.
-pub(crate) fn beginning(prefix: Option<OsString>, naming: &Naming) -> Result<Vec<u8>, Failure> {
-    match prefix {
-        None => Ok(naming.beginning("")),
-        Some(prefix) => {
-            let bytes = naming.beginning(prefix.as_encoded_bytes());
-            key(prefix, naming).map_err(|failure| failure.about("PREFIX"))?;
-            Ok(bytes)
-        }
+/// The prefix of all keys whose names have the prefix that was given to a task, if one was.
+pub(crate) fn beginning(given: Vec<OsString>, args: NamingArgs) -> Result<Vec<u8>, Failure> {
+    let naming = naming(args)?;
+    let prefix = given.into_iter().next().unwrap_or_default();
+    let beginning = naming.beginning(prefix.as_encoded_bytes());
+    if !prefix.is_empty() {
+        key(prefix, &naming).map_err(|failure| failure.about("PREFIX"))?;
     }
+    Ok(beginning)
+}
+
+/// The key of the only name that was given to a task.
+pub(crate) fn only_key(given: Vec<OsString>, args: NamingArgs) -> Result<Key, Failure> {
+    key(given.into_iter().next().unwrap_or_default(), &naming(args)?)
 }
 
 /// Converts a name to a key. Refuses a store's URL with a password: that is a mistake, and the

@@ -129,27 +129,30 @@ impl WaiterJson {
     }
 }
 
-/// The mode in which a key is held or requested: a word, and for permits their number and the
-/// total.
+/// The mode in which a key is held or requested.
 #[derive(Debug, Serialize)]
-struct ModeJson {
-    mode: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    permits: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    of: Option<u32>,
+#[serde(tag = "mode", rename_all = "snake_case")]
+enum ModeJson {
+    Exclusive,
+    Shared,
+    Permits { permits: u32, of: u32 },
+    Unknown,
 }
 
 impl From<Mode> for ModeJson {
     fn from(mode: Mode) -> Self {
-        let (mode, permits, of) = match mode {
-            Mode::Exclusive => ("exclusive", None, None),
-            Mode::Shared => ("shared", None, None),
-            Mode::Permits { weight, of } => ("permits", Some(weight), Some(of)),
-            _ => ("unknown", None, None),
-        };
-        Self { mode, permits, of }
+        match mode {
+            Mode::Exclusive => Self::Exclusive,
+            Mode::Shared => Self::Shared,
+            Mode::Permits { weight, of } => Self::Permits { permits: weight, of },
+            _ => Self::Unknown,
+        }
     }
+}
+
+/// A waiter for people, named as it will be as a holder.
+pub(crate) fn name_of(waiter: &Waiter) -> String {
+    Owner::Holder { holder: waiter.holder, label: waiter.label.clone() }.to_string()
 }
 
 /// The mode in words for people.

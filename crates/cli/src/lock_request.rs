@@ -51,24 +51,14 @@ impl LockRequest {
     /// `program` holds the lock; it is part of the default label.
     pub(crate) fn of(args: AcquireArgs, keys: Vec<OsString>, program: &OsStr) -> Result<Self, Failure> {
         let mode = mode(args.shared, args.permits)?;
-        Self::settled(args.waiting, args.lease, mode, args.quiet, keys, program)
+        Self::in_mode(mode, args.waiting, args.lease, args.quiet, keys, program)
     }
 
-    /// The same for the exclusive lock of a job.
-    pub(crate) fn alone(
-        waiting: WaitingArgs,
-        lease: LeaseArgs,
-        quiet: bool,
-        keys: Vec<OsString>,
-        program: &OsStr,
-    ) -> Result<Self, Failure> {
-        Self::settled(waiting, lease, Mode::Exclusive, quiet, keys, program)
-    }
-
-    fn settled(
+    /// The same for a lock in this mode.
+    pub(crate) fn in_mode(
+        mode: Mode,
         waiting: WaitingArgs,
         args: LeaseArgs,
-        mode: Mode,
         quiet: bool,
         keys: Vec<OsString>,
         program: &OsStr,

@@ -1,6 +1,5 @@
 //! `leasehold ls`: lists the locks that are held or waited for.
 
-use std::ffi::OsString;
 use std::io;
 
 use leasehold::{Key, Locks};
@@ -8,7 +7,7 @@ use rustix::termios::tcgetwinsize;
 
 use crate::args::LsArgs;
 use crate::exit::{End, Failure};
-use crate::keys::{beginning, naming};
+use crate::keys::beginning;
 use crate::lock_json::LockJson;
 use crate::mark;
 use crate::options::time_of;
@@ -20,8 +19,12 @@ use crate::time;
 
 /// Lists the locks.
 pub(crate) async fn ls(args: LsArgs) -> Result<End, Failure> {
-    let prefix = args.prefixes.into_iter().next().map(some).transpose()?;
-    let prefix = beginning(prefix, &naming(args.naming)?)?;
+    // That is a mistake, or a variable that was not set.
+    if args.prefixes.iter().any(|prefix| prefix.is_empty()) {
+        let line = "the prefix is empty: name what the keys begin with, or list all of them";
+        return Err(Failure::usage(line).hint("leasehold ls --all"));
+    }
+    let prefix = beginning(args.prefixes, args.naming)?;
     let least = time_of("--held-for", args.held_for)?;
     let place = StoreLocation::of(args.store)?;
     let locks = place.look(args.quiet).await?;
@@ -72,17 +75,6 @@ async fn marks(locks: &Locks, prefix: &[u8], json: bool, quiet: bool) -> Result<
         say::line(format_args!("nothing is noted as done at {}", locks.store()));
     }
     Ok(End::SUCCESS)
-}
-
-/// Refuses an empty text: that is a mistake, or a variable that was not set.
-fn some(text: OsString) -> Result<OsString, Failure> {
-    if text.is_empty() {
-        return Err(Failure::usage(
-            "the prefix is empty: name what the keys begin with, or list all of them",
-        )
-        .hint("leasehold ls --all"));
-    }
-    Ok(text)
 }
 
 /// The width of the terminal, if we print to one and it is known.

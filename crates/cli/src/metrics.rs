@@ -1,20 +1,18 @@
 //! `leasehold metrics`: metrics of the locks of a store, in the format of Prometheus.
 
-use std::fmt::Write as _;
 use std::time::Duration;
 
 use leasehold::{BreakRecord, Key, KeyState, Mark, Marked};
 
 use crate::args::MetricsArgs;
 use crate::exit::{End, Failure};
-use crate::keys::{beginning, naming};
+use crate::keys::beginning;
 use crate::print::print;
 use crate::store_location::StoreLocation;
 
 /// Prints them.
 pub(crate) async fn metrics(args: MetricsArgs) -> Result<End, Failure> {
-    let prefix = args.prefixes.into_iter().find(|prefix| !prefix.is_empty());
-    let prefix = beginning(prefix, &naming(args.naming)?)?;
+    let prefix = beginning(args.prefixes, args.naming)?;
     let place = StoreLocation::of(args.store)?;
     // Its stderr becomes mail from a scheduler.
     let locks = place.look(true).await?;
@@ -36,15 +34,12 @@ fn text(
     let labels = format!("store=\"{}\",prefix=\"{}\"", label(store), label(&String::from_utf8_lossy(prefix)));
     let mut text = String::new();
     let mut gauge = |name: &str, help: &str, value: f64| {
-        writeln!(
-            text,
+        text += &format!(
             "# HELP leasehold_store_{name} {help}\n# TYPE leasehold_store_{name} gauge\n\
-             leasehold_store_{name}{{{labels}}} {value}"
-        )
-        .expect("a String takes all that is written to it");
+             leasehold_store_{name}{{{labels}}} {value}\n"
+        );
     };
     let count = |count: usize| u32::try_from(count).map_or(f64::MAX, f64::from);
-    let longest = |times: &mut dyn Iterator<Item = Duration>| times.max().unwrap_or_default().as_secs_f64();
     let held = states.iter().flat_map(|state| state.holders.iter().map(move |holding| (state, holding)));
     gauge("held", "Locks, shares and permits that are held.", count(held.clone().count()));
     gauge("waiting", "Requests that wait.", count(states.iter().map(|state| state.waiters.len()).sum()));
@@ -52,14 +47,10 @@ fn text(
     gauge(
         "longest_held_seconds",
         "How long the lock that is held for the longest time has been held.",
-        longest(&mut held_for.into_iter()),
+        longest(held_for),
     );
     let waited = states.iter().flat_map(|state| &state.waiters).map(|waiter| waiter.waited);
-    gauge(
-        "longest_wait_seconds",
-        "How long the longest waiter has waited.",
-        longest(&mut waited.into_iter()),
-    );
+    gauge("longest_wait_seconds", "How long the longest waiter has waited.", longest(waited));
     gauge("broken_last_day", "Locks of which a lease was broken within 24 hours.", count(breaks.len()));
     gauge("marks", "Names whose work is noted as done by once or every.", count(marks.len()));
     let overdue = marks.iter().filter_map(|(_, marked)| {
@@ -69,9 +60,13 @@ fn text(
     gauge(
         "longest_overdue_seconds",
         "How long work of every is due that was done before and is due for the longest time.",
-        longest(&mut overdue.into_iter()),
+        longest(overdue),
     );
     text
+}
+
+fn longest(times: impl Iterator<Item = Duration>) -> f64 {
+    times.max().unwrap_or_default().as_secs_f64()
 }
 
 #[cfg(test)]

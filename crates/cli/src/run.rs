@@ -12,7 +12,7 @@ use crate::settings::Settings;
 use crate::signals::Signals;
 use crate::status;
 use crate::supervisor::Outcome;
-use crate::take::{ReleaseLimit, ReleaseOutcome, Taken, give_back, take, tell_keeping};
+use crate::take::{ReleaseLimit, ReleaseOutcome, give_back, take, tell_keeping};
 use crate::watch::{EndReason, Ended, watch};
 
 /// Runs the command under the lock, and returns the exit code.
@@ -21,11 +21,7 @@ pub(crate) async fn run(settings: Settings) -> Result<End, Failure> {
     let around = OuterLocks::at(&request.place.store);
     around.check(&request.keys)?;
     let mut signals = Signals::catch()?;
-    let (locks, guard) = match take(request, &mut signals).await? {
-        Taken::Lock(locks, guard) => (locks, guard),
-        // There is nothing to clean up yet, so end by the signal itself.
-        Taken::Interrupted(signal) => return Ok(End::Signal(signal.as_raw())),
-    };
+    let (locks, guard) = take(request, &mut signals).await?;
     let worked = work(&settings, &around, &locks, &guard, &mut signals).await;
     let returned = give_back(request, &locks, ReleaseLimit::begin(&guard), guard, &mut signals).await;
     if let ReleaseOutcome::Unconfirmed(line) = &returned {

@@ -1,12 +1,11 @@
 //! `leasehold show`: shows the holders of a lock and its waiters.
 
 use leasehold::{BreakRecord, HolderInfo, KeyState, Marked, Mode, Owner};
-use std::fmt::Write as _;
 
 use crate::args::ShowArgs;
 use crate::exit::{End, Failure};
-use crate::keys::{key, naming};
-use crate::lock_json::{LockJson, granted_at, mode};
+use crate::keys::only_key;
+use crate::lock_json::{LockJson, granted_at, mode, name_of};
 use crate::mark;
 use crate::print::{plain, print};
 use crate::say;
@@ -15,7 +14,7 @@ use crate::time;
 
 /// Shows the lock; the exit code says whether anybody holds it.
 pub(crate) async fn show(args: ShowArgs) -> Result<End, Failure> {
-    let key = key(args.keys.into_iter().next().unwrap_or_default(), &naming(args.naming)?)?;
+    let key = only_key(args.keys, args.naming)?;
     let place = StoreLocation::of(args.store)?;
     let locks = place.look(args.quiet).await?;
     if args.verbose {
@@ -63,7 +62,7 @@ pub(crate) fn remembered(marked: Option<&Marked>, broken: Option<&BreakRecord>) 
 pub(crate) fn text(state: &KeyState) -> String {
     let mut text = String::new();
     let mut fact = |name: &str, value: &str| {
-        writeln!(text, "{name:7}  {value}").expect("a String takes all that is written to it");
+        text += &format!("{name:7}  {value}\n");
     };
     fact("key", &plain(&state.key.to_string()));
     if state.holders.is_empty() && state.damage.is_none() {
@@ -86,25 +85,14 @@ pub(crate) fn text(state: &KeyState) -> String {
     }
     fact("waiting", &state.waiters.len().to_string());
     let width = state.waiters.len().to_string().len();
-    let waiters: Vec<_> = state
-        .waiters
-        .iter()
-        .map(|waiter| {
-            let holder = waiter.holder;
-            waiter
-                .label
-                .as_ref()
-                .map_or_else(|| holder.to_string(), |label| plain(&format!("{label} ({holder})")))
-        })
-        .collect();
-    for ((waiter, who), place) in state.waiters.iter().zip(waiters).zip(1..) {
+    for (waiter, place) in state.waiters.iter().zip(1..) {
+        let who = plain(&name_of(waiter));
         let waited = time::shown(waiter.waited);
         let wants = match waiter.mode {
             Mode::Exclusive => String::new(),
             wants => format!(", {}", mode(wants)),
         };
-        writeln!(text, "  {place:width$}  {who}{wants}, for {waited}")
-            .expect("a String takes all that is written to it");
+        text += &format!("  {place:width$}  {who}{wants}, for {waited}\n");
     }
     text
 }

@@ -18,64 +18,48 @@ use crate::status::{Event, Status};
 use crate::time;
 use crate::waiting::{WaitReporter, since};
 
-/// The result of the request.
-#[derive(Debug)]
-pub(crate) enum Taken {
-    Lock(Locks, Guard),
-    Interrupted(Signal),
-}
-
 /// The time for undoing what a request may have left behind. A store that answers needs
 /// milliseconds.
 const UNDOING: Duration = Duration::from_secs(3);
 
 /// Waits for the lock, for as long as requested.
-pub(crate) async fn take(request: &LockRequest, signals: &mut Signals) -> Result<Taken, Failure> {
+pub(crate) async fn take(request: &LockRequest, signals: &mut Signals) -> Result<(Locks, Guard), Failure> {
     let started = Instant::now();
-    let locks = match reach(request, signals).await? {
-        Ok(locks) => locks,
-        Err(signal) => return Ok(Taken::Interrupted(signal)),
-    };
+    let locks = reach(request, signals).await?;
     let telling = WaitReporter::of(request, &locks, started, request.outage_limit());
     let asking = ask(request, &locks, started);
-    match unless_told_to_end(&locks, signals, with(telling, asking)).await {
-        Ok(Ok(guard)) => {
+    match unless_told_to_end(&locks, signals, with(telling, asking)).await? {
+        Ok(guard) => {
             had(request, &locks, &guard, started.elapsed()).await;
-            Ok(Taken::Lock(locks, guard))
+            Ok((locks, guard))
         }
-        Ok(Err(error)) => {
+        Err(error) => {
             undo(&locks, signals).await;
             Err(not_taken(request, &locks, error))
         }
-        Err(signal) => Ok(Taken::Interrupted(signal)),
     }
 }
 
 /// Connects to the store, unless a signal comes first.
-pub(crate) async fn reach(
-    request: &LockRequest,
-    signals: &mut Signals,
-) -> Result<Result<Locks, Signal>, Failure> {
+pub(crate) async fn reach(request: &LockRequest, signals: &mut Signals) -> Result<Locks, Failure> {
     if request.verbose {
         say::line(format_args!("{}: asking {}", request.keys, request.place.store));
     }
-    let reached = tokio::select! {
+    let locks = tokio::select! {
         biased;
-        signal = signals.next() => Ok(Err(signal)),
-        locks = connect(request) => locks.map(Ok),
+        signal = signals.next() => return Err(Failure::interrupted(signal)),
+        locks = connect(request) => locks?,
     };
-    if let Ok(Ok(locks)) = &reached {
-        signals.mind(locks);
-    }
-    reached
+    signals.mind(&locks);
+    Ok(locks)
 }
 
-/// The result of the request, or the signal that came first: then the request is given up.
+/// The result of the request, which is given up if a signal comes first.
 pub(crate) async fn unless_told_to_end<T>(
     locks: &Locks,
     signals: &mut Signals,
     request: impl Future<Output = T>,
-) -> Result<T, Signal> {
+) -> Result<T, Failure> {
     let signal = {
         let request = pin!(request);
         tokio::select! {
@@ -84,7 +68,7 @@ pub(crate) async fn unless_told_to_end<T>(
             outcome = request => return Ok(outcome),
         }
     };
-    Err(undo(locks, signals).await.unwrap_or(signal))
+    Err(Failure::interrupted(undo(locks, signals).await.unwrap_or(signal)))
 }
 
 /// Handles a lock that was just acquired, and reports it.

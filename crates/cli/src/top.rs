@@ -23,7 +23,7 @@ use self::view::{Action, Page, View};
 use self::watching::Watching;
 use crate::args::TopArgs;
 use crate::exit::{End, Failure};
-use crate::keys::{beginning, naming};
+use crate::keys::beginning;
 use crate::label::default_label;
 use crate::print::plain;
 use crate::signals::{Event, Signals, stop};
@@ -44,8 +44,7 @@ enum Response {
 
 /// Runs the display until the user quits.
 pub(crate) async fn top(args: TopArgs) -> Result<End, Failure> {
-    let prefix = args.prefixes.into_iter().find(|prefix| !prefix.is_empty());
-    let prefix = beginning(prefix, &naming(args.naming)?)?;
+    let prefix = beginning(args.prefixes, args.naming)?;
     let place = StoreLocation::of(args.store)?;
     on_a_terminal()?;
     // Before there are other threads.

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 use super::figure::{Figures, Quantity, median};
 use super::plan::{OUTAGE_LIMIT, Plan};
-use crate::exit::{End, Failure, REACH};
+use crate::exit::Failure;
 
 /// The locks to measure, on two connections, and when to stop.
 #[derive(Clone, Debug)]
@@ -192,10 +192,9 @@ fn micros(time: Duration) -> f64 {
 
 fn not_released(error: ReleaseError) -> Failure {
     match error {
-        ReleaseError::Unreachable(fault) => Failure::new(End::NO_STORE, format!("{fault}: {REACH}")),
-        other => Failure::new(
-            End::NO_STORE,
-            format!("{other}: see who else writes there, as nobody else has names like this"),
-        ),
+        ReleaseError::Unreachable(fault) => Failure::unreachable(fault),
+        other => Failure::refused(format_args!(
+            "{other}: see who else writes there, as nobody else has names like this"
+        )),
     }
 }

@@ -6,7 +6,7 @@ use leasehold::{Key, Progress, Snapshot, Watch};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
 
-use crate::exit::{End, Failure};
+use crate::exit::Failure;
 use crate::print::plain;
 
 /// The data at some moment.
@@ -44,7 +44,7 @@ impl Watching {
 
     /// The data, when it has changed. Cancel safe.
     pub(crate) async fn next(&mut self) -> Result<Known, Failure> {
-        let gone = |_| Failure::new(End::NO_STORE, "the watch of the store has ended: start it again");
+        let gone = |_| Failure::refused("the watch of the store has ended: start it again");
         self.known.changed().await.map_err(gone)?;
         Ok(self.known.borrow_and_update().clone())
     }
