@@ -8,8 +8,8 @@ use std::{
 };
 
 use crate::{
-    USAGE,
     step::{Step, account, workspace},
+    stop::{Stop, flag},
     tool,
 };
 
@@ -25,32 +25,15 @@ const LISTING: &str = "crates/leasehold/public-api.txt";
 /// The crates whose items `leasehold` must export itself: programs depend on `leasehold` alone.
 const INNER: [&str; 4] = ["leasehold_core", "leasehold_file", "leasehold_postgres", "leasehold_redis"];
 
-pub(crate) fn run(arguments: &[String]) -> ExitCode {
-    let words: Vec<_> = arguments.iter().map(String::as_str).collect();
-    let write = match words[..] {
-        [] => false,
-        ["--write"] => true,
-        _ => {
-            eprintln!("xtask api: takes only --write, but was given {:?}", words.join(" "));
-            return ExitCode::from(USAGE);
-        }
-    };
-    let listed = match list() {
-        Ok(listed) => listed,
-        Err(why) => {
-            eprintln!("xtask api: {why}");
-            return ExitCode::FAILURE;
-        }
-    };
-    account("api", &[compare(&listed, write), nameable(&listed)])
+pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Stop> {
+    let write = flag(arguments, "--write")?;
+    let listed = list()?;
+    Ok(account("api", &[compare(&listed, write), nameable(&listed)]))
 }
 
 fn list() -> Result<String, String> {
     let tool = tool::subcommand("cargo-public-api", CARGO_PUBLIC_API)?;
-    if tool::run(Command::new("rustup").args(["run", NIGHTLY, "rustdoc", "--version"])).is_err() {
-        let install = ["toolchain", "install", NIGHTLY, "--profile", "minimal", "--no-self-update"];
-        tool::run(Command::new("rustup").args(install))?;
-    }
+    tool::toolchain(NIGHTLY)?;
     let of = |package: &str| {
         // Without what the compiler derives or adds: it follows from the rest.
         let words = ["public-api", "--package", package, "--all-features", "-sss", "--color", "never"];

@@ -11,8 +11,10 @@ use std::{
 use servers::{Flavor, Server};
 
 use crate::{
+    files,
     servers::fetch,
     step::{Step, account},
+    stop::Stop,
 };
 
 const RUNS: usize = 50;
@@ -22,25 +24,15 @@ const RUNS: usize = 50;
 const FILE: Duration = Duration::from_millis(10);
 const SERVER: Duration = Duration::from_millis(15);
 
-pub(crate) fn run() -> ExitCode {
-    if let Err(failed) = fetch() {
-        return failed;
-    }
-    let build = Step::cargo(&["build", "--release", "-p", "leasehold-cli"], &[]);
-    if !build.passed() {
-        return account("bench-start", &[build]);
-    }
-    match measure(&crate::step::target().join("release/leasehold")) {
-        Ok(steps) => account("bench-start", &steps),
-        Err(why) => {
-            eprintln!("xtask bench-start: {why}");
-            ExitCode::FAILURE
-        }
-    }
+pub(crate) fn run() -> Result<ExitCode, Stop> {
+    fetch()?;
+    Step::cargo(&["build", "--release", "-p", "leasehold-cli"], &[]).must_pass("bench-start")?;
+    let steps = measure(&crate::step::target().join("release/leasehold"))?;
+    Ok(account("bench-start", &steps))
 }
 
 fn measure(leasehold: &Path) -> Result<Vec<Step>, String> {
-    let place = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let place = files::temporary()?;
     let file = format!("file:{}/leases.db", place.path().display());
     let server = Server::start(Flavor::Redis82);
     let under = |store: &str| {

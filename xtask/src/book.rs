@@ -7,14 +7,15 @@
 mod link;
 
 use std::{
-    fs,
     path::Path,
     process::{Command, ExitCode},
 };
 
 use self::link::Links;
 use crate::{
-    step::{Step, account, target, workspace},
+    files::{self, read_text, write},
+    step::{Step, target, workspace},
+    stop::Stop,
     tool,
 };
 
@@ -58,35 +59,24 @@ const PAGES: [Page; 21] = [
     page("glossary", "Glossary", "docs/glossary.md"),
 ];
 
-pub(crate) fn run() -> ExitCode {
+pub(crate) fn run() -> Result<ExitCode, Stop> {
     // rustdoc's output shows where the items of the library are.
     let doc = Step::cargo(&["doc", "-p", "leasehold", "-p", "leasehold-core", "--no-deps"], &[]);
-    if !doc.passed() {
-        return account("book", &[doc]);
-    }
-    match make(&target()) {
-        Ok(()) => {
-            println!("{}", target().join("book/index.html").display());
-            ExitCode::SUCCESS
-        }
-        Err(why) => {
-            eprintln!("xtask book: {why}");
-            ExitCode::FAILURE
-        }
-    }
+    doc.must_pass("book")?;
+    make(&target())?;
+    println!("{}", target().join("book/index.html").display());
+    Ok(ExitCode::SUCCESS)
 }
 
 fn make(target: &Path) -> Result<(), String> {
     let source = target.join("book-source");
-    if source.exists() {
-        fs::remove_dir_all(&source).map_err(|error| format!("{}: {error}", source.display()))?;
-    }
-    let text = tool::directory(&source, "src")?;
+    files::remove(&source)?;
+    let text = files::directory(&source, "src")?;
     let links = Links { doc: target.join("doc"), pages: PAGES.map(|page| (page.name, page.file)).into() };
     let mut contents = String::from("# Leasehold\n\n");
     let mut broken = Vec::new();
     for Page { name, title, file } in PAGES {
-        let page = read(&workspace().join(file))?;
+        let page = read_text(&workspace().join(file))?;
         // Pages of the library have no title of their own, because rustdoc shows the name of the
         // module.
         let head = if page.starts_with("# ") || page.contains("\n# ") && file.starts_with("docs/") {
@@ -96,7 +86,7 @@ fn make(target: &Path) -> Result<(), String> {
         };
         let (page, lost) = links.follow(&page, file);
         broken.extend(lost.into_iter().map(|link| format!("{file}: {link} leads nowhere")));
-        write(&text.join(format!("{name}.md")), &(head + &page))?;
+        write(&text.join(format!("{name}.md")), head + &page)?;
         contents += &format!("- [{title}]({name}.md)\n");
     }
     if !broken.is_empty() {
@@ -109,12 +99,4 @@ fn make(target: &Path) -> Result<(), String> {
     write(&source.join("book.toml"), settings)?;
     let mdbook = tool::installed("mdbook", MDBOOK, &["--version"], &["--no-default-features"], None)?;
     tool::run(Command::new(mdbook).arg("build").arg(&source).arg("--dest-dir").arg(&into)).map(drop)
-}
-
-fn read(path: &Path) -> Result<String, String> {
-    fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
-}
-
-fn write(path: &Path, text: &str) -> Result<(), String> {
-    fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
 }

@@ -5,9 +5,9 @@
 //! would turn that into advice. The simulation controls time only as long as there are no
 //! exceptions.
 
-use std::{fs, io, path::Path};
+use std::path::Path;
 
-use crate::files::files_under;
+use crate::files::{files_under, read_text};
 
 /// The crates that the rule applies to.
 const UNDER_THE_RULE: [&str; 2] = ["crates/core", "crates/leasehold"];
@@ -22,7 +22,7 @@ const EXAMPLES: &str = "crates/leasehold/examples/";
 const NAMES: [&str; 3] = ["clippy::disallowed_methods", "clippy::style", "clippy::all"];
 
 /// The places where the lint is disabled, a sentence each.
-pub(crate) fn violations(workspace: &Path) -> io::Result<Vec<String>> {
+pub(crate) fn violations(workspace: &Path) -> Result<Vec<String>, String> {
     let mut found = Vec::new();
     for crate_directory in UNDER_THE_RULE {
         for file in files_under(&workspace.join(crate_directory))? {
@@ -31,10 +31,8 @@ pub(crate) fn violations(workspace: &Path) -> io::Result<Vec<String>> {
                 continue;
             }
             let line = match file.extension().and_then(|extension| extension.to_str()) {
-                Some("rs") => switched_off_in_source(&fs::read_to_string(&file)?),
-                Some("toml") if file.ends_with("Cargo.toml") => {
-                    switched_off_in_manifest(&fs::read_to_string(&file)?)
-                }
+                Some("rs") => switched_off_in_source(&read_text(&file)?),
+                Some("toml") if file.ends_with("Cargo.toml") => switched_off_in_manifest(&read_text(&file)?),
                 _ => None,
             };
             if let Some(line) = line {

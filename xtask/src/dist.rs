@@ -15,7 +15,7 @@ mod trial;
 mod wheel;
 
 use std::{
-    env, fs,
+    env,
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -23,8 +23,9 @@ use std::{
 use flate2::Compression;
 
 use crate::{
-    USAGE,
+    files,
     step::{Step, account},
+    stop::Stop,
     tool,
 };
 use release::Release;
@@ -33,32 +34,21 @@ use release::Release;
 /// packages are written to.
 const BASE: &str = "LEASEHOLD_RELEASES";
 
-pub(crate) fn run(arguments: &[String]) -> ExitCode {
+pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Stop> {
     let words: Vec<_> = arguments.iter().map(String::as_str).filter(|word| *word != "--twice").collect();
     let twice = words.len() < arguments.len();
-    let built = match *words {
-        [] => built(build::TARGETS[0], twice),
-        ["--target", name] => match build::Target::named(name) {
-            Some(target) => built(target, twice),
-            None => return refused(),
-        },
-        ["--binary", file] if !twice => Ok(PathBuf::from(file)),
-        _ => return refused(),
+    let binary = match *words {
+        [] => built(build::TARGETS[0], twice)?,
+        ["--target", name] => built(build::Target::named(name).ok_or_else(refused)?, twice)?,
+        ["--binary", file] if !twice => PathBuf::from(file),
+        _ => return Err(refused()),
     };
-    let binary = match built {
-        Ok(binary) => binary,
-        Err(build::Failed::Step(step)) => return account("dist", &[step]),
-        Err(build::Failed::Other(why)) => return failed(&why),
-    };
-    let made = Release::gather(&binary, Compression::best())
-        .and_then(|release| Ok((pack(&release, &crate::step::target().join("dist-archives"))?, release)));
-    match made {
-        Ok((packages, release)) => account("dist", &packages.tried(&release)),
-        Err(why) => failed(&why),
-    }
+    let release = Release::gather(&binary, Compression::best())?;
+    let packages = pack(&release, &crate::step::target().join("dist-archives"))?;
+    Ok(account("dist", &packages.tried(&release)))
 }
 
-fn built(target: build::Target, twice: bool) -> Result<PathBuf, build::Failed> {
+fn built(target: build::Target, twice: bool) -> Result<PathBuf, Stop> {
     let binary = build::binary(target)?;
     if twice {
         build::compare(&binary, target)?;
@@ -66,17 +56,9 @@ fn built(target: build::Target, twice: bool) -> Result<PathBuf, build::Failed> {
     Ok(binary)
 }
 
-fn refused() -> ExitCode {
-    eprintln!(
-        "xtask dist: takes --binary FILE, or --twice and --target x86_64-unknown-linux-musl or \
-         aarch64-unknown-linux-musl"
-    );
-    ExitCode::from(USAGE)
-}
-
-fn failed(why: &str) -> ExitCode {
-    eprintln!("xtask dist: {why}");
-    ExitCode::FAILURE
+fn refused() -> Stop {
+    let targets = build::TARGETS.map(|target| target.rust).join(" or ");
+    Stop::Usage(format!("takes --binary FILE, or --twice and --target {targets}"))
 }
 
 /// The files of a release.
@@ -91,14 +73,12 @@ struct Packages {
 
 /// Writes every package and the checksums into a directory, and removes everything else from it.
 fn pack(release: &Release, into: &Path) -> Result<Packages, String> {
-    if into.exists() {
-        fs::remove_dir_all(into).map_err(|error| format!("{}: {error}", into.display()))?;
-    }
-    fs::create_dir_all(into).map_err(|error| format!("{}: {error}", into.display()))?;
+    files::remove(into)?;
+    files::create_directory(into)?;
     let mut sums = String::new();
     let mut write = |name: String, bytes: Vec<u8>| {
         let path = into.join(&name);
-        fs::write(&path, &bytes).map_err(|error| format!("{}: {error}", path.display()))?;
+        files::write(&path, &bytes)?;
         sums += &format!("{}  {name}\n", archive::sha256(&bytes));
         Ok::<_, String>(path)
     };
@@ -113,7 +93,7 @@ fn pack(release: &Release, into: &Path) -> Result<Packages, String> {
         npm: write(npm::name(release), npm::pack(release)?)?,
         image: write(oci::name(release), oci::pack(release)?)?,
     };
-    fs::write(into.join("SHA256SUMS"), sums).map_err(|error| error.to_string())?;
+    files::write(&into.join("SHA256SUMS"), sums)?;
     Ok(packages)
 }
 

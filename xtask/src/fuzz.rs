@@ -3,8 +3,9 @@
 use std::process::ExitCode;
 
 use crate::{
-    USAGE, servers,
+    servers,
     step::{self, Step, account, workspace},
+    stop::{Stop, number},
     tool,
 };
 
@@ -15,31 +16,12 @@ const HUNTS: [(&[&str], &[&str]); 2] = [
 ];
 
 /// Runs the searches one after the other, each for its share of the time and with new inputs.
-pub(crate) fn run(arguments: &[String]) -> ExitCode {
-    let words: Vec<_> = arguments.iter().map(String::as_str).collect();
-    let minutes = match words[..] {
-        [] => Some(10),
-        ["--minutes", minutes] => {
-            minutes.parse::<u64>().ok().filter(|minutes| (1..=10_000).contains(minutes))
-        }
-        _ => None,
-    };
-    let Some(minutes) = minutes else {
-        eprintln!("xtask fuzz: takes --minutes N, from 1 to 10000, but was given {:?}", words.join(" "));
-        return ExitCode::from(USAGE);
-    };
-    if let Err(failed) = servers::fetch() {
-        return failed;
-    }
+pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Stop> {
+    let minutes = number(arguments, "--minutes", 10, 1..=10_000)?;
+    servers::fetch()?;
     let mut hunts = 0;
     for (cargo, harness) in HUNTS {
-        match listed(cargo, harness) {
-            Ok(more) => hunts += more,
-            Err(why) => {
-                eprintln!("xtask fuzz: {why}");
-                return ExitCode::FAILURE;
-            }
-        }
+        hunts += listed(cargo, harness)?;
     }
     let each = (minutes * 60 / hunts.max(1)).max(1).to_string();
     let steps = HUNTS.map(|(cargo, harness)| {
@@ -48,7 +30,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
         // backtraces.
         Step::cargo(&line, &[("LEASEHOLD_FUZZ_SECONDS", &each), ("RUST_BACKTRACE", "0")])
     });
-    account("fuzz", &steps)
+    Ok(account("fuzz", &steps))
 }
 
 /// The number of tests.

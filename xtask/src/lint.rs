@@ -5,9 +5,10 @@ use std::process::ExitCode;
 use crate::{
     clock_rule, deny,
     step::{Step, account, workspace},
+    stop::Stop,
 };
 
-pub(crate) fn run() -> ExitCode {
+pub(crate) fn run() -> Result<ExitCode, Stop> {
     // Runs all checks even after a failure, so that one run shows everything.
     let mut steps = vec![
         Step::cargo(&["fmt", "--all", "--check"], &[]),
@@ -18,7 +19,7 @@ pub(crate) fn run() -> ExitCode {
         clocks(),
     ];
     steps.extend(deny::check());
-    account("lint", &steps)
+    Ok(account("lint", &steps))
 }
 
 fn clocks() -> Step {

@@ -23,6 +23,7 @@ mod seeded_bugs;
 mod servers;
 mod source_copy;
 mod step;
+mod stop;
 mod targets;
 mod test;
 mod tool;
@@ -31,14 +32,13 @@ mod wine;
 
 use std::{env, process::ExitCode};
 
-/// `EX_USAGE`, as in the `leasehold` command.
-const USAGE: u8 = 64;
+use stop::Stop;
 
 struct Task {
     /// Its name, and the arguments that it takes.
     usage: &'static str,
     does: &'static str,
-    run: fn(&[String]) -> ExitCode,
+    run: fn(&[String]) -> Result<ExitCode, Stop>,
 }
 
 const TASKS: [Task; 24] = [
@@ -185,17 +185,14 @@ fn main() -> ExitCode {
         print!("{}", help());
         return ExitCode::SUCCESS;
     }
-    match (TASKS.iter().find(|task| task.name() == name), rest.first()) {
+    let done = match (TASKS.iter().find(|task| task.name() == name), rest.first()) {
         (Some(task), Some(first)) if task.usage == name => {
-            eprintln!("xtask {name}: takes no arguments, but was given {first:?}");
-            ExitCode::from(USAGE)
+            Err(Stop::Usage(format!("takes no arguments, but was given {first:?}")))
         }
         (Some(task), _) => (task.run)(rest),
-        (None, _) => {
-            eprintln!("xtask: no command {name:?}\n{}", hint(name));
-            ExitCode::from(USAGE)
-        }
-    }
+        (None, _) => Err(Stop::Usage(format!("no such command\n{}", hint(name)))),
+    };
+    done.unwrap_or_else(|stop| stop.say(name))
 }
 
 fn help() -> String {

@@ -1,24 +1,19 @@
 //! `cargo xtask msrv`: checks that each published crate compiles with the oldest Rust that it
 //! declares.
 
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 use serde_json::Value;
 
 use crate::{
     package::CRATES,
-    step::{Step, account, workspace},
+    step::{Step, account},
+    stop::Stop,
     tool,
 };
 
-pub(crate) fn run() -> ExitCode {
-    match published().and_then(|published| steps(&published)) {
-        Ok(steps) => account("msrv", &steps),
-        Err(why) => {
-            eprintln!("xtask msrv: {why}");
-            ExitCode::FAILURE
-        }
-    }
+pub(crate) fn run() -> Result<ExitCode, Stop> {
+    Ok(account("msrv", &steps(&published()?)?))
 }
 
 /// A published crate.
@@ -31,12 +26,9 @@ struct Published {
 }
 
 fn published() -> Result<Vec<Published>, String> {
-    let mut command = Command::new("cargo");
-    command.args(["metadata", "--format-version", "1", "--no-deps", "--locked"]).current_dir(workspace());
-    let metadata: Value =
-        serde_json::from_str(&tool::run(&mut command)?).map_err(|error| error.to_string())?;
-    let packages = metadata["packages"].as_array().into_iter().flatten();
-    let ours = packages.filter(|package| package["name"].as_str().is_some_and(|name| CRATES.contains(&name)));
+    let packages = tool::packages(&["--no-deps"])?;
+    let ours =
+        packages.iter().filter(|package| package["name"].as_str().is_some_and(|name| CRATES.contains(&name)));
     ours.map(Published::read).collect()
 }
 
@@ -80,11 +72,7 @@ fn steps(published: &[Published]) -> Result<Vec<Step>, String> {
 /// Checks crates with every feature that does not need one of the newer crates: an optional
 /// dependency may need a newer Rust than the crate itself.
 fn check(rust: &str, crates: &[&Published], newer: &[&Published]) -> Result<Step, String> {
-    let installed = tool::run(Command::new("rustup").args(["run", rust, "rustc", "--version"]));
-    if installed.is_err() {
-        let install = ["toolchain", "install", rust, "--profile", "minimal", "--no-self-update"];
-        tool::run(Command::new("rustup").args(install))?;
-    }
+    tool::toolchain(rust)?;
     let target = crate::step::target().join("msrv").display().to_string();
     let features: Vec<_> = crates.iter().flat_map(|krate| krate.features_without(newer)).collect();
     let features = features.join(",");

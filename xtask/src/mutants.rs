@@ -10,8 +10,9 @@
 use std::{fs, path::Path, process::ExitCode};
 
 use crate::{
-    USAGE, servers,
+    files, servers,
     step::{Step, account, target, workspace},
+    stop::Stop,
     tool,
 };
 
@@ -55,7 +56,7 @@ const TEST_OF_SCRIPTS: &str = "no_change_of_any_script_goes_unnoticed";
 const FUNCTIONS: &str = "crates/postgres/src/quick.sql";
 const TEST_OF_FUNCTIONS: &str = "no_change_of_any_function_goes_unnoticed";
 
-pub(crate) fn run(arguments: &[String]) -> ExitCode {
+pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Stop> {
     let (scripts, rest): (Vec<_>, Vec<_>) =
         arguments.iter().cloned().partition(|argument| argument.starts_with(SCRIPTS));
     let (functions, rest): (Vec<_>, Vec<_>) = rest.into_iter().partition(|argument| argument == FUNCTIONS);
@@ -66,25 +67,19 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
         })
     });
     if let Some(stray) = stray {
-        eprintln!(
-            "xtask mutants: {stray:?} is not a file of the core, the quorum, the scripts or the functions"
-        );
-        eprintln!("hint: name it from the root, as in crates/core/src/round.rs");
-        return ExitCode::from(USAGE);
+        return Err(Stop::Usage(format!(
+            "{stray:?} is not a file of the core, the quorum, the scripts or the functions\n\
+             hint: name it from the root, as in crates/core/src/round.rs"
+        )));
     }
     let mut steps = Vec::new();
     if arguments.is_empty() || !rest.is_empty() {
-        match of_rust(&rest) {
-            Ok(tried) => steps.extend(tried),
-            Err(failed) => return failed,
-        }
+        steps.extend(of_rust(&rest)?);
     }
     let (of_scripts, of_functions) =
         (arguments.is_empty() || !scripts.is_empty(), arguments.is_empty() || !functions.is_empty());
-    if (of_scripts || of_functions)
-        && let Err(failed) = servers::fetch()
-    {
-        return failed;
+    if of_scripts || of_functions {
+        servers::fetch()?;
     }
     if of_scripts {
         let names: Vec<_> = scripts.iter().map(|file| &file[SCRIPTS.len()..]).collect();
@@ -93,7 +88,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     if of_functions {
         steps.push(Step::cargo(&line_of(TEST_OF_FUNCTIONS), &[]));
     }
-    account("mutants", &steps)
+    Ok(account("mutants", &steps))
 }
 
 /// Runs one test of the differential tests.
@@ -101,7 +96,7 @@ fn line_of(test: &str) -> [&str; 8] {
     ["test", "-p", "conformance", "--test", "differential", "--", "--nocapture", test]
 }
 
-fn of_rust(arguments: &[String]) -> Result<Vec<Step>, ExitCode> {
+fn of_rust(arguments: &[String]) -> Result<Vec<Step>, String> {
     let mut chosen: Vec<(&Part, Vec<String>)> = Vec::new();
     for part in &PARTS {
         let ours = arguments.iter().filter(|file| file.starts_with(part.files)).cloned();
@@ -111,29 +106,18 @@ fn of_rust(arguments: &[String]) -> Result<Vec<Step>, ExitCode> {
             chosen.push((part, files));
         }
     }
-    let tool = match tool::subcommand("cargo-mutants", CARGO_MUTANTS) {
-        Ok(tool) => tool,
-        Err(why) => {
-            eprintln!("xtask mutants: cargo-mutants {CARGO_MUTANTS} could not be downloaded: {why}");
-            eprintln!("hint: put `cargo-mutants` {CARGO_MUTANTS} on the PATH");
-            return Err(ExitCode::FAILURE);
-        }
-    };
-    Ok(chosen.iter().map(|(part, files)| tried(&tool, part, files)).collect())
+    let tool = tool::subcommand("cargo-mutants", CARGO_MUTANTS)?;
+    chosen.iter().map(|(part, files)| tried(&tool, part, files)).collect()
 }
 
 /// Tries the survivors of each test run on the next. The last step reports those that survive all
 /// of them.
-fn tried(tool: &Path, part: &Part, files: &[String]) -> Step {
+fn tried(tool: &Path, part: &Part, chosen: &[String]) -> Result<Step, String> {
     let output = target().join("mutants").join(part.package);
     // cargo-mutants would skip the mutants that an earlier run caught, so its results are removed.
-    let found = output.join("mutants.out");
-    if let Err(error) = if found.exists() { fs::remove_dir_all(&found) } else { fs::create_dir_all(&output) }
-    {
-        eprintln!("xtask mutants: {}: {error}", found.display());
-        return Step::own(&format!("clear {}", found.display()), false);
-    }
-    let files: Vec<_> = files.iter().map(|file| format!("--file={file}")).collect();
+    let found = files::directory(&output, "mutants.out")?;
+    files::remove(&found)?;
+    let files: Vec<_> = chosen.iter().map(|file| format!("--file={file}")).collect();
     let (package, output) = (format!("--package={}", part.package), format!("--output={}", output.display()));
     let mut last = None;
     for (n, tests) in part.tests.iter().enumerate() {
@@ -148,9 +132,9 @@ fn tried(tool: &Path, part: &Part, files: &[String]) -> Step {
             step = step.or_exit(SOME_HUNG);
         }
         if step.passed() {
-            return step;
+            return Ok(step);
         }
         last = Some(step);
     }
-    last.unwrap_or_else(|| Step::left_out(format!("no tests for {}", part.package)))
+    Ok(last.unwrap_or_else(|| Step::left_out(format!("no tests for {}", part.package))))
 }

@@ -1,13 +1,13 @@
 //! `cargo xtask package`: packages the crates for a registry, and builds each from the packages of
 //! the others alone.
 
-use std::{
-    env, fs, io,
-    path::{Path, PathBuf},
-    process::ExitCode,
-};
+use std::{fs, io, path::Path, process::ExitCode};
 
-use crate::step::{Step, account, workspace};
+use crate::{
+    files::{error_at, remove},
+    step::{Step, account, cargo_home, workspace},
+    stop::Stop,
+};
 
 /// The published crates, in the order in which they can be published.
 pub(crate) const CRATES: [&str; 6] = [
@@ -19,16 +19,15 @@ pub(crate) const CRATES: [&str; 6] = [
     "leasehold-cli",
 ];
 
-pub(crate) fn run() -> ExitCode {
+pub(crate) fn run() -> Result<ExitCode, Stop> {
     let target = workspace().join("target/packages");
-    if let Err(error) = remove_unpacked().and_then(|()| remove(&target)) {
-        eprintln!("xtask: cannot remove the packages of an earlier run: {error}");
-        return ExitCode::FAILURE;
-    }
+    remove_unpacked()
+        .and_then(|()| remove(&target))
+        .map_err(|why| format!("cannot remove the packages of an earlier run: {why}"))?;
     let target = target.to_string_lossy();
     let chosen = CRATES.iter().flat_map(|name| ["--package", name]);
     let line: Vec<_> = ["package", "--locked", "--target-dir", &target].into_iter().chain(chosen).collect();
-    account("package", &[Step::cargo(&line, &[])])
+    Ok(account("package", &[Step::cargo(&line, &[])]))
 }
 
 /// Removes the packages that an earlier run unpacked in cargo's home.
@@ -38,21 +37,19 @@ pub(crate) fn run() -> ExitCode {
 /// path, and compiles it only once in the same target directory. So each run starts with an empty
 /// target directory and with nothing unpacked: otherwise it would build the packages of an earlier
 /// commit.
-fn remove_unpacked() -> io::Result<()> {
-    let home = env::var_os("CARGO_HOME").map(PathBuf::from).or_else(|| Some(env::home_dir()?.join(".cargo")));
-    let Some(sources) = home.map(|home| home.join("registry/src")) else { return Ok(()) };
+fn remove_unpacked() -> Result<(), String> {
+    let sources = cargo_home()?.join("registry/src");
+    let list = |directory: &Path| fs::read_dir(directory)?.collect::<io::Result<Vec<_>>>();
     if !sources.exists() {
         return Ok(());
     }
-    for registry in fs::read_dir(sources)? {
-        let registry = registry?;
+    for registry in list(&sources).map_err(error_at(&sources))? {
         // The directory of a registry on the network begins with its host name, that of a local one
         // with a hyphen.
         if !registry.file_name().to_string_lossy().starts_with('-') {
             continue;
         }
-        for package in fs::read_dir(registry.path())? {
-            let package = package?;
+        for package in list(&registry.path()).map_err(error_at(&registry.path()))? {
             let name = package.file_name().to_string_lossy().into_owned();
             if CRATES.iter().any(|ours| name == format!("{ours}-{}", env!("CARGO_PKG_VERSION"))) {
                 remove(&package.path())?;
@@ -60,13 +57,6 @@ fn remove_unpacked() -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-fn remove(directory: &Path) -> io::Result<()> {
-    match fs::remove_dir_all(directory) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        removed => removed,
-    }
 }
 
 #[cfg(test)]

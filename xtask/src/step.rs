@@ -7,6 +7,8 @@ use std::{
     process::{Command, ExitCode},
 };
 
+use crate::stop::Stop;
+
 /// A command that has run.
 pub(crate) struct Step {
     line: String,
@@ -90,6 +92,11 @@ impl Step {
     pub(crate) fn passed(&self) -> bool {
         matches!(self.outcome, Outcome::Passed)
     }
+
+    /// Ends the task if this step failed.
+    pub(crate) fn must_pass(self, task: &str) -> Result<(), Stop> {
+        if self.passed() { Ok(()) } else { Err(Stop::Told(account(task, &[self]))) }
+    }
 }
 
 impl fmt::Display for Step {
@@ -121,6 +128,13 @@ pub(crate) fn cargo() -> Command {
 /// The root of the workspace.
 pub(crate) fn workspace() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace")
+}
+
+/// The directory in which cargo keeps what it downloads.
+pub(crate) fn cargo_home() -> Result<PathBuf, String> {
+    let home = env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| Some(env::home_dir()?.join(".cargo")));
+    home.ok_or_else(|| "neither CARGO_HOME nor a home directory".into())
 }
 
 /// cargo's target directory.

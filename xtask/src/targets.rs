@@ -5,13 +5,14 @@
 //! compiler and headers, so a stand-in takes its place, which writes empty objects.
 
 use std::{
-    fs,
     path::{Path, PathBuf},
     process::{Command, ExitCode},
 };
 
 use crate::{
+    files,
     step::{Step, account},
+    stop::Stop,
     tool,
 };
 
@@ -22,17 +23,11 @@ const SYSTEMS: [(&[&str], &[&str]); 2] = [
     (&["x86_64-pc-windows-gnu", "x86_64-pc-windows-msvc"], &["leasehold"]),
 ];
 
-pub(crate) fn run() -> ExitCode {
-    let standin = match Standin::write() {
-        Ok(standin) => standin,
-        Err(why) => {
-            eprintln!("xtask targets: {why}");
-            return ExitCode::FAILURE;
-        }
-    };
+pub(crate) fn run() -> Result<ExitCode, Stop> {
+    let standin = Standin::write()?;
     let steps: Vec<_> =
         SYSTEMS.iter().flat_map(|(targets, packages)| check(targets, packages, &standin)).collect();
-    account("targets", &steps)
+    Ok(account("targets", &steps))
 }
 
 fn check(targets: &[&str], packages: &[&str], standin: &Standin) -> Vec<Step> {
@@ -74,11 +69,11 @@ struct Standin {
 
 impl Standin {
     fn write() -> Result<Self, String> {
-        let place = tool::directory(&crate::step::target(), "standin")?;
+        let place = files::directory(&crate::step::target(), "standin")?;
         let script = |name: &str, text: &str| {
             let path = place.join(name);
-            fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
-            tool::make_executable(&path).map(|()| path)
+            files::write(&path, text)?;
+            files::make_executable(&path).map(|()| path)
         };
         Ok(Self {
             compiler: script(

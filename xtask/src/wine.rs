@@ -2,13 +2,14 @@
 //! Wine.
 
 use std::{
-    fs,
     path::{Path, PathBuf},
     process::{Command, ExitCode},
 };
 
 use crate::{
+    files,
     step::{Step, account},
+    stop::Stop,
     targets, tool,
 };
 
@@ -25,14 +26,8 @@ __declspec(dllexport) BOOL WINAPI ProcessPrng(PBYTE data, SIZE_T size) {
 }
 ";
 
-pub(crate) fn run() -> ExitCode {
-    match prepare() {
-        Ok(libraries) => account("wine", &[tests(&libraries)]),
-        Err(why) => {
-            eprintln!("xtask wine: {why}");
-            ExitCode::FAILURE
-        }
-    }
+pub(crate) fn run() -> Result<ExitCode, Stop> {
+    Ok(account("wine", &[tests(&prepare()?)]))
 }
 
 /// Checks that all programs are there, and returns the directory of the library that Wine may lack.
@@ -44,9 +39,9 @@ fn prepare() -> Result<PathBuf, String> {
     needs("wine", "wine64 and wine")?;
     needs(COMPILER, "gcc-mingw-w64-x86-64")?;
     targets::add(TARGET)?;
-    let place = tool::directory(&crate::step::target(), "wine-libraries")?;
+    let place = files::directory(&crate::step::target(), "wine-libraries")?;
     let source = place.join("prng.c");
-    fs::write(&source, PRNG).map_err(|error| format!("{}: {error}", source.display()))?;
+    files::write(&source, PRNG)?;
     let mut compile = Command::new(COMPILER);
     compile.args(["-shared", "-o"]).arg(place.join("bcryptprimitives.dll")).arg(&source).arg("-ladvapi32");
     tool::run(&mut compile)?;

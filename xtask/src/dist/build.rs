@@ -10,16 +10,18 @@ use std::{
 
 use super::release::{AARCH64, Platform, X86_64};
 use crate::{
+    files::{self, error_at},
     servers::debian,
     source_copy,
-    step::{Step, workspace},
+    step::{self, Step, workspace},
+    stop::Stop,
     targets, tool,
 };
 
 /// A target of the release, and how C is compiled for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Target {
-    rust: &'static str,
+    pub(super) rust: &'static str,
     platform: Platform,
     /// The directory of its C headers in Debian's package.
     headers: &'static str,
@@ -64,19 +66,6 @@ impl Target {
 /// The largest size of the binary: small enough to be copied into any image.
 const MOST_BYTES: u64 = 8 * 1024 * 1024;
 
-/// The reason why there is no binary.
-pub(super) enum Failed {
-    /// cargo failed and has printed the reason.
-    Step(Step),
-    Other(String),
-}
-
-impl From<String> for Failed {
-    fn from(why: String) -> Self {
-        Self::Other(why)
-    }
-}
-
 /// The directories that a build reads and writes.
 struct Place {
     source: PathBuf,
@@ -86,13 +75,7 @@ struct Place {
 
 impl Place {
     fn workspace() -> Result<Self, String> {
-        let home = env::var_os("CARGO_HOME").map(PathBuf::from);
-        let home = home.or_else(|| Some(env::home_dir()?.join(".cargo")));
-        Ok(Self {
-            source: workspace().into(),
-            target: crate::step::target(),
-            cargo_home: home.ok_or("neither CARGO_HOME nor a home directory")?,
-        })
+        Ok(Self { source: workspace().into(), target: step::target(), cargo_home: step::cargo_home()? })
     }
 
     /// A copy of the source in an empty directory. Cargo's home has another name there, too, but
@@ -104,8 +87,7 @@ impl Place {
             cargo_home: into.join("home"),
         };
         source_copy::update(&copy.source)?;
-        symlink(&self.cargo_home, &copy.cargo_home)
-            .map_err(|error| format!("{}: {error}", into.display()))?;
+        symlink(&self.cargo_home, &copy.cargo_home).map_err(error_at(into))?;
         Ok(copy)
     }
 
@@ -118,7 +100,7 @@ impl Place {
 }
 
 /// Builds the binary and checks the release's promises about it.
-pub(super) fn binary(target: Target) -> Result<PathBuf, Failed> {
+pub(super) fn binary(target: Target) -> Result<PathBuf, Stop> {
     let binary = build(target, &Place::workspace()?)?;
     check(&binary)?;
     Ok(binary)
@@ -126,21 +108,20 @@ pub(super) fn binary(target: Target) -> Result<PathBuf, Failed> {
 
 /// Builds the binary again in other directories, and checks that it has the same bytes: then
 /// everybody can check that a release was built from its source.
-pub(super) fn compare(first: &Path, target: Target) -> Result<(), Failed> {
-    let place = tempfile::tempdir_in(crate::step::target()).map_err(|error| error.to_string())?;
+pub(super) fn compare(first: &Path, target: Target) -> Result<(), Stop> {
+    let place = files::workshop(&step::target())?;
     let second = build(target, &Place::workspace()?.copy(place.path())?)?;
-    let read = |path: &Path| fs::read(path).map_err(|error| format!("{}: {error}", path.display()));
-    if read(first)? == read(&second)? {
+    if files::read(first)? == files::read(&second)? {
         eprintln!("xtask dist: the second build has the same bytes");
         return Ok(());
     }
     let kept = first.with_extension("second");
-    tool::put(&second, &kept)?;
+    files::put(&second, &kept)?;
     let (first, second) = (first.display(), kept.display());
     Err(format!("two builds of the same source differ: compare {first} and {second}").into())
 }
 
-fn build(target: Target, place: &Place) -> Result<PathBuf, Failed> {
+fn build(target: Target, place: &Place) -> Result<PathBuf, Stop> {
     let mut environment = compiler(target)?;
     let home = place.cargo_home.display().to_string();
     environment.push((target.variable("CARGO_TARGET", "_RUSTFLAGS").to_uppercase(), place.without_paths()));
@@ -149,9 +130,7 @@ fn build(target: Target, place: &Place) -> Result<PathBuf, Failed> {
     let into = place.target.display().to_string();
     let line = ["build", "--profile", "dist", "--locked", "--target", target.rust, "-p", "leasehold-cli"];
     let build = Step::cargo_in(&place.source, &[&line[..], &["--target-dir", &into]].concat(), &environment);
-    if !build.passed() {
-        return Err(Failed::Step(build));
-    }
+    build.must_pass("dist")?;
     Ok(place.target.join(target.rust).join("dist/leasehold"))
 }
 
@@ -186,20 +165,19 @@ fn compiler(target: Target) -> Result<Vec<(String, String)>, String> {
 
 /// The headers from Debian's package, unpacked without being installed.
 fn headers(target: Target) -> Result<PathBuf, String> {
-    let place = crate::step::target().join(format!("musl-{}", target.platform.debian));
+    let place = step::target().join(format!("musl-{}", target.platform.debian));
     let headers = Path::new("usr/include").join(target.headers);
     if !place.join(&headers).is_dir() {
-        fs::create_dir_all(crate::step::target()).map_err(|error| error.to_string())?;
-        let workshop = tempfile::tempdir_in(crate::step::target()).map_err(|error| error.to_string())?;
+        let workshop = files::workshop(&step::target())?;
         let unpacked = debian::unpacked("musl-dev", target.platform.debian, workshop.path())?;
-        tool::put(&unpacked, &place)?;
+        files::put(&unpacked, &place)?;
     }
     Ok(place.join(headers))
 }
 
 /// Checks the release's promises about its binary.
 fn check(binary: &Path) -> Result<(), String> {
-    let bytes = fs::metadata(binary).map_err(|error| format!("{}: {error}", binary.display()))?.len();
+    let bytes = fs::metadata(binary).map_err(error_at(binary))?.len();
     if bytes > MOST_BYTES {
         return Err(format!("the binary has {bytes} bytes, more than {MOST_BYTES}"));
     }

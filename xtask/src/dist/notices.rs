@@ -2,14 +2,17 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
     path::{Path, PathBuf},
     process::Command,
 };
 
 use serde_json::Value;
 
-use crate::{step::workspace, tool};
+use crate::{
+    files::{self, error_at},
+    step::workspace,
+    tool,
+};
 
 /// The notices that are in no crate's package.
 const BEYOND_CRATES: &str = "\
@@ -44,10 +47,19 @@ pub(super) fn text(target: &str) -> Result<String, String> {
 
 /// The crates that are compiled into the command, without ours: `name version`.
 fn names(target: &str) -> Result<Vec<String>, String> {
-    let mut tree = cargo("tree");
-    tree.args(["--package", "leasehold-cli", "--target", target, "--edges", "normal,no-proc-macro"]);
+    let mut tree = Command::new("cargo");
+    tree.args([
+        "tree",
+        "--locked",
+        "--package",
+        "leasehold-cli",
+        "--target",
+        target,
+        "--edges",
+        "normal,no-proc-macro",
+    ]);
     tree.args(["--prefix", "none", "--format", "{p}"]);
-    let text = tool::run(&mut tree)?;
+    let text = tool::run(tree.current_dir(workspace()))?;
     // A package of the workspace has its path behind its version.
     let crates = text.lines().map(|line| line.trim_end_matches(" (*)")).filter(|line| !line.contains('('));
     let mut names: Vec<_> = crates.map(|name| name.replacen(" v", " ", 1)).collect();
@@ -58,8 +70,6 @@ fn names(target: &str) -> Result<Vec<String>, String> {
 
 /// The licence and the directory of every package that the workspace may need.
 fn packages() -> Result<BTreeMap<String, (String, PathBuf)>, String> {
-    let metadata = tool::run(cargo("metadata").args(["--format-version", "1"]))?;
-    let metadata: Value = serde_json::from_str(&metadata).map_err(|error| error.to_string())?;
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let package = |package: &Value| {
         let name = format!("{} {}", text(&package["name"]), text(&package["version"]));
@@ -67,25 +77,18 @@ fn packages() -> Result<BTreeMap<String, (String, PathBuf)>, String> {
             Path::new(&text(&package["manifest_path"])).parent().unwrap_or(Path::new("")).to_owned();
         (name, (text(&package["license"]), directory))
     };
-    Ok(metadata["packages"].as_array().into_iter().flatten().map(package).collect())
-}
-
-fn cargo(subcommand: &str) -> Command {
-    let mut command = Command::new("cargo");
-    command.args([subcommand, "--locked"]).current_dir(workspace());
-    command
+    Ok(tool::packages(&[])?.iter().map(package).collect())
 }
 
 /// The texts in the top directory of a package whose names say that they are licences or notices.
 fn licences_in(directory: &Path) -> Result<Vec<String>, String> {
     const NAMES: [&str; 6] = ["LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE", "UNLICENSE"];
-    let failed = |path: &Path, error| format!("{}: {error}", path.display());
     let mut texts = Vec::new();
-    for entry in directory.read_dir().map_err(|error| failed(directory, error))? {
-        let path = entry.map_err(|error| failed(directory, error))?.path();
+    for entry in directory.read_dir().map_err(error_at(directory))? {
+        let path = entry.map_err(error_at(directory))?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().to_uppercase();
         if path.is_file() && NAMES.iter().any(|start| name.starts_with(start)) {
-            let text = fs::read(&path).map_err(|error| failed(&path, error))?;
+            let text = files::read(&path)?;
             let text = String::from_utf8_lossy(&text).replace('\r', "");
             texts.push(format!("{}\n", text.trim_end()));
         }

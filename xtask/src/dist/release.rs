@@ -1,7 +1,7 @@
 //! The contents of a release, which every package contains: the binary, its manual, its
 //! completions, the guide and the licences.
 
-use std::{env, fs, path::Path, process::Command};
+use std::{env, path::Path, process::Command};
 
 use flate2::Compression;
 
@@ -9,7 +9,7 @@ use super::{
     archive::{Entry, gzip, tar},
     notices,
 };
-use crate::{pages, step::workspace, tool};
+use crate::{files, pages, step::workspace, tool};
 
 /// The earliest time that a zip archive can represent.
 const EARLIEST: u64 = 315_532_800;
@@ -90,7 +90,7 @@ impl Platform {
 impl Release {
     /// Reads a binary, and runs it to write its pages.
     pub(super) fn gather(binary: &Path, level: Compression) -> Result<Self, String> {
-        let bytes = fs::read(binary).map_err(|error| format!("{}: {error}", binary.display()))?;
+        let bytes = files::read(binary)?;
         let platform = Platform::of(&bytes).map_err(|why| format!("{} {why}", binary.display()))?;
         let version = tool::run(platform.command(binary).arg("--version"))?;
         let version = version.trim().rsplit(' ').next().unwrap_or_default().to_owned();
@@ -167,23 +167,20 @@ fn epoch() -> u64 {
 }
 
 fn pages_of(command: &mut Command) -> Result<Vec<Entry>, String> {
-    let place = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let place = files::temporary()?;
     pages::write(command, place.path())?;
     let read = |file: std::path::PathBuf| {
         let name = file.strip_prefix(place.path()).unwrap_or(&file).display().to_string();
-        fs::read(&file)
-            .map(|bytes| Entry::file(name, bytes))
-            .map_err(|error| format!("{}: {error}", file.display()))
+        files::read(&file).map(|bytes| Entry::file(name, bytes))
     };
-    tool::files(place.path())?.into_iter().map(read).collect()
+    files::files_under(place.path())?.into_iter().map(read).collect()
 }
 
 fn documents() -> Result<Vec<Entry>, String> {
     let name = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
     let shipped: Vec<_> = DOCUMENTS.iter().map(|path| name(path)).collect();
     let read = |path: &&str| {
-        let source = workspace().join(path);
-        let text = fs::read_to_string(&source).map_err(|error| format!("{}: {error}", source.display()))?;
+        let text = files::read_text(&workspace().join(path))?;
         Ok(Entry::file(name(path), without_dead_links(&text, &shipped)))
     };
     DOCUMENTS.iter().map(read).collect()

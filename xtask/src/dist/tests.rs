@@ -1,6 +1,6 @@
 //! Tests of the packers, with the binary of a debug build and with invented contents.
 
-use std::process::Command;
+use std::{fs, process::Command};
 
 use serde_json::Value;
 
@@ -32,7 +32,7 @@ fn made_up() -> Release {
 }
 
 fn contents(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
-    let files = tool::files(directory).unwrap();
+    let files = files::files_under(directory).unwrap();
     files.iter().map(|file| (file.strip_prefix(directory).unwrap().into(), fs::read(file).unwrap())).collect()
 }
 
@@ -78,10 +78,7 @@ fn links_to_what_is_not_shipped_become_words() {
 
 #[test]
 fn binstall_finds_the_archive_and_the_binary_in_it() {
-    let mut cargo = Command::new("cargo");
-    cargo.args(["metadata", "--format-version", "1", "--no-deps", "--offline"]).current_dir(workspace());
-    let metadata: Value = serde_json::from_str(&tool::run(&mut cargo).unwrap()).unwrap();
-    let packages = metadata["packages"].as_array().unwrap();
+    let packages = tool::packages(&["--no-deps", "--offline"]).unwrap();
     let command = packages.iter().find(|package| package["name"] == "leasehold-cli").unwrap();
     let release = made_up();
     let filled = |template: &Value| {

@@ -9,20 +9,18 @@ use std::{
 
 use flate2::read::GzDecoder;
 use serde_json::Value;
-use tempfile::TempDir;
 
 use super::{archive::sha256, release::Release};
-use crate::tool;
-
-fn place() -> Result<TempDir, String> {
-    tempfile::tempdir().map_err(|error| error.to_string())
-}
+use crate::{
+    files::{self, error_at},
+    tool,
+};
 
 /// Checks that the program acquires a lock, runs a command and returns its exit code, with an empty
 /// environment. A program for another processor runs under qemu, which cannot start a command for
 /// it, so that one only looks at the lock.
 fn runs(program: &Path, release: &Release) -> Result<(), String> {
-    let place = place()?;
+    let place = files::temporary()?;
     let version = tool::run(release.platform.command(program).arg("--version"))?;
     if version.trim() != format!("leasehold {}", release.version) {
         return Err(format!("{} says that its version is {:?}", program.display(), version.trim()));
@@ -56,12 +54,12 @@ fn unpack(bytes: &[u8], into: &Path) -> Result<(), String> {
 }
 
 pub(super) fn unpack_compressed(archive: &Path, into: &Path) -> Result<(), String> {
-    let file = fs::File::open(archive).map_err(|error| format!("{}: {error}", archive.display()))?;
+    let file = fs::File::open(archive).map_err(error_at(archive))?;
     tar::Archive::new(GzDecoder::new(file)).unpack(into).map_err(|error| error.to_string())
 }
 
 pub(super) fn archive(archive: &Path, release: &Release) -> Result<(), String> {
-    let place = place()?;
+    let place = files::temporary()?;
     unpack_compressed(archive, place.path())?;
     let root = place.path().join(release.name());
     has(
@@ -81,12 +79,12 @@ pub(super) fn archive(archive: &Path, release: &Release) -> Result<(), String> {
 /// Checks that the archive contains the files that the formula installs, and has the formula's
 /// checksum. Homebrew itself is not run.
 pub(super) fn formula(formula: &Path, archive: &Path) -> Result<(), String> {
-    let text = fs::read_to_string(formula).map_err(|error| format!("{}: {error}", formula.display()))?;
-    let bytes = fs::read(archive).map_err(|error| format!("{}: {error}", archive.display()))?;
+    let text = files::read_text(formula)?;
+    let bytes = files::read(archive)?;
     if !text.contains(&format!("sha256 \"{}\"", sha256(&bytes))) {
         return Err("the checksum is not that of the archive".into());
     }
-    let place = place()?;
+    let place = files::temporary()?;
     unpack_compressed(archive, place.path())?;
     let name = archive.file_name().unwrap_or_default().to_string_lossy().replace(".tar.gz", "");
     let installs = text.lines().filter(|line| line.contains(".install ") && !line.contains("Dir["));
@@ -101,7 +99,7 @@ pub(super) fn ruby(formula: &Path) -> Result<(), String> {
 }
 
 pub(super) fn deb(package: &Path, release: &Release) -> Result<(), String> {
-    let place = place()?;
+    let place = files::temporary()?;
     // dpkg-deb fails on anything that dpkg would refuse: wrong fields, or a wrong order of the
     // parts.
     let architecture = tool::run(Command::new("dpkg-deb").arg("--field").arg(package).arg("Architecture"))?;
@@ -122,7 +120,7 @@ pub(super) fn deb(package: &Path, release: &Release) -> Result<(), String> {
 }
 
 pub(super) fn wheel(package: &Path, release: &Release) -> Result<(), String> {
-    let place = place()?;
+    let place = files::temporary()?;
     let world = place.path().join("world");
     // The installed pip serves the new environment: one of its own would take longer to unpack than
     // everything else here.
@@ -152,14 +150,14 @@ pub(super) fn wheel(package: &Path, release: &Release) -> Result<(), String> {
 }
 
 pub(super) fn npm(package: &Path, release: &Release) -> Result<(), String> {
-    let place = place()?;
+    let place = files::temporary()?;
     let npm = |program: &str| {
         let mut command = Command::new(program);
         command.current_dir(place.path()).env("npm_config_cache", place.path().join("cache"));
         command.env("npm_config_update_notifier", "false");
         command
     };
-    fs::write(place.path().join("package.json"), "{}").map_err(|error| error.to_string())?;
+    files::write(&place.path().join("package.json"), "{}")?;
     tool::run(npm("npm").args(["install", "--offline", "--no-audit", "--no-fund"]).arg(package))?;
     let root = place.path().join("node_modules");
     has(&root, &["leasehold/man/man1/leasehold.1", "leasehold/bash/leasehold", "leasehold/LICENSE-MIT"])?;
@@ -171,11 +169,10 @@ pub(super) fn npm(package: &Path, release: &Release) -> Result<(), String> {
 /// Reads the image as a container engine does: from the index to the configuration and the layers,
 /// each checked by its checksum.
 pub(super) fn image(image: &Path, release: &Release) -> Result<(), String> {
-    let place = place()?;
-    let bytes = fs::read(image).map_err(|error| format!("{}: {error}", image.display()))?;
-    unpack(&bytes, place.path())?;
+    let place = files::temporary()?;
+    unpack(&files::read(image)?, place.path())?;
     let json = |bytes: &[u8]| serde_json::from_slice::<Value>(bytes).map_err(|error| error.to_string());
-    let index = fs::read(place.path().join("index.json")).map_err(|error| format!("index.json: {error}"))?;
+    let index = files::read(&place.path().join("index.json"))?;
     let manifest = json(&blob(place.path(), &json(&index)?["manifests"][0])?)?;
     let config = json(&blob(place.path(), &manifest["config"])?)?;
     let layer = blob(place.path(), &manifest["layers"][0])?;
@@ -189,9 +186,7 @@ pub(super) fn image(image: &Path, release: &Release) -> Result<(), String> {
     if config["architecture"] != release.platform.debian {
         return Err(format!("the architecture is {}", config["architecture"]));
     }
-    let docker =
-        fs::read(place.path().join("manifest.json")).map_err(|error| format!("manifest.json: {error}"))?;
-    let docker = json(&docker)?;
+    let docker = json(&files::read(&place.path().join("manifest.json"))?)?;
     let named = [&docker[0]["Config"], &docker[0]["Layers"][0]].map(|path| path.as_str().unwrap_or("?"));
     has(place.path(), &named)?;
     let entry = config["config"]["Entrypoint"][0].as_str().unwrap_or_default();
@@ -203,7 +198,7 @@ pub(super) fn image(image: &Path, release: &Release) -> Result<(), String> {
 fn blob(layout: &Path, descriptor: &Value) -> Result<Vec<u8>, String> {
     let digest = descriptor["digest"].as_str().unwrap_or_default();
     let path = layout.join("blobs").join(digest.replace(':', "/"));
-    let bytes = fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let bytes = files::read(&path)?;
     let matches = digest == format!("sha256:{}", sha256(&bytes)) && descriptor["size"] == bytes.len();
     if matches { Ok(bytes) } else { Err(format!("{digest} has another checksum")) }
 }

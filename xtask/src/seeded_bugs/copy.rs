@@ -2,13 +2,18 @@
 
 use std::{
     fs, io,
+    os::unix::fs::symlink,
     path::{Path, PathBuf},
 };
 
 use servers::Flavor;
 
 use super::bug::Bug;
-use crate::{source_copy, step::target};
+use crate::{
+    files::{self, error_at},
+    source_copy,
+    step::target,
+};
 
 /// The copy, and its target directory.
 #[derive(Debug)]
@@ -23,7 +28,7 @@ impl Copy {
         let place = target().join("seeded-bugs");
         let copy = Self { tree: place.join("tree"), build: place.join("build") };
         source_copy::update(&copy.tree)?;
-        copy.has_the_servers().map_err(|error| format!("{}: {error}", copy.tree.display()))?;
+        copy.link_the_servers()?;
         Ok(copy)
     }
 
@@ -38,18 +43,16 @@ impl Copy {
     /// Plants a bug, until the returned value is dropped.
     pub(super) fn seed(&self, bug: &Bug) -> Result<SeededBug, String> {
         let file = self.tree.join(bug.file);
-        let said = |error: io::Error| format!("{}: {error}", file.display());
-        let whole = fs::read_to_string(&file).map_err(said)?;
-        fs::write(&file, bug.planted_in(&whole)?).map_err(said)?;
+        let whole = files::read_text(&file)?;
+        files::write(&file, bug.planted_in(&whole)?)?;
         Ok(SeededBug { file, whole })
     }
 
     /// Links the servers, because the tests look for them in the `target` of their own workspace.
-    fn has_the_servers(&self) -> io::Result<()> {
-        let there = self.tree.join("target/servers");
-        fs::create_dir_all(self.tree.join("target"))?;
-        match std::os::unix::fs::symlink(Flavor::fetched_into(), there) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+    fn link_the_servers(&self) -> Result<(), String> {
+        let there = files::directory(&self.tree, "target")?.join("servers");
+        match symlink(Flavor::fetched_into(), &there) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error_at(&there)(error)),
             _ => Ok(()),
         }
     }

@@ -3,14 +3,13 @@
 
 use std::{
     ffi::OsString,
-    fs,
     path::{Path, PathBuf},
     process::Command,
 };
 
 use servers::Flavor;
 
-use crate::tool;
+use crate::{files, tool};
 
 /// The package with the server; the one called redis-server contains only the service.
 const PACKAGE: &str = "redis-tools";
@@ -61,21 +60,21 @@ pub(super) fn make_pooler(workshop: &Path) -> Result<PathBuf, String> {
 /// A directory with the library that gives a program another clock. It needs no other library.
 pub(super) fn make_fake_clock(workshop: &Path) -> Result<PathBuf, String> {
     const LIBRARY: &str = "libfaketime.so.1";
-    let made = tool::directory(workshop, "made")?;
-    let files = tool::files(&Apt::new(workshop).unpack("libfaketime")?)?;
+    let made = files::directory(workshop, "made")?;
+    let files = files::files_under(&Apt::new(workshop).unpack("libfaketime")?)?;
     let library = files.iter().find(|file| file.file_name().is_some_and(|name| name == LIBRARY));
-    tool::put(library.ok_or("the package has no such library")?, &made.join(LIBRARY))?;
+    files::put(library.ok_or("the package has no such library")?, &made.join(LIBRARY))?;
     Ok(made)
 }
 
 fn make_of(package: &str, path: &str, name: &str, workshop: &Path) -> Result<PathBuf, String> {
-    let made = tool::directory(workshop, "made")?;
-    let program = tool::directory(&made, "bin")?.join(name);
-    let libraries = tool::directory(&made, "lib")?;
+    let made = files::directory(workshop, "made")?;
+    let program = files::directory(&made, "bin")?.join(name);
+    let libraries = files::directory(&made, "lib")?;
     let mut apt = Apt::new(workshop);
 
     let unpacked = apt.unpack(package)?;
-    tool::put(&unpacked.join(path), &program)?;
+    files::put(&unpacked.join(path), &program)?;
 
     // A library may need others, which shows only once it is there.
     let mut had: Vec<&str> = Vec::new();
@@ -85,17 +84,17 @@ fn make_of(package: &str, path: &str, name: &str, workshop: &Path) -> Result<Pat
             return Err(format!("{package} needs {library}, and xtask knows no package with it"));
         };
         had.push(library_package);
-        for file in tool::files(&apt.unpack(library_package)?)? {
+        for file in files::files_under(&apt.unpack(library_package)?)? {
             let name = file.file_name().unwrap_or_default();
             if name.to_string_lossy().starts_with("lib") && name.to_string_lossy().contains(".so") {
-                tool::put(&file, &libraries.join(name))?;
+                files::put(&file, &libraries.join(name))?;
             }
         }
     }
 
     let wrapper = made.join(name);
-    fs::write(&wrapper, WRAPPER).map_err(|error| format!("{}: {error}", wrapper.display()))?;
-    tool::make_executable(&wrapper)?;
+    files::write(&wrapper, WRAPPER)?;
+    files::make_executable(&wrapper)?;
     Ok(made)
 }
 
@@ -129,13 +128,13 @@ impl<'a> Apt<'a> {
 
     /// Downloads a package and returns the directory that it is unpacked in.
     fn unpack(&mut self, package: &str) -> Result<PathBuf, String> {
-        let download = tool::directory(self.workshop, &format!("{package}.download"))?;
+        let download = files::directory(self.workshop, &format!("{package}.download"))?;
         self.download(package, &download)?;
-        let archives = tool::files(&download)?;
+        let archives = files::files_under(&download)?;
         let [archive] = archives.as_slice() else {
             return Err(format!("apt-get left {} files for {package} instead of one", archives.len()));
         };
-        let unpacked = tool::directory(self.workshop, package)?;
+        let unpacked = files::directory(self.workshop, package)?;
         tool::run(Command::new("dpkg-deb").arg("-x").arg(archive).arg(&unpacked))?;
         Ok(unpacked)
     }
@@ -163,8 +162,8 @@ impl<'a> Apt<'a> {
     /// hooks of the machine that only root can run fail here, harmlessly.
     fn update(&mut self) -> Result<(), String> {
         self.fresh = true;
-        tool::directory(self.workshop, "apt/lists/partial")?;
-        tool::directory(self.workshop, "apt/cache/archives/partial")?;
+        files::directory(self.workshop, "apt/lists/partial")?;
+        files::directory(self.workshop, "apt/cache/archives/partial")?;
         for (setting, path) in [("Dir::State::Lists", "apt/lists"), ("Dir::Cache", "apt/cache")] {
             let mut option = OsString::from(format!("{setting}="));
             option.push(self.workshop.join(path));
