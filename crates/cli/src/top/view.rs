@@ -183,9 +183,10 @@ impl View {
             }
             KeyCode::Char(' ') => self.scrolled += self.room,
             KeyCode::Char('b') if self.page != Page::Marks => self.ask_to_break(),
-            // The length of the page is known when it is drawn.
             _ => {
-                self.scrolled = moved(code, self.scrolled, self.room, usize::MAX / 2).unwrap_or(self.scrolled)
+                // The length of the page is known when it is drawn.
+                let scrolled = moved(code, self.scrolled, self.room, usize::MAX / 2);
+                self.scrolled = scrolled.unwrap_or(self.scrolled);
             }
         }
     }

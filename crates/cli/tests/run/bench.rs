@@ -1,14 +1,13 @@
 //! `leasehold bench`: the cost of locks in a store.
 
 use std::collections::BTreeMap;
-use std::process::Command;
 
 use rustix::process::Signal;
 use serde_json::Value;
-use servers::{Cluster, Flavor, Postgres, Reply, Server};
+use servers::{Cluster, Flavor, Reply, Server};
 
-use crate::database::ready;
-use crate::harness::{Done, Running, Site, until};
+use crate::database::{ready, sql};
+use crate::harness::{Done, Running, Site, json_lines, until};
 
 /// Runs a short benchmark.
 fn bench(site: &Site, words: &[&str]) -> Done {
@@ -19,15 +18,13 @@ fn bench(site: &Site, words: &[&str]) -> Done {
 
 /// A running benchmark that does not end by itself.
 fn going_on(site: &Site, store: &str) -> Running {
-    let bench = site.start(site.leasehold(&["bench", "--seconds", "5m", "--store", store]));
+    let bench = site.start(site.leasehold(&["bench", "--seconds", "5m", store]));
     until("the bench has begun", || bench.err().contains("measuring "));
     bench
 }
 
 /// The medians, by figure, subject and number of tasks.
 fn medians(done: &Done) -> BTreeMap<String, f64> {
-    let lines =
-        done.out.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{done:?}")));
     let median = |line: Value| {
         let [lowest, median, highest] = ["lowest", "median", "highest"].map(|of| line[of].as_f64().unwrap());
         assert!(0.0 < lowest && lowest <= median && median <= highest, "{line}");
@@ -35,7 +32,7 @@ fn medians(done: &Done) -> BTreeMap<String, f64> {
         let tasks = line["tasks"].as_u64().map_or_else(String::new, |tasks| format!(" {tasks}"));
         (format!("{} {}{tasks}", line["figure"].as_str().unwrap(), line["of"].as_str().unwrap()), median)
     };
-    lines.map(median).collect()
+    json_lines(&done.out).into_iter().map(median).collect()
 }
 
 #[track_caller]
@@ -68,20 +65,13 @@ fn names(server: &Server) -> Vec<String> {
     keys.iter().filter_map(Reply::as_text).map(str::to_owned).collect()
 }
 
+/// The beginning of the keys with the last fences, at a server and at a member of a quorum.
+const FENCES: &str = "leasehold:c{";
+const FENCES_OF_A_MEMBER: &str = "leasehold:f{";
+
 /// Checks that only the fences of the locks are left, which expire.
 #[track_caller]
-fn only_fences_remain(server: &Server) {
-    only_entries_remain(server, "leasehold:c{");
-}
-
-/// The same at a member of a quorum, where they have other names.
-#[track_caller]
-fn only_fences_of_a_member_remain(server: &Server) {
-    only_entries_remain(server, "leasehold:f{");
-}
-
-#[track_caller]
-fn only_entries_remain(server: &Server, kind: &str) {
+fn only_remain(kind: &str, server: &Server) {
     let names = names(server);
     assert!(!names.is_empty(), "there were locks, and so there are fences");
     for name in names {
@@ -97,7 +87,7 @@ fn a_server_is_measured_next_to_baseline_pairs_and_only_fences_that_end_remain()
         let site = Site::new();
         let done = bench(&site, &[&server.url(), "--json"]);
         has_measured_all(&done);
-        only_fences_remain(&server);
+        only_remain(FENCES, &server);
         done.says(
             0,
             &["measuring redis://127.0.0.1", "for 1s with up to 4 tasks", "begin with leasehold-bench:"],
@@ -145,11 +135,7 @@ fn a_database_is_measured_and_only_fences_remain_in_it() {
     has_measured_all(&bench(&site, &["--json", "--store", site.store()]));
     let count = "SELECT count(*) FILTER (WHERE holder IS NOT NULL OR waiters IS NOT NULL OR fence IS NULL), count(*) > 0 \
          FROM leasehold.lease";
-    let left = Command::new(Postgres::programs().unwrap().join("psql"))
-        .args(["-XAtq", "-d", &server.url(), "-c", count])
-        .output()
-        .unwrap();
-    assert_eq!(String::from_utf8_lossy(&left.stdout).trim(), "0|t", "{left:?}");
+    assert_eq!(sql(&server.url(), count).as_deref(), Ok("0|t"));
 }
 
 #[test]
@@ -157,7 +143,7 @@ fn a_cluster_is_measured() {
     let cluster = Cluster::start(Flavor::Redis70, 3, 0);
     let site = Site::new();
     has_measured_all(&bench(&site, &["--json", &cluster.url()]));
-    cluster.nodes().iter().filter(|node| !names(node).is_empty()).for_each(only_fences_remain);
+    cluster.nodes().iter().filter(|node| !names(node).is_empty()).for_each(|node| only_remain(FENCES, node));
 }
 
 #[test]
@@ -167,7 +153,7 @@ fn several_stores_are_measured_as_the_quorum_that_they_are_also_with_one_down() 
     // With `quarantine=no`, so that they need not abstain for a minute first.
     let urls = [&servers[0], &servers[1]].map(|server| format!("{}?quarantine=no", server.url()));
     has_measured_all(&bench(&site, &["--json", &urls[0], &urls[1], "redis://127.0.0.1:1"]));
-    servers.iter().for_each(only_fences_of_a_member_remain);
+    servers.iter().for_each(|server| only_remain(FENCES_OF_A_MEMBER, server));
     // Abstaining members say so, and a member that is down is named, whether or not that was known
     // by then.
     let urls = servers.each_ref().map(Server::url);
@@ -193,7 +179,7 @@ fn ctrl_c_ends_it_and_leaves_no_lock() {
     let server = Server::start(Flavor::Redis82);
     let site = Site::new();
     let bench = going_on(&site, &server.url());
-    until("a lock was granted", || names(&server).iter().any(|name| name.starts_with("leasehold:c{")));
+    until("a lock was granted", || names(&server).iter().any(|name| name.starts_with(FENCES)));
     bench.signal(Signal::INT);
     bench.finish().died_of(Signal::INT);
     for store in [server.url(), site.store().to_owned()] {
@@ -207,7 +193,7 @@ fn ctrl_c_ends_it_and_leaves_no_lock() {
             assert_eq!(done.out, "", "{done:?}");
         }
     }
-    only_fences_remain(&server);
+    only_remain(FENCES, &server);
     let left = site.finish(site.leasehold(&["ls", "--all", "--json", "--store", site.store()]));
     assert_eq!(left.out, "", "{left:?}");
 }
@@ -227,7 +213,7 @@ fn a_user_with_rights_on_few_keys_passes_their_prefix() {
         site.finish(command)
     };
     has_measured_all(&with(&["--prefix", "app:bench:"]));
-    only_fences_remain(&server);
+    only_remain(FENCES, &server);
     with(&[]).says_and_hints(
         69,
         &["user lock may not use a key"],

@@ -2,17 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
 use servers::{Flavor, Server};
 
-use crate::database::ready;
 use crate::harness::{Done, Running, SECRET, Site, is_alive, until};
 
-/// A run whose command ends at SIGTERM and wrote its fence into `fence`.
+/// A holder that can be notified, and its fence.
 fn holder(site: &Site) -> (Running, String) {
-    let script = "echo $$ > pid; echo $LEASEHOLD_FENCE > fence; exec sleep 60";
-    let run = site.start(site.run_script(&["--ttl", "60", "--label", "web 3", "k"], script));
-    site.wait_for("fence");
+    let run = site.holder(&["--ttl", "60", "--label", "web 3", "k"]);
     // The connection subscribes soon after the first lease.
     let begun = Instant::now();
     until("a moment", || begun.elapsed() > Duration::from_millis(200));
@@ -20,29 +16,22 @@ fn holder(site: &Site) -> (Running, String) {
 }
 
 fn break_with(site: &Site, words: &[&str]) -> Done {
-    let mut command = site.leasehold(&["break", "--store", site.store()]);
-    command.args(words);
-    site.finish(command)
+    site.finish(site.task("break", words))
 }
 
 #[test]
 fn a_run_whose_lease_is_broken_ends_its_command_at_once_and_the_next_waiter_runs() {
-    let server = Server::start(Flavor::Valkey91);
-    let (_postgres, database) = ready();
-    for site in [Site::new(), Site::on(&server.url()), database] {
+    for site in Site::on_each_store(Flavor::Valkey91) {
         let (run, fence) = holder(&site);
         let next = site.start(site.run_script(&["k"], "echo $LEASEHOLD_FENCE > next"));
-        until("somebody waits", || {
-            let shown = site.finish(site.leasehold(&["show", "--store", site.store(), "k"]));
-            shown.out.contains("waiting  1")
-        });
+        site.wait_for_waiters(1);
         let begun = Instant::now();
         let done = break_with(&site, &["k", "--fence", &fence]);
         done.is_silent(0);
         assert!(done.out.starts_with("k: broken") && done.out.contains("web 3 ("), "{done:?}");
         run.finish().says(70, &["k: lease lost, so the command was ended", "somebody broke the lease"]);
         assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
-        assert!(!is_alive(&site.read("pid")));
+        assert!(!is_alive(&site.read("running")));
         next.finish().is_silent(0);
         assert!(site.read("next").parse::<u64>().unwrap() > fence.parse().unwrap());
     }
@@ -50,23 +39,21 @@ fn a_run_whose_lease_is_broken_ends_its_command_at_once_and_the_next_waiter_runs
 
 #[test]
 fn a_wrong_fence_breaks_nothing_and_says_who_holds_the_lock() {
-    let server = Server::start(Flavor::Redis70);
-    let (_postgres, database) = ready();
-    for site in [Site::new(), Site::on(&server.url()), database] {
+    for site in Site::on_each_store(Flavor::Redis70) {
         let (run, fence) = holder(&site);
         let wrong = (fence.parse::<u64>().unwrap() - 1).to_string();
         let words = ["k: no lease with fence ", &wrong, &format!("with fence {fence} by web 3 (")];
         break_with(&site, &["k", "--fence", &wrong]).says(75, &words);
         let done = break_with(&site, &["--json", "k", "--fence", &wrong]);
-        let shown: Value = serde_json::from_str(&done.out).unwrap();
+        let shown = done.json();
         assert_eq!(
             (&shown["broken"], shown["holders"][0]["fence"].to_string()),
             (&false.into(), fence.clone())
         );
-        assert!(is_alive(&site.read("pid")));
+        assert!(is_alive(&site.read("running")));
         let done = break_with(&site, &["--json", "k", "--fence", &fence]);
         done.is_silent(0);
-        let shown: Value = serde_json::from_str(&done.out).unwrap();
+        let shown = done.json();
         assert_eq!((&shown["broken"], &shown["holders"][0]["label"]), (&true.into(), &"web 3".into()));
         run.finish().says(70, &["somebody broke the lease"]);
         break_with(&site, &["k", "--fence", &fence]).says(1, &["k: nobody holds it", &fence]);

@@ -1,11 +1,9 @@
 //! `leasehold doctor` on PostgreSQL: each finding, and its remedy as it is printed.
 
-use std::process::Command;
-
-use serde_json::Value;
 use servers::Postgres;
 
-use crate::harness::{Done, Site};
+use crate::database::sql;
+use crate::harness::{Done, Site, until};
 
 struct Scene {
     server: Postgres,
@@ -34,26 +32,22 @@ impl Scene {
         scene
     }
 
-    fn sql(&self, sql: &str) {
-        let done = Command::new(Postgres::programs().unwrap().join("psql"))
-            .args(["-Xq", "-v", "ON_ERROR_STOP=1", "-d", &self.server.url()])
-            .args(sql.split("; ").flat_map(|statement| ["-c", statement]))
-            .output()
-            .unwrap();
-        assert!(done.status.success(), "{sql}: {done:?}");
+    /// Not in one transaction, in which some settings cannot be changed.
+    fn sql(&self, statements: &str) {
+        for statement in statements.split("; ") {
+            sql(&self.server.url(), statement).unwrap();
+        }
     }
 
     fn doctor(&self, words: &[&str]) -> Done {
-        let mut command = self.site.leasehold(&["doctor", "--store", self.site.store()]);
-        command.args(words);
-        self.site.finish(command)
+        self.site.finish(self.site.task("doctor", words))
     }
 
     /// The one finding that is not a note: its severity, its subject, and its remedy with the kind.
     fn finds(&self, code: i32) -> [String; 4] {
         let done = self.doctor(&["--json"]);
         done.is_silent(code);
-        let object: Value = serde_json::from_str(&done.out).unwrap();
+        let object = done.json();
         let found = object["findings"].as_array().unwrap().iter();
         let found: Vec<_> = found.filter(|finding| finding["severity"] != "note").collect();
         let [found] = found[..] else { panic!("not one finding: {found:?}") };
@@ -67,7 +61,7 @@ impl Scene {
         assert_eq!([&*how, &*what, &*kind], [severity, about, "psql"], "{mend}");
         self.sql(&mend);
         // A new setting reaches new sessions after a moment.
-        crate::harness::until(about, || self.doctor(&[]).status.code() == Some(0));
+        until(about, || self.doctor(&[]).status.code() == Some(0));
     }
 }
 
@@ -131,10 +125,10 @@ fn unlogged_tables_and_settings_that_lose_grants_are_warnings_and_are_mended() {
     scene.sql("ALTER TABLE leasehold.share SET UNLOGGED");
     scene.is_mended(1, "warning", "unlogged");
     scene.sql("ALTER SYSTEM SET full_page_writes = off; SELECT pg_reload_conf()");
-    crate::harness::until("the setting", || scene.doctor(&[]).status.code() == Some(1));
+    until("the setting", || scene.doctor(&[]).status.code() == Some(1));
     scene.is_mended(1, "warning", "disk");
     scene.sql("ALTER SYSTEM SET autovacuum = off; SELECT pg_reload_conf()");
-    crate::harness::until("the setting", || scene.doctor(&[]).status.code() == Some(1));
+    until("the setting", || scene.doctor(&[]).status.code() == Some(1));
     scene.is_mended(1, "warning", "autovacuum");
     scene.sql("ALTER ROLE web SET statement_timeout = '2s'");
     scene.is_mended(1, "warning", "timeouts");

@@ -16,8 +16,7 @@ fn doctor(site: &Site, words: &[&str]) -> Done {
 
 /// The findings with this subject, without notes, and the exit code.
 fn findings(done: &Done, about: &str) -> Vec<Value> {
-    let object: Value = serde_json::from_str(&done.out).unwrap_or_else(|error| panic!("{error}: {done:?}"));
-    let all = object["findings"].as_array().expect("a list").clone();
+    let all = done.json()["findings"].as_array().expect("a list").clone();
     all.into_iter().filter(|finding| finding["about"] == about && finding["severity"] != "note").collect()
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use servers::{Flavor, Server};
 
-use crate::harness::{Done, SECRET, Site};
+use crate::harness::{Done, OURS, SECRET, Site};
 use crate::home::Home;
 use crate::shell::{in_shell, program};
 
@@ -50,15 +50,14 @@ fn the_label_of_a_hold_names_the_script_that_reads_it() {
     let site = Site::new();
     program(&site, "deploy.sh", "leasehold hold k | { read -r fence; leasehold show --json k; }");
     let done = site.finish(in_shell(&site, "./deploy.sh", &[]));
-    let shown: serde_json::Value = serde_json::from_str(&done.out).unwrap();
+    let shown = done.json();
     let label = shown["holders"][0]["label"].as_str().unwrap();
     assert!(label.contains('@') && label.ends_with(" deploy.sh"), "{label}");
 }
 
 #[test]
 fn fences_rise_from_run_to_run() {
-    let server = Server::start(Flavor::Valkey91);
-    for site in [Site::new(), Site::on(&server.url())] {
+    for site in Site::on_file_and(Flavor::Valkey91) {
         let mut last = 0;
         for _ in 0..5 {
             let done = site.finish(site.run_script(&["k"], "echo $LEASEHOLD_FENCE"));
@@ -67,15 +66,6 @@ fn fences_rise_from_run_to_run() {
             last = fence;
         }
     }
-}
-
-#[test]
-fn the_store_comes_from_the_environment_if_no_option_names_one() {
-    let site = Site::new();
-    let mut command = site.leasehold(&["run", "-v", "k", "--", "true"]);
-    command.env("LEASEHOLD_STORE", site.store());
-    let done = site.finish(command);
-    assert!(done.err.contains(&format!("k: taken at {}, fence ", site.store())), "{done:?}");
 }
 
 /// It would be another file in each working directory, and exclude nobody.
@@ -126,34 +116,18 @@ fn the_default_store_is_the_users_whatever_the_environment_says() {
 }
 
 #[test]
-fn no_descriptor_of_ours_is_given_to_the_command() {
-    let server = Server::start(Flavor::Redis62);
-    for site in [Site::new(), Site::on(&server.url())] {
-        let done = site.finish(site.run_script(&["k"], "ls /proc/$$/fd"));
-        done.is_silent(0);
-        // The parent of the tests may have passed descriptors to all of us.
-        let without_us = site.finish(site.process("sh", &["-c", "ls /proc/$$/fd"]));
-        assert_eq!(done.out, without_us.out);
-    }
-}
-
-#[test]
 fn a_key_that_is_held_around_us_is_refused_at_once() {
     let site = Site::new();
-    let ours = env!("CARGO_BIN_EXE_leasehold");
     let nested = |words: &[&str]| {
-        let mut command = site.run(&["k", "--", ours, "run"]);
+        let mut command = site.run(&["k", "--", OURS, "run"]);
         command.args(words);
         site.finish(command)
     };
     nested(&["k", "--", "true"]).says(64, &["k: a run around this one holds it", "leave the inner run out"]);
     nested(&["other", "--", "true"]).is_silent(0);
-    nested(&["other", "--", ours, "run", "k", "--", "true"]).says(64, &["k: a run around this one holds it"]);
     nested(&["--store", &format!("file:{}", site.path("b.db").display()), "k", "--", "true"]).is_silent(0);
     let same = format!("file:{}/./leases.db", site.path("").display());
     nested(&["--store", &same, "k", "--", "true"]).says(64, &["k: a run around this one holds it"]);
-    let done = nested(&["other", "--", "printenv", "LEASEHOLD_KEYS"]);
-    assert_eq!(done.out, "k\nother\n");
 }
 
 #[test]
@@ -178,8 +152,7 @@ fn a_password_goes_neither_to_the_command_nor_to_the_terminal() {
 fn a_nested_run_that_lacks_the_password_says_so_and_locks_nowhere_else() {
     let server = Server::setup(Flavor::Valkey91).password(SECRET).start();
     let site = Site::new();
-    let mut outer =
-        site.leasehold(&["run", "k", "--", env!("CARGO_BIN_EXE_leasehold"), "run", "other", "--", "true"]);
+    let mut outer = site.leasehold(&["run", "k", "--", OURS, "run", "other", "--", "true"]);
     outer.env("LEASEHOLD_STORE", server.url().replace("//", &format!("//:{SECRET}@")));
     let done = site.finish(outer);
     done.says_and_hints(

@@ -38,11 +38,10 @@ fn eight_processes_add_fifty_times_each_on_a_server() {
 
 #[test]
 fn a_holder_that_was_killed_keeps_others_out_no_longer_than_its_ttl() {
-    let server = Server::start(Flavor::Redis70);
-    for site in [Site::new(), Site::on(&server.url())] {
+    for site in Site::on_file_and(Flavor::Redis70) {
         let ttl = Duration::from_secs(3);
-        let holder = site.start(site.run_script(&["--ttl", "3", "k"], "echo $$ > running; exec sleep 60"));
-        let command = site.wait_for("running");
+        let holder = site.holder(&["--ttl", "3", "k"]);
+        let command = site.read("running");
         holder.signal(Signal::KILL);
         let killed = Instant::now();
         site.finish(site.run(&["k", "--", "true"])).is_silent(0);
@@ -63,8 +62,7 @@ fn locks_of_other_programs_and_ours_keep_each_other_out() {
     site.finish(site.run(&["k", "--", "true"])).is_silent(0);
     assert!(set.elapsed() >= Duration::from_millis(950), "{:?}", set.elapsed());
 
-    let holder = site.start(site.run_script(&["k"], "echo $$ > running; exec sleep 60"));
-    site.wait_for("running");
+    let holder = site.holder(&["k"]);
     assert_eq!(server.text(&["SET", "k", "theirs", "NX", "PX", "1000"]), servers::Reply::Bulk(None));
     drop(holder);
     assert_eq!(server.text(&["EXISTS", "k"]).as_integer(), Some(0));

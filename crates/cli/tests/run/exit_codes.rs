@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use rustix::process::Signal;
 use servers::{Flavor, Server};
 
-use crate::harness::Site;
+use crate::harness::{OURS, Site};
 
 #[test]
 fn the_commands_own_code_is_ours() {
@@ -47,7 +47,7 @@ fn a_full_disk_is_69_at_once_and_says_what_to_do() {
     let store = format!("file:{}/leases.db", directory.display());
     let begun = std::time::Instant::now();
     let words = ["run", "--store", &store, "k", "--", "true"];
-    let done = on_a_full_disk(env!("CARGO_BIN_EXE_leasehold"), &words);
+    let done = on_a_full_disk(OURS, &words);
     done.says(69, &["the disk is full", "free some space\n"]);
     // The outage limit is 10 s.
     assert!(begun.elapsed() < std::time::Duration::from_secs(8), "{:?}", begun.elapsed());
@@ -91,9 +91,7 @@ fn a_command_that_died_of_a_signal_has_us_die_of_it_and_leaves_no_lock() {
 #[test]
 fn a_lock_that_is_held_is_75_and_the_line_says_who_and_where() {
     let site = Site::new();
-    let holder =
-        site.start(site.run_script(&["--label", "the holder", "k"], "echo $$ > running; exec sleep 60"));
-    site.wait_for("running");
+    let holder = site.holder(&["--label", "the holder", "k"]);
     for options in [&["-n"][..], &["--try"], &["-w", "0"], &["--within=0s"]] {
         let done = site.finish(site.run(&[options, &["k", "--", "true"]].concat()));
         done.says(75, &["k: held by the holder (", site.store(), "--within"]);
@@ -106,23 +104,6 @@ fn a_lock_that_is_held_is_75_and_the_line_says_who_and_where() {
     site.finish(site.run(&["-n", "another", "--", "true"])).is_silent(0);
     drop(holder);
     site.finish(site.run(&["-n", "k", "--", "true"])).is_silent(0);
-}
-
-#[test]
-fn a_waiter_gets_its_turn() {
-    let site = Site::new();
-    let holder =
-        site.start(site.run_script(&["k"], "echo $$ > running; until [ -e go ]; do sleep 0.01; done"));
-    site.wait_for("running");
-    let waiters =
-        [&["k"][..], &["-w", "20", "k"]].map(|words| site.start(site.run_script(words, "echo done")));
-    fs::write(site.path("go"), "").unwrap();
-    holder.finish().is_silent(0);
-    for waiter in waiters {
-        let done = waiter.finish();
-        done.is_silent(0);
-        assert_eq!(done.out, "done\n");
-    }
 }
 
 #[test]
@@ -143,14 +124,4 @@ fn a_place_that_others_can_write_to_is_69() {
     let store = format!("file:{}/leases.db", site.path("open").display());
     let done = site.finish(site.leasehold(&["run", "--store", &store, "k", "--", "true"]));
     done.says(69, &["can be written by others", "chmod 700"]);
-}
-
-#[test]
-fn help_and_version_are_no_errors() {
-    let site = Site::new();
-    for words in [&["--help"][..], &["run", "--help"], &["run", "-h"], &["--version"]] {
-        let done = site.finish(site.leasehold(words));
-        done.is_silent(0);
-        assert!(done.out.contains("leasehold"), "{done:?}");
-    }
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use rustix::process::Signal;
 
-use crate::harness::{Running, Site, is_alive, pid, until};
+use crate::harness::{OURS, Running, Site, child_of, is_alive, kill, kill_with, until};
 
 const UNSHARE: [&str; 6] = ["--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--mount-proc"];
 
@@ -23,16 +23,15 @@ fn has_namespaces() -> bool {
 /// `leasehold run` with these words, as process 1, and a script as the command.
 fn contained(site: &Site, words: &[&str], script: &str) -> Command {
     let mut all: Vec<&str> = UNSHARE.to_vec();
-    all.extend([env!("CARGO_BIN_EXE_leasehold"), "run", "--store", site.store()]);
+    all.extend([OURS, "run", "--store", site.store()]);
     all.extend(words);
     all.extend(["--", "sh", "-c", script]);
     site.process("unshare", &all)
 }
 
-/// The first process inside, by its number outside.
-fn first(run: &Running) -> u32 {
-    let children = format!("/proc/{0}/task/{0}/children", run.id());
-    fs::read_to_string(children).unwrap().trim().parse().expect("unshare has one child")
+/// Sends a signal to the first process inside.
+fn signal_first(run: &Running, signal: Signal) {
+    kill_with(&child_of(run.id()), signal);
 }
 
 #[test]
@@ -61,16 +60,15 @@ fn the_first_process_passes_signals_on_although_the_kernel_would_spare_it() {
             format!("trap 'exit {number}' {number}; echo $$ > running; while :; do sleep 0.02; done");
         let run = site.start(contained(&site, &["k"], &script));
         site.wait_for("running");
-        rustix::process::kill_process(pid(first(&run)), signal).unwrap();
+        signal_first(&run, signal);
         let done = run.finish();
         assert_eq!(done.status.code(), Some(number), "{done:?}");
     }
     // The same while it waits.
-    let holder = site.start(site.run_script(&["k"], "echo x > held; exec sleep 60"));
-    site.wait_for("held");
+    let holder = site.holder(&["k"]);
     let run = site.start(contained(&site, &["-v", "k"], "true"));
     until("it waits", || run.err().contains("waiting for k, held by "));
-    rustix::process::kill_process(pid(first(&run)), Signal::TERM).unwrap();
+    signal_first(&run, Signal::TERM);
     let done = run.finish();
     assert_eq!(done.status.code(), Some(128 + 15), "{done:?}");
     drop(holder);
@@ -90,7 +88,7 @@ fn the_first_process_and_the_supervisor_wait_for_orphans() {
     let run = site.start(contained(&site, &["k"], script));
     site.wait_for("running");
     // And an orphan that came from outside, as by `docker exec`: it becomes a child of process 1.
-    let inside = first(&run).to_string();
+    let inside = child_of(run.id());
     let entering = ["--user", "--pid", "--mount", "--preserve-credentials", "--target", &inside];
     let orphaning = ["sh", "-c", "(sleep 0.05 &)"];
     site.finish(site.process("nsenter", &[&entering[..], &orphaning].concat())).is_silent(0);
@@ -99,7 +97,7 @@ fn the_first_process_and_the_supervisor_wait_for_orphans() {
     until("the orphan is gone", || {
         fs::read_to_string(&children).unwrap_or_default().split_ascii_whitespace().count() == 1
     });
-    fs::write(site.path("go"), "").unwrap();
+    site.go();
     let done = run.finish();
     done.is_silent(4);
     assert_eq!(done.out, "");
@@ -116,9 +114,8 @@ fn a_loss_ends_all_in_the_container_that_the_command_started() {
     let run = site.start(contained(&site, &["--ttl", "1", "k"], script));
     site.wait_for("running");
     site.wait_for("far");
-    let first = first(&run).to_string();
-    let supervisor = fs::read_to_string(format!("/proc/{first}/task/{first}/children")).unwrap();
-    crate::harness::kill(supervisor.trim());
+    let first = child_of(run.id());
+    kill(&child_of(first.parse().unwrap()));
     run.finish().says(70, &["k: the supervisor of the command was killed"]);
     until("the first process is gone", || !is_alive(&first));
 }

@@ -2,7 +2,7 @@
 
 use servers::{Flavor, Server};
 
-use crate::harness::{Site, until};
+use crate::harness::{OURS, Site, until};
 use crate::pty::Pty;
 use crate::shell::{others, path};
 
@@ -54,7 +54,7 @@ fn a_key_may_begin_with_a_dash_behind_dashes() {
         done.err.contains("-k: a run around this one holds it") && done.out.ends_with("64\n"),
         "{done:?}"
     );
-    site.finish(site.leasehold(&["ls", "--store", site.store(), "-q", "--", "-"])).is_silent(0);
+    site.finish(site.task("ls", &["-q", "--", "-"])).is_silent(0);
 }
 
 #[test]
@@ -62,13 +62,13 @@ fn environment_variables_replace_missing_options() {
     let site = Site::new();
     let show = |variables: &[(&str, &str)], options: &[&str]| {
         let mut run = site.run(&[options, &["k", "--", "sh", "-c"]].concat());
-        run.arg(format!("{} show --json k", env!("CARGO_BIN_EXE_leasehold")));
+        run.arg(format!("{} show --json k", OURS));
         let done = site.finish({
             run.envs(variables.iter().copied());
             run
         });
         done.is_silent(0);
-        let shown: serde_json::Value = serde_json::from_str(&done.out).unwrap();
+        let shown = done.json();
         let holding = &shown["holders"][0];
         (holding["remaining_ms"].as_u64().unwrap(), holding["label"].as_str().unwrap().to_owned())
     };
@@ -122,7 +122,7 @@ fn completions_are_printed_and_bash_completes_keys_and_the_command_behind_dashes
         done.is_silent(0);
         assert!(done.out.contains(has), "{shell}");
     }
-    let marked = site.leasehold(&["every", "--store", site.store(), "2h", "marked:one", "--", "true"]);
+    let marked = site.task("every", &["2h", "marked:one", "--", "true"]);
     site.finish(marked).is_silent(0);
     let _spaced = site.start(site.run(&["app:my job", "--", "sleep", "60"]));
     until("it holds", || {
@@ -157,7 +157,7 @@ fn completions_are_printed_and_bash_completes_keys_and_the_command_behind_dashes
 fn a_server_that_asks_for_a_password_is_answered_with_a_file() {
     let server = Server::setup(Flavor::Redis82).password("s3cret-pw").start();
     let site = Site::on(&server.url());
-    let done = site.finish(site.leasehold(&["show", "--store", site.store(), "k"]));
+    let done = site.finish(site.task("show", &["k"]));
     done.says_and_hints(
         69,
         &["asks for a password"],

@@ -10,7 +10,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use servers::{Flavor, Postgres, Server};
 use tempfile::TempDir;
+
+use crate::database;
+
+/// The program that is tested.
+pub(crate) const OURS: &str = env!("CARGO_BIN_EXE_leasehold");
 
 /// Longer than anything here takes on a busy machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
@@ -20,6 +27,8 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 pub(crate) struct Site {
     directory: TempDir,
     store: String,
+    /// What ends with the site.
+    servers: (Option<Server>, Option<Postgres>),
     outputs: AtomicU32,
 }
 
@@ -28,12 +37,28 @@ impl Site {
     pub(crate) fn new() -> Self {
         let directory = tempfile::tempdir().expect("a directory for the test");
         let store = format!("file:{}/leases.db", directory.path().display());
-        Self { directory, store, outputs: AtomicU32::new(0) }
+        Self { directory, store, servers: (None, None), outputs: AtomicU32::new(0) }
     }
 
     /// With a store elsewhere.
     pub(crate) fn on(store: &str) -> Self {
         Self { store: store.into(), ..Self::new() }
+    }
+
+    /// One with its own file store, and one with its own server.
+    pub(crate) fn on_file_and(flavor: Flavor) -> [Self; 2] {
+        let server = Server::start(flavor);
+        let mut on_server = Self::on(&server.url());
+        on_server.servers.0 = Some(server);
+        [Self::new(), on_server]
+    }
+
+    /// The same, and one with a database of its own.
+    pub(crate) fn on_each_store(flavor: Flavor) -> [Self; 3] {
+        let [on_file, on_server] = Self::on_file_and(flavor);
+        let (database, mut in_database) = database::ready();
+        in_database.servers.1 = Some(database);
+        [on_file, on_server, in_database]
     }
 
     pub(crate) fn store(&self) -> &str {
@@ -50,13 +75,23 @@ impl Site {
 
     /// `leasehold` with these words, and no store but the default one.
     pub(crate) fn leasehold(&self, words: &[&str]) -> Command {
-        self.process(env!("CARGO_BIN_EXE_leasehold"), words)
+        self.process(OURS, words)
     }
 
-    /// `leasehold run --store STORE` with these words.
+    /// `leasehold` with a task and its words, at the site's store.
+    pub(crate) fn task(&self, task: &str, words: &[&str]) -> Command {
+        self.leasehold(&[&[task, "--store", &self.store], words].concat())
+    }
+
+    /// `leasehold run` with these words.
     pub(crate) fn run(&self, words: &[&str]) -> Command {
-        let mut command = self.leasehold(&["run", "--store", &self.store]);
-        command.args(words);
+        self.task("run", words)
+    }
+
+    /// `leasehold` with these words, and the store in its environment.
+    pub(crate) fn by_environment(&self, words: &[&str]) -> Command {
+        let mut command = self.leasehold(words);
+        command.env("LEASEHOLD_STORE", &self.store);
         command
     }
 
@@ -90,6 +125,37 @@ impl Site {
     #[track_caller]
     pub(crate) fn finish(&self, command: Command) -> Done {
         self.start(command).finish()
+    }
+
+    /// Starts a run that holds the lock until a file `go` exists. It writes its fence into `fence`, and
+    /// the process id of its command into `running`.
+    #[track_caller]
+    pub(crate) fn holder(&self, words: &[&str]) -> Running {
+        let _ = fs::remove_file(self.path("running"));
+        let script = "echo $LEASEHOLD_FENCE > fence; echo $$ > running; until [ -e go ]; do sleep 0.02; done";
+        let run = self.start(self.run_script(words, script));
+        self.wait_for("running");
+        run
+    }
+
+    /// Lets holders end.
+    pub(crate) fn go(&self) {
+        fs::write(self.path("go"), "").expect("a file in the test's directory");
+    }
+
+    /// Waits until so many requests wait for `k`.
+    #[track_caller]
+    pub(crate) fn wait_for_waiters(&self, count: usize) {
+        until("so many wait", || {
+            let shown = self.finish(self.task("show", &["--json", "k"])).json();
+            shown["waiters"].as_array().is_some_and(|waiters| waiters.len() == count)
+        });
+    }
+
+    /// The events in a file.
+    #[track_caller]
+    pub(crate) fn events(&self, name: &str) -> Vec<Value> {
+        json_lines(&self.read(name))
     }
 
     /// Waits until a file is not empty, and returns its content.
@@ -215,6 +281,13 @@ impl Done {
         assert_eq!(second, format!("hint: {hint}\n"), "{self:?}");
     }
 
+    /// The object that it printed.
+    #[track_caller]
+    pub(crate) fn json(&self) -> Value {
+        let [object] = &json_lines(&self.out)[..] else { panic!("not one object: {self:?}") };
+        object.clone()
+    }
+
     #[track_caller]
     pub(crate) fn died_of(&self, signal: Signal) {
         assert_eq!(self.status.signal(), Some(signal.as_raw()), "{self:?}");
@@ -224,6 +297,18 @@ impl Done {
     pub(crate) fn keeps_the_secret(&self) {
         assert!(!self.out.contains(SECRET) && !self.err.contains(SECRET), "{self:?}");
     }
+}
+
+/// An object a line.
+#[track_caller]
+pub(crate) fn json_lines(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"))).collect()
+}
+
+/// The only child of a process.
+pub(crate) fn child_of(parent: u32) -> String {
+    let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children"));
+    children.expect("the kernel lists children").trim().to_owned()
 }
 
 /// A password that must be in no output.

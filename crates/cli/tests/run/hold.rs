@@ -1,27 +1,21 @@
 //! `leasehold hold`: a lock for a script.
 
+use std::process::Command;
 use std::time::Duration;
 
 use rustix::process::Signal;
 use servers::{Flavor, Proxy, Server};
 
-use crate::database::ready;
 use crate::harness::{Site, until};
+use crate::shell::in_shell;
 
-fn bash(site: &Site, script: &str) -> std::process::Command {
-    let mut command = site.process("bash", &["-c", script]);
-    command.env("LEASEHOLD_STORE", site.store());
-    // By its full name, as in the manual.
-    let ours = std::path::Path::new(env!("CARGO_BIN_EXE_leasehold")).parent().unwrap();
-    command.env("PATH", format!("{}:{}", ours.display(), std::env::var("PATH").unwrap_or_default()));
-    command
+fn bash(site: &Site, script: &str) -> Command {
+    in_shell(site, "bash", &["-c", script])
 }
 
 #[test]
 fn a_script_is_alone_from_the_fence_to_its_end() {
-    let server = Server::start(Flavor::Redis82);
-    let (_postgres, database) = ready();
-    for site in [Site::new(), Site::on(&server.url()), database] {
+    for site in Site::on_each_store(Flavor::Redis82) {
         let script = "\
             exec 9< <(leasehold hold deploy)
             read -r fence <&9 || exit 75
@@ -56,8 +50,7 @@ fn closing_the_descriptor_lets_the_lock_go_with_0() {
 #[test]
 fn a_refused_request_reads_no_fence() {
     let site = Site::new();
-    let holder = site.start(site.run_script(&["deploy"], "echo $$ > running; exec sleep 60"));
-    site.wait_for("running");
+    let holder = site.holder(&["deploy"]);
     let script = "exec 9< <(leasehold hold -nq deploy); read -r fence <&9 || exit 75";
     site.finish(bash(&site, script)).is_silent(75);
     let done = site.finish(bash(&site, "leasehold hold -w 50ms -E 9 deploy"));
@@ -107,7 +100,7 @@ fn a_lease_that_cannot_be_renewed_is_the_end_of_the_pipe_by_its_end() {
 #[test]
 fn a_longest_hold_is_70_and_says_so() {
     let site = Site::new();
-    let done = site.finish(site.leasehold(&["hold", "--store", site.store(), "--max-hold", "300ms", "k"]));
+    let done = site.finish(site.task("hold", &["--max-hold", "300ms", "k"]));
     done.says(70, &["k: held for as long as --max-hold 300ms allows"]);
 }
 
@@ -115,7 +108,7 @@ fn a_longest_hold_is_70_and_says_so() {
 fn into_a_file_it_holds_until_a_signal_and_ends_of_that() {
     let site = Site::new();
     for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
-        let hold = site.start(site.leasehold(&["hold", "--store", site.store(), "--ttl", "1500ms", "k"]));
+        let hold = site.start(site.task("hold", &["--ttl", "1500ms", "k"]));
         until("it holds", || !hold.out().is_empty());
         assert!(hold.out().ends_with('\n'));
         // Longer than its ttl.
@@ -130,7 +123,7 @@ fn into_a_file_it_holds_until_a_signal_and_ends_of_that() {
 #[test]
 fn killed_it_keeps_others_out_no_longer_than_its_ttl() {
     let site = Site::new();
-    let hold = site.start(site.leasehold(&["hold", "--store", site.store(), "--ttl", "2", "k"]));
+    let hold = site.start(site.task("hold", &["--ttl", "2", "k"]));
     until("it holds", || !hold.out().is_empty());
     hold.signal(Signal::KILL);
     site.finish(site.run(&["-w", "4", "k", "--", "true"])).is_silent(0);
@@ -168,13 +161,6 @@ fn it_takes_no_command_and_at_least_one_key() {
     ] {
         site.finish(site.leasehold(words)).says(64, &[says]);
     }
-}
-
-#[test]
-fn a_key_that_a_run_around_it_holds_is_refused_at_once() {
-    let site = Site::new();
-    let done = site.finish(site.run(&["k", "--", env!("CARGO_BIN_EXE_leasehold"), "hold", "k"]));
-    done.says(64, &["k: a run around this one holds it"]);
 }
 
 /// The second one inherits the script's end of the first one's pipe, as every process of the script

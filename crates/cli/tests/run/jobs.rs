@@ -8,26 +8,14 @@ use rustix::process::Signal;
 use serde_json::Value;
 use servers::{Flavor, Server};
 
-use crate::harness::{LIMIT, Running, Site, is_alive, until};
-
-/// `leasehold once` or `every` at the site's store, with these words.
-fn job(site: &Site, task: &str, words: &[&str]) -> Command {
-    let mut command = site.leasehold(&[task, "--store", site.store()]);
-    command.args(words);
-    command
-}
+use crate::harness::{LIMIT, OURS, Running, Site, is_alive, until};
 
 fn once(site: &Site, words: &[&str]) -> Command {
-    job(site, "once", words)
+    site.task("once", words)
 }
 
 fn every(site: &Site, words: &[&str]) -> Command {
-    job(site, "every", words)
-}
-
-/// A site on the file store, and one on a server.
-fn file_and_server(server: &Server) -> [Site; 2] {
-    [Site::new(), Site::on(&server.url())]
+    site.task("every", words)
 }
 
 fn lines(site: &Site, name: &str) -> usize {
@@ -36,10 +24,9 @@ fn lines(site: &Site, name: &str) -> usize {
 
 /// The events of a job, without their times.
 fn told(site: &Site, task: &str, words: &str) -> Vec<Value> {
-    let ours = env!("CARGO_BIN_EXE_leasehold");
-    let line = format!("exec {ours} {task} --store {} --status-fd 7 {words} 7>events", site.store());
+    let line = format!("exec {OURS} {task} --store {} --status-fd 7 {words} 7>events", site.store());
     site.finish(site.process("sh", &["-c", &line]));
-    site.read("events").lines().map(|line| serde_json::from_str(line).expect(line)).collect()
+    site.events("events")
 }
 
 fn names(events: &[Value]) -> Vec<&str> {
@@ -49,7 +36,7 @@ fn names(events: &[Value]) -> Vec<&str> {
 #[test]
 fn one_of_ten_processes_that_start_at_once_runs_the_job_three_times_in_a_row() {
     let server = Server::setup(Flavor::Redis82).append_only().arg("appendfsync", "always").start();
-    for site in file_and_server(&server) {
+    for site in [Site::new(), Site::on(&server.url())] {
         for round in 0..3 {
             let script = "echo $$ >> ran; sleep 0.2";
             let words = ["1h", "report", "--", "sh", "-c", script];
@@ -69,8 +56,7 @@ fn one_of_ten_processes_that_start_at_once_runs_the_job_three_times_in_a_row() {
 
 #[test]
 fn one_of_ten_processes_migrates_and_all_exit_with_0_when_it_is_done() {
-    let server = Server::start(Flavor::Valkey91);
-    for site in file_and_server(&server) {
+    for site in Site::on_file_and(Flavor::Valkey91) {
         let script = "sleep 0.3; echo $$ >> ran";
         let words = ["migrate", "--", "sh", "-c", script];
         let all: Vec<Running> = (0..10).map(|_| site.start(once(&site, &words))).collect();
@@ -84,11 +70,11 @@ fn one_of_ten_processes_migrates_and_all_exit_with_0_when_it_is_done() {
 #[test]
 fn a_failed_job_is_left_to_the_next_process_and_a_done_one_runs_no_more() {
     let server = Server::setup(Flavor::Valkey91).append_only().arg("appendfsync", "always").start();
-    for site in file_and_server(&server) {
+    for site in [Site::new(), Site::on(&server.url())] {
         for (task, words) in [("once", &["migrate", "--"][..]), ("every", &["1h", "report", "--"])] {
             let run = |script: &str| {
                 let all: Vec<_> = words.iter().copied().chain(["sh", "-c", script]).collect();
-                site.finish(job(&site, task, &all))
+                site.finish(site.task(task, &all))
             };
             run("exit 1").is_silent(1);
             run("exit 75").is_silent(75);
@@ -108,7 +94,7 @@ fn a_failed_job_is_left_to_the_next_process_and_a_done_one_runs_no_more() {
             server.restart();
         }
         for words in [&["once", "migrate"][..], &["every", "1h", "report"]] {
-            let done = site.finish(job(&site, words[0], &[&words[1..], &["--", "echo", "again"]].concat()));
+            let done = site.finish(site.task(words[0], &[&words[1..], &["--", "echo", "again"]].concat()));
             done.is_silent(0);
             assert_eq!(done.out, "", "after a restart");
         }
@@ -117,13 +103,12 @@ fn a_failed_job_is_left_to_the_next_process_and_a_done_one_runs_no_more() {
 
 #[test]
 fn a_run_that_is_killed_leaves_the_job_to_the_next_and_nothing_running() {
-    let server = Server::start(Flavor::Redis70);
-    for site in file_and_server(&server) {
+    for site in Site::on_file_and(Flavor::Redis70) {
         for (task, words) in
             [("once", &["--ttl", "2", "migrate"][..]), ("every", &["--ttl", "2", "1h", "report"])]
         {
             let script = "echo $$ > running; exec sleep 60";
-            let job_of = |script| job(&site, task, &[words, &["--", "sh", "-c", script]].concat());
+            let job_of = |script| site.task(task, &[words, &["--", "sh", "-c", script]].concat());
             let killed = site.start(job_of(script));
             let number = site.wait_for("running");
             killed.signal(Signal::KILL);
@@ -152,12 +137,11 @@ fn killing_all_processes_that_have_the_file_open_loses_no_mark() {
     let site = Site::new();
     site.finish(once(&site, &["migrate", "--", "true"])).is_silent(0);
     site.finish(every(&site, &["1h", "report", "--", "true"])).is_silent(0);
-    let holder = site.start(site.run_script(&["another"], "echo $$ > running; exec sleep 60"));
-    site.wait_for("running");
+    let holder = site.holder(&["another"]);
     holder.signal(Signal::KILL);
     holder.finish().died_of(Signal::KILL);
     for words in [&["once", "migrate"][..], &["every", "1h", "report"]] {
-        let done = site.finish(job(&site, words[0], &[&words[1..], &["--", "echo", "again"]].concat()));
+        let done = site.finish(site.task(words[0], &[&words[1..], &["--", "echo", "again"]].concat()));
         done.is_silent(0);
         assert_eq!(done.out, "");
     }
@@ -259,7 +243,7 @@ fn a_lease_that_is_lost_ends_the_command_and_leaves_it_to_the_next() {
     let long = site.finish(every(&site, &["--max-hold", "300ms", "1h", "report", "--", "sleep", "60"]));
     long.says(70, &["report: ", "--max-hold 300ms"]);
     for words in [&["once", "migrate"][..], &["every", "1h", "report"]] {
-        let done = site.finish(job(&site, words[0], &[&words[1..], &["--", "echo", "done"]].concat()));
+        let done = site.finish(site.task(words[0], &[&words[1..], &["--", "echo", "done"]].concat()));
         assert_eq!((done.status.code(), &*done.out), (Some(0), "done\n"), "{done:?}");
     }
 }
@@ -274,7 +258,7 @@ fn a_job_that_ends_after_its_lock_was_lost_is_not_marked_as_done() {
     site.wait_for("running");
     // The holder is not notified: it would find out at its next renewal.
     server.text(&["SET", "migrate", "another"]);
-    std::fs::write(site.path("go"), "").unwrap();
+    site.go();
     late.finish().says(70, &["migrate: ", "lost before that was noted", "run again"]);
     server.text(&["DEL", "migrate"]);
     assert_eq!(site.finish(once(&site, &["migrate", "--", "echo", "done"])).out, "done\n");
@@ -284,7 +268,7 @@ fn a_job_that_ends_after_its_lock_was_lost_is_not_marked_as_done() {
 fn a_store_that_is_away_is_69_and_nothing_runs() {
     let nowhere = Site::on("redis://127.0.0.1:1");
     for words in [&["once", "-w", "1", "k"][..], &["every", "1h", "k"]] {
-        let done = nowhere.finish(job(&nowhere, words[0], &[&words[1..], &["--", "echo", "ran"]].concat()));
+        let done = nowhere.finish(nowhere.task(words[0], &[&words[1..], &["--", "echo", "ran"]].concat()));
         assert_eq!(done.out, "");
         // A wait of a second is not reported.
         if words[0] == "once" {
@@ -333,7 +317,6 @@ fn invalid_settings_are_refused_before_anything_is_opened() {
     let done = site.finish(site.leasehold(&["every", "1h", "k", "ls"]));
     done.says_and_hints(64, &["no -- before it"], "leasehold every 1h k -- ls");
     // An outer run holds the same lock.
-    let ours = env!("CARGO_BIN_EXE_leasehold");
-    let nested = format!("{ours} once k -- echo inner");
+    let nested = format!("{OURS} once k -- echo inner");
     site.finish(site.run_script(&["k"], &nested)).says(64, &["k: a run around this one holds it"]);
 }

@@ -14,18 +14,6 @@ const STUBBORN: &str = "\
     echo $$ > running; while :; do sleep 0.05; done";
 
 #[test]
-fn a_lock_that_was_deleted_ends_the_command_and_us_with_70() {
-    let server = Server::start(Flavor::Redis70);
-    let site = Site::on(&server.url());
-    let run = site.start(site.run_script(&["--ttl", "1500ms", "k"], "echo $$ > running; exec sleep 60"));
-    let command = site.wait_for("running");
-    server.text(&["DEL", "k"]);
-    let done = run.finish();
-    done.says(70, &["k: lease lost, so the command was ended", "deleted"]);
-    assert!(!is_alive(&command));
-}
-
-#[test]
 fn a_lock_that_was_taken_away_ends_a_stubborn_command_within_the_grace_and_is_left_to_its_taker() {
     let server = Server::start(Flavor::Valkey91);
     let site = Site::on(&server.url());
@@ -80,23 +68,8 @@ fn an_outage_that_is_shorter_than_the_lease_ends_nothing() {
     until("an outage of half a second", || stopped.elapsed() > Duration::from_millis(500));
     server.cont();
     until("the lease is renewed", renewed);
-    std::fs::write(site.path("go"), "").unwrap();
+    site.go();
     run.finish().is_silent(3);
-}
-
-#[test]
-fn a_run_that_was_stopped_past_its_lease_kills_the_command_when_it_goes_on() {
-    let server = Server::start(Flavor::Valkey91);
-    for site in [Site::new(), Site::on(&server.url())] {
-        let run = site.start(site.run_script(&["--ttl", "500ms", "k"], STUBBORN));
-        let command = site.wait_for("running");
-        run.signal(Signal::STOP);
-        // Another process gets the lock, because nobody renews.
-        site.finish(site.run(&["k", "--", "true"])).is_silent(0);
-        run.signal(Signal::CONT);
-        run.finish().says(70, &["k: lease lost, so the command was ended"]);
-        assert!(!is_alive(&command));
-    }
 }
 
 /// Nothing renews while we are stopped, and the command may end before we continue.
@@ -123,7 +96,7 @@ fn a_server_that_is_gone_at_the_end_does_not_change_how_the_command_ended() {
     let run = site.start(site.run_script(&["--ttl", "10", "k"], script));
     site.wait_for("running");
     server.kill_9();
-    std::fs::write(site.path("go"), "").unwrap();
+    site.go();
     let done = run.finish();
     assert_eq!(done.status.code(), Some(3), "{done:?}");
     let [first, last] = *done.err.lines().collect::<Vec<_>>() else { panic!("{done:?}") };
@@ -146,7 +119,7 @@ fn a_release_waits_three_seconds_for_a_stopped_server_at_any_ttl() {
         (task, run, code)
     });
     server.stop();
-    std::fs::write(site.path("go"), "").unwrap();
+    site.go();
     let ended = Instant::now();
     for (task, run, code) in began {
         let done = run.finish();

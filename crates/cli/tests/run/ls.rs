@@ -1,30 +1,22 @@
 //! `leasehold ls`: the locks that are held.
 
-use serde_json::Value;
 use servers::{Flavor, Server};
 
 use crate::database::ready;
-use crate::harness::{Done, Running, Site, until};
+use crate::harness::{Done, OURS, Running, Site, json_lines, until};
 use crate::pty::Pty;
 
-/// A process that holds these.
 fn holder(site: &Site, label: &str, keys: &[&str]) -> Running {
-    let _ = std::fs::remove_file(site.path("running"));
-    let words = [&["--ttl", "20", "--label", label], keys].concat();
-    let run = site.start(site.run_script(&words, "echo $LEASEHOLD_FENCE > running; exec sleep 60"));
-    site.wait_for("running");
-    run
+    site.holder(&[&["--ttl", "20", "--label", label], keys].concat())
 }
 
 fn ls(site: &Site, words: &[&str]) -> Done {
-    let mut command = site.leasehold(&["ls", "--store", site.store()]);
-    command.args(words);
-    site.finish(command)
+    site.finish(site.task("ls", words))
 }
 
 fn keys(done: &Done) -> Vec<String> {
-    let objects = done.out.lines().map(|line| serde_json::from_str::<Value>(line).expect("an object a line"));
-    objects.map(|object| object["key"].as_str().unwrap().to_owned()).collect()
+    let keys = json_lines(&done.out).into_iter().map(|object| object["key"].as_str().unwrap().to_owned());
+    keys.collect()
 }
 
 #[test]
@@ -35,7 +27,7 @@ fn held_locks_are_listed_in_order_for_people_and_for_programs() {
         server.text(&["SET", "job:theirs", "x"]);
         server.text(&["RPUSH", "job:list", "lh1"]);
         let _one = holder(&site, "web-3", &["job:2", "job:10", "other"]);
-        let fence = site.read("running");
+        let fence = site.read("fence");
         let _two = holder(&site, "größe 鍵", &["job:*", "jo"]);
         let done = ls(&site, &["--all"]);
         done.is_silent(0);
@@ -48,8 +40,7 @@ fn held_locks_are_listed_in_order_for_people_and_for_programs() {
         let done = ls(&site, &["--json", "job:"]);
         done.is_silent(0);
         assert_eq!(keys(&done), ["job:*", "job:10", "job:2"]);
-        let second: Value = serde_json::from_str(done.out.lines().nth(1).unwrap()).unwrap();
-        let holding = &second["holders"][0];
+        let holding = &json_lines(&done.out)[1]["holders"][0];
         assert_eq!((&holding["label"], holding["fence"].to_string()), (&"web-3".into(), fence));
         assert_eq!(keys(&ls(&site, &["--json", "job:*"])), ["job:*"]);
         assert_eq!(keys(&ls(&site, &["--json", "-a"])).len(), 5);
@@ -80,9 +71,7 @@ fn held_for_lists_long_held_locks_and_exits_with_1_however_much_of_the_lease_rem
 
 #[test]
 fn an_empty_list_says_so_and_exits_with_0() {
-    let server = Server::start(Flavor::Valkey91);
-    let (_postgres, database) = ready();
-    for site in [Site::new(), Site::on(&server.url()), database] {
+    for site in Site::on_each_store(Flavor::Valkey91) {
         let _holder = holder(&site, "x", &["held"]);
         for words in [&["held:"][..], &["--json", "held:"]] {
             let done = ls(&site, words);
@@ -116,9 +105,8 @@ fn on_a_terminal_each_lock_has_one_line_and_elsewhere_nothing_is_cut() {
 fn keys_that_are_no_text_are_escaped_and_can_be_looked_for() {
     let site = Site::new();
     let script = format!(
-        "k=$(printf 'a\\377\\nb'); {ours} run --store {store} \"$k\" -- \
-         {ours} ls --store {store} --json \"$(printf 'a\\377')\"",
-        ours = env!("CARGO_BIN_EXE_leasehold"),
+        "k=$(printf 'a\\377\\nb'); {OURS} run --store {store} \"$k\" -- \
+         {OURS} ls --store {store} --json \"$(printf 'a\\377')\"",
         store = site.store()
     );
     let done = site.finish(site.process("bash", &["-c", &script]));
@@ -146,15 +134,9 @@ fn words_that_make_no_sense_are_64() {
 fn a_reader_that_has_seen_enough_is_no_failure_and_a_full_disk_is() {
     let site = Site::new();
     let _holder = holder(&site, "x", &["held"]);
-    let ours = format!("{} ls --store {} --all", env!("CARGO_BIN_EXE_leasehold"), site.store());
-    let done = site.finish(site.process("bash", &["-c", &format!("{ours} | true; exit ${{PIPESTATUS[0]}}")]));
+    let ls = format!("{OURS} ls --store {} --all", site.store());
+    let done = site.finish(site.process("bash", &["-c", &format!("{ls} | true; exit ${{PIPESTATUS[0]}}")]));
     done.is_silent(0);
-    let done = site.finish(site.process("bash", &["-c", &format!("{ours} > /dev/full")]));
+    let done = site.finish(site.process("bash", &["-c", &format!("{ls} > /dev/full")]));
     done.says(126, &["cannot be printed"]);
-}
-
-#[test]
-fn a_store_that_is_out_of_reach_is_69() {
-    let site = Site::on("redis://127.0.0.1:1");
-    ls(&site, &["--all"]).says_after_trying(69, &["no answer within", "see that it runs"]);
 }

@@ -14,6 +14,7 @@ mod first_process;
 mod guide;
 mod habits;
 mod harness;
+mod held;
 mod help;
 mod hold;
 mod home;

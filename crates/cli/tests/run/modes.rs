@@ -1,8 +1,6 @@
 //! Readers that share a lock, and permits by number.
 
-use std::fs;
-
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::harness::{Running, Site, until};
 
@@ -14,10 +12,6 @@ fn holder(site: &Site, words: &[&str], name: &str) -> Running {
     run
 }
 
-fn shown(site: &Site, words: &[&str]) -> String {
-    site.finish(site.leasehold(&[&["show", "--store", site.store()], words].concat())).out
-}
-
 #[test]
 fn commands_that_share_run_at_the_same_time_and_one_that_does_not_waits_for_all() {
     let site = Site::new();
@@ -27,10 +21,10 @@ fn commands_that_share_run_at_the_same_time_and_one_that_does_not_waits_for_all(
     until("it waits", || writer.err().contains("waiting for k"));
     // A reader does not overtake it while it waits.
     site.finish(site.run(&["-nq", "--shared", "k", "--", "true"])).is_silent(75);
-    let text = shown(&site, &["k"]);
+    let text = site.finish(site.task("show", &["k"])).out;
     assert_eq!(text.matches("mode     shared").count(), 2, "{text}");
     assert!(!site.path("written").exists());
-    fs::write(site.path("go"), "").unwrap();
+    site.go();
     readers.into_iter().for_each(|reader| reader.finish().is_silent(0));
     writer.finish();
     assert!(site.path("written").exists());
@@ -41,15 +35,15 @@ fn permits_are_taken_by_number_and_shown_so() {
     let site = Site::new();
     let two = holder(&site, &["--permits", "2/3", "k"], "two");
     let one = holder(&site, &["--permits", "3", "k"], "one");
-    let seen: Value = serde_json::from_str(&shown(&site, &["--json", "k"])).unwrap();
+    let seen = site.finish(site.task("show", &["--json", "k"])).json();
     let modes = seen["holders"].as_array().unwrap().iter();
     let modes: Vec<_> = modes.map(|it| json!([it["label"], it["mode"], it["permits"], it["of"]])).collect();
     assert_eq!(modes, [json!(["two", "permits", 2, 3]), json!(["one", "permits", 1, 3])]);
     site.finish(site.run(&["-n", "--permits", "1/3", "k", "--", "true"])).says(75, &["with 2 of 3 permits"]);
     site.finish(site.run(&["-n", "--permits", "1/9", "k", "--", "true"])).says(75, &["with 2 of 3 permits"]);
-    let table = site.finish(site.leasehold(&["ls", "--all", "--store", site.store()])).out;
+    let table = site.finish(site.task("ls", &["--all"])).out;
     assert!(table.contains(") 2/3 ") && table.contains(") 1/3 "), "{table}");
-    fs::write(site.path("go"), "").unwrap();
+    site.go();
     [two, one].into_iter().for_each(|holder| holder.finish().is_silent(0));
     site.finish(site.run(&["-n", "--permits", "3/3", "k", "--", "true"])).is_silent(0);
 }

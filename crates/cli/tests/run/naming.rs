@@ -1,10 +1,8 @@
 //! Locks on the keys of other libraries (`--naming`).
 
-use std::fs;
-
 use servers::{Flavor, Reply, Server};
 
-use crate::harness::{Site, until};
+use crate::harness::{OURS, Site, until};
 
 #[test]
 fn the_key_is_the_librarys_wherever_it_is_said_and_each_task_finds_it_by_name() {
@@ -17,8 +15,7 @@ fn the_key_is_the_librarys_wherever_it_is_said_and_each_task_finds_it_by_name() 
     let theirs = ["SET", "job-lock:prod:nightly", "ADDED:…", "NX", "PX", "1000"];
     assert_eq!(server.text(&theirs), Reply::Bulk(None), "ShedLock got in");
 
-    let task =
-        |words: &[&str]| site.finish(site.leasehold(&[words, &naming, &["--store", site.store()]].concat()));
+    let task = |words: &[&str]| site.finish(site.task(words[0], &[&naming, &words[1..]].concat()));
     site.finish(site.run(&[&naming[..], &["-n", "nightly", "--", "true"]].concat()))
         .says(75, &["job-lock:prod:nightly: held by"]);
     assert!(task(&["show", "nightly"]).out.contains("job-lock:prod:nightly"));
@@ -26,7 +23,7 @@ fn the_key_is_the_librarys_wherever_it_is_said_and_each_task_finds_it_by_name() 
     assert!(task(&["ls", "--all"]).out.contains("job-lock:prod:nightly"));
     task(&["ls", "-q", "day"]).is_silent(0);
     task(&["break", "nightly", "--fence", "1"]).says(75, &["job-lock:prod:nightly"]);
-    fs::write(site.path("go"), "").unwrap();
+    site.go();
     holder.finish().is_silent(0);
 }
 
@@ -62,8 +59,7 @@ fn a_naming_that_there_is_not_and_two_names_for_one_lock_are_64() {
 #[test]
 fn a_run_within_a_run_is_refused_by_the_key_and_not_by_the_name() {
     let site = Site::new();
-    let program = env!("CARGO_BIN_EXE_leasehold");
-    let inner = format!("{program} run redlock:k -- true");
+    let inner = format!("{OURS} run redlock:k -- true");
     site.finish(site.run_script(&["--naming", "pottery", "k"], &inner))
         .says(64, &["redlock:k: a run around this one"]);
 }

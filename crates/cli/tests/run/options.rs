@@ -2,15 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use servers::{Flavor, Server};
+use servers::Flavor;
 
 use crate::harness::{Running, Site, is_alive, until};
 
 fn holder(site: &Site) -> Running {
-    let words = ["--label", "the holder", "k"];
-    let run = site.start(site.run_script(&words, "echo $$ > running; until [ -e go ]; do sleep 0.02; done"));
-    site.wait_for("running");
-    run
+    site.holder(&["--label", "the holder", "k"])
 }
 
 #[test]
@@ -32,16 +29,6 @@ fn busy_ends_with_the_code_that_was_asked_for_also_when_the_time_is_up() {
 }
 
 #[test]
-fn cron_gets_no_output_if_the_last_run_is_still_going() {
-    let site = Site::new();
-    let _holder = holder(&site);
-    let done = site.finish(site.run(&["-nqE0", "k", "--", "echo", "ran"]));
-    done.is_silent(0);
-    assert_eq!(done.out, "");
-    site.finish(site.run(&["-nqE0", "other", "--", "sh", "-c", "exit 3"])).is_silent(3);
-}
-
-#[test]
 fn a_waiting_request_is_told_the_holder_once_if_it_asks_for_it() {
     let site = Site::new();
     let holder = holder(&site);
@@ -51,7 +38,7 @@ fn a_waiting_request_is_told_the_holder_once_if_it_asks_for_it() {
     until("it is told", || verbose.err().contains("waiting for k, held by the holder ("));
     // After several requests.
     std::thread::sleep(Duration::from_millis(500));
-    std::fs::write(site.path("go"), "").unwrap();
+    site.go();
     holder.finish().is_silent(0);
     let done = verbose.finish();
     assert_eq!(done.err.matches("waiting for k, held by").count(), 1, "{done:?}");
@@ -64,8 +51,7 @@ fn a_waiting_request_is_told_the_holder_once_if_it_asks_for_it() {
 
 #[test]
 fn a_longest_hold_ends_the_command_with_70_and_says_that_it_was_that() {
-    let server = Server::start(Flavor::Redis82);
-    for site in [Site::new(), Site::on(&server.url())] {
+    for site in Site::on_file_and(Flavor::Redis82) {
         for options in [&["--max-hold", "2"][..], &["--max-hold", "2", "--ttl", "1"]] {
             let script = "echo $$ > running; exec sleep 60";
             let _ = std::fs::remove_file(site.path("running"));
@@ -79,28 +65,4 @@ fn a_longest_hold_ends_the_command_with_70_and_says_that_it_was_that() {
             site.finish(site.run(&["-n", "k", "--", "true"])).is_silent(0);
         }
     }
-}
-
-#[test]
-fn work_that_is_done_before_the_longest_hold_knows_nothing_of_it() {
-    let site = Site::new();
-    site.finish(site.run(&["--max-hold", "20", "k", "--", "sh", "-c", "exit 3"])).is_silent(3);
-}
-
-#[test]
-fn a_waiter_at_a_terminal_sees_the_holder_without_an_option() {
-    let site = Site::new();
-    let holder = holder(&site);
-    let ours = env!("CARGO_BIN_EXE_leasehold");
-    let at_terminal = |options: &str| {
-        let line = format!("{ours} run --store {} {options} k -- true", site.store());
-        site.start(site.process("script", &["-qec", &line, "/dev/null"]))
-    };
-    let plain = at_terminal("");
-    let quiet = at_terminal("-q");
-    until("it is told", || plain.out().contains("leasehold: waiting for k, held by the holder ("));
-    std::fs::write(site.path("go"), "").unwrap();
-    holder.finish().is_silent(0);
-    assert_eq!(plain.finish().out.lines().count(), 1);
-    assert_eq!(quiet.finish().out, "");
 }

@@ -13,7 +13,7 @@ use rustix::process::Signal;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
-use crate::harness::{LIMIT, Site, until};
+use crate::harness::{LIMIT, OURS, Site, until};
 
 pub(crate) const CTRL_C: &str = "\x03";
 pub(crate) const CTRL_D: &str = "\x04";
@@ -55,7 +55,7 @@ impl Pty {
         let mut command = Command::new("setsid");
         command.arg("--ctty").arg(program).args(words).current_dir(site.path("")).env_clear();
         command.envs(std::env::vars_os().filter(|(name, _)| name == "PATH"));
-        command.env("L", env!("CARGO_BIN_EXE_leasehold")).env("LEASEHOLD_STORE", site.store());
+        command.env("L", OURS).env("LEASEHOLD_STORE", site.store());
         command.env("TERM", "xterm").env("LC_ALL", "C").env("PS1", "> ");
         let copy = || device.try_clone().expect("a descriptor more");
         let leader = command.stdin(copy()).stdout(copy()).stderr(copy()).spawn().expect("setsid starts");

@@ -1,26 +1,16 @@
 //! A store's records besides leases: the last runs of jobs, and broken leases.
 
-use serde_json::Value;
-use servers::{Flavor, Server};
+use servers::Flavor;
 
-use crate::database::ready;
-use crate::harness::{Done, Site};
+use crate::harness::{Done, Site, json_lines};
 
 fn task(site: &Site, words: &[&str]) -> Done {
-    let mut command = site.leasehold(&[words[0], "--store", site.store()]);
-    command.args(&words[1..]);
-    site.finish(command)
-}
-
-fn json(done: &Done) -> Value {
-    serde_json::from_str(done.out.trim()).expect("one object")
+    site.finish(site.task(words[0], &words[1..]))
 }
 
 #[test]
 fn a_done_job_is_shown_and_listed_and_runs_again_when_forgotten_or_with_now() {
-    let server = Server::start(Flavor::Valkey91);
-    let (_postgres, database) = ready();
-    for site in [Site::new(), Site::on(&server.url()), database] {
+    for site in Site::on_each_store(Flavor::Valkey91) {
         task(&site, &["once", "--label", "web-3", "job:migrate", "--", "true"]).is_silent(0);
         task(&site, &["every", "--label", "cron", "2h", "job:report", "--", "true"]).is_silent(0);
 
@@ -28,13 +18,12 @@ fn a_done_job_is_shown_and_listed_and_runs_again_when_forgotten_or_with_now() {
         assert_eq!(shown.status.code(), Some(1), "{shown:?}");
         assert!(shown.out.contains("\ndone     20") && shown.out.contains("Z by cron, fence "), "{shown:?}");
         assert!(shown.out.contains("\ndue      20") && shown.out.contains(", in 1h59m\n"), "{shown:?}");
-        let seen = json(&task(&site, &["show", "--json", "job:report"]));
+        let seen = task(&site, &["show", "--json", "job:report"]).json();
         let mark = &seen["mark"];
         assert_eq!((&mark["by"], &mark["period_ms"]), (&"cron".into(), &7_200_000.into()), "{seen}");
         assert_eq!(mark["due_at"].as_u64().unwrap() - mark["begun_at"].as_u64().unwrap(), 7_200_000);
-        assert!(
-            seen["last_break"].is_null() && json(&task(&site, &["show", "--json", "x"]))["mark"].is_null()
-        );
+        assert!(seen["last_break"].is_null());
+        assert!(task(&site, &["show", "--json", "x"]).json()["mark"].is_null());
 
         let listed = task(&site, &["ls", "--marks", "job:"]);
         let lines: Vec<_> = listed.out.lines().collect();
@@ -45,9 +34,9 @@ fn a_done_job_is_shown_and_listed_and_runs_again_when_forgotten_or_with_now() {
         );
         assert!(lines[2].starts_with("job:report   20") && lines[2].ends_with("Z by cron"), "{listed:?}");
         let listed = task(&site, &["ls", "--marks", "--json", "--all"]);
-        let first: Value = serde_json::from_str(listed.out.lines().next().unwrap()).unwrap();
+        let [first, _] = &json_lines(&listed.out)[..] else { panic!("not two jobs: {listed:?}") };
         assert_eq!((&first["key"], &first["by"]), (&"job:migrate".into(), &"web-3".into()));
-        assert!(first["due_at"].is_null() && listed.out.lines().count() == 2, "{listed:?}");
+        assert!(first["due_at"].is_null(), "{listed:?}");
 
         let again = |words: &[&str]| task(&site, words).out;
         assert_eq!(again(&["every", "2h", "job:report", "--", "echo", "ran"]), "");
@@ -57,7 +46,7 @@ fn a_done_job_is_shown_and_listed_and_runs_again_when_forgotten_or_with_now() {
         let forgotten = task(&site, &["forget", "job:migrate"]);
         forgotten.is_silent(0);
         assert!(forgotten.out.starts_with("job:migrate: forgotten; it was last begun 20"), "{forgotten:?}");
-        assert_eq!(json(&task(&site, &["forget", "--json", "job:migrate"]))["forgotten"], false);
+        assert_eq!(task(&site, &["forget", "--json", "job:migrate"]).json()["forgotten"], false);
         task(&site, &["forget", "-q", "job:migrate"]).is_silent(1);
         assert_eq!(again(&["once", "job:migrate", "--", "echo", "ran"]), "ran\n");
     }
@@ -68,12 +57,9 @@ fn a_done_job_is_shown_and_listed_and_runs_again_when_forgotten_or_with_now() {
 
 #[test]
 fn a_break_is_counted_and_shown_with_its_author_and_reason() {
-    let server = Server::start(Flavor::Redis82);
-    let (_postgres, database) = ready();
-    for site in [Site::new(), Site::on(&server.url()), database] {
-        let script = "echo $LEASEHOLD_FENCE > fence; exec sleep 60";
-        let holder = site.start(site.run_script(&["--label", "web-3", "deploy"], script));
-        let fence = site.wait_for("fence");
+    for site in Site::on_each_store(Flavor::Redis82) {
+        let holder = site.holder(&["--label", "web-3", "deploy"]);
+        let fence = site.read("fence");
         let metrics = task(&site, &["metrics"]);
         metrics.is_silent(0);
         let value = |done: &Done, name: &str| -> f64 {
@@ -90,12 +76,11 @@ fn a_break_is_counted_and_shown_with_its_author_and_reason() {
             shown.lines().find(|line| line.starts_with("broken   20")).expect("a line about the break");
         assert!(line.contains(&format!("Z, fence {fence} of web-3, by ")), "{shown}");
         assert!(line.contains('@') && line.ends_with(&format!(": {why}")), "{shown}");
-        let broken = json(&task(&site, &["show", "--json", "deploy"]))["last_break"].clone();
+        let broken = task(&site, &["show", "--json", "deploy"]).json()["last_break"].clone();
         assert_eq!((&broken["reason"], &broken["held_by"]), (&why.into(), &"web-3".into()), "{broken}");
         assert_eq!(broken["fence"].to_string(), fence);
         let metrics = task(&site, &["metrics", "dep"]);
         assert_eq!(["held", "broken_last_day"].map(|name| value(&metrics, name)), [0.0, 1.0]);
-        std::fs::remove_file(site.path("fence")).unwrap();
     }
     let site = Site::new();
     let words = ["break", "k", "--fence", "1", "--reason", "a\nb"];

@@ -148,16 +148,10 @@ fn one_key_with_strangers_next_to_it_does_not_hide_the_others() {
     for flavor in BOTH {
         let server = Server::start(flavor);
         let site = Site::on(&server.url());
-        let _holds =
-            site.start(site.run(&["a", "b", "c", "--", "sh", "-c", "echo > running; exec sleep 60"]));
-        until("the locks", || site.path("running").exists());
+        let _holds = site.holder(&["a", "b", "c"]);
         server.text(&["ZADD", "leasehold:l{b}b", "1", "strange"]);
         server.text(&["RPUSH", "leasehold:l{c}c", "strange"]);
-        let looks = |words: &[&str]| {
-            let mut command = site.leasehold(words);
-            command.args(["--store", site.store()]);
-            site.finish(command)
-        };
+        let looks = |words: &[&str]| site.finish(site.task(words[0], &words[1..]));
         let done = looks(&["ls", "--all"]);
         done.is_silent(0);
         let rows: Vec<_> = done.out.lines().collect();

@@ -6,30 +6,23 @@ use std::thread;
 use serde_json::{Value, json};
 use servers::{Flavor, Server};
 
-use crate::database::ready;
-use crate::harness::{Running, Site, until};
+use crate::harness::{OURS, Running, Site, until};
 
 fn holder(site: &Site, keys: &[&str]) -> Running {
-    let words = [&["--ttl", "20", "--label", "the holder"], keys].concat();
-    let run = site.start(site.run_script(&words, "echo $$ > running; until [ -e go ]; do sleep 0.02; done"));
-    site.wait_for("running");
-    run
+    site.holder(&[&["--ttl", "20", "--label", "the holder"], keys].concat())
 }
 
 fn shown(site: &Site, key: &str) -> Value {
-    let done = site.finish(site.leasehold(&["show", "--json", "--store", site.store(), key]));
-    serde_json::from_str(&done.out).unwrap_or_else(|_| panic!("{done:?}"))
+    site.finish(site.task("show", &["--json", key])).json()
 }
 
 #[test]
 fn several_keys_have_one_fence_in_any_order_of_their_names() {
-    let server = Server::start(Flavor::Redis82);
-    let (_postgres, database) = ready();
-    for site in [Site::new(), Site::on(&server.url()), database] {
+    for site in Site::on_each_store(Flavor::Redis82) {
         let script = "printenv LEASEHOLD_KEY; printenv LEASEHOLD_KEYS; printenv LEASEHOLD_FENCE; \
                       for key in b a c; do \"$L\" show --json $key || exit 1; done";
         let mut command = site.run_script(&["b", "c", "a", "b"], script);
-        command.env("L", env!("CARGO_BIN_EXE_leasehold"));
+        command.env("L", OURS);
         let done = site.finish(command);
         done.is_silent(0);
         let lines: Vec<_> = done.out.lines().collect();
@@ -48,9 +41,7 @@ fn several_keys_have_one_fence_in_any_order_of_their_names() {
 
 #[test]
 fn a_request_for_several_keys_gets_all_or_none_and_learns_which_is_held() {
-    let server = Server::start(Flavor::Valkey91);
-    let (_postgres, database) = ready();
-    for site in [Site::new(), Site::on(&server.url()), database] {
+    for site in Site::on_each_store(Flavor::Valkey91) {
         let holder = holder(&site, &["b", "c"]);
         let done = site.finish(site.run(&["-n", "a", "b", "d", "--", "true"]));
         done.says(75, &["leasehold: b: held by the holder ("]);
@@ -59,7 +50,7 @@ fn a_request_for_several_keys_gets_all_or_none_and_learns_which_is_held() {
         }
         let waiter = site.start(site.run(&["-v", "a", "c", "--", "true"]));
         until("it waits", || waiter.err().contains("waiting for c, held by the holder ("));
-        fs::write(site.path("go"), "").unwrap();
+        site.go();
         holder.finish().is_silent(0);
         let done = waiter.finish();
         assert_eq!(done.status.code(), Some(0), "{done:?}");
@@ -69,9 +60,7 @@ fn a_request_for_several_keys_gets_all_or_none_and_learns_which_is_held() {
 
 #[test]
 fn runs_that_name_the_same_keys_in_other_orders_never_wait_for_each_other_in_a_circle() {
-    let server = Server::start(Flavor::Redis70);
-    let (_postgres, database) = ready();
-    for site in [Site::new(), Site::on(&server.url()), database] {
+    for site in Site::on_each_store(Flavor::Redis70) {
         fs::write(site.path("number"), "0\n").unwrap();
         thread::scope(|scope| {
             for keys in [&["a", "b"][..], &["b", "a"], &["b", "c", "a"], &["a"]] {
@@ -91,14 +80,13 @@ fn runs_that_name_the_same_keys_in_other_orders_never_wait_for_each_other_in_a_c
 #[test]
 fn one_key_that_is_held_around_us_is_refused_by_its_name() {
     let site = Site::new();
-    let ours = env!("CARGO_BIN_EXE_leasehold");
     let nested = |words: &[&str]| {
-        let mut command = site.run(&["x", "y", "--", ours]);
+        let mut command = site.run(&["x", "y", "--", OURS]);
         command.args(words);
         site.finish(command)
     };
     nested(&["run", "a", "y", "--", "true"]).says(64, &["leasehold: y: a run around this one holds it"]);
-    let further_in = ["run", "z", "--", ours, "run", "a", "x", "--", "true"];
+    let further_in = ["run", "z", "--", OURS, "run", "a", "x", "--", "true"];
     nested(&further_in).says(64, &["x: a run around this one holds it"]);
     nested(&["hold", "a", "x"]).says(64, &["x: a run around this one holds it"]);
     let done = nested(&["run", "b", "a", "--", "printenv", "LEASEHOLD_KEYS"]);
@@ -109,23 +97,19 @@ fn one_key_that_is_held_around_us_is_refused_by_its_name() {
 fn events_name_the_keys_and_the_one_in_the_way() {
     let site = Site::new();
     let holder = holder(&site, &["b"]);
-    let ours = env!("CARGO_BIN_EXE_leasehold");
-    let line = format!("exec {ours} run --store {} --status-fd 7 -q \"$@\" 7>events", site.store());
+    let line = format!("exec {OURS} run --store {} --status-fd 7 -q \"$@\" 7>events", site.store());
     let run = |words: &[&str]| site.process("sh", &[&["-c", &*line, "sh"], words].concat());
-    let events = || -> Vec<Value> {
-        site.read("events").lines().map(|line| serde_json::from_str(line).expect("an object")).collect()
-    };
     site.finish(run(&["-w", "200ms", "c", "b", "a", "--", "true"])).is_silent(75);
-    let told = events();
+    let told = site.events("events");
     assert_eq!(told.len(), 2, "{told:?}");
     for (event, name) in told.iter().zip(["waiting", "busy"]) {
         assert_eq!((&event["event"], &event["key"]), (&json!(name), &json!("b")), "{told:?}");
         assert_eq!(event["keys"], json!(["a", "b", "c"]));
     }
-    fs::write(site.path("go"), "").unwrap();
+    site.go();
     holder.finish().is_silent(0);
     site.finish(run(&["b", "a", "--", "true"])).is_silent(0);
-    let told = events();
+    let told = site.events("events");
     assert_eq!((&told[0]["event"], &told[0]["key"]), (&json!("acquired"), &json!("a")), "{told:?}");
     assert_eq!(told[0]["keys"], json!(["a", "b"]));
 }
@@ -134,10 +118,9 @@ fn events_name_the_keys_and_the_one_in_the_way() {
 fn a_script_holds_several_keys_under_the_fence_that_it_reads() {
     let site = Site::new();
     let script = format!(
-        "exec 9< <({ours} hold b a); read -r fence <&9 || exit 75
-         echo \"$fence\"; {ours} show --json a; {ours} show --json b
-         {ours} run -nq b -- true; echo $?; exec 9<&-; {ours} run -w 20 b a -- true; echo $?",
-        ours = env!("CARGO_BIN_EXE_leasehold")
+        "exec 9< <({OURS} hold b a); read -r fence <&9 || exit 75
+         echo \"$fence\"; {OURS} show --json a; {OURS} show --json b
+         {OURS} run -nq b -- true; echo $?; exec 9<&-; {OURS} run -w 20 b a -- true; echo $?",
     );
     let mut command = site.process("bash", &["-c", &script]);
     command.env("LEASEHOLD_STORE", site.store());
@@ -155,8 +138,7 @@ fn a_script_holds_several_keys_under_the_fence_that_it_reads() {
 fn the_loss_of_one_key_is_the_loss_of_all_and_names_it() {
     let server = Server::start(Flavor::Redis82);
     let site = Site::on(&server.url());
-    let run = site.start(site.run_script(&["--ttl", "3", "a", "b"], "echo $$ > running; exec sleep 60"));
-    site.wait_for("running");
+    let run = site.holder(&["--ttl", "3", "a", "b"]);
     server.text(&["DEL", "b"]);
     run.finish().says(70, &["a, b: lease lost", ": b: "]);
     assert_eq!(server.text(&["EXISTS", "a"]).as_integer(), Some(0), "what is left of it is given back");

@@ -1,6 +1,5 @@
 //! Several stores as a quorum.
 
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -11,20 +10,13 @@ use crate::harness::{Site, until};
 /// The smallest longest TTL, so that the first quarantine is soon over.
 const LONGEST: &[&str] = &["--max-ttl", "5", "--ttl", "4"];
 
-/// The command, with its stores named by the environment.
-fn by_environment(site: &Site, words: &[&str]) -> Command {
-    let mut command = site.leasehold(words);
-    command.env("LEASEHOLD_STORE", site.store());
-    command
-}
-
 #[test]
 fn a_majority_has_the_lock_and_one_that_is_down_does_not_matter() {
     let servers = [Flavor::Redis70, Flavor::Redis82, Flavor::Valkey91].map(Server::start);
     let urls: Vec<_> = servers.iter().map(Server::url).collect();
     let site = Site::on(&urls.join(" "));
     let run = |options: &[&str], words: &[&str]| {
-        site.finish(by_environment(&site, &[&["run"], LONGEST, options, words].concat()))
+        site.finish(site.by_environment(&[&["run"], LONGEST, options, words].concat()))
     };
     let refused = run(&["-w", "1", "k"], &["--", "true"]);
     refused.says(69, &["of 3 stores granted", "quarantined for", "2 needed"]);
@@ -35,12 +27,12 @@ fn a_majority_has_the_lock_and_one_that_is_down_does_not_matter() {
 
     let script = "echo $LEASEHOLD_FENCE; echo $LEASEHOLD_MAX_TTL; echo $LEASEHOLD_STORE; sleep 3; echo end";
     let holder =
-        site.start(by_environment(&site, &[&["run"], LONGEST, &["k", "--", "sh", "-c", script]].concat()));
+        site.start(site.by_environment(&[&["run"], LONGEST, &["k", "--", "sh", "-c", script]].concat()));
     until("it holds", || holder.out().lines().count() >= 3);
     let words: Vec<_> = holder.out().lines().map(str::to_owned).collect();
     assert_eq!((&*words[1], &words[2]), ("5000ms", &urls.join(" ")));
     run(&["-n", "k"], &["--", "true"]).says(75, &["k: held by ", "at quorum of "]);
-    let shown = site.finish(by_environment(&site, &["show", "--max-ttl", "5", "k"]));
+    let shown = site.finish(site.by_environment(&["show", "--max-ttl", "5", "k"]));
     assert!(shown.out.contains(&words[0]), "its fence is shown: {shown:?}");
 
     servers[0].kill_9();
@@ -57,7 +49,7 @@ fn a_run_without_a_limit_waits_until_a_new_quorum_votes_and_says_so() {
     let servers = [Flavor::Redis70, Flavor::Valkey91, Flavor::Valkey91].map(Server::start);
     let site = site_on(&servers);
     let run = [&["run"], LONGEST, &["k", "--", "echo", "voted"]].concat();
-    let done = site.finish(by_environment(&site, &run));
+    let done = site.finish(site.by_environment(&run));
     assert_eq!((done.status.code(), &*done.out), (Some(0), "voted\n"), "{done:?}");
     assert!(done.err.contains("does not vote yet (quarantined for"), "{done:?}");
     assert!(done.err.contains("first use") && !done.err.contains("cannot reach"), "{done:?}");
@@ -67,7 +59,7 @@ fn a_run_without_a_limit_waits_until_a_new_quorum_votes_and_says_so() {
 fn two_of_three_stores_that_are_down_are_named_with_their_faults() {
     let server = Server::start(Flavor::Valkey91);
     let site = Site::on(&format!("{} redis://127.0.0.1:1 redis://127.0.0.1:2", server.url()));
-    let done = site.finish(by_environment(&site, &["run", "-w", "1", "k", "--", "true"]));
+    let done = site.finish(site.by_environment(&["run", "-w", "1", "k", "--", "true"]));
     // The first of the two decides the round, and the other may not have answered by then.
     done.says(
         69,
@@ -81,9 +73,7 @@ fn options_for_several_stores_are_refused_for_one_and_equal_urls_count_once() {
     let done = site.finish(site.run(&["--max-ttl", "60", "k", "--", "true"]));
     done.says(64, &["--max-ttl: it is for several stores"]);
     let twice = Site::on("redis://127.0.0.1:1 redis://127.0.0.1:1 redis://127.0.0.1:2");
-    twice
-        .finish(by_environment(&twice, &["run", "-n", "k", "--", "true"]))
-        .says(64, &["127.0.0.1:1", "twice"]);
+    twice.finish(twice.by_environment(&["run", "-n", "k", "--", "true"])).says(64, &["127.0.0.1:1", "twice"]);
 }
 
 /// The time for stores that do not answer, for undoing possible leftovers there, and for the last
@@ -98,7 +88,7 @@ fn with_three_of_five_stopped_or_killed_it_says_69_in_time_names_each_and_leaves
             (0..5).map(|n| Server::start([Flavor::Redis70, Flavor::Valkey91][n % 2])).collect();
         let urls: Vec<_> = servers.iter().map(|server| server.url() + "?quarantine=no").collect();
         let site = Site::on(&urls.join(" "));
-        let run = || site.finish(by_environment(&site, &[&["run"], LONGEST, &["k", "--", "true"]].concat()));
+        let run = || site.finish(site.by_environment(&[&["run"], LONGEST, &["k", "--", "true"]].concat()));
         assert_eq!(run().status.code(), Some(0), "with all five up");
 
         servers[..3].iter().for_each(end);
@@ -151,8 +141,7 @@ fn a_process_that_was_refused_or_ran_out_of_time_leaves_nothing_at_any_store() {
     }
     for (patience, rounds) in [(&["-n"][..], 5), (&["-w", "0.2"], 3)] {
         for _ in 0..rounds {
-            let done =
-                site.finish(by_environment(&site, &[&["run"], patience, &["k", "--", "true"]].concat()));
+            let done = site.finish(site.by_environment(&[&["run"], patience, &["k", "--", "true"]].concat()));
             assert_eq!(done.status.code(), Some(75), "{done:?}");
             assert_eq!(left_at(&site, &servers), [""; 3], "{patience:?}");
         }
@@ -163,8 +152,7 @@ fn a_process_that_was_refused_or_ran_out_of_time_leaves_nothing_at_any_store() {
 fn a_process_that_is_interrupted_while_it_waits_leaves_nothing_at_any_store() {
     let servers = three();
     let site = site_on(&servers);
-    let run =
-        |words: &[&str]| site.start(by_environment(&site, &[&["run", "-v", "k", "--"], words].concat()));
+    let run = |words: &[&str]| site.start(site.by_environment(&[&["run", "-v", "k", "--"], words].concat()));
     let waits_and_stops = || {
         let waits = run(&["true"]);
         until("it waits", || waits.err().contains("waiting for k"));
@@ -201,7 +189,7 @@ fn one_of_three_simultaneous_processes_runs_in_each_round_and_nothing_is_left() 
     let servers = three();
     let site = site_on(&servers);
     for round in 0..20 {
-        let start = |_| site.start(by_environment(&site, &["run", "-n", "k", "--", "true"]));
+        let start = |_| site.start(site.by_environment(&["run", "-n", "k", "--", "true"]));
         let processes = [(); 3].map(start);
         let codes = processes.map(|process| process.finish().status.code());
         assert!(codes.contains(&Some(0)), "round {round}: {codes:?}");
@@ -215,7 +203,7 @@ fn one_of_three_simultaneous_processes_runs_in_each_round_and_nothing_is_left() 
 fn another_programs_lock_at_any_one_store_excludes_nobody() {
     let servers = three();
     let site = site_on(&servers);
-    let run = |words: &[&str]| site.start(by_environment(&site, &[&["run"], words].concat()));
+    let run = |words: &[&str]| site.start(site.by_environment(&[&["run"], words].concat()));
     for server in &servers {
         server.text(&["SET", "k", "somebody else's", "PX", "86400000"]);
         for patience in ["0", "5"] {
@@ -227,7 +215,7 @@ fn another_programs_lock_at_any_one_store_excludes_nobody() {
         until("it holds", || holder.out() == "holds\n");
         let waits = run(&["-v", "k", "--", "true"]);
         until("it waits", || waits.err().contains("waiting for k, held by"));
-        std::fs::write(site.path("go"), "").unwrap();
+        site.go();
         let begun = Instant::now();
         for done in [holder.finish(), waits.finish()] {
             assert_eq!(done.status.code(), Some(0), "{done:?}");

@@ -5,7 +5,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 
-use crate::harness::{Running, Site};
+use crate::harness::{OURS, Running, Site};
 
 /// A shell's environment, with our program and the store.
 pub(crate) fn in_shell(site: &Site, shell: &str, words: &[&str]) -> Command {
@@ -16,7 +16,7 @@ pub(crate) fn in_shell(site: &Site, shell: &str, words: &[&str]) -> Command {
 
 /// `leasehold` is on it.
 pub(crate) fn path() -> String {
-    let ours = std::path::Path::new(env!("CARGO_BIN_EXE_leasehold")).parent().unwrap().display();
+    let ours = std::path::Path::new(OURS).parent().unwrap().display();
     format!("{ours}:/usr/local/bin:/usr/bin:/bin")
 }
 
@@ -28,7 +28,5 @@ pub(crate) fn program(site: &Site, name: &str, script: &str) {
 
 /// Another holder of the lock, until the file `go` exists.
 pub(crate) fn others(site: &Site, key: &str) -> Running {
-    let run = site.start(site.run_script(&[key], "echo $$ > running; until [ -e go ]; do sleep 0.02; done"));
-    site.wait_for("running");
-    run
+    site.holder(&[key])
 }

@@ -1,22 +1,9 @@
 //! `leasehold show`: who holds a lock.
 
-use serde_json::{Value, json};
+use serde_json::json;
 use servers::{Flavor, Server};
 
-use crate::database::ready;
-use crate::harness::{Done, LIMIT, Running, SECRET, Site, until};
-
-/// A holder of `k`, which wrote its fence into `fence`.
-fn holder(site: &Site) -> Running {
-    let words = ["--ttl", "20", "--label", "web 3: größe", "k"];
-    let run = site.start(site.run_script(&words, "echo $LEASEHOLD_FENCE > fence; exec sleep 60"));
-    site.wait_for("fence");
-    run
-}
-
-fn fence_of(site: &Site) -> u64 {
-    site.read("fence").parse().unwrap()
-}
+use crate::harness::{Done, LIMIT, OURS, SECRET, Site, until};
 
 fn millis_since_1970() -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
@@ -24,23 +11,14 @@ fn millis_since_1970() -> u64 {
 }
 
 fn show(site: &Site, words: &[&str]) -> Done {
-    let mut command = site.leasehold(&["show", "--store", site.store()]);
-    command.args(words);
-    site.finish(command)
-}
-
-fn object(done: &Done) -> Value {
-    assert_eq!(done.out.lines().count(), 1, "{done:?}");
-    serde_json::from_str(&done.out).unwrap_or_else(|_| panic!("{done:?}"))
+    site.finish(site.task("show", words))
 }
 
 #[test]
 fn a_lock_that_is_held_is_shown_with_its_holder_and_is_0() {
-    let server = Server::start(Flavor::Redis82);
-    let (_postgres, database) = ready();
-    for site in [Site::new(), Site::on(&server.url()), database] {
-        let _holder = holder(&site);
-        let since = fence_of(&site) / 1000;
+    for site in Site::on_each_store(Flavor::Redis82) {
+        let _holder = site.holder(&["--ttl", "20", "--label", "web 3: größe", "k"]);
+        let since = site.read("fence").parse::<u64>().unwrap() / 1000;
         until("it is held for over a second", || millis_since_1970() > since + 1100);
         let done = show(&site, &["k"]);
         done.is_silent(0);
@@ -62,7 +40,7 @@ fn a_lock_that_is_held_is_shown_with_its_holder_and_is_0() {
 
         let done = show(&site, &["--json", "k"]);
         done.is_silent(0);
-        let shown = object(&done);
+        let shown = done.json();
         let holding = &shown["holders"][0];
         assert_eq!(
             (&shown["key"], &shown["held"], &shown["waiters"]),
@@ -87,9 +65,7 @@ fn a_lock_that_is_held_is_shown_with_its_holder_and_is_0() {
 
 #[test]
 fn a_lock_that_is_free_is_1() {
-    let server = Server::start(Flavor::Valkey91);
-    let (_postgres, database) = ready();
-    for site in [Site::new(), Site::on(&server.url()), database] {
+    for site in Site::on_each_store(Flavor::Valkey91) {
         site.finish(site.run(&["k", "--", "true"])).is_silent(0);
         for key in ["k", "never"] {
             let done = show(&site, &[key]);
@@ -98,7 +74,7 @@ fn a_lock_that_is_free_is_1() {
             let done = show(&site, &["--json", key]);
             done.is_silent(1);
             assert_eq!(
-                object(&done),
+                done.json(),
                 json!({"key": key, "held": false, "last_break": null, "mark": null, "holders": [], "waiters": []})
             );
             let done = show(&site, &["-q", key]);
@@ -118,7 +94,7 @@ fn another_programs_lock_is_shown_as_held_and_a_key_that_is_not_a_lock_is_65() {
     done.is_silent(0);
     assert!(done.out.contains("held by  another program's lock (x\\u{1b}[2J)\n"), "{done:?}");
     assert!(!done.out.contains("fence"), "{done:?}");
-    let holding = &object(&show(&site, &["--json", "theirs"]))["holders"][0];
+    let holding = &show(&site, &["--json", "theirs"]).json()["holders"][0];
     assert_eq!((&holding["kind"], &holding["value"]), (&json!("foreign"), &json!("x\u{1b}[2J")));
 
     let done = show(&site, &["list"]);
@@ -126,7 +102,7 @@ fn another_programs_lock_is_shown_as_held_and_a_key_that_is_not_a_lock_is_65() {
     assert!(done.out.contains("held by  a value that is not a lock\n"), "{done:?}");
     let done = show(&site, &["--json", "list"]);
     assert_eq!(done.status.code(), Some(65));
-    assert_eq!(object(&done)["holders"][0]["kind"], "not_a_lock");
+    assert_eq!(done.json()["holders"][0]["kind"], "not_a_lock");
     show(&site, &["-q", "list"]).is_silent(65);
 }
 
@@ -134,15 +110,14 @@ fn another_programs_lock_is_shown_as_held_and_a_key_that_is_not_a_lock_is_65() {
 fn keys_are_shown_on_one_line_whatever_their_bytes() {
     let site = Site::new();
     let script = format!(
-        "k=$(printf 'a\\377\\nb'); {ours} run --store {store} \"$k\" -- {ours} show --store {store} $1 \"$k\"",
-        ours = env!("CARGO_BIN_EXE_leasehold"),
+        "k=$(printf 'a\\377\\nb'); {OURS} run --store {store} \"$k\" -- {OURS} show --store {store} $1 \"$k\"",
         store = site.store()
     );
     let done = site.finish(site.process("bash", &["-c", &script, "bash"]));
     done.is_silent(0);
     assert!(done.out.starts_with("key      a\\xff\\nb\nheld by  "), "{done:?}");
     let done = site.finish(site.process("bash", &["-c", &script, "bash", "--json"]));
-    assert_eq!(object(&done)["key"], "a\\xff\\nb");
+    assert_eq!(done.json()["key"], "a\\xff\\nb");
 }
 
 #[test]

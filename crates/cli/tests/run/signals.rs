@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use servers::{Flavor, Proxy, Server};
 
-use crate::harness::{Site, is_alive, until};
+use crate::harness::{OURS, Site, is_alive, until};
 
 #[test]
 fn each_signal_is_passed_on_and_the_commands_own_end_is_ours() {
@@ -78,8 +78,7 @@ fn a_signal_that_is_sent_twice_at_once_is_one_wish() {
 fn a_signal_while_waiting_ends_us_of_it_and_leaves_nothing() {
     let server = Server::start(Flavor::Redis82);
     for site in [Site::new(), Site::on(&server.url())] {
-        let holder = site.start(site.run_script(&["k"], "echo $$ > running; exec sleep 60"));
-        site.wait_for("running");
+        let holder = site.holder(&["k"]);
         for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
             let waiter = site.start(site.run_script(&["-v", "k"], "echo x > ran"));
             until("it waits", || waiter.err().contains("waiting for k, held by "));
@@ -112,46 +111,28 @@ fn a_signal_while_a_server_is_silent_ends_us_at_once() {
 #[test]
 fn the_command_ignores_signals_that_nohup_made_us_ignore() {
     let site = Site::new();
-    let ours = env!("CARGO_BIN_EXE_leasehold");
     let inner = "echo $$ > running; until [ -e go ]; do sleep 0.02; done; grep SigIgn /proc/$$/status";
-    let script = format!("trap '' HUP; exec {ours} run --store {} k -- sh -c '{inner}'", site.store());
+    let script = format!("trap '' HUP; exec {OURS} run --store {} k -- sh -c '{inner}'", site.store());
     let run = site.start(site.process("sh", &["-c", &script]));
     site.wait_for("running");
     run.signal(Signal::HUP);
-    fs::write(site.path("go"), "").unwrap();
+    site.go();
     let done = run.finish();
     done.is_silent(0);
     assert!(done.out.trim().ends_with('1'), "{done:?}");
-}
-
-#[test]
-fn the_command_begins_with_the_signals_that_it_would_have_without_us() {
-    let site = Site::new();
-    let look = "grep -E 'Sig(Blk|Ign)' /proc/self/status";
-    let done = site.finish(site.run_script(&["k"], look));
-    done.is_silent(0);
-    // The parent of the tests may ignore some signals. The C library may ignore its own signals 32
-    // and 33 at any time.
-    let without_us = site.finish(site.process("sh", &["-c", look]));
-    let ignored =
-        |out: &str| u64::from_str_radix(out.trim().rsplit('\t').next().unwrap(), 16).unwrap() & 0x7fff_ffff;
-    assert_eq!(ignored(&done.out), ignored(&without_us.out));
-    assert!(done.out.starts_with("SigBlk:\t0000000000000000\n"), "{done:?}");
 }
 
 /// With SIGCHLD ignored, the kernel discards the exit status of children.
 #[test]
 fn the_exit_code_of_the_command_is_seen_also_if_sigchld_was_ignored() {
     let site = Site::new();
-    let ours = env!("CARGO_BIN_EXE_leasehold");
-    let script = format!("trap '' CHLD; exec {ours} run --store {} k -- sh -c 'exit 5'", site.store());
+    let script = format!("trap '' CHLD; exec {OURS} run --store {} k -- sh -c 'exit 5'", site.store());
     site.finish(site.process("sh", &["-c", &script])).is_silent(5);
 }
 
 #[test]
 fn runs_that_are_interrupted_at_any_moment_leave_no_lock() {
-    let server = Server::start(Flavor::Valkey91);
-    for site in [Site::new(), Site::on(&server.url())] {
+    for site in Site::on_file_and(Flavor::Valkey91) {
         for moment in 0..20 {
             let run = site.start(site.run(&["k", "--", "sleep", "60"]));
             // The test sleeps because it tests this moment; it waits for no condition.

@@ -1,12 +1,14 @@
 //! The command's descriptors, signals and directory are those of a direct start, and `leasehold`
 //! copes with unusual ones.
 
-use crate::harness::Site;
+use servers::Flavor;
+
+use crate::harness::{OURS, Site};
 
 /// Checks that a script prints the same under our command as without it, started by this prefix.
 #[track_caller]
 fn is_the_same_without_us(site: &Site, prefix: &[&str], script: &str) {
-    let ours = [env!("CARGO_BIN_EXE_leasehold"), "run", "--store", site.store(), "k", "--"];
+    let ours = [OURS, "run", "--store", site.store(), "k", "--"];
     let seen = |with: &[&str]| {
         let words: Vec<_> = prefix.iter().chain(with).chain(&["sh", "-c", script]).copied().collect();
         let done = site.finish(site.process(words[0], &words[1..]));
@@ -20,12 +22,17 @@ fn is_the_same_without_us(site: &Site, prefix: &[&str], script: &str) {
 
 #[test]
 fn directory_umask_limits_and_descriptors_are_untouched() {
-    let site = Site::new();
     // The pipe to sed and the file for the error output differ each time.
     let script = "pwd; umask; ulimit -a; ls -l /proc/self/fd | \
                   sed -n 's/.* \\([0-9]* ->\\)/\\1/; s/pipe:.*/pipe/; s/[0-9]*\\.err/err/; s,/proc/[0-9]*/fd,fd,; /->/p'";
-    is_the_same_without_us(&site, &["env"], script);
-    is_the_same_without_us(&site, &["sh", "-c", "exec 7< /dev/zero; umask 027; exec \"$@\"", "sh"], script);
+    for site in Site::on_file_and(Flavor::Redis62) {
+        is_the_same_without_us(&site, &["env"], script);
+        is_the_same_without_us(
+            &site,
+            &["sh", "-c", "exec 7< /dev/zero; umask 027; exec \"$@\"", "sh"],
+            script,
+        );
+    }
 }
 
 #[test]
@@ -47,7 +54,7 @@ fn the_environment_is_only_added_to() {
 #[test]
 fn a_run_works_with_any_standard_stream_closed() {
     let site = Site::new();
-    let ours = format!("{} run --store {} k --", env!("CARGO_BIN_EXE_leasehold"), site.store());
+    let ours = format!("{} run --store {} k --", OURS, site.store());
     for closed in ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"] {
         let done = site.finish(site.process("sh", &["-c", &format!("exec {ours} sh -c 'exit 4' {closed}")]));
         done.is_silent(4);
@@ -60,7 +67,7 @@ fn a_run_works_with_any_standard_stream_closed() {
 #[test]
 fn a_reader_that_has_gone_ends_the_command_as_it_does_without_us_and_not_us() {
     let site = Site::new();
-    let ours = format!("{} run --store {} k --", env!("CARGO_BIN_EXE_leasehold"), site.store());
+    let ours = format!("{} run --store {} k --", OURS, site.store());
     let script = format!("{{ {ours} yes; echo $? >&2; }} | true");
     let done = site.finish(site.process("bash", &["-c", &script]));
     assert_eq!(done.err, format!("{}\n", 128 + 13), "{done:?}");

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use rustix::process::{Signal, kill_process};
 use servers::{Flavor, Reply, Server};
 
-use crate::database::ready;
-use crate::harness::{LIMIT, Running, SECRET, Site, pid, until};
+use crate::harness::{LIMIT, OURS, Running, SECRET, Site, pid, until};
+use crate::held::Held;
 use crate::pty::{CTRL_C, CTRL_Z, Pty};
 
 /// The screen, once it shows all of this.
@@ -36,8 +36,7 @@ fn holder(site: &Site, key: &str, label: &str) -> Running {
 
 #[test]
 fn holders_and_waiters_are_seen_filtered_sorted_and_one_is_broken_after_a_yes() {
-    let (server, (_postgres, database)) = (Server::start(Flavor::Valkey91), ready());
-    for site in [Site::on(&server.url()), Site::new(), database] {
+    for site in Site::on_each_store(Flavor::Valkey91) {
         let hangs = holder(&site, "deploy", "web-3");
         let works = holder(&site, "nightly", "cron");
         let next =
@@ -129,7 +128,7 @@ fn ctrl_z_gives_the_shell_its_terminal_and_fg_draws_all_of_it_again() {
 #[test]
 fn without_a_terminal_it_says_what_to_do_before_anything_is_sent() {
     let site = Site::on(&format!("redis://user:{SECRET}@127.0.0.1:1"));
-    let done = site.finish(site.leasehold(&["top", "--store", site.store()]));
+    let done = site.finish(site.task("top", &[]));
     done.keeps_the_secret();
     done.says_and_hints(64, &["stdin is not a terminal"], "leasehold ls --json --all");
     let mut pty = Pty::script(&site, "$L top > file; TERM=dumb $L top");
@@ -146,7 +145,7 @@ fn a_silent_store_is_reported_and_the_last_state_stays_until_it_is_back() {
     let server = Server::start(Flavor::Redis82);
     let site = Site::on(&server.url());
     let _held = holder(&site, "k", "web-3");
-    let pty = Pty::start(&site, env!("CARGO_BIN_EXE_leasehold"), &["top"]);
+    let pty = Pty::start(&site, OURS, &["top"]);
     shows(&pty, &["1 held or waited for", "web-3"]);
     server.stop();
     shows(&pty, &["no answer within", "asking again", "web-3"]);
@@ -175,13 +174,13 @@ fn few_commands_among(strangers: u32) {
         let fill = "for n = ARGV[1], ARGV[1] + 49999 do redis.call('SET', 'theirs:' .. n, n) end";
         assert_eq!(server.text(&["EVAL", fill, "0", &begin.to_string()]), Reply::Bulk(None));
     }
-    let crowd = Crowd::gather(&server);
+    let crowd = Held::all(&server.url(), (0..100).map(|n| format!("lock:{n}")).collect(), 10);
     let known = ports(&server);
     let said = listen(&server);
     server.text(&["CONFIG", "RESETSTAT"]);
     let site = Site::on(&server.url());
     let begun = Instant::now();
-    let mut pty = Pty::start(&site, env!("CARGO_BIN_EXE_leasehold"), &["top"]);
+    let mut pty = Pty::start(&site, OURS, &["top"]);
     shows(&pty, &["100 held or waited for, 1000 waiting", "waiting for lock:0: 10"]);
     let found = begun.elapsed();
     let mut slowest = Duration::ZERO;
@@ -234,51 +233,6 @@ fn few_commands_among(strangers: u32) {
     assert!(most.is_some_and(|most| most <= MOST_A_SECOND), "{most:?} commands in a second");
     assert!(slowest < Duration::from_secs(2), "{slowest:?} until a key was answered");
     assert!(!stats.contains("cmdstat_keys"), "{stats}");
-}
-
-/// A hundred held locks, each with ten waiters.
-struct Crowd {
-    end: Option<tokio::sync::oneshot::Sender<()>>,
-    thread: Option<std::thread::JoinHandle<()>>,
-}
-
-impl Crowd {
-    fn gather(server: &Server) -> Self {
-        let url = server.url();
-        let (end, ended) = tokio::sync::oneshot::channel();
-        let (tell, gathered) = std::sync::mpsc::channel();
-        let thread = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(async {
-                let locks = leasehold::Locks::connect(&url).await.unwrap();
-                let mut guards = Vec::new();
-                for n in 0..100 {
-                    let lock = locks.mutex(format!("lock:{n}"));
-                    guards.push(lock.lock().await.unwrap());
-                    for _ in 0..10 {
-                        let lock = lock.clone();
-                        tokio::spawn(async move { lock.lock().await });
-                    }
-                }
-                for n in 0..100 {
-                    while locks.inspect(format!("lock:{n}")).await.unwrap().waiters.len() < 10 {
-                        tokio::time::sleep(Duration::from_millis(20)).await;
-                    }
-                }
-                tell.send(()).unwrap();
-                let _ = ended.await;
-            });
-        });
-        gathered.recv_timeout(Duration::from_secs(60)).expect("the crowd has gathered");
-        Self { end: Some(end), thread: Some(thread) }
-    }
-}
-
-impl Drop for Crowd {
-    fn drop(&mut self) {
-        drop(self.end.take());
-        let _ = self.thread.take().map(std::thread::JoinHandle::join);
-    }
 }
 
 /// The ports of the server's clients.

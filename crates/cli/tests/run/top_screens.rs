@@ -1,57 +1,16 @@
 //! `leasehold top` on small terminals, with few locks and with many.
 
 use std::collections::BTreeSet;
-use std::thread::JoinHandle;
 
-use leasehold::Locks;
-use tokio::sync::oneshot;
-
-use crate::harness::Site;
+use crate::harness::{OURS, Site};
+use crate::held::Held;
 use crate::pty::Pty;
 use crate::top::shows;
 
 const SIZES: [[u16; 2]; 2] = [[24, 80], [24, 60]];
 
-/// Locks that are held by this process.
-struct Held {
-    end: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
-    fences: Vec<u64>,
-}
-
-impl Held {
-    /// Each has the default label of a run.
-    fn all(site: &Site, keys: Vec<String>) -> Self {
-        let url = site.store().to_owned();
-        let (end, ended) = oneshot::channel();
-        let (tell, told) = std::sync::mpsc::channel();
-        let thread = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(async {
-                let locks = Locks::connect(&url).await.unwrap();
-                let mut guards = Vec::new();
-                for key in keys {
-                    let label = "ada@web-3.example:4711 report";
-                    guards.push(locks.mutex(key).label(label).lock().await.unwrap());
-                }
-                tell.send(guards.iter().map(|guard| guard.fence().get()).collect()).unwrap();
-                let _ = ended.await;
-            });
-        });
-        let fences = told.recv().expect("all are held");
-        Self { end: Some(end), thread: Some(thread), fences }
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        drop(self.end.take());
-        let _ = self.thread.take().map(JoinHandle::join);
-    }
-}
-
 fn top(site: &Site, size: [u16; 2]) -> Pty {
-    Pty::sized(site, size, env!("CARGO_BIN_EXE_leasehold"), &["top"])
+    Pty::sized(site, size, OURS, &["top"])
 }
 
 /// The cells of the first column, and the headings of all.
@@ -81,12 +40,11 @@ fn without_a_lock_the_screen_says_so() {
 fn five_locks_fit_a_small_screen_and_look_different() {
     let site = Site::new();
     let name = |day: u8| format!("invoice:2024-11-{day}:customer:0042:renewal");
-    let held = Held::all(&site, vec![name(20), name(21), "deploy".into()]);
+    let held = Held::all(site.store(), vec![name(20), name(21), "deploy".into()], 0);
     let _reader = site.start(site.run_script(&["--shared", "--label", "r", "data"], "exec sleep 60"));
     let _trainer =
         site.start(site.run_script(&["--permits", "1/4", "--label", "t", "gpus"], "exec sleep 60"));
-    site.finish(site.leasehold(&["every", "--store", site.store(), "2h", "report", "--", "true"]))
-        .is_silent(0);
+    site.finish(site.task("every", &["2h", "report", "--", "true"])).is_silent(0);
     for [rows, columns] in SIZES {
         let mut pty = top(&site, [rows, columns]);
         let screen = shows(&pty, &["5 held or waited for, 0 waiting; by key", "waiting for data: 0"]);
@@ -129,9 +87,8 @@ fn five_locks_fit_a_small_screen_and_look_different() {
 #[test]
 fn the_page_of_a_lock_shows_its_mark_and_break_and_stays_when_the_lock_is_free() {
     let site = Site::new();
-    site.finish(site.leasehold(&["once", "--store", site.store(), "--label", "ran", "k", "--", "true"]))
-        .is_silent(0);
-    let held = Held::all(&site, vec!["k".into()]);
+    site.finish(site.task("once", &["--label", "ran", "k", "--", "true"])).is_silent(0);
+    let held = Held::all(site.store(), vec!["k".into()], 0);
     let mut pty = top(&site, [24, 80]);
     shows(&pty, &["1 held or waited for"]);
     pty.types("i");
@@ -150,7 +107,7 @@ fn no_two_of_five_hundred_locks_look_the_same_on_any_page() {
     let names: Vec<_> = (0..500)
         .map(|n| format!("app:2024-11-21:tenant-{:02}:job-{n:03}:customer-renewal", n % 25))
         .collect();
-    let _held = Held::all(&site, names.clone());
+    let _held = Held::all(site.store(), names.clone(), 0);
     let mut names = names;
     names.sort();
     // Its end may be cut.

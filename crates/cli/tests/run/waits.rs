@@ -5,22 +5,21 @@ use std::time::{Duration, Instant};
 
 use servers::{Flavor, Proxy, Server};
 
-use crate::database::ready;
-use crate::harness::{Running, Site, until};
+use crate::harness::{OURS, Running, Site, until};
 use crate::pty::Pty;
 use crate::shell::others;
 
 #[test]
 fn a_terminal_shows_one_line_that_is_rewritten_each_second() {
-    let server = Server::start(Flavor::Valkey91);
-    let (_postgres, database) = ready();
-    for site in [Site::new(), Site::on(&server.url()), database] {
+    for site in Site::on_each_store(Flavor::Valkey91) {
         let holder = others(&site, "k");
+        let mut quiet = Pty::script(&site, "$L run -q k -- echo code=0");
+        site.wait_for_waiters(1);
         let mut pty = Pty::script(&site, "$L run k -- echo mine; echo code=$?");
         let waited = |pty: &Pty| {
             let screen = pty.screen();
             let line = screen.trim_end().lines().last().unwrap_or_default().to_owned();
-            let (before, waited) = line.split_once("; place 1 of 1, waited ")?;
+            let (before, waited) = line.split_once("; place 2 of 2, waited ")?;
             assert_eq!(screen.trim_end().lines().count(), 1, "{screen}");
             assert!(
                 before.starts_with("leasehold: waiting for k, held by ") && before.contains(" sh ("),
@@ -36,11 +35,13 @@ fn a_terminal_shows_one_line_that_is_rewritten_each_second() {
             first.is_some()
         });
         until("a second later", || waited(&pty) != first && waited(&pty).is_some());
-        fs::write(site.path("go"), "").unwrap();
+        site.go();
         holder.finish().is_silent(0);
         pty.wait_for("code=0");
         // No trace of the line is left.
         assert_eq!(pty.screen().trim_end(), "mine\ncode=0");
+        quiet.wait_for("code=0");
+        assert_eq!(quiet.all(), "code=0\r\n");
         let _ = fs::remove_file(site.path("go"));
     }
 }
@@ -50,13 +51,10 @@ fn without_a_terminal_a_wait_has_a_line_unless_it_is_to_be_quiet() {
     let site = Site::new();
     let holder = others(&site, "k");
     let quiet = site.start(site.run(&["-q", "k", "--", "true"]));
-    until("it waits", || {
-        let shown = site.finish(site.leasehold(&["show", "--store", site.store(), "k"]));
-        shown.out.contains("\nwaiting  1\n")
-    });
+    site.wait_for_waiters(1);
     let waits = site.start(site.run(&["k", "--", "true"]));
     until("it is said", || waits.err().ends_with('\n'));
-    fs::write(site.path("go"), "").unwrap();
+    site.go();
     holder.finish().is_silent(0);
     let done = waits.finish();
     assert!(done.err.starts_with("leasehold: waiting for k, held by "), "{done:?}");
@@ -74,24 +72,14 @@ fn holds(site: &Site, label: &str) -> Running {
 
 #[test]
 fn programs_are_told_each_holder_while_they_wait() {
-    let server = Server::start(Flavor::Redis82);
-    let (_postgres, database) = ready();
-    for site in [Site::new(), Site::on(&server.url()), database] {
+    for site in Site::on_each_store(Flavor::Redis82) {
         let first = holds(&site, "first");
         until("it holds", || site.path("has-first").exists());
         let second = holds(&site, "second");
-        let length = |request: usize| {
-            until("so many wait", || {
-                let shown = site.finish(site.leasehold(&["show", "--store", site.store(), "--json", "k"]));
-                let shown: serde_json::Value = serde_json::from_str(&shown.out).unwrap();
-                shown["waiters"].as_array().unwrap().len() == request
-            });
-        };
-        length(1);
-        let ours = env!("CARGO_BIN_EXE_leasehold");
-        let line = format!("exec {ours} run --store {} --status-fd 7 k -- true 7>events", site.store());
+        site.wait_for_waiters(1);
+        let line = format!("exec {OURS} run --store {} --status-fd 7 k -- true 7>events", site.store());
         let third = site.start(site.process("sh", &["-c", &line]));
-        length(2);
+        site.wait_for_waiters(2);
         fs::write(site.path("go-first"), "").unwrap();
         first.finish().is_silent(0);
         let of_second = || site.read("events").matches("\"held_by\":\"second (").count();
@@ -100,8 +88,7 @@ fn programs_are_told_each_holder_while_they_wait() {
         second.finish().is_silent(0);
         let pid = third.id();
         third.finish().is_silent(0);
-        let events: Vec<serde_json::Value> =
-            site.read("events").lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let events = site.events("events");
         let names: Vec<_> = events.iter().map(|event| event["event"].as_str().unwrap()).collect();
         assert_eq!(names, ["waiting", "waiting", "acquired", "ended", "released"], "{events:?}");
         for event in &events {
@@ -118,12 +105,9 @@ fn programs_are_told_each_holder_while_they_wait() {
 fn a_wait_without_a_limit_lasts_through_an_outage_and_says_so() {
     let server = Server::start(Flavor::Valkey91);
     let site = Site::on(&server.url());
-    let holder =
-        site.start(site.run_script(&["--ttl", "60", "k"], "touch has; until [ -e go ]; do sleep 0.02; done"));
-    until("it holds", || site.path("has").exists());
+    let holder = site.holder(&["--ttl", "60", "k"]);
     let waits = site.start(site.run(&["-v", "k", "--", "echo", "mine"]));
-    let once =
-        site.start(site.leasehold(&["once", "--store", site.store(), "-v", "k", "--", "echo", "mine"]));
+    let once = site.start(site.task("once", &["-v", "k", "--", "echo", "mine"]));
     let bounded = site.start(site.run(&["-v", "--outage-limit", "6s", "k", "--", "echo", "mine"]));
     for run in [&waits, &once, &bounded] {
         until("it waits", || run.err().contains("waiting for k, held by "));
@@ -141,7 +125,7 @@ fn a_wait_without_a_limit_lasts_through_an_outage_and_says_so() {
     until("longer than a store is waited for otherwise", || stopped.elapsed() > Duration::from_secs(13));
     server.cont();
     until("it is back", || waits.err().contains("answers again"));
-    fs::write(site.path("go"), "").unwrap();
+    site.go();
     holder.finish().is_silent(0);
     for run in [waits, once] {
         let done = run.finish();
@@ -157,9 +141,7 @@ fn a_look_or_a_single_try_gives_up_after_two_seconds_and_reports_after_one_that_
     let site = Site::on(&proxy.url());
     let took = |words: &[&str]| {
         let started = Instant::now();
-        let mut command = site.leasehold(&[words[0], "--store", site.store()]);
-        command.args(&words[1..]);
-        let done = site.finish(command);
+        let done = site.finish(site.task(words[0], &words[1..]));
         assert_eq!(done.status.code(), Some(69), "{done:?}");
         (started.elapsed(), done)
     };

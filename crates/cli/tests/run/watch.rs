@@ -1,20 +1,18 @@
 //! `leasehold watch`: events at the locks of a store.
 
-use std::fs;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use servers::{Flavor, Server};
 
-use crate::database::ready;
-use crate::harness::{Running, Site, until};
+use crate::harness::{Running, Site, json_lines, until};
 use crate::shell::in_shell;
 
 fn events(run: &Running) -> Vec<Value> {
     let out = run.out();
     // The last line may be incomplete.
     let whole = out.rsplit_once('\n').map_or("", |(whole, _)| whole);
-    whole.lines().map(|line| serde_json::from_str(line).expect("an object a line")).collect()
+    json_lines(whole)
 }
 
 /// Waits for an event of a key, and returns it with its position among the others.
@@ -31,14 +29,12 @@ fn wait_for(run: &Running, event: &str, label: &str) -> (usize, Value) {
 
 #[test]
 fn watch_reports_holders_waiters_and_breaks_as_they_change() {
-    let (server, (_postgres, database)) = (Server::start(Flavor::Valkey91), ready());
-    for site in [Site::new(), Site::on(&server.url()), database] {
-        let hold = "echo $LEASEHOLD_FENCE > fence; exec sleep 60";
-        let holder = site.start(site.run_script(&["--label", "web-3", "app:deploy"], hold));
-        let fence = site.wait_for("fence");
+    for site in Site::on_each_store(Flavor::Valkey91) {
+        let holder = site.holder(&["--label", "web-3", "app:deploy"]);
+        let fence = site.read("fence");
         let number: u64 = fence.parse().unwrap();
         let _other = site.start(site.run_script(&["--label", "none", "other"], "exec sleep 60"));
-        let watch = site.start(site.leasehold(&["watch", "--store", site.store(), "--json", "app:"]));
+        let watch = site.start(site.task("watch", &["--json", "app:"]));
         let (_, held) = wait_for(&watch, "held", "web-3");
         assert_eq!(
             (&held["key"], &held["v"], &held["mode"]),
@@ -77,7 +73,7 @@ fn watch_reports_holders_waiters_and_breaks_as_they_change() {
         );
         assert_eq!(broken["fence"], number);
 
-        fs::write(site.path("go"), "").unwrap();
+        site.go();
         next.finish().is_silent(0);
         wait_for(&watch, "ended", "web-4");
         let told = events(&watch);
@@ -85,8 +81,6 @@ fn watch_reports_holders_waiters_and_breaks_as_they_change() {
         assert!(!told.iter().any(|event| event["event"] == "left" && event["label"] == "web-4"), "{told:?}");
         assert!(!told.iter().any(|event| event["label"] == "none"), "{told:?}");
         assert_eq!(told.iter().filter(|event| event["event"] == "held").count(), 2, "{told:?}");
-        fs::remove_file(site.path("fence")).unwrap();
-        fs::remove_file(site.path("go")).unwrap();
     }
 }
 
@@ -94,10 +88,8 @@ fn watch_reports_holders_waiters_and_breaks_as_they_change() {
 fn watch_prints_lines_and_reports_an_outage_and_its_end() {
     let server = Server::start(Flavor::Redis82);
     let site = Site::on(&server.url());
-    let _holder =
-        site.start(site.run_script(&["--ttl", "60", "--label", "web-3", "k"], "touch has; exec sleep 60"));
-    until("it holds", || site.path("has").exists());
-    let watch = site.start(site.leasehold(&["watch", "--store", site.store()]));
+    let _holder = site.holder(&["--ttl", "60", "--label", "web-3", "k"]);
+    let watch = site.start(site.task("watch", &[]));
     let says = |words: &str| until(words, || watch.out().contains(words));
     says("Z  watching redis://");
     says("Z  held     k  by web-3 (");
