@@ -1,56 +1,43 @@
-//! The arguments as typed: a file for each task, and one for each group of options that several
-//! tasks share. [`settings`](crate::settings) and [`request`](crate::request) interpret them.
+//! The arguments as typed: a file for each task, and one for the groups of options that several
+//! tasks have. [`settings`](crate::settings) and [`lock_request`](crate::lock_request) interpret
+//! them.
 
-mod acquire;
 mod bench;
 mod breaking;
-mod command;
-mod completions;
 mod doctor;
 mod every;
 mod forget;
-mod help;
+mod groups;
 mod hold;
 mod init;
-mod job;
-mod lease;
 mod ls;
 mod metrics;
-mod naming;
 mod once;
 mod pages;
 mod run;
 mod show;
-mod store;
 mod top;
-mod waiting;
 mod watch;
 
 use clap::{Parser, Subcommand};
 
-pub(crate) use self::acquire::AcquireArgs;
 pub(crate) use self::bench::BenchArgs;
 pub(crate) use self::breaking::BreakArgs;
-pub(crate) use self::command::CommandArgs;
-pub(crate) use self::completions::CompletionsArgs;
 pub(crate) use self::doctor::DoctorArgs;
 pub(crate) use self::every::EveryArgs;
 pub(crate) use self::forget::ForgetArgs;
-pub(crate) use self::help::HelpArgs;
+pub(crate) use self::groups::{
+    AcquireArgs, CommandArgs, JobArgs, LeaseArgs, PlaceArgs, StoreArgs, WaitingArgs,
+};
 pub(crate) use self::hold::HoldArgs;
 pub(crate) use self::init::InitArgs;
-pub(crate) use self::job::JobArgs;
-pub(crate) use self::lease::LeaseArgs;
 pub(crate) use self::ls::LsArgs;
 pub(crate) use self::metrics::MetricsArgs;
-pub(crate) use self::naming::NamingArgs;
 pub(crate) use self::once::OnceArgs;
-pub(crate) use self::pages::PagesArgs;
+pub(crate) use self::pages::{CompletionsArgs, HelpArgs, PagesArgs};
 pub(crate) use self::run::RunArgs;
 pub(crate) use self::show::ShowArgs;
-pub(crate) use self::store::StoreArgs;
 pub(crate) use self::top::{KEYS as TOP_KEYS, TopArgs};
-pub(crate) use self::waiting::WaitingArgs;
 pub(crate) use self::watch::WatchArgs;
 
 /// Locks for commands: while one runs under a key, no other does

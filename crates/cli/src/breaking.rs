@@ -17,14 +17,14 @@ use crate::store_location::StoreLocation;
 
 /// Breaks the lease if it has the given fence.
 pub(crate) async fn break_lease(args: BreakArgs) -> Result<End, Failure> {
-    let key = only_key(args.keys, args.naming)?;
+    let key = only_key(args.keys, args.place.naming)?;
     let fence = fence(&args.fence.unwrap_or_default())?;
     let by = Label::new(&default_label(OsStr::new(""))).ok();
     let mut note = BreakNote { by, reason: None };
     if let Some(reason) = args.reason {
         note = note.because(&reason).map_err(|misuse| Failure::from(misuse).about("--reason"))?;
     }
-    let place = StoreLocation::of(args.store)?;
+    let place = StoreLocation::of(args.place.store)?;
     let locks = place.look(args.quiet).await?;
     if args.verbose {
         say::line(format_args!("{key}: at {}", locks.store()));

@@ -55,16 +55,13 @@ fn dying(ttl: Duration) -> Duration {
 impl Command {
     /// Starts the command with this much time left of a lease of these locks, which depends on
     /// their lifeline if there is one.
-    pub(crate) fn start<E>(
+    pub(crate) fn start(
         settings: &Settings,
-        environment: E,
+        environment: Vec<(&'static str, OsString)>,
         left: Duration,
         locks: &Locks,
         signals: &Signals,
-    ) -> Result<Self, Failure>
-    where
-        E: IntoIterator<Item = (&'static str, OsString)>,
-    {
+    ) -> Result<Self, Failure> {
         let now = supervisor::now();
         let shares_group = supervisor::SHARES_OUR_GROUP && !settings.no_tty;
         let terminal = if shares_group { Terminal::of_session() } else { None };

@@ -16,10 +16,10 @@ use crate::terminal::is_dumb;
 
 /// Prints the findings, and returns the exit code for the worst one.
 pub(crate) async fn diagnose(args: DoctorArgs) -> Result<End, Failure> {
-    let naming = naming(args.naming)?;
+    let naming = naming(args.place.naming)?;
     let key =
         args.key.map(|name| key(name, &naming).map_err(|failure| failure.about("--key"))).transpose()?;
-    let place = StoreLocation::of(args.store)?;
+    let place = StoreLocation::of(args.place.store)?;
     let locks = place.unopened(place.to_look_at(), args.quiet)?;
     let mut findings = locks.diagnose().await;
     // A user who may use a file may use all of it, and the file must not be created.

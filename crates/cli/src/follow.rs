@@ -23,8 +23,8 @@ use crate::time;
 
 /// Writes changes until nobody reads them.
 pub(crate) async fn follow(args: WatchArgs) -> Result<End, Failure> {
-    let prefix = beginning(args.prefixes, args.naming)?;
-    let place = StoreLocation::of(args.store)?;
+    let prefix = beginning(args.prefixes, args.place.naming)?;
+    let place = StoreLocation::of(args.place.store)?;
     let locks = place.look(false).await?;
     let watch = locks.watch(&prefix);
     let follower = Follower::of(locks, args.json);

@@ -12,8 +12,8 @@ use crate::store_location::StoreLocation;
 
 /// Deletes the mark; the exit code says whether there was one.
 pub(crate) async fn forget(args: ForgetArgs) -> Result<End, Failure> {
-    let key = only_key(args.keys, args.naming)?;
-    let place = StoreLocation::of(args.store)?;
+    let key = only_key(args.keys, args.place.naming)?;
+    let place = StoreLocation::of(args.place.store)?;
     let locks = place.look(args.quiet).await?;
     let forgotten = locks.forget(key.as_bytes()).await?;
     if args.json {

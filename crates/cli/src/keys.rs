@@ -6,7 +6,6 @@ use std::os::unix::ffi::OsStringExt as _;
 
 use leasehold::{Key, Misuse, Naming};
 
-use crate::args::NamingArgs;
 use crate::exit::Failure;
 use crate::json::text_of;
 use crate::options::{value_of, variable};
@@ -48,15 +47,15 @@ impl Keys {
 }
 
 /// The naming in `--naming`.
-pub(crate) fn naming(args: NamingArgs) -> Result<Naming, Failure> {
-    let named = args.naming.or_else(|| value_of(&variable("--naming")));
+pub(crate) fn naming(named: Option<String>) -> Result<Naming, Failure> {
+    let named = named.or_else(|| value_of(&variable("--naming")));
     let naming = named.as_deref().map_or(Ok(Naming::Verbatim), str::parse);
     naming.map_err(|misuse: Misuse| Failure::from(misuse).about("--naming"))
 }
 
 /// The prefix of all keys whose names have the prefix that was given to a task, if one was.
-pub(crate) fn beginning(given: Vec<OsString>, args: NamingArgs) -> Result<Vec<u8>, Failure> {
-    let naming = naming(args)?;
+pub(crate) fn beginning(given: Vec<OsString>, named: Option<String>) -> Result<Vec<u8>, Failure> {
+    let naming = naming(named)?;
     let prefix = given.into_iter().next().unwrap_or_default();
     let beginning = naming.beginning(prefix.as_encoded_bytes());
     if !prefix.is_empty() {
@@ -66,8 +65,8 @@ pub(crate) fn beginning(given: Vec<OsString>, args: NamingArgs) -> Result<Vec<u8
 }
 
 /// The key of the only name that was given to a task.
-pub(crate) fn only_key(given: Vec<OsString>, args: NamingArgs) -> Result<Key, Failure> {
-    key(given.into_iter().next().unwrap_or_default(), &naming(args)?)
+pub(crate) fn only_key(given: Vec<OsString>, named: Option<String>) -> Result<Key, Failure> {
+    key(given.into_iter().next().unwrap_or_default(), &naming(named)?)
 }
 
 /// Converts a name to a key. Refuses a store's URL with a password: that is a mistake, and the

@@ -12,7 +12,7 @@ use crate::environment;
 use crate::exit::{End, Failure};
 use crate::keys::{Keys, naming};
 use crate::label::default_label;
-use crate::options::{default_time, exit_code, or_variable, time_of, variable};
+use crate::options::{default_time, digits, exit_code, or_variable, time_of, variable};
 use crate::status::Status;
 use crate::store_location::{OUTAGE_LIMIT, SHORT_OUTAGE_LIMIT, StoreLocation};
 
@@ -77,10 +77,10 @@ impl LockRequest {
         let name = if args.label.is_some() { "--label" } else { environment::LABEL };
         let label = args.label.or_else(environment::label).unwrap_or_else(|| default_label(program));
         Label::new(&label).map_err(|misuse| Failure::from(misuse).about(name))?;
-        let naming = naming(args.naming)?;
+        let naming = naming(args.place.naming)?;
         let keys = Keys::of(keys, &naming)?;
         let signal = naming.signal();
-        let place = StoreLocation::of(args.store)?;
+        let place = StoreLocation::of(args.place.store)?;
         if let Mode::Permits { .. } = mode
             && place.store.is_several()
         {
@@ -132,9 +132,7 @@ impl Patience {
 fn mode(shared: bool, permits: Option<String>) -> Result<Mode, Failure> {
     let Some(text) = permits else { return Ok(if shared { Mode::Shared } else { Mode::Exclusive }) };
     let (weight, of) = text.split_once('/').unwrap_or(("1", &text));
-    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    let number = |text: &str| text.parse().ok().filter(|_| digits(text));
-    let (Some(weight), Some(of)) = (number(weight), number(of)) else {
+    let (Some(weight), Some(of)) = (digits(weight), digits(of)) else {
         return Err(Failure::usage(format!(
             "--permits: {text:?} is not a number of permits: write how many of how many, as in 1/4"
         )));

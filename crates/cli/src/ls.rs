@@ -24,9 +24,9 @@ pub(crate) async fn ls(args: LsArgs) -> Result<End, Failure> {
         let line = "the prefix is empty: name what the keys begin with, or list all of them";
         return Err(Failure::usage(line).hint("leasehold ls --all"));
     }
-    let prefix = beginning(args.prefixes, args.naming)?;
+    let prefix = beginning(args.prefixes, args.place.naming)?;
     let least = time_of("--held-for", args.held_for)?;
-    let place = StoreLocation::of(args.store)?;
+    let place = StoreLocation::of(args.place.store)?;
     let locks = place.look(args.quiet).await?;
     if args.verbose {
         say::line(format_args!("looking at {}", locks.store()));

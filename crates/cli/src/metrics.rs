@@ -12,8 +12,8 @@ use crate::store_location::StoreLocation;
 
 /// Prints them.
 pub(crate) async fn metrics(args: MetricsArgs) -> Result<End, Failure> {
-    let prefix = beginning(args.prefixes, args.naming)?;
-    let place = StoreLocation::of(args.store)?;
+    let prefix = beginning(args.prefixes, args.place.naming)?;
+    let place = StoreLocation::of(args.place.store)?;
     // Its stderr becomes mail from a scheduler.
     let locks = place.look(true).await?;
     let states = locks.list(&prefix).await?;

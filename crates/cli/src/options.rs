@@ -1,6 +1,7 @@
 //! Values of options, and the variables of the environment that replace missing options.
 
 use std::env;
+use std::str::FromStr;
 use std::time::Duration;
 
 use crate::exit::Failure;
@@ -35,17 +36,24 @@ pub(crate) fn default_time(option: &str, text: Option<String>) -> Result<Option<
 
 /// The time that an option names.
 pub(crate) fn time_of(option: &str, text: Option<String>) -> Result<Option<Duration>, Failure> {
-    let time = text.as_deref().map(time::parse).transpose();
-    time.map_err(|error| Failure::usage(error.to_string()).about(option))
+    let Some(text) = text else { return Ok(None) };
+    time::parse(&text).map(Some).ok_or_else(|| {
+        Failure::usage(format!(
+            "{option}: {text:?} is not a length of time: write seconds, or numbers with units as in 500ms, 30s, 2m or 1h30m"
+        ))
+    })
+}
+
+/// A number that is written in digits alone: `+5` and ` 5` are slips.
+pub(crate) fn digits<T: FromStr>(text: &str) -> Option<T> {
+    text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// The exit code that an option names, or its variable if the option is missing.
 pub(crate) fn exit_code(option: &str, text: Option<String>) -> Result<Option<u8>, Failure> {
     let (name, text) = or_variable(option, text);
     let Some(text) = text else { return Ok(None) };
-    // Only digits: `+5` and ` 5` are slips.
-    let digits = Some(&text).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
-    digits.and_then(|digits| digits.parse().ok()).map(Some).ok_or_else(|| {
+    digits(&text).map(Some).ok_or_else(|| {
         Failure::usage(format!("{name}: {text:?} is not an exit code: write a number from 0 to 255"))
     })
 }

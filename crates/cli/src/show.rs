@@ -14,8 +14,8 @@ use crate::time;
 
 /// Shows the lock; the exit code says whether anybody holds it.
 pub(crate) async fn show(args: ShowArgs) -> Result<End, Failure> {
-    let key = only_key(args.keys, args.naming)?;
-    let place = StoreLocation::of(args.store)?;
+    let key = only_key(args.keys, args.place.naming)?;
+    let place = StoreLocation::of(args.place.store)?;
     let locks = place.look(args.quiet).await?;
     if args.verbose {
         say::line(format_args!("{key}: looking at {}", locks.store()));

@@ -17,6 +17,7 @@ use serde::Serialize;
 use crate::exit::Failure;
 use crate::json::{self, KeyText, millis};
 use crate::keys::Keys;
+use crate::options::digits;
 use crate::signals::start_thread;
 
 /// The receiver of events, if there is one.
@@ -173,8 +174,7 @@ impl Status {
     /// Opens the descriptor of this number for events about these keys. It is not inherited by the
     /// processes that we start.
     pub(crate) fn to(number: &str, keys: &Keys) -> Result<Self, Failure> {
-        let digits = Some(number).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
-        let Some(number) = digits.and_then(|digits| digits.parse::<i32>().ok()) else {
+        let Some(number) = digits::<i32>(number) else {
             return Err(refused(format!(
                 "{number:?} is not a file descriptor: write a number from 3, as in 3>FILE"
             )));

@@ -74,7 +74,16 @@ pub(crate) async fn unless_told_to_end<T>(
 /// Handles a lock that was just acquired, and reports it.
 pub(crate) async fn had(request: &LockRequest, locks: &Locks, guard: &Guard, waited: Duration) {
     claim(request, guard).await;
-    tell_taken(request, locks, guard, waited);
+    if request.verbose {
+        say::line(format_args!("{}: taken at {}, fence {}", request.keys, locks.store(), guard.fence()));
+    }
+    request.status.holds(guard.holder(), guard.fence());
+    request.status.tell(Event::Acquired {
+        label: &request.label,
+        store: locks.store(),
+        ttl_ms: millis(request.ttl.duration()),
+        waited_ms: millis(waited),
+    });
 }
 
 /// The result of the request, while progress is reported.
@@ -155,24 +164,11 @@ async fn connect(request: &LockRequest) -> Result<Locks, Failure> {
     request.place.connect(builder, request.first_outage_limit(), request.quiet).await
 }
 
-fn tell_taken(request: &LockRequest, locks: &Locks, guard: &Guard, waited: Duration) {
-    if request.verbose {
-        say::line(format_args!("{}: taken at {}, fence {}", request.keys, locks.store(), guard.fence()));
-    }
-    request.status.holds(guard.holder(), guard.fence());
-    request.status.tell(Event::Acquired {
-        label: &request.label,
-        store: locks.store(),
-        ttl_ms: millis(request.ttl.duration()),
-        waited_ms: millis(waited),
-    });
-}
-
 /// Reports each renewal, and the loss. Never resolves.
 ///
 /// Cancel safe.
 pub(crate) async fn tell_keeping(status: Arc<Status>, held: Held) -> Infallible {
-    let mut lost = std::pin::pin!(held.lost());
+    let mut lost = pin!(held.lost());
     loop {
         let renewed = held.renewed();
         tokio::select! {
@@ -224,9 +220,13 @@ pub(crate) fn not_taken(request: &LockRequest, locks: &Locks, error: LockError) 
 
 /// Waits until nothing of a request is left. Returns the signal that interrupted the wait.
 pub(crate) async fn undo(locks: &Locks, signals: &mut Signals) -> Option<Signal> {
+    undo_within(UNDOING, locks, signals).await
+}
+
+async fn undo_within(limit: Duration, locks: &Locks, signals: &mut Signals) -> Option<Signal> {
     tokio::select! {
         // Leftovers that are not undone in time end with the lease, which is no longer renewed.
-        _ = locks.close(UNDOING) => None,
+        _ = locks.close(limit) => None,
         signal = signals.next() => Some(signal),
     }
 }
@@ -310,7 +310,7 @@ pub(crate) async fn give_back(
     match last.hear(request, signals, guard.release()).await {
         Some(Ok(_)) => {
             request.status.tell(Event::Released);
-            undo_for(locks, last.left(), signals).await;
+            undo_within(last.left(), locks, signals).await;
             ReleaseOutcome::Done
         }
         // Any leftovers in the store are being released.
@@ -319,7 +319,7 @@ pub(crate) async fn give_back(
             | ReleaseError::Broken { .. }
             | ReleaseError::TakenByOther { .. }),
         )) => {
-            undo_for(locks, UNDOING_THE_LOST, signals).await;
+            undo_within(UNDOING_THE_LOST, locks, signals).await;
             ReleaseOutcome::NotOurs(error)
         }
         Some(Err(error)) => {
@@ -335,10 +335,3 @@ pub(crate) async fn give_back(
 
 /// One call to a slow store: what was lost expires soon after.
 const UNDOING_THE_LOST: Duration = Duration::from_secs(1);
-
-async fn undo_for(locks: &Locks, within: Duration, signals: &mut Signals) {
-    tokio::select! {
-        _ = locks.close(within.min(UNDOING)) => {}
-        _ = signals.next() => {}
-    }
-}

@@ -44,8 +44,8 @@ enum Response {
 
 /// Runs the display until the user quits.
 pub(crate) async fn top(args: TopArgs) -> Result<End, Failure> {
-    let prefix = beginning(args.prefixes, args.naming)?;
-    let place = StoreLocation::of(args.store)?;
+    let prefix = beginning(args.prefixes, args.place.naming)?;
+    let place = StoreLocation::of(args.place.store)?;
     on_a_terminal()?;
     // Before there are other threads.
     let mut signals = Signals::catch()?;

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::Args;
 
-use super::{NamingArgs, StoreArgs};
+use super::PlaceArgs;
 
 /// End another process's lease, by its fence
 ///
@@ -36,10 +36,7 @@ pub(crate) struct BreakArgs {
     pub(crate) json: bool,
 
     #[command(flatten)]
-    pub(crate) store: StoreArgs,
-
-    #[command(flatten)]
-    pub(crate) naming: NamingArgs,
+    pub(crate) place: PlaceArgs,
 
     /// Print nothing if the lease was broken, only set the exit code
     #[arg(short, long)]

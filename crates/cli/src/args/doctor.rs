@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::Args;
 
-use super::{NamingArgs, StoreArgs};
+use super::PlaceArgs;
 
 /// Find settings of a store that endanger its locks
 ///
@@ -37,10 +37,7 @@ pub(crate) struct DoctorArgs {
     pub(crate) key: Option<OsString>,
 
     #[command(flatten)]
-    pub(crate) naming: NamingArgs,
-
-    #[command(flatten)]
-    pub(crate) store: StoreArgs,
+    pub(crate) place: PlaceArgs,
 
     /// Print nothing, only set the exit code
     #[arg(short, long)]

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::Args;
 
-use super::{NamingArgs, StoreArgs};
+use super::PlaceArgs;
 
 /// Forget that `once` or `every` ran a command, so that the next one runs it again
 ///
@@ -26,10 +26,7 @@ pub(crate) struct ForgetArgs {
     pub(crate) json: bool,
 
     #[command(flatten)]
-    pub(crate) store: StoreArgs,
-
-    #[command(flatten)]
-    pub(crate) naming: NamingArgs,
+    pub(crate) place: PlaceArgs,
 
     /// Print nothing, only set the exit code
     #[arg(short, long)]

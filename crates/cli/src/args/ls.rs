@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::Args;
 
-use super::{NamingArgs, StoreArgs};
+use super::PlaceArgs;
 
 /// List the locks that are held or waited for
 ///
@@ -50,10 +50,7 @@ pub(crate) struct LsArgs {
     pub(crate) marks: bool,
 
     #[command(flatten)]
-    pub(crate) store: StoreArgs,
-
-    #[command(flatten)]
-    pub(crate) naming: NamingArgs,
+    pub(crate) place: PlaceArgs,
 
     /// Print nothing if there is no lock to list
     #[arg(short, long)]

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::Args;
 
-use super::{NamingArgs, StoreArgs};
+use super::PlaceArgs;
 
 /// Print figures about the locks of a store, for Prometheus
 ///
@@ -19,10 +19,7 @@ use super::{NamingArgs, StoreArgs};
 )]
 pub(crate) struct MetricsArgs {
     #[command(flatten)]
-    pub(crate) store: StoreArgs,
-
-    #[command(flatten)]
-    pub(crate) naming: NamingArgs,
+    pub(crate) place: PlaceArgs,
 
     /// The beginning of the names
     #[arg(value_name = "PREFIX", num_args = 0..)]

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::Args;
 
-use super::{NamingArgs, StoreArgs};
+use super::PlaceArgs;
 
 /// Show who holds a lock, and who waits for it
 ///
@@ -36,10 +36,7 @@ pub(crate) struct ShowArgs {
     pub(crate) json: bool,
 
     #[command(flatten)]
-    pub(crate) store: StoreArgs,
-
-    #[command(flatten)]
-    pub(crate) naming: NamingArgs,
+    pub(crate) place: PlaceArgs,
 
     /// Print nothing, only set the exit code
     #[arg(short, long)]

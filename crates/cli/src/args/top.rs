@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::Args;
 
-use super::{NamingArgs, StoreArgs};
+use super::PlaceArgs;
 
 /// Show holders and waiters live, on the terminal
 ///
@@ -23,10 +23,7 @@ use super::{NamingArgs, StoreArgs};
 )]
 pub(crate) struct TopArgs {
     #[command(flatten)]
-    pub(crate) store: StoreArgs,
-
-    #[command(flatten)]
-    pub(crate) naming: NamingArgs,
+    pub(crate) place: PlaceArgs,
 
     /// The beginning of the names
     #[arg(value_name = "PREFIX", num_args = 0..)]

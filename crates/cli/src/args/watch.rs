@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::Args;
 
-use super::{NamingArgs, StoreArgs};
+use super::PlaceArgs;
 
 /// Print what happens to locks, one line per event
 ///
@@ -31,10 +31,7 @@ pub(crate) struct WatchArgs {
     pub(crate) json: bool,
 
     #[command(flatten)]
-    pub(crate) store: StoreArgs,
-
-    #[command(flatten)]
-    pub(crate) naming: NamingArgs,
+    pub(crate) place: PlaceArgs,
 
     /// The beginning of the names
     #[arg(value_name = "PREFIX", num_args = 0..)]

@@ -6,8 +6,8 @@ use leasehold::{Key, Locks, LocksBuilder, Runtime as _, TokioRuntime, Ttl};
 
 use crate::args::BenchArgs;
 use crate::exit::Failure;
+use crate::options::{digits, time_of};
 use crate::store_location::StoreLocation;
-use crate::time::parse;
 
 /// A benchmark with all settings validated.
 #[derive(Debug)]
@@ -50,8 +50,7 @@ impl Plan {
             ));
         }
         store.store.extend(urls);
-        let time = seconds.as_deref().map(parse).transpose();
-        let time = time.map_err(|error| Failure::usage(format!("--seconds: {error}")))?.unwrap_or(TIME);
+        let time = time_of("--seconds", seconds)?.unwrap_or(TIME);
         if !(LEAST..=MOST).contains(&time) {
             return Err(Failure::usage(format!(
                 "--seconds: {time:?} is not a valid time to measure: name one from {LEAST:?} to {MOST:?}"
@@ -86,9 +85,7 @@ impl Plan {
 }
 
 fn number_of_tasks(text: &str) -> Result<usize, Failure> {
-    let digits = Some(text).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
-    let number = digits.and_then(|text| text.parse().ok()).filter(|number| (2..=MOST_TASKS).contains(number));
-    number.ok_or_else(|| {
+    digits(text).filter(|number| (2..=MOST_TASKS).contains(number)).ok_or_else(|| {
         Failure::usage(format!(
             "--tasks: {text:?} is not a number of tasks: write one from 2 to {MOST_TASKS}; one alone is measured anyway"
         ))

@@ -32,26 +32,21 @@ fn a_record_reads_back_to_the_same_bytes_or_is_refused() {
     });
 }
 
-#[derive(Clone, Copy, Debug)]
-enum Event {
-    EventJson(Order),
-    Closed,
-}
-
 /// Whatever orders the supervisor gets, in any sequence and at any time, it kills at the end of the
 /// lease that it knows. Once it has begun to end the command, no order makes that later.
 #[test]
 fn a_command_never_outlives_the_end_of_the_lease_that_was_known_when_ending_it_began() {
     let time = || prop_oneof![6 => 0..2_000_u64, 1 => any::<u64>()];
+    // None is the end of the connection.
     let event = prop_oneof![
-        5 => time().prop_map(|end| Event::EventJson(Order::End(end))),
-        1 => Just(Event::EventJson(Order::Lost)),
-        1 => Just(Event::EventJson(Order::Kill)),
-        1 => Just(Event::EventJson(Order::Stop)),
-        1 => Just(Event::EventJson(Order::Continue(1))),
-        1 => Just(Event::EventJson(Order::Suspend(0))),
-        1 => Just(Event::EventJson(Order::Signal(Signal::TERM))),
-        1 => Just(Event::Closed),
+        5 => time().prop_map(|end| Some(Order::End(end))),
+        1 => Just(Some(Order::Lost)),
+        1 => Just(Some(Order::Kill)),
+        1 => Just(Some(Order::Stop)),
+        1 => Just(Some(Order::Continue(1))),
+        1 => Just(Some(Order::Suspend(0))),
+        1 => Just(Some(Order::Signal(Signal::TERM))),
+        1 => Just(None),
     ];
     let start = (time(), prop_oneof![6 => 0..300_u64, 1 => any::<u64>()]);
     hunt(10_000, (start, vec((event, 0..200_u64), 0..30)), |((end, grace), events)| {
@@ -60,13 +55,13 @@ fn a_command_never_outlives_the_end_of_the_lease_that_was_known_when_ending_it_b
         for (event, later) in events {
             now += later;
             match event {
-                Event::EventJson(order) => {
+                Some(order) => {
                     if let (Order::End(end), false) = (order, ending.is_forced()) {
                         believed = end;
                     }
                     ending.handle(now, order);
                 }
-                Event::Closed => ending.handle_closed(),
+                None => ending.handle_closed(),
             }
             let step = ending.next(now);
             holds(now < believed || step == Step::Kill, || format!("{step:?} at {now}, past {believed}"))?;
@@ -84,7 +79,7 @@ fn a_command_never_outlives_the_end_of_the_lease_that_was_known_when_ending_it_b
                 Step::Ask => holds(ending.is_forced() && last.is_none(), || "asked for nothing".into())?,
                 Step::Kill => last = last.or(Some(0)).map(|_| 0),
             }
-            if matches!(event, Event::Closed | Event::EventJson(Order::Kill)) {
+            if matches!(event, None | Some(Order::Kill)) {
                 holds(ending.next(now) == Step::Kill, || "it was to be killed at once".into())?;
             }
         }
