@@ -3,10 +3,40 @@
 use std::ffi::OsString;
 use std::io::Write as _;
 
-use clap::Parser as _;
+use clap::{Args, Parser as _};
 
-use crate::args::{CommandLine, HelpArgs};
+use crate::args::CommandLine;
 use crate::topic::TOPICS;
+
+/// Explain a task, or exit-codes, environment, stores or events
+#[derive(Args, Debug)]
+pub(crate) struct HelpArgs {
+    /// The task or topic to explain; without it, all tasks are listed
+    #[arg(value_name = "TOPIC", value_parser = EXPLAINED)]
+    pub(crate) topic: Option<String>,
+}
+
+/// The tasks, and the topics of [`topic`](crate::topic).
+const EXPLAINED: [&str; 18] = [
+    "run",
+    "once",
+    "every",
+    "hold",
+    "show",
+    "ls",
+    "break",
+    "forget",
+    "metrics",
+    "top",
+    "watch",
+    "doctor",
+    "bench",
+    "init",
+    "exit-codes",
+    "environment",
+    "stores",
+    "events",
+];
 
 /// Prints the help. A reader who has seen enough closes the pipe, which is not an error.
 pub(crate) fn print(args: &HelpArgs) {

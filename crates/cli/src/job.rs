@@ -4,9 +4,10 @@ use std::ffi::OsString;
 use std::process::ExitStatus;
 use std::time::Instant;
 
+use clap::Args;
 use leasehold::{BeginError, JobGuard, Locks, Mark, MarkError, Misuse, Mode, NotDue};
 
-use crate::args::{EveryArgs, JobArgs, OnceArgs, WaitingArgs};
+use crate::args::{JobArgs, WaitingArgs};
 use crate::command::end_as;
 use crate::environment::OuterLocks;
 use crate::exit::{End, Failure};
@@ -23,6 +24,88 @@ use crate::take::{
     FOR_EVER, ReleaseLimit, ReleaseOutcome, give_back, had, not_taken, reach, undo, unless_told_to_end, with,
 };
 use crate::waiting::WaitReporter;
+
+/// Run a command once, ever, whichever machine starts it
+///
+/// If COMMAND has already been run successfully under this name, nothing is run, and the exit code
+/// is 0. If somebody is running it, this waits, and then either finds it done or runs it. It counts
+/// as done when COMMAND has ended with 0 and the store has recorded that. If COMMAND fails or dies,
+/// or its lease is lost, it is left to the next run.
+///
+/// So exit code 0 means that it is done, now or earlier. After a crash between the end of COMMAND
+/// and the record, the next run runs it again: COMMAND must be harmless when run twice.
+#[derive(Args, Debug)]
+#[command(
+    override_usage = "leasehold once [OPTIONS] KEY -- COMMAND [ARG]...",
+    after_help = "TIME: seconds, or 500ms, 30s, 2m, 1h30m. Exit codes: `leasehold help exit-codes`.",
+    after_long_help = ONCE_EXAMPLE
+)]
+pub(crate) struct OnceArgs {
+    #[command(flatten)]
+    pub(crate) waiting: WaitingArgs,
+
+    #[command(flatten)]
+    pub(crate) job: JobArgs,
+
+    /// The name of the job, which is also the name of its lock
+    #[arg(value_name = "KEY", num_args = 0..)]
+    pub(crate) keys: Vec<OsString>,
+
+    /// The command and its arguments; no shell interprets them
+    #[arg(value_name = "COMMAND", last = true, num_args = 0..)]
+    pub(crate) command: Vec<OsString>,
+}
+
+const ONCE_EXAMPLE: &str = "\
+TIME is a number of seconds, or numbers with units: 500ms, 30s, 2m, 1h30m.
+
+The exit code is COMMAND's; 0 if it was done before; 75 if somebody is running it and --within has passed: `leasehold help exit-codes`.
+
+Example: each of many machines runs this before it starts its service, and one of them migrates the database:
+  leasehold once migrate:0042 -- ./migrate 0042";
+
+/// Run a command once in each period, whichever machine starts it
+///
+/// COMMAND is due if it was never done, or if PERIOD has passed since it last began, by the store's
+/// clock. If it is not due, or somebody is running it, nothing is run, and the exit code is 0. This
+/// never waits, so a scheduler on each of many machines can start it as often as it likes. If
+/// COMMAND fails or dies, or its lease is lost, it stays due.
+///
+/// PERIOD is from 1s to a hundred years. It corresponds to ShedLock's lockAtLeastFor, and
+/// --max-hold to lockAtMostFor.
+#[derive(Args, Debug)]
+#[command(
+    override_usage = "leasehold every [OPTIONS] PERIOD KEY -- COMMAND [ARG]...",
+    after_help = "PERIOD and TIME: seconds, or 500ms, 30s, 2m, 1h30m, 7d. Exit codes: `leasehold help exit-codes`.",
+    after_long_help = EVERY_EXAMPLE
+)]
+pub(crate) struct EveryArgs {
+    #[command(flatten)]
+    pub(crate) job: JobArgs,
+
+    /// Run COMMAND even if it is not due, unless somebody is running it; the next period begins now
+    #[arg(long)]
+    pub(crate) now: bool,
+
+    /// The time from one start until it is due again, and the name of the job, which is also that
+    /// of its lock
+    #[arg(value_names = ["PERIOD", "KEY"], num_args = 0..)]
+    pub(crate) words: Vec<OsString>,
+
+    /// The command and its arguments; no shell interprets them
+    #[arg(value_name = "COMMAND", last = true, num_args = 0..)]
+    pub(crate) command: Vec<OsString>,
+}
+
+const EVERY_EXAMPLE: &str = "\
+PERIOD and TIME are a number of seconds, or numbers with units: 500ms, 30s, 2m, 1h30m, 7d.
+
+The exit code is COMMAND's; 0 if it was not due: `leasehold help exit-codes`.
+
+Make the period a little shorter than the scheduler's, so that a start that is some seconds early is not skipped.
+
+Example: in the crontab of many machines, run on one of them each night:
+  leasehold every 23h nightly -- ./report";
 
 /// A job with all settings validated.
 #[derive(Clone, Debug)]

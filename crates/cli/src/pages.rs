@@ -3,16 +3,40 @@
 
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use clap::CommandFactory as _;
+use clap::{Args, CommandFactory as _};
 use clap_complete::Shell;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
 
-use crate::args::{CommandLine, PagesArgs};
+use crate::args::CommandLine;
 use crate::exit::{End, Failure};
 use crate::topic::TOPICS;
+
+/// Write the manual pages, and the completions for bash, zsh and fish, into a directory
+///
+/// For packaging or installing the command: DIR/man/man1/*.1, DIR/bash/leasehold,
+/// DIR/zsh/_leasehold and DIR/fish/leasehold.fish.
+#[derive(Args, Debug)]
+#[command(hide = true)]
+pub(crate) struct PagesArgs {
+    /// The directory, which is created if it does not exist
+    #[arg(value_name = "DIR")]
+    pub(crate) directory: PathBuf,
+}
+
+/// Print the completions for a shell: bash, zsh or fish
+///
+/// For bash, put `eval "$(leasehold completions bash)"` into ~/.bashrc. It also completes keys that
+/// are held or waited for, and the command after --.
+#[derive(Args, Debug)]
+#[command(hide = true)]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    #[arg(value_name = "SHELL")]
+    pub(crate) shell: Shell,
+}
 
 /// Writes them.
 pub(crate) fn write(args: &PagesArgs) -> Result<End, Failure> {

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use leasehold::Ttl;
 
-use crate::args::{CommandArgs, RunArgs};
+use crate::args::CommandArgs;
 use crate::exit::Failure;
 use crate::lock_request::LockRequest;
 use crate::options::{or_variable, time_of};
+use crate::run::RunArgs;
 
 /// A run with all settings validated.
 #[derive(Clone, Debug)]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold::{Key, Locks, LocksBuilder, Runtime as _, TokioRuntime, Ttl};
 
-use crate::args::BenchArgs;
+use super::BenchArgs;
 use crate::exit::Failure;
 use crate::options::{digits, time_of};
 use crate::store_location::StoreLocation;

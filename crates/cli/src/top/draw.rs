@@ -8,10 +8,10 @@ use ratatui::widgets::{Block, Clear, Padding, Paragraph, Wrap};
 
 use leasehold::{Key, Marked, Mode as Held};
 
+use super::KEYS;
 use super::remembered::Marks;
 use super::rows::Row;
 use super::view::{Confirming, Mode, Page, View};
-use crate::args::TOP_KEYS;
 use crate::cut::{cut, cut_amid};
 use crate::lock_json::mode;
 use crate::mark;
@@ -188,8 +188,7 @@ fn footing(view: &View) -> Line<'static> {
 }
 
 fn explain(frame: &mut Frame<'_>) {
-    let keys =
-        TOP_KEYS.lines().map(Line::from).chain([Line::from(""), Line::styled("Esc closes this", BOLD)]);
+    let keys = KEYS.lines().map(Line::from).chain([Line::from(""), Line::styled("Esc closes this", BOLD)]);
     in_a_box(frame, keys.collect());
 }
 
