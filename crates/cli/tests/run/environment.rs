@@ -135,9 +135,7 @@ fn a_password_goes_neither_to_the_command_nor_to_the_terminal() {
     let server = Server::setup(Flavor::Redis82).password(SECRET).start();
     let url = server.url().replace("//", &format!("//:{SECRET}@"));
     let site = Site::on(&url);
-    let mut from_environment = site.leasehold(&["run", "k", "--", "env"]);
-    from_environment.env("LEASEHOLD_STORE", &url);
-    let done = site.finish(from_environment);
+    let done = site.finish(site.by_environment(&["run", "k", "--", "env"]));
     done.is_silent(0);
     done.keeps_the_secret();
     assert_eq!(variables(&done)["LEASEHOLD_STORE"], server.url());

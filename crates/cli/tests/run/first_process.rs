@@ -8,10 +8,11 @@ use rustix::process::Signal;
 
 use crate::harness::{OURS, Running, Site, child_of, is_alive, kill, kill_with, until};
 
-const UNSHARE: [&str; 6] = ["--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--mount-proc"];
+pub(crate) const UNSHARE: [&str; 6] =
+    ["--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--mount-proc"];
 
 /// True if the kernel allows a namespace of process ids; otherwise prints why a test is skipped.
-fn has_namespaces() -> bool {
+pub(crate) fn has_namespaces() -> bool {
     let tried = Command::new("unshare").args(UNSHARE).arg("true").output();
     let permitted = tried.is_ok_and(|done| done.status.success());
     if !permitted {
@@ -98,9 +99,7 @@ fn the_first_process_and_the_supervisor_wait_for_orphans() {
         fs::read_to_string(&children).unwrap_or_default().split_ascii_whitespace().count() == 1
     });
     site.go();
-    let done = run.finish();
-    done.is_silent(4);
-    assert_eq!(done.out, "");
+    run.finish().prints(4, "");
 }
 
 #[test]

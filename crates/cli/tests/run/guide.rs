@@ -9,6 +9,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use servers::{Flavor, Server};
 
+use crate::first_process::{UNSHARE, has_namespaces};
 use crate::harness::{OURS, Site};
 use crate::home::Home;
 use crate::shell::{in_shell, others, path, program};
@@ -113,9 +114,7 @@ fn the_scripts_look_at_its_lock_tells_held_from_lost() {
 fn locks_are_taken_together_and_shown() {
     let site = Site::new();
     program(&site, "transfer", "leasehold show -q account:1 && leasehold show -q account:2 && echo both");
-    let done = site.finish(in_shell(&site, "sh", &["-c", &block("several")]));
-    done.is_silent(0);
-    assert_eq!(done.out, "both\n");
+    site.finish(in_shell(&site, "sh", &["-c", &block("several")])).prints(0, "both\n");
 
     let _others = others(&site, "deploy");
     let done = site.finish(in_shell(&site, "sh", &["-c", &block("show")]));
@@ -159,9 +158,8 @@ fn a_program_reads_the_list() {
         block("ls-json").trim().split_once(" | ").map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
     let has_jq = Command::new("jq").arg("--version").stdout(Stdio::null()).status().is_ok();
     if has_jq {
-        let done = site.finish(in_shell(&site, "sh", &["-c", &format!("{list} | {filter}")]));
-        done.is_silent(0);
-        assert_eq!(done.out, "nightly:report\n");
+        site.finish(in_shell(&site, "sh", &["-c", &format!("{list} | {filter}")]))
+            .prints(0, "nightly:report\n");
     }
     program(&site, "alarm", "echo alarm");
     let watched = |time: &str| {
@@ -239,14 +237,10 @@ fn crons_job_meets_the_same_users_shell_and_says_nothing_when_that_is_at_it() {
     }
     let shell = site.start(home.live_in(shell));
     site.wait_for("running");
-    let done = site.finish(home.live_in(by_cron(&site, &crontab, &[])));
-    done.is_silent(0);
-    assert_eq!(done.out, "");
+    site.finish(home.live_in(by_cron(&site, &crontab, &[]))).prints(0, "");
     site.go();
     shell.finish().is_silent(0);
-    let done = site.finish(home.live_in(by_cron(&site, &crontab, &[])));
-    done.is_silent(0);
-    assert_eq!(done.out, "reported\n");
+    site.finish(home.live_in(by_cron(&site, &crontab, &[]))).prints(0, "reported\n");
 }
 
 #[test]
@@ -261,9 +255,7 @@ fn crons_job_on_a_server_excludes_other_machines() {
     let done = site.finish(by_cron(&site, &crontab, &settings));
     assert_eq!(done.out, "reported\n", "{done:?}");
     let others = others(&site, "nightly");
-    let done = site.finish(by_cron(&site, &crontab, &settings));
-    done.is_silent(0);
-    assert_eq!(done.out, "");
+    site.finish(by_cron(&site, &crontab, &settings)).prints(0, "");
     drop(others);
 }
 
@@ -291,9 +283,7 @@ fn a_service_starts_when_its_migration_is_done_by_whomever() {
     program(&site, "migrate", "[ -e ready ] && echo migrated $1");
     program(&site, "service", "echo served");
     let start = || site.finish(in_shell(&site, "sh", &["-c", &block("once")]));
-    let failed = start();
-    failed.is_silent(1);
-    assert_eq!(failed.out, "");
+    start().prints(1, "");
     fs::write(site.path("ready"), "").unwrap();
     assert_eq!([start().out, start().out], ["migrated 0042\nserved\n", "served\n"]);
 }
@@ -377,16 +367,14 @@ fn instruction(dockerfile: &str, name: &str) -> Vec<String> {
 
 #[test]
 fn a_containers_first_process_ends_as_its_command() {
-    let namespace = ["--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--mount-proc"];
-    let allowed = Command::new("unshare").args(namespace).arg("true").stderr(Stdio::null()).status();
-    let is_allowed = allowed.is_ok_and(|status| status.success());
+    let is_allowed = has_namespaces();
     let site = Site::new();
     let dockerfile = block("Dockerfile");
     let words = [instruction(&dockerfile, "ENTRYPOINT"), instruction(&dockerfile, "CMD")].concat();
     let words: Vec<_> = words.iter().map(String::as_str).collect();
     let contained = || {
         let all: Vec<_> =
-            if is_allowed { namespace.iter().chain(&words).copied().collect() } else { words.clone() };
+            if is_allowed { UNSHARE.iter().chain(&words).copied().collect() } else { words.clone() };
         let (program, words) = if is_allowed { ("unshare", &all[..]) } else { (all[0], &all[1..]) };
         let mut command = in_shell(&site, program, words);
         command.env("PATH", format!("{}:{}", site.path("").display(), path()));

@@ -88,6 +88,12 @@ impl Site {
         self.task("run", words)
     }
 
+    /// `leasehold` with a task and its words as in a shell, which writes its events into `events`.
+    pub(crate) fn telling(&self, task: &str, words: &str) -> Command {
+        let line = format!("exec {OURS} {task} --store {} --status-fd 7 {words} 7>events", self.store);
+        self.process("sh", &["-c", &line])
+    }
+
     /// `leasehold` with these words, and the store in its environment.
     pub(crate) fn by_environment(&self, words: &[&str]) -> Command {
         let mut command = self.leasehold(words);
@@ -250,6 +256,13 @@ impl Done {
     #[track_caller]
     pub(crate) fn is_silent(&self, code: i32) {
         assert_eq!((self.status.code(), self.said()), (Some(code), ""), "{self:?}");
+    }
+
+    /// Exited with this code and this output, and no error output.
+    #[track_caller]
+    pub(crate) fn prints(&self, code: i32, out: &str) {
+        self.is_silent(code);
+        assert_eq!(self.out, out, "{self:?}");
     }
 
     /// Exited with this code and one line of error output, which contains these words.

@@ -42,9 +42,7 @@ fn closing_the_descriptor_lets_the_lock_go_with_0() {
         exec 9<&-
         leasehold run -w 10 deploy -- true || exit 1
         until [ -s code ]; do sleep 0.02; done; cat code";
-    let done = site.finish(bash(&site, script));
-    done.is_silent(0);
-    assert_eq!(done.out, "0\n");
+    site.finish(bash(&site, script)).prints(0, "0\n");
 }
 
 #[test]
@@ -132,9 +130,7 @@ fn killed_it_keeps_others_out_no_longer_than_its_ttl() {
 #[test]
 fn without_a_reader_it_lets_go_at_once() {
     let site = Site::new();
-    let done = site.finish(bash(&site, "leasehold hold k | true; echo ${PIPESTATUS[0]}"));
-    done.is_silent(0);
-    assert_eq!(done.out, "0\n");
+    site.finish(bash(&site, "leasehold hold k | true; echo ${PIPESTATUS[0]}")).prints(0, "0\n");
     site.finish(site.run(&["-n", "k", "--", "true"])).is_silent(0);
 }
 

@@ -24,8 +24,7 @@ fn lines(site: &Site, name: &str) -> usize {
 
 /// The events of a job, without their times.
 fn told(site: &Site, task: &str, words: &str) -> Vec<Value> {
-    let line = format!("exec {OURS} {task} --store {} --status-fd 7 {words} 7>events", site.store());
-    site.finish(site.process("sh", &["-c", &line]));
+    site.finish(site.telling(task, words));
     site.events("events")
 }
 
@@ -84,8 +83,7 @@ fn a_failed_job_is_left_to_the_next_process_and_a_done_one_runs_no_more() {
             let (key, fence) = done.out.trim().split_once(' ').unwrap();
             assert!(words.contains(&key) && fence.parse::<u64>().unwrap() > 0, "{done:?}");
             let again = run("echo again");
-            again.is_silent(0);
-            assert_eq!(again.out, "");
+            again.prints(0, "");
             // The lock of that name is free.
             site.finish(site.run(&["-n", key, "--", "true"])).is_silent(0);
         }
@@ -141,9 +139,7 @@ fn killing_all_processes_that_have_the_file_open_loses_no_mark() {
     holder.signal(Signal::KILL);
     holder.finish().died_of(Signal::KILL);
     for words in [&["once", "migrate"][..], &["every", "1h", "report"]] {
-        let done = site.finish(site.task(words[0], &[&words[1..], &["--", "echo", "again"]].concat()));
-        done.is_silent(0);
-        assert_eq!(done.out, "");
+        site.finish(site.task(words[0], &[&words[1..], &["--", "echo", "again"]].concat())).prints(0, "");
     }
 }
 

@@ -76,9 +76,8 @@ fn an_outage_that_is_shorter_than_the_lease_ends_nothing() {
 #[test]
 fn a_command_that_ended_behind_its_lease_is_70_although_it_did_well() {
     let site = Site::new();
-    let script = "echo $$ > running; until [ -e go ]; do sleep 0.02; done";
-    let run = site.start(site.run_script(&["--ttl", "300ms", "k"], script));
-    let command = site.wait_for("running");
+    let run = site.holder(&["--ttl", "300ms", "k"]);
+    let command = site.read("running");
     run.signal(Signal::STOP);
     site.finish(site.run_script(&["k"], "touch go")).is_silent(0);
     until("the command has ended", || !is_alive(&command));

@@ -97,9 +97,7 @@ fn one_key_that_is_held_around_us_is_refused_by_its_name() {
 fn events_name_the_keys_and_the_one_in_the_way() {
     let site = Site::new();
     let holder = holder(&site, &["b"]);
-    let line = format!("exec {OURS} run --store {} --status-fd 7 -q \"$@\" 7>events", site.store());
-    let run = |words: &[&str]| site.process("sh", &[&["-c", &*line, "sh"], words].concat());
-    site.finish(run(&["-w", "200ms", "c", "b", "a", "--", "true"])).is_silent(75);
+    site.finish(site.telling("run", "-q -w 200ms c b a -- true")).is_silent(75);
     let told = site.events("events");
     assert_eq!(told.len(), 2, "{told:?}");
     for (event, name) in told.iter().zip(["waiting", "busy"]) {
@@ -108,7 +106,7 @@ fn events_name_the_keys_and_the_one_in_the_way() {
     }
     site.go();
     holder.finish().is_silent(0);
-    site.finish(run(&["b", "a", "--", "true"])).is_silent(0);
+    site.finish(site.telling("run", "-q b a -- true")).is_silent(0);
     let told = site.events("events");
     assert_eq!((&told[0]["event"], &told[0]["key"]), (&json!("acquired"), &json!("a")), "{told:?}");
     assert_eq!(told[0]["keys"], json!(["a", "b"]));

@@ -56,9 +56,7 @@ fn a_lock_that_is_held_is_shown_with_its_holder_and_is_0() {
         let left = holding["remaining_ms"].as_u64().unwrap();
         assert!(left > 0 && left <= 20_000, "{shown}");
 
-        let done = show(&site, &["-q", "k"]);
-        done.is_silent(0);
-        assert_eq!(done.out, "");
+        show(&site, &["-q", "k"]).prints(0, "");
         show(&site, &["-qv", "k"]).says(0, &["k: looking at ", site.store()]);
     }
 }
@@ -68,18 +66,14 @@ fn a_lock_that_is_free_is_1() {
     for site in Site::on_each_store(Flavor::Valkey91) {
         site.finish(site.run(&["k", "--", "true"])).is_silent(0);
         for key in ["k", "never"] {
-            let done = show(&site, &[key]);
-            done.is_silent(1);
-            assert_eq!(done.out, format!("key      {key}\nheld by  nobody\nwaiting  0\n"));
+            show(&site, &[key]).prints(1, &format!("key      {key}\nheld by  nobody\nwaiting  0\n"));
             let done = show(&site, &["--json", key]);
             done.is_silent(1);
             assert_eq!(
                 done.json(),
                 json!({"key": key, "held": false, "last_break": null, "mark": null, "holders": [], "waiters": []})
             );
-            let done = show(&site, &["-q", key]);
-            done.is_silent(1);
-            assert_eq!(done.out, "");
+            show(&site, &["-q", key]).prints(1, "");
         }
     }
 }

@@ -6,12 +6,6 @@ use servers::{Flavor, Server};
 
 use crate::harness::{Done, OURS, SECRET, Site, until};
 
-/// `leasehold run` by a shell that opens descriptor 7 for it.
-fn run(site: &Site, open: &str, words: &str) -> std::process::Command {
-    let line = format!("exec {OURS} run --store {} --status-fd 7 {words} 7{open}", site.store());
-    site.process("sh", &["-c", &line])
-}
-
 fn names(events: &[Value]) -> Vec<&str> {
     events.iter().map(|event| event["event"].as_str().unwrap()).collect()
 }
@@ -32,7 +26,7 @@ fn tells(site: &Site, done: &Done, expected: &[&str]) -> Vec<Value> {
 fn a_run_tells_what_happens_from_the_grant_to_the_release() {
     let site = Site::new();
     let words = "--ttl 2 --label 'web \"3\"' k -- sh -c 'sleep 2.5; echo $LEASEHOLD_FENCE; exit 3'";
-    let done = site.finish(run(&site, ">events", words));
+    let done = site.finish(site.telling("run", words));
     done.is_silent(3);
     let told = tells(&site, &done, &["acquired", "renewed", "ended", "released"]);
     let acquired = &told[0];
@@ -48,7 +42,7 @@ fn a_run_tells_what_happens_from_the_grant_to_the_release() {
 #[test]
 fn a_death_by_signal_is_reported_by_its_number() {
     let site = Site::new();
-    let done = site.finish(run(&site, ">events", "k -- sh -c 'kill -9 $$'"));
+    let done = site.finish(site.telling("run", "k -- sh -c 'kill -9 $$'"));
     done.died_of(Signal::KILL);
     let told = tells(&site, &done, &["acquired", "ended", "released"]);
     assert_eq!(told[1]["signal"], 9);
@@ -59,7 +53,7 @@ fn a_run_and_a_hold_that_report_events_receive_signals_as_without() {
     let server = Server::start(Flavor::Redis82);
     let site = Site::on(&server.url());
     let script = "exec 2> /dev/null; trap 'exit 7' TERM; echo $$ > running; while :; do sleep 0.02; done";
-    let run = site.start(run(&site, ">events", &format!("k -- sh -c \"{script}\"")));
+    let run = site.start(site.telling("run", &format!("k -- sh -c \"{script}\"")));
     site.wait_for("running");
     run.signal(Signal::TERM);
     let done = run.finish();
@@ -78,21 +72,26 @@ fn a_run_and_a_hold_that_report_events_receive_signals_as_without() {
 #[test]
 fn a_run_that_waits_names_the_holder_and_one_that_fails_the_reason() {
     let site = Site::new();
-    let script = "echo $$ > running; until [ -e go ]; do sleep 0.02; done";
-    let holder = site.start(site.run_script(&["--label", "the holder", "k"], script));
-    site.wait_for("running");
+    let holder = site.holder(&["--label", "the holder", "k"]);
 
-    let done = site.finish(run(&site, ">events", "-w 100ms -qE9 k -- true"));
+    let told_to_end = site.start(site.telling("run", "k -- true"));
+    until("it waits", || names(&site.events("events")) == ["waiting"]);
+    told_to_end.signal(Signal::TERM);
+    let done = told_to_end.finish();
+    done.died_of(Signal::TERM);
+    tells(&site, &done, &["waiting"]);
+
+    let done = site.finish(site.telling("run", "-w 100ms -qE9 k -- true"));
     done.is_silent(9);
     let told = tells(&site, &done, &["waiting", "busy"]);
     assert!(told[0]["held_by"].as_str().unwrap().starts_with("the holder ("), "{told:?}");
     assert!(told[0]["remaining_ms"].as_u64().unwrap() <= 30_000, "{told:?}");
     assert_eq!(told[1]["code"], 9);
 
-    let done = site.finish(run(&site, ">events", "-n k -- true"));
+    let done = site.finish(site.telling("run", "-n k -- true"));
     tells(&site, &done, &["busy"]);
 
-    let waiter = site.start(run(&site, ">events", "k -- true"));
+    let waiter = site.start(site.telling("run", "k -- true"));
     until("it waits", || names(&site.events("events")) == ["waiting"]);
     site.go();
     holder.finish().is_silent(0);
@@ -105,7 +104,7 @@ fn a_loss_is_reported_and_then_the_exit_of_the_command() {
     let server = Server::start(Flavor::Valkey91);
     let site = Site::on(&server.url());
     let words = "--ttl 600ms k -- sh -c 'echo $$ > running; exec sleep 60'";
-    let lost = site.start(run(&site, ">events", words));
+    let lost = site.start(site.telling("run", words));
     site.wait_for("running");
     server.text(&["DEL", "k"]);
     let done = lost.finish();
@@ -115,7 +114,7 @@ fn a_loss_is_reported_and_then_the_exit_of_the_command() {
     assert_eq!(names(&told), ["acquired", "lost", "ended"]);
     assert!(told[1]["reason"].as_str().unwrap().contains("deleted"), "{told:?}");
 
-    let done = site.finish(run(&site, ">events", "--max-hold 500ms k -- sleep 60"));
+    let done = site.finish(site.telling("run", "--max-hold 500ms k -- sleep 60"));
     done.says(70, &["--max-hold"]);
     let told = site.events("events");
     assert!(told.iter().any(|event| event["event"] == "lost"), "{told:?}");
@@ -124,14 +123,14 @@ fn a_loss_is_reported_and_then_the_exit_of_the_command() {
 #[test]
 fn every_failure_is_an_event_with_the_exit_code() {
     let site = Site::new();
-    let done = site.finish(run(&site, ">events", "k -- ./missing"));
+    let done = site.finish(site.telling("run", "k -- ./missing"));
     done.says(127, &["not run"]);
     let told = tells(&site, &done, &["acquired", "released", "failed"]);
     assert_eq!(told[2]["code"], 127);
     assert!(told[2]["reason"].as_str().unwrap().contains("not run"), "{told:?}");
 
     let nowhere = Site::on("redis://127.0.0.1:1");
-    let done = nowhere.finish(run(&nowhere, ">events", "-w 1 k -- true"));
+    let done = nowhere.finish(nowhere.telling("run", "-w 1 k -- true"));
     done.says(69, &["no answer"]);
     assert_eq!(tells(&nowhere, &done, &["failed"])[0]["code"], 69);
 }
@@ -140,7 +139,7 @@ fn every_failure_is_an_event_with_the_exit_code() {
 fn the_command_has_neither_the_descriptor_nor_the_events() {
     let site = Site::new();
     let words = "k -- sh -c 'ls /proc/$$/fd; readlink /proc/$$/fd/* /proc/$PPID/fd/* | grep events'";
-    let done = site.finish(run(&site, ">events", words));
+    let done = site.finish(site.telling("run", words));
     let line = format!("exec {OURS} run --store {} {words}", site.store());
     let plain = site.finish(site.process("sh", &["-c", &line]));
     assert_eq!((done.status.code(), &done.out), (Some(1), &plain.out), "grep finds nothing: {done:?}");
@@ -149,10 +148,10 @@ fn the_command_has_neither_the_descriptor_nor_the_events() {
 #[test]
 fn keys_are_written_as_json_has_them() {
     let site = Site::new();
-    let done = site.finish(run(&site, ">events", "'a\"b\\ ä' -- true"));
+    let done = site.finish(site.telling("run", "'a\"b\\ ä' -- true"));
     done.is_silent(0);
     assert_eq!(site.events("events")[0]["key"], "a\"b\\ ä");
-    let done = site.finish(run(&site, ">events", "\"$(printf 'a\\377')\" -- true"));
+    let done = site.finish(site.telling("run", "\"$(printf 'a\\377')\" -- true"));
     done.is_silent(0);
     assert_eq!(site.events("events")[0]["key"], "a\\xff");
 }
@@ -193,7 +192,8 @@ fn a_descriptor_that_cannot_be_written_to_is_refused() {
         (">&-", "7 is not open for writing"),
         ("<.", "7 is not"),
     ] {
-        site.finish(run(&site, open, "k -- true")).says(64, &["--status-fd: ", says, "as in 7>FILE"]);
+        let line = format!("exec {OURS} run --store {} --status-fd 7 k -- true 7{open}", site.store());
+        site.finish(site.process("sh", &["-c", &line])).says(64, &["--status-fd: ", says, "as in 7>FILE"]);
     }
 }
 
@@ -202,7 +202,7 @@ fn events_keep_the_secret() {
     let server = Server::setup(Flavor::Redis82).password(SECRET).start();
     for password in [SECRET, "wrong-pw"] {
         let site = Site::on(&server.url().replace("//", &format!("//:{password}@")));
-        let done = site.finish(run(&site, ">events", "-q k -- true"));
+        let done = site.finish(site.telling("run", "-q k -- true"));
         let expected = if password == SECRET { Some(0) } else { Some(69) };
         assert_eq!(done.status.code(), expected, "{done:?}");
         let told = site.read("events");

@@ -348,10 +348,9 @@ fn a_password_is_neither_in_the_words_nor_in_the_environment_of_the_supervisor()
     let server = Server::setup(Flavor::Redis82).password(SECRET).start();
     let url = server.url().replace("//", &format!("//:{SECRET}@"));
     let site = Site::on(&url);
-    let mut from_environment =
-        site.leasehold(&["run", "k", "--", "sh", "-c", "echo $$ > running; exec sleep 60"]);
-    from_environment.env("LEASEHOLD_STORE", &url);
-    let by_option = site.run_script(&["-q", "other"], "echo $$ > running; exec sleep 60");
+    let script = "echo $$ > running; exec sleep 60";
+    let from_environment = site.by_environment(&["run", "k", "--", "sh", "-c", script]);
+    let by_option = site.run_script(&["-q", "other"], script);
     for command in [from_environment, by_option] {
         let _ = fs::remove_file(site.path("running"));
         let run = site.start(command);

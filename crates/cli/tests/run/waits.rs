@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use servers::{Flavor, Proxy, Server};
 
-use crate::harness::{OURS, Running, Site, until};
+use crate::harness::{Running, Site, until};
 use crate::pty::Pty;
 use crate::shell::others;
 
@@ -77,8 +77,7 @@ fn programs_are_told_each_holder_while_they_wait() {
         until("it holds", || site.path("has-first").exists());
         let second = holds(&site, "second");
         site.wait_for_waiters(1);
-        let line = format!("exec {OURS} run --store {} --status-fd 7 k -- true 7>events", site.store());
-        let third = site.start(site.process("sh", &["-c", &line]));
+        let third = site.start(site.telling("run", "k -- true"));
         site.wait_for_waiters(2);
         fs::write(site.path("go-first"), "").unwrap();
         first.finish().is_silent(0);
