@@ -128,8 +128,7 @@ impl Packages {
 
 /// The program's name, if it is not on the PATH.
 fn lacking(program: &str) -> Option<String> {
-    let missing = tool::run(std::process::Command::new(program).arg("--version")).is_err();
-    missing.then(|| program.to_owned())
+    (!tool::is_there(program)).then(|| program.to_owned())
 }
 
 #[cfg(test)]

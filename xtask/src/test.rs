@@ -1,13 +1,14 @@
 //! `cargo xtask test`: runs the everyday tests against real servers, or all tests.
 
 use std::num::NonZero;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode};
 use std::thread::available_parallelism;
 
 use crate::{
     peers, servers,
     step::{Step, account},
     stop::Stop,
+    tool,
 };
 
 /// Packages whose tests run only with `--all`: they build or download other lock libraries,
@@ -105,8 +106,7 @@ fn runner(packages: &[&str], everyday: bool, arguments: &[String]) -> Vec<String
 /// The line about tests that are skipped because instructions cannot be counted. They fail instead
 /// if counting is required.
 fn callgrind() -> Option<String> {
-    let lacking = !answers("valgrind", &["--version"]);
-    lacking.then(|| {
+    (!tool::is_there("valgrind")).then(|| {
         "the bounds on instructions: this machine lacks valgrind; remedy: put it on the PATH".to_owned()
     })
 }
@@ -114,14 +114,5 @@ fn callgrind() -> Option<String> {
 /// True if nextest is installed. It runs each test in its own process, and the tests of all crates
 /// in parallel.
 fn has_nextest() -> bool {
-    answers("cargo-nextest", &["nextest", "--version"])
-}
-
-fn answers(program: &str, arguments: &[&str]) -> bool {
-    Command::new(program)
-        .args(arguments)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .is_ok_and(|status| status.success())
+    tool::run(Command::new("cargo-nextest").args(["nextest", "--version"])).is_ok()
 }

@@ -28,6 +28,11 @@ pub(crate) fn run(command: &mut Command) -> Result<String, String> {
     Err(format!("`{}` failed ({}): {tail}", line(command), output.status))
 }
 
+/// Returns true if a program is installed.
+pub(crate) fn is_there(program: &str) -> bool {
+    run(Command::new(program).arg("--version")).is_ok()
+}
+
 /// A subcommand of cargo, as [`installed`].
 pub(crate) fn subcommand(name: &str, version: &str) -> Result<PathBuf, String> {
     installed(name, version, &[name.trim_start_matches("cargo-"), "--version"], &[], None)

@@ -139,14 +139,13 @@ fn build(target: Target, place: &Place) -> Result<PathBuf, Stop> {
 fn compiler(target: Target) -> Result<Vec<(String, String)>, String> {
     targets::add(target.rust)?;
     let mut variables = Vec::new();
-    let is_there = |program: &str| Command::new(program).arg("--version").output().is_ok();
     // Known before the build, which takes minutes.
-    if let Some(emulator) = target.platform.emulator().filter(|emulator| !is_there(emulator)) {
+    if let Some(emulator) = target.platform.emulator().filter(|emulator| !tool::is_there(emulator)) {
         return Err(format!(
             "{emulator} is missing, which runs the binary to write its man pages; remedy: install it (qemu-user)"
         ));
     }
-    if env::var_os(target.variable("CC", "")).is_some() || is_there(target.musl) {
+    if env::var_os(target.variable("CC", "")).is_some() || tool::is_there(target.musl) {
         return Ok(variables);
     }
     // Only the headers are missing: the linker uses the C library that Rust ships.
