@@ -11,6 +11,6 @@ mod marks;
 mod member;
 mod release;
 pub(crate) mod remembered;
-mod renew;
+pub(crate) mod renew;
 mod scan;
 mod transfer;

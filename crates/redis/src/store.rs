@@ -25,6 +25,9 @@ use crate::connection::fred::LentFred;
 use crate::connection::lent::{Lend, Lent, Pool};
 use crate::fault::Faults;
 use crate::requests::confirm::confirmed_first;
+use crate::requests::remembered::{breaks_of, marks_of};
+use crate::requests::renew::Verb;
+use crate::slot::Side;
 use crate::topology::{Sentinels, Topology};
 
 /// Leases on one Redis, Valkey or KeyDB server, or on the master that sentinels report.
@@ -256,11 +259,14 @@ impl Store for RedisStore {
         attempt: &'a Attempt,
         wait_mode: WaitMode,
     ) -> BoxFuture<'a, Result<GrantAnswer, Fault>> {
-        Box::pin(self.client.grant(attempt, wait_mode))
+        Box::pin(async move {
+            let limit = self.client.limit(attempt.ttl);
+            self.client.grant(attempt, wait_mode, &mut self.client.route(limit).await?, limit).await
+        })
     }
 
     fn renew<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
-        Box::pin(self.client.renew(attempts))
+        Box::pin(self.client.keep(attempts, Verb::Renew))
     }
 
     fn release<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
@@ -319,11 +325,14 @@ impl MemberStore for RedisStore {
     }
 
     fn rejoin<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
-        Box::pin(self.client.rejoin(attempts))
+        Box::pin(self.client.keep(attempts, Verb::Rejoin))
     }
 
     fn raise<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<RaiseAnswer, Fault>> {
-        Box::pin(self.client.raise(attempt))
+        Box::pin(async move {
+            let limit = self.client.limit(attempt.ttl);
+            self.client.raise(attempt, &mut self.client.route(limit).await?, limit).await
+        })
     }
 }
 
@@ -333,13 +342,19 @@ impl TransferStore for RedisStore {
         attempt: &'a Attempt,
         successor: &'a Successor,
     ) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
-        Box::pin(self.client.transfer(attempt, successor))
+        Box::pin(async move {
+            let client = &*self.client;
+            client.transfer(attempt, successor, &mut client.route(client.limit(attempt.ttl)).await?).await
+        })
     }
 }
 
 impl InspectStore for RedisStore {
     fn inspect<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<KeyState, Fault>> {
-        Box::pin(self.client.inspect(key))
+        Box::pin(async move {
+            let client = &*self.client;
+            client.inspect(key, &mut client.route(client.call_limit).await?).await
+        })
     }
 
     /// From now on each connection subscribes to notices for holders, and the open one does so at
@@ -385,19 +400,28 @@ impl MarkStore for RedisStore {
         mark: &'a Mark,
         keep: Duration,
     ) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
-        Box::pin(self.client.mark(attempt, mark, keep))
+        Box::pin(async move {
+            let client = &*self.client;
+            client.mark(attempt, mark, keep, &mut client.route(client.limit(attempt.ttl)).await?).await
+        })
     }
 
     fn marked<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Marked, Fault>> {
-        Box::pin(self.client.marked(key))
+        Box::pin(async move {
+            let client = &*self.client;
+            client.marked(key, &mut client.route(client.call_limit).await?).await
+        })
     }
 
     fn forget<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<Mark>, Fault>> {
-        Box::pin(self.client.forget(key))
+        Box::pin(async move {
+            let client = &*self.client;
+            client.forget(key, &mut client.route(client.call_limit).await?).await
+        })
     }
 
     fn list_marks<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<(Key, Marked)>, Fault>> {
-        Box::pin(self.client.list_marks(prefix))
+        Box::pin(async move { Ok(marks_of(self.client.remembered(Side::Mark, prefix, None).await?)) })
     }
 }
 
@@ -413,15 +437,21 @@ impl AdminStore for RedisStore {
         fence: Fence,
         note: &'a BreakNote,
     ) -> BoxFuture<'a, Result<BreakAnswer, Fault>> {
-        Box::pin(self.client.break_lease(key, fence, note))
+        Box::pin(async move {
+            let client = &*self.client;
+            client.break_lease(key, fence, note, &mut client.route(client.call_limit).await?).await
+        })
     }
 
     fn last_break<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<BreakRecord>, Fault>> {
-        Box::pin(self.client.last_break(key))
+        Box::pin(async move {
+            let client = &*self.client;
+            client.last_break(key, &mut client.route(client.call_limit).await?).await
+        })
     }
 
     fn list_breaks<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<BreakRecord>, Fault>> {
-        Box::pin(self.client.list_breaks(prefix))
+        Box::pin(async move { Ok(breaks_of(self.client.remembered(Side::Break, prefix, None).await?)) })
     }
 
     fn diagnose(&self, role: StoreRole) -> BoxFuture<'_, Diagnosis> {
@@ -432,7 +462,10 @@ impl AdminStore for RedisStore {
 impl BaselineStore for RedisStore {
     /// `PING`; and `SET NX PX` with a compare-and-delete script, on the connection of the locks.
     fn run_baseline<'a>(&'a self, what: &'a Baseline) -> BoxFuture<'a, Result<(), Fault>> {
-        Box::pin(self.client.run_baseline(what))
+        Box::pin(async move {
+            let client = &*self.client;
+            client.run_baseline(what, &mut client.route(client.call_limit).await?).await
+        })
     }
 }
 

@@ -9,12 +9,7 @@ use crate::connection::send::{ServerReply, say_one};
 use crate::script::{delete_call, read_batch};
 
 impl Client {
-    pub(crate) async fn run_baseline(&self, what: &Baseline) -> Result<(), Fault> {
-        let mut route = self.route(self.call_limit).await?;
-        self.run_baseline_on(what, &mut route).await
-    }
-
-    pub(crate) async fn run_baseline_on(&self, what: &Baseline, route: &mut Route) -> Result<(), Fault> {
+    pub(crate) async fn run_baseline(&self, what: &Baseline, route: &mut Route) -> Result<(), Fault> {
         match what {
             Baseline::Pair { key, holder, ttl, .. } => self.pair(key, *holder, *ttl, route).await,
             _ => self.one(cmd("PING"), route).await?.map(drop).map_err(|no| self.faults.of_refusal(&no)),

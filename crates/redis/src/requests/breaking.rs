@@ -13,16 +13,6 @@ impl Client {
         key: &Key,
         fence: Fence,
         note: &BreakNote,
-    ) -> Result<BreakAnswer, Fault> {
-        let mut route = self.route(self.call_limit).await?;
-        self.break_on(key, fence, note, &mut route).await
-    }
-
-    pub(crate) async fn break_on(
-        &self,
-        key: &Key,
-        fence: Fence,
-        note: &BreakNote,
         route: &mut Route,
     ) -> Result<BreakAnswer, Fault> {
         let said_at = self.channels().cloned().unwrap_or_default().broken();

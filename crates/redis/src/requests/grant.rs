@@ -16,13 +16,7 @@ use crate::reply::{grant_in, time_of_grant};
 use crate::script::grant_call;
 
 impl Client {
-    pub(crate) async fn grant(&self, attempt: &Attempt, wait_mode: WaitMode) -> Result<GrantAnswer, Fault> {
-        let limit = self.limit(attempt.ttl);
-        let mut route = self.route(limit).await?;
-        self.grant_on(attempt, wait_mode, &mut route, limit).await
-    }
-
-    pub(crate) async fn grant_on(
+    pub(crate) async fn grant(
         &self,
         attempt: &Attempt,
         wait_mode: WaitMode,
@@ -47,7 +41,13 @@ impl Client {
             _ => {}
         }
         // Boxed, so that the future of an uncontended request is small: it is moved several times.
-        let answer = Box::pin(self.ask_singly(attempt, wait_mode, route, limit)).await;
+        let answer = Box::pin(async {
+            match wait_mode {
+                WaitMode::Wait { queue_limit } => self.ask_to_wait(attempt, queue_limit, route, limit).await,
+                _ => self.ask(attempt, None, route, limit).await,
+            }
+        })
+        .await;
         // The batch may have been partly served.
         if let (true, Err(fault)) = (unknown, &answer) {
             self.undo_after(attempt, fault).await;
@@ -82,19 +82,6 @@ impl Client {
                 self.give_up_later(attempt.clone(), self.runtime.now());
             }
         })
-    }
-
-    async fn ask_singly(
-        &self,
-        attempt: &Attempt,
-        wait_mode: WaitMode,
-        route: &mut Route,
-        limit: Duration,
-    ) -> Result<GrantAnswer, Fault> {
-        match wait_mode {
-            WaitMode::Wait { queue_limit } => self.ask_to_wait(attempt, queue_limit, route, limit).await,
-            _ => self.ask(attempt, None, route, limit).await,
-        }
     }
 
     /// Asks, and makes sure that an attempt that then waits can be notified.

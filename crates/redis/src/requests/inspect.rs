@@ -8,12 +8,7 @@ use crate::reply::state_in;
 use crate::script::inspect_call;
 
 impl Client {
-    pub(crate) async fn inspect(&self, key: &Key) -> Result<KeyState, Fault> {
-        let mut route = self.route(self.call_limit).await?;
-        self.inspect_on(key, &mut route).await
-    }
-
-    pub(crate) async fn inspect_on(&self, key: &Key, route: &mut Route) -> Result<KeyState, Fault> {
+    pub(crate) async fn inspect(&self, key: &Key, route: &mut Route) -> Result<KeyState, Fault> {
         let heard = self.call(route, &inspect_call(key, self.asked_alone()), self.call_limit).await?;
         self.read(heard, |value| state_in(value, key))
     }

@@ -18,16 +18,6 @@ impl Client {
         attempt: &Attempt,
         mark: &Mark,
         keep: Duration,
-    ) -> Result<HoldAnswer, Fault> {
-        let mut route = self.route(self.limit(attempt.ttl)).await?;
-        self.mark_on(attempt, mark, keep, &mut route).await
-    }
-
-    pub(crate) async fn mark_on(
-        &self,
-        attempt: &Attempt,
-        mark: &Mark,
-        keep: Duration,
         route: &mut Route,
     ) -> Result<HoldAnswer, Fault> {
         let heard = self
@@ -36,12 +26,7 @@ impl Client {
         self.read(heard, |value| mark_in(value, attempt))
     }
 
-    pub(crate) async fn marked(&self, key: &Key) -> Result<Marked, Fault> {
-        let mut route = self.route(self.call_limit).await?;
-        self.marked_on(key, &mut route).await
-    }
-
-    pub(crate) async fn marked_on(&self, key: &Key, route: &mut Route) -> Result<Marked, Fault> {
+    pub(crate) async fn marked(&self, key: &Key, route: &mut Route) -> Result<Marked, Fault> {
         let heard = self.call(route, &side_call(&MARKED, Side::Mark, key), self.call_limit).await?;
         self.read(heard, |value| marked_in(value, key))
     }

@@ -123,30 +123,7 @@ impl Client {
         Ok(served)
     }
 
-    /// One answer for each attempt, in one round trip.
-    pub(crate) async fn rejoin(&self, attempts: &[Attempt]) -> Vec<Result<HoldAnswer, Fault>> {
-        let Some(limit) = attempts.iter().map(|attempt| self.limit(attempt.ttl)).min() else {
-            return Vec::new();
-        };
-        match self.route(limit).await {
-            Ok(mut route) => self.rejoin_on(attempts, &mut route, limit).await,
-            Err(fault) => vec![Err(fault); attempts.len()],
-        }
-    }
-
-    pub(crate) async fn rejoin_on(
-        &self,
-        attempts: &[Attempt],
-        route: &mut Route,
-        limit: Duration,
-    ) -> Vec<Result<HoldAnswer, Fault>> {
-        match self.rejoin_all(attempts, route, limit).await {
-            Ok(answers) => answers,
-            Err(fault) => vec![Err(fault); attempts.len()],
-        }
-    }
-
-    async fn rejoin_all(
+    pub(super) async fn rejoin(
         &self,
         attempts: &[Attempt],
         route: &mut Route,
@@ -175,13 +152,7 @@ impl Client {
         Ok(answers)
     }
 
-    pub(crate) async fn raise(&self, attempt: &Attempt) -> Result<RaiseAnswer, Fault> {
-        let limit = self.limit(attempt.ttl);
-        let mut route = self.route(limit).await?;
-        self.raise_on(attempt, &mut route, limit).await
-    }
-
-    pub(crate) async fn raise_on(
+    pub(crate) async fn raise(
         &self,
         attempt: &Attempt,
         route: &mut Route,

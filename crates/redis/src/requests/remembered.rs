@@ -22,37 +22,19 @@ const FETCHED_AT_ONCE: usize = 1000;
 pub(crate) type Remembered = (Vec<(Key, Vec<u8>)>, Stamp);
 
 impl Client {
-    pub(crate) async fn forget(&self, key: &Key) -> Result<Option<Mark>, Fault> {
-        let mut route = self.route(self.call_limit).await?;
-        self.forget_on(key, &mut route).await
-    }
-
-    pub(crate) async fn forget_on(&self, key: &Key, route: &mut Route) -> Result<Option<Mark>, Fault> {
+    pub(crate) async fn forget(&self, key: &Key, route: &mut Route) -> Result<Option<Mark>, Fault> {
         let forgotten = self.side(&FORGET, Side::Mark, key, route).await?;
         // A value that was not a readable mark is deleted too, since it was in the way.
         Ok(forgotten.and_then(|value| wire::read_mark(&value)))
     }
 
-    pub(crate) async fn last_break(&self, key: &Key) -> Result<Option<BreakRecord>, Fault> {
-        let mut route = self.route(self.call_limit).await?;
-        self.last_break_on(key, &mut route).await
-    }
-
-    pub(crate) async fn last_break_on(
+    pub(crate) async fn last_break(
         &self,
         key: &Key,
         route: &mut Route,
     ) -> Result<Option<BreakRecord>, Fault> {
         let record = self.side(&MARKED, Side::Break, key, route).await?;
         Ok(record.and_then(|value| wire::read_break(key, &value)))
-    }
-
-    pub(crate) async fn list_marks(&self, prefix: &[u8]) -> Result<Vec<(Key, Marked)>, Fault> {
-        Ok(marks_of(self.remembered(Side::Mark, prefix, None).await?))
-    }
-
-    pub(crate) async fn list_breaks(&self, prefix: &[u8]) -> Result<Vec<BreakRecord>, Fault> {
-        Ok(breaks_of(self.remembered(Side::Break, prefix, None).await?))
     }
 
     /// The content of all side keys of a kind whose keys have the prefix, in byte order. If the

@@ -1,4 +1,4 @@
-//! Renewals: in batches, and those that batches leave one by one.
+//! Keeping leases. Renewals are in batches, and those that batches leave one by one.
 
 use std::time::Duration;
 
@@ -9,44 +9,60 @@ use crate::connection::route::Route;
 use crate::reply::held_in;
 use crate::script::renew_call;
 
+/// How a lease is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verb {
+    Renew,
+    /// At a member of a quorum, also by taking it again.
+    Rejoin,
+}
+
 impl Client {
     /// One answer for each attempt, in one round trip.
-    pub(crate) async fn renew(&self, attempts: &[Attempt]) -> Vec<Result<HoldAnswer, Fault>> {
+    pub(crate) async fn keep(&self, attempts: &[Attempt], verb: Verb) -> Vec<Result<HoldAnswer, Fault>> {
         let Some(limit) = attempts.iter().map(|attempt| self.limit(attempt.ttl)).min() else {
             return Vec::new();
         };
         match self.route(limit).await {
-            Ok(mut route) => self.renew_on(attempts, &mut route, limit).await,
+            Ok(mut route) => self.keep_on(attempts, verb, &mut route, limit).await,
             Err(fault) => vec![Err(fault); attempts.len()],
         }
     }
 
-    pub(crate) async fn renew_on(
+    pub(crate) async fn keep_on(
+        &self,
+        attempts: &[Attempt],
+        verb: Verb,
+        route: &mut Route,
+        limit: Duration,
+    ) -> Vec<Result<HoldAnswer, Fault>> {
+        let kept = match verb {
+            Verb::Renew => self.renew(attempts, route, limit).await,
+            Verb::Rejoin => self.rejoin(attempts, route, limit).await,
+        };
+        kept.unwrap_or_else(|fault| vec![Err(fault); attempts.len()])
+    }
+
+    async fn renew(
         &self,
         attempts: &[Attempt],
         route: &mut Route,
         limit: Duration,
-    ) -> Vec<Result<HoldAnswer, Fault>> {
-        let renewing = async {
-            let run = self.run(attempts, route, limit).await?;
-            let mut done = self.renew_in_batches(attempts, &run, route, limit).await?;
-            // Redirected requests are asked elsewhere, and all others that batches left are served
-            // by the script of a single request.
-            let rest: Vec<_> = (0..attempts.len()).filter(|&nth| done[nth].is_none()).collect();
-            self.renew_one_by_one(attempts, &rest, &run, &mut done, route, limit).await?;
-            let answered = attempts.iter().zip(done).map(|(attempt, answer)| {
-                let answer = answer.unwrap_or(Ok(HoldAnswer::Done));
-                self.ask_again_after(attempt, &answer);
-                answer
-            });
-            let mut answers: Vec<_> = answered.collect();
-            self.confirm_held(route, &mut answers).await;
-            Ok(answers)
-        };
-        match renewing.await {
-            Ok(answers) => answers,
-            Err(fault) => vec![Err(fault); attempts.len()],
-        }
+    ) -> Result<Vec<Result<HoldAnswer, Fault>>, Fault> {
+        let run = self.run(attempts, route, limit).await?;
+        let mut done = self.renew_in_batches(attempts, &run, route, limit).await?;
+        // Redirected requests are asked elsewhere, and all others that batches left are served by
+        // the script of a single request.
+        let rest: Vec<_> = (0..attempts.len()).filter(|&nth| done[nth].is_none()).collect();
+        self.renew_one_by_one(attempts, &rest, &run, &mut done, route, limit).await?;
+        let answered = attempts.iter().zip(done).map(|(attempt, answer)| {
+            let answer = answer.unwrap_or(Ok(HoldAnswer::Done));
+            self.ask_again_after(attempt, &answer);
+            answer
+        });
+        let mut answers: Vec<_> = answered.collect();
+        self.confirm_held(route, &mut answers).await;
+        Ok(answers)
     }
 
     async fn renew_one_by_one(

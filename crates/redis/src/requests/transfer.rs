@@ -12,15 +12,6 @@ impl Client {
         &self,
         attempt: &Attempt,
         successor: &Successor,
-    ) -> Result<HoldAnswer, Fault> {
-        let mut route = self.route(self.limit(attempt.ttl)).await?;
-        self.transfer_on(attempt, successor, &mut route).await
-    }
-
-    pub(crate) async fn transfer_on(
-        &self,
-        attempt: &Attempt,
-        successor: &Successor,
         route: &mut Route,
     ) -> Result<HoldAnswer, Fault> {
         let call = transfer_call(attempt, successor, self.window(), self.asked_alone());

@@ -19,10 +19,10 @@ mod way;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use leasehold_core::{Claim, Fault, Instant, Misuse, Notices, Runtime, WaiterRegistry};
+use leasehold_core::{Claim, Fault, Instant, Misuse, Runtime, WaiterRegistry};
 
 use self::learn::Unlearnt;
 use self::map::Map;
@@ -91,14 +91,6 @@ impl Cluster {
     /// The slot of a claim.
     fn slot(&self, claim: &Claim) -> Result<u16, Fault> {
         one_slot(claim).map_err(|misuse| self.faults.lasting(misuse))
-    }
-
-    fn notices(&self) -> Box<dyn Notices> {
-        self.shared.notice_bus.read()
-    }
-
-    fn serve_as_member(&self) {
-        self.shared.is_member.store(true, Ordering::Relaxed);
     }
 
     fn waiting(&self) -> &WaiterRegistry {

@@ -11,19 +11,13 @@ use leasehold_core::{Attempt, Fault, HoldAnswer};
 use super::Cluster;
 use crate::client::limit_of;
 use crate::redirect::{Node, Redirect};
+use crate::requests::renew::Verb;
 
 /// Each redirect is a round trip. After this many, the keeper asks again soon, and the leases that
 /// were answered are renewed meanwhile.
 const HOPS: usize = 3;
 
 type Renewed = Result<HoldAnswer, Fault>;
-
-/// The kind of request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verb {
-    Renew,
-    Rejoin,
-}
 
 /// A lease that is still to be renewed.
 struct Open {
@@ -44,7 +38,7 @@ struct Part {
 impl Cluster {
     /// One answer for each attempt, in one round trip to each node. A silent node delays the other
     /// nodes' answers by at most one call.
-    pub(super) async fn renew(&self, attempts: &[Attempt], verb: Verb) -> Vec<Renewed> {
+    pub(super) async fn keep(&self, attempts: &[Attempt], verb: Verb) -> Vec<Renewed> {
         let Some(limit) = attempts.iter().map(|attempt| limit_of(self.bounds.call_limit, attempt.ttl)).min()
         else {
             return Vec::new();
@@ -108,11 +102,8 @@ impl Cluster {
         let asking = async {
             let mut route = client.route(left).await?;
             route.asks = asks;
-            let renewed = match verb {
-                Verb::Renew => client.renew_on(&attempts, &mut route, left).await,
-                Verb::Rejoin => client.rejoin_on(&attempts, &mut route, left).await,
-            };
-            Ok((renewed, route.redirects))
+            let kept = client.keep_on(&attempts, verb, &mut route, left).await;
+            Ok((kept, route.redirects))
         };
         let silent = || Err(self.faults.timed_out(format_args!("{asked}: no answer within {left:?}")));
         let (renewed, redirects) = self

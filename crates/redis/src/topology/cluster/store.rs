@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use leasehold_core::{
@@ -11,14 +12,13 @@ use leasehold_core::{
     Store, StoreRole, Successor, TransferStore, WaitMode, Wake,
 };
 
-use super::renew::Verb;
 use super::seeds::Seeds;
 use super::{Cluster, one_slot};
 use crate::address::Address;
-use crate::client::{Bounds, Client, limit_of};
-use crate::connection::route::Route;
+use crate::client::{Bounds, limit_of};
 use crate::fault::Faults;
 use crate::requests::confirm::confirmed_first;
+use crate::requests::renew::Verb;
 use crate::slot::slot_of;
 
 /// Leases on a Redis or Valkey cluster.
@@ -93,11 +93,12 @@ impl Cluster {
     }
 
     async fn grant(&self, attempt: &Attempt, wait_mode: WaitMode) -> Result<GrantAnswer, Fault> {
-        let limit = limit_of(self.bounds.call_limit, attempt.ttl);
-        let ask = |client: Arc<Client>, mut route: Route| async move {
-            (client.grant_on(attempt, wait_mode, &mut route, limit).await, route)
-        };
-        let answer = self.follow(self.slot(&attempt.claim)?, limit, Some(attempt), ask).await;
+        let (slot, limit) = (self.slot(&attempt.claim)?, limit_of(self.bounds.call_limit, attempt.ttl));
+        let answer = self
+            .follow(slot, limit, Some(attempt), |client, mut route| async move {
+                (client.grant(attempt, wait_mode, &mut route, limit).await, route)
+            })
+            .await;
         if matches!(answer, Ok(GrantAnswer::Busy { place: Some(_), .. })) {
             self.watch();
         }
@@ -105,16 +106,9 @@ impl Cluster {
     }
 
     async fn raise(&self, attempt: &Attempt) -> Result<RaiseAnswer, Fault> {
-        let limit = limit_of(self.bounds.call_limit, attempt.ttl);
-        let ask = |client: Arc<Client>, mut route: Route| async move {
-            (client.raise_on(attempt, &mut route, limit).await, route)
-        };
-        self.follow(self.slot(&attempt.claim)?, limit, Some(attempt), ask).await
-    }
-
-    pub(super) async fn inspect(&self, key: &Key) -> Result<KeyState, Fault> {
-        self.at_owner(key, |client: Arc<Client>, mut route: Route| async move {
-            (client.inspect_on(key, &mut route).await, route)
+        let (slot, limit) = (self.slot(&attempt.claim)?, limit_of(self.bounds.call_limit, attempt.ttl));
+        self.follow(slot, limit, Some(attempt), |client, mut route| async move {
+            (client.raise(attempt, &mut route, limit).await, route)
         })
         .await
     }
@@ -124,53 +118,43 @@ impl Cluster {
             Baseline::Pair { key, .. } => slot_of(key.as_bytes()),
             _ => 0,
         };
-        let ask = |client: Arc<Client>, mut route: Route| async move {
-            (client.run_baseline_on(what, &mut route).await, route)
-        };
-        self.follow(slot, self.bounds.call_limit, None, ask).await
+        self.follow(slot, self.bounds.call_limit, None, |client, mut route| async move {
+            (client.run_baseline(what, &mut route).await, route)
+        })
+        .await
     }
 
     async fn transfer(&self, attempt: &Attempt, successor: &Successor) -> Result<HoldAnswer, Fault> {
-        let limit = limit_of(self.bounds.call_limit, attempt.ttl);
-        let ask = |client: Arc<Client>, mut route: Route| async move {
-            (client.transfer_on(attempt, successor, &mut route).await, route)
-        };
-        self.follow(self.slot(&attempt.claim)?, limit, None, ask).await
+        let (slot, limit) = (self.slot(&attempt.claim)?, limit_of(self.bounds.call_limit, attempt.ttl));
+        self.follow(slot, limit, None, |client, mut route| async move {
+            (client.transfer(attempt, successor, &mut route).await, route)
+        })
+        .await
     }
 
     async fn mark(&self, attempt: &Attempt, mark: &Mark, keep: Duration) -> Result<HoldAnswer, Fault> {
-        let limit = limit_of(self.bounds.call_limit, attempt.ttl);
-        let ask = |client: Arc<Client>, mut route: Route| async move {
-            (client.mark_on(attempt, mark, keep, &mut route).await, route)
-        };
-        self.follow(self.slot(&attempt.claim)?, limit, None, ask).await
+        let (slot, limit) = (self.slot(&attempt.claim)?, limit_of(self.bounds.call_limit, attempt.ttl));
+        self.follow(slot, limit, None, |client, mut route| async move {
+            (client.mark(attempt, mark, keep, &mut route).await, route)
+        })
+        .await
+    }
+
+    pub(super) async fn inspect(&self, key: &Key) -> Result<KeyState, Fault> {
+        self.at_owner(key, |client, mut route| async move { (client.inspect(key, &mut route).await, route) })
+            .await
     }
 
     pub(super) async fn marked(&self, key: &Key) -> Result<Marked, Fault> {
-        self.at_owner(key, |client: Arc<Client>, mut route: Route| async move {
-            (client.marked_on(key, &mut route).await, route)
-        })
-        .await
-    }
-
-    async fn break_lease(&self, key: &Key, fence: Fence, note: &BreakNote) -> Result<BreakAnswer, Fault> {
-        let ask = |client: Arc<Client>, mut route: Route| async move {
-            (client.break_on(key, fence, note, &mut route).await, route)
-        };
-        self.at_owner(key, ask).await
-    }
-
-    async fn forget(&self, key: &Key) -> Result<Option<Mark>, Fault> {
-        self.at_owner(key, |client: Arc<Client>, mut route: Route| async move {
-            (client.forget_on(key, &mut route).await, route)
-        })
-        .await
+        self.at_owner(key, |client, mut route| async move { (client.marked(key, &mut route).await, route) })
+            .await
     }
 
     pub(super) async fn last_break(&self, key: &Key) -> Result<Option<BreakRecord>, Fault> {
-        self.at_owner(key, |client: Arc<Client>, mut route: Route| async move {
-            (client.last_break_on(key, &mut route).await, route)
-        })
+        self.at_owner(
+            key,
+            |client, mut route| async move { (client.last_break(key, &mut route).await, route) },
+        )
         .await
     }
 }
@@ -201,7 +185,7 @@ impl Store for ClusterStore {
     }
 
     fn renew<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
-        Box::pin(self.cluster.renew(attempts, Verb::Renew))
+        Box::pin(self.cluster.keep(attempts, Verb::Renew))
     }
 
     fn release<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
@@ -238,7 +222,7 @@ impl Store for ClusterStore {
 
 impl MemberStore for ClusterStore {
     fn as_member(&self) -> Result<(), Misuse> {
-        self.cluster.serve_as_member();
+        self.cluster.shared.is_member.store(true, Ordering::Relaxed);
         Ok(())
     }
 
@@ -248,7 +232,7 @@ impl MemberStore for ClusterStore {
     }
 
     fn rejoin<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
-        Box::pin(self.cluster.renew(attempts, Verb::Rejoin))
+        Box::pin(self.cluster.keep(attempts, Verb::Rejoin))
     }
 
     fn raise<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<RaiseAnswer, Fault>> {
@@ -274,7 +258,7 @@ impl InspectStore for ClusterStore {
     /// A break is published to the subscribers at all nodes, so any connection receives it; several
     /// may bring it.
     fn notices(&self) -> Option<Box<dyn Notices>> {
-        let notices = self.cluster.notices();
+        let notices = self.cluster.shared.notice_bus.read();
         self.cluster.hear_of_breaks();
         Some(notices)
     }
@@ -312,7 +296,9 @@ impl MarkStore for ClusterStore {
     }
 
     fn forget<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<Mark>, Fault>> {
-        Box::pin(self.cluster.forget(key))
+        Box::pin(self.cluster.at_owner(key, move |client, mut route| async move {
+            (client.forget(key, &mut route).await, route)
+        }))
     }
 
     fn list_marks<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<(Key, Marked)>, Fault>> {
@@ -332,7 +318,9 @@ impl AdminStore for ClusterStore {
         fence: Fence,
         note: &'a BreakNote,
     ) -> BoxFuture<'a, Result<BreakAnswer, Fault>> {
-        Box::pin(self.cluster.break_lease(key, fence, note))
+        Box::pin(self.cluster.at_owner(key, move |client, mut route| async move {
+            (client.break_lease(key, fence, note, &mut route).await, route)
+        }))
     }
 
     fn last_break<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<BreakRecord>, Fault>> {
