@@ -91,6 +91,14 @@ impl Side {
     pub(crate) fn prefix(self) -> Vec<u8> {
         [Key::RESERVED.as_bytes(), self.opening()].concat()
     }
+
+    /// The key of a side key's name, if it has this prefix.
+    pub(crate) fn key_of(self, name: &[u8], prefix: &[u8]) -> Option<Key> {
+        let tagged = name.strip_prefix(&*self.prefix())?;
+        // The first braces are ours, and the key follows them.
+        let key = &tagged[tagged.iter().position(|&byte| byte == b'}')? + 1..];
+        if key.starts_with(prefix) { Key::new(key).ok() } else { None }
+    }
 }
 
 /// The name of a side key: `leasehold:`, the letter of its kind, a tag in braces that puts it into
@@ -286,6 +294,23 @@ mod tests {
         let key = Key::new("a").unwrap();
         let names = sides.map(|side| side_key(side, &key).escape_ascii().to_string());
         assert_eq!(names, ["l", "w", "h", "i"].map(|letter| format!("leasehold:{letter}{{a}}a")));
+    }
+
+    #[test]
+    fn only_the_name_of_a_side_key_of_the_kind_leads_to_its_key() {
+        let key = |name: &[u8], prefix: &[u8]| {
+            let [mark, queue] = [Side::Mark, Side::Queue].map(|side| side.key_of(name, prefix));
+            [mark, queue].map(|key| key.map(|key| key.to_string()))
+        };
+        assert_eq!(key(b"leasehold:m{1ps}invoice:42", b"inv"), [Some("invoice:42".into()), None]);
+        assert_eq!(key(b"leasehold:l{1ps}invoice:42", b"inv"), [None, Some("invoice:42".into())]);
+        assert_eq!(key(b"leasehold:l{2ml}{}", b""), [None, Some("{}".into())]);
+        assert_eq!(key(b"leasehold:b{1ps}invoice:42", b""), [None, None]);
+        // The pattern matches it, because the prefix follows some brace.
+        assert_eq!(key(b"leasehold:l{x}other}inv", b"inv"), [None, None]);
+        for name in ["leasehold:l{x}", "leasehold:l{x", "leasehold:member{x}"] {
+            assert_eq!(key(name.as_bytes(), b""), [None, None], "{name}");
+        }
     }
 
     proptest! {

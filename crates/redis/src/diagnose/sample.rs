@@ -10,7 +10,7 @@ use redis::{Cmd, Value, cmd};
 
 use super::diagnosis_run::DiagnosisRun;
 use crate::connection::send::ServerReply;
-use crate::requests::list::scanned;
+use crate::requests::list::{beginning_of, scan, scanned};
 use crate::slot::Side;
 use crate::wire::MARK;
 
@@ -66,9 +66,8 @@ impl DiagnosisRun<'_> {
         let keys: BTreeSet<_> = met[..looked_at].iter().filter_map(|met| met.key.clone()).collect();
         let keys: Vec<_> = keys.into_iter().collect();
         for part in keys.chunks(QUESTIONS / 2) {
-            let beginning = |key: &Key| cmd("GETRANGE").arg(key.as_bytes()).arg(0).arg(MARK.len() - 1).take();
             let heard = self
-                .ask(part.iter().flat_map(|key| [beginning(key), pttl(key.as_bytes())]).collect())
+                .ask(part.iter().flat_map(|key| [beginning_of(key), pttl(key.as_bytes())]).collect())
                 .await?;
             for (key, heard) in part.iter().zip(heard.chunks(2)) {
                 seen.key(key, &heard[0], &heard[1]);
@@ -84,8 +83,7 @@ impl DiagnosisRun<'_> {
         let mut met = Vec::new();
         let mut cursor = b"0".to_vec();
         for _ in 0..PARTS {
-            let scan =
-                cmd("SCAN").arg(&cursor).arg("MATCH").arg("leasehold:*").arg("COUNT").arg(AT_ONCE).take();
+            let scan = scan(&cursor, Key::RESERVED.as_bytes(), b"", AT_ONCE);
             let Some(Ok(value)) = self.ask(vec![scan]).await?.pop() else { return Ok(None) };
             let Some((next, names)) = scanned(value) else { return Ok(None) };
             seen.scanned += AT_ONCE;

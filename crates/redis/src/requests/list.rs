@@ -12,6 +12,7 @@ use crate::connection::send::ServerReply;
 use crate::redirect::Redirect;
 use crate::reply::state_in;
 use crate::script::inspect_call;
+use crate::slot::Side;
 use crate::wire;
 
 /// How many keys the server scans in one call: that takes it less than a millisecond.
@@ -20,9 +21,6 @@ const AT_ONCE: usize = 1000;
 /// How many inspections are sent together. Each runs a script; this many take the server about as
 /// long as scanning [`AT_ONCE`] keys.
 const INSPECTED_AT_ONCE: usize = 100;
-
-/// The name of a queue up to its tag.
-const QUEUE: &[u8] = b"leasehold:l{";
 
 /// One scan of all keys of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,35 +34,23 @@ pub(super) enum ScanPattern {
 impl ScanPattern {
     const BOTH: [Self; 2] = [Self::Leases, Self::Queues];
 
-    /// The `MATCH` pattern of the names.
-    fn pattern(self, prefix: &[u8]) -> Vec<u8> {
-        let mut pattern = match self {
-            Self::Leases => Vec::new(),
-            Self::Queues => [QUEUE, b"*}"].concat(),
+    fn command(self, cursor: &[u8], prefix: &[u8], by_type: bool) -> Cmd {
+        let (mut command, kind) = match self {
+            Self::Leases => (scan(cursor, b"", prefix, AT_ONCE), "string"),
+            Self::Queues => (scan_sides(cursor, Side::Queue, prefix, AT_ONCE), "zset"),
         };
-        escaped(prefix, &mut pattern);
-        pattern.push(b'*');
-        pattern
-    }
-
-    const fn kind(self) -> &'static str {
-        match self {
-            Self::Leases => "string",
-            Self::Queues => "zset",
+        if by_type {
+            command.arg("TYPE").arg(kind);
         }
+        command
     }
 
     /// The key of a name, if there is one and it has the prefix.
     pub(super) fn key(self, name: &[u8], prefix: &[u8]) -> Option<Key> {
-        let key = match self {
-            Self::Leases => name,
-            // The first braces are ours, and the key follows them.
-            Self::Queues => {
-                let tagged = name.strip_prefix(QUEUE)?;
-                &tagged[tagged.iter().position(|&byte| byte == b'}')? + 1..]
-            }
-        };
-        if key.starts_with(prefix) { Key::new(key).ok() } else { None }
+        match self {
+            Self::Leases => name.starts_with(prefix).then(|| Key::new(name).ok()).flatten(),
+            Self::Queues => Side::Queue.key_of(name, prefix),
+        }
     }
 }
 
@@ -86,7 +72,7 @@ impl Client {
             let mut by_type = true;
             let mut cursor = b"0".to_vec();
             loop {
-                let command = scan(&cursor, pattern, prefix, by_type);
+                let command = pattern.command(&cursor, prefix, by_type);
                 let heard = self.say_once(&mut route, &command, self.call_limit).await?;
                 // Servers before 6.0. Without `TYPE`, asking for a key shows that it has another
                 // type.
@@ -123,12 +109,7 @@ impl Client {
     /// The keys whose strings begin like a lease. Of other keys, not even the string is
     /// transferred.
     pub(super) async fn that_look_held(&self, route: &mut Route, keys: Vec<Key>) -> Result<Vec<Key>, Fault> {
-        let beginning = |key: &Key| {
-            let mut command = cmd("GETRANGE");
-            command.arg(key.as_bytes()).arg(0).arg(wire::MARK.len() - 1);
-            command
-        };
-        let heard = self.say(route, keys.iter().map(beginning).collect()).await?;
+        let heard = self.say(route, keys.iter().map(beginning_of).collect()).await?;
         let mut held = Vec::new();
         for (key, heard) in keys.into_iter().zip(heard) {
             match heard {
@@ -180,23 +161,27 @@ impl Client {
     }
 }
 
-/// Escapes the prefix, so that a pattern takes it literally.
-pub(super) fn escaped(prefix: &[u8], pattern: &mut Vec<u8>) {
+/// One call of SCAN, for the names that match `before`, the prefix literally, and anything.
+pub(crate) fn scan(cursor: &[u8], before: &[u8], prefix: &[u8], count: usize) -> Cmd {
+    let mut pattern = before.to_vec();
     for &byte in prefix {
         if b"*?[]\\".contains(&byte) {
             pattern.push(b'\\');
         }
         pattern.push(byte);
     }
+    pattern.push(b'*');
+    cmd("SCAN").arg(cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(count).take()
 }
 
-fn scan(cursor: &[u8], pattern: ScanPattern, prefix: &[u8], by_type: bool) -> Cmd {
-    let mut command = cmd("SCAN");
-    command.arg(cursor).arg("MATCH").arg(pattern.pattern(prefix)).arg("COUNT").arg(AT_ONCE);
-    if by_type {
-        command.arg("TYPE").arg(pattern.kind());
-    }
-    command
+/// The same for the side keys of a kind whose keys have the prefix.
+pub(super) fn scan_sides(cursor: &[u8], side: Side, prefix: &[u8], count: usize) -> Cmd {
+    scan(cursor, &[&side.prefix()[..], b"*}"].concat(), prefix, count)
+}
+
+/// A command for the part of a key's string by which a lease is known.
+pub(crate) fn beginning_of(key: &Key) -> Cmd {
+    cmd("GETRANGE").arg(key.as_bytes()).arg(0).arg(wire::MARK.len() - 1).take()
 }
 
 /// The next cursor, and the names of this part.
@@ -224,22 +209,18 @@ mod tests {
 
     #[test]
     fn a_prefix_is_matched_verbatim() {
-        assert_eq!(ScanPattern::Leases.pattern(b""), b"*");
-        assert_eq!(ScanPattern::Leases.pattern(b"a*?[b-c]\\^\xff"), b"a\\*\\?\\[b-c\\]\\\\^\xff*");
-        assert_eq!(ScanPattern::Queues.pattern(b"a*"), b"leasehold:l{*}a\\**");
+        let is_sent = |command: Cmd, words: &str| {
+            let sent = command.get_packed_command();
+            assert!(sent.ends_with(words.as_bytes()), "{}", sent.escape_ascii());
+        };
+        is_sent(scan(b"7", b"", b"", 5), "\r\n7\r\n$5\r\nMATCH\r\n$1\r\n*\r\n$5\r\nCOUNT\r\n$1\r\n5\r\n");
+        let before_count = |pattern: &str| format!("\r\n{pattern}\r\n$5\r\nCOUNT\r\n$1\r\n5\r\n");
+        is_sent(scan(b"0", b"*", b"a*?[b-c]\\^", 5), &before_count("*a\\*\\?\\[b-c\\]\\\\^*"));
+        is_sent(scan_sides(b"0", Side::Queue, b"a*", 5), &before_count("leasehold:l{*}a\\**"));
     }
 
     #[test]
-    fn only_the_name_of_a_queue_leads_to_its_key() {
-        let key = |name: &[u8], prefix: &[u8]| {
-            ScanPattern::Queues.key(name, prefix).map(|key| key.as_bytes().to_vec())
-        };
-        assert_eq!(key(b"leasehold:l{1ps}invoice:42", b"inv"), Some(b"invoice:42".to_vec()));
-        assert_eq!(key(b"leasehold:l{2ml}{}", b""), Some(b"{}".to_vec()));
-        // The pattern matches it, because the prefix follows some brace.
-        assert_eq!(key(b"leasehold:l{x}other}inv", b"inv"), None);
-        assert_eq!(key(b"leasehold:l{x}", b""), None);
-        assert_eq!(key(b"leasehold:l{x", b""), None);
+    fn a_side_key_is_no_lease() {
         assert_eq!(ScanPattern::Leases.key(b"leasehold:f{x}k", b""), None);
     }
 }

@@ -1,9 +1,9 @@
 //! Records that a server keeps besides leases: marks of jobs, and records of breaks.
 
 use leasehold_core::{BreakRecord, Fault, Key, Mark, Marked, Stamp};
-use redis::{Cmd, Value, cmd};
+use redis::{Value, cmd};
 
-use super::list::escaped;
+use super::list::scan_sides;
 use crate::client::Client;
 use crate::connection::route::Route;
 use crate::redirect::Redirect;
@@ -48,9 +48,10 @@ impl Client {
         let mut route = self.route(self.call_limit).await?;
         let (mut keys, mut cursor) = (Vec::new(), b"0".to_vec());
         loop {
-            let heard = self.say_once(&mut route, &scan(&cursor, side, prefix), self.call_limit).await?;
+            let scan = scan_sides(&cursor, side, prefix, SCANNED_AT_ONCE);
+            let heard = self.say_once(&mut route, &scan, self.call_limit).await?;
             let (next, names) = self.scanned(heard)?;
-            keys.extend(names.iter().filter_map(|name| key_of(name, side, prefix)));
+            keys.extend(names.iter().filter_map(|name| side.key_of(name, prefix)));
             if next == b"0" {
                 break;
             }
@@ -61,11 +62,7 @@ impl Client {
         keys.dedup();
         let mut found = Vec::with_capacity(keys.len());
         for part in keys.chunks(FETCHED_AT_ONCE) {
-            let fetch = |key| {
-                let mut command = cmd("GET");
-                command.arg(side_key(side, key));
-                command
-            };
+            let fetch = |key| cmd("GET").arg(side_key(side, key)).take();
             let heard = self.say(&mut route, part.iter().map(fetch).collect()).await?;
             for (key, heard) in part.iter().zip(heard) {
                 match (heard, gone.as_deref_mut()) {
@@ -125,41 +122,4 @@ pub(crate) fn marks_of((found, now): Remembered) -> Vec<(Key, Marked)> {
 /// The entries that are break records of ours.
 pub(crate) fn breaks_of((found, _): Remembered) -> Vec<BreakRecord> {
     found.into_iter().filter_map(|(key, value)| wire::read_break(&key, &value)).collect()
-}
-
-fn scan(cursor: &[u8], side: Side, prefix: &[u8]) -> Cmd {
-    let mut pattern = side.prefix();
-    pattern.extend(b"*}");
-    escaped(prefix, &mut pattern);
-    pattern.push(b'*');
-    let mut command = cmd("SCAN");
-    command.arg(cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(SCANNED_AT_ONCE);
-    command
-}
-
-/// The key of a side key's name, if it has the prefix.
-fn key_of(name: &[u8], side: Side, prefix: &[u8]) -> Option<Key> {
-    let tagged = name.strip_prefix(&*side.prefix())?;
-    // The first braces are ours, and the key follows them.
-    let key = &tagged[tagged.iter().position(|&byte| byte == b'}')? + 1..];
-    if key.starts_with(prefix) { Key::new(key).ok() } else { None }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_name_of_a_mark_leads_to_its_key_and_others_to_none() {
-        let found =
-            |name: &[u8], prefix: &[u8]| key_of(name, Side::Mark, prefix).map(|key| key.as_bytes().to_vec());
-        assert_eq!(found(b"leasehold:m{1ps}invoice:42", b"inv"), Some(b"invoice:42".to_vec()));
-        assert_eq!(found(b"leasehold:m{2ml}{}", b""), Some(b"{}".to_vec()));
-        assert_eq!(found(b"leasehold:b{1ps}invoice:42", b""), None);
-        // The pattern matches it, because the prefix follows some brace.
-        assert_eq!(found(b"leasehold:m{x}other}inv", b"inv"), None);
-        assert_eq!(found(b"leasehold:member{x}", b""), None);
-        let words = String::from_utf8(scan(b"0", Side::Break, b"a*").get_packed_command()).unwrap();
-        assert!(words.contains("leasehold:b{*}a\\**\r\n"), "{words}");
-    }
 }
