@@ -432,6 +432,13 @@ mod tests {
             "redis+sentinel://u:s3cret@/locks",
             "redis+sentinel://u:s3cret@h,g:s3cret/locks",
             "redis+sentinel://h/locks?sentinel-password=s3cret&sentinel-password-file=/p",
+            "redis+cluster:u:s3cret@h",
+            "redis+unix+cluster://u:s3cret@h",
+            "redis+cluster://u:s3cret@,a",
+            "redis+cluster://a,u:s3cret@b@c,d e",
+            "redis+cluster://u:12/s3cret@a,b",
+            "redis+cluster://u:s3cret@a,b?quarantine=s3c",
+            "redis+cluster://u:s3cret@a,b?password=x",
         ];
         for url in wrong {
             let error = Address::parse(url).expect_err(url);

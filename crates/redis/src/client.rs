@@ -2,7 +2,7 @@
 //! grants in doubt. The requests are in `requests` and `batch`.
 
 mod call;
-mod monitor;
+pub(crate) mod monitor;
 
 use std::fmt;
 use std::sync::atomic::AtomicBool;

@@ -5,6 +5,8 @@ use std::fs::File;
 use std::io::{Read, Take};
 use std::path::{Path, PathBuf};
 
+use redis::{Cmd, RedisConnectionInfo, cmd};
+
 use super::channels::Channels;
 
 /// The settings of every connection, to any server.
@@ -78,6 +80,19 @@ impl Access {
             },
             None => Ok(self.user.as_ref().map(|_| Password(String::new()))),
         }
+    }
+
+    /// The login that redis-rs sends when it connects.
+    pub(crate) fn login(&self, password: Option<&Password>) -> RedisConnectionInfo {
+        let login = RedisConnectionInfo::default().set_skip_set_lib_name();
+        let login = self.user.iter().fold(login, RedisConnectionInfo::set_username);
+        password.iter().fold(login, |login, password| login.set_password(&password.0))
+    }
+
+    /// The command that logs in.
+    pub(crate) fn auth(&self, Password(password): &Password) -> Cmd {
+        let user = self.user.iter();
+        user.fold(cmd("AUTH"), |mut auth, user| auth.arg(user).take()).arg(password).take()
     }
 }
 

@@ -64,22 +64,22 @@ impl Parameters {
             let twice = match name {
                 "protocol" => read.protocol.replace(protocol(&value)?).is_some(),
                 "db" => read.db.replace(db_number(&value)?).is_some(),
-                "ca" => read.ca.replace(pem(name, value)?).is_some(),
-                "cert" => read.cert.replace(pem(name, value)?).is_some(),
-                "key" => read.key.replace(pem(name, value)?).is_some(),
+                "ca" => read.ca.replace(file(name, value, PEM)?).is_some(),
+                "cert" => read.cert.replace(file(name, value, PEM)?).is_some(),
+                "key" => read.key.replace(file(name, value, PEM)?).is_some(),
                 "call-limit" => read.call_limit.replace(limit(name, &value)?).is_some(),
-                "quarantine" => read.quarantine.replace(quarantine(&value)?).is_some(),
+                "quarantine" => read.quarantine.replace(yes_or_no(name, &value, QUARANTINE)?).is_some(),
                 "replicas" => read.replicas.replace(replicas(&value)?).is_some(),
                 "replicas-limit" => read.replicas_limit.replace(limit(name, &value)?).is_some(),
-                "fsync" => read.fsync.replace(fsync(&value)?).is_some(),
+                "fsync" => read.fsync.replace(yes_or_no(name, &value, FSYNC)?).is_some(),
                 "channels" => read.channels.replace(Channels::for_keys(&value)?).is_some(),
                 "user" => read.user.replace(value).is_some(),
                 "password" => read.password.replace(value).is_some(),
-                "password-file" => read.password_file.replace(secret_file(name, value)?).is_some(),
+                "password-file" => read.password_file.replace(file(name, value, SECRET)?).is_some(),
                 "sentinel-user" => read.sentinel_user.replace(value).is_some(),
                 "sentinel-password" => read.sentinel_password.replace(value).is_some(),
                 "sentinel-password-file" => {
-                    read.sentinel_password_file.replace(secret_file(name, value)?).is_some()
+                    read.sentinel_password_file.replace(file(name, value, SECRET)?).is_some()
                 }
                 _ => {
                     return refuse(format!(
@@ -154,16 +154,12 @@ fn one_secret(texts: [Option<String>; 2], file: Option<PathBuf>) -> Result<Optio
     Ok(secret)
 }
 
-fn pem(name: &str, value: String) -> Result<PathBuf, Misuse> {
-    if value.is_empty() {
-        return refuse(format!("the store URL's {name} is empty: name a PEM file"));
-    }
-    Ok(value.into())
-}
+const PEM: &str = "a PEM file";
+const SECRET: &str = "the file with the password in it";
 
-fn secret_file(name: &str, value: String) -> Result<PathBuf, Misuse> {
+fn file(name: &str, value: String, which: &str) -> Result<PathBuf, Misuse> {
     if value.is_empty() {
-        return refuse(format!("the store URL's {name} is empty: name the file with the password in it"));
+        return refuse(format!("the store URL's {name} is empty: name {which}"));
     }
     Ok(value.into())
 }
@@ -177,13 +173,14 @@ fn replicas(value: &str) -> Result<u32, Misuse> {
     }
 }
 
-fn fsync(value: &str) -> Result<bool, Misuse> {
+const FSYNC: &str = "whether a lease counts only when it is on disk";
+const QUARANTINE: &str = "no only where the server cannot forget (appendfsync always)";
+
+fn yes_or_no(name: &str, value: &str, meaning: &str) -> Result<bool, Misuse> {
     match value {
         "yes" => Ok(true),
         "no" => Ok(false),
-        _ => {
-            refuse("the store URL's fsync must be yes or no: whether a lease counts only when it is on disk")
-        }
+        _ => refuse(format!("the store URL's {name} must be yes or no: {meaning}")),
     }
 }
 
@@ -192,16 +189,6 @@ fn protocol(value: &str) -> Result<Protocol, Misuse> {
         "resp2" => Ok(Protocol::Resp2),
         "resp3" => Ok(Protocol::Resp3),
         _ => refuse("the store URL has an unknown protocol: resp2 or resp3; without it both are tried"),
-    }
-}
-
-fn quarantine(value: &str) -> Result<bool, Misuse> {
-    match value {
-        "yes" => Ok(true),
-        "no" => Ok(false),
-        _ => refuse(
-            "the store URL's quarantine must be yes or no: no only where the server cannot forget (appendfsync always)",
-        ),
     }
 }
 

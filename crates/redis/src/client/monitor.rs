@@ -6,10 +6,10 @@
 
 use std::sync::Arc;
 use std::sync::Weak;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use leasehold_core::{Backoff, ConnectionId, Instant, Runtime};
+use leasehold_core::{Backoff, ConnectionId, Instant, Runtime, WaiterRegistry};
 use redis::cmd;
 use tokio::sync::Notify;
 
@@ -42,15 +42,6 @@ impl Client {
         if let Source::Ours(link) = &self.source {
             link.hear_of_breaks();
         }
-    }
-
-    /// Returns true if monitoring can end. A waiter that comes between two checks starts it again.
-    fn is_done(&self) -> bool {
-        if self.waiting.len() > 0 {
-            return false;
-        }
-        self.is_monitored.store(false, Ordering::SeqCst);
-        self.waiting.len() == 0 || self.is_monitored.swap(true, Ordering::SeqCst)
     }
 
     /// Returns when to check again.
@@ -116,10 +107,20 @@ impl Client {
     }
 }
 
+/// Returns true if a task that runs while somebody waits can end. A waiter that comes between two
+/// checks starts it again.
+pub(crate) fn nobody_waits(waiting: &WaiterRegistry, is_running: &AtomicBool) -> bool {
+    if waiting.len() > 0 {
+        return false;
+    }
+    is_running.store(false, Ordering::SeqCst);
+    waiting.len() == 0 || is_running.swap(true, Ordering::SeqCst)
+}
+
 async fn monitor(me: Weak<Client>, runtime: Arc<dyn Runtime>, lost: Arc<Notify>, mut checked: Checked) {
     while let Some(client) = me.upgrade() {
         let Source::Ours(link) = &client.source else { return };
-        if client.is_done() {
+        if nobody_waits(&client.waiting, &client.is_monitored) {
             return;
         }
         let next = client.look(link, &mut checked).await;

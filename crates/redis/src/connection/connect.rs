@@ -168,21 +168,19 @@ impl Connector {
         tell: &OnPush,
         resp2: bool,
     ) -> Result<Connected, Failed> {
-        let Access { user, db, .. } = &self.access;
+        let db = self.access.db;
         let password = self.password()?;
         // With RESP3, redis-rs sends the login in its first command. The other commands are sent
         // here, to get the server's own refusals.
         let mut login = RedisConnectionInfo::default().set_skip_set_lib_name();
         let mut greeting = Pipeline::new();
         if !resp2 {
-            login = self.login(login.set_protocol(ProtocolVersion::RESP3), password.as_ref());
-        } else if let Some(Password(password)) = &password {
-            greeting.add_command(
-                user.iter().fold(cmd("AUTH"), |mut auth, user| auth.arg(user).take()).arg(password).take(),
-            );
+            login = self.access.login(password.as_ref()).set_protocol(ProtocolVersion::RESP3);
+        } else if let Some(password) = &password {
+            greeting.add_command(self.access.auth(password));
         }
-        if *db != 0 {
-            greeting.add_command(cmd("SELECT").arg(*db).take());
+        if db != 0 {
+            greeting.add_command(cmd("SELECT").arg(db).take());
         }
         if self.minds_roles() {
             greeting.add_command(cmd("ROLE"));
@@ -248,11 +246,6 @@ impl Connector {
         self.access.password().map_err(|reason| Failed::Fault(self.faults.lasting(reason)))
     }
 
-    fn login(&self, login: RedisConnectionInfo, password: Option<&Password>) -> RedisConnectionInfo {
-        let login = self.access.user.iter().fold(login, RedisConnectionInfo::set_username);
-        password.iter().fold(login, |login, password| login.set_password(&password.0))
-    }
-
     /// Opens a second connection for pushes, because a RESP2 connection with a subscription cannot
     /// send other commands.
     pub(crate) async fn listen(
@@ -262,8 +255,7 @@ impl Connector {
         channel: &Channel,
     ) -> Result<Subscription, Fault> {
         let listening = async {
-            let login = RedisConnectionInfo::default().set_skip_set_lib_name();
-            let login = self.login(login, self.password()?.as_ref());
+            let login = self.access.login(self.password()?.as_ref());
             let stream = self.dial(addr, runtime).await?;
             let mut connection = PubSub::new(&login, stream).await.map_err(Failed::of)?;
             let since = runtime.now();

@@ -18,7 +18,7 @@ use crate::connection::connect::{CALLS_TO_CONNECT, Connected, Connector};
 use crate::connection::dial::CONNECT_LIMIT;
 use crate::connection::push_health::PushHealth;
 use crate::connection::signs_of_life::Latest;
-use crate::connection::subscription::{OnPush, OwnChannel, Refused};
+use crate::connection::subscription::{OnPush, OwnChannel};
 use crate::fault::Faults;
 
 /// The last request for confirmation on a connection, and its result.
@@ -195,7 +195,7 @@ impl Link {
     /// The channel of this process, which is subscribed to if necessary. `None` if the server
     /// refuses.
     pub(crate) async fn listen(&self, live: &Arc<Live>, limit: Duration) -> Option<Channel> {
-        match live.own_channel.channel() {
+        match live.own_channel.channel.get() {
             Some(channel) => Some(channel.clone()),
             None => Box::pin(self.begin_to_listen(live, limit)).await,
         }
@@ -203,10 +203,10 @@ impl Link {
 
     async fn begin_to_listen(&self, live: &Arc<Live>, limit: Duration) -> Option<Channel> {
         let mut refused = live.own_channel.subscribing.lock().await;
-        if let Some(channel) = live.own_channel.channel() {
+        if let Some(channel) = live.own_channel.channel.get() {
             return Some(channel.clone());
         }
-        if refused.as_ref().is_some_and(|refused| self.runtime.now() < refused.again) {
+        if refused.is_some_and(|again| self.runtime.now() < again) {
             return None;
         }
         let channel = self.connector.channels().draw(self.runtime.random());
@@ -222,7 +222,7 @@ impl Link {
         match self.runtime.within(patience, subscribing).await {
             Some(Ok(())) => {
                 self.push_health.is_good(self.faults.store());
-                Some(live.own_channel.hears_at(channel).clone())
+                Some(live.own_channel.channel.get_or_init(|| channel).clone())
             }
             // A connection without answers is of no use; the next one will subscribe.
             Some(Err(fault)) if fault.kind == FaultKind::Passing && live.has_push => {
@@ -236,7 +236,7 @@ impl Link {
             ended => {
                 let silent = || self.faults.passing(format_args!("no subscription within {patience:?}"));
                 self.push_health.is_bad(ended.and_then(Result::err).unwrap_or_else(silent));
-                *refused = Some(Refused { again: self.runtime.now() + RETRY_SUBSCRIBE });
+                *refused = Some(self.runtime.now() + RETRY_SUBSCRIBE);
                 None
             }
         }

@@ -1,12 +1,10 @@
 //! Receives pushes from the server, and bounds their age.
 
-use std::future::poll_fn;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::{Arc, OnceLock};
-use std::task::Poll;
 use std::time::Duration;
 
-use futures_core::Stream;
+use futures_util::{FutureExt as _, Stream, StreamExt as _};
 use leasehold_core::{Channel, Instant, Runtime};
 use redis::aio::{PubSubSink, PubSubStream};
 use redis::{Msg, PushInfo, PushKind, Value};
@@ -49,28 +47,12 @@ pub(crate) fn reader(
 /// The subscription of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct OwnChannel {
-    channel: OnceLock<Channel>,
+    /// The channel, once there is a subscription.
+    pub(crate) channel: OnceLock<Channel>,
     /// Held while subscribing. It contains the time of the next try after a refusal.
-    pub(crate) subscribing: Mutex<Option<Refused>>,
+    pub(crate) subscribing: Mutex<Option<Instant>>,
     /// Makes the second connection, if there is one, check that the server is still there.
     pub(crate) beat: Arc<Notify>,
-}
-
-/// The server refused the subscription.
-#[derive(Debug)]
-pub(crate) struct Refused {
-    pub(crate) again: Instant,
-}
-
-impl OwnChannel {
-    /// The channel, if there is a subscription.
-    pub(crate) fn channel(&self) -> Option<&Channel> {
-        self.channel.get()
-    }
-
-    pub(crate) fn hears_at(&self, channel: Channel) -> &Channel {
-        self.channel.get_or_init(|| channel)
-    }
 }
 
 /// A subscription on a separate connection, for RESP2.
@@ -96,7 +78,7 @@ impl<S: Stream<Item = Msg> + Unpin> Subscription<S> {
         loop {
             tokio::select! {
                 biased;
-                message = next(&mut self.stream) => match message {
+                message = self.stream.next() => match message {
                     Some(message) => say(&tell, &message, self.since),
                     None => return,
                 },
@@ -115,7 +97,7 @@ impl<S: Stream<Item = Msg> + Unpin> Subscription<S> {
         let answered = loop {
             tokio::select! {
                 biased;
-                message = next(&mut self.stream) => match message {
+                message = self.stream.next() => match message {
                     Some(message) => say(tell, &message, self.since),
                     None => return false,
                 },
@@ -125,9 +107,7 @@ impl<S: Stream<Item = Msg> + Unpin> Subscription<S> {
         };
         // Everything that came before the pong is in the stream now: read it before the pong
         // counts. Without tokio's budget, which would make the stream appear empty.
-        while let Poll::Ready(message) =
-            unconstrained(poll_fn(|context| Poll::Ready(Pin::new(&mut self.stream).poll_next(context)))).await
-        {
+        while let Some(message) = unconstrained(self.stream.next()).now_or_never() {
             let Some(message) = message else { return false };
             say(tell, &message, self.since);
         }
@@ -138,10 +118,6 @@ impl<S: Stream<Item = Msg> + Unpin> Subscription<S> {
 
 fn say(tell: &OnPush, message: &Msg, since: Instant) {
     tell(message.get_channel_name().as_bytes(), message.get_payload_bytes(), since);
-}
-
-pub(crate) async fn next(stream: &mut (impl Stream<Item = Msg> + Unpin)) -> Option<Msg> {
-    poll_fn(|context| Pin::new(&mut *stream).poll_next(context)).await
 }
 
 #[cfg(test)]

@@ -88,11 +88,10 @@ fn key_in(file: &Path) -> Result<PrivateKeyDer<'static>, String> {
 
 fn roots_in(file: &Path) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_file_iter(file).map_err(|error| error.to_string())? {
-        let certificate = certificate.map_err(|error| error.to_string())?;
+    for certificate in chain_in(file)? {
         roots.add(certificate).map_err(|error| error.to_string())?;
     }
-    if roots.is_empty() { Err("there is no certificate in it".into()) } else { Ok(roots) }
+    Ok(roots)
 }
 
 /// An unreadable certificate of the system is skipped, as browsers do; having none at all is an

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::StreamExt as _;
 use leasehold_core::{Channel, Fault, Finding, Severity};
 use redis::{ServerError, cmd};
 use tokio::sync::mpsc::unbounded_channel;
@@ -12,7 +13,7 @@ use super::diagnosis_run::DiagnosisRun;
 use crate::client::Source;
 use crate::connection::connect::Connected;
 use crate::connection::link::Link;
-use crate::connection::subscription::{OnPush, next};
+use crate::connection::subscription::OnPush;
 
 const ABOUT: &str = "push";
 
@@ -76,7 +77,7 @@ impl DiagnosisRun<'_> {
             let mut subscription = link.connector.listen(&addr, runtime, &channel).await?;
             let said = runtime.now();
             self.say_to(&channel).await?;
-            while let Some(message) = next(&mut subscription.stream).await {
+            while let Some(message) = subscription.stream.next().await {
                 if message.get_payload_bytes() == PAYLOAD {
                     return Ok((runtime.now().saturating_since(said), has_push));
                 }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use futures_util::StreamExt as _;
 use leasehold_core::{Backoff, BoxFuture, Fault, Runtime};
 use redis::Value;
 
@@ -172,7 +173,7 @@ impl Sentinels {
         {
             return true;
         }
-        while let Some(message) = crate::connection::subscription::next(&mut stream).await {
+        while let Some(message) = stream.next().await {
             if switched_to(message.get_payload_bytes(), &self.master).is_some_and(|to| to != *from) {
                 return true;
             }

@@ -2,9 +2,10 @@ use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::iter;
 use std::os::unix::net::UnixStream;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
-use std::task::Context;
+use std::task::{Context, Poll};
 use std::thread;
 
 use leasehold_core::BoxFuture;

@@ -1,11 +1,9 @@
 //! Renews leases at many nodes at once, and takes them again at members of a quorum.
 
 use std::collections::BTreeMap;
-use std::future::{Future, poll_fn};
-use std::pin::Pin;
-use std::task::Poll;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use leasehold_core::{Attempt, Fault, HoldAnswer};
 
 use super::Cluster;
@@ -55,7 +53,7 @@ impl Cluster {
         let until = self.runtime.now() + limit;
         for _ in 0..HOPS {
             let left = until.saturating_since(self.runtime.now());
-            let places = all(open.iter().map(|one| self.place(one, left)).collect()).await;
+            let places = join_all(open.iter().map(|one| self.place(one, left))).await;
             let mut parts: BTreeMap<_, Vec<Open>> = BTreeMap::new();
             for (one, place) in std::mem::take(&mut open).into_iter().zip(places) {
                 match place {
@@ -63,10 +61,8 @@ impl Cluster {
                     Err(fault) => answers[one.nth] = Err(fault),
                 }
             }
-            let parts = parts.into_iter();
-            let asked =
-                all(parts.map(|(place, open)| self.ask(attempts, verb, place, open, left)).collect()).await;
-            for part in asked {
+            let asking = parts.into_iter().map(|(place, open)| self.ask(attempts, verb, place, open, left));
+            for part in join_all(asking).await {
                 for (open, answer) in part.open.iter().zip(&part.renewed) {
                     self.note_abstention(&part.asked, &attempts[open.nth], answer);
                 }
@@ -136,23 +132,4 @@ impl Cluster {
         }
         again
     }
-}
-
-/// Waits for all of them at once.
-async fn all<F: Future + Send>(futures: Vec<F>) -> Vec<F::Output>
-where
-    F::Output: Send,
-{
-    let mut under_way: Vec<Pin<Box<F>>> = futures.into_iter().map(Box::pin).collect();
-    let mut done: Vec<Option<F::Output>> = under_way.iter().map(|_| None).collect();
-    poll_fn(|context| {
-        for (future, done) in under_way.iter_mut().zip(&mut done).filter(|(_, done)| done.is_none()) {
-            if let Poll::Ready(output) = future.as_mut().poll(context) {
-                *done = Some(output);
-            }
-        }
-        if done.iter().all(Option::is_some) { Poll::Ready(()) } else { Poll::Pending }
-    })
-    .await;
-    done.into_iter().flatten().collect()
 }

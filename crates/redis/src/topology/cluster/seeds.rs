@@ -75,27 +75,10 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_url_says_what_is_wrong_and_never_the_password() {
-        for url in [
-            "redis://u:s3cret@a",
-            "redis+cluster:u:s3cret@h",
-            "redis+unix+cluster://u:s3cret@h",
-            "redis+cluster://",
-            "redis+cluster://u:s3cret@",
-            "redis+cluster://u:s3cret@a,",
-            "redis+cluster://u:s3cret@,a",
-            "redis+cluster://u:s3cret@a,a:6379",
-            "redis+cluster://u:s3cret@a,b:x",
-            "redis+cluster://u:s3cret@a,b:0",
-            "redis+cluster://a,u:s3cret@b@c,d e",
-            "redis+cluster://u:12/s3cret@a,b",
-            "redis+cluster://u:12#s3cret@a,b",
-            "redis+cluster://u:s3cret@a,b/1",
-            "redis+cluster://u:s3cret@a,b?db=1",
-            "redis+cluster://u:s3cret@a,b?quarantine=s3c",
-            "redis+cluster://u:s3cret@a,b?password=x",
-            "redis+cluster://u:s3cret@a,b?s3cret=x",
-        ] {
+    fn a_url_of_no_cluster_or_with_a_database_is_refused_without_the_password() {
+        for url in
+            ["redis://u:s3cret@a", "redis+cluster://u:s3cret@a,b/1", "redis+cluster://u:s3cret@a,b?db=1"]
+        {
             let error = seeds(url).expect_err(url).to_string();
             assert!(!error.contains("s3c"), "{url}: {error}");
             assert!(error.contains(':') && !error.contains('\n') && !error.ends_with('.'), "{url}: {error}");

@@ -12,6 +12,7 @@ use std::time::Duration;
 use leasehold_core::WaitQueue;
 
 use super::Cluster;
+use crate::client::monitor::nobody_waits;
 
 /// A waiter that was skipped because its subscription was unknown waits for this long, and a key
 /// may be free meanwhile.
@@ -24,20 +25,11 @@ impl Cluster {
             self.runtime.spawn(Box::pin(watch(self.me.clone())));
         }
     }
-
-    /// Returns true if watching can end. A waiter that comes between two checks starts it again.
-    fn is_done(&self) -> bool {
-        if self.waiting().len() > 0 {
-            return false;
-        }
-        self.watched.store(false, Ordering::SeqCst);
-        self.waiting().len() == 0 || self.watched.swap(true, Ordering::SeqCst)
-    }
 }
 
 async fn watch(me: Weak<Cluster>) {
     while let Some(cluster) = me.upgrade() {
-        if cluster.is_done() {
+        if nobody_waits(cluster.waiting(), &cluster.watched) {
             return;
         }
         let runtime = Arc::clone(&cluster.runtime);

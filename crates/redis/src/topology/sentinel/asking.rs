@@ -28,15 +28,12 @@ impl Sentinels {
         runtime: &Arc<dyn Runtime>,
     ) -> Result<SentinelReply, Fault> {
         let share = ASKED_FOR / u32::try_from(self.addrs.len()).unwrap_or(u32::MAX);
-        let said = runtime.within(share, self.ask(&self.addrs[nth], runtime)).await;
+        let asking = self.speak(&self.addrs[nth], runtime, |connection| self.converse(connection));
+        let said = runtime.within(share, asking).await;
         said.unwrap_or_else(|| Err(self.faults.timed_out(format_args!("no answer within {share:?}"))))
     }
 
-    async fn ask(&self, addr: &ServerAddr, runtime: &Arc<dyn Runtime>) -> Result<SentinelReply, Fault> {
-        self.speak(addr, runtime, |connection| self.converse(connection)).await
-    }
-
-    /// The same exchange for any request.
+    /// An exchange with one sentinel, on a connection of its own.
     pub(super) async fn speak<T, Exchange: Future<Output = Result<T, Fault>>>(
         &self,
         addr: &ServerAddr,
@@ -86,11 +83,7 @@ impl Sentinels {
     ) -> Result<Option<Value>, Fault> {
         let mut question = Pipeline::new();
         if let Some(password) = self.access.password().map_err(|reason| self.faults.lasting(reason))? {
-            let mut auth = cmd("AUTH");
-            self.access.user.iter().for_each(|user| {
-                auth.arg(user);
-            });
-            question.add_command(auth.arg(&password.0).take());
+            question.add_command(self.access.auth(&password));
         }
         question.add_command(asked);
         let count = question.len();
@@ -107,9 +100,7 @@ impl Sentinels {
     /// A subscription to its reports of failovers.
     pub(super) async fn listen(&self, nth: usize, runtime: &Arc<dyn Runtime>) -> Result<PubSub, Fault> {
         let password = self.access.password().map_err(|reason| self.faults.lasting(reason))?;
-        let login = RedisConnectionInfo::default().set_skip_set_lib_name();
-        let login = self.access.user.iter().fold(login, RedisConnectionInfo::set_username);
-        let login = password.iter().fold(login, |login, password| login.set_password(&password.0));
+        let login = self.access.login(password.as_ref());
         let stream = dial(&self.addrs[nth], self.access.tls.as_ref(), &self.faults, &**runtime).await?;
         let mut connection = PubSub::new(&login, stream).await.map_err(|error| self.broken(error))?;
         connection.subscribe("+switch-master").await.map_err(|error| self.broken(error))?;
