@@ -43,10 +43,16 @@ impl Client {
             Some(live) => format!("{at} (master at {})", live.addr.written(6379)).into(),
             None => at,
         };
-        let mut look = DiagnosisRun { client: self, route, at, role, brought: Diagnosis::default() };
+        let setting = Setting {
+            at,
+            role,
+            quarantine: self.quarantine,
+            confirmation: self.confirmation,
+            user: self.faults.user().unwrap_or(SOMEBODY).to_owned(),
+        };
+        let mut look = DiagnosisRun { client: self, route, setting, brought: Diagnosis::default() };
         if let Err(fault) = look.at_all().await {
-            let finding = self.out_of_reach(&look.at, &fault);
-            look.brought.findings.push(finding);
+            look.found(self.out_of_reach(&look.setting.at, &fault));
         }
         look.brought.findings.extend(sentinels);
         look.brought
@@ -72,28 +78,16 @@ impl DiagnosisRun<'_> {
         self.times().await?;
         self.permissions().await?;
         let facts = Facts::ask(self).await?;
-        let unknown = facts.unknown(&self.setting());
-        self.brought.findings.extend(unknown);
+        let (setting, findings) = (&self.setting, &mut self.brought.findings);
+        findings.extend(facts.unknown(setting));
         if let Some(info) = &facts.info {
-            let setting = self.setting();
-            let mut findings = version::judge(&setting, info);
-            findings.extend(eviction::judge(&setting, info));
-            findings.extend(persistence::judge(&setting, info, &facts.config));
-            findings.extend(replicas::judge(&setting, info, &facts.config));
-            self.brought.findings.extend(findings);
+            findings.push(version::judge(setting, info));
+            findings.push(eviction::judge(setting, info));
+            findings.extend(persistence::judge(setting, info, &facts.config));
+            findings.extend(replicas::judge(setting, info, &facts.config));
             self.quarantine(info).await?;
         }
         self.push().await;
         self.sample().await
-    }
-
-    fn setting(&self) -> Setting<'_> {
-        Setting {
-            at: &self.at,
-            role: self.role,
-            quarantine: self.client.quarantine,
-            confirmation: self.client.confirmation,
-            user: self.client.faults.user().unwrap_or(SOMEBODY),
-        }
     }
 }

@@ -1,5 +1,6 @@
 //! A diagnosis in progress, and what its parts share.
 
+use std::fmt;
 use std::sync::Arc;
 
 use leasehold_core::{Diagnosis, Fault, Finding, Severity, StoreRole};
@@ -14,26 +15,26 @@ use crate::connection::send::ServerReply;
 pub(super) struct DiagnosisRun<'a> {
     pub(super) client: &'a Client,
     pub(super) route: Route,
-    pub(super) at: Arc<str>,
-    pub(super) role: StoreRole,
+    pub(super) setting: Setting,
     pub(super) brought: Diagnosis,
 }
 
 /// The facts, other than the server's answers, on which a finding depends.
-pub(super) struct Setting<'a> {
-    pub(super) at: &'a Arc<str>,
+pub(super) struct Setting {
+    pub(super) at: Arc<str>,
     pub(super) role: StoreRole,
     /// True if it abstains, as a member of a quorum, after it may have forgotten leases.
     pub(super) quarantine: bool,
     pub(super) confirmation: Option<Confirmation>,
-    pub(super) user: &'a str,
+    pub(super) user: String,
 }
 
 #[cfg(test)]
-impl<'a> Setting<'a> {
+impl Setting {
     /// A server on its own, of a user who may do everything.
-    pub(super) fn of_one_server(at: &'a Arc<str>) -> Self {
-        Self { at, role: StoreRole::Alone, quarantine: true, confirmation: None, user: "default" }
+    pub(super) fn of_one_server() -> Self {
+        let (at, user) = ("redis://h".into(), "default".into());
+        Self { at, role: StoreRole::Alone, quarantine: true, confirmation: None, user }
     }
 }
 
@@ -51,9 +52,19 @@ impl DiagnosisRun<'_> {
     }
 }
 
-impl Setting<'_> {
-    pub(super) fn finding(&self, severity: Severity, about: &'static str, what: &str, why: &str) -> Finding {
-        Finding::new(severity, about, self.at, what, why)
+impl Setting {
+    pub(super) fn finding(
+        &self,
+        severity: Severity,
+        about: &'static str,
+        what: impl fmt::Display,
+        why: &str,
+    ) -> Finding {
+        Finding::new(severity, about, &self.at, what, why)
+    }
+
+    pub(super) fn note(&self, about: &'static str, what: impl fmt::Display) -> Finding {
+        Finding::note(about, &self.at, what)
     }
 
     /// Returns true if a quorum compensates for what the server may forget.

@@ -8,16 +8,14 @@ use super::facts::Info;
 /// The percentage of used memory above which the server counts as nearly full.
 const NEARLY_FULL: u64 = 90;
 
-pub(super) fn judge(setting: &Setting<'_>, info: &Info) -> Vec<Finding> {
+pub(super) fn judge(setting: &Setting, info: &Info) -> Finding {
     let Some(policy) = info.text("maxmemory_policy") else {
         let what =
             "could not be seen: which keys the server deletes when it is full (INFO has no maxmemory_policy)";
         let why = "a lease that it deletes is a lock that two may hold";
-        return vec![
-            setting
-                .finding(Severity::Unknown, "eviction", what, why)
-                .advice("see that maxmemory-policy is noeviction there"),
-        ];
+        return setting
+            .finding(Severity::Unknown, "eviction", what, why)
+            .advice("see that maxmemory-policy is noeviction there");
     };
     let limit = info.number("maxmemory").filter(|limit| *limit > 0);
     if policy != "noeviction" {
@@ -28,7 +26,7 @@ pub(super) fn judge(setting: &Setting<'_>, info: &Info) -> Vec<Finding> {
         let what = format!("maxmemory-policy is {policy}: the server deletes keys {when}, leases among them");
         let why = "a lease that is deleted under its holder is a lock that somebody else is given";
         let mend = "CONFIG SET maxmemory-policy noeviction";
-        return vec![setting.finding(severity, "eviction", &what, why).at_server(mend)];
+        return setting.finding(severity, "eviction", &what, why).at_server(mend);
     }
     match (limit, info.number("used_memory")) {
         (Some(limit), Some(used)) if used / (limit / 100).max(1) >= NEARLY_FULL => {
@@ -37,13 +35,9 @@ pub(super) fn judge(setting: &Setting<'_>, info: &Info) -> Vec<Finding> {
             );
             let why = "a server that is full refuses new locks (OOM)";
             let advice = "raise maxmemory, or free memory there";
-            vec![setting.finding(Severity::Warning, "eviction", &what, why).advice(advice)]
+            setting.finding(Severity::Warning, "eviction", what, why).advice(advice)
         }
-        _ => vec![Finding::note(
-            "eviction",
-            setting.at,
-            "the server deletes no keys to make room (noeviction)",
-        )],
+        _ => setting.note("eviction", "the server deletes no keys to make room (noeviction)"),
     }
 }
 
@@ -54,9 +48,8 @@ mod tests {
     use super::*;
 
     fn judged(info: &str) -> Finding {
-        let at = "redis://h".into();
-        let setting = Setting::of_one_server(&at);
-        judge(&setting, &Info::read(info)).remove(0)
+        let setting = Setting::of_one_server();
+        judge(&setting, &Info::read(info))
     }
 
     #[test]

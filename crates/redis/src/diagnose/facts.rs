@@ -53,7 +53,7 @@ impl Facts {
     }
 
     /// Findings for questions that are not permitted.
-    pub(super) fn unknown(&self, setting: &Setting<'_>) -> Vec<Finding> {
+    pub(super) fn unknown(&self, setting: &Setting) -> Vec<Finding> {
         let finding = |(asked, error): &(&'static str, ServerError)| {
             let (rule, hides) = match *asked {
                 "INFO" => ("+info", "version, eviction, persistence and replicas"),
@@ -63,7 +63,7 @@ impl Facts {
                 ),
             };
             let what = format!("could not be seen: {hides} ({asked} is refused: {})", error.code());
-            let finding = setting.finding(Severity::Unknown, "unknown", &what, "nobody says that it is good");
+            let finding = setting.finding(Severity::Unknown, "unknown", what, "nobody says that it is good");
             match is_denied(error) {
                 true => finding.at_server(setting.allow(rule)),
                 false => finding.advice(format_args!(

@@ -4,7 +4,7 @@
 //! A server checks the permission for a command before it checks the keys, the cluster's slots and
 //! the arguments. So any answer except "may not run" shows that the user may run it.
 
-use leasehold_core::{Fault, Finding, Severity, StoreRole};
+use leasehold_core::{Fault, Severity, StoreRole};
 use redis::{Cmd, cmd};
 
 use super::diagnosis_run::{DiagnosisRun, is_denied, is_unknown};
@@ -52,7 +52,7 @@ impl DiagnosisRun<'_> {
         let commands = self.to_try();
         let names: Vec<_> = commands.iter().map(rule).collect();
         let heard = self.ask(commands).await?;
-        let user = self.setting().user.to_owned();
+        let user = self.setting.user.clone();
         let (mut denied, mut unlisted, mut unknown) = (Vec::new(), Vec::new(), Vec::new());
         let mut elsewhere = false;
         for (name, heard) in names.into_iter().zip(heard) {
@@ -62,14 +62,14 @@ impl DiagnosisRun<'_> {
                     let note = format!(
                         "user {user} may not run {name}: locks are requested one by one, which takes longer"
                     );
-                    self.found(Finding::note("batches", &self.at, note));
+                    self.found(self.setting.note("batches", note));
                 } else {
                     let to_list = TO_LIST.contains(&&*name);
                     if to_list { &mut unlisted } else { &mut denied }.push(format!("+{name}"));
                 }
             } else if is_unknown(&error) {
                 unknown.push(name.to_ascii_uppercase());
-            } else if error.code() == "NOPERM" && self.role != StoreRole::Alone {
+            } else if error.code() == "NOPERM" && self.setting.role != StoreRole::Alone {
                 elsewhere = true;
             }
         }
@@ -77,8 +77,8 @@ impl DiagnosisRun<'_> {
             let rules = denied.join(" ");
             let what = format!("user {user} may not run all that a lock needs: it lacks {rules}");
             let why = "locks cannot be acquired, renewed or released, or no waiter is notified of its turn";
-            let finding = Finding::new(Severity::Unsafe, "permissions", &self.at, what, why);
-            let mend = self.setting().allow(&rules);
+            let finding = self.setting.finding(Severity::Unsafe, "permissions", what, why);
+            let mend = self.setting.allow(&rules);
             self.found(finding.at_server(mend));
         }
         if !unlisted.is_empty() {
@@ -86,9 +86,8 @@ impl DiagnosisRun<'_> {
             let what = format!(
                 "user {user} may not list or watch locks, and what is left over could not be seen: it lacks {rules}"
             );
-            let finding =
-                Finding::new(Severity::Unknown, "listing", &self.at, what, "locks work all the same");
-            let mend = self.setting().allow(&rules);
+            let finding = self.setting.finding(Severity::Unknown, "listing", what, "locks work all the same");
+            let mend = self.setting.allow(&rules);
             self.found(finding.at_server(mend));
         }
         if elsewhere {
@@ -97,11 +96,11 @@ impl DiagnosisRun<'_> {
         if !unknown.is_empty() {
             let what = format!("the server does not know {}", unknown.join(", "));
             let why = "the store needs it: locks fail, or part of what the URL asks for does";
-            let finding = Finding::new(Severity::Unsafe, "commands", &self.at, what, why);
+            let finding = self.setting.finding(Severity::Unsafe, "commands", what, why);
             self.found(finding.advice("undo what renames it there, or name the server itself and no proxy"));
         } else if denied.is_empty() {
             let note = format!("user {user} may run all that a lock needs (keys are not tried)");
-            self.found(Finding::note("permissions", &self.at, note));
+            self.found(self.setting.note("permissions", note));
         }
         Ok(())
     }
@@ -120,8 +119,8 @@ impl DiagnosisRun<'_> {
         {
             let what = format!("user {user} may not use the key {}", rule.trim_start_matches('~'));
             let why = "as a member of a quorum the server must remember there who vouches for its leases: it grants nothing";
-            let mend = self.setting().allow(rule);
-            self.found(Finding::new(Severity::Unsafe, "permissions", &self.at, what, why).at_server(mend));
+            let mend = self.setting.allow(rule);
+            self.found(self.setting.finding(Severity::Unsafe, "permissions", what, why).at_server(mend));
         }
         Ok(())
     }
@@ -136,7 +135,7 @@ impl DiagnosisRun<'_> {
         if let Some(confirmation) = self.client.confirmation {
             commands.push(if confirmation.on_disk { said("WAITAOF 0 0 1") } else { said("WAIT 0 1") });
         }
-        if self.role != StoreRole::Alone {
+        if self.setting.role != StoreRole::Alone {
             commands.push(said("INFO server"));
         }
         if self.client.cluster.is_some() {

@@ -9,13 +9,13 @@ const ABOUT: &str = "persistence";
 
 const APPEND: &str = "CONFIG SET appendonly yes";
 
-pub(super) fn judge(setting: &Setting<'_>, info: &Info, config: &Config) -> Vec<Finding> {
+pub(super) fn judge(setting: &Setting, info: &Info, config: &Config) -> Vec<Finding> {
     let mut findings = vec![kept(setting, info, config)];
     findings.extend(failed(setting, info));
     findings
 }
 
-fn kept(setting: &Setting<'_>, info: &Info, config: &Config) -> Finding {
+fn kept(setting: &Setting, info: &Info, config: &Config) -> Finding {
     let appends = info.text("aof_enabled") == Some("1");
     let fsync = config.text("appendfsync");
     if setting.confirmation.is_some_and(|confirmation| confirmation.on_disk) && !appends {
@@ -26,7 +26,7 @@ fn kept(setting: &Setting<'_>, info: &Info, config: &Config) -> Finding {
     if setting.is_bridged() {
         let what =
             "as a member of a quorum it abstains after a restart until what it may have forgotten has ended";
-        return Finding::note(ABOUT, setting.at, what);
+        return setting.note(ABOUT, what);
     }
     if setting.role != StoreRole::Alone && (!appends || fsync.is_some_and(|fsync| fsync != "always")) {
         let what = "quarantine=no, and the server forgets: that needs appendonly yes and appendfsync always";
@@ -45,19 +45,16 @@ fn kept(setting: &Setting<'_>, info: &Info, config: &Config) -> Finding {
             let mend = "CONFIG SET appendfsync everysec";
             setting.finding(Severity::Warning, ABOUT, what, why).at_server(mend)
         }
-        Some("always") => {
-            Finding::note(ABOUT, setting.at, "every lease is on disk before it counts (appendfsync always)")
+        Some("always") => setting.note(ABOUT, "every lease is on disk before it counts (appendfsync always)"),
+        _ => {
+            let what = "leases are kept in a file (appendonly yes): a crash of the machine may forget the last second of them";
+            setting.note(ABOUT, what)
         }
-        _ => Finding::note(
-            ABOUT,
-            setting.at,
-            "leases are kept in a file (appendonly yes): a crash of the machine may forget the last second of them",
-        ),
     }
 }
 
 /// Finding for data that no file keeps.
-fn forgets(setting: &Setting<'_>, save: Option<&str>) -> Finding {
+fn forgets(setting: &Setting, save: Option<&str>) -> Finding {
     let why = "the locks that it forgets are granted again while their holders still believe in them";
     match save {
         Some("") => {
@@ -72,7 +69,7 @@ fn forgets(setting: &Setting<'_>, save: Option<&str>) -> Finding {
 }
 
 /// Findings for failed writes to disk.
-fn failed(setting: &Setting<'_>, info: &Info) -> Vec<Finding> {
+fn failed(setting: &Setting, info: &Info) -> Vec<Finding> {
     let ways =
         [("aof_last_write_status", "the append-only file"), ("rdb_last_bgsave_status", "its last snapshot")];
     let failed = ways.into_iter().filter(|(field, _)| info.text(field).is_some_and(|status| status != "ok"));
@@ -80,7 +77,7 @@ fn failed(setting: &Setting<'_>, info: &Info) -> Vec<Finding> {
         let what = format!("the server could not write {file}");
         let why = "until it can, it may refuse every write (MISCONF), and a restart forgets leases";
         let advice = "see its log, and whether its disk is full";
-        setting.finding(Severity::Unsafe, "disk", &what, why).advice(advice)
+        setting.finding(Severity::Unsafe, "disk", what, why).advice(advice)
     };
     failed.map(finding).collect()
 }
@@ -94,8 +91,7 @@ mod tests {
     use super::*;
 
     fn judged(role: StoreRole, quarantine: bool, aof: u8, config: &[(&'static str, &str)]) -> Finding {
-        let at = "redis://h".into();
-        let setting = Setting { role, quarantine, ..Setting::of_one_server(&at) };
+        let setting = Setting { role, quarantine, ..Setting::of_one_server() };
         judge(&setting, &Info::read(&format!("aof_enabled:{aof}")), &Config::of(config)).remove(0)
     }
 
@@ -122,8 +118,7 @@ mod tests {
 
     #[test]
     fn a_disk_that_refuses_is_said() {
-        let at = "redis://h".into();
-        let setting = Setting::of_one_server(&at);
+        let setting = Setting::of_one_server();
         let info = Info::read("aof_enabled:1\naof_last_write_status:err\nrdb_last_bgsave_status:ok");
         let findings = judge(&setting, &info, &Config::of(&[("appendfsync", "always")]));
         assert_eq!((findings.len(), findings[1].severity), (2, Severity::Unsafe));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use leasehold_core::{Channel, Fault, Finding, Severity};
+use leasehold_core::{Channel, Fault, Severity};
 use redis::{ServerError, cmd};
 use tokio::sync::mpsc::unbounded_channel;
 
@@ -33,7 +33,7 @@ impl DiagnosisRun<'_> {
         let client = self.client;
         let Source::Ours(link) = &client.source else {
             let what = "the connection is the program's own, which hears nothing for the store";
-            let finding = Finding::new(Severity::Warning, ABOUT, &self.at, what, WHY);
+            let finding = self.setting.finding(Severity::Warning, ABOUT, what, WHY);
             return self.found(finding.advice("have the store make its own: name the server by its URL"));
         };
         let limit = client.call_limit * CALLS;
@@ -43,16 +43,16 @@ impl DiagnosisRun<'_> {
                 let how =
                     if has_push { "RESP3, on the one connection" } else { "RESP2, on a second connection" };
                 let note = format!("heard {:.2} ms after it was said ({how})", after.as_secs_f64() * 1e3);
-                Finding::note(ABOUT, &self.at, note)
+                self.setting.note(ABOUT, note)
             }
             Some(Err(fault)) => {
-                let finding = Finding::new(Severity::Warning, ABOUT, &self.at, &fault.reason, WHY);
+                let finding = self.setting.finding(Severity::Warning, ABOUT, &fault.reason, WHY);
                 let rules = format!("{} {RULES}", link.connector.channels().rule());
-                if is_refused(&fault) { finding.at_server(self.setting().allow(&rules)) } else { finding }
+                if is_refused(&fault) { finding.at_server(self.setting.allow(&rules)) } else { finding }
             }
             None => {
                 let what = format!("nothing was heard within {limit:?} of what was said on a channel");
-                let finding = Finding::new(Severity::Warning, ABOUT, &self.at, what, WHY);
+                let finding = self.setting.finding(Severity::Warning, ABOUT, what, WHY);
                 finding.advice(
                     "if a proxy is in between, name the server itself, or try ?protocol=resp2 in the URL",
                 )

@@ -18,11 +18,11 @@ const MARGIN: Duration = Duration::from_secs(1);
 
 impl DiagnosisRun<'_> {
     pub(super) async fn quarantine(&mut self, info: &Info) -> Result<(), Fault> {
-        let StoreRole::Member { max_ttl } = self.role else { return Ok(()) };
+        let StoreRole::Member { max_ttl } = self.setting.role else { return Ok(()) };
         let Some(run) = info.text("run_id") else { return Ok(()) };
         *self.client.identity.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::from(run));
         if !self.client.quarantine {
-            self.found(Finding::note(ABOUT, &self.at, "off (quarantine=no): it votes also after a restart"));
+            self.found(self.setting.note(ABOUT, "off (quarantine=no): it votes also after a restart"));
             return Ok(());
         }
         if self.client.cluster.is_some() {
@@ -31,7 +31,7 @@ impl DiagnosisRun<'_> {
                 "each slot is vouched for by itself: one that came from another node, or that this node was not asked for, abstains \
                  for {whole:?} at first"
             );
-            self.found(Finding::note(ABOUT, &self.at, what));
+            self.found(self.setting.note(ABOUT, what));
             return Ok(());
         }
         let heard = self.ask(vec![cmd("GET").arg(MEMBER_KEY).take(), cmd("TIME")]).await?;
@@ -39,7 +39,7 @@ impl DiagnosisRun<'_> {
         // The check of permissions reports what may not be read.
         let (Some(Some(vouched)), Some(Some(time))) = (heard.next(), heard.next()) else { return Ok(()) };
         let Some(now) = time_of(&time) else { return Ok(()) };
-        let finding = judge(&self.at, max_ttl, run, text_of(&vouched).as_deref(), now);
+        let finding = judge(&self.setting.at, max_ttl, run, text_of(&vouched).as_deref(), now);
         self.found(finding);
         Ok(())
     }

@@ -13,7 +13,7 @@ const LATE: u64 = 3;
 /// The number of bytes that a healthy replica may lag behind.
 const MUCH: u64 = 1 << 20;
 
-pub(super) fn judge(setting: &Setting<'_>, info: &Info, config: &Config) -> Vec<Finding> {
+pub(super) fn judge(setting: &Setting, info: &Info, config: &Config) -> Vec<Finding> {
     if info.text("role") == Some("slave") {
         let master = info.text("master_host").zip(info.text("master_port"));
         let what = match master {
@@ -22,7 +22,7 @@ pub(super) fn judge(setting: &Setting<'_>, info: &Info, config: &Config) -> Vec<
         };
         let advice = "name its master, or sentinels that know it: redis+sentinel://HOST,HOST/MASTER";
         let why = "no lock can be taken here";
-        return vec![setting.finding(Severity::Unsafe, ABOUT, &what, why).advice(advice)];
+        return vec![setting.finding(Severity::Unsafe, ABOUT, what, why).advice(advice)];
     }
     let replicas = info.replicas();
     let online = replicas.iter().filter(|replica| replica.is_online).count();
@@ -32,7 +32,7 @@ pub(super) fn judge(setting: &Setting<'_>, info: &Info, config: &Config) -> Vec<
         let what = format!("{online} replicas are in touch, and the URL says replicas={asked}");
         let why = "a lease counts only when so many have it, so no lock is granted";
         let advice = "start more replicas, or ask for fewer in the URL";
-        findings.push(setting.finding(Severity::Unsafe, ABOUT, &what, why).advice(advice));
+        findings.push(setting.finding(Severity::Unsafe, ABOUT, what, why).advice(advice));
     }
     let least = config.number("min-replicas-to-write").unwrap_or(0);
     if usize::try_from(least).unwrap_or(usize::MAX) > online {
@@ -40,10 +40,10 @@ pub(super) fn judge(setting: &Setting<'_>, info: &Info, config: &Config) -> Vec<
             format!("{online} replicas are in touch, and the server wants {least} (min-replicas-to-write)");
         let why = "until they are, it refuses every write, and so every lock";
         let mend = format!("CONFIG SET min-replicas-to-write {online}");
-        findings.push(setting.finding(Severity::Unsafe, ABOUT, &what, why).at_server(mend));
+        findings.push(setting.finding(Severity::Unsafe, ABOUT, what, why).at_server(mend));
     }
     if replicas.is_empty() {
-        findings.push(Finding::note(ABOUT, setting.at, "none: what this server forgets, nobody else knows"));
+        findings.push(setting.note(ABOUT, "none: what this server forgets, nobody else knows"));
         return findings;
     }
     findings.extend(replicas.iter().filter_map(|replica| late(setting, replica)));
@@ -52,7 +52,7 @@ pub(super) fn judge(setting: &Setting<'_>, info: &Info, config: &Config) -> Vec<
             format!("{} replicas copy what was granted some time later (asynchronously)", replicas.len());
         let why = "a failover loses the last grants: the new master grants those locks again";
         let advice = "let a lease count only when a replica has it: ?replicas=1 in the URL";
-        findings.push(setting.finding(Severity::Warning, "replication", &what, why).advice(advice));
+        findings.push(setting.finding(Severity::Warning, "replication", what, why).advice(advice));
     }
     if config.text("min-replicas-to-write") == Some("0") && online > 0 && setting.role == StoreRole::Alone {
         let what = "min-replicas-to-write is 0: a master that is cut off from its replicas goes on granting";
@@ -63,15 +63,15 @@ pub(super) fn judge(setting: &Setting<'_>, info: &Info, config: &Config) -> Vec<
         let what = format!(
             "cut off from its replicas, the server stops granting after {lag} s (min-replicas-to-write {least})"
         );
-        findings.push(Finding::note("min-replicas", setting.at, what));
+        findings.push(setting.note("min-replicas", what));
     }
     if findings.is_empty() {
-        findings.push(Finding::note(ABOUT, setting.at, format_args!("{online} in touch")));
+        findings.push(setting.note(ABOUT, format_args!("{online} in touch")));
     }
     findings
 }
 
-fn late(setting: &Setting<'_>, replica: &Replica) -> Option<Finding> {
+fn late(setting: &Setting, replica: &Replica) -> Option<Finding> {
     let Replica { place, is_online, lag, behind } = replica;
     let what = if !is_online {
         format!("the replica {place} is not in touch yet")
@@ -82,7 +82,7 @@ fn late(setting: &Setting<'_>, replica: &Replica) -> Option<Finding> {
     };
     let why = "should it take the master's place now, it would not know the locks that are held";
     let advice = "see its log, its load, and the network between the two";
-    Some(setting.finding(Severity::Warning, "lag", &what, why).advice(advice))
+    Some(setting.finding(Severity::Warning, "lag", what, why).advice(advice))
 }
 
 #[cfg(test)]
@@ -94,8 +94,7 @@ mod tests {
     const PAIR: &str = "role:master\nmaster_repl_offset:9\nslave0:ip=h,port=1,state=online,offset=9,lag=0";
 
     fn judged(info: &str, config: &[(&'static str, &str)]) -> Vec<Finding> {
-        let at = "redis://h".into();
-        let setting = Setting::of_one_server(&at);
+        let setting = Setting::of_one_server();
         judge(&setting, &Info::read(info), &Config::of(config))
     }
 

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use leasehold_core::{Fault, Finding, Key, Mark, Severity};
+use leasehold_core::{Fault, Key, Mark, Severity};
 use redis::{Cmd, Value, cmd};
 
 use super::diagnosis_run::DiagnosisRun;
@@ -98,36 +98,40 @@ impl DiagnosisRun<'_> {
     }
 
     fn tell(&mut self, seen: &Seen, met: usize, looked_at: usize) {
+        let setting = &self.setting;
         let endless = |name: &Vec<u8>| {
             let why = "every entry of ours has an end: without one it stays for ever, and the memory with it";
             // A job whose mark ends too early is done again.
             let is_mark = name.starts_with(&Side::Mark.prefix());
             let kept = if is_mark { Mark::FOR_EVER } else { A_DAY };
-            self.warning("leftovers", &format!("{} has no end (PERSIST by somebody?)", quoted(name)), why)
-                .at_server(format_args!("PEXPIRE {} {}", quoted(name), kept.as_millis()))
+            let name = quoted(name);
+            let what = format!("{name} has no end (PERSIST by somebody?)");
+            let finding = setting.finding(Severity::Warning, "leftovers", what, why);
+            finding.at_server(format_args!("PEXPIRE {name} {}", kept.as_millis()))
         };
-        let mut findings: Vec<_> = seen.endless.iter().take(NAMED).map(endless).collect();
         let strange = |name: &Vec<u8>| {
             let why = "who asks for its lock gets an error or a wrong fence: the name is reserved for what we write";
-            let what = format!("{} holds something that is not ours", quoted(name));
-            Finding::new(Severity::Unsafe, "foreign", &self.at, what, why)
-                .at_server(format_args!("DEL {}", quoted(name)))
+            let name = quoted(name);
+            let what = format!("{name} holds something that is not ours");
+            setting.finding(Severity::Unsafe, "foreign", what, why).at_server(format_args!("DEL {name}"))
         };
-        findings.extend(seen.strange.iter().take(NAMED).map(strange));
         let no_lock = |key: &Key| {
             let name = quoted(key.as_bytes());
             let what = format!("{name} was used as a lock, and holds something that is none");
-            let finding = self.warning("foreign", &what, "whoever asks for this lock is refused");
+            let why = "whoever asks for this lock is refused";
+            let finding = setting.finding(Severity::Warning, "foreign", what, why);
             finding.advice(format_args!("look at it (TYPE {name}); delete it, or lock by another name"))
         };
-        findings.extend(seen.no_lock.iter().take(NAMED).map(no_lock));
         let stuck = |key: &Key| {
             let name = quoted(key.as_bytes());
             let what = format!("{name} is held without an end by another program");
-            let finding =
-                self.warning("foreign", &what, "if that died, whoever asks for this lock waits for ever");
+            let why = "if that died, whoever asks for this lock waits for ever";
+            let finding = setting.finding(Severity::Warning, "foreign", what, why);
             finding.at_server(format_args!("PEXPIRE {name} 60000"))
         };
+        let mut findings: Vec<_> = seen.endless.iter().take(NAMED).map(endless).collect();
+        findings.extend(seen.strange.iter().take(NAMED).map(strange));
+        findings.extend(seen.no_lock.iter().take(NAMED).map(no_lock));
         findings.extend(seen.stuck.iter().take(NAMED).map(stuck));
         self.brought.findings.extend(findings);
         let named = |all: usize| all.saturating_sub(NAMED);
@@ -144,11 +148,7 @@ impl DiagnosisRun<'_> {
         if more > 0 {
             what += &format!("; {more} more findings of the kinds above are left out");
         }
-        self.found(Finding::note("sample", &self.at, what));
-    }
-
-    fn warning(&self, about: &'static str, what: &str, why: &str) -> Finding {
-        Finding::new(Severity::Warning, about, &self.at, what, why)
+        self.found(self.setting.note("sample", what));
     }
 }
 

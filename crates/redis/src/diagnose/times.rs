@@ -32,7 +32,7 @@ impl DiagnosisRun<'_> {
             let ours = i64::try_from((before + doubt).as_micros()).unwrap_or(i64::MAX);
             let ahead = i64::try_from(server.as_micros()).unwrap_or(i64::MAX).saturating_sub(ours);
             if sharpest.as_ref().is_none_or(|sharpest| doubt < sharpest.doubt) {
-                sharpest = Some(ClockSeen { at: self.at.clone(), ahead, doubt });
+                sharpest = Some(ClockSeen { at: self.setting.at.clone(), ahead, doubt });
             }
         }
         trips.sort_unstable();
@@ -49,12 +49,12 @@ impl DiagnosisRun<'_> {
         let finding = if trip > limit / SHARE {
             let what = format!("a round trip takes {}, and a call may take {limit:?}", shown(trip));
             let why = "a slow moment is a fault, after which renewals are tried again and locks may be lost";
-            Finding::new(Severity::Warning, "round-trip", &self.at, what, why).advice(format_args!(
+            self.setting.finding(Severity::Warning, "round-trip", what, why).advice(format_args!(
                 "lock nearer to the server, or allow more in the URL: ?call-limit={:?}",
                 limit * 4
             ))
         } else {
-            Finding::note("round-trip", &self.at, format_args!("{} (the middle one of {TRIPS})", shown(trip)))
+            self.setting.note("round-trip", format_args!("{} (the middle one of {TRIPS})", shown(trip)))
         };
         self.found(finding);
     }

@@ -8,23 +8,23 @@ use super::facts::Info;
 /// The oldest version that the scripts are tested on.
 const OLDEST: (u64, u64) = (6, 2);
 
-pub(super) fn judge(setting: &Setting<'_>, info: &Info) -> Vec<Finding> {
+pub(super) fn judge(setting: &Setting, info: &Info) -> Finding {
     let valkey = info.text("valkey_version");
     let Some(version) = valkey.or_else(|| info.text("redis_version")) else {
         let what = "could not be seen: the version (INFO has none)";
         let finding =
             setting.finding(Severity::Unknown, "version", what, "older servers than 6.2 are not tested");
-        return vec![finding.advice("name the server itself, and no proxy")];
+        return finding.advice("name the server itself, and no proxy");
     };
     let name = if valkey.is_some() { "Valkey" } else { "Redis" };
     let number = numbered(version);
     if number < OLDEST {
         let what = format!("{name} {version}: Leasehold is tested on 6.2 and later");
-        let finding = setting.finding(Severity::Warning, "version", &what, "scripts may fail there");
-        return vec![finding.advice("use a later version")];
+        let finding = setting.finding(Severity::Warning, "version", what, "scripts may fail there");
+        return finding.advice("use a later version");
     }
     let on_disk = if number >= (7, 2) { "WAITAOF" } else { "no WAITAOF (fsync=yes)" };
-    vec![Finding::note("version", setting.at, format_args!("{name} {version}; {on_disk}"))]
+    setting.note("version", format_args!("{name} {version}; {on_disk}"))
 }
 
 /// The major and the minor version.
@@ -39,9 +39,8 @@ mod tests {
 
     #[test]
     fn versions_are_recognised_by_name_and_number() {
-        let at = "redis://h".into();
-        let setting = Setting::of_one_server(&at);
-        let judged = |info: &str| judge(&setting, &Info::read(info)).remove(0);
+        let setting = Setting::of_one_server();
+        let judged = |info: &str| judge(&setting, &Info::read(info));
         assert_eq!(judged("redis_version:6.0.16").severity, Severity::Warning);
         let valkey = judged("redis_version:7.2.4\nvalkey_version:9.1.0");
         assert!(valkey.what.contains("Valkey 9.1.0"), "{valkey}");
