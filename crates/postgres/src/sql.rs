@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use leasehold_core::{Fence, LastFence, Ttl, WaitQueue};
+use tokio_postgres::types::{ToSql, Type};
 
 use crate::version::VERSION;
 
@@ -228,6 +229,30 @@ const SWEEP: &str = "
     unresponsive AS (DELETE FROM {s}.unresponsive WHERE key IN (SELECT key FROM ended)),
     shares AS (DELETE FROM {s}.share WHERE key IN (SELECT key FROM ended))
     DELETE FROM {s}.lease WHERE key IN (SELECT key FROM ended)";
+
+/// A parameter of a statement.
+#[derive(Debug)]
+pub(crate) struct Parameter<'a>(Box<dyn ToSql + Send + Sync + 'a>, Type);
+
+impl<'a> Parameter<'a> {
+    pub(crate) fn one(value: impl ToSql + Send + Sync + 'a, of: Type) -> Self {
+        Self(Box::new(value), of)
+    }
+
+    /// An array with an element for each row.
+    pub(crate) fn each<R, T: ToSql + Send + Sync + 'a>(
+        rows: &'a [R],
+        of: Type,
+        element: impl FnMut(&'a R) -> T,
+    ) -> Self {
+        Self::one(rows.iter().map(element).collect::<Vec<_>>(), of)
+    }
+
+    /// The parameters as the client library takes them.
+    pub(crate) fn list(all: &[Self]) -> Vec<(&(dyn ToSql + Sync), Type)> {
+        all.iter().map(|Self(value, of)| (&**value as _, of.clone())).collect()
+    }
+}
 
 /// A length of time as the tables have it: in µs.
 pub(crate) fn interval(time: Duration) -> i64 {

@@ -22,9 +22,11 @@ use crate::blocked::Blocked;
 use crate::fault::Faults;
 use crate::listener::{self, PushMonitor};
 use crate::readings::Readings;
+use crate::sql::interval;
+use crate::table::bytes;
 use crate::transaction::Scope;
 use crate::transaction_error::TransactionError;
-use crate::worker::{self, Inner, Job};
+use crate::worker::{self, Asked, Inner, Job};
 
 /// Extracts the answer to a request.
 type Read<T> = fn(Answer, &Faults) -> Result<T, Fault>;
@@ -160,15 +162,24 @@ impl PostgresStore {
             return Vec::new();
         }
         let (reply, answer) = oneshot::channel();
-        self.send(Job::Serve { requests, reply: Some(reply) });
-        match self.inner.runtime.within(self.patience(limit), answer).await {
-            Some(Ok(answers)) if answers.len() == count => answers,
-            Some(_) => vec![Err(self.inner.faults.passing("the async runtime has ended")); count],
-            None => {
-                let late = self.inner.faults.timed_out(format_args!("no answer within {limit:?}"));
-                vec![Err(late); count]
-            }
+        self.send(Job::Serve(Asked { requests, reply: Some(reply) }));
+        match self.result(limit, answer).await {
+            Ok(answers) if answers.len() == count => answers,
+            Ok(_) => vec![Err(self.ended()); count],
+            Err(fault) => vec![Err(fault); count],
         }
+    }
+
+    /// The result of a job, within the limit of a call.
+    async fn result<T>(&self, limit: Duration, result: oneshot::Receiver<T>) -> Result<T, Fault> {
+        match self.inner.runtime.within(self.patience(limit), result).await {
+            Some(result) => result.map_err(|_| self.ended()),
+            None => Err(self.inner.faults.timed_out(format_args!("no answer within {limit:?}"))),
+        }
+    }
+
+    fn ended(&self) -> Fault {
+        self.inner.faults.passing("the async runtime has ended")
     }
 
     async fn serve_one<T>(&self, request: Request, limit: Duration, read: Read<T>) -> Result<T, Fault> {
@@ -211,11 +222,29 @@ impl PostgresStore {
                 if lost { Err(TransactionError::Silent) } else { Ok(()) }
             })
         })));
-        match self.inner.runtime.within(self.patience(limit), answer).await {
-            Some(Ok(done)) => done,
-            Some(Err(_)) => Err(self.inner.faults.passing("the async runtime has ended")),
-            None => Err(self.inner.faults.timed_out(format_args!("no answer within {limit:?}"))),
+        self.result(limit, answer).await?
+    }
+
+    /// Renews leases, or takes them again.
+    async fn keep(
+        &self,
+        attempts: &[Attempt],
+        request: fn(Attempt) -> Request,
+        read: Read<HoldAnswer>,
+    ) -> Vec<Result<HoldAnswer, Fault>> {
+        let limits = attempts.iter().map(|attempt| self.limit(attempt.ttl));
+        let limit = limits.min().unwrap_or(self.call_limit());
+        let requests = attempts.iter().cloned().map(request).collect();
+        let answers = self.serve_each(requests, limit, read).await;
+        for (attempt, answer) in attempts.iter().zip(&answers) {
+            // An attempt that lost what it was handed was not reached in time, so other waiters may
+            // have been skipped too.
+            if matches!(answer, Ok(HoldAnswer::NotHeld { .. })) {
+                let now = self.inner.runtime.now();
+                attempt.claim.keys().for_each(|key| self.inner.waiting.ask_for(key, now));
+            }
         }
+        answers
     }
 
     /// Asks, and makes sure that an attempt that then waits can be notified.
@@ -271,20 +300,6 @@ impl PostgresStore {
         self.inner.waiting.leave(attempt.holder, self.inner.runtime.now())
     }
 
-    /// An attempt that lost what it was handed was not reached in time, so other waiters may have
-    /// been skipped too.
-    fn ask_again_after(&self, attempt: &Attempt, answer: &Result<HoldAnswer, Fault>) {
-        if matches!(answer, Ok(HoldAnswer::NotHeld { .. })) {
-            let now = self.inner.runtime.now();
-            attempt.claim.keys().for_each(|key| self.inner.waiting.ask_for(key, now));
-        }
-    }
-
-    fn limit_of_all(&self, attempts: &[Attempt]) -> Duration {
-        let limits = attempts.iter().map(|attempt| self.limit(attempt.ttl));
-        limits.min().unwrap_or(self.inner.address.call_limit)
-    }
-
     fn call_limit(&self) -> Duration {
         self.inner.address.call_limit
     }
@@ -318,12 +333,7 @@ impl Store for PostgresStore {
     }
 
     fn renew<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
-        Box::pin(async move {
-            let requests = attempts.iter().cloned().map(Request::Renew).collect();
-            let answers = self.serve_each(requests, self.limit_of_all(attempts), read!(Renew)).await;
-            attempts.iter().zip(&answers).for_each(|(attempt, answer)| self.ask_again_after(attempt, answer));
-            answers
-        })
+        Box::pin(self.keep(attempts, Request::Renew, read!(Renew)))
     }
 
     fn release<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
@@ -386,13 +396,8 @@ impl MemberStore for PostgresStore {
     }
 
     fn rejoin<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
-        Box::pin(async move {
-            let request = |attempt| Request::Rejoin { attempt, not_after: None };
-            let requests = attempts.iter().cloned().map(request).collect();
-            let answers = self.serve_each(requests, self.limit_of_all(attempts), read!(Rejoin)).await;
-            attempts.iter().zip(&answers).for_each(|(attempt, answer)| self.ask_again_after(attempt, answer));
-            answers
-        })
+        let request = |attempt| Request::Rejoin { attempt, not_after: None };
+        Box::pin(self.keep(attempts, request, read!(Rejoin)))
     }
 
     fn raise<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<RaiseAnswer, Fault>> {
@@ -407,9 +412,7 @@ async fn run_baseline(client: &Client, inner: &Inner, what: Baseline) -> Result<
         client.execute_typed("SELECT 1", &[]).await?;
         return Ok(true);
     };
-    let holder = holder.bits().to_be_bytes();
-    let (key, holder) = (key.as_bytes(), &holder[..]);
-    let lasts = i64::try_from(ttl.duration().as_micros()).unwrap_or(i64::MAX);
+    let (key, holder, lasts) = (key.as_bytes(), bytes(holder), interval(ttl.duration()));
     let taken = [(&key as _, Type::BYTEA), (&holder as _, Type::BYTEA), (&lasts as _, Type::INT8)];
     let let_go = [(&key as _, Type::BYTEA), (&holder as _, Type::BYTEA)];
     let taken = client.execute_typed(&sql.baseline_acquire, &taken).await? == 1;

@@ -11,15 +11,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use leasehold_core::{
-    BreakNote, BreakRecord, Channel, Content, Family, Fence, Holder, Key, Label, LastFence, Lock, Mark,
-    Marked, Records, Share, Stamp, Ticket, WaitQueue,
+    BreakNote, BreakRecord, Channel, Content, Family, Holder, Key, LastFence, Lock, Mark, Marked, Records,
+    Share, Stamp, Ticket, WaitQueue,
 };
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Row};
 
 use self::row::Columns;
 use crate::channel;
-use crate::sql::Sql;
+use crate::sql::{Parameter, Sql};
 use crate::transaction_error::TransactionError;
 
 pub(crate) use self::save::{Changes, save};
@@ -63,24 +63,18 @@ pub(crate) async fn load(
     sql: &Sql,
     selection: Selection<'_>,
 ) -> Result<Loaded, TransactionError> {
-    let keys: Vec<&[u8]> = selection.keys.iter().map(Key::as_bytes).collect();
-    let (mut at, mut holders, mut tickets) = (Vec::new(), Vec::new(), Vec::new());
-    for requester in selection.requesters {
-        at.push(requester.key.as_bytes());
-        holders.push(bytes(requester.holder));
-        tickets.push(requester.ticket.map(number));
-    }
-    let holders: Vec<&[u8]> = holders.iter().map(|holder| &holder[..]).collect();
-    let keys = (&keys as _, Type::BYTEA_ARRAY);
-    let about = [keys.clone()];
+    let keys = || Parameter::each(selection.keys, Type::BYTEA_ARRAY, Key::as_bytes);
+    let about = [keys()];
+    let requesters = selection.requesters;
     let waiters = [
-        keys.clone(),
-        (&selection.first as _, Type::INT8),
-        (&at as _, Type::BYTEA_ARRAY),
-        (&holders as _, Type::BYTEA_ARRAY),
-        (&tickets as _, Type::INT8_ARRAY),
-        (&selection.subscriptions as _, Type::BOOL),
+        keys(),
+        Parameter::one(selection.first, Type::INT8),
+        Parameter::each(requesters, Type::BYTEA_ARRAY, |requester| requester.key.as_bytes()),
+        Parameter::each(requesters, Type::BYTEA_ARRAY, |requester| bytes(requester.holder)),
+        Parameter::each(requesters, Type::INT8_ARRAY, |requester| requester.ticket.map(number)),
+        Parameter::one(selection.subscriptions, Type::BOOL),
     ];
+    let (about, waiters) = (Parameter::list(&about), Parameter::list(&waiters));
     let marks =
         async { if selection.marks { client.query_typed(&sql.marks, &about).await } else { Ok(Vec::new()) } };
     let (leases, waiters, shares, unresponsive, marks) = tokio::join!(
@@ -215,19 +209,11 @@ pub(crate) fn micros(stamp: Stamp) -> i64 {
     i64::try_from(stamp.as_micros()).unwrap_or(i64::MAX)
 }
 
-pub(crate) fn bytes(holder: Holder) -> [u8; 16] {
-    holder.bits().to_be_bytes()
+pub(crate) fn bytes(holder: Holder) -> Vec<u8> {
+    holder.bits().to_be_bytes().into()
 }
 
 /// A ticket in the same form.
 fn number(ticket: Ticket) -> i64 {
     i64::try_from(ticket.get()).unwrap_or(i64::MAX)
-}
-
-fn text(label: &Label) -> &str {
-    label.as_str()
-}
-
-fn fence_number(fence: Fence) -> i64 {
-    fence.into()
 }

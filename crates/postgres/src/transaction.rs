@@ -242,7 +242,7 @@ impl Scope {
         };
         let (saved, marks, breaks, committed) = tokio::join!(
             biased;
-            save(client, &self.sql, &changes, &loaded.records),
+            save(client, &self.sql, &changes),
             sweep(changes.has_marks(), &self.sql.sweep_marks),
             sweep(changes.has_breaks(), &self.sql.sweep_breaks),
             client.batch_execute(if is_quiet { COMMIT_LATER } else { "COMMIT" }),

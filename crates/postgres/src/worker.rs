@@ -59,13 +59,23 @@ pub(crate) type Work = Box<
 /// Answers to several requests, each with its own result.
 pub(crate) type Answers = Vec<Result<Answer, Fault>>;
 
+/// The requests of one caller, which may no longer wait for the answers.
+pub(crate) struct Asked {
+    pub(crate) requests: Vec<Request>,
+    pub(crate) reply: Option<oneshot::Sender<Answers>>,
+}
+
+impl Asked {
+    fn answer(self, answers: Answers) {
+        if let Some(reply) = self.reply {
+            _ = reply.send(answers);
+        }
+    }
+}
+
 /// A job for the task.
 pub(crate) enum Job {
-    /// Serve these requests; the caller may no longer wait for the answers.
-    Serve {
-        requests: Vec<Request>,
-        reply: Option<oneshot::Sender<Answers>>,
-    },
+    Serve(Asked),
     /// Notify these channels, and say when that is done.
     Notify {
         said: Vec<(String, String)>,
@@ -154,19 +164,17 @@ impl Session {
 /// Returns true if somebody still waits for the result.
 fn is_wanted(job: &Job) -> bool {
     match job {
-        Job::Serve { reply: Some(reply), .. } => !reply.is_closed(),
-        Job::Serve { .. } | Job::Notify { .. } | Job::Work(_) => true,
+        Job::Serve(asked) => asked.reply.as_ref().is_none_or(|reply| !reply.is_closed()),
+        Job::Notify { .. } | Job::Work(_) => true,
     }
 }
 
 async fn refuse(inner: &Inner, jobs: VecDeque<Job>, fault: &Fault) {
     for job in jobs {
         match job {
-            Job::Serve { requests, reply } => {
-                let answers = requests.iter().map(|_| Err(fault.clone())).collect();
-                if let Some(reply) = reply {
-                    _ = reply.send(answers);
-                }
+            Job::Serve(asked) => {
+                let answers = vec![Err(fault.clone()); asked.requests.len()];
+                asked.answer(answers);
             }
             Job::Notify { .. } => {}
             Job::Work(work) => _ = work(Err(fault.clone()), inner).await,
@@ -192,12 +200,6 @@ impl Slow {
         self.added += done.added;
         self.outcomes.extend(done.served.into_iter().map(|served| Ok((served, done.now))));
     }
-}
-
-/// The requests of one caller.
-struct Asked {
-    requests: Vec<Request>,
-    reply: Option<oneshot::Sender<Answers>>,
 }
 
 impl Inner {
@@ -264,17 +266,18 @@ impl Inner {
                 let done = self.runtime.within(limit, work(Ok(client), self)).await;
                 done.is_some_and(|done| !done.is_err_and(|error| error.is_lost()))
             }
-            Some(Job::Serve { requests, reply }) => {
-                let reads = requests.iter().all(Request::is_read);
-                let mut count = requests.len();
-                let mut batch = vec![Asked { requests, reply }];
-                while let Some(Job::Serve { requests, .. }) = pending.front() {
-                    let fits =
-                        count + requests.len() <= MOST && requests.iter().all(Request::is_read) == reads;
-                    let next = if fits { pending.pop_front() } else { None };
-                    let Some(Job::Serve { requests, reply }) = next else { break };
-                    count += requests.len();
-                    batch.push(Asked { requests, reply });
+            Some(Job::Serve(first)) => {
+                let reads = first.requests.iter().all(Request::is_read);
+                let mut count = first.requests.len();
+                let mut batch = vec![first];
+                while let Some(Job::Serve(next)) = pending.front() {
+                    count += next.requests.len();
+                    if count > MOST || next.requests.iter().all(Request::is_read) != reads {
+                        break;
+                    }
+                    if let Some(Job::Serve(next)) = pending.pop_front() {
+                        batch.push(next);
+                    }
                 }
                 self.serve(session, batch, pending).await
             }
@@ -300,9 +303,9 @@ impl Inner {
             None => others.next().map(|outcome| (nth, outcome)),
         });
         let mut told = Vec::new();
-        for Asked { requests, reply } in batch {
-            let mut answers = Vec::with_capacity(requests.len());
-            for _ in &requests {
+        for asked in batch {
+            let mut answers = Vec::with_capacity(asked.requests.len());
+            for _ in &asked.requests {
                 let Some((nth, result)) = results.next() else { break };
                 let answer = result.map(|(served, now)| self.settle(served, now, &mut told, pending));
                 let doubt = doubt.as_ref().filter(|_| in_doubt.contains(&nth));
@@ -311,9 +314,7 @@ impl Inner {
                     (answer, _) => answer,
                 });
             }
-            if let Some(reply) = reply {
-                _ = reply.send(answers);
-            }
+            asked.answer(answers);
         }
         if is_lost || !told.is_empty() && !self.notify(client, told).await {
             return false;
@@ -402,12 +403,10 @@ impl Inner {
             [request] => self.blocked.refuses(request, now),
             _ => None,
         };
-        let answered = |mut asked: Asked| match refused(&asked) {
+        let answered = |asked: Asked| match refused(&asked) {
             None => Some(asked),
             Some(fault) => {
-                if let Some(reply) = asked.reply.take() {
-                    _ = reply.send(vec![Err(fault)]);
-                }
+                asked.answer(vec![Err(fault)]);
                 None
             }
         };
@@ -466,7 +465,8 @@ impl Inner {
         }
         // A caller that is told that its own key is not handed over yet asks again at once.
         if !unfinished.is_empty() && answer != Answer::Grant(GrantAnswer::Unfinished) {
-            pending.push_back(Job::Serve { requests: vec![Request::Advance(unfinished)], reply: None });
+            let requests = vec![Request::Advance(unfinished)];
+            pending.push_back(Job::Serve(Asked { requests, reply: None }));
         }
         answer
     }

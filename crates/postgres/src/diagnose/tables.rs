@@ -20,20 +20,13 @@ pub(super) fn judge(at: &Arc<str>, init: &str, role: StoreRole, facts: &Facts) -
     let absent: Vec<_> =
         TABLES.into_iter().chain(["meta"]).filter(|name| !facts.tables.contains_key(*name)).collect();
     if !absent.is_empty() {
-        let (what, mend) = match absent.len() > TABLES.len() {
-            true => ("Leasehold's tables are not in this database".to_owned(), init.to_owned()),
-            false => {
-                let what = format!("of Leasehold's tables, {} are not there", absent.join(", "));
-                return vec![
-                    Finding::new(Severity::Unsafe, "tables", at, what, "no lock can be taken here").advice(
-                        "restore them, or drop the schema while no program uses it and create it again",
-                    ),
-                ];
-            }
-        };
-        return vec![
-            Finding::new(Severity::Unsafe, "tables", at, what, "no lock can be taken here").in_shell(mend),
-        ];
+        let finding =
+            |what: &str| Finding::new(Severity::Unsafe, "tables", at, what, "no lock can be taken here");
+        return vec![match absent.len() > TABLES.len() {
+            true => finding("Leasehold's tables are not in this database").in_shell(init),
+            false => finding(&format!("of Leasehold's tables, {} are not there", absent.join(", ")))
+                .advice("restore them, or drop the schema while no program uses it and create it again"),
+        }];
     }
     let mut findings = vec![version(at, init, facts)];
     findings.extend(unlogged(at, facts));

@@ -16,15 +16,10 @@ impl InspectStore for PostgresStore {
     /// A thousand keys at a time; each thousand shows one moment.
     fn list<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {
         Box::pin(async move {
+            let keys = self.pages(prefix, |sql| &sql.keys_in_use, |row| row.key(0), |key| key).await?;
             let mut states = Vec::new();
-            let mut page = Some(Page::first(prefix));
-            while let Some(this) = page {
-                let (keys, next) =
-                    self.page(this, |sql| &sql.keys_in_use, |row| row.key(0), |key| key).await?;
-                let seen = self.inspect_all(&keys).await?;
-                let is_used = |state: &KeyState| !state.holders.is_empty() || !state.waiters.is_empty();
-                states.extend(seen.into_iter().filter(is_used));
-                page = next;
+            for page in keys.chunks(PAGE) {
+                states.extend(self.inspect_all(page).await?.into_iter().filter(KeyState::is_in_use));
             }
             Ok(states)
         })
@@ -45,58 +40,12 @@ impl InspectStore for PostgresStore {
     }
 }
 
-/// A part of the keys with a prefix.
-#[derive(Debug)]
-pub(super) struct Page {
-    from: Vec<u8>,
-    with_first: bool,
-    /// The upper bound of all keys with the prefix.
-    end: Option<Vec<u8>>,
-}
-
-impl Page {
-    const ROWS: i64 = 1000;
-
-    /// All keys with the prefix are adjacent, from the prefix itself to the successor of its last
-    /// byte.
-    pub(super) fn first(prefix: &[u8]) -> Self {
-        Self { from: prefix.to_vec(), with_first: true, end: end_of(prefix) }
-    }
-}
+/// The number of rows that are read at once.
+const PAGE: usize = 1000;
 
 impl PostgresStore {
-    /// Reads a page in the order of its keys, and returns the beginning of the next one.
-    pub(super) async fn page<T: Send + 'static>(
-        &self,
-        page: Page,
-        statement: fn(&Sql) -> &str,
-        read: fn(&Columns<'_>) -> Result<T, TransactionError>,
-        key: fn(&T) -> &Key,
-    ) -> Result<(Vec<T>, Option<Page>), Fault> {
-        self.work(10 * self.call_limit(), move |client, inner| {
-            Box::pin(async move {
-                let parameters = [
-                    (&page.from as _, Type::BYTEA),
-                    (&page.with_first as _, Type::BOOL),
-                    (&page.end as _, Type::BYTEA),
-                    (&Page::ROWS as _, Type::INT8),
-                ];
-                let rows = client.query_typed(statement(&inner.scope.sql), &parameters).await?;
-                let read: Vec<T> =
-                    rows.iter().map(|row| read(&Columns(row))).collect::<Result<_, TransactionError>>()?;
-                let is_full = i64::try_from(read.len()).is_ok_and(|rows| rows >= Page::ROWS);
-                let next = read.last().filter(|_| is_full).map(|last| Page {
-                    from: key(last).as_bytes().to_vec(),
-                    with_first: false,
-                    end: page.end.clone(),
-                });
-                Ok((read, next))
-            })
-        })
-        .await
-    }
-
-    /// All pages.
+    /// Reads the rows of all keys with a prefix in the order of the keys, a page at a time. These
+    /// keys are adjacent, from the prefix itself to the successor of its last byte.
     pub(super) async fn pages<T: Send + 'static>(
         &self,
         prefix: &[u8],
@@ -104,14 +53,30 @@ impl PostgresStore {
         read: fn(&Columns<'_>) -> Result<T, TransactionError>,
         key: fn(&T) -> &Key,
     ) -> Result<Vec<T>, Fault> {
-        let mut all = Vec::new();
-        let mut page = Some(Page::first(prefix));
-        while let Some(this) = page {
-            let (read, next) = self.page(this, statement, read, key).await?;
-            all.extend(read);
-            page = next;
+        let mut all: Vec<T> = Vec::new();
+        loop {
+            let with_first = all.is_empty();
+            let from = all.last().map_or(prefix, |last| key(last).as_bytes()).to_vec();
+            let end = end_of(prefix);
+            let reading = self.work(10 * self.call_limit(), move |client, inner| {
+                Box::pin(async move {
+                    let parameters = [
+                        (&from as _, Type::BYTEA),
+                        (&with_first as _, Type::BOOL),
+                        (&end as _, Type::BYTEA),
+                        (&(PAGE as i64) as _, Type::INT8),
+                    ];
+                    let rows = client.query_typed(statement(&inner.scope.sql), &parameters).await?;
+                    rows.iter().map(|row| read(&Columns(row))).collect::<Result<Vec<T>, _>>()
+                })
+            });
+            let page = reading.await?;
+            let is_last = page.len() < PAGE;
+            all.extend(page);
+            if is_last {
+                return Ok(all);
+            }
         }
-        Ok(all)
     }
 }
 

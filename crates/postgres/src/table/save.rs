@@ -3,32 +3,69 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use leasehold_core::{
-    Channel, Content, Holder, Key, Lock, Nonce, QueueEntry, Records, Shares, Stamp, Ticket, WaitQueue,
+    BreakRecord, Channel, Content, Holder, Key, Label, LastFence, Lock, Mark, Nonce, QueueEntry, Records,
+    Share, Shares, Stamp, Ticket, WaitQueue,
 };
 use tokio_postgres::Client;
-use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::types::Type;
 
-use super::{bytes, fence_number, has_row, micros, number, text};
+use super::{bytes, has_row, micros, number};
 use crate::channel;
-use crate::sql::Sql;
+use crate::sql::{Parameter, Sql, interval};
 use crate::transaction_error::TransactionError;
 
 type QueueSlot = (Ticket, Holder);
 
+/// The row of a key, which has everything about it except its waiters and its shares.
+#[derive(Debug)]
+struct LeaseRow<'a> {
+    key: &'a Key,
+    lock: Option<&'a Lock>,
+    fence: Option<&'a LastFence>,
+    queue: Option<&'a WaitQueue>,
+}
+
+impl<'a> LeaseRow<'a> {
+    fn of(key: &'a Key, records: &'a Records) -> Self {
+        let (lock, fence, queue) = (records.locks.get(key), records.fences.get(key), records.queues.get(key));
+        Self { key, lock, fence, queue }
+    }
+
+    /// The exclusive holder, its label, and whether it is awaited.
+    fn lease(&self) -> Option<(Holder, Option<&'a Label>, bool)> {
+        match &self.lock?.content {
+            Content::Lease { holder, label, awaited, .. } => Some((*holder, label.as_ref(), *awaited)),
+            _ => None,
+        }
+    }
+
+    fn marker(&self) -> Option<String> {
+        match &self.lock?.content {
+            Content::Marker(family) => Some(family.to_string()),
+            _ => None,
+        }
+    }
+
+    fn is_storable(&self) -> bool {
+        let is_ours = |lock: &Lock| matches!(lock.content, Content::Lease { .. } | Content::Marker(_));
+        self.lock.is_none_or(|lock| lock.ends.is_some() && is_ours(lock))
+    }
+}
+
 /// The differences.
 #[derive(Debug, Default)]
 pub(crate) struct Changes<'a> {
-    leases: Vec<&'a Key>,
+    leases: Vec<LeaseRow<'a>>,
     gone: Vec<&'a Key>,
     waiters: Vec<(&'a Key, Ticket, &'a QueueEntry)>,
     gone_waiters: Vec<(&'a Key, QueueSlot)>,
     forgotten: Vec<&'a Key>,
     unresponsive: Vec<(&'a Key, &'a Channel)>,
     lifted: Vec<(&'a Key, &'a Channel)>,
-    shares: Vec<(&'a Key, Holder)>,
+    shares: Vec<(&'a Key, Holder, &'a Share)>,
     gone_shares: Vec<(&'a Key, Holder)>,
-    marks: Vec<&'a Key>,
-    breaks: Vec<&'a Key>,
+    marks: Vec<(&'a Key, &'a (Mark, Stamp))>,
+    breaks: Vec<(&'a Key, &'a (BreakRecord, Stamp))>,
     /// The number of new rows.
     pub(crate) added: usize,
 }
@@ -49,14 +86,14 @@ impl<'a> Changes<'a> {
             if !has {
                 changes.gone.push(key);
             } else if row(before) != row(after) {
-                changes.leases.push(key);
+                changes.leases.push(LeaseRow::of(key, after));
             }
             changes.added += usize::from(has && !had);
         }
         let new = after.marks.iter().filter(|(key, mark)| before.marks.get(*key) != Some(*mark));
-        changes.marks.extend(new.map(|(key, _)| key));
+        changes.marks.extend(new);
         let new = after.breaks.iter().filter(|(key, broken)| before.breaks.get(*key) != Some(*broken));
-        changes.breaks.extend(new.map(|(key, _)| key));
+        changes.breaks.extend(new);
         changes
     }
 
@@ -114,7 +151,7 @@ impl<'a> Changes<'a> {
         }
         for (holder, share) in is.into_iter().flat_map(Shares::all) {
             if was.and_then(|shares| shares.of(holder)) != Some(share) {
-                self.shares.push((key, holder));
+                self.shares.push((key, holder, share));
             }
         }
     }
@@ -125,29 +162,11 @@ fn places(queue: Option<&WaitQueue>) -> BTreeMap<QueueSlot, &QueueEntry> {
     waiters.map(|(ticket, waiter)| ((ticket, waiter.holder), waiter)).collect()
 }
 
-/// A statement that is skipped if it would do nothing.
-async fn unless(
-    nothing: bool,
-    client: &Client,
-    statement: &str,
-    parameters: &[(&(dyn ToSql + Sync), Type)],
-) -> Result<(), TransactionError> {
-    if !nothing {
-        client.execute_typed(statement, parameters).await?;
-    }
-    Ok(())
-}
-
 /// Writes the changes in one round trip.
-pub(crate) async fn save(
-    client: &Client,
-    sql: &Sql,
-    changes: &Changes<'_>,
-    after: &Records,
-) -> Result<(), TransactionError> {
+pub(crate) async fn save(client: &Client, sql: &Sql, changes: &Changes<'_>) -> Result<(), TransactionError> {
     tokio::try_join!(
         biased;
-        save_leases(client, sql, &changes.leases, after),
+        save_leases(client, sql, &changes.leases),
         delete(client, &sql.delete_leases, &changes.gone),
         delete(client, &sql.forget_waiters, &changes.forgotten),
         delete(client, &sql.forget_unresponsive, &changes.forgotten),
@@ -156,82 +175,54 @@ pub(crate) async fn save(
         change_unresponsive(client, &sql.delete_unresponsive, &changes.lifted),
         change_unresponsive(client, &sql.save_unresponsive, &changes.unresponsive),
         delete_shares(client, sql, &changes.gone_shares),
-        save_shares(client, sql, &changes.shares, after),
-        save_marks(client, sql, &changes.marks, after),
-        save_breaks(client, sql, &changes.breaks, after),
+        save_shares(client, sql, &changes.shares),
+        save_marks(client, sql, &changes.marks),
+        save_breaks(client, sql, &changes.breaks),
     )
     .map(drop)
 }
 
-async fn save_leases(
+/// Runs a statement for these rows, if there are any.
+async fn run<R>(
     client: &Client,
-    sql: &Sql,
-    keys: &[&Key],
-    after: &Records,
+    statement: &str,
+    rows: &[R],
+    columns: &[Parameter<'_>],
 ) -> Result<(), TransactionError> {
-    let (mut holders, mut labels, mut ends) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut awaited, mut markers) = (Vec::new(), Vec::new());
-    let (mut fences, mut fence_ends, mut waiters) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut handed, mut handed_on, mut queue_ends) = (Vec::new(), Vec::new(), Vec::new());
-    for key in keys {
-        let (mut holder, mut label, mut until, mut told, mut marker) = (None, None, None, None, None);
-        match after.locks.get(*key) {
-            None => {}
-            Some(Lock {
-                content: Content::Lease { holder: by, label: says, awaited, .. },
-                ends: Some(end),
-                ..
-            }) => {
-                (holder, label) = (Some(bytes(*by)), says.as_ref().map(text));
-                (until, told) = (Some(micros(*end)), Some(*awaited));
-            }
-            Some(Lock { content: Content::Marker(family), ends: Some(end), .. }) => {
-                (marker, until) = (Some(family.to_string()), Some(micros(*end)));
-            }
-            Some(_) => {
-                return Err(TransactionError::damaged("only leases with an end have a place in the tables"));
-            }
-        }
-        let (fence, queue) = (after.fences.get(*key), after.queues.get(*key));
-        let unclaimed = queue.and_then(WaitQueue::unclaimed);
-        holders.push(holder);
-        labels.push(label);
-        ends.push(until);
-        awaited.push(told);
-        markers.push(marker);
-        fences.push(fence.map(|last| fence_number(last.fence)));
-        fence_ends.push(fence.map(|last| micros(last.ends)));
-        waiters.push(queue.map(|queue| i64::try_from(queue.len()).unwrap_or(i64::MAX)));
-        handed.push(unclaimed.map(|unclaimed| bytes(unclaimed.holder)));
-        handed_on.push(unclaimed.and_then(|unclaimed| unclaimed.channel.as_ref()).and_then(channel::number));
-        queue_ends.push(queue.and_then(WaitQueue::ends).map(micros));
+    if !rows.is_empty() {
+        client.execute_typed(statement, &Parameter::list(columns)).await?;
     }
-    let (keys, holders, handed) = (raw(keys), optional(&holders), optional(&handed));
-    unless(
-        keys.is_empty(),
-        client,
-        &sql.save_leases,
-        &[
-            (&keys, Type::BYTEA_ARRAY),
-            (&holders, Type::BYTEA_ARRAY),
-            (&labels, Type::TEXT_ARRAY),
-            (&ends, Type::INT8_ARRAY),
-            (&awaited, Type::BOOL_ARRAY),
-            (&markers, Type::TEXT_ARRAY),
-            (&fences, Type::INT8_ARRAY),
-            (&fence_ends, Type::INT8_ARRAY),
-            (&waiters, Type::INT8_ARRAY),
-            (&handed, Type::BYTEA_ARRAY),
-            (&handed_on, Type::INT8_ARRAY),
-            (&queue_ends, Type::INT8_ARRAY),
-        ],
-    )
-    .await
+    Ok(())
+}
+
+async fn save_leases(client: &Client, sql: &Sql, rows: &[LeaseRow<'_>]) -> Result<(), TransactionError> {
+    if !rows.iter().all(LeaseRow::is_storable) {
+        return Err(TransactionError::damaged("only leases with an end have a place in the tables"));
+    }
+    let unclaimed = |row: &LeaseRow<'_>| row.queue.and_then(WaitQueue::unclaimed).cloned();
+    let columns = [
+        Parameter::each(rows, Type::BYTEA_ARRAY, |row| row.key.as_bytes()),
+        Parameter::each(rows, Type::BYTEA_ARRAY, |row| row.lease().map(|(holder, ..)| bytes(holder))),
+        Parameter::each(rows, Type::TEXT_ARRAY, |row| row.lease()?.1.map(Label::as_str)),
+        Parameter::each(rows, Type::INT8_ARRAY, |row| row.lock?.ends.map(micros)),
+        Parameter::each(rows, Type::BOOL_ARRAY, |row| row.lease().map(|(.., awaited)| awaited)),
+        Parameter::each(rows, Type::TEXT_ARRAY, LeaseRow::marker),
+        Parameter::each(rows, Type::INT8_ARRAY, |row| row.fence.map(|last| i64::from(last.fence))),
+        Parameter::each(rows, Type::INT8_ARRAY, |row| row.fence.map(|last| micros(last.ends))),
+        Parameter::each(rows, Type::INT8_ARRAY, |row| {
+            row.queue.map(|queue| i64::try_from(queue.len()).unwrap_or(i64::MAX))
+        }),
+        Parameter::each(rows, Type::BYTEA_ARRAY, |row| {
+            unclaimed(row).map(|unclaimed| bytes(unclaimed.holder))
+        }),
+        Parameter::each(rows, Type::INT8_ARRAY, |row| channel::number(unclaimed(row)?.channel.as_ref()?)),
+        Parameter::each(rows, Type::INT8_ARRAY, |row| row.queue.and_then(WaitQueue::ends).map(micros)),
+    ];
+    run(client, &sql.save_leases, rows, &columns).await
 }
 
 async fn delete(client: &Client, statement: &str, keys: &[&Key]) -> Result<(), TransactionError> {
-    let keys = raw(keys);
-    unless(keys.is_empty(), client, statement, &[(&keys, Type::BYTEA_ARRAY)]).await
+    run(client, statement, keys, &[Parameter::each(keys, Type::BYTEA_ARRAY, |key| key.as_bytes())]).await
 }
 
 async fn delete_waiters(
@@ -239,17 +230,12 @@ async fn delete_waiters(
     sql: &Sql,
     gone: &[(&Key, QueueSlot)],
 ) -> Result<(), TransactionError> {
-    let keys: Vec<_> = gone.iter().map(|(key, _)| key.as_bytes()).collect();
-    let tickets: Vec<_> = gone.iter().map(|(_, (ticket, _))| number(*ticket)).collect();
-    let holders: Vec<_> = gone.iter().map(|(_, (_, holder))| bytes(*holder)).collect();
-    let holders: Vec<_> = holders.iter().map(|holder| &holder[..]).collect();
-    unless(
-        gone.is_empty(),
-        client,
-        &sql.delete_waiters,
-        &[(&keys, Type::BYTEA_ARRAY), (&tickets, Type::INT8_ARRAY), (&holders, Type::BYTEA_ARRAY)],
-    )
-    .await
+    let columns = [
+        Parameter::each(gone, Type::BYTEA_ARRAY, |(key, _)| key.as_bytes()),
+        Parameter::each(gone, Type::INT8_ARRAY, |(_, (ticket, _))| number(*ticket)),
+        Parameter::each(gone, Type::BYTEA_ARRAY, |(_, (_, holder))| bytes(*holder)),
+    ];
+    run(client, &sql.delete_waiters, gone, &columns).await
 }
 
 async fn save_waiters(
@@ -257,38 +243,22 @@ async fn save_waiters(
     sql: &Sql,
     waiters: &[(&Key, Ticket, &QueueEntry)],
 ) -> Result<(), TransactionError> {
-    let (mut keys, mut tickets, mut holders, mut labels) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    let (mut modes, mut ttls, mut channels, mut nonces) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    let mut want_more = Vec::new();
-    for (key, ticket, waiter) in waiters {
-        keys.push(key.as_bytes());
-        tickets.push(number(*ticket));
-        holders.push(Some(bytes(waiter.holder)));
-        labels.push(waiter.label.as_ref().map(text));
-        modes.push(waiter.mode.to_string());
-        ttls.push(i64::try_from(waiter.ttl.as_millis()).unwrap_or(i64::MAX));
-        channels.push(waiter.channel.as_ref().and_then(channel::number));
-        nonces.push(waiter.nonce.map(Nonce::digit_bytes));
-        want_more.push(waiter.wants_more);
-    }
-    let (holders, nonces) = (optional(&holders), optional(&nonces));
-    unless(
-        waiters.is_empty(),
-        client,
-        &sql.save_waiters,
-        &[
-            (&keys, Type::BYTEA_ARRAY),
-            (&tickets, Type::INT8_ARRAY),
-            (&holders, Type::BYTEA_ARRAY),
-            (&labels, Type::TEXT_ARRAY),
-            (&modes, Type::TEXT_ARRAY),
-            (&ttls, Type::INT8_ARRAY),
-            (&channels, Type::INT8_ARRAY),
-            (&nonces, Type::BYTEA_ARRAY),
-            (&want_more, Type::BOOL_ARRAY),
-        ],
-    )
-    .await
+    let columns = [
+        Parameter::each(waiters, Type::BYTEA_ARRAY, |(key, ..)| key.as_bytes()),
+        Parameter::each(waiters, Type::INT8_ARRAY, |(_, ticket, _)| number(*ticket)),
+        Parameter::each(waiters, Type::BYTEA_ARRAY, |(.., waiter)| bytes(waiter.holder)),
+        Parameter::each(waiters, Type::TEXT_ARRAY, |(.., waiter)| waiter.label.as_ref().map(Label::as_str)),
+        Parameter::each(waiters, Type::TEXT_ARRAY, |(.., waiter)| waiter.mode.to_string()),
+        Parameter::each(waiters, Type::INT8_ARRAY, |(.., waiter)| {
+            i64::try_from(waiter.ttl.as_millis()).unwrap_or(i64::MAX)
+        }),
+        Parameter::each(waiters, Type::INT8_ARRAY, |(.., waiter)| channel::number(waiter.channel.as_ref()?)),
+        Parameter::each(waiters, Type::BYTEA_ARRAY, |(.., waiter)| {
+            waiter.nonce.map(Nonce::digit_bytes).map(Vec::from)
+        }),
+        Parameter::each(waiters, Type::BOOL_ARRAY, |(.., waiter)| waiter.wants_more),
+    ];
+    run(client, &sql.save_waiters, waiters, &columns).await
 }
 
 async fn change_unresponsive(
@@ -296,131 +266,73 @@ async fn change_unresponsive(
     statement: &str,
     unresponsive: &[(&Key, &Channel)],
 ) -> Result<(), TransactionError> {
-    let known = |(key, channel): &(&'_ Key, &Channel)| {
-        channel::number(channel).map(|number| (key.as_bytes().to_vec(), number))
-    };
-    let (keys, channels): (Vec<_>, Vec<_>) = unresponsive.iter().filter_map(known).unzip();
-    unless(keys.is_empty(), client, statement, &[(&keys, Type::BYTEA_ARRAY), (&channels, Type::INT8_ARRAY)])
-        .await
+    let known =
+        |(key, channel): &(&'_ Key, &Channel)| Some((key.as_bytes().to_vec(), channel::number(channel)?));
+    let known: Vec<_> = unresponsive.iter().filter_map(known).collect();
+    let columns = [
+        Parameter::each(&known, Type::BYTEA_ARRAY, |(key, _)| key),
+        Parameter::each(&known, Type::INT8_ARRAY, |(_, number)| *number),
+    ];
+    run(client, statement, &known, &columns).await
 }
 
 async fn delete_shares(client: &Client, sql: &Sql, gone: &[(&Key, Holder)]) -> Result<(), TransactionError> {
-    let keys: Vec<_> = gone.iter().map(|(key, _)| key.as_bytes()).collect();
-    let holders: Vec<_> = gone.iter().map(|(_, holder)| bytes(*holder)).collect();
-    let holders: Vec<_> = holders.iter().map(|holder| &holder[..]).collect();
-    let parameters: [(&(dyn ToSql + Sync), Type); 2] =
-        [(&keys, Type::BYTEA_ARRAY), (&holders, Type::BYTEA_ARRAY)];
-    unless(gone.is_empty(), client, &sql.delete_shares, &parameters).await
+    let columns = [
+        Parameter::each(gone, Type::BYTEA_ARRAY, |(key, _)| key.as_bytes()),
+        Parameter::each(gone, Type::BYTEA_ARRAY, |(_, holder)| bytes(*holder)),
+    ];
+    run(client, &sql.delete_shares, gone, &columns).await
 }
 
 async fn save_shares(
     client: &Client,
     sql: &Sql,
-    shares: &[(&Key, Holder)],
-    after: &Records,
+    shares: &[(&Key, Holder, &Share)],
 ) -> Result<(), TransactionError> {
-    let (mut keys, mut holders, mut weights, mut fences) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    let (mut labels, mut ends, mut unclaimed) = (Vec::new(), Vec::new(), Vec::new());
-    for (key, holder) in shares {
-        let Some(share) = after.shares.get(*key).and_then(|shares| shares.of(*holder)) else { continue };
-        keys.push(key.as_bytes());
-        holders.push(Some(bytes(*holder)));
-        weights.push(i32::try_from(share.weight).unwrap_or(i32::MAX));
-        fences.push(share.fence.map(fence_number));
-        labels.push(share.label.as_ref().map(text));
-        ends.push(micros(share.ends));
-        unclaimed.push(share.unclaimed.as_ref().and_then(channel::number));
-    }
-    let holders = optional(&holders);
-    unless(
-        keys.is_empty(),
-        client,
-        &sql.save_shares,
-        &[
-            (&keys, Type::BYTEA_ARRAY),
-            (&holders, Type::BYTEA_ARRAY),
-            (&weights, Type::INT4_ARRAY),
-            (&fences, Type::INT8_ARRAY),
-            (&labels, Type::TEXT_ARRAY),
-            (&ends, Type::INT8_ARRAY),
-            (&unclaimed, Type::INT8_ARRAY),
-        ],
-    )
-    .await
+    let columns = [
+        Parameter::each(shares, Type::BYTEA_ARRAY, |(key, ..)| key.as_bytes()),
+        Parameter::each(shares, Type::BYTEA_ARRAY, |(_, holder, _)| bytes(*holder)),
+        Parameter::each(shares, Type::INT4_ARRAY, |(.., share)| {
+            i32::try_from(share.weight).unwrap_or(i32::MAX)
+        }),
+        Parameter::each(shares, Type::INT8_ARRAY, |(.., share)| share.fence.map(i64::from)),
+        Parameter::each(shares, Type::TEXT_ARRAY, |(.., share)| share.label.as_ref().map(Label::as_str)),
+        Parameter::each(shares, Type::INT8_ARRAY, |(.., share)| micros(share.ends)),
+        Parameter::each(shares, Type::INT8_ARRAY, |(.., share)| channel::number(share.unclaimed.as_ref()?)),
+    ];
+    run(client, &sql.save_shares, shares, &columns).await
 }
 
 async fn save_marks(
     client: &Client,
     sql: &Sql,
-    marks: &[&Key],
-    after: &Records,
+    marks: &[(&Key, &(Mark, Stamp))],
 ) -> Result<(), TransactionError> {
-    let (mut keys, mut ats, mut fences) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut labels, mut periods, mut ends) = (Vec::new(), Vec::new(), Vec::new());
-    for key in marks {
-        let Some((mark, end)) = after.marks.get(*key) else { continue };
-        keys.push(key.as_bytes());
-        ats.push(micros(mark.at));
-        fences.push(fence_number(mark.fence));
-        labels.push(mark.label.as_ref().map(text));
-        periods.push(mark.period.map(|period| i64::try_from(period.as_micros()).unwrap_or(i64::MAX)));
-        ends.push(micros(*end));
-    }
-    unless(
-        keys.is_empty(),
-        client,
-        &sql.save_marks,
-        &[
-            (&keys, Type::BYTEA_ARRAY),
-            (&ats, Type::INT8_ARRAY),
-            (&fences, Type::INT8_ARRAY),
-            (&labels, Type::TEXT_ARRAY),
-            (&periods, Type::INT8_ARRAY),
-            (&ends, Type::INT8_ARRAY),
-        ],
-    )
-    .await
+    let columns = [
+        Parameter::each(marks, Type::BYTEA_ARRAY, |(key, _)| key.as_bytes()),
+        Parameter::each(marks, Type::INT8_ARRAY, |(_, (mark, _))| micros(mark.at)),
+        Parameter::each(marks, Type::INT8_ARRAY, |(_, (mark, _))| i64::from(mark.fence)),
+        Parameter::each(marks, Type::TEXT_ARRAY, |(_, (mark, _))| mark.label.as_ref().map(Label::as_str)),
+        Parameter::each(marks, Type::INT8_ARRAY, |(_, (mark, _))| mark.period.map(interval)),
+        Parameter::each(marks, Type::INT8_ARRAY, |(_, (_, ends))| micros(*ends)),
+    ];
+    run(client, &sql.save_marks, marks, &columns).await
 }
 
 async fn save_breaks(
     client: &Client,
     sql: &Sql,
-    breaks: &[&Key],
-    after: &Records,
+    breaks: &[(&Key, &(BreakRecord, Stamp))],
 ) -> Result<(), TransactionError> {
-    let (mut keys, mut ats, mut fences, mut ends) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    let (mut held, mut by, mut reasons) = (Vec::new(), Vec::new(), Vec::new());
-    for key in breaks {
-        let Some((broken, end)) = after.breaks.get(*key) else { continue };
-        keys.push(key.as_bytes());
-        ats.push(micros(broken.at));
-        fences.push(fence_number(broken.fence));
-        held.push(broken.held_by.as_ref().map(text));
-        by.push(broken.note.by.as_ref().map(text));
-        reasons.push(broken.note.reason.as_ref().map(text));
-        ends.push(micros(*end));
-    }
-    unless(
-        keys.is_empty(),
-        client,
-        &sql.save_breaks,
-        &[
-            (&keys, Type::BYTEA_ARRAY),
-            (&ats, Type::INT8_ARRAY),
-            (&fences, Type::INT8_ARRAY),
-            (&held, Type::TEXT_ARRAY),
-            (&by, Type::TEXT_ARRAY),
-            (&reasons, Type::TEXT_ARRAY),
-            (&ends, Type::INT8_ARRAY),
-        ],
-    )
-    .await
-}
-
-fn raw<'a>(keys: &[&'a Key]) -> Vec<&'a [u8]> {
-    keys.iter().map(|key| key.as_bytes()).collect()
-}
-
-fn optional<const N: usize>(values: &[Option<[u8; N]>]) -> Vec<Option<&[u8]>> {
-    values.iter().map(|value| value.as_ref().map(|bytes| &bytes[..])).collect()
+    let label = |label: &'_ Option<Label>| label.as_ref().map(|label| label.as_str().to_owned());
+    let columns = [
+        Parameter::each(breaks, Type::BYTEA_ARRAY, |(key, _)| key.as_bytes()),
+        Parameter::each(breaks, Type::INT8_ARRAY, |(_, (broken, _))| micros(broken.at)),
+        Parameter::each(breaks, Type::INT8_ARRAY, |(_, (broken, _))| i64::from(broken.fence)),
+        Parameter::each(breaks, Type::TEXT_ARRAY, |(_, (broken, _))| label(&broken.held_by)),
+        Parameter::each(breaks, Type::TEXT_ARRAY, |(_, (broken, _))| label(&broken.note.by)),
+        Parameter::each(breaks, Type::TEXT_ARRAY, |(_, (broken, _))| label(&broken.note.reason)),
+        Parameter::each(breaks, Type::INT8_ARRAY, |(_, (_, ends))| micros(*ends)),
+    ];
+    run(client, &sql.save_breaks, breaks, &columns).await
 }
