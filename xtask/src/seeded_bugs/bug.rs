@@ -17,6 +17,8 @@ pub(super) enum Suite {
     FileProcesses,
     /// The checks that every store must pass.
     Stores,
+    /// The scripts compared with `core::apply`, and their answers in cases that no history reaches.
+    Differential,
     /// Guards, requests and waiters of locks in memory.
     InMemory,
     /// A quorum of stores in virtual time, also of members of which some behave differently.
@@ -39,6 +41,7 @@ impl Suite {
             Self::File => &["-p", "leasehold-file", "--lib"],
             Self::FileProcesses => &["-p", "leasehold-file", "--test", "suite"],
             Self::Stores => &["-p", "conformance", "--test", "stores"],
+            Self::Differential => &["-p", "conformance", "--test", "differential"],
             Self::InMemory => &["-p", "conformance", "--test", "in_memory"],
             Self::Quorum => &["-p", "conformance", "--test", "quorum"],
             Self::Programs => &["-p", "conformance", "--test", "programs"],

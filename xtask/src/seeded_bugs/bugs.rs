@@ -2,7 +2,10 @@
 
 use super::bug::{
     Bug,
-    Suite::{Command, Core, File, FileProcesses, InMemory, Programs, Quorum, Run, Store, Stores, Wire},
+    Suite::{
+        Command, Core, Differential, File, FileProcesses, InMemory, Programs, Quorum, Run, Store, Stores,
+        Wire,
+    },
 };
 
 /// All bugs. A rule that is both in `core::apply` and in the scripts is broken in each.
@@ -184,14 +187,14 @@ pub(super) const BUGS: &[Bug] = &[
         file: "crates/redis/src/scripts/grant.lua",
         from: "if not_after ~= '' and now > tonumber(not_after) then",
         to: "if not_after ~= '' and false then",
-        tests: &[(Store, "flavors::redis_7_0_serves"), (Store, "flavors::valkey_9_1_serves")],
+        tests: &[(Differential, "cases::redis_7_0_answers_each_case")],
     },
     Bug {
         name: "the deadline of a batch is ignored",
         file: "crates/redis/src/scripts/batch_grant.lua",
         from: "for nth = 1, now > tonumber(argv[2]) and 0 or fence_keys do",
         to: "for nth = 1, fence_keys do",
-        tests: &[(Store, "batches::a_batch_that_comes_too_late_grants_nothing")],
+        tests: &[(Differential, "cases::redis_7_0_answers_each_case")],
     },
     Bug {
         name: "a batch without an answer counts as answered",
@@ -530,20 +533,14 @@ pub(super) const BUGS: &[Bug] = &[
         file: "crates/redis/src/scripts/member_batch_grant.lua",
         from: "if last and (#last ~= #fence or last >= fence) then",
         to: "if false then",
-        tests: &[(
-            Store,
-            "member::a_member_grants_exactly_the_fence_that_is_proposed_and_keeps_clocks_that_are_wrong_within_bounds",
-        )],
+        tests: &[(Differential, "cases::redis_7_0_answers_each_case")],
     },
     Bug {
         name: "the fences of a member's batch have no floor",
         file: "crates/redis/src/scripts/member_batch_grant.lua",
         from: "math.min(math.max(proposed, now - MARGIN), now + MARGIN)",
         to: "proposed",
-        tests: &[(
-            Store,
-            "member::a_member_grants_exactly_the_fence_that_is_proposed_and_keeps_clocks_that_are_wrong_within_bounds",
-        )],
+        tests: &[(Differential, "cases::redis_7_0_answers_each_case")],
     },
     Bug {
         name: "half of the members are a majority",
@@ -868,10 +865,7 @@ pub(super) const BUGS: &[Bug] = &[
         file: "crates/redis/src/scripts/state.lua",
         from: "  if #text > LABEL_MAX then return false end",
         to: "  if #text > LABEL_MAX then return true end",
-        tests: &[(
-            Store,
-            "forms::scripts_and_the_client_agree_on_what_is_ours_and_nothing_else_is_ever_changed",
-        )],
+        tests: &[(Differential, "cases::redis_7_0_answers_each_case")],
     },
     // Reports to the holder.
     Bug {

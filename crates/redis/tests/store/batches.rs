@@ -8,9 +8,8 @@ use std::time::Duration;
 
 use leasehold_core::{
     AdminStore, Attempt, BreakAnswer, Claim, Fault, Fence, GrantAnswer, HoldAnswer, MemberStore as _, Owner,
-    Proposal, Stamp, Store, Ttl, WaitMode,
+    Proposal, Store, Ttl, WaitMode,
 };
-use leasehold_redis::script::{Granted, Vouching, batch_call, read_batch, read_done, renew_batch};
 use leasehold_redis::slot::{FenceKeys, slot_of};
 use leasehold_redis::{ClusterStore, RedisStore};
 use servers::{Cluster, Flavor, Proxy, Reply, Server};
@@ -18,7 +17,7 @@ use tokio::task::JoinHandle;
 
 use crate::login::MINIMAL;
 use crate::queue::{WAIT, counted, let_go, lock, scripts, subscribe, until, until_queued};
-use crate::world::{attempt, grant, granted, key, lasting, passing, runtime, store, value};
+use crate::world::{attempt, every_server, grant, granted, key, lasting, passing, runtime, store, value};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -97,9 +96,7 @@ async fn requests_that_are_made_at_the_same_time_share_scripts_and_each_has_its_
 
 #[tokio::test]
 async fn one_after_the_other_each_request_is_one_script() {
-    for flavor in Flavor::ALL {
-        let server = Server::start(flavor);
-        let store = store(&server.url());
+    for (flavor, server, store) in every_server() {
         store.open().await.unwrap();
         let before = scripts(&server);
         for _ in 0..3 {
@@ -146,9 +143,7 @@ async fn a_lock_that_somebody_waits_for_is_handed_on_and_the_next_requests_skip_
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crowd_that_comes_at_once_for_one_lock_costs_two_commands_each() {
     const CROWD: u64 = 100;
-    for flavor in Flavor::ALL {
-        let server = Server::start(flavor);
-        let store = store(&server.url());
+    for (flavor, server, store) in every_server() {
         // The server has seen the scripts, and the store has subscribed.
         subscribe(&store).await;
         let holder = attempt(&["k"]);
@@ -271,9 +266,7 @@ async fn an_obstacle_to_one_request_in_a_batch_does_not_stop_the_others() {
 /// A script has one TTL for all its requests.
 #[tokio::test]
 async fn leases_of_different_ttls_that_are_requested_together_each_last_for_their_own() {
-    for flavor in Flavor::ALL {
-        let server = Server::start(flavor);
-        let store = store(&server.url());
+    for (flavor, server, store) in every_server() {
         store.open().await.unwrap();
         let ttls = [20, 60, 20, 40, 60, 40].map(Duration::from_secs);
         let of = |(nth, ttl): (usize, Duration)| {
@@ -304,9 +297,7 @@ async fn leases_of_different_ttls_that_are_requested_together_each_last_for_thei
 
 #[tokio::test]
 async fn a_release_in_a_batch_deletes_only_what_is_the_callers() {
-    for flavor in Flavor::ALL {
-        let server = Server::start(flavor);
-        let store = store(&server.url());
+    for (flavor, server, store) in every_server() {
         store.open().await.unwrap();
         let names = ["a", "taken", "b", "c", "d", "list", "gone"];
         let ours = names.map(|name| attempt(&[name]));
@@ -422,67 +413,6 @@ async fn a_batch_on_a_broken_connection_is_given_up_once_it_can_no_longer_be_ser
     assert!(!lost.is_empty() && began.elapsed() < Duration::from_millis(400));
     crate::queue::give_up(&store, lost[0]).await;
     assert!(began.elapsed() >= Duration::from_millis(500), "{:?}", began.elapsed());
-}
-
-#[tokio::test]
-async fn a_batch_that_comes_too_late_grants_nothing() {
-    for flavor in Flavor::ALL {
-        let server = Server::start(flavor);
-        let client = redis::Client::open(server.url()).unwrap();
-        let mut connection = client.get_multiplexed_async_connection().await.unwrap();
-        let ours = ["a", "b"].map(|name| attempt(&[name]));
-        let now = u64::try_from(std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_micros()).unwrap();
-        let mut granted = async |not_after| {
-            let call = batch_call(&ours.each_ref(), &[], Stamp::from_micros(not_after), None, false);
-            let value = call.by_text().query_async(&mut connection).await.unwrap();
-            match read_batch(&value, &ours.each_ref(), 0, false).unwrap().granted {
-                Granted::Served { fences, .. } => Some(fences),
-                _ => None,
-            }
-        };
-        assert_eq!(granted(now - 1_000_000).await, None, "{flavor}");
-        assert_eq!(server.text(&["DBSIZE"]), Reply::Integer(0), "{flavor}");
-        assert!(granted(now + 5_000_000).await.unwrap().iter().all(Option::is_some), "{flavor}");
-    }
-}
-
-/// The fence outlives every lease that carries it.
-#[tokio::test]
-async fn a_renewal_in_a_batch_keeps_the_fence_as_long_as_a_grant_does() {
-    for flavor in Flavor::ALL {
-        let server = Server::start(flavor);
-        let store = store(&server.url());
-        let ours = attempt(&["k"]);
-        granted(grant(&store, &ours).await);
-        let fence = fence_key("k");
-        server.text(&["PEXPIRE", &fence, "1000"]);
-        assert_eq!(store.renew(std::slice::from_ref(&ours)).await, [Ok(HoldAnswer::Done)]);
-        assert!(crate::world::pttl(&server, &fence) > 500_000, "{flavor}");
-    }
-}
-
-#[tokio::test]
-async fn a_batch_renews_nothing_at_a_member_that_nobody_vouches_for_or_past_the_longest_ttl() {
-    let server = Server::start(Flavor::Redis70);
-    let client = redis::Client::open(server.url()).unwrap();
-    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
-    let ours = attempt(&["k"]);
-    let value = format!("lh1-{}.7 web-3", ours.holder.digits());
-    server.text(&["SET", "k", &value, "PX", "5000"]);
-    let mut renewed = async |run, seconds| {
-        let longest = Ttl::new(Duration::from_secs(seconds)).unwrap();
-        let call = renew_batch(&[&ours], Some(Vouching { run, longest }), false);
-        read_done(&call.by_text().query_async(&mut connection).await.unwrap(), 1).unwrap()[0]
-    };
-    assert!(!renewed(Some("c0ffee"), 60).await, "nobody vouches");
-    server.text(&["SET", "leasehold:member", "c0ffee", "PX", "60000"]);
-    assert!(!renewed(Some("c0ffee"), 60).await, "nobody vouches for much longer");
-    server.text(&["SET", "leasehold:member", "c0ffee", "PX", "2592000000"]);
-    assert!(!renewed(Some("decade"), 60).await, "another run");
-    assert!(!renewed(Some("c0ffee"), 9).await, "the ttl is longer");
-    assert!(crate::world::pttl(&server, "k") <= 5000);
-    assert!(renewed(Some("c0ffee"), 10).await && renewed(None, 10).await);
-    assert!(crate::world::pttl(&server, "k") > 5000);
 }
 
 #[tokio::test]

@@ -152,29 +152,6 @@ async fn a_replica_refuses_in_passing(server: &Server, store: &RedisStore) {
     store.give_up(&ours).await.unwrap();
 }
 
-async fn a_late_grant_is_refused_by_the_server(server: &Server, store: &RedisStore) {
-    use leasehold_core::{Answer, Request, Stamp, WaitQueue};
-    use leasehold_redis::script::{call_for, decode};
-    drop(store.open().await);
-    let client = redis::Client::open(server.url()).unwrap();
-    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
-    let (seconds, _): (u64, u64) = redis::cmd("TIME").query_async(&mut connection).await.unwrap();
-    for (limit, late) in [(seconds - 5, true), (seconds + 5, false)] {
-        let not_after = Some(Stamp::from_micros(limit * 1_000_000));
-        let request = Request::Grant { attempt: attempt(&["late"]), wait: None, not_after };
-        let value =
-            call_for(&request, WaitQueue::CLAIM_WINDOW).by_text().query_async(&mut connection).await.unwrap();
-        let answer = decode(&request, value).unwrap().answer;
-        assert_eq!(matches!(answer, Answer::Grant(GrantAnswer::TooLate { .. })), late, "{answer:?}");
-        assert_eq!(value_is_set(server), !late);
-    }
-    server.text(&["DEL", "late"]);
-}
-
-fn value_is_set(server: &Server) -> bool {
-    value(server, "late").is_some()
-}
-
 async fn on(flavor: Flavor) {
     let server = Server::setup(flavor).unix_socket().start();
     let socket = server.unix_path();
@@ -201,7 +178,6 @@ async fn on(flavor: Flavor) {
         forgotten_scripts_are_sent_again(&server, &store).await;
         a_full_server_refuses_grants_and_serves_the_rest(&server, &store).await;
         a_replica_refuses_in_passing(&server, &store).await;
-        a_late_grant_is_refused_by_the_server(&server, &store).await;
     }
 }
 

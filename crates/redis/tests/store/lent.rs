@@ -7,7 +7,7 @@ use leasehold_redis::RedisStore;
 use servers::{Flavor, Server};
 
 use crate::queue::{WAIT, let_go, lock, until_queued};
-use crate::world::{self, attempt, grant, granted, key, passing, runtime, value};
+use crate::world::{self, attempt, connect, grant, granted, key, passing, runtime, value};
 
 pub(crate) async fn it_works(server: &Server, store: &RedisStore) {
     store.open().await.unwrap();
@@ -26,8 +26,7 @@ pub(crate) async fn it_works(server: &Server, store: &RedisStore) {
 #[tokio::test]
 async fn a_multiplexed_connection_can_be_lent() {
     let server = Server::start(Flavor::Redis70);
-    let client = redis::Client::open(server.url()).unwrap();
-    let connection = client.get_multiplexed_async_connection().await.unwrap();
+    let connection = connect(&server.url()).await;
     it_works(&server, &RedisStore::from_connection(connection, "ours", runtime())).await;
 }
 
@@ -76,8 +75,7 @@ async fn a_multiplexed_connection_is_lost_for_good_and_a_manager_comes_back() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_grant_stuck_in_a_lent_connection_is_given_up_for_good() {
     let server = Server::start(Flavor::Redis82);
-    let client = redis::Client::open(server.url()).unwrap();
-    let connection = client.get_multiplexed_async_connection().await.unwrap();
+    let connection = connect(&server.url()).await;
     let store = RedisStore::from_connection(connection, "ours", runtime());
     store.open().await.unwrap();
     granted(grant(&store, &attempt(&["first"])).await);
@@ -94,8 +92,7 @@ async fn a_grant_stuck_in_a_lent_connection_is_given_up_for_good() {
 #[tokio::test]
 async fn a_process_that_lent_its_connection_and_is_gone_costs_one_claim_window() {
     let server = Server::start(Flavor::Redis70);
-    let client = redis::Client::open(server.url()).unwrap();
-    let connection = client.get_multiplexed_async_connection().await.unwrap();
+    let connection = connect(&server.url()).await;
     let lent = RedisStore::from_connection(connection, "ours", runtime());
     let [holder, next] = [(); 2].map(|()| world::store(&server.url()));
     let [held, first, second, third, last] = [(); 5].map(|()| attempt(&["k"]));

@@ -2,12 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold_core::{InspectStore as _, Store};
+use leasehold_core::{InspectStore as _, ScanPosition, Store};
 use leasehold_redis::RedisStore;
 use servers::{Flavor, Reply, Server};
 
 use crate::login::MINIMAL;
-use crate::world::{attempt, grant, granted, lasting, passing, runtime, store};
+use crate::queue::counted;
+use crate::watching::scanned;
+use crate::world::{attempt, grant, granted, key, lasting, passing, runtime, store};
 
 fn named(states: &[leasehold_core::KeyState]) -> Vec<String> {
     states.iter().map(|state| state.key.to_string()).collect()
@@ -29,8 +31,14 @@ async fn a_user_needs_two_permissions_more_and_each_that_lacks_is_named() {
         server.text(&["SET", "app:theirs", "x"]);
         server.text(&["SET", "else:theirs", "x"]);
         assert_eq!(named(&user("lists").list(b"app:").await.unwrap()), ["app:a", "app:b"]);
-        lasting(user("no-scan").list(b"app:").await, &["no-scan", "+scan"]);
-        lasting(user("no-getrange").list(b"app:").await, &["no-getrange", "+getrange"]);
+        let all = ["app:a", "app:b"].map(key);
+        assert_eq!(scanned(&user("lists"), b"app:").await.0, all);
+        let states = user("lists").inspect_all(&all).await.unwrap();
+        assert!(states.iter().all(|state| state.holders.len() == 1), "{states:?}");
+        for (name, lacks) in [("no-scan", "+scan"), ("no-getrange", "+getrange")] {
+            lasting(user(name).list(b"app:").await, &[name, lacks]);
+            lasting(user(name).scan(b"app:", ScanPosition::default()).await, &[name, lacks]);
+        }
         // The scan shows its name, but not whether it is a lock.
         lasting(user("lists").list(b"").await, &["lists"]);
     }
@@ -60,10 +68,7 @@ async fn a_large_server_is_walked_in_parts_and_others_are_served_in_between() {
     let store = store(&server.url());
     granted(grant(&store, &attempt(&["ours"])).await);
     assert_eq!(named(&store.list(b"").await.unwrap()), ["ours"]);
-    let Reply::Bulk(Some(stats)) = server.text(&["INFO", "commandstats"]) else { panic!("INFO") };
-    let stats = String::from_utf8(stats).unwrap();
-    assert!(!stats.contains("cmdstat_keys"), "{stats}");
-    let scans = stats.lines().find_map(|line| line.strip_prefix("cmdstat_scan:calls=")).unwrap();
-    let scans: u32 = scans.split(',').next().unwrap().parse().unwrap();
+    assert_eq!(counted(&server, "keys", "calls"), 0);
+    let scans = counted(&server, "scan", "calls");
     assert!((150..=400).contains(&scans), "{scans} calls for two scans past 100,000 keys");
 }

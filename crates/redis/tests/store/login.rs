@@ -4,14 +4,13 @@ use leasehold_core::{
     Answer, Attempt, Fence, HoldAnswer, InspectStore as _, Mark, MarkStore as _, MemberStore as _, Request,
     Stamp, Store, Wait,
 };
-use leasehold_redis::script::{call_for, decode};
 use leasehold_redis::wire::channel_of;
 use servers::{Flavor, Server, Watched};
 use std::os::unix::fs::PermissionsExt;
 use std::slice::from_ref;
 use std::time::Duration;
 
-use crate::world::{attempt, grant, granted, key, lasting, store, value};
+use crate::world::{ask, attempt, connect, grant, granted, key, lasting, store, value};
 
 /// The line of `docs/wire.md`; a test checks that the page has it.
 pub(crate) const MINIMAL: &str = "on >secret resetkeys ~app:* ~leasehold:*}app:* resetchannels &leasehold:* -@all +ping +eval +evalsha \
@@ -98,12 +97,9 @@ async fn the_documented_permissions_are_enough_for_a_queue() {
     let wait = |channel| Some(Wait { channel, ..Wait::default() });
     for flavor in Flavor::ALL {
         let server = Server::setup(flavor).acl_user("lock", MINIMAL).start();
-        let client = redis::Client::open(as_user(&server, "lock", "")).unwrap();
-        let mut connection = client.get_multiplexed_async_connection().await.unwrap();
-        let mut ask = async |request: Request| {
-            let call = call_for(&request, Duration::from_millis(100));
-            decode(&request, call.by_text().query_async(&mut connection).await.unwrap()).unwrap().answer
-        };
+        let mut connection = connect(&as_user(&server, "lock", "")).await;
+        let mut ask =
+            async |request: Request| ask(&mut connection, &request, Duration::from_millis(100)).await;
         let grant =
             |attempt: &Attempt, wait| Request::Grant { attempt: attempt.clone(), wait, not_after: None };
         let [first, second, third, fourth] = [(); 4].map(|()| attempt(&["app:a"]));

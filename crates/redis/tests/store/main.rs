@@ -8,7 +8,6 @@ mod damaged;
 mod diagnose;
 mod diagnose_sentinels;
 mod flavors;
-mod forms;
 mod hostile;
 mod lent;
 mod listing;

@@ -12,7 +12,7 @@ use leasehold_redis::script::{call_at_member, decode};
 use servers::{Flavor, Reply, Server};
 
 use crate::queue::WAIT;
-use crate::world::{attempt, granted, key, lasting, passing, pttl, runtime, store, value};
+use crate::world::{attempt, connect, granted, key, lasting, passing, runtime, store, value};
 
 /// As short as a quorum's longest ttl may be.
 const MAX_TTL: Duration = Fence::LEAST_MAX_TTL;
@@ -153,38 +153,6 @@ async fn a_server_that_writes_everything_down_at_once_needs_no_quarantine() {
     assert_eq!(value(&server, "leasehold:member"), None, "others judge for themselves");
 }
 
-/// The exact numbers: a proposal within two seconds of the server's clock is granted as it is, unless
-/// the last fence of the key is not smaller. Both alone and in a batch.
-#[tokio::test]
-async fn a_member_grants_exactly_the_fence_that_is_proposed_and_keeps_clocks_that_are_wrong_within_bounds() {
-    for (flavor, in_batch) in Flavor::ALL.into_iter().flat_map(|flavor| [(flavor, false), (flavor, true)]) {
-        let server = Server::start(flavor);
-        let store = store(&format!("{}?quarantine=no", server.url()));
-        store.open().await.unwrap();
-        let grants = async |key: &str, fence| {
-            let ours = at_fence(&attempt(&[key]), fence);
-            if in_batch {
-                return store.serve_batch(&[&ours], &[]).await.unwrap().granted[0].unwrap().get();
-            }
-            granted(grant(&store, &ours).await).get()
-        };
-        for ahead in [-1_000_000, 0, 1_000_000] {
-            let fence = clock().checked_add_signed(ahead).unwrap();
-            let key = format!("k{ahead}");
-            assert_eq!(grants(&key, fence).await, fence, "{flavor}");
-            server.text(&["DEL", &key]);
-            assert_eq!(grants(&key, fence).await, fence + 1, "{flavor}: after the same");
-        }
-        for (key, fence) in [("early", 1), ("late", Fence::MAX.get())] {
-            let before = clock();
-            let given = grants(key, fence).await;
-            let margin = 2_000_000 + 500_000;
-            assert!((before - margin..=clock() + margin).contains(&given), "{flavor}: {given}");
-            assert!(given.abs_diff(before) > 1_000_000, "{flavor}: {given}");
-        }
-    }
-}
-
 /// A break names no proposal. It hands the key over all the same, and its waiter must not get a
 /// fence that is below the last one of the key here.
 #[tokio::test]
@@ -210,35 +178,12 @@ async fn a_break_at_a_member_counts_the_fences_of_the_key() {
     }
 }
 
-#[tokio::test]
-async fn only_its_holder_raises_a_fence() {
-    for flavor in Flavor::ALL {
-        let server = Server::start(flavor);
-        let store = store(&format!("{}?quarantine=no", server.url()));
-        let ours = proposing(&["a", "b"]);
-        let fence = granted(grant(&store, &ours).await).get();
-        let left = pttl(&server, "a");
-        let to = |fence| Ok(RaiseAnswer::Raised { fence: Fence::new(fence).unwrap() });
-        assert_eq!(store.raise(&at_fence(&ours, fence + 77)).await, to(fence + 77), "{flavor}");
-        assert_eq!(store.raise(&at_fence(&ours, fence)).await, to(fence + 77), "{flavor}");
-        assert!(pttl(&server, "a") <= left, "{flavor}: raised, not renewed");
-        let theirs = at_fence(&attempt(&["b"]), fence + 99);
-        let refused = store.raise(&theirs).await;
-        assert!(matches!(&refused, Ok(RaiseAnswer::NotHeld { held_by: Some(_), .. })), "{refused:?}");
-        let last = server.text(&["HGET", "leasehold:f{-}", "b"]);
-        assert_eq!(last.as_text(), Some(&*(fence + 77).to_string()), "{flavor}");
-        let value_of_ours = format!("lh1-{}.{} web-3", ours.holder.digits(), fence + 77);
-        assert_eq!(value(&server, "b"), Some(value_of_ours), "{flavor}");
-    }
-}
-
 /// It was in a buffer while its attempt was released.
 #[tokio::test]
 async fn a_rejoin_that_comes_too_late_takes_nothing() {
     for flavor in Flavor::ALL {
         let server = Server::start(flavor);
-        let client = redis::Client::open(server.url()).unwrap();
-        let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+        let mut connection = connect(&server.url()).await;
         let mut ask = async |request: &Request| {
             let call = call_at_member(request, Duration::from_secs(2), None);
             decode(request, call.by_text().query_async(&mut connection).await.unwrap()).unwrap().answer
@@ -338,28 +283,8 @@ async fn a_server_that_does_not_say_which_run_it_is_and_a_lent_connection_are_no
         granted(grant(&store, &attempt(&["k"])).await);
         server.text(&["DEL", "k"]);
     }
-    let connection =
-        redis::Client::open(server.url()).unwrap().get_multiplexed_async_connection().await.unwrap();
+    let connection = connect(&server.url()).await;
     let lent = RedisStore::from_connection(connection, "ours", runtime());
     lasting(grant(&lent, &proposing(&["k"])).await, &["lent", "URL"]);
     lasting(rejoin(&lent, &proposing(&["k"])).await, &["lent", "URL"]);
-}
-
-/// Otherwise it would abstain each time that nobody had asked for a while. It still expires, like
-/// every entry of ours.
-#[tokio::test]
-async fn a_member_remembers_its_run_for_a_month_after_its_last_use() {
-    const MONTH: i64 = 30 * 86_400_000;
-    let server = Server::start(Flavor::Redis82);
-    let store = store(&server.url());
-    sits_it_out(&store).await;
-    assert!((MONTH - 60_000..=MONTH).contains(&pttl(&server, "leasehold:member")));
-    for (left, then) in [(MONTH / 2 - 1000, MONTH), (MONTH / 2 + 600_000, MONTH / 2 + 600_000)] {
-        server.text(&["PEXPIRE", "leasehold:member", &left.to_string()]);
-        let ours = proposing(&["k"]);
-        granted(grant(&store, &ours).await);
-        store.release(&ours).await.unwrap();
-        let kept = pttl(&server, "leasehold:member");
-        assert!((then - 60_000..=then).contains(&kept), "{left}: {kept}");
-    }
 }

@@ -12,7 +12,7 @@ use crate::queue::{
     BOTH, NOTIFY_CHANNELS, WAIT, left_behind, let_go, lock, subscribe, subscribed, ttl, until, until_queued,
 };
 use crate::queue_order::{SOON, wait};
-use crate::world::{attempt, grant, granted, runtime, store, value};
+use crate::world::{attempt, connect, grant, granted, runtime, store, value};
 
 /// The releaser may not publish.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -185,8 +185,7 @@ async fn a_user_without_subscribe_polls_and_reports_why() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_waiter_on_a_lent_connection_polls() {
     let server = Server::start(Flavor::Redis70);
-    let client = redis::Client::open(server.url()).unwrap();
-    let connection = client.get_multiplexed_async_connection().await.unwrap();
+    let connection = connect(&server.url()).await;
     let (lent, ours) = (RedisStore::from_connection(connection, "lent", runtime()), store(&server.url()));
     let [holder, first, second] = [(); 3].map(|()| attempt(&["k"]));
     granted(grant(&ours, &holder).await);

@@ -3,16 +3,14 @@
 use std::time::Duration;
 
 use leasehold_core::{Answer, Attempt, HoldAnswer, Request, Wait};
-use leasehold_redis::script::{call_for, decode};
 use leasehold_redis::wire::channel_of;
 use redis::aio::{MultiplexedConnection, PubSub};
 use servers::{Flavor, Reply, Server};
 
-use crate::world::{attempt, value};
+use crate::world::{attempt, connect, value};
 
 async fn ask(connection: &mut MultiplexedConnection, request: Request) -> Answer {
-    let call = call_for(&request, Duration::from_secs(60));
-    decode(&request, call.by_text().query_async(connection).await.unwrap()).unwrap().answer
+    crate::world::ask(connection, &request, Duration::from_secs(60)).await
 }
 
 /// A holder and two waiters, with their channels.
@@ -40,10 +38,6 @@ async fn listener(server: &Server, channels: &[u128]) -> PubSub {
         listener.subscribe(channel_of(*channel).as_bytes()).await.unwrap();
     }
     listener
-}
-
-async fn connect(url: &str) -> MultiplexedConnection {
-    redis::Client::open(url).unwrap().get_multiplexed_async_connection().await.unwrap()
 }
 
 /// The field that says that waiters on this channel are skipped.
@@ -128,19 +122,6 @@ async fn a_channel_that_was_passed_over_counts_again_when_somebody_there_joins()
         joins(&mut connection, &attempt(&["a"]), Some(7)).await;
         let still = server.text(&["HEXISTS", "leasehold:w{a}a", &passed_over(7)]);
         assert_eq!(still, Reply::Integer(0), "{flavor}");
-    }
-}
-
-#[tokio::test]
-async fn a_skipped_waiter_is_handed_nothing() {
-    for flavor in Flavor::ALL {
-        let server = Server::start(flavor);
-        let _listener = listener(&server, &[7, 8]).await;
-        let mut connection = connect(&server.url()).await;
-        let [first, _, third] = line_at(&mut connection, [Some(7), Some(8)]).await;
-        server.text(&["HSET", "leasehold:w{a}a", &passed_over(7), ""]);
-        assert_eq!(ask(&mut connection, Request::Release(first)).await, Answer::Release(HoldAnswer::Done));
-        assert!(is_held_by(&server, &third), "{flavor}");
     }
 }
 

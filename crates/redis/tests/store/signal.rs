@@ -6,8 +6,7 @@ use leasehold_redis::slot::slot_of;
 use servers::{Cluster, Flavor, Reply, Server};
 
 use crate::login::MINIMAL;
-use crate::queue::WAIT;
-use crate::world::{attempt, grant, granted, lasting, runtime, store, value};
+use crate::world::{attempt, every_server, grant, granted, lasting, runtime, store, value};
 
 const SIGNAL: &str = "lock-signal:a";
 
@@ -24,9 +23,7 @@ fn signals(server: &Server) -> i64 {
 
 #[tokio::test]
 async fn one_signal_lies_there_however_many_releases_there_were_and_has_an_end() {
-    for flavor in Flavor::ALL {
-        let server = Server::start(flavor);
-        let store = store(&server.url());
+    for (flavor, server, store) in every_server() {
         for _ in 0..3 {
             let ours = waking(&["lock:a"]);
             granted(grant(&store, &ours).await);
@@ -58,51 +55,6 @@ async fn a_release_without_a_signal_wakes_nobody() {
     granted(grant(&store, &ours).await);
     store.release(&ours).await.unwrap();
     assert_eq!(signals(&server), 0);
-}
-
-/// The key is not free for the other library.
-#[tokio::test]
-async fn a_hand_over_to_the_next_waiter_sends_no_signal() {
-    let server = Server::start(Flavor::Valkey91);
-    let store = store(&server.url());
-    let (ours, next) = (waking(&["lock:a"]), waking(&["lock:a"]));
-    granted(grant(&store, &ours).await);
-    store.grant(&next, WAIT).await.unwrap();
-    assert_eq!(store.release(&ours).await, Ok(HoldAnswer::Done));
-    assert_eq!(signals(&server), 0);
-    assert!(value(&server, "lock:a").unwrap().contains(&next.holder.digits()), "it was not handed over");
-    assert_eq!(store.release(&next).await, Ok(HoldAnswer::Done));
-    assert_eq!(signals(&server), 1);
-}
-
-#[tokio::test]
-async fn each_released_key_signals_its_own_list_and_a_key_of_another_type_none() {
-    let server = Server::start(Flavor::Redis82);
-    let store = store(&server.url());
-    let names: Vec<_> = (0..7).map(|number| format!("lock:{number}")).collect();
-    let keys: Vec<_> = names.iter().map(String::as_str).chain(["other"]).collect();
-    let ours = waking(&keys);
-    granted(grant(&store, &ours).await);
-    assert_eq!(store.release(&ours).await, Ok(HoldAnswer::Done));
-    for number in 0..7 {
-        assert_eq!(server.text(&["LLEN", &format!("lock-signal:{number}")]), Reply::Integer(1));
-    }
-    assert_eq!(server.text(&["EXISTS", "other"]), Reply::Integer(0));
-    assert_eq!(server.text(&["DBSIZE"]).as_integer().unwrap(), 7 + 2, "signals and fences");
-}
-
-/// python-redis-lock deletes any value there.
-#[tokio::test]
-async fn a_lock_in_the_place_of_the_signal_stays_as_it_is() {
-    let server = Server::start(Flavor::Redis70);
-    let store = store(&server.url());
-    let (ours, odd) = (waking(&["lock:a"]), attempt(&[SIGNAL]));
-    granted(grant(&store, &odd).await);
-    granted(grant(&store, &ours).await);
-    let before = value(&server, SIGNAL).unwrap();
-    assert_eq!(store.release(&ours).await, Ok(HoldAnswer::Done));
-    assert_eq!((value(&server, "lock:a"), value(&server, SIGNAL)), (None, Some(before)));
-    assert_eq!(store.release(&odd).await, Ok(HoldAnswer::Done));
 }
 
 /// A release that silently wakes nobody would go unnoticed.

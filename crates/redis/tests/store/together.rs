@@ -4,17 +4,15 @@ use std::slice::from_ref;
 use std::time::Duration;
 
 use leasehold_core::{
-    Answer, Attempt, Claim, Fence, GrantAnswer, HoldAnswer, InspectStore as _, Mode, Owner, Request, Store,
-    Ttl, Wait, Wake,
+    Answer, Attempt, Claim, GrantAnswer, HoldAnswer, InspectStore as _, Mode, Request, Store, Ttl, Wait, Wake,
 };
 use leasehold_redis::RedisStore;
-use leasehold_redis::script::{call_for, decode};
-use leasehold_redis::wire::{Flag, channel_of, value_of};
+use leasehold_redis::wire::channel_of;
 use servers::{Connection, Flavor, Reply, Server};
 
 use crate::login::MINIMAL;
 use crate::queue::WAIT;
-use crate::world::{attempt, grant, granted, key, pttl, store, value};
+use crate::world::{ask, attempt, connect, every_server, grant, granted, key, pttl, store, value};
 
 const HOLDERS: &str = "leasehold:h{1ps}invoice:42";
 const SHARES: &str = "leasehold:i{1ps}invoice:42";
@@ -53,9 +51,7 @@ fn everything(server: &Server) -> Vec<String> {
 
 #[tokio::test]
 async fn shares_are_stored_in_these_bytes_and_the_marker_ends_with_the_last_share() {
-    for flavor in Flavor::ALL {
-        let server = Server::start(flavor);
-        let store = store(&server.url());
+    for (flavor, server, store) in every_server() {
         let (one, two) = (permits(2, 4), permits(1, 4).with_ttl(Ttl::new(Duration::from_secs(30)).unwrap()));
         let fence = granted(grant(&store, &one).await);
         granted(grant(&store, &two).await);
@@ -120,9 +116,7 @@ async fn an_older_build_takes_a_marker_for_somebody_elses_lock_and_finds_the_wai
 
 #[tokio::test]
 async fn shares_without_a_marker_never_come_back_to_life() {
-    for flavor in Flavor::ALL {
-        let server = Server::start(flavor);
-        let store = store(&server.url());
+    for (flavor, server, store) in every_server() {
         let (one, two) = (reader(), reader());
         granted(grant(&store, &one).await);
         // An older build or another program, which uses only the key.
@@ -140,50 +134,6 @@ async fn shares_without_a_marker_never_come_back_to_life() {
     }
 }
 
-/// An older build acquired the key while the shares were there, and this build acquires it again.
-#[tokio::test]
-async fn stale_shares_next_to_a_lease_are_removed_before_a_marker_is_written() {
-    let server = Server::start(Flavor::Valkey91);
-    let store = store(&server.url());
-    let (one, lease, two) = (reader(), writer(), reader());
-    granted(grant(&store, &one).await);
-    let value = value_of(Flag::Plain, lease.holder, Fence::new(7), None);
-    server.command(&[b"SET", b"invoice:42", &value, b"PX", b"10000"]);
-    store.grant(&two, WAIT).await.unwrap();
-    assert_eq!(store.release(&lease).await, Ok(HoldAnswer::Done));
-    assert!(matches!(store.woken(&two).await, Wake::Granted { .. }));
-    assert_eq!(server.text(&["ZRANGE", HOLDERS, "0", "-1"]), {
-        Reply::Array(Some(vec![Reply::Bulk(Some(two.holder.digits().into()))]))
-    });
-}
-
-/// More than Redis's Lua accepts in one call.
-#[tokio::test]
-async fn an_inspection_shows_all_holders_and_all_waiters_however_many() {
-    const FILL: &str = "
-redis.call('SET', KEYS[1], 'lh1 shared', 'PX', 60000)
-local ends = redis.call('TIME')[1] * 1000 + 60000
-for n = 1, 2500 do
-  local digits = string.format('%032x', n)
-  redis.call('ZADD', KEYS[5], string.format('%.0f', ends), digits)
-  redis.call('HSET', KEYS[6], digits, '1 ' .. n .. ' -')
-  redis.call('ZADD', KEYS[3], n, digits)
-  redis.call('HSET', KEYS[4], digits, '10000 600000 0s ')
-end";
-    let server = Server::start(Flavor::Redis82);
-    let call = call_for(&Request::Inspect(key("invoice:42")), Duration::from_secs(2));
-    let mut fill = vec![b"EVAL".to_vec(), FILL.into(), b"6".to_vec()];
-    fill.extend(call.keys().map(<[u8]>::to_vec));
-    let fill: Vec<_> = fill.iter().map(Vec::as_slice).collect();
-    assert_eq!(server.command(&fill), Reply::Bulk(None));
-    let state = store(&server.url()).inspect(&key("invoice:42")).await.unwrap();
-    let fences: Vec<_> = state.holders.iter().filter_map(|it| it.fence).map(Fence::get).collect();
-    assert_eq!(fences, (1..=2500).collect::<Vec<_>>());
-    let waiters: Vec<_> = state.waiters.iter().map(|waiter| waiter.holder.bits()).collect();
-    assert_eq!(waiters, (1..=2500).collect::<Vec<_>>());
-    assert!(state.waiters.iter().all(|waiter| waiter.mode == Mode::Shared));
-}
-
 #[tokio::test]
 async fn a_store_that_lost_count_of_permits_grants_none_until_all_are_back() {
     let server = Server::start(Flavor::Redis70);
@@ -195,29 +145,6 @@ async fn a_store_that_lost_count_of_permits_grants_none_until_all_are_back() {
     assert_eq!(is_refused(&store, &two).await.mode, Mode::Permits { weight: 0, of: 4 });
     assert_eq!(store.release(&one).await, Ok(HoldAnswer::Done));
     granted(grant(&store, &two).await);
-}
-
-/// The differential test cannot check which, because time passes differently there.
-#[tokio::test]
-async fn waiters_wait_for_the_smaller_id_of_two_shares_that_end_together() {
-    let server = Server::start(Flavor::Redis82);
-    let (at, readers) = (server.url(), [reader(), reader(), reader()]);
-    let store = store(&at);
-    for (n, order) in [[0, 1, 2], [2, 1, 0], [1, 2, 0]].into_iter().enumerate() {
-        let writes = writer();
-        granted(grant(&store, &writes).await);
-        for n in order {
-            store.grant(&readers[n], WAIT).await.unwrap();
-        }
-        assert_eq!(store.release(&writes).await, Ok(HoldAnswer::Done));
-        let held_by = is_refused(&store, &writer()).await;
-        let Owner::Holder { holder, .. } = held_by.owner else { panic!("{held_by:?}") };
-        let least = readers.iter().map(|reader| reader.holder).min_by_key(|holder| holder.bits());
-        assert_eq!(Some(holder), least, "order {n}");
-        for reader in &readers {
-            assert_eq!(store.release(reader).await, Ok(HoldAnswer::Done));
-        }
-    }
 }
 
 #[tokio::test]
@@ -239,9 +166,7 @@ async fn readers_are_listed_as_holders() {
 /// A full memory must prevent neither a hand-over nor a renewal.
 #[tokio::test]
 async fn a_server_whose_memory_is_full_renews_takes_back_and_hands_on_shares() {
-    for flavor in Flavor::ALL {
-        let server = Server::start(flavor);
-        let store = store(&server.url());
+    for (flavor, server, store) in every_server() {
         let (one, two, three, four) = (reader(), reader(), writer(), reader());
         granted(grant(&store, &one).await);
         granted(grant(&store, &two).await);
@@ -268,12 +193,9 @@ async fn the_documented_permissions_are_enough_for_shared_holders() {
     for flavor in Flavor::ALL {
         let server = Server::setup(flavor).acl_user("lock", &MINIMAL.replace("app:", "invoice:")).start();
         let url = format!("redis://lock:secret@127.0.0.1:{}", server.port());
-        let client = redis::Client::open(url).unwrap();
-        let mut connection = client.get_multiplexed_async_connection().await.unwrap();
-        let mut ask = async |request: Request| {
-            let call = call_for(&request, Duration::from_millis(100));
-            decode(&request, call.by_text().query_async(&mut connection).await.unwrap()).unwrap().answer
-        };
+        let mut connection = connect(&url).await;
+        let mut ask =
+            async |request: Request| ask(&mut connection, &request, Duration::from_millis(100)).await;
         let grant = |attempt: &Attempt, channel| {
             let wait = Some(Wait { channel: Some(channel_of(channel)), ..Wait::default() });
             Request::Grant { attempt: attempt.clone(), wait, not_after: None }

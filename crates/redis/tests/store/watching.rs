@@ -1,13 +1,13 @@
 //! Scanning a server repeatedly, with few commands.
 
 use leasehold_core::{InspectStore, Key, ScanPosition, Store};
-use servers::{Flavor, Reply, Server};
+use servers::{Flavor, Server};
 
-use crate::login::MINIMAL;
-use crate::queue::WAIT;
-use crate::world::{attempt, grant, granted, key, lasting, store};
+use crate::queue::{WAIT, counted};
+use crate::world::{attempt, grant, granted, key, store};
 
-async fn scanned(store: &impl InspectStore, prefix: &[u8]) -> (Vec<Key>, u32) {
+/// The keys in use that a scan finds, and the number of commands.
+pub(crate) async fn scanned(store: &impl InspectStore, prefix: &[u8]) -> (Vec<Key>, u32) {
     let (mut keys, mut commands, mut next) = (Vec::new(), 0, Some(ScanPosition::default()));
     while let Some(from) = next {
         let page = store.scan(prefix, from).await.unwrap();
@@ -18,32 +18,6 @@ async fn scanned(store: &impl InspectStore, prefix: &[u8]) -> (Vec<Key>, u32) {
     keys.sort();
     keys.dedup();
     (keys, commands)
-}
-
-#[tokio::test]
-async fn a_watcher_needs_two_permissions_and_each_that_is_missing_is_named() {
-    assert!(
-        include_str!("../../../../docs/wire.md").contains("to list or watch locks, also `+scan +getrange`")
-    );
-    for flavor in Flavor::ALL {
-        let server = Server::setup(flavor)
-            .acl_user("watches", &format!("{MINIMAL} +scan +getrange"))
-            .acl_user("no-scan", MINIMAL)
-            .acl_user("no-getrange", &format!("{MINIMAL} +scan"))
-            .start();
-        let user = |name: &str| store(&format!("redis://{name}:secret@127.0.0.1:{}", server.port()));
-        granted(grant(&user("watches"), &attempt(&["app:b", "app:a"])).await);
-        server.text(&["SET", "app:theirs", "x"]);
-        let all = [key("app:a"), key("app:b")];
-        assert_eq!(scanned(&user("watches"), b"app:").await.0, all);
-        let states = user("watches").inspect_all(&all).await.unwrap();
-        assert!(states.iter().all(|state| state.holders.len() == 1), "{states:?}");
-        lasting(user("no-scan").scan(b"app:", ScanPosition::default()).await, &["no-scan", "+scan"]);
-        lasting(
-            user("no-getrange").scan(b"app:", ScanPosition::default()).await,
-            &["no-getrange", "+getrange"],
-        );
-    }
 }
 
 /// Nothing shows by its name that it is a lock, so each string is looked at.
@@ -75,9 +49,7 @@ async fn many_keys_are_inspected_by_one_command() {
     store.inspect_all(&keys[..1]).await.unwrap();
     server.text(&["CONFIG", "RESETSTAT"]);
     let states = store.inspect_all(&keys).await.unwrap();
-    let Reply::Bulk(Some(stats)) = server.text(&["INFO", "commandstats"]) else { panic!("INFO") };
-    let stats = String::from_utf8(stats).unwrap();
-    assert!(stats.contains("cmdstat_evalsha:calls=1,"), "{stats}");
+    assert_eq!(counted(&server, "evalsha", "calls"), 1);
     assert_eq!(states.len(), 100);
     for (state, key) in states.iter().zip(&keys) {
         let alone = store.inspect(key).await.unwrap();

@@ -5,11 +5,13 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, BoxFuture, Claim, Fault, FaultKind, Fence, GrantAnswer, Holder, Instant, Key, Label, Runtime,
-    Store, Ttl, WaitMode,
+    Answer, Attempt, BoxFuture, Claim, Fault, FaultKind, Fence, GrantAnswer, Holder, Instant, Key, Label,
+    Request, Runtime, Store, Ttl, WaitMode,
 };
 use leasehold_redis::RedisStore;
-use servers::{Reply, Server};
+use leasehold_redis::script::{call_for, decode};
+use redis::aio::MultiplexedConnection;
+use servers::{Flavor, Reply, Server};
 
 /// Tokio's timers on the standard library's clock: no test sleeps through a suspend.
 #[derive(Debug)]
@@ -50,6 +52,30 @@ pub(crate) fn runtime() -> Arc<dyn Runtime> {
 #[track_caller]
 pub(crate) fn store(url: &str) -> RedisStore {
     RedisStore::from_url(url, runtime()).unwrap()
+}
+
+/// Each server of the tests, newly started, with a store on it.
+pub(crate) fn every_server() -> impl Iterator<Item = (Flavor, Server, RedisStore)> {
+    Flavor::ALL.into_iter().map(|flavor| {
+        let server = Server::start(flavor);
+        let store = store(&server.url());
+        (flavor, server, store)
+    })
+}
+
+/// A connection of another program.
+pub(crate) async fn connect(url: &str) -> MultiplexedConnection {
+    redis::Client::open(url).unwrap().get_multiplexed_async_connection().await.unwrap()
+}
+
+/// The answer of the script of a single request.
+pub(crate) async fn ask(
+    connection: &mut MultiplexedConnection,
+    request: &Request,
+    window: Duration,
+) -> Answer {
+    let call = call_for(request, window);
+    decode(request, call.by_text().query_async(connection).await.unwrap()).unwrap().answer
 }
 
 pub(crate) fn key(name: &str) -> Key {

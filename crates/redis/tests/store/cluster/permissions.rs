@@ -10,12 +10,9 @@ use leasehold_redis::ClusterStore;
 use leasehold_redis::slot::slot_of;
 use servers::{Cluster, Flavor};
 
+use crate::login::MINIMAL;
 use crate::world::{attempt, granted, runtime};
 
-/// The permissions in the manual, for keys that begin with `app:`.
-const USER: &str = "on >secret resetkeys ~app:* ~leasehold:*}app:* resetchannels &leasehold:* -@all +ping +eval +evalsha +get +set +del \
-    +exists +pexpire +pexpireat +pttl +time +zadd +zcard +zrange +zrangebyscore +zrank +zrem +zscore +hdel +hget +hmget +hset +mget +pubsub +publish \
-    +subscribe +unsubscribe";
 const MORE: &str = "+cluster|slots +asking";
 
 fn store(cluster: &Cluster) -> ClusterStore {
@@ -28,7 +25,7 @@ async fn the_acl_rule_of_the_manual_is_enough_while_a_slot_moves() {
     assert!(include_str!("../../../../../docs/wire.md").contains(MORE), "the manual has another line");
     for flavor in Flavor::ALL {
         let cluster =
-            Cluster::start_with(flavor, 3, 0, |setup| setup.acl_user("app", &format!("{USER} {MORE}")));
+            Cluster::start_with(flavor, 3, 0, |setup| setup.acl_user("app", &format!("{MINIMAL} {MORE}")));
         let store = store(&cluster);
         store.open().await.unwrap();
         let (held, waits) = (attempt(&["app:k"]), attempt(&["app:k"]));
@@ -57,7 +54,7 @@ async fn the_acl_rule_of_the_manual_is_enough_while_a_slot_moves() {
 
 #[tokio::test]
 async fn a_user_without_cluster_slots_learns_what_to_allow() {
-    let cluster = Cluster::start_with(Flavor::Redis70, 3, 0, |setup| setup.acl_user("app", USER));
+    let cluster = Cluster::start_with(Flavor::Redis70, 3, 0, |setup| setup.acl_user("app", MINIMAL));
     let fault = store(&cluster).open().await.unwrap_err();
     assert!(fault.is_lasting() && fault.to_string().contains("+cluster|slots"), "{fault}");
 }
@@ -71,7 +68,7 @@ async fn the_user_at_a_member_of_a_quorum_needs_the_keys_of_its_slots() {
         manual.contains(&format!("`{more}` in place of `~leasehold:member`")),
         "the manual has another line"
     );
-    let rules = format!("{USER} {MORE} +info +config|get");
+    let rules = format!("{MINIMAL} {MORE} +info +config|get");
     let cluster = Cluster::start_with(Flavor::Redis82, 3, 0, |setup| setup.acl_user("app", &rules));
     let store = store(&cluster);
     let max_ttl = Ttl::new(Duration::from_secs(60)).unwrap();
