@@ -91,6 +91,10 @@ impl Faults {
         Fault::lasting(&self.store, self.told(reason))
     }
 
+    pub(crate) fn unexpected(&self, request: &str) -> Fault {
+        self.lasting(format_args!("unexpected answer to {request}: is this a Redis server?"))
+    }
+
     pub(crate) fn quarantined(&self, left: Duration) -> Fault {
         Fault::quarantined(&self.store, left)
     }

@@ -5,7 +5,7 @@ mod breaking;
 pub(crate) mod confirm;
 mod grant;
 mod inspect;
-mod later;
+pub(crate) mod later;
 pub(crate) mod list;
 mod marks;
 mod member;

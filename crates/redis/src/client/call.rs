@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Fault, Instant, Key, Quarantined, Reading};
+use leasehold_core::{Fault, Instant, Key, Quarantined, Reading, Stamp};
 use redis::{Cmd, RedisError, ServerError, Value, cmd};
 
 use super::{Client, Source};
@@ -214,11 +214,13 @@ impl Client {
     pub(crate) async fn open(&self) -> Result<(), Fault> {
         let mut route = self.route(self.call_limit).await?;
         let heard = self.call(&mut route, &opening_call(), self.call_limit).await?;
+        self.time_in(heard, "a script").map(drop)
+    }
+
+    /// The server's time in its answer to such a request.
+    pub(crate) fn time_in(&self, heard: ServerReply, request: &str) -> Result<Stamp, Fault> {
         let value = heard.map_err(|error| self.faults.of_refusal(&error))?;
-        match time_of(&value) {
-            Some(_) => Ok(()),
-            None => Err(self.faults.lasting("unexpected answer to a script: is this a Redis server?")),
-        }
+        time_of(&value).ok_or_else(|| self.faults.unexpected(request))
     }
 
     /// The server's clock, known more precisely than the limit of a call, and the time on ours. If
@@ -239,10 +241,7 @@ impl Client {
 
     async fn read_clock(&self, route: &mut Route, sent: Instant, limit: Duration) -> Result<Reading, Fault> {
         let heard = self.say_once(route, &cmd("TIME"), limit).await?;
-        let value = heard.map_err(|error| self.faults.of_refusal(&error))?;
-        let Some(server) = time_of(&value) else {
-            return Err(self.faults.lasting("unexpected answer to TIME: is this a Redis server?"));
-        };
+        let server = self.time_in(heard, "TIME")?;
         let reading = Reading { sent, heard: self.runtime.now(), server };
         route.clock.note(reading);
         Ok(reading)

@@ -219,9 +219,7 @@ impl Connector {
             }
         }
         let Some(server) = answers.last().and_then(time_of) else {
-            return Err(Failed::Fault(
-                self.faults.lasting("unexpected answer to TIME: is this a Redis server?"),
-            ));
+            return Err(Failed::Fault(self.faults.unexpected("TIME")));
         };
         let role = answers.len().checked_sub(2).filter(|_| self.minds_roles());
         if role.is_some_and(|role| is_master(&answers[role]) != Some(true)) {

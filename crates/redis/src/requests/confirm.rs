@@ -50,7 +50,7 @@ impl Client {
         let heard = self.say_once(route, &wait, patience).await?;
         let value = heard.map_err(|error| self.faults.of_refusal(&error))?;
         let Some((master, confirmed)) = counted(&value) else {
-            return Err(self.faults.lasting("unexpected answer to WAIT: is this a Redis server?"));
+            return Err(self.faults.unexpected("WAIT"));
         };
         if !master {
             return Err(self.faults.passing(format_args!(

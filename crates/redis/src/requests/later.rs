@@ -1,9 +1,9 @@
 //! Follow-ups of requests, in the background.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use leasehold_core::{Attempt, Fault, HoldAnswer, Instant, Key};
+use leasehold_core::{Attempt, BoxFuture, Fault, HoldAnswer, Instant, Key, Runtime};
 
 use crate::client::Client;
 use crate::reply::advance_in;
@@ -50,18 +50,31 @@ impl Client {
         if let Some(cluster) = &self.cluster {
             return (cluster.0)(attempt, at);
         }
-        let (me, runtime) = (self.me.clone(), Arc::clone(&self.runtime));
-        self.runtime.spawn(Box::pin(async move {
-            runtime.sleep_until(at).await;
-            // By then the lease has expired.
-            let end = at + attempt.ttl.duration();
-            while let Some(client) = me.upgrade() {
-                if client.give_up(&attempt).await.is_ok() || runtime.now() >= end {
-                    return;
-                }
-                drop(client);
-                runtime.sleep_until(runtime.now() + REST).await;
-            }
-        }));
+        retry_give_up(self.me.clone(), &self.runtime, attempt, at, |client, attempt| {
+            Box::pin(client.give_up(attempt))
+        });
     }
+}
+
+/// Gives an attempt up at this instant, in the background, and again until that succeeds or the lease
+/// has expired.
+pub(crate) fn retry_give_up<Of: Send + Sync + 'static>(
+    of: Weak<Of>,
+    runtime: &Arc<dyn Runtime>,
+    attempt: Attempt,
+    at: Instant,
+    give_up: for<'a> fn(&'a Of, &'a Attempt) -> BoxFuture<'a, Result<(), Fault>>,
+) {
+    let timer = Arc::clone(runtime);
+    runtime.spawn(Box::pin(async move {
+        timer.sleep_until(at).await;
+        let expired = at + attempt.ttl.duration();
+        while let Some(of) = of.upgrade() {
+            if give_up(&of, &attempt).await.is_ok() || timer.now() >= expired {
+                return;
+            }
+            drop(of);
+            timer.sleep_until(timer.now() + REST).await;
+        }
+    }));
 }

@@ -102,8 +102,7 @@ impl Client {
     /// One part of a scan.
     pub(super) fn scanned(&self, heard: ServerReply) -> Result<ScanPart, Fault> {
         let value = heard.map_err(|error| self.faults.of_refusal(&error))?;
-        scanned(value)
-            .ok_or_else(|| self.faults.lasting("unexpected answer to SCAN: is this a Redis server?"))
+        scanned(value).ok_or_else(|| self.faults.unexpected("SCAN"))
     }
 
     /// The keys whose strings begin like a lease. Of other keys, not even the string is

@@ -7,7 +7,6 @@ use super::list::scan_sides;
 use crate::client::Client;
 use crate::connection::route::Route;
 use crate::redirect::Redirect;
-use crate::reply::time_of;
 use crate::script::{FORGET, MARKED, Script, opening_call, side_call};
 use crate::slot::{Side, side_key};
 use crate::wire;
@@ -76,11 +75,7 @@ impl Client {
             }
         }
         let heard = self.call(&mut route, &opening_call(), self.call_limit).await?;
-        let value = heard.map_err(|error| self.faults.of_refusal(&error))?;
-        let time = time_of(&value);
-        let now =
-            time.ok_or_else(|| self.faults.lasting("unexpected answer to TIME: is this a Redis server?"))?;
-        Ok((found, now))
+        Ok((found, self.time_in(heard, "TIME")?))
     }
 
     /// The content of a side key, read or deleted by a script that answers as `marked` does.

@@ -30,7 +30,7 @@ impl Client {
         let heard = self.say_once(&mut route, &command, self.call_limit).await?;
         let (next, names) = self.scanned(heard)?;
         let Some(next) = wire::number(&next) else {
-            return Err(self.faults.lasting("unexpected answer to SCAN: is this a Redis server?"));
+            return Err(self.faults.unexpected("SCAN"));
         };
         let queues = names.iter().filter_map(|name| ScanPattern::Queues.key(name, prefix)).collect();
         let others: Vec<_> = names.iter().filter_map(|name| ScanPattern::Leases.key(name, prefix)).collect();

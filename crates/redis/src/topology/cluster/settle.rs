@@ -9,6 +9,7 @@ use leasehold_core::{Attempt, Fault, HoldAnswer, Instant, Key};
 use super::Cluster;
 use crate::client::{Client, limit_of};
 use crate::connection::route::Route;
+use crate::requests::later::retry_give_up;
 use crate::slot::slot_of;
 
 /// Waiters of other libraries are woken only if their list is in the key's slot, which needs a hash
@@ -24,10 +25,6 @@ fn without_far_signal(attempt: &Attempt, slot: u16) -> Cow<'_, Attempt> {
         Cow::Borrowed(attempt)
     }
 }
-
-/// The pause between tries of a release that nobody waits for: the node is down, and others retry
-/// too.
-const REST: Duration = Duration::from_secs(1);
 
 impl Cluster {
     /// Releases what the attempt holds now. If a grant of it is still in doubt, also returns when
@@ -78,18 +75,8 @@ impl Cluster {
 
     /// Gives an attempt up at this instant, in the background.
     pub(crate) fn give_up_later(&self, attempt: Attempt, at: Instant) {
-        let (me, runtime) = (self.me.clone(), Arc::clone(&self.runtime));
-        self.runtime.spawn(Box::pin(async move {
-            runtime.sleep_until(at).await;
-            // By then the lease has expired.
-            let end = at + attempt.ttl.duration();
-            while let Some(cluster) = me.upgrade() {
-                if cluster.give_up(&attempt).await.is_ok() || runtime.now() >= end {
-                    return;
-                }
-                drop(cluster);
-                runtime.sleep_until(runtime.now() + REST).await;
-            }
-        }));
+        retry_give_up(self.me.clone(), &self.runtime, attempt, at, |cluster, attempt| {
+            Box::pin(cluster.give_up(attempt))
+        });
     }
 }
