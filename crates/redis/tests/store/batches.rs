@@ -16,7 +16,9 @@ use servers::{Cluster, Flavor, Proxy, Reply, Server};
 use tokio::task::JoinHandle;
 
 use crate::login::MINIMAL;
-use crate::queue::{WAIT, counted, let_go, lock, scripts, subscribe, until, until_queued};
+use crate::queue::{
+    WAIT, counted, let_go, lock, scripts, subscribe, until, until_queued, wait, wait_in_line,
+};
 use crate::world::{attempt, every_server, grant, granted, key, lasting, passing, runtime, store, value};
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -175,13 +177,7 @@ async fn held_and_awaited(
 ) -> ([Attempt; 2], JoinHandle<()>) {
     let [first, second] = [(); 2].map(|()| attempt(&["k"]));
     granted(grant(here, &first).await);
-    let waiting = {
-        let (there, second) = (there.clone(), second.clone());
-        tokio::spawn(async move {
-            lock(&there, &second).await;
-        })
-    };
-    until_queued(server, &[&second]).await;
+    let [waiting] = wait_in_line(server, [(there, &second)]).await;
     ([first, second], waiting)
 }
 
@@ -517,10 +513,7 @@ async fn a_writers_release_hands_the_key_to_the_waiting_readers() {
         let writer = attempt(&["k"]);
         let readers = [(); 2].map(|()| reader("k"));
         granted(grant(&here, &writer).await);
-        let waiting = readers.clone().map(|reader| {
-            let there = there.clone();
-            tokio::spawn(async move { lock(&there, &reader).await })
-        });
+        let waiting = readers.each_ref().map(|reader| wait(&there, reader));
         until("both wait", PATIENCE, || there.waiting() == 2).await;
         assert_eq!(here.release(&writer).await, Ok(HoldAnswer::Done));
         for reader in waiting {

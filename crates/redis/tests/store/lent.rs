@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold_core::{GrantAnswer, HoldAnswer, InspectStore as _, Store, WaitQueue};
+use leasehold_core::{HoldAnswer, InspectStore as _, Store, WaitQueue};
 use leasehold_redis::RedisStore;
 use servers::{Flavor, Server};
 
-use crate::queue::{WAIT, let_go, lock, until_queued};
+use crate::queue::{hand_over, let_go, until_queued, wait, waits};
 use crate::world::{self, attempt, connect, grant, granted, key, passing, runtime, value};
 
 pub(crate) async fn it_works(server: &Server, store: &RedisStore) {
@@ -98,22 +98,12 @@ async fn a_process_that_lent_its_connection_and_is_gone_costs_one_claim_window()
     let [held, first, second, third, last] = [(); 5].map(|()| attempt(&["k"]));
     granted(grant(&holder, &held).await);
     for waiter in [&first, &second, &third] {
-        let answer = lent.grant(waiter, WAIT).await.unwrap();
-        assert!(matches!(answer, GrantAnswer::Busy { place: Some(_), .. }), "{answer:?}");
+        waits(&lent, waiter).await;
     }
-    let locked = async {
-        lock(&next, &last).await;
-        Instant::now()
-    };
-    let released = async {
-        until_queued(&server, &[&first, &second, &third, &last]).await;
-        let begun = Instant::now();
-        let_go(&holder, &held).await;
-        begun
-    };
-    let (locked, released) = tokio::join!(locked, released);
+    let waiting = wait(&next, &last);
+    until_queued(&server, &[&first, &second, &third, &last]).await;
+    let gap = hand_over(&holder, &held, waiting).await;
     let window = WaitQueue::CLAIM_WINDOW;
-    let gap = locked - released;
     // Three would take three windows.
     assert!((window..5 * window / 2).contains(&gap), "{gap:?} for three waiters of one process");
     let_go(&next, &last).await;

@@ -1,5 +1,6 @@
 //! Helpers for tests of queues: a waiter that waits as a program does, and a view of the queue.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use leasehold_core::{
@@ -8,6 +9,7 @@ use leasehold_core::{
 };
 use leasehold_redis::RedisStore;
 use servers::{Reply, Server};
+use tokio::task::JoinHandle;
 
 use crate::world::{attempt, key, runtime};
 
@@ -48,6 +50,36 @@ pub(crate) async fn lock_with(store: &RedisStore, attempt: &Attempt, runtime: &d
             Step::Done(other) => panic!("{attempt:?}: {other:?}"),
         }
     }
+}
+
+/// Waits in a separate task.
+pub(crate) fn wait(store: &RedisStore, attempt: &Attempt) -> JoinHandle<()> {
+    let (store, attempt) = (store.clone(), attempt.clone());
+    tokio::spawn(async move {
+        lock(&store, &attempt).await;
+    })
+}
+
+/// All of them wait for `k`; each joins the queue once those before it are in it.
+pub(crate) async fn wait_in_line<const N: usize>(
+    server: &Server,
+    waiters: [(&RedisStore, &Attempt); N],
+) -> [JoinHandle<()>; N] {
+    let (mut tasks, mut in_line) = (Vec::new(), Vec::new());
+    for (store, attempt) in waiters {
+        tasks.push(wait(store, attempt));
+        in_line.push(attempt);
+        until_queued(server, &in_line).await;
+    }
+    tasks.try_into().unwrap()
+}
+
+/// Releases, and returns how long it took until the waiter had the lock.
+pub(crate) async fn hand_over(store: &RedisStore, holder: &Attempt, waiting: JoinHandle<()>) -> Duration {
+    let began = Instant::now();
+    let_go(store, holder).await;
+    waiting.await.unwrap();
+    began.elapsed()
 }
 
 /// Asks once, and joins the queue.
@@ -129,12 +161,33 @@ pub(crate) async fn until_queued(server: &Server, attempts: &[&Attempt]) {
 /// The pattern of the connections' channels, which excludes the channel of all holders.
 pub(crate) const NOTIFY_CHANNELS: &str = "leasehold:????????????????????????????????";
 
-/// The number of channels with a subscriber.
-pub(crate) fn subscribed(server: &Server) -> usize {
+/// The channels of connections that have a subscriber, in any order.
+pub(crate) fn channels(server: &Server) -> BTreeSet<String> {
     match server.text(&["PUBSUB", "CHANNELS", NOTIFY_CHANNELS]) {
-        Reply::Array(Some(channels)) => channels.len(),
+        Reply::Array(Some(channels)) => {
+            channels.iter().map(|name| name.as_text().unwrap().to_owned()).collect()
+        }
         other => panic!("{other:?}"),
     }
+}
+
+/// The number of channels with a subscriber.
+pub(crate) fn subscribed(server: &Server) -> usize {
+    channels(server).len()
+}
+
+/// Waits until there are so many channels as before, but not the same ones, and returns how long that
+/// took.
+pub(crate) async fn until_subscribed_again(
+    server: &Server,
+    before: &BTreeSet<String>,
+    limit: Duration,
+) -> Duration {
+    let are_back = || {
+        let now = channels(server);
+        now.len() >= before.len() && now != *before
+    };
+    until("they are subscribed again", limit, are_back).await
 }
 
 /// A field of the server's statistics of a command; 0 if it never got the command.

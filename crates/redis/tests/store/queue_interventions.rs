@@ -9,9 +9,10 @@ use leasehold_redis::{RedisStore, script::call_for};
 use servers::{Flavor, Server};
 
 use crate::queue::{
-    BOTH, NOTIFY_CHANNELS, WAIT, left_behind, let_go, lock, subscribe, subscribed, ttl, until, until_queued,
+    BOTH, WAIT, channels, hand_over, left_behind, let_go, lock, subscribe, subscribed, ttl, until, wait,
+    wait_in_line,
 };
-use crate::queue_order::{SOON, wait};
+use crate::queue_order::SOON;
 use crate::world::{attempt, connect, grant, granted, runtime, store, value};
 
 /// The releaser may not publish.
@@ -23,8 +24,7 @@ async fn a_push_that_is_lost_costs_time_and_no_more() {
         let store = store(&url);
         let [holder, first] = [(); 2].map(|()| attempt(&["k"]).with_ttl(ttl(60_000)));
         granted(grant(&store, &holder).await);
-        let waiting = wait(&store, &first);
-        until_queued(&server, &[&first]).await;
+        let [waiting] = wait_in_line(&server, [(&store, &first)]).await;
         let mut mute = server.connect().unwrap();
         mute.text(&["AUTH", "mute", "x"]).unwrap();
         let call = call_for(&Request::Release(holder), WaitQueue::CLAIM_WINDOW);
@@ -50,10 +50,7 @@ async fn a_key_that_an_operator_deletes_is_noticed_within_a_re_ask() {
     let store = store(&server.url());
     let [holder, first, second] = [(); 3].map(|()| attempt(&["k"]).with_ttl(ttl(60_000)));
     granted(grant(&store, &holder).await);
-    let waiting = wait(&store, &first);
-    until_queued(&server, &[&first]).await;
-    let behind = wait(&store, &second);
-    until_queued(&server, &[&first, &second]).await;
+    let [waiting, behind] = wait_in_line(&server, [(&store, &first), (&store, &second)]).await;
     server.text(&["DEL", "k"]);
     let began = Instant::now();
     waiting.await.unwrap();
@@ -68,21 +65,17 @@ async fn a_holder_that_died_is_followed_at_its_end() {
     let stores = [store(&server.url()), store(&server.url())];
     let holder = attempt(&["k"]).with_ttl(ttl(1500));
     let waiters = [(); 4].map(|()| attempt(&["k"]));
+    let in_line = [0, 1, 2, 3].map(|nth| (&stores[nth % 2], &waiters[nth]));
     let began = Instant::now();
     granted(grant(&stores[0], &holder).await);
-    let mut tasks = Vec::new();
-    for (nth, waiter) in waiters.iter().enumerate() {
-        tasks.push(wait(&stores[nth % 2], waiter));
-        until_queued(&server, &waiters[..=nth].iter().collect::<Vec<_>>()).await;
-    }
-    for (nth, task) in tasks.into_iter().enumerate() {
+    for ((store, waiter), task) in in_line.into_iter().zip(wait_in_line(&server, in_line).await) {
         task.await.unwrap();
         let waited = began.elapsed();
         assert!(
             waited >= Duration::from_millis(1490) && waited < Duration::from_millis(1500) + SOON,
             "{waited:?}"
         );
-        let_go(&stores[nth % 2], &waiters[nth]).await;
+        let_go(store, waiter).await;
     }
 }
 
@@ -94,10 +87,7 @@ async fn a_foreign_holder_is_waited_for_in_order() {
         let store = store(&format!("{}?protocol={protocol}", server.url()));
         server.text(&["SET", "k", "theirs"]);
         let [first, second] = [(); 2].map(|()| attempt(&["k"]));
-        let waiting = wait(&store, &first);
-        until_queued(&server, &[&first]).await;
-        let behind = wait(&store, &second);
-        until_queued(&server, &[&first, &second]).await;
+        let [waiting, behind] = wait_in_line(&server, [(&store, &first), (&store, &second)]).await;
         assert_eq!(value(&server, "k").as_deref(), Some("theirs"), "and is not marked");
         server.text(&["DEL", "k"]);
         let began = Instant::now();
@@ -160,21 +150,15 @@ async fn a_user_without_subscribe_polls_and_reports_why() {
             let holder = attempt(&["k"]);
             granted(grant(&store, &holder).await);
             let waiters = [(); 3].map(|()| attempt(&["k"]));
-            let mut tasks = Vec::new();
-            for (nth, waiter) in waiters.iter().enumerate() {
-                tasks.push(wait(&store, waiter));
-                until_queued(&server, &waiters[..=nth].iter().collect::<Vec<_>>()).await;
-            }
+            let tasks = wait_in_line(&server, waiters.each_ref().map(|waiter| (&store, waiter))).await;
             let why = store.push_unavailable().unwrap().to_string();
             assert!(why.contains("deaf"), "{flavor} {protocol}: {why}");
             tokio::time::sleep(Duration::from_secs(1)).await;
             let mut last = holder;
-            for (waiter, task) in waiters.iter().zip(tasks) {
-                let began = Instant::now();
-                let_go(&store, &last).await;
-                task.await.unwrap();
-                assert!(began.elapsed() < SOON, "{flavor} {protocol}: {:?}", began.elapsed());
-                last = waiter.clone();
+            for (waiter, task) in waiters.into_iter().zip(tasks) {
+                let took = hand_over(&store, &last, task).await;
+                assert!(took < SOON, "{flavor} {protocol}: {took:?}");
+                last = waiter;
             }
             let_go(&store, &last).await;
             assert_eq!(left_behind(&server), [""; 0]);
@@ -189,14 +173,9 @@ async fn a_waiter_on_a_lent_connection_polls() {
     let (lent, ours) = (RedisStore::from_connection(connection, "lent", runtime()), store(&server.url()));
     let [holder, first, second] = [(); 3].map(|()| attempt(&["k"]));
     granted(grant(&ours, &holder).await);
-    let waiting = wait(&lent, &first);
-    until_queued(&server, &[&first]).await;
-    let behind = wait(&ours, &second);
-    until_queued(&server, &[&first, &second]).await;
-    let began = Instant::now();
-    let_go(&ours, &holder).await;
-    waiting.await.unwrap();
-    assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+    let [waiting, behind] = wait_in_line(&server, [(&lent, &first), (&ours, &second)]).await;
+    let took = hand_over(&ours, &holder, waiting).await;
+    assert!(took < SOON, "{took:?}");
     assert!(!behind.is_finished());
     let_go(&lent, &first).await;
     behind.await.unwrap();
@@ -222,10 +201,8 @@ async fn many_dead_waiters_are_cleared_away_at_once() {
     }
     drop(there);
     until("their channel is gone", SOON, || subscribed(&server) == 1).await;
-    let began = Instant::now();
-    let_go(&here, &holder).await;
-    waiting.await.unwrap();
-    assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+    let took = hand_over(&here, &holder, waiting).await;
+    assert!(took < SOON, "{took:?}");
     let_go(&here, &last).await;
     assert_eq!(left_behind(&server), [""; 0]);
 }
@@ -239,15 +216,10 @@ async fn a_user_without_ping_can_wait() {
         subscribe(&store).await;
         let [holder, first] = [(); 2].map(|()| attempt(&["k"]));
         granted(grant(&store, &holder).await);
-        let waiting = wait(&store, &first);
-        until_queued(&server, &[&first]).await;
-        let before = server.text(&["PUBSUB", "CHANNELS", NOTIFY_CHANNELS]);
+        let [waiting] = wait_in_line(&server, [(&store, &first)]).await;
+        let before = channels(&server);
         tokio::time::sleep(Duration::from_millis(1600)).await;
-        assert_eq!(
-            server.text(&["PUBSUB", "CHANNELS", NOTIFY_CHANNELS]),
-            before,
-            "{protocol}: the connection was dropped"
-        );
+        assert_eq!(channels(&server), before, "{protocol}: the connection was dropped");
         let_go(&store, &holder).await;
         waiting.await.unwrap();
         let_go(&store, &first).await;
@@ -262,15 +234,11 @@ async fn noise_on_a_channel_is_passed_over() {
         let store = store(&format!("{}?protocol={protocol}", server.url()));
         let [holder, first] = [(); 2].map(|()| attempt(&["k"]));
         granted(grant(&store, &holder).await);
-        let waiting = wait(&store, &first);
-        until_queued(&server, &[&first]).await;
+        let [waiting] = wait_in_line(&server, [(&store, &first)]).await;
         until("it hears", SOON, || subscribed(&server) == 1).await;
-        let servers::Reply::Array(Some(channels)) = server.text(&["PUBSUB", "CHANNELS", NOTIFY_CHANNELS])
-        else {
-            panic!()
-        };
+        let channel = channels(&server).pop_first().unwrap();
         for noise in ["", "g", "hello", "g 0 1 2 k", "\0\r\n", "x 00 k"] {
-            server.text(&["PUBLISH", channels[0].as_text().unwrap(), noise]);
+            server.text(&["PUBLISH", &channel, noise]);
         }
         assert!(!waiting.is_finished());
         let_go(&store, &holder).await;

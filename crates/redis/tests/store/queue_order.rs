@@ -3,12 +3,12 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use leasehold_core::{Attempt, GrantAnswer, HoldAnswer, Owner, Store, WaitMode};
-use leasehold_redis::RedisStore;
+use leasehold_core::{GrantAnswer, HoldAnswer, Owner, Store, WaitMode};
 use servers::{Flavor, Server};
 
 use crate::queue::{
-    BOTH, commands, give_up, left_behind, let_go, line, lock, subscribe, subscribed, until, until_queued,
+    BOTH, commands, give_up, hand_over, left_behind, let_go, line, lock, subscribe, subscribed, until,
+    until_queued, wait, wait_in_line,
 };
 use crate::world::{attempt, grant, granted, runtime, store};
 
@@ -18,14 +18,6 @@ pub(crate) const SOON: Duration = Duration::from_secs(2);
 
 fn urls(server: &Server) -> [String; 2] {
     BOTH.map(|protocol| format!("{}?protocol={protocol}", server.url()))
-}
-
-/// Waits in a separate task.
-pub(crate) fn wait(store: &RedisStore, attempt: &Attempt) -> tokio::task::JoinHandle<()> {
-    let (store, attempt) = (store.clone(), attempt.clone());
-    tokio::spawn(async move {
-        lock(&store, &attempt).await;
-    })
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -180,17 +172,12 @@ async fn a_waiter_that_goes_leaves_its_place_to_the_next() {
         let (here, there) = (store(&url), store(&url));
         let [holder, gone, next] = [(); 3].map(|()| attempt(&["k"]));
         granted(grant(&here, &holder).await);
-        let going = wait(&there, &gone);
-        until_queued(&server, &[&gone]).await;
-        let waiting = wait(&here, &next);
-        until_queued(&server, &[&gone, &next]).await;
+        let [going, waiting] = wait_in_line(&server, [(&there, &gone), (&here, &next)]).await;
         going.abort();
         give_up(&there, &gone).await;
         until_queued(&server, &[&next]).await;
-        let began = Instant::now();
-        let_go(&there, &holder).await;
-        waiting.await.unwrap();
-        assert!(began.elapsed() < SOON);
+        let took = hand_over(&there, &holder, waiting).await;
+        assert!(took < SOON, "{took:?}");
         let_go(&here, &next).await;
         assert_eq!(left_behind(&server), [""; 0]);
     }
@@ -207,17 +194,12 @@ async fn a_process_that_dies_in_the_queue_does_not_delay_the_next() {
         // The first waiter of a process joins before it subscribes; it dies after that.
         subscribe(&here).await;
         subscribe(&there).await;
-        let dying = wait(&there, &dead);
-        until_queued(&server, &[&dead]).await;
-        let waiting = wait(&here, &next);
-        until_queued(&server, &[&dead, &next]).await;
+        let [dying, waiting] = wait_in_line(&server, [(&there, &dead), (&here, &next)]).await;
         dying.abort();
         drop(there);
         until("its channel is gone", SOON, || subscribed(&server) == 1).await;
-        let began = Instant::now();
-        let_go(&here, &holder).await;
-        waiting.await.unwrap();
-        assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+        let took = hand_over(&here, &holder, waiting).await;
+        assert!(took < SOON, "{took:?}");
         let_go(&here, &next).await;
         assert_eq!(left_behind(&server), [""; 0]);
     }
@@ -286,8 +268,7 @@ async fn a_try_that_finds_a_key_free_hands_it_to_the_first_waiter() {
         let (here, there) = (store(&server.url()), store(&server.url()));
         let [gone, first, late] = [(); 3].map(|()| attempt(&["k"]));
         granted(grant(&here, &gone).await);
-        let waits = wait(&there, &first);
-        until_queued(&server, &[&first]).await;
+        let [waits] = wait_in_line(&server, [(&there, &first)]).await;
         assert_eq!(server.text(&["DEL", "k"]).as_integer(), Some(1));
         let answer = here.grant(&late, WaitMode::Try).await.unwrap();
         let GrantAnswer::Busy { held_by, place: None } = answer else { panic!("{flavor}: {answer:?}") };

@@ -5,12 +5,13 @@ use std::time::{Duration, Instant};
 use leasehold_core::{Attempt, InspectStore as _, Store, WaitQueue, Wake};
 use leasehold_redis::RedisStore;
 use servers::{Flavor, Proxy, Server};
+use tokio::task::JoinHandle;
 
 use crate::queue::{
-    BOTH, NOTIFY_CHANNELS, WAIT, give_up, left_behind, let_go, lock, subscribe, subscribed, until,
-    until_queued, waits,
+    BOTH, NOTIFY_CHANNELS, WAIT, channels, give_up, hand_over, left_behind, let_go, lock, subscribe,
+    subscribed, until, until_queued, until_subscribed_again, wait, wait_in_line, waits,
 };
-use crate::queue_order::{SOON, wait};
+use crate::queue_order::SOON;
 use crate::world::{attempt, grant, granted, key, lasting, runtime, store};
 
 fn through(proxy: &Proxy, protocol: &str) -> RedisStore {
@@ -40,18 +41,12 @@ impl Scene {
         Self { server, proxy, here, there, holder, first, second }
     }
 
-    async fn both_wait(&self) -> [tokio::task::JoinHandle<()>; 2] {
-        let first = wait(&self.there, &self.first);
-        until_queued(&self.server, &[&self.first]).await;
-        let second = wait(&self.here, &self.second);
-        until_queued(&self.server, &[&self.first, &self.second]).await;
-        [first, second]
+    async fn both_wait(&self) -> [JoinHandle<()>; 2] {
+        wait_in_line(&self.server, [(&self.there, &self.first), (&self.here, &self.second)]).await
     }
 
-    async fn release(&self) -> Instant {
-        let began = Instant::now();
-        let_go(&self.here, &self.holder).await;
-        began
+    async fn hand_over(&self, waiting: JoinHandle<()>) -> Duration {
+        hand_over(&self.here, &self.holder, waiting).await
     }
 }
 
@@ -61,22 +56,16 @@ async fn a_waiter_whose_connection_is_cut_subscribes_again_and_keeps_its_place()
         let scene = Scene::new(Flavor::Redis70, protocol).await;
         let [first, second] = scene.both_wait().await;
         for _ in 0..3 {
-            let before = scene.server.text(&["PUBSUB", "CHANNELS", NOTIFY_CHANNELS]);
+            let before = channels(&scene.server);
             scene.proxy.cut();
-            // The same number of channels, but not the same ones.
-            let is_back = || {
-                subscribed(&scene.server) == 2
-                    && scene.server.text(&["PUBSUB", "CHANNELS", NOTIFY_CHANNELS]) != before
-            };
-            let took = until("it hears again", Duration::from_secs(5), is_back).await;
+            let took = until_subscribed_again(&scene.server, &before, Duration::from_secs(5)).await;
             assert!(took < SOON, "{protocol}: {took:?}");
         }
         // Its repeated request puts the new channel into the queue.
         tokio::time::sleep(Duration::from_millis(50)).await;
         until_queued(&scene.server, &[&scene.first, &scene.second]).await;
-        let released = scene.release().await;
-        first.await.unwrap();
-        assert!(released.elapsed() < SOON, "{protocol}: {:?}", released.elapsed());
+        let took = scene.hand_over(first).await;
+        assert!(took < SOON, "{protocol}: {took:?}");
         assert!(!second.is_finished());
         let_go(&scene.there, &scene.first).await;
         second.await.unwrap();
@@ -93,15 +82,12 @@ async fn a_waiter_that_was_away_when_its_turn_came_is_next() {
         scene.proxy.black_hole();
         scene.proxy.cut();
         until("it is gone", SOON, || subscribed(&scene.server) == 1).await;
-        let released = scene.release().await;
-        second.await.unwrap();
-        assert!(released.elapsed() < SOON, "{protocol}: {:?}", released.elapsed());
+        let took = scene.hand_over(second).await;
+        assert!(took < SOON, "{protocol}: {took:?}");
         scene.proxy.heal();
         until_queued(&scene.server, &[&scene.first]).await;
-        let released = Instant::now();
-        let_go(&scene.here, &scene.second).await;
-        first.await.unwrap();
-        assert!(released.elapsed() < SOON, "{protocol}: {:?}", released.elapsed());
+        let took = hand_over(&scene.here, &scene.second, first).await;
+        assert!(took < SOON, "{protocol}: {took:?}");
     }
 }
 
@@ -133,9 +119,7 @@ async fn a_half_open_process_costs_the_queue_one_claim_window() {
         in_line.push(&scene.second);
         until_queued(&scene.server, &in_line).await;
         scene.proxy.black_hole();
-        let released = scene.release().await;
-        second.await.unwrap();
-        let waited = released.elapsed();
+        let waited = scene.hand_over(second).await;
         assert!(waited >= window && waited < limit, "{protocol}, {} siblings: {waited:?}", siblings.len());
         let_go(&scene.here, &scene.second).await;
         // After the connection is back, they are all served.
@@ -153,20 +137,15 @@ async fn a_dead_connection_is_noticed_while_all_wait() {
     for protocol in BOTH {
         let scene = Scene::new(Flavor::Redis62, protocol).await;
         let [first, second] = scene.both_wait().await;
-        let before = scene.server.text(&["PUBSUB", "CHANNELS", NOTIFY_CHANNELS]);
+        let before = channels(&scene.server);
         scene.proxy.black_hole();
         // A PING becomes due and is not answered; the new connections are silent as well.
         tokio::time::sleep(Duration::from_secs(3)).await;
         scene.proxy.heal();
-        let is_back = || {
-            scene.server.text(&["PUBSUB", "CHANNELS", NOTIFY_CHANNELS]) != before
-                && subscribed(&scene.server) >= 2
-        };
-        until("it hears on another", Duration::from_secs(9), is_back).await;
+        until_subscribed_again(&scene.server, &before, Duration::from_secs(9)).await;
         tokio::time::sleep(Duration::from_millis(50)).await;
-        let released = scene.release().await;
-        first.await.unwrap();
-        assert!(released.elapsed() < SOON, "{protocol}: {:?}", released.elapsed());
+        let took = scene.hand_over(first).await;
+        assert!(took < SOON, "{protocol}: {took:?}");
         let_go(&scene.there, &scene.first).await;
         second.await.unwrap();
     }
@@ -184,17 +163,12 @@ async fn connections_that_an_operator_kills_and_scripts_that_he_flushes_go_unnot
         subscribe(&there).await;
         let [holder, first, second] = [(); 3].map(|()| attempt(&["k"]));
         granted(grant(&here, &holder).await);
-        let waiting = wait(&there, &first);
-        until_queued(&server, &[&first]).await;
-        let behind = wait(&here, &second);
-        until_queued(&server, &[&first, &second]).await;
-        let before = server.text(&["PUBSUB", "CHANNELS", NOTIFY_CHANNELS]);
+        let [waiting, behind] = wait_in_line(&server, [(&there, &first), (&here, &second)]).await;
+        let before = channels(&server);
         for kind in ["pubsub", "normal"] {
             server.text(&["CLIENT", "KILL", "TYPE", kind]);
         }
-        let is_back =
-            || subscribed(&server) == 2 && server.text(&["PUBSUB", "CHANNELS", NOTIFY_CHANNELS]) != before;
-        until("both hear again", Duration::from_secs(9), is_back).await;
+        until_subscribed_again(&server, &before, Duration::from_secs(9)).await;
         until_queued(&server, &[&first, &second]).await;
         tokio::time::sleep(Duration::from_millis(100)).await;
         server.text(&["SCRIPT", "FLUSH"]);
@@ -215,19 +189,14 @@ async fn the_second_connection_does_not_die_unnoticed() {
     let store = store(&format!("{}?protocol=resp2", server.url()));
     let [holder, first] = [(); 2].map(|()| attempt(&["k"]));
     granted(grant(&store, &holder).await);
-    let waiting = wait(&store, &first);
-    until_queued(&server, &[&first]).await;
+    let [waiting] = wait_in_line(&server, [(&store, &first)]).await;
     until("it hears", SOON, || subscribed(&server) == 1).await;
-    let before = server.text(&["PUBSUB", "CHANNELS", NOTIFY_CHANNELS]);
+    let before = channels(&server);
     server.text(&["CLIENT", "KILL", "TYPE", "pubsub"]);
-    let is_back =
-        || subscribed(&server) == 1 && server.text(&["PUBSUB", "CHANNELS", NOTIFY_CHANNELS]) != before;
-    until("it hears again", SOON, is_back).await;
+    until_subscribed_again(&server, &before, SOON).await;
     tokio::time::sleep(Duration::from_millis(50)).await;
-    let began = Instant::now();
-    let_go(&store, &holder).await;
-    waiting.await.unwrap();
-    assert!(began.elapsed() < SOON);
+    let took = hand_over(&store, &holder, waiting).await;
+    assert!(took < SOON, "{took:?}");
     assert_eq!(store.inspect(&key("k")).await.unwrap().holders.len(), 1);
 }
 

@@ -8,8 +8,7 @@ use leasehold_redis::RedisStore;
 use servers::{Flavor, Server};
 
 use crate::login::MINIMAL;
-use crate::queue::{left_behind, let_go, lock, until, until_queued};
-use crate::queue_order::wait;
+use crate::queue::{left_behind, let_go, lock, until, wait_in_line};
 use crate::world::{attempt, grant, granted, lasting, passing, store, value};
 
 fn pair(flavor: Flavor) -> (Server, Server) {
@@ -86,8 +85,7 @@ async fn a_lock_that_is_handed_over_counts_only_when_it_is_confirmed_too() {
     let (here, there) = (store(&master.url()), confirmed(&master, ""));
     let [holder, first] = [(); 2].map(|()| attempt(&["k"]));
     lock(&here, &holder).await;
-    let waiter = wait(&there, &first);
-    until_queued(&master, &[&first]).await;
+    let [waiter] = wait_in_line(&master, [(&there, &first)]).await;
     replica.stop();
     let_go(&here, &holder).await;
     tokio::time::sleep(Duration::from_millis(600)).await;

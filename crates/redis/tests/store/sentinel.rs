@@ -8,8 +8,7 @@ use leasehold_core::{
 };
 use servers::{Flavor, Reply, Server, Watched};
 
-use crate::queue::{let_go, lock, until, until_queued, waits};
-use crate::queue_order::wait;
+use crate::queue::{hand_over, lock, until, until_queued, wait_in_line, waits};
 use crate::world::{attempt, grant, granted, key, lasting, passing, store, value};
 
 /// Half a second until the sentinels miss the master, two for the failover, and some for us.
@@ -124,8 +123,7 @@ async fn a_queued_waiter_is_notified_by_the_new_master() {
         let [here, there] = [(); 2].map(|()| store(&format!("{}{query}", watched.url())));
         let [holder, first] = [(); 2].map(|()| attempt(&["k"]));
         lock(&here, &holder).await;
-        let waiter = wait(&there, &first);
-        until_queued(&watched.servers[0], &[&first]).await;
+        let [waiter] = wait_in_line(&watched.servers[0], [(&there, &first)]).await;
         watched.fail_over();
         until("the sentinels agree", Duration::from_secs(10), || {
             (0..3).all(|sentinel| watched.master_by(sentinel) == 1)
@@ -135,10 +133,8 @@ async fn a_queued_waiter_is_notified_by_the_new_master() {
         until_queued(&watched.servers[1], &[&first]).await;
         until("it hears there", FOLLOWED_WITHIN, || listeners(&watched.servers[1]) >= 1).await;
         println!("is queued there after {:?}", failed_over.elapsed());
-        let released = Instant::now();
-        let_go(&here, &holder).await;
-        waiter.await.unwrap();
-        assert!(released.elapsed() < Duration::from_secs(2), "{:?}", released.elapsed());
+        let took = hand_over(&here, &holder, waiter).await;
+        assert!(took < Duration::from_secs(2), "{took:?}");
         watched.until_ready();
     }
 }
