@@ -3,12 +3,10 @@
 use std::time::{Duration, Instant};
 
 use leasehold_core::{
-    AdminStore as _, Answer, Attempt, BreakAnswer, BreakNote, Fault, FaultKind, Fence, GrantAnswer,
-    HoldAnswer, InspectStore as _, MemberStore as _, Proposal, RaiseAnswer, Request, Stamp, Store, Ttl,
-    WaitMode,
+    AdminStore as _, Attempt, BreakAnswer, BreakNote, Fault, FaultKind, Fence, GrantAnswer, HoldAnswer,
+    InspectStore as _, MemberStore as _, Proposal, RaiseAnswer, Store, Ttl, WaitMode,
 };
 use leasehold_redis::RedisStore;
-use leasehold_redis::script::{call_at_member, decode};
 use servers::{Flavor, Reply, Server};
 
 use crate::queue::WAIT;
@@ -175,30 +173,6 @@ async fn a_break_at_a_member_counts_the_fences_of_the_key() {
         let Reply::Array(Some(names)) = names else { panic!("{flavor}: {names:?}") };
         let names: Vec<_> = names.iter().filter_map(Reply::as_text).collect();
         assert!(names.len() == 1 && names[0].starts_with("leasehold:f{"), "{flavor}: {names:?}");
-    }
-}
-
-/// It was in a buffer while its attempt was released.
-#[tokio::test]
-async fn a_rejoin_that_comes_too_late_takes_nothing() {
-    for flavor in Flavor::ALL {
-        let server = Server::start(flavor);
-        let mut connection = connect(&server.url()).await;
-        let mut ask = async |request: &Request| {
-            let call = call_at_member(request, Duration::from_secs(2), None);
-            decode(request, call.by_text().query_async(&mut connection).await.unwrap()).unwrap().answer
-        };
-        let ours = proposing(&["k"]);
-        let by =
-            |micros| Request::Rejoin { attempt: ours.clone(), not_after: Some(Stamp::from_micros(micros)) };
-        let late = ask(&by(clock() - 1_000_000)).await;
-        assert!(
-            matches!(late, Answer::Rejoin(HoldAnswer::NotHeld { held_by: None, .. })),
-            "{flavor}: {late:?}"
-        );
-        assert_eq!(server.text(&["DBSIZE"]), Reply::Integer(0), "{flavor}");
-        assert_eq!(ask(&by(clock() + 1_000_000)).await, Answer::Rejoin(HoldAnswer::Done), "{flavor}");
-        assert_eq!(ask(&by(clock() - 1_000_000)).await, Answer::Rejoin(HoldAnswer::Done), "it is renewed");
     }
 }
 

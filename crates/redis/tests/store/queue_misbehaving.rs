@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold_core::{Answer, Attempt, HoldAnswer, Request, Wait};
 use leasehold_redis::wire::channel_of;
-use redis::aio::{MultiplexedConnection, PubSub};
+use redis::aio::MultiplexedConnection;
 use servers::{Flavor, Reply, Server};
 
 use crate::world::{attempt, connect, value};
@@ -17,32 +17,14 @@ async fn ask(connection: &mut MultiplexedConnection, request: Request) -> Answer
 async fn line_at(connection: &mut MultiplexedConnection, channels: [Option<u128>; 2]) -> [Attempt; 3] {
     let all = [(); 3].map(|()| attempt(&["a"]));
     for (attempt, channel) in all.iter().zip([None].into_iter().chain(channels)) {
-        joins(connection, attempt, channel).await;
+        let wait = Some(Wait { channel: channel.map(channel_of), ..Wait::default() });
+        ask(connection, Request::Grant { attempt: attempt.clone(), wait, not_after: None }).await;
     }
     all
 }
 
 async fn line(connection: &mut MultiplexedConnection) -> [Attempt; 3] {
     line_at(connection, [None, Some(7)]).await
-}
-
-async fn joins(connection: &mut MultiplexedConnection, attempt: &Attempt, channel: Option<u128>) {
-    let wait = Some(Wait { channel: channel.map(channel_of), ..Wait::default() });
-    ask(connection, Request::Grant { attempt: attempt.clone(), wait, not_after: None }).await;
-}
-
-/// A subscriber of these channels, until this is dropped.
-async fn listener(server: &Server, channels: &[u128]) -> PubSub {
-    let mut listener = redis::Client::open(server.url()).unwrap().get_async_pubsub().await.unwrap();
-    for channel in channels {
-        listener.subscribe(channel_of(*channel).as_bytes()).await.unwrap();
-    }
-    listener
-}
-
-/// The field that says that waiters on this channel are skipped.
-fn passed_over(channel: u128) -> String {
-    format!("s:{}", String::from_utf8_lossy(channel_of(channel).as_bytes()))
 }
 
 fn is_held_by(server: &Server, attempt: &Attempt) -> bool {
@@ -84,79 +66,13 @@ async fn a_fence_that_is_no_number_keeps_nobody_from_letting_go() {
         Flavor::ALL.into_iter().flat_map(|flavor| [(flavor, [None, Some(7)]), (flavor, [Some(8); 2])])
     {
         let server = Server::start(flavor);
-        let _listener = listener(&server, &[8]).await;
+        let mut listener = redis::Client::open(server.url()).unwrap().get_async_pubsub().await.unwrap();
+        listener.subscribe(channel_of(8).as_bytes()).await.unwrap();
         let mut connection = connect(&server.url()).await;
         let [first, ..] = line_at(&mut connection, channels).await;
         server.text(&["SET", "leasehold:c{-}", "no fence"]);
         assert_eq!(ask(&mut connection, Request::Release(first)).await, Answer::Release(HoldAnswer::Done));
         assert_eq!(value(&server, "a"), None, "{flavor}");
         assert_eq!(server.text(&["DBSIZE"]), Reply::Integer(1), "{flavor}: the fence alone");
-    }
-}
-
-/// The clock was set back, or another server's was ahead.
-#[tokio::test]
-async fn a_waiter_that_joins_a_queue_ahead_of_the_clock_is_last() {
-    const AHEAD: i64 = 4_000_000_000_000_000;
-    for flavor in Flavor::ALL {
-        let server = Server::start(flavor);
-        let mut connection = connect(&server.url()).await;
-        let [_, second, _] = line(&mut connection).await;
-        server.text(&["ZADD", "leasehold:l{a}a", &AHEAD.to_string(), &second.holder.digits()]);
-        let (fourth, fifth) = (attempt(&["a"]), attempt(&["a"]));
-        for (attempt, ticket) in [(&fourth, AHEAD + 1), (&fifth, AHEAD + 2)] {
-            joins(&mut connection, attempt, Some(7)).await;
-            let score = server.text(&["ZSCORE", "leasehold:l{a}a", &attempt.holder.digits()]);
-            assert_eq!(score, Reply::Bulk(Some(ticket.to_string().into())), "{flavor}");
-        }
-    }
-}
-
-#[tokio::test]
-async fn a_channel_that_was_passed_over_counts_again_when_somebody_there_joins() {
-    for flavor in Flavor::ALL {
-        let server = Server::start(flavor);
-        let mut connection = connect(&server.url()).await;
-        line(&mut connection).await;
-        server.text(&["HSET", "leasehold:w{a}a", &passed_over(7), ""]);
-        joins(&mut connection, &attempt(&["a"]), Some(7)).await;
-        let still = server.text(&["HEXISTS", "leasehold:w{a}a", &passed_over(7)]);
-        assert_eq!(still, Reply::Integer(0), "{flavor}");
-    }
-}
-
-#[tokio::test]
-async fn a_waiter_without_push_does_not_keep_those_before_it_from_being_notified() {
-    for flavor in Flavor::ALL {
-        let server = Server::start(flavor);
-        let _listener = listener(&server, &[7]).await;
-        let mut connection = connect(&server.url()).await;
-        let [first, second, third] = line_at(&mut connection, [Some(7), None]).await;
-        assert_eq!(ask(&mut connection, Request::Release(first)).await, Answer::Release(HoldAnswer::Done));
-        assert!(is_held_by(&server, &second), "{flavor}");
-        ask(&mut connection, Request::Release(second)).await;
-        assert!(is_held_by(&server, &third), "{flavor}");
-    }
-}
-
-/// One of the queue's two keys was evicted.
-#[tokio::test]
-async fn an_incomplete_queue_is_removed() {
-    for flavor in Flavor::ALL {
-        for half in ["leasehold:l{a}a", "leasehold:w{a}a"] {
-            let server = Server::start(flavor);
-            let mut connection = connect(&server.url()).await;
-            let [first, ..] = line(&mut connection).await;
-            server.text(&["DEL", half]);
-            assert_eq!(
-                ask(&mut connection, Request::Release(first)).await,
-                Answer::Release(HoldAnswer::Done)
-            );
-            assert_eq!(
-                server.text(&["DBSIZE"]),
-                Reply::Integer(1),
-                "{flavor}, without {half}: the fence alone"
-            );
-        }
     }
 }

@@ -35,17 +35,6 @@ async fn one_signal_lies_there_however_many_releases_there_were_and_has_an_end()
     }
 }
 
-#[tokio::test]
-async fn releasing_a_lock_that_was_not_held_wakes_nobody() {
-    let server = Server::start(Flavor::Redis70);
-    let store = store(&server.url());
-    let ours = waking(&["lock:a"]);
-    assert!(store.release(&ours).await.is_ok());
-    server.text(&["SET", "lock:a", "another's"]);
-    assert!(store.release(&ours).await.is_ok());
-    assert_eq!((signals(&server), value(&server, "lock:a").as_deref()), (0, Some("another's")));
-}
-
 /// A store without a naming sends the same commands as before, and wakes nobody.
 #[tokio::test]
 async fn a_release_without_a_signal_wakes_nobody() {

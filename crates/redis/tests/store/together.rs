@@ -6,7 +6,6 @@ use std::time::Duration;
 use leasehold_core::{
     Answer, Attempt, Claim, GrantAnswer, HoldAnswer, InspectStore as _, Mode, Request, Store, Ttl, Wait, Wake,
 };
-use leasehold_redis::RedisStore;
 use leasehold_redis::wire::channel_of;
 use servers::{Connection, Flavor, Reply, Server};
 
@@ -33,13 +32,6 @@ fn with(claim: Claim) -> Attempt {
 
 fn writer() -> Attempt {
     attempt(&["invoice:42"])
-}
-
-async fn is_refused(store: &RedisStore, attempt: &Attempt) -> leasehold_core::HolderInfo {
-    match grant(store, attempt).await {
-        Ok(GrantAnswer::Busy { held_by, .. }) => held_by,
-        other => panic!("{other:?}"),
-    }
 }
 
 fn everything(server: &Server) -> Vec<String> {
@@ -112,39 +104,6 @@ async fn an_older_build_takes_a_marker_for_somebody_elses_lock_and_finds_the_wai
     assert!(!matches(&in_line(&three), WAITER), "it would be handed a lease of its own");
     assert_eq!(store.release(&one).await, Ok(HoldAnswer::Done));
     assert!(matches(&value(&server, "invoice:42").unwrap(), LEASE));
-}
-
-#[tokio::test]
-async fn shares_without_a_marker_never_come_back_to_life() {
-    for (flavor, server, store) in every_server() {
-        let (one, two) = (reader(), reader());
-        granted(grant(&store, &one).await);
-        // An older build or another program, which uses only the key.
-        server.text(&["SET", "invoice:42", "lh1-000000000000000000000000000000ff", "PX", "10000"]);
-        let gone = store.renew(from_ref(&one)).await;
-        assert!(
-            matches!(&gone[..], [Ok(HoldAnswer::NotHeld { held_by: Some(_), .. })]),
-            "{flavor}: {gone:?}"
-        );
-        server.text(&["DEL", "invoice:42"]);
-        granted(grant(&store, &two).await);
-        let gone = store.renew(from_ref(&one)).await;
-        assert!(matches!(&gone[..], [Ok(HoldAnswer::NotHeld { .. })]), "{flavor}: {gone:?}");
-        assert_eq!(server.text(&["ZCARD", HOLDERS]), Reply::Integer(1), "{flavor}");
-    }
-}
-
-#[tokio::test]
-async fn a_store_that_lost_count_of_permits_grants_none_until_all_are_back() {
-    let server = Server::start(Flavor::Redis70);
-    let store = store(&server.url());
-    let (one, two) = (permits(1, 4), permits(1, 4));
-    granted(grant(&store, &one).await);
-    server.text(&["DEL", SHARES]);
-    assert_eq!(store.renew(from_ref(&one)).await, [Ok(HoldAnswer::Done)]);
-    assert_eq!(is_refused(&store, &two).await.mode, Mode::Permits { weight: 0, of: 4 });
-    assert_eq!(store.release(&one).await, Ok(HoldAnswer::Done));
-    granted(grant(&store, &two).await);
 }
 
 #[tokio::test]
