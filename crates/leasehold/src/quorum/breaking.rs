@@ -26,7 +26,8 @@ use super::looking::{MANY_KEYS_LIMIT, all_say, each_says, held_by_a_majority};
 use super::state::QuorumState;
 
 /// Ends the lease that a majority shows with this fence, at all members that answer. The break is
-/// done once a majority of them does not have the lease any more: then no majority can renew it.
+/// done once a majority of them has broken it: then no majority can renew it. A member that does not
+/// have the lease does not count, because the holder's next renewal may take the lease there.
 pub(super) async fn break_lease(
     quorum: &Arc<QuorumState>,
     key: &Key,
@@ -49,24 +50,24 @@ pub(super) async fn break_lease(
     for (n, state) in seen.into_iter().enumerate() {
         let there = state
             .map(|state| state.holders.into_iter().find(|one| QuorumAttempt::is_same_holding(one, &held)));
-        match there {
-            Some(None) => ballot.handle(n, Ok(HoldAnswer::Done)),
-            // A member that did not answer the look-up most likely has the same fence as the
-            // others.
-            there => {
-                let its = there.flatten().and_then(|one| one.fence).unwrap_or(fence);
-                let does = end(quorum.members[n].store.clone(), key.clone(), its, held.clone(), note.clone());
-                quorum.call(quorum.look_limit(), n, does, answers_to(n, &tell));
-            }
+        if there == Some(None) {
+            ballot.handle(n, Ok(HoldAnswer::NotHeld { key: key.clone(), held_by: None }));
+            continue;
         }
+        // A member that did not answer the look-up most likely has the same fence as the others.
+        let its = there.flatten().and_then(|one| one.fence).unwrap_or(fence);
+        let does = end(quorum.members[n].store.clone(), key.clone(), its, held.clone(), note.clone());
+        quorum.call(quorum.look_limit(), n, does, answers_to(n, &tell));
     }
     drop(tell);
-    while ballot.vote() != Vote::Done {
+    while ballot.vote() == Vote::Open {
         let Some((member, answer)) = heard.recv().await else { break };
-        ballot.handle(member, answer.map(|()| HoldAnswer::Done));
+        ballot.handle(member, answer);
     }
-    quorum.verdict(&ballot, "broke the lease")?;
-    Ok(BreakAnswer::Broken { holding: held })
+    match quorum.verdict(&ballot, "broke the lease")? {
+        HoldAnswer::Done => Ok(BreakAnswer::Broken { holding: held }),
+        HoldAnswer::NotHeld { held_by, .. } => Ok(BreakAnswer::NotHeld { held_by }),
+    }
 }
 
 /// Ends a holding at one member. Its fence there may rise meanwhile, to the fence that was agreed
@@ -77,20 +78,18 @@ fn end(
     mut fence: Fence,
     held: HolderInfo,
     note: BreakNote,
-) -> BoxFuture<'static, Result<(), Fault>> {
+) -> BoxFuture<'static, Result<HoldAnswer, Fault>> {
     /// The fence is raised once per round; more tries mean that somebody keeps asking again.
     const TRIES: u32 = 3;
     Box::pin(async move {
         for _ in 0..TRIES {
-            let BreakAnswer::NotHeld { held_by: Some(_) } =
-                store.admin()?.break_lease(&key, fence, &note).await?
-            else {
-                return Ok(());
-            };
+            if let BreakAnswer::Broken { .. } = store.admin()?.break_lease(&key, fence, &note).await? {
+                return Ok(HoldAnswer::Done);
+            }
             // The answer names one holder, and others may share the key.
             let mut holders = store.inspector()?.inspect(&key).await?.holders.into_iter();
             match holders.find(|one| QuorumAttempt::is_same_holding(one, &held)).map(|one| one.fence) {
-                None => return Ok(()),
+                None => return Ok(HoldAnswer::NotHeld { key, held_by: None }),
                 Some(Some(risen)) if risen != fence => fence = risen,
                 Some(_) => break,
             }

@@ -74,6 +74,29 @@ async fn a_lease_that_too_few_members_broke_is_not_said_to_be_broken() {
     assert!(fault.to_string().contains(words), "{fault}");
 }
 
+/// Regression: a member that did not have the lease counted as if it had broken it. The holder's next
+/// renewal took the lease there, and kept it although it had been reported as broken.
+#[tokio::test(start_paused = true)]
+async fn a_member_that_may_take_a_lease_again_does_not_count_as_one_that_broke_it() {
+    let world = World::of(3);
+    let (quorum, operator) = (world.quorum(), world.quorum());
+    let attempt = world.attempt();
+    world.members[2].once("grant", passing("connection refused"));
+    let fence = fence(&quorum.grant(&attempt, WaitMode::Try).await);
+    world.members[0].on("break", CallFate::Hung);
+    let answer = operator.break_lease(&key("k"), fence, &BreakNote::default()).await;
+    assert_eq!(quorum.renew(std::slice::from_ref(&attempt)).await, [Ok(HoldAnswer::Done)]);
+    let fault = answer.unwrap_err().to_string();
+    let words = "1 of 3 stores broke the lease, 1 refused (memory:c: not held there any more), 1 did not \
+                 answer (memory:a: timed out); 2 needed";
+    assert!(fault.contains(words), "{fault}");
+    // With the other two it is enough.
+    world.members[0].on("break", CallFate::Fair);
+    let answer = operator.break_lease(&key("k"), fence, &BreakNote::default()).await;
+    assert!(matches!(answer, Ok(BreakAnswer::Broken { .. })), "{answer:?}");
+    let [Ok(HoldAnswer::NotHeld { .. })] = &quorum.renew(&[attempt]).await[..] else { panic!("it is kept") };
+}
+
 #[tokio::test(start_paused = true)]
 async fn another_fence_breaks_nothing_and_the_holder_is_named() {
     let world = World::of(3);
