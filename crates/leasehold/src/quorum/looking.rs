@@ -60,8 +60,8 @@ pub(super) async fn scan(
     prefix: &[u8],
     from: ScanPosition,
 ) -> Result<ScanPage, Fault> {
-    let Some(member) = quorum.members.get(from.section) else { return Ok(ScanPage::whole(Vec::new())) };
-    let there = ScanPosition { section: 0, at: from.at };
+    let (nth, there) = within_member(from);
+    let Some(member) = quorum.members.get(nth) else { return Ok(ScanPage::whole(Vec::new())) };
     let scanned = async { member.store.inspector()?.scan(prefix, there).await };
     let page = match scanned.await {
         Ok(page) => page,
@@ -73,7 +73,25 @@ pub(super) async fn scan(
             ScanPage::whole(Vec::new())
         }
     };
-    Ok(page.in_section(from.section, quorum.members.len()))
+    let section_there = page.next.map_or(0, |next| next.section);
+    let mut page = page.in_section(nth, quorum.members.len());
+    page.next = page.next.map(|next| of_member(next, section_there));
+    Ok(page)
+}
+
+/// The low bits of a section's number, which say the member. The others say the section of the
+/// member, which may be a cluster.
+const MEMBER_BITS: u32 = 16;
+
+/// The member of a position, and the position there.
+const fn within_member(position: ScanPosition) -> (usize, ScanPosition) {
+    let section = position.section >> MEMBER_BITS;
+    (position.section & ((1 << MEMBER_BITS) - 1), ScanPosition { section, at: position.at })
+}
+
+/// The position of a member, in this section of the member.
+const fn of_member(position: ScanPosition, section_there: usize) -> ScanPosition {
+    ScanPosition { section: position.section | section_there << MEMBER_BITS, at: position.at }
 }
 
 /// The members' answers within `limit`; a majority must answer.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use leasehold::{Locks, Misuse};
+use leasehold::{AnyStore, Locks, Misuse};
 use leasehold_redis::slot::{slot_of, tag};
 use servers::{Cluster, Flavor, Reply, Server};
 
@@ -390,4 +390,30 @@ async fn keys_of_different_slots_are_misuse_and_a_common_tag_is_not() {
     assert!(matches!(refused, leasehold::LockError::Misuse(Misuse::KeysApart { .. })), "{refused:?}");
     let guard = locks.mutex_all(["{order:7}:stock", "{order:7}:bill"]).lock().await.unwrap();
     guard.release().await.unwrap();
+}
+
+/// Regression: the quorum scanned the first node of the cluster again and again. So a watch found no
+/// lock of the other nodes, and never came to the end of its first pass.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watch_of_a_quorum_goes_through_every_node_of_a_cluster_among_its_members() {
+    let cluster = Cluster::start(Flavor::Redis70, 3, 0);
+    let others = [Flavor::Redis82, Flavor::Valkey91].map(Server::start);
+    let urls = [cluster.url(), others[0].url(), others[1].url()];
+    let members = urls.map(|url| AnyStore::from_url(&format!("{url}?quarantine=no")).unwrap());
+    let locks = Locks::builder().ttl(10 * SECOND).quorum(members, 60 * SECOND).unwrap();
+    let mut guards = Vec::new();
+    for name in NAMES {
+        guards.push(locks.mutex(name).lock().await.unwrap());
+    }
+    let mut watch = locks.watch("");
+    let pass = async {
+        while watch.progress().passes == 0 || watch.progress().uninspected > 0 {
+            watch.step().await.unwrap();
+        }
+    };
+    tokio::time::timeout(20 * SECOND, pass).await.expect("a pass ends");
+    assert_eq!(watch.found().count(), NAMES.len());
+    for guard in guards {
+        guard.release().await.unwrap();
+    }
 }
