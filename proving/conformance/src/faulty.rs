@@ -10,7 +10,7 @@ use leasehold_core::{
     AdminStore, Attempt, Baseline, BaselineStore, BatchServed, BoxFuture, BreakAnswer, BreakNote,
     BreakRecord, Diagnosis, Fault, Fence, GrantAnswer, HoldAnswer, InspectStore, Key, KeyState, Limits, Mark,
     MarkStore, Marked, MemberStore, Notices, Parts, RaiseAnswer, ScanPage, ScanPosition, Store, StoreRole,
-    WaitMode, Wake,
+    Successor, TransferStore, WaitMode, Wake,
 };
 
 use crate::virtual_time::VirtualTime;
@@ -378,6 +378,7 @@ impl Store for Faulty {
             member: Some(self),
             inspect: Some(self),
             marks: Some(self),
+            transfer: Some(self),
             admin: Some(self),
             baseline: Some(self),
             ..Parts::default()
@@ -487,6 +488,18 @@ impl MarkStore for Faulty {
     fn list_marks<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<(Key, Marked)>, Fault>> {
         let (memory, prefix) = (self.memory.clone(), prefix.to_vec());
         Box::pin(self.through("list marks", None, async move { memory.list_marks(&prefix).await }))
+    }
+}
+
+impl TransferStore for Faulty {
+    fn transfer<'a>(
+        &'a self,
+        attempt: &'a Attempt,
+        successor: &'a Successor,
+    ) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
+        let (memory, asked, successor) = (self.memory.clone(), attempt.clone(), successor.clone());
+        let call = async move { memory.transfer(&asked, &successor).await };
+        Box::pin(self.through("transfer", Some(attempt), call))
     }
 }
 

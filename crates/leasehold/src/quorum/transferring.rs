@@ -38,9 +38,6 @@ pub(super) async fn transfer(
     while let Some((member, answer)) = heard.recv().await {
         ballot.handle(member, answer);
     }
-    let answer = quorum.verdict_on(attempt, &ballot, "transferred");
-    if matches!(answer, Ok(HoldAnswer::Done)) && successor.holder != attempt.holder {
-        quorum.attempts.remove(attempt.holder);
-    }
-    answer
+    // The attempt is not forgotten: its caller gives it up, and its id differs from member to member.
+    quorum.verdict_on(attempt, &ballot, "transferred")
 }

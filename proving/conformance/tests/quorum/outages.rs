@@ -288,3 +288,25 @@ async fn a_grant_that_the_release_overtook_is_undone() {
     sleep(SECOND).await;
     assert!(world.is_empty());
 }
+
+/// Regression: a lock that was acquired after a wait has another id at each member, but was released
+/// by its first id there.
+#[tokio::test(start_paused = true)]
+async fn a_member_that_missed_a_transfer_releases_the_lock_when_it_is_back() {
+    let world = World::of(3);
+    let (first, next) = (world.process(), world.process());
+    let guard = first.locks.mutex("k").lock().await.unwrap();
+    let waiting = tokio::spawn(next.locks.mutex("k").lock().into_future());
+    sleep(SECOND).await;
+    guard.release().await.unwrap();
+    let guard = waiting.await.unwrap().unwrap();
+    assert_eq!(world.taken(), 3);
+    next.way[2].once("transfer", CallFate::Lost);
+    let token = guard.transfer(TTL).await.unwrap();
+    sleep(SECOND).await;
+    assert_eq!(world.taken(), 2, "the third has nothing for whoever adopts it");
+    next.locks.adopt(&token).await.unwrap().release().await.unwrap();
+    sleep(SECOND).await;
+    assert!(world.is_empty());
+    assert_eq!(next.store.under_way(), 0);
+}
