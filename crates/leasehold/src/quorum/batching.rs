@@ -69,10 +69,12 @@ impl Request {
 
     fn grant_goes(&self, shared: &Arc<SharedAttempt>, mut question: Question, end: End<Option<Fence>>) {
         let end = match end {
-            End::Answer(Ok(None)) => {
+            End::Answer(Ok(None)) if shared.machine().counts(&question) => {
                 question.fence = self.there.proposal.map_or(question.fence, |proposal| proposal.fence);
                 return self.quorum.ask(shared, &self.there, question);
             }
+            // Nobody wants the grant any more.
+            End::Answer(Ok(None)) => End::Answer(Ok(MemberAnswer::Grant(GrantAnswer::Unfinished))),
             End::Answer(Ok(Some(fence))) => {
                 End::Answer(Ok(MemberAnswer::Grant(GrantAnswer::Granted { fence })))
             }

@@ -154,3 +154,19 @@ fn a_grant_that_is_under_way_when_the_program_ends_is_given_up() {
     drop(runtime);
     assert_eq!(given_up(), [0, 0, 1]);
 }
+
+/// Regression: a member's answer that its batch had not served the grant came after the release. It
+/// was asked for the grant alone then, although nobody wanted it any more.
+#[tokio::test(start_paused = true)]
+async fn a_member_whose_batch_left_a_grant_is_not_asked_for_it_after_the_release() {
+    let world = World::of(3);
+    let quorum = world.quorum();
+    world.members[2].says(|facts| (facts.batches, facts.left) = (true, Some("k")));
+    world.members[2].once("batch", CallFate::Slow(200 * MILLISECOND));
+    let attempt = world.attempt();
+    fence(&quorum.grant(&attempt, WaitMode::Try).await);
+    quorum.release(&attempt).await.unwrap();
+    tokio::time::sleep(SECOND).await;
+    assert_eq!(world.counts("grant"), [1, 1, 0]);
+    assert_eq!((world.taken(), quorum.under_way()), (vec![], 0));
+}
