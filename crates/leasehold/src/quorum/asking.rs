@@ -98,10 +98,16 @@ impl QuorumState {
         let limit = Member::limit(attempt.ttl);
         // The call's effects may have to be released, so a program that ends waits for its answer.
         let mut unanswered = Some(self.releases.begin());
-        self.call(limit, question.member, does, move |end| {
-            quorum.tell(&shared, &attempt, &question, end);
-            drop(unanswered.take());
-        });
+        self.call(
+            limit,
+            question.member,
+            |_| true,
+            does,
+            move |end| {
+                quorum.tell(&shared, &attempt, &question, end);
+                drop(unanswered.take());
+            },
+        );
     }
 
     /// Passes how a question goes to the machine, and wakes its request if it can go on.

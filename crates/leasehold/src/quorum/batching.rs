@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    AskedInBatch, Asks, Attempt, BatchServed, Batched, BoxFuture, Fence, GrantAnswer, MemberAnswer,
+    AskedInBatch, Asks, Attempt, BatchServed, Batched, BoxFuture, Fault, Fence, GrantAnswer, MemberAnswer,
     MemberStore, Question, SendBatch,
 };
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
@@ -120,6 +120,12 @@ impl Drop for Waiting {
             request.goes(member, &End::Dropped, None, false);
         }
     }
+}
+
+/// Returns true if the member was asked for its vote. A batch does not say why it left a grant, so
+/// only one that it served shows that the member votes.
+fn votes(served: &Result<BatchServed, Fault>) -> bool {
+    served.as_ref().map_or(true, |served| served.granted.iter().any(Option::is_some))
 }
 
 /// Sends a quorum's batches.
@@ -242,7 +248,7 @@ impl QuorumState {
         let batch = batch.clone();
         // The effects may have to be released, so a program that ends waits for the answer.
         let mut unanswered = Some(self.releases.begin());
-        MemberCall::new(member, does, move |end| {
+        MemberCall::new(member, votes, does, move |end| {
             let (mut granted, mut released) = match &end {
                 End::Answer(Ok(BatchServed { granted, released })) => (granted.iter(), released.iter()),
                 _ => Default::default(),

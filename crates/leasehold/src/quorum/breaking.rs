@@ -57,7 +57,7 @@ pub(super) async fn break_lease(
         // A member that did not answer the look-up most likely has the same fence as the others.
         let its = there.flatten().and_then(|one| one.fence).unwrap_or(fence);
         let does = end(quorum.members[n].store.clone(), key.clone(), its, held.clone(), note.clone());
-        quorum.call(quorum.look_limit(), n, does, answers_to(n, &tell));
+        quorum.call(quorum.look_limit(), n, |_| false, does, answers_to(n, &tell));
     }
     drop(tell);
     while ballot.vote() == Vote::Open {

@@ -19,10 +19,11 @@ impl QuorumState {
         self: &Arc<Self>,
         limit: Duration,
         member: usize,
+        votes: fn(&Result<T, Fault>) -> bool,
         does: impl Future<Output = Result<T, Fault>> + Send + 'static,
         tell: impl FnMut(End<T>) + Send + 'static,
     ) {
-        self.call_all(limit, vec![MemberCall::new(member, does, tell)]);
+        self.call_all(limit, vec![MemberCall::new(member, votes, does, tell)]);
     }
 
     /// Makes calls to several members in one task.
@@ -40,7 +41,7 @@ impl QuorumState {
             }
             for call in &mut calls {
                 (call.tell)(End::Late(timed_out(call.member)));
-                quorum.ended(call.member, Some(&timed_out(call.member)));
+                quorum.ended(call.member, Some(&timed_out(call.member)), false);
             }
             // After the longest TTL, no answer can be of any use.
             let end = begun + quorum.settings.max_ttl.duration();
@@ -50,7 +51,7 @@ impl QuorumState {
             for call in calls {
                 let member = call.member;
                 drop(call);
-                quorum.ended(member, Some(&timed_out(member)));
+                quorum.ended(member, Some(&timed_out(member)), false);
             }
         }));
     }
@@ -66,12 +67,12 @@ impl QuorumState {
                     Ok(Poll::Ready(answer)) => answer,
                     Err(_) => return false,
                 };
-                let fault = answer.as_ref().err().cloned();
+                let (fault, votes) = (answer.as_ref().err().cloned(), (call.votes)(&answer));
                 // The machine hears of a fault before the member counts as silent: nobody waits for
                 // the answer of a silent member.
                 call.has_ended = true;
                 (call.tell)(End::Answer(answer));
-                self.ended(call.member, fault.as_ref());
+                self.ended(call.member, fault.as_ref(), votes);
                 false
             });
             if calls.is_empty() { Poll::Ready(()) } else { Poll::Pending }
@@ -90,7 +91,7 @@ impl QuorumState {
         let (tell, mut heard) = unbounded_channel();
         let members = self.members.iter().enumerate();
         let call = |(n, member): (usize, &Member)| {
-            MemberCall::new(n, does(member.store.clone()), answers_to(n, &tell))
+            MemberCall::new(n, |_| false, does(member.store.clone()), answers_to(n, &tell))
         };
         self.call_all(limit, members.map(call).collect());
         drop(tell);
@@ -113,7 +114,7 @@ impl QuorumState {
         let here = &self.members[member];
         let answer = self.runtime.within(Member::limit(attempt.ttl), call).await;
         let answer = answer.unwrap_or_else(|| Err(here.timed_out()));
-        self.ended(member, answer.as_ref().err());
+        self.ended(member, answer.as_ref().err(), false);
         answer
     }
 }
@@ -145,6 +146,8 @@ impl<T> End<T> {
 /// a release that was answered before undoes nothing of this call.
 pub(super) struct MemberCall<T, F: FnMut(End<T>)> {
     member: usize,
+    /// Returns true if this is the answer to a request for the member's vote.
+    votes: fn(&Result<T, Fault>) -> bool,
     does: BoxFuture<'static, Result<T, Fault>>,
     tell: F,
     has_ended: bool,
@@ -153,10 +156,11 @@ pub(super) struct MemberCall<T, F: FnMut(End<T>)> {
 impl<T, F: FnMut(End<T>)> MemberCall<T, F> {
     pub(super) fn new(
         member: usize,
+        votes: fn(&Result<T, Fault>) -> bool,
         does: impl Future<Output = Result<T, Fault>> + Send + 'static,
         tell: F,
     ) -> Self {
-        Self { member, does: Box::pin(does), tell, has_ended: false }
+        Self { member, votes, does: Box::pin(does), tell, has_ended: false }
     }
 }
 

@@ -2,14 +2,21 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use leasehold_core::{Fault, Notice, NoticeBus, Notices};
+use leasehold_core::{Fault, FaultKind, Notice, NoticeBus, Notices};
 
 /// The state of each member, as shown by how its calls ended. No lease depends on it.
 #[derive(Debug)]
 pub(super) struct Health {
-    /// The reason why each member is down, if it is.
-    down: Mutex<Vec<Option<Fault>>>,
+    /// Why each member is down, if it is.
+    down: Mutex<Vec<Option<Down>>>,
     notice_bus: NoticeBus,
+}
+
+#[derive(Clone, Debug)]
+struct Down {
+    fault: Fault,
+    /// It answers, but refused its vote.
+    abstains: bool,
 }
 
 impl Health {
@@ -18,8 +25,9 @@ impl Health {
         Self { down: Mutex::new(vec![None; members]), notice_bus: NoticeBus::default() }
     }
 
-    /// Notes how a call to a member has ended.
-    pub(super) fn note(&self, member: usize, name: &Arc<str>, fault: Option<&Fault>) {
+    /// Notes how a call to a member has ended; `votes` says whether it asked for its vote. A member that
+    /// refused its vote is not back before it votes: it may serve everything else, such as a release.
+    pub(super) fn note(&self, member: usize, name: &Arc<str>, fault: Option<&Fault>, votes: bool) {
         let mut down = self.down();
         // Reported while the mutex is held, so that readers get the changes in order.
         match (&down[member], fault) {
@@ -28,9 +36,10 @@ impl Health {
                 // Use the member's name in this quorum, whatever name the fault uses.
                 fault.store = name.clone();
                 self.notice_bus.say(&Notice::MemberDown { fault: fault.clone() });
-                down[member] = Some(fault);
+                let abstains = votes && fault.kind != FaultKind::Passing;
+                down[member] = Some(Down { fault, abstains });
             }
-            (Some(_), None) => {
+            (Some(Down { abstains, .. }), None) if votes || !abstains => {
                 self.notice_bus.say(&Notice::MemberBack { store: name.clone() });
                 down[member] = None;
             }
@@ -41,11 +50,11 @@ impl Health {
     /// The members that are down now, and all changes from now on.
     pub(super) fn read(&self) -> Box<dyn Notices> {
         let down = self.down();
-        let faults = down.iter().flatten().cloned();
+        let faults = down.iter().flatten().map(|down| down.fault.clone());
         self.notice_bus.read_after(faults.map(|fault| Notice::MemberDown { fault }))
     }
 
-    fn down(&self) -> MutexGuard<'_, Vec<Option<Fault>>> {
+    fn down(&self) -> MutexGuard<'_, Vec<Option<Down>>> {
         self.down.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

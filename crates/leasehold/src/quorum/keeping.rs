@@ -55,20 +55,26 @@ pub(super) async fn renew(quorum: &Arc<QuorumState>, attempts: &[Attempt]) -> Ve
         // A lease that a renewal takes again may have to be released, so a program that ends waits
         // for it.
         let mut unanswered = Some(quorum.releases.begin());
-        quorum.clone().call(Member::limit(shortest), member, does, move |end| {
-            for (n, one) in kept.iter().enumerate() {
-                quorum.with(&one.shared, &one.attempt, |machine| match &end {
-                    End::Late(_) => {}
-                    End::Answer(Ok(answers)) => machine.handle_renewed(member, &one.renewal, &answers[n]),
-                    End::Answer(Err(fault)) => {
-                        machine.handle_renewed(member, &one.renewal, &Err(fault.clone()));
-                    }
-                    End::Dropped => machine.handle_dropped(member, one.renewal.holder),
-                });
-            }
-            tell(end);
-            drop(unanswered.take());
-        });
+        quorum.clone().call(
+            Member::limit(shortest),
+            member,
+            |_| true,
+            does,
+            move |end| {
+                for (n, one) in kept.iter().enumerate() {
+                    quorum.with(&one.shared, &one.attempt, |machine| match &end {
+                        End::Late(_) => {}
+                        End::Answer(Ok(answers)) => machine.handle_renewed(member, &one.renewal, &answers[n]),
+                        End::Answer(Err(fault)) => {
+                            machine.handle_renewed(member, &one.renewal, &Err(fault.clone()));
+                        }
+                        End::Dropped => machine.handle_dropped(member, one.renewal.holder),
+                    });
+                }
+                tell(end);
+                drop(unanswered.take());
+            },
+        );
     }
     drop(tell);
     while ballots.iter().any(|ballot| ballot.vote() == Vote::Open) {

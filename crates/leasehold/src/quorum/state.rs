@@ -108,10 +108,10 @@ impl QuorumState {
         let _ = self.answering.subscribe().wait_for(|answering| *answering < needed).await;
     }
 
-    /// Notes how a call to a member has ended.
-    pub(super) fn ended(&self, member: usize, fault: Option<&Fault>) {
+    /// Notes how a call to a member has ended; `votes` says whether it asked for its vote.
+    pub(super) fn ended(&self, member: usize, fault: Option<&Fault>, votes: bool) {
         self.note(member, fault.is_some());
-        self.health.note(member, &self.members[member].name, fault);
+        self.health.note(member, &self.members[member].name, fault, votes);
     }
 
     /// Notes whether a member answers soon enough to wait for it.

@@ -71,6 +71,25 @@ async fn each_outage_of_a_member_is_reported_once_however_many_calls_fail() {
     assert!(guards.iter().all(leasehold::Guard::is_held));
 }
 
+/// Regression: a quarantined member refuses grants and serves releases, so each lock and its release
+/// reported it as down and as back.
+#[tokio::test(start_paused = true)]
+async fn a_member_that_refuses_grants_and_serves_releases_is_reported_once() {
+    let quorum = Quorum::begin();
+    let mut events = quorum.locks.events();
+    let guard = quorum.locks.mutex("k").lock().await.unwrap();
+    quorum.way[1].memory.forget();
+    for n in 0..20 {
+        quorum.locks.mutex(format!("n{n}")).lock().await.unwrap().release().await.unwrap();
+        quorum.locks.inspect("k").await.unwrap();
+    }
+    assert_eq!(of_members(&drain(&mut events).await), ["memory:b down"]);
+    // The renewals of the guard notice that it votes again.
+    sleep(3 * TTL).await;
+    assert_eq!(of_members(&drain(&mut events).await), ["memory:b back"]);
+    guard.release().await.unwrap();
+}
+
 /// The first call finds it down, before there is a guard and anybody reads the store's reports.
 #[tokio::test(start_paused = true)]
 async fn a_member_that_was_down_from_the_beginning_is_reported() {
