@@ -1,8 +1,10 @@
 //! The only place that reports events: to readers of events, to the log and to the metrics, so that
 //! these never disagree.
 
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use leasehold_core::Fault;
 #[cfg(any(feature = "tracing", feature = "metrics"))]
@@ -36,13 +38,27 @@ pub(crate) struct Report {
     store: Arc<str>,
     /// Created for the first reader.
     readers: OnceLock<Sender<Event>>,
+    outbox: Mutex<Outbox>,
     /// The number of calls to the store that ended in a fault since its last answer.
     faults: AtomicU32,
 }
 
+/// Events on their way to the readers, in order.
+#[derive(Debug, Default)]
+struct Outbox {
+    events: VecDeque<Event>,
+    /// Somebody sends them already, and goes on until there are none.
+    is_being_sent: bool,
+}
+
 impl Report {
     pub(crate) fn new(store: &str) -> Self {
-        Self { store: store.into(), readers: OnceLock::new(), faults: AtomicU32::new(0) }
+        Self {
+            store: store.into(),
+            readers: OnceLock::new(),
+            outbox: Mutex::default(),
+            faults: AtomicU32::new(0),
+        }
     }
 
     /// A reader of all events from now on.
@@ -52,32 +68,58 @@ impl Report {
 
     /// Reports an event. Returns true if there is a reader.
     pub(crate) fn tell(&self, event: impl FnOnce() -> Event) -> bool {
-        let event = self.tell_readers(event);
-        event.iter().for_each(|event| self.log(event));
+        let event = self.enter(event);
+        self.publish(event.as_slice());
         event.is_some()
     }
 
-    /// Reports to the readers only: a logger may block or call our locks, so the log is written
-    /// when none of our mutexes is held. The caller then passes the returned event to
-    /// [`Report::log`].
+    /// Makes an event whose place in the order of events is now. When none of our mutexes is locked,
+    /// the caller passes it to [`Report::publish`]: a logger may block, and whoever is woken, or logs,
+    /// may call our locks.
     #[must_use]
-    pub(crate) fn tell_readers(&self, event: impl FnOnce() -> Event) -> Option<Event> {
-        let readers = self.readers.get().filter(|readers| readers.receiver_count() > 0);
-        if readers.is_none() && !meter::IS_THERE && !trace::is_heard() {
+    pub(crate) fn enter(&self, event: impl FnOnce() -> Event) -> Option<Event> {
+        let is_read = self.readers.get().is_some_and(|readers| readers.receiver_count() > 0);
+        if !is_read && !meter::IS_THERE && !trace::is_heard() {
             return None;
         }
         let event = event();
-        if let Some(readers) = readers {
-            // The last reader may just have gone.
-            let _ = readers.send(event.clone());
+        if is_read {
+            self.outbox().events.push_back(event.clone());
         }
         Some(event)
     }
 
-    /// Writes the log and the metrics.
-    pub(crate) fn log(&self, event: &Event) {
-        trace::write(&self.store, event);
-        meter::count(&self.store, event);
+    /// Sends what was entered to the readers, and writes these events to the log and the metrics.
+    pub(crate) fn publish(&self, events: &[Event]) {
+        if !events.is_empty() {
+            self.send();
+        }
+        for event in events {
+            trace::write(&self.store, event);
+            meter::count(&self.store, event);
+        }
+    }
+
+    fn send(&self) {
+        let Some(readers) = self.readers.get() else { return };
+        if std::mem::replace(&mut self.outbox().is_being_sent, true) {
+            return;
+        }
+        while let Some(event) = self.next_to_send() {
+            // The last reader may just have gone. A waker that panics must not stop the others' events.
+            let _ = catch_unwind(AssertUnwindSafe(|| drop(readers.send(event))));
+        }
+    }
+
+    fn next_to_send(&self) -> Option<Event> {
+        let mut outbox = self.outbox();
+        let event = outbox.events.pop_front();
+        outbox.is_being_sent = event.is_some();
+        event
+    }
+
+    fn outbox(&self) -> MutexGuard<'_, Outbox> {
+        self.outbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes how a call to the store has ended.

@@ -56,7 +56,7 @@ struct State {
 /// whoever is woken may call these locks, or drop a guard.
 #[derive(Debug, Default)]
 struct Untold {
-    /// Events that were sent to readers and are not in the log yet.
+    /// Events that were entered and not published yet.
     events: Vec<Event>,
     /// Holdings with a new end or a loss.
     changed: Vec<Arc<Holding>>,
@@ -110,7 +110,7 @@ impl GuardRegistry {
         }
         state.last_number += 1;
         let number = state.last_number;
-        state.untold.events.extend(self.report.tell_readers(acquired));
+        state.untold.events.extend(self.report.enter(acquired));
         if let Some(at) = state.broken.iter().position(|holder| *holder == holding.attempt.holder) {
             state.broken.remove(at);
             machine.handle_broken(now);
@@ -441,14 +441,14 @@ impl GuardRegistry {
         let next = machine.next(now);
         if holding.believe(machine.lease()) {
             untold.changed.push(Arc::clone(holding));
-            untold.events.extend(self.report.tell_readers(|| holding.was_renewed(now)));
+            untold.events.extend(self.report.enter(|| holding.was_renewed(now)));
         }
         match next {
             RenewalStep::WaitUntil(until) => until,
             RenewalStep::Lost(loss) => {
                 if holding.lose(loss.clone()) {
                     untold.changed.push(Arc::clone(holding));
-                    untold.events.extend(self.report.tell_readers(|| holding.was_lost(now, loss)));
+                    untold.events.extend(self.report.enter(|| holding.was_lost(now, loss)));
                 }
                 now
             }
@@ -460,7 +460,7 @@ impl GuardRegistry {
     fn unlock(&self, mut state: MutexGuard<'_, State>) {
         let Untold { events, changed } = std::mem::take(&mut state.untold);
         drop(state);
-        events.iter().for_each(|event| self.report.log(event));
+        self.report.publish(&events);
         changed.iter().for_each(|holding| holding.announce());
     }
 
@@ -497,7 +497,7 @@ impl Drop for PendingRelease {
 mod tests {
     use std::pin::pin;
     use std::sync::atomic::AtomicBool;
-    use std::task::{Context, Wake, Waker};
+    use std::task::{Context, Poll, Wake, Waker};
     use std::time::Duration;
 
     use leasehold_core::{Claim, Drift, Fence, Key, Lease, Runtime};
@@ -544,16 +544,19 @@ mod tests {
         assert!(wakes(), "it would not wake by itself");
     }
 
+    /// Notes if it could drop a guard when it was woken.
+    struct DropsAGuard(Arc<GuardRegistry>, AtomicBool);
+
+    impl Wake for DropsAGuard {
+        fn wake(self: Arc<Self>) {
+            self.1.store(self.0.state.try_lock().is_ok(), Ordering::SeqCst);
+        }
+    }
+
     /// Regression: an executor that dropped a guard when it was woken waited for a mutex that its own
     /// thread had locked.
     #[test]
     fn nobody_is_woken_by_a_loss_while_the_table_is_locked() {
-        struct DropsAGuard(Arc<GuardRegistry>, AtomicBool);
-        impl Wake for DropsAGuard {
-            fn wake(self: Arc<Self>) {
-                self.1.store(self.0.state.try_lock().is_ok(), Ordering::SeqCst);
-            }
-        }
         let (registry, enter) = a_registry();
         let (held, _) = enter(at(0));
         let woken = Arc::new(DropsAGuard(registry.clone(), AtomicBool::new(false)));
@@ -562,5 +565,22 @@ mod tests {
         assert!(lost.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
         assert_eq!(registry.abandon(at(1)).len(), 1);
         assert!(woken.1.load(Ordering::SeqCst), "it could drop a guard");
+    }
+
+    /// Regression: the same for a reader of events.
+    #[test]
+    fn no_reader_of_events_is_woken_while_the_table_is_locked() {
+        let (registry, enter) = a_registry();
+        let woken = Arc::new(DropsAGuard(registry.clone(), AtomicBool::new(false)));
+        let waker = Waker::from(woken.clone());
+        let mut events = registry.report.read();
+        let mut next = || pin!(events.next()).poll(&mut Context::from_waker(&waker));
+        assert!(next().is_pending());
+        let _held = enter(at(0));
+        assert!(woken.1.swap(false, Ordering::SeqCst), "it could drop a guard");
+        assert!(next().is_ready() && next().is_pending());
+        registry.abandon(at(1));
+        assert!(woken.1.load(Ordering::SeqCst), "it could drop a guard");
+        assert!(matches!(next(), Poll::Ready(Some(Event::Lost { .. }))));
     }
 }
