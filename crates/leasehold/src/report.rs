@@ -39,6 +39,7 @@ pub(crate) struct Report {
     /// Created for the first reader.
     readers: OnceLock<Sender<Event>>,
     outbox: Mutex<Outbox>,
+    meter: meter::Meter,
     /// The number of calls to the store that ended in a fault since its last answer.
     faults: AtomicU32,
 }
@@ -57,6 +58,7 @@ impl Report {
             store: store.into(),
             readers: OnceLock::new(),
             outbox: Mutex::default(),
+            meter: meter::Meter::default(),
             faults: AtomicU32::new(0),
         }
     }
@@ -96,7 +98,7 @@ impl Report {
         }
         for event in events {
             trace::write(&self.store, event);
-            meter::count(&self.store, event);
+            self.meter.count(&self.store, event);
         }
     }
 

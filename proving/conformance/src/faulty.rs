@@ -9,8 +9,8 @@ use leasehold::{Locks, LocksBuilder, MemoryStore};
 use leasehold_core::{
     AdminStore, Attempt, Baseline, BaselineStore, BatchServed, BoxFuture, BreakAnswer, BreakNote,
     BreakRecord, Diagnosis, Fault, Fence, GrantAnswer, HoldAnswer, InspectStore, Key, KeyState, Limits, Mark,
-    MarkStore, Marked, MemberStore, Notices, Parts, RaiseAnswer, ScanPage, ScanPosition, Store, StoreRole,
-    Successor, TransferStore, WaitMode, Wake,
+    MarkStore, Marked, MemberStore, NoticeBus, Notices, Parts, RaiseAnswer, ScanPage, ScanPosition, Store,
+    StoreRole, Successor, TransferStore, WaitMode, Wake,
 };
 
 use crate::virtual_time::VirtualTime;
@@ -159,6 +159,8 @@ impl From<CallFate> for Does {
 pub struct Faulty {
     /// The store itself.
     pub memory: Arc<MemoryStore>,
+    /// Its notices, if the facts say that it has others than the memory.
+    pub notice_bus: NoticeBus,
     script: Mutex<Script>,
 }
 
@@ -193,6 +195,8 @@ pub struct Facts {
     pub batches: bool,
     /// Batches do not serve keys that begin like this.
     pub left: Option<&'static str>,
+    /// True if its notices are those of the test and not those of the memory.
+    pub own_notices: bool,
 }
 
 impl Faulty {
@@ -208,6 +212,7 @@ impl Faulty {
             diagnosis: Diagnosis::default(),
             batches: true,
             left: None,
+            own_notices: false,
         };
         let script = Script {
             fate: CallFate::Fair,
@@ -217,7 +222,7 @@ impl Faulty {
             wait_modes: Vec::new(),
             facts,
         };
-        Arc::new(Self { memory, script: Mutex::new(script) })
+        Arc::new(Self { memory, notice_bus: NoticeBus::default(), script: Mutex::new(script) })
     }
 
     /// Sets the fate of calls from now on.
@@ -455,7 +460,7 @@ impl InspectStore for Faulty {
     }
 
     fn notices(&self) -> Option<Box<dyn Notices>> {
-        self.memory.notices()
+        if self.facts().own_notices { Some(self.notice_bus.read()) } else { self.memory.notices() }
     }
 }
 

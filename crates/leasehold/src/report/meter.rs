@@ -1,5 +1,7 @@
 //! The metrics, through the facade `metrics`. `docs/observing.md` lists their names and meanings.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use metrics::{counter, gauge, histogram};
@@ -19,9 +21,34 @@ const FAULTS: &str = "leasehold_faults_total";
 const MEMBERS_DOWN: &str = "leasehold_members_down";
 const PUSH_DOWN: &str = "leasehold_push_down";
 
+/// The metrics of one store.
+#[derive(Debug, Default)]
+pub(super) struct Meter {
+    /// The number of stores, of which a quorum has several, at which push is unavailable.
+    without_push: AtomicU32,
+}
+
+impl Meter {
+    pub(super) fn count(&self, store: &Arc<str>, event: &Event) {
+        match event {
+            Event::PushDown { .. } => {
+                self.without_push.fetch_add(1, Ordering::Relaxed);
+                gauge!(PUSH_DOWN, "store" => store.clone()).set(1);
+            }
+            Event::PushBack { .. } => {
+                let less_one = |count: u32| Some(count.saturating_sub(1));
+                let before = self.without_push.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less_one);
+                let is_down = before.is_ok_and(|count| count > 1);
+                gauge!(PUSH_DOWN, "store" => store.clone()).set(f64::from(u8::from(is_down)));
+            }
+            event => count(store, event),
+        }
+    }
+}
+
 /// The labels contain no key: there may be millions of keys, and each would be a separate time
 /// series.
-pub(super) fn count(store: &std::sync::Arc<str>, event: &Event) {
+fn count(store: &Arc<str>, event: &Event) {
     let store = || store.clone();
     let ended = |held_for: &Duration, end: &'static str| {
         gauge!(HELD, "store" => store()).decrement(1);
@@ -54,8 +81,6 @@ pub(super) fn count(store: &std::sync::Arc<str>, event: &Event) {
             counter!(FAULTS, "store" => fault.store.clone()).increment(1);
         }
         Event::MemberBack { .. } => gauge!(MEMBERS_DOWN, "store" => store()).decrement(1),
-        Event::PushDown { .. } => gauge!(PUSH_DOWN, "store" => store()).set(1),
-        Event::PushBack { .. } => gauge!(PUSH_DOWN, "store" => store()).set(0),
         _ => {}
     }
 }

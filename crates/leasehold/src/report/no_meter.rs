@@ -4,4 +4,9 @@ use crate::event::Event;
 
 pub(super) const IS_THERE: bool = false;
 
-pub(super) const fn count(_: &std::sync::Arc<str>, _: &Event) {}
+#[derive(Debug, Default)]
+pub(super) struct Meter {}
+
+impl Meter {
+    pub(super) const fn count(&self, _: &std::sync::Arc<str>, _: &Event) {}
+}

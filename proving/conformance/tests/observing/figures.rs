@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use conformance::faulty::CallFate;
 use leasehold::{LockError, Locks, Loss};
+use leasehold_core::{Fault, Notice};
 use metrics_util::MetricKind;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use servers::{Flavor, Server};
@@ -121,6 +122,30 @@ async fn live_through_deafness(figures: &mut Figures) {
     // It was set before, and is set now: reading empties the recorder.
     assert_eq!(figures.look().seen["leasehold_push_down"].0, MetricKind::Gauge);
     guard.release().await.unwrap();
+}
+
+/// Regression: the first member at which push worked again reset the figure.
+#[test]
+fn push_is_down_in_a_quorum_until_it_works_at_every_member() {
+    recorded(true, async |figures| {
+        let quorum = Quorum::begin();
+        quorum.way.iter().for_each(|way| way.says(|facts| facts.own_notices = true));
+        let _guard = quorum.locks.mutex("k").lock().await.unwrap();
+        sleep(SECOND).await;
+        let mut is_down = async |member: usize, notice: &Notice| {
+            quorum.way[member].notice_bus.say(notice);
+            sleep(SECOND).await;
+            // Only what was set since.
+            figures.seen.clear();
+            figures.look().of("leasehold_push_down").to_vec()
+        };
+        let down = |member: &str| Notice::PushDown { fault: Fault::passing(member, "it refuses to notify") };
+        let back = |member: &str| Notice::PushBack { store: member.into() };
+        assert_eq!(is_down(0, &down("memory:a")).await, [1.0]);
+        assert_eq!(is_down(1, &down("memory:b")).await, [1.0]);
+        assert_eq!(is_down(0, &back("memory:a")).await, [1.0], "waiters of b still poll");
+        assert_eq!(is_down(1, &back("memory:b")).await, [0.0]);
+    });
 }
 
 #[test]
