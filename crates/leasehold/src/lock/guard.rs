@@ -273,8 +273,9 @@ impl Guard {
             if !self.is_held() {
                 return Err(MarkError::Lost(self.loss()));
             }
-            let marked = async { store.marks()?.mark(attempt, mark, keep).await };
-            let fault = match marked.await {
+            let answer = async { store.marks()?.mark(attempt, mark, keep).await }.await;
+            self.handle.report.answered(&answer);
+            let fault = match answer {
                 Ok(HoldAnswer::Done) => return Ok(()),
                 Ok(HoldAnswer::NotHeld { key, held_by }) => {
                     return Err(MarkError::Lost(self.handle.loss(attempt, key, held_by)));

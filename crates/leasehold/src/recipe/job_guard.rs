@@ -58,7 +58,9 @@ impl Job {
         let end = runtime.now() + self.defaults.outage_limit;
         let mut tries = 0;
         loop {
-            let fault = match async { handle.store.marks()?.marked(&key).await }.await {
+            let answer = async { handle.store.marks()?.marked(&key).await }.await;
+            handle.report.answered(&answer);
+            let fault = match answer {
                 Ok(marked) => return Ok(marked),
                 Err(fault) => fault,
             };

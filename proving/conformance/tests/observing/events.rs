@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::Poll;
 
-use conformance::faulty::CallFate;
+use conformance::faulty::{CallFate, passing};
 use futures_core::Stream;
 use leasehold::{Event, LockError, Loss, Renewal};
 use tokio::time::{sleep, timeout};
@@ -238,4 +238,21 @@ async fn the_events_of_each_holding_come_in_their_order() {
         let its: Vec<Event> = read.iter().filter(of).cloned().collect();
         assert_eq!(kinds(&its), ["acquired", "renewed", "lost"]);
     }
+}
+
+/// Regression: nobody learned of the calls about the mark of a job that failed.
+#[tokio::test(start_paused = true)]
+async fn a_store_that_does_not_answer_about_a_mark_is_reported_and_its_return_too() {
+    let world = World::begin(TTL);
+    let mut events = world.locks.events();
+    let migrate = world.locks.once("migrate");
+    for _ in 0..2 {
+        world.store.once("marked", passing("it is starting"));
+    }
+    let job = migrate.begin().await.unwrap().expect("it is not done");
+    let reported = ["store fault", "store fault", "store back", "acquired"];
+    assert_eq!(kinds(&drain(&mut events).await), reported);
+    world.store.once("mark", passing("it is starting"));
+    job.done().await.unwrap();
+    assert_eq!(kinds(&drain(&mut events).await), ["store fault", "store back", "released"]);
 }
