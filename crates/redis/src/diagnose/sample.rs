@@ -48,6 +48,8 @@ struct Seen {
     strange: Vec<Vec<u8>>,
     no_lock: Vec<Key>,
     stuck: Vec<Key>,
+    /// Keys of which a lease of ours has no end.
+    held_for_ever: Vec<Key>,
     hidden: usize,
 }
 
@@ -133,12 +135,21 @@ impl DiagnosisRun<'_> {
         findings.extend(seen.strange.iter().take(NAMED).map(strange));
         findings.extend(seen.no_lock.iter().take(NAMED).map(no_lock));
         findings.extend(seen.stuck.iter().take(NAMED).map(stuck));
+        let held_for_ever = |key: &Key| {
+            let name = quoted(key.as_bytes());
+            let what = format!("{name} is held without an end (PERSIST by somebody?)");
+            let why = "if its holder died, whoever asks for this lock waits for ever";
+            let finding = setting.finding(Severity::Warning, "leftovers", what, why);
+            finding.at_server(format_args!("PEXPIRE {name} 60000"))
+        };
+        findings.extend(seen.held_for_ever.iter().take(NAMED).map(held_for_ever));
         self.brought.findings.extend(findings);
         let named = |all: usize| all.saturating_sub(NAMED);
         let more = named(seen.endless.len())
             + named(seen.strange.len())
             + named(seen.no_lock.len())
-            + named(seen.stuck.len());
+            + named(seen.stuck.len())
+            + named(seen.held_for_ever.len());
         let extent =
             if seen.whole { "all keys".into() } else { format!("about {} keys, not all", seen.scanned) };
         let mut what = format!("looked through {extent}; {looked_at} of {met} entries of ours looked at");
@@ -201,8 +212,9 @@ impl Seen {
     fn key(&mut self, key: &Key, beginning: &ServerReply, pttl: &ServerReply) {
         match (beginning, pttl) {
             (Err(error), _) if error.code() == "WRONGTYPE" => self.no_lock.push(key.clone()),
-            (Ok(Value::BulkString(beginning)), Ok(Value::Int(-1))) if beginning != MARK => {
-                self.stuck.push(key.clone());
+            (Ok(Value::BulkString(beginning)), Ok(Value::Int(-1))) => {
+                let is_ours = beginning == MARK;
+                if is_ours { &mut self.held_for_ever } else { &mut self.stuck }.push(key.clone());
             }
             _ => {}
         }

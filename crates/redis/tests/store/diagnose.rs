@@ -178,6 +178,10 @@ async fn keys_without_expiry_and_foreign_keys_are_found_and_fixed() {
     let fence = names[0].as_text().unwrap().to_owned();
     server.text(&["PERSIST", &fence]);
     mends(&server, &store, "leftovers", Severity::Warning, &[&fence, "no end"]).await;
+    Store::grant(&store, &attempt(&["k"]), WAIT).await.unwrap();
+    server.text(&["PERSIST", "k"]);
+    mends(&server, &store, "leftovers", Severity::Warning, &["k is held without an end"]).await;
+    assert!(pttl(&server, "k") <= 60_000);
     server.text(&["SET", "k", "theirs"]);
     Store::grant(&store, &attempt(&["k"]), WAIT).await.unwrap();
     mends(&server, &store, "foreign", Severity::Warning, &["k is held without an end"]).await;
