@@ -1,11 +1,12 @@
 //! `leasehold help`: the long help of a task, or a page that concerns several tasks.
 
 use std::ffi::OsString;
-use std::io::Write as _;
 
 use clap::{Args, Parser as _};
 
 use crate::args::CommandLine;
+use crate::exit::Failure;
+use crate::print;
 use crate::topic::TOPICS;
 
 /// Explain a task, or exit-codes, environment, stores or events
@@ -38,15 +39,13 @@ const EXPLAINED: [&str; 18] = [
     "events",
 ];
 
-/// Prints the help. A reader who has seen enough closes the pipe, which is not an error.
-pub(crate) fn print(args: &HelpArgs) {
+/// Prints the help.
+pub(crate) fn print(args: &HelpArgs) -> Result<(), Failure> {
     let name = args.topic.as_deref();
     if let Some(topic) = TOPICS.iter().find(|topic| Some(topic.name) == name) {
-        let _ = std::io::stdout().write_all(topic.text.as_bytes());
-        return;
+        return print::print(topic.text);
     }
     let words = ["leasehold"].into_iter().chain(name).chain(["--help"]);
-    if let Err(help) = CommandLine::try_parse_from(words.map(OsString::from)) {
-        let _ = help.print();
-    }
+    CommandLine::try_parse_from(words.map(OsString::from))
+        .map_or_else(|page| print::print_page(&page), |_| Ok(()))
 }

@@ -102,10 +102,7 @@ fn perform(task: Task) -> Result<End, Failure> {
         Task::Init(args) => looking(init::init(args)),
         Task::Watch(args) => looking(follow::follow(args)),
         Task::Top(args) => looking(top::top(args)),
-        Task::Help(args) => {
-            help::print(&args);
-            Ok(End::SUCCESS)
-        }
+        Task::Help(args) => help::print(&args).map(|()| End::SUCCESS),
         Task::Pages(args) => pages::write(&args),
         Task::Completions(args) => print::print(&pages::completions_for(args.shell)).map(|()| End::SUCCESS),
     }

@@ -6,8 +6,20 @@ use crate::exit::{End, Failure};
 
 /// Prints a text. A reader that closes the pipe is not an error.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
-    let mut stdout = io::stdout();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+    print_by(|| io::stdout().write_all(text.as_bytes()))
+}
+
+/// Prints a page of the parser's, which is help or the version, in the same way.
+///
+/// # Errors
+///
+/// The same.
+pub(crate) fn print_page(page: &clap::Error) -> Result<(), Failure> {
+    print_by(|| page.print())
+}
+
+fn print_by(write: impl FnOnce() -> io::Result<()>) -> Result<(), Failure> {
+    match write().and_then(|()| io::stdout().flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::new(
             End::CANNOT_EXECUTE,
             format!("the answer cannot be printed: {error}: check stdout"),

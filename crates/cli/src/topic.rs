@@ -40,7 +40,7 @@ The exit codes of leasehold:
        once, every: the command succeeded after its lease had ended, so it does not count as done
   75   the lock is held, or was not free in time, unless --busy-exit-code N is given
        break: it is held with another fence, and nothing was broken
-  126  the command cannot be executed
+  126  the command cannot be executed, or the output of leasehold cannot be written
   127  the command was not found
 
 If the command dies of a signal, leasehold releases the lock and dies of the same signal, so that

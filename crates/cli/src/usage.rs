@@ -10,16 +10,13 @@ use clap::{CommandFactory as _, Parser as _};
 
 use crate::args::{CommandLine, Task};
 use crate::exit::{End, Failure};
+use crate::print::print_page;
 
 /// Parses the words. If there is nothing to do, prints why, and returns the exit code.
 pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<Task, End> {
     let words: Vec<_> = words.into_iter().collect();
     understand(&words).map_err(|misread| match misread {
-        ParseError::Page(page) => {
-            // A reader who has seen enough closes the pipe.
-            let _ = page.print();
-            End::SUCCESS
-        }
+        ParseError::Page(page) => print_page(&page).map_or_else(Failure::say, |()| End::SUCCESS),
         ParseError::Wrong(failure) => failure.say(),
     })
 }

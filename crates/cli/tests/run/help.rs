@@ -85,6 +85,18 @@ fn each_topic_is_said_and_a_slip_in_its_name_is_understood() {
     done.says_and_hints(64, &["there are no completions for tcsh", "bash"], "did you mean zsh?");
 }
 
+#[test]
+fn help_that_cannot_be_printed_is_126_and_a_reader_that_has_seen_enough_is_no_failure() {
+    let site = Site::new();
+    let ours = env!("CARGO_BIN_EXE_leasehold");
+    for words in ["--version", "--help", "run -h", "help", "help run", "help stores"] {
+        let done = site.finish(site.process("sh", &["-c", &format!("{ours} {words} > /dev/full")]));
+        done.says(126, &["cannot be printed"]);
+        let piped = format!("{ours} {words} | true; exit ${{PIPESTATUS[0]}}");
+        site.finish(site.process("bash", &["-c", &piped])).is_silent(0);
+    }
+}
+
 /// Every exit code of the source is explained, and every explained code is in the source.
 #[test]
 fn the_exit_codes_that_are_explained_are_those_that_there_are() {
