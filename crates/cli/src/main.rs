@@ -69,6 +69,7 @@ fn main() -> ! {
         // Nobody reads the supervisor's exit code; a launcher that returns here has failed.
         End::CANNOT_EXECUTE.now();
     }
+    signals::survive_file_size_limit();
     let end = match usage::read(std::env::args_os()) {
         Ok(task) => perform(task).unwrap_or_else(Failure::say),
         Err(end) => end,

@@ -6,12 +6,13 @@
 mod kernel;
 
 use std::io;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use leasehold::Locks;
 use nix::sys::signal::{SigSet, SigmaskHow};
-use rustix::process::{Pid, Signal};
+use rustix::process::{Pid, Resource, Signal, getrlimit};
 
 pub(crate) use self::kernel::stop;
 #[cfg(target_os = "linux")]
@@ -77,6 +78,16 @@ pub(crate) fn start_thread(name: &str, work: impl FnOnce() + Send + 'static) -> 
     let started = thread::Builder::new().name(name.into()).spawn(work);
     ours.thread_set_mask()?;
     started.map(drop)
+}
+
+/// Makes a write beyond the limit of file sizes an error, which we can explain. By default the
+/// system's signal ends us. The command starts with that default, because exec resets a handler; if
+/// our parent made us ignore the signal, the command ignores it too.
+pub(crate) fn survive_file_size_limit() {
+    let is_limited = getrlimit(Resource::Fsize).current.is_some();
+    if is_limited && !kernel::is_ignored(Signal::XFSZ) {
+        let _ = signal_hook::flag::register(Signal::XFSZ.as_raw(), Arc::default());
+    }
 }
 
 impl Signals {

@@ -8,6 +8,8 @@ use leasehold_core::{Fault, FaultCause, FaultKind};
 use rusqlite::{ErrorCode, ffi};
 use rustix::io::Errno;
 
+use crate::db_path::DbPath;
+use crate::shortage::Shortage;
 use crate::writer::Writer;
 
 /// A fault without the name of its store.
@@ -19,6 +21,8 @@ pub(crate) struct FileError {
     reopen: bool,
     /// True if another process blocked the file.
     busy: bool,
+    /// True if SQLite could not write or create a file, and does not say why.
+    unwritten: bool,
 }
 
 impl FileError {
@@ -29,6 +33,7 @@ impl FileError {
             reason: reason.to_string(),
             reopen: true,
             busy: false,
+            unwritten: false,
         }
     }
 
@@ -48,7 +53,8 @@ impl FileError {
     pub(crate) fn io(done: &str, path: &Path, error: &io::Error) -> Self {
         let said = format!("cannot {done} {}: {error}", path.display());
         match Errno::from_io_error(error) {
-            Some(Errno::NOSPC | Errno::DQUOT) => Self::disk_full(),
+            Some(Errno::NOSPC) => Self::disk_full(),
+            Some(Errno::DQUOT) => Self::quota_used_up(),
             Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::INTR | Errno::AGAIN | Errno::IO) => {
                 Self::passing(said)
             }
@@ -75,7 +81,23 @@ impl FileError {
     }
 
     fn disk_full() -> Self {
-        let reason = "the disk is full, so nothing was taken or changed: free some space";
+        Self::no_room("the disk is full, so nothing was taken or changed: free some space")
+    }
+
+    fn quota_used_up() -> Self {
+        Self::no_room(
+            "the quota of disk space is used up, so nothing was taken or changed: free some space, or raise the quota",
+        )
+    }
+
+    fn too_large(limit: u64) -> Self {
+        Self::no_room(format_args!(
+            "a file of this process may not become larger than {limit} bytes, so nothing was taken or changed: raise the \
+             limit (ulimit -f)"
+        ))
+    }
+
+    fn no_room(reason: impl fmt::Display) -> Self {
         Self { cause: FaultCause::DiskFull, reopen: false, ..Self::lasting(reason) }
     }
 
@@ -84,21 +106,30 @@ impl FileError {
         Self { cause: FaultCause::TimedOut, reopen: false, busy: true, ..Self::passing(reason) }
     }
 
-    /// Adds who blocked the file at this path, if that was the error and can be found out.
-    pub(crate) fn by_whom(mut self, path: &Path) -> Self {
-        let writer = Some(path).filter(|_| self.busy).and_then(Writer::of);
+    /// Adds what can be found out afterwards: who blocked the file, or why it could not be written.
+    pub(crate) fn explained(mut self, db_path: &DbPath) -> Self {
+        let writer = Some(db_path.path()).filter(|_| self.busy).and_then(Writer::of);
         if let Some(writer) = writer.filter(|writer| !writer.is_this_process()) {
             self.reason = format!("the file is busy: {writer}");
         }
-        self
+        match Some(db_path).filter(|_| self.unwritten).and_then(Shortage::of) {
+            Some(Shortage::FileSize(limit)) => Self::too_large(limit),
+            Some(Shortage::Quota) => Self::quota_used_up(),
+            Some(Shortage::Disk) => Self::disk_full(),
+            None => self,
+        }
     }
 }
 
 impl From<rusqlite::Error> for FileError {
     fn from(error: rusqlite::Error) -> Self {
-        // There is no room for the index of the log.
-        if error.sqlite_error().is_some_and(|error| error.extended_code == ffi::SQLITE_IOERR_SHMSIZE) {
-            return Self::disk_full();
+        match error.sqlite_error().map(|error| error.extended_code) {
+            // There is no room for the index of the log.
+            Some(ffi::SQLITE_IOERR_SHMSIZE) => return Self { unwritten: true, ..Self::disk_full() },
+            Some(ffi::SQLITE_IOERR_WRITE | ffi::SQLITE_CANTOPEN) => {
+                return Self { unwritten: true, ..Self::passing(error) };
+            }
+            _ => {}
         }
         match error.sqlite_error_code() {
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::busy(),

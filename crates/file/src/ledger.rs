@@ -266,10 +266,11 @@ impl Ledger {
         work: impl FnOnce(&Connection, &Inputs<'_>) -> Result<T, FileError>,
     ) -> Result<Option<T>, Fault> {
         self.transact(begin, patience, work).map_err(|error| {
+            let error = error.explained(&self.db_path);
             if error.reopen() {
                 self.close();
             }
-            error.by_whom(self.db_path.path()).of(&self.name)
+            error.of(&self.name)
         })
     }
 

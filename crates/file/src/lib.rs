@@ -52,6 +52,7 @@ mod notifier;
 mod queue;
 mod schema;
 mod sessions;
+mod shortage;
 #[cfg(test)]
 mod stopped_clock;
 mod store;

@@ -59,6 +59,11 @@ impl Queue {
     }
 }
 
+/// This kernel does not say which signals we ignore.
+pub(super) const fn is_ignored(_: Signal) -> bool {
+    false
+}
+
 /// Stops us until somebody continues us.
 pub(crate) fn stop(_: Signal) {
     let _ = kill_process(getpid(), Signal::STOP);

@@ -96,6 +96,11 @@ pub(crate) fn stop(signal: Signal) {
     }
 }
 
+/// Returns true if our parent made us ignore this signal.
+pub(super) fn is_ignored(signal: Signal) -> bool {
+    bits("SigIgn") & bit(signal) != 0
+}
+
 /// The signals in a line of proc(5) `status`, one bit each, the first for signal 1. None if there
 /// is no /proc.
 pub(crate) fn bits(line: &str) -> u64 {

@@ -29,11 +29,23 @@ fn stdout_is_the_commands_alone_also_with_verbose() {
 /// A full disk does not pass, so a run does not wait; and the store is reachable.
 #[test]
 fn a_full_disk_is_69_at_once_and_says_what_to_do() {
+    is_69_on_a_full_disk("size=1m", "head -c 2m /dev/zero >rest 2>&-");
+}
+
+/// SQLite says of such a disk only that it cannot open a file.
+#[test]
+fn a_disk_without_room_for_another_file_is_full_too() {
+    is_69_on_a_full_disk("nr_inodes=2", "true");
+}
+
+/// Mounts a disk with this option, fills it, and runs a command under a lock there.
+#[track_caller]
+fn is_69_on_a_full_disk(option: &str, fill: &str) {
     let site = Site::new();
     let directory = site.path("small");
     fs::create_dir(&directory).unwrap();
     let script = format!(
-        "mount -t tmpfs -o size=1m,mode=0700 tmpfs {0} && {{ head -c 2m /dev/zero >{0}/rest 2>&-; exec \"$0\" \"$@\"; }}",
+        "mount -t tmpfs -o {option},mode=0700 tmpfs {0} && cd {0} && {{ {fill}; exec \"$0\" \"$@\"; }}",
         directory.display()
     );
     let apart = ["--user", "--map-root-user", "--mount", "sh", "-c", &script];
@@ -51,6 +63,35 @@ fn a_full_disk_is_69_at_once_and_says_what_to_do() {
     done.says(69, &["the disk is full", "free some space\n"]);
     // The outage limit is 10 s.
     assert!(begun.elapsed() < std::time::Duration::from_secs(8), "{:?}", begun.elapsed());
+}
+
+/// The system sends SIGXFSZ to a process that writes beyond this limit.
+#[test]
+fn a_limit_of_file_sizes_that_is_too_small_is_69_and_says_what_to_do() {
+    let site = Site::new();
+    let ours = format!("{} run --store {} k", env!("CARGO_BIN_EXE_leasehold"), site.store());
+    let limited = || site.finish(site.process("sh", &["-c", &format!("ulimit -f 8; exec {ours} -- true")]));
+    let says = ["a file of this process may not become larger than ", "raise the limit (ulimit -f)"];
+    limited().says(69, &says);
+    site.finish(site.run(&["k", "--", "true"])).is_silent(0);
+    limited().says(69, &says);
+    // With the signal ignored, the library reports the same to any program.
+    let ignored = format!("trap '' XFSZ; ulimit -f 8; exec {ours} -- true");
+    site.finish(site.process("sh", &["-c", &ignored])).says(69, &says);
+}
+
+#[test]
+fn a_command_that_writes_beyond_the_limit_of_file_sizes_ends_as_without_us() {
+    let site = Site::new();
+    let ours = format!("{} run --store {} k", env!("CARGO_BIN_EXE_leasehold"), site.store());
+    for before in ["", "trap '' XFSZ; "] {
+        let write = "head -c 100000000 /dev/zero 2>&1 >large | sed s/.*://; exit ${PIPESTATUS[0]}";
+        let script = |ours: &str| format!("{before}ulimit -f 50000; {ours} bash -c '{write}'");
+        let bare = site.finish(site.process("sh", &["-c", &script("")]));
+        let done = site.finish(site.process("sh", &["-c", &script(&format!("{ours} --"))]));
+        assert_eq!((done.status, done.out), (bare.status, bare.out));
+        assert!(!done.status.success());
+    }
 }
 
 #[test]
