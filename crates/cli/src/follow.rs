@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
-use leasehold::{BreakRecord, Fence, HolderInfo, Key, KeyState, Locks, Owner, Progress, Waiter, Watch};
+use leasehold::{
+    BreakRecord, Fence, HolderInfo, InspectError, Key, KeyState, Locks, Owner, Progress, Waiter, Watch,
+};
 use serde::Serialize;
 use tokio::time::{Instant, sleep_until};
 
@@ -205,8 +207,11 @@ impl Follower {
     async fn ask(&mut self) -> io::Result<()> {
         self.ask_at = Instant::now() + BETWEEN_QUESTIONS;
         let Some((key, fence)) = self.ended.front().cloned() else { return Ok(()) };
-        // A store that does not answer is asked again once it does.
-        let Ok(broken) = self.locks.last_break(key.as_bytes()).await else { return Ok(()) };
+        let broken = match self.locks.last_break(key.as_bytes()).await {
+            // A store that does not answer is asked again once it does.
+            Err(InspectError::Store(fault)) if !fault.is_lasting() => return Ok(()),
+            broken => broken.ok().flatten(),
+        };
         self.ended.pop_front();
         broken
             .filter(|broken| broken.fence == fence)

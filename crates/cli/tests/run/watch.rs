@@ -84,6 +84,31 @@ fn watch_reports_holders_waiters_and_breaks_as_they_change() {
     }
 }
 
+/// Regression: the record of a break that another program overwrote was asked for again and again, and
+/// no later break was reported.
+#[test]
+fn a_record_of_a_break_that_another_program_wrote_hides_no_later_break() {
+    let server = Server::start(Flavor::Redis70);
+    let site = Site::on(&server.url());
+    server.text(&["LPUSH", "leasehold:b{a}a", "theirs"]);
+    let watch = site.start(site.leasehold(&["watch", "--store", site.store(), "--json"]));
+    let until_released = "until [ -e go ]; do sleep 0.02; done";
+    let released = site.start(site.run_script(&["--label", "released", "a"], until_released));
+    wait_for(&watch, "held", "released");
+    site.go();
+    released.finish().is_silent(0);
+    wait_for(&watch, "ended", "released");
+
+    let hold = "echo $LEASEHOLD_FENCE > fence; exec sleep 60";
+    let holder = site.start(site.run_script(&["--label", "hangs", "b"], hold));
+    let fence = site.wait_for("fence");
+    wait_for(&watch, "held", "hangs");
+    let words = ["break", "--store", site.store(), "b", "--fence", &fence];
+    site.finish(site.leasehold(&words)).is_silent(0);
+    holder.finish().says(70, &["somebody broke the lease"]);
+    until("the break is reported", || events(&watch).iter().any(|event| event["event"] == "broken"));
+}
+
 #[test]
 fn watch_prints_lines_and_reports_an_outage_and_its_end() {
     let server = Server::start(Flavor::Redis82);
