@@ -297,6 +297,9 @@ impl ServerMessage {
     fn remedy(&self, user: &str) -> String {
         let command = self.text.split_once("run the '").and_then(|(_, rest)| rest.split_once('\''));
         match command {
+            Some((command @ ("scan" | "getrange"), _)) => {
+                format!("{user} may not run {command}: allow it +scan +getrange, to list and watch locks")
+            }
             Some((command, _)) => {
                 format!("{user} may not run {command}: allow it +{command} (in all: {ALLOWED})")
             }
@@ -373,6 +376,11 @@ mod tests {
             "NOPERM User app has no permissions to run the 'set' command script: 01ab, on @user_script:3.",
             Lasting,
             &["+set "],
+        );
+        is(
+            "NOPERM User app has no permissions to run the 'scan' command",
+            Lasting,
+            &["user app", "+scan +getrange, to list and watch locks"],
         );
         is("NOPERM No permissions to access a key", Lasting, &["~leasehold:"]);
         is("NOPERM No permissions to access a channel", Lasting, &["&leasehold:*"]);
