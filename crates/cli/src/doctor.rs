@@ -213,9 +213,9 @@ fn text(store: &str, findings: &[Finding], verbose: bool, coloured: bool) -> Str
         }
         match remedy(&finding.remedy) {
             Some(_) if again && matches!(finding.remedy, Remedy::AtServer(_)) => {
-                line("    mend  by the same command as above");
+                line("    fix   by the same command as above");
             }
-            Some(RemedyJson { prompt, text, .. }) => line(&format!("    mend  {prompt}{text}")),
+            Some(RemedyJson { prompt, text, .. }) => line(&format!("    fix   {prompt}{text}")),
             None => {}
         }
     }
@@ -314,7 +314,7 @@ mod tests {
             [
                 "unsafe   eviction: leases are\\u{202e} deleted (redis://h)",
                 "    why   two hold",
-                "    mend  redis-cli> CONFIG SET a b",
+                "    fix   redis-cli> CONFIG SET a b",
                 "redis://h: 1 unsafe, 0 warnings, 0 unknown, 1 good",
             ]
         );

@@ -49,8 +49,8 @@ impl OuterLocks {
     pub(crate) fn check(&self, keys: &Keys) -> Result<(), Failure> {
         let Some(key) = keys.iter().find(|key| self.has(key)) else { return Ok(()) };
         Err(Failure::usage(format!(
-            "{key}: a run around this one holds it, and would wait for this one as this one for it: leave the inner run \
-             out, or unset {KEYS} if the outer one has ended"
+            "{key}: a run around this one holds it, so this one would wait forever: leave the inner run out, or unset \
+             {KEYS} if the outer one has ended"
         )))
     }
 

@@ -114,7 +114,7 @@ impl Failure {
         Self::new(
             End::CANNOT_EXECUTE,
             format!(
-                "the process that minds the command cannot be started ({error}): see that /proc is mounted and that the \
+                "the supervisor of the command cannot be started ({error}): see that /proc is mounted and that the \
                  limit of processes allows one more"
             ),
         )

@@ -21,7 +21,7 @@ use crate::store_location::StoreLocation;
 #[derive(Args, Debug)]
 #[command(
     override_usage = "leasehold forget [OPTIONS] KEY",
-    after_help = "Exit codes: 0 forgotten, 1 nothing was noted; `leasehold help exit-codes`.",
+    after_help = "Exit codes: 0 forgotten, 1 the job did not count as done; `leasehold help exit-codes`.",
     after_long_help = EXAMPLE
 )]
 pub(crate) struct ForgetArgs {
@@ -45,7 +45,7 @@ pub(crate) struct ForgetArgs {
 }
 
 const EXAMPLE: &str = "\
-Exit codes: 0 forgotten, 1 nothing was noted; `leasehold help exit-codes`.
+Exit codes: 0 forgotten, 1 the job did not count as done; `leasehold help exit-codes`.
 
 Example: the migration was rolled back, and is to run again:
   leasehold forget migrate:0042";
@@ -73,7 +73,7 @@ pub(crate) async fn forget(args: ForgetArgs) -> Result<End, Failure> {
         let shown = plain(&key.to_string());
         print(&match &forgotten {
             Some(mark) => format!("{shown}: forgotten; it was last begun {}\n", begun(mark)),
-            None => format!("{shown}: nothing was noted\n"),
+            None => format!("{shown}: no job of this name counts as done\n"),
         })?;
     }
     Ok(if forgotten.is_some() { End::SUCCESS } else { End::FREE })

@@ -229,7 +229,7 @@ async fn mark(
     let again = "so it will be run again";
     let Some(marked) = last.hear(request, signals, job_guard.mark()).await else {
         return Err(Failure::unreachable(format_args!(
-            "{keys}: done, but {store} did not confirm that it noted that, so it may be run again"
+            "{keys}: done, but {store} did not confirm that it recorded that, so it may be run again"
         )));
     };
     match marked {
@@ -242,11 +242,11 @@ async fn mark(
         Err(MarkError::Lost(loss)) => Err(Failure::new(
             End::LOST,
             format!(
-                "{keys}: done, but the lease was lost before that was noted ({loss}), {again}: check what it did"
+                "{keys}: done, but the lease was lost before that was recorded ({loss}), {again}: check what it did"
             ),
         )),
         Err(MarkError::Unreachable(fault)) => Err(Failure::unreachable(format_args!(
-            "{keys}: done, but that could not be noted ({fault}), {again}"
+            "{keys}: done, but that could not be recorded ({fault}), {again}"
         ))),
         Err(error) => Err(Failure::refused(format_args!("{keys}: {error}"))),
     }

@@ -140,7 +140,7 @@ async fn marks(locks: &Locks, prefix: &[u8], json: bool, quiet: bool) -> Result<
     } else if !marks.is_empty() {
         print(&mark::table(&marks))?;
     } else if !quiet {
-        say::line(format_args!("nothing is noted as done at {}", locks.store()));
+        say::line(format_args!("nothing is recorded as done at {}", locks.store()));
     }
     Ok(End::SUCCESS)
 }

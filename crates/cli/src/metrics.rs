@@ -72,22 +72,18 @@ fn text(
     gauge("held", "Locks, shares and permits that are held.", count(held.clone().count()));
     gauge("waiting", "Requests that wait.", count(states.iter().map(|state| state.waiters.len()).sum()));
     let held_for = held.filter_map(|(state, holding)| state.held_for(holding));
-    gauge(
-        "longest_held_seconds",
-        "How long the lock that is held for the longest time has been held.",
-        longest(held_for),
-    );
+    gauge("longest_held_seconds", "How long the lock that is held longest has been held.", longest(held_for));
     let waited = states.iter().flat_map(|state| &state.waiters).map(|waiter| waiter.waited);
     gauge("longest_wait_seconds", "How long the longest waiter has waited.", longest(waited));
     gauge("broken_last_day", "Locks of which a lease was broken within 24 hours.", count(breaks.len()));
-    gauge("marks", "Names whose work is noted as done by once or every.", count(marks.len()));
+    gauge("marks", "Names of which once or every recorded that the work was done.", count(marks.len()));
     let overdue = marks.iter().filter_map(|(_, marked)| {
         let due = marked.mark.as_ref().and_then(Mark::due_at)?;
         Some(due.saturating_until(marked.now))
     });
     gauge(
         "longest_overdue_seconds",
-        "How long work of every is due that was done before and is due for the longest time.",
+        "How long the most overdue work of every has been due.",
         longest(overdue),
     );
     text

@@ -241,10 +241,14 @@ impl fmt::Display for Misuse {
                 write!(f, "a longest hold of {at_most:?} is shorter than the ttl of {ttl}: shorten the ttl")
             }
             Self::LabelTooLong { len } => {
-                write!(f, "the label is {len} bytes long and may have {}: shorten it", Label::MAX_LEN)
+                write!(
+                    f,
+                    "a label or reason may have {} bytes, and this has {len}: shorten it",
+                    Label::MAX_LEN
+                )
             }
             Self::LabelNotPrintable => {
-                write!(f, "the label contains a control character: use printable text on one line")
+                write!(f, "a label or reason contains a control character: use printable text on one line")
             }
             Self::Backoff { first, most } => write!(
                 f,

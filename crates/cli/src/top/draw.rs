@@ -112,7 +112,7 @@ fn all_about(view: &View, key: &Key) -> String {
 fn marks(marks: Option<&Marks>) -> String {
     let Some(Marks { all, at }) = marks else { return "looking for what once and every did …".into() };
     if all.is_empty() {
-        return "nothing is noted as done".into();
+        return "nothing is recorded as done".into();
     }
     let now = |marked: &Marked| Marked { now: marked.now + at.elapsed(), ..marked.clone() };
     let all: Vec<_> = all.iter().map(|(key, marked)| (key.clone(), now(marked))).collect();

@@ -130,7 +130,7 @@ fn a_file_is_looked_at_without_making_it() {
     let done = doctor(&site, &["--store", site.store()]);
     done.is_silent(2);
     assert!(done.out.contains("can be written by others (mode 0666): run chmod 600"), "{done:?}");
-    let command = done.out.lines().find_map(|line| line.strip_prefix("    mend  $ ")).expect("a command");
+    let command = done.out.lines().find_map(|line| line.strip_prefix("    fix   $ ")).expect("a command");
     site.finish(site.process("sh", &["-c", command])).is_silent(0);
     doctor(&site, &["--store", site.store()]).is_silent(0);
 }

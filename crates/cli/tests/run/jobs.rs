@@ -255,7 +255,7 @@ fn a_job_that_ends_after_its_lock_was_lost_is_not_marked_as_done() {
     // The holder is not notified: it would find out at its next renewal.
     server.text(&["SET", "migrate", "another"]);
     site.go();
-    late.finish().says(70, &["migrate: ", "lost before that was noted", "run again"]);
+    late.finish().says(70, &["migrate: ", "lost before that was recorded", "run again"]);
     server.text(&["DEL", "migrate"]);
     assert_eq!(site.finish(once(&site, &["migrate", "--", "echo", "done"])).out, "done\n");
 }

@@ -139,7 +139,7 @@ fn a_server_is_diagnosed_mended_and_measured() {
     let site = Site::new();
     // The server keeps nothing on disk.
     let done = say(&site, &at(&server, line("doctor")));
-    let mends = done.out.lines().find_map(|line| line.trim().strip_prefix("mend  redis-cli> ")).unwrap();
+    let mends = done.out.lines().find_map(|line| line.trim().strip_prefix("fix   redis-cli> ")).unwrap();
     assert_eq!((done.status.code(), mends), (Some(2), "CONFIG SET appendonly yes"), "{done:?}");
     server.text(&mends.split(' ').collect::<Vec<_>>());
     let done = say(&site, &at(&server, line("doctor")));

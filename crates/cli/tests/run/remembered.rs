@@ -51,7 +51,7 @@ fn a_done_job_is_shown_and_listed_and_runs_again_when_forgotten_or_with_now() {
         assert_eq!(again(&["once", "job:migrate", "--", "echo", "ran"]), "ran\n");
     }
     let site = Site::new();
-    task(&site, &["ls", "--marks", "-a"]).says(0, &["nothing is noted as done at "]);
+    task(&site, &["ls", "--marks", "-a"]).says(0, &["nothing is recorded as done at "]);
     site.finish(site.leasehold(&["forget", "a", "b"])).says(64, &["forget takes one"]);
 }
 

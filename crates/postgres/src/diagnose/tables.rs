@@ -59,7 +59,7 @@ fn version(at: &Arc<str>, init: &str, facts: &Facts) -> Finding {
     let unsafe_ = |what: String| Finding::new(Severity::Unsafe, "tables", at, what, why);
     match facts.version {
         None => {
-            let what = "could not be seen: of which version the tables are";
+            let what = "not checked: the version of the tables";
             Finding::new(
                 Severity::Unknown,
                 "tables",

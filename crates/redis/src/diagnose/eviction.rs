@@ -11,7 +11,7 @@ const NEARLY_FULL: u64 = 90;
 pub(super) fn judge(setting: &Setting, info: &Info) -> Finding {
     let Some(policy) = info.text("maxmemory_policy") else {
         let what =
-            "could not be seen: which keys the server deletes when it is full (INFO has no maxmemory_policy)";
+            "not checked: which keys the server deletes when it is full (INFO has no maxmemory_policy)";
         let why = "a lease that it deletes is a lock that two may hold";
         return setting
             .finding(Severity::Unknown, "eviction", what, why)

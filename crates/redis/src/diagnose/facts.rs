@@ -62,8 +62,8 @@ impl Facts {
                     "how often the server writes to its disk, and how many replicas it must have",
                 ),
             };
-            let what = format!("could not be seen: {hides} ({asked} is refused: {})", error.code());
-            let finding = setting.finding(Severity::Unknown, "unknown", what, "nobody says that it is good");
+            let what = format!("not checked: {hides} ({asked} is refused: {})", error.code());
+            let finding = setting.finding(Severity::Unknown, "unknown", what, "the settings may be unsafe");
             match is_denied(error) {
                 true => finding.at_server(setting.allow(rule)),
                 false => finding.advice(format_args!(

@@ -84,7 +84,7 @@ impl DiagnosisRun<'_> {
         if !unlisted.is_empty() {
             let rules = unlisted.join(" ");
             let what = format!(
-                "user {user} may not list or watch locks, and what is left over could not be seen: it lacks {rules}"
+                "user {user} may not list or watch locks, and leftovers were not checked: it lacks {rules}"
             );
             let finding = self.setting.finding(Severity::Unknown, "listing", what, "locks work all the same");
             let mend = self.setting.allow(&rules);

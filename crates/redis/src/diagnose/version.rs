@@ -11,7 +11,7 @@ const OLDEST: (u64, u64) = (6, 2);
 pub(super) fn judge(setting: &Setting, info: &Info) -> Finding {
     let valkey = info.text("valkey_version");
     let Some(version) = valkey.or_else(|| info.text("redis_version")) else {
-        let what = "could not be seen: the version (INFO has none)";
+        let what = "not checked: the version (INFO has none)";
         let finding =
             setting.finding(Severity::Unknown, "version", what, "older servers than 6.2 are not tested");
         return finding.advice("name the server itself, and no proxy");
