@@ -98,7 +98,7 @@ pub(crate) struct PlaceArgs {
 
     /// Use the keys of another library for these names: pottery, shedlock... [default: verbatim]
     ///
-    /// So that Leasehold and that library exclude each other. `leasehold help stores` lists the
+    /// Leasehold and that library then exclude each other. `leasehold help stores` lists the
     /// libraries and their keys. Messages, events and LEASEHOLD_KEY contain the key, not the name.
     #[arg(long, value_name = "LIBRARY")]
     pub(crate) naming: Option<String>,

@@ -79,9 +79,11 @@ pub(crate) struct BenchArgs {
 }
 
 const EXAMPLE: &str = "\
-Each figure is the median of the rounds, with the lowest and the highest of them. In a round everything is measured once, and every
-second one begins from the other end, so that what changes meanwhile changes both sides of a ratio. A round trip at rest is one after two
-milliseconds of silence, as a program sends it that takes a lock now and then. A lock costs two round trips, like a baseline pair.
+Each figure is the median of several rounds, with the lowest and the highest. A round measures everything once. \
+Every second round has the reverse order, so that a change of the load affects both sides of a ratio.
+
+A round trip at rest follows two milliseconds of silence, as in a program that takes a lock now and then. \
+A lock costs two round trips, like a baseline pair.
 
 Example: what do locks cost on this server, and in this file?
   leasehold bench redis://10.0.0.5

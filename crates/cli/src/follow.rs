@@ -30,9 +30,11 @@ use crate::time;
 /// For all locks, or those whose names begin with PREFIX: first who holds them and who waits, and
 /// from then on who acquires or releases one, starts or stops waiting, and which leases are broken.
 ///
-/// It looks at each lock about once a second, as `leasehold top` does, with at most twenty commands
-/// a second. It does not see what begins and ends between two looks. To miss nothing of one run,
-/// let the run write its own events: `leasehold help events`.
+/// It polls, as `leasehold top` does: each lock about once a second, with at most twenty commands a
+/// second, so more than a thousand locks (seven in a cluster) are each polled less often. Whatever
+/// begins and ends between two polls is not reported: of a store with thousands of changes a second,
+/// most are missing. To miss nothing of one run, let the run write its own events: `leasehold help
+/// events`.
 #[derive(Args, Debug)]
 #[command(
     override_usage = "leasehold watch [OPTIONS] [PREFIX]",

@@ -35,7 +35,9 @@ use crate::take::{ReleaseLimit, ReleaseOutcome, give_back, take, tell_keeping};
 #[command(
     override_usage = "leasehold hold [OPTIONS] KEY...",
     after_help = "TIME: seconds, or 500ms, 30s, 2m, 1h30m. Exit codes: `leasehold help exit-codes`.",
-    after_long_help = EXAMPLE
+    after_long_help = EXAMPLE,
+    mut_arg("max_hold", |arg| arg.help(MAX_HOLD).long_help(MAX_HOLD_AND_TTL)),
+    mut_arg("status_fd", |arg| arg.long_help(STATUS_FD))
 )]
 pub(crate) struct HoldArgs {
     #[command(flatten)]
@@ -48,6 +50,18 @@ pub(crate) struct HoldArgs {
     #[arg(value_name = "COMMAND", last = true, num_args = 0.., hide = true)]
     pub(crate) command: Vec<OsString>,
 }
+
+const MAX_HOLD: &str = "Release the lock after this time, and exit with 70";
+
+const MAX_HOLD_AND_TTL: &str = "\
+Release the lock after this time, and exit with 70
+
+The pipe is closed, so the script can notice. The TTL is at most this.";
+
+const STATUS_FD: &str = "\
+Write events to this descriptor, as lines of JSON
+
+3 or greater, opened for writing by the shell, as in `3>events`. `leasehold help events` lists the events.";
 
 const EXAMPLE: &str = "\
 TIME is a number of seconds, or numbers with units: 500ms, 30s, 2m, 1h30m.
