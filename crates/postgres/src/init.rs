@@ -39,6 +39,10 @@ pub enum InitOutcome {
 ///
 /// A [`Fault`]: the server is unreachable, or refuses; nothing was created then. An invalid URL is
 /// a fault too.
+///
+/// # Cancel safety
+///
+/// If it is dropped, either everything was created or nothing. It can be called again.
 pub async fn init(url: &str, runtime: &Arc<dyn Runtime>) -> Result<InitOutcome, Fault> {
     let address = Address::parse(url).map_err(|misuse| Fault::lasting("postgres", misuse))?;
     let faults = Faults { store: Arc::from(&*address.name), init: "leasehold init".into() };

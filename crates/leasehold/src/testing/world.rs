@@ -236,6 +236,10 @@ impl World {
     /// # Panics
     ///
     /// As [`until`](Self::until).
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe.
     pub async fn until_held(&self, key: impl AsRef<[u8]>) -> HolderInfo {
         let state = self.until(key, |state| !state.holders.is_empty()).await;
         state.holders.into_iter().next().expect("what was waited for")
@@ -248,6 +252,10 @@ impl World {
     ///
     /// If it is not in this state after ten seconds of the test's time, or the name cannot be a
     /// key.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe.
     pub async fn until(&self, key: impl AsRef<[u8]>, looks: impl Fn(&KeyState) -> bool) -> KeyState {
         let key = key_of(key.as_ref());
         let began = lease_clock();
