@@ -57,6 +57,8 @@ pub(super) fn option(typed: &str) -> Option<&'static str> {
         "-x" | "-e" | "--exclusive" => "a lock is exclusive unless it is taken with --shared",
         "-s" => "--shared",
         "-u" | "--unlock" => "the lock is released when COMMAND ends",
+        "-o" | "--close" => "leave it out: processes that COMMAND leaves running do not hold the lock",
+        "-F" | "--no-fork" => "leave it out: leasehold runs next to COMMAND, to renew the lease",
         "--conflict-exit-code" => "--busy-exit-code N",
         _ => return None,
     })

@@ -13,6 +13,8 @@ fn options_of_other_lock_commands_are_answered_with_ours() {
         (&["run", "--timeout", "5", "k", "--", "true"][..], "no option --timeout", "--within TIME"),
         (&["run", "k", "-c", "ls"], "no option -c", "sh -c 'COMMAND'"),
         (&["run", "--nonblock", "k", "--", "true"], "no option --nonblock", "--try"),
+        (&["run", "-o", "k", "--", "true"], "no option -o", "leave it out"),
+        (&["run", "--no-fork", "k", "--", "true"], "no option --no-fork", "leave it out"),
         (&["status"], "no task status", "leasehold show KEY"),
         (&["unlock", "k"], "no task unlock", "leasehold break KEY --fence N"),
         (&["version"], "no task version", "leasehold --version"),
