@@ -22,7 +22,7 @@ pub(crate) fn diagnose(path: &Path, name: &Arc<str>) -> Diagnosis {
     match db_path.look() {
         Err(error) => {
             let reason = error.of(name).reason;
-            let why = "no lock can be taken here, so that none is taken unsafely";
+            let why = "no lock is granted here, because it would not be safe";
             let finding = Finding::new(Severity::Unsafe, "file", name, reason, why);
             findings.push(match written_by_others(path) {
                 Some((path, mode)) => finding.in_shell(format_args!("chmod {mode} {}", quoted(path))),

@@ -31,6 +31,9 @@ impl Shortage {
         use rustix::fs::{Mode, OFlags, open};
         use rustix::io::{Errno, write};
 
+        /// The size of SQLite's pages.
+        const PAGE: usize = 4096;
+
         let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
         let written = open(directory, flags, Mode::RUSR).and_then(|file| write(file, &[0; PAGE]));
         match written {
@@ -45,9 +48,6 @@ impl Shortage {
         None
     }
 }
-
-/// The size of SQLite's pages.
-const PAGE: usize = 4096;
 
 /// The size that the largest of the files may get next: the index of the log grows by this much.
 fn next_size(db_path: &DbPath) -> u64 {
