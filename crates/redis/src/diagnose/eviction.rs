@@ -12,7 +12,7 @@ pub(super) fn judge(setting: &Setting, info: &Info) -> Finding {
     let Some(policy) = info.text("maxmemory_policy") else {
         let what =
             "not checked: which keys the server deletes when it is full (INFO has no maxmemory_policy)";
-        let why = "a lease that it deletes is a lock that two may hold";
+        let why = "if it deletes a lease, two may hold the lock";
         return setting
             .finding(Severity::Unknown, "eviction", what, why)
             .advice("see that maxmemory-policy is noeviction there");
@@ -24,7 +24,7 @@ pub(super) fn judge(setting: &Setting, info: &Info) -> Finding {
             None => (Severity::Warning, "as soon as somebody sets a maxmemory and that is full"),
         };
         let what = format!("maxmemory-policy is {policy}: the server deletes keys {when}, leases among them");
-        let why = "a lease that is deleted under its holder is a lock that somebody else is given";
+        let why = "a lock whose lease was deleted is granted to somebody else while its holder still works";
         let mend = "CONFIG SET maxmemory-policy noeviction";
         return setting.finding(severity, "eviction", &what, why).at_server(mend);
     }

@@ -118,7 +118,7 @@ impl DiagnosisRun<'_> {
             && !is_denied(&error)
         {
             let what = format!("user {user} may not use the key {}", rule.trim_start_matches('~'));
-            let why = "as a member of a quorum the server must remember there who vouches for its leases: it grants nothing";
+            let why = "a member of a quorum records its run there: without that key, it grants nothing";
             let mend = self.setting.allow(rule);
             self.found(self.setting.finding(Severity::Unsafe, "permissions", what, why).at_server(mend));
         }

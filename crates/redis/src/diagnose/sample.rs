@@ -102,7 +102,7 @@ impl DiagnosisRun<'_> {
     fn tell(&mut self, seen: &Seen, met: usize, looked_at: usize) {
         let setting = &self.setting;
         let endless = |name: &Vec<u8>| {
-            let why = "every entry of ours has an end: without one it stays for ever, and the memory with it";
+            let why = "Leasehold gives each entry an expiry: without one, it takes memory for ever";
             // A job whose mark ends too early is done again.
             let is_mark = name.starts_with(&Side::Mark.prefix());
             let kept = if is_mark { Mark::FOR_EVER } else { A_DAY };
@@ -112,7 +112,8 @@ impl DiagnosisRun<'_> {
             finding.at_server(format_args!("PEXPIRE {name} {}", kept.as_millis()))
         };
         let strange = |name: &Vec<u8>| {
-            let why = "who asks for its lock gets an error or a wrong fence: the name is reserved for what we write";
+            let why =
+                "requests for its lock get an error or a wrong fence: the name is reserved for Leasehold";
             let name = quoted(name);
             let what = format!("{name} holds something that is not ours");
             setting.finding(Severity::Unsafe, "foreign", what, why).at_server(format_args!("DEL {name}"))

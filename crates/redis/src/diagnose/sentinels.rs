@@ -28,7 +28,7 @@ fn judge(at: &Arc<str>, master: &str, reports: &[SentinelReport]) -> Vec<Finding
     if named.len() > 1 {
         let named: Vec<_> = named.into_iter().collect();
         let what = format!("they take different servers for the master: {}", named.join(", "));
-        let why = "a failover is under way, or one of them has slept through one: whoever asks it is sent astray first";
+        let why = "a failover is under way, or one of them missed one: a client that asks it tries the wrong server first";
         let finding = Finding::new(Severity::Warning, ABOUT, at, what, why);
         findings.push(
             finding.advice("look again in a minute; if it stays so, restart the one that stands alone"),
@@ -42,7 +42,7 @@ fn judge(at: &Arc<str>, master: &str, reports: &[SentinelReport]) -> Vec<Finding
     if needed >= total {
         let what =
             format!("a failover takes {needed} of {total} sentinels, so there is none while one is down");
-        let why = "when the master fails then too, nobody takes a lock until somebody comes";
+        let why = "if the master fails too, no lock is granted until somebody repairs it";
         let advice = "run three sentinels or five, on machines of their own, with a quorum of more than half";
         findings.push(Finding::new(Severity::Warning, ABOUT, at, what, why).advice(advice));
     }
