@@ -14,10 +14,13 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::{
-    Answer, Attempt, BreakAnswer, BreakNote, Channel, Fence, GrantAnswer, HoldAnswer, Key, KeyState, Push,
-    RaiseAnswer, Records, Request, Served, Stamp, Successor, Wait, WaitQueue, Waiter,
+    Answer, Attempt, Channel, Fence, Key, KeyState, Push, Records, Request, Served, Stamp, WaitQueue, Waiter,
 };
 
+pub use advance::advance;
+pub use breaking::break_lease;
+pub use grant::grant;
+pub use hold::{raise, rejoin, release, renew, transfer};
 pub use mark::{forget, last_break, list_breaks, list_marks, mark, marked};
 
 /// The inputs of a request other than the store's records.
@@ -110,120 +113,6 @@ pub fn apply(records: &mut Records, request: Request, context: &ApplyContext<'_>
     served.unwrap_or_else(|Quarantined { left }| Served::quietly(Answer::Quarantined { left }))
 }
 
-/// Grants the attempt all keys of its claim, or none; or lets it wait for them. After `not_after`,
-/// on the store's clock, the request has been given up, and is not granted any more.
-///
-/// # Errors
-///
-/// [`Quarantined`], for an attempt of a quorum.
-pub fn grant(
-    records: &mut Records,
-    attempt: &Attempt,
-    wait: Option<&Wait>,
-    not_after: Option<Stamp>,
-    context: &ApplyContext<'_>,
-) -> Result<Served<GrantAnswer>, Quarantined> {
-    check_quarantine(records, attempt, context.now)?;
-    if is_late(not_after, context) {
-        return Ok(Served::quietly(GrantAnswer::TooLate { now: context.now }));
-    }
-    Ok(served(|told| grant::grant(records, attempt, wait, context, told)))
-}
-
-/// Extends the lease to its TTL from now, unless it lasts longer already, if the attempt still
-/// holds all keys.
-///
-/// # Errors
-///
-/// [`Quarantined`], for an attempt of a quorum.
-pub fn renew(
-    records: &mut Records,
-    attempt: &Attempt,
-    context: &ApplyContext<'_>,
-) -> Result<Served<HoldAnswer>, Quarantined> {
-    check_quarantine(records, attempt, context.now)?;
-    settle(records, attempt, context.now);
-    Ok(served(|told| hold::renew(records, attempt, context, told)))
-}
-
-/// At a member of a quorum: extends the lease as a renewal does, or takes it again if nobody holds
-/// or waits for its keys, for example at a member that was down when the others granted. The
-/// attempt names the fence on which the majority agreed. After `not_after` the attempt may have
-/// been released: then it may still renew what it holds, but nothing is taken again.
-///
-/// # Errors
-///
-/// [`Quarantined`].
-pub fn rejoin(
-    records: &mut Records,
-    attempt: &Attempt,
-    not_after: Option<Stamp>,
-    context: &ApplyContext<'_>,
-) -> Result<Served<HoldAnswer>, Quarantined> {
-    if is_late(not_after, context) {
-        return renew(records, attempt, context);
-    }
-    check_quarantine(records, attempt, context.now)?;
-    settle(records, attempt, context.now);
-    Ok(served(|told| hold::rejoin(records, attempt, context, told)))
-}
-
-/// At a member of a quorum: if the attempt holds its keys, raises their fences at least to the one
-/// that it names.
-///
-/// # Errors
-///
-/// [`Quarantined`].
-pub fn raise(
-    records: &mut Records,
-    attempt: &Attempt,
-    context: &ApplyContext<'_>,
-) -> Result<Served<RaiseAnswer>, Quarantined> {
-    check_quarantine(records, attempt, context.now)?;
-    settle(records, attempt, context.now);
-    Ok(served(|told| hold::raise(records, attempt, context, told)))
-}
-
-/// If the attempt still holds all its keys, makes the successor their holder, and extends the lease
-/// to the attempt's TTL from now, unless it lasts longer already. The fences remain.
-pub fn transfer(
-    records: &mut Records,
-    attempt: &Attempt,
-    successor: &Successor,
-    context: &ApplyContext<'_>,
-) -> Served<HoldAnswer> {
-    settle(records, attempt, context.now);
-    served(|told| hold::transfer(records, attempt, successor, context, told))
-}
-
-/// Releases all keys of the claim that the attempt holds, and its places in queues.
-pub fn release(records: &mut Records, attempt: &Attempt, context: &ApplyContext<'_>) -> Served<HoldAnswer> {
-    settle(records, attempt, context.now);
-    served(|told| hold::release(records, attempt, context, told))
-}
-
-/// Hands over each of these keys that is free and has waiters.
-pub fn advance(records: &mut Records, keys: &[Key], context: &ApplyContext<'_>) -> Served<()> {
-    served(|told| {
-        for key in keys {
-            records.settle(key, None, context.now);
-            advance::advance(records, key, None, context, told);
-        }
-    })
-}
-
-/// Ends the lease on a key, whoever holds it, if it has this fence; hands the key over, and leaves
-/// a record of the break.
-pub fn break_lease(
-    records: &mut Records,
-    key: &Key,
-    fence: Fence,
-    note: &BreakNote,
-    context: &ApplyContext<'_>,
-) -> Served<BreakAnswer> {
-    served(|told| breaking::break_lease(records, key, fence, note, context, told))
-}
-
 /// The store may have forgotten leases, and abstains from requests of a quorum; nothing was
 /// changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -233,28 +122,35 @@ pub struct Quarantined {
     pub left: Duration,
 }
 
-fn served<T>(serve: impl FnOnce(&mut Effects) -> T) -> Served<T> {
-    let mut told = Effects::default();
-    let answer = serve(&mut told);
-    Served { answer, pushes: told.pushes, unfinished: told.unfinished }
+/// A request that is being served, and its effects so far other than its answer.
+struct Serving<'a> {
+    records: &'a mut Records,
+    context: &'a ApplyContext<'a>,
+    pushes: Vec<Push>,
+    unfinished: Vec<Key>,
+}
+
+impl<'a> Serving<'a> {
+    fn new(records: &'a mut Records, context: &'a ApplyContext<'a>) -> Self {
+        Self { records, context, pushes: Vec::new(), unfinished: Vec::new() }
+    }
+
+    /// Begins to serve an attempt. It has proved that it is alive; ended shares of its keys are
+    /// removed.
+    fn of_attempt(records: &'a mut Records, attempt: &Attempt, context: &'a ApplyContext<'a>) -> Self {
+        for key in attempt.claim.keys() {
+            records.settle(key, Some(attempt.holder), context.now);
+        }
+        Self::new(records, context)
+    }
+
+    fn served<T>(self, answer: T) -> Served<T> {
+        Served { answer, pushes: self.pushes, unfinished: self.unfinished }
+    }
 }
 
 fn is_late(not_after: Option<Stamp>, context: &ApplyContext<'_>) -> bool {
     not_after.is_some_and(|limit| context.now > limit)
-}
-
-/// Removes ended shares of the keys of a claim. The attempt has proved that it is alive.
-fn settle(records: &mut Records, attempt: &Attempt, now: Stamp) {
-    for key in attempt.claim.keys() {
-        records.settle(key, Some(attempt.holder), now);
-    }
-}
-
-/// The effects of a request other than its answer.
-#[derive(Debug, Default)]
-struct Effects {
-    pushes: Vec<Push>,
-    unfinished: Vec<Key>,
 }
 
 /// A store abstains from the requests of a quorum until each lease that it may have forgotten has

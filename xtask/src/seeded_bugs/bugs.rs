@@ -14,8 +14,8 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "a release frees a lease of another holder",
         file: "crates/core/src/apply/grant.rs",
-        from: "if records.is_held_by(key, attempt.holder, context.now) {\n        records.free(",
-        to: "{\n        records.free(",
+        from: "if records.is_held_by(key, attempt.holder, now) {\n            records.free(",
+        to: "{\n            records.free(",
         tests: &[(Core, "apply::tests::holding::a_release_frees_our_keys_and_names_those_that_are_not_ours")],
     },
     Bug {
@@ -41,8 +41,8 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "a break ends a lease whatever its fence",
         file: "crates/core/src/apply/breaking.rs",
-        from: "ours.filter(|(holding, _)| holding.fence == Some(fence))",
-        to: "ours.filter(|(holding, _)| holding.fence.is_some())",
+        from: "ours.filter(|(holding, ..)| holding.fence == Some(fence))",
+        to: "ours.filter(|(holding, ..)| holding.fence.is_some())",
         tests: &[(Stores, "every_store::memory::a_break_ends_the_holding_with_that_fence_and_no_other")],
     },
     // One holder after a transfer.
@@ -416,8 +416,8 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "a try takes a free key although somebody waits",
         file: "crates/core/src/apply/grant.rs",
-        from: "        match next_grantee(records, want, None, context, told) {\n            NextGrantee::Anyone",
-        to: "        let is_free = records.has_room(&want.key, want.mode, context.now);\n        match if is_free { NextGrantee::Anyone } else { next_grantee(records, want, None, context, told) } {\n            NextGrantee::Anyone",
+        from: "            match self.next_grantee(want, None) {\n                NextGrantee::Anyone",
+        to: "            let is_free = self.records.has_room(&want.key, want.mode, self.context.now);\n            match if is_free { NextGrantee::Anyone } else { self.next_grantee(want, None) } {\n                NextGrantee::Anyone",
         tests: &[(Core, "apply::tests::wait_queue::a_try_does_not_overtake_the_queue")],
     },
     Bug {
@@ -611,8 +611,8 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "a process that cannot be notified is passed over as if it were gone",
         file: "crates/core/src/apply/advance.rs",
-        from: "        let hears = first.listens_on().is_none_or(",
-        to: "        let hears = first.channel.as_ref().is_none_or(",
+        from: "            let hears = first.listens_on().is_none_or(",
+        to: "            let hears = first.channel.as_ref().is_none_or(",
         tests: &[(
             Core,
             "apply::tests::wait_queue::a_process_that_lets_a_lock_lie_costs_one_window_for_all_its_waiters",
@@ -652,8 +652,8 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "a member is joined although somebody else holds its key",
         file: "crates/core/src/apply/hold.rs",
-        from: "if next_grantee(records, want, None, context, told) != NextGrantee::Anyone {",
-        to: "if next_grantee(records, want, None, context, told) == NextGrantee::Unknown {",
+        from: "if self.next_grantee(want, None) != NextGrantee::Anyone {",
+        to: "if self.next_grantee(want, None) == NextGrantee::Unknown {",
         tests: &[(
             Core,
             "apply::tests::member::a_member_that_was_away_is_rejoined_with_the_fence_unless_somebody_holds_or_waits",

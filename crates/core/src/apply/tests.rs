@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use super::*;
 use crate::{
-    Attempt, Claim, Content, GrantAnswer, HoldAnswer, Holder, HolderInfo, Label, LastFence, Lock, Owner,
-    PushEvent, QueuePosition, RaiseAnswer, Ticket, Ttl, Wait,
+    Claim, Content, GrantAnswer, HoldAnswer, Holder, HolderInfo, Label, LastFence, Lock, Owner, PushEvent,
+    QueuePosition, RaiseAnswer, Ticket, Ttl, Wait,
 };
 
 fn key(name: &str) -> Key {
@@ -40,25 +40,15 @@ fn grant(
     not_after: Option<Stamp>,
     context: &ApplyContext<'_>,
 ) -> GrantAnswer {
-    let request = Request::Grant { attempt: attempt.clone(), wait: None, not_after };
-    match apply(records, request, context).answer {
-        Answer::Grant(answer) => answer,
-        other => panic!("{other:?}"),
-    }
+    super::grant(records, attempt, None, not_after, context).unwrap().answer
 }
 
 fn renew(records: &mut Records, attempt: &Attempt, context: &ApplyContext<'_>) -> HoldAnswer {
-    match apply(records, Request::Renew(attempt.clone()), context).answer {
-        Answer::Renew(answer) => answer,
-        other => panic!("{other:?}"),
-    }
+    super::renew(records, attempt, context).unwrap().answer
 }
 
 fn release(records: &mut Records, attempt: &Attempt, context: &ApplyContext<'_>) -> HoldAnswer {
-    match apply(records, Request::Release(attempt.clone()), context).answer {
-        Answer::Release(answer) => answer,
-        other => panic!("{other:?}"),
-    }
+    super::release(records, attempt, context).answer
 }
 
 fn granted(number: u64) -> GrantAnswer {
