@@ -269,7 +269,8 @@ impl Open {
         }
         self.haste.is_on.store(is_at_once, Ordering::Relaxed);
         let transaction = Transaction { open: self, is_durable: begin == Begin::Durably };
-        match start(&self.connection, begin) {
+        let statement = if begin == Begin::ToRead { "BEGIN" } else { "BEGIN IMMEDIATE" };
+        match run(&self.connection, statement) {
             Ok(()) => Ok(Some(transaction)),
             Err(_) if is_at_once => Ok(None),
             Err(error) => Err(error.into()),
@@ -314,16 +315,6 @@ fn refuse_another_log(db_path: &DbPath, sessions: &Sessions) -> Result<(), FileE
 /// Makes closing the connection neither move the log into the file nor remove it.
 fn keep_the_log(connection: &Connection) -> Result<(), rusqlite::Error> {
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map(drop)
-}
-
-fn start(connection: &Connection, begin: Begin) -> Result<(), rusqlite::Error> {
-    run(
-        connection,
-        match begin {
-            Begin::ToRead => "BEGIN",
-            Begin::ToWrite | Begin::Durably => "BEGIN IMMEDIATE",
-        },
-    )
 }
 
 fn run(connection: &Connection, sql: &str) -> Result<(), rusqlite::Error> {

@@ -9,12 +9,12 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use leasehold_core::Fault;
+use leasehold_core::{Escaped, Fault};
 use rustix::fs::{Access, AtFlags, CWD, OFlags, StatVfsMountFlags, accessat};
 use rustix::io::Errno;
 
 use crate::census::FileId;
-use crate::error::{FileError, on_one_line};
+use crate::error::FileError;
 use crate::file_system;
 use crate::sessions;
 use crate::users::{Users, own_user};
@@ -25,6 +25,13 @@ pub(crate) struct DbPath {
     file: PathBuf,
     wal: PathBuf,
     shm: PathBuf,
+}
+
+/// The path next to a file that begins with its name.
+pub(crate) fn beside(file: &Path, suffix: &str) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
 }
 
 /// The state of a directory.
@@ -56,12 +63,7 @@ impl DbPath {
     /// The place of a path; a relative path starts at the current directory.
     pub(crate) fn new(path: &Path) -> Self {
         let file = std::path::absolute(path).unwrap_or_else(|_| path.into());
-        let with_suffix = |suffix| {
-            let mut name = file.as_os_str().to_owned();
-            name.push(suffix);
-            name.into()
-        };
-        Self { wal: with_suffix("-wal"), shm: with_suffix("-shm"), file }
+        Self { wal: beside(&file, "-wal"), shm: beside(&file, "-shm"), file }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -75,7 +77,7 @@ impl DbPath {
 
     /// The place on one line, as a URL of the store.
     pub(crate) fn name(&self) -> String {
-        format!("file:{}", on_one_line(&self.file.to_string_lossy()))
+        format!("file:{}", Escaped(self.file.to_string_lossy().as_bytes()))
     }
 
     /// Creates what is missing, and refuses what is not safe. Afterwards there is a file, possibly
@@ -95,9 +97,7 @@ impl DbPath {
     /// The same without creating or opening anything: the users of the file, if there is one.
     pub(crate) fn look(&self) -> Result<Option<Users>, FileError> {
         let directory = self.directory()?;
-        if let Some(there) = directory.ancestors().find(|above| above.exists()) {
-            file_system::check(there)?;
-        }
+        check_file_system(directory)?;
         if !directory.exists() {
             return Ok(None);
         }
@@ -286,15 +286,18 @@ fn make_group_directory(directory: &Path, group: u32) -> Result<(), FileError> {
 
 fn prepare_directory(directory: &Path) -> Result<Users, FileError> {
     // Before anything is created, so that nothing is left on a refused file system.
-    if let Some(there) = directory.ancestors().find(|above| above.exists()) {
-        file_system::check(there)?;
-    }
+    check_file_system(directory)?;
     DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(directory)
         .map_err(|error| FileError::io("create the directory", directory, &error))?;
     check_directory(directory)
+}
+
+/// Checks the file system of a directory that may have yet to be created.
+fn check_file_system(directory: &Path) -> Result<(), FileError> {
+    directory.ancestors().find(|above| above.exists()).map_or(Ok(()), file_system::check)
 }
 
 fn check_directory(directory: &Path) -> Result<Users, FileError> {

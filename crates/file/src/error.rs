@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
-use leasehold_core::{Fault, FaultCause, FaultKind};
+use leasehold_core::{Escaped, Fault, FaultCause, FaultKind};
 use rusqlite::{ErrorCode, ffi};
 use rustix::io::Errno;
 
@@ -27,14 +27,8 @@ pub(crate) struct FileError {
 
 impl FileError {
     pub(crate) fn lasting(reason: impl fmt::Display) -> Self {
-        Self {
-            kind: FaultKind::Lasting,
-            cause: FaultCause::Other,
-            reason: reason.to_string(),
-            reopen: true,
-            busy: false,
-            unwritten: false,
-        }
+        let (kind, cause) = (FaultKind::Lasting, FaultCause::Other);
+        Self { kind, cause, reason: reason.to_string(), reopen: true, busy: false, unwritten: false }
     }
 
     pub(crate) fn passing(reason: impl fmt::Display) -> Self {
@@ -72,7 +66,8 @@ impl FileError {
     }
 
     pub(crate) fn of(self, store: &str) -> Fault {
-        let reason = on_one_line(&self.reason);
+        // It may contain any path.
+        let reason = Escaped(self.reason.as_bytes());
         let fault = match self.kind {
             FaultKind::Lasting => Fault::lasting(store, reason),
             _ => Fault::passing(store, reason),
@@ -144,15 +139,6 @@ impl From<rusqlite::Error> for FileError {
             None => Self::damaged(error),
         }
     }
-}
-
-/// Makes a text that may contain any path fit for one line of a terminal.
-pub(crate) fn on_one_line(text: &str) -> String {
-    let mut line = String::with_capacity(text.len());
-    for c in text.chars() {
-        if c.is_control() { line.extend(c.escape_default()) } else { line.push(c) }
-    }
-    line
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use leasehold_core::{LastFence, Stamp, Ttl};
 use rusqlite::{Connection, OptionalExtension as _};
 
 use crate::boot::BootId;
+use crate::db_path::beside;
 use crate::error::FileError;
 use crate::sessions::Sessions;
 use crate::table::{micros, stamp};
@@ -17,6 +18,9 @@ const APPLICATION: u32 = 0x4c45_4153;
 
 /// The version of the tables. A program refuses a file of a later version and leaves it unchanged.
 const VERSION: u32 = 5;
+
+/// The version of a file without tables.
+const EMPTY: u32 = 0;
 
 /// The version before queues, whose locks and fences are kept.
 const WITHOUT_QUEUES: u32 = 1;
@@ -140,39 +144,12 @@ pub(crate) fn settle(
     sessions: &Sessions,
 ) -> Result<(), FileError> {
     if is_empty(connection)? {
-        connection.execute_batch(TABLES)?;
-        connection.execute_batch(MARKS)?;
-        connection.execute_batch(SHARES)?;
-        connection.execute_batch(BREAKS)?;
         connection.pragma_update(None, "application_id", APPLICATION)?;
-        connection.pragma_update(None, "user_version", VERSION)?;
+        create(connection, EMPTY)?;
     }
     let version = number(connection, "user_version")?;
     judge(number(connection, "application_id")?, version)?;
-    match version {
-        WITHOUT_QUEUES => {
-            connection.execute_batch(TABLES)?;
-            connection.execute_batch(SHARES)?;
-            connection.execute_batch(TAKE_OVER)?;
-        }
-        WITHOUT_SHARES => {
-            connection.execute_batch(MAKE_ROOM_FOR_SHARES)?;
-            connection.execute_batch(RENAME)?;
-            connection.execute_batch(SHARES)?;
-        }
-        WITHOUT_BREAKS | OTHER_NAMES => {
-            connection.execute_batch(RENAME)?;
-            connection.execute_batch(RENAME_IN_SHARES)?;
-        }
-        _ => {}
-    }
-    if version < OTHER_NAMES {
-        connection.execute_batch(if version == WITHOUT_BREAKS { ADD_PERIODS } else { MARKS })?;
-        connection.execute_batch(BREAKS)?;
-    }
-    if version < VERSION {
-        connection.pragma_update(None, "user_version", VERSION)?;
-    }
+    create(connection, version)?;
     let written: Option<String> = connection
         .query_row("SELECT value FROM meta WHERE name = 'boot'", [], |row| row.get(0))
         .optional()?;
@@ -198,6 +175,21 @@ pub(crate) fn settle(
     )?;
     connection.execute("INSERT OR REPLACE INTO meta (name, value) VALUES ('boot', ?1)", [boot.as_str()])?;
     connection.execute("INSERT OR REPLACE INTO meta (name, value) VALUES ('voided', ?1)", [micros(now)])?;
+    Ok(())
+}
+
+/// Creates the tables that a file of this version lacks.
+fn create(connection: &Connection, version: u32) -> Result<(), FileError> {
+    let lacking: &[&str] = match version {
+        EMPTY => &[TABLES, SHARES, MARKS, BREAKS],
+        WITHOUT_QUEUES => &[TABLES, SHARES, TAKE_OVER, MARKS, BREAKS],
+        WITHOUT_SHARES => &[MAKE_ROOM_FOR_SHARES, RENAME, SHARES, MARKS, BREAKS],
+        WITHOUT_BREAKS => &[RENAME, RENAME_IN_SHARES, ADD_PERIODS, BREAKS],
+        OTHER_NAMES => &[RENAME, RENAME_IN_SHARES],
+        _ => return Ok(()),
+    };
+    lacking.iter().try_for_each(|tables| connection.execute_batch(tables))?;
+    connection.pragma_update(None, "user_version", VERSION)?;
     Ok(())
 }
 
@@ -250,10 +242,4 @@ fn is_empty(connection: &Connection) -> Result<bool, FileError> {
 fn number(connection: &Connection, pragma: &str) -> Result<u32, FileError> {
     let number: i32 = connection.pragma_query_value(None, pragma, |row| row.get(0))?;
     Ok(number.cast_unsigned())
-}
-
-fn beside(path: &Path, suffix: &str) -> std::path::PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    name.into()
 }

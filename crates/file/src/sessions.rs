@@ -30,6 +30,7 @@ use rustix::io::Errno;
 
 use crate::boot::BootId;
 use crate::census::FileId;
+use crate::db_path::beside;
 use crate::logs::Logs;
 use crate::users::Users;
 
@@ -283,12 +284,15 @@ impl Sessions {
     /// Returns true if nobody is left who could hold the leases of a session. If that is unknown,
     /// it returns false: then they last until their ends.
     pub(crate) fn is_dead(&self, session: Session) -> bool {
-        session == Session::NOBODY
-            || self.open_lock(session).is_ok_and(|lock| {
-                // A shared lock, so that two concurrent checks do not take each other for the
-                // living holder.
-                flock(&lock, FlockOperation::NonBlockingLockShared).is_ok()
-            })
+        session == Session::NOBODY || self.lock_dead(session).is_some()
+    }
+
+    /// Locks the file of a session that is dead; `None` if it may be alive. Meanwhile no new session
+    /// uses the file. The lock is shared, so that two concurrent checks do not take each other for
+    /// the living holder.
+    fn lock_dead(&self, session: Session) -> Option<File> {
+        let lock = self.open_lock(session).ok()?;
+        flock(&lock, FlockOperation::NonBlockingLockShared).ok().map(|()| lock)
     }
 
     /// The dead sessions with files in the directory; at most a few at a time, and none while
@@ -300,13 +304,7 @@ impl Sessions {
         if turn.is_none() {
             return DeadSessions::default();
         }
-        let dead = self.all().filter_map(|name| {
-            let lock = self.open_lock(name).ok()?;
-            // It keeps a new session from using the file, and, as it is shared, nobody from finding
-            // that this one is dead.
-            flock(&lock, FlockOperation::NonBlockingLockShared).ok()?;
-            Some((name, lock))
-        });
+        let dead = self.all().filter_map(|name| Some((name, self.lock_dead(name)?)));
         DeadSessions { found: dead.take(AT_ONCE).collect(), _turn: turn }
     }
 
@@ -317,7 +315,9 @@ impl Sessions {
             let lock = self.open_lock(name).ok()?;
             let error = flock(&lock, FlockOperation::NonBlockingLockShared).err()?;
             let mut text = String::new();
-            (error == Errno::WOULDBLOCK).then_some(())?;
+            if error != Errno::WOULDBLOCK {
+                return None;
+            }
             lock.take(SessionRecord::LENGTH as u64).read_to_string(&mut text).ok()?;
             Some((name, SessionRecord::read(text.trim_end())))
         })
@@ -432,9 +432,7 @@ impl Sessions {
 
 /// The directory of a file's sessions.
 pub(crate) fn directory_of(file: &Path) -> PathBuf {
-    let mut directory = file.as_os_str().to_owned();
-    directory.push("-peers");
-    directory.into()
+    beside(file, "-peers")
 }
 
 /// Locks the file of a new session; returns false if somebody took it for that of a dead one.

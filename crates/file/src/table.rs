@@ -13,8 +13,10 @@ mod wait_queue;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use leasehold_core::{Content, Family, Fence, Holder, Key, Label, LastFence, Lock, Records, Stamp, Ticket};
-use rusqlite::{Connection, Row, params};
+use leasehold_core::{
+    Channel, Content, Family, Fence, Holder, Key, Label, LastFence, Lock, Records, Stamp, Ticket, WaitQueue,
+};
+use rusqlite::{Connection, Params, Row, params};
 
 use crate::error::FileError;
 use crate::sessions::Session;
@@ -105,9 +107,7 @@ pub(crate) fn load_all(connection: &Connection) -> Result<StoredRecords, FileErr
     let mut select = connection.prepare(select_record!(", key FROM record"))?;
     let mut rows = select.query([])?;
     while let Some(row) = rows.next()? {
-        let bytes: Vec<u8> = row.get("key")?;
-        let key = Key::new(&bytes).map_err(FileError::damaged)?;
-        read(connection, row, &key, None, usize::MAX, &mut written)?;
+        read(connection, row, &key(row, 13)?, None, usize::MAX, &mut written)?;
     }
     mark::load_from(connection, b"", &mut written.records)?;
     broken::load_from(connection, b"", &mut written.records)?;
@@ -162,6 +162,15 @@ pub(crate) fn end_with(connection: &Connection, session: Session) -> Result<(), 
     Ok(())
 }
 
+/// Runs a statement that is prepared only once; returns how many rows it changed.
+pub(crate) fn execute(
+    connection: &Connection,
+    statement: &str,
+    params: impl Params,
+) -> Result<usize, FileError> {
+    Ok(connection.prepare_cached(statement)?.execute(params)?)
+}
+
 /// A point in time as one of SQLite's signed numbers; its end of time is earlier, but as
 /// unreachable.
 pub(crate) fn micros(stamp: Stamp) -> i64 {
@@ -204,14 +213,13 @@ fn save_row(
     session: Option<Session>,
 ) -> Result<(), FileError> {
     if !has_row(records, key) {
-        connection.prepare_cached("DELETE FROM record WHERE key = ?1")?.execute([key.as_bytes()])?;
-        return Ok(());
+        return execute(connection, "DELETE FROM record WHERE key = ?1", [key.as_bytes()]).map(drop);
     }
     let (mut holder, mut label, mut ends, mut awaited, mut marker) = (None, None, None, None, None);
     match records.locks.get(key).map(|lock| (&lock.content, lock.ends)) {
         None => {}
         Some((Content::Lease { holder: held_by, label: says, awaited: told, .. }, Some(until))) => {
-            (holder, ends, awaited) = (Some(held_by.bits().to_be_bytes()), Some(micros(until)), Some(*told));
+            (holder, ends, awaited) = (Some(bytes_of(*held_by)), Some(micros(until)), Some(*told));
             label = says.as_ref().map(Label::as_str);
         }
         Some((Content::Marker(family), Some(until))) => {
@@ -221,30 +229,28 @@ fn save_row(
     }
     let fence = records.fences.get(key);
     let queue = records.queues.get(key);
-    let handed = queue.and_then(leasehold_core::WaitQueue::unclaimed);
-    connection
-        .prepare_cached(
-            "INSERT OR REPLACE INTO record (key, holder, label, ends, awaited, session, fence, fence_ends,
-                 waiters, handed, handed_on, queue_ends, marker, shares)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
-        )?
-        .execute(params![
-            key.as_bytes(),
-            holder,
-            label,
-            ends,
-            awaited,
-            session.as_ref().map(Session::as_bytes),
-            fence.map(|last| i64::from(last.fence)),
-            fence.map(|last| micros(last.ends)),
-            queue.map(|queue| queue.len() as i64),
-            handed.map(|handed| handed.holder.bits().to_be_bytes()),
-            handed.and_then(|handed| handed.channel.as_ref()).map(leasehold_core::Channel::as_bytes),
-            queue.and_then(leasehold_core::WaitQueue::ends).map(micros),
-            marker,
-            records.shares.get(key).map(|shares| shares.all().len() as i64),
-        ])?;
-    Ok(())
+    let handed = queue.and_then(WaitQueue::unclaimed);
+    let row = params![
+        key.as_bytes(),
+        holder,
+        label,
+        ends,
+        awaited,
+        session.as_ref().map(Session::as_bytes),
+        fence.map(|last| i64::from(last.fence)),
+        fence.map(|last| micros(last.ends)),
+        queue.map(|queue| queue.len() as i64),
+        handed.map(|handed| bytes_of(handed.holder)),
+        handed.and_then(|handed| handed.channel.as_ref()).map(Channel::as_bytes),
+        queue.and_then(WaitQueue::ends).map(micros),
+        marker,
+        records.shares.get(key).map(|shares| shares.all().len() as i64),
+    ];
+    let insert =
+        "INSERT OR REPLACE INTO record (key, holder, label, ends, awaited, session, fence, fence_ends,
+             waiters, handed, handed_on, queue_ends, marker, shares)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)";
+    execute(connection, insert, row).map(drop)
 }
 
 /// Reads a row and its further records.
@@ -256,12 +262,9 @@ fn read(
     first: usize,
     written: &mut StoredRecords,
 ) -> Result<(), FileError> {
-    let fence = fence(row.get(5)?)?;
-    if let Some(holder) = row.get::<_, Option<[u8; 16]>>(0)? {
-        let holder = Holder::from_bits(u128::from_be_bytes(holder));
-        let label: Option<String> = row.get(1)?;
-        let label = label.map(|text| Label::read(text.as_bytes()));
-        let (ends, awaited) = (stamp(row.get(2)?)?, row.get(3)?);
+    let fence = fence(row, 5)?;
+    if let Some(holder) = row.get::<_, Option<_>>(0)?.map(holder_of) {
+        let (label, ends, awaited) = (label(row, 1)?, stamp(row.get(2)?)?, row.get(3)?);
         let lock = Lock::new(Content::Lease { holder, fence, label, awaited }, Some(ends));
         written.records.locks.insert(key.clone(), lock);
         if let Some(session) = row.get(4)? {
@@ -275,10 +278,8 @@ fn read(
         let waiters = usize::try_from(waiters)
             .map_err(|_| FileError::damaged(format_args!("{waiters} waiters in a queue")))?;
         let mut queue = wait_queue::load(connection, key, waiters, requester, first, &mut written.waiting)?;
-        if let Some(holder) = row.get::<_, Option<[u8; 16]>>(8)? {
-            let channel: Option<Vec<u8>> = row.get(9)?;
-            let holder = Holder::from_bits(u128::from_be_bytes(holder));
-            queue.hand_to(holder, channel.map(leasehold_core::Channel::new));
+        if let Some(holder) = row.get::<_, Option<_>>(8)?.map(holder_of) {
+            queue.hand_to(holder, channel(row, 9)?);
         }
         if let Some(ends) = row.get(10)? {
             queue.keep_until(stamp(ends)?);
@@ -298,11 +299,44 @@ fn read(
     Ok(())
 }
 
+/// The key in a column.
+pub(crate) fn key(row: &Row<'_>, column: usize) -> Result<Key, FileError> {
+    let bytes: Vec<u8> = row.get(column)?;
+    Key::new(bytes).map_err(FileError::damaged)
+}
+
+/// The bytes of a holder's id, as they are in the tables.
+fn bytes_of(holder: Holder) -> [u8; 16] {
+    holder.bits().to_be_bytes()
+}
+
+/// The holder of an id in a table.
+fn holder_of(bytes: [u8; 16]) -> Holder {
+    Holder::from_bits(u128::from_be_bytes(bytes))
+}
+
+/// The label in a column.
+fn label(row: &Row<'_>, column: usize) -> Result<Option<Label>, FileError> {
+    let text: Option<String> = row.get(column)?;
+    Ok(text.map(|text| Label::read(text.as_bytes())))
+}
+
+/// The channel in a column.
+fn channel(row: &Row<'_>, column: usize) -> Result<Option<Channel>, FileError> {
+    let name: Option<Vec<u8>> = row.get(column)?;
+    Ok(name.map(Channel::new))
+}
+
+/// The fence in a column, if there is one.
+fn fence(row: &Row<'_>, column: usize) -> Result<Option<Fence>, FileError> {
+    let number: Option<i64> = row.get(column)?;
+    number.map(|number| fence_of(number, "a fence")).transpose()
+}
+
 /// The fence of a number in a table.
-fn fence(number: Option<i64>) -> Result<Option<Fence>, FileError> {
-    let fence = |number| u64::try_from(number).ok().and_then(Fence::new);
-    let damaged = |number| FileError::damaged(format_args!("a fence is {number}"));
-    number.map(|number| fence(number).ok_or_else(|| damaged(number))).transpose()
+fn fence_of(number: i64, which: &str) -> Result<Fence, FileError> {
+    let fence = u64::try_from(number).ok().and_then(Fence::new);
+    fence.ok_or_else(|| FileError::damaged(format_args!("{which} is {number}")))
 }
 
 /// The point in time of a number in a table.

@@ -50,48 +50,40 @@ impl Users {
 
     /// The mode bits that would let others than these users write.
     pub(crate) fn forbidden(self) -> u32 {
-        match self {
-            Self::One => OTHERS_WRITE,
-            Self::Group { .. } => OTHERS_WRITE & 0o007,
-        }
+        self.one_or_group(OTHERS_WRITE, OTHERS_WRITE & 0o007)
     }
 
     /// The mode of the file.
     pub(crate) fn file_mode(self) -> u32 {
-        match self {
-            Self::One => 0o600,
-            Self::Group { .. } => 0o660,
-        }
+        self.one_or_group(0o600, 0o660)
     }
 
     /// The mode of the directory.
     pub(crate) fn directory_mode(self) -> u32 {
-        match self {
-            Self::One => 0o700,
-            Self::Group { .. } => SHARED | 0o700,
-        }
+        self.one_or_group(0o700, SHARED | 0o700)
     }
 
     /// The mode of the sessions' directory. Without the sticky bit: whoever finds a dead session
     /// removes it, whoever its owner is.
     pub(crate) fn session_directory_mode(self) -> u32 {
-        match self {
-            Self::One => 0o700,
-            Self::Group { .. } => 0o2770,
-        }
+        self.one_or_group(0o700, 0o2770)
     }
 
     /// The mode of a session's file: others may only see whether it is locked, and read it.
     pub(crate) fn session_mode(self) -> u32 {
-        match self {
-            Self::One => 0o600,
-            Self::Group { .. } => 0o640,
-        }
+        self.one_or_group(0o600, 0o640)
     }
 
     /// The mode of its socket, if it differs from the one with which it is created.
     pub(crate) fn socket_mode(self) -> Option<u32> {
-        matches!(self, Self::Group { .. }).then_some(0o660)
+        self.one_or_group(None, Some(0o660))
+    }
+
+    fn one_or_group<T>(self, one: T, group: T) -> T {
+        match self {
+            Self::One => one,
+            Self::Group { .. } => group,
+        }
     }
 }
 

@@ -791,8 +791,8 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "users of a group cannot see whose session is locked",
         file: "crates/file/src/users.rs",
-        from: "Self::Group { .. } => 0o640,",
-        to: "Self::Group { .. } => 0o600,",
+        from: "self.one_or_group(0o600, 0o640)",
+        to: "self.one_or_group(0o600, 0o600)",
         tests: &[(
             FileProcesses,
             "several_users::users_of_a_group_exclude_each_other_and_a_killed_one_is_followed_at_once",

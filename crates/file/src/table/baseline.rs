@@ -3,7 +3,7 @@
 use leasehold_core::{Holder, Key, Stamp};
 use rusqlite::{Connection, params};
 
-use super::micros;
+use super::{bytes_of, execute, micros};
 use crate::error::FileError;
 
 /// Writes the row of a key that has none; returns true if it did. If nobody removes it, it expires
@@ -14,18 +14,13 @@ pub(crate) fn acquire(
     holder: Holder,
     ends: Stamp,
 ) -> Result<bool, FileError> {
-    let mut insert = connection.prepare_cached(
-        "INSERT INTO record (key, holder, ends, awaited) VALUES (?1, ?2, ?3, 0) ON CONFLICT DO NOTHING",
-    )?;
-    Ok(insert.execute(params![key.as_bytes(), bytes(holder), micros(ends)])? == 1)
+    let insert =
+        "INSERT INTO record (key, holder, ends, awaited) VALUES (?1, ?2, ?3, 0) ON CONFLICT DO NOTHING";
+    Ok(execute(connection, insert, params![key.as_bytes(), bytes_of(holder), micros(ends)])? == 1)
 }
 
 /// Removes it; returns true if it was there.
 pub(crate) fn release(connection: &Connection, key: &Key, holder: Holder) -> Result<bool, FileError> {
-    let mut delete = connection.prepare_cached("DELETE FROM record WHERE key = ?1 AND holder = ?2")?;
-    Ok(delete.execute(params![key.as_bytes(), bytes(holder)])? == 1)
-}
-
-fn bytes(holder: Holder) -> [u8; 16] {
-    holder.bits().to_be_bytes()
+    let delete = "DELETE FROM record WHERE key = ?1 AND holder = ?2";
+    Ok(execute(connection, delete, params![key.as_bytes(), bytes_of(holder)])? == 1)
 }

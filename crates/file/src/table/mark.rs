@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use leasehold_core::{Fence, Key, Label, Mark, Records, Stamp};
+use leasehold_core::{Key, Label, Mark, Records, Stamp};
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
-use super::{micros, stamp};
+use super::{execute, fence_of, key, label, micros, stamp};
 use crate::error::FileError;
 
 /// Reads the marks of some keys, including ended ones.
@@ -48,8 +48,7 @@ pub(crate) fn load_from(
 
 /// Removes the mark of a key.
 pub(crate) fn forget(connection: &Connection, key: &Key) -> Result<(), FileError> {
-    connection.prepare_cached("DELETE FROM mark WHERE key = ?1")?.execute([key.as_bytes()])?;
-    Ok(())
+    execute(connection, "DELETE FROM mark WHERE key = ?1", [key.as_bytes()]).map(drop)
 }
 
 /// Writes new marks, and removes those that have ended by the wall clock.
@@ -60,40 +59,28 @@ pub(crate) fn save(
     wall: Stamp,
 ) -> Result<(), FileError> {
     let new = after.marks.iter().filter(|(key, mark)| before.marks.get(*key) != Some(*mark));
-    let mut is_any = false;
     for (key, (mark, ends)) in new {
-        is_any = true;
-        let label = mark.label.as_ref().map(Label::as_str);
-        connection
-            .prepare_cached(
-                "INSERT OR REPLACE INTO mark (key, at, fence, label, ends, period) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-            )?
-            .execute(params![
-                key.as_bytes(),
-                micros(mark.at),
-                i64::from(mark.fence),
-                label,
-                micros(*ends),
-                mark.period.map(|period| i64::try_from(period.as_micros()).unwrap_or(i64::MAX)),
-            ])?;
-    }
-    if is_any {
-        connection.prepare_cached("DELETE FROM mark WHERE ends <= ?1")?.execute([micros(wall)])?;
+        let row = params![
+            key.as_bytes(),
+            micros(mark.at),
+            i64::from(mark.fence),
+            mark.label.as_ref().map(Label::as_str),
+            micros(*ends),
+            mark.period.map(|period| i64::try_from(period.as_micros()).unwrap_or(i64::MAX)),
+        ];
+        let insert = "INSERT OR REPLACE INTO mark (key, at, fence, label, ends, period) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+        execute(connection, insert, row)?;
+        execute(connection, "DELETE FROM mark WHERE ends <= ?1", [micros(wall)])?;
     }
     Ok(())
 }
 
 fn read(row: &Row<'_>) -> Result<(Key, (Mark, Stamp)), FileError> {
-    let key: Vec<u8> = row.get(0)?;
-    let number: i64 = row.get(2)?;
-    let fence = u64::try_from(number).ok().and_then(Fence::new);
-    let fence = fence.ok_or_else(|| FileError::damaged(format_args!("a mark's fence is {number}")))?;
-    let label: Option<String> = row.get(3)?;
-    let label = label.map(|text| Label::read(text.as_bytes()));
-    let mark = Mark::new(stamp(row.get(1)?)?, fence, label);
+    let fence = fence_of(row.get(2)?, "a mark's fence")?;
+    let mark = Mark::new(stamp(row.get(1)?)?, fence, label(row, 3)?);
     let mark = match row.get::<_, Option<i64>>(5)? {
         Some(micros) => mark.every(Duration::from_micros(stamp(micros)?.as_micros())),
         None => mark,
     };
-    Ok((Key::new(&key).map_err(FileError::damaged)?, (mark, stamp(row.get(4)?)?)))
+    Ok((key(row, 0)?, (mark, stamp(row.get(4)?)?)))
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use leasehold_core::{Channel, Holder, Key, Label, Records, Share, Shares, Stamp};
 use rusqlite::{Connection, params};
 
-use super::{Requester, StoredRecords, fence, micros, stamp};
+use super::{Requester, StoredRecords, bytes_of, channel, execute, fence, holder_of, label, micros, stamp};
 use crate::error::FileError;
 use crate::sessions::Session;
 
@@ -21,12 +21,9 @@ pub(super) fn load(
     let mut rows = select.query([key.as_bytes()])?;
     let mut shares = Shares::default();
     while let Some(row) = rows.next()? {
-        let holder = Holder::from_bits(u128::from_be_bytes(row.get(0)?));
-        let label: Option<String> = row.get(3)?;
-        let label = label.map(|text| Label::read(text.as_bytes()));
-        let unclaimed: Option<Vec<u8>> = row.get(5)?;
-        let share = Share::new(row.get(1)?, fence(row.get(2)?)?, label, stamp(row.get(4)?)?);
-        shares.put(holder, share.unclaimed_at(unclaimed.map(Channel::new)));
+        let holder = holder_of(row.get(0)?);
+        let share = Share::new(row.get(1)?, fence(row, 2)?, label(row, 3)?, stamp(row.get(4)?)?);
+        shares.put(holder, share.unclaimed_at(channel(row, 5)?));
         if let Some(session) = row.get(6)? {
             sessions.insert((key.clone(), holder), Session::from_bytes(session));
         }
@@ -47,9 +44,8 @@ pub(super) fn save(
     let had = |holder| was.and_then(|shares| shares.of(holder));
     for (holder, _) in was.into_iter().flat_map(Shares::all) {
         if is.and_then(|shares| shares.of(holder)).is_none() {
-            connection
-                .prepare_cached("DELETE FROM share WHERE key = ?1 AND holder = ?2")?
-                .execute(params![key.as_bytes(), holder.bits().to_be_bytes()])?;
+            let delete = "DELETE FROM share WHERE key = ?1 AND holder = ?2";
+            execute(connection, delete, params![key.as_bytes(), bytes_of(holder)])?;
         }
     }
     for (holder, share) in is.into_iter().flat_map(Shares::all) {
@@ -72,8 +68,7 @@ pub(super) fn save(
 
 /// Removes all shares of a key.
 pub(super) fn forget(connection: &Connection, key: &[u8]) -> Result<(), FileError> {
-    connection.prepare_cached("DELETE FROM share WHERE key = ?1")?.execute([key])?;
-    Ok(())
+    execute(connection, "DELETE FROM share WHERE key = ?1", [key]).map(drop)
 }
 
 fn write(
@@ -83,20 +78,17 @@ fn write(
     share: &Share,
     session: Option<Session>,
 ) -> Result<(), FileError> {
-    connection
-        .prepare_cached(
-            "INSERT OR REPLACE INTO share (key, holder, weight, fence, label, ends, unclaimed, session)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
-        )?
-        .execute(params![
-            key.as_bytes(),
-            holder.bits().to_be_bytes(),
-            share.weight,
-            share.fence.map(i64::from),
-            share.label.as_ref().map(Label::as_str),
-            micros(share.ends),
-            share.unclaimed.as_ref().map(Channel::as_bytes),
-            session.as_ref().map(Session::as_bytes),
-        ])?;
-    Ok(())
+    let row = params![
+        key.as_bytes(),
+        bytes_of(holder),
+        share.weight,
+        share.fence.map(i64::from),
+        share.label.as_ref().map(Label::as_str),
+        micros(share.ends),
+        share.unclaimed.as_ref().map(Channel::as_bytes),
+        session.as_ref().map(Session::as_bytes),
+    ];
+    let insert = "INSERT OR REPLACE INTO share (key, holder, weight, fence, label, ends, unclaimed, session)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+    execute(connection, insert, row).map(drop)
 }

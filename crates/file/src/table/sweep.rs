@@ -3,7 +3,7 @@
 use leasehold_core::Stamp;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
-use super::{micros, share, wait_queue};
+use super::{execute, micros, share, wait_queue};
 use crate::error::FileError;
 
 /// Removes the ended records of a few rows, and stores in the file where to continue.
@@ -34,20 +34,17 @@ pub(super) fn sweep(connection: &Connection, now: Stamp) -> Result<(), FileError
             wait_queue::forget(connection, key)?;
         }
         if *all_ended {
-            connection.prepare_cached("DELETE FROM record WHERE key = ?1")?.execute([key])?;
+            execute(connection, "DELETE FROM record WHERE key = ?1", [key])?;
             share::forget(connection, key)?;
         } else if *line_ended == Some(true) {
-            connection
-                .prepare_cached(
-                    "UPDATE record SET waiters = NULL, handed = NULL, handed_on = NULL, queue_ends = NULL WHERE key = ?1",
-                )?
-                .execute([key])?;
+            execute(
+                connection,
+                "UPDATE record SET waiters = NULL, handed = NULL, handed_on = NULL, queue_ends = NULL WHERE key = ?1",
+                [key],
+            )?;
         }
     }
     // No key is empty, so the empty key is before the first row.
     let next = looked_at.last().filter(|_| looked_at.len() == ROWS).map_or(&[][..], |(key, ..)| key);
-    connection
-        .prepare_cached("INSERT OR REPLACE INTO meta (name, value) VALUES ('hand', ?1)")?
-        .execute([next])?;
-    Ok(())
+    execute(connection, "INSERT OR REPLACE INTO meta (name, value) VALUES ('hand', ?1)", [next]).map(drop)
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use leasehold_core::{Channel, Holder, Key, Label, Mode, QueueEntry, Records, Stamp, Ticket, Ttl, WaitQueue};
 use rusqlite::{Connection, Row, params};
 
-use super::{Requester, StoredRecords};
+use super::{Requester, StoredRecords, bytes_of, channel, execute, holder_of, label};
 use crate::error::FileError;
 use crate::sessions::Session;
 
@@ -62,7 +62,7 @@ pub(super) fn load(
         };
         if let Some(requester) = requester {
             let mut own = connection.prepare_cached(select_waiter!("WHERE holder = ?2 AND key = ?1"))?;
-            let mut rows = own.query(params![key.as_bytes(), requester.holder.bits().to_be_bytes()])?;
+            let mut rows = own.query(params![key.as_bytes(), bytes_of(requester.holder)])?;
             let own = rows.next()?.map(queue_entry).transpose()?.map(entry_of);
             let between = |slot: &QueueSlot| *slot > head_ends && *slot < last;
             hidden = less(hidden, own.as_ref().is_some_and(between).into())?;
@@ -104,9 +104,8 @@ pub(super) fn save(
     let stood: BTreeMap<QueueSlot, &QueueEntry> = places(was);
     let stand: BTreeMap<QueueSlot, &QueueEntry> = places(is);
     for (ticket, holder) in stood.keys().filter(|slot| !stand.contains_key(*slot)) {
-        connection
-            .prepare_cached("DELETE FROM waiter WHERE key = ?1 AND ticket = ?2 AND holder = ?3")?
-            .execute(params![key.as_bytes(), number(*ticket), holder.bits().to_be_bytes()])?;
+        let delete = "DELETE FROM waiter WHERE key = ?1 AND ticket = ?2 AND holder = ?3";
+        execute(connection, delete, params![key.as_bytes(), number(*ticket), bytes_of(*holder)])?;
     }
     for (slot, waiter) in stand {
         let asks = requester.filter(|requester| requester.holder == waiter.holder);
@@ -123,23 +122,20 @@ pub(super) fn save(
     };
     let (was, is) = (unresponsive(was), unresponsive(is));
     for lifted in was.difference(&is) {
-        connection
-            .prepare_cached("DELETE FROM struck WHERE key = ?1 AND channel = ?2")?
-            .execute(params![key.as_bytes(), lifted.as_bytes()])?;
+        let delete = "DELETE FROM struck WHERE key = ?1 AND channel = ?2";
+        execute(connection, delete, params![key.as_bytes(), lifted.as_bytes()])?;
     }
     for unresponsive in is.difference(&was) {
-        connection
-            .prepare_cached("INSERT OR REPLACE INTO struck (key, channel) VALUES (?1, ?2)")?
-            .execute(params![key.as_bytes(), unresponsive.as_bytes()])?;
+        let insert = "INSERT OR REPLACE INTO struck (key, channel) VALUES (?1, ?2)";
+        execute(connection, insert, params![key.as_bytes(), unresponsive.as_bytes()])?;
     }
     Ok(())
 }
 
 /// Removes all waiters of a key.
 pub(super) fn forget(connection: &Connection, key: &[u8]) -> Result<(), FileError> {
-    connection.prepare_cached("DELETE FROM waiter WHERE key = ?1")?.execute([key])?;
-    connection.prepare_cached("DELETE FROM struck WHERE key = ?1")?.execute([key])?;
-    Ok(())
+    execute(connection, "DELETE FROM waiter WHERE key = ?1", [key])?;
+    execute(connection, "DELETE FROM struck WHERE key = ?1", [key]).map(drop)
 }
 
 fn places(queue: Option<&WaitQueue>) -> BTreeMap<QueueSlot, &QueueEntry> {
@@ -159,13 +155,7 @@ fn count_between(
              WHERE key = ?1 AND (ticket, holder) > (?2, ?3) AND (ticket, holder) < (?4, ?5)",
         )?
         .query_row(
-            params![
-                key.as_bytes(),
-                number(from.0),
-                from.1.bits().to_be_bytes(),
-                number(to.0),
-                to.1.bits().to_be_bytes()
-            ],
+            params![key.as_bytes(), number(from.0), bytes_of(from.1), number(to.0), bytes_of(to.1)],
             |row| row.get(0),
         )?;
     Ok(count.unsigned_abs())
@@ -178,43 +168,34 @@ fn write(
     waiter: &QueueEntry,
     session: Option<Session>,
 ) -> Result<(), FileError> {
-    connection
-        .prepare_cached(
-            "INSERT OR REPLACE INTO waiter (key, ticket, holder, label, mode, ttl, channel, wants_more, session)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
-        )?
-        .execute(params![
-            key.as_bytes(),
-            number(ticket),
-            waiter.holder.bits().to_be_bytes(),
-            waiter.label.as_ref().map(Label::as_str),
-            waiter.mode.to_string(),
-            number(Ticket::new(waiter.ttl.as_millis())),
-            waiter.channel.as_ref().map(Channel::as_bytes),
-            waiter.wants_more,
-            session.as_ref().map(Session::as_bytes),
-        ])?;
-    Ok(())
+    let row = params![
+        key.as_bytes(),
+        number(ticket),
+        bytes_of(waiter.holder),
+        waiter.label.as_ref().map(Label::as_str),
+        waiter.mode.to_string(),
+        number(Ticket::new(waiter.ttl.as_millis())),
+        waiter.channel.as_ref().map(Channel::as_bytes),
+        waiter.wants_more,
+        session.as_ref().map(Session::as_bytes),
+    ];
+    let insert =
+        "INSERT OR REPLACE INTO waiter (key, ticket, holder, label, mode, ttl, channel, wants_more, session)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+    execute(connection, insert, row).map(drop)
 }
 
 type QueueRow = (Ticket, QueueEntry, Option<Session>);
 
 fn queue_entry(row: &Row<'_>) -> Result<QueueRow, FileError> {
     let (ticket, ttl): (i64, i64) = (row.get(0)?, row.get(4)?);
-    let label: Option<String> = row.get(2)?;
     let mode: String = row.get(3)?;
     let mode =
         Mode::read(&mode).ok_or_else(|| FileError::damaged(format_args!("somebody waits in mode {mode}")))?;
     let ttl = u64::try_from(ttl).ok().and_then(|ttl| Ttl::new(Duration::from_millis(ttl)).ok());
-    let channel: Option<Vec<u8>> = row.get(5)?;
-    let waiter = QueueEntry::new(
-        Holder::from_bits(u128::from_be_bytes(row.get(1)?)),
-        label.map(|text| Label::read(text.as_bytes())),
-        mode,
-        ttl.ok_or_else(|| FileError::damaged("the ttl of a waiter is out of bounds"))?,
-        channel.map(Channel::new),
-        row.get(6)?,
-    );
+    let ttl = ttl.ok_or_else(|| FileError::damaged("the ttl of a waiter is out of bounds"))?;
+    let (holder, wants_more) = (holder_of(row.get(1)?), row.get(6)?);
+    let waiter = QueueEntry::new(holder, label(row, 2)?, mode, ttl, channel(row, 5)?, wants_more);
     let session: Option<[u8; 8]> = row.get(7)?;
     Ok((Ticket::new(ticket.unsigned_abs()), waiter, session.map(Session::from_bytes)))
 }

@@ -9,6 +9,8 @@ use std::path::Path;
 
 use rustix::fs::{major, minor, stat};
 
+use crate::db_path::beside;
+
 /// The byte of SQLite's write lock in the shared-memory file.
 /// <https://www.sqlite.org/walformat.html#wal_locks>
 const WRITE_LOCK: u64 = 120;
@@ -30,10 +32,8 @@ impl Writer {
     /// The process that writes to the file at a path. `None` if nobody does any more, or the kernel
     /// does not show it: to a container it shows only the container's own locks.
     pub(crate) fn of(file: &Path) -> Option<Self> {
-        let mut beside = file.as_os_str().to_owned();
-        beside.push("-shm");
-        let beside = stat(Path::new(&beside)).ok()?;
-        let file = format!("{:02x}:{:02x}:{}", major(beside.st_dev), minor(beside.st_dev), beside.st_ino);
+        let shm = stat(beside(file, "-shm")).ok()?;
+        let file = format!("{:02x}:{:02x}:{}", major(shm.st_dev), minor(shm.st_dev), shm.st_ino);
         let pid = (0..READINGS).find_map(|_| {
             let locks = fs::read_to_string("/proc/locks").ok()?;
             locks.lines().find_map(|line| writes(line, &file))
