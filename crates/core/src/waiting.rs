@@ -39,6 +39,8 @@ struct Waiters {
     seed: u64,
     /// A number of this process.
     process: u64,
+    /// The tasks to wake once the mutex is unlocked.
+    woken: Vec<Waker>,
 }
 
 /// The proof that a grant which a waiter receives is genuine: it comes on the channel that the
@@ -87,7 +89,7 @@ impl WaiterRegistry {
     #[must_use]
     pub fn new(seed: u64) -> Self {
         let (all, by_key) = (BTreeMap::new(), BTreeMap::new());
-        Self(Mutex::new(Waiters { all, by_key, seed, process: seed }))
+        Self(Mutex::new(Waiters { all, by_key, seed, process: seed, woken: Vec::new() }))
     }
 
     /// Notes that a waiter is about to ask, and from now on accepts only a grant with this proof;
@@ -134,36 +136,27 @@ impl WaiterRegistry {
 
     /// Handles the answer to a waiter's request.
     pub fn answered(&self, attempt: &Attempt, answer: &GrantAnswer, now: Instant) {
-        let mut woken = Vec::new();
-        let mut waiters = self.waiters();
-        match answer {
+        self.change(|waiters| match answer {
             GrantAnswer::Busy { held_by, place: Some(place) } => {
-                waiters.stands(attempt, held_by, *place, now, &mut woken);
+                waiters.stands(attempt, held_by, *place, now);
             }
             GrantAnswer::Unfinished | GrantAnswer::TooLate { .. } => {}
             GrantAnswer::Granted { .. } => {
                 // It got its turn by asking and not by a push: if a push was due, the next waiter
                 // may wait in vain too.
-                waiters.holds(attempt.holder, now, Duration::ZERO, &mut woken);
+                waiters.holds(attempt.holder, now, Duration::ZERO);
                 if waiters.all.get(&attempt.holder).is_some_and(|waiter| waiter.asks == 1) {
                     waiters.all.remove(&attempt.holder);
                 }
             }
-            _ => {
-                waiters.goes(attempt.holder, now, &mut woken);
-            }
-        }
-        drop(waiters);
-        woken.into_iter().for_each(Waker::wake);
+            _ => _ = waiters.goes(attempt.holder, now),
+        });
     }
 
     /// Removes a waiter that gives up or whose lock is released. Returns true if it ever waited; an
     /// attempt that was granted at its first request did not.
     pub fn leave(&self, holder: Holder, now: Instant) -> bool {
-        let mut woken = Vec::new();
-        let waited = self.waiters().goes(holder, now, &mut woken);
-        woken.into_iter().for_each(Waker::wake);
-        waited
+        self.change(|waiters| waiters.goes(holder, now))
     }
 
     /// Handles a message to a waiter; a lease in it started at `since` at the earliest. Returns
@@ -177,76 +170,35 @@ impl WaiterRegistry {
         since: Instant,
         now: Instant,
     ) -> bool {
-        let mut woken = Vec::new();
-        let mut waiters = self.waiters();
-        let spread = jitter(SPREAD, roll(&mut waiters.seed));
-        let (pace, random) = (waiters.pace(), roll(&mut waiters.seed));
-        let Some(waiter) = waiters.all.get_mut(&holder) else {
-            return !matches!(event, PushEvent::Granted { .. });
-        };
-        if waiter.holds {
-            return true;
-        }
-        match event {
-            // However long that is: the push for its turn may get lost nevertheless.
-            PushEvent::First { left } => {
-                waiter.hint(now + pace.min(left.saturating_add(ROUNDING + spread)), now, random);
-            }
-            PushEvent::Granted { fence, lasts } if waiter.is_proven(proof, fence) => {
-                // The store did not know the proof before the request was sent.
-                let since = if proof.is_some() { since.max(waiter.asked) } else { since };
-                waiter.wake = Some(Box::new(Wake::Granted { fence, since, lasts }));
-                let place = waiter.place.clone();
-                waiters.holds(holder, now, pace, &mut woken);
-                if let Some((key, _)) = place.filter(|_| since + lasts.duration() <= now) {
-                    // A delay of this message has delayed those to the other waiters, too.
-                    waiters.all_ask(&key, now, &mut woken);
-                }
-            }
-            PushEvent::AskAgain | PushEvent::Granted { .. } => waiter.hint(now, now, random),
-            // A waiter holds nothing that could be broken.
-            PushEvent::Broken => {}
-        }
-        woken.extend(waiters.all.get_mut(&holder).and_then(|waiter| waiter.task.take()));
-        drop(waiters);
-        woken.into_iter().for_each(Waker::wake);
-        true
+        self.change(|waiters| waiters.hears(holder, event, proof, since, now))
     }
 
     /// Notes that the store shows a waiter as holder, although it considers itself waiting. When the
     /// store has shown that twice, the waiter asks: the first time, its notification may be on the
     /// way.
     pub fn finds(&self, holder: Holder, key: &Key) {
-        let mut waiters = self.waiters();
-        let waits = |waiter: &&mut Box<Waiter>| {
-            !waiter.holds && waiter.place.as_ref().is_some_and(|(stands_at, _)| stands_at == key)
-        };
-        let Some(waiter) = waiters.all.get_mut(&holder).filter(waits) else { return };
-        if !std::mem::replace(&mut waiter.found, true) {
-            return;
-        }
-        waiter.wake.get_or_insert_with(ask_again);
-        let woken = waiter.task.take();
-        drop(waiters);
-        woken.into_iter().for_each(Waker::wake);
+        self.change(|waiters| {
+            let waiter = waiters.all.get_mut(&holder).filter(|waiter| waiter.waits_for(key));
+            if let Some(waiter) = waiter
+                && std::mem::replace(&mut waiter.found, true)
+            {
+                waiters.woken.extend(waiter.must_ask());
+            }
+        });
     }
 
     /// Makes all waiters of a key ask: a lock that was handed over to one of them was lost before
     /// it was claimed, and so may be their places.
     pub fn ask_for(&self, key: &Key, now: Instant) {
-        let mut woken = Vec::new();
-        self.waiters().all_ask(key, now, &mut woken);
-        woken.into_iter().for_each(Waker::wake);
+        self.change(|waiters| waiters.all_ask(key, now));
     }
 
     /// Makes all waiters ask: messages to them since some time ago may have been lost.
     pub fn ask_for_all(&self) {
-        let mut woken = Vec::new();
-        for waiter in self.waiters().all.values_mut().filter(|waiter| !waiter.holds) {
-            waiter.wake.get_or_insert_with(ask_again);
-            woken.extend(waiter.task.take());
-        }
-        woken.into_iter().for_each(Waker::wake);
+        self.change(|waiters| {
+            let waiting = waiters.all.values_mut().filter(|waiter| !waiter.holds);
+            waiters.woken.extend(waiting.filter_map(|waiter| waiter.must_ask()));
+        });
     }
 
     /// Resolves when the waiter is notified, or should ask for all; never for a holder that does
@@ -298,6 +250,16 @@ impl WaiterRegistry {
         self.waiters().all.values().filter(|waiter| !waiter.holds).count()
     }
 
+    /// Changes the waiters, and then wakes the tasks of those that this concerns.
+    fn change<T>(&self, change: impl FnOnce(&mut Waiters) -> T) -> T {
+        let mut waiters = self.waiters();
+        let changed = change(&mut waiters);
+        let woken = std::mem::take(&mut waiters.woken);
+        drop(waiters);
+        woken.into_iter().for_each(Waker::wake);
+        changed
+    }
+
     /// No code under this mutex can panic halfway.
     fn waiters(&self) -> MutexGuard<'_, Waiters> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -318,6 +280,16 @@ const SPREAD: Duration = Duration::from_millis(10);
 const AFTER_THE_FIRST: Duration = Duration::from_millis(100);
 
 impl Waiter {
+    fn waits_for(&self, key: &Key) -> bool {
+        !self.holds && self.place.as_ref().is_some_and(|(stands_at, _)| stands_at == key)
+    }
+
+    /// Makes the waiter ask now; returns its task.
+    fn must_ask(&mut self) -> Option<Waker> {
+        self.wake.get_or_insert_with(ask_again);
+        self.task.take()
+    }
+
     fn is_proven(&self, proof: Option<&Proof>, fence: Fence) -> bool {
         self.proof.as_deref() == proof && self.above.is_none_or(|last| last < fence)
     }
@@ -341,16 +313,48 @@ impl Waiter {
     }
 }
 
-/// Wakers are returned, to be woken after the mutex is unlocked.
 impl Waiters {
-    fn stands(
+    fn hears(
         &mut self,
-        attempt: &Attempt,
-        held_by: &HolderInfo,
-        place: QueuePosition,
+        holder: Holder,
+        event: PushEvent,
+        proof: Option<&Proof>,
+        since: Instant,
         now: Instant,
-        woken: &mut Vec<Waker>,
-    ) {
+    ) -> bool {
+        let spread = jitter(SPREAD, roll(&mut self.seed));
+        let (pace, random) = (self.pace(), roll(&mut self.seed));
+        let Some(waiter) = self.all.get_mut(&holder) else {
+            return !matches!(event, PushEvent::Granted { .. });
+        };
+        if waiter.holds {
+            return true;
+        }
+        match event {
+            // However long that is: the push for its turn may get lost nevertheless.
+            PushEvent::First { left } => {
+                waiter.hint(now + pace.min(left.saturating_add(ROUNDING + spread)), now, random);
+            }
+            PushEvent::Granted { fence, lasts } if waiter.is_proven(proof, fence) => {
+                // The store did not know the proof before the request was sent.
+                let since = if proof.is_some() { since.max(waiter.asked) } else { since };
+                waiter.wake = Some(Box::new(Wake::Granted { fence, since, lasts }));
+                let place = waiter.place.clone();
+                self.holds(holder, now, pace);
+                if let Some((key, _)) = place.filter(|_| since + lasts.duration() <= now) {
+                    // A delay of this message has delayed those to the other waiters, too.
+                    self.all_ask(&key, now);
+                }
+            }
+            PushEvent::AskAgain | PushEvent::Granted { .. } => waiter.hint(now, now, random),
+            // A waiter holds nothing that could be broken.
+            PushEvent::Broken => {}
+        }
+        self.woken.extend(self.all.get_mut(&holder).and_then(|waiter| waiter.task.take()));
+        true
+    }
+
+    fn stands(&mut self, attempt: &Attempt, held_by: &HolderInfo, place: QueuePosition, now: Instant) {
         let holder = attempt.holder;
         // The attempt's own key, so that the answer's key is not kept during the wait.
         let key = attempt.claim.keys().find(|key| **key == held_by.key).unwrap_or(&held_by.key);
@@ -372,7 +376,7 @@ impl Waiters {
         let rests = waiter.rests;
         if let Some((at, ticket)) = before.filter(|before| *before != (key.clone(), place.ticket)) {
             let pace = self.pace();
-            self.steps_out(&at, ticket, holder, now, pace, woken);
+            self.steps_out(&at, ticket, holder, now, pace);
         }
         let queue = self.by_key.entry(key.clone()).or_default();
         queue.insert((place.ticket, holder));
@@ -388,7 +392,7 @@ impl Waiters {
             waiter.asks_by(now + rest);
         }
         if rejoined {
-            self.all_ask(key, asked, woken);
+            self.all_ask(key, asked);
         }
     }
 
@@ -418,35 +422,27 @@ impl Waiters {
         WaitQueue::RE_ASK / 2 + jitter(WaitQueue::RE_ASK / 2, roll(&mut self.seed))
     }
 
-    fn goes(&mut self, holder: Holder, now: Instant, woken: &mut Vec<Waker>) -> bool {
+    fn goes(&mut self, holder: Holder, now: Instant) -> bool {
         if !self.all.contains_key(&holder) {
             return false;
         }
         let pace = self.pace();
-        self.holds(holder, now, pace, woken);
+        self.holds(holder, now, pace);
         self.all.remove(&holder).is_some()
     }
 
     /// Notes that a waiter has left its queue. If the next one now asks for all, it does so after
     /// `rest`.
-    fn holds(&mut self, holder: Holder, now: Instant, rest: Duration, woken: &mut Vec<Waker>) {
+    fn holds(&mut self, holder: Holder, now: Instant, rest: Duration) {
         let Some(waiter) = self.all.get_mut(&holder).filter(|waiter| !waiter.holds) else { return };
         waiter.holds = true;
         waiter.ask_at = None;
         if let Some((key, ticket)) = waiter.place.clone() {
-            self.steps_out(&key, ticket, holder, now, rest, woken);
+            self.steps_out(&key, ticket, holder, now, rest);
         }
     }
 
-    fn steps_out(
-        &mut self,
-        key: &Key,
-        ticket: Ticket,
-        holder: Holder,
-        now: Instant,
-        rest: Duration,
-        woken: &mut Vec<Waker>,
-    ) {
+    fn steps_out(&mut self, key: &Key, ticket: Ticket, holder: Holder, now: Instant, rest: Duration) {
         let Some(queue) = self.by_key.get_mut(key) else { return };
         let asked_for_all = queue.first() == Some(&(ticket, holder));
         queue.remove(&(ticket, holder));
@@ -456,19 +452,16 @@ impl Waiters {
         };
         if let Some(waiter) = self.all.get_mut(&next).filter(|_| asked_for_all) {
             waiter.asks_by(if waiter.told { now + rest } else { now });
-            woken.extend(waiter.task.take());
+            self.woken.extend(waiter.task.take());
         }
     }
 
     /// Makes all waiters of a key ask that have not asked since.
-    fn all_ask(&mut self, key: &Key, since: Instant, woken: &mut Vec<Waker>) {
+    fn all_ask(&mut self, key: &Key, since: Instant) {
         let Some(queue) = self.by_key.get(key) else { return };
         for (_, holder) in queue {
             let waiter = self.all.get_mut(holder).filter(|waiter| waiter.asked < since);
-            if let Some(waiter) = waiter {
-                waiter.wake.get_or_insert_with(ask_again);
-                woken.extend(waiter.task.take());
-            }
+            self.woken.extend(waiter.and_then(|waiter| waiter.must_ask()));
         }
     }
 }
