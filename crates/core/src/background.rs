@@ -69,34 +69,24 @@ impl Drop for BackgroundRelease {
 #[cfg(test)]
 mod tests {
     use std::pin::pin;
-    use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::task::Wake;
 
     use super::*;
-
-    #[derive(Default)]
-    struct Count(AtomicUsize);
-
-    impl Wake for Count {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, Ordering::SeqCst);
-        }
-    }
+    use crate::by_hand::Woken;
 
     #[test]
     fn the_last_release_wakes_every_waiter_once() {
         let releases = BackgroundReleases::default();
         let (one, other) = (releases.begin(), releases.begin());
-        let count = Arc::new(Count::default());
-        let waker = Waker::from(count.clone());
+        let woken = Arc::new(Woken::default());
+        let waker = Waker::from(woken.clone());
         let mut context = Context::from_waker(&waker);
         let mut waits = pin!(releases.none_left());
         assert!(waits.as_mut().poll(&mut context).is_pending());
         assert!(waits.as_mut().poll(&mut context).is_pending());
         drop(one);
-        assert_eq!((releases.count(), count.0.load(Ordering::SeqCst)), (1, 0));
+        assert_eq!((releases.count(), woken.times()), (1, 0));
         drop(other);
-        assert_eq!((releases.count(), count.0.load(Ordering::SeqCst)), (0, 1));
+        assert_eq!((releases.count(), woken.times()), (0, 1));
         assert!(waits.as_mut().poll(&mut context).is_ready());
     }
 }

@@ -15,6 +15,8 @@ mod background;
 mod backoff;
 mod baseline;
 mod batch_queue;
+#[cfg(test)]
+mod by_hand;
 mod claim;
 mod compact;
 mod contended;

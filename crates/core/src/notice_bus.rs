@@ -96,71 +96,62 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::task::{Context, Wake};
+    use std::task::Context;
 
     use super::*;
     use crate::Holder;
-
-    #[derive(Default)]
-    struct Count(AtomicUsize);
-
-    impl Wake for Count {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, Ordering::SeqCst);
-        }
-    }
+    use crate::by_hand::Woken;
 
     fn broken(bits: u128) -> Notice {
         Notice::Broken { holder: Holder::from_bits(bits) }
     }
 
-    fn poll(notices: &mut dyn Notices, count: &Arc<Count>) -> Poll<Notice> {
-        let waker = Waker::from(count.clone());
-        notices.next().as_mut().poll(&mut Context::from_waker(&waker))
+    fn poll(notices: &mut dyn Notices) -> Poll<Notice> {
+        notices.next().as_mut().poll(&mut Context::from_waker(Waker::noop()))
     }
 
     #[test]
     fn every_reader_receives_the_notices_since_it_began_to_read() {
-        let (board, count) = (NoticeBus::default(), Arc::new(Count::default()));
+        let (board, woken) = (NoticeBus::default(), Arc::new(Woken::default()));
         board.say(&broken(1));
         let mut one = board.read();
-        assert_eq!(poll(&mut *one, &count), Poll::Pending);
+        let waker = Waker::from(woken.clone());
+        assert_eq!(one.next().as_mut().poll(&mut Context::from_waker(&waker)), Poll::Pending);
         board.say(&broken(2));
-        assert_eq!(count.0.load(Ordering::SeqCst), 1);
+        assert_eq!(woken.times(), 1);
         let mut other = board.read();
         board.say(&broken(3));
-        assert_eq!(poll(&mut *one, &count), Poll::Ready(broken(2)));
+        assert_eq!(poll(&mut *one), Poll::Ready(broken(2)));
         for reader in [&mut one, &mut other] {
-            assert_eq!(poll(&mut **reader, &count), Poll::Ready(broken(3)));
-            assert_eq!(poll(&mut **reader, &count), Poll::Pending);
+            assert_eq!(poll(&mut **reader), Poll::Ready(broken(3)));
+            assert_eq!(poll(&mut **reader), Poll::Pending);
         }
     }
 
     #[test]
     fn a_new_reader_first_gets_the_current_state() {
-        let (board, count) = (NoticeBus::default(), Arc::new(Count::default()));
+        let board = NoticeBus::default();
         let mut reader = board.read_after([broken(1), broken(2)]);
         board.say(&broken(3));
         for n in 1..=3 {
-            assert_eq!(poll(&mut *reader, &count), Poll::Ready(broken(n)));
+            assert_eq!(poll(&mut *reader), Poll::Ready(broken(n)));
         }
-        assert_eq!(poll(&mut *reader, &count), Poll::Pending);
+        assert_eq!(poll(&mut *reader), Poll::Pending);
     }
 
     #[test]
     fn a_slow_reader_learns_how_many_it_missed() {
-        let (board, count) = (NoticeBus::default(), Arc::new(Count::default()));
+        let board = NoticeBus::default();
         let mut slow = board.read();
         for n in 0..Inbox::ROOM as u128 + 5 {
             board.say(&broken(n));
         }
         for n in 0..Inbox::ROOM as u128 {
-            assert_eq!(poll(&mut *slow, &count), Poll::Ready(broken(n)));
+            assert_eq!(poll(&mut *slow), Poll::Ready(broken(n)));
         }
-        assert_eq!(poll(&mut *slow, &count), Poll::Ready(Notice::Missed { notices: 5 }));
+        assert_eq!(poll(&mut *slow), Poll::Ready(Notice::Missed { notices: 5 }));
         board.say(&broken(7));
-        assert_eq!(poll(&mut *slow, &count), Poll::Ready(broken(7)));
+        assert_eq!(poll(&mut *slow), Poll::Ready(broken(7)));
     }
 
     #[test]

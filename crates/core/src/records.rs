@@ -167,6 +167,3 @@ impl Records {
         self.queues.retain(|_, queue| queue.ends().is_none_or(|ends| now < ends));
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -164,34 +164,11 @@ impl dyn Runtime + '_ {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Its timers are always due.
-    #[derive(Debug)]
-    struct Late;
-
-    impl Runtime for Late {
-        fn now(&self) -> Instant {
-            Instant::from_nanos(0)
-        }
-
-        fn since_epoch(&self) -> Duration {
-            Duration::ZERO
-        }
-
-        fn sleep_until(&self, _at: Instant) -> BoxFuture<'static, ()> {
-            Box::pin(std::future::ready(()))
-        }
-
-        fn spawn(&self, _task: BoxFuture<'static, ()>) {}
-
-        fn random(&self) -> u128 {
-            0
-        }
-    }
+    use crate::by_hand::ByHand;
 
     #[tokio::test]
     async fn a_result_that_is_ready_counts_although_the_time_is_up() {
-        let runtime: &dyn Runtime = &Late;
+        let runtime: &dyn Runtime = &ByHand::default();
         assert_eq!(runtime.within(Duration::ZERO, std::future::ready(7)).await, Some(7));
         assert_eq!(runtime.within(Duration::ZERO, std::future::pending::<()>()).await, None);
     }

@@ -45,11 +45,43 @@ fn ask(machine: &mut Acquire, now: Instant, answer: GrantAnswer) {
     machine.handle_answer(now + Duration::from_millis(1), answer);
 }
 
+/// The number of retries that are allowed.
+fn with_retries(within: Option<Duration>, retries: u32) -> Acquire {
+    let patience = Patience { retries: Some(retries), ..Patience::new(within, 10 * SECOND) };
+    Acquire::new(START, ttl(), Drift::NONE, patience, 7)
+}
+
+/// When the machine asks or ends next.
+fn rests(machine: &mut Acquire, now: Instant) -> Instant {
+    match machine.next(now) {
+        Step::WaitUntil(until) => until,
+        other => panic!("it does not rest: {other:?}"),
+    }
+}
+
+/// Asks whenever the machine says so, until it is over; `meets` is what a request meets.
+fn until_over(mut machine: Acquire, meets: impl Fn(&mut Acquire, Instant)) -> (Instant, Outcome, u32) {
+    let mut now = START;
+    loop {
+        match machine.next(now) {
+            Step::Ask => {
+                machine.handle_sent(now);
+                meets(&mut machine, now);
+            }
+            Step::WaitUntil(until) => {
+                assert!(until > now);
+                now = until;
+            }
+            Step::Done(outcome) => return (now, outcome, machine.asks()),
+        }
+    }
+}
+
 #[test]
 fn a_grant_is_counted_from_before_the_ask_that_gave_it() {
     let mut machine = acquire(None);
     ask(&mut machine, START, busy(SECOND));
-    let Step::WaitUntil(again) = machine.next(START + Duration::from_millis(1)) else { panic!() };
+    let again = rests(&mut machine, START + Duration::from_millis(1));
     assert_eq!(machine.next(again), Step::Ask);
     machine.handle_sent(again);
     machine.handle_answer(again + 3 * SECOND, granted());
@@ -79,59 +111,32 @@ fn a_try_asks_once_and_names_the_holder() {
 #[test]
 fn a_request_with_a_number_of_retries_ends_after_so_many_refusals() {
     for retries in [0, 1, 3] {
-        let mut patience = Patience::new(Some(60 * SECOND), 10 * SECOND);
-        patience.retries = Some(retries);
-        let mut machine = Acquire::new(START, ttl(), Drift::NONE, patience, 7);
-        let mut now = START;
-        for _ in 0..retries {
-            ask(&mut machine, now, busy(SECOND));
-            let Step::WaitUntil(again) = machine.next(now + Duration::from_millis(1)) else { panic!() };
-            now = again;
-        }
-        ask(&mut machine, now, busy(SECOND));
-        let over = Outcome::Busy { held_by: Some(held_for(SECOND)), before: None };
-        assert_eq!(machine.next(now), Step::Done(over));
-        assert_eq!(machine.asks(), retries + 1);
+        let machine = with_retries(Some(60 * SECOND), retries);
+        let (_, outcome, asks) = until_over(machine, |machine, now| machine.handle_answer(now, busy(SECOND)));
+        assert_eq!(outcome, Outcome::Busy { held_by: Some(held_for(SECOND)), before: None });
+        assert_eq!(asks, retries + 1);
     }
 }
 
 /// A store that does not answer refuses nobody.
 #[test]
 fn faults_are_not_counted_as_retries() {
-    let mut patience = Patience::new(None, 10 * SECOND);
-    patience.retries = Some(1);
-    let mut machine = Acquire::new(START, ttl(), Drift::NONE, patience, 7);
+    let mut machine = with_retries(None, 1);
     let mut now = START;
     for _ in 0..3 {
         fail(&mut machine, now, passing());
-        let Step::WaitUntil(again) = machine.next(now) else { panic!() };
-        now = again;
+        now = rests(&mut machine, now);
     }
     ask(&mut machine, now, busy(SECOND));
-    assert!(matches!(machine.next(now + Duration::from_millis(1)), Step::WaitUntil(_)));
+    rests(&mut machine, now + Duration::from_millis(1));
 }
 
 #[test]
 fn a_wait_ends_at_its_deadline_and_not_later() {
-    let mut machine = acquire(Some(SECOND));
-    let mut now = START;
-    loop {
-        match machine.next(now) {
-            Step::Ask => {
-                machine.handle_sent(now);
-                machine.handle_answer(now, busy(60 * SECOND));
-            }
-            Step::WaitUntil(until) => {
-                assert!(until > now && until <= START + SECOND);
-                now = until;
-            }
-            Step::Done(outcome) => {
-                assert_eq!(now, START + SECOND);
-                assert_eq!(outcome, Outcome::Busy { held_by: Some(held_for(60 * SECOND)), before: None });
-                break;
-            }
-        }
-    }
+    let machine = acquire(Some(SECOND));
+    let (end, outcome, _) = until_over(machine, |machine, now| machine.handle_answer(now, busy(60 * SECOND)));
+    assert_eq!(end, START + SECOND);
+    assert_eq!(outcome, Outcome::Busy { held_by: Some(held_for(60 * SECOND)), before: None });
 }
 
 #[test]
@@ -139,8 +144,7 @@ fn a_dead_holder_is_asked_for_right_after_its_end() {
     let mut machine = acquire(None);
     ask(&mut machine, START, busy(Duration::from_millis(2)));
     let now = START + Duration::from_millis(1);
-    let Step::WaitUntil(until) = machine.next(now) else { panic!() };
-    assert!(until <= now + Duration::from_millis(13));
+    assert!(rests(&mut machine, now) <= now + Duration::from_millis(13));
 }
 
 /// Regression: an endless time plus a moment overflowed.
@@ -148,8 +152,7 @@ fn a_dead_holder_is_asked_for_right_after_its_end() {
 fn a_holder_that_never_ends_is_asked_about_like_any_other() {
     let mut machine = acquire(None);
     ask(&mut machine, START, busy(Duration::MAX));
-    let Step::WaitUntil(again) = machine.next(START + Duration::from_millis(1)) else { panic!() };
-    assert!(again <= START + SECOND);
+    assert!(rests(&mut machine, START + Duration::from_millis(1)) <= START + SECOND);
 }
 
 #[test]
@@ -158,31 +161,18 @@ fn the_rests_grow_while_somebody_holds_the_lock() {
     let mut now = START;
     for _ in 0..20 {
         ask(&mut machine, now, busy(60 * SECOND));
-        let Step::WaitUntil(until) = machine.next(now) else { panic!() };
-        now = until;
+        now = rests(&mut machine, now);
     }
     ask(&mut machine, now, busy(60 * SECOND));
-    let Step::WaitUntil(until) = machine.next(now) else { panic!() };
-    assert!(until.saturating_since(now) >= Duration::from_millis(75), "half of the longest");
+    let rest = rests(&mut machine, now).saturating_since(now);
+    assert!(rest >= Duration::from_millis(75), "half of the longest");
 }
 
 #[test]
 fn a_silent_store_is_given_the_outage_limit_however_patient_the_caller() {
-    let mut machine = acquire(None);
-    let mut now = START;
-    let outcome = loop {
-        match machine.next(now) {
-            Step::Ask => {
-                machine.handle_sent(now);
-                machine.handle_fault(now, passing());
-            }
-            Step::WaitUntil(until) => now = until,
-            Step::Done(outcome) => break outcome,
-        }
-    };
-    assert_eq!(outcome, Outcome::Silent { fault: Some(passing()) });
-    assert_eq!(now, START + 10 * SECOND);
-    assert!((10..100).contains(&machine.asks()), "asked {} times", machine.asks());
+    let (end, outcome, asks) = until_over(acquire(None), |machine, now| machine.handle_fault(now, passing()));
+    assert_eq!((end, outcome), (START + 10 * SECOND, Outcome::Silent { fault: Some(passing()) }));
+    assert!((10..100).contains(&asks), "asked {asks} times");
 }
 
 #[test]
@@ -195,20 +185,10 @@ fn an_answer_ends_the_silence() {
 
 #[test]
 fn a_store_that_finds_every_request_too_late_is_not_asked_without_a_pause() {
-    let mut machine = acquire(None);
-    let mut now = START;
-    while !matches!(machine.next(now), Step::Done(_)) {
-        match machine.next(now) {
-            Step::Ask => {
-                machine.handle_sent(now);
-                machine.handle_answer(now, GrantAnswer::TooLate { now: crate::Stamp::from_micros(0) });
-            }
-            Step::WaitUntil(until) => now = until,
-            Step::Done(_) => unreachable!(),
-        }
-    }
-    assert_eq!(now, START + 10 * SECOND);
-    assert!(machine.asks() < 100, "asked {} times", machine.asks());
+    let too_late = || GrantAnswer::TooLate { now: crate::Stamp::from_micros(0) };
+    let (end, _, asks) = until_over(acquire(None), |machine, now| machine.handle_answer(now, too_late()));
+    assert_eq!(end, START + 10 * SECOND);
+    assert!(asks < 100, "asked {asks} times");
 }
 
 #[test]
@@ -228,7 +208,7 @@ fn a_wake_up_ends_the_rest_but_not_an_ask_under_way() {
     assert_eq!(machine.next(soon), Step::Ask);
     machine.handle_sent(soon);
     machine.handle_wake(soon, Wake::AskAgain);
-    assert!(matches!(machine.next(soon), Step::WaitUntil(_)));
+    rests(&mut machine, soon);
 }
 
 fn queued(before: u64) -> GrantAnswer {

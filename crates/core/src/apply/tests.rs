@@ -4,6 +4,7 @@ mod histories;
 mod holding;
 mod marks;
 mod member;
+mod records;
 mod shares;
 mod wait_queue;
 
@@ -23,6 +24,19 @@ fn attempt(who: u128, keys: &[&str], ttl_s: u64) -> Attempt {
     let claim = Claim::exclusive_all(keys.iter().map(|name| key(name))).unwrap();
     let ttl = Ttl::new(Duration::from_secs(ttl_s)).unwrap();
     Attempt::new(claim, Holder::from_bits(who), Label::new("web-3").ok(), ttl)
+}
+
+fn writer(who: u128) -> Attempt {
+    attempt(who, &["a"], 10)
+}
+
+fn reader(who: u128) -> Attempt {
+    shared(who, &["a"], 10)
+}
+
+fn shared(who: u128, keys: &[&str], ttl_s: u64) -> Attempt {
+    let claim = Claim::shared(keys.iter().map(|name| key(name))).unwrap();
+    Attempt { claim, ..attempt(who, keys, ttl_s) }
 }
 
 fn at(second: u64) -> ApplyContext<'static> {
@@ -102,9 +116,9 @@ const FIRST: PushEvent = PushEvent::First { left: WaitQueue::CLAIM_WINDOW };
 /// One holder, and three waiters behind it.
 fn a_line() -> Records {
     let mut records = Records::default();
-    ask(&mut records, &attempt(1, &["a"], 10), 100);
+    ask(&mut records, &writer(1), 100);
     for who in 2..=4 {
-        let (answer, pushes) = wait(&mut records, &attempt(who, &["a"], 10), &at(100 + who as u64));
+        let (answer, pushes) = wait(&mut records, &writer(who), &at(100 + who as u64));
         assert_eq!((u128::from(place(&answer).before) + 2, pushes), (who, vec![]));
     }
     records

@@ -1,11 +1,8 @@
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::Wake;
-
-use crate::Instant;
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
 
 use super::*;
+use crate::by_hand::{ByHand, Woken};
 
 const LIMIT: Duration = Duration::from_millis(500);
 
@@ -73,31 +70,6 @@ impl SendBatch<Request> for Wire {
     }
 }
 
-#[derive(Debug)]
-struct TasksOnly;
-
-impl Runtime for TasksOnly {
-    fn now(&self) -> Instant {
-        Instant::from_nanos(0)
-    }
-
-    fn since_epoch(&self) -> Duration {
-        Duration::ZERO
-    }
-
-    fn sleep_until(&self, _at: Instant) -> BoxFuture<'static, ()> {
-        Box::pin(std::future::pending())
-    }
-
-    fn spawn(&self, task: BoxFuture<'static, ()>) {
-        tokio::spawn(task);
-    }
-
-    fn random(&self) -> u128 {
-        0
-    }
-}
-
 #[derive(Default)]
 struct Connection {
     queue: BatchQueue<Request>,
@@ -125,7 +97,7 @@ impl Connection {
         limit: Duration,
     ) -> AskedInBatch<Request, oneshot::Receiver<&'static str>> {
         let (answer, heard) = oneshot::channel();
-        self.queue.ask(Request { name, key, limit, answer }, heard, || self.wire.clone(), &TasksOnly)
+        self.queue.ask(Request { name, key, limit, answer }, heard, || self.wire.clone(), &ByHand::default())
     }
 
     fn sent(&self) -> Vec<Vec<&'static str>> {
@@ -145,16 +117,6 @@ async fn settled() {
     }
 }
 
-/// Counts how often it was woken.
-#[derive(Default)]
-struct Woken(AtomicUsize);
-
-impl Wake for Woken {
-    fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
 /// Each further poll would be in vain.
 #[test]
 fn a_caller_that_sends_its_own_request_is_woken_once() {
@@ -165,7 +127,7 @@ fn a_caller_that_sends_its_own_request_is_woken_once() {
     assert!(Pin::new(&mut asked).poll(&mut context).is_pending());
     connection.wire.answer_all();
     assert_eq!(Pin::new(&mut asked).poll(&mut context), Poll::Ready(Ok("a")));
-    assert_eq!(woken.0.load(Ordering::Relaxed), 1);
+    assert_eq!(woken.times(), 1);
 }
 
 #[tokio::test]
@@ -277,7 +239,7 @@ async fn callers_that_are_answered_ask_again_before_the_next_batch_leaves() {
         next.await.unwrap();
         let (answer, heard) = oneshot::channel();
         let again = Request { name: "b again", key: 1, limit: LIMIT, answer };
-        queue.ask(again, heard, || wire, &TasksOnly).await.unwrap();
+        queue.ask(again, heard, || wire, &ByHand::default()).await.unwrap();
     });
     settled().await;
     connection.answer(1).await;
@@ -296,7 +258,8 @@ async fn what_follows_from_one_answer_is_sent_before_the_next_answer_is_handled(
             let before = wire.sent.lock().unwrap().len();
             let (answer, heard) = oneshot::channel();
             let name = if name == "a" { "a again" } else { "b again" };
-            let asked = queue.ask(Request { name, key, limit: LIMIT, answer }, heard, || wire, &TasksOnly);
+            let asked =
+                queue.ask(Request { name, key, limit: LIMIT, answer }, heard, || wire, &ByHand::default());
             // "a" was answered when nothing but the first two had been sent, and "b" after "a again".
             assert_eq!(before, 2 + key as usize);
             asked.await.unwrap();

@@ -26,6 +26,27 @@ fn taken() -> HoldAnswer {
     HoldAnswer::NotHeld { key: key.clone(), held_by: Some(HolderInfo::exclusive(key, owner, None, None)) }
 }
 
+/// Renews whenever the machine says so, until the lease is lost; `meets` is what a renewal meets, and
+/// returns when. Returns when and why the lease was lost, and each renewal with its time.
+fn until_lost(
+    mut machine: LeaseRenewal,
+    mut now: Instant,
+    meets: impl Fn(&mut LeaseRenewal, Instant) -> Instant,
+) -> (Instant, Loss, Vec<(Instant, Ttl)>) {
+    let mut asked = Vec::new();
+    loop {
+        match machine.next(now) {
+            RenewalStep::WaitUntil(until) => now = until,
+            RenewalStep::Renew(ttl) => {
+                asked.push((now, ttl));
+                machine.handle_sent(now, ttl);
+                now = meets(&mut machine, now);
+            }
+            RenewalStep::Lost(loss) => return (now, loss, asked),
+        }
+    }
+}
+
 #[test]
 fn a_lease_is_renewed_when_a_third_of_it_is_gone() {
     let mut machine = renewing(Renewal::Automatic);
@@ -72,46 +93,24 @@ fn without_renewal_a_lock_that_was_handed_over_is_renewed_once() {
 
 #[test]
 fn a_lock_that_was_handed_over_is_lost_with_its_window_if_no_renewal_is_answered() {
-    let mut machine = handed(Renewal::Off);
-    let (mut now, mut asked) = (START + SECOND / 2, 0);
-    let lost = loop {
-        match machine.next(now) {
-            RenewalStep::Renew(ttl) => {
-                asked += 1;
-                machine.handle_sent(now, ttl);
-                now = now + SECOND / 5;
-                machine.handle_fault(now, fault("no answer"), CHANCE);
-            }
-            RenewalStep::WaitUntil(until) => now = until,
-            RenewalStep::Lost(loss) => break loss,
-        }
-    };
-    assert!(
-        matches!(lost, Loss::Expired { fault: Some(_) }) && now == START + 2 * SECOND && asked >= 3,
-        "{asked}"
-    );
+    let (end, loss, asked) = until_lost(handed(Renewal::Off), START + SECOND / 2, |machine, now| {
+        machine.handle_fault(now + SECOND / 5, fault("no answer"), CHANCE);
+        now + SECOND / 5
+    });
+    assert!(matches!(loss, Loss::Expired { fault: Some(_) }), "{loss}");
+    assert!(end == START + 2 * SECOND && asked.len() >= 3, "{asked:?}");
 }
 
 /// node-redlock 4 gives up everything when one renewal fails; other libraries never notice a
 /// failure at all.
 #[test]
 fn failed_renewals_lose_nothing_before_the_lease_ends() {
-    let mut machine = renewing(Renewal::Automatic);
-    let (mut now, mut asked) = (START, 0);
-    let loss = loop {
-        match machine.next(now) {
-            RenewalStep::WaitUntil(until) => now = until,
-            RenewalStep::Renew(ttl) => {
-                asked += 1;
-                machine.handle_sent(now, ttl);
-                machine.handle_fault(now, fault("timed out"), CHANCE);
-            }
-            RenewalStep::Lost(loss) => break loss,
-        }
-    };
-    assert_eq!(now, START + 9 * SECOND);
-    assert_eq!(loss, Loss::Expired { fault: Some(fault("timed out").into()) });
-    assert!((5..40).contains(&asked), "asked {asked} times");
+    let (end, loss, asked) = until_lost(renewing(Renewal::Automatic), START, |machine, now| {
+        machine.handle_fault(now, fault("timed out"), CHANCE);
+        now
+    });
+    assert_eq!((end, loss), (START + 9 * SECOND, Loss::Expired { fault: Some(fault("timed out").into()) }));
+    assert!((5..40).contains(&asked.len()), "asked {} times", asked.len());
 }
 
 #[test]
@@ -138,22 +137,13 @@ fn a_lease_that_the_store_reports_as_lost_is_lost_at_once() {
 #[test]
 fn a_longest_hold_is_kept_to_the_instant_and_the_last_renewal_asks_for_no_more() {
     let at_most = 20 * SECOND;
-    let mut machine = renewing(Renewal::AtMost(at_most));
-    let (mut now, mut last) = (START, ttl());
-    let loss = loop {
-        match machine.next(now) {
-            RenewalStep::WaitUntil(until) => now = until,
-            RenewalStep::Renew(ttl) => {
-                last = ttl;
-                assert!(now + ttl.duration() <= START + at_most);
-                machine.handle_sent(now, ttl);
-                machine.handle_answer(now, HoldAnswer::Done);
-            }
-            RenewalStep::Lost(loss) => break loss,
-        }
-    };
-    assert_eq!((now, loss), (START + at_most, Loss::HeldTooLong { at_most }));
-    assert!(last < ttl());
+    let (end, loss, asked) = until_lost(renewing(Renewal::AtMost(at_most)), START, |machine, now| {
+        machine.handle_answer(now, HoldAnswer::Done);
+        now
+    });
+    assert_eq!((end, loss), (START + at_most, Loss::HeldTooLong { at_most }));
+    assert!(asked.iter().all(|(at, ttl)| *at + ttl.duration() <= START + at_most));
+    assert!(asked.last().is_some_and(|(_, last)| *last < ttl()));
 }
 
 #[test]

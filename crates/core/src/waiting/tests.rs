@@ -1,51 +1,14 @@
 mod asked;
 mod hostile;
 
-use std::future::poll_fn;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Context;
 
 use super::*;
+use crate::by_hand::ByHand;
 use crate::{Claim, Fence, Ttl};
 
 const START: Instant = Instant::from_nanos(1_000_000_000_000);
 const SECOND: Duration = Duration::from_secs(1);
-
-/// A clock that is set by hand; timers are checked only when they are polled again.
-#[derive(Debug, Default)]
-struct Clock(Arc<AtomicU64>);
-
-impl Clock {
-    fn set(&self, now: Instant) {
-        self.0.store(now.as_nanos(), Ordering::Relaxed);
-    }
-}
-
-impl Runtime for Clock {
-    fn now(&self) -> Instant {
-        Instant::from_nanos(self.0.load(Ordering::Relaxed))
-    }
-
-    fn since_epoch(&self) -> Duration {
-        Duration::ZERO
-    }
-
-    fn sleep_until(&self, at: Instant) -> BoxFuture<'static, ()> {
-        let clock = self.0.clone();
-        Box::pin(poll_fn(move |_| {
-            if clock.load(Ordering::Relaxed) >= at.as_nanos() { Poll::Ready(()) } else { Poll::Pending }
-        }))
-    }
-
-    fn spawn(&self, _task: BoxFuture<'static, ()>) {
-        unreachable!("nothing here runs by itself");
-    }
-
-    fn random(&self) -> u128 {
-        7
-    }
-}
 
 fn key(name: &str) -> Key {
     Key::new(name).unwrap()
@@ -81,7 +44,7 @@ fn three(left: Duration) -> WaiterRegistry {
 }
 
 fn told(waiting: &WaiterRegistry, who: u128, now: Instant) -> Option<Wake> {
-    let clock = Clock::default();
+    let clock = ByHand::default();
     clock.set(now);
     match waiting.called(holder(who), &clock).as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(wake) => Some(wake),

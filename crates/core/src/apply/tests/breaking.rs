@@ -19,7 +19,7 @@ fn fence_of(answer: &GrantAnswer) -> u64 {
 #[test]
 fn only_the_lease_with_the_given_fence_is_broken_and_its_holder_is_notified() {
     let mut records = Records::default();
-    let held = fence_of(&ask(&mut records, &attempt(1, &["a"], 10), 100));
+    let held = fence_of(&ask(&mut records, &writer(1), 100));
     let (answer, pushes) = break_it(&mut records, held - 1, 101);
     let BreakAnswer::NotHeld { held_by: Some(held_by) } = answer else { panic!("{answer:?}") };
     assert_eq!((held_by.fence.map(Fence::get), pushes), (Some(held), vec![]));
@@ -27,9 +27,9 @@ fn only_the_lease_with_the_given_fence_is_broken_and_its_holder_is_notified() {
     let (answer, pushes) = break_it(&mut records, held, 102);
     assert!(matches!(answer, BreakAnswer::Broken { holding } if holding.fence.map(Fence::get) == Some(held)));
     assert_eq!(pushes, [(1, PushEvent::Broken)]);
-    assert!(matches!(renew(&mut records, &attempt(1, &["a"], 10), &at(103)), HoldAnswer::NotHeld { .. }));
+    assert!(matches!(renew(&mut records, &writer(1), &at(103)), HoldAnswer::NotHeld { .. }));
     assert_eq!(break_it(&mut records, held, 103).0, BreakAnswer::NotHeld { held_by: None }, "once");
-    assert!(fence_of(&ask(&mut records, &attempt(2, &["a"], 10), 104)) > held);
+    assert!(fence_of(&ask(&mut records, &writer(2), 104)) > held);
 }
 
 #[test]
@@ -46,10 +46,6 @@ fn a_broken_lease_is_handed_to_the_first_waiter() {
 /// order.
 #[test]
 fn only_the_share_with_the_given_fence_is_broken() {
-    let reader = |who| {
-        let ttl = Ttl::new(Duration::from_secs(10)).unwrap();
-        Attempt::new(Claim::shared([key("a")]).unwrap(), Holder::from_bits(who), None, ttl)
-    };
     let mut records = Records::default();
     let [first, second, third] =
         [1, 2, 3].map(|who| fence_of(&ask(&mut records, &reader(who), 99 + who as u64)));
@@ -71,12 +67,12 @@ fn a_fence_that_was_released_names_nothing_that_is_kept_while_another_key_is_wai
     let several = attempt(2, &["a", "b"], 10);
     for is_handed in [true, false] {
         let mut records = Records::default();
-        let seen = fence_of(&ask(&mut records, &attempt(1, &["a"], 10), 100));
+        let seen = fence_of(&ask(&mut records, &writer(1), 100));
         ask(&mut records, &attempt(3, &["b"], 10), 100);
         if is_handed {
             wait(&mut records, &several, &at(101));
         }
-        release(&mut records, &attempt(1, &["a"], 10), &at(102));
+        release(&mut records, &writer(1), &at(102));
         if !is_handed {
             wait(&mut records, &several, &at(103));
         }

@@ -4,11 +4,6 @@ use super::member::{proposing, rejoin};
 use super::*;
 use crate::Mode;
 
-fn shared(who: u128, keys: &[&str], ttl_s: u64) -> Attempt {
-    let claim = Claim::shared(keys.iter().map(|name| key(name))).unwrap();
-    Attempt { claim, ..attempt(who, keys, ttl_s) }
-}
-
 /// The holders of a key, with their modes and fences.
 fn held(records: &Records, name: &str, second: u64) -> Vec<(u128, Mode, u64)> {
     let holders = records.holders(&key(name), at(second).now).into_iter().map(|holding| {
@@ -26,10 +21,8 @@ fn left(records: &Records, second: u64) -> u64 {
 /// A writer, and behind it two readers, another writer and a third reader.
 fn a_writer_and_a_line() -> Records {
     let mut records = Records::default();
-    ask(&mut records, &attempt(1, &["a"], 10), 100);
-    for waiting in
-        [shared(2, &["a"], 10), shared(3, &["a"], 10), attempt(4, &["a"], 10), shared(5, &["a"], 10)]
-    {
+    ask(&mut records, &writer(1), 100);
+    for waiting in [reader(2), reader(3), writer(4), reader(5)] {
         wait(&mut records, &waiting, &at(101));
     }
     records
@@ -38,14 +31,14 @@ fn a_writer_and_a_line() -> Records {
 #[test]
 fn a_writer_that_renews_as_a_reader_lets_in_the_readers_behind_it_and_keeps_its_fence() {
     let mut records = a_writer_and_a_line();
-    let pushes = pushed(&mut records, Request::Renew(shared(1, &["a"], 10)), &at(102));
+    let pushes = pushed(&mut records, Request::Renew(reader(1)), &at(102));
     assert_eq!(pushes, [(2, handed(102_000_000)), (3, handed(102_000_001)), (4, FIRST)]);
     let reading = [(1, 100_000_000), (2, 102_000_000), (3, 102_000_001)];
     assert_eq!(held(&records, "a", 102), reading.map(|(who, fence)| (who, Mode::Shared, fence)));
     // The writer behind them gets in once all three are gone, and no reader passes it.
-    release(&mut records, &shared(1, &["a"], 10), &at(102));
-    release(&mut records, &shared(2, &["a"], 10), &at(102));
-    let pushes = pushed(&mut records, Request::Release(shared(3, &["a"], 10)), &at(102));
+    release(&mut records, &reader(1), &at(102));
+    release(&mut records, &reader(2), &at(102));
+    let pushes = pushed(&mut records, Request::Release(reader(3)), &at(102));
     assert_eq!(pushes, [(4, handed(102_000_002)), (5, FIRST)]);
 }
 
@@ -53,12 +46,12 @@ fn a_writer_that_renews_as_a_reader_lets_in_the_readers_behind_it_and_keeps_its_
 #[test]
 fn a_repeated_downgrade_and_a_delayed_renewal_of_the_writer_renew_the_reader() {
     let mut records = a_writer_and_a_line();
-    for late in [shared(1, &["a"], 10), shared(1, &["a"], 10), attempt(1, &["a"], 10)] {
+    for late in [reader(1), reader(1), writer(1)] {
         assert_eq!(renew(&mut records, &late, &at(102)), HoldAnswer::Done);
         assert_eq!(held(&records, "a", 102)[0], (1, Mode::Shared, 100_000_000));
         assert_eq!(held(&records, "a", 102).len(), 3);
     }
-    assert_eq!(release(&mut records, &attempt(1, &["a"], 10), &at(102)), HoldAnswer::Done);
+    assert_eq!(release(&mut records, &writer(1), &at(102)), HoldAnswer::Done);
     assert_eq!(held(&records, "a", 102).len(), 2);
 }
 
@@ -80,7 +73,7 @@ fn a_downgrade_never_shortens_the_lease_and_lengthens_it_as_a_renewal_does() {
 fn a_downgrade_that_hands_the_key_to_its_own_holder_shortens_nothing() {
     let mut records = Records::default();
     ask(&mut records, &attempt(1, &["a"], 60), 100);
-    wait(&mut records, &shared(1, &["a"], 10), &at(101));
+    wait(&mut records, &reader(1), &at(101));
     renew(&mut records, &shared(1, &["a"], 60), &at(102));
     assert_eq!((left(&records, 102), held(&records, "a", 102).len()), (60, 1));
 }
@@ -106,16 +99,16 @@ fn all_keys_of_a_claim_become_shared_or_none() {
 #[test]
 fn only_the_holder_becomes_a_reader_and_nobody_becomes_a_writer() {
     let mut records = a_writer_and_a_line();
-    assert!(matches!(renew(&mut records, &shared(2, &["a"], 10), &at(102)), HoldAnswer::NotHeld { .. }));
+    assert!(matches!(renew(&mut records, &reader(2), &at(102)), HoldAnswer::NotHeld { .. }));
     assert_eq!(held(&records, "a", 102), [(1, Mode::Exclusive, 100_000_000)]);
     let mut records = Records::default();
-    ask(&mut records, &shared(1, &["a"], 10), 100);
-    renew(&mut records, &attempt(1, &["a"], 10), &at(101));
+    ask(&mut records, &reader(1), 100);
+    renew(&mut records, &writer(1), &at(101));
     assert_eq!(held(&records, "a", 101)[0].1, Mode::Shared);
     // Permits are not what a writer has, so a renewal for permits changes nothing.
     let mut records = Records::default();
-    ask(&mut records, &attempt(1, &["a"], 10), 100);
-    let permits = Attempt { claim: Claim::permits([key("a")], 1, 2).unwrap(), ..attempt(1, &["a"], 10) };
+    ask(&mut records, &writer(1), 100);
+    let permits = Attempt { claim: Claim::permits([key("a")], 1, 2).unwrap(), ..writer(1) };
     renew(&mut records, &permits, &at(101));
     assert_eq!(held(&records, "a", 101)[0].1, Mode::Exclusive);
 }
@@ -127,7 +120,7 @@ fn a_downgrade_revives_no_share_that_was_left_at_the_key() {
     ask(&mut records, &shared(7, &["a"], 60), 100);
     let stale = records.shares.clone();
     release(&mut records, &shared(7, &["a"], 60), &at(100));
-    ask(&mut records, &attempt(1, &["a"], 10), 101);
+    ask(&mut records, &writer(1), 101);
     records.shares = stale;
     records.downgrade(&key("a"), Holder::from_bits(1), Mode::Shared, at(101).now);
     assert_eq!(held(&records, "a", 101).len(), 1);
@@ -136,7 +129,7 @@ fn a_downgrade_revives_no_share_that_was_left_at_the_key() {
 #[test]
 fn a_member_that_rejoins_as_a_reader_lets_readers_in_with_the_agreed_fence() {
     let mut records = a_writer_and_a_line();
-    let reading = proposing(&shared(1, &["a"], 10), 100_000_007);
+    let reading = proposing(&reader(1), 100_000_007);
     let request = Request::Rejoin { attempt: reading.clone(), not_after: None };
     let pushes = pushed(&mut records, request, &at(102));
     assert_eq!(pushes.iter().map(|(who, _)| *who).collect::<Vec<_>>(), [2, 3, 4]);
@@ -153,7 +146,7 @@ fn a_member_that_rejoins_as_a_reader_lets_readers_in_with_the_agreed_fence() {
 #[test]
 fn a_rejoin_that_is_refused_downgrades_nothing() {
     let mut records = Records::default();
-    ask(&mut records, &attempt(1, &["a"], 10), 100);
+    ask(&mut records, &writer(1), 100);
     ask(&mut records, &attempt(2, &["b"], 10), 100);
     let reading = proposing(&shared(1, &["a", "b"], 10), 100_000_007);
     assert!(matches!(rejoin(&mut records, &reading, None, &at(101)), HoldAnswer::NotHeld { .. }));

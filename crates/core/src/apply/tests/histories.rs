@@ -119,7 +119,7 @@ fn no_short_history_breaks_exclusion_or_the_order_of_fences() {
                 let context = at(now);
                 let owner = records.lock(&name, context.now).cloned();
                 match *step {
-                    Move::Grant(who) => match ask(&mut records, &attempt(who, &["a"], 10), now) {
+                    Move::Grant(who) => match ask(&mut records, &writer(who), now) {
                         GrantAnswer::Granted { fence } => {
                             let own = owner.is_none_or(|lock| {
                                 matches!(lock.content, Content::Lease { holder, .. } if holder == Holder::from_bits(who))
@@ -131,14 +131,13 @@ fn no_short_history_breaks_exclusion_or_the_order_of_fences() {
                         _ => assert_eq!(records.lock(&name, context.now), owner.as_ref()),
                     },
                     Move::Renew(who) => {
-                        let done =
-                            renew(&mut records, &attempt(who, &["a"], 10), &context) == HoldAnswer::Done;
+                        let done = renew(&mut records, &writer(who), &context) == HoldAnswer::Done;
                         let after = records.lock(&name, context.now).map(|lock| lock.content.clone());
                         assert_eq!(after, owner.as_ref().map(|lock| lock.content.clone()));
                         assert!(!done || owner.is_some());
                     }
                     Move::Release(who) => {
-                        let answer = release(&mut records, &attempt(who, &["a"], 10), &context);
+                        let answer = release(&mut records, &writer(who), &context);
                         if answer != HoldAnswer::Done {
                             assert_eq!(records.lock(&name, context.now), owner.as_ref());
                         }

@@ -5,20 +5,20 @@ use super::*;
 #[test]
 fn a_free_key_is_granted_and_a_taken_one_says_by_whom_and_for_how_long() {
     let mut records = Records::default();
-    assert_eq!(ask(&mut records, &attempt(1, &["a"], 10), 100), granted(100_000_000));
+    assert_eq!(ask(&mut records, &writer(1), 100), granted(100_000_000));
     let owner = Owner::Holder { holder: Holder::from_bits(1), label: Label::new("web-3").ok() };
     let left = Some(Duration::from_secs(7));
     let held_by = HolderInfo::exclusive(key("a"), owner, Fence::new(100_000_000), left);
-    assert_eq!(ask(&mut records, &attempt(2, &["a"], 10), 103), GrantAnswer::Busy { held_by, place: None });
-    assert_eq!(ask(&mut records, &attempt(2, &["a"], 10), 110), granted(110_000_000));
+    assert_eq!(ask(&mut records, &writer(2), 103), GrantAnswer::Busy { held_by, place: None });
+    assert_eq!(ask(&mut records, &writer(2), 110), granted(110_000_000));
 }
 
 #[test]
 fn a_repeated_request_of_an_attempt_is_granted_again_for_a_whole_ttl() {
     let mut records = Records::default();
-    ask(&mut records, &attempt(1, &["a"], 10), 100);
-    assert_eq!(ask(&mut records, &attempt(1, &["a"], 10), 105), granted(105_000_000));
-    assert!(matches!(ask(&mut records, &attempt(2, &["a"], 10), 114), GrantAnswer::Busy { .. }));
+    ask(&mut records, &writer(1), 100);
+    assert_eq!(ask(&mut records, &writer(1), 105), granted(105_000_000));
+    assert!(matches!(ask(&mut records, &writer(2), 114), GrantAnswer::Busy { .. }));
 }
 
 #[test]
@@ -36,10 +36,10 @@ fn several_keys_are_granted_together_under_one_fence_or_not_at_all() {
 #[test]
 fn a_request_that_comes_too_late_changes_nothing() {
     let mut records = Records::default();
-    let late = grant(&mut records, &attempt(1, &["a"], 10), Some(at(99).now), &at(100));
+    let late = grant(&mut records, &writer(1), Some(at(99).now), &at(100));
     assert_eq!(late, GrantAnswer::TooLate { now: at(100).now });
     assert_eq!(records, Records::default());
-    let in_time = grant(&mut records, &attempt(1, &["a"], 10), Some(at(100).now), &at(100));
+    let in_time = grant(&mut records, &writer(1), Some(at(100).now), &at(100));
     assert_eq!(in_time, granted(100_000_000));
 }
 
@@ -48,10 +48,10 @@ fn a_value_that_is_not_a_lock_is_named_and_left_alone() {
     let mut records = Records::default();
     records.locks.insert(key("a"), Lock::new(Content::NotALock, None));
     let before = records.clone();
-    let answer = ask(&mut records, &attempt(1, &["a"], 10), 100);
+    let answer = ask(&mut records, &writer(1), 100);
     assert_eq!(answer, GrantAnswer::NotALock { key: key("a") });
-    renew(&mut records, &attempt(1, &["a"], 10), &at(100));
-    release(&mut records, &attempt(1, &["a"], 10), &at(100));
+    renew(&mut records, &writer(1), &at(100));
+    release(&mut records, &writer(1), &at(100));
     assert_eq!(records, before);
 }
 
@@ -59,7 +59,7 @@ fn a_value_that_is_not_a_lock_is_named_and_left_alone() {
 fn used_up_fences_are_an_error_and_not_a_repetition() {
     let mut records = Records::default();
     records.fences.insert(key("a"), LastFence::new(Fence::MAX, at(999).now));
-    let answer = ask(&mut records, &attempt(1, &["a"], 10), 100);
+    let answer = ask(&mut records, &writer(1), 100);
     assert_eq!(answer, GrantAnswer::FencesSpent { key: key("a") });
     assert!(records.locks.is_empty());
 }
@@ -67,9 +67,9 @@ fn used_up_fences_are_an_error_and_not_a_repetition() {
 #[test]
 fn a_delayed_renewal_does_not_cut_off_a_longer_one() {
     let mut records = Records::default();
-    ask(&mut records, &attempt(1, &["a"], 10), 100);
+    ask(&mut records, &writer(1), 100);
     assert_eq!(renew(&mut records, &attempt(1, &["a"], 60), &at(101)), HoldAnswer::Done);
-    assert_eq!(renew(&mut records, &attempt(1, &["a"], 10), &at(102)), HoldAnswer::Done);
+    assert_eq!(renew(&mut records, &writer(1), &at(102)), HoldAnswer::Done);
     assert!(records.lock(&key("a"), at(160).now).is_some());
     assert!(records.lock(&key("a"), at(161).now).is_none());
 }
@@ -79,9 +79,9 @@ fn a_delayed_renewal_does_not_cut_off_a_longer_one() {
 #[test]
 fn a_delayed_ask_does_not_cut_off_a_renewal() {
     let mut records = Records::default();
-    ask(&mut records, &attempt(1, &["a"], 10), 100);
+    ask(&mut records, &writer(1), 100);
     assert_eq!(renew(&mut records, &attempt(1, &["a"], 1000), &at(101)), HoldAnswer::Done);
-    ask(&mut records, &attempt(1, &["a"], 10), 102);
+    ask(&mut records, &writer(1), 102);
     assert!(records.lock(&key("a"), at(1100).now).is_some());
     assert!(records.lock(&key("a"), at(1101).now).is_none());
     assert!(records.fence(&key("a"), at(2100).now).is_some(), "the fence outlives the lease");

@@ -22,7 +22,7 @@ fn marked(records: &mut Records, second: u64) -> bool {
 #[test]
 fn only_an_exclusive_holder_sets_a_mark() {
     let mut records = Records::default();
-    let ours = attempt(1, &["a"], 10);
+    let ours = writer(1);
     assert!(matches!(mark(&mut records, &ours, 100), HoldAnswer::NotHeld { held_by: None, .. }));
     assert!(!marked(&mut records, 100));
 
@@ -39,7 +39,7 @@ fn only_an_exclusive_holder_sets_a_mark() {
 #[test]
 fn a_mark_outlives_the_lease_and_is_remembered_up_to_its_end() {
     let mut records = Records::default();
-    let ours = attempt(1, &["a"], 10);
+    let ours = writer(1);
     ask(&mut records, &ours, 100);
     mark(&mut records, &ours, 101);
     release(&mut records, &ours, &at(102));

@@ -32,10 +32,10 @@ pub(super) fn raise(records: &mut Records, attempt: &Attempt, context: &ApplyCon
 #[test]
 fn a_member_grants_the_fence_that_is_proposed_or_the_next() {
     let mut records = Records::default();
-    let one = attempt(1, &["a"], 10);
+    let one = writer(1);
     assert_eq!(ask(&mut records, &proposing(&one, 99_000_000), 100), granted(99_000_000));
     release(&mut records, &one, &at(100));
-    assert_eq!(ask(&mut records, &proposing(&attempt(2, &["a"], 10), 98_500_000), 100), granted(99_000_001));
+    assert_eq!(ask(&mut records, &proposing(&writer(2), 98_500_000), 100), granted(99_000_001));
 }
 
 #[test]
@@ -59,17 +59,14 @@ fn only_the_holder_raises_a_fence_and_none_is_lowered() {
 
 #[test]
 fn a_member_that_was_away_is_rejoined_with_the_fence_unless_somebody_holds_or_waits() {
-    let one = proposing(&attempt(1, &["a"], 10), 100_000_005);
+    let one = proposing(&writer(1), 100_000_005);
     let mut records = Records::default();
     assert_eq!(rejoin(&mut records, &one, None, &at(100)), HoldAnswer::Done);
     assert_eq!(records.fence(&key("a"), at(100).now), Fence::new(100_000_005));
-    assert_eq!(
-        ask(&mut records, &proposing(&attempt(2, &["a"], 10), 100_000_001), 111),
-        granted(109_000_000)
-    );
+    assert_eq!(ask(&mut records, &proposing(&writer(2), 100_000_001), 111), granted(109_000_000));
     let taken = rejoin(&mut records, &one, None, &at(112));
     assert!(matches!(taken, HoldAnswer::NotHeld { held_by: Some(_), .. }), "{taken:?}");
-    wait(&mut records, &attempt(3, &["a"], 10), &at(112));
+    wait(&mut records, &writer(3), &at(112));
     let waited_for = rejoin(&mut records, &one, None, &at(121));
     assert!(matches!(waited_for, HoldAnswer::NotHeld { held_by: Some(_), .. }), "{waited_for:?}");
     assert!(records.is_held_by(&key("a"), Holder::from_bits(3), at(121).now));
@@ -78,7 +75,7 @@ fn a_member_that_was_away_is_rejoined_with_the_fence_unless_somebody_holds_or_wa
 /// A renewal that is delayed past the release would restore the lease.
 #[test]
 fn a_member_is_not_rejoined_too_late_but_a_lease_that_lasts_is_renewed() {
-    let one = proposing(&attempt(1, &["a"], 10), 100_000_005);
+    let one = proposing(&writer(1), 100_000_005);
     let mut records = Records::default();
     let nobody = HoldAnswer::NotHeld { key: key("a"), held_by: None };
     assert_eq!(rejoin(&mut records, &one, Some(at(99).now), &at(100)), nobody);
@@ -90,7 +87,7 @@ fn a_member_is_not_rejoined_too_late_but_a_lease_that_lasts_is_renewed() {
 
 #[test]
 fn a_member_that_may_have_forgotten_abstains_for_the_longest_ttl_and_releases_all_the_same() {
-    let one = attempt(1, &["a"], 10);
+    let one = writer(1);
     let (mut records, end) = (Records::default(), 100 + MAX_TTL + 1);
     records.voided = Some(at(100).now);
     for request in [

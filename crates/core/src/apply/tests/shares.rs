@@ -8,16 +8,8 @@ fn claiming(who: u128, claim: Result<Claim, Misuse>, ttl_s: u64) -> Attempt {
     Attempt::new(claim.unwrap(), Holder::from_bits(who), None, ttl)
 }
 
-fn reader(who: u128) -> Attempt {
-    claiming(who, Claim::shared([key("a")]), 10)
-}
-
 fn permits(who: u128, weight: u32, of: u32) -> Attempt {
     claiming(who, Claim::permits([key("a")], weight, of), 10)
-}
-
-fn writer(who: u128) -> Attempt {
-    attempt(who, &["a"], 10)
 }
 
 fn is_granted(answer: &GrantAnswer) -> bool {
@@ -136,7 +128,7 @@ fn asking_again_is_granted_again_and_takes_up_no_more() {
 fn the_marker_ends_with_the_last_share_also_when_that_becomes_earlier() {
     let mut records = Records::default();
     ask(&mut records, &reader(1), 100);
-    ask(&mut records, &claiming(2, Claim::shared([key("a")]), 60), 100);
+    ask(&mut records, &shared(2, &["a"], 60), 100);
     assert_eq!(marker_ends(&records), 160);
     release(&mut records, &reader(2), &at(101));
     assert_eq!(marker_ends(&records), 110);
@@ -357,7 +349,7 @@ fn no_request_clears_away_or_hands_out_more_than_a_hundred_shares() {
 #[test]
 fn several_keys_are_shared_together_under_one_fence() {
     let mut records = Records::default();
-    let both = |who| claiming(who, Claim::shared([key("b"), key("a")]), 10);
+    let both = |who| shared(who, &["b", "a"], 10);
     ask(&mut records, &attempt(1, &["b"], 10), 100);
     let GrantAnswer::Busy { held_by, .. } = here(&mut records, &both(2), 101).0 else { panic!() };
     assert_eq!((held_by.key, holders(&records, 101)), (key("b"), vec![2]));

@@ -5,20 +5,20 @@ use super::*;
 #[test]
 fn a_release_hands_the_lock_for_a_window_to_the_first_waiter_and_notifies_the_next() {
     let mut records = a_line();
-    let pushes = pushed(&mut records, Request::Release(attempt(1, &["a"], 10)), &at(105));
+    let pushes = pushed(&mut records, Request::Release(writer(1)), &at(105));
     assert_eq!(pushes, [(2, handed(105_000_000)), (3, FIRST)]);
     let lock = records.lock(&key("a"), at(105).now).unwrap();
     assert_eq!(lock.ends, Some(at(107).now));
     assert!(matches!(lock.content, Content::Lease { awaited: true, .. }));
-    assert_eq!(renew(&mut records, &attempt(2, &["a"], 10), &at(106)), HoldAnswer::Done);
+    assert_eq!(renew(&mut records, &writer(2), &at(106)), HoldAnswer::Done);
     assert_eq!(records.lock(&key("a"), at(106).now).unwrap().ends, Some(at(116).now));
 }
 
 #[test]
 fn a_waiter_that_is_handed_the_lock_and_asks_all_the_same_is_granted_it() {
     let mut records = a_line();
-    release(&mut records, &attempt(1, &["a"], 10), &at(105));
-    let (answer, pushes) = wait(&mut records, &attempt(2, &["a"], 10), &at(106));
+    release(&mut records, &writer(1), &at(105));
+    let (answer, pushes) = wait(&mut records, &writer(2), &at(106));
     assert_eq!((answer, pushes), (granted(106_000_000), vec![]));
     assert!(records.queue(&key("a"), at(106).now).unwrap().unclaimed().is_none());
 }
@@ -26,7 +26,7 @@ fn a_waiter_that_is_handed_the_lock_and_asks_all_the_same_is_granted_it() {
 #[test]
 fn a_try_does_not_overtake_the_queue() {
     let mut records = a_line();
-    let (answer, late) = (ask(&mut records, &attempt(9, &["a"], 10), 110), at(110));
+    let (answer, late) = (ask(&mut records, &writer(9), 110), at(110));
     let GrantAnswer::Busy { held_by, place: None } = answer else { panic!("{answer:?}") };
     assert!(matches!(held_by.owner, Owner::Holder { holder, .. } if holder == Holder::from_bits(2)));
     assert!(records.is_held_by(&key("a"), Holder::from_bits(2), late.now));
@@ -36,7 +36,7 @@ fn a_try_does_not_overtake_the_queue() {
 fn a_waiter_that_leaves_the_queue_leaves_nothing_behind() {
     let mut records = a_line();
     for who in [3, 1, 2, 4] {
-        release(&mut records, &attempt(who, &["a"], 10), &at(105));
+        release(&mut records, &writer(who), &at(105));
     }
     assert!(records.locks.is_empty() && records.queues.is_empty());
 }
@@ -44,14 +44,14 @@ fn a_waiter_that_leaves_the_queue_leaves_nothing_behind() {
 #[test]
 fn a_waiter_that_does_not_listen_is_not_handed_a_lock() {
     let mut records = Records::default();
-    ask(&mut records, &attempt(1, &["a"], 10), 100);
+    ask(&mut records, &writer(1), 100);
     for (who, channel) in [(2, "gone"), (3, "gone"), (4, "here"), (5, "gone")] {
         let wait = Wait { channel: Some(Channel::new(channel)), ..Wait::default() };
-        wait_as(&mut records, &attempt(who, &["a"], 10), wait, &at(101));
+        wait_as(&mut records, &writer(who), wait, &at(101));
     }
     let context = at(105);
     let context = context.with_subscribers(&Deaf("gone"));
-    let pushes = pushed(&mut records, Request::Release(attempt(1, &["a"], 10)), &context);
+    let pushes = pushed(&mut records, Request::Release(writer(1)), &context);
     assert_eq!(pushes, [(4, handed(105_000_000)), (5, FIRST)]);
 }
 
@@ -59,29 +59,29 @@ fn a_waiter_that_does_not_listen_is_not_handed_a_lock() {
 fn a_process_that_lets_a_lock_lie_costs_one_window_for_all_its_waiters() {
     for stopped in [Channel::new("stopped"), Channel::silent(7)] {
         let mut records = Records::default();
-        ask(&mut records, &attempt(1, &["a"], 10), 100);
+        ask(&mut records, &writer(1), 100);
         for (who, channel) in [(2, &stopped), (3, &stopped), (4, &Channel::new("here"))] {
             let wait = Wait { channel: Some(channel.clone()), ..Wait::default() };
-            wait_as(&mut records, &attempt(who, &["a"], 10), wait, &at(101));
+            wait_as(&mut records, &writer(who), wait, &at(101));
         }
         // Nobody listens on a silent channel, and that proves nothing.
         let context = at(105);
         let context = context.with_subscribers(&Deaf("?000000000007"));
-        let pushes = pushed(&mut records, Request::Release(attempt(1, &["a"], 10)), &context);
+        let pushes = pushed(&mut records, Request::Release(writer(1)), &context);
         assert_eq!(pushes, [(2, handed(105_000_000)), (4, FIRST)]);
         let pushes = pushed(&mut records, Request::Advance(vec![key("a")]), &at(107));
         assert_eq!(pushes, [(4, handed(107_000_000))]);
         // It runs again, and finds its place before those who came later.
         let ticket = Some((key("a"), Ticket::new(101_000_001)));
-        let (answer, _) = wait(&mut records, &attempt(6, &["a"], 10), &at(108));
+        let (answer, _) = wait(&mut records, &writer(6), &at(108));
         assert_eq!(place(&answer).before, 0);
         let wait = Wait { channel: Some(stopped), ticket, ..Wait::default() };
-        let (answer, _) = wait_as(&mut records, &attempt(3, &["a"], 10), wait, &at(108));
+        let (answer, _) = wait_as(&mut records, &writer(3), wait, &at(108));
         assert_eq!(
             place(&answer),
             QueuePosition { ticket: Ticket::new(101_000_001), before: 0, stood: false }
         );
-        let pushes = pushed(&mut records, Request::Release(attempt(4, &["a"], 10)), &at(108));
+        let pushes = pushed(&mut records, Request::Release(writer(4)), &at(108));
         assert_eq!(pushes, [(3, handed(108_000_000)), (6, FIRST)]);
     }
 }
@@ -90,12 +90,12 @@ fn a_process_that_lets_a_lock_lie_costs_one_window_for_all_its_waiters() {
 #[test]
 fn a_push_to_a_process_that_cannot_be_notified_has_no_channel() {
     let mut records = Records::default();
-    ask(&mut records, &attempt(1, &["a"], 10), 100);
+    ask(&mut records, &writer(1), 100);
     for (who, channel) in [(2, Channel::silent(7)), (3, Channel::silent(8)), (4, Channel::new("here"))] {
         let wait = Wait { channel: Some(channel), ..Wait::default() };
-        wait_as(&mut records, &attempt(who, &["a"], 10), wait, &at(101));
+        wait_as(&mut records, &writer(who), wait, &at(101));
     }
-    let served = apply(&mut records, Request::Release(attempt(1, &["a"], 10)), &at(105));
+    let served = apply(&mut records, Request::Release(writer(1)), &at(105));
     let told: Vec<_> = served.pushes.iter().map(|push| (push.holder.bits(), push.to.clone())).collect();
     // The witness is one that can be notified.
     assert_eq!(told, [(2, None), (4, Some(Channel::new("here")))]);
@@ -104,20 +104,20 @@ fn a_push_to_a_process_that_cannot_be_notified_has_no_channel() {
 #[test]
 fn no_request_clears_away_more_than_a_hundred_waiters() {
     let mut records = Records::default();
-    ask(&mut records, &attempt(1, &["a"], 10), 100);
+    ask(&mut records, &writer(1), 100);
     for who in 2..=251 {
         let wait = Wait { channel: Some(Channel::new("gone")), ..Wait::default() };
-        wait_as(&mut records, &attempt(who, &["a"], 10), wait, &at(101));
+        wait_as(&mut records, &writer(who), wait, &at(101));
     }
     let context = at(105);
     let context = context.with_subscribers(&Deaf("gone"));
     for left in [150, 50] {
-        let served = apply(&mut records, Request::Release(attempt(1, &["a"], 10)), &context);
+        let served = apply(&mut records, Request::Release(writer(1)), &context);
         assert_eq!((served.unfinished, served.pushes), (vec![key("a")], vec![]));
         assert_eq!(records.queue(&key("a"), context.now).unwrap().len(), left);
     }
     // Nobody passes the waiters that are yet to be removed.
-    assert_eq!(grant(&mut records.clone(), &attempt(1000, &["a"], 10), None, &context), granted(105_000_000));
+    assert_eq!(grant(&mut records.clone(), &writer(1000), None, &context), granted(105_000_000));
     let served = apply(&mut records, Request::Advance(vec![key("a")]), &context);
     assert!(served.unfinished.is_empty() && records.queues.is_empty() && records.locks.is_empty());
 }
@@ -127,9 +127,9 @@ fn no_request_clears_away_more_than_a_hundred_waiters() {
 #[test]
 fn a_waiter_that_becomes_first_learns_when_the_lease_ends() {
     let mut records = a_line();
-    let pushes = pushed(&mut records, Request::Release(attempt(3, &["a"], 10)), &at(105));
+    let pushes = pushed(&mut records, Request::Release(writer(3)), &at(105));
     assert_eq!(pushes, []);
-    let pushes = pushed(&mut records, Request::Release(attempt(2, &["a"], 10)), &at(106));
+    let pushes = pushed(&mut records, Request::Release(writer(2)), &at(106));
     assert_eq!(pushes, [(4, PushEvent::First { left: Duration::from_secs(4) })]);
 }
 
@@ -138,14 +138,14 @@ fn a_waiter_that_becomes_first_learns_when_the_lease_ends() {
 #[test]
 fn a_process_that_asks_is_not_skipped_for_a_hand_over_that_another_of_its_waiters_missed() {
     let mut records = Records::default();
-    ask(&mut records, &attempt(1, &["a"], 10), 100);
+    ask(&mut records, &writer(1), 100);
     for who in 2..=4 {
-        wait(&mut records, &attempt(who, &["a"], 10), &at(101));
+        wait(&mut records, &writer(who), &at(101));
     }
-    release(&mut records, &attempt(1, &["a"], 10), &at(102));
+    release(&mut records, &writer(1), &at(102));
     // Number 2 was handed the lock and did not receive the push; another waiter of its process asks
     // after that lease ended.
-    let (answer, pushes) = wait(&mut records, &attempt(4, &["a"], 10), &at(104));
+    let (answer, pushes) = wait(&mut records, &writer(4), &at(104));
     assert_eq!(pushes, [(3, handed(104_000_000)), (4, FIRST)]);
     assert_eq!(place(&answer).before, 0);
 }
@@ -156,12 +156,12 @@ fn the_witness_of_another_process_near_the_front_is_notified_when_to_ask() {
     let queues = [(vec!["x", "x", "x", "y"], 5), (vec!["x"; 9], 3)];
     for (channels, witness) in queues {
         let mut records = Records::default();
-        ask(&mut records, &attempt(1, &["a"], 10), 100);
+        ask(&mut records, &writer(1), 100);
         for (who, channel) in (2..).zip(channels) {
             let wait = Wait { channel: Some(Channel::new(channel)), ..Wait::default() };
-            wait_as(&mut records, &attempt(who, &["a"], 10), wait, &at(101));
+            wait_as(&mut records, &writer(who), wait, &at(101));
         }
-        let pushes = pushed(&mut records, Request::Release(attempt(1, &["a"], 10)), &at(105));
+        let pushes = pushed(&mut records, Request::Release(writer(1)), &at(105));
         assert_eq!(pushes, [(2, handed(105_000_000)), (witness, FIRST)]);
     }
 }
@@ -170,13 +170,13 @@ fn the_witness_of_another_process_near_the_front_is_notified_when_to_ask() {
 fn a_queue_can_be_full() {
     let mut records = a_line();
     let wait = |queue_limit| Wait { queue_limit: Some(queue_limit), ..Wait::default() };
-    let (answer, _) = wait_as(&mut records, &attempt(5, &["a"], 10), wait(3), &at(105));
+    let (answer, _) = wait_as(&mut records, &writer(5), wait(3), &at(105));
     assert!(matches!(answer, GrantAnswer::QueueFull { length: 3, .. }), "{answer:?}");
     assert_eq!(records, a_line());
     // A waiter that is in the queue already is not refused.
-    let (answer, _) = wait_as(&mut records, &attempt(3, &["a"], 10), wait(3), &at(105));
+    let (answer, _) = wait_as(&mut records, &writer(3), wait(3), &at(105));
     assert!(place(&answer).stood);
-    let (answer, _) = wait_as(&mut records, &attempt(5, &["a"], 10), wait(4), &at(105));
+    let (answer, _) = wait_as(&mut records, &writer(5), wait(4), &at(105));
     assert_eq!(place(&answer).before, 3);
 }
 
@@ -184,9 +184,9 @@ fn a_queue_can_be_full() {
 fn a_queue_is_forgotten_when_its_waiters_stop_asking() {
     let mut records = a_line();
     let end = 104 + WaitQueue::KEPT_FOR.as_secs();
-    let (answer, pushes) = wait(&mut records.clone(), &attempt(9, &["a"], 10), &at(end - 1));
+    let (answer, pushes) = wait(&mut records.clone(), &writer(9), &at(end - 1));
     assert_eq!((place(&answer).before, pushes.len()), (2, 2));
-    assert_eq!(wait(&mut records, &attempt(9, &["a"], 10), &at(end)), (granted(end * 1_000_000), vec![]));
+    assert_eq!(wait(&mut records, &writer(9), &at(end)), (granted(end * 1_000_000), vec![]));
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn a_waiter_for_several_keys_keeps_those_it_has_and_is_handed_the_others_one_by_
     let all = attempt(3, &["a", "b", "c"], 10);
     let GrantAnswer::Busy { held_by, .. } = wait(&mut records, &all, &at(101)).0 else { panic!() };
     assert_eq!(held_by.key, key("b"));
-    assert!(matches!(ask(&mut records, &attempt(4, &["a"], 10), 102), GrantAnswer::Busy { .. }));
+    assert!(matches!(ask(&mut records, &writer(4), 102), GrantAnswer::Busy { .. }));
     let pushes = pushed(&mut records, Request::Release(attempt(1, &["b"], 10)), &at(103));
     assert_eq!(pushes, [(3, PushEvent::AskAgain)]);
     let GrantAnswer::Busy { held_by, .. } = wait(&mut records, &all, &at(104)).0 else { panic!() };
@@ -224,7 +224,7 @@ fn a_claim_that_lost_a_key_releases_the_later_ones_while_it_waits() {
     wait(&mut records, &all, &at(101));
     wait(&mut records, &attempt(5, &["b"], 10), &at(102));
     records.locks.remove(&key("a"));
-    ask(&mut records, &attempt(4, &["a"], 10), 103);
+    ask(&mut records, &writer(4), 103);
     let (answer, pushes) = wait(&mut records, &all, &at(104));
     assert_eq!(place(&answer).before, 0);
     assert_eq!(pushes, [(5, handed(104_000_000))]);
@@ -252,7 +252,7 @@ fn awaited(records: &Records) -> bool {
 #[test]
 fn a_lock_knows_whether_somebody_waits_for_it_however_it_was_taken() {
     let mut records = Records::default();
-    let first = attempt(1, &["a"], 10);
+    let first = writer(1);
     ask(&mut records, &first, 100);
     assert!(!awaited(&records));
     ask(&mut records, &first, 101);
@@ -264,7 +264,7 @@ fn a_lock_knows_whether_somebody_waits_for_it_however_it_was_taken() {
         assert!(awaited(&records), "also when it asked again");
     }
     // The first waiter asks when the lease has ended, and the others are behind it.
-    wait(&mut records, &attempt(2, &["a"], 10), &at(115));
+    wait(&mut records, &writer(2), &at(115));
     assert!(awaited(&records));
 }
 
@@ -273,7 +273,7 @@ fn a_lock_knows_whether_somebody_waits_for_it_however_it_was_taken() {
 #[test]
 fn a_waiter_that_returns_with_its_ticket_goes_before_those_behind_it() {
     let mut records = a_line();
-    let second = attempt(2, &["a"], 10);
+    let second = writer(2);
     let queue = records.queues.get_mut(&key("a")).unwrap();
     let ticket = queue.ticket(second.holder).unwrap();
     queue.leave(second.holder);
@@ -287,8 +287,8 @@ fn a_waiter_that_returns_with_its_ticket_goes_before_those_behind_it() {
 #[test]
 fn a_waiter_that_renewed_its_hand_over_is_not_skipped_when_that_ends() {
     let mut records = a_line();
-    release(&mut records, &attempt(1, &["a"], 10), &at(105));
-    assert_eq!(renew(&mut records, &attempt(2, &["a"], 10), &at(106)), HoldAnswer::Done);
+    release(&mut records, &writer(1), &at(105));
+    assert_eq!(renew(&mut records, &writer(2), &at(106)), HoldAnswer::Done);
     let pushes = pushed(&mut records, Request::Advance(vec![key("a")]), &at(116));
     assert!(matches!(pushes[0], (3, PushEvent::Granted { .. })), "{pushes:?}");
 }
