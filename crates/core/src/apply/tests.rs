@@ -89,6 +89,11 @@ fn wait_as(
     (answer, told(&served.pushes))
 }
 
+/// Waits as part of a process that listens on this channel.
+fn listens(records: &mut Records, attempt: &Attempt, channel: Channel, second: u64) {
+    wait_as(records, attempt, Wait { channel: Some(channel), ..Wait::default() }, &at(second));
+}
+
 fn told(pushes: &[Push]) -> Vec<(u128, PushEvent)> {
     pushes.iter().map(|push| (push.holder.bits(), push.event)).collect()
 }

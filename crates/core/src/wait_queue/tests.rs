@@ -19,23 +19,6 @@ fn order(queue: &WaitQueue) -> Vec<u128> {
 }
 
 #[test]
-fn joining_again_keeps_the_place() {
-    let mut queue = WaitQueue::default();
-    let first = queue.join(entry(1), None, Stamp::from_micros(50));
-    queue.join(entry(2), None, Stamp::from_micros(60));
-    assert_eq!(queue.join(entry(1), None, Stamp::from_micros(70)), first);
-    assert_eq!(order(&queue), [1, 2]);
-}
-
-#[test]
-fn a_clock_that_steps_back_puts_nobody_before_others() {
-    let mut queue = WaitQueue::default();
-    queue.join(entry(1), None, Stamp::from_micros(50));
-    queue.join(entry(2), None, Stamp::from_micros(10));
-    assert_eq!(order(&queue), [1, 2]);
-}
-
-#[test]
 fn a_ticket_leads_back_to_its_place() {
     let mut queue = WaitQueue::default();
     let first = queue.join(entry(1), None, Stamp::from_micros(50));

@@ -33,6 +33,12 @@ fn busy(who: u128, left: Duration, before: u64, stood: bool) -> GrantAnswer {
     GrantAnswer::Busy { held_by: held(left), place: Some(place) }
 }
 
+/// Asks for `a`, and gets this answer.
+fn asks(waiting: &WaiterRegistry, who: u128, answer: GrantAnswer, now: Instant) {
+    waiting.asks(holder(who), None, now);
+    waiting.answered(&attempt(who, &["a"]), &answer, now);
+}
+
 /// Numbers 1 to 3 wait for `a`, which is held for this long.
 fn three(left: Duration) -> WaiterRegistry {
     let waiting = WaiterRegistry::new(1);
@@ -124,8 +130,7 @@ fn a_waiter_granted_by_asking_makes_the_next_one_ask_at_once() {
 fn when_one_had_been_forgotten_the_others_ask_each_once() {
     let waiting = three(3600 * SECOND);
     let now = START + 5 * SECOND;
-    waiting.asks(holder(1), None, now);
-    waiting.answered(&attempt(1, &["a"]), &busy(1, 3600 * SECOND, 0, false), now);
+    asks(&waiting, 1, busy(1, 3600 * SECOND, 0, false), now);
     let soon = now + Duration::from_millis(1);
     assert_eq!(
         [1, 2, 3].map(|who| told(&waiting, who, soon)),
@@ -139,8 +144,7 @@ fn when_one_had_been_forgotten_the_others_ask_each_once() {
     }
     let later = soon + Duration::from_millis(1);
     assert_eq!([1, 2, 3].map(|who| told(&waiting, who, later)), [Some(Wake::AskAgain), None, None]);
-    waiting.asks(holder(1), None, later);
-    waiting.answered(&attempt(1, &["a"]), &busy(1, 3600 * SECOND, 0, true), later);
+    asks(&waiting, 1, busy(1, 3600 * SECOND, 0, true), later);
     assert_eq!([1, 2, 3].map(|who| told(&waiting, who, later)), [None; 3]);
 }
 
@@ -290,8 +294,7 @@ fn a_push_from_before_a_request_is_ignored_after_it() {
     let waiting = three(3600 * SECOND);
     assert!(waiting.hears(holder(1), granted(), None, START, START));
     waiting.ask_for_all();
-    waiting.asks(holder(1), None, START);
-    waiting.answered(&attempt(1, &["a"]), &busy(4, 3600 * SECOND, 3, false), START);
+    asks(&waiting, 1, busy(4, 3600 * SECOND, 3, false), START);
     assert_eq!(told(&waiting, 1, START), None);
     // The answer says that its place was lost, so the other waiters check theirs.
     assert_eq!(told(&waiting, 2, START), Some(Wake::AskAgain));

@@ -64,16 +64,6 @@ fn used_up_fences_are_an_error_and_not_a_repetition() {
     assert!(records.locks.is_empty());
 }
 
-#[test]
-fn a_delayed_renewal_does_not_cut_off_a_longer_one() {
-    let mut records = Records::default();
-    ask(&mut records, &writer(1), 100);
-    assert_eq!(renew(&mut records, &attempt(1, &["a"], 60), &at(101)), HoldAnswer::Done);
-    assert_eq!(renew(&mut records, &writer(1), &at(102)), HoldAnswer::Done);
-    assert!(records.lock(&key("a"), at(160).now).is_some());
-    assert!(records.lock(&key("a"), at(161).now).is_none());
-}
-
 /// Regression: the first request was delayed on a connection that broke; the second one was granted
 /// and its lease was renewed for longer.
 #[test]

@@ -30,34 +30,6 @@ pub(super) fn raise(records: &mut Records, attempt: &Attempt, context: &ApplyCon
 }
 
 #[test]
-fn a_member_grants_the_fence_that_is_proposed_or_the_next() {
-    let mut records = Records::default();
-    let one = writer(1);
-    assert_eq!(ask(&mut records, &proposing(&one, 99_000_000), 100), granted(99_000_000));
-    release(&mut records, &one, &at(100));
-    assert_eq!(ask(&mut records, &proposing(&writer(2), 98_500_000), 100), granted(99_000_001));
-}
-
-#[test]
-fn only_the_holder_raises_a_fence_and_none_is_lowered() {
-    let mut records = Records::default();
-    let one = attempt(1, &["a", "b"], 10);
-    let Answer::Grant(GrantAnswer::Granted { .. }) =
-        apply(&mut records, Request::Grant { attempt: one.clone(), wait: None, not_after: None }, &at(100))
-            .answer
-    else {
-        panic!()
-    };
-    let to = |fence| RaiseAnswer::Raised { fence: Fence::new(fence).unwrap() };
-    assert_eq!(raise(&mut records, &proposing(&one, 100_000_007), &at(101)), to(100_000_007));
-    assert_eq!(raise(&mut records, &proposing(&one, 5), &at(101)), to(100_000_007));
-    let before = records.clone();
-    let other = raise(&mut records, &proposing(&attempt(2, &["b"], 10), 200_000_000), &at(101));
-    assert!(matches!(other, RaiseAnswer::NotHeld { held_by: Some(_), .. }));
-    assert_eq!(records, before);
-}
-
-#[test]
 fn a_member_that_was_away_is_rejoined_with_the_fence_unless_somebody_holds_or_waits() {
     let one = proposing(&writer(1), 100_000_005);
     let mut records = Records::default();

@@ -20,11 +20,6 @@ fn here(records: &mut Records, attempt: &Attempt, second: u64) -> (GrantAnswer, 
     wait(records, attempt, &at(second))
 }
 
-fn listening(records: &mut Records, attempt: &Attempt, channel: &str, second: u64) -> GrantAnswer {
-    let wait = Wait { channel: Some(Channel::new(channel)), ..Wait::default() };
-    wait_as(records, attempt, wait, &at(second)).0
-}
-
 fn state(records: &Records, second: u64) -> KeyState {
     let served = apply(&mut records.clone(), Request::Inspect(key("a")), &at(second));
     let Answer::Inspect(state) = served.answer else { panic!() };
@@ -95,21 +90,6 @@ fn permits_of_any_weight_are_granted_until_none_are_left() {
     assert!(is_granted(&ask(&mut records, &permits(3, 2, 4), 101)));
 }
 
-/// Three holders that each check only their own number of permits would exceed the two that
-/// somebody was promised.
-#[test]
-fn permits_of_another_number_and_readers_are_kept_out_like_writers() {
-    for others in [permits(2, 1, 3), reader(2), writer(2)] {
-        let mut records = Records::default();
-        ask(&mut records, &permits(1, 1, 2), 100);
-        let GrantAnswer::Busy { held_by, .. } = ask(&mut records, &others, 101) else { panic!() };
-        assert!(held_by.to_string().contains("with 1 of 2 permits"), "{held_by}");
-        release(&mut records, &permits(1, 1, 2), &at(102));
-        assert!(is_granted(&ask(&mut records, &others, 102)));
-        assert!(!is_granted(&ask(&mut records, &permits(1, 1, 2), 102)));
-    }
-}
-
 #[test]
 fn asking_again_is_granted_again_and_takes_up_no_more() {
     let mut records = Records::default();
@@ -136,17 +116,6 @@ fn the_marker_ends_with_the_last_share_also_when_that_becomes_earlier() {
     assert_eq!(marker_ends(&records), 115);
     release(&mut records, &reader(1), &at(106));
     assert!(nothing_is_left(&records));
-}
-
-#[test]
-fn a_share_that_was_not_renewed_is_back_at_its_end() {
-    let mut records = Records::default();
-    ask(&mut records, &permits(1, 1, 2), 100);
-    ask(&mut records, &permits(2, 1, 2), 105);
-    assert!(!is_granted(&ask(&mut records, &permits(3, 1, 2), 109)));
-    assert!(is_granted(&ask(&mut records, &permits(3, 1, 2), 110)));
-    assert_eq!(holders(&records, 110), [2, 3]);
-    assert!(matches!(renew(&mut records, &permits(1, 1, 2), &at(110)), HoldAnswer::NotHeld { .. }));
 }
 
 #[test]
@@ -208,20 +177,6 @@ fn a_marker_without_shares_is_nobody_s() {
 }
 
 #[test]
-fn readers_do_not_pass_a_writer_that_waits() {
-    let mut records = Records::default();
-    ask(&mut records, &reader(1), 100);
-    assert_eq!(place(&here(&mut records, &writer(2), 101).0).before, 0);
-    assert_eq!(place(&here(&mut records, &reader(3), 102).0).before, 1);
-    assert!(!is_granted(&ask(&mut records, &reader(4), 102)), "not even by a try");
-    let pushes = pushed(&mut records, Request::Release(reader(1)), &at(103));
-    assert_eq!(pushes, [(2, handed(103_000_000)), (3, FIRST)]);
-    renew(&mut records, &writer(2), &at(103));
-    let pushes = pushed(&mut records, Request::Release(writer(2)), &at(104));
-    assert_eq!(pushes, [(3, handed(104_000_000))]);
-}
-
-#[test]
 fn all_readers_up_to_the_next_writer_are_handed_the_lock_at_once_in_order() {
     let mut records = Records::default();
     ask(&mut records, &writer(1), 100);
@@ -235,24 +190,6 @@ fn all_readers_up_to_the_next_writer_are_handed_the_lock_at_once_in_order() {
     assert_eq!(
         state(&records, 105).waiters.iter().map(|it| it.mode).collect::<Vec<_>>(),
         [Mode::Exclusive, Mode::Shared]
-    );
-}
-
-#[test]
-fn a_great_wish_for_permits_is_not_starved_by_small_ones() {
-    let mut records = Records::default();
-    for who in 1..=3 {
-        ask(&mut records, &permits(who, 1, 4), 100);
-    }
-    here(&mut records, &permits(4, 3, 4), 101);
-    here(&mut records, &permits(5, 1, 4), 101);
-    assert_eq!(holders(&records, 101), [1, 2, 3], "one would fit, but stands behind");
-    assert_eq!(pushed(&mut records, Request::Release(permits(1, 1, 4)), &at(102)), []);
-    let pushes = pushed(&mut records, Request::Release(permits(2, 1, 4)), &at(102));
-    assert_eq!(pushes, [(4, handed(102_000_000)), (5, FIRST)]);
-    assert_eq!(
-        pushed(&mut records, Request::Release(permits(3, 1, 4)), &at(103)),
-        [(5, handed(103_000_000))]
     );
 }
 
@@ -287,9 +224,8 @@ fn a_request_that_is_granted_in_turn_also_advances_the_waiters_behind_it() {
 fn a_writer_that_is_gone_keeps_no_reader_waiting() {
     let mut records = Records::default();
     ask(&mut records, &reader(1), 100);
-    listening(&mut records, &writer(2), "gone", 101);
-    let context = at(102);
-    let context = context.with_subscribers(&Deaf("gone"));
+    listens(&mut records, &writer(2), Channel::new("gone"), 101);
+    let context = at(102).with_subscribers(&Deaf("gone"));
     let (answer, _) = wait(&mut records, &reader(3), &context);
     assert!(is_granted(&answer));
     assert!(records.queues.is_empty());
@@ -299,10 +235,10 @@ fn a_writer_that_is_gone_keeps_no_reader_waiting() {
 fn a_process_that_ignores_a_share_is_skipped_with_all_its_waiters() {
     let mut records = Records::default();
     ask(&mut records, &writer(1), 100);
-    listening(&mut records, &reader(2), "stopped", 101);
-    listening(&mut records, &reader(3), "here", 101);
-    listening(&mut records, &writer(4), "stopped", 101);
-    listening(&mut records, &writer(5), "here", 101);
+    listens(&mut records, &reader(2), Channel::new("stopped"), 101);
+    listens(&mut records, &reader(3), Channel::new("here"), 101);
+    listens(&mut records, &writer(4), Channel::new("stopped"), 101);
+    listens(&mut records, &writer(5), Channel::new("here"), 101);
     pushed(&mut records, Request::Release(writer(1)), &at(102));
     assert_eq!(holders(&records, 102), [2, 3]);
     renew(&mut records, &reader(3), &at(103));
@@ -320,8 +256,8 @@ fn a_waiter_that_claimed_its_share_is_not_skipped_when_the_share_ends() {
     for claims in claims {
         let mut records = Records::default();
         ask(&mut records, &writer(1), 100);
-        listening(&mut records, &reader(2), "here", 101);
-        listening(&mut records, &writer(3), "here", 101);
+        listens(&mut records, &reader(2), Channel::new("here"), 101);
+        listens(&mut records, &writer(3), Channel::new("here"), 101);
         pushed(&mut records, Request::Release(writer(1)), &at(102));
         claims(&mut records);
         pushed(&mut records, Request::Advance(vec![key("a")]), &at(114));

@@ -46,11 +46,9 @@ fn a_waiter_that_does_not_listen_is_not_handed_a_lock() {
     let mut records = Records::default();
     ask(&mut records, &writer(1), 100);
     for (who, channel) in [(2, "gone"), (3, "gone"), (4, "here"), (5, "gone")] {
-        let wait = Wait { channel: Some(Channel::new(channel)), ..Wait::default() };
-        wait_as(&mut records, &writer(who), wait, &at(101));
+        listens(&mut records, &writer(who), Channel::new(channel), 101);
     }
-    let context = at(105);
-    let context = context.with_subscribers(&Deaf("gone"));
+    let context = at(105).with_subscribers(&Deaf("gone"));
     let pushes = pushed(&mut records, Request::Release(writer(1)), &context);
     assert_eq!(pushes, [(4, handed(105_000_000)), (5, FIRST)]);
 }
@@ -61,12 +59,10 @@ fn a_process_that_lets_a_lock_lie_costs_one_window_for_all_its_waiters() {
         let mut records = Records::default();
         ask(&mut records, &writer(1), 100);
         for (who, channel) in [(2, &stopped), (3, &stopped), (4, &Channel::new("here"))] {
-            let wait = Wait { channel: Some(channel.clone()), ..Wait::default() };
-            wait_as(&mut records, &writer(who), wait, &at(101));
+            listens(&mut records, &writer(who), channel.clone(), 101);
         }
         // Nobody listens on a silent channel, and that proves nothing.
-        let context = at(105);
-        let context = context.with_subscribers(&Deaf("?000000000007"));
+        let context = at(105).with_subscribers(&Deaf("?000000000007"));
         let pushes = pushed(&mut records, Request::Release(writer(1)), &context);
         assert_eq!(pushes, [(2, handed(105_000_000)), (4, FIRST)]);
         let pushes = pushed(&mut records, Request::Advance(vec![key("a")]), &at(107));
@@ -92,8 +88,7 @@ fn a_push_to_a_process_that_cannot_be_notified_has_no_channel() {
     let mut records = Records::default();
     ask(&mut records, &writer(1), 100);
     for (who, channel) in [(2, Channel::silent(7)), (3, Channel::silent(8)), (4, Channel::new("here"))] {
-        let wait = Wait { channel: Some(channel), ..Wait::default() };
-        wait_as(&mut records, &writer(who), wait, &at(101));
+        listens(&mut records, &writer(who), channel, 101);
     }
     let served = apply(&mut records, Request::Release(writer(1)), &at(105));
     let told: Vec<_> = served.pushes.iter().map(|push| (push.holder.bits(), push.to.clone())).collect();
@@ -106,11 +101,9 @@ fn no_request_clears_away_more_than_a_hundred_waiters() {
     let mut records = Records::default();
     ask(&mut records, &writer(1), 100);
     for who in 2..=251 {
-        let wait = Wait { channel: Some(Channel::new("gone")), ..Wait::default() };
-        wait_as(&mut records, &writer(who), wait, &at(101));
+        listens(&mut records, &writer(who), Channel::new("gone"), 101);
     }
-    let context = at(105);
-    let context = context.with_subscribers(&Deaf("gone"));
+    let context = at(105).with_subscribers(&Deaf("gone"));
     for left in [150, 50] {
         let served = apply(&mut records, Request::Release(writer(1)), &context);
         assert_eq!((served.unfinished, served.pushes), (vec![key("a")], vec![]));
@@ -158,8 +151,7 @@ fn the_witness_of_another_process_near_the_front_is_notified_when_to_ask() {
         let mut records = Records::default();
         ask(&mut records, &writer(1), 100);
         for (who, channel) in (2..).zip(channels) {
-            let wait = Wait { channel: Some(Channel::new(channel)), ..Wait::default() };
-            wait_as(&mut records, &writer(who), wait, &at(101));
+            listens(&mut records, &writer(who), Channel::new(channel), 101);
         }
         let pushes = pushed(&mut records, Request::Release(writer(1)), &at(105));
         assert_eq!(pushes, [(2, handed(105_000_000)), (witness, FIRST)]);

@@ -109,8 +109,7 @@ fn the_pauses_grow_while_a_waiter_is_first_and_start_over_when_it_is_not() {
 #[test]
 fn a_waiter_that_is_given_another_place_leaves_its_old_one() {
     let waiting = three(3600 * SECOND);
-    waiting.asks(holder(2), None, START);
-    waiting.answered(&attempt(2, &["a"]), &busy(7, 3600 * SECOND, 6, true), START);
+    asks(&waiting, 2, busy(7, 3600 * SECOND, 6, true), START);
     assert_eq!(waiting.asks(holder(2), None, START), Some((key("a"), Ticket::new(7))));
     for who in 1..=3 {
         waiting.leave(holder(who), START);
@@ -121,8 +120,7 @@ fn a_waiter_that_is_given_another_place_leaves_its_old_one() {
 #[test]
 fn a_waiter_that_asks_for_all_but_is_not_first_leaves_the_first_some_time() {
     let waiting = WaiterRegistry::new(1);
-    waiting.asks(holder(1), None, START);
-    waiting.answered(&attempt(1, &["a"]), &busy(1, SECOND, 3, true), START);
+    asks(&waiting, 1, busy(1, SECOND, 3, true), START);
     let ended = START + SECOND + ROUNDING;
     assert_eq!(told(&waiting, 1, ended + AFTER_THE_FIRST - Duration::from_millis(1)), None);
     assert_eq!(told(&waiting, 1, ended + 2 * AFTER_THE_FIRST), Some(Wake::AskAgain));
