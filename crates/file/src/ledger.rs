@@ -112,20 +112,12 @@ impl Ledger {
     ///
     /// A [`Fault`] if the file cannot be used; then the request was not served.
     pub fn serve(&mut self, request: Request) -> Result<Served, Fault> {
-        self.serve_all(&[request]).map(|mut served| served.remove(0))
+        let mut served = self.serve_within(&[request], Patience::Waits)?.unwrap_or_default();
+        Ok(served.remove(0).0)
     }
 
-    /// Serves several requests in one transaction, all or none.
-    ///
-    /// # Errors
-    ///
-    /// A [`Fault`] if the file cannot be used; then none of the requests was served.
-    pub fn serve_all(&mut self, requests: &[Request]) -> Result<Vec<Served>, Fault> {
-        let served = self.serve_within(requests, Patience::Waits)?.unwrap_or_default();
-        Ok(served.into_iter().map(|(served, _)| served).collect())
-    }
-
-    /// The same with its time; `None` if it would have to wait and must not.
+    /// Serves several requests in one transaction, all or none; returns the time of each, too. `None`
+    /// if it would have to wait and must not.
     pub(crate) fn serve_within(
         &mut self,
         requests: &[Request],
@@ -139,13 +131,9 @@ impl Ledger {
 
     /// Starts this store's session if a request needs one.
     fn enter_for(&mut self, requests: &[Request]) -> Result<(), Fault> {
-        let hangs = |request: &Request| {
-            matches!(
-                request,
-                Request::Grant { .. } | Request::Renew(_) | Request::Rejoin { .. } | Request::Raise(_)
-            )
-        };
-        if self.is_mortal && requests.iter().any(hangs) { self.enter() } else { Ok(()) }
+        use Request::{Grant, Raise, Rejoin, Renew};
+        let needs_one = |it: &Request| matches!(it, Grant { .. } | Renew(_) | Rejoin { .. } | Raise(_));
+        if self.is_mortal && requests.iter().any(needs_one) { self.enter() } else { Ok(()) }
     }
 
     /// Starts this store's session, and voids the remaining leases of dead sessions. If the file

@@ -14,11 +14,7 @@ const KEYS_FROM: &str = "SELECT key FROM record WHERE key >= ?1 AND (holder IS N
 impl Ledger {
     /// The holders and waiters of all keys with this prefix that are held or waited for, in byte
     /// order, in one transaction.
-    ///
-    /// # Errors
-    ///
-    /// A [`Fault`] if the file cannot be used.
-    pub fn list(&mut self, prefix: &[u8]) -> Result<Vec<KeyState>, Fault> {
+    pub(crate) fn list(&mut self, prefix: &[u8]) -> Result<Vec<KeyState>, Fault> {
         self.within(Begin::ToRead, |connection, inputs| {
             let mut states = Vec::new();
             for key in keys_in_use(connection, prefix)? {

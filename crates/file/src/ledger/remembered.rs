@@ -8,11 +8,7 @@ use crate::table;
 
 impl Ledger {
     /// Deletes the mark of a key, on disk; returns the mark.
-    ///
-    /// # Errors
-    ///
-    /// A [`Fault`] if the file cannot be used.
-    pub fn forget(&mut self, key: &Key) -> Result<Option<Mark>, Fault> {
+    pub(crate) fn forget(&mut self, key: &Key) -> Result<Option<Mark>, Fault> {
         self.within(Begin::Durably, |connection, inputs| {
             let mut records = Records::default();
             table::mark::load(connection, std::iter::once(key), &mut records)?;
@@ -46,11 +42,7 @@ impl Ledger {
     }
 
     /// The recorded breaks of all keys with this prefix, in byte order, in one transaction.
-    ///
-    /// # Errors
-    ///
-    /// A [`Fault`] if the file cannot be used.
-    pub fn list_breaks(&mut self, prefix: &[u8]) -> Result<Vec<BreakRecord>, Fault> {
+    pub(crate) fn list_breaks(&mut self, prefix: &[u8]) -> Result<Vec<BreakRecord>, Fault> {
         self.within(Begin::ToRead, |connection, inputs| {
             let mut records = Records::default();
             table::broken::load_from(connection, prefix, &mut records)?;

@@ -10,12 +10,11 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::child;
 use crate::clocks::ByHand;
-use crate::seeds::{attempt, key, take};
+use crate::seeds::{a_file, a_try, attempt, key, take};
 
 #[test]
 fn after_a_reboot_leases_are_void_and_fences_still_rise() {
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("leases.db");
+    let (_directory, file) = a_file();
     let clock = ByHand::new();
     let booted_as = |id| Ledger::at(&file, Arc::clone(&clock) as _).in_boot(BootId::new(id));
     let before = take(&mut booted_as("one"), &attempt(1, &["a"], 60_000)).unwrap();
@@ -29,31 +28,14 @@ fn after_a_reboot_leases_are_void_and_fences_still_rise() {
 }
 
 #[test]
-fn a_wall_clock_set_back_does_not_set_fences_back() {
-    let directory = tempfile::tempdir().unwrap();
-    let clock = ByHand::new();
-    let mut ledger = Ledger::at(directory.path().join("leases.db"), Arc::clone(&clock) as _);
-    let mut last: Option<Fence> = None;
-    for hour in 0..20 {
-        let attempt = attempt(hour, &["a"], 1000);
-        let fence = take(&mut ledger, &attempt).unwrap();
-        assert!(last.is_none_or(|last| fence > last));
-        last = Some(fence);
-        ledger.serve(Request::Release(attempt)).unwrap();
-        clock.set_wall_clock(clock.wall_clock() - 3_600_000_000);
-    }
-}
-
-#[test]
 fn a_file_that_another_keeps_for_longer_than_a_second_is_busy_and_then_serves_again() {
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("leases.db");
+    let (_directory, file) = a_file();
     let mut ledger = Ledger::at(&file, ByHand::new());
     ledger.open().unwrap();
     let other = rusqlite::Connection::open(&file).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let begun = std::time::Instant::now();
-    let grant = Request::Grant { attempt: attempt(1, &["a"], 1000), wait: None, not_after: None };
+    let grant = a_try(&attempt(1, &["a"], 1000));
     let fault = ledger.serve(grant).unwrap_err();
     assert!(fault.kind == FaultKind::Passing && fault.reason.contains("the file is busy"), "{fault}");
     assert!((Duration::from_secs(1)..Duration::from_secs(3)).contains(&begun.elapsed()));
@@ -66,13 +48,12 @@ fn a_file_that_another_keeps_for_longer_than_a_second_is_busy_and_then_serves_ag
 /// with an error that names the process to continue or end.
 #[test]
 fn a_process_that_was_stopped_while_it_wrote_is_named_and_ending_it_frees_the_file() {
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("leases.db");
+    let (_directory, file) = a_file();
     let mut ledger = Ledger::at(&file, ByHand::new());
     ledger.open().unwrap();
     let mut writer = child::start(&[], "write until killed", &file);
     let pid = Pid::from_child(&writer);
-    let grant = || Request::Grant { attempt: attempt(1, &["a"], 1000), wait: None, not_after: None };
+    let grant = || a_try(&attempt(1, &["a"], 1000));
     let fault = ledger.serve(grant()).unwrap_err();
     let kept = format!("the file is busy: process {} (", pid.as_raw_pid());
     assert!(fault.reason.starts_with(&kept) && !fault.reason.contains("stopped"), "{fault}");
@@ -140,18 +121,14 @@ fn rows_of_keys_that_nobody_uses_any_more_do_not_pile_up() {
 /// As a member of a quorum. A new file may replace one that was deleted.
 #[test]
 fn a_file_that_is_new_or_of_another_boot_or_of_an_older_program_abstains() {
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("leases.db");
+    let (_directory, file) = a_file();
     let clock = ByHand::new();
     let booted_as = |id| Ledger::at(&file, Arc::clone(&clock) as _).in_boot(BootId::new(id));
     let abstains_for_six_seconds = |ledger: &mut Ledger| {
         let one = attempt(1, &["a"], 1000);
         let max_ttl = Ttl::new(Duration::from_secs(5)).unwrap();
         let one = one.at_member(one.holder, Proposal { fence: Fence::new(7).unwrap(), max_ttl });
-        let mut asks = || {
-            let grant = Request::Grant { attempt: one.clone(), wait: None, not_after: None };
-            ledger.serve(grant).unwrap().answer
-        };
+        let mut asks = || ledger.serve(a_try(&one)).unwrap().answer;
         assert_eq!(asks(), Answer::Quarantined { left: Duration::from_secs(6) });
         clock.pass(Duration::from_secs(6) - Duration::from_micros(1));
         assert_eq!(asks(), Answer::Quarantined { left: Duration::from_micros(1) });

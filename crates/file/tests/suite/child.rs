@@ -13,7 +13,7 @@ use leasehold_file::Ledger;
 use rustix::process::{Signal, set_parent_process_death_signal};
 
 use crate::clocks::OfTheMachine;
-use crate::seeds::{attempt, key, take};
+use crate::seeds::{a_try, attempt, key, take};
 
 const TASK: &str = "LEASEHOLD_FILE_TEST_TASK";
 const FILE: &str = "LEASEHOLD_FILE_TEST_FILE";
@@ -77,7 +77,7 @@ fn try_to_lock(mut ledger: Ledger, patience: Duration) {
     let attempt = attempt(process::id().into(), &["a"], 60_000);
     let begun = std::time::Instant::now();
     let said = loop {
-        match ledger.serve(Request::Grant { attempt: attempt.clone(), wait: None, not_after: None }) {
+        match ledger.serve(a_try(&attempt)) {
             Err(fault) if fault.kind == FaultKind::Passing && begun.elapsed() < patience => {
                 thread::sleep(Duration::from_millis(5));
             }
@@ -176,7 +176,7 @@ fn fill_the_disk(mut ledger: Ledger, file: &Path) {
     let mut taken = 0;
     let fault = loop {
         let attempt = attempt(100 + taken, &[&format!("{taken:0>900}")], 60_000);
-        match ledger.serve(Request::Grant { attempt, wait: None, not_after: None }) {
+        match ledger.serve(a_try(&attempt)) {
             Ok(_) => taken += 1,
             Err(fault) => break fault,
         }
@@ -187,8 +187,7 @@ fn fill_the_disk(mut ledger: Ledger, file: &Path) {
     ledger.serve(Request::Inspect(key("held"))).unwrap();
     // A session for which there is no room leaves nothing.
     let attempt = attempt(2, &["held"], 1000);
-    let refused = Request::Grant { attempt, wait: None, not_after: None };
-    let _ = Ledger::at(file, Arc::new(OfTheMachine)).mortal().serve(refused);
+    let _ = Ledger::at(file, Arc::new(OfTheMachine)).mortal().serve(a_try(&attempt));
     assert_eq!(fs::read_dir(file.with_extension("db-peers")).unwrap().count(), 0);
     fs::remove_file(rubbish).unwrap();
     let written = ledger.dump().unwrap();

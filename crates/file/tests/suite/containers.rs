@@ -12,20 +12,19 @@ use leasehold_file::{BootId, Ledger};
 use crate::child;
 use crate::clocks::{ByHand, OfTheMachine};
 use crate::queue::Process;
-use crate::seeds::{attempt, key, take};
+use crate::seeds::{a_file, a_try, attempt, key, take};
 
 /// LXC, Incus and systemd-nspawn mount a random boot id into each container. Leases of another boot
 /// are void, but the holders of these are alive.
 #[test]
 fn a_process_with_another_boot_id_is_refused_next_to_a_live_one_and_voids_nothing() {
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("leases.db");
+    let (_directory, file) = a_file();
     let clock = ByHand::new();
     let booted_as = |id| Ledger::at(&file, Arc::clone(&clock) as _).in_boot(BootId::new(id)).mortal();
     let mut first = booted_as("one");
     let held = attempt(1, &["a"], 60_000);
     take(&mut first, &held).unwrap();
-    let grant = || Request::Grant { attempt: attempt(2, &["a"], 60_000), wait: None, not_after: None };
+    let grant = || a_try(&attempt(2, &["a"], 60_000));
     let fault = booted_as("two").serve(grant()).unwrap_err();
     assert_eq!(fault.kind, FaultKind::Lasting, "{fault}");
     for words in [&format!("process {}", std::process::id()), "boot id one", "here it is two", "container"] {
@@ -41,8 +40,7 @@ fn a_process_with_another_boot_id_is_refused_next_to_a_live_one_and_voids_nothin
 
 #[test]
 fn a_container_with_another_boot_id_is_refused_while_a_holder_lives() {
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("leases.db");
+    let (directory, file) = a_file();
     let id = directory.path().join("boot_id");
     fs::write(&id, "6e7ac7f5-0000-4000-8000-15c2ba4ae5a2\n").unwrap();
     let script =
@@ -62,8 +60,7 @@ fn a_container_with_another_boot_id_is_refused_while_a_holder_lives() {
 /// In such a namespace the boot clock is a day ahead, when all leases of the others have ended.
 #[test]
 fn a_process_in_a_time_namespace_counts_leases_as_all_others_do() {
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("leases.db");
+    let (_directory, file) = a_file();
     let tomorrow = ["unshare", "--user", "--map-root-user", "--time", "--boottime", "86400", "--fork"];
     if !child::can(&tomorrow) {
         return;
@@ -87,8 +84,7 @@ fn a_process_in_a_time_namespace_counts_leases_as_all_others_do() {
 /// As by `docker run -v leases.db:/y/leases.db`: the log next to it would be another one.
 #[test]
 fn a_file_that_is_mounted_without_its_directory_is_refused() {
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("leases.db");
+    let (directory, file) = a_file();
     let elsewhere = directory.path().join("elsewhere");
     fs::create_dir(&elsewhere).unwrap();
     let alone = elsewhere.join("leases.db");

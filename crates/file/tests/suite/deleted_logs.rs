@@ -2,23 +2,16 @@
 //! else is granted their locks.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use leasehold_core::{Answer, HoldAnswer, Request};
 use leasehold_file::Ledger;
-use tempfile::TempDir;
 
 use crate::child;
 use crate::clocks::OfTheMachine;
 use crate::queue::Process;
-use crate::seeds::{attempt, take};
-
-fn a_file() -> (TempDir, PathBuf) {
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("leases.db");
-    (directory, file)
-}
+use crate::seeds::{a_file, attempt, take};
 
 fn delete(file: &Path, suffixes: &[&str]) {
     suffixes.iter().for_each(|suffix| fs::remove_file(format!("{}{suffix}", file.display())).unwrap());

@@ -10,29 +10,12 @@ use leasehold_core::Request;
 use leasehold_file::Ledger;
 
 use crate::child;
-use crate::clocks::{ByHand, OfTheMachine};
-use crate::seeds::{Dice, attempt, take};
-
-#[test]
-fn two_connections_exclude_each_other_and_fences_rise() {
-    let directory = tempfile::tempdir().unwrap();
-    let clock = ByHand::new();
-    let [mut first, mut second] =
-        [1, 2].map(|_| Ledger::at(directory.path().join("leases.db"), Arc::clone(&clock) as _));
-    let earlier = take(&mut first, &attempt(1, &["a", "b"], 1000)).unwrap();
-    assert_eq!(take(&mut second, &attempt(2, &["b"], 1000)), None);
-    assert!(take(&mut second, &attempt(2, &["c"], 1000)).is_some());
-    first.serve(Request::Release(attempt(1, &["a", "b"], 1000))).unwrap();
-    let later = take(&mut second, &attempt(2, &["b"], 1000)).unwrap();
-    assert!(later > earlier);
-    clock.pass(Duration::from_millis(1000));
-    assert!(take(&mut first, &attempt(3, &["b"], 1000)).unwrap() > later);
-}
+use crate::clocks::OfTheMachine;
+use crate::seeds::{Dice, a_file, attempt, take};
 
 #[test]
 fn processes_exclude_each_other_and_fences_rise_in_the_order_of_holding() {
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("leases.db");
+    let (directory, file) = a_file();
     let mut children: Vec<_> = (0..4).map(|_| child::command(&[], "count", &file).spawn().unwrap()).collect();
     assert!(children.iter_mut().all(|child| child.wait().unwrap().success()));
     assert_eq!(std::fs::read_to_string(directory.path().join("leases.count")).unwrap(), "160");
@@ -43,8 +26,7 @@ fn processes_exclude_each_other_and_fences_rise_in_the_order_of_holding() {
 
 #[test]
 fn a_lease_outlives_the_process_that_took_it() {
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("leases.db");
+    let (_directory, file) = a_file();
     assert!(child::command(&[], "hold", &file).status().unwrap().success());
     assert_eq!(take(&mut Ledger::at(&file, Arc::new(OfTheMachine)), &attempt(1, &["a"], 1000)), None);
 }
@@ -53,8 +35,7 @@ fn a_lease_outlives_the_process_that_took_it() {
 /// intact, fences keep rising, and the next holder gets the lock when the lease of 150 ms is over.
 #[test]
 fn a_process_killed_at_any_moment_leaves_a_sound_file_and_costs_one_ttl() {
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("leases.db");
+    let (_directory, file) = a_file();
     let mut dice = Dice(7);
     let mut last = None;
     let mut left_a_lease = 0;

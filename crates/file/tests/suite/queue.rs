@@ -17,7 +17,7 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 use crate::child;
 use crate::clocks::OfTheMachine;
-use crate::seeds::{Dice, attempt, key};
+use crate::seeds::{Dice, a_file, attempt, key};
 
 /// Runs a process's task; called in the child.
 pub(crate) fn do_task(task: &str, file: &Path) {
@@ -209,12 +209,6 @@ impl Drop for Process {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
-}
-
-fn a_file() -> (tempfile::TempDir, PathBuf) {
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("leases.db");
-    (directory, file)
 }
 
 /// Waits until this many have been served.

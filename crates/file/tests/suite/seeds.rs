@@ -1,9 +1,18 @@
-//! Requests of the tests, and random numbers that a seed replays.
+//! Files and requests of the tests, and random numbers that a seed replays.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use leasehold_core::{Answer, Attempt, Claim, Fence, GrantAnswer, Holder, Key, Label, Request, Ttl};
 use leasehold_file::Ledger;
+use tempfile::TempDir;
+
+/// A path for a file, in a directory that is removed when the first value is dropped.
+pub(crate) fn a_file() -> (TempDir, PathBuf) {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("leases.db");
+    (directory, file)
+}
 
 pub(crate) fn key(name: &str) -> Key {
     Key::new(name).unwrap()
@@ -15,13 +24,14 @@ pub(crate) fn attempt(who: u128, keys: &[&str], ttl_ms: u64) -> Attempt {
     Attempt::new(claim, Holder::from_bits(who), Label::new("web-3").ok(), ttl)
 }
 
+/// The request of an attempt that does not wait.
+pub(crate) fn a_try(attempt: &Attempt) -> Request {
+    Request::Grant { attempt: attempt.clone(), wait: None, not_after: None }
+}
+
 /// Asks once; returns the fence if it was granted.
 pub(crate) fn take(ledger: &mut Ledger, attempt: &Attempt) -> Option<Fence> {
-    match ledger
-        .serve(Request::Grant { attempt: attempt.clone(), wait: None, not_after: None })
-        .unwrap()
-        .answer
-    {
+    match ledger.serve(a_try(attempt)).unwrap().answer {
         Answer::Grant(GrantAnswer::Granted { fence }) => Some(fence),
         Answer::Grant(GrantAnswer::Busy { .. }) => None,
         other => panic!("{other:?}"),

@@ -2,7 +2,7 @@
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _, chown, symlink};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,11 +12,10 @@ use leasehold_core::{
     Ttl, Wait,
 };
 use leasehold_file::Ledger;
-use tempfile::TempDir;
 
 use crate::clocks::ByHand;
 use crate::queue::Process;
-use crate::seeds::{attempt, take};
+use crate::seeds::{a_file, attempt, key, take};
 
 fn open(path: impl AsRef<Path>) -> Result<Ledger, Fault> {
     let mut ledger = Ledger::at(path, ByHand::new());
@@ -54,16 +53,10 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-fn a_place() -> (TempDir, PathBuf) {
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("leases.db");
-    (directory, file)
-}
-
 #[test]
 fn directories_are_made_0700_and_files_0600_under_any_umask() {
     for umask in ["0", "0277"] {
-        let (directory, _) = a_place();
+        let (directory, _) = a_file();
         let file = directory.path().join("not/there/leases.db");
         let script = format!("umask {umask}; exec \"$0\" \"$@\"");
         if umask == "0277" {
@@ -88,7 +81,7 @@ fn directories_are_made_0700_and_files_0600_under_any_umask() {
 #[test]
 fn a_directory_that_others_can_write_to_is_refused() {
     for bits in [0o770, 0o702, 0o777, 0o1777] {
-        let (directory, file) = a_place();
+        let (directory, file) = a_file();
         chmod(&directory, bits);
         refused(&file, &["can be written by others", &format!("{bits:04o}"), "chmod 700"]);
         assert!(!file.exists());
@@ -100,7 +93,7 @@ fn a_directory_that_others_can_write_to_is_refused() {
 #[test]
 fn a_directory_of_somebody_else_is_refused() {
     if is_root() {
-        let (directory, file) = a_place();
+        let (directory, file) = a_file();
         chown(&directory, Some(65534), None).unwrap();
         refused(file, &["the directory", "belongs to user 65534", "your own"]);
     } else {
@@ -110,7 +103,7 @@ fn a_directory_of_somebody_else_is_refused() {
 
 #[test]
 fn a_directory_that_cannot_be_written_is_refused() {
-    let (directory, file) = a_place();
+    let (directory, file) = a_file();
     chmod(&directory, 0o500);
     refused(file, &["the directory", "read-only", "chmod 700"]);
     chmod(&directory, 0o700);
@@ -118,14 +111,14 @@ fn a_directory_that_cannot_be_written_is_refused() {
 
 #[test]
 fn a_directory_that_cannot_be_made_is_refused() {
-    let (_directory, file) = a_place();
+    let (_directory, file) = a_file();
     fs::write(&file, "").unwrap();
     refused(file.join("below/leases.db"), &["cannot create the directory"]);
 }
 
 #[test]
 fn a_file_of_somebody_else_is_refused() {
-    let (_directory, file) = a_place();
+    let (_directory, file) = a_file();
     open(&file).unwrap();
     // Only root can give a file away.
     if is_root() {
@@ -139,7 +132,7 @@ fn a_file_that_others_can_write_or_its_owner_cannot_is_refused() {
     for (bits, words) in
         [(0o620, "can be written by others"), (0o602, "can be written by others"), (0o400, "read-only")]
     {
-        let (_directory, file) = a_place();
+        let (_directory, file) = a_file();
         open(&file).unwrap();
         chmod(&file, bits);
         refused(&file, &[words, &format!("{bits:04o}"), "chmod 600"]);
@@ -148,7 +141,7 @@ fn a_file_that_others_can_write_or_its_owner_cannot_is_refused() {
 
 #[test]
 fn a_symbolic_link_is_refused_also_one_that_leads_nowhere() {
-    let (directory, file) = a_place();
+    let (directory, file) = a_file();
     let target = directory.path().join("target.db");
     symlink(&target, &file).unwrap();
     refused(&file, &["is a symbolic link"]);
@@ -159,7 +152,7 @@ fn a_symbolic_link_is_refused_also_one_that_leads_nowhere() {
 
 #[test]
 fn a_file_with_two_names_is_refused() {
-    let (directory, file) = a_place();
+    let (directory, file) = a_file();
     open(&file).unwrap();
     fs::hard_link(&file, directory.path().join("twin.db")).unwrap();
     refused(&file, &["another name", "remove one"]);
@@ -187,7 +180,7 @@ fn a_path_that_is_too_long_is_refused() {
 
 #[test]
 fn a_path_that_is_not_a_file_is_refused() {
-    let (directory, file) = a_place();
+    let (directory, file) = a_file();
     fs::create_dir(&file).unwrap();
     refused(&file, &["not a regular file"]);
     let fifo = directory.path().join("fifo");
@@ -198,7 +191,7 @@ fn a_path_that_is_not_a_file_is_refused() {
 
 #[test]
 fn a_refused_place_serves_as_soon_as_it_is_mended() {
-    let (directory, file) = a_place();
+    let (directory, file) = a_file();
     chmod(&directory, 0o777);
     let mut ledger = Ledger::at(&file, ByHand::new());
     ledger.open().unwrap_err();
@@ -221,7 +214,7 @@ fn a_foreign_file_is_refused_and_left_as_it_is() {
         &foreign_database,
     ];
     for make in makers {
-        let (directory, file) = a_place();
+        let (directory, file) = a_file();
         make(&file);
         chmod(&file, 0o600);
         let (before, modified) = (fs::read(&file).unwrap(), fs::metadata(&file).unwrap().modified().unwrap());
@@ -236,7 +229,7 @@ fn a_foreign_file_is_refused_and_left_as_it_is() {
 
 #[test]
 fn a_file_of_a_later_version_is_refused_and_left_as_it_is() {
-    let (_directory, file) = a_place();
+    let (_directory, file) = a_file();
     let mut ledger = open(&file).unwrap();
     take(&mut ledger, &attempt(1, &["a"], 1000)).unwrap();
     drop(ledger);
@@ -248,7 +241,7 @@ fn a_file_of_a_later_version_is_refused_and_left_as_it_is() {
 
 #[test]
 fn a_file_from_before_there_were_queues_is_taken_over_with_its_locks_and_fences() {
-    let (_directory, file) = a_place();
+    let (_directory, file) = a_file();
     let fence = take(&mut open(&file).unwrap(), &attempt(1, &["a"], 60_000)).unwrap();
     rusqlite::Connection::open(&file)
         .unwrap()
@@ -264,14 +257,14 @@ fn a_file_from_before_there_were_queues_is_taken_over_with_its_locks_and_fences(
         .unwrap();
     let mut ledger = open(&file).unwrap();
     assert_eq!(take(&mut ledger, &attempt(2, &["a"], 60_000)), None);
-    assert_eq!(ledger.dump().unwrap().fences[&crate::seeds::key("a")].fence, fence);
+    assert_eq!(ledger.dump().unwrap().fences[&key("a")].fence, fence);
 }
 
 /// A program of that version that has the file open would consider a shared key free. So it must
 /// not find its table.
 #[test]
 fn a_file_from_before_there_were_shares_and_marks_is_taken_over_and_closed_to_programs_of_then() {
-    let (_directory, file) = a_place();
+    let (_directory, file) = a_file();
     let one = attempt(1, &["a"], 60_000);
     let fence = take(&mut open(&file).unwrap(), &one).unwrap();
     let before = with_older_names(&file);
@@ -286,8 +279,8 @@ fn a_file_from_before_there_were_shares_and_marks_is_taken_over_and_closed_to_pr
     assert!(of_then.exists([]).unwrap());
     let mut ledger = open(&file).unwrap();
     assert_eq!(take(&mut ledger, &attempt(2, &["a"], 60_000)), None);
-    assert_eq!(ledger.dump().unwrap().fences[&crate::seeds::key("a")].fence, fence);
-    let shared = Claim::shared([crate::seeds::key("b")]).unwrap();
+    assert_eq!(ledger.dump().unwrap().fences[&key("a")].fence, fence);
+    let shared = Claim::shared([key("b")]).unwrap();
     for who in 3..5 {
         assert!(
             take(&mut ledger, &Attempt::new(shared.clone(), Holder::from_bits(who), None, Ttl::DEFAULT))
@@ -297,7 +290,7 @@ fn a_file_from_before_there_were_shares_and_marks_is_taken_over_and_closed_to_pr
     let mark = Mark::new(Stamp::from_micros(1), fence, None);
     let request = Request::Mark { attempt: one, mark: mark.clone(), keep: Mark::FOR_EVER };
     assert_eq!(ledger.serve(request).unwrap().answer, Answer::Mark(HoldAnswer::Done));
-    let marked = ledger.serve(Request::Marked(crate::seeds::key("a"))).unwrap().answer;
+    let marked = ledger.serve(Request::Marked(key("a"))).unwrap().answer;
     assert!(
         matches!(&marked, Answer::Marked(Marked { mark: Some(found), .. }) if *found == mark),
         "{marked:?}"
@@ -307,8 +300,8 @@ fn a_file_from_before_there_were_shares_and_marks_is_taken_over_and_closed_to_pr
 
 #[test]
 fn a_file_from_before_breaks_were_recorded_is_taken_over_with_its_marks() {
-    let (_directory, file) = a_place();
-    let (one, name) = (attempt(1, &["a"], 60_000), crate::seeds::key("a"));
+    let (_directory, file) = a_file();
+    let (one, name) = (attempt(1, &["a"], 60_000), key("a"));
     let mut ledger = open(&file).unwrap();
     let fence = take(&mut ledger, &one).unwrap();
     let mark = Mark::new(Stamp::from_micros(1), fence, None);
@@ -331,8 +324,8 @@ fn a_file_from_before_breaks_were_recorded_is_taken_over_with_its_marks() {
 
 #[test]
 fn a_file_whose_columns_have_older_names_is_taken_over_with_its_shares_and_queue() {
-    let (_directory, file) = a_place();
-    let shared = Claim::shared([crate::seeds::key("a")]).unwrap();
+    let (_directory, file) = a_file();
+    let shared = Claim::shared([key("a")]).unwrap();
     let reader = Attempt::new(shared, Holder::from_bits(1), None, Ttl::new(Duration::from_secs(60)).unwrap());
     let mut ledger = open(&file).unwrap();
     take(&mut ledger, &reader).unwrap();
@@ -347,7 +340,7 @@ fn a_file_whose_columns_have_older_names_is_taken_over_with_its_shares_and_queue
 
 #[test]
 fn a_damaged_file_is_a_lasting_fault_that_names_the_remedy() {
-    let (_directory, file) = a_place();
+    let (_directory, file) = a_file();
     let mut ledger = open(&file).unwrap();
     take(&mut ledger, &attempt(1, &["a"], 1000)).unwrap();
     drop(ledger);
@@ -359,7 +352,7 @@ fn a_damaged_file_is_a_lasting_fault_that_names_the_remedy() {
 
 #[test]
 fn a_file_that_was_moved_away_is_not_written_any_more() {
-    let (directory, file) = a_place();
+    let (directory, file) = a_file();
     let clock = ByHand::new();
     let [mut first, mut second] = [1, 2].map(|_| Ledger::at(&file, Arc::clone(&clock) as _));
     take(&mut first, &attempt(1, &["a"], 60_000)).unwrap();
