@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use leasehold_core::{
     AdminStore as _, Answer, ApplyContext, Attempt, BreakAnswer, BreakNote, Channel, Claim, Content, Fault,
-    Fence, GrantAnswer, Holder, InspectStore as _, Key, Label, LastFence, Mark, MarkStore as _, Marked,
-    MemberStore as _, Proposal, PushEvent, RaiseAnswer, Records, Request, Runtime, Served, Shares, Stamp,
-    Store, Subscribers, Successor, Ticket, TransferStore as _, Ttl, Wait, WaitMode, WaitQueue, apply,
+    Fence, GrantAnswer, HoldAnswer, Holder, InspectStore as _, Key, Label, LastFence, Mark, MarkStore as _,
+    Marked, MemberStore as _, Proposal, PushEvent, RaiseAnswer, Records, Request, Runtime, Served, Shares,
+    Stamp, Store, Subscribers, Successor, Ticket, TransferStore as _, Ttl, Wait, WaitMode, WaitQueue, apply,
 };
 use leasehold_file::{BootId, FileStore, Ledger};
 use tempfile::TempDir;
@@ -22,7 +22,7 @@ use crate::seeds::{Dice, key};
 
 #[test]
 fn a_ledger_answers_and_remembers_as_core_does() {
-    let mut seen = WaitedKey::default();
+    let mut seen = Seen::default();
     for seed in 0..24 {
         let mut world = World::new(seed);
         let mut ledgers = [world.ledger(), world.ledger()];
@@ -46,14 +46,16 @@ fn a_ledger_answers_and_remembers_as_core_does() {
         }
     }
     seen.enough();
-    assert!(seen.pushes > 150 && seen.places > 500 && seen.deaths > 200, "{seen:?}");
+    seen.at_least(501, &["place in a queue"]);
+    seen.at_least(201, &["death"]);
+    seen.at_least(151, &["push"]);
 }
 
 /// More dead waiters than one request removes, and then those behind them.
 #[test]
 fn a_crowd_that_is_gone_is_cleared_away_as_core_does_it() {
     for gone in [2, 5, 99, 100, 101, 102, 103, 104, 105, 230] {
-        let mut seen = WaitedKey::default();
+        let mut seen = Seen::default();
         let mut world = World::new(gone);
         let mut ledger = world.ledger();
         let claim = |who: u64| {
@@ -77,13 +79,13 @@ fn a_crowd_that_is_gone_is_cleared_away_as_core_does_it() {
                 world.compare(ledger.0.dump().unwrap());
             }
         }
-        assert_eq!(seen.pushes, 6, "three were handed the lock, and each time somebody was next: {seen:?}");
+        assert_eq!(seen.of("push"), 6, "three were handed the lock, and each time somebody was next");
     }
 }
 
 #[tokio::test]
 async fn a_store_answers_and_remembers_as_core_does() {
-    let mut seen = WaitedKey::default();
+    let mut seen = Seen::default();
     for seed in 100..118 {
         let mut world = World::new(seed);
         let mut stores = [world.store(), world.store()];
@@ -179,7 +181,7 @@ struct World {
     waiting: BTreeMap<(Key, Holder), u32>,
     tickets: BTreeMap<Holder, (Key, Ticket)>,
     dead: BTreeSet<u32>,
-    deaths: u32,
+    deaths: usize,
 }
 
 impl World {
@@ -243,7 +245,7 @@ impl World {
             Content::Lease { holder, .. } => !is_dead(key, holder),
             _ => true,
         });
-        self.deaths += u32::try_from(before - self.plain.locks.len()).unwrap();
+        self.deaths += before - self.plain.locks.len();
         for (key, holder) in shares(&self.plain) {
             if is_dead(&key, holder) {
                 self.plain.end_share(&key, holder);
@@ -253,7 +255,7 @@ impl World {
     }
 
     /// Serves a request by the file and by the model, which must agree.
-    fn serve(&mut self, ledger: &mut Numbered, request: &Request, seen: &mut WaitedKey) -> Served {
+    fn serve(&mut self, ledger: &mut Numbered, request: &Request, seen: &mut Seen) -> Served {
         self.plain.forget_ended(self.now());
         let before = self.plain.clone();
         let expected = self.expect(request);
@@ -272,28 +274,17 @@ impl World {
         ) = (request, &served.answer)
         {
             self.tickets.insert(attempt.holder, (held_by.key.clone(), place.ticket));
-            seen.places += 1;
+            seen.count("place in a queue", 1);
         }
         seen.note(&served.answer);
-        seen.pushes += u32::try_from(served.pushes.len()).unwrap();
-        seen.deaths += std::mem::take(&mut self.deaths);
+        seen.count("push", served.pushes.len());
+        seen.count("death", std::mem::take(&mut self.deaths));
         served
     }
 
     fn note_lives(&mut self, before: &Records, request: &Request, ledger: u32) {
-        let requester = match request {
-            Request::Grant { attempt, .. }
-            | Request::Rejoin { attempt, .. }
-            | Request::Renew(attempt)
-            | Request::Raise(attempt)
-            | Request::Release(attempt) => Some(attempt),
-            Request::Transfer { .. }
-            | Request::Mark { .. }
-            | Request::Marked(_)
-            | Request::Advance(_)
-            | Request::Inspect(_)
-            | Request::Break { .. } => None,
-        };
+        let is_of_holder = !matches!(request, Request::Transfer { .. } | Request::Mark { .. });
+        let requester = request.attempt().filter(|_| is_of_holder);
         let asks_for = |key: &Key, holder: Holder| {
             requester.is_some_and(|requester| {
                 requester.holder == holder && requester.claim.keys().any(|own| own == key)
@@ -420,9 +411,7 @@ impl World {
                 Request::Break { key, fence, note: self.some_note() }
             }
             10 | 11 => {
-                let around = self.clock.lease_clock() + self.dice.below(4);
-                let not_after = (with_not_after && self.dice.once_in(3))
-                    .then(|| Stamp::from_micros(around.saturating_sub(2)));
+                let not_after = self.some_not_after(with_not_after);
                 let attempt = self.some_holders_attempt();
                 Request::Rejoin { attempt: self.proposing(attempt), not_after }
             }
@@ -432,9 +421,7 @@ impl World {
             }
             0..5 => {
                 let attempt = self.some_attempt();
-                let around = self.clock.lease_clock() + self.dice.below(4);
-                let not_after = (with_not_after && self.dice.once_in(3))
-                    .then(|| Stamp::from_micros(around.saturating_sub(2)));
+                let not_after = self.some_not_after(with_not_after);
                 let wait = (with_not_after && !self.dice.once_in(4)).then(|| self.some_wait(attempt.holder));
                 Request::Grant { attempt, wait, not_after }
             }
@@ -445,6 +432,12 @@ impl World {
             }
             _ => Request::Inspect(key(self.dice.one_of(&KEYS))),
         }
+    }
+
+    /// Around the present.
+    fn some_not_after(&mut self, with_not_after: bool) -> Option<Stamp> {
+        let around = self.clock.lease_clock() + self.dice.below(4);
+        (with_not_after && self.dice.once_in(3)).then(|| Stamp::from_micros(around.saturating_sub(2)))
     }
 
     fn some_note(&mut self) -> BreakNote {
@@ -544,57 +537,50 @@ const CHANNELS: [&str; 4] = ["left", "right", "far away", "gone"];
 
 const KEYS: [&str; 4] = ["a", "b", "\u{1}\u{0}{c}", "d d"];
 
-/// The kinds of answers that came: a comparison of refusals only would prove little.
+/// How often each kind of answer or event came: a comparison of refusals only would prove little.
 #[derive(Debug, Default)]
-struct WaitedKey {
-    granted: u32,
-    busy: u32,
-    done: u32,
-    not_held: u32,
-    held: u32,
-    together: u32,
-    places: u32,
-    pushes: u32,
-    deaths: u32,
-    rejoined: u32,
-    transferred: u32,
-    raised: u32,
-    quarantined: u32,
-    marked: u32,
-    found: u32,
-    broken: u32,
-}
+struct Seen(BTreeMap<&'static str, usize>);
 
-impl WaitedKey {
-    fn note(&mut self, answer: &Answer) {
-        use leasehold_core::HoldAnswer;
-        match answer {
-            Answer::Grant(GrantAnswer::Granted { .. }) => self.granted += 1,
-            Answer::Grant(GrantAnswer::Busy { .. }) => self.busy += 1,
-            Answer::Rejoin(HoldAnswer::Done) => self.rejoined += 1,
-            Answer::Transfer(HoldAnswer::Done) => self.transferred += 1,
-            Answer::Raise(RaiseAnswer::Raised { .. }) => self.raised += 1,
-            Answer::Mark(HoldAnswer::Done) => self.marked += 1,
-            Answer::Marked(Marked { mark: Some(_), .. }) => self.found += 1,
-            Answer::Quarantined { .. } => self.quarantined += 1,
-            Answer::Break(BreakAnswer::Broken { .. }) => self.broken += 1,
-            Answer::Renew(HoldAnswer::Done) | Answer::Release(HoldAnswer::Done) => self.done += 1,
-            Answer::Renew(_) | Answer::Release(_) => self.not_held += 1,
-            Answer::Inspect(state) if !state.holders.is_empty() => {
-                self.held += 1;
-                self.together += u32::from(state.holders.len() > 1);
-            }
-            _ => {}
+impl Seen {
+    fn count(&mut self, kind: &'static str, times: usize) {
+        *self.0.entry(kind).or_default() += times;
+    }
+
+    fn of(&self, kind: &str) -> usize {
+        self.0.get(kind).copied().unwrap_or(0)
+    }
+
+    fn at_least(&self, least: usize, kinds: &[&str]) {
+        for kind in kinds {
+            assert!(self.of(kind) >= least, "{kind}: {self:?}");
         }
     }
 
+    fn note(&mut self, answer: &Answer) {
+        let kind = match answer {
+            Answer::Grant(GrantAnswer::Granted { .. }) => "granted",
+            Answer::Grant(GrantAnswer::Busy { .. }) => "busy",
+            Answer::Rejoin(HoldAnswer::Done) => "rejoined",
+            Answer::Transfer(HoldAnswer::Done) => "transferred",
+            Answer::Raise(RaiseAnswer::Raised { .. }) => "raised",
+            Answer::Mark(HoldAnswer::Done) => "marked",
+            Answer::Marked(Marked { mark: Some(_), .. }) => "mark found",
+            Answer::Quarantined { .. } => "quarantined",
+            Answer::Break(BreakAnswer::Broken { .. }) => "broken",
+            Answer::Renew(HoldAnswer::Done) | Answer::Release(HoldAnswer::Done) => "done",
+            Answer::Renew(_) | Answer::Release(_) => "not held",
+            Answer::Inspect(state) if state.holders.len() > 1 => "held together",
+            Answer::Inspect(state) if !state.holders.is_empty() => "held",
+            _ => return,
+        };
+        self.count(kind, 1);
+    }
+
     fn enough(&self) {
-        let least = [self.granted, self.busy, self.done, self.not_held, self.held].into_iter().min();
-        assert!(least >= Some(30) && self.together >= 2, "{self:?}");
-        let rare =
-            [self.rejoined, self.raised, self.quarantined, self.broken, self.transferred].into_iter().min();
-        assert!(rare >= Some(15), "{self:?}");
-        assert!(self.marked.min(self.found) >= 15, "{self:?}");
         println!("{self:?}");
+        self.at_least(30, &["granted", "busy", "done", "not held", "held"]);
+        self.at_least(15, &["rejoined", "raised", "quarantined", "broken", "transferred"]);
+        self.at_least(15, &["marked", "mark found"]);
+        self.at_least(2, &["held together"]);
     }
 }
