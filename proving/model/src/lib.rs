@@ -52,6 +52,7 @@
 
 mod exclusion;
 pub mod explore;
+mod faults;
 mod flaw;
 mod name;
 pub mod quorum;

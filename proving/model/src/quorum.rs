@@ -39,7 +39,8 @@ use client::{Client, Does, Phase, Shared};
 pub use flaw::Flaw;
 use member::Member;
 use operator::Operator;
-pub use scope::{Left, Scope};
+use scope::Left;
+pub use scope::Scope;
 
 /// A tick is long compared with the machine's timers.
 const TICK: Duration = Duration::from_millis(120);
@@ -116,7 +117,6 @@ pub enum Step {
 
 impl Quorum {
     /// A world of this scope.
-    #[must_use]
     pub fn new(flaw: Option<Flaw>, scope: &Scope) -> Self {
         let max_ttl = Ttl::new(MAX_TTL).expect("it is a ttl");
         let key = scope.claims[0].first_key().clone();

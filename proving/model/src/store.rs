@@ -89,7 +89,6 @@ pub enum Step {
 
 impl Store {
     /// A world of this scope.
-    #[must_use]
     pub fn new(flaw: Option<Flaw>, scope: &Scope) -> Self {
         let fixed = Fixed::new(flaw, scope);
         let now = Now::new(fixed.tick);

@@ -2,6 +2,8 @@
 
 use leasehold_core::{Claim, Key};
 
+use crate::faults::faults;
+
 /// The participants, and how often each fault may happen.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -19,29 +21,7 @@ pub struct Scope {
     /// True if holders release nothing, like a program that hangs.
     pub hangs: bool,
     /// How often each fault may happen.
-    pub left: Left,
-}
-
-/// Makes the counts of faults, and a method that sets each.
-macro_rules! faults {
-    ($($(#[$doc:meta])* $fault:ident,)*) => {
-        /// How often each fault may still happen.
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-        #[non_exhaustive]
-        pub struct Left {
-            $($(#[$doc])* pub $fault: u8,)*
-        }
-
-        impl Left {
-            $(
-                /// The same, with so many of these.
-                #[must_use]
-                pub const fn $fault(self, $fault: u8) -> Self {
-                    Self { $fault, ..self }
-                }
-            )*
-        }
-    };
+    pub(super) left: Left,
 }
 
 faults! {
@@ -71,49 +51,37 @@ faults! {
 
 impl Scope {
     /// So many clients, which try to have one key exclusively, at so many members.
-    ///
-    /// # Panics
-    ///
-    /// Never: the name of the key is valid.
-    #[must_use]
     pub fn of(members: usize, clients: usize) -> Self {
         let claims = vec![Claim::exclusive(Key::new("k").expect("it is a key")); clients];
         Self { members, down: 0, claims, asks: 1, waits: false, hangs: false, left: Left::default() }
     }
 
     /// The same, but the clients claim this.
-    #[must_use]
     pub fn claiming(self, claims: impl IntoIterator<Item = Claim>) -> Self {
         Self { claims: claims.into_iter().collect(), ..self }
     }
 
     /// The same, but so many members never answer.
-    #[must_use]
     pub fn down(self, down: usize) -> Self {
         Self { down, ..self }
     }
 
     /// The same clients wait in queues.
-    #[must_use]
     pub fn waiting(self) -> Self {
         Self { waits: true, ..self }
     }
 
     /// The same clients hang once they hold.
-    #[must_use]
     pub fn hanging(self) -> Self {
         Self { hangs: true, ..self }
     }
 
     /// The same clients ask so often.
-    #[must_use]
     pub fn asking(self, asks: u8) -> Self {
         Self { asks, ..self }
     }
 
-    /// The same, with so many faults.
-    #[must_use]
-    pub fn with(self, left: Left) -> Self {
-        Self { left, ..self }
+    const fn left_mut(&mut self) -> &mut Left {
+        &mut self.left
     }
 }

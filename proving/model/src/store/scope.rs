@@ -5,6 +5,7 @@ use std::time::Duration;
 use leasehold_core::{Claim, Key, Ttl};
 
 use crate::Flaw;
+use crate::faults::faults;
 
 /// A client, and the lock that it requests.
 #[derive(Clone, Debug)]
@@ -20,31 +21,16 @@ pub struct Party {
 
 impl Party {
     /// A client that waits for keys, exclusively.
-    ///
-    /// # Panics
-    ///
-    /// Panics if one of these is not a valid key.
-    #[must_use]
     pub fn alone(keys: &[&str]) -> Self {
         Self::wants(Claim::exclusive_all(keys.iter().map(key)).expect("there are keys"))
     }
 
     /// A client that waits for a share of a key.
-    ///
-    /// # Panics
-    ///
-    /// Panics if that is not a valid key.
-    #[must_use]
     pub fn shared(name: &str) -> Self {
         Self::wants(Claim::shared([key(&name)]).expect("there is a key"))
     }
 
     /// A client that waits for some of two permits.
-    ///
-    /// # Panics
-    ///
-    /// Panics if that is not a valid key.
-    #[must_use]
     pub fn permits(name: &str, weight: u32) -> Self {
         Self::wants(Claim::permits([key(&name)], weight, 2).expect("there are as many"))
     }
@@ -54,13 +40,11 @@ impl Party {
     }
 
     /// It leaves if the key is taken.
-    #[must_use]
     pub fn tries(self) -> Self {
         Self { waits: false, ..self }
     }
 
     /// It acquires so many locks, one after the other.
-    #[must_use]
     pub fn times(self, times: u8) -> Self {
         Self { times, ..self }
     }
@@ -99,26 +83,6 @@ pub(super) struct Fixed {
     pub(super) left: Left,
 }
 
-/// The number of faults of each kind that may still happen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct Left {
-    pub(super) crashes: u8,
-    pub(super) cancels: u8,
-    pub(super) longer_renewals: u8,
-    pub(super) lost_pushes: u8,
-    pub(super) breaks: u8,
-    pub(super) twins: u8,
-    pub(super) flushes: u8,
-    pub(super) restarts: u8,
-    pub(super) strangers: u8,
-    pub(super) deletions: u8,
-    pub(super) queue_ends: u8,
-    pub(super) forgotten_fences: u8,
-    pub(super) clock_steps: u8,
-    pub(super) breaks_of_leases: u8,
-    pub(super) forgeries: u8,
-}
-
 /// With such ticks, the timer for a lost wake-up, which takes 2.5 to 5 s, rings within a tick.
 const COARSE: Duration = Duration::from_secs(5);
 
@@ -140,16 +104,9 @@ impl Fixed {
     }
 }
 
-macro_rules! trouble {
-    ($($(#[$doc:meta])* $name:ident),+ $(,)?) => {
-        $($(#[$doc])* #[must_use] pub const fn $name(mut self, times: u8) -> Self { self.0.left.$name = times; self })+
-    };
-}
-
 impl Scope {
     /// A world of these clients, each with a process of its own. A ttl is two ticks, and a claim
     /// window one.
-    #[must_use]
     pub fn of(parties: impl IntoIterator<Item = Party>) -> Self {
         let parties = parties.into_iter().enumerate().map(|(process, party)| Party { process, ..party });
         let fixed = Fixed {
@@ -171,13 +128,11 @@ impl Scope {
     }
 
     /// A world of waiters for one key, each exclusive.
-    #[must_use]
     pub fn apart(parties: usize) -> Self {
         Self::of(std::iter::repeat_n(Party::alone(&["a"]), parties))
     }
 
     /// The same, with the first two in one process.
-    #[must_use]
     pub fn siblings(parties: usize) -> Self {
         let mut scope = Self::apart(parties);
         scope.0.parties.iter_mut().skip(1).for_each(|party| party.process -= 1);
@@ -185,70 +140,69 @@ impl Scope {
     }
 
     /// No lease ends and no timer rings, so each wake-up must come by push. Much smaller.
-    #[must_use]
     pub const fn timeless(mut self) -> Self {
         self.0.time = false;
         self
     }
 
     /// A waiter asks again only for a reason: the timer for lost wake-ups does not ring in time.
-    #[must_use]
     pub fn patient(self) -> Self {
         Self(self.0.ticking(FINE))
     }
 
     /// A holder for whom nobody ever waited releases by value.
-    #[must_use]
     pub const fn by_value(mut self) -> Self {
         self.0.by_value = true;
         self
     }
 
     /// Waiters ping, so that the lease of a push is fresh.
-    #[must_use]
     pub const fn with_pings(mut self) -> Self {
         self.0.pings = true;
         self
     }
 
     /// Time passes only while nothing is in flight except to and from this process. Much smaller.
-    #[must_use]
     pub const fn only_one_slow(mut self, process: usize) -> Self {
         self.0.only_one_slow = Some(process);
         self
     }
 
-    trouble! {
-        /// The number of processes that crash.
-        crashes,
-        /// The number of waiters that give up.
-        cancels,
-        /// The number of times that a holder renews for longer than its first ttl.
-        longer_renewals,
-        /// The number of pushes that are lost.
-        lost_pushes,
-        /// The number of connections that break; messages in flight on them may still arrive.
-        breaks,
-        /// The number of requests that are served a second time.
-        twins,
-        /// The number of times that everything is deleted.
-        flushes,
-        /// The number of times that the server restarts without its state.
-        restarts,
-        /// The number of times that another program takes the free key.
-        strangers,
-        /// The number of times that somebody deletes a key that another holds.
-        deletions,
-        /// The number of times that the queue expires because nobody asked for long.
-        queue_ends,
-        /// The number of times that the fence of a free key expires because nobody used it for
-        /// long.
-        forgotten_fences,
-        /// The number of times that the server's clock is set forward while nobody holds a lock.
-        clock_steps,
-        /// The number of times that an operator looks at a lease, and breaks it later.
-        breaks_of_leases,
-        /// The number of pushes that are forged.
-        forgeries,
+    const fn left_mut(&mut self) -> &mut Left {
+        &mut self.0.left
     }
+}
+
+faults! {
+    /// The number of processes that crash.
+    crashes,
+    /// The number of waiters that give up.
+    cancels,
+    /// The number of times that a holder renews for longer than its first ttl.
+    longer_renewals,
+    /// The number of pushes that are lost.
+    lost_pushes,
+    /// The number of connections that break; messages in flight on them may still arrive.
+    breaks,
+    /// The number of requests that are served a second time.
+    twins,
+    /// The number of times that everything is deleted.
+    flushes,
+    /// The number of times that the server restarts without its state.
+    restarts,
+    /// The number of times that another program takes the free key.
+    strangers,
+    /// The number of times that somebody deletes a key that another holds.
+    deletions,
+    /// The number of times that the queue expires because nobody asked for long.
+    queue_ends,
+    /// The number of times that the fence of a free key expires because nobody used it for
+    /// long.
+    forgotten_fences,
+    /// The number of times that the server's clock is set forward while nobody holds a lock.
+    clock_steps,
+    /// The number of times that an operator looks at a lease, and breaks it later.
+    breaks_of_leases,
+    /// The number of pushes that are forged.
+    forgeries,
 }

@@ -1,0 +1,26 @@
+//! How often each fault may happen in a world.
+
+/// Makes the counts of faults, and for each a method of `Scope` that sets it in what `Scope::left_mut`
+/// returns.
+macro_rules! faults {
+    ($($(#[$doc:meta])* $fault:ident,)*) => {
+        /// How often each fault may still happen.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+        pub(super) struct Left {
+            $($(#[$doc])* pub(super) $fault: u8,)*
+        }
+
+        impl Scope {
+            $(
+                $(#[$doc])*
+                #[must_use]
+                pub const fn $fault(mut self, times: u8) -> Self {
+                    self.left_mut().$fault = times;
+                    self
+                }
+            )*
+        }
+    };
+}
+
+pub(crate) use faults;
