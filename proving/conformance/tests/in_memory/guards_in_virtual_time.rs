@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use conformance::faulty::{CallFate, World};
 use leasehold::{
-    HoldError, InspectError, LockError, Locks, Loss, MarkError, Misuse, ReleaseError, RenewError, Renewal,
+    Guard, HoldError, InspectError, LockError, Locks, Loss, MarkError, Misuse, ReleaseError, RenewError,
+    Renewal,
 };
 use leasehold_core::Runtime as _;
 use tokio::time::sleep;
@@ -16,18 +17,16 @@ use tokio::time::sleep;
 const SECOND: Duration = Duration::from_secs(1);
 const TTL: Duration = Duration::from_secs(10);
 
-#[tokio::test(start_paused = true)]
-async fn a_dropped_guard_releases_soon_after() {
+/// A world, and the guard of a lock that its process holds.
+async fn holding() -> (World, Guard) {
     let world = World::begin(TTL);
-    drop(world.locks.mutex("k").lock().await.unwrap());
-    sleep(Duration::from_millis(1)).await;
-    assert!(world.is_empty());
+    let guard = world.locks.mutex("k").lock().await.unwrap();
+    (world, guard)
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_guard_outlives_the_locks_that_it_came_from() {
-    let world = World::begin(TTL);
-    let guard = world.locks.mutex("k").lock().await.unwrap();
+    let (world, guard) = holding().await;
     let World { locks, memory, .. } = world;
     drop(locks);
     sleep(5 * TTL).await;
@@ -83,8 +82,7 @@ async fn a_guard_whose_lease_was_broken_on_its_way_is_lost_as_soon_as_the_store_
 
 #[tokio::test(start_paused = true)]
 async fn a_guard_that_has_been_held_for_a_while_is_lost_when_the_store_says_that_it_was_broken() {
-    let world = World::begin(TTL);
-    let guard = world.locks.mutex("k").lock().await.unwrap();
+    let (world, guard) = holding().await;
     sleep(SECOND).await;
     world.store.set(CallFate::Slow(SECOND));
     let before = world.time.now();
@@ -117,8 +115,7 @@ async fn a_guard_after_short_ones_is_renewed_and_lost_when_the_store_says_that_i
 #[tokio::test(start_paused = true)]
 async fn a_short_outage_loses_nothing() {
     for fate in [CallFate::Lost, CallFate::AnswerLost, CallFate::Slow(2 * SECOND)] {
-        let world = World::begin(TTL);
-        let guard = world.locks.mutex("k").lock().await.unwrap();
+        let (world, guard) = holding().await;
         for _ in 0..10 {
             world.store.set(fate.clone());
             sleep(TTL / 3).await;
@@ -132,8 +129,7 @@ async fn a_short_outage_loses_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_guard_whose_lease_was_broken_is_lost_at_once() {
-    let world = World::begin(TTL);
-    let guard = world.locks.mutex("k").lock().await.unwrap();
+    let (world, guard) = holding().await;
     let bystander = world.locks.mutex("other").lock().await.unwrap();
     // The keeper begins to listen once there is something to lose.
     sleep(Duration::from_millis(1)).await;
@@ -163,8 +159,7 @@ async fn a_lost_guard_takes_nothing_from_its_successor() {
 
 #[tokio::test(start_paused = true)]
 async fn lost_pends_for_ever_after_a_release() {
-    let world = World::begin(TTL);
-    let guard = world.locks.mutex("k").lock().await.unwrap();
+    let (_world, guard) = holding().await;
     let lost = guard.lost();
     guard.release().await.unwrap();
     assert!(tokio::time::timeout(10 * TTL, lost).await.is_err());
@@ -172,8 +167,7 @@ async fn lost_pends_for_ever_after_a_release() {
 
 #[tokio::test(start_paused = true)]
 async fn a_release_whose_answer_was_lost_counts() {
-    let world = World::begin(TTL);
-    let guard = world.locks.mutex("k").lock().await.unwrap();
+    let (world, guard) = holding().await;
     world.store.set(CallFate::AnswerLost);
     let release = tokio::spawn(guard.release());
     sleep(SECOND / 2).await;
@@ -183,8 +177,7 @@ async fn a_release_whose_answer_was_lost_counts() {
 
 #[tokio::test(start_paused = true)]
 async fn a_release_that_nobody_waits_for_goes_on() {
-    let world = World::begin(TTL);
-    let guard = world.locks.mutex("k").lock().await.unwrap();
+    let (world, guard) = holding().await;
     world.store.set(CallFate::Lost);
     assert!(tokio::time::timeout(SECOND / 2, guard.release()).await.is_err());
     world.store.set(CallFate::Fair);
@@ -194,8 +187,7 @@ async fn a_release_that_nobody_waits_for_goes_on() {
 
 #[tokio::test(start_paused = true)]
 async fn a_release_gives_up_when_the_lease_has_ended_by_itself() {
-    let world = World::begin(TTL);
-    let guard = world.locks.mutex("k").lock().await.unwrap();
+    let (world, guard) = holding().await;
     world.store.set(CallFate::Lost);
     let begun = world.time.passed();
     assert!(matches!(guard.release().await, Err(ReleaseError::Unreachable(_))));
@@ -321,8 +313,7 @@ async fn an_answer_that_outlasts_its_lease_is_no_lock() {
 
 #[tokio::test(start_paused = true)]
 async fn waiters_are_served_in_the_order_in_which_they_came_and_at_once() {
-    let world = World::begin(TTL);
-    let guard = world.locks.mutex("k").lock().await.unwrap();
+    let (world, guard) = holding().await;
     let (done, mut order) = tokio::sync::mpsc::unbounded_channel();
     for n in 0..20 {
         let (locks, done) = (world.locks.clone(), done.clone());
@@ -343,8 +334,7 @@ async fn waiters_are_served_in_the_order_in_which_they_came_and_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_waiter_that_was_woken_and_goes_wakes_the_next() {
-    let world = World::begin(TTL);
-    let guard = world.locks.mutex("k").lock().await.unwrap();
+    let (world, guard) = holding().await;
     let first = tokio::spawn(world.locks.mutex("k").lock().into_future());
     sleep(SECOND).await;
     let second = tokio::spawn(world.locks.mutex("k").lock().into_future());
@@ -456,8 +446,7 @@ async fn closing_waits_for_guards_and_then_takes_them_back() {
 /// It used to report that the lease had expired, which nothing had checked.
 #[tokio::test(start_paused = true)]
 async fn a_release_after_the_close_says_that_it_was_closed() {
-    let world = World::begin(TTL);
-    let guard = world.locks.mutex("k").lock().await.unwrap();
+    let (world, guard) = holding().await;
     world.locks.close(Duration::ZERO).await.unwrap_err();
     let error = guard.release().await.unwrap_err();
     assert!(matches!(error, ReleaseError::Closed { .. }), "{error:?}");
@@ -503,8 +492,7 @@ async fn the_debug_output_of_a_guard_and_of_locks_does_not_grow_with_the_guards(
 
 #[tokio::test(start_paused = true)]
 async fn closing_waits_for_releases_that_run_in_the_background() {
-    let world = World::begin(TTL);
-    let guard = world.locks.mutex("k").lock().await.unwrap();
+    let (world, guard) = holding().await;
     world.store.set(CallFate::Slow(2 * SECOND));
     drop(guard);
     world.locks.close(5 * SECOND).await.unwrap();
@@ -572,10 +560,10 @@ async fn thousands_of_guards_are_renewed_in_batches_and_none_is_lost() {
     }
     let before = world.store.calls();
     sleep(TTL / 2).await;
-    assert!(guards.iter().all(leasehold::Guard::is_held));
+    assert!(guards.iter().all(Guard::is_held));
     assert_eq!(world.store.calls() - before, 10);
     sleep(10 * TTL).await;
-    assert!(guards.iter().all(leasehold::Guard::is_held));
+    assert!(guards.iter().all(Guard::is_held));
 }
 
 /// A store that got all of them at once could not answer within the time limit of a request, and
@@ -603,7 +591,7 @@ async fn however_many_leases_are_due_a_store_has_few_requests_at_once_and_a_sile
             assert_eq!(world.store.calls() - before, calls, "{fate:?} after {ms} ms");
         }
         sleep(50 * MS).await;
-        assert!(guards.iter().all(leasehold::Guard::is_held));
+        assert!(guards.iter().all(Guard::is_held));
     }
 }
 
@@ -644,8 +632,7 @@ async fn a_prefix_precedes_every_key_and_an_empty_key_is_refused_despite_it() {
 /// The program was paused, or its runtime blocked: the guard itself checks the clock.
 #[tokio::test(start_paused = true)]
 async fn a_guard_knows_its_end_before_the_keeper_had_a_chance_to_say_so() {
-    let world = World::begin(TTL);
-    let guard = world.locks.mutex("k").lock().await.unwrap();
+    let (_world, guard) = holding().await;
     let mut advancing = pin!(tokio::time::advance(TTL));
     // The first poll moves the clock, and the keeper would run next.
     poll_fn(|context| Poll::Ready(advancing.as_mut().poll(context).is_ready())).await;

@@ -7,7 +7,7 @@ use conformance::faulty::{CallFate, Faulty};
 use leasehold::{Guard, Locks, MemoryStore, QuorumStore, Runtime, Store, TokioRuntime};
 use leasehold_core::{Key, QuorumAttempt};
 
-use crate::world::{MAX_TTL, Process, SECOND, TTL, World};
+use crate::world::{MAX_TTL, Process, SECOND, TTL, World, process_of};
 
 /// Of two kinds, so that an answer that is given to the wrong request is mostly one for the other
 /// kind.
@@ -56,8 +56,7 @@ fn calls(process: &Process) -> Vec<usize> {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_asked_together_reaches_each_member_in_few_calls() {
-    let world = World::of(3);
-    let process = world.process();
+    let (world, process) = process_of(3);
     let guards = lock_all(&process.locks).await;
     // The first request leaves alone, because nothing is in flight before it.
     assert_eq!(calls(&process), [2; 3]);
@@ -105,8 +104,7 @@ async fn a_key_that_was_refused_is_in_no_batch_for_a_while() {
 async fn a_member_that_hangs_delays_no_batch() {
     for alone in [None, Some(0), Some(1), Some(2)] {
         for hung in 0..3 {
-            let world = World::of(3);
-            let process = world.process();
+            let (world, process) = process_of(3);
             alone
                 .into_iter()
                 .for_each(|member: usize| process.way[member].says(|facts| facts.batches = false));
@@ -128,8 +126,7 @@ async fn a_member_that_hangs_delays_no_batch() {
 #[tokio::test(start_paused = true)]
 async fn a_member_that_panics_affects_no_other() {
     for broken in 0..3 {
-        let world = World::of(3);
-        let process = world.process();
+        let (world, process) = process_of(3);
         process.way[broken].set(CallFate::Panics);
         let begun = world.time.now();
         let guards = lock_all(&process.locks).await;
@@ -147,13 +144,12 @@ async fn a_member_that_panics_affects_no_other() {
 /// A grant leaves a fence behind, also if it is undone.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_is_dropped_before_its_batch_leaves_reaches_no_member() {
-    let world = World::of(3);
-    let process = world.process();
+    let (world, process) = process_of(3);
     let ask = |key: &'static str| {
         let locks = process.locks.clone();
         tokio::spawn(async move { locks.mutex(key).lock().within(5 * SECOND).await })
     };
-    process.way.iter().for_each(|way| way.set(CallFate::Hung));
+    process.set(0..3, &CallFate::Hung);
     // Two batches are in flight, so the next requests wait.
     let mut tasks = Vec::new();
     for key in ["a", "b", "dropped", "kept"] {
@@ -161,7 +157,7 @@ async fn a_request_that_is_dropped_before_its_batch_leaves_reaches_no_member() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     tasks[2].abort();
-    process.way.iter().for_each(|way| way.set(CallFate::Fair));
+    process.set(0..3, &CallFate::Fair);
     drop(tasks.pop().unwrap().await.unwrap().unwrap());
     tokio::time::sleep(5 * SECOND).await;
     for member in &world.members {

@@ -14,7 +14,8 @@ async fn lock(process: &Process) -> Guard {
     process.locks.mutex("k").lock().within(6 * TTL).await.unwrap()
 }
 
-/// Two processes that each reach their own half first: redlock 5 never finishes in this case.
+/// Two processes that each reach their own half first. redlock 5 counts votes for and against and
+/// waits for one of them to be a majority; here neither ever was, and both calls hung.
 #[tokio::test(start_paused = true)]
 async fn an_even_split_settles_within_three_rounds_and_the_other_is_served_next() {
     for members in [2, 4] {

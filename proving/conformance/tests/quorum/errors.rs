@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::{AnyStore, ConnectError, Drift, LockError, Locks, MemoryStore, Misuse, RenewError, Store};
+use leasehold::{AnyStore, ConnectError, Drift, LockError, Locks, Misuse, RenewError, Store};
 
-use super::world::{MAX_TTL, SECOND, TTL, World};
+use super::world::{MAX_TTL, SECOND, TTL, World, process_of};
 
 fn misuse(locks: Result<Locks, ConnectError>) -> Misuse {
     match locks {
@@ -32,8 +32,7 @@ async fn a_quorum_of_nothing_or_of_one_store_twice_is_a_misuse() {
 
 #[tokio::test(start_paused = true)]
 async fn a_longer_ttl_than_the_longest_is_refused_with_both_named() {
-    let world = World::of(3);
-    let process = world.process();
+    let (world, process) = process_of(3);
     let asked = MAX_TTL + Duration::from_millis(1);
     let longer =
         Misuse::TtlOverLongest { asked: asked.try_into().unwrap(), longest: MAX_TTL.try_into().unwrap() };
@@ -90,82 +89,11 @@ async fn a_waiter_that_times_out_learns_who_holds_the_lock() {
     assert!(held_by.to_string().starts_with("web-3 ("), "{held_by}");
 }
 
-/// A store that reports the identity of another under another name.
-#[derive(Debug)]
-struct Same(MemoryStore);
-
-mod same {
-    use leasehold_core::{
-        Attempt, BoxFuture, Fault, GrantAnswer, HoldAnswer, Limits, MemberStore, Parts, RaiseAnswer, Store,
-        WaitMode, Wake,
-    };
-    use std::sync::Arc;
-
-    impl Store for super::Same {
-        fn name(&self) -> &str {
-            self.0.name()
-        }
-
-        fn limits(&self) -> Limits {
-            self.0.limits()
-        }
-
-        fn open(&self) -> BoxFuture<'_, Result<(), Fault>> {
-            self.0.open()
-        }
-
-        fn grant<'a>(
-            &'a self,
-            attempt: &'a Attempt,
-            wait_mode: WaitMode,
-        ) -> BoxFuture<'a, Result<GrantAnswer, Fault>> {
-            self.0.grant(attempt, wait_mode)
-        }
-
-        fn renew<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
-            self.0.renew(attempts)
-        }
-
-        fn release<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
-            self.0.release(attempt)
-        }
-
-        fn give_up<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<(), Fault>> {
-            self.0.give_up(attempt)
-        }
-
-        fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {
-            self.0.woken(attempt)
-        }
-
-        fn parts(&self) -> Parts<'_> {
-            Parts { member: Some(self), ..Parts::default() }
-        }
-    }
-
-    impl MemberStore for super::Same {
-        fn identity(&self) -> Option<Arc<str>> {
-            Some("run 7".into())
-        }
-        fn rejoin<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
-            self.0.rejoin(attempts)
-        }
-        fn raise<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<RaiseAnswer, Fault>> {
-            self.0.raise(attempt)
-        }
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn two_names_for_one_server_are_refused_once_that_is_known() {
-    let world = World::of(0);
-    let member = |name| -> AnyStore {
-        let store = Same(MemoryStore::new(world.time.clone()).named(name));
-        AnyStore::from(Arc::new(store) as Arc<dyn Store>)
-    };
-    let stores = ["a", "b", "c"].map(member);
-    let locks = Locks::builder().runtime(world.time.clone()).ttl(TTL).quorum(stores, MAX_TTL).unwrap();
-    let error = locks.mutex("k").lock().await.unwrap_err();
+    let process = World::of(3).process();
+    process.way.iter().for_each(|way| way.says(|facts| facts.identity = Some("run 7")));
+    let error = process.locks.mutex("k").lock().await.unwrap_err();
     let words = "memory:a and memory:b are one server and would be counted twice";
     assert!(matches!(error, LockError::Refused { .. }) && error.to_string().contains(words), "{error}");
 }

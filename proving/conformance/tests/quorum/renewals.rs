@@ -4,12 +4,11 @@ use conformance::faulty::CallFate;
 use leasehold::{Loss, RenewError};
 use tokio::time::sleep;
 
-use super::world::{SECOND, TTL, World};
+use super::world::{SECOND, TTL, holding, process_of};
 
 #[tokio::test(start_paused = true)]
 async fn a_guard_is_kept_by_any_majority_and_comes_back_where_it_was_missing() {
-    let world = World::of(5);
-    let process = world.process();
+    let (world, process) = process_of(5);
     process.set([3, 4], &CallFate::Lost);
     let guard = process.locks.mutex("k").lock().await.unwrap();
     assert_eq!(world.taken(), 3);
@@ -24,9 +23,7 @@ async fn a_guard_is_kept_by_any_majority_and_comes_back_where_it_was_missing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_renewal_confirmed_by_a_minority_extends_nothing_and_releases_nothing() {
-    let world = World::of(3);
-    let process = world.process();
-    let guard = process.locks.mutex("k").lock().await.unwrap();
+    let (world, process, guard) = holding(3).await;
     process.set([0, 2], &CallFate::Lost);
     assert!(matches!(guard.renew(TTL).await, Err(RenewError::Unreachable(_))));
     assert_eq!(world.taken(), 3);
@@ -38,9 +35,7 @@ async fn a_renewal_confirmed_by_a_minority_extends_nothing_and_releases_nothing(
 
 #[tokio::test(start_paused = true)]
 async fn a_lock_that_a_majority_has_no_more_is_lost_with_the_next_renewal() {
-    let world = World::of(3);
-    let process = world.process();
-    let guard = process.locks.mutex("k").lock().await.unwrap();
+    let (world, process, guard) = holding(3).await;
     // Another program's lock, written over ours by an operator.
     let (key, holder) = (guard.keys().next().unwrap().clone(), guard.holder());
     let thief = leasehold_core::Claim::exclusive(key);
@@ -60,9 +55,7 @@ async fn a_lock_that_a_majority_has_no_more_is_lost_with_the_next_renewal() {
 
 #[tokio::test(start_paused = true)]
 async fn a_renewal_that_is_delayed_past_the_release_brings_nothing_back() {
-    let world = World::of(3);
-    let process = world.process();
-    let guard = process.locks.mutex("k").lock().await.unwrap();
+    let (world, process, guard) = holding(3).await;
     process.set([0, 1], &CallFate::Late(2 * SECOND));
     sleep(TTL / 3 + SECOND / 10).await;
     process.set([0, 1], &CallFate::Fair);
@@ -74,8 +67,7 @@ async fn a_renewal_that_is_delayed_past_the_release_brings_nothing_back() {
 
 #[tokio::test(start_paused = true)]
 async fn thousands_of_guards_are_renewed_in_batches_at_each_member() {
-    let world = World::of(3);
-    let process = world.process();
+    let (_world, process) = process_of(3);
     let mut guards = Vec::new();
     for n in 0..1_000 {
         guards.push(process.locks.mutex(format!("k{n}")).lock().await.unwrap());

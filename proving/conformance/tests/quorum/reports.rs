@@ -8,7 +8,7 @@ use leasehold_core::{Attempt, Claim, Holder, WaitMode};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::world::{MAX_TTL, TTL, World};
+use super::world::{MAX_TTL, TTL, World, holding, process_of};
 
 /// The votes as text.
 fn votes(report: Option<&QuorumReport>) -> String {
@@ -26,9 +26,7 @@ async fn end_at(world: &World, members: &[usize], guard: &leasehold::Guard) {
 
 #[tokio::test(start_paused = true)]
 async fn a_release_says_how_many_members_confirmed_it() {
-    let world = World::of(5);
-    let process = world.process();
-    let guard = process.locks.mutex("k").lock().await.unwrap();
+    let (_world, process, guard) = holding(5).await;
     process.set([1], &CallFate::Refused);
     process.set([4], &CallFate::Hung);
     let released = guard.release().await.unwrap().quorum_report.unwrap();
@@ -57,9 +55,7 @@ async fn a_release_that_comes_too_late_says_which_members_had_the_lease_no_more(
 
 #[tokio::test(start_paused = true)]
 async fn a_lost_lease_says_which_members_lost_it() {
-    let world = World::of(3);
-    let process = world.process();
-    let guard = process.locks.mutex("k").lock().await.unwrap();
+    let (world, process, guard) = holding(3).await;
     end_at(&world, &[0, 2], &guard).await;
     let thief = Claim::exclusive(guard.keys().next().unwrap().clone());
     let stolen = Attempt::new(thief, Holder::from_bits(7), None, guard.ttl());
@@ -143,8 +139,7 @@ async fn a_second_adoption_says_which_members_refused_it() {
 /// Its cause was "other", so that a program could not tell it from a refused connection.
 #[tokio::test(start_paused = true)]
 async fn a_member_that_does_not_answer_has_timed_out() {
-    let world = World::of(3);
-    let process = world.process();
+    let (_world, process) = process_of(3);
     process.set([0, 1], &CallFate::Hung);
     let error = process.locks.mutex("k").lock().within(TTL).await.unwrap_err();
     assert_eq!(error.fault().map(|fault| fault.cause), Some(FaultCause::TimedOut), "{error:?}");

@@ -4,7 +4,7 @@ use conformance::faulty::CallFate;
 use leasehold::LockError;
 use tokio::time::sleep;
 
-use super::world::{MAX_TTL, SECOND, TTL, World};
+use super::world::{MAX_TTL, SECOND, TTL, World, holding, process_of};
 
 /// Redlock's flaw, as described by Kleppmann: a lock is held at two of three members, one of the
 /// two is restarted without its data, and together with the third it forms a majority for somebody
@@ -44,8 +44,7 @@ async fn a_quarantined_member_is_named_with_the_time_that_is_left() {
 /// stays held, and fences never fall.
 #[tokio::test(start_paused = true)]
 async fn a_guard_outlives_rolling_restarts_and_fences_rise_across_them() {
-    let world = World::of(3);
-    let process = world.process();
+    let (world, process) = process_of(3);
     let guard = process.locks.mutex("held").lock().await.unwrap();
     let mut last = None;
     for round in 0..6 {
@@ -65,9 +64,7 @@ async fn a_guard_outlives_rolling_restarts_and_fences_rise_across_them() {
 
 #[tokio::test(start_paused = true)]
 async fn when_all_have_forgotten_the_guard_is_lost_and_nobody_is_granted_before_it_would_have_ended() {
-    let world = World::of(3);
-    let process = world.process();
-    let guard = process.locks.mutex("k").lock().await.unwrap();
+    let (world, _process, guard) = holding(3).await;
     sleep(SECOND).await;
     world.members.iter().for_each(|member| member.forget());
     let (next, begun) = (world.process(), world.time.passed());

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use conformance::faulty::{CallFate, Faulty};
 use conformance::virtual_time::VirtualTime;
-use leasehold::{Locks, LocksBuilder, MemoryStore, QuorumStore, Store};
+use leasehold::{Guard, Locks, LocksBuilder, MemoryStore, QuorumStore, Store};
 use leasehold_core::Content;
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
@@ -75,4 +75,18 @@ impl Process {
     pub(crate) fn calls(&self) -> usize {
         self.way.iter().map(|member| member.calls()).sum()
     }
+}
+
+/// So many members, and a process that uses them.
+pub(crate) fn process_of(members: u8) -> (World, Process) {
+    let world = World::of(members);
+    let process = world.process();
+    (world, process)
+}
+
+/// The same, and the guard of a lock that the process holds.
+pub(crate) async fn holding(members: u8) -> (World, Process, Guard) {
+    let (world, process) = process_of(members);
+    let guard = process.locks.mutex("k").lock().await.unwrap();
+    (world, process, guard)
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use leasehold::testing::{Outage, World};
 use leasehold::{FaultCause, HoldError, LockError, Loss};
 
-use super::{SECOND, TTL, on_each_runtime};
+use super::{SECOND, TTL, holding, in_a_world, on_each_runtime};
 
 const EACH: [Outage; 4] = [Outage::Silent, Outage::Down, Outage::AnswersLost, Outage::Refused];
 
@@ -15,8 +15,7 @@ const EACH: [Outage; 4] = [Outage::Silent, Outage::Down, Outage::AnswersLost, Ou
 fn a_short_outage_loses_nothing() {
     on_each_runtime(async || {
         for outage in EACH {
-            let world = World::new();
-            let guard = world.locks().mutex("k").lock().await.unwrap();
+            let (world, guard) = holding().await;
             for _ in 0..10 {
                 world.outage(outage);
                 world.advance(TTL / 2).await;
@@ -33,8 +32,7 @@ fn a_short_outage_loses_nothing() {
 fn an_outage_longer_than_the_lease_loses_it_at_its_end() {
     on_each_runtime(async || {
         for outage in EACH {
-            let world = World::new();
-            let guard = world.locks().mutex("k").lock().await.unwrap();
+            let (world, guard) = holding().await;
             world.advance(TTL / 3 - SECOND).await;
             world.outage(outage);
             world.advance(TTL - TTL / 3 + SECOND - SECOND / 1000).await;
@@ -51,8 +49,7 @@ fn an_outage_longer_than_the_lease_loses_it_at_its_end() {
 
 #[test]
 fn work_under_a_lock_is_stopped_when_the_store_is_away_for_too_long() {
-    on_each_runtime(async || {
-        let world = World::new();
+    in_a_world(async |world| {
         let locks = world.locks();
         let done = Arc::new(AtomicBool::new(false));
         let worked = done.clone();
@@ -92,8 +89,7 @@ fn a_request_fails_as_unreachable_when_the_outage_limit_is_over() {
 
 #[test]
 fn a_call_to_a_silent_store_is_served_when_the_outage_ends_in_time() {
-    on_each_runtime(async || {
-        let world = World::new();
+    in_a_world(async |world| {
         let locks = world.locks();
         world.outage(Outage::Silent);
         let asked = tokio::spawn(locks.mutex("k").lock().into_future());
@@ -107,8 +103,7 @@ fn a_call_to_a_silent_store_is_served_when_the_outage_ends_in_time() {
 
 #[test]
 fn a_grant_without_an_answer_is_undone() {
-    on_each_runtime(async || {
-        let world = World::new();
+    in_a_world(async |world| {
         let cut_off = world.process();
         let locks = cut_off.locks();
         cut_off.outage(Outage::AnswersLost);
@@ -126,8 +121,7 @@ fn a_grant_without_an_answer_is_undone() {
 
 #[test]
 fn an_outage_of_one_process_concerns_nobody_else() {
-    on_each_runtime(async || {
-        let world = World::new();
+    in_a_world(async |world| {
         let cut_off = world.process();
         let lost = cut_off.locks().mutex("mine").lock().await.unwrap();
         let kept = world.locks().mutex("other").lock().await.unwrap();
@@ -142,8 +136,7 @@ fn an_outage_of_one_process_concerns_nobody_else() {
 
 #[test]
 fn an_outage_of_all_concerns_those_who_come_later_too() {
-    on_each_runtime(async || {
-        let world = World::new();
+    in_a_world(async |world| {
         world.outage(Outage::Refused);
         assert!(matches!(world.locks().mutex("k").lock().await, Err(LockError::Refused { .. })));
         world.heal();
@@ -155,8 +148,7 @@ fn an_outage_of_all_concerns_those_who_come_later_too() {
 #[test]
 fn a_waiter_that_is_cut_off_holds_nobody_up() {
     on_each_runtime(async || {
-        let world = World::new();
-        let guard = world.locks().mutex("k").lock().await.unwrap();
+        let (world, guard) = holding().await;
         let cut_off = world.process();
         let first = tokio::spawn(cut_off.locks().mutex("k").lock().into_future());
         world.until("k", |state| state.waiters.len() == 1).await;

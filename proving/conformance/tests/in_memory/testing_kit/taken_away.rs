@@ -5,13 +5,12 @@ use std::time::Duration;
 use leasehold::testing::World;
 use leasehold::{Event, Loss, ReleaseError};
 
-use super::{SECOND, TTL, on_each_runtime};
+use super::{SECOND, TTL, holding, in_a_world, on_each_runtime};
 
 #[test]
 fn a_lease_that_is_deleted_is_lost_with_the_next_renewal() {
     on_each_runtime(async || {
-        let world = World::new();
-        let guard = world.locks().mutex("k").lock().await.unwrap();
+        let (world, guard) = holding().await;
         world.lose("k");
         world.advance(TTL / 3 - SECOND).await;
         assert!(guard.is_held(), "nobody can know yet");
@@ -25,8 +24,7 @@ fn a_lease_that_is_deleted_is_lost_with_the_next_renewal() {
 #[test]
 fn a_lease_that_is_deleted_and_taken_says_by_whom() {
     on_each_runtime(async || {
-        let world = World::new();
-        let guard = world.locks().mutex("k").lock().await.unwrap();
+        let (world, guard) = holding().await;
         world.lose("k");
         let other = world.locks().mutex("k").label("usurper").try_lock().await.unwrap().unwrap();
         assert!(other.fence() > guard.fence());
@@ -39,8 +37,7 @@ fn a_lease_that_is_deleted_and_taken_says_by_whom() {
 
 #[test]
 fn readers_are_deleted_together() {
-    on_each_runtime(async || {
-        let world = World::new();
+    in_a_world(async |world| {
         let doc = world.locks().rw_lock("doc");
         let (one, two) = (doc.read().await.unwrap(), doc.read().await.unwrap());
         world.lose("doc");
@@ -52,8 +49,7 @@ fn readers_are_deleted_together() {
 #[test]
 fn a_lease_that_is_broken_is_lost_at_once_and_the_next_holds() {
     on_each_runtime(async || {
-        let world = World::new();
-        let guard = world.locks().mutex("k").lock().await.unwrap();
+        let (world, guard) = holding().await;
         let next = tokio::spawn(world.locks().mutex("k").lock().into_future());
         world.until("k", |state| state.waiters.len() == 1).await;
         world.settle().await;
@@ -67,8 +63,7 @@ fn a_lease_that_is_broken_is_lost_at_once_and_the_next_holds() {
 #[test]
 fn a_store_that_forgot_everything_says_so_at_the_next_renewal() {
     on_each_runtime(async || {
-        let world = World::new();
-        let guard = world.locks().mutex("k").lock().await.unwrap();
+        let (world, guard) = holding().await;
         let once = world.locks().once("migrate");
         once.run(async |_| Ok::<_, ReleaseError>(())).await.unwrap();
         world.forget();
@@ -93,8 +88,7 @@ fn a_free_lock_cannot_be_broken() {
 
 #[test]
 fn a_paused_process_renews_nothing_and_finds_out_when_it_continues() {
-    on_each_runtime(async || {
-        let world = World::new();
+    in_a_world(async |world| {
         let (sleeper, other) = (world.process(), world.locks().mutex("other").lock().await.unwrap());
         let guard = sleeper.locks().mutex("k").lock().await.unwrap();
         let mut events = sleeper.locks().events();
@@ -115,8 +109,7 @@ fn a_paused_process_renews_nothing_and_finds_out_when_it_continues() {
 
 #[test]
 fn a_process_paused_for_less_than_its_lease_loses_nothing() {
-    on_each_runtime(async || {
-        let world = World::new();
+    in_a_world(async |world| {
         let sleeper = world.process();
         let guard = sleeper.locks().mutex("k").lock().await.unwrap();
         for _ in 0..10 {
@@ -132,8 +125,7 @@ fn a_process_paused_for_less_than_its_lease_loses_nothing() {
 /// Its requests stop with it, including those of the test itself.
 #[test]
 fn a_paused_process_acquires_no_lock() {
-    on_each_runtime(async || {
-        let world = World::new();
+    in_a_world(async |world| {
         let sleeper = world.process();
         let locks = sleeper.locks();
         sleeper.pause();
@@ -149,8 +141,7 @@ fn a_paused_process_acquires_no_lock() {
 /// A dead waiter may not delay the next one for longer than any waiter is waited for.
 #[test]
 fn a_process_that_never_goes_on_is_followed_at_its_leases_end() {
-    on_each_runtime(async || {
-        let world = World::new();
+    in_a_world(async |world| {
         let (dead, dead_too) = (world.process(), world.process());
         let guard = dead.locks().mutex("k").lock().await.unwrap();
         let _waits = tokio::spawn(dead_too.locks().mutex("k").lock().into_future());

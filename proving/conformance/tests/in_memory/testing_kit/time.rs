@@ -11,12 +11,11 @@ use leasehold::testing::World;
 use leasehold::{EveryOutcome, LockError, Locks, Renewal};
 use tokio::runtime::Builder;
 
-use super::{SECOND, TTL, on_each_runtime};
+use super::{SECOND, TTL, holding, in_a_world, on_each_runtime};
 
 #[test]
 fn time_stands_still_unless_it_is_moved() {
-    on_each_runtime(async || {
-        let world = World::new();
+    in_a_world(async |world| {
         let guard = world.locks_with(Locks::builder().renewal(Renewal::Off)).mutex("k").lock().await.unwrap();
         let others = world.locks();
         let waiting = tokio::spawn(others.mutex("k").lock().within(SECOND).into_future());
@@ -39,8 +38,7 @@ fn time_stands_still_unless_it_is_moved() {
 #[test]
 fn a_guard_is_renewed_for_as_long_as_time_is_moved() {
     on_each_runtime(async || {
-        let world = World::new();
-        let guard = world.locks().mutex("k").lock().await.unwrap();
+        let (world, guard) = holding().await;
         for hour in 1..=3 {
             world.advance(3600 * SECOND).await;
             assert_eq!(guard.held_for(), hour * 3600 * SECOND);
@@ -54,8 +52,7 @@ fn a_guard_is_renewed_for_as_long_as_time_is_moved() {
 
 #[test]
 fn a_lease_that_is_not_renewed_ends_on_the_dot() {
-    on_each_runtime(async || {
-        let world = World::new();
+    in_a_world(async |world| {
         let locks = world.locks_with(Locks::builder().ttl(10 * SECOND).renewal(Renewal::Off));
         let guard = locks.mutex("k").lock().await.unwrap();
         world.advance(10 * SECOND - SECOND / 1000).await;
@@ -100,8 +97,7 @@ fn a_machine_that_stalls_loses_nobody_a_lease() {
 /// After one jump over the whole period, each has run at its own time.
 #[test]
 fn due_timers_fire_at_their_time_and_in_order() {
-    on_each_runtime(async || {
-        let world = World::new();
+    in_a_world(async |world| {
         let locks = world.locks();
         let _guard = locks.mutex("k").lock().await.unwrap();
         let ends = Arc::new(Mutex::new(Vec::new()));
@@ -126,8 +122,7 @@ fn due_timers_fire_at_their_time_and_in_order() {
 
 #[test]
 fn settling_releases_what_was_dropped() {
-    on_each_runtime(async || {
-        let world = World::new();
+    in_a_world(async |world| {
         let locks = world.locks();
         drop(locks.mutex("k").lock().await.unwrap());
         world.settle().await;
@@ -138,8 +133,7 @@ fn settling_releases_what_was_dropped() {
 
 #[test]
 fn run_takes_as_much_virtual_time_as_the_future_needs_and_no_more() {
-    on_each_runtime(async || {
-        let world = World::new();
+    in_a_world(async |world| {
         let locks = world.locks_with(Locks::builder().renewal(Renewal::Off));
         let _dead = locks.mutex("k").lock().await.unwrap();
         let next = world.within(2 * TTL, world.locks().mutex("k").lock().into_future()).await.unwrap();
@@ -164,8 +158,7 @@ fn run_fails_the_test_if_the_future_needs_more_time() {
 #[test]
 fn a_request_that_nobody_polls_holds_no_time_up() {
     on_each_runtime(async || {
-        let world = World::new();
-        let guard = world.locks().mutex("k").lock().await.unwrap();
+        let (world, guard) = holding().await;
         let mut asked = pin!(world.locks().mutex("k").lock().within(SECOND).into_future());
         let mut context = Context::from_waker(Waker::noop());
         assert!(asked.as_mut().poll(&mut context).is_pending());
@@ -177,8 +170,7 @@ fn a_request_that_nobody_polls_holds_no_time_up() {
 
 #[test]
 fn an_hourly_job_runs_once_in_each_hour() {
-    on_each_runtime(async || {
-        let world = World::new();
+    in_a_world(async |world| {
         let locks = [world.locks(), world.locks()];
         let mut ran = 0;
         for _ in 0..6 {
@@ -196,8 +188,7 @@ fn an_hourly_job_runs_once_in_each_hour() {
 /// time moved on too fast.
 #[test]
 fn tasks_that_take_turns_are_given_the_time_to_take_them() {
-    on_each_runtime(async || {
-        let world = World::new();
+    in_a_world(async |world| {
         let (inside, turns) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
         let mut tasks = Vec::new();
         for _ in 0..30 {

@@ -8,7 +8,7 @@ use leasehold_core::{
     MarkStore as _, MemberStore as _, Notice, Notices, Proposal, Store as _, Ttl, WaitMode,
 };
 
-use super::world::{MAX_TTL, MILLISECOND, World, fence, key};
+use super::world::{MAX_TTL, MILLISECOND, World, fence, held_at, key, quorum_of};
 
 /// A notice that has already arrived.
 fn told(notices: &mut Box<dyn Notices>) -> Option<Notice> {
@@ -27,12 +27,8 @@ async fn raise_at(world: &World, member: usize, attempt: &Attempt, to: Fence) {
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_is_broken_when_a_majority_has_it_no_more_however_long_the_others_take() {
-    let world = World::of(5);
-    let quorum = world.quorum();
-    let attempt = world.attempt();
-    let fence = fence(&quorum.grant(&attempt, WaitMode::Try).await);
-    world.members[3].on("break", CallFate::Hung);
-    world.members[4].on("break", CallFate::Hung);
+    let (world, quorum, attempt, fence) = held_at(5).await;
+    world.on([3, 4], "break", CallFate::Hung);
     let BreakAnswer::Broken { holding } =
         quorum.break_lease(&key("k"), fence, &BreakNote::default()).await.unwrap()
     else {
@@ -47,9 +43,7 @@ async fn a_lease_is_broken_when_a_majority_has_it_no_more_however_long_the_other
 /// A majority broke it long before the last member did.
 #[tokio::test(start_paused = true)]
 async fn the_time_of_a_break_is_that_of_the_first_member() {
-    let world = World::of(3);
-    let quorum = world.quorum();
-    let fence = fence(&quorum.grant(&world.attempt(), WaitMode::Try).await);
+    let (world, quorum, _, fence) = held_at(3).await;
     world.members[0].once("break", CallFate::Late(10 * MILLISECOND));
     quorum.break_lease(&key("k"), fence, &BreakNote::default()).await.unwrap();
     let after = world.members[1].memory.marked(&key("k")).await.unwrap().now;
@@ -63,9 +57,7 @@ async fn the_time_of_a_break_is_that_of_the_first_member() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_too_few_members_broke_is_not_said_to_be_broken() {
-    let world = World::of(3);
-    let quorum = world.quorum();
-    let fence = fence(&quorum.grant(&world.attempt(), WaitMode::Try).await);
+    let (world, quorum, _, fence) = held_at(3).await;
     world.members[0].on("break", passing("connection refused"));
     world.members[2].on("break", lasting("not allowed"));
     let fault = quorum.break_lease(&key("k"), fence, &BreakNote::default()).await.unwrap_err();
@@ -99,10 +91,7 @@ async fn a_member_that_may_take_a_lease_again_does_not_count_as_one_that_broke_i
 
 #[tokio::test(start_paused = true)]
 async fn another_fence_breaks_nothing_and_the_holder_is_named() {
-    let world = World::of(3);
-    let quorum = world.quorum();
-    let attempt = world.attempt();
-    let fence = fence(&quorum.grant(&attempt, WaitMode::Try).await);
+    let (world, quorum, _, fence) = held_at(3).await;
     let other = Fence::new(fence.get() + 1).unwrap();
     let answer = quorum.break_lease(&key("k"), other, &BreakNote::default()).await.unwrap();
     let BreakAnswer::NotHeld { held_by: Some(held_by) } = answer else { panic!("{answer:?}") };
@@ -115,10 +104,7 @@ async fn another_fence_breaks_nothing_and_the_holder_is_named() {
 /// it has then.
 #[tokio::test(start_paused = true)]
 async fn a_lease_is_broken_also_where_its_fence_rises_meanwhile() {
-    let world = World::of(3);
-    let quorum = world.quorum();
-    let attempt = world.attempt();
-    let fence = fence(&quorum.grant(&attempt, WaitMode::Try).await);
+    let (world, quorum, attempt, fence) = held_at(3).await;
     world.members[1].once("break", CallFate::Late(10 * MILLISECOND));
     world.members[2].on("break", passing("connection refused"));
     let breaking = async { quorum.break_lease(&key("k"), fence, &BreakNote::default()).await };
@@ -133,10 +119,7 @@ async fn a_lease_is_broken_also_where_its_fence_rises_meanwhile() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_whose_fence_rises_all_the_time_is_not_chased_for_ever() {
-    let world = World::of(3);
-    let quorum = world.quorum();
-    let attempt = world.attempt();
-    let fence = fence(&quorum.grant(&attempt, WaitMode::Try).await);
+    let (world, quorum, attempt, fence) = held_at(3).await;
     world.members[1].on("break", CallFate::Late(10 * MILLISECOND));
     world.members[2].on("break", passing("connection refused"));
     let breaking = async { quorum.break_lease(&key("k"), fence, &BreakNote::default()).await };
@@ -155,8 +138,7 @@ async fn a_lease_whose_fence_rises_all_the_time_is_not_chased_for_ever() {
 /// Regression: only the reader with the greatest fence could be broken.
 #[tokio::test(start_paused = true)]
 async fn each_of_several_readers_is_broken_by_its_own_fence() {
-    let world = World::of(3);
-    let quorum = world.quorum();
+    let (world, quorum) = quorum_of(3);
     let readers = [world.attempt().reading(), world.attempt().reading()];
     let mut fences = Vec::new();
     for reader in &readers {
@@ -172,8 +154,7 @@ async fn each_of_several_readers_is_broken_by_its_own_fence() {
 /// Regression: a member that named another reader counted as if it had broken the lease.
 #[tokio::test(start_paused = true)]
 async fn a_reader_is_broken_also_where_its_fence_rises_meanwhile() {
-    let world = World::of(3);
-    let quorum = world.quorum();
+    let (world, quorum) = quorum_of(3);
     let (other, reader) = (world.attempt().reading(), world.attempt().reading());
     quorum.grant(&other, WaitMode::Try).await.unwrap();
     let fence = fence(&quorum.grant(&reader, WaitMode::Try).await);
@@ -196,10 +177,7 @@ async fn a_reader_is_broken_also_where_its_fence_rises_meanwhile() {
 /// The lease ended in between, and another holder came, which is not affected.
 #[tokio::test(start_paused = true)]
 async fn a_holder_that_took_the_key_at_a_member_during_a_break_keeps_it() {
-    let world = World::of(3);
-    let quorum = world.quorum();
-    let attempt = world.attempt();
-    let fence = fence(&quorum.grant(&attempt, WaitMode::Try).await);
+    let (world, quorum, attempt, fence) = held_at(3).await;
     world.members[1].on("break", CallFate::Late(10 * MILLISECOND));
     let next = world.attempt();
     let breaking = async { quorum.break_lease(&key("k"), fence, &BreakNote::default()).await };
@@ -218,8 +196,7 @@ async fn a_holder_that_took_the_key_at_a_member_during_a_break_keeps_it() {
 #[tokio::test(start_paused = true)]
 async fn a_holder_is_notified_when_enough_members_broke_its_lease_that_no_majority_is_left() {
     for (members, enough) in [(3, 2), (4, 2), (5, 3)] {
-        let world = World::of(members);
-        let quorum = world.quorum();
+        let (world, quorum) = quorum_of(members);
         let mut notices = quorum.notices().unwrap();
         let attempt = world.attempt();
         let fence = fence(&quorum.grant(&attempt, WaitMode::Try).await);
@@ -234,8 +211,7 @@ async fn a_holder_is_notified_when_enough_members_broke_its_lease_that_no_majori
 
 #[tokio::test(start_paused = true)]
 async fn a_member_at_which_a_lease_was_broken_is_not_asked_to_take_it_again() {
-    let world = World::of(3);
-    let quorum = world.quorum();
+    let (world, quorum) = quorum_of(3);
     let mut notices = quorum.notices().unwrap();
     let attempt = world.attempt();
     let fence = fence(&quorum.grant(&attempt, WaitMode::Try).await);

@@ -6,12 +6,11 @@ use leasehold_core::{
     Notice, ScanPosition, Store as _, WaitMode,
 };
 
-use super::world::{MAX_TTL, MILLISECOND, SECOND, TTL, WAIT, World, fence, key};
+use super::world::{MAX_TTL, MILLISECOND, SECOND, TTL, WAIT, World, fence, held_at, key, quorum_of};
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_longer_than_the_longest_is_refused_for_good_and_one_that_is_as_long_is_served() {
-    let world = World::of(3);
-    let quorum = world.quorum();
+    let (world, quorum) = quorum_of(3);
     let longest = world.attempt_for("k", MAX_TTL);
     fence(&quorum.grant(&longest, WaitMode::Try).await);
     assert_eq!(quorum.renew(std::slice::from_ref(&longest)).await, [Ok(HoldAnswer::Done)]);
@@ -32,8 +31,7 @@ async fn a_quorum_is_called_by_its_members_in_their_order() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failing_member_is_reported_once_by_name_and_again_when_it_is_back() {
-    let world = World::of(3);
-    let quorum = world.quorum();
+    let (world, quorum) = quorum_of(3);
     let mut notices = quorum.notices().unwrap();
     for _ in 0..3 {
         world.fall_silent(&quorum, &[1]).await;
@@ -76,8 +74,7 @@ async fn the_number_of_keys_inspected_at_once_is_that_of_the_weakest_member() {
 
 #[tokio::test(start_paused = true)]
 async fn a_quorum_is_open_as_soon_as_a_majority_is_and_says_who_is_not() {
-    let world = World::of(3);
-    let quorum = world.quorum();
+    let (world, quorum) = quorum_of(3);
     world.members[0].on("open", CallFate::Slow(50 * MILLISECOND));
     world.members[2].on("open", CallFate::Hung);
     quorum.open().await.unwrap();
@@ -93,8 +90,7 @@ async fn a_quorum_is_open_as_soon_as_a_majority_is_and_says_who_is_not() {
 
 #[tokio::test(start_paused = true)]
 async fn a_baseline_request_is_done_when_a_majority_has_done_it() {
-    let world = World::of(3);
-    let quorum = world.quorum();
+    let (world, quorum) = quorum_of(3);
     let attempt = world.attempt();
     let pair = Baseline::pair(key("k"), attempt.holder, attempt.ttl);
     world.members[0].on("bare", CallFate::Slow(5 * MILLISECOND));
@@ -102,7 +98,7 @@ async fn a_baseline_request_is_done_when_a_majority_has_done_it() {
     world.members[2].on("bare", CallFate::Slow(SECOND));
     quorum.run_baseline(&pair).await.unwrap();
     assert_eq!(world.passed(), 7 * MILLISECOND);
-    [0, 1].into_iter().for_each(|member| world.members[member].on("bare", lasting("not allowed")));
+    world.on([0, 1], "bare", lasting("not allowed"));
     let fault = quorum.run_baseline(&pair).await.unwrap_err();
     assert!(fault.to_string().contains("1 of 3 stores answered, 2 refused"), "{fault}");
 }
@@ -111,15 +107,13 @@ async fn a_baseline_request_is_done_when_a_majority_has_done_it() {
 /// found at the others.
 #[tokio::test(start_paused = true)]
 async fn a_walk_passes_a_silent_member_over_while_a_majority_answers() {
-    let world = World::of(3);
-    let quorum = world.quorum();
-    fence(&quorum.grant(&world.attempt(), WaitMode::Try).await);
+    let (world, quorum, ..) = held_at(3).await;
     world.members[0].on("scan", passing("connection refused"));
     let first = quorum.scan(b"", ScanPosition::default()).await.unwrap();
     assert_eq!((first.keys.len(), first.next), (0, Some(ScanPosition::to_section(1))));
     let second = quorum.scan(b"", first.next.unwrap()).await.unwrap();
     assert_eq!((second.keys, second.next), (vec![key("k")], Some(ScanPosition::to_section(2))));
-    world.members.iter().for_each(|member| member.on("open", passing("connection refused")));
+    world.on(0..3, "open", passing("connection refused"));
     assert!(quorum.scan(b"", ScanPosition::default()).await.is_err(), "nobody can say what is held");
     let beyond = quorum.scan(b"", ScanPosition::to_section(3)).await.unwrap();
     assert_eq!((beyond.keys.len(), beyond.next), (0, None));
@@ -144,13 +138,12 @@ async fn only_attempts_that_hold_or_wait_are_under_way() {
 
 #[tokio::test(start_paused = true)]
 async fn an_attempt_that_is_refused_for_good_is_forgotten_and_one_that_no_majority_answered_is_not() {
-    let world = World::of(3);
-    let quorum = world.quorum();
-    [0, 1].into_iter().for_each(|member| world.members[member].on("grant", lasting("not allowed")));
+    let (world, quorum) = quorum_of(3);
+    world.on([0, 1], "grant", lasting("not allowed"));
     let fault: Fault = quorum.grant(&world.attempt(), WAIT).await.unwrap_err();
     assert!(fault.is_lasting());
     assert_eq!(quorum.under_way(), 0);
-    [0, 1].into_iter().for_each(|member| world.members[member].on("grant", passing("it is starting")));
+    world.on([0, 1], "grant", passing("it is starting"));
     let attempt = world.attempt_for("other", TTL);
     let fault = quorum.grant(&attempt, WAIT).await.unwrap_err();
     assert!(!fault.is_lasting());

@@ -5,14 +5,12 @@ use std::time::Duration;
 use conformance::faulty::{CallFate, Does, lasting, passing};
 use leasehold_core::{GrantAnswer, InspectStore as _, Stamp, Store as _, WaitMode};
 
-use super::world::{MILLISECOND, SECOND, TTL, WAIT, World, fence, key};
+use super::world::{MILLISECOND, SECOND, TTL, WAIT, World, fence, is_refused, key, quorum_of};
 
 /// The time of a grant, with members that answer after these delays, or never.
 async fn grant_with(late: [Option<u32>; 3]) -> Duration {
     let world = World::of(3);
-    for (member, late) in world.members.iter().zip(late) {
-        member.on("grant", late.map_or(CallFate::Hung, |late| CallFate::Slow(late * MILLISECOND)));
-    }
+    world.answers_after("grant", late);
     fence(&world.quorum().grant(&world.attempt(), WaitMode::Try).await);
     world.passed()
 }
@@ -26,8 +24,7 @@ async fn a_grant_waits_for_a_majority_and_briefly_for_the_queue_member() {
 
 #[tokio::test(start_paused = true)]
 async fn a_queue_member_that_hung_is_not_waited_for_again_until_it_answers() {
-    let world = World::of(3);
-    let quorum = world.quorum();
+    let (world, quorum) = quorum_of(3);
     world.members[0].on("grant", CallFate::Hung);
     fence(&quorum.grant(&world.attempt(), WaitMode::Try).await);
     assert_eq!(world.passed(), 100 * MILLISECOND);
@@ -43,14 +40,10 @@ async fn a_queue_member_that_hung_is_not_waited_for_again_until_it_answers() {
 #[tokio::test(start_paused = true)]
 async fn a_try_that_one_holder_refuses_at_a_majority_goes_at_once_and_leaves_nothing() {
     let world = World::of(5);
-    let rival = world.rival_at(1).await;
-    for member in [2, 4] {
-        world.rival_is_at(&rival, member).await;
-    }
-    world.members[0].on("grant", CallFate::Slow(30 * MILLISECOND));
-    world.members[3].on("grant", CallFate::Slow(30 * MILLISECOND));
+    world.rival_at([1, 2, 4]).await;
+    world.on([0, 3], "grant", CallFate::Slow(30 * MILLISECOND));
     let answer = world.quorum().grant(&world.attempt(), WaitMode::Try).await;
-    assert!(matches!(answer, Ok(GrantAnswer::Busy { place: None, .. })), "{answer:?}");
+    is_refused(&answer);
     assert_eq!(world.passed(), Duration::ZERO);
     tokio::time::sleep(SECOND).await;
     assert_eq!(world.taken(), [1, 2, 4], "what came late is undone");
@@ -58,10 +51,8 @@ async fn a_try_that_one_holder_refuses_at_a_majority_goes_at_once_and_leaves_not
 
 #[tokio::test(start_paused = true)]
 async fn a_waiter_is_in_one_queue_and_from_then_on_asks_only_that_member() {
-    let world = World::of(3);
-    let quorum = world.quorum();
-    let rival = world.rival_at(0).await;
-    world.rival_is_at(&rival, 1).await;
+    let (world, quorum) = quorum_of(3);
+    let rival = world.rival_at([0, 1]).await;
     let waits = world.attempt();
     let answer = quorum.grant(&waits, WaitMode::Wait { queue_limit: Some(4) }).await;
     assert!(matches!(answer, Ok(GrantAnswer::Busy { place: Some(_), .. })), "{answer:?}");
@@ -74,9 +65,7 @@ async fn a_waiter_is_in_one_queue_and_from_then_on_asks_only_that_member() {
 
     assert!(matches!(quorum.grant(&waits, WAIT).await, Ok(GrantAnswer::Busy { .. })));
     assert_eq!(world.counts("grant"), [2, 1, 1]);
-    for member in [1, 0] {
-        world.members[member].memory.release(&rival).await.unwrap();
-    }
+    world.rival_leaves(&rival, [1, 0]).await;
     quorum.woken(&waits).await;
     fence(&quorum.grant(&waits, WAIT).await);
     assert_eq!((world.counts("grant"), world.taken()), (vec![3, 2, 2], vec![0, 1, 2]));
@@ -85,10 +74,8 @@ async fn a_waiter_is_in_one_queue_and_from_then_on_asks_only_that_member() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_that_does_not_join_a_full_queue_learns_why_and_leaves_nothing() {
-    let world = World::of(3);
-    let quorum = world.quorum();
-    let rival = world.rival_at(0).await;
-    world.rival_is_at(&rival, 1).await;
+    let (world, quorum) = quorum_of(3);
+    world.rival_at([0, 1]).await;
     let answer = quorum.grant(&world.attempt(), WaitMode::Wait { queue_limit: Some(0) }).await;
     assert!(matches!(answer, Ok(GrantAnswer::QueueFull { length: 0, .. })), "{answer:?}");
     tokio::time::sleep(MILLISECOND).await;
@@ -100,7 +87,7 @@ async fn a_request_that_does_not_join_a_full_queue_learns_why_and_leaves_nothing
 #[tokio::test(start_paused = true)]
 async fn a_full_queue_at_another_member_does_not_prevent_a_majority() {
     let world = World::of(3);
-    world.rival_at(1).await;
+    world.rival_at([1]).await;
     let held_by = world.members[1].memory.inspect(&key("k")).await.unwrap().holders.remove(0);
     world.members[1].on("grant", Does::Says(GrantAnswer::QueueFull { held_by, length: 3 }));
     fence(&world.quorum().grant(&world.attempt(), WAIT).await);
@@ -111,19 +98,15 @@ async fn a_full_queue_at_another_member_does_not_prevent_a_majority() {
 /// asked.
 #[tokio::test(start_paused = true)]
 async fn a_queued_waiter_starts_over_when_too_few_members_answer() {
-    let world = World::of(3);
-    let quorum = world.quorum();
-    let rival = world.rival_at(0).await;
-    world.rival_is_at(&rival, 1).await;
+    let (world, quorum) = quorum_of(3);
+    world.rival_at([0, 1]).await;
     let waits = world.attempt();
     assert!(matches!(quorum.grant(&waits, WAIT).await, Ok(GrantAnswer::Busy { .. })));
-    for member in [1, 2] {
-        world.members[member].on("grant", passing("it is down"));
-    }
+    world.on([1, 2], "grant", passing("it is down"));
     world.fall_silent(&quorum, &[1, 2]).await;
     let fault = quorum.grant(&waits, WAIT).await.unwrap_err();
     assert!(fault.to_string().contains("0 of 3 stores granted, 1 refused (memory:a: held by"), "{fault}");
-    let ids: Vec<_> = world.members[0].asked("grant").iter().map(|asked| asked.holder).collect();
+    let ids = world.ids_at(0);
     assert!(ids.len() == 2 && ids[0] == waits.holder && ids[1] != ids[0], "{ids:?}");
     tokio::time::sleep(MILLISECOND).await;
     assert_eq!(world.lines()[0], 0);
@@ -135,10 +118,10 @@ async fn a_queued_waiter_starts_over_when_too_few_members_answer() {
 async fn a_try_on_a_split_vote_asks_ever_more_rarely_for_a_second_and_then_goes() {
     let world = World::of(3);
     for member in [1, 2] {
-        world.rival_at(member).await;
+        world.rival_at([member]).await;
     }
     let answer = world.quorum().grant(&world.attempt(), WaitMode::Try).await;
-    assert!(matches!(answer, Ok(GrantAnswer::Busy { place: None, .. })), "{answer:?}");
+    is_refused(&answer);
     let (took, asked) = (world.passed(), world.counts("grant"));
     assert!(took >= SECOND && took <= SECOND + 300 * MILLISECOND, "{took:?}");
     assert!(asked[0] == 1 && asked[1] == asked[2] && (8..25).contains(&asked[1]), "{asked:?}");
@@ -151,17 +134,17 @@ async fn a_try_on_a_split_vote_asks_ever_more_rarely_for_a_second_and_then_goes(
 #[tokio::test(start_paused = true)]
 async fn the_rival_with_the_first_members_key_continues_when_each_has_some_members() {
     let world = World::of(3);
-    world.rival_at(0).await;
-    world.rival_at(1).await;
+    world.rival_at([0]).await;
+    world.rival_at([1]).await;
     let answer = world.quorum().grant(&world.attempt(), WaitMode::Try).await;
-    assert!(matches!(answer, Ok(GrantAnswer::Busy { place: None, .. })), "{answer:?}");
+    is_refused(&answer);
     assert_eq!((world.passed(), world.counts("grant")), (Duration::ZERO, vec![1; 3]));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_try_on_a_split_vote_is_served_if_one_of_the_others_goes() {
     let world = World::of(3);
-    let rivals = [world.rival_at(1).await, world.rival_at(2).await];
+    let rivals = [world.rival_at([1]).await, world.rival_at([2]).await];
     let (attempt, quorum) = (world.attempt(), world.quorum());
     let goes = async {
         tokio::time::sleep(MILLISECOND).await;
@@ -175,8 +158,7 @@ async fn a_try_on_a_split_vote_is_served_if_one_of_the_others_goes() {
 #[tokio::test(start_paused = true)]
 async fn a_try_against_one_holder_at_a_majority_is_no_split_vote() {
     let world = World::of(3);
-    let rival = world.rival_at(1).await;
-    world.rival_is_at(&rival, 2).await;
+    world.rival_at([1, 2]).await;
     let answer = world.quorum().grant(&world.attempt(), WaitMode::Try).await;
     let Ok(GrantAnswer::Busy { held_by, place: None }) = answer else { panic!("{answer:?}") };
     assert_eq!(held_by.key, key("k"));
@@ -207,10 +189,8 @@ async fn a_try_reports_a_held_lock_even_if_the_queue_member_fails_before_the_oth
 #[tokio::test(start_paused = true)]
 async fn a_try_without_a_majority_of_answers_reports_that_although_one_member_is_held() {
     let world = World::of(3);
-    world.rival_at(2).await;
-    for member in [0, 1] {
-        world.members[member].on("grant", passing("connection refused"));
-    }
+    world.rival_at([2]).await;
+    world.on([0, 1], "grant", passing("connection refused"));
     let fault = world.quorum().grant(&world.attempt(), WaitMode::Try).await.unwrap_err();
     assert!(!fault.is_lasting() && fault.to_string().contains("2 did not answer (memory:a: "), "{fault}");
 }
@@ -220,10 +200,8 @@ async fn a_try_without_a_majority_of_answers_reports_that_although_one_member_is
 #[tokio::test(start_paused = true)]
 async fn failing_members_are_named_if_the_holders_are_too_few_to_refuse_the_lock() {
     let world = World::of(5);
-    world.rival_at(2).await;
-    for member in [1, 3] {
-        world.members[member].on("grant", passing("it is starting"));
-    }
+    world.rival_at([2]).await;
+    world.on([1, 3], "grant", passing("it is starting"));
     let fault = world.quorum().grant(&world.attempt(), WaitMode::Try).await.unwrap_err();
     assert!(!fault.is_lasting());
     let text = fault.to_string();
@@ -248,8 +226,7 @@ async fn a_members_refusal_is_the_answer_when_no_majority_can_contradict_it() {
     world.members[2].on("grant", lasting("not allowed"));
     let answer = world.quorum().grant(&world.attempt(), WaitMode::Try).await;
     assert_eq!(answer, Ok(GrantAnswer::NotALock { key: key("k") }));
-    world.members[0].on("grant", spent());
-    world.members[2].on("grant", spent());
+    world.on([0, 2], "grant", spent());
     let answer = world.quorum().grant(&world.attempt(), WaitMode::Try).await;
     assert_eq!(answer, Ok(GrantAnswer::FencesSpent { key: key("k") }));
     // An answer that may differ next time is an error.
@@ -271,8 +248,7 @@ async fn a_member_that_did_not_finish_is_asked_again_at_once() {
 /// The members answered different fences, and are raised to the greatest before anybody may use it.
 #[tokio::test(start_paused = true)]
 async fn the_fence_of_a_grant_is_the_greatest_that_any_member_answered_and_the_next_is_greater() {
-    let world = World::of(3);
-    let quorum = world.quorum();
+    let (world, quorum) = quorum_of(3);
     let ahead = fence(&quorum.grant(&world.attempt_for("other", TTL), WaitMode::Try).await);
     let high = leasehold_core::Fence::new(ahead.get() + 1_000_000).unwrap();
     world.members[1].once("grant", Does::Says(GrantAnswer::Granted { fence: high }));
@@ -286,9 +262,7 @@ async fn the_fence_of_a_grant_is_the_greatest_that_any_member_answered_and_the_n
 #[tokio::test(start_paused = true)]
 async fn a_majority_of_names_for_one_place_grants_nothing_also_when_that_is_known_only_by_their_answers() {
     let world = World::of(3);
-    for member in &world.members {
-        member.on("grant", CallFate::Slow(10 * MILLISECOND));
-    }
+    world.on(0..3, "grant", CallFate::Slow(10 * MILLISECOND));
     let (quorum, attempt) = (world.quorum(), world.attempt());
     let tell = async {
         tokio::time::sleep(5 * MILLISECOND).await;
@@ -306,9 +280,7 @@ async fn a_majority_of_names_for_one_place_grants_nothing_also_when_that_is_know
 #[tokio::test(start_paused = true)]
 async fn an_error_includes_the_answers_of_the_healthy_members() {
     let world = World::of(3);
-    for member in [0, 1] {
-        world.members[member].on("grant", passing("connection refused"));
-    }
+    world.on([0, 1], "grant", passing("connection refused"));
     world.members[2].on("grant", CallFate::Slow(50 * MILLISECOND));
     let fault = world.quorum().grant(&world.attempt(), WaitMode::Try).await.unwrap_err();
     assert!(fault.to_string().contains("1 of 3 stores granted, 2 did not answer"), "{fault}");

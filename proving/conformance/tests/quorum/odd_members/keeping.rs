@@ -5,13 +5,12 @@ use std::time::Duration;
 use conformance::faulty::{CallFate, lasting, passing};
 use leasehold_core::{HoldAnswer, InspectStore as _, Notice, Store as _, WaitMode};
 
-use super::world::{MILLISECOND, SECOND, TTL, World, fence};
+use super::world::{MILLISECOND, SECOND, TTL, World, fence, held_at, quorum_of};
 
 /// A server with many nodes, one of which is down, renews some leases and cannot answer for others.
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_a_part_of_the_members_cannot_reach_takes_no_other_of_its_batch_with_it() {
-    let world = World::of(3);
-    let quorum = world.quorum();
+    let (world, quorum) = quorum_of(3);
     let [one, other] = ["k", "l"].map(|name| world.attempt_for(name, TTL));
     for attempt in [&one, &other] {
         fence(&quorum.grant(attempt, WaitMode::Try).await);
@@ -39,12 +38,9 @@ async fn a_lease_that_a_part_of_the_members_cannot_reach_takes_no_other_of_its_b
 
 #[tokio::test(start_paused = true)]
 async fn a_renewal_is_confirmed_as_soon_as_a_majority_has_answered() {
-    let world = World::of(3);
-    let quorum = world.quorum();
-    let attempt = world.attempt();
-    fence(&quorum.grant(&attempt, WaitMode::Try).await);
+    let (world, quorum, attempt, _) = held_at(3).await;
     tokio::time::sleep(SECOND).await;
-    world.members.iter().for_each(|member| member.on("renew", CallFate::Slow(20 * MILLISECOND)));
+    world.on(0..3, "renew", CallFate::Slow(20 * MILLISECOND));
     world.members[0].on("renew", CallFate::Hung);
     let begun = world.passed();
     assert_eq!(quorum.renew(std::slice::from_ref(&attempt)).await, [Ok(HoldAnswer::Done)]);
@@ -68,13 +64,8 @@ async fn a_lease_of_another_process_is_renewed_where_it_is_and_taken_nowhere() {
 
 /// The time of a release, with members that answer after these delays, or never.
 async fn release_with(late: [Option<u32>; 3]) -> Duration {
-    let world = World::of(3);
-    let quorum = world.quorum();
-    let attempt = world.attempt();
-    fence(&quorum.grant(&attempt, WaitMode::Try).await);
-    for (member, late) in world.members.iter().zip(late) {
-        member.on("release", late.map_or(CallFate::Hung, |late| CallFate::Slow(late * MILLISECOND)));
-    }
+    let (world, quorum, attempt, _) = held_at(3).await;
+    world.answers_after("release", late);
     assert_eq!(quorum.release(&attempt).await, Ok(HoldAnswer::Done));
     world.passed()
 }
@@ -90,12 +81,8 @@ async fn a_release_waits_for_a_majority_and_briefly_for_the_queue_member() {
 
 #[tokio::test(start_paused = true)]
 async fn a_release_that_a_majority_did_not_answer_in_time_says_so_and_goes_on() {
-    let world = World::of(3);
-    let quorum = world.quorum();
-    let attempt = world.attempt();
-    fence(&quorum.grant(&attempt, WaitMode::Try).await);
-    world.members[1].on("release", CallFate::Hung);
-    world.members[2].on("release", CallFate::Hung);
+    let (world, quorum, attempt, _) = held_at(3).await;
+    world.on([1, 2], "release", CallFate::Hung);
     let fault = quorum.release(&attempt).await.unwrap_err();
     let words =
         "1 of 3 stores released, 2 did not answer (memory:b: timed out, memory:c: timed out); 2 needed";
@@ -108,13 +95,8 @@ async fn a_release_that_a_majority_did_not_answer_in_time_says_so_and_goes_on() 
 
 /// The time of giving up, with members that answer after these delays, or never.
 async fn give_up_with(late: [Option<u32>; 3]) -> Duration {
-    let world = World::of(3);
-    let quorum = world.quorum();
-    let attempt = world.attempt();
-    fence(&quorum.grant(&attempt, WaitMode::Try).await);
-    for (member, late) in world.members.iter().zip(late) {
-        member.on("give_up", late.map_or(CallFate::Hung, |late| CallFate::Slow(late * MILLISECOND)));
-    }
+    let (world, quorum, attempt, _) = held_at(3).await;
+    world.answers_after("give_up", late);
     quorum.give_up(&attempt).await.unwrap();
     assert_eq!(quorum.under_way(), 0);
     world.passed()
@@ -129,13 +111,8 @@ async fn giving_up_is_done_when_all_that_answer_have_done_it() {
 
 #[tokio::test(start_paused = true)]
 async fn giving_up_lasts_until_a_majority_has_done_it_and_ends_where_that_is_refused_for_good() {
-    let world = World::of(3);
-    let quorum = world.quorum();
-    let attempt = world.attempt();
-    fence(&quorum.grant(&attempt, WaitMode::Try).await);
-    for member in [0, 1] {
-        world.members[member].on("give_up", passing("connection refused"));
-    }
+    let (world, quorum, attempt, _) = held_at(3).await;
+    world.on([0, 1], "give_up", passing("connection refused"));
     let back = async {
         tokio::time::sleep(3 * SECOND).await;
         assert_eq!(world.taken(), [0, 1]);
@@ -145,9 +122,7 @@ async fn giving_up_lasts_until_a_majority_has_done_it_and_ends_where_that_is_ref
     assert_eq!((given_up, world.taken()), (Ok(()), vec![1]));
     assert!(world.passed() >= 3 * SECOND && world.passed() < 10 * SECOND, "{:?}", world.passed());
 
-    for member in [0, 1] {
-        world.members[member].on("give_up", lasting("not allowed"));
-    }
+    world.on([0, 1], "give_up", lasting("not allowed"));
     let begun = world.passed();
     let fault = quorum.give_up(&world.attempt()).await.unwrap_err();
     assert!(fault.to_string().contains("1 of 3 stores released, 2 refused"), "{fault}");

@@ -1,26 +1,14 @@
 //! The view of an observer if the members disagree.
 
 use conformance::faulty::{CallFate, passing};
-use leasehold_core::{
-    Attempt, InspectStore as _, Key, Mark, MarkStore as _, Stamp, Store as _, WaitMode, Waiter,
-};
+use leasehold_core::{InspectStore as _, Key, Mark, MarkStore as _, Stamp, Store as _, WaitMode, Waiter};
 
-use super::world::{MILLISECOND, SECOND, TTL, WAIT, World, fence, key};
-
-/// Holds `k` at some members only, as a process whose request is under way does.
-async fn hold_at(world: &World, members: &[usize]) -> Attempt {
-    let attempt = world.attempt();
-    for member in members {
-        fence(&world.members[*member].memory.grant(&attempt, WaitMode::Try).await);
-    }
-    attempt
-}
+use super::world::{MILLISECOND, SECOND, TTL, WAIT, fence, held_at, key, quorum_of};
 
 #[tokio::test(start_paused = true)]
 async fn a_key_held_at_a_minority_is_shown_as_free_and_is_not_listed() {
-    let world = World::of(5);
-    let quorum = world.quorum();
-    hold_at(&world, &[1, 4]).await;
+    let (world, quorum) = quorum_of(5);
+    world.rival_at([1, 4]).await;
     assert!(quorum.inspect(&key("k")).await.unwrap().holders.is_empty());
     assert!(quorum.list(b"").await.unwrap().is_empty());
     let held = world.attempt_for("l", TTL);
@@ -34,10 +22,9 @@ async fn a_key_held_at_a_minority_is_shown_as_free_and_is_not_listed() {
 
 #[tokio::test(start_paused = true)]
 async fn waiters_are_shown_in_the_order_of_the_first_nonempty_queue_also_of_a_free_key() {
-    let world = World::of(3);
-    let quorum = world.quorum();
+    let (world, quorum) = quorum_of(3);
     // At the second member alone, there are a holder and a waiter.
-    hold_at(&world, &[1]).await;
+    world.rival_at([1]).await;
     let waits = world.attempt();
     world.members[1].memory.grant(&waits, WAIT).await.unwrap();
     let state = quorum.inspect(&key("k")).await.unwrap();
@@ -49,9 +36,7 @@ async fn waiters_are_shown_in_the_order_of_the_first_nonempty_queue_also_of_a_fr
 
 #[tokio::test(start_paused = true)]
 async fn an_inspection_uses_every_member_that_answers_in_time_and_needs_a_majority() {
-    let world = World::of(3);
-    let quorum = world.quorum();
-    fence(&quorum.grant(&world.attempt(), WaitMode::Try).await);
+    let (world, quorum, ..) = held_at(3).await;
     world.members[0].on("inspect", CallFate::Slow(50 * MILLISECOND));
     world.members[2].on("inspect", CallFate::Hung);
     assert_eq!(quorum.inspect(&key("k")).await.unwrap().holders.len(), 1);
@@ -66,12 +51,8 @@ async fn an_inspection_uses_every_member_that_answers_in_time_and_needs_a_majori
 /// A member's list takes longer the more keys it has, and longer than the time limit for one key.
 #[tokio::test(start_paused = true)]
 async fn a_list_that_takes_its_members_seconds_is_waited_for() {
-    let world = World::of(3);
-    let quorum = world.quorum();
-    fence(&quorum.grant(&world.attempt(), WaitMode::Try).await);
-    for member in &world.members {
-        member.on("list", CallFate::Slow(5 * SECOND));
-    }
+    let (world, quorum, ..) = held_at(3).await;
+    world.on(0..3, "list", CallFate::Slow(5 * SECOND));
     assert_eq!(quorum.list(b"").await.unwrap().len(), 1);
     assert_eq!(world.passed(), 5 * SECOND);
 }
@@ -80,10 +61,7 @@ async fn a_list_that_takes_its_members_seconds_is_waited_for() {
 /// latest that any of them has.
 #[tokio::test(start_paused = true)]
 async fn the_latest_mark_and_the_median_clock_of_the_members_count() {
-    let world = World::of(5);
-    let quorum = world.quorum();
-    let attempt = world.attempt();
-    let fence = fence(&quorum.grant(&attempt, WaitMode::Try).await);
+    let (world, quorum, attempt, fence) = held_at(5).await;
     let mark = |at| Mark::new(Stamp::from_micros(at), fence, None);
     quorum.mark(&attempt, &mark(5), 3600 * SECOND).await.unwrap();
     // A later mark reached one member only.
@@ -104,10 +82,7 @@ async fn the_latest_mark_and_the_median_clock_of_the_members_count() {
 /// A member that still has the mark would restore it, so it is not reported as gone.
 #[tokio::test(start_paused = true)]
 async fn a_mark_is_forgotten_by_all_members_or_the_one_that_kept_it_is_named() {
-    let world = World::of(3);
-    let quorum = world.quorum();
-    let attempt = world.attempt();
-    let fence = fence(&quorum.grant(&attempt, WaitMode::Try).await);
+    let (world, quorum, attempt, fence) = held_at(3).await;
     let mark = Mark::new(Stamp::from_micros(5), fence, None).every(SECOND);
     quorum.mark(&attempt, &mark, 3600 * SECOND).await.unwrap();
     assert_eq!(quorum.list_marks(b"").await.unwrap()[0].1.mark, Some(mark.clone()));

@@ -3,25 +3,15 @@
 use std::time::Duration;
 
 use conformance::faulty::{CallFate, Does};
-use leasehold::QuorumStore;
-use leasehold_core::{Attempt, Content, GrantAnswer, Holder, HolderInfo, Owner, Store as _, WaitMode, Wake};
+use leasehold_core::{Content, GrantAnswer, Holder, HolderInfo, Owner, Store as _, WaitMode};
 
-use super::world::{MILLISECOND, SECOND, WAIT, World, fence, key};
+use super::world::{MILLISECOND, SECOND, WAIT, World, fence, is_woken, key, quorum_of, stands};
 
 /// Another program's lock, which never expires.
 fn foreign() -> Does {
     let owner = Owner::Foreign { value: b"theirs"[..].into() };
     let held_by = HolderInfo::exclusive(key("k"), owner, None, None);
     Does::Says(GrantAnswer::Busy { held_by, place: None })
-}
-
-async fn stands(quorum: &QuorumStore, attempt: &Attempt) {
-    let answer = quorum.grant(attempt, WAIT).await;
-    assert!(matches!(answer, Ok(GrantAnswer::Busy { place: Some(_), .. })), "{answer:?}");
-}
-
-async fn is_woken(quorum: &QuorumStore, attempt: &Attempt) -> bool {
-    tokio::time::timeout(SECOND, quorum.woken(attempt)).await == Ok(Wake::AskAgain)
 }
 
 /// At the first store it used to block the quorum for as long as it was there; at the others it did
@@ -49,19 +39,15 @@ async fn another_programs_lock_at_a_minority_keeps_nobody_from_the_lock_wherever
 
 #[tokio::test(start_paused = true)]
 async fn a_waiter_queues_at_a_member_without_another_programs_lock() {
-    let world = World::of(3);
-    let quorum = world.quorum();
-    let rival = world.rival_at(1).await;
-    world.rival_is_at(&rival, 2).await;
+    let (world, quorum) = quorum_of(3);
+    let rival = world.rival_at([1, 2]).await;
     world.members[0].on("grant", foreign());
     let waits = world.attempt();
     stands(&quorum, &waits).await;
     tokio::time::sleep(MILLISECOND).await;
     assert_eq!((world.lines(), world.counts("give_up")[0]), (vec![0, 1, 0], 1));
-    for member in [1, 2] {
-        world.members[member].memory.release(&rival).await.unwrap();
-    }
-    assert!(is_woken(&quorum, &waits).await);
+    world.rival_leaves(&rival, [1, 2]).await;
+    assert!(is_woken(&quorum, &waits, SECOND).await);
     fence(&quorum.grant(&waits, WAIT).await);
     assert_eq!((world.taken(), world.passed()), (vec![1, 2], MILLISECOND));
 }
@@ -70,11 +56,8 @@ async fn a_waiter_queues_at_a_member_without_another_programs_lock() {
 /// queue is kept.
 #[tokio::test(start_paused = true)]
 async fn other_programs_locks_at_a_majority_are_waited_for() {
-    let world = World::of(3);
-    let quorum = world.quorum();
-    for member in [0, 2] {
-        world.members[member].on("grant", foreign());
-    }
+    let (world, quorum) = quorum_of(3);
+    world.on([0, 2], "grant", foreign());
     let waits = world.attempt();
     for _ in 0..3 {
         let answer = quorum.grant(&waits, WAIT).await;
@@ -88,10 +71,8 @@ async fn other_programs_locks_at_a_majority_are_waited_for() {
 /// are released.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_behind_another_programs_lock_is_granted_the_other_members() {
-    let world = World::of(3);
-    let quorum = world.quorum();
-    let rival = world.rival_at(0).await;
-    world.rival_is_at(&rival, 1).await;
+    let (world, quorum) = quorum_of(3);
+    let rival = world.rival_at([0, 1]).await;
     let waits = world.attempt();
     stands(&quorum, &waits).await;
     world.members[0].on("grant", foreign());
@@ -102,10 +83,8 @@ async fn a_waiter_behind_another_programs_lock_is_granted_the_other_members() {
 
 #[tokio::test(start_paused = true)]
 async fn a_waiter_queues_at_the_next_member_if_the_first_members_key_is_not_a_lock() {
-    let world = World::of(3);
-    let quorum = world.quorum();
-    let rival = world.rival_at(1).await;
-    world.rival_is_at(&rival, 2).await;
+    let (world, quorum) = quorum_of(3);
+    world.rival_at([1, 2]).await;
     world.members[0].on("grant", Does::Says(GrantAnswer::NotALock { key: key("k") }));
     stands(&quorum, &world.attempt()).await;
     assert_eq!(world.lines(), [0, 1, 0]);
@@ -117,7 +96,7 @@ async fn leftovers_of_a_dead_process_at_a_minority_cost_a_moment() {
     for wait_mode in [WaitMode::Try, WAIT] {
         for left in 0..3 {
             let world = World::of(3);
-            world.rival_at(left).await;
+            world.rival_at([left]).await;
             let attempt = world.attempt();
             fence(&world.quorum().grant(&attempt, wait_mode).await);
             let took = world.passed();
@@ -151,19 +130,14 @@ async fn a_newcomer_between_a_hand_over_and_the_rest_of_its_round_gives_way() {
     for wait_mode in [WaitMode::Try, WAIT] {
         let world = World::of(3);
         let (quorum, barges) = (world.quorum(), world.quorum());
-        let rival = world.attempt();
-        for member in 0..3 {
-            world.rival_is_at(&rival, member).await;
-        }
+        let rival = world.rival_at(0..3).await;
         let waits = world.attempt();
         stands(&quorum, &waits).await;
-        for member in 0..3 {
-            world.members[member].memory.release(&rival).await.unwrap();
-        }
+        world.rival_leaves(&rival, 0..3).await;
         let late = world.attempt();
         let first = async {
             tokio::time::sleep(10 * MILLISECOND).await;
-            assert!(is_woken(&quorum, &waits).await);
+            assert!(is_woken(&quorum, &waits, SECOND).await);
             fence(&quorum.grant(&waits, WAIT).await);
         };
         let (answer, ()) = tokio::join!(barges.grant(&late, wait_mode), first);
@@ -180,7 +154,7 @@ async fn a_newcomer_between_a_hand_over_and_the_rest_of_its_round_gives_way() {
 #[tokio::test(start_paused = true)]
 async fn a_late_grant_counts_and_is_kept_or_is_given_up_and_does_not_count() {
     let world = World::of(3);
-    world.rival_at(1).await;
+    world.rival_at([1]).await;
     world.members[0].on("grant", CallFate::Late(650 * MILLISECOND));
     world.members[1].once("grant", CallFate::Fair);
     world.members[1].on("grant", CallFate::Slow(300 * MILLISECOND));

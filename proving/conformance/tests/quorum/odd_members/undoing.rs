@@ -6,14 +6,11 @@ use conformance::faulty::{CallFate, Faulty, lasting, passing};
 use leasehold::{MemoryStore, QuorumStore, TokioRuntime};
 use leasehold_core::{GrantAnswer, Store, WaitMode, WaitQueue};
 
-use super::world::{MAX_TTL, MILLISECOND, SECOND, World, fence};
+use super::world::{MAX_TTL, MILLISECOND, SECOND, World, fence, held_at, quorum_of};
 
 #[tokio::test(start_paused = true)]
 async fn giving_up_is_retried_ever_more_rarely_for_as_long_as_the_grant_could_last() {
-    let world = World::of(3);
-    let quorum = world.quorum();
-    let attempt = world.attempt();
-    fence(&quorum.grant(&attempt, WaitMode::Try).await);
+    let (world, quorum, attempt, _) = held_at(3).await;
     let away = &world.members[2];
     away.on("give_up", passing("connection refused"));
     let lasts = MAX_TTL.max(attempt.lingers()).max(WaitQueue::KEPT_FOR);
@@ -36,10 +33,7 @@ async fn giving_up_is_retried_ever_more_rarely_for_as_long_as_the_grant_could_la
 
 #[tokio::test(start_paused = true)]
 async fn giving_up_at_a_member_that_hangs_is_retried() {
-    let world = World::of(3);
-    let quorum = world.quorum();
-    let attempt = world.attempt();
-    fence(&quorum.grant(&attempt, WaitMode::Try).await);
+    let (world, quorum, attempt, _) = held_at(3).await;
     world.members[1].once("give_up", CallFate::Hung);
     quorum.give_up(&attempt).await.unwrap();
     assert_eq!((world.passed(), world.taken()), (600 * MILLISECOND, vec![1]));
@@ -57,8 +51,7 @@ async fn giving_up_at_a_member_that_hangs_is_retried() {
 /// more.
 #[tokio::test(start_paused = true)]
 async fn a_grant_that_comes_after_the_attempt_was_given_up_is_given_up_after_it() {
-    let world = World::of(3);
-    let quorum = world.quorum();
+    let (world, quorum) = quorum_of(3);
     let attempt = world.attempt();
     world.members[2].on("grant", CallFate::Late(2 * SECOND));
     fence(&quorum.grant(&attempt, WaitMode::Try).await);
@@ -73,8 +66,7 @@ async fn a_grant_that_comes_after_the_attempt_was_given_up_is_given_up_after_it(
 /// A member never answers: its pending request can have no effect once the longest TTL is over.
 #[tokio::test(start_paused = true)]
 async fn a_call_that_never_ends_is_dropped_after_the_longest_ttl_and_what_it_may_have_left_given_up() {
-    let world = World::of(3);
-    let quorum = world.quorum();
+    let (world, quorum) = quorum_of(3);
     let attempt = world.attempt();
     world.members[2].on("grant", CallFate::Hung);
     fence(&quorum.grant(&attempt, WaitMode::Try).await);
@@ -88,12 +80,9 @@ async fn a_call_that_never_ends_is_dropped_after_the_longest_ttl_and_what_it_may
 /// The next request uses another id, so that leftovers of the first cannot be taken for it.
 #[tokio::test(start_paused = true)]
 async fn a_failed_attempt_gives_up_its_grants_and_asks_again_under_another_id() {
-    let world = World::of(3);
-    let quorum = world.quorum();
+    let (world, quorum) = quorum_of(3);
     let attempt = world.attempt();
-    for member in [0, 2] {
-        world.members[member].on("grant", passing("it is starting"));
-    }
+    world.on([0, 2], "grant", passing("it is starting"));
     assert!(quorum.grant(&attempt, WaitMode::Wait { queue_limit: None }).await.is_err());
     tokio::time::sleep(MILLISECOND).await;
     assert_eq!((world.counts("give_up"), world.taken()), (vec![1; 3], vec![]));
@@ -110,11 +99,9 @@ async fn a_failed_attempt_gives_up_its_grants_and_asks_again_under_another_id() 
 /// than the second is granted, and under the same id, a minority holds what counts as granted.
 #[tokio::test(start_paused = true)]
 async fn a_try_that_is_repeated_while_the_first_is_given_up_uses_other_ids() {
-    let world = World::of(3);
-    let quorum = world.quorum();
+    let (world, quorum) = quorum_of(3);
     let attempt = world.attempt();
-    let rival = world.rival_at(1).await;
-    world.rival_is_at(&rival, 2).await;
+    let rival = world.rival_at([1, 2]).await;
     world.members[0].on("give_up", CallFate::Late(SECOND / 2));
     assert!(matches!(quorum.grant(&attempt, WaitMode::Try).await, Ok(GrantAnswer::Busy { .. })));
     world.members[1].memory.release(&rival).await.unwrap();

@@ -3,31 +3,17 @@
 use std::time::Duration;
 
 use conformance::faulty::{CallFate, passing};
-use leasehold_core::{Attempt, GrantAnswer, InspectStore as _, Store as _, Wake};
+use leasehold_core::{Attempt, InspectStore as _, Store as _};
 
-use super::world::{MILLISECOND, SECOND, TTL, WAIT, World, fence, key};
+use super::world::{MILLISECOND, SECOND, TTL, WAIT, World, fence, is_woken, key, quorum_of, stands};
 use leasehold::QuorumStore;
-
-/// True if an attempt is woken within this time.
-async fn is_woken(quorum: &QuorumStore, attempt: &Attempt, within: Duration) -> bool {
-    let woken = tokio::time::timeout(within, quorum.woken(attempt)).await;
-    assert!(matches!(woken, Ok(Wake::AskAgain) | Err(_)), "a quorum's waiter asks before it holds");
-    woken.is_ok()
-}
-
-async fn stands(quorum: &QuorumStore, attempt: &Attempt) {
-    let answer = quorum.grant(attempt, WAIT).await;
-    assert!(matches!(answer, Ok(GrantAnswer::Busy { place: Some(_), .. })), "{answer:?}");
-}
 
 #[tokio::test(start_paused = true)]
 async fn a_waiter_is_woken_by_its_turn_by_a_silent_queue_member_and_by_the_loss_of_the_majority() {
     // Which members fall silent, and whether that affects a waiter in the first one's queue.
     for (silent, wakes) in [(&[2][..], false), (&[0], true), (&[1, 2], true)] {
-        let world = World::of(3);
-        let quorum = world.quorum();
-        let rival = world.rival_at(0).await;
-        world.rival_is_at(&rival, 1).await;
+        let (world, quorum) = quorum_of(3);
+        let rival = world.rival_at([0, 1]).await;
         let waits = world.attempt();
         stands(&quorum, &waits).await;
         assert!(!is_woken(&quorum, &waits, SECOND).await);
@@ -48,12 +34,8 @@ async fn a_waiter_is_woken_by_its_turn_by_a_silent_queue_member_and_by_the_loss_
 
 #[tokio::test(start_paused = true)]
 async fn an_even_number_of_members_loses_its_majority_with_half_of_them() {
-    let world = World::of(4);
-    let quorum = world.quorum();
-    let rival = world.rival_at(0).await;
-    for member in [1, 2] {
-        world.rival_is_at(&rival, member).await;
-    }
+    let (world, quorum) = quorum_of(4);
+    world.rival_at([0, 1, 2]).await;
     let waits = world.attempt();
     stands(&quorum, &waits).await;
     world.fall_silent(&quorum, &[3]).await;
@@ -65,8 +47,7 @@ async fn an_even_number_of_members_loses_its_majority_with_half_of_them() {
 /// The waiter knows that two members were silent, and finds that they answer again.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_queues_as_before_once_a_majority_is_back() {
-    let world = World::of(3);
-    let quorum = world.quorum();
+    let (world, quorum) = quorum_of(3);
     fence(&world.quorum().grant(&world.attempt(), WAIT).await);
     world.fall_silent(&quorum, &[1, 2]).await;
     let waits = world.attempt();
@@ -78,10 +59,8 @@ async fn a_waiter_queues_as_before_once_a_majority_is_back() {
 
 #[tokio::test(start_paused = true)]
 async fn a_waiter_queues_at_the_next_member_if_the_queue_member_fails() {
-    let world = World::of(3);
-    let quorum = world.quorum();
-    let rival = world.rival_at(1).await;
-    world.rival_is_at(&rival, 2).await;
+    let (world, quorum) = quorum_of(3);
+    world.rival_at([1, 2]).await;
     world.members[0].on("grant", passing("connection refused"));
     stands(&quorum, &world.attempt()).await;
     tokio::time::sleep(MILLISECOND).await;
@@ -93,26 +72,22 @@ async fn a_waiter_queues_at_the_next_member_if_the_queue_member_fails() {
 /// and continues from that, whoever came to the first member meanwhile.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_that_was_handed_a_key_continues_from_the_member_that_handed_it_over() {
-    let world = World::of(3);
-    let quorum = world.quorum();
-    let rival = world.rival_at(1).await;
-    world.rival_is_at(&rival, 2).await;
+    let (world, quorum) = quorum_of(3);
+    let rival = world.rival_at([1, 2]).await;
     world.members[0].on("grant", passing("connection refused"));
     let waits = world.attempt();
     stands(&quorum, &waits).await;
     world.members[0].on("grant", CallFate::Fair);
     quorum.inspect(&key("k")).await.unwrap();
-    world.rival_at(0).await;
-    for member in [2, 1] {
-        world.members[member].memory.release(&rival).await.unwrap();
-    }
+    world.rival_at([0]).await;
+    world.rival_leaves(&rival, [2, 1]).await;
     assert!(is_woken(&quorum, &waits, Duration::ZERO).await);
     fence(&quorum.grant(&waits, WAIT).await);
 }
 
 /// An attempt that has the first member's key, and finds others at the rest.
 async fn contested(world: &World, ttl: Duration) -> (QuorumStore, [Attempt; 2], Attempt) {
-    let rivals = [world.rival_at(1).await, world.rival_at(2).await];
+    let rivals = [world.rival_at([1]).await, world.rival_at([2]).await];
     let (quorum, waits) = (world.quorum(), world.attempt_for("k", ttl));
     stands(&quorum, &waits).await;
     (quorum, rivals, waits)
@@ -145,7 +120,7 @@ async fn rivals_that_hold_each_other_up_come_apart_after_half_a_ttl_or_two_secon
         assert_eq!(world.passed() - begun, window / 2 + rest);
         // Then it asks as if for the first time, under other ids.
         stands(&quorum, &waits).await;
-        let ids: Vec<_> = world.members[0].asked("grant").iter().map(|asked| asked.holder).collect();
+        let ids = world.ids_at(0);
         assert!(ids.len() == 2 && ids[0] != ids[1], "{ids:?}");
     }
 }
@@ -157,22 +132,21 @@ async fn a_rival_that_asks_after_its_time_is_over_starts_over() {
         let (quorum, _, waits) = contested(&world, TTL).await;
         tokio::time::sleep(later).await;
         stands(&quorum, &waits).await;
-        let ids: Vec<_> = world.members[0].asked("grant").iter().map(|asked| asked.holder).collect();
+        let ids = world.ids_at(0);
         assert_eq!((ids.len(), ids[0] != ids[1]), (2, anew), "after {later:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_holder_or_an_idle_process_is_never_woken() {
-    let world = World::of(3);
-    let quorum = world.quorum();
+    let (world, quorum) = quorum_of(3);
     let holds = world.attempt();
     fence(&quorum.grant(&holds, WAIT).await);
     for attempt in [holds, world.attempt()] {
         assert!(!is_woken(&quorum, &attempt, 60 * SECOND).await);
     }
     // Nor is one that got an error: it asks again in its own time.
-    world.members.iter().for_each(|member| member.on("grant", CallFate::Hung));
+    world.on(0..3, "grant", CallFate::Hung);
     let waits = world.attempt();
     assert!(quorum.grant(&waits, WAIT).await.is_err());
     assert!(!is_woken(&quorum, &waits, 60 * SECOND).await);

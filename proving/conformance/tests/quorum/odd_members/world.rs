@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use conformance::faulty::{CallFate, Faulty, passing};
+use conformance::faulty::{CallFate, Does, Faulty, passing};
 use conformance::virtual_time::VirtualTime;
 use leasehold::{MemoryStore, QuorumStore};
 use leasehold_core::{
-    Attempt, Claim, Fault, Fence, GrantAnswer, Holder, InspectStore as _, Key, Store, Ttl, WaitMode,
+    Attempt, Claim, Fault, Fence, GrantAnswer, Holder, InspectStore as _, Key, Store, Ttl, WaitMode, Wake,
 };
 
 pub(crate) const MILLISECOND: Duration = Duration::from_millis(1);
@@ -64,15 +64,42 @@ impl World {
         self.members.iter().map(|member| member.count(call)).collect()
     }
 
-    /// Another process holds `k` at this member alone, as if its round were under way.
-    pub(crate) async fn rival_at(&self, member: usize) -> Attempt {
+    /// Another process holds `k` at these members alone, as if its round were under way.
+    pub(crate) async fn rival_at(&self, members: impl IntoIterator<Item = usize>) -> Attempt {
         let rival = self.attempt();
-        self.rival_is_at(&rival, member).await;
+        for member in members {
+            fence(&self.members[member].memory.grant(&rival, WaitMode::Try).await);
+        }
         rival
     }
 
-    pub(crate) async fn rival_is_at(&self, rival: &Attempt, member: usize) {
-        fence(&self.members[member].memory.grant(rival, WaitMode::Try).await);
+    /// The rival lets go of `k` at these members.
+    pub(crate) async fn rival_leaves(&self, rival: &Attempt, members: impl IntoIterator<Item = usize>) {
+        for member in members {
+            self.members[member].memory.release(rival).await.unwrap();
+        }
+    }
+
+    /// Sets what becomes of such calls to these members.
+    pub(crate) fn on(
+        &self,
+        members: impl IntoIterator<Item = usize>,
+        call: &'static str,
+        does: impl Into<Does> + Clone,
+    ) {
+        members.into_iter().for_each(|member| self.members[member].on(call, does.clone()));
+    }
+
+    /// Each member answers such calls after this many milliseconds, or never.
+    pub(crate) fn answers_after(&self, call: &'static str, late: [Option<u32>; 3]) {
+        for (member, late) in self.members.iter().zip(late) {
+            member.on(call, late.map_or(CallFate::Hung, |late| CallFate::Slow(late * MILLISECOND)));
+        }
+    }
+
+    /// The ids of the requests for a grant to a member, in order.
+    pub(crate) fn ids_at(&self, member: usize) -> Vec<Holder> {
+        self.members[member].asked("grant").iter().map(|asked| asked.holder).collect()
     }
 
     /// Lets the quorum notice that these members fail, as any call does.
@@ -91,6 +118,40 @@ impl World {
     pub(crate) fn taken(&self) -> Vec<usize> {
         (0..self.members.len()).filter(|member| self.members[*member].holders("k") > 0).collect()
     }
+}
+
+/// So many members, and a process that uses them.
+pub(crate) fn quorum_of(members: u8) -> (World, QuorumStore) {
+    let world = World::of(members);
+    let quorum = world.quorum();
+    (world, quorum)
+}
+
+/// So many members, and a process that holds `k` at all of them: its quorum, its attempt, its fence.
+pub(crate) async fn held_at(members: u8) -> (World, QuorumStore, Attempt, Fence) {
+    let (world, quorum) = quorum_of(members);
+    let attempt = world.attempt();
+    let fence = fence(&quorum.grant(&attempt, WaitMode::Try).await);
+    (world, quorum, attempt, fence)
+}
+
+/// An attempt joins a queue.
+pub(crate) async fn stands(quorum: &QuorumStore, attempt: &Attempt) {
+    let answer = quorum.grant(attempt, WAIT).await;
+    assert!(matches!(answer, Ok(GrantAnswer::Busy { place: Some(_), .. })), "{answer:?}");
+}
+
+/// A try is told that the key is held, and has no place in a queue.
+#[track_caller]
+pub(crate) fn is_refused(answer: &Result<GrantAnswer, Fault>) {
+    assert!(matches!(answer, Ok(GrantAnswer::Busy { place: None, .. })), "{answer:?}");
+}
+
+/// True if an attempt is woken within this time.
+pub(crate) async fn is_woken(quorum: &QuorumStore, attempt: &Attempt, within: Duration) -> bool {
+    let woken = tokio::time::timeout(within, quorum.woken(attempt)).await;
+    assert!(matches!(woken, Ok(Wake::AskAgain) | Err(_)), "a quorum's waiter asks before it holds");
+    woken.is_ok()
 }
 
 pub(crate) fn key(name: &str) -> Key {
