@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// The time between two checks of a condition.
-const LOOK: Duration = Duration::from_millis(20);
+pub(crate) const LOOK: Duration = Duration::from_millis(20);
 
 /// Workers that share a lock, killed when this is dropped.
 #[derive(Debug)]
@@ -37,11 +37,6 @@ pub struct Crowd {
 impl Crowd {
     /// An empty crowd. The crowd itself observes the store at the plan's URL, so no fault should be
     /// in the way.
-    ///
-    /// # Panics
-    ///
-    /// If the store cannot be reached.
-    #[must_use]
     pub fn new(plan: Plan) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let connecting = plan.connect(Locks::builder().own_thread().ttl(plan.ttl));
@@ -57,10 +52,6 @@ impl Crowd {
     }
 
     /// Starts this many more workers, which follow another plan.
-    ///
-    /// # Panics
-    ///
-    /// If they cannot be started.
     pub fn add_with(&mut self, worker: &Path, workers: usize, plan: &Plan) {
         for _ in 0..workers {
             let process = Process::start(worker, plan.words()).expect("a worker can be started");
@@ -68,17 +59,17 @@ impl Crowd {
         }
     }
 
+    /// The TTL of the crowd's plan.
+    pub const fn ttl(&self) -> Duration {
+        self.plan.ttl
+    }
+
     /// The process ids of the live workers.
-    #[must_use]
     pub fn alive(&self) -> Vec<u32> {
         self.workers.keys().copied().collect()
     }
 
     /// Sends SIGKILL.
-    ///
-    /// # Panics
-    ///
-    /// If this is not a worker of the crowd.
     pub fn kill(&mut self, worker: u32) {
         let (mut process, _) = self.workers.remove(&worker).expect("it is one of the crowd");
         self.writer.note(now(), worker, 0, EventKind::Killed);
@@ -92,10 +83,6 @@ impl Crowd {
 
     /// Sends SIGSTOP. Not during a write to a file, which would block everybody: the file store has
     /// a separate test for that.
-    ///
-    /// # Panics
-    ///
-    /// If this is not a worker of the crowd, or has ended.
     pub fn stop(&mut self, worker: u32) {
         let (process, _) = self.workers.get_mut(&worker).expect("it is one of the crowd");
         self.writer.note(now(), worker, 0, EventKind::Stopped);
@@ -108,10 +95,6 @@ impl Crowd {
     }
 
     /// Sends SIGCONT.
-    ///
-    /// # Panics
-    ///
-    /// As [`Crowd::stop`].
     pub fn cont(&mut self, worker: u32) {
         let (process, _) = self.workers.get_mut(&worker).expect("it is one of the crowd");
         self.writer.note(now(), worker, 0, EventKind::Continued);
@@ -129,11 +112,6 @@ impl Crowd {
     }
 
     /// The process that holds the lock, according to the store.
-    ///
-    /// # Panics
-    ///
-    /// If the store does not answer.
-    #[must_use]
     pub fn has_the_lock(&self) -> Option<u32> {
         match &self.looks_at(Plan::KEY).holders.first()?.owner {
             Owner::Holder { label: Some(label), .. } => label.as_str().parse().ok(),
@@ -142,60 +120,41 @@ impl Crowd {
     }
 
     /// True if the store has no holder and no waiter of this key.
-    ///
-    /// # Panics
-    ///
-    /// If the store does not answer.
-    #[must_use]
     pub fn is_forgotten(&self, key: &str) -> bool {
         let state = self.looks_at(key);
         state.holders.is_empty() && state.waiters.is_empty()
     }
 
     /// What the store says of this key.
-    ///
-    /// # Panics
-    ///
-    /// If the store does not answer.
-    #[must_use]
     pub fn looks_at(&self, key: &str) -> KeyState {
         self.runtime.block_on(self.onlooker.inspect(key)).expect("the store answers")
     }
 
     /// The longest time for which the machine gave this process no processor. Servers and workers
     /// fare no better.
-    #[must_use]
     pub fn longest_stall(&self) -> Duration {
         self.pulse.longest_stall()
     }
 
     /// The history so far.
-    #[must_use]
     pub fn history(&self) -> Vec<Entry> {
         history::read(&self.plan.history)
     }
 
     /// The evaluation of the history so far.
-    #[must_use]
     pub fn parsed_history(&self) -> ParsedHistory {
         ParsedHistory::of(&self.history())
     }
 
-    /// Waits until every task of every worker has had the lock since this time. Returns how long
-    /// that took.
-    ///
-    /// # Panics
-    ///
-    /// If it takes longer than the limit.
-    pub fn wait_until_all_were_served_since(&self, since: u64, limit: Duration) -> Duration {
-        self.wait_until_served_since(since, &self.alive(), limit)
+    /// Waits until every task of every worker has had the lock since this time, for at most half a
+    /// minute. Returns how long that took.
+    #[track_caller]
+    pub fn wait_until_all_were_served_since(&self, since: u64) -> Duration {
+        self.wait_until_served_since(since, &self.alive(), Duration::from_secs(30))
     }
 
     /// The same for some of the workers.
-    ///
-    /// # Panics
-    ///
-    /// If it takes longer than the limit.
+    #[track_caller]
     pub fn wait_until_served_since(&self, since: u64, processes: &[u32], limit: Duration) -> Duration {
         let tasks = |process: u32| (1..=self.workers[&process].1).map(move |task| (process, task));
         let everybody: BTreeSet<_> = processes.iter().flat_map(|process| tasks(*process)).collect();
@@ -243,10 +202,6 @@ fn keeps_a_file(worker: u32) -> bool {
 }
 
 /// Waits until a condition is true.
-///
-/// # Panics
-///
-/// If that takes longer than the limit.
 #[track_caller]
 pub fn until(what: &str, limit: Duration, mut has_come_about: impl FnMut() -> bool) {
     let begun = Instant::now();

@@ -15,7 +15,6 @@ use crate::wish::Wish;
 
 /// Nanoseconds since the machine was booted: the clock that leases are counted by, which all
 /// processes share.
-#[must_use]
 pub fn now() -> u64 {
     let time = clock_gettime(ClockId::Boottime);
     time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
@@ -214,11 +213,6 @@ impl HistoryWriter {
 }
 
 /// Reads the history in this file, ordered by time.
-///
-/// # Panics
-///
-/// If it cannot be read, or is not a history.
-#[must_use]
 pub fn read(path: &Path) -> Vec<Entry> {
     let text = fs::read_to_string(path).expect("the history can be read");
     // The last line may be incomplete.

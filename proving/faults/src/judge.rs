@@ -1,38 +1,39 @@
 //! The invariants of every run, with the allowance for a busy machine.
 
-use std::{env, time::Duration};
+use std::{
+    env, thread,
+    time::{Duration, Instant},
+};
 
 use servers::{Reply, Server};
 
-use crate::{Crowd, Handover, ParsedHistory};
+use crate::{Crowd, Handover, ParsedHistory, crowd::LOOK};
 
 /// The delay that a busy machine may add to any bound, even if it delays no process for long.
-pub(crate) const BUSY: Duration = Duration::from_millis(750);
+const BUSY: Duration = Duration::from_millis(750);
 
 /// The delay that the machine may have added to any bound in this run.
-#[must_use]
 pub fn slack(crowd: &Crowd) -> Duration {
+    slack_of(crowd.longest_stall())
+}
+
+/// The same, by the longest time for which the machine gave a process no processor.
+pub(crate) fn slack_of(longest_stall: Duration) -> Duration {
     // In an exchange, each of the two sides may have been delayed.
-    BUSY + 2 * crowd.longest_stall()
+    BUSY + 2 * longest_stall
 }
 
 /// The duration of the test: in the everyday form, or in the long one.
-#[must_use]
 pub fn lasts(every_day: Duration, long: Duration) -> Duration {
     if is_long() { long } else { every_day }
 }
 
 /// True for the long form.
-#[must_use]
 pub fn is_long() -> bool {
     env::var_os("LEASEHOLD_FAULTS_LONG").is_some()
 }
 
 /// Checks that no two guards were valid at once, and that fences rose.
-///
-/// # Panics
-///
-/// With the guards that break this.
 #[track_caller]
 pub fn sound(parsed_history: &ParsedHistory) {
     sound_but_for(parsed_history, &[]);
@@ -40,10 +41,6 @@ pub fn sound(parsed_history: &ParsedHistory) {
 
 /// The same, where a store forgot leases in these periods, whose holders relied on them until two
 /// seconds later.
-///
-/// # Panics
-///
-/// With the guards that break this.
 #[track_caller]
 pub fn sound_but_for(parsed_history: &ParsedHistory, forgot: &[(u64, u64)]) {
     for (one, other) in parsed_history.two_at_once() {
@@ -66,6 +63,28 @@ pub fn longer_than(parsed_history: &ParsedHistory, bound: Duration) -> Vec<Hando
     long
 }
 
+/// Checks that no transition between guards took longer than this.
+#[track_caller]
+pub fn no_gap_is_longer_than(parsed_history: &ParsedHistory, bound: Duration) {
+    let long = longer_than(parsed_history, bound);
+    assert!(long.is_empty(), "longer than {bound:?}: {}", long[0]);
+}
+
+/// Checks that no holder relied on a guard that its store did not know.
+#[track_caller]
+pub fn nobody_was_deceived(parsed_history: &ParsedHistory) {
+    let deceived = parsed_history.spans.iter().find(|span| span.deceived.is_some());
+    assert!(deceived.is_none(), "{}: {:?}", deceived.unwrap(), deceived.unwrap().deceived);
+}
+
+/// Checks that waiters were served in the order in which they came.
+#[track_caller]
+pub fn in_order(parsed_history: &ParsedHistory) {
+    if let Some((one, other)) = parsed_history.overtaken().first() {
+        panic!("overtaken:\n{one}\n{other}");
+    }
+}
+
 /// Prints how a run went.
 pub fn report(name: &str, crowd: &Crowd, parsed_history: &ParsedHistory) {
     let mut gaps: Vec<_> = parsed_history.handovers().iter().map(|handover| handover.gap).collect();
@@ -84,10 +103,6 @@ pub fn report(name: &str, crowd: &Crowd, parsed_history: &ParsedHistory) {
 /// Entries on a server that should be gone with their writer. The last fence of an unused key
 /// stays, as do the mark of a job, the record of a break, and at a member of a quorum the run id
 /// that vouches for it; none of them forever.
-///
-/// # Panics
-///
-/// If the server does not answer.
 #[must_use]
 pub fn left_behind(server: &Server) -> Vec<String> {
     let Reply::Array(Some(keys)) = server.text(&["KEYS", "*"]) else { panic!("no keys") };
@@ -106,4 +121,27 @@ pub fn left_behind(server: &Server) -> Vec<String> {
         }
     }
     left
+}
+
+/// Waits until nothing is left behind on any of these servers.
+#[track_caller]
+pub fn until_nothing_is_left<'a>(servers: impl Iterator<Item = &'a Server> + Clone, limit: Duration) {
+    let begun = Instant::now();
+    loop {
+        let left: Vec<_> = servers
+            .clone()
+            .flat_map(|server| left_behind(server).into_iter().map(move |what| (server.port(), what)))
+            .collect();
+        if left.is_empty() {
+            return;
+        }
+        assert!(begun.elapsed() < limit, "left behind, by port: {left:?}");
+        thread::sleep(LOOK);
+    }
+}
+
+/// True if a member of a quorum vouches for its leases again after it may have forgotten something.
+#[must_use]
+pub fn vouches(server: &Server) -> bool {
+    server.text(&["GET", "leasehold:member"]).as_text().is_some_and(|run| !run.contains(' '))
 }

@@ -8,7 +8,7 @@ use std::{
 
 use crate::{
     history::{Entry, EventKind},
-    wish::Wish,
+    wish::{Wanted, Wish},
 };
 
 /// One request, from just before it was sent until it failed, or until its guard was released.
@@ -71,10 +71,8 @@ pub struct Handover {
 
 impl Handover {
     /// True if this time lies between the starts of the two guards.
-    #[must_use]
     pub fn spans(&self, at: u64) -> bool {
-        let begins = |span: &RequestSpan| span.granted.map_or(0, |(at, _)| at);
-        (begins(&self.from)..=begins(&self.to)).contains(&at)
+        (self.from.begins()..=self.to.begins()).contains(&at)
     }
 }
 
@@ -112,7 +110,6 @@ pub struct ParsedHistory {
 
 impl ParsedHistory {
     /// Evaluates a history.
-    #[must_use]
     pub fn of(history: &[Entry]) -> Self {
         let mut parsed_history = Self::default();
         let mut open: HashMap<(u32, u32), RequestSpan> = HashMap::new();
@@ -196,7 +193,6 @@ impl ParsedHistory {
     }
 
     /// The guards that were considered valid at all, by their start.
-    #[must_use]
     pub fn beliefs(&self) -> Vec<&RequestSpan> {
         let believed = |span: &&RequestSpan| span.granted.is_some_and(|(at, _)| at < span.believed_until);
         let mut beliefs: Vec<_> = self.spans.iter().filter(believed).collect();
@@ -205,13 +201,11 @@ impl ParsedHistory {
     }
 
     /// Each pair of guards that were valid at the same time.
-    #[must_use]
     pub fn two_at_once(&self) -> Vec<(&RequestSpan, &RequestSpan)> {
         let mut longest: Option<&RequestSpan> = None;
         let mut found = Vec::new();
         for span in self.beliefs() {
-            let begins = span.granted.map_or(0, |(at, _)| at);
-            if let Some(other) = longest.filter(|other| begins < other.believed_until) {
+            if let Some(other) = longest.filter(|other| span.begins() < other.believed_until) {
                 found.push((other, span));
             }
             if longest.is_none_or(|other| other.believed_until < span.believed_until) {
@@ -222,24 +216,20 @@ impl ParsedHistory {
     }
 
     /// Pairs of guards of which the later has no greater fence.
-    #[must_use]
     pub fn fences_that_do_not_rise(&self) -> Vec<(&RequestSpan, &RequestSpan)> {
-        let fence = |span: &RequestSpan| span.granted.map(|(_, fence)| fence);
         self.beliefs()
             .windows(2)
-            .filter(|pair| fence(pair[1]) <= fence(pair[0]))
+            .filter(|pair| pair[1].fence() <= pair[0].fence())
             .map(|pair| (pair[0], pair[1]))
             .collect()
     }
 
     /// The transition from each guard to the next.
-    #[must_use]
     pub fn handovers(&self) -> Vec<Handover> {
         let beliefs = self.beliefs();
         let handover = |pair: &[&RequestSpan]| {
             let (from, to) = (pair[0].clone(), pair[1].clone());
-            let begins = to.granted.map_or(0, |(at, _)| at);
-            let gap = Duration::from_nanos(begins.saturating_sub(from.believed_until.max(to.asks)));
+            let gap = Duration::from_nanos(to.begins().saturating_sub(from.believed_until.max(to.asks)));
             Handover { from, to, gap }
         };
         beliefs.windows(2).map(handover).collect()
@@ -247,7 +237,6 @@ impl ParsedHistory {
 
     /// Pairs of requests of which the first knew that it was queued before the second asked, and
     /// still waited while the second was served.
-    #[must_use]
     pub fn overtaken(&self) -> Vec<(&RequestSpan, &RequestSpan)> {
         let mut served: Vec<&RequestSpan> = self.spans.iter().filter(|span| span.granted.is_some()).collect();
         served.sort_by_key(|span| span.granted);
@@ -259,7 +248,7 @@ impl ParsedHistory {
         }
         let mut found = Vec::new();
         for span in served {
-            let at = span.granted.map_or(0, |(at, _)| at);
+            let at = span.begins();
             let mut gone = Vec::new();
             for (since, numbers) in standing.range(..span.asks) {
                 for number in numbers {
@@ -286,6 +275,25 @@ impl ParsedHistory {
 }
 
 impl RequestSpan {
+    /// When it got a guard; 0 if it did not.
+    pub fn begins(&self) -> u64 {
+        self.granted.map_or(0, |(at, _)| at)
+    }
+
+    /// The fence of its guard; 0 if it has none.
+    pub fn fence(&self) -> u64 {
+        self.granted.map_or(0, |(_, fence)| fence)
+    }
+
+    /// The keys that it wants, if there is more than one lock.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &str> {
+        self.wish.iter().flat_map(|wish| wish.keys.iter().map(String::as_str))
+    }
+
+    pub(crate) fn mode(&self) -> Wanted {
+        self.wish.as_ref().map_or(Wanted::Alone, |wish| wish.mode)
+    }
+
     const fn asked(process: u32, task: u32, at: u64) -> Self {
         Self {
             process,

@@ -46,7 +46,6 @@ impl Plan {
     pub const MAX_TTL: Duration = Duration::from_secs(5);
 
     /// Ten tasks that hold for a millisecond and ask again at once; leases of two seconds.
-    #[must_use]
     pub fn new(url: &str, history: &Path) -> Self {
         Self {
             url: url.to_owned(),
@@ -64,7 +63,6 @@ impl Plan {
     }
 
     /// The same with a task for each of these wishes.
-    #[must_use]
     pub fn wanting(self, wishes: &[&str]) -> Self {
         let tasks = u32::try_from(wishes.len()).expect("few tasks");
         Self { tasks, wishes: wishes.iter().map(|&wish| wish.to_owned()).collect(), ..self }

@@ -15,7 +15,6 @@ mod judge;
 mod options;
 mod report;
 mod slice;
-mod span;
 mod test_bed;
 mod workers;
 mod workload;

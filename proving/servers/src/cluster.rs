@@ -28,20 +28,13 @@ pub struct Cluster {
 
 impl Cluster {
     /// Starts a cluster, and returns when all its nodes agree that it serves.
-    ///
-    /// # Panics
-    ///
-    /// As [`Server::start`], and if the nodes do not agree within 30 s.
+    /// Panics if the nodes do not agree within 30 s.
     #[track_caller]
     pub fn start(flavor: Flavor, masters: usize, replicas_each: usize) -> Self {
         Self::start_with(flavor, masters, replicas_each, |setup| setup)
     }
 
     /// The same, with further settings for each node.
-    ///
-    /// # Panics
-    ///
-    /// As [`start`](Self::start).
     #[track_caller]
     pub fn start_with(
         flavor: Flavor,
@@ -72,10 +65,6 @@ impl Cluster {
     }
 
     /// The node that owns a slot according to most nodes that answer.
-    ///
-    /// # Panics
-    ///
-    /// If nobody owns it.
     #[track_caller]
     pub fn owner(&self, slot: u16) -> &Server {
         let Some(owner) = self.owner_now(slot) else { panic!("nobody owns slot {slot}") };
@@ -94,10 +83,6 @@ impl Cluster {
     }
 
     /// A master that does not own the slot.
-    ///
-    /// # Panics
-    ///
-    /// If there is none.
     #[track_caller]
     pub fn other(&self, slot: u16) -> &Server {
         let owner = self.owner(slot).port();
@@ -113,10 +98,6 @@ impl Cluster {
 
     /// Moves a slot to another master, with all its keys: [`begin`](Self::begin),
     /// [`carry`](Self::carry), [`end`](Self::end).
-    ///
-    /// # Panics
-    ///
-    /// If the nodes refuse.
     #[track_caller]
     pub fn hand_over(&self, slot: u16, to: &Server) {
         let from = self.owner(slot);
@@ -126,10 +107,6 @@ impl Cluster {
     }
 
     /// Begins to move a slot.
-    ///
-    /// # Panics
-    ///
-    /// If the nodes refuse.
     #[track_caller]
     pub fn begin(&self, slot: u16, from: &Server, to: &Server) {
         let slot = slot.to_string();
@@ -138,10 +115,6 @@ impl Cluster {
     }
 
     /// Moves one key of the slot, if any is left; returns how many it moved.
-    ///
-    /// # Panics
-    ///
-    /// If the nodes refuse.
     #[track_caller]
     pub fn carry(&self, slot: u16, from: &Server, to: &Server) -> usize {
         let Reply::Array(Some(keys)) = from.text(&["CLUSTER", "GETKEYSINSLOT", &slot.to_string(), "1"])
@@ -167,10 +140,6 @@ impl Cluster {
     /// this move gave to the new owner, its next move may carry the same epoch or an older one.
     /// Other nodes then do not believe that move, and the keys are deleted. The old owner knows who
     /// has the slot because it was told so; it may not have heard of the epoch yet.
-    ///
-    /// # Panics
-    ///
-    /// If the nodes refuse, or do not agree in time.
     #[track_caller]
     pub fn end(&self, slot: u16, from: &Server, to: &Server) {
         let (name, id) = (slot.to_string(), id(to));
@@ -189,10 +158,7 @@ impl Cluster {
     }
 
     /// Waits until a condition holds, checking every few milliseconds.
-    ///
-    /// # Panics
-    ///
-    /// If it does not within 30 s.
+    /// Panics if it does not within 30 s.
     #[track_caller]
     pub fn wait_until(&self, what: &str, mut holds: impl FnMut() -> bool) {
         let deadline = Instant::now() + AGREES_WITHIN;

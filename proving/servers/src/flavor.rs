@@ -67,10 +67,6 @@ impl Flavor {
     }
 
     /// The program to run: the downloaded one, or one of exactly this version on the `PATH`.
-    ///
-    /// # Errors
-    ///
-    /// [`NotFound`], which names the remedy.
     pub fn find(self) -> Result<PathBuf, NotFound> {
         let fetched = self.fetched();
         if fetched.is_file() {
@@ -88,10 +84,6 @@ impl Flavor {
     }
 
     /// Runs the program with `--version` and checks its output.
-    ///
-    /// # Errors
-    ///
-    /// If it does not run, or is another server or version.
     pub fn check(self, program: &Path) -> Result<(), String> {
         let output = Command::new(program)
             .arg("--version")

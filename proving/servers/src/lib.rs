@@ -15,6 +15,8 @@
 //!
 //! Everything here blocks the calling thread, and panics where a test could only unwrap.
 
+#![expect(clippy::missing_errors_doc, reason = "each error is for a person, and says what failed")]
+
 mod cluster;
 mod flavor;
 mod launch;
@@ -37,3 +39,25 @@ pub use resp::{Connection, Reply};
 pub use server::Server;
 pub use setup::{Setup, TlsFiles};
 pub use watched::Watched;
+
+/// Defines a test for each row: a name, and the call of a check that several tests share.
+///
+/// ```
+/// # fn nobody_starves(store: &str) {}
+/// servers::tests! {
+///     fn nobody_starves_in_memory() = nobody_starves("memory:");
+///     fn nobody_starves_at_a_file() = nobody_starves("file:/tmp/leases.db");
+/// }
+/// ```
+#[macro_export]
+macro_rules! tests {
+    ($($(#[$attribute:meta])* fn $test:ident() = $check:expr;)+) => {
+        $(
+            $(#[$attribute])*
+            #[test]
+            fn $test() {
+                $check;
+            }
+        )+
+    };
+}

@@ -27,10 +27,6 @@ pub struct Pooler {
 
 impl Pooler {
     /// Starts PgBouncer in front of this server.
-    ///
-    /// # Panics
-    ///
-    /// If it is not installed, or does not start.
     #[track_caller]
     pub fn before(server: &Postgres) -> Self {
         Self::try_before(server).unwrap_or_else(|why| panic!("PgBouncer: {why}"))

@@ -83,20 +83,12 @@ impl Wheel {
 
 impl Postgres {
     /// Creates a database and starts a server on it.
-    ///
-    /// # Panics
-    ///
-    /// If PostgreSQL is not installed, or does not start.
     #[track_caller]
     pub fn start() -> Self {
         Self::with(&[])
     }
 
     /// The same, with settings as `name=value`.
-    ///
-    /// # Panics
-    ///
-    /// As [`start`](Self::start).
     #[track_caller]
     pub fn with(settings: &[&str]) -> Self {
         let programs = Self::programs()
@@ -105,10 +97,6 @@ impl Postgres {
     }
 
     /// The same, with the programs in this directory.
-    ///
-    /// # Panics
-    ///
-    /// As [`start`](Self::start).
     #[track_caller]
     pub fn of(programs: &Path, settings: &[&str]) -> Self {
         Self::try_start(programs, settings, false).unwrap_or_else(|why| panic!("PostgreSQL: {why}"))
@@ -136,10 +124,6 @@ impl Postgres {
 
     /// The directory of the programs that the tests use: the version that `LEASEHOLD_TEST_POSTGRES`
     /// names, or the oldest one installed.
-    ///
-    /// # Panics
-    ///
-    /// If the named version is not installed.
     #[track_caller]
     pub fn programs() -> Option<PathBuf> {
         let Ok(version) = env::var(VERSION) else { return Self::all_programs().into_values().next() };
@@ -177,10 +161,6 @@ impl Postgres {
     }
 
     /// Starts it again with the data on its disk, after it was killed or shut down.
-    ///
-    /// # Panics
-    ///
-    /// If it does not start.
     #[track_caller]
     pub fn restart(&self) {
         let mut process = self.process.lock().unwrap_or_else(PoisonError::into_inner);

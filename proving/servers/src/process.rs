@@ -23,10 +23,6 @@ pub struct Process {
 
 impl Process {
     /// Starts a program. Its output goes where this process's output goes.
-    ///
-    /// # Errors
-    ///
-    /// If it cannot be run.
     pub fn start<Word: AsRef<OsStr>>(
         program: &Path,
         words: impl IntoIterator<Item = Word>,
@@ -71,10 +67,6 @@ impl Process {
     }
 
     /// Sends SIGTERM, and expects a clean exit.
-    ///
-    /// # Errors
-    ///
-    /// How it ended instead.
     pub fn end_well(&mut self) -> Result<(), String> {
         self.end();
         match self.ended() {
@@ -86,10 +78,6 @@ impl Process {
 
     /// Sends SIGSTOP, and returns once the process has stopped, so that it answers nothing
     /// afterwards.
-    ///
-    /// # Errors
-    ///
-    /// If it has ended.
     pub fn stop(&mut self) -> io::Result<()> {
         self.signal(Signal::STOP)?;
         // NOWAIT leaves reaping to the standard library, which owns the child.
@@ -105,10 +93,6 @@ impl Process {
     }
 
     /// Sends SIGCONT.
-    ///
-    /// # Errors
-    ///
-    /// If it has ended.
     pub fn cont(&mut self) -> io::Result<()> {
         self.signal(Signal::CONT)
     }

@@ -39,20 +39,12 @@ pub struct Proxy {
 
 impl Proxy {
     /// A proxy in front of this server; it survives the server's restarts.
-    ///
-    /// # Panics
-    ///
-    /// If no port is free.
     #[track_caller]
     pub fn before(server: &Server) -> Self {
         Self::to_port(server.port())
     }
 
     /// A proxy in front of a port of 127.0.0.1, whether or not anything listens there.
-    ///
-    /// # Panics
-    ///
-    /// If no port is free.
     #[track_caller]
     pub fn to_port(upstream: u16) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("127.0.0.1 has a free port");

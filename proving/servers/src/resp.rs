@@ -56,10 +56,6 @@ impl Reply {
 
 impl Connection {
     /// Connects to a port of 127.0.0.1.
-    ///
-    /// # Errors
-    ///
-    /// If nobody listens there.
     pub fn open(port: u16) -> io::Result<Self> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let stream = TcpStream::connect_timeout(&address, ANSWERS_WITHIN)?;
@@ -70,10 +66,6 @@ impl Connection {
     }
 
     /// Connects to a Unix socket.
-    ///
-    /// # Errors
-    ///
-    /// If nobody listens there.
     pub fn open_unix(path: &Path) -> io::Result<Self> {
         let stream = UnixStream::connect(path)?;
         stream.set_read_timeout(Some(ANSWERS_WITHIN))?;
@@ -82,30 +74,18 @@ impl Connection {
     }
 
     /// Sends a command and returns its answer.
-    ///
-    /// # Errors
-    ///
-    /// If the connection is cut, or silent for 5 s.
     pub fn command(&mut self, words: &[&[u8]]) -> io::Result<Reply> {
         self.send(words)?;
         self.receive()
     }
 
     /// [`command`](Self::command) in text.
-    ///
-    /// # Errors
-    ///
-    /// As [`command`](Self::command).
     pub fn text(&mut self, words: &[&str]) -> io::Result<Reply> {
         let words: Vec<_> = words.iter().map(|word| word.as_bytes()).collect();
         self.command(&words)
     }
 
     /// Sends a command without reading its answer, which [`receive`](Self::receive) returns.
-    ///
-    /// # Errors
-    ///
-    /// If the connection is cut.
     pub fn send(&mut self, words: &[&[u8]]) -> io::Result<()> {
         let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
         for word in words {
@@ -117,10 +97,7 @@ impl Connection {
     }
 
     /// The next answer, or message of a subscription.
-    ///
-    /// # Errors
-    ///
-    /// If the connection is cut, or silent for 5 s.
+    /// An error if the connection is cut, or silent for 5 s.
     pub fn receive(&mut self) -> io::Result<Reply> {
         let line = self.line()?;
         let mut characters = line.chars();

@@ -89,10 +89,6 @@ impl Server {
     }
 
     /// The path of the Unix socket.
-    ///
-    /// # Panics
-    ///
-    /// If the server was set up without one.
     #[track_caller]
     pub fn unix_path(&self) -> PathBuf {
         assert!(self.setup.unix_socket, "{} was set up without a Unix socket", self.setup.flavor);
@@ -116,10 +112,7 @@ impl Server {
 
     /// Shuts the server down if it runs, and starts it again on the same port, in the same
     /// directory, with the same settings. Without [`Setup::append_only`] it comes back empty.
-    ///
-    /// # Panics
-    ///
-    /// If it does not answer within half a minute.
+    /// Panics if it does not answer within half a minute.
     #[track_caller]
     pub fn restart(&self) {
         let mut process = self.process();
@@ -140,10 +133,6 @@ impl Server {
 
     /// Sends SIGSTOP: connections stay open, and nothing is answered. Returns when the process has
     /// stopped.
-    ///
-    /// # Panics
-    ///
-    /// If the process has ended.
     #[track_caller]
     pub fn stop(&self) {
         if let Err(error) = self.process().stop() {
@@ -152,10 +141,6 @@ impl Server {
     }
 
     /// Sends SIGCONT: commands that arrived meanwhile are answered now.
-    ///
-    /// # Panics
-    ///
-    /// If the process has ended.
     #[track_caller]
     pub fn cont(&self) {
         if let Err(error) = self.process().cont() {
@@ -165,19 +150,12 @@ impl Server {
 
     /// A direct connection for a test's own commands, past any proxy, authenticated if there is a
     /// password.
-    ///
-    /// # Errors
-    ///
-    /// If the server cannot be reached, or does not answer within 5 s.
     pub fn connect(&self) -> io::Result<Connection> {
         connect(&self.setup, self.directory.path(), self.port)
     }
 
     /// Sends one command on a new connection.
-    ///
-    /// # Panics
-    ///
-    /// If the server does not answer. An error that it answers is a [`Reply`].
+    /// An error that the server answers is a [`Reply`].
     #[track_caller]
     pub fn command(&self, words: &[&[u8]]) -> Reply {
         match self.connect().and_then(|mut connection| connection.command(words)) {
@@ -190,10 +168,6 @@ impl Server {
     }
 
     /// [`command`](Self::command) in text: `server.text(&["GET", "k"])`.
-    ///
-    /// # Panics
-    ///
-    /// As [`command`](Self::command).
     #[track_caller]
     pub fn text(&self, words: &[&str]) -> Reply {
         let words: Vec<_> = words.iter().map(|word| word.as_bytes()).collect();

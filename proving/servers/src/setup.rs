@@ -44,7 +44,6 @@ impl TlsFiles {
     }
 
     /// Refuses clients without a certificate of this authority.
-    #[must_use]
     pub fn client_authority(mut self, authority: impl Into<PathBuf>) -> Self {
         self.client_authority = Some(authority.into());
         self
@@ -66,10 +65,6 @@ impl Setup {
     }
 
     /// Starts the server.
-    ///
-    /// # Panics
-    ///
-    /// As [`Server::start`].
     #[track_caller]
     pub fn start(self) -> Server {
         Server::launch(self)

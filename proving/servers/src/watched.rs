@@ -22,10 +22,7 @@ pub struct Watched {
 
 impl Watched {
     /// Starts them, and returns when a failover would succeed.
-    ///
-    /// # Panics
-    ///
-    /// If they are not ready within half a minute.
+    /// Panics if they are not ready within half a minute.
     #[track_caller]
     pub fn start(flavor: Flavor) -> Self {
         Self::with(Server::setup(flavor), Server::setup(flavor))
@@ -33,10 +30,6 @@ impl Watched {
 
     /// The same, with settings for each server and each sentinel. Either all of them use TLS or
     /// none.
-    ///
-    /// # Panics
-    ///
-    /// As [`Watched::start`].
     #[track_caller]
     pub fn with(server: Setup, sentinel: Setup) -> Self {
         let login = server.password.clone();
@@ -78,10 +71,6 @@ impl Watched {
     }
 
     /// The index of the server that this sentinel names as the master.
-    ///
-    /// # Panics
-    ///
-    /// If it names neither.
     #[track_caller]
     pub fn master_by(&self, sentinel: usize) -> usize {
         let named = self.sentinels[sentinel].text(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER]);
@@ -92,10 +81,7 @@ impl Watched {
     }
 
     /// Makes the sentinels replace a healthy master, as an operator can.
-    ///
-    /// # Panics
-    ///
-    /// If they refuse for half a minute.
+    /// Panics if they refuse for half a minute.
     #[track_caller]
     pub fn fail_over(&self) {
         let deadline = Instant::now() + READY_WITHIN;
@@ -107,10 +93,6 @@ impl Watched {
 
     /// Requests a failover once. The sentinels refuse while one is under way, and may abandon one
     /// that they have begun.
-    ///
-    /// # Errors
-    ///
-    /// The refusal.
     pub fn try_fail_over(&self) -> Result<(), String> {
         match self.sentinels[0].text(&["SENTINEL", "FAILOVER", MASTER]) {
             Reply::Error(why) => Err(why),
@@ -119,10 +101,7 @@ impl Watched {
     }
 
     /// Waits until all sentinels agree on a master whose replica is in sync.
-    ///
-    /// # Panics
-    ///
-    /// If that takes half a minute.
+    /// Panics if that takes half a minute.
     #[track_caller]
     pub fn until_ready(&self) {
         let deadline = Instant::now() + READY_WITHIN;

@@ -9,10 +9,7 @@ use std::{
     time::Duration,
 };
 
-use super::{
-    circumstances::{CLOCKS, Circumstances},
-    span::{begins, fence, mode},
-};
+use super::circumstances::{CLOCKS, Circumstances};
 use crate::{
     ParsedHistory, RequestSpan,
     history::{Entry, EventKind},
@@ -98,13 +95,13 @@ impl Breaks {
         for mut broken in self.all {
             let spans = by_key.get(broken.key.as_str()).map_or(&[][..], Vec::as_slice);
             let of_holder = || spans.iter().filter(|span| span.process == broken.holder);
-            if of_holder().all(|span| fence(span) != broken.fence) {
+            if of_holder().all(|span| span.fence() != broken.fence) {
                 let had = |span: &&&RequestSpan| {
-                    begins(span) <= broken.from
+                    span.begins() <= broken.from
                         && broken.from <= span.believed_until
-                        && fence(span) < broken.fence
+                        && span.fence() < broken.fence
                 };
-                broken.lease = of_holder().filter(had).map(|span| fence(span)).max().unwrap_or(broken.fence);
+                broken.lease = of_holder().filter(had).map(|span| span.fence()).max().unwrap_or(broken.fence);
             }
             named.add(broken);
         }
@@ -112,7 +109,7 @@ impl Breaks {
     }
 
     fn of_stay<'a>(&'a self, span: &'a RequestSpan) -> impl Iterator<Item = &'a Break> {
-        let named = self.by_lease.get(&(span.process, fence(span)));
+        let named = self.by_lease.get(&(span.process, span.fence()));
         named.into_iter().flatten().map(|number| &self.all[*number]).filter(|broken| broken.is_of(span))
     }
 
@@ -183,7 +180,7 @@ impl Breaks {
 impl Break {
     fn is_of(&self, span: &RequestSpan) -> bool {
         let wanted = span.wish.as_ref().is_some_and(|wish| wish.keys.contains(&self.key));
-        wanted && (self.holder, self.lease) == (span.process, fence(span))
+        wanted && (self.holder, self.lease) == (span.process, span.fence())
     }
 }
 
@@ -198,14 +195,14 @@ fn fences_are_greater_after(
     spans: &[&RequestSpan],
     violations: &mut Vec<String>,
 ) {
-    let was_alone = spans.iter().any(|span| broken.is_of(span) && mode(span) == Wanted::Alone);
-    for span in spans.iter().filter(|span| begins(span) > until && fence(span) <= broken.fence) {
-        let alone = was_alone || mode(span) == Wanted::Alone;
+    let was_alone = spans.iter().any(|span| broken.is_of(span) && span.mode() == Wanted::Alone);
+    for span in spans.iter().filter(|span| span.begins() > until && span.fence() <= broken.fence) {
+        let alone = was_alone || span.mode() == Wanted::Alone;
         let came_after = span.asks > until && (alone || !circumstances.readers_share_fences);
         // Granted before the break, and notified late because it had been broken or forgotten
         // itself.
-        let told_late = breaks.may_have_ended(span, &broken.key, begins(span))
-            || circumstances.forgot_between(span.asks.min(broken.from), begins(span));
+        let told_late = breaks.may_have_ended(span, &broken.key, span.begins())
+            || circumstances.forgot_between(span.asks.min(broken.from), span.begins());
         if came_after || alone && !told_late {
             violations.push(format!(
                 "{}: a fence after a break is not greater than that which was broken, {}:\n  {span}",

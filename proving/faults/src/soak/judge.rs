@@ -9,7 +9,6 @@ use super::{
     broken::{Breaks, Broken},
     circumstances::{CLOCKS, Circumstances, nanos},
     fault::Fault,
-    span::{begins, fence, keys, mode},
     workload::{EVERY, ONCE, PERIOD, TWO, UNEXPECTED},
 };
 use crate::{
@@ -43,15 +42,15 @@ pub fn violations_without_faults(history: &[Entry], ttl: Duration, longest_gap: 
     let mut highest = BTreeMap::<&str, &RequestSpan>::new();
     let mut seen = BTreeSet::new();
     for span in parsed_history.beliefs() {
-        for key in keys(span) {
-            if !seen.insert((key, fence(span))) {
+        for key in span.keys() {
+            if !seen.insert((key, span.fence())) {
                 violations.push(format!("the fence of another at {key}:\n  {span}"));
             }
             let before = highest.entry(key).or_insert(span);
-            if mode(span) == Wanted::Alone && fence(span) < fence(before) {
+            if span.mode() == Wanted::Alone && span.fence() < before.fence() {
                 violations.push(format!("a fence does not rise at {key}:\n  {before}\n  {span}"));
             }
-            if fence(span) > fence(before) {
+            if span.fence() > before.fence() {
                 *before = span;
             }
         }
@@ -82,7 +81,7 @@ impl Circumstances {
         let beliefs = parsed_history.beliefs();
         let mut by_key = BTreeMap::<&str, Vec<&RequestSpan>>::new();
         for span in &beliefs {
-            for key in keys(span) {
+            for key in span.keys() {
                 by_key.entry(key).or_default().push(span);
             }
         }
@@ -107,7 +106,7 @@ impl Circumstances {
                 verdict.violations.push(format!("an answer that no fault explains: {entry}"));
             }
         }
-        let waits = beliefs.iter().map(|span| begins(span).saturating_sub(span.asks));
+        let waits = beliefs.iter().map(|span| span.begins().saturating_sub(span.asks));
         verdict.longest_wait = Duration::from_nanos(waits.max().unwrap_or(0));
         verdict
     }
@@ -122,24 +121,24 @@ impl Circumstances {
         let mut inside: Vec<&RequestSpan> = Vec::new();
         let mut excused = BTreeSet::new();
         for span in spans {
-            inside.retain(|other| other.believed_until > begins(span));
+            inside.retain(|other| other.believed_until > span.begins());
             // The holder of a broken lease relies on it until it is notified; how soon that is is
             // checked elsewhere.
-            if breaks.may_have_ended(span, key, begins(span)) {
+            if breaks.may_have_ended(span, key, span.begins()) {
                 continue;
             }
-            inside.retain(|other| !breaks.may_have_ended(other, key, begins(span)));
+            inside.retain(|other| !breaks.may_have_ended(other, key, span.begins()));
             // The later guard may be the forgotten one: it may have been notified late of its
             // grant.
-            let late = self.was_forgotten(&self.forgotten, span, begins(span));
+            let late = self.was_forgotten(&self.forgotten, span, span.begins());
             let (forgotten, known): (Vec<&RequestSpan>, Vec<_>) = inside
                 .iter()
                 .copied()
-                .partition(|other| late || self.was_forgotten(&self.forgotten, other, begins(span)));
+                .partition(|other| late || self.was_forgotten(&self.forgotten, other, span.begins()));
             let beside = |others: &[&RequestSpan]| {
-                let mode = mode(span);
-                let rival = others.iter().find(|other| !can_be_together(self::mode(other), mode));
-                let full = is_over_full(others.iter().map(|other| self::mode(other)), mode);
+                let mode = span.mode();
+                let rival = others.iter().find(|other| !can_be_together(other.mode(), mode));
+                let full = is_over_full(others.iter().map(|other| other.mode()), mode);
                 rival.or_else(|| others.iter().find(|_| full)).map(|rival| (*rival).clone())
             };
             if let Some(rival) = beside(&known) {
@@ -173,26 +172,26 @@ impl Circumstances {
         let mut had = spans.iter().peekable();
         let (mut highest, mut highest_alone): (Option<&RequestSpan>, Option<&RequestSpan>) = (None, None);
         for span in asking {
-            while let Some(before) = had.next_if(|before| begins(before) <= span.asks) {
+            while let Some(before) = had.next_if(|before| before.begins() <= span.asks) {
                 raise(&mut highest, before);
-                if mode(before) != Wanted::Read {
+                if before.mode() != Wanted::Read {
                     raise(&mut highest_alone, before);
                 }
             }
-            let reads_along = self.readers_share_fences && mode(span) == Wanted::Read;
+            let reads_along = self.readers_share_fences && span.mode() == Wanted::Read;
             if let Some(before) = if reads_along { highest_alone } else { highest }
-                && fence(span) <= fence(before)
+                && span.fence() <= before.fence()
             {
                 verdict.violations.push(format!("a fence does not rise at {key}:\n  {before}\n  {span}"));
             }
         }
         for pair in spans.windows(2) {
             let [before, span] = [pair[0], pair[1]];
-            let alone = [before, span].iter().any(|span| mode(span) == Wanted::Alone);
+            let alone = [before, span].iter().any(|span| span.mode() == Wanted::Alone);
             let first = before.asks.min(span.asks);
             let told_late =
-                self.forgot_between(first, begins(span)) || breaks.may_have_ended(span, key, begins(span));
-            if alone && fence(span) <= fence(before) && !told_late {
+                self.forgot_between(first, span.begins()) || breaks.may_have_ended(span, key, span.begins());
+            if alone && span.fence() <= before.fence() && !told_late {
                 verdict.violations.push(format!("a fence does not rise at {key}:\n  {before}\n  {span}"));
             }
         }
@@ -204,13 +203,13 @@ impl Circumstances {
     fn is_not_done_again(&self, key: &str, spans: &[&RequestSpan], breaks: &Breaks, verdict: &mut Verdict) {
         for pair in spans.windows(2) {
             let [first, second] = [pair[0], pair[1]];
-            let Some(done) = first.done.filter(|done| *done < begins(second)) else { continue };
-            let between = |fault: &Fault| first.asks <= fault.until && fault.from <= begins(second);
+            let Some(done) = first.done.filter(|done| *done < second.begins()) else { continue };
+            let between = |fault: &Fault| first.asks <= fault.until && fault.from <= second.begins();
             if self.forgotten_somewhere.iter().any(between) || breaks.may_have_ended(second, key, done) {
                 continue;
             }
-            if key != EVERY || begins(second) + nanos(CLOCKS) < first.asks + nanos(PERIOD) {
-                let ago = Duration::from_nanos(begins(second) - done);
+            if key != EVERY || second.begins() + nanos(CLOCKS) < first.asks + nanos(PERIOD) {
+                let ago = Duration::from_nanos(second.begins() - done);
                 verdict.violations.push(format!("{key}: done again {ago:?} later:\n  {first}\n  {second}"));
             }
         }
@@ -221,13 +220,13 @@ impl Circumstances {
     fn it_goes_on(&self, beliefs: &[&RequestSpan], breaks: &Breaks, verdict: &mut Verdict) {
         let mut covered = BTreeMap::<&str, &RequestSpan>::new();
         for span in beliefs {
-            let key = keys(span).next().unwrap_or_default();
+            let key = span.keys().next().unwrap_or_default();
             if key == EVERY || key.starts_with(ONCE) {
                 continue;
             }
             let key = if TWO.contains(&key) { TWO[0] } else { key };
             if let Some(before) = covered.get(key) {
-                let (from, until) = (breaks.kept_out_until(before).max(span.asks), begins(span));
+                let (from, until) = (breaks.kept_out_until(before).max(span.asks), span.begins());
                 let gap =
                     Duration::from_nanos(until.saturating_sub(from).saturating_sub(self.down(from, until)));
                 verdict.longest_gap = verdict.longest_gap.max(gap);
@@ -268,7 +267,7 @@ impl Circumstances {
 }
 
 fn raise<'a>(highest: &mut Option<&'a RequestSpan>, span: &'a RequestSpan) {
-    if highest.is_none_or(|before| fence(before) < fence(span)) {
+    if highest.is_none_or(|before| before.fence() < span.fence()) {
         *highest = Some(span);
     }
 }

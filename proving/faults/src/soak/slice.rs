@@ -22,7 +22,7 @@ use super::{
 use crate::{
     ParsedHistory, Plan,
     history::{self, EventKind, HistoryWriter, now},
-    judge::BUSY,
+    judge::slack_of,
     pulse::Pulse,
 };
 
@@ -104,11 +104,11 @@ pub(crate) fn run(
     failures.extend(served_since(&workers, &history, healed).err());
     thread::sleep(PEACE);
     failures.extend(workers.dismiss());
-    failures.extend(until_nothing_is_left(&test_bed, FORGOTTEN_WITHIN + slack(&pulse)));
+    failures.extend(until_nothing_is_left(&test_bed, FORGOTTEN_WITHIN + slack_of(pulse.longest_stall())));
 
     let entries = history::read(&history);
     let parsed_history = ParsedHistory::of(&entries);
-    let bound = GAP + test_bed.found_within() + slack(&pulse);
+    let bound = GAP + test_bed.found_within() + slack_of(pulse.longest_stall());
     let mut circumstances = circumstances(&test_bed, &faults, bound, &pulse);
     if matches!(test_bed.place, StoreUnderTest::Memory) {
         // A store in memory is lost with its process.
@@ -212,7 +212,7 @@ fn circumstances(
         forgotten_somewhere: those(&|fault| fault.kind.loses_state()),
         down: those(&|fault| test_bed.is_down_by(fault.kind)),
         faults: faults.to_vec(),
-        told_within: TTL / 3 + slack(pulse),
+        told_within: TTL / 3 + slack_of(pulse.longest_stall()),
         stall: 2 * pulse.longest_stall(),
         longest_gap,
         readers_share_fences: test_bed.is_quorum(),
@@ -261,9 +261,4 @@ fn counted(
         }
     }
     counted
-}
-
-/// The delay that the machine may have added to any bound.
-fn slack(pulse: &Pulse) -> Duration {
-    BUSY + 2 * pulse.longest_stall()
 }

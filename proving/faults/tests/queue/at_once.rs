@@ -5,41 +5,27 @@ use std::{collections::BTreeMap, thread, time::Duration};
 use faults::Crowd;
 use servers::Flavor;
 
-use crate::scene::{DEAD_WAITER, Scene, in_order, lasts, longer_than, report, slack, worker};
+use crate::scene::{DEAD_WAITER, Scene, in_order, lasts, no_gap_is_longer_than, slack, worker};
 
-#[test]
-fn nobody_starves_at_a_redis() {
-    nobody_starves(&Scene::on(Flavor::Redis70));
-}
-
-#[test]
-fn nobody_starves_at_a_valkey() {
-    nobody_starves(&Scene::on(Flavor::Valkey91));
-}
-
-#[test]
-fn nobody_starves_at_a_file() {
-    nobody_starves(&Scene::on_a_file());
+servers::tests! {
+    fn nobody_starves_at_a_redis() = nobody_starves(&Scene::on(Flavor::Redis70));
+    fn nobody_starves_at_a_valkey() = nobody_starves(&Scene::on(Flavor::Valkey91));
+    fn nobody_starves_at_a_file() = nobody_starves(&Scene::on_a_file());
 }
 
 fn nobody_starves(scene: &Scene) {
     let mut plan = scene.plan();
     (plan.tasks, plan.hold) = (4, Duration::ZERO);
-    let ttl = plan.ttl;
     let mut crowd = Crowd::new(plan);
     crowd.add(worker(), 8);
-    crowd.wait_until_all_were_served_since(0, Duration::from_secs(30));
+    crowd.wait_until_all_were_served_since(0);
     let everybody_is_there = faults::history::now();
     thread::sleep(lasts(Duration::from_secs(1), Duration::from_secs(20)));
-    crowd.wait_until_all_were_served_since(everybody_is_there, Duration::from_secs(30));
-    crowd.dismiss();
+    crowd.wait_until_all_were_served_since(everybody_is_there);
 
-    let parsed_history = crowd.parsed_history();
-    report("at once", &crowd, &parsed_history);
-    scene.is_clean(&crowd, &parsed_history, ttl);
+    let parsed_history = scene.ends("at once", &mut crowd);
     in_order(&parsed_history);
-    let long = longer_than(&parsed_history, DEAD_WAITER + slack(&crowd));
-    assert!(long.is_empty(), "{}", long[0]);
+    no_gap_is_longer_than(&parsed_history, DEAD_WAITER + slack(&crowd));
     let mut turns = BTreeMap::new();
     for span in parsed_history.spans.iter().filter(|span| span.asks > everybody_is_there) {
         *turns.entry((span.process, span.task)).or_insert(0_u32) += u32::from(span.granted.is_some());

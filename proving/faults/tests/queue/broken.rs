@@ -8,21 +8,15 @@ use leasehold::{Locks, Owner};
 use servers::Flavor;
 use tokio::runtime::Runtime;
 
-use crate::scene::{Scene, WINDOW, report, worker};
+use crate::scene::{Scene, WINDOW, worker};
 
-#[test]
-fn a_lock_granted_after_a_break_is_not_lost_to_that_break_at_a_valkey() {
-    granted_after_a_break(&Scene::on(Flavor::Valkey91));
-}
-
-#[test]
-fn a_lock_granted_after_a_break_is_not_lost_to_that_break_at_a_redis() {
-    granted_after_a_break(&Scene::on(Flavor::Redis62));
-}
-
-#[test]
-fn a_lock_granted_after_a_break_is_not_lost_to_that_break_at_a_file() {
-    granted_after_a_break(&Scene::on_a_file());
+servers::tests! {
+    fn a_lock_granted_after_a_break_is_not_lost_to_that_break_at_a_valkey() =
+        granted_after_a_break(&Scene::on(Flavor::Valkey91));
+    fn a_lock_granted_after_a_break_is_not_lost_to_that_break_at_a_redis() =
+        granted_after_a_break(&Scene::on(Flavor::Redis62));
+    fn a_lock_granted_after_a_break_is_not_lost_to_that_break_at_a_file() =
+        granted_after_a_break(&Scene::on_a_file());
 }
 
 /// Found by a soak test: a stopped process was handed a lock, and an operator broke that lease.
@@ -36,7 +30,6 @@ fn granted_after_a_break(scene: &Scene) {
     let mut plan = scene.plan();
     // Long enough to receive every message that was sent meanwhile.
     (plan.tasks, plan.hold) = (1, Duration::from_millis(500));
-    let ttl = plan.ttl;
     let mut crowd = Crowd::new(plan);
     crowd.add(worker(), 1);
     let process = crowd.alive()[0];
@@ -54,12 +47,9 @@ fn granted_after_a_break(scene: &Scene) {
     // Served once, and once more: then it has released its first grant.
     crowd.wait_until_served_since(since, &[process], Duration::from_secs(10));
     crowd.wait_until_served_since(now(), &[process], Duration::from_secs(10));
-    crowd.dismiss();
 
-    let parsed_history = crowd.parsed_history();
-    report("granted after a break", &crowd, &parsed_history);
+    let parsed_history = scene.ends_unjudged("granted after a break", &mut crowd);
     let granted = parsed_history.spans.iter().find(|span| span.granted.is_some()).unwrap();
     assert!(granted.granted.unwrap().1 > handed.get(), "{granted}");
     assert!(!granted.knew && granted.deceived.is_none(), "it was taken for lost: {granted}");
-    scene.is_forgotten(&crowd, ttl);
 }

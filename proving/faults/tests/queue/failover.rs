@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use faults::{Crowd, ParsedHistory, history::now, judge::sound_but_for, until};
 use servers::{Flavor, Watched};
 
-use crate::scene::{Scene, longer_than, report, slack, worker};
+use crate::scene::{Scene, longer_than, no_gap_is_longer_than, slack, worker};
 
 /// The longest wait that a failover may cause. The sentinels themselves take about two seconds of
 /// it.
@@ -41,13 +41,12 @@ fn fail(flavor: Flavor) {
     let scene = Scene::under(watched.url());
     let mut plan = scene.plan();
     (plan.tasks, plan.hold) = (3, Duration::from_millis(10));
-    let ttl = plan.ttl;
     let mut crowd = Crowd::new(plan);
     crowd.add(worker(), 8);
     let mut failures = Vec::new();
     let mut bound = FAILOVER;
     for failure in [Failure::Killed, Failure::Hangs, Failure::Replaced] {
-        crowd.wait_until_all_were_served_since(now(), Duration::from_secs(30));
+        crowd.wait_until_all_were_served_since(now());
         watched.until_ready();
         let old = watched.master_by(0);
         let begins = now();
@@ -65,7 +64,7 @@ fn fail(flavor: Flavor) {
         bound = bound.max(replaced + AFTER);
         crowd.healed();
         failures.push((begins, now()));
-        let took = crowd.wait_until_all_were_served_since(now(), Duration::from_secs(30));
+        let took = crowd.wait_until_all_were_served_since(now());
         println!("{flavor}: {failure:?}: replaced within {replaced:?}, all are served {took:?} later");
         match failure {
             Failure::Killed => watched.servers[old].restart(),
@@ -74,19 +73,15 @@ fn fail(flavor: Flavor) {
         }
     }
     watched.until_ready();
-    crowd.wait_until_all_were_served_since(now(), Duration::from_secs(30));
-    crowd.dismiss();
+    crowd.wait_until_all_were_served_since(now());
 
-    let parsed_history = crowd.parsed_history();
-    report("failovers", &crowd, &parsed_history);
-    scene.is_forgotten(&crowd, ttl);
+    let parsed_history = scene.ends_unjudged("failovers", &mut crowd);
     judge(&parsed_history, &failures, bound + slack(&crowd));
 }
 
 fn judge(parsed_history: &ParsedHistory, failures: &[(u64, u64)], bound: Duration) {
     sound_but_for(parsed_history, failures);
-    let long = longer_than(parsed_history, bound);
-    assert!(long.is_empty(), "longer than {bound:?}: {}", long[0]);
+    no_gap_is_longer_than(parsed_history, bound);
     for handover in longer_than(parsed_history, Duration::from_secs(3)) {
         assert!(failures.iter().any(|(begins, _)| handover.spans(*begins)), "no failover here: {handover}");
     }

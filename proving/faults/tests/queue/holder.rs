@@ -9,21 +9,15 @@ use faults::{
 };
 use servers::Flavor;
 
-use crate::scene::{DEAD_HOLDER, RE_ASK, Scene, longer_than, report, slack, worker};
+use crate::scene::{DEAD_HOLDER, RE_ASK, Scene, no_gap_is_longer_than, slack, worker};
 
-#[test]
-fn a_holder_that_is_stopped_past_its_lease_at_a_redis_knows_it_when_it_goes_on() {
-    is_stopped_past_its_lease(&Scene::on(Flavor::Redis70));
-}
-
-#[test]
-fn a_holder_that_is_stopped_past_its_lease_at_a_valkey_knows_it_when_it_goes_on() {
-    is_stopped_past_its_lease(&Scene::on(Flavor::Valkey91));
-}
-
-#[test]
-fn a_holder_that_is_stopped_past_its_lease_at_a_file_knows_it_when_it_goes_on() {
-    is_stopped_past_its_lease(&Scene::on_a_file());
+servers::tests! {
+    fn a_holder_that_is_stopped_past_its_lease_at_a_redis_knows_it_when_it_goes_on() =
+        is_stopped_past_its_lease(&Scene::on(Flavor::Redis70));
+    fn a_holder_that_is_stopped_past_its_lease_at_a_valkey_knows_it_when_it_goes_on() =
+        is_stopped_past_its_lease(&Scene::on(Flavor::Valkey91));
+    fn a_holder_that_is_stopped_past_its_lease_at_a_file_knows_it_when_it_goes_on() =
+        is_stopped_past_its_lease(&Scene::on_a_file());
 }
 
 /// The next waiters are in the same process, and die with it.
@@ -32,33 +26,28 @@ fn a_holder_dies_with_those_who_would_have_asked_next() {
     let scene = Scene::on(Flavor::Redis70);
     let mut plan = scene.plan();
     plan.hold = Duration::from_millis(20);
-    let ttl = plan.ttl;
     let mut crowd = Crowd::new(plan);
     for _ in 0..2 {
         crowd.add(worker(), 2 - crowd.alive().len());
-        crowd.wait_until_all_were_served_since(now(), Duration::from_secs(30));
+        crowd.wait_until_all_were_served_since(now());
         let mut holder = None;
         until("somebody has it", Duration::from_secs(10), || {
             holder = crowd.has_the_lock();
             holder.is_some()
         });
         crowd.kill(holder.unwrap());
-        crowd.wait_until_all_were_served_since(now(), Duration::from_secs(30));
+        crowd.wait_until_all_were_served_since(now());
     }
-    crowd.dismiss();
 
-    let parsed_history = crowd.parsed_history();
-    report("died with the next", &crowd, &parsed_history);
-    scene.is_clean(&crowd, &parsed_history, ttl);
+    let parsed_history = scene.ends("died with the next", &mut crowd);
     // A process joins with all its tasks at once, so more than the eight behind a dead holder may
     // have died with it.
-    let long = longer_than(&parsed_history, ttl.max(RE_ASK) + DEAD_HOLDER + slack(&crowd));
-    assert!(long.is_empty(), "{}", long[0]);
+    no_gap_is_longer_than(&parsed_history, crowd.ttl().max(RE_ASK) + DEAD_HOLDER + slack(&crowd));
 }
 
 fn is_stopped_past_its_lease(scene: &Scene) {
     let plan = scene.plan();
-    let (ttl, mut for_long) = (plan.ttl, plan.clone());
+    let mut for_long = plan.clone();
     (for_long.tasks, for_long.hold) = (1, Duration::from_secs(600));
     let mut crowd = Crowd::new(plan);
     crowd.add_with(worker(), 1, &for_long);
@@ -73,7 +62,7 @@ fn is_stopped_past_its_lease(scene: &Scene) {
     });
     crowd.stop(holder);
     let others: Vec<u32> = crowd.alive().into_iter().filter(|process| *process != holder).collect();
-    crowd.wait_until_served_since(now(), &others, ttl + DEAD_HOLDER + slack(&crowd));
+    crowd.wait_until_served_since(now(), &others, crowd.ttl() + DEAD_HOLDER + slack(&crowd));
 
     crowd.cont(holder);
     let what_it_says = || -> Vec<EventKind> {
@@ -85,9 +74,7 @@ fn is_stopped_past_its_lease(scene: &Scene) {
     until("it looks at its guard", Duration::from_secs(10), || what_it_says().len() == 2);
     let said = what_it_says();
     assert!(matches!(said[..], [EventKind::LetsGo { held: false }, EventKind::Lost(_)]), "{said:?}");
-    crowd.dismiss();
 
-    let parsed_history = crowd.parsed_history();
+    let parsed_history = scene.ends("stopped past its lease", &mut crowd);
     assert!(parsed_history.stopped[0].had_it);
-    scene.is_clean(&crowd, &parsed_history, ttl);
 }

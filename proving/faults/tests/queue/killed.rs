@@ -9,8 +9,7 @@ use faults::{Crowd, ParsedHistory, history::now};
 use servers::Flavor;
 
 use crate::scene::{
-    DEAD_HOLDER, DEAD_WAITER, Scene, dice, in_order, lasts, longer_than, one_of, report, slack, some_of,
-    worker,
+    DEAD_HOLDER, DEAD_WAITER, Scene, dice, in_order, lasts, longer_than, one_of, slack, some_of, worker,
 };
 
 const PROCESSES: usize = 20;
@@ -38,10 +37,9 @@ fn ten_of_twenty_are_killed(scene: &Scene) -> ParsedHistory {
     let mut plan = scene.plan();
     // Long enough for some to be killed while they hold.
     (plan.long_hold, plan.long_percent) = (Duration::from_millis(60), 2);
-    let ttl = plan.ttl;
     let mut crowd = Crowd::new(plan);
     crowd.add(worker(), PROCESSES);
-    crowd.wait_until_all_were_served_since(0, Duration::from_secs(30));
+    crowd.wait_until_all_were_served_since(0);
 
     let mut dice = dice(7);
     let lasts = lasts(Duration::from_secs(4), Duration::from_secs(20));
@@ -56,13 +54,10 @@ fn ten_of_twenty_are_killed(scene: &Scene) -> ParsedHistory {
         let holder = crowd.has_the_lock().filter(|holder| killed % 3 == 0 && alive.contains(holder));
         crowd.kill(holder.unwrap_or_else(|| one_of(&mut dice, &alive)));
     }
-    crowd.wait_until_all_were_served_since(now(), Duration::from_secs(30));
-    crowd.dismiss();
+    crowd.wait_until_all_were_served_since(now());
 
-    let parsed_history = crowd.parsed_history();
-    report("killed", &crowd, &parsed_history);
-    scene.is_clean(&crowd, &parsed_history, ttl);
-    only_the_dead_cost_time(&parsed_history, ttl + DEAD_HOLDER, slack(&crowd));
+    let parsed_history = scene.ends("killed", &mut crowd);
+    only_the_dead_cost_time(&parsed_history, crowd.ttl() + DEAD_HOLDER, slack(&crowd));
     in_order(&parsed_history);
     parsed_history
 }

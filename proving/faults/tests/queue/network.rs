@@ -10,25 +10,20 @@ use rand::RngExt as _;
 use servers::{Flavor, Proxy};
 
 use crate::scene::{
-    DEAD_HOLDER, Scene, WINDOW, dice, is_long, lasts, longer_than, report, slack, some_of, worker,
+    DEAD_HOLDER, Scene, WINDOW, dice, is_long, lasts, no_gap_is_longer_than, nobody_was_deceived, slack,
+    some_of, worker,
 };
 
 /// The longest failure of the network.
 const AWAY: Duration = Duration::from_millis(600);
 
-#[test]
-fn half_the_connections_fail_again_and_again_at_a_redis() {
-    half_the_connections_fail(&Scene::on(Flavor::Redis70), "");
-}
-
-#[test]
-fn half_the_connections_fail_again_and_again_at_a_valkey() {
-    half_the_connections_fail(&Scene::on(Flavor::Valkey91), "");
-}
-
-#[test]
-fn half_the_connections_fail_again_and_again_in_the_older_protocol() {
-    half_the_connections_fail(&Scene::on(Flavor::Redis70), "?protocol=resp2");
+servers::tests! {
+    fn half_the_connections_fail_again_and_again_at_a_redis() =
+        half_the_connections_fail(&Scene::on(Flavor::Redis70), "");
+    fn half_the_connections_fail_again_and_again_at_a_valkey() =
+        half_the_connections_fail(&Scene::on(Flavor::Valkey91), "");
+    fn half_the_connections_fail_again_and_again_in_the_older_protocol() =
+        half_the_connections_fail(&Scene::on(Flavor::Redis70), "?protocol=resp2");
 }
 
 fn half_the_connections_fail(scene: &Scene, parameters: &str) {
@@ -37,14 +32,13 @@ fn half_the_connections_fail(scene: &Scene, parameters: &str) {
     (plan.tasks, plan.think, plan.dropped_percent) = (4, Duration::from_millis(3), 20);
     // Longer than a third of a claim window, so the lease is renewed.
     (plan.long_hold, plan.long_percent) = (Duration::from_millis(800), 1);
-    let ttl = plan.ttl;
     let proxy = Proxy::before(scene.server.as_ref().unwrap());
     let mut behind_it = plan.clone();
     behind_it.url = format!("{}{parameters}", proxy.url());
     let mut crowd = Crowd::new(plan);
     crowd.add(worker(), 4);
     crowd.add_with(worker(), 4, &behind_it);
-    crowd.wait_until_all_were_served_since(0, Duration::from_secs(30));
+    crowd.wait_until_all_were_served_since(0);
 
     let mut dice = dice(13);
     let lasts = lasts(Duration::from_secs(3), Duration::from_secs(40));
@@ -83,18 +77,12 @@ fn half_the_connections_fail(scene: &Scene, parameters: &str) {
         crowd.healed();
     }
     println!("{in_flight} calls were in flight when the network failed");
-    let took = crowd.wait_until_all_were_served_since(now(), Duration::from_secs(30));
+    let took = crowd.wait_until_all_were_served_since(now());
     println!("all are served {took:?} after the last failure");
-    crowd.dismiss();
 
-    let parsed_history = crowd.parsed_history();
-    report("network", &crowd, &parsed_history);
-    scene.is_clean(&crowd, &parsed_history, ttl);
+    let parsed_history = scene.ends("network", &mut crowd);
     // A holder that is cut off costs its lease, and a waiter that seems to be present a claim
     // window, each counted after the failure.
-    let bound = WINDOW.max(ttl) + DEAD_HOLDER + AWAY + slack(&crowd);
-    let long = longer_than(&parsed_history, bound);
-    assert!(long.is_empty(), "longer than {bound:?}: {}", long[0]);
-    let deceived = parsed_history.spans.iter().find(|span| span.deceived.is_some());
-    assert!(deceived.is_none(), "{}", deceived.unwrap());
+    no_gap_is_longer_than(&parsed_history, WINDOW.max(crowd.ttl()) + DEAD_HOLDER + AWAY + slack(&crowd));
+    nobody_was_deceived(&parsed_history);
 }

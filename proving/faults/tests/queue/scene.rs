@@ -6,7 +6,9 @@ use std::{
     time::Duration,
 };
 
-pub(crate) use faults::judge::{is_long, lasts, longer_than, report, slack};
+pub(crate) use faults::judge::{
+    in_order, is_long, lasts, longer_than, no_gap_is_longer_than, nobody_was_deceived, report, slack,
+};
 use faults::{
     Crowd, ParsedHistory, Plan,
     judge::{left_behind, sound},
@@ -65,18 +67,23 @@ impl Scene {
         self.directory.path().join("history")
     }
 
-    /// Checks the rules of every run, after all processes have released and ended.
-    pub(crate) fn is_clean(&self, crowd: &Crowd, parsed_history: &ParsedHistory, ttl: Duration) {
-        self.is_forgotten(crowd, ttl);
-        sound(parsed_history);
+    /// Ends all processes, prints how the run went, and checks the rules of every run.
+    pub(crate) fn ends(&self, name: &str, crowd: &mut Crowd) -> ParsedHistory {
+        let parsed_history = self.ends_unjudged(name, crowd);
+        sound(&parsed_history);
+        parsed_history
     }
 
-    /// Waits until nothing is left of holders and waiters.
-    pub(crate) fn is_forgotten(&self, crowd: &Crowd, ttl: Duration) {
-        until("nobody holds or waits", ttl + slack(crowd), || crowd.is_forgotten(Plan::KEY));
+    /// The same, where guards need not have been alone.
+    pub(crate) fn ends_unjudged(&self, name: &str, crowd: &mut Crowd) -> ParsedHistory {
+        crowd.dismiss();
+        let parsed_history = crowd.parsed_history();
+        report(name, crowd, &parsed_history);
+        until("nobody holds or waits", crowd.ttl() + slack(crowd), || crowd.is_forgotten(Plan::KEY));
         if let Some(server) = &self.server {
             assert_eq!(left_behind(server), [""; 0]);
         }
+        parsed_history
     }
 }
 
@@ -92,13 +99,6 @@ impl Drop for Scene {
 
 pub(crate) fn worker() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_worker"))
-}
-
-/// First come, first served.
-pub(crate) fn in_order(parsed_history: &ParsedHistory) {
-    if let Some((one, other)) = parsed_history.overtaken().first() {
-        panic!("overtaken:\n{one}\n{other}");
-    }
 }
 
 pub(crate) fn dice(seed: u64) -> StdRng {

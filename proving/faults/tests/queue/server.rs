@@ -9,35 +9,21 @@ use std::{
 use faults::{Crowd, history::now, judge::sound_but_for};
 use servers::{Flavor, Server};
 
-use crate::scene::{DEAD_HOLDER, DEAD_WAITER, Scene, longer_than, report, slack, worker};
+use crate::scene::{DEAD_HOLDER, DEAD_WAITER, Scene, longer_than, no_gap_is_longer_than, slack, worker};
 
-#[test]
-fn a_redis_forgets_its_scripts_and_its_clients_and_pauses() {
-    bad_moments(&Scene::on(Flavor::Redis70));
-}
-
-#[test]
-fn a_valkey_forgets_its_scripts_and_its_clients_and_pauses() {
-    bad_moments(&Scene::on(Flavor::Valkey91));
-}
-
-#[test]
-fn a_redis_comes_back_empty() {
-    comes_back_empty(&Scene::on(Flavor::Redis70));
-}
-
-#[test]
-fn a_valkey_comes_back_empty() {
-    comes_back_empty(&Scene::on(Flavor::Valkey91));
+servers::tests! {
+    fn a_redis_forgets_its_scripts_and_its_clients_and_pauses() = bad_moments(&Scene::on(Flavor::Redis70));
+    fn a_valkey_forgets_its_scripts_and_its_clients_and_pauses() = bad_moments(&Scene::on(Flavor::Valkey91));
+    fn a_redis_comes_back_empty() = comes_back_empty(&Scene::on(Flavor::Redis70));
+    fn a_valkey_comes_back_empty() = comes_back_empty(&Scene::on(Flavor::Valkey91));
 }
 
 fn bad_moments(scene: &Scene) {
     let mut plan = scene.plan();
     (plan.tasks, plan.long_hold, plan.long_percent) = (5, Duration::from_millis(300), 2);
-    let ttl = plan.ttl;
     let mut crowd = Crowd::new(plan);
     crowd.add(worker(), 6);
-    crowd.wait_until_all_were_served_since(0, Duration::from_secs(30));
+    crowd.wait_until_all_were_served_since(0);
     let server = scene.server.as_ref().unwrap();
     for (name, command) in [
         ("script flush", &["SCRIPT", "FLUSH"][..]),
@@ -49,17 +35,12 @@ fn bad_moments(scene: &Scene) {
         crowd.fault(name);
         server.text(command);
         crowd.healed();
-        let took = crowd.wait_until_all_were_served_since(now(), Duration::from_secs(30));
+        let took = crowd.wait_until_all_were_served_since(now());
         println!("all are served {took:?} after {name}");
     }
-    crowd.dismiss();
 
-    let parsed_history = crowd.parsed_history();
-    report("bad moments", &crowd, &parsed_history);
-    scene.is_clean(&crowd, &parsed_history, ttl);
-    let bound = ttl + DEAD_HOLDER + slack(&crowd);
-    let long = longer_than(&parsed_history, bound);
-    assert!(long.is_empty(), "longer than {bound:?}: {}", long[0]);
+    let parsed_history = scene.ends("bad moments", &mut crowd);
+    no_gap_is_longer_than(&parsed_history, crowd.ttl() + DEAD_HOLDER + slack(&crowd));
 }
 
 /// Holders kept relying on their leases while it was down, so others may be granted the same locks;
@@ -67,13 +48,12 @@ fn bad_moments(scene: &Scene) {
 fn comes_back_empty(scene: &Scene) {
     let mut plan = scene.plan();
     plan.tasks = 5;
-    let ttl = plan.ttl;
     let mut crowd = Crowd::new(plan);
     crowd.add(worker(), 6);
     let server = scene.server.as_ref().unwrap();
     let mut restarts = Vec::new();
     for _ in 0..2 {
-        crowd.wait_until_all_were_served_since(now(), Duration::from_secs(30));
+        crowd.wait_until_all_were_served_since(now());
         let begins = now();
         crowd.fault("killed");
         server.kill_9();
@@ -81,18 +61,15 @@ fn comes_back_empty(scene: &Scene) {
         crowd.healed();
         restarts.push((begins, now()));
     }
-    let took = crowd.wait_until_all_were_served_since(now(), Duration::from_secs(30));
+    let took = crowd.wait_until_all_were_served_since(now());
     println!("all are served {took:?} after the last restart");
-    crowd.dismiss();
 
-    let parsed_history = crowd.parsed_history();
-    report("came back empty", &crowd, &parsed_history);
-    scene.is_forgotten(&crowd, ttl);
+    let parsed_history = scene.ends_unjudged("came back empty", &mut crowd);
     sound_but_for(&parsed_history, &restarts);
     for handover in longer_than(&parsed_history, DEAD_WAITER + slack(&crowd)) {
         let away = restarts.iter().find(|(begins, _)| handover.spans(*begins));
         let Some((begins, ends)) = away else { panic!("no restart here: {handover}") };
-        let bound = Duration::from_nanos(ends - begins) + ttl + DEAD_HOLDER + slack(&crowd);
+        let bound = Duration::from_nanos(ends - begins) + crowd.ttl() + DEAD_HOLDER + slack(&crowd);
         assert!(handover.gap < bound, "longer than {bound:?}: {handover}");
     }
 }

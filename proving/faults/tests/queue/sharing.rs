@@ -71,15 +71,10 @@ fn readers_writers_and_permits_of_four_processes_at_a_redis() {
     }
 }
 
-/// Each acquires its keys in one order, in whatever order they are named.
-#[test]
-fn takers_of_several_keys_at_a_file() {
-    several_keys(&Scene::on_a_file());
-}
-
-#[test]
-fn takers_of_several_keys_at_a_redis() {
-    several_keys(&Scene::on(Flavor::Redis82));
+servers::tests! {
+    /// Each acquires its keys in one order, in whatever order they are named.
+    fn takers_of_several_keys_at_a_file() = several_keys(&Scene::on_a_file());
+    fn takers_of_several_keys_at_a_redis() = several_keys(&Scene::on(Flavor::Redis82));
 }
 
 fn several_keys(scene: &Scene) {
@@ -135,14 +130,11 @@ fn all_were_served(scene: &Scene) {
     assert!(*least >= 3, "somebody was served {least} times");
 }
 
-#[test]
-fn a_killed_processs_share_at_a_file_is_back_at_once() {
-    the_share_of_a_killed_process_is_back(&Scene::on_a_file(), Duration::from_secs(1));
-}
-
-#[test]
-fn a_killed_processs_share_at_a_redis_is_back_after_its_ttl() {
-    the_share_of_a_killed_process_is_back(&Scene::on(Flavor::Redis70), Duration::from_secs(2));
+servers::tests! {
+    fn a_killed_processs_share_at_a_file_is_back_at_once() =
+        the_share_of_a_killed_process_is_back(&Scene::on_a_file(), Duration::from_secs(1));
+    fn a_killed_processs_share_at_a_redis_is_back_after_its_ttl() =
+        the_share_of_a_killed_process_is_back(&Scene::on(Flavor::Redis70), Duration::from_secs(2));
 }
 
 /// One process has four of five permits, and reads; another has one permit, and keeps reading. The

@@ -10,21 +10,14 @@ use faults::{Crowd, ParsedHistory, history::now};
 use rand::seq::IndexedRandom as _;
 use servers::Flavor;
 
-use crate::scene::{DEAD_HOLDER, Scene, WINDOW, dice, is_long, longer_than, report, slack, some_of, worker};
+use crate::scene::{
+    DEAD_HOLDER, Scene, WINDOW, dice, is_long, longer_than, nobody_was_deceived, slack, some_of, worker,
+};
 
-#[test]
-fn a_stopped_process_costs_a_window_at_a_redis() {
-    some_are_stopped(&Scene::on(Flavor::Redis70));
-}
-
-#[test]
-fn a_stopped_process_costs_a_window_at_a_valkey() {
-    some_are_stopped(&Scene::on(Flavor::Valkey91));
-}
-
-#[test]
-fn a_stopped_process_costs_a_window_at_a_file() {
-    some_are_stopped(&Scene::on_a_file());
+servers::tests! {
+    fn a_stopped_process_costs_a_window_at_a_redis() = some_are_stopped(&Scene::on(Flavor::Redis70));
+    fn a_stopped_process_costs_a_window_at_a_valkey() = some_are_stopped(&Scene::on(Flavor::Valkey91));
+    fn a_stopped_process_costs_a_window_at_a_file() = some_are_stopped(&Scene::on_a_file());
 }
 
 fn some_are_stopped(scene: &Scene) {
@@ -33,10 +26,9 @@ fn some_are_stopped(scene: &Scene) {
     // A process's tasks must not be next to each other in the queue, as they would be if all
     // started at once: each stopped process should be one of many in the queue.
     (plan.think, plan.tasks) = (Duration::from_millis(5), 5);
-    let ttl = plan.ttl;
     let mut crowd = Crowd::new(plan);
     crowd.add(worker(), processes);
-    crowd.wait_until_all_were_served_since(0, Duration::from_secs(30));
+    crowd.wait_until_all_were_served_since(0);
 
     let mut dice = dice(11);
     let some: Vec<u32> = crowd.alive().sample(&mut dice, stopped).copied().collect();
@@ -54,14 +46,11 @@ fn some_are_stopped(scene: &Scene) {
     let begun = Instant::now();
     let since = now();
     some.iter().for_each(|process| crowd.cont(*process));
-    crowd.wait_until_all_were_served_since(since, patience);
+    crowd.wait_until_served_since(since, &crowd.alive(), patience);
     println!("all are served {:?} after the stopped went on", begun.elapsed());
-    crowd.dismiss();
 
-    let parsed_history = crowd.parsed_history();
-    report("stopped", &crowd, &parsed_history);
-    scene.is_clean(&crowd, &parsed_history, ttl);
-    only_the_stopped_cost_time(&parsed_history, ttl, slack(&crowd));
+    let parsed_history = scene.ends("stopped", &mut crowd);
+    only_the_stopped_cost_time(&parsed_history, crowd.ttl(), slack(&crowd));
     no_running_waiter_was_overtaken(&parsed_history);
     stopped_holders_knew_that_they_lost(&parsed_history);
 }
@@ -73,7 +62,7 @@ fn only_the_stopped_cost_time(parsed_history: &ParsedHistory, ttl: Duration, sla
     let allowed: Duration = parsed_history.stopped.iter().map(|_| dear).sum();
     let mut cost = Duration::ZERO;
     for handover in longer_than(parsed_history, slack) {
-        let (begins, ends) = (handover.from.believed_until, handover.to.granted.map_or(0, |(at, _)| at));
+        let (begins, ends) = (handover.from.believed_until, handover.to.begins());
         let during = parsed_history
             .stopped
             .iter()
@@ -108,7 +97,5 @@ fn stopped_holders_knew_that_they_lost(parsed_history: &ParsedHistory) {
             assert!(span.believed_until < until, "{span}");
         }
     }
-    for span in &parsed_history.spans {
-        assert_eq!(span.deceived, None, "{span}");
-    }
+    nobody_was_deceived(parsed_history);
 }

@@ -8,7 +8,7 @@ use std::{
 
 use faults::{
     history::now,
-    judge::{is_long, lasts, longer_than, report, slack, sound},
+    judge::{is_long, lasts, no_gap_is_longer_than, nobody_was_deceived, report, slack, sound},
 };
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng, seq::IndexedRandom as _};
 
@@ -18,9 +18,6 @@ use crate::scene::{Member, Scene};
 const OUTAGE_LIMIT: Duration = Duration::from_secs(10);
 
 const TTL: Duration = Duration::from_secs(2);
-
-/// The time within which every task is served, whatever a minority suffers.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The longest time for which nobody may hold the lock while three members are up: a member that
 /// comes back has handed the lock to a waiter that could not be notified, and keeps it for a claim
@@ -46,24 +43,13 @@ enum End {
     AtOnce,
 }
 
-#[test]
-fn one_of_five_is_killed() {
-    endures(&Scene::that_forgets_nothing(), &killed("one killed", 1));
-}
-
-#[test]
-fn two_of_five_are_killed() {
-    endures(&Scene::that_forgets_nothing(), &killed("two killed", 2));
-}
-
-#[test]
-fn one_of_five_is_stopped_again_and_again() {
-    endures(&Scene::that_forgets_nothing(), &stopped("one stopped", 1));
-}
-
-#[test]
-fn two_of_five_are_stopped_again_and_again() {
-    endures(&Scene::that_forgets_nothing(), &stopped("two stopped", 2));
+servers::tests! {
+    fn one_of_five_is_killed() = endures(&Scene::that_forgets_nothing(), &killed("one killed", 1));
+    fn two_of_five_are_killed() = endures(&Scene::that_forgets_nothing(), &killed("two killed", 2));
+    fn one_of_five_is_stopped_again_and_again() =
+        endures(&Scene::that_forgets_nothing(), &stopped("one stopped", 1));
+    fn two_of_five_are_stopped_again_and_again() =
+        endures(&Scene::that_forgets_nothing(), &stopped("two stopped", 2));
 }
 
 #[test]
@@ -116,17 +102,17 @@ const fn stopped(name: &'static str, members: usize) -> MemberFault {
 fn a_stopped_member_forgets_waiters_that_left_meanwhile_and_delays_nobody() {
     let scene = Scene::that_forgets_nothing();
     let mut crowd = scene.crowd(OUTAGE_LIMIT);
-    crowd.wait_until_all_were_served_since(0, PATIENCE);
+    crowd.wait_until_all_were_served_since(0);
     scene.in_flight(&[0]);
     scene.members[0].server.stop();
-    crowd.wait_until_all_were_served_since(now(), PATIENCE);
+    crowd.wait_until_all_were_served_since(now());
     crowd.dismiss();
     scene.members[0].server.cont();
     sound(&crowd.parsed_history());
 
     let begun = now();
     scene.adds_one_to(&mut crowd, OUTAGE_LIMIT);
-    let took = crowd.wait_until_all_were_served_since(begun, PATIENCE);
+    let took = crowd.wait_until_all_were_served_since(begun);
     println!("who comes then is served within {took:?}");
     crowd.dismiss();
     sound(&crowd.parsed_history());
@@ -136,7 +122,7 @@ fn a_stopped_member_forgets_waiters_that_left_meanwhile_and_delays_nobody() {
 
 fn endures(scene: &Scene, fault: &MemberFault) {
     let mut crowd = scene.crowd(OUTAGE_LIMIT);
-    crowd.wait_until_all_were_served_since(0, PATIENCE);
+    crowd.wait_until_all_were_served_since(0);
     let mut dice = StdRng::seed_from_u64(17);
     let lasts = lasts(Duration::from_secs(3), Duration::from_secs(30));
     let begun = Instant::now();
@@ -153,17 +139,17 @@ fn endures(scene: &Scene, fault: &MemberFault) {
         crowd.fault(fault.name);
         down.iter().for_each(|member| (fault.begin)(&scene.members[*member]));
         faults += 1;
-        crowd.wait_until_all_were_served_since(now(), PATIENCE);
+        crowd.wait_until_all_were_served_since(now());
         if let End::Mended(end) = fault.end {
             down.drain(..).for_each(|member| end(&scene.members[member]));
             crowd.healed();
-            crowd.wait_until_all_were_served_since(now(), PATIENCE);
+            crowd.wait_until_all_were_served_since(now());
         }
         if scene.forgets() {
             scene.until_all_count(&down);
         }
     }
-    let took = crowd.wait_until_all_were_served_since(now(), PATIENCE);
+    let took = crowd.wait_until_all_were_served_since(now());
     println!(
         "{}: {faults} times, while {in_flight} calls were in flight; at the end all are served {took:?}",
         fault.name
@@ -175,11 +161,8 @@ fn endures(scene: &Scene, fault: &MemberFault) {
     sound(&parsed_history);
     let gone = |member: &usize| matches!(fault.end, End::Never) && down.contains(member);
     scene.is_forgotten((0..scene.members.len()).filter(|member| !gone(member)), &crowd, TTL);
-    let bound = GAP + slack(&crowd);
-    let long = longer_than(&parsed_history, bound);
-    assert!(long.is_empty(), "longer than {bound:?}: {}", long[0]);
-    let deceived = parsed_history.spans.iter().find(|span| span.deceived.is_some());
-    assert!(deceived.is_none(), "{}", deceived.unwrap());
+    no_gap_is_longer_than(&parsed_history, GAP + slack(&crowd));
+    nobody_was_deceived(&parsed_history);
     assert!(in_flight >= if is_long() { faults } else { 1 }, "{in_flight} calls were in flight");
 }
 

@@ -6,9 +6,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+pub(crate) use faults::judge::until_nothing_is_left;
 use faults::{
     Crowd, Plan,
-    judge::{left_behind, slack},
+    judge::{slack, vouches},
     until,
 };
 use servers::{Flavor, Proxy, Server};
@@ -101,24 +102,18 @@ impl Scene {
 
     /// Waits until these members vouch for their leases again.
     pub(crate) fn until_all_count(&self, members: &[usize]) {
-        let counts = |member: &usize| {
-            let said = self.members[*member].server.text(&["GET", "leasehold:member"]);
-            said.as_text().is_some_and(|run| !run.contains(' '))
-        };
+        let counts = |member: &usize| vouches(&self.members[*member].server);
         until("it counts again", Plan::MAX_TTL + CALLS_WITHIN + SECOND, || members.iter().all(counts));
     }
 
     /// Waits until nothing is left at these members, at most one TTL.
-    pub(crate) fn is_forgotten(&self, members: impl Iterator<Item = usize>, crowd: &Crowd, ttl: Duration) {
-        let members: Vec<_> = members.collect();
-        let left = || members.iter().map(|member| (*member, left_behind(&self.members[*member].server)));
-        let none = || left().all(|(_, left)| left.is_empty());
-        let begun = Instant::now();
-        while !none() {
-            let left: Vec<_> = left().collect();
-            assert!(begun.elapsed() < ttl + slack(crowd), "left behind: {left:?}");
-            thread::sleep(Duration::from_millis(20));
-        }
+    pub(crate) fn is_forgotten(
+        &self,
+        members: impl Iterator<Item = usize> + Clone,
+        crowd: &Crowd,
+        ttl: Duration,
+    ) {
+        until_nothing_is_left(members.map(|member| &self.members[member].server), ttl + slack(crowd));
     }
 
     fn history(&self) -> PathBuf {
@@ -139,12 +134,6 @@ impl Drop for Scene {
 /// Servers without a proxy, for tests that make their own locks.
 pub(crate) fn servers(count: usize) -> Vec<Server> {
     FLAVORS.into_iter().take(count).map(Server::start).collect()
-}
-
-/// Waits until nothing is left at any of these servers.
-#[track_caller]
-pub(crate) fn until_nothing_is_left<'a>(servers: impl Iterator<Item = &'a Server> + Clone, limit: Duration) {
-    until("nothing is left", limit, || servers.clone().all(|server| left_behind(server).is_empty()));
 }
 
 fn worker() -> &'static Path {

@@ -14,7 +14,7 @@ use std::{
 use faults::{
     Crowd, ParsedHistory, Plan,
     history::{EventKind, HistoryWriter, now},
-    judge::{lasts, left_behind, longer_than, report, slack, sound},
+    judge::{in_order, lasts, left_behind, no_gap_is_longer_than, report, slack, sound},
     until,
 };
 use leasehold::Locks;
@@ -51,10 +51,10 @@ impl Scene {
     }
 
     /// Checks the rules of every run, after all processes have ended.
-    fn is_clean(&self, name: &str, crowd: &Crowd, ttl: Duration) -> ParsedHistory {
+    fn is_clean(&self, name: &str, crowd: &Crowd) -> ParsedHistory {
         let parsed_history = crowd.parsed_history();
         report(name, crowd, &parsed_history);
-        until("nobody holds or waits", ttl + slack(crowd), || crowd.is_forgotten(Plan::KEY));
+        until("nobody holds or waits", crowd.ttl() + slack(crowd), || crowd.is_forgotten(Plan::KEY));
         for server in &self.servers {
             assert_eq!(left_behind(server), [""; 0]);
         }
@@ -77,9 +77,9 @@ fn of_both_builds(plan: Plan) -> Crowd {
     let mut crowd = Crowd::new(plan);
     crowd.add(this_one(), PROCESSES);
     crowd.add(&older_one(), PROCESSES);
-    crowd.wait_until_all_were_served_since(0, SOON);
+    crowd.wait_until_all_were_served_since(0);
     thread::sleep(lasts(Duration::from_secs(3), Duration::from_secs(20)));
-    crowd.wait_until_all_were_served_since(now(), SOON);
+    crowd.wait_until_all_were_served_since(now());
     crowd.dismiss();
     crowd
 }
@@ -87,15 +87,11 @@ fn of_both_builds(plan: Plan) -> Crowd {
 /// All are served, again and again, in the order in which they came, and nobody waits for long.
 fn share_one_queue(scene: &Scene) {
     let plan = scene.plan();
-    let ttl = plan.ttl;
     let crowd = of_both_builds(plan);
 
-    let parsed_history = scene.is_clean("two builds in one queue", &crowd, ttl);
-    if let Some((one, other)) = parsed_history.overtaken().first() {
-        panic!("overtaken:\n{one}\n{other}");
-    }
-    let long = longer_than(&parsed_history, DEAD_WAITER + slack(&crowd));
-    assert!(long.is_empty(), "{}", long[0]);
+    let parsed_history = scene.is_clean("two builds in one queue", &crowd);
+    in_order(&parsed_history);
+    no_gap_is_longer_than(&parsed_history, DEAD_WAITER + slack(&crowd));
 }
 
 #[test]
@@ -117,21 +113,19 @@ fn two_builds_share_one_queue_on_valkey() {
 fn one_build_takes_the_others_place_under_load() {
     let scene = Scene::at(&[Flavor::Redis70]);
     let plan = scene.plan();
-    let ttl = plan.ttl;
     let mut crowd = Crowd::new(plan);
     crowd.add(&older_one(), PROCESSES);
-    crowd.wait_until_all_were_served_since(0, SOON);
+    crowd.wait_until_all_were_served_since(0);
     for old in crowd.alive() {
         crowd.add(this_one(), 1);
-        crowd.wait_until_all_were_served_since(now(), SOON);
+        crowd.wait_until_all_were_served_since(now());
         crowd.kill(old);
     }
-    crowd.wait_until_all_were_served_since(now(), SOON);
+    crowd.wait_until_all_were_served_since(now());
     crowd.dismiss();
 
-    let parsed_history = scene.is_clean("one build in the place of the other", &crowd, ttl);
-    let long = longer_than(&parsed_history, ttl + RE_ASK + slack(&crowd));
-    assert!(long.is_empty(), "{}", long[0]);
+    let parsed_history = scene.is_clean("one build in the place of the other", &crowd);
+    no_gap_is_longer_than(&parsed_history, crowd.ttl() + RE_ASK + slack(&crowd));
 }
 
 #[test]
@@ -140,9 +134,8 @@ fn two_builds_share_a_majority_of_three() {
     let scene = Scene::at(&[Flavor::Redis62, Flavor::Redis82, Flavor::Valkey91]);
     let mut plan = scene.plan();
     (plan.tasks, plan.hold) = (2, Duration::from_millis(2));
-    let ttl = plan.ttl;
     let crowd = of_both_builds(plan);
-    scene.is_clean("two builds in a quorum", &crowd, ttl);
+    scene.is_clean("two builds in a quorum", &crowd);
 }
 
 /// Readers of this build and writers of the older one wait in the same queue.
@@ -153,10 +146,10 @@ fn readers_and_an_older_build_keep_each_other_out() {
     let scene = Scene::at(&[Flavor::Redis70]);
     let mut plan = scene.plan();
     (plan.tasks, plan.think) = (1, Duration::from_millis(300));
-    let (ttl, history) = (plan.ttl, plan.history.clone());
+    let history = plan.history.clone();
     let mut crowd = Crowd::new(plan);
     crowd.add(&older_one(), PROCESSES);
-    crowd.wait_until_all_were_served_since(0, SOON);
+    crowd.wait_until_all_were_served_since(0);
     let writer = HistoryWriter::at(&history).expect("the history can be written");
     let note = |what| writer.note(now(), process::id(), 1, what);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
@@ -174,9 +167,9 @@ fn readers_and_an_older_build_keep_each_other_out() {
         }
         locks.close(Duration::from_secs(3)).await.expect("all is given back");
     });
-    crowd.wait_until_all_were_served_since(now(), SOON);
+    crowd.wait_until_all_were_served_since(now());
     crowd.dismiss();
-    let parsed_history = scene.is_clean("readers next to an older build", &crowd, ttl);
+    let parsed_history = scene.is_clean("readers next to an older build", &crowd);
     let read =
         parsed_history.spans.iter().filter(|span| span.process == process::id() && span.granted.is_some());
     assert_eq!(read.count(), TURNS as usize);

@@ -9,10 +9,6 @@ use crate::Flavor;
 
 impl Postgres {
     /// Creates a database and starts a server on it whose clock can be [set](Self::set_clock).
-    ///
-    /// # Panics
-    ///
-    /// If PostgreSQL or libfaketime is not installed, or the server does not start.
     #[track_caller]
     pub fn with_a_clock_to_set() -> Self {
         assert!(Self::fake_clock().is_some(), "libfaketime: there is none; run `cargo xtask servers`");
@@ -22,10 +18,6 @@ impl Postgres {
     }
 
     /// Sets its wall clock this many seconds off that of the machine. Its other clocks run on.
-    ///
-    /// # Panics
-    ///
-    /// If the server was started without such a clock.
     #[track_caller]
     pub fn set_clock(&self, seconds: i64) {
         assert!(self.has_a_clock_to_set, "start it with `with_a_clock_to_set`");

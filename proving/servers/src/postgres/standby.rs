@@ -7,10 +7,6 @@ use super::{Postgres, as_nobody, new_directory};
 impl Postgres {
     /// Copies this server, and starts a standby that streams all later changes from it. A client
     /// promotes it with `SELECT pg_promote()`.
-    ///
-    /// # Panics
-    ///
-    /// If the copy fails, or the standby does not start.
     #[track_caller]
     pub fn standby(&self) -> Self {
         self.try_standby().unwrap_or_else(|why| panic!("PostgreSQL: a standby: {why}"))

@@ -12,6 +12,7 @@ use servers::{Cluster, Postgres, Proxy, Reply, Server, Watched};
 use super::{Database, Member, StoreUnderTest, TestBed};
 use crate::{
     Plan,
+    judge::vouches,
     soak::{
         fault::Kind,
         workload::{CHIEF, DOC, GPUS, MUTEX, TWO},
@@ -58,12 +59,6 @@ impl Member {
             fails(&self.server, kind, most, dice);
         }
         self.way.heal();
-    }
-
-    /// True if the member votes again after it may have forgotten something.
-    fn counts(&self) -> bool {
-        let said = self.server.text(&["GET", "leasehold:member"]);
-        said.as_text().is_some_and(|run| !run.contains(' '))
     }
 }
 
@@ -233,7 +228,7 @@ fn minority_fails(members: &[Member], kind: Kind, dice: &mut StdRng) {
     });
     if kind.loses_state() {
         // It abstains for the longest TTL and a second, counted from the first request to it.
-        until("it counts again", 3 * Plan::MAX_TTL, || struck.iter().all(|member| member.counts()));
+        until("it counts again", 3 * Plan::MAX_TTL, || struck.iter().all(|member| vouches(&member.server)));
     }
 }
 
