@@ -34,140 +34,117 @@ const LONG: Duration = Duration::from_secs(60);
 /// Short enough to wait for.
 const SHORT: Duration = Duration::from_millis(300);
 
-/// Defines a test for each check of a member of a quorum.
-#[macro_export]
-macro_rules! every_check_of_a_member {
-    ($($store:ident: $target:expr;)*) => {
-        $(mod $store {
-            $crate::every_check!(@ $target;
-                the_fence_that_is_proposed_is_granted_unless_a_greater_one_was,
-                a_fence_is_kept_near_the_stores_own_clock,
-                only_the_holder_raises_a_fence_and_exactly_to_the_requested_value,
-                a_rejoin_renews_a_lease_or_takes_a_key_that_is_free_and_not_waited_for,
-                a_rejoin_does_not_overtake_waiters,
-                no_fence_is_answered_to_two_readers,
-                a_store_that_may_have_forgotten_leases_abstains_for_the_longest_ttl,
-                a_store_that_abstains_still_says_who_holds,
-            );
-        })*
-    };
-}
-
-/// Defines a test for each check of a store's push messages, for stores that have them.
-#[macro_export]
-macro_rules! every_check_of_notices {
-    ($($store:ident: $target:expr;)*) => {
-        $(mod $store {
-            $crate::every_check!(@ $target;
-                a_holder_is_notified_at_once_that_its_lease_was_broken,
-                a_holder_that_waited_is_notified_at_once_that_its_lease_was_broken,
-            );
-        })*
-    };
-}
-
-/// Defines a test for each check of transferring a lock to another process.
-#[macro_export]
-macro_rules! every_check_of_transfers {
-    ($($store:ident: $target:expr;)*) => {
-        $(mod $store {
-            $crate::every_check!(@ $target;
-                a_lock_goes_over_to_one_process_and_to_no_second,
-                at_most_one_of_many_adopters_gets_the_lock,
-                a_lock_that_nobody_adopts_is_free_after_its_time,
-                a_token_keeps_and_releases_a_lock,
-                a_reader_goes_over_and_the_others_read_on,
-            );
-        })*
-    };
-}
-
-/// Defines a test for each check of readers and writers.
-#[macro_export]
-macro_rules! every_check_of_readers {
-    ($($store:ident: $target:expr;)*) => {
-        $(mod $store {
-            $crate::every_check!(@ $target;
-                readers_hold_together_and_keep_a_writer_out,
-                a_writer_keeps_readers_out,
-                readers_do_not_pass_a_writer_that_waits,
-                all_readers_in_front_are_let_in_together,
-                a_writer_that_gives_up_lets_readers_go_on,
-                a_writer_becomes_a_reader_and_lets_readers_in_and_no_writer,
-                readers_behind_a_writer_that_reads_on_are_let_in,
-                a_reader_whose_lease_ended_never_comes_back,
-                an_observer_sees_all_shared_holders,
-                a_dropped_request_to_read_leaves_nothing,
-                a_writer_is_alone_under_contention,
-                a_marker_and_a_strangers_value_keep_each_other_out,
-            );
-        })*
-    };
-}
-
-/// Defines a test for each check of permits, which a quorum does not have.
-#[macro_export]
-macro_rules! every_check_of_permits {
-    ($($store:ident: $target:expr;)*) => {
-        $(mod $store {
-            $crate::every_check!(@ $target;
-                permits_never_exceed_their_number,
-                a_wish_for_many_permits_is_not_starved,
-                the_permits_of_a_dead_holder_come_back,
-                a_request_with_another_total_of_permits_is_refused_with_the_reason,
-            );
-        })*
-    };
-}
-
-/// Defines a test for each check, on the target that the expression makes.
+/// Defines a module for each target, in which each check of a list is a test; or, after `@`, a test for
+/// each of these checks.
 #[macro_export]
 macro_rules! every_check {
-    ($($store:ident: $target:expr;)*) => {
-        $(mod $store {
-            $crate::every_check!(@ $target;
-                a_free_key_is_granted_to_one,
-                asking_again_is_granted_again,
-                busy_names_the_holder_and_the_remaining_time,
-                a_lease_that_is_not_renewed_ends,
-                a_renewal_lengthens_and_never_shortens,
-                only_the_holder_renews,
-                renewals_are_answered_one_by_one,
-                a_release_frees_only_what_is_ours,
-                giving_up_leaves_nothing,
-                several_keys_are_granted_together_or_not_at_all,
-                fences_rise_in_grant_order_whoever_holds,
-                any_key_and_label_will_do,
-                one_at_a_time_under_contention,
-                a_request_dropped_at_any_await_leaves_nothing,
-                a_waiter_is_served_when_the_lock_is_released,
-                the_first_waiter_is_served_first,
-                a_waiter_that_gave_up_is_skipped,
-                nobody_overtakes_the_queue,
-                a_queue_can_be_full,
-                the_first_waiter_follows_a_dead_holder,
-                a_hand_over_becomes_a_lease_like_any_other,
-                an_observer_sees_the_queue_in_order,
-                takers_of_several_keys_all_get_their_turns,
-                a_break_ends_the_holding_with_that_fence_and_no_other,
-                a_break_leaves_a_record,
-                a_broken_lease_goes_to_the_first_waiter,
-                a_listing_has_what_is_waited_for,
-                a_listing_has_what_is_held_and_nothing_else,
-                a_prefix_means_itself,
-                a_long_listing_is_complete_and_in_order,
-                a_finished_job_is_known_to_everybody,
-                only_the_holder_sets_a_mark,
-                a_mark_lasts_for_its_time,
-                marks_are_listed_and_can_be_taken_back,
-            );
-        })*
-    };
     (@ $target:expr; $($check:ident,)*) => {
         $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
         async fn $check() {
             $crate::checks::$check(&$target).await;
         })*
+    };
+    (of $list:ident: $($store:ident: $target:expr;)*) => {
+        $(mod $store {
+            use super::*;
+
+            $crate::every_check!(of $list; $target);
+        })*
+    };
+    // Every store passes these.
+    (of all; $target:expr) => {
+        $crate::every_check! { @ $target;
+            a_free_key_is_granted_to_one,
+            asking_again_is_granted_again,
+            busy_names_the_holder_and_the_remaining_time,
+            a_lease_that_is_not_renewed_ends,
+            a_renewal_lengthens_and_never_shortens,
+            only_the_holder_renews,
+            renewals_are_answered_one_by_one,
+            a_release_frees_only_what_is_ours,
+            giving_up_leaves_nothing,
+            several_keys_are_granted_together_or_not_at_all,
+            fences_rise_in_grant_order_whoever_holds,
+            any_key_and_label_will_do,
+            one_at_a_time_under_contention,
+            a_request_dropped_at_any_await_leaves_nothing,
+            a_waiter_is_served_when_the_lock_is_released,
+            the_first_waiter_is_served_first,
+            a_waiter_that_gave_up_is_skipped,
+            nobody_overtakes_the_queue,
+            a_queue_can_be_full,
+            the_first_waiter_follows_a_dead_holder,
+            a_hand_over_becomes_a_lease_like_any_other,
+            an_observer_sees_the_queue_in_order,
+            takers_of_several_keys_all_get_their_turns,
+            a_break_ends_the_holding_with_that_fence_and_no_other,
+            a_break_leaves_a_record,
+            a_broken_lease_goes_to_the_first_waiter,
+            a_listing_has_what_is_waited_for,
+            a_listing_has_what_is_held_and_nothing_else,
+            a_prefix_means_itself,
+            a_long_listing_is_complete_and_in_order,
+            a_finished_job_is_known_to_everybody,
+            only_the_holder_sets_a_mark,
+            a_mark_lasts_for_its_time,
+            marks_are_listed_and_can_be_taken_back,
+        }
+    };
+    // Those of readers and writers.
+    (of readers; $target:expr) => {
+        $crate::every_check! { @ $target;
+            readers_hold_together_and_keep_a_writer_out,
+            a_writer_keeps_readers_out,
+            readers_do_not_pass_a_writer_that_waits,
+            all_readers_in_front_are_let_in_together,
+            a_writer_that_gives_up_lets_readers_go_on,
+            a_writer_becomes_a_reader_and_lets_readers_in_and_no_writer,
+            readers_behind_a_writer_that_reads_on_are_let_in,
+            a_reader_whose_lease_ended_never_comes_back,
+            an_observer_sees_all_shared_holders,
+            a_dropped_request_to_read_leaves_nothing,
+            a_writer_is_alone_under_contention,
+            a_marker_and_a_strangers_value_keep_each_other_out,
+        }
+    };
+    // Those of permits, which a quorum does not have.
+    (of permits; $target:expr) => {
+        $crate::every_check! { @ $target;
+            permits_never_exceed_their_number,
+            a_wish_for_many_permits_is_not_starved,
+            the_permits_of_a_dead_holder_come_back,
+            a_request_with_another_total_of_permits_is_refused_with_the_reason,
+        }
+    };
+    // Those of transferring a lock to another process.
+    (of transfers; $target:expr) => {
+        $crate::every_check! { @ $target;
+            a_lock_goes_over_to_one_process_and_to_no_second,
+            at_most_one_of_many_adopters_gets_the_lock,
+            a_lock_that_nobody_adopts_is_free_after_its_time,
+            a_token_keeps_and_releases_a_lock,
+            a_reader_goes_over_and_the_others_read_on,
+        }
+    };
+    // Those of a store's push messages, for stores that have them.
+    (of notices; $target:expr) => {
+        $crate::every_check! { @ $target;
+            a_holder_is_notified_at_once_that_its_lease_was_broken,
+            a_holder_that_waited_is_notified_at_once_that_its_lease_was_broken,
+        }
+    };
+    // Those of a member of a quorum.
+    (of members; $target:expr) => {
+        $crate::every_check! { @ $target;
+            the_fence_that_is_proposed_is_granted_unless_a_greater_one_was,
+            a_fence_is_kept_near_the_stores_own_clock,
+            only_the_holder_raises_a_fence_and_exactly_to_the_requested_value,
+            a_rejoin_renews_a_lease_or_takes_a_key_that_is_free_and_not_waited_for,
+            a_rejoin_does_not_overtake_waiters,
+            no_fence_is_answered_to_two_readers,
+            a_store_that_may_have_forgotten_leases_abstains_for_the_longest_ttl,
+            a_store_that_abstains_still_says_who_holds,
+        }
     };
 }
 

@@ -44,7 +44,6 @@ pub struct MemberRecord {
 
 impl MemberRecord {
     /// Parses the stored value.
-    #[must_use]
     pub fn read(value: &str, left: Option<Duration>) -> Self {
         let (run, since) = match value.split_once(' ') {
             Some((run, since)) => (run, since.parse().ok()),
@@ -69,7 +68,6 @@ pub struct QueueDump {
 
 impl QueueDump {
     /// The queue of `core::apply`.
-    #[must_use]
     pub fn of(queue: &WaitQueue, now: Stamp) -> Self {
         let name = |channel: Option<&Channel>| {
             channel
@@ -128,7 +126,6 @@ pub struct ShareDump {
 
 impl SharesDump {
     /// The shares of `core::apply`.
-    #[must_use]
     pub fn of(shares: &Shares, now: Stamp) -> Self {
         let share = |share: &Share| {
             let channel = share.unclaimed.as_ref().map(Channel::as_bytes);
@@ -184,7 +181,6 @@ impl Tolerance {
     }
 
     /// The dump without the ignored differences.
-    #[must_use]
     pub fn dump(self, mut dump: Dump) -> Dump {
         for (content, left) in dump.locks.values_mut() {
             *left = Self::left(*left);
@@ -229,7 +225,6 @@ impl Tolerance {
     }
 
     /// The push event without the ignored differences.
-    #[must_use]
     pub fn event(self, event: PushEvent) -> PushEvent {
         match event {
             PushEvent::Granted { fence, lasts } => PushEvent::Granted { fence: self.fence(fence), lasts },
@@ -251,7 +246,6 @@ impl Tolerance {
     }
 
     /// The answer without the ignored differences.
-    #[must_use]
     pub fn answer(self, answer: Answer) -> Answer {
         let held = |answer| match answer {
             HoldAnswer::NotHeld { key, held_by } => {

@@ -33,17 +33,11 @@ pub struct World {
 
 impl World {
     /// A process whose locks have this TTL.
-    #[must_use]
     pub fn begin(ttl: Duration) -> Self {
         Self::with(ttl, |builder| builder)
     }
 
     /// A process with these settings, besides a TTL.
-    ///
-    /// # Panics
-    ///
-    /// If the settings are refused.
-    #[must_use]
     pub fn with(ttl: Duration, set: impl FnOnce(LocksBuilder) -> LocksBuilder) -> Self {
         let time = VirtualTime::begin();
         let memory = Arc::new(MemoryStore::new(time.clone()));
@@ -54,18 +48,12 @@ impl World {
     }
 
     /// Another process on the same store, without faults.
-    ///
-    /// # Panics
-    ///
-    /// If the TTL is refused.
-    #[must_use]
     pub fn others(&self) -> Locks {
         let builder = Locks::builder().ttl(self.ttl).runtime(self.time.clone());
         builder.over(self.memory.clone()).expect("sensible settings")
     }
 
     /// True if nobody holds or waits.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.memory.dump().locks.is_empty() && self.memory.waiting() == 0
     }
@@ -246,19 +234,16 @@ impl Faulty {
     }
 
     /// The number of calls.
-    #[must_use]
     pub fn calls(&self) -> usize {
         self.script().asked.len()
     }
 
     /// The number of calls with this name.
-    #[must_use]
     pub fn count(&self, call: &str) -> usize {
         self.script().asked.iter().filter(|(asked, _)| *asked == call).count()
     }
 
     /// The attempts of calls with this name.
-    #[must_use]
     pub fn asked(&self, call: &str) -> Vec<Attempt> {
         let script = self.script();
         script
@@ -270,13 +255,11 @@ impl Faulty {
     }
 
     /// The wait modes of the attempts that requested a grant.
-    #[must_use]
     pub fn wait_modes(&self) -> Vec<WaitMode> {
         self.script().wait_modes.clone()
     }
 
     /// The number of holders of a key here.
-    #[must_use]
     pub fn holders(&self, name: &str) -> usize {
         let holds = |key: &&Key| key.as_bytes() == name.as_bytes();
         self.memory.dump().locks.keys().filter(holds).count()
@@ -550,13 +533,11 @@ impl BaselineStore for Faulty {
 }
 
 /// A transient error with this reason.
-#[must_use]
 pub fn passing(reason: impl fmt::Display) -> CallFate {
     CallFate::Failing(Fault::passing("a store", reason))
 }
 
 /// A lasting error with this reason.
-#[must_use]
 pub fn lasting(reason: impl fmt::Display) -> CallFate {
     CallFate::Failing(Fault::lasting("a store", reason))
 }

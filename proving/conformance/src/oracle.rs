@@ -21,7 +21,6 @@ pub struct Tickets {
 
 impl Tickets {
     /// The requests of a step, as they are sent.
-    #[must_use]
     pub fn requests(&self, step: &Step) -> Vec<Request> {
         match step {
             Step::Ask(request) => vec![request.clone()],
@@ -97,14 +96,12 @@ impl Subscribers for Listening {
 
 /// The end of shares that a step ends, in a history that begins at `wall`: a whole millisecond
 /// before it.
-#[must_use]
 pub fn just_before(wall: Stamp) -> Stamp {
     Stamp::from_micros((wall.as_micros() / 1000 - 1) * 1000)
 }
 
 impl Oracle {
     /// An empty store whose clock is at `wall`.
-    #[must_use]
     pub fn new(wall: Stamp) -> Self {
         let subscribers = Listening(heard().into_iter().collect());
         let tickets = Tickets::default();
@@ -121,7 +118,6 @@ impl Oracle {
 
     /// The same for a store that keeps one fence for each key, the last one, which is also that of
     /// a lease: a lease loses its fence with that, and another fence becomes its own.
-    #[must_use]
     pub const fn with_one_fence(mut self) -> Self {
         self.has_one_fence = true;
         self
@@ -251,7 +247,6 @@ impl Oracle {
     }
 
     /// The records that the store must have now.
-    #[must_use]
     pub fn dump(&self) -> Dump {
         let (now, records) = (self.now, &self.records);
         let lasts = |(_, lock): &(&Key, &Lock)| lock.ends.is_none_or(|ends| now < ends);

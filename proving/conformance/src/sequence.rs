@@ -67,7 +67,6 @@ pub struct Dice(StdRng);
 
 impl Dice {
     /// A generator for this seed.
-    #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(StdRng::seed_from_u64(seed))
     }
@@ -84,13 +83,11 @@ impl Dice {
 
 /// The keys of all histories. Their bytes are chosen to cause trouble; and each has a fence key of
 /// its own, as it has at a member of a quorum.
-#[must_use]
 pub fn keys() -> Vec<Key> {
     ["a:", "b{x}:c", "{:"].map(|name| Key::new(name).expect("a key")).to_vec()
 }
 
 /// The channels that somebody listens on in all histories.
-#[must_use]
 pub fn heard() -> Vec<Channel> {
     [1, 2].map(channel_of).to_vec()
 }
@@ -108,7 +105,6 @@ fn unheard() -> Vec<Channel> {
 /// A history of this many steps, after some that lead to states that random steps seldom reach: a
 /// queue; a lock that was handed over and not claimed; a channel that is passed over; more dead
 /// waiters than one request removes.
-#[must_use]
 pub fn history(dice: &mut Dice, steps: usize, wall: Stamp) -> Vec<Step> {
     let mut all = Vec::new();
     if dice.below(4) > 0 {
@@ -120,7 +116,6 @@ pub fn history(dice: &mut Dice, steps: usize, wall: Stamp) -> Vec<Step> {
 }
 
 /// The step as a store without a quorum is asked for it, or as a member of one is.
-#[must_use]
 pub fn asked_as(mut step: Step, is_member: bool) -> Step {
     let (Step::Ask(request) | Step::Return(request) | Step::Crowd(request, _)) = &mut step else {
         return step;
@@ -152,7 +147,6 @@ pub fn asked_as(mut step: Step, is_member: bool) -> Step {
 
 /// A history of what is asked most: a few attempts want one key exclusively. Other steps are rare,
 /// so that most requests find the key held, or a queue in order.
-#[must_use]
 pub fn contended(dice: &mut Dice, steps: usize, wall: Stamp) -> Vec<Step> {
     let key = keys().remove(0);
     let mut all = if dice.below(3) == 0 { opening(dice) } else { Vec::new() };

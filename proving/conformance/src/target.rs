@@ -34,11 +34,6 @@ pub struct Target {
 
 impl Target {
     /// One store in memory, since another process could not see it.
-    ///
-    /// # Panics
-    ///
-    /// Outside of a tokio runtime.
-    #[must_use]
     pub fn memory() -> Self {
         let store = Arc::new(MemoryStore::new(runtime()));
         let forgetful = store.clone();
@@ -47,11 +42,6 @@ impl Target {
     }
 
     /// A quorum of three stores in memory, which each process opens itself.
-    ///
-    /// # Panics
-    ///
-    /// Outside of a tokio runtime.
-    #[must_use]
     pub fn quorum_of_memory() -> Self {
         let member = |name| -> Arc<dyn Store> { Arc::new(MemoryStore::new(runtime()).named(name)) };
         let members = ["a", "b", "c"].map(member);
@@ -64,7 +54,6 @@ impl Target {
 
     /// An application's own store, which each process opens itself: the list of checks, for authors
     /// of stores.
-    #[must_use]
     pub fn of_your_own(
         name: &str,
         open: impl Fn(Arc<dyn Runtime>) -> Arc<dyn Store> + Send + Sync + 'static,
@@ -81,11 +70,6 @@ impl Target {
     }
 
     /// A new file in a new directory.
-    ///
-    /// # Panics
-    ///
-    /// If the directory cannot be created.
-    #[must_use]
     pub fn file() -> Self {
         let directory = TempDir::with_prefix("leasehold-").expect("a directory for the file store");
         let file = directory.path().join("leases.db");
@@ -99,21 +83,11 @@ impl Target {
     }
 
     /// A new PostgreSQL server.
-    ///
-    /// # Panics
-    ///
-    /// If the server is not available, and outside of a multi-threaded tokio runtime.
-    #[must_use]
     pub fn postgres() -> Self {
         Self::on_postgres(Postgres::start())
     }
 
     /// The same with the newest version installed.
-    ///
-    /// # Panics
-    ///
-    /// As [`postgres`](Self::postgres).
-    #[must_use]
     pub fn newest_postgres() -> Self {
         let newest = Postgres::all_programs().into_values().next_back();
         Self::on_postgres(Postgres::of(&newest.expect("run `cargo xtask servers`"), &[]))
@@ -152,11 +126,6 @@ impl Target {
     }
 
     /// A new server.
-    ///
-    /// # Panics
-    ///
-    /// If the server is not available.
-    #[must_use]
     pub fn redis(flavor: Flavor, protocol: &str) -> Self {
         let server = Arc::new(Server::start(flavor));
         let url = format!("{}?protocol={protocol}", server.url());
@@ -177,11 +146,6 @@ impl Target {
 
     /// A new server, to which each process already has a client of the fred crate that retries
     /// failed commands.
-    ///
-    /// # Panics
-    ///
-    /// If the server is not available, and outside of a multi-threaded tokio runtime.
-    #[must_use]
     pub fn lent_by_fred(flavor: Flavor, version: RespVersion) -> Self {
         let server = Arc::new(Server::start(flavor));
         let mut config = Config::from_url(&server.url()).expect("a server's own URL");
@@ -200,11 +164,6 @@ impl Target {
     }
 
     /// A new cluster of three masters; each process is given a different node.
-    ///
-    /// # Panics
-    ///
-    /// If the servers are not available.
-    #[must_use]
     pub fn cluster(flavor: Flavor, protocol: &str) -> Self {
         let cluster = Cluster::start(flavor, 3, 0);
         let protocol = protocol.to_owned();
@@ -220,11 +179,6 @@ impl Target {
     }
 
     /// A quorum of three new servers, without the quarantine of a first start.
-    ///
-    /// # Panics
-    ///
-    /// If a server is not available.
-    #[must_use]
     pub fn quorum_of_redis(flavors: [Flavor; 3]) -> Self {
         let servers = flavors.map(Server::start);
         let name = format!("quorum of {}, {} and {}", flavors[0], flavors[1], flavors[2]);
@@ -241,20 +195,11 @@ impl Target {
     }
 
     /// The store, as another process would open it.
-    ///
-    /// # Panics
-    ///
-    /// Outside of a tokio runtime.
-    #[must_use]
     pub fn store(&self) -> Arc<dyn Store> {
         (self.open)(runtime())
     }
 
     /// Ends the quarantine of a server's first start. Other stores have to wait for it.
-    ///
-    /// # Panics
-    ///
-    /// If the server does not report its run id.
     pub fn has_served(&self) {
         if let Some(served) = &self.served {
             return served();
@@ -277,26 +222,22 @@ impl Target {
     }
 
     /// The server, if there is one.
-    #[must_use]
     pub fn server(&self) -> Option<&Server> {
         self.server.as_deref()
     }
 
     /// True if the lock itself is handed to the first waiter, for a claim window, and not only the
     /// message that it may ask.
-    #[must_use]
     pub const fn hands_over(&self) -> bool {
         self.hands_over
     }
 
     /// True if a waiter is notified when it may ask, and need not poll.
-    #[must_use]
     pub const fn tells(&self) -> bool {
         self.tells
     }
 
     /// The name in messages.
-    #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }

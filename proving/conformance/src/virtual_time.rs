@@ -25,7 +25,6 @@ pub struct VirtualTime {
 
 impl VirtualTime {
     /// A runtime that begins now, in the current tokio runtime.
-    #[must_use]
     pub fn begin() -> Arc<Self> {
         let begin = tokio::time::Instant::now();
         let (drawn, always_draws) = (AtomicU64::new(0), Mutex::default());
@@ -38,7 +37,6 @@ impl VirtualTime {
     }
 
     /// The time since the test began.
-    #[must_use]
     pub fn passed(&self) -> Duration {
         self.begin.elapsed()
     }

@@ -1,6 +1,7 @@
 //! Cases that no history reaches: the answer of a script, and the data it leaves, in one state of
 //! the server.
 
+use std::panic::Location;
 use std::time::Duration;
 
 use conformance::sequence::{RUN, WINDOW, heard};
@@ -85,19 +86,10 @@ fn on(flavor: Flavor) {
     all(&mut Subject::on(&Server::start(flavor))).unwrap();
 }
 
-#[test]
-fn redis_6_2_answers_each_case() {
-    on(Flavor::Redis62);
-}
-
-#[test]
-fn redis_7_0_answers_each_case() {
-    on(Flavor::Redis70);
-}
-
-#[test]
-fn valkey_9_1_answers_each_case() {
-    on(Flavor::Valkey91);
+servers::tests! {
+    fn redis_6_2_answers_each_case() = on(Flavor::Redis62);
+    fn redis_7_0_answers_each_case() = on(Flavor::Redis70);
+    fn valkey_9_1_answers_each_case() = on(Flavor::Valkey91);
 }
 
 /// An error that names what was expected.
@@ -126,8 +118,35 @@ fn ttl(time: Duration) -> Ttl {
     Ttl::new(time).unwrap()
 }
 
+/// The TTL of all attempts, unless a case says otherwise.
+const TIME: Duration = Duration::from_secs(900);
+
+fn of(who: u128, claim: Claim) -> Attempt {
+    Attempt::new(claim, Holder::from_bits(who), None, ttl(TIME))
+}
+
 fn by(who: u128, name: &str) -> Attempt {
-    Attempt::new(Claim::exclusive(key(name)), Holder::from_bits(who), None, ttl(Duration::from_secs(900)))
+    of(who, Claim::exclusive(key(name)))
+}
+
+/// One attempt to have all of these keys.
+fn by_for_all(who: u128, names: &[&str]) -> Attempt {
+    of(who, Claim::exclusive_all(names.iter().map(|name| key(name))).unwrap())
+}
+
+fn reader(who: u128, name: &str) -> Attempt {
+    of(who, Claim::shared([key(name)]).unwrap())
+}
+
+/// Asks, and is answered with this code.
+#[track_caller]
+fn is_answered(subject: &mut Subject, request: &Request, expected: i64) -> Outcome {
+    let line = Location::caller().line();
+    let value = raw(subject, request)?;
+    if code(&value) == Some(expected) {
+        return Ok(());
+    }
+    Err(format!("line {line}: {request:?} was answered {value:?}, not {expected}"))
 }
 
 /// The same as a quorum requests it, with this proposed fence.
@@ -303,10 +322,10 @@ fn a_raised_fence_is_the_proposed_one_or_above_the_last(subject: &mut Subject) -
     vouched(subject, 20 * DAY)?;
     let base = clock(subject)?;
     let reader = |who, fence| at_member(by(who, "a").reading(), fence);
-    ensure!(code(&raw(subject, &grant(&reader(1, base + 10)))?) == Some(0));
-    ensure!(code(&raw(subject, &grant(&reader(2, base + 20)))?) == Some(0));
+    is_answered(subject, &grant(&reader(1, base + 10)), 0)?;
+    is_answered(subject, &grant(&reader(2, base + 20)), 0)?;
     let alone = at_member(by(1, "b"), base + 20);
-    ensure!(code(&raw(subject, &grant(&alone))?) == Some(0));
+    is_answered(subject, &grant(&alone), 0)?;
     set_last_fence(subject, &alone, base + 50)?;
     for (asks, expected) in
         [(reader(1, base + 10), base + 10), (reader(1, base + 20), base + 21), (alone, base + 50)]
@@ -414,9 +433,9 @@ fn a_grant_that_comes_too_late_grants_nothing(subject: &mut Subject) -> Outcome 
     ensure!(code(&value) == Some(6), value);
     ensure!(content(subject)? == before);
     let request = Request::Rejoin { attempt: at_member(by(1, "a"), now), not_after: Some(soon) };
-    ensure!(code(&raw(subject, &request)?) == Some(0));
+    is_answered(subject, &request, 0)?;
     let request = Request::Grant { attempt: by(1, "b"), wait: None, not_after: Some(soon) };
-    ensure!(code(&raw(subject, &request)?) == Some(0));
+    is_answered(subject, &request, 0)?;
     let value = say(subject, &batch_call(&[&by(1, "c")], &[], soon, None, false))?;
     ensure!(is_granted(&value, &by(1, "c"))?, value);
     let member = at_member(by(1, "d"), now);
@@ -606,11 +625,10 @@ fn a_mark_is_forgotten_once(subject: &mut Subject) -> Outcome {
 }
 
 fn each_key_of_a_claim_is_marked(subject: &mut Subject) -> Outcome {
-    let claim = Claim::exclusive_all(["a", "b", "c"].map(key)).unwrap();
-    let attempt = Attempt::new(claim, Holder::from_bits(1), None, ttl(Duration::from_secs(900)));
-    ensure!(code(&raw(subject, &grant(&attempt))?) == Some(0));
+    let attempt = by_for_all(1, &["a", "b", "c"]);
+    is_answered(subject, &grant(&attempt), 0)?;
     let mark = Mark::new(Stamp::from_micros(1), Fence::new(1).unwrap(), None);
-    ensure!(code(&raw(subject, &Request::Mark { attempt, mark, keep: DAY })?) == Some(0));
+    is_answered(subject, &Request::Mark { attempt, mark, keep: DAY }, 0)?;
     for name in ["a", "b", "c"] {
         let left = lasts(subject, side(Side::Mark, name))?;
         ensure!(left <= DAY && left > DAY - Duration::from_secs(5), name, left);
@@ -634,11 +652,7 @@ fn without_time(value: Value, now: u64) -> Value {
 }
 
 fn a_survey_and_an_inspection_agree_on_each_key(subject: &mut Subject) -> Outcome {
-    let shared = |who| {
-        let claim = Claim::shared([key("c")]).unwrap();
-        Attempt::new(claim, Holder::from_bits(who), None, ttl(Duration::from_secs(900)))
-    };
-    for request in [grant(&by(1, "a")), waits(&by(2, "a")), grant(&shared(1)), grant(&shared(2))] {
+    for request in [grant(&by(1, "a")), waits(&by(2, "a")), grant(&reader(1, "c")), grant(&reader(2, "c"))] {
         raw(subject, &request)?;
     }
     run::<()>(subject, cmd("PERSIST").arg("a"))?;
@@ -721,11 +735,11 @@ fn a_release_wakes_a_client_that_blocks_on_a_list(subject: &mut Subject) -> Outc
     let length = |subject: &mut Subject| run::<u64>(subject, cmd("LLEN").arg(list));
     let release = Request::Release(ours.clone());
     // Nothing is released, so nobody is woken.
-    ensure!(code(&raw(subject, &release)?) == Some(6));
+    is_answered(subject, &release, 6)?;
     ensure!(length(subject)? == 0);
     for _ in 0..3 {
-        ensure!(code(&raw(subject, &grant(&ours))?) == Some(0));
-        ensure!(code(&raw(subject, &release)?) == Some(0));
+        is_answered(subject, &grant(&ours), 0)?;
+        is_answered(subject, &release, 0)?;
         let elements: Vec<String> = run(subject, cmd("LRANGE").arg(list).arg(0).arg(-1))?;
         ensure!(elements == ["1"], elements);
         let left = lasts(subject, list)?;
@@ -733,11 +747,9 @@ fn a_release_wakes_a_client_that_blocks_on_a_list(subject: &mut Subject) -> Outc
     }
     // Each key has its own list.
     run::<()>(subject, cmd("DEL").arg(list))?;
-    let claim = Claim::exclusive_all(["a", "lock:b", "lock:c", "lock:d"].map(key)).unwrap();
-    let all = Attempt::new(claim, Holder::from_bits(1), None, ttl(Duration::from_secs(900)))
-        .with_signal(Some(Signal::PythonRedisLock));
-    ensure!(code(&raw(subject, &grant(&all))?) == Some(0));
-    ensure!(code(&raw(subject, &Request::Release(all))?) == Some(0));
+    let all = by_for_all(1, &["a", "lock:b", "lock:c", "lock:d"]).with_signal(Some(Signal::PythonRedisLock));
+    is_answered(subject, &grant(&all), 0)?;
+    is_answered(subject, &Request::Release(all), 0)?;
     for list in ["lock-signal:b", "lock-signal:c", "lock-signal:d"] {
         let elements: Vec<String> = run(subject, cmd("LRANGE").arg(list).arg(0).arg(-1))?;
         ensure!(elements == ["1"], list, elements);
@@ -745,11 +757,11 @@ fn a_release_wakes_a_client_that_blocks_on_a_list(subject: &mut Subject) -> Outc
     ensure!(run::<String>(subject, cmd("TYPE").arg("a"))? == "none");
     // A waiter of ours is handed the key.
     run::<()>(subject, cmd("DEL").arg(list))?;
-    ensure!(code(&raw(subject, &grant(&ours))?) == Some(0));
-    ensure!(code(&raw(subject, &waits(&by(2, "lock:b")))?) == Some(7));
-    ensure!(code(&raw(subject, &release)?) == Some(0));
+    is_answered(subject, &grant(&ours), 0)?;
+    is_answered(subject, &waits(&by(2, "lock:b")), 7)?;
+    is_answered(subject, &release, 0)?;
     ensure!(length(subject)? == 0);
-    ensure!(code(&raw(subject, &Request::Release(by(2, "lock:b")))?) == Some(0));
+    is_answered(subject, &Request::Release(by(2, "lock:b")), 0)?;
     // What fails after the release undoes nothing.
     let mut rules = cmd("ACL");
     rules.arg("SETUSER").arg("default");
@@ -760,8 +772,8 @@ fn a_release_wakes_a_client_that_blocks_on_a_list(subject: &mut Subject) -> Outc
     run::<()>(subject, cmd("DEL").arg(list))?;
     // It may be another program's lock.
     set(subject, list, "x")?;
-    ensure!(code(&raw(subject, &grant(&ours))?) == Some(0));
-    ensure!(code(&raw(subject, &release)?) == Some(0));
+    is_answered(subject, &grant(&ours), 0)?;
+    is_answered(subject, &release, 0)?;
     let (value, left): (String, i64) =
         (run(subject, cmd("GET").arg(list))?, run(subject, cmd("PTTL").arg(list))?);
     ensure!((&*value, left) == ("x", -1), value, left);
@@ -906,14 +918,13 @@ fn keys_with_the_same_beginning_share_their_last_fence(subject: &mut Subject) ->
     let number = |subject: &mut Subject| run::<u64>(subject, cmd("GET").arg(&last));
     ensure!(number(subject)? == far + 2);
     // A single request for several keys has one fence, above the last one.
-    let claim = Claim::exclusive_all(["x:d", "x:e"].map(key)).unwrap();
-    let both = Attempt::new(claim, Holder::from_bits(1), None, ttl(Duration::from_secs(900)));
+    let both = by_for_all(1, &["x:d", "x:e"]);
     ensure!(fence_of(&answer(subject, &grant(&both))?) == Some(far + 3));
     // Each hand-over has a fence of its own, and what is handed over last is remembered.
     for who in [2, 3] {
-        ensure!(code(&raw(subject, &waits(&by(who, if who == 2 { "x:d" } else { "x:e" })))?) == Some(7));
+        is_answered(subject, &waits(&by(who, if who == 2 { "x:d" } else { "x:e" })), 7)?;
     }
-    ensure!(code(&raw(subject, &Request::Release(both))?) == Some(0));
+    is_answered(subject, &Request::Release(both), 0)?;
     let mut handed = Vec::new();
     for name in ["x:d", "x:e"] {
         let value: Vec<u8> = run(subject, cmd("GET").arg(name))?;
@@ -1099,22 +1110,20 @@ fn a_server_that_does_not_let_a_script_read_grants_nothing(subject: &mut Subject
 
 /// Shares end at whole milliseconds. What an answer says is compared with the time in the answer.
 fn no_share_ends_before_its_ttl(subject: &mut Subject) -> Outcome {
-    let claim = Claim::shared([key("a")]).unwrap();
     let micros = |value: &Value| match value {
         Value::BulkString(digits) => str::from_utf8(digits).unwrap().parse::<i64>().unwrap(),
         Value::Int(millis) => millis * 1000,
         other => panic!("{other:?} is not a time"),
     };
     for who in 1..=20 {
-        let time = Duration::from_secs(900);
-        let attempt = Attempt::new(claim.clone(), Holder::from_bits(who), None, ttl(time));
+        let attempt = reader(who, "a");
         let Value::Array(granted) = raw(subject, &grant(&attempt))? else { return Err("no fields".into()) };
         let [Value::Int(0), .., granted_at, _] = granted.as_slice() else {
             return Err(format!("{granted:?}"));
         };
         let mut score = cmd("ZSCORE");
         let ends: i64 = run(subject, score.arg(side(Side::Holders, "a")).arg(attempt.holder.digits()))?;
-        let least = micros(granted_at) + i64::try_from(time.as_micros()).unwrap();
+        let least = micros(granted_at) + i64::try_from(TIME.as_micros()).unwrap();
         ensure!((least..least + 1000).contains(&(ends * 1000)), ends, least);
         let Value::Array(busy) = raw(subject, &grant(&by(99, "a")))? else { return Err("no fields".into()) };
         let [Value::Int(1), _, _, left, .., refused_at, _] = busy.as_slice() else {
@@ -1122,7 +1131,7 @@ fn no_share_ends_before_its_ttl(subject: &mut Subject) -> Outcome {
         };
         let least = ends * 1000 - micros(refused_at);
         ensure!((least..least + 1000).contains(&micros(left)), left, least);
-        ensure!(code(&raw(subject, &Request::Release(attempt))?) == Some(0));
+        is_answered(subject, &Request::Release(attempt), 0)?;
     }
     Ok(())
 }
@@ -1131,32 +1140,30 @@ fn no_share_ends_before_its_ttl(subject: &mut Subject) -> Outcome {
 /// written the share of a reader whose request then failed: nobody could acquire or release the
 /// lock.
 fn a_share_with_a_later_end_than_any_of_ours_does_not_count(subject: &mut Subject) -> Outcome {
-    let claim = Claim::shared([key("a")]).unwrap();
-    let time = Duration::from_secs(900);
-    let [one, two] = [1, 2].map(|who| Attempt::new(claim.clone(), Holder::from_bits(who), None, ttl(time)));
+    let [one, two] = [1, 2].map(|who| reader(who, "a"));
     let holders = side(Side::Holders, "a");
     let share = |subject: &mut Subject, end: &str, digits: String| {
         run::<i64>(subject, cmd("ZADD").arg(&holders).arg(end).arg(digits))
     };
     let renewed = |subject: &mut Subject| Ok::<_, String>(code(&raw(subject, &Request::Renew(one.clone()))?));
     for end in ["inf", "1e300", "10000000000000"] {
-        ensure!(code(&raw(subject, &grant(&one))?) == Some(0), end);
+        is_answered(subject, &grant(&one), 0)?;
         share(subject, end, Holder::from_bits(7).digits())?;
-        ensure!(code(&raw(subject, &grant(&two))?) == Some(0), end);
+        is_answered(subject, &grant(&two), 0)?;
         ensure!(renewed(subject)? == Some(0), end);
         let left = lasts(subject, "a")?;
-        ensure!(left <= time + Duration::from_millis(1), end, left);
+        ensure!(left <= TIME + Duration::from_millis(1), end, left);
         for ours in [&one, &two] {
-            ensure!(code(&raw(subject, &Request::Release(ours.clone()))?) == Some(0), end);
+            is_answered(subject, &Request::Release(ours.clone()), 0)?;
         }
         ensure!(run::<i64>(subject, cmd("EXISTS").arg("a").arg(&holders))? == 0, end);
         // A holder whose own share got such an end has lost it.
-        ensure!(code(&raw(subject, &grant(&one))?) == Some(0), end);
+        is_answered(subject, &grant(&one), 0)?;
         share(subject, end, one.holder.digits())?;
         ensure!(renewed(subject)? == Some(6), end);
         ensure!(run::<i64>(subject, cmd("EXISTS").arg("a").arg(&holders))? == 0, end);
     }
-    ensure!(code(&raw(subject, &grant(&one))?) == Some(0));
+    is_answered(subject, &grant(&one), 0)?;
     share(subject, "9999999999999", one.holder.digits())?;
     ensure!(renewed(subject)? == Some(0));
     Ok(())

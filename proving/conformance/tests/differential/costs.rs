@@ -194,32 +194,16 @@ fn costs_what_it_should(scenario: fn(&mut Subject) -> Outcome) {
     alone(&mut Subject::on(&server), &scenario).unwrap();
 }
 
-#[test]
-fn a_batch_reads_the_keys_of_all_its_claims_in_one_command() {
-    costs_what_it_should(a_batch_asks_once_for_all_of_its_claims);
-}
-
-#[test]
-fn a_batch_at_a_member_costs_two_questions_more() {
-    costs_what_it_should(a_batch_at_a_member_asks_twice_more);
-}
-
-#[test]
-fn a_release_reads_a_few_waiters_of_a_queue() {
-    costs_what_it_should(a_release_reads_a_few_waiters);
-}
-
-#[test]
-fn a_request_that_joins_a_queue_reads_its_end() {
-    costs_what_it_should(a_join_reads_only_the_end_of_the_queue);
-}
-
-#[test]
-fn a_hundred_dead_waiters_are_checked_together() {
-    costs_what_it_should(dead_waiters_are_checked_together);
-}
-
-#[test]
-fn the_first_reader_of_a_free_key_asks_once_whether_anything_is_left_there() {
-    costs_what_it_should(the_first_reader_asks_once_what_there_is);
+servers::tests! {
+    fn a_batch_reads_the_keys_of_all_its_claims_in_one_command() =
+        costs_what_it_should(a_batch_asks_once_for_all_of_its_claims);
+    fn a_batch_at_a_member_costs_two_questions_more() =
+        costs_what_it_should(a_batch_at_a_member_asks_twice_more);
+    fn a_release_reads_a_few_waiters_of_a_queue() = costs_what_it_should(a_release_reads_a_few_waiters);
+    fn a_request_that_joins_a_queue_reads_its_end() =
+        costs_what_it_should(a_join_reads_only_the_end_of_the_queue);
+    fn a_hundred_dead_waiters_are_checked_together() =
+        costs_what_it_should(dead_waiters_are_checked_together);
+    fn the_first_reader_of_a_free_key_asks_once_whether_anything_is_left_there() =
+        costs_what_it_should(the_first_reader_asks_once_what_there_is);
 }

@@ -22,24 +22,11 @@ use crate::subject::Subject;
 /// each pair of states many times.
 const HISTORIES: u64 = 500;
 
-#[test]
-fn redis_6_2_agrees_with_the_one_semantics() {
-    agrees(Flavor::Redis62, 0);
-}
-
-#[test]
-fn redis_7_0_agrees_with_the_one_semantics() {
-    agrees(Flavor::Redis70, 1);
-}
-
-#[test]
-fn redis_8_2_agrees_with_the_one_semantics() {
-    agrees(Flavor::Redis82, 2);
-}
-
-#[test]
-fn valkey_9_1_agrees_with_the_one_semantics() {
-    agrees(Flavor::Valkey91, 3);
+servers::tests! {
+    fn redis_6_2_agrees_with_the_one_semantics() = agrees(Flavor::Redis62, 0);
+    fn redis_7_0_agrees_with_the_one_semantics() = agrees(Flavor::Redis70, 1);
+    fn redis_8_2_agrees_with_the_one_semantics() = agrees(Flavor::Redis82, 2);
+    fn valkey_9_1_agrees_with_the_one_semantics() = agrees(Flavor::Valkey91, 3);
 }
 
 fn agrees(flavor: Flavor, nth: u64) {

@@ -9,12 +9,11 @@ use futures_core::Stream;
 use leasehold::{Event, LockError, Loss, Renewal};
 use tokio::time::{sleep, timeout};
 
-use super::world::{SECOND, TTL, World, drain, kinds};
+use super::world::{SECOND, TTL, World, drain, kinds, watched};
 
 #[tokio::test(start_paused = true)]
 async fn events_report_a_lock_from_the_grant_to_the_release() {
-    let world = World::begin(TTL);
-    let mut events = world.locks.events();
+    let (world, mut events) = watched();
     let guard = world.locks.mutex("k").label("web-3").lock().await.unwrap();
     let (holder, fence) = (guard.holder(), guard.fence());
     sleep(4 * SECOND).await;
@@ -63,8 +62,7 @@ async fn a_waiters_place_and_holder_are_reported_and_again_when_they_change() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_that_ends_without_a_guard_says_why_once() {
-    let world = World::begin(TTL);
-    let mut events = world.locks.events();
+    let (world, mut events) = watched();
     let _held = world.others().mutex("k").lock().await.unwrap();
     let mutex = world.locks.mutex("k");
     let error = mutex.lock().within(SECOND).await.unwrap_err();
@@ -86,8 +84,7 @@ async fn a_request_that_ends_without_a_guard_says_why_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_loss_is_reported_once_whichever_task_finds_it() {
-    let world = World::begin(TTL);
-    let mut events = world.locks.events();
+    let (world, mut events) = watched();
     // Noticed by the keeper, at the lease's end.
     let kept = world.locks.mutex("kept").lock().await.unwrap();
     world.store.set(CallFate::Hung);
@@ -116,8 +113,7 @@ async fn a_loss_is_reported_once_whichever_task_finds_it() {
 
 #[tokio::test(start_paused = true)]
 async fn an_unconfirmed_release_is_reported_as_not_released() {
-    let world = World::begin(TTL);
-    let mut events = world.locks.events();
+    let (world, mut events) = watched();
     let guard = world.locks.mutex("k").lock().await.unwrap();
     world.store.set(CallFate::Lost);
     guard.release().await.unwrap_err();
@@ -164,8 +160,7 @@ async fn an_outage_is_reported_with_each_fault_and_its_end_once() {
 /// is told how many it missed.
 #[tokio::test(start_paused = true)]
 async fn a_slow_reader_delays_no_renewal_and_is_told_how_much_it_missed() {
-    let world = World::begin(TTL);
-    let mut events = world.locks.events();
+    let (world, mut events) = watched();
     let guard = world.locks.mutex("kept").lock().await.unwrap();
     for _ in 0..1000 {
         world.locks.mutex("k").lock().await.unwrap().release().await.unwrap();
@@ -199,8 +194,7 @@ async fn every_reader_reads_all_from_when_it_began_and_ends_with_the_locks() {
 /// An event that is not read at once is there at the next call.
 #[tokio::test(start_paused = true)]
 async fn a_dropped_next_loses_no_event() {
-    let world = World::begin(TTL);
-    let mut events = world.locks.events();
+    let (world, mut events) = watched();
     let _ = timeout(SECOND, events.next()).await.unwrap_err();
     {
         let mut next = std::pin::pin!(events.next());
@@ -218,8 +212,7 @@ async fn a_dropped_next_loses_no_event() {
 /// holds its table's lock.
 #[tokio::test(start_paused = true)]
 async fn the_events_of_each_holding_come_in_their_order() {
-    let world = World::begin(TTL);
-    let mut events = world.locks.events();
+    let (world, mut events) = watched();
     let mut guards = Vec::new();
     for n in 0..300 {
         guards.push(world.locks.mutex(format!("k{n}")).lock().await.unwrap());

@@ -8,6 +8,13 @@ use leasehold::{Event, Events};
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 pub(crate) const TTL: Duration = Duration::from_secs(9);
 
+/// A world, and the events of its process.
+pub(crate) fn watched() -> (World, Events) {
+    let world = World::begin(TTL);
+    let events = world.locks.events();
+    (world, events)
+}
+
 /// All events that can be read now.
 pub(crate) async fn drain(events: &mut Events) -> Vec<Event> {
     let mut read = Vec::new();

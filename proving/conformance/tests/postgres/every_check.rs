@@ -3,28 +3,28 @@
 
 use conformance::target::Target;
 
-conformance::every_check! {
-    postgres: super::Target::postgres();
+conformance::every_check! { of all:
+    postgres: Target::postgres();
 }
 
-conformance::every_check_of_transfers! {
-    postgres_with_transfers: super::Target::postgres();
+conformance::every_check! { of transfers:
+    postgres_with_transfers: Target::postgres();
 }
 
-conformance::every_check_of_readers! {
-    postgres_with_readers: super::Target::postgres();
+conformance::every_check! { of readers:
+    postgres_with_readers: Target::postgres();
 }
 
-conformance::every_check_of_permits! {
-    postgres_with_permits: super::Target::postgres();
+conformance::every_check! { of permits:
+    postgres_with_permits: Target::postgres();
 }
 
-conformance::every_check_of_a_member! {
-    postgres_as_a_member: super::Target::postgres();
+conformance::every_check! { of members:
+    postgres_as_a_member: Target::postgres();
 }
 
 mod told {
-    use conformance::target::Target;
+    use super::*;
 
     conformance::every_check! {
         @ Target::postgres();
@@ -34,7 +34,7 @@ mod told {
 }
 
 mod newest {
-    use conformance::target::Target;
+    use super::*;
 
     conformance::every_check! {
         @ Target::newest_postgres();

@@ -3,11 +3,11 @@
 use conformance::target::Target;
 use servers::Flavor;
 
-conformance::every_check_of_a_member! {
-    memory: super::Target::memory();
-    file: super::Target::file();
-    redis_6_2: super::Target::redis(super::Flavor::Redis62, "resp2");
-    redis_7_0: super::Target::redis(super::Flavor::Redis70, "resp3");
-    redis_8_2: super::Target::redis(super::Flavor::Redis82, "resp2");
-    valkey_9_1: super::Target::redis(super::Flavor::Valkey91, "resp3");
+conformance::every_check! { of members:
+    memory: Target::memory();
+    file: Target::file();
+    redis_6_2: Target::redis(Flavor::Redis62, "resp2");
+    redis_7_0: Target::redis(Flavor::Redis70, "resp3");
+    redis_8_2: Target::redis(Flavor::Redis82, "resp2");
+    valkey_9_1: Target::redis(Flavor::Valkey91, "resp3");
 }

@@ -16,14 +16,14 @@ fn target() -> Target {
     Target::of_your_own("map", move |_| store.clone())
 }
 
-conformance::every_check! {
-    map: super::target();
+conformance::every_check! { of all:
+    map: target();
 }
 
-conformance::every_check_of_readers! {
-    map_with_readers: super::target();
+conformance::every_check! { of readers:
+    map_with_readers: target();
 }
 
-conformance::every_check_of_permits! {
-    map_with_permits: super::target();
+conformance::every_check! { of permits:
+    map_with_permits: target();
 }

@@ -1,37 +1,38 @@
 //! The lists of checks of readers and permits, on every store that has them.
 
 use conformance::target::Target;
+use fred::types::RespVersion;
 use servers::Flavor;
 
-mod readers {
-    use super::{Flavor, Target};
+use super::every_store::quorum_of_redis;
 
-    conformance::every_check_of_readers! {
-        memory: super::Target::memory();
-        quorum_of_memory: super::Target::quorum_of_memory();
-        quorum_of_redis: super::Target::quorum_of_redis(
-            [super::Flavor::Redis70, super::Flavor::Redis82, super::Flavor::Valkey91],
-        );
-        file: super::Target::file();
-        redis_6_2: super::Target::redis(super::Flavor::Redis62, "resp2");
-        redis_7_0: super::Target::redis(super::Flavor::Redis70, "resp3");
-        redis_8_2: super::Target::redis(super::Flavor::Redis82, "resp2");
-        valkey_9_1: super::Target::redis(super::Flavor::Valkey91, "resp3");
-        fred_on_7_0: super::Target::lent_by_fred(super::Flavor::Redis70, fred::types::RespVersion::RESP2);
+mod readers {
+    use super::*;
+
+    conformance::every_check! { of readers:
+        memory: Target::memory();
+        quorum_of_memory: Target::quorum_of_memory();
+        quorum_of_redis: quorum_of_redis();
+        file: Target::file();
+        redis_6_2: Target::redis(Flavor::Redis62, "resp2");
+        redis_7_0: Target::redis(Flavor::Redis70, "resp3");
+        redis_8_2: Target::redis(Flavor::Redis82, "resp2");
+        valkey_9_1: Target::redis(Flavor::Valkey91, "resp3");
+        fred_on_7_0: Target::lent_by_fred(Flavor::Redis70, RespVersion::RESP2);
     }
 }
 
 mod permits {
-    use super::{Flavor, Target};
+    use super::*;
 
-    conformance::every_check_of_permits! {
-        memory: super::Target::memory();
-        file: super::Target::file();
-        redis_6_2: super::Target::redis(super::Flavor::Redis62, "resp2");
-        redis_7_0: super::Target::redis(super::Flavor::Redis70, "resp3");
-        redis_8_2: super::Target::redis(super::Flavor::Redis82, "resp2");
-        valkey_9_1: super::Target::redis(super::Flavor::Valkey91, "resp3");
-        fred_on_7_0: super::Target::lent_by_fred(super::Flavor::Redis70, fred::types::RespVersion::RESP2);
+    conformance::every_check! { of permits:
+        memory: Target::memory();
+        file: Target::file();
+        redis_6_2: Target::redis(Flavor::Redis62, "resp2");
+        redis_7_0: Target::redis(Flavor::Redis70, "resp3");
+        redis_8_2: Target::redis(Flavor::Redis82, "resp2");
+        valkey_9_1: Target::redis(Flavor::Valkey91, "resp3");
+        fred_on_7_0: Target::lent_by_fred(Flavor::Redis70, RespVersion::RESP2);
     }
 
     #[tokio::test]

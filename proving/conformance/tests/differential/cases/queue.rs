@@ -11,12 +11,12 @@ fn is_held(subject: &mut Subject, name: &str) -> Result<bool, String> {
 /// The lease before them has ended, and nobody has noticed it yet.
 pub(super) fn a_reader_that_asks_at_its_turn_lets_the_next_one_in(subject: &mut Subject) -> Outcome {
     let reader = |who| waits(&by(who, "a").reading());
-    ensure!(code(&raw(subject, &grant(&by(1, "a")))?) == Some(0));
+    is_answered(subject, &grant(&by(1, "a")), 0)?;
     for who in [2, 3] {
-        ensure!(code(&raw(subject, &reader(who))?) == Some(7));
+        is_answered(subject, &reader(who), 7)?;
     }
     run::<()>(subject, cmd("DEL").arg("a"))?;
-    ensure!(code(&raw(subject, &reader(2))?) == Some(0));
+    is_answered(subject, &reader(2), 0)?;
     let holders: u64 = run(subject, cmd("ZCARD").arg(side(Side::Holders, "a")))?;
     ensure!(holders == 2, holders);
     Ok(())
@@ -24,12 +24,11 @@ pub(super) fn a_reader_that_asks_at_its_turn_lets_the_next_one_in(subject: &mut 
 
 /// An attempt that waits for its second key asks again and again.
 pub(super) fn a_key_that_is_kept_gets_one_fence(subject: &mut Subject) -> Outcome {
-    ensure!(code(&raw(subject, &grant(&by(1, "b")))?) == Some(0));
-    let both = Claim::exclusive_all([key("a"), key("b")]).unwrap();
-    let both = Attempt::new(both, Holder::from_bits(2), None, ttl(Duration::from_secs(900)));
+    is_answered(subject, &grant(&by(1, "b")), 0)?;
+    let both = by_for_all(2, &["a", "b"]);
     let mut kept = Vec::new();
     for _ in 0..2 {
-        ensure!(code(&raw(subject, &waits(&both))?) == Some(7));
+        is_answered(subject, &waits(&both), 7)?;
         kept.push(run::<Vec<u8>>(subject, cmd("GET").arg("a"))?);
     }
     ensure!(kept[0] == kept[1], kept);
@@ -38,11 +37,11 @@ pub(super) fn a_key_that_is_kept_gets_one_fence(subject: &mut Subject) -> Outcom
 
 /// A hand-over is unclaimed only if others wait behind the new holder.
 fn hand_over(subject: &mut Subject, first: &Attempt, behind: [&Attempt; 2]) -> Outcome {
-    ensure!(code(&raw(subject, &grant(first))?) == Some(0));
+    is_answered(subject, &grant(first), 0)?;
     for waiter in behind {
-        ensure!(code(&raw(subject, &waits(waiter))?) == Some(7));
+        is_answered(subject, &waits(waiter), 7)?;
     }
-    ensure!(code(&raw(subject, &Request::Release(first.clone()))?) == Some(0));
+    is_answered(subject, &Request::Release(first.clone()), 0)?;
     ensure!(is_unclaimed(subject)?);
     Ok(())
 }
@@ -55,12 +54,10 @@ fn is_unclaimed(subject: &mut Subject) -> Result<bool, String> {
 pub(super) fn who_rejoins_in_vain_claims_what_it_was_handed(subject: &mut Subject) -> Outcome {
     vouched(subject, 20 * DAY)?;
     let now = clock(subject)?;
-    let both = Claim::exclusive_all([key("a"), key("b")]).unwrap();
-    let both = Attempt::new(both, Holder::from_bits(2), None, ttl(Duration::from_secs(900)));
-    let both = at_member(both, now + 2);
+    let both = at_member(by_for_all(2, &["a", "b"]), now + 2);
     hand_over(subject, &at_member(by(1, "a"), now + 1), [&both, &at_member(by(3, "a"), now + 3)])?;
     set(subject, "b", plain(&by(4, "b"), 7))?;
-    ensure!(code(&raw(subject, &rejoin(&both))?) == Some(1));
+    is_answered(subject, &rejoin(&both), 1)?;
     ensure!(!is_unclaimed(subject)?);
     Ok(())
 }
@@ -68,7 +65,7 @@ pub(super) fn who_rejoins_in_vain_claims_what_it_was_handed(subject: &mut Subjec
 pub(super) fn who_transfers_claims_what_it_was_handed(subject: &mut Subject) -> Outcome {
     let [first, second, third] = [1, 2, 3].map(|who| by(who, "a"));
     hand_over(subject, &first, [&second, &third])?;
-    ensure!(code(&raw(subject, &transfer(&second))?) == Some(0));
+    is_answered(subject, &transfer(&second), 0)?;
     ensure!(!is_unclaimed(subject)?);
     Ok(())
 }
@@ -82,14 +79,12 @@ fn transfer(attempt: &Attempt) -> Request {
 pub(super) fn what_is_left_of_a_queue_is_removed(subject: &mut Subject) -> Outcome {
     vouched(subject, 20 * DAY)?;
     let waiters = side(Side::Waiters, "a");
-    let both = Claim::exclusive_all([key("a"), key("b")]).unwrap();
-    let both = Attempt::new(both, Holder::from_bits(1), None, ttl(Duration::from_secs(900)));
-    let both = at_member(both, clock(subject)?);
-    ensure!(code(&raw(subject, &grant(&both))?) == Some(0));
+    let both = at_member(by_for_all(1, &["a", "b"]), clock(subject)?);
+    is_answered(subject, &grant(&both), 0)?;
     set(subject, "b", plain(&by(4, "b"), 7))?;
     for (request, said) in [(rejoin(&both), 1), (transfer(&by(1, "a")), 0)] {
         run::<()>(subject, cmd("HSET").arg(&waiters).arg("s:leasehold:x").arg(""))?;
-        ensure!(code(&raw(subject, &request)?) == Some(said), request);
+        is_answered(subject, &request, said)?;
         ensure!(!run::<bool>(subject, cmd("EXISTS").arg(&waiters))?, request);
     }
     Ok(())
@@ -97,12 +92,12 @@ pub(super) fn what_is_left_of_a_queue_is_removed(subject: &mut Subject) -> Outco
 
 /// The lease before it has ended, and nobody has noticed it yet. Its release must hand the key over.
 pub(super) fn who_asks_at_its_turn_knows_that_others_wait(subject: &mut Subject) -> Outcome {
-    ensure!(code(&raw(subject, &grant(&by(1, "a")))?) == Some(0));
+    is_answered(subject, &grant(&by(1, "a")), 0)?;
     for who in [2, 3] {
-        ensure!(code(&raw(subject, &waits(&by(who, "a")))?) == Some(7));
+        is_answered(subject, &waits(&by(who, "a")), 7)?;
     }
     run::<()>(subject, cmd("DEL").arg("a"))?;
-    ensure!(code(&raw(subject, &waits(&by(2, "a")))?) == Some(0));
+    is_answered(subject, &waits(&by(2, "a")), 0)?;
     let value: String = run(subject, cmd("GET").arg("a"))?;
     ensure!(value.starts_with("lh1+"), value);
     Ok(())
@@ -112,7 +107,7 @@ pub(super) fn who_asks_at_its_turn_knows_that_others_wait(subject: &mut Subject)
 pub(super) fn a_queue_without_its_waiters_data_is_removed(subject: &mut Subject) -> Outcome {
     let queue = side(Side::Queue, "a");
     run::<()>(subject, cmd("ZADD").arg(&queue).arg(5).arg(Holder::from_bits(7).digits()))?;
-    ensure!(code(&raw(subject, &grant(&by(1, "a")))?) == Some(0));
+    is_answered(subject, &grant(&by(1, "a")), 0)?;
     ensure!(run::<u64>(subject, cmd("EXISTS").arg(&queue))? == 0);
     Ok(())
 }
@@ -121,13 +116,13 @@ pub(super) fn a_queue_without_its_waiters_data_is_removed(subject: &mut Subject)
 pub(super) fn a_waiter_of_a_process_that_left_a_hand_over_is_skipped(subject: &mut Subject) -> Outcome {
     let channel = heard().pop().unwrap();
     for (name, is_skipped) in [("a", false), ("b", true)] {
-        ensure!(code(&raw(subject, &grant(&by(1, name)))?) == Some(0));
-        ensure!(code(&raw(subject, &waits(&by(2, name)))?) == Some(7));
+        is_answered(subject, &grant(&by(1, name)), 0)?;
+        is_answered(subject, &waits(&by(2, name)), 7)?;
         if is_skipped {
             let field = [b"s:", channel.as_bytes()].concat();
             run::<()>(subject, cmd("HSET").arg(side(Side::Waiters, name)).arg(field).arg(""))?;
         }
-        ensure!(code(&raw(subject, &Request::Release(by(1, name)))?) == Some(0));
+        is_answered(subject, &Request::Release(by(1, name)), 0)?;
         ensure!(is_held(subject, name)? != is_skipped, name);
     }
     Ok(())
@@ -136,9 +131,9 @@ pub(super) fn a_waiter_of_a_process_that_left_a_hand_over_is_skipped(subject: &m
 pub(super) fn of_waiters_with_one_ticket_the_one_with_the_lower_id_is_first(
     subject: &mut Subject,
 ) -> Outcome {
-    ensure!(code(&raw(subject, &grant(&by(3, "a")))?) == Some(0));
+    is_answered(subject, &grant(&by(3, "a")), 0)?;
     for who in [1, 2] {
-        ensure!(code(&raw(subject, &waits(&by(who, "a")))?) == Some(7));
+        is_answered(subject, &waits(&by(who, "a")), 7)?;
     }
     let mut together = cmd("ZADD");
     together.arg(side(Side::Queue, "a"));
@@ -147,23 +142,23 @@ pub(super) fn of_waiters_with_one_ticket_the_one_with_the_lower_id_is_first(
     }
     run::<()>(subject, &mut together)?;
     run::<()>(subject, cmd("DEL").arg("a"))?;
-    ensure!(code(&raw(subject, &waits(&by(2, "a")))?) == Some(7));
-    ensure!(code(&raw(subject, &Request::Renew(by(1, "a")))?) == Some(0));
+    is_answered(subject, &waits(&by(2, "a")), 7)?;
+    is_answered(subject, &Request::Renew(by(1, "a")), 0)?;
     Ok(())
 }
 
 /// The new holder's process may be dead, and with it all waiters on its channel.
 pub(super) fn the_last_waiter_that_is_looked_at_watches_a_new_holder(subject: &mut Subject) -> Outcome {
-    ensure!(code(&raw(subject, &grant(&by(1, "a")))?) == Some(0));
+    is_answered(subject, &grant(&by(1, "a")), 0)?;
     let watcher = 3 + WaitQueue::LOOKED_AHEAD as u128 - 1;
     for who in 2..watcher {
-        ensure!(code(&raw(subject, &waits(&by(who, "a")))?) == Some(7));
+        is_answered(subject, &waits(&by(who, "a")), 7)?;
     }
     let wait = Some(Wait { channel: heard().first().cloned(), ..Wait::default() });
     let elsewhere = Request::Grant { attempt: by(watcher, "a"), wait, not_after: None };
-    ensure!(code(&raw(subject, &elsewhere)?) == Some(7));
+    is_answered(subject, &elsewhere, 7)?;
     subject.forget_pushes();
-    ensure!(code(&raw(subject, &Request::Release(by(1, "a")))?) == Some(0));
+    is_answered(subject, &Request::Release(by(1, "a")), 0)?;
     let told = subject.pushes_until_now()?;
     ensure!(told.iter().any(|(_, push)| push.holder == Holder::from_bits(watcher)), told);
     Ok(())
@@ -173,10 +168,10 @@ pub(super) fn the_last_waiter_that_is_looked_at_watches_a_new_holder(subject: &m
 pub(super) fn a_queue_ends_when_its_last_hand_over_is_claimed(subject: &mut Subject) -> Outcome {
     let ours = by(1, "a");
     let waiters = side(Side::Waiters, "a");
-    ensure!(code(&raw(subject, &grant(&ours))?) == Some(0));
+    is_answered(subject, &grant(&ours), 0)?;
     let handed = format!("{} leasehold:x", ours.holder.digits());
     run::<()>(subject, cmd("HSET").arg(&waiters).arg("u").arg(handed).arg("s:leasehold:y").arg(""))?;
-    ensure!(code(&raw(subject, &grant(&ours))?) == Some(0));
+    is_answered(subject, &grant(&ours), 0)?;
     ensure!(run::<u64>(subject, cmd("EXISTS").arg(&waiters))? == 0);
     Ok(())
 }
@@ -186,14 +181,14 @@ pub(super) fn the_waiters_of_a_process_that_cannot_be_notified_are_skipped_toget
     subject: &mut Subject,
 ) -> Outcome {
     let [holder, first, second, last] = [1, 2, 3, 4].map(|who| by(who, "a"));
-    ensure!(code(&raw(subject, &grant(&holder))?) == Some(0));
+    is_answered(subject, &grant(&holder), 0)?;
     for silent in [&first, &second] {
         let wait = Some(Wait { channel: Some(Channel::silent(7)), ..Wait::default() });
         let asks = Request::Grant { attempt: silent.clone(), wait, not_after: None };
-        ensure!(code(&raw(subject, &asks)?) == Some(7));
+        is_answered(subject, &asks, 7)?;
     }
-    ensure!(code(&raw(subject, &waits(&last))?) == Some(7));
-    ensure!(code(&raw(subject, &Request::Release(holder))?) == Some(0));
+    is_answered(subject, &waits(&last), 7)?;
+    is_answered(subject, &Request::Release(holder), 0)?;
     let owner = |subject: &mut Subject| run::<String>(subject, cmd("GET").arg("a"));
     let handed = owner(subject)?;
     ensure!(handed.contains(&first.holder.digits()), handed);

@@ -4,16 +4,6 @@ use leasehold_core::Mode;
 
 use super::*;
 
-const TIME: Duration = Duration::from_secs(900);
-
-fn of(who: u128, claim: Claim) -> Attempt {
-    Attempt::new(claim, Holder::from_bits(who), None, ttl(TIME))
-}
-
-fn reader(who: u128, name: &str) -> Attempt {
-    of(who, Claim::shared([key(name)]).unwrap())
-}
-
 fn digits(who: u128) -> String {
     Holder::from_bits(who).digits()
 }
@@ -40,9 +30,9 @@ pub(super) fn a_writer_that_becomes_a_reader_admits_readers(subject: &mut Subjec
     {
         let now = clock(subject)?;
         let [writer, waiter] = [1, 2].map(|who| at_member(by(who, name), now + u64::try_from(who).unwrap()));
-        ensure!(code(&raw(subject, &grant(&writer))?) == Some(0));
-        ensure!(code(&raw(subject, &waits(&waiter.reading()))?) == Some(7));
-        ensure!(code(&raw(subject, &becomes(&writer.reading()))?) == Some(0));
+        is_answered(subject, &grant(&writer), 0)?;
+        is_answered(subject, &waits(&waiter.reading()), 7)?;
+        is_answered(subject, &becomes(&writer.reading()), 0)?;
         let holders = holders(subject, name)?;
         ensure!(holders.len() == 2, holders);
     }
@@ -53,13 +43,13 @@ pub(super) fn without_their_sum_no_permit_is_granted(subject: &mut Subject) -> O
     let permit = |who| grant(&of(who, Claim::permits([key("a")], 1, 2).unwrap()));
     let lose =
         |subject: &mut Subject, name| run::<u64>(subject, cmd("HDEL").arg(side(Side::Shares, name)).arg("n"));
-    ensure!(code(&raw(subject, &permit(1))?) == Some(0));
+    is_answered(subject, &permit(1), 0)?;
     ensure!(lose(subject, "a")? == 1);
-    ensure!(code(&raw(subject, &permit(2))?) == Some(1));
+    is_answered(subject, &permit(2), 1)?;
     // Readers need no sum, and do not guess it.
-    ensure!(code(&raw(subject, &grant(&reader(1, "b")))?) == Some(0));
+    is_answered(subject, &grant(&reader(1, "b")), 0)?;
     ensure!(lose(subject, "b")? == 1);
-    ensure!(code(&raw(subject, &grant(&reader(2, "b")))?) == Some(0));
+    is_answered(subject, &grant(&reader(2, "b")), 0)?;
     ensure!(lose(subject, "b")? == 0);
     Ok(())
 }
@@ -67,29 +57,29 @@ pub(super) fn without_their_sum_no_permit_is_granted(subject: &mut Subject) -> O
 /// A stranger wrote the holder, so its permits are not in the sum.
 pub(super) fn a_holder_without_a_record_had_no_permits(subject: &mut Subject) -> Outcome {
     let permit = |who| grant(&of(who, Claim::permits([key("a")], 1, 2).unwrap()));
-    ensure!(code(&raw(subject, &permit(1))?) == Some(0));
+    is_answered(subject, &permit(1), 0)?;
     run::<()>(subject, cmd("ZADD").arg(side(Side::Holders, "a")).arg(1).arg(digits(7)))?;
-    ensure!(code(&raw(subject, &permit(2))?) == Some(0));
+    is_answered(subject, &permit(2), 0)?;
     ensure!(holders(subject, "a")? == [digits(1), digits(2)]);
-    ensure!(code(&raw(subject, &permit(3))?) == Some(1));
+    is_answered(subject, &permit(3), 1)?;
     Ok(())
 }
 
 pub(super) fn the_marker_of_a_million_permits_is_known(subject: &mut Subject) -> Outcome {
     for who in [1, 2] {
         let permit = of(who, Claim::permits([key("a")], 1, Mode::MOST_PERMITS).unwrap());
-        ensure!(code(&raw(subject, &grant(&permit))?) == Some(0));
+        is_answered(subject, &grant(&permit), 0)?;
     }
     Ok(())
 }
 
 pub(super) fn a_refusal_leaves_shares_as_they_are(subject: &mut Subject) -> Outcome {
-    ensure!(code(&raw(subject, &grant(&reader(1, "a")))?) == Some(0));
+    is_answered(subject, &grant(&reader(1, "a")), 0)?;
     let sides = [Side::Holders, Side::Shares].map(|of| side(of, "a"));
     for side in &sides {
         run::<()>(subject, cmd("PERSIST").arg(side))?;
     }
-    ensure!(code(&raw(subject, &grant(&by(2, "a")))?) == Some(1));
+    is_answered(subject, &grant(&by(2, "a")), 1)?;
     for side in &sides {
         let left: i64 = run(subject, cmd("PTTL").arg(side))?;
         ensure!(left == -1, left);
@@ -100,17 +90,17 @@ pub(super) fn a_refusal_leaves_shares_as_they_are(subject: &mut Subject) -> Outc
 /// A batch grants a key without removing what is left of its shares.
 pub(super) fn shares_that_were_left_beside_a_lease_do_not_return(subject: &mut Subject) -> Outcome {
     let leave = |subject: &mut Subject, name| {
-        ensure!(code(&raw(subject, &grant(&by(1, name)))?) == Some(0));
+        is_answered(subject, &grant(&by(1, name)), 0)?;
         leave_holder(subject, name)?;
         leave_data(subject, name)
     };
     leave(subject, "a")?;
-    ensure!(code(&raw(subject, &Request::Renew(by(1, "a").reading()))?) == Some(0));
+    is_answered(subject, &Request::Renew(by(1, "a").reading()), 0)?;
     let left = holders(subject, "a")?;
     ensure!(left == [digits(1)], left);
     leave(subject, "b")?;
-    ensure!(code(&raw(subject, &waits(&reader(2, "b")))?) == Some(7));
-    ensure!(code(&raw(subject, &Request::Release(by(1, "b")))?) == Some(0));
+    is_answered(subject, &waits(&reader(2, "b")), 7)?;
+    is_answered(subject, &Request::Release(by(1, "b")), 0)?;
     let left = holders(subject, "b")?;
     ensure!(left == [digits(2)], left);
     Ok(())
@@ -121,13 +111,13 @@ pub(super) fn half_of_what_shares_consist_of_is_removed(subject: &mut Subject) -
     for (nth, leave) in [leave_holder, leave_data].into_iter().enumerate() {
         let name = format!("for a writer {nth}");
         leave(subject, &name)?;
-        ensure!(code(&raw(subject, &grant(&by(1, &name)))?) == Some(0));
+        is_answered(subject, &grant(&by(1, &name)), 0)?;
         let mut exist = cmd("EXISTS");
         exist.arg(side(Side::Holders, &name)).arg(side(Side::Shares, &name));
         ensure!(run::<u64>(subject, &mut exist)? == 0, nth);
         let name = format!("for a reader {nth}");
         leave(subject, &name)?;
-        ensure!(code(&raw(subject, &grant(&reader(1, &name)))?) == Some(0));
+        is_answered(subject, &grant(&reader(1, &name)), 0)?;
         let left = holders(subject, &name)?;
         ensure!(left == [digits(1)], nth, left);
         let mut data = cmd("HGET");
@@ -143,7 +133,7 @@ pub(super) fn of_shares_that_end_together_the_one_with_the_lower_id_is_named(
     for me in [1, 2] {
         let name = format!("asked by {me}");
         for who in [1, 2] {
-            ensure!(code(&raw(subject, &grant(&reader(who, &name)))?) == Some(0));
+            is_answered(subject, &grant(&reader(who, &name)), 0)?;
         }
         let ends = clock(subject)? / 1000 + 60_000;
         let mut together = cmd("ZADD");
@@ -177,7 +167,7 @@ pub(super) fn a_request_removes_a_hundred_ended_shares_and_says_that_more_are_le
     subject: &mut Subject,
 ) -> Outcome {
     // Beside one that lasts; of readers who are all gone; and with nothing at the key.
-    ensure!(code(&raw(subject, &grant(&reader(1, "lasts")))?) == Some(0));
+    is_answered(subject, &grant(&reader(1, "lasts")), 0)?;
     run::<()>(subject, cmd("SET").arg("gone").arg("lh1 shared").arg("PX").arg(60_000))?;
     let reads = |name| grant(&reader(2, name));
     let lets_go = Request::Release(by(2, "gone"));
@@ -190,7 +180,7 @@ pub(super) fn a_request_removes_a_hundred_ended_shares_and_says_that_more_are_le
         ensure!(unknown.last() == Some(&Value::Array(vec![Value::Int(1)])), name, unknown);
         let found = holders(subject, name)?.len();
         ensure!(found == left, name, found);
-        ensure!(code(&raw(subject, &reads(name))?) == Some(0), name);
+        is_answered(subject, &reads(name), 0)?;
     }
     Ok(())
 }
@@ -200,9 +190,9 @@ pub(super) fn the_marker_ends_with_the_last_share_that_is_left(subject: &mut Sub
     let mut short = reader(2, "a");
     short.ttl = ttl(Duration::from_secs(100));
     for attempt in [&long, &short] {
-        ensure!(code(&raw(subject, &grant(attempt))?) == Some(0));
+        is_answered(subject, &grant(attempt), 0)?;
     }
-    ensure!(code(&raw(subject, &Request::Release(long))?) == Some(0));
+    is_answered(subject, &Request::Release(long), 0)?;
     let lasts: i64 = run(subject, cmd("PTTL").arg("a"))?;
     ensure!((1..=100_001).contains(&lasts), lasts);
     Ok(())
