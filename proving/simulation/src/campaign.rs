@@ -56,7 +56,6 @@ impl Campaign {
     }
 
     /// The median number of guards per seed.
-    #[must_use]
     pub fn median_grants(&self) -> usize {
         let mut grants: Vec<_> = self.reports.iter().map(|report| report.grants).collect();
         grants.sort_unstable();
@@ -64,13 +63,11 @@ impl Campaign {
     }
 
     /// The smallest number of steps that a seed took.
-    #[must_use]
     pub fn fewest_steps(&self) -> usize {
         self.reports.iter().map(|report| report.steps).min().unwrap_or(0)
     }
 
     /// The share of the seeds in which each fault happened.
-    #[must_use]
     pub fn shares(&self) -> BTreeMap<FaultKind, f64> {
         let share = |kind: FaultKind| {
             let with = self.reports.iter().filter(|report| report.faults.contains(&kind)).count();

@@ -58,7 +58,6 @@ impl Flaw {
     ];
 
     /// The flaw with this name, as `Debug` prints it.
-    #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|flaw| format!("{flaw:?}") == name)
     }
