@@ -75,19 +75,16 @@ pub const FEW: [&str; 8] = [
 
 impl Competitor {
     /// The name on the command line and in figures.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         self.name
     }
 
     /// True for Leasehold.
-    #[must_use]
     pub fn is_ours(self) -> bool {
         self.kind == Kind::Ours
     }
 
     /// True if it has locks on this backend.
-    #[must_use]
     pub fn locks_on(self, backend: Backend) -> bool {
         match self.kind {
             Kind::Ours => true,
@@ -97,7 +94,6 @@ impl Competitor {
     }
 
     /// The language that it is written in.
-    #[must_use]
     pub fn language(self) -> &'static str {
         match self.kind {
             Kind::Ours | Kind::Rust | Kind::RustOnPostgres => "Rust",
@@ -109,7 +105,6 @@ impl Competitor {
     }
 
     /// Its version, from the manifest that it was installed from.
-    #[must_use]
     pub fn version(self) -> String {
         let manifest = match self.kind {
             Kind::Ours => return env!("CARGO_PKG_VERSION").to_owned(),
@@ -130,7 +125,6 @@ impl Competitor {
 
     /// The programs that this machine lacks to run it; empty if it has everything, or can download
     /// it.
-    #[must_use]
     pub fn lacking(self) -> Vec<&'static str> {
         match self.kind {
             Kind::Foreign(peer) if !peer.language().has_libraries() => peer.language().lacking(),
@@ -139,10 +133,6 @@ impl Competitor {
     }
 
     /// The command that runs it on the server at this URL.
-    ///
-    /// # Errors
-    ///
-    /// If it is not installed; the error says how to install it.
     pub fn command(self, url: &str) -> Result<Command, AnyError> {
         let is_missing = |at: &Path| {
             format!("{self}: it is not in {}, or not as it is wanted; run `cargo xtask peers`", at.display())

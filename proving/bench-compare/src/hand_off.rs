@@ -36,10 +36,6 @@ struct Laps {
 }
 
 /// Measures all competitors that can wait for a lock, in turn.
-///
-/// # Errors
-///
-/// If one fails.
 pub fn run(settings: &Settings, figures: &mut Figures, store: &OpenStore) -> Result<(), AnyError> {
     figures.announce(&format!("{NAME} on {}", settings.backend));
     let waits = |who: &Competitor| who.waits != Waits::Never;

@@ -12,10 +12,6 @@ pub struct Cast(Vec<Child>);
 
 impl Cast {
     /// Starts `count` processes, and waits until they are connected.
-    ///
-    /// # Errors
-    ///
-    /// If one cannot be started, or does not connect.
     pub fn start(competitor: Competitor, url: &str, count: usize) -> Result<Self, AnyError> {
         let mut all = (0..count)
             .map(|_| Child::start(&mut competitor.command(url)?))
@@ -28,10 +24,6 @@ impl Cast {
     }
 
     /// Thousands of cycles per second of the first process.
-    ///
-    /// # Errors
-    ///
-    /// The error that it reports, or that it reported nothing.
     pub fn cycles(&mut self, competitor: Competitor, order: &Order) -> Result<f64, AnyError> {
         self.0[0].send(order)?;
         match report(competitor, &mut self.0[0])? {
@@ -41,10 +33,6 @@ impl Cast {
     }
 
     /// The turns of all processes at one key.
-    ///
-    /// # Errors
-    ///
-    /// As [`cycles`](Self::cycles).
     pub fn turns(&mut self, competitor: Competitor, order: &Order) -> Result<Contest, AnyError> {
         for child in &mut self.0 {
             child.send(order)?;
@@ -90,7 +78,6 @@ pub struct Contest {
 
 impl Contest {
     /// Jain's fairness index of the turns.
-    #[must_use]
     pub fn jain(&self) -> f64 {
         jain(&self.shares)
     }

@@ -17,7 +17,6 @@ pub struct Settings {
 
 impl Settings {
     /// Leasehold and the named libraries, or all of them; the short form has only a few.
-    #[must_use]
     pub fn new(short: bool, backend: Backend, named: &[String]) -> Self {
         let wanted = |competitor: &Competitor| {
             let name = competitor.name();
@@ -31,27 +30,23 @@ impl Settings {
     }
 
     /// The value for the full form, or the one for the short form.
-    #[must_use]
     pub const fn pick(&self, full: u64, short: u64) -> u64 {
         if self.short { short } else { full }
     }
 
     /// How often each measurement is repeated, alternating with those it is compared with. Odd, so
     /// that the median is one of them.
-    #[must_use]
     pub const fn repetitions(&self) -> usize {
         if self.short { 3 } else { 5 }
     }
 
     /// The length of a repetition of cycles, in ms.
-    #[must_use]
     pub const fn slice(&self) -> u64 {
         self.pick(250, 60)
     }
 
     /// How long the competitors contend for one key in a repetition, in ms. A library that polls
     /// five times a second has few turns in it.
-    #[must_use]
     pub const fn contest(&self) -> u64 {
         self.pick(2_000, 500)
     }

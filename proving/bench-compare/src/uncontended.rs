@@ -29,10 +29,6 @@ struct Laps {
 }
 
 /// Measures all competitors in turn.
-///
-/// # Errors
-///
-/// If one fails.
 pub fn run(settings: &Settings, figures: &mut Figures, store: &OpenStore) -> Result<(), AnyError> {
     figures.announce(&format!("{NAME} on {}", settings.backend));
     let field = &settings.competitors;

@@ -38,41 +38,31 @@ impl Backend {
     pub const POSTGRES: Self = Self { kind: Kind::Postgres, name: "postgres" };
 
     /// The backend with this name.
-    #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         ALL.into_iter().chain([Self::POSTGRES]).find(|backend| backend.name == name)
     }
 
     /// The name on the command line and in figures.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         self.name
     }
 
     /// True if several processes can share it.
-    #[must_use]
     pub const fn is_shared(self) -> bool {
         !matches!(self.kind, Kind::Memory)
     }
 
     /// The server that it runs on.
-    #[must_use]
     pub const fn flavor(self) -> Option<Flavor> {
         if let Kind::Redis(flavor) = self.kind { Some(flavor) } else { None }
     }
 
     /// True for the file store.
-    #[must_use]
     pub const fn is_file(self) -> bool {
         matches!(self.kind, Kind::File)
     }
 
     /// Opens an empty store.
-    ///
-    /// # Panics
-    ///
-    /// If the server is missing (with the remedy), or the file cannot be created.
-    #[must_use]
     pub fn open(self) -> OpenStore {
         let (mut server, mut database, mut directory) = (None, None, None);
         let url = match self.kind {
@@ -126,31 +116,26 @@ pub struct OpenStore {
 
 impl OpenStore {
     /// The URL of the store through a proxy that counts commands, if there is a wire.
-    #[must_use]
     pub fn counted_url(&self) -> String {
         self.tap.as_ref().map_or_else(|| self.url.clone(), |tap| format!("redis://127.0.0.1:{}", tap.port()))
     }
 
     /// The number of commands through that proxy so far; `None` where there is no wire.
-    #[must_use]
     pub fn commands(&self) -> Option<u64> {
         self.tap.as_ref().map(Tap::commands)
     }
 
     /// The server, if there is one.
-    #[must_use]
     pub const fn server(&self) -> Option<&Server> {
         self.server.as_ref()
     }
 
     /// The directory of the file, if there is one.
-    #[must_use]
     pub fn directory(&self) -> Option<&std::path::Path> {
         self.directory.as_ref().map(TempDir::path)
     }
 
     /// The server's own statistics about the scripts that it ran; `None` without a server.
-    #[must_use]
     pub fn scripts(&self) -> Option<ScriptTime> {
         let reply = self.server.as_ref()?.text(&["INFO", "commandstats"]);
         Some(ScriptTime::of(bulk(&reply)))
@@ -158,7 +143,6 @@ impl OpenStore {
 
     /// How often the server extended the life of a key, alone or in scripts; `None` without a
     /// server.
-    #[must_use]
     pub fn extensions(&self) -> Option<u64> {
         let reply = self.server.as_ref()?.text(&["INFO", "commandstats"]);
         let calls = bulk(&reply).lines().find_map(|line| line.trim().strip_prefix("cmdstat_pexpire:calls="));
@@ -201,7 +185,6 @@ impl ScriptTime {
     }
 
     /// µs per script since an earlier reading; NaN if none ran.
-    #[must_use]
     pub fn per_call_since(self, earlier: Self) -> f64 {
         (self.micros - earlier.micros) as f64 / (self.calls - earlier.calls) as f64
     }

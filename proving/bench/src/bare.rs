@@ -60,10 +60,6 @@ const KEEP: u64 = 600_000;
 
 impl Bare {
     /// Connects to the server at a URL.
-    ///
-    /// # Errors
-    ///
-    /// If it does not answer.
     pub async fn at(url: &str) -> Result<Self, AnyError> {
         let client = redis::Client::open(url)?;
         let mut connection = client.get_multiplexed_async_connection_with_config(&patient()).await?;
@@ -75,10 +71,6 @@ impl Bare {
     }
 
     /// Acquires a key and releases it.
-    ///
-    /// # Errors
-    ///
-    /// If the server refuses, which it has no reason to: no other loop uses these keys.
     pub async fn cycle(&self, strategy: Strategy, key: &str, serial: u64) -> Result<(), AnyError> {
         let mut connection = self.connection.clone();
         let value = format!("{serial:032x}");
@@ -112,10 +104,6 @@ impl Bare {
     /// Acquires a key at all members at once, then releases it at all of them at once; each step
     /// waits for all answers. With a fence from each by the smallest script that gives one, without
     /// fences by [`Strategy::Pair`].
-    ///
-    /// # Errors
-    ///
-    /// If a member refuses.
     pub async fn cycle_at_all(
         members: &[Self],
         fenced: bool,
@@ -154,10 +142,6 @@ impl Bare {
     }
 
     /// The time of a PING after this rest, in µs.
-    ///
-    /// # Errors
-    ///
-    /// If it is not answered.
     pub async fn round_trip(&self, rest: Duration) -> Result<f64, AnyError> {
         let mut connection = self.connection.clone();
         if !rest.is_zero() {
@@ -169,17 +153,12 @@ impl Bare {
     }
 
     /// Renews these leases, each by its own command, in one pipeline: the minimal renewal.
-    ///
-    /// # Errors
-    ///
-    /// If the server does not answer.
     pub async fn renew(&self, keys: &[String]) -> Result<(), AnyError> {
         let mut connection = self.connection.clone();
         Ok(self.all_of(keys).ignore().query_async(&mut connection).await?)
     }
 
     /// The same pipeline as bytes on the wire.
-    #[must_use]
     pub fn renewals(&self, keys: &[String]) -> Vec<u8> {
         self.all_of(keys).get_packed_pipeline()
     }

@@ -16,7 +16,6 @@ use crate::path::Walk;
 pub const DEMANDED: &str = "BENCH_DEMANDS_VALGRIND";
 
 /// The reason why instructions cannot be counted on this machine, if there is one.
-#[must_use]
 pub fn lacking() -> Option<String> {
     let said = Command::new("valgrind").arg("--version").output();
     (!said.is_ok_and(|output| output.status.success()))
@@ -24,16 +23,11 @@ pub fn lacking() -> Option<String> {
 }
 
 /// True if a missing valgrind is to be an error rather than a skipped test.
-#[must_use]
 pub fn is_demanded() -> bool {
     env::var_os(DEMANDED).is_some_and(|value| !value.is_empty() && value != "0")
 }
 
 /// Instructions per cycle.
-///
-/// # Errors
-///
-/// If valgrind is missing, or the walk fails.
 pub fn per_cycle(walk: &Walk) -> Result<f64, AnyError> {
     let [once, twice] = profiles(walk)?.map(|profile| sum(&profile));
     let (once, twice) = once.zip(twice).ok_or("callgrind wrote no totals")?;
@@ -43,10 +37,6 @@ pub fn per_cycle(walk: &Walk) -> Result<f64, AnyError> {
 
 /// The functions of the published crates, closures included, that each cycle of a walk enters, and
 /// the files in which they are. Both are 0 if the program has no symbols.
-///
-/// # Errors
-///
-/// As for [`per_cycle`].
 pub fn entered(walk: &Walk) -> Result<[usize; 2], AnyError> {
     let [once, twice] = profiles(walk)?;
     let (once, twice) = (calls(&once), calls(&twice));

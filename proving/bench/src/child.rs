@@ -23,10 +23,6 @@ pub struct Child {
 
 impl Child {
     /// Starts the process.
-    ///
-    /// # Errors
-    ///
-    /// If it cannot be started.
     pub fn start(command: &mut Command) -> Result<Self, AnyError> {
         let mut process = command
             .stdin(Stdio::piped())
@@ -47,10 +43,6 @@ impl Child {
     }
 
     /// Sends an order, and does not wait for the report.
-    ///
-    /// # Errors
-    ///
-    /// If the process has ended.
     pub fn send(&mut self, order: &impl Serialize) -> Result<(), AnyError> {
         let mut line = serde_json::to_string(order)?;
         line.push('\n');
@@ -58,10 +50,6 @@ impl Child {
     }
 
     /// Waits for the next report.
-    ///
-    /// # Errors
-    ///
-    /// If the process ends without a report, or its report cannot be read.
     pub fn receive<R: DeserializeOwned>(&mut self) -> Result<R, AnyError> {
         let line = self
             .reports

@@ -73,10 +73,6 @@ impl Echo {
 
 /// Answers on its own thread until a transaction fails or the asking process is gone. The asking
 /// process reports a missing answer.
-///
-/// # Errors
-///
-/// If the socket or the database cannot be opened.
 pub(crate) fn answer(here: &str, there: String, directory: &str) -> Result<(), AnyError> {
     let socket = UnixDatagram::bind(here)?;
     let mut ledger = Transactions::open(directory.as_ref())?;

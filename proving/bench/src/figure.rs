@@ -34,14 +34,12 @@ pub struct Figure {
 
 impl Figure {
     /// The parts of the name: workload, backend, measure, case.
-    #[must_use]
     pub fn parts(&self) -> [&str; 4] {
         let mut parts = self.name.splitn(4, '/');
         [(); 4].map(|()| parts.next().unwrap_or_default())
     }
 
     /// True if this figure fails a run even on a busy machine.
-    #[must_use]
     pub fn fails(&self) -> bool {
         self.binding && self.met == Some(false)
     }
@@ -79,19 +77,16 @@ pub struct Of<'a> {
 
 impl Figures {
     /// An empty collection without targets.
-    #[must_use]
     pub const fn new(telling: Telling) -> Self {
         Self::against(&TARGETS, telling)
     }
 
     /// An empty collection that checks its figures against these targets.
-    #[must_use]
     pub const fn against(targets: &'static [Target], telling: Telling) -> Self {
         Self { telling, targets, all: Vec::new() }
     }
 
     /// The figures so far.
-    #[must_use]
     pub fn all(&self) -> &[Figure] {
         &self.all
     }
@@ -135,10 +130,6 @@ impl Figures {
 
 /// Reads figures that earlier runs wrote as lines of JSON. If several runs wrote the same figure,
 /// the last value replaces the first in its place.
-///
-/// # Errors
-///
-/// If a file cannot be read, or contains a line that is not a figure.
 pub fn told(files: &[PathBuf]) -> Result<Vec<Figure>, AnyError> {
     let mut all: Vec<Figure> = Vec::new();
     for file in files {
@@ -157,7 +148,6 @@ pub fn told(files: &[PathBuf]) -> Result<Vec<Figure>, AnyError> {
 }
 
 /// A number rounded to three significant digits, or a whole number in full.
-#[must_use]
 pub fn shown(value: f64) -> String {
     let size = value.abs();
     if size >= 100.0 || value.fract() == 0.0 {

@@ -4,6 +4,8 @@
 //! A target for a time is set on the ratio to that loop, never on a time alone. A target for a
 //! count (commands, turns, bytes) depends on nothing that other load on the machine could change.
 
+#![expect(clippy::missing_errors_doc, reason = "each error is for a person, and says what failed")]
+
 pub mod backend;
 pub mod bare;
 mod bare_queue;

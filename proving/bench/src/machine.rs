@@ -16,7 +16,6 @@ pub struct Machine {
 
 impl Machine {
     /// This machine.
-    #[must_use]
     pub fn this() -> Self {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let named = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));

@@ -40,10 +40,6 @@ pub enum Arrivals {
 
 /// Sends `count` batches at `rate` per second. Returns for each the µs from when it was due to its
 /// last answer.
-///
-/// # Errors
-///
-/// If the server closes the connection.
 pub fn took(
     port: u16,
     batch: &Batch,

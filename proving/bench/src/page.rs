@@ -12,7 +12,6 @@ use crate::targets::TARGETS;
 use crate::workloads::ALL;
 
 /// One line per figure, in columns.
-#[must_use]
 pub fn table(figures: &[Figure]) -> String {
     let row = |figure: &Figure| {
         let [value, spread, target, met] = cells(figure);
@@ -44,10 +43,6 @@ fn cells(figure: &Figure) -> [String; 4] {
 }
 
 /// Draws a page's plots into docs/plots. Returns those for which there were figures.
-///
-/// # Errors
-///
-/// If a plot cannot be drawn or written.
 pub fn draw(docs: &Path, pictures: &[Picture], figures: &[Figure]) -> Result<Vec<Picture>, AnyError> {
     let plots = docs.join("plots");
     fs::create_dir_all(&plots)?;
@@ -62,16 +57,11 @@ pub fn draw(docs: &Path, pictures: &[Picture], figures: &[Figure]) -> Result<Vec
 }
 
 /// The Markdown that shows a plot.
-#[must_use]
 pub fn shown_on_a_page(picture: &Picture) -> String {
     format!("![{}](plots/{})\n\n", picture.shows, picture.file)
 }
 
 /// Writes the page, the page of all figures, and the plots into `docs`.
-///
-/// # Errors
-///
-/// As [`draw`].
 pub fn write(docs: &Path, figures: &[Figure]) -> Result<(), AnyError> {
     let (drawn, machine) = (draw(docs, &pictures::ALL, figures)?, Machine::this());
     fs::write(docs.join("performance.md"), page(figures, &machine))?;
@@ -112,7 +102,6 @@ const COLUMNS: [(&str, &str); 4] =
     [("redis-7.0", "Redis 7.0"), ("valkey-9.1", "Valkey 9.1"), ("memory", "in memory"), ("file", "file")];
 
 /// The page: a summary, the missed targets, and all targets.
-#[must_use]
 pub fn page(figures: &[Figure], machine: &Machine) -> String {
     let mut text = format!("{HEAD}{machine}\n\n");
     let names = COLUMNS.map(|(_, name)| name).join(" | ");
@@ -149,7 +138,6 @@ pub fn page(figures: &[Figure], machine: &Machine) -> String {
 }
 
 /// The page with every figure, one section for each workload.
-#[must_use]
 pub fn every_figure(figures: &[Figure], pictures: &[Picture], machine: &Machine) -> String {
     let mut text = format!("{HEAD_OF_FIGURES}{machine}\n\n");
     for workload in &ALL {

@@ -77,7 +77,6 @@ pub struct Walk {
 
 impl Walk {
     /// The arguments that tell a process to walk it.
-    #[must_use]
     pub fn words(&self) -> Vec<String> {
         let mut words = vec![WALKS.to_owned(), self.path.to_string()];
         words.extend([self.cycles.to_string(), self.tasks.to_string()]);
@@ -87,7 +86,6 @@ impl Walk {
 
     /// True if another process that walks at the same place would disturb this one, whatever the
     /// key.
-    #[must_use]
     pub fn shares_a_file(&self) -> bool {
         self.path == Path::Transactions || self.places.iter().any(|place| place.starts_with("file:"))
     }

@@ -81,7 +81,6 @@ fn waiters(figures: &[Figure]) -> Result<Option<String>, AnyError> {
 }
 
 /// The values of a measure by the number that its case begins with: `16 tasks`.
-#[must_use]
 pub fn by_count(figures: &[Figure], [workload, backend, measure]: [&str; 3]) -> Vec<(f64, f64)> {
     let of = figures.iter().filter_map(|figure| {
         let [its_workload, its_backend, its_measure, case] = figure.parts();
@@ -93,7 +92,6 @@ pub fn by_count(figures: &[Figure], [workload, backend, measure]: [&str; 3]) -> 
 }
 
 /// Removes curves without points.
-#[must_use]
 pub fn measured(all: impl IntoIterator<Item = Curve>) -> Vec<Curve> {
     all.into_iter().filter(|curve| !curve.points.is_empty()).collect()
 }

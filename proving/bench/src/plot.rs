@@ -49,10 +49,6 @@ const NAMES: u32 = 190;
 const FONT: &str = "sans-serif";
 
 /// Draws curves over two logarithmic axes, because the values span decades. `None` without points.
-///
-/// # Errors
-///
-/// If it cannot be drawn.
 pub fn curves(x: Axis<'_>, y: Axis<'_>, curves: &[Curve]) -> Result<Option<String>, AnyError> {
     let points = || curves.iter().flat_map(|curve| curve.points.iter());
     let Some((across, up)) = span(points().map(|point| point.0)).zip(span(points().map(|point| point.1)))
@@ -93,10 +89,6 @@ pub fn curves(x: Axis<'_>, y: Axis<'_>, curves: &[Curve]) -> Result<Option<Strin
 
 /// Draws horizontal bars over a logarithmic axis, the first on top, with names and values. `None`
 /// without bars.
-///
-/// # Errors
-///
-/// If it cannot be drawn.
 pub fn bars(x: Axis<'_>, bars: &[(String, f64)]) -> Result<Option<String>, AnyError> {
     let Some(across) = span(bars.iter().map(|bar| bar.1)) else { return Ok(None) };
     let least = across.start;

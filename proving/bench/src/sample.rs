@@ -10,7 +10,6 @@ impl Sample {
     ///
     /// Exact, because all measurements are kept; a histogram would round them, and cannot give
     /// ratios.
-    #[must_use]
     pub fn quantile(&self, share: f64) -> f64 {
         let mut sorted = self.0.clone();
         sorted.sort_by(f64::total_cmp);
@@ -20,20 +19,17 @@ impl Sample {
     }
 
     /// Half of the measurements are below it.
-    #[must_use]
     pub fn median(&self) -> f64 {
         self.quantile(0.5)
     }
 
     /// The arithmetic mean; NaN without measurements. Only for comparison with a model's mean:
     /// elsewhere an outlier moves it too far.
-    #[must_use]
     pub fn mean(&self) -> f64 {
         self.0.iter().sum::<f64>() / self.0.len() as f64
     }
 
     /// The quartiles; half of the measurements lie between them. `None` if there is only one.
-    #[must_use]
     pub fn spread(&self) -> Option<[f64; 2]> {
         (self.0.len() > 1).then(|| [self.quantile(0.25), self.quantile(0.75)])
     }

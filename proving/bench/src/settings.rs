@@ -14,7 +14,6 @@ pub struct Settings {
 impl Settings {
     /// Settings for these backends, or for all if none is named; the short form then leaves out
     /// servers that differ little from another.
-    #[must_use]
     pub fn new(short: bool, named: Vec<Backend>) -> Self {
         let all =
             ALL.into_iter().filter(|backend| !short || !["redis-6.2", "redis-8.2"].contains(&backend.name()));
@@ -28,20 +27,17 @@ impl Settings {
     }
 
     /// The value for the full form, or the one for the short form.
-    #[must_use]
     pub fn pick<T>(&self, full: T, short: T) -> T {
         if self.short { short } else { full }
     }
 
     /// How often each measurement is repeated, alternating with those it is compared with. Odd, so
     /// that the median is one of them.
-    #[must_use]
     pub fn repetitions(&self) -> usize {
         self.pick(7, 3)
     }
 
     /// The running time of each competitor in one repetition.
-    #[must_use]
     pub fn slice(&self) -> Duration {
         self.pick(Duration::from_millis(250), Duration::from_millis(15))
     }

@@ -17,7 +17,6 @@ pub const BATCH: usize = 200;
 /// The mean time that a command waits at a server that is busy for this share of the time, if each
 /// arrival takes `service` (M/D/1 by the formula of Pollaczek 1930 and Khinchine 1932: λ·E\[S²\] ÷
 /// 2(1 − ρ), where all S are equal). If batches arrive, `service` is the time of a whole batch.
-#[must_use]
 pub fn wait(busy: f64, service: f64) -> f64 {
     if busy >= 1.0 { f64::INFINITY } else { busy * service / (2.0 * (1.0 - busy)) }
 }
@@ -127,7 +126,6 @@ impl Layout {
 }
 
 /// The page; `None` if no server was measured.
-#[must_use]
 pub fn page(figures: &[Figure], machine: &Machine) -> Option<String> {
     let mut servers: Vec<&str> = Vec::new();
     for figure in figures {

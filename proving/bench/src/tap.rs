@@ -18,11 +18,6 @@ pub struct Tap {
 
 impl Tap {
     /// Starts a proxy for a server's port on 127.0.0.1.
-    ///
-    /// # Panics
-    ///
-    /// If no port is free.
-    #[must_use]
     pub fn before(server: u16) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("127.0.0.1 has a free port");
         let port = listener.local_addr().expect("a listener has an address").port();
@@ -41,13 +36,11 @@ impl Tap {
     }
 
     /// The port to connect to.
-    #[must_use]
     pub const fn port(&self) -> u16 {
         self.port
     }
 
     /// The number of commands so far.
-    #[must_use]
     pub fn commands(&self) -> u64 {
         self.commands.load(Ordering::Acquire)
     }

@@ -12,7 +12,6 @@ pub enum Bound {
 
 impl Bound {
     /// True if the value is within the bound.
-    #[must_use]
     pub fn is_met_by(self, value: f64) -> bool {
         match self {
             Self::AtMost(most) => value <= most,
@@ -49,13 +48,11 @@ pub struct Target {
 }
 
 /// The target of a figure.
-#[must_use]
 pub fn of(workload: &str, measure: &str, case: &str) -> Option<&'static Target> {
     among(&TARGETS, workload, measure, case)
 }
 
 /// The same, from a given list of targets.
-#[must_use]
 pub fn among<'a>(targets: &'a [Target], workload: &str, measure: &str, case: &str) -> Option<&'a Target> {
     let mut fitting =
         targets.iter().filter(|target| target.workload == workload && target.measure == measure);
@@ -171,7 +168,6 @@ pub const NOT_YET: [NotYet; 4] = [
 ];
 
 /// The known shortfall of a figure, and the worst value that passes until it is met.
-#[must_use]
 pub fn not_yet(workload: &str, backend: &str, measure: &str) -> Option<&'static NotYet> {
     let is_it =
         |known: &&NotYet| (known.workload, known.backend, known.measure) == (workload, backend, measure);
@@ -179,7 +175,6 @@ pub fn not_yet(workload: &str, backend: &str, measure: &str) -> Option<&'static 
 }
 
 /// True if a figure that misses its target passes for now.
-#[must_use]
 pub fn passes_for_now(workload: &str, backend: &str, measure: &str, value: f64) -> bool {
     not_yet(workload, backend, measure).is_some_and(|known| value <= known.at_most)
 }
@@ -218,7 +213,6 @@ const MAJORITY: &str = "three of five are enough; nobody waits for the others";
 const STOPPED: &str = "a member that does not answer delays nobody";
 
 /// A target for a time.
-#[must_use]
 pub const fn timed(
     workload: &'static str,
     measure: &'static str,

@@ -12,10 +12,6 @@ pub struct Transactions(Connection);
 
 impl Transactions {
     /// Creates the database in this directory.
-    ///
-    /// # Errors
-    ///
-    /// If the database cannot be created.
     pub fn open(directory: &Path) -> Result<Self, AnyError> {
         let connection = Connection::open(directory.join("bare.db"))?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
@@ -27,10 +23,6 @@ impl Transactions {
     }
 
     /// Runs one immediate transaction, which writes or deletes one row.
-    ///
-    /// # Errors
-    ///
-    /// If SQLite refuses.
     pub fn write(&mut self, taken: bool, serial: u32) -> Result<(), AnyError> {
         let transaction = self.0.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let (taking, freeing) =
@@ -40,10 +32,6 @@ impl Transactions {
     }
 
     /// Runs `count` pairs of transactions: one that writes the row, one that deletes it.
-    ///
-    /// # Errors
-    ///
-    /// If SQLite refuses.
     pub fn pairs(&mut self, count: u32) -> Result<(), AnyError> {
         for serial in 0..count {
             self.write(true, serial)?;

@@ -29,14 +29,12 @@ pub struct Turns(Vec<Turn>);
 
 impl Turns {
     /// Sorts the turns.
-    #[must_use]
     pub fn new(mut turns: Vec<Turn>) -> Self {
         turns.sort_by_key(|turn| turn.fence);
         Self(turns)
     }
 
     /// The number of turns.
-    #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "nobody asks whether there are none")]
     pub fn len(&self) -> usize {
         self.0.len()
@@ -44,20 +42,17 @@ impl Turns {
 
     /// Times from a call of `release` to the next holder's guard, in µs, where the next holder was
     /// already waiting.
-    #[must_use]
     pub fn gaps(&self) -> Sample {
         let pairs = self.0.windows(2).filter(|pair| pair[1].asked < pair[0].released);
         pairs.map(|pair| pair[1].had.saturating_sub(pair[0].released) as f64 / 1e3).collect()
     }
 
     /// Times from the request to the guard, in µs, whichever waiter held the lock before.
-    #[must_use]
     pub fn waits(&self) -> Sample {
         self.0.iter().map(|turn| turn.had.saturating_sub(turn.asked) as f64 / 1e3).collect()
     }
 
     /// Turns per second from the first guard to the last release.
-    #[must_use]
     pub fn per_second(&self) -> f64 {
         let begun = self.first_had();
         let ended = self.0.iter().map(|turn| turn.released).max().unwrap_or_default();
@@ -65,13 +60,11 @@ impl Turns {
     }
 
     /// When the first holder got its guard.
-    #[must_use]
     pub fn first_had(&self) -> u64 {
         self.0.iter().map(|turn| turn.had).min().unwrap_or_default()
     }
 
     /// Calls per turn: the requests to the store, and one release.
-    #[must_use]
     pub fn calls_per_turn(&self) -> f64 {
         let asks: u64 = self.0.iter().map(|turn| u64::from(turn.asks)).sum();
         asks as f64 / self.0.len() as f64 + 1.0
@@ -79,7 +72,6 @@ impl Turns {
 
     /// Pairs of waiters that were served in the reverse order of their requests. Meaningful if each
     /// requested the lock only after the one before it was seen in the queue.
-    #[must_use]
     pub fn inversions(&self) -> usize {
         let later =
             |n: usize, turn: &Turn| self.0[n + 1..].iter().filter(|next| next.asked < turn.asked).count();
@@ -88,7 +80,6 @@ impl Turns {
 
     /// The number of turns that each waiter had had when the first waiter finished. After that, the
     /// others only catch up, because every waiter has the same number of turns in the end.
-    #[must_use]
     pub fn shares(&self, waiters: usize, each: u32) -> Vec<u32> {
         let mut had: HashMap<u64, u32> = HashMap::new();
         for turn in &self.0 {
@@ -108,7 +99,6 @@ impl Turns {
 ///
 /// Jain, Chiu and Hawe, *A Quantitative Measure of Fairness and Discrimination for Resource
 /// Allocation in Shared Computer Systems*, DEC-TR-301, 1984.
-#[must_use]
 pub fn jain(shares: &[u32]) -> f64 {
     let sum: f64 = shares.iter().map(|share| f64::from(*share)).sum();
     let squares: f64 = shares.iter().map(|share| f64::from(*share).powi(2)).sum();
@@ -116,7 +106,6 @@ pub fn jain(shares: &[u32]) -> f64 {
 }
 
 /// The smallest share divided by the largest.
-#[must_use]
 pub fn least_of_most(shares: &[u32]) -> f64 {
     let least = shares.iter().min().copied().unwrap_or_default();
     let most = shares.iter().max().copied().unwrap_or_default();

@@ -25,21 +25,11 @@ const CALLED: [&str; 4] = ["cmdstat_evalsha", "cmdstat_eval", "cmdstat_delifeq",
 
 impl Vitals {
     /// Asks the server.
-    ///
-    /// # Panics
-    ///
-    /// If the server does not answer.
-    #[must_use]
     pub fn of(server: &Server) -> Self {
         Self::read(server.text(&["INFO", "all"]).as_text().unwrap_or_default())
     }
 
     /// Asks twice: returns the usage so far, and what the asking itself adds to it.
-    ///
-    /// # Panics
-    ///
-    /// As [`of`](Self::of).
-    #[must_use]
     pub fn with_its_own(server: &Server) -> [Self; 2] {
         let [first, second] = [Self::of(server), Self::of(server)];
         let own = second.since(&first);
@@ -47,7 +37,6 @@ impl Vitals {
     }
 
     /// The usage since an earlier reading.
-    #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
             memory: self.memory - earlier.memory,

@@ -22,62 +22,41 @@ struct WorkerProcess(Child);
 
 impl Workers {
     /// Starts `processes` processes.
-    ///
-    /// # Errors
-    ///
-    /// If a process cannot be started.
     pub fn start(store: &OpenStore, processes: usize) -> Result<Self, AnyError> {
-        (0..processes)
-            .map(|number| WorkerProcess::start(store, number, "bench", &store.url))
-            .collect::<Result<_, _>>()
-            .map(Self)
+        Self::of("bench", store, processes, &store.url)
     }
 
     /// Starts `processes` processes whose connections go through a proxy that counts commands. The
     /// proxy costs time, so nothing is timed in such a group of workers.
-    ///
-    /// # Errors
-    ///
-    /// If a process cannot be started.
     pub fn start_counted(store: &OpenStore, processes: usize) -> Result<Self, AnyError> {
-        let url = store.counted_url();
+        Self::of("bench", store, processes, &store.counted_url())
+    }
+
+    /// Starts one process that counts its allocations; its times are meaningless.
+    pub fn start_weighed(store: &OpenStore) -> Result<Self, AnyError> {
+        Self::of("bench-weighed", store, 1, &store.url)
+    }
+
+    fn of(program: &str, store: &OpenStore, processes: usize, url: &str) -> Result<Self, AnyError> {
         (0..processes)
-            .map(|number| WorkerProcess::start(store, number, "bench", &url))
+            .map(|number| WorkerProcess::start(store, number, program, url))
             .collect::<Result<_, _>>()
             .map(Self)
     }
 
-    /// Starts one process that counts its allocations; its times are meaningless.
-    ///
-    /// # Errors
-    ///
-    /// If the process cannot be started.
-    pub fn start_weighed(store: &OpenStore) -> Result<Self, AnyError> {
-        Ok(Self(vec![WorkerProcess::start(store, 0, "bench-weighed", &store.url)?]))
-    }
-
     /// The number of processes.
-    #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "there always are some")]
     pub const fn len(&self) -> usize {
         self.0.len()
     }
 
     /// Sends an order to one process, and waits for its report.
-    ///
-    /// # Errors
-    ///
-    /// The error that the process reports, or that it reported nothing.
     pub fn tell(&mut self, worker: usize, order: &Order) -> Result<Report, AnyError> {
         self.0[worker].send(order)?;
         self.0[worker].receive()
     }
 
     /// Sends an order to all processes at once, then waits for their reports.
-    ///
-    /// # Errors
-    ///
-    /// As [`tell`](Self::tell).
     pub fn tell_all(&mut self, order: &Order) -> Result<Vec<Report>, AnyError> {
         self.0.iter_mut().try_for_each(|worker| worker.send(order))?;
         self.0.iter_mut().map(WorkerProcess::receive).collect()
@@ -85,10 +64,6 @@ impl Workers {
 
     /// Starts waiters in all processes, spread as evenly as possible. The first process holds the
     /// key until all waiters are queued, so that none has a head start.
-    ///
-    /// # Errors
-    ///
-    /// As [`tell`](Self::tell).
     pub fn take_turns(&mut self, race: &Race<'_>) -> Result<Turns, AnyError> {
         self.start_queue(race)?;
         self.tell(0, &Order::Yield)?;
@@ -96,10 +71,6 @@ impl Workers {
     }
 
     /// The first part of [`take_turns`](Self::take_turns): returns when all waiters are queued.
-    ///
-    /// # Errors
-    ///
-    /// As [`tell`](Self::tell).
     pub fn start_queue(&mut self, race: &Race<'_>) -> Result<(), AnyError> {
         let key = race.key.to_owned();
         self.tell(0, &Order::Hold { key: key.clone() })?;
@@ -115,10 +86,6 @@ impl Workers {
 
     /// The same race with the minimal hand-over, one waiter per process, and without queueing them
     /// up first.
-    ///
-    /// # Errors
-    ///
-    /// As [`tell`](Self::tell).
     pub fn take_bare_turns(&mut self, race: &Race<'_>) -> Result<Turns, AnyError> {
         let Race { key, each, hold, think, .. } = *race;
         let reports = self.tell_all(&Order::TakeBare { key: format!("bare:{key}"), each, hold, think })?;
@@ -126,10 +93,6 @@ impl Workers {
     }
 
     /// Waits for all waiters of all processes.
-    ///
-    /// # Errors
-    ///
-    /// As [`tell`](Self::tell).
     pub fn collect(&mut self) -> Result<Turns, AnyError> {
         let reports = self.tell_all(&Order::Collect)?;
         Ok(Turns::new(reports.into_iter().flat_map(turns).collect()))

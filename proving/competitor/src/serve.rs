@@ -15,7 +15,6 @@ use crate::cycle::{AnyError, Cycle};
 use crate::order::{Order, Report, Times};
 
 /// Nanoseconds on the clock that all processes of this machine share.
-#[must_use]
 pub fn now() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
@@ -83,7 +82,6 @@ async fn obey_all<C: Competitor>(competitor: C, bare: Bare) -> Result<(), AnyErr
 }
 
 /// The lines on standard input. This process exits when there are no more.
-#[must_use]
 pub fn orders() -> UnboundedReceiver<String> {
     let (sender, orders) = unbounded_channel();
     thread::spawn(move || {

@@ -39,10 +39,6 @@ impl Driver {
 
     /// Starts the driver of redis-semaphore's `Semaphore` with one permit. Its key is
     /// `semaphore:NAME`.
-    ///
-    /// # Panics
-    ///
-    /// As [`start`](Self::start).
     #[track_caller]
     pub fn start_permits(url: &str) -> Self {
         let name = "redis-semaphore-permits";
@@ -125,10 +121,7 @@ impl Driver {
     }
 
     /// The answer to the last order.
-    ///
-    /// # Panics
-    ///
-    /// If there is none within a minute, or the process has ended.
+    /// Panics if there is none within a minute, or the process has ended.
     #[track_caller]
     pub fn answer(&mut self) -> Answer {
         match self.answer_within(ANSWERS_WITHIN) {
@@ -138,10 +131,6 @@ impl Driver {
     }
 
     /// The answer, if there is one within this time.
-    ///
-    /// # Panics
-    ///
-    /// If the process has ended.
     #[track_caller]
     pub fn answer_within(&mut self, limit: Duration) -> Option<Answer> {
         match self.answers.recv_timeout(limit) {
