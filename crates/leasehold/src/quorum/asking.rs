@@ -65,8 +65,8 @@ pub(super) async fn grant(
             }
         }
     };
-    // By now each member of the majority has said which server it is.
-    match quorum.same_place_twice().filter(|_| answer.is_ok()) {
+    // By now each member that answered has said which server it is.
+    match quorum.same_place_twice() {
         Some(fault) => {
             quorum.with(&shared, attempt, QuorumAttempt::quit);
             Err(fault)

@@ -275,6 +275,16 @@ async fn a_majority_of_names_for_one_place_grants_nothing_also_when_that_is_know
     assert_eq!((world.taken(), quorum.under_way()), (vec![], 0));
 }
 
+/// A user who has to wait until they vote would learn of a wrong list of members only then.
+#[tokio::test(start_paused = true)]
+async fn members_that_abstain_also_show_that_they_are_one_server() {
+    let world = World::of(3);
+    world.on(0..3, "grant", passing("it abstains"));
+    world.members[..2].iter().for_each(|member| member.says(|facts| facts.identity = Some("run 7")));
+    let fault = world.quorum().grant(&world.attempt(), WaitMode::Try).await.unwrap_err();
+    assert!(fault.is_lasting() && fault.reason.contains("memory:a and memory:b are one server"), "{fault}");
+}
+
 /// Two members refused at once, and the third, which was healthy, was reported as not having
 /// answered yet.
 #[tokio::test(start_paused = true)]
