@@ -51,8 +51,7 @@ pub struct LeaseRenewal {
     lease: Lease,
     ttl: Ttl,
     drift: Drift,
-    renewal: Renewal,
-    granted: Instant,
+    renewal: Chosen,
     /// When the last answered request was sent.
     confirmed: Instant,
     /// The length of a lease that was handed over in the queue, until the first renewal is
@@ -62,6 +61,22 @@ pub struct LeaseRenewal {
     /// Boxed, like the loss: they are rare, and there may be very many leases.
     doubt: Option<Box<Doubt>>,
     loss: Option<Box<Loss>>,
+}
+
+/// The renewal that the program chose. The longest hold is boxed: it is rare, and there may be very
+/// many leases.
+#[derive(Clone, Debug, Hash)]
+enum Chosen {
+    Automatic,
+    AtMost(Box<LongestHold>),
+    Off,
+}
+
+#[derive(Clone, Debug, Hash)]
+struct LongestHold {
+    length: Duration,
+    /// When the lease is lost.
+    limit: Instant,
 }
 
 /// The shortest time between requests that reports of a broken lease cause: somebody who floods a
@@ -99,12 +114,16 @@ impl LeaseRenewal {
     /// Starts keeping a lease that was granted now.
     #[must_use]
     pub fn new(now: Instant, lease: Lease, ttl: Ttl, drift: Drift, renewal: Renewal) -> Self {
+        let renewal = match renewal {
+            Renewal::Automatic => Chosen::Automatic,
+            Renewal::AtMost(length) => Chosen::AtMost(Box::new(LongestHold { length, limit: now + length })),
+            Renewal::Off => Chosen::Off,
+        };
         let mut machine = Self {
             lease,
             ttl,
             drift,
             renewal,
-            granted: now,
             confirmed: now,
             unclaimed: None,
             asking: None,
@@ -139,14 +158,12 @@ impl LeaseRenewal {
 
     /// The renewal of the lease.
     #[must_use]
-    pub const fn renewal(&self) -> Renewal {
-        self.renewal
-    }
-
-    /// When the lease was granted.
-    #[must_use]
-    pub const fn granted(&self) -> Instant {
-        self.granted
+    pub fn renewal(&self) -> Renewal {
+        match &self.renewal {
+            Chosen::Automatic => Renewal::Automatic,
+            Chosen::AtMost(longest) => Renewal::AtMost(longest.length),
+            Chosen::Off => Renewal::Off,
+        }
     }
 
     /// Why the lease is lost, if it is.
@@ -264,20 +281,18 @@ impl LeaseRenewal {
     }
 
     fn worth_renewing(&self, now: Instant) -> Option<Ttl> {
-        match self.renewal {
-            Renewal::Automatic => Some(self.ttl),
-            Renewal::Off => self.unclaimed.map(|_| self.ttl),
-            Renewal::AtMost(_) => {
-                let limit = self.limit()?;
-                (self.lease.end() < limit).then(|| self.ttl.up_to(limit.saturating_since(now)))
-            }
+        match &self.renewal {
+            Chosen::Automatic => Some(self.ttl),
+            Chosen::Off => self.unclaimed.map(|_| self.ttl),
+            Chosen::AtMost(longest) => (self.lease.end() < longest.limit)
+                .then(|| self.ttl.up_to(longest.limit.saturating_since(now))),
         }
     }
 
     fn limit(&self) -> Option<Instant> {
-        match self.renewal {
-            Renewal::AtMost(at_most) => Some(self.granted + at_most),
-            _ => None,
+        match &self.renewal {
+            Chosen::AtMost(longest) => Some(longest.limit),
+            Chosen::Automatic | Chosen::Off => None,
         }
     }
 
@@ -325,22 +340,22 @@ impl LeaseRenewal {
         let fault = self.doubt.as_ref().and_then(|doubt| doubt.fault.clone());
         // The drift of the last lease ends the hold a little before the limit, so compare the request.
         let reached = self.confirmed + self.term().duration();
-        match self.renewal {
-            Renewal::AtMost(at_most) if fault.is_none() && self.limit() <= Some(reached) => {
-                Loss::HeldTooLong { at_most }
+        match &self.renewal {
+            Chosen::AtMost(longest) if fault.is_none() && longest.limit <= reached => {
+                Loss::HeldTooLong { at_most: longest.length }
             }
             _ => Loss::Expired { fault },
         }
     }
 }
 
-/// Two machines with equal hashes decide the same from here on: the times of the grant and of the
-/// last confirmation matter only for what is due after them.
+/// Two machines with equal hashes decide the same from here on: the time of the last confirmation
+/// matters only for what is due after it.
 impl Hash for LeaseRenewal {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let Self { lease, ttl, drift, renewal, unclaimed, asking, doubt, loss, .. } = self;
         (lease, ttl, drift, renewal, unclaimed, asking, doubt, loss).hash(state);
-        (self.limit(), self.confirmed + self.term().duration() / 3).hash(state);
+        (self.confirmed + self.term().duration() / 3).hash(state);
     }
 }
 
