@@ -10,10 +10,6 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
 }
 
 /// Prints a page of the parser's, which is help or the version, in the same way.
-///
-/// # Errors
-///
-/// The same.
 pub(crate) fn print_page(page: &clap::Error) -> Result<(), Failure> {
     print_by(|| page.print())
 }
