@@ -137,9 +137,9 @@ fn a_lock_that_is_held_is_75_and_the_line_says_who_and_where() {
         let done = site.finish(site.run(&[options, &["k", "--", "true"]].concat()));
         done.says(75, &["k: held by the holder (", site.store(), "--within"]);
     }
-    let done = site.finish(site.run(&["-w", "100ms", "k", "--", "true"]));
-    done.says(75, &["k: not free within 100ms, held by the holder (", site.store()]);
-    for options in [&["-nq"][..], &["-q", "-w", "50ms"]] {
+    let done = site.finish(site.run(&["-w", "1s", "k", "--", "true"]));
+    done.says(75, &["k: not free within 1s, held by the holder (", site.store()]);
+    for options in [&["-nq"][..], &["-q", "-w", "1s"]] {
         site.finish(site.run(&[options, &["k", "--", "true"]].concat())).is_silent(75);
     }
     site.finish(site.run(&["-n", "another", "--", "true"])).is_silent(0);

@@ -220,7 +220,7 @@ fn a_person_sees_the_holder_and_a_script_the_exit_code() {
     until("it runs", || site.path("running").exists());
     let busy = site.finish(once(&site, &["-n", "slow", "--", "true"]));
     busy.says(75, &["slow: held by here ("]);
-    site.finish(once(&site, &["-w", "50ms", "-qE", "9", "slow", "--", "true"])).is_silent(9);
+    site.finish(once(&site, &["-w", "1s", "-qE", "9", "slow", "--", "true"])).is_silent(9);
     let said = last(site.finish(every(&site, &["-v", "1h", "slow", "--", "true"])), 0);
     assert!(said.starts_with("leasehold: slow: just being done, by here ("), "{said}");
     drop(holder);

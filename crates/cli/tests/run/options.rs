@@ -17,7 +17,7 @@ fn busy_ends_with_the_code_that_was_asked_for_also_when_the_time_is_up() {
     for (options, code) in [
         (&["-n", "-E", "9"][..], 9),
         (&["-n", "--busy-exit-code=255"], 255),
-        (&["-w", "50ms", "-E9"], 9),
+        (&["-w", "1s", "-E9"], 9),
         (&["-w0", "-E0"], 0),
     ] {
         let done = site.finish(site.run(&[options, &["k", "--", "true"]].concat()));

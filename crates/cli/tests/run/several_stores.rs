@@ -139,7 +139,7 @@ fn a_process_that_was_refused_or_ran_out_of_time_leaves_nothing_at_any_store() {
     for server in &servers[..2] {
         server.text(&["SET", "k", "somebody else's", "PX", "86400000"]);
     }
-    for (patience, rounds) in [(&["-n"][..], 5), (&["-w", "0.2"], 3)] {
+    for (patience, rounds) in [(&["-n"][..], 5), (&["-w", "1"], 3)] {
         for _ in 0..rounds {
             let done = site.finish(site.by_environment(&[&["run"], patience, &["k", "--", "true"]].concat()));
             assert_eq!(done.status.code(), Some(75), "{done:?}");
