@@ -7,13 +7,12 @@ mod cleanups;
 mod lease_clock;
 #[cfg(feature = "testing")]
 mod paused;
+mod timers;
 
-use std::future::{pending, poll_fn};
+use std::future::pending;
 use std::io;
-use std::pin::pin;
 use std::process;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
 use leasehold_core::{BeginCleanup, BoxFuture, Instant, Runtime};
@@ -21,17 +20,12 @@ use rand::rngs::{StdRng, SysRng};
 use rand::{Rng as _, SeedableRng as _};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
-use tokio::task::AbortHandle;
 
 use cleanups::{Cleanups, Outlast};
 pub(crate) use lease_clock::lease_clock;
 #[cfg(feature = "testing")]
 pub(crate) use paused::PausedClock;
-
-/// The longest single sleep of a timer. Tokio's timers do not advance while the machine sleeps.
-/// Reading the lease clock each second finds an end that passed meanwhile within a second of
-/// waking.
-const LONGEST_NAP: Duration = Duration::from_secs(1);
+use timers::Timers;
 
 /// A [`Runtime`] on tokio.
 ///
@@ -54,7 +48,6 @@ const LONGEST_NAP: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct TokioRuntime {
     timers: Timers,
-    clock: Clock,
     dice: Mutex<Dice>,
     cleanups: Arc<Cleanups>,
     /// Dropped with the last user of the runtime, which ends the runtime's thread.
@@ -65,20 +58,18 @@ impl TokioRuntime {
     /// The tokio runtime in which this is called; `None` outside of one.
     #[must_use]
     pub fn current() -> Option<Self> {
-        Some(Self::over(Handle::try_current().ok()?, None))
+        Some(Self::over(Handle::try_current().ok()?, Clock::Lease, None))
     }
 
     /// The same, but with tokio's time if a test has paused it. It is for a store in this process,
     /// which needs no real time.
     pub(crate) fn current_or_paused() -> Option<Self> {
-        let runtime = Self::current()?;
-        Some(Self { clock: Clock::paused().unwrap_or(runtime.clock), ..runtime })
+        Some(Self::over(Handle::try_current().ok()?, Clock::paused().unwrap_or(Clock::Lease), None))
     }
 
-    fn over(handle: Handle, own_thread: Option<oneshot::Sender<()>>) -> Self {
+    fn over(handle: Handle, clock: Clock, own_thread: Option<oneshot::Sender<()>>) -> Self {
         Self {
-            timers: Timers::of(handle),
-            clock: Clock::Lease,
+            timers: Timers::of(handle, clock),
             dice: Mutex::new(Dice::new()),
             cleanups: Arc::default(),
             own_thread,
@@ -99,22 +90,22 @@ impl TokioRuntime {
             // Nothing is ever sent: this ends when the channel closes.
             let _ = runtime.block_on(ended);
         })?;
-        Ok(Self::over(handle, Some(own_thread)))
+        Ok(Self::over(handle, Clock::Lease, Some(own_thread)))
     }
 
     /// The runtime for new tasks.
     fn handle(&self) -> Handle {
-        self.cleanups.elsewhere().unwrap_or_else(|| self.timers.handle.clone())
+        self.cleanups.elsewhere().unwrap_or_else(|| self.timers.handle().clone())
     }
 }
 
 impl Runtime for TokioRuntime {
     fn now(&self) -> Instant {
-        self.clock.now(&self.timers.handle)
+        self.timers.now()
     }
 
     fn since_epoch(&self) -> Duration {
-        match self.clock {
+        match self.timers.clock() {
             Clock::Lease => wall_clock(),
             Clock::Paused { since, wall, .. } => wall + self.now().saturating_since(since),
         }
@@ -126,7 +117,7 @@ impl Runtime for TokioRuntime {
             return Box::pin(pending());
         }
         let timers = self.cleanups.timers().unwrap_or_else(|| self.timers.clone());
-        Box::pin(sleep_on(timers, self.clock, at))
+        Box::pin(timers.sleep_until(at))
     }
 
     fn spawn(&self, task: BoxFuture<'static, ()>) {
@@ -139,14 +130,14 @@ impl Runtime for TokioRuntime {
 
     fn spawn_cleanup(&self, begin: BeginCleanup) {
         if self.own_thread.is_none() {
-            return self.cleanups.spawn(&self.timers.handle, begin, None);
+            return self.cleanups.spawn(self.timers.handle(), begin, None);
         }
         // The program may end while the thread of the locks runs the cleanup, so the caller's
         // runtime waits for it.
         let (over, done) = oneshot::channel();
-        self.cleanups.spawn(&self.timers.handle, begin, Some(over));
+        self.cleanups.spawn(self.timers.handle(), begin, Some(over));
         let current = Handle::try_current().ok();
-        if current.as_ref().is_some_and(|current| current.id() == self.timers.handle.id()) {
+        if current.as_ref().is_some_and(|current| current.id() == self.timers.handle().id()) {
             return;
         }
         let (cleanups, runtime) = (self.cleanups.clone(), current.as_ref().map(Handle::id));
@@ -202,64 +193,6 @@ fn paused_now() -> Option<tokio::time::Instant> {
     Some(tokio).filter(|tokio| tokio::time::Instant::now() == *tokio)
 }
 
-/// The timers of a runtime.
-#[derive(Clone, Debug)]
-struct Timers {
-    handle: Handle,
-    life: Arc<Life>,
-}
-
-/// A task that does nothing until its runtime ends.
-#[derive(Debug)]
-struct Life(AbortHandle);
-
-impl Timers {
-    fn of(handle: Handle) -> Self {
-        Self { life: Arc::new(Life(handle.spawn(pending::<()>()).abort_handle())), handle }
-    }
-
-    fn have_ended(&self) -> bool {
-        self.life.0.is_finished()
-    }
-}
-
-impl Drop for Life {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
-/// Resolves when a clock has reached `at`, with the timers of a runtime. If that has ended, with those
-/// of the runtime in which this is polled; outside of any, it blocks.
-async fn sleep_on(timers: Timers, clock: Clock, at: Instant) {
-    loop {
-        let left = at.saturating_since(clock.now(&timers.handle));
-        if left.is_zero() {
-            return;
-        }
-        let left = left.min(LONGEST_NAP);
-        // A timer of a runtime that has ended panics when it is polled.
-        let is_elsewhere = timers.have_ended();
-        let handle = if is_elsewhere { Handle::try_current().ok() } else { Some(timers.handle.clone()) };
-        let nap = match handle {
-            // A timer belongs to the runtime in which it is created, whoever polls it.
-            Some(handle) => {
-                let _runtime = handle.enter();
-                tokio::time::sleep(left)
-            }
-            None => {
-                std::thread::sleep(left);
-                continue;
-            }
-        };
-        let mut nap = pin!(nap);
-        poll_fn(|context| {
-            if timers.have_ended() == is_elsewhere { nap.as_mut().poll(context) } else { Poll::Ready(()) }
-        })
-        .await;
-    }
-}
-
 fn wall_clock() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
@@ -300,6 +233,8 @@ fn seeded() -> StdRng {
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
+    use std::future::poll_fn;
+    use std::task::Poll;
 
     use super::*;
 
@@ -351,6 +286,21 @@ mod tests {
         assert!(runtime.now() >= at && Arc::strong_count(&done) == 1);
         pollster::block_on(outside);
         pollster::block_on(runtime.sleep_until(runtime.now() + Duration::from_millis(10)));
+    }
+
+    /// Regression: a request whose limit came in the same instant as another timer of its task was not
+    /// over when it was polled.
+    #[tokio::test]
+    async fn a_timer_that_is_due_is_ready_although_no_other_task_has_run() {
+        let runtime = TokioRuntime::current().unwrap();
+        let at = runtime.now() + Duration::from_millis(20);
+        let mut timer = runtime.sleep_until(at);
+        let polled = poll_fn(|context| {
+            assert!(timer.as_mut().poll(context).is_pending());
+            while runtime.now() < at {}
+            Poll::Ready(timer.as_mut().poll(context))
+        });
+        assert!(polled.await.is_ready());
     }
 
     #[test]

@@ -16,7 +16,8 @@ use leasehold_core::{BeginCleanup, BoxFuture, Instant};
 use tokio::runtime::{self, Builder, Handle};
 use tokio::sync::{Notify, oneshot};
 
-use super::{Clock, Timers, lease_clock, sleep_on};
+use super::timers::Timers;
+use super::{Clock, lease_clock};
 
 /// The longest delay of a runtime's shutdown, in all: enough for a new connection and one call to a
 /// slow server.
@@ -82,7 +83,7 @@ impl Cleanups {
         if !self.ended.load(Ordering::Acquire) {
             return None;
         }
-        self.timers().map(|timers| timers.handle).or_else(|| Handle::try_current().ok())
+        self.timers().map(|timers| timers.handle().clone()).or_else(|| Handle::try_current().ok())
     }
 
     /// The timers of the cleanup thread, if there is one.
@@ -153,7 +154,7 @@ impl Cleanups {
         };
         rescue.under_way.fetch_add(1, Ordering::AcqRel);
         let counted = Counted { cleanups: self.clone(), rescue: rescue.clone() };
-        drop(rescue.timers.handle.spawn(async move {
+        drop(rescue.timers.handle().spawn(async move {
             let _until = (counted, done);
             begin().await;
         }));
@@ -162,7 +163,11 @@ impl Cleanups {
     fn start(self: &Arc<Self>) -> std::io::Result<Arc<Rescue>> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let (under_way, changed) = (AtomicUsize::new(0), Notify::new());
-        let rescue = Arc::new(Rescue { timers: Timers::of(runtime.handle().clone()), under_way, changed });
+        let rescue = Arc::new(Rescue {
+            timers: Timers::of(runtime.handle().clone(), Clock::Lease),
+            under_way,
+            changed,
+        });
         let (cleanups, here) = (self.clone(), rescue.clone());
         self.rescues.fetch_add(1, Ordering::AcqRel);
         std::thread::Builder::new().name("leasehold-last".into()).spawn(move || {
@@ -186,7 +191,7 @@ impl Rescue {
             let told = tokio::select! {
                 biased;
                 () = self.changed.notified() => true,
-                () = sleep_on(self.timers.clone(), Clock::Lease, until) => false,
+                () = self.timers.clone().sleep_until(until) => false,
             };
             let mut state = cleanups.state();
             let is_idle = self.under_way.load(Ordering::Acquire) == 0;
@@ -289,7 +294,7 @@ impl Drop for Outlast {
             tokio::select! {
                 biased;
                 _ = done => {}
-                () = sleep_on(self.timers.clone(), Clock::Lease, end) => {}
+                () = self.timers.clone().sleep_until(end) => {}
             }
         }));
     }
