@@ -352,7 +352,9 @@ fn step(dice: &mut Dice, wall: Stamp) -> Step {
             let count = dice.pick(&[98, 99, 100, 101, 102, 210]);
             let mut request = waits(dice, wall);
             if let Request::Grant { wait: Some(wait), not_after, .. } = &mut request {
-                wait.channel = dice.pick(&[&unheard()[..], &heard()[..1], &silent()[..1]].concat()).into();
+                let channel = dice.pick(&[&unheard()[..], &heard()[..1], &silent()[..1]].concat());
+                wait.nonce = wait.nonce.filter(|_| !channel.is_silent());
+                wait.channel = Some(channel);
                 (wait.queue_limit, *not_after) = (None, None);
             }
             Step::Crowd(request, count)
@@ -421,6 +423,7 @@ fn waits(dice: &mut Dice, wall: Stamp) -> Request {
     let ticket = ticket.map(|number| (dice.pick(&keys()), Ticket::new(number)));
     let queue_limit = dice.pick(&[None, None, None, None, Some(0), Some(1), Some(2)]);
     let nonce = dice.pick(&[None, Some(7), Some(8), Some(u128::MAX)]).map(Nonce::from_bits);
+    let nonce = nonce.filter(|_| channel.as_ref().is_some_and(|channel| !channel.is_silent()));
     let wait = Some(Wait { channel, nonce, ticket, queue_limit });
     Request::Grant { attempt, wait, not_after: not_after(dice, wall) }
 }

@@ -15,8 +15,8 @@ end
 local function look(at, now)
   local queue = {}
   each(KEYS[at + 3], KEYS[at + 4], 0, function(digits, ticket, record)
-    local mode, behind = string.match(record or '', '^%d+ %d+ [01]([^ ]*) [^ ]*(.*)$')
-    local _, tail = nonce_of(behind or '')
+    local mode, channel, behind = string.match(record or '', '^%d+ %d+ [01]([^ ]*) ([^ ]*)(.*)$')
+    local _, tail = nonce_of(channel or '', behind or '')
     for _, it in ipairs({ digits, ticket, mode or '', tail }) do queue[#queue + 1] = it end
   end)
 

@@ -16,11 +16,9 @@ local CLEARED_AT_ONCE = 100
 local MS = '([1-9]%d?%d?%d?%d?%d?%d?%d?%d?%d?%d?%d?%d?)'
 local STANDS = '^' .. MS .. ' ' .. MS .. ' ([01])([^ ]*) ([^ ]*)(.*)$'
 
-local function is_silent(channel) return channel == '' or string.sub(channel, 1, 1) == '?' end
-
 local function new_waiter(digits, ticket, record)
   local ttl, keep, more, mode, channel, behind = string.match(record or '', STANDS)
-  local nonce, tail = nonce_of(behind or '')
+  local nonce, tail = nonce_of(channel or '', behind or '')
   return {
     digits = digits, ticket = ticket, record = record, channel = channel, nonce = nonce, tail = tail,
     ttl = tonumber(ttl), keep = tonumber(keep), more = more == '1', want = wanted(mode or ''),

@@ -27,9 +27,13 @@ local function is_marker(value)
   return value == 'lh1 shared' or of and of <= 1048576
 end
 
+-- Returns true if nobody listens on a waiter's channel.
+local function is_silent(channel) return channel == '' or string.sub(channel, 1, 1) == '?' end
+
 -- The part of a waiter's record after its channel: the digits that prove a grant to it, or nil, and
--- the tail.
-local function nonce_of(behind)
+-- the tail. Behind a silent channel there are none, and a label may look like them.
+local function nonce_of(channel, behind)
+  if is_silent(channel) then return nil, behind end
   local nonce, tail = string.match(behind, '^ ([0-9a-f]+)(.*)$')
   if nonce and #nonce == 32 and (tail == '' or string.sub(tail, 1, 1) == ' ') then return nonce, tail end
   return nil, behind

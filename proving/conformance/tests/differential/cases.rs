@@ -21,7 +21,7 @@ use crate::subject::{Subject, plain};
 
 type Outcome = Result<(), String>;
 
-const ALL: [fn(&mut Subject) -> Outcome; 48] = [
+const ALL: [fn(&mut Subject) -> Outcome; 49] = [
     a_fence_that_is_no_number_is_an_error,
     a_raised_fence_is_the_proposed_one_or_above_the_last,
     a_ttl_over_the_longest_of_the_quorum_is_an_error,
@@ -70,6 +70,7 @@ const ALL: [fn(&mut Subject) -> Outcome; 48] = [
     queue::the_last_waiter_that_is_looked_at_watches_a_new_holder,
     queue::a_queue_ends_when_its_last_hand_over_is_claimed,
     queue::the_waiters_of_a_process_that_cannot_be_notified_are_skipped_together,
+    queue::a_label_of_32_digits_is_not_taken_for_a_nonce,
 ];
 
 /// Runs all cases, each in an empty store, until one fails.

@@ -198,3 +198,23 @@ pub(super) fn the_waiters_of_a_process_that_cannot_be_notified_are_skipped_toget
     ensure!(handed.contains(&last.holder.digits()), handed);
     Ok(())
 }
+
+/// Regression: a waiter that cannot be notified, and so has no nonce, lost such a label.
+pub(super) fn a_label_of_32_digits_is_not_taken_for_a_nonce(subject: &mut Subject) -> Outcome {
+    for channel in [None, Some(Channel::silent(7))] {
+        let [holder, mut waiter] = [1, 2].map(|who| by(who, "a"));
+        waiter.label = Label::new("0123456789abcdef0011223344556677").ok();
+        is_answered(subject, &grant(&holder), 0)?;
+        let wait = Some(Wait { channel, ..Wait::default() });
+        is_answered(subject, &Request::Grant { attempt: waiter.clone(), wait, not_after: None }, 7)?;
+        let inspected = Request::Inspect(key("a"));
+        let Answer::Inspect(state) = answer(subject, &inspected)? else { return Err("not inspected".into()) };
+        ensure!(state.waiters[0].label == waiter.label, state);
+        is_answered(subject, &Request::Release(holder), 0)?;
+        let Answer::Inspect(state) = answer(subject, &inspected)? else { return Err("not inspected".into()) };
+        let owner = Owner::Holder { holder: waiter.holder, label: waiter.label.clone() };
+        ensure!(state.holders[0].owner == owner, state);
+        is_answered(subject, &Request::Release(waiter), 0)?;
+    }
+    Ok(())
+}
