@@ -148,9 +148,7 @@ impl Ledger {
         }
         let dead = self.sessions.dead();
         if dead.names().len() > 0 {
-            self.within(Begin::ToWrite, |connection, _| {
-                dead.names().try_for_each(|name| table::end_with(connection, name))
-            })?;
+            self.within(Begin::ToWrite, |connection, _| table::end_with(connection, dead.names()))?;
             self.sessions.reap(&dead);
         }
         Ok(())
@@ -399,6 +397,7 @@ impl fmt::Debug for Ledger {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
     use std::time::Duration;
 
     use leasehold_core::{Attempt, Claim, FaultKind, Holder, Ttl};
@@ -450,6 +449,29 @@ mod tests {
         assert!(fault.is_lasting() && fault.reason.contains("forked"), "{fault}");
         drop(inherited);
         ledger.open().unwrap();
+    }
+
+    /// All others wait meanwhile. It was one pass for each session, which kept a file of many keys for
+    /// longer than others wait.
+    #[test]
+    fn any_number_of_dead_sessions_are_ended_in_one_pass() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut ledger = Ledger::at(directory.path().join("leases.db"), Arc::new(StoppedClock)).mortal();
+        for n in 0..200 {
+            ledger.serve(grant(&n.to_string())).unwrap();
+        }
+        ledger.close();
+        let mut connection = Connection::open(ledger.path()).unwrap();
+        let mut instructions_for = |sessions: u64| {
+            let (count, counted) = mpsc::channel();
+            connection.progress_handler(1, Some(move || count.send(()).is_err())).unwrap();
+            let names: Vec<_> = (0..sessions).map(|n| Session::from_bytes(n.to_be_bytes())).collect();
+            table::end_with(&connection, names.into_iter()).unwrap();
+            connection.progress_handler(1, None::<fn() -> bool>).unwrap();
+            counted.iter().count()
+        };
+        let (one, many) = (instructions_for(1), instructions_for(64));
+        assert!(one > 200 && many < 3 * one, "{one} instructions, {many} for many sessions");
     }
 
     #[test]

@@ -12,11 +12,12 @@ mod sweep;
 mod wait_queue;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::iter;
 
 use leasehold_core::{
     Channel, Content, Family, Fence, Holder, Key, Label, LastFence, Lock, Records, Stamp, Ticket, WaitQueue,
 };
-use rusqlite::{Connection, Params, Row, params};
+use rusqlite::{Connection, Params, Row, params, params_from_iter};
 
 use crate::error::FileError;
 use crate::sessions::Session;
@@ -152,13 +153,18 @@ pub(crate) fn save<'a>(
     Ok(())
 }
 
-/// Replaces a dead session's name, which is about to be removed, by that of nobody in all rows that
-/// depend on it. This reads all rows, once for every session that did not end cleanly.
-pub(crate) fn end_with(connection: &Connection, session: Session) -> Result<(), FileError> {
-    let sessions = params![Session::NOBODY.as_bytes(), session.as_bytes()];
-    connection.execute("UPDATE record SET session = ?1 WHERE session = ?2", sessions)?;
-    connection.execute("UPDATE share SET session = ?1 WHERE session = ?2", sessions)?;
-    connection.execute("UPDATE waiter SET session = ?1 WHERE session = ?2", sessions)?;
+/// Replaces the names of dead sessions, which are about to be removed, by that of nobody in all rows
+/// that depend on them. This reads all rows, once for all of the sessions.
+pub(crate) fn end_with(
+    connection: &Connection,
+    sessions: impl ExactSizeIterator<Item = Session>,
+) -> Result<(), FileError> {
+    let (names, sessions) = (vec!["?"; sessions.len()].join(", "), sessions.collect::<Vec<_>>());
+    for table in ["record", "share", "waiter"] {
+        let update = format!("UPDATE {table} SET session = ? WHERE session IN ({names})");
+        let all = iter::once(&Session::NOBODY).chain(&sessions);
+        connection.execute(&update, params_from_iter(all.map(Session::as_bytes)))?;
+    }
     Ok(())
 }
 
