@@ -193,22 +193,25 @@ impl Open {
         })
     }
 
-    /// Returns true if the file at the place is still the open one. Once this store has a session,
-    /// nobody opens another log before this one is closed.
+    /// Returns true if the file at the place is still the open one, and others find the session of
+    /// this store, if it has one. Then nobody opens another log before this one is closed.
     ///
     /// While the directory is in the state of the last check, nothing in it was moved. A mount does
     /// not change that state, but whoever opens a mounted file or log refuses it; so this need not
     /// be found at once.
-    pub(crate) fn is_current(&mut self, db_path: &DbPath, has_session: bool) -> bool {
+    pub(crate) fn is_current(&mut self, db_path: &DbPath, sessions: &Sessions) -> bool {
         /// How long a check is valid at most.
         const VALID: Duration = Duration::from_secs(1);
         let now = Instant::now();
+        let has_session = sessions.own().is_some();
         // Without a session, others may open a log that is mounted here meanwhile.
         let directory = if has_session { db_path.directory_now() } else { None };
         if self.checked.is_some_and(|(state, at)| directory == Some(state) && now - at < VALID) {
             return true;
         }
-        let is_current = db_path.file_now() == Some(self.file()) && Logs::beside(db_path) == Some(self.logs);
+        let is_current = db_path.file_now() == Some(self.file())
+            && Logs::beside(db_path) == Some(self.logs)
+            && !sessions.is_lost();
         self.is_guarded |= is_current && has_session;
         let settled = directory.filter(|state| is_current && state.is_settled());
         self.checked = settled.map(|state| (state, now));
@@ -217,18 +220,19 @@ impl Open {
 
     /// Closes the file. The last connection moves the log into the file and removes it, but not one
     /// that a live session names: its process may be dead while another one has its lifeline, and
-    /// everybody would wait for it to notice that its log was removed.
+    /// everybody would wait for it to notice that its log was removed. Nor does it if this store's
+    /// session is lost, because others may use another log.
     pub(crate) fn close(self, sessions: &Sessions) {
-        if sessions.others().any(|(_, record)| record.logs == Some(self.logs)) {
+        if sessions.is_lost() || sessions.others().any(|(_, record)| record.logs == Some(self.logs)) {
             let _ = keep_the_log(&self.connection);
         }
     }
 
     /// Closes a file that is no longer at its path, without touching the one that is there now.
-    /// Data that is only in a removed log is moved into the file, because nobody can have opened
+    /// Data that is only in a removed log is moved into the file, unless somebody can have opened
     /// another log of that file.
-    pub(crate) fn abandon(self, db_path: &DbPath) {
-        if self.is_guarded && db_path.file_now() == Some(self.file()) {
+    pub(crate) fn abandon(self, db_path: &DbPath, sessions: &Sessions) {
+        if self.is_guarded && !sessions.is_lost() && db_path.file_now() == Some(self.file()) {
             self.shorten_log();
         }
         let _ = keep_the_log(&self.connection);
@@ -459,32 +463,34 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("leases.db");
         let db_path = DbPath::new(&path);
+        let [sessions, nobody] = [(); 2].map(|()| Sessions::of_file(&path));
+        sessions.enter(1).unwrap();
         let mut open = a_table(&path);
         for name in ["leases.db-wal", "leases.db-shm", "leases.db"] {
             let (there, away) = (directory.path().join(name), directory.path().join("away"));
             let begun = Instant::now();
             while open.checked.is_none() {
-                assert!(open.is_current(&db_path, true) && begun.elapsed() < Duration::from_secs(10));
+                assert!(open.is_current(&db_path, &sessions) && begun.elapsed() < Duration::from_secs(10));
             }
-            assert!(open.is_current(&db_path, true));
+            assert!(open.is_current(&db_path, &sessions));
             std::fs::rename(&there, &away).unwrap();
-            assert!(!open.is_current(&db_path, true), "{name}");
+            assert!(!open.is_current(&db_path, &sessions), "{name}");
             std::fs::copy(&away, &there).unwrap();
-            assert!(!open.is_current(&db_path, true), "{name} is another file now");
+            assert!(!open.is_current(&db_path, &sessions), "{name} is another file now");
             std::fs::rename(&away, &there).unwrap();
         }
         while open.checked.is_none() {
-            assert!(open.is_current(&db_path, true));
+            assert!(open.is_current(&db_path, &sessions));
         }
-        assert!(open.is_current(&db_path, false) && open.checked.is_none());
+        assert!(open.is_current(&db_path, &nobody) && open.checked.is_none());
         while open.checked.is_none() {
-            assert!(open.is_current(&db_path, true));
+            assert!(open.is_current(&db_path, &sessions));
         }
         // As if another log were mounted there, which does not change the directory.
         open.logs = "1:2 3:4".parse().unwrap();
-        assert!(open.is_current(&db_path, true));
+        assert!(open.is_current(&db_path, &sessions));
         open.checked = open.checked.map(|(state, at)| (state, at - Duration::from_secs(1)));
-        assert!(!open.is_current(&db_path, true));
+        assert!(!open.is_current(&db_path, &sessions));
     }
 
     #[test]

@@ -213,13 +213,13 @@ impl Ledger {
     /// Closes a file that is no longer at its path.
     fn abandon(&mut self) {
         if let Some(open) = self.open.take() {
-            open.abandon(&self.db_path);
+            open.abandon(&self.db_path, &self.sessions);
         }
         self.sessions.uses_no_log();
     }
 
-    /// Opens the file that is at the path now. If its directory was replaced, the session goes on in
-    /// the new one, under another name.
+    /// Opens the file that is at the path now. If the session's directory was removed or replaced, the
+    /// session goes on in a new one, under another name.
     fn open_anew(&self) -> Result<Open, FileError> {
         self.clock.check()?;
         let boot = self.boot.clone().map_or_else(BootId::current, Ok)?;
@@ -268,8 +268,8 @@ impl Ledger {
     ) -> Result<Option<T>, FileError> {
         // Somebody may have moved the file or removed its log, and others may use another one there
         // by now.
-        let has_session = self.sessions.own().is_some();
-        let is_current = self.open.as_mut().is_some_and(|open| open.is_current(&self.db_path, has_session));
+        let is_current =
+            self.open.as_mut().is_some_and(|open| open.is_current(&self.db_path, &self.sessions));
         if !is_current {
             if patience == Patience::AtOnce {
                 return Ok(None);

@@ -76,11 +76,13 @@ impl Notifier {
     }
 
     fn listen(self: &Arc<Self>, session: Session, inbox: impl Inbox) -> io::Result<()> {
-        let socket = Arc::new(self.sessions.open_socket()?);
-        // Before its thread starts, and so that the thread of the one before ends.
-        if let Some((_, lost)) = self.socket().replace((session, Arc::clone(&socket))) {
+        // So that the thread of the one before ends.
+        if let Some((_, lost)) = self.socket().take() {
             let _ = lost.shutdown(Shutdown::Both);
         }
+        let socket = Arc::new(self.sessions.open_socket()?);
+        // Before its thread starts.
+        *self.socket() = Some((session, Arc::clone(&socket)));
         let notifier = Arc::clone(self);
         let thread = thread::Builder::new()
             .name("leasehold-notify".into())
@@ -94,6 +96,12 @@ impl Notifier {
             self.close();
         }
         Ok(())
+    }
+
+    /// Returns true if the waiters have named the channel of a session that is no longer this store's.
+    pub(crate) fn has_moved(&self) -> bool {
+        let own = self.sessions.own();
+        own.is_some() && self.socket().as_ref().is_some_and(|(of, _)| own != Some(*of))
     }
 
     fn socket(&self) -> MutexGuard<'_, Option<(Session, Arc<UnixDatagram>)>> {

@@ -228,19 +228,27 @@ impl Sessions {
         Err(ErrorKind::AlreadyExists.into())
     }
 
-    /// Ends this store's session if its file is no longer in the directory, which was replaced:
-    /// nobody would find it there. Returns true if it did.
-    pub(crate) fn leave_if_lost(&self) -> bool {
-        let mut own = self.locked();
-        let Some(entry) = &own.entry else { return false };
-        let is_lost = match self.directory.join(entry.name.lock_name()).symlink_metadata() {
+    /// Returns true if the file of this store's session is no longer in the directory: nobody finds
+    /// the session there.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.locked().entry.as_ref().is_some_and(|entry| self.lacks(entry))
+    }
+
+    fn lacks(&self, entry: &Entry) -> bool {
+        match self.directory.join(entry.name.lock_name()).symlink_metadata() {
             Ok(found) => entry.lock.metadata().is_ok_and(|lock| FileId::of(&lock) != FileId::of(&found)),
             Err(error) => error.kind() == ErrorKind::NotFound,
-        };
+        }
+    }
+
+    /// Ends this store's session if it is lost. Returns true if it did.
+    pub(crate) fn leave_if_lost(&self) -> bool {
+        let mut own = self.locked();
+        let lost = own.entry.take_if(|entry| self.lacks(entry));
+        let is_lost = lost.is_some();
         if is_lost {
             // The directory may come back while a lease of this process lasts that is in its file.
-            let lock = own.entry.take().map(|entry| entry.lock);
-            own.lost.extend(lock);
+            own.lost.extend(lost.map(|entry| entry.lock));
             *self.handle.lock().unwrap_or_else(PoisonError::into_inner) = None;
         }
         is_lost

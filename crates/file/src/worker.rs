@@ -193,6 +193,9 @@ impl StoreWorker {
         }
         // A file that cannot be read is a fault of the requests.
         let Ok(seen) = self.ledger.look(&keys) else { return };
+        if self.notifier.has_moved() {
+            self.notifier.waiting.ask_for_all();
+        }
         let mut idle = Vec::new();
         for seen in seen {
             for holder in seen.holders {

@@ -774,11 +774,31 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "a process continues with a log that was deleted",
         file: "crates/file/src/connection.rs",
-        from: "Logs::beside(db_path) == Some(self.logs);",
-        to: "(Logs::beside(db_path) == Some(self.logs) || true);",
+        from: "&& Logs::beside(db_path) == Some(self.logs)",
+        to: "&& (Logs::beside(db_path) == Some(self.logs) || true)",
         tests: &[(
             FileProcesses,
             "deleted_logs::a_process_whose_log_was_deleted_keeps_its_locks_and_nobody_else_gets_them",
+        )],
+    },
+    Bug {
+        name: "a store whose session was removed goes on without one",
+        file: "crates/file/src/connection.rs",
+        from: "&& !sessions.is_lost();",
+        to: ";",
+        tests: &[(
+            FileProcesses,
+            "queue::a_store_whose_session_was_removed_starts_another_and_its_waiters_keep_their_turns",
+        )],
+    },
+    Bug {
+        name: "a store whose session was removed moves a deleted log into the file",
+        file: "crates/file/src/connection.rs",
+        from: "self.is_guarded && !sessions.is_lost() &&",
+        to: "self.is_guarded &&",
+        tests: &[(
+            FileProcesses,
+            "deleted_logs::a_file_whose_logs_and_sessions_were_deleted_together_is_not_damaged",
         )],
     },
     Bug {

@@ -68,3 +68,30 @@ fn data_that_only_the_log_contains_survives_its_deletion() {
     let renewed = ledgers[0].serve(Request::Renew(attempt(0, &["k0"], 60_000))).unwrap().answer;
     assert_eq!(renewed, Answer::Renew(HoldAnswer::Done));
 }
+
+/// Without the session of the process that has the file open, the next one does not find out that it
+/// writes to another log. The first one moved its log into the file, over what the other had read.
+#[test]
+fn a_file_whose_logs_and_sessions_were_deleted_together_is_not_damaged() {
+    for notices in [true, false] {
+        let (_directory, file) = a_file();
+        let mut first = Ledger::at(&file, Arc::new(OfTheMachine)).mortal();
+        let held = attempt(1, &["a"], 60_000);
+        take(&mut first, &held).unwrap();
+        for who in 2..100 {
+            take(&mut first, &attempt(who, &[&format!("key {who}")], 60_000)).unwrap();
+        }
+        delete(&file, &["-wal", "-shm"]);
+        fs::remove_dir_all(format!("{}-peers", file.display())).unwrap();
+        let mut other = Process::start_by(&[], "holder of many", &file);
+        if notices {
+            let renewed = first.serve(Request::Renew(held)).unwrap().answer;
+            assert!(matches!(renewed, Answer::Renew(HoldAnswer::NotHeld { .. })), "{renewed:?}");
+        } else {
+            other.kill();
+            drop(first);
+        }
+        let locks = Ledger::at(&file, Arc::new(OfTheMachine)).dump().unwrap().locks;
+        assert!(locks.len() >= 600, "{} locks of the other process", locks.len());
+    }
+}

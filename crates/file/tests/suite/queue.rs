@@ -16,7 +16,7 @@ use leasehold_file::{FileStore, Ledger};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 use crate::child;
-use crate::clocks::OfTheMachine;
+use crate::clocks::{ByHand, OfTheMachine};
 use crate::seeds::{Dice, a_file, attempt, key};
 
 /// Runs a process's task; called in the child.
@@ -403,6 +403,37 @@ async fn a_store_whose_directory_was_replaced_goes_on_in_the_new_one() {
     let next = attempt(5, &["b"], 60_000);
     let begun = Instant::now();
     while !matches!(other.grant(&next, WaitMode::Try).await, Ok(GrantAnswer::Granted { .. })) {
+        assert!(begun.elapsed() < Duration::from_secs(10), "the lock outlives its store");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// A person, or a program that removes old files, took them for rubbish.
+#[tokio::test]
+async fn a_store_whose_session_was_removed_starts_another_and_its_waiters_keep_their_turns() {
+    let (_directory, file) = a_file();
+    // With these clocks, no waiter asks again by itself, and no lease ends.
+    let clocks = ByHand::new();
+    let [holder, waiter] = [(); 2].map(|()| FileStore::at(&file, Arc::<ByHand>::clone(&clocks)));
+    let [held, other, waits] =
+        [(1, "a"), (2, "b"), (3, "a")].map(|(who, name)| attempt(who, &[name], 60_000));
+    let wait = WaitMode::Wait { queue_limit: None };
+    for (store, attempt) in [(&holder, &held), (&waiter, &other)] {
+        assert!(matches!(store.grant(attempt, WaitMode::Try).await, Ok(GrantAnswer::Granted { .. })));
+    }
+    assert!(matches!(waiter.grant(&waits, wait).await, Ok(GrantAnswer::Busy { .. })));
+    fs::remove_dir_all(format!("{}-peers", file.display())).unwrap();
+    let woken = tokio::time::timeout(Duration::from_secs(10), waiter.woken(&waits)).await;
+    assert_eq!(woken, Ok(Wake::AskAgain));
+    assert!(matches!(waiter.grant(&waits, wait).await, Ok(GrantAnswer::Busy { .. })));
+    holder.release(&held).await.unwrap();
+    assert_eq!(holder.inspect(&key("a")).await.unwrap().holders.len(), 1, "the waiter counts as dead");
+    let renewed = waiter.renew(std::slice::from_ref(&other)).await.remove(0);
+    assert_eq!(renewed.unwrap(), HoldAnswer::Done);
+    drop(waiter);
+    let next = attempt(4, &["b"], 60_000);
+    let begun = Instant::now();
+    while !matches!(holder.grant(&next, WaitMode::Try).await, Ok(GrantAnswer::Granted { .. })) {
         assert!(begun.elapsed() < Duration::from_secs(10), "the lock outlives its store");
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
