@@ -9,10 +9,12 @@ use tokio_postgres::types::{ToSql, Type};
 use crate::version::VERSION;
 
 /// What makes tables of version 1 those of this version.
-const UPGRADE: &str = concat!(include_str!("upgrade.sql"), "\n", include_str!("quick.sql"));
+const UPGRADE: &str =
+    concat!(include_str!("upgrade.sql"), "\n", include_str!("check.sql"), "\n", include_str!("quick.sql"));
 
 /// The tables and functions; `{s}` stands for the schema.
-const SCHEMA: &str = concat!(include_str!("schema.sql"), "\n", include_str!("quick.sql"));
+const SCHEMA: &str =
+    concat!(include_str!("schema.sql"), "\n", include_str!("check.sql"), "\n", include_str!("quick.sql"));
 
 /// The clock on which leases are counted.
 const NOW: &str = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";

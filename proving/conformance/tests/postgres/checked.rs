@@ -10,7 +10,8 @@ use leasehold::postgres::{CheckError, init};
 use leasehold::{Guard, Locks, Renewal};
 use rustix::process::{Pid, Signal, kill_process};
 use servers::Postgres;
-use tokio_postgres::{Client, NoTls};
+use tokio_postgres::error::SqlState;
+use tokio_postgres::{Client, IsolationLevel, NoTls};
 
 use crate::world::db;
 
@@ -183,6 +184,33 @@ async fn a_lease_that_has_ended_is_refused_and_a_renewal_does_not_wait_for_a_tra
     let guard = elsewhere.mutex("account:1").lock().await.unwrap();
     let transaction = db.transaction().await.unwrap();
     assert!(matches!(guard.check(&transaction).await, Err(CheckError::OtherStore { .. })));
+}
+
+/// Regression: such a transaction was told that the lock was lost.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_snapshot_that_does_not_show_a_renewal_is_no_loss() {
+    let server = server().await;
+    let locks = Locks::connect(&server.url()).await.unwrap();
+    let (mut client, other) = (db(&server).await, db(&server).await);
+    for level in [IsolationLevel::RepeatableRead, IsolationLevel::Serializable] {
+        let guard = stalled(&locks).await;
+        let transaction = client.build_transaction().isolation_level(level).start().await.unwrap();
+        transaction.query_one("SELECT by FROM account", &[]).await.unwrap();
+        let ends: i64 = other.query_one("SELECT ends FROM leasehold.lease", &[]).await.unwrap().get(0);
+        guard.renew(60 * TTL).await.unwrap();
+        let has_ended = "SELECT leasehold.now_micros() > $1";
+        while !other.query_one(has_ended, &[&ends]).await.unwrap().get::<_, bool>(0) {
+            tokio::time::sleep(TTL / 20).await;
+        }
+        let refused = guard.check(&transaction).await;
+        let Err(CheckError::Unknown(error)) = &refused else { panic!("{refused:?}") };
+        assert_eq!(error.code(), Some(&SqlState::T_R_SERIALIZATION_FAILURE), "{error}");
+        transaction.rollback().await.unwrap();
+        let again = client.build_transaction().isolation_level(level).start().await.unwrap();
+        guard.check(&again).await.unwrap();
+        again.commit().await.unwrap();
+        guard.release().await.unwrap();
+    }
 }
 
 /// Regression: a slash in a user's name ended the host of the store's name, and a question mark in
