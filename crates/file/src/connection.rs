@@ -1,6 +1,7 @@
 //! A connection to the file, and its transactions.
 
 use std::ops::Deref;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -173,8 +174,9 @@ impl Open {
         // SQLite opens the log at its first read.
         connection.pragma_query_value(None, "user_version", |_| Ok(()))?;
         let logs = match Logs::open_at(db_path) {
-            Some(logs) if found.is_none_or(|found| found == logs) => Ok(logs),
-            logs => refuse_another_log(db_path, sessions)
+            Err(error) => Err(FileError::io("read", Path::new("/proc/self/fd"), &error)),
+            Ok(Some(logs)) if found.is_none_or(|found| found == logs) => Ok(logs),
+            Ok(logs) => refuse_another_log(db_path, sessions)
                 .and(logs.ok_or_else(|| FileError::passing(
                     "the log of the file was deleted while this process had it open: if it stays so, end this process",
                 ))),
@@ -397,8 +399,6 @@ fn wait_for_others(haste: Arc<PostponedWork>) -> impl FnMut(i32) -> bool + Send 
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use rusqlite::StatementStatus;
 
     use super::*;

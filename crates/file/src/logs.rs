@@ -9,6 +9,7 @@
 mod kernel;
 
 use std::fmt;
+use std::io;
 use std::str::FromStr;
 
 use crate::census::FileId;
@@ -31,8 +32,9 @@ impl Logs {
 
     /// The log that this process has open for the file at a path, if it is the one next to the
     /// file.
-    pub(crate) fn open_at(db_path: &DbPath) -> Option<Self> {
-        Self::beside(db_path).filter(|logs| kernel::are_open(&[logs.wal, logs.shm], db_path))
+    pub(crate) fn open_at(db_path: &DbPath) -> io::Result<Option<Self>> {
+        let Some(logs) = Self::beside(db_path) else { return Ok(None) };
+        Ok(kernel::are_open(&[logs.wal, logs.shm], db_path)?.then_some(logs))
     }
 }
 

@@ -97,6 +97,23 @@ fn a_full_disk_takes_nothing_and_says_so() {
     assert!(output.status.success() && said.contains("the disk was full after"), "{said}{complained}");
 }
 
+/// The error said that the log was deleted, if there was a file for it, and none to find that out.
+#[test]
+fn a_process_that_may_open_too_few_files_is_told_no_other_reason() {
+    if !child::can(&["prlimit", "--nofile=64:64"]) {
+        return;
+    }
+    let (_directory, file) = a_file();
+    let tries = |limit: u32| child::tries(&["prlimit", &format!("--nofile={limit}:{limit}")], &file);
+    let said: Vec<_> = (4..).map(tries).take_while(|said| said != "granted").collect();
+    for said in &said {
+        let is_true =
+            ["Too many open files", "unable to open database file"].iter().any(|it| said.contains(it));
+        assert!(is_true, "{said}");
+    }
+    assert!(said.len() > 1);
+}
+
 #[test]
 fn rows_of_keys_that_nobody_uses_any_more_do_not_pile_up() {
     let directory = tempfile::tempdir().unwrap();
