@@ -75,7 +75,8 @@ Variables that `leasehold run`, `once` and `every` set for the command:
   LEASEHOLD_MAX_TTL as above, for a quorum
 
 A run inside the command uses the same store. It is refused a key that is held around it, because it
-would wait forever. If the store needs a password, give the inner run its own LEASEHOLD_STORE.
+would wait forever. If the store needs a password, give the inner run its own LEASEHOLD_STORE. Name
+another store with --store: its keys are not refused.
 
 HOME and the XDG directories are not read: cron, a service and a shell must find the same locks.
 ";
