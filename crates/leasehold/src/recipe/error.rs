@@ -31,6 +31,7 @@ impl fmt::Display for BeginError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotTaken(error) => error.fmt(f),
+            Self::NotKnown(InspectError::Misuse(misuse)) => misuse.fmt(f),
             Self::NotKnown(error) => write!(f, "not known whether it was done: {error}"),
         }
     }

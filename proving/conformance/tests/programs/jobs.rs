@@ -215,6 +215,7 @@ async fn a_period_that_cannot_be_is_a_misuse() {
     for period in [Duration::ZERO, Duration::from_millis(999), Duration::MAX] {
         let error = locks.every(period, "report").begin().await.unwrap_err();
         let misuse = Misuse::PeriodOutOfRange { period };
+        assert_eq!(error.to_string(), misuse.to_string());
         assert_eq!(error, BeginError::NotKnown(InspectError::Misuse(misuse)));
     }
 }
