@@ -8,7 +8,7 @@ use leasehold::{Key, Misuse, Naming};
 
 use crate::exit::Failure;
 use crate::json::text_of;
-use crate::options::{value_of, variable};
+use crate::options::or_variable;
 use crate::store_url::StoreUrl;
 
 /// One key or several, without duplicates, in byte order.
@@ -46,11 +46,11 @@ impl Keys {
     }
 }
 
-/// The naming in `--naming`.
+/// The naming in `--naming`, or in its variable.
 pub(crate) fn naming(named: Option<String>) -> Result<Naming, Failure> {
-    let named = named.or_else(|| value_of(&variable("--naming")));
+    let (name, named) = or_variable("--naming", named);
     let naming = named.as_deref().map_or(Ok(Naming::Verbatim), str::parse);
-    naming.map_err(|misuse: Misuse| Failure::from(misuse).about("--naming"))
+    naming.map_err(|misuse: Misuse| Failure::from(misuse).about(name))
 }
 
 /// The prefix of all keys whose names have the prefix that was given to a task, if one was.

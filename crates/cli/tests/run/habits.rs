@@ -89,6 +89,7 @@ fn environment_variables_replace_missing_options() {
         ("LEASEHOLD_GRACE", "1h", "is more than half of the ttl"),
         ("LEASEHOLD_MAX_HOLD", "1ms", "is too short to do anything"),
         ("LEASEHOLD_LABEL", "two\nlines", "a control character"),
+        ("LEASEHOLD_NAMING", "redlok", "not the name of a known naming"),
     ] {
         ended((variable, value), &["k", "--", "true"]).says(64, &[&format!("{variable}: "), fact]);
     }
