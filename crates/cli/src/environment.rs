@@ -21,7 +21,7 @@ pub(crate) const MAX_TTL: &str = "LEASEHOLD_MAX_TTL";
 
 /// The label from the environment, unless an outer run set it for its own use.
 pub(crate) fn label() -> Option<String> {
-    env::var(LABEL).ok().filter(|label| !label.is_empty() && !is_nested())
+    value_of(LABEL).filter(|_| !is_nested())
 }
 
 /// The longest TTL of several stores, if the environment sets it.

@@ -1,6 +1,8 @@
 //! The environment variables that the command gets.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
 
 use servers::{Flavor, Server};
 
@@ -28,6 +30,15 @@ fn the_command_finds_key_fence_label_and_store_in_its_environment() {
     assert_eq!(told["LEASEHOLD_STORE"], site.store());
     assert!(told["LEASEHOLD_FENCE"].parse::<u64>().unwrap() > 0);
     assert_eq!(told.len(), 5);
+}
+
+/// It was ignored without a word.
+#[test]
+fn a_label_in_the_environment_that_is_not_utf_8_is_a_label_all_the_same() {
+    let site = Site::new();
+    let mut command = site.run(&["k", "--", "env"]);
+    command.env("LEASEHOLD_LABEL", OsStr::from_bytes(b"caf\xe9"));
+    assert_eq!(variables(&site.finish(command))["LEASEHOLD_LABEL"], "caf\u{fffd}");
 }
 
 #[test]
