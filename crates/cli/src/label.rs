@@ -11,8 +11,14 @@ pub(crate) fn default_label(program: &OsStr) -> String {
     let user = Uid::effective();
     // If the user database does not know us, as in many containers, use the user's number.
     let name = User::from_uid(user).ok().flatten().map_or_else(|| user.to_string(), |entry| entry.name);
-    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let who = format!("{name}@{host}:{}", std::process::id());
+    label_of(user, &name, &rustix::system::uname().nodename().to_string_lossy(), program)
+}
+
+fn label_of(user: Uid, name: &str, host: &str, program: &OsStr) -> String {
+    let process = std::process::id();
+    let who = format!("{name}@{host}:{process}");
+    // The kernel lets a host have any name.
+    let who = if Label::new(&who).is_ok() { who } else { format!("{user}:{process}") };
     let program = Path::new(program).file_name().unwrap_or_default().to_string_lossy();
     let room = Label::MAX_LEN.saturating_sub(who.len() + 1);
     let end = (0..=room).rev().find(|end| program.is_char_boundary(*end)).unwrap_or(0);
@@ -41,5 +47,16 @@ mod tests {
         assert_eq!(of("a\nb"), who);
         let long = of(&"ä".repeat(300));
         assert!(Label::new(&long).is_ok() && long.len() >= Label::MAX_LEN - 1, "{long}");
+    }
+
+    /// Every run on such a host was refused, with an error about a label that nobody had given.
+    #[test]
+    fn a_host_whose_name_a_label_cannot_hold_is_left_out() {
+        let of = |host: &str| label_of(Uid::from_raw(7), "ada", host, OsStr::new("report"));
+        let process = std::process::id();
+        assert_eq!(of("web-3"), format!("ada@web-3:{process} report"));
+        for host in ["web\n3", &"x".repeat(Label::MAX_LEN)] {
+            assert_eq!(of(host), format!("7:{process} report"));
+        }
     }
 }
