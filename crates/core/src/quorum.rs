@@ -354,7 +354,12 @@ impl QuorumAttempt {
         }
     }
 
-    /// The fence of its grant, if this machine was granted the claim.
+    /// Notes that the claim was transferred to this attempt by another one, with this fence.
+    pub fn handle_transferred(&mut self, fence: Fence) {
+        self.ids.is_successor(fence);
+    }
+
+    /// The fence of its grant, if this machine was granted the claim, or it was transferred to it.
     #[must_use]
     pub const fn fence(&self) -> Option<Fence> {
         match self.ids.stage {
@@ -369,8 +374,8 @@ impl QuorumAttempt {
         self.ids.holder(member)
     }
 
-    /// Begins a renewal at a member: how it is renewed there. A lease that was not granted to this
-    /// machine is renewed where it exists, and taken again nowhere.
+    /// Begins a renewal at a member: how it is renewed there. A lease that neither was
+    /// granted to this machine nor transferred to it is renewed where it exists, and taken again nowhere.
     pub fn renew(&mut self, member: usize) -> MemberRenewal {
         let fence = self.fence();
         self.ids.call_begins(member).renewal(fence)

@@ -245,6 +245,10 @@ impl TransferStore for QuorumStore {
     ) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
         Box::pin(transferring::transfer(&self.quorum, attempt, successor))
     }
+
+    fn adopted(&self, successor: &Attempt, fence: Fence) {
+        self.quorum.enter(successor, |machine| machine.handle_transferred(fence));
+    }
 }
 
 impl InspectStore for QuorumStore {

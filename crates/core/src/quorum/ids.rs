@@ -145,6 +145,12 @@ impl Ids {
         self.undos.is_empty() && self.undoing == 0 && self.past.is_empty()
     }
 
+    /// Notes that the lease was transferred to this attempt.
+    pub(super) fn is_successor(&mut self, fence: Fence) {
+        self.stage = Stage::Held { fence };
+        self.current.iter_mut().for_each(MemberAttempt::is_successor);
+    }
+
     pub(super) fn is_broken(&mut self, member: usize, holder: Holder) -> bool {
         let Some(id) = self.current.get_mut(member).filter(|id| id.holder == holder) else { return false };
         id.hears_of_a_break();

@@ -56,7 +56,7 @@ enum Release {
 pub struct MemberRenewal {
     /// The attempt's id there.
     pub holder: Holder,
-    /// The fence of the lease, if it was granted to this machine.
+    /// The fence of the lease, if it was granted to this machine, or transferred to it.
     pub fence: Option<Fence>,
     /// Whether the member may take the lease again if it does not have it.
     pub rejoin: Rejoin,
@@ -155,6 +155,11 @@ impl MemberAttempt {
             self.had = true;
             self.fence.get_or_insert(*fence);
         }
+    }
+
+    /// Notes that the lease was transferred to this id, as far as anybody knows.
+    pub(super) const fn is_successor(&mut self) {
+        self.had = true;
     }
 
     /// How it is renewed, for a lease with this fence.

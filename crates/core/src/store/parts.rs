@@ -328,6 +328,12 @@ pub trait TransferStore: fmt::Debug + Send + Sync {
         attempt: &'a Attempt,
         successor: &'a Successor,
     ) -> BoxFuture<'a, Result<HoldAnswer, Fault>>;
+
+    /// Notes that a successor in this process is the holder, with this fence, and will be renewed. A
+    /// quorum needs the fence, so that a member that lost its state can take the lease again.
+    fn adopted(&self, successor: &Attempt, fence: Fence) {
+        let _ = (successor, fence);
+    }
 }
 
 /// Operations for operators.

@@ -74,6 +74,9 @@ impl<'a> PendingAdoption<'a> {
         if !lease.is_held(now) {
             return Err(TransferError::Lost(Loss::Expired { fault: None }));
         }
+        if let Some(there) = handle.store.parts().transfer {
+            there.adopted(&attempt, token.fence);
+        }
         let keep = LeaseRenewal::new(now, lease, ttl, handle.drift, renewal);
         let holding = Arc::new(Holding::new(attempt, token.fence, now, 1, keep.lease(), runtime.clone()));
         let acquired = || Event::Acquired {

@@ -53,6 +53,20 @@ async fn a_lock_that_a_majority_has_no_more_is_lost_with_the_next_renewal() {
     assert!(guard.held_for() <= TTL / 3 + SECOND, "lost after {:?}", guard.held_for());
 }
 
+/// Regression: only the next renewal of an adopted guard found out.
+#[tokio::test(start_paused = true)]
+async fn an_adopted_guard_is_told_at_once_that_its_lease_was_broken() {
+    let (world, process, guard) = holding(3).await;
+    let token = guard.transfer(TTL).await.unwrap();
+    let adopted = world.process().locks.adopt(&token).await.unwrap();
+    process.locks.break_lease("k", adopted.fence()).await.unwrap();
+    let loss = adopted.lost().await;
+    assert!(matches!(loss, Loss::Broken { .. }), "{loss:?}");
+    assert!(adopted.held_for() < SECOND, "{:?}", adopted.held_for());
+    sleep(TTL).await;
+    assert!(world.is_empty(), "no renewal took it again");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_renewal_that_is_delayed_past_the_release_brings_nothing_back() {
     let (world, process, guard) = holding(3).await;

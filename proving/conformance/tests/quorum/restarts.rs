@@ -41,11 +41,14 @@ async fn a_quarantined_member_is_named_with_the_time_that_is_left() {
 }
 
 /// All members are restarted one after the other, each once the one before votes again: a held lock
-/// stays held, and fences never fall.
+/// stays held, also one that was adopted, and fences never fall.
 #[tokio::test(start_paused = true)]
 async fn a_guard_outlives_rolling_restarts_and_fences_rise_across_them() {
     let (world, process) = process_of(3);
     let guard = process.locks.mutex("held").lock().await.unwrap();
+    let token = process.locks.mutex("adopted").lock().await.unwrap().transfer(TTL).await.unwrap();
+    let next = world.process();
+    let adopted = next.locks.adopt(&token).await.unwrap();
     let mut last = None;
     for round in 0..6 {
         for _ in 0..3 {
@@ -56,8 +59,11 @@ async fn a_guard_outlives_rolling_restarts_and_fences_rise_across_them() {
         }
         world.members[round % 3].forget();
         sleep(MAX_TTL + TTL).await;
-        assert!(guard.is_held(), "round {round}");
+        assert!(guard.is_held() && adopted.is_held(), "round {round}");
     }
+    drop(adopted);
+    sleep(SECOND).await;
+    assert_eq!(next.store.under_way(), 0);
     assert!(world.process().locks.mutex("held").try_lock().await.unwrap().is_none());
     guard.release().await.unwrap();
 }
