@@ -26,6 +26,8 @@ const PUSH_DOWN: &str = "leasehold_push_down";
 pub(super) struct Meter {
     /// The number of stores, of which a quorum has several, at which push is unavailable.
     without_push: AtomicU32,
+    /// The number of members of a quorum that are down.
+    members_down: AtomicU32,
 }
 
 impl Meter {
@@ -36,14 +38,27 @@ impl Meter {
                 gauge!(PUSH_DOWN, "store" => store.clone()).set(1);
             }
             Event::PushBack { .. } => {
-                let less_one = |count: u32| Some(count.saturating_sub(1));
-                let before = self.without_push.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less_one);
-                let is_down = before.is_ok_and(|count| count > 1);
+                let is_down = less_one(&self.without_push) > 0;
                 gauge!(PUSH_DOWN, "store" => store.clone()).set(f64::from(u8::from(is_down)));
+            }
+            // All locks of a store hear of its members, so each sets the same number.
+            Event::MemberDown { fault } => {
+                let down = self.members_down.fetch_add(1, Ordering::Relaxed) + 1;
+                gauge!(MEMBERS_DOWN, "store" => store.clone()).set(down);
+                counter!(FAULTS, "store" => fault.store.clone()).increment(1);
+            }
+            Event::MemberBack { .. } => {
+                gauge!(MEMBERS_DOWN, "store" => store.clone()).set(less_one(&self.members_down));
             }
             event => count(store, event),
         }
     }
+}
+
+/// Counts one less, and returns the count.
+fn less_one(count: &AtomicU32) -> u32 {
+    let less = |count: u32| Some(count.saturating_sub(1));
+    count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).unwrap_or(0).saturating_sub(1)
 }
 
 /// The labels contain no key: there may be millions of keys, and each would be a separate time
@@ -76,11 +91,6 @@ fn count(store: &Arc<str>, event: &Event) {
             counter!(LOSSES, "store" => store(), "reason" => reason(why)).increment(1);
         }
         Event::StoreFault { .. } => counter!(FAULTS, "store" => store()).increment(1),
-        Event::MemberDown { fault } => {
-            gauge!(MEMBERS_DOWN, "store" => store()).increment(1);
-            counter!(FAULTS, "store" => fault.store.clone()).increment(1);
-        }
-        Event::MemberBack { .. } => gauge!(MEMBERS_DOWN, "store" => store()).decrement(1),
         _ => {}
     }
 }

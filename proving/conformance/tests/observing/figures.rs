@@ -148,6 +148,22 @@ fn push_is_down_in_a_quorum_until_it_works_at_every_member() {
     });
 }
 
+/// Regression: each `Locks` added the member to the figure of their store.
+#[test]
+fn a_member_that_is_down_is_counted_once_for_all_locks_of_a_store() {
+    recorded(true, async |figures| {
+        let quorum = Quorum::begin();
+        let _guards =
+            [quorum.locks.mutex("k").lock().await.unwrap(), quorum.others.mutex("l").lock().await.unwrap()];
+        for (fate, down) in [(CallFate::Lost, 1.0), (CallFate::Fair, 0.0)] {
+            quorum.way[1].set(fate);
+            sleep(3 * TTL).await;
+            figures.seen.clear();
+            assert_eq!(figures.look().of("leasehold_members_down"), [down]);
+        }
+    });
+}
+
 #[test]
 fn the_page_names_every_figure_with_its_type_and_no_other() {
     let fair = recorded(true, async |_| {

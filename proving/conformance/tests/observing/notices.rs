@@ -16,6 +16,8 @@ use super::world::{SECOND, TTL, drain, kinds};
 pub(crate) struct Quorum {
     pub(crate) way: Vec<Arc<Faulty>>,
     pub(crate) locks: Locks,
+    /// Other locks on the same store.
+    pub(crate) others: Locks,
 }
 
 impl Quorum {
@@ -24,9 +26,9 @@ impl Quorum {
         let member = |name: &str| Faulty::over(Arc::new(MemoryStore::new(time.clone()).named(name)));
         let way: Vec<_> = ["a", "b", "c"].map(member).into();
         let stores = way.iter().cloned().map(|member| -> Arc<dyn Store> { member });
-        let store = QuorumStore::new(stores, 10 * SECOND, time.clone()).unwrap();
-        let locks = Locks::builder().ttl(TTL).runtime(time).over(Arc::new(store)).unwrap();
-        Self { way, locks }
+        let store = Arc::new(QuorumStore::new(stores, 10 * SECOND, time.clone()).unwrap());
+        let locks = || Locks::builder().ttl(TTL).runtime(time.clone()).over(store.clone()).unwrap();
+        Self { way, locks: locks(), others: locks() }
     }
 }
 
