@@ -27,7 +27,8 @@ use super::state::QuorumState;
 
 /// Ends the lease that a majority shows with this fence, at all members that answer. The break is
 /// done once a majority of them has broken it: then no majority can renew it. A member that does not
-/// have the lease does not count, because the holder's next renewal may take the lease there.
+/// have the lease does not count, because the holder's next renewal may take the lease there, unless
+/// its record says that this lease was broken there before.
 pub(super) async fn break_lease(
     quorum: &Arc<QuorumState>,
     key: &Key,
@@ -50,13 +51,14 @@ pub(super) async fn break_lease(
     for (n, state) in seen.into_iter().enumerate() {
         let there = state
             .map(|state| state.holders.into_iter().find(|one| QuorumAttempt::is_same_holding(one, &held)));
-        if there == Some(None) {
-            ballot.handle(n, Ok(HoldAnswer::NotHeld { key: key.clone(), held_by: None }));
-            continue;
-        }
-        // A member that did not answer the look-up most likely has the same fence as the others.
-        let its = there.flatten().and_then(|one| one.fence).unwrap_or(fence);
-        let does = end(quorum.members[n].store.clone(), key.clone(), its, held.clone(), note.clone());
+        let store = quorum.members[n].store.clone();
+        let does = if there == Some(None) {
+            was_broken(store, key.clone(), fence)
+        } else {
+            // A member that did not answer the look-up most likely has the same fence as the others.
+            let its = there.flatten().and_then(|one| one.fence).unwrap_or(fence);
+            end(store, key.clone(), its, held.clone(), note.clone())
+        };
         quorum.call(quorum.look_limit(), n, |_| false, does, answers_to(n, &tell));
     }
     drop(tell);
@@ -82,6 +84,7 @@ fn end(
     /// The fence is raised once per round; more tries mean that somebody keeps asking again.
     const TRIES: u32 = 3;
     Box::pin(async move {
+        let agreed = held.fence.unwrap_or(fence);
         for _ in 0..TRIES {
             if let BreakAnswer::Broken { .. } = store.admin()?.break_lease(&key, fence, &note).await? {
                 return Ok(HoldAnswer::Done);
@@ -89,12 +92,26 @@ fn end(
             // The answer names one holder, and others may share the key.
             let mut holders = store.inspector()?.inspect(&key).await?.holders.into_iter();
             match holders.find(|one| QuorumAttempt::is_same_holding(one, &held)).map(|one| one.fence) {
-                None => return Ok(HoldAnswer::NotHeld { key, held_by: None }),
+                None => return was_broken(store.clone(), key, agreed).await,
                 Some(Some(risen)) if risen != fence => fence = risen,
                 Some(_) => break,
             }
         }
         Err(Fault::passing(store.name(), "its fence changes while the lease is broken: try again"))
+    })
+}
+
+/// Asks a member that does not have the lease whether it was broken there before, such as by a call
+/// whose answer was lost.
+fn was_broken(
+    store: Arc<dyn Store>,
+    key: Key,
+    fence: Fence,
+) -> BoxFuture<'static, Result<HoldAnswer, Fault>> {
+    Box::pin(async move {
+        let last = store.admin()?.last_break(&key).await?;
+        let is_this = last.is_some_and(|last| last.fence == fence);
+        Ok(if is_this { HoldAnswer::Done } else { HoldAnswer::NotHeld { key, held_by: None } })
     })
 }
 

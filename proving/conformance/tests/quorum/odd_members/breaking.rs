@@ -89,6 +89,20 @@ async fn a_member_that_may_take_a_lease_again_does_not_count_as_one_that_broke_i
     let [Ok(HoldAnswer::NotHeld { .. })] = &quorum.renew(&[attempt]).await[..] else { panic!("it is kept") };
 }
 
+/// Regression: a member that broke the lease at the first try did not count at the second.
+#[tokio::test(start_paused = true)]
+async fn a_member_whose_answer_to_an_earlier_break_was_lost_counts_as_one_that_broke_the_lease() {
+    let (world, quorum, attempt, fence) = held_at(3).await;
+    world.members[0].on("break", CallFate::AnswerLost);
+    world.members[1].once("break", passing("connection refused"));
+    world.members[2].on("break", CallFate::Hung);
+    let first = quorum.break_lease(&key("k"), fence, &BreakNote::default()).await;
+    assert!(first.is_err() && world.taken() == [1, 2], "{first:?}");
+    let second = quorum.break_lease(&key("k"), fence, &BreakNote::default()).await;
+    assert!(matches!(second, Ok(BreakAnswer::Broken { .. })), "{second:?}");
+    let [Ok(HoldAnswer::NotHeld { .. })] = &quorum.renew(&[attempt]).await[..] else { panic!("it is kept") };
+}
+
 #[tokio::test(start_paused = true)]
 async fn another_fence_breaks_nothing_and_the_holder_is_named() {
     let (world, quorum, _, fence) = held_at(3).await;
