@@ -146,6 +146,10 @@ impl QuorumState {
 
     /// The same for a request of this attempt; notes the votes if they say that it is not held.
     pub(super) fn verdict_on(&self, attempt: &Attempt, ballot: &Ballot, verb: &'static str) -> Answer {
+        // By now each member that answered has said which server it is.
+        if let Some(fault) = self.same_place_twice() {
+            return Err(fault);
+        }
         let answer = self.verdict(ballot, verb);
         if let Ok(HoldAnswer::NotHeld { .. }) = answer {
             self.note_votes(attempt, self.votes_in(ballot, verb));

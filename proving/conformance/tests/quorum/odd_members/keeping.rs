@@ -62,6 +62,15 @@ async fn a_lease_of_another_process_is_renewed_where_it_is_and_taken_nowhere() {
     assert_eq!((world.taken(), world.counts("rejoin")), (vec![0, 1], vec![0; 3]));
 }
 
+/// Regression: renewals were counted twice at one server, until somebody requested a lock.
+#[tokio::test(start_paused = true)]
+async fn a_renewal_is_refused_once_two_members_turn_out_to_be_one_server() {
+    let (world, quorum, attempt, _) = held_at(3).await;
+    world.members[..2].iter().for_each(|member| member.says(|facts| facts.identity = Some("run 7")));
+    let [Err(fault)] = &quorum.renew(&[attempt]).await[..] else { panic!("it is renewed") };
+    assert!(fault.is_lasting() && fault.reason.contains("memory:a and memory:b are one server"), "{fault}");
+}
+
 /// The time of a release, with members that answer after these delays, or never.
 async fn release_with(late: [Option<u32>; 3]) -> Duration {
     let (world, quorum, attempt, _) = held_at(3).await;
