@@ -21,7 +21,6 @@ use leasehold_core::{
 };
 use tokio::sync::mpsc::unbounded_channel;
 
-use super::calls::answers_to;
 use super::looking::{MANY_KEYS_LIMIT, all_say, each_says, held_by_a_majority};
 use super::state::QuorumState;
 
@@ -59,7 +58,7 @@ pub(super) async fn break_lease(
             let its = there.flatten().and_then(|one| one.fence).unwrap_or(fence);
             end(store, key.clone(), its, held.clone(), note.clone())
         };
-        quorum.call(quorum.look_limit(), n, |_| false, does, answers_to(n, &tell));
+        quorum.call(quorum.look_limit(), n, |_| false, does, quorum.answers_to(n, &tell));
     }
     drop(tell);
     while ballot.vote() == Vote::Open {

@@ -91,7 +91,7 @@ impl QuorumState {
         let (tell, mut heard) = unbounded_channel();
         let members = self.members.iter().enumerate();
         let call = |(n, member): (usize, &Member)| {
-            MemberCall::new(n, |_| false, does(member.store.clone()), answers_to(n, &tell))
+            MemberCall::new(n, |_| false, does(member.store.clone()), self.answers_to(n, &tell))
         };
         self.call_all(limit, members.map(call).collect());
         drop(tell);
@@ -101,6 +101,25 @@ impl QuorumState {
             if enough(member, answer) || waiting.is_empty() {
                 return;
             }
+        }
+    }
+
+    /// Sends what a member answers: a fault if it is late, and then perhaps the answer; or a fault if
+    /// no answer can come.
+    pub(super) fn answers_to<T>(
+        &self,
+        member: usize,
+        tell: &UnboundedSender<MemberResult<T>>,
+    ) -> impl FnMut(End<T>) + use<T> {
+        let (tell, name) = (tell.clone(), self.members[member].name.clone());
+        move |end| {
+            let answer = match end {
+                End::Late(fault) => Err(fault),
+                End::Answer(answer) => answer,
+                End::Dropped => Err(Fault::passing(&name, "the call ended without an answer")),
+            };
+            // The caller may have gone.
+            let _ = tell.send((member, answer));
         }
     }
 
@@ -174,20 +193,3 @@ impl<T, F: FnMut(End<T>)> Drop for MemberCall<T, F> {
 
 /// A member's answer or fault.
 pub(super) type MemberResult<T> = (usize, Result<T, Fault>);
-
-/// Sends what a member answers: a fault if it is late, and then perhaps the answer.
-pub(super) fn answers_to<T>(
-    member: usize,
-    tell: &UnboundedSender<MemberResult<T>>,
-) -> impl FnMut(End<T>) + use<T> {
-    let tell = tell.clone();
-    move |end| {
-        let answer = match end {
-            End::Late(fault) => Err(fault),
-            End::Answer(answer) => answer,
-            End::Dropped => return,
-        };
-        // The caller may have gone.
-        let _ = tell.send((member, answer));
-    }
-}

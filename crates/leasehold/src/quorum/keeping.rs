@@ -8,7 +8,7 @@ use leasehold_core::{
 use tokio::sync::mpsc::unbounded_channel;
 
 use super::attempts::SharedAttempt;
-use super::calls::{End, answers_to};
+use super::calls::End;
 use super::member::Member;
 use super::state::QuorumState;
 
@@ -51,7 +51,7 @@ pub(super) async fn renew(quorum: &Arc<QuorumState>, attempts: &[Attempt]) -> Ve
                 }
             }
         };
-        let (quorum, mut tell) = (quorum.clone(), answers_to(member, &tell));
+        let (quorum, mut tell) = (quorum.clone(), quorum.answers_to(member, &tell));
         // A lease that a renewal takes again may have to be released, so a program that ends waits
         // for it.
         let mut unanswered = Some(quorum.releases.begin());

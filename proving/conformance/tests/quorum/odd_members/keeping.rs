@@ -5,7 +5,7 @@ use std::time::Duration;
 use conformance::faulty::{CallFate, lasting, passing};
 use leasehold_core::{HoldAnswer, InspectStore as _, Notice, Store as _, WaitMode};
 
-use super::world::{MILLISECOND, SECOND, TTL, World, fence, held_at, quorum_of};
+use super::world::{MILLISECOND, SECOND, TTL, World, fence, held_at, key, quorum_of};
 
 /// A server with many nodes, one of which is down, renews some leases and cannot answer for others.
 #[tokio::test(start_paused = true)]
@@ -69,6 +69,22 @@ async fn a_renewal_is_refused_once_two_members_turn_out_to_be_one_server() {
     world.members[..2].iter().for_each(|member| member.says(|facts| facts.identity = Some("run 7")));
     let [Err(fault)] = &quorum.renew(&[attempt]).await[..] else { panic!("it is renewed") };
     assert!(fault.is_lasting() && fault.reason.contains("memory:a and memory:b are one server"), "{fault}");
+}
+
+/// Regression: both waited for the longest TTL.
+#[tokio::test(start_paused = true)]
+async fn a_member_that_panics_is_not_waited_for_while_another_hangs() {
+    let (world, quorum, attempt, _) = held_at(3).await;
+    world.members[0].set(CallFate::Panics);
+    world.members[1].set(CallFate::Hung);
+    let renewed = quorum.renew(&[attempt]).await;
+    assert!(renewed[0].as_ref().is_err_and(|fault| !fault.is_lasting()), "{renewed:?}");
+    assert_eq!(world.passed(), 600 * MILLISECOND);
+    let fault = quorum.inspect(&key("k")).await.unwrap_err().to_string();
+    let words = "1 of 3 stores answered, 2 did not answer (memory:a: the call ended without an answer, \
+                 memory:b: timed out)";
+    assert!(fault.contains(words), "{fault}");
+    assert_eq!(world.passed(), 1200 * MILLISECOND);
 }
 
 /// The time of a release, with members that answer after these delays, or never.
