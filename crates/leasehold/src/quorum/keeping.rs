@@ -1,9 +1,12 @@
 //! Renewing leases at the members.
 
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 
 use leasehold_core::{
-    Attempt, Ballot, Fault, FaultKind, Fence, HoldAnswer, MemberRenewal, QuorumReport, Rejoin, Store, Vote,
+    Attempt, Ballot, BoxFuture, Fault, FaultKind, Fence, HoldAnswer, MemberRenewal, QuorumReport, Rejoin,
+    Store, Vote,
 };
 use tokio::sync::mpsc::unbounded_channel;
 
@@ -93,11 +96,14 @@ pub(super) async fn renew(quorum: &Arc<QuorumState>, attempts: &[Attempt]) -> Ve
 async fn keep_at(quorum: &QuorumState, member: usize, kept: &[Kept]) -> Vec<Answer> {
     let store = &*quorum.members[member].store;
     let (mut rejoins, mut rejoined, mut renewed) = (Vec::new(), Vec::new(), Vec::new());
+    let in_doubt = kept.iter().filter(|one| one.renewal.rejoin == Rejoin::UnlessBroken);
+    let records = in_doubt.map(|one| -> BoxFuture<'_, bool> { Box::pin(is_unbroken(store, member, one)) });
+    let mut unbroken = all_of(records.collect()).await.into_iter();
     for one in kept {
         let may_rejoin = match one.renewal.rejoin {
             Rejoin::No => false,
             Rejoin::Yes => true,
-            Rejoin::UnlessBroken => is_unbroken(store, member, one).await,
+            Rejoin::UnlessBroken => unbroken.next() == Some(true),
         };
         rejoins.push(may_rejoin);
         if may_rejoin { &mut rejoined } else { &mut renewed }.push(one.attempt.clone());
@@ -118,6 +124,23 @@ async fn keep_at(quorum: &QuorumState, member: usize, kept: &[Kept]) -> Vec<Answ
         answer.unwrap_or_else(|| Err(Fault::passing(store.name(), "it left a renewal unanswered")))
     });
     answers.collect()
+}
+
+/// The results of all these futures, in their order.
+async fn all_of<T>(mut futures: Vec<BoxFuture<'_, T>>) -> Vec<T> {
+    let mut results: Vec<_> = futures.iter().map(|_| None).collect();
+    poll_fn(|context| {
+        for (future, result) in futures.iter_mut().zip(&mut results) {
+            if result.is_none()
+                && let Poll::Ready(ready) = future.as_mut().poll(context)
+            {
+                *result = Some(ready);
+            }
+        }
+        if results.iter().all(Option::is_some) { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    results.into_iter().flatten().collect()
 }
 
 /// Returns true if the member may take a lease again that it does not have, although messages said

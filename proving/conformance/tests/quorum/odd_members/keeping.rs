@@ -87,6 +87,24 @@ async fn a_member_that_panics_is_not_waited_for_while_another_hangs() {
     assert_eq!(world.passed(), 1200 * MILLISECOND);
 }
 
+/// Regression: the records were read one after the other, and with many leases the renewal was late.
+#[tokio::test(start_paused = true)]
+async fn the_records_of_breaks_of_many_leases_are_read_at_the_same_time() {
+    let (world, quorum) = quorum_of(3);
+    let attempts: Vec<_> = (0..100).map(|n| world.attempt_for(&format!("k{n}"), TTL)).collect();
+    for attempt in &attempts {
+        fence(&quorum.grant(attempt, WaitMode::Try).await);
+        world.members[2].memory.release(attempt).await.unwrap();
+    }
+    quorum.renew(&attempts).await;
+    tokio::time::sleep(MILLISECOND).await;
+    world.members[2].on("last break", CallFate::Slow(20 * MILLISECOND));
+    quorum.renew(&attempts).await;
+    tokio::time::sleep(100 * MILLISECOND).await;
+    assert_eq!(world.members[2].count("rejoin"), 1, "the third has them all again");
+    assert_eq!(world.members[2].memory.dump().locks.len(), 100);
+}
+
 /// The time of a release, with members that answer after these delays, or never.
 async fn release_with(late: [Option<u32>; 3]) -> Duration {
     let (world, quorum, attempt, _) = held_at(3).await;
