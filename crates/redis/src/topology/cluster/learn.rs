@@ -26,8 +26,8 @@ const NEXT_AFTER: Duration = Duration::from_millis(200);
 /// The interval for asking whether a node that accepts no connection still owns its slots.
 const DOUBT: Duration = Duration::from_millis(200);
 
-/// The request to one node, and when it was sent.
-type Asked<'a> = BoxFuture<'a, Result<(Instant, Map), Fault>>;
+/// The request to one node.
+type Asked<'a, T> = BoxFuture<'a, Result<T, Fault>>;
 
 /// The last time that no node told the owners, and why.
 #[derive(Debug)]
@@ -59,7 +59,8 @@ impl Cluster {
             return Err(fault.clone());
         }
         let began = self.runtime.now();
-        match Box::pin(self.first_to_answer()).await {
+        let nodes = self.to_ask();
+        match Box::pin(self.first_to_answer(nodes, |node| self.ask_for_owners(node))).await {
             Ok((sent, map)) => {
                 self.know(sent, |known| *known = map);
                 Ok(())
@@ -74,13 +75,17 @@ impl Cluster {
 
     /// Asks one node after the other, and does not wait long for a silent one. Returns the first
     /// answer, or the faults of all nodes.
-    async fn first_to_answer(&self) -> Result<(Instant, Map), Vec<Fault>> {
-        let mut nodes = self.to_ask().into_iter();
+    pub(super) async fn first_to_answer<'a, T>(
+        &'a self,
+        nodes: Vec<Node>,
+        ask: impl Fn(Node) -> Asked<'a, T>,
+    ) -> Result<T, Vec<Fault>> {
+        let mut nodes = nodes.into_iter();
         let (mut asked, mut faults) = (Vec::new(), Vec::new());
         loop {
             let is_last = match nodes.next() {
                 Some(node) => {
-                    asked.push(self.ask_for_owners(node));
+                    asked.push(ask(node));
                     nodes.len() == 0
                 }
                 None if asked.is_empty() => return Err(faults),
@@ -90,7 +95,7 @@ impl Cluster {
             tokio::select! {
                 biased;
                 answer = next_answer(&mut asked) => match answer {
-                    Ok(owners) => return Ok(owners),
+                    Ok(answer) => return Ok(answer),
                     Err(fault) => faults.push(fault),
                 },
                 () = self.runtime.sleep_until(next_at), if !is_last => {}
@@ -98,7 +103,8 @@ impl Cluster {
         }
     }
 
-    fn ask_for_owners(&self, node: Node) -> Asked<'_> {
+    /// Asks a node for the owners, and notes when it was asked.
+    fn ask_for_owners(&self, node: Node) -> Asked<'_, (Instant, Map)> {
         let client = self.client(&node);
         Box::pin(async move {
             let sent = self.runtime.now();
@@ -189,7 +195,7 @@ impl Cluster {
 }
 
 /// The answer of the node that answers first, which is then not asked any more.
-async fn next_answer(asked: &mut Vec<Asked<'_>>) -> Result<(Instant, Map), Fault> {
+async fn next_answer<T>(asked: &mut Vec<Asked<'_, T>>) -> Result<T, Fault> {
     poll_fn(|context| {
         for nth in 0..asked.len() {
             if let Poll::Ready(answer) = asked[nth].as_mut().poll(context) {

@@ -80,16 +80,20 @@ impl Cluster {
     /// Finds the owners of the slots, and checks that scripts may be run.
     async fn open(&self) -> Result<(), Fault> {
         self.learn(self.runtime.now()).await?;
-        let masters = self.known().map.masters();
-        let mut last = self.faults.passing("no node of the cluster serves any slot: give its slots to nodes");
-        for node in masters {
-            match self.client(&node).open().await {
-                Ok(()) => return Ok(()),
-                Err(fault) if fault.is_lasting() => return Err(fault),
-                Err(fault) => last = fault,
-            }
-        }
-        Err(last)
+        let masters = self.known().map.masters().into_iter().collect();
+        let open = |node| -> BoxFuture<'_, _> {
+            let client = self.client(&node);
+            Box::pin(async move {
+                match client.open().await {
+                    // A refusal is an answer, too.
+                    Err(fault) if fault.is_lasting() => Ok(Err(fault)),
+                    opened => opened.map(Ok),
+                }
+            })
+        };
+        let none = || self.faults.passing("no node of the cluster serves any slot: give its slots to nodes");
+        let opened = self.first_to_answer(masters, open).await;
+        opened.unwrap_or_else(|mut faults| Err(faults.pop().unwrap_or_else(none)))
     }
 
     async fn grant(&self, attempt: &Attempt, wait_mode: WaitMode) -> Result<GrantAnswer, Fault> {

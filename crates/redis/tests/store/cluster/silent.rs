@@ -39,6 +39,21 @@ async fn callers_that_reach_no_node_do_not_wait_for_each_other() {
     assert!(took < Duration::from_secs(8), "{took:?}");
 }
 
+/// Regression: the masters were opened one after the other, and each that hung cost two seconds.
+#[tokio::test]
+async fn masters_that_hang_do_not_delay_the_opening() {
+    let cluster = Cluster::start(Flavor::Redis82, 3, 0);
+    let mut nodes: Vec<_> = cluster.nodes().iter().collect();
+    nodes.sort_by_key(|node| node.port());
+    nodes[..2].iter().for_each(|node| node.stop());
+    let began = Instant::now();
+    let opened = store(&cluster).open().await;
+    let took = began.elapsed();
+    nodes[..2].iter().for_each(|node| node.cont());
+    opened.unwrap();
+    assert!(took < Duration::from_secs(3), "{took:?}");
+}
+
 /// Regression: it cost two seconds.
 #[tokio::test]
 async fn a_node_that_hangs_does_not_delay_requests_to_others() {
