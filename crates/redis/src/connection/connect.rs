@@ -16,11 +16,12 @@ use redis::{
 use crate::address::access::{Access, Password, Protocol};
 use crate::address::channels::Channels;
 use crate::address::server::ServerAddr;
-use crate::connection::dial::{BoxStream, complaint, dial};
+use crate::connection::dial::{BoxStream, CONNECT_LIMIT, complaint, dial};
 use crate::connection::signs_of_life::{Latest, Watched};
 use crate::connection::subscription::{OnPush, Subscription, reader};
 use crate::fault::Faults;
 use crate::reply::time_of;
+use crate::topology::sentinel::ANSWERS_WITHIN;
 use crate::topology::{Sentinels, Topology, is_master};
 
 /// The number of requests that may be on their way to the socket before a caller waits for room.
@@ -270,7 +271,11 @@ impl Connector {
     }
 
     async fn dial(&self, addr: &ServerAddr, runtime: &Arc<dyn Runtime>) -> Result<BoxStream, Failed> {
-        dial(addr, self.access.tls.as_ref(), &self.faults, &**runtime).await.map_err(Failed::Fault)
+        let limit = match self.topology {
+            Topology::Single(_) => CONNECT_LIMIT,
+            Topology::Sentinel(_) => ANSWERS_WITHIN,
+        };
+        dial(addr, self.access.tls.as_ref(), &self.faults, &**runtime, limit).await.map_err(Failed::Fault)
     }
 }
 

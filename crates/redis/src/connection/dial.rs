@@ -32,20 +32,24 @@ pub(crate) trait Stream: AsyncRead + AsyncWrite + Send {}
 impl<T: AsyncRead + AsyncWrite + Send> Stream for T {}
 pub(crate) type BoxStream = Pin<Box<dyn Stream>>;
 
+/// Opens a stream. The caller stops waiting at the limit, which is shared by the addresses of the host.
 pub(crate) async fn dial(
     addr: &ServerAddr,
     tls: Option<&Tls>,
     faults: &Faults,
     runtime: &dyn Runtime,
+    limit: Duration,
 ) -> Result<BoxStream, Fault> {
     match (addr, tls) {
-        (ServerAddr::Tcp { host, port }, None) => Ok(Box::pin(tcp(host, *port, faults, runtime).await?)),
+        (ServerAddr::Tcp { host, port }, None) => {
+            Ok(Box::pin(tcp(host, *port, faults, runtime, limit).await?))
+        }
         #[cfg(feature = "tls")]
         (ServerAddr::Tcp { host, port }, Some(tls)) => {
             let lasting = |reason| faults.lasting(reason).caused_by(FaultCause::Tls);
             let connector = crate::connection::tls::connector(tls).map_err(lasting)?;
             let name = crate::connection::tls::server_name(host).map_err(lasting)?;
-            let stream = tcp(host, *port, faults, runtime).await?;
+            let stream = tcp(host, *port, faults, runtime, limit).await?;
             match connector.connect(name, stream).await {
                 Ok(stream) => Ok(Box::pin(stream)),
                 Err(error) => Err(match crate::connection::tls::cause(&error) {
@@ -85,7 +89,7 @@ pub(crate) async fn complaint(
     runtime: &dyn Runtime,
 ) -> Option<Fault> {
     tls?;
-    let mut stream = match dial(addr, tls, faults, runtime).await {
+    let mut stream = match dial(addr, tls, faults, runtime, CONNECT_LIMIT).await {
         Ok(stream) => stream,
         Err(fault) => return Some(fault).filter(Fault::is_lasting),
     };
@@ -104,7 +108,13 @@ pub(crate) async fn complaint(
 
 /// Connects to the first address of the host that accepts. An address that does not answer must not
 /// use up the time of the others.
-async fn tcp(host: &str, port: u16, faults: &Faults, runtime: &dyn Runtime) -> Result<TcpStream, Fault> {
+async fn tcp(
+    host: &str,
+    port: u16,
+    faults: &Faults,
+    runtime: &dyn Runtime,
+    limit: Duration,
+) -> Result<TcpStream, Fault> {
     let mut last = faults.passing(format_args!("{host} has no address"));
     let found: Vec<_> = match tokio::net::lookup_host((host, port)).await {
         Ok(found) => found.collect(),
@@ -113,7 +123,7 @@ async fn tcp(host: &str, port: u16, faults: &Faults, runtime: &dyn Runtime) -> R
             return Err(fault.caused_by(FaultCause::NameResolution));
         }
     };
-    let share = CONNECT_LIMIT / u32::try_from(found.len().max(1)).unwrap_or(u32::MAX);
+    let share = limit / u32::try_from(found.len().max(1)).unwrap_or(u32::MAX);
     for address in found {
         let connected = async {
             let stream = TcpStream::connect(address).await?;

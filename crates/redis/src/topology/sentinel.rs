@@ -25,7 +25,7 @@ use crate::fault::Faults;
 const ASKED_FOR: Duration = Duration::from_millis(900);
 
 /// A named server that has not answered in this time is skipped; it may be the one that failed.
-const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
+pub(crate) const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
 
 /// The interval for asking whether a master that does not answer is still the master.
 const DOUBT: Duration = Duration::from_millis(200);

@@ -1,12 +1,17 @@
 //! A master under sentinels, which changes.
 
+use std::ffi::OsStr;
+use std::process::Command;
 use std::slice::from_ref;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use leasehold_core::{
     Fault, FaultKind, Fence, HoldAnswer, InspectStore as _, MemberStore as _, Proposal, Store, Ttl,
 };
 use servers::{Flavor, Reply, Server, Watched};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::time::timeout;
 
 use crate::queue::{hand_over, lock, until, until_queued, wait_in_line, waits};
 use crate::world::{attempt, grant, granted, key, lasting, passing, store, value};
@@ -172,6 +177,65 @@ async fn a_sentinel_that_hangs_or_is_gone_is_passed_over() {
     store.open().await.unwrap();
     assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
     watched.sentinels[0].cont();
+}
+
+/// A port that nobody answers at 127.0.0.1, because its backlog is full, for as long as the result is
+/// kept.
+async fn silent_port() -> (u16, Vec<TcpStream>, TcpListener) {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = socket.listen(1).unwrap();
+    let addr = listener.local_addr().unwrap();
+    let mut waiting = Vec::new();
+    while let Ok(connected) = timeout(Duration::from_secs(1), TcpStream::connect(addr)).await {
+        waiting.push(connected.unwrap());
+    }
+    (addr.port(), waiting, listener)
+}
+
+/// Regression: the first address used up the sentinel's time. The name is that of a mount namespace,
+/// in which this test runs again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_second_address_of_a_sentinel_is_tried_in_time_if_the_first_is_silent() {
+    const URL: &str = "LEASEHOLD_TEST_SENTINEL";
+    if let Ok(url) = std::env::var(URL) {
+        // On a busy machine, a sentinel may be too slow.
+        let (store, began) = (store(&url), Instant::now());
+        while let Err(fault) = store.open().await {
+            assert!(began.elapsed() < Duration::from_secs(10), "{fault}");
+        }
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let hosts = directory.path().join("hosts");
+    std::fs::write(&hosts, "127.0.0.1 sentinel.test\n127.0.0.2 sentinel.test\n").unwrap();
+    let script = format!("mount --bind {} /etc/hosts && exec \"$0\" \"$@\"", hosts.display());
+    let inside = |program: &OsStr| {
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--mount", "sh", "-c", &script]).arg(program);
+        command
+    };
+    if !inside("true".as_ref()).status().is_ok_and(|status| status.success()) {
+        eprintln!("left out: no file can be mounted here");
+        return;
+    }
+    let watched = Watched::start(Flavor::Valkey91);
+    let (port, _waiting, _listener) = silent_port().await;
+    let sentinel = watched.sentinels[0].port();
+    let listener = TcpListener::bind(("127.0.0.2", port)).await.unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut server = TcpStream::connect(("127.0.0.1", sentinel)).await?;
+                tokio::io::copy_bidirectional(&mut client, &mut server).await
+            });
+        }
+    });
+    let name = thread::current().name().unwrap().to_owned();
+    let mut again = inside(std::env::current_exe().unwrap().as_os_str());
+    let url = format!("redis+sentinel://sentinel.test:{port}/locks");
+    let again = again.args(["--exact", &name]).env(URL, url).output().unwrap();
+    assert!(again.status.success(), "{}", String::from_utf8_lossy(&again.stdout));
 }
 
 #[tokio::test]

@@ -1,12 +1,13 @@
 //! Requests to one sentinel.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use leasehold_core::{Fault, Runtime};
 use redis::aio::{ConnectionLike, MultiplexedConnection, PubSub};
 use redis::{AsyncConnectionConfig, Cmd, Pipeline, RedisConnectionInfo, RedisError, ServerError, Value, cmd};
 
-use super::{ASKED_FOR, SentinelReply, Sentinels};
+use super::{ANSWERS_WITHIN, ASKED_FOR, SentinelReply, Sentinels};
 use crate::address::server::ServerAddr;
 use crate::connection::dial::{complaint, dial};
 
@@ -28,19 +29,29 @@ impl Sentinels {
         runtime: &Arc<dyn Runtime>,
     ) -> Result<SentinelReply, Fault> {
         let share = ASKED_FOR / u32::try_from(self.addrs.len()).unwrap_or(u32::MAX);
-        let asking = self.speak(&self.addrs[nth], runtime, |connection| self.converse(connection));
-        let said = runtime.within(share, asking).await;
-        said.unwrap_or_else(|| Err(self.faults.timed_out(format_args!("no answer within {share:?}"))))
+        self.speak(&self.addrs[nth], share, runtime, |connection| self.converse(connection)).await
     }
 
-    /// An exchange with one sentinel, on a connection of its own.
+    /// An exchange with one sentinel within a limit, on a connection of its own.
     pub(super) async fn speak<T, Exchange: Future<Output = Result<T, Fault>>>(
         &self,
         addr: &ServerAddr,
+        limit: Duration,
         runtime: &Arc<dyn Runtime>,
         converse: impl FnOnce(MultiplexedConnection) -> Exchange,
     ) -> Result<T, Fault> {
-        let stream = dial(addr, self.access.tls.as_ref(), &self.faults, &**runtime).await?;
+        let said = runtime.within(limit, self.exchange(addr, limit, runtime, converse)).await;
+        said.unwrap_or_else(|| Err(self.faults.timed_out(format_args!("no answer within {limit:?}"))))
+    }
+
+    async fn exchange<T, Exchange: Future<Output = Result<T, Fault>>>(
+        &self,
+        addr: &ServerAddr,
+        limit: Duration,
+        runtime: &Arc<dyn Runtime>,
+        converse: impl FnOnce(MultiplexedConnection) -> Exchange,
+    ) -> Result<T, Fault> {
+        let stream = dial(addr, self.access.tls.as_ref(), &self.faults, &**runtime, limit).await?;
         let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
         let login = RedisConnectionInfo::default().set_skip_set_lib_name();
         let made = MultiplexedConnection::new_with_config(&login, stream, config).await;
@@ -101,7 +112,8 @@ impl Sentinels {
     pub(super) async fn listen(&self, nth: usize, runtime: &Arc<dyn Runtime>) -> Result<PubSub, Fault> {
         let password = self.access.password().map_err(|reason| self.faults.lasting(reason))?;
         let login = self.access.login(password.as_ref());
-        let stream = dial(&self.addrs[nth], self.access.tls.as_ref(), &self.faults, &**runtime).await?;
+        let (addr, tls) = (&self.addrs[nth], self.access.tls.as_ref());
+        let stream = dial(addr, tls, &self.faults, &**runtime, ANSWERS_WITHIN).await?;
         let mut connection = PubSub::new(&login, stream).await.map_err(|error| self.broken(error))?;
         connection.subscribe("+switch-master").await.map_err(|error| self.broken(error))?;
         Ok(connection)

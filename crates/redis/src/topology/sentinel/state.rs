@@ -45,13 +45,11 @@ impl Sentinels {
     pub(crate) async fn reports(&self, runtime: &Arc<dyn Runtime>) -> Vec<SentinelReport> {
         let mut reports = Vec::new();
         for addr in &self.addrs {
-            let asking = self.speak(addr, runtime, |mut connection| async move {
+            let asking = self.speak(addr, ANSWERS_WITHIN, runtime, |mut connection| async move {
                 let master = cmd("SENTINEL").arg("MASTER").arg(&self.master).take();
                 self.answer_to(master, &mut connection).await
             });
-            let silent = || Err(self.faults.timed_out(format_args!("no answer within {ANSWERS_WITHIN:?}")));
-            let says = runtime.within(ANSWERS_WITHIN, asking).await.unwrap_or_else(silent);
-            let says = says.and_then(|answer| {
+            let says = asking.await.and_then(|answer| {
                 answer.as_ref().and_then(state_of).ok_or_else(|| {
                     self.faults.lasting("its answer says nothing of a master: is this a sentinel?")
                 })
