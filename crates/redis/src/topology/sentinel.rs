@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use leasehold_core::{Backoff, BoxFuture, Fault, Runtime};
+use leasehold_core::{Backoff, BoxFuture, Fault, Runtime, majority_of};
 use redis::Value;
 
 use crate::address::access::Access;
@@ -59,6 +59,10 @@ impl Sentinels {
 
     /// Connects to the master: to each server that a sentinel names, until one says that it is a
     /// master.
+    ///
+    /// What a majority of the sentinels refuses, or the masters that they name, is refused for good,
+    /// whatever the others might say. But a sentinel that does not answer may be the only one that
+    /// knows a master of this name.
     pub(crate) async fn lead<'a, T>(
         &self,
         runtime: &Arc<dyn Runtime>,
@@ -67,13 +71,15 @@ impl Sentinels {
         let mut said = Vec::new();
         let mut tried = Vec::new();
         let mut refused = None;
-        let mut all_lasting = true;
+        // The masters that refuse for good.
+        let mut refusing = Vec::new();
+        let (mut refuse, mut unknown) = (0, 0);
         let first = self.first.load(Ordering::Relaxed);
         for nth in 0..self.addrs.len() {
             let nth = (first + nth) % self.addrs.len();
             let (says, lasts) = match self.reply_of(nth, runtime).await {
                 Ok(SentinelReply::Master(addr)) if tried.contains(&addr) => {
-                    ("says the same".to_owned(), true)
+                    ("says the same".to_owned(), refusing.contains(&addr))
                 }
                 Ok(SentinelReply::Master(addr)) => {
                     match self.follow(addr, runtime, connect, &mut tried).await {
@@ -84,21 +90,29 @@ impl Sentinels {
                         Err((addr, fault)) => {
                             let (at, reason) = (addr.written(SERVER_PORT), &fault.reason);
                             refused.get_or_insert_with(|| format!("{reason} (the master, {at})"));
-                            (format!("the master is {at}; there: {reason}"), fault.is_lasting())
+                            let says = format!("the master is {at}; there: {reason}");
+                            if fault.is_lasting() {
+                                refusing.push(addr);
+                            }
+                            (says, fault.is_lasting())
                         }
                     }
                 }
-                Ok(SentinelReply::Unknown(names)) => (self.unknown(&names), true),
+                Ok(SentinelReply::Unknown(names)) => {
+                    unknown += 1;
+                    (self.unknown(&names), false)
+                }
                 Err(fault) => (fault.reason.to_string(), fault.is_lasting()),
             };
-            all_lasting &= lasts;
+            refuse += usize::from(lasts);
             said.push(format!("sentinel {}: {says}", self.addrs[nth].written(PORT)));
         }
         // Next time, start with a sentinel that was not just wrong.
         self.first.store((first + 1) % self.addrs.len(), Ordering::Relaxed);
         // If they all name one master, its refusal says enough.
-        let said = refused.filter(|_| all_lasting && tried.len() == 1).unwrap_or_else(|| said.join("; "));
-        Err(if all_lasting { self.faults.lasting(said) } else { self.faults.passing(said) })
+        let is_lasting = refuse >= majority_of(self.addrs.len()) || refuse + unknown == self.addrs.len();
+        let said = refused.filter(|_| is_lasting && tried.len() == 1).unwrap_or_else(|| said.join("; "));
+        Err(if is_lasting { self.faults.lasting(said) } else { self.faults.passing(said) })
     }
 
     /// Connects to a master. If it is slow to answer, also follows the sentinels' answers

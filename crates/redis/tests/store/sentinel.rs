@@ -238,6 +238,19 @@ async fn the_second_address_of_a_sentinel_is_tried_in_time_if_the_first_is_silen
     assert!(again.status.success(), "{}", String::from_utf8_lossy(&again.stdout));
 }
 
+/// Regression: it was tried again until the outage limit, because the third might know another master.
+#[tokio::test]
+async fn a_password_that_the_master_of_most_sentinels_refuses_is_refused_at_once() {
+    let watched = Watched::start(Flavor::Valkey91);
+    let wrong = watched.url().replace("://", "://nobody:wrong@");
+    watched.sentinels[1].kill_9();
+    let master = watched.servers[0].port().to_string();
+    lasting(store(&wrong).open().await, &["nobody", &format!("the master, 127.0.0.1:{master}")]);
+    // One of three says nothing about the others.
+    watched.sentinels[0].kill_9();
+    passing(store(&wrong).open().await, &["nobody", "cannot connect"]);
+}
+
 #[tokio::test]
 async fn errors_name_the_sentinels_and_what_each_said() {
     let watched = Watched::start(Flavor::Valkey91);
