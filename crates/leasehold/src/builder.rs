@@ -127,7 +127,8 @@ impl LocksBuilder {
     /// a blocked runtime does not delay renewals. By default, the calling runtime keeps them.
     ///
     /// A guard that is dropped outside any runtime then blocks until the store has confirmed its
-    /// release, for at most 2 s, because the program may be about to end.
+    /// release, for at most 2 s, because the program may be about to end. Of several that are dropped
+    /// one after the other, only the first waits for a store that does not answer.
     pub const fn own_thread(mut self) -> Self {
         self.own_thread = true;
         self

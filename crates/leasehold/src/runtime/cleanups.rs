@@ -23,8 +23,8 @@ use super::{Clock, lease_clock};
 /// slow server.
 pub(super) const LAST_CLEANUPS: Duration = Duration::from_secs(2);
 
-/// How long the thread waits for more cleanups, so that guards that are dropped one after the other
-/// share a connection.
+/// Guards that are dropped within this time count as dropped one after the other. The thread waits
+/// this long for more cleanups, so that they share a connection.
 const LINGER: Duration = Duration::from_millis(100);
 
 /// The cleanups of one runtime.
@@ -48,6 +48,8 @@ struct State {
     rescue: Option<Arc<Rescue>>,
     /// Until when the shutdown of another runtime, the last one that did, waits for cleanups here.
     awaited_by: Option<(runtime::Id, Instant)>,
+    /// When a drop outside any runtime last waited in vain, if no cleanup has ended since.
+    gave_up: Option<Instant>,
 }
 
 /// A thread that runs interrupted cleanups.
@@ -107,6 +109,7 @@ impl Cleanups {
     ) {
         let mut state = self.state();
         state.on_runtime -= 1;
+        state.gave_up = None;
         if let Some((begin, done)) = cut_off {
             state.ended.get_or_insert_with(lease_clock);
             self.ended.store(true, Ordering::Release);
@@ -128,12 +131,17 @@ impl Cleanups {
         }
     }
 
-    /// Until when a drop waits for a cleanup; the shutdown of a runtime for all of its cleanups.
+    /// Until when a drop waits for a cleanup; the shutdown of a runtime for all of its cleanups. A
+    /// drop outside any runtime directly after one that waited in vain does not wait.
     fn awaited_until(&self, runtime: Option<runtime::Id>) -> Instant {
         let mut state = self.state();
+        let now = lease_clock();
+        if runtime.is_none() && state.gave_up.is_some_and(|at| now.saturating_since(at) < LINGER) {
+            return now;
+        }
         let (known, end) = state.awaited_by.unzip();
         let end = end.filter(|_| runtime.is_some() && runtime == known);
-        let end = end.unwrap_or_else(|| lease_clock() + LAST_CLEANUPS);
+        let end = end.unwrap_or(now + LAST_CLEANUPS);
         state.awaited_by = runtime.map(|runtime| (runtime, end));
         end
     }
@@ -290,12 +298,15 @@ impl Drop for Outlast {
     fn drop(&mut self) {
         let Some(done) = self.done.take() else { return };
         let end = self.cleanups.awaited_until(self.runtime);
-        pollster::block_on(tokio::task::unconstrained(async {
+        let in_vain = pollster::block_on(tokio::task::unconstrained(async {
             tokio::select! {
                 biased;
-                _ = done => {}
-                () = self.timers.clone().sleep_until(end) => {}
+                _ = done => false,
+                () = self.timers.clone().sleep_until(end) => true,
             }
         }));
+        if in_vain && self.runtime.is_none() {
+            self.cleanups.state().gave_up = Some(lease_clock());
+        }
     }
 }

@@ -1,10 +1,11 @@
 //! Locks and the runtimes that renew them: ended, missing, blocked, or Leasehold's own.
 
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use leasehold::{EveryOutcome, LockError, Locks, Loss, ReleaseError, Renewal};
+use conformance::faulty::{CallFate, Faulty};
+use leasehold::{EveryOutcome, LockError, Locks, Loss, MemoryStore, ReleaseError, Renewal, TokioRuntime};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
@@ -32,6 +33,25 @@ fn when_the_runtime_that_connected_ends_guards_are_lost_and_requests_say_why() {
         let error = guard.release().await.unwrap_err();
         assert!(matches!(error, ReleaseError::Closed { .. }), "{error:?}");
     });
+}
+
+/// Regression: each of them waited two seconds.
+#[test]
+fn guards_that_are_dropped_outside_any_runtime_wait_for_a_silent_store_together() {
+    let memory = MemoryStore::new(Arc::new(TokioRuntime::on_own_thread().unwrap()));
+    let store = Faulty::over(Arc::new(memory));
+    let locks = Locks::builder().own_thread().over(store.clone()).unwrap();
+    let lock = |name: &str| runtime().block_on(locks.mutex(name).lock().into_future()).unwrap();
+    let guards = ["a", "b", "c", "d", "e"].map(lock);
+    store.set(CallFate::Hung);
+    let began = Instant::now();
+    drop(guards);
+    let took = began.elapsed();
+    assert!(took >= Duration::from_secs(2) && took < Duration::from_secs(6), "{took:?}");
+    while store.count("give_up") < 5 {
+        assert!(began.elapsed() < Duration::from_secs(20), "some are not released");
+        thread::sleep(Duration::from_millis(10));
+    }
 }
 
 /// They panicked, because the timers of a runtime that has ended do.
