@@ -258,6 +258,20 @@ fn an_attempt_that_waits_is_in_one_queue_and_asks_that_member_first() {
     assert_eq!(world.answer(), granted(FENCE + 3));
 }
 
+/// A break may be why a member does not have it, so the member's record is read first.
+#[test]
+fn a_transferred_lease_is_renewed_and_taken_again_only_where_the_record_permits() {
+    let mut world = World::of(3);
+    world.machine.handle_transferred(fence(FENCE));
+    let renewal = world.machine.renew(0);
+    assert_eq!((renewal.fence, renewal.rejoin), (Some(fence(FENCE)), Rejoin::No));
+    let key = world.attempt.claim.first_key().clone();
+    world.machine.handle_renewed(0, &renewal, &Ok(HoldAnswer::NotHeld { key, held_by: None }));
+    let again = world.machine.renew(0);
+    assert_eq!(again.rejoin, Rejoin::UnlessBroken);
+    assert!(world.machine.handle_last_break(0, &again, None));
+}
+
 #[test]
 fn an_attempt_whose_queue_is_gone_starts_over() {
     let mut world = World::of(3);
