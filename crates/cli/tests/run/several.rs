@@ -39,6 +39,7 @@ fn several_keys_have_one_fence_in_any_order_of_their_names() {
     }
 }
 
+/// node-redlock: several resources together.
 #[test]
 fn a_request_for_several_keys_gets_all_or_none_and_learns_which_is_held() {
     for site in Site::on_each_store(Flavor::Valkey91) {

@@ -194,12 +194,14 @@ async fn a_release_gives_up_when_the_lease_has_ended_by_itself() {
     assert!(world.time.passed() - begun <= TTL);
 }
 
+/// redis-dlm: `extend` refuses to exceed the maxHoldTime.
 #[tokio::test(start_paused = true)]
 async fn a_longest_hold_ends_however_long_the_guard_lives() {
     let at_most = 25 * SECOND;
     let world = World::with(TTL, |builder| builder.renewal(Renewal::AtMost(at_most)));
     let guard = world.locks.mutex("k").lock().await.unwrap();
     sleep(6 * SECOND).await;
+    guard.renew(TTL).await.unwrap();
     let error = guard.renew(20 * SECOND).await.unwrap_err();
     assert!(matches!(error, RenewError::PastLongestHold { .. }), "{error:?}");
     let lost = guard.lost();
@@ -227,6 +229,8 @@ async fn a_renewal_of_ones_own_lengthens_the_lease() {
     assert!(matches!(guard.renew(TTL).await, Err(RenewError::Lost(Loss::Expired { .. }))));
 }
 
+/// redislock: `acquire(key)` with `retries`. redisLocker: `waitLock` exceeded its time. node-redlock:
+/// `attempts`.
 #[tokio::test(start_paused = true)]
 async fn a_wait_ends_when_it_should_and_says_who_holds() {
     let world = World::begin(TTL);
@@ -264,6 +268,7 @@ async fn a_place_in_the_queue_is_given_up_even_after_the_store_was_silent_beyond
     drop(guard);
 }
 
+/// redislock: `acquire(key)` without `retries`.
 #[tokio::test(start_paused = true)]
 async fn a_try_is_one_ask_and_leaves_nothing() {
     let world = World::begin(TTL);
@@ -287,6 +292,7 @@ async fn a_store_that_refuses_is_not_asked_again() {
 }
 
 /// The answer was lost, the grant was not: the same attempt finds it, without waiting for a TTL.
+/// node-redlock: `attempts`.
 #[tokio::test(start_paused = true)]
 async fn a_grant_whose_answer_was_lost_is_found_again() {
     let world = World::begin(TTL);
@@ -311,6 +317,7 @@ async fn an_answer_that_outlasts_its_lease_is_no_lock() {
     assert!(world.is_empty());
 }
 
+/// redislock: `acquire(key)` with −1 `retries`, which waits for ever.
 #[tokio::test(start_paused = true)]
 async fn waiters_are_served_in_the_order_in_which_they_came_and_at_once() {
     let (world, guard) = holding().await;
@@ -533,6 +540,7 @@ async fn closing_waits_for_a_second_for_a_request_that_is_not_polled() {
     assert!(matches!(request.await, Err(LockError::Closed { .. })));
 }
 
+/// redislock: `getAcquiredLocks()`. Its locks stayed in the list, as held, after they had expired.
 #[tokio::test(start_paused = true)]
 async fn the_guards_of_this_process_are_listed_without_the_lost_ones() {
     let world = World::begin(TTL);
@@ -595,6 +603,7 @@ async fn however_many_leases_are_due_a_store_has_few_requests_at_once_and_a_sile
     }
 }
 
+/// exclusive-lock: it checks its input.
 #[tokio::test(start_paused = true)]
 async fn invalid_requests_are_refused_before_anything_is_sent() {
     let world = World::begin(TTL);

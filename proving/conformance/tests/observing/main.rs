@@ -6,5 +6,4 @@ mod figures;
 mod log;
 mod notices;
 mod onlooking;
-mod seed_rows;
 mod world;

@@ -10,6 +10,7 @@ use crate::world::{db, server, take, until};
 
 const SECOND: Duration = Duration::from_secs(1);
 
+/// redis-dlm: Redlock over instances of several kinds.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_quorum_of_redis_postgresql_and_a_file_loses_one_of_them_and_leaves_nothing() {
     let postgres = server(&[]).await;

@@ -22,6 +22,7 @@ async fn counted(times: &AtomicU32) -> Fine {
     Ok(times.fetch_add(1, Ordering::SeqCst))
 }
 
+/// exclusive-lock: exclusive initialisation.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_of_ten_simultaneous_callers_does_the_job_and_the_others_find_it_done() {
     for place in Place::each(Flavor::Valkey91) {
@@ -51,6 +52,7 @@ async fn one_of_ten_simultaneous_callers_does_the_job_and_the_others_find_it_don
     }
 }
 
+/// exclusive-lock: `acquire()` returns true in one instance and false in all others; periodic checks.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_of_ten_simultaneous_callers_does_the_job_in_each_period_and_nobody_waits() {
     for place in Place::each(Flavor::Valkey91) {

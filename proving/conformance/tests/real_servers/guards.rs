@@ -154,6 +154,7 @@ async fn a_foreign_lock_keeps_us_out_for_its_ttl_and_ours_keeps_it_out() {
     }
 }
 
+/// redisLocker: `waitLock` swallowed every error.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_value_that_is_not_a_lock_is_an_error_and_stays_intact() {
     let server = Server::start(Flavor::Redis70);

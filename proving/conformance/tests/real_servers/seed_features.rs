@@ -1,13 +1,11 @@
 //! The features of five lock libraries, written with Leasehold: a test for each feature that no
 //! other test covers. `docs/replacing.md` lists all of them.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use leasehold::{
-    AnyStore, Backoff, ConnectError, Drift, EveryOutcome, LockError, Locks, Misuse, OnceOutcome,
-    ReleaseError, RenewError, Renewal,
+    Backoff, ConnectError, Drift, Event, Events, LockError, Locks, Misuse, Owner, ReleaseError, RenewError,
+    Renewal,
 };
 use servers::{Flavor, Server};
 use tokio::time::{sleep, timeout};
@@ -24,21 +22,7 @@ async fn two() -> (Server, Locks, Locks) {
     (server, here, there)
 }
 
-/// redislock: `acquire(key)` with `retries` 0, n or −1, and a `delay` between them.
-#[tokio::test(flavor = "multi_thread")]
-async fn redislock_acquire_tries_once_waits_so_long_or_for_ever() {
-    let (_server, here, there) = two().await;
-    let guard = here.mutex("k").lock().await.unwrap();
-    assert!(there.mutex("k").try_lock().await.unwrap().is_none());
-    let error = there.mutex("k").lock().within(SECOND / 5).await.unwrap_err();
-    assert!(matches!(error, LockError::TimedOut { held_by: Some(_), .. }), "{error:?}");
-    let for_ever = tokio::spawn(there.mutex("k").lock().into_future());
-    sleep(SECOND / 5).await;
-    assert!(!for_ever.is_finished());
-    guard.release().await.unwrap();
-    drop(timeout(LONG, for_ever).await.unwrap().unwrap().unwrap());
-}
-
+/// exclusive-lock: calling `release()` twice is not an error. Here, a released guard no longer exists.
 /// redislock: `release()` of one's own lock alone, an error if that had expired. redisLocker:
 /// `unLock` returns null, 0, 1 or −1 where these errors explain; its late unlock deleted the lock
 /// of another task of the same process.
@@ -93,22 +77,6 @@ async fn redislock_defaults_are_the_builders_and_each_lock_may_differ() {
     assert!(other.is_held());
 }
 
-/// redislock: `getAcquiredLocks()`. Its locks stayed in the list, as held, after they had expired.
-#[tokio::test(flavor = "multi_thread")]
-async fn redislock_acquired_locks_are_those_that_are_held_now() {
-    let locks = Locks::in_memory();
-    let short = locks.mutex("short").ttl(SECOND / 10).renewal(Renewal::Off).lock().await.unwrap();
-    let long = locks.mutex("long").lock().await.unwrap();
-    assert_eq!(locks.guards().len(), 2);
-    short.lost().await;
-    assert!(!short.is_held());
-    let held: Vec<_> =
-        locks.guards().iter().flat_map(|held| held.keys().cloned().collect::<Vec<_>>()).collect();
-    assert_eq!(held, long.keys().cloned().collect::<Vec<_>>());
-    long.release().await.unwrap();
-    assert_eq!(locks.guards().len(), 0);
-}
-
 /// redislock: LockAcquisitionError, LockReleaseError, LockExtendError, LockHeldError.
 #[tokio::test(flavor = "multi_thread")]
 async fn redislock_errors_are_one_type_for_each_operation_with_the_facts_in_them() {
@@ -142,55 +110,56 @@ async fn redis_locker_locks_many_keys_by_one_object() {
     here.close(LONG).await.unwrap();
 }
 
-/// redisLocker: `waitLock(key, expire, interval, waitTime)` exceeded its time, and swallowed every
-/// error.
+/// exclusive-lock: `inspect()` gives everybody the TTL and `lock_contents`, and null if there is no
+/// lock.
 #[tokio::test(flavor = "multi_thread")]
-async fn redis_locker_wait_lock_does_not_overshoot_and_swallows_no_error() {
-    let (server, here, there) = two().await;
-    let _guard = here.mutex("k").lock().await.unwrap();
-    let begun = Instant::now();
-    let error = there.mutex("k").lock().within(SECOND / 2).await.unwrap_err();
-    assert!(matches!(error, LockError::TimedOut { .. }), "{error:?}");
-    assert!((SECOND / 2..SECOND).contains(&begun.elapsed()), "{:?}", begun.elapsed());
-    server.text(&["RPUSH", "list", "x"]);
-    let error = there.mutex("list").lock().within(LONG).await.unwrap_err();
-    assert!(matches!(error, LockError::NotALock { .. }), "{error:?}");
-}
-
-/// exclusive-lock: exclusive initialisation and periodic checks, done by one instance of several.
-#[tokio::test(flavor = "multi_thread")]
-async fn exclusive_lock_initialisation_and_periodic_checks_are_done_by_one_instance() {
+async fn exclusive_lock_inspect_and_lock_contents_are_there_for_anybody() {
     let (_server, here, there) = two().await;
-    let times = Arc::new(AtomicU32::new(0));
-    let count = || {
-        let times = times.clone();
-        async move { Ok::<_, std::io::Error>(times.fetch_add(1, Ordering::Relaxed)) }
-    };
-    let (one, other) = (here.once("init"), there.once("init"));
-    let (one, other) = tokio::join!(one.run(|_| count()), other.run(|_| count()));
-    let ran = [one, other].map(|done| matches!(done.unwrap(), OnceOutcome::Ran(_)));
-    assert!(ran[0] != ran[1] && times.load(Ordering::Relaxed) == 1, "{ran:?}");
-
-    let (one, other) = (here.every(LONG, "check"), there.every(LONG, "check"));
-    let (one, other) = tokio::join!(one.run(|_| count()), other.run(|_| count()));
-    let ran = [one, other].map(|done| matches!(done.unwrap(), EveryOutcome::Ran(_)));
-    assert!(ran[0] != ran[1] && times.load(Ordering::Relaxed) == 2, "{ran:?}");
+    assert_eq!(there.inspect("k").await.unwrap().holders, []);
+    let guard = here.mutex("k").ttl(3 * SECOND).label("pod-7, since the deploy").lock().await.unwrap();
+    let state = there.inspect("k").await.unwrap();
+    let [holding] = &state.holders[..] else { panic!("{state:?}") };
+    let Owner::Holder { holder, label: Some(label) } = &holding.owner else { panic!("{holding:?}") };
+    assert_eq!((*holder, label.as_str()), (guard.holder(), "pod-7, since the deploy"));
+    let left = holding.remaining.unwrap();
+    assert!(left > SECOND && left <= 3 * SECOND, "{left:?}");
+    guard.release().await.unwrap();
+    assert_eq!(there.inspect("k").await.unwrap().holders, []);
 }
 
-/// redis-dlm: Redlock over instances of several kinds.
+/// exclusive-lock: the event `error`. When the key was gone, it went on emitting refreshed; when a
+/// thief had the key, it refreshed the thief's lock and deleted it in the end. Without a listener,
+/// the process ended.
 #[tokio::test(flavor = "multi_thread")]
-async fn redis_dlm_locks_over_a_mix_of_stores() {
-    let (redis, valkey) = (Server::start(Flavor::Redis70), Server::start(Flavor::Valkey91));
-    let directory = tempfile::tempdir().unwrap();
-    let file = format!("file:{}", directory.path().join("leases.db").display());
-    let urls = [redis.url() + "?quarantine=no", valkey.url() + "?quarantine=no", file];
-    let stores = || urls.each_ref().map(|url| AnyStore::from_url(url).unwrap());
-    let process = || Locks::builder().ttl(5 * SECOND).quorum(stores(), 10 * SECOND).unwrap();
-    let (here, there) = (process(), process());
-    let guard = here.mutex("k").lock().await.unwrap();
-    assert!(there.mutex("k").try_lock().await.unwrap().is_none());
-    guard.release().await.unwrap();
-    there.mutex("k").lock().await.unwrap().release().await.unwrap();
+async fn exclusive_lock_event_error_comes_when_the_key_is_gone_or_a_thiefs_and_nobody_need_listen() {
+    let (server, here, there) = two().await;
+    let lease = |key: &str| here.mutex(key).ttl(3 * SECOND);
+    let next = async |events: &mut Events| {
+        timeout(5 * SECOND, events.next()).await.expect("soon").expect("not over")
+    };
+    let (unheard, mut events) = (lease("unheard").lock().await.unwrap(), here.events());
+    for steal in [&["DEL", "k"][..], &["SET", "k", "a thief's"][..]] {
+        let guard = lease("k").lock().await.unwrap();
+        server.text(&["DEL", "k"]);
+        server.text(steal);
+        let lost = async {
+            loop {
+                if let Event::Lost { request, .. } = next(&mut events).await {
+                    return request;
+                }
+            }
+        };
+        assert_eq!(timeout(3 * SECOND, lost).await.unwrap().holder, guard.holder());
+        assert!(!guard.is_held());
+        guard.release().await.unwrap_err();
+    }
+    assert_eq!(server.text(&["GET", "k"]).as_text(), Some("a thief's"), "it was not ours to delete");
+    server.kill_9();
+    assert!(matches!(next(&mut events).await, Event::StoreFault { .. } | Event::Renewed { .. }));
+    drop(events);
+    let mut there_too = there.events();
+    unheard.lost().await;
+    drop((there_too.next(), unheard));
 }
 
 /// redis-dlm: `duration`, `retryCount`, `retryDelay`, `maxHoldTime`, `driftFactor` and
@@ -229,19 +198,6 @@ async fn redis_dlm_lock_says_its_key_holder_ttl_and_times() {
     assert_ne!(locks.mutex("k").lock().await.unwrap().holder(), first);
 }
 
-/// redis-dlm: `extend` refuses to exceed the maxHoldTime.
-#[tokio::test(flavor = "multi_thread")]
-async fn redis_dlm_extend_does_not_pass_the_longest_hold() {
-    let locks = Locks::in_memory();
-    let renewal = Renewal::AtMost(2 * SECOND);
-    let guard = locks.mutex("k").ttl(SECOND).renewal(renewal).lock().await.unwrap();
-    guard.renew(SECOND).await.unwrap();
-    let error = guard.renew(LONG).await.unwrap_err();
-    assert!(matches!(error, RenewError::PastLongestHold { .. }), "{error:?}");
-    assert!(guard.is_held());
-    timeout(3 * SECOND, guard.lost()).await.expect("it ends with the longest hold");
-}
-
 /// redis-dlm subtracted the time of its retries from the lease, acquired the lock, and reported
 /// that it had taken too long; and it had the same error for a held lock and for a dead server.
 #[tokio::test(flavor = "multi_thread")]
@@ -260,29 +216,4 @@ async fn redis_dlm_waiting_takes_nothing_off_the_lease_and_held_is_not_dead() {
     server.kill_9();
     let dead = here.mutex("other").lock().within(SECOND).await.unwrap_err();
     assert!(matches!(dead, LockError::Unreachable { .. }), "{dead:?}");
-}
-
-/// node-redlock: several resources together, all or nothing.
-#[tokio::test(flavor = "multi_thread")]
-async fn redlock_several_resources_are_all_or_none() {
-    let (server, here, there) = two().await;
-    let one = here.mutex("account:2").lock().await.unwrap();
-    assert!(there.mutex_all(["account:1", "account:2"]).try_lock().await.unwrap().is_none());
-    assert_eq!(server.text(&["EXISTS", "account:1"]).as_integer(), Some(0), "half of it is left");
-    one.release().await.unwrap();
-    let both = there.mutex_all(["account:2", "account:1"]).lock().await.unwrap();
-    assert_eq!(both.keys().len(), 2);
-    assert!(here.mutex("account:1").try_lock().await.unwrap().is_none());
-    both.release().await.unwrap();
-}
-
-/// node-redlock: `attempts` and `attemptsRemaining`. The number of requests is in the guard and in
-/// the error; the remaining time is up to the caller.
-#[tokio::test(flavor = "multi_thread")]
-async fn redlock_attempts_are_counted_in_guards_and_errors() {
-    let (_server, here, there) = two().await;
-    let guard = here.mutex("k").lock().await.unwrap();
-    assert_eq!(guard.attempts(), 1);
-    let error = there.mutex("k").lock().within(SECOND / 5).await.unwrap_err();
-    assert!(matches!(error, LockError::TimedOut { attempts: 1.., .. }), "{error:?}");
 }
