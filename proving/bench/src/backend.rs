@@ -3,7 +3,7 @@
 use std::fmt;
 
 use leasehold::postgres;
-use servers::{Flavor, Postgres, Reply, Server};
+use servers::{Flavor, Postgres, Server};
 use tempfile::TempDir;
 
 use crate::tap::Tap;
@@ -138,20 +138,14 @@ impl OpenStore {
     /// The server's own statistics about the scripts that it ran; `None` without a server.
     pub fn scripts(&self) -> Option<ScriptTime> {
         let reply = self.server.as_ref()?.text(&["INFO", "commandstats"]);
-        Some(ScriptTime::of(bulk(&reply)))
+        Some(ScriptTime::of(reply.as_text().unwrap_or_default()))
     }
 
     /// How often the server extended the life of a key, alone or in scripts; `None` without a
     /// server.
     pub fn extensions(&self) -> Option<u64> {
-        let reply = self.server.as_ref()?.text(&["INFO", "commandstats"]);
-        let calls = bulk(&reply).lines().find_map(|line| line.trim().strip_prefix("cmdstat_pexpire:calls="));
-        Some(calls.and_then(|calls| calls.split(',').next()?.parse().ok()).unwrap_or(0))
+        Some(self.server.as_ref()?.calls("pexpire"))
     }
-}
-
-fn bulk(reply: &Reply) -> &str {
-    reply.as_text().unwrap_or_default()
 }
 
 /// The number of scripts that ran, and their total time in µs.

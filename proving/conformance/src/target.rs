@@ -205,10 +205,7 @@ impl Target {
             return served();
         }
         let Some(server) = self.server() else { return };
-        let info = server.text(&["INFO", "server"]);
-        let run = info.as_text().and_then(|text| text.lines().find_map(|line| line.strip_prefix("run_id:")));
-        let run = run.expect("a run_id").trim();
-        server.text(&["SET", MEMBER_KEY, run, "PX", "86400000"]);
+        server.text(&["SET", MEMBER_KEY, &server.run_id(), "PX", "86400000"]);
     }
 
     /// Makes the store lose everything, as in a restart without its data.

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use servers::{Reply, Server};
+use servers::Server;
 
 use crate::{Crowd, Handover, ParsedHistory, crowd::LOOK};
 
@@ -105,16 +105,12 @@ pub fn report(name: &str, crowd: &Crowd, parsed_history: &ParsedHistory) {
 /// that vouches for it; none of them forever.
 #[must_use]
 pub fn left_behind(server: &Server) -> Vec<String> {
-    let Reply::Array(Some(keys)) = server.text(&["KEYS", "*"]) else { panic!("no keys") };
-    let keys =
-        keys.into_iter().map(|key| if let Reply::Bulk(Some(key)) = key { key } else { panic!("{key:?}") });
     let mut left = Vec::new();
-    for key in keys {
-        let name = String::from_utf8_lossy(&key).into_owned();
+    for name in server.keys("*") {
         let may_last = ["leasehold:c", "leasehold:f", "leasehold:m", "leasehold:b"]
             .iter()
             .any(|kind| name.starts_with(kind));
-        match server.command(&[b"PTTL", &key]).as_integer() {
+        match server.text(&["PTTL", &name]).as_integer() {
             Some(-1) => left.push(format!("{name} has no end")),
             Some(ends_in) if ends_in >= 0 && !may_last => left.push(format!("{name} ends in {ends_in} ms")),
             _ => {}

@@ -174,6 +174,37 @@ impl Server {
         self.command(&words)
     }
 
+    /// The id that the server gave itself when it started.
+    #[track_caller]
+    pub fn run_id(&self) -> String {
+        let info = self.text(&["INFO", "server"]);
+        let id = info.as_text().and_then(|text| text.lines().find_map(|line| line.strip_prefix("run_id:")));
+        id.expect("INFO has a run_id").to_owned()
+    }
+
+    /// The keys that match a pattern, in order.
+    #[track_caller]
+    pub fn keys(&self, pattern: &str) -> Vec<String> {
+        let reply = self.text(&["KEYS", pattern]);
+        let Reply::Array(Some(keys)) = &reply else { panic!("{}: KEYS: {reply:?}", self.setup.flavor) };
+        let mut keys: Vec<_> =
+            keys.iter().map(|key| key.as_text().unwrap_or_else(|| panic!("{key:?}")).to_owned()).collect();
+        keys.sort();
+        keys
+    }
+
+    /// How often a command was called, also by scripts.
+    #[track_caller]
+    pub fn calls(&self, command: &str) -> u64 {
+        let stats = self.text(&["INFO", "commandstats"]);
+        let begins = format!("cmdstat_{command}:calls=");
+        let calls =
+            stats.as_text().expect("INFO is text").lines().find_map(|line| line.strip_prefix(&*begins));
+        calls.map_or(0, |calls| {
+            calls.split(',').next().and_then(|calls| calls.parse().ok()).expect("a number")
+        })
+    }
+
     fn process(&self) -> MutexGuard<'_, Process> {
         // A restart that panicked leaves the old, ended process, which is a valid state.
         self.process.lock().unwrap_or_else(PoisonError::into_inner)

@@ -48,6 +48,21 @@ fn valkey_9_1_answers() {
 }
 
 #[test]
+fn a_server_names_its_keys_and_says_how_often_a_command_was_called() {
+    let server = Server::start(Flavor::Redis70);
+    assert_eq!(server.keys("*"), [""; 0]);
+    for key in ["b", "a", "other"] {
+        server.text(&["SET", key, ""]);
+    }
+    server.text(&["EVAL", "redis.call('SET', 'c', '')", "0"]);
+    assert_eq!(server.keys("?"), ["a", "b", "c"]);
+    assert_eq!((server.calls("set"), server.calls("get")), (4, 0), "also by scripts");
+    let first = server.run_id();
+    server.restart();
+    assert_ne!(server.run_id(), first);
+}
+
+#[test]
 fn every_kind_of_reply_is_read() {
     let server = Server::start(Flavor::Redis62);
     assert_eq!(server.text(&["SET", "k", ""]), ok());

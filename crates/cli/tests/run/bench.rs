@@ -59,12 +59,6 @@ fn has_measured_all(done: &Done) {
     assert!(medians["pairs ratio 1"] < 2.0, "{medians:?}");
 }
 
-/// All names on a server.
-fn names(server: &Server) -> Vec<String> {
-    let Reply::Array(Some(keys)) = server.text(&["KEYS", "*"]) else { panic!("no answer to KEYS") };
-    keys.iter().filter_map(Reply::as_text).map(str::to_owned).collect()
-}
-
 /// The beginning of the keys with the last fences, at a server and at a member of a quorum.
 const FENCES: &str = "leasehold:c{";
 const FENCES_OF_A_MEMBER: &str = "leasehold:f{";
@@ -72,7 +66,7 @@ const FENCES_OF_A_MEMBER: &str = "leasehold:f{";
 /// Checks that only the fences of the locks are left, which expire.
 #[track_caller]
 fn only_remain(kind: &str, server: &Server) {
-    let names = names(server);
+    let names = server.keys("*");
     assert!(!names.is_empty(), "there were locks, and so there are fences");
     for name in names {
         assert!(name.starts_with(kind), "{name} is left");
@@ -143,7 +137,8 @@ fn a_cluster_is_measured() {
     let cluster = Cluster::start(Flavor::Redis70, 3, 0);
     let site = Site::new();
     has_measured_all(&bench(&site, &["--json", &cluster.url()]));
-    cluster.nodes().iter().filter(|node| !names(node).is_empty()).for_each(|node| only_remain(FENCES, node));
+    let used = cluster.nodes().iter().filter(|node| !node.keys("*").is_empty());
+    used.for_each(|node| only_remain(FENCES, node));
 }
 
 #[test]
@@ -166,7 +161,7 @@ fn a_server_that_goes_away_meanwhile_is_69() {
     let server = Server::start(Flavor::Redis70);
     let site = Site::new();
     let bench = going_on(&site, &server.url());
-    until("something is measured", || !names(&server).is_empty());
+    until("something is measured", || !server.keys("*").is_empty());
     server.kill_9();
     let done = bench.finish();
     assert_eq!((done.status.code(), &*done.out), (Some(69), ""), "{done:?}");
@@ -179,7 +174,7 @@ fn ctrl_c_ends_it_and_leaves_no_lock() {
     let server = Server::start(Flavor::Redis82);
     let site = Site::new();
     let bench = going_on(&site, &server.url());
-    until("a lock was granted", || names(&server).iter().any(|name| name.starts_with(FENCES)));
+    until("a lock was granted", || server.keys("*").iter().any(|name| name.starts_with(FENCES)));
     bench.signal(Signal::INT);
     bench.finish().died_of(Signal::INT);
     for store in [server.url(), site.store().to_owned()] {

@@ -113,9 +113,7 @@ fn with_three_of_five_stopped_or_killed_it_says_69_in_time_names_each_and_leaves
 fn three() -> [Server; 3] {
     let servers = [Flavor::Redis70, Flavor::Valkey91, Flavor::Redis70].map(Server::start);
     for server in &servers {
-        let info = server.text(&["INFO", "server"]);
-        let run = info.as_text().and_then(|text| text.lines().find_map(|line| line.strip_prefix("run_id:")));
-        server.text(&["SET", "leasehold:member", run.expect("a run_id").trim(), "PX", "86400000"]);
+        server.text(&["SET", "leasehold:member", &server.run_id(), "PX", "86400000"]);
     }
     servers
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use leasehold_core::{
     AdminStore, Attempt, BreakAnswer, Claim, Fault, Fence, GrantAnswer, HoldAnswer, MemberStore as _, Owner,
-    Proposal, Store, Ttl, WaitMode,
+    Store, Ttl, WaitMode,
 };
 use leasehold_redis::slot::{FenceKeys, slot_of};
 use leasehold_redis::{ClusterStore, RedisStore};
@@ -16,10 +16,11 @@ use servers::{Cluster, Flavor, Proxy, Reply, Server};
 use tokio::task::JoinHandle;
 
 use crate::login::MINIMAL;
-use crate::queue::{
-    WAIT, counted, let_go, lock, scripts, subscribe, until, until_queued, wait, wait_in_line,
+use crate::queue::{WAIT, let_go, lock, scripts, subscribe, until, until_queued, wait, wait_in_line};
+use crate::world::{
+    as_user, at_member, attempt, claiming, every_server, grant, granted, key, lasting, passing, runtime,
+    store, value,
 };
-use crate::world::{attempt, every_server, grant, granted, key, lasting, passing, runtime, store, value};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -122,7 +123,7 @@ async fn a_lock_that_somebody_waits_for_is_handed_on_and_the_next_requests_skip_
         let server = Server::start(flavor);
         let [here, there] = [(); 2].map(|()| store(&server.url()));
         // Nothing but a batch calls this.
-        let batches = || counted(&server, "mget", "calls");
+        let batches = || server.calls("mget");
         for in_vain in [1, 0] {
             let ([first, second], waiting) = held_and_awaited(&server, &here, &there).await;
             let before = batches();
@@ -332,7 +333,7 @@ async fn a_release_in_a_batch_deletes_only_what_is_the_callers() {
 async fn a_user_without_mget_is_served_one_by_one_and_tries_a_batch_once() {
     for flavor in [Flavor::Redis62, Flavor::Redis70, Flavor::Valkey91] {
         let server = Server::setup(flavor).acl_user("lock", &format!("{MINIMAL} -mget")).start();
-        let store = store(&format!("redis://lock:secret@127.0.0.1:{}", server.port()));
+        let store = store(&as_user(&server, "lock"));
         store.open().await.unwrap();
         let before = scripts(&server);
         for _ in 0..3 {
@@ -353,13 +354,13 @@ async fn a_user_without_mget_is_served_one_by_one_and_tries_a_batch_once() {
 async fn a_key_that_a_user_may_not_lock_leaves_the_batches_of_its_other_keys() {
     for flavor in Flavor::ALL {
         let server = Server::setup(flavor).acl_user("lock", MINIMAL).start();
-        let store = store(&format!("redis://lock:secret@127.0.0.1:{}", server.port()));
+        let store = store(&as_user(&server, "lock"));
         lasting(grant(&store, &attempt(&["elsewhere"])).await, &["~leasehold:"]);
         let ours = attempt(&["app:k"]);
         granted(grant(&store, &ours).await);
         assert_eq!(store.release(&ours).await, Ok(HoldAnswer::Done));
         // Nothing but a batch calls this.
-        assert_eq!(counted(&server, "mget", "calls"), 1, "{flavor}");
+        assert_eq!(server.calls("mget"), 1, "{flavor}");
     }
 }
 
@@ -458,13 +459,8 @@ async fn what_a_quorum_asks_a_member_alone_is_one_script() {
     for flavor in Flavor::ALL {
         let server = Server::start(flavor);
         let store = store(&format!("{}?quarantine=no", server.url()));
-        let member = |attempt: Attempt| {
-            let max_ttl = Ttl::new(Duration::from_secs(60)).unwrap();
-            let holder = attempt.holder;
-            attempt.at_member(holder, Proposal { fence: Fence::new(7).unwrap(), max_ttl })
-        };
         store.open().await.unwrap();
-        let [ours, rival] = [(); 2].map(|()| member(attempt(&["k"])));
+        let [ours, rival] = [(); 2].map(|()| at_member(&attempt(&["k"])));
         // From now on, the server knows the scripts.
         granted(grant(&store, &ours).await);
         store.give_up(&ours).await.unwrap();
@@ -499,8 +495,7 @@ async fn several_keys_are_no_part_of_a_batch() {
 }
 
 fn reader(name: &str) -> Attempt {
-    let like = attempt(&[name]);
-    Attempt::new(Claim::shared([key(name)]).unwrap(), like.holder, like.label, like.ttl)
+    claiming(Claim::shared([key(name)]).unwrap())
 }
 
 /// A value at a key that several hold belongs to none of them, and readers mark the writer's value
@@ -547,10 +542,7 @@ async fn a_batch_in_a_cluster_is_split_by_slot_and_follows_a_moving_slot() {
 
         let (slot, ours) = (slot_of(b"k"), [(); 4].map(|()| attempt(&["k"])));
         let (from, to) = (cluster.owner(slot), cluster.other(slot));
-        let left = || -> usize {
-            let keys = cluster.nodes().iter().map(|node| node.text(&["KEYS", "k"]));
-            keys.map(|found| if let Reply::Array(Some(found)) = found { found.len() } else { 1 }).sum()
-        };
+        let left = || cluster.nodes().iter().map(|node| node.keys("k").len()).sum::<usize>();
         granted(store.grant(&ours[0], WaitMode::Try).await);
         assert_eq!(store.release(&ours[0]).await, Ok(HoldAnswer::Done));
         assert_eq!(left(), 0);

@@ -10,8 +10,8 @@ use leasehold_core::{InspectStore as _, Misuse, Store};
 use leasehold_redis::RedisStore;
 use servers::{Flavor, Proxy, Server};
 
-use crate::lent::it_works;
-use crate::queue::{counted, until};
+use crate::lent::{gives_up_a_stuck_grant, it_works};
+use crate::queue::until;
 use crate::world::{attempt, grant, granted, key, passing, runtime, value};
 
 /// Configured as in many applications: failures are retried soon and often. `pause` is the delay
@@ -79,7 +79,7 @@ async fn a_request_in_flight_when_the_connection_breaks_is_not_sent_again() {
         let theirs = tokio::spawn(async move { says(&theirs, "INCR", "n").await });
         let cutting = async {
             until("the script and the INCR are run", Duration::from_secs(10), || {
-                counted(&server, "evalsha", "calls") == 1 && value(&server, "n").as_deref() == Some("1")
+                server.calls("evalsha") == 1 && value(&server, "n").as_deref() == Some("1")
             })
             .await;
             proxy.cut();
@@ -88,7 +88,7 @@ async fn a_request_in_flight_when_the_connection_breaks_is_not_sent_again() {
         let (answer, ()) = tokio::join!(grant(&store, &ours), cutting);
         passing(answer, &["ours", "the connection broke"]);
         assert_eq!(theirs.await.unwrap().unwrap(), "2");
-        assert_eq!(counted(&server, "evalsha", "calls"), 1);
+        assert_eq!(server.calls("evalsha"), 1);
 
         store.give_up(&ours).await.unwrap();
         assert_eq!(value(&server, "k"), None);
@@ -119,7 +119,7 @@ async fn a_request_queued_without_a_connection_is_not_sent_after_its_limit() {
     passing(grant(&store, &waited).await, &["no answer"]);
     // It is behind ours in fred's queue, and waits until fred is connected again.
     assert_eq!(says(&client, "PING", "behind ours").await.unwrap(), "behind ours");
-    assert_eq!(counted(&server, "evalsha", "calls"), 0);
+    assert_eq!(server.calls("evalsha"), 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -127,14 +127,7 @@ async fn a_grant_stuck_in_a_client_of_freds_is_given_up_for_good() {
     let server = Server::start(Flavor::Redis82);
     let client = client(&server.url(), RespVersion::RESP3, 10);
     client.init().await.unwrap();
-    let store = lend(&client);
-    granted(grant(&store, &attempt(&["first"])).await);
-    let ours = attempt(&["k"]);
-    server.stop();
-    passing(grant(&store, &ours).await, &["no answer"]);
-    server.cont();
-    store.give_up(&ours).await.unwrap();
-    assert_eq!(value(&server, "k"), None);
+    gives_up_a_stuck_grant(&server, &lend(&client)).await;
 }
 
 #[tokio::test]

@@ -3,16 +3,17 @@
 use std::time::Duration;
 
 use leasehold_core::{
-    AdminStore as _, Diagnosis, Fence, Finding, InspectStore as _, MemberStore as _, Proposal, Remedy,
-    Severity, Store, StoreRole, Ttl,
+    AdminStore as _, Diagnosis, Finding, InspectStore as _, MemberStore as _, Remedy, Severity, Store,
+    StoreRole, Ttl,
 };
 use leasehold_redis::slot::{Side, side_key};
 use leasehold_redis::{ClusterStore, RedisStore};
 use servers::{Cluster, Flavor, Reply, Server};
 
 use crate::login::MINIMAL;
-use crate::queue::{WAIT, counted, until};
-use crate::world::{attempt, grant, granted, key, pttl, runtime, store};
+use crate::queue::WAIT;
+use crate::replicas::linked;
+use crate::world::{as_user, at_member, attempt, grant, granted, key, pttl, runtime, store};
 
 async fn diagnosed(store: &RedisStore) -> Vec<Finding> {
     let Diagnosis { findings, .. } = store.diagnose(StoreRole::Alone).await;
@@ -86,7 +87,7 @@ async fn a_user_without_eval_gets_the_acl_rule_as_a_remedy() {
             let rules: Vec<_> =
                 MINIMAL.split(' ').filter(|rule| rule.strip_prefix('+') != Some(missing)).collect();
             let server = Server::setup(flavor).acl_user("app", &rules.join(" ")).start();
-            let store = store(&format!("redis://app:secret@127.0.0.1:{}", server.port()));
+            let store = store(&as_user(&server, "app"));
             let findings = diagnosed(&store).await;
             let bad: Vec<_> =
                 findings.iter().filter(|finding| finding.severity == Severity::Unsafe).collect();
@@ -104,7 +105,7 @@ async fn a_user_without_eval_gets_the_acl_rule_as_a_remedy() {
 #[tokio::test]
 async fn checks_that_a_minimal_user_may_not_make_are_reported_and_can_be_allowed() {
     let server = Server::setup(Flavor::Redis70).acl_user("app", MINIMAL).start();
-    let store = store(&format!("redis://app:secret@127.0.0.1:{}", server.port()));
+    let store = store(&as_user(&server, "app"));
     let findings = diagnosed(&store).await;
     assert!(findings.iter().all(|finding| finding.severity <= Severity::Unknown), "{findings:#?}");
     let unknown: Vec<_> = findings.iter().filter(|finding| finding.severity == Severity::Unknown).collect();
@@ -120,7 +121,7 @@ async fn a_user_without_the_commands_of_batches_gets_a_note_and_may_list_locks()
     for (denied, told) in [(" -mget", true), ("", false)] {
         let rules = format!("{MINIMAL} +scan +getrange{denied}");
         let server = Server::setup(Flavor::Valkey91).acl_user("app", &rules).start();
-        let store = store(&format!("redis://app:secret@127.0.0.1:{}", server.port()));
+        let store = store(&as_user(&server, "app"));
         let findings = diagnosed(&store).await;
         let is_told = findings.iter().any(|finding| finding.what.contains("requested one by one"));
         assert_eq!((is_told, about(&findings, "listing")), (told, None), "{findings:#?}");
@@ -149,9 +150,7 @@ async fn a_pair_that_keeps_nothing_on_disk_is_unsafe_and_each_command_mends_its_
         let setup = || Server::setup(flavor).arg("repl-diskless-sync-delay", "0").arg("appendonly", "no");
         let master = setup().start();
         let replica = setup().arg("replicaof", &format!("127.0.0.1 {}", master.port())).start();
-        let says =
-            |words| master.text(&["INFO", "replication"]).as_text().is_some_and(|info| info.contains(words));
-        until("the replica is in touch", Duration::from_secs(10), || says("state=online")).await;
+        linked(&master, &replica).await;
         let at_master = store(&master.url());
         mends(&master, &at_master, "persistence", Severity::Unsafe, &["appendonly is no"]).await;
         mends(&master, &at_master, "min-replicas", Severity::Warning, &["min-replicas-to-write is 0"]).await;
@@ -173,9 +172,7 @@ async fn keys_without_expiry_and_foreign_keys_are_found_and_fixed() {
     granted(grant(&store, &ours).await);
     let findings = diagnosed(&store).await;
     assert_eq!((about(&findings, "leftovers"), about(&findings, "foreign")), (None, None));
-    let names = server.text(&["KEYS", "leasehold:c*"]);
-    let Reply::Array(Some(names)) = names else { panic!("{names:?}") };
-    let fence = names[0].as_text().unwrap().to_owned();
+    let fence = server.keys("leasehold:c*").remove(0);
     server.text(&["PERSIST", &fence]);
     mends(&server, &store, "leftovers", Severity::Warning, &[&fence, "no end"]).await;
     Store::grant(&store, &attempt(&["k"]), WAIT).await.unwrap();
@@ -208,11 +205,8 @@ async fn a_fence_of_a_quorum_that_is_no_number_is_found_and_fixed() {
     for flavor in Flavor::ALL {
         let server = Server::start(flavor);
         let store = store(&format!("{}?quarantine=no", server.url()));
-        let ours = attempt(&["k"]);
-        let proposal = Proposal { fence: Fence::new(7).unwrap(), max_ttl: ours.ttl };
-        let there = ours.at_member(ours.holder, proposal);
         store.open().await.unwrap();
-        let served = store.serve_batch(&[&there], &[]).await.unwrap();
+        let served = store.serve_batch(&[&at_member(&attempt(&["k"]))], &[]).await.unwrap();
         assert!(served.granted[0].is_some(), "{flavor}");
         assert_eq!(about(&diagnosed(&store).await, "foreign"), None, "{flavor}");
         server.text(&["HSET", "leasehold:f{-}", "k", "1.5"]);
@@ -231,8 +225,8 @@ async fn a_server_with_many_keys_is_sampled_and_asked_only_so_much() {
     let findings = diagnosed(&store).await;
     let sample = findings.iter().find(|finding| finding.about == "sample").unwrap();
     assert!(sample.what.contains("about 32000 keys, not all"), "{sample}");
-    assert_eq!(counted(&server, "keys", "calls"), 0);
-    let scans = counted(&server, "scan", "calls");
+    assert_eq!(server.calls("keys"), 0);
+    let scans = server.calls("scan");
     assert!((32..=33).contains(&scans), "{scans}: and one to see whether it may");
 }
 
@@ -258,7 +252,7 @@ async fn a_member_of_a_quorum_is_asked_what_a_member_needs() {
         .start();
     let role = StoreRole::Member { max_ttl: Ttl::new(Duration::from_secs(60)).unwrap() };
     for user in ["no-key", "no-info"] {
-        let store = store(&format!("redis://{user}:secret@127.0.0.1:{}", server.port()));
+        let store = store(&as_user(&server, user));
         let findings = store.diagnose(role).await.findings;
         let bad = found(&findings, "permissions", Severity::Unsafe, &[user]);
         paste(&server, bad);

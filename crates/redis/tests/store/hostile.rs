@@ -7,8 +7,8 @@ use leasehold_core::{HoldAnswer, Store, WaitMode, Wake};
 use servers::{Connection, Flavor, Reply, Server};
 
 use crate::login::MINIMAL;
-use crate::queue::{BOTH, counted, lock, waits};
-use crate::world::{attempt, granted, store, value};
+use crate::queue::{BOTH, lock, waits};
+use crate::world::{as_user, attempt, granted, store, value};
 
 const END: &str = "leasehold:end";
 
@@ -118,7 +118,7 @@ async fn a_user_that_may_publish_but_not_read_the_key_cannot_forge_a_grant() {
             let [_, _, fence, _, nonce] = words[..] else { panic!("{granted}") };
             let above = fence.parse::<u64>().unwrap() + 1_000_000;
 
-            let before = counted(&server, "evalsha", "calls");
+            let before = server.calls("evalsha");
             let (began, mut said) = (std::time::Instant::now(), 0);
             while began.elapsed() < Duration::from_secs(1) {
                 hostile.says_everywhere(&format!("g {waits} {above} 60000 app:k"));
@@ -135,7 +135,7 @@ async fn a_user_that_may_publish_but_not_read_the_key_cannot_forge_a_grant() {
                     Err(_) => {}
                 }
             }
-            let asked = counted(&server, "evalsha", "calls") - before;
+            let asked = server.calls("evalsha") - before;
             assert!(asked < 30, "{flavor} {protocol}: {said} floods had {asked} scripts run");
             assert!(value(&server, "app:k").unwrap().contains(&holds), "{flavor} {protocol}: taken back");
 
@@ -166,7 +166,7 @@ async fn a_push_of_an_earlier_connection_grants_nothing_on_the_next() {
                 .start();
             let proxy = servers::Proxy::before(&server);
             let through = format!("redis://lock:secret@127.0.0.1:{}?protocol={protocol}", proxy.port());
-            let near = store(&format!("redis://lock:secret@127.0.0.1:{}", server.port()));
+            let near = store(&as_user(&server, "lock"));
             let (far, [held, waiting]) = (store(&through), [(); 2].map(|()| attempt(&["app:k"])));
             granted(near.grant(&held, WaitMode::Try).await);
             waits(&far, &waiting).await;

@@ -22,6 +22,18 @@ pub(crate) async fn it_works(server: &Server, store: &RedisStore) {
     assert_eq!(value(server, "k"), None);
 }
 
+/// A connection that stays silent cannot be replaced; giving up waits for the grant that is stuck in
+/// it.
+pub(crate) async fn gives_up_a_stuck_grant(server: &Server, store: &RedisStore) {
+    granted(grant(store, &attempt(&["first"])).await);
+    let ours = attempt(&["k"]);
+    server.stop();
+    passing(grant(store, &ours).await, &["no answer"]);
+    server.cont();
+    store.give_up(&ours).await.unwrap();
+    assert_eq!(value(server, "k"), None);
+}
+
 /// redis-dlm: clients that the application already has.
 #[tokio::test]
 async fn a_multiplexed_connection_can_be_lent() {
@@ -70,21 +82,11 @@ async fn a_multiplexed_connection_is_lost_for_good_and_a_manager_comes_back() {
     }
 }
 
-/// A connection that stays silent cannot be replaced; giving up waits for the grant that is stuck
-/// in it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_grant_stuck_in_a_lent_connection_is_given_up_for_good() {
     let server = Server::start(Flavor::Redis82);
     let connection = connect(&server.url()).await;
-    let store = RedisStore::from_connection(connection, "ours", runtime());
-    store.open().await.unwrap();
-    granted(grant(&store, &attempt(&["first"])).await);
-    let ours = attempt(&["k"]);
-    server.stop();
-    passing(grant(&store, &ours).await, &["no answer"]);
-    server.cont();
-    store.give_up(&ours).await.unwrap();
-    assert_eq!(value(&server, "k"), None);
+    gives_up_a_stuck_grant(&server, &RedisStore::from_connection(connection, "ours", runtime())).await;
 }
 
 /// It is not notified over a lent connection, so only what follows a hand-over shows that it is

@@ -7,9 +7,8 @@ use leasehold_redis::RedisStore;
 use servers::{Flavor, Reply, Server};
 
 use crate::login::MINIMAL;
-use crate::queue::counted;
 use crate::watching::scanned;
-use crate::world::{attempt, grant, granted, key, lasting, passing, runtime, store};
+use crate::world::{as_user, attempt, grant, granted, key, lasting, passing, runtime, store};
 
 fn named(states: &[leasehold_core::KeyState]) -> Vec<String> {
     states.iter().map(|state| state.key.to_string()).collect()
@@ -26,7 +25,7 @@ async fn a_user_needs_two_permissions_more_and_each_that_lacks_is_named() {
             .acl_user("no-scan", &format!("{MINIMAL} +getrange"))
             .acl_user("no-getrange", &format!("{MINIMAL} +scan"))
             .start();
-        let user = |name: &str| store(&format!("redis://{name}:secret@127.0.0.1:{}", server.port()));
+        let user = |name: &str| store(&as_user(&server, name));
         granted(grant(&user("lists"), &attempt(&["app:b", "app:a"])).await);
         server.text(&["SET", "app:theirs", "x"]);
         server.text(&["SET", "else:theirs", "x"]);
@@ -68,7 +67,7 @@ async fn a_large_server_is_walked_in_parts_and_others_are_served_in_between() {
     let store = store(&server.url());
     granted(grant(&store, &attempt(&["ours"])).await);
     assert_eq!(named(&store.list(b"").await.unwrap()), ["ours"]);
-    assert_eq!(counted(&server, "keys", "calls"), 0);
-    let scans = counted(&server, "scan", "calls");
+    assert_eq!(server.calls("keys"), 0);
+    let scans = server.calls("scan");
     assert!((150..=400).contains(&scans), "{scans} calls for two scans past 100,000 keys");
 }

@@ -10,7 +10,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::slice::from_ref;
 use std::time::Duration;
 
-use crate::world::{ask, attempt, connect, grant, granted, key, lasting, store, value};
+use crate::world::{
+    a_minute_later, as_user, ask, at_member, attempt, connect, grant, granted, key, lasting, store, value,
+};
 
 /// The line of `docs/wire.md`; a test checks that the page has it.
 pub(crate) const MINIMAL: &str = "on >secret resetkeys ~app:* ~leasehold:*}app:* resetchannels &leasehold:* -@all +ping +eval +evalsha \
@@ -25,10 +27,6 @@ fn without(command: &str) -> String {
     words.join(" ")
 }
 
-fn as_user(server: &Server, user: &str, query: &str) -> String {
-    format!("redis://{user}:secret@127.0.0.1:{}{query}", server.port())
-}
-
 #[test]
 fn the_manual_has_the_acl_rule_that_is_tested() {
     for rules in [MINIMAL, OF_A_MEMBER] {
@@ -41,7 +39,7 @@ async fn a_user_with_the_documented_permissions_can_do_everything() {
     for flavor in Flavor::ALL {
         let server = Server::setup(flavor).acl_user("lock", MINIMAL).start();
         for query in ["?protocol=resp2", "?protocol=resp3"] {
-            let store = store(&as_user(&server, "lock", query));
+            let store = store(&format!("{}{query}", as_user(&server, "lock")));
             store.open().await.unwrap();
             let ours = attempt(&["app:{a", "app:b"]);
             granted(grant(&store, &ours).await);
@@ -67,21 +65,14 @@ async fn the_documented_permissions_are_enough_for_a_member_of_a_quorum() {
             .acl_user("no-info", &format!("{MINIMAL} ~leasehold:member"))
             .acl_user("no-key", &format!("{MINIMAL} +info"))
             .start();
-        let at = |user: &str| store(&as_user(&server, user, ""));
-        let max_ttl = leasehold_core::Ttl::new(Duration::from_secs(60)).unwrap();
-        let proposal = leasehold_core::Proposal { fence: Fence::new(7).unwrap(), max_ttl };
-        let ours = attempt(&["app:k"]);
-        let ours = ours.at_member(ours.holder, proposal);
+        let at = |user: &str| store(&as_user(&server, user));
+        let ours = at_member(&attempt(&["app:k"]));
         lasting(grant(&at("no-info"), &ours).await, &["user no-info", "+info"]);
         lasting(grant(&at("no-key"), &ours).await, &["user no-key"]);
         let store = at("lock");
         let fault = grant(&store, &ours).await.unwrap_err();
         assert_eq!(fault.kind, leasehold_core::FaultKind::Quarantined, "{flavor}: {fault}");
-        // A minute later, or nearly so.
-        let since = value(&server, "leasehold:member").unwrap();
-        let (run, since) = since.split_once(' ').unwrap();
-        let since = format!("{run} {}", since.parse::<u64>().unwrap() - 61_000_000);
-        server.text(&["SET", "leasehold:member", &since, "PX", "1000000"]);
+        a_minute_later(&server);
         granted(grant(&store, &ours).await);
         server.text(&["PEXPIRE", "leasehold:member", "1000000"]);
         assert_eq!(store.rejoin(from_ref(&ours)).await, [Ok(HoldAnswer::Done)], "{flavor}");
@@ -97,7 +88,7 @@ async fn the_documented_permissions_are_enough_for_a_queue() {
     let wait = |channel| Some(Wait { channel, ..Wait::default() });
     for flavor in Flavor::ALL {
         let server = Server::setup(flavor).acl_user("lock", MINIMAL).start();
-        let mut connection = connect(&as_user(&server, "lock", "")).await;
+        let mut connection = connect(&as_user(&server, "lock")).await;
         let mut ask =
             async |request: Request| ask(&mut connection, &request, Duration::from_millis(100)).await;
         let grant =
@@ -131,7 +122,7 @@ async fn each_missing_permission_is_named_at_once() {
         }
         let server = setup.start();
         for command in missing {
-            let store = store(&as_user(&server, &format!("no-{command}"), ""));
+            let store = store(&as_user(&server, &format!("no-{command}")));
             let user = format!("user no-{command}");
             let named = format!("+{command}");
             if ["eval", "evalsha", "time"].contains(&command) {

@@ -10,7 +10,8 @@ use leasehold_redis::RedisStore;
 use servers::{Flavor, Reply, Server};
 
 use crate::queue::WAIT;
-use crate::world::{attempt, connect, granted, key, lasting, passing, runtime, store, value};
+use crate::settling::arrives;
+use crate::world::{as_user, attempt, connect, granted, key, lasting, passing, runtime, store, value};
 
 /// As short as a quorum's longest ttl may be.
 const MAX_TTL: Duration = Fence::LEAST_MAX_TTL;
@@ -169,9 +170,7 @@ async fn a_break_at_a_member_counts_the_fences_of_the_key() {
         assert!(matches!(broken, BreakAnswer::Broken { .. }), "{flavor}: {broken:?}");
         let handed = store.inspect(&key("x:a")).await.unwrap().holders;
         assert!(handed[0].fence > Some(fence), "{flavor}: {handed:?} after {fence}");
-        let names = server.text(&["KEYS", "leasehold:[cf]*"]);
-        let Reply::Array(Some(names)) = names else { panic!("{flavor}: {names:?}") };
-        let names: Vec<_> = names.iter().filter_map(Reply::as_text).collect();
+        let names = server.keys("leasehold:[cf]*");
         assert!(names.len() == 1 && names[0].starts_with("leasehold:f{"), "{flavor}: {names:?}");
     }
 }
@@ -193,8 +192,7 @@ async fn giving_up_waits_for_a_rejoin_that_was_cut_off_and_undoes_it() {
     let arriving = async {
         tokio::time::sleep(Duration::from_millis(200)).await;
         assert_eq!(value(&server, "k"), None, "the first release came at once");
-        // Like a delayed request that arrives now.
-        server.text(&["SET", "k", &format!("lh1-{}.7", ours.holder.digits()), "PX", "60000"]);
+        arrives(&server, &ours);
     };
     let (given_up, ()) = tokio::join!(store.give_up(&ours), arriving);
     given_up.unwrap();
@@ -248,7 +246,7 @@ async fn a_server_tells_who_it_is_however_it_is_named() {
 #[tokio::test]
 async fn a_server_that_does_not_say_which_run_it_is_and_a_lent_connection_are_no_members() {
     let server = Server::setup(Flavor::Redis70).acl_user("blind", "on >secret ~* &* +@all -info").start();
-    let url = format!("redis://blind:secret@127.0.0.1:{}", server.port());
+    let url = as_user(&server, "blind");
     for url in [url.clone(), format!("{url}?quarantine=no")] {
         let store = store(&url);
         lasting(grant(&store, &proposing(&["k"])).await, &["user blind", "+info"]);

@@ -159,7 +159,7 @@ pub(crate) async fn until_queued(server: &Server, attempts: &[&Attempt]) {
 }
 
 /// The pattern of the connections' channels, which excludes the channel of all holders.
-pub(crate) const NOTIFY_CHANNELS: &str = "leasehold:????????????????????????????????";
+const NOTIFY_CHANNELS: &str = "leasehold:????????????????????????????????";
 
 /// The channels of connections that have a subscriber, in any order.
 pub(crate) fn channels(server: &Server) -> BTreeSet<String> {
@@ -190,32 +190,19 @@ pub(crate) async fn until_subscribed_again(
     until("they are subscribed again", limit, are_back).await
 }
 
-/// A field of the server's statistics of a command; 0 if it never got the command.
-pub(crate) fn counted(server: &Server, command: &str, field: &str) -> u64 {
-    let info = server.text(&["INFO", "commandstats"]);
-    let line = format!("cmdstat_{command}:");
-    let fields = info.as_text().unwrap().lines().find_map(|text| text.trim().strip_prefix(&*line));
-    let fields = fields.into_iter().flat_map(|fields| fields.split(','));
-    let value = fields.filter_map(|text| text.split_once('=')).find(|(name, _)| *name == field);
-    value.map_or(0, |(_, value)| value.parse().unwrap())
-}
-
 /// The number of scripts that ran.
 pub(crate) fn scripts(server: &Server) -> u64 {
-    ["eval", "evalsha"].iter().map(|command| counted(server, command, "calls")).sum()
+    server.calls("eval") + server.calls("evalsha")
 }
 
 /// The number of commands that clients have sent: scripts and their companions.
 pub(crate) fn commands(server: &Server) -> u64 {
-    let companions = ["ping", "subscribe"].iter().map(|command| counted(server, command, "calls"));
-    scripts(server) + companions.sum::<u64>()
+    scripts(server) + server.calls("ping") + server.calls("subscribe")
 }
 
 /// The keys on the server, without the last fences.
 pub(crate) fn left_behind(server: &Server) -> Vec<String> {
-    let Reply::Array(Some(keys)) = server.text(&["KEYS", "*"]) else { panic!("KEYS") };
-    let keys = keys.iter().filter_map(Reply::as_text).filter(|key| !key.starts_with("leasehold:c{"));
-    keys.map(ToString::to_string).collect()
+    server.keys("*").into_iter().filter(|key| !key.starts_with("leasehold:c{")).collect()
 }
 
 pub(crate) fn ttl(ms: u64) -> Ttl {

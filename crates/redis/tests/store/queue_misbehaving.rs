@@ -7,7 +7,7 @@ use leasehold_redis::wire::channel_of;
 use redis::aio::MultiplexedConnection;
 use servers::{Flavor, Reply, Server};
 
-use crate::world::{attempt, connect, value};
+use crate::world::{as_user, attempt, connect, value};
 
 async fn ask(connection: &mut MultiplexedConnection, request: Request) -> Answer {
     crate::world::ask(connection, &request, Duration::from_secs(60)).await
@@ -48,7 +48,7 @@ async fn a_holder_without_the_right_to_publish_hands_the_lock_over() {
     for flavor in Flavor::ALL {
         let server =
             Server::setup(flavor).acl_user("mute", "on >secret ~* resetchannels +@all -publish").start();
-        let mut connection = connect(&format!("redis://mute:secret@127.0.0.1:{}", server.port())).await;
+        let mut connection = connect(&as_user(&server, "mute")).await;
         let [first, second, third] = line(&mut connection).await;
         assert_eq!(ask(&mut connection, Request::Release(first)).await, Answer::Release(HoldAnswer::Done));
         assert!(is_held_by(&server, &second), "{flavor}");

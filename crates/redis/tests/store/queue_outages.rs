@@ -8,8 +8,8 @@ use servers::{Flavor, Proxy, Server};
 use tokio::task::JoinHandle;
 
 use crate::queue::{
-    BOTH, NOTIFY_CHANNELS, WAIT, channels, give_up, hand_over, left_behind, let_go, lock, subscribe,
-    subscribed, until, until_queued, until_subscribed_again, wait, wait_in_line, waits,
+    BOTH, WAIT, channels, give_up, hand_over, left_behind, let_go, lock, subscribe, subscribed, until,
+    until_queued, until_subscribed_again, wait, wait_in_line, waits,
 };
 use crate::queue_order::SOON;
 use crate::world::{attempt, grant, granted, key, lasting, runtime, store};
@@ -218,15 +218,10 @@ async fn a_waiter_with_a_short_ttl_leaves_no_short_limit_behind() {
     give_up(&there, &hasty).await;
     proxy.slow_down(Duration::from_millis(100));
     waits(&there, &attempt(&["k"])).await;
-    let before = server.text(&["PUBSUB", "CHANNELS", NOTIFY_CHANNELS]);
-    let pings = || {
-        let stats = server.text(&["INFO", "commandstats"]);
-        let line = stats.as_text().unwrap().lines().find_map(|line| line.strip_prefix("cmdstat_ping:calls="));
-        line.map_or(0, |line| line.split(',').next().unwrap().parse::<u32>().unwrap())
-    };
-    let pinged = pings();
-    until("it is pinged", Duration::from_secs(9), || pings() >= pinged + 3).await;
-    assert_eq!(server.text(&["PUBSUB", "CHANNELS", NOTIFY_CHANNELS]), before);
+    let before = channels(&server);
+    let pinged = server.calls("ping");
+    until("it is pinged", Duration::from_secs(9), || server.calls("ping") >= pinged + 3).await;
+    assert_eq!(channels(&server), before);
 }
 
 /// The network delays the push. Requests that are answered meanwhile, including PINGs, do not show

@@ -18,7 +18,7 @@ fn pair(flavor: Flavor) -> (Server, Server) {
     (master, replica)
 }
 
-async fn linked(master: &Server, replica: &Server) {
+pub(crate) async fn linked(master: &Server, replica: &Server) {
     let says = |server: &Server, words| {
         server.text(&["INFO", "replication"]).as_text().is_some_and(|info| info.contains(words))
     };

@@ -6,15 +6,13 @@ use std::slice::from_ref;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use leasehold_core::{
-    Fault, FaultKind, Fence, HoldAnswer, InspectStore as _, MemberStore as _, Proposal, Store, Ttl,
-};
+use leasehold_core::{Fault, FaultKind, HoldAnswer, InspectStore as _, MemberStore as _, Store};
 use servers::{Flavor, Reply, Server, Watched};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::timeout;
 
 use crate::queue::{hand_over, lock, until, until_queued, wait_in_line, waits};
-use crate::world::{attempt, grant, granted, key, lasting, passing, store, value};
+use crate::world::{a_minute_later, at_member, attempt, grant, granted, key, lasting, passing, store, value};
 
 /// Half a second until the sentinels miss the master, two for the failover, and some for us.
 const FOLLOWED_WITHIN: Duration = Duration::from_secs(5);
@@ -327,18 +325,12 @@ async fn a_subscriber_of_the_sentinels_leaves_a_hung_master_before_it_asks_there
 async fn a_promoted_master_abstains_as_a_member_of_a_quorum() {
     let watched = Watched::start(Flavor::Valkey91);
     let store = store(&watched.url());
-    let max_ttl = Ttl::new(Duration::from_secs(60)).unwrap();
-    let ours = attempt(&["k"]);
-    let ours = ours.at_member(ours.holder, Proposal { fence: Fence::new(7).unwrap(), max_ttl });
+    let ours = at_member(&attempt(&["k"]));
     let quarantined =
         |answer: Result<_, Fault>| answer.err().map(|fault| fault.kind) == Some(FaultKind::Quarantined);
     assert!(quarantined(grant(&store, &ours).await), "it is used for the first time");
     let first = store.identity();
-    // A minute later, or nearly so.
-    let since = value(&watched.servers[0], "leasehold:member").unwrap();
-    let (run, since) = since.split_once(' ').unwrap();
-    let since = format!("{run} {}", since.parse::<u64>().unwrap() - 61_000_000);
-    watched.servers[0].text(&["SET", "leasehold:member", &since, "PX", "1000000"]);
+    a_minute_later(&watched.servers[0]);
     granted(grant(&store, &ours).await);
     until("the replica has it", FOLLOWED_WITHIN, || value(&watched.servers[1], "k").is_some()).await;
     watched.servers[0].kill_9();

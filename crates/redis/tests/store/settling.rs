@@ -8,6 +8,7 @@ use leasehold_core::{Attempt, HoldAnswer, Store};
 use leasehold_redis::RedisStore;
 use servers::{Flavor, Proxy, Server};
 
+use crate::queue::give_up;
 use crate::world::{attempt, grant, granted, passing, store, value};
 
 /// The request is in the stopped server's socket, on a connection that was dropped.
@@ -21,16 +22,11 @@ async fn a_grant_stuck_in_a_stopped_server_leaves_nothing_once_it_was_given_up()
         server.stop();
         passing(grant(&store, &ours).await, &["no answer"]);
         // The server continues sometimes before the not-after, sometimes after it.
-        let giving_up = async {
-            while store.give_up(&ours).await.is_err() {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
         let going_on = async {
             tokio::time::sleep(Duration::from_millis(20 * round)).await;
             server.cont();
         };
-        tokio::join!(giving_up, going_on);
+        tokio::join!(give_up(&store, &ours), going_on);
         assert_eq!(value(&server, "k"), None, "round {round}");
         tokio::time::sleep(Duration::from_millis(100)).await;
         assert_eq!(value(&server, "k"), None, "round {round}");
@@ -48,16 +44,11 @@ async fn a_grant_stuck_in_the_network_leaves_nothing_once_it_was_given_up() {
         let ours = attempt(&["k"]);
         proxy.black_hole();
         passing(grant(&store, &ours).await, &["no answer"]);
-        let giving_up = async {
-            while store.give_up(&ours).await.is_err() {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
         let healing = async {
             tokio::time::sleep(Duration::from_millis(wait)).await;
             proxy.heal();
         };
-        tokio::join!(giving_up, healing);
+        tokio::join!(give_up(&store, &ours), healing);
         assert_eq!(value(&server, "k"), None);
         tokio::time::sleep(Duration::from_millis(100)).await;
         assert_eq!(value(&server, "k"), None);
@@ -103,7 +94,7 @@ async fn cut_off(server: &Server, store: &RedisStore, ours: &Attempt) {
 }
 
 /// Executes the request as if it arrived late, now.
-fn arrives(server: &Server, ours: &Attempt) {
+pub(crate) fn arrives(server: &Server, ours: &Attempt) {
     server.text(&["SET", "k", &format!("lh1-{}.7", ours.holder.digits()), "PX", "60000"]);
 }
 
@@ -151,7 +142,7 @@ async fn a_lease_that_was_answered_is_released_once() {
     let ours = attempt(&["k"]);
     granted(grant(&store, &ours).await);
     assert_eq!(store.release(&ours).await, Ok(HoldAnswer::Done));
-    server.text(&["SET", "k", &format!("lh1-{}.7", ours.holder.digits()), "PX", "60000"]);
+    arrives(&server, &ours);
     tokio::time::sleep(Duration::from_millis(700)).await;
     assert!(value(&server, "k").is_some());
 }

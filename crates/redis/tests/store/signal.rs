@@ -6,7 +6,7 @@ use leasehold_redis::slot::slot_of;
 use servers::{Cluster, Flavor, Reply, Server};
 
 use crate::login::MINIMAL;
-use crate::world::{attempt, every_server, grant, granted, lasting, runtime, store, value};
+use crate::world::{as_user, attempt, every_server, grant, granted, lasting, runtime, store, value};
 
 const SIGNAL: &str = "lock-signal:a";
 
@@ -54,7 +54,7 @@ async fn a_user_needs_the_documented_permissions_and_is_refused_without_them() {
         let rules = format!("{MINIMAL} {TO_WAKE}");
         let without = rules.replace(" ~lock-signal:*", "");
         let server = Server::setup(flavor).acl_user("may", &rules).acl_user("may-not", &without).start();
-        let of = |user: &str| store(&format!("redis://{user}:secret@127.0.0.1:{}", server.port()));
+        let of = |user: &str| store(&as_user(&server, user));
         let (may, may_not) = (of("may"), of("may-not"));
         let ours = waking(&["lock:a"]);
         granted(grant(&may, &ours).await);

@@ -10,7 +10,7 @@ use servers::{Connection, Flavor, Reply, Server};
 
 use crate::login::MINIMAL;
 use crate::queue::{BOTH, commands, lock, until, waits};
-use crate::world::{attempt, granted, key, store, value};
+use crate::world::{as_user, attempt, granted, key, store, value};
 
 const SOON: Duration = Duration::from_secs(5);
 
@@ -42,7 +42,7 @@ fn the_pages_for_operators_have_the_acl_rule_of_a_tenant() {
 async fn a_tenant_has_fences_of_its_own() {
     for flavor in Flavor::ALL {
         let server = two_tenants(flavor);
-        let at = |user: &str| store(&format!("redis://{user}:secret@127.0.0.1:{}", server.port()));
+        let at = |user: &str| store(&as_user(&server, user));
         for user in ["a", "b"] {
             granted(at(user).grant(&attempt(&[&format!("{user}:k")]), WaitMode::Try).await);
         }

@@ -11,34 +11,24 @@ use servers::{Connection, Flavor, Reply, Server};
 
 use crate::login::MINIMAL;
 use crate::queue::WAIT;
-use crate::world::{ask, attempt, connect, every_server, grant, granted, key, pttl, store, value};
+use crate::world::{
+    as_user, ask, attempt, claiming, connect, every_server, grant, granted, key, pttl, store, value,
+};
 
 const HOLDERS: &str = "leasehold:h{1ps}invoice:42";
 const SHARES: &str = "leasehold:i{1ps}invoice:42";
 
 /// A request to hold `invoice:42` together with others.
 fn reader() -> Attempt {
-    with(Claim::shared([key("invoice:42")]).unwrap())
+    claiming(Claim::shared([key("invoice:42")]).unwrap())
 }
 
 fn permits(weight: u32, of: u32) -> Attempt {
-    with(Claim::permits([key("invoice:42")], weight, of).unwrap())
-}
-
-fn with(claim: Claim) -> Attempt {
-    let like = attempt(&["invoice:42"]);
-    Attempt::new(claim, like.holder, like.label, like.ttl)
+    claiming(Claim::permits([key("invoice:42")], weight, of).unwrap())
 }
 
 fn writer() -> Attempt {
     attempt(&["invoice:42"])
-}
-
-fn everything(server: &Server) -> Vec<String> {
-    let Reply::Array(Some(keys)) = server.text(&["KEYS", "*"]) else { panic!("KEYS") };
-    let mut keys: Vec<_> = keys.iter().filter_map(Reply::as_text).map(str::to_owned).collect();
-    keys.sort();
-    keys
 }
 
 #[tokio::test]
@@ -71,9 +61,9 @@ async fn shares_are_stored_in_these_bytes_and_the_marker_ends_with_the_last_shar
         assert_eq!(store.release(&two).await, Ok(HoldAnswer::Done));
         last(&one);
         assert_eq!(field("n").as_deref(), Some("2"));
-        assert!(everything(&server).iter().all(|key| pttl(&server, key) > 0), "{flavor}");
+        assert!(server.keys("*").iter().all(|key| pttl(&server, key) > 0), "{flavor}");
         assert_eq!(store.release(&one).await, Ok(HoldAnswer::Done));
-        assert_eq!(everything(&server), ["leasehold:c{-}invoice:"], "{flavor}");
+        assert_eq!(server.keys("*"), ["leasehold:c{-}invoice:"], "{flavor}");
     }
 }
 
@@ -142,7 +132,7 @@ async fn a_server_whose_memory_is_full_renews_takes_back_and_hands_on_shares() {
         assert!(matches!(store.woken(&four).await, Wake::Granted { .. }), "{flavor}");
         assert_eq!(value(&server, "invoice:42").as_deref(), Some("lh1 shared"), "{flavor}");
         assert_eq!(store.release(&four).await, Ok(HoldAnswer::Done), "{flavor}");
-        assert_eq!(everything(&server), ["leasehold:c{-}invoice:"], "{flavor}");
+        assert_eq!(server.keys("*"), ["leasehold:c{-}invoice:"], "{flavor}");
     }
 }
 
@@ -151,7 +141,7 @@ async fn a_server_whose_memory_is_full_renews_takes_back_and_hands_on_shares() {
 async fn the_documented_permissions_are_enough_for_shared_holders() {
     for flavor in Flavor::ALL {
         let server = Server::setup(flavor).acl_user("lock", &MINIMAL.replace("app:", "invoice:")).start();
-        let url = format!("redis://lock:secret@127.0.0.1:{}", server.port());
+        let url = as_user(&server, "lock");
         let mut connection = connect(&url).await;
         let mut ask =
             async |request: Request| ask(&mut connection, &request, Duration::from_millis(100)).await;

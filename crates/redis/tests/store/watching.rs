@@ -3,7 +3,7 @@
 use leasehold_core::{InspectStore, Key, ScanPosition, Store};
 use servers::{Flavor, Server};
 
-use crate::queue::{WAIT, counted};
+use crate::queue::WAIT;
 use crate::world::{attempt, grant, granted, key, store};
 
 /// The keys in use that a scan finds, and the number of commands.
@@ -49,7 +49,7 @@ async fn many_keys_are_inspected_by_one_command() {
     store.inspect_all(&keys[..1]).await.unwrap();
     server.text(&["CONFIG", "RESETSTAT"]);
     let states = store.inspect_all(&keys).await.unwrap();
-    assert_eq!(counted(&server, "evalsha", "calls"), 1);
+    assert_eq!(server.calls("evalsha"), 1);
     assert_eq!(states.len(), 100);
     for (state, key) in states.iter().zip(&keys) {
         let alone = store.inspect(key).await.unwrap();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use leasehold_core::{
     Answer, Attempt, BoxFuture, Claim, Fault, FaultKind, Fence, GrantAnswer, Holder, Instant, Key, Label,
-    Request, Runtime, Store, Ttl, WaitMode,
+    Proposal, Request, Runtime, Store, Ttl, WaitMode,
 };
 use leasehold_redis::RedisStore;
 use leasehold_redis::script::{call_for, decode};
@@ -54,6 +54,11 @@ pub(crate) fn store(url: &str) -> RedisStore {
     RedisStore::from_url(url, runtime()).unwrap()
 }
 
+/// The URL for a user of the server whose password is `secret`.
+pub(crate) fn as_user(server: &Server, user: &str) -> String {
+    format!("redis://{user}:secret@127.0.0.1:{}", server.port())
+}
+
 /// Each server of the tests, newly started, with a store on it.
 pub(crate) fn every_server() -> impl Iterator<Item = (Flavor, Server, RedisStore)> {
     Flavor::ALL.into_iter().map(|flavor| {
@@ -84,10 +89,28 @@ pub(crate) fn key(name: &str) -> Key {
 
 /// An attempt of ten seconds by a new holder.
 pub(crate) fn attempt(keys: &[&str]) -> Attempt {
+    claiming(Claim::exclusive_all(keys.iter().map(|name| key(name))).unwrap())
+}
+
+/// The same with any claim.
+pub(crate) fn claiming(claim: Claim) -> Attempt {
     static DRAWN: AtomicU64 = AtomicU64::new(1);
     let holder = Holder::from_bits(u128::from(DRAWN.fetch_add(1, Ordering::Relaxed)) << 64);
-    let claim = Claim::exclusive_all(keys.iter().map(|name| key(name))).unwrap();
     Attempt::new(claim, holder, Label::new("web-3").ok(), Ttl::new(Duration::from_secs(10)).unwrap())
+}
+
+/// The same as a quorum requests it whose longest TTL is a minute.
+pub(crate) fn at_member(attempt: &Attempt) -> Attempt {
+    let max_ttl = Ttl::new(Duration::from_secs(60)).unwrap();
+    attempt.at_member(attempt.holder, Proposal { fence: Fence::new(7).unwrap(), max_ttl })
+}
+
+/// As if the member had begun to abstain a minute earlier.
+pub(crate) fn a_minute_later(server: &Server) {
+    let since = value(server, "leasehold:member").unwrap();
+    let (run, since) = since.split_once(' ').unwrap();
+    let since = format!("{run} {}", since.parse::<u64>().unwrap() - 61_000_000);
+    server.text(&["SET", "leasehold:member", &since, "PX", "1000000"]);
 }
 
 /// Grants; a refusal fails the test.

@@ -38,16 +38,7 @@ impl Ledger {
 
 /// How often the nodes were sent certain commands, not counting those that scripts call.
 fn asked(cluster: &Cluster, commands: &[&str]) -> u64 {
-    let calls = |server: &Server| -> u64 {
-        let stats = server.text(&["INFO", "commandstats"]);
-        let lines = stats.as_text().unwrap().lines();
-        let of = |line: &str| {
-            let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
-            commands.contains(&name).then(|| rest.split(',').next()?.parse::<u64>().ok()).flatten()
-        };
-        lines.filter_map(of).sum()
-    };
-    cluster.nodes().iter().map(calls).sum()
+    cluster.nodes().iter().flat_map(|node| commands.iter().map(|command| node.calls(command))).sum()
 }
 
 fn texts(reply: &Reply) -> Vec<String> {

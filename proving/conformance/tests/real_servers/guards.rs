@@ -17,10 +17,7 @@ async fn take(locks: &Locks) -> Guard {
 
 /// Every entry of a server that never expires, although it should.
 fn entries_without_an_end(server: &Server) -> Vec<String> {
-    let Reply::Array(Some(keys)) = server.text(&["KEYS", "*"]) else { panic!("KEYS") };
-    let keys = keys.iter().filter_map(Reply::as_text);
-    let endless = keys.filter(|key| server.text(&["PTTL", key]) == Reply::Integer(-1));
-    endless.map(ToString::to_string).collect()
+    server.keys("*").into_iter().filter(|key| server.text(&["PTTL", key]) == Reply::Integer(-1)).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]

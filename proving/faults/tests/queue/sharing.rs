@@ -15,7 +15,7 @@ use faults::{
     worker::follow,
 };
 use leasehold::{Acquire, Locks};
-use servers::{Flavor, Reply};
+use servers::Flavor;
 use tokio::runtime::Builder;
 
 use crate::scene::{Scene, lasts, worker};
@@ -100,9 +100,8 @@ fn are_forgotten(scene: &Scene, crowd: &Crowd, keys: &[&str]) {
     });
     let Some(server) = &scene.server else { return };
     assert_eq!(left_behind(server), [""; 0]);
-    let Reply::Array(Some(left)) = server.text(&["KEYS", "*"]) else { panic!("no keys") };
-    let is_fence = |key: &Reply| key.as_text().is_some_and(|key| key.starts_with("leasehold:c"));
-    assert!(left.iter().all(is_fence), "left behind: {left:?}");
+    let left = server.keys("*");
+    assert!(left.iter().all(|key| key.starts_with("leasehold:c")), "left behind: {left:?}");
 }
 
 fn all_were_served(scene: &Scene) {

@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use leasehold_core::{
-    AdminStore as _, Fault, FaultKind, Fence, GrantAnswer, HoldAnswer, Proposal, Remedy, Severity, Store,
-    StoreRole, Ttl, WaitMode,
+    AdminStore as _, Fault, FaultKind, GrantAnswer, HoldAnswer, Remedy, Severity, Store, StoreRole, Ttl,
+    WaitMode,
 };
 use leasehold_redis::ClusterStore;
 use leasehold_redis::slot::slot_of;
 use servers::{Cluster, Flavor};
 
 use crate::login::MINIMAL;
-use crate::world::{attempt, granted, runtime};
+use crate::world::{at_member, attempt, granted, runtime};
 
 const MORE: &str = "+cluster|slots +asking";
 
@@ -73,10 +73,8 @@ async fn the_user_at_a_member_of_a_quorum_needs_the_keys_of_its_slots() {
     let store = store(&cluster);
     let max_ttl = Ttl::new(Duration::from_secs(60)).unwrap();
     let vote = async || {
-        let ours = attempt(&["app:k"]);
-        let proposal = Proposal { fence: Fence::new(1).unwrap(), max_ttl };
-        let answer: Result<_, Fault> =
-            store.grant(&ours.at_member(ours.holder, proposal), WaitMode::Try).await;
+        let ours = at_member(&attempt(&["app:k"]));
+        let answer: Result<_, Fault> = store.grant(&ours, WaitMode::Try).await;
         answer.unwrap_err()
     };
     let remedies = async || {

@@ -8,7 +8,7 @@ use leasehold_redis::ClusterStore;
 use leasehold_redis::slot::slot_of;
 use servers::{Cluster, Flavor, Server};
 
-use crate::queue::until;
+use crate::replicas::linked;
 use crate::world::{attempt, granted, passing, runtime};
 
 /// The replica of a key's owner.
@@ -21,12 +21,6 @@ pub(super) fn replica<'a>(cluster: &'a Cluster, owner: &Server) -> &'a Server {
     cluster.nodes().iter().find(follows).expect("each master has a replica")
 }
 
-async fn linked(owner: &Server) {
-    let says =
-        || owner.text(&["INFO", "replication"]).as_text().is_some_and(|info| info.contains("state=online"));
-    until("the replica is in touch", Duration::from_secs(10), says).await;
-}
-
 fn store(cluster: &Cluster, query: &str) -> ClusterStore {
     ClusterStore::from_url(&format!("{}?{query}", cluster.url()), runtime()).unwrap()
 }
@@ -36,7 +30,7 @@ fn store(cluster: &Cluster, query: &str) -> ClusterStore {
 async fn a_lease_counts_when_the_owners_replica_has_it() {
     let cluster = Cluster::start(Flavor::Valkey91, 3, 1);
     let owner = cluster.owner(slot_of(b"k"));
-    linked(owner).await;
+    linked(owner, replica(&cluster, owner)).await;
     let patient = store(&cluster, "replicas=1&call-limit=10s&replicas-limit=2s");
     let ours = attempt(&["k"]);
     granted(patient.grant(&ours, WaitMode::Try).await);
@@ -56,7 +50,8 @@ async fn a_lease_counts_when_the_owners_replica_has_it() {
 async fn a_lock_that_is_handed_over_on_a_cluster_is_asked_for_once_more() {
     let cluster = Cluster::start(Flavor::Redis82, 3, 1);
     let owner = cluster.owner(slot_of(b"k"));
-    linked(owner).await;
+    let replica = replica(&cluster, owner);
+    linked(owner, replica).await;
     let (here, there) =
         (store(&cluster, ""), store(&cluster, "replicas=1&call-limit=10s&replicas-limit=500ms"));
     let [holder, next] = [(); 2].map(|()| attempt(&["k"]));
@@ -64,13 +59,12 @@ async fn a_lock_that_is_handed_over_on_a_cluster_is_asked_for_once_more() {
     let wait = WaitMode::Wait { queue_limit: None };
     let stands = there.grant(&next, wait).await.unwrap();
     assert!(matches!(stands, GrantAnswer::Busy { place: Some(_), .. }), "{stands:?}");
-    let replica = replica(&cluster, owner);
     replica.stop();
     here.release(&holder).await.unwrap();
     assert_eq!(there.woken(&next).await, Wake::AskAgain);
     passing(there.grant(&next, wait).await, &["0 of 1 replicas"]);
     replica.cont();
-    linked(owner).await;
+    linked(owner, replica).await;
     let asks = async { while !matches!(there.grant(&next, wait).await, Ok(GrantAnswer::Granted { .. })) {} };
     tokio::time::timeout(Duration::from_secs(5), asks).await.expect("confirmed");
     there.release(&next).await.unwrap();

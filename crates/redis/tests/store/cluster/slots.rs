@@ -10,7 +10,7 @@ use leasehold_redis::ClusterStore;
 use leasehold_redis::slot::slot_of;
 use servers::{Cluster, Flavor, Reply};
 
-use crate::world::{attempt, granted, key, runtime};
+use crate::world::{attempt, claiming, granted, key, runtime};
 
 fn store(url: &str) -> ClusterStore {
     ClusterStore::from_url(url, runtime()).unwrap()
@@ -42,8 +42,7 @@ async fn keys_are_at_the_nodes_that_own_their_slots() {
         let names: [&[u8]; 9] =
             [b"a", b"invoice:42", b"{order:7}:stock", b"{}", b"{", b"}{", b"a{b}c", b"{}{a}", b"\xff\0{\n"];
         for name in names {
-            let mut one = attempt(&["x"]);
-            one.claim = Claim::exclusive(Key::new(name).unwrap());
+            let [one, next] = [(); 2].map(|()| claiming(Claim::exclusive(Key::new(name).unwrap())));
             let first = granted(grant(&store, &one).await);
             let owner = cluster.owner(slot_of(name));
             assert_eq!(
@@ -55,16 +54,10 @@ async fn keys_are_at_the_nodes_that_own_their_slots() {
             assert_eq!(store.renew(std::slice::from_ref(&one)).await, [Ok(HoldAnswer::Done)]);
             assert_eq!(store.inspect(one.claim.first_key()).await.unwrap().holders.len(), 1);
             assert_eq!(store.release(&one).await, Ok(HoldAnswer::Done));
-            assert!(granted(grant(&store, &attempt_on(name)).await) > first);
+            assert!(granted(grant(&store, &next).await) > first);
         }
         assert_eq!(store.list(b"").await.unwrap().len(), names.len());
     }
-}
-
-fn attempt_on(name: &[u8]) -> Attempt {
-    let mut one = attempt(&["x"]);
-    one.claim = Claim::exclusive(Key::new(name).unwrap());
-    one
 }
 
 #[tokio::test]
