@@ -10,8 +10,11 @@ use leasehold_redis::RedisStore;
 use servers::{Flavor, Reply, Server};
 
 use crate::queue::WAIT;
+use crate::replicas::pair;
 use crate::settling::arrives;
-use crate::world::{as_user, attempt, connect, granted, key, lasting, passing, runtime, store, value};
+use crate::world::{
+    a_minute_later, as_user, attempt, connect, granted, key, lasting, passing, runtime, store, value,
+};
 
 /// As short as a quorum's longest ttl may be.
 const MAX_TTL: Duration = Fence::LEAST_MAX_TTL;
@@ -74,6 +77,16 @@ async fn sits_it_out(store: &RedisStore) -> Duration {
     }
 }
 
+/// A store at a member that votes, as if its first quarantine had been a minute ago.
+async fn voting(server: &Server) -> RedisStore {
+    let store = store(&server.url());
+    let fault = grant(&store, &proposing(&["k"])).await.unwrap_err();
+    assert_eq!(fault.kind, FaultKind::Quarantined, "{fault}");
+    a_minute_later(server);
+    assert!(sits_it_out(&store).await < Duration::from_secs(1));
+    store
+}
+
 /// From the first contact on, and a little longer for the connection to be made.
 #[track_caller]
 fn was_whole(quarantine: Duration) {
@@ -96,8 +109,7 @@ async fn a_server_restarted_without_its_state_abstains_for_the_longest_ttl() {
 #[tokio::test]
 async fn a_server_restarted_with_most_of_its_state_abstains_too() {
     let server = Server::setup(Flavor::Redis70).append_only().start();
-    let store = store(&server.url());
-    sits_it_out(&store).await;
+    let store = voting(&server).await;
     let ours = proposing(&["k"]);
     granted(grant(&store, &ours).await);
     server.restart();
@@ -109,8 +121,7 @@ async fn a_server_restarted_with_most_of_its_state_abstains_too() {
 async fn a_server_that_was_flushed_abstains() {
     for flush in ["FLUSHALL", "FLUSHDB"] {
         let server = Server::start(Flavor::Redis62);
-        let store = store(&server.url());
-        sits_it_out(&store).await;
+        let store = voting(&server).await;
         server.text(&[flush]);
         was_whole(sits_it_out(&store).await);
     }
@@ -119,9 +130,8 @@ async fn a_server_that_was_flushed_abstains() {
 /// It has everything that its master sent, which may be less than what its master answered.
 #[tokio::test]
 async fn a_replica_that_was_promoted_abstains() {
-    let (master, replica) = (Server::start(Flavor::Redis82), Server::start(Flavor::Redis82));
-    sits_it_out(&store(&master.url())).await;
-    replica.text(&["REPLICAOF", "127.0.0.1", &master.port().to_string()]);
+    let (master, replica) = pair(Flavor::Redis82);
+    voting(&master).await;
     let begun = Instant::now();
     while value(&replica, "leasehold:member").is_none() {
         assert!(begun.elapsed() < Duration::from_secs(10), "the replica has nothing");

@@ -11,7 +11,7 @@ use crate::login::MINIMAL;
 use crate::queue::{left_behind, let_go, lock, until, wait_in_line};
 use crate::world::{attempt, grant, granted, lasting, passing, store, value};
 
-fn pair(flavor: Flavor) -> (Server, Server) {
+pub(crate) fn pair(flavor: Flavor) -> (Server, Server) {
     let setup = || Server::setup(flavor).arg("repl-diskless-sync-delay", "0");
     let master = setup().start();
     let replica = setup().arg("replicaof", &format!("127.0.0.1 {}", master.port())).start();
