@@ -3,6 +3,14 @@
 //! A test whose library is not installed fails and names the remedy. It is ignored, and listed by
 //! name, only if the library's language is missing on this machine.
 
+/// Functions, each with its name before it and with what it needs between them.
+macro_rules! named {
+    ($($function:ident: $needs:expr,)*) => {
+        [$((stringify!($function), $needs, $function)),*]
+    };
+}
+
+// After the macro, which they use.
 mod hammer;
 mod no_string;
 mod pair;
@@ -14,31 +22,24 @@ mod shares;
 
 use std::{collections::HashMap, fs, process::ExitCode};
 
+use hammer::{
+    everybody_gets_in_and_nobody_is_there_at_once,
+    everybody_gets_in_and_nobody_is_there_at_once_over_three_servers,
+};
 use interop::{Language, Peer};
 use libtest_mimic::{Arguments, Trial};
 use pair::on_each;
+use several::redlock_holds_a_key_on_each_of_its_servers_and_one_of_ours_is_one_vote_against_it;
 
 /// A test with its name, and the languages that it needs.
 type Test = (&'static str, &'static [Language], fn());
 
-const OTHERS: [Test; 4] = [
-    (
-        "redlock_holds_a_key_on_each_of_its_servers_and_one_of_ours_is_one_vote_against_it",
-        &[Language::Node],
-        several::redlock_holds_a_key_on_each_of_its_servers_and_one_of_ours_is_one_vote_against_it,
-    ),
-    (
-        "everybody_gets_in_and_nobody_is_there_at_once",
-        &Language::ALL,
-        hammer::everybody_gets_in_and_nobody_is_there_at_once,
-    ),
-    (
-        "everybody_gets_in_and_nobody_is_there_at_once_over_three_servers",
-        &[Language::Node],
-        hammer::everybody_gets_in_and_nobody_is_there_at_once_over_three_servers,
-    ),
-    ("every_pinned_version_is_in_the_docs", &[], every_pinned_version_is_in_the_docs),
-];
+const OTHERS: [Test; 4] = named! {
+    redlock_holds_a_key_on_each_of_its_servers_and_one_of_ours_is_one_vote_against_it: &[Language::Node],
+    everybody_gets_in_and_nobody_is_there_at_once: &Language::ALL,
+    everybody_gets_in_and_nobody_is_there_at_once_over_three_servers: &[Language::Node],
+    every_pinned_version_is_in_the_docs: &[],
+};
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();

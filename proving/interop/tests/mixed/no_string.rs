@@ -11,23 +11,11 @@ use crate::pair::{A_WHILE, LONG, Pair, took, with_runtime};
 
 const PATIENCE: Duration = Duration::from_secs(2);
 
-pub(crate) const ALL: [Test; 3] = [
-    (
-        "a_semaphore_and_a_lock_of_ours_are_errors_to_each_other",
-        &[Language::Node],
-        a_semaphore_and_a_lock_of_ours_are_errors_to_each_other,
-    ),
-    (
-        "the_signal_of_python_redis_lock_is_no_lock_and_its_release_deletes_what_lies_there",
-        &[Language::Python],
-        the_signal_of_python_redis_lock_is_no_lock_and_its_release_deletes_what_lies_there,
-    ),
-    (
-        "our_release_does_not_wake_python_redis_lock_and_a_push_to_its_signal_does",
-        &[Language::Python],
-        our_release_does_not_wake_python_redis_lock_and_a_push_to_its_signal_does,
-    ),
-];
+pub(crate) const ALL: [Test; 3] = named! {
+    a_semaphore_and_a_lock_of_ours_are_errors_to_each_other: &[Language::Node],
+    the_signal_of_python_redis_lock_is_no_lock_and_its_release_deletes_what_lies_there: &[Language::Python],
+    our_release_does_not_wake_python_redis_lock_and_a_push_to_its_signal_does: &[Language::Python],
+};
 
 fn a_semaphore_and_a_lock_of_ours_are_errors_to_each_other() {
     with_runtime(|runtime| {

@@ -20,31 +20,15 @@ const SIGNAL_KEPT: Duration = Duration::from_secs(1);
 /// is busy compiling.
 const AT_ONCE: Duration = Duration::from_secs(2);
 
-pub(crate) const ALL: [Test; 7] = [
-    ("pottery_and_ours_meet_by_name", &[Language::Python], pottery_and_ours_meet_by_name),
-    ("redis_semaphore_and_ours_meet_by_name", &[Language::Node], redis_semaphore_and_ours_meet_by_name),
-    ("python_redis_lock_and_ours_meet_by_name", &[Language::Python], python_redis_lock_and_ours_meet_by_name),
-    (
-        "redlock_and_ours_meet_by_name_without_a_naming",
-        &[Language::Node],
-        redlock_and_ours_meet_by_name_without_a_naming,
-    ),
-    (
-        "our_release_wakes_python_redis_lock_at_once_by_its_naming",
-        &[Language::Python],
-        our_release_wakes_python_redis_lock_at_once_by_its_naming,
-    ),
-    (
-        "ten_of_python_redis_lock_and_ours_pass_a_lock_on_without_anybody_being_left_asleep",
-        &[Language::Python],
-        ten_of_python_redis_lock_and_ours_pass_a_lock_on_without_anybody_being_left_asleep,
-    ),
-    (
-        "a_lock_that_is_dropped_wakes_python_redis_lock_too",
-        &[Language::Python],
-        a_lock_that_is_dropped_wakes_python_redis_lock_too,
-    ),
-];
+pub(crate) const ALL: [Test; 7] = named! {
+    pottery_and_ours_meet_by_name: &[Language::Python],
+    redis_semaphore_and_ours_meet_by_name: &[Language::Node],
+    python_redis_lock_and_ours_meet_by_name: &[Language::Python],
+    redlock_and_ours_meet_by_name_without_a_naming: &[Language::Node],
+    our_release_wakes_python_redis_lock_at_once_by_its_naming: &[Language::Python],
+    ten_of_python_redis_lock_and_ours_pass_a_lock_on_without_anybody_being_left_asleep: &[Language::Python],
+    a_lock_that_is_dropped_wakes_python_redis_lock_too: &[Language::Python],
+};
 
 fn pottery_and_ours_meet_by_name() {
     meets_by_name(Peer::Pottery, Naming::Pottery);

@@ -20,23 +20,15 @@ const REDIS: &[Flavor] = &[Flavor::Redis70];
 const VALKEY: &[Flavor] = &[Flavor::Valkey91];
 
 /// Each promise with its name and its servers: both, unless it takes long.
-pub(crate) const ALL: [(&str, &[Flavor], Promise); 7] = [
-    ("its_lock_keeps_us_out_until_it_releases", BOTH, its_lock_keeps_us_out_until_it_releases),
-    ("its_lock_keeps_us_out_until_its_end", REDIS, its_lock_keeps_us_out_until_its_end),
-    ("our_lock_keeps_it_out_until_we_release", BOTH, our_lock_keeps_it_out_until_we_release),
-    ("our_lock_keeps_it_out_until_its_end", VALKEY, our_lock_keeps_it_out_until_its_end),
-    ("a_lock_stolen_from_it_is_safe_from_it", BOTH, a_lock_stolen_from_it_is_safe_from_it),
-    (
-        "a_lock_stolen_from_us_is_lost_by_the_next_renewal",
-        VALKEY,
-        a_lock_stolen_from_us_is_lost_by_the_next_renewal,
-    ),
-    (
-        "its_driver_ends_with_the_test_also_while_it_waits",
-        REDIS,
-        its_driver_ends_with_the_test_also_while_it_waits,
-    ),
-];
+pub(crate) const ALL: [(&str, &[Flavor], Promise); 7] = named! {
+    its_lock_keeps_us_out_until_it_releases: BOTH,
+    its_lock_keeps_us_out_until_its_end: REDIS,
+    our_lock_keeps_it_out_until_we_release: BOTH,
+    our_lock_keeps_it_out_until_its_end: VALKEY,
+    a_lock_stolen_from_it_is_safe_from_it: BOTH,
+    a_lock_stolen_from_us_is_lost_by_the_next_renewal: VALKEY,
+    its_driver_ends_with_the_test_also_while_it_waits: REDIS,
+};
 
 fn its_lock_keeps_us_out_until_it_releases(pair: &mut Pair, runtime: &Handle) {
     pair.it_takes(LONG);

@@ -16,11 +16,9 @@ use crate::{
     pair::{LONG, with_runtime},
 };
 
-pub(crate) const ALL: [Test; 1] = [(
-    "ours_that_poll_leave_polling_libraries_their_share_of_a_busy_key",
-    &Language::ALL,
-    ours_that_poll_leave_polling_libraries_their_share_of_a_busy_key,
-)];
+pub(crate) const ALL: [Test; 1] = named! {
+    ours_that_poll_leave_polling_libraries_their_share_of_a_busy_key: &Language::ALL,
+};
 
 /// The full key on the server. It has pottery's prefix, which pottery cannot change.
 const KEY: &str = "redlock:shared";
