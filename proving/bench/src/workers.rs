@@ -7,7 +7,7 @@ use crate::AnyError;
 use crate::backend::OpenStore;
 use crate::child::Child;
 use crate::order::{Order, Report};
-use crate::turn::{Turn, Turns};
+use crate::turn::Turns;
 
 /// The first argument of a process that is a worker.
 pub const WORKER_FLAG: &str = "--bench-worker";
@@ -57,7 +57,7 @@ impl Workers {
     }
 
     /// Sends an order to all processes at once, then waits for their reports.
-    pub fn tell_all(&mut self, order: &Order) -> Result<Vec<Report>, AnyError> {
+    fn tell_all(&mut self, order: &Order) -> Result<Vec<Report>, AnyError> {
         self.0.iter_mut().try_for_each(|worker| worker.send(order))?;
         self.0.iter_mut().map(WorkerProcess::receive).collect()
     }
@@ -88,14 +88,18 @@ impl Workers {
     /// up first.
     pub fn take_bare_turns(&mut self, race: &Race<'_>) -> Result<Turns, AnyError> {
         let Race { key, each, hold, think, .. } = *race;
-        let reports = self.tell_all(&Order::TakeBare { key: format!("bare:{key}"), each, hold, think })?;
-        Ok(Turns::new(reports.into_iter().flat_map(turns).collect()))
+        self.turns(&Order::TakeBare { key: format!("bare:{key}"), each, hold, think })
     }
 
     /// Waits for all waiters of all processes.
     pub fn collect(&mut self) -> Result<Turns, AnyError> {
-        let reports = self.tell_all(&Order::Collect)?;
-        Ok(Turns::new(reports.into_iter().flat_map(turns).collect()))
+        self.turns(&Order::Collect)
+    }
+
+    /// Sends an order to all processes at once, and collects the turns that they report.
+    pub fn turns(&mut self, order: &Order) -> Result<Turns, AnyError> {
+        let turns = |report| if let Report::Turns(turns) = report { turns } else { Vec::new() };
+        Ok(Turns::new(self.tell_all(order)?.into_iter().flat_map(turns).collect()))
     }
 }
 
@@ -113,10 +117,6 @@ pub struct Race<'a> {
     pub hold: u64,
     /// The pause after each turn, in µs.
     pub think: u64,
-}
-
-fn turns(report: Report) -> Vec<Turn> {
-    if let Report::Turns(turns) = report { turns } else { Vec::new() }
 }
 
 impl WorkerProcess {

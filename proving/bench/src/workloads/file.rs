@@ -8,11 +8,10 @@ use crate::backend::OpenStore;
 use crate::clock;
 use crate::echo::Echo;
 use crate::figure::{Figures, Of};
-use crate::order::{Order, Report};
+use crate::order::Order;
 use crate::sample::Sample;
 use crate::settings::Settings;
 use crate::transactions::Transactions;
-use crate::turn::{Turn, Turns};
 use crate::workers::{Race, Workers};
 
 pub(super) const WORKLOAD: Workload = Workload {
@@ -98,12 +97,7 @@ async fn through_the_store(store: &OpenStore, turns: u32) -> Result<f64, AnyErro
 
 fn spin(workers: &mut Workers, store: &OpenStore, turns: u32) -> Result<f64, AnyError> {
     let file = store.url.trim_start_matches("file:").to_owned();
-    let reports = workers.tell_all(&Order::Spin { file, turns })?;
-    let all: Vec<Turn> = reports
-        .into_iter()
-        .flat_map(|report| if let Report::Turns(turns) = report { turns } else { Vec::new() })
-        .collect();
-    Ok(Turns::new(all).per_second())
+    Ok(workers.turns(&Order::Spin { file, turns })?.per_second())
 }
 
 fn gap(settings: &Settings, figures: &mut Figures, store: &OpenStore) -> Result<(), AnyError> {
