@@ -5,7 +5,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use conformance::faulty::{CallFate, Faulty};
-use leasehold::{EveryOutcome, LockError, Locks, Loss, MemoryStore, ReleaseError, Renewal, TokioRuntime};
+use leasehold::{
+    EveryOutcome, Guard, LockError, Locks, Loss, MemoryStore, ReleaseError, Renewal, TokioRuntime,
+};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
@@ -15,14 +17,17 @@ fn runtime() -> Runtime {
     Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
 }
 
+/// Locks, and one of them that is held.
+async fn holding() -> (Locks, Guard) {
+    let locks = Locks::in_memory();
+    let guard = locks.mutex("k").lock().await.unwrap();
+    (locks, guard)
+}
+
 #[test]
 fn when_the_runtime_that_connected_ends_guards_are_lost_and_requests_say_why() {
     let connected = runtime();
-    let (locks, guard) = connected.block_on(async {
-        let locks = Locks::in_memory();
-        let guard = locks.mutex("k").lock().await.unwrap();
-        (locks, guard)
-    });
+    let (locks, guard) = connected.block_on(holding());
     connected.shutdown_timeout(Duration::from_secs(5));
     assert!(!guard.is_held());
     runtime().block_on(async {
@@ -58,11 +63,7 @@ fn guards_that_are_dropped_outside_any_runtime_wait_for_a_silent_store_together(
 #[test]
 fn requests_in_another_runtime_say_that_the_runtime_that_keeps_the_locks_has_ended() {
     let connected = runtime();
-    let (locks, guard) = connected.block_on(async {
-        let locks = Locks::in_memory();
-        let guard = locks.mutex("k").lock().await.unwrap();
-        (locks, guard)
-    });
+    let (locks, guard) = connected.block_on(holding());
     Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
         let mut watch = locks.watch("");
         watch.step().await.unwrap();

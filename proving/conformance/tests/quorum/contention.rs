@@ -14,25 +14,31 @@ async fn lock(process: &Process) -> Guard {
     process.locks.mutex("k").lock().within(6 * TTL).await.unwrap()
 }
 
-/// Two processes that each reach their own half first. redlock 5 counts votes for and against and
-/// waits for one of them to be a majority; here neither ever was, and both calls hung.
+/// Two processes that each reach their own half of the members first.
+fn split(members: u8) -> (World, Process, Process) {
+    let world = World::of(members);
+    let (one, other) = (world.process(), world.process());
+    let (members, half) = (usize::from(members), usize::from(members / 2));
+    one.set(half..members, &CallFate::Late(TRIP));
+    other.set(0..half, &CallFate::Late(TRIP));
+    (world, one, other)
+}
+
+/// redlock 5 counts votes for and against and waits for one of them to be a majority; here neither
+/// ever was, and both calls hung.
 #[tokio::test(start_paused = true)]
 async fn an_even_split_settles_within_three_rounds_and_the_other_is_served_next() {
     for members in [2, 4] {
-        let world = World::of(members);
-        let (one, other) = (world.process(), world.process());
-        let (members, half) = (usize::from(members), usize::from(members / 2));
-        one.set(half..members, &CallFate::Late(TRIP));
-        other.set(0..half, &CallFate::Late(TRIP));
-        let hold = |process: Process, world_time: std::sync::Arc<conformance::virtual_time::VirtualTime>| async move {
+        let (world, one, other) = split(members);
+        let hold = async |process: Process| {
             let guard = lock(&process).await;
-            let at = world_time.passed();
+            let at = world.time.passed();
             sleep(SECOND).await;
             let (fence, asks) = (guard.fence(), guard.attempts());
             guard.release().await.unwrap();
             (at, fence, asks)
         };
-        let (a, b) = tokio::join!(hold(one, world.time.clone()), hold(other, world.time.clone()));
+        let (a, b) = tokio::join!(hold(one), hold(other));
         let (first, second) = if a.0 < b.0 { (a, b) } else { (b, a) };
         assert!(first.0 <= 6 * TRIP && first.2 <= 3, "{members} members: {first:?}");
         assert!(
@@ -49,11 +55,7 @@ async fn an_even_split_settles_within_three_rounds_and_the_other_is_served_next(
 #[tokio::test(start_paused = true)]
 async fn an_even_split_of_tries_gives_one_the_lock() {
     for members in [2, 4] {
-        let world = World::of(members);
-        let (one, other) = (world.process(), world.process());
-        let (members, half) = (usize::from(members), usize::from(members / 2));
-        one.set(half..members, &CallFate::Late(TRIP));
-        other.set(0..half, &CallFate::Late(TRIP));
+        let (world, one, other) = split(members);
         let (a, b) = (one.locks.mutex("k"), other.locks.mutex("k"));
         let (a, b) = tokio::join!(a.try_lock(), b.try_lock());
         assert!(a.unwrap().is_some() != b.unwrap().is_some(), "{members} members");
