@@ -10,30 +10,22 @@ use servers::{Flavor, Server};
 use crate::harness::{Site, kill};
 
 /// Without the lock, this loses updates: two that read the same number both write its successor.
-fn eight_processes_add_to_one_number(site: &Site) {
-    fs::write(site.path("number"), "0\n").unwrap();
-    thread::scope(|scope| {
-        for _ in 0..8 {
-            scope.spawn(|| {
-                for _ in 0..50 {
-                    let add = "read n < number; echo $((n + 1)) > number";
-                    site.finish(site.run_script(&["number"], add)).is_silent(0);
-                }
-            });
-        }
-    });
-    assert_eq!(site.read("number"), "400");
-}
-
 #[test]
-fn eight_processes_add_fifty_times_each_on_the_file_store() {
-    eight_processes_add_to_one_number(&Site::new());
-}
-
-#[test]
-fn eight_processes_add_fifty_times_each_on_a_server() {
-    let server = Server::start(Flavor::Redis82);
-    eight_processes_add_to_one_number(&Site::on(&server.url()));
+fn eight_processes_add_fifty_times_each() {
+    for site in Site::on_file_and(Flavor::Redis82) {
+        fs::write(site.path("number"), "0\n").unwrap();
+        thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..50 {
+                        let add = "read n < number; echo $((n + 1)) > number";
+                        site.finish(site.run_script(&["number"], add)).is_silent(0);
+                    }
+                });
+            }
+        });
+        assert_eq!(site.read("number"), "400");
+    }
 }
 
 #[test]

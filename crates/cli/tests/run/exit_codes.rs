@@ -69,7 +69,7 @@ fn is_69_on_a_full_disk(option: &str, fill: &str) {
 #[test]
 fn a_limit_of_file_sizes_that_is_too_small_is_69_and_says_what_to_do() {
     let site = Site::new();
-    let ours = format!("{} run --store {} k", env!("CARGO_BIN_EXE_leasehold"), site.store());
+    let ours = format!("{OURS} run --store {} k", site.store());
     let limited = || site.finish(site.process("sh", &["-c", &format!("ulimit -f 8; exec {ours} -- true")]));
     let says = ["a file of this process may not become larger than ", "raise the limit (ulimit -f)"];
     limited().says(69, &says);
@@ -83,7 +83,7 @@ fn a_limit_of_file_sizes_that_is_too_small_is_69_and_says_what_to_do() {
 #[test]
 fn a_command_that_writes_beyond_the_limit_of_file_sizes_ends_as_without_us() {
     let site = Site::new();
-    let ours = format!("{} run --store {} k", env!("CARGO_BIN_EXE_leasehold"), site.store());
+    let ours = format!("{OURS} run --store {} k", site.store());
     for before in ["", "trap '' XFSZ; "] {
         let write = "head -c 100000000 /dev/zero 2>&1 >large | sed s/.*://; exit ${PIPESTATUS[0]}";
         let script = |ours: &str| format!("{before}ulimit -f 50000; {ours} bash -c '{write}'");

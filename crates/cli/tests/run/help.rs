@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use crate::harness::Site;
+use crate::harness::{OURS, Site};
 
 const TASKS: [&str; 14] = [
     "run", "once", "every", "hold", "show", "ls", "break", "doctor", "bench", "top", "init", "forget",
@@ -88,11 +88,10 @@ fn each_topic_is_said_and_a_slip_in_its_name_is_understood() {
 #[test]
 fn help_that_cannot_be_printed_is_126_and_a_reader_that_has_seen_enough_is_no_failure() {
     let site = Site::new();
-    let ours = env!("CARGO_BIN_EXE_leasehold");
     for words in ["--version", "--help", "run -h", "help", "help run", "help stores"] {
-        let done = site.finish(site.process("sh", &["-c", &format!("{ours} {words} > /dev/full")]));
+        let done = site.finish(site.process("sh", &["-c", &format!("{OURS} {words} > /dev/full")]));
         done.says(126, &["cannot be printed"]);
-        let piped = format!("{ours} {words} | true; exit ${{PIPESTATUS[0]}}");
+        let piped = format!("{OURS} {words} | true; exit ${{PIPESTATUS[0]}}");
         site.finish(site.process("bash", &["-c", &piped])).is_silent(0);
     }
 }

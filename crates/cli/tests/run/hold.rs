@@ -105,16 +105,19 @@ fn a_longest_hold_is_70_and_says_so() {
 #[test]
 fn into_a_file_it_holds_until_a_signal_and_ends_of_that() {
     let site = Site::new();
-    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
-        let hold = site.start(site.task("hold", &["--ttl", "1500ms", "k"]));
+    let holds = [("a", Signal::TERM), ("b", Signal::INT), ("c", Signal::HUP)].map(|(key, signal)| {
+        let hold = site.start(site.task("hold", &["--ttl", "1500ms", key]));
         until("it holds", || !hold.out().is_empty());
         assert!(hold.out().ends_with('\n'));
-        // Longer than its ttl.
-        std::thread::sleep(Duration::from_secs(2));
-        site.finish(site.run(&["-nq", "k", "--", "true"])).is_silent(75);
+        (key, signal, hold)
+    });
+    // Longer than their ttl.
+    std::thread::sleep(Duration::from_secs(2));
+    for (key, signal, hold) in holds {
+        site.finish(site.run(&["-nq", key, "--", "true"])).is_silent(75);
         hold.signal(signal);
         hold.finish().died_of(signal);
-        site.finish(site.run(&["-n", "k", "--", "true"])).is_silent(0);
+        site.finish(site.run(&["-n", key, "--", "true"])).is_silent(0);
     }
 }
 

@@ -82,9 +82,6 @@ fn a_break_is_counted_and_shown_with_its_author_and_reason() {
         let metrics = task(&site, &["metrics", "dep"]);
         assert_eq!(["held", "broken_last_day"].map(|name| value(&metrics, name)), [0.0, 1.0]);
     }
-    let site = Site::new();
-    let words = ["break", "k", "--fence", "1", "--reason", "a\nb"];
-    task(&site, &words).says(64, &["--reason: "]);
     let away = Site::on("redis://127.0.0.1:1");
     let done = task(&away, &["metrics"]);
     assert_eq!((done.status.code(), &*done.out), (Some(69), ""), "{done:?}");
