@@ -3,17 +3,14 @@
 #![allow(clippy::disallowed_methods)]
 
 mod cleanups;
-#[cfg_attr(not(unix), path = "runtime/lease_clock/elsewhere.rs")]
-mod lease_clock;
-#[cfg(feature = "testing")]
-mod paused;
+mod clock;
 mod timers;
 
 use std::future::pending;
 use std::io;
 use std::process;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use leasehold_core::{BeginCleanup, BoxFuture, Instant, Runtime};
 use rand::rngs::{StdRng, SysRng};
@@ -22,9 +19,10 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use cleanups::{Cleanups, Outlast};
-pub(crate) use lease_clock::lease_clock;
+use clock::Clock;
 #[cfg(feature = "testing")]
-pub(crate) use paused::PausedClock;
+pub(crate) use clock::PausedClock;
+pub(crate) use clock::lease_clock;
 use timers::Timers;
 
 /// A [`Runtime`] on tokio.
@@ -105,10 +103,7 @@ impl Runtime for TokioRuntime {
     }
 
     fn since_epoch(&self) -> Duration {
-        match self.timers.clock() {
-            Clock::Lease => wall_clock(),
-            Clock::Paused { since, wall, .. } => wall + self.now().saturating_since(since),
-        }
+        self.timers.clock().since_epoch(self.timers.handle())
     }
 
     fn sleep_until(&self, at: Instant) -> BoxFuture<'static, ()> {
@@ -151,50 +146,6 @@ impl Runtime for TokioRuntime {
     fn random(&self) -> u128 {
         self.dice.lock().unwrap_or_else(PoisonError::into_inner).roll()
     }
-}
-
-/// The source of the time.
-#[derive(Clone, Copy, Debug)]
-enum Clock {
-    Lease,
-    /// Tokio's clock, paused by a test: it stops while there is work to do, and jumps to the next
-    /// timer when there is none.
-    Paused {
-        tokio: tokio::time::Instant,
-        /// The times of the lease clock and of the wall clock when this was created.
-        since: Instant,
-        wall: Duration,
-    },
-}
-
-impl Clock {
-    /// Tokio's clock, if it is paused: then it does not move with real time.
-    fn paused() -> Option<Self> {
-        paused_now().map(|tokio| Self::Paused { tokio, since: lease_clock(), wall: wall_clock() })
-    }
-
-    fn now(self, handle: &Handle) -> Instant {
-        match self {
-            Self::Lease => lease_clock(),
-            Self::Paused { tokio, since, .. } => {
-                // Each runtime has its own paused clock; outside a runtime the clock runs.
-                let _runtime = handle.enter();
-                since + tokio.elapsed()
-            }
-        }
-    }
-}
-
-/// The time of tokio's clock, if it is paused.
-fn paused_now() -> Option<tokio::time::Instant> {
-    let tokio = tokio::time::Instant::now();
-    let real = std::time::Instant::now();
-    while std::time::Instant::now() == real {}
-    Some(tokio).filter(|tokio| tokio::time::Instant::now() == *tokio)
-}
-
-fn wall_clock() -> Duration {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
 /// A cryptographic generator, seeded from the operating system. It is seeded again after a fork, so

@@ -914,7 +914,7 @@ pub(super) const BUGS: &[Bug] = &[
     },
     Bug {
         name: "locks in memory use real time although a test has paused the clock",
-        file: "crates/leasehold/src/runtime.rs",
+        file: "crates/leasehold/src/runtime/clock.rs",
         from: "Some(tokio).filter(|tokio| tokio::time::Instant::now() == *tokio)",
         to: "Some(tokio).filter(|tokio| tokio::time::Instant::now() != *tokio)",
         tests: &[(Programs, "runtimes::locks_in_memory_follow_a_clock_that_a_test_has_paused")],

@@ -16,8 +16,8 @@ use leasehold_core::{BeginCleanup, BoxFuture, Instant};
 use tokio::runtime::{self, Builder, Handle};
 use tokio::sync::{Notify, oneshot};
 
+use super::clock::{Clock, lease_clock};
 use super::timers::Timers;
-use super::{Clock, lease_clock};
 
 /// The longest delay of a runtime's shutdown, in all: enough for a new connection and one call to a
 /// slow server.

@@ -13,7 +13,7 @@ use leasehold_core::Instant;
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
-use super::Clock;
+use super::clock::Clock;
 
 /// The longest single sleep. Tokio's timers do not advance while the machine sleeps. Reading the
 /// lease clock each second finds an end that passed meanwhile within a second of waking.
