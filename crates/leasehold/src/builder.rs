@@ -12,7 +12,7 @@ use crate::defaults::Defaults;
 use crate::error::ConnectError;
 use crate::locks::Locks;
 use crate::memory::MemoryStore;
-use crate::naming::Naming;
+use crate::naming::{Names, Naming};
 use crate::quorum::QuorumStore;
 use crate::runtime::TokioRuntime;
 use crate::store_handle::{StoreHandle, check_ttl, rest};
@@ -35,6 +35,9 @@ use crate::store_handle::{StoreHandle, check_ttl, rest};
 #[must_use = "a builder does nothing until it connects"]
 pub struct LocksBuilder {
     defaults: Defaults,
+    /// The prefix of the name of every key.
+    prefix: Vec<u8>,
+    naming: Naming,
     own_thread: bool,
     drift: Option<Drift>,
     runtime: Option<Arc<dyn Runtime>>,
@@ -63,7 +66,7 @@ impl LocksBuilder {
 
     /// Sets a prefix for the name of every key, taken literally; none by default.
     pub fn prefix(mut self, prefix: impl AsRef<[u8]>) -> Self {
-        self.defaults.prefix = prefix.as_ref().to_vec();
+        self.prefix = prefix.as_ref().to_vec();
         self
     }
 
@@ -79,7 +82,7 @@ impl LocksBuilder {
     /// ```
     pub fn naming(mut self, naming: Naming) -> Self {
         self.defaults.signal = naming.signal();
-        self.defaults.naming = naming;
+        self.naming = naming;
         self
     }
 
@@ -192,13 +195,11 @@ impl LocksBuilder {
         stores: impl IntoIterator<Item = Member>,
         max_ttl: Duration,
     ) -> Result<Locks, ConnectError> {
-        let (ttl, _) = self.defaults.checked()?;
-        let runtime = self.any_runtime(TokioRuntime::current)?;
-        let stores: Result<Vec<_>, _> = stores.into_iter().map(|store| store.into().make(&runtime)).collect();
-        let store = Arc::new(QuorumStore::new(stores?, max_ttl, runtime.clone())?);
-        let locks = self.over_on(store, runtime);
-        locks.check(ttl)?;
-        Ok(locks)
+        self.over_made(TokioRuntime::current, |runtime| {
+            let stores: Result<Vec<_>, _> =
+                stores.into_iter().map(|store| store.into().make(runtime)).collect();
+            Ok(Arc::new(QuorumStore::new(stores?, max_ttl, runtime.clone())?))
+        })
     }
 
     /// Locks of this process alone; see [`Locks::in_memory`].
@@ -239,7 +240,8 @@ impl LocksBuilder {
     fn over_on(self, store: Arc<dyn Store>, runtime: Arc<dyn Runtime>) -> Locks {
         let drift = self.drift.unwrap_or_else(|| store.limits().drift);
         let poll = self.defaults.poll.clone().ok().flatten();
-        Locks::new(StoreHandle::new(store, runtime, drift, poll), self.defaults)
+        let names = Names::new(self.prefix, self.naming);
+        Locks::new(StoreHandle::new(store, runtime, drift, poll), self.defaults, names)
     }
 
     /// The runtime that was set, or the one in which this is called, or a new one on a separate

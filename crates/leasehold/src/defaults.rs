@@ -2,16 +2,13 @@
 
 use std::time::Duration;
 
-use leasehold_core::{Backoff, Claim, Key, Label, Misuse, Patience, Renewal, Signal, Ttl};
+use leasehold_core::{Backoff, Claim, Label, Misuse, Patience, Renewal, Signal, Ttl};
 
 use crate::lock::Terms;
-use crate::naming::Naming;
 
 /// The settings of a lock that does not override them.
 #[derive(Clone, Debug)]
 pub(crate) struct Defaults {
-    pub(crate) prefix: Vec<u8>,
-    pub(crate) naming: Naming,
     pub(crate) signal: Option<Signal>,
     pub(crate) ttl: Result<Ttl, Misuse>,
     pub(crate) label: Result<Option<Label>, Misuse>,
@@ -58,26 +55,11 @@ impl Defaults {
             on_wait: None,
         })
     }
-
-    /// The key of this name, with the prefix.
-    pub(crate) fn key(&self, name: &[u8]) -> Result<Key, Misuse> {
-        if self.prefix.is_empty() || name.is_empty() {
-            return self.naming.key(name);
-        }
-        self.naming.key([&self.prefix, name].concat())
-    }
-
-    /// The prefix of all keys whose names have this prefix.
-    pub(crate) fn beginning(&self, name: &[u8]) -> Vec<u8> {
-        self.naming.beginning([&self.prefix, name].concat())
-    }
 }
 
 impl Default for Defaults {
     fn default() -> Self {
         Self {
-            prefix: Vec::new(),
-            naming: Naming::Verbatim,
             signal: None,
             ttl: Ok(Ttl::DEFAULT),
             label: Ok(None),

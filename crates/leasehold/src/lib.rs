@@ -56,7 +56,6 @@
 
 mod any_error;
 mod any_store;
-mod askers;
 mod baseline;
 pub mod blocking;
 mod breaking;

@@ -4,20 +4,19 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Claim, Escaped, Key, KeyState, Label, Misuse, Ttl};
+use leasehold_core::{Claim, Escaped, Key, KeyState, Label, Misuse};
 
-use crate::askers::Askers;
 use crate::defaults::Defaults;
 use crate::error::{CloseError, InspectError};
 use crate::event::Event;
 use crate::events::Events;
 use crate::lock::Held;
 use crate::mutex::Mutex;
-use crate::naming::{Names, Naming};
+use crate::naming::Names;
 use crate::recipe::{Election, Every, Once};
 use crate::rw_lock::RwLock;
 use crate::semaphore::Semaphore;
-use crate::store_handle::StoreHandle;
+use crate::store_handle::{Askers, StoreHandle};
 
 /// The locks of one store. Cheap to clone; all clones share their connection and the one task that
 /// renews their guards.
@@ -43,8 +42,9 @@ pub struct Locks {
 }
 
 impl Locks {
-    pub(crate) fn new(handle: Arc<StoreHandle>, defaults: Defaults) -> Self {
-        Self { askers: Arc::new(Askers { handle }), defaults: Arc::new(defaults), names: Arc::default() }
+    pub(crate) fn new(handle: Arc<StoreHandle>, defaults: Defaults, names: Names) -> Self {
+        let (defaults, names) = (Arc::new(defaults), Arc::new(names));
+        Self { askers: Arc::new(Askers { handle }), defaults, names }
     }
 
     /// The lock of this name. This does no I/O; a name that cannot be a key is an error of the
@@ -214,7 +214,7 @@ impl Locks {
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = self.askers.handle.store.warnings();
         warnings.extend(self.names.collided().iter().filter_map(|name| {
-            let (key, name) = (self.defaults.key(name).ok()?, Escaped(name));
+            let (key, name) = (self.names.key(name).ok()?, Escaped(name));
             Some(format!("{name}: another name of this program is the same lock, at {key}: give it one that differs in letters"))
         }));
         warnings
@@ -225,14 +225,12 @@ impl Locks {
     }
 
     pub(crate) fn full_prefix(&self, prefix: &[u8]) -> Vec<u8> {
-        self.defaults.beginning(prefix)
+        self.names.beginning(prefix)
     }
 
     pub(crate) fn key(&self, name: &[u8]) -> Result<Key, Misuse> {
-        let key = self.defaults.key(name)?;
-        if self.defaults.naming == Naming::ExclusiveLock
-            && let Some(first) = self.names.used(name, &key)
-        {
+        let key = self.names.key(name)?;
+        if let Some(first) = self.names.used(name, &key) {
             let names = [&*first, name].map(|name| Escaped(name).to_string());
             self.askers.handle.report.tell(|| Event::NamesCollide { key: key.clone(), names });
         }
@@ -250,10 +248,6 @@ impl Locks {
 
     pub(crate) fn handle(&self) -> &Arc<StoreHandle> {
         &self.askers.handle
-    }
-
-    pub(crate) fn check(&self, ttl: Ttl) -> Result<(), Misuse> {
-        self.askers.handle.check(ttl)
     }
 
     /// The locks that this process holds here, in no particular order. Lost guards are left out.

@@ -161,9 +161,15 @@ impl fmt::Display for Naming {
     }
 }
 
-/// The names that were used under a naming where two names may be one key.
-#[derive(Debug, Default)]
-pub(crate) struct Names(Mutex<Used>);
+/// How the names of locks become keys, and the names that were used under a naming where two names
+/// may be one key.
+#[derive(Debug)]
+pub(crate) struct Names {
+    /// The prefix of each name.
+    prefix: Vec<u8>,
+    naming: Naming,
+    used: Mutex<Used>,
+}
 
 #[derive(Debug, Default)]
 struct Used {
@@ -176,10 +182,30 @@ struct Used {
 const REMEMBERED: usize = 1024;
 
 impl Names {
+    pub(crate) fn new(prefix: Vec<u8>, naming: Naming) -> Self {
+        Self { prefix, naming, used: Mutex::default() }
+    }
+
+    /// The key of this name, with the prefix.
+    pub(crate) fn key(&self, name: &[u8]) -> Result<Key, Misuse> {
+        if self.prefix.is_empty() || name.is_empty() {
+            return self.naming.key(name);
+        }
+        self.naming.key([&self.prefix, name].concat())
+    }
+
+    /// The prefix of all keys whose names have this prefix.
+    pub(crate) fn beginning(&self, name: &[u8]) -> Vec<u8> {
+        self.naming.beginning([&self.prefix, name].concat())
+    }
+
     /// Records that a name was used for a key. Returns the key's first name if this is another name
     /// that was not used before.
     pub(crate) fn used(&self, name: &[u8], key: &Key) -> Option<Box<[u8]>> {
-        let mut used = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.naming != Naming::ExclusiveLock {
+            return None;
+        }
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         let Used { first, others } = &mut *used;
         if let Some(first) = first.get(key) {
             let is_new = **first != *name && others.len() < REMEMBERED && others.insert(name.into());
@@ -193,7 +219,7 @@ impl Names {
 
     /// All names that collided with another one at their key.
     pub(crate) fn collided(&self) -> Vec<Box<[u8]>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).others.iter().cloned().collect()
+        self.used.lock().unwrap_or_else(PoisonError::into_inner).others.iter().cloned().collect()
     }
 }
 
@@ -264,7 +290,8 @@ mod tests {
 
     #[test]
     fn the_second_name_of_a_key_is_reported_once() {
-        let (names, key) = (Names::default(), Naming::ExclusiveLock.key("a b").unwrap());
+        let (names, key) =
+            (Names::new(Vec::new(), Naming::ExclusiveLock), Naming::ExclusiveLock.key("a b").unwrap());
         assert_eq!(names.used(b"a b", &key), None);
         assert_eq!(names.used(b"a b", &key), None);
         assert_eq!(names.used(b"a.b", &key).as_deref(), Some(&b"a b"[..]));
@@ -275,11 +302,11 @@ mod tests {
 
     #[test]
     fn names_without_an_end_are_not_all_remembered() {
-        let names = Names::default();
+        let names = Names::new(Vec::new(), Naming::ExclusiveLock);
         for number in 0..5000 {
             let name = format!("{number}");
             names.used(name.as_bytes(), &Naming::ExclusiveLock.key(&name).unwrap());
         }
-        assert_eq!(names.0.lock().unwrap().first.len(), REMEMBERED);
+        assert_eq!(names.used.lock().unwrap().first.len(), REMEMBERED);
     }
 }

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use leasehold_core::{Claim, Key, Label, Misuse, Renewal, Ttl};
 
-use crate::askers::Askers;
 use crate::defaults::Defaults;
 use crate::error::{InspectError, LockError};
 use crate::lock::{Acquire, RwLockReadGuard, RwLockWriteGuard};
+use crate::store_handle::Askers;
 
 /// A lock that is shared by readers and exclusive for a writer: it describes what to acquire.
 /// Making and cloning it does no I/O.

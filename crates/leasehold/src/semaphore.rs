@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use leasehold_core::{Claim, Key, Label, Misuse, Mode, Renewal, Ttl};
 
-use crate::askers::Askers;
 use crate::defaults::Defaults;
 use crate::error::{InspectError, LockError};
 use crate::lock::{Acquire, SemaphorePermit};
+use crate::store_handle::Askers;
 
 /// A number of permits, each with one holder at a time: it describes what to acquire. Making and
 /// cloning it does no I/O.

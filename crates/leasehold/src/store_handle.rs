@@ -1,4 +1,5 @@
-//! One store in use: the store with everything that this process needs to use it.
+//! One store in use: the store with everything that this process needs to use it, and the knowledge
+//! whether anything can still request a lock there.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -68,13 +69,8 @@ impl StoreHandle {
 
     /// Refuses a request that the store cannot serve, before anything is sent.
     pub(crate) fn admit(&self, claim: &Claim, ttl: Ttl) -> Result<(), Misuse> {
-        self.check(ttl)?;
+        check_ttl(&*self.store, ttl)?;
         self.store.admit(claim)
-    }
-
-    /// Refuses a TTL that the store does not support.
-    pub(crate) fn check(&self, ttl: Ttl) -> Result<(), Misuse> {
-        check_ttl(&*self.store, ttl)
     }
 
     /// The holders of a key and its waiters.
@@ -157,6 +153,20 @@ impl fmt::Debug for StoreHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("StoreHandle");
         shown.field("store", &self.store.name()).field("registry", &self.registry).finish_non_exhaustive()
+    }
+}
+
+/// Shared by everything that can request a lock: [`Locks`], [`Mutex`] and the like, and requests,
+/// but not guards. When the last of them is dropped, the keeper is notified, so that it ends with
+/// the last guard.
+#[derive(Debug)]
+pub(crate) struct Askers {
+    pub(crate) handle: Arc<StoreHandle>,
+}
+
+impl Drop for Askers {
+    fn drop(&mut self) {
+        self.handle.registry.orphan();
     }
 }
 

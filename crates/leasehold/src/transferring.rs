@@ -13,6 +13,7 @@ use self::at_store::{Retries, Succeeded, succeed};
 use self::pending::{PendingAdoption, PendingTransfer};
 use crate::lock::Guard;
 use crate::locks::Locks;
+use crate::store_handle::check_ttl;
 
 impl Guard {
     /// Transfers the lock: the store keeps it for `within`, and until then another process can
@@ -54,7 +55,7 @@ impl Guard {
     pub async fn transfer(self, within: Duration) -> Result<TransferToken, TransferError> {
         let ttl = Ttl::new(within)?;
         let handle = self.handle().clone();
-        handle.check(ttl)?;
+        check_ttl(&*handle.store, ttl)?;
         handle.store.transfers()?;
         if !self.is_held() {
             return Err(TransferError::Lost(self.loss()));

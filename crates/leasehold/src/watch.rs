@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use leasehold_core::{InspectStore, Instant, Key, KeyState, ScanPage, ScanPosition};
 
-use crate::askers::Askers;
 use crate::error::InspectError;
 use crate::locks::Locks;
+use crate::store_handle::Askers;
 
 impl Locks {
     /// The same as [`list`](Self::list), for a program that watches for a long time: locks that

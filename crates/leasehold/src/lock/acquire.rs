@@ -16,8 +16,8 @@ use super::guard::Guard;
 use super::holding::Held;
 use super::kinds::GuardKind;
 use super::terms::{OnWait, Terms, WaitStatus};
-use crate::askers::Askers;
 use crate::error::{HoldError, LockError};
+use crate::store_handle::Askers;
 
 /// A request for a lock. It does nothing until it is awaited or polled.
 ///

@@ -8,10 +8,9 @@ use leasehold_core::{Acquire as Machine, Holder, Outcome, Step};
 use super::guard::Guard;
 use super::pending::PendingAttempt;
 use super::terms::Terms;
-use crate::askers::Askers;
 use crate::error::LockError;
 use crate::report::Span;
-use crate::store_handle::{StoreHandle, check_drift, low_bits};
+use crate::store_handle::{Askers, StoreHandle, check_drift, low_bits};
 
 /// Waits for the lock on these terms.
 ///

@@ -10,7 +10,7 @@ use super::holding::{Held, Holding};
 use super::released::Released;
 use crate::error::{ReleaseError, RenewError};
 use crate::recipe::MarkError;
-use crate::store_handle::{StoreHandle, rest};
+use crate::store_handle::{StoreHandle, check_ttl, rest};
 
 /// A lock that is held.
 ///
@@ -178,7 +178,7 @@ impl Guard {
     #[doc(alias = "heartbeat")]
     pub async fn renew(&self, ttl: Duration) -> Result<Duration, RenewError> {
         let ttl = Ttl::new(ttl)?;
-        self.handle.check(ttl)?;
+        check_ttl(&*self.handle.store, ttl)?;
         let holding = &self.held.0;
         let sent = self.handle.runtime.now();
         if let Some(Renewal::AtMost(at_most)) = self.handle.registry.renewal(self.number)

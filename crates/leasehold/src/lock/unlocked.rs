@@ -12,9 +12,8 @@ use leasehold_core::{
 };
 
 use super::failure::failure;
-use crate::askers::Askers;
 use crate::error::LockError;
-use crate::store_handle::{StoreHandle, low_bits};
+use crate::store_handle::{Askers, StoreHandle, low_bits};
 
 /// A wait until a lock is free, without acquiring it and without joining its queue. It does nothing
 /// until it is awaited or polled. It owns everything it needs, so it can be spawned; its settings

@@ -11,12 +11,11 @@ use leasehold_core::{
     BoxFuture, Claim, FaultKind, HolderInfo, KeyState, Misuse, Owner, Renewal, Ttl, Waiter,
 };
 
-use crate::askers::Askers;
 use crate::defaults::Defaults;
 use crate::error::{HoldError, InspectError};
 use crate::lock::{Acquire, Held};
 use crate::mutex::Mutex;
-use crate::store_handle::rest;
+use crate::store_handle::{Askers, rest};
 
 /// A leadership that one of several candidates has at a time. Making and cloning it does no I/O.
 ///

@@ -7,10 +7,10 @@ use leasehold_core::{Claim, HolderInfo, Mark, Marked, Misuse, Renewal};
 
 use super::error::{BeginError, JobError};
 use super::job_guard::{Job, JobGuard};
-use crate::askers::Askers;
 use crate::defaults::Defaults;
 use crate::error::{InspectError, LockError};
 use crate::lock::Held;
+use crate::store_handle::Askers;
 
 /// A job that is done once in each period, by one of many processes that are started for it at
 /// about the same time: a nightly report, a cleanup. Making and cloning it does no I/O.

@@ -6,12 +6,11 @@ use std::time::Duration;
 use leasehold_core::{Claim, FaultKind, Key, Label, Mark, Marked, Misuse, Renewal, Stamp, Ttl};
 
 use super::error::{BeginError, JobError, MarkError};
-use crate::askers::Askers;
 use crate::defaults::Defaults;
 use crate::error::InspectError;
 use crate::lock::{Acquire, Guard, Held};
 use crate::mutex::Mutex;
-use crate::store_handle::rest;
+use crate::store_handle::{Askers, rest};
 
 /// A job: the lock under which it runs, and the mark that says that it was done.
 #[derive(Clone, Debug)]

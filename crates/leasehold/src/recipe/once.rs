@@ -7,10 +7,10 @@ use leasehold_core::{Claim, Mark, Misuse, Renewal};
 
 use super::error::{BeginError, JobError};
 use super::job_guard::{Job, JobGuard};
-use crate::askers::Askers;
 use crate::defaults::Defaults;
 use crate::error::InspectError;
 use crate::lock::{Held, OnWait, WaitStatus};
+use crate::store_handle::Askers;
 
 /// A job that is done only once, ever, by the first process that comes: a migration, an initial
 /// setup. Making and cloning it does no I/O.
