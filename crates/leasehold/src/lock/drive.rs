@@ -1,15 +1,27 @@
 //! Runs one acquisition: asks the store when the state machine says so, and passes the answers to
-//! it.
+//! it, until the attempt has become a guard or has been given up.
 
+use std::future::poll_fn;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::num::NonZeroU64;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
 
-use leasehold_core::{Acquire as Machine, Holder, Outcome, Step};
+use leasehold_core::{
+    Acquire as Machine, Attempt, Fault, Fence, GrantAnswer, Handed, Holder, Instant, Lease, LeaseRenewal,
+    Outcome, Renewal, Step, WaitMode,
+};
 
+use super::failure::failure;
 use super::guard::Guard;
-use super::pending::PendingAttempt;
-use super::terms::Terms;
+use super::holding::Holding;
+use super::terms::{OnWait, Terms, WaitStatus};
 use crate::error::LockError;
-use crate::report::Span;
+use crate::event::Event;
+use crate::refusals::Refusals;
+use crate::report::{Span, outcome};
 use crate::store_handle::{Askers, StoreHandle, check_drift, low_bits};
 
 /// Waits for the lock on these terms.
@@ -36,41 +48,263 @@ fn run<'a>(
     terms: Terms,
     span: &'a Span,
 ) -> impl Future<Output = Result<Guard, LockError>> + use<'a> {
-    let started = handle.runtime.now();
-    let holder = Holder::from_bits(handle.runtime.random());
-    // It spreads pauses, so nobody need be unable to guess it.
-    let seed = low_bits(holder.bits());
-    let drift = terms.drift.unwrap_or(handle.drift);
-    let mut machine = Machine::new(started, terms.ttl, drift, terms.patience, seed);
-    machine.rest_first(started + handle.rest_first(&terms.claim, terms.patience.within, started, seed));
-    // Created before the first byte is sent, so that everything is undone if this future is
-    // dropped.
-    let mut request = PendingAttempt::new(handle, terms, holder, started, span);
+    // Created before the first byte is sent, so that everything is undone if this future is dropped.
+    let mut attempt = PendingAttempt::new(handle, terms, span);
     async move {
-        let mut now = request.started;
+        let mut now = attempt.started;
         loop {
-            if let Some(reason) = request.handle.registry.closed_because() {
-                return Err(request.fails(LockError::Closed { reason }));
+            if let Some(reason) = attempt.handle.registry.closed_because() {
+                return Err(attempt.fails(LockError::Closed { reason }));
             }
-            let until = match machine.next(now) {
+            let until = match attempt.machine.next(now) {
                 Step::Ask => None,
                 Step::WaitUntil(until) => Some(until),
                 Step::Done(Outcome::Granted { lease, fence, handed }) => {
-                    return request.into_guard(&machine, now, lease, fence, handed);
+                    return attempt.becomes_guard(now, lease, fence, handed);
                 }
-                Step::Done(other) => return Err(request.refused(machine.asks(), other)),
+                Step::Done(other) => return Err(attempt.is_refused(other)),
             };
             match until {
                 None => {
-                    let asked = request.ask(&mut machine, now).await;
-                    now = request.handle.runtime.now();
-                    request.hears(&mut machine, now, asked);
+                    let unsettled = std::mem::replace(&mut attempt.traces, true);
+                    let answer = attempt.ask(now).await;
+                    now = attempt.handle.runtime.now();
+                    attempt.hears(now, answer, unsettled);
                 }
                 Some(until) => {
-                    request.rest(&mut machine, until).await;
-                    now = request.handle.runtime.now();
+                    attempt.rest(until).await;
+                    now = attempt.handle.runtime.now();
                 }
             }
         }
     }
+}
+
+/// One attempt, and its cleanup guard: dropping it gives the attempt up, unless the attempt became a
+/// guard or certainly left nothing at the store.
+struct PendingAttempt<'a> {
+    handle: &'a Arc<StoreHandle>,
+    span: &'a Span,
+    started: Instant,
+    machine: Machine,
+    attempt: Option<Attempt>,
+    wait_mode: WaitMode,
+    /// True if it asks again after it was refused.
+    waits: bool,
+    renewal: Renewal,
+    on_wait: Option<OnWait>,
+    /// True if the attempt may have left something at the store.
+    traces: bool,
+    /// How often the attempt was refused and kept waiting.
+    refusals: u32,
+    /// A digest of the state that was last reported, if anybody listens to events. It is small
+    /// because there may be very many waiters.
+    told: Option<NonZeroU64>,
+}
+
+type Answer = Option<Result<GrantAnswer, Fault>>;
+
+impl<'a> PendingAttempt<'a> {
+    fn new(handle: &'a Arc<StoreHandle>, terms: Terms, span: &'a Span) -> Self {
+        let Terms { claim, label, ttl, signal, drift, renewal, patience, queue_limit, queues, on_wait } =
+            terms;
+        let started = handle.runtime.now();
+        let holder = Holder::from_bits(handle.runtime.random());
+        // It spreads pauses, so nobody need be unable to guess it.
+        let seed = low_bits(holder.bits());
+        let mut machine = Machine::new(started, ttl, drift.unwrap_or(handle.drift), patience, seed);
+        machine.rest_first(started + handle.rest_first(&claim, patience.within, started, seed));
+        let waits = patience.within != Some(Duration::ZERO) && patience.retries != Some(0);
+        let wait_mode = if waits && queues && patience.retries.is_none() {
+            WaitMode::Wait { queue_limit }
+        } else {
+            WaitMode::Try
+        };
+        handle.registry.begin_request();
+        Self {
+            handle,
+            span,
+            started,
+            machine,
+            attempt: Some(Attempt::new(claim, holder, label, ttl).with_signal(signal)),
+            wait_mode,
+            waits,
+            renewal,
+            on_wait,
+            traces: false,
+            refusals: 0,
+            told: None,
+        }
+    }
+
+    /// Asks the store once; the lease counts from `now`. Returns the answer, or nothing if the time
+    /// is up; the machine notices that on its own.
+    ///
+    /// The future is small, as is that of [`PendingAttempt::rest`], because there may be very many.
+    fn ask<'s>(&'s mut self, now: Instant) -> impl Future<Output = Answer> + use<'s, 'a> {
+        self.machine.handle_sent(now);
+        // If the time is already up, nothing is sent.
+        let limit = match self.machine.next(now) {
+            Step::WaitUntil(limit) => Some(limit),
+            _ => None,
+        };
+        let attempt = self.attempt.as_ref().filter(|_| limit.is_some());
+        let mut call = attempt.map(|attempt| self.handle.store.grant(attempt, self.wait_mode));
+        let mut timer = self.handle.runtime.sleep_until(limit.unwrap_or(now));
+        poll_fn(move |context| {
+            if let Some(call) = &mut call
+                && let Poll::Ready(answer) = call.as_mut().poll(context)
+            {
+                return Poll::Ready(Some(answer));
+            }
+            timer.as_mut().poll(context).map(|()| None)
+        })
+    }
+
+    /// Handles the answer. `unsettled` is true if the attempt may have left something at the store
+    /// before this request.
+    fn hears(&mut self, now: Instant, answer: Answer, unsettled: bool) {
+        let Some(answer) = answer else { return };
+        self.handle.report.answered(&answer);
+        match answer {
+            Ok(answer) => {
+                // A try that was only ever refused leaves nothing behind, so nothing has to
+                // be undone.
+                self.traces = unsettled
+                    || self.wait_mode != WaitMode::Try
+                    || matches!(answer, GrantAnswer::Granted { .. });
+                let waiting = match &answer {
+                    GrantAnswer::Busy { held_by, place } if self.waits => {
+                        let place = place.map(|place| place.before + 1);
+                        Some(WaitStatus { held_by: held_by.clone(), place })
+                    }
+                    _ => None,
+                };
+                self.machine.handle_answer(now, answer);
+                if let Some(waiting) = waiting {
+                    self.handle.registry.concern();
+                    self.tell_waiting(now, &waiting);
+                    self.on_wait.iter().for_each(|OnWait(tell)| tell(&waiting));
+                }
+            }
+            Err(fault) => {
+                self.handle.registry.concern();
+                self.traces = unsettled || !fault.is_lasting();
+                self.machine.handle_fault(now, fault);
+            }
+        }
+    }
+
+    /// Waits for a wake-up, the given time or the closing of the locks, and informs the machine of
+    /// a wake-up.
+    fn rest<'s>(&'s mut self, until: Instant) -> impl Future<Output = ()> + use<'s, 'a> {
+        let Self { handle, machine, attempt, .. } = self;
+        let runtime = &handle.runtime;
+        let mut woken = attempt.as_ref().map(|attempt| handle.store.woken(attempt));
+        let mut timer = runtime.sleep_until(until);
+        let mut closed = handle.registry.closed();
+        poll_fn(move |context| {
+            if let Some(woken) = &mut woken
+                && let Poll::Ready(wake) = woken.as_mut().poll(context)
+            {
+                machine.handle_wake(runtime.now(), wake);
+                return Poll::Ready(());
+            }
+            if timer.as_mut().poll(context).is_ready() {
+                return Poll::Ready(());
+            }
+            Pin::new(&mut closed).poll(context)
+        })
+    }
+
+    /// Reports that the attempt was refused and keeps waiting, if anything changed since the last
+    /// report.
+    fn tell_waiting(&mut self, now: Instant, waiting: &WaitStatus) {
+        self.refusals = self.refusals.saturating_add(1);
+        let digest = digest(waiting);
+        let Some(attempt) = self.attempt.as_ref().filter(|_| self.told != Some(digest)) else { return };
+        let told = self.handle.report.tell(|| Event::Waiting {
+            request: attempt.into(),
+            held_by: waiting.held_by.clone(),
+            place: waiting.place,
+            waited: now.saturating_since(self.started),
+            refusals: self.refusals,
+        });
+        self.told = told.then_some(digest);
+    }
+
+    fn becomes_guard(
+        &mut self,
+        now: Instant,
+        lease: Lease,
+        fence: Fence,
+        handed: Option<Handed>,
+    ) -> Result<Guard, LockError> {
+        let Some(attempt) = self.attempt.clone() else { unreachable!("taken only by what ends it") };
+        let renewal =
+            LeaseRenewal::new(now, lease, attempt.ttl, self.machine.drift(), self.renewal).handed(handed);
+        let (asks, runtime) = (self.machine.asks(), self.handle.runtime.clone());
+        let holding = Holding::new(attempt, fence, now, asks, renewal.lease(), runtime);
+        let waited = now.saturating_since(self.started);
+        self.span.ends(waited, "acquired");
+        match Guard::enter(self.handle, holding, renewal, waited, self.refusals) {
+            Ok(guard) => {
+                self.attempt = None;
+                Ok(guard)
+            }
+            Err(reason) => Err(self.fails(LockError::Closed { reason })),
+        }
+    }
+
+    /// Ends the attempt without a guard.
+    fn is_refused(&mut self, outcome: Outcome) -> LockError {
+        let now = self.handle.runtime.now();
+        let Some(attempt) = &self.attempt else { unreachable!("taken only by what ends it") };
+        let key = attempt.claim.first_key();
+        if matches!(outcome, Outcome::Refused(_)) {
+            self.handle.refusals.get_or_init(Refusals::default).note(key, now);
+        }
+        let (waited, asks) = (now.saturating_since(self.started), self.machine.asks());
+        let votes = self.handle.store.take_report(attempt);
+        let error = failure(self.handle, key.clone(), waited, asks, outcome, votes);
+        self.fails(error)
+    }
+
+    /// Ends the attempt with this error.
+    fn fails(&mut self, error: LockError) -> LockError {
+        self.ends(Some(&error));
+        error
+    }
+
+    fn ends(&mut self, why: Option<&LockError>) {
+        let Some(attempt) = self.attempt.take() else { return };
+        let waited = self.handle.runtime.now().saturating_since(self.started);
+        self.span.ends(waited, outcome(why));
+        if self.machine.asks() > 0 {
+            self.handle.report.tell(|| Event::GaveUp {
+                request: (&attempt).into(),
+                why: why.map(|why| Arc::new(why.clone())),
+                waited,
+                refusals: self.refusals,
+            });
+        }
+        if self.traces {
+            self.handle.give_up(attempt);
+        }
+    }
+}
+
+impl Drop for PendingAttempt<'_> {
+    fn drop(&mut self) {
+        self.ends(None);
+        self.handle.registry.end_request();
+    }
+}
+
+/// A digest that is equal for the same position behind the same holding, whatever remains of its
+/// lease.
+fn digest(WaitStatus { held_by, place }: &WaitStatus) -> NonZeroU64 {
+    let mut hasher = DefaultHasher::new();
+    (&held_by.key, &held_by.owner, held_by.fence, place).hash(&mut hasher);
+    NonZeroU64::new(hasher.finish()).unwrap_or(NonZeroU64::MAX)
 }

@@ -4,10 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use leasehold_core::{FaultKind, Fence, HoldAnswer, Holder, Key, Loss, Mark, Renewal, Ttl};
+use leasehold_core::{
+    FaultKind, Fence, HoldAnswer, Holder, Key, LeaseRenewal, Loss, Mark, QuorumReport, Renewal, Ttl,
+};
 
 use super::holding::{Held, Holding};
-use super::released::Released;
 use crate::error::{ReleaseError, RenewError};
 use crate::recipe::MarkError;
 use crate::store_handle::{StoreHandle, check_ttl, rest};
@@ -58,8 +59,22 @@ enum Stage {
 }
 
 impl Guard {
-    pub(crate) fn new(handle: Arc<StoreHandle>, holding: Arc<Holding>, number: u64) -> Self {
-        Self { handle, held: Held(holding), number, stage: Stage::Held }
+    /// The guard of a new holding, whose lease is kept from now on.
+    ///
+    /// # Errors
+    ///
+    /// The reason, if the locks are closed.
+    pub(crate) fn enter(
+        handle: &Arc<StoreHandle>,
+        holding: Holding,
+        renewal: LeaseRenewal,
+        waited: Duration,
+        refusals: u32,
+    ) -> Result<Self, Arc<str>> {
+        let holding = Arc::new(holding);
+        let acquired = || holding.was_acquired(waited, refusals);
+        let number = handle.registry.enter(holding.clone(), renewal, acquired)?;
+        Ok(Self { handle: handle.clone(), held: Held(holding), number, stage: Stage::Held })
     }
 
     /// A view of this holding, to lend to code that works under the lock.
@@ -339,4 +354,26 @@ impl Drop for Guard {
             }
         }
     }
+}
+
+/// A confirmed release: the lock was held to the end, and is free now.
+///
+/// ```
+/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// # let locks = leasehold::Locks::in_memory();
+/// let guard = locks.mutex("invoice:42").lock().await?;
+/// let released = guard.release().await?;
+/// if let Some(votes) = released.quorum_report {
+///     println!("{} of {} members confirmed it: {votes}", votes.agreed(), votes.members.len());
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Released {
+    /// For a quorum: what each member had answered once a majority had confirmed the release.
+    /// `None` for other stores.
+    pub quorum_report: Option<Arc<QuorumReport>>,
 }

@@ -104,6 +104,13 @@ impl Holding {
         (&self.request(self.attempt.ttl)).into()
     }
 
+    /// The event for its grant.
+    pub(crate) fn was_acquired(&self, waited: Duration, refusals: u32) -> Event {
+        let Self { attempt, fence, asks, .. } = self;
+        let (request, ttl) = (attempt.into(), attempt.ttl);
+        Event::Acquired { request, fence: *fence, ttl, waited, attempts: *asks, refusals }
+    }
+
     /// The event for its renewal.
     pub(crate) fn was_renewed(&self, now: Instant) -> Event {
         let remaining = self.end().saturating_since(now);

@@ -100,9 +100,9 @@ impl GuardRegistry {
         &self,
         holding: Arc<Holding>,
         mut machine: LeaseRenewal,
-        now: Instant,
         acquired: impl FnOnce() -> Event,
     ) -> Result<u64, Arc<str>> {
+        let now = holding.granted;
         let mut state = self.state();
         // Check while holding the table's mutex, so that a concurrent close finds the entry.
         if let Some(reason) = self.closed_because() {
@@ -522,7 +522,7 @@ mod tests {
             let machine = LeaseRenewal::new(now, lease, Ttl::DEFAULT, Drift::NONE, Renewal::Automatic);
             let holding = Holding::new(attempt, Fence::MAX, now, 1, lease, Arc::clone(&runtime));
             let held = Held(Arc::new(holding));
-            let number = entered.enter(held.0.clone(), machine, now, || Event::Missed { events: 1 });
+            let number = entered.enter(held.0.clone(), machine, || Event::Missed { events: 1 });
             (held, number.unwrap())
         };
         (registry, enter)

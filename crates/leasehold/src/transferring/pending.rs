@@ -7,7 +7,6 @@ use std::time::Duration;
 use leasehold_core::{Attempt, Instant, Lease, LeaseRenewal, Loss, Renewal, Successor, TransferToken, Ttl};
 
 use super::TransferError;
-use crate::event::Event;
 use crate::lock::{Guard, Holding};
 use crate::store_handle::StoreHandle;
 
@@ -78,22 +77,11 @@ impl<'a> PendingAdoption<'a> {
             there.adopted(&attempt, token.fence);
         }
         let keep = LeaseRenewal::new(now, lease, ttl, handle.drift, renewal);
-        let holding = Arc::new(Holding::new(attempt, token.fence, now, 1, keep.lease(), runtime.clone()));
-        let acquired = || Event::Acquired {
-            request: (&holding.attempt).into(),
-            fence: token.fence,
-            ttl,
-            waited: now.saturating_since(started),
-            attempts: 1,
-            refusals: 0,
-        };
-        match handle.registry.enter(holding.clone(), keep, now, acquired) {
-            Ok(number) => {
-                self.attempt = None;
-                Ok(Guard::new(handle.clone(), holding, number))
-            }
-            Err(reason) => Err(TransferError::Lost(Loss::Closed { reason })),
-        }
+        let holding = Holding::new(attempt, token.fence, now, 1, keep.lease(), runtime.clone());
+        let guard = Guard::enter(handle, holding, keep, now.saturating_since(started), 0)
+            .map_err(|reason| TransferError::Lost(Loss::Closed { reason }))?;
+        self.attempt = None;
+        Ok(guard)
     }
 }
 
