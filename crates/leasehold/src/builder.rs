@@ -164,13 +164,11 @@ impl LocksBuilder {
     ///
     /// Cancel safe.
     pub async fn connect(self, url: &str) -> Result<Locks, ConnectError> {
-        // Report an invalid default at once, and not with the first lock.
-        let (ttl, _) = self.defaults.checked()?;
-        let runtime = self.any_runtime(clock_for(url))?;
-        let store = any_store::from_url(url, &runtime)?;
-        check_ttl(&*store, ttl)?;
-        open(&*store, &*runtime, self.defaults.outage_limit).await?;
-        Ok(self.over_on(store, runtime))
+        let outage_limit = self.defaults.outage_limit;
+        let locks = self.unopened(url)?;
+        let StoreHandle { store, runtime, .. } = &**locks.handle();
+        open(&**store, &**runtime, outage_limit).await?;
+        Ok(locks)
     }
 
     /// The store at a URL, without connecting to it: the first request connects. It is for programs
@@ -234,14 +232,10 @@ impl LocksBuilder {
         let runtime = self.any_runtime(current)?;
         let store = make(&runtime)?;
         check_ttl(&*store, ttl)?;
-        Ok(self.over_on(store, runtime))
-    }
-
-    fn over_on(self, store: Arc<dyn Store>, runtime: Arc<dyn Runtime>) -> Locks {
         let drift = self.drift.unwrap_or_else(|| store.limits().drift);
         let poll = self.defaults.poll.clone().ok().flatten();
         let names = Names::new(self.prefix, self.naming);
-        Locks::new(StoreHandle::new(store, runtime, drift, poll), self.defaults, names)
+        Ok(Locks::new(StoreHandle::new(store, runtime, drift, poll), self.defaults, names))
     }
 
     /// The runtime that was set, or the one in which this is called, or a new one on a separate
