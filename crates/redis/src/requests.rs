@@ -1,13 +1,10 @@
 //! Requests to one server, each a single try with a time limit: a file for each kind.
 
 pub(crate) mod baseline;
-mod breaking;
 pub(crate) mod confirm;
 mod grant;
-mod inspect;
 pub(crate) mod later;
 pub(crate) mod list;
-mod marks;
 mod member;
 mod release;
 pub(crate) mod remembered;

@@ -1,5 +1,5 @@
-//! Scans a server for keys that are held or waited for: with SCAN, one part at a time, and never
-//! with KEYS, which blocks the server for everybody else.
+//! The holders and waiters of one key, and of all keys that are held or waited for: these are found
+//! with SCAN, one part at a time, and never with KEYS, which blocks the server for everybody else.
 
 use std::collections::BTreeMap;
 
@@ -55,6 +55,11 @@ impl ScanPattern {
 }
 
 impl Client {
+    pub(crate) async fn inspect(&self, key: &Key, route: &mut Route) -> Result<KeyState, Fault> {
+        let heard = self.call(route, &inspect_call(key, self.asked_alone()), self.call_limit).await?;
+        self.read(heard, |value| state_in(value, key))
+    }
+
     /// All keys with this prefix that our holders hold or that somebody waits for, in byte order.
     ///
     /// Only the results and one part of the scan are kept in memory.

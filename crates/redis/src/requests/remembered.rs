@@ -1,13 +1,19 @@
-//! Records that a server keeps besides leases: marks of jobs, and records of breaks.
+//! Records that a server keeps besides leases: marks of jobs, and records of breaks, which breaking a
+//! lease makes.
 
-use leasehold_core::{BreakRecord, Fault, Key, Mark, Marked, Stamp};
+use std::time::Duration;
+
+use leasehold_core::{
+    Attempt, BreakAnswer, BreakNote, BreakRecord, Fault, Fence, HoldAnswer, Key, Mark, Marked, Stamp,
+};
 use redis::{Value, cmd};
 
 use super::list::scan_sides;
 use crate::client::Client;
 use crate::connection::route::Route;
 use crate::redirect::Redirect;
-use crate::script::{FORGET, MARKED, Script, opening_call, side_call};
+use crate::reply::{break_in, mark_in, marked_in};
+use crate::script::{FORGET, MARKED, Script, break_call, mark_call, opening_call, side_call};
 use crate::slot::{Side, side_key};
 use crate::wire;
 
@@ -21,10 +27,43 @@ const FETCHED_AT_ONCE: usize = 1000;
 pub(crate) type Remembered = (Vec<(Key, Vec<u8>)>, Stamp);
 
 impl Client {
+    /// A mark that comes late is written if the attempt still holds its keys; it was true when it
+    /// was sent.
+    pub(crate) async fn mark(
+        &self,
+        attempt: &Attempt,
+        mark: &Mark,
+        keep: Duration,
+        route: &mut Route,
+    ) -> Result<HoldAnswer, Fault> {
+        let heard = self
+            .call(route, &mark_call(attempt, mark, keep, self.asked_alone()), self.limit(attempt.ttl))
+            .await?;
+        self.read(heard, |value| mark_in(value, attempt))
+    }
+
+    pub(crate) async fn marked(&self, key: &Key, route: &mut Route) -> Result<Marked, Fault> {
+        let heard = self.call(route, &side_call(&MARKED, Side::Mark, key), self.call_limit).await?;
+        self.read(heard, |value| marked_in(value, key))
+    }
+
     pub(crate) async fn forget(&self, key: &Key, route: &mut Route) -> Result<Option<Mark>, Fault> {
         let forgotten = self.side(&FORGET, Side::Mark, key, route).await?;
         // A value that was not a readable mark is deleted too, since it was in the way.
         Ok(forgotten.and_then(|value| wire::read_mark(&value)))
+    }
+
+    pub(crate) async fn break_lease(
+        &self,
+        key: &Key,
+        fence: Fence,
+        note: &BreakNote,
+        route: &mut Route,
+    ) -> Result<BreakAnswer, Fault> {
+        let said_at = self.channels().cloned().unwrap_or_default().broken();
+        let call = break_call(key, fence, note, self.window(), &said_at, self.asked_alone());
+        let heard = self.call(route, &call, self.call_limit).await?;
+        self.read(heard, |value| break_in(value, key))
     }
 
     pub(crate) async fn last_break(
