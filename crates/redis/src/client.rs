@@ -11,15 +11,14 @@ use std::time::Duration;
 
 use leasehold_core::{
     Attempt, Channel, Contended, Fault, InDoubtGrants, Instant, Notice, NoticeBus, Proof, PushEvent, Runtime,
-    ServerClock, Ttl, WaitQueue, WaiterRegistry,
+    Ttl, WaitQueue, WaiterRegistry,
 };
 
 use crate::address::channels::Channels;
 use crate::address::parameters::Confirmation;
-use crate::batch::state::Batches;
 use crate::connection::connect::{CALLS_TO_CONNECT, Connector};
 use crate::connection::lent::Lend;
-use crate::connection::link::Link;
+use crate::connection::link::{Endpoint, Link};
 use crate::connection::push_health::PushHealth;
 use crate::connection::route::Route;
 use crate::connection::subscription::OnPush;
@@ -104,7 +103,7 @@ pub(crate) enum Source {
     /// Our own connection, which can be dropped and replaced.
     Ours(Link),
     /// The program's own connection, which may be a different one each time.
-    Lent { lend: Box<dyn Lend>, clock: Arc<ServerClock>, batches: Arc<Batches> },
+    Lent { lend: Box<dyn Lend>, endpoint: Arc<Endpoint> },
 }
 
 impl fmt::Debug for Source {
@@ -180,9 +179,8 @@ impl Client {
     pub(crate) async fn route(&self, limit: Duration) -> Result<Route, Fault> {
         match &self.source {
             Source::Ours(link) => Ok(Route::on(link.live(limit * CALLS_TO_CONNECT).await?)),
-            Source::Lent { lend, clock, batches } => {
-                let connection = lend.connection(limit).await?;
-                Ok(Route::on_lent(connection, Arc::clone(clock), Arc::clone(batches)))
+            Source::Lent { lend, endpoint } => {
+                Ok(Route::on_lent(lend.connection(limit).await?, Arc::clone(endpoint)))
             }
         }
     }

@@ -11,7 +11,7 @@ use leasehold_core::{
     AdminStore, Attempt, Baseline, BaselineStore, BatchServed, BoxFuture, BreakAnswer, BreakNote,
     BreakRecord, Diagnosis, Drift, Fault, Fence, GrantAnswer, HoldAnswer, InspectStore, Key, KeyState,
     Limits, Mark, MarkStore, Marked, MemberStore, Misuse, Notices, Parts, RaiseAnswer, Runtime, ScanPage,
-    ScanPosition, ServerClock, Store, StoreRole, Successor, TransferStore, WaitMode, Wake,
+    ScanPosition, Store, StoreRole, Successor, TransferStore, WaitMode, Wake,
 };
 use redis::aio::ConnectionLike;
 
@@ -218,7 +218,7 @@ impl RedisStore {
         let name = Arc::from(name);
         let faults = Faults::new(Arc::clone(&name), None);
         let lend = lend(faults.clone());
-        let source = Source::Lent { lend, clock: Arc::new(ServerClock::default()), batches: Arc::default() };
+        let source = Source::Lent { lend, endpoint: Arc::default() };
         let shared = SharedState::new(&*runtime, None);
         let bounds = Bounds { call_limit: CALL_LIMIT, quarantine: true, confirmation: None };
         Self { name, client: Client::new(|_| source, faults, bounds, shared, runtime) }

@@ -325,7 +325,7 @@ pub(super) const BUGS: &[Bug] = &[
     },
     Bug {
         name: "a member that refused once serves no batches for a while",
-        file: "crates/redis/src/batch/mod.rs",
+        file: "crates/redis/src/batch/send.rs",
         from: "            batch.push(Request {",
         to: "            if self.contended.has(self.contended.digest(key), || until) { continue }\n            batch.push(Request {",
         tests: &[(Store, "batches::what_a_quorum_asks_a_member_alone_is_one_script")],
@@ -349,14 +349,14 @@ pub(super) const BUGS: &[Bug] = &[
     },
     Bug {
         name: "a renewal is tried in a batch although others wait for the key",
-        file: "crates/redis/src/batch/mod.rs",
+        file: "crates/redis/src/requests/renew.rs",
         from: "if self.contended.has(self.contended.digest(key), || now) {",
         to: "if false && self.contended.has(self.contended.digest(key), || now) {",
         tests: &[(Store, "batches::a_lease_that_others_wait_for_is_renewed_with_one_command")],
     },
     Bug {
         name: "all claims of a batch get the TTL of the first",
-        file: "crates/redis/src/batch/state.rs",
+        file: "crates/redis/src/batch/mod.rs",
         from: "(self.run().cloned(), attempt.ttl, attempt.proposal)",
         to: "(self.run().cloned(), Ttl::DEFAULT, attempt.proposal)",
         tests: &[(

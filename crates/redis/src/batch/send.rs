@@ -1,30 +1,115 @@
-//! Sends one batch, and interprets the answer for each of its requests.
+//! Puts requests into batches, sends a batch, and interprets the answer for each of its requests.
 
 use std::borrow::Borrow;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use leasehold_core::{Attempt, BoxFuture, Instant, Reading, SendBatch, Sending, ServerClock, Stamp, Ttl};
+use leasehold_core::{Attempt, BoxFuture, Fault, Instant, Key, Reading, SendBatch, Sending, Stamp};
 use redis::aio::ConnectionLike;
-use redis::{Cmd, RedisError};
+use redis::{Cmd, RedisError, ServerError};
+use tokio::sync::oneshot;
 
-use super::state::{BatchAnswer, BatchResult, Batches, Caller, Request};
-use crate::client::{Client, Source};
-use crate::connection::link::Live;
+use super::{BatchAnswer, BatchKind, BatchResult, Caller, Request};
+use crate::client::{Client, Run, Source};
+use crate::connection::link::{Endpoint, Live};
+use crate::connection::route::Route;
 use crate::connection::send::{ServerReply, one, several};
-use crate::fault::leads_astray;
+use crate::fault::{is_denied, leads_astray};
 use crate::redirect::Redirect;
 use crate::script::{self, Granted, Vouching};
+use crate::slot::slot_of;
+
+impl Client {
+    /// Sends the request in a batch. The attempt has no proposal: a quorum makes the batches of its
+    /// members.
+    ///
+    /// Cancel safe: a request that is dropped before its batch is sent is not sent.
+    pub(crate) async fn ask_in_batch(
+        &self,
+        attempt: &Attempt,
+        what: BatchKind,
+        route: &Route,
+        now: Instant,
+        limit: Duration,
+    ) -> BatchResult {
+        // A node that is asked instead of the owner needs `ASKING` before each command.
+        if route.asks || route.endpoint.batches.denied.load(Ordering::Relaxed) {
+            return Ok(BatchAnswer::Other);
+        }
+        let Some(name) = attempt.claim.exclusive_key() else { return Ok(BatchAnswer::Other) };
+        let key = self.contended.digest(name);
+        if self.contended.has(key, || now) {
+            return Ok(BatchAnswer::Other);
+        }
+        let (answer, heard) = oneshot::channel();
+        let (slot, until, to) = (self.slot(name), now + limit, Caller { key, answer });
+        let request = Request { attempt: attempt.clone(), what, slot, limit, until, to };
+        match route.endpoint.batches.queue.ask(request, heard, || self.sender(route), &*self.runtime).await {
+            Ok(said) => said,
+            Err(_) => Err(self.faults.passing("nobody sends requests any more: the async runtime has ended")),
+        }
+    }
+
+    /// In a cluster, the slot of a key; the same number for all keys elsewhere.
+    pub(crate) fn slot(&self, key: &Key) -> u16 {
+        if self.is_node() { slot_of(key.as_bytes()) } else { 0 }
+    }
+
+    fn sender(&self, route: &Route) -> Sender {
+        let client = self.me.upgrade().expect("it is borrowed, so it is alive");
+        Sender { client, live: route.live.clone(), endpoint: Arc::clone(&route.endpoint) }
+    }
+
+    /// Sends grants and releases of different keys in one batch. `tell` gets the number of each
+    /// request, which counts from 0 and first the grants, and its answer; nothing for one that
+    /// cannot be in a batch now. Keys that are contended here are sent, too: a member may refuse what
+    /// the quorum grants, because it is late.
+    pub(crate) async fn ask_all_in_batch(
+        &self,
+        grants: &[&Attempt],
+        run: &Run,
+        releases: &[&Attempt],
+        route: &Route,
+        limit: Duration,
+        tell: impl FnMut(usize, BatchResult) + Send,
+    ) {
+        if route.endpoint.batches.denied.load(Ordering::Relaxed) {
+            return;
+        }
+        let until = self.runtime.now() + limit;
+        let mut batch = Vec::with_capacity(grants.len() + releases.len());
+        for (nth, &attempt) in grants.iter().chain(releases).enumerate() {
+            let Some(key) = attempt.claim.exclusive_key() else { continue };
+            let what = if nth < grants.len() { BatchKind::Grant(run.clone()) } else { BatchKind::Release };
+            batch.push(Request { attempt, what, slot: self.slot(key), limit, until, to: nth });
+        }
+        self.sender(route).serve(batch, tell).await;
+    }
+
+    /// Returns `Ok` if the script of a single request may succeed although that of a batch was
+    /// refused. Otherwise the refusal says where to ask.
+    pub(crate) fn is_served_singly(&self, route: &mut Route, refusal: &ServerError) -> Result<(), Fault> {
+        self.note_refusal(route, 0, refusal);
+        if leads_astray(refusal) || !route.redirects.is_empty() {
+            return Err(self.faults.of_refusal(refusal));
+        }
+        if is_denied(refusal) {
+            route.endpoint.batches.denied.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}
 
 /// Sends the batches of one connection.
 #[derive(Clone)]
-pub(super) struct Sender {
-    pub(super) client: Arc<Client>,
+struct Sender {
+    client: Arc<Client>,
     /// `None` for the program's own connection.
-    pub(super) live: Option<Arc<Live>>,
-    pub(super) batches: Arc<Batches>,
+    live: Option<Arc<Live>>,
+    endpoint: Arc<Endpoint>,
 }
 
 /// The requests of a batch that one script serves.
@@ -54,12 +139,12 @@ impl SendBatch<Request<Caller>> for Sender {
 
 impl Sender {
     /// `tell` gets each answer, and who waits for it. Nothing is sent before the first poll.
-    pub(super) async fn serve<To: Send, A: Borrow<Attempt> + Send>(
+    async fn serve<To: Send, A: Borrow<Attempt> + Send>(
         self,
         mut batch: Vec<Request<To, A>>,
         mut tell: impl FnMut(To, BatchResult) + Send,
     ) {
-        let client = &*self.client;
+        let (client, clock) = (&*self.client, &self.endpoint.clock);
         let sent = client.runtime.now();
         for request in batch.extract_if(.., |request| request.until <= sent) {
             let fault = client.faults.timed_out(format_args!("no answer within {:?}", request.limit));
@@ -69,21 +154,20 @@ impl Sender {
         // The first request has waited longest. Faults name the limit that all of them have.
         let (limit, told) = (until.saturating_since(sent), batch[0].limit);
         let (mut ours, mut lent);
-        let (connection, clock): (&mut (dyn ConnectionLike + Send + Sync), _) =
-            match (&client.source, &self.live) {
-                (_, Some(live)) => {
-                    ours = live.connection.clone();
-                    (&mut ours, &live.clock)
+        let connection: &mut (dyn ConnectionLike + Send + Sync) = match (&client.source, &self.live) {
+            (_, Some(live)) => {
+                ours = live.connection.clone();
+                &mut ours
+            }
+            (Source::Lent { lend, .. }, None) => match lend.connection(limit).await {
+                Ok(connection) => {
+                    lent = connection;
+                    &mut *lent
                 }
-                (Source::Lent { lend, clock, .. }, None) => match lend.connection(limit).await {
-                    Ok(connection) => {
-                        lent = connection;
-                        (&mut *lent, clock)
-                    }
-                    Err(fault) => return all_get(batch, &Err(fault), &mut tell),
-                },
-                (Source::Ours(_), None) => return,
-            };
+                Err(fault) => return all_get(batch, &Err(fault), &mut tell),
+            },
+            (Source::Ours(_), None) => return,
+        };
         // Callers read the server's clock before they ask for a grant. Without a reading, the
         // server refuses grants as too late.
         let (not_after, settles_at) = clock.reading().map_or((Stamp::from_micros(0), sent), |reading| {
@@ -119,7 +203,7 @@ impl Sender {
         for group in groups {
             let (its, others) = sendings.split_at(group.grants);
             sendings = others;
-            self.deliver(group, its, clock, (sent, now), &mut tell);
+            self.deliver(group, its, (sent, now), &mut tell);
         }
     }
 
@@ -146,30 +230,26 @@ impl Sender {
     /// next ones.
     fn command<To, A: Borrow<Attempt>>(&self, group: &Group<To, A>, not_after: Stamp) -> Cmd {
         let client = &*self.client;
-        let run = group.grants().first().and_then(|first| first.run());
-        let vouching =
-            group.longest().zip(run).map(|(longest, run)| Vouching { run: run.as_deref(), longest });
         let (grants, releases) = group.requests.split_at(group.grants);
-        let call = script::batch_call(grants, releases, not_after, vouching, client.is_node());
+        let call = script::batch_call(grants, releases, not_after, group.vouching(), client.is_node());
         let knows = self.knows(group).swap(true, Ordering::Relaxed);
         if knows { call.into_command() } else { call.by_text() }
     }
 
     fn knows<To, A: Borrow<Attempt>>(&self, group: &Group<To, A>) -> &AtomicBool {
-        &self.batches.knows[usize::from(group.longest().is_some())]
+        &self.endpoint.batches.knows[usize::from(group.vouching().is_some())]
     }
 
     fn deliver<To, A: Borrow<Attempt>>(
         &self,
         group: Group<To, A>,
         sendings: &[Sending],
-        clock: &ServerClock,
         (sent, now): (Instant, Instant),
         tell: &mut impl FnMut(To, BatchResult),
     ) {
         let client = &*self.client;
         let answered = || client.unsettled.answered(sendings.iter().copied());
-        let is_at_member = group.longest().is_some();
+        let is_at_member = group.vouching().is_some();
         let read = |value| {
             let releases = group.requests.len() - group.grants;
             script::read_batch(value, group.grants(), releases, is_at_member)
@@ -211,7 +291,7 @@ impl Sender {
             Granted::TooLate { now } => (Vec::new(), Some(now)),
             Granted::Nothing => (Vec::new(), None),
         };
-        server.into_iter().for_each(|server| clock.note(Reading { sent, heard: now, server }));
+        server.into_iter().for_each(|server| self.endpoint.clock.note(Reading { sent, heard: now, server }));
         for (nth, request) in group.requests.into_iter().enumerate() {
             let done = match nth.checked_sub(group.grants) {
                 Some(nth) => served.released[nth].then_some(BatchAnswer::Released { sent }),
@@ -238,9 +318,11 @@ impl<To, A: Borrow<Attempt>> Group<To, A> {
         &self.requests[..self.grants]
     }
 
-    /// At a member of a quorum, the longest TTL.
-    fn longest(&self) -> Option<Ttl> {
-        self.grants().first().and_then(Request::longest)
+    /// At a member of a quorum, what vouches for its leases.
+    fn vouching(&self) -> Option<Vouching<'_>> {
+        let first = self.grants().first()?;
+        let (run, proposal) = first.run().zip(first.attempt.borrow().proposal)?;
+        Some(Vouching { run: run.as_deref(), longest: proposal.max_ttl })
     }
 }
 

@@ -232,7 +232,7 @@ impl Client {
         limit: Duration,
     ) -> Result<(Reading, Instant), Fault> {
         let now = self.runtime.now();
-        if let Some(reading) = route.clock.reading().filter(|reading| reading.doubt(now) <= limit) {
+        if let Some(reading) = route.endpoint.clock.reading().filter(|reading| reading.doubt(now) <= limit) {
             return Ok((reading, now));
         }
         let reading = Box::pin(self.read_clock(route, now, limit)).await?;
@@ -243,7 +243,7 @@ impl Client {
         let heard = self.say_once(route, &cmd("TIME"), limit).await?;
         let server = self.time_in(heard, "TIME")?;
         let reading = Reading { sent, heard: self.runtime.now(), server };
-        route.clock.note(reading);
+        route.endpoint.clock.note(reading);
         Ok(reading)
     }
 

@@ -13,7 +13,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::address::channels::Channels;
 use crate::address::server::ServerAddr;
-use crate::batch::state::Batches;
+use crate::batch::Batches;
 use crate::connection::connect::{CALLS_TO_CONNECT, Connected, Connector};
 use crate::connection::dial::CONNECT_LIMIT;
 use crate::connection::push_health::PushHealth;
@@ -28,11 +28,18 @@ pub(crate) struct Confirmed {
     pub(crate) answer: Result<(), Fault>,
 }
 
+/// What is kept of the server behind a connection, or behind the connections that a program lends.
+#[derive(Debug, Default)]
+pub(crate) struct Endpoint {
+    pub(crate) clock: ServerClock,
+    pub(crate) batches: Batches,
+}
+
 /// An open connection; it may have ended since.
 pub(crate) struct Live {
     pub(crate) id: ConnectionId,
     pub(crate) connection: MultiplexedConnection,
-    pub(crate) clock: Arc<ServerClock>,
+    pub(crate) endpoint: Arc<Endpoint>,
     /// When the latest of its answered commands was sent.
     pub(crate) answered: Arc<Latest>,
     /// When something was last read from it.
@@ -46,8 +53,6 @@ pub(crate) struct Live {
     pub(crate) minds_roles: bool,
     /// The last confirmation by replicas.
     pub(crate) confirmed: tokio::sync::Mutex<Option<Confirmed>>,
-    /// The batches of this connection.
-    pub(crate) batches: Arc<Batches>,
     /// True if it can receive pushes itself; otherwise it needs a second connection for them.
     pub(crate) has_push: bool,
     /// The [`Runtime::generation`] whose tasks drive it.
@@ -57,8 +62,8 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    fn is_up(&self, runtime: &dyn Runtime) -> bool {
-        !*self.ended.borrow() && self.generation == runtime.generation()
+    fn is_up(&self, generation: u64) -> bool {
+        !*self.ended.borrow() && self.generation == generation
     }
 }
 
@@ -169,7 +174,7 @@ impl Link {
     /// The connection, if one is open.
     pub(crate) fn up(&self) -> Option<Arc<Live>> {
         match &*self.state.lock().unwrap_or_else(PoisonError::into_inner) {
-            State::Up(live) if live.is_up(&*self.runtime) => Some(Arc::clone(live)),
+            State::Up(live) if live.is_up(self.runtime.generation()) => Some(Arc::clone(live)),
             _ => None,
         }
     }
@@ -286,7 +291,7 @@ impl Link {
         let generation = self.runtime.generation();
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match &*state {
-            State::Up(live) if live.is_up(&*self.runtime) => return Ok(Arc::clone(live)),
+            State::Up(live) if live.is_up(generation) => return Ok(Arc::clone(live)),
             // Its task is alive as long as the channel is open, and runs as long as its runtime does.
             State::Connecting(made, of) if *of == generation && made.has_changed().is_ok() => {
                 return Err(made.clone());
@@ -317,7 +322,7 @@ impl Link {
                 let live = Live {
                     id: ConnectionId(MADE.fetch_add(1, Ordering::Relaxed)),
                     connection,
-                    clock: Arc::new(ServerClock::read(reading)),
+                    endpoint: Arc::new(Endpoint { clock: ServerClock::read(reading), ..Endpoint::default() }),
                     answered,
                     last_read,
                     own_channel: OwnChannel::default(),
@@ -325,7 +330,6 @@ impl Link {
                     addr,
                     minds_roles: connector.minds_roles(),
                     confirmed: tokio::sync::Mutex::default(),
-                    batches: Arc::default(),
                     has_push,
                     generation,
                     ended: Arc::clone(&ended),

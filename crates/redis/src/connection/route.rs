@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use leasehold_core::{ConnectionId, ServerClock};
+use leasehold_core::ConnectionId;
 use redis::aio::ConnectionLike;
 
-use super::link::Live;
-use crate::batch::state::Batches;
+use super::link::{Endpoint, Live};
 use crate::redirect::Redirect;
 
 pub(crate) type BoxConnection = Box<dyn ConnectionLike + Send + Sync>;
@@ -14,8 +13,7 @@ pub(crate) type BoxConnection = Box<dyn ConnectionLike + Send + Sync>;
 /// The connection of a call.
 pub(crate) struct Route {
     connection: Option<BoxConnection>,
-    pub(crate) clock: Arc<ServerClock>,
-    pub(crate) batches: Arc<Batches>,
+    pub(crate) endpoint: Arc<Endpoint>,
     pub(crate) live: Option<Arc<Live>>,
     /// True if a node of a cluster is asked for keys of a slot that it does not own yet.
     pub(crate) asks: bool,
@@ -26,17 +24,13 @@ pub(crate) struct Route {
 impl Route {
     /// A route on our own connection.
     pub(crate) fn on(live: Arc<Live>) -> Self {
-        let (clock, batches) = (Arc::clone(&live.clock), Arc::clone(&live.batches));
-        Self { connection: None, clock, batches, live: Some(live), asks: false, redirects: Vec::new() }
+        let endpoint = Arc::clone(&live.endpoint);
+        Self { connection: None, endpoint, live: Some(live), asks: false, redirects: Vec::new() }
     }
 
     /// A route on the program's own connection.
-    pub(crate) const fn on_lent(
-        connection: BoxConnection,
-        clock: Arc<ServerClock>,
-        batches: Arc<Batches>,
-    ) -> Self {
-        Self { connection: Some(connection), clock, batches, live: None, asks: false, redirects: Vec::new() }
+    pub(crate) const fn on_lent(connection: BoxConnection, endpoint: Arc<Endpoint>) -> Self {
+        Self { connection: Some(connection), endpoint, live: None, asks: false, redirects: Vec::new() }
     }
 
     pub(crate) fn connection(&mut self) -> &mut (dyn ConnectionLike + Send + Sync) {

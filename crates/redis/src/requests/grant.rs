@@ -9,7 +9,7 @@ use leasehold_core::{
 };
 
 use crate::address::parameters::Confirmation;
-use crate::batch::state::{BatchAnswer, BatchKind};
+use crate::batch::{BatchAnswer, BatchKind};
 use crate::client::Client;
 use crate::connection::route::Route;
 use crate::reply::{grant_in, time_of_grant};
@@ -23,22 +23,24 @@ impl Client {
         route: &mut Route,
         limit: Duration,
     ) -> Result<GrantAnswer, Fault> {
-        let run = self.run(std::slice::from_ref(attempt), route, limit).await?;
-        let (_, now) = self.reading(route, limit).await?;
         let mut unknown = false;
-        match self.ask_in_batch(attempt, BatchKind::Grant(run), route, now, limit).await? {
-            Some(BatchAnswer::Granted { fence, heard }) => {
-                if let Some(confirmation) = self.confirmation {
-                    self.confirm_grant(confirmation, attempt, route, heard).await?;
+        // A quorum makes the batches of its members.
+        if attempt.proposal.is_none() {
+            let (_, now) = self.reading(route, limit).await?;
+            match self.ask_in_batch(attempt, BatchKind::Grant(None), route, now, limit).await? {
+                BatchAnswer::Granted { fence, heard } => {
+                    if let Some(confirmation) = self.confirmation {
+                        self.confirm_grant(confirmation, attempt, route, heard).await?;
+                    }
+                    return Ok(GrantAnswer::Granted { fence });
                 }
-                return Ok(GrantAnswer::Granted { fence });
+                BatchAnswer::TooLate { now } => return Ok(GrantAnswer::TooLate { now }),
+                BatchAnswer::Refused(refusal) => {
+                    self.is_served_singly(route, &refusal)?;
+                    unknown = true;
+                }
+                _ => {}
             }
-            Some(BatchAnswer::TooLate { now }) => return Ok(GrantAnswer::TooLate { now }),
-            Some(BatchAnswer::Refused(refusal)) => {
-                self.is_served_singly(route, &refusal)?;
-                unknown = true;
-            }
-            _ => {}
         }
         // Boxed, so that the future of an uncontended request is small: it is moved several times.
         let answer = Box::pin(async {
@@ -153,7 +155,7 @@ impl Client {
         let heard = self.call(route, &call, limit).await?;
         self.unsettled.answered([sending]);
         if let Some(server) = heard.as_ref().ok().and_then(time_of_grant) {
-            route.clock.note(Reading { sent, heard: self.runtime.now(), server });
+            route.endpoint.clock.note(Reading { sent, heard: self.runtime.now(), server });
         }
         let (answer, unfinished) = self.read_all(heard, |value| grant_in(value, attempt))?;
         // A caller that is told that its own key is not handed over yet asks again at once.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use leasehold_core::{Attempt, BatchServed, Fault, HoldAnswer, RaiseAnswer, Ttl};
 use redis::cmd;
 
-use crate::batch::state::BatchAnswer;
+use crate::batch::BatchAnswer;
 use crate::client::{Client, Run, Source};
 use crate::connection::route::Route;
 use crate::reply::{held_in, raise_in, run_of};

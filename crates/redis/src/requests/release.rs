@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold_core::{Attempt, Fault, HoldAnswer, Instant};
 
-use crate::batch::state::{BatchAnswer, BatchKind};
+use crate::batch::{BatchAnswer, BatchKind};
 use crate::client::Client;
 use crate::connection::route::Route;
 use crate::reply::released_in;
@@ -37,13 +37,13 @@ impl Client {
         route: &mut Route,
         limit: Duration,
     ) -> Result<(HoldAnswer, Option<Instant>), Fault> {
-        if !by_script && attempt.signal.is_none() {
+        if !by_script && attempt.signal.is_none() && attempt.proposal.is_none() {
             let now = self.runtime.now();
             match self.ask_in_batch(attempt, BatchKind::Release, route, now, limit).await? {
-                Some(BatchAnswer::Released { sent }) => {
+                BatchAnswer::Released { sent } => {
                     return Ok((HoldAnswer::Done, self.unsettled.released(attempt.holder, route.id(), sent)));
                 }
-                Some(BatchAnswer::Refused(refusal)) => self.is_served_singly(route, &refusal)?,
+                BatchAnswer::Refused(refusal) => self.is_served_singly(route, &refusal)?,
                 _ => {}
             }
         }

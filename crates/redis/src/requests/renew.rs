@@ -1,13 +1,17 @@
 //! Keeping leases. Renewals are in batches, and those that batches leave one by one.
 
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use leasehold_core::{Attempt, Fault, HoldAnswer};
+use leasehold_core::{Attempt, Fault, HoldAnswer, MOST_IN_BATCH, Ttl};
 
 use crate::client::{Client, Run};
 use crate::connection::route::Route;
+use crate::fault::{is_denied, leads_astray};
+use crate::redirect::Redirect;
 use crate::reply::held_in;
-use crate::script::renew_call;
+use crate::script::{Vouching, by_segment, read_done, renew_batch, renew_call};
 
 /// How a lease is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +67,72 @@ impl Client {
         let mut answers: Vec<_> = answered.collect();
         self.confirm_held(route, &mut answers).await;
         Ok(answers)
+    }
+
+    /// Extends leases without waiters to their TTLs from now, all in one round trip. The others are
+    /// renewed one by one.
+    async fn renew_in_batches(
+        &self,
+        attempts: &[Attempt],
+        run: &Run,
+        route: &mut Route,
+        limit: Duration,
+    ) -> Result<Vec<Option<Result<HoldAnswer, Fault>>>, Fault> {
+        let mut done: Vec<_> = attempts.iter().map(|_| None).collect();
+        if route.endpoint.batches.denied.load(Ordering::Relaxed) {
+            return Ok(done);
+        }
+        let now = self.runtime.now();
+        let mut groups: BTreeMap<_, Vec<usize>> = BTreeMap::new();
+        for (nth, attempt) in attempts.iter().enumerate() {
+            let Some(key) = attempt.claim.exclusive_key() else { continue };
+            // Its value mostly says that others wait, and then the batch would be in vain.
+            if self.contended.has(self.contended.digest(key), || now) {
+                continue;
+            }
+            let longest = attempt.proposal.map(|proposal| proposal.max_ttl);
+            groups.entry((self.slot(key), longest, attempt.ttl)).or_default().push(nth);
+        }
+        for nths in groups.values_mut() {
+            nths.sort_by(|&one, &other| by_segment(&attempts[one], &attempts[other]));
+        }
+        let batches: Vec<_> = groups
+            .iter()
+            .flat_map(|((_, longest, _), nths)| nths.chunks(MOST_IN_BATCH).map(|nths| (*longest, nths)))
+            .collect();
+        if batches.is_empty() {
+            return Ok(done);
+        }
+        let call = |&(longest, nths): &(Option<Ttl>, &[usize])| {
+            let of: Vec<_> = nths.iter().map(|&nth| &attempts[nth]).collect();
+            renew_batch(&of, longest.map(|longest| Vouching { run: run.as_deref(), longest }), self.is_node())
+        };
+        let calls: Vec<_> = batches.iter().map(call).collect();
+        let before = route.redirects.len();
+        let heard = self.call_all(route, &calls, limit).await?;
+        let redirects = route.redirects.split_off(before);
+        for (place, redirect) in redirects {
+            route.redirects.extend(batches[place].1.iter().map(|&nth| (nth, redirect.clone())));
+        }
+        for ((_, nths), heard) in batches.iter().zip(heard) {
+            match heard {
+                Ok(value) => {
+                    let renewed =
+                        read_done(&value, nths.len()).map_err(|strange| self.faults.lasting(strange))?;
+                    let renewed = nths.iter().zip(renewed).filter(|(_, renewed)| *renewed);
+                    renewed.for_each(|(&nth, _)| done[nth] = Some(Ok(HoldAnswer::Done)));
+                }
+                Err(refusal) if leads_astray(&refusal) || Redirect::of(&refusal).is_some() => {
+                    let fault = self.faults.of_refusal(&refusal);
+                    nths.iter().for_each(|&nth| done[nth] = Some(Err(fault.clone())));
+                }
+                Err(refusal) if is_denied(&refusal) => {
+                    route.endpoint.batches.denied.store(true, Ordering::Relaxed);
+                }
+                Err(_) => {}
+            }
+        }
+        Ok(done)
     }
 
     async fn renew_one_by_one(
