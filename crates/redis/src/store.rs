@@ -11,7 +11,7 @@ use leasehold_core::{
     AdminStore, Attempt, Baseline, BaselineStore, BatchServed, BoxFuture, BreakAnswer, BreakNote,
     BreakRecord, Diagnosis, Drift, Fault, Fence, GrantAnswer, HoldAnswer, InspectStore, Key, KeyState,
     Limits, Mark, MarkStore, Marked, MemberStore, Misuse, Notices, Parts, RaiseAnswer, Runtime, ScanPage,
-    ScanPosition, Store, StoreRole, Successor, TransferStore, WaitMode, Wake,
+    ScanPosition, ServerClock, Store, StoreRole, Successor, TransferStore, WaitMode, Wake,
 };
 use redis::aio::ConnectionLike;
 
@@ -23,6 +23,7 @@ use crate::connection::connect::Connector;
 #[cfg(feature = "fred")]
 use crate::connection::fred::LentFred;
 use crate::connection::lent::{Lend, Lent, Pool};
+use crate::connection::link::Endpoint;
 use crate::fault::Faults;
 use crate::requests::confirm::confirmed_first;
 use crate::requests::remembered::{breaks_of, marks_of};
@@ -218,7 +219,7 @@ impl RedisStore {
         let name = Arc::from(name);
         let faults = Faults::new(Arc::clone(&name), None);
         let lend = lend(faults.clone());
-        let source = Source::Lent { lend, endpoint: Arc::default() };
+        let source = Source::Lent { lend, endpoint: Arc::new(Endpoint::new(ServerClock::default())) };
         let shared = SharedState::new(&*runtime, None);
         let bounds = Bounds { call_limit: CALL_LIMIT, quarantine: true, confirmation: None };
         Self { name, client: Client::new(|_| source, faults, bounds, shared, runtime) }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use leasehold_core::{Channel, ConnectionId, Fault, FaultKind, Instant, Runtime, ServerClock};
 use redis::ServerError;
 use redis::aio::MultiplexedConnection;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 
 use crate::address::channels::Channels;
 use crate::address::server::ServerAddr;
@@ -28,11 +28,24 @@ pub(crate) struct Confirmed {
     pub(crate) answer: Result<(), Fault>,
 }
 
+/// The most single grants in flight on a connection. A server takes about a tenth of a millisecond for
+/// each. If thousands were sent at once, the last would exceed their time limit and be sent again, and
+/// the server would answer requests for which nobody waits any more.
+const MOST_GRANTS_IN_FLIGHT: usize = 256;
+
 /// What is kept of the server behind a connection, or behind the connections that a program lends.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Endpoint {
     pub(crate) clock: ServerClock,
     pub(crate) batches: Batches,
+    /// A permit for each single grant in flight; others wait in turn.
+    pub(crate) grants: Semaphore,
+}
+
+impl Endpoint {
+    pub(crate) fn new(clock: ServerClock) -> Self {
+        Self { clock, batches: Batches::default(), grants: Semaphore::const_new(MOST_GRANTS_IN_FLIGHT) }
+    }
 }
 
 /// An open connection; it may have ended since.
@@ -322,7 +335,7 @@ impl Link {
                 let live = Live {
                     id: ConnectionId(MADE.fetch_add(1, Ordering::Relaxed)),
                     connection,
-                    endpoint: Arc::new(Endpoint { clock: ServerClock::read(reading), ..Endpoint::default() }),
+                    endpoint: Arc::new(Endpoint::new(ServerClock::read(reading))),
                     answered,
                     last_read,
                     own_channel: OwnChannel::default(),

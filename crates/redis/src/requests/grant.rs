@@ -1,6 +1,7 @@
 //! Requests for keys: in a batch if the keys may be free, and otherwise by the script that joins
 //! the server's queue.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -44,6 +45,9 @@ impl Client {
         }
         // Boxed, so that the future of an uncontended request is small: it is moved several times.
         let answer = Box::pin(async {
+            let endpoint = Arc::clone(&route.endpoint);
+            // Its time limit counts from when it is sent.
+            let _in_flight = endpoint.grants.acquire().await.expect("it is never closed");
             match wait_mode {
                 WaitMode::Wait { queue_limit } => self.ask_to_wait(attempt, queue_limit, route, limit).await,
                 _ => self.ask(attempt, None, route, limit).await,

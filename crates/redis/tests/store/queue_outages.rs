@@ -302,3 +302,32 @@ async fn the_second_connection_of_resp2_may_take_as_long_as_the_first() {
     waits(&there, &attempt(&["k"])).await;
     assert_eq!((there.push_unavailable(), subscribed(&server)), (None, 2));
 }
+
+/// Thousands that ask at once would all exceed their limit, ask again, and keep the server too busy to
+/// answer any of them in time.
+#[tokio::test]
+async fn of_many_that_ask_at_once_few_are_in_flight() {
+    const IN_FLIGHT: u64 = 256;
+    let server = Server::start(Flavor::Redis82);
+    let proxy = Proxy::before(&server);
+    let store = store(&format!("{}?call-limit=7s", proxy.url()));
+    let holder = attempt(&["k"]);
+    granted(grant(&store, &holder).await);
+    waits(&store, &attempt(&["k"])).await;
+    let before = server.calls("evalsha");
+    proxy.mute();
+    let all: Vec<_> = (0..600)
+        .map(|_| {
+            let store = store.clone();
+            tokio::spawn(async move { waits(&store, &attempt(&["k"])).await })
+        })
+        .collect();
+    let asked = || server.calls("evalsha") - before;
+    until("as many as may be are in flight", Duration::from_secs(5), || asked() >= IN_FLIGHT).await;
+    assert_eq!(asked(), IN_FLIGHT);
+    proxy.heal();
+    for waiting in all {
+        waiting.await.unwrap();
+    }
+    assert_eq!(asked(), 600, "each asked once");
+}
