@@ -3,8 +3,8 @@
 //! A user who can replace the file can take every lock. So the file and its directory must belong
 //! to one user, or to root for a group; everything is checked before SQLite opens anything.
 
-use std::fs::{DirBuilder, Metadata, OpenOptions, Permissions};
-use std::io::ErrorKind;
+use std::fs::{DirBuilder, File, Metadata, OpenOptions, Permissions};
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -16,7 +16,6 @@ use rustix::io::Errno;
 use crate::census::FileId;
 use crate::error::FileError;
 use crate::file_system;
-use crate::sessions;
 use crate::users::{Users, own_user};
 
 /// A path at which the file may be, and those at which SQLite keeps its log.
@@ -152,9 +151,9 @@ impl DbPath {
     /// In a group's directory only its owner creates anything permanent: a file of another user
     /// could be replaced by that user.
     fn create_for_group(&self, users: Users, owner: u32) -> Result<bool, FileError> {
-        let sessions = sessions::directory_of(&self.file);
+        let sessions = directory_of_sessions(&self.file);
         if owner == own_user() {
-            sessions::make_directory(&sessions, users)
+            make_directory_of_sessions(&sessions, users)
                 .map_err(|error| FileError::io("use the directory", &sessions, &error))?;
             return self.create_file(users);
         }
@@ -251,6 +250,33 @@ pub fn make_group_store(directory: &Path, group: u32) -> Result<PathBuf, Fault> 
         Ok(()) => Ok(db_path.path().into()),
         Err(error) => Err(error.of(&db_path.name())),
     }
+}
+
+/// The directory of a file's sessions.
+pub(crate) fn directory_of_sessions(file: &Path) -> PathBuf {
+    beside(file, "-peers")
+}
+
+/// Creates the directory of a file's sessions, unless it exists.
+///
+/// # Errors
+///
+/// Also if others than its users could write to it, because they could make a session appear dead.
+pub(crate) fn make_directory_of_sessions(directory: &Path, users: Users) -> io::Result<File> {
+    let created = match DirBuilder::new().mode(0o700).create(directory) {
+        Ok(()) => true,
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => false,
+        Err(error) => return Err(error),
+    };
+    if created {
+        // The umask may have removed bits, also those for opening it. Nobody can have replaced it: only
+        // its owner can write to the directory that it is in, or that one is sticky.
+        std::fs::set_permissions(directory, Permissions::from_mode(users.session_directory_mode()))?;
+    }
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW;
+    let handle = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(directory)?;
+    let found = handle.metadata()?;
+    if users.may_write(&found) { Ok(handle) } else { Err(ErrorKind::PermissionDenied.into()) }
 }
 
 fn make_group_directory(directory: &Path, group: u32) -> Result<(), FileError> {

@@ -8,7 +8,6 @@ use leasehold_core::{Escaped, Fault, FaultCause, FaultKind};
 use rusqlite::{ErrorCode, ffi};
 use rustix::io::Errno;
 
-use crate::db_path::DbPath;
 use crate::shortage::Shortage;
 use crate::writer::Writer;
 
@@ -102,12 +101,12 @@ impl FileError {
     }
 
     /// Adds what can be found out afterwards: who blocked the file, or why it could not be written.
-    pub(crate) fn explained(mut self, db_path: &DbPath) -> Self {
-        let writer = Some(db_path.path()).filter(|_| self.busy).and_then(Writer::of);
+    pub(crate) fn explained(mut self, file: &Path, log: [&Path; 2]) -> Self {
+        let writer = Some(file).filter(|_| self.busy).and_then(Writer::of);
         if let Some(writer) = writer.filter(|writer| !writer.is_this_process()) {
             self.reason = format!("the file is busy: {writer}");
         }
-        match Some(db_path).filter(|_| self.unwritten).and_then(Shortage::of) {
+        match Some(file).filter(|_| self.unwritten).and_then(|file| Shortage::of(file, log)) {
             Some(Shortage::FileSize(limit)) => Self::too_large(limit),
             Some(Shortage::Quota) => Self::quota_used_up(),
             Some(Shortage::Disk) => Self::disk_full(),

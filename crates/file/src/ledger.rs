@@ -252,7 +252,7 @@ impl Ledger {
         work: impl FnOnce(&Connection, &Inputs<'_>) -> Result<T, FileError>,
     ) -> Result<Option<T>, Fault> {
         self.transact(begin, patience, work).map_err(|error| {
-            let error = error.explained(&self.db_path);
+            let error = error.explained(self.db_path.path(), self.db_path.log());
             if error.reopen() {
                 self.close();
             }

@@ -10,13 +10,11 @@
 mod kernel;
 
 use std::fmt::Write as _;
-use std::fs::{DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Read as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{
-    DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
-};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process;
@@ -30,7 +28,7 @@ use rustix::io::Errno;
 
 use crate::boot::BootId;
 use crate::census::FileId;
-use crate::db_path::beside;
+use crate::db_path::{directory_of_sessions, make_directory_of_sessions};
 use crate::logs::Logs;
 use crate::users::Users;
 
@@ -159,7 +157,7 @@ impl Sessions {
     /// The sessions of the file at a path. This creates nothing.
     pub(crate) fn of_file(file: &Path) -> Self {
         Self {
-            directory: directory_of(file),
+            directory: directory_of_sessions(file),
             handle: Mutex::default(),
             users: OnceLock::new(),
             own: Mutex::default(),
@@ -406,7 +404,7 @@ impl Sessions {
         if let Some(handle) = &*handle {
             return Ok(Arc::clone(handle));
         }
-        let made = Arc::new(make_directory(&self.directory, self.users())?);
+        let made = Arc::new(make_directory_of_sessions(&self.directory, self.users())?);
         *handle = Some(Arc::clone(&made));
         Ok(made)
     }
@@ -438,11 +436,6 @@ impl Sessions {
     }
 }
 
-/// The directory of a file's sessions.
-pub(crate) fn directory_of(file: &Path) -> PathBuf {
-    beside(file, "-peers")
-}
-
 /// Locks the file of a new session; returns false if somebody took it for that of a dead one.
 ///
 /// # Errors
@@ -460,28 +453,6 @@ fn lock_for_life(lock: &File) -> io::Result<bool> {
         }
     }
     Ok(false)
-}
-
-/// Creates the directory of a file's sessions, unless it exists.
-///
-/// # Errors
-///
-/// Also if others than its users could write to it, because they could make a session appear dead.
-pub(crate) fn make_directory(directory: &Path, users: Users) -> io::Result<File> {
-    let created = match DirBuilder::new().mode(0o700).create(directory) {
-        Ok(()) => true,
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => false,
-        Err(error) => return Err(error),
-    };
-    if created {
-        // The umask may have removed bits, also those for opening it. Nobody can have replaced it: only
-        // its owner can write to the directory that it is in, or that one is sticky.
-        std::fs::set_permissions(directory, Permissions::from_mode(users.session_directory_mode()))?;
-    }
-    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW;
-    let handle = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(directory)?;
-    let found = handle.metadata()?;
-    if users.may_write(&found) { Ok(handle) } else { Err(ErrorKind::PermissionDenied.into()) }
 }
 
 impl Drop for Sessions {

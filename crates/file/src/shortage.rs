@@ -5,8 +5,6 @@ use std::path::Path;
 
 use rustix::process::{Resource, getrlimit};
 
-use crate::db_path::DbPath;
-
 /// What was used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shortage {
@@ -19,10 +17,10 @@ pub(crate) enum Shortage {
 }
 
 impl Shortage {
-    /// Why nothing can be written here; `None` if something can.
-    pub(crate) fn of(db_path: &DbPath) -> Option<Self> {
-        let of_files = getrlimit(Resource::Fsize).current.filter(|limit| *limit < next_size(db_path));
-        of_files.map(Self::FileSize).or_else(|| Self::in_directory(db_path.path().parent()?))
+    /// Why nothing can be written to a file and its log; `None` if something can.
+    pub(crate) fn of(file: &Path, log: [&Path; 2]) -> Option<Self> {
+        let of_files = getrlimit(Resource::Fsize).current.filter(|limit| *limit < next_size(file, log));
+        of_files.map(Self::FileSize).or_else(|| Self::in_directory(file.parent()?))
     }
 
     /// Writes to a file without a name.
@@ -50,9 +48,8 @@ impl Shortage {
 }
 
 /// The size that the largest of the files may get next: the index of the log grows by this much.
-fn next_size(db_path: &DbPath) -> u64 {
+fn next_size(file: &Path, [wal, shm]: [&Path; 2]) -> u64 {
     const STEP: u64 = 32 * 1024;
-    let [wal, shm] = db_path.log();
-    let sizes = [db_path.path(), wal, shm].map(|path| fs::metadata(path).map_or(0, |found| found.len()));
+    let sizes = [file, wal, shm].map(|path| fs::metadata(path).map_or(0, |found| found.len()));
     sizes.into_iter().max().unwrap_or(0) + STEP
 }
