@@ -40,34 +40,27 @@ impl Sentinels {
         runtime: &Arc<dyn Runtime>,
         converse: impl FnOnce(MultiplexedConnection) -> Exchange,
     ) -> Result<T, Fault> {
-        let said = runtime.within(limit, self.exchange(addr, limit, runtime, converse)).await;
-        said.unwrap_or_else(|| Err(self.faults.timed_out(format_args!("no answer within {limit:?}"))))
-    }
-
-    async fn exchange<T, Exchange: Future<Output = Result<T, Fault>>>(
-        &self,
-        addr: &ServerAddr,
-        limit: Duration,
-        runtime: &Arc<dyn Runtime>,
-        converse: impl FnOnce(MultiplexedConnection) -> Exchange,
-    ) -> Result<T, Fault> {
-        let stream = dial(addr, self.access.tls.as_ref(), &self.faults, &**runtime, limit).await?;
-        let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
-        let login = RedisConnectionInfo::default().set_skip_set_lib_name();
-        let made = MultiplexedConnection::new_with_config(&login, stream, config).await;
-        let (connection, driver) = made.map_err(|error| self.broken(error))?;
-        let word = tokio::select! {
-            biased;
-            word = converse(connection) => word,
-            () = driver => Err(self.faults.passing("it closed the connection")),
-        };
-        match word {
-            Err(fault) if !fault.is_lasting() => {
-                let tls = self.access.tls.as_ref();
-                Err(complaint(addr, tls, &self.faults, &**runtime).await.unwrap_or(fault))
+        let exchange = async {
+            let stream = dial(addr, self.access.tls.as_ref(), &self.faults, &**runtime, limit).await?;
+            let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
+            let login = RedisConnectionInfo::default().set_skip_set_lib_name();
+            let made = MultiplexedConnection::new_with_config(&login, stream, config).await;
+            let (connection, driver) = made.map_err(|error| self.broken(error))?;
+            let word = tokio::select! {
+                biased;
+                word = converse(connection) => word,
+                () = driver => Err(self.faults.passing("it closed the connection")),
+            };
+            match word {
+                Err(fault) if !fault.is_lasting() => {
+                    let tls = self.access.tls.as_ref();
+                    Err(complaint(addr, tls, &self.faults, &**runtime).await.unwrap_or(fault))
+                }
+                word => word,
             }
-            word => word,
-        }
+        };
+        let said = runtime.within(limit, exchange).await;
+        said.unwrap_or_else(|| Err(self.faults.timed_out(format_args!("no answer within {limit:?}"))))
     }
 
     async fn converse(&self, mut connection: MultiplexedConnection) -> Result<SentinelReply, Fault> {
