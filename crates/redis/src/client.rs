@@ -25,9 +25,6 @@ use crate::connection::subscription::OnPush;
 use crate::fault::Faults;
 use crate::wire::{PushMessage, read_push};
 
-/// The run of a server that vouches for its leases, if that is needed. A restart is noticed by it.
-pub(crate) type Run = Option<Arc<str>>;
-
 /// The client of one store.
 #[derive(Debug)]
 pub(crate) struct Client {

@@ -16,14 +16,13 @@
 mod send;
 
 use std::borrow::Borrow;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use leasehold_core::{Attempt, BatchQueue, Batched, Fault, Fence, Instant, Proposal, Stamp, Ttl};
 use redis::ServerError;
 use tokio::sync::oneshot;
-
-use crate::client::Run;
 
 /// The server's answer to one request in a batch.
 #[derive(Clone, Debug)]
@@ -72,6 +71,9 @@ pub(crate) struct Request<To, A = Attempt> {
     until: Instant,
     to: To,
 }
+
+/// The run of a server that vouches for its leases, if that is needed. A restart is noticed by it.
+pub(crate) type Run = Option<Arc<str>>;
 
 /// What a request asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,8 +12,8 @@ use redis::aio::ConnectionLike;
 use redis::{Cmd, RedisError, ServerError};
 use tokio::sync::oneshot;
 
-use super::{BatchAnswer, BatchKind, BatchResult, Caller, Request};
-use crate::client::{Client, Run, Source};
+use super::{BatchAnswer, BatchKind, BatchResult, Caller, Request, Run};
+use crate::client::{Client, Source};
 use crate::connection::link::{Endpoint, Live};
 use crate::connection::route::Route;
 use crate::connection::send::{ServerReply, one, several};

@@ -7,8 +7,8 @@ use std::time::Duration;
 use leasehold_core::{Attempt, BatchServed, Fault, HoldAnswer, RaiseAnswer, Ttl};
 use redis::cmd;
 
-use crate::batch::BatchAnswer;
-use crate::client::{Client, Run, Source};
+use crate::batch::{BatchAnswer, Run};
+use crate::client::{Client, Source};
 use crate::connection::route::Route;
 use crate::reply::{held_in, raise_in, run_of};
 use crate::script::{Asked, raise_call, rejoin_call, vouch_call};

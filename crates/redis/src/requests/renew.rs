@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use leasehold_core::{Attempt, Fault, HoldAnswer, MOST_IN_BATCH, Ttl};
 
-use crate::client::{Client, Run};
+use crate::batch::Run;
+use crate::client::Client;
 use crate::connection::route::Route;
 use crate::fault::{is_denied, leads_astray};
 use crate::redirect::Redirect;
