@@ -23,7 +23,7 @@ use clock::Clock;
 #[cfg(feature = "testing")]
 pub(crate) use clock::PausedClock;
 pub(crate) use clock::lease_clock;
-use timers::Timers;
+use timers::{NEVER, Timers};
 
 /// A [`Runtime`] on tokio.
 ///
@@ -108,7 +108,7 @@ impl Runtime for TokioRuntime {
 
     fn sleep_until(&self, at: Instant) -> BoxFuture<'static, ()> {
         // A sleep that never ends uses no timer and no memory; waits without a limit use it.
-        if at == Instant::from_nanos(u64::MAX) {
+        if at == NEVER {
             return Box::pin(pending());
         }
         let timers = self.cleanups.timers().unwrap_or_else(|| self.timers.clone());

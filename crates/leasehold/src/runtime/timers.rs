@@ -19,7 +19,8 @@ use super::clock::Clock;
 /// lease clock each second finds an end that passed meanwhile within a second of waking.
 const LONGEST_NAP: Duration = Duration::from_secs(1);
 
-const NEVER: Instant = Instant::from_nanos(u64::MAX);
+/// The end of a time without a limit.
+pub(super) const NEVER: Instant = Instant::from_nanos(u64::MAX);
 
 /// The timers of a runtime. The last clone ends the task.
 #[derive(Clone, Debug)]
