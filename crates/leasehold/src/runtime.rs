@@ -21,8 +21,7 @@ use tokio::sync::oneshot;
 use cleanups::{Cleanups, Outlast};
 use clock::Clock;
 #[cfg(feature = "testing")]
-pub(crate) use clock::PausedClock;
-pub(crate) use clock::lease_clock;
+pub(crate) use clock::{PausedClock, lease_clock};
 use timers::{NEVER, Timers};
 
 /// A [`Runtime`] on tokio.
