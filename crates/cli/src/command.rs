@@ -13,11 +13,11 @@ use tokio::io::Interest;
 use tokio::net::UnixStream;
 
 use crate::exit::{End, Failure};
+use crate::print::shown;
 use crate::settings::Settings;
 use crate::signals::{Sender, Signals};
 use crate::supervisor::{self, Order, Outcome, Report, Stop, SupervisorReport};
 use crate::terminal::Terminal;
-use crate::usage::shown;
 
 /// The running command, below its supervisor. It shares our standard streams and working directory,
 /// and has no other descriptor of ours.

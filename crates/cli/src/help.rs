@@ -2,9 +2,8 @@
 
 use std::ffi::OsString;
 
-use clap::{Args, Parser as _};
+use clap::{Args, Command};
 
-use crate::args::CommandLine;
 use crate::exit::Failure;
 use crate::print;
 use crate::topic::TOPICS;
@@ -39,13 +38,14 @@ const EXPLAINED: [&str; 18] = [
     "events",
 ];
 
-/// Prints the help.
-pub(crate) fn print(args: &HelpArgs) -> Result<(), Failure> {
+/// Prints the help of the command line, or of one of its tasks.
+pub(crate) fn print(args: &HelpArgs, command_line: Command) -> Result<(), Failure> {
     let name = args.topic.as_deref();
     if let Some(topic) = TOPICS.iter().find(|topic| Some(topic.name) == name) {
         return print::print(topic.text);
     }
     let words = ["leasehold"].into_iter().chain(name).chain(["--help"]);
-    CommandLine::try_parse_from(words.map(OsString::from))
+    command_line
+        .try_get_matches_from(words.map(OsString::from))
         .map_or_else(|page| print::print_page(&page), |_| Ok(()))
 }

@@ -146,7 +146,7 @@ impl Job {
         let skipped = exit_code("--skip-exit-code", job.skip_exit_code)?.unwrap_or(0);
         let program = program_of(&command);
         let request = LockRequest::in_mode(Mode::Exclusive, waiting, job.lease, job.quiet, keys, program)?;
-        let settings = Settings::settled(request, job.running, command)?;
+        let settings = Settings::of(request, job.running, command)?;
         Ok(Self { settings, when, skipped })
     }
 }

@@ -4,6 +4,7 @@ mod args;
 mod bench;
 mod breaking;
 mod command;
+mod command_line;
 mod cut;
 mod default_store;
 mod doctor;
@@ -53,13 +54,13 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
+use clap::CommandFactory as _;
 use tokio::runtime::Runtime;
 
-use crate::args::Task;
+use crate::command_line::{CommandLine, Task};
 use crate::exit::{End, Failure};
 use crate::job::Job;
 use crate::lock_request::LockRequest;
-use crate::settings::Settings;
 use crate::status::Status;
 
 fn main() -> ! {
@@ -80,7 +81,7 @@ fn main() -> ! {
 fn perform(task: Task) -> Result<End, Failure> {
     match task {
         Task::Run(args) => {
-            let settings = Settings::of(args)?;
+            let settings = args.settings()?;
             let status = settings.request.status.clone();
             to_the_end(status, run::run(settings))
         }
@@ -103,9 +104,11 @@ fn perform(task: Task) -> Result<End, Failure> {
         Task::Init(args) => looking(init::init(args)),
         Task::Watch(args) => looking(follow::follow(args)),
         Task::Top(args) => looking(top::top(args)),
-        Task::Help(args) => help::print(&args).map(|()| End::SUCCESS),
-        Task::Pages(args) => pages::write(&args),
-        Task::Completions(args) => print::print(&pages::completions_for(args.shell)).map(|()| End::SUCCESS),
+        Task::Help(args) => help::print(&args, CommandLine::command()).map(|()| End::SUCCESS),
+        Task::Pages(args) => pages::write(&args, &CommandLine::command()),
+        Task::Completions(args) => {
+            print::print(&pages::completions_for(args.shell, &CommandLine::command())).map(|()| End::SUCCESS)
+        }
     }
 }
 

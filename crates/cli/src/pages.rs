@@ -5,12 +5,11 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use clap::{Args, CommandFactory as _};
+use clap::{Args, Command};
 use clap_complete::Shell;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
 
-use crate::args::CommandLine;
 use crate::exit::{End, Failure};
 use crate::topic::TOPICS;
 
@@ -39,9 +38,10 @@ pub(crate) struct CompletionsArgs {
 }
 
 /// Writes them.
-pub(crate) fn write(args: &PagesArgs) -> Result<End, Failure> {
+pub(crate) fn write(args: &PagesArgs, command_line: &Command) -> Result<End, Failure> {
     let directory = &args.directory;
-    let done = manual(&directory.join("man/man1")).and_then(|()| completions(directory));
+    let done =
+        manual(&directory.join("man/man1"), command_line).and_then(|()| completions(directory, command_line));
     done.map(|()| End::SUCCESS).map_err(|error| {
         Failure::new(
             End::CANNOT_EXECUTE,
@@ -50,10 +50,10 @@ pub(crate) fn write(args: &PagesArgs) -> Result<End, Failure> {
     })
 }
 
-fn manual(directory: &Path) -> io::Result<()> {
+fn manual(directory: &Path, command_line: &Command) -> io::Result<()> {
     fs::create_dir_all(directory)?;
     // These pages contain the output of `leasehold help`.
-    let mut whole = CommandLine::command().mut_subcommand("help", |help| help.hide(true));
+    let mut whole = command_line.clone().mut_subcommand("help", |help| help.hide(true));
     whole.build();
     let tasks = whole.get_subcommands().filter(|task| !task.is_hide_set());
     let tasks: Vec<_> = tasks.cloned().collect();
@@ -70,7 +70,7 @@ fn manual(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn page(mut command: clap::Command, topics: &[(&str, &str)], see_also: &str) -> io::Result<Vec<u8>> {
+fn page(mut command: Command, topics: &[(&str, &str)], see_also: &str) -> io::Result<Vec<u8>> {
     let usage = command.render_usage().to_string();
     let closing = command.get_after_long_help().map(ToString::to_string).unwrap_or_default();
     let (remarks, example) = closing.split_once("Example: ").unwrap_or((&closing, ""));
@@ -108,7 +108,7 @@ fn capitalized(text: &str) -> String {
     letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }
 
-fn completions(directory: &Path) -> io::Result<()> {
+fn completions(directory: &Path, command_line: &Command) -> io::Result<()> {
     for (shell, file) in [
         (Shell::Bash, "bash/leasehold"),
         (Shell::Zsh, "zsh/_leasehold"),
@@ -116,15 +116,14 @@ fn completions(directory: &Path) -> io::Result<()> {
     ] {
         let path = directory.join(file);
         fs::create_dir_all(path.parent().expect("it lies in a directory"))?;
-        fs::write(path, completions_for(shell))?;
+        fs::write(path, completions_for(shell, command_line))?;
     }
     Ok(())
 }
 
 /// The options of all tasks that take a value.
-fn options_with_values() -> Vec<String> {
-    let whole = CommandLine::command();
-    let all = whole.get_subcommands().flat_map(clap::Command::get_arguments);
+fn options_with_values(command_line: &Command) -> Vec<String> {
+    let all = command_line.get_subcommands().flat_map(Command::get_arguments);
     let all = all.filter(|argument| argument.get_action().takes_values());
     let names = all.flat_map(|argument| {
         let short = argument.get_short().map(|short| format!("-{short}"));
@@ -134,12 +133,15 @@ fn options_with_values() -> Vec<String> {
 }
 
 /// The completion script of a shell.
-pub(crate) fn completions_for(shell: Shell) -> String {
+pub(crate) fn completions_for(shell: Shell, command_line: &Command) -> String {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut CommandLine::command(), "leasehold", &mut script);
+    clap_complete::generate(shell, &mut command_line.clone(), "leasehold", &mut script);
     let mut script = String::from_utf8_lossy(&script).into_owned();
     if shell == Shell::Bash {
-        script.push_str(&format!("\n_leasehold_with_value=' {} '\n", options_with_values().join(" ")));
+        script.push_str(&format!(
+            "\n_leasehold_with_value=' {} '\n",
+            options_with_values(command_line).join(" ")
+        ));
         script.push_str(include_str!("completions.bash"));
     }
     script

@@ -46,6 +46,19 @@ pub(crate) fn plain(text: &str) -> String {
     shown
 }
 
+/// A word quoted for a shell, without anything that may be a secret.
+pub(crate) fn shown(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+%".contains(c);
+    // Possibly a URL with a login or parameters, mistyped in any way.
+    if word.contains("://") || word.contains(['@', '?']) {
+        "…".into()
+    } else if !word.is_empty() && word.chars().all(plain) {
+        word.into()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

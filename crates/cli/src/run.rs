@@ -11,8 +11,9 @@ use crate::args::{AcquireArgs, CommandArgs};
 use crate::command::{Command, end_as, status_of};
 use crate::environment::{self, OuterLocks};
 use crate::exit::{End, Failure};
+use crate::lock_request::LockRequest;
 use crate::say;
-use crate::settings::Settings;
+use crate::settings::{Settings, program_of};
 use crate::signals::Signals;
 use crate::status;
 use crate::supervisor::Outcome;
@@ -52,6 +53,14 @@ pub(crate) struct RunArgs {
     /// The command and its arguments; no shell interprets them
     #[arg(value_name = "COMMAND", last = true, num_args = 0..)]
     pub(crate) command: Vec<OsString>,
+}
+
+impl RunArgs {
+    /// Validates the arguments, before anything is opened.
+    pub(crate) fn settings(self) -> Result<Settings, Failure> {
+        let request = LockRequest::of(self.acquire, self.keys, program_of(&self.command))?;
+        Settings::of(request, self.running, self.command)
+    }
 }
 
 const EXAMPLE: &str = "\

@@ -9,7 +9,6 @@ use crate::args::CommandArgs;
 use crate::exit::Failure;
 use crate::lock_request::LockRequest;
 use crate::options::{or_variable, time_of};
-use crate::run::RunArgs;
 
 /// A run with all settings validated.
 #[derive(Clone, Debug)]
@@ -30,13 +29,7 @@ pub(crate) struct Settings {
 
 impl Settings {
     /// Validates the arguments, before anything is opened.
-    pub(crate) fn of(args: RunArgs) -> Result<Self, Failure> {
-        let request = LockRequest::of(args.acquire, args.keys, program_of(&args.command))?;
-        Self::settled(request, args.running, args.command)
-    }
-
-    /// The same for a command that is run under any lock.
-    pub(crate) fn settled(
+    pub(crate) fn of(
         mut request: LockRequest,
         running: CommandArgs,
         command: Vec<OsString>,
@@ -77,15 +70,23 @@ fn grace(name: &str, asked: Option<Duration>, ttl: Ttl) -> Result<Duration, Fail
 mod tests {
     use clap::Parser as _;
 
-    use crate::args::{CommandLine, Task};
+    use crate::args::AcquireArgs;
 
     use super::*;
 
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        acquire: AcquireArgs,
+        #[command(flatten)]
+        running: CommandArgs,
+    }
+
     fn grace_of(options: &[&str]) -> Result<Duration, Failure> {
-        let words = ["leasehold", "run", "--store", "file:/x"].iter().chain(options);
-        let line = CommandLine::try_parse_from(words.chain(&["k", "--", "true"])).unwrap();
-        let Task::Run(args) = line.task else { panic!("a run") };
-        Settings::of(args).map(|settings| settings.grace)
+        let words = ["leasehold", "--store", "file:/x"].iter().chain(options);
+        let line = Line::try_parse_from(words).unwrap();
+        let request = LockRequest::of(line.acquire, vec!["k".into()], OsStr::new("true"))?;
+        Settings::of(request, line.running, vec!["true".into()]).map(|settings| settings.grace)
     }
 
     #[test]

@@ -30,8 +30,6 @@ use rustix::process::{Pid, Signal, WaitStatus, getpgid, getppid, kill_process, k
 use rustix::time::clock_gettime;
 
 use self::descendants::KillRounds;
-#[cfg(target_os = "linux")]
-pub(crate) use self::descendants::reap_all;
 pub(crate) use self::descendants::{adopt_orphans, is_below_us, kill_all};
 use self::ending::{Ending, Step};
 use self::kernel::Wakes;

@@ -8,9 +8,9 @@ use std::ffi::OsString;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory as _, Parser as _};
 
-use crate::args::{CommandLine, Task};
+use crate::command_line::{CommandLine, Task};
 use crate::exit::{End, Failure};
-use crate::print::print_page;
+use crate::print::{print_page, shown};
 
 /// Parses the words. If there is nothing to do, prints why, and returns the exit code.
 pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<Task, End> {
@@ -244,19 +244,6 @@ fn option(word: &str, takes_value: &HashMap<String, bool>) -> Option<bool> {
         }
     }
     Some(false)
-}
-
-/// A word quoted for a shell, without anything that may be a secret.
-pub(crate) fn shown(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+%".contains(c);
-    // Possibly a URL with a login or parameters, mistyped in any way.
-    if word.contains("://") || word.contains(['@', '?']) {
-        "…".into()
-    } else if !word.is_empty() && word.chars().all(plain) {
-        word.into()
-    } else {
-        format!("'{}'", word.replace('\'', "'\\''"))
-    }
 }
 
 /// The parser's error, on one line.

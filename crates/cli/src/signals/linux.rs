@@ -9,12 +9,12 @@ use nix::errno::Errno;
 use nix::libc::SI_KERNEL;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal as Named, raise};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use rustix::process::{Pid, Signal};
+use rustix::io::Errno as SystemError;
+use rustix::process::{Pid, Signal, WaitOptions, wait};
 use tokio::net::unix::pipe;
 
 use super::{ATTENDED, Event, PASSED_ON, Sender};
 use crate::exit::Failure;
-use crate::supervisor;
 
 /// The signals that came.
 #[derive(Debug)]
@@ -70,7 +70,7 @@ impl Queue {
             if is(&Signal::CHILD) {
                 // The first process of a container inherits all orphans. The ends of our own
                 // children are reported differently.
-                supervisor::reap_all();
+                while matches!(wait(WaitOptions::NOHANG), Ok(Some(_)) | Err(SystemError::INTR)) {}
             } else if is(&Signal::CONT) {
                 return Event::Continued;
             } else if is(&Signal::TSTP) {

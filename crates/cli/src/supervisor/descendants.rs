@@ -10,8 +10,6 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, wait};
 
-#[cfg(target_os = "linux")]
-pub(crate) use self::kernel::reap_all;
 pub(crate) use self::kernel::{adopt_orphans, is_below_us, kill_all};
 pub(super) use self::kernel::{count, signal};
 use crate::say;

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::CommandFactory as _;
 
-use crate::args::{CommandLine, Task};
+use crate::command_line::{CommandLine, Task};
 
 /// Moves options in front of the task, as git and docker accept them, behind it.
 pub(super) fn task_first(words: &[OsString]) -> Vec<OsString> {

@@ -48,11 +48,6 @@ pub(crate) fn kill_all() {
     }
 }
 
-/// Reaps all children that have ended.
-pub(crate) fn reap_all() {
-    let _ = reap_with(WaitOptions::NOHANG, &mut |_, _| {});
-}
-
 /// Returns true if a process was started by us or by a descendant of ours.
 pub(crate) fn is_below_us(id: Pid) -> bool {
     let mut next = Some(id);
