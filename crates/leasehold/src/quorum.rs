@@ -7,6 +7,7 @@
 mod asking;
 mod attempts;
 mod baseline;
+mod batch_request;
 mod batching;
 mod breaking;
 mod calls;

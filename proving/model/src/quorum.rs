@@ -18,6 +18,7 @@
 mod client;
 mod flaw;
 mod ghost;
+mod invariants;
 mod member;
 mod operator;
 mod scope;

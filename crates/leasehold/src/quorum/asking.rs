@@ -10,8 +10,7 @@ use leasehold_core::{
 
 use super::attempts::SharedAttempt;
 use super::batching::Sends;
-use super::calls::End;
-use super::member::Member;
+use super::member::{End, Member};
 use super::state::QuorumState;
 
 /// Requests a grant for an attempt.

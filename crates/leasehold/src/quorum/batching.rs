@@ -6,119 +6,50 @@
 
 use std::future::{Pending, pending};
 use std::sync::Arc;
-use std::time::Duration;
 
 use leasehold_core::{
-    AskedInBatch, Asks, Attempt, BatchServed, Batched, BoxFuture, Fault, Fence, GrantAnswer, MemberAnswer,
-    MemberStore, Question, SendBatch,
+    AskedInBatch, Asks, Attempt, BatchServed, BoxFuture, Fault, GrantAnswer, MemberAnswer, MemberStore,
+    Question, SendBatch,
 };
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use super::attempts::SharedAttempt;
-use super::calls::{End, MemberCall};
-use super::member::Member;
-use super::releasing::Release;
+use super::batch_request::{Asker, Done, Request, Waiting};
+use super::calls::MemberCall;
+use super::member::{End, Member};
 use super::state::QuorumState;
 
 /// The future of a request in a batch. It never resolves, and sends the batch.
 pub(super) type Sends = AskedInBatch<Waiting, Pending<()>>;
 
-/// The same request of one attempt to several members.
-struct Request {
+/// The grants of one attempt that several members may serve in a batch.
+struct Grants {
     quorum: Arc<QuorumState>,
-    /// The attempt as all these members know it.
-    there: Attempt,
-    asks: What,
+    shared: Arc<SharedAttempt>,
+    /// One for each member.
+    questions: Vec<Question>,
 }
 
-enum What {
-    Grant {
-        shared: Arc<SharedAttempt>,
-        /// One for each member.
-        questions: Vec<Question>,
-    },
-    Release {
-        release: Arc<Release>,
-        members: Vec<usize>,
-    },
-}
-
-impl Request {
-    fn is_for(&self, member: usize) -> bool {
-        match &self.asks {
-            What::Grant { questions, .. } => questions.iter().any(|question| question.member == member),
-            What::Release { members, .. } => members.contains(&member),
-        }
-    }
-
-    const fn is_grant(&self) -> bool {
-        matches!(self.asks, What::Grant { .. })
-    }
-
-    /// Notes how it goes at a member. A grant that is served has a fence; if a request is not served,
-    /// the member is asked for it alone.
-    fn goes(&self, member: usize, end: &End<BatchServed>, fence: Option<Fence>, is_released: bool) {
-        match &self.asks {
-            What::Grant { shared, questions } => {
-                let question = questions.iter().find(|question| question.member == member);
-                question.into_iter().for_each(|question| self.grant_goes(shared, *question, end.with(fence)));
-            }
-            What::Release { release, .. } => release.goes(member, end.with(is_released)),
-        }
-    }
-
-    fn grant_goes(&self, shared: &Arc<SharedAttempt>, mut question: Question, end: End<Option<Fence>>) {
-        let end = match end {
-            End::Answer(Ok(None)) if shared.machine().counts(&question) => {
-                question.fence = self.there.proposal.map_or(question.fence, |proposal| proposal.fence);
-                return self.quorum.ask(shared, &self.there, question);
-            }
-            // Nobody wants the grant any more.
-            End::Answer(Ok(None)) => End::Answer(Ok(MemberAnswer::Grant(GrantAnswer::Unfinished))),
-            End::Answer(Ok(Some(fence))) => {
-                End::Answer(Ok(MemberAnswer::Grant(GrantAnswer::Granted { fence })))
-            }
-            End::Answer(Err(fault)) => End::Answer(Err(fault)),
-            End::Late(fault) => End::Late(fault),
-            End::Dropped => End::Dropped,
-        };
-        self.quorum.tell(shared, &self.there, &question, end);
-    }
-}
-
-/// A request that waits for its batch. If it is dropped there, it is never sent.
-pub(super) struct Waiting {
-    key: u64,
-    limit: Duration,
-    /// Taken when it is sent.
-    request: Option<Request>,
-}
-
-impl Batched for Waiting {
-    fn key(&self) -> u64 {
-        self.key
-    }
-
-    fn limit(&self) -> Duration {
-        self.limit
-    }
-
+impl Asker for Grants {
     fn is_wanted(&self) -> bool {
-        self.request.as_ref().is_some_and(|request| match &request.asks {
-            What::Grant { shared, questions } => {
-                questions.iter().any(|question| shared.machine().counts(question))
-            }
-            What::Release { .. } => true,
-        })
+        let machine = self.shared.machine();
+        self.questions.iter().any(|question| machine.counts(question))
     }
-}
 
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        let Some(request) = self.request.take() else { return };
-        for member in (0..request.quorum.members.len()).filter(|member| request.is_for(*member)) {
-            request.goes(member, &End::Dropped, None, false);
-        }
+    fn goes(self: Arc<Self>, there: &Attempt, member: usize, end: End<Done>) {
+        let (quorum, shared) = (&self.quorum, &self.shared);
+        let question = self.questions.iter().find(|question| question.member == member);
+        let mut question = question.copied().expect("only these members are asked");
+        let answer = match &end {
+            End::Answer(Ok(Done::Granted(fence))) => GrantAnswer::Granted { fence: *fence },
+            End::Answer(Ok(_)) if shared.machine().counts(&question) => {
+                question.fence = there.proposal.map_or(question.fence, |proposal| proposal.fence);
+                return quorum.ask(shared, there, question);
+            }
+            // Nobody wants the grant any more, or there is no answer.
+            _ => GrantAnswer::Unfinished,
+        };
+        quorum.tell(shared, there, &question, end.with(MemberAnswer::Grant(answer)));
     }
 }
 
@@ -149,10 +80,10 @@ impl SendBatch<Waiting> for Sender {
 
 /// Proposes the greatest fence to all: so each member compares one with its clock, and answers one.
 fn propose_together(batch: &mut [Request]) {
-    let grants = || batch.iter().filter(|request| request.is_grant());
+    let grants = || batch.iter().filter(|request| request.is_grant);
     let greatest =
         grants().filter_map(|request| request.there.proposal).max_by_key(|proposal| proposal.fence);
-    for request in batch.iter_mut().filter(|request| request.is_grant()) {
+    for request in batch.iter_mut().filter(|request| request.is_grant) {
         request.there.proposal = greatest;
     }
 }
@@ -186,17 +117,25 @@ impl QuorumState {
     ) -> Option<Sends> {
         let first = questions.first()?;
         let there = attempt.at_member(first.holder, self.proposal(first.fence));
-        Some(self.queue(there, What::Grant { shared: shared.clone(), questions }))
+        let members = questions.iter().map(|question| question.member).collect();
+        let asker = Arc::new(Grants { quorum: self.clone(), shared: shared.clone(), questions });
+        Some(self.queue(Request { asker, there, members, is_grant: true }))
     }
 
     /// Releases in a batch at these members, which know the attempt by the same id.
-    pub(super) fn release_together(self: &Arc<Self>, release: &Arc<Release>, members: Vec<usize>) -> Sends {
-        self.queue(release.there(), What::Release { release: release.clone(), members })
+    pub(super) fn release_together(
+        self: &Arc<Self>,
+        asker: Arc<dyn Asker>,
+        there: Attempt,
+        members: Vec<usize>,
+    ) -> Sends {
+        self.queue(Request { asker, there, members, is_grant: false })
     }
 
-    fn queue(self: &Arc<Self>, there: Attempt, asks: What) -> Sends {
+    fn queue(self: &Arc<Self>, request: Request) -> Sends {
+        let there = &request.there;
         let (key, limit) = (self.digest(there.claim.first_key()), Member::limit(there.ttl));
-        let waiting = Waiting { key, limit, request: Some(Request { quorum: self.clone(), there, asks }) };
+        let waiting = Waiting { key, limit, request: Some(request) };
         self.batches.ask(waiting, pending(), || Sender(self.clone()), &*self.runtime)
     }
 
@@ -205,7 +144,7 @@ impl QuorumState {
     /// wait, too. Nobody waits for a silent member. No lease depends on this.
     async fn send_batch(self: Arc<Self>, batch: Arc<[Request]>) {
         let (tell, mut heard) = unbounded_channel();
-        let is_asked = |member: &usize| batch.iter().any(|request| request.is_for(*member));
+        let is_asked = |member: &usize| batch.iter().any(|request| request.members.contains(member));
         let asked: Vec<_> = (0..self.members.len()).filter(is_asked).collect();
         let Some(limit) = batch.first().map(|first| Member::limit(first.there.ttl)) else { return };
         let calls = asked.iter().map(|member| self.batch_call(*member, &batch, tell.clone()));
@@ -239,8 +178,8 @@ impl QuorumState {
             let (store, batch) = (self.members[member].store.clone(), batch.clone());
             async move {
                 let (mut grants, mut releases) = (Vec::new(), Vec::new());
-                for request in batch.iter().filter(|request| request.is_for(member)) {
-                    if request.is_grant() { &mut grants } else { &mut releases }.push(&request.there);
+                for request in batch.iter().filter(|request| request.members.contains(&member)) {
+                    if request.is_grant { &mut grants } else { &mut releases }.push(&request.there);
                 }
                 store.member()?.serve_batch(&grants, &releases).await
             }
@@ -253,13 +192,13 @@ impl QuorumState {
                 End::Answer(Ok(BatchServed { granted, released })) => (granted.iter(), released.iter()),
                 _ => Default::default(),
             };
-            for request in batch.iter().filter(|request| request.is_for(member)) {
-                let (fence, is_released) = if request.is_grant() {
-                    (granted.next().copied().flatten(), false)
+            for request in batch.iter().filter(|request| request.members.contains(&member)) {
+                let done = if request.is_grant {
+                    granted.next().copied().flatten().map(Done::Granted)
                 } else {
-                    (None, released.next() == Some(&true))
+                    released.next().filter(|is_done| **is_done).map(|_| Done::Released)
                 };
-                request.goes(member, &end, fence, is_released);
+                request.goes(member, end.with(done.unwrap_or(Done::Nothing)));
             }
             drop(unanswered.take());
             // The queue may be gone.

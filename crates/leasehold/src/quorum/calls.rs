@@ -9,7 +9,7 @@ use std::time::Duration;
 use leasehold_core::{Attempt, BoxFuture, Fault, Store};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
-use super::member::Member;
+use super::member::{End, Member};
 use super::state::QuorumState;
 
 impl QuorumState {
@@ -135,29 +135,6 @@ impl QuorumState {
         let answer = answer.unwrap_or_else(|| Err(here.timed_out()));
         self.ended(member, answer.as_ref().err(), false);
         answer
-    }
-}
-
-/// How a call to a member goes.
-#[derive(Debug)]
-pub(super) enum End<T> {
-    /// It exceeded its limit, and continues: a late answer counts, or is undone.
-    Late(Fault),
-    /// It has ended, with an answer or a fault.
-    Answer(Result<T, Fault>),
-    /// It was dropped, and no answer can come any more.
-    Dropped,
-}
-
-impl<T> End<T> {
-    /// The same, with this in place of the answer.
-    pub(super) fn with<U>(&self, answer: U) -> End<U> {
-        match self {
-            Self::Late(fault) => End::Late(fault.clone()),
-            Self::Answer(Ok(_)) => End::Answer(Ok(answer)),
-            Self::Answer(Err(fault)) => End::Answer(Err(fault.clone())),
-            Self::Dropped => End::Dropped,
-        }
     }
 }
 

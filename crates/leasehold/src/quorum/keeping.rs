@@ -11,8 +11,7 @@ use leasehold_core::{
 use tokio::sync::mpsc::unbounded_channel;
 
 use super::attempts::SharedAttempt;
-use super::calls::End;
-use super::member::Member;
+use super::member::{End, Member};
 use super::state::QuorumState;
 
 type Answer = Result<HoldAnswer, Fault>;

@@ -75,3 +75,26 @@ mod tests {
         assert_eq!(limits, [600, 600, 300, 90, 60]);
     }
 }
+
+/// How a call to a member goes.
+#[derive(Debug)]
+pub(super) enum End<T> {
+    /// It exceeded its limit, and continues: a late answer counts, or is undone.
+    Late(Fault),
+    /// It has ended, with an answer or a fault.
+    Answer(Result<T, Fault>),
+    /// It was dropped, and no answer can come any more.
+    Dropped,
+}
+
+impl<T> End<T> {
+    /// The same, with this in place of the answer.
+    pub(super) fn with<U>(&self, answer: U) -> End<U> {
+        match self {
+            Self::Late(fault) => End::Late(fault.clone()),
+            Self::Answer(Ok(_)) => End::Answer(Ok(answer)),
+            Self::Answer(Err(fault)) => End::Answer(Err(fault.clone())),
+            Self::Dropped => End::Dropped,
+        }
+    }
+}

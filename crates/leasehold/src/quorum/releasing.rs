@@ -9,13 +9,14 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::unbounded_channel;
 
 use super::attempts::SharedAttempt;
-use super::calls::End;
+use super::batch_request::{Asker, Done};
+use super::member::End;
 use super::state::QuorumState;
 
 type Answer = Result<HoldAnswer, Fault>;
 
 /// The release of one attempt at all members.
-pub(super) struct Release {
+struct Release {
     quorum: Arc<QuorumState>,
     shared: Arc<SharedAttempt>,
     attempt: Attempt,
@@ -58,7 +59,7 @@ impl Release {
     }
 
     /// The attempt at all members that know it by its own id.
-    pub(super) fn there(&self) -> Attempt {
+    fn there(&self) -> Attempt {
         self.at(self.attempt.holder)
     }
 
@@ -85,7 +86,7 @@ impl Release {
             Box::pin(async move {
                 let quorum = &release.quorum;
                 if quorum.runtime.generation() == generation {
-                    let sends = quorum.release_together(&release, together);
+                    let sends = quorum.release_together(release.clone(), release.there(), together);
                     return tokio::select! { () = sends => {} () = release.ends() => {} };
                 }
                 // The runtime has ended. Its end may wait for this before it drops the task that
@@ -110,19 +111,6 @@ impl Release {
                 release.handle(member, answer);
             })
         }));
-    }
-
-    /// Notes how the release in a batch goes at a member: whether it was done. What comes after a
-    /// fault is ignored.
-    pub(super) fn goes(self: &Arc<Self>, member: usize, end: End<bool>) {
-        if !self.count().open.contains(&member) {
-            return;
-        }
-        match end {
-            End::Answer(Ok(true)) => self.handle(member, Ok(HoldAnswer::Done)),
-            End::Answer(Err(fault)) | End::Late(fault) => self.handle(member, Err(fault)),
-            End::Answer(Ok(false)) | End::Dropped => self.ask(member),
-        }
     }
 
     /// Notes a member's first answer or fault.
@@ -187,6 +175,24 @@ impl Release {
 
     fn count(&self) -> MutexGuard<'_, Count> {
         self.count.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Asker for Release {
+    fn is_wanted(&self) -> bool {
+        true
+    }
+
+    /// Notes how the release in a batch goes. What comes after a fault is ignored.
+    fn goes(self: Arc<Self>, _: &Attempt, member: usize, end: End<Done>) {
+        if !self.count().open.contains(&member) {
+            return;
+        }
+        match end {
+            End::Answer(Ok(Done::Released)) => self.handle(member, Ok(HoldAnswer::Done)),
+            End::Answer(Err(fault)) | End::Late(fault) => self.handle(member, Err(fault)),
+            End::Answer(Ok(_)) | End::Dropped => self.ask(member),
+        }
     }
 }
 

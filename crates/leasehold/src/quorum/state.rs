@@ -11,7 +11,7 @@ use leasehold_core::{
 use tokio::sync::watch;
 
 use super::attempts::{Attempts, SharedAttempt};
-use super::batching::Waiting;
+use super::batch_request::Waiting;
 use super::health::Health;
 use super::member::Member;
 use crate::recent::Recent;
