@@ -374,7 +374,7 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "a request that is dropped is not undone",
         file: "crates/leasehold/src/lock/drive.rs",
-        from: "            self.handle.give_up(attempt);",
+        from: "            self.handle().give_up(attempt);",
         to: "            drop(attempt);",
         tests: &[(
             InMemory,
@@ -856,8 +856,8 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "a program that is refused in a loop does not rest",
         file: "crates/leasehold/src/lock/drive.rs",
-        from: "            self.handle.refusals.get_or_init(Refusals::default).note(key, now);",
-        to: "            let _ = self.handle.refusals.get_or_init(Refusals::default);",
+        from: "            self.handle().refusals.get_or_init(Refusals::default).note(key, now);",
+        to: "            let _ = self.handle().refusals.get_or_init(Refusals::default);",
         tests: &[(
             InMemory,
             "guards_in_virtual_time::a_program_that_asks_on_although_it_is_refused_rests_in_between",

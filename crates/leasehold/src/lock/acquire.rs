@@ -56,15 +56,13 @@ enum State {
 /// The requested keys and modes, and the store.
 #[derive(Debug)]
 struct Asked {
-    /// Kept until the guard exists, because a request may outlive the locks that it came from.
     askers: Arc<Askers>,
-    /// Boxed, because a future keeps room for what it was made from.
-    terms: Result<Box<Terms>, Misuse>,
+    terms: Result<Terms, Misuse>,
 }
 
 impl<G> Acquire<G> {
     pub(crate) fn new(askers: Arc<Askers>, terms: Result<Terms, Misuse>) -> Self {
-        Self(State::Asked(Box::new(Asked { askers, terms: terms.map(Box::new) })), PhantomData)
+        Self(State::Asked(Box::new(Asked { askers, terms })), PhantomData)
     }
 
     /// The same request for a plain [`Guard`], for code that acquires locks of all kinds.
@@ -209,11 +207,7 @@ impl<G: GuardKind> Future for Acquire<G> {
             && let State::Asked(asked) = mem::replace(&mut self.0, State::UnderWay(Box::pin(pending())))
         {
             let Asked { askers, terms } = *asked;
-            match terms {
-                Ok(terms) => self.0 = State::UnderWay(Box::pin(acquire(askers, terms))),
-                // Separate, so that a request that waits does not keep room for it.
-                Err(misuse) => return Poll::Ready(Err(misuse.into())),
-            }
+            self.0 = State::UnderWay(Box::pin(acquire(askers, terms?)?));
         }
         match &mut self.0 {
             State::UnderWay(acquiring) => acquiring.as_mut().poll(context).map_ok(G::of),

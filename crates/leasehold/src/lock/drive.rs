@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use leasehold_core::{
     Acquire as Machine, Attempt, Fault, Fence, GrantAnswer, Handed, Holder, Instant, Lease, LeaseRenewal,
-    Outcome, Renewal, Step, WaitMode,
+    Outcome, Renewal, Step, WaitMode, Wake,
 };
 
 use super::failure::failure;
@@ -24,36 +24,26 @@ use crate::refusals::Refusals;
 use crate::report::{Span, outcome};
 use crate::store_handle::{Askers, StoreHandle, check_drift, low_bits};
 
-/// Waits for the lock on these terms.
+/// Waits for the lock on these terms. Invalid terms are an error at once.
 ///
-/// Cancel safe: if it is dropped at any await, it gives the attempt up in the background.
+/// Cancel safe: if the future is dropped, it gives the attempt up in the background.
 ///
-/// There may be very many of these futures, so values that are needed only at the start are not
-/// kept across awaits.
-pub(super) async fn acquire(askers: Arc<Askers>, terms: Box<Terms>) -> Result<Guard, LockError> {
+/// There may be very many of these futures, so nothing that is needed only at the start is kept in
+/// them.
+pub(super) fn acquire(
+    askers: Arc<Askers>,
+    terms: Terms,
+) -> Result<impl Future<Output = Result<Guard, LockError>> + use<>, LockError> {
     let handle = &askers.handle;
     handle.admit(&terms.claim, terms.ttl)?;
     check_drift(terms.drift.unwrap_or(handle.drift), terms.ttl)?;
-    let span = Span::of(&terms.claim);
-    let work = {
-        // Drop the box now, so that it is not kept during the wait.
-        let terms = terms;
-        run(handle, *terms, &span)
-    };
-    span.around(work).await
-}
-
-fn run<'a>(
-    handle: &'a Arc<StoreHandle>,
-    terms: Terms,
-    span: &'a Span,
-) -> impl Future<Output = Result<Guard, LockError>> + use<'a> {
-    // Created before the first byte is sent, so that everything is undone if this future is dropped.
-    let mut attempt = PendingAttempt::new(handle, terms, span);
-    async move {
+    // Created before the first byte is sent, so that everything is undone if the future is dropped.
+    let mut attempt = PendingAttempt::new(askers, terms);
+    let span = attempt.span.clone();
+    Ok(span.around(async move {
         let mut now = attempt.started;
         loop {
-            if let Some(reason) = attempt.handle.registry.closed_because() {
+            if let Some(reason) = attempt.handle().registry.closed_because() {
                 return Err(attempt.fails(LockError::Closed { reason }));
             }
             let until = match attempt.machine.next(now) {
@@ -68,23 +58,25 @@ fn run<'a>(
                 None => {
                     let unsettled = std::mem::replace(&mut attempt.traces, true);
                     let answer = attempt.ask(now).await;
-                    now = attempt.handle.runtime.now();
+                    now = attempt.handle().runtime.now();
                     attempt.hears(now, answer, unsettled);
                 }
                 Some(until) => {
-                    attempt.rest(until).await;
-                    now = attempt.handle.runtime.now();
+                    let wake = attempt.rest(until).await;
+                    now = attempt.handle().runtime.now();
+                    wake.into_iter().for_each(|wake| attempt.machine.handle_wake(now, wake));
                 }
             }
         }
-    }
+    }))
 }
 
 /// One attempt, and its cleanup guard: dropping it gives the attempt up, unless the attempt became a
 /// guard or certainly left nothing at the store.
-struct PendingAttempt<'a> {
-    handle: &'a Arc<StoreHandle>,
-    span: &'a Span,
+struct PendingAttempt {
+    /// Kept until the guard exists, because a request may outlive the locks that it came from.
+    askers: Arc<Askers>,
+    span: Span,
     started: Instant,
     machine: Machine,
     attempt: Option<Attempt>,
@@ -104,8 +96,10 @@ struct PendingAttempt<'a> {
 
 type Answer = Option<Result<GrantAnswer, Fault>>;
 
-impl<'a> PendingAttempt<'a> {
-    fn new(handle: &'a Arc<StoreHandle>, terms: Terms, span: &'a Span) -> Self {
+impl PendingAttempt {
+    fn new(askers: Arc<Askers>, terms: Terms) -> Self {
+        let handle = &askers.handle;
+        let span = Span::of(&terms.claim);
         let Terms { claim, label, ttl, signal, drift, renewal, patience, queue_limit, queues, on_wait } =
             terms;
         let started = handle.runtime.now();
@@ -122,7 +116,7 @@ impl<'a> PendingAttempt<'a> {
         };
         handle.registry.begin_request();
         Self {
-            handle,
+            askers,
             span,
             started,
             machine,
@@ -137,11 +131,15 @@ impl<'a> PendingAttempt<'a> {
         }
     }
 
+    fn handle(&self) -> &Arc<StoreHandle> {
+        &self.askers.handle
+    }
+
     /// Asks the store once; the lease counts from `now`. Returns the answer, or nothing if the time
     /// is up; the machine notices that on its own.
     ///
     /// The future is small, as is that of [`PendingAttempt::rest`], because there may be very many.
-    fn ask<'s>(&'s mut self, now: Instant) -> impl Future<Output = Answer> + use<'s, 'a> {
+    fn ask(&mut self, now: Instant) -> impl Future<Output = Answer> + use<'_> {
         self.machine.handle_sent(now);
         // If the time is already up, nothing is sent.
         let limit = match self.machine.next(now) {
@@ -149,8 +147,8 @@ impl<'a> PendingAttempt<'a> {
             _ => None,
         };
         let attempt = self.attempt.as_ref().filter(|_| limit.is_some());
-        let mut call = attempt.map(|attempt| self.handle.store.grant(attempt, self.wait_mode));
-        let mut timer = self.handle.runtime.sleep_until(limit.unwrap_or(now));
+        let mut call = attempt.map(|attempt| self.handle().store.grant(attempt, self.wait_mode));
+        let mut timer = self.handle().runtime.sleep_until(limit.unwrap_or(now));
         poll_fn(move |context| {
             if let Some(call) = &mut call
                 && let Poll::Ready(answer) = call.as_mut().poll(context)
@@ -165,7 +163,7 @@ impl<'a> PendingAttempt<'a> {
     /// before this request.
     fn hears(&mut self, now: Instant, answer: Answer, unsettled: bool) {
         let Some(answer) = answer else { return };
-        self.handle.report.answered(&answer);
+        self.handle().report.answered(&answer);
         match answer {
             Ok(answer) => {
                 // A try that was only ever refused leaves nothing behind, so nothing has to
@@ -182,38 +180,35 @@ impl<'a> PendingAttempt<'a> {
                 };
                 self.machine.handle_answer(now, answer);
                 if let Some(waiting) = waiting {
-                    self.handle.registry.concern();
+                    self.handle().registry.concern();
                     self.tell_waiting(now, &waiting);
                     self.on_wait.iter().for_each(|OnWait(tell)| tell(&waiting));
                 }
             }
             Err(fault) => {
-                self.handle.registry.concern();
+                self.handle().registry.concern();
                 self.traces = unsettled || !fault.is_lasting();
                 self.machine.handle_fault(now, fault);
             }
         }
     }
 
-    /// Waits for a wake-up, the given time or the closing of the locks, and informs the machine of
-    /// a wake-up.
-    fn rest<'s>(&'s mut self, until: Instant) -> impl Future<Output = ()> + use<'s, 'a> {
-        let Self { handle, machine, attempt, .. } = self;
-        let runtime = &handle.runtime;
-        let mut woken = attempt.as_ref().map(|attempt| handle.store.woken(attempt));
-        let mut timer = runtime.sleep_until(until);
+    /// Waits for a wake-up, which it returns, the given time or the closing of the locks.
+    fn rest(&self, until: Instant) -> impl Future<Output = Option<Wake>> + use<'_> {
+        let handle = self.handle();
+        let mut woken = self.attempt.as_ref().map(|attempt| handle.store.woken(attempt));
+        let mut timer = handle.runtime.sleep_until(until);
         let mut closed = handle.registry.closed();
         poll_fn(move |context| {
             if let Some(woken) = &mut woken
                 && let Poll::Ready(wake) = woken.as_mut().poll(context)
             {
-                machine.handle_wake(runtime.now(), wake);
-                return Poll::Ready(());
+                return Poll::Ready(Some(wake));
             }
             if timer.as_mut().poll(context).is_ready() {
-                return Poll::Ready(());
+                return Poll::Ready(None);
             }
-            Pin::new(&mut closed).poll(context)
+            Pin::new(&mut closed).poll(context).map(|()| None)
         })
     }
 
@@ -223,7 +218,7 @@ impl<'a> PendingAttempt<'a> {
         self.refusals = self.refusals.saturating_add(1);
         let digest = digest(waiting);
         let Some(attempt) = self.attempt.as_ref().filter(|_| self.told != Some(digest)) else { return };
-        let told = self.handle.report.tell(|| Event::Waiting {
+        let told = self.handle().report.tell(|| Event::Waiting {
             request: attempt.into(),
             held_by: waiting.held_by.clone(),
             place: waiting.place,
@@ -243,11 +238,11 @@ impl<'a> PendingAttempt<'a> {
         let Some(attempt) = self.attempt.clone() else { unreachable!("taken only by what ends it") };
         let renewal =
             LeaseRenewal::new(now, lease, attempt.ttl, self.machine.drift(), self.renewal).handed(handed);
-        let (asks, runtime) = (self.machine.asks(), self.handle.runtime.clone());
+        let (asks, runtime) = (self.machine.asks(), self.handle().runtime.clone());
         let holding = Holding::new(attempt, fence, now, asks, renewal.lease(), runtime);
         let waited = now.saturating_since(self.started);
         self.span.ends(waited, "acquired");
-        match Guard::enter(self.handle, holding, renewal, waited, self.refusals) {
+        match Guard::enter(self.handle(), holding, renewal, waited, self.refusals) {
             Ok(guard) => {
                 self.attempt = None;
                 Ok(guard)
@@ -258,15 +253,15 @@ impl<'a> PendingAttempt<'a> {
 
     /// Ends the attempt without a guard.
     fn is_refused(&mut self, outcome: Outcome) -> LockError {
-        let now = self.handle.runtime.now();
+        let now = self.handle().runtime.now();
         let Some(attempt) = &self.attempt else { unreachable!("taken only by what ends it") };
         let key = attempt.claim.first_key();
         if matches!(outcome, Outcome::Refused(_)) {
-            self.handle.refusals.get_or_init(Refusals::default).note(key, now);
+            self.handle().refusals.get_or_init(Refusals::default).note(key, now);
         }
         let (waited, asks) = (now.saturating_since(self.started), self.machine.asks());
-        let votes = self.handle.store.take_report(attempt);
-        let error = failure(self.handle, key.clone(), waited, asks, outcome, votes);
+        let votes = self.handle().store.take_report(attempt);
+        let error = failure(self.handle(), key.clone(), waited, asks, outcome, votes);
         self.fails(error)
     }
 
@@ -278,10 +273,10 @@ impl<'a> PendingAttempt<'a> {
 
     fn ends(&mut self, why: Option<&LockError>) {
         let Some(attempt) = self.attempt.take() else { return };
-        let waited = self.handle.runtime.now().saturating_since(self.started);
+        let waited = self.handle().runtime.now().saturating_since(self.started);
         self.span.ends(waited, outcome(why));
         if self.machine.asks() > 0 {
-            self.handle.report.tell(|| Event::GaveUp {
+            self.handle().report.tell(|| Event::GaveUp {
                 request: (&attempt).into(),
                 why: why.map(|why| Arc::new(why.clone())),
                 waited,
@@ -289,15 +284,15 @@ impl<'a> PendingAttempt<'a> {
             });
         }
         if self.traces {
-            self.handle.give_up(attempt);
+            self.handle().give_up(attempt);
         }
     }
 }
 
-impl Drop for PendingAttempt<'_> {
+impl Drop for PendingAttempt {
     fn drop(&mut self) {
         self.ends(None);
-        self.handle.registry.end_request();
+        self.handle().registry.end_request();
     }
 }
 

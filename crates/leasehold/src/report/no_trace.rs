@@ -13,7 +13,7 @@ pub(super) const fn is_heard() -> bool {
 pub(super) const fn write(_: &str, _: &Event) {}
 
 /// Takes the place of the span of an acquisition.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Span;
 
 impl Span {
@@ -21,7 +21,7 @@ impl Span {
         Self
     }
 
-    pub(crate) fn around<F: Future>(&self, work: F) -> F {
+    pub(crate) fn around<F: Future>(self, work: F) -> F {
         work
     }
 

@@ -4,6 +4,7 @@
 //! that somebody should look at are logged at `warn`, and their end at `info`.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -23,20 +24,19 @@ pub(super) fn is_heard() -> bool {
     LevelFilter::current() != LevelFilter::OFF
 }
 
-/// The span of an acquisition, if anybody listens. Boxed, because mostly nobody listens, and there
-/// may be very many waiters.
-#[derive(Debug)]
-pub(crate) struct Span(Option<Box<tracing::Span>>);
+/// The span of an acquisition, if anybody listens. Small, because there may be very many waiters.
+#[derive(Clone, Debug)]
+pub(crate) struct Span(Option<Arc<tracing::Span>>);
 
 pin_project! {
     /// A future within a span. Unlike an instrumented future, it does not store the span twice.
-    pub(crate) struct Within<'a, F> {
-        span: &'a Span,
+    pub(crate) struct Within<F> {
+        span: Span,
         #[pin]
         work: Option<F>,
     }
 
-    impl<F> PinnedDrop for Within<'_, F> {
+    impl<F> PinnedDrop for Within<F> {
         /// Events that are logged when the future is dropped belong to its span.
         fn drop(this: Pin<&mut Self>) {
             let mut this = this.project();
@@ -46,7 +46,7 @@ pin_project! {
     }
 }
 
-impl<F: Future> Future for Within<'_, F> {
+impl<F: Future> Future for Within<F> {
     type Output = F::Output;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
@@ -62,10 +62,10 @@ impl Span {
         let mode = claim.wants()[0].mode;
         let (key, mode) = (display(Keys(claim)), tracing::field::debug(mode));
         let span = debug_span!(target: TARGET, "acquire", key, mode, waited = Empty, outcome = Empty);
-        Self((!span.is_disabled()).then(|| Box::new(span)))
+        Self((!span.is_disabled()).then(|| Arc::new(span)))
     }
 
-    pub(crate) const fn around<F: Future>(&self, work: F) -> Within<'_, F> {
+    pub(crate) const fn around<F: Future>(self, work: F) -> Within<F> {
         Within { span: self, work: Some(work) }
     }
 
