@@ -24,10 +24,13 @@ use tokio::sync::mpsc::unbounded_channel;
 use super::looking::{MANY_KEYS_LIMIT, all_say, each_says, held_by_a_majority};
 use super::state::QuorumState;
 
-/// Ends the lease that a majority shows with this fence, at all members that answer. The break is
-/// done once a majority of them has broken it: then no majority can renew it. A member that does not
-/// have the lease does not count, because the holder's next renewal may take the lease there, unless
-/// its record says that this lease was broken there before.
+/// Ends the lease with this fence, at all members that answer. The break is done once a majority of
+/// them has broken it: then no majority can renew it. A member that does not have the lease does not
+/// count, because the holder's next renewal may take the lease there, unless its record says that
+/// this lease was broken there before.
+///
+/// After an earlier try that broke the lease at some members, too few may show it while another one
+/// is down, although a majority can still renew it. So the votes decide, and not the look-up.
 pub(super) async fn break_lease(
     quorum: &Arc<QuorumState>,
     key: &Key,
@@ -41,22 +44,24 @@ pub(super) async fn break_lease(
     let seen = each_says(quorum, quorum.look_limit(), look).await?;
     let states: Vec<_> = seen.iter().flatten().cloned().collect();
     let mut holders = held_by_a_majority(&states, quorum.majority());
-    let Some(named) = holders.iter().position(|held| held.fence == Some(fence)) else {
-        return Ok(BreakAnswer::NotHeld { held_by: holders.pop() });
+    let is_named = |held: &HolderInfo| held.fence == Some(fence);
+    let held = match holders.iter().position(is_named) {
+        Some(named) => Some(holders.swap_remove(named)),
+        None => states.into_iter().flat_map(|state| state.holders).find(is_named),
     };
-    let held = holders.swap_remove(named);
     let (tell, mut heard) = unbounded_channel();
     let mut ballot = Ballot::new(quorum.members.len());
     for (n, state) in seen.into_iter().enumerate() {
-        let there = state
-            .map(|state| state.holders.into_iter().find(|one| QuorumAttempt::is_same_holding(one, &held)));
-        let store = quorum.members[n].store.clone();
-        let does = if there == Some(None) {
-            was_broken(store, key.clone(), fence)
-        } else {
+        let its = held.as_ref().and_then(|held| {
             // A member that did not answer the look-up most likely has the same fence as the others.
-            let its = there.flatten().and_then(|one| one.fence).unwrap_or(fence);
-            end(store, key.clone(), its, held.clone(), note.clone())
+            let Some(state) = state else { return Some(fence) };
+            let there = state.holders.into_iter().find(|one| QuorumAttempt::is_same_holding(one, held));
+            there.map(|one| one.fence.unwrap_or(fence))
+        });
+        let store = quorum.members[n].store.clone();
+        let does = match held.as_ref().zip(its) {
+            Some((held, its)) => end(store, key.clone(), its, held.clone(), note.clone()),
+            None => was_broken(store, key.clone(), fence),
         };
         quorum.call(quorum.look_limit(), n, |_| false, does, quorum.answers_to(n, &tell));
     }
@@ -65,9 +70,9 @@ pub(super) async fn break_lease(
         let Some((member, answer)) = heard.recv().await else { break };
         ballot.handle(member, answer);
     }
-    match quorum.verdict(&ballot, "broke the lease")? {
-        HoldAnswer::Done => Ok(BreakAnswer::Broken { holding: held }),
-        HoldAnswer::NotHeld { held_by, .. } => Ok(BreakAnswer::NotHeld { held_by }),
+    match (quorum.verdict(&ballot, "broke the lease")?, held) {
+        (HoldAnswer::Done, Some(holding)) => Ok(BreakAnswer::Broken { holding }),
+        _ => Ok(BreakAnswer::NotHeld { held_by: holders.pop() }),
     }
 }
 

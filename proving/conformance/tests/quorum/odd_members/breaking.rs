@@ -103,6 +103,38 @@ async fn a_member_whose_answer_to_an_earlier_break_was_lost_counts_as_one_that_b
     let [Ok(HoldAnswer::NotHeld { .. })] = &quorum.renew(&[attempt]).await[..] else { panic!("it is kept") };
 }
 
+/// Regression: nobody was said to hold the lease, because only one member showed it. The holder renewed
+/// it there and at the member that had been down.
+#[tokio::test(start_paused = true)]
+async fn a_break_of_one_member_is_completed_at_another_while_a_third_is_down() {
+    let (world, quorum, attempt, fence) = held_at(3).await;
+    world.members[1].once("break", passing("connection refused"));
+    world.on([2], "break", CallFate::Hung);
+    let first = quorum.break_lease(&key("k"), fence, &BreakNote::default()).await;
+    assert!(first.is_err() && world.taken() == [1, 2], "{first:?}");
+    world.on([2], "inspect", CallFate::Hung);
+    let second = quorum.break_lease(&key("k"), fence, &BreakNote::default()).await;
+    assert!(matches!(second, Ok(BreakAnswer::Broken { .. })), "{second:?}");
+    let [Ok(HoldAnswer::NotHeld { .. })] = &quorum.renew(&[attempt]).await[..] else { panic!("it is kept") };
+}
+
+/// The holder's next renewal may take the lease where it is not, and keep it at the member that is down.
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_a_member_broke_and_another_may_have_is_not_said_to_be_held_by_nobody() {
+    let (world, quorum, attempt, fence) = held_at(3).await;
+    world.members[1].memory.release(&attempt).await.unwrap();
+    world.on([2], "break", CallFate::Hung);
+    for inspected in [CallFate::Fair, CallFate::Hung] {
+        world.on([2], "inspect", inspected);
+        world.on([2], "last break", CallFate::Hung);
+        let answer = quorum.break_lease(&key("k"), fence, &BreakNote::default()).await;
+        let fault = answer.unwrap_err().to_string();
+        let words = "1 of 3 stores broke the lease, 1 refused (memory:b: not held there any more), 1 did not \
+                     answer (memory:c: timed out); 2 needed";
+        assert!(fault.contains(words), "{fault}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn another_fence_breaks_nothing_and_the_holder_is_named() {
     let (world, quorum, _, fence) = held_at(3).await;
