@@ -11,7 +11,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::thread;
 
 use clap::Args;
-use leasehold::Loss;
+use leasehold::{Fence, Loss};
 use rustix::stdio::dup2_stdout;
 use tokio::sync::oneshot;
 
@@ -75,24 +75,19 @@ pub(crate) async fn hold(request: LockRequest) -> Result<End, Failure> {
     OuterLocks::at(&request.place.store).check(&request.keys)?;
     let mut signals = Signals::catch()?;
     let (locks, guard) = take(&request, &mut signals).await?;
-    // Without a reader from the start, the write fails, and the lock is released at once.
-    let printed = writeln!(io::stdout(), "{}", guard.fence()).and_then(|()| io::stdout().flush());
-    if printed.is_ok() && io::stdout().is_terminal() && !request.quiet {
-        say::line(format_args!("{}: held until Ctrl-C", request.keys));
-    }
-    let end = match printed {
-        Ok(()) => tokio::select! {
-            biased;
-            loss = guard.lost() => Err(loss),
-            signal = signals.next() => Ok(End::Signal(signal.as_raw())),
-            () = reader_is_gone() => Ok(End::SUCCESS),
-            never = tell_keeping(request.status.clone(), guard.held()) => match never {},
+    let end = tokio::select! {
+        biased;
+        loss = guard.lost() => Err(loss),
+        signal = signals.next() => Ok(End::Signal(signal.as_raw())),
+        read = serve_reader(&request, guard.fence()) => match read {
+            Ok(()) => Ok(End::SUCCESS),
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(End::SUCCESS),
+            Err(error) => {
+                give_back(&request, &locks, ReleaseLimit::begin(&guard), guard, &mut signals).await;
+                return Err(Failure::new(End::CANNOT_EXECUTE, format!("the fence cannot be printed: {error}")));
+            }
         },
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(End::SUCCESS),
-        Err(error) => {
-            give_back(&request, &locks, ReleaseLimit::begin(&guard), guard, &mut signals).await;
-            return Err(Failure::new(End::CANNOT_EXECUTE, format!("the fence cannot be printed: {error}")));
-        }
+        never = tell_keeping(request.status.clone(), guard.held()) => match never {},
     };
     match end {
         Ok(end) => {
@@ -133,19 +128,40 @@ pub(crate) fn close_inherited(status_fd: Option<&str>) {
     }
 }
 
+/// Prints the fence, and resolves when its reader is gone. Without a reader from the start, the write
+/// fails.
+async fn serve_reader(request: &LockRequest, fence: Fence) -> io::Result<()> {
+    // A write to a full pipe would block our only thread, so that nobody renewed the lease. There is
+    // always room in a file, which the kernel does not watch.
+    let _ = in_thread(kernel::wait_for_room).await;
+    writeln!(io::stdout(), "{fence}").and_then(|()| io::stdout().flush())?;
+    if io::stdout().is_terminal() && !request.quiet {
+        say::line(format_args!("{}: held until Ctrl-C", request.keys));
+    }
+    reader_is_gone().await;
+    Ok(())
+}
+
 /// Resolves when nobody can read our stdout any more; never for a file, which has no reader.
 pub(crate) async fn reader_is_gone() {
-    let (gone, told) = oneshot::channel();
-    // A separate thread, because the runtime's event queue accepts foreign descriptors only in
-    // unsafe code.
-    let watcher = thread::Builder::new().name("reader".into()).spawn(move || {
-        if kernel::wait_for_reader_to_go().is_ok() {
-            let _ = gone.send(());
-        }
-    });
-    if watcher.is_err() || told.await.is_err() {
+    if in_thread(kernel::wait_for_reader_to_go).await.is_none() {
         pending::<()>().await;
     }
+}
+
+/// Resolves when this wait for stdout has ended; with `None` if it is impossible.
+///
+/// A separate thread, because the runtime's event queue accepts foreign descriptors only in unsafe
+/// code.
+async fn in_thread(wait: fn() -> rustix::io::Result<()>) -> Option<()> {
+    let (tell, told) = oneshot::channel();
+    let waiter = thread::Builder::new().name("reader".into()).spawn(move || {
+        if wait().is_ok() {
+            let _ = tell.send(());
+        }
+    });
+    waiter.ok()?;
+    told.await.ok()
 }
 
 fn close_stdout() {

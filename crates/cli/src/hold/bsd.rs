@@ -13,10 +13,19 @@ const NAP: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// Returns when nobody can read our stdout any more.
 pub(super) fn wait_for_reader_to_go() -> rustix::io::Result<()> {
+    // Errors and hang-ups are always reported; nothing more is needed.
+    wait_for(PollFlags::empty())
+}
+
+/// Returns when a line can be written to our stdout without blocking, or never will be.
+pub(super) fn wait_for_room() -> rustix::io::Result<()> {
+    wait_for(PollFlags::OUT)
+}
+
+fn wait_for(flags: PollFlags) -> rustix::io::Result<()> {
     loop {
         let stdout = io::stdout();
-        // Errors and hang-ups are always reported; nothing more is needed.
-        match poll(&mut [PollFd::new(&stdout, PollFlags::empty())], Some(&NAP)) {
+        match poll(&mut [PollFd::new(&stdout, flags)], Some(&NAP)) {
             Ok(0) | Err(Errno::INTR) => {}
             Ok(_) => return Ok(()),
             Err(error) => return Err(error),

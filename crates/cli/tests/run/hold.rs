@@ -95,6 +95,22 @@ fn a_lease_that_cannot_be_renewed_is_the_end_of_the_pipe_by_its_end() {
     assert!(silent.elapsed() < Duration::from_millis(1000 + 500), "{:?}", silent.elapsed());
 }
 
+/// Regression: the print of the fence blocked, and nobody renewed the lease.
+#[test]
+fn while_a_full_pipe_is_not_read_the_lease_is_renewed() {
+    let site = Site::new();
+    let script = "\
+        mkfifo pipe; exec 9<>pipe; head -c 65536 /dev/zero >&9
+        leasehold hold --ttl 600ms --status-fd 7 k >&9 7>events &
+        until [ -e go ]; do sleep 0.02; done
+        head -c 65536 <&9 >/dev/null; read -r fence <&9; echo $fence; kill $!";
+    let run = site.start(bash(&site, script));
+    until("it is renewed", || site.read("events").matches("renewed").count() >= 3);
+    site.finish(site.run(&["-nq", "k", "--", "true"])).is_silent(75);
+    site.go();
+    assert!(run.finish().out.trim().parse::<u64>().unwrap() > 0);
+}
+
 #[test]
 fn a_longest_hold_is_70_and_says_so() {
     let site = Site::new();
