@@ -1,5 +1,7 @@
 //! A connection to the file, and its transactions.
 
+use std::fs::File;
+use std::io;
 use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
@@ -10,6 +12,8 @@ use std::time::{Duration, Instant};
 use rusqlite::config::DbConfig;
 use rusqlite::hooks::Wal;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+use rustix::fs::{FlockOperation, fcntl_lock};
+use rustix::io::Errno;
 
 use crate::census::{Entry, FileId, Opening};
 use crate::db_path::{DbPath, DirectoryState};
@@ -132,12 +136,16 @@ impl Open {
                  store after the fork, or call exec",
             ));
         }
-        if !opening.has_open(file) {
+        let is_first_here = !opening.has_open(file);
+        if is_first_here {
             schema::look(db_path.path())?;
         }
         let found = Logs::beside(db_path);
         if found.is_none() {
             refuse_another_log(db_path, sessions)?;
+            if is_first_here {
+                refuse_users_without_a_log(db_path)?;
+            }
         }
         // Without CREATE, so that no file is created with an unchecked mode and owner; and without
         // URIs.
@@ -316,6 +324,33 @@ fn refuse_another_log(db_path: &DbPath, sessions: &Sessions) -> Result<(), FileE
             record.pid
         )))
     })
+}
+
+/// Refuses to open a file without a log while another process has it open: that one writes to a log
+/// that was deleted, and so was its session. SQLite keeps a file locked for as long as it has it open
+/// with a log. A process that is just opening or closing the file is waited for.
+///
+/// It opens and closes the file: do not call it while a connection of this process has it open.
+fn refuse_users_without_a_log(db_path: &DbPath) -> Result<(), FileError> {
+    let failed = |error: io::Error| FileError::io("lock", db_path.path(), &error);
+    let file = File::options().read(true).write(true).open(db_path.path()).map_err(failed)?;
+    let mut wait = wait_for_others(Arc::default());
+    let mut tries = 0;
+    while Logs::beside(db_path).is_none() {
+        match fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => break,
+            Err(Errno::AGAIN | Errno::ACCESS) if wait(tries) => tries += 1,
+            Err(Errno::AGAIN | Errno::ACCESS) => {
+                return Err(FileError::passing(format_args!(
+                    "another process writes to a log of this file that was deleted: nothing is granted until it has noticed, which \
+                     is at its next request; if it stays so, end it (`fuser {}` finds it)",
+                    db_path.path().display()
+                )));
+            }
+            Err(error) => return Err(failed(error.into())),
+        }
+    }
+    Ok(())
 }
 
 /// Makes closing the connection neither move the log into the file nor remove it.

@@ -798,7 +798,17 @@ pub(super) const BUGS: &[Bug] = &[
         to: "self.is_guarded &&",
         tests: &[(
             FileProcesses,
-            "deleted_logs::a_file_whose_logs_and_sessions_were_deleted_together_is_not_damaged",
+            "deleted_logs::a_process_whose_log_and_session_were_deleted_together_excludes_others_until_it_notices",
+        )],
+    },
+    Bug {
+        name: "a file without a log is opened while another process has it open",
+        file: "crates/file/src/connection.rs",
+        from: "    while Logs::beside(db_path).is_none() {",
+        to: "    while false {",
+        tests: &[(
+            FileProcesses,
+            "deleted_logs::a_process_whose_log_and_session_were_deleted_together_excludes_others_until_it_notices",
         )],
     },
     Bug {
