@@ -529,6 +529,16 @@ pub(super) const BUGS: &[Bug] = &[
         tests: &[(Store, "batches::an_obstacle_to_one_request_in_a_batch_does_not_stop_the_others")],
     },
     Bug {
+        name: "a lease of a quorum that too few members show is said to be held by nobody",
+        file: "crates/leasehold/src/quorum/breaking.rs",
+        from: "states.into_iter().flat_map(|state| state.holders).find(is_named)",
+        to: "return Ok(BreakAnswer::NotHeld { held_by: holders.pop() })",
+        tests: &[(
+            Quorum,
+            "odd_members::breaking::a_break_of_one_member_is_completed_at_another_while_a_third_is_down",
+        )],
+    },
+    Bug {
         name: "a member's batch ignores the last fences",
         file: "crates/redis/src/scripts/member_batch_grant.lua",
         from: "if last and (#last ~= #fence or last >= fence) then",
