@@ -140,7 +140,8 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// [`InspectError`] if the store did not answer or refuses, or the name cannot be a key.
+    /// [`InspectError`] if the store did not answer or refuses, the name cannot be a key, or there
+    /// cannot be a semaphore of so many permits.
     ///
     /// # Cancel safety
     ///
@@ -148,7 +149,7 @@ impl Semaphore {
     #[doc(alias = "available_permits")]
     pub async fn available(&self) -> Result<u32, InspectError> {
         let mut available = self.permits;
-        for key in &self.keys.clone()? {
+        for key in Claim::permits(self.keys.clone()?, 1, self.permits)?.keys() {
             let state = self.askers.handle.inspect(key).await.map_err(InspectError::Store)?;
             let held = state.holders.iter().map(|holder| match holder.mode {
                 Mode::Permits { weight, of } if of == self.permits => weight,

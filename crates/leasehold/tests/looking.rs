@@ -1,6 +1,6 @@
 //! Inspecting locks without acquiring them.
 
-use leasehold::{InspectError, Locks};
+use leasehold::{InspectError, Locks, Misuse, Mode};
 
 #[tokio::test]
 async fn a_reader_or_a_writer_locks() {
@@ -33,4 +33,13 @@ async fn permits_that_nobody_holds_are_available() {
     assert_eq!(gpus.available().await, Ok(4));
     let _alone = locks.mutex("gpus").lock().await.unwrap();
     assert_eq!(gpus.available().await, Ok(0));
+}
+
+/// Regression: it was said to have as many permits as was claimed.
+#[tokio::test]
+async fn a_semaphore_that_cannot_be_has_no_permits_available() {
+    for of in [0, Mode::MOST_PERMITS + 1] {
+        let available = Locks::in_memory().semaphore("gpus", of).available().await;
+        assert_eq!(available, Err(InspectError::Misuse(Misuse::PermitsOutOfBounds { of })));
+    }
 }

@@ -153,7 +153,8 @@ impl Every {
     }
 
     /// Stops work that takes longer than this, so that the next process may try. Without a limit,
-    /// the work may take as long as it needs.
+    /// the work may take as long as it needs. A limit below the TTL, which is 30 s by default, is a
+    /// [`Misuse`](crate::Misuse::HoldShorterThanTtl): set a shorter [`ttl`](Self::ttl) too.
     pub fn at_most(self, limit: Duration) -> Self {
         Self { job: self.job.renewal(Renewal::AtMost(limit)), ..self }
     }

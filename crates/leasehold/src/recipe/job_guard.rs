@@ -50,8 +50,9 @@ impl Job {
     }
 
     /// The mark, and the store's current time. Waits for a silent store for as long as a request
-    /// would.
+    /// would. A job that could not be begun is refused, whether or not it is due.
     pub(super) async fn marked(&self) -> Result<Marked, InspectError> {
+        self.defaults.checked()?;
         let (key, handle) = (self.key()?, &self.askers.handle);
         let runtime = &*handle.runtime;
         let end = runtime.now() + self.defaults.outage_limit;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use leasehold::{
     AnyStore, BeginError, EveryOutcome, InspectError, JobError, LockError, Locks, MarkError, Misuse, NotDue,
-    OnceOutcome,
+    OnceOutcome, Ttl,
 };
 use servers::{Flavor, Server};
 
@@ -209,6 +209,24 @@ async fn a_store_that_is_away_is_neither_done_nor_due() {
         matches!(unknown, JobError::NotBegun(BeginError::NotKnown(InspectError::Store(_)))),
         "{unknown:?}"
     );
+}
+
+/// Regression: it was found only once the job was due.
+#[tokio::test]
+async fn a_limit_below_the_ttl_is_a_misuse_whether_or_not_the_job_is_due() {
+    let locks = Locks::in_memory();
+    let (once, every) = (locks.once("migrate"), locks.every(HOUR, "report"));
+    let at_most = Duration::from_secs(29);
+    let misuse = || Misuse::HoldShorterThanTtl { at_most, ttl: Ttl::DEFAULT };
+    for _ in 0..2 {
+        let error = once.clone().at_most(at_most).begin().await.unwrap_err();
+        assert_eq!(error, BeginError::NotKnown(InspectError::Misuse(misuse())));
+        let error = every.clone().at_most(at_most).begin().await.unwrap_err();
+        assert_eq!(error, BeginError::NotKnown(InspectError::Misuse(misuse())));
+        let ttl = Duration::from_secs(10);
+        let _ = once.clone().ttl(ttl).at_most(at_most).run(async |_| Fine::Ok(1)).await.unwrap();
+        let _ = every.clone().ttl(ttl).at_most(at_most).run(async |_| Fine::Ok(1)).await.unwrap();
+    }
 }
 
 #[tokio::test]
