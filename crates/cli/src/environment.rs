@@ -3,6 +3,7 @@
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::slice;
 use std::time::Duration;
 
 use leasehold::Key;
@@ -54,18 +55,29 @@ impl OuterLocks {
         )))
     }
 
-    /// A key that contains line breaks takes several lines.
     fn has(&self, key: &Key) -> bool {
-        let [around, key] = [&self.0, key.as_bytes()].map(|text| [b"\n", text, b"\n"].concat());
-        around.windows(key.len()).any(|lines| lines == key)
+        let key = line(key);
+        self.0.split(|byte| *byte == b'\n').any(|line| line == key)
     }
 
     /// The outer keys and ours.
     fn and(&self, keys: &Keys) -> OsString {
-        let around = Some(&*self.0).filter(|around| !around.is_empty());
-        let all: Vec<_> = around.into_iter().chain(keys.iter().map(Key::as_bytes)).collect();
+        let around = Some(self.0.clone()).filter(|around| !around.is_empty());
+        let all: Vec<_> = around.into_iter().chain(keys.iter().map(line)).collect();
         OsString::from_vec(all.join(&b'\n'))
     }
+}
+
+/// A key on one line, which `printf %b` turns back into the key.
+fn line(key: &Key) -> Vec<u8> {
+    fn escaped(byte: &u8) -> &[u8] {
+        match byte {
+            b'\n' => b"\\n",
+            b'\\' => b"\\\\",
+            _ => slice::from_ref(byte),
+        }
+    }
+    key.as_bytes().iter().flat_map(escaped).copied().collect()
 }
 
 /// Returns true if we run under another run, which removed the password from the store's URL.
@@ -119,10 +131,14 @@ mod tests {
         assert_eq!(around.check(&keys(&["c", "d"])), Ok(()));
     }
 
+    /// Regression: each of its lines counted as a key that is held.
     #[test]
-    fn a_key_with_a_line_break_is_found_again() {
-        let around = OuterLocks(OuterLocks::default().and(&keys(&["one\ntwo", "x"])).into_vec());
-        assert!(around.check(&keys(&["one\ntwo"])).is_err());
-        assert_eq!(around.check(&keys(&["one\ntw"])), Ok(()));
+    fn a_key_with_a_line_break_is_one_line_and_is_found_again() {
+        let around = OuterLocks(OuterLocks::default().and(&keys(&["one\ntwo", "\\x"])).into_vec());
+        assert_eq!(around, OuterLocks(b"\\\\x\none\\ntwo".to_vec()));
+        assert!(around.check(&keys(&["one\ntwo"])).is_err() && around.check(&keys(&["\\x"])).is_err());
+        for other in ["one", "two", "one\\ntwo", "one\ntw"] {
+            assert_eq!(around.check(&keys(&[other])), Ok(()), "{other}");
+        }
     }
 }

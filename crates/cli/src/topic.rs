@@ -67,7 +67,7 @@ Variables that `leasehold run`, `once` and `every` set for the command:
 
   LEASEHOLD_KEY     the key; of several, the first in the order of their bytes
   LEASEHOLD_KEYS    all keys that are held around the command, one per line, the outermost run's
-                    first
+                    first; in a key, a line break is written as \\n and a backslash as \\\\
   LEASEHOLD_FENCE   a number that is greater for each grant of the key: send it with each write, so
                     that the target can refuse smaller ones
   LEASEHOLD_LABEL   the label of the holder
