@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::{BreakRecord, Fence, HolderInfo, KeyState, Mark, Mode, Owner, Waiter};
+use leasehold::{BreakRecord, Fence, HolderInfo, KeyState, Marked, Mode, Owner, Waiter};
 use serde::Serialize;
 
 use crate::json::{self, KeyText, millis};
@@ -57,7 +57,11 @@ impl LockJson {
     }
 
     /// The same with the mark and the break record of the key.
-    pub(crate) fn line_with(state: &KeyState, mark: Option<&Mark>, broken: Option<&BreakRecord>) -> String {
+    pub(crate) fn line_with(
+        state: &KeyState,
+        marked: Option<&Marked>,
+        broken: Option<&BreakRecord>,
+    ) -> String {
         #[derive(Serialize)]
         struct Remembered {
             #[serde(flatten)]
@@ -65,7 +69,7 @@ impl LockJson {
             mark: Option<MarkJson>,
             last_break: Option<BreakJson>,
         }
-        let (mark, last_break) = (mark.map(Into::into), broken.map(Into::into));
+        let (mark, last_break) = (marked.and_then(MarkJson::of), broken.map(Into::into));
         json::line(&Remembered { seen: state.into(), mark, last_break })
     }
 }

@@ -135,7 +135,7 @@ pub(crate) async fn ls(args: LsArgs) -> Result<End, Failure> {
 async fn marks(locks: &Locks, prefix: &[u8], json: bool, quiet: bool) -> Result<End, Failure> {
     let marks = locks.marks(prefix).await?;
     if json {
-        let lines = marks.iter().filter_map(|(key, marked)| Some(mark::line(key, marked.mark.as_ref()?)));
+        let lines = marks.iter().filter_map(|(key, marked)| mark::line(key, marked));
         print(&lines.collect::<String>())?;
     } else if !marks.is_empty() {
         print(&mark::table(&marks))?;

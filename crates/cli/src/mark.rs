@@ -31,8 +31,16 @@ impl From<&Mark> for MarkJson {
     }
 }
 
-/// The same with its key, on its own line.
-pub(crate) fn line(key: &Key, mark: &Mark) -> String {
+impl MarkJson {
+    /// The same with the time when the job is really due, by the store's clock.
+    pub(crate) fn of(marked: &Marked) -> Option<Self> {
+        let due_at = marked.due_at().map(millis_of);
+        marked.mark.as_ref().map(|mark| Self { due_at, ..mark.into() })
+    }
+}
+
+/// The same with its key, on its own line; nothing if there is no mark.
+pub(crate) fn line(key: &Key, marked: &Marked) -> Option<String> {
     #[derive(Serialize)]
     struct Line {
         #[serde(flatten)]
@@ -40,7 +48,7 @@ pub(crate) fn line(key: &Key, mark: &Mark) -> String {
         #[serde(flatten)]
         mark: MarkJson,
     }
-    json::line(&Line { key: key.into(), mark: mark.into() })
+    Some(json::line(&Line { key: key.into(), mark: MarkJson::of(marked)? }))
 }
 
 /// The record of a break.
@@ -74,7 +82,7 @@ pub(crate) fn begun(mark: &Mark) -> String {
 
 /// When it is due, by the store's clock.
 pub(crate) fn due(marked: &Marked) -> String {
-    match marked.mark.as_ref().and_then(Mark::due_at) {
+    match marked.due_at() {
         None => "never again".into(),
         Some(due) if due <= marked.now => format!("now, since {}", time::moment(millis_of(due))),
         Some(due) => {
@@ -107,4 +115,29 @@ pub(crate) fn table(marks: &[(Key, Marked)]) -> String {
         format!("{text}{}  ", " ".repeat(missing))
     };
     all.iter().map(|row| format!("{}{}{}\n", padded(&row[0], key), padded(&row[1], due), row[2])).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use leasehold::{Fence, Stamp};
+
+    use super::*;
+
+    /// Regression: `ls --marks` said that a job was due later than `every` ran it.
+    #[test]
+    fn a_job_is_due_now_if_its_clock_was_set_back_by_more_than_its_period() {
+        let at = |seconds: u64| Stamp::from_micros(seconds * 1_000_000);
+        let shown = |begun, now| {
+            let mark = Mark::new(at(begun), Fence::new(1).unwrap(), None).every(Duration::from_secs(10));
+            let marked = Marked { mark: Some(mark), now: at(now) };
+            let due_at = MarkJson::of(&marked).and_then(|mark| mark.due_at);
+            (due_at, due(&marked).split_once(", ").unwrap_or_default().1.to_owned())
+        };
+        assert_eq!(shown(100, 103), (Some(110_000), "in 7.0s".into()));
+        assert_eq!(shown(100, 91), (Some(110_000), "in 19s".into()));
+        let now = format!("since {}", time::moment(90_000));
+        assert_eq!(shown(100, 90), (Some(90_000), now));
+    }
 }

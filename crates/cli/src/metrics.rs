@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use clap::Args;
-use leasehold::{BreakRecord, Key, KeyState, Mark, Marked};
+use leasehold::{BreakRecord, Key, KeyState, Marked};
 
 use crate::args::PlaceArgs;
 use crate::exit::{End, Failure};
@@ -77,10 +77,7 @@ fn text(
     gauge("longest_wait_seconds", "How long the longest waiter has waited.", longest(waited));
     gauge("broken_last_day", "Locks of which a lease was broken within 24 hours.", count(breaks.len()));
     gauge("marks", "Names of which once or every recorded that the work was done.", count(marks.len()));
-    let overdue = marks.iter().filter_map(|(_, marked)| {
-        let due = marked.mark.as_ref().and_then(Mark::due_at)?;
-        Some(due.saturating_until(marked.now))
-    });
+    let overdue = marks.iter().filter_map(|(_, marked)| Some(marked.due_at()?.saturating_until(marked.now)));
     gauge(
         "longest_overdue_seconds",
         "How long the most overdue work of every has been due.",
@@ -95,7 +92,7 @@ fn longest(times: impl Iterator<Item = Duration>) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use leasehold::{Fence, Holder, HolderInfo, Label, Owner, Stamp, Waiter};
+    use leasehold::{Fence, Holder, HolderInfo, Label, Mark, Owner, Stamp, Waiter};
 
     use super::*;
 

@@ -81,8 +81,7 @@ pub(crate) async fn show(args: ShowArgs) -> Result<End, Failure> {
         let broken =
             locks.last_break(key.as_bytes()).await.inspect_err(|error| say::line(error)).ok().flatten();
         print(&if args.json {
-            let mark = marked.as_ref().and_then(|marked| marked.mark.as_ref());
-            LockJson::line_with(&state, mark, broken.as_ref())
+            LockJson::line_with(&state, marked.as_ref(), broken.as_ref())
         } else {
             text(&state) + &remembered(marked.as_ref(), broken.as_ref())
         })?;

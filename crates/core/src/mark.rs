@@ -68,7 +68,7 @@ impl Mark {
 /// let hour = Duration::from_secs(3600);
 /// let mark = Mark::new(Stamp::from_micros(0), Fence::new(7).unwrap(), None).every(hour);
 /// let marked = Marked { mark: Some(mark), now: Stamp::from_micros(0) + hour / 4 };
-/// let due_in = marked.mark.and_then(|mark| mark.due_at()).map(|due| marked.now.saturating_until(due));
+/// let due_in = marked.due_at().map(|due| marked.now.saturating_until(due));
 /// assert_eq!(due_in, Some(Duration::from_secs(45 * 60)));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -81,6 +81,20 @@ pub struct Marked {
     pub mark: Option<Mark>,
     /// The store's wall clock, in microseconds since 1970.
     pub now: Stamp,
+}
+
+impl Marked {
+    /// When the job is due again, with the period of its mark; `None` if it was never done, or is done
+    /// only once, ever.
+    ///
+    /// A mark from the future was made by a clock that has been set back since. It delays the job by a
+    /// period at most: one from further ahead does not count, and the job is due now.
+    #[must_use]
+    pub fn due_at(&self) -> Option<Stamp> {
+        let mark = self.mark.as_ref()?;
+        let counts = |period| mark.at < self.now + period;
+        Some(if counts(mark.period?) { mark.due_at()? } else { self.now })
+    }
 }
 
 /// The operator who breaks a lease, and the reason, in their own words; kept in the

@@ -247,13 +247,11 @@ impl Every {
     }
 }
 
-/// The mark, if it belongs to this period, and the time that is left of the period. A mark from the
-/// future was made by a clock that has been set back since; it counts for one period too.
+/// The mark, if it belongs to this period, and the time that is left of the period.
 fn of_this_period(marked: &Marked, period: Duration) -> Option<(Mark, Duration)> {
-    let mark = marked.mark.as_ref()?;
-    let (begun, now) =
-        (Duration::from_micros(mark.at.as_micros()), Duration::from_micros(marked.now.as_micros()));
-    (begun.abs_diff(now) < period).then(|| (mark.clone(), (begun + period).saturating_sub(now)))
+    let mark = marked.mark.clone()?;
+    let due = Marked { mark: Some(mark.clone().every(period)), now: marked.now }.due_at()?;
+    (due > marked.now).then(|| (mark, marked.now.saturating_until(due)))
 }
 
 #[cfg(test)]
