@@ -475,9 +475,16 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "a renewal cuts a longer lease off at the store",
         file: "crates/redis/src/scripts/renew.lua",
-        from: "elseif left(s) < ttl then",
-        to: "else",
+        from: "whole(math.max(left(s), ttl))",
+        to: "ARGV[3]",
         tests: &[(Stores, "every_store::redis_7_0::a_renewal_lengthens_and_never_shortens")],
+    },
+    Bug {
+        name: "a renewal for less than is left writes nothing that replicas could confirm",
+        file: "crates/redis/src/scripts/batch_renew.lua",
+        from: "call('PEXPIRE', keys[i], lasts < ttl and argv[2] or lasts)",
+        to: "if lasts < ttl then call('PEXPIRE', keys[i], argv[2]) end",
+        tests: &[(Store, "replicas::a_renewal_for_less_than_is_left_counts_only_when_the_replica_has_it")],
     },
     Bug {
         name: "a release waits for a task of an ended runtime to connect",

@@ -7,19 +7,23 @@
 --     then for each lease the beginning of its value, before the fence, which no other lease has
 --
 -- Returns a text: how many leases there are, and the numbers of those that are not renewed, from 1.
--- No lease is shortened, and no fence is forgotten sooner.
+-- No lease is shortened, and no fence is forgotten sooner. Every lease is written, also one that lasts
+-- longer already: `WAIT` confirms only what its connection has written.
 
 local call, keys, argv = redis.call, KEYS, ARGV
 local n = #argv - 2
 
-local function extend(key, digits, ms)
-  if call('PTTL', key) < ms then call('PEXPIRE', key, digits) end
-end
-
 local found, left, keep, ttl = call('MGET', unpack(keys, 1, n)), {}, tonumber(argv[1]), tonumber(argv[2])
 for i = 1, n do
   local is_held = found[i] and string.sub(found[i], 1, 37) == argv[2 + i]
-  if is_held then extend(keys[i], argv[2], ttl) else left[#left + 1] = i end
+  if is_held then
+    local lasts = call('PTTL', keys[i])
+    call('PEXPIRE', keys[i], lasts < ttl and argv[2] or lasts)
+  else
+    left[#left + 1] = i
+  end
 end
-for i = n + 1, #left < n and #keys or 0 do extend(keys[i], argv[1], keep) end
+for i = n + 1, #left < n and #keys or 0 do
+  if call('PTTL', keys[i]) < keep then call('PEXPIRE', keys[i], argv[1]) end
+end
 return #found .. '|' .. table.concat(left, ' ')

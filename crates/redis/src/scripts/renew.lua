@@ -16,8 +16,10 @@
 --   6 n                       nobody holds key n
 --  11                         the ttl is longer than the quorum's longest; nothing is written
 --
--- No lease is shortened: otherwise a delayed renewal could cut off the one that overtook it. Even
--- if it came too late, its sender is alive, and has claimed what was handed to it.
+-- No lease is shortened: otherwise a delayed renewal could cut off the one that overtook it. Every
+-- lease is written, also one that lasts longer already: `WAIT` confirms only what its connection has
+-- written. Even if the renewal came too late, its sender is alive, and has claimed what was handed to
+-- it.
 
 local ttl, keep = tonumber(ARGV[3]), tonumber(ARGV[4])
 
@@ -46,8 +48,8 @@ if not answer then
       shares().prolong(s, ends_after(ttl))
       -- A server whose memory is full does not refuse this, and so does not refuse what follows.
       redis.call('PEXPIREAT', s.key, whole(shares().last_end(s)))
-    elseif left(s) < ttl then
-      redis.call('PEXPIRE', s.key, ARGV[3])
+    else
+      redis.call('PEXPIRE', s.key, whole(math.max(left(s), ttl)))
     end
     keep_fences(s.fence_key, keep)
     if admits_readers then advance(s) end

@@ -3,13 +3,13 @@
 use std::slice::from_ref;
 use std::time::{Duration, Instant};
 
-use leasehold_core::{Fault, GrantAnswer, HoldAnswer, Store};
+use leasehold_core::{Attempt, Claim, Fault, GrantAnswer, HoldAnswer, Store};
 use leasehold_redis::RedisStore;
 use servers::{Flavor, Server};
 
 use crate::login::MINIMAL;
-use crate::queue::{left_behind, let_go, lock, until, wait_in_line};
-use crate::world::{attempt, grant, granted, lasting, passing, store, value};
+use crate::queue::{left_behind, let_go, lock, ttl, until, wait_in_line};
+use crate::world::{attempt, claiming, grant, granted, key, lasting, passing, store, value};
 
 pub(crate) fn pair(flavor: Flavor) -> (Server, Server) {
     let setup = || Server::setup(flavor).arg("repl-diskless-sync-delay", "0");
@@ -73,6 +73,39 @@ async fn a_grant_that_no_replica_confirms_does_not_count_and_can_be_given_up() {
         passing(grant(&store, &ours).await, &words);
         store.give_up(&ours).await.unwrap();
         assert_eq!(value(&master, "k"), None);
+        replica.cont();
+    }
+}
+
+/// Regression: a renewal for less time than the lease had left wrote nothing, and `WAIT` on a new
+/// connection, which has written nothing, confirmed it at once. No replica had a lease of that length:
+/// the renewal that had made it was not confirmed.
+#[tokio::test]
+async fn a_renewal_for_less_than_is_left_counts_only_when_the_replica_has_it() {
+    for flavor in Flavor::ALL {
+        let (master, replica) = pair(flavor);
+        linked(&master, &replica).await;
+        let [patient, store] = ["5s", "300ms"]
+            .map(|limit| confirmed(&master, &format!("&call-limit=10s&replicas-limit={limit}")));
+        let renewed =
+            async |ours: &Attempt, ms| store.renew(from_ref(&ours.with_ttl(ttl(ms)))).await.remove(0);
+        // The first is renewed in a batch, and the others are not.
+        let held = [attempt(&["a"]), attempt(&["b", "c"]), claiming(Claim::shared([key("d")]).unwrap())];
+        for ours in &held {
+            granted(grant(&patient, ours).await);
+        }
+        replica.stop();
+        for ours in &held {
+            passing(renewed(ours, 3_600_000).await, &["0 of 1 replicas"]);
+        }
+        for ours in &held {
+            master.text(&["CLIENT", "KILL", "TYPE", "normal"]);
+            // The first one may find out that the connection is gone.
+            let first = renewed(ours, 1_800_000).await;
+            let second = renewed(ours, 1_800_000).await;
+            assert!(first.is_err(), "{flavor}: {first:?}");
+            passing(second, &["0 of 1 replicas", "does not count"]);
+        }
         replica.cont();
     }
 }
