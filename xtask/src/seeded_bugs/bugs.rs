@@ -901,6 +901,13 @@ pub(super) const BUGS: &[Bug] = &[
         )],
     },
     Bug {
+        name: "a request that is refused in the middle of a script leaves what was done before",
+        file: "crates/redis/src/requests/grant.rs",
+        from: "&& (unknown || fault.cause == FaultCause::Permission)",
+        to: "&& unknown",
+        tests: &[(Store, "login::a_request_that_is_refused_in_the_middle_leaves_nothing")],
+    },
+    Bug {
         name: "a waiter is notified on a channel that is not for its key",
         file: "crates/redis/src/requests/grant.rs",
         from: "self.channels().is_none_or(|channels| channels.are_for(&attempt.claim));",

@@ -6,7 +6,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, BoxFuture, Fault, FaultKind, GrantAnswer, Instant, Nonce, Proof, Reading, Wait, WaitMode,
+    Attempt, BoxFuture, Fault, FaultCause, FaultKind, GrantAnswer, Instant, Nonce, Proof, Reading, Wait,
+    WaitMode,
 };
 
 use crate::address::parameters::Confirmation;
@@ -54,8 +55,11 @@ impl Client {
             }
         })
         .await;
-        // The batch may have been partly served.
-        if let (true, Err(fault)) = (unknown, &answer) {
+        // The batch may have been partly served; so may a script with a command that this user may not
+        // run, because the server refuses only that command.
+        if let Err(fault) = &answer
+            && (unknown || fault.cause == FaultCause::Permission)
+        {
             self.undo_after(attempt, fault).await;
         }
         answer

@@ -1,8 +1,8 @@
 //! Passwords, users and their permissions.
 
 use leasehold_core::{
-    Answer, Attempt, Fence, HoldAnswer, InspectStore as _, Mark, MarkStore as _, MemberStore as _, Request,
-    Stamp, Store, Wait,
+    Answer, Attempt, Claim, Fence, HoldAnswer, InspectStore as _, Mark, MarkStore as _, MemberStore as _,
+    Request, Stamp, Store, Wait,
 };
 use leasehold_redis::wire::channel_of;
 use servers::{Flavor, Server, Watched};
@@ -10,8 +10,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::slice::from_ref;
 use std::time::Duration;
 
+use crate::queue::{WAIT, left_behind};
 use crate::world::{
-    a_minute_later, as_user, ask, at_member, attempt, connect, grant, granted, key, lasting, store, value,
+    a_minute_later, as_user, ask, at_member, attempt, claiming, connect, grant, granted, key, lasting, store,
+    value,
 };
 
 /// The line of `docs/wire.md`; a test checks that the page has it.
@@ -134,6 +136,32 @@ async fn each_missing_permission_is_named_at_once() {
                 let name = if ["get", "pttl"].contains(&command) { "app:taken" } else { "app:k" };
                 lasting(grant(&store, &attempt(&[name])).await, &[&user, &named]);
                 assert_eq!(value(&server, "app:k"), None);
+            }
+        }
+    }
+}
+
+/// Regression: a server refuses the one command of a script that a user may not run, and has executed
+/// those before it. Nobody undid them: a queue, or the shares of a key, stayed without an expiry.
+#[tokio::test]
+async fn a_request_that_is_refused_in_the_middle_leaves_nothing() {
+    for flavor in Flavor::ALL {
+        let mut setup = Server::setup(flavor);
+        let missing = ["zadd", "hset", "pexpireat", "zrank"];
+        for command in missing {
+            setup = setup.acl_user(&format!("no-{command}"), &without(command));
+        }
+        let server = setup.start();
+        server.text(&["SET", "app:taken", "theirs"]);
+        for command in missing {
+            let store = store(&as_user(&server, &format!("no-{command}")));
+            let named = [&*format!("user no-{command}"), "+zadd"];
+            lasting(store.grant(&attempt(&["app:taken"]), WAIT).await, &named);
+            assert_eq!(left_behind(&server), ["app:taken"], "{flavor}: a waiter without {command}");
+            if command != "zrank" {
+                let reader = claiming(Claim::shared([key("app:k")]).unwrap());
+                lasting(grant(&store, &reader).await, &named);
+                assert_eq!(left_behind(&server), ["app:taken"], "{flavor}: a reader without {command}");
             }
         }
     }
