@@ -901,6 +901,13 @@ pub(super) const BUGS: &[Bug] = &[
         )],
     },
     Bug {
+        name: "an answer contains the whole value of another program",
+        file: "crates/redis/src/scripts/read.lua",
+        from: "found and string.sub(found, 1, LONGEST)",
+        to: "found",
+        tests: &[(Store, "damaged::a_value_of_megabytes_is_another_programs_lock_and_is_not_sent_whole")],
+    },
+    Bug {
         name: "a request that is refused in the middle of a script leaves what was done before",
         file: "crates/redis/src/requests/grant.rs",
         from: "&& (unknown || fault.cause == FaultCause::Permission)",

@@ -12,7 +12,7 @@ use std::slice::from_ref;
 use std::time::Duration;
 
 use crate::queue::{BOTH, WAIT};
-use crate::world::{attempt, grant, granted, key, lasting, runtime, store};
+use crate::world::{attempt, every_server, grant, granted, key, lasting, runtime, store};
 
 const FLAVORS: [Flavor; 3] = [Flavor::Redis62, Flavor::Redis70, Flavor::Valkey91];
 /// The first one makes the key count as contended: a batch does not look at the others.
@@ -44,6 +44,23 @@ async fn faults(store: &RedisStore, holder: &Attempt, name: &str) -> Vec<Fault> 
         store.give_up(&other).await.map(drop),
     ];
     all.into_iter().filter_map(Result::err).collect()
+}
+
+/// Regression: the answer to each request contained the whole value. The requests failed as unanswered,
+/// and so did those for other keys, which share their connection.
+#[tokio::test]
+async fn a_value_of_megabytes_is_another_programs_lock_and_is_not_sent_whole() {
+    let sent = |server: &Server| -> usize {
+        let stats = server.text(&["INFO", "stats"]);
+        let mut lines = stats.as_text().unwrap().lines();
+        lines.find_map(|line| line.strip_prefix("total_net_output_bytes:")?.parse().ok()).unwrap()
+    };
+    for (flavor, server, store) in every_server() {
+        server.text(&["SET", "k", &"x".repeat(5 << 20)]);
+        let before = sent(&server);
+        assert_eq!(faults(&store, &attempt(&["k"]), "k").await, [], "{flavor}");
+        assert!(sent(&server) - before < 100_000, "{flavor}: {} bytes", sent(&server) - before);
+    }
 }
 
 /// Regression: such a fault counted as passing, so even a try took as long as the outage limit.
