@@ -290,10 +290,14 @@ mod tests {
 
     #[test]
     fn sides_have_these_letters() {
-        let sides = [Side::Queue, Side::Waiters, Side::Holders, Side::Shares];
+        let sides = [Side::Queue, Side::Waiters, Side::Holders, Side::Shares, Side::Mark, Side::Break];
         let key = Key::new("a").unwrap();
         let names = sides.map(|side| side_key(side, &key).escape_ascii().to_string());
-        assert_eq!(names, ["l", "w", "h", "i"].map(|letter| format!("leasehold:{letter}{{a}}a")));
+        assert_eq!(names, ["l", "w", "h", "i", "m", "b"].map(|letter| format!("leasehold:{letter}{{a}}a")));
+        let fences = [(false, "leasehold:c{a}"), (true, "leasehold:f{a}")];
+        for (at_member, name) in fences {
+            assert_eq!(FenceKeys { at_member, by_slot: true }.name(&key), name.as_bytes());
+        }
     }
 
     #[test]

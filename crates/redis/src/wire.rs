@@ -354,6 +354,8 @@ mod tests {
             format!("lh1-{DIGITS} a\u{85}b"),
             format!("lh1-{DIGITS} {}", "x".repeat(Label::MAX_LEN + 1)),
             DIGITS.into(),
+            "lh1 shared".into(),
+            "lh1 permits 4".into(),
         ];
         for value in foreign {
             let value = value.as_bytes();
@@ -378,14 +380,6 @@ mod tests {
             assert_eq!(family(value.as_bytes()), None, "{value}");
         }
         assert_eq!(family(format!("lh1 permits {}", most + 1).as_bytes()), None);
-    }
-
-    /// A version that does not know markers reads them as this version reads unknown values.
-    #[test]
-    fn a_marker_is_no_lease() {
-        for marker in [marker_of(Family::Shared), marker_of(Family::Permits { of: 4 })] {
-            assert_eq!(read(&marker).0, Owner::Foreign { value: marker.as_slice().into() });
-        }
     }
 
     #[test]
@@ -446,18 +440,6 @@ mod tests {
     }
 
     proptest! {
-        #[test]
-        fn values_are_read_back_as_written(
-            bits: u128,
-            fence in proptest::option::of(0..=Fence::MAX.get()),
-            label in proptest::option::of("[ -~äß€]{0,40}"),
-        ) {
-            let (holder, fence) = (Holder::from_bits(bits), fence.and_then(Fence::new));
-            let label = label.map(|label| Label::new(&label).unwrap());
-            let value = value_of(Flag::Awaited, holder, fence, label.as_ref());
-            prop_assert_eq!(read(&value), (Owner::Holder { holder, label }, fence));
-        }
-
         #[test]
         fn no_bytes_make_reading_panic(value: Vec<u8>) {
             let _ = read(&value);

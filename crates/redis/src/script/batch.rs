@@ -309,69 +309,13 @@ fn lengths(attempts: &[impl Borrow<Attempt>]) -> [u128; 2] {
 
 #[cfg(test)]
 mod tests {
-    use leasehold_core::{Claim, Holder, Label, Proposal};
+    use leasehold_core::{Claim, Holder, Label};
 
     use super::*;
 
     fn attempt(key: &str, bits: u128) -> Attempt {
         let claim = Claim::exclusive(Key::new(key).unwrap());
         Attempt::new(claim, Holder::from_bits(bits), Label::new("web-3").ok(), Ttl::DEFAULT)
-    }
-
-    fn shown<'a>(words: impl Iterator<Item = &'a [u8]>) -> Vec<String> {
-        words.map(|word| word.escape_ascii().to_string()).collect()
-    }
-
-    const A: &str = "000000000000000000000000000000ab";
-    const B: &str = "000000000000000000000000000000cd";
-
-    #[test]
-    fn batches_have_these_keys_and_arguments() {
-        let [a, b, c] = [attempt("x:a", 0xab), attempt("x:b", 0xcd), attempt("c", 0xab)];
-        let d = attempt("d", 0xcd);
-        let not_after = Stamp::from_micros(1_700_000_000_000_000);
-        let tailed = [A, B, A].map(|digits| format!("lh1-{digits}. web-3"));
-        let values = [A, B, A].map(|digits| format!("lh1-{digits}."));
-        let fence_keys = |tags: [&str; 2]| {
-            [format!("leasehold:c{{{}}}x:", tags[0]), format!("leasehold:c{{{}}}", tags[1])]
-        };
-        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
-
-        let call = batch_call(&[&a, &b, &c], &[&d], not_after, None, false);
-        let waiters = ["leasehold:w{-01}x:a", "leasehold:w{-02}x:b", "leasehold:w{c}c"];
-        let keys = [&words(&["x:a", "x:b", "c"])[..], &words(&waiters)].concat();
-        assert_eq!(shown(call.keys()), [&keys[..], &fence_keys(["-", "-"]), &words(&["d"])].concat());
-        let args = words(&["3", "1700000000000000", "30000", "600000", "2", "2", "1"]);
-        assert_eq!(shown(call.args()), [&args[..], &tailed, &values[1..2]].concat());
-        let call = batch_call(&[], &[&a, &b, &c], not_after, None, false);
-        assert_eq!(shown(call.keys()), words(&["x:a", "x:b", "c"]));
-        assert_eq!(shown(call.args()), [&words(&["0"])[..], &values].concat());
-        let call = renew_batch(&[&a, &b, &c], None, false);
-        let keys = words(&["x:a", "x:b", "c"]);
-        assert_eq!(shown(call.keys()), [&keys[..], &fence_keys(["-", "-"])].concat());
-        assert_eq!(shown(call.args()), [&words(&["600000", "30000"])[..], &values].concat());
-        let call = renew_batch(&[&c], None, true);
-        assert_eq!(shown(call.keys()), ["c", "leasehold:c{c}"], "in its slot");
-    }
-
-    #[test]
-    fn batches_at_a_member_have_its_key_and_the_run_and_the_proposals() {
-        let longest = Ttl::new(std::time::Duration::from_secs(60)).unwrap();
-        let [a, b] = [("a", 0xab), ("b", 0xcd)].map(|(key, bits)| {
-            let ours = attempt(key, bits);
-            ours.at_member(ours.holder, Proposal { fence: Fence::new(7).unwrap(), max_ttl: longest })
-        });
-        let vouching = Some(Vouching { run: Some("c0ffee"), longest });
-        let call = batch_call(&[&a, &b], &[], Stamp::from_micros(9), vouching, false);
-        let keys = ["a", "b", "leasehold:w{a}a", "leasehold:w{b}b", "leasehold:f{-}"];
-        assert_eq!(shown(call.keys()), [&keys[..], &["leasehold:member"]].concat());
-        let [tailed_a, tailed_b] = [A, B].map(|digits| format!("lh1-{digits}.7 web-3"));
-        let args =
-            ["2", "9", "30000", "600000", "7", "1", "2", "a", "b", &tailed_a, &tailed_b, "c0ffee", "60000"];
-        assert_eq!(shown(call.args()), args);
-        let call = renew_batch(&[&a], vouching, true);
-        assert_eq!(shown(call.keys()), ["a", "leasehold:f{a}", "leasehold:member{a}"]);
-        assert_eq!(shown(call.args()), ["600000", "30000", &format!("lh1-{A}."), "c0ffee", "60000"]);
     }
 
     /// A claim must never get the answer of another claim.

@@ -57,6 +57,13 @@ pub(crate) fn with(part: &str) -> impl Iterator<Item = &'static Script> {
 }
 
 #[test]
+fn every_script_begins_with_its_contract() {
+    for text in ALL.map(Script::text) {
+        assert!(text.starts_with("-- ") && text.contains("-- KEYS") && text.contains("ARGV"), "{text}");
+    }
+}
+
+#[test]
 fn every_part_is_in_a_script_that_the_tests_know() {
     for part in parts() {
         assert!(with(&part.text).next().is_some(), "{}: no script of this list has it", part.name);

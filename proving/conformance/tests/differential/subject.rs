@@ -552,6 +552,9 @@ fn queue_dump((kind, order, pttl): &Seen, (_, fields, waiters_pttl): &Seen) -> R
     });
     let fields: BTreeMap<String, String> =
         redis::from_redis_value(fields.clone()).map_err(|error| error.to_string())?;
+    if left(*waiters_pttl).is_none_or(|left| left > WaitQueue::KEPT_FOR) {
+        return Err(format!("the waiters last {waiters_pttl} ms"));
+    }
     // Older servers' clocks advance during a script.
     if kind != "none" && pttl.abs_diff(*waiters_pttl) > 1000 {
         return Err(format!("the line lasts {pttl} ms, and the waiters {waiters_pttl} ms"));
