@@ -651,20 +651,14 @@ pub(super) const BUGS: &[Bug] = &[
         file: "crates/redis/src/scripts/member.lua",
         from: "if now < till then return",
         to: "if now < since then return",
-        tests: &[
-            (Store, "member::a_server_that_was_flushed_abstains"),
-            (Store, "member::a_server_restarted_without_its_state_abstains_for_the_longest_ttl"),
-        ],
+        tests: &[(Store, "member::a_server_that_was_flushed_abstains")],
     },
     Bug {
         name: "a batch skips the check whether the server is quarantined",
         file: "crates/redis/src/scripts/batch_member.lua",
         from: "local vouched = run == ''",
         to: "local vouched = true or run == ''",
-        tests: &[
-            (Store, "member::a_server_that_was_flushed_abstains"),
-            (Store, "member::a_server_restarted_without_its_state_abstains_for_the_longest_ttl"),
-        ],
+        tests: &[(Store, "member::a_server_that_was_flushed_abstains")],
     },
     Bug {
         name: "a member is joined although somebody else holds its key",

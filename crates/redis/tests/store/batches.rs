@@ -7,8 +7,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use leasehold_core::{
-    AdminStore, Attempt, BreakAnswer, Claim, Fault, Fence, GrantAnswer, HoldAnswer, MemberStore as _, Owner,
-    Store, Ttl, WaitMode,
+    AdminStore, Attempt, BreakAnswer, Fault, Fence, GrantAnswer, HoldAnswer, MemberStore as _, Owner, Store,
+    Ttl, WaitMode,
 };
 use leasehold_redis::slot::{FenceKeys, slot_of};
 use leasehold_redis::{ClusterStore, RedisStore};
@@ -16,10 +16,9 @@ use servers::{Cluster, Flavor, Proxy, Reply, Server};
 use tokio::task::JoinHandle;
 
 use crate::login::MINIMAL;
-use crate::queue::{WAIT, let_go, lock, scripts, subscribe, until, until_queued, wait, wait_in_line};
+use crate::queue::{WAIT, let_go, lock, scripts, subscribe, until, until_queued, wait_in_line};
 use crate::world::{
-    as_user, at_member, attempt, claiming, every_server, grant, granted, key, lasting, passing, runtime,
-    store, value,
+    as_user, at_member, attempt, every_server, grant, granted, key, lasting, passing, runtime, store, value,
 };
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -478,46 +477,6 @@ async fn what_a_quorum_asks_a_member_alone_is_one_script() {
         assert!(served.granted[0].is_some(), "{flavor}");
         let served = store.serve_batch(&[], &[&rival]).await.unwrap();
         assert_eq!((&served.released[..], value(&server, "k")), (&[true][..], None), "{flavor}");
-    }
-}
-
-/// The script of a single request knows all keys of a claim, and looks at all of them before it
-/// writes.
-#[tokio::test]
-async fn several_keys_are_no_part_of_a_batch() {
-    let server = Server::start(Flavor::Valkey91);
-    let store = store(&server.url());
-    let ours = attempt(&["k", "l"]);
-    granted(grant(&store, &ours).await);
-    assert!(matches!(grant(&store, &attempt(&["l"])).await, Ok(GrantAnswer::Busy { .. })));
-    assert_eq!(store.release(&ours).await, Ok(HoldAnswer::Done));
-    assert_eq!((value(&server, "k"), value(&server, "l")), (None, None));
-}
-
-fn reader(name: &str) -> Attempt {
-    claiming(Claim::shared([key(name)]).unwrap())
-}
-
-/// A value at a key that several hold belongs to none of them, and readers mark the writer's value
-/// as writers do.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_writers_release_hands_the_key_to_the_waiting_readers() {
-    for flavor in Flavor::ALL {
-        let server = Server::start(flavor);
-        let [here, there] = [(); 2].map(|()| store(&server.url()));
-        let writer = attempt(&["k"]);
-        let readers = [(); 2].map(|()| reader("k"));
-        granted(grant(&here, &writer).await);
-        let waiting = readers.each_ref().map(|reader| wait(&there, reader));
-        until("both wait", PATIENCE, || there.waiting() == 2).await;
-        assert_eq!(here.release(&writer).await, Ok(HoldAnswer::Done));
-        for reader in waiting {
-            reader.await.unwrap();
-        }
-        for reader in &readers {
-            let_go(&there, reader).await;
-        }
-        assert_eq!(value(&server, "k"), None);
     }
 }
 

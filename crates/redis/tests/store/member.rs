@@ -94,17 +94,6 @@ fn was_whole(quarantine: Duration) {
     assert!(quarantine < QUARANTINE + Duration::from_secs(4), "{quarantine:?}");
 }
 
-#[tokio::test]
-async fn a_server_restarted_without_its_state_abstains_for_the_longest_ttl() {
-    let server = Server::start(Flavor::Valkey91);
-    let store = store(&server.url());
-    was_whole(sits_it_out(&store).await);
-    assert!(sits_it_out(&store).await < Duration::from_secs(1), "once is enough");
-    server.kill_9();
-    server.restart();
-    was_whole(sits_it_out(&store).await);
-}
-
 /// Its append-only file lacks the grants of the last second.
 #[tokio::test]
 async fn a_server_restarted_with_most_of_its_state_abstains_too() {
@@ -219,20 +208,6 @@ async fn a_ttl_that_is_longer_than_the_longest_is_refused_by_the_server_too() {
     lasting(rejoin(&store, &long).await, &words);
     lasting(store.renew(std::slice::from_ref(&long)).await.pop().unwrap(), &words);
     assert_eq!(server.text(&["DBSIZE"]), Reply::Integer(0));
-}
-
-#[tokio::test]
-async fn a_fence_that_is_no_number_is_named_before_anything_is_written() {
-    let server = Server::start(Flavor::Redis62);
-    let store = store(&format!("{}?quarantine=no", server.url()));
-    let ours = proposing(&["a"]);
-    for odd in [&["HSET", "leasehold:f{-}", "a", "x"][..], &["RPUSH", "leasehold:f{-}", "x"]] {
-        server.text(odd);
-        lasting(rejoin(&store, &ours).await, &["leasehold:f{-}", "not a fence"]);
-        lasting(store.raise(&ours).await, &["leasehold:f{-}", "not a fence"]);
-        assert_eq!(value(&server, "a"), None);
-        server.text(&["DEL", "leasehold:f{-}"]);
-    }
 }
 
 /// A server with two names counts once.

@@ -5,41 +5,12 @@ use std::net::TcpListener;
 use std::slice::from_ref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use leasehold_core::{HoldAnswer, InspectStore as _, Store};
 use servers::{Flavor, Proxy, Server};
 
 use crate::world::{attempt, grant, granted, key, passing, store};
-
-const CALL_LIMIT: Duration = Duration::from_millis(500);
-
-#[tokio::test]
-async fn a_stopped_server_costs_a_call_its_limit_and_works_again_afterwards() {
-    let server = Server::start(Flavor::Redis82);
-    let store = store(&server.url());
-    let ours = attempt(&["k"]);
-    granted(grant(&store, &ours).await);
-    server.stop();
-    let began = Instant::now();
-    passing(store.renew(from_ref(&ours)).await.remove(0), &["no answer within 500ms"]);
-    let took = began.elapsed();
-    assert!(took >= CALL_LIMIT && took < 3 * CALL_LIMIT, "{took:?}");
-    passing(store.renew(from_ref(&ours)).await.remove(0), &["no connection within 2s"]);
-    server.cont();
-    assert_eq!(store.renew(from_ref(&ours)).await, [Ok(HoldAnswer::Done)]);
-}
-
-#[tokio::test]
-async fn a_short_ttl_has_a_short_limit() {
-    let server = Server::start(Flavor::Valkey91);
-    let store = store(&server.url());
-    let ours = attempt(&["k"]).with_ttl(Duration::from_millis(800).try_into().unwrap());
-    granted(grant(&store, &ours).await);
-    server.stop();
-    passing(grant(&store, &ours).await, &["no answer within 200ms"]);
-    server.cont();
-}
 
 #[tokio::test]
 async fn a_black_hole_is_left_for_a_new_connection() {

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use leasehold_core::{
-    Acquire, Attempt, Drift, GrantAnswer, InspectStore as _, Lease, Outcome, Patience, Runtime, Step, Store,
-    Ttl, WaitMode, Wake,
+    Acquire, Attempt, Drift, GrantAnswer, InspectStore as _, Lease, Outcome, Patience, Step, Store, Ttl,
+    WaitMode, Wake,
 };
 use leasehold_redis::RedisStore;
 use servers::{Reply, Server};
@@ -22,10 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Waits for the lock, as a program does, until it is acquired.
 pub(crate) async fn lock(store: &RedisStore, attempt: &Attempt) -> Lease {
-    lock_with(store, attempt, &*runtime()).await
-}
-
-pub(crate) async fn lock_with(store: &RedisStore, attempt: &Attempt, runtime: &dyn Runtime) -> Lease {
+    let runtime = runtime();
     let patience = Patience::new(Some(PATIENCE), PATIENCE);
     let mut machine = Acquire::new(runtime.now(), attempt.ttl, Drift::BETWEEN_MACHINES, patience, 1);
     loop {
@@ -144,12 +141,10 @@ pub(crate) async fn subscribe(store: &RedisStore) {
 
 /// Waits until these are queued for `k`, in this order.
 pub(crate) async fn until_queued(server: &Server, attempts: &[&Attempt]) {
-    let looking = crate::world::store(&server.url());
     let wanted: Vec<_> = attempts.iter().map(|attempt| attempt.holder).collect();
     let began = Instant::now();
     loop {
-        let line = looking.inspect(&key("k")).await.unwrap().waiters;
-        let line: Vec<_> = line.iter().map(|waiter| waiter.holder).collect();
+        let line = line(server).await;
         if line == wanted {
             return;
         }

@@ -59,26 +59,6 @@ async fn a_key_that_an_operator_deletes_is_noticed_within_a_re_ask() {
     behind.await.unwrap();
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_holder_that_died_is_followed_at_its_end() {
-    let server = Server::start(Flavor::Redis70);
-    let stores = [store(&server.url()), store(&server.url())];
-    let holder = attempt(&["k"]).with_ttl(ttl(1500));
-    let waiters = [(); 4].map(|()| attempt(&["k"]));
-    let in_line = [0, 1, 2, 3].map(|nth| (&stores[nth % 2], &waiters[nth]));
-    let began = Instant::now();
-    granted(grant(&stores[0], &holder).await);
-    for ((store, waiter), task) in in_line.into_iter().zip(wait_in_line(&server, in_line).await) {
-        task.await.unwrap();
-        let waited = began.elapsed();
-        assert!(
-            waited >= Duration::from_millis(1490) && waited < Duration::from_millis(1500) + SOON,
-            "{waited:?}"
-        );
-        let_go(store, waiter).await;
-    }
-}
-
 /// Another program that does not know the queue, and acquires and releases without notifying it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_foreign_holder_is_waited_for_in_order() {

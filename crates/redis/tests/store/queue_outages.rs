@@ -151,37 +151,6 @@ async fn a_dead_connection_is_noticed_while_all_wait() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn connections_that_an_operator_kills_and_scripts_that_he_flushes_go_unnoticed() {
-    for (flavor, protocol) in
-        [(Flavor::Redis62, "resp2"), (Flavor::Redis82, "resp3"), (Flavor::Redis82, "resp2")]
-    {
-        let server = Server::start(flavor);
-        let url = format!("{}?protocol={protocol}", server.url());
-        let (here, there) = (store(&url), store(&url));
-        subscribe(&here).await;
-        subscribe(&there).await;
-        let [holder, first, second] = [(); 3].map(|()| attempt(&["k"]));
-        granted(grant(&here, &holder).await);
-        let [waiting, behind] = wait_in_line(&server, [(&there, &first), (&here, &second)]).await;
-        let before = channels(&server);
-        for kind in ["pubsub", "normal"] {
-            server.text(&["CLIENT", "KILL", "TYPE", kind]);
-        }
-        until_subscribed_again(&server, &before, Duration::from_secs(9)).await;
-        until_queued(&server, &[&first, &second]).await;
-        tokio::time::sleep(Duration::from_millis(100)).await;
-        server.text(&["SCRIPT", "FLUSH"]);
-        let began = Instant::now();
-        let _ = here.release(&holder).await;
-        waiting.await.unwrap();
-        server.text(&["SCRIPT", "FLUSH"]);
-        let_go(&there, &first).await;
-        behind.await.unwrap();
-        assert!(began.elapsed() < SOON, "{flavor} {protocol}: {:?}", began.elapsed());
-    }
-}
-
 /// RESP2 has two connections; only the one with the subscription dies.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_second_connection_does_not_die_unnoticed() {

@@ -6,7 +6,7 @@ use leasehold_redis::slot::slot_of;
 use servers::{Cluster, Flavor, Reply, Server};
 
 use crate::login::MINIMAL;
-use crate::world::{as_user, attempt, every_server, grant, granted, lasting, runtime, store, value};
+use crate::world::{as_user, attempt, grant, granted, lasting, runtime, store};
 
 const SIGNAL: &str = "lock-signal:a";
 
@@ -19,31 +19,6 @@ fn waking(keys: &[&str]) -> Attempt {
 
 fn signals(server: &Server) -> i64 {
     server.text(&["LLEN", SIGNAL]).as_integer().unwrap()
-}
-
-#[tokio::test]
-async fn one_signal_lies_there_however_many_releases_there_were_and_has_an_end() {
-    for (flavor, server, store) in every_server() {
-        for _ in 0..3 {
-            let ours = waking(&["lock:a"]);
-            granted(grant(&store, &ours).await);
-            assert_eq!(store.release(&ours).await, Ok(HoldAnswer::Done));
-            assert_eq!((value(&server, "lock:a"), signals(&server)), (None, 1), "{flavor}");
-            let left = server.text(&["PTTL", SIGNAL]).as_integer().unwrap();
-            assert!((1..=1000).contains(&left), "{left}");
-        }
-    }
-}
-
-/// A store without a naming sends the same commands as before, and wakes nobody.
-#[tokio::test]
-async fn a_release_without_a_signal_wakes_nobody() {
-    let server = Server::start(Flavor::Redis70);
-    let store = store(&server.url());
-    let ours = attempt(&["lock:a"]);
-    granted(grant(&store, &ours).await);
-    store.release(&ours).await.unwrap();
-    assert_eq!(signals(&server), 0);
 }
 
 /// A release that silently wakes nobody would go unnoticed.

@@ -3,9 +3,7 @@
 use std::slice::from_ref;
 use std::time::Duration;
 
-use leasehold_core::{
-    Answer, Attempt, Claim, GrantAnswer, HoldAnswer, InspectStore as _, Mode, Request, Store, Ttl, Wait, Wake,
-};
+use leasehold_core::{Answer, Attempt, Claim, GrantAnswer, HoldAnswer, Request, Store, Ttl, Wait, Wake};
 use leasehold_redis::wire::channel_of;
 use servers::{Connection, Flavor, Reply, Server};
 
@@ -94,22 +92,6 @@ async fn an_older_build_takes_a_marker_for_somebody_elses_lock_and_finds_the_wai
     assert!(!matches(&in_line(&three), WAITER), "it would be handed a lease of its own");
     assert_eq!(store.release(&one).await, Ok(HoldAnswer::Done));
     assert!(matches(&value(&server, "invoice:42").unwrap(), LEASE));
-}
-
-#[tokio::test]
-async fn readers_are_listed_as_holders() {
-    let server = Server::start(Flavor::Redis62);
-    let store = store(&server.url());
-    let (one, two) = (reader(), reader());
-    let fences = [granted(grant(&store, &one).await), granted(grant(&store, &two).await)];
-    server.text(&["SET", "invoice:43", "lh1 shared"]);
-    server.text(&["SET", "invoice:44", "theirs"]);
-    let listed = store.list(b"inv").await.unwrap();
-    let [state] = &listed[..] else { panic!("{listed:?}") };
-    assert_eq!(state.holders.iter().map(|it| it.fence).collect::<Vec<_>>(), fences.map(Some));
-    assert!(
-        state.holders.iter().all(|it| it.mode == Mode::Shared && it.remaining > Some(Duration::from_secs(9)))
-    );
 }
 
 /// A full memory must prevent neither a hand-over nor a renewal.
