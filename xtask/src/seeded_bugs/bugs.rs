@@ -83,7 +83,10 @@ pub(super) const BUGS: &[Bug] = &[
         file: "crates/core/src/quorum/member.rs",
         from: "        self.given_up\n    }",
         to: "        self.given_up && self.asked > 1\n    }",
-        tests: &[(Quorum, "outages::a_grant_that_the_release_overtook_is_undone")],
+        tests: &[(
+            Quorum,
+            "odd_members::undoing::a_grant_that_comes_after_the_attempt_was_given_up_is_given_up_after_it",
+        )],
     },
     Bug {
         name: "a call that ends while its lease is released is undone before the release",

@@ -75,25 +75,3 @@ async fn a_lease_is_valid_for_its_ttl_less_the_widest_drift_or_the_configured_on
     let guard = process.locks.mutex("other").lock().await.unwrap();
     assert_eq!(guard.remaining(), TTL - TTL / 100 - SECOND / 100);
 }
-
-/// The lock is held at a majority, which is not an outage.
-#[tokio::test(start_paused = true)]
-async fn a_waiter_that_times_out_learns_who_holds_the_lock() {
-    let world = World::of(5);
-    let holder = world.process_with(|builder| builder.label("web-3"));
-    let _guard = holder.locks.mutex("k").lock().await.unwrap();
-    let error = world.process().locks.mutex("k").lock().within(SECOND).await.unwrap_err();
-    let LockError::TimedOut { held_by: Some(held_by), place: Some(1), .. } = &error else {
-        panic!("{error}")
-    };
-    assert!(held_by.to_string().starts_with("web-3 ("), "{held_by}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn two_names_for_one_server_are_refused_once_that_is_known() {
-    let process = World::of(3).process();
-    process.way.iter().for_each(|way| way.says(|facts| facts.identity = Some("run 7")));
-    let error = process.locks.mutex("k").lock().await.unwrap_err();
-    let words = "memory:a and memory:b are one server and would be counted twice";
-    assert!(matches!(error, LockError::Refused { .. }) && error.to_string().contains(words), "{error}");
-}

@@ -36,19 +36,6 @@ async fn a_hung_member_slows_nobody_whichever_it_is() {
     assert_eq!(second_acquisition_with(&[0, 3], &CallFate::Hung).await, TRIP);
 }
 
-/// The very first acquisition does not know yet that the queue's member is silent, and waits a
-/// little for its answer.
-#[tokio::test(start_paused = true)]
-async fn a_hanging_queue_member_is_waited_for_once_and_briefly() {
-    let (world, process) = process_of(3);
-    process.set([0], &CallFate::Hung);
-    let _first = process.locks.mutex("a").lock().await.unwrap();
-    let waited = world.time.passed();
-    assert!(waited <= Duration::from_millis(100), "{waited:?}");
-    let _second = process.locks.mutex("b").lock().await.unwrap();
-    assert_eq!(world.time.passed(), waited);
-}
-
 #[tokio::test(start_paused = true)]
 async fn with_a_minority_killed_locks_are_taken_kept_and_released() {
     let (world, process) = process_of(5);
@@ -257,19 +244,6 @@ async fn a_member_that_is_only_slow_is_asked_to_grant_once_and_to_release_once()
             }
         }
     }
-}
-
-/// A member may receive the release before the grant, and then has nothing to release yet.
-#[tokio::test(start_paused = true)]
-async fn a_grant_that_the_release_overtook_is_undone() {
-    let (world, process) = process_of(5);
-    process.set([3, 4], &CallFate::Late(Duration::from_millis(100)));
-    let guard = process.locks.mutex("k").lock().await.unwrap();
-    process.set([3, 4], &CallFate::Fair);
-    guard.release().await.unwrap();
-    assert_eq!((world.taken(), world.time.passed()), (0, Duration::ZERO));
-    sleep(SECOND).await;
-    assert!(world.is_empty());
 }
 
 /// Regression: a lock that was acquired after a wait has another id at each member, but was released

@@ -33,26 +33,6 @@ async fn a_renewal_confirmed_by_a_minority_extends_nothing_and_releases_nothing(
     assert_eq!(guard.held_for(), TTL, "not before its end and not after");
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_lock_that_a_majority_has_no_more_is_lost_with_the_next_renewal() {
-    let (world, process, guard) = holding(3).await;
-    // Another program's lock, written over ours by an operator.
-    let (key, holder) = (guard.keys().next().unwrap().clone(), guard.holder());
-    let thief = leasehold_core::Claim::exclusive(key);
-    for member in &world.members[..2] {
-        use leasehold_core::{Attempt, Holder, Store as _, WaitMode};
-        let ttl = guard.ttl();
-        member.release(&Attempt::new(thief.clone(), holder, None, ttl)).await.unwrap();
-        let stolen = Attempt::new(thief.clone(), Holder::from_bits(7), None, ttl);
-        member.grant(&stolen, WaitMode::Try).await.unwrap();
-    }
-    // The third is silent: two of three are enough to know.
-    process.set([2], &CallFate::Hung);
-    let loss = guard.lost().await;
-    assert!(matches!(loss, Loss::TakenByOther { .. }), "{loss:?}");
-    assert!(guard.held_for() <= TTL / 3 + SECOND, "lost after {:?}", guard.held_for());
-}
-
 /// Regression: only the next renewal of an adopted guard found out.
 #[tokio::test(start_paused = true)]
 async fn an_adopted_guard_is_told_at_once_that_its_lease_was_broken() {

@@ -8,7 +8,7 @@ use leasehold_core::{Attempt, Claim, Holder, WaitMode};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::world::{MAX_TTL, TTL, World, holding, process_of};
+use super::world::{MAX_TTL, SECOND, TTL, World, holding, process_of};
 
 /// The votes as text.
 fn votes(report: Option<&QuorumReport>) -> String {
@@ -65,6 +65,7 @@ async fn a_lost_lease_says_which_members_lost_it() {
     process.set([1], &CallFate::Hung);
     let loss = guard.lost().await;
     assert!(matches!(loss, Loss::TakenByOther { .. }), "{loss:?}");
+    assert!(guard.held_for() <= TTL / 3 + SECOND, "lost after {:?}", guard.held_for());
     let text = votes(Error::from(loss).quorum_report());
     assert!(text.starts_with("0 of 3 stores renewed, 2 refused (memory:a: held by 00000000"), "{text}");
     assert!(text.contains("memory:b"), "{text}");

@@ -3,7 +3,7 @@
 use conformance::faulty::{CallFate, lasting, passing};
 use leasehold_core::{
     AdminStore as _, Baseline, BaselineStore as _, Claim, Fault, GrantAnswer, HoldAnswer, InspectStore as _,
-    Notice, ScanPosition, Store as _, WaitMode,
+    ScanPosition, Store as _, WaitMode,
 };
 
 use super::world::{MAX_TTL, MILLISECOND, SECOND, TTL, WAIT, World, fence, held_at, key, quorum_of};
@@ -27,22 +27,6 @@ async fn a_lease_longer_than_the_longest_is_refused_for_good_and_one_that_is_as_
 #[tokio::test(start_paused = true)]
 async fn a_quorum_is_called_by_its_members_in_their_order() {
     assert_eq!(World::of(3).quorum().name(), "quorum of memory:a, memory:b, memory:c");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_failing_member_is_reported_once_by_name_and_again_when_it_is_back() {
-    let (world, quorum) = quorum_of(3);
-    let mut notices = quorum.notices().unwrap();
-    for _ in 0..3 {
-        world.fall_silent(&quorum, &[1]).await;
-    }
-    for _ in 0..3 {
-        quorum.inspect(&key("k")).await.unwrap();
-    }
-    let Notice::MemberDown { fault } = notices.next().await else { panic!("it is down first") };
-    assert_eq!(fault.to_string(), "memory:b: it is down");
-    assert_eq!(notices.next().await, Notice::MemberBack { store: "memory:b".into() });
-    assert!(tokio::time::timeout(SECOND, notices.next()).await.is_err(), "once each");
 }
 
 #[tokio::test(start_paused = true)]

@@ -72,16 +72,6 @@ async fn a_waiter_is_in_one_queue_and_from_then_on_asks_only_that_member() {
     assert_eq!(world.members[0].asked("grant")[2].holder, waits.holder);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_request_that_does_not_join_a_full_queue_learns_why_and_leaves_nothing() {
-    let (world, quorum) = quorum_of(3);
-    world.rival_at([0, 1]).await;
-    let answer = quorum.grant(&world.attempt(), WaitMode::Wait { queue_limit: Some(0) }).await;
-    assert!(matches!(answer, Ok(GrantAnswer::QueueFull { length: 0, .. })), "{answer:?}");
-    tokio::time::sleep(MILLISECOND).await;
-    assert_eq!((world.taken(), world.lines()), (vec![0, 1], vec![0; 3]));
-}
-
 /// A full queue is reported by the member where the attempt would queue; another member only
 /// reports that the key is held.
 #[tokio::test(start_paused = true)]
@@ -155,16 +145,6 @@ async fn a_try_on_a_split_vote_is_served_if_one_of_the_others_goes() {
     assert_eq!((world.counts("grant"), world.taken()), (vec![1, 2, 2], vec![0, 1, 2]));
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_try_against_one_holder_at_a_majority_is_no_split_vote() {
-    let world = World::of(3);
-    world.rival_at([1, 2]).await;
-    let answer = world.quorum().grant(&world.attempt(), WaitMode::Try).await;
-    let Ok(GrantAnswer::Busy { held_by, place: None }) = answer else { panic!("{answer:?}") };
-    assert_eq!(held_by.key, key("k"));
-    assert_eq!((world.counts("grant"), world.passed()), (vec![1; 3], Duration::ZERO));
-}
-
 /// The first member's server was gone and refused the connection at once. That answer and one
 /// holder came before the others, and a try of a held lock was told that no majority answers.
 #[tokio::test(start_paused = true)]
@@ -183,16 +163,6 @@ async fn a_try_reports_a_held_lock_even_if_the_queue_member_fails_before_the_oth
         );
         assert_eq!((world.passed(), quorum.under_way()), (Duration::ZERO, 0));
     }
-}
-
-/// The queue's member fails, and without it there is no majority.
-#[tokio::test(start_paused = true)]
-async fn a_try_without_a_majority_of_answers_reports_that_although_one_member_is_held() {
-    let world = World::of(3);
-    world.rival_at([2]).await;
-    world.on([0, 1], "grant", passing("connection refused"));
-    let fault = world.quorum().grant(&world.attempt(), WaitMode::Try).await.unwrap_err();
-    assert!(!fault.is_lasting() && fault.to_string().contains("2 did not answer (memory:a: "), "{fault}");
 }
 
 /// One of five abstains, and at two the key is held: the error does not say that the lock is held,
