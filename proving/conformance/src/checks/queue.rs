@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use leasehold::{Acquire, Guard, LockError, Locks, Renewal};
+use leasehold::{Acquire, LockError, Locks, Renewal};
 use leasehold_core::{GrantAnswer, Holder, Owner, Store, WaitMode, WaitQueue};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
@@ -39,7 +39,7 @@ pub(super) async fn joins<T: Send + 'static>(
     task
 }
 
-async fn served(task: JoinHandle<Result<Guard, LockError>>) -> Guard {
+pub(super) async fn served<G>(task: JoinHandle<Result<G, LockError>>) -> G {
     timeout(IN_TIME, task).await.expect("served in time").unwrap().unwrap()
 }
 
@@ -80,7 +80,8 @@ pub async fn the_first_waiter_is_served_first(target: &Target) {
     until_nothing_is_left(&*store).await;
 }
 
-async fn until_nothing_is_left(store: &dyn Store) {
+/// Waits until nobody holds `k` or waits for it.
+pub(super) async fn until_nothing_is_left(store: &dyn Store) {
     let clean = async {
         loop {
             let state = store.inspector().unwrap().inspect(&key("k")).await.unwrap();

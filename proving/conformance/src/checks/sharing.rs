@@ -4,13 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use leasehold::{LockError, Mode, Owner, Ttl};
-use leasehold_core::{Attempt, Claim, Family, HoldAnswer, Label, Store};
+use leasehold::{Mode, Owner, Ttl};
+use leasehold_core::{Attempt, Claim, Family, HoldAnswer, Label};
 use servers::Reply;
-use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::queue::{IN_TIME, joins, locks, until_waiting};
+use super::queue::{IN_TIME, joins, locks, served, until_nothing_is_left, until_waiting};
 use super::{LONG, SHORT, attempt, holders, key, refused, renew, take, take_within};
 use crate::poll::poll_and_drop;
 use crate::target::Target;
@@ -28,27 +27,6 @@ fn with_permits(weight: u32, of: u32, ttl: Duration) -> Attempt {
     let mut one = attempt(&["k"], ttl);
     one.claim = Claim::permits([key("k")], weight, of).unwrap();
     one
-}
-
-async fn served<G>(task: JoinHandle<Result<G, LockError>>) -> G {
-    timeout(IN_TIME, task).await.expect("served in time").unwrap().unwrap()
-}
-
-async fn nothing_is_left(store: &dyn Store) {
-    let gone = async {
-        loop {
-            let state = store.inspector().unwrap().inspect(&key("k")).await.unwrap();
-            if state.holders.is_empty() && state.waiters.is_empty() {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    assert!(
-        timeout(IN_TIME, gone).await.is_ok(),
-        "{:?}",
-        store.inspector().unwrap().inspect(&key("k")).await
-    );
 }
 
 /// Readers of two processes hold together; a writer gets in after all have left.
@@ -106,7 +84,7 @@ pub async fn readers_do_not_pass_a_writer_that_waits(target: &Target) {
     assert!(!reader.is_finished());
     writer.release().await.unwrap();
     served(reader).await.release().await.unwrap();
-    nothing_is_left(&*store).await;
+    until_nothing_is_left(&*store).await;
 }
 
 /// All readers at the front, and nobody behind the next writer. They are many, and are notified and
@@ -139,7 +117,7 @@ pub async fn all_readers_in_front_are_let_in_together(target: &Target) {
     }
     served(next).await.release().await.unwrap();
     served(last).await.release().await.unwrap();
-    nothing_is_left(&*store).await;
+    until_nothing_is_left(&*store).await;
 }
 
 /// By a renewal as a reader, which may be repeated, and no delayed renewal of the writer undoes it.
@@ -189,7 +167,7 @@ pub async fn readers_behind_a_writer_that_reads_on_are_let_in(target: &Target) {
     }
     served(next).await.release().await.unwrap();
     served(last).await.release().await.unwrap();
-    nothing_is_left(&*store).await;
+    until_nothing_is_left(&*store).await;
 }
 
 /// The readers behind it can join those that still read.
@@ -268,7 +246,7 @@ pub async fn a_dropped_request_to_read_leaves_nothing(target: &Target) {
             if let Some(holder) = &holder {
                 store.release(holder).await.unwrap();
             }
-            nothing_is_left(&*store).await;
+            until_nothing_is_left(&*store).await;
             if done {
                 break;
             }
@@ -300,7 +278,7 @@ pub async fn a_writer_is_alone_under_contention(target: &Target) {
     for task in tasks {
         task.await.unwrap();
     }
-    nothing_is_left(&*target.store()).await;
+    until_nothing_is_left(&*target.store()).await;
 }
 
 /// On a server, the marker keeps others' SET NX out, their value keeps readers out, and deleting
@@ -354,7 +332,7 @@ pub async fn permits_never_exceed_their_number(target: &Target) {
     for task in tasks {
         task.await.unwrap();
     }
-    nothing_is_left(&*target.store()).await;
+    until_nothing_is_left(&*target.store()).await;
 }
 
 /// A request for many permits is not overtaken by requests for few.
@@ -372,7 +350,7 @@ pub async fn a_wish_for_many_permits_is_not_starved(target: &Target) {
     assert!(!few.is_finished());
     many.release().await.unwrap();
     served(few).await.release().await.unwrap();
-    nothing_is_left(&*store).await;
+    until_nothing_is_left(&*store).await;
 }
 
 /// A crashed holder's permits come back when its lease has ended, and not before.

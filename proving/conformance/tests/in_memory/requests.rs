@@ -21,27 +21,6 @@ async fn a_request_is_spawned_as_it_is() {
     drop((reader.await.unwrap().unwrap(), permit.await.unwrap().unwrap()));
 }
 
-#[tokio::test]
-async fn a_request_may_be_polled_by_reference_and_goes_on_where_it_was() {
-    let locks = Locks::in_memory();
-    let guard = locks.mutex("k").lock().await.unwrap();
-    let mut next = locks.mutex("k").lock();
-    assert!(tokio::time::timeout(SECOND / 100, &mut next).await.is_err());
-    let waiting = locks.inspect("k").await.unwrap().waiters;
-    assert_eq!(waiting.len(), 1);
-    guard.release().await.unwrap();
-    let guard = next.await.unwrap();
-    assert_eq!(guard.attempts(), 1);
-}
-
-#[tokio::test]
-async fn a_request_that_makes_no_sense_says_so_when_it_is_polled() {
-    let locks = Locks::in_memory();
-    let refused = tokio::spawn(locks.mutex("").lock().within(SECOND)).await.unwrap();
-    assert!(matches!(refused, Err(LockError::Misuse(_))));
-    assert!(matches!(tokio::spawn(locks.mutex("").unlocked()).await.unwrap(), Err(LockError::Misuse(_))));
-}
-
 /// As in libraries that poll.
 #[tokio::test]
 async fn a_request_with_a_number_of_retries_polls_and_ends_after_them() {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use conformance::faulty::{CallFate, Faulty};
 use conformance::virtual_time::VirtualTime;
-use leasehold::{AnyStore, Event, Events, LockError, Locks, Loss, MemoryStore, QuorumStore, Store};
+use leasehold::{Event, Events, LockError, Locks, Loss, MemoryStore, QuorumStore, Store};
 use servers::{Flavor, Server};
 use tokio::time::{sleep, timeout};
 
@@ -122,30 +122,6 @@ async fn the_loss_of_a_quorum_is_reported_also_to_a_process_without_locks() {
     let mut told = of_members(&drain(&mut events).await);
     told.sort();
     assert_eq!(told, ["memory:a down", "memory:b down"]);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_killed_server_of_a_quorum_is_reported_and_its_return_too() {
-    let servers = [Flavor::Redis62, Flavor::Redis82, Flavor::Valkey91].map(Server::start);
-    let url = |server: &Server| AnyStore::from_url(&format!("{}?quarantine=no", server.url())).unwrap();
-    let locks = Locks::builder().ttl(3 * SECOND).quorum(servers.iter().map(url), 10 * SECOND).unwrap();
-    let mut events = locks.events();
-    let guard = locks.mutex("k").lock().await.unwrap();
-    servers[0].kill_9();
-    let down = |event: &Event| match event {
-        Event::MemberDown { fault, .. } => Some(fault.clone()),
-        _ => None,
-    };
-    let fault = wait_for(&mut events, 10 * SECOND, down).await;
-    assert!(fault.store.contains(&servers[0].port().to_string()), "{fault}");
-    servers[0].restart();
-    let back = |event: &Event| match event {
-        Event::MemberBack { store, .. } => Some(store.clone()),
-        Event::MemberDown { fault, .. } => panic!("said again: {fault}"),
-        _ => None,
-    };
-    assert_eq!(wait_for(&mut events, 10 * SECOND, back).await, fault.store);
-    guard.release().await.unwrap();
 }
 
 /// Only for a waiter: the process without push never holds a lock.

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use leasehold::blocking::{Guard, Locks};
 use leasehold::{LockError, Loss};
@@ -12,7 +12,6 @@ use tokio::runtime::Builder;
 use super::place::on_every_store;
 
 const SECOND: Duration = Duration::from_secs(1);
-const TTL: Duration = Duration::from_millis(300);
 
 #[test]
 fn threads_that_block_take_turns() {
@@ -63,38 +62,6 @@ fn a_task_of_a_runtime_of_one_thread_may_block_for_as_many_locks_as_it_likes() {
             });
             task.await.unwrap();
         });
-    });
-}
-
-#[test]
-fn a_lease_is_renewed_while_its_thread_blocks() {
-    on_every_store(|connect| {
-        let locks = connect();
-        let guard = locks.mutex("k").ttl(TTL).lock().wait().unwrap();
-        let held = guard.held();
-        let until = Instant::now() + 3 * TTL;
-        while Instant::now() < until {
-            assert!(held.is_held(), "lost on {}", locks.store());
-            thread::sleep(TTL / 20);
-        }
-        assert!(connect().mutex("k").try_lock().unwrap().is_none());
-        guard.release().unwrap();
-        assert!(connect().mutex("k").try_lock().unwrap().is_some());
-    });
-}
-
-#[test]
-fn a_waiter_that_waits_too_long_learns_who_holds_the_lock() {
-    on_every_store(|connect| {
-        let (here, there) = (connect(), connect());
-        let guard = here.mutex("k").label("here").lock().wait().unwrap();
-        let begun = Instant::now();
-        let error = there.mutex("k").lock().within(TTL).wait().unwrap_err();
-        assert!(begun.elapsed() >= TTL);
-        assert!(matches!(error, LockError::TimedOut { .. }) && error.to_string().contains("here"), "{error}");
-        drop(guard);
-        // Dropping releases in the background.
-        there.mutex("k").lock().within(5 * SECOND).wait().unwrap().release().unwrap();
     });
 }
 

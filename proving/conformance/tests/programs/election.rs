@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold::{HoldError, HolderInfo, Locks, Owner};
+use leasehold::{HolderInfo, Locks, Owner};
 use servers::Flavor;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -69,22 +69,6 @@ async fn followers_are_told_the_leader_and_that_there_is_none() {
         guard.release().await.unwrap();
         assert!(timeout(10 * SECOND, leaders.next()).await.unwrap().unwrap().is_none());
     }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_leader_whose_leadership_is_lost_is_stopped() {
-    let place = Place::redis(Flavor::Redis82);
-    let locks = place.locks().await;
-    let candidate = locks.election("scheduler").ttl(SECOND).candidate("one");
-    let leading =
-        tokio::spawn(async move { candidate.lead(async |_| std::future::pending::<()>().await).await });
-    let election = locks.election("scheduler");
-    while election.leader().await.unwrap().is_none() {
-        tokio::task::yield_now().await;
-    }
-    place.server.as_ref().unwrap().text(&["DEL", "scheduler"]);
-    let ended = timeout(5 * SECOND, leading).await.unwrap().unwrap();
-    assert!(matches!(ended, Err(HoldError::Lost(_))), "{ended:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

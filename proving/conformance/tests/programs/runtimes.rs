@@ -124,18 +124,6 @@ fn a_thread_of_their_own_keeps_locks_while_the_runtime_is_blocked() {
 }
 
 #[test]
-fn a_blocked_runtime_cannot_make_a_guard_believed_past_its_end() {
-    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
-        let locks = Locks::builder().ttl(TTL).in_memory().unwrap();
-        let guard = locks.mutex("k").lock().await.unwrap();
-        thread::sleep(TTL + Duration::from_millis(10));
-        assert!(!guard.is_held());
-        assert!(matches!(guard.lost().await, Loss::Expired { .. }));
-    });
-}
-
-#[test]
 fn locks_in_memory_can_be_made_and_dropped_without_any_runtime() {
     let locks = Locks::in_memory();
     let (sender, receiver) = mpsc::channel();

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use leasehold::{AnyStore, Locks, Misuse};
+use leasehold::{AnyStore, Locks};
 use leasehold_redis::slot::{slot_of, tag};
 use servers::{Cluster, Flavor, Reply, Server};
 
@@ -371,16 +371,6 @@ async fn a_replica_in_its_masters_place_is_found_on_7_0() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_replica_in_its_masters_place_is_found_on_9_1() {
     a_master_dies(Flavor::Valkey91).await;
-}
-
-#[tokio::test]
-async fn keys_of_different_slots_are_misuse_and_a_common_tag_is_not() {
-    let cluster = Cluster::start(Flavor::Redis70, 3, 0);
-    let locks = locks(&cluster).await;
-    let refused = locks.mutex_all(["a", "b"]).lock().await.unwrap_err();
-    assert!(matches!(refused, leasehold::LockError::Misuse(Misuse::KeysApart { .. })), "{refused:?}");
-    let guard = locks.mutex_all(["{order:7}:stock", "{order:7}:bill"]).lock().await.unwrap();
-    guard.release().await.unwrap();
 }
 
 /// Regression: the quorum scanned the first node of the cluster again and again. So a watch found no

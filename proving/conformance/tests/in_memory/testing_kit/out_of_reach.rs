@@ -1,11 +1,9 @@
 //! Outages, for one process or for all.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use leasehold::testing::{Outage, World};
-use leasehold::{FaultCause, HoldError, LockError, Loss};
+use leasehold::{FaultCause, LockError, Loss};
 
 use super::{SECOND, TTL, holding, in_a_world, on_each_runtime};
 
@@ -44,28 +42,6 @@ fn an_outage_longer_than_the_lease_loses_it_at_its_end() {
             let unanswered = matches!(outage, Outage::Silent | Outage::AnswersLost);
             assert_eq!(fault.cause == FaultCause::TimedOut, unanswered, "{fault:?}");
         }
-    });
-}
-
-#[test]
-fn work_under_a_lock_is_stopped_when_the_store_is_away_for_too_long() {
-    in_a_world(async |world| {
-        let locks = world.locks();
-        let done = Arc::new(AtomicBool::new(false));
-        let worked = done.clone();
-        let job = tokio::spawn(async move {
-            let work = async |_| {
-                std::future::pending::<()>().await;
-                worked.store(true, Ordering::SeqCst);
-            };
-            locks.mutex("job").lock().hold(work).await
-        });
-        world.until_held("job").await;
-        world.settle().await;
-        world.outage(Outage::Silent);
-        let stopped = world.within(TTL + SECOND, job).await.unwrap();
-        assert!(matches!(stopped, Err(HoldError::Lost(Loss::Expired { .. }))), "{stopped:?}");
-        assert!(!done.load(Ordering::SeqCst));
     });
 }
 

@@ -57,20 +57,6 @@ async fn advancing_moves_both_times() {
     assert_eq!(begun.elapsed(), 3660 * SECOND);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_process_that_is_paused_misses_its_renewals() {
-    let world = World::new();
-    let sleeper = world.process();
-    let late = sleeper.locks().mutex("k").lock().await.unwrap();
-    sleeper.pause();
-    sleep(TTL + SECOND).await;
-    let next = world.locks().mutex("k").try_lock().await.unwrap().unwrap();
-    assert!(late.held().loss().is_none() && !late.is_held());
-    sleeper.resume();
-    assert!(matches!(late.lost().await, Loss::Expired { .. }));
-    assert!(next.fence() > late.fence());
-}
-
 /// Up to the time limit of a call; then it is an outage. On each kind of clock.
 async fn a_slow_store_answers_late(world: World) {
     let locks = world.locks();

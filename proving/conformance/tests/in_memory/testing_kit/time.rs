@@ -36,21 +36,6 @@ fn time_stands_still_unless_it_is_moved() {
 }
 
 #[test]
-fn a_guard_is_renewed_for_as_long_as_time_is_moved() {
-    on_each_runtime(async || {
-        let (world, guard) = holding().await;
-        for hour in 1..=3 {
-            world.advance(3600 * SECOND).await;
-            assert_eq!(guard.held_for(), hour * 3600 * SECOND);
-            assert!(guard.remaining() > TTL / 2, "{:?}", guard.remaining());
-            assert!(world.locks().mutex("k").try_lock().await.unwrap().is_none());
-        }
-        guard.release().await.unwrap();
-        assert!(world.locks().mutex("k").try_lock().await.unwrap().is_some());
-    });
-}
-
-#[test]
 fn a_lease_that_is_not_renewed_ends_on_the_dot() {
     in_a_world(async |world| {
         let locks = world.locks_with(Locks::builder().ttl(10 * SECOND).renewal(Renewal::Off));
