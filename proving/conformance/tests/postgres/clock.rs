@@ -10,7 +10,9 @@ use crate::world::{Crowd, process, take, until};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Leases that were granted before seem to last longer, and nobody is granted what they hold.
+/// redlock, redislock and the others count a lease on the wall clock: when that was set back an hour, a
+/// dead lock reported an hour left. Here, leases that were granted before seem to last longer, and nobody
+/// is granted what they hold.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_clock_that_is_set_back_by_an_hour_grants_nothing_twice_and_fences_rise() {
     let server = Arc::new(tokio::task::spawn_blocking(Postgres::with_a_clock_to_set).await.unwrap());
