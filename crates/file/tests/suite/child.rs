@@ -1,6 +1,6 @@
 //! Other processes: this very test binary, run again with a task in its environment.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -105,7 +105,6 @@ fn a_task_of_another_test_is_done() {
         "open" => ledger.open().unwrap(),
         "hold" => drop(take(&mut ledger, &attempt(process::id().into(), &["a"], 60_000)).unwrap()),
         "take and release until killed" => take_and_release(ledger),
-        "count" => count(ledger, &file.with_extension("count")),
         "write until killed" => write_until_killed(&file),
         "try" => try_to_lock(ledger.mortal(), Duration::ZERO),
         "try patiently" => try_to_lock(ledger.mortal(), Duration::from_secs(10)),
@@ -128,27 +127,6 @@ fn take_and_release(mut ledger: Ledger) {
         if who == first + 16 {
             println!("at work");
         }
-    }
-}
-
-/// Increments a number in a file, which loses increments unless one process does it at a time;
-/// records each fence.
-fn count(mut ledger: Ledger, counter: &Path) {
-    for round in 0..40 {
-        let attempt = attempt((u128::from(process::id()) << 64) + round, &["counter"], 60_000);
-        let fence = loop {
-            if let Some(fence) = take(&mut ledger, &attempt) {
-                break fence;
-            }
-            thread::sleep(Duration::from_micros(200));
-        };
-        let number: u32 = fs::read_to_string(counter).map_or(0, |text| text.parse().unwrap());
-        thread::sleep(Duration::from_micros(300));
-        fs::write(counter, (number + 1).to_string()).unwrap();
-        let mut fences =
-            OpenOptions::new().append(true).create(true).open(counter.with_extension("fences")).unwrap();
-        writeln!(fences, "{fence}").unwrap();
-        ledger.serve(Request::Release(attempt)).unwrap();
     }
 }
 

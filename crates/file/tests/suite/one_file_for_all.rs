@@ -14,17 +14,6 @@ use crate::clocks::OfTheMachine;
 use crate::seeds::{Dice, a_file, attempt, take};
 
 #[test]
-fn processes_exclude_each_other_and_fences_rise_in_the_order_of_holding() {
-    let (directory, file) = a_file();
-    let mut children: Vec<_> = (0..4).map(|_| child::command(&[], "count", &file).spawn().unwrap()).collect();
-    assert!(children.iter_mut().all(|child| child.wait().unwrap().success()));
-    assert_eq!(std::fs::read_to_string(directory.path().join("leases.count")).unwrap(), "160");
-    let fences = std::fs::read_to_string(directory.path().join("leases.fences")).unwrap();
-    let fences: Vec<u64> = fences.lines().map(|line| line.parse().unwrap()).collect();
-    assert!(fences.len() == 160 && fences.is_sorted_by(|a, b| a < b));
-}
-
-#[test]
 fn a_lease_outlives_the_process_that_took_it() {
     let (_directory, file) = a_file();
     assert!(child::command(&[], "hold", &file).status().unwrap().success());

@@ -235,22 +235,6 @@ fn nothing_is_left(file: &Path) {
 }
 
 #[tokio::test]
-async fn processes_are_served_in_the_order_of_joining_and_ask_once() {
-    let (_directory, file) = a_file();
-    let store = FileStore::at(&file, Arc::new(OfTheMachine));
-    let held = attempt(1, &["a"], 60_000);
-    take(&store, &held).await;
-    let waiters: Vec<_> = (0..8).map(|_| Process::in_line(&file)).collect();
-    store.release(&held).await.unwrap();
-    let order = served(&file, 8, Duration::from_secs(10));
-    // One request each: all others were notified.
-    let expected: Vec<_> = waiters.iter().map(|waiter| format!("{} 1", waiter.id())).collect();
-    assert_eq!(order, expected);
-    drop(waiters);
-    nothing_is_left(&file);
-}
-
-#[tokio::test]
 async fn a_waiter_that_was_killed_costs_the_next_no_window() {
     let (_directory, file) = a_file();
     let store = FileStore::at(&file, Arc::new(OfTheMachine));

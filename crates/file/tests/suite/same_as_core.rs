@@ -9,12 +9,11 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use leasehold_core::{
-    AdminStore as _, Answer, ApplyContext, Attempt, BreakAnswer, BreakNote, Channel, Claim, Content, Fault,
-    Fence, GrantAnswer, HoldAnswer, Holder, InspectStore as _, Key, Label, LastFence, Mark, MarkStore as _,
-    Marked, MemberStore as _, Proposal, PushEvent, RaiseAnswer, Records, Request, Runtime, Served, Shares,
-    Stamp, Store, Subscribers, Successor, Ticket, TransferStore as _, Ttl, Wait, WaitMode, WaitQueue, apply,
+    Answer, ApplyContext, Attempt, BreakAnswer, BreakNote, Channel, Claim, Content, Fence, GrantAnswer,
+    HoldAnswer, Holder, Key, Label, LastFence, Mark, Marked, Proposal, PushEvent, RaiseAnswer, Records,
+    Request, Runtime, Served, Shares, Stamp, Subscribers, Successor, Ticket, Ttl, Wait, WaitQueue, apply,
 };
-use leasehold_file::{BootId, FileStore, Ledger};
+use leasehold_file::{BootId, Ledger};
 use tempfile::TempDir;
 
 use crate::clocks::ByHand;
@@ -40,7 +39,7 @@ fn a_ledger_answers_and_remembers_as_core_does() {
             if world.dice.once_in(10) {
                 world.somebody_stops_or_begins_to_listen();
             }
-            let request = world.some_request(true);
+            let request = world.some_request();
             world.serve(&mut ledgers[which], &request, &mut seen);
             world.compare(ledgers[1 - which].0.dump().unwrap());
         }
@@ -80,78 +79,6 @@ fn a_crowd_that_is_gone_is_cleared_away_as_core_does_it() {
             }
         }
         assert_eq!(seen.of("push"), 6, "three were handed the lock, and each time somebody was next");
-    }
-}
-
-#[tokio::test]
-async fn a_store_answers_and_remembers_as_core_does() {
-    let mut seen = Seen::default();
-    for seed in 100..118 {
-        let mut world = World::new(seed);
-        let mut stores = [world.store(), world.store()];
-        let mut retired = Vec::new();
-        for _ in 0..900 {
-            world.pass_some_time();
-            let which = usize::from(world.dice.once_in(2));
-            if world.dice.once_in(20) {
-                // It stays open; otherwise its grants would end.
-                retired.push(std::mem::replace(&mut stores[which], world.store()));
-            }
-            let store = &stores[which];
-            let request = world.some_request(false);
-            let expected = world.expect(&request).answer;
-            let answer = match &request {
-                Request::Grant { attempt, .. } => {
-                    refused(store.grant(attempt, WaitMode::Try).await.map(Answer::Grant), &expected)
-                }
-                Request::Renew(attempt) => {
-                    let twice = [attempt.clone(), attempt.clone()];
-                    let again = world.expect(&request).answer;
-                    let mut answers: Vec<_> = store
-                        .renew(&twice)
-                        .await
-                        .into_iter()
-                        .map(|answer| refused(answer.map(Answer::Renew), &again))
-                        .collect();
-                    assert_eq!(answers.pop(), Some(again));
-                    answers.pop().unwrap()
-                }
-                Request::Rejoin { attempt, .. } => {
-                    let answer = store.rejoin(std::slice::from_ref(attempt)).await.pop().unwrap();
-                    refused(answer.map(Answer::Rejoin), &expected)
-                }
-                Request::Raise(attempt) => refused(store.raise(attempt).await.map(Answer::Raise), &expected),
-                Request::Transfer { attempt, successor } => {
-                    Answer::Transfer(store.transfer(attempt, successor).await.unwrap())
-                }
-                Request::Release(attempt) => Answer::Release(store.release(attempt).await.unwrap()),
-                Request::Mark { attempt, mark, keep } => {
-                    Answer::Mark(store.mark(attempt, mark, *keep).await.unwrap())
-                }
-                Request::Marked(key) => Answer::Marked(store.marked(key).await.unwrap()),
-                Request::Inspect(key) => Answer::Inspect(store.inspect(key).await.unwrap()),
-                Request::Break { key, fence, note } => {
-                    Answer::Break(store.break_lease(key, *fence, note).await.unwrap())
-                }
-                _ => unreachable!("no such request is made here"),
-            };
-            assert_eq!(answer, expected, "seed {seed}: {request:?}");
-            world.compare(stores[1 - which].dump().unwrap());
-            seen.note(&answer);
-        }
-    }
-    seen.enough();
-}
-
-/// A store reports its quarantine by a fault.
-fn refused(answer: Result<Answer, Fault>, expected: &Answer) -> Answer {
-    match (answer, expected) {
-        (Ok(answer), _) => answer,
-        (Err(fault), Answer::Quarantined { left }) => {
-            assert_eq!(fault, Fault::quarantined(&fault.store, *left));
-            expected.clone()
-        }
-        (Err(fault), _) => panic!("{fault}"),
     }
 }
 
@@ -317,12 +244,6 @@ impl World {
         }
     }
 
-    fn store(&mut self) -> FileStore {
-        // The file is created now, by another process.
-        self.ledger();
-        FileStore::at(self.file(), self.runtime()).in_boot(BootId::new(&self.boots.to_string()))
-    }
-
     fn runtime(&self) -> Arc<dyn Runtime> {
         Arc::clone(&self.clock) as _
     }
@@ -384,7 +305,7 @@ impl World {
         [ledger, self.ledger()]
     }
 
-    fn some_request(&mut self, with_not_after: bool) -> Request {
+    fn some_request(&mut self) -> Request {
         match self.dice.below(17) {
             14 => {
                 let attempt = self.some_holders_attempt();
@@ -411,7 +332,7 @@ impl World {
                 Request::Break { key, fence, note: self.some_note() }
             }
             10 | 11 => {
-                let not_after = self.some_not_after(with_not_after);
+                let not_after = self.some_not_after();
                 let attempt = self.some_holders_attempt();
                 Request::Rejoin { attempt: self.proposing(attempt), not_after }
             }
@@ -421,13 +342,13 @@ impl World {
             }
             0..5 => {
                 let attempt = self.some_attempt();
-                let not_after = self.some_not_after(with_not_after);
-                let wait = (with_not_after && !self.dice.once_in(4)).then(|| self.some_wait(attempt.holder));
+                let not_after = self.some_not_after();
+                let wait = (!self.dice.once_in(4)).then(|| self.some_wait(attempt.holder));
                 Request::Grant { attempt, wait, not_after }
             }
             5..7 => Request::Renew(self.some_holders_attempt()),
             7..9 => Request::Release(self.some_holders_attempt()),
-            9 if with_not_after && self.dice.once_in(2) => {
+            9 if self.dice.once_in(2) => {
                 Request::Advance(vec![key(self.dice.one_of(&KEYS)), key(self.dice.one_of(&KEYS))])
             }
             _ => Request::Inspect(key(self.dice.one_of(&KEYS))),
@@ -435,9 +356,9 @@ impl World {
     }
 
     /// Around the present.
-    fn some_not_after(&mut self, with_not_after: bool) -> Option<Stamp> {
+    fn some_not_after(&mut self) -> Option<Stamp> {
         let around = self.clock.lease_clock() + self.dice.below(4);
-        (with_not_after && self.dice.once_in(3)).then(|| Stamp::from_micros(around.saturating_sub(2)))
+        self.dice.once_in(3).then(|| Stamp::from_micros(around.saturating_sub(2)))
     }
 
     fn some_note(&mut self) -> BreakNote {

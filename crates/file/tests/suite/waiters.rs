@@ -1,10 +1,7 @@
 //! The store as tasks of one process see it.
 
-use std::future::Future;
-use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
-use std::task::{Context, Waker};
 use std::thread;
 use std::time::Duration;
 
@@ -25,20 +22,6 @@ fn a_store() -> (TempDir, FileStore) {
 async fn granted(store: &FileStore, who: u128, keys: &[&str], wait_mode: WaitMode) -> bool {
     let answer = store.grant(&attempt(who, keys, 60_000), wait_mode).await.unwrap();
     matches!(answer, GrantAnswer::Granted { .. })
-}
-
-#[tokio::test]
-async fn giving_up_after_a_dropped_request_leaves_nothing() {
-    let (_directory, store) = a_store();
-    for who in 0..50 {
-        let attempt = attempt(who, &["a", "b"], 60_000);
-        {
-            let mut request = pin!(store.grant(&attempt, WaitMode::Wait { queue_limit: None }));
-            let _ = request.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-        }
-        store.give_up(&attempt).await.unwrap();
-        assert!(store.dump().unwrap().locks.is_empty());
-    }
 }
 
 /// A process that stops itself must not do so in the middle of a transaction.
