@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::try_join_all;
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Cmd, Pipeline, Value, cmd, pipe};
+use redis::{AsyncConnectionConfig, Cmd, Value, cmd, pipe};
 
 use crate::AnyError;
 use crate::clock;
@@ -155,20 +155,11 @@ impl Bare {
     /// Renews these leases, each by its own command, in one pipeline: the minimal renewal.
     pub async fn renew(&self, keys: &[String]) -> Result<(), AnyError> {
         let mut connection = self.connection.clone();
-        Ok(self.all_of(keys).ignore().query_async(&mut connection).await?)
-    }
-
-    /// The same pipeline as bytes on the wire.
-    pub fn renewals(&self, keys: &[String]) -> Vec<u8> {
-        self.all_of(keys).get_packed_pipeline()
-    }
-
-    fn all_of(&self, keys: &[String]) -> Pipeline {
         let mut all = pipe();
         for key in keys {
             all.cmd("EVALSHA").arg(&self.release).arg(2).arg(key).arg(key).arg("nobody");
         }
-        all
+        Ok(all.ignore().query_async(&mut connection).await?)
     }
 }
 

@@ -68,24 +68,6 @@ pub enum Order {
         /// The duration, in ms.
         millis: u64,
     },
-    /// Acquires and releases a key of the file store `turns` times, without async; retries while
-    /// the key is held. [`Report::Turns`].
-    Spin {
-        /// The file.
-        file: String,
-        /// The number of turns.
-        turns: u32,
-    },
-    /// Answers datagrams, some of them after a bare transaction. [`Report::Done`] as soon as it
-    /// listens.
-    Echo {
-        /// The address that it listens on.
-        here: String,
-        /// The address that it answers to.
-        there: String,
-        /// The directory of the transactions' database.
-        directory: String,
-    },
 }
 
 /// The answer of a process.

@@ -23,12 +23,6 @@ impl Sample {
         self.quantile(0.5)
     }
 
-    /// The arithmetic mean; NaN without measurements. Only for comparison with a model's mean:
-    /// elsewhere an outlier moves it too far.
-    pub fn mean(&self) -> f64 {
-        self.0.iter().sum::<f64>() / self.0.len() as f64
-    }
-
     /// The quartiles; half of the measurements lie between them. `None` if there is only one.
     pub fn spread(&self) -> Option<[f64; 2]> {
         (self.0.len() > 1).then(|| [self.quantile(0.25), self.quantile(0.75)])
@@ -71,7 +65,6 @@ mod tests {
         let sample: Sample = [3.0, 1.0, 900.0, 2.0, 4.0].into_iter().collect();
         assert_eq!(sample.median(), 3.0);
         assert_eq!(sample.spread(), Some([2.0, 4.0]));
-        assert_eq!(sample.mean(), 182.0);
         assert_eq!((sample.quantile(0.0), sample.quantile(1.0)), (1.0, 900.0));
         let three: Sample = [2.0, 3.0, 1.0].into_iter().collect();
         assert_eq!(three.spread(), Some([1.0, 3.0]));

@@ -1,25 +1,10 @@
 //! The capacity of a server, a cluster and a quorum: generates the page docs/sizing.md from the
 //! results of the workload `capacity`.
-//!
-//! The model: a server executes its commands one after the other, each in about the same time. They
-//! come from many independent clients, so they arrive at random (the superposition of many
-//! independent streams is nearly Poisson: Palm 1943, Khinchine 1955). That is an M/D/1 queue, whose
-//! mean wait is known ([`wait`]).
 
 use std::fmt::Write as _;
 
 use crate::figure::{Figure, shown};
 use crate::machine::Machine;
-
-/// The largest number of renewals that a process sends at once.
-pub const BATCH: usize = 200;
-
-/// The mean time that a command waits at a server that is busy for this share of the time, if each
-/// arrival takes `service` (M/D/1 by the formula of Pollaczek 1930 and Khinchine 1932: λ·E\[S²\] ÷
-/// 2(1 − ρ), where all S are equal). If batches arrive, `service` is the time of a whole batch.
-pub fn wait(busy: f64, service: f64) -> f64 {
-    if busy >= 1.0 { f64::INFINITY } else { busy * service / (2.0 * (1.0 - busy)) }
-}
 
 /// The share of the time for which a server may be busy. The rest is for bursts, for a master that
 /// takes over another's keys, and for the server's other work.
@@ -107,11 +92,6 @@ impl Layout {
         self.shares * BUSY * 1e6 / micros
     }
 
-    /// The share of the time for which a server is busy if it keeps this many locks.
-    fn busy(self, costs: &Costs, locks: f64) -> f64 {
-        locks / self.shares * 3.0 / TTL * self.renewal(costs) / 1e6
-    }
-
     /// The most locks that can be kept, by each limit; the smallest comes first.
     fn limits(self, costs: &Costs) -> [(f64, &'static str); 3] {
         let renewals = TTL / 3.0;
@@ -147,8 +127,6 @@ pub fn page(figures: &[Figure], machine: &Machine) -> Option<String> {
     constants(&mut text, &all);
     holds(&mut text, &all);
     hand_offs(&mut text, &all);
-    load(&mut text, &all);
-    checked(&mut text, &all, figures);
     text += TAIL;
     Some(text)
 }
@@ -241,62 +219,6 @@ fn hand_offs(text: &mut String, all: &[Costs]) {
     text.push('\n');
 }
 
-const LOCKS: [f64; 5] = [1e4, 1e5, 3e5, 1e6, 3e6];
-
-fn load(text: &mut String, all: &[Costs]) {
-    text.push_str(LOAD);
-    for costs in all {
-        let _ = writeln!(text, "### {}\n", costs.server);
-        let columns: Vec<_> = LAYOUTS.iter().map(|layout| layout.name).collect();
-        head(text, "locks kept", &columns);
-        for locks in LOCKS {
-            row(
-                text,
-                &thousands(locks),
-                LAYOUTS.iter().map(|layout| {
-                    let busy = layout.busy(costs, locks);
-                    if busy >= 1.0 {
-                        return "too many".to_owned();
-                    }
-                    let renewal = layout.renewal(costs);
-                    let [single, batched] =
-                        [renewal, renewal * BATCH as f64].map(|service| wait(busy, service));
-                    format!("{:.1} % · {} µs · {} µs", busy * 100.0, shown(single), shown(batched))
-                }),
-            );
-        }
-        text.push('\n');
-    }
-}
-
-fn checked(text: &mut String, all: &[Costs], figures: &[Figure]) {
-    text.push_str(CHECKED);
-    head(text, "", &["service of a batch", "busy", "mean wait, measured", "by the model", "error"]);
-    for costs in all {
-        let measures = [
-            "a batch of 200 scripts",
-            "utilisation at half load",
-            "wait at half load",
-            "wait at half load, by the model",
-            "wait at half load ÷ model",
-        ];
-        let value = |measure: &str| {
-            let name = format!("capacity/{}/{measure}", costs.server);
-            figures.iter().find(|figure| figure.name == name).map_or(f64::NAN, |figure| figure.value)
-        };
-        let [service, busy, measured, modelled, ratio] = measures.map(value);
-        let cells = [
-            format!("{} µs", shown(service)),
-            format!("{:.0} %", busy * 100.0),
-            format!("{} µs", shown(measured)),
-            format!("{} µs", shown(modelled)),
-            format!("{:+.0} %", (ratio - 1.0) * 100.0),
-        ];
-        row(text, &costs.server, cells.into_iter());
-    }
-    text.push('\n');
-}
-
 /// Two significant digits, in words: more would promise too much.
 fn thousands(value: f64) -> String {
     let two_digits = |value: f64| if value >= 10.0 { format!("{value:.0}") } else { format!("{value:.1}") };
@@ -354,37 +276,11 @@ it less often. In a cluster each hand-over also notifies all other nodes, with s
 
 ";
 
-const LOAD: &str = "\
-## Load and waiting time
-
-For locks with a TTL of 30 s, each renewed every 10 s, the table shows how busy each server is, how
-long a command waits there on average if renewals come one by one, and how long if they come from
-processes that renew 200 at once. Compare both waits with the TTL of 30,000,000 µs.
-
-";
-
-const CHECKED: &str = "\
-## The model, checked
-
-One point was measured: batches of 200 scripts at random times, at a rate that keeps the server busy
-for half of the time. Each batch is timed from when it should have been sent, minus the time that
-batches take when they come evenly at the same rate, so that they do not delay each other. The model
-ignores that batches differ in length, and that the client here uses the other half of the server's
-core. Assume that the waits above are too short by as much as the error says.
-
-";
-
 const TAIL: &str = "\
 ## The formulas
 
-- Busy (ρ): arrivals per second × processor time of each. Each lock that is kept causes 3 ÷ TTL
-  arrivals per second.
-- Mean wait: ρ·S ÷ 2(1 − ρ), of an M/D/1 queue: Pollaczek 1930 and Khinchine 1932, in Kleinrock,
-  *Queueing Systems* I (1975), section 5.6. S is the time of one command, or of a batch of 200. Many
-  independent clients look like random arrivals: Palm 1943, Khinchine 1955. Clients that are started
-  all at once are not independent until their renewals have spread out.
-- A wait is not a round trip: add the network, and the client's own processor. A request to a
-  quorum of five waits for the third answer; the table shows the mean wait at one member.
+- Busy: requests per second × processor time of each. Each lock that is kept causes 3 ÷ TTL renewals
+  per second.
 - Locks kept: the least of 70 % of the processor ÷ (renewals × processor time), of the memory ÷
   memory of a lock, and of the network ÷ (renewals × bytes).
 - Not included: forks for a snapshot, which may double the memory in use; replicas, each of which

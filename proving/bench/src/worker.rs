@@ -2,21 +2,19 @@
 //! service with few cores.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::future::pending;
+use std::pin::Pin;
 use std::time::Duration;
-use std::{env, process, thread};
+use std::{env, process};
 
 use competitor::{answer, orders};
-use leasehold::{Guard, InspectError, LockError, Locks, Mutex, TokioRuntime};
-use leasehold_core::{Answer, Attempt, BoxFuture, Claim, GrantAnswer, Holder, Key, Request, Ttl};
-use leasehold_file::Ledger;
+use leasehold::{Guard, InspectError, LockError, Locks, Mutex};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use crate::AnyError;
 use crate::bare_queue::BareQueue;
 use crate::clock;
-use crate::echo;
 use crate::order::{Order, Report};
 use crate::turn::Turn;
 use crate::workers::WORKER_FLAG;
@@ -149,8 +147,6 @@ impl Worker {
                 let lost = self.kept.iter().filter(|guard| !guard.is_held()).count();
                 return Ok(Report::Kept { processor, lost });
             }
-            Order::Spin { file, turns } => return spin(self.number, &file, turns),
-            Order::Echo { here, there, directory } => echo::answer(&here, there, &directory)?,
         }
         Ok(Report::Done)
     }
@@ -175,7 +171,16 @@ impl Worker {
         let mutex = self.locks.mutex(key);
         let live = || self.live.map_or(0, |live| live());
         let mut tasks: Vec<JoinHandle<Result<Guard, LockError>>> = Vec::with_capacity(waiters);
-        let bare = self.live_after(&mut tasks, waiters, || Box::pin(std::future::pending())).await;
+        let nothing = || -> Pin<Box<dyn Future<Output = _> + Send>> { Box::pin(pending()) };
+        let before = live();
+        tasks.extend((0..waiters).map(|_| tokio::spawn(nothing())));
+        tokio::task::yield_now().await;
+        let bare = live().saturating_sub(before);
+        for task in tasks.drain(..) {
+            task.abort();
+            // The task reports that it was aborted.
+            let _ = task.await;
+        }
         let before = live();
         for _ in 0..waiters {
             tasks.push(tokio::spawn(mutex.lock().into_future()));
@@ -188,26 +193,6 @@ impl Worker {
         guard.release().await?;
         let each = (with_us as f64 - bare as f64) / waiters as f64;
         Ok(Report::Weight(self.live.map(|_| each)))
-    }
-
-    /// The live bytes of this many tasks without a lock; they have ended when this returns.
-    async fn live_after(
-        &self,
-        tasks: &mut Vec<JoinHandle<Result<Guard, LockError>>>,
-        count: usize,
-        mut future: impl FnMut() -> BoxFuture<'static, Result<Guard, LockError>>,
-    ) -> usize {
-        let live = || self.live.map_or(0, |live| live());
-        let before = live();
-        tasks.extend((0..count).map(|_| tokio::spawn(future())));
-        tokio::task::yield_now().await;
-        let weight = live().saturating_sub(before);
-        for task in tasks.drain(..) {
-            task.abort();
-            // The task reports that it was aborted.
-            let _ = task.await;
-        }
-        weight
     }
 
     async fn keep(&mut self, guards: usize, ttl: Duration) -> Result<Report, AnyError> {
@@ -266,29 +251,6 @@ async fn takes_turns(
         }
     }
     Ok(turns)
-}
-
-fn spin(number: u64, file: &str, turns: u32) -> Result<Report, AnyError> {
-    let runtime = TokioRuntime::current().ok_or("outside of a runtime")?;
-    let mut ledger = Ledger::at(file, Arc::new(runtime));
-    let mut done = Vec::with_capacity(turns as usize);
-    for turn in 0..turns {
-        let holder = Holder::from_bits(u128::from(number) << 64 | u128::from(turn));
-        let attempt = Attempt::new(Claim::exclusive(Key::new("spun")?), holder, None, Ttl::DEFAULT);
-        let (asked, mut asks) = (clock::now(), 0);
-        let fence = loop {
-            asks += 1;
-            let request = Request::Grant { attempt: attempt.clone(), wait: None, not_after: None };
-            if let Answer::Grant(GrantAnswer::Granted { fence }) = ledger.serve(request)?.answer {
-                break fence.get();
-            }
-            thread::yield_now();
-        };
-        let had = clock::now();
-        ledger.serve(Request::Release(attempt))?;
-        done.push(Turn { waiter: number, asked, had, released: clock::now(), fence, asks });
-    }
-    Ok(Report::Turns(done))
 }
 
 const fn micros(micros: u64) -> Duration {

@@ -1,6 +1,3 @@
-use rand::rngs::StdRng;
-use rand::{RngExt as _, SeedableRng as _};
-
 use super::*;
 use crate::backend::Backend;
 use crate::figure::{Figures, Of, Telling};
@@ -20,28 +17,6 @@ fn costs() -> Costs {
         member_pair: 25.0,
         member_renewal: 14.0,
     }
-}
-
-/// The queue simulated command by command (Lindley 1952): each command waits until those before it
-/// are done.
-fn simulated_wait(busy: f64, service: f64, commands: u32) -> f64 {
-    let mut chance = StdRng::seed_from_u64(11);
-    let (mut waits, mut backlog) = (0.0, 0.0_f64);
-    for _ in 0..commands {
-        waits += backlog;
-        let gap = -(1.0 - chance.random::<f64>()).ln() * service / busy;
-        backlog = (backlog + service - gap).max(0.0);
-    }
-    waits / f64::from(commands)
-}
-
-#[test]
-fn the_formula_says_what_a_queue_does() {
-    for busy in [0.1, 0.3, 0.5, 0.7, 0.85] {
-        let (simulated, reckoned) = (simulated_wait(busy, 10.0, 1_000_000), wait(busy, 10.0));
-        assert!((simulated / reckoned - 1.0).abs() < 0.03, "{busy}: {simulated} and not {reckoned}");
-    }
-    assert!(wait(1.0, 10.0).is_infinite());
 }
 
 #[test]
@@ -84,9 +59,6 @@ fn a_page_wants_all_that_it_reckons_with() {
     }
     assert_eq!(page(figures.all(), &machine), None);
     figures.add(of, "server processor per renewal of a majority, each member", "", 14.0);
-    for (measure, value) in [("wait at half load", 110.0), ("wait at half load ÷ model", 1.1)] {
-        figures.add(of, measure, "", value);
-    }
     let page = page(figures.all(), &machine).unwrap();
     for part in [
         "Abacus 9000, 2 threads, Linux 6.1",
@@ -96,8 +68,6 @@ fn a_page_wants_all_that_it_reckons_with() {
         "| locks kept at a ttl of 30 s | 700 k | 2.1 M | 4.2 M | 500 k |",
         "| what breaks first | processor | processor | processor | processor |",
         "| 0.1 ms | 7.7 k |",
-        "| 1.0 M | too many | 33.3 % · 2.50 µs · 500 µs |",
-        "| +10 % |",
     ] {
         assert!(page.contains(part), "{part:?} is missing in:\n{page}");
     }

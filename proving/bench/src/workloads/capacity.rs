@@ -9,13 +9,9 @@ use tokio::time::sleep;
 use super::{MEMBERS, Workload, on_one_thread};
 use crate::AnyError;
 use crate::backend::OpenStore;
-use crate::bare::Bare;
 use crate::clock;
 use crate::figure::{Figures, Of};
-use crate::open_loop::{self, Arrivals, Batch};
-use crate::sample::Sample;
 use crate::settings::Settings;
-use crate::sizing::{BATCH, wait};
 use crate::vitals::Vitals;
 
 pub(super) const WORKLOAD: Workload = Workload {
@@ -25,10 +21,7 @@ pub(super) const WORKLOAD: Workload = Workload {
 All figures come from the server's own statistics (`INFO`): memory in use, processor time including
 the kernel's, bytes on its sockets, and time within calls, while only one kind of call is made.
 *Alone*: one command at a time, each in its own packet, as many small clients send them. *Together*:
-64 tasks on one connection, and renewals in the keeper's batches. *Wait at half load*: the wait in
-batches of 200 scripts at random times (Poisson) that keep the server busy for half of the time,
-less the wait in as many batches at even intervals, next to the prediction of the queueing model in
-docs/sizing.md.",
+64 tasks on one connection, and renewals in the keeper's batches.",
     run,
 };
 
@@ -55,8 +48,7 @@ fn run(settings: &Settings, figures: &mut Figures) -> Result<(), AnyError> {
             bench.renewals().await?;
             bench.waiters().await?;
             bench.hand_offs().await?;
-            bench.majority().await?;
-            bench.half_load().await
+            bench.majority().await
         })?;
     }
     Ok(())
@@ -204,48 +196,6 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// The model's prediction for a server that is busy half of the time, and the measurement.
-    ///
-    /// Batches that arrive at random are compared with as many that arrive evenly at the same rate.
-    /// The evenly spaced ones find no queue, and are served by an equally warm server. A server
-    /// that rests in between is slower than one that does not, so neither the service time nor the
-    /// rate could be measured on an otherwise idle one.
-    async fn half_load(&mut self) -> Result<(), AnyError> {
-        let count = self.settings.pick(1_000, 30);
-        let bare = Bare::at(&self.store.url).await?;
-        let keys: Vec<_> = (0..BATCH).map(|n| format!("nobody's:{n}")).collect();
-        // Each is answered by `:0`, because nobody holds these keys.
-        let batch = Batch { bytes: bare.renewals(&keys), answers: BATCH * b":0\r\n".len() };
-        let mut rate = 200.0;
-        for _ in 0..3 {
-            rate = 0.5e6 / self.load(&batch, Arrivals::Evenly, rate, count)?.service;
-        }
-        let (mut waits, mut services, mut busy) = (Sample::default(), Sample::default(), Sample::default());
-        for seed in 0..self.settings.pick(7, 1) {
-            let evenly = self.load(&batch, Arrivals::Evenly, rate, count)?;
-            let at_random = self.load(&batch, Arrivals::AtRandom { seed }, rate, count)?;
-            waits.push(at_random.took - evenly.took);
-            services.push(at_random.service);
-            busy.push(at_random.busy);
-        }
-        let (measured, service, busy) = (waits.median(), services.median(), busy.median());
-        let modelled = wait(busy, service);
-        self.add("a batch of 200 scripts", "µs", service);
-        self.add("utilisation at half load", "", busy);
-        self.add("wait at half load", "µs", measured);
-        self.add("wait at half load, by the model", "µs", modelled);
-        self.add("wait at half load ÷ model", "", measured / modelled);
-        Ok(())
-    }
-
-    fn load(&self, batch: &Batch, arrivals: Arrivals, rate: f64, count: usize) -> Result<Load, AnyError> {
-        let (begun, before) = (clock::now(), Vitals::of(self.server));
-        let took = open_loop::took(self.server.port(), batch, arrivals, rate, count)?.mean();
-        let processor = Vitals::of(self.server).since(&before).processor;
-        let lasted = (clock::now() - begun) as f64 / 1e3;
-        Ok(Load { took, service: processor / count as f64, busy: processor / lasted })
-    }
-
     fn add(&mut self, measure: &str, unit: &str, value: f64) {
         let of = Of { workload: WORKLOAD.name, backend: self.store.backend, case: "" };
         self.figures.add(of, measure, unit, value);
@@ -258,16 +208,6 @@ async fn cycles(locks: &Locks, key: &str, count: u32) -> Result<(), AnyError> {
         mutex.lock().await?.release().await?;
     }
     Ok(())
-}
-
-/// The effects of a load on a server; all in µs, except the share of the time for which it was
-/// busy.
-struct Load {
-    /// The mean time from when a batch was due to its last answer.
-    took: f64,
-    /// The processor time per batch.
-    service: f64,
-    busy: f64,
 }
 
 /// Acquires keys, 64 at a time.
