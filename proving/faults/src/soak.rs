@@ -25,8 +25,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+use clap::Parser as _;
 pub use judge::violations_without_faults;
-use options::{Asked, Options};
+use options::Options;
 use report::Report;
 use test_bed::NAMES;
 
@@ -43,33 +44,34 @@ pub fn run(words: &[String]) -> ExitCode {
     if let Some(("worker", plan)) = words.split_first().map(|(first, rest)| (first.as_str(), rest)) {
         return workload::run(plan);
     }
-    match Options::parse(words) {
-        Ok(Asked::Help) => {
-            print!("{}", options::HELP);
-            ExitCode::SUCCESS
+    match Options::try_parse_from([&["soak".to_owned()], words].concat()) {
+        Ok(options) => {
+            if soak(&options) {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
+            }
         }
-        Ok(Asked::Soak(options)) if soak(&options) => ExitCode::SUCCESS,
-        Ok(Asked::Soak(_)) => ExitCode::FAILURE,
-        Err(nonsense) => {
-            eprintln!("soak: {nonsense}");
-            ExitCode::from(USAGE)
+        Err(said) => {
+            // If this fails, nobody reads it.
+            let _ = said.print();
+            if said.use_stderr() { ExitCode::from(USAGE) } else { ExitCode::SUCCESS }
         }
     }
 }
 
 fn soak(options: &Options) -> bool {
-    let (seed, begun) = (options.seed, Instant::now());
-    println!("soak of {:.0} s, --seed {seed}\n", options.length.as_secs_f64());
+    let (seed, length, begun) = (options.seed, options.length(), Instant::now());
+    println!("soak of {:.0} s, --seed {seed}\n", length.as_secs_f64());
     let names = options.only.len();
     let longest_round = LONGEST_TURN.as_secs_f64() * names as f64;
-    let rounds = (options.length.as_secs_f64() / longest_round).ceil().max(1.0) as usize;
+    let rounds = (length.as_secs_f64() / longest_round).ceil().max(1.0) as usize;
     let mut report = Report::default();
     for turn in 0..rounds * names {
-        let name = options.only[turn % names];
+        let name = &*options.only[turn % names];
         // The same for one topology alone as for all of them.
         let number = turn / names * NAMES.len() + NAMES.iter().position(|known| *known == name).unwrap_or(0);
-        let left = options.length.saturating_sub(begun.elapsed())
-            / u32::try_from(rounds * names - turn).unwrap_or(1);
+        let left = length.saturating_sub(begun.elapsed()) / u32::try_from(rounds * names - turn).unwrap_or(1);
         one_turn(name, seed.wrapping_add(number as u64), Instant::now() + left, options, &mut report);
     }
     report.close(seed, begun.elapsed())

@@ -1,90 +1,44 @@
 //! The options of a soak test.
 
-use std::{fmt, time::Duration};
+use std::time::Duration;
+
+use clap::{Parser, builder::PossibleValuesParser};
 
 use super::{fault::Kind, test_bed::NAMES};
 use crate::history::now;
 
-/// The text of `--help`.
-pub(crate) const HELP: &str = "\
-Random faults for every kind of lock on every store and topology; checks that the promises hold.
-
-Usage: cargo xtask soak [--minutes N] [--seed SEED] [--only NAME]… [--fault KIND]…
-
-  --minutes N   how long it takes in all; 5 by default
-  --seed SEED   repeats the choices of an earlier run: which faults, when, and how long; their
-                effects depend on the machine
-  --only NAME   only this topology; may be repeated: memory, file, redis-6.2, redis-7.0,
-                redis-7.0-resp2, redis-8.2, valkey-9.1, sentinel, cluster, quorum, postgres
-  --fault KIND  only this kind of fault of stores and connections, by its name in the report; may be
-                repeated: 'FLUSHALL', 'half-open', 'server killed, state lost'; workers are killed
-                and stopped in any case
-
-It exits with 0 if no promise was broken; with 1 if one was, and prints the seed and the path of the
-history; and with 64 if an argument is invalid.
-";
-
-/// The duration, the kinds of faults, and the topologies.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Random faults for every kind of lock on every store and topology; checks that the promises hold
+#[derive(Clone, Debug, PartialEq, Parser)]
+#[command(
+    name = "cargo xtask soak",
+    disable_version_flag = true,
+    after_help = "It exits with 0 if no promise was broken; with 1 if one was, and prints the seed and the path of \
+                  the history; and with 64 if an argument is invalid."
+)]
 pub(crate) struct Options {
-    pub(crate) length: Duration,
+    /// How long it takes in all
+    #[arg(long, value_name = "N", default_value = "5", value_parser = read_minutes)]
+    minutes: f64,
+    /// Repeats the choices of an earlier run: which faults, when, and how long; their effects depend
+    /// on the machine
+    #[arg(long, default_value_t = any_seed(), hide_default_value = true)]
     pub(crate) seed: u64,
-    pub(crate) only: Vec<&'static str>,
+    /// Only this topology; may be repeated
+    #[arg(long, value_name = "NAME", default_values = NAMES, hide_default_value = true)]
+    #[arg(value_parser = PossibleValuesParser::new(NAMES))]
+    pub(crate) only: Vec<String>,
+    /// Only this kind of fault of stores and connections, by its name in the report: 'half-open',
+    /// 'server killed, state lost'; may be repeated; workers are killed and stopped in any case
+    #[arg(long = "fault", value_name = "KIND", default_values_t = Kind::ALL, hide_default_value = true)]
+    #[arg(value_parser = read_kind)]
     pub(crate) faults: Vec<Kind>,
 }
 
-/// The parsed arguments.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Asked {
-    Help,
-    Soak(Options),
-}
-
-/// An error in the arguments.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct OptionError(String);
-
-impl fmt::Display for OptionError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self(why) = self;
-        f.write_str(why)
-    }
-}
-
 impl Options {
-    pub(crate) fn parse(words: &[String]) -> Result<Asked, OptionError> {
-        let (mut minutes, mut seed, mut only, mut faults) = (5.0, None, Vec::new(), Vec::new());
-        let mut words = words.iter();
-        while let Some(word) = words.next() {
-            let (name, value) = match word.split_once('=') {
-                Some((name, value)) => (name, Some(value.to_owned())),
-                None => (word.as_str(), None),
-            };
-            let mut value = |what: &str| {
-                let value = value.clone().or_else(|| words.next().cloned());
-                value.ok_or_else(|| OptionError(format!("{name} wants {what}, and nothing follows it")))
-            };
-            match name {
-                "--help" | "-h" => return Ok(Asked::Help),
-                "--minutes" => minutes = read_minutes(&value("a number of minutes")?)?,
-                "--seed" => seed = Some(read_seed(&value("a number")?)?),
-                "--only" => only.push(read_name(&value("the name of a topology")?)?),
-                "--fault" => faults.push(read_kind(&value("a kind of fault")?)?),
-                _ => return Err(OptionError(format!("no option {word:?}; --help names them"))),
-            }
-        }
-        if only.is_empty() {
-            only.extend(NAMES);
-        }
-        if faults.is_empty() {
-            faults.extend(Kind::ALL);
-        }
-        let length = Duration::from_secs_f64(60.0 * minutes);
-        Ok(Asked::Soak(Self { length, seed: seed.unwrap_or_else(any_seed), only, faults }))
+    pub(crate) fn length(&self) -> Duration {
+        Duration::from_secs_f64(60.0 * self.minutes)
     }
-}
 
-impl Options {
     /// The arguments that repeat the same choices for one topology.
     pub(crate) fn again(&self, name: &str) -> String {
         let mut words = format!("--seed {} --only {name}", self.seed);
@@ -100,79 +54,57 @@ fn any_seed() -> u64 {
     now() / 1000 % 1_000_000_000
 }
 
-fn read_minutes(said: &str) -> Result<f64, OptionError> {
-    match said.parse() {
-        Ok(minutes) if minutes > 0.0 && minutes <= 10_000.0 => Ok(minutes),
-        _ => Err(OptionError(format!("--minutes {said}: say a number above 0, up to 10000"))),
-    }
+fn read_minutes(said: &str) -> Result<f64, String> {
+    let minutes = said.parse().ok().filter(|minutes| *minutes > 0.0 && *minutes <= 10_000.0);
+    minutes.ok_or_else(|| "say a number above 0, up to 10000".into())
 }
 
-fn read_seed(said: &str) -> Result<u64, OptionError> {
-    said.parse().map_err(|_| OptionError(format!("--seed {said}: say a whole number, as a report prints it")))
-}
-
-fn read_name(said: &str) -> Result<&'static str, OptionError> {
-    let known = NAMES.into_iter().find(|name| *name == said);
-    known.ok_or_else(|| {
-        OptionError(format!("--only {said}: no such topology; there are {}", NAMES.join(", ")))
-    })
-}
-
-fn read_kind(said: &str) -> Result<Kind, OptionError> {
+fn read_kind(said: &str) -> Result<Kind, String> {
     let known = Kind::ALL.into_iter().find(|kind| kind.to_string() == said);
-    let names = || Kind::ALL.map(|kind| format!("'{kind}'")).join(", ");
-    known.ok_or_else(|| OptionError(format!("--fault '{said}': no such kind; there are {}", names())))
+    known.ok_or_else(|| {
+        format!("no such kind; there are {}", Kind::ALL.map(|kind| format!("'{kind}'")).join(", "))
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn parse(line: &str) -> Result<Asked, OptionError> {
-        Options::parse(&line.split_whitespace().map(ToOwned::to_owned).collect::<Vec<_>>())
+    fn parse(words: &[&str]) -> Result<Options, String> {
+        Options::try_parse_from([&["soak"], words].concat()).map_err(|error| error.to_string())
     }
 
     #[test]
-    fn options_are_parsed() {
-        let Ok(Asked::Soak(options)) = parse("--minutes 0.5 --seed=7 --only file --only quorum") else {
-            panic!()
-        };
-        let length = Duration::from_secs(30);
-        let (only, faults) = (vec!["file", "quorum"], Kind::ALL.to_vec());
-        assert_eq!(options, Options { length, seed: 7, only, faults });
-        let Ok(Asked::Soak(options)) = parse("") else { panic!() };
-        assert_eq!((options.length, options.only), (Duration::from_secs(300), NAMES.to_vec()));
-        assert_eq!(parse("--seed 7 --help"), Ok(Asked::Help));
-        for kind in Kind::ALL {
-            let words = ["--fault".to_owned(), kind.to_string()];
-            assert!(matches!(Options::parse(&words), Ok(Asked::Soak(options)) if options.faults == [kind]));
+    fn without_options_every_topology_suffers_every_fault_for_five_minutes() {
+        let options = parse(&[]).unwrap();
+        assert_eq!((options.length(), &*options.faults), (Duration::from_secs(300), &Kind::ALL[..]));
+        assert_eq!(options.only, NAMES);
+        let options = parse(&["--minutes", "0.5", "--only=file", "--only", "quorum"]).unwrap();
+        assert_eq!(options.length(), Duration::from_secs(30));
+        assert_eq!(options.only, ["file", "quorum"]);
+    }
+
+    #[test]
+    fn a_report_says_how_to_cause_the_same_faults_again() {
+        for again in ["--seed 7 --only file", "--seed 7 --only file --fault 'cut' --fault 'FLUSHALL'"] {
+            let words: Vec<_> = again.split([' ', '\'']).filter(|word| !word.is_empty()).collect();
+            assert_eq!(parse(&words).unwrap().again("file"), again);
         }
-        for (line, again) in [
-            ("--seed 7", "--seed 7 --only file"),
-            (
-                "--seed 7 --fault=cut --fault=FLUSHALL",
-                "--seed 7 --only file --fault 'cut' --fault 'FLUSHALL'",
-            ),
-        ] {
-            let Ok(Asked::Soak(options)) = parse(line) else { panic!() };
-            assert_eq!(options.again("file"), again);
+        for kind in Kind::ALL {
+            assert_eq!(parse(&["--fault", &kind.to_string()]).unwrap().faults, [kind]);
         }
     }
 
     #[test]
     fn invalid_settings_are_refused_with_the_remedy() {
-        for (line, why) in [
-            ("--minutes", "--minutes wants a number of minutes, and nothing follows it"),
-            ("--minutes 0", "--minutes 0: say a number above 0, up to 10000"),
-            ("--minutes inf", "--minutes inf: say a number above 0, up to 10000"),
-            ("--seed x", "--seed x: say a whole number, as a report prints it"),
-            ("--hours 3", "no option \"--hours\"; --help names them"),
+        for (words, why) in [
+            (["--minutes", "0"], "say a number above 0, up to 10000"),
+            (["--minutes", "inf"], "say a number above 0, up to 10000"),
+            (["--fault", "rust"], "'failover, ordered', 'slot moved'"),
+            (["--only", "etcd"], "cluster, quorum, postgres"),
         ] {
-            assert_eq!(parse(line).unwrap_err().to_string(), why);
+            let error = parse(&words).unwrap_err();
+            assert!(error.contains(why), "{error}");
         }
-        assert!(
-            parse("--fault rust").unwrap_err().to_string().ends_with("'failover, ordered', 'slot moved'")
-        );
-        assert!(parse("--only etcd").unwrap_err().to_string().ends_with("cluster, quorum, postgres"));
     }
 }
