@@ -190,7 +190,7 @@ fn main() -> ExitCode {
             Err(Stop::Usage(format!("takes no arguments, but was given {first:?}")))
         }
         (Some(task), _) => (task.run)(rest),
-        (None, _) => Err(Stop::Usage(format!("no such command\n{}", hint(name)))),
+        (None, _) => Err(Stop::Usage("no such command; `cargo xtask --help` lists them".to_owned())),
     };
     done.unwrap_or_else(|stop| stop.say(name))
 }
@@ -201,30 +201,6 @@ fn help() -> String {
         text += &format!("  cargo xtask {usage:<22} {does}\n");
     }
     text
-}
-
-fn hint(name: &str) -> String {
-    let nearest = TASKS.iter().map(|task| (distance(name, task.name()), task.name())).min();
-    match nearest {
-        Some((edits, task)) if edits <= 2 => format!("hint: did you mean `cargo xtask {task}`?"),
-        _ => "hint: `cargo xtask --help` lists the commands".to_owned(),
-    }
-}
-
-/// The Levenshtein distance.
-fn distance(from: &str, to: &str) -> usize {
-    let to: Vec<char> = to.chars().collect();
-    let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (deleted, letter) in from.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = deleted + 1;
-        for (column, other) in to.iter().enumerate() {
-            let replaced = diagonal + usize::from(letter != *other);
-            diagonal = row[column + 1];
-            row[column + 1] = replaced.min(diagonal + 1).min(row[column] + 1);
-        }
-    }
-    row[to.len()]
 }
 
 #[cfg(test)]
@@ -258,21 +234,5 @@ mod tests {
             }
         }
         assert!(named > 50, "{named}");
-    }
-
-    #[test]
-    fn a_typing_error_gets_a_hint() {
-        assert_eq!(hint("tset"), "hint: did you mean `cargo xtask test`?");
-        assert_eq!(hint("server"), "hint: did you mean `cargo xtask servers`?");
-        assert_eq!(hint("lints"), "hint: did you mean `cargo xtask lint`?");
-        assert_eq!(hint("deploy"), "hint: `cargo xtask --help` lists the commands");
-    }
-
-    #[test]
-    fn the_distance_counts_single_edits() {
-        assert_eq!(distance("", "abc"), 3);
-        assert_eq!(distance("abc", ""), 3);
-        assert_eq!(distance("kitten", "sitting"), 3);
-        assert_eq!(distance("lint", "lint"), 0);
     }
 }
