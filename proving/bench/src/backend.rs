@@ -37,7 +37,6 @@ impl Backend {
     /// The newest PostgreSQL, which has a workload of its own.
     pub const POSTGRES: Self = Self { kind: Kind::Postgres, name: "postgres" };
 
-    /// The backend with this name.
     pub fn named(name: &str) -> Option<Self> {
         ALL.into_iter().chain([Self::POSTGRES]).find(|backend| backend.name == name)
     }
@@ -57,7 +56,6 @@ impl Backend {
         if let Kind::Redis(flavor) = self.kind { Some(flavor) } else { None }
     }
 
-    /// True for the file store.
     pub const fn is_file(self) -> bool {
         matches!(self.kind, Kind::File)
     }
@@ -104,9 +102,7 @@ impl fmt::Display for Backend {
 /// An open backend. The server or file that it started is removed when this is dropped.
 #[derive(Debug)]
 pub struct OpenStore {
-    /// The backend.
     pub backend: Backend,
-    /// The URL of the store.
     pub url: String,
     tap: Option<Tap>,
     server: Option<Server>,
@@ -125,12 +121,10 @@ impl OpenStore {
         self.tap.as_ref().map(Tap::commands)
     }
 
-    /// The server, if there is one.
     pub const fn server(&self) -> Option<&Server> {
         self.server.as_ref()
     }
 
-    /// The directory of the file, if there is one.
     pub fn directory(&self) -> Option<&std::path::Path> {
         self.directory.as_ref().map(TempDir::path)
     }
@@ -151,7 +145,6 @@ impl OpenStore {
 /// The number of scripts that ran, and their total time in µs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScriptTime {
-    /// The number of scripts.
     pub calls: u64,
     /// Their total time, in µs.
     pub micros: u64,

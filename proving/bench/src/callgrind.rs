@@ -65,7 +65,6 @@ fn profiles(walk: &Walk) -> Result<[String; 2], AnyError> {
     Ok([first.profile()?, second.profile()?])
 }
 
-/// A process under callgrind.
 struct Counted {
     process: Child,
     directory: tempfile::TempDir,

@@ -22,7 +22,6 @@ pub struct Child {
 }
 
 impl Child {
-    /// Starts the process.
     pub fn start(command: &mut Command) -> Result<Self, AnyError> {
         let mut process = command
             .stdin(Stdio::piped())

@@ -13,7 +13,6 @@ use crate::targets::{self, TARGETS, Target};
 
 /// One figure: the median of its measurements.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct Figure {
     /// `workload/backend/measure/case`; the case is left out if there is only one.
     pub name: String,
@@ -47,7 +46,6 @@ impl Figure {
 
 /// The form in which figures are printed as they arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "a bench is read by people or by programs")]
 pub enum Telling {
     /// For people: progress while measuring, and a table at the end.
     Table,
@@ -55,7 +53,6 @@ pub enum Telling {
     Json,
 }
 
-/// The figures of a run.
 #[derive(Debug)]
 pub struct Figures {
     telling: Telling,
@@ -65,11 +62,8 @@ pub struct Figures {
 
 /// The subject of a figure.
 #[derive(Clone, Copy, Debug)]
-#[expect(clippy::exhaustive_structs, reason = "workloads spell it out")]
 pub struct Of<'a> {
-    /// The workload.
     pub workload: &'a str,
-    /// The backend.
     pub backend: Backend,
     /// The case; empty if there is only one.
     pub case: &'a str,
@@ -86,7 +80,6 @@ impl Figures {
         Self { telling, targets, all: Vec::new() }
     }
 
-    /// The figures so far.
     pub fn all(&self) -> &[Figure] {
         &self.all
     }

@@ -4,7 +4,6 @@ use std::{fmt, fs, thread};
 
 /// The machine on which the figures were measured.
 #[derive(Clone, Debug)]
-#[expect(clippy::exhaustive_structs, reason = "tests make one up")]
 pub struct Machine {
     /// The processor's own name.
     pub processor: String,
@@ -15,7 +14,6 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// This machine.
     pub fn this() -> Self {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let named = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));

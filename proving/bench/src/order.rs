@@ -6,14 +6,11 @@ use crate::turn::Turn;
 
 /// An order to a process. Each order is answered by one [`Report`].
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[expect(clippy::exhaustive_enums, reason = "both sides are in this crate")]
 pub enum Order {
     /// Starts waiters, each of which acquires a key `each` times, and returns at once.
     /// [`Report::Done`].
     Take {
-        /// The key.
         key: String,
-        /// The number of waiters.
         waiters: usize,
         /// The number of turns of each waiter.
         each: u32,
@@ -24,41 +21,16 @@ pub enum Order {
     },
     /// Waits for all waiters. [`Report::Turns`].
     Collect,
-    /// Acquires a key `each` times by the minimal hand-over. [`Report::Turns`].
-    TakeBare {
-        /// The key.
-        key: String,
-        /// The number of turns.
-        each: u32,
-        /// The duration of a turn, in µs.
-        hold: u64,
-        /// The pause after each turn, in µs.
-        think: u64,
-    },
     /// Acquires a key through a connection that is not counted, and holds it. [`Report::Done`].
-    Hold {
-        /// The key.
-        key: String,
-    },
+    Hold { key: String },
     /// Waits until the key's queue has this many waiters. [`Report::Done`].
-    Queued {
-        /// The key.
-        key: String,
-        /// The number of waiters.
-        waiters: usize,
-    },
+    Queued { key: String, waiters: usize },
     /// Releases the key that this process holds. [`Report::Done`].
     Yield,
     /// Queues waiters on a held key, measures their memory, and drops them. [`Report::Weight`].
-    WeighWaiters {
-        /// The key.
-        key: String,
-        /// The number of waiters.
-        waiters: usize,
-    },
+    WeighWaiters { key: String, waiters: usize },
     /// Acquires this many keys and keeps them. [`Report::Weight`].
     Keep {
-        /// The number of guards.
         guards: usize,
         /// Their TTL, in ms; each is renewed after a third of it.
         ttl: u64,
@@ -72,11 +44,8 @@ pub enum Order {
 
 /// The answer of a process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[expect(clippy::exhaustive_enums, reason = "both sides are in this crate")]
 pub enum Report {
-    /// The order was carried out.
     Done,
-    /// All turns of its waiters.
     Turns(Vec<Turn>),
     /// Live bytes per waiter or guard; `None` in the program that does not count allocations.
     Weight(Option<f64>),
@@ -84,9 +53,7 @@ pub enum Report {
     Kept {
         /// Processor time, in ns.
         processor: u64,
-        /// Guards that were lost.
         lost: usize,
     },
-    /// The order failed for this reason.
     Failed(String),
 }

@@ -9,7 +9,7 @@ use std::{env, process};
 use leasehold::{AnyStore, Locks, Mutex};
 
 use crate::AnyError;
-use crate::bare::{Bare, Strategy};
+use crate::bare::Bare;
 use crate::transactions::Transactions;
 
 /// The first argument of a process that walks a path.
@@ -20,14 +20,13 @@ pub type Allocated = fn() -> [usize; 2];
 
 /// The work of one cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "both sides are in this crate")]
 pub enum Path {
     /// Acquires and releases a lock through the library.
     Cycle,
     /// Acquires a lock, each time another one, and keeps it.
     Lock,
     /// The same in a bare loop.
-    Bare(Strategy),
+    Bare,
     /// Renews a held guard.
     Renewal,
     /// Runs one renewal script, in a bare loop.
@@ -41,12 +40,10 @@ pub enum Path {
 }
 
 /// All paths, with their names on the command line.
-const ALL: [(&str, Path); 10] = [
+const ALL: [(&str, Path); 8] = [
     ("cycle", Path::Cycle),
     ("lock", Path::Lock),
-    ("pair", Path::Bare(Strategy::Pair)),
-    ("fenced-pair", Path::Bare(Strategy::FencedPair)),
-    ("fenced-native", Path::Bare(Strategy::FencedNative)),
+    ("pair", Path::Bare),
     ("renewal", Path::Renewal),
     ("bare-renewal", Path::BareRenewal),
     ("quorum", Path::Quorum),
@@ -63,11 +60,8 @@ impl fmt::Display for Path {
 
 /// `cycles` cycles of a path by each of `tasks` concurrent tasks, at these places.
 #[derive(Clone, Debug)]
-#[expect(clippy::exhaustive_structs, reason = "workloads spell it out")]
 pub struct Walk {
-    /// The path.
     pub path: Path,
-    /// The cycles of each task.
     pub cycles: u32,
     /// The number of tasks, on one thread and one connection.
     pub tasks: u32,
@@ -141,7 +135,6 @@ async fn walk(walk: Walk, allocated: Option<Allocated>) -> Result<Option<[f64; 2
     }))
 }
 
-/// The prepared places of a path.
 #[derive(Clone)]
 enum Ground {
     Locks(Locks),
@@ -159,7 +152,7 @@ impl Ground {
                     .collect();
                 Self::Locks(Locks::builder().quorum(members?, TTL)?)
             }
-            Path::Bare(_) | Path::BareRenewal | Path::RawQuorum | Path::Transactions => {
+            Path::Bare | Path::BareRenewal | Path::RawQuorum | Path::Transactions => {
                 let mut members = Vec::new();
                 for place in places {
                     members.push(Bare::at(place).await?);
@@ -206,15 +199,15 @@ impl Ground {
                 }
                 Ok(())
             }
-            (Self::Bare(members), Path::Bare(strategy)) => {
+            (Self::Bare(members), Path::Bare) => {
                 for serial in serials {
-                    members[0].cycle(strategy, &key, serial.into()).await?;
+                    members[0].cycle(&key, serial.into()).await?;
                 }
                 Ok(())
             }
             (Self::Bare(members), _) => {
                 for serial in serials {
-                    Bare::cycle_at_all(&members, false, &key, serial.into()).await?;
+                    Bare::cycle_at_all(&members, &key, serial.into()).await?;
                 }
                 Ok(())
             }

@@ -4,9 +4,7 @@ use crate::AnyError;
 use crate::figure::Figure;
 use crate::plot::{Curve, curves};
 
-/// A plot of a page.
 #[derive(Clone, Copy, Debug)]
-#[expect(clippy::exhaustive_structs, reason = "the comparison has pictures of its own")]
 pub struct Picture {
     /// The name of its file, in docs/plots.
     pub file: &'static str,
@@ -18,7 +16,6 @@ pub struct Picture {
     pub draw: fn(&[Figure]) -> Result<Option<String>, AnyError>,
 }
 
-/// All plots of the page.
 pub const ALL: [Picture; 3] = [
     Picture {
         file: "throughput.svg",

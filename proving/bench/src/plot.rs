@@ -11,9 +11,7 @@ use crate::figure::shown;
 
 /// A curve of a plot, and its label.
 #[derive(Clone, Debug, PartialEq)]
-#[expect(clippy::exhaustive_structs, reason = "pictures spell it out")]
 pub struct Curve {
-    /// The label.
     pub name: String,
     /// The points, ordered by x. All coordinates are positive.
     pub points: Vec<(f64, f64)>,

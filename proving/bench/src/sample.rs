@@ -28,7 +28,6 @@ impl Sample {
         (self.0.len() > 1).then(|| [self.quantile(0.25), self.quantile(0.75)])
     }
 
-    /// Adds a measurement.
     pub fn push(&mut self, value: f64) {
         self.0.extend((!value.is_nan()).then_some(value));
     }

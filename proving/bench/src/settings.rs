@@ -21,7 +21,6 @@ impl Settings {
         Self { short, backends }
     }
 
-    /// The backends.
     pub fn backends(&self) -> impl Iterator<Item = Backend> + use<> {
         self.backends.clone().into_iter()
     }

@@ -35,7 +35,6 @@ struct Costs {
     member_renewal: f64,
 }
 
-/// One of these costs.
 type Cost = fn(&Costs) -> f64;
 
 impl Costs {
@@ -62,7 +61,6 @@ impl Costs {
     }
 }
 
-/// An arrangement of servers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Layout {
     name: &'static str,

@@ -40,7 +40,6 @@ impl Tap {
         self.port
     }
 
-    /// The number of commands so far.
     pub fn commands(&self) -> u64 {
         self.commands.load(Ordering::Acquire)
     }

@@ -2,7 +2,6 @@
 
 /// A bound on a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
-#[expect(clippy::exhaustive_enums, reason = "there is no third direction")]
 pub enum Bound {
     /// No more than this.
     AtMost(f64),
@@ -31,15 +30,11 @@ impl std::fmt::Display for Bound {
 
 /// The target of one measure, at every backend.
 #[derive(Clone, Copy, Debug)]
-#[expect(clippy::exhaustive_structs, reason = "the comparison has demands of its own")]
 pub struct Target {
-    /// The workload.
     pub workload: &'static str,
-    /// The measure.
     pub measure: &'static str,
     /// The case that it applies to; `None` for all cases that are not named.
     pub case: Option<&'static str>,
-    /// The bound.
     pub bound: Bound,
     /// True if the figure is counted, so that no other load on the machine changes it.
     pub counted: bool,
@@ -131,13 +126,9 @@ const fn walked(
 
 /// A target that is not met yet. Until it is met, the figure must not get worse than this.
 #[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
 pub struct NotYet {
-    /// The workload.
     pub workload: &'static str,
-    /// The backend.
     pub backend: &'static str,
-    /// The measure.
     pub measure: &'static str,
     /// The worst value that passes.
     pub at_most: f64,
@@ -212,7 +203,6 @@ const TOLD: &str = "a release, a notification, and the next holder's own schedul
 const MAJORITY: &str = "three of five are enough; nobody waits for the others";
 const STOPPED: &str = "a member that does not answer delays nobody";
 
-/// A target for a time.
 pub const fn timed(
     workload: &'static str,
     measure: &'static str,

@@ -34,7 +34,6 @@ impl Turns {
         Self(turns)
     }
 
-    /// The number of turns.
     #[expect(clippy::len_without_is_empty, reason = "nobody asks whether there are none")]
     pub fn len(&self) -> usize {
         self.0.len()

@@ -1,4 +1,4 @@
-//! Statistics of a server: memory, processor time, bytes on its sockets, time spent on commands.
+//! Statistics of a server: memory, processor time, bytes on its sockets.
 
 use servers::Server;
 
@@ -15,8 +15,6 @@ pub struct Vitals {
     pub sent: f64,
     /// Calls by clients that do a lock's work.
     pub calls: f64,
-    /// µs that it spent in those calls.
-    pub busy: f64,
 }
 
 /// The commands that clients call. Commands that a script calls are in the same list, but their
@@ -24,7 +22,6 @@ pub struct Vitals {
 const CALLED: [&str; 4] = ["cmdstat_evalsha", "cmdstat_eval", "cmdstat_delifeq", "cmdstat_delex"];
 
 impl Vitals {
-    /// Asks the server.
     pub fn of(server: &Server) -> Self {
         Self::read(server.text(&["INFO", "all"]).as_text().unwrap_or_default())
     }
@@ -44,7 +41,6 @@ impl Vitals {
             received: self.received - earlier.received,
             sent: self.sent - earlier.sent,
             calls: self.calls - earlier.calls,
-            busy: self.busy - earlier.busy,
         }
     }
 
@@ -60,12 +56,8 @@ impl Vitals {
                 "total_net_input_bytes" => read.received = number(),
                 "total_net_output_bytes" => read.sent = number(),
                 name if CALLED.contains(&name) => {
-                    let field = |wanted: &str| {
-                        let found = value.split(',').find_map(|field| field.strip_prefix(wanted));
-                        found.and_then(|number| number.parse().ok()).unwrap_or(0.0)
-                    };
-                    read.calls += field("calls=");
-                    read.busy += field("usec=");
+                    let calls = value.strip_prefix("calls=").and_then(|rest| rest.split(',').next());
+                    read.calls += calls.and_then(|number| number.parse().ok()).unwrap_or(0.0);
                 }
                 _ => {}
             }
@@ -86,8 +78,7 @@ mod tests {
                     cmdstat_evalsha:calls=4,usec=40,usec_per_call=10.00,rejected_calls=0\r\n\
                     cmdstat_delifeq:calls=1,usec=2,usec_per_call=2.00\r\n";
         let read = Vitals::read(info);
-        let expected =
-            Vitals { memory: 1e3, processor: 1.75e6, received: 10.0, sent: 20.0, calls: 5.0, busy: 42.0 };
+        let expected = Vitals { memory: 1e3, processor: 1.75e6, received: 10.0, sent: 20.0, calls: 5.0 };
         assert_eq!(read, expected);
         assert_eq!(read.since(&read), Vitals::default());
     }

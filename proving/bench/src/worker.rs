@@ -13,7 +13,6 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use crate::AnyError;
-use crate::bare_queue::BareQueue;
 use crate::clock;
 use crate::order::{Order, Report};
 use crate::turn::Turn;
@@ -42,8 +41,6 @@ pub fn serve_if_told_to(live: Option<LiveBytes>) {
 
 struct Worker {
     number: u64,
-    /// The URL of the store itself.
-    url: String,
     locks: Locks,
     /// The same store, through a connection that is not counted.
     direct: Locks,
@@ -65,7 +62,6 @@ impl Worker {
         let direct = if url == direct_url { locks.clone() } else { Locks::connect(direct_url).await? };
         let worker = Self {
             number,
-            url: direct_url.to_owned(),
             locks,
             direct,
             live,
@@ -122,11 +118,6 @@ impl Worker {
                     turns.extend(waiter.await??);
                 }
                 return Ok(Report::Turns(turns));
-            }
-            Order::TakeBare { key, each, hold, think } => {
-                let mut queue = BareQueue::connect(&self.url, self.number).await?;
-                let times = [micros(hold), micros(think)];
-                return Ok(Report::Turns(queue.take_turns(&key, self.number, each, times).await?));
             }
             Order::Hold { key } => {
                 let guard = self.direct.mutex(&key).lock().await?;

@@ -21,7 +21,6 @@ pub struct Workers(Vec<WorkerProcess>);
 struct WorkerProcess(Child);
 
 impl Workers {
-    /// Starts `processes` processes.
     pub fn start(store: &OpenStore, processes: usize) -> Result<Self, AnyError> {
         Self::of("bench", store, processes, &store.url)
     }
@@ -56,12 +55,6 @@ impl Workers {
         self.0[worker].receive()
     }
 
-    /// Sends an order to all processes at once, then waits for their reports.
-    fn tell_all(&mut self, order: &Order) -> Result<Vec<Report>, AnyError> {
-        self.0.iter_mut().try_for_each(|worker| worker.send(order))?;
-        self.0.iter_mut().map(WorkerProcess::receive).collect()
-    }
-
     /// Starts waiters in all processes, spread as evenly as possible. The first process holds the
     /// key until all waiters are queued, so that none has a head start.
     pub fn take_turns(&mut self, race: &Race<'_>) -> Result<Turns, AnyError> {
@@ -84,30 +77,22 @@ impl Workers {
         Ok(())
     }
 
-    /// The same race with the minimal hand-over, one waiter per process, and without queueing them
-    /// up first.
-    pub fn take_bare_turns(&mut self, race: &Race<'_>) -> Result<Turns, AnyError> {
-        let Race { key, each, hold, think, .. } = *race;
-        self.turns(&Order::TakeBare { key: format!("bare:{key}"), each, hold, think })
-    }
-
     /// Waits for all waiters of all processes.
     pub fn collect(&mut self) -> Result<Turns, AnyError> {
-        self.turns(&Order::Collect)
-    }
-
-    /// Sends an order to all processes at once, and collects the turns that they report.
-    pub fn turns(&mut self, order: &Order) -> Result<Turns, AnyError> {
-        let turns = |report| if let Report::Turns(turns) = report { turns } else { Vec::new() };
-        Ok(Turns::new(self.tell_all(order)?.into_iter().flat_map(turns).collect()))
+        self.0.iter_mut().try_for_each(|worker| worker.send(&Order::Collect))?;
+        let mut all = Vec::new();
+        for worker in &mut self.0 {
+            if let Report::Turns(turns) = worker.receive()? {
+                all.extend(turns);
+            }
+        }
+        Ok(Turns::new(all))
     }
 }
 
 /// How waiters use a key.
 #[derive(Clone, Copy, Debug)]
-#[expect(clippy::exhaustive_structs, reason = "workloads spell it out")]
 pub struct Race<'a> {
-    /// The key.
     pub key: &'a str,
     /// The number of waiters in all processes together.
     pub waiters: usize,

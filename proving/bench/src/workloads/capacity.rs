@@ -9,7 +9,6 @@ use tokio::time::sleep;
 use super::{MEMBERS, Workload, on_one_thread};
 use crate::AnyError;
 use crate::backend::OpenStore;
-use crate::clock;
 use crate::figure::{Figures, Of};
 use crate::settings::Settings;
 use crate::vitals::Vitals;
@@ -19,7 +18,7 @@ pub(super) const WORKLOAD: Workload = Workload {
     title: "What a lock costs a server",
     method: "\
 All figures come from the server's own statistics (`INFO`): memory in use, processor time including
-the kernel's, bytes on its sockets, and time within calls, while only one kind of call is made.
+the kernel's, and bytes on its sockets, while only one kind of call is made.
 *Alone*: one command at a time, each in its own packet, as many small clients send them. *Together*:
 64 tasks on one connection, and renewals in the keeper's batches.",
     run,
@@ -63,24 +62,13 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Each kind of call alone, on many keys.
     async fn memory(&mut self) -> Result<(), AnyError> {
         let count = self.settings.pick(100_000, 500);
         let empty = Vitals::of(self.server);
         let guards = take(&self.locks, "capacity", count, LONG).await?;
         let held = Vitals::of(self.server);
-        for several in guards.chunks(64) {
-            try_join_all(several.iter().map(|guard| guard.renew(LONG))).await?;
-        }
-        let renewed = Vitals::of(self.server);
         release(guards).await?;
-        let free = Vitals::of(self.server);
-        let each = |bytes: f64| bytes / count as f64;
-        self.add("server memory per held lock", "B", each(held.since(&empty).memory));
-        let per_call = |used: Vitals| used.busy / used.calls;
-        self.add("server time of a grant", "µs", per_call(held.since(&empty)));
-        self.add("server time of a renewal", "µs", per_call(renewed.since(&held)));
-        self.add("server time of a release", "µs", per_call(free.since(&renewed)));
+        self.add("server memory per held lock", "B", held.since(&empty).memory / count as f64);
         self.server.text(&["FLUSHALL"]);
         Ok(())
     }
@@ -154,14 +142,10 @@ impl Bench<'_> {
         let other = Locks::connect(&self.store.url).await?;
         cycles(&other, "warm", 1).await?;
         let [before, own] = Vitals::with_its_own(self.server);
-        let begun = clock::now();
         let hands = [&self.locks, &other];
         try_join_all((0..8).map(|n| cycles(hands[n % 2], "handed on", each))).await?;
-        let took = (clock::now() - begun) as f64 / 1e3;
         let used = Vitals::of(self.server).since(&before).since(&own);
-        let turns = f64::from(each * 8);
-        self.add("server processor per hand-off", "µs", used.processor / turns);
-        self.add("time per hand-off of one key", "µs", took / turns);
+        self.add("server processor per hand-off", "µs", used.processor / f64::from(each * 8));
         Ok(())
     }
 

@@ -23,7 +23,6 @@ pub(super) trait Competitor: Clone + Send + 'static {
     fn cycle(&self, key: &str, serial: u64) -> impl Future<Output = Result<(), AnyError>> + Send;
 }
 
-/// The results of a competitor, one per repetition.
 #[derive(Default)]
 pub(super) struct Laps {
     /// Thousands of cycles per second.

@@ -17,12 +17,9 @@ pub(super) const WORKLOAD: Workload = Workload {
 Eight processes (on `memory` eight tasks) compete for one key. The *gap* is from the call for a
 release to the next holder's guard, if that holder was already waiting; all processes read one
 clock. A bare PING on an idle connection is measured in the same repetition: *cold* after 1 ms of
-rest, and *hot* without. The same race over bare redis-rs, with the two smallest scripts that keep a
-queue and give fences, takes turns with ours: it shows what the machine and the server take for any
-hand-over. *Server time* is the time of the scripts of each, by the server's own statistics: ours
-read and write more, because they handle waiters that die, give up or lose their connection. After
-equal rests a joining process reaches the server together with the releasing one, and the answer to
-a release wakes its process before the server writes to the next holder.",
+rest, and *hot* without. After equal rests a joining process reaches the server together with the
+releasing one, and the answer to a release wakes its process before the server writes to the next
+holder.",
     run,
 };
 
@@ -65,21 +62,14 @@ fn one_use(
 ) -> Result<(), AnyError> {
     let Use { case, hold, think, each: [full, short], cold } = *key_use;
     let mut quantiles = QUANTILES.map(|quantile| (quantile, Sample::default()));
-    let [mut trips, mut bare, mut server_time, mut bare_server_time] = [(); 4].map(|()| Sample::default());
+    let mut trips = Sample::default();
     let race = Race { key: case, waiters: PROCESSES, each: settings.pick(full, short), hold, think };
     for repetition in 0..=settings.repetitions() {
         let trip = round_trip(settings, store, cold)?;
-        let (gaps, time) = timed(store, || Ok(workers.take_turns(&race)?.gaps()))?;
-        let (bare_gaps, bare_time) = match store.server() {
-            Some(_) => timed(store, || Ok(workers.take_bare_turns(&race)?.gaps()))?,
-            None => (Sample::default(), f64::NAN),
-        };
+        let gaps = workers.take_turns(&race)?.gaps();
         // The first repetition is a warm-up.
         if repetition > 0 {
             trips.push(trip);
-            bare.push(bare_gaps.median());
-            server_time.push(time);
-            bare_server_time.push(bare_time);
             for (quantile, sample) in &mut quantiles {
                 sample.push(gaps.quantile(f64::from(*quantile) / 100.0));
             }
@@ -90,27 +80,11 @@ fn one_use(
     for (quantile, sample) in quantiles {
         if quantile == 50 {
             figures.add(of, &format!("gap p50 ÷ {trip}"), "", sample.over(&trips));
-            figures.add(of, "gap p50 ÷ bare gap p50", "", sample.over(&bare));
         }
         figures.add(of, &format!("gap p{quantile}"), "µs", sample);
     }
     figures.add(of, trip, "µs", trips);
-    figures.add(of, "bare gap p50", "µs", bare);
-    figures.add(of, "server time", "µs per script", server_time);
-    figures.add(of, "bare server time", "µs per script", bare_server_time);
     Ok(())
-}
-
-/// The result of a race, and the µs that the server took per script during it; NaN without a
-/// server.
-fn timed(
-    store: &OpenStore,
-    race: impl FnOnce() -> Result<Sample, AnyError>,
-) -> Result<(Sample, f64), AnyError> {
-    let before = store.scripts();
-    let gaps = race()?;
-    let time = store.scripts().zip(before).map_or(f64::NAN, |(after, before)| after.per_call_since(before));
-    Ok((gaps, time))
 }
 
 /// The median round trip, in µs; NaN where there is no wire.

@@ -1,11 +1,11 @@
 use std::env;
 use std::process::Command;
 
-use super::uncontended::floor;
+use servers::Flavor;
+
 use super::{MEMBERS, Workload};
 use crate::AnyError;
 use crate::backend::{Backend, OpenStore};
-use crate::bare::Strategy;
 use crate::callgrind;
 use crate::figure::{Figures, Of};
 use crate::path::{Path, Walk};
@@ -48,7 +48,7 @@ fn run(settings: &Settings, figures: &mut Figures) -> Result<(), AnyError> {
 }
 
 fn on_a_server(settings: &Settings, bench: &mut Bench<'_>, backend: Backend) -> Result<(), AnyError> {
-    let is_native = floor(backend) == Strategy::FencedNative;
+    let is_native = backend.flavor() == Some(Flavor::Valkey91);
     let cases = if is_native {
         [(1, "1 task, native release"), (16, "16 tasks, native release")]
     } else {
@@ -56,7 +56,7 @@ fn on_a_server(settings: &Settings, bench: &mut Bench<'_>, backend: Backend) -> 
     };
     for (tasks, case) in cases {
         let url = bench.store.url.clone();
-        bench.one_place(case, tasks, Some((Path::Bare(Strategy::Pair), url)))?;
+        bench.one_place(case, tasks, Some((Path::Bare, url)))?;
         // Everything else costs the same on all servers whose release is a script, so a test needs
         // only one of them.
         if !settings.pick(true, is_native) {
@@ -64,10 +64,6 @@ fn on_a_server(settings: &Settings, bench: &mut Bench<'_>, backend: Backend) -> 
         }
     }
     let alone = [bench.store.url.clone()];
-    if settings.pick(true, false) {
-        let floor = bench.instructions(Path::Bare(floor(backend)), 1, &alone)?;
-        bench.add("instructions of a fenced bare pair", "1 task", floor);
-    }
     bench.entered(Path::Lock, "1 task", &alone)?;
     let ours = bench.instructions(Path::Renewal, 1, &alone)?;
     let bare = bench.instructions(Path::BareRenewal, 1, &alone)?;

@@ -16,9 +16,7 @@ use crate::AnyError;
 use crate::figure::Figures;
 use crate::settings::Settings;
 
-/// A workload of the benchmark.
 #[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
 pub struct Workload {
     /// The name on the command line and in figures.
     pub name: &'static str,
@@ -26,7 +24,6 @@ pub struct Workload {
     pub title: &'static str,
     /// The method, for the page of figures.
     pub method: &'static str,
-    /// Runs the measurement.
     pub run: fn(&Settings, &mut Figures) -> Result<(), AnyError>,
 }
 

@@ -22,9 +22,9 @@ pub(super) const WORKLOAD: Workload = Workload {
     method: "\
 Tasks each acquire and release their own key, on five servers of one kind. *Raw* is bare redis-rs on
 the same thread: `SET NX PX` at all five at once, and, when all have answered, a compare-and-delete
-at all five at once, without a fence, ids or cleanup. *Fenced raw* is the same with the smallest
-script that gives a fence, instead of `SET`. *One stopped* is the time from the request to the guard
-while one of the five is stopped, divided by the same on five that answer; the two take turns.",
+at all five at once, without a fence, ids or cleanup. *One stopped* is the time from the request to
+the guard while one of the five is stopped, divided by the same on five that answer; the two take
+turns.",
     run,
 };
 
@@ -65,16 +65,12 @@ async fn beside_raw(
     for store in sites {
         raw.push(Bare::at(&store.url).await?);
     }
-    let raw: Arc<[_]> = raw.into();
     let ours = Loop::Ours(locks(sites.iter().filter_map(OpenStore::server))?);
-    let field = [ours, Loop::Raw(raw.clone()), Loop::FencedRaw(raw)];
-    let laps = laps(settings, tasks, &field).await?;
-    if let [ours, raw, fenced] = laps.as_slice() {
+    let laps = laps(settings, tasks, &[ours, Loop::Raw(raw.into())]).await?;
+    if let [ours, raw] = laps.as_slice() {
         figures.add(of, "ours ÷ raw", "", ours.speed.over(&raw.speed));
-        figures.add(of, "ours ÷ fenced raw", "", ours.speed.over(&fenced.speed));
         figures.add(of, "ours", "k/s", ours.speed.clone());
         figures.add(of, "raw", "k/s", raw.speed.clone());
-        figures.add(of, "fenced raw", "k/s", fenced.speed.clone());
         figures.add(of, "client processor", "µs", ours.processor.clone());
         figures.add(of, "client processor of raw", "µs", raw.processor.clone());
     }
@@ -85,7 +81,6 @@ async fn beside_raw(
 enum Loop {
     Ours(Locks),
     Raw(Arc<[Bare]>),
-    FencedRaw(Arc<[Bare]>),
 }
 
 impl Competitor for Loop {
@@ -93,7 +88,6 @@ impl Competitor for Loop {
         match self {
             Self::Ours(_) => format!("ours:{task}"),
             Self::Raw(_) => format!("raw:{task}"),
-            Self::FencedRaw(_) => format!("fenced:{task}"),
         }
     }
 
@@ -103,8 +97,7 @@ impl Competitor for Loop {
                 locks.mutex(key).lock().await?.release().await?;
                 Ok(())
             }
-            Self::Raw(members) => Bare::cycle_at_all(members, false, key, serial).await,
-            Self::FencedRaw(members) => Bare::cycle_at_all(members, true, key, serial).await,
+            Self::Raw(members) => Bare::cycle_at_all(members, key, serial).await,
         }
     }
 }

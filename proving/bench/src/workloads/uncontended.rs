@@ -1,11 +1,10 @@
 use leasehold::Locks;
-use servers::Flavor;
 
 use super::closed_loop::{Competitor, TASKS, laps};
 use super::{Workload, on_one_thread};
 use crate::AnyError;
-use crate::backend::{Backend, OpenStore};
-use crate::bare::{Bare, Strategy};
+use crate::backend::OpenStore;
+use crate::bare::Bare;
 use crate::figure::{Figures, Of};
 use crate::settings::Settings;
 
@@ -105,15 +104,7 @@ impl Competitor for Loop {
                 mutex.lock().await?.release().await?;
                 Ok(())
             }
-            How::Bare(bare) => bare.cycle(Strategy::Pair, key, serial).await,
+            How::Bare(bare) => bare.cycle(key, serial).await,
         }
-    }
-}
-
-/// The fastest known way to lock with a fence, on a key that was used before.
-pub(super) fn floor(backend: Backend) -> Strategy {
-    match backend.flavor() {
-        Some(Flavor::Valkey91) => Strategy::FencedNative,
-        _ => Strategy::FencedPair,
     }
 }
