@@ -10,7 +10,6 @@ use interop::{Language, Peer};
 
 use crate::ours::PLAY;
 
-/// A lock library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Competitor {
     kind: Kind,
@@ -30,7 +29,6 @@ enum Kind {
 
 /// How a library waits for a lock that somebody else holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "a page says something of each")]
 pub enum Waits {
     /// The server notifies it.
     Told,
@@ -79,7 +77,6 @@ impl Competitor {
         self.name
     }
 
-    /// True for Leasehold.
     pub fn is_ours(self) -> bool {
         self.kind == Kind::Ours
     }
@@ -93,7 +90,6 @@ impl Competitor {
         }
     }
 
-    /// The language that it is written in.
     pub fn language(self) -> &'static str {
         match self.kind {
             Kind::Ours | Kind::Rust | Kind::RustOnPostgres => "Rust",

@@ -68,9 +68,7 @@ fn report(competitor: Competitor, child: &mut Child) -> Result<Report, AnyError>
 
 /// The result of several processes competing for one key.
 #[derive(Debug)]
-#[non_exhaustive]
 pub struct Contest {
-    /// All turns.
     pub turns: Turns,
     /// The number of turns of each process.
     pub shares: Vec<u32>,

@@ -6,7 +6,6 @@ use crate::competitors::{ALL, Competitor, FEW};
 
 /// How much is measured, on which server, and for which libraries.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct Settings {
     /// The server.
     pub backend: Backend,

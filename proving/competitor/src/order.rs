@@ -5,7 +5,6 @@ use serde::{Deserialize, Serialize};
 /// An order to a process. Each order is answered by one [`Report`].
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "lowercase")]
-#[expect(clippy::exhaustive_enums, reason = "programs in other languages know exactly these")]
 pub enum Order {
     /// Each of `tasks` tasks acquires and releases its own key for `millis` ms. [`Report::Cycles`].
     Cycle {
@@ -43,25 +42,20 @@ pub type Times = [u64; 3];
 /// The answer of a process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "lowercase")]
-#[expect(clippy::exhaustive_enums, reason = "programs in other languages know exactly these")]
 pub enum Report {
     /// The process is connected; sent once, before any order.
     Ready,
     /// The number of keys acquired and released.
     Cycles {
-        /// The number.
         count: u64,
         /// The time that they took, in ns.
         nanos: u64,
     },
     /// The turns of this process.
     Turns {
-        /// The turns, in order.
         turns: Vec<Times>,
     },
-    /// The order failed.
     Failed {
-        /// The reason.
         why: String,
     },
 }

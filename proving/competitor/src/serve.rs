@@ -36,7 +36,6 @@ pub trait Competitor: Clone + Send + Sync + 'static {
 
 /// The times between which a process considered itself the holder; nanoseconds as of [`now`].
 #[derive(Clone, Copy, Debug)]
-#[expect(clippy::exhaustive_structs, reason = "there is no more to say of a holder")]
 pub struct Visit {
     /// When it got the lock.
     pub had: u64,

@@ -59,7 +59,6 @@ impl Crowd {
         }
     }
 
-    /// The TTL of the crowd's plan.
     pub const fn ttl(&self) -> Duration {
         self.plan.ttl
     }
@@ -69,7 +68,6 @@ impl Crowd {
         self.workers.keys().copied().collect()
     }
 
-    /// Sends SIGKILL.
     pub fn kill(&mut self, worker: u32) {
         let (mut process, _) = self.workers.remove(&worker).expect("it is one of the crowd");
         self.writer.note(now(), worker, 0, EventKind::Killed);
@@ -94,7 +92,6 @@ impl Crowd {
         self.note_if_it_had_the_lock(worker);
     }
 
-    /// Sends SIGCONT.
     pub fn cont(&mut self, worker: u32) {
         let (process, _) = self.workers.get_mut(&worker).expect("it is one of the crowd");
         self.writer.note(now(), worker, 0, EventKind::Continued);
@@ -136,12 +133,10 @@ impl Crowd {
         self.pulse.longest_stall()
     }
 
-    /// The history so far.
     pub fn history(&self) -> Vec<Entry> {
         history::read(&self.plan.history)
     }
 
-    /// The evaluation of the history so far.
     pub fn parsed_history(&self) -> ParsedHistory {
         ParsedHistory::of(&self.history())
     }

@@ -22,21 +22,17 @@ pub fn now() -> u64 {
 
 /// Something that happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Entry {
     /// The time; see [`now`].
     pub at: u64,
-    /// The process.
     pub process: u32,
     /// The task in it; 0 for the whole process.
     pub task: u32,
-    /// The event.
     pub what: EventKind,
 }
 
 /// Events of tasks and processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "a parsed history has to know them all")]
 pub enum EventKind {
     /// Just before it requests the lock.
     Asks,
@@ -46,7 +42,6 @@ pub enum EventKind {
     Stands,
     /// It has a guard.
     Granted {
-        /// The fence.
         fence: u64,
         /// The end of the lease unless it is renewed.
         until: u64,
@@ -77,9 +72,7 @@ pub enum EventKind {
     Breaks {
         /// The fence that it saw.
         fence: u64,
-        /// The holder.
         holder: u32,
-        /// The key.
         key: String,
     },
     /// The store confirmed the break.
@@ -98,7 +91,6 @@ pub enum EventKind {
     Continued,
     /// Just before this fault of the network or the server.
     Fault(String),
-    /// The fault is over.
     Healed,
 }
 

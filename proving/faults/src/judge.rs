@@ -28,7 +28,6 @@ pub fn lasts(every_day: Duration, long: Duration) -> Duration {
     if is_long() { long } else { every_day }
 }
 
-/// True for the long form.
 pub fn is_long() -> bool {
     env::var_os("LEASEHOLD_FAULTS_LONG").is_some()
 }
@@ -85,7 +84,6 @@ pub fn in_order(parsed_history: &ParsedHistory) {
     }
 }
 
-/// Prints how a run went.
 pub fn report(name: &str, crowd: &Crowd, parsed_history: &ParsedHistory) {
     let mut gaps: Vec<_> = parsed_history.handovers().iter().map(|handover| handover.gap).collect();
     gaps.sort();

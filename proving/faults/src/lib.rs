@@ -5,6 +5,12 @@
 //! violations afterwards. The tests cause the faults of the workers, their network and their
 //! server.
 
+#![expect(
+    missing_docs,
+    clippy::exhaustive_enums,
+    reason = "this crate is not published; a comment says what a name does not"
+)]
+
 mod crowd;
 pub mod history;
 pub mod judge;

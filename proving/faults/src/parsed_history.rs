@@ -13,11 +13,8 @@ use crate::{
 
 /// One request, from just before it was sent until it failed, or until its guard was released.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct RequestSpan {
-    /// The process.
     pub process: u32,
-    /// The task in it.
     pub task: u32,
     /// The keys and the mode, if there is more than one lock.
     pub wish: Option<Wish>,
@@ -59,7 +56,6 @@ impl fmt::Display for RequestSpan {
 
 /// The transition from one guard to the next.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Handover {
     /// The earlier holder.
     pub from: RequestSpan,
@@ -84,11 +80,8 @@ impl fmt::Display for Handover {
 
 /// A process that was killed or stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct ProcessFault {
-    /// The process.
     pub process: u32,
-    /// When that happened.
     pub at: u64,
     /// When it continued; `None` if it was killed or not continued.
     pub until: Option<u64>,
@@ -98,18 +91,14 @@ pub struct ProcessFault {
 
 /// The requests and faults of a history.
 #[derive(Clone, Debug, Default)]
-#[non_exhaustive]
 pub struct ParsedHistory {
     /// All requests, in the order in which they were made.
     pub spans: Vec<RequestSpan>,
-    /// Processes that were killed.
     pub killed: Vec<ProcessFault>,
-    /// Processes that were stopped.
     pub stopped: Vec<ProcessFault>,
 }
 
 impl ParsedHistory {
-    /// Evaluates a history.
     pub fn of(history: &[Entry]) -> Self {
         let mut parsed_history = Self::default();
         let mut open: HashMap<(u32, u32), RequestSpan> = HashMap::new();

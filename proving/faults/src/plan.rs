@@ -9,15 +9,12 @@ use leasehold::{AnyStore, ConnectError, Locks, LocksBuilder};
 
 /// The actions of each task of a worker, round after round.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Plan {
     /// The store, or several separated by spaces, which are a quorum.
     pub url: String,
-    /// The file of the history.
     pub history: PathBuf,
     /// The number of tasks that wait concurrently.
     pub tasks: u32,
-    /// The TTL.
     pub ttl: Duration,
     /// The usual duration of a hold.
     pub hold: Duration,
@@ -68,7 +65,6 @@ impl Plan {
         Self { tasks, wishes: wishes.iter().map(|&wish| wish.to_owned()).collect(), ..self }
     }
 
-    /// Connects to the plan's store.
     pub(crate) async fn connect(&self, builder: LocksBuilder) -> Result<Locks, ConnectError> {
         let urls: Vec<&str> = self.url.split_whitespace().collect();
         if let [url] = *urls {

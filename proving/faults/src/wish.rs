@@ -6,17 +6,13 @@ use leasehold::{Acquire, Locks};
 
 /// The mode and keys that a task wants: `read doc`, `write doc`, `permits 2/5 gpus`, `alone a,b`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_structs, reason = "a wish has no more to it")]
 pub struct Wish {
-    /// The mode.
     pub mode: Wanted,
-    /// The keys.
     pub keys: Vec<String>,
 }
 
 /// The mode in which keys are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "these are all that there are")]
 pub enum Wanted {
     /// Exclusive.
     Alone,

@@ -21,7 +21,6 @@ pub fn now() -> u64 {
 
 /// A driver's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "the tests that match on it must learn of another one")]
 pub enum Answer {
     /// The library says that it holds the lock.
     Took {
@@ -62,7 +61,6 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// Parses a line.
     pub(crate) fn parse(line: &str) -> Self {
         let (kind, rest) = line.split_once(' ').unwrap_or((line, ""));
         let instants: Vec<u64> = rest.split(' ').map_while(|word| word.parse().ok()).collect();

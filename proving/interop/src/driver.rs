@@ -130,7 +130,6 @@ impl Driver {
         }
     }
 
-    /// The answer, if there is one within this time.
     #[track_caller]
     pub fn answer_within(&mut self, limit: Duration) -> Option<Answer> {
         match self.answers.recv_timeout(limit) {

@@ -5,13 +5,11 @@ use std::fmt;
 /// A period in which a process considered itself the holder: from when it had the answer until just
 /// before it requested the release.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Belief {
     /// The process.
     pub who: String,
     /// The start, on the clock of [`now`](crate::now).
     pub from: u64,
-    /// The end.
     pub until: u64,
 }
 

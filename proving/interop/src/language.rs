@@ -10,7 +10,6 @@ use crate::Peer;
 
 /// A language of the peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum Language {
     /// JavaScript: `node`, and `npm` for downloads.
     Node,
@@ -19,7 +18,6 @@ pub enum Language {
 }
 
 impl Language {
-    /// All languages.
     pub const ALL: [Self; 2] = [Self::Node, Self::Python];
 
     /// The name in messages, and of its directory in `target/peers`.

@@ -10,7 +10,6 @@ use crate::Language;
 
 /// A lock library of another language. Its version is in the manifests of its [`Language`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum Peer {
     /// npm `redlock`, version 4.
     Redlock4,
@@ -31,7 +30,6 @@ pub enum Peer {
 }
 
 impl Peer {
-    /// All peers.
     pub const ALL: [Self; 8] = [
         Self::Redlock4,
         Self::Redlock5,
@@ -57,7 +55,6 @@ impl Peer {
         }
     }
 
-    /// The language that it is written in.
     pub fn language(self) -> Language {
         match self {
             Self::RedisPy | Self::PythonRedisLock | Self::Pottery => Language::Python,

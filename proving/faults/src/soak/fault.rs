@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-/// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Kind {
     /// Closes connections.
@@ -19,7 +18,6 @@ pub(crate) enum Kind {
     Truncated,
     /// CLIENT KILL, or `pg_terminate_backend`.
     ClientsKilled,
-    /// SCRIPT FLUSH.
     ScriptsFlushed,
     /// CLIENT PAUSE.
     Paused,
@@ -42,7 +40,6 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// All kinds.
     pub(crate) const ALL: [Self; 17] = [
         Self::Cut,
         Self::CutBefore,

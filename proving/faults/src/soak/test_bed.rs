@@ -32,7 +32,6 @@ pub(crate) struct TestBed {
     pub(crate) place: StoreUnderTest,
     /// The URLs of the workers, which use them in turn.
     pub(crate) urls: Vec<String>,
-    /// The number of workers.
     pub(crate) workers: usize,
 }
 

@@ -32,7 +32,6 @@ pub(crate) struct WorkerGroup {
     plans: Vec<Plan>,
     writer: HistoryWriter,
     workers: BTreeMap<u32, Process>,
-    /// The number of workers started so far.
     started: u64,
     seed: u64,
 }

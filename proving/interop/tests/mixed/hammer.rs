@@ -82,7 +82,6 @@ fn hammer<'a>(peers: &[Peer], urls: &[&str], ours: impl Fn(LocksBuilder) -> Maki
     site.account();
 }
 
-/// The visits of a peer.
 fn peer_comes<'a>(site: &'a Site, peer: Peer, urls: &[&str]) -> Visits<'a> {
     let mut driver = Driver::start(peer, urls);
     let name = peer.name_of(KEY);
