@@ -15,36 +15,17 @@ fn ok() -> Reply {
     Reply::Simple("OK".into())
 }
 
-#[track_caller]
-fn starts_and_says_its_version(flavor: Flavor) {
-    let server = Server::start(flavor);
-    assert_eq!(server.text(&["PING"]).as_text(), Some("PONG"));
-    let info = server.text(&["INFO", "server"]);
-    let info = info.as_text().expect("INFO is text");
-    let version = format!("{}_version:{}.", flavor.name().split('-').next().unwrap(), flavor.version());
-    assert!(info.contains(&version), "no {version} in {info}");
-    assert!(info.contains(&format!("process_id:{}\r\n", server.pid())), "not this process: {info}");
-    assert_eq!(server.url(), format!("redis://127.0.0.1:{}", server.port()));
-}
-
 #[test]
-fn redis_6_2_answers() {
-    starts_and_says_its_version(Flavor::Redis62);
-}
-
-#[test]
-fn redis_7_0_answers() {
-    starts_and_says_its_version(Flavor::Redis70);
-}
-
-#[test]
-fn redis_8_2_answers() {
-    starts_and_says_its_version(Flavor::Redis82);
-}
-
-#[test]
-fn valkey_9_1_answers() {
-    starts_and_says_its_version(Flavor::Valkey91);
+fn a_server_of_each_flavor_answers_and_says_its_version() {
+    for flavor in Flavor::ALL {
+        let server = Server::start(flavor);
+        let info = server.text(&["INFO", "server"]);
+        let info = info.as_text().expect("INFO is text");
+        let version = format!("{}_version:{}.", flavor.name().split('-').next().unwrap(), flavor.version());
+        assert!(info.contains(&version), "no {version} in {info}");
+        assert!(info.contains(&format!("process_id:{}\r\n", server.pid())), "not this process: {info}");
+        assert_eq!(server.url(), format!("redis://127.0.0.1:{}", server.port()));
+    }
 }
 
 #[test]
@@ -165,16 +146,6 @@ fn a_password_and_an_acl_are_in_force_from_the_start() {
         assert!(
             matches!(stranger.text(&["GET", "other"]), Ok(Reply::Error(why)) if why.starts_with("NOPERM"))
         );
-    }
-}
-
-#[test]
-fn a_unix_socket_leads_to_the_same_server() {
-    for flavor in Flavor::ALL {
-        let server = Server::setup(flavor).unix_socket().start();
-        let mut connection = Connection::open_unix(&server.unix_path()).unwrap();
-        assert_eq!(connection.text(&["SET", "k", "v"]).unwrap(), ok());
-        assert_eq!(server.text(&["GET", "k"]).as_text(), Some("v"));
     }
 }
 
