@@ -86,14 +86,11 @@ impl Bare {
         Ok((clock::now() - sent) as f64 / 1e3)
     }
 
-    /// Renews these leases, each by its own command, in one pipeline: the minimal renewal.
-    pub async fn renew(&self, keys: &[String]) -> Result<(), AnyError> {
-        let mut connection = self.connection.clone();
-        let mut all = pipe();
-        for key in keys {
-            all.cmd("EVALSHA").arg(&self.compare_and_delete).arg(2).arg(key).arg(key).arg("nobody");
-        }
-        Ok(all.ignore().query_async(&mut connection).await?)
+    /// The minimal renewal, in a pipeline.
+    pub async fn renew(&self, key: &str) -> Result<(), AnyError> {
+        let mut one = pipe();
+        one.cmd("EVALSHA").arg(&self.compare_and_delete).arg(2).arg(key).arg(key).arg("nobody").ignore();
+        Ok(one.query_async(&mut self.connection.clone()).await?)
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio_postgres::types::Type;
-use tokio_postgres::{AsyncMessage, Client, NoTls, Statement};
+use tokio_postgres::{AsyncMessage, Client, NoTls};
 
 use crate::AnyError;
 use crate::clock;
@@ -17,8 +17,6 @@ pub(crate) enum Strategy {
     /// statement to acquire it and one to release it, sent as Leasehold sends its own, so that a
     /// pooler may be in between.
     Row,
-    /// The same with statements that were prepared once.
-    PreparedRow,
     /// `pg_try_advisory_lock` and `pg_advisory_unlock`: no lease, no fence, and nothing on the
     /// disk.
     Advisory,
@@ -28,8 +26,6 @@ pub(crate) enum Strategy {
 #[derive(Debug)]
 pub(crate) struct BareSql {
     client: Client,
-    acquire: Statement,
-    release: Statement,
 }
 
 const TABLE: &str = "CREATE TABLE IF NOT EXISTS bare_lease \
@@ -53,8 +49,7 @@ impl BareSql {
         let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
         tokio::spawn(connection);
         client.batch_execute(TABLE).await?;
-        let (acquire, release) = (client.prepare(ACQUIRE).await?, client.prepare(RELEASE).await?);
-        Ok(Self { client, acquire, release })
+        Ok(Self { client })
     }
 
     /// Acquires a key and releases it.
@@ -67,10 +62,6 @@ impl BareSql {
             Strategy::Row => {
                 self.client.query_typed_opt(ACQUIRE, &own).await?.is_some()
                     && self.client.execute_typed(RELEASE, &own).await? == 1
-            }
-            Strategy::PreparedRow => {
-                self.client.query_opt(&self.acquire, &[&key, &holder]).await?.is_some()
-                    && self.client.execute(&self.release, &[&key, &holder]).await? == 1
             }
             Strategy::Advisory => {
                 self.client.query_typed_one(TRY_ADVISORY, of_key).await?.get(0)

@@ -193,7 +193,6 @@ impl Ground {
                 Ok(())
             }
             (Self::Bare(members), Path::BareRenewal) => {
-                let key = [key];
                 for _ in serials {
                     members[0].renew(&key).await?;
                 }

@@ -1,11 +1,8 @@
-use super::{Workload, on_one_thread};
+use super::Workload;
 use crate::AnyError;
 use crate::backend::OpenStore;
-use crate::bare::Bare;
-use crate::clock;
 use crate::figure::{Figures, Of};
 use crate::order::{Order, Report};
-use crate::sample::Sample;
 use crate::settings::Settings;
 use crate::workers::Workers;
 
@@ -16,8 +13,7 @@ pub(super) const WORKLOAD: Workload = Workload {
 One process acquires many keys and keeps them. *Bytes per guard* are live bytes by a counting
 allocator, including the guard itself; on `memory` they include the store's records. *Client
 processor per renewal* is the process's user and system time divided by the renewals that the server
-counted, and *server time per renewal* is the time of the scripts; up to 64 renewals share one. The
-client's is compared with bare pipelines of 200 scripts.",
+counted, and *server time per renewal* is the time of the scripts; up to 64 renewals share one.",
     run,
 };
 
@@ -40,17 +36,16 @@ fn run(settings: &Settings, figures: &mut Figures) -> Result<(), AnyError> {
             server.text(&["FLUSHALL"]);
         } else if backend.is_shared() {
             drop(store);
-            renewals(settings, figures, of, &backend.open(), guards, ttl)?;
+            renewals(figures, of, &backend.open(), guards, ttl)?;
             continue;
         }
-        renewals(settings, figures, of, &store, guards, ttl)?;
+        renewals(figures, of, &store, guards, ttl)?;
     }
     Ok(())
 }
 
 /// Runs for two thirds of the TTL, in which each guard is renewed twice.
 fn renewals(
-    settings: &Settings,
     figures: &mut Figures,
     of: Of<'_>,
     store: &OpenStore,
@@ -68,31 +63,8 @@ fn renewals(
         store.scripts().zip(store.extensions()).zip(before)
     {
         let renewed = (extended - extended_before) as f64;
-        figures.add(of, "renewals", "", renewed);
         figures.add(of, "server time per renewal", "µs", (after.micros - before.micros) as f64 / renewed);
         figures.add(of, "client processor per renewal", "µs", processor as f64 / 1e3 / renewed);
-        drop(workers);
-        let bare = on_one_thread(bare_renewals(settings, store))?;
-        figures.add(of, "client processor of a bare pipeline", "µs", bare);
     }
     Ok(())
-}
-
-/// µs of processor time per script, in pipelines of 200.
-async fn bare_renewals(settings: &Settings, store: &OpenStore) -> Result<Sample, AnyError> {
-    let bare = Bare::at(&store.url).await?;
-    let keys: Vec<_> = (0..200).map(|n| format!("bare:{n}")).collect();
-    let mut each = Sample::default();
-    for repetition in 0..=settings.repetitions() {
-        let before = clock::processor();
-        let rounds = settings.pick(50, 5);
-        for _ in 0..rounds {
-            bare.renew(&keys).await?;
-        }
-        // The first repetition is a warm-up.
-        if repetition > 0 {
-            each.push((clock::processor() - before) as f64 / 1e3 / f64::from(rounds * 200));
-        }
-    }
-    Ok(each)
 }

@@ -20,12 +20,11 @@ pub(super) const WORKLOAD: Workload = Workload {
 Tasks that share one connection each acquire and release their own key. *Bare row* is the minimum
 for leases in a table, in the same process and also on one connection: a statement that acquires a
 row and raises its fence, and one that releases it, both sent unprepared, as a pooler requires.
-*Prepared row* is the same with prepared statements, and *advisory lock* is `pg_try_advisory_lock`
-and `pg_advisory_unlock`, which have no lease and no fence and write nothing. The *gap* is from the
-call for a release to the next holder's guard, among four processes that hold the key for 1 ms; a
-bare *notification* is from sending `NOTIFY` to its arrival on another connection, after 1 ms of
-rest. The server writes to memory, so a commit waits for no disk, and the figures show the cost of
-the statements.",
+*Advisory lock* is `pg_try_advisory_lock` and `pg_advisory_unlock`, which have no lease and no fence
+and write nothing. The *gap* is from the call for a release to the next holder's guard, among four
+processes that hold the key for 1 ms; a bare *notification* is from sending `NOTIFY` to its arrival
+on another connection, after 1 ms of rest. The server writes to memory, so a commit waits for no
+disk, and the figures show the cost of the statements.",
     run,
 };
 
@@ -55,7 +54,7 @@ async fn throughput(
         figures.add(of, competitor.name(), "k/s", speed.clone());
     }
     // In the order of `Loop::field`.
-    if let [ours, row, _, advisory] = laps.as_slice() {
+    if let [ours, row, advisory] = laps.as_slice() {
         figures.add(of, "ours ÷ bare row", "", ours.over(row));
         figures.add(of, "ours ÷ advisory lock", "", ours.over(advisory));
     }
@@ -91,18 +90,17 @@ enum Loop {
 }
 
 impl Loop {
-    async fn field(store: &OpenStore) -> Result<[Self; 4], AnyError> {
+    async fn field(store: &OpenStore) -> Result<[Self; 3], AnyError> {
         let bare = Arc::new(BareSql::connect(&store.url).await?);
         let bare = |strategy| Self::Bare(Arc::clone(&bare), strategy);
-        let [row, prepared] = [bare(Strategy::Row), bare(Strategy::PreparedRow)];
-        Ok([Self::Ours(Locks::connect(&store.url).await?), row, prepared, bare(Strategy::Advisory)])
+        let ours = Self::Ours(Locks::connect(&store.url).await?);
+        Ok([ours, bare(Strategy::Row), bare(Strategy::Advisory)])
     }
 
     const fn name(&self) -> &'static str {
         match self {
             Self::Ours(_) => "ours",
             Self::Bare(_, Strategy::Row) => "bare row",
-            Self::Bare(_, Strategy::PreparedRow) => "prepared row",
             Self::Bare(_, Strategy::Advisory) => "advisory lock",
         }
     }

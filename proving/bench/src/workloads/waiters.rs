@@ -7,7 +7,6 @@ use crate::figure::{Figures, Of};
 use crate::order::{Order, Report};
 use crate::sample::Sample;
 use crate::settings::Settings;
-use crate::turn::Turns;
 use crate::workers::{Race, Workers};
 
 pub(super) const WORKLOAD: Workload = Workload {
@@ -101,7 +100,7 @@ fn the_dead(
     server: &Server,
 ) -> Result<(), AnyError> {
     let dead = settings.pick(10_000, 1_000);
-    let (mut longest, mut gaps) = (Sample::default(), Sample::default());
+    let mut longest = Sample::default();
     // The log must contain every script longer than 0.1 ms.
     server.text(&["CONFIG", "SET", "slowlog-log-slower-than", "100"]);
     server.text(&["CONFIG", "SET", "slowlog-max-len", "100000"]);
@@ -116,19 +115,13 @@ fn the_dead(
         living.tell(0, &Order::Queued { key: key.clone(), waiters: dead + 1 })?;
         drop(dying);
         server.text(&["SLOWLOG", "RESET"]);
-        let released = crate::clock::now();
         living.tell(0, &Order::Yield)?;
-        gaps.push(since(released, &living.collect()?));
+        living.collect()?;
         longest.push(longest_script(&server.text(&["SLOWLOG", "GET", "100000"])));
     }
     let case = format!("{dead} dead");
     figures.add(of(store, &case), "longest script among the dead", "ms", longest);
-    figures.add(of(store, &case), "gap past the dead", "ms", gaps);
     Ok(())
-}
-
-fn since(released: u64, turns: &Turns) -> f64 {
-    turns.first_had().saturating_sub(released) as f64 / 1e6
 }
 
 /// The longest script, in ms. A script that is not in the log took less than 0.1 ms.
