@@ -15,8 +15,8 @@ use crate::transactions::Transactions;
 /// The first argument of a process that walks a path.
 pub const WALKS: &str = "--walks-a-path";
 
-/// The allocations so far: their number and their bytes.
-pub type Allocated = fn() -> [usize; 2];
+/// The number of allocations so far.
+pub type Allocated = fn() -> usize;
 
 /// The work of one cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,14 +92,14 @@ impl Walk {
 }
 
 /// Walks and exits if this process was started for that. If allocations are counted, prints how
-/// many a cycle makes, and their bytes.
+/// many a cycle makes.
 pub fn walk_if_told_to(allocated: Option<Allocated>) {
     let words: Vec<String> = env::args().skip(1).collect();
     let Some((WALKS, rest)) = words.split_first().map(|(first, rest)| (first.as_str(), rest)) else { return };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let walked = runtime.block_on(async { walk(Walk::of(rest)?, allocated).await });
     match walked {
-        Ok(Some([times, bytes])) => println!("{times} {bytes}"),
+        Ok(Some(allocations)) => println!("{allocations}"),
         Ok(None) => {}
         Err(why) => {
             eprintln!("bench: {why}");
@@ -115,7 +115,7 @@ const TTL: Duration = Duration::from_secs(3_600);
 /// After this many cycles, everything that is made once and kept (pools, caches) exists.
 const WARM_UP: u32 = 8;
 
-async fn walk(walk: Walk, allocated: Option<Allocated>) -> Result<Option<[f64; 2]>, AnyError> {
+async fn walk(walk: Walk, allocated: Option<Allocated>) -> Result<Option<f64>, AnyError> {
     let Walk { path, cycles, tasks, places } = walk;
     if path == Path::Transactions {
         let mut ledger = Transactions::open(places[0].as_ref())?;
@@ -128,11 +128,9 @@ async fn walk(walk: Walk, allocated: Option<Allocated>) -> Result<Option<[f64; 2
     ground.at_once(path, tasks, &name, 0..WARM_UP).await?;
     let before = allocated.map(|allocated| allocated());
     ground.at_once(path, tasks, &name, WARM_UP..WARM_UP + cycles).await?;
-    let per_cycle = |after: usize, before: usize| (after - before) as f64 / f64::from(cycles * tasks);
-    Ok(allocated.zip(before).map(|(allocated, [times, bytes])| {
-        let after = allocated();
-        [per_cycle(after[0], times), per_cycle(after[1], bytes)]
-    }))
+    Ok(allocated
+        .zip(before)
+        .map(|(allocated, before)| (allocated() - before) as f64 / f64::from(cycles * tasks)))
 }
 
 #[derive(Clone)]

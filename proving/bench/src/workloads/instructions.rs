@@ -120,12 +120,11 @@ impl Bench<'_> {
         let walk = Walk { path, cycles: CYCLES, tasks: 1, places: places.to_vec() };
         let program = env::current_exe()?.with_file_name("bench-weighed");
         let output = Command::new(program).args(walk.words()).output()?;
-        let said = String::from_utf8_lossy(&output.stdout);
-        let Some((times, bytes)) = said.trim().split_once(' ').filter(|_| output.status.success()) else {
+        if !output.status.success() {
             return Err(format!("bench-weighed: {}", String::from_utf8_lossy(&output.stderr)).into());
-        };
-        self.add(&format!("allocations per {what}"), case, times.parse()?);
-        self.add(&format!("bytes allocated per {what}"), case, bytes.parse()?);
+        }
+        let allocations = String::from_utf8_lossy(&output.stdout).trim().parse()?;
+        self.add(&format!("allocations per {what}"), case, allocations);
         Ok(())
     }
 

@@ -34,9 +34,9 @@ fn run(settings: &Settings, figures: &mut Figures) -> Result<(), AnyError> {
     for backend in settings.backends() {
         figures.announce(&format!("waiters on {backend}"));
         let store = backend.open();
-        drains(settings, figures, &store)?;
         weights(settings, figures, &store)?;
         if let Some(server) = store.server() {
+            drains(settings, figures, &store)?;
             the_dead(settings, figures, &store, server)?;
         }
     }
@@ -54,7 +54,7 @@ fn drains(settings: &Settings, figures: &mut Figures, store: &OpenStore) -> Resu
         if settings.pick(false, waiters > 1_000) {
             continue;
         }
-        let (mut server_time, mut gaps) = (Sample::default(), Sample::default());
+        let mut server_time = Sample::default();
         // Enough grants at each length for equal precision, within reasonable time.
         let times = settings.pick((2_000 / waiters).clamp(3, 100), 1);
         for _ in 0..times {
@@ -62,18 +62,16 @@ fn drains(settings: &Settings, figures: &mut Figures, store: &OpenStore) -> Resu
             workers.start_queue(&race)?;
             let before = store.scripts();
             workers.tell(0, &Order::Yield)?;
-            let turns = workers.collect()?;
+            workers.collect()?;
             if let Some((after, before)) = store.scripts().zip(before) {
                 server_time.push(after.per_call_since(before));
             }
-            gaps.push(turns.gaps().median());
         }
         if waiters == 10 {
             at_ten = server_time.median();
         }
         at_most = server_time.median();
         figures.add(of(store, case), "server time", "µs per script", server_time);
-        figures.add(of(store, case), "gap p50 in a drain", "µs", gaps);
     }
     if settings.pick(true, false) {
         figures.add(of(store, ""), "growth of server time, 10 to 10,000", "", at_most / at_ten);
