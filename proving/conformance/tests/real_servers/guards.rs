@@ -119,6 +119,18 @@ async fn fences_rise_over_flushall_and_over_a_restart_without_state() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_holder_whose_key_was_deleted_learns_so_at_the_next_renewal() {
+    let server = Server::start(Flavor::Redis82);
+    let locks = Locks::builder().ttl(2 * SECOND).connect(&server.url()).await.unwrap();
+    let guard = take(&locks).await;
+    server.text(&["DEL", "k"]);
+    let begun = Instant::now();
+    let loss = guard.lost().await;
+    assert!(matches!(loss, Loss::Gone { .. }), "{loss:?}");
+    assert!(begun.elapsed() < SECOND, "{:?}", begun.elapsed());
+}
+
 /// Mixed fleets exclude each other.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_foreign_lock_keeps_us_out_for_its_ttl_and_ours_keeps_it_out() {

@@ -1,11 +1,16 @@
 //! The owners of keys on a cluster, and what happens when they change.
 
-use leasehold_core::{Attempt, Fault, GrantAnswer, HoldAnswer, InspectStore as _, Store, WaitMode};
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_core::{
+    Attempt, Claim, Fault, GrantAnswer, HoldAnswer, InspectStore as _, Key, Store, WaitMode,
+};
 use leasehold_redis::ClusterStore;
 use leasehold_redis::slot::slot_of;
-use servers::{Cluster, Flavor};
+use servers::{Cluster, Flavor, Reply};
 
-use crate::world::{attempt, granted, key, runtime};
+use crate::world::{attempt, claiming, granted, key, runtime};
 
 fn store(url: &str) -> ClusterStore {
     ClusterStore::from_url(url, runtime()).unwrap()
@@ -13,6 +18,46 @@ fn store(url: &str) -> ClusterStore {
 
 async fn grant(store: &ClusterStore, attempt: &Attempt) -> Result<GrantAnswer, Fault> {
     store.grant(attempt, WaitMode::Try).await
+}
+
+/// On a busy machine, a slot takes longer to move than one call may last; then the caller asks
+/// again.
+async fn at_last(store: &ClusterStore, attempt: &Attempt) -> Result<GrantAnswer, Fault> {
+    for _ in 0..20 {
+        match grant(store, attempt).await {
+            Err(fault) if !fault.is_lasting() => {}
+            answer => return answer,
+        }
+    }
+    grant(store, attempt).await
+}
+
+/// One node is enough to find the others, and every kind of key is found at its owner.
+#[tokio::test]
+async fn keys_are_at_the_nodes_that_own_their_slots() {
+    for flavor in Flavor::ALL {
+        let cluster = Cluster::start(flavor, 3, 0);
+        let store = store(&format!("redis+cluster://127.0.0.1:{}", cluster.nodes()[2].port()));
+        store.open().await.unwrap();
+        let names: [&[u8]; 9] =
+            [b"a", b"invoice:42", b"{order:7}:stock", b"{}", b"{", b"}{", b"a{b}c", b"{}{a}", b"\xff\0{\n"];
+        for name in names {
+            let [one, next] = [(); 2].map(|()| claiming(Claim::exclusive(Key::new(name).unwrap())));
+            let first = granted(grant(&store, &one).await);
+            let owner = cluster.owner(slot_of(name));
+            assert_eq!(
+                owner.command(&[b"EXISTS", name]),
+                Reply::Integer(1),
+                "{flavor}: {}",
+                name.escape_ascii()
+            );
+            assert_eq!(store.renew(std::slice::from_ref(&one)).await, [Ok(HoldAnswer::Done)]);
+            assert_eq!(store.inspect(one.claim.first_key()).await.unwrap().holders.len(), 1);
+            assert_eq!(store.release(&one).await, Ok(HoldAnswer::Done));
+            assert!(granted(grant(&store, &next).await) > first);
+        }
+        assert_eq!(store.list(b"").await.unwrap().len(), names.len());
+    }
 }
 
 #[tokio::test]
@@ -60,5 +105,32 @@ async fn a_slot_that_moved_is_followed() {
         assert!(granted(grant(&store, &attempt(&["k"])).await) > first, "{flavor}");
         cluster.hand_over(slot, cluster.other(slot));
         assert_eq!(store.inspect(&key("k")).await.unwrap().holders.len(), 1, "{flavor}");
+    }
+}
+
+/// While the keys of a slot are at two nodes, requests wait; then everything works as before.
+#[tokio::test]
+async fn a_slot_that_is_on_its_way_is_waited_for() {
+    for flavor in Flavor::ALL {
+        let cluster = Arc::new(Cluster::start(flavor, 3, 0));
+        let store = store(&cluster.url());
+        let held = attempt(&["k"]);
+        let first = granted(grant(&store, &held).await);
+        let slot = slot_of(b"k");
+        let (from, to) = (cluster.owner(slot), cluster.other(slot));
+        cluster.begin(slot, from, to);
+        assert_eq!(cluster.carry(slot, from, to), 1);
+        let (from, to) = (from.port(), to.port());
+        let moving = cluster.clone();
+        let carried = tokio::task::spawn_blocking(move || {
+            std::thread::sleep(Duration::from_millis(100));
+            let at = |port| moving.nodes().iter().find(|node| node.port() == port).unwrap();
+            while moving.carry(slot, at(from), at(to)) > 0 {}
+            moving.end(slot, at(from), at(to));
+        });
+        assert!(matches!(at_last(&store, &attempt(&["k"])).await, Ok(GrantAnswer::Busy { .. })), "{flavor}");
+        carried.await.unwrap();
+        assert_eq!(store.release(&held).await, Ok(HoldAnswer::Done), "{flavor}");
+        assert!(granted(grant(&store, &attempt(&["k"])).await) > first, "{flavor}");
     }
 }
