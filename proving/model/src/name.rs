@@ -10,6 +10,7 @@
 //! still valid, and no call is in flight for so long. Times that are far ahead are alike as well:
 //! they are not reached in any history, unless a world has a step for it.
 
+use std::cell::RefCell;
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::time::Duration;
 
@@ -21,6 +22,9 @@ use leasehold_core::{Fence, Instant, Stamp};
 const LEASE_CLOCK: u64 = 1 << 60;
 const STORE_CLOCK: u64 = 1 << 45;
 const WALL_CLOCK: u64 = 1 << 50;
+
+/// The number above all that are no time and no id; most words are below.
+const SMALL: u64 = STORE_CLOCK / 2;
 
 /// The first id of a quorum's attempts; they are counted up.
 const IDS: u64 = 1 << 55;
@@ -147,11 +151,11 @@ impl Reading {
     }
 
     fn read(&self, word: u64) -> Word {
-        let [instant, stamp, fence] = self.now;
-        let is_near = |now: u64, clock: u64| word.abs_diff(now) < clock / 2;
-        if word < STORE_CLOCK / 2 {
+        if word < SMALL {
             return Word::Number(word);
         }
+        let [instant, stamp, fence] = self.now;
+        let is_near = |now: u64, clock: u64| word.abs_diff(now) < clock / 2;
         if is_near(stamp, STORE_CLOCK) {
             let (ahead, ago) = (word.saturating_sub(stamp), stamp.saturating_sub(word));
             // Tickets are moments of the past, except for a few that were drawn in the same moment.
@@ -182,20 +186,29 @@ impl Reading {
         }
     }
 
-    /// The word in a name: its kind, and its value.
-    fn code(&self, word: u64) -> [u64; 2] {
-        match self.read(word) {
-            Word::Number(number) => [0, number],
-            Word::Ahead(ticks) => [1, ticks],
-            Word::Ago(ticks) => [2, ticks],
-            Word::Past => [3, 0],
-            Word::Ends(ahead) => [4, ahead],
-            Word::Ended(ago) => [5, ago],
-            Word::Ticket(number) => [6, self.rows[0].code(number)],
-            Word::Fence(number) => [7, self.rows[1].code(number)],
-            // Only whether two are the same matters, and which attempt they belong to.
-            Word::Id(number) => [8 + (number >> 32), self.rows[2].rank(number)],
+    /// Adds the word to a name: one byte for most words; for any other a byte that no such word has,
+    /// the kind, and the value.
+    fn tell(&self, word: u64, name: &mut Vec<u8>) {
+        if let Ok(byte) = u8::try_from(word)
+            && byte < u8::MAX
+        {
+            return name.push(byte);
         }
+        let (kind, value) = match self.read(word) {
+            Word::Number(number) => (0, number),
+            Word::Ahead(ticks) => (1, ticks),
+            Word::Ago(ticks) => (2, ticks),
+            Word::Past => (3, 0),
+            Word::Ends(ahead) => (4, ahead),
+            Word::Ended(ago) => (5, ago),
+            Word::Ticket(number) => (6, self.rows[0].code(number)),
+            Word::Fence(number) => (7, self.rows[1].code(number)),
+            // Only whether two are the same matters, and which attempt they belong to.
+            Word::Id(number) => (8 + (number >> 32), self.rows[2].rank(number)),
+        };
+        name.push(u8::MAX);
+        name.extend_from_slice(&kind.to_le_bytes());
+        name.extend_from_slice(&value.to_le_bytes());
     }
 }
 
@@ -212,6 +225,11 @@ pub(crate) const fn drawn(nth: u64) -> u64 {
 /// Collects what is hashed, one word per number.
 #[derive(Debug, Default)]
 struct Words(Vec<u64>);
+
+thread_local! {
+    /// Kept, because a name is made of each of millions of states.
+    static WORDS: RefCell<Words> = RefCell::default();
+}
 
 impl Hasher for Words {
     fn finish(&self) -> u64 {
@@ -245,10 +263,15 @@ impl Hasher for Words {
 
 /// The name of a state.
 pub(crate) fn of(state: &impl Hash, now: Now, horizon: Horizon) -> u128 {
-    let mut words = Words(Vec::with_capacity(512));
-    state.hash(&mut words);
-    let mut reading = Reading::new(now, horizon);
-    for word in &words.0 {
+    WORDS.with_borrow_mut(|words| {
+        words.0.clear();
+        state.hash(words);
+        name_of(&words.0, Reading::new(now, horizon))
+    })
+}
+
+fn name_of(words: &[u64], mut reading: Reading) -> u128 {
+    for word in words {
         match reading.read(*word) {
             Word::Ticket(number) => reading.rows[0].numbers.push(number),
             Word::Fence(number) => reading.rows[1].numbers.push(number),
@@ -257,15 +280,10 @@ pub(crate) fn of(state: &impl Hash, now: Now, horizon: Horizon) -> u128 {
         }
     }
     reading.rows.iter_mut().for_each(Row::sort);
-    let mut halves = [FixedState::with_seed(1), FixedState::with_seed(2)].map(|seed| seed.build_hasher());
+    let mut name = Vec::with_capacity(2 * words.len());
     // Both series also contain now, so that their numbers are distinguished from it.
-    for word in words.0.into_iter().chain(reading.now) {
-        let code = reading.code(word);
-        for half in &mut halves {
-            code.iter().for_each(|part| half.write_u64(*part));
-        }
-    }
-    let [high, low] = halves.map(|half| u128::from(half.finish()));
+    words.iter().chain(&reading.now).for_each(|word| reading.tell(*word, &mut name));
+    let [high, low] = [1, 2].map(|seed| u128::from(FixedState::with_seed(seed).hash_one(&name)));
     high << 64 | low
 }
 
