@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use leasehold::{Locks, TokioRuntime};
+use leasehold::TokioRuntime;
 use leasehold_core::{
-    Attempt, Claim, Fence, GrantAnswer, HoldAnswer, Holder, HolderInfo, Key, Label, Owner, Runtime, Store,
-    Ttl, WaitMode,
+    Attempt, Claim, Fence, GrantAnswer, HoldAnswer, Holder, HolderInfo, Key, KeyState, Label, Owner, Runtime,
+    Store, Ttl, WaitMode,
 };
 
 mod breaking;
@@ -187,8 +187,20 @@ async fn renew(store: &dyn Store, attempt: &Attempt) -> HoldAnswer {
     store.renew(std::slice::from_ref(attempt)).await.pop().unwrap().unwrap()
 }
 
+async fn state_of(store: &dyn Store, name: impl AsRef<[u8]>) -> KeyState {
+    store.inspector().unwrap().inspect(&key(name)).await.unwrap()
+}
+
 async fn holders(store: &dyn Store, name: &str) -> Vec<HolderInfo> {
-    store.inspector().unwrap().inspect(&key(name)).await.unwrap().holders
+    state_of(store, name).await.holders
+}
+
+const WAIT: WaitMode = WaitMode::Wait { queue_limit: None };
+
+/// Asks for a lock that another attempt holds, and joins its queue.
+async fn queues(store: &dyn Store, attempt: &Attempt) {
+    let answer = store.grant(attempt, WAIT).await.unwrap();
+    assert!(matches!(answer, GrantAnswer::Busy { place: Some(_), .. }), "{answer:?}");
 }
 
 /// Asks until the lock is granted, for at most `limit`; returns how long that took.
@@ -265,8 +277,7 @@ pub async fn a_renewal_lengthens_and_never_shortens(target: &Target) {
     take(&*store, &one).await;
     for is_awaited in [false, true] {
         if is_awaited {
-            let answer = store.grant(&other, WaitMode::Wait { queue_limit: None }).await;
-            assert!(matches!(answer, Ok(GrantAnswer::Busy { .. })), "{answer:?}");
+            queues(&*store, &other).await;
         }
         assert_eq!(renew(&*store, &one.with_ttl(Ttl::new(LONG).unwrap())).await, HoldAnswer::Done);
         assert_eq!(renew(&*store, &one).await, HoldAnswer::Done);
@@ -405,7 +416,7 @@ pub async fn any_key_and_label_will_do(target: &Target) {
         held.push(one);
     }
     for one in held {
-        let seen = store.inspector().unwrap().inspect(one.claim.first_key()).await.unwrap().holders;
+        let seen = state_of(&*store, one.claim.first_key().as_bytes()).await.holders;
         assert_eq!(seen.len(), 1, "{:?}", one.claim);
         assert_eq!(seen[0].owner, Owner::Holder { holder: one.holder, label: one.label.clone() });
         assert_eq!(renew(&*store, &one).await, HoldAnswer::Done);
@@ -419,9 +430,9 @@ pub async fn one_at_a_time_under_contention(target: &Target) {
     let inside = Arc::new(AtomicU32::new(0));
     let highest = Arc::new(AtomicU64::new(0));
     let mut tasks = Vec::new();
-    let all_locks: Vec<_> = (0..2).map(|_| Locks::builder().over(target.store()).unwrap()).collect();
+    let all = [locks(target), locks(target)];
     for n in 0..8 {
-        let (locks, inside, highest) = (all_locks[n % 2].clone(), inside.clone(), highest.clone());
+        let (locks, inside, highest) = (all[n % 2].clone(), inside.clone(), highest.clone());
         tasks.push(tokio::spawn(async move {
             for _ in 0..10 {
                 let guard = locks.mutex("k").lock().within(LONG).await.unwrap();
@@ -441,7 +452,7 @@ pub async fn one_at_a_time_under_contention(target: &Target) {
 
 /// This holds if the key was free, held, or released meanwhile.
 pub async fn a_request_dropped_at_any_await_leaves_nothing(target: &Target) {
-    let locks = Locks::builder().over(target.store()).unwrap();
+    let locks = locks(target);
     let store = target.store();
     for taken in [false, true] {
         for polls in 0..25 {
@@ -469,8 +480,7 @@ pub async fn a_request_dropped_at_any_await_leaves_nothing(target: &Target) {
 
 /// Also from another process, and long before the lease would have ended.
 pub async fn a_waiter_is_served_when_the_lock_is_released(target: &Target) {
-    let (here, there) =
-        (Locks::builder().over(target.store()).unwrap(), Locks::builder().over(target.store()).unwrap());
+    let [here, there] = [(); 2].map(|()| locks(target));
     for waits in [&here, &there] {
         let guard = here.mutex("k").lock().await.unwrap();
         let mut request = waits.mutex("k").lock().within(LONG);

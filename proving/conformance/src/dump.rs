@@ -5,26 +5,19 @@ use std::time::Duration;
 
 use leasehold_core::{
     Answer, BreakAnswer, BreakRecord, Channel, Content, Fence, GrantAnswer, HoldAnswer, Holder, HolderInfo,
-    Key, LastFence, Marked, Mode, PushEvent, QueuePosition, RaiseAnswer, Share, Shares, Stamp, Ticket,
-    WaitQueue, Waiter,
+    Key, LastFence, Marked, Mode, PushEvent, RaiseAnswer, Share, Shares, Stamp, Ticket, WaitQueue, Waiter,
 };
 use leasehold_redis::wire::mode_of;
 
-/// Contents, fences, waiters, and how long each still lasts.
+/// All records, and how long each still lasts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[expect(clippy::exhaustive_structs, reason = "both sides of a comparison construct it")]
 pub struct Dump {
-    /// The content of each key.
     pub locks: BTreeMap<Key, (Content, Option<Duration>)>,
-    /// The last fence of each key.
     pub fences: BTreeMap<Key, (u64, Option<Duration>)>,
-    /// The queue of each key.
     pub queues: BTreeMap<Key, QueueDump>,
     /// The mark of each key, as stored.
     pub marks: BTreeMap<Key, (Vec<u8>, Option<Duration>)>,
-    /// The last broken lease of each key.
     pub breaks: BTreeMap<Key, (BreakRecord, Option<Duration>)>,
-    /// The shared holders of each key.
     pub shares: BTreeMap<Key, SharesDump>,
     /// The run that vouches for the leases, for members of a quorum.
     pub member_record: Option<MemberRecord>,
@@ -32,13 +25,10 @@ pub struct Dump {
 
 /// The run of a server that vouches for its leases.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_structs, reason = "both sides of a comparison construct it")]
 pub struct MemberRecord {
-    /// The run id.
     pub run: String,
     /// Since when, in µs since 1970, as long as it may have forgotten leases that have not ended.
     pub since: Option<u64>,
-    /// How long this record still lasts.
     pub left: Option<Duration>,
 }
 
@@ -55,77 +45,60 @@ impl MemberRecord {
 
 /// A queue, in the bytes that servers store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[expect(clippy::exhaustive_structs, reason = "both sides of a comparison construct it")]
 pub struct QueueDump {
     /// The waiters in order, with their tickets.
     pub order: Vec<(Ticket, Holder)>,
     /// The stored fields of each waiter, with two flags: it has been silent since the key was
     /// handed over, and it is passed over.
     pub fields: BTreeMap<String, String>,
-    /// How long the queue still lasts.
     pub left: Option<Duration>,
 }
 
 impl QueueDump {
-    /// The queue of `core::apply`.
     pub fn of(queue: &WaitQueue, now: Stamp) -> Self {
-        let name = |channel: Option<&Channel>| {
-            channel
-                .map_or_else(String::new, |channel| String::from_utf8_lossy(channel.as_bytes()).into_owned())
-        };
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let name = |channel: Option<&Channel>| channel.map_or_else(String::new, |it| text(it.as_bytes()));
         let mut fields = BTreeMap::new();
         for (_, waiter) in queue.waiters() {
             let (ttl, keep) = (waiter.ttl.as_millis(), LastFence::kept_for(waiter.ttl).as_millis());
             let (more, channel) = (u8::from(waiter.wants_more), name(waiter.channel.as_ref()));
-            let label =
-                waiter.label.as_ref().map_or_else(String::new, |label| format!(" {}", label.as_str()));
             let mode = match waiter.mode {
                 Mode::Exclusive => String::new(),
                 mode => mode_of(mode).into_owned(),
             };
-            let nonce = waiter.nonce.map(|nonce| [b" ", &nonce.digit_bytes()[..]].concat());
-            let nonce = nonce.map_or_else(String::new, |nonce| String::from_utf8_lossy(&nonce).into_owned());
-            let record = format!("{ttl} {keep} {more}{mode} {channel}{nonce}{label}");
-            fields.insert(waiter.holder.digits(), record);
+            let nonce = waiter.nonce.map(|nonce| text(&nonce.digit_bytes()));
+            let label = waiter.label.as_ref().map(|label| label.as_str().to_owned());
+            let rest: String = [nonce, label].into_iter().flatten().map(|word| format!(" {word}")).collect();
+            fields.insert(waiter.holder.digits(), format!("{ttl} {keep} {more}{mode} {channel}{rest}"));
         }
         if let Some(unclaimed) = queue.unclaimed() {
             let record = format!("{} {}", unclaimed.holder.digits(), name(unclaimed.channel.as_ref()));
             fields.insert("u".into(), record);
         }
-        fields.extend(
-            queue.unresponsive().map(|channel| (format!("s:{}", name(Some(channel))), String::new())),
-        );
+        let skipped = queue.unresponsive().map(|channel| format!("s:{}", name(Some(channel))));
+        fields.extend(skipped.map(|field| (field, String::new())));
         let order = queue.waiters().map(|(ticket, waiter)| (ticket, waiter.holder)).collect();
         Self { order, fields, left: queue.ends().map(|ends| now.saturating_until(ends)) }
     }
 }
 
-/// The shared holders of a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[expect(clippy::exhaustive_structs, reason = "both sides of a comparison construct it")]
 pub struct SharesDump {
-    /// The share of each.
     pub shares: BTreeMap<Holder, ShareDump>,
-    /// How long they still last.
     pub left: Option<Duration>,
 }
 
 /// One share, in the bytes that servers store where those can be compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_structs, reason = "both sides of a comparison construct it")]
 pub struct ShareDump {
-    /// The number of permits.
     pub weight: u32,
-    /// The fence, if it has one yet.
     pub fence: Option<u64>,
     /// The channel on which a silent holder was told of it, or `-`; followed by the label.
     pub rest: String,
-    /// How long it still lasts.
     pub left: Duration,
 }
 
 impl SharesDump {
-    /// The shares of `core::apply`.
     pub fn of(shares: &Shares, now: Stamp) -> Self {
         let share = |share: &Share| {
             let channel = share.unclaimed.as_ref().map(Channel::as_bytes);
@@ -148,7 +121,6 @@ impl SharesDump {
 /// fence, a ticket or a waiting time that came from a clock (within two minutes of ours; their
 /// order is compared).
 #[derive(Clone, Copy, Debug)]
-#[expect(clippy::exhaustive_structs, reason = "a tolerance has no more to it")]
 pub struct Tolerance {
     /// Our clock at the start of the history.
     pub wall: Stamp,
@@ -174,10 +146,13 @@ impl Tolerance {
         Ticket::new(self.number(ticket.get()))
     }
 
-    fn holding(self, mut holding: HolderInfo) -> HolderInfo {
-        holding.remaining = Self::left(holding.remaining);
-        holding.fence = holding.fence.map(|fence| self.fence(fence));
-        holding
+    fn stamp(self, stamp: Stamp) -> Stamp {
+        Stamp::from_micros(self.number(stamp.as_micros()))
+    }
+
+    fn holder(self, holder: &mut HolderInfo) {
+        holder.remaining = Self::left(holder.remaining);
+        holder.fence = holder.fence.map(|fence| self.fence(fence));
     }
 
     /// The dump without the ignored differences.
@@ -189,18 +164,14 @@ impl Tolerance {
             }
         }
         for (number, left) in dump.fences.values_mut() {
-            *left = Self::left(*left);
-            *number = self.number(*number);
+            (*number, *left) = (self.number(*number), Self::left(*left));
         }
-        for (_, left) in dump.marks.values_mut() {
-            *left = Self::left(*left);
-        }
+        dump.marks.values_mut().for_each(|(_, left)| *left = Self::left(*left));
         for (broken, left) in dump.breaks.values_mut() {
             *left = Self::left(*left);
             // The server's clock sets this time. The remaining time of the record shows that it is
             // right.
-            broken.at = Stamp::from_micros(0);
-            broken.fence = self.fence(broken.fence);
+            (broken.at, broken.fence) = (Stamp::from_micros(0), self.fence(broken.fence));
         }
         for held in dump.shares.values_mut() {
             held.left = Self::left(held.left.map(|left| left.saturating_sub(WaitQueue::KEPT_FOR)));
@@ -236,81 +207,48 @@ impl Tolerance {
     /// Lets an answer name the same holder as the other side's answer, if both holders' shares end
     /// at times that count as equal: either share may be the one that ends first.
     pub fn name_alike(self, answer: &mut Answer, right: &Answer, holders: &[HolderInfo]) {
+        let is = |mut holder: HolderInfo, named: &HolderInfo| {
+            self.holder(&mut holder);
+            holder == *named
+        };
         if let (Some(named), Some(right)) = (named(answer), named(&mut right.clone()))
             && named.mode != Mode::Exclusive
             && named.remaining == right.remaining
-            && holders.iter().any(|holder| self.holding(holder.clone()) == *named)
+            && holders.iter().any(|holder| is(holder.clone(), named))
         {
             *named = right.clone();
         }
     }
 
     /// The answer without the ignored differences.
-    pub fn answer(self, answer: Answer) -> Answer {
-        let held = |answer| match answer {
-            HoldAnswer::NotHeld { key, held_by } => {
-                HoldAnswer::NotHeld { key, held_by: held_by.map(|held_by| self.holding(held_by)) }
+    pub fn answer(self, mut answer: Answer) -> Answer {
+        named(&mut answer).into_iter().for_each(|holder| self.holder(holder));
+        match &mut answer {
+            Answer::Grant(GrantAnswer::Granted { fence }) | Answer::Raise(RaiseAnswer::Raised { fence }) => {
+                *fence = self.fence(*fence);
             }
-            HoldAnswer::Done => HoldAnswer::Done,
-        };
-        match answer {
-            Answer::Grant(answer) => Answer::Grant(self.grant(answer)),
-            Answer::Renew(answer) => Answer::Renew(held(answer)),
-            Answer::Transfer(answer) => Answer::Transfer(held(answer)),
-            Answer::Release(answer) => Answer::Release(held(answer)),
-            Answer::Mark(answer) => Answer::Mark(held(answer)),
-            Answer::Marked(Marked { mark, now }) => {
-                let now = Stamp::from_micros(self.number(now.as_micros()));
-                Answer::Marked(Marked { mark, now })
+            Answer::Grant(GrantAnswer::Busy { place: Some(place), .. }) => {
+                place.ticket = self.ticket(place.ticket);
             }
-            Answer::Rejoin(answer) => Answer::Rejoin(held(answer)),
-            Answer::Raise(RaiseAnswer::Raised { fence }) => {
-                Answer::Raise(RaiseAnswer::Raised { fence: self.fence(fence) })
+            Answer::Grant(GrantAnswer::TooLate { now }) | Answer::Marked(Marked { now, .. }) => {
+                *now = self.stamp(*now);
             }
-            Answer::Raise(RaiseAnswer::NotHeld { key, held_by }) => Answer::Raise(RaiseAnswer::NotHeld {
-                key,
-                held_by: held_by.map(|held_by| self.holding(held_by)),
-            }),
-            Answer::Quarantined { .. } => Answer::Quarantined { left: Duration::ZERO },
-            Answer::Inspect(mut state) => {
-                state.holders = state.holders.into_iter().map(|seen| self.holding(seen)).collect();
-                state.waiters = state.waiters.into_iter().map(Self::waiter).collect();
-                state.clock = state.clock.map(|clock| Stamp::from_micros(self.number(clock.as_micros())));
-                Answer::Inspect(state)
+            Answer::Quarantined { left } => *left = Duration::ZERO,
+            Answer::Inspect(state) => {
+                state.holders.iter_mut().for_each(|holder| self.holder(holder));
+                state.waiters.iter_mut().for_each(Self::waiter);
+                state.clock = state.clock.map(|clock| self.stamp(clock));
             }
-            Answer::Break(BreakAnswer::Broken { holding }) => {
-                Answer::Break(BreakAnswer::Broken { holding: self.holding(holding) })
-            }
-            Answer::Break(BreakAnswer::NotHeld { held_by }) => {
-                let held_by = held_by.map(|held_by| self.holding(held_by));
-                Answer::Break(BreakAnswer::NotHeld { held_by })
-            }
-            Answer::Advance => Answer::Advance,
+            Answer::Break(BreakAnswer::Broken { holding }) => self.holder(holding),
+            _ => {}
         }
-    }
-
-    fn grant(self, answer: GrantAnswer) -> GrantAnswer {
-        match answer {
-            GrantAnswer::Granted { fence } => GrantAnswer::Granted { fence: self.fence(fence) },
-            GrantAnswer::Busy { held_by, place } => GrantAnswer::Busy {
-                held_by: self.holding(held_by),
-                place: place.map(|place| QueuePosition { ticket: self.ticket(place.ticket), ..place }),
-            },
-            GrantAnswer::QueueFull { held_by, length } => {
-                GrantAnswer::QueueFull { held_by: self.holding(held_by), length }
-            }
-            GrantAnswer::TooLate { now } => {
-                GrantAnswer::TooLate { now: Stamp::from_micros(self.number(now.as_micros())) }
-            }
-            other => other,
-        }
+        answer
     }
 
     /// Invented tickets differ in age; those from a clock are at most minutes old.
-    fn waiter(mut waiter: Waiter) -> Waiter {
+    fn waiter(waiter: &mut Waiter) {
         const MINUTES: Duration = Duration::from_secs(120);
         waiter.waited = if waiter.waited < MINUTES { Duration::ZERO } else { Duration::MAX };
-        waiter
     }
 }
 

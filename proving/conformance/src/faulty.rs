@@ -18,15 +18,12 @@ use crate::virtual_time::VirtualTime;
 /// One process's locks on a store in memory with injected faults, in virtual time; a second process
 /// can be opened on it.
 #[derive(Debug)]
-#[non_exhaustive]
 pub struct World {
-    /// The time.
     pub time: Arc<VirtualTime>,
     /// The store, without faults.
     pub memory: Arc<MemoryStore>,
     /// The store as this process has it.
     pub store: Arc<Faulty>,
-    /// Its locks.
     pub locks: Locks,
     ttl: Duration,
 }
@@ -59,11 +56,9 @@ impl World {
     }
 }
 
-/// The fate of a call.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum CallFate {
-    /// It is served.
+    #[default]
     Fair,
     /// It is served, and answered after this delay.
     Slow(Duration),
@@ -75,20 +70,14 @@ pub enum CallFate {
     AnswerLost,
     /// No answer ever comes, not even an error.
     Hung,
-    /// The store refuses.
     Refused,
     /// It never reaches the store, and the caller gets this error at once.
     Failing(Fault),
-    /// It panics.
     Panics,
 }
 
 impl CallFate {
     /// The result of a call to the store with this name.
-    ///
-    /// # Errors
-    ///
-    /// The errors of the call, and those of its fate.
     pub async fn over<T: Send + 'static>(
         self,
         store: &str,
@@ -128,7 +117,6 @@ async fn timed_out<T>(store: &str) -> Result<T, Fault> {
 
 /// What becomes of a call to a member.
 #[derive(Clone, Debug)]
-#[expect(clippy::exhaustive_enums, reason = "a call is served or not")]
 pub enum Does {
     /// It meets this fate.
     Meets(CallFate),
@@ -145,7 +133,6 @@ impl From<CallFate> for Does {
 /// A store in memory with injected faults, which records its calls.
 #[derive(Debug)]
 pub struct Faulty {
-    /// The store itself.
     pub memory: Arc<MemoryStore>,
     /// Its notices, if the facts say that it has others than the memory.
     pub notice_bus: NoticeBus,
@@ -153,7 +140,7 @@ pub struct Faulty {
 }
 
 /// The fates of calls, and the calls so far.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Script {
     fate: CallFate,
     on: HashMap<&'static str, Does>,
@@ -164,12 +151,10 @@ struct Script {
 }
 
 /// The store's statements about itself.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
+#[derive(Clone, Debug, Default)]
 pub struct Facts {
     /// What tells it from other stores.
     pub identity: Option<&'static str>,
-    /// A warning about its settings.
     pub warning: Option<&'static str>,
     /// How many keys it inspects in one command.
     pub at_once: usize,
@@ -177,9 +162,7 @@ pub struct Facts {
     pub ahead: Duration,
     /// A key whose node is down: it cannot be renewed.
     pub out_of_reach: Option<&'static str>,
-    /// The unsafe settings that it finds.
     pub diagnosis: Diagnosis,
-    /// True if it serves batches.
     pub batches: bool,
     /// Batches do not serve keys that begin like this.
     pub left: Option<&'static str>,
@@ -191,26 +174,9 @@ impl Faulty {
     /// Wraps a store; at first, no fault is injected.
     #[must_use]
     pub fn over(memory: Arc<MemoryStore>) -> Arc<Self> {
-        let facts = Facts {
-            identity: None,
-            warning: None,
-            at_once: 100,
-            ahead: Duration::ZERO,
-            out_of_reach: None,
-            diagnosis: Diagnosis::default(),
-            batches: true,
-            left: None,
-            own_notices: false,
-        };
-        let script = Script {
-            fate: CallFate::Fair,
-            on: HashMap::new(),
-            next: HashMap::new(),
-            asked: Vec::new(),
-            wait_modes: Vec::new(),
-            facts,
-        };
-        Arc::new(Self { memory, notice_bus: NoticeBus::default(), script: Mutex::new(script) })
+        let facts = Facts { at_once: 100, batches: true, ..Facts::default() };
+        let script = Mutex::new(Script { facts, ..Script::default() });
+        Arc::new(Self { memory, notice_bus: NoticeBus::default(), script })
     }
 
     /// Sets the fate of calls from now on.
@@ -228,30 +194,22 @@ impl Faulty {
         self.script().next.entry(call).or_default().push_back(does.into());
     }
 
-    /// Changes what it says about itself.
     pub fn says(&self, change: impl FnOnce(&mut Facts)) {
         change(&mut self.script().facts);
     }
 
-    /// The number of calls.
     pub fn calls(&self) -> usize {
         self.script().asked.len()
     }
 
-    /// The number of calls with this name.
     pub fn count(&self, call: &str) -> usize {
         self.script().asked.iter().filter(|(asked, _)| *asked == call).count()
     }
 
-    /// The attempts of calls with this name.
     pub fn asked(&self, call: &str) -> Vec<Attempt> {
         let script = self.script();
-        script
-            .asked
-            .iter()
-            .filter(|(one, _)| *one == call)
-            .filter_map(|(_, attempt)| attempt.clone())
-            .collect()
+        let calls = script.asked.iter().filter(|(asked, _)| *asked == call);
+        calls.filter_map(|(_, attempt)| attempt.clone()).collect()
     }
 
     /// The wait modes of the attempts that requested a grant.
@@ -532,12 +490,10 @@ impl BaselineStore for Faulty {
     }
 }
 
-/// A transient error with this reason.
 pub fn passing(reason: impl fmt::Display) -> CallFate {
     CallFate::Failing(Fault::passing("a store", reason))
 }
 
-/// A lasting error with this reason.
 pub fn lasting(reason: impl fmt::Display) -> CallFate {
     CallFate::Failing(Fault::lasting("a store", reason))
 }

@@ -42,7 +42,6 @@ impl Tickets {
         }
     }
 
-    /// Records an answer.
     pub fn note(&mut self, request: &Request, answer: &Answer) {
         if let (
             Request::Grant { attempt, .. },
@@ -103,13 +102,11 @@ pub fn just_before(wall: Stamp) -> Stamp {
 impl Oracle {
     /// An empty store whose clock is at `wall`.
     pub fn new(wall: Stamp) -> Self {
-        let subscribers = Listening(heard().into_iter().collect());
-        let tickets = Tickets::default();
         Self {
             records: Records::default(),
             now: wall,
-            tickets,
-            subscribers,
+            tickets: Tickets::default(),
+            subscribers: Listening(heard().into_iter().collect()),
             ended: just_before(wall),
             member_record: None,
             has_one_fence: false,
@@ -132,22 +129,15 @@ impl Oracle {
             let floor = Fence::new(self.now.as_micros()).unwrap_or(Fence::MAX);
             let context = ApplyContext::new(self.now, floor).with_window(WINDOW);
             let mut holders = self.holders_of(&request);
-            let served = match request.proposal() {
-                Some(proposal) => {
-                    let member_record = self.vouch(proposal);
-                    self.records.voided = member_record.since.map(Stamp::from_micros);
-                    let served = apply(
-                        &mut self.records,
-                        request.clone(),
-                        &context.with_subscribers(&self.subscribers),
-                    );
-                    self.vouched(member_record, &served.answer);
-                    served
-                }
-                None => {
-                    apply(&mut self.records, request.clone(), &context.with_subscribers(&self.subscribers))
-                }
-            };
+            let member_record = request.proposal().map(|proposal| self.vouch(proposal));
+            if let Some(member_record) = &member_record {
+                self.records.voided = member_record.since.map(Stamp::from_micros);
+            }
+            let context = context.with_subscribers(&self.subscribers);
+            let served = apply(&mut self.records, request.clone(), &context);
+            if let Some(member_record) = member_record {
+                self.vouched(member_record, &served.answer);
+            }
             self.tickets.note(&request, &served.answer);
             holders.extend(self.holders_of(&request));
             (served, holders)
@@ -249,29 +239,20 @@ impl Oracle {
     /// The records that the store must have now.
     pub fn dump(&self) -> Dump {
         let (now, records) = (self.now, &self.records);
+        let left = |ends| now.saturating_until(ends);
         let lasts = |(_, lock): &(&Key, &Lock)| lock.ends.is_none_or(|ends| now < ends);
-        let locks = records.locks.iter().filter(lasts).map(|(key, lock)| {
-            let left = lock.ends.map(|ends| now.saturating_until(ends));
-            (key.clone(), (lock.content.clone(), left))
-        });
-        let fences = records
-            .fences
-            .iter()
-            .map(|(key, last)| (key.clone(), (last.fence.get(), Some(now.saturating_until(last.ends)))));
+        let locks = records.locks.iter().filter(lasts);
+        let locks = locks.map(|(key, lock)| (key.clone(), (lock.content.clone(), lock.ends.map(left))));
+        let fences = records.fences.iter();
+        let fences = fences.map(|(key, last)| (key.clone(), (last.fence.get(), Some(left(last.ends)))));
         let queues = records.queues.iter().map(|(key, queue)| (key.clone(), QueueDump::of(queue, now)));
-        let marks = records
-            .marks
-            .iter()
-            .map(|(key, (mark, ends))| (key.clone(), (mark_of(mark), Some(now.saturating_until(*ends)))));
-        let breaks = records
-            .breaks
-            .iter()
-            .map(|(key, (broken, ends))| (key.clone(), (broken.clone(), Some(now.saturating_until(*ends)))));
+        let marks = records.marks.iter();
+        let marks = marks.map(|(key, (mark, ends))| (key.clone(), (mark_of(mark), Some(left(*ends)))));
+        let breaks = records.breaks.iter();
+        let breaks = breaks.map(|(key, (broken, ends))| (key.clone(), (broken.clone(), Some(left(*ends)))));
         let shares = records.shares.iter().map(|(key, shares)| (key.clone(), SharesDump::of(shares, now)));
-        let member_record = self.member_record.clone().map(|(member_record, ends)| MemberRecord {
-            left: Some(now.saturating_until(ends)),
-            ..member_record
-        });
+        let record = self.member_record.clone();
+        let member_record = record.map(|(record, ends)| MemberRecord { left: Some(left(ends)), ..record });
         Dump {
             locks: locks.collect(),
             fences: fences.collect(),

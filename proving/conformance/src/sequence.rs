@@ -13,9 +13,7 @@ use rand::{Rng as _, SeedableRng as _};
 
 /// One step of a history.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub enum Step {
-    /// A request.
     Ask(Request),
     /// The same, with the ticket that the attempt got last for one of its keys.
     Return(Request),
@@ -27,15 +25,12 @@ pub enum Step {
     Set(Key, Vec<u8>, Option<Duration>),
     /// Another program makes the key a list, whatever is there.
     MakeList(Key),
-    /// Another program deletes the key.
     Delete(Key),
     /// The content of the key expires.
     Expire(Key),
-    /// The fence is lost.
     ForgetFence(Key),
     /// The fence is this number, kept for this long.
     SetFence(Key, u64, Duration),
-    /// The queue is lost.
     ForgetQueue(Key),
     /// The shares of a key have just ended, all of them or that of one holder; the marker, too,
     /// unless it lasts for the rest of the millisecond.
@@ -66,12 +61,10 @@ pub const WINDOW: Duration = Duration::from_secs(400);
 pub struct Dice(StdRng);
 
 impl Dice {
-    /// A generator for this seed.
     pub fn new(seed: u64) -> Self {
         Self(StdRng::seed_from_u64(seed))
     }
 
-    /// A number below `sides`.
     pub fn below(&mut self, sides: u64) -> u64 {
         self.0.next_u64() % sides
     }
@@ -136,9 +129,7 @@ pub fn asked_as(mut step: Step, is_member: bool) -> Step {
         return step;
     };
     if is_member {
-        let max_ttl = Ttl::new(LONGEST).expect("a ttl");
-        let proposal = Proposal { fence: Fence::new(7).expect("a fence"), max_ttl };
-        *attempt = attempt.at_member(attempt.holder, attempt.proposal.unwrap_or(proposal));
+        *attempt = attempt.at_member(attempt.holder, attempt.proposal.unwrap_or_else(|| proposal(7)));
     } else {
         attempt.proposal = None;
     }
@@ -179,49 +170,53 @@ fn look_before(step: Step) -> Vec<Step> {
     }
 }
 
+/// The attempt of this holder, in an opening.
+fn of(claim: &Claim, who: u128) -> Attempt {
+    Attempt::new(claim.clone(), Holder::from_bits(who), None, ttl(900))
+}
+
+fn waits_on(claim: &Claim, who: u128, channel: &Channel) -> Request {
+    let wait = Some(Wait { channel: Some(channel.clone()), ..Wait::default() });
+    Request::Grant { attempt: of(claim, who), wait, not_after: None }
+}
+
+fn stands(claim: &Claim, who: u128, channel: &Channel) -> Step {
+    Step::Ask(waits_on(claim, who, channel))
+}
+
+fn goes(claim: &Claim, who: u128) -> Step {
+    Step::Ask(Request::Release(of(claim, who)))
+}
+
+/// The last of the holders.
+const LAST: u128 = u128::MAX - 7;
+
+/// More than one request looks at, or nearly so many.
+const MANY: [u64; 4] = [99, 100, 101, 205];
+
 fn opening(dice: &mut Dice) -> Vec<Step> {
     let key = keys().remove(0);
-    let of = |claim: &Claim, who: u128| {
-        let ttl = Ttl::new(Duration::from_secs(900)).expect("a ttl");
-        Attempt::new(claim.clone(), Holder::from_bits(who), None, ttl)
-    };
-    let by = |who| of(&Claim::exclusive(key.clone()), who);
-    let waits = |who, channel: &Channel| {
-        let wait = Some(Wait { channel: Some(channel.clone()), ..Wait::default() });
-        Request::Grant { attempt: by(who), wait, not_after: None }
-    };
+    let (one, other) = (Claim::exclusive(key.clone()), Claim::exclusive(keys().remove(1)));
+    let both = Claim::exclusive_all(keys().into_iter().take(2)).expect("two keys");
     let [heard, unheard] = [dice.pick(&[heard(), heard(), silent()]), unheard()];
-    let crowd = Step::Crowd(waits(9, &unheard[0]), dice.pick(&[99, 100, 101, 205]));
-    let took = Step::Ask(Request::Grant { attempt: by(1), wait: None, not_after: None });
-    let last = u128::MAX - 7;
-    let line = [(2, &heard[0]), (3, &heard[0]), (4, &heard[1]), (last, &heard[1])];
-    let line = line.map(|(who, channel)| Step::Ask(waits(who, channel)));
+    let crowd = Step::Crowd(waits_on(&one, 9, &unheard[0]), dice.pick(&MANY));
+    let takes =
+        |claim, who| Step::Ask(Request::Grant { attempt: of(claim, who), wait: None, not_after: None });
+    let (took, took_other) = (takes(&one, 1), takes(&other, 5));
+    let line = [(2, &heard[0]), (3, &heard[0]), (4, &heard[1]), (LAST, &heard[1])];
+    let line = line.map(|(who, channel)| stands(&one, who, channel));
     let line = [vec![took.clone()], line.to_vec()].concat();
-    let let_go = Step::Ask(Request::Release(by(1)));
-    let ends = Step::Expire(key.clone());
-    let handed = [line.clone(), vec![let_go]].concat();
-    let struck =
-        [handed.clone(), vec![ends.clone(), Step::Ask(Request::Advance(vec![key.clone()]))]].concat();
+    let (ends, breaks) = (Step::Expire(key.clone()), Step::Break(key.clone()));
+    let handed = [line.clone(), vec![goes(&one, 1)]].concat();
+    let struck = [handed.clone(), vec![ends.clone(), Step::Ask(Request::Advance(vec![key]))]].concat();
+    let last_goes = vec![goes(&one, LAST)];
     // A waiter was handed one key and has been silent since; it asks for two keys, of which the
     // other is held.
-    let other = Claim::exclusive(keys().remove(1));
-    let both = Claim::exclusive_all(keys().into_iter().take(2)).expect("two keys");
-    let took_other = Step::Ask(Request::Grant { attempt: of(&other, 5), wait: None, not_after: None });
-    let max_ttl = Ttl::new(LONGEST).expect("a ttl");
-    let proposal = Proposal { fence: Fence::new(7).expect("a fence"), max_ttl };
     let refused = |who: u128| {
-        let attempt = of(&both, who).at_member(Holder::from_bits(who), proposal);
+        let attempt = of(&both, who).at_member(Holder::from_bits(who), proposal(7));
         let rejoin = Step::Ask(Request::Rejoin { attempt, not_after: None });
         vec![Step::Vouch(RUN.into(), 20 * DAY), took_other.clone(), rejoin]
     };
-    // The holder of one key is first in the queue of the other, and leaves.
-    let stands = |who, channel: &Channel| {
-        let wait = Some(Wait { channel: Some(channel.clone()), ..Wait::default() });
-        Step::Ask(Request::Grant { attempt: of(&other, who), wait, not_after: None })
-    };
-    let goes = Step::Ask(Request::Release(of(&both, 1)));
-    let goes = vec![took_other.clone(), stands(1, &heard[0]), stands(6, &heard[1]), goes];
-    let breaks = Step::Break(key.clone());
     match dice.below(28) {
         16..=22 => together(dice),
         0 => line,
@@ -230,11 +225,15 @@ fn opening(dice: &mut Dice) -> Vec<Step> {
         12 => [struck, vec![breaks]].concat(),
         13 => vec![took, crowd, breaks],
         7 => [handed, refused(2)].concat(),
-        8 => [struck, vec![Step::Ask(Request::Release(by(last)))], refused(4)].concat(),
-        9 => [line, goes].concat(),
+        8 => [struck, last_goes, refused(4)].concat(),
+        // The holder of one key is first in the queue of the other, and leaves.
+        9 => {
+            let queue = [stands(&other, 1, &heard[0]), stands(&other, 6, &heard[1])];
+            [line, vec![took_other], queue.to_vec(), vec![goes(&both, 1)]].concat()
+        }
         1 | 2 => handed,
         3 => struck,
-        4 => [struck, vec![Step::Ask(Request::Release(by(last)))]].concat(),
+        4 => [struck, last_goes].concat(),
         5 => [handed, vec![ends]].concat(),
         6 => vec![took, crowd, ends],
         _ => Vec::new(),
@@ -246,68 +245,57 @@ fn opening(dice: &mut Dice) -> Vec<Step> {
 /// of them than one request hands over or removes.
 fn together(dice: &mut Dice) -> Vec<Step> {
     let key = keys().remove(0);
-    let only = || [key.clone()];
-    let read = Claim::shared(only()).expect("a key");
+    let read = Claim::shared([key.clone()]).expect("a key");
     let write = Claim::exclusive(key.clone());
-    let permits = |weight| Claim::permits(only(), weight, 3).expect("some of them");
-    let ttl = Ttl::new(Duration::from_secs(900)).expect("a ttl");
-    let by = |claim: &Claim, who: u128| Attempt::new(claim.clone(), Holder::from_bits(who), None, ttl);
-    let waits = |claim: &Claim, who: u128, channel: &Channel| {
-        let wait = Some(Wait { channel: Some(channel.clone()), ..Wait::default() });
-        Request::Grant { attempt: by(claim, who), wait, not_after: None }
-    };
+    let permits = |weight| Claim::permits([key.clone()], weight, 3).expect("some of them");
     let [heard, unheard] = [dice.pick(&[heard(), heard(), silent()]), unheard()];
-    let asks = |claim: &Claim, who, channel| Step::Ask(waits(claim, who, channel));
-    let goes = |who| Step::Ask(Request::Release(by(&write, who)));
-    let last = u128::MAX - 7;
-    let many = dice.pick(&[99, 100, 101, 205]);
-    let crowd = |claim: &Claim, channel| Step::Crowd(waits(claim, 9, channel), many);
+    let many = dice.pick(&MANY);
+    let crowd = |channel| Step::Crowd(waits_on(&read, 9, channel), many);
     let behind = vec![
-        asks(&read, 1, &heard[0]),
-        asks(&read, 2, &heard[0]),
-        asks(&write, 3, &heard[0]),
-        asks(&read, 4, &heard[1]),
-        asks(&read, last, &heard[0]),
+        stands(&read, 1, &heard[0]),
+        stands(&read, 2, &heard[0]),
+        stands(&write, 3, &heard[0]),
+        stands(&read, 4, &heard[1]),
+        stands(&read, LAST, &heard[0]),
     ];
-    // The writer leaves, and those behind it are handed the key; or the readers leave, and the
-    // writer has its turn.
-    let handed = [behind.clone(), vec![goes(3)]].concat();
-    let lies = vec![Step::EndShares(key.clone(), Some(Holder::from_bits(4)), false)];
     let few = vec![
-        asks(&permits(2), 1, &heard[0]),
-        asks(&permits(1), 2, &heard[1]),
-        asks(&permits(2), 3, &heard[0]),
-        asks(&permits(1), 4, &heard[1]),
-        asks(&write, last, &heard[0]),
-        goes(dice.pick(&[1, 2])),
+        stands(&permits(2), 1, &heard[0]),
+        stands(&permits(1), 2, &heard[1]),
+        stands(&permits(2), 3, &heard[0]),
+        stands(&permits(1), 4, &heard[1]),
+        stands(&write, LAST, &heard[0]),
+        goes(&write, dice.pick(&[1, 2])),
     ];
-    let writes = asks(&write, 1, &heard[0]);
-    // The asking waiter is behind one that is handed the key on the way, and before one that is
-    // not.
-    let asks_again = vec![
-        writes.clone(),
-        asks(&read, 2, &heard[0]),
-        asks(&read, 3, &heard[1]),
-        asks(&write, 4, &heard[0]),
-        Step::Expire(key.clone()),
-        asks(&read, 3, &heard[1]),
-    ];
+    let writes = stands(&write, 1, &heard[0]);
+    let end_all = |marker| Step::EndShares(key.clone(), None, marker);
     match dice.below(10) {
-        9 => asks_again,
-        0 => behind,
-        1 => [behind, vec![goes(1), goes(2)]].concat(),
-        // Another writer is behind them, and is notified once.
-        2 => [behind, vec![asks(&write, 5, &heard[1]), goes(3)]].concat(),
-        3 => [handed, lies].concat(),
-        4 | 5 => few,
-        6 => vec![writes, crowd(&read, dice.pick(&[&heard[0], &heard[1], &unheard[0]])), goes(1)],
-        7 => vec![crowd(&read, &heard[0]), Step::EndShares(key.clone(), None, dice.below(2) > 0)],
-        _ => vec![
+        // The asking waiter is behind one that is handed the key on the way, and before one that is
+        // not.
+        9 => vec![
             writes,
-            crowd(&read, &heard[1]),
-            goes(1),
-            Step::EndShares(key.clone(), None, dice.below(2) > 0),
+            stands(&read, 2, &heard[0]),
+            stands(&read, 3, &heard[1]),
+            stands(&write, 4, &heard[0]),
+            Step::Expire(key),
+            stands(&read, 3, &heard[1]),
         ],
+        0 => behind,
+        // The readers leave, and the writer has its turn; or the writer leaves, and those behind it
+        // are handed the key.
+        1 => [behind, vec![goes(&write, 1), goes(&write, 2)]].concat(),
+        // Another writer is behind them, and is notified once.
+        2 => [behind, vec![stands(&write, 5, &heard[1]), goes(&write, 3)]].concat(),
+        3 => {
+            let lies = Step::EndShares(key, Some(Holder::from_bits(4)), false);
+            [behind, vec![goes(&write, 3), lies]].concat()
+        }
+        4 | 5 => few,
+        6 => {
+            let channel = dice.pick(&[&heard[0], &heard[1], &unheard[0]]);
+            vec![writes, crowd(channel), goes(&write, 1)]
+        }
+        7 => vec![crowd(&heard[0]), end_all(dice.below(2) > 0)],
+        _ => vec![writes, crowd(&heard[1]), goes(&write, 1), end_all(dice.below(2) > 0)],
     }
 }
 
@@ -327,7 +315,7 @@ fn step(dice: &mut Dice, wall: Stamp) -> Step {
         }
         60..=62 => Step::Break(key),
         63 => {
-            let fence = Fence::new(dice.pick(&[0, 5, ABOVE_ANY_CLOCK, Fence::MAX.get()])).expect("a fence");
+            let fence = fence(dice.pick(&[0, 5, ABOVE_ANY_CLOCK, Fence::MAX.get()]));
             Step::Ask(Request::Break { key, fence, note: note(dice) })
         }
         48..=52 => {
@@ -452,25 +440,19 @@ fn vouch(dice: &mut Dice, wall: Stamp) -> Step {
 /// One that holds and waits for nothing, or itself.
 fn successor(dice: &mut Dice, holder: Holder) -> Successor {
     let fresh = Holder::from_bits(1 << 64 | u128::from(dice.below(1 << 32)));
-    let label = dice.pick(&[None, Some("web-4"), Some("")]);
-    let label = label.map(|text| Label::new(text).expect("a label"));
+    let label = label(dice, &[None, Some("web-4"), Some("")]);
     Successor { holder: dice.pick(&[fresh, fresh, fresh, holder]), label }
 }
 
 fn mark(dice: &mut Dice) -> Mark {
-    let label = dice.pick(&[None, Some("web-3"), Some(""), Some(" two words")]);
-    let label = label.map(|text| Label::new(text).expect("a label"));
-    let mark = Mark::new(
-        Stamp::from_micros(dice.below(1 << 50)),
-        Fence::new(dice.below(1 << 50)).expect("a fence"),
-        label,
-    );
+    let label = label(dice, &[None, Some("web-3"), Some(""), Some(" two words")]);
+    let mark = Mark::new(Stamp::from_micros(dice.below(1 << 50)), fence(dice.below(1 << 50)), label);
     if dice.below(2) == 0 { mark } else { mark.every(Duration::from_micros(dice.below(1 << 50))) }
 }
 
 fn note(dice: &mut Dice) -> BreakNote {
-    let mut said = || dice.pick(&[None, Some("ada"), Some(""), Some("two words")]);
-    let [by, reason] = [said(), said()].map(|text| text.map(|text| Label::new(text).expect("a label")));
+    let mut said = || label(dice, &[None, Some("ada"), Some(""), Some("two words")]);
+    let [by, reason] = [said(), said()];
     BreakNote { by, reason }
 }
 
@@ -483,9 +465,23 @@ fn at_member(dice: &mut Dice, wall: Stamp) -> Attempt {
     let attempt = alone(dice);
     let high = ABOVE_ANY_CLOCK + dice.below(1000);
     let number = dice.pick(&[wall.as_micros(), wall.as_micros(), 5, high, high, Fence::MAX.get()]);
-    let proposal =
-        Proposal { fence: Fence::new(number).expect("a fence"), max_ttl: Ttl::new(LONGEST).expect("a ttl") };
-    attempt.at_member(attempt.holder, proposal)
+    attempt.at_member(attempt.holder, proposal(number))
+}
+
+fn proposal(number: u64) -> Proposal {
+    Proposal { fence: fence(number), max_ttl: ttl(LONGEST.as_secs()) }
+}
+
+fn fence(number: u64) -> Fence {
+    Fence::new(number).expect("a fence")
+}
+
+fn ttl(seconds: u64) -> Ttl {
+    Ttl::new(Duration::from_secs(seconds)).expect("a ttl")
+}
+
+fn label(dice: &mut Dice, from: &[Option<&str>]) -> Option<Label> {
+    dice.pick(from).map(|text| Label::new(text).expect("a label"))
 }
 
 fn alone(dice: &mut Dice) -> Attempt {
@@ -499,13 +495,11 @@ fn alone(dice: &mut Dice) -> Attempt {
     };
     let claim = claim.expect("some keys");
     let holder = dice.pick(&holders());
-    let label = dice.pick(&[None, Some("web-3"), Some(""), Some(" two words")]);
-    let label = label.map(|text| Label::new(text).expect("a label"));
-    let ttl = Ttl::new(Duration::from_secs(dice.pick(&[100, 900, 1000, 5000]))).expect("a ttl");
-    Attempt::new(claim, holder, label, ttl)
+    let label = label(dice, &[None, Some("web-3"), Some(""), Some(" two words")]);
+    Attempt::new(claim, holder, label, ttl(dice.pick(&[100, 900, 1000, 5000])))
 }
 
 /// The holders of all histories, besides crowds.
 fn holders() -> [Holder; 5] {
-    [1, 2, 3, 4, u128::MAX - 7].map(Holder::from_bits)
+    [1, 2, 3, 4, LAST].map(Holder::from_bits)
 }

@@ -69,7 +69,6 @@ impl Target {
         }
     }
 
-    /// A new file in a new directory.
     pub fn file() -> Self {
         let directory = TempDir::with_prefix("leasehold-").expect("a directory for the file store");
         let file = directory.path().join("leases.db");
@@ -82,7 +81,6 @@ impl Target {
         Self { forget: Some(Box::new(forget)), ..Self::of_your_own("file", open) }
     }
 
-    /// A new PostgreSQL server.
     pub fn postgres() -> Self {
         Self::on_postgres(Postgres::start())
     }
@@ -125,7 +123,6 @@ impl Target {
         }
     }
 
-    /// A new server.
     pub fn redis(flavor: Flavor, protocol: &str) -> Self {
         let server = Arc::new(Server::start(flavor));
         let url = format!("{}?protocol={protocol}", server.url());
@@ -209,16 +206,11 @@ impl Target {
     }
 
     /// Makes the store lose everything, as in a restart without its data.
-    ///
-    /// # Panics
-    ///
-    /// If this store cannot.
     pub fn forget(&self) {
         let forget = self.forget.as_ref();
         forget.unwrap_or_else(|| panic!("{} as a whole is never restarted", self.name))();
     }
 
-    /// The server, if there is one.
     pub fn server(&self) -> Option<&Server> {
         self.server.as_deref()
     }
@@ -234,7 +226,6 @@ impl Target {
         self.tells
     }
 
-    /// The name in messages.
     pub fn name(&self) -> &str {
         &self.name
     }

@@ -1,21 +1,25 @@
 //! Checks: breaking a lease.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::{Locks, Loss, TokioRuntime};
+use leasehold::{Guard, Loss};
 use leasehold_core::{
-    BreakAnswer, BreakNote, Claim, Fence, GrantAnswer, HoldAnswer, HolderInfo, Label, Store, WaitMode, Wake,
+    BreakAnswer, BreakNote, Claim, Fence, GrantAnswer, HoldAnswer, HolderInfo, Label, Store, Wake,
 };
 
-use super::{LONG, attempt, holders, key, renew, take};
+use super::queue::{joins, locks, served};
+use super::{LONG, WAIT, attempt, holders, key, queues, renew, take};
 use crate::target::Target;
 
 /// Long for a push on one machine, short for a person.
 const AT_ONCE: Duration = Duration::from_millis(100);
 
+async fn breaks(store: &dyn Store, fence: Fence) -> BreakAnswer {
+    store.admin().unwrap().break_lease(&key("k"), fence, &BreakNote::default()).await.unwrap()
+}
+
 async fn broken(store: &dyn Store, fence: Fence) -> HolderInfo {
-    match store.admin().unwrap().break_lease(&key("k"), fence, &BreakNote::default()).await.unwrap() {
+    match breaks(store, fence).await {
         BreakAnswer::Broken { holding } => holding,
         other => panic!("{other:?}"),
     }
@@ -29,24 +33,13 @@ async fn seen(store: &dyn Store) -> Fence {
 /// another key.
 pub async fn a_break_ends_the_holding_with_that_fence_and_no_other(target: &Target) {
     let (here, there) = (target.store(), target.store());
-    let nothing = there
-        .admin()
-        .unwrap()
-        .break_lease(&key("k"), Fence::new(7).unwrap(), &BreakNote::default())
-        .await
-        .unwrap();
-    assert_eq!(nothing, BreakAnswer::NotHeld { held_by: None });
+    assert_eq!(breaks(&*there, Fence::new(7).unwrap()).await, BreakAnswer::NotHeld { held_by: None });
     let (one, other, bystander) = (attempt(&["k"], LONG), attempt(&["k"], LONG), attempt(&["l"], LONG));
     take(&*here, &bystander).await;
     take(&*here, &one).await;
     let fence = seen(&*there).await;
     for wrong in [fence.get() - 1, fence.get() + 1] {
-        let answer = there
-            .admin()
-            .unwrap()
-            .break_lease(&key("k"), Fence::new(wrong).unwrap(), &BreakNote::default())
-            .await
-            .unwrap();
+        let answer = breaks(&*there, Fence::new(wrong).unwrap()).await;
         let BreakAnswer::NotHeld { held_by: Some(held_by) } = answer else { panic!("{answer:?}") };
         assert_eq!(held_by.fence, Some(fence));
     }
@@ -57,7 +50,7 @@ pub async fn a_break_ends_the_holding_with_that_fence_and_no_other(target: &Targ
     assert_eq!(renew(&*here, &one).await, HoldAnswer::NotHeld { key: key("k"), held_by: None });
     assert_eq!(holders(&*here, "k").await, [], "a renewal brings nothing back");
     assert!(take(&*there, &other).await > fence);
-    let again = there.admin().unwrap().break_lease(&key("k"), fence, &BreakNote::default()).await.unwrap();
+    let again = breaks(&*there, fence).await;
     assert!(matches!(again, BreakAnswer::NotHeld { held_by: Some(_) }), "{again:?}");
     assert_eq!(renew(&*there, &other).await, HoldAnswer::Done);
     assert_eq!(renew(&*here, &bystander).await, HoldAnswer::Done);
@@ -104,61 +97,46 @@ pub async fn a_broken_lease_goes_to_the_first_waiter(target: &Target) {
     let (here, there) = (target.store(), target.store());
     let (one, next) = (attempt(&["k"], LONG), attempt(&["k"], LONG));
     take(&*here, &one).await;
-    let waits = there.grant(&next, WaitMode::Wait { queue_limit: None }).await.unwrap();
-    assert!(matches!(waits, GrantAnswer::Busy { place: Some(_), .. }), "{waits:?}");
+    queues(&*there, &next).await;
     let fence = seen(&*here).await;
     broken(&*here, fence).await;
-    loop {
+    let after = loop {
         match there.woken(&next).await {
-            Wake::Granted { fence: after, .. } => {
-                assert!(after > fence);
-                break;
-            }
-            Wake::AskAgain => match there.grant(&next, WaitMode::Wait { queue_limit: None }).await.unwrap() {
-                GrantAnswer::Granted { fence: after } => {
-                    assert!(after > fence);
-                    break;
-                }
+            Wake::Granted { fence, .. } => break fence,
+            Wake::AskAgain => match there.grant(&next, WAIT).await.unwrap() {
+                GrantAnswer::Granted { fence } => break fence,
                 other => assert!(matches!(other, GrantAnswer::Busy { .. }), "{other:?}"),
             },
         }
-    }
+    };
+    assert!(after > fence);
 }
 
 /// By a push, long before the next renewal; also a holder that never had to wait.
 pub async fn a_holder_is_notified_at_once_that_its_lease_was_broken(target: &Target) {
-    let runtime = TokioRuntime::current().unwrap();
-    let (here, there) = (target.store(), target.store());
-    let locks = Locks::builder().ttl(LONG).runtime(Arc::new(runtime)).over(here).unwrap();
+    let (store, locks) = (target.store(), locks(target));
     let guard = locks.mutex("k").try_lock().await.unwrap().unwrap();
     let other = locks.mutex("l").try_lock().await.unwrap().unwrap();
-    // The first lock subscribes the connection in the background.
-    tokio::time::sleep(AT_ONCE).await;
-    let fence = seen(&*there).await;
-    broken(&*there, fence).await;
-    let loss = tokio::time::timeout(AT_ONCE, guard.lost()).await.expect("told at once");
-    assert!(matches!(&loss, Loss::Broken { key: broken, .. } if *broken == key("k")), "{loss:?}");
+    is_told(&*store, &guard).await;
     assert!(other.is_held() && !guard.is_held());
 }
 
 /// In stores that can notify only waiters, a holder that has waited can still be notified while it
 /// holds.
 pub async fn a_holder_that_waited_is_notified_at_once_that_its_lease_was_broken(target: &Target) {
-    let runtime = TokioRuntime::current().unwrap();
-    let (here, there) = (target.store(), target.store());
-    let locks = Locks::builder().ttl(LONG).runtime(Arc::new(runtime)).over(here).unwrap();
+    let (store, locks) = (target.store(), locks(target));
     let one = attempt(&["k"], LONG);
-    take(&*there, &one).await;
-    let waits = locks.mutex("k");
-    let waiting = tokio::spawn(async move { waits.lock().await.unwrap() });
-    while there.inspector().unwrap().inspect(&key("k")).await.unwrap().waiters.is_empty() {
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
+    take(&*store, &one).await;
+    let waiting = joins(&*store, 0, locks.mutex("k").lock().into_future()).await;
     tokio::time::sleep(AT_ONCE).await;
-    there.release(&one).await.unwrap();
-    let guard = waiting.await.unwrap();
+    store.release(&one).await.unwrap();
+    is_told(&*store, &served(waiting).await).await;
+}
+
+async fn is_told(store: &dyn Store, guard: &Guard) {
+    // The first lock subscribes the connection in the background.
     tokio::time::sleep(AT_ONCE).await;
-    broken(&*there, guard.fence()).await;
+    broken(store, guard.fence()).await;
     let loss = tokio::time::timeout(AT_ONCE, guard.lost()).await.expect("told at once");
     assert!(matches!(&loss, Loss::Broken { key: broken, .. } if *broken == key("k")), "{loss:?}");
 }

@@ -4,12 +4,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use leasehold::Locks;
-use leasehold_core::{
-    Claim, Fence, Holder, Key, KeyState, Label, Owner, ScanPage, ScanPosition, Store, WaitMode,
-};
+use leasehold_core::{Claim, Fence, Holder, Key, KeyState, Label, Owner, ScanPage, ScanPosition, Store};
 use servers::Reply;
 
-use super::{LONG, SHORT, attempt, key, take};
+use super::{LONG, SHORT, attempt, holders, key, queues, state_of, take};
 use crate::target::Target;
 
 /// The keys of a listing, which must equal those of a scan.
@@ -78,7 +76,7 @@ pub async fn a_listing_has_what_is_held_and_nothing_else(target: &Target) {
         }
     }
     tokio::time::timeout(LONG, async {
-        while !there.inspector().unwrap().inspect(&key("short")).await.unwrap().holders.is_empty() {
+        while !holders(&*there, "short").await.is_empty() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     })
@@ -92,7 +90,7 @@ pub async fn a_listing_has_what_is_held_and_nothing_else(target: &Target) {
     assert_eq!(holders[0].fence, Some(fence));
     let left = holders[0].remaining.unwrap();
     assert!(left <= LONG && left > LONG / 2, "{left:?} left");
-    for state in [&listed[0], &there.inspector().unwrap().inspect(&key("held")).await.unwrap()] {
+    for state in [&listed[0], &state_of(&*there, "held").await] {
         let held_for = state.held_for(&state.holders[0]);
         assert!(held_for.is_some_and(|held_for| held_for < LONG), "held for {held_for:?}");
     }
@@ -173,14 +171,14 @@ pub async fn a_listing_has_what_is_waited_for(target: &Target) {
     let store = target.store();
     let (holder, waiter) = (attempt(&["k:ours"], LONG), attempt(&["k:ours"], LONG));
     take(&*store, &holder).await;
-    store.grant(&waiter, WaitMode::Wait { queue_limit: None }).await.unwrap();
+    queues(&*store, &waiter).await;
     let mut expected = vec![(key("k:ours"), waiter.holder)];
     if let Some(server) = target.server() {
         for name in ["k:theirs", "k:theirs, and nobody waits"] {
             server.text(&["SET", name, "x", "PX", "60000"]);
         }
         let waiter = attempt(&["k:theirs"], LONG);
-        store.grant(&waiter, WaitMode::Wait { queue_limit: None }).await.unwrap();
+        queues(&*store, &waiter).await;
         expected.push((key("k:theirs"), waiter.holder));
     }
     let listed = store.inspector().unwrap().list(b"k").await.unwrap();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use leasehold::TokioRuntime;
 use leasehold_core::{HoldAnswer, Label, Mark, Marked, Runtime, Stamp, Store};
 
-use super::{LONG, SHORT, attempt, key, take};
+use super::{LONG, SHORT, attempt, holders, key, take};
 use crate::target::Target;
 
 async fn marked(store: &dyn Store) -> Marked {
@@ -27,7 +27,7 @@ pub async fn a_finished_job_is_known_to_everybody(target: &Target) {
     assert_eq!(here.marks().unwrap().mark(&one, &mark, LONG).await.unwrap(), HoldAnswer::Done);
     assert_eq!(marked(&*there).await.mark, Some(mark.clone()));
     here.release(&one).await.unwrap();
-    assert!(there.inspector().unwrap().inspect(&key("k")).await.unwrap().holders.is_empty());
+    assert_eq!(holders(&*there, "k").await, []);
     let after = marked(&*there).await;
     assert_eq!(after.mark, Some(mark));
     assert!(after.now >= before.now);

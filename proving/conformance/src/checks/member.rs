@@ -9,7 +9,7 @@ use leasehold_core::{
 };
 use tokio::time::{sleep, timeout};
 
-use super::{attempt, holders, key, refused, take};
+use super::{attempt, holders, key, queues, refused, take};
 use crate::target::{Target, runtime};
 
 /// The smallest longest TTL of a quorum, because the checks wait for it to pass.
@@ -167,18 +167,11 @@ pub async fn a_rejoin_does_not_overtake_waiters(target: &Target) {
     let holder = proposing(&["k"], TTL);
     take(&*store, &holder).await;
     let waiter = proposing(&["k"], TTL);
-    let wait_mode = WaitMode::Wait { queue_limit: None };
-    assert!(matches!(
-        store.grant(&waiter, wait_mode).await.unwrap(),
-        GrantAnswer::Busy { place: Some(_), .. }
-    ));
+    queues(&*store, &waiter).await;
     store.release(&holder).await.unwrap();
     let answer = rejoin(&*store, &proposing(&["k"], TTL)).await;
     assert!(matches!(answer, Ok(HoldAnswer::NotHeld { .. })), "{answer:?}");
-    let wakes = async {
-        let _ = store.woken(&waiter).await;
-    };
-    timeout(WaitQueue::CLAIM_WINDOW, wakes).await.expect("it was handed over");
+    timeout(WaitQueue::CLAIM_WINDOW, store.woken(&waiter)).await.expect("it was handed over");
     assert_eq!(rejoin(&*store, &waiter).await, Ok(HoldAnswer::Done));
     store.release(&waiter).await.unwrap();
 }
@@ -232,5 +225,5 @@ pub async fn a_store_that_abstains_still_says_who_holds(target: &Target) {
     let store = serving(target).await;
     target.forget();
     abstains(&*store).await;
-    assert!(store.inspector().unwrap().inspect(&key("k")).await.unwrap().holders.is_empty());
+    assert_eq!(holders(&*store, "k").await, []);
 }

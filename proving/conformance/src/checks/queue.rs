@@ -4,11 +4,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold::{Acquire, LockError, Locks, Renewal};
-use leasehold_core::{GrantAnswer, Holder, Owner, Store, WaitMode, WaitQueue};
+use leasehold_core::{Holder, Owner, Store, WaitQueue};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use super::{LONG, SHORT, attempt, key, take};
+use super::{LONG, SHORT, attempt, queues, state_of, take};
 use crate::target::Target;
 
 /// Far longer than anything here takes, and shorter than a lease.
@@ -21,7 +21,7 @@ pub(super) fn locks(target: &Target) -> Locks {
 /// Waits until the queue of `k` has this many waiters.
 pub(super) async fn until_waiting(store: &dyn Store, count: usize) {
     let waiting = async {
-        while store.inspector().unwrap().inspect(&key("k")).await.unwrap().waiters.len() != count {
+        while state_of(store, "k").await.waiters.len() != count {
             sleep(Duration::from_millis(1)).await;
         }
     };
@@ -84,18 +84,14 @@ pub async fn the_first_waiter_is_served_first(target: &Target) {
 pub(super) async fn until_nothing_is_left(store: &dyn Store) {
     let clean = async {
         loop {
-            let state = store.inspector().unwrap().inspect(&key("k")).await.unwrap();
+            let state = state_of(store, "k").await;
             if state.holders.is_empty() && state.waiters.is_empty() {
                 return;
             }
             sleep(Duration::from_millis(1)).await;
         }
     };
-    assert!(
-        timeout(IN_TIME, clean).await.is_ok(),
-        "something is left: {:?}",
-        store.inspector().unwrap().inspect(&key("k")).await
-    );
+    assert!(timeout(IN_TIME, clean).await.is_ok(), "something is left: {:?}", state_of(store, "k").await);
 }
 
 /// The one in the middle leaves, and the others move up. A waiter whose time is up reports its
@@ -176,10 +172,9 @@ pub async fn a_hand_over_becomes_a_lease_like_any_other(target: &Target) {
         // A bare attempt is not claimed automatically.
         let (holder, next) = (attempt(&["k"], LONG), attempt(&["k"], LONG));
         take(&*store, &holder).await;
-        let joined = store.grant(&next, WaitMode::Wait { queue_limit: None }).await.unwrap();
-        assert!(matches!(joined, GrantAnswer::Busy { place: Some(_), .. }), "{joined:?}");
+        queues(&*store, &next).await;
         store.release(&holder).await.unwrap();
-        let state = store.inspector().unwrap().inspect(&key("k")).await.unwrap();
+        let state = state_of(&*store, "k").await;
         let [handed] = &state.holders[..] else { panic!("{state:?}") };
         assert!(
             handed.remaining.is_some_and(|left| left <= WaitQueue::CLAIM_WINDOW.max(UNCLAIMED)),

@@ -10,7 +10,7 @@ use servers::Reply;
 use tokio::time::timeout;
 
 use super::queue::{IN_TIME, joins, locks, served, until_nothing_is_left, until_waiting};
-use super::{LONG, SHORT, attempt, holders, key, refused, renew, take, take_within};
+use super::{LONG, SHORT, attempt, holders, key, refused, renew, state_of, take, take_within};
 use crate::poll::poll_and_drop;
 use crate::target::Target;
 
@@ -76,7 +76,7 @@ pub async fn readers_do_not_pass_a_writer_that_waits(target: &Target) {
     let writer = joins(&*store, 0, other.write().into_future()).await;
     assert!(one.try_read().await.unwrap().is_none());
     let reader = joins(&*store, 1, one.read().into_future()).await;
-    let state = store.inspector().unwrap().inspect(&key("k")).await.unwrap();
+    let state = state_of(&*store, "k").await;
     let modes: Vec<_> = state.waiters.iter().map(|waiter| waiter.mode).collect();
     assert_eq!(modes, [Mode::Exclusive, Mode::Shared]);
     first.release().await.unwrap();
