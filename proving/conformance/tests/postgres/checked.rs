@@ -3,7 +3,6 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::postgres::{CheckError, init};
@@ -13,14 +12,14 @@ use servers::Postgres;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, IsolationLevel, NoTls};
 
-use crate::world::db;
+use crate::world::{db, served, two};
 
 /// Short enough to wait for, and long enough for a busy machine to check in time.
 const TTL: Duration = Duration::from_secs(2);
+const LONG: Duration = Duration::from_secs(30);
 
-async fn server() -> Arc<Postgres> {
-    let server = crate::world::server(&[]).await;
-    let db = db(&server).await;
+async fn server() -> Postgres {
+    let (server, db) = served().await;
     db.batch_execute("CREATE TABLE account (id int PRIMARY KEY, by text)").await.unwrap();
     db.batch_execute("INSERT INTO account VALUES (1, 'nobody')").await.unwrap();
     server
@@ -85,8 +84,7 @@ impl Psql {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_writer_that_was_stopped_and_wakes_up_late_cannot_commit() {
     let server = server().await;
-    let (one, other) =
-        (Locks::connect(&server.url()).await.unwrap(), Locks::connect(&server.url()).await.unwrap());
+    let [one, other] = two(&server.url(), LONG).await;
     let guard = stalled(&one).await;
     let mut late = Psql::on(&server);
     late.say("BEGIN;");
@@ -120,8 +118,7 @@ async fn a_writer_that_was_stopped_and_wakes_up_late_cannot_commit() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_checked_holder_keeps_others_out_until_its_transaction_ends_also_past_its_lease() {
     let server = server().await;
-    let (one, other) =
-        (Locks::connect(&server.url()).await.unwrap(), Locks::connect(&server.url()).await.unwrap());
+    let [one, other] = two(&server.url(), LONG).await;
     let (guard, mut db) = (stalled(&one).await, db(&server).await);
     let transaction = db.transaction().await.unwrap();
     guard.check(&transaction).await.unwrap();
@@ -141,8 +138,7 @@ async fn a_checked_holder_keeps_others_out_until_its_transaction_ends_also_past_
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reader_that_was_checked_keeps_a_writer_out_until_its_transaction_ends() {
     let server = server().await;
-    let (one, other) =
-        (Locks::connect(&server.url()).await.unwrap(), Locks::connect(&server.url()).await.unwrap());
+    let [one, other] = two(&server.url(), LONG).await;
     let reader = one.rw_lock("account:1").ttl(TTL).renewal(Renewal::Off).read().await.unwrap();
     let mut db = db(&server).await;
     let transaction = db.transaction().await.unwrap();

@@ -1,12 +1,12 @@
 //! A server whose clock is set back while locks are held and waited for.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::postgres::init;
 use servers::Postgres;
+use tokio::task::block_in_place;
 
-use crate::world::{Crowd, process, take, until};
+use crate::world::{Crowd, process, take, two, until};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -15,12 +15,11 @@ const SECOND: Duration = Duration::from_secs(1);
 /// is granted what they hold.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_clock_that_is_set_back_by_an_hour_grants_nothing_twice_and_fences_rise() {
-    let server = Arc::new(tokio::task::spawn_blocking(Postgres::with_a_clock_to_set).await.unwrap());
+    let server = block_in_place(Postgres::with_a_clock_to_set);
     init(&server.url()).await.unwrap();
-    let crowd = [process(&server.url(), 2 * SECOND).await, process(&server.url(), 2 * SECOND).await];
     let (holder, other) = (process(&server.url(), 2 * SECOND).await, process(&server.url(), SECOND).await);
     let kept = take(&holder, "kept").await;
-    let crowd = Crowd::start(&crowd, "k");
+    let crowd = Crowd::start(&two(&server.url(), 2 * SECOND).await, "k");
     for hours in 1..=2 {
         crowd.goes_on(20).await;
         server.set_clock(-3600 * hours);

@@ -2,35 +2,37 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::Locks;
 use leasehold::postgres::CheckError;
 use servers::Postgres;
 use tempfile::TempDir;
+use tokio::task::block_in_place;
 use tokio_postgres::Client;
 
-use crate::world::{BUSY, Crowd, db, process, server, sessions, take, until};
+use crate::world::{BUSY, Crowd, db, process, server, sessions, take, two, until};
 
 const SECOND: Duration = Duration::from_secs(1);
 
 /// A server and its standby. The URL names the standby first, so that it must be skipped.
 struct Pair {
-    primary: Arc<Postgres>,
-    standby: Arc<Postgres>,
+    primary: Postgres,
+    standby: Postgres,
     url: String,
+}
+
+fn url_of(servers: [&Postgres; 2]) -> String {
+    let [one, other] = servers.map(Postgres::port);
+    format!("postgres://postgres@127.0.0.1:{one},127.0.0.1:{other}/postgres")
 }
 
 impl Pair {
     async fn start() -> Self {
         let primary = server(&[]).await;
-        let standby = {
-            let primary = primary.clone();
-            Arc::new(tokio::task::spawn_blocking(move || primary.standby()).await.unwrap())
-        };
-        let hosts = format!("127.0.0.1:{},127.0.0.1:{}", standby.port(), primary.port());
-        Self { primary, standby, url: format!("postgres://postgres@{hosts}/postgres") }
+        let standby = block_in_place(|| primary.standby());
+        let url = url_of([&standby, &primary]);
+        Self { primary, standby, url }
     }
 
     /// Commits on the primary wait until the standby has them.
@@ -45,8 +47,7 @@ impl Pair {
     }
 
     async fn fails_over(&self) {
-        let primary = self.primary.clone();
-        tokio::task::spawn_blocking(move || primary.kill_9()).await.unwrap();
+        block_in_place(|| self.primary.kill_9());
         self.promotes().await;
     }
 
@@ -59,8 +60,8 @@ impl Pair {
 async fn with_a_synchronous_standby_a_failover_grants_nothing_twice_and_forgets_no_lease() {
     let pair = Pair::start().await;
     pair.is_synchronous(&db(&pair.primary).await).await;
-    let processes = [process(&pair.url, 2 * SECOND).await, process(&pair.url, 2 * SECOND).await];
-    let (holder, other) = (process(&pair.url, 60 * SECOND).await, process(&pair.url, 60 * SECOND).await);
+    let processes = two(&pair.url, 2 * SECOND).await;
+    let [holder, other] = two(&pair.url, 60 * SECOND).await;
     let kept = take(&holder, "kept").await;
     let crowd = Crowd::start(&processes, "k");
     crowd.goes_on(20).await;
@@ -83,16 +84,13 @@ async fn with_a_synchronous_standby_a_failover_grants_nothing_twice_and_forgets_
 #[tokio::test(flavor = "multi_thread")]
 async fn a_grant_that_a_failover_lost_is_refused_by_check_and_the_next_fence_is_greater() {
     let pair = Pair::start().await;
-    let (locks, other) = (process(&pair.url, 60 * SECOND).await, process(&pair.url, 60 * SECOND).await);
-    let (primary, standby) = (pair.primary.clone(), pair.standby.clone());
-    tokio::task::spawn_blocking(move || standby.kill_9()).await.unwrap();
+    let [locks, other] = two(&pair.url, 60 * SECOND).await;
+    block_in_place(|| pair.standby.kill_9());
     let lost = take(&locks, "k").await;
-    let standby = pair.standby.clone();
-    let restarted = move || {
-        primary.kill_9();
-        standby.restart();
-    };
-    tokio::task::spawn_blocking(restarted).await.unwrap();
+    block_in_place(|| {
+        pair.primary.kill_9();
+        pair.standby.restart();
+    });
     pair.promotes().await;
 
     let mut db = db(&pair.standby).await;
@@ -111,12 +109,10 @@ async fn a_grant_that_a_failover_lost_is_refused_by_check_and_the_next_fence_is_
 async fn while_only_standbys_are_left_the_error_says_so_and_a_request_waits_for_a_primary() {
     let pair = Pair::start().await;
     let only = format!("postgres://postgres@127.0.0.1:{}/postgres", pair.standby.port());
-    let hosts = format!("127.0.0.1:{},127.0.0.1:{}", pair.primary.port(), pair.standby.port());
-    let both = format!("postgres://postgres@{hosts}/postgres");
+    let both = url_of([&pair.primary, &pair.standby]);
     let locks = Locks::builder().outage_limit(BUSY).connect(&both).await.unwrap();
     take(&locks, "k").await.release().await.unwrap();
-    let primary = pair.primary.clone();
-    tokio::task::spawn_blocking(move || primary.kill_9()).await.unwrap();
+    block_in_place(|| pair.primary.kill_9());
 
     for url in [format!("{only}?target_session_attrs=read-write"), only, both.clone()] {
         is_only_a_standby(&url).await;
@@ -133,8 +129,7 @@ async fn while_only_standbys_are_left_the_error_says_so_and_a_request_waits_for_
 #[tokio::test(flavor = "multi_thread")]
 async fn a_primary_that_hangs_is_passed_over_once_its_standby_has_taken_over() {
     let pair = Pair::start().await;
-    let hosts = format!("127.0.0.1:{},127.0.0.1:{}", pair.primary.port(), pair.standby.port());
-    let url = format!("postgres://postgres@{hosts}/postgres");
+    let url = url_of([&pair.primary, &pair.standby]);
     let locks = process(&url, 30 * SECOND).await;
     take(&locks, "k").await.release().await.unwrap();
     pair.primary.stop();
@@ -175,7 +170,7 @@ async fn a_release_whose_message_failed_is_no_loss() {
     pair.is_synchronous(&owner).await;
     owner.batch_execute("CREATE TABLE written ()").await.unwrap();
     let url = pair.primary.url();
-    let (holder, next) = (process(&url, 30 * SECOND).await, process(&url, 30 * SECOND).await);
+    let [holder, next] = two(&url, 30 * SECOND).await;
     let guard = take(&holder, "k").await;
     let waits = tokio::spawn(async move { take(&next, "k").await.release().await });
     until("a process that listens waits", async || {

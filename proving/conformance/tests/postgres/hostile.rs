@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::world::{db, process, server, take};
+use crate::world::{process, served, take};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -79,8 +79,7 @@ const ROWS: &[(&str, &str)] = &[
 
 #[tokio::test(flavor = "multi_thread")]
 async fn foreign_data_at_a_key_gets_an_answer_and_does_not_affect_other_keys() {
-    let server = server(&[]).await;
-    let db = db(&server).await;
+    let (server, db) = served().await;
     let locks = process(&server.url(), 5 * SECOND).await;
     for (what, rows) in ROWS {
         db.batch_execute(rows).await.unwrap_or_else(|error| panic!("{what}: {error:?}"));
@@ -124,8 +123,7 @@ async fn foreign_data_at_a_key_gets_an_answer_and_does_not_affect_other_keys() {
 /// The error names the damaged row and the remedy.
 #[tokio::test(flavor = "multi_thread")]
 async fn damage_is_named_with_a_remedy_that_works() {
-    let server = server(&[]).await;
-    let db = db(&server).await;
+    let (server, db) = served().await;
     let locks = process(&server.url(), 5 * SECOND).await;
     db.batch_execute(ROWS[0].1).await.unwrap();
     let error = locks.mutex("bad").try_lock().await.unwrap_err().to_string();

@@ -3,17 +3,17 @@
 use std::time::Duration;
 
 use leasehold::Locks;
+use tokio::task::block_in_place;
 use tokio::time::Instant;
 
-use crate::world::{Crowd, db, process, role, server, sessions, take, until};
+use crate::world::{Crowd, db, process, role, served, server, sessions, take, two, until};
 
 const SECOND: Duration = Duration::from_secs(1);
 
 /// A transaction of the store uses its own settings, whatever the role's are.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_role_that_is_serializable_and_read_only_and_impatient_takes_locks_as_any_other() {
-    let server = server(&[]).await;
-    let db = db(&server).await;
+    let (server, db) = served().await;
     let settings = [
         "default_transaction_isolation = 'serializable'",
         "default_transaction_read_only = on",
@@ -23,7 +23,7 @@ async fn a_role_that_is_serializable_and_read_only_and_impatient_takes_locks_as_
         "search_path = ''",
     ];
     let url = role(&db, &server, &settings).await;
-    let processes = [process(&url, 5 * SECOND).await, process(&url, 5 * SECOND).await];
+    let processes = two(&url, 5 * SECOND).await;
     let crowd = Crowd::start(&processes, "k");
     crowd.goes_on(100).await;
     crowd.end().await;
@@ -36,8 +36,7 @@ async fn a_role_that_is_serializable_and_read_only_and_impatient_takes_locks_as_
 /// without a word, and the table grew for ever.
 #[tokio::test(flavor = "multi_thread")]
 async fn ended_records_are_removed_also_for_a_role_that_is_read_only_by_default() {
-    let server = server(&[]).await;
-    let db = db(&server).await;
+    let (server, db) = served().await;
     let ended = "INSERT INTO leasehold.lease (key, fence, fence_ends) \
         SELECT convert_to('old:' || n, 'UTF8'), n, 1 FROM generate_series(1, 500) AS n";
     db.batch_execute(ended).await.unwrap();
@@ -54,8 +53,7 @@ async fn ended_records_are_removed_also_for_a_role_that_is_read_only_by_default(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_statement_timeout_of_the_role_is_named_and_so_is_its_remedy() {
-    let server = server(&[]).await;
-    let mut db = db(&server).await;
+    let (server, mut db) = served().await;
     let url = role(&db, &server, &["statement_timeout = '50ms'"]).await;
     let others = db.transaction().await.unwrap();
     others.batch_execute("LOCK TABLE leasehold.meta IN ACCESS EXCLUSIVE MODE").await.unwrap();
@@ -68,8 +66,7 @@ async fn a_statement_timeout_of_the_role_is_named_and_so_is_its_remedy() {
 /// A checked transaction that stays open past the lease blocks others from that key alone.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_row_that_another_transaction_has_locked_is_named_and_costs_other_keys_nothing() {
-    let server = server(&[]).await;
-    let mut db = db(&server).await;
+    let (server, mut db) = served().await;
     let locks =
         Locks::builder().ttl(3 * SECOND).outage_limit(2 * SECOND).connect(&server.url()).await.unwrap();
     take(&locks, "k").await.release().await.unwrap();
@@ -128,16 +125,12 @@ async fn a_full_disk_is_named_and_nothing_is_taken_and_space_is_enough_to_mend_i
     let locks = process(&server.url(), 5 * SECOND).await;
     let path = db(&server).await.query_one("SELECT pg_relation_filepath('leasehold.lease')", &[]).await;
     let file = server.directory().join("data").join(path.unwrap().get::<_, &str>(0));
-    let fill = {
-        let server = server.clone();
-        move || {
-            server.kill_9();
-            std::fs::rename(&file, file.with_extension("kept")).unwrap();
-            std::os::unix::fs::symlink("/dev/full", &file).unwrap();
-            server.restart();
-        }
-    };
-    tokio::task::spawn_blocking(fill).await.unwrap();
+    block_in_place(|| {
+        server.kill_9();
+        std::fs::rename(&file, file.with_extension("kept")).unwrap();
+        std::os::unix::fs::symlink("/dev/full", &file).unwrap();
+        server.restart();
+    });
     let error = locks.mutex("k").lock().within(5 * SECOND).await.unwrap_err().to_string();
     assert!(error.contains("disk is full") && error.contains("free some space"), "{error}");
     // The table gets a new file.

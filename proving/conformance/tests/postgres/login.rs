@@ -3,16 +3,16 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::Locks;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd};
 use servers::Postgres;
 use tempfile::TempDir;
+use tokio::task::block_in_place;
 use tokio_postgres::Client;
 
-use crate::world::{db, server, sessions, take, until};
+use crate::world::{db, served, server, take, terminate, until};
 
 /// Others than the tests' own user must show this.
 const TRUST: &str = "local all all trust\nhost all postgres 127.0.0.1/32 trust\n";
@@ -59,8 +59,7 @@ async fn is_refused(url: &str, because: &[&str]) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_password_may_be_in_the_url_or_in_a_file_that_is_read_again_for_each_connection() {
-    let server = server(&[]).await;
-    let db = db(&server).await;
+    let (server, db) = served().await;
     role(&db, "s3cret").await;
     admits(&db, "host all web 127.0.0.1/32 scram-sha-256").await;
     let web = |login: &str| server.url().replace("postgres@", login);
@@ -82,9 +81,7 @@ async fn a_password_may_be_in_the_url_or_in_a_file_that_is_read_again_for_each_c
 
     db.batch_execute("ALTER ROLE web PASSWORD 's3cret3'").await.unwrap();
     fs::write(&file, "s3cret3\n").unwrap();
-    for session in sessions(&db, "usename = 'web'").await {
-        db.execute("SELECT pg_terminate_backend($1)", &[&session]).await.unwrap();
-    }
+    terminate(&db, "usename = 'web'").await;
     take(&locks, "k").await.release().await.unwrap();
 }
 
@@ -128,9 +125,9 @@ impl Authority {
 }
 
 /// A server of the oldest version that is built with TLS, which not every build is.
-async fn encrypted(authority: &Authority, [certificate, key]: &[String; 2]) -> (Arc<Postgres>, Client) {
+async fn encrypted(authority: &Authority, [certificate, key]: &[String; 2]) -> (Postgres, Client) {
     for programs in Postgres::all_programs().into_values() {
-        let server = tokio::task::spawn_blocking(move || Postgres::of(&programs, &[])).await.unwrap();
+        let server = block_in_place(|| Postgres::of(&programs, &[]));
         let db = db(&server).await;
         put(&db, "server.crt", certificate).await;
         put(&db, "server.key", key).await;
@@ -140,7 +137,7 @@ async fn encrypted(authority: &Authority, [certificate, key]: &[String; 2]) -> (
             leasehold::postgres::init(&server.url()).await.unwrap();
             role(&db, "s3cret").await;
             admits(&db, "hostssl all web 127.0.0.1/32 scram-sha-256").await;
-            return (Arc::new(server), db);
+            return (server, db);
         }
     }
     panic!("no PostgreSQL with TLS is there: install your system's");

@@ -5,23 +5,20 @@ use std::time::Duration;
 use leasehold::{AnyStore, Locks};
 use servers::{Flavor, Server};
 use tempfile::TempDir;
+use tokio::task::block_in_place;
 
-use crate::world::{db, server, take, until};
+use crate::world::{served, take, until};
 
 const SECOND: Duration = Duration::from_secs(1);
 
 /// redis-dlm: Redlock over instances of several kinds.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_quorum_of_redis_postgresql_and_a_file_loses_one_of_them_and_leaves_nothing() {
-    let postgres = server(&[]).await;
-    let redis = tokio::task::spawn_blocking(|| Server::start(Flavor::Valkey91)).await.unwrap();
+    let (postgres, db) = served().await;
+    let redis = block_in_place(|| Server::start(Flavor::Valkey91));
     let directory = TempDir::new().unwrap();
     // As if it had been in use for long.
-    db(&postgres)
-        .await
-        .batch_execute("UPDATE leasehold.meta SET value = '0' WHERE name = 'voided'")
-        .await
-        .unwrap();
+    db.batch_execute("UPDATE leasehold.meta SET value = '0' WHERE name = 'voided'").await.unwrap();
     let urls = [
         format!("{}?quarantine=no", redis.url()),
         postgres.url(),
@@ -38,16 +35,14 @@ async fn a_quorum_of_redis_postgresql_and_a_file_loses_one_of_them_and_leaves_no
     let single = async |url: &str| Locks::connect(url).await.unwrap();
     let file = single(&urls[2]).await;
     until("the file takes part", async || !file.inspect("k").await.unwrap().holders.is_empty()).await;
-    let server = postgres.clone();
-    tokio::task::spawn_blocking(move || server.kill_9()).await.unwrap();
+    block_in_place(|| postgres.kill_9());
     tokio::time::timeout(3 * SECOND, guard.lost()).await.unwrap_err();
     assert!(guard.is_held());
     let fence = guard.fence();
     guard.release().await.unwrap();
     let next = take(&there, "k").await;
     assert!(next.fence() > fence);
-    let server = postgres.clone();
-    tokio::task::spawn_blocking(move || server.restart()).await.unwrap();
+    block_in_place(|| postgres.restart());
     next.release().await.unwrap();
     for url in &urls {
         let member = single(url).await;

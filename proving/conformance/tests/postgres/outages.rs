@@ -5,28 +5,24 @@ use std::time::{Duration, Instant};
 use leasehold::{Event, LockError, Locks};
 use rustix::process::Signal;
 use tokio::runtime::Builder;
+use tokio::task::block_in_place;
 
-use crate::world::{BUSY, Crowd, db, process, server, sessions, signal, take, until};
+use crate::world::{BUSY, Crowd, process, served, server, sessions, signal, take, terminate, two, until};
 
 const SECOND: Duration = Duration::from_secs(1);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_is_killed_and_restarted_grants_nothing_twice_and_forgets_no_lease() {
     let server = server(&[]).await;
-    let crowd = [process(&server.url(), 2 * SECOND).await, process(&server.url(), 2 * SECOND).await];
-    let (holder, other) =
-        (process(&server.url(), 30 * SECOND).await, process(&server.url(), 30 * SECOND).await);
+    let [holder, other] = two(&server.url(), 30 * SECOND).await;
     let kept = take(&holder, "kept").await;
-    let crowd = Crowd::start(&crowd, "k");
+    let crowd = Crowd::start(&two(&server.url(), 2 * SECOND).await, "k");
     for _ in 0..3 {
         crowd.goes_on(20).await;
-        let server = server.clone();
-        tokio::task::spawn_blocking(move || {
+        block_in_place(|| {
             server.kill_9();
             server.restart();
-        })
-        .await
-        .unwrap();
+        });
     }
     crowd.goes_on(20).await;
     crowd.end().await;
@@ -39,15 +35,11 @@ async fn a_server_that_is_killed_and_restarted_grants_nothing_twice_and_forgets_
 
 #[tokio::test(flavor = "multi_thread")]
 async fn connections_that_are_terminated_again_and_again_break_no_promise() {
-    let server = server(&[]).await;
-    let db = db(&server).await;
-    let crowd = [process(&server.url(), 2 * SECOND).await, process(&server.url(), 2 * SECOND).await];
-    let crowd = Crowd::start(&crowd, "k");
+    let (server, db) = served().await;
+    let crowd = Crowd::start(&two(&server.url(), 2 * SECOND).await, "k");
     for _ in 0..15 {
         crowd.goes_on(4).await;
-        for session in sessions(&db, "true").await {
-            db.execute("SELECT pg_terminate_backend($1)", &[&session]).await.unwrap();
-        }
+        terminate(&db, "true").await;
     }
     crowd.goes_on(20).await;
     crowd.end().await;
@@ -59,9 +51,8 @@ async fn connections_that_are_terminated_again_and_again_break_no_promise() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_hangs_for_longer_than_leases_last_grants_nothing_twice() {
     let server = server(&[]).await;
-    let crowd = [process(&server.url(), SECOND).await, process(&server.url(), SECOND).await];
     let holder = process(&server.url(), SECOND).await;
-    let crowd = Crowd::start(&crowd, "k");
+    let crowd = Crowd::start(&two(&server.url(), SECOND).await, "k");
     for _ in 0..2 {
         crowd.goes_on(20).await;
         let stalled = take(&holder, "stalled").await;
@@ -97,8 +88,7 @@ async fn a_server_that_hangs_is_named_as_the_cause_and_so_is_one_that_is_gone() 
 /// comes.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_grant_whose_commit_was_never_answered_is_given_back() {
-    let server = server(&[]).await;
-    let db = db(&server).await;
+    let (server, db) = served().await;
     let url = server.url();
     let asks = Locks::builder().ttl(60 * SECOND).outage_limit(SECOND).connect(&url).await.unwrap();
     let other = process(&url, 60 * SECOND).await;
@@ -159,10 +149,9 @@ async fn a_guard_is_released_although_its_runtime_has_ended() {
 /// requests was not back yet.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_listener_that_is_back_first_blames_no_pooler_and_tries_again_soon() {
-    let server = server(&[]).await;
-    let (mut owner, db) = (db(&server).await, db(&server).await);
-    let (holder, waiter) =
-        (process(&server.url(), 60 * SECOND).await, process(&server.url(), 60 * SECOND).await);
+    let (server, db) = served().await;
+    let mut owner = crate::world::db(&server).await;
+    let [holder, waiter] = two(&server.url(), 60 * SECOND).await;
     let guard = take(&holder, "k").await;
     let mut events = waiter.events();
     let waits = tokio::spawn(async move { take(&waiter, "k").await.release().await });
@@ -174,9 +163,7 @@ async fn a_listener_that_is_back_first_blames_no_pooler_and_tries_again_soon() {
     // Only the connection for requests reads this table.
     let locked = owner.transaction().await.unwrap();
     locked.batch_execute("LOCK TABLE leasehold.meta IN ACCESS EXCLUSIVE MODE").await.unwrap();
-    for session in sessions(&db, "true").await {
-        db.execute("SELECT pg_terminate_backend($1)", &[&session]).await.unwrap();
-    }
+    terminate(&db, "true").await;
     let mut next = async |wanted: fn(&Event) -> bool| {
         let found = async {
             loop {
@@ -199,8 +186,7 @@ async fn a_listener_that_is_back_first_blames_no_pooler_and_tries_again_soon() {
 /// Regression: the connection of a request without an answer was used for all later ones, too.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_that_hangs_is_replaced() {
-    let server = server(&[]).await;
-    let db = db(&server).await;
+    let (server, db) = served().await;
     let locks = process(&server.url(), 10 * SECOND).await;
     let kept = take(&locks, "kept").await;
     // Its row is there, so that the next grant adds nothing, after which the table is swept.
@@ -218,8 +204,7 @@ async fn a_session_that_hangs_is_replaced() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_asked_after_a_transaction_without_an_answer_is_no_part_of_it() {
     let server = server(&[]).await;
-    let locks = process(&server.url(), 60 * SECOND).await;
-    let other = process(&server.url(), 60 * SECOND).await;
+    let [locks, other] = two(&server.url(), 60 * SECOND).await;
     for n in 0..3 {
         server.stop();
         // Served in a transaction of several statements, unlike a mutex.

@@ -8,23 +8,19 @@ use leasehold::postgres::PostgresStore;
 use leasehold::{Event, Severity, TokioRuntime};
 use leasehold_core::{Attempt, Claim, GrantAnswer, Holder, Key, Store as _, Ttl, WaitMode, WaitQueue};
 use rustix::process::Signal;
-use servers::{Pooler, Postgres};
+use servers::Pooler;
+use tokio::task::block_in_place;
 use tokio_postgres::NoTls;
 
-use crate::world::{Crowd, db, process, server, sessions, signal, take, until};
+use crate::world::{Crowd, db, process, server, sessions, signal, take, two, until};
 
 const SECOND: Duration = Duration::from_secs(1);
-
-async fn pooler(server: &Arc<Postgres>) -> Pooler {
-    let server = Arc::clone(server);
-    tokio::task::spawn_blocking(move || Pooler::before(&server)).await.unwrap()
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn behind_a_pooler_in_transaction_mode_everything_but_push_works() {
     let server = server(&[]).await;
-    let pooler = pooler(&server).await;
-    let processes = [process(&pooler.url(), 3 * SECOND).await, process(&pooler.url(), 3 * SECOND).await];
+    let pooler = block_in_place(|| Pooler::before(&server));
+    let processes = two(&pooler.url(), 3 * SECOND).await;
     let [here, there] = &processes;
     // A holder outlives its TTL by renewals; a waiter polls until its turn comes.
     let guard = take(here, "k").await;
@@ -73,7 +69,7 @@ async fn behind_a_pooler_in_transaction_mode_everything_but_push_works() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_behind_a_pooler_that_is_gone_costs_one_claim_window() {
     let server = server(&[]).await;
-    let pooler = pooler(&server).await;
+    let pooler = block_in_place(|| Pooler::before(&server));
     let runtime = Arc::new(TokioRuntime::current().unwrap());
     let gone = PostgresStore::from_url(&pooler.url(), runtime).unwrap();
     let here = process(&server.url(), 30 * SECOND).await;
@@ -102,7 +98,7 @@ async fn a_process_behind_a_pooler_that_is_gone_costs_one_claim_window() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_grant_that_the_pooler_gave_up_is_released_also_if_the_server_serves_it_later() {
     let server = server(&[]).await;
-    let pooler = pooler(&server).await;
+    let pooler = block_in_place(|| Pooler::before(&server));
     let (db, (console, connection)) =
         (db(&server).await, tokio_postgres::connect(&pooler.console(), NoTls).await.unwrap());
     tokio::spawn(connection);

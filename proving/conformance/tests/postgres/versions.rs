@@ -6,15 +6,14 @@ use leasehold::postgres::{InitOutcome, init};
 
 use tokio_postgres::Client;
 
-use crate::world::{Crowd, db, process, server, take};
+use crate::world::{Crowd, db, process, served, server, take};
 
 const SECOND: Duration = Duration::from_secs(1);
 
 /// A later version may add columns and tables, and says that this one still knows enough.
 #[tokio::test(flavor = "multi_thread")]
 async fn tables_to_which_a_later_version_has_added_serve_this_one() {
-    let server = server(&[]).await;
-    let db = db(&server).await;
+    let (server, db) = served().await;
     let (before, url) = (process(&server.url(), 5 * SECOND).await, server.url());
     let kept = take(&before, "kept").await;
     for table in ["meta", "lease", "share", "waiter", "unresponsive", "mark", "broken"] {

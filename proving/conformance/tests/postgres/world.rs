@@ -8,17 +8,24 @@ use leasehold::postgres::init;
 use leasehold::{Fence, Guard, Locks};
 use rustix::process::{Pid, Signal, kill_process};
 use servers::Postgres;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, block_in_place};
 use tokio::time::Instant;
 use tokio_postgres::{Client, NoTls};
 
 /// The delay that a busy machine may add to any wait.
 pub(crate) const BUSY: Duration = Duration::from_secs(20);
 
-pub(crate) async fn server(settings: &'static [&'static str]) -> Arc<Postgres> {
-    let server = tokio::task::spawn_blocking(|| Postgres::with(settings)).await.unwrap();
+pub(crate) async fn server(settings: &[&str]) -> Postgres {
+    let server = block_in_place(|| Postgres::with(settings));
     init(&server.url()).await.unwrap();
-    Arc::new(server)
+    server
+}
+
+/// A server, and a client of its database.
+pub(crate) async fn served() -> (Postgres, Client) {
+    let server = server(&[]).await;
+    let db = db(&server).await;
+    (server, db)
 }
 
 pub(crate) async fn db(server: &Postgres) -> Client {
@@ -36,6 +43,18 @@ pub(crate) async fn role(db: &Client, server: &Postgres, settings: &[&str]) -> S
         db.batch_execute(&format!("ALTER ROLE web SET {setting}")).await.unwrap();
     }
     server.url().replace("postgres@", "web@")
+}
+
+/// Ends the sessions of the stores that fulfil a condition.
+pub(crate) async fn terminate(db: &Client, condition: &str) {
+    for session in sessions(db, condition).await {
+        db.execute("SELECT pg_terminate_backend($1)", &[&session]).await.unwrap();
+    }
+}
+
+/// Two processes, with leases that end while a test waits.
+pub(crate) async fn two(url: &str, ttl: Duration) -> [Locks; 2] {
+    [process(url, ttl).await, process(url, ttl).await]
 }
 
 /// Another process, with leases that end while a test waits.

@@ -3,9 +3,11 @@
 use std::task::{Context, Poll, Waker};
 
 use conformance::faulty::{CallFate, lasting, passing};
+use leasehold::QuorumStore;
 use leasehold_core::{
-    AdminStore as _, Attempt, BreakAnswer, BreakNote, Fence, GrantAnswer, HoldAnswer, InspectStore as _,
-    MarkStore as _, MemberStore as _, Notice, Notices, Proposal, Store as _, Ttl, WaitMode,
+    AdminStore as _, Attempt, BreakAnswer, BreakNote, Fault, Fence, GrantAnswer, HoldAnswer,
+    InspectStore as _, MarkStore as _, MemberStore as _, Notice, Notices, Proposal, Store as _, Ttl,
+    WaitMode,
 };
 
 use super::world::{MAX_TTL, MILLISECOND, World, fence, held_at, key, quorum_of};
@@ -16,6 +18,20 @@ fn told(notices: &mut Box<dyn Notices>) -> Option<Notice> {
         Poll::Ready(notice) => Some(notice),
         Poll::Pending => None,
     }
+}
+
+async fn breaks(quorum: &QuorumStore, fence: Fence) -> Result<BreakAnswer, Fault> {
+    quorum.break_lease(&key("k"), fence, &BreakNote::default()).await
+}
+
+#[track_caller]
+fn is_broken(answer: &Result<BreakAnswer, Fault>) {
+    assert!(matches!(answer, Ok(BreakAnswer::Broken { .. })), "{answer:?}");
+}
+
+async fn is_lost(quorum: &QuorumStore, attempt: &Attempt) {
+    let answers = quorum.renew(std::slice::from_ref(attempt)).await;
+    assert!(matches!(answers[..], [Ok(HoldAnswer::NotHeld { .. })]), "it is kept: {answers:?}");
 }
 
 /// Raises an attempt's fence at one member, as a round under way elsewhere does.
@@ -29,15 +45,11 @@ async fn raise_at(world: &World, member: usize, attempt: &Attempt, to: Fence) {
 async fn a_lease_is_broken_when_a_majority_has_it_no_more_however_long_the_others_take() {
     let (world, quorum, attempt, fence) = held_at(5).await;
     world.on([3, 4], "break", CallFate::Hung);
-    let BreakAnswer::Broken { holding } =
-        quorum.break_lease(&key("k"), fence, &BreakNote::default()).await.unwrap()
-    else {
-        panic!()
-    };
+    let BreakAnswer::Broken { holding } = breaks(&quorum, fence).await.unwrap() else { panic!() };
     assert_eq!((holding.fence, world.passed()), (Some(fence), std::time::Duration::ZERO));
     assert_eq!(world.taken(), [3, 4]);
     // The rest is too little for a majority.
-    let [Ok(HoldAnswer::NotHeld { .. })] = &quorum.renew(&[attempt]).await[..] else { panic!("it is kept") };
+    is_lost(&quorum, &attempt).await;
 }
 
 /// A majority broke it long before the last member did.
@@ -45,7 +57,7 @@ async fn a_lease_is_broken_when_a_majority_has_it_no_more_however_long_the_other
 async fn the_time_of_a_break_is_that_of_the_first_member() {
     let (world, quorum, _, fence) = held_at(3).await;
     world.members[0].once("break", CallFate::Late(10 * MILLISECOND));
-    quorum.break_lease(&key("k"), fence, &BreakNote::default()).await.unwrap();
+    breaks(&quorum, fence).await.unwrap();
     let after = world.members[1].memory.marked(&key("k")).await.unwrap().now;
     tokio::time::sleep(20 * MILLISECOND).await;
     let slow = world.members[0].memory.last_break(&key("k")).await.unwrap().unwrap();
@@ -60,7 +72,7 @@ async fn a_lease_that_too_few_members_broke_is_not_said_to_be_broken() {
     let (world, quorum, _, fence) = held_at(3).await;
     world.members[0].on("break", passing("connection refused"));
     world.members[2].on("break", lasting("not allowed"));
-    let fault = quorum.break_lease(&key("k"), fence, &BreakNote::default()).await.unwrap_err();
+    let fault = breaks(&quorum, fence).await.unwrap_err();
     let words = "1 of 3 stores broke the lease, 1 refused (memory:c: not allowed), 1 did not answer (memory:a: \
                  connection refused); 2 needed";
     assert!(fault.to_string().contains(words), "{fault}");
@@ -76,7 +88,7 @@ async fn a_member_that_may_take_a_lease_again_does_not_count_as_one_that_broke_i
     world.members[2].once("grant", passing("connection refused"));
     let fence = fence(&quorum.grant(&attempt, WaitMode::Try).await);
     world.members[0].on("break", CallFate::Hung);
-    let answer = operator.break_lease(&key("k"), fence, &BreakNote::default()).await;
+    let answer = breaks(&operator, fence).await;
     assert_eq!(quorum.renew(std::slice::from_ref(&attempt)).await, [Ok(HoldAnswer::Done)]);
     let fault = answer.unwrap_err().to_string();
     let words = "1 of 3 stores broke the lease, 1 refused (memory:c: not held there any more), 1 did not \
@@ -84,9 +96,8 @@ async fn a_member_that_may_take_a_lease_again_does_not_count_as_one_that_broke_i
     assert!(fault.contains(words), "{fault}");
     // With the other two it is enough.
     world.members[0].on("break", CallFate::Fair);
-    let answer = operator.break_lease(&key("k"), fence, &BreakNote::default()).await;
-    assert!(matches!(answer, Ok(BreakAnswer::Broken { .. })), "{answer:?}");
-    let [Ok(HoldAnswer::NotHeld { .. })] = &quorum.renew(&[attempt]).await[..] else { panic!("it is kept") };
+    is_broken(&breaks(&operator, fence).await);
+    is_lost(&quorum, &attempt).await;
 }
 
 /// Regression: a member that broke the lease at the first try did not count at the second.
@@ -96,11 +107,10 @@ async fn a_member_whose_answer_to_an_earlier_break_was_lost_counts_as_one_that_b
     world.members[0].on("break", CallFate::AnswerLost);
     world.members[1].once("break", passing("connection refused"));
     world.members[2].on("break", CallFate::Hung);
-    let first = quorum.break_lease(&key("k"), fence, &BreakNote::default()).await;
+    let first = breaks(&quorum, fence).await;
     assert!(first.is_err() && world.taken() == [1, 2], "{first:?}");
-    let second = quorum.break_lease(&key("k"), fence, &BreakNote::default()).await;
-    assert!(matches!(second, Ok(BreakAnswer::Broken { .. })), "{second:?}");
-    let [Ok(HoldAnswer::NotHeld { .. })] = &quorum.renew(&[attempt]).await[..] else { panic!("it is kept") };
+    is_broken(&breaks(&quorum, fence).await);
+    is_lost(&quorum, &attempt).await;
 }
 
 /// Regression: nobody was said to hold the lease, because only one member showed it. The holder renewed
@@ -110,12 +120,11 @@ async fn a_break_of_one_member_is_completed_at_another_while_a_third_is_down() {
     let (world, quorum, attempt, fence) = held_at(3).await;
     world.members[1].once("break", passing("connection refused"));
     world.on([2], "break", CallFate::Hung);
-    let first = quorum.break_lease(&key("k"), fence, &BreakNote::default()).await;
+    let first = breaks(&quorum, fence).await;
     assert!(first.is_err() && world.taken() == [1, 2], "{first:?}");
     world.on([2], "inspect", CallFate::Hung);
-    let second = quorum.break_lease(&key("k"), fence, &BreakNote::default()).await;
-    assert!(matches!(second, Ok(BreakAnswer::Broken { .. })), "{second:?}");
-    let [Ok(HoldAnswer::NotHeld { .. })] = &quorum.renew(&[attempt]).await[..] else { panic!("it is kept") };
+    is_broken(&breaks(&quorum, fence).await);
+    is_lost(&quorum, &attempt).await;
 }
 
 /// The holder's next renewal may take the lease where it is not, and keep it at the member that is down.
@@ -127,7 +136,7 @@ async fn a_lease_that_a_member_broke_and_another_may_have_is_not_said_to_be_held
     for inspected in [CallFate::Fair, CallFate::Hung] {
         world.on([2], "inspect", inspected);
         world.on([2], "last break", CallFate::Hung);
-        let answer = quorum.break_lease(&key("k"), fence, &BreakNote::default()).await;
+        let answer = breaks(&quorum, fence).await;
         let fault = answer.unwrap_err().to_string();
         let words = "1 of 3 stores broke the lease, 1 refused (memory:b: not held there any more), 1 did not \
                      answer (memory:c: timed out); 2 needed";
@@ -139,7 +148,7 @@ async fn a_lease_that_a_member_broke_and_another_may_have_is_not_said_to_be_held
 async fn another_fence_breaks_nothing_and_the_holder_is_named() {
     let (world, quorum, _, fence) = held_at(3).await;
     let other = Fence::new(fence.get() + 1).unwrap();
-    let answer = quorum.break_lease(&key("k"), other, &BreakNote::default()).await.unwrap();
+    let answer = breaks(&quorum, other).await.unwrap();
     let BreakAnswer::NotHeld { held_by: Some(held_by) } = answer else { panic!("{answer:?}") };
     assert_eq!((held_by.fence, world.counts("break")), (Some(fence), vec![0; 3]));
     let answer = quorum.break_lease(&key("free"), fence, &BreakNote::default()).await.unwrap();
@@ -153,13 +162,12 @@ async fn a_lease_is_broken_also_where_its_fence_rises_meanwhile() {
     let (world, quorum, attempt, fence) = held_at(3).await;
     world.members[1].once("break", CallFate::Late(10 * MILLISECOND));
     world.members[2].on("break", passing("connection refused"));
-    let breaking = async { quorum.break_lease(&key("k"), fence, &BreakNote::default()).await };
+    let breaking = breaks(&quorum, fence);
     let raising = async {
         tokio::time::sleep(5 * MILLISECOND).await;
         raise_at(&world, 1, &attempt, Fence::new(fence.get() + 7).unwrap()).await;
     };
-    let (answer, ()) = tokio::join!(breaking, raising);
-    assert!(matches!(answer, Ok(BreakAnswer::Broken { .. })), "{answer:?}");
+    is_broken(&tokio::join!(breaking, raising).0);
     assert_eq!((world.counts("break"), world.taken()), (vec![1, 2, 1], vec![2]));
 }
 
@@ -168,7 +176,7 @@ async fn a_lease_whose_fence_rises_all_the_time_is_not_chased_for_ever() {
     let (world, quorum, attempt, fence) = held_at(3).await;
     world.members[1].on("break", CallFate::Late(10 * MILLISECOND));
     world.members[2].on("break", passing("connection refused"));
-    let breaking = async { quorum.break_lease(&key("k"), fence, &BreakNote::default()).await };
+    let breaking = breaks(&quorum, fence);
     let raising = async {
         for rise in 1..=5 {
             tokio::time::sleep(8 * MILLISECOND).await;
@@ -190,8 +198,7 @@ async fn each_of_several_readers_is_broken_by_its_own_fence() {
     for reader in &readers {
         fences.push(fence(&quorum.grant(reader, WaitMode::Try).await));
     }
-    let answer = quorum.break_lease(&key("k"), fences[0], &BreakNote::default()).await.unwrap();
-    assert!(matches!(answer, BreakAnswer::Broken { .. }), "{answer:?}");
+    is_broken(&breaks(&quorum, fences[0]).await);
     let [broken, kept] = &quorum.renew(&readers).await[..] else { panic!() };
     assert!(matches!(broken, Ok(HoldAnswer::NotHeld { .. })), "{broken:?}");
     assert!(matches!(kept, Ok(HoldAnswer::Done)), "{kept:?}");
@@ -207,17 +214,15 @@ async fn a_reader_is_broken_also_where_its_fence_rises_meanwhile() {
     for member in 0..2 {
         world.members[member].once("break", CallFate::Late(10 * MILLISECOND));
     }
-    let breaking = async { quorum.break_lease(&key("k"), fence, &BreakNote::default()).await };
+    let breaking = breaks(&quorum, fence);
     let raising = async {
         tokio::time::sleep(5 * MILLISECOND).await;
         for member in 0..2 {
             raise_at(&world, member, &reader, Fence::new(fence.get() + 7).unwrap()).await;
         }
     };
-    let (answer, ()) = tokio::join!(breaking, raising);
-    assert!(matches!(answer, Ok(BreakAnswer::Broken { .. })), "{answer:?}");
-    let [broken] = &quorum.renew(&[reader]).await[..] else { panic!() };
-    assert!(matches!(broken, Ok(HoldAnswer::NotHeld { .. })), "{broken:?}");
+    is_broken(&tokio::join!(breaking, raising).0);
+    is_lost(&quorum, &reader).await;
 }
 
 /// The lease ended in between, and another holder came, which is not affected.
@@ -226,7 +231,7 @@ async fn a_holder_that_took_the_key_at_a_member_during_a_break_keeps_it() {
     let (world, quorum, attempt, fence) = held_at(3).await;
     world.members[1].on("break", CallFate::Late(10 * MILLISECOND));
     let next = world.attempt();
-    let breaking = async { quorum.break_lease(&key("k"), fence, &BreakNote::default()).await };
+    let breaking = breaks(&quorum, fence);
     let taking = async {
         tokio::time::sleep(5 * MILLISECOND).await;
         world.members[1].memory.release(&attempt).await.unwrap();
@@ -234,8 +239,7 @@ async fn a_holder_that_took_the_key_at_a_member_during_a_break_keeps_it() {
         assert!(matches!(granted, Ok(GrantAnswer::Granted { .. })));
         tokio::time::sleep(10 * MILLISECOND).await;
     };
-    let (answer, ()) = tokio::join!(breaking, taking);
-    assert!(matches!(answer, Ok(BreakAnswer::Broken { .. })), "{answer:?}");
+    is_broken(&tokio::join!(breaking, taking).0);
     assert_eq!((world.taken(), world.members[1].count("break")), (vec![1], 1));
 }
 
