@@ -44,7 +44,7 @@ fn the_signal_of_python_redis_lock_is_no_lock_and_its_release_deletes_what_lies_
         let guard = runtime.block_on(pair.locks.mutex(&signal).try_lock()).unwrap().unwrap();
         pair.it_releases();
         // The list exists for a second.
-        assert_eq!(pair.server.text(&["TYPE", &signal]), Reply::Simple("list".into()));
+        assert_eq!(pair.server().text(&["TYPE", &signal]), Reply::Simple("list".into()));
         let error = runtime.block_on(pair.locks.mutex(&signal).try_lock()).unwrap_err();
         assert!(matches!(error, LockError::NotALock { .. }), "{error:?}");
         assert!(runtime.block_on(guard.release()).is_err(), "our lock was deleted, and we were not told");
@@ -60,7 +60,7 @@ fn our_release_does_not_wake_python_redis_lock_and_a_push_to_its_signal_does() {
         assert_eq!(pair.driver.answer_within(A_WHILE), None);
         runtime.block_on(guard.release()).unwrap();
         assert_eq!(pair.driver.answer_within(PATIENCE), None, "it was woken");
-        pair.server.text(&["LPUSH", &pair.key.replacen("lock:", "lock-signal:", 1), "1"]);
+        pair.server().text(&["LPUSH", &pair.key.replacen("lock:", "lock-signal:", 1), "1"]);
         took(pair.driver.answer());
         // The lock that it then holds never expires.
         let held_by = pair.we_are_refused(runtime);

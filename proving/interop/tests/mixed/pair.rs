@@ -3,7 +3,7 @@
 use std::{fmt, thread, time::Duration};
 
 use interop::{Answer, Driver, Peer, now};
-use leasehold::{Guard, LockError, Locks, Mutex};
+use leasehold::{Guard, LockError, Locks, LocksBuilder, Mutex};
 use libtest_mimic::Failed;
 use servers::{Flavor, Reply, Server};
 use tokio::{runtime, task::JoinHandle};
@@ -18,12 +18,12 @@ pub(crate) const SLACK: Duration = Duration::from_secs(3);
 /// The lock's name in the other library.
 const NAME: &str = "invoice:42";
 
-/// A library, Leasehold, and the server that both use.
+/// A library, Leasehold, and the servers that both use.
 pub(crate) struct Pair {
     pub(crate) peer: Peer,
     pub(crate) driver: Driver,
     pub(crate) locks: Locks,
-    pub(crate) server: Server,
+    pub(crate) servers: Vec<Server>,
     pub(crate) key: String,
 }
 
@@ -58,13 +58,24 @@ pub(crate) fn with_runtime<T>(work: impl FnOnce(&runtime::Handle) -> T) -> T {
 
 impl Pair {
     pub(crate) fn on(flavor: Flavor, peer: Peer, runtime: &runtime::Handle) -> Self {
-        let server = Server::start(flavor);
-        let mut driver = Driver::start(peer, &[&server.url()]);
-        // After this, the library has its connection and asks at once.
+        let connect = async |builder: LocksBuilder, urls: &[&str]| builder.connect(urls[0]).await.unwrap();
+        Self::over(vec![Server::start(flavor)], peer, runtime, connect)
+    }
+
+    pub(crate) fn over(
+        servers: Vec<Server>,
+        peer: Peer,
+        runtime: &runtime::Handle,
+        connect: impl AsyncFnOnce(LocksBuilder, &[&str]) -> Locks,
+    ) -> Self {
+        let urls: Vec<_> = servers.iter().map(Server::url).collect();
+        let urls: Vec<_> = urls.iter().map(String::as_str).collect();
+        let mut driver = Driver::start(peer, &urls);
+        // After this, the library has its connections and asks at once.
         took(driver.take("before", LONG, Duration::ZERO));
         driver.release();
-        let locks = runtime.block_on(Locks::builder().ttl(LONG).connect(&server.url())).unwrap();
-        Self { peer, driver, locks, server, key: peer.key(NAME) }
+        let locks = runtime.block_on(connect(Locks::builder().ttl(LONG), &urls));
+        Self { peer, driver, locks, servers, key: peer.key(NAME) }
     }
 
     /// Leasehold's lock on the key.
@@ -135,27 +146,36 @@ impl Pair {
         }
     }
 
-    /// The value at the key, read directly. It must have an expiry.
+    /// The value that most servers have at the key, read directly. It must have an expiry.
     #[track_caller]
     pub(crate) fn value(&self) -> Vec<u8> {
-        let Reply::Bulk(Some(value)) = self.server.text(&["GET", &self.key]) else {
+        let values: Vec<_> =
+            self.servers.iter().map(|server| (server, server.text(&["GET", &self.key]))).collect();
+        let has_majority =
+            |value: &Reply| 2 * values.iter().filter(|(_, other)| other == value).count() > values.len();
+        let Some((server, Reply::Bulk(Some(value)))) = values.iter().find(|(_, value)| has_majority(value))
+        else {
             panic!("no value at {}", self.key)
         };
-        let left = self.server.text(&["PTTL", &self.key]).as_integer().unwrap_or_default();
+        let left = server.text(&["PTTL", &self.key]).as_integer().unwrap_or_default();
         assert!(left > 0 && left <= 20_000, "{left}");
-        value
+        value.clone()
+    }
+
+    pub(crate) fn server(&self) -> &Server {
+        &self.servers[0]
     }
 
     /// Deletes the lock, as an operator or a server that lost its state would.
     #[track_caller]
     pub(crate) fn steal(&self) {
-        assert_eq!(self.server.text(&["DEL", &self.key]), Reply::Integer(1));
+        assert_eq!(self.server().text(&["DEL", &self.key]), Reply::Integer(1));
     }
 }
 
 impl fmt::Debug for Pair {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} on {}", self.peer, self.server.flavor())
+        write!(f, "{} on {}", self.peer, self.server().flavor())
     }
 }
 

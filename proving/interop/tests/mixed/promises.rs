@@ -30,7 +30,7 @@ pub(crate) const ALL: [(&str, &[Flavor], Promise); 7] = named! {
     its_driver_ends_with_the_test_also_while_it_waits: REDIS,
 };
 
-fn its_lock_keeps_us_out_until_it_releases(pair: &mut Pair, runtime: &Handle) {
+pub(crate) fn its_lock_keeps_us_out_until_it_releases(pair: &mut Pair, runtime: &Handle) {
     pair.it_takes(LONG);
     let value = pair.value();
     let held_by = pair.we_are_refused(runtime);
@@ -48,7 +48,7 @@ fn its_lock_keeps_us_out_until_it_releases(pair: &mut Pair, runtime: &Handle) {
     runtime.block_on(guard.release()).unwrap();
 }
 
-fn its_lock_keeps_us_out_until_its_end(pair: &mut Pair, runtime: &Handle) {
+pub(crate) fn its_lock_keeps_us_out_until_its_end(pair: &mut Pair, runtime: &Handle) {
     let ttl = nanos(pair.peer.short_ttl());
     let (asked, answered) = pair.it_takes(pair.peer.short_ttl());
     let waiting = pair.we_wait(runtime);
@@ -62,7 +62,7 @@ fn its_lock_keeps_us_out_until_its_end(pair: &mut Pair, runtime: &Handle) {
     runtime.block_on(guard.release()).unwrap();
 }
 
-fn our_lock_keeps_it_out_until_we_release(pair: &mut Pair, runtime: &Handle) {
+pub(crate) fn our_lock_keeps_it_out_until_we_release(pair: &mut Pair, runtime: &Handle) {
     let guard = runtime.block_on(async { pair.ours().lock().await.unwrap() });
     let ours = pair.value();
     pair.it_is_refused();
@@ -78,7 +78,7 @@ fn our_lock_keeps_it_out_until_we_release(pair: &mut Pair, runtime: &Handle) {
     assert!(runtime.block_on(async { pair.ours().try_lock().await.unwrap() }).is_some(), "it left its lock");
 }
 
-fn our_lock_keeps_it_out_until_its_end(pair: &mut Pair, runtime: &Handle) {
+pub(crate) fn our_lock_keeps_it_out_until_its_end(pair: &mut Pair, runtime: &Handle) {
     let lease = pair.ours().ttl(Duration::from_secs(1)).renewal(Renewal::Off);
     let guard = runtime.block_on(async { lease.lock().await.unwrap() });
     let believed_until = now() + nanos(guard.remaining());

@@ -5,16 +5,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-use interop::{Answer, Driver, Peer};
+use interop::{Answer, Driver};
 use leasehold::Locks;
-use servers::{Flavor, Reply, Server};
+use servers::{Reply, Server};
 
 use crate::pair::{LONG, SLACK, took, with_runtime};
+use crate::quorum::{SEVERAL, three_servers};
 
 const FREE: Reply = Reply::Bulk(None);
 
 pub(crate) fn redlock_holds_a_key_on_each_of_its_servers_and_one_of_ours_is_one_vote_against_it() {
-    let servers = [Flavor::Redis70, Flavor::Valkey91, Flavor::Redis82].map(Server::start);
+    let servers = three_servers();
     let urls = servers.each_ref().map(Server::url);
     let urls: Vec<&str> = urls.iter().map(String::as_str).collect();
     let values = || servers.each_ref().map(|server| server.text(&["GET", "k"]));
@@ -28,7 +29,7 @@ pub(crate) fn redlock_holds_a_key_on_each_of_its_servers_and_one_of_ours_is_one_
     };
     let until_free = |what: &str| until(what, |values| values.iter().all(|value| *value == FREE));
     with_runtime(|runtime| {
-        for peer in [Peer::Redlock4, Peer::Redlock5] {
+        for peer in SEVERAL {
             let mut driver = Driver::start(peer, &urls);
             took(driver.take("k", LONG, Duration::ZERO));
             until("held on all three", |[first, second, third]| {
