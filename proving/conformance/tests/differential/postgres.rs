@@ -39,7 +39,7 @@ fn the_newest_postgres_agrees_in_many_histories() {
     agrees(&newest.expect("run `cargo xtask servers`"), 600..1100);
 }
 
-fn now() -> Stamp {
+pub(crate) fn now() -> Stamp {
     let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
     Stamp::from_micros(u64::try_from(since_epoch.as_micros()).unwrap())
 }
@@ -79,11 +79,8 @@ impl Tables {
         for channel in heard() {
             ears.execute("SELECT pg_advisory_lock($1)", &[&number_of(&channel)]).await.unwrap();
         }
-        let timeline = client
-            .query_one("SELECT value FROM leasehold.meta WHERE name = 'timeline'", &[])
-            .await
-            .unwrap()
-            .get(0);
+        let timeline = "SELECT value FROM leasehold.meta WHERE name = 'timeline'";
+        let timeline = client.query_one(timeline, &[]).await.unwrap().get(0);
         Self { client, timeline, _ears: ears }
     }
 
@@ -146,13 +143,10 @@ impl Tables {
     }
 
     async fn clear(&self) {
-        let tables = "leasehold.lease, leasehold.share, leasehold.waiter, leasehold.unresponsive, leasehold.mark, leasehold.broken";
-        self.client
-            .batch_execute(&format!(
-                "TRUNCATE {tables}; DELETE FROM leasehold.meta WHERE name IN ('voided', 'timeline')"
-            ))
-            .await
-            .unwrap();
+        let tables = ["lease", "share", "waiter", "unresponsive", "mark", "broken"];
+        let truncate = format!("TRUNCATE {}", tables.map(|table| format!("leasehold.{table}")).join(", "));
+        self.execute(&truncate).await.unwrap();
+        self.meddle(&Step::Unvouch, Stamp::from_micros(0)).await;
     }
 
     /// A write of another program.
@@ -246,41 +240,35 @@ impl Tables {
         )?;
         let (mut dump, mut lines, mut counts) = (Dump::default(), BTreeMap::new(), BTreeMap::new());
         let left = |row: &Row, column: &str| {
-            let ends: i64 = row.get(column);
-            u64::try_from(ends - row.get::<_, i64>("now")).ok().map(Duration::from_micros)
+            let left = number(row, column)? - row.get::<_, i64>("now");
+            u64::try_from(left).ok().map(Duration::from_micros)
         };
         for row in &leases {
             let key = key(row);
             let content = match (row.get::<_, Option<&[u8]>>("holder"), row.get::<_, Option<&str>>("marker"))
             {
                 (Some(id), None) => {
-                    let awaited = row.get("awaited");
-                    Some(Content::Lease {
-                        holder: holder(id),
-                        fence: fence(row),
-                        label: label(row, "label"),
-                        awaited,
-                    })
+                    let (holder, awaited) = (holder(id), row.get("awaited"));
+                    let (fence, label) = (fence(row), label(row, "label"));
+                    Some(Content::Lease { holder, fence, label, awaited })
                 }
                 (None, Some(marker)) => Some(Content::Marker(Family::read(marker).ok_or("a marker")?)),
                 (None, None) => None,
                 both => return Err(format!("a row is held by {both:?}")),
             };
-            if let Some((content, left)) =
-                content.zip(row.get::<_, Option<i64>>("ends").and_then(|_| left(row, "ends")))
-            {
+            if let Some((content, left)) = content.zip(left(row, "ends")) {
                 dump.locks.insert(key.clone(), (content, Some(left)));
             }
-            if let Some(fence) = row.get::<_, Option<i64>>("fence") {
+            if let Some(fence) = number(row, "fence") {
                 let left = left(row, "fence_ends").unwrap_or_default();
                 dump.fences.insert(key.clone(), (fence.unsigned_abs(), Some(left)));
             }
-            if let Some(count) = row.get::<_, Option<i64>>("waiters") {
+            if let Some(count) = number(row, "waiters") {
                 let mut line = WaitQueue::default();
                 if let Some(id) = row.get::<_, Option<&[u8]>>("handed") {
-                    line.hand_to(holder(id), row.get::<_, Option<i64>>("handed_on").map(channel));
+                    line.hand_to(holder(id), number(row, "handed_on").map(channel));
                 }
-                if let Some(ends) = row.get::<_, Option<i64>>("queue_ends") {
+                if let Some(ends) = number(row, "queue_ends") {
                     line.keep_until(stamp(ends));
                 }
                 counts.insert(key.clone(), count.unsigned_abs());
@@ -295,7 +283,7 @@ impl Tables {
                 label(row, "label"),
                 Mode::read(row.get("mode")).ok_or("a mode")?,
                 ttl,
-                row.get::<_, Option<i64>>("channel").map(channel),
+                number(row, "channel").map(channel),
                 row.get("wants_more"),
             );
             let nonce = row.get::<_, Option<&[u8]>>("nonce").and_then(Nonce::from_digits);
@@ -303,20 +291,15 @@ impl Tables {
             line.join(entry.with_nonce(nonce), Some(ticket), stamp(0));
         }
         for row in &unresponsive {
-            lines
-                .get_mut(&key(row))
-                .ok_or("a channel has no queue")?
-                .set_unresponsive(channel(row.get("channel")));
+            let line = lines.get_mut(&key(row)).ok_or("a channel has no queue")?;
+            line.set_unresponsive(channel(row.get("channel")));
         }
         let now = leases.first().map_or(0, |row| row.get::<_, i64>("now"));
         let last = |line: &WaitQueue| line.ends().is_none_or(|ends| stamp(now) < ends);
         for (key, line) in lines.into_iter().filter(|(_, line)| last(line)) {
-            if counts[&key] != line.waiters().len() as u64 {
-                return Err(format!(
-                    "{key}: {} waiters are counted, and {} are there",
-                    counts[&key],
-                    line.waiters().len()
-                ));
+            let (count, there) = (counts[&key], line.waiters().len());
+            if count != there as u64 {
+                return Err(format!("{key}: {count} waiters are counted, and {there} are there"));
             }
             dump.queues.insert(key, QueueDump::of(&line, stamp(now)));
         }
@@ -324,18 +307,15 @@ impl Tables {
         for row in &shares {
             let weight = row.get::<_, i32>("weight").unsigned_abs();
             let share = Share::new(weight, fence(row), label(row, "label"), stamp(row.get("ends")));
-            let share = share.unclaimed_at(row.get::<_, Option<i64>>("unclaimed").map(channel));
+            let share = share.unclaimed_at(number(row, "unclaimed").map(channel));
             shared.entry(key(row)).or_default().put(holder(row.get("holder")), share);
         }
         dump.shares =
             shared.iter().map(|(key, shares)| (key.clone(), SharesDump::of(shares, stamp(now)))).collect();
         for row in &marks {
-            let mark = Mark::new(
-                stamp(row.get("at")),
-                fence(row).ok_or("a mark has no fence")?,
-                label(row, "label"),
-            );
-            let mark = match row.get::<_, Option<i64>>("period") {
+            let fence = fence(row).ok_or("a mark has no fence")?;
+            let mark = Mark::new(stamp(row.get("at")), fence, label(row, "label"));
+            let mark = match number(row, "period") {
                 Some(period) => mark.every(Duration::from_micros(period.unsigned_abs())),
                 None => mark,
             };
@@ -417,12 +397,16 @@ fn holder(id: &[u8]) -> Holder {
     Holder::from_bits(u128::from_be_bytes(id.try_into().unwrap()))
 }
 
+fn number(row: &Row, column: &str) -> Option<i64> {
+    row.get(column)
+}
+
 fn label(row: &Row, column: &str) -> Option<Label> {
     row.get::<_, Option<&str>>(column).map(|text| Label::read(text.as_bytes()))
 }
 
 fn fence(row: &Row) -> Option<Fence> {
-    row.get::<_, Option<i64>>("fence").and_then(|number| Fence::new(number.unsigned_abs()))
+    number(row, "fence").and_then(|number| Fence::new(number.unsigned_abs()))
 }
 
 fn stamp(micros: i64) -> Stamp {

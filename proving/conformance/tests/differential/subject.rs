@@ -1,7 +1,8 @@
 //! A server on which histories run alongside `core::apply`.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, SystemTime};
+use std::error::Error;
+use std::time::Duration;
 
 use conformance::dump::{Dump, MemberRecord, QueueDump, ShareDump, SharesDump, Tolerance};
 use conformance::oracle::{Oracle, Tickets, just_before};
@@ -15,6 +16,9 @@ use leasehold_redis::slot::{FenceKeys, MEMBER_KEY, Side, side_key, tag_of};
 use leasehold_redis::wire::{self, Flag, PushMessage};
 use redis::{Connection, Pipeline, RedisResult, Value, cmd};
 use servers::Server;
+
+/// A disagreement, or what prevented the comparison.
+type Outcome<T> = Result<T, Box<dyn Error>>;
 
 const STEPS: usize = 30;
 
@@ -126,8 +130,7 @@ impl Subject {
 
     /// Runs one history alongside the oracle, up to the first difference.
     pub(crate) fn agrees(&mut self, seed: u64) -> Result<(), String> {
-        let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
-        let wall = Stamp::from_micros(u64::try_from(since_epoch.as_micros()).unwrap());
+        let wall = crate::postgres::now();
         let tolerance = Tolerance { wall };
         let (mut oracle, mut tickets) = (Oracle::new(wall), Tickets::default());
         let mut dice = Dice::new(seed);
@@ -137,42 +140,53 @@ impl Subject {
         self.is_member = seed.is_multiple_of(3);
         for (n, step) in history(&mut dice, STEPS, wall).into_iter().enumerate() {
             let step = asked_as(step, self.is_member);
-            let place = |what: String| format!("step {n}, {step:?}: {what}");
-            let (served, holders): (Vec<_>, Vec<_>) = oracle.take(&step).into_iter().unzip();
-            let (right, mut told) = right(served, tolerance);
-            let mut given = Vec::new();
-            for request in tickets.requests(&step) {
-                let reply = self.ask(&request).map_err(|error| place(error.to_string()))?.map_err(&place)?;
-                tickets.note(&request, &reply.answer);
-                let (mut answer, nth) = (tolerance.answer(reply.answer), given.len());
-                tolerance.name_alike(&mut answer, &right[nth].answer, &holders[nth]);
-                given.push(Reply { answer, ..reply });
-            }
-            self.meddle(&step).map_err(|error| place(error.to_string()))?;
-            if given != right {
-                return Err(place(format!("answered {given:?}, not {right:?}")));
-            }
-            let left = self.dump().map_err(place)?;
-            if let Some(key) = plain_with_a_line(&left) {
-                return Err(place(format!("{key} says that nobody waits, and has a line: {left:?}")));
-            }
-            let mut pushes = self.pushes().map_err(place)?;
-            pushes.iter_mut().for_each(|(_, told)| told.event = tolerance.event(told.event));
-            told.retain(|(channel, _)| listened().contains(channel));
-            if pushes != told {
-                return Err(place(format!("told {pushes:?}, not {told:?}")));
-            }
-            let (left, right) = (tolerance.dump(left), tolerance.dump(oracle.dump()));
-            if left != right {
-                return Err(place(format!("left {left:?}, not {right:?}")));
-            }
+            let agrees = self.agrees_on(&step, &mut oracle, &mut tickets, tolerance);
+            agrees.map_err(|what| format!("step {n}, {step:?}: {what}"))?;
+        }
+        Ok(())
+    }
+
+    fn agrees_on(
+        &mut self,
+        step: &Step,
+        oracle: &mut Oracle,
+        tickets: &mut Tickets,
+        tolerance: Tolerance,
+    ) -> Outcome<()> {
+        let (served, holders): (Vec<_>, Vec<_>) = oracle.take(step).into_iter().unzip();
+        let (right, mut told) = right(served, tolerance);
+        let mut given = Vec::new();
+        for request in tickets.requests(step) {
+            let reply = self.ask(&request)?;
+            tickets.note(&request, &reply.answer);
+            let (mut answer, nth) = (tolerance.answer(reply.answer), given.len());
+            tolerance.name_alike(&mut answer, &right[nth].answer, &holders[nth]);
+            given.push(Reply { answer, ..reply });
+        }
+        self.meddle(step)?;
+        if given != right {
+            return Err(format!("answered {given:?}, not {right:?}").into());
+        }
+        let left = self.dump()?;
+        if let Some(key) = plain_with_a_line(&left) {
+            return Err(format!("{key} says that nobody waits, and has a line: {left:?}").into());
+        }
+        let mut pushes = self.pushes()?;
+        pushes.iter_mut().for_each(|(_, told)| told.event = tolerance.event(told.event));
+        told.retain(|(channel, _)| listened().contains(channel));
+        if pushes != told {
+            return Err(format!("told {pushes:?}, not {told:?}").into());
+        }
+        let (left, right) = (tolerance.dump(left), tolerance.dump(oracle.dump()));
+        if left != right {
+            return Err(format!("left {left:?}, not {right:?}").into());
         }
         Ok(())
     }
 
     /// Asks in a batch first, as a client does, and by the script of a single request if the batch
     /// declines.
-    fn ask(&mut self, request: &Request) -> RedisResult<Result<Reply, String>> {
+    fn ask(&mut self, request: &Request) -> Outcome<Reply> {
         let Some((call, attempt)) = in_batch(request).filter(|_| self.batches) else {
             return self.ask_singly(request);
         };
@@ -187,31 +201,30 @@ impl Subject {
         let value = self.say(&call)?;
         let answer = match request {
             Request::Grant { .. } => {
-                let served = script::read_batch(&value, &[attempt], 0, attempt.proposal.is_some());
-                served.map(|served| match served.granted {
+                let served = script::read_batch(&value, &[attempt], 0, attempt.proposal.is_some())?;
+                match served.granted {
                     Granted::TooLate { now } => Some(Answer::Grant(GrantAnswer::TooLate { now })),
                     Granted::Served { fences, .. } => {
                         fences[0].map(|fence| Answer::Grant(GrantAnswer::Granted { fence }))
                     }
                     Granted::Nothing => None,
-                })
+                }
             }
-            Request::Renew(_) => {
-                script::read_done(&value, 1).map(|done| done[0].then_some(Answer::Renew(HoldAnswer::Done)))
+            Request::Renew(_) => script::read_done(&value, 1)?[0].then_some(Answer::Renew(HoldAnswer::Done)),
+            _ => {
+                let served = script::read_batch::<Attempt>(&value, &[], 1, false)?;
+                served.released[0].then_some(Answer::Release(HoldAnswer::Done))
             }
-            _ => script::read_batch::<Attempt>(&value, &[], 1, false)
-                .map(|served| served.released[0].then_some(Answer::Release(HoldAnswer::Done))),
         };
         match answer {
-            Ok(Some(answer)) => {
+            Some(answer) => {
                 if matches!(answer, Answer::Grant(GrantAnswer::Granted { .. })) {
                     self.void.insert(attempt.claim.first_key().clone());
                 }
-                Ok(Ok(Reply { answer, unfinished: Vec::new() }))
+                Ok(Reply { answer, unfinished: Vec::new() })
             }
-            Ok(None) if must_serve => Ok(Err("a batch left what it should have served".into())),
-            Ok(None) => self.ask_singly(request),
-            Err(strange) => Ok(Err(strange)),
+            None if must_serve => Err("a batch left what it should have served".into()),
+            None => self.ask_singly(request),
         }
     }
 
@@ -233,30 +246,26 @@ impl Subject {
         let ([value, run], fence, there, kept): ([Text; 2], Text, u64, i64) =
             look.query(&mut self.connection)?;
         let is_vouched = run.as_deref() == Some(RUN.as_bytes()) && kept > MEMBER_KEPT;
+        let is_vouched = attempt.proposal.is_none() || is_vouched;
+        let is_plain = is_plain(value.as_deref(), attempt);
+        let follows = |last: Vec<u8>| String::from_utf8(last).ok()?.parse().ok();
         Ok(match request {
-            Request::Release(_) => is_plain(value.as_deref(), attempt),
-            Request::Renew(_) => {
-                (attempt.proposal.is_none() || is_vouched) && is_plain(value.as_deref(), attempt)
-            }
+            Request::Release(_) => is_plain,
+            Request::Renew(_) => is_vouched && is_plain,
             _ => {
-                let follows = |last: Vec<u8>| {
-                    String::from_utf8(last).ok()?.parse().ok().filter(|last: &u64| *last < FENCE_MAX)
-                };
-                (attempt.proposal.is_none() || is_vouched)
-                    && there == 0
-                    && fence.is_none_or(|last| follows(last).is_some())
+                let follows = |last| follows(last).is_some_and(|last: u64| last < FENCE_MAX);
+                is_vouched && there == 0 && fence.is_none_or(follows)
             }
         })
     }
 
-    fn ask_singly(&mut self, request: &Request) -> RedisResult<Result<Reply, String>> {
+    fn ask_singly(&mut self, request: &Request) -> Outcome<Reply> {
         let call = if self.is_member {
             script::call_at_member(request, WINDOW, Some(RUN))
         } else {
             script::call_for(request, WINDOW)
         };
-        let said = self.say(&call);
-        said.map(|value| script::decode(request, value))
+        Ok(script::decode(request, self.say(&call)?)?)
     }
 
     fn fence_key(&self, key: &Key) -> Vec<u8> {
@@ -334,12 +343,11 @@ impl Subject {
     }
 
     /// The push messages since the last call, up to the one that `dump` publishes.
-    fn pushes(&mut self) -> Result<Vec<(Channel, PushMessage)>, String> {
+    fn pushes(&mut self) -> Outcome<Vec<(Channel, PushMessage)>> {
         let mut pushes = Vec::new();
         loop {
-            let heard = self.listener.recv_response().and_then(|said| Ok(redis::from_redis_value(said)?));
-            let (_, channel, payload): (String, Vec<u8>, Vec<u8>) =
-                heard.map_err(|error| error.to_string())?;
+            let heard = self.listener.recv_response()?;
+            let (_, channel, payload): (String, Vec<u8>, Vec<u8>) = redis::from_redis_value(heard)?;
             if payload == ENOUGH {
                 return Ok(pushes);
             }
@@ -353,13 +361,13 @@ impl Subject {
     pub(crate) fn forget_pushes(&mut self) {
         if self.publish_enough().is_ok() {
             // A message that a stranger published is not a push, and ends the reading.
-            while self.pushes().is_err_and(|why| why.ends_with("was published")) {}
+            while self.pushes().is_err_and(|why| why.to_string().ends_with("was published")) {}
         }
     }
 
     /// The push messages since the last time, up to now.
-    pub(crate) fn pushes_until_now(&mut self) -> Result<Vec<(Channel, PushMessage)>, String> {
-        self.publish_enough().map_err(|error| error.to_string())?;
+    pub(crate) fn pushes_until_now(&mut self) -> Outcome<Vec<(Channel, PushMessage)>> {
+        self.publish_enough()?;
         self.pushes()
     }
 
@@ -369,32 +377,27 @@ impl Subject {
     }
 
     /// Everything on the server; an error if a key is unknown.
-    fn dump(&mut self) -> Result<Dump, String> {
+    fn dump(&mut self) -> Outcome<Dump> {
         let sides = [Side::Queue, Side::Waiters, Side::Holders, Side::Shares, Side::Mark, Side::Break];
-        let names = keys().into_iter().flat_map(|key| {
-            let sides = sides.map(|side| side_key(side, &key));
-            [vec![key.as_bytes().to_vec(), self.fence_key(&key)], sides.to_vec()].concat()
-        });
-        let names: Vec<_> = names.collect();
         let mut look = self.look.arg(heard().remove(0).as_bytes());
         look.arg(ENOUGH);
-        for name in names {
-            look.key(name);
+        for key in keys() {
+            look.key(key.as_bytes()).key(self.fence_key(&key));
+            for side in sides {
+                look.key(side_key(side, &key));
+            }
         }
         look.key(MEMBER_KEY);
-        let (mut seen, size): (Vec<(String, Value, i64)>, usize) =
-            look.invoke(&mut self.connection).map_err(|error| error.to_string())?;
+        let (mut seen, size): (Vec<(String, Value, i64)>, usize) = look.invoke(&mut self.connection)?;
         let known = seen.iter().filter(|(kind, ..)| kind != "none").count();
         if size != known {
-            return Err(format!("{size} entries, {known} known"));
+            return Err(format!("{size} entries, {known} known").into());
         }
-        let now =
-            SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_err(|error| error.to_string())?;
-        let now = ms(now);
+        let now = crate::postgres::now().as_micros() / 1000;
         let mut dump = Dump::default();
         let (kind, value, pttl) = seen.pop().expect("the member key is looked at last");
         if kind != "none" {
-            let value: String = redis::from_redis_value(value).map_err(|error| error.to_string())?;
+            let value: String = redis::from_redis_value(value)?;
             dump.member_record = Some(MemberRecord::read(&value, left(pttl)));
         }
         for (key, seen) in keys().into_iter().zip(seen.chunks(8)) {
@@ -402,12 +405,11 @@ impl Subject {
                 unreachable!("eight of each")
             };
             if mark.0 != "none" {
-                let value = redis::from_redis_value(mark.1.clone()).map_err(|error| error.to_string())?;
+                let value = redis::from_redis_value(mark.1.clone())?;
                 dump.marks.insert(key.clone(), (value, left(mark.2)));
             }
             if broken.0 != "none" {
-                let value: Vec<u8> =
-                    redis::from_redis_value(broken.1.clone()).map_err(|error| error.to_string())?;
+                let value: Vec<u8> = redis::from_redis_value(broken.1.clone())?;
                 let record = wire::read_break(&key, &value).ok_or("the record of a break is none")?;
                 dump.breaks.insert(key.clone(), (record, left(broken.2)));
             }
@@ -422,7 +424,7 @@ impl Subject {
                     }
                     number => number.clone(),
                 };
-                let number = redis::from_redis_value(number).map_err(|error| error.to_string())?;
+                let number = redis::from_redis_value(number)?;
                 dump.fences.insert(key.clone(), (number, left(fence.2)));
             }
             if (&*line.0, &*waiters.0) != ("none", "none") {
@@ -430,8 +432,7 @@ impl Subject {
             }
             // Data that a batch leaves next to a lease is ignored. Data that counts is compared
             // again as soon as there is a marker.
-            let is_shared = matches!(dump.locks.get(&key), Some((Content::Marker(_), _)));
-            if is_shared {
+            if let Some((Content::Marker(_), _)) = dump.locks.get(&key) {
                 self.void.remove(&key);
             }
             let has_shares = (&*holders.0, &*shares.0) != ("none", "none");
@@ -501,30 +502,20 @@ fn content(kind: &str, value: &Value) -> Content {
     }
 }
 
-fn shares_dump(
-    (_, ends, pttl): &Seen,
-    (_, fields, shares_pttl): &Seen,
-    now: u64,
-) -> Result<SharesDump, String> {
-    let strange = |what: &dyn std::fmt::Debug| format!("shares hold {what:?}");
-    let ends: Vec<(String, u64)> =
-        redis::from_redis_value(ends.clone()).map_err(|error| error.to_string())?;
-    let mut fields: BTreeMap<String, String> =
-        redis::from_redis_value(fields.clone()).map_err(|error| error.to_string())?;
+fn shares_dump((_, ends, pttl): &Seen, (_, fields, shares_pttl): &Seen, now: u64) -> Outcome<SharesDump> {
+    let ends: Vec<(String, u64)> = redis::from_redis_value(ends.clone())?;
+    let mut fields: BTreeMap<String, String> = redis::from_redis_value(fields.clone())?;
     let mut dump = SharesDump { left: left(*shares_pttl), ..SharesDump::default() };
     let sum = fields.remove("n").ok_or("shares have no sum")?;
     for (digits, ends) in ends {
-        let holder = Holder::from_digits(digits.as_bytes()).ok_or_else(|| strange(&digits))?;
-        let record = fields.remove(&digits).ok_or_else(|| strange(&digits))?;
-        let words: Vec<_> = record.splitn(3, ' ').collect();
-        let [weight, fence, rest] = words[..] else { return Err(strange(&record)) };
+        let record = fields.remove(&digits).ok_or("a share has no record")?;
+        let [weight, fence, rest] = record.splitn(3, ' ').collect::<Vec<_>>()[..] else {
+            return Err(format!("shares hold {record:?}").into());
+        };
+        let holder = Holder::from_digits(digits.as_bytes()).ok_or(digits)?;
         let share = ShareDump {
-            weight: weight.parse().map_err(|_| strange(&record))?,
-            fence: Some(fence)
-                .filter(|fence| *fence != "-")
-                .map(str::parse)
-                .transpose()
-                .map_err(|_| strange(&record))?,
+            weight: weight.parse()?,
+            fence: if fence == "-" { None } else { Some(fence.parse()?) },
             rest: rest.into(),
             left: Duration::from_millis(ends.saturating_sub(now)),
         };
@@ -532,31 +523,27 @@ fn shares_dump(
     }
     let weights: u32 = dump.shares.values().map(|share| share.weight).sum();
     if !fields.is_empty() || weights.to_string() != sum || pttl.abs_diff(*shares_pttl) > 50 {
-        return Err(format!(
-            "{fields:?} has no end, or {weights} is not {sum}, or {pttl} ms not {shares_pttl} ms"
-        ));
+        let wrong =
+            format!("{fields:?} has no end, or {weights} is not {sum}, or {pttl} ms not {shares_pttl} ms");
+        return Err(wrong.into());
     }
     Ok(dump)
 }
 
-fn queue_dump((kind, order, pttl): &Seen, (_, fields, waiters_pttl): &Seen) -> Result<QueueDump, String> {
-    let order: Vec<(String, u64)> = if kind == "none" {
-        Vec::new()
-    } else {
-        redis::from_redis_value(order.clone()).map_err(|error| error.to_string())?
-    };
+fn queue_dump((kind, order, pttl): &Seen, (_, fields, waiters_pttl): &Seen) -> Outcome<QueueDump> {
+    let none = kind == "none";
+    let order: Vec<(String, u64)> = if none { Vec::new() } else { redis::from_redis_value(order.clone())? };
     let order = order.into_iter().map(|(digits, ticket)| {
         let holder = Holder::from_digits(digits.as_bytes()).ok_or(digits)?;
         Ok::<_, String>((Ticket::new(ticket), holder))
     });
-    let fields: BTreeMap<String, String> =
-        redis::from_redis_value(fields.clone()).map_err(|error| error.to_string())?;
+    let fields: BTreeMap<String, String> = redis::from_redis_value(fields.clone())?;
     if left(*waiters_pttl).is_none_or(|left| left > WaitQueue::KEPT_FOR) {
-        return Err(format!("the waiters last {waiters_pttl} ms"));
+        return Err(format!("the waiters last {waiters_pttl} ms").into());
     }
     // Older servers' clocks advance during a script.
-    if kind != "none" && pttl.abs_diff(*waiters_pttl) > 1000 {
-        return Err(format!("the line lasts {pttl} ms, and the waiters {waiters_pttl} ms"));
+    if !none && pttl.abs_diff(*waiters_pttl) > 1000 {
+        return Err(format!("the line lasts {pttl} ms, and the waiters {waiters_pttl} ms").into());
     }
     Ok(QueueDump { order: order.collect::<Result<_, _>>()?, fields, left: left(*waiters_pttl) })
 }
