@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 
 use leasehold::{AnyStore, Locks, LocksBuilder, blocking};
 use servers::{Flavor, Reply, Server};
-use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
+
+use super::place::new_file;
 
 /// The environment variable that tells a test which program to be, and the URLs of its stores;
 /// several for a quorum.
@@ -131,25 +132,21 @@ fn run(program: &str) -> Outcome {
     }
 }
 
-/// Runs the program if this process was started for that; returns whether it was.
-fn is_program() -> bool {
-    let Ok(program) = std::env::var(PROGRAM) else { return false };
+/// Runs the program if this process was started for that, and otherwise the test.
+fn is_program_or(test: impl FnOnce()) {
+    let Ok(program) = std::env::var(PROGRAM) else { return test() };
     // The test checks only that it ends, not its output.
     if let Err(error) = run(&program) {
         assert_eq!(error.to_string(), "no such invoice");
     }
-    true
 }
 
-/// How long the program takes.
-fn ended(test: &str, program: &str, stores: &[String]) -> Duration {
+/// This process again, as the program.
+fn again(test: &str, program: &str, stores: &[String]) -> Command {
     let mut again = Command::new(std::env::current_exe().unwrap());
-    again.args([test, "--exact", "--nocapture", "--test-threads=1"]);
-    again.env(PROGRAM, program).env(STORES, stores.join(" ")).stdout(Stdio::null());
-    let begun = Instant::now();
-    let output = again.output().unwrap();
-    assert!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
-    begun.elapsed()
+    again.args([&format!("last_releases::{test}"), "--exact", "--nocapture", "--test-threads=1"]);
+    again.env(PROGRAM, program).env(STORES, stores.join(" "));
+    again
 }
 
 /// Runs each program this often, and looks at the store afterwards.
@@ -162,7 +159,9 @@ fn leave_nothing(test: &str, programs: &[(&str, usize)], stores: &[String]) {
     for &(program, times) in programs {
         let mut left = Vec::new();
         for time in 0..times {
-            ended(test, program, stores);
+            let output = again(test, program, stores).stdout(Stdio::null()).output().unwrap();
+            let errors = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{program}: {errors}");
             for locks in &locks {
                 let found = looking.block_on(locks.list("")).unwrap();
                 let found =
@@ -176,49 +175,42 @@ fn leave_nothing(test: &str, programs: &[(&str, usize)], stores: &[String]) {
 
 #[test]
 fn a_program_that_ends_leaves_no_lock_at_a_server() {
-    if is_program() {
-        return;
-    }
-    let server = Server::start(Flavor::Valkey91);
-    let programs = [
-        ("charge fails", 40),
-        ("drops its guard", 40),
-        ("drops its guard, on one thread", 10),
-        ("drops its guard, with locks on a thread of their own", 10),
-        ("leaves them in tasks", 10),
-        ("leaves them in tasks, on one thread", 10),
-        ("blocks", 10),
-        ("outlives its runtime", 10),
-    ];
-    leave_nothing(
-        "last_releases::a_program_that_ends_leaves_no_lock_at_a_server",
-        &programs,
-        &[server.url()],
-    );
+    is_program_or(|| {
+        let server = Server::start(Flavor::Valkey91);
+        let programs = [
+            ("charge fails", 40),
+            ("drops its guard", 40),
+            ("drops its guard, on one thread", 10),
+            ("drops its guard, with locks on a thread of their own", 10),
+            ("leaves them in tasks", 10),
+            ("leaves them in tasks, on one thread", 10),
+            ("blocks", 10),
+            ("outlives its runtime", 10),
+        ];
+        leave_nothing("a_program_that_ends_leaves_no_lock_at_a_server", &programs, &[server.url()]);
+    });
 }
 
 #[test]
 fn a_program_that_ends_leaves_no_lock_in_a_quorum() {
-    if is_program() {
-        return;
-    }
-    let servers = [0, 1, 2].map(|_| Server::start(Flavor::Valkey91));
-    // The members vote once nobody can hold a lease that they forgot.
-    let urls = servers.each_ref().map(|server| format!("{}?quarantine=no", server.url()));
-    let programs = [("charge fails", 10), ("drops its guard", 10), ("drops its guard, on one thread", 10)];
-    leave_nothing("last_releases::a_program_that_ends_leaves_no_lock_in_a_quorum", &programs, &urls);
+    is_program_or(|| {
+        let servers = [0, 1, 2].map(|_| Server::start(Flavor::Valkey91));
+        // The members vote once nobody can hold a lease that they forgot.
+        let urls = servers.each_ref().map(|server| format!("{}?quarantine=no", server.url()));
+        let programs =
+            [("charge fails", 10), ("drops its guard", 10), ("drops its guard, on one thread", 10)];
+        leave_nothing("a_program_that_ends_leaves_no_lock_in_a_quorum", &programs, &urls);
+    });
 }
 
 #[test]
 fn a_program_that_ends_leaves_no_lock_in_a_file() {
-    if is_program() {
-        return;
-    }
-    let directory = TempDir::with_prefix("leasehold-").unwrap();
-    let url = format!("file:{}", directory.path().join("leases.db").display());
-    let programs =
-        [("charge fails", 10), ("drops its guard", 10), ("blocks", 10), ("leaves them in tasks", 5)];
-    leave_nothing("last_releases::a_program_that_ends_leaves_no_lock_in_a_file", &programs, &[url]);
+    is_program_or(|| {
+        let (_directory, url) = new_file();
+        let programs =
+            [("charge fails", 10), ("drops its guard", 10), ("blocks", 10), ("leaves them in tasks", 5)];
+        leave_nothing("a_program_that_ends_leaves_no_lock_in_a_file", &programs, &[url]);
+    });
 }
 
 /// A hanging server delays the end of a program by two seconds in all, however many locks it held,
@@ -226,42 +218,33 @@ fn a_program_that_ends_leaves_no_lock_in_a_file() {
 /// lock.
 #[test]
 fn a_program_ends_although_the_server_is_silent() {
-    if is_program() {
-        return;
-    }
-    let server = Server::start(Flavor::Valkey91);
-    for program in
-        ["holds many until it is told", "holds many until it is told, with locks on a thread of their own"]
-    {
-        let mut again = Command::new(std::env::current_exe().unwrap());
-        again.args([
-            "last_releases::a_program_ends_although_the_server_is_silent",
-            "--exact",
-            "--nocapture",
-            "--test-threads=1",
-        ]);
-        again.env(PROGRAM, program).env(STORES, server.url());
-        let mut program = again.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let mut lines = BufReader::new(program.stdout.take().unwrap()).lines();
-        assert!(lines.any(|line| line.unwrap().contains("held")));
-        server.stop();
-        let told = Instant::now();
-        drop(program.stdin.take());
-        assert!(program.wait().unwrap().success());
-        let took = told.elapsed();
-        server.cont();
-        assert!(took > Duration::from_secs(1), "nothing was tried: {took:?}");
-        assert!(took < Duration::from_secs(4), "{took:?}");
-    }
+    is_program_or(|| {
+        let server = Server::start(Flavor::Valkey91);
+        for program in [
+            "holds many until it is told",
+            "holds many until it is told, with locks on a thread of their own",
+        ] {
+            let test = "a_program_ends_although_the_server_is_silent";
+            let mut again = again(test, program, &[server.url()]);
+            let mut program = again.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+            let mut lines = BufReader::new(program.stdout.take().unwrap()).lines();
+            assert!(lines.any(|line| line.unwrap().contains("held")));
+            server.stop();
+            let told = Instant::now();
+            drop(program.stdin.take());
+            assert!(program.wait().unwrap().success());
+            let took = told.elapsed();
+            server.cont();
+            assert!(took > Duration::from_secs(1), "nothing was tried: {took:?}");
+            assert!(took < Duration::from_secs(4), "{took:?}");
+        }
+    });
 }
 
 /// The task that was connecting is never run again, and may be dropped after the release that waits
 /// for it.
 #[test]
 fn a_guard_is_released_although_its_runtime_ended_while_it_was_connecting() {
-    if is_program() {
-        return;
-    }
     let server = Server::start(Flavor::Valkey91);
     for yields in 0..12 {
         let tokio = Builder::new_current_thread().enable_all().build().unwrap();

@@ -65,7 +65,7 @@ pub(crate) fn on_every_store(test: impl Fn(&(dyn Fn() -> blocking::Locks + Sync)
 }
 
 /// The URL of a file, and its directory.
-fn new_file() -> (TempDir, String) {
+pub(crate) fn new_file() -> (TempDir, String) {
     let directory = TempDir::with_prefix("leasehold-").unwrap();
     let url = format!("file:{}", directory.path().join("leases.db").display());
     (directory, url)

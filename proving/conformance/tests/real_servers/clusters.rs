@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use leasehold::{AnyStore, Locks};
 use leasehold_redis::slot::{slot_of, tag};
 use servers::{Cluster, Flavor, Reply, Server};
+use tokio::task::JoinHandle;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -46,8 +47,20 @@ fn texts(reply: &Reply) -> Vec<String> {
     items.iter().filter_map(Reply::as_text).map(ToOwned::to_owned).collect()
 }
 
-fn queue_of_k() -> String {
-    format!("leasehold:l{{{}}}k", tag(slot_of(b"k")))
+/// A task that acquires `k`, tells it, and releases it; it joins the queue as this one.
+fn joins(cluster: &Cluster, locks: &Locks, nth: i64, tell: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
+    let request = locks.mutex("k").lock().within(8 * SECOND);
+    let task = tokio::spawn(async move {
+        let guard = request.await.unwrap();
+        tell();
+        guard.release().await.unwrap();
+    });
+    let slot = slot_of(b"k");
+    let queue = format!("leasehold:l{{{}}}k", tag(slot));
+    cluster.wait_until("the waiter is queued", || {
+        cluster.owner(slot).text(&["ZCARD", &queue]) == Reply::Integer(nth)
+    });
+    task
 }
 
 /// Key by key, with pauses in which the slot is on neither node completely, and all at once:
@@ -181,16 +194,8 @@ async fn a_waiter_is_found_again_when_the_slot_has_moved() {
         let order = Arc::new(Mutex::new(Vec::new()));
         let mut waiters = Vec::new();
         for n in 0..3 {
-            let (locks, order) = (there.clone(), order.clone());
-            waiters.push(tokio::spawn(async move {
-                let guard = locks.mutex("k").lock().within(8 * SECOND).await.unwrap();
-                order.lock().unwrap().push(n);
-                guard.release().await.unwrap();
-            }));
-            let slot = slot_of(b"k");
-            cluster.wait_until("the waiter is queued", || {
-                cluster.owner(slot).text(&["ZCARD", &queue_of_k()]) == Reply::Integer(n + 1)
-            });
+            let order = order.clone();
+            waiters.push(joins(&cluster, &there, n + 1, move || order.lock().unwrap().push(n)));
         }
         let slot = slot_of(b"k");
         cluster.hand_over(slot, cluster.other(slot));
@@ -217,17 +222,13 @@ async fn a_waiter_that_was_skipped_because_the_slot_moved_gets_its_turn_soon() {
     let cluster = Cluster::start(Flavor::Redis70, 3, 0);
     let (here, there) = (locks(&cluster).await, locks(&cluster).await);
     let guard = here.mutex("k").lock().await.unwrap();
-    let waits = tokio::spawn(async move { there.mutex("k").lock().within(8 * SECOND).await.unwrap() });
+    let waits = joins(&cluster, &there, 1, || ());
     let slot = slot_of(b"k");
-    cluster.wait_until("the waiter is queued", || {
-        cluster.owner(slot).text(&["ZCARD", &queue_of_k()]) == Reply::Integer(1)
-    });
     cluster.hand_over(slot, cluster.other(slot));
     let released = Instant::now();
     guard.release().await.unwrap();
-    let guard = waits.await.unwrap();
+    waits.await.unwrap();
     assert!(released.elapsed() < SECOND, "{:?}", released.elapsed());
-    guard.release().await.unwrap();
 }
 
 /// During the move, neither node has everything that may belong to the key, so neither serves it;
@@ -245,17 +246,7 @@ async fn a_lock_that_is_released_while_its_slot_moves_is_handed_on_when_it_is_th
         let (here, there) = (locks(&cluster).await, locks(&cluster).await);
         let slot = slot_of(b"k");
         let guard = here.mutex("k").lock().await.unwrap();
-        let mut waiters = Vec::new();
-        for n in 1..=waiting {
-            let locks = there.clone();
-            waiters.push(tokio::spawn(async move {
-                let guard = locks.mutex("k").lock().within(8 * SECOND).await.unwrap();
-                guard.release().await.unwrap();
-            }));
-            cluster.wait_until("the waiter is queued", || {
-                cluster.owner(slot).text(&["ZCARD", &queue_of_k()]) == Reply::Integer(n)
-            });
-        }
+        let waiters: Vec<_> = (1..=waiting).map(|n| joins(&cluster, &there, n, || ())).collect();
         let (from, to) = (cluster.owner(slot), cluster.other(slot));
         cluster.begin(slot, from, to);
         let released = tokio::spawn(guard.release());
