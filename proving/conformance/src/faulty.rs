@@ -5,12 +5,12 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use leasehold::{Locks, LocksBuilder, MemoryStore};
+use leasehold::{Locks, LocksBuilder, MemoryStore, QuorumStore};
 use leasehold_core::{
     AdminStore, Attempt, Baseline, BaselineStore, BatchServed, BoxFuture, BreakAnswer, BreakNote,
     BreakRecord, Diagnosis, Fault, Fence, GrantAnswer, HoldAnswer, InspectStore, Key, KeyState, Limits, Mark,
-    MarkStore, Marked, MemberStore, NoticeBus, Notices, Parts, RaiseAnswer, ScanPage, ScanPosition, Store,
-    StoreRole, Successor, TransferStore, WaitMode, Wake,
+    MarkStore, Marked, MemberStore, NoticeBus, Notices, Parts, RaiseAnswer, Runtime, ScanPage, ScanPosition,
+    Store, StoreRole, Successor, TransferStore, WaitMode, Wake,
 };
 
 use crate::virtual_time::VirtualTime;
@@ -137,6 +137,19 @@ pub struct Faulty {
     /// Its notices, if the facts say that it has others than the memory.
     pub notice_bus: NoticeBus,
     script: Mutex<Script>,
+}
+
+/// So many stores in memory, called a, b, c …
+pub fn members(count: u8, runtime: &Arc<impl Runtime + 'static>) -> Vec<Arc<MemoryStore>> {
+    let name = |n: u8| char::from(b'a' + n).to_string();
+    let member = |n| Arc::new(MemoryStore::new(runtime.clone()).named(&name(n)));
+    (0..count).map(member).collect()
+}
+
+/// The quorum of these members, with this longest TTL.
+pub fn quorum_of(members: &[Arc<Faulty>], max_ttl: Duration, runtime: Arc<dyn Runtime>) -> QuorumStore {
+    let members = members.iter().cloned().map(|member| -> Arc<dyn Store> { member });
+    QuorumStore::new(members, max_ttl, runtime).expect("members and a TTL that fit")
 }
 
 /// The fates of calls, and the calls so far.

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use conformance::faulty::{CallFate, Faulty};
+use conformance::faulty::{CallFate, Faulty, members, quorum_of};
 use conformance::virtual_time::VirtualTime;
-use leasehold::{Event, Events, LockError, Locks, Loss, MemoryStore, QuorumStore, Store};
+use leasehold::{Event, Events, LockError, Locks, Loss};
 use servers::{Flavor, Server};
 use tokio::time::{sleep, timeout};
 
@@ -23,10 +23,8 @@ pub(crate) struct Quorum {
 impl Quorum {
     pub(crate) fn begin() -> Self {
         let time = VirtualTime::begin();
-        let member = |name: &str| Faulty::over(Arc::new(MemoryStore::new(time.clone()).named(name)));
-        let way: Vec<_> = ["a", "b", "c"].map(member).into();
-        let stores = way.iter().cloned().map(|member| -> Arc<dyn Store> { member });
-        let store = Arc::new(QuorumStore::new(stores, 10 * SECOND, time.clone()).unwrap());
+        let way: Vec<_> = members(3, &time).into_iter().map(Faulty::over).collect();
+        let store = Arc::new(quorum_of(&way, 10 * SECOND, time.clone()));
         let locks = || Locks::builder().ttl(TTL).runtime(time.clone()).over(store.clone()).unwrap();
         Self { way, locks: locks(), others: locks() }
     }

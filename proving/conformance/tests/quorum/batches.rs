@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use conformance::faulty::{CallFate, Faulty};
-use leasehold::{Guard, Locks, MemoryStore, QuorumStore, Runtime, Store, TokioRuntime};
+use conformance::faulty::{CallFate, Faulty, members, quorum_of};
+use leasehold::{Guard, Locks, Runtime as _, TokioRuntime};
 use leasehold_core::{Key, QuorumAttempt};
 
 use crate::world::{MAX_TTL, Process, SECOND, TTL, World, process_of};
@@ -177,11 +177,10 @@ fn a_release_in_a_batch_that_ends_with_its_runtime_is_made_again() {
             for _ in 0..tasks_before {
                 tokio::spawn(async {}).await.unwrap();
             }
-            let runtime: Arc<dyn Runtime> = Arc::new(TokioRuntime::current().unwrap());
-            let members = ["a", "b", "c"].map(|name| Arc::new(MemoryStore::new(runtime.clone()).named(name)));
-            let way = members.clone().map(Faulty::over);
-            let stores = way.clone().map(|member| -> Arc<dyn Store> { member });
-            let quorum = Arc::new(QuorumStore::new(stores, MAX_TTL, runtime.clone()).unwrap());
+            let runtime = Arc::new(TokioRuntime::current().unwrap());
+            let members = members(3, &runtime);
+            let way: Vec<_> = members.iter().cloned().map(Faulty::over).collect();
+            let quorum = Arc::new(quorum_of(&way, MAX_TTL, runtime.clone()));
             let locks = Locks::builder().ttl(TTL).runtime(runtime).over(quorum).unwrap();
             let guard = locks.mutex("k").lock().await.unwrap();
             way[2].set(CallFate::Hung);

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use conformance::faulty::{CallFate, Faulty};
+use conformance::faulty::{CallFate, Faulty, members as members_of, quorum_of};
 use conformance::virtual_time::VirtualTime;
-use leasehold::{Guard, Locks, LocksBuilder, MemoryStore, QuorumStore, Store};
+use leasehold::{Guard, Locks, LocksBuilder, MemoryStore, QuorumStore};
 use leasehold_core::Content;
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
@@ -29,10 +29,7 @@ impl World {
     /// This many members, called a, b, c …
     pub(crate) fn of(members: u8) -> Self {
         let time = VirtualTime::begin();
-        let name = |n: u8| char::from(b'a' + n).to_string();
-        let member = |n| Arc::new(MemoryStore::new(time.clone()).named(&name(n)));
-        let members = (0..members).map(member).collect();
-        Self { time, members }
+        Self { members: members_of(members, &time), time }
     }
 
     pub(crate) fn process(&self) -> Process {
@@ -41,8 +38,7 @@ impl World {
 
     pub(crate) fn process_with(&self, set: impl FnOnce(LocksBuilder) -> LocksBuilder) -> Process {
         let way: Vec<_> = self.members.iter().map(|member| Faulty::over(member.clone())).collect();
-        let stores = way.iter().cloned().map(|member| -> Arc<dyn Store> { member });
-        let store = Arc::new(QuorumStore::new(stores, MAX_TTL, self.time.clone()).unwrap());
+        let store = Arc::new(quorum_of(&way, MAX_TTL, self.time.clone()));
         let builder = Locks::builder().ttl(TTL).runtime(self.time.clone());
         Process { locks: set(builder).over(store.clone()).unwrap(), way, store }
     }

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use conformance::faulty::{CallFate, Faulty, lasting, passing};
-use leasehold::{MemoryStore, QuorumStore, TokioRuntime};
-use leasehold_core::{GrantAnswer, Store, WaitMode, WaitQueue};
+use conformance::faulty::{self, CallFate, Faulty, lasting, passing};
+use leasehold::TokioRuntime;
+use leasehold_core::{GrantAnswer, Store as _, WaitMode, WaitQueue};
 
 use super::world::{MAX_TTL, MILLISECOND, SECOND, World, fence, held_at, quorum_of};
 
@@ -119,15 +119,10 @@ fn a_grant_that_is_under_way_when_the_program_ends_is_given_up() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let members = runtime.block_on(async {
         let here = Arc::new(TokioRuntime::current().unwrap());
-        let member = |name: &str| {
-            let member = Faulty::over(Arc::new(MemoryStore::new(here.clone()).named(name)));
-            member.says(|facts| facts.batches = false);
-            member
-        };
-        let members = ["a", "b", "c"].map(member);
+        let members: Vec<_> = faulty::members(3, &here).into_iter().map(Faulty::over).collect();
+        members.iter().for_each(|member| member.says(|facts| facts.batches = false));
         members[2].on("grant", CallFate::Hung);
-        let stores = members.iter().cloned().map(|member| -> Arc<dyn Store> { member });
-        let quorum = QuorumStore::new(stores, MAX_TTL, here.clone()).unwrap();
+        let quorum = faulty::quorum_of(&members, MAX_TTL, here.clone());
         let attempt = World::of(3).attempt();
         fence(&quorum.grant(&attempt, WaitMode::Try).await);
         quorum.release(&attempt).await.unwrap();
@@ -136,7 +131,7 @@ fn a_grant_that_is_under_way_when_the_program_ends_is_given_up() {
         }
         members
     });
-    let given_up = || members.each_ref().map(|member| member.count("give_up"));
+    let given_up = || members.iter().map(|member| member.count("give_up")).collect::<Vec<_>>();
     assert_eq!(given_up(), [0, 0, 0]);
     drop(runtime);
     assert_eq!(given_up(), [0, 0, 1]);

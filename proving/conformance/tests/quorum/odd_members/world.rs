@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use conformance::faulty::{CallFate, Does, Faulty, passing};
+use conformance::faulty::{self, CallFate, Does, Faulty, members as members_of, passing};
 use conformance::virtual_time::VirtualTime;
-use leasehold::{MemoryStore, QuorumStore};
+use leasehold::QuorumStore;
 use leasehold_core::{
     Attempt, Claim, Fault, Fence, GrantAnswer, Holder, InspectStore as _, Key, Store, Ttl, WaitMode, Wake,
 };
@@ -27,20 +27,14 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn of(members: u8) -> Self {
         let clock = VirtualTime::begin();
-        let member = |n: u8| {
-            let memory = MemoryStore::new(clock.clone()).named(&char::from(b'a' + n).to_string());
-            let member = Faulty::over(Arc::new(memory));
-            member.says(|facts| facts.batches = false);
-            member
-        };
-        let members = (0..members).map(member).collect();
+        let members: Vec<_> = members_of(members, &clock).into_iter().map(Faulty::over).collect();
+        members.iter().for_each(|member| member.says(|facts| facts.batches = false));
         Self { clock, members, attempts: AtomicU64::new(0) }
     }
 
     /// The quorum of them, as a separate process has it.
     pub(crate) fn quorum(&self) -> QuorumStore {
-        let members = self.members.iter().cloned().map(|member| -> Arc<dyn Store> { member });
-        QuorumStore::new(members, MAX_TTL, self.clock.clone()).unwrap()
+        faulty::quorum_of(&self.members, MAX_TTL, self.clock.clone())
     }
 
     /// An attempt by another process to lock `k` exclusively.
