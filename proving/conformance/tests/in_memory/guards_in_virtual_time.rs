@@ -299,21 +299,6 @@ async fn waiters_are_served_in_the_order_in_which_they_came_and_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiter_that_was_woken_and_goes_wakes_the_next() {
-    let (world, guard) = holding().await;
-    let first = tokio::spawn(world.locks.mutex("k").lock().into_future());
-    sleep(SECOND).await;
-    let second = tokio::spawn(world.locks.mutex("k").lock().into_future());
-    sleep(SECOND).await;
-    let begun = world.time.passed();
-    drop(guard);
-    first.abort();
-    let guard = second.await.unwrap().unwrap();
-    assert!(world.time.passed() - begun < Duration::from_millis(50));
-    drop(guard);
-}
-
-#[tokio::test(start_paused = true)]
 async fn work_is_stopped_when_the_lock_is_lost_and_never_began_when_it_was_not_had() {
     let world = World::begin(TTL);
     let value = world.locks.mutex("k").lock().hold(|held| async move { held.fence().get() }).await.unwrap();

@@ -43,6 +43,13 @@ impl Page {
     }
 }
 
+/// A world, and the log of this thread for as long as the guard lives.
+fn logged(level: Level) -> (Page, tracing::subscriber::DefaultGuard, World) {
+    let page = Page::default();
+    let listening = page.listen(level);
+    (page, listening, World::begin(TTL))
+}
+
 impl io::Write for Page {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.lock().unwrap().extend_from_slice(bytes);
@@ -65,9 +72,7 @@ impl MakeWriter<'_> for Page {
 /// exclusive-lock: the application's own logger.
 #[tokio::test(start_paused = true)]
 async fn an_acquisition_has_a_span_that_says_how_it_ended() {
-    let page = Page::default();
-    let _listening = page.listen(Level::TRACE);
-    let world = World::begin(TTL);
+    let (page, _listening, world) = logged(Level::TRACE);
     let guard = world.locks.mutex("invoice:42").label("web-3").lock().await.unwrap();
     page.line(&[
         "DEBUG",
@@ -96,9 +101,7 @@ async fn an_acquisition_has_a_span_that_says_how_it_ended() {
 /// A cancelled caller reports nothing, so only the log tells which request it was.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_is_dropped_gives_up_within_its_span() {
-    let page = Page::default();
-    let _listening = page.listen(Level::DEBUG);
-    let world = World::begin(TTL);
+    let (page, _listening, world) = logged(Level::DEBUG);
     let _guard = world.locks.mutex("k").lock().await.unwrap();
     let (others, waits) = (world.others(), SECOND / 2);
     let waiting = others.mutex("k");
@@ -108,9 +111,7 @@ async fn a_request_that_is_dropped_gives_up_within_its_span() {
 
 #[tokio::test(start_paused = true)]
 async fn a_loss_and_an_outage_are_warned_of_and_the_outage_once() {
-    let page = Page::default();
-    let _listening = page.listen(Level::INFO);
-    let world = World::begin(TTL);
+    let (page, _listening, world) = logged(Level::INFO);
     let guard = world.locks.mutex("k").lock().await.unwrap();
     world.store.set(CallFate::Lost);
     guard.lost().await;
@@ -128,9 +129,7 @@ async fn a_loss_and_an_outage_are_warned_of_and_the_outage_once() {
 /// With the whole id, a reader of the log could release the lock.
 #[tokio::test(start_paused = true)]
 async fn no_line_shows_more_of_a_holder_than_eight_digits() {
-    let page = Page::default();
-    let _listening = page.listen(Level::TRACE);
-    let world = World::begin(TTL);
+    let (page, _listening, world) = logged(Level::TRACE);
     let guard = world.locks.mutex("k").lock().await.unwrap();
     let waiter = world.others().mutex("k").lock().within(SECOND).await;
     waiter.unwrap_err();

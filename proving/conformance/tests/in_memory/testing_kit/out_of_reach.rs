@@ -2,18 +2,17 @@
 
 use std::time::Duration;
 
-use leasehold::testing::{Outage, World};
+use leasehold::testing::Outage;
 use leasehold::{FaultCause, LockError, Loss};
 
-use super::{SECOND, TTL, holding, in_a_world, on_each_runtime};
+use super::{SECOND, TTL, in_a_world, while_holding};
 
 const EACH: [Outage; 4] = [Outage::Silent, Outage::Down, Outage::AnswersLost, Outage::Refused];
 
 #[test]
 fn a_short_outage_loses_nothing() {
-    on_each_runtime(async || {
-        for outage in EACH {
-            let (world, guard) = holding().await;
+    for outage in EACH {
+        while_holding(async |world, guard| {
             for _ in 0..10 {
                 world.outage(outage);
                 world.advance(TTL / 2).await;
@@ -22,15 +21,14 @@ fn a_short_outage_loses_nothing() {
                 assert!(guard.is_held(), "{outage:?}");
             }
             guard.release().await.unwrap();
-        }
-    });
+        });
+    }
 }
 
 #[test]
 fn an_outage_longer_than_the_lease_loses_it_at_its_end() {
-    on_each_runtime(async || {
-        for outage in EACH {
-            let (world, guard) = holding().await;
+    for outage in EACH {
+        while_holding(async |world, guard| {
             world.advance(TTL / 3 - SECOND).await;
             world.outage(outage);
             world.advance(TTL - TTL / 3 + SECOND - SECOND / 1000).await;
@@ -41,26 +39,25 @@ fn an_outage_longer_than_the_lease_loses_it_at_its_end() {
             assert!(fault.to_string().starts_with("memory:: "), "{fault}");
             let unanswered = matches!(outage, Outage::Silent | Outage::AnswersLost);
             assert_eq!(fault.cause == FaultCause::TimedOut, unanswered, "{fault:?}");
-        }
-    });
+        });
+    }
 }
 
 #[test]
 fn a_request_fails_as_unreachable_when_the_outage_limit_is_over() {
-    on_each_runtime(async || {
-        for (outage, says) in [
-            (Outage::Silent, "timed out"),
-            (Outage::Down, "connection refused"),
-            (Outage::AnswersLost, "timed out"),
-        ] {
-            let world = World::new();
+    for (outage, says) in [
+        (Outage::Silent, "timed out"),
+        (Outage::Down, "connection refused"),
+        (Outage::AnswersLost, "timed out"),
+    ] {
+        in_a_world(async |world| {
             let locks = world.locks();
             world.outage(outage);
             let error = world.within(11 * SECOND, locks.mutex("k").lock().into_future()).await.unwrap_err();
             let LockError::Unreachable { fault: Some(fault), waited, .. } = error else { panic!("{error}") };
             assert_eq!((&*fault.reason, waited), (says, 10 * SECOND), "{outage:?}");
-        }
-    });
+        });
+    }
 }
 
 #[test]
@@ -123,8 +120,7 @@ fn an_outage_of_all_concerns_those_who_come_later_too() {
 /// A waiter that is cut off misses its turn, and has the next.
 #[test]
 fn a_waiter_that_is_cut_off_holds_nobody_up() {
-    on_each_runtime(async || {
-        let (world, guard) = holding().await;
+    while_holding(async |world, guard| {
         let cut_off = world.process();
         let first = tokio::spawn(cut_off.locks().mutex("k").lock().into_future());
         world.until("k", |state| state.waiters.len() == 1).await;

@@ -5,12 +5,11 @@ use std::time::Duration;
 use leasehold::testing::World;
 use leasehold::{Event, Loss, ReleaseError};
 
-use super::{SECOND, TTL, holding, in_a_world, on_each_runtime};
+use super::{SECOND, TTL, in_a_world, while_holding};
 
 #[test]
 fn a_lease_that_is_deleted_is_lost_with_the_next_renewal() {
-    on_each_runtime(async || {
-        let (world, guard) = holding().await;
+    while_holding(async |world, guard| {
         world.lose("k");
         world.advance(TTL / 3 - SECOND).await;
         assert!(guard.is_held(), "nobody can know yet");
@@ -23,8 +22,7 @@ fn a_lease_that_is_deleted_is_lost_with_the_next_renewal() {
 
 #[test]
 fn a_lease_that_is_deleted_and_taken_says_by_whom() {
-    on_each_runtime(async || {
-        let (world, guard) = holding().await;
+    while_holding(async |world, guard| {
         world.lose("k");
         let other = world.locks().mutex("k").label("usurper").try_lock().await.unwrap().unwrap();
         assert!(other.fence() > guard.fence());
@@ -48,8 +46,7 @@ fn readers_are_deleted_together() {
 
 #[test]
 fn a_lease_that_is_broken_is_lost_at_once_and_the_next_holds() {
-    on_each_runtime(async || {
-        let (world, guard) = holding().await;
+    while_holding(async |world, guard| {
         let next = tokio::spawn(world.locks().mutex("k").lock().into_future());
         world.until("k", |state| state.waiters.len() == 1).await;
         world.settle().await;
@@ -62,8 +59,7 @@ fn a_lease_that_is_broken_is_lost_at_once_and_the_next_holds() {
 
 #[test]
 fn a_store_that_forgot_everything_says_so_at_the_next_renewal() {
-    on_each_runtime(async || {
-        let (world, guard) = holding().await;
+    while_holding(async |world, guard| {
         let once = world.locks().once("migrate");
         once.run(async |_| Ok::<_, ReleaseError>(())).await.unwrap();
         world.forget();

@@ -11,7 +11,7 @@ use leasehold::testing::World;
 use leasehold::{EveryOutcome, LockError, Locks, Renewal};
 use tokio::runtime::Builder;
 
-use super::{SECOND, TTL, holding, in_a_world, on_each_runtime};
+use super::{SECOND, TTL, in_a_world, while_holding};
 
 #[test]
 fn time_stands_still_unless_it_is_moved() {
@@ -142,8 +142,7 @@ fn run_fails_the_test_if_the_future_needs_more_time() {
 /// Tests that poll by hand do that.
 #[test]
 fn a_request_that_nobody_polls_holds_no_time_up() {
-    on_each_runtime(async || {
-        let (world, guard) = holding().await;
+    while_holding(async |world, guard| {
         let mut asked = pin!(world.locks().mutex("k").lock().within(SECOND).into_future());
         let mut context = Context::from_waker(Waker::noop());
         assert!(asked.as_mut().poll(&mut context).is_pending());
