@@ -54,6 +54,75 @@ const WRONG: [(&[&str], &str); 42] = [
     (&["k", "--ttl"], "--ttl <TIME> needs a value"),
 ];
 
+/// Senseless command lines of all tasks, the error for each, and the hint if it has one. `''` is an
+/// empty word.
+const WRONG_TASKS: [(&str, &str, &str); 64] = [
+    ("walk", "no task walk", ""),
+    ("run k --", "no command", ""),
+    ("run k", "no -- before it", "leasehold run k -- COMMAND"),
+    ("run -n --ttl 5 k ls -l", "no -- before it", "leasehold run -n --ttl 5 k -- ls -l"),
+    ("run --withn 5 k -- ls", "no option --withn", "did you mean --within?"),
+    ("rum k -- ls", "no task", "did you mean run?"),
+    ("run --max-ttl 60 k -- true", "--max-ttl: it is for several stores", ""),
+    ("once", "no command", ""),
+    ("once -- true", "no key, before the --: `leasehold once KEY -- COMMAND`", ""),
+    ("once a b -- true", "once takes one key", ""),
+    ("once --skip-exit-code x k -- true", "--skip-exit-code: \"x\" is not an exit code", ""),
+    ("every -- true", "no period", ""),
+    ("every 1h -- true", "no key", ""),
+    ("every 1h a b -- true", "every takes one key", ""),
+    ("every often k -- true", "PERIOD: \"often\" is not a length of time", ""),
+    ("every 500ms k -- true", "a period of 0.5 s is out of range", ""),
+    ("every -w 5 1h k -- true", "no option -w", ""),
+    ("every 1h k ls", "no -- before it", "leasehold every 1h k -- ls"),
+    ("hold", "no key", ""),
+    ("hold a ''", "the key is empty", ""),
+    ("hold k -- ls", "hold runs no command", ""),
+    ("hold --grace 5 k", "no option --grace: `leasehold hold --help`", ""),
+    ("show", "no key", "leasehold ls --all"),
+    ("show a b", "2 keys, and show takes one", ""),
+    ("show ''", "the key is empty", ""),
+    ("show leasehold:f{k}", "reserved", ""),
+    ("show --ttl 5 k", "no option --ttl: `leasehold show --help`", ""),
+    ("show --json=1 k", "--json takes no value", ""),
+    ("ls", "no prefix", "leasehold ls --all"),
+    ("ls ''", "the prefix is empty", "leasehold ls --all"),
+    ("ls --al", "no option --al", "did you mean --all?"),
+    ("ls a b", "2 prefixes, and ls takes one", ""),
+    ("ls --all a", "PREFIX and --all exclude each other", ""),
+    ("ls leasehold:", "PREFIX: leasehold:: keys that start with leasehold: are reserved", ""),
+    ("ls --held-for x --all", "--held-for: \"x\" is not a length of time", ""),
+    ("break", "no key", "leasehold show KEY"),
+    ("break k", "no --fence", "leasehold show KEY"),
+    ("break k l --fence 1", "2 keys", ""),
+    ("break k --fence ''", "--fence : a fence is a whole number below 2^53", ""),
+    ("break k --fence -1", "--fence -1: a fence is a whole number below 2^53", ""),
+    ("break k --fence 1.5", "--fence 1.5: a fence is a whole number below 2^53", ""),
+    ("break k --fence x", "--fence x: a fence is a whole number below 2^53", ""),
+    ("break k --fence 9007199254740993", "a fence is a whole number below 2^53", ""),
+    ("forget a b", "forget takes one", ""),
+    ("watch a b", "watch takes one", ""),
+    ("top a b", "2 prefixes, and top takes one", ""),
+    ("doctor --store memory:", "memory of one process", ""),
+    ("doctor --jsn", "no option --jsn", "did you mean --json?"),
+    ("doctor redis://:s3cret-pw@h", "… is one argument too many", "leasehold doctor --store URL"),
+    ("bench memory:", "memory of one process", ""),
+    ("bench --seconds 0", "--seconds: 0ns is not a valid time to measure", ""),
+    ("bench --seconds 1h", "from 1s to 600s", ""),
+    ("bench --seconds soon", "--seconds: ", ""),
+    ("bench --second 3", "no option --second", "did you mean --seconds?"),
+    ("bench --tasks 1", "--tasks: \"1\" is not a number of tasks", ""),
+    ("bench --tasks -4", "--tasks: \"-4\" is not a number of tasks", ""),
+    ("bench --prefix leasehold:", "--prefix: ", ""),
+    ("bench --store file:/x redis://127.0.0.1:1", "name all of them in one way", ""),
+    ("bench tmp/x.db", "the store is not a URL", ""),
+    ("init --group g", "no directory", ""),
+    ("init d", "no --group", ""),
+    ("init --store redis://127.0.0.1:1", "only a PostgreSQL store has tables", ""),
+    ("init --store postgres://h/app somewhere", "a store URL and a directory", ""),
+    ("init --print-sql", "--store", ""),
+];
+
 const LONG: &str = match str::from_utf8(&[b'k'; 2048]) {
     Ok(text) => text,
     Err(_) => unreachable!(),
@@ -63,27 +132,25 @@ const LONG: &str = match str::from_utf8(&[b'k'; 2048]) {
 fn a_senseless_command_line_is_64_and_one_line_that_says_why() {
     let site = Site::new();
     for (words, says) in WRONG {
-        let done = site.finish(site.run(&[words, &["--", "echo", "ran"]].concat()));
-        done.says(64, &[says]);
-        assert_eq!(done.out, "");
+        site.finish(site.run(&[words, &["--", "echo", "ran"]].concat())).says(64, &[says]).out_is("");
     }
-    site.finish(site.run(&["k", "--"])).says(64, &["no command"]);
     site.finish(site.leasehold(&[])).says(64, &["leasehold run KEY -- COMMAND"]);
-    site.finish(site.leasehold(&["walk"])).says(64, &["no task walk"]);
     assert!(!site.path("leases.db").exists(), "refused before anything is opened");
+    let quoted = site.finish(site.leasehold(&["run", "k", "ls", "a b"]));
+    quoted.says_and_hints(64, &["no -- before it"], "leasehold run k -- ls 'a b'");
 }
 
 #[test]
-fn a_slip_gets_the_intended_command_as_a_hint() {
-    let site = Site::new();
-    let done = site.finish(site.leasehold(&["run", "-n", "--ttl", "5", "k", "ls", "-l", "a b"]));
-    done.says_and_hints(64, &["no -- before it"], "leasehold run -n --ttl 5 k -- ls -l 'a b'");
-    let done = site.finish(site.leasehold(&["run", "k"]));
-    done.says_and_hints(64, &["no -- before it"], "leasehold run k -- COMMAND");
-    let done = site.finish(site.leasehold(&["run", "--withn", "5", "k", "--", "ls"]));
-    done.says_and_hints(64, &["no option --withn"], "did you mean --within?");
-    let done = site.finish(site.leasehold(&["rum", "k", "--", "ls"]));
-    done.says_and_hints(64, &["no task"], "did you mean run?");
+fn a_task_refuses_words_that_make_no_sense_before_anything_is_sent() {
+    let site = Site::on(&format!("redis://user:{SECRET}@127.0.0.1:1"));
+    for (line, says, hint) in WRONG_TASKS {
+        let words: Vec<_> = line.split(' ').map(|word| if word == "''" { "" } else { word }).collect();
+        let done = site.finish(site.by_environment(&words)).keeps_the_secret();
+        match hint {
+            "" => done.says(64, &[says]),
+            hint => done.says_and_hints(64, &[says], hint),
+        };
+    }
 }
 
 #[test]
@@ -121,8 +188,7 @@ fn a_malformed_url_is_64_on_one_line_without_its_password() {
         from_environment.env("LEASEHOLD_STORE", url);
         let environment = site.finish(from_environment);
         for (done, origin) in [(argument, "--store: "), (environment, "LEASEHOLD_STORE: ")] {
-            done.says(64, &[origin]);
-            done.keeps_the_secret();
+            let done = done.says(64, &[origin]).keeps_the_secret();
             // If a kind of store is refused, the error suggests kinds that a command can use.
             assert!(!done.err.contains("known are"), "{done:?}");
         }
@@ -133,8 +199,8 @@ fn a_malformed_url_is_64_on_one_line_without_its_password() {
 fn a_bare_path_is_refused_and_a_url_suggested() {
     let site = Site::new();
     for path in ["/var/lib/leases.db", "./leases.db", "leases.db"] {
-        let done = site.finish(site.leasehold(&["run", "--store", path, "k", "--", "true"]));
-        done.says(64, &["write file:PATH"]);
+        site.finish(site.leasehold(&["run", "--store", path, "k", "--", "true"]))
+            .says(64, &["write file:PATH"]);
     }
 }
 

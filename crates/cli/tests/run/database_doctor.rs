@@ -45,8 +45,7 @@ impl Scene {
 
     /// The one finding that is not a note: its severity, its subject, and its remedy with the kind.
     fn finds(&self, code: i32) -> [String; 4] {
-        let done = self.doctor(&["--json"]);
-        done.is_silent(code);
+        let done = self.doctor(&["--json"]).silent(code);
         let object = done.json();
         let found = object["findings"].as_array().unwrap().iter();
         let found: Vec<_> = found.filter(|finding| finding["severity"] != "note").collect();
@@ -68,9 +67,7 @@ impl Scene {
 #[test]
 fn a_good_database_is_no_finding_and_its_notes_say_why() {
     let scene = Scene::good();
-    let done = scene.doctor(&[]);
-    done.is_silent(0);
-    assert!(done.out.contains(": 0 unsafe, 0 warnings, 0 unknown, "), "{done:?}");
+    scene.doctor(&[]).silent(0).out_has(&[": 0 unsafe, 0 warnings, 0 unknown, "]);
     let all = scene.doctor(&["-v", "--key", "k"]);
     for note in
         ["version: PostgreSQL 1", "push: a notification arrived", "permissions: web may do all", "clock: "]
@@ -104,7 +101,7 @@ fn each_grant_that_is_missing_is_in_the_remedy_and_the_remedy_suffices() {
         "GRANT INSERT ON \"leasehold\".waiter TO \"web\"; GRANT SELECT, DELETE ON \"leasehold\".mark TO \"web\""
     );
     scene.is_mended(2, "unsafe", "permissions");
-    scene.site.finish(scene.site.run(&["k", "--", "true"])).is_silent(0);
+    scene.site.finish(scene.site.run(&["k", "--", "true"])).silent(0);
 }
 
 /// Requests then take the slower way, and nothing else says so.
@@ -112,11 +109,11 @@ fn each_grant_that_is_missing_is_in_the_remedy_and_the_remedy_suffices() {
 fn functions_that_the_user_may_not_execute_are_a_warning_and_the_remedy_suffices() {
     let scene = Scene::good();
     scene.sql("REVOKE EXECUTE ON ALL ROUTINES IN SCHEMA leasehold FROM PUBLIC");
-    scene.site.finish(scene.site.run(&["k", "--", "true"])).is_silent(0);
+    scene.site.finish(scene.site.run(&["k", "--", "true"])).silent(0);
     let [.., mend] = scene.finds(1);
     assert!(mend.contains("GRANT EXECUTE ON PROCEDURE \"leasehold\".quick_release TO \"web\""), "{mend}");
     scene.is_mended(1, "warning", "functions");
-    scene.site.finish(scene.site.run(&["k", "--", "true"])).is_silent(0);
+    scene.site.finish(scene.site.run(&["k", "--", "true"])).silent(0);
 }
 
 #[test]

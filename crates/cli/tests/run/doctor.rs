@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use serde_json::Value;
 use servers::{Flavor, Server};
 
-use crate::harness::{Done, SECRET, Site};
+use crate::harness::{Done, Site};
 
 fn doctor(site: &Site, words: &[&str]) -> Done {
     let mut command = site.leasehold(&["doctor"]);
@@ -31,20 +31,17 @@ fn the_exit_code_tells_the_severity_and_the_pasted_remedy_fixes_it() {
     let site = Site::new();
     let at = ["--store", &server.url()];
     for (code, about) in [(2, "eviction"), (1, "persistence")] {
-        let done = doctor(&site, &[&at[..], &["--json"]].concat());
-        done.is_silent(code);
+        let done = doctor(&site, &[&at[..], &["--json"]].concat()).silent(code);
         let found = findings(&done, about);
         assert_eq!(found[0]["remedy"]["kind"], "redis-cli", "{done:?}");
         let command = found[0]["remedy"]["text"].as_str().unwrap();
         assert!(doctor(&site, &at).out.contains(&format!("redis-cli> {command}\n")));
         server.text(&command.split(' ').collect::<Vec<_>>());
     }
-    let done = doctor(&site, &at);
-    done.is_silent(0);
+    let done = doctor(&site, &at).silent(0);
     assert_eq!(done.out.lines().count(), 1, "{done:?}");
     assert!(done.out.contains(": 0 unsafe, 0 warnings, 0 unknown, "), "{done:?}");
-    let all = doctor(&site, &[&at[..], &["-v"]].concat());
-    assert!(all.out.contains("note     push: heard "), "{all:?}");
+    doctor(&site, &[&at[..], &["-v"]].concat()).out_has(&["note     push: heard "]);
     assert_eq!(doctor(&site, &[&at[..], &["-q"]].concat()).out, "");
 }
 
@@ -54,19 +51,15 @@ fn an_unreachable_member_is_named_and_the_others_are_diagnosed() {
     let site = Site::new();
     let (one, other) = (one.url(), other.url());
     let at = ["--json", "--store", &one, "--store", &other, "--store", "redis://127.0.0.1:1"];
-    let done = doctor(&site, &at);
-    done.is_silent(1);
+    let done = doctor(&site, &at).silent(1);
     let reach = findings(&done, "reach");
     assert!(reach.len() == 1 && reach[0]["at"] == "redis://127.0.0.1:1", "{done:?}");
     for url in [&one, &other] {
         assert!(done.out.contains(&format!("\"about\":\"push\",\"at\":\"{url}\"")), "{done:?}");
     }
-    let done = doctor(&site, &["--json", "--store", &one, "--store", "redis://127.0.0.1:1"]);
-    done.is_silent(2);
+    let done = doctor(&site, &["--json", "--store", &one, "--store", "redis://127.0.0.1:1"]).silent(2);
     assert_eq!(findings(&done, "majority").len(), 1, "{done:?}");
-    let done = doctor(&site, &["--store", "redis://127.0.0.1:1"]);
-    done.is_silent(2);
-    assert!(done.out.contains("reach: cannot connect"), "{done:?}");
+    doctor(&site, &["--store", "redis://127.0.0.1:1"]).silent(2).out_has(&["reach: cannot connect"]);
 }
 
 #[test]
@@ -82,8 +75,7 @@ fn one_pasted_line_lets_a_user_do_all_that_a_lock_on_a_key_needs() {
     ] {
         let rules = format!("ACL SETUSER app reset on nopass {allowed}");
         server.text(&rules.split(' ').collect::<Vec<_>>());
-        let done = doctor(&site, &words);
-        assert_eq!(done.status.code(), Some(2), "{done:?}");
+        let done = doctor(&site, &words).exits_with(2);
         let found = findings(&done, "key");
         assert!(found[0]["what"].as_str().unwrap().starts_with("app:[x]"), "{done:?}");
         let line = found[0]["remedy"]["text"].as_str().unwrap();
@@ -94,7 +86,7 @@ fn one_pasted_line_lets_a_user_do_all_that_a_lock_on_a_key_needs() {
             "{line}: {done:?}"
         );
         assert!(findings(&done, "key").is_empty() && findings(&done, "push").is_empty(), "{done:?}");
-        site.finish(site.run(&["--ttl", "5", "app:[x]", "--", "true"])).is_silent(0);
+        site.finish(site.run(&["--ttl", "5", "app:[x]", "--", "true"])).silent(0);
         site.finish(site.run(&["app:x", "--", "true"])).says(69, &["may not use a key"]);
     }
     server.text(&["RPUSH", "list", "x"]);
@@ -102,7 +94,7 @@ fn one_pasted_line_lets_a_user_do_all_that_a_lock_on_a_key_needs() {
     assert!(findings(&done, "key")[0]["what"].as_str().unwrap().contains("not a lock"), "{done:?}");
     // The doctor does not create the file.
     let file = Site::new();
-    doctor(&file, &["--store", file.store(), "--key", "k"]).is_silent(0);
+    doctor(&file, &["--store", file.store(), "--key", "k"]).silent(0);
     assert!(!file.path("leases.db").exists());
 }
 
@@ -112,35 +104,21 @@ fn a_refused_password_is_a_finding_and_no_password_is_shown() {
     let site = Site::new();
     let mut command = site.leasehold(&["doctor"]);
     command.env("LEASEHOLD_STORE", format!("redis://:s3cret@127.0.0.1:{}", server.port()));
-    let done = site.finish(command);
-    done.is_silent(2);
-    done.keeps_the_secret();
-    assert!(done.out.contains("reach: ") && done.out.contains("refuses user default"), "{done:?}");
+    site.finish(command).silent(2).keeps_the_secret().out_has(&["reach: ", "refuses user default"]);
 }
 
 #[test]
 fn a_file_is_looked_at_without_making_it() {
     let site = Site::new();
-    let done = doctor(&site, &["-v", "--store", site.store()]);
-    done.is_silent(0);
+    let done = doctor(&site, &["-v", "--store", site.store()]).silent(0);
     assert!(done.out.contains("not there yet") && !site.path("leases.db").exists(), "{done:?}");
-    site.finish(site.run(&["k", "--", "true"])).is_silent(0);
-    doctor(&site, &["--store", site.store()]).is_silent(0);
+    site.finish(site.run(&["k", "--", "true"])).silent(0);
+    doctor(&site, &["--store", site.store()]).silent(0);
     fs::set_permissions(site.path("leases.db"), Permissions::from_mode(0o666)).unwrap();
-    let done = doctor(&site, &["--store", site.store()]);
-    done.is_silent(2);
-    assert!(done.out.contains("can be written by others (mode 0666): run chmod 600"), "{done:?}");
+    let done = doctor(&site, &["--store", site.store()])
+        .silent(2)
+        .out_has(&["can be written by others (mode 0666): run chmod 600"]);
     let command = done.out.lines().find_map(|line| line.strip_prefix("    fix   $ ")).expect("a command");
-    site.finish(site.process("sh", &["-c", command])).is_silent(0);
-    doctor(&site, &["--store", site.store()]).is_silent(0);
-}
-
-#[test]
-fn words_that_make_no_sense_are_64() {
-    let site = Site::new();
-    doctor(&site, &["--store", "memory:"]).says(64, &["memory of one process"]);
-    doctor(&site, &["--jsn"]).says_and_hints(64, &["no option --jsn"], "did you mean --json?");
-    let done = doctor(&site, &[&format!("redis://:{SECRET}@h")]);
-    done.says_and_hints(64, &["… is one argument too many"], "leasehold doctor --store URL");
-    done.keeps_the_secret();
+    site.finish(site.process("sh", &["-c", command])).silent(0);
+    doctor(&site, &["--store", site.store()]).silent(0);
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 
-use servers::{Flavor, Server};
+use servers::Flavor;
 
 use crate::harness::{Done, OURS, SECRET, Site};
 use crate::home::Home;
@@ -20,9 +20,7 @@ fn the_command_finds_key_fence_label_and_store_in_its_environment() {
     let site = Site::new();
     let mut command = site.run(&["--label", "web 3", "invoice:42", "--", "env"]);
     command.env("OTHER", "stays");
-    let done = site.finish(command);
-    done.is_silent(0);
-    assert!(done.out.contains("OTHER=stays\n"), "{done:?}");
+    let done = site.finish(command).silent(0).out_has(&["OTHER=stays\n"]);
     let told = variables(&done);
     assert_eq!(told["LEASEHOLD_KEY"], "invoice:42");
     assert_eq!(told["LEASEHOLD_KEYS"], "invoice:42");
@@ -84,8 +82,8 @@ fn fences_rise_from_run_to_run() {
 fn a_relative_file_is_refused_and_nothing_is_made() {
     let site = Site::new();
     for store in ["file:leases.db", "file:./leases.db", "file:~someone/leases.db"] {
-        let done = site.finish(site.leasehold(&["run", "--store", store, "k", "--", "true"]));
-        done.says(64, &["--store: ", "absolute"]);
+        site.finish(site.leasehold(&["run", "--store", store, "k", "--", "true"]))
+            .says(64, &["--store: ", "absolute"]);
     }
     assert!(!site.path("leases.db").exists() && !site.path("~someone").exists());
 }
@@ -115,59 +113,63 @@ fn the_default_store_is_the_users_whatever_the_environment_says() {
     let expected = format!("taken at file:{}/.local/state/leasehold/leases.db, fence ", home.path.display());
     let key = format!("test-of-the-default-store:{}", std::process::id());
     let words = ["run", "-v", "--ttl", "5", &key, "--", "true"];
-    let done = site.finish(home.live_in(site.leasehold(&words)));
-    assert!(done.err.contains(&expected), "{done:?}");
+    site.finish(home.live_in(site.leasehold(&words))).err_has(&[&expected]);
     let mut elsewhere = site.leasehold(&words);
     for name in ["HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR"] {
         elsewhere.env(name, site.path(""));
     }
-    let done = site.finish(home.live_in(elsewhere));
-    assert!(done.err.contains(&expected), "{done:?}");
+    site.finish(home.live_in(elsewhere)).err_has(&[&expected]);
     assert!(!site.path(".local").exists());
 }
 
+/// The inner and the outer run would wait for each other, by whichever name they use the key.
 #[test]
-fn a_key_that_is_held_around_us_is_refused_at_once() {
+fn a_key_that_is_held_around_us_is_refused_at_once_by_its_name() {
     let site = Site::new();
-    let nested = |words: &[&str]| {
-        let mut command = site.run(&["k", "--", OURS, "run"]);
-        command.args(words);
-        site.finish(command)
+    let nested = |outer: &[&str], words: &str| {
+        let words: Vec<_> =
+            words.split(' ').map(|word| if word == "leasehold" { OURS } else { word }).collect();
+        site.finish(site.run(&[outer, &["--", OURS], &words].concat()))
     };
-    nested(&["k", "--", "true"]).says(64, &["k: a run around this one holds it", "leave the inner run out"]);
-    nested(&["other", "--", "true"]).is_silent(0);
-    nested(&["--store", &format!("file:{}", site.path("b.db").display()), "k", "--", "true"]).is_silent(0);
+    let other = format!("file:{}", site.path("b.db").display());
     let same = format!("file:{}/./leases.db", site.path("").display());
-    nested(&["--store", &same, "k", "--", "true"]).says(64, &["k: a run around this one holds it"]);
+    for (outer, inner, key) in [
+        (&["k"][..], "run k -- true", "k"),
+        (&["k"], "once k -- true", "k"),
+        (&["k"], &format!("run --store {same} k -- true"), "k"),
+        (&["--naming", "pottery", "k"], "run redlock:k -- true", "redlock:k"),
+        (&["x", "y"], "run a y -- true", "y"),
+        (&["x", "y"], "run z -- leasehold run a x -- true", "x"),
+        (&["x", "y"], "hold a x", "x"),
+    ] {
+        let line = format!("leasehold: {key}: a run around this one holds it");
+        nested(outer, inner).says(64, &[&line, "leave the inner run out"]);
+    }
+    nested(&["k"], "run other -- true").silent(0);
+    nested(&["k"], &format!("run --store {other} k -- true")).silent(0);
+    nested(&["x", "y"], "run b a -- printenv LEASEHOLD_KEYS").prints(0, "x\ny\na\nb\n");
 }
 
 #[test]
 fn a_password_goes_neither_to_the_command_nor_to_the_terminal() {
-    let server = Server::setup(Flavor::Redis82).password(SECRET).start();
-    let url = server.url().replace("//", &format!("//:{SECRET}@"));
-    let site = Site::on(&url);
-    let done = site.finish(site.by_environment(&["run", "k", "--", "env"]));
-    done.is_silent(0);
-    done.keeps_the_secret();
+    let (server, site) = Site::with_password(Flavor::Redis82, SECRET);
+    let done = site.finish(site.by_environment(&["run", "k", "--", "env"])).silent(0).keeps_the_secret();
     assert_eq!(variables(&done)["LEASEHOLD_STORE"], server.url());
 
-    let done = site.finish(site.run(&["k", "--", "env"]));
-    done.says(0, &["password in --store", "put the URL into LEASEHOLD_STORE"]);
-    done.keeps_the_secret();
-    site.finish(site.run(&["-q", "k", "--", "true"])).is_silent(0);
+    site.finish(site.run(&["k", "--", "env"]))
+        .says(0, &["password in --store", "put the URL into LEASEHOLD_STORE"])
+        .keeps_the_secret();
+    site.finish(site.run(&["-q", "k", "--", "true"])).silent(0);
 }
 
 #[test]
 fn a_nested_run_that_lacks_the_password_says_so_and_locks_nowhere_else() {
-    let server = Server::setup(Flavor::Valkey91).password(SECRET).start();
-    let site = Site::new();
-    let mut outer = site.leasehold(&["run", "k", "--", OURS, "run", "other", "--", "true"]);
-    outer.env("LEASEHOLD_STORE", server.url().replace("//", &format!("//:{SECRET}@")));
-    let done = site.finish(outer);
-    done.says_and_hints(
-        69,
-        &["password"],
-        "the run around this one took the password out of LEASEHOLD_STORE: give this one its own",
-    );
-    done.keeps_the_secret();
+    let (_server, site) = Site::with_password(Flavor::Valkey91, SECRET);
+    site.finish(site.by_environment(&["run", "k", "--", OURS, "run", "other", "--", "true"]))
+        .says_and_hints(
+            69,
+            &["password"],
+            "the run around this one took the password out of LEASEHOLD_STORE: give this one its own",
+        )
+        .keeps_the_secret();
 }

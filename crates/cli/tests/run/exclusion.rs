@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use servers::{Flavor, Server};
+use servers::Flavor;
 
 use crate::harness::{Site, kill};
 
@@ -19,7 +19,7 @@ fn eight_processes_add_fifty_times_each() {
                 scope.spawn(|| {
                     for _ in 0..50 {
                         let add = "read n < number; echo $((n + 1)) > number";
-                        site.finish(site.run_script(&["number"], add)).is_silent(0);
+                        site.finish(site.run_script(&["number"], add)).silent(0);
                     }
                 });
             }
@@ -36,7 +36,7 @@ fn a_holder_that_was_killed_keeps_others_out_no_longer_than_its_ttl() {
         let command = site.read("running");
         holder.signal(Signal::KILL);
         let killed = Instant::now();
-        site.finish(site.run(&["k", "--", "true"])).is_silent(0);
+        site.finish(site.run(&["k", "--", "true"])).silent(0);
         let waited = killed.elapsed();
         // The bound shows a second lease, but tolerates a slow machine.
         assert!(waited < 2 * ttl - Duration::from_millis(200), "{waited:?}");
@@ -46,12 +46,11 @@ fn a_holder_that_was_killed_keeps_others_out_no_longer_than_its_ttl() {
 
 #[test]
 fn locks_of_other_programs_and_ours_keep_each_other_out() {
-    let server = Server::start(Flavor::Redis62);
-    let site = Site::on(&server.url());
+    let (server, site) = Site::on_server(Flavor::Redis62);
     server.text(&["SET", "k", "theirs", "NX", "PX", "1000"]);
     let set = Instant::now();
     site.finish(site.run(&["-n", "k", "--", "true"])).says(75, &["another program's lock (theirs)"]);
-    site.finish(site.run(&["k", "--", "true"])).is_silent(0);
+    site.finish(site.run(&["k", "--", "true"])).silent(0);
     assert!(set.elapsed() >= Duration::from_millis(950), "{:?}", set.elapsed());
 
     let holder = site.holder(&["k"]);

@@ -12,16 +12,16 @@ use crate::harness::{OURS, Site};
 fn the_commands_own_code_is_ours() {
     let site = Site::new();
     for code in [0, 1, 3, 64, 75, 255] {
-        let done = site.finish(site.run_script(&["k"], &format!("exit {code}")));
-        done.is_silent(code);
+        site.finish(site.run_script(&["k"], &format!("exit {code}"))).silent(code);
     }
 }
 
 #[test]
 fn stdout_is_the_commands_alone_also_with_verbose() {
     let site = Site::new();
-    let done = site.finish(site.run(&["-v", "k", "--", "printf", "%s|", "a b", "$HOME", "*", "-n"]));
-    assert!(done.err.contains("leasehold: k: taken at file:"), "{done:?}");
+    let done = site
+        .finish(site.run(&["-v", "k", "--", "printf", "%s|", "a b", "$HOME", "*", "-n"]))
+        .err_has(&["leasehold: k: taken at file:"]);
     assert_eq!(done.status.code(), Some(0));
     assert_eq!(done.out, "a b|$HOME|*|-n|");
 }
@@ -59,8 +59,7 @@ fn is_69_on_a_full_disk(option: &str, fill: &str) {
     let store = format!("file:{}/leases.db", directory.display());
     let begun = std::time::Instant::now();
     let words = ["run", "--store", &store, "k", "--", "true"];
-    let done = on_a_full_disk(OURS, &words);
-    done.says(69, &["the disk is full", "free some space\n"]);
+    on_a_full_disk(OURS, &words).says(69, &["the disk is full", "free some space\n"]);
     // The outage limit is 10 s.
     assert!(begun.elapsed() < std::time::Duration::from_secs(8), "{:?}", begun.elapsed());
 }
@@ -73,7 +72,7 @@ fn a_limit_of_file_sizes_that_is_too_small_is_69_and_says_what_to_do() {
     let limited = || site.finish(site.process("sh", &["-c", &format!("ulimit -f 8; exec {ours} -- true")]));
     let says = ["a file of this process may not become larger than ", "raise the limit (ulimit -f)"];
     limited().says(69, &says);
-    site.finish(site.run(&["k", "--", "true"])).is_silent(0);
+    site.finish(site.run(&["k", "--", "true"])).silent(0);
     limited().says(69, &says);
     // With the signal ignored, the library reports the same to any program.
     let ignored = format!("trap '' XFSZ; ulimit -f 8; exec {ours} -- true");
@@ -95,38 +94,33 @@ fn a_command_that_writes_beyond_the_limit_of_file_sizes_ends_as_without_us() {
 }
 
 #[test]
-fn a_command_that_is_not_there_is_127_and_leaves_no_lock() {
+fn a_command_that_is_not_there_is_127_and_one_that_cannot_be_executed_126_and_neither_leaves_a_lock() {
     let site = Site::new();
+    let run = |command| site.finish(site.run(&["k", "--", command]));
     for name in ["no-such-command", "./no-such-command", ""] {
-        site.finish(site.run(&["k", "--", name])).says(127, &["not run: "]);
+        run(name).says(127, &["not run: "]);
     }
-    site.finish(site.run(&["-n", "k", "--", "true"])).is_silent(0);
-}
-
-#[test]
-fn a_command_that_cannot_be_executed_is_126_and_leaves_no_lock() {
-    let site = Site::new();
     fs::write(site.path("text"), "no program\n").unwrap();
-    site.finish(site.run(&["k", "--", "./text"])).says(126, &["./text: not run: ", "chmod +x"]);
+    run("./text").says(126, &["./text: not run: ", "chmod +x"]);
     fs::set_permissions(site.path("text"), Permissions::from_mode(0o755)).unwrap();
-    site.finish(site.run(&["k", "--", "./text"])).says(126, &["#! line"]);
-    site.finish(site.run(&["k", "--", "/"])).says(126, &["/: not run: "]);
-    site.finish(site.run(&["-n", "k", "--", "true"])).is_silent(0);
+    run("./text").says(126, &["#! line"]);
+    run("/").says(126, &["/: not run: "]);
+    site.finish(site.run(&["-n", "k", "--", "true"])).silent(0);
 }
 
 #[test]
 fn a_command_that_died_of_a_signal_has_us_die_of_it_and_leaves_no_lock() {
     let site = Site::new();
     for signal in [Signal::KILL, Signal::TERM, Signal::INT, Signal::SEGV, Signal::ABORT, Signal::PIPE] {
-        let done = site.finish(site.run_script(&["k"], &format!("kill -{} $$", signal.as_raw())));
-        done.died_of(signal);
+        let done =
+            site.finish(site.run_script(&["k"], &format!("kill -{} $$", signal.as_raw()))).died_of(signal);
         assert!(!done.status.to_string().contains("core"), "{done:?}");
         assert_eq!(done.err, "");
     }
     // A real-time signal, whose default action cannot be emulated.
     let done = site.finish(site.run_script(&["k"], "kill -40 $$"));
     assert_eq!(done.status.code(), Some(128 + 40));
-    site.finish(site.run(&["-n", "k", "--", "true"])).is_silent(0);
+    site.finish(site.run(&["-n", "k", "--", "true"])).silent(0);
 }
 
 #[test]
@@ -134,17 +128,17 @@ fn a_lock_that_is_held_is_75_and_the_line_says_who_and_where() {
     let site = Site::new();
     let holder = site.holder(&["--label", "the holder", "k"]);
     for options in [&["-n"][..], &["--try"], &["-w", "0"], &["--within=0s"]] {
-        let done = site.finish(site.run(&[options, &["k", "--", "true"]].concat()));
-        done.says(75, &["k: held by the holder (", site.store(), "--within"]);
+        site.finish(site.run(&[options, &["k", "--", "true"]].concat()))
+            .says(75, &["k: held by the holder (", site.store(), "--within"]);
     }
-    let done = site.finish(site.run(&["-w", "1s", "k", "--", "true"]));
-    done.says(75, &["k: not free within 1s, held by the holder (", site.store()]);
+    site.finish(site.run(&["-w", "1s", "k", "--", "true"]))
+        .says(75, &["k: not free within 1s, held by the holder (", site.store()]);
     for options in [&["-nq"][..], &["-q", "-w", "1s"]] {
-        site.finish(site.run(&[options, &["k", "--", "true"]].concat())).is_silent(75);
+        site.finish(site.run(&[options, &["k", "--", "true"]].concat())).silent(75);
     }
-    site.finish(site.run(&["-n", "another", "--", "true"])).is_silent(0);
+    site.finish(site.run(&["-n", "another", "--", "true"])).silent(0);
     drop(holder);
-    site.finish(site.run(&["-n", "k", "--", "true"])).is_silent(0);
+    site.finish(site.run(&["-n", "k", "--", "true"])).silent(0);
 }
 
 #[test]
@@ -163,6 +157,6 @@ fn a_place_that_others_can_write_to_is_69() {
     fs::create_dir(site.path("open")).unwrap();
     fs::set_permissions(site.path("open"), Permissions::from_mode(0o777)).unwrap();
     let store = format!("file:{}/leases.db", site.path("open").display());
-    let done = site.finish(site.leasehold(&["run", "--store", &store, "k", "--", "true"]));
-    done.says(69, &["can be written by others", "chmod 700"]);
+    site.finish(site.leasehold(&["run", "--store", &store, "k", "--", "true"]))
+        .says(69, &["can be written by others", "chmod 700"]);
 }

@@ -42,10 +42,10 @@ fn the_first_process_ends_as_the_command_does() {
     }
     let site = Site::new();
     let script = "[ \"$(tr '\\0' ' ' < /proc/1/cmdline | grep -o 'leasehold run')\" ] && exit 5";
-    site.finish(contained(&site, &["k"], script)).is_silent(5);
+    site.finish(contained(&site, &["k"], script)).silent(5);
     // Process 1 cannot kill itself by a signal, so it exits with the code of a shell.
-    site.finish(contained(&site, &["k"], "kill -TERM $$")).is_silent(128 + 15);
-    site.finish(site.run(&["-n", "k", "--", "true"])).is_silent(0);
+    site.finish(contained(&site, &["k"], "kill -TERM $$")).silent(128 + 15);
+    site.finish(site.run(&["-n", "k", "--", "true"])).silent(0);
 }
 
 #[test]
@@ -59,19 +59,16 @@ fn the_first_process_passes_signals_on_although_the_kernel_would_spare_it() {
         let number = signal.as_raw();
         let script =
             format!("trap 'exit {number}' {number}; echo $$ > running; while :; do sleep 0.02; done");
-        let run = site.start(contained(&site, &["k"], &script));
-        site.wait_for("running");
+        let (run, _) = site.running(contained(&site, &["k"], &script));
         signal_first(&run, signal);
-        let done = run.finish();
-        assert_eq!(done.status.code(), Some(number), "{done:?}");
+        run.finish().exits_with(number);
     }
     // The same while it waits.
     let holder = site.holder(&["k"]);
     let run = site.start(contained(&site, &["-v", "k"], "true"));
     until("it waits", || run.err().contains("waiting for k, held by "));
     signal_first(&run, Signal::TERM);
-    let done = run.finish();
-    assert_eq!(done.status.code(), Some(128 + 15), "{done:?}");
+    run.finish().exits_with(128 + 15);
     drop(holder);
 }
 
@@ -86,13 +83,12 @@ fn the_first_process_and_the_supervisor_wait_for_orphans() {
                   until [ \"$(grep -l '^State:.Z' /proc/[0-9]*/status 2> /dev/null)\" = '' ]; do sleep 0.02; done; \
                   echo $$ > running; until [ -e go ]; do sleep 0.02; done; \
                   grep -h '^State:.Z' /proc/[0-9]*/status; exit 4";
-    let run = site.start(contained(&site, &["k"], script));
-    site.wait_for("running");
+    let (run, _) = site.running(contained(&site, &["k"], script));
     // And an orphan that came from outside, as by `docker exec`: it becomes a child of process 1.
     let inside = child_of(run.id());
     let entering = ["--user", "--pid", "--mount", "--preserve-credentials", "--target", &inside];
     let orphaning = ["sh", "-c", "(sleep 0.05 &)"];
-    site.finish(site.process("nsenter", &[&entering[..], &orphaning].concat())).is_silent(0);
+    site.finish(site.process("nsenter", &[&entering[..], &orphaning].concat())).silent(0);
     let children = format!("/proc/{inside}/task/{inside}/children");
     // Only the supervisor stays.
     until("the orphan is gone", || {
@@ -110,8 +106,7 @@ fn a_loss_ends_all_in_the_container_that_the_command_started() {
     let site = Site::new();
     let script = "trap '' TERM; setsid sh -c 'trap \"\" TERM; echo x > far; while :; do sleep 0.05; done' & \
                   echo x > running; while :; do sleep 0.05; done";
-    let run = site.start(contained(&site, &["--ttl", "1", "k"], script));
-    site.wait_for("running");
+    let (run, _) = site.running(contained(&site, &["--ttl", "1", "k"], script));
     site.wait_for("far");
     let first = child_of(run.id());
     kill(&child_of(first.parse().unwrap()));

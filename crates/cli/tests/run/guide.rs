@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::process::Signal;
-use servers::{Flavor, Server};
+use servers::Flavor;
 
 use crate::first_process::{UNSHARE, has_namespaces};
 use crate::harness::{OURS, Site};
@@ -69,7 +69,7 @@ fn the_script_is_alone_and_has_a_fence() {
     program(&site, "build", "leasehold run -nq deploy -- true; echo $? > busy");
     program(&site, "upload", "echo \"$2\" > fence");
     program(&site, "script", &block("script"));
-    site.finish(in_shell(&site, "bash", &["./script"])).is_silent(0);
+    site.finish(in_shell(&site, "bash", &["./script"])).silent(0);
     assert_eq!(site.read("busy"), "75");
     assert!(site.read("fence").parse::<u64>().unwrap() > 0);
 }
@@ -81,21 +81,18 @@ fn a_script_that_cleans_up_after_ctrl_c_does_so_under_its_lock() {
     program(&site, "tidy", "leasehold run -nq deploy -- true; echo $? > busy");
     program(&site, "script", &block("cleanup"));
     // A separate job, as at a terminal: every script here has its own session.
-    let script = site.start(in_shell(&site, "bash", &["./script"]));
-    site.wait_for("running");
+    let (script, _) = site.running(in_shell(&site, "bash", &["./script"]));
     rustix::process::kill_process_group(crate::harness::pid(script.id()), Signal::INT).unwrap();
-    let done = script.finish();
-    assert_eq!(done.status.code(), Some(130), "{done:?}");
+    script.finish().exits_with(130);
     assert_eq!(site.read("busy"), "75");
-    site.finish(site.run(&["-w", "10", "deploy", "--", "true"])).is_silent(0);
+    site.finish(site.run(&["-w", "10", "deploy", "--", "true"])).silent(0);
 }
 
 #[test]
 fn the_scripts_look_at_its_lock_tells_held_from_lost() {
     let look = "read -r -t 0.01 more <&9";
     assert!(GUIDE.contains(&format!("`{look}`")), "the guide looks otherwise");
-    let server = Server::start(Flavor::Redis82);
-    let site = Site::on(&server.url());
+    let (server, site) = Site::on_server(Flavor::Redis82);
     let script = format!(
         "exec 9< <(leasehold hold -q --ttl 1500ms deploy 2> /dev/null); read -r fence <&9 || exit 75\n\
          {look}; echo $? > held; until [ -e go ]; do sleep 0.02; done; {look}; echo $?"
@@ -106,8 +103,7 @@ fn the_scripts_look_at_its_lock_tells_held_from_lost() {
     // A renewal finds out within a third of the ttl.
     thread::sleep(Duration::from_millis(1500));
     site.go();
-    let done = run.finish();
-    assert_eq!(done.out, "1\n", "{done:?}");
+    run.finish().out_is("1\n");
 }
 
 #[test]
@@ -117,8 +113,7 @@ fn locks_are_taken_together_and_shown() {
     site.finish(in_shell(&site, "sh", &["-c", &block("several")])).prints(0, "both\n");
 
     let _others = others(&site, "deploy");
-    let done = site.finish(in_shell(&site, "sh", &["-c", &block("show")]));
-    done.is_silent(0);
+    let done = site.finish(in_shell(&site, "sh", &["-c", &block("show")])).silent(0);
     assert!(
         done.out.starts_with("key      deploy\nheld by  ") && done.out.contains("\ndeploy  "),
         "{done:?}"
@@ -128,8 +123,7 @@ fn locks_are_taken_together_and_shown() {
 #[test]
 fn a_store_is_looked_at_and_measured() {
     let site = Site::new();
-    let done = site.finish(in_shell(&site, "sh", &["-c", &block("diagnose")]));
-    assert_eq!(done.status.code(), Some(0), "{done:?}");
+    let done = site.finish(in_shell(&site, "sh", &["-c", &block("diagnose")])).exits_with(0);
     assert!(
         done.out.contains(": 0 unsafe, ") && done.out.contains("\npairs a second, 16 tasks "),
         "{done:?}"
@@ -144,8 +138,8 @@ fn a_lock_that_is_stuck_is_broken_by_the_fence_that_is_shown() {
     let fence = shown.out.lines().find_map(|line| line.strip_prefix("fence    ")).unwrap();
     let block = block("break");
     assert!(block.contains("--fence 1763713011000000"), "{block}");
-    let done = site.finish(in_shell(&site, "sh", &["-c", &block.replace("1763713011000000", fence)]));
-    done.is_silent(0);
+    let done =
+        site.finish(in_shell(&site, "sh", &["-c", &block.replace("1763713011000000", fence)])).silent(0);
     assert!(done.out.contains("deploy: broken"), "{done:?}");
 }
 
@@ -168,8 +162,7 @@ fn a_program_reads_the_list() {
         (done.status.code(), done.out.ends_with("alarm\n"))
     };
     assert_eq!((watched("2h"), watched("0s")), ((Some(0), false), (Some(0), true)));
-    let done = site.finish(in_shell(&site, "sh", &["-c", &list]));
-    done.is_silent(0);
+    let done = site.finish(in_shell(&site, "sh", &["-c", &list])).silent(0);
     let object = done.json();
     assert_eq!(object["key"], "nightly:report");
     assert!(object["holders"][0]["remaining_ms"].as_u64().unwrap() < 60_000, "{object}");
@@ -179,18 +172,16 @@ fn a_program_reads_the_list() {
 fn the_command_lines_run_and_hand_out_what_they_say() {
     let site = Site::new();
     program(&site, "work", "echo worked; exit 3");
-    let done = site.finish(in_shell(&site, "sh", &["-c", &block("run")]));
-    assert_eq!((done.status.code(), &*done.out), (Some(3), "worked\n"), "{done:?}");
+    site.finish(in_shell(&site, "sh", &["-c", &block("run")])).exits_with(3).out_is("worked\n");
 
     program(&site, "charge", "echo \"$1 $2\"");
-    let done = site.finish(in_shell(&site, "sh", &["-c", &block("fence")]));
-    done.is_silent(0);
+    let done = site.finish(in_shell(&site, "sh", &["-c", &block("fence")])).silent(0);
     let fence = done.out.trim().strip_prefix("--fence ").unwrap();
     assert!(fence.parse::<u64>().unwrap() > 0);
 
     program(&site, "report", "true");
     for _ in 0..2 {
-        site.finish(in_shell(&site, "sh", &["-c", &block("events")])).is_silent(0);
+        site.finish(in_shell(&site, "sh", &["-c", &block("events")])).silent(0);
     }
     let events = site.read("events.jsonl");
     assert_eq!(events.matches("\"event\":\"acquired\"").count(), 2, "{events}");
@@ -235,25 +226,22 @@ fn crons_job_meets_the_same_users_shell_and_says_nothing_when_that_is_at_it() {
     for (name, value) in [("HOME", "home"), ("XDG_STATE_HOME", "state"), ("XDG_RUNTIME_DIR", "runtime")] {
         shell.env(name, site.path(value));
     }
-    let shell = site.start(home.live_in(shell));
-    site.wait_for("running");
+    let (shell, _) = site.running(home.live_in(shell));
     site.finish(home.live_in(by_cron(&site, &crontab, &[]))).prints(0, "");
     site.go();
-    shell.finish().is_silent(0);
+    shell.finish().silent(0);
     site.finish(home.live_in(by_cron(&site, &crontab, &[]))).prints(0, "reported\n");
 }
 
 #[test]
 fn crons_job_on_a_server_excludes_other_machines() {
-    let server = Server::start(Flavor::Valkey91);
-    let site = Site::on(&server.url());
+    let (server, site) = Site::on_server(Flavor::Valkey91);
     program(&site, "report", "echo reported");
     let crontab = block("crontab-store");
     let setting = crontab.lines().next().unwrap();
     assert_eq!(setting.split('=').next(), Some("LEASEHOLD_STORE"));
     let settings = [("LEASEHOLD_STORE", &*server.url())];
-    let done = site.finish(by_cron(&site, &crontab, &settings));
-    assert_eq!(done.out, "reported\n", "{done:?}");
+    site.finish(by_cron(&site, &crontab, &settings)).out_is("reported\n");
     let others = others(&site, "nightly");
     site.finish(by_cron(&site, &crontab, &settings)).prints(0, "");
     drop(others);
@@ -261,8 +249,7 @@ fn crons_job_on_a_server_excludes_other_machines() {
 
 #[test]
 fn crons_job_that_is_done_each_night_is_tried_again_until_it_is_done_and_then_not() {
-    let server = Server::start(Flavor::Valkey91);
-    let site = Site::on(&server.url());
+    let (server, site) = Site::on_server(Flavor::Valkey91);
     program(&site, "report", "[ -e ready ] && echo reported");
     let crontab = block("crontab-every");
     let settings = [("LEASEHOLD_STORE", &*server.url())];
@@ -328,8 +315,7 @@ fn the_job_of_a_timer_is_done_by_one_machine_and_no_failure_of_the_others() {
     program(&site, "report", "echo reported");
     let unit = block("report.service");
     verify(&site, "report.service", &unit);
-    let done = site.finish(by_systemd(&site, &unit));
-    assert_eq!((done.status.code(), &*done.out), (Some(0), "reported\n"), "{done:?}");
+    site.finish(by_systemd(&site, &unit)).exits_with(0).out_is("reported\n");
     let _others = others(&site, "report");
     let done = site.finish(by_systemd(&site, &unit));
     let success = unit.lines().find_map(|line| line.strip_prefix("SuccessExitStatus=")).unwrap();
@@ -355,7 +341,7 @@ fn a_service_is_taken_over_when_its_machine_dies_and_ends_in_good_order_when_it_
     first.signal(Signal::KILL);
     site.wait_for("scheduling");
     second.signal(Signal::TERM);
-    second.finish().is_silent(0);
+    second.finish().silent(0);
     assert_eq!(site.read("stopped"), "stopped");
 }
 
@@ -383,8 +369,7 @@ fn a_containers_first_process_ends_as_its_command() {
     let first = if is_allowed { "1" } else { "" };
     // The supervisor's parent, as seen from inside.
     program(&site, "migrate", "sed -n 's/^PPid:[^0-9]*//p' /proc/$PPID/status; echo \"$@\"; exit 3");
-    let done = site.finish(contained());
-    assert_eq!(done.status.code(), Some(3), "{done:?}");
+    let done = site.finish(contained()).exits_with(3);
     assert!(done.out.starts_with(first) && done.out.ends_with("\n--all\n"), "{done:?}");
-    site.finish(site.run(&["-n", "migrate", "--", "true"])).is_silent(0);
+    site.finish(site.run(&["-n", "migrate", "--", "true"])).silent(0);
 }

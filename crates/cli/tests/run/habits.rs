@@ -29,18 +29,17 @@ fn options_of_other_lock_commands_are_answered_with_ours() {
         assert_eq!(done.status.code(), Some(64), "{done:?}");
     }
     // After the dashes, the option is the command's.
-    site.finish(site.run(&["k", "--", "sh", "-c", "exit 3"])).is_silent(3);
+    site.finish(site.run(&["k", "--", "sh", "-c", "exit 3"])).silent(3);
 }
 
 #[test]
 fn the_store_may_be_named_before_the_task() {
     let site = Site::new();
     let _others = others(&site, "k");
-    let done = site.finish(site.leasehold(&["--store", site.store(), "ls", "--all"]));
-    done.is_silent(0);
+    let done = site.finish(site.leasehold(&["--store", site.store(), "ls", "--all"])).silent(0);
     assert!(done.out.lines().nth(1).unwrap().starts_with("k "), "{done:?}");
     let glued = format!("--store={}", site.store());
-    site.finish(site.leasehold(&[&glued, "run", "-nq", "k", "--", "true"])).is_silent(75);
+    site.finish(site.leasehold(&[&glued, "run", "-nq", "k", "--", "true"])).silent(75);
 }
 
 #[test]
@@ -56,7 +55,7 @@ fn a_key_may_begin_with_a_dash_behind_dashes() {
         done.err.contains("-k: a run around this one holds it") && done.out.ends_with("64\n"),
         "{done:?}"
     );
-    site.finish(site.task("ls", &["-q", "--", "-"])).is_silent(0);
+    site.finish(site.task("ls", &["-q", "--", "-"])).silent(0);
 }
 
 #[test]
@@ -65,11 +64,12 @@ fn environment_variables_replace_missing_options() {
     let show = |variables: &[(&str, &str)], options: &[&str]| {
         let mut run = site.run(&[options, &["k", "--", "sh", "-c"]].concat());
         run.arg(format!("{} show --json k", OURS));
-        let done = site.finish({
-            run.envs(variables.iter().copied());
-            run
-        });
-        done.is_silent(0);
+        let done = site
+            .finish({
+                run.envs(variables.iter().copied());
+                run
+            })
+            .silent(0);
         let shown = done.json();
         let holding = &shown["holders"][0];
         (holding["remaining_ms"].as_u64().unwrap(), holding["label"].as_str().unwrap().to_owned())
@@ -98,7 +98,7 @@ fn environment_variables_replace_missing_options() {
     for option in
         ["TTL", "MAX_HOLD", "GRACE", "WITHIN", "OUTAGE_LIMIT", "NAMING", "BUSY_EXIT_CODE", "MAX_TTL"]
     {
-        ended((&format!("LEASEHOLD_{option}"), ""), &["k", "--", "true"]).is_silent(0);
+        ended((&format!("LEASEHOLD_{option}"), ""), &["k", "--", "true"]).silent(0);
     }
     let label = show(&[("LEASEHOLD_LABEL", "")], &[]).1;
     assert!(label.contains('@'), "an empty variable counts as not set: {label}");
@@ -107,7 +107,7 @@ fn environment_variables_replace_missing_options() {
     let _others = others(&site, "held");
     ended(("LEASEHOLD_BUSY_EXIT_CODE", "3"), &["-n", "held", "--", "true"])
         .says(3, &["held by", ", taken ", " ago"]);
-    ended(("LEASEHOLD_BUSY_EXIT_CODE", "3"), &["-qnE4", "held", "--", "true"]).is_silent(4);
+    ended(("LEASEHOLD_BUSY_EXIT_CODE", "3"), &["-qnE4", "held", "--", "true"]).silent(4);
     ended(("LEASEHOLD_BUSY_EXIT_CODE", "x"), &["-n", "held", "--", "true"])
         .says(64, &["LEASEHOLD_BUSY_EXIT_CODE: \"x\" is not an exit code"]);
     ended(("LEASEHOLD_WITHIN", "100ms"), &["held", "--", "true"]).says(75, &["not free within 100ms"]);
@@ -121,12 +121,11 @@ fn completions_are_printed_and_bash_completes_keys_and_the_command_behind_dashes
     for (shell, has) in
         [("bash", "_leasehold_here"), ("zsh", "#compdef leasehold"), ("fish", "complete -c leasehold")]
     {
-        let done = site.finish(site.leasehold(&["completions", shell]));
-        done.is_silent(0);
+        let done = site.finish(site.leasehold(&["completions", shell])).silent(0);
         assert!(done.out.contains(has), "{shell}");
     }
     let marked = site.task("every", &["2h", "marked:one", "--", "true"]);
-    site.finish(marked).is_silent(0);
+    site.finish(marked).silent(0);
     let _spaced = site.start(site.run(&["app:my job", "--", "sleep", "60"]));
     until("it holds", || {
         let show = site.leasehold(&["show", "-q", "--store", site.store(), "app:my job"]);
@@ -160,8 +159,7 @@ fn completions_are_printed_and_bash_completes_keys_and_the_command_behind_dashes
 fn a_server_that_asks_for_a_password_is_answered_with_a_file() {
     let server = Server::setup(Flavor::Redis82).password("s3cret-pw").start();
     let site = Site::on(&server.url());
-    let done = site.finish(site.task("show", &["k"]));
-    done.says_and_hints(
+    site.finish(site.task("show", &["k"])).says_and_hints(
         69,
         &["asks for a password"],
         "put it into a file that only you can read, and name that: redis://HOST?password-file=FILE",

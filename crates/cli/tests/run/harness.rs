@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use servers::{Flavor, Postgres, Server};
+use servers::{Flavor, Postgres, Proxy, Server};
 use tempfile::TempDir;
 
 use crate::database;
@@ -45,10 +45,31 @@ impl Site {
         Self { store: store.into(), ..Self::new() }
     }
 
+    /// With a server of its own.
+    pub(crate) fn on_server(flavor: Flavor) -> (Server, Self) {
+        let server = Server::start(flavor);
+        let site = Self::on(&server.url());
+        (server, site)
+    }
+
+    /// With a proxy before a server of its own.
+    pub(crate) fn on_proxy(flavor: Flavor) -> (Server, Proxy, Self) {
+        let server = Server::start(flavor);
+        let proxy = Proxy::before(&server);
+        let site = Self::on(&proxy.url());
+        (server, proxy, site)
+    }
+
+    /// With a server that asks for this password, which is in the URL.
+    pub(crate) fn with_password(flavor: Flavor, password: &str) -> (Server, Self) {
+        let server = Server::setup(flavor).password(password).start();
+        let site = Self::on(&server.url().replace("//", &format!("//:{password}@")));
+        (server, site)
+    }
+
     /// One with its own file store, and one with its own server.
     pub(crate) fn on_file_and(flavor: Flavor) -> [Self; 2] {
-        let server = Server::start(flavor);
-        let mut on_server = Self::on(&server.url());
+        let (server, mut on_server) = Self::on_server(flavor);
         on_server.servers.0 = Some(server);
         [Self::new(), on_server]
     }
@@ -137,11 +158,16 @@ impl Site {
     /// the process id of its command into `running`.
     #[track_caller]
     pub(crate) fn holder(&self, words: &[&str]) -> Running {
-        let _ = fs::remove_file(self.path("running"));
         let script = "echo $LEASEHOLD_FENCE > fence; echo $$ > running; until [ -e go ]; do sleep 0.02; done";
-        let run = self.start(self.run_script(words, script));
-        self.wait_for("running");
-        run
+        self.running(self.run_script(words, script)).0
+    }
+
+    /// Starts a command that writes its process id into `running`, and waits for that.
+    #[track_caller]
+    pub(crate) fn running(&self, command: Command) -> (Running, String) {
+        let _ = fs::remove_file(self.path("running"));
+        let run = self.start(command);
+        (run, self.wait_for("running"))
     }
 
     /// Lets holders end.
@@ -200,13 +226,9 @@ impl Running {
 
     #[track_caller]
     pub(crate) fn finish(mut self) -> Done {
-        let mut status = None;
-        until("the end of the run", || {
-            status = self.child.try_wait().expect("a child can be waited for");
-            status.is_some()
-        });
+        let status = end_of(&mut self.child);
         let read = |path| String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned();
-        Done { status: status.expect("it has ended"), out: read(&self.out), err: read(&self.err) }
+        Done { status, out: read(&self.out), err: read(&self.err) }
     }
 }
 
@@ -252,23 +274,53 @@ impl Done {
         said
     }
 
+    /// Exited with this code.
+    #[track_caller]
+    pub(crate) fn exits_with(self, code: i32) -> Self {
+        assert_eq!(self.status.code(), Some(code), "{self:?}");
+        self
+    }
+
     /// Exited with this code and no error output.
     #[track_caller]
-    pub(crate) fn is_silent(&self, code: i32) {
+    pub(crate) fn silent(self, code: i32) -> Self {
         assert_eq!((self.status.code(), self.said()), (Some(code), ""), "{self:?}");
+        self
     }
 
     /// Exited with this code and this output, and no error output.
     #[track_caller]
-    pub(crate) fn prints(&self, code: i32, out: &str) {
-        self.is_silent(code);
-        assert_eq!(self.out, out, "{self:?}");
+    pub(crate) fn prints(self, code: i32, out: &str) -> Self {
+        self.silent(code).out_is(out)
     }
 
     /// Exited with this code and one line of error output, which contains these words.
     #[track_caller]
-    pub(crate) fn says(&self, code: i32, words: &[&str]) {
-        let said = self.said();
+    pub(crate) fn says(self, code: i32, words: &[&str]) -> Self {
+        self.has_said(self.said(), code, words);
+        self
+    }
+
+    /// The same, after a line that says how long a silent store is tried.
+    #[track_caller]
+    pub(crate) fn says_after_trying(self, code: i32, words: &[&str]) -> Self {
+        let (first, last) = self.err.split_once('\n').unwrap_or_default();
+        assert!(first.starts_with("leasehold: cannot reach ") && first.ends_with(" in all"), "{self:?}");
+        self.has_said(last, code, words);
+        self
+    }
+
+    /// The same, with a second line that is a hint.
+    #[track_caller]
+    pub(crate) fn says_and_hints(self, code: i32, words: &[&str], hint: &str) -> Self {
+        let (first, second) = self.err.split_at(self.err.find('\n').map_or(0, |end| end + 1));
+        self.has_said(first, code, words);
+        assert_eq!(second, format!("hint: {hint}\n"), "{self:?}");
+        self
+    }
+
+    #[track_caller]
+    fn has_said(&self, said: &str, code: i32, words: &[&str]) {
         assert_eq!(self.status.code(), Some(code), "{self:?}");
         assert!(said.starts_with("leasehold: ") && said.ends_with('\n'), "{self:?}");
         assert_eq!(said.lines().count(), 1, "{self:?}");
@@ -277,21 +329,22 @@ impl Done {
         }
     }
 
-    /// The same, after a line that says how long a silent store is tried.
     #[track_caller]
-    pub(crate) fn says_after_trying(&self, code: i32, words: &[&str]) {
-        let (first, last) = self.err.split_once('\n').unwrap_or_default();
-        assert!(first.starts_with("leasehold: cannot reach ") && first.ends_with(" in all"), "{self:?}");
-        Self { status: self.status, out: String::new(), err: last.into() }.says(code, words);
+    pub(crate) fn out_is(self, out: &str) -> Self {
+        assert_eq!(self.out, out, "{self:?}");
+        self
     }
 
-    /// The same, with a second line that is a hint.
     #[track_caller]
-    pub(crate) fn says_and_hints(&self, code: i32, words: &[&str], hint: &str) {
-        let (first, second) = self.err.split_once('\n').unwrap_or_default();
-        let first = Self { status: self.status, out: String::new(), err: format!("{first}\n") };
-        first.says(code, words);
-        assert_eq!(second, format!("hint: {hint}\n"), "{self:?}");
+    pub(crate) fn out_has(self, words: &[&str]) -> Self {
+        words.iter().for_each(|word| assert!(self.out.contains(word), "no {word:?}: {self:?}"));
+        self
+    }
+
+    #[track_caller]
+    pub(crate) fn err_has(self, words: &[&str]) -> Self {
+        words.iter().for_each(|word| assert!(self.err.contains(word), "no {word:?}: {self:?}"));
+        self
     }
 
     /// The object that it printed.
@@ -302,13 +355,15 @@ impl Done {
     }
 
     #[track_caller]
-    pub(crate) fn died_of(&self, signal: Signal) {
+    pub(crate) fn died_of(self, signal: Signal) -> Self {
         assert_eq!(self.status.signal(), Some(signal.as_raw()), "{self:?}");
+        self
     }
 
     #[track_caller]
-    pub(crate) fn keeps_the_secret(&self) {
+    pub(crate) fn keeps_the_secret(self) -> Self {
         assert!(!self.out.contains(SECRET) && !self.err.contains(SECRET), "{self:?}");
+        self
     }
 }
 
@@ -335,6 +390,17 @@ pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
         assert!(Instant::now() < end, "not within {LIMIT:?}: {what}");
         std::thread::sleep(Duration::from_millis(2));
     }
+}
+
+/// Waits for the end of a child.
+#[track_caller]
+pub(crate) fn end_of(child: &mut Child) -> ExitStatus {
+    let mut status = None;
+    until("the end of the process", || {
+        status = child.try_wait().expect("a child can be waited for");
+        status.is_some()
+    });
+    status.expect("it has ended")
 }
 
 pub(crate) fn pid(number: u32) -> Pid {

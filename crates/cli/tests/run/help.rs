@@ -12,8 +12,7 @@ const TASKS: [&str; 14] = [
 const TOPICS: [&str; 4] = ["exit-codes", "environment", "stores", "events"];
 
 fn read(site: &Site, words: &[&str]) -> String {
-    let done = site.finish(site.leasehold(words));
-    done.is_silent(0);
+    let done = site.finish(site.leasehold(words)).silent(0);
     done.out
 }
 
@@ -40,7 +39,7 @@ fn options(site: &Site, task: &str) -> Vec<String> {
 fn pages(site: &Site) -> PathBuf {
     let directory = site.path("pages");
     let words = ["pages", directory.to_str().unwrap()];
-    site.finish(site.leasehold(&words)).is_silent(0);
+    site.finish(site.leasehold(&words)).silent(0);
     directory
 }
 
@@ -76,23 +75,29 @@ fn each_topic_is_said_and_a_slip_in_its_name_is_understood() {
         assert!(text.contains(word), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 120), "{text}");
     }
-    let done = site.finish(site.leasehold(&["help", "exit-code"]));
-    done.says_and_hints(64, &["there is no help topic exit-code", "stores"], "did you mean exit-codes?");
+    site.finish(site.leasehold(&["help", "exit-code"])).says_and_hints(
+        64,
+        &["there is no help topic exit-code", "stores"],
+        "did you mean exit-codes?",
+    );
     site.finish(site.leasehold(&["help", "zebra"])).says(64, &["there is no help topic zebra"]);
-    let done = site.finish(site.leasehold(&["help", "run", "show"]));
-    done.says(64, &["show is one argument too many: see `leasehold help --help`"]);
-    let done = site.finish(site.leasehold(&["completions", "tcsh"]));
-    done.says_and_hints(64, &["there are no completions for tcsh", "bash"], "did you mean zsh?");
+    site.finish(site.leasehold(&["help", "run", "show"]))
+        .says(64, &["show is one argument too many: see `leasehold help --help`"]);
+    site.finish(site.leasehold(&["completions", "tcsh"])).says_and_hints(
+        64,
+        &["there are no completions for tcsh", "bash"],
+        "did you mean zsh?",
+    );
 }
 
 #[test]
 fn help_that_cannot_be_printed_is_126_and_a_reader_that_has_seen_enough_is_no_failure() {
     let site = Site::new();
     for words in ["--version", "--help", "run -h", "help", "help run", "help stores"] {
-        let done = site.finish(site.process("sh", &["-c", &format!("{OURS} {words} > /dev/full")]));
-        done.says(126, &["cannot be printed"]);
+        site.finish(site.process("sh", &["-c", &format!("{OURS} {words} > /dev/full")]))
+            .says(126, &["cannot be printed"]);
         let piped = format!("{OURS} {words} | true; exit ${{PIPESTATUS[0]}}");
-        site.finish(site.process("bash", &["-c", &piped])).is_silent(0);
+        site.finish(site.process("bash", &["-c", &piped])).silent(0);
     }
 }
 
@@ -162,9 +167,7 @@ fn the_manual_can_be_set() {
     let has_groff = std::process::Command::new("groff").arg("--version").output().is_ok();
     for page in fs::read_dir(&manual).unwrap().map(|entry| entry.unwrap().path()).filter(|_| has_groff) {
         let words = ["-man", "-Tascii", "-P-cbou", "-ww", "-rLL=100n", page.to_str().unwrap()];
-        let done = site.finish(site.process("groff", &words));
-        done.is_silent(0);
-        assert!(done.out.contains("SYNOPSIS"), "{done:?}");
+        site.finish(site.process("groff", &words)).silent(0).out_has(&["SYNOPSIS"]);
     }
 }
 
@@ -172,7 +175,7 @@ fn the_manual_can_be_set() {
 fn bash_completes_tasks_options_and_topics() {
     let site = Site::new();
     let script = pages(&site).join("bash/leasehold");
-    site.finish(site.process("bash", &["-n", script.to_str().unwrap()])).is_silent(0);
+    site.finish(site.process("bash", &["-n", script.to_str().unwrap()])).silent(0);
     let completed = |words: &str| {
         let last = words.split(' ').count() - 1;
         let typed = words.rsplit(' ').next().unwrap();
@@ -185,8 +188,7 @@ fn bash_completes_tasks_options_and_topics() {
             if typed.is_empty() { "''" } else { "" },
             words.len()
         );
-        let done = site.finish(site.process("bash", &["-c", &line]));
-        done.is_silent(0);
+        let done = site.finish(site.process("bash", &["-c", &line])).silent(0);
         done.out.lines().map(str::to_owned).collect::<Vec<_>>()
     };
     assert_eq!(completed("leasehold ru"), ["run"]);
@@ -214,7 +216,7 @@ fn zsh_and_fish_are_told_every_option_and_what_it_does() {
     for (shell, file) in [("zsh", "zsh/_leasehold"), ("fish", "fish/leasehold.fish")] {
         if std::process::Command::new(shell).arg("--version").output().is_ok() {
             let path = directory.join(file);
-            site.finish(site.process(shell, &["-n", path.to_str().unwrap()])).is_silent(0);
+            site.finish(site.process(shell, &["-n", path.to_str().unwrap()])).silent(0);
         }
     }
 }

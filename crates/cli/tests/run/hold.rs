@@ -4,7 +4,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use rustix::process::Signal;
-use servers::{Flavor, Proxy, Server};
+use servers::Flavor;
 
 use crate::harness::{Site, until};
 use crate::shell::in_shell;
@@ -21,14 +21,12 @@ fn a_script_is_alone_from_the_fence_to_its_end() {
             read -r fence <&9 || exit 75
             echo \"$fence\"
             leasehold run -n deploy -- true 2> /dev/null; echo $?";
-        let done = site.finish(bash(&site, script));
-        done.is_silent(0);
+        let done = site.finish(bash(&site, script)).silent(0);
         let lines: Vec<_> = done.out.lines().collect();
         assert!(lines[0].parse::<u64>().unwrap() > 0, "{done:?}");
         assert_eq!(lines[1], "75");
         // Released soon after the script ends; the next fence is greater.
-        let after = site.finish(site.run_script(&["-w", "10", "deploy"], "echo $LEASEHOLD_FENCE"));
-        after.is_silent(0);
+        let after = site.finish(site.run_script(&["-w", "10", "deploy"], "echo $LEASEHOLD_FENCE")).silent(0);
         assert!(after.out.trim().parse::<u64>().unwrap() > lines[0].parse().unwrap());
     }
 }
@@ -50,17 +48,16 @@ fn a_refused_request_reads_no_fence() {
     let site = Site::new();
     let holder = site.holder(&["deploy"]);
     let script = "exec 9< <(leasehold hold -nq deploy); read -r fence <&9 || exit 75";
-    site.finish(bash(&site, script)).is_silent(75);
-    let done = site.finish(bash(&site, "leasehold hold -w 50ms -E 9 deploy"));
-    done.says(9, &["deploy: not free within"]);
+    site.finish(bash(&site, script)).silent(75);
+    let done =
+        site.finish(bash(&site, "leasehold hold -w 50ms -E 9 deploy")).says(9, &["deploy: not free within"]);
     assert_eq!(done.out, "");
     drop(holder);
 }
 
 #[test]
 fn a_loss_is_the_end_of_the_pipe_and_70() {
-    let server = Server::start(Flavor::Redis70);
-    let site = Site::on(&server.url());
+    let (server, site) = Site::on_server(Flavor::Redis70);
     let script = "\
         exec 9< <(leasehold hold --ttl 600ms deploy; echo $? > code)
         read -r fence <&9 || exit 75
@@ -70,17 +67,14 @@ fn a_loss_is_the_end_of_the_pipe_and_70() {
     let run = site.start(bash(&site, script));
     site.wait_for("fence");
     server.text(&["DEL", "deploy"]);
-    let done = run.finish();
-    assert_eq!(done.out, "end 1\n70\n", "{done:?}");
+    let done = run.finish().out_is("end 1\n70\n");
     done.says(0, &["deploy: lease lost", "deleted"]);
 }
 
 /// The reader must not rely on the lock while we search for a server that is gone.
 #[test]
 fn a_lease_that_cannot_be_renewed_is_the_end_of_the_pipe_by_its_end() {
-    let server = Server::start(Flavor::Valkey91);
-    let proxy = Proxy::before(&server);
-    let site = Site::on(&proxy.url());
+    let (_server, proxy, site) = Site::on_proxy(Flavor::Valkey91);
     let script = "\
         exec 9< <(leasehold hold --ttl 1 deploy)
         read -r fence <&9 || exit 75
@@ -90,8 +84,7 @@ fn a_lease_that_cannot_be_renewed_is_the_end_of_the_pipe_by_its_end() {
     site.wait_for("fence");
     proxy.black_hole();
     let silent = std::time::Instant::now();
-    let done = run.finish();
-    assert_eq!(done.out, "end\n", "{done:?}");
+    run.finish().out_is("end\n");
     assert!(silent.elapsed() < Duration::from_millis(1000 + 500), "{:?}", silent.elapsed());
 }
 
@@ -106,7 +99,7 @@ fn while_a_full_pipe_is_not_read_the_lease_is_renewed() {
         head -c 65536 <&9 >/dev/null; read -r fence <&9; echo $fence; kill $!";
     let run = site.start(bash(&site, script));
     until("it is renewed", || site.read("events").matches("renewed").count() >= 3);
-    site.finish(site.run(&["-nq", "k", "--", "true"])).is_silent(75);
+    site.finish(site.run(&["-nq", "k", "--", "true"])).silent(75);
     site.go();
     assert!(run.finish().out.trim().parse::<u64>().unwrap() > 0);
 }
@@ -114,8 +107,8 @@ fn while_a_full_pipe_is_not_read_the_lease_is_renewed() {
 #[test]
 fn a_longest_hold_is_70_and_says_so() {
     let site = Site::new();
-    let done = site.finish(site.task("hold", &["--max-hold", "300ms", "k"]));
-    done.says(70, &["k: held for as long as --max-hold 300ms allows"]);
+    site.finish(site.task("hold", &["--max-hold", "300ms", "k"]))
+        .says(70, &["k: held for as long as --max-hold 300ms allows"]);
 }
 
 #[test]
@@ -130,10 +123,10 @@ fn into_a_file_it_holds_until_a_signal_and_ends_of_that() {
     // Longer than their ttl.
     std::thread::sleep(Duration::from_secs(2));
     for (key, signal, hold) in holds {
-        site.finish(site.run(&["-nq", key, "--", "true"])).is_silent(75);
+        site.finish(site.run(&["-nq", key, "--", "true"])).silent(75);
         hold.signal(signal);
         hold.finish().died_of(signal);
-        site.finish(site.run(&["-n", key, "--", "true"])).is_silent(0);
+        site.finish(site.run(&["-n", key, "--", "true"])).silent(0);
     }
 }
 
@@ -143,14 +136,14 @@ fn killed_it_keeps_others_out_no_longer_than_its_ttl() {
     let hold = site.start(site.task("hold", &["--ttl", "2", "k"]));
     until("it holds", || !hold.out().is_empty());
     hold.signal(Signal::KILL);
-    site.finish(site.run(&["-w", "4", "k", "--", "true"])).is_silent(0);
+    site.finish(site.run(&["-w", "4", "k", "--", "true"])).silent(0);
 }
 
 #[test]
 fn without_a_reader_it_lets_go_at_once() {
     let site = Site::new();
     site.finish(bash(&site, "leasehold hold k | true; echo ${PIPESTATUS[0]}")).prints(0, "0\n");
-    site.finish(site.run(&["-n", "k", "--", "true"])).is_silent(0);
+    site.finish(site.run(&["-n", "k", "--", "true"])).silent(0);
 }
 
 #[test]
@@ -159,23 +152,10 @@ fn its_events_are_those_of_a_lock_without_a_command() {
     let script = "\
         exec 9< <(leasehold hold --status-fd 7 k 7>events); read -r fence <&9; exec 9<&-
         until grep -q released events; do sleep 0.02; done";
-    site.finish(bash(&site, script)).is_silent(0);
+    site.finish(bash(&site, script)).silent(0);
     let events = site.read("events");
     let names: Vec<_> = events.lines().map(|line| line.split('"').nth(3).unwrap()).collect();
     assert_eq!(names, ["acquired", "released"]);
-}
-
-#[test]
-fn it_takes_no_command_and_at_least_one_key() {
-    let site = Site::new();
-    for (words, says) in [
-        (&["hold"][..], "no key"),
-        (&["hold", "a", ""], "the key is empty"),
-        (&["hold", "k", "--", "ls"], "hold runs no command"),
-        (&["hold", "--grace", "5", "k"], "no option --grace: `leasehold hold --help`"),
-    ] {
-        site.finish(site.leasehold(words)).says(64, &[says]);
-    }
 }
 
 /// The second one inherits the script's end of the first one's pipe, as every process of the script
@@ -188,6 +168,6 @@ fn each_of_two_holds_in_one_script_can_be_released_alone() {
         exec 9< <(leasehold hold --status-fd 7 two 7>events); read -r fence <&9 || exit 75
         exec 8<&-
         leasehold run -w 10 one -- leasehold run -nqE 9 two -- true";
-    site.finish(bash(&site, script)).is_silent(9);
+    site.finish(bash(&site, script)).silent(9);
     assert!(site.read("events").starts_with("{\"event\":\"acquired\","));
 }

@@ -46,8 +46,7 @@ fn users_of_a_group_and_root_exclude_each_other_in_a_store_that_root_made() {
     let (name, id) = group();
     let directory = site.path("locks");
     let init = ["init", "--group", &name, directory.to_str().unwrap()];
-    let made = site.finish(site.leasehold(&init));
-    made.is_silent(0);
+    let made = site.finish(site.leasehold(&init)).silent(0);
     let store = made.out.trim().to_owned();
     assert_eq!(store, format!("file:{}/leases.db", directory.display()));
     // A second time does no harm.
@@ -70,7 +69,7 @@ fn users_of_a_group_and_root_exclude_each_other_in_a_store_that_root_made() {
         site.wait_for(&format!("held{number}"));
         site.finish(as_user(other, run(&["-n", "deploy"], "true"))).says(75, &["deploy: ", "held by"]);
         drop(holder);
-        site.finish(as_user(other, run(&["-n", "deploy"], "true"))).is_silent(0);
+        site.finish(as_user(other, run(&["-n", "deploy"], "true"))).silent(0);
     }
     let stranger = by(64_003, 64_003, &run(&["-n", "deploy"], "true"));
     site.finish(stranger).says(69, &["user 64003 is not in group"]);
@@ -83,10 +82,7 @@ fn a_store_for_a_group_is_made_by_root_for_one_that_there_is() {
     let (name, id) = group();
     let directory = site.path("locks");
     let directory = directory.to_str().unwrap();
-    site.finish(site.leasehold(&["init", directory])).says(64, &["no --group"]);
-    site.finish(site.leasehold(&["init", "--group", &name])).says(64, &["no directory"]);
-    let done = site.finish(site.leasehold(&["init", "--group", "no-such-group", directory]));
-    assert_eq!(done.status.code(), Some(64), "{done:?}");
+    let done = site.finish(site.leasehold(&["init", "--group", "no-such-group", directory])).exits_with(64);
     assert!(
         done.err.contains("there is no such group") && done.err.contains("hint: groupadd no-such-group"),
         "{done:?}"
@@ -95,8 +91,8 @@ fn a_store_for_a_group_is_made_by_root_for_one_that_there_is() {
         let full = site.path("full");
         fs::create_dir(&full).unwrap();
         fs::write(full.join("something"), "").unwrap();
-        let done = site.finish(site.leasehold(&["init", "--group", &name, full.to_str().unwrap()]));
-        done.says(69, &["is not empty"]);
+        site.finish(site.leasehold(&["init", "--group", &name, full.to_str().unwrap()]))
+            .says(69, &["is not empty"]);
         let init = site.leasehold(&["init", "--group", &name, directory]);
         site.finish(by(64_001, id, &init)).says(64, &["run it as root"]);
     }
@@ -119,7 +115,7 @@ fn a_run_under_sudo_says_that_roots_default_store_is_another_one() {
     done.says_and_hints(0, &["the store of this user", "not the one of somebody-else"], hint);
     let own =
         nix::unistd::User::from_uid(Uid::effective()).unwrap().expect("we are in the user database").name;
-    site.finish(home.live_in(run(&["run"], &own))).is_silent(0);
-    site.finish(home.live_in(run(&["run", "-q"], "somebody-else"))).is_silent(0);
-    site.finish(run(&["run", "--store", site.store()], "somebody-else")).is_silent(0);
+    site.finish(home.live_in(run(&["run"], &own))).silent(0);
+    site.finish(home.live_in(run(&["run", "-q"], "somebody-else"))).silent(0);
+    site.finish(run(&["run", "--store", site.store()], "somebody-else")).silent(0);
 }

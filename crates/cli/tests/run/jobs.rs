@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use servers::{Flavor, Server};
 
-use crate::harness::{LIMIT, OURS, Running, Site, is_alive, until};
+use crate::harness::{LIMIT, Running, Site, is_alive, until};
 
 fn once(site: &Site, words: &[&str]) -> Command {
     site.task("once", words)
@@ -41,7 +41,7 @@ fn one_of_ten_processes_that_start_at_once_runs_the_job_three_times_in_a_row() {
             let words = ["1h", "report", "--", "sh", "-c", script];
             let all: Vec<Running> = (0..10).map(|_| site.start(every(&site, &words))).collect();
             for one in all {
-                one.finish().is_silent(0);
+                one.finish().silent(0);
             }
             assert_eq!(lines(&site, "ran"), 1, "{} in round {round}", site.store());
             // A finished job stays finished, also across a restart.
@@ -60,7 +60,7 @@ fn one_of_ten_processes_migrates_and_all_exit_with_0_when_it_is_done() {
         let words = ["migrate", "--", "sh", "-c", script];
         let all: Vec<Running> = (0..10).map(|_| site.start(once(&site, &words))).collect();
         for one in all {
-            one.finish().is_silent(0);
+            one.finish().silent(0);
             assert_eq!(lines(&site, "ran"), 1, "whoever has ended knows that it is done");
         }
     }
@@ -75,25 +75,23 @@ fn a_failed_job_is_left_to_the_next_process_and_a_done_one_runs_no_more() {
                 let all: Vec<_> = words.iter().copied().chain(["sh", "-c", script]).collect();
                 site.finish(site.task(task, &all))
             };
-            run("exit 1").is_silent(1);
-            run("exit 75").is_silent(75);
+            run("exit 1").silent(1);
+            run("exit 75").silent(75);
             run("kill -9 $$").died_of(Signal::KILL);
-            let done = run("echo $LEASEHOLD_KEY $LEASEHOLD_FENCE");
-            done.is_silent(0);
+            let done = run("echo $LEASEHOLD_KEY $LEASEHOLD_FENCE").silent(0);
             let (key, fence) = done.out.trim().split_once(' ').unwrap();
             assert!(words.contains(&key) && fence.parse::<u64>().unwrap() > 0, "{done:?}");
-            let again = run("echo again");
-            again.prints(0, "");
+            run("echo again").prints(0, "");
             // The lock of that name is free.
-            site.finish(site.run(&["-n", key, "--", "true"])).is_silent(0);
+            site.finish(site.run(&["-n", key, "--", "true"])).silent(0);
         }
         if site.store() == server.url() {
             server.kill_9();
             server.restart();
         }
         for words in [&["once", "migrate"][..], &["every", "1h", "report"]] {
-            let done = site.finish(site.task(words[0], &[&words[1..], &["--", "echo", "again"]].concat()));
-            done.is_silent(0);
+            let done =
+                site.finish(site.task(words[0], &[&words[1..], &["--", "echo", "again"]].concat())).silent(0);
             assert_eq!(done.out, "", "after a restart");
         }
     }
@@ -107,8 +105,7 @@ fn a_run_that_is_killed_leaves_the_job_to_the_next_and_nothing_running() {
         {
             let script = "echo $$ > running; exec sleep 60";
             let job_of = |script| site.task(task, &[words, &["--", "sh", "-c", script]].concat());
-            let killed = site.start(job_of(script));
-            let number = site.wait_for("running");
+            let (killed, number) = site.running(job_of(script));
             killed.signal(Signal::KILL);
             until("its command is gone", || !is_alive(&number));
             std::fs::remove_file(site.path("running")).unwrap();
@@ -116,16 +113,14 @@ fn a_run_that_is_killed_leaves_the_job_to_the_next_and_nothing_running() {
             // started again.
             let end = std::time::Instant::now() + LIMIT;
             loop {
-                let done = site.finish(job_of("echo done"));
-                done.is_silent(0);
+                let done = site.finish(job_of("echo done")).silent(0);
                 if done.out == "done\n" {
                     break;
                 }
                 assert!(task == "every" && std::time::Instant::now() < end, "{done:?}");
                 std::thread::sleep(Duration::from_millis(50));
             }
-            let after = site.finish(job_of("echo again"));
-            assert_eq!(after.out, "", "{after:?}");
+            site.finish(job_of("echo again")).out_is("");
         }
     }
 }
@@ -133,8 +128,8 @@ fn a_run_that_is_killed_leaves_the_job_to_the_next_and_nothing_running() {
 #[test]
 fn killing_all_processes_that_have_the_file_open_loses_no_mark() {
     let site = Site::new();
-    site.finish(once(&site, &["migrate", "--", "true"])).is_silent(0);
-    site.finish(every(&site, &["1h", "report", "--", "true"])).is_silent(0);
+    site.finish(once(&site, &["migrate", "--", "true"])).silent(0);
+    site.finish(every(&site, &["1h", "report", "--", "true"])).silent(0);
     let holder = site.holder(&["another"]);
     holder.signal(Signal::KILL);
     holder.finish().died_of(Signal::KILL);
@@ -198,8 +193,8 @@ fn programs_are_told_whether_it_ran_was_done_or_is_not_due() {
 #[test]
 fn a_person_sees_the_holder_and_a_script_the_exit_code() {
     let site = Site::new();
-    site.finish(once(&site, &["--label", "web-3", "migrate", "--", "true"])).is_silent(0);
-    site.finish(every(&site, &["--label", "web-3", "1h", "report", "--", "true"])).is_silent(0);
+    site.finish(once(&site, &["--label", "web-3", "migrate", "--", "true"])).silent(0);
+    site.finish(every(&site, &["--label", "web-3", "1h", "report", "--", "true"])).silent(0);
     let last = |done: crate::harness::Done, code| {
         assert_eq!((done.status.code(), &*done.out), (Some(code), ""), "{done:?}");
         done.err.lines().last().unwrap().to_owned()
@@ -218,9 +213,8 @@ fn a_person_sees_the_holder_and_a_script_the_exit_code() {
     let holder = site
         .start(once(&site, &["--label", "here", "slow", "--", "sh", "-c", "echo > running; exec sleep 60"]));
     until("it runs", || site.path("running").exists());
-    let busy = site.finish(once(&site, &["-n", "slow", "--", "true"]));
-    busy.says(75, &["slow: held by here ("]);
-    site.finish(once(&site, &["-w", "1s", "-qE", "9", "slow", "--", "true"])).is_silent(9);
+    site.finish(once(&site, &["-n", "slow", "--", "true"])).says(75, &["slow: held by here ("]);
+    site.finish(once(&site, &["-w", "1s", "-qE", "9", "slow", "--", "true"])).silent(9);
     let said = last(site.finish(every(&site, &["-v", "1h", "slow", "--", "true"])), 0);
     assert!(said.starts_with("leasehold: slow: just being done, by here ("), "{said}");
     drop(holder);
@@ -228,30 +222,27 @@ fn a_person_sees_the_holder_and_a_script_the_exit_code() {
 
 #[test]
 fn a_lease_that_is_lost_ends_the_command_and_leaves_it_to_the_next() {
-    let server = Server::start(Flavor::Valkey91);
-    let site = Site::on(&server.url());
+    let (server, site) = Site::on_server(Flavor::Valkey91);
     let script = "echo $$ > running; exec sleep 60";
-    let lost = site.start(once(&site, &["--ttl", "600ms", "migrate", "--", "sh", "-c", script]));
-    let number = site.wait_for("running");
+    let (lost, number) = site.running(once(&site, &["--ttl", "600ms", "migrate", "--", "sh", "-c", script]));
     server.text(&["DEL", "migrate"]);
     lost.finish().says(70, &["migrate: lease lost"]);
     assert!(!is_alive(&number));
-    let long = site.finish(every(&site, &["--max-hold", "300ms", "1h", "report", "--", "sleep", "60"]));
-    long.says(70, &["report: ", "--max-hold 300ms"]);
+    site.finish(every(&site, &["--max-hold", "300ms", "1h", "report", "--", "sleep", "60"]))
+        .says(70, &["report: ", "--max-hold 300ms"]);
     for words in [&["once", "migrate"][..], &["every", "1h", "report"]] {
-        let done = site.finish(site.task(words[0], &[&words[1..], &["--", "echo", "done"]].concat()));
-        assert_eq!((done.status.code(), &*done.out), (Some(0), "done\n"), "{done:?}");
+        site.finish(site.task(words[0], &[&words[1..], &["--", "echo", "done"]].concat()))
+            .exits_with(0)
+            .out_is("done\n");
     }
 }
 
 /// The command succeeded, but it had lost its lock before its end.
 #[test]
 fn a_job_that_ends_after_its_lock_was_lost_is_not_marked_as_done() {
-    let server = Server::start(Flavor::Redis82);
-    let site = Site::on(&server.url());
+    let (server, site) = Site::on_server(Flavor::Redis82);
     let script = "echo $$ > running; until [ -e go ]; do sleep 0.01; done";
-    let late = site.start(once(&site, &["--ttl", "20", "migrate", "--", "sh", "-c", script]));
-    site.wait_for("running");
+    let (late, _) = site.running(once(&site, &["--ttl", "20", "migrate", "--", "sh", "-c", script]));
     // The holder is not notified: it would find out at its next renewal.
     server.text(&["SET", "migrate", "another"]);
     site.go();
@@ -264,8 +255,9 @@ fn a_job_that_ends_after_its_lock_was_lost_is_not_marked_as_done() {
 fn a_store_that_is_away_is_69_and_nothing_runs() {
     let nowhere = Site::on("redis://127.0.0.1:1");
     for words in [&["once", "-w", "1", "k"][..], &["every", "1h", "k"]] {
-        let done = nowhere.finish(nowhere.task(words[0], &[&words[1..], &["--", "echo", "ran"]].concat()));
-        assert_eq!(done.out, "");
+        let done = nowhere
+            .finish(nowhere.task(words[0], &[&words[1..], &["--", "echo", "ran"]].concat()))
+            .out_is("");
         // A wait of a second is not reported.
         if words[0] == "once" {
             done.says(69, &["127.0.0.1:1"]);
@@ -279,8 +271,7 @@ fn a_store_that_is_away_is_69_and_nothing_runs() {
 fn a_signal_while_it_waits_ends_it_and_one_while_it_works_ends_the_command() {
     let site = Site::new();
     let script = "echo $$ > running; exec sleep 60";
-    let holder = site.start(once(&site, &["migrate", "--", "sh", "-c", script]));
-    site.wait_for("running");
+    let (holder, _) = site.running(once(&site, &["migrate", "--", "sh", "-c", script]));
     let waiter = site.start(once(&site, &["-v", "migrate", "--", "true"]));
     until("it waits", || waiter.err().contains("waiting for migrate, held by "));
     waiter.signal(Signal::TERM);
@@ -288,31 +279,4 @@ fn a_signal_while_it_waits_ends_it_and_one_while_it_works_ends_the_command() {
     holder.signal(Signal::TERM);
     holder.finish().died_of(Signal::TERM);
     assert_eq!(site.finish(once(&site, &["-n", "migrate", "--", "echo", "next"])).out, "next\n");
-}
-
-#[test]
-fn invalid_settings_are_refused_before_anything_is_opened() {
-    let site = Site::new();
-    for (words, says) in [
-        (&["once"][..], "no command"),
-        (&["once", "--", "true"], "no key, before the --: `leasehold once KEY -- COMMAND`"),
-        (&["once", "a", "b", "--", "true"], "once takes one key"),
-        (
-            &["once", "--skip-exit-code", "x", "k", "--", "true"],
-            "--skip-exit-code: \"x\" is not an exit code",
-        ),
-        (&["every", "--", "true"], "no period"),
-        (&["every", "1h", "--", "true"], "no key"),
-        (&["every", "1h", "a", "b", "--", "true"], "every takes one key"),
-        (&["every", "often", "k", "--", "true"], "PERIOD: \"often\" is not a length of time"),
-        (&["every", "500ms", "k", "--", "true"], "a period of 0.5 s is out of range"),
-        (&["every", "-w", "5", "1h", "k", "--", "true"], "no option -w"),
-    ] {
-        site.finish(site.leasehold(words)).says(64, &[says]);
-    }
-    let done = site.finish(site.leasehold(&["every", "1h", "k", "ls"]));
-    done.says_and_hints(64, &["no -- before it"], "leasehold every 1h k -- ls");
-    // An outer run holds the same lock.
-    let nested = format!("{OURS} once k -- echo inner");
-    site.finish(site.run_script(&["k"], &nested)).says(64, &["k: a run around this one holds it"]);
 }

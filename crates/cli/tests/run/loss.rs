@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use servers::{Flavor, Proxy, Server};
+use servers::Flavor;
 
 use crate::harness::{Site, is_alive, until};
 
@@ -15,10 +15,9 @@ const STUBBORN: &str = "\
 
 #[test]
 fn a_lock_that_was_taken_away_ends_a_stubborn_command_within_the_grace_and_is_left_to_its_taker() {
-    let server = Server::start(Flavor::Valkey91);
-    let site = Site::on(&server.url());
-    let run = site.start(site.run_script(&["--ttl", "1500ms", "--grace", "300ms", "k"], STUBBORN));
-    let command = site.wait_for("running");
+    let (server, site) = Site::on_server(Flavor::Valkey91);
+    let (run, command) =
+        site.running(site.run_script(&["--ttl", "1500ms", "--grace", "300ms", "k"], STUBBORN));
     let child = site.wait_for("child");
     server.text(&["SET", "k", "theirs", "PX", "60000"]);
     let taken = Instant::now();
@@ -33,12 +32,9 @@ fn a_lock_that_was_taken_away_ends_a_stubborn_command_within_the_grace_and_is_le
 
 #[test]
 fn a_command_is_asked_to_end_before_the_lease_does_and_dead_by_then_when_nothing_gets_through() {
-    let server = Server::start(Flavor::Redis82);
-    let proxy = Proxy::before(&server);
-    let site = Site::on(&proxy.url());
+    let (_server, proxy, site) = Site::on_proxy(Flavor::Redis82);
     let ttl = Duration::from_secs(3);
-    let run = site.start(site.run_script(&["--ttl", "3", "--grace", "1", "k"], STUBBORN));
-    let command = site.wait_for("running");
+    let (run, command) = site.running(site.run_script(&["--ttl", "3", "--grace", "1", "k"], STUBBORN));
     let child = site.wait_for("child");
     proxy.black_hole();
     // The last successful renewal was sent before this.
@@ -54,11 +50,9 @@ fn a_command_is_asked_to_end_before_the_lease_does_and_dead_by_then_when_nothing
 
 #[test]
 fn an_outage_that_is_shorter_than_the_lease_ends_nothing() {
-    let server = Server::start(Flavor::Redis62);
-    let site = Site::on(&server.url());
+    let (server, site) = Site::on_server(Flavor::Redis62);
     let script = "echo $$ > running; until [ -e go ]; do sleep 0.02; done; exit 3";
-    let run = site.start(site.run_script(&["--ttl", "3", "k"], script));
-    site.wait_for("running");
+    let (run, _) = site.running(site.run_script(&["--ttl", "3", "k"], script));
     let renewed = || server.text(&["PTTL", "k"]).as_integer() > Some(2900);
     until("the lease is old enough to be due for renewal", || {
         server.text(&["PTTL", "k"]).as_integer() < Some(2100)
@@ -69,7 +63,7 @@ fn an_outage_that_is_shorter_than_the_lease_ends_nothing() {
     server.cont();
     until("the lease is renewed", renewed);
     site.go();
-    run.finish().is_silent(3);
+    run.finish().silent(3);
 }
 
 /// Nothing renews while we are stopped, and the command may end before we continue.
@@ -79,25 +73,21 @@ fn a_command_that_ended_behind_its_lease_is_70_although_it_did_well() {
     let run = site.holder(&["--ttl", "300ms", "k"]);
     let command = site.read("running");
     run.signal(Signal::STOP);
-    site.finish(site.run_script(&["k"], "touch go")).is_silent(0);
+    site.finish(site.run_script(&["k"], "touch go")).silent(0);
     until("the command has ended", || !is_alive(&command));
     run.signal(Signal::CONT);
-    let done = run.finish();
-    assert!(done.err.contains("check what it did"), "{done:?}");
+    let done = run.finish().err_has(&["check what it did"]);
     done.says(70, &["k: "]);
 }
 
 #[test]
 fn a_server_that_is_gone_at_the_end_does_not_change_how_the_command_ended() {
-    let server = Server::start(Flavor::Redis70);
-    let site = Site::on(&server.url());
+    let (server, site) = Site::on_server(Flavor::Redis70);
     let script = "echo $$ > running; until [ -e go ]; do sleep 0.02; done; exit 3";
-    let run = site.start(site.run_script(&["--ttl", "10", "k"], script));
-    site.wait_for("running");
+    let (run, _) = site.running(site.run_script(&["--ttl", "10", "k"], script));
     server.kill_9();
     site.go();
-    let done = run.finish();
-    assert_eq!(done.status.code(), Some(3), "{done:?}");
+    let done = run.finish().exits_with(3);
     let [first, last] = *done.err.lines().collect::<Vec<_>>() else { panic!("{done:?}") };
     assert!(first.ends_with("does not answer: trying for 2s more"), "{done:?}");
     assert!(last.contains("did not confirm the release: others"), "{done:?}");
@@ -105,8 +95,7 @@ fn a_server_that_is_gone_at_the_end_does_not_change_how_the_command_ended() {
 
 #[test]
 fn a_release_waits_three_seconds_for_a_stopped_server_at_any_ttl() {
-    let server = Server::start(Flavor::Valkey91);
-    let site = Site::on(&server.url());
+    let (server, site) = Site::on_server(Flavor::Valkey91);
     let began = [("run", 3, 3), ("once", 0, 69), ("every", 4, 4)].map(|(task, script_ends, code)| {
         let script = format!("echo $$ > {task}; until [ -e go ]; do sleep 0.02; done; exit {script_ends}");
         let period: &[&str] = if task == "every" { &["1h"] } else { &[] };

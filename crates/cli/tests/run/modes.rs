@@ -20,12 +20,12 @@ fn commands_that_share_run_at_the_same_time_and_one_that_does_not_waits_for_all(
     let writer = site.start(site.run(&["-v", "k", "--", "touch", "written"]));
     until("it waits", || writer.err().contains("waiting for k"));
     // A reader does not overtake it while it waits.
-    site.finish(site.run(&["-nq", "--shared", "k", "--", "true"])).is_silent(75);
+    site.finish(site.run(&["-nq", "--shared", "k", "--", "true"])).silent(75);
     let text = site.finish(site.task("show", &["k"])).out;
     assert_eq!(text.matches("mode     shared").count(), 2, "{text}");
     assert!(!site.path("written").exists());
     site.go();
-    readers.into_iter().for_each(|reader| reader.finish().is_silent(0));
+    readers.into_iter().for_each(|reader| drop(reader.finish().silent(0)));
     writer.finish();
     assert!(site.path("written").exists());
 }
@@ -44,6 +44,6 @@ fn permits_are_taken_by_number_and_shown_so() {
     let table = site.finish(site.task("ls", &["--all"])).out;
     assert!(table.contains(") 2/3 ") && table.contains(") 1/3 "), "{table}");
     site.go();
-    [two, one].into_iter().for_each(|holder| holder.finish().is_silent(0));
-    site.finish(site.run(&["-n", "--permits", "3/3", "k", "--", "true"])).is_silent(0);
+    [two, one].into_iter().for_each(|holder| drop(holder.finish().silent(0)));
+    site.finish(site.run(&["-n", "--permits", "3/3", "k", "--", "true"])).silent(0);
 }

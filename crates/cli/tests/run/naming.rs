@@ -1,13 +1,12 @@
 //! Locks on the keys of other libraries (`--naming`).
 
-use servers::{Flavor, Reply, Server};
+use servers::{Flavor, Reply};
 
-use crate::harness::{OURS, Site, until};
+use crate::harness::{Site, until};
 
 #[test]
 fn the_key_is_the_librarys_wherever_it_is_said_and_each_task_finds_it_by_name() {
-    let server = Server::start(Flavor::Redis70);
-    let site = Site::on(&server.url());
+    let (server, site) = Site::on_server(Flavor::Redis70);
     let naming = ["--naming", "shedlock:prod"];
     let script = "printf %s \"$LEASEHOLD_KEY\" > key; until [ -e go ]; do sleep 0.02; done";
     let holder = site.start(site.run_script(&[&naming[..], &["nightly"]].concat(), script));
@@ -21,23 +20,22 @@ fn the_key_is_the_librarys_wherever_it_is_said_and_each_task_finds_it_by_name() 
     assert!(task(&["show", "nightly"]).out.contains("job-lock:prod:nightly"));
     assert!(task(&["ls", "night"]).out.contains("job-lock:prod:nightly"));
     assert!(task(&["ls", "--all"]).out.contains("job-lock:prod:nightly"));
-    task(&["ls", "-q", "day"]).is_silent(0);
+    task(&["ls", "-q", "day"]).silent(0);
     task(&["break", "nightly", "--fence", "1"]).says(75, &["job-lock:prod:nightly"]);
     site.go();
-    holder.finish().is_silent(0);
+    holder.finish().silent(0);
 }
 
 #[test]
 fn a_run_wakes_a_waiter_of_python_redis_lock() {
-    let server = Server::start(Flavor::Valkey91);
-    let site = Site::on(&server.url());
+    let (server, site) = Site::on_server(Flavor::Valkey91);
     for words in [&["run", "--naming", "python-redis-lock"][..], &["once", "--naming", "python-redis-lock"]] {
         let words = [words, &["--store", site.store(), "k", "--", "true"]].concat();
-        site.finish(site.leasehold(&words)).is_silent(0);
+        site.finish(site.leasehold(&words)).silent(0);
         assert_eq!(server.text(&["LRANGE", "lock-signal:k", "0", "-1"]), list(&["1"]), "{words:?}");
         until("the signal is over", || server.text(&["EXISTS", "lock-signal:k"]) == Reply::Integer(0));
     }
-    site.finish(site.run(&["lock:k", "--", "true"])).is_silent(0);
+    site.finish(site.run(&["lock:k", "--", "true"])).silent(0);
     assert_eq!(server.text(&["EXISTS", "lock-signal:k"]), Reply::Integer(0), "nobody asked for it");
 }
 
@@ -51,15 +49,6 @@ fn a_naming_that_there_is_not_and_two_names_for_one_lock_are_64() {
     let run = |words: &[&str]| site.finish(site.run(&[words, &["--", "true"]].concat()));
     run(&["--naming", "redlok", "k"]).says(64, &["--naming: redlok: ", "redlock.net"]);
     run(&["--naming", "exclusive-lock", "a b", "a.b"]).says(64, &["exclusive-lock:a-b: leave one out"]);
-    run(&["--naming", "exclusive-lock", "a b", "a b"]).is_silent(0);
+    run(&["--naming", "exclusive-lock", "a b", "a b"]).silent(0);
     run(&["--naming", "pottery", ""]).says(64, &["the key is empty"]);
-}
-
-/// The inner and the outer run would wait for each other, by whichever name they use the key.
-#[test]
-fn a_run_within_a_run_is_refused_by_the_key_and_not_by_the_name() {
-    let site = Site::new();
-    let inner = format!("{OURS} run redlock:k -- true");
-    site.finish(site.run_script(&["--naming", "pottery", "k"], &inner))
-        .says(64, &["redlock:k: a run around this one"]);
 }

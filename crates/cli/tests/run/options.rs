@@ -20,11 +20,11 @@ fn busy_ends_with_the_code_that_was_asked_for_also_when_the_time_is_up() {
         (&["-w", "1s", "-E9"], 9),
         (&["-w0", "-E0"], 0),
     ] {
-        let done = site.finish(site.run(&[options, &["k", "--", "true"]].concat()));
-        done.says(code, &["k: ", "held by the holder ("]);
+        site.finish(site.run(&[options, &["k", "--", "true"]].concat()))
+            .says(code, &["k: ", "held by the holder ("]);
     }
     // Only `busy` gets another code.
-    site.finish(site.run(&["-E", "9", "other", "--", "sh", "-c", "exit 4"])).is_silent(4);
+    site.finish(site.run(&["-E", "9", "other", "--", "sh", "-c", "exit 4"])).silent(4);
     site.finish(site.run(&["-E", "9", "other", "--", "./missing"])).says(127, &["not run"]);
 }
 
@@ -39,10 +39,10 @@ fn a_waiting_request_is_told_the_holder_once_if_it_asks_for_it() {
     // After several requests.
     std::thread::sleep(Duration::from_millis(500));
     site.go();
-    holder.finish().is_silent(0);
+    holder.finish().silent(0);
     let done = verbose.finish();
     assert_eq!(done.err.matches("waiting for k, held by").count(), 1, "{done:?}");
-    plain.finish().is_silent(0);
+    plain.finish().silent(0);
     let done = quiet.finish();
     assert!(!done.err.contains("held by"), "{done:?}");
     let done = site.finish(site.run(&["-v", "free", "--", "true"]));
@@ -56,13 +56,13 @@ fn a_longest_hold_ends_the_command_with_70_and_says_that_it_was_that() {
             let script = "echo $$ > running; exec sleep 60";
             let _ = std::fs::remove_file(site.path("running"));
             let started = Instant::now();
-            let done = site.finish(site.run_script(&[options, &["k"]].concat(), script));
-            done.says(70, &["k: held for as long as --max-hold 2s allows", "ended"]);
+            site.finish(site.run_script(&[options, &["k"]].concat(), script))
+                .says(70, &["k: held for as long as --max-hold 2s allows", "ended"]);
             let lasted = started.elapsed();
             assert!(lasted >= Duration::from_secs(2), "{lasted:?}");
             assert!(lasted < Duration::from_millis(3500), "{lasted:?}");
             assert!(!is_alive(&site.read("running")));
-            site.finish(site.run(&["-n", "k", "--", "true"])).is_silent(0);
+            site.finish(site.run(&["-n", "k", "--", "true"])).silent(0);
         }
     }
 }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::num::NonZero;
 use std::os::unix::process::ExitStatusExt as _;
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, Command};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use rustix::process::Signal;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
-use crate::harness::{LIMIT, OURS, Site, until};
+use crate::harness::{LIMIT, OURS, Site, end_of};
 
 pub(crate) const CTRL_C: &str = "\x03";
 pub(crate) const CTRL_D: &str = "\x04";
@@ -95,6 +95,27 @@ impl Pty {
         self.wait_for(&format!("{line}\r\n"));
     }
 
+    /// Types keys, and waits until this is shown.
+    #[track_caller]
+    pub(crate) fn types_until(&mut self, keys: &str, shown: &str) {
+        self.types(keys);
+        self.wait_for(shown);
+    }
+
+    /// Types a line, and waits until this is shown behind it.
+    #[track_caller]
+    pub(crate) fn enters_until(&mut self, line: &str, shown: &str) {
+        self.enters(line);
+        self.wait_for(shown);
+    }
+
+    /// Presses Ctrl-Z, and waits for the shell's prompt.
+    #[track_caller]
+    pub(crate) fn is_stopped(&mut self) {
+        self.types_until(CTRL_Z, "Stopped");
+        self.wait_for("> ");
+    }
+
     /// Waits until this is shown, after the text of earlier waits.
     #[track_caller]
     pub(crate) fn wait_for(&mut self, text: &str) {
@@ -126,31 +147,41 @@ impl Pty {
         self.terminal().contents()
     }
 
+    /// The screen, once it shows all of this.
+    #[track_caller]
+    pub(crate) fn shows(&self, words: &[&str]) -> String {
+        let end = Instant::now() + LIMIT;
+        loop {
+            let screen = self.screen();
+            if words.iter().all(|word| screen.contains(word)) {
+                return screen;
+            }
+            assert!(Instant::now() < end, "no {words:?} on the screen:\n{screen}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// The same after these keys.
+    #[track_caller]
+    pub(crate) fn draws(&mut self, keys: &str, words: &[&str]) -> String {
+        self.types(keys);
+        self.shows(words)
+    }
+
     /// The first process of the session.
     pub(crate) fn id(&self) -> u32 {
         self.leader.id()
     }
 
-    /// Waits for the end of the session's first process.
-    #[track_caller]
-    pub(crate) fn finish(&mut self) -> ExitStatus {
-        let mut status = None;
-        until("the end of the session", || {
-            status = self.leader.try_wait().expect("a child can be waited for");
-            status.is_some()
-        });
-        status.expect("it has ended")
-    }
-
     #[track_caller]
     pub(crate) fn ends_with(&mut self, code: i32) {
-        let status = self.finish();
+        let status = end_of(&mut self.leader);
         assert_eq!(status.code(), Some(code), "{status}: {:?}", self.all());
     }
 
     #[track_caller]
     pub(crate) fn dies_of(&mut self, signal: Signal) {
-        let status = self.finish();
+        let status = end_of(&mut self.leader);
         assert_eq!(status.signal(), Some(signal.as_raw()), "{status}: {:?}", self.all());
     }
 }

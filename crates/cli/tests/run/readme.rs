@@ -78,15 +78,13 @@ fn each_line_that_runs_a_command_does_so_under_its_lock_and_with_a_fence() {
         let line = &at(&server, line);
         let site = Site::new();
         with_program(&site, line);
-        let done = say(&site, line);
-        done.is_silent(0);
+        let done = say(&site, line).silent(0);
         let (command, fence) = done.out.lines().next().unwrap().rsplit_once(' ').unwrap();
         assert_eq!(command, line.split_once(" -- ").unwrap().1, "{done:?}");
         assert!(fence.parse::<u64>().unwrap() > 0, "{done:?}");
         assert!(done.out.ends_with("\n0\n"), "nobody held {line}: {done:?}");
         // Jobs that run once, or once per period, are not run again; everything else is.
-        let again = say(&site, line);
-        again.is_silent(0);
+        let again = say(&site, line).silent(0);
         let runs_again = line.starts_with("leasehold run") || line.contains(" --now ");
         assert_eq!(again.out.is_empty(), !runs_again, "{line}: {again:?}");
     }
@@ -99,8 +97,7 @@ fn a_run_that_does_not_wait_says_so_by_its_code_or_not_at_all() {
         let site = Site::new();
         with_program(&site, line);
         let _others = others(&site, key(line));
-        let done = say(&site, line);
-        assert_eq!(done.out, "", "{line}");
+        let done = say(&site, line).out_is("");
         (done.status.code().unwrap(), done.err.is_empty())
     });
     assert_eq!(codes.collect::<Vec<_>>(), [(75, false), (0, true)], "{waits_not:?}");
@@ -112,11 +109,9 @@ fn show_and_ls_name_the_holder_and_break_ends_its_lease() {
     let say = |line: &str| say(&site, line);
     assert_eq!(say(line("show")).status.code(), Some(1));
     let _others = others(&site, key(line("show")));
-    say(line("show")).is_silent(0);
-    let list = say(line("ls"));
-    list.is_silent(0);
-    assert!(list.out.contains("nightly"), "{list:?}");
-    say(line("metrics")).is_silent(0);
+    say(line("show")).silent(0);
+    say(line("ls")).silent(0).out_has(&["nightly"]);
+    say(line("metrics")).silent(0);
     let mut follows = Pty::start(&site, "env", &[&format!("PATH={}", path()), "sh", "-c", line("watch")]);
     follows.wait_for("\"key\":\"nightly\"");
     let mut screen = Pty::start(&site, "env", &[&format!("PATH={}", path()), "sh", "-c", line("top")]);
@@ -128,7 +123,7 @@ fn show_and_ls_name_the_holder_and_break_ends_its_lease() {
     let shown = say("leasehold show deploy").out;
     let fence = shown.lines().find_map(|line| line.strip_prefix("fence    ")).unwrap();
     let written = breaks.rsplit(' ').next().unwrap();
-    say(&breaks.replace(written, fence)).is_silent(0);
+    say(&breaks.replace(written, fence)).silent(0);
     assert_eq!(say("leasehold show -q deploy").status.code(), Some(1));
     assert_eq!(say(line("forget")).status.code(), Some(1), "it was not done");
 }
@@ -144,9 +139,7 @@ fn a_server_is_diagnosed_mended_and_measured() {
     server.text(&mends.split(' ').collect::<Vec<_>>());
     let done = say(&site, &at(&server, line("doctor")));
     assert!(matches!(done.status.code(), Some(0 | 1)) && done.out.contains(": 0 unsafe, "), "{done:?}");
-    let done = say(&site, &at(&server, line("bench")));
-    assert_eq!(done.status.code(), Some(0), "{done:?}");
-    assert!(done.out.contains("pairs a second"), "{done:?}");
+    say(&site, &at(&server, line("bench"))).exits_with(0).out_has(&["pairs a second"]);
 }
 
 #[test]
@@ -157,5 +150,5 @@ fn the_rest_of_a_script_has_the_lock_until_it_ends() {
     let done = say(&site, &script);
     let (busy, fence) = done.out.trim().split_once(' ').unwrap();
     assert!(busy == "75" && fence.parse::<u64>().unwrap() > 0, "{done:?}");
-    site.finish(site.run(&["-w", "10", "deploy", "--", "true"])).is_silent(0);
+    site.finish(site.run(&["-w", "10", "deploy", "--", "true"])).silent(0);
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::thread;
 
 use serde_json::{Value, json};
-use servers::{Flavor, Server};
+use servers::Flavor;
 
 use crate::harness::{OURS, Running, Site, until};
 
@@ -23,8 +23,7 @@ fn several_keys_have_one_fence_in_any_order_of_their_names() {
                       for key in b a c; do \"$L\" show --json $key || exit 1; done";
         let mut command = site.run_script(&["b", "c", "a", "b"], script);
         command.env("L", OURS);
-        let done = site.finish(command);
-        done.is_silent(0);
+        let done = site.finish(command).silent(0);
         let lines: Vec<_> = done.out.lines().collect();
         assert_eq!(lines[..4], ["a", "a", "b", "c"]);
         assert_eq!(lines.len(), 8, "{done:?}");
@@ -44,18 +43,16 @@ fn several_keys_have_one_fence_in_any_order_of_their_names() {
 fn a_request_for_several_keys_gets_all_or_none_and_learns_which_is_held() {
     for site in Site::on_each_store(Flavor::Valkey91) {
         let holder = holder(&site, &["b", "c"]);
-        let done = site.finish(site.run(&["-n", "a", "b", "d", "--", "true"]));
-        done.says(75, &["leasehold: b: held by the holder ("]);
+        site.finish(site.run(&["-n", "a", "b", "d", "--", "true"]))
+            .says(75, &["leasehold: b: held by the holder ("]);
         for key in ["a", "d"] {
             assert_eq!(shown(&site, key)["held"], false, "{key}");
         }
         let waiter = site.start(site.run(&["-v", "a", "c", "--", "true"]));
         until("it waits", || waiter.err().contains("waiting for c, held by the holder ("));
         site.go();
-        holder.finish().is_silent(0);
-        let done = waiter.finish();
-        assert_eq!(done.status.code(), Some(0), "{done:?}");
-        assert!(done.err.contains("leasehold: a, c: taken at "), "{done:?}");
+        holder.finish().silent(0);
+        waiter.finish().exits_with(0).err_has(&["leasehold: a, c: taken at "]);
     }
 }
 
@@ -69,7 +66,7 @@ fn runs_that_name_the_same_keys_in_other_orders_never_wait_for_each_other_in_a_c
                 scope.spawn(move || {
                     for _ in 0..10 {
                         let add = "read n < number; echo $((n + 1)) > number";
-                        site.finish(site.run_script(keys, add)).is_silent(0);
+                        site.finish(site.run_script(keys, add)).silent(0);
                     }
                 });
             }
@@ -79,26 +76,10 @@ fn runs_that_name_the_same_keys_in_other_orders_never_wait_for_each_other_in_a_c
 }
 
 #[test]
-fn one_key_that_is_held_around_us_is_refused_by_its_name() {
-    let site = Site::new();
-    let nested = |words: &[&str]| {
-        let mut command = site.run(&["x", "y", "--", OURS]);
-        command.args(words);
-        site.finish(command)
-    };
-    nested(&["run", "a", "y", "--", "true"]).says(64, &["leasehold: y: a run around this one holds it"]);
-    let further_in = ["run", "z", "--", OURS, "run", "a", "x", "--", "true"];
-    nested(&further_in).says(64, &["x: a run around this one holds it"]);
-    nested(&["hold", "a", "x"]).says(64, &["x: a run around this one holds it"]);
-    let done = nested(&["run", "b", "a", "--", "printenv", "LEASEHOLD_KEYS"]);
-    assert_eq!(done.out, "x\ny\na\nb\n");
-}
-
-#[test]
 fn events_name_the_keys_and_the_one_in_the_way() {
     let site = Site::new();
     let holder = holder(&site, &["b"]);
-    site.finish(site.telling("run", "-q -w 200ms c b a -- true")).is_silent(75);
+    site.finish(site.telling("run", "-q -w 200ms c b a -- true")).silent(75);
     let told = site.events("events");
     assert_eq!(told.len(), 2, "{told:?}");
     for (event, name) in told.iter().zip(["waiting", "busy"]) {
@@ -106,8 +87,8 @@ fn events_name_the_keys_and_the_one_in_the_way() {
         assert_eq!(event["keys"], json!(["a", "b", "c"]));
     }
     site.go();
-    holder.finish().is_silent(0);
-    site.finish(site.telling("run", "-q b a -- true")).is_silent(0);
+    holder.finish().silent(0);
+    site.finish(site.telling("run", "-q b a -- true")).silent(0);
     let told = site.events("events");
     assert_eq!((&told[0]["event"], &told[0]["key"]), (&json!("acquired"), &json!("a")), "{told:?}");
     assert_eq!(told[0]["keys"], json!(["a", "b"]));
@@ -123,8 +104,7 @@ fn a_script_holds_several_keys_under_the_fence_that_it_reads() {
     );
     let mut command = site.process("bash", &["-c", &script]);
     command.env("LEASEHOLD_STORE", site.store());
-    let done = site.finish(command);
-    done.is_silent(0);
+    let done = site.finish(command).silent(0);
     let lines: Vec<_> = done.out.lines().collect();
     for line in &lines[1..3] {
         let seen: Value = serde_json::from_str(line).unwrap();
@@ -135,8 +115,7 @@ fn a_script_holds_several_keys_under_the_fence_that_it_reads() {
 
 #[test]
 fn the_loss_of_one_key_is_the_loss_of_all_and_names_it() {
-    let server = Server::start(Flavor::Redis82);
-    let site = Site::on(&server.url());
+    let (server, site) = Site::on_server(Flavor::Redis82);
     let run = site.holder(&["--ttl", "3", "a", "b"]);
     server.text(&["DEL", "b"]);
     run.finish().says(70, &["a, b: lease lost", ": b: "]);

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use servers::{Flavor, Proxy, Server};
+use servers::{Flavor, Server};
 
 use crate::harness::{OURS, Site, is_alive, until};
 
@@ -18,14 +18,12 @@ fn each_signal_is_passed_on_and_the_commands_own_end_is_ours() {
         let script = format!(
             "trap 'echo got {number}; exit 7' {number}; echo $$ > running; while :; do sleep 0.02; done"
         );
-        let run = site.start(site.run_script(&["k"], &script));
-        site.wait_for("running");
+        let (run, _) = site.running(site.run_script(&["k"], &script));
         run.signal(signal);
-        let done = run.finish();
-        assert_eq!(done.status.code(), Some(7), "{done:?}");
+        let done = run.finish().exits_with(7);
         assert_eq!(done.out, format!("got {number}\n"));
     }
-    site.finish(site.run(&["-n", "k", "--", "true"])).is_silent(0);
+    site.finish(site.run(&["-n", "k", "--", "true"])).silent(0);
 }
 
 #[test]
@@ -37,7 +35,7 @@ fn a_signal_reaches_all_that_the_command_started_and_we_die_of_it_too() {
     run.signal(Signal::TERM);
     run.finish().died_of(Signal::TERM);
     until("all have ended", || !is_alive(&command) && !is_alive(&child));
-    site.finish(site.run(&["-n", "k", "--", "true"])).is_silent(0);
+    site.finish(site.run(&["-n", "k", "--", "true"])).silent(0);
 }
 
 #[test]
@@ -54,7 +52,7 @@ fn a_second_wish_to_end_kills() {
     run.signal(Signal::INT);
     run.finish().died_of(Signal::KILL);
     assert!(!is_alive(&command));
-    site.finish(site.run(&["-n", "k", "--", "true"])).is_silent(0);
+    site.finish(site.run(&["-n", "k", "--", "true"])).silent(0);
 }
 
 /// timeout(1) sends each signal to its child, and then to the group of its child.
@@ -63,13 +61,12 @@ fn a_signal_that_is_sent_twice_at_once_is_one_wish() {
     let site = Site::new();
     for _ in 0..4 {
         let script = "exec 2> /dev/null; trap 'sleep 0.3; exit 7' TERM; echo $$ > running; while :; do sleep 0.02; done";
-        let run = site.start(site.run_script(&["k"], script));
-        site.wait_for("running");
+        let (run, _) = site.running(site.run_script(&["k"], script));
         run.signal(Signal::TERM);
         // The first has been read by then, or the kernel makes one of two.
         thread::sleep(Duration::from_millis(5));
         run.signal(Signal::TERM);
-        run.finish().is_silent(7);
+        run.finish().silent(7);
         fs::remove_file(site.path("running")).unwrap();
     }
 }
@@ -86,7 +83,7 @@ fn a_signal_while_waiting_ends_us_of_it_and_leaves_nothing() {
             waiter.finish().died_of(signal);
         }
         drop(holder);
-        site.finish(site.run(&["-n", "k", "--", "true"])).is_silent(0);
+        site.finish(site.run(&["-n", "k", "--", "true"])).silent(0);
         assert_eq!(site.read("ran"), "");
     }
     // Only the last fence of the key is left.
@@ -96,10 +93,8 @@ fn a_signal_while_waiting_ends_us_of_it_and_leaves_nothing() {
 
 #[test]
 fn a_signal_while_a_server_is_silent_ends_us_at_once() {
-    let server = Server::start(Flavor::Redis62);
-    let proxy = Proxy::before(&server);
+    let (_server, proxy, site) = Site::on_proxy(Flavor::Redis62);
     proxy.black_hole();
-    let site = Site::on(&proxy.url());
     let run = site.start(site.run(&["-v", "k", "--", "true"]));
     until("it connects", || run.err().contains("k: asking "));
     let sent = Instant::now();
@@ -113,12 +108,10 @@ fn the_command_ignores_signals_that_nohup_made_us_ignore() {
     let site = Site::new();
     let inner = "echo $$ > running; until [ -e go ]; do sleep 0.02; done; grep SigIgn /proc/$$/status";
     let script = format!("trap '' HUP; exec {OURS} run --store {} k -- sh -c '{inner}'", site.store());
-    let run = site.start(site.process("sh", &["-c", &script]));
-    site.wait_for("running");
+    let (run, _) = site.running(site.process("sh", &["-c", &script]));
     run.signal(Signal::HUP);
     site.go();
-    let done = run.finish();
-    done.is_silent(0);
+    let done = run.finish().silent(0);
     assert!(done.out.trim().ends_with('1'), "{done:?}");
 }
 
@@ -127,7 +120,7 @@ fn the_command_ignores_signals_that_nohup_made_us_ignore() {
 fn the_exit_code_of_the_command_is_seen_also_if_sigchld_was_ignored() {
     let site = Site::new();
     let script = format!("trap '' CHLD; exec {OURS} run --store {} k -- sh -c 'exit 5'", site.store());
-    site.finish(site.process("sh", &["-c", &script])).is_silent(5);
+    site.finish(site.process("sh", &["-c", &script])).silent(5);
 }
 
 #[test]
@@ -139,7 +132,7 @@ fn runs_that_are_interrupted_at_any_moment_leave_no_lock() {
             thread::sleep(Duration::from_millis(moment));
             run.signal(Signal::TERM);
             run.finish().died_of(Signal::TERM);
-            site.finish(site.run(&["-n", "k", "--", "true"])).is_silent(0);
+            site.finish(site.run(&["-n", "k", "--", "true"])).silent(0);
         }
     }
 }

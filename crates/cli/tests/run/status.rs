@@ -26,8 +26,7 @@ fn tells(site: &Site, done: &Done, expected: &[&str]) -> Vec<Value> {
 fn a_run_tells_what_happens_from_the_grant_to_the_release() {
     let site = Site::new();
     let words = "--ttl 2 --label 'web \"3\"' k -- sh -c 'sleep 2.5; echo $LEASEHOLD_FENCE; exit 3'";
-    let done = site.finish(site.telling("run", words));
-    done.is_silent(3);
+    let done = site.finish(site.telling("run", words)).silent(3);
     let told = tells(&site, &done, &["acquired", "renewed", "ended", "released"]);
     let acquired = &told[0];
     assert_eq!(acquired["key"], "k");
@@ -37,35 +36,25 @@ fn a_run_tells_what_happens_from_the_grant_to_the_release() {
     assert_eq!(acquired["fence"].to_string(), done.out.trim());
     assert!(told[1]["remaining_ms"].as_u64().unwrap() <= 2000, "{told:?}");
     assert_eq!(told[told.len() - 2]["code"], 3);
-}
 
-#[test]
-fn a_death_by_signal_is_reported_by_its_number() {
-    let site = Site::new();
-    let done = site.finish(site.telling("run", "k -- sh -c 'kill -9 $$'"));
-    done.died_of(Signal::KILL);
-    let told = tells(&site, &done, &["acquired", "ended", "released"]);
-    assert_eq!(told[1]["signal"], 9);
+    let done = site.finish(site.telling("run", "k -- sh -c 'kill -9 $$'")).died_of(Signal::KILL);
+    assert_eq!(tells(&site, &done, &["acquired", "ended", "released"])[1]["signal"], 9);
 }
 
 #[test]
 fn a_run_and_a_hold_that_report_events_receive_signals_as_without() {
-    let server = Server::start(Flavor::Redis82);
-    let site = Site::on(&server.url());
+    let (_server, site) = Site::on_server(Flavor::Redis82);
     let script = "exec 2> /dev/null; trap 'exit 7' TERM; echo $$ > running; while :; do sleep 0.02; done";
-    let run = site.start(site.telling("run", &format!("k -- sh -c \"{script}\"")));
-    site.wait_for("running");
+    let (run, _) = site.running(site.telling("run", &format!("k -- sh -c \"{script}\"")));
     run.signal(Signal::TERM);
-    let done = run.finish();
-    done.is_silent(7);
+    let done = run.finish().silent(7);
     tells(&site, &done, &["acquired", "ended", "released"]);
 
     let words = format!("exec 7> events; exec leasehold hold --store {} --status-fd 7 k", site.store());
     let hold = site.start(crate::shell::in_shell(&site, "sh", &["-c", &format!("{words} > fence")]));
     site.wait_for("fence");
     hold.signal(Signal::TERM);
-    let done = hold.finish();
-    done.died_of(Signal::TERM);
+    let done = hold.finish().died_of(Signal::TERM);
     tells(&site, &done, &["acquired", "released"]);
 }
 
@@ -77,12 +66,10 @@ fn a_run_that_waits_names_the_holder_and_one_that_fails_the_reason() {
     let told_to_end = site.start(site.telling("run", "k -- true"));
     until("it waits", || names(&site.events("events")) == ["waiting"]);
     told_to_end.signal(Signal::TERM);
-    let done = told_to_end.finish();
-    done.died_of(Signal::TERM);
+    let done = told_to_end.finish().died_of(Signal::TERM);
     tells(&site, &done, &["waiting"]);
 
-    let done = site.finish(site.telling("run", "-w 100ms -qE9 k -- true"));
-    done.is_silent(9);
+    let done = site.finish(site.telling("run", "-w 100ms -qE9 k -- true")).silent(9);
     let told = tells(&site, &done, &["waiting", "busy"]);
     assert!(told[0]["held_by"].as_str().unwrap().starts_with("the holder ("), "{told:?}");
     assert!(told[0]["remaining_ms"].as_u64().unwrap() <= 30_000, "{told:?}");
@@ -94,28 +81,24 @@ fn a_run_that_waits_names_the_holder_and_one_that_fails_the_reason() {
     let waiter = site.start(site.telling("run", "k -- true"));
     until("it waits", || names(&site.events("events")) == ["waiting"]);
     site.go();
-    holder.finish().is_silent(0);
+    holder.finish().silent(0);
     let done = waiter.finish();
     tells(&site, &done, &["waiting", "acquired", "ended", "released"]);
 }
 
 #[test]
 fn a_loss_is_reported_and_then_the_exit_of_the_command() {
-    let server = Server::start(Flavor::Valkey91);
-    let site = Site::on(&server.url());
+    let (server, site) = Site::on_server(Flavor::Valkey91);
     let words = "--ttl 600ms k -- sh -c 'echo $$ > running; exec sleep 60'";
-    let lost = site.start(site.telling("run", words));
-    site.wait_for("running");
+    let (lost, _) = site.running(site.telling("run", words));
     server.text(&["DEL", "k"]);
-    let done = lost.finish();
-    done.says(70, &["lease lost"]);
+    lost.finish().says(70, &["lease lost"]);
     let mut told = site.events("events");
     told.retain(|event| event["event"] != "renewed");
     assert_eq!(names(&told), ["acquired", "lost", "ended"]);
     assert!(told[1]["reason"].as_str().unwrap().contains("deleted"), "{told:?}");
 
-    let done = site.finish(site.telling("run", "--max-hold 500ms k -- sleep 60"));
-    done.says(70, &["--max-hold"]);
+    site.finish(site.telling("run", "--max-hold 500ms k -- sleep 60")).says(70, &["--max-hold"]);
     let told = site.events("events");
     assert!(told.iter().any(|event| event["event"] == "lost"), "{told:?}");
 }
@@ -123,15 +106,13 @@ fn a_loss_is_reported_and_then_the_exit_of_the_command() {
 #[test]
 fn every_failure_is_an_event_with_the_exit_code() {
     let site = Site::new();
-    let done = site.finish(site.telling("run", "k -- ./missing"));
-    done.says(127, &["not run"]);
+    let done = site.finish(site.telling("run", "k -- ./missing")).says(127, &["not run"]);
     let told = tells(&site, &done, &["acquired", "released", "failed"]);
     assert_eq!(told[2]["code"], 127);
     assert!(told[2]["reason"].as_str().unwrap().contains("not run"), "{told:?}");
 
     let nowhere = Site::on("redis://127.0.0.1:1");
-    let done = nowhere.finish(nowhere.telling("run", "-w 1 k -- true"));
-    done.says(69, &["no answer"]);
+    let done = nowhere.finish(nowhere.telling("run", "-w 1 k -- true")).says(69, &["no answer"]);
     assert_eq!(tells(&nowhere, &done, &["failed"])[0]["code"], 69);
 }
 
@@ -148,11 +129,9 @@ fn the_command_has_neither_the_descriptor_nor_the_events() {
 #[test]
 fn keys_are_written_as_json_has_them() {
     let site = Site::new();
-    let done = site.finish(site.telling("run", "'a\"b\\ ä' -- true"));
-    done.is_silent(0);
+    site.finish(site.telling("run", "'a\"b\\ ä' -- true")).silent(0);
     assert_eq!(site.events("events")[0]["key"], "a\"b\\ ä");
-    let done = site.finish(site.telling("run", "\"$(printf 'a\\377')\" -- true"));
-    done.is_silent(0);
+    site.finish(site.telling("run", "\"$(printf 'a\\377')\" -- true")).silent(0);
     assert_eq!(site.events("events")[0]["key"], "a\\xff");
 }
 
@@ -167,7 +146,7 @@ fn a_reader_that_is_gone_or_does_not_read_changes_nothing() {
         );
         site.start(site.process("bash", &["-c", &script]))
     });
-    runs.into_iter().for_each(|run| run.finish().is_silent(5));
+    runs.into_iter().for_each(|run| drop(run.finish().silent(5)));
 }
 
 #[test]
@@ -180,7 +159,7 @@ fn a_pipe_that_is_full_keeps_no_lease_from_being_renewed() {
          {{ until [ -s code ]; do sleep 0.05; done; }}",
         site.store()
     );
-    site.finish(site.process("bash", &["-c", &script])).is_silent(0);
+    site.finish(site.process("bash", &["-c", &script])).silent(0);
     assert_eq!(site.read("code"), "5");
 }
 

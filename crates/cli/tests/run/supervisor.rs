@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Signal, geteuid};
-use servers::{Flavor, Proxy, Server};
+use servers::Flavor;
 
 use crate::harness::{OURS, Running, SECRET, Site, child_of, is_alive, kill, kill_with, until};
 
@@ -63,9 +63,7 @@ fn a_stop_of_leasehold_past_its_lease_ends_all_of_the_command_before_the_lock_is
         let next = site.start(site.run_script(&["k"], &format!("{look} 2> /dev/null; true")));
         until("all are gone", || are_gone(&all));
         assert!(Instant::now() < end + ALLOWED + SLACK, "{:?} too late", end.elapsed());
-        let next = next.finish();
-        next.is_silent(0);
-        assert_eq!(next.out, "", "alive under another's lock");
+        next.finish().silent(0).out_is("");
         run.signal(Signal::CONT);
         run.finish().says(70, &["k: lease lost, so the command was ended"]);
     }
@@ -73,8 +71,7 @@ fn a_stop_of_leasehold_past_its_lease_ends_all_of_the_command_before_the_lock_is
 
 #[test]
 fn a_lock_that_was_deleted_ends_what_the_command_left_in_other_sessions_too() {
-    let server = Server::start(Flavor::Redis70);
-    let site = Site::on(&server.url());
+    let (server, site) = Site::on_server(Flavor::Redis70);
     let (run, all) = scattered(&site, &["--ttl", "1500ms", "--grace", "100ms", "k"]);
     server.text(&["DEL", "k"]);
     run.finish().says(70, &["k: lease lost, so the command was ended", "deleted"]);
@@ -87,8 +84,7 @@ fn a_kill_of_leasehold_and_its_supervisor_at_once_ends_the_command_16_times_of_1
     for _ in 0..16 {
         let site = Site::new();
         let script = "echo $$ > running; while :; do sleep 0.05; done";
-        let run = site.start(site.run_script(&["k"], script));
-        let command = site.wait_for("running");
+        let (run, command) = site.running(site.run_script(&["k"], script));
         let both = [run.id().to_string(), supervisor_of(&run)];
         for signal in [Signal::STOP, Signal::KILL] {
             both.iter().for_each(|process| kill_with(process, signal));
@@ -121,14 +117,12 @@ fn a_kill_of_the_supervisor_ends_all_of_the_command_and_us_with_70() {
     kill(&supervisor_of(&run));
     run.finish().says(70, &["k: the supervisor of the command was killed"]);
     assert!(are_gone(&all));
-    site.finish(site.run(&["-n", "k", "--", "true"])).is_silent(0);
+    site.finish(site.run(&["-n", "k", "--", "true"])).silent(0);
 }
 
 #[test]
 fn a_stop_of_the_supervisor_ends_all_of_the_command_by_the_leases_end() {
-    let server = Server::start(Flavor::Redis82);
-    let proxy = Proxy::before(&server);
-    let site = Site::on(&proxy.url());
+    let (_server, proxy, site) = Site::on_proxy(Flavor::Redis82);
     let ttl = Duration::from_secs(2);
     let (run, all) = scattered(&site, &["--ttl", "2", "k"]);
     let supervisor = supervisor_of(&run);
@@ -161,8 +155,7 @@ fn a_supervisor_that_was_stopped_is_woken_by_a_second_wish_to_end() {
 
 #[test]
 fn a_supervisor_that_was_stopped_is_woken_when_the_lock_is_lost() {
-    let server = Server::start(Flavor::Valkey91);
-    let site = Site::on(&server.url());
+    let (server, site) = Site::on_server(Flavor::Valkey91);
     let run = site.holder(&["--ttl", "1500ms", "k"]);
     let command = site.read("running");
     kill_with(&supervisor_of(&run), Signal::STOP);
@@ -236,8 +229,7 @@ fn a_process_that_we_may_not_kill_is_named_and_waited_for() {
     assert!(run.err().contains(&format!("leasehold: process {far} (sleep) must end")), "{}", run.err());
     kill_with(&run.id().to_string(), Signal::CONT);
     kill(&far);
-    let done = run.finish();
-    assert_eq!(done.status.code(), Some(70), "{done:?}");
+    let done = run.finish().exits_with(70);
     assert_eq!(done.err.matches("another user").count(), 1, "{done:?}");
 }
 
@@ -255,13 +247,12 @@ fn a_process_that_we_may_not_kill_keeps_the_lock_past_the_longest_hold() {
     mixed.site.finish(mixed.run(&["-n", "k", "--", "true"])).says(75, &["k: held by"]);
     assert!(is_alive(&far));
     kill(&far);
-    let done = run.finish();
-    assert_eq!(done.status.code(), Some(70), "{done:?}");
+    let done = run.finish().exits_with(70);
     assert!(
         done.err.ends_with("so the command was ended: see why it takes so long, or allow more\n"),
         "{done:?}"
     );
-    mixed.site.finish(mixed.run(&["-n", "k", "--", "true"])).is_silent(0);
+    mixed.site.finish(mixed.run(&["-n", "k", "--", "true"])).silent(0);
 }
 
 #[test]
@@ -272,49 +263,43 @@ fn the_supervisor_survives_signals_that_end_other_processes() {
     site.wait_for("running");
     let supervisor = supervisor_of(&run);
     for signal in ["INT", "QUIT", "HUP", "TERM", "USR1", "USR2", "TSTP", "TTIN", "TTOU"] {
-        site.finish(site.process("kill", &[&format!("-{signal}"), &supervisor])).is_silent(0);
+        site.finish(site.process("kill", &[&format!("-{signal}"), &supervisor])).silent(0);
     }
     site.go();
-    run.finish().is_silent(6);
+    run.finish().silent(6);
 }
 
 /// Regression: no message said that the lock of an ended command stays held until its lease ends,
 /// which may take minutes.
 #[test]
 fn a_command_that_was_ended_reports_a_release_that_was_not_confirmed() {
-    let server = Server::start(Flavor::Redis70);
-    let site = Site::on(&server.url());
+    let (server, site) = Site::on_server(Flavor::Redis70);
     let run = site.holder(&["k"]);
     let supervisor = supervisor_of(&run);
     server.stop();
     kill(&supervisor);
-    let done = run.finish();
-    assert_eq!(done.status.code(), Some(70), "{done:?}");
-    assert!(done.err.contains("did not confirm the release"), "{done:?}");
-    assert!(done.err.contains("the supervisor of the command was killed"), "{done:?}");
+    run.finish()
+        .exits_with(70)
+        .err_has(&["did not confirm the release", "the supervisor of the command was killed"]);
 }
 
 #[test]
-fn processes_that_the_command_leaves_running_continue_without_the_lock() {
-    let site = Site::new();
-    site.finish(site.run_script(&["k"], "sleep 60 & echo $! > left")).is_silent(0);
-    site.finish(site.run(&["-n", "k", "--", "true"])).is_silent(0);
-    let left = site.wait_for("left");
-    assert!(is_alive(&left));
-    kill(&left);
-}
-
-#[test]
-fn verbose_tells_how_many_processes_survive_without_the_lock() {
+fn processes_that_the_command_leaves_running_continue_without_the_lock_and_verbose_counts_them() {
     let site = Site::new();
     let script = "sleep 60 & echo $! > one; setsid sleep 60 & echo $! > two";
-    let done = site.finish(site.run_script(&["-v", "k"], script));
-    assert_eq!(done.status.code(), Some(0), "{done:?}");
-    assert!(
-        done.err.contains("k: 2 processes that the command started live on without the lock"),
-        "{done:?}"
-    );
-    ["one", "two"].iter().for_each(|file| kill(&site.wait_for(file)));
+    site.finish(site.run_script(&["k"], script)).silent(0);
+    site.finish(site.run(&["-n", "k", "--", "true"])).silent(0);
+    let end_all = || {
+        for left in ["one", "two"].map(|file| site.wait_for(file)) {
+            assert!(is_alive(&left));
+            kill(&left);
+        }
+    };
+    end_all();
+    let done = site.finish(site.run_script(&["-v", "k"], script)).exits_with(0);
+    let says = "k: 2 processes that the command started live on without the lock";
+    assert!(done.err.contains(says), "{done:?}");
+    end_all();
     let done = site.finish(site.run_script(&["-v", "k"], "true"));
     assert!(!done.err.contains("live on"), "{done:?}");
 }
@@ -328,7 +313,7 @@ fn the_lock_is_kept_until_all_that_the_command_started_has_ended_if_that_is_want
         let left = site.wait_for("left");
         let started = Instant::now();
         until("the lease of the beginning is over", || started.elapsed() > Duration::from_millis(1500));
-        site.finish(site.run(&["-nq", "k", "--", "true"])).is_silent(75);
+        site.finish(site.run(&["-nq", "k", "--", "true"])).silent(75);
         assert!(is_alive(&left));
         // Signals to us are passed to the command.
         if end == Signal::USR1 {
@@ -338,23 +323,20 @@ fn the_lock_is_kept_until_all_that_the_command_started_has_ended_if_that_is_want
         }
         // The shell prints the signal that killed its sleep.
         assert_eq!(run.finish().status.code(), Some(3));
-        site.finish(site.run(&["-n", "k", "--", "true"])).is_silent(0);
+        site.finish(site.run(&["-n", "k", "--", "true"])).silent(0);
         fs::remove_file(site.path("left")).unwrap();
     }
 }
 
 #[test]
 fn a_password_is_neither_in_the_words_nor_in_the_environment_of_the_supervisor() {
-    let server = Server::setup(Flavor::Redis82).password(SECRET).start();
-    let url = server.url().replace("//", &format!("//:{SECRET}@"));
-    let site = Site::on(&url);
+    let (_server, site) = Site::with_password(Flavor::Redis82, SECRET);
     let script = "echo $$ > running; exec sleep 60";
     let from_environment = site.by_environment(&["run", "k", "--", "sh", "-c", script]);
     let by_option = site.run_script(&["-q", "other"], script);
     for command in [from_environment, by_option] {
         let _ = fs::remove_file(site.path("running"));
-        let run = site.start(command);
-        site.wait_for("running");
+        let (run, _) = site.running(command);
         let supervisor = supervisor_of(&run);
         for file in ["cmdline", "environ"] {
             let text = fs::read(format!("/proc/{supervisor}/{file}")).unwrap();

@@ -11,8 +11,7 @@ fn is_the_same_without_us(site: &Site, prefix: &[&str], script: &str) {
     let ours = [OURS, "run", "--store", site.store(), "k", "--"];
     let seen = |with: &[&str]| {
         let words: Vec<_> = prefix.iter().chain(with).chain(&["sh", "-c", script]).copied().collect();
-        let done = site.finish(site.process(words[0], &words[1..]));
-        done.is_silent(0);
+        let done = site.finish(site.process(words[0], &words[1..])).silent(0);
         done.out
     };
     let without_us = seen(&[]);
@@ -56,11 +55,10 @@ fn a_run_works_with_any_standard_stream_closed() {
     let site = Site::new();
     let ours = format!("{} run --store {} k --", OURS, site.store());
     for closed in ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"] {
-        let done = site.finish(site.process("sh", &["-c", &format!("exec {ours} sh -c 'exit 4' {closed}")]));
-        done.is_silent(4);
+        site.finish(site.process("sh", &["-c", &format!("exec {ours} sh -c 'exit 4' {closed}")])).silent(4);
         // The same for an error message that nobody can read.
-        let done = site.finish(site.process("sh", &["-c", &format!("exec {ours} /nonexistent {closed}")]));
-        assert_eq!(done.status.code(), Some(127), "{done:?}");
+        site.finish(site.process("sh", &["-c", &format!("exec {ours} /nonexistent {closed}")]))
+            .exits_with(127);
     }
 }
 
@@ -73,6 +71,6 @@ fn a_reader_that_has_gone_ends_the_command_as_it_does_without_us_and_not_us() {
     assert_eq!(done.err, format!("{}\n", 128 + 13), "{done:?}");
     // Our own messages, to a pipe without a reader.
     let script = format!("{{ {ours} /nonexistent 2>&1; echo $? > code; }} | true");
-    site.finish(site.process("bash", &["-c", &script])).is_silent(0);
+    site.finish(site.process("bash", &["-c", &script])).silent(0);
     assert_eq!(site.read("code"), "127");
 }

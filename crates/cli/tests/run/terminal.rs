@@ -29,8 +29,7 @@ fn is_stopped(number: &str) -> bool {
 fn cat_echoes_and_ends_at_ctrl_d() {
     let site = Site::new();
     let mut pty = Pty::script(&site, "exec $L run k -- cat");
-    pty.types("hello\n");
-    pty.wait_for("hello\r\nhello\r\n");
+    pty.types_until("hello\n", "hello\r\nhello\r\n");
     pty.types(CTRL_D);
     pty.ends_with(0);
 }
@@ -60,14 +59,10 @@ fn vim_is_stopped_by_ctrl_z_and_goes_on_with_fg() {
     }
     let site = Site::new();
     let mut pty = Pty::shell(&site);
-    pty.enters("$L run k -- vim -u NONE -n text");
-    pty.wait_for("\"text\" [New");
+    pty.enters_until("$L run k -- vim -u NONE -n text", "\"text\" [New");
     pty.types("ihello\x1b");
-    pty.types(CTRL_Z);
-    pty.wait_for("Stopped");
-    pty.wait_for("> ");
-    pty.enters("stty -a | grep -o ' icanon'");
-    pty.wait_for(" icanon\r\n");
+    pty.is_stopped();
+    pty.enters_until("stty -a | grep -o ' icanon'", " icanon\r\n");
     pty.enters("fg");
     // The alternate screen.
     pty.wait_for("\x1b[?1049h");
@@ -84,8 +79,7 @@ fn less_pages_piped_text_on_either_side_of_a_run() {
     for script in ["seq 1000 | $L run k -- less", "$L run k -- sh -c 'seq 1000 | less'"] {
         let mut pty = Pty::script(&site, script);
         pty.wait_for("23\r\n");
-        pty.types(" ");
-        pty.wait_for("46\r\n");
+        pty.types_until(" ", "46\r\n");
         pty.types("q");
         pty.ends_with(0);
     }
@@ -112,31 +106,22 @@ fn foreground_and_modes_are_as_without_us_before_during_and_after() {
 fn an_interactive_shell_has_job_control() {
     let site = Site::new();
     let mut pty = Pty::shell(&site);
-    pty.enters("$L run k -- sh -i");
-    pty.wait_for("> ");
+    pty.enters_until("$L run k -- sh -i", "> ");
     pty.enters("cat");
-    pty.types("in\n");
-    pty.wait_for("in\r\nin\r\n");
-    pty.types(CTRL_Z);
-    pty.wait_for("Stopped");
+    pty.types_until("in\n", "in\r\nin\r\n");
+    pty.types_until(CTRL_Z, "Stopped");
     pty.enters("jobs; echo jobs''-end");
     pty.wait_for("Stopped");
     pty.wait_for("jobs-end");
-    pty.enters("fg");
-    pty.wait_for("cat\r\n");
-    pty.types("on\n");
-    pty.wait_for("on\r\non\r\n");
-    pty.types(CTRL_C);
-    pty.wait_for("> ");
-    pty.enters("exit 3");
-    pty.wait_for("> ");
-    pty.enters("echo code''=$?");
-    pty.wait_for("code=3");
+    pty.enters_until("fg", "cat\r\n");
+    pty.types_until("on\n", "on\r\non\r\n");
+    pty.types_until(CTRL_C, "> ");
+    pty.enters_until("exit 3", "> ");
+    pty.enters_until("echo code''=$?", "code=3");
     pty.wait_for("> ");
     // The outer shell has the terminal again.
     pty.enters("cat");
-    pty.types("me\n");
-    pty.wait_for("me\r\nme\r\n");
+    pty.types_until("me\n", "me\r\nme\r\n");
     assert!(!pty.all().contains("job control"), "{}", pty.all());
 }
 
@@ -150,7 +135,7 @@ fn ctrl_c_ends_a_loop_of_runs_at_once() {
     pty.dies_of(Signal::INT);
     assert_eq!(pty.all().matches("begun").count(), 1, "{}", pty.all());
     assert!(!pty.all().contains("leasehold"), "{}", pty.all());
-    site.finish(site.run(&["-n", "k", "--", "true"])).is_silent(0);
+    site.finish(site.run(&["-n", "k", "--", "true"])).silent(0);
 }
 
 #[test]
@@ -163,8 +148,7 @@ fn a_command_that_handles_ctrl_c_gets_each_exactly_once() {
     );
     pty.wait_for("begun");
     for seen in ["INT=x.", "INT=xx.", "INT=xxx."] {
-        pty.types(CTRL_C);
-        pty.wait_for(seen);
+        pty.types_until(CTRL_C, seen);
     }
     pty.types(CTRL_BACKSLASH);
     pty.ends_with(4);
@@ -191,19 +175,16 @@ fn a_job_that_is_stopped_and_continued_within_its_lease_goes_on_and_keeps_the_lo
     pty.enters("$L run --ttl 3 k -- sh -c 'echo $$ > running; read -r x; echo got''=$x'");
     let command = site.wait_for("running");
     for _ in 0..3 {
-        pty.types(CTRL_Z);
-        pty.wait_for("Stopped");
-        pty.wait_for("> ");
+        pty.is_stopped();
         pty.enters("fg");
         until("the command goes on", || !is_stopped(&command));
     }
     let continued = Instant::now();
     until("the lease would have ended", || continued.elapsed() > Duration::from_millis(3200));
     assert!(is_alive(&command));
-    site.finish(site.run(&["-nq", "k", "--", "true"])).is_silent(75);
-    pty.types("word\n");
-    pty.wait_for("got=word");
-    site.finish(site.run(&["-w", "9", "k", "--", "true"])).is_silent(0);
+    site.finish(site.run(&["-nq", "k", "--", "true"])).silent(75);
+    pty.types_until("word\n", "got=word");
+    site.finish(site.run(&["-w", "9", "k", "--", "true"])).silent(0);
 }
 
 #[test]
@@ -212,20 +193,16 @@ fn a_job_that_is_stopped_past_its_lease_is_70_when_it_goes_on_and_the_lock_was_f
     let mut pty = Pty::shell(&site);
     pty.enters("$L run --ttl 1 k -- sh -c 'trap \"\" TERM; echo $$ > running; read -r x'");
     let command = site.wait_for("running");
-    pty.types(CTRL_Z);
-    pty.wait_for("Stopped");
+    pty.types_until(CTRL_Z, "Stopped");
     let look =
         format!("exec 2> /dev/null; grep -q '^State:.[^Z]' /proc/{command}/status && echo alive; true");
-    let next = site.finish(site.run_script(&["k"], &look));
-    next.is_silent(0);
-    assert_eq!(next.out, "", "alive under another's lock");
+    site.finish(site.run_script(&["k"], &look)).silent(0).out_is("");
     pty.enters("fg");
     pty.wait_for(
         "leasehold: k: lease lost, so the command was ended: it was not renewed while this run was stopped",
     );
     pty.wait_for("> ");
-    pty.enters("echo code''=$?");
-    pty.wait_for("code=70");
+    pty.enters_until("echo code''=$?", "code=70");
 }
 
 /// The supervisor continues the command so that it can end, and that continues us.
@@ -235,8 +212,7 @@ fn a_job_that_is_ended_while_it_is_stopped_says_so_although_its_lease_can_still_
     let mut pty = Pty::shell(&site);
     pty.enters("$L run --ttl 1 k -- sh -c 'trap \"\" TERM; echo $$ > running; exec sleep 60'");
     site.wait_for("running");
-    pty.types(CTRL_Z);
-    pty.wait_for("Stopped");
+    pty.types_until(CTRL_Z, "Stopped");
     pty.wait_for("lease lost, so the command was ended: it was not renewed while this run was stopped");
 }
 
@@ -268,9 +244,7 @@ fn a_command_that_is_continued_by_hand_continues_us() {
     let mut pty = Pty::shell(&site);
     pty.enters("mkfifo go; $L run --ttl 2 k -- sh -c 'echo $$ > running; read -r x < go'");
     let command = site.wait_for("running");
-    pty.types(CTRL_Z);
-    pty.wait_for("Stopped");
-    pty.wait_for("> ");
+    pty.is_stopped();
     pty.enters(&format!("kill -CONT {command}"));
     let continued = Instant::now();
     until("the lease would have ended", || continued.elapsed() > Duration::from_millis(2500));
@@ -290,24 +264,20 @@ fn a_command_that_stops_itself_gives_the_shell_its_prompt() {
         pty.wait_for("Stopped");
         pty.wait_for("> ");
         pty.enters("fg");
-        pty.types("on\n");
-        pty.wait_for("got=on");
+        pty.types_until("on\n", "got=on");
         // Not before it has released the lock.
         pty.wait_for("> ");
     }
     // A shell that suspends itself has its own process group.
     let mut pty = Pty::shell(&site);
-    pty.enters("$L run k -- bash --norc --noediting -i");
-    pty.wait_for("> ");
-    pty.enters("suspend");
-    pty.wait_for("Stopped");
+    pty.enters_until("$L run k -- bash --norc --noediting -i", "> ");
+    pty.enters_until("suspend", "Stopped");
     pty.wait_for("> ");
     pty.enters("fg");
     pty.enters("echo in''ner; exit 5");
     pty.wait_for("inner");
     pty.wait_for("> ");
-    pty.enters("echo code''=$?");
-    pty.wait_for("code=5");
+    pty.enters_until("echo code''=$?", "code=5");
 }
 
 /// Otherwise vim and other programs that restore the screen first would be stopped again as soon as
@@ -321,11 +291,9 @@ fn a_command_that_stops_its_group_is_not_stopped_by_us_as_well() {
         "$L run k -- sh -c 'trap \"echo to''ld\" TSTP; while read -r x; do kill -TSTP 0; done; echo over'",
     );
     for _ in 0..STOPS {
-        pty.types("\n");
-        pty.wait_for("told");
+        pty.types_until("\n", "told");
     }
-    pty.types(CTRL_D);
-    pty.wait_for("over");
+    pty.types_until(CTRL_D, "over");
     pty.wait_for("> ");
     assert_eq!(pty.all().matches("told").count(), STOPS, "{}", pty.all());
 }
@@ -337,16 +305,13 @@ fn ctrl_z_is_ignored_if_the_command_ignores_it_or_no_shell_could_continue_it() {
     pty.enters("$L run k -- sh -c 'trap \"\" TSTP; echo beg''an; exec cat'");
     pty.wait_for("began");
     pty.types(CTRL_Z);
-    pty.types("still\n");
-    pty.wait_for("still\r\nstill\r\n");
+    pty.types_until("still\n", "still\r\nstill\r\n");
     drop(pty);
     // As with `ssh -t host leasehold …`: the session has no shell with job control.
     let mut pty = Pty::script(&site, "exec $L run other -- cat");
-    pty.types("there?\n");
-    pty.wait_for("there?\r\nthere?\r\n");
+    pty.types_until("there?\n", "there?\r\nthere?\r\n");
     pty.types(CTRL_Z);
-    pty.types("still\n");
-    pty.wait_for("still\r\nstill\r\n");
+    pty.types_until("still\n", "still\r\nstill\r\n");
     pty.types(CTRL_D);
     pty.ends_with(0);
 }
@@ -360,8 +325,7 @@ fn a_background_job_reads_the_terminal_once_it_is_in_front() {
     pty.enters("$L run k -- sh -c 'read -r x; echo got''=$x' &");
     pty.wait_for("Stopped");
     pty.enters("fg");
-    pty.types("word\n");
-    pty.wait_for("got=word");
+    pty.types_until("word\n", "got=word");
 }
 
 #[test]
@@ -372,8 +336,7 @@ fn without_the_terminal_a_typed_signal_reaches_the_commands_group_through_us() {
         "$L run --no-tty k -- sh -c 'echo $$ > running; sh -c \"echo \\$\\$ > child; exec sleep 60\"; exit 1'; echo code''=$?",
     );
     let all = [site.wait_for("running"), site.wait_for("child")];
-    pty.types(CTRL_Z);
-    pty.wait_for("Stopped");
+    pty.types_until(CTRL_Z, "Stopped");
     until("all are stopped", || all.iter().all(|number| is_stopped(number)));
     pty.enters("fg");
     until("all go on", || !all.iter().any(|number| is_stopped(number)));
@@ -403,6 +366,5 @@ fn the_terminal_is_in_order_after_a_command_that_had_to_end() {
     pty.types("echo $$ > running\n");
     kill(&supervisor());
     pty.wait_for("the supervisor of the command was killed");
-    pty.types("word\n");
-    pty.wait_for("got=word");
+    pty.types_until("word\n", "got=word");
 }

@@ -9,23 +9,9 @@ use std::time::{Duration, Instant};
 use rustix::process::{Signal, kill_process};
 use servers::{Flavor, Reply, Server};
 
-use crate::harness::{LIMIT, OURS, Running, SECRET, Site, pid, until};
+use crate::harness::{OURS, Running, SECRET, Site, pid, until};
 use crate::held::Held;
-use crate::pty::{CTRL_C, CTRL_Z, Pty};
-
-/// The screen, once it shows all of this.
-#[track_caller]
-pub(crate) fn shows(pty: &Pty, words: &[&str]) -> String {
-    let end = Instant::now() + LIMIT;
-    loop {
-        let screen = pty.screen();
-        if words.iter().all(|word| screen.contains(word)) {
-            return screen;
-        }
-        assert!(Instant::now() < end, "no {words:?} on the screen:\n{screen}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
+use crate::pty::{CTRL_C, Pty};
 
 fn holder(site: &Site, key: &str, label: &str) -> Running {
     let words = ["--ttl", "20", "--label", label, key];
@@ -44,35 +30,28 @@ fn holders_and_waiters_are_seen_filtered_sorted_and_one_is_broken_after_a_yes() 
         let fence = site.read("web-3");
         let mut pty = Pty::script(&site, "stty -g > before; $L top; echo code=$?; stty -g > after");
         let screen =
-            shows(&pty, &["2 held or waited for, 1 waiting", "waiting for deploy: 1", "web-4", &fence]);
+            pty.shows(&["2 held or waited for, 1 waiting", "waiting for deploy: 1", "web-4", &fence]);
         let row = |name: &str| screen.lines().position(|line| line.starts_with(name)).unwrap();
         assert!(row("deploy ") < row("nightly "), "{screen}");
         assert!(screen.lines().nth(row("deploy ")).unwrap().contains(" web-3 ("), "{screen}");
 
         pty.types("/cron\r");
         until("the filter", || !pty.screen().contains(&fence));
-        shows(&pty, &["nightly", "with \"cron\""]);
-        pty.types("\x1b");
-        shows(&pty, &[&fence]);
-        pty.types("s");
-        shows(&pty, &["by most waiting"]);
+        pty.shows(&["nightly", "with \"cron\""]);
+        pty.draws("\x1b", &[&fence]);
+        pty.draws("s", &["by most waiting"]);
 
-        pty.types("gb");
-        shows(&pty, &["Break the lease on deploy", "held by web-3 (", &format!("with fence {fence}?")]);
-        pty.types("n");
-        shows(&pty, &["nothing was broken"]);
-        pty.types("b");
-        shows(&pty, &["Break the lease on deploy"]);
-        pty.types("y");
-        shows(&pty, &[&format!("deploy: broken: ended the lease with fence {fence} of web-3 (")]);
+        pty.draws("gb", &["Break the lease on deploy", "held by web-3 (", &format!("with fence {fence}?")]);
+        pty.draws("n", &["nothing was broken"]);
+        pty.draws("b", &["Break the lease on deploy"]);
+        pty.draws("y", &[&format!("deploy: broken: ended the lease with fence {fence} of web-3 (")]);
         hangs.finish().says(70, &["deploy: lease lost", "somebody broke the lease"]);
-        next.finish().is_silent(0);
+        next.finish().silent(0);
         assert!(site.read("next").parse::<u64>().unwrap() > fence.parse().unwrap());
         // It also disappears from the screen, and the other holder continues.
-        shows(&pty, &["1 held or waited for, 0 waiting", "nightly"]);
+        pty.shows(&["1 held or waited for, 0 waiting", "nightly"]);
 
-        pty.types("q");
-        pty.wait_for("code=0");
+        pty.types_until("q", "code=0");
         pty.ends_with(0);
         assert_eq!(site.read("before"), site.read("after"));
         drop(works);
@@ -88,7 +67,7 @@ fn the_terminal_is_restored_after_any_end_of_top() {
             &site,
             "trap : INT HUP TERM; stty -g > before; sh -c 'echo $$ > top; exec $L top'; echo code=$?; stty -g > after; echo done",
         );
-        shows(&pty, &["1 held or waited for", "web-3"]);
+        pty.shows(&["1 held or waited for", "web-3"]);
         until("a screen of its own", || {
             let terminal = pty.terminal();
             terminal.alternate_screen() && terminal.hide_cursor()
@@ -112,46 +91,42 @@ fn ctrl_z_gives_the_shell_its_terminal_and_fg_draws_all_of_it_again() {
     let _held = holder(&site, "k", "web-3");
     let mut pty = Pty::shell(&site);
     pty.enters("$L top");
-    shows(&pty, &["1 held or waited for", "web-3"]);
-    pty.types(CTRL_Z);
-    pty.wait_for("Stopped");
-    pty.wait_for("> ");
+    pty.shows(&["1 held or waited for", "web-3"]);
+    pty.is_stopped();
     assert!(!pty.terminal().alternate_screen());
     pty.enters("fg");
-    shows(&pty, &["1 held or waited for", "web-3"]);
-    pty.types("q");
-    pty.wait_for("> ");
-    pty.enters("echo code''=$?");
-    pty.wait_for("code=0");
+    pty.shows(&["1 held or waited for", "web-3"]);
+    pty.types_until("q", "> ");
+    pty.enters_until("echo code''=$?", "code=0");
 }
 
 #[test]
 fn without_a_terminal_it_says_what_to_do_before_anything_is_sent() {
     let site = Site::on(&format!("redis://user:{SECRET}@127.0.0.1:1"));
-    let done = site.finish(site.task("top", &[]));
-    done.keeps_the_secret();
-    done.says_and_hints(64, &["stdin is not a terminal"], "leasehold ls --json --all");
+    site.finish(site.task("top", &[])).keeps_the_secret().says_and_hints(
+        64,
+        &["stdin is not a terminal"],
+        "leasehold ls --json --all",
+    );
     let mut pty = Pty::script(&site, "$L top > file; TERM=dumb $L top");
     pty.wait_for("leasehold: stdout is not a terminal to draw on");
     pty.wait_for("hint: leasehold ls --json --all");
     pty.wait_for("leasehold: this terminal cannot be drawn on (TERM)");
     pty.ends_with(64);
-    site.finish(site.leasehold(&["top", "a", "b"])).says(64, &["2 prefixes, and top takes one"]);
     site.finish(site.leasehold(&["top", "leasehold:x"])).says(64, &["PREFIX"]);
 }
 
 #[test]
 fn a_silent_store_is_reported_and_the_last_state_stays_until_it_is_back() {
-    let server = Server::start(Flavor::Redis82);
-    let site = Site::on(&server.url());
+    let (server, site) = Site::on_server(Flavor::Redis82);
     let _held = holder(&site, "k", "web-3");
     let pty = Pty::start(&site, OURS, &["top"]);
-    shows(&pty, &["1 held or waited for", "web-3"]);
+    pty.shows(&["1 held or waited for", "web-3"]);
     server.stop();
-    shows(&pty, &["no answer within", "asking again", "web-3"]);
+    pty.shows(&["no answer within", "asking again", "web-3"]);
     server.cont();
     until("no fault any more", || !pty.screen().contains("asking again"));
-    shows(&pty, &["? help"]);
+    pty.shows(&["? help"]);
 }
 
 /// The most commands per second, by the server's own count, with a million keys of another user.
@@ -181,13 +156,12 @@ fn few_commands_among(strangers: u32) {
     let site = Site::on(&server.url());
     let begun = Instant::now();
     let mut pty = Pty::start(&site, OURS, &["top"]);
-    shows(&pty, &["100 held or waited for, 1000 waiting", "waiting for lock:0: 10"]);
+    pty.shows(&["100 held or waited for, 1000 waiting", "waiting for lock:0: 10"]);
     let found = begun.elapsed();
     let mut slowest = Duration::ZERO;
     let mut respond = |keys: &str, shown: &str| {
         let typed = Instant::now();
-        pty.types(keys);
-        shows(&pty, &[shown]);
+        pty.draws(keys, &[shown]);
         slowest = slowest.max(typed.elapsed());
     };
     let watched = Instant::now();

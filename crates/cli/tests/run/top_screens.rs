@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use crate::harness::{OURS, Site};
 use crate::held::Held;
 use crate::pty::Pty;
-use crate::top::shows;
 
 const SIZES: [[u16; 2]; 2] = [[24, 80], [24, 60]];
 
@@ -28,7 +27,7 @@ fn without_a_lock_the_screen_says_so() {
     for size in SIZES {
         let site = Site::new();
         let pty = top(&site, size);
-        let screen = shows(&pty, &["no lock is held or waited for", "? help"]);
+        let screen = pty.shows(&["no lock is held or waited for", "? help"]);
         let lines: Vec<_> = screen.lines().map(str::trim_end).collect();
         assert!(lines[0].ends_with(": 0 held or waited for, 0 waiting; by key"), "{screen}");
         assert_eq!(keys(&screen).1, ["KEY", "HOLDER", "FENCE", "HELD", "LEFT", "WAITING"]);
@@ -44,10 +43,10 @@ fn five_locks_fit_a_small_screen_and_look_different() {
     let _reader = site.start(site.run_script(&["--shared", "--label", "r", "data"], "exec sleep 60"));
     let _trainer =
         site.start(site.run_script(&["--permits", "1/4", "--label", "t", "gpus"], "exec sleep 60"));
-    site.finish(site.task("every", &["2h", "report", "--", "true"])).is_silent(0);
+    site.finish(site.task("every", &["2h", "report", "--", "true"])).silent(0);
     for [rows, columns] in SIZES {
         let mut pty = top(&site, [rows, columns]);
-        let screen = shows(&pty, &["5 held or waited for, 0 waiting; by key", "waiting for data: 0"]);
+        let screen = pty.shows(&["5 held or waited for, 0 waiting; by key", "waiting for data: 0"]);
         let (shown, heads) = keys(&screen);
         assert_eq!(shown.iter().collect::<BTreeSet<_>>().len(), 5, "{screen}");
         assert!(shown[3].starts_with("invoi") && shown[3].contains("0:"), "{screen}");
@@ -62,23 +61,20 @@ fn five_locks_fit_a_small_screen_and_look_different() {
         pty.types("?");
         // No line is wrapped, and all have the same indentation.
         let lines = ["│   up, down, k, j,", "│   /   show only locks with this text in the key, or in "];
-        shows(&pty, &[&lines[..], &["what once and every ran", "q   end", "Esc closes this"]].concat());
+        pty.shows(&[&lines[..], &["what once and every ran", "q   end", "Esc closes this"]].concat());
         pty.types("\x1b");
         // As a separate word, because it may be the beginning of another key.
         crate::harness::until("no help", || !pty.screen().contains("Esc closes this"));
         pty.types("ki");
-        pty.types("\r");
-        shows(&pty, &["waiting for data: 0"]);
+        pty.draws("\r", &["waiting for data: 0"]);
         pty.types("G\r");
         let fence = format!("fence    {}", held.fences[1]);
         let words =
             ["held by  ada@web-3.example:4711 report (", "mode     exclusive", "since    20", "waiting  0"];
-        shows(&pty, &[&[&*fence, &format!("key      {}", name(21))], &words[..]].concat());
-        pty.types("m");
-        let marks = shows(&pty, &["KEY     DUE", "LAST BEGUN", "report  20", ", in 1h59m"]);
+        pty.shows(&[&[&*fence, &format!("key      {}", name(21))], &words[..]].concat());
+        let marks = pty.draws("m", &["KEY     DUE", "LAST BEGUN", "report  20", ", in 1h59m"]);
         assert!(!marks.contains("held by"), "{marks}");
-        pty.types("\r");
-        shows(&pty, &["5 held or waited for", "? help  i info"]);
+        pty.draws("\r", &["5 held or waited for", "? help  i info"]);
         pty.types("q");
         pty.ends_with(0);
     }
@@ -87,18 +83,14 @@ fn five_locks_fit_a_small_screen_and_look_different() {
 #[test]
 fn the_page_of_a_lock_shows_its_mark_and_break_and_stays_when_the_lock_is_free() {
     let site = Site::new();
-    site.finish(site.task("once", &["--label", "ran", "k", "--", "true"])).is_silent(0);
+    site.finish(site.task("once", &["--label", "ran", "k", "--", "true"])).silent(0);
     let held = Held::all(site.store(), vec!["k".into()], 0);
     let mut pty = top(&site, [24, 80]);
-    shows(&pty, &["1 held or waited for"]);
-    pty.types("i");
-    shows(&pty, &["done     20", "Z by ran, fence ", "due      never again"]);
-    pty.types("b");
-    shows(&pty, &["Break the lease on k", &format!("with fence {}?", held.fences[0])]);
-    pty.types("y");
-    shows(&pty, &["held by  nobody", "broken   20", &format!(", fence {} of ada@", held.fences[0])]);
-    pty.types("b");
-    shows(&pty, &["k: nobody holds it"]);
+    pty.shows(&["1 held or waited for"]);
+    pty.draws("i", &["done     20", "Z by ran, fence ", "due      never again"]);
+    pty.draws("b", &["Break the lease on k", &format!("with fence {}?", held.fences[0])]);
+    pty.draws("y", &["held by  nobody", "broken   20", &format!(", fence {} of ada@", held.fences[0])]);
+    pty.draws("b", &["k: nobody holds it"]);
 }
 
 #[test]
@@ -114,7 +106,7 @@ fn no_two_of_five_hundred_locks_look_the_same_on_any_page() {
     let title = |name: &str| format!("waiting for {}", &name[..40]);
     for size in SIZES {
         let mut pty = top(&site, size);
-        let mut screen = shows(&pty, &["500 held or waited for, 0 waiting", &title(&names[0])]);
+        let mut screen = pty.shows(&["500 held or waited for, 0 waiting", &title(&names[0])]);
         let room = keys(&screen).0.len();
         let heads = screen.lines().nth(1).unwrap().to_owned();
         let mut looks = BTreeSet::new();
@@ -129,7 +121,7 @@ fn no_two_of_five_hundred_locks_look_the_same_on_any_page() {
             chosen = (chosen + room).min(names.len() - 1);
             // The screen is drawn from top to bottom, so the table is there when the text below it
             // is.
-            screen = shows(&pty, &[&title(&names[chosen])]);
+            screen = pty.shows(&[&title(&names[chosen])]);
         }
         assert_eq!(looks.len(), 500, "{screen}");
     }

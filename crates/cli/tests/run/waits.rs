@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use servers::{Flavor, Proxy, Server};
+use servers::Flavor;
 
 use crate::harness::{Running, Site, until};
 use crate::pty::Pty;
@@ -36,7 +36,7 @@ fn a_terminal_shows_one_line_that_is_rewritten_each_second() {
         });
         until("a second later", || waited(&pty) != first && waited(&pty).is_some());
         site.go();
-        holder.finish().is_silent(0);
+        holder.finish().silent(0);
         pty.wait_for("code=0");
         // No trace of the line is left.
         assert_eq!(pty.screen().trim_end(), "mine\ncode=0");
@@ -55,7 +55,7 @@ fn without_a_terminal_a_wait_has_a_line_unless_it_is_to_be_quiet() {
     let waits = site.start(site.run(&["k", "--", "true"]));
     until("it is said", || waits.err().ends_with('\n'));
     site.go();
-    holder.finish().is_silent(0);
+    holder.finish().silent(0);
     let done = waits.finish();
     assert!(done.err.starts_with("leasehold: waiting for k, held by "), "{done:?}");
     // The lock was looked at again for the line: when it began to wait, it did not know of how many.
@@ -80,13 +80,13 @@ fn programs_are_told_each_holder_while_they_wait() {
         let third = site.start(site.telling("run", "k -- true"));
         site.wait_for_waiters(2);
         fs::write(site.path("go-first"), "").unwrap();
-        first.finish().is_silent(0);
+        first.finish().silent(0);
         let of_second = || site.read("events").matches("\"held_by\":\"second (").count();
         until("the other holder is told", || of_second() == 1);
         fs::write(site.path("go-second"), "").unwrap();
-        second.finish().is_silent(0);
+        second.finish().silent(0);
         let pid = third.id();
-        third.finish().is_silent(0);
+        third.finish().silent(0);
         let events = site.events("events");
         let names: Vec<_> = events.iter().map(|event| event["event"].as_str().unwrap()).collect();
         assert_eq!(names, ["waiting", "waiting", "acquired", "ended", "released"], "{events:?}");
@@ -102,8 +102,7 @@ fn programs_are_told_each_holder_while_they_wait() {
 
 #[test]
 fn a_wait_without_a_limit_lasts_through_an_outage_and_says_so() {
-    let server = Server::start(Flavor::Valkey91);
-    let site = Site::on(&server.url());
+    let (server, site) = Site::on_server(Flavor::Valkey91);
     let holder = site.holder(&["--ttl", "60", "k"]);
     let waits = site.start(site.run(&["-v", "k", "--", "echo", "mine"]));
     let once = site.start(site.task("once", &["-v", "k", "--", "echo", "mine"]));
@@ -118,30 +117,24 @@ fn a_wait_without_a_limit_lasts_through_an_outage_and_says_so() {
             run.err().contains("leasehold: cannot reach ") && run.err().contains("as long as it takes")
         })
     });
-    let done = bounded.finish();
-    assert_eq!(done.status.code(), Some(69), "{done:?}");
-    assert!(done.err.contains("trying for 6s in all"), "{done:?}");
+    bounded.finish().exits_with(69).err_has(&["trying for 6s in all"]);
     until("longer than a store is waited for otherwise", || stopped.elapsed() > Duration::from_secs(13));
     server.cont();
     until("it is back", || waits.err().contains("answers again"));
     site.go();
-    holder.finish().is_silent(0);
+    holder.finish().silent(0);
     for run in [waits, once] {
-        let done = run.finish();
-        assert_eq!((done.status.code(), &*done.out), (Some(0), "mine\n"), "{done:?}");
+        run.finish().exits_with(0).out_is("mine\n");
     }
 }
 
 #[test]
 fn a_look_or_a_single_try_gives_up_after_two_seconds_and_reports_after_one_that_it_waits() {
-    let server = Server::start(Flavor::Redis70);
-    let proxy = Proxy::before(&server);
+    let (_server, proxy, site) = Site::on_proxy(Flavor::Redis70);
     proxy.black_hole();
-    let site = Site::on(&proxy.url());
     let took = |words: &[&str]| {
         let started = Instant::now();
-        let done = site.finish(site.task(words[0], &words[1..]));
-        assert_eq!(done.status.code(), Some(69), "{done:?}");
+        let done = site.finish(site.task(words[0], &words[1..])).exits_with(69);
         (started.elapsed(), done)
     };
     for words in [
