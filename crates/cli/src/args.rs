@@ -1,6 +1,13 @@
 //! The groups of options that several tasks have. The options of one task are next to what it does.
 
+use std::ffi::{OsStr, OsString};
+
 use clap::Args;
+use leasehold::Key;
+
+use crate::exit::Failure;
+use crate::keys::{beginning, only_key};
+use crate::store_location::StoreLocation;
 
 /// The store of the locks, for every task about locks.
 #[derive(Args, Debug)]
@@ -41,6 +48,46 @@ pub(crate) struct PlaceArgs {
     /// libraries and their keys. Messages, events and LEASEHOLD_KEY contain the key, not the name.
     #[arg(long, value_name = "LIBRARY")]
     pub(crate) naming: Option<String>,
+}
+
+/// The locks whose names have a prefix.
+#[derive(Args, Debug)]
+pub(crate) struct PrefixArgs {
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
+
+    /// The beginning of the names
+    #[arg(value_name = "PREFIX", num_args = 0..)]
+    pub(crate) prefixes: Vec<OsString>,
+}
+
+impl PrefixArgs {
+    /// The prefix of their keys, and their store.
+    pub(crate) fn resolve(self) -> Result<(Vec<u8>, StoreLocation), Failure> {
+        Ok((beginning(self.prefixes, self.place.naming)?, StoreLocation::of(self.place.store)?))
+    }
+}
+
+/// One lock, for tasks whose answer is also their exit code.
+#[derive(Args, Debug)]
+pub(crate) struct KeyArgs {
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
+
+    /// Print nothing, only set the exit code
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+
+    /// The name of the lock
+    #[arg(value_name = "KEY", num_args = 0..)]
+    pub(crate) keys: Vec<OsString>,
+}
+
+impl KeyArgs {
+    /// The key, and its store.
+    pub(crate) fn resolve(self) -> Result<(Key, StoreLocation), Failure> {
+        Ok((only_key(self.keys, self.place.naming)?, StoreLocation::of(self.place.store)?))
+    }
 }
 
 /// How to keep a lock, where, and what is reported, for every task that acquires one.
@@ -122,9 +169,13 @@ pub(crate) struct AcquireArgs {
     /// Print nothing if the lock is held
     #[arg(short, long)]
     pub(crate) quiet: bool,
+
+    /// The name of the lock, or of several that are acquired together
+    #[arg(value_name = "KEY", num_args = 0..)]
+    pub(crate) keys: Vec<OsString>,
 }
 
-/// How to run the command, for every task that runs one.
+/// The command and how to run it, for every task that runs one.
 #[derive(Args, Debug)]
 pub(crate) struct CommandArgs {
     /// From SIGTERM to SIGKILL when the lease is lost [default: 5s, or ttl/4 if less]
@@ -145,6 +196,17 @@ pub(crate) struct CommandArgs {
     /// Do not use the terminal: COMMAND gets its own process group, and leasehold passes signals on
     #[arg(long)]
     pub(crate) no_tty: bool,
+
+    /// The command and its arguments; no shell interprets them
+    #[arg(value_name = "COMMAND", last = true, num_args = 0..)]
+    pub(crate) command: Vec<OsString>,
+}
+
+impl CommandArgs {
+    /// The first word of the command.
+    pub(crate) fn program(&self) -> &OsStr {
+        self.command.first().map_or(OsStr::new(""), OsString::as_os_str)
+    }
 }
 
 /// How to run a command only when it is due, and the exit code if it is not: `once` and `every`.

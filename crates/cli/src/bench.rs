@@ -92,7 +92,6 @@ Example: what do locks cost on this server, and in this file?
 /// After Ctrl-C, running requests are finished first, but a store that hangs is not waited for.
 const PATIENCE: Duration = Duration::from_secs(4);
 
-/// Measures, and prints the results.
 pub(crate) async fn bench(args: BenchArgs) -> Result<End, Failure> {
     let plan = Plan::of(args)?;
     // Before there are other threads.

@@ -68,7 +68,6 @@ Example: a deployment hangs, and its machine cannot be reached:
   leasehold show deploy
   leasehold break deploy --fence 1763713011000000";
 
-/// Breaks the lease if it has the given fence.
 pub(crate) async fn break_lease(args: BreakArgs) -> Result<End, Failure> {
     let key = only_key(args.keys, args.place.naming)?;
     let fence = fence(&args.fence.unwrap_or_default())?;

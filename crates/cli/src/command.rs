@@ -138,12 +138,10 @@ impl Command {
         }
     }
 
-    /// The number of processes that it started and that run on without the lock.
     pub(crate) const fn left(&self) -> i32 {
         self.left
     }
 
-    /// Returns true if it is in the terminal's process group together with us.
     pub(crate) const fn shares_the_terminal(&self) -> bool {
         self.terminal.is_some()
     }
@@ -215,7 +213,6 @@ impl Command {
         self.order(Order::Suspend(self.stops));
     }
 
-    /// Stops the command, and us.
     pub(crate) fn stop(&self, signals: &Signals) {
         self.order(Order::Stop);
         signals.stop(Signal::TSTP);
@@ -227,7 +224,6 @@ impl Command {
         self.order(Order::Continue(self.stops));
     }
 
-    /// Restores the terminal after a command that had to end.
     pub(crate) fn mend_terminal(&self) {
         self.terminal.iter().for_each(Terminal::mend);
     }

@@ -40,7 +40,6 @@ Example: at most one report at a time, whoever starts it, and no mail from cron 
 
 `leasehold help TASK` says more; so does `leasehold help exit-codes`, `environment`, `stores` or `events`.";
 
-/// The tasks.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Task {
     Run(RunArgs),

@@ -106,7 +106,6 @@ fn gapped(begins: &str, head: usize, ends: &str, tail: usize) -> String {
     shown
 }
 
-/// As many characters as fit.
 fn beginning(text: impl Iterator<Item = char>, room: usize) -> Vec<char> {
     let mut taken = 0;
     text.take_while(|c| {

@@ -67,7 +67,6 @@ and ACL SAVE write them to its configuration.
 Example: is this server safe for locks, and may this user lock the application's keys?
   leasehold doctor --store redis://app@10.0.0.5 --key app:invoices";
 
-/// Prints the findings, and returns the exit code for the worst one.
 pub(crate) async fn diagnose(args: DoctorArgs) -> Result<End, Failure> {
     let naming = naming(args.place.naming)?;
     let key =

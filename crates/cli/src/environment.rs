@@ -25,7 +25,6 @@ pub(crate) fn label() -> Option<String> {
     value_of(LABEL).filter(|_| !is_nested())
 }
 
-/// The longest TTL of several stores, if the environment sets it.
 pub(crate) fn max_ttl() -> Result<Option<Duration>, Failure> {
     time_of(MAX_TTL, value_of(MAX_TTL))
 }
@@ -35,7 +34,6 @@ pub(crate) fn max_ttl() -> Result<Option<Duration>, Failure> {
 pub(crate) struct OuterLocks(Vec<u8>);
 
 impl OuterLocks {
-    /// The locks of outer runs at this store.
     pub(crate) fn at(store: &Stores) -> Self {
         let Some(keys) = env::var_os(KEYS) else { return Self::default() };
         let theirs = env::var(STORE).ok().and_then(|text| Stores::new(Stores::urls_in(&text), None).ok());
@@ -60,7 +58,6 @@ impl OuterLocks {
         self.0.split(|byte| *byte == b'\n').any(|line| line == key)
     }
 
-    /// The outer keys and ours.
     fn and(&self, keys: &Keys) -> OsString {
         let around = Some(self.0.clone()).filter(|around| !around.is_empty());
         let all: Vec<_> = around.into_iter().chain(keys.iter().map(line)).collect();
@@ -85,7 +82,6 @@ pub(crate) fn is_nested() -> bool {
     env::var_os(KEYS).is_some()
 }
 
-/// The variables for the command.
 pub(crate) fn of_command(
     keys: &Keys,
     around: &OuterLocks,
@@ -108,32 +104,12 @@ pub(crate) fn of_command(
 mod tests {
     use super::*;
 
-    fn keys(names: &[&str]) -> Keys {
-        Keys::of(names.iter().map(OsString::from).collect(), &leasehold::Naming::Verbatim).unwrap()
-    }
-
-    #[test]
-    fn a_key_that_is_held_around_us_is_refused_also_two_runs_further_out() {
-        let [one, two, three] = ["one", "two", "on"].map(|name| keys(&[name]));
-        let around = OuterLocks(OuterLocks(OuterLocks::default().and(&one).into_vec()).and(&two).into_vec());
-        assert_eq!(around, OuterLocks(b"one\ntwo".to_vec()));
-        assert!(around.check(&one).is_err() && around.check(&two).is_err());
-        assert_eq!(around.check(&three), Ok(()));
-        assert_eq!(OuterLocks::default().check(&one), Ok(()));
-    }
-
-    #[test]
-    fn one_key_of_several_that_is_held_around_us_is_refused_by_its_name() {
-        let around = OuterLocks(OuterLocks::default().and(&keys(&["b", "a"])).into_vec());
-        assert_eq!(around, OuterLocks(b"a\nb".to_vec()));
-        let refused = around.check(&keys(&["c", "b"])).unwrap_err();
-        assert!(refused.reason().starts_with("b: "), "{refused:?}");
-        assert_eq!(around.check(&keys(&["c", "d"])), Ok(()));
-    }
-
     /// Regression: each of its lines counted as a key that is held.
     #[test]
     fn a_key_with_a_line_break_is_one_line_and_is_found_again() {
+        let keys = |names: &[&str]| {
+            Keys::of(names.iter().map(OsString::from).collect(), &leasehold::Naming::Verbatim).unwrap()
+        };
         let around = OuterLocks(OuterLocks::default().and(&keys(&["one\ntwo", "\\x"])).into_vec());
         assert_eq!(around, OuterLocks(b"\\\\x\none\\ntwo".to_vec()));
         assert!(around.check(&keys(&["one\ntwo"])).is_err() && around.check(&keys(&["\\x"])).is_err());

@@ -8,10 +8,8 @@ use rustix::process::{Pid, Resource, Rlimit, Signal, getpid, setrlimit};
 
 use crate::say;
 
-/// The way in which the process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// With this exit code.
     Code(u8),
     /// By this signal, so that our parent sees how the command ended: a Ctrl-C ends a shell's loop.
     Signal(i32),
@@ -81,19 +79,16 @@ impl Failure {
         Self::new(End::USAGE, line)
     }
 
-    /// The store refuses.
     pub(crate) fn refused(line: impl Display) -> Self {
         Self::new(End::NO_STORE, line.to_string())
     }
 
-    /// The store does not answer.
     pub(crate) fn unreachable(line: impl Display) -> Self {
         Self::refused(format_args!(
             "{line}: see that it runs and can be reached from here, or name another with --store"
         ))
     }
 
-    /// A store could not do what it was asked for.
     pub(crate) fn of_store(fault: &Fault) -> Self {
         if fault.kind == FaultKind::Passing { Self::unreachable(fault) } else { Self::refused(fault) }
     }
@@ -131,7 +126,6 @@ impl Failure {
         self
     }
 
-    /// Ends without a message.
     pub(crate) fn silent(mut self) -> Self {
         self.line = None;
         self.hint = None;
@@ -146,7 +140,6 @@ impl Failure {
         }
     }
 
-    /// The message.
     pub(crate) fn reason(&self) -> &str {
         self.line.as_deref().unwrap_or_default()
     }

@@ -1,28 +1,23 @@
 //! `leasehold watch`: reports changes of the locks of a store, found by polling.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::ffi::OsString;
 use std::io::{self, ErrorKind, Write as _};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
-use leasehold::{
-    BreakRecord, Fence, HolderInfo, InspectError, Key, KeyState, Locks, Owner, Progress, Waiter, Watch,
-};
+use leasehold::{Fence, HolderInfo, InspectError, Key, KeyState, Locks, Owner, Progress, Waiter, Watch};
 use serde::Serialize;
 use tokio::time::{Instant, sleep_until};
 
-use crate::args::PlaceArgs;
+use crate::args::PrefixArgs;
 use crate::exit::{End, Failure};
 use crate::hold::reader_is_gone;
 use crate::json::{self, KeyText, millis};
-use crate::keys::beginning;
 use crate::lock_json::{HolderJson, WaiterJson, name_of};
-use crate::mark::{BreakJson, broken};
+use crate::mark::{self, BreakJson};
 use crate::print::plain;
 use crate::status::VERSION;
-use crate::store_location::StoreLocation;
 use crate::time;
 
 /// Print what happens to locks, one line per event
@@ -52,11 +47,7 @@ pub(crate) struct WatchArgs {
     pub(crate) json: bool,
 
     #[command(flatten)]
-    pub(crate) place: PlaceArgs,
-
-    /// The beginning of the names
-    #[arg(value_name = "PREFIX", num_args = 0..)]
-    pub(crate) prefixes: Vec<OsString>,
+    pub(crate) which: PrefixArgs,
 }
 
 const EXAMPLE: &str = "\
@@ -65,10 +56,8 @@ It continues until a signal ends it or nobody reads its lines any more. While th
 Example: write down who deploys:
   leasehold watch --json deploy >>deploys.jsonl";
 
-/// Writes changes until nobody reads them.
 pub(crate) async fn follow(args: WatchArgs) -> Result<End, Failure> {
-    let prefix = beginning(args.prefixes, args.place.naming)?;
-    let place = StoreLocation::of(args.place.store)?;
+    let (prefix, place) = args.which.resolve()?;
     let locks = place.look(false).await?;
     let watch = locks.watch(&prefix);
     let follower = Follower::of(locks, args.json);
@@ -86,7 +75,6 @@ pub(crate) async fn follow(args: WatchArgs) -> Result<End, Failure> {
     }
 }
 
-/// The last known state, and the questions about it that are still open.
 struct Follower {
     locks: Locks,
     json: bool,
@@ -105,17 +93,16 @@ const BETWEEN_QUESTIONS: Duration = Duration::from_millis(250);
 /// The most open questions; if more locks change hands, breaks of the oldest are not reported.
 const QUESTIONS: usize = 1000;
 
-/// A change to report.
-enum Change<'a> {
-    Watching,
-    CaughtUp,
-    Held(&'a KeyState, &'a HolderInfo),
-    Ended(&'a KeyState, &'a HolderInfo),
-    Waiting(&'a KeyState, usize, &'a Waiter),
-    Left(&'a KeyState, usize, &'a Waiter),
-    Broken(&'a BreakRecord),
-    Fault(&'a str),
-    Back,
+/// The fields of an event, besides its key.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Fields<'a> {
+    Store { store: &'a str },
+    Holding(HolderJson),
+    Waiter(WaiterJson),
+    Break(BreakJson),
+    Fault { reason: &'a str },
+    Nothing {},
 }
 
 impl Follower {
@@ -126,7 +113,8 @@ impl Follower {
 
     /// Runs until a line could not be written, and returns that error.
     async fn go_on(mut self, mut watch: Watch) -> io::Error {
-        let told = self.tell(Change::Watching);
+        let store = self.locks.store();
+        let told = self.tell("watching", None, Fields::Store { store }, format!("watching {store}"));
         if let Err(error) = told {
             return error;
         }
@@ -144,14 +132,16 @@ impl Follower {
         }
     }
 
-    /// Reports the differences from the last known state.
     fn learn(&mut self, watch: &Watch, fault: Option<String>) -> io::Result<()> {
         if let Some(reason) = fault {
-            let first = !std::mem::replace(&mut self.faulty, true);
-            return if first { self.tell(Change::Fault(&reason)) } else { Ok(()) };
+            if std::mem::replace(&mut self.faulty, true) {
+                return Ok(());
+            }
+            let words = format!("fault    {}; asking again", plain(&reason));
+            return self.tell("fault", None, Fields::Fault { reason: &reason }, words);
         }
         if std::mem::take(&mut self.faulty) {
-            self.tell(Change::Back)?;
+            self.tell("back", None, Fields::Nothing {}, format!("{} answers again", self.locks.store()))?;
         }
         let now: BTreeMap<_, _> = watch.found().map(|found| (found.state.key.clone(), found.state)).collect();
         let before = std::mem::replace(&mut self.seen, now.clone());
@@ -167,7 +157,8 @@ impl Follower {
         }
         let Progress { passes, uninspected, .. } = watch.progress();
         if passes > 0 && uninspected == 0 && !std::mem::replace(&mut self.caught_up, true) {
-            self.tell(Change::CaughtUp)?;
+            let words = "all locks that existed before have been read".into();
+            self.tell("caught_up", None, Fields::Nothing {}, words)?;
         }
         Ok(())
     }
@@ -175,7 +166,9 @@ impl Follower {
     /// Reports the end of a holding before the next holding.
     fn compare(&mut self, old: &KeyState, new: &KeyState) -> io::Result<()> {
         for ended in old.holders.iter().filter(|old| !new.holders.iter().any(|new| is_same(old, new))) {
-            self.tell(Change::Ended(old, ended))?;
+            let held_for = old.held_for(ended).map(time::shown);
+            let held_for = held_for.map_or_else(String::new, |held_for| format!(", after {held_for}"));
+            self.tell_holding("ended", old, ended, format!("held {}{held_for}", by(ended)))?;
             if let Some(fence) = ended.fence {
                 if self.ended.len() == QUESTIONS {
                     self.ended.pop_front();
@@ -184,7 +177,7 @@ impl Follower {
             }
         }
         for held in new.holders.iter().filter(|new| !old.holders.iter().any(|old| is_same(old, new))) {
-            self.tell(Change::Held(new, held))?;
+            self.tell_holding("held", new, held, by(held))?;
         }
         let waits = |state: &KeyState, waiter: &Waiter| {
             state.waiters.iter().any(|other| other.holder == waiter.holder)
@@ -197,10 +190,12 @@ impl Follower {
         for (place, waiter) in
             (1..).zip(&old.waiters).filter(|(_, waiter)| !waits(new, waiter) && !holds(waiter))
         {
-            self.tell(Change::Left(old, place, waiter))?;
+            let words = format!("{}, after {}", name_of(waiter), time::shown(waiter.waited));
+            self.tell_waiter("left", old, (waiter, place), words)?;
         }
         for (place, waiter) in (1..).zip(&new.waiters).filter(|(_, waiter)| !waits(old, waiter)) {
-            self.tell(Change::Waiting(new, place, waiter))?;
+            let words = format!("{}, place {place}", name_of(waiter));
+            self.tell_waiter("waiting", new, (waiter, place), words)?;
         }
         Ok(())
     }
@@ -215,17 +210,49 @@ impl Follower {
             broken => broken.ok().flatten(),
         };
         self.ended.pop_front();
-        broken
-            .filter(|broken| broken.fence == fence)
-            .map_or(Ok(()), |broken| self.tell(Change::Broken(&broken)))
+        let Some(record) = broken.filter(|broken| broken.fence == fence) else { return Ok(()) };
+        self.tell("broken", Some(&record.key), Fields::Break((&record).into()), mark::broken(&record))
     }
 
-    fn tell(&self, happened: Change<'_>) -> io::Result<()> {
-        let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let line = if self.json {
-            json::line(&Line::of(&happened, self.locks.store(), millis(at)))
-        } else {
-            format!("{}  {}\n", time::moment(millis(at)), text(&happened, self.locks.store()))
+    fn tell_holding(
+        &self,
+        event: &'static str,
+        state: &KeyState,
+        held: &HolderInfo,
+        words: String,
+    ) -> io::Result<()> {
+        let fields = Fields::Holding(HolderJson::of(held, state.held_for(held)));
+        self.tell(event, Some(&state.key), fields, words)
+    }
+
+    fn tell_waiter(
+        &self,
+        event: &'static str,
+        state: &KeyState,
+        waiter: (&Waiter, usize),
+        words: String,
+    ) -> io::Result<()> {
+        self.tell(event, Some(&state.key), Fields::Waiter(WaiterJson::of(waiter)), words)
+    }
+
+    /// Reports an event, with these fields to programs and in these words to people.
+    fn tell(
+        &self,
+        event: &'static str,
+        key: Option<&Key>,
+        fields: Fields<'_>,
+        words: String,
+    ) -> io::Result<()> {
+        let at = millis(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
+        let line = match key {
+            _ if self.json => {
+                json::line(&Line { event, key: key.map(KeyText::from), fields, at, v: VERSION })
+            }
+            Some(key) => {
+                let (at, key, words) = (time::moment(at), plain(&key.to_string()), plain(&words));
+                format!("{at}  {event:7}  {key}  {words}\n")
+            }
+            None => format!("{}  {words}\n", time::moment(at)),
         };
         let mut stdout = io::stdout();
         stdout.write_all(line.as_bytes()).and_then(|()| stdout.flush())
@@ -236,76 +263,19 @@ fn is_same(one: &HolderInfo, other: &HolderInfo) -> bool {
     (&one.owner, one.fence) == (&other.owner, other.fence)
 }
 
-/// The output for people.
-fn text(happened: &Change<'_>, store: &str) -> String {
-    let about = |what: &str, state: &KeyState, who: String| {
-        format!("{what:7}  {}  {}", plain(&state.key.to_string()), plain(&who))
-    };
-    let fence = |held: &HolderInfo| held.fence.map_or_else(String::new, |fence| format!(", fence {fence}"));
-    match happened {
-        Change::Watching => format!("watching {store}"),
-        Change::CaughtUp => "all locks that existed before have been read".into(),
-        Change::Held(state, held) => about("held", state, format!("by {}{}", held.owner, fence(held))),
-        Change::Ended(state, held) => {
-            let held_for = state.held_for(held);
-            let held_for =
-                held_for.map_or_else(String::new, |held_for| format!(", after {}", time::shown(held_for)));
-            about("ended", state, format!("held by {}{}{held_for}", held.owner, fence(held)))
-        }
-        Change::Waiting(state, place, waiter) => {
-            about("waiting", state, format!("{}, place {place}", name_of(waiter)))
-        }
-        Change::Left(state, _, waiter) => {
-            about("left", state, format!("{}, after {}", name_of(waiter), time::shown(waiter.waited)))
-        }
-        Change::Broken(record) => {
-            format!("{:7}  {}  {}", "broken", plain(&record.key.to_string()), broken(record))
-        }
-        Change::Fault(reason) => format!("fault    {}; asking again", plain(reason)),
-        Change::Back => format!("{store} answers again"),
-    }
+fn by(held: &HolderInfo) -> String {
+    let fence = held.fence.map_or_else(String::new, |fence| format!(", fence {fence}"));
+    format!("by {}{fence}", held.owner)
 }
 
-/// The output in JSON.
+/// An event in JSON.
 #[derive(Serialize)]
 struct Line<'a> {
     event: &'static str,
     #[serde(flatten)]
     key: Option<KeyText>,
     #[serde(flatten)]
-    detail: Detail<'a>,
+    fields: Fields<'a>,
     at: u64,
     v: u32,
-}
-
-/// The fields of an event, besides its key.
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Detail<'a> {
-    Store { store: &'a str },
-    Holding(HolderJson),
-    Waiter(WaiterJson),
-    Break(BreakJson),
-    Fault { reason: &'a str },
-    Nothing {},
-}
-
-impl<'a> Line<'a> {
-    fn of(happened: &Change<'a>, store: &'a str, at: u64) -> Self {
-        let holding =
-            |state: &KeyState, held: &HolderInfo| Detail::Holding(HolderJson::of(held, state.held_for(held)));
-        let waiter = |waiter, place| Detail::Waiter(WaiterJson::of((waiter, place)));
-        let (event, key, detail) = match *happened {
-            Change::Watching => ("watching", None, Detail::Store { store }),
-            Change::CaughtUp => ("caught_up", None, Detail::Nothing {}),
-            Change::Held(state, held) => ("held", Some(&state.key), holding(state, held)),
-            Change::Ended(state, held) => ("ended", Some(&state.key), holding(state, held)),
-            Change::Waiting(state, place, who) => ("waiting", Some(&state.key), waiter(who, place)),
-            Change::Left(state, place, who) => ("left", Some(&state.key), waiter(who, place)),
-            Change::Broken(record) => ("broken", Some(&record.key), Detail::Break(record.into())),
-            Change::Fault(reason) => ("fault", None, Detail::Fault { reason }),
-            Change::Back => ("back", None, Detail::Nothing {}),
-        };
-        Self { event, key: key.map(KeyText::from), detail, at, v: VERSION }
-    }
 }

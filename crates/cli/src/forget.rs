@@ -1,17 +1,13 @@
 //! `leasehold forget`: deletes the mark of a job, so that it counts as not done.
 
-use std::ffi::OsString;
-
 use clap::Args;
 use serde::Serialize;
 
-use crate::args::PlaceArgs;
+use crate::args::KeyArgs;
 use crate::exit::{End, Failure};
 use crate::json::{self, KeyText};
-use crate::keys::only_key;
 use crate::mark::{MarkJson, begun};
 use crate::print::{plain, print};
-use crate::store_location::StoreLocation;
 
 /// Forget that `once` or `every` ran a command, so that the next one runs it again
 ///
@@ -22,7 +18,8 @@ use crate::store_location::StoreLocation;
 #[command(
     override_usage = "leasehold forget [OPTIONS] KEY",
     after_help = "Exit codes: 0 forgotten, 1 the job did not count as done; `leasehold help exit-codes`.",
-    after_long_help = EXAMPLE
+    after_long_help = EXAMPLE,
+    mut_arg("keys", |arg| arg.help("The name of the job"))
 )]
 pub(crate) struct ForgetArgs {
     /// Print one JSON object
@@ -33,15 +30,7 @@ pub(crate) struct ForgetArgs {
     pub(crate) json: bool,
 
     #[command(flatten)]
-    pub(crate) place: PlaceArgs,
-
-    /// Print nothing, only set the exit code
-    #[arg(short, long)]
-    pub(crate) quiet: bool,
-
-    /// The name of the job
-    #[arg(value_name = "KEY", num_args = 0..)]
-    pub(crate) keys: Vec<OsString>,
+    pub(crate) which: KeyArgs,
 }
 
 const EXAMPLE: &str = "\
@@ -50,11 +39,10 @@ Exit codes: 0 forgotten, 1 the job did not count as done; `leasehold help exit-c
 Example: the migration was rolled back, and is to run again:
   leasehold forget migrate:0042";
 
-/// Deletes the mark; the exit code says whether there was one.
 pub(crate) async fn forget(args: ForgetArgs) -> Result<End, Failure> {
-    let key = only_key(args.keys, args.place.naming)?;
-    let place = StoreLocation::of(args.place.store)?;
-    let locks = place.look(args.quiet).await?;
+    let quiet = args.which.quiet;
+    let (key, place) = args.which.resolve()?;
+    let locks = place.look(quiet).await?;
     let forgotten = locks.forget(key.as_bytes()).await?;
     if args.json {
         #[derive(Serialize)]
@@ -69,7 +57,7 @@ pub(crate) async fn forget(args: ForgetArgs) -> Result<End, Failure> {
             forgotten: forgotten.is_some(),
             mark: forgotten.as_ref().map(Into::into),
         }))?;
-    } else if !args.quiet {
+    } else if !quiet {
         let shown = plain(&key.to_string());
         print(&match &forgotten {
             Some(mark) => format!("{shown}: forgotten; it was last begun {}\n", begun(mark)),

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 
+use clap::builder::PossibleValuesParser;
 use clap::{Args, Command};
 
 use crate::exit::Failure;
@@ -12,33 +13,20 @@ use crate::topic::TOPICS;
 #[derive(Args, Debug)]
 pub(crate) struct HelpArgs {
     /// The task or topic to explain; without it, all tasks are listed
-    #[arg(value_name = "TOPIC", value_parser = EXPLAINED)]
+    #[arg(value_name = "TOPIC", value_parser = explained())]
     pub(crate) topic: Option<String>,
 }
 
-/// The tasks, and the topics of [`topic`](crate::topic).
-const EXPLAINED: [&str; 18] = [
-    "run",
-    "once",
-    "every",
-    "hold",
-    "show",
-    "ls",
-    "break",
-    "forget",
-    "metrics",
-    "top",
-    "watch",
-    "doctor",
-    "bench",
-    "init",
-    "exit-codes",
-    "environment",
-    "stores",
-    "events",
+const TASKS: [&str; 14] = [
+    "run", "once", "every", "hold", "show", "ls", "break", "forget", "metrics", "top", "watch", "doctor",
+    "bench", "init",
 ];
 
-/// Prints the help of the command line, or of one of its tasks.
+/// The tasks, and the topics.
+fn explained() -> PossibleValuesParser {
+    PossibleValuesParser::new(TASKS.into_iter().chain(TOPICS.iter().map(|topic| topic.name)))
+}
+
 pub(crate) fn print(args: &HelpArgs, command_line: Command) -> Result<(), Failure> {
     let name = args.topic.as_deref();
     if let Some(topic) = TOPICS.iter().find(|topic| Some(topic.name) == name) {

@@ -43,10 +43,6 @@ pub(crate) struct HoldArgs {
     #[command(flatten)]
     pub(crate) acquire: AcquireArgs,
 
-    /// The name of the lock, or of several that are acquired together
-    #[arg(value_name = "KEY", num_args = 0..)]
-    pub(crate) keys: Vec<OsString>,
-
     #[arg(value_name = "COMMAND", last = true, num_args = 0.., hide = true)]
     pub(crate) command: Vec<OsString>,
 }
@@ -70,48 +66,39 @@ Example: a bash script that holds the lock from here to its end, or to `exec 9<&
   exec 9< <(leasehold hold deploy)
   read -r fence <&9 || exit 75";
 
-/// Holds the lock, and returns the exit code.
 pub(crate) async fn hold(request: LockRequest) -> Result<End, Failure> {
     OuterLocks::at(&request.place.store).check(&request.keys)?;
     let mut signals = Signals::catch()?;
     let (locks, guard) = take(&request, &mut signals).await?;
     let end = tokio::select! {
         biased;
-        loss = guard.lost() => Err(loss),
-        signal = signals.next() => Ok(End::Signal(signal.as_raw())),
-        read = serve_reader(&request, guard.fence()) => match read {
-            Ok(()) => Ok(End::SUCCESS),
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(End::SUCCESS),
-            Err(error) => {
-                give_back(&request, &locks, ReleaseLimit::begin(&guard), guard, &mut signals).await;
-                return Err(Failure::new(End::CANNOT_EXECUTE, format!("the fence cannot be printed: {error}")));
-            }
-        },
-        never = tell_keeping(request.status.clone(), guard.held()) => match never {},
-    };
-    match end {
-        Ok(end) => {
-            match give_back(&request, &locks, ReleaseLimit::begin(&guard), guard, &mut signals).await {
-                ReleaseOutcome::Done => Ok(end),
-                ReleaseOutcome::NotOurs(error) => Err(Failure::new(
-                    End::LOST,
-                    format!("{error}: whoever relied on it may not have been alone: check what was done"),
-                )),
-                ReleaseOutcome::Unconfirmed(line) => {
-                    say::line(line);
-                    Ok(end)
-                }
-            }
-        }
-        Err(loss) => {
-            // Closes stdout first, so that the reader learns this at once, even if the store does
-            // not answer.
+        loss = guard.lost() => {
+            // First, so that the reader learns this at once, even if the store does not answer.
             close_stdout();
             let failure = lost(&request, &loss);
             request.status.tell_lost(failure.reason());
-            give_back(&request, &locks, ReleaseLimit::begin(&guard), guard, &mut signals).await;
             Err(failure)
         }
+        signal = signals.next() => Ok(End::Signal(signal.as_raw())),
+        read = serve_reader(&request, guard.fence()) => match read {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                Err(Failure::new(End::CANNOT_EXECUTE, format!("the fence cannot be printed: {error}")))
+            }
+            _ => Ok(End::SUCCESS),
+        },
+        never = tell_keeping(request.status.clone(), guard.held()) => match never {},
+    };
+    let returned = give_back(&request, &locks, ReleaseLimit::begin(&guard), guard, &mut signals).await;
+    match returned {
+        ReleaseOutcome::NotOurs(error) if end.is_ok() => Err(Failure::new(
+            End::LOST,
+            format!("{error}: whoever relied on it may not have been alone: check what was done"),
+        )),
+        ReleaseOutcome::Unconfirmed(line) if end.is_ok() => {
+            say::line(line);
+            end
+        }
+        _ => end,
     }
 }
 
@@ -173,11 +160,9 @@ fn close_stdout() {
 fn lost(request: &LockRequest, loss: &Loss) -> Failure {
     let keys = &request.keys;
     let line = match loss {
-        Loss::HeldTooLong { at_most } => {
-            format!(
-                "{keys}: held for as long as --max-hold {at_most:?} allows: see why it takes so long, or allow more"
-            )
-        }
+        Loss::HeldTooLong { at_most } => format!(
+            "{keys}: held for as long as --max-hold {at_most:?} allows: see why it takes so long, or allow more"
+        ),
         _ => format!("{keys}: lease lost: {loss}: check what was done since, and do it again"),
     };
     Failure::new(End::LOST, line)

@@ -62,7 +62,6 @@ Example: locks in a database:
   leasehold init --store postgres://owner@db/app
   leasehold run --store postgres://web@db/app deploy -- ./deploy";
 
-/// Creates it, and prints its URL.
 pub(crate) async fn init(args: InitArgs) -> Result<End, Failure> {
     match &args.store {
         Some(url) => make_tables(url, args.print_sql).await,

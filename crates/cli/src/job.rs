@@ -5,7 +5,7 @@ use std::process::ExitStatus;
 use std::time::Instant;
 
 use clap::Args;
-use leasehold::{BeginError, JobGuard, Locks, Mark, MarkError, Misuse, Mode, NotDue};
+use leasehold::{BeginError, JobGuard, Locks, Mark, MarkError, Misuse, Mode};
 
 use crate::args::{JobArgs, WaitingArgs};
 use crate::command::end_as;
@@ -16,7 +16,7 @@ use crate::lock_request::LockRequest;
 use crate::options::{exit_code, time_of};
 use crate::run::work;
 use crate::say;
-use crate::settings::{Settings, program_of};
+use crate::settings::Settings;
 use crate::signals::Signals;
 use crate::skip::{Schedule, Skip, due_at, tell_skipped};
 use crate::status::Event;
@@ -44,16 +44,12 @@ pub(crate) struct OnceArgs {
     #[command(flatten)]
     pub(crate) waiting: WaitingArgs,
 
-    #[command(flatten)]
-    pub(crate) job: JobArgs,
-
     /// The name of the job, which is also the name of its lock
     #[arg(value_name = "KEY", num_args = 0..)]
     pub(crate) keys: Vec<OsString>,
 
-    /// The command and its arguments; no shell interprets them
-    #[arg(value_name = "COMMAND", last = true, num_args = 0..)]
-    pub(crate) command: Vec<OsString>,
+    #[command(flatten)]
+    pub(crate) job: JobArgs,
 }
 
 const ONCE_EXAMPLE: &str = "\
@@ -80,21 +76,17 @@ Example: each of many machines runs this before it starts its service, and one o
     after_long_help = EVERY_EXAMPLE
 )]
 pub(crate) struct EveryArgs {
+    /// The time from one start until it is due again, and the name of the job, which is also that
+    /// of its lock
+    #[arg(value_names = ["PERIOD", "KEY"], num_args = 0..)]
+    pub(crate) words: Vec<OsString>,
+
     #[command(flatten)]
     pub(crate) job: JobArgs,
 
     /// Run COMMAND even if it is not due, unless somebody is running it; the next period begins now
     #[arg(long)]
     pub(crate) now: bool,
-
-    /// The time from one start until it is due again, and the name of the job, which is also that
-    /// of its lock
-    #[arg(value_names = ["PERIOD", "KEY"], num_args = 0..)]
-    pub(crate) words: Vec<OsString>,
-
-    /// The command and its arguments; no shell interprets them
-    #[arg(value_name = "COMMAND", last = true, num_args = 0..)]
-    pub(crate) command: Vec<OsString>,
 }
 
 const EVERY_EXAMPLE: &str = "\
@@ -107,22 +99,18 @@ Make the period a little shorter than the scheduler's, so that a start that is s
 Example: in the crontab of many machines, run on one of them each night:
   leasehold every 23h nightly -- ./report";
 
-/// A job with all settings validated.
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
     pub(crate) settings: Settings,
     pub(crate) when: Schedule,
-    /// The exit code if there is nothing to do.
     pub(crate) skipped: u8,
 }
 
 impl Job {
-    /// Validates the arguments of `once`, before anything is opened.
     pub(crate) fn once(args: OnceArgs) -> Result<Self, Failure> {
-        Self::new(Schedule::Once, args.job, args.waiting, args.keys, args.command)
+        Self::new(Schedule::Once, args.job, args.waiting, args.keys)
     }
 
-    /// Validates the arguments of `every`, before anything is opened.
     pub(crate) fn every(args: EveryArgs) -> Result<Self, Failure> {
         let mut words = args.words.into_iter();
         let period = words.next().unwrap_or_default();
@@ -133,25 +121,18 @@ impl Job {
         // It never waits for the lock.
         let waiting = WaitingArgs { one_try: true, within: None, busy_exit_code: None };
         let when = Schedule::Every { period, now: args.now };
-        Self::new(when, args.job, waiting, words.collect(), args.command)
+        Self::new(when, args.job, waiting, words.collect())
     }
 
-    fn new(
-        when: Schedule,
-        job: JobArgs,
-        waiting: WaitingArgs,
-        keys: Vec<OsString>,
-        command: Vec<OsString>,
-    ) -> Result<Self, Failure> {
+    fn new(when: Schedule, job: JobArgs, waiting: WaitingArgs, keys: Vec<OsString>) -> Result<Self, Failure> {
         let skipped = exit_code("--skip-exit-code", job.skip_exit_code)?.unwrap_or(0);
-        let program = program_of(&command);
+        let program = job.running.program();
         let request = LockRequest::in_mode(Mode::Exclusive, waiting, job.lease, job.quiet, keys, program)?;
-        let settings = Settings::of(request, job.running, command)?;
+        let settings = Settings::of(request, job.running)?;
         Ok(Self { settings, when, skipped })
     }
 }
 
-/// Does the job if it is due, and returns the exit code.
 pub(crate) async fn perform(job: Job) -> Result<End, Failure> {
     let request = &job.settings.request;
     let around = OuterLocks::at(&request.place.store);
@@ -194,7 +175,6 @@ pub(crate) async fn perform(job: Job) -> Result<End, Failure> {
     Ok(end_as(status))
 }
 
-/// Finds out whether the job is ours to do.
 async fn begin(job: &Job, locks: &Locks, started: Instant) -> Result<Result<JobGuard, Skip>, BeginError> {
     let request = &job.settings.request;
     let key = request.keys.first().as_bytes();
@@ -204,20 +184,16 @@ async fn begin(job: &Job, locks: &Locks, started: Instant) -> Result<Result<JobG
             if let Some(within) = request.patience.left(started) {
                 once = once.within(within);
             }
-            Ok(once.begin().await?.map_err(|mark| Skip::Done { mark }))
+            Ok(once.begin().await?.map_err(Skip::Done))
         }
         Schedule::Every { period, now } => {
             let every = locks.every(period, key);
             let every = if now { every.now() } else { every };
-            Ok(every.begin().await?.map_err(|not_due| match not_due {
-                NotDue::Until { left, mark } => Skip::Until { left, mark },
-                NotDue::Underway { held_by, mark } => Skip::Underway { held_by, mark },
-            }))
+            Ok(every.begin().await?.map_err(Skip::NotDue))
         }
     }
 }
 
-/// Marks the job as done, and reports that.
 async fn mark(
     job: &Job,
     job_guard: &JobGuard,

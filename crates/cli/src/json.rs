@@ -21,12 +21,10 @@ impl From<&Key> for KeyText {
     }
 }
 
-/// A key as a JSON string.
 pub(crate) fn text_of(key: &Key) -> String {
     str::from_utf8(key.as_bytes()).map_or_else(|_| key.to_string(), Into::into)
 }
 
-/// An object on its own line.
 pub(crate) fn line(object: &impl Serialize) -> String {
     serde_json::to_string(object).expect("text and numbers can be written as JSON") + "\n"
 }
@@ -36,18 +34,6 @@ pub(crate) const fn millis_of(reading: Stamp) -> u64 {
     reading.as_micros() / 1000
 }
 
-/// A time in milliseconds.
 pub(crate) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_key_that_is_not_utf8_is_shown_with_its_bytes() {
-        assert_eq!(text_of(&Key::new("ä b").unwrap()), "ä b");
-        assert_eq!(text_of(&Key::new(b"a\xff").unwrap()), "a\\xff");
-    }
 }

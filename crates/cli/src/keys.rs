@@ -16,7 +16,6 @@ use crate::store_url::StoreUrl;
 pub(crate) struct Keys(Vec<Key>);
 
 impl Keys {
-    /// Converts names to keys.
     pub(crate) fn of(mut names: Vec<OsString>, naming: &Naming) -> Result<Self, Failure> {
         names.sort();
         names.dedup();
@@ -36,7 +35,6 @@ impl Keys {
         &self.0[0]
     }
 
-    /// The keys as JSON strings.
     pub(crate) fn texts(&self) -> Vec<String> {
         self.iter().map(text_of).collect()
     }
@@ -46,7 +44,6 @@ impl Keys {
     }
 }
 
-/// The naming in `--naming`, or in its variable.
 pub(crate) fn naming(named: Option<String>) -> Result<Naming, Failure> {
     let (name, named) = or_variable("--naming", named);
     let naming = named.as_deref().map_or(Ok(Naming::Verbatim), str::parse);
@@ -64,7 +61,6 @@ pub(crate) fn beginning(given: Vec<OsString>, named: Option<String>) -> Result<V
     Ok(beginning)
 }
 
-/// The key of the only name that was given to a task.
 pub(crate) fn only_key(given: Vec<OsString>, named: Option<String>) -> Result<Key, Failure> {
     key(given.into_iter().next().unwrap_or_default(), &naming(named)?)
 }
@@ -98,34 +94,10 @@ impl fmt::Display for Keys {
 mod tests {
     use super::*;
 
-    fn keys(names: &[&str]) -> Result<Keys, Failure> {
-        Keys::of(names.iter().map(OsString::from).collect(), &Naming::Verbatim)
-    }
-
-    #[test]
-    fn keys_are_in_byte_order_without_duplicates() {
-        let keys = keys(&["b", "a", "b", "B"]).unwrap();
-        assert_eq!((keys.first().to_string(), keys.to_string()), ("B".into(), "B, a, b".into()));
-    }
-
     #[test]
     fn many_keys_are_shown_by_the_first_of_them() {
-        assert_eq!(keys(&["6", "5", "4", "3", "2", "1"]).unwrap().to_string(), "1, 2, 3, 4 and 2 more");
-    }
-
-    #[test]
-    fn two_names_that_are_one_key_are_refused_and_one_name_given_twice_is_not() {
-        let of = |names: [&str; 2]| Keys::of(names.map(OsString::from).into(), &Naming::ExclusiveLock);
-        assert_eq!(of(["a b", "a b"]).unwrap().to_string(), "exclusive-lock:a-b");
-        let refused = of(["a b", "a.b"]).unwrap_err();
-        assert!(
-            refused.reason().contains("one lock to exclusive-lock, at exclusive-lock:a-b"),
-            "{refused:?}"
-        );
-    }
-
-    #[test]
-    fn no_key_and_a_name_that_can_be_none_are_refused() {
-        assert!(keys(&[]).is_err() && keys(&["a", ""]).is_err() && keys(&["a", "leasehold:x"]).is_err());
+        let names = ["6", "5", "4", "3", "2", "1"].map(OsString::from);
+        let keys = Keys::of(names.into(), &Naming::Verbatim).unwrap();
+        assert_eq!(keys.to_string(), "1, 2, 3, 4 and 2 more");
     }
 }

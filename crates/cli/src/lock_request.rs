@@ -16,16 +16,13 @@ use crate::options::{default_time, digits, exit_code, or_variable, time_of, vari
 use crate::status::Status;
 use crate::store_location::{OUTAGE_LIMIT, SHORT_OUTAGE_LIMIT, StoreLocation};
 
-/// A requested lock, with all settings resolved.
 #[derive(Clone, Debug)]
 pub(crate) struct LockRequest {
     pub(crate) keys: Keys,
     pub(crate) mode: Mode,
     pub(crate) patience: Patience,
-    /// The exit code if it is held.
     pub(crate) busy: End,
     pub(crate) ttl: Ttl,
-    /// The longest that it may be held in all.
     pub(crate) max_hold: Option<Duration>,
     pub(crate) label: String,
     pub(crate) place: StoreLocation,
@@ -36,7 +33,6 @@ pub(crate) struct LockRequest {
     pub(crate) verbose: bool,
 }
 
-/// How long to wait for a holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Patience {
     OneTry,
@@ -49,12 +45,11 @@ impl LockRequest {
     /// opened.
     ///
     /// `program` holds the lock; it is part of the default label.
-    pub(crate) fn of(args: AcquireArgs, keys: Vec<OsString>, program: &OsStr) -> Result<Self, Failure> {
+    pub(crate) fn of(args: AcquireArgs, program: &OsStr) -> Result<Self, Failure> {
         let mode = mode(args.shared, args.permits)?;
-        Self::in_mode(mode, args.waiting, args.lease, args.quiet, keys, program)
+        Self::in_mode(mode, args.waiting, args.lease, args.quiet, args.keys, program)
     }
 
-    /// The same for a lock in this mode.
     pub(crate) fn in_mode(
         mode: Mode,
         waiting: WaitingArgs,
@@ -128,7 +123,6 @@ impl Patience {
     }
 }
 
-/// The mode of the lock.
 fn mode(shared: bool, permits: Option<String>) -> Result<Mode, Failure> {
     let Some(text) = permits else { return Ok(if shared { Mode::Shared } else { Mode::Exclusive }) };
     let (weight, of) = text.split_once('/').unwrap_or(("1", &text));

@@ -1,13 +1,12 @@
 //! `leasehold ls`: lists the locks that are held or waited for.
 
-use std::ffi::OsString;
 use std::io;
 
 use clap::Args;
 use leasehold::{Key, Locks};
 use rustix::termios::tcgetwinsize;
 
-use crate::args::PlaceArgs;
+use crate::args::PrefixArgs;
 use crate::exit::{End, Failure};
 use crate::keys::beginning;
 use crate::lock_json::LockJson;
@@ -63,7 +62,7 @@ pub(crate) struct LsArgs {
     pub(crate) marks: bool,
 
     #[command(flatten)]
-    pub(crate) place: PlaceArgs,
+    pub(crate) which: PrefixArgs,
 
     /// Print nothing if there is no lock to list
     #[arg(short, long)]
@@ -72,10 +71,6 @@ pub(crate) struct LsArgs {
     /// Print which store is used
     #[arg(short, long)]
     pub(crate) verbose: bool,
-
-    /// The beginning of the names
-    #[arg(value_name = "PREFIX", num_args = 0..)]
-    pub(crate) prefixes: Vec<OsString>,
 }
 
 const EXAMPLE: &str = "\
@@ -85,17 +80,16 @@ Example: has a nightly job been running for two hours? And the holders of all ni
   leasehold ls --held-for 2h nightly:
   leasehold ls --json nightly:";
 
-/// Lists the locks.
 pub(crate) async fn ls(args: LsArgs) -> Result<End, Failure> {
+    let PrefixArgs { place, prefixes } = args.which;
     // That is a mistake, or a variable that was not set.
-    if args.prefixes.iter().any(|prefix| prefix.is_empty()) {
+    if prefixes.iter().any(|prefix| prefix.is_empty()) {
         let line = "the prefix is empty: name what the keys begin with, or list all of them";
         return Err(Failure::usage(line).hint("leasehold ls --all"));
     }
-    let prefix = beginning(args.prefixes, args.place.naming)?;
+    let prefix = beginning(prefixes, place.naming)?;
     let least = time_of("--held-for", args.held_for)?;
-    let place = StoreLocation::of(args.place.store)?;
-    let locks = place.look(args.quiet).await?;
+    let locks = StoreLocation::of(place.store)?.look(args.quiet).await?;
     if args.verbose {
         say::line(format_args!("looking at {}", locks.store()));
     }
@@ -131,7 +125,6 @@ pub(crate) async fn ls(args: LsArgs) -> Result<End, Failure> {
     Ok(if least.is_some() { End::FOUND } else { End::SUCCESS })
 }
 
-/// Lists the marks.
 async fn marks(locks: &Locks, prefix: &[u8], json: bool, quiet: bool) -> Result<End, Failure> {
     let marks = locks.marks(prefix).await?;
     if json {

@@ -90,7 +90,7 @@ fn perform(task: Task) -> Result<End, Failure> {
         Task::Hold(args) => {
             // Before we open anything ourselves.
             hold::close_inherited(args.acquire.lease.status_fd.as_deref());
-            let request = LockRequest::of(args.acquire, args.keys, label::starter().as_ref())?;
+            let request = LockRequest::of(args.acquire, label::starter().as_ref())?;
             let status = request.status.clone();
             to_the_end(status, hold::hold(request))
         }

@@ -8,7 +8,6 @@ use crate::json::{self, KeyText, millis, millis_of};
 use crate::print::plain;
 use crate::time;
 
-/// A mark of `once` or `every`.
 #[derive(Debug, Serialize)]
 pub(crate) struct MarkJson {
     begun_at: u64,
@@ -51,7 +50,6 @@ pub(crate) fn line(key: &Key, marked: &Marked) -> Option<String> {
     Some(json::line(&Line { key: key.into(), mark: MarkJson::of(marked)? }))
 }
 
-/// The record of a break.
 #[derive(Debug, Serialize)]
 pub(crate) struct BreakJson {
     broken_at: u64,
@@ -74,13 +72,11 @@ impl From<&BreakRecord> for BreakJson {
     }
 }
 
-/// When the job was last started, and by whom.
 pub(crate) fn begun(mark: &Mark) -> String {
     let by = mark.label.as_ref().map_or_else(String::new, |by| format!(" by {}", plain(by.as_str())));
     format!("{}{by}", time::moment(millis_of(mark.at)))
 }
 
-/// When it is due, by the store's clock.
 pub(crate) fn due(marked: &Marked) -> String {
     match marked.due_at() {
         None => "never again".into(),
@@ -91,7 +87,6 @@ pub(crate) fn due(marked: &Marked) -> String {
     }
 }
 
-/// The lease that was broken, when, by whom and why.
 pub(crate) fn broken(broken: &BreakRecord) -> String {
     let said = |before: &str, label: &Option<Label>| {
         label.as_ref().map_or_else(String::new, |label| format!("{before}{}", plain(label.as_str())))

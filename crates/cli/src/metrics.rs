@@ -1,16 +1,13 @@
 //! `leasehold metrics`: metrics of the locks of a store, in the format of Prometheus.
 
-use std::ffi::OsString;
 use std::time::Duration;
 
 use clap::Args;
 use leasehold::{BreakRecord, Key, KeyState, Marked};
 
-use crate::args::PlaceArgs;
+use crate::args::PrefixArgs;
 use crate::exit::{End, Failure};
-use crate::keys::beginning;
 use crate::print::print;
-use crate::store_location::StoreLocation;
 
 /// Print figures about the locks of a store, for Prometheus
 ///
@@ -25,11 +22,7 @@ use crate::store_location::StoreLocation;
 )]
 pub(crate) struct MetricsArgs {
     #[command(flatten)]
-    pub(crate) place: PlaceArgs,
-
-    /// The beginning of the names
-    #[arg(value_name = "PREFIX", num_args = 0..)]
-    pub(crate) prefixes: Vec<OsString>,
+    pub(crate) which: PrefixArgs,
 }
 
 const EXAMPLE: &str = "\
@@ -38,10 +31,8 @@ If the store cannot be reached, nothing is printed and the exit code is 69.
 Example: in a crontab, each minute:
   leasehold metrics >/var/lib/node_exporter/locks.new && mv /var/lib/node_exporter/locks.new /var/lib/node_exporter/locks.prom";
 
-/// Prints them.
 pub(crate) async fn metrics(args: MetricsArgs) -> Result<End, Failure> {
-    let prefix = beginning(args.prefixes, args.place.naming)?;
-    let place = StoreLocation::of(args.place.store)?;
+    let (prefix, place) = args.which.resolve()?;
     // Its stderr becomes mail from a scheduler.
     let locks = place.look(true).await?;
     let states = locks.list(&prefix).await?;

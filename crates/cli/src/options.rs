@@ -34,7 +34,6 @@ pub(crate) fn default_time(option: &str, text: Option<String>) -> Result<Option<
     time_of(&name, text)
 }
 
-/// The time that an option names.
 pub(crate) fn time_of(option: &str, text: Option<String>) -> Result<Option<Duration>, Failure> {
     let Some(text) = text else { return Ok(None) };
     time::parse(&text).map(Some).ok_or_else(|| {

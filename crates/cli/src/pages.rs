@@ -37,7 +37,6 @@ pub(crate) struct CompletionsArgs {
     pub(crate) shell: Shell,
 }
 
-/// Writes them.
 pub(crate) fn write(args: &PagesArgs, command_line: &Command) -> Result<End, Failure> {
     let directory = &args.directory;
     let done =
@@ -132,7 +131,6 @@ fn options_with_values(command_line: &Command) -> Vec<String> {
     names.collect::<std::collections::BTreeSet<_>>().into_iter().collect()
 }
 
-/// The completion script of a shell.
 pub(crate) fn completions_for(shell: Shell, command_line: &Command) -> String {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut command_line.clone(), "leasehold", &mut script);

@@ -1,11 +1,10 @@
 //! `leasehold run`: acquires the lock, runs the command, renews the lease, releases it.
 
-use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 
 use clap::Args;
-use leasehold::{Guard, Locks, ReleaseError};
+use leasehold::{Guard, Locks};
 
 use crate::args::{AcquireArgs, CommandArgs};
 use crate::command::{Command, end_as, status_of};
@@ -13,7 +12,7 @@ use crate::environment::{self, OuterLocks};
 use crate::exit::{End, Failure};
 use crate::lock_request::LockRequest;
 use crate::say;
-use crate::settings::{Settings, program_of};
+use crate::settings::Settings;
 use crate::signals::Signals;
 use crate::status;
 use crate::supervisor::Outcome;
@@ -45,21 +44,12 @@ pub(crate) struct RunArgs {
 
     #[command(flatten)]
     pub(crate) running: CommandArgs,
-
-    /// The name of the lock, or of several that are acquired together
-    #[arg(value_name = "KEY", num_args = 0..)]
-    pub(crate) keys: Vec<OsString>,
-
-    /// The command and its arguments; no shell interprets them
-    #[arg(value_name = "COMMAND", last = true, num_args = 0..)]
-    pub(crate) command: Vec<OsString>,
 }
 
 impl RunArgs {
-    /// Validates the arguments, before anything is opened.
     pub(crate) fn settings(self) -> Result<Settings, Failure> {
-        let request = LockRequest::of(self.acquire, self.keys, program_of(&self.command))?;
-        Settings::of(request, self.running, self.command)
+        let request = LockRequest::of(self.acquire, self.running.program())?;
+        Settings::of(request, self.running)
     }
 }
 
@@ -71,7 +61,6 @@ The exit code is COMMAND's; 75 if the lock is held, 70 if the lease was lost: `l
 Example: wait up to half a minute for the others, then deploy:
   leasehold run --within 30s deploy -- ./deploy --all";
 
-/// Runs the command under the lock, and returns the exit code.
 pub(crate) async fn run(settings: Settings) -> Result<End, Failure> {
     let request = &settings.request;
     let around = OuterLocks::at(&request.place.store);
@@ -85,7 +74,10 @@ pub(crate) async fn run(settings: Settings) -> Result<End, Failure> {
     }
     let status = worked?;
     match returned {
-        ReleaseOutcome::NotOurs(error) => Err(ran_past(&error)),
+        ReleaseOutcome::NotOurs(error) => Err(Failure::new(
+            End::LOST,
+            format!("{error}: the command ran past its lease and may not have been alone: check what it did"),
+        )),
         ReleaseOutcome::Done | ReleaseOutcome::Unconfirmed(_) => Ok(end_as(status)),
     }
 }
@@ -136,40 +128,21 @@ fn tell_end(settings: &Settings, doomed: Option<&Failure>, outcome: Option<Outco
     }
 }
 
-fn ran_past(error: &ReleaseError) -> Failure {
-    Failure::new(
-        End::LOST,
-        format!("{error}: the command ran past its lease and may not have been alone: check what it did"),
-    )
-}
-
 fn ended_for(settings: &Settings, doom: EndReason) -> Failure {
+    const REMEDY: &str = "check what it did, and run it again";
     let request = &settings.request;
-    let keys = &request.keys;
+    let lost = |why: &str| format!("lease lost, so the command was ended: {why}: {REMEDY}");
     let why = match doom {
-        EndReason::HeldTooLong(max_hold) => {
-            return Failure::new(
-                End::LOST,
-                format!(
-                    "{keys}: held for as long as --max-hold {max_hold:?} allows, so the command was ended: see why it takes so \
-                     long, or allow more"
-                ),
-            );
-        }
-        EndReason::Lost(loss) => loss.to_string(),
-        EndReason::Foreseen => format!("it could not be renewed in time at {}", request.place.store),
-        EndReason::Stopped => "it was not renewed while this run was stopped".into(),
+        EndReason::HeldTooLong(max_hold) => format!(
+            "held for as long as --max-hold {max_hold:?} allows, so the command was ended: see why it takes so long, or \
+             allow more"
+        ),
         EndReason::Unminded => {
-            return Failure::new(
-                End::LOST,
-                format!(
-                    "{keys}: the supervisor of the command was killed, and so all of the command: check what it did, and run it again"
-                ),
-            );
+            format!("the supervisor of the command was killed, and so all of the command: {REMEDY}")
         }
+        EndReason::Lost(loss) => lost(&loss.to_string()),
+        EndReason::Foreseen => lost(&format!("it could not be renewed in time at {}", request.place.store)),
+        EndReason::Stopped => lost("it was not renewed while this run was stopped"),
     };
-    Failure::new(
-        End::LOST,
-        format!("{keys}: lease lost, so the command was ended: {why}: check what it did, and run it again"),
-    )
+    Failure::new(End::LOST, format!("{}: {why}", request.keys))
 }

@@ -7,21 +7,17 @@ use std::time::Duration;
 
 use leasehold::Fault;
 
-/// The prefix of our lines.
 pub(crate) const PREFIX: &str = "leasehold: ";
 
-/// True if the last line on the terminal is to be rewritten.
 static REWRITING: AtomicBool = AtomicBool::new(false);
 
 /// Moves to the beginning of the line, and erases it.
 const ERASE: &str = "\r\x1b[2K";
 
-/// Prints one line.
 pub(crate) fn line(text: impl Display) {
     write(&format!("{PREFIX}{text}"), "\n");
 }
 
-/// Prints what to do about the previous line.
 pub(crate) fn hint(text: impl Display) {
     write(&format!("hint: {text}"), "\n");
 }
@@ -49,7 +45,6 @@ pub(crate) fn rewrite(text: impl Display) {
     REWRITING.store(true, Ordering::Relaxed);
 }
 
-/// Erases the last line that was printed this way.
 pub(crate) fn clear() {
     if REWRITING.swap(false, Ordering::Relaxed) {
         let _ = std::io::stderr().write_all(ERASE.as_bytes());

@@ -1,6 +1,6 @@
 //! The validated settings of a run: the requested lock, and the command.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::time::Duration;
 
 use leasehold::Ttl;
@@ -16,38 +16,25 @@ pub(crate) struct Settings {
     pub(crate) request: LockRequest,
     pub(crate) program: OsString,
     pub(crate) arguments: Vec<OsString>,
-    /// The time from SIGTERM to SIGKILL.
     pub(crate) grace: Duration,
     /// How long the command may hold the lock. This does not limit the lease, unlike the limit of
     /// [`LockRequest`]: as long as part of the command cannot be ended, the lease is renewed.
     pub(crate) max_hold: Option<Duration>,
-    /// True if the lock is held until everything that the command started has ended.
     pub(crate) wait_for_all: bool,
-    /// True if the terminal is ignored.
     pub(crate) no_tty: bool,
 }
 
 impl Settings {
-    /// Validates the arguments, before anything is opened.
-    pub(crate) fn of(
-        mut request: LockRequest,
-        running: CommandArgs,
-        command: Vec<OsString>,
-    ) -> Result<Self, Failure> {
+    pub(crate) fn of(mut request: LockRequest, running: CommandArgs) -> Result<Self, Failure> {
         let (name, text) = or_variable("--grace", running.grace);
         let grace = grace(&name, time_of(&name, text)?, request.ttl)?;
         let max_hold = request.max_hold.take();
+        let CommandArgs { wait_for_all, no_tty, command, .. } = running;
         let mut command = command.into_iter();
         let program = command.next().unwrap_or_default();
-        let CommandArgs { wait_for_all, no_tty, .. } = running;
         let arguments = command.collect();
         Ok(Self { request, program, arguments, grace, max_hold, wait_for_all, no_tty })
     }
-}
-
-/// The program: the first word of the command.
-pub(crate) fn program_of(command: &[OsString]) -> &OsStr {
-    command.first().map_or(OsStr::new(""), OsString::as_os_str)
 }
 
 /// Five seconds are enough for most programs to end cleanly. With a shorter TTL, a quarter of it
@@ -83,10 +70,10 @@ mod tests {
     }
 
     fn grace_of(options: &[&str]) -> Result<Duration, Failure> {
-        let words = ["leasehold", "--store", "file:/x"].iter().chain(options);
+        let words = ["leasehold", "--store", "file:/x", "k"].iter().chain(options).chain(&["--", "true"]);
         let line = Line::try_parse_from(words).unwrap();
-        let request = LockRequest::of(line.acquire, vec!["k".into()], OsStr::new("true"))?;
-        Settings::of(request, line.running, vec!["true".into()]).map(|settings| settings.grace)
+        let request = LockRequest::of(line.acquire, line.running.program())?;
+        Settings::of(request, line.running).map(|settings| settings.grace)
     }
 
     #[test]

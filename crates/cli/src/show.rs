@@ -1,18 +1,14 @@
 //! `leasehold show`: shows the holders of a lock and its waiters.
 
-use std::ffi::OsString;
-
 use clap::Args;
 use leasehold::{BreakRecord, HolderInfo, KeyState, Marked, Mode, Owner};
 
-use crate::args::PlaceArgs;
+use crate::args::KeyArgs;
 use crate::exit::{End, Failure};
-use crate::keys::only_key;
 use crate::lock_json::{LockJson, granted_at, mode, name_of};
 use crate::mark;
 use crate::print::{plain, print};
 use crate::say;
-use crate::store_location::StoreLocation;
 use crate::time;
 
 /// Show who holds a lock, and who waits for it
@@ -45,19 +41,11 @@ pub(crate) struct ShowArgs {
     pub(crate) json: bool,
 
     #[command(flatten)]
-    pub(crate) place: PlaceArgs,
-
-    /// Print nothing, only set the exit code
-    #[arg(short, long)]
-    pub(crate) quiet: bool,
+    pub(crate) which: KeyArgs,
 
     /// Print which store is used
     #[arg(short, long)]
     pub(crate) verbose: bool,
-
-    /// The name of the lock
-    #[arg(value_name = "KEY", num_args = 0..)]
-    pub(crate) keys: Vec<OsString>,
 }
 
 const EXAMPLE: &str = "\
@@ -66,16 +54,15 @@ Exit codes: 0 held, 1 free, 65 the key contains something that is not a lock; `l
 Example: who is deploying?
   leasehold show deploy";
 
-/// Shows the lock; the exit code says whether anybody holds it.
 pub(crate) async fn show(args: ShowArgs) -> Result<End, Failure> {
-    let key = only_key(args.keys, args.place.naming)?;
-    let place = StoreLocation::of(args.place.store)?;
-    let locks = place.look(args.quiet).await?;
+    let quiet = args.which.quiet;
+    let (key, place) = args.which.resolve()?;
+    let locks = place.look(quiet).await?;
     if args.verbose {
         say::line(format_args!("{key}: looking at {}", locks.store()));
     }
     let state = locks.inspect(key.as_bytes()).await?;
-    if !args.quiet {
+    if !quiet {
         // Unreadable marks or records must not keep anybody from seeing the holder of the lock.
         let marked = locks.marked(key.as_bytes()).await.inspect_err(|error| say::line(error)).ok();
         let broken =
@@ -93,7 +80,7 @@ pub(crate) async fn show(args: ShowArgs) -> Result<End, Failure> {
                 "{key}: the store has something at this key that is not a lock: name another, or delete it there"
             ),
         );
-        return Err(if args.quiet { failure.silent() } else { failure });
+        return Err(if quiet { failure.silent() } else { failure });
     }
     Ok(if state.holders.is_empty() { End::FREE } else { End::SUCCESS })
 }
@@ -196,18 +183,5 @@ mod tests {
             ]
         );
         assert_eq!(lines[lines.len() - 1], "  10  0000000b, for 0ms");
-    }
-
-    #[test]
-    fn a_lock_of_another_programs_has_neither_fence_nor_renewal() {
-        let key = Key::new("k").unwrap();
-        let foreign = Owner::Foreign { value: b"theirs".as_slice().into() };
-        for (left, shown) in [(None, "no end"), (Some(Duration::from_secs(90)), "1m30s")] {
-            let holding = HolderInfo::exclusive(key.clone(), foreign.clone(), None, left);
-            let text = text(&KeyState::new(key.clone(), vec![holding], Vec::new()));
-            let lines: Vec<_> = text.lines().collect();
-            assert_eq!(lines[1], "held by  another program's lock (theirs)");
-            assert_eq!(lines[2..], ["mode     exclusive", &format!("left     {shown}"), "waiting  0"]);
-        }
     }
 }

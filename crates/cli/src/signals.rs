@@ -50,18 +50,19 @@ fn is_again(last: &mut Option<(Signal, Instant)>, signal: Signal, now: Instant) 
     again
 }
 
-/// A received signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     /// One of [`PASSED_ON`].
-    Action { signal: Signal, from: Sender },
-    /// We are asked to stop.
-    Stop { from: Sender },
-    /// We continue after a stop.
+    Action {
+        signal: Signal,
+        from: Sender,
+    },
+    Stop {
+        from: Sender,
+    },
     Continued,
 }
 
-/// The sender of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sender {
     /// The kernel, because somebody typed Ctrl-C: the whole foreground group of the terminal got

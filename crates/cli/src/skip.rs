@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::{HolderInfo, Label, Mark};
+use leasehold::{Label, Mark, NotDue};
 
 use crate::json::{millis, millis_of};
 use crate::lock_request::LockRequest;
@@ -11,56 +11,43 @@ use crate::say;
 use crate::status::{Event, LastRun};
 use crate::time;
 
-/// When the job is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Schedule {
     Once,
     Every { period: Duration, now: bool },
 }
 
-/// Why there was nothing to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Skip {
-    /// The job was done, once and for all.
-    Done { mark: Mark },
-    /// The job was done in this period, of which this much is left.
-    Until { left: Duration, mark: Mark },
-    /// Another process is doing the job; the mark says when it was last done.
-    Underway { held_by: Option<Box<HolderInfo>>, mark: Option<Mark> },
+    Done(Mark),
+    NotDue(NotDue),
 }
 
 /// Reports why nothing was run: to people at a terminal or with `-v`, and to programs.
 pub(crate) fn tell_skipped(request: &LockRequest, when: Schedule, code: u8, skip: &Skip) {
-    if request.is_aloud() {
-        say::line(format_args!("{}: {}: not run", request.keys, said(when, skip)));
-    }
-    let status = &request.status;
-    match skip {
-        Skip::Done { mark } => status.tell(Event::AlreadyDone { last: last_run(Some(mark)), code }),
-        Skip::Until { mark, .. } => {
+    let holder;
+    let (said, event) = match skip {
+        Skip::Done(mark) => {
+            let event = Event::AlreadyDone { last: last_run(Some(mark)), code };
+            (format!("already done, begun {}", begun(mark)), event)
+        }
+        Skip::NotDue(NotDue::Until { left, mark }) => {
             let due_at = due_at(mark, when);
-            status.tell(Event::NotDue { due_at, last: last_run(Some(mark)), code });
+            let (due, left) = (due_at.map(time::moment).unwrap_or_default(), time::shown(*left));
+            let said = format!("not due until {due}, in {left}, as it was last begun {}", begun(mark));
+            (said, Event::NotDue { due_at, last: last_run(Some(mark)), code })
         }
-        Skip::Underway { held_by, mark } => {
-            let held_by = held_by.as_ref().map(|held_by| held_by.owner.to_string());
-            let held_by = held_by.as_deref();
-            status.tell(Event::Underway { held_by, last: last_run(mark.as_ref()), code });
-        }
-    }
-}
-
-fn said(when: Schedule, skip: &Skip) -> String {
-    match skip {
-        Skip::Done { mark } => format!("already done, begun {}", begun(mark)),
-        Skip::Until { left, mark } => {
-            let due = due_at(mark, when).map(time::moment).unwrap_or_default();
-            format!("not due until {due}, in {}, as it was last begun {}", time::shown(*left), begun(mark))
-        }
-        Skip::Underway { held_by, .. } => {
+        Skip::NotDue(NotDue::Underway { held_by, mark }) => {
             let by = held_by.as_ref().map_or_else(|| "others".into(), ToString::to_string);
-            format!("just being done, by {by}")
+            holder = held_by.as_ref().map(|held_by| held_by.owner.to_string());
+            let event = Event::Underway { held_by: holder.as_deref(), last: last_run(mark.as_ref()), code };
+            (format!("just being done, by {by}"), event)
         }
+    };
+    if request.is_aloud() {
+        say::line(format_args!("{}: {said}: not run", request.keys));
     }
+    request.status.tell(event);
 }
 
 fn last_run(mark: Option<&Mark>) -> LastRun<'_> {

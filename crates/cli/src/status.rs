@@ -20,7 +20,6 @@ use crate::keys::Keys;
 use crate::options::digits;
 use crate::signals::start_thread;
 
-/// The receiver of events, if there is one.
 #[derive(Debug)]
 pub(crate) struct Status(Option<Mutex<EventWriter>>);
 
@@ -34,7 +33,6 @@ struct EventWriter {
     explained: bool,
 }
 
-/// An event.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub(crate) enum Event<'a> {
@@ -104,7 +102,6 @@ pub(crate) struct LastRun<'a> {
     pub(crate) fence: Option<u64>,
 }
 
-/// How the command ended.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(untagged)]
 pub(crate) enum Ended {
@@ -112,7 +109,6 @@ pub(crate) enum Ended {
     Signal { signal: i32 },
 }
 
-/// The fields of every line.
 #[derive(Serialize)]
 struct Line<'a> {
     #[serde(flatten)]
@@ -140,7 +136,6 @@ struct Subject {
 }
 
 impl Event<'_> {
-    /// The key of this event, if it is not our first key.
     fn key(&self) -> Option<KeyText> {
         match self {
             Event::Waiting { key, .. } | Event::Busy { key, .. } => Some((*key).into()),
@@ -193,17 +188,14 @@ impl Status {
         Ok(Self(Some(Mutex::new(writer))))
     }
 
-    /// Returns true if there is a receiver.
     pub(crate) const fn is_heard(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Sets the attempt for all following events.
     pub(crate) fn asks_as(&self, holder: Holder) {
         self.0.iter().for_each(|writer| locked(writer).subject.holder = Some(holder));
     }
 
-    /// Sets the holding for all following events.
     pub(crate) fn holds(&self, holder: Holder, fence: Fence) {
         self.asks_as(holder);
         self.0.iter().for_each(|writer| locked(writer).subject.fence = Some(fence));

@@ -16,16 +16,13 @@ use crate::options::{default_time, time_of};
 use crate::say;
 use crate::stores::Stores;
 
-/// The store of the locks.
 #[derive(Clone, Debug)]
 pub(crate) struct StoreLocation {
     pub(crate) store: Stores,
     origin: Origin,
-    /// The outage limit, if one was set.
     pub(crate) outage_limit: Option<Duration>,
 }
 
-/// The origin of the URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Origin {
     Argument,
@@ -164,25 +161,23 @@ impl StoreLocation {
     }
 
     fn not_connected(&self, error: ConnectError) -> Failure {
-        match error {
-            ConnectError::Misuse(misuse) => Failure::from(misuse).about(self.origin),
+        let variable = environment::STORE;
+        let hint = match &error {
+            ConnectError::Misuse(_) => return Failure::from(error).about(self.origin),
             ConnectError::Refused(_) if self.origin == Origin::Environment && environment::is_nested() => {
-                Failure::from(error).hint(format!(
-                    "the run around this one took the password out of {}: give this one its own",
-                    environment::STORE
-                ))
+                format!("the run around this one took the password out of {variable}: give this one its own")
             }
-            ConnectError::Refused(_) if error.to_string().contains("asks for a password") => Failure::from(
-                error,
-            )
-            .hint(
-                "put it into a file that only you can read, and name that: redis://HOST?password-file=FILE",
-            ),
+            ConnectError::Refused(_) if error.to_string().contains("asks for a password") => {
+                "put it into a file that only you can read, and name that: redis://HOST?password-file=FILE"
+                    .into()
+            }
             // Nobody chose this store, so the reader may not know that there are others.
-            ConnectError::Refused(_) if self.origin == Origin::Nobody => Failure::from(error)
-                .hint(format!("name another store with --store or {}", environment::STORE)),
-            _ => Failure::from(error),
-        }
+            ConnectError::Refused(_) if self.origin == Origin::Nobody => {
+                format!("name another store with --store or {variable}")
+            }
+            _ => return Failure::from(error),
+        };
+        Failure::from(error).hint(hint)
     }
 }
 

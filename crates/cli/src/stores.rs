@@ -8,7 +8,6 @@ use leasehold::QuorumStore;
 use crate::exit::Failure;
 use crate::store_url::StoreUrl;
 
-/// One store, or several that form a quorum.
 #[derive(Clone, Debug)]
 pub(crate) struct Stores {
     all: Vec<StoreUrl>,
@@ -76,12 +75,10 @@ impl Stores {
         urls
     }
 
-    /// Returns true if a text is the URL of a quorum.
     pub(crate) fn is_a_quorum(text: &str) -> bool {
         text.starts_with("quorum:")
     }
 
-    /// The URLs, with their passwords.
     pub(crate) fn reveal(&self) -> impl ExactSizeIterator<Item = &str> {
         self.all.iter().map(StoreUrl::reveal)
     }
@@ -90,7 +87,6 @@ impl Stores {
         self.all.len() > 1
     }
 
-    /// Returns true if all of them are files.
     pub(crate) fn is_a_file(&self) -> bool {
         self.reveal().all(|url| url.starts_with("file:"))
     }
@@ -104,7 +100,6 @@ impl Stores {
         all.join(" ")
     }
 
-    /// Returns true if they are the same stores, in any order.
     pub(crate) fn is_same_place_as(&self, other: &Self) -> bool {
         let has = |stores: &Self, one: &StoreUrl| stores.all.iter().any(|other| other.is_same_place_as(one));
         self.all.iter().all(|one| has(other, one)) && other.all.iter().all(|one| has(self, one))

@@ -43,7 +43,6 @@ pub(crate) use self::starting::{Role, Start, process};
 /// second.
 const LONGEST_NAP: Duration = Duration::from_secs(1);
 
-/// Performs the role, to its end.
 pub(crate) fn play(role: Role, words: impl Iterator<Item = std::ffi::OsString>) {
     match role {
         Role::Supervisor => mind(words),
@@ -79,19 +78,15 @@ fn mind(words: impl Iterator<Item = std::ffi::OsString>) {
     link::send_report(io::stdin(), SupervisorReport::Ended(report));
 }
 
-/// The command, from its parent's point of view.
 struct Command {
     id: Pid,
     /// The launcher writes here why it could not become the command.
     launcher: OwnedFd,
     /// The group that it joined; `None` for its own group.
     group: Option<Pid>,
-    /// The process that holds the lock.
     we: Option<Pid>,
-    /// True to wait for everything that it started.
     wait_for_all: bool,
     stopped: bool,
-    /// The number of stops.
     stops: u64,
 }
 

@@ -18,7 +18,6 @@ const FENCE: usize = 2;
 const HELD: usize = 3;
 const LEFT: usize = 4;
 
-/// The space between two columns.
 const GAP: &str = "  ";
 
 /// How narrow keys and holders may become before a column is dropped for them: a label matters less
@@ -40,7 +39,6 @@ pub(crate) struct Cell {
     tail: String,
 }
 
-/// The cells of a row.
 pub(crate) type Row = [Cell; COLUMNS];
 
 /// The table with its headings. `width` is that of the terminal; without one, nothing is cut.
@@ -50,7 +48,6 @@ pub(crate) fn table(states: &[KeyState], width: Option<usize>) -> String {
     Table::of(&rows, least, width.unwrap_or(usize::MAX)).lines(rows).map(|line| line + "\n").collect()
 }
 
-/// The layout of the rows.
 #[derive(Debug)]
 pub(crate) struct Table {
     /// `None` for a column that is dropped.
@@ -90,7 +87,6 @@ impl Table {
         Self { widths, keys }
     }
 
-    /// The headings, and a line for each row.
     pub(crate) fn lines(&self, rows: impl IntoIterator<Item = Row>) -> impl Iterator<Item = String> {
         std::iter::once(HEADS.map(Cell::of)).chain(rows).map(|row| self.line(row))
     }
@@ -138,7 +134,6 @@ fn narrowest(mut widths: [Option<usize>; COLUMNS]) -> [Option<usize>; COLUMNS] {
     widths
 }
 
-/// The width of a line.
 fn all(widths: [Option<usize>; COLUMNS]) -> usize {
     let shown = widths.iter().flatten();
     shown.clone().sum::<usize>() + GAP.len() * shown.count().saturating_sub(1)
@@ -151,7 +146,6 @@ fn rows_of(state: &KeyState) -> Vec<Row> {
     }
 }
 
-/// A lock, or one of its holders.
 pub(crate) fn row(state: &KeyState, holding: Option<&HolderInfo>) -> Row {
     let nobody = || Cell::of(&state.damage.as_deref().map_or_else(|| "-".into(), plain));
     let holder = holding.map_or_else(nobody, Cell::of_holding);

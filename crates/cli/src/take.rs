@@ -22,7 +22,6 @@ use crate::waiting::{WaitReporter, since};
 /// milliseconds.
 const UNDOING: Duration = Duration::from_secs(3);
 
-/// Waits for the lock, for as long as requested.
 pub(crate) async fn take(request: &LockRequest, signals: &mut Signals) -> Result<(Locks, Guard), Failure> {
     let started = Instant::now();
     let locks = reach(request, signals).await?;
@@ -40,7 +39,6 @@ pub(crate) async fn take(request: &LockRequest, signals: &mut Signals) -> Result
     }
 }
 
-/// Connects to the store, unless a signal comes first.
 pub(crate) async fn reach(request: &LockRequest, signals: &mut Signals) -> Result<Locks, Failure> {
     if request.verbose {
         say::line(format_args!("{}: asking {}", request.keys, request.place.store));
@@ -71,7 +69,6 @@ pub(crate) async fn unless_told_to_end<T>(
     Err(Failure::interrupted(undo(locks, signals).await.unwrap_or(signal)))
 }
 
-/// Handles a lock that was just acquired, and reports it.
 pub(crate) async fn had(request: &LockRequest, locks: &Locks, guard: &Guard, waited: Duration) {
     claim(request, guard).await;
     if request.verbose {
@@ -86,7 +83,6 @@ pub(crate) async fn had(request: &LockRequest, locks: &Locks, guard: &Guard, wai
     });
 }
 
-/// The result of the request, while progress is reported.
 pub(crate) async fn with<T>(telling: WaitReporter<'_>, request: impl Future<Output = T>) -> T {
     tokio::select! {
         biased;
@@ -95,7 +91,6 @@ pub(crate) async fn with<T>(telling: WaitReporter<'_>, request: impl Future<Outp
     }
 }
 
-/// Practically for ever.
 pub(crate) const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 86_400);
 
 /// Requests the lock, for as long as requested.
@@ -231,11 +226,9 @@ async fn undo_within(limit: Duration, locks: &Locks, signals: &mut Signals) -> O
     }
 }
 
-/// The result of the release.
 #[derive(Debug)]
 pub(crate) enum ReleaseOutcome {
     Done,
-    /// The lock had been lost before.
     NotOurs(ReleaseError),
     /// The store did not confirm it; this is the message about that.
     Unconfirmed(String),

@@ -7,12 +7,10 @@ use rustix::fs::{Mode, OFlags, open};
 use rustix::process::{Pid, getpgrp, test_kill_process_group};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr, tcsetpgrp};
 
-/// True if lines of the terminal cannot be rewritten.
 pub(crate) fn is_dumb() -> bool {
     std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb")
 }
 
-/// The terminal of our session.
 #[derive(Debug)]
 pub(crate) struct Terminal {
     device: OwnedFd,
@@ -31,7 +29,6 @@ impl Terminal {
         Some(Self { device, modes })
     }
 
-    /// Returns true if this group is in the foreground.
     pub(crate) fn is_with(&self, group: Pid) -> bool {
         tcgetpgrp(&self.device) == Ok(group)
     }

@@ -75,7 +75,6 @@ pub(crate) fn moment(millis: u64) -> String {
     format_rfc3339_seconds(UNIX_EPOCH + Duration::from_millis(millis).min(LAST)).to_string()
 }
 
-/// The remaining time of a lease.
 pub(crate) fn left(remaining: Option<Duration>) -> String {
     remaining.map_or_else(|| "no end".into(), shown)
 }
@@ -126,30 +125,11 @@ mod tests {
 
     #[test]
     fn anything_else_is_refused() {
-        for text in [
-            "",
-            "s",
-            "abc",
-            "-5",
-            "+5",
-            "1 s",
-            " 1",
-            "1m30",
-            "30s1m",
-            "1s1s",
-            "1.2.3",
-            ".",
-            ".s",
-            "1e3",
-            "5y",
-            "1S",
-            "1us",
-            "99999999999999999999",
-            "99999999999d",
-            "٣s",
-            "inf",
-            "NaN",
-        ] {
+        let short = [
+            "", "s", "abc", "-5", "+5", "1 s", " 1", "1m30", "30s1m", "1s1s", "1.2.3", ".", ".s", "1e3",
+            "5y", "1S", "1us", "٣s", "inf", "NaN",
+        ];
+        for text in short.into_iter().chain(["99999999999999999999", "99999999999d"]) {
             assert_eq!(parse(text), None, "{text}");
         }
     }

@@ -7,7 +7,7 @@ mod screen;
 mod view;
 mod watching;
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::io::IsTerminal as _;
 use std::time::Duration;
 
@@ -22,13 +22,11 @@ use self::remembered::{Marks, RecordQueries, Remembered, look_through};
 use self::screen::Screen;
 use self::view::{Action, Page, View};
 use self::watching::Watching;
-use crate::args::PlaceArgs;
+use crate::args::PrefixArgs;
 use crate::exit::{End, Failure};
-use crate::keys::beginning;
 use crate::label::default_label;
 use crate::print::plain;
 use crate::signals::{Event, Signals, stop};
-use crate::store_location::StoreLocation;
 use crate::terminal::is_dumb;
 
 /// Show holders and waiters live, on the terminal
@@ -48,11 +46,7 @@ use crate::terminal::is_dumb;
 )]
 pub(crate) struct TopArgs {
     #[command(flatten)]
-    pub(crate) place: PlaceArgs,
-
-    /// The beginning of the names
-    #[arg(value_name = "PREFIX", num_args = 0..)]
-    pub(crate) prefixes: Vec<OsString>,
+    pub(crate) which: PrefixArgs,
 }
 
 macro_rules! keys {
@@ -99,10 +93,8 @@ enum Response {
     Marks(Result<Marks, String>),
 }
 
-/// Runs the display until the user quits.
 pub(crate) async fn top(args: TopArgs) -> Result<End, Failure> {
-    let prefix = beginning(args.prefixes, args.place.naming)?;
-    let place = StoreLocation::of(args.place.store)?;
+    let (prefix, place) = args.which.resolve()?;
     on_a_terminal()?;
     // Before there are other threads.
     let mut signals = Signals::catch()?;
@@ -138,7 +130,7 @@ pub(crate) async fn top(args: TopArgs) -> Result<End, Failure> {
             },
             Some(news) = told.recv() => match news {
                 Response::Broken(key, came_of_it) => {
-                    view.say(came_of_it);
+                    view.said = Some(came_of_it);
                     watching.look_again(key);
                 }
                 Response::Remembered(key, looked) => view.remember(&key, looked),

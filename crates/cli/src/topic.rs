@@ -1,12 +1,9 @@
 //! Help that belongs to no single task. `leasehold help` prints it, and the manual page contains
 //! it.
 
-/// A help topic.
 #[derive(Debug)]
 pub(crate) struct Topic {
-    /// The name, for `leasehold help`.
     pub(crate) name: &'static str,
-    /// The heading in the manual page.
     pub(crate) heading: &'static str,
     pub(crate) text: &'static str,
 }

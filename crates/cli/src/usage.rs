@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory as _, Parser as _};
 
+use crate::args::{CommandArgs, JobArgs, PrefixArgs};
 use crate::command_line::{CommandLine, Task};
 use crate::exit::{End, Failure};
 use crate::print::{print_page, shown};
@@ -33,21 +34,17 @@ pub(crate) enum ParseError {
 pub(crate) fn understand(words: &[OsString]) -> Result<Task, ParseError> {
     let words = &*habits::task_first(words);
     let error = match CommandLine::try_parse_from(words) {
-        Ok(mut line) => {
-            habits::keys_behind_dashes(&mut line.task);
-            return match unruly(&line.task, words) {
-                None => Ok(line.task),
-                Some(failure) => Err(ParseError::Wrong(failure)),
-            };
+        Ok(CommandLine { mut task }) => {
+            habits::keys_behind_dashes(&mut task);
+            return unruly(&task, words).map_or(Ok(task), |failure| Err(ParseError::Wrong(failure)));
         }
         Err(error) => error,
     };
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
         return Err(ParseError::Page(error));
     }
-    Err(ParseError::Wrong(
-        habit(&error, words).or_else(|| without_dashes(words)).unwrap_or_else(|| explain(&error, words)),
-    ))
+    let failure = habit(&error, words).or_else(|| without_dashes(words));
+    Err(ParseError::Wrong(failure.unwrap_or_else(|| explain(&error, words))))
 }
 
 /// Recognizes an option of another program, before it is interpreted in another way.
@@ -59,101 +56,80 @@ fn habit(error: &clap::Error, words: &[OsString]) -> Option<Failure> {
 
 /// Checks that the parser does not make.
 fn unruly(task: &Task, words: &[OsString]) -> Option<Failure> {
-    let at_most_one = |given: &[OsString], what: &str, task: &str, remedy: &str| {
-        let several = || Failure::usage(format!("{} {what}, and {task} takes one: {remedy}", given.len()));
-        (given.len() > 1).then(several)
+    let refused = |line: &str| Some(Failure::usage(line));
+    let missing = |given: &[OsString], line: &str| given.is_empty().then(|| Failure::usage(line));
+    let several = |given: &[OsString], what: &str, task: &str, remedy: &str| {
+        let line = || format!("{} {what}, and {task} takes one: {remedy}", given.len());
+        (given.len() > 1).then(|| Failure::usage(line()))
     };
-    let one_key = |keys: &[OsString], task: &str, missing: Failure| match keys {
-        [] => Some(missing),
-        _ => at_most_one(keys, "keys", task, "name one"),
+    let not_one_key = |keys: &[OsString], task: &str, purpose: &str, hint: &str| {
+        let failure = missing(keys, &format!("no key: name what is to be {purpose}"));
+        failure.map(|failure| failure.hint(hint)).or_else(|| several(keys, "keys", task, "name one"))
     };
+    let prefixes = |which: &PrefixArgs, task, remedy| several(&which.prefixes, "prefixes", task, remedy);
     match task {
-        Task::Run(args) if args.command.is_empty() => Some(
-            without_dashes(words).unwrap_or_else(|| Failure::usage("no command behind --: name what to run")),
-        ),
-        Task::Run(args) if args.keys.is_empty() => {
-            Some(Failure::usage("no key: name what is to be locked, before the --"))
-        }
-        Task::Run(_) => None,
-        Task::Once(args) => unruly_job(words, &args.command, &args.keys, "once", &["key"]),
-        Task::Every(args) => unruly_job(words, &args.command, &args.words, "every", &["period", "key"]),
+        Task::Run(args) => no_command(&args.running, words)
+            .or_else(|| missing(&args.acquire.keys, "no key: name what is to be locked, before the --")),
+        Task::Once(args) => unruly_job(words, &args.job, &args.keys, "once", &["key"]),
+        Task::Every(args) => unruly_job(words, &args.job, &args.words, "every", &["period", "key"]),
         Task::Hold(args) if !args.command.is_empty() => {
-            Some(Failure::usage("hold runs no command: leave it out, or use `leasehold run KEY -- COMMAND`"))
+            refused("hold runs no command: leave it out, or use `leasehold run KEY -- COMMAND`")
         }
-        Task::Hold(args) if args.keys.is_empty() => Some(Failure::usage("no key: name what is to be locked")),
-        Task::Show(args) => {
-            let missing = Failure::usage("no key: name what is to be shown").hint("leasehold ls --all");
-            one_key(&args.keys, "show", missing)
-        }
-        Task::Ls(args) => match args.prefixes.len() {
-            0 if !args.all => Some(
-                Failure::usage("no prefix: name what the keys begin with, or list all of them")
-                    .hint("leasehold ls --all"),
-            ),
-            1.. if args.all => Some(Failure::usage("PREFIX and --all exclude each other: leave one out")),
-            _ => at_most_one(&args.prefixes, "prefixes", "ls", "name one"),
+        Task::Hold(args) => missing(&args.acquire.keys, "no key: name what is to be locked"),
+        Task::Show(args) => not_one_key(&args.which.keys, "show", "shown", "leasehold ls --all"),
+        Task::Ls(args) => match (args.all, &*args.which.prefixes) {
+            (false, []) => refused("no prefix: name what the keys begin with, or list all of them")
+                .map(|failure| failure.hint("leasehold ls --all")),
+            (true, [_, ..]) => refused("PREFIX and --all exclude each other: leave one out"),
+            _ => prefixes(&args.which, "ls", "name one"),
         },
         Task::Break(args) => {
-            let hinted = |line: &str| Failure::usage(line).hint("leasehold show KEY");
-            let missing = hinted("no key: name what is to be broken, and its fence");
+            let hint = "leasehold show KEY";
             let no_fence = "no --fence: look who holds the lock, and name the fence that is to be broken";
-            one_key(&args.keys, "break", missing).or_else(|| args.fence.is_none().then(|| hinted(no_fence)))
+            not_one_key(&args.keys, "break", "broken, and its fence", hint)
+                .or_else(|| args.fence.is_none().then(|| Failure::usage(no_fence).hint(hint)))
         }
         Task::Forget(args) => {
-            let missing = Failure::usage("no key: name what is to be forgotten");
-            one_key(&args.keys, "forget", missing.hint("leasehold ls --marks --all"))
+            not_one_key(&args.which.keys, "forget", "forgotten", "leasehold ls --marks --all")
         }
-        Task::Metrics(args) => {
-            at_most_one(&args.prefixes, "prefixes", "metrics", "name one, or none for all locks")
-        }
-        Task::Watch(args) => {
-            at_most_one(&args.prefixes, "prefixes", "watch", "name one, or none for all locks")
-        }
-        Task::Top(args) => {
-            at_most_one(&args.prefixes, "prefixes", "top", "name one, or filter with / on the screen")
-        }
-        Task::Init(args) if args.store.is_some() => (args.group.is_some() || !args.directories.is_empty())
-            .then(|| {
-                Failure::usage("a store URL and a directory: make the tables of a database, or a directory")
-            }),
-        Task::Init(args) => match (&args.group, args.directories.len()) {
-            (None, _) => Some(Failure::usage(
-                "no --group: name the group of those who are to use the store: `leasehold init --group NAME DIR`",
-            )),
-            (Some(_), 0) => {
-                Some(Failure::usage("no directory: name the one to make: `leasehold init --group NAME DIR`"))
+        Task::Metrics(args) => prefixes(&args.which, "metrics", "name one, or none for all locks"),
+        Task::Watch(args) => prefixes(&args.which, "watch", "name one, or none for all locks"),
+        Task::Top(args) => prefixes(&args.which, "top", "name one, or filter with / on the screen"),
+        Task::Init(args) => match (&args.store, &args.group, &*args.directories) {
+            (Some(_), None, []) => None,
+            (Some(_), ..) => {
+                refused("a store URL and a directory: make the tables of a database, or a directory")
             }
-            _ => at_most_one(&args.directories, "directories", "init", "name one"),
+            (None, None, _) => refused(
+                "no --group: name the group of those who are to use the store: `leasehold init --group NAME DIR`",
+            ),
+            (None, _, []) => refused("no directory: name the one to make: `leasehold init --group NAME DIR`"),
+            (None, _, directories) => several(directories, "directories", "init", "name one"),
         },
-        Task::Hold(_)
-        | Task::Doctor(_)
-        | Task::Bench(_)
-        | Task::Help(_)
-        | Task::Pages(_)
-        | Task::Completions(_) => None,
+        Task::Doctor(_) | Task::Bench(_) | Task::Help(_) | Task::Pages(_) | Task::Completions(_) => None,
     }
 }
 
 /// The same for `once` and `every`: there must be a command, and this many words before it.
 fn unruly_job(
     words: &[OsString],
-    command: &[OsString],
+    job: &JobArgs,
     before: &[OsString],
     task: &str,
     wanted: &[&str],
 ) -> Option<Failure> {
     let usage = format!("leasehold {task} {} -- COMMAND", wanted.join(" ").to_uppercase());
-    if command.is_empty() {
-        let failure = || Failure::usage("no command behind --: name what to run");
-        return Some(without_dashes(words).unwrap_or_else(failure));
-    }
-    match before.len() {
-        count if count == wanted.len() => None,
-        count if count < wanted.len() => {
-            Some(Failure::usage(format!("no {}, before the --: `{usage}`", wanted[count])))
-        }
-        _ => Some(Failure::usage(format!("{task} takes one key, and is given several: `{usage}`"))),
-    }
+    let refused = |line: String| Some(Failure::usage(format!("{line}: `{usage}`")));
+    no_command(&job.running, words).or_else(|| match wanted.get(before.len()) {
+        Some(missing) => refused(format!("no {missing}, before the --")),
+        None if before.len() == wanted.len() => None,
+        None => refused(format!("{task} takes one key, and is given several")),
+    })
+}
+
+fn no_command(running: &CommandArgs, words: &[OsString]) -> Option<Failure> {
+    let failure = || Failure::usage("no command behind --: name what to run");
+    running.command.is_empty().then(|| without_dashes(words).unwrap_or_else(failure))
 }
 
 /// Recognizes the commonest slip: `leasehold run KEY COMMAND`.
@@ -165,33 +141,23 @@ fn without_dashes(words: &[OsString]) -> Option<Failure> {
     }
     let command = command_start(rest, task)?;
     let (ours, command) = rest.split_at(command);
-    let mut line = format!("leasehold {task}");
-    let mut hide_next = false;
-    for word in ours {
+    let mut line = vec!["leasehold".into(), task.into()];
+    for (nth, word) in ours.iter().enumerate() {
         let text = word.to_string_lossy();
-        line.push(' ');
-        line.push_str(&match text.split_once('=') {
+        line.push(match text.split_once('=') {
             // A store's URL is never repeated: it may contain a password.
-            _ if hide_next => "URL".into(),
+            _ if nth > 0 && ours[nth - 1] == "--store" => "URL".into(),
             Some(("--store", _)) => "--store=URL".into(),
             _ => shown(&text),
         });
-        hide_next = text == "--store";
     }
-    line.push_str(" --");
+    line.push("--".into());
     if command.is_empty() {
-        line.push_str(" COMMAND");
+        line.push("COMMAND".into());
     }
-    for word in command {
-        line.push(' ');
-        line.push_str(&shown(&word.to_string_lossy()));
-    }
-    Some(
-        Failure::usage(
-            "the command is missing, or no -- before it: everything behind -- is run as it stands",
-        )
-        .hint(line),
-    )
+    line.extend(command.iter().map(|word| shown(&word.to_string_lossy())));
+    let fact = "the command is missing, or no -- before it: everything behind -- is run as it stands";
+    Some(Failure::usage(fact).hint(line.join(" ")))
 }
 
 /// The position of the command in words without `--`: the first word after the key that is not one
@@ -260,79 +226,66 @@ fn explain(error: &clap::Error, words: &[OsString]) -> Failure {
     let suggested =
         [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand, ContextKind::SuggestedValue];
     let suggested = suggested.into_iter().find_map(context);
+    let mut hint = suggested.as_ref().map(|suggested| format!("did you mean {suggested}?"));
     let value = context(ContextKind::InvalidValue).filter(|value| !value.is_empty());
-    let failure = match (error.kind(), given) {
+    let line = match (error.kind(), given) {
         (ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand, _) => {
-            Failure::usage("nothing to do: `leasehold run KEY -- COMMAND` runs a command under a lock")
+            "nothing to do: `leasehold run KEY -- COMMAND` runs a command under a lock".into()
         }
         (ErrorKind::InvalidSubcommand, Some(given)) => {
+            if suggested.is_none() || given == "version" || given == "unlock" {
+                hint = habits::task(&given).or(hint);
+            }
             // A mistyped name consists of a name's letters. Anything else may have been meant for
             // --store.
             let is_name = given.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c));
             let name = if is_name { shown(&given) } else { "…".into() };
-            let failure = Failure::usage(format!("there is no task {name}: `leasehold --help` lists them"));
-            match habits::task(&given) {
-                Some(hint) if suggested.is_none() || given == "version" || given == "unlock" => {
-                    return failure.hint(hint);
-                }
-                _ => failure,
-            }
+            format!("there is no task {name}: `leasehold --help` lists them")
         }
         (ErrorKind::UnknownArgument, Some(given)) if !given.starts_with('-') => {
-            let failure = Failure::usage(format!("{} is one argument too many: see {help}", shown(&given)));
-            return match task {
-                Some("doctor") => failure.hint("leasehold doctor --store URL"),
-                _ => failure,
-            };
+            if task == Some("doctor") {
+                hint = Some("leasehold doctor --store URL".into());
+            }
+            format!("{} is one argument too many: see {help}", shown(&given))
         }
         (ErrorKind::UnknownArgument, Some(given)) => {
-            let failure = Failure::usage(format!("there is no option {}: {help} lists them", shown(&given)));
-            match task {
-                Some(task @ ("show" | "hold" | "break" | "forget" | "ls"))
-                    if suggested.is_none() && !given.starts_with("--") =>
-                {
-                    let hint = format!("write a key that begins with - after --: leasehold {task} -- -KEY");
-                    return failure.hint(hint);
-                }
-                _ => failure,
+            if let Some(task @ ("show" | "hold" | "break" | "forget" | "ls")) = task
+                && suggested.is_none()
+                && !given.starts_with("--")
+            {
+                hint = Some(format!("write a key that begins with - after --: leasehold {task} -- -KEY"));
             }
+            format!("there is no option {}: {help} lists them", shown(&given))
         }
-        (ErrorKind::MissingRequiredArgument, Some(given)) => {
-            Failure::usage(format!("{given} is missing: see {help}"))
-        }
+        (ErrorKind::MissingRequiredArgument, Some(given)) => format!("{given} is missing: see {help}"),
         (ErrorKind::InvalidUtf8, _) => {
-            Failure::usage("an option's value is not UTF-8, which is allowed only for KEY and COMMAND")
+            "an option's value is not UTF-8, which is allowed only for KEY and COMMAND".into()
         }
         (ErrorKind::ArgumentConflict, Some(given)) => match context(ContextKind::PriorArg) {
-            Some(other) if other == given => Failure::usage(format!("{given} is given twice: leave one out")),
-            Some(other) => Failure::usage(format!("{given} and {other} exclude each other: leave one out")),
-            None => Failure::usage(format!("{given} does not fit the other arguments: leave it out")),
+            Some(other) if other == given => format!("{given} is given twice: leave one out"),
+            Some(other) => format!("{given} and {other} exclude each other: leave one out"),
+            None => format!("{given} does not fit the other arguments: leave it out"),
         },
         // The parser knows no other enumerated values.
         (ErrorKind::InvalidValue, _) if value.is_some() => {
-            let value = value.unwrap_or_default();
+            let value = shown(&value.unwrap_or_default());
             let known = context(ContextKind::ValidValue).unwrap_or_default();
-            let value = shown(&value);
-            Failure::usage(match task {
+            match task {
                 Some("completions") => {
                     format!("there are no completions for {value}: the shells are {known}")
                 }
                 _ => format!("there is no help topic {value}: the topics are {known}"),
-            })
+            }
         }
         (ErrorKind::InvalidValue | ErrorKind::WrongNumberOfValues | ErrorKind::TooFewValues, Some(given)) => {
-            Failure::usage(format!("{given} needs a value: see {help}"))
+            format!("{given} needs a value: see {help}")
         }
-        (ErrorKind::TooManyValues, Some(given)) => {
-            Failure::usage(format!("{given} takes no value: see {help}"))
-        }
+        (ErrorKind::TooManyValues, Some(given)) => format!("{given} takes no value: see {help}"),
         // Never the parser's own text: it may quote something next to a password.
-        _ => Failure::usage(format!("these arguments do not fit together: see {help}")),
+        _ => format!("these arguments do not fit together: see {help}"),
     };
-    match suggested {
-        Some(suggested) => failure.hint(format!("did you mean {suggested}?")),
-        None => failure,
-    }
+    let failure = Failure::usage(line);
+    hint.into_iter().fold(failure, Failure::hint)
 }
 
 #[cfg(test)]
@@ -379,10 +332,5 @@ mod tests {
         ] {
             assert_eq!(hint(typed), None, "{typed}");
         }
-    }
-
-    #[test]
-    fn the_description_of_the_arguments_is_sound() {
-        CommandLine::command().debug_assert();
     }
 }

@@ -25,10 +25,8 @@ const FRAME: Duration = Duration::from_secs(1);
 /// log.
 const BETWEEN_LINES: Duration = Duration::from_secs(30);
 
-/// The state of the wait.
 #[derive(Clone, Debug)]
 struct Wait {
-    /// The waiting attempt.
     holder: Holder,
     held_by: HolderInfo,
     held_for: Option<Duration>,
@@ -37,7 +35,6 @@ struct Wait {
     length: Option<usize>,
 }
 
-/// The reporter, and what it has reported.
 #[derive(Debug)]
 pub(crate) struct WaitReporter<'a> {
     request: &'a LockRequest,
@@ -47,7 +44,6 @@ pub(crate) struct WaitReporter<'a> {
     /// How long a silent store is asked; `None`: without a limit.
     outage_limit: Option<Duration>,
     wait: Option<Wait>,
-    /// The holder that was reported to programs.
     told: Option<(Key, Owner)>,
     /// When the last line was written, and for which key.
     written: Option<(Instant, Key)>,
@@ -82,7 +78,6 @@ impl<'a> WaitReporter<'a> {
         }
     }
 
-    /// Reports until it is dropped.
     pub(crate) async fn go_on(mut self) -> Infallible {
         let mut frame = Instant::now() + FRAME;
         loop {
@@ -178,7 +173,6 @@ impl<'a> WaitReporter<'a> {
         }
     }
 
-    /// True if there is no terminal and a line is due.
     fn is_line_due(&self) -> bool {
         let Some(wait) = self.wait.as_ref().filter(|_| !self.rewrites && !self.request.quiet) else {
             return false;

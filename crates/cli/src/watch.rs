@@ -12,7 +12,6 @@ use crate::command::Command;
 use crate::signals::{Event, Sender, Signals};
 use crate::supervisor::{self, Order, Outcome};
 
-/// How the command ended, and why it had to end, if so.
 #[derive(Debug)]
 pub(crate) struct Ended {
     /// `None` if that is unknown.
@@ -20,10 +19,8 @@ pub(crate) struct Ended {
     pub(crate) doom: Option<EndReason>,
 }
 
-/// Why the command had to end.
 #[derive(Clone, Debug)]
 pub(crate) enum EndReason {
-    /// The lease was lost.
     Lost(Loss),
     /// The lease was about to end: renewals failed, or took too long.
     Foreseen,
@@ -161,7 +158,6 @@ fn reason(
     }
 }
 
-/// Handles a signal. Returns true if we were stopped.
 fn attend(command: &Command, event: Event, signals: &Signals, last_wish: &mut Option<Instant>) -> bool {
     let has_it = |from| command.shares_the_terminal() && from == Sender::Terminal;
     match event {

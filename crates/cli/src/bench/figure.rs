@@ -6,7 +6,6 @@ use serde::Serialize;
 
 use crate::json;
 
-/// The quantities that are measured in each round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Quantity {
     RoundTripRested,
@@ -30,7 +29,6 @@ impl Quantity {
     ];
 }
 
-/// The results of all rounds.
 #[derive(Debug)]
 pub(super) struct Figures {
     rounds: Vec<BTreeMap<Quantity, f64>>,
@@ -42,7 +40,6 @@ struct Row {
     figure: &'static str,
     shown: String,
     tasks: Option<usize>,
-    unit: Unit,
     ours: Option<Quantity>,
     baseline: Quantity,
 }
@@ -55,7 +52,6 @@ enum Unit {
     PerSecond,
 }
 
-/// A result in JSON.
 #[derive(Serialize)]
 struct Line<'a> {
     figure: &'a str,
@@ -80,33 +76,18 @@ impl Figures {
     }
 
     fn rows(&self) -> [Row; 5] {
-        let times = |figure, shown: &str, ours, baseline| {
-            let shown = shown.to_owned();
-            Row { figure, shown, tasks: None, unit: Unit::Micros, ours, baseline }
+        let row = |figure, shown: String, tasks, ours, baseline| Row { figure, shown, tasks, ours, baseline };
+        let times = |figure, shown: &str, ours, baseline| row(figure, shown.into(), None, ours, baseline);
+        let pairs = |tasks, shown: String, ours, baseline| {
+            row("pairs", format!("pairs a second, {shown}"), Some(tasks), Some(ours), baseline)
         };
-        let pairs = |tasks, shown: &str, ours, baseline| {
-            let shown = format!("pairs a second, {shown}");
-            Row {
-                figure: "pairs",
-                shown,
-                tasks: Some(tasks),
-                unit: Unit::PerSecond,
-                ours: Some(ours),
-                baseline,
-            }
-        };
-        let several = format!("{} tasks", self.tasks);
+        let (several, hand_off) = (format!("{} tasks", self.tasks), Some(Quantity::HandOff));
         [
             times("round-trip-rested", "round trip, at rest before", None, Quantity::RoundTripRested),
             times("round-trip", "round trip, back to back", None, Quantity::RoundTrip),
-            pairs(1, "1 task", Quantity::Pairs, Quantity::BaselinePairs),
-            pairs(self.tasks, &several, Quantity::PairsAtOnce, Quantity::BaselinePairsAtOnce),
-            times(
-                "hand-off",
-                "hand-off, against a round trip",
-                Some(Quantity::HandOff),
-                Quantity::RoundTripRested,
-            ),
+            pairs(1, "1 task".into(), Quantity::Pairs, Quantity::BaselinePairs),
+            pairs(self.tasks, several, Quantity::PairsAtOnce, Quantity::BaselinePairsAtOnce),
+            times("hand-off", "hand-off, against a round trip", hand_off, Quantity::RoundTripRested),
         ]
     }
 
@@ -119,15 +100,14 @@ impl Figures {
         self.rounds.iter().filter_map(|round| Some(round.get(&ours)? / round.get(&baseline)?)).collect()
     }
 
-    /// The output for people.
     pub(super) fn table(&self, store: &str) -> String {
         let head = ["", "leasehold", "baseline", "leasehold ÷ baseline"].map(str::to_owned);
         let mut lines = vec![head];
         for row in self.rows() {
-            let unit = Some(row.unit);
-            let ours = row.ours.map(|ours| shown(&self.values(ours), unit));
-            let ratio = row.ours.map(|ours| shown(&self.ratios(ours, row.baseline), None));
-            let baseline = shown(&self.values(row.baseline), unit);
+            let unit = Some(row.unit());
+            let ours = row.ours.map(|ours| shown(self.values(ours), unit));
+            let ratio = row.ours.map(|ours| shown(self.ratios(ours, row.baseline), None));
+            let baseline = shown(self.values(row.baseline), unit);
             lines.push([row.shown, ours.unwrap_or_default(), baseline, ratio.unwrap_or_default()]);
         }
         let width =
@@ -151,19 +131,19 @@ impl Figures {
         let mut text = String::new();
         for row in self.rows() {
             let mut line = |of, unit, values: Vec<f64>| {
-                let Some([lowest, highest]) = ends(&values) else { return };
                 let rounds = values.len();
+                let Some(spread) = spread(values) else { return };
+                let [median, lowest, highest] = spread.map(in_thousandths);
                 let (figure, tasks) = (row.figure, row.tasks);
-                let [median, lowest, highest] = [median(values), lowest, highest].map(in_thousandths);
                 let line = Line { figure, of, tasks, unit, median, lowest, highest, rounds, store };
                 text.push_str(&json::line(&line));
             };
             if let Some(ours) = row.ours {
-                line("leasehold", Some(row.unit), self.values(ours));
+                line("leasehold", Some(row.unit()), self.values(ours));
                 line("ratio", None, self.ratios(ours, row.baseline));
             }
             if row.figure != "hand-off" {
-                line("baseline", Some(row.unit), self.values(row.baseline));
+                line("baseline", Some(row.unit()), self.values(row.baseline));
             }
         }
         text
@@ -174,9 +154,14 @@ impl Figures {
     }
 }
 
-fn shown(values: &[f64], unit: Option<Unit>) -> String {
-    let Some([lowest, highest]) = ends(values) else { return String::new() };
-    let median = median(values.to_vec());
+impl Row {
+    const fn unit(&self) -> Unit {
+        if self.tasks.is_some() { Unit::PerSecond } else { Unit::Micros }
+    }
+}
+
+fn shown(values: Vec<f64>, unit: Option<Unit>) -> String {
+    let Some([median, lowest, highest]) = spread(values) else { return String::new() };
     match unit {
         // Results for a near store are in microseconds, and for a distant one in milliseconds.
         Some(Unit::Micros) if median >= 10_000.0 => {
@@ -216,9 +201,11 @@ fn in_thousandths(value: f64) -> f64 {
     (value * 1e3).round() / 1e3
 }
 
-fn ends(values: &[f64]) -> Option<[f64; 2]> {
-    let lowest = values.iter().copied().reduce(f64::min)?;
-    Some([lowest, values.iter().copied().fold(lowest, f64::max)])
+/// The median, the lowest and the highest.
+fn spread(mut values: Vec<f64>) -> Option<[f64; 3]> {
+    values.sort_by(f64::total_cmp);
+    let [lowest, highest] = [*values.first()?, *values.last()?];
+    Some([median(values), lowest, highest])
 }
 
 #[cfg(test)]

@@ -99,7 +99,6 @@ impl Bench {
         }
     }
 
-    /// The median round trip, in µs.
     async fn trips(&self, rest: Duration, end: Instant) -> Result<f64, Failure> {
         let mut each = Vec::new();
         while each.is_empty() || Instant::now() < end && !self.is_over() {
@@ -113,7 +112,6 @@ impl Bench {
         Ok(median(each))
     }
 
-    /// The number of pairs per second.
     async fn pairs(&self, plan: &Plan, kind: Kind, tasks: usize, end: Instant) -> Result<f64, Failure> {
         let begun = Instant::now();
         let mut all = JoinSet::new();

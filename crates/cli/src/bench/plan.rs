@@ -9,7 +9,6 @@ use crate::exit::Failure;
 use crate::options::{digits, time_of};
 use crate::store_location::StoreLocation;
 
-/// A benchmark with all settings validated.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) place: StoreLocation,
@@ -17,7 +16,6 @@ pub(crate) struct Plan {
     pub(crate) tasks: usize,
     pub(crate) json: bool,
     pub(crate) quiet: bool,
-    /// The prefix of all names.
     names: String,
 }
 
@@ -41,7 +39,6 @@ pub(super) const OUTAGE_LIMIT: Duration = Duration::from_secs(3);
 const PREFIX: &str = "leasehold-bench:";
 
 impl Plan {
-    /// Validates the arguments, before anything is opened.
     pub(crate) fn of(args: BenchArgs) -> Result<Self, Failure> {
         let BenchArgs { seconds, tasks, prefix, json, mut store, quiet, urls } = args;
         if !urls.is_empty() && !store.store.is_empty() {
@@ -69,13 +66,11 @@ impl Plan {
         format!("{}{what}", self.names)
     }
 
-    /// The builder for the measured locks.
     pub(crate) fn builder(&self) -> LocksBuilder {
         let ttl = TTL.min(self.place.store.max_ttl).max(Ttl::MIN.duration());
         Locks::builder().ttl(ttl).outage_limit(OUTAGE_LIMIT)
     }
 
-    /// A one-line description of what will be measured.
     pub(crate) fn announcement(&self, store: &str) -> String {
         format!(
             "measuring {store} for {:?} with up to {} tasks, on names that begin with {} (others are slower there meanwhile)",

@@ -10,7 +10,6 @@ use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 use super::{ATTENDED, Event, PASSED_ON, Sender};
 use crate::exit::Failure;
 
-/// The signals that came.
 #[derive(Debug)]
 pub(super) struct Queue(Vec<(Signal, Stream)>);
 

@@ -16,7 +16,6 @@ use tokio::net::unix::pipe;
 use super::{ATTENDED, Event, PASSED_ON, Sender};
 use crate::exit::Failure;
 
-/// The signals that came.
 #[derive(Debug)]
 pub(super) struct Queue {
     signals: SignalFd,

@@ -3,7 +3,6 @@
 
 use super::order::Order;
 
-/// The known limits of the command.
 #[derive(Clone, Debug)]
 pub(super) struct Ending {
     /// The command must be gone by this time.
@@ -17,14 +16,12 @@ pub(super) struct Ending {
     doomed: bool,
 }
 
-/// The next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// Nothing before this time.
     Rest(u64),
     /// Ask all processes to end, once.
     Ask,
-    /// Kill all processes.
     Kill,
 }
 
@@ -75,7 +72,6 @@ impl Ending {
         self.kill_at.is_some()
     }
 
-    /// Returns true if the command had to end because of its lease.
     pub(super) const fn is_doomed(&self) -> bool {
         self.doomed
     }

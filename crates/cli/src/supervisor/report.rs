@@ -28,7 +28,6 @@ pub(crate) struct Report {
     pub(crate) doomed: bool,
 }
 
-/// The outcome of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// It ended, with the status of `wait`, bit by bit.

@@ -52,7 +52,6 @@ pub(crate) struct Start {
     arguments: Vec<OsString>,
 }
 
-/// The supervisor's process, not started yet.
 pub(crate) fn process(
     grace: Duration,
     group: Option<Pid>,

@@ -131,7 +131,6 @@ fn read(frame: &mut Frame<'_>, view: &mut View, area: Rect, text: &str) {
     frame.render_widget(Paragraph::new(text).wrap(Wrap { trim: false }).scroll((scrolled, 0)), area);
 }
 
-/// The waiters of the selected lock, in order.
 fn the_line(frame: &mut Frame<'_>, view: &View, area: Rect) {
     let [title, below] = Layout::vertical([Constraint::Length(1), Constraint::Min(1)]).areas(area);
     let Some(row) = view.chosen_row() else {
@@ -248,19 +247,6 @@ mod tests {
         let line = lines.iter().position(|line| line == "waiting for nightly: 1").unwrap();
         assert!(lines[line + 1].starts_with("1  ") && lines[line + 1].ends_with("  late"), "{lines:#?}");
         assert!(lines[13].contains("b break"), "{lines:#?}");
-    }
-
-    #[test]
-    fn the_question_names_key_holder_and_fence() {
-        let mut view = view();
-        types(&mut view, "b");
-        let fence = view.chosen_row().and_then(|row| row.holding()?.fence).unwrap();
-        let screen = drawn(&mut view, 80, 24).join("\n");
-        for words in
-            ["Break the lease on deploy", "held by web-3 (", &format!("with fence {fence}?"), "y breaks it"]
-        {
-            assert!(screen.contains(words), "{words}: {screen}");
-        }
     }
 
     /// A terminal may have any size.

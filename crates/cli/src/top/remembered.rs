@@ -11,7 +11,6 @@ use crate::print::plain;
 /// The age at which they are requested again: jobs seldom run.
 const FRESH: Duration = Duration::from_secs(2);
 
-/// The records about one lock.
 #[derive(Clone, Debug)]
 pub(crate) struct Remembered {
     pub(crate) marked: Marked,

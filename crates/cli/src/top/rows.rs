@@ -8,7 +8,6 @@ use leasehold::{Fence, Holder, HolderInfo, Key, KeyState, Owner, Snapshot};
 use crate::print::plain;
 use crate::table;
 
-/// The sort order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Sort {
     #[default]
@@ -20,27 +19,23 @@ pub(crate) enum Sort {
     Label,
 }
 
+/// The orders, one after another, and their names.
+const ORDERS: [(Sort, &str); 6] = [
+    (Sort::Key, "key"),
+    (Sort::Waiting, "most waiting"),
+    (Sort::Held, "longest held"),
+    (Sort::Left, "least left"),
+    (Sort::Fence, "newest fence"),
+    (Sort::Label, "label"),
+];
+
 impl Sort {
     pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Key => "key",
-            Self::Waiting => "most waiting",
-            Self::Held => "longest held",
-            Self::Left => "least left",
-            Self::Fence => "newest fence",
-            Self::Label => "label",
-        }
+        ORDERS[self as usize].1
     }
 
     pub(crate) const fn next(self) -> Self {
-        match self {
-            Self::Key => Self::Waiting,
-            Self::Waiting => Self::Held,
-            Self::Held => Self::Left,
-            Self::Left => Self::Fence,
-            Self::Fence => Self::Label,
-            Self::Label => Self::Key,
-        }
+        ORDERS[(self as usize + 1) % ORDERS.len()].0
     }
 }
 

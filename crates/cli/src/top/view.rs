@@ -11,10 +11,8 @@ use super::rows::{Row, Sort, arranged, later};
 use super::watching::Known;
 use crate::print::plain;
 
-/// The state of the display.
 #[derive(Debug, Default)]
 pub(crate) struct View {
-    /// The store's name.
     pub(crate) store: String,
     pub(crate) known: Option<Known>,
     pub(crate) filter: String,
@@ -28,7 +26,6 @@ pub(crate) struct View {
     pub(crate) remembered: Option<Remembered>,
     /// The marks of the store, once they are known.
     pub(crate) marks: Option<Marks>,
-    /// The result of the last action.
     pub(crate) said: Option<String>,
     /// The locks that match the filter, in order; a shared lock has a row for each holder.
     pub(crate) rows: Vec<Row>,
@@ -41,29 +38,20 @@ pub(crate) struct View {
     pub(crate) room: usize,
 }
 
-/// The page that is shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Page {
-    /// All locks.
     #[default]
     Locks,
-    /// Everything about one lock.
     Lock(Key),
-    /// The jobs of `once` and `every`.
     Marks,
 }
 
-/// The meaning of typed letters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// Commands.
     #[default]
     Watching,
-    /// Commands, while their help is shown.
     Explaining,
-    /// Text of the filter.
     Filtering,
-    /// Yes or no.
     Confirming(Confirming),
 }
 
@@ -75,7 +63,6 @@ pub(crate) struct Confirming {
     pub(crate) fence: Fence,
 }
 
-/// A request to the rest of the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     Nothing,
@@ -83,7 +70,6 @@ pub(crate) enum Action {
     Interrupt,
     Stop,
     Break(Key, Fence),
-    /// All marks.
     Marks,
 }
 
@@ -113,10 +99,6 @@ impl View {
         }
     }
 
-    pub(crate) fn say(&mut self, text: String) {
-        self.said = Some(text);
-    }
-
     pub(crate) fn chosen_row(&self) -> Option<&Row> {
         self.rows.get(self.chosen)
     }
@@ -125,7 +107,6 @@ impl View {
         self.chosen_row().map(|row| row.seen.state.key.clone())
     }
 
-    /// The age of the data.
     pub(crate) fn since(&self) -> Duration {
         self.known.as_ref().map_or(Duration::ZERO, |known| Instant::now().saturating_duration_since(known.at))
     }

@@ -9,7 +9,6 @@ use tokio::sync::watch;
 use crate::exit::Failure;
 use crate::print::plain;
 
-/// The data at some moment.
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
     pub(crate) snapshots: Vec<Snapshot>,
@@ -20,7 +19,6 @@ pub(crate) struct Known {
     pub(crate) fault: Option<String>,
 }
 
-/// The handle of that task.
 #[derive(Debug)]
 pub(crate) struct Watching {
     known: watch::Receiver<Known>,

@@ -24,7 +24,6 @@ pub(in super::super) fn signal(_: Pid, signal: Signal) -> Vec<Pid> {
     below(getpid()).into_iter().filter(|id| kill_process(*id, signal) == Err(Errno::PERM)).collect()
 }
 
-/// The number of processes below us.
 pub(in super::super) fn count() -> i32 {
     i32::try_from(below(getpid()).len()).unwrap_or(i32::MAX)
 }
@@ -34,7 +33,6 @@ pub(super) fn is_left(_: Pid) -> bool {
     false
 }
 
-/// The name of a process.
 pub(super) fn name_of(id: Pid) -> String {
     fs::read_to_string(format!("/proc/{id}/comm")).unwrap_or_default().trim_end().to_owned()
 }
