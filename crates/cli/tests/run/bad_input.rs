@@ -54,8 +54,7 @@ const WRONG: [(&[&str], &str); 42] = [
     (&["k", "--ttl"], "--ttl <TIME> needs a value"),
 ];
 
-/// Senseless command lines of all tasks, the error for each, and the hint if it has one. `''` is an
-/// empty word.
+/// Senseless lines of all tasks, with the error and the hint if any. `''` is an empty word.
 const WRONG_TASKS: [(&str, &str, &str); 64] = [
     ("walk", "no task walk", ""),
     ("run k --", "no command", ""),

@@ -43,15 +43,13 @@ fn a_wrong_fence_breaks_nothing_and_says_who_holds_the_lock() {
         let wrong = (fence.parse::<u64>().unwrap() - 1).to_string();
         let words = ["k: no lease with fence ", &wrong, &format!("with fence {fence} by web 3 (")];
         break_with(&site, &["k", "--fence", &wrong]).says(75, &words);
-        let done = break_with(&site, &["--json", "k", "--fence", &wrong]);
-        let shown = done.json();
+        let shown = break_with(&site, &["--json", "k", "--fence", &wrong]).json();
         assert_eq!(
             (&shown["broken"], shown["holders"][0]["fence"].to_string()),
             (&false.into(), fence.clone())
         );
         assert!(is_alive(&site.read("running")));
-        let done = break_with(&site, &["--json", "k", "--fence", &fence]).silent(0);
-        let shown = done.json();
+        let shown = break_with(&site, &["--json", "k", "--fence", &fence]).silent(0).json();
         assert_eq!((&shown["broken"], &shown["holders"][0]["label"]), (&true.into(), &"web 3".into()));
         run.finish().says(70, &["somebody broke the lease"]);
         break_with(&site, &["k", "--fence", &fence]).says(1, &["k: nobody holds it", &fence]);

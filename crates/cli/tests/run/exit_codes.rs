@@ -131,8 +131,7 @@ fn a_lock_that_is_held_is_75_and_the_line_says_who_and_where() {
         site.finish(site.run(&[options, &["k", "--", "true"]].concat()))
             .says(75, &["k: held by the holder (", site.store(), "--within"]);
     }
-    site.finish(site.run(&["-w", "1s", "k", "--", "true"]))
-        .says(75, &["k: not free within 1s, held by the holder (", site.store()]);
+    site.line("run -w 1s k -- true").says(75, &["k: not free within 1s, held by the holder (", site.store()]);
     for options in [&["-nq"][..], &["-q", "-w", "1s"]] {
         site.finish(site.run(&[options, &["k", "--", "true"]].concat())).silent(75);
     }
@@ -146,8 +145,7 @@ fn a_list_at_the_key_is_65_and_stays_as_it_was() {
     let server = Server::start(Flavor::Redis70);
     server.text(&["RPUSH", "k", "a", "b"]);
     let site = Site::on(&server.url());
-    site.finish(site.run(&["-w", "5", "k", "--", "true"]))
-        .says(65, &["k: ", "not a lock", "choose another key"]);
+    site.line("run -w 5 k -- true").says(65, &["k: ", "not a lock", "choose another key"]);
     assert_eq!(server.text(&["LLEN", "k"]).as_integer(), Some(2));
 }
 

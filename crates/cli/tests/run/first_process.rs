@@ -1,5 +1,4 @@
-//! `leasehold` as the first process of a container: it inherits all orphans, and the kernel drops
-//! signals for which it has no handler.
+//! `leasehold` as the first process of a container: it has all orphans, and few signals.
 
 use std::fs;
 use std::process::Command;
@@ -37,10 +36,7 @@ fn signal_first(run: &Running, signal: Signal) {
 
 #[test]
 fn the_first_process_ends_as_the_command_does() {
-    if !has_namespaces() {
-        return;
-    }
-    let site = Site::new();
+    let Some(site) = has_namespaces().then(Site::new) else { return };
     let script = "[ \"$(tr '\\0' ' ' < /proc/1/cmdline | grep -o 'leasehold run')\" ] && exit 5";
     site.finish(contained(&site, &["k"], script)).silent(5);
     // Process 1 cannot kill itself by a signal, so it exits with the code of a shell.
@@ -50,10 +46,7 @@ fn the_first_process_ends_as_the_command_does() {
 
 #[test]
 fn the_first_process_passes_signals_on_although_the_kernel_would_spare_it() {
-    if !has_namespaces() {
-        return;
-    }
-    let site = Site::new();
+    let Some(site) = has_namespaces().then(Site::new) else { return };
     for signal in [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT, Signal::USR1] {
         let _ = fs::remove_file(site.path("running"));
         let number = signal.as_raw();
@@ -74,10 +67,7 @@ fn the_first_process_passes_signals_on_although_the_kernel_would_spare_it() {
 
 #[test]
 fn the_first_process_and_the_supervisor_wait_for_orphans() {
-    if !has_namespaces() {
-        return;
-    }
-    let site = Site::new();
+    let Some(site) = has_namespaces().then(Site::new) else { return };
     // Forty orphans below the supervisor, which then end.
     let script = "for i in 1 2 3 4 5 6 7 8 9 10; do (true & true & true & true & sleep 0.01 &); done; \
                   until [ \"$(grep -l '^State:.Z' /proc/[0-9]*/status 2> /dev/null)\" = '' ]; do sleep 0.02; done; \
@@ -100,10 +90,7 @@ fn the_first_process_and_the_supervisor_wait_for_orphans() {
 
 #[test]
 fn a_loss_ends_all_in_the_container_that_the_command_started() {
-    if !has_namespaces() {
-        return;
-    }
-    let site = Site::new();
+    let Some(site) = has_namespaces().then(Site::new) else { return };
     let script = "trap '' TERM; setsid sh -c 'trap \"\" TERM; echo x > far; while :; do sleep 0.05; done' & \
                   echo x > running; while :; do sleep 0.05; done";
     let (run, _) = site.running(contained(&site, &["--ttl", "1", "k"], script));

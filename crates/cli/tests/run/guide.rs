@@ -1,5 +1,4 @@
-//! The recipes of docs/guide.md and docs/operating.md, run as printed. Only the paths of programs
-//! are replaced by the test's own.
+//! The recipes of docs/guide.md and docs/operating.md, as printed but for paths of programs.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -12,7 +11,7 @@ use servers::Flavor;
 use crate::first_process::{UNSHARE, has_namespaces};
 use crate::harness::{OURS, Site};
 use crate::home::Home;
-use crate::shell::{in_shell, others, path, program};
+use crate::shell::{in_shell, others, path, program, sh};
 
 const GUIDE: &str =
     concat!(include_str!("../../../../docs/guide.md"), include_str!("../../../../docs/operating.md"));
@@ -110,10 +109,10 @@ fn the_scripts_look_at_its_lock_tells_held_from_lost() {
 fn locks_are_taken_together_and_shown() {
     let site = Site::new();
     program(&site, "transfer", "leasehold show -q account:1 && leasehold show -q account:2 && echo both");
-    site.finish(in_shell(&site, "sh", &["-c", &block("several")])).prints(0, "both\n");
+    sh(&site, &block("several")).prints(0, "both\n");
 
     let _others = others(&site, "deploy");
-    let done = site.finish(in_shell(&site, "sh", &["-c", &block("show")])).silent(0);
+    let done = sh(&site, &block("show")).silent(0);
     assert!(
         done.out.starts_with("key      deploy\nheld by  ") && done.out.contains("\ndeploy  "),
         "{done:?}"
@@ -123,7 +122,7 @@ fn locks_are_taken_together_and_shown() {
 #[test]
 fn a_store_is_looked_at_and_measured() {
     let site = Site::new();
-    let done = site.finish(in_shell(&site, "sh", &["-c", &block("diagnose")])).exits_with(0);
+    let done = sh(&site, &block("diagnose")).exits_with(0);
     assert!(
         done.out.contains(": 0 unsafe, ") && done.out.contains("\npairs a second, 16 tasks "),
         "{done:?}"
@@ -134,12 +133,11 @@ fn a_store_is_looked_at_and_measured() {
 fn a_lock_that_is_stuck_is_broken_by_the_fence_that_is_shown() {
     let site = Site::new();
     let _others = others(&site, "deploy");
-    let shown = site.finish(in_shell(&site, "sh", &["-c", "leasehold show deploy"]));
+    let shown = sh(&site, "leasehold show deploy");
     let fence = shown.out.lines().find_map(|line| line.strip_prefix("fence    ")).unwrap();
     let block = block("break");
     assert!(block.contains("--fence 1763713011000000"), "{block}");
-    let done =
-        site.finish(in_shell(&site, "sh", &["-c", &block.replace("1763713011000000", fence)])).silent(0);
+    let done = sh(&site, &block.replace("1763713011000000", fence)).silent(0);
     assert!(done.out.contains("deploy: broken"), "{done:?}");
 }
 
@@ -152,17 +150,16 @@ fn a_program_reads_the_list() {
         block("ls-json").trim().split_once(" | ").map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
     let has_jq = Command::new("jq").arg("--version").stdout(Stdio::null()).status().is_ok();
     if has_jq {
-        site.finish(in_shell(&site, "sh", &["-c", &format!("{list} | {filter}")]))
-            .prints(0, "nightly:report\n");
+        sh(&site, &format!("{list} | {filter}")).prints(0, "nightly:report\n");
     }
     program(&site, "alarm", "echo alarm");
     let watched = |time: &str| {
         let line = block("held-for").replace("2h", time);
-        let done = site.finish(in_shell(&site, "sh", &["-c", &line]));
+        let done = sh(&site, &line);
         (done.status.code(), done.out.ends_with("alarm\n"))
     };
     assert_eq!((watched("2h"), watched("0s")), ((Some(0), false), (Some(0), true)));
-    let done = site.finish(in_shell(&site, "sh", &["-c", &list])).silent(0);
+    let done = sh(&site, &list).silent(0);
     let object = done.json();
     assert_eq!(object["key"], "nightly:report");
     assert!(object["holders"][0]["remaining_ms"].as_u64().unwrap() < 60_000, "{object}");
@@ -172,16 +169,16 @@ fn a_program_reads_the_list() {
 fn the_command_lines_run_and_hand_out_what_they_say() {
     let site = Site::new();
     program(&site, "work", "echo worked; exit 3");
-    site.finish(in_shell(&site, "sh", &["-c", &block("run")])).exits_with(3).out_is("worked\n");
+    sh(&site, &block("run")).exits_with(3).out_is("worked\n");
 
     program(&site, "charge", "echo \"$1 $2\"");
-    let done = site.finish(in_shell(&site, "sh", &["-c", &block("fence")])).silent(0);
+    let done = sh(&site, &block("fence")).silent(0);
     let fence = done.out.trim().strip_prefix("--fence ").unwrap();
     assert!(fence.parse::<u64>().unwrap() > 0);
 
     program(&site, "report", "true");
     for _ in 0..2 {
-        site.finish(in_shell(&site, "sh", &["-c", &block("events")])).silent(0);
+        sh(&site, &block("events")).silent(0);
     }
     let events = site.read("events.jsonl");
     assert_eq!(events.matches("\"event\":\"acquired\"").count(), 2, "{events}");
@@ -269,7 +266,7 @@ fn a_service_starts_when_its_migration_is_done_by_whomever() {
     let site = Site::new();
     program(&site, "migrate", "[ -e ready ] && echo migrated $1");
     program(&site, "service", "echo served");
-    let start = || site.finish(in_shell(&site, "sh", &["-c", &block("once")]));
+    let start = || sh(&site, &block("once"));
     start().prints(1, "");
     fs::write(site.path("ready"), "").unwrap();
     assert_eq!([start().out, start().out], ["migrated 0042\nserved\n", "served\n"]);

@@ -1,5 +1,4 @@
-//! Runs the command with a store and a directory of the test's own, in an environment with nothing
-//! but `PATH`.
+//! Runs the command with a store and a directory of its own, and only PATH in its environment.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -122,6 +121,12 @@ impl Site {
         command
     }
 
+    /// The same with the words of a line, to its end.
+    #[track_caller]
+    pub(crate) fn line(&self, line: &str) -> Done {
+        self.finish(self.by_environment(&line.split(' ').collect::<Vec<_>>()))
+    }
+
     /// `leasehold run` with these words, and then a shell's script as the command.
     pub(crate) fn run_script(&self, words: &[&str], script: &str) -> Command {
         let mut command = self.run(words);
@@ -234,8 +239,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // SIGTERM first, so that it ends its command; a second one, so that a stubborn command is
-        // killed.
+        // SIGTERM first, to end its command, and again, to kill a stubborn one.
         for signal in [Signal::TERM, Signal::TERM, Signal::KILL] {
             let end = Instant::now() + Duration::from_secs(2);
             while matches!(self.child.try_wait(), Ok(None)) {
@@ -260,8 +264,8 @@ pub(crate) struct Done {
 }
 
 impl Done {
-    /// Its error output, without leading lines about a store or a lock that took longer than a
-    /// second, which happens on a busy machine.
+    /// Its error output, without leading lines that only a busy machine prints, about a slow store
+    /// or lock.
     fn said(&self) -> &str {
         let mut said = &*self.err;
         while let Some((first, rest)) = said.split_once('\n') {
@@ -371,6 +375,14 @@ impl Done {
 #[track_caller]
 pub(crate) fn json_lines(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"))).collect()
+}
+
+/// Checks that an object has these fields, whatever others it has.
+#[track_caller]
+pub(crate) fn has(object: &Value, fields: &Value) {
+    for (name, value) in fields.as_object().expect("fields") {
+        assert_eq!(&object[name], value, "{name}: {object}");
+    }
 }
 
 /// The only child of a process.

@@ -158,8 +158,7 @@ fn its_events_are_those_of_a_lock_without_a_command() {
     assert_eq!(names, ["acquired", "released"]);
 }
 
-/// The second one inherits the script's end of the first one's pipe, as every process of the script
-/// does.
+/// The second one inherits the end of the first one's pipe.
 #[test]
 fn each_of_two_holds_in_one_script_can_be_released_alone() {
     let site = Site::new();

@@ -38,10 +38,7 @@ fn is_root() -> bool {
 
 #[test]
 fn users_of_a_group_and_root_exclude_each_other_in_a_store_that_root_made() {
-    if !is_root() {
-        return;
-    }
-    let site = Site::new();
+    let Some(site) = is_root().then(Site::new) else { return };
     fs::set_permissions(site.path(""), Permissions::from_mode(0o755)).unwrap();
     let (name, id) = group();
     let directory = site.path("locks");

@@ -1,14 +1,18 @@
-//! `leasehold once` and `leasehold every`: a job is done once, or once in a period, by independent
-//! processes.
+//! `leasehold once` and `leasehold every`: jobs that independent processes do once in all.
 
 use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::process::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 use servers::{Flavor, Server};
 
-use crate::harness::{LIMIT, Running, Site, is_alive, until};
+use crate::harness::{LIMIT, Running, Site, has, is_alive, until};
+
+const JOBS: [&str; 2] = ["once migrate", "every 1h report"];
+
+/// A job that takes long.
+const SLOW: &str = "echo $$ > running; exec sleep 60";
 
 fn once(site: &Site, words: &[&str]) -> Command {
     site.task("once", words)
@@ -89,10 +93,8 @@ fn a_failed_job_is_left_to_the_next_process_and_a_done_one_runs_no_more() {
             server.kill_9();
             server.restart();
         }
-        for words in [&["once", "migrate"][..], &["every", "1h", "report"]] {
-            let done =
-                site.finish(site.task(words[0], &[&words[1..], &["--", "echo", "again"]].concat())).silent(0);
-            assert_eq!(done.out, "", "after a restart");
+        for job in JOBS {
+            site.line(&format!("{job} -- echo again")).prints(0, "");
         }
     }
 }
@@ -103,14 +105,12 @@ fn a_run_that_is_killed_leaves_the_job_to_the_next_and_nothing_running() {
         for (task, words) in
             [("once", &["--ttl", "2", "migrate"][..]), ("every", &["--ttl", "2", "1h", "report"])]
         {
-            let script = "echo $$ > running; exec sleep 60";
             let job_of = |script| site.task(task, &[words, &["--", "sh", "-c", script]].concat());
-            let (killed, number) = site.running(job_of(script));
+            let (killed, number) = site.running(job_of(SLOW));
             killed.signal(Signal::KILL);
             until("its command is gone", || !is_alive(&number));
             std::fs::remove_file(site.path("running")).unwrap();
-            // Nobody waits for longer than the TTL: `once` waits for its end, and `every` is
-            // started again.
+            // For a TTL at most, `once` waits for its end, and `every` is started again.
             let end = std::time::Instant::now() + LIMIT;
             loop {
                 let done = site.finish(job_of("echo done")).silent(0);
@@ -128,20 +128,21 @@ fn a_run_that_is_killed_leaves_the_job_to_the_next_and_nothing_running() {
 #[test]
 fn killing_all_processes_that_have_the_file_open_loses_no_mark() {
     let site = Site::new();
-    site.finish(once(&site, &["migrate", "--", "true"])).silent(0);
-    site.finish(every(&site, &["1h", "report", "--", "true"])).silent(0);
+    for job in JOBS {
+        site.line(&format!("{job} -- true")).silent(0);
+    }
     let holder = site.holder(&["another"]);
     holder.signal(Signal::KILL);
     holder.finish().died_of(Signal::KILL);
-    for words in [&["once", "migrate"][..], &["every", "1h", "report"]] {
-        site.finish(site.task(words[0], &[&words[1..], &["--", "echo", "again"]].concat())).prints(0, "");
+    for job in JOBS {
+        site.line(&format!("{job} -- echo again")).prints(0, "");
     }
 }
 
 #[test]
 fn it_is_due_again_when_the_period_is_over() {
     let site = Site::new();
-    let run = || site.finish(every(&site, &["2s", "tick", "--", "echo", "tick"])).out;
+    let run = || site.line("every 2s tick -- echo tick").out;
     let started = std::time::Instant::now();
     assert_eq!(run(), "tick\n");
     // The job is requested long before it is due.
@@ -163,26 +164,20 @@ fn programs_are_told_whether_it_ran_was_done_or_is_not_due() {
 
     let skipped = told(&site, "once", "--skip-exit-code 9 migrate -- true");
     assert_eq!(names(&skipped), ["already_done"]);
-    let event = &skipped[0];
-    assert_eq!((event["key"].as_str(), event["by"].as_str()), (Some("migrate"), Some("web-3")));
-    assert_eq!((&event["begun_at"], &event["fence"]), (&ran[2]["begun_at"], &ran[0]["fence"]));
-    assert_eq!(event["code"], 9);
+    has(&skipped[0], &json!({"key": "migrate", "by": "web-3", "begun_at": begun_at, "code": 9}));
+    assert_eq!(skipped[0]["fence"], ran[0]["fence"]);
 
     let failed = told(&site, "every", "1h report -- false");
     assert_eq!(names(&failed), ["acquired", "ended", "released"]);
     let ran = told(&site, "every", "1h report -- true");
     assert_eq!(names(&ran), ["acquired", "ended", "done", "released"]);
-    let due_at = ran[2]["due_at"].as_u64().unwrap();
-    assert_eq!(due_at, ran[2]["begun_at"].as_u64().unwrap() + 3_600_000);
+    let due_at = ran[2]["begun_at"].as_u64().unwrap() + 3_600_000;
+    assert_eq!(ran[2]["due_at"], due_at);
     let skipped = told(&site, "every", "1h report -- true");
     assert_eq!(names(&skipped), ["not_due"]);
-    assert_eq!((&skipped[0]["due_at"], &skipped[0]["code"]), (&ran[2]["due_at"], &Value::from(0)));
+    has(&skipped[0], &json!({"due_at": due_at, "code": 0}));
 
-    let holder = site.start(every(
-        &site,
-        &["--label", "here", "1h", "slow", "--", "sh", "-c", "echo > running; exec sleep 60"],
-    ));
-    until("it runs", || site.path("running").exists());
+    let (holder, _) = site.running(every(&site, &["--label", "here", "1h", "slow", "--", "sh", "-c", SLOW]));
     let skipped = told(&site, "every", "1h slow -- true");
     assert_eq!(names(&skipped), ["underway"]);
     assert!(skipped[0]["held_by"].as_str().unwrap().starts_with("here ("), "{skipped:?}");
@@ -193,29 +188,24 @@ fn programs_are_told_whether_it_ran_was_done_or_is_not_due() {
 #[test]
 fn a_person_sees_the_holder_and_a_script_the_exit_code() {
     let site = Site::new();
-    site.finish(once(&site, &["--label", "web-3", "migrate", "--", "true"])).silent(0);
-    site.finish(every(&site, &["--label", "web-3", "1h", "report", "--", "true"])).silent(0);
-    let last = |done: crate::harness::Done, code| {
-        assert_eq!((done.status.code(), &*done.out), (Some(code), ""), "{done:?}");
+    site.line("once --label web-3 migrate -- true").silent(0);
+    site.line("every --label web-3 1h report -- true").silent(0);
+    let last = |line: &str, code| {
+        let done = site.line(line).exits_with(code).out_is("");
         done.err.lines().last().unwrap().to_owned()
     };
-    let said = last(site.finish(once(&site, &["-v", "migrate", "--", "echo", "no"])), 0);
+    let said = last("once -v migrate -- echo no", 0);
     assert!(said.starts_with("leasehold: migrate: already done, begun 20"), "{said}");
     assert!(said.ends_with("Z by web-3: not run"), "{said}");
-    let said = last(
-        site.finish(every(&site, &["-v", "--skip-exit-code", "3", "1h", "report", "--", "echo", "no"])),
-        3,
-    );
+    let said = last("every -v --skip-exit-code 3 1h report -- echo no", 3);
     assert!(said.starts_with("leasehold: report: not due until 20") && said.contains("Z, in 59m"), "{said}");
     assert!(said.ends_with("Z by web-3: not run"), "{said}");
-    site.finish(every(&site, &["-vq", "--skip-exit-code", "3", "1h", "report", "--", "true"]));
+    site.line("every -vq --skip-exit-code 3 1h report -- true").exits_with(3);
 
-    let holder = site
-        .start(once(&site, &["--label", "here", "slow", "--", "sh", "-c", "echo > running; exec sleep 60"]));
-    until("it runs", || site.path("running").exists());
-    site.finish(once(&site, &["-n", "slow", "--", "true"])).says(75, &["slow: held by here ("]);
-    site.finish(once(&site, &["-w", "1s", "-qE", "9", "slow", "--", "true"])).silent(9);
-    let said = last(site.finish(every(&site, &["-v", "1h", "slow", "--", "true"])), 0);
+    let (holder, _) = site.running(once(&site, &["--label", "here", "slow", "--", "sh", "-c", SLOW]));
+    site.line("once -n slow -- true").says(75, &["slow: held by here ("]);
+    site.line("once -w 1s -qE 9 slow -- true").silent(9);
+    let said = last("every -v 1h slow -- true", 0);
     assert!(said.starts_with("leasehold: slow: just being done, by here ("), "{said}");
     drop(holder);
 }
@@ -223,17 +213,13 @@ fn a_person_sees_the_holder_and_a_script_the_exit_code() {
 #[test]
 fn a_lease_that_is_lost_ends_the_command_and_leaves_it_to_the_next() {
     let (server, site) = Site::on_server(Flavor::Valkey91);
-    let script = "echo $$ > running; exec sleep 60";
-    let (lost, number) = site.running(once(&site, &["--ttl", "600ms", "migrate", "--", "sh", "-c", script]));
+    let (lost, number) = site.running(once(&site, &["--ttl", "600ms", "migrate", "--", "sh", "-c", SLOW]));
     server.text(&["DEL", "migrate"]);
     lost.finish().says(70, &["migrate: lease lost"]);
     assert!(!is_alive(&number));
-    site.finish(every(&site, &["--max-hold", "300ms", "1h", "report", "--", "sleep", "60"]))
-        .says(70, &["report: ", "--max-hold 300ms"]);
-    for words in [&["once", "migrate"][..], &["every", "1h", "report"]] {
-        site.finish(site.task(words[0], &[&words[1..], &["--", "echo", "done"]].concat()))
-            .exits_with(0)
-            .out_is("done\n");
+    site.line("every --max-hold 300ms 1h report -- sleep 60").says(70, &["report: ", "--max-hold 300ms"]);
+    for job in JOBS {
+        site.line(&format!("{job} -- echo done")).exits_with(0).out_is("done\n");
     }
 }
 
@@ -248,35 +234,26 @@ fn a_job_that_ends_after_its_lock_was_lost_is_not_marked_as_done() {
     site.go();
     late.finish().says(70, &["migrate: ", "lost before that was recorded", "run again"]);
     server.text(&["DEL", "migrate"]);
-    assert_eq!(site.finish(once(&site, &["migrate", "--", "echo", "done"])).out, "done\n");
+    site.line("once migrate -- echo done").out_is("done\n");
 }
 
 #[test]
 fn a_store_that_is_away_is_69_and_nothing_runs() {
     let nowhere = Site::on("redis://127.0.0.1:1");
-    for words in [&["once", "-w", "1", "k"][..], &["every", "1h", "k"]] {
-        let done = nowhere
-            .finish(nowhere.task(words[0], &[&words[1..], &["--", "echo", "ran"]].concat()))
-            .out_is("");
-        // A wait of a second is not reported.
-        if words[0] == "once" {
-            done.says(69, &["127.0.0.1:1"]);
-        } else {
-            done.says_after_trying(69, &["127.0.0.1:1"]);
-        }
-    }
+    // A wait of a second is not reported.
+    nowhere.line("once -w 1 k -- echo ran").out_is("").says(69, &["127.0.0.1:1"]);
+    nowhere.line("every 1h k -- echo ran").out_is("").says_after_trying(69, &["127.0.0.1:1"]);
 }
 
 #[test]
 fn a_signal_while_it_waits_ends_it_and_one_while_it_works_ends_the_command() {
     let site = Site::new();
-    let script = "echo $$ > running; exec sleep 60";
-    let (holder, _) = site.running(once(&site, &["migrate", "--", "sh", "-c", script]));
+    let (holder, _) = site.running(once(&site, &["migrate", "--", "sh", "-c", SLOW]));
     let waiter = site.start(once(&site, &["-v", "migrate", "--", "true"]));
     until("it waits", || waiter.err().contains("waiting for migrate, held by "));
     waiter.signal(Signal::TERM);
     waiter.finish().died_of(Signal::TERM);
     holder.signal(Signal::TERM);
     holder.finish().died_of(Signal::TERM);
-    assert_eq!(site.finish(once(&site, &["-n", "migrate", "--", "echo", "next"])).out, "next\n");
+    site.line("once -n migrate -- echo next").out_is("next\n");
 }

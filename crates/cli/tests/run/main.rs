@@ -1,5 +1,4 @@
-//! Tests of the command as a process, on the file store, and on real servers where a server makes a
-//! difference.
+//! Tests of the command as a process, on the file store and on real servers.
 
 mod bad_input;
 mod bench;

@@ -35,8 +35,7 @@ pub(crate) struct Pty {
 }
 
 impl Pty {
-    /// Starts a session with this program, which finds `leasehold` as `$L` and the store in
-    /// `$LEASEHOLD_STORE`.
+    /// Starts a session with this program, which finds `leasehold` and the store in variables.
     pub(crate) fn start(site: &Site, program: &str, words: &[&str]) -> Self {
         Self::sized(site, [ROWS, COLUMNS], program, words)
     }
@@ -188,8 +187,7 @@ impl Pty {
 
 impl Drop for Pty {
     fn drop(&mut self) {
-        // The hangup then ends the rest of the session, and the kill ends the process that
-        // supervises a command.
+        // The hangup ends the rest of the session, and the kill a command's supervisor.
         let _ = self.leader.kill();
         let _ = self.leader.wait();
     }

@@ -1,5 +1,4 @@
-//! The README's lines for a shell, run as printed. Only the programs, the server and the fence are
-//! the test's.
+//! The README's lines for a shell, as printed but for programs, server and fence.
 
 use std::fs;
 
@@ -42,8 +41,7 @@ fn key(line: &str) -> &str {
     line.split(" -- ").next().unwrap().split(' ').next_back().unwrap()
 }
 
-/// Creates the program that a line runs. It prints its name, its arguments, and whether the lock is
-/// held in the store that the line names.
+/// Creates the program that a line runs. It prints its words, and whether the lock is held.
 fn with_program(site: &Site, line: &str) {
     let (_, command) = line.split_once(" -- ./").unwrap();
     let (name, _) = command.split_once(' ').unwrap_or((command, ""));

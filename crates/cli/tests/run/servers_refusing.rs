@@ -52,10 +52,10 @@ fn a_wait_for_a_quorum_with_a_member_that_hangs_ends_three_seconds_late_at_most(
 
 const BOTH: [Flavor; 2] = [Flavor::Redis70, Flavor::Valkey91];
 
-/// A try and a waiter with these options are refused soon, with these words, and without the advice
-/// to check whether the server runs.
+/// A try and a waiter with these options are soon refused with these words, and without the advice
+/// to see that the server runs.
 #[track_caller]
-fn is_refused_soon(server: &Server, options: &[&str], words: &[&str]) {
+fn is_refused_soon(server: &Server, options: &[&str], words: &[&str]) -> Site {
     let site = Site::on(&server.url());
     let run = |more: &[&str]| site.run(&[options, more, &["k", "--", "true"]].concat());
     for command in [run(&["-n"]), run(&[])] {
@@ -65,6 +65,7 @@ fn is_refused_soon(server: &Server, options: &[&str], words: &[&str]) {
         let done = done.says(69, words);
         assert!(!done.err.contains("see that it runs"), "{done:?}");
     }
+    site
 }
 
 #[test]
@@ -75,15 +76,13 @@ fn a_server_without_memory_is_69_at_once_and_named_as_such() {
         let fill = "local s = string.rep('x', 100000)
             for n = 1, 1000 do if type(redis.pcall('SET', 'theirs:' .. n, s)) == 'table' and redis.pcall('SET', 'full', s).err then return n end end";
         server.text(&["EVAL", fill, "0"]);
-        is_refused_soon(&server, &[], &["out of memory", "maxmemory"]);
+        let site = is_refused_soon(&server, &[], &["out of memory", "maxmemory"]);
         server.text(&["CONFIG", "SET", "maxmemory", "0"]);
-        let site = Site::on(&server.url());
         site.finish(site.run(&["k", "--", "true"])).silent(0);
     }
 }
 
-/// The server's dump cannot be written, as on a disk that is full: there is a directory where the
-/// file should be.
+/// The server's dump cannot be written: a directory is where the file should be.
 #[test]
 fn a_server_that_cannot_save_is_69_at_once_and_says_what_to_do() {
     for flavor in BOTH {
@@ -100,10 +99,9 @@ fn a_server_that_cannot_save_is_69_at_once_and_says_what_to_do() {
             let servers::Reply::Bulk(Some(info)) = info else { panic!("{info:?}") };
             String::from_utf8_lossy(&info).contains("rdb_last_bgsave_status:err")
         });
-        is_refused_soon(&server, &[], &["save", "disk", "free space"]);
+        let site = is_refused_soon(&server, &[], &["save", "disk", "free space"]);
         std::fs::remove_dir_all(&dump).unwrap();
         server.text(&["SAVE"]);
-        let site = Site::on(&server.url());
         site.finish(site.run(&["k", "--", "true"])).silent(0);
     }
 }
@@ -113,8 +111,7 @@ fn a_server_that_cannot_save_is_69_at_once_and_says_what_to_do() {
 fn a_wrong_type_next_to_the_key_is_69_at_once_and_named() {
     for flavor in BOTH {
         let server = Server::start(flavor);
-        // A free key is granted exclusively even if the keys of the queue and the shares contain
-        // foreign data.
+        // A free key is granted exclusively despite foreign data in its queue and shares.
         for (side, options) in [
             ("leasehold:w{k}k", &[][..]),
             ("leasehold:c{-}", &[]),

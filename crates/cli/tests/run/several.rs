@@ -6,7 +6,7 @@ use std::thread;
 use serde_json::{Value, json};
 use servers::Flavor;
 
-use crate::harness::{OURS, Running, Site, until};
+use crate::harness::{OURS, Running, Site, has, until};
 
 fn holder(site: &Site, keys: &[&str]) -> Running {
     site.holder(&[&["--ttl", "20", "--label", "the holder"], keys].concat())
@@ -43,8 +43,7 @@ fn several_keys_have_one_fence_in_any_order_of_their_names() {
 fn a_request_for_several_keys_gets_all_or_none_and_learns_which_is_held() {
     for site in Site::on_each_store(Flavor::Valkey91) {
         let holder = holder(&site, &["b", "c"]);
-        site.finish(site.run(&["-n", "a", "b", "d", "--", "true"]))
-            .says(75, &["leasehold: b: held by the holder ("]);
+        site.line("run -n a b d -- true").says(75, &["leasehold: b: held by the holder ("]);
         for key in ["a", "d"] {
             assert_eq!(shown(&site, key)["held"], false, "{key}");
         }
@@ -83,15 +82,12 @@ fn events_name_the_keys_and_the_one_in_the_way() {
     let told = site.events("events");
     assert_eq!(told.len(), 2, "{told:?}");
     for (event, name) in told.iter().zip(["waiting", "busy"]) {
-        assert_eq!((&event["event"], &event["key"]), (&json!(name), &json!("b")), "{told:?}");
-        assert_eq!(event["keys"], json!(["a", "b", "c"]));
+        has(event, &json!({"event": name, "key": "b", "keys": ["a", "b", "c"]}));
     }
     site.go();
     holder.finish().silent(0);
     site.finish(site.telling("run", "-q b a -- true")).silent(0);
-    let told = site.events("events");
-    assert_eq!((&told[0]["event"], &told[0]["key"]), (&json!("acquired"), &json!("a")), "{told:?}");
-    assert_eq!(told[0]["keys"], json!(["a", "b"]));
+    has(&site.events("events")[0], &json!({"event": "acquired", "key": "a", "keys": ["a", "b"]}));
 }
 
 #[test]

@@ -73,8 +73,7 @@ fn equal_urls_count_once() {
     twice.finish(twice.by_environment(&["run", "-n", "k", "--", "true"])).says(64, &["127.0.0.1:1", "twice"]);
 }
 
-/// The time for stores that do not answer, for undoing possible leftovers there, and for the last
-/// of that at the end of the runtime.
+/// For stores that do not answer, for undoing leftovers, and for the last at the end.
 const OUTAGE: Duration = Duration::from_secs(10 + 3 + 2);
 
 #[test]
@@ -93,8 +92,7 @@ fn with_three_of_five_stopped_or_killed_it_says_69_in_time_names_each_and_leaves
         let done = run();
         let waited = started.elapsed();
         assert_eq!(done.status.code(), Some(69), "{done:?}");
-        // It is preceded by a warning for each store, because none of them abstains after a
-        // restart.
+        // Behind a warning for each store, as none of them abstains after a restart.
         let said = done.err.lines().last().unwrap_or_default();
         assert!(said.starts_with("leasehold: k: ") && said.contains(" 3 did not answer ("), "{said}");
         let named = |server: &Server| said.contains(&format!(":{}: ", server.port()));
@@ -107,12 +105,13 @@ fn with_three_of_five_stopped_or_killed_it_says_69_in_time_names_each_and_leaves
 }
 
 /// Three servers, as if each had finished the quarantine of its first start.
-fn three() -> [Server; 3] {
+fn three() -> ([Server; 3], Site) {
     let servers = [Flavor::Redis70, Flavor::Valkey91, Flavor::Redis70].map(Server::start);
     for server in &servers {
         server.text(&["SET", "leasehold:member", &server.run_id(), "PX", "86400000"]);
     }
-    servers
+    let site = site_on(&servers);
+    (servers, site)
 }
 
 fn site_on(servers: &[Server]) -> Site {
@@ -129,8 +128,7 @@ fn left_at(site: &Site, servers: &[Server]) -> Vec<String> {
 /// before that was sent: two stores kept its lease for 30 s.
 #[test]
 fn a_process_that_was_refused_or_ran_out_of_time_leaves_nothing_at_any_store() {
-    let servers = three();
-    let site = site_on(&servers);
+    let (servers, site) = three();
     for server in &servers[..2] {
         server.text(&["SET", "k", "somebody else's", "PX", "86400000"]);
     }
@@ -145,8 +143,7 @@ fn a_process_that_was_refused_or_ran_out_of_time_leaves_nothing_at_any_store() {
 
 #[test]
 fn a_process_that_is_interrupted_while_it_waits_leaves_nothing_at_any_store() {
-    let servers = three();
-    let site = site_on(&servers);
+    let (servers, site) = three();
     let run = |words: &[&str]| site.start(site.by_environment(&[&["run", "-v", "k", "--"], words].concat()));
     let waits_and_stops = || {
         let waits = run(&["true"]);
@@ -177,12 +174,10 @@ fn a_process_that_is_interrupted_while_it_waits_leaves_nothing_at_any_store() {
     }
 }
 
-/// Regression: grants of the losers at single stores remained after they had exited, so in a
-/// quarter of the rounds nobody ran.
+/// Regression: grants of losers remained at single stores: in some rounds nobody ran.
 #[test]
 fn one_of_three_simultaneous_processes_runs_in_each_round_and_nothing_is_left() {
-    let servers = three();
-    let site = site_on(&servers);
+    let (servers, site) = three();
     for round in 0..20 {
         let start = |_| site.start(site.by_environment(&["run", "-n", "k", "--", "true"]));
         let processes = [(); 3].map(start);
@@ -196,8 +191,7 @@ fn one_of_three_simultaneous_processes_runs_in_each_round_and_nothing_is_left() 
 /// Regression: at the first store, it blocked the quorum for tries and waiters alike.
 #[test]
 fn another_programs_lock_at_any_one_store_excludes_nobody() {
-    let servers = three();
-    let site = site_on(&servers);
+    let (servers, site) = three();
     let run = |words: &[&str]| site.start(site.by_environment(&[&["run"], words].concat()));
     for server in &servers {
         server.text(&["SET", "k", "somebody else's", "PX", "86400000"]);

@@ -1,17 +1,22 @@
-//! A shell for the commands of README and guide: `leasehold` on the PATH, stand-ins for the user's
-//! programs, and another holder of the lock.
+//! A shell for README and guide, stand-ins for programs, and another holder of the lock.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 
-use crate::harness::{OURS, Running, Site};
+use crate::harness::{Done, OURS, Running, Site};
 
 /// A shell's environment, with our program and the store.
 pub(crate) fn in_shell(site: &Site, shell: &str, words: &[&str]) -> Command {
     let mut command = site.process(shell, words);
     command.env("LEASEHOLD_STORE", site.store()).env("PATH", path());
     command
+}
+
+/// What such a shell makes of a script.
+#[track_caller]
+pub(crate) fn sh(site: &Site, script: &str) -> Done {
+    site.finish(in_shell(site, "sh", &["-c", script]))
 }
 
 /// `leasehold` is on it.

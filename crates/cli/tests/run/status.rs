@@ -1,10 +1,10 @@
 //! `--status-fd`: events as lines of JSON.
 
 use rustix::process::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 use servers::{Flavor, Server};
 
-use crate::harness::{Done, OURS, SECRET, Site, until};
+use crate::harness::{Done, OURS, SECRET, Site, has, until};
 
 fn names(events: &[Value]) -> Vec<&str> {
     events.iter().map(|event| event["event"].as_str().unwrap()).collect()
@@ -28,12 +28,8 @@ fn a_run_tells_what_happens_from_the_grant_to_the_release() {
     let words = "--ttl 2 --label 'web \"3\"' k -- sh -c 'sleep 2.5; echo $LEASEHOLD_FENCE; exit 3'";
     let done = site.finish(site.telling("run", words)).silent(3);
     let told = tells(&site, &done, &["acquired", "renewed", "ended", "released"]);
-    let acquired = &told[0];
-    assert_eq!(acquired["key"], "k");
-    assert_eq!(acquired["label"], "web \"3\"");
-    assert_eq!(acquired["store"], site.store());
-    assert_eq!(acquired["ttl_ms"], 2000);
-    assert_eq!(acquired["fence"].to_string(), done.out.trim());
+    has(&told[0], &json!({"key": "k", "label": "web \"3\"", "store": site.store(), "ttl_ms": 2000}));
+    assert_eq!(told[0]["fence"].to_string(), done.out.trim());
     assert!(told[1]["remaining_ms"].as_u64().unwrap() <= 2000, "{told:?}");
     assert_eq!(told[told.len() - 2]["code"], 3);
 
@@ -166,11 +162,8 @@ fn a_pipe_that_is_full_keeps_no_lease_from_being_renewed() {
 #[test]
 fn a_descriptor_that_cannot_be_written_to_is_refused() {
     let site = Site::new();
-    for (open, says) in [
-        ("</dev/null", "7 is not open for writing"),
-        (">&-", "7 is not open for writing"),
-        ("<.", "7 is not"),
-    ] {
+    let not_open = "7 is not open for writing";
+    for (open, says) in [("</dev/null", not_open), (">&-", not_open), ("<.", "7 is not")] {
         let line = format!("exec {OURS} run --store {} --status-fd 7 k -- true 7{open}", site.store());
         site.finish(site.process("sh", &["-c", &line])).says(64, &["--status-fd: ", says, "as in 7>FILE"]);
     }
@@ -179,11 +172,9 @@ fn a_descriptor_that_cannot_be_written_to_is_refused() {
 #[test]
 fn events_keep_the_secret() {
     let server = Server::setup(Flavor::Redis82).password(SECRET).start();
-    for password in [SECRET, "wrong-pw"] {
+    for (password, code) in [(SECRET, 0), ("wrong-pw", 69)] {
         let site = Site::on(&server.url().replace("//", &format!("//:{password}@")));
-        let done = site.finish(site.telling("run", "-q k -- true"));
-        let expected = if password == SECRET { Some(0) } else { Some(69) };
-        assert_eq!(done.status.code(), expected, "{done:?}");
+        site.finish(site.telling("run", "-q k -- true")).exits_with(code);
         let told = site.read("events");
         assert!(!told.is_empty() && !told.contains(password), "{told}");
     }

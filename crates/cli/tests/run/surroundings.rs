@@ -1,5 +1,4 @@
-//! The command's descriptors, signals and directory are those of a direct start, and `leasehold`
-//! copes with unusual ones.
+//! Descriptors, signals and directory as without us, and unusual ones.
 
 use servers::Flavor;
 

@@ -36,10 +36,7 @@ fn cat_echoes_and_ends_at_ctrl_d() {
 
 #[test]
 fn vim_edits_a_file_and_leaves_the_terminal_as_it_was() {
-    if !has("vim") {
-        return;
-    }
-    let site = Site::new();
+    let Some(site) = has("vim").then(Site::new) else { return };
     let mut pty = Pty::script(
         &site,
         "stty -g > before; $L run k -- vim -u NONE -n text; echo $? > code; stty -g > after",
@@ -54,10 +51,7 @@ fn vim_edits_a_file_and_leaves_the_terminal_as_it_was() {
 
 #[test]
 fn vim_is_stopped_by_ctrl_z_and_goes_on_with_fg() {
-    if !has("vim") {
-        return;
-    }
-    let site = Site::new();
+    let Some(site) = has("vim").then(Site::new) else { return };
     let mut pty = Pty::shell(&site);
     pty.enters_until("$L run k -- vim -u NONE -n text", "\"text\" [New");
     pty.types("ihello\x1b");
@@ -72,10 +66,7 @@ fn vim_is_stopped_by_ctrl_z_and_goes_on_with_fg() {
 
 #[test]
 fn less_pages_piped_text_on_either_side_of_a_run() {
-    if !has("less") {
-        return;
-    }
-    let site = Site::new();
+    let Some(site) = has("less").then(Site::new) else { return };
     for script in ["seq 1000 | $L run k -- less", "$L run k -- sh -c 'seq 1000 | less'"] {
         let mut pty = Pty::script(&site, script);
         pty.wait_for("23\r\n");
@@ -155,8 +146,7 @@ fn a_command_that_handles_ctrl_c_gets_each_exactly_once() {
     assert!(!pty.all().contains("INT=xxxx"), "{}", pty.all());
 }
 
-/// In a container with a terminal, `docker stop` may send SIGINT or SIGQUIT to its first process,
-/// without a key press.
+/// In a container with a terminal, `docker stop` may send SIGINT without a key press.
 #[test]
 fn an_interrupt_that_nobody_typed_is_passed_on_at_a_terminal_too() {
     let site = Site::new();
@@ -216,8 +206,7 @@ fn a_job_that_is_ended_while_it_is_stopped_says_so_although_its_lease_can_still_
     pty.wait_for("lease lost, so the command was ended: it was not renewed while this run was stopped");
 }
 
-/// The same for a stop that no program can notice. Many at once, because some then renew their lease
-/// before they see that they were continued.
+/// The same for a stop that no program notices. Many, as some renew before they notice it.
 #[test]
 fn a_run_that_was_stopped_by_force_past_its_lease_says_so() {
     let site = Site::new();
@@ -280,8 +269,7 @@ fn a_command_that_stops_itself_gives_the_shell_its_prompt() {
     pty.enters_until("echo code''=$?", "code=5");
 }
 
-/// Otherwise vim and other programs that restore the screen first would be stopped again as soon as
-/// they continue.
+/// Otherwise vim and others that restore the screen first would be stopped once more.
 #[test]
 fn a_command_that_stops_its_group_is_not_stopped_by_us_as_well() {
     const STOPS: usize = 20;

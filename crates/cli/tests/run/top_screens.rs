@@ -119,8 +119,7 @@ fn no_two_of_five_hundred_locks_look_the_same_on_any_page() {
             }
             pty.types("\x1b[6~");
             chosen = (chosen + room).min(names.len() - 1);
-            // The screen is drawn from top to bottom, so the table is there when the text below it
-            // is.
+            // The screen is drawn downwards: above the text, the table is there.
             screen = pty.shows(&[&title(&names[chosen])]);
         }
         assert_eq!(looks.len(), 500, "{screen}");
