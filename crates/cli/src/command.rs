@@ -31,8 +31,7 @@ pub(crate) struct Command {
     /// and Ctrl-Z, `fg` and `bg` work as without us. `None` if it has its own group, so that a
     /// signal reaches only what it started.
     terminal: Option<Terminal>,
-    /// How often it was stopped, as far as the supervisor reported it; without reports, there is
-    /// always one more.
+    /// How often it was stopped, by the supervisor's reports; without them, always once more.
     stops: u64,
     /// The number of processes that it started and that are still running.
     left: i32,
@@ -53,8 +52,7 @@ fn dying(ttl: Duration) -> Duration {
 }
 
 impl Command {
-    /// Starts the command with this much time left of a lease of these locks, which depends on
-    /// their lifeline if there is one.
+    /// Starts the command with this much time left of a lease of these locks.
     pub(crate) fn start(
         settings: &Settings,
         environment: Vec<(&'static str, OsString)>,
@@ -126,8 +124,7 @@ impl Command {
                 Ok(stop)
             }
             Ok(Some(SupervisorReport::Ended(report))) => {
-                // It has nothing more to do. The processor time of the command counts as ours once
-                // both are waited for.
+                // The processor time of the command counts as ours once both are waited for.
                 let _ = self.supervisor.wait();
                 Err(Some(report))
             }
@@ -153,8 +150,7 @@ impl Command {
         end
     }
 
-    /// Returns true if its supervisor has asked it to end by now, because it must be gone by this
-    /// time.
+    /// Returns true if its supervisor has asked it to end, so that it is gone by this time.
     pub(crate) fn is_asked_to_end(&self, gone_by: u64) -> bool {
         supervisor::now() >= gone_by.saturating_sub(nanoseconds(self.grace))
     }
@@ -167,8 +163,7 @@ impl Command {
         supervisor::now() + nanoseconds(self.grace + self.dying)
     }
 
-    /// Kills the command and its supervisor if the supervisor cannot do its work. Returns true if
-    /// it did.
+    /// Kills both, and returns true, if the supervisor cannot do its work.
     pub(crate) fn kill_if_unminded(&self) -> bool {
         let unminded = supervisor::is_stopped(Pid::from_child(&self.supervisor));
         if unminded {
@@ -192,8 +187,7 @@ impl Command {
         // A shell with job control gives the terminal to its own group. Without us that would be
         // the job's group, which gets the terminal back.
         let has_terminal = getpgid(Some(stop.command)).ok().filter(|group| terminal.is_with(*group));
-        // If nobody could continue us, the kernel does not let a terminal signal stop us;
-        // SIGSTOP would.
+        // If nobody could continue us, the kernel ignores a terminal signal, but not SIGSTOP.
         signals.stop(if stop.signal == Signal::STOP { Signal::TSTP } else { stop.signal });
         has_terminal.into_iter().for_each(|group| terminal.give_to(group));
         self.go_on();

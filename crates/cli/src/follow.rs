@@ -86,8 +86,7 @@ struct Follower {
     faulty: bool,
 }
 
-/// The interval between two questions why a holding ended: the watch's limit leaves room for that
-/// many.
+/// The interval between two questions why a holding ended, within the watch's limit.
 const BETWEEN_QUESTIONS: Duration = Duration::from_millis(250);
 
 /// The most open questions; if more locks change hands, breaks of the oldest are not reported.

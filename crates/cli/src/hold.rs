@@ -1,5 +1,4 @@
-//! `leasehold hold`: acquires the lock, prints its fence, and holds it until the reader of its
-//! output is gone.
+//! `leasehold hold`: prints the fence of a lock, and holds it until the reader is gone.
 
 #[cfg_attr(target_os = "linux", path = "hold/linux.rs")]
 #[cfg_attr(not(target_os = "linux"), path = "hold/bsd.rs")]
@@ -103,8 +102,7 @@ pub(crate) async fn hold(request: LockRequest) -> Result<End, Failure> {
 }
 
 /// Closes descriptors that our parent had open, except the standard streams and the descriptor for
-/// events. Otherwise another hold of the same script would not see its pipe closed as long as we
-/// have it open too.
+/// events: while we have its pipe open, another hold of the same script does not see it closed.
 pub(crate) fn close_inherited(status_fd: Option<&str>) {
     let open = std::fs::read_dir(kernel::DESCRIPTORS).into_iter().flatten().flatten();
     let open: Vec<_> = open.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok()).collect();
@@ -115,12 +113,11 @@ pub(crate) fn close_inherited(status_fd: Option<&str>) {
     }
 }
 
-/// Prints the fence, and resolves when its reader is gone. Without a reader from the start, the write
-/// fails.
+/// Prints the fence, and resolves when its reader is gone; fails if there was none.
 async fn serve_reader(request: &LockRequest, fence: Fence) -> io::Result<()> {
     // A write to a full pipe would block our only thread, so that nobody renewed the lease. There is
     // always room in a file, which the kernel does not watch.
-    let _ = in_thread(kernel::wait_for_room).await;
+    let _ = in_thread(|| kernel::wait_for(kernel::ROOM)).await;
     writeln!(io::stdout(), "{fence}").and_then(|()| io::stdout().flush())?;
     if io::stdout().is_terminal() && !request.quiet {
         say::line(format_args!("{}: held until Ctrl-C", request.keys));
@@ -131,7 +128,7 @@ async fn serve_reader(request: &LockRequest, fence: Fence) -> io::Result<()> {
 
 /// Resolves when nobody can read our stdout any more; never for a file, which has no reader.
 pub(crate) async fn reader_is_gone() {
-    if in_thread(kernel::wait_for_reader_to_go).await.is_none() {
+    if in_thread(|| kernel::wait_for(kernel::READER_GONE)).await.is_none() {
         pending::<()>().await;
     }
 }

@@ -1,5 +1,4 @@
-//! `leasehold init`: creates a store that several users share, or the tables of a store in a
-//! database.
+//! `leasehold init`: creates a store for several users, or the tables in a database.
 
 use std::ffi::OsString;
 use std::path::absolute;

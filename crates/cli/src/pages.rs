@@ -1,5 +1,4 @@
-//! `leasehold pages`: generates the manual and the shell completions from the description of the
-//! arguments.
+//! `leasehold pages`: generates the manual and completions from the command line's types.
 
 use std::fs;
 use std::io;

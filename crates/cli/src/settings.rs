@@ -16,6 +16,7 @@ pub(crate) struct Settings {
     pub(crate) request: LockRequest,
     pub(crate) program: OsString,
     pub(crate) arguments: Vec<OsString>,
+    /// The time from SIGTERM to SIGKILL.
     pub(crate) grace: Duration,
     /// How long the command may hold the lock. This does not limit the lease, unlike the limit of
     /// [`LockRequest`]: as long as part of the command cannot be ended, the lease is renewed.

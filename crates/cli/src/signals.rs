@@ -65,8 +65,7 @@ pub(crate) enum Event {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sender {
-    /// The kernel, because somebody typed Ctrl-C: the whole foreground group of the terminal got
-    /// the signal.
+    /// The kernel: somebody typed Ctrl-C, and the whole foreground group got the signal.
     Terminal,
     /// A process; without a number if it is in another namespace.
     Process(Option<Pid>),
@@ -126,8 +125,7 @@ impl Signals {
         }
     }
 
-    /// Stops us as this signal would, until somebody continues us, without blocking the store for
-    /// others.
+    /// Stops us as this signal would, until somebody continues us. Blocks the store for nobody.
     pub(crate) fn stop(&self, signal: Signal) {
         match &self.locks {
             Some(locks) => locks.at_rest(move || stop(signal)),

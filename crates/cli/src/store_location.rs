@@ -30,8 +30,7 @@ enum Origin {
     Nobody,
 }
 
-/// How long a store may be silent: the library's default, repeated here because a short wait
-/// shortens it.
+/// How long a store may be silent: the library's default, which a short wait shortens.
 pub(crate) const OUTAGE_LIMIT: Duration = Duration::from_secs(10);
 
 /// The same for tasks that only look, or try once: they should answer soon.
@@ -59,8 +58,7 @@ impl StoreLocation {
             return named(&urls, Origin::Argument);
         }
         match env::var(environment::STORE) {
-            // Not the same as unset: a script with an empty variable must not use another store
-            // than it meant.
+            // Empty is not unset: a script must not use another store than it meant.
             Ok(url) if url.trim().is_empty() => {
                 Err(Failure::usage("it is empty: unset it for the default store, or give it a URL")
                     .about(Origin::Environment))

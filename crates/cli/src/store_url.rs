@@ -42,8 +42,7 @@ impl StoreUrl {
         Self::file(&path).ok_or_else(|| Failure::usage("the home is not UTF-8: give file: an absolute path"))
     }
 
-    /// True if a text begins like a URL of a store. The library knows more kinds, which are of no use
-    /// to a command.
+    /// True if a text begins like a URL of a store that is of use to a command.
     pub(crate) fn is_begun_by(text: &str) -> bool {
         let Some((kind, _)) = text.split_once(':') else { return false };
         match kind.split_once('+') {

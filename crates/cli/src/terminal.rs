@@ -40,8 +40,7 @@ impl Terminal {
         }
     }
 
-    /// Restores its settings after a command that we killed: no shell does that, because we do not
-    /// die of that signal.
+    /// Restores its settings after a command that we killed: no shell does that for us.
     pub(crate) fn mend(&self) {
         let Some(modes) = &self.modes else { return };
         let foreground = tcgetpgrp(&self.device).ok();

@@ -1,5 +1,4 @@
-//! Help that belongs to no single task. `leasehold help` prints it, and the manual page contains
-//! it.
+//! Help that belongs to no single task, for `leasehold help` and the manual page.
 
 #[derive(Debug)]
 pub(crate) struct Topic {

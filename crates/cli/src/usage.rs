@@ -236,8 +236,7 @@ fn explain(error: &clap::Error, words: &[OsString]) -> Failure {
             if suggested.is_none() || given == "version" || given == "unlock" {
                 hint = habits::task(&given).or(hint);
             }
-            // A mistyped name consists of a name's letters. Anything else may have been meant for
-            // --store.
+            // A mistyped name has a name's letters. Anything else may have been meant for --store.
             let is_name = given.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c));
             let name = if is_name { shown(&given) } else { "…".into() };
             format!("there is no task {name}: `leasehold --help` lists them")

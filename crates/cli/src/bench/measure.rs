@@ -20,8 +20,7 @@ pub(super) struct Bench {
     pub(super) over: Arc<AtomicBool>,
 }
 
-/// A connection that was idle for this long behaves like one of a program that takes a lock
-/// occasionally.
+/// A connection that was idle for this long behaves like one of a program that seldom locks.
 const REST: Duration = Duration::from_millis(2);
 
 /// How long a lock is held at a hand-off, so that the next waiter is in the queue by then; two
@@ -99,6 +98,7 @@ impl Bench {
         }
     }
 
+    /// The median round trip, in µs.
     async fn trips(&self, rest: Duration, end: Instant) -> Result<f64, Failure> {
         let mut each = Vec::new();
         while each.is_empty() || Instant::now() < end && !self.is_over() {
@@ -112,6 +112,7 @@ impl Bench {
         Ok(median(each))
     }
 
+    /// The number of pairs per second.
     async fn pairs(&self, plan: &Plan, kind: Kind, tasks: usize, end: Instant) -> Result<f64, Failure> {
         let begun = Instant::now();
         let mut all = JoinSet::new();
@@ -123,8 +124,7 @@ impl Bench {
         while let Some(done) = all.join_next().await {
             match done.expect("a task that takes and releases does not panic") {
                 Ok(pairs) => count += pairs,
-                // The other tasks get the same error, or finish: none is interrupted while it holds
-                // a name.
+                // The others get the same error, or finish: none is interrupted while it holds a name.
                 Err(first) => failure = failure.or(Some(first)),
             }
         }

@@ -11,18 +11,13 @@ pub(super) const DESCRIPTORS: &str = "/dev/fd";
 /// How long a call keeps the pipe open after we have closed it.
 const NAP: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
-/// Returns when nobody can read our stdout any more.
-pub(super) fn wait_for_reader_to_go() -> rustix::io::Result<()> {
-    // Errors and hang-ups are always reported; nothing more is needed.
-    wait_for(PollFlags::empty())
-}
+/// Nobody can read our stdout any more: errors and hang-ups are always reported.
+pub(super) const READER_GONE: PollFlags = PollFlags::empty();
 
-/// Returns when a line can be written to our stdout without blocking, or never will be.
-pub(super) fn wait_for_room() -> rustix::io::Result<()> {
-    wait_for(PollFlags::OUT)
-}
+/// A line can be written to our stdout without blocking, or never will be.
+pub(super) const ROOM: PollFlags = PollFlags::OUT;
 
-fn wait_for(flags: PollFlags) -> rustix::io::Result<()> {
+pub(super) fn wait_for(flags: PollFlags) -> rustix::io::Result<()> {
     loop {
         let stdout = io::stdout();
         match poll(&mut [PollFd::new(&stdout, flags)], Some(&NAP)) {

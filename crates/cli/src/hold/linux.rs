@@ -8,20 +8,14 @@ use rustix::io::Errno;
 /// The directory with the numbers of our descriptors.
 pub(super) const DESCRIPTORS: &str = "/proc/self/fd";
 
-/// Returns when nobody can read our stdout any more.
-pub(super) fn wait_for_reader_to_go() -> rustix::io::Result<()> {
-    // Errors and hang-ups are always reported; nothing more is needed.
-    wait_for(epoll::EventFlags::empty())
-}
+/// Nobody can read our stdout any more: errors and hang-ups are always reported.
+pub(super) const READER_GONE: epoll::EventFlags = epoll::EventFlags::empty();
 
-/// Returns when a line can be written to our stdout without blocking, or never will be.
-pub(super) fn wait_for_room() -> rustix::io::Result<()> {
-    wait_for(epoll::EventFlags::OUT)
-}
+/// A line can be written to our stdout without blocking, or never will be.
+pub(super) const ROOM: epoll::EventFlags = epoll::EventFlags::OUT;
 
-/// With an event queue and not with poll(2), which would keep the pipe open while it waits,
-/// although we close it.
-fn wait_for(flags: epoll::EventFlags) -> rustix::io::Result<()> {
+/// Waits with an event queue: poll(2) would keep the pipe open although we close it.
+pub(super) fn wait_for(flags: epoll::EventFlags) -> rustix::io::Result<()> {
     let queue = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     epoll::add(&queue, io::stdout(), epoll::EventData::new_u64(0), flags)?;
     let mut events = [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }];

@@ -1,7 +1,7 @@
 //! The parts of the supervisor that are specific to macOS and FreeBSD.
 
 use std::io::{ErrorKind, Read as _};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::Child;
@@ -44,15 +44,14 @@ pub(super) fn ourselves() -> PathBuf {
 /// These kernels do not tell a process that its parent has died; the end of the connection does.
 pub(super) fn when_parent_dies(_: Signal) {}
 
-/// The signals with which the command starts blocked: none, because the kernel does not report
-/// them.
+/// The signals with which the command starts blocked: unknown to this kernel, so none.
 pub(super) fn mask(_: u64) -> SigSet {
     SigSet::empty()
 }
 
 /// Wakes the supervisor when a child has changed.
 #[derive(Debug)]
-pub(super) struct Wakes(UnixStream);
+pub(super) struct Wakes(pub(super) UnixStream);
 
 impl Wakes {
     /// Makes us survive the signals that end or stop other processes, by blocking them.
@@ -76,12 +75,6 @@ impl Wakes {
                 Ok(_) | Err(_) => {}
             }
         }
-    }
-}
-
-impl AsFd for Wakes {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
     }
 }
 

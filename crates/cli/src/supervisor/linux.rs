@@ -1,7 +1,7 @@
 //! The parts of the supervisor that are specific to Linux.
 
 use std::fs;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::Child;
 use std::sync::Arc;
@@ -55,7 +55,7 @@ pub(super) fn mask(blocked: u64) -> SigSet {
 
 /// Wakes the supervisor when a child has changed, or the process that started it has died.
 #[derive(Debug)]
-pub(super) struct Wakes(SignalFd);
+pub(super) struct Wakes(pub(super) SignalFd);
 
 impl Wakes {
     /// Makes us survive the signals that end or stop other processes.
@@ -81,12 +81,6 @@ impl Wakes {
     }
 }
 
-impl AsFd for Wakes {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
-}
-
 /// A handle of the supervisor, which stays valid if its number is reused. `None` before Linux 5.3.
 #[derive(Debug)]
 pub(crate) struct Handle(Option<OwnedFd>);
@@ -104,8 +98,7 @@ impl Handle {
     }
 }
 
-/// Returns true if a process is stopped, by a signal or a debugger. In proc(5) `stat`, the state
-/// follows the name in parentheses.
+/// Returns true if a process is stopped: the state behind the name in proc(5) `stat`.
 pub(crate) fn is_stopped(process: Pid) -> bool {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, behind)| behind.starts_with(['T', 't']))

@@ -36,8 +36,7 @@ impl Role {
     }
 }
 
-/// The arguments of the supervisor. The command follows them unchanged, so that everybody can see
-/// it.
+/// The arguments of the supervisor; the command follows them, for everybody to see.
 #[derive(Debug)]
 pub(crate) struct Start {
     /// From asking to killing, in nanoseconds.
@@ -70,8 +69,7 @@ pub(crate) fn process(
         wait_for_all.to_string(),
     ]);
     process.arg(program).args(arguments);
-    // A signal to our group, from a terminal or a `kill -9` of the group, must leave the supervisor
-    // alive to end the command.
+    // A signal to our group must leave the supervisor alive to end the command.
     process.process_group(0);
     process
 }

@@ -1,5 +1,4 @@
-//! The terminal while it is drawn on. It is restored at the end, on a panic, and while the process
-//! is stopped.
+//! The terminal while it is drawn on: restored at the end, on a panic and for a stop.
 
 use std::io::{self, stdout};
 
@@ -13,8 +12,7 @@ use super::draw::draw;
 use super::view::View;
 use crate::exit::{End, Failure};
 
-/// The terminal in drawing mode. Dropping this restores it; so does a panic, before its message is
-/// printed.
+/// The terminal in drawing mode, restored when dropped, or before a panic's message.
 #[derive(Debug)]
 pub(crate) struct Screen {
     terminal: DefaultTerminal,

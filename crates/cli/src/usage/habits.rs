@@ -27,8 +27,7 @@ pub(super) fn task_first(words: &[OsString]) -> Vec<OsString> {
     }
 }
 
-/// In `leasehold run -n -- -k -- COMMAND`, everything before the second `--` is a key, whatever it
-/// begins with.
+/// In `leasehold run -n -- -k -- COMMAND`, everything before the second `--` is a key.
 pub(super) fn keys_behind_dashes(task: &mut Task) {
     let (keys, command) = match task {
         Task::Run(args) => (&mut args.acquire.keys, &mut args.running.command),
