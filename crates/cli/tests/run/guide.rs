@@ -122,11 +122,8 @@ fn locks_are_taken_together_and_shown() {
 #[test]
 fn a_store_is_looked_at_and_measured() {
     let site = Site::new();
-    let done = sh(&site, &block("diagnose")).exits_with(0);
-    assert!(
-        done.out.contains(": 0 unsafe, ") && done.out.contains("\npairs a second, 16 tasks "),
-        "{done:?}"
-    );
+    let words = [": 0 unsafe, ", "\npairs a second, 16 tasks "];
+    sh(&site, &block("diagnose")).exits_with(0).out_has(&words);
 }
 
 #[test]

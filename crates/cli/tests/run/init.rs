@@ -79,11 +79,9 @@ fn a_store_for_a_group_is_made_by_root_for_one_that_there_is() {
     let (name, id) = group();
     let directory = site.path("locks");
     let directory = directory.to_str().unwrap();
-    let done = site.finish(site.leasehold(&["init", "--group", "no-such-group", directory])).exits_with(64);
-    assert!(
-        done.err.contains("there is no such group") && done.err.contains("hint: groupadd no-such-group"),
-        "{done:?}"
-    );
+    site.finish(site.leasehold(&["init", "--group", "no-such-group", directory]))
+        .exits_with(64)
+        .err_has(&["there is no such group", "hint: groupadd no-such-group"]);
     if is_root() {
         let full = site.path("full");
         fs::create_dir(&full).unwrap();

@@ -244,11 +244,9 @@ fn a_process_that_we_may_not_kill_keeps_the_lock_past_the_longest_hold() {
     mixed.site.finish(mixed.run(&["-n", "k", "--", "true"])).says(75, &["k: held by"]);
     assert!(is_alive(&far));
     kill(&far);
+    let end = "so the command was ended: see why it takes so long, or allow more\n";
     let done = run.finish().exits_with(70);
-    assert!(
-        done.err.ends_with("so the command was ended: see why it takes so long, or allow more\n"),
-        "{done:?}"
-    );
+    assert!(done.err.ends_with(end), "{done:?}");
     mixed.site.finish(mixed.run(&["-n", "k", "--", "true"])).silent(0);
 }
 

@@ -144,15 +144,11 @@ fn a_look_or_a_single_try_gives_up_after_two_seconds_and_reports_after_one_that_
         &["every", "1h", "k", "--", "true"],
     ] {
         let (lasted, done) = took(words);
-        assert!(
-            lasted > Duration::from_secs(1) && lasted < Duration::from_millis(4500),
-            "{words:?}: {lasted:?}"
-        );
+        assert!(lasted > Duration::from_secs(1), "{words:?}: {lasted:?}");
+        assert!(lasted < Duration::from_millis(4500), "{words:?}: {lasted:?}");
         let first = done.err.lines().next().unwrap();
-        assert!(
-            first.contains("cannot reach redis://127.0.0.1:") && first.ends_with("trying for 2s in all"),
-            "{done:?}"
-        );
+        assert!(first.contains("cannot reach redis://127.0.0.1:"), "{done:?}");
+        assert!(first.ends_with("trying for 2s in all"), "{done:?}");
     }
     let (lasted, done) = took(&["show", "--outage-limit", "500ms", "k"]);
     assert!(lasted < Duration::from_millis(2500) && done.err.lines().count() == 1, "{lasted:?} {done:?}");
