@@ -16,7 +16,7 @@ use crate::exit::{End, Failure};
 use crate::print::shown;
 use crate::settings::Settings;
 use crate::signals::{Sender, Signals};
-use crate::supervisor::{self, Order, Outcome, Report, Stop, SupervisorReport};
+use crate::supervisor::{self, Order, Outcome, Report, Start, Stop, SupervisorReport};
 use crate::terminal::Terminal;
 
 /// The running command, below its supervisor. It shares our standard streams and working directory,
@@ -67,25 +67,24 @@ impl Command {
         let group = terminal.is_some().then(getpgrp);
         // If the supervisor is killed, its descendants become our children, and we end them.
         let _ = supervisor::adopt_orphans();
-        let blocked = signals.blocked_before();
-        let mut process = supervisor::process(
-            settings.grace,
+        let start = Start {
+            grace: nanoseconds(settings.grace),
             group,
-            blocked,
-            settings.wait_for_all,
-            &settings.program,
-            &settings.arguments,
-        );
+            blocked: signals.blocked_before(),
+            wait_for_all: settings.wait_for_all,
+            program: settings.program.clone(),
+            arguments: settings.arguments.clone(),
+        };
+        let mut process = start.process();
         process.envs(environment);
-        let no_supervisor = |error: io::Error| Failure::no_supervisor(&error);
-        let (link, theirs) = supervisor::pair().map_err(|error| no_supervisor(error.into()))?;
-        rustix::io::ioctl_fionbio(&link, true).map_err(|error| no_supervisor(error.into()))?;
-        let link = UnixStream::from_std(link.into()).map_err(no_supervisor)?;
+        let (link, theirs) = supervisor::pair().map_err(Failure::no_supervisor)?;
+        rustix::io::ioctl_fionbio(&link, true).map_err(Failure::no_supervisor)?;
+        let link = UnixStream::from_std(link.into()).map_err(Failure::no_supervisor)?;
         process.stdin(theirs);
         let supervisor = process.spawn().map_err(|error| match error.kind() {
             // The supervisor gets the command's arguments and environment, so those are too long.
             ErrorKind::ArgumentListTooLong => not_started(settings, &error),
-            _ => no_supervisor(error),
+            _ => Failure::no_supervisor(error),
         })?;
         let supervisor_handle = supervisor::Handle::of(&supervisor);
         let stops = if terminal.is_some() { 0 } else { u64::MAX };

@@ -10,9 +10,7 @@ pub(crate) fn cut(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.into();
     }
-    let mut shown: String = beginning(text.chars(), width.saturating_sub(1)).into_iter().collect();
-    shown.push('…');
-    shown
+    beginning(text.chars(), width.saturating_sub(1)).chain(['…']).collect()
 }
 
 /// Cuts a text in its middle if it is too wide.
@@ -87,8 +85,7 @@ fn from(text: &str, at: usize, width: usize) -> String {
     if rest.width() <= room {
         return gapped(text, head, text, room);
     }
-    let rest: String = beginning(rest.chars(), room.saturating_sub(1)).into_iter().collect();
-    gapped(text, head, "", 0) + &rest + "…"
+    gapped(text, head, "", 0) + &cut(rest, room)
 }
 
 fn numbered(text: &str, width: usize, digits: usize) -> String {
@@ -100,19 +97,16 @@ fn numbered(text: &str, width: usize, digits: usize) -> String {
 
 /// Part of the beginning of one text, and part of the end of another.
 fn gapped(begins: &str, head: usize, ends: &str, tail: usize) -> String {
-    let mut shown: String = beginning(begins.chars(), head).into_iter().collect();
-    shown.push('…');
-    shown.extend(beginning(ends.chars().rev(), tail).into_iter().rev());
-    shown
+    let tail: Vec<_> = beginning(ends.chars().rev(), tail).collect();
+    beginning(begins.chars(), head).chain(['…']).chain(tail.into_iter().rev()).collect()
 }
 
-fn beginning(text: impl Iterator<Item = char>, room: usize) -> Vec<char> {
+fn beginning(text: impl Iterator<Item = char>, room: usize) -> impl Iterator<Item = char> {
     let mut taken = 0;
-    text.take_while(|c| {
+    text.take_while(move |c| {
         taken += c.width().unwrap_or(0);
         taken <= room
     })
-    .collect()
 }
 
 #[cfg(test)]

@@ -152,14 +152,8 @@ async fn try_key(locks: &Locks, key: &Key) -> Finding {
 
 /// A key as a pattern in an ACL rule, with special characters escaped.
 fn pattern(name: &str) -> String {
-    let mut text = String::new();
-    for c in name.chars() {
-        if matches!(c, '*' | '?' | '[' | ']' | '\\') {
-            text.push('\\');
-        }
-        text.push(c);
-    }
-    text
+    let escape = |c| matches!(c, '*' | '?' | '[' | ']' | '\\').then_some('\\');
+    name.chars().flat_map(|c| escape(c).into_iter().chain([c])).collect()
 }
 
 /// Combines all rules that a user of a server lacks into one line instead of one per finding: an

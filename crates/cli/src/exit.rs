@@ -103,7 +103,8 @@ impl Failure {
         )
     }
 
-    pub(crate) fn no_supervisor(error: &io::Error) -> Self {
+    pub(crate) fn no_supervisor(error: impl Into<io::Error>) -> Self {
+        let error = error.into();
         Self::new(
             End::CANNOT_EXECUTE,
             format!(

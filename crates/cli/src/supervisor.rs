@@ -37,7 +37,7 @@ pub(crate) use self::kernel::{Handle, SHARES_OUR_GROUP, is_stopped, pair};
 pub(crate) use self::link::{begin, receive_news, send_order};
 pub(crate) use self::order::Order;
 pub(crate) use self::report::{Outcome, Report, Stop, SupervisorReport};
-pub(crate) use self::starting::{Role, Start, process};
+pub(crate) use self::starting::{Role, Start};
 
 /// poll(2) uses a clock that stops while the machine sleeps, unlike that of leases.
 const LONGEST_NAP: Duration = Duration::from_secs(1);

@@ -6,7 +6,6 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
-use std::time::Duration;
 
 use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawn};
 use rustix::process::{Pid, getpid, setpgid, setsid};
@@ -40,41 +39,33 @@ impl Role {
 #[derive(Debug)]
 pub(crate) struct Start {
     /// From asking to killing, in nanoseconds.
-    pub(super) grace: u64,
+    pub(crate) grace: u64,
     /// The process group of the command; `None` for its own.
-    pub(super) group: Option<Pid>,
+    pub(crate) group: Option<Pid>,
     /// The signals that it starts with blocked.
-    blocked: u64,
+    pub(crate) blocked: u64,
     /// True to wait for everything that the command started.
-    pub(super) wait_for_all: bool,
-    program: OsString,
-    arguments: Vec<OsString>,
-}
-
-pub(crate) fn process(
-    grace: Duration,
-    group: Option<Pid>,
-    blocked: u64,
-    wait_for_all: bool,
-    program: &OsStr,
-    arguments: &[OsString],
-) -> Command {
-    let mut process = Command::new(kernel::ourselves());
-    let grace = u64::try_from(grace.as_nanos()).unwrap_or(u64::MAX);
-    let group = group.map_or(0, Pid::as_raw_pid);
-    process.arg0(Role::Supervisor.name()).args([
-        grace.to_string(),
-        group.to_string(),
-        blocked.to_string(),
-        wait_for_all.to_string(),
-    ]);
-    process.arg(program).args(arguments);
-    // A signal to our group must leave the supervisor alive to end the command.
-    process.process_group(0);
-    process
+    pub(crate) wait_for_all: bool,
+    pub(crate) program: OsString,
+    pub(crate) arguments: Vec<OsString>,
 }
 
 impl Start {
+    pub(crate) fn process(self) -> Command {
+        let mut process = Command::new(kernel::ourselves());
+        let group = self.group.map_or(0, Pid::as_raw_pid);
+        process.arg0(Role::Supervisor.name()).args([
+            self.grace.to_string(),
+            group.to_string(),
+            self.blocked.to_string(),
+            self.wait_for_all.to_string(),
+        ]);
+        process.arg(self.program).args(self.arguments);
+        // A signal to our group must leave the supervisor alive to end the command.
+        process.process_group(0);
+        process
+    }
+
     pub(super) fn read(mut words: impl Iterator<Item = OsString>) -> Option<Self> {
         let grace = words.next()?.to_str()?.parse().ok()?;
         let group = words.next()?.to_str()?.parse().ok()?;
