@@ -27,7 +27,6 @@ pub(crate) struct Address {
     pub(crate) call_limit: Duration,
     /// True if the server, as a member of a quorum, abstains after it may have forgotten leases.
     pub(crate) quarantine: bool,
-    /// The confirmation that a write needs before it counts.
     pub(crate) confirmation: Option<Confirmation>,
 }
 

@@ -25,7 +25,6 @@ use crate::connection::subscription::OnPush;
 use crate::fault::Faults;
 use crate::wire::{PushMessage, read_push};
 
-/// The client of one store.
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) runtime: Arc<dyn Runtime>,
@@ -43,7 +42,6 @@ pub(crate) struct Client {
     pub(crate) is_member: Arc<AtomicBool>,
     /// True if the server, as a member of a quorum, abstains after it may have forgotten leases.
     pub(crate) quarantine: bool,
-    /// The confirmation that a write needs before it counts.
     pub(crate) confirmation: Option<Confirmation>,
     /// The run of the server that was reached last, if a quorum asked for it.
     pub(crate) identity: Mutex<Option<Arc<str>>>,
@@ -74,7 +72,6 @@ impl fmt::Debug for InCluster {
     }
 }
 
-/// Limits of a server's requests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     pub(crate) call_limit: Duration,
@@ -95,7 +92,6 @@ impl SharedState {
     }
 }
 
-/// The source of connections.
 pub(crate) enum Source {
     /// Our own connection, which can be dropped and replaced.
     Ours(Link),
@@ -163,7 +159,6 @@ impl Client {
         Self::new(ours, faults, bounds, shared, runtime)
     }
 
-    /// True if this server is a node of a cluster.
     pub(crate) const fn is_node(&self) -> bool {
         self.cluster.is_some()
     }
@@ -175,11 +170,21 @@ impl Client {
 
     pub(crate) async fn route(&self, limit: Duration) -> Result<Route, Fault> {
         match &self.source {
-            Source::Ours(link) => Ok(Route::on(link.live(limit * CALLS_TO_CONNECT).await?)),
+            Source::Ours(link) => Ok(Route::on(link.live(limit * CALLS_TO_CONNECT).await?, limit)),
             Source::Lent { lend, endpoint } => {
-                Ok(Route::on_lent(lend.connection(limit).await?, Arc::clone(endpoint)))
+                Ok(Route::on_lent(lend.connection(limit).await?, limit, Arc::clone(endpoint)))
             }
         }
+    }
+
+    /// A route for a request about an attempt.
+    pub(crate) async fn route_for(&self, attempt: &Attempt) -> Result<Route, Fault> {
+        self.route(self.limit(attempt.ttl)).await
+    }
+
+    /// A route for any other request.
+    pub(crate) async fn any_route(&self) -> Result<Route, Fault> {
+        self.route(self.call_limit).await
     }
 
     /// How long a lock that is handed over may remain unclaimed: long enough for a PING and a
@@ -190,14 +195,13 @@ impl Client {
 
     /// The channel on which this process is notified for requests on this route; subscribes if
     /// necessary.
-    pub(crate) async fn listen(&self, route: &Route, limit: Duration) -> Option<Channel> {
+    pub(crate) async fn listen(&self, route: &Route) -> Option<Channel> {
         match (&self.source, &route.live) {
-            (Source::Ours(link), Some(live)) => link.listen(live, limit).await,
+            (Source::Ours(link), Some(live)) => link.listen(live, route.limit).await,
             _ => None,
         }
     }
 
-    /// The names of the channels, if this process listens at all.
     pub(crate) fn channels(&self) -> Option<&Channels> {
         match &self.source {
             Source::Ours(link) => Some(link.connector.channels()),
@@ -221,7 +225,6 @@ impl Client {
         self.waiting.hears(holder, event, proof.as_ref(), since, self.runtime.now());
     }
 
-    /// The handler of pushes for a connection.
     pub(crate) fn tell(me: Weak<Self>) -> OnPush {
         Arc::new(move |channel, payload, since| {
             if let Some(client) = me.upgrade() {

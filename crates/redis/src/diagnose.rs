@@ -29,7 +29,7 @@ impl Client {
     pub(crate) async fn diagnose(&self, role: StoreRole) -> Diagnosis {
         let at = self.faults.place();
         let sentinels = self.sentinels(&at).await;
-        let route = match self.route(self.call_limit).await {
+        let route = match self.any_route().await {
             Ok(route) => route,
             Err(fault) => {
                 let mut brought = Diagnosis::default();

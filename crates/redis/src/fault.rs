@@ -48,7 +48,6 @@ impl Faults {
         Self { store, node: None, user }
     }
 
-    /// The faults of one node of a cluster.
     pub(crate) fn at(&self, node: &str) -> Self {
         Self { node: Some(node.into()), ..self.clone() }
     }
@@ -99,7 +98,6 @@ impl Faults {
         Fault::quarantined(&self.store, left)
     }
 
-    /// A time limit passed.
     pub(crate) fn timed_out(&self, reason: impl fmt::Display) -> Fault {
         self.passing(reason).caused_by(FaultCause::TimedOut)
     }
@@ -252,7 +250,6 @@ fn refusal(code: &str, words: String) -> ServerError {
     ServerError::try_from(error).unwrap_or_else(|_| unreachable!("an extension error is a server's"))
 }
 
-/// A server's error: its code and its message.
 struct ServerMessage {
     code: &'static str,
     text: String,

@@ -67,7 +67,6 @@ pub fn decode(request: &Request, value: Value) -> Result<Reply, String> {
     })
 }
 
-/// The answer to a grant.
 pub(crate) fn grant_in(value: Value, attempt: &Attempt) -> Result<Decoded<GrantAnswer>, String> {
     at_member(value, attempt, Fields::grant)
 }
@@ -77,7 +76,6 @@ pub(crate) fn held_in(value: Value, attempt: &Attempt) -> Result<Decoded<HoldAns
     at_member(value, attempt, Fields::hold)
 }
 
-/// The answer to raising fences.
 pub(crate) fn raise_in(value: Value, attempt: &Attempt) -> Result<Decoded<RaiseAnswer>, String> {
     at_member(value, attempt, Fields::raise)
 }
@@ -93,24 +91,20 @@ pub(crate) fn advance_in(value: Value, keys: &[Key]) -> Result<Vec<Key>, String>
     Fields::of(value)?.unfinished(|nth| keys.get(nth))
 }
 
-/// The answer to a mark.
 pub(crate) fn mark_in(value: Value, attempt: &Attempt) -> Result<Decoded<HoldAnswer>, String> {
     Ok(Decoded::whole(Fields::of(value)?.hold(attempt)?))
 }
 
-/// The answer to the question for a mark.
 pub(crate) fn marked_in(value: Value, key: &Key) -> Result<Decoded<Marked>, String> {
     Ok(Decoded::whole(Fields::of(value)?.marked(key)?))
 }
 
-/// The answer to a break.
 pub(crate) fn break_in(value: Value, key: &Key) -> Result<Decoded<BreakAnswer>, String> {
     let fields = Fields::of(value)?;
     let unfinished = fields.unfinished(|nth| [key].get(nth).copied())?;
     Ok(Decoded { answer: Ok(fields.broken(key)?), unfinished })
 }
 
-/// The answer to an inspection.
 pub(crate) fn state_in(value: Value, key: &Key) -> Result<Decoded<KeyState>, String> {
     Ok(Decoded::whole(Fields::of(value)?.seen(key)?))
 }

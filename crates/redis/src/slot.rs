@@ -42,7 +42,6 @@ impl FenceKeys {
         self.parts(key).concat()
     }
 
-    /// The parts of that name.
     pub(crate) fn parts(self, key: &Key) -> [&[u8]; 5] {
         let kind: &[u8] = if self.at_member { b"f{" } else { b"c{" };
         let tag = if self.by_slot { tag_of(key) } else { "-" };

@@ -261,8 +261,7 @@ impl Store for RedisStore {
         wait_mode: WaitMode,
     ) -> BoxFuture<'a, Result<GrantAnswer, Fault>> {
         Box::pin(async move {
-            let limit = self.client.limit(attempt.ttl);
-            self.client.grant(attempt, wait_mode, &mut self.client.route(limit).await?, limit).await
+            self.client.grant(attempt, wait_mode, &mut self.client.route_for(attempt).await?).await
         })
     }
 
@@ -330,10 +329,7 @@ impl MemberStore for RedisStore {
     }
 
     fn raise<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<RaiseAnswer, Fault>> {
-        Box::pin(async move {
-            let limit = self.client.limit(attempt.ttl);
-            self.client.raise(attempt, &mut self.client.route(limit).await?, limit).await
-        })
+        Box::pin(async move { self.client.raise(attempt, &mut self.client.route_for(attempt).await?).await })
     }
 }
 
@@ -344,18 +340,14 @@ impl TransferStore for RedisStore {
         successor: &'a Successor,
     ) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
         Box::pin(async move {
-            let client = &*self.client;
-            client.transfer(attempt, successor, &mut client.route(client.limit(attempt.ttl)).await?).await
+            self.client.transfer(attempt, successor, &mut self.client.route_for(attempt).await?).await
         })
     }
 }
 
 impl InspectStore for RedisStore {
     fn inspect<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<KeyState, Fault>> {
-        Box::pin(async move {
-            let client = &*self.client;
-            client.inspect(key, &mut client.route(client.call_limit).await?).await
-        })
+        Box::pin(async move { self.client.inspect(key, &mut self.client.any_route().await?).await })
     }
 
     /// From now on each connection subscribes to notices for holders, and the open one does so at
@@ -402,23 +394,16 @@ impl MarkStore for RedisStore {
         keep: Duration,
     ) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
         Box::pin(async move {
-            let client = &*self.client;
-            client.mark(attempt, mark, keep, &mut client.route(client.limit(attempt.ttl)).await?).await
+            self.client.mark(attempt, mark, keep, &mut self.client.route_for(attempt).await?).await
         })
     }
 
     fn marked<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Marked, Fault>> {
-        Box::pin(async move {
-            let client = &*self.client;
-            client.marked(key, &mut client.route(client.call_limit).await?).await
-        })
+        Box::pin(async move { self.client.marked(key, &mut self.client.any_route().await?).await })
     }
 
     fn forget<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<Mark>, Fault>> {
-        Box::pin(async move {
-            let client = &*self.client;
-            client.forget(key, &mut client.route(client.call_limit).await?).await
-        })
+        Box::pin(async move { self.client.forget(key, &mut self.client.any_route().await?).await })
     }
 
     fn list_marks<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<(Key, Marked)>, Fault>> {
@@ -439,16 +424,12 @@ impl AdminStore for RedisStore {
         note: &'a BreakNote,
     ) -> BoxFuture<'a, Result<BreakAnswer, Fault>> {
         Box::pin(async move {
-            let client = &*self.client;
-            client.break_lease(key, fence, note, &mut client.route(client.call_limit).await?).await
+            self.client.break_lease(key, fence, note, &mut self.client.any_route().await?).await
         })
     }
 
     fn last_break<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<BreakRecord>, Fault>> {
-        Box::pin(async move {
-            let client = &*self.client;
-            client.last_break(key, &mut client.route(client.call_limit).await?).await
-        })
+        Box::pin(async move { self.client.last_break(key, &mut self.client.any_route().await?).await })
     }
 
     fn list_breaks<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<BreakRecord>, Fault>> {
@@ -463,10 +444,7 @@ impl AdminStore for RedisStore {
 impl BaselineStore for RedisStore {
     /// `PING`; and `SET NX PX` with a compare-and-delete script, on the connection of the locks.
     fn run_baseline<'a>(&'a self, what: &'a Baseline) -> BoxFuture<'a, Result<(), Fault>> {
-        Box::pin(async move {
-            let client = &*self.client;
-            client.run_baseline(what, &mut client.route(client.call_limit).await?).await
-        })
+        Box::pin(async move { self.client.run_baseline(what, &mut self.client.any_route().await?).await })
     }
 }
 

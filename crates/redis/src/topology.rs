@@ -12,8 +12,6 @@ use crate::address::server::ServerAddr;
 /// The source of a server's address before each connection.
 #[derive(Debug)]
 pub(crate) enum Topology {
-    /// Always the same address.
     Single(ServerAddr),
-    /// The master that the sentinels report.
     Sentinel(Arc<Sentinels>),
 }

@@ -70,7 +70,6 @@ pub fn tail_of(label: Option<&Label>) -> Vec<u8> {
     tail_parts(label).concat()
 }
 
-/// The parts of the tail.
 pub(crate) fn tail_parts(label: Option<&Label>) -> [&[u8]; 2] {
     label.map_or([b"", b""], |label| [b" ", label.as_str().as_bytes()])
 }

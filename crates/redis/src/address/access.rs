@@ -18,7 +18,6 @@ pub(crate) struct Access {
     pub(crate) protocol: Protocol,
     /// `None` for plain text.
     pub(crate) tls: Option<Tls>,
-    /// The channels on which the process listens.
     pub(crate) channels: Channels,
 }
 
@@ -30,12 +29,10 @@ pub(crate) enum Protocol {
     Resp3,
 }
 
-/// The trusted authorities, and the client certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Tls {
     /// The PEM file of the trusted authorities; `None` for those of the system.
     pub(crate) authority: Option<PathBuf>,
-    /// The client certificate, if the server asks for one.
     pub(crate) identity: Option<Identity>,
 }
 
@@ -46,7 +43,6 @@ pub(crate) struct Identity {
     pub(crate) key: PathBuf,
 }
 
-/// A password, or the file that contains it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Secret {
     Text(Password),
@@ -89,7 +85,6 @@ impl Access {
         password.iter().fold(login, |login, password| login.set_password(&password.0))
     }
 
-    /// The command that logs in.
     pub(crate) fn auth(&self, Password(password): &Password) -> Cmd {
         let user = self.user.iter();
         user.fold(cmd("AUTH"), |mut auth, user| auth.arg(user).take()).arg(password).take()

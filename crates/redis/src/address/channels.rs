@@ -16,7 +16,6 @@ pub(crate) struct Channels(Option<Arc<str>>);
 const LONGEST: usize = 128;
 
 impl Channels {
-    /// The channels for keys with this prefix.
     pub(crate) fn for_keys(prefix: &str) -> Result<Self, Misuse> {
         // An ACL contains it as part of a pattern, and a waiter's record contains it between
         // spaces.
@@ -30,7 +29,6 @@ impl Channels {
         Ok(Self(Some(prefix.into())))
     }
 
-    /// The channel of a connection: a new random one for each.
     pub(crate) fn draw(&self, bits: u128) -> Channel {
         match &self.0 {
             None => channel_of(bits),

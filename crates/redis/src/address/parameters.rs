@@ -9,7 +9,6 @@ use super::access::{Identity, Password, Protocol, Secret};
 use super::channels::Channels;
 use super::text::{ENCODE, db_number, decode, refuse};
 
-/// The parameters that were given.
 #[derive(Default)]
 pub(crate) struct Parameters {
     pub(crate) protocol: Option<Protocol>,
@@ -34,11 +33,9 @@ pub(crate) struct Parameters {
 /// The confirmation that a write needs before it counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Confirmation {
-    /// The number of replicas.
     pub(crate) replicas: u32,
     /// True if it must be on disk there, and on the master's disk too.
     pub(crate) on_disk: bool,
-    /// How long replicas may take.
     pub(crate) limit: Duration,
 }
 
@@ -97,7 +94,6 @@ impl Parameters {
         Ok(read)
     }
 
-    /// The client certificate.
     pub(crate) fn identity(&mut self) -> Result<Option<Identity>, Misuse> {
         match (self.cert.take(), self.key.take()) {
             (Some(certificate), Some(key)) => Ok(Some(Identity { certificate, key })),
@@ -126,7 +122,6 @@ impl Parameters {
             || self.sentinel_password_file.is_some()
     }
 
-    /// The confirmation that a write needs before it counts, given this call limit.
     pub(crate) fn confirmation(&self, call_limit: Duration) -> Result<Option<Confirmation>, Misuse> {
         let (replicas, on_disk) = (self.replicas.unwrap_or(0), self.fsync.unwrap_or(false));
         if replicas == 0 && !on_disk {

@@ -7,10 +7,8 @@ use url::Url;
 
 use super::text::{ENCODE, decode, refuse};
 
-/// The default port of a server.
 pub(crate) const PORT: u16 = 6379;
 
-/// The default port of a sentinel.
 pub(crate) const SENTINEL_PORT: u16 = 26379;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -39,7 +39,6 @@ pub(crate) enum BatchAnswer {
     Refused(ServerError),
 }
 
-/// The batches of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct Batches {
     queue: BatchQueue<Request<Caller>>,
@@ -75,7 +74,6 @@ pub(crate) struct Request<To, A = Attempt> {
 /// The run of a server that vouches for its leases, if that is needed. A restart is noticed by it.
 pub(crate) type Run = Option<Arc<str>>;
 
-/// What a request asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum BatchKind {
     Grant(Run),

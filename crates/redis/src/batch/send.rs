@@ -5,7 +5,6 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use leasehold_core::{Attempt, BoxFuture, Fault, Instant, Key, Reading, SendBatch, Sending, Stamp};
 use redis::aio::ConnectionLike;
@@ -33,7 +32,6 @@ impl Client {
         what: BatchKind,
         route: &Route,
         now: Instant,
-        limit: Duration,
     ) -> BatchResult {
         // A node that is asked instead of the owner needs `ASKING` before each command.
         if route.asks || route.endpoint.batches.denied.load(Ordering::Relaxed) {
@@ -45,8 +43,8 @@ impl Client {
             return Ok(BatchAnswer::Other);
         }
         let (answer, heard) = oneshot::channel();
-        let (slot, until, to) = (self.slot(name), now + limit, Caller { key, answer });
-        let request = Request { attempt: attempt.clone(), what, slot, limit, until, to };
+        let (slot, limit, to) = (self.slot(name), route.limit, Caller { key, answer });
+        let request = Request { attempt: attempt.clone(), what, slot, limit, until: now + limit, to };
         match route.endpoint.batches.queue.ask(request, heard, || self.sender(route), &*self.runtime).await {
             Ok(said) => said,
             Err(_) => Err(self.faults.passing("nobody sends requests any more: the async runtime has ended")),
@@ -73,13 +71,12 @@ impl Client {
         run: &Run,
         releases: &[&Attempt],
         route: &Route,
-        limit: Duration,
         tell: impl FnMut(usize, BatchResult) + Send,
     ) {
         if route.endpoint.batches.denied.load(Ordering::Relaxed) {
             return;
         }
-        let until = self.runtime.now() + limit;
+        let (limit, until) = (route.limit, self.runtime.now() + route.limit);
         let mut batch = Vec::with_capacity(grants.len() + releases.len());
         for (nth, &attempt) in grants.iter().chain(releases).enumerate() {
             let Some(key) = attempt.claim.exclusive_key() else { continue };

@@ -17,13 +17,8 @@ use crate::reply::{Decoded, time_of};
 use crate::script::{Call, is_unknown_script, opening_call};
 
 impl Client {
-    pub(crate) async fn call(
-        &self,
-        route: &mut Route,
-        call: &Call,
-        limit: Duration,
-    ) -> Result<ServerReply, Fault> {
-        let sent = self.runtime.now();
+    pub(crate) async fn call(&self, route: &mut Route, call: &Call) -> Result<ServerReply, Fault> {
+        let (sent, limit) = (self.runtime.now(), route.limit);
         let (asks, connection) = (route.asks, route.connection());
         let saying = async {
             match say_one(connection, asks, call.by_sha()).await {
@@ -66,9 +61,8 @@ impl Client {
         &self,
         route: &mut Route,
         calls: &[Call],
-        limit: Duration,
     ) -> Result<Vec<ServerReply>, Fault> {
-        let sent = self.runtime.now();
+        let (sent, limit) = (self.runtime.now(), route.limit);
         let (asks, connection) = (route.asks, route.connection());
         let saying = async {
             let mut said = match calls {
@@ -167,12 +161,12 @@ impl Client {
         self.heard(route, sent, said, limit)
     }
 
-    /// Sends several commands at once, within the time limit of one call.
+    /// Sends several commands at once.
     pub(crate) async fn say(&self, route: &mut Route, commands: Vec<Cmd>) -> Result<Vec<ServerReply>, Fault> {
         if commands.is_empty() {
             return Ok(Vec::new());
         }
-        let (limit, sent) = (self.call_limit, self.runtime.now());
+        let (limit, sent) = (route.limit, self.runtime.now());
         let count = commands.len();
         let said = self.runtime.within(limit, several(route.connection(), commands.into_iter())).await;
         let heard = self.sorted(route.live.as_ref(), sent, said, limit)?;
@@ -180,6 +174,17 @@ impl Client {
             return Ok(heard);
         }
         Err(self.faults.passing("the server gave fewer answers than it was asked"))
+    }
+
+    /// Makes a call, and decodes its answer.
+    pub(crate) async fn ask<T>(
+        &self,
+        route: &mut Route,
+        call: &Call,
+        decode: impl FnOnce(Value) -> Result<Decoded<T>, String>,
+    ) -> Result<T, Fault> {
+        let heard = self.call(route, call).await?;
+        self.read(heard, decode)
     }
 
     /// Decodes the answer of a script. Keys that it has not handed over yet are handed over in the
@@ -212,8 +217,8 @@ impl Client {
 
     /// Connects if necessary, and checks that scripts may be run.
     pub(crate) async fn open(&self) -> Result<(), Fault> {
-        let mut route = self.route(self.call_limit).await?;
-        let heard = self.call(&mut route, &opening_call(), self.call_limit).await?;
+        let mut route = self.any_route().await?;
+        let heard = self.call(&mut route, &opening_call()).await?;
         self.time_in(heard, "a script").map(drop)
     }
 
@@ -226,21 +231,19 @@ impl Client {
     /// The server's clock, known more precisely than the limit of a call, and the time on ours. If
     /// the uncertainty is greater (after some minutes without a grant, or at first on the program's
     /// own connection), the server is asked; otherwise giving up would take longer than calls do.
-    pub(crate) async fn reading(
-        &self,
-        route: &mut Route,
-        limit: Duration,
-    ) -> Result<(Reading, Instant), Fault> {
+    pub(crate) async fn reading(&self, route: &mut Route) -> Result<(Reading, Instant), Fault> {
         let now = self.runtime.now();
-        if let Some(reading) = route.endpoint.clock.reading().filter(|reading| reading.doubt(now) <= limit) {
+        if let Some(reading) =
+            route.endpoint.clock.reading().filter(|reading| reading.doubt(now) <= route.limit)
+        {
             return Ok((reading, now));
         }
-        let reading = Box::pin(self.read_clock(route, now, limit)).await?;
+        let reading = Box::pin(self.read_clock(route, now)).await?;
         Ok((reading, self.runtime.now()))
     }
 
-    async fn read_clock(&self, route: &mut Route, sent: Instant, limit: Duration) -> Result<Reading, Fault> {
-        let heard = self.say_once(route, &cmd("TIME"), limit).await?;
+    async fn read_clock(&self, route: &mut Route, sent: Instant) -> Result<Reading, Fault> {
+        let heard = self.say_once(route, &cmd("TIME"), route.limit).await?;
         let server = self.time_in(heard, "TIME")?;
         let reading = Reading { sent, heard: self.runtime.now(), server };
         route.endpoint.clock.note(reading);

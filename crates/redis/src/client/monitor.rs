@@ -18,11 +18,9 @@ use crate::connection::link::{Link, Live};
 use crate::connection::route::Route;
 use crate::topology::is_master;
 
-/// The state at the last check.
 struct Checked {
     /// The connection on which all waiters have asked, or were told to ask.
     on: ConnectionId,
-    /// The number of failed connections since.
     failures: u32,
 }
 
@@ -46,7 +44,7 @@ impl Client {
 
     /// Returns when to check again.
     async fn look(&self, link: &Link, checked: &mut Checked) -> Instant {
-        let Ok(route) = self.route(self.call_limit).await else {
+        let Ok(route) = self.any_route().await else {
             if checked.failures == 0 {
                 // Requests to the store limit an outage, and waiters in the queue make none.
                 self.waiting.ask_for_all();
@@ -58,7 +56,7 @@ impl Client {
         };
         checked.failures = 0;
         let Some(live) = &route.live else { return self.runtime.now() + self.beat() };
-        let has_push = self.listen(&route, self.call_limit).await.is_some();
+        let has_push = self.listen(&route).await.is_some();
         if checked.on != live.id {
             checked.on = live.id;
             self.waiting.ask_for_all();

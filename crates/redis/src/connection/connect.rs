@@ -54,11 +54,8 @@ pub(crate) struct Connected {
     pub(crate) connection: MultiplexedConnection,
     pub(crate) driver: Driver,
     pub(crate) reading: Reading,
-    /// When the latest of its answered commands was sent.
     pub(crate) answered: Arc<Latest>,
-    /// When something was last read from it.
     pub(crate) last_read: Arc<Latest>,
-    /// True if the server can send pushes on it between its answers.
     pub(crate) has_push: bool,
 }
 
@@ -139,7 +136,6 @@ impl Connector {
         matches!(self.topology, Topology::Sentinel(_))
     }
 
-    /// The channels on which the process listens.
     pub(crate) const fn channels(&self) -> &Channels {
         &self.access.channels
     }
@@ -279,7 +275,6 @@ impl Connector {
     }
 }
 
-/// Why a connection failed.
 enum Failed {
     Fault(Fault),
     Broken(RedisError),

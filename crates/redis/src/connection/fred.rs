@@ -19,7 +19,6 @@ use tokio::sync::oneshot;
 use super::lent::Lend;
 use super::route::BoxConnection;
 
-/// The program's client.
 pub(crate) struct LentFred {
     pub(crate) client: Client,
     pub(crate) runtime: Arc<dyn Runtime>,

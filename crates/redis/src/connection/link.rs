@@ -60,11 +60,9 @@ pub(crate) struct Live {
     pub(crate) own_channel: OwnChannel,
     /// The run of its server, once somebody asked. Another connection may lead to another run.
     pub(crate) run: OnceLock<Arc<str>>,
-    /// The address of its server.
     pub(crate) addr: ServerAddr,
     /// True if the server is asked from time to time whether it is still a master.
     pub(crate) minds_roles: bool,
-    /// The last confirmation by replicas.
     pub(crate) confirmed: tokio::sync::Mutex<Option<Confirmed>>,
     /// True if it can receive pushes itself; otherwise it needs a second connection for them.
     pub(crate) has_push: bool,
@@ -121,7 +119,6 @@ pub(crate) struct Link {
     pub(crate) lost: Arc<Notify>,
     /// True once connections subscribe to reports of broken leases.
     hears_of_breaks: Arc<AtomicBool>,
-    /// The state of subscriptions.
     pub(crate) push_health: PushHealth,
 }
 

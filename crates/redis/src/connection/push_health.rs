@@ -7,7 +7,6 @@ use leasehold_core::{Fault, Notice, NoticeBus, Notices};
 /// Remembers if the server accepts the waiters' subscriptions, and reports each change once.
 #[derive(Debug)]
 pub(crate) struct PushHealth {
-    /// The reason why it accepts none.
     fault: Mutex<Option<Fault>>,
     notice_bus: Arc<NoticeBus>,
 }

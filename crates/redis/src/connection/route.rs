@@ -1,6 +1,7 @@
 //! The connection of one request.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use leasehold_core::ConnectionId;
 use redis::aio::ConnectionLike;
@@ -13,6 +14,8 @@ pub(crate) type BoxConnection = Box<dyn ConnectionLike + Send + Sync>;
 /// The connection of a call.
 pub(crate) struct Route {
     connection: Option<BoxConnection>,
+    /// How long an answer may take.
+    pub(crate) limit: Duration,
     pub(crate) endpoint: Arc<Endpoint>,
     pub(crate) live: Option<Arc<Live>>,
     /// True if a node of a cluster is asked for keys of a slot that it does not own yet.
@@ -22,15 +25,13 @@ pub(crate) struct Route {
 }
 
 impl Route {
-    /// A route on our own connection.
-    pub(crate) fn on(live: Arc<Live>) -> Self {
+    pub(crate) fn on(live: Arc<Live>, limit: Duration) -> Self {
         let endpoint = Arc::clone(&live.endpoint);
-        Self { connection: None, endpoint, live: Some(live), asks: false, redirects: Vec::new() }
+        Self { connection: None, limit, endpoint, live: Some(live), asks: false, redirects: Vec::new() }
     }
 
-    /// A route on the program's own connection.
-    pub(crate) const fn on_lent(connection: BoxConnection, endpoint: Arc<Endpoint>) -> Self {
-        Self { connection: Some(connection), endpoint, live: None, asks: false, redirects: Vec::new() }
+    pub(crate) const fn on_lent(connection: BoxConnection, limit: Duration, endpoint: Arc<Endpoint>) -> Self {
+        Self { connection: Some(connection), limit, endpoint, live: None, asks: false, redirects: Vec::new() }
     }
 
     pub(crate) fn connection(&mut self) -> &mut (dyn ConnectionLike + Send + Sync) {

@@ -11,7 +11,6 @@ use crate::client::Client;
 use crate::connection::route::Route;
 use crate::connection::send::ServerReply;
 
-/// A diagnosis in progress, on one connection.
 pub(super) struct DiagnosisRun<'a> {
     pub(super) client: &'a Client,
     pub(super) route: Route,
@@ -23,7 +22,6 @@ pub(super) struct DiagnosisRun<'a> {
 pub(super) struct Setting {
     pub(super) at: Arc<str>,
     pub(super) role: StoreRole,
-    /// True if it abstains, as a member of a quorum, after it may have forgotten leases.
     pub(super) quarantine: bool,
     pub(super) confirmation: Option<Confirmation>,
     pub(super) user: String,
@@ -78,7 +76,6 @@ impl Setting {
     }
 }
 
-/// Returns true if the user may not run this command.
 pub(super) fn is_denied(error: &ServerError) -> bool {
     error.code() == "NOPERM" && error.details().is_some_and(|details| details.contains("run the"))
 }

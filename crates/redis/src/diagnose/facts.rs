@@ -7,14 +7,12 @@ use redis::{ServerError, Value, cmd};
 
 use super::diagnosis_run::{DiagnosisRun, Setting, is_denied, text_of};
 
-/// The facts that the server tells us.
 pub(super) struct Facts {
     pub(super) info: Option<Info>,
     pub(super) config: Config,
     hidden: Vec<(&'static str, ServerError)>,
 }
 
-/// The lines of `INFO`.
 pub(super) struct Info(HashMap<String, String>);
 
 /// The configuration values that were asked for and answered.

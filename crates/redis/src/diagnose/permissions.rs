@@ -148,7 +148,6 @@ impl DiagnosisRun<'_> {
     }
 }
 
-/// A command from its words.
 fn said(words: &str) -> Cmd {
     let mut words = words.split(' ');
     let mut command = cmd(words.next().unwrap_or_default());

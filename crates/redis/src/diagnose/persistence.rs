@@ -53,7 +53,6 @@ fn kept(setting: &Setting, info: &Info, config: &Config) -> Finding {
     }
 }
 
-/// Finding for data that no file keeps.
 fn forgets(setting: &Setting, save: Option<&str>) -> Finding {
     let why = "the locks that it forgets are granted again while their holders still believe in them";
     match save {
@@ -68,7 +67,6 @@ fn forgets(setting: &Setting, save: Option<&str>) -> Finding {
     }
 }
 
-/// Findings for failed writes to disk.
 fn failed(setting: &Setting, info: &Info) -> Vec<Finding> {
     let ways =
         [("aof_last_write_status", "the append-only file"), ("rdb_last_bgsave_status", "its last snapshot")];

@@ -32,14 +32,12 @@ const NAMED: usize = 5;
 /// Apart from marks, no entry of ours is of any use for longer once nobody uses it.
 const A_DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// A side key that was found.
 struct SideKey {
     name: Vec<u8>,
     kind: u8,
     key: Option<Key>,
 }
 
-/// The result of the sample.
 #[derive(Default)]
 struct Seen {
     scanned: usize,
@@ -48,7 +46,6 @@ struct Seen {
     strange: Vec<Vec<u8>>,
     no_lock: Vec<Key>,
     stuck: Vec<Key>,
-    /// Keys of which a lease of ours has no end.
     held_for_ever: Vec<Key>,
     hidden: usize,
 }

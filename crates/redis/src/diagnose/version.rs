@@ -27,7 +27,6 @@ pub(super) fn judge(setting: &Setting, info: &Info) -> Finding {
     setting.note("version", format_args!("{name} {version}; {on_disk}"))
 }
 
-/// The major and the minor version.
 fn numbered(version: &str) -> (u64, u64) {
     let mut parts = version.split('.').map(|part| part.parse().unwrap_or(0));
     (parts.next().unwrap_or(0), parts.next().unwrap_or(0))

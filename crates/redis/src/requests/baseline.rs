@@ -25,7 +25,7 @@ impl Client {
             Err(refusal) => return Err(self.faults.of_refusal(&refusal)),
         }
         let release = delete_call(key, &holder.digit_bytes());
-        let released = self.call(route, &release, self.call_limit).await?;
+        let released = self.call(route, &release).await?;
         let value = released.map_err(|refusal| self.faults.of_refusal(&refusal))?;
         match read_batch::<Attempt>(&value, &[], 1, false)
             .map_err(|strange| self.faults.lasting(strange))?

@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use leasehold_core::{
     Attempt, BoxFuture, Fault, FaultCause, FaultKind, GrantAnswer, Instant, Nonce, Proof, Reading, Wait,
@@ -23,13 +22,12 @@ impl Client {
         attempt: &Attempt,
         wait_mode: WaitMode,
         route: &mut Route,
-        limit: Duration,
     ) -> Result<GrantAnswer, Fault> {
         let mut unknown = false;
         // A quorum makes the batches of its members.
         if attempt.proposal.is_none() {
-            let (_, now) = self.reading(route, limit).await?;
-            match self.ask_in_batch(attempt, BatchKind::Grant(None), route, now, limit).await? {
+            let (_, now) = self.reading(route).await?;
+            match self.ask_in_batch(attempt, BatchKind::Grant(None), route, now).await? {
                 BatchAnswer::Granted { fence, heard } => {
                     if let Some(confirmation) = self.confirmation {
                         self.confirm_grant(confirmation, attempt, route, heard).await?;
@@ -50,8 +48,8 @@ impl Client {
             // Its time limit counts from when it is sent.
             let _in_flight = endpoint.grants.acquire().await.expect("it is never closed");
             match wait_mode {
-                WaitMode::Wait { queue_limit } => self.ask_to_wait(attempt, queue_limit, route, limit).await,
-                _ => self.ask(attempt, None, route, limit).await,
+                WaitMode::Wait { queue_limit } => self.ask_to_wait(attempt, queue_limit, route).await,
+                _ => self.ask_once(attempt, None, route).await,
             }
         })
         .await;
@@ -103,13 +101,12 @@ impl Client {
         attempt: &Attempt,
         queue_limit: Option<u64>,
         route: &mut Route,
-        limit: Duration,
     ) -> Result<GrantAnswer, Fault> {
         let may_hear = self.channels().is_none_or(|channels| channels.are_for(&attempt.claim));
         let mut channel = if !may_hear {
             None
         } else if self.is_monitored.load(Ordering::Relaxed) {
-            self.listen(route, limit).await
+            self.listen(route).await
         } else {
             route.live.as_ref().and_then(|live| live.own_channel.channel.get()).cloned()
         };
@@ -121,7 +118,7 @@ impl Client {
             let is_queued = ticket.is_some();
             let named = channel.take().unwrap_or_else(|| self.waiting.cannot_be_told(attempt.holder));
             let wait = Wait { channel: Some(named), nonce, ticket, queue_limit };
-            let answer = self.ask(attempt, Some(wait), route, limit).await;
+            let answer = self.ask_once(attempt, Some(wait), route).await;
             match &answer {
                 Ok(answer) => self.waiting.answered(attempt, answer, self.runtime.now()),
                 // The attempt will not be given up, so remove it here.
@@ -138,7 +135,7 @@ impl Client {
             if has_push || !may_hear {
                 return answer;
             }
-            channel = self.listen(route, limit).await;
+            channel = self.listen(route).await;
             if channel.is_none() {
                 return answer;
             }
@@ -146,21 +143,20 @@ impl Client {
     }
 
     /// Asks once for the keys of an attempt, and for a place in the queue if it waits.
-    async fn ask(
+    async fn ask_once(
         &self,
         attempt: &Attempt,
         wait: Option<Wait>,
         route: &mut Route,
-        limit: Duration,
     ) -> Result<GrantAnswer, Fault> {
-        let run = self.run(std::slice::from_ref(attempt), route, limit).await?;
-        let (reading, sent) = self.reading(route, limit).await?;
-        let not_after = reading.latest(sent) + limit;
+        let run = self.run(std::slice::from_ref(attempt), route).await?;
+        let (reading, sent) = self.reading(route).await?;
+        let not_after = reading.latest(sent) + route.limit;
         let settles_at = reading.surely_past(not_after);
         // From here on the grant is in doubt, even if this future is dropped.
         let sending = self.unsettled.sending(attempt.holder, route.id(), sent, settles_at);
         let call = grant_call(attempt, wait.as_ref(), Some(not_after), self.window(), self.asked(&run));
-        let heard = self.call(route, &call, limit).await?;
+        let heard = self.call(route, &call).await?;
         self.unsettled.answered([sending]);
         if let Some(server) = heard.as_ref().ok().and_then(time_of_grant) {
             route.endpoint.clock.note(Reading { sent, heard: self.runtime.now(), server });

@@ -38,9 +38,9 @@ impl Client {
     }
 
     async fn advance(&self, keys: Vec<Key>) -> Result<Vec<Key>, Fault> {
-        let mut route = self.route(self.call_limit).await?;
+        let mut route = self.any_route().await?;
         let call = advance_call(&keys, self.window(), self.asked_alone());
-        let heard = self.call(&mut route, &call, self.call_limit).await?;
+        let heard = self.call(&mut route, &call).await?;
         let value = heard.map_err(|error| self.faults.of_refusal(&error))?;
         advance_in(value, &keys).map_err(|strange| self.faults.lasting(strange))
     }

@@ -56,8 +56,7 @@ impl ScanPattern {
 
 impl Client {
     pub(crate) async fn inspect(&self, key: &Key, route: &mut Route) -> Result<KeyState, Fault> {
-        let heard = self.call(route, &inspect_call(key, self.asked_alone()), self.call_limit).await?;
-        self.read(heard, |value| state_in(value, key))
+        self.ask(route, &inspect_call(key, self.asked_alone()), |value| state_in(value, key)).await
     }
 
     /// All keys with this prefix that our holders hold or that somebody waits for, in byte order.
@@ -70,7 +69,7 @@ impl Client {
         prefix: &[u8],
         mut gone: Option<&mut Vec<Key>>,
     ) -> Result<Vec<KeyState>, Fault> {
-        let mut route = self.route(self.call_limit).await?;
+        let mut route = self.any_route().await?;
         // A scan may return a key twice, and both scans may find it.
         let mut found = BTreeMap::new();
         for pattern in ScanPattern::BOTH {
@@ -104,7 +103,6 @@ impl Client {
         Ok(found.into_values().collect())
     }
 
-    /// One part of a scan.
     pub(super) fn scanned(&self, heard: ServerReply) -> Result<ScanPart, Fault> {
         let value = heard.map_err(|error| self.faults.of_refusal(&error))?;
         scanned(value).ok_or_else(|| self.faults.unexpected("SCAN"))
@@ -139,7 +137,7 @@ impl Client {
         let mut states = Vec::new();
         for part in keys.chunks(INSPECTED_AT_ONCE) {
             let calls: Vec<_> = part.iter().map(|key| inspect_call(key, self.asked_alone())).collect();
-            let heard = self.call_all(route, &calls, self.call_limit).await?;
+            let heard = self.call_all(route, &calls).await?;
             for (key, heard) in part.iter().zip(heard) {
                 if let (Some(gone), Err(error)) = (gone.as_deref_mut(), &heard)
                     && Redirect::of(error).is_some()

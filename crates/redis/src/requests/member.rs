@@ -2,7 +2,6 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
 
 use leasehold_core::{Attempt, BatchServed, Fault, HoldAnswer, RaiseAnswer, Ttl};
 use redis::cmd;
@@ -29,35 +28,30 @@ impl Client {
     ///
     /// It must be known before the request is sent, and on the same connection. A restart of the
     /// server in between closes that connection, so no request names an old run to a new server.
-    pub(crate) async fn run(
-        &self,
-        attempts: &[Attempt],
-        route: &mut Route,
-        limit: Duration,
-    ) -> Result<Run, Fault> {
+    pub(crate) async fn run(&self, attempts: &[Attempt], route: &mut Route) -> Result<Run, Fault> {
         if attempts.iter().all(|attempt| attempt.proposal.is_none()) {
             return Ok(None);
         }
-        self.run_at(route, limit).await
+        self.run_at(route).await
     }
 
-    async fn run_at(&self, route: &mut Route, limit: Duration) -> Result<Run, Fault> {
+    async fn run_at(&self, route: &mut Route) -> Result<Run, Fault> {
         match route.live.as_ref().and_then(|live| live.run.get()) {
             Some(run) => Ok(self.vouched_by(run)),
-            None => Box::pin(self.ask_run(route, limit)).await,
+            None => Box::pin(self.ask_run(route)).await,
         }
     }
 
     /// Asked even if no run vouches for leases (`quarantine=no`): a server with two URLs must not
     /// be counted twice.
-    async fn ask_run(&self, route: &mut Route, limit: Duration) -> Result<Run, Fault> {
+    async fn ask_run(&self, route: &mut Route) -> Result<Run, Fault> {
         let Some(live) = route.live.clone() else {
             return Err(self.faults.lasting(
                 "a connection that was lent may lead to another server by the next call, and so to no member of a quorum: \
                  name the server by its URL",
             ));
         };
-        let heard = self.say_once(route, cmd("INFO").arg("server"), limit).await?;
+        let heard = self.say_once(route, cmd("INFO").arg("server"), route.limit).await?;
         let value = heard.map_err(|refusal| self.faults.of_refusal(&refusal))?;
         let run: Arc<str> = run_of(&value).map(Arc::from).ok_or_else(|| {
             self.faults.lasting(
@@ -85,8 +79,8 @@ impl Client {
         let mut route = self.route(limit).await?;
         let mut run = None;
         if let Some(first) = grants.first() {
-            run = self.run(std::slice::from_ref(*first), &mut route, limit).await?;
-            self.reading(&mut route, limit).await?;
+            run = self.run(std::slice::from_ref(*first), &mut route).await?;
+            self.reading(&mut route).await?;
         }
         for attempt in releases {
             self.leave(attempt);
@@ -110,7 +104,7 @@ impl Client {
             Ok(BatchAnswer::TooLate { .. } | BatchAnswer::Other) => {}
             Err(fault) => failed = Some(fault),
         };
-        self.ask_all_in_batch(grants, &run, releases, &route, limit, tell).await;
+        self.ask_all_in_batch(grants, &run, releases, &route, tell).await;
         if let Some(fault) = failed {
             return Err(fault);
         }
@@ -127,11 +121,10 @@ impl Client {
         &self,
         attempts: &[Attempt],
         route: &mut Route,
-        limit: Duration,
     ) -> Result<Vec<Result<HoldAnswer, Fault>>, Fault> {
-        let run = self.run(attempts, route, limit).await?;
-        let (reading, sent) = self.reading(route, limit).await?;
-        let not_after = reading.latest(sent) + limit;
+        let run = self.run(attempts, route).await?;
+        let (reading, sent) = self.reading(route).await?;
+        let not_after = reading.latest(sent) + route.limit;
         let settles_at = reading.surely_past(not_after);
         let (window, asked) = (self.window(), self.asked(&run));
         let call = |attempt| rejoin_call(attempt, Some(not_after), window, asked);
@@ -140,7 +133,7 @@ impl Client {
         let sending =
             |attempt: &Attempt| self.unsettled.sending(attempt.holder, route.id(), sent, settles_at);
         let sendings: Vec<_> = attempts.iter().map(sending).collect();
-        let heard = self.call_all(route, &calls, limit).await?;
+        let heard = self.call_all(route, &calls).await?;
         self.unsettled.answered(sendings);
         let answers = attempts.iter().zip(heard).map(|(attempt, heard)| {
             let answer = self.read(heard, |value| held_in(value, attempt));
@@ -152,16 +145,10 @@ impl Client {
         Ok(answers)
     }
 
-    pub(crate) async fn raise(
-        &self,
-        attempt: &Attempt,
-        route: &mut Route,
-        limit: Duration,
-    ) -> Result<RaiseAnswer, Fault> {
-        let run = self.run(std::slice::from_ref(attempt), route, limit).await?;
+    pub(crate) async fn raise(&self, attempt: &Attempt, route: &mut Route) -> Result<RaiseAnswer, Fault> {
+        let run = self.run(std::slice::from_ref(attempt), route).await?;
         let call = raise_call(attempt, self.window(), self.asked(&run));
-        let heard = self.call(route, &call, limit).await?;
-        let answer = self.read(heard, |value| raise_in(value, attempt))?;
+        let answer = self.ask(route, &call, |value| raise_in(value, attempt)).await?;
         if let (RaiseAnswer::Raised { .. }, Some(confirmation)) = (&answer, self.confirmation) {
             self.confirm(confirmation, route, self.runtime.now()).await?;
         }
@@ -173,13 +160,13 @@ impl Client {
     pub(crate) async fn vouch(&self, slots: &[u16], longest: Ttl) -> Result<(), Fault> {
         /// That many keep a node busy for a fraction of a millisecond.
         const AT_ONCE: usize = 100;
-        let mut route = self.route(self.call_limit).await?;
-        let run = self.run_at(&mut route, self.call_limit).await?;
+        let mut route = self.any_route().await?;
+        let run = self.run_at(&mut route).await?;
         let Some(run) = run else { return Ok(()) };
         for slots in slots.chunks(AT_ONCE) {
             let calls: Vec<_> = slots.iter().map(|slot| vouch_call(*slot, &run, longest)).collect();
             // A slot that has moved meanwhile is vouched for elsewhere, when it is requested.
-            self.call_all(&mut route, &calls, self.call_limit).await?;
+            self.call_all(&mut route, &calls).await?;
         }
         Ok(())
     }

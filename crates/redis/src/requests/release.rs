@@ -1,7 +1,5 @@
 //! Releasing and giving up.
 
-use std::time::Duration;
-
 use leasehold_core::{Attempt, Fault, HoldAnswer, Instant};
 
 use crate::batch::{BatchAnswer, BatchKind};
@@ -15,9 +13,8 @@ impl Client {
     /// to release again.
     pub(crate) async fn release(&self, attempt: &Attempt) -> Result<(HoldAnswer, Option<Instant>), Fault> {
         let waited = self.leave(attempt);
-        let limit = self.limit(attempt.ttl);
-        let mut route = self.route(limit).await?;
-        self.let_go_on(attempt, waited, &mut route, limit).await
+        let mut route = self.route_for(attempt).await?;
+        self.let_go_on(attempt, waited, &mut route).await
     }
 
     /// The same on this route: in a batch, if that may suffice.
@@ -35,11 +32,10 @@ impl Client {
         attempt: &Attempt,
         by_script: bool,
         route: &mut Route,
-        limit: Duration,
     ) -> Result<(HoldAnswer, Option<Instant>), Fault> {
         if !by_script && attempt.signal.is_none() && attempt.proposal.is_none() {
             let now = self.runtime.now();
-            match self.ask_in_batch(attempt, BatchKind::Release, route, now, limit).await? {
+            match self.ask_in_batch(attempt, BatchKind::Release, route, now).await? {
                 BatchAnswer::Released { sent } => {
                     return Ok((HoldAnswer::Done, self.unsettled.released(attempt.holder, route.id(), sent)));
                 }
@@ -47,7 +43,7 @@ impl Client {
                 _ => {}
             }
         }
-        Box::pin(self.release_on(attempt, route, limit)).await
+        Box::pin(self.release_on(attempt, route)).await
     }
 
     /// By the script, which returns the state of the key if there is nothing to release.
@@ -55,12 +51,10 @@ impl Client {
         &self,
         attempt: &Attempt,
         route: &mut Route,
-        limit: Duration,
     ) -> Result<(HoldAnswer, Option<Instant>), Fault> {
         let sent = self.runtime.now();
-        let heard =
-            self.call(route, &release_call(attempt, self.window(), self.asked_alone()), limit).await?;
-        let answer = self.read(heard, |value| released_in(value, attempt))?;
+        let call = release_call(attempt, self.window(), self.asked_alone());
+        let answer = self.ask(route, &call, |value| released_in(value, attempt)).await?;
         Ok((answer, self.unsettled.released(attempt.holder, route.id(), sent)))
     }
 

@@ -20,7 +20,6 @@ use crate::wire;
 /// How many names the server scans in one call of SCAN; see the scan for continuous watching.
 const SCANNED_AT_ONCE: usize = 5_000;
 
-/// How many strings are fetched together.
 const FETCHED_AT_ONCE: usize = 1000;
 
 /// The content of side keys of one kind, with their keys, and the server's time.
@@ -36,15 +35,12 @@ impl Client {
         keep: Duration,
         route: &mut Route,
     ) -> Result<HoldAnswer, Fault> {
-        let heard = self
-            .call(route, &mark_call(attempt, mark, keep, self.asked_alone()), self.limit(attempt.ttl))
-            .await?;
-        self.read(heard, |value| mark_in(value, attempt))
+        let call = mark_call(attempt, mark, keep, self.asked_alone());
+        self.ask(route, &call, |value| mark_in(value, attempt)).await
     }
 
     pub(crate) async fn marked(&self, key: &Key, route: &mut Route) -> Result<Marked, Fault> {
-        let heard = self.call(route, &side_call(&MARKED, Side::Mark, key), self.call_limit).await?;
-        self.read(heard, |value| marked_in(value, key))
+        self.ask(route, &side_call(&MARKED, Side::Mark, key), |value| marked_in(value, key)).await
     }
 
     pub(crate) async fn forget(&self, key: &Key, route: &mut Route) -> Result<Option<Mark>, Fault> {
@@ -62,8 +58,7 @@ impl Client {
     ) -> Result<BreakAnswer, Fault> {
         let said_at = self.channels().cloned().unwrap_or_default().broken();
         let call = break_call(key, fence, note, self.window(), &said_at, self.asked_alone());
-        let heard = self.call(route, &call, self.call_limit).await?;
-        self.read(heard, |value| break_in(value, key))
+        self.ask(route, &call, |value| break_in(value, key)).await
     }
 
     pub(crate) async fn last_break(
@@ -83,7 +78,7 @@ impl Client {
         prefix: &[u8],
         mut gone: Option<&mut Vec<Key>>,
     ) -> Result<Remembered, Fault> {
-        let mut route = self.route(self.call_limit).await?;
+        let mut route = self.any_route().await?;
         let (mut keys, mut cursor) = (Vec::new(), b"0".to_vec());
         loop {
             let scan = scan_sides(&cursor, side, prefix, SCANNED_AT_ONCE);
@@ -113,7 +108,7 @@ impl Client {
                 }
             }
         }
-        let heard = self.call(&mut route, &opening_call(), self.call_limit).await?;
+        let heard = self.call(&mut route, &opening_call()).await?;
         Ok((found, self.time_in(heard, "TIME")?))
     }
 
@@ -125,7 +120,7 @@ impl Client {
         key: &Key,
         route: &mut Route,
     ) -> Result<Option<Vec<u8>>, Fault> {
-        let heard = self.call(route, &side_call(script, side, key), self.call_limit).await?;
+        let heard = self.call(route, &side_call(script, side, key)).await?;
         let answer = heard.map_err(|error| self.faults.of_refusal(&error))?;
         match answer {
             Value::Array(fields) => match fields.as_slice() {
@@ -146,14 +141,12 @@ impl Client {
     }
 }
 
-/// The entries that are marks of ours.
 pub(crate) fn marks_of((found, now): Remembered) -> Vec<(Key, Marked)> {
     let read =
         |(key, value): (Key, Vec<u8>)| Some((key, Marked { mark: Some(wire::read_mark(&value)?), now }));
     found.into_iter().filter_map(read).collect()
 }
 
-/// The entries that are break records of ours.
 pub(crate) fn breaks_of((found, _): Remembered) -> Vec<BreakRecord> {
     found.into_iter().filter_map(|(key, value)| wire::read_break(&key, &value)).collect()
 }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use leasehold_core::{Attempt, Fault, HoldAnswer, MOST_IN_BATCH, Ttl};
 
@@ -29,7 +28,7 @@ impl Client {
             return Vec::new();
         };
         match self.route(limit).await {
-            Ok(mut route) => self.keep_on(attempts, verb, &mut route, limit).await,
+            Ok(mut route) => self.keep_on(attempts, verb, &mut route).await,
             Err(fault) => vec![Err(fault); attempts.len()],
         }
     }
@@ -39,11 +38,10 @@ impl Client {
         attempts: &[Attempt],
         verb: Verb,
         route: &mut Route,
-        limit: Duration,
     ) -> Vec<Result<HoldAnswer, Fault>> {
         let kept = match verb {
-            Verb::Renew => self.renew(attempts, route, limit).await,
-            Verb::Rejoin => self.rejoin(attempts, route, limit).await,
+            Verb::Renew => self.renew(attempts, route).await,
+            Verb::Rejoin => self.rejoin(attempts, route).await,
         };
         kept.unwrap_or_else(|fault| vec![Err(fault); attempts.len()])
     }
@@ -52,14 +50,13 @@ impl Client {
         &self,
         attempts: &[Attempt],
         route: &mut Route,
-        limit: Duration,
     ) -> Result<Vec<Result<HoldAnswer, Fault>>, Fault> {
-        let run = self.run(attempts, route, limit).await?;
-        let mut done = self.renew_in_batches(attempts, &run, route, limit).await?;
+        let run = self.run(attempts, route).await?;
+        let mut done = self.renew_in_batches(attempts, &run, route).await?;
         // Redirected requests are asked elsewhere, and all others that batches left are served by
         // the script of a single request.
         let rest: Vec<_> = (0..attempts.len()).filter(|&nth| done[nth].is_none()).collect();
-        self.renew_one_by_one(attempts, &rest, &run, &mut done, route, limit).await?;
+        self.renew_one_by_one(attempts, &rest, &run, &mut done, route).await?;
         let answered = attempts.iter().zip(done).map(|(attempt, answer)| {
             let answer = answer.unwrap_or(Ok(HoldAnswer::Done));
             self.ask_again_after(attempt, &answer);
@@ -77,7 +74,6 @@ impl Client {
         attempts: &[Attempt],
         run: &Run,
         route: &mut Route,
-        limit: Duration,
     ) -> Result<Vec<Option<Result<HoldAnswer, Fault>>>, Fault> {
         let mut done: Vec<_> = attempts.iter().map(|_| None).collect();
         if route.endpoint.batches.denied.load(Ordering::Relaxed) {
@@ -110,7 +106,7 @@ impl Client {
         };
         let calls: Vec<_> = batches.iter().map(call).collect();
         let before = route.redirects.len();
-        let heard = self.call_all(route, &calls, limit).await?;
+        let heard = self.call_all(route, &calls).await?;
         let redirects = route.redirects.split_off(before);
         for (place, redirect) in redirects {
             route.redirects.extend(batches[place].1.iter().map(|&nth| (nth, redirect.clone())));
@@ -143,7 +139,6 @@ impl Client {
         run: &Run,
         done: &mut [Option<Result<HoldAnswer, Fault>>],
         route: &mut Route,
-        limit: Duration,
     ) -> Result<(), Fault> {
         if rest.is_empty() {
             return Ok(());
@@ -151,7 +146,7 @@ impl Client {
         let (window, asked) = (self.window(), self.asked(run));
         let calls: Vec<_> = rest.iter().map(|&nth| renew_call(&attempts[nth], window, asked)).collect();
         let before = route.redirects.len();
-        let heard = self.call_all(route, &calls, limit).await?;
+        let heard = self.call_all(route, &calls).await?;
         for (place, _) in &mut route.redirects[before..] {
             *place = rest[*place];
         }

@@ -25,7 +25,7 @@ impl Client {
     /// One call of SCAN: for the keys themselves, of which those are kept whose strings begin like
     /// a lease, and for their queues. Of other programs' keys only the names are transferred.
     pub(crate) async fn scan(&self, prefix: &[u8], from: u64) -> Result<ScanPage, Fault> {
-        let mut route = self.route(self.call_limit).await?;
+        let mut route = self.any_route().await?;
         let command = scan(from.to_string().as_bytes(), b"*", prefix, AT_ONCE);
         let heard = self.say_once(&mut route, &command, self.call_limit).await?;
         let (next, names) = self.scanned(heard)?;
@@ -58,7 +58,7 @@ impl Client {
         let mut found = Vec::new();
         for part in keys.chunks(AT_ONCE) {
             *commands += 1;
-            let heard = self.call(route, &locked_call(part), self.call_limit).await?;
+            let heard = self.call(route, &locked_call(part)).await?;
             let Value::Array(nths) = heard.map_err(|error| self.faults.of_refusal(&error))? else {
                 return Err(self.faults.lasting("the answer to a scan is not one of the script's"));
             };
@@ -70,12 +70,11 @@ impl Client {
     /// The states of these keys, with one command for every
     /// [`INSPECTED_AT_ONCE`](Self::INSPECTED_AT_ONCE).
     pub(crate) async fn inspect_many(&self, keys: &[Key]) -> Result<Vec<KeyState>, Fault> {
-        let mut route = self.route(self.call_limit).await?;
+        let mut route = self.any_route().await?;
         let mut states = Vec::with_capacity(keys.len());
         for part in keys.chunks(Self::INSPECTED_AT_ONCE) {
-            let heard = self
-                .call(&mut route, &survey_call(part, self.asked_alone().fence_keys()), self.call_limit)
-                .await?;
+            let survey = survey_call(part, self.asked_alone().fence_keys());
+            let heard = self.call(&mut route, &survey).await?;
             let answers = match heard.map_err(|error| self.faults.of_refusal(&error)) {
                 Ok(Value::Array(answers)) if answers.len() == part.len() => answers,
                 // One of them has data that cannot be read: inspect each of them alone.

@@ -15,8 +15,7 @@ impl Client {
         route: &mut Route,
     ) -> Result<HoldAnswer, Fault> {
         let call = transfer_call(attempt, successor, self.window(), self.asked_alone());
-        let heard = self.call(route, &call, self.limit(attempt.ttl)).await?;
-        let answer = self.read(heard, |value| released_in(value, attempt))?;
+        let answer = self.ask(route, &call, |value| released_in(value, attempt)).await?;
         if let (HoldAnswer::Done, Some(confirmation)) = (&answer, self.confirmation) {
             // A replica that was promoted without this would let a second successor succeed.
             self.confirm(confirmation, route, self.runtime.now()).await?;

@@ -111,7 +111,6 @@ impl Call {
         command
     }
 
-    /// Adds a word.
     pub(super) fn push(&mut self, word: &[u8]) {
         self.command.write_arg(word);
     }

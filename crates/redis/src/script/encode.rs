@@ -36,7 +36,6 @@ impl Asked<'_> {
     }
 }
 
-/// The call for a request of any kind.
 pub(super) fn encode(request: &Request, window: Duration, asked: Asked<'_>) -> Call {
     match request {
         Request::Grant { attempt, wait, not_after } => {
@@ -55,7 +54,6 @@ pub(super) fn encode(request: &Request, window: Duration, asked: Asked<'_>) -> C
     }
 }
 
-/// The call that grants the attempt its keys, or lets it wait.
 pub(crate) fn grant_call(
     attempt: &Attempt,
     wait: Option<&Wait>,
@@ -89,14 +87,12 @@ pub(crate) fn rejoin_call(
     propose(attempt, asked, call)
 }
 
-/// The call that raises the fences of what the attempt holds.
 pub(crate) fn raise_call(attempt: &Attempt, window: Duration, asked: Asked<'_>) -> Call {
     let mut call = by_whom(attempt, [&RAISE; 2], window, asked);
     call.show(LastFence::kept_for(attempt.ttl).as_millis());
     propose(attempt, asked, call)
 }
 
-/// The call that renews a lease.
 pub(crate) fn renew_call(attempt: &Attempt, window: Duration, asked: Asked<'_>) -> Call {
     let mut call = by_whom(attempt, [&RENEW, &MEMBER_RENEW], window, asked);
     lengths(attempt, &mut call);
@@ -196,7 +192,6 @@ pub(crate) fn break_call(
     call
 }
 
-/// The call that releases what the attempt holds.
 pub(crate) fn release_call(attempt: &Attempt, window: Duration, asked: Asked<'_>) -> Call {
     let sleeps = |key: &Key| attempt.signal.and_then(|signal| signal.place(key));
     let wakes = attempt.claim.keys().any(|key| sleeps(key).is_some());

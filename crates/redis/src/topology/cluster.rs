@@ -32,12 +32,10 @@ use crate::fault::Faults;
 use crate::redirect::Node;
 use crate::slot::slot_of;
 
-/// The client of a cluster store.
 pub(crate) struct Cluster {
     runtime: Arc<dyn Runtime>,
     faults: Faults,
     seeds: Seeds,
-    /// Limits of a node's requests.
     bounds: Bounds,
     shared: SharedState,
     known: Mutex<Known>,
@@ -88,7 +86,6 @@ impl Cluster {
         })
     }
 
-    /// The slot of a claim.
     fn slot(&self, claim: &Claim) -> Result<u16, Fault> {
         one_slot(claim).map_err(|misuse| self.faults.lasting(misuse))
     }
@@ -103,7 +100,6 @@ impl Cluster {
     }
 }
 
-/// The slot of all keys of a claim.
 fn one_slot(claim: &Claim) -> Result<u16, Misuse> {
     let first = claim.first_key();
     let slot = slot_of(first.as_bytes());

@@ -30,7 +30,6 @@ pub(crate) const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
 /// The interval for asking whether a master that does not answer is still the master.
 const DOUBT: Duration = Duration::from_millis(200);
 
-/// The sentinels of one master.
 #[derive(Debug)]
 pub(crate) struct Sentinels {
     addrs: Vec<ServerAddr>,
@@ -41,10 +40,8 @@ pub(crate) struct Sentinels {
     first: AtomicUsize,
 }
 
-/// Connects to an address.
 type Connect<'a, T> = dyn Fn(ServerAddr) -> BoxFuture<'a, Result<T, Fault>> + Send + Sync + 'a;
 
-/// A sentinel's answer.
 #[derive(Debug)]
 enum SentinelReply {
     Master(ServerAddr),

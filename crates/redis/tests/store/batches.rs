@@ -23,7 +23,6 @@ use crate::world::{
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The last fence of a key on the server.
 fn last_fence(server: &Server, name: &str) -> Option<String> {
     value(server, &fence_key(name))
 }

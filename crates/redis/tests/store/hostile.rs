@@ -40,7 +40,6 @@ impl<'a> Hostile<'a> {
         all.iter().filter_map(Reply::as_text).filter(|name| *name != END).map(str::to_owned).collect()
     }
 
-    /// Subscribes to all channels.
     fn listens(&mut self) {
         let mut all = self.channels();
         all.push(END.into());

@@ -21,7 +21,6 @@ pub(crate) const MINIMAL: &str = "on >secret resetkeys ~app:* ~leasehold:*}app:*
     +get +set +del +exists +pexpire +pexpireat +pttl +time +zadd +zcard +zrange +zrangebyscore +zrank +zrem +zscore +hdel \
     +hget +hmget +hset +mget +pubsub +publish +subscribe +unsubscribe";
 
-/// The further permissions of a member of a quorum.
 const OF_A_MEMBER: &str = "~leasehold:member +info";
 
 fn without(command: &str) -> String {

@@ -49,7 +49,6 @@ pub(crate) async fn lock(store: &RedisStore, attempt: &Attempt) -> Lease {
     }
 }
 
-/// Waits in a separate task.
 pub(crate) fn wait(store: &RedisStore, attempt: &Attempt) -> JoinHandle<()> {
     let (store, attempt) = (store.clone(), attempt.clone());
     tokio::spawn(async move {
@@ -166,7 +165,6 @@ pub(crate) fn channels(server: &Server) -> BTreeSet<String> {
     }
 }
 
-/// The number of channels with a subscriber.
 pub(crate) fn subscribed(server: &Server) -> usize {
     channels(server).len()
 }
@@ -185,7 +183,6 @@ pub(crate) async fn until_subscribed_again(
     until("they are subscribed again", limit, are_back).await
 }
 
-/// The number of scripts that ran.
 pub(crate) fn scripts(server: &Server) -> u64 {
     server.calls("eval") + server.calls("evalsha")
 }

@@ -92,7 +92,6 @@ pub(crate) fn attempt(keys: &[&str]) -> Attempt {
     claiming(Claim::exclusive_all(keys.iter().map(|name| key(name))).unwrap())
 }
 
-/// The same with any claim.
 pub(crate) fn claiming(claim: Claim) -> Attempt {
     static DRAWN: AtomicU64 = AtomicU64::new(1);
     let holder = Holder::from_bits(u128::from(DRAWN.fetch_add(1, Ordering::Relaxed)) << 64);
@@ -145,7 +144,6 @@ fn fault<T: std::fmt::Debug>(answer: Result<T, Fault>, kind: FaultKind, words: &
     }
 }
 
-/// The value at a key of the server.
 pub(crate) fn value(server: &Server, key: &str) -> Option<String> {
     match server.text(&["GET", key]) {
         Reply::Bulk(bytes) => bytes.map(|bytes| String::from_utf8(bytes).unwrap()),

@@ -210,7 +210,7 @@ async fn next_answer<T>(asked: &mut Vec<Asked<'_, T>>) -> Result<T, Fault> {
 
 impl Client {
     async fn owners(&self, asked: &Node) -> Result<Map, Fault> {
-        let mut route = self.route(self.call_limit).await?;
+        let mut route = self.any_route().await?;
         let heard = self.say_once(&mut route, cmd("CLUSTER").arg("SLOTS"), self.call_limit).await?;
         let value = heard.map_err(|error| self.faults.of_refusal(&error))?;
         let strange =

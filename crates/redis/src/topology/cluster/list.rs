@@ -44,7 +44,6 @@ impl Cluster {
         Ok(scanned.in_section(from.section, sections))
     }
 
-    /// The marks of every master.
     pub(super) async fn list_marks(&self, prefix: &[u8]) -> Result<Vec<(Key, Marked)>, Fault> {
         let (listed, gone) = self.remembered(Side::Mark, prefix).await?;
         let mut found: BTreeMap<_, _> = listed.into_iter().flat_map(marks_of).collect();
@@ -57,7 +56,6 @@ impl Cluster {
         Ok(found.into_iter().collect())
     }
 
-    /// The same for break records.
     pub(super) async fn list_breaks(&self, prefix: &[u8]) -> Result<Vec<BreakRecord>, Fault> {
         let (listed, gone) = self.remembered(Side::Break, prefix).await?;
         let listed = listed.into_iter().flat_map(breaks_of);

@@ -7,7 +7,6 @@ use redis::Value;
 use crate::redirect::Node;
 use crate::slot::SLOTS;
 
-/// The owners of all slots.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Map {
     /// By slot, as indices of `masters`; slots without an owner have none.
@@ -51,7 +50,6 @@ impl Map {
         self.masters.get(usize::from(owner))
     }
 
-    /// The slots of a node.
     pub(crate) fn slots_of(&self, node: &Node) -> Vec<u16> {
         let slots = (0..).zip(&self.owners);
         let owner = |number: &Option<u16>| number.and_then(|number| self.masters.get(usize::from(number)));

@@ -13,7 +13,6 @@ use crate::redirect::Node;
 use crate::topology::Topology;
 
 impl Cluster {
-    /// The client of a node.
     pub(super) fn client(&self, node: &Node) -> Arc<Client> {
         let mut known = self.known();
         let made = known.clients.entry(node.clone()).or_insert_with(|| {
@@ -80,7 +79,6 @@ impl Client {
         self.up_by().is_some()
     }
 
-    /// The connection, if there is one.
     fn up_by(&self) -> Option<ConnectionId> {
         match &self.source {
             Source::Ours(link) => link.up().map(|live| live.id),

@@ -98,7 +98,7 @@ impl Cluster {
         let asking = async {
             let mut route = client.route(left).await?;
             route.asks = asks;
-            let kept = client.keep_on(&attempts, verb, &mut route, left).await;
+            let kept = client.keep_on(&attempts, verb, &mut route).await;
             Ok((kept, route.redirects))
         };
         let silent = || Err(self.faults.timed_out(format_args!("{asked}: no answer within {left:?}")));

@@ -42,7 +42,7 @@ impl Cluster {
         let mut by_script = waited;
         let release = |client: Arc<Client>, mut route: Route| {
             let by_script = std::mem::replace(&mut by_script, true);
-            async move { (client.let_go_on(attempt, by_script, &mut route, limit).await, route) }
+            async move { (client.let_go_on(attempt, by_script, &mut route).await, route) }
         };
         let (answer, settles_at) = self.follow(slot, limit, None, release).await?;
         if settles_at.is_some() {
@@ -59,7 +59,7 @@ impl Cluster {
             if let Ok(mut route) = client.route(limit).await {
                 // Mostly the answer is that the slot has moved; anything left there will have
                 // expired with the TTL.
-                let _ = client.release_on(attempt, &mut route, limit).await;
+                let _ = client.release_on(attempt, &mut route).await;
             }
         }
     }
@@ -73,7 +73,6 @@ impl Cluster {
         Ok(())
     }
 
-    /// Gives an attempt up at this instant, in the background.
     pub(crate) fn give_up_later(&self, attempt: Attempt, at: Instant) {
         retry_give_up(self.me.clone(), &self.runtime, attempt, at, |cluster, attempt| {
             Box::pin(cluster.give_up(attempt))

@@ -15,7 +15,7 @@ use leasehold_core::{
 use super::seeds::Seeds;
 use super::{Cluster, one_slot};
 use crate::address::Address;
-use crate::client::{Bounds, limit_of};
+use crate::client::{Bounds, Client};
 use crate::fault::Faults;
 use crate::requests::confirm::confirmed_first;
 use crate::requests::renew::Verb;
@@ -97,51 +97,14 @@ impl Cluster {
     }
 
     async fn grant(&self, attempt: &Attempt, wait_mode: WaitMode) -> Result<GrantAnswer, Fault> {
-        let (slot, limit) = (self.slot(&attempt.claim)?, limit_of(self.bounds.call_limit, attempt.ttl));
-        let answer = self
-            .follow(slot, limit, Some(attempt), |client, mut route| async move {
-                (client.grant(attempt, wait_mode, &mut route, limit).await, route)
-            })
-            .await;
+        let ask = |client: Arc<Client>, mut route| async move {
+            (client.grant(attempt, wait_mode, &mut route).await, route)
+        };
+        let answer = self.for_attempt(attempt, ask).await;
         if matches!(answer, Ok(GrantAnswer::Busy { place: Some(_), .. })) {
             self.watch();
         }
         answer
-    }
-
-    async fn raise(&self, attempt: &Attempt) -> Result<RaiseAnswer, Fault> {
-        let (slot, limit) = (self.slot(&attempt.claim)?, limit_of(self.bounds.call_limit, attempt.ttl));
-        self.follow(slot, limit, Some(attempt), |client, mut route| async move {
-            (client.raise(attempt, &mut route, limit).await, route)
-        })
-        .await
-    }
-
-    async fn run_baseline(&self, what: &Baseline) -> Result<(), Fault> {
-        let slot = match what {
-            Baseline::Pair { key, .. } => slot_of(key.as_bytes()),
-            _ => 0,
-        };
-        self.follow(slot, self.bounds.call_limit, None, |client, mut route| async move {
-            (client.run_baseline(what, &mut route).await, route)
-        })
-        .await
-    }
-
-    async fn transfer(&self, attempt: &Attempt, successor: &Successor) -> Result<HoldAnswer, Fault> {
-        let (slot, limit) = (self.slot(&attempt.claim)?, limit_of(self.bounds.call_limit, attempt.ttl));
-        self.follow(slot, limit, None, |client, mut route| async move {
-            (client.transfer(attempt, successor, &mut route).await, route)
-        })
-        .await
-    }
-
-    async fn mark(&self, attempt: &Attempt, mark: &Mark, keep: Duration) -> Result<HoldAnswer, Fault> {
-        let (slot, limit) = (self.slot(&attempt.claim)?, limit_of(self.bounds.call_limit, attempt.ttl));
-        self.follow(slot, limit, None, |client, mut route| async move {
-            (client.mark(attempt, mark, keep, &mut route).await, route)
-        })
-        .await
     }
 
     pub(super) async fn inspect(&self, key: &Key) -> Result<KeyState, Fault> {
@@ -240,7 +203,9 @@ impl MemberStore for ClusterStore {
     }
 
     fn raise<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<RaiseAnswer, Fault>> {
-        Box::pin(self.cluster.raise(attempt))
+        Box::pin(self.cluster.for_attempt(attempt, move |client, mut route| async move {
+            (client.raise(attempt, &mut route).await, route)
+        }))
     }
 }
 
@@ -250,7 +215,9 @@ impl TransferStore for ClusterStore {
         attempt: &'a Attempt,
         successor: &'a Successor,
     ) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
-        Box::pin(self.cluster.transfer(attempt, successor))
+        Box::pin(self.cluster.for_attempt(attempt, move |client, mut route| async move {
+            (client.transfer(attempt, successor, &mut route).await, route)
+        }))
     }
 }
 
@@ -292,7 +259,9 @@ impl MarkStore for ClusterStore {
         mark: &'a Mark,
         keep: Duration,
     ) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
-        Box::pin(self.cluster.mark(attempt, mark, keep))
+        Box::pin(self.cluster.for_attempt(attempt, move |client, mut route| async move {
+            (client.mark(attempt, mark, keep, &mut route).await, route)
+        }))
     }
 
     fn marked<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Marked, Fault>> {
@@ -344,7 +313,14 @@ impl AdminStore for ClusterStore {
 impl BaselineStore for ClusterStore {
     /// At the owner of the key's slot; a round trip goes to any master.
     fn run_baseline<'a>(&'a self, what: &'a Baseline) -> BoxFuture<'a, Result<(), Fault>> {
-        Box::pin(self.cluster.run_baseline(what))
+        let slot = match what {
+            Baseline::Pair { key, .. } => slot_of(key.as_bytes()),
+            _ => 0,
+        };
+        let limit = self.cluster.bounds.call_limit;
+        Box::pin(self.cluster.follow(slot, limit, None, move |client, mut route| async move {
+            (client.run_baseline(what, &mut route).await, route)
+        }))
     }
 }
 

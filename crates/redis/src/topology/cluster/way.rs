@@ -6,7 +6,7 @@ use std::time::Duration;
 use leasehold_core::{Attempt, Backoff, Fault, Instant, Key};
 
 use super::Cluster;
-use crate::client::Client;
+use crate::client::{Client, limit_of};
 use crate::connection::route::Route;
 use crate::redirect::{Node, Redirect};
 use crate::slot::slot_of;
@@ -38,13 +38,22 @@ pub(super) trait Asks<T>: Future<Output = (Result<T, Fault>, Route)> + Send {}
 impl<T, F: Future<Output = (Result<T, Fault>, Route)> + Send> Asks<T> for F {}
 
 impl Cluster {
-    /// Asks the owner of a key. See [`follow`](Self::follow).
     pub(super) async fn at_owner<T, Asked: Asks<T>>(
         &self,
         key: &Key,
         ask: impl FnMut(Arc<Client>, Route) -> Asked,
     ) -> Result<T, Fault> {
         self.follow(slot_of(key.as_bytes()), self.bounds.call_limit, None, ask).await
+    }
+
+    /// Asks the owner of the slot of an attempt's keys.
+    pub(super) async fn for_attempt<T, Asked: Asks<T>>(
+        &self,
+        attempt: &Attempt,
+        ask: impl FnMut(Arc<Client>, Route) -> Asked,
+    ) -> Result<T, Fault> {
+        let limit = limit_of(self.bounds.call_limit, attempt.ttl);
+        self.follow(self.slot(&attempt.claim)?, limit, Some(attempt), ask).await
     }
 
     /// Asks the owner of a slot, and follows redirects: each try is a new request, and has this

@@ -13,10 +13,8 @@ use crate::address::server::{SENTINEL_PORT as PORT, ServerAddr};
 /// Nobody waits for a lock meanwhile.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
 
-/// One sentinel of the URL.
 #[derive(Clone, Debug)]
 pub(crate) struct SentinelReport {
-    /// Its address.
     pub(crate) at: Arc<str>,
     pub(crate) host: String,
     pub(crate) says: Result<State, Fault>,

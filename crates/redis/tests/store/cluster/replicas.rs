@@ -11,7 +11,6 @@ use servers::{Cluster, Flavor, Server};
 use crate::replicas::linked;
 use crate::world::{attempt, granted, passing, runtime};
 
-/// The replica of a key's owner.
 pub(super) fn replica<'a>(cluster: &'a Cluster, owner: &Server) -> &'a Server {
     let follows = |server: &&Server| {
         let info = server.text(&["INFO", "replication"]);
