@@ -4,7 +4,6 @@
 mod call;
 pub(crate) mod monitor;
 
-use std::fmt;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -25,39 +24,34 @@ use crate::connection::subscription::OnPush;
 use crate::fault::Faults;
 use crate::wire::{PushMessage, read_push};
 
-#[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) runtime: Arc<dyn Runtime>,
     pub(crate) faults: Faults,
     pub(crate) source: Source,
     pub(crate) call_limit: Duration,
-    pub(crate) unsettled: Arc<InDoubtGrants>,
-    pub(crate) waiting: Arc<WaiterRegistry>,
-    pub(crate) notice_bus: Arc<NoticeBus>,
+    pub(crate) shared: SharedState,
     /// True while a task monitors the connection for the waiters.
     pub(crate) is_monitored: AtomicBool,
     /// The keys for which batches would only redirect to the script of a single request.
     pub(crate) contended: Contended,
-    /// True once a quorum uses this store as a member.
-    pub(crate) is_member: Arc<AtomicBool>,
     /// True if the server, as a member of a quorum, abstains after it may have forgotten leases.
     pub(crate) quarantine: bool,
     pub(crate) confirmation: Option<Confirmation>,
     /// The run of the server that was reached last, if a quorum asked for it.
     pub(crate) identity: Mutex<Option<Arc<str>>>,
-    /// The cluster of this node, which knows where keys are when they have moved away.
-    pub(crate) cluster: Option<InCluster>,
     /// For its background tasks, which must not keep it alive.
     pub(crate) me: Weak<Self>,
 }
 
 /// The state that the nodes of a cluster share. A standalone server has its own.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct SharedState {
     pub(crate) unsettled: Arc<InDoubtGrants>,
     pub(crate) waiting: Arc<WaiterRegistry>,
     pub(crate) notice_bus: Arc<NoticeBus>,
+    /// True once a quorum uses this store as a member.
     pub(crate) is_member: Arc<AtomicBool>,
+    /// The cluster of this node, which knows where keys are when they have moved away.
     pub(crate) cluster: Option<InCluster>,
 }
 
@@ -65,12 +59,6 @@ pub(crate) struct SharedState {
 /// whichever node owns its keys by then.
 #[derive(Clone)]
 pub(crate) struct InCluster(pub(crate) Arc<dyn Fn(Attempt, Instant) + Send + Sync>);
-
-impl fmt::Debug for InCluster {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("InCluster")
-    }
-}
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
@@ -99,15 +87,6 @@ pub(crate) enum Source {
     Lent { lend: Box<dyn Lend>, endpoint: Arc<Endpoint> },
 }
 
-impl fmt::Debug for Source {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Ours(link) => f.debug_tuple("Ours").field(link).finish(),
-            Self::Lent { .. } => f.write_str("Lent"),
-        }
-    }
-}
-
 impl Client {
     pub(crate) fn new(
         source: impl FnOnce(&Weak<Self>) -> Source,
@@ -116,22 +95,17 @@ impl Client {
         shared: SharedState,
         runtime: Arc<dyn Runtime>,
     ) -> Arc<Self> {
-        let SharedState { unsettled, waiting, notice_bus, is_member, cluster } = shared;
         Arc::new_cyclic(|me| Self {
             source: source(me),
             contended: Contended::new(runtime.random()),
             runtime,
             faults,
             call_limit,
-            unsettled,
-            waiting,
-            notice_bus,
+            shared,
             is_monitored: AtomicBool::new(false),
-            is_member,
             quarantine,
             confirmation,
             identity: Mutex::default(),
-            cluster,
             me: me.clone(),
         })
     }
@@ -159,8 +133,16 @@ impl Client {
         Self::new(ours, faults, bounds, shared, runtime)
     }
 
+    /// Why this process cannot be notified by the server, if so.
+    pub(crate) fn push_unavailable(&self) -> Option<Fault> {
+        match &self.source {
+            Source::Ours(link) => link.push_health.push_unavailable(),
+            Source::Lent { .. } => None,
+        }
+    }
+
     pub(crate) const fn is_node(&self) -> bool {
-        self.cluster.is_some()
+        self.shared.cluster.is_some()
     }
 
     /// The time limit for an answer about a lease of this TTL.
@@ -217,12 +199,12 @@ impl Client {
     fn told(&self, channel: &[u8], payload: &[u8], since: Instant) {
         let Some(PushMessage { holder, mut event, nonce }) = read_push(payload) else { return };
         match &mut event {
-            PushEvent::Broken => return self.notice_bus.say(&Notice::Broken { holder }),
+            PushEvent::Broken => return self.shared.notice_bus.say(&Notice::Broken { holder }),
             PushEvent::Granted { lasts, .. } => *lasts = lasts.up_to(self.window()),
             PushEvent::First { .. } | PushEvent::AskAgain => {}
         }
         let proof = nonce.map(|nonce| Proof { channel: Channel::new(channel), nonce });
-        self.waiting.hears(holder, event, proof.as_ref(), since, self.runtime.now());
+        self.shared.waiting.hears(holder, event, proof.as_ref(), since, self.runtime.now());
     }
 
     pub(crate) fn tell(me: Weak<Self>) -> OnPush {
@@ -235,7 +217,7 @@ impl Client {
 
     /// Removes the waiter. Returns true if the attempt was ever in a queue.
     pub(crate) fn leave(&self, attempt: &Attempt) -> bool {
-        self.waiting.leave(attempt.holder, self.runtime.now())
+        self.shared.waiting.leave(attempt.holder, self.runtime.now())
     }
 }
 

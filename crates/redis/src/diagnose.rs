@@ -28,11 +28,11 @@ use crate::fault::Faults;
 impl Client {
     pub(crate) async fn diagnose(&self, role: StoreRole) -> Diagnosis {
         let at = self.faults.place();
+        let mut brought = Diagnosis::default();
         let sentinels = self.sentinels(&at).await;
         let route = match self.any_route().await {
             Ok(route) => route,
             Err(fault) => {
-                let mut brought = Diagnosis::default();
                 brought.findings.push(self.out_of_reach(&at, &fault));
                 brought.findings.extend(sentinels);
                 return brought;
@@ -50,7 +50,7 @@ impl Client {
             confirmation: self.confirmation,
             user: self.faults.user().unwrap_or(SOMEBODY).to_owned(),
         };
-        let mut look = DiagnosisRun { client: self, route, setting, brought: Diagnosis::default() };
+        let mut look = DiagnosisRun { client: self, route, setting, brought };
         if let Err(fault) = look.at_all().await {
             look.found(self.out_of_reach(&look.setting.at, &fault));
         }

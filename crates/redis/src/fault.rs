@@ -102,6 +102,14 @@ impl Faults {
         self.passing(reason).caused_by(FaultCause::TimedOut)
     }
 
+    /// The server refused, or the connection failed.
+    pub(crate) fn of_error(&self, error: RedisError) -> Fault {
+        match ServerError::try_from(error) {
+            Ok(refusal) => self.of_refusal(&refusal),
+            Err(error) => self.of_connection(&error),
+        }
+    }
+
     /// The connection failed, or could not be made.
     pub(crate) fn of_connection(&self, error: &RedisError) -> Fault {
         if error.is_timeout() {
@@ -245,7 +253,7 @@ pub(crate) fn of_a_script(queue_key: &[u8], error: &ServerError) -> ServerError 
     refusal(DAMAGED, words)
 }
 
-fn refusal(code: &str, words: String) -> ServerError {
+pub(crate) fn refusal(code: &str, words: String) -> ServerError {
     let error = redis::make_extension_error(code.into(), Some(words));
     ServerError::try_from(error).unwrap_or_else(|_| unreachable!("an extension error is a server's"))
 }

@@ -229,16 +229,13 @@ impl RedisStore {
     /// Waiters then poll, a few times a second.
     #[must_use]
     pub fn push_unavailable(&self) -> Option<Fault> {
-        match &self.client.source {
-            Source::Ours(link) => link.push_health.push_unavailable(),
-            Source::Lent { .. } => None,
-        }
+        self.client.push_unavailable()
     }
 
     /// The number of waiting attempts. For tests and diagnosis.
     #[must_use]
     pub fn waiting(&self) -> usize {
-        self.client.waiting.len()
+        self.client.shared.waiting.len()
     }
 }
 
@@ -284,7 +281,7 @@ impl Store for RedisStore {
     }
 
     fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {
-        let called = self.client.waiting.called(attempt.holder, &*self.client.runtime);
+        let called = self.client.shared.waiting.called(attempt.holder, &*self.client.runtime);
         confirmed_first(called, self.client.confirmation)
     }
 
@@ -303,7 +300,7 @@ impl Store for RedisStore {
 
 impl MemberStore for RedisStore {
     fn as_member(&self) -> Result<(), Misuse> {
-        self.client.is_member.store(true, Ordering::Relaxed);
+        self.client.shared.is_member.store(true, Ordering::Relaxed);
         Ok(())
     }
 
@@ -357,7 +354,7 @@ impl InspectStore for RedisStore {
         // A notice that comes right after the subscription is read, too.
         let notices = match &self.client.source {
             Source::Ours(link) => link.push_health.read(),
-            Source::Lent { .. } => self.client.notice_bus.read(),
+            Source::Lent { .. } => self.client.shared.notice_bus.read(),
         };
         self.client.hear_of_breaks();
         Some(notices)

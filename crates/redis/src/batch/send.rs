@@ -176,7 +176,7 @@ impl Sender {
         let holders =
             groups.iter().flat_map(|group| group.grants().iter().map(|grant| grant.attempt.borrow().holder));
         // One for each grant: it is in doubt until it is answered.
-        let sendings = client.unsettled.sending_all(holders, via, sent, settles_at);
+        let sendings = client.shared.unsettled.sending_all(holders, via, sent, settles_at);
         let said = {
             let mut asking = pin!(self.ask(connection, &mut groups, not_after));
             let mut is_written = false;
@@ -185,7 +185,7 @@ impl Sender {
                 if !std::mem::replace(&mut is_written, true) && !sendings.is_empty() {
                     // The batch has been sent, or will be sent before everything that is sent from
                     // now on.
-                    client.unsettled.written(&sendings, client.runtime.now());
+                    client.shared.unsettled.written(&sendings, client.runtime.now());
                 }
                 polled
             });
@@ -245,7 +245,7 @@ impl Sender {
         tell: &mut impl FnMut(To, BatchResult),
     ) {
         let client = &*self.client;
-        let answered = || client.unsettled.answered(sendings.iter().copied());
+        let answered = || client.shared.unsettled.answered(sendings.iter().copied());
         let is_at_member = group.vouching().is_some();
         let read = |value| {
             let releases = group.requests.len() - group.grants;

@@ -47,7 +47,7 @@ impl Client {
         let Ok(route) = self.any_route().await else {
             if checked.failures == 0 {
                 // Requests to the store limit an outage, and waiters in the queue make none.
-                self.waiting.ask_for_all();
+                self.shared.waiting.ask_for_all();
             }
             let random = u64::try_from(self.runtime.random() >> 64).unwrap_or(0);
             let rest = Backoff::WHILE_SILENT.delay(checked.failures, random);
@@ -59,7 +59,7 @@ impl Client {
         let has_push = self.listen(&route).await.is_some();
         if checked.on != live.id {
             checked.on = live.id;
-            self.waiting.ask_for_all();
+            self.shared.waiting.ask_for_all();
         }
         if !has_push {
             // A waiter that cannot be notified polls, and so finds out.
@@ -118,7 +118,7 @@ pub(crate) fn nobody_waits(waiting: &WaiterRegistry, is_running: &AtomicBool) ->
 async fn monitor(me: Weak<Client>, runtime: Arc<dyn Runtime>, lost: Arc<Notify>, mut checked: Checked) {
     while let Some(client) = me.upgrade() {
         let Source::Ours(link) = &client.source else { return };
-        if nobody_waits(&client.waiting, &client.is_monitored) {
+        if nobody_waits(&client.shared.waiting, &client.is_monitored) {
             return;
         }
         let next = client.look(link, &mut checked).await;

@@ -17,9 +17,10 @@ use crate::address::access::{Access, Password, Protocol};
 use crate::address::channels::Channels;
 use crate::address::server::ServerAddr;
 use crate::connection::dial::{BoxStream, CONNECT_LIMIT, complaint, dial};
+use crate::connection::send::unanswered;
 use crate::connection::signs_of_life::{Latest, Watched};
 use crate::connection::subscription::{OnPush, Subscription, reader};
-use crate::fault::Faults;
+use crate::fault::{Faults, refusal};
 use crate::reply::time_of;
 use crate::topology::sentinel::ANSWERS_WITHIN;
 use crate::topology::{Sentinels, Topology, is_master};
@@ -207,7 +208,7 @@ impl Connector {
         let answers = tokio::select! {
             biased;
             answers = connection.req_packed_commands(&greeting, 0, count) => answers.map_err(Failed::of)?,
-            () = &mut driver => return Err(Failed::Broken(closed())),
+            () = &mut driver => return Err(Failed::Broken(unanswered())),
         };
         let heard = runtime.now();
         for answer in &answers {
@@ -286,18 +287,10 @@ impl Failed {
         match ServerError::try_from(error) {
             Ok(refusal) => Self::Refused(refusal),
             // redis-rs drops the server's message only if the server does not know HELLO.
-            Err(error) if error.kind() == redis::ErrorKind::RESP3NotSupported => Self::Refused(
-                ServerError::try_from(redis::make_extension_error(
-                    "ERR".into(),
-                    Some("unknown command 'HELLO'".into()),
-                ))
-                .unwrap_or_else(|_| unreachable!("an extension error is a server's")),
-            ),
+            Err(error) if error.kind() == redis::ErrorKind::RESP3NotSupported => {
+                Self::Refused(refusal("ERR", "unknown command 'HELLO'".into()))
+            }
             Err(error) => Self::Broken(error),
         }
     }
-}
-
-fn closed() -> RedisError {
-    std::io::Error::from(std::io::ErrorKind::ConnectionReset).into()
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use leasehold_core::{BoxFuture, Fault, Runtime};
 use redis::aio::ConnectionLike;
-use redis::{Cmd, ErrorKind, Pipeline, RedisError, RedisFuture, RedisResult, ServerError, Value};
+use redis::{Cmd, ErrorKind, Pipeline, RedisError, RedisFuture, RedisResult, Value};
 use tokio::sync::{oneshot, watch};
 
 use super::connect::CALLS_TO_CONNECT;
@@ -146,9 +146,7 @@ fn of_program(error: &(dyn Error + 'static), faults: &Faults) -> Fault {
     let mut cause = Some(error);
     while let Some(error) = cause {
         if let Some(error) = error.downcast_ref::<RedisError>() {
-            let refusal = ServerError::try_from(error.clone());
-            return refusal
-                .map_or_else(|error| faults.of_connection(&error), |refusal| faults.of_refusal(&refusal));
+            return faults.of_error(error.clone());
         }
         cause = error.source();
     }

@@ -1,13 +1,11 @@
 //! The shared connection: opened when it is first needed, dropped when it fails, and opened again
 //! by the next caller.
 
-use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use leasehold_core::{Channel, ConnectionId, Fault, FaultKind, Instant, Runtime, ServerClock};
-use redis::ServerError;
 use redis::aio::MultiplexedConnection;
 use tokio::sync::{Notify, Semaphore, watch};
 
@@ -88,18 +86,6 @@ impl Drop for EndMarker {
     }
 }
 
-impl fmt::Debug for Link {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Link").field("connector", &self.connector).finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for Live {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Live").field("id", &self.id).finish_non_exhaustive()
-    }
-}
-
 /// Callers that still wait on it learn that it is closed.
 impl Drop for Live {
     fn drop(&mut self) {
@@ -132,7 +118,6 @@ const GRACE: Duration = Duration::from_millis(100);
 
 type ConnectResult = Option<Result<Arc<Live>, Fault>>;
 
-#[derive(Debug)]
 enum State {
     Down,
     /// A task is connecting, of a [`Runtime::generation`]; all callers wait for it.
@@ -273,10 +258,7 @@ impl Link {
         let sent = self.runtime.now();
         let subscribed = live.connection.clone().subscribe(channel.as_bytes()).await;
         live.answered.note(sent);
-        subscribed.map_err(|error| match ServerError::try_from(error) {
-            Ok(refusal) => self.faults.of_refusal(&refusal),
-            Err(error) => self.faults.of_connection(&error),
-        })
+        subscribed.map_err(|error| self.faults.of_error(error))
     }
 
     /// The two connections end together: an attempt that receives no pushes must not appear to be

@@ -67,6 +67,7 @@ pub(crate) async fn say_all(
     Ok(answers)
 }
 
-fn unanswered() -> RedisError {
+/// The connection ended before the answer.
+pub(crate) fn unanswered() -> RedisError {
     std::io::Error::from(std::io::ErrorKind::ConnectionReset).into()
 }

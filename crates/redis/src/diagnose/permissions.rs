@@ -108,7 +108,7 @@ impl DiagnosisRun<'_> {
     /// A member of a quorum records the run that vouches for it.
     async fn member_key(&mut self, user: &str) -> Result<(), Fault> {
         // A node checks permissions first, and the owner of the slot afterwards.
-        let (key, rule) = match self.client.cluster {
+        let (key, rule) = match self.client.shared.cluster {
             Some(_) => (member_key_in(0), "~leasehold:member{*}"),
             None => (MEMBER_KEY.to_owned(), "~leasehold:member"),
         };
@@ -138,7 +138,7 @@ impl DiagnosisRun<'_> {
         if self.setting.role != StoreRole::Alone {
             commands.push(said("INFO server"));
         }
-        if self.client.cluster.is_some() {
+        if self.client.shared.cluster.is_some() {
             commands.push(said("CLUSTER SLOTS"));
             // It affects only the next command, which must therefore have no key.
             commands.push(said("ASKING"));

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use leasehold_core::{Channel, Fault, Severity};
-use redis::{ServerError, cmd};
+use redis::cmd;
 use tokio::sync::mpsc::unbounded_channel;
 
 use super::diagnosis_run::DiagnosisRun;
@@ -86,10 +86,7 @@ impl DiagnosisRun<'_> {
         }
         let listening = async {
             let subscribed = connection.subscribe(channel.as_bytes()).await;
-            subscribed.map_err(|error| match ServerError::try_from(error) {
-                Ok(refusal) => client.faults.of_refusal(&refusal),
-                Err(error) => client.faults.of_connection(&error),
-            })?;
+            subscribed.map_err(|error| client.faults.of_error(error))?;
             let said = runtime.now();
             self.say_to(&channel).await?;
             while tells.recv().await.is_some_and(|payload| payload != PAYLOAD) {}

@@ -25,7 +25,7 @@ impl DiagnosisRun<'_> {
             self.found(self.setting.note(ABOUT, "off (quarantine=no): it votes also after a restart"));
             return Ok(());
         }
-        if self.client.cluster.is_some() {
+        if self.client.shared.cluster.is_some() {
             let whole = max_ttl.duration() + MARGIN;
             let what = format!(
                 "each slot is vouched for by itself: one that came from another node, or that this node was not asked for, abstains \

@@ -2,13 +2,13 @@
 //!
 //! The sample is bounded: a server may have millions of keys, and each question takes time.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use leasehold_core::{Fault, Key, Mark, Severity};
+use leasehold_core::{Fault, Finding, Key, Mark, Severity};
 use redis::{Cmd, Value, cmd};
 
-use super::diagnosis_run::DiagnosisRun;
+use super::diagnosis_run::{DiagnosisRun, Setting};
 use crate::connection::send::ServerReply;
 use crate::requests::list::{beginning_of, scan, scanned};
 use crate::slot::Side;
@@ -42,12 +42,18 @@ struct SideKey {
 struct Seen {
     scanned: usize,
     whole: bool,
-    endless: Vec<Vec<u8>>,
-    strange: Vec<Vec<u8>>,
-    no_lock: Vec<Key>,
-    stuck: Vec<Key>,
-    held_for_ever: Vec<Key>,
+    found: BTreeMap<Odd, Vec<Vec<u8>>>,
     hidden: usize,
+}
+
+/// What may be wrong with an entry, in the order of the findings.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Odd {
+    Endless,
+    Strange,
+    NoLock,
+    Stuck,
+    HeldForEver,
 }
 
 impl DiagnosisRun<'_> {
@@ -87,67 +93,21 @@ impl DiagnosisRun<'_> {
             let Some((next, names)) = scanned(value) else { return Ok(None) };
             seen.scanned += AT_ONCE;
             met.extend(names.into_iter().filter_map(SideKey::read));
-            if next == b"0" {
-                seen.whole = true;
-                break;
-            }
+            seen.whole = next.is_none();
+            let Some(next) = next else { break };
             cursor = next;
         }
         Ok(Some(met))
     }
 
     fn tell(&mut self, seen: &Seen, met: usize, looked_at: usize) {
-        let setting = &self.setting;
-        let endless = |name: &Vec<u8>| {
-            let why = "Leasehold gives each entry an expiry: without one, it takes memory for ever";
-            // A job whose mark ends too early is done again.
-            let is_mark = name.starts_with(&Side::Mark.prefix());
-            let kept = if is_mark { Mark::FOR_EVER } else { A_DAY };
-            let name = quoted(name);
-            let what = format!("{name} has no end (PERSIST by somebody?)");
-            let finding = setting.finding(Severity::Warning, "leftovers", what, why);
-            finding.at_server(format_args!("PEXPIRE {name} {}", kept.as_millis()))
-        };
-        let strange = |name: &Vec<u8>| {
-            let why =
-                "requests for its lock get an error or a wrong fence: the name is reserved for Leasehold";
-            let name = quoted(name);
-            let what = format!("{name} holds something that is not ours");
-            setting.finding(Severity::Unsafe, "foreign", what, why).at_server(format_args!("DEL {name}"))
-        };
-        let no_lock = |key: &Key| {
-            let name = quoted(key.as_bytes());
-            let what = format!("{name} was used as a lock, and holds something that is none");
-            let why = "whoever asks for this lock is refused";
-            let finding = setting.finding(Severity::Warning, "foreign", what, why);
-            finding.advice(format_args!("look at it (TYPE {name}); delete it, or lock by another name"))
-        };
-        let stuck = |key: &Key| {
-            let name = quoted(key.as_bytes());
-            let what = format!("{name} is held without an end by another program");
-            let why = "if that died, whoever asks for this lock waits for ever";
-            let finding = setting.finding(Severity::Warning, "foreign", what, why);
-            finding.at_server(format_args!("PEXPIRE {name} 60000"))
-        };
-        let mut findings: Vec<_> = seen.endless.iter().take(NAMED).map(endless).collect();
-        findings.extend(seen.strange.iter().take(NAMED).map(strange));
-        findings.extend(seen.no_lock.iter().take(NAMED).map(no_lock));
-        findings.extend(seen.stuck.iter().take(NAMED).map(stuck));
-        let held_for_ever = |key: &Key| {
-            let name = quoted(key.as_bytes());
-            let what = format!("{name} is held without an end (PERSIST by somebody?)");
-            let why = "if its holder died, whoever asks for this lock waits for ever";
-            let finding = setting.finding(Severity::Warning, "leftovers", what, why);
-            finding.at_server(format_args!("PEXPIRE {name} 60000"))
-        };
-        findings.extend(seen.held_for_ever.iter().take(NAMED).map(held_for_ever));
-        self.brought.findings.extend(findings);
-        let named = |all: usize| all.saturating_sub(NAMED);
-        let more = named(seen.endless.len())
-            + named(seen.strange.len())
-            + named(seen.no_lock.len())
-            + named(seen.stuck.len())
-            + named(seen.held_for_ever.len());
+        let mut more = 0;
+        for (odd, names) in &seen.found {
+            for name in names.iter().take(NAMED) {
+                self.found(odd.finding(name, &self.setting));
+            }
+            more += names.len().saturating_sub(NAMED);
+        }
         let extent =
             if seen.whole { "all keys".into() } else { format!("about {} keys, not all", seen.scanned) };
         let mut what = format!("looked through {extent}; {looked_at} of {met} entries of ours looked at");
@@ -158,6 +118,48 @@ impl DiagnosisRun<'_> {
             what += &format!("; {more} more findings of the kinds above are left out");
         }
         self.found(self.setting.note("sample", what));
+    }
+}
+
+impl Odd {
+    fn finding(self, name: &[u8], setting: &Setting) -> Finding {
+        // A job whose mark ends too early is done again.
+        let is_mark = name.starts_with(&Side::Mark.prefix());
+        let name = quoted(name);
+        let keep = |how_long: Duration| format!("PEXPIRE {name} {}", how_long.as_millis());
+        let a_minute = Duration::from_secs(60);
+        let (severity, about, what, why) = match self {
+            Self::Endless => {
+                let why = "Leasehold gives each entry an expiry: without one, it takes memory for ever";
+                (Severity::Warning, "leftovers", "has no end (PERSIST by somebody?)", why)
+            }
+            Self::Strange => {
+                let why =
+                    "requests for its lock get an error or a wrong fence: the name is reserved for Leasehold";
+                (Severity::Unsafe, "foreign", "holds something that is not ours", why)
+            }
+            Self::NoLock => {
+                let what = "was used as a lock, and holds something that is none";
+                (Severity::Warning, "foreign", what, "whoever asks for this lock is refused")
+            }
+            Self::Stuck => {
+                let why = "if that died, whoever asks for this lock waits for ever";
+                (Severity::Warning, "foreign", "is held without an end by another program", why)
+            }
+            Self::HeldForEver => {
+                let why = "if its holder died, whoever asks for this lock waits for ever";
+                (Severity::Warning, "leftovers", "is held without an end (PERSIST by somebody?)", why)
+            }
+        };
+        let finding = setting.finding(severity, about, format_args!("{name} {what}"), why);
+        match self {
+            Self::Endless => finding.at_server(keep(if is_mark { Mark::FOR_EVER } else { A_DAY })),
+            Self::Strange => finding.at_server(format_args!("DEL {name}")),
+            Self::NoLock => {
+                finding.advice(format_args!("look at it (TYPE {name}); delete it, or lock by another name"))
+            }
+            Self::Stuck | Self::HeldForEver => finding.at_server(keep(a_minute)),
+        }
     }
 }
 
@@ -184,13 +186,17 @@ impl SideKey {
 }
 
 impl Seen {
+    fn note(&mut self, odd: Odd, name: &[u8]) {
+        self.found.entry(odd).or_default().push(name.to_vec());
+    }
+
     fn side(&mut self, met: &SideKey, pttl: &ServerReply, asked: &ServerReply) {
         let is_hidden = |heard: &ServerReply| heard.as_ref().is_err_and(|error| error.code() == "NOPERM");
         if is_hidden(pttl) || is_hidden(asked) {
             self.hidden += 1;
         }
         if let Ok(Value::Int(-1)) = pttl {
-            self.endless.push(met.name.clone());
+            self.note(Odd::Endless, &met.name);
         }
         let is_fence = |digits: &[u8]| digits.iter().all(u8::is_ascii_digit);
         let strange = match asked {
@@ -203,16 +209,15 @@ impl Seen {
             Ok(_) => false,
         };
         if strange {
-            self.strange.push(met.name.clone());
+            self.note(Odd::Strange, &met.name);
         }
     }
 
     fn key(&mut self, key: &Key, beginning: &ServerReply, pttl: &ServerReply) {
         match (beginning, pttl) {
-            (Err(error), _) if error.code() == "WRONGTYPE" => self.no_lock.push(key.clone()),
+            (Err(error), _) if error.code() == "WRONGTYPE" => self.note(Odd::NoLock, key.as_bytes()),
             (Ok(Value::BulkString(beginning)), Ok(Value::Int(-1))) => {
-                let is_ours = beginning == MARK;
-                if is_ours { &mut self.held_for_ever } else { &mut self.stuck }.push(key.clone());
+                self.note(if beginning == MARK { Odd::HeldForEver } else { Odd::Stuck }, key.as_bytes());
             }
             _ => {}
         }

@@ -24,15 +24,15 @@ fn judge(at: &Arc<str>, master: &str, reports: &[SentinelReport]) -> Vec<Finding
     let known: Vec<_> =
         reports.iter().filter_map(|report| Some((report, report.says.as_ref().ok()?))).collect();
     findings.extend(known.iter().filter_map(|(report, state)| slow(report, state, master)));
+    let warning =
+        |what: String, why, advice| Finding::new(Severity::Warning, ABOUT, at, what, why).advice(advice);
     let named: BTreeSet<_> = known.iter().map(|(_, state)| &*state.master).collect();
     if named.len() > 1 {
         let named: Vec<_> = named.into_iter().collect();
         let what = format!("they take different servers for the master: {}", named.join(", "));
         let why = "a failover is under way, or one of them missed one: a client that asks it tries the wrong server first";
-        let finding = Finding::new(Severity::Warning, ABOUT, at, what, why);
-        findings.push(
-            finding.advice("look again in a minute; if it stays so, restart the one that stands alone"),
-        );
+        let advice = "look again in a minute; if it stays so, restart the one that stands alone";
+        findings.push(warning(what, why, advice));
     }
     let Some(total) = known.iter().map(|(_, state)| state.others + 1).max() else { return findings };
     let agree = known.iter().map(|(_, state)| state.quorum).max().unwrap_or_default();
@@ -44,21 +44,18 @@ fn judge(at: &Arc<str>, master: &str, reports: &[SentinelReport]) -> Vec<Finding
             format!("a failover takes {needed} of {total} sentinels, so there is none while one is down");
         let why = "if the master fails too, no lock is granted until somebody repairs it";
         let advice = "run three sentinels or five, on machines of their own, with a quorum of more than half";
-        findings.push(Finding::new(Severity::Warning, ABOUT, at, what, why).advice(advice));
+        findings.push(warning(what, why, advice));
     }
     if let Some((host, count)) = on_one_host(reports).filter(|(_, count)| count + needed > total && total > 1)
     {
         let what = format!("{count} of {total} sentinels are at {host}, and a failover takes {needed}");
         let why = "when that machine fails, nobody replaces a master, and the master may be there too";
-        let finding = Finding::new(Severity::Warning, ABOUT, at, what, why);
-        findings.push(finding.advice("run each sentinel on a machine of its own"));
+        findings.push(warning(what, why, "run each sentinel on a machine of its own"));
     }
     if reports.len() == 1 && total > 1 {
         let what = format!("the URL names one of {total} sentinels");
         let why = "while that one is down, nobody here finds the master";
-        findings.push(
-            Finding::new(Severity::Warning, ABOUT, at, what, why).advice("name two or three in the URL"),
-        );
+        findings.push(warning(what, why, "name two or three in the URL"));
     }
     if findings.is_empty() {
         let note = format!("{total} watch over {master}, and {needed} of them replace it");

@@ -114,13 +114,13 @@ impl Client {
             let has_push = channel.is_some();
             let nonce = has_push.then(|| Nonce::from_bits(self.runtime.random()));
             let proof = channel.clone().zip(nonce).map(|(channel, nonce)| Proof { channel, nonce });
-            let ticket = self.waiting.asks(attempt.holder, proof, self.runtime.now());
+            let ticket = self.shared.waiting.asks(attempt.holder, proof, self.runtime.now());
             let is_queued = ticket.is_some();
-            let named = channel.take().unwrap_or_else(|| self.waiting.cannot_be_told(attempt.holder));
+            let named = channel.take().unwrap_or_else(|| self.shared.waiting.cannot_be_told(attempt.holder));
             let wait = Wait { channel: Some(named), nonce, ticket, queue_limit };
             let answer = self.ask_once(attempt, Some(wait), route).await;
             match &answer {
-                Ok(answer) => self.waiting.answered(attempt, answer, self.runtime.now()),
+                Ok(answer) => self.shared.waiting.answered(attempt, answer, self.runtime.now()),
                 // The attempt will not be given up, so remove it here.
                 Err(fault) if fault.kind != FaultKind::Passing => {
                     self.leave(attempt);
@@ -154,10 +154,10 @@ impl Client {
         let not_after = reading.latest(sent) + route.limit;
         let settles_at = reading.surely_past(not_after);
         // From here on the grant is in doubt, even if this future is dropped.
-        let sending = self.unsettled.sending(attempt.holder, route.id(), sent, settles_at);
+        let sending = self.shared.unsettled.sending(attempt.holder, route.id(), sent, settles_at);
         let call = grant_call(attempt, wait.as_ref(), Some(not_after), self.window(), self.asked(&run));
         let heard = self.call(route, &call).await?;
-        self.unsettled.answered([sending]);
+        self.shared.unsettled.answered([sending]);
         if let Some(server) = heard.as_ref().ok().and_then(time_of_grant) {
             route.endpoint.clock.note(Reading { sent, heard: self.runtime.now(), server });
         }

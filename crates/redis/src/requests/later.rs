@@ -19,7 +19,7 @@ impl Client {
     pub(crate) fn ask_again_after(&self, attempt: &Attempt, answer: &Result<HoldAnswer, Fault>) {
         if matches!(answer, Ok(HoldAnswer::NotHeld { .. })) {
             let now = self.runtime.now();
-            attempt.claim.keys().for_each(|key| self.waiting.ask_for(key, now));
+            attempt.claim.keys().for_each(|key| self.shared.waiting.ask_for(key, now));
         }
     }
 
@@ -47,7 +47,7 @@ impl Client {
 
     /// Gives an attempt up at this instant, in the background.
     pub(crate) fn give_up_later(&self, attempt: Attempt, at: Instant) {
-        if let Some(cluster) = &self.cluster {
+        if let Some(cluster) = &self.shared.cluster {
             return (cluster.0)(attempt, at);
         }
         retry_give_up(self.me.clone(), &self.runtime, attempt, at, |client, attempt| {

@@ -74,9 +74,9 @@ impl Client {
         let mut found = BTreeMap::new();
         for pattern in ScanPattern::BOTH {
             let mut by_type = true;
-            let mut cursor = b"0".to_vec();
-            loop {
-                let command = pattern.command(&cursor, prefix, by_type);
+            let mut cursor = Some(b"0".to_vec());
+            while let Some(from) = &cursor {
+                let command = pattern.command(from, prefix, by_type);
                 let heard = self.say_once(&mut route, &command, self.call_limit).await?;
                 // Servers before 6.0. Without `TYPE`, asking for a key shows that it has another
                 // type.
@@ -93,9 +93,6 @@ impl Client {
                 let states = self.inspect_each(&mut route, &keys, gone.as_deref_mut()).await?;
                 for state in states.into_iter().filter(KeyState::is_in_use) {
                     found.insert(state.key.clone(), state);
-                }
-                if next == b"0" {
-                    break;
                 }
                 cursor = next;
             }
@@ -186,8 +183,8 @@ pub(crate) fn beginning_of(key: &Key) -> Cmd {
     cmd("GETRANGE").arg(key.as_bytes()).arg(0).arg(wire::MARK.len() - 1).take()
 }
 
-/// The next cursor, and the names of this part.
-type ScanPart = (Vec<u8>, Vec<Vec<u8>>);
+/// The next cursor if this is not the last part, and the names of this part.
+type ScanPart = (Option<Vec<u8>>, Vec<Vec<u8>>);
 
 pub(crate) fn scanned(value: Value) -> Option<ScanPart> {
     let Value::Array(fields) = value else { return None };
@@ -198,6 +195,7 @@ pub(crate) fn scanned(value: Value) -> Option<ScanPart> {
         Value::BulkString(name) => Some(name),
         _ => None,
     };
+    let next = Some(next).filter(|next| next != b"0");
     Some((next, names.into_iter().map(name).collect::<Option<_>>()?))
 }
 

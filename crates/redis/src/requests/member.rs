@@ -15,7 +15,7 @@ use crate::script::{Asked, raise_call, rejoin_call, vouch_call};
 impl Client {
     /// This store, as a request needs to know it.
     pub(crate) fn asked<'a>(&self, run: &'a Run) -> Asked<'a> {
-        let is_member = self.is_member.load(Ordering::Relaxed);
+        let is_member = self.shared.is_member.load(Ordering::Relaxed);
         Asked { run: run.as_deref(), is_member, by_slot: self.is_node() }
     }
 
@@ -96,7 +96,7 @@ impl Client {
             Ok(BatchAnswer::Released { sent }) => {
                 let attempt = releases[nth - grant_count];
                 served.released[nth - grant_count] = true;
-                if let Some(settles_at) = self.unsettled.released(attempt.holder, id, sent) {
+                if let Some(settles_at) = self.shared.unsettled.released(attempt.holder, id, sent) {
                     self.give_up_later(attempt.clone(), settles_at);
                 }
             }
@@ -131,18 +131,12 @@ impl Client {
         let calls: Vec<_> = attempts.iter().map(call).collect();
         // Like a grant, each may create a holder as long as it is not answered.
         let sending =
-            |attempt: &Attempt| self.unsettled.sending(attempt.holder, route.id(), sent, settles_at);
+            |attempt: &Attempt| self.shared.unsettled.sending(attempt.holder, route.id(), sent, settles_at);
         let sendings: Vec<_> = attempts.iter().map(sending).collect();
         let heard = self.call_all(route, &calls).await?;
-        self.unsettled.answered(sendings);
-        let answers = attempts.iter().zip(heard).map(|(attempt, heard)| {
-            let answer = self.read(heard, |value| held_in(value, attempt));
-            self.ask_again_after(attempt, &answer);
-            answer
-        });
-        let mut answers: Vec<_> = answers.collect();
-        self.confirm_held(route, &mut answers).await;
-        Ok(answers)
+        self.shared.unsettled.answered(sendings);
+        let answers = attempts.iter().zip(heard);
+        Ok(answers.map(|(attempt, heard)| self.read(heard, |value| held_in(value, attempt))).collect())
     }
 
     pub(crate) async fn raise(&self, attempt: &Attempt, route: &mut Route) -> Result<RaiseAnswer, Fault> {

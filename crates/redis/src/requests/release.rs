@@ -37,7 +37,10 @@ impl Client {
             let now = self.runtime.now();
             match self.ask_in_batch(attempt, BatchKind::Release, route, now).await? {
                 BatchAnswer::Released { sent } => {
-                    return Ok((HoldAnswer::Done, self.unsettled.released(attempt.holder, route.id(), sent)));
+                    return Ok((
+                        HoldAnswer::Done,
+                        self.shared.unsettled.released(attempt.holder, route.id(), sent),
+                    ));
                 }
                 BatchAnswer::Refused(refusal) => self.is_served_singly(route, &refusal)?,
                 _ => {}
@@ -55,7 +58,7 @@ impl Client {
         let sent = self.runtime.now();
         let call = release_call(attempt, self.window(), self.asked_alone());
         let answer = self.ask(route, &call, |value| released_in(value, attempt)).await?;
-        Ok((answer, self.unsettled.released(attempt.holder, route.id(), sent)))
+        Ok((answer, self.shared.unsettled.released(attempt.holder, route.id(), sent)))
     }
 
     /// When this resolves without a fault, nothing of the attempt is left and nothing of it can

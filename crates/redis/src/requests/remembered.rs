@@ -79,15 +79,12 @@ impl Client {
         mut gone: Option<&mut Vec<Key>>,
     ) -> Result<Remembered, Fault> {
         let mut route = self.any_route().await?;
-        let (mut keys, mut cursor) = (Vec::new(), b"0".to_vec());
-        loop {
-            let scan = scan_sides(&cursor, side, prefix, SCANNED_AT_ONCE);
+        let (mut keys, mut cursor) = (Vec::new(), Some(b"0".to_vec()));
+        while let Some(from) = &cursor {
+            let scan = scan_sides(from, side, prefix, SCANNED_AT_ONCE);
             let heard = self.say_once(&mut route, &scan, self.call_limit).await?;
             let (next, names) = self.scanned(heard)?;
             keys.extend(names.iter().filter_map(|name| side.key_of(name, prefix)));
-            if next == b"0" {
-                break;
-            }
             cursor = next;
         }
         // A scan may return a key twice.

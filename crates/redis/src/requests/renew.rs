@@ -43,7 +43,12 @@ impl Client {
             Verb::Renew => self.renew(attempts, route).await,
             Verb::Rejoin => self.rejoin(attempts, route).await,
         };
-        kept.unwrap_or_else(|fault| vec![Err(fault); attempts.len()])
+        let mut answers = kept.unwrap_or_else(|fault| vec![Err(fault); attempts.len()]);
+        for (attempt, answer) in attempts.iter().zip(&answers) {
+            self.ask_again_after(attempt, answer);
+        }
+        self.confirm_held(route, &mut answers).await;
+        answers
     }
 
     async fn renew(
@@ -56,15 +61,19 @@ impl Client {
         // Redirected requests are asked elsewhere, and all others that batches left are served by
         // the script of a single request.
         let rest: Vec<_> = (0..attempts.len()).filter(|&nth| done[nth].is_none()).collect();
-        self.renew_one_by_one(attempts, &rest, &run, &mut done, route).await?;
-        let answered = attempts.iter().zip(done).map(|(attempt, answer)| {
-            let answer = answer.unwrap_or(Ok(HoldAnswer::Done));
-            self.ask_again_after(attempt, &answer);
-            answer
-        });
-        let mut answers: Vec<_> = answered.collect();
-        self.confirm_held(route, &mut answers).await;
-        Ok(answers)
+        if !rest.is_empty() {
+            let (window, asked) = (self.window(), self.asked(&run));
+            let calls: Vec<_> = rest.iter().map(|&nth| renew_call(&attempts[nth], window, asked)).collect();
+            let before = route.redirects.len();
+            let heard = self.call_all(route, &calls).await?;
+            for (place, _) in &mut route.redirects[before..] {
+                *place = rest[*place];
+            }
+            for (&nth, heard) in rest.iter().zip(heard) {
+                done[nth] = Some(self.read(heard, |value| held_in(value, &attempts[nth])));
+            }
+        }
+        Ok(done.into_iter().map(|answer| answer.unwrap_or(Ok(HoldAnswer::Done))).collect())
     }
 
     /// Extends leases without waiters to their TTLs from now, all in one round trip. The others are
@@ -130,29 +139,5 @@ impl Client {
             }
         }
         Ok(done)
-    }
-
-    async fn renew_one_by_one(
-        &self,
-        attempts: &[Attempt],
-        rest: &[usize],
-        run: &Run,
-        done: &mut [Option<Result<HoldAnswer, Fault>>],
-        route: &mut Route,
-    ) -> Result<(), Fault> {
-        if rest.is_empty() {
-            return Ok(());
-        }
-        let (window, asked) = (self.window(), self.asked(run));
-        let calls: Vec<_> = rest.iter().map(|&nth| renew_call(&attempts[nth], window, asked)).collect();
-        let before = route.redirects.len();
-        let heard = self.call_all(route, &calls).await?;
-        for (place, _) in &mut route.redirects[before..] {
-            *place = rest[*place];
-        }
-        for (&nth, heard) in rest.iter().zip(heard) {
-            done[nth] = Some(self.read(heard, |value| held_in(value, &attempts[nth])));
-        }
-        Ok(())
     }
 }

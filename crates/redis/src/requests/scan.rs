@@ -29,16 +29,14 @@ impl Client {
         let command = scan(from.to_string().as_bytes(), b"*", prefix, AT_ONCE);
         let heard = self.say_once(&mut route, &command, self.call_limit).await?;
         let (next, names) = self.scanned(heard)?;
-        let Some(next) = wire::number(&next) else {
-            return Err(self.faults.unexpected("SCAN"));
-        };
+        let number = |next: Vec<u8>| wire::number(&next).ok_or_else(|| self.faults.unexpected("SCAN"));
+        let next = next.map(number).transpose()?;
         let queues = names.iter().filter_map(|name| ScanPattern::Queues.key(name, prefix)).collect();
         let others: Vec<_> = names.iter().filter_map(|name| ScanPattern::Leases.key(name, prefix)).collect();
         let (mut found, mut commands): (Vec<Key>, u32) = (queues, 1);
         found.extend(self.locked_among(&mut route, others, &mut commands).await?);
         found.sort_unstable();
         found.dedup();
-        let next = Some(next).filter(|next| *next > 0);
         let scanned = next.map_or(ScanPage::WHOLE, thousandths);
         Ok(ScanPage::part(found, next.map(|at| ScanPosition { section: 0, at }), scanned, commands))
     }

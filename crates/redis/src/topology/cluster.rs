@@ -18,7 +18,6 @@ mod watch;
 mod way;
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -106,11 +105,5 @@ fn one_slot(claim: &Claim) -> Result<u16, Misuse> {
     match claim.keys().find(|key| slot_of(key.as_bytes()) != slot) {
         None => Ok(slot),
         Some(apart) => Err(Misuse::KeysApart { one: first.clone(), other: apart.clone() }),
-    }
-}
-
-impl fmt::Debug for Cluster {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Cluster").field(&self.seeds.name).finish()
     }
 }

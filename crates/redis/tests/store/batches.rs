@@ -1,24 +1,26 @@
 //! Batched requests: each caller gets its own answer, and a request that a batch cannot serve is
 //! sent alone.
 
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use leasehold_core::{
     AdminStore, Attempt, BreakAnswer, Fault, Fence, GrantAnswer, HoldAnswer, MemberStore as _, Owner, Store,
     Ttl, WaitMode,
 };
 use leasehold_redis::slot::{FenceKeys, slot_of};
 use leasehold_redis::{ClusterStore, RedisStore};
-use servers::{Cluster, Flavor, Proxy, Reply, Server};
+use servers::{Cluster, Flavor, Reply, Server};
 use tokio::task::JoinHandle;
 
 use crate::login::MINIMAL;
 use crate::queue::{WAIT, let_go, lock, scripts, subscribe, until, until_queued, wait_in_line};
 use crate::world::{
-    as_user, at_member, attempt, every_server, grant, granted, key, lasting, passing, runtime, store, value,
+    as_user, at_member, attempt, behind_a_proxy, every_server, grant, granted, key, lasting, passing,
+    runtime, started, store, value,
 };
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -32,33 +34,23 @@ fn fence_key(name: &str) -> String {
     String::from_utf8(FenceKeys { at_member: false, by_slot: false }.name(&key(name))).unwrap()
 }
 
-/// The answers to requests that are all made at the same time.
-async fn together<T: Send + 'static>(requests: Vec<impl Future<Output = T> + Send + 'static>) -> Vec<T> {
-    let mut tasks = Vec::new();
-    for request in requests {
-        tasks.push(tokio::spawn(request));
-    }
-    let mut all = Vec::new();
-    for task in tasks {
-        all.push(task.await.unwrap());
-    }
-    all
+/// The answers to requests about these attempts that are all made at the same time.
+async fn together<S: Clone, T: Send + 'static, Asked: Future<Output = T> + Send + 'static>(
+    store: &S,
+    attempts: &[Attempt],
+    request: impl Fn(S, Attempt) -> Asked,
+) -> Vec<T> {
+    let requests = attempts.iter().map(|attempt| request(store.clone(), attempt.clone()));
+    let tasks: Vec<_> = requests.map(tokio::spawn).collect();
+    join_all(tasks).await.into_iter().map(Result::unwrap).collect()
 }
 
 async fn grants(store: &RedisStore, attempts: &[Attempt]) -> Vec<Result<GrantAnswer, Fault>> {
-    let request = |attempt: &Attempt| {
-        let (store, attempt) = (store.clone(), attempt.clone());
-        async move { grant(&store, &attempt).await }
-    };
-    together(attempts.iter().map(request).collect()).await
+    together(store, attempts, |store, attempt| async move { grant(&store, &attempt).await }).await
 }
 
 async fn releases(store: &RedisStore, attempts: &[Attempt]) -> Vec<Result<HoldAnswer, Fault>> {
-    let request = |attempt: &Attempt| {
-        let (store, attempt) = (store.clone(), attempt.clone());
-        async move { store.release(&attempt).await }
-    };
-    together(attempts.iter().map(request).collect()).await
+    together(store, attempts, |store, attempt| async move { store.release(&attempt).await }).await
 }
 
 #[tokio::test]
@@ -366,8 +358,7 @@ async fn a_key_that_a_user_may_not_lock_leaves_the_batches_of_its_other_keys() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_grant_of_a_batch_whose_answer_is_lost_is_undone() {
     for flavor in Flavor::ALL {
-        let server = Server::start(flavor);
-        let proxy = Proxy::before(&server);
+        let (server, proxy) = behind_a_proxy(flavor);
         let store = store(&format!("{}?call-limit=300ms", proxy.url()));
         store.open().await.unwrap();
         let ours: Vec<_> = (0..20).map(|nth| attempt(&[&format!("k{nth}")])).collect();
@@ -390,8 +381,7 @@ async fn every_grant_of_a_batch_whose_answer_is_lost_is_undone() {
 /// Requests that were sent on it may still be in a buffer, and be served after the releases.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_batch_on_a_broken_connection_is_given_up_once_it_can_no_longer_be_served() {
-    let server = Server::start(Flavor::Valkey91);
-    let proxy = Proxy::before(&server);
+    let (_server, proxy) = behind_a_proxy(Flavor::Valkey91);
     let store = store(&proxy.url());
     store.open().await.unwrap();
     let ours: Vec<_> = (0..20).map(|nth| attempt(&[&format!("k{nth}")])).collect();
@@ -412,8 +402,7 @@ async fn a_batch_on_a_broken_connection_is_given_up_once_it_can_no_longer_be_ser
 
 #[tokio::test]
 async fn a_request_that_is_dropped_while_it_waits_for_others_is_never_sent() {
-    let server = Server::start(Flavor::Valkey91);
-    let store = store(&server.url());
+    let (server, store) = started(Flavor::Valkey91);
     store.open().await.unwrap();
     server.stop();
     // Three are in flight, and the others wait.
@@ -438,8 +427,7 @@ async fn a_request_that_is_dropped_while_it_waits_for_others_is_never_sent() {
 /// As in a `select!` whose other branch is busy.
 #[tokio::test]
 async fn a_caller_that_is_not_polled_holds_up_nobody() {
-    let server = Server::start(Flavor::Valkey91);
-    let store = store(&server.url());
+    let (_server, store) = started(Flavor::Valkey91);
     store.open().await.unwrap();
     let [first, second, third] = ["a", "b", "c"].map(|name| attempt(&[name]));
     let mut idle = pin!(grant(&store, &first));
@@ -487,11 +475,9 @@ async fn a_batch_in_a_cluster_is_split_by_slot_and_follows_a_moving_slot() {
         let store = ClusterStore::from_url(&cluster.url(), runtime()).unwrap();
         let names: Vec<_> = (0..60).map(|nth| format!("{{{}}}:{nth}", nth % 10)).collect();
         let many: Vec<_> = names.iter().map(|name| attempt(&[name])).collect();
-        let request = |attempt: &Attempt| {
-            let (store, attempt) = (store.clone(), attempt.clone());
-            async move { store.grant(&attempt, WaitMode::Try).await }
-        };
-        let answers = together(many.iter().map(request).collect()).await;
+        let request =
+            |store: ClusterStore, attempt| async move { store.grant(&attempt, WaitMode::Try).await };
+        let answers = together(&store, &many, request).await;
         let fences: Vec<_> = answers.into_iter().map(granted).collect();
         assert_eq!(fences.len(), 60);
         for attempt in &many {

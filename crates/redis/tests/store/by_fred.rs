@@ -8,11 +8,11 @@ use fred::prelude::{Builder, Config, ReconnectPolicy};
 use fred::types::{ClusterHash, CustomCommand, RespVersion};
 use leasehold_core::{InspectStore as _, Misuse, Store};
 use leasehold_redis::RedisStore;
-use servers::{Flavor, Proxy, Server};
+use servers::{Flavor, Server};
 
 use crate::lent::{gives_up_a_stuck_grant, it_works};
 use crate::queue::until;
-use crate::world::{attempt, grant, granted, key, passing, runtime, value};
+use crate::world::{attempt, behind_a_proxy, grant, granted, key, passing, runtime, value};
 
 /// Configured as in many applications: failures are retried soon and often. `pause` is the delay
 /// before it reconnects.
@@ -65,8 +65,7 @@ async fn a_client_of_fred_can_be_lent_and_comes_back_after_a_restart() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_in_flight_when_the_connection_breaks_is_not_sent_again() {
     for (flavor, version) in [(Flavor::Redis70, RespVersion::RESP2), (Flavor::Valkey91, RespVersion::RESP3)] {
-        let server = Server::start(flavor);
-        let proxy = Proxy::before(&server);
+        let (server, proxy) = behind_a_proxy(flavor);
         let client = client(&proxy.url(), version, 10);
         client.init().await.unwrap();
         let store = lend(&client);
@@ -98,8 +97,7 @@ async fn a_request_in_flight_when_the_connection_breaks_is_not_sent_again() {
 /// fred considers itself connected until it begins to reconnect, and queues commands until then.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_queued_without_a_connection_is_not_sent_after_its_limit() {
-    let server = Server::start(Flavor::Valkey91);
-    let proxy = Proxy::before(&server);
+    let (server, proxy) = behind_a_proxy(Flavor::Valkey91);
     let client = client(&proxy.url(), RespVersion::RESP3, 1500);
     client.init().await.unwrap();
     let store = lend(&client);

@@ -12,7 +12,7 @@ use std::slice::from_ref;
 use std::time::Duration;
 
 use crate::queue::{BOTH, WAIT};
-use crate::world::{attempt, every_server, grant, granted, key, lasting, runtime, store};
+use crate::world::{attempt, every_server, grant, granted, key, lasting, runtime, started, store};
 
 const FLAVORS: [Flavor; 3] = [Flavor::Redis62, Flavor::Redis70, Flavor::Valkey91];
 /// The first one makes the key count as contended: a batch does not look at the others.
@@ -151,8 +151,7 @@ fn write(server: &Server, strange: &[&str], name: &str) {
 #[tokio::test]
 async fn an_unknown_record_is_ignored_or_reported_at_once() {
     for flavor in FLAVORS {
-        let server = Server::start(flavor);
-        let store = store(&server.url());
+        let (server, store) = started(flavor);
         for strange in STRANGE {
             for (is_held, together) in [(false, false), (true, false), (true, true)] {
                 server.text(&["FLUSHALL"]);
@@ -199,8 +198,7 @@ fn named(states: &[KeyState]) -> Vec<(String, Option<&str>)> {
 #[tokio::test]
 async fn unreadable_data_of_one_key_does_not_hide_other_keys() {
     for flavor in FLAVORS {
-        let server = Server::start(flavor);
-        let store = store(&server.url());
+        let (server, store) = started(flavor);
         let [a, b, c] = ["a", "b", "c"].map(|name| attempt(&[name]));
         for ours in [&a, &b, &c] {
             granted(grant(&store, ours).await);

@@ -13,7 +13,7 @@ use servers::{Cluster, Flavor, Reply, Server};
 use crate::login::MINIMAL;
 use crate::queue::WAIT;
 use crate::replicas::linked;
-use crate::world::{as_user, at_member, attempt, grant, granted, key, pttl, runtime, store};
+use crate::world::{as_user, at_member, attempt, grant, granted, key, pttl, runtime, started, store};
 
 async fn diagnosed(store: &RedisStore) -> Vec<Finding> {
     let Diagnosis { findings, .. } = store.diagnose(StoreRole::Alone).await;
@@ -166,8 +166,7 @@ async fn a_pair_that_keeps_nothing_on_disk_is_unsafe_and_each_command_mends_its_
 
 #[tokio::test]
 async fn keys_without_expiry_and_foreign_keys_are_found_and_fixed() {
-    let server = Server::start(Flavor::Redis82);
-    let store = store(&server.url());
+    let (server, store) = started(Flavor::Redis82);
     let ours = attempt(&["k"]);
     granted(grant(&store, &ours).await);
     let findings = diagnosed(&store).await;
@@ -191,8 +190,7 @@ async fn keys_without_expiry_and_foreign_keys_are_found_and_fixed() {
 /// Regression: the remedy kept such a mark for a day, after which the job would have been done again.
 #[tokio::test]
 async fn the_remedy_for_a_mark_without_expiry_keeps_it_for_ever() {
-    let server = Server::start(Flavor::Redis70);
-    let store = store(&server.url());
+    let (server, store) = started(Flavor::Redis70);
     let mark = side_key(Side::Mark, &key("migrate:0042"));
     let mark = std::str::from_utf8(&mark).unwrap();
     server.text(&["SET", mark, "1700000000000000 1700000000000007 -"]);
@@ -269,8 +267,7 @@ async fn a_member_of_a_quorum_is_asked_what_a_member_needs() {
 
 #[tokio::test]
 async fn a_server_that_hangs_or_is_gone_is_named() {
-    let server = Server::start(Flavor::Redis82);
-    let store = store(&server.url());
+    let (server, store) = started(Flavor::Redis82);
     assert!(about(&diagnosed(&store).await, "reach").is_none());
     server.stop();
     found(&diagnosed(&store).await, "reach", Severity::Unsafe, &["no answer"]);

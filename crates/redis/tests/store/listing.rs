@@ -3,12 +3,11 @@
 use std::time::{Duration, Instant};
 
 use leasehold_core::{InspectStore as _, ScanPosition, Store};
-use leasehold_redis::RedisStore;
 use servers::{Flavor, Reply, Server};
 
 use crate::login::MINIMAL;
 use crate::watching::scanned;
-use crate::world::{as_user, attempt, grant, granted, key, lasting, passing, runtime, store};
+use crate::world::{as_user, attempt, grant, granted, key, lasting, passing, started, store};
 
 fn named(states: &[leasehold_core::KeyState]) -> Vec<String> {
     states.iter().map(|state| state.key.to_string()).collect()
@@ -45,8 +44,7 @@ async fn a_user_needs_two_permissions_more_and_each_that_lacks_is_named() {
 
 #[tokio::test]
 async fn a_server_that_falls_silent_on_the_way_is_a_passing_fault_soon() {
-    let server = Server::start(Flavor::Valkey91);
-    let store = RedisStore::from_url(&server.url(), runtime()).unwrap();
+    let (server, store) = started(Flavor::Valkey91);
     store.open().await.unwrap();
     server.stop();
     let begun = Instant::now();

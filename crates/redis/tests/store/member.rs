@@ -11,7 +11,7 @@ use servers::{Flavor, Reply, Server};
 
 use crate::queue::WAIT;
 use crate::replicas::pair;
-use crate::settling::arrives;
+use crate::settling::{cut_off, given_up_as_it_arrives};
 use crate::world::{
     a_minute_later, as_user, attempt, connect, granted, key, lasting, passing, runtime, store, value,
 };
@@ -183,19 +183,8 @@ async fn giving_up_waits_for_a_rejoin_that_was_cut_off_and_undoes_it() {
     let ours = proposing(&["k"]);
     granted(grant(&store, &ours).await);
     server.text(&["DEL", "k"]);
-    server.stop();
-    assert!(tokio::time::timeout(Duration::from_millis(20), rejoin(&store, &ours)).await.is_err());
-    let short = attempt(&["other"]).with_ttl(Ttl::new(Duration::from_millis(100)).unwrap());
-    passing(grant(&store, &short).await, &["no answer within 50ms"]);
-    server.cont();
-    let arriving = async {
-        tokio::time::sleep(Duration::from_millis(200)).await;
-        assert_eq!(value(&server, "k"), None, "the first release came at once");
-        arrives(&server, &ours);
-    };
-    let (given_up, ()) = tokio::join!(store.give_up(&ours), arriving);
-    given_up.unwrap();
-    assert_eq!(value(&server, "k"), None);
+    cut_off(&server, &store, rejoin(&store, &ours)).await;
+    given_up_as_it_arrives(&server, &store, &ours).await;
 }
 
 #[tokio::test]

@@ -8,14 +8,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use leasehold_core::{HoldAnswer, InspectStore as _, Store};
-use servers::{Flavor, Proxy, Server};
+use servers::{Flavor, Server};
 
-use crate::world::{attempt, grant, granted, key, passing, store};
+use crate::world::{attempt, behind_a_proxy, grant, granted, key, passing, started, store};
 
 #[tokio::test]
 async fn a_black_hole_is_left_for_a_new_connection() {
-    let server = Server::start(Flavor::Redis70);
-    let proxy = Proxy::before(&server);
+    let (_server, proxy) = behind_a_proxy(Flavor::Redis70);
     let store = store(&proxy.url());
     let ours = attempt(&["k"]);
     granted(grant(&store, &ours).await);
@@ -34,8 +33,7 @@ async fn a_black_hole_is_left_for_a_new_connection() {
 /// that timed out closed the connection, and all others failed because it was closed.
 #[tokio::test]
 async fn a_late_answer_closes_no_connection_that_still_answers_others() {
-    let server = Server::start(Flavor::Valkey91);
-    let proxy = Proxy::before(&server);
+    let (_server, proxy) = behind_a_proxy(Flavor::Valkey91);
     let store = Arc::new(store(&format!("{}?call-limit=10s", proxy.url())));
     store.inspect(&key("k")).await.unwrap();
     let inspects = || {
@@ -65,8 +63,7 @@ async fn a_late_answer_closes_no_connection_that_still_answers_others() {
 
 #[tokio::test]
 async fn a_killed_server_is_refused_in_passing_and_found_again() {
-    let server = Server::start(Flavor::Redis62);
-    let store = store(&server.url());
+    let (server, store) = started(Flavor::Redis62);
     let ours = attempt(&["k"]);
     let first = granted(grant(&store, &ours).await);
     server.kill_9();
@@ -85,8 +82,7 @@ async fn a_killed_server_is_refused_in_passing_and_found_again() {
 
 #[tokio::test]
 async fn a_restart_between_two_calls_goes_unnoticed() {
-    let server = Server::start(Flavor::Valkey91);
-    let store = store(&server.url());
+    let (server, store) = started(Flavor::Valkey91);
     store.open().await.unwrap();
     server.restart();
     tokio::time::sleep(Duration::from_millis(50)).await;

@@ -15,6 +15,11 @@ use crate::world::{attempt, grant, granted, runtime, store};
 /// notified; and enough for a busy machine.
 pub(crate) const SOON: Duration = Duration::from_secs(2);
 
+#[track_caller]
+pub(crate) fn is_soon(took: Duration, on: impl std::fmt::Display) {
+    assert!(took < SOON, "{on}: {took:?}");
+}
+
 fn urls(server: &Server) -> [String; 2] {
     BOTH.map(|protocol| format!("{}?protocol={protocol}", server.url()))
 }
@@ -145,8 +150,7 @@ async fn a_process_that_dies_in_the_queue_does_not_delay_the_next() {
         dying.abort();
         drop(there);
         until("its channel is gone", SOON, || subscribed(&server) == 1).await;
-        let took = hand_over(&here, &holder, waiting).await;
-        assert!(took < SOON, "{took:?}");
+        is_soon(hand_over(&here, &holder, waiting).await, "");
         let_go(&here, &next).await;
         assert_eq!(left_behind(&server), [""; 0]);
     }

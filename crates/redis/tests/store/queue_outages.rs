@@ -11,8 +11,8 @@ use crate::queue::{
     BOTH, WAIT, channels, give_up, hand_over, left_behind, let_go, lock, subscribe, subscribed, until,
     until_queued, until_subscribed_again, wait, wait_in_line, waits,
 };
-use crate::queue_order::SOON;
-use crate::world::{attempt, grant, granted, key, lasting, runtime, store};
+use crate::queue_order::{SOON, is_soon};
+use crate::world::{attempt, behind_a_proxy, grant, granted, key, lasting, runtime, store};
 
 fn through(proxy: &Proxy, protocol: &str) -> RedisStore {
     store(&format!("{}?protocol={protocol}", proxy.url()))
@@ -31,8 +31,7 @@ struct Scene {
 
 impl Scene {
     async fn new(flavor: Flavor, protocol: &str) -> Self {
-        let server = Server::start(flavor);
-        let proxy = Proxy::before(&server);
+        let (server, proxy) = behind_a_proxy(flavor);
         let (here, there) = (store(&server.url()), through(&proxy, protocol));
         let [holder, first, second] = [(); 3].map(|()| attempt(&["k"]));
         subscribe(&here).await;
@@ -58,14 +57,12 @@ async fn a_waiter_whose_connection_is_cut_subscribes_again_and_keeps_its_place()
         for _ in 0..3 {
             let before = channels(&scene.server);
             scene.proxy.cut();
-            let took = until_subscribed_again(&scene.server, &before, Duration::from_secs(5)).await;
-            assert!(took < SOON, "{protocol}: {took:?}");
+            is_soon(until_subscribed_again(&scene.server, &before, Duration::from_secs(5)).await, protocol);
         }
         // Its repeated request puts the new channel into the queue.
         tokio::time::sleep(Duration::from_millis(50)).await;
         until_queued(&scene.server, &[&scene.first, &scene.second]).await;
-        let took = scene.hand_over(first).await;
-        assert!(took < SOON, "{protocol}: {took:?}");
+        is_soon(scene.hand_over(first).await, protocol);
         assert!(!second.is_finished());
         let_go(&scene.there, &scene.first).await;
         second.await.unwrap();
@@ -82,12 +79,10 @@ async fn a_waiter_that_was_away_when_its_turn_came_is_next() {
         scene.proxy.black_hole();
         scene.proxy.cut();
         until("it is gone", SOON, || subscribed(&scene.server) == 1).await;
-        let took = scene.hand_over(second).await;
-        assert!(took < SOON, "{protocol}: {took:?}");
+        is_soon(scene.hand_over(second).await, protocol);
         scene.proxy.heal();
         until_queued(&scene.server, &[&scene.first]).await;
-        let took = hand_over(&scene.here, &scene.second, first).await;
-        assert!(took < SOON, "{protocol}: {took:?}");
+        is_soon(hand_over(&scene.here, &scene.second, first).await, protocol);
     }
 }
 
@@ -144,8 +139,7 @@ async fn a_dead_connection_is_noticed_while_all_wait() {
         scene.proxy.heal();
         until_subscribed_again(&scene.server, &before, Duration::from_secs(9)).await;
         tokio::time::sleep(Duration::from_millis(50)).await;
-        let took = scene.hand_over(first).await;
-        assert!(took < SOON, "{protocol}: {took:?}");
+        is_soon(scene.hand_over(first).await, protocol);
         let_go(&scene.there, &scene.first).await;
         second.await.unwrap();
     }
@@ -164,8 +158,7 @@ async fn the_second_connection_does_not_die_unnoticed() {
     server.text(&["CLIENT", "KILL", "TYPE", "pubsub"]);
     until_subscribed_again(&server, &before, SOON).await;
     tokio::time::sleep(Duration::from_millis(50)).await;
-    let took = hand_over(&store, &holder, waiting).await;
-    assert!(took < SOON, "{took:?}");
+    is_soon(hand_over(&store, &holder, waiting).await, "");
     assert_eq!(store.inspect(&key("k")).await.unwrap().holders.len(), 1);
 }
 
@@ -173,8 +166,7 @@ async fn the_second_connection_does_not_die_unnoticed() {
 /// of all later PINGs. Behind a slow network, the connections were replaced twice a second.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_waiter_with_a_short_ttl_leaves_no_short_limit_behind() {
-    let server = Server::start(Flavor::Redis82);
-    let proxy = Proxy::before(&server);
+    let (server, proxy) = behind_a_proxy(Flavor::Redis82);
     let (here, there) = (store(&server.url()), through(&proxy, "resp2"));
     granted(grant(&here, &attempt(&["k"])).await);
     // Its calls may take 100 ms.
@@ -198,8 +190,7 @@ async fn a_waiter_with_a_short_ttl_leaves_no_short_limit_behind() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_lease_of_a_push_that_was_delayed_began_before_it_was_handed_over() {
     for protocol in BOTH {
-        let server = Server::start(Flavor::Redis82);
-        let proxy = Proxy::before(&server);
+        let (server, proxy) = behind_a_proxy(Flavor::Redis82);
         // A PING every two seconds, with the same time limit.
         let (here, there) =
             (store(&server.url()), store(&format!("{}?protocol={protocol}&call-limit=2s", proxy.url())));
@@ -238,8 +229,7 @@ async fn the_lease_of_a_push_that_was_delayed_began_before_it_was_handed_over() 
 /// refused. The caller of a refused request gives nothing up, so it was handed the lock in vain.
 #[tokio::test]
 async fn a_waiter_that_is_refused_while_it_subscribes_is_not_in_the_queue() {
-    let server = Server::start(Flavor::Valkey91);
-    let proxy = Proxy::before(&server);
+    let (server, proxy) = behind_a_proxy(Flavor::Valkey91);
     let (here, there) = (store(&server.url()), through(&proxy, "resp3"));
     granted(grant(&here, &attempt(&["k"])).await);
     grant(&there, &attempt(&["k"])).await.unwrap();
@@ -259,8 +249,7 @@ async fn a_waiter_that_is_refused_while_it_subscribes_is_not_in_the_queue() {
 /// distance; then all waiters of the process polled.
 #[tokio::test]
 async fn the_second_connection_of_resp2_may_take_as_long_as_the_first() {
-    let server = Server::start(Flavor::Redis82);
-    let proxy = Proxy::before(&server);
+    let (server, proxy) = behind_a_proxy(Flavor::Redis82);
     let (here, there) =
         (store(&server.url()), store(&format!("{}?protocol=resp2&call-limit=1s", proxy.url())));
     granted(grant(&here, &attempt(&["k"])).await);
@@ -277,8 +266,7 @@ async fn the_second_connection_of_resp2_may_take_as_long_as_the_first() {
 #[tokio::test]
 async fn of_many_that_ask_at_once_few_are_in_flight() {
     const IN_FLIGHT: u64 = 256;
-    let server = Server::start(Flavor::Redis82);
-    let proxy = Proxy::before(&server);
+    let (server, proxy) = behind_a_proxy(Flavor::Redis82);
     let store = store(&format!("{}?call-limit=7s", proxy.url()));
     let holder = attempt(&["k"]);
     granted(grant(&store, &holder).await);

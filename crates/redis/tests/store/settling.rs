@@ -6,60 +6,59 @@ use std::time::{Duration, Instant};
 
 use leasehold_core::{Attempt, HoldAnswer, Store};
 use leasehold_redis::RedisStore;
-use servers::{Flavor, Proxy, Server};
+use servers::{Flavor, Server};
 
-use crate::queue::give_up;
-use crate::world::{attempt, grant, granted, passing, store, value};
+use crate::queue::{give_up, ttl};
+use crate::world::{attempt, behind_a_proxy, grant, granted, passing, started, store, value};
 
-/// The request is in the stopped server's socket, on a connection that was dropped.
+/// Asks while the server is silent, and gives up while it falls silent no more after so many ms: nothing
+/// of the attempt may come there then or later.
+async fn leaves_nothing(
+    server: &Server,
+    store: &RedisStore,
+    silence: impl Fn(),
+    after: u64,
+    end_silence: impl Fn(),
+) {
+    let ours = attempt(&["k"]);
+    silence();
+    passing(grant(store, &ours).await, &["no answer"]);
+    let ending = async {
+        tokio::time::sleep(Duration::from_millis(after)).await;
+        end_silence();
+    };
+    tokio::join!(give_up(store, &ours), ending);
+    assert_eq!(value(server, "k"), None, "after {after} ms");
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(value(server, "k"), None, "after {after} ms");
+}
+
+/// The request is in the stopped server's socket, on a connection that was dropped. The server
+/// continues sometimes before the not-after, sometimes after it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_grant_stuck_in_a_stopped_server_leaves_nothing_once_it_was_given_up() {
-    let server = Server::start(Flavor::Redis82);
-    let store = store(&server.url());
+    let (server, store) = started(Flavor::Redis82);
     store.open().await.unwrap();
     for round in 0..10 {
-        let ours = attempt(&["k"]);
-        server.stop();
-        passing(grant(&store, &ours).await, &["no answer"]);
-        // The server continues sometimes before the not-after, sometimes after it.
-        let going_on = async {
-            tokio::time::sleep(Duration::from_millis(20 * round)).await;
-            server.cont();
-        };
-        tokio::join!(give_up(&store, &ours), going_on);
-        assert_eq!(value(&server, "k"), None, "round {round}");
-        tokio::time::sleep(Duration::from_millis(100)).await;
-        assert_eq!(value(&server, "k"), None, "round {round}");
+        leaves_nothing(&server, &store, || server.stop(), 20 * round, || server.cont()).await;
     }
 }
 
 /// Here the network delays the request for an arbitrary time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_grant_stuck_in_the_network_leaves_nothing_once_it_was_given_up() {
-    let server = Server::start(Flavor::Valkey91);
-    let proxy = Proxy::before(&server);
+    let (server, proxy) = behind_a_proxy(Flavor::Valkey91);
     let store = store(&format!("{}?call-limit=300ms", proxy.url()));
     store.open().await.unwrap();
     for wait in [0, 50, 100, 200, 400] {
-        let ours = attempt(&["k"]);
-        proxy.black_hole();
-        passing(grant(&store, &ours).await, &["no answer"]);
-        let healing = async {
-            tokio::time::sleep(Duration::from_millis(wait)).await;
-            proxy.heal();
-        };
-        tokio::join!(give_up(&store, &ours), healing);
-        assert_eq!(value(&server, "k"), None);
-        tokio::time::sleep(Duration::from_millis(100)).await;
-        assert_eq!(value(&server, "k"), None);
+        leaves_nothing(&server, &store, || proxy.black_hole(), wait, || proxy.heal()).await;
     }
 }
 
 #[tokio::test]
 async fn a_grant_that_was_cancelled_is_undone_by_the_release_behind_it() {
     for flavor in [Flavor::Redis62, Flavor::Valkey91] {
-        let server = Server::start(flavor);
-        let store = store(&server.url());
+        let (server, store) = started(flavor);
         store.open().await.unwrap();
         for polls in 0..20 {
             let ours = attempt(&["k"]);
@@ -82,39 +81,42 @@ async fn a_grant_that_was_cancelled_is_undone_by_the_release_behind_it() {
     }
 }
 
-/// Sends a grant, cancels it, and lets another call with a short limit drop the connection. The
-/// grant may still be executed within almost half a second.
-async fn cut_off(server: &Server, store: &RedisStore, ours: &Attempt) {
+/// Sends a request that may create a holder, cancels it, and lets another call with a short limit drop
+/// the connection. The request may still be executed within almost half a second.
+pub(crate) async fn cut_off<T>(server: &Server, store: &RedisStore, request: impl Future<Output = T>) {
     server.stop();
-    let sent = tokio::time::timeout(Duration::from_millis(20), grant(store, ours)).await;
-    assert!(sent.is_err());
-    let short = attempt(&["other"]).with_ttl(Duration::from_millis(100).try_into().unwrap());
+    assert!(tokio::time::timeout(Duration::from_millis(20), request).await.is_err());
+    let short = attempt(&["other"]).with_ttl(ttl(100));
     passing(grant(store, &short).await, &["no answer within 50ms"]);
     server.cont();
 }
 
 /// Executes the request as if it arrived late, now.
-pub(crate) fn arrives(server: &Server, ours: &Attempt) {
+fn arrives(server: &Server, ours: &Attempt) {
     server.text(&["SET", "k", &format!("lh1-{}.7", ours.holder.digits()), "PX", "60000"]);
+}
+
+/// Gives up an attempt whose request arrives meanwhile.
+pub(crate) async fn given_up_as_it_arrives(server: &Server, store: &RedisStore, ours: &Attempt) {
+    let arriving = async {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        assert_eq!(value(server, "k"), None, "the first release came at once");
+        arrives(server, ours);
+    };
+    let (given_up, ()) = tokio::join!(store.give_up(ours), arriving);
+    given_up.unwrap();
+    assert_eq!(value(server, "k"), None);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn giving_up_waits_for_a_grant_that_was_cut_off_and_undoes_it() {
-    let server = Server::start(Flavor::Redis70);
-    let store = store(&server.url());
+    let (server, store) = started(Flavor::Redis70);
     store.open().await.unwrap();
     let ours = attempt(&["k"]);
-    cut_off(&server, &store, &ours).await;
+    cut_off(&server, &store, grant(&store, &ours)).await;
     let began = Instant::now();
-    let arriving = async {
-        tokio::time::sleep(Duration::from_millis(200)).await;
-        assert_eq!(value(&server, "k"), None, "the first release came at once");
-        arrives(&server, &ours);
-    };
-    let (given_up, ()) = tokio::join!(store.give_up(&ours), arriving);
-    given_up.unwrap();
+    given_up_as_it_arrives(&server, &store, &ours).await;
     assert!(began.elapsed() < Duration::from_millis(700));
-    assert_eq!(value(&server, "k"), None);
     let began = Instant::now();
     store.give_up(&ours).await.unwrap();
     assert!(began.elapsed() < Duration::from_millis(100), "it has settled");
@@ -122,11 +124,10 @@ async fn giving_up_waits_for_a_grant_that_was_cut_off_and_undoes_it() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_release_answers_at_once_and_comes_again_by_itself() {
-    let server = Server::start(Flavor::Redis82);
-    let store = store(&server.url());
+    let (server, store) = started(Flavor::Redis82);
     store.open().await.unwrap();
     let ours = attempt(&["k"]);
-    cut_off(&server, &store, &ours).await;
+    cut_off(&server, &store, grant(&store, &ours)).await;
     let began = Instant::now();
     store.release(&ours).await.unwrap();
     assert!(began.elapsed() < Duration::from_millis(200));
@@ -137,8 +138,7 @@ async fn a_release_answers_at_once_and_comes_again_by_itself() {
 
 #[tokio::test]
 async fn a_lease_that_was_answered_is_released_once() {
-    let server = Server::start(Flavor::Valkey91);
-    let store = store(&server.url());
+    let (server, store) = started(Flavor::Valkey91);
     let ours = attempt(&["k"]);
     granted(grant(&store, &ours).await);
     assert_eq!(store.release(&ours).await, Ok(HoldAnswer::Done));

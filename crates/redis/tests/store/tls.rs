@@ -11,35 +11,42 @@ use tempfile::TempDir;
 
 use crate::world::{attempt, grant, granted, lasting, passing, store};
 
+/// An authority, in a directory of its own.
 pub(crate) struct Authority {
+    directory: TempDir,
     issuer: CertifiedIssuer<'static, KeyPair>,
     pub(crate) pem: PathBuf,
 }
 
 impl Authority {
-    pub(crate) fn new(directory: &Path, name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
+        let directory = TempDir::new().unwrap();
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.distinguished_name.push(DnType::CommonName, name);
         let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
-        let pem = directory.join(format!("{name}.pem"));
+        let pem = directory.path().join("authority.pem");
         fs::write(&pem, issuer.pem()).unwrap();
-        Self { issuer, pem }
+        Self { directory, issuer, pem }
     }
 
-    pub(crate) fn certify(&self, directory: &Path, host: &str, expired: bool) -> TlsFiles {
-        self.certify_as(directory, "server", host, expired)
+    /// A file in its directory.
+    fn file(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.directory.path().join(name)
     }
 
-    pub(crate) fn certify_as(&self, directory: &Path, whose: &str, host: &str, expired: bool) -> TlsFiles {
+    pub(crate) fn certify(&self, host: &str) -> TlsFiles {
+        self.certify_as("server", host, false)
+    }
+
+    fn certify_as(&self, whose: &str, host: &str, expired: bool) -> TlsFiles {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new([host.to_owned()]).unwrap();
         params.distinguished_name.push(DnType::CommonName, host);
         if expired {
             params.not_after = date_time_ymd(2020, 1, 1);
         }
-        let files =
-            TlsFiles::new(directory.join(format!("{whose}.pem")), directory.join(format!("{whose}.key")));
+        let files = TlsFiles::new(self.file(format!("{whose}.pem")), self.file(format!("{whose}.key")));
         fs::write(&files.certificate, params.signed_by(&key, &self.issuer).unwrap().pem()).unwrap();
         fs::write(&files.key, key.serialize_pem()).unwrap();
         fs::set_permissions(&files.key, fs::Permissions::from_mode(0o600)).unwrap();
@@ -53,10 +60,9 @@ fn url(server: &Server, host: &str, authority: &Authority) -> String {
 
 #[tokio::test]
 async fn the_right_authority_is_trusted_and_another_is_not() {
-    let directory = TempDir::new().unwrap();
-    let authority = Authority::new(directory.path(), "right");
-    let other = Authority::new(directory.path(), "other");
-    let files = authority.certify(directory.path(), "127.0.0.1", false);
+    let authority = Authority::new("right");
+    let other = Authority::new("other");
+    let files = authority.certify("127.0.0.1");
     let server = Server::setup(Flavor::Redis70).tls(files).start();
 
     let trusting = store(&url(&server, "127.0.0.1", &authority));
@@ -71,9 +77,9 @@ async fn the_right_authority_is_trusted_and_another_is_not() {
     let system = store(&server.url()).open().await;
     lasting(system, &["authority"]);
     lasting(store(&url(&server, "localhost", &authority)).open().await, &["certificate", "localhost"]);
-    let nowhere = format!("{}?ca={}/none.pem", server.url(), directory.path().display());
+    let nowhere = format!("{}?ca={}", server.url(), authority.file("none.pem").display());
     lasting(store(&nowhere).open().await, &["none.pem"]);
-    let empty = directory.path().join("empty.pem");
+    let empty = authority.file("empty.pem");
     fs::write(&empty, "").unwrap();
     lasting(store(&format!("{}?ca={}", server.url(), empty.display())).open().await, &["no certificate"]);
     // Without TLS the server only closes the connection, which may have any cause.
@@ -82,17 +88,15 @@ async fn the_right_authority_is_trusted_and_another_is_not() {
 
 #[tokio::test]
 async fn an_expired_certificate_is_refused_by_name() {
-    let directory = TempDir::new().unwrap();
-    let authority = Authority::new(directory.path(), "right");
-    let files = authority.certify(directory.path(), "127.0.0.1", true);
+    let authority = Authority::new("right");
+    let files = authority.certify_as("server", "127.0.0.1", true);
     let server = Server::setup(Flavor::Redis70).tls(files).start();
     lasting(store(&url(&server, "127.0.0.1", &authority)).open().await, &["certificate", "expired"]);
 }
 
 #[tokio::test]
 async fn a_server_without_tls_is_not_spoken_to_plainly() {
-    let directory = TempDir::new().unwrap();
-    let authority = Authority::new(directory.path(), "right");
+    let authority = Authority::new("right");
     let server = Server::start(Flavor::Valkey91);
     let refused = store(&url(&server, "127.0.0.1", &authority)).open().await.unwrap_err();
     assert!(refused.to_string().contains("a server without TLS never answers"), "{refused}");
@@ -105,13 +109,11 @@ fn showing(files: &TlsFiles) -> String {
 
 #[tokio::test]
 async fn a_server_that_asks_for_a_certificate_is_shown_one() {
-    let directory = TempDir::new().unwrap();
-    let here = directory.path();
-    let authority = Authority::new(here, "right");
-    let other = Authority::new(here, "other");
-    let files = authority.certify(here, "127.0.0.1", false).client_authority(&authority.pem);
+    let authority = Authority::new("right");
+    let other = Authority::new("other");
+    let files = authority.certify("127.0.0.1").client_authority(&authority.pem);
     let server = Server::setup(Flavor::Redis70).tls(files).start();
-    let client = authority.certify_as(here, "client", "web-3", false);
+    let client = authority.certify_as("client", "web-3", false);
     let url = url(&server, "127.0.0.1", &authority);
 
     for protocol in ["resp2", "resp3"] {
@@ -124,10 +126,10 @@ async fn a_server_that_asks_for_a_certificate_is_shown_one() {
 
         let nobody = store(&format!("{url}{query}")).open().await;
         lasting(nobody, &["client certificate", "cert=FILE"]);
-        let stranger = other.certify_as(here, "stranger", "web-3", false);
+        let stranger = other.certify_as("stranger", "web-3", false);
         let stranger = store(&format!("{url}{}{query}", showing(&stranger))).open().await;
         lasting(stranger, &["client certificate", "authority"]);
-        let expired = authority.certify_as(here, "expired", "web-3", true);
+        let expired = authority.certify_as("expired", "web-3", true);
         let expired = store(&format!("{url}{}{query}", showing(&expired))).open().await;
         lasting(expired, &["client certificate", "expired"]);
     }
@@ -135,16 +137,14 @@ async fn a_server_that_asks_for_a_certificate_is_shown_one() {
 
 #[tokio::test]
 async fn a_client_certificate_that_cannot_be_used_is_named_before_anything_is_sent() {
-    let directory = TempDir::new().unwrap();
-    let here = directory.path();
-    let authority = Authority::new(here, "right");
-    let one = authority.certify_as(here, "one", "web-3", false);
-    let other = authority.certify_as(here, "other", "web-3", false);
+    let authority = Authority::new("right");
+    let one = authority.certify_as("one", "web-3", false);
+    let other = authority.certify_as("other", "web-3", false);
     let url = format!("rediss://127.0.0.1:1?ca={}", authority.pem.display());
     let with = |certificate: &Path, key: &Path| {
         store(&format!("{url}&cert={}&key={}", certificate.display(), key.display()))
     };
-    lasting(with(&here.join("none"), &one.key).open().await, &["cert=", "none"]);
+    lasting(with(&authority.file("none"), &one.key).open().await, &["cert=", "none"]);
     lasting(with(&one.key, &one.key).open().await, &["cert=", "no certificate"]);
     lasting(with(&one.certificate, &one.certificate).open().await, &["key=", "others can read", "chmod 600"]);
     fs::set_permissions(&one.certificate, fs::Permissions::from_mode(0o600)).unwrap();
@@ -156,11 +156,9 @@ async fn a_client_certificate_that_cannot_be_used_is_named_before_anything_is_se
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sentinels_and_their_servers_are_both_spoken_to_by_tls_alone() {
-    let directory = TempDir::new().unwrap();
-    let here = directory.path();
-    let authority = Authority::new(here, "right");
-    let files = authority.certify(here, "127.0.0.1", false).client_authority(&authority.pem);
-    let client = authority.certify_as(here, "client", "web-3", false);
+    let authority = Authority::new("right");
+    let files = authority.certify("127.0.0.1").client_authority(&authority.pem);
+    let client = authority.certify_as("client", "web-3", false);
     let setup = || Server::setup(Flavor::Redis70).tls(files.clone());
     let watched = Watched::with(setup(), setup());
     let ca = |pem: &Path| format!("{}?ca={}", watched.url(), pem.display());
@@ -169,7 +167,7 @@ async fn sentinels_and_their_servers_are_both_spoken_to_by_tls_alone() {
     granted(grant(&ours, &holder).await);
     ours.release(&holder).await.unwrap();
 
-    let other = Authority::new(here, "other");
+    let other = Authority::new("other");
     let untrusted = store(&format!("{}{}", ca(&other.pem), showing(&client))).open().await;
     lasting(untrusted, &[&watched.sentinels[0].port().to_string(), "authority", "not trusted"]);
     lasting(

@@ -10,7 +10,7 @@ use servers::{Connection, Flavor, Reply, Server};
 use crate::login::MINIMAL;
 use crate::queue::WAIT;
 use crate::world::{
-    as_user, ask, attempt, claiming, connect, every_server, grant, granted, key, pttl, store, value,
+    as_user, ask, attempt, claiming, connect, every_server, grant, granted, key, pttl, started, value,
 };
 
 const HOLDERS: &str = "leasehold:h{1ps}invoice:42";
@@ -70,8 +70,7 @@ async fn shares_are_stored_in_these_bytes_and_the_marker_ends_with_the_last_shar
 async fn an_older_build_takes_a_marker_for_somebody_elses_lock_and_finds_the_waiters_that_it_knows() {
     const LEASE: &str = "^lh1[-+?](%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x)(.?)";
     const WAITER: &str = "^(%d+) (%d+) ([01]) ([^ ]*)(.*)$";
-    let server = Server::start(Flavor::Valkey91);
-    let store = store(&server.url());
+    let (server, store) = started(Flavor::Valkey91);
     let matches = |text: &str, pattern: &str| {
         let found = "return string.find(ARGV[1], ARGV[2]) and 1 or 0";
         server.text(&["EVAL", found, "0", text, pattern]).as_integer() == Some(1)

@@ -1,9 +1,9 @@
 //! Scanning a server repeatedly, with few commands.
 
 use leasehold_core::{InspectStore, Key, ScanPosition};
-use servers::{Flavor, Server};
+use servers::Flavor;
 
-use crate::world::{attempt, grant, granted, key, store};
+use crate::world::{attempt, grant, granted, key, started};
 
 /// The keys in use that a scan finds, and the number of commands.
 pub(crate) async fn scanned(store: &impl InspectStore, prefix: &[u8]) -> (Vec<Key>, u32) {
@@ -22,8 +22,7 @@ pub(crate) async fn scanned(store: &impl InspectStore, prefix: &[u8]) -> (Vec<Ke
 /// Nothing shows by its name that it is a lock, so each string is looked at.
 #[tokio::test]
 async fn other_programs_strings_cost_a_thousandth_of_a_command_each_and_are_not_shown() {
-    let server = Server::start(Flavor::Valkey91);
-    let store = store(&server.url());
+    let (server, store) = started(Flavor::Valkey91);
     for n in 0..3000 {
         server.text(&["SET", &format!("theirs:{n}"), "lh"]);
     }
@@ -35,8 +34,7 @@ async fn other_programs_strings_cost_a_thousandth_of_a_command_each_and_are_not_
 
 #[tokio::test]
 async fn many_keys_are_inspected_by_one_command() {
-    let server = Server::start(Flavor::Redis62);
-    let store = store(&server.url());
+    let (server, store) = started(Flavor::Redis62);
     let names: Vec<_> = (0..100).map(|n| format!("k:{n:02}")).collect();
     let held: Vec<_> = names[..98].iter().map(String::as_str).collect();
     granted(grant(&store, &attempt(&held)).await);

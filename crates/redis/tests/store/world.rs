@@ -11,7 +11,7 @@ use leasehold_core::{
 use leasehold_redis::RedisStore;
 use leasehold_redis::script::{call_for, decode};
 use redis::aio::MultiplexedConnection;
-use servers::{Flavor, Reply, Server};
+use servers::{Flavor, Proxy, Reply, Server};
 
 /// Tokio's timers on the standard library's clock: no test sleeps through a suspend.
 #[derive(Debug)]
@@ -59,13 +59,26 @@ pub(crate) fn as_user(server: &Server, user: &str) -> String {
     format!("redis://{user}:secret@127.0.0.1:{}", server.port())
 }
 
+/// A new server, with a store on it.
+pub(crate) fn started(flavor: Flavor) -> (Server, RedisStore) {
+    let server = Server::start(flavor);
+    let store = store(&server.url());
+    (server, store)
+}
+
 /// Each server of the tests, newly started, with a store on it.
 pub(crate) fn every_server() -> impl Iterator<Item = (Flavor, Server, RedisStore)> {
     Flavor::ALL.into_iter().map(|flavor| {
-        let server = Server::start(flavor);
-        let store = store(&server.url());
+        let (server, store) = started(flavor);
         (flavor, server, store)
     })
+}
+
+/// A new server, and a proxy in front of it.
+pub(crate) fn behind_a_proxy(flavor: Flavor) -> (Server, Proxy) {
+    let server = Server::start(flavor);
+    let proxy = Proxy::before(&server);
+    (server, proxy)
 }
 
 /// A connection of another program.

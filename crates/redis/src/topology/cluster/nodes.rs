@@ -58,10 +58,7 @@ impl Cluster {
 
     /// Why this process cannot be notified by some node, if so.
     pub(super) fn push_unavailable(&self) -> Option<Fault> {
-        self.known().clients.values().find_map(|client| match &client.source {
-            Source::Ours(link) => link.push_health.push_unavailable(),
-            Source::Lent { .. } => None,
-        })
+        self.known().clients.values().find_map(|client| client.push_unavailable())
     }
 }
 

@@ -6,7 +6,7 @@
 //! request. A caller that finds a node abstaining starts the quarantine of all its slots, so that
 //! they are ready together.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use leasehold_core::{Attempt, Fault, FaultKind, Ttl};
 
@@ -45,11 +45,6 @@ impl Cluster {
 
     /// The smallest run of its known nodes: two URLs of one cluster soon know the same nodes.
     pub(super) fn identity(&self) -> Option<Arc<str>> {
-        let known = self.known();
-        let runs = known
-            .clients
-            .values()
-            .filter_map(|client| client.identity.lock().unwrap_or_else(PoisonError::into_inner).clone());
-        runs.min()
+        self.known().clients.values().filter_map(|client| client.identity()).min()
     }
 }

@@ -1,5 +1,6 @@
 //! Requests to one sentinel.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -151,18 +152,21 @@ fn place_of(answer: &Value) -> Option<ServerAddr> {
     Some(ServerAddr::Tcp { host: host.to_owned(), port: port.parse().ok()? })
 }
 
-/// Each master is a list of fields: name, value, name, value.
 fn names_of(masters: &Value) -> Vec<String> {
     let Value::Array(masters) = masters else { return Vec::new() };
-    let name = |master: &Value| {
-        let Value::Array(fields) = master else { return None };
-        let is_name = |field: &Value| matches!(field, Value::BulkString(name) if name == b"name");
-        match fields.get(fields.iter().position(is_name)? + 1)? {
-            Value::BulkString(name) => Some(
-                String::from_utf8_lossy(&name[..name.len().min(LONGEST_HOST)]).escape_debug().to_string(),
-            ),
-            _ => None,
-        }
+    let name = |master| {
+        let name = *fields_of(master)?.get(&b"name"[..])?;
+        Some(String::from_utf8_lossy(&name[..name.len().min(LONGEST_HOST)]).escape_debug().to_string())
     };
     masters.iter().filter_map(name).take(SHOWN).collect()
+}
+
+/// The fields of a master, which are a list: name, value, name, value.
+pub(super) fn fields_of<'a>(master: &'a Value) -> Option<BTreeMap<&'a [u8], &'a [u8]>> {
+    let Value::Array(fields) = master else { return None };
+    let text = |field: &'a Value| match field {
+        Value::BulkString(text) => Some(text.as_slice()),
+        _ => None,
+    };
+    fields.chunks_exact(2).map(|pair| Some((text(&pair[0])?, text(&pair[1])?))).collect()
 }

@@ -1,6 +1,5 @@
 //! The state of the master as each sentinel sees it, for a diagnosis.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,6 +7,7 @@ use leasehold_core::{Fault, Runtime};
 use redis::{Value, cmd};
 
 use super::Sentinels;
+use super::asking::fields_of;
 use crate::address::server::{SENTINEL_PORT as PORT, ServerAddr};
 
 /// Nobody waits for a lock meanwhile.
@@ -66,19 +66,12 @@ fn host_of(addr: &ServerAddr) -> String {
     }
 }
 
-/// A list of fields: name, value, name, value.
 fn state_of(answer: &Value) -> Option<State> {
-    let Value::Array(fields) = answer else { return None };
-    let text = |field: &Value| match field {
-        Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
-        _ => None,
-    };
-    let fields: Vec<_> = fields.iter().map(text).collect::<Option<_>>()?;
-    let fields: BTreeMap<_, _> =
-        fields.chunks_exact(2).map(|pair| (pair[0].as_str(), pair[1].as_str())).collect();
-    let number = |name| fields.get(name).and_then(|value| value.parse::<u64>().ok());
+    let fields = fields_of(answer)?;
+    let text = |name: &str| fields.get(name.as_bytes()).map(|text| String::from_utf8_lossy(text));
+    let number = |name| text(name)?.parse().ok();
     Some(State {
-        master: format!("{}:{}", fields.get("ip")?, fields.get("port")?),
+        master: format!("{}:{}", text("ip")?, text("port")?),
         others: number("num-other-sentinels")?,
         quorum: number("quorum")?,
         down_after: Duration::from_millis(number("down-after-milliseconds")?),

@@ -5,7 +5,6 @@ use std::path::Path;
 use leasehold_core::{Fault, HoldAnswer, Store, WaitMode};
 use leasehold_redis::ClusterStore;
 use servers::{Cluster, Flavor, Reply, TlsFiles};
-use tempfile::TempDir;
 
 use crate::tls::Authority;
 use crate::world::{attempt, granted, lasting, runtime};
@@ -40,10 +39,8 @@ async fn take_and_release(store: &ClusterStore, name: &str) -> Result<(), Fault>
 
 #[tokio::test]
 async fn every_node_is_spoken_to_by_tls_and_must_show_its_name() {
-    let directory = TempDir::new().unwrap();
-    let here = directory.path();
-    let (authority, other) = (Authority::new(here, "right"), Authority::new(here, "other"));
-    let files = authority.certify(here, "127.0.0.1", false);
+    let (authority, other) = (Authority::new("right"), Authority::new("other"));
+    let files = authority.certify("127.0.0.1");
     let cluster = cluster(&files, &authority, None);
     let ours = store(&cluster, &authority.pem);
     ours.open().await.unwrap();
@@ -69,10 +66,8 @@ async fn every_node_is_spoken_to_by_tls_and_must_show_its_name() {
 /// other nodes for the names that it announces.
 #[tokio::test]
 async fn a_node_that_is_named_by_another_is_checked_by_that_name() {
-    let directory = TempDir::new().unwrap();
-    let here = directory.path();
-    let authority = Authority::new(here, "right");
-    let files = authority.certify(here, "127.0.0.1", false);
+    let authority = Authority::new("right");
+    let files = authority.certify("127.0.0.1");
     let cluster = cluster(&files, &authority, Some("localhost"));
     let fault = store(&cluster, &authority.pem).open().await;
     lasting(fault, &["certificate", "localhost"]);
