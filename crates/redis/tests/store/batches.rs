@@ -14,10 +14,9 @@ use leasehold_core::{
 use leasehold_redis::slot::{FenceKeys, slot_of};
 use leasehold_redis::{ClusterStore, RedisStore};
 use servers::{Cluster, Flavor, Reply, Server};
-use tokio::task::JoinHandle;
 
 use crate::login::MINIMAL;
-use crate::queue::{WAIT, let_go, lock, scripts, subscribe, until, until_queued, wait_in_line};
+use crate::queue::{WAIT, held_and_awaited, let_go, lock, scripts, subscribe, until, until_queued};
 use crate::world::{
     as_user, at_member, attempt, behind_a_proxy, every_server, grant, granted, key, lasting, passing,
     runtime, started, store, value,
@@ -158,18 +157,6 @@ async fn a_crowd_that_comes_at_once_for_one_lock_costs_two_commands_each() {
         let more = scripts(&server) - before - 2 * CROWD;
         assert!(more <= 10, "{flavor}: {more} scripts more than two each");
     }
-}
-
-/// Two attempts at `k`: the holder here, and the waiter there.
-async fn held_and_awaited(
-    server: &Server,
-    here: &RedisStore,
-    there: &RedisStore,
-) -> ([Attempt; 2], JoinHandle<()>) {
-    let [first, second] = [(); 2].map(|()| attempt(&["k"]));
-    granted(grant(here, &first).await);
-    let [waiting] = wait_in_line(server, [(there, &second)]).await;
-    ([first, second], waiting)
 }
 
 #[tokio::test]

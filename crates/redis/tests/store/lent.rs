@@ -9,6 +9,17 @@ use servers::{Flavor, Server};
 use crate::queue::{hand_over, let_go, until_queued, wait, waits};
 use crate::world::{self, attempt, connect, grant, granted, key, passing, runtime, value};
 
+/// A store over a connection of the program that does not reconnect.
+pub(crate) async fn lent(server: &Server) -> RedisStore {
+    RedisStore::from_connection(connect(&server.url()).await, "ours", runtime())
+}
+
+/// A store over one that does.
+async fn lent_manager(server: &Server) -> RedisStore {
+    let manager = redis::Client::open(server.url()).unwrap().get_connection_manager().await.unwrap();
+    RedisStore::from_connection(manager, "ours", runtime())
+}
+
 pub(crate) async fn it_works(server: &Server, store: &RedisStore) {
     store.open().await.unwrap();
     assert_eq!(store.name(), "ours");
@@ -38,15 +49,13 @@ pub(crate) async fn gives_up_a_stuck_grant(server: &Server, store: &RedisStore) 
 #[tokio::test]
 async fn a_multiplexed_connection_can_be_lent() {
     let server = Server::start(Flavor::Redis70);
-    let connection = connect(&server.url()).await;
-    it_works(&server, &RedisStore::from_connection(connection, "ours", runtime())).await;
+    it_works(&server, &lent(&server).await).await;
 }
 
 #[tokio::test]
 async fn a_connection_manager_can_be_lent_and_comes_back_after_a_restart() {
     let server = Server::start(Flavor::Valkey91);
-    let manager = redis::Client::open(server.url()).unwrap().get_connection_manager().await.unwrap();
-    let store = RedisStore::from_connection(manager, "ours", runtime());
+    let store = lent_manager(&server).await;
     it_works(&server, &store).await;
     server.restart();
     passing(store.inspect(&key("k")).await, &[]);
@@ -64,11 +73,7 @@ async fn a_connection_manager_can_be_lent_and_comes_back_after_a_restart() {
 #[tokio::test]
 async fn a_multiplexed_connection_is_lost_for_good_and_a_manager_comes_back() {
     let server = Server::start(Flavor::Redis70);
-    let client = redis::Client::open(server.url()).unwrap();
-    let multiplexed = client.get_multiplexed_async_connection().await.unwrap();
-    let multiplexed = RedisStore::from_connection(multiplexed, "ours", runtime());
-    let managed =
-        RedisStore::from_connection(client.get_connection_manager().await.unwrap(), "ours", runtime());
+    let (multiplexed, managed) = (lent(&server).await, lent_manager(&server).await);
     multiplexed.open().await.unwrap();
     managed.open().await.unwrap();
     server.text(&["CLIENT", "KILL", "TYPE", "normal"]);
@@ -85,8 +90,7 @@ async fn a_multiplexed_connection_is_lost_for_good_and_a_manager_comes_back() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_grant_stuck_in_a_lent_connection_is_given_up_for_good() {
     let server = Server::start(Flavor::Redis82);
-    let connection = connect(&server.url()).await;
-    gives_up_a_stuck_grant(&server, &RedisStore::from_connection(connection, "ours", runtime())).await;
+    gives_up_a_stuck_grant(&server, &lent(&server).await).await;
 }
 
 /// It is not notified over a lent connection, so only what follows a hand-over shows that it is
@@ -94,8 +98,7 @@ async fn a_grant_stuck_in_a_lent_connection_is_given_up_for_good() {
 #[tokio::test]
 async fn a_process_that_lent_its_connection_and_is_gone_costs_one_claim_window() {
     let server = Server::start(Flavor::Redis70);
-    let connection = connect(&server.url()).await;
-    let lent = RedisStore::from_connection(connection, "ours", runtime());
+    let lent = lent(&server).await;
     let [holder, next] = [(); 2].map(|()| world::store(&server.url()));
     let [held, first, second, third, last] = [(); 5].map(|()| attempt(&["k"]));
     granted(grant(&holder, &held).await);

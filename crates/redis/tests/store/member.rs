@@ -9,12 +9,11 @@ use leasehold_core::{
 use leasehold_redis::RedisStore;
 use servers::{Flavor, Reply, Server};
 
+use crate::lent::lent;
 use crate::queue::WAIT;
 use crate::replicas::pair;
 use crate::settling::{cut_off, given_up_as_it_arrives};
-use crate::world::{
-    a_minute_later, as_user, attempt, connect, granted, key, lasting, passing, runtime, store, value,
-};
+use crate::world::{a_minute_later, as_user, attempt, granted, key, lasting, passing, runtime, store, value};
 
 /// As short as a quorum's longest ttl may be.
 const MAX_TTL: Duration = Fence::LEAST_MAX_TTL;
@@ -229,8 +228,7 @@ async fn a_server_that_does_not_say_which_run_it_is_and_a_lent_connection_are_no
         granted(grant(&store, &attempt(&["k"])).await);
         server.text(&["DEL", "k"]);
     }
-    let connection = connect(&server.url()).await;
-    let lent = RedisStore::from_connection(connection, "ours", runtime());
+    let lent = lent(&server).await;
     lasting(grant(&lent, &proposing(&["k"])).await, &["lent", "URL"]);
     lasting(rejoin(&lent, &proposing(&["k"])).await, &["lent", "URL"]);
 }

@@ -11,7 +11,7 @@ use leasehold_redis::RedisStore;
 use servers::{Reply, Server};
 use tokio::task::JoinHandle;
 
-use crate::world::{attempt, key, runtime};
+use crate::world::{attempt, granted, key, runtime};
 
 pub(crate) const BOTH: [&str; 2] = ["resp2", "resp3"];
 
@@ -68,6 +68,18 @@ pub(crate) async fn wait_in_line<const N: usize>(
         until_queued(server, &in_line).await;
     }
     tasks.try_into().unwrap()
+}
+
+/// Two attempts at `k`: the holder here, and the waiter there.
+pub(crate) async fn held_and_awaited(
+    server: &Server,
+    here: &RedisStore,
+    there: &RedisStore,
+) -> ([Attempt; 2], JoinHandle<()>) {
+    let [first, second] = [(); 2].map(|()| attempt(&["k"]));
+    granted(here.grant(&first, WaitMode::Try).await);
+    let [waiting] = wait_in_line(server, [(there, &second)]).await;
+    ([first, second], waiting)
 }
 
 /// Releases, and returns how long it took until the waiter had the lock.

@@ -5,15 +5,16 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use leasehold_core::{HoldAnswer, Request, Store, WaitQueue};
-use leasehold_redis::{RedisStore, script::call_for};
+use leasehold_redis::script::call_for;
 use servers::{Flavor, Server};
 
+use crate::lent::lent;
 use crate::queue::{
-    BOTH, WAIT, channels, hand_over, left_behind, let_go, lock, subscribe, subscribed, ttl, until, wait,
-    wait_in_line,
+    BOTH, WAIT, channels, hand_over, held_and_awaited, left_behind, let_go, lock, subscribe, subscribed, ttl,
+    until, wait, wait_in_line,
 };
 use crate::queue_order::{SOON, is_soon};
-use crate::world::{attempt, connect, grant, granted, runtime, started, store, value};
+use crate::world::{attempt, grant, granted, started, store, value};
 
 /// The releaser may not publish.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -147,8 +148,7 @@ async fn a_user_without_subscribe_polls_and_reports_why() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_waiter_on_a_lent_connection_polls() {
     let server = Server::start(Flavor::Redis70);
-    let connection = connect(&server.url()).await;
-    let (lent, ours) = (RedisStore::from_connection(connection, "lent", runtime()), store(&server.url()));
+    let (lent, ours) = (lent(&server).await, store(&server.url()));
     let [holder, first, second] = [(); 3].map(|()| attempt(&["k"]));
     granted(grant(&ours, &holder).await);
     let [waiting, behind] = wait_in_line(&server, [(&lent, &first), (&ours, &second)]).await;
@@ -190,9 +190,7 @@ async fn a_user_without_ping_can_wait() {
     for protocol in BOTH {
         let store = store(&format!("redis://quiet@127.0.0.1:{}?protocol={protocol}", server.port()));
         subscribe(&store).await;
-        let [holder, first] = [(); 2].map(|()| attempt(&["k"]));
-        granted(grant(&store, &holder).await);
-        let [waiting] = wait_in_line(&server, [(&store, &first)]).await;
+        let ([holder, first], waiting) = held_and_awaited(&server, &store, &store).await;
         let before = channels(&server);
         tokio::time::sleep(Duration::from_millis(1600)).await;
         assert_eq!(channels(&server), before, "{protocol}: the connection was dropped");
@@ -208,9 +206,7 @@ async fn noise_on_a_channel_is_passed_over() {
     let server = Server::start(Flavor::Valkey91);
     for protocol in BOTH {
         let store = store(&format!("{}?protocol={protocol}", server.url()));
-        let [holder, first] = [(); 2].map(|()| attempt(&["k"]));
-        granted(grant(&store, &holder).await);
-        let [waiting] = wait_in_line(&server, [(&store, &first)]).await;
+        let ([holder, first], waiting) = held_and_awaited(&server, &store, &store).await;
         until("it hears", SOON, || subscribed(&server) == 1).await;
         let channel = channels(&server).pop_first().unwrap();
         for noise in ["", "g", "hello", "g 0 1 2 k", "\0\r\n", "x 00 k"] {

@@ -8,8 +8,8 @@ use servers::{Flavor, Proxy, Server};
 use tokio::task::JoinHandle;
 
 use crate::queue::{
-    BOTH, WAIT, channels, give_up, hand_over, left_behind, let_go, lock, subscribe, subscribed, until,
-    until_queued, until_subscribed_again, wait, wait_in_line, waits,
+    BOTH, WAIT, channels, give_up, hand_over, held_and_awaited, left_behind, let_go, lock, subscribe,
+    subscribed, until, until_queued, until_subscribed_again, wait, wait_in_line, waits,
 };
 use crate::queue_order::{SOON, is_soon};
 use crate::world::{attempt, behind_a_proxy, grant, granted, key, lasting, runtime, store};
@@ -150,9 +150,7 @@ async fn a_dead_connection_is_noticed_while_all_wait() {
 async fn the_second_connection_does_not_die_unnoticed() {
     let server = Server::start(Flavor::Redis70);
     let store = store(&format!("{}?protocol=resp2", server.url()));
-    let [holder, first] = [(); 2].map(|()| attempt(&["k"]));
-    granted(grant(&store, &holder).await);
-    let [waiting] = wait_in_line(&server, [(&store, &first)]).await;
+    let ([holder, _], waiting) = held_and_awaited(&server, &store, &store).await;
     until("it hears", SOON, || subscribed(&server) == 1).await;
     let before = channels(&server);
     server.text(&["CLIENT", "KILL", "TYPE", "pubsub"]);
