@@ -1,12 +1,10 @@
 //! `bench-compare`: compares Leasehold with other lock libraries.
 
-use std::env;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use bench::backend::{self, Backend};
 use bench::figure::{Figures, Telling};
-use bench::page::table;
+use bench::page::{docs, table};
 use bench_compare::competitors::{ALL, Competitor};
 use bench_compare::settings::Settings;
 use bench_compare::targets::TARGETS;
@@ -106,11 +104,4 @@ fn backends() -> PossibleValuesParser {
 
 fn competitors() -> PossibleValuesParser {
     PossibleValuesParser::new(ALL.map(Competitor::name))
-}
-
-/// The docs of the tree in which this was built, unless cargo runs it in a tree that was moved.
-fn docs() -> PathBuf {
-    let built =
-        env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
-    built.join("../../docs")
 }

@@ -128,69 +128,11 @@ impl OpenStore {
     pub fn directory(&self) -> Option<&std::path::Path> {
         self.directory.as_ref().map(TempDir::path)
     }
-
-    /// The server's own statistics about the scripts that it ran; `None` without a server.
-    pub fn scripts(&self) -> Option<ScriptTime> {
-        let reply = self.server.as_ref()?.text(&["INFO", "commandstats"]);
-        Some(ScriptTime::of(reply.as_text().unwrap_or_default()))
-    }
-
-    /// How often the server extended the life of a key, alone or in scripts; `None` without a
-    /// server.
-    pub fn extensions(&self) -> Option<u64> {
-        Some(self.server.as_ref()?.calls("pexpire"))
-    }
-}
-
-/// The number of scripts that ran, and their total time in µs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ScriptTime {
-    pub calls: u64,
-    /// Their total time, in µs.
-    pub micros: u64,
-}
-
-impl ScriptTime {
-    /// Reads `INFO commandstats`. The time of commands that a script calls is part of the script's,
-    /// so it is not added.
-    fn of(info: &str) -> Self {
-        let mut sum = Self::default();
-        for line in info.lines() {
-            let Some((name, fields)) = line.trim().split_once(':') else { continue };
-            if !["cmdstat_evalsha", "cmdstat_eval"].contains(&name) {
-                continue;
-            }
-            for field in fields.split(',') {
-                match field.split_once('=') {
-                    Some(("calls", calls)) => sum.calls += calls.parse().unwrap_or(0),
-                    Some(("usec", micros)) => sum.micros += micros.parse().unwrap_or(0),
-                    _ => {}
-                }
-            }
-        }
-        sum
-    }
-
-    /// µs per script since an earlier reading; NaN if none ran.
-    pub fn per_call_since(self, earlier: Self) -> f64 {
-        (self.micros - earlier.micros) as f64 / (self.calls - earlier.calls) as f64
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_time_of_scripts_is_read_and_that_of_what_they_call_is_not() {
-        let info = "# Commandstats\r\ncmdstat_get:calls=9,usec=70,usec_per_call=7.77\r\n\
-                    cmdstat_evalsha:calls=4,usec=40,usec_per_call=10.00,rejected_calls=0\r\n\
-                    cmdstat_eval:calls=1,usec=60,usec_per_call=60.00\r\n";
-        let sum = ScriptTime::of(info);
-        assert_eq!(sum, ScriptTime { calls: 5, micros: 100 });
-        let earlier = ScriptTime { calls: 1, micros: 60 };
-        assert!((sum.per_call_since(earlier) - 10.0).abs() < 1e-12);
-    }
 
     #[test]
     fn every_backend_is_found_by_its_name_and_no_other_is() {

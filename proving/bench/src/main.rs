@@ -1,14 +1,14 @@
 //! `bench`: runs the benchmarks, and prints the results.
 
+use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::{env, fs};
 
 use bench::AnyError;
 use bench::backend::{self, Backend};
 use bench::figure::{self, Figure, Figures, Telling};
 use bench::machine::Machine;
-use bench::page::{self, table};
+use bench::page::{self, docs, table};
 use bench::settings::Settings;
 use bench::sizing;
 use bench::workloads::ALL;
@@ -103,11 +103,4 @@ fn backends() -> PossibleValuesParser {
 
 fn workloads() -> PossibleValuesParser {
     PossibleValuesParser::new(ALL.map(|workload| workload.name))
-}
-
-/// The docs of the tree in which this was built, unless cargo runs it in a tree that was moved.
-fn docs() -> PathBuf {
-    let built =
-        env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
-    built.join("../../docs")
 }

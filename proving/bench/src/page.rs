@@ -1,8 +1,8 @@
 //! The results for people: a table, and the page docs/performance.md.
 
 use std::fmt::Write as _;
-use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::{env, fs};
 
 use crate::AnyError;
 use crate::figure::{Figure, shown};
@@ -59,6 +59,13 @@ pub fn draw(docs: &Path, pictures: &[Picture], figures: &[Figure]) -> Result<Vec
 /// The Markdown that shows a plot.
 pub fn shown_on_a_page(picture: &Picture) -> String {
     format!("![{}](plots/{})\n\n", picture.shows, picture.file)
+}
+
+/// The docs of the tree in which this was built, unless cargo runs it in a tree that was moved.
+pub fn docs() -> PathBuf {
+    let built =
+        env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
+    built.join("../../docs")
 }
 
 /// Writes the page, the page of all figures, and the plots into `docs`.

@@ -1,15 +1,15 @@
 //! A hot path: a process that runs only one kind of cycle, a given number of times, and is counted
 //! from outside.
 
-use std::fmt;
 use std::ops::Range;
 use std::time::Duration;
 use std::{env, process};
 
-use leasehold::{AnyStore, Locks, Mutex};
+use leasehold::{AnyStore, Locks};
+use serde::{Deserialize, Serialize};
 
 use crate::AnyError;
-use crate::bare::Bare;
+use crate::bare::{self, Bare};
 use crate::transactions::Transactions;
 
 /// The first argument of a process that walks a path.
@@ -19,7 +19,7 @@ pub const WALKS: &str = "--walks-a-path";
 pub type Allocated = fn() -> usize;
 
 /// The work of one cycle.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Path {
     /// Acquires and releases a lock through the library.
     Cycle,
@@ -39,27 +39,8 @@ pub enum Path {
     Transactions,
 }
 
-/// All paths, with their names on the command line.
-const ALL: [(&str, Path); 8] = [
-    ("cycle", Path::Cycle),
-    ("lock", Path::Lock),
-    ("pair", Path::Bare),
-    ("renewal", Path::Renewal),
-    ("bare-renewal", Path::BareRenewal),
-    ("quorum", Path::Quorum),
-    ("raw-quorum", Path::RawQuorum),
-    ("transactions", Path::Transactions),
-];
-
-impl fmt::Display for Path {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = ALL.iter().find_map(|(name, path)| (path == self).then_some(*name));
-        f.write_str(name.unwrap_or_default())
-    }
-}
-
 /// `cycles` cycles of a path by each of `tasks` concurrent tasks, at these places.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Walk {
     pub path: Path,
     pub cycles: u32,
@@ -71,11 +52,8 @@ pub struct Walk {
 
 impl Walk {
     /// The arguments that tell a process to walk it.
-    pub fn words(&self) -> Vec<String> {
-        let mut words = vec![WALKS.to_owned(), self.path.to_string()];
-        words.extend([self.cycles.to_string(), self.tasks.to_string()]);
-        words.extend(self.places.iter().cloned());
-        words
+    pub fn words(&self) -> [String; 2] {
+        [WALKS.to_owned(), serde_json::to_string(self).expect("a walk is plain data")]
     }
 
     /// True if another process that walks at the same place would disturb this one, whatever the
@@ -83,21 +61,16 @@ impl Walk {
     pub fn shares_a_file(&self) -> bool {
         self.path == Path::Transactions || self.places.iter().any(|place| place.starts_with("file:"))
     }
-
-    fn of(words: &[String]) -> Result<Self, AnyError> {
-        let [path, cycles, tasks, places @ ..] = words else { return Err("a walk has three words".into()) };
-        let path = ALL.iter().find(|(name, _)| name == path).ok_or_else(|| format!("no path {path}"))?.1;
-        Ok(Self { path, cycles: cycles.parse()?, tasks: tasks.parse()?, places: places.to_vec() })
-    }
 }
 
 /// Walks and exits if this process was started for that. If allocations are counted, prints how
 /// many a cycle makes.
 pub fn walk_if_told_to(allocated: Option<Allocated>) {
-    let words: Vec<String> = env::args().skip(1).collect();
-    let Some((WALKS, rest)) = words.split_first().map(|(first, rest)| (first.as_str(), rest)) else { return };
+    let words: Result<[String; 2], _> = env::args().skip(1).collect::<Vec<_>>().try_into();
+    let Ok(words) = words else { return };
+    let [WALKS, told] = words.each_ref().map(String::as_str) else { return };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let walked = runtime.block_on(async { walk(Walk::of(rest)?, allocated).await });
+    let walked = runtime.block_on(async { walk(serde_json::from_str(told)?, allocated).await });
     match walked {
         Ok(Some(allocations)) => println!("{allocations}"),
         Ok(None) => {}
@@ -153,7 +126,7 @@ impl Ground {
             Path::Bare | Path::BareRenewal | Path::RawQuorum | Path::Transactions => {
                 let mut members = Vec::new();
                 for place in places {
-                    members.push(Bare::at(place).await?);
+                    members.push(Bare::connect(place).await?);
                 }
                 Self::Bare(members)
             }
@@ -172,65 +145,38 @@ impl Ground {
     }
 
     async fn alone(self, path: Path, key: String, serials: Range<u32>) -> Result<(), AnyError> {
-        match (self, path) {
-            (Self::Locks(locks), Path::Renewal) => renewals(&locks.mutex(key).ttl(TTL), serials.len()).await,
-            (Self::Locks(locks), Path::Lock) => {
+        match &self {
+            Self::Locks(locks) if path == Path::Renewal => {
+                let guard = locks.mutex(key).ttl(TTL).lock().await?;
+                for _ in serials {
+                    guard.renew(TTL).await?;
+                }
+                guard.release().await?;
+            }
+            Self::Locks(locks) if path == Path::Lock => {
                 let mut guards = Vec::new();
                 for serial in serials {
                     guards.push(locks.mutex(format!("{key}:{serial}")).ttl(TTL).lock().await?);
                 }
                 // Nothing is released, also at the end.
                 guards.leak();
-                Ok(())
             }
-            (Self::Locks(locks), _) => {
+            Self::Locks(locks) => {
                 for _ in serials {
                     // A new mutex each time, as a request handler would make it.
                     locks.mutex(&*key).ttl(TTL).lock().await?.release().await?;
                 }
-                Ok(())
             }
-            (Self::Bare(members), Path::BareRenewal) => {
-                for _ in serials {
-                    members[0].renew(&key).await?;
-                }
-                Ok(())
-            }
-            (Self::Bare(members), Path::Bare) => {
+            Self::Bare(members) => {
                 for serial in serials {
-                    members[0].cycle(&key, serial.into()).await?;
+                    match path {
+                        Path::BareRenewal => bare::renew(&members[0], &key).await?,
+                        Path::Bare => members[0].cycle(&key, serial.into()).await?,
+                        _ => bare::cycle_at_all(members, &key, serial.into()).await?,
+                    }
                 }
-                Ok(())
-            }
-            (Self::Bare(members), _) => {
-                for serial in serials {
-                    Bare::cycle_at_all(&members, &key, serial.into()).await?;
-                }
-                Ok(())
             }
         }
-    }
-}
-
-async fn renewals(mutex: &Mutex, count: usize) -> Result<(), AnyError> {
-    let guard = mutex.lock().await?;
-    for _ in 0..count {
-        guard.renew(TTL).await?;
-    }
-    guard.release().await?;
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_order_reads_back_as_it_was_written() {
-        for (_, path) in ALL {
-            let walk = Walk { path, cycles: 7, tasks: 3, places: vec!["memory:".into(), "b".into()] };
-            let told = Walk::of(&walk.words()[1..]).unwrap();
-            assert_eq!((told.path, told.cycles, told.tasks, told.places), (path, 7, 3, walk.places));
-        }
+        Ok(())
     }
 }

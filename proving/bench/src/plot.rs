@@ -24,19 +24,9 @@ pub type Axis<'a> = &'a str;
 const INK: RGBColor = RGBColor(0x7d, 0x82, 0x8a);
 
 /// Colours that contrast with both white and black. The first is for the subject of the plot.
-const COLOURS: [RGBColor; 12] = [
-    RGBColor(0xe4, 0x57, 0x2e),
-    RGBColor(0x3b, 0x82, 0xc4),
-    RGBColor(0x2e, 0x9e, 0x6b),
-    RGBColor(0xa3, 0x6b, 0xd6),
-    RGBColor(0xc9, 0x8a, 0x1b),
-    RGBColor(0xd1, 0x57, 0x8f),
-    RGBColor(0x1f, 0xa3, 0xa3),
-    RGBColor(0x8a, 0x8f, 0x2a),
-    RGBColor(0x6b, 0x7f, 0xd6),
-    RGBColor(0xb0, 0x70, 0x4a),
-    RGBColor(0x7a, 0x8b, 0x99),
-    RGBColor(0x4f, 0x9d, 0x3a),
+const COLOURS: [u32; 12] = [
+    0xe4572e, 0x3b82c4, 0x2e9e6b, 0xa36bd6, 0xc98a1b, 0xd1578f, 0x1fa3a3, 0x8a8f2a, 0x6b7fd6, 0xb0704a,
+    0x7a8b99, 0x4f9d3a,
 ];
 
 const WIDTH: u32 = 860;
@@ -115,7 +105,7 @@ pub fn bars(x: Axis<'_>, bars: &[(String, f64)]) -> Result<Option<String>, AnyEr
             .draw()?;
         for (n, (name, value)) in bars.iter().enumerate() {
             let middle = (bars.len() - n) as f64 - 0.5;
-            let colour = if n == 0 { COLOURS[0] } else { COLOURS[1] };
+            let colour = colour(COLOURS[n.min(1)]);
             let corners = [(least, middle - 0.35), (*value, middle + 0.35)];
             chart.draw_series([Rectangle::new(corners, colour.filled())])?;
             let [(left, row), (right, _)] =
@@ -129,9 +119,14 @@ pub fn bars(x: Axis<'_>, bars: &[(String, f64)]) -> Result<Option<String>, AnyEr
     Ok(Some(svg))
 }
 
+fn colour(rgb: u32) -> RGBColor {
+    let [_, red, green, blue] = rgb.to_be_bytes();
+    RGBColor(red, green, blue)
+}
+
 /// The colour and width of each curve.
 fn styles() -> impl Iterator<Item = (RGBColor, u32)> {
-    COLOURS.into_iter().cycle().zip([3].into_iter().chain(std::iter::repeat(2)))
+    COLOURS.into_iter().map(colour).cycle().zip([3].into_iter().chain(std::iter::repeat(2)))
 }
 
 fn name(beside: &DrawingArea<SVGBackend<'_>, Shift>, curves: &[Curve]) -> Result<(), AnyError> {

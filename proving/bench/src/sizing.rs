@@ -44,19 +44,20 @@ impl Costs {
             let name = format!("capacity/{server}/{measure}");
             figures.iter().find(|figure| figure.name == name).map(|figure| figure.value)
         };
+        let processor = |of: &str| value(&format!("server processor per {of}"));
         Some(Self {
             server: server.to_owned(),
             held: value("server memory per held lock")?,
             waiter: value("server memory per waiter")?,
-            pair_alone: value("server processor per pair, alone")?,
-            pair_together: value("server processor per pair, together")?,
-            renewal_alone: value("server processor per renewal, alone")?,
-            renewal_together: value("server processor per renewal, together")?,
-            hand_off: value("server processor per hand-off")?,
+            pair_alone: processor("pair, alone")?,
+            pair_together: processor("pair, together")?,
+            renewal_alone: processor("renewal, alone")?,
+            renewal_together: processor("renewal, together")?,
+            hand_off: processor("hand-off")?,
             pair_bytes: value("bytes received per pair")? + value("bytes sent per pair")?,
             renewal_bytes: value("bytes per renewal")?,
-            member_pair: value("server processor per pair of a majority, each member")?,
-            member_renewal: value("server processor per renewal of a majority, each member")?,
+            member_pair: processor("pair of a majority, each member")?,
+            member_renewal: processor("renewal of a majority, each member")?,
         })
     }
 }
@@ -171,29 +172,22 @@ fn holds(text: &mut String, all: &[Costs]) {
         let _ = writeln!(text, "### {}\n", costs.server);
         let columns: Vec<_> = LAYOUTS.iter().map(|layout| layout.name).collect();
         head(text, "", &columns);
-        let each = |of: &dyn Fn(Layout) -> String| LAYOUTS.map(of).into_iter();
-        row(text, "pairs a second", each(&|layout| thousands(layout.rate(layout.pair(costs)))));
-        row(text, "renewals a second", each(&|layout| thousands(layout.rate(layout.renewal(costs)))));
-        row(text, "locks kept at a ttl of 30 s", each(&|layout| thousands(layout.limits(costs)[0].0)));
-        row(text, "what breaks first", each(&|layout| layout.limits(costs)[0].1.to_owned()));
-        row(
-            text,
-            "what would break next, and at how many locks",
-            each(&|layout| {
-                let (locks, what) = layout.limits(costs)[1];
-                format!("{what}, {}", thousands(locks))
-            }),
-        );
-        row(
-            text,
-            "locks held by each GiB of a server",
-            each(&|layout| thousands(layout.shares * GIB / costs.held)),
-        );
-        row(
-            text,
-            "waiters by each GiB of a server",
-            each(&|layout| thousands(layout.shares * GIB / costs.waiter)),
-        );
+        let next = |layout: Layout| {
+            let (locks, what) = layout.limits(costs)[1];
+            format!("{what}, {}", thousands(locks))
+        };
+        let rows: [(&str, &dyn Fn(Layout) -> String); 7] = [
+            ("pairs a second", &|layout| thousands(layout.rate(layout.pair(costs)))),
+            ("renewals a second", &|layout| thousands(layout.rate(layout.renewal(costs)))),
+            ("locks kept at a ttl of 30 s", &|layout| thousands(layout.limits(costs)[0].0)),
+            ("what breaks first", &|layout| layout.limits(costs)[0].1.to_owned()),
+            ("what would break next, and at how many locks", &next),
+            ("locks held by each GiB of a server", &|layout| thousands(layout.shares * GIB / costs.held)),
+            ("waiters by each GiB of a server", &|layout| thousands(layout.shares * GIB / costs.waiter)),
+        ];
+        for (what, of) in rows {
+            row(text, what, LAYOUTS.map(of).into_iter());
+        }
         text.push('\n');
     }
 }

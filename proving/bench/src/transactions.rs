@@ -22,20 +22,13 @@ impl Transactions {
         Ok(Self(connection))
     }
 
-    /// Runs one immediate transaction, which writes or deletes one row.
-    pub fn write(&mut self, taken: bool, serial: u32) -> Result<(), AnyError> {
-        let transaction = self.0.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let (taking, freeing) =
-            ("INSERT INTO leases VALUES ('k', ?1, ?1)", "DELETE FROM leases WHERE holder = ?1");
-        transaction.prepare_cached(if taken { taking } else { freeing })?.execute(params![serial])?;
-        Ok(transaction.commit()?)
-    }
-
-    /// Runs `count` pairs of transactions: one that writes the row, one that deletes it.
+    /// Runs `count` pairs of immediate transactions: one that writes the row, one that deletes it.
     pub fn pairs(&mut self, count: u32) -> Result<(), AnyError> {
-        for serial in 0..count {
-            self.write(true, serial)?;
-            self.write(false, serial)?;
+        let pair = ["INSERT INTO leases VALUES ('k', ?1, ?1)", "DELETE FROM leases WHERE holder = ?1"];
+        for (serial, statement) in (0..count).flat_map(|serial| pair.map(|statement| (serial, statement))) {
+            let transaction = self.0.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            transaction.prepare_cached(statement)?.execute(params![serial])?;
+            transaction.commit()?;
         }
         Ok(())
     }

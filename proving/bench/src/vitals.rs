@@ -15,11 +15,16 @@ pub struct Vitals {
     pub sent: f64,
     /// Calls by clients that do a lock's work.
     pub calls: f64,
+    /// Those of them that ran a script.
+    pub scripts: f64,
+    /// µs that these scripts took, with everything that they call.
+    pub script_time: f64,
 }
 
 /// The commands that clients call. Commands that a script calls are in the same list, but their
 /// time is already part of the script's.
-const CALLED: [&str; 4] = ["cmdstat_evalsha", "cmdstat_eval", "cmdstat_delifeq", "cmdstat_delex"];
+const SCRIPTS: [&str; 2] = ["cmdstat_evalsha", "cmdstat_eval"];
+const RELEASES: [&str; 2] = ["cmdstat_delifeq", "cmdstat_delex"];
 
 impl Vitals {
     pub fn of(server: &Server) -> Self {
@@ -41,6 +46,8 @@ impl Vitals {
             received: self.received - earlier.received,
             sent: self.sent - earlier.sent,
             calls: self.calls - earlier.calls,
+            scripts: self.scripts - earlier.scripts,
+            script_time: self.script_time - earlier.script_time,
         }
     }
 
@@ -55,15 +62,23 @@ impl Vitals {
                 "used_cpu_sys" | "used_cpu_user" => read.processor += number() * 1e6,
                 "total_net_input_bytes" => read.received = number(),
                 "total_net_output_bytes" => read.sent = number(),
-                name if CALLED.contains(&name) => {
-                    let calls = value.strip_prefix("calls=").and_then(|rest| rest.split(',').next());
-                    read.calls += calls.and_then(|number| number.parse().ok()).unwrap_or(0.0);
+                name if SCRIPTS.contains(&name) => {
+                    read.calls += field(value, "calls=");
+                    read.scripts += field(value, "calls=");
+                    read.script_time += field(value, "usec=");
                 }
+                name if RELEASES.contains(&name) => read.calls += field(value, "calls="),
                 _ => {}
             }
         }
         read
     }
+}
+
+/// A number among `calls=4,usec=40,…`; 0 if it is not there.
+fn field(fields: &str, name: &str) -> f64 {
+    let number = fields.split(',').find_map(|field| field.strip_prefix(name)?.parse().ok());
+    number.unwrap_or(0.0)
 }
 
 #[cfg(test)]
@@ -76,10 +91,12 @@ mod tests {
                     total_net_input_bytes:10\r\ntotal_net_output_bytes:20\r\n\
                     cmdstat_set:calls=9,usec=70,usec_per_call=7.77\r\n\
                     cmdstat_evalsha:calls=4,usec=40,usec_per_call=10.00,rejected_calls=0\r\n\
+                    cmdstat_eval:calls=1,usec=60,usec_per_call=60.00\r\n\
                     cmdstat_delifeq:calls=1,usec=2,usec_per_call=2.00\r\n";
         let read = Vitals::read(info);
-        let expected = Vitals { memory: 1e3, processor: 1.75e6, received: 10.0, sent: 20.0, calls: 5.0 };
+        let expected = Vitals { memory: 1e3, processor: 1.75e6, received: 10.0, sent: 20.0, ..read.clone() };
         assert_eq!(read, expected);
+        assert_eq!((read.calls, read.scripts, read.script_time), (6.0, 5.0, 100.0));
         assert_eq!(read.since(&read), Vitals::default());
     }
 }

@@ -14,11 +14,7 @@ pub const WORKER_FLAG: &str = "--bench-worker";
 
 /// Several processes, each with its own connection. They are killed when this is dropped.
 #[derive(Debug)]
-pub struct Workers(Vec<WorkerProcess>);
-
-/// One process of a group of workers.
-#[derive(Debug)]
-struct WorkerProcess(Child);
+pub struct Workers(Vec<Child>);
 
 impl Workers {
     pub fn start(store: &OpenStore, processes: usize) -> Result<Self, AnyError> {
@@ -37,10 +33,19 @@ impl Workers {
     }
 
     fn of(program: &str, store: &OpenStore, processes: usize, url: &str) -> Result<Self, AnyError> {
-        (0..processes)
-            .map(|number| WorkerProcess::start(store, number, program, url))
-            .collect::<Result<_, _>>()
-            .map(Self)
+        let path = env::current_exe()?.with_file_name(program);
+        if !path.is_file() {
+            let at = path.display();
+            return Err(format!("there is no {at}: build both with `cargo build -p bench --bins`").into());
+        }
+        let start = |number: usize| {
+            let mut command = Command::new(&path);
+            command.args([WORKER_FLAG, &*number.to_string(), url, &store.url]);
+            let mut worker = Child::start(&mut command)?;
+            receive(&mut worker)?;
+            Ok(worker)
+        };
+        (0..processes).map(start).collect::<Result<_, _>>().map(Self)
     }
 
     /// The number of processes.
@@ -52,7 +57,7 @@ impl Workers {
     /// Sends an order to one process, and waits for its report.
     pub fn tell(&mut self, worker: usize, order: &Order) -> Result<Report, AnyError> {
         self.0[worker].send(order)?;
-        self.0[worker].receive()
+        receive(&mut self.0[worker])
     }
 
     /// Starts waiters in all processes, spread as evenly as possible. The first process holds the
@@ -82,7 +87,7 @@ impl Workers {
         self.0.iter_mut().try_for_each(|worker| worker.send(&Order::Collect))?;
         let mut all = Vec::new();
         for worker in &mut self.0 {
-            if let Report::Turns(turns) = worker.receive()? {
+            if let Report::Turns(turns) = receive(worker)? {
                 all.extend(turns);
             }
         }
@@ -104,28 +109,9 @@ pub struct Race<'a> {
     pub think: u64,
 }
 
-impl WorkerProcess {
-    fn start(store: &OpenStore, number: usize, program: &str, url: &str) -> Result<Self, AnyError> {
-        let path = env::current_exe()?.with_file_name(program);
-        if !path.is_file() {
-            let at = path.display();
-            return Err(format!("there is no {at}: build both with `cargo build -p bench --bins`").into());
-        }
-        let mut command = Command::new(&path);
-        command.args([WORKER_FLAG, &*number.to_string(), url, &store.url]);
-        let mut worker = Self(Child::start(&mut command)?);
-        worker.receive()?;
-        Ok(worker)
-    }
-
-    fn send(&mut self, order: &Order) -> Result<(), AnyError> {
-        self.0.send(order)
-    }
-
-    fn receive(&mut self) -> Result<Report, AnyError> {
-        match self.0.receive()? {
-            Report::Failed(why) => Err(why.into()),
-            report => Ok(report),
-        }
+fn receive(worker: &mut Child) -> Result<Report, AnyError> {
+    match worker.receive()? {
+        Report::Failed(why) => Err(why.into()),
+        report => Ok(report),
     }
 }

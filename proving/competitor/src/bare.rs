@@ -12,9 +12,9 @@ use crate::cycle::{AnyError, Cycle, TTL};
 const COMPARE_AND_DELETE: &str =
     "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
 
-/// Clients give up after half a second, which a busy machine can take; a slow loop is a result
+/// redis-rs gives up after half a second, which a busy machine can take; a slow loop is a result
 /// rather than a failure.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Option<Duration> = Some(Duration::from_secs(60));
 
 /// A connection that tasks share, with its scripts or statements prepared.
 #[derive(Clone)]
@@ -23,11 +23,12 @@ pub(crate) enum Bare {
     Database(BareDatabase),
 }
 
-/// `SET NX PX`, and a script that compares and deletes.
-#[derive(Clone)]
-pub(crate) struct BareServer {
-    connection: MultiplexedConnection,
-    script: String,
+/// `SET NX PX`, and a script that compares and deletes: no fence.
+#[derive(Clone, Debug)]
+pub struct BareServer {
+    pub connection: MultiplexedConnection,
+    /// The script's hash.
+    pub script: String,
 }
 
 /// `pg_try_advisory_lock` and `pg_advisory_unlock`.
@@ -49,23 +50,33 @@ impl Bare {
 }
 
 impl BareServer {
-    async fn connect(url: &str) -> Result<Self, AnyError> {
-        let limits = AsyncConnectionConfig::new().set_response_timeout(Some(PATIENCE));
+    /// Connects, and loads the script.
+    pub async fn connect(url: &str) -> Result<Self, AnyError> {
+        let limits =
+            AsyncConnectionConfig::new().set_connection_timeout(PATIENCE).set_response_timeout(PATIENCE);
         let mut connection = Client::open(url)?.get_multiplexed_async_connection_with_config(&limits).await?;
         let script = cmd("SCRIPT").arg("LOAD").arg(COMPARE_AND_DELETE).query_async(&mut connection).await?;
         Ok(Self { connection, script })
     }
 
-    async fn cycle(&self, key: &str, serial: u64) -> Result<bool, AnyError> {
-        let mut connection = self.connection.clone();
-        let value = format!("{serial:032x}");
+    /// True if nobody had the key.
+    pub async fn acquire(&self, key: &str, value: &str) -> Result<bool, AnyError> {
         let mut set = cmd("SET");
-        set.arg(key).arg(&value).arg("NX").arg("PX").arg(TTL.as_millis() as u64);
-        let granted: Value = set.query_async(&mut connection).await?;
+        set.arg(key).arg(value).arg("NX").arg("PX").arg(TTL.as_millis() as u64);
+        Ok(set.query_async::<Value>(&mut self.connection.clone()).await? != Value::Nil)
+    }
+
+    /// True if the key had this value.
+    pub async fn release(&self, key: &str, value: &str) -> Result<bool, AnyError> {
         let mut release = cmd("EVALSHA");
-        release.arg(&self.script).arg(1).arg(key).arg(&value);
-        let released: i64 = release.query_async(&mut connection).await?;
-        Ok(granted != Value::Nil && released == 1)
+        release.arg(&self.script).arg(1).arg(key).arg(value);
+        Ok(release.query_async::<i64>(&mut self.connection.clone()).await? == 1)
+    }
+
+    /// Acquires a key and releases it.
+    pub async fn cycle(&self, key: &str, serial: u64) -> Result<(), AnyError> {
+        let value = format!("{serial:032x}");
+        alone(self.acquire(key, &value).await? & self.release(key, &value).await?, key)
     }
 }
 
@@ -78,19 +89,22 @@ impl BareDatabase {
         Ok(Self { client: client.into(), acquire, release })
     }
 
-    async fn cycle(&self, key: &str) -> Result<bool, AnyError> {
+    async fn cycle(&self, key: &str) -> Result<(), AnyError> {
         let granted: bool = self.client.query_one(&self.acquire, &[&key]).await?.get(0);
         let released: bool = self.client.query_one(&self.release, &[&key]).await?.get(0);
-        Ok(granted && released)
+        alone(granted && released, key)
     }
+}
+
+fn alone(was_alone: bool, key: &str) -> Result<(), AnyError> {
+    if was_alone { Ok(()) } else { Err(format!("a bare loop was not alone on {key}").into()) }
 }
 
 impl Cycle for Bare {
     async fn cycle(&self, key: &str, serial: u64) -> Result<(), AnyError> {
-        let was_alone = match self {
-            Self::Server(server) => server.cycle(key, serial).await?,
-            Self::Database(database) => database.cycle(key).await?,
-        };
-        if was_alone { Ok(()) } else { Err(format!("the bare loop was not alone on {key}").into()) }
+        match self {
+            Self::Server(server) => server.cycle(key, serial).await,
+            Self::Database(database) => database.cycle(key).await,
+        }
     }
 }

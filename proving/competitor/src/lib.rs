@@ -6,6 +6,7 @@
 #![expect(
     missing_docs,
     clippy::exhaustive_enums,
+    clippy::missing_errors_doc,
     reason = "this crate is not published; a comment says what a name does not"
 )]
 
@@ -14,6 +15,7 @@ mod cycle;
 mod order;
 mod serve;
 
+pub use bare::BareServer;
 pub use cycle::{AnyError, TTL};
 pub use order::{Order, Report, Times};
 pub use serve::{Competitor, Visit, answer, now, orders, serve};

@@ -3,7 +3,7 @@ use std::time::Duration;
 use super::{Workload, on_one_thread};
 use crate::AnyError;
 use crate::backend::OpenStore;
-use crate::bare::Bare;
+use crate::bare::{self, Bare};
 use crate::figure::{Figures, Of};
 use crate::pictures::QUANTILES;
 use crate::sample::Sample;
@@ -98,10 +98,10 @@ fn round_trip(settings: &Settings, store: &OpenStore, cold: bool) -> Result<f64,
         (Duration::ZERO, settings.pick(2_000, 200))
     };
     on_one_thread(async {
-        let bare = Bare::at(&store.url).await?;
+        let bare = Bare::connect(&store.url).await?;
         let mut trips = Sample::default();
         for _ in 0..count {
-            trips.push(bare.round_trip(rest).await?);
+            trips.push(bare::round_trip(&bare, rest).await?);
         }
         Ok(trips.median())
     })

@@ -4,6 +4,7 @@ use crate::backend::OpenStore;
 use crate::figure::{Figures, Of};
 use crate::order::{Order, Report};
 use crate::settings::Settings;
+use crate::vitals::Vitals;
 use crate::workers::Workers;
 
 pub(super) const WORKLOAD: Workload = Workload {
@@ -54,16 +55,15 @@ fn renewals(
 ) -> Result<(), AnyError> {
     let mut workers = Workers::start(store, 1)?;
     workers.tell(0, &Order::Keep { guards, ttl })?;
-    let before = store.scripts().zip(store.extensions());
+    let look = || store.server().map(|server| (Vitals::of(server), server.calls("pexpire")));
+    let before = look();
     let Report::Kept { processor, lost } = workers.tell(0, &Order::Rest { millis: ttl * 2 / 3 })? else {
         return Err("a rest was not reported".into());
     };
     figures.add(of, "lost", "", lost as f64);
-    if let Some(((after, extended), (before, extended_before))) =
-        store.scripts().zip(store.extensions()).zip(before)
-    {
+    if let Some(((after, extended), (before, extended_before))) = look().zip(before) {
         let renewed = (extended - extended_before) as f64;
-        figures.add(of, "server time per renewal", "µs", (after.micros - before.micros) as f64 / renewed);
+        figures.add(of, "server time per renewal", "µs", after.since(&before).script_time / renewed);
         figures.add(of, "client processor per renewal", "µs", processor as f64 / 1e3 / renewed);
     }
     Ok(())

@@ -10,7 +10,7 @@ use super::closed_loop::{Competitor, TASKS, laps};
 use super::{MEMBERS, Workload, on_one_thread};
 use crate::AnyError;
 use crate::backend::{Backend, OpenStore};
-use crate::bare::Bare;
+use crate::bare::{self, Bare};
 use crate::clock;
 use crate::figure::{Figures, Of};
 use crate::sample::Sample;
@@ -63,7 +63,7 @@ async fn beside_raw(
     }
     let mut raw = Vec::new();
     for store in sites {
-        raw.push(Bare::at(&store.url).await?);
+        raw.push(Bare::connect(&store.url).await?);
     }
     let ours = Loop::Ours(locks(sites.iter().filter_map(OpenStore::server))?);
     let laps = laps(settings, tasks, &[ours, Loop::Raw(raw.into())]).await?;
@@ -97,7 +97,7 @@ impl Competitor for Loop {
                 locks.mutex(key).lock().await?.release().await?;
                 Ok(())
             }
-            Self::Raw(members) => Bare::cycle_at_all(members, key, serial).await,
+            Self::Raw(members) => bare::cycle_at_all(members, key, serial).await,
         }
     }
 }

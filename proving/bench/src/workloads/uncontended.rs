@@ -85,7 +85,11 @@ impl Loop {
         let ours = |name, fresh| Self { name, how: How::Ours(locks.clone()), fresh };
         let mut field = vec![ours("again", false), ours("fresh", true)];
         if store.server().is_some() {
-            field.push(Self { name: "bare pair", how: How::Bare(Bare::at(&store.url).await?), fresh: false });
+            field.push(Self {
+                name: "bare pair",
+                how: How::Bare(Bare::connect(&store.url).await?),
+                fresh: false,
+            });
         }
         Ok(field)
     }

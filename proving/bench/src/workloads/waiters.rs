@@ -7,6 +7,7 @@ use crate::figure::{Figures, Of};
 use crate::order::{Order, Report};
 use crate::sample::Sample;
 use crate::settings::Settings;
+use crate::vitals::Vitals;
 use crate::workers::{Race, Workers};
 
 pub(super) const WORKLOAD: Workload = Workload {
@@ -36,7 +37,7 @@ fn run(settings: &Settings, figures: &mut Figures) -> Result<(), AnyError> {
         let store = backend.open();
         weights(settings, figures, &store)?;
         if let Some(server) = store.server() {
-            drains(settings, figures, &store)?;
+            drains(settings, figures, &store, server)?;
             the_dead(settings, figures, &store, server)?;
         }
     }
@@ -47,7 +48,12 @@ fn of<'a>(store: &OpenStore, case: &'a str) -> Of<'a> {
     Of { workload: WORKLOAD.name, backend: store.backend, case }
 }
 
-fn drains(settings: &Settings, figures: &mut Figures, store: &OpenStore) -> Result<(), AnyError> {
+fn drains(
+    settings: &Settings,
+    figures: &mut Figures,
+    store: &OpenStore,
+    server: &Server,
+) -> Result<(), AnyError> {
     let mut workers = Workers::start(store, 1)?;
     let (mut at_ten, mut at_most) = (f64::NAN, f64::NAN);
     for (waiters, case) in COUNTS {
@@ -60,12 +66,11 @@ fn drains(settings: &Settings, figures: &mut Figures, store: &OpenStore) -> Resu
         for _ in 0..times {
             let race = Race { key: case, waiters, each: 1, hold: 0, think: 0 };
             workers.start_queue(&race)?;
-            let before = store.scripts();
+            let before = Vitals::of(server);
             workers.tell(0, &Order::Yield)?;
             workers.collect()?;
-            if let Some((after, before)) = store.scripts().zip(before) {
-                server_time.push(after.per_call_since(before));
-            }
+            let used = Vitals::of(server).since(&before);
+            server_time.push(used.script_time / used.scripts);
         }
         if waiters == 10 {
             at_ten = server_time.median();
