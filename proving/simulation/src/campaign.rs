@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
+use clap::ValueEnum as _;
+
 use crate::{FaultKind, Flaw, Report, run};
 
 /// The results of many seeds.
@@ -69,11 +71,11 @@ impl Campaign {
 
     /// The share of the seeds in which each fault happened.
     pub fn shares(&self) -> BTreeMap<FaultKind, f64> {
-        let share = |kind: FaultKind| {
-            let with = self.reports.iter().filter(|report| report.faults.contains(&kind)).count();
-            (kind, with as f64 / self.reports.len().max(1) as f64)
+        let share = |kind: &FaultKind| {
+            let with = self.reports.iter().filter(|report| report.faults.contains(kind)).count();
+            (*kind, with as f64 / self.reports.len().max(1) as f64)
         };
-        FaultKind::ALL.into_iter().map(share).collect()
+        FaultKind::value_variants().iter().map(share).collect()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Clocks that run fast or slow, and that can be set.
 
 /// A clock whose rate and offset differ from the world's time.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Clock {
     /// The world's time, in nanoseconds, when the rate last changed.
     since: u64,

@@ -4,7 +4,6 @@
 //! flight when a connection broke may arrive long after those on the next one. A node may also
 //! consider a connection alive whose process is gone.
 
-use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
@@ -31,19 +30,7 @@ impl World {
         let mut network = self.network();
         let number = network.number();
         let run = network.nodes[node].run;
-        let connection = Connection {
-            process,
-            node,
-            run,
-            open: true,
-            broken: false,
-            torn: false,
-            last_to_node: 0,
-            last_to_process: 0,
-            calls: BTreeMap::new(),
-            inbox: VecDeque::new(),
-            reader: None,
-        };
+        let connection = Connection { process, node, run, open: true, ..Connection::default() };
         network.connections.insert(number, connection);
         number
     }

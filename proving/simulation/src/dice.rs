@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// `SplitMix64` (Steele, Lea, Flood 2014). The same seed repeats the numbers; neighbouring seeds
 /// have unrelated ones.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Dice(u64);
 
 impl Dice {

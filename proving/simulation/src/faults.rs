@@ -25,11 +25,11 @@ fn begin(world: &Arc<World>, planned_fault: &PlannedFault) {
     let link = &mut network.links[process][node];
     let few = || u32::try_from(now % 3).unwrap_or(0) + 1;
     match kind {
-        // These are counted when they hit a message.
-        FaultKind::RequestLost => link.loses_requests += few(),
-        FaultKind::ReplyLost => link.loses_replies += few(),
-        FaultKind::PushLost => link.loses_pushes += few(),
-        FaultKind::RequestRepeated => link.repeats += few(),
+        // These happen when they hit a message.
+        FaultKind::RequestLost => return link.loses_requests += few(),
+        FaultKind::ReplyLost => return link.loses_replies += few(),
+        FaultKind::PushLost => return link.loses_pushes += few(),
+        FaultKind::RequestRepeated => return link.repeats += few(),
         FaultKind::Slow => {
             // Some calls are in time, and some are not.
             let least = dice.within(5_000..200_000);
@@ -95,13 +95,7 @@ fn begin(world: &Arc<World>, planned_fault: &PlannedFault) {
         }
         FaultKind::RequestStrayed | FaultKind::Cancelled => {}
     }
-    let hits = matches!(
-        kind,
-        FaultKind::RequestLost | FaultKind::ReplyLost | FaultKind::PushLost | FaultKind::RequestRepeated
-    );
-    if !hits {
-        world.happened(kind);
-    }
+    world.happened(kind);
 }
 
 /// Ends a process. Its connections are closed, unless its whole machine is gone.
@@ -132,9 +126,7 @@ fn end(world: &Arc<World>, planned_fault: &PlannedFault) {
             }
         }
         FaultKind::NodeClockWild => world.network().nodes[node].clock.runs(now, 0),
-        FaultKind::LeaseClockWild => {
-            machine.runs(0);
-        }
+        FaultKind::LeaseClockWild => machine.runs(0),
         FaultKind::ProcessPaused => machine.resumes(),
         FaultKind::RequestLost | FaultKind::ReplyLost | FaultKind::PushLost | FaultKind::RequestRepeated => {
             // These last until they hit a message, but at most until the fault's end.

@@ -5,13 +5,15 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use clap::ValueEnum;
 use leasehold_core::{
     Attempt, BoxFuture, Fault, GrantAnswer, HoldAnswer, Holder, InspectStore, Key, KeyState, Limits, Parts,
     Store, WaitMode, Wake,
 };
 
 /// A rule that is left out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "verbatim")]
 #[non_exhaustive]
 pub enum Flaw {
     /// A lease is counted from its answer, not from before its request was sent.
@@ -38,29 +40,6 @@ pub enum Flaw {
     NoDrift,
     /// A member that was away is joined although somebody else holds the key there.
     JoinedWithoutComparing,
-}
-
-impl Flaw {
-    /// All flaws.
-    pub const ALL: [Self; 12] = [
-        Self::CountedFromAnswer,
-        Self::NoRaise,
-        Self::ReleasedOnlyWhereGranted,
-        Self::NoQuarantine,
-        Self::ReleasedWithoutComparing,
-        Self::FenceWithoutFloor,
-        Self::OneIdForAllRounds,
-        Self::LateGrantsNotUndone,
-        Self::NothingIsTooLate,
-        Self::PushWithoutAsking,
-        Self::NoDrift,
-        Self::JoinedWithoutComparing,
-    ];
-
-    /// The flaw with this name, as `Debug` prints it.
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|flaw| format!("{flaw:?}") == name)
-    }
 }
 
 /// A store that answers the first grant with `Unfinished`, and the repeated request with the grant

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{Parser, ValueEnum as _};
 use simulation::{Campaign, Flaw, run};
 
 /// Runs many seeds until one fails, or replays one and prints what happened, a line each
@@ -34,7 +34,7 @@ fn main() -> ExitCode {
 }
 
 fn flaw(name: &str) -> Result<Flaw, String> {
-    Flaw::named(name).ok_or_else(|| format!("known are {:?}", Flaw::ALL))
+    Flaw::from_str(name, false).map_err(|_| format!("known are {:?}", Flaw::value_variants()))
 }
 
 fn replay(seed: u64, flaw: Option<Flaw>) -> ExitCode {

@@ -21,7 +21,7 @@ pub(crate) struct Network {
 }
 
 /// The path between a process and a node.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Link {
     /// The usual delay, in microseconds.
     pub(crate) takes: Range<u64>,
@@ -38,7 +38,7 @@ pub(crate) struct Link {
 }
 
 /// One connection: the state of both ends, and of the path between them.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Connection {
     pub(crate) process: usize,
     pub(crate) node: usize,
@@ -57,16 +57,7 @@ pub(crate) struct Connection {
 
 impl Link {
     pub(crate) fn new(takes: Range<u64>) -> Self {
-        Self {
-            takes,
-            slow: None,
-            cut_off: None,
-            deaf: false,
-            loses_requests: 0,
-            loses_replies: 0,
-            loses_pushes: 0,
-            repeats: 0,
-        }
+        Self { takes, ..Self::default() }
     }
 
     /// Removes all faults of the link.

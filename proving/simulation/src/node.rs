@@ -11,7 +11,7 @@ use crate::clock::Clock;
 use crate::flaw::Flaw;
 use crate::message::Message;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Node {
     pub(crate) clock: Clock,
     pub(crate) records: Records,
@@ -39,17 +39,7 @@ impl Subscribers for Listening<'_> {
 
 impl Node {
     pub(crate) fn new(clock: Clock, flaw: Option<Flaw>) -> Self {
-        Self {
-            clock,
-            records: Records::default(),
-            listening: BTreeSet::new(),
-            up: true,
-            paused: false,
-            run: 0,
-            backlog: VecDeque::new(),
-            clock_is_off: false,
-            flaw,
-        }
+        Self { clock, up: true, flaw, ..Self::default() }
     }
 
     /// The time that its clock shows.

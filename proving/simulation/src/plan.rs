@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use clap::ValueEnum;
+
 use crate::dice::Dice;
 
 /// Kinds of faults.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum)]
 #[non_exhaustive]
 pub enum FaultKind {
     /// A request never arrives.
@@ -51,30 +53,6 @@ pub enum FaultKind {
 }
 
 impl FaultKind {
-    /// All kinds.
-    pub const ALL: [Self; 20] = [
-        Self::RequestLost,
-        Self::ReplyLost,
-        Self::PushLost,
-        Self::RequestRepeated,
-        Self::RequestStrayed,
-        Self::Slow,
-        Self::Cut,
-        Self::CutOff,
-        Self::Deaf,
-        Self::NodePaused,
-        Self::NodeRestarted,
-        Self::NodeEmptied,
-        Self::KeyLost,
-        Self::NodeClockSet,
-        Self::NodeClockWild,
-        Self::ProcessPaused,
-        Self::ProcessCrashed,
-        Self::WallClockSet,
-        Self::LeaseClockWild,
-        Self::Cancelled,
-    ];
-
     /// Faults during which every promise holds.
     const SURVIVED: [Self; 17] = [
         Self::RequestLost,

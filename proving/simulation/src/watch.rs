@@ -20,13 +20,12 @@ use leasehold::Held;
 use leasehold_core::{Fence, Holder, Key};
 
 use crate::dice::Dice;
-use crate::executor::Process as _;
 use crate::machine::Machine;
 use crate::node::Node;
 use crate::plan::FaultKind;
 use crate::words;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Watch {
     dice: Dice,
     pub(crate) faults: BTreeSet<FaultKind>,
@@ -81,27 +80,7 @@ const CLEARED_WITHIN: u64 = 1_500_000_000;
 
 impl Watch {
     pub(crate) fn new(dice: Dice, single: bool, max_ttl: Duration) -> Self {
-        Self {
-            dice,
-            faults: BTreeSet::new(),
-            grants: 0,
-            violation: None,
-            last_trouble: 0,
-            set_back: 0,
-            guards: Vec::new(),
-            last_guard: 0,
-            history: BTreeMap::new(),
-            greatest: BTreeMap::new(),
-            exclusion_from: 0,
-            single,
-            state_lost: false,
-            fences_promised: true,
-            max_ttl,
-            given_up: BTreeSet::new(),
-            clocks_off: BTreeSet::new(),
-            requests: BTreeMap::new(),
-            gone: BTreeSet::new(),
-        }
+        Self { dice, single, fences_promised: true, max_ttl, ..Self::default() }
     }
 
     /// Records a violation; the first one counts.

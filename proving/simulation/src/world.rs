@@ -1,6 +1,5 @@
 //! Everything in a run: time, processes, the network with its nodes, and the watch over them.
 
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -75,12 +74,6 @@ impl World {
         let network = self.network();
         self.trace.say(now, || format!("p{process} gave {} up at n{node}", words::id(holder)));
         self.watch().given_up(process, node, &network.nodes[node], holder, now);
-    }
-}
-
-impl fmt::Debug for World {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("World").finish_non_exhaustive()
     }
 }
 
