@@ -38,20 +38,12 @@ impl Flavor {
 
     /// Major and minor version: `6.2`.
     pub fn version(self) -> &'static str {
-        match self {
-            Self::Redis62 => "6.2",
-            Self::Redis70 => "7.0",
-            Self::Redis82 => "8.2",
-            Self::Valkey91 => "9.1",
-        }
+        self.name().split_once('-').map_or("", |(_, version)| version)
     }
 
     /// The file name of the program: `redis-server` or `valkey-server`.
     pub fn program(self) -> &'static str {
-        match self {
-            Self::Redis62 | Self::Redis70 | Self::Redis82 => "redis-server",
-            Self::Valkey91 => "valkey-server",
-        }
+        if self == Self::Valkey91 { "valkey-server" } else { "redis-server" }
     }
 
     /// Where `cargo xtask servers` puts the program. It need not exist.

@@ -165,13 +165,6 @@ enum Towards {
     Client,
 }
 
-/// The result of trying to pass bytes on.
-enum Passed {
-    Bytes(usize),
-    NothingYet,
-    Broken,
-}
-
 impl Gate {
     fn state(&self) -> MutexGuard<'_, State> {
         // No thread panics halfway through a change.
@@ -205,19 +198,18 @@ impl Gate {
             let Some(mut open) = self.open_for(link, towards) else { return false };
             // The lock is held, so the gate cannot be shut between the check and the write; so the
             // write must not block.
-            let passed = match send(to, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
-                Ok(sent) => Passed::Bytes(sent),
-                Err(Errno::AGAIN | Errno::INTR) => Passed::NothingYet,
-                Err(_) => Passed::Broken,
-            };
-            if let (Passed::Bytes(_), Some(link)) = (&passed, open.links.get_mut(&link)) {
-                link.unanswered = towards == Towards::Server;
-            }
-            drop(open);
-            match passed {
-                Passed::Bytes(sent) => bytes = &bytes[sent..],
-                Passed::NothingYet => thread::sleep(Duration::from_millis(1)),
-                Passed::Broken => return false,
+            match send(to, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+                Ok(sent) => {
+                    bytes = &bytes[sent..];
+                    if let Some(link) = open.links.get_mut(&link) {
+                        link.unanswered = towards == Towards::Server;
+                    }
+                }
+                Err(Errno::AGAIN | Errno::INTR) => {
+                    drop(open);
+                    thread::sleep(Duration::from_millis(1));
+                }
+                Err(_) => return false,
             }
         }
         !breaks_off

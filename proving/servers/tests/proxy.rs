@@ -12,12 +12,28 @@ use servers::{Connection, Flavor, Proxy, Reply, Server};
 /// Long enough for a byte to cross this machine, many times over.
 const A_WHILE: Duration = Duration::from_millis(200);
 
-#[test]
-fn a_proxy_passes_everything_on() {
+/// A server, and a connection to it through a proxy.
+fn connected() -> (Server, Proxy, Connection) {
     let server = Server::start(Flavor::Valkey91);
     let proxy = Proxy::before(&server);
+    let connection = Connection::open(proxy.port()).unwrap();
+    (server, proxy, connection)
+}
+
+/// A connection on which the server has answered, and that answer.
+fn answered(proxy: &Proxy) -> (TcpStream, [u8; 7]) {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, proxy.port())).unwrap();
+    stream.set_read_timeout(Some(A_WHILE)).unwrap();
+    let mut answer = [0; 7];
+    stream.write_all(b"PING\r\n").unwrap();
+    stream.read_exact(&mut answer).unwrap();
+    (stream, answer)
+}
+
+#[test]
+fn a_proxy_passes_everything_on() {
+    let (_server, proxy, mut connection) = connected();
     assert_eq!(proxy.url(), format!("redis://127.0.0.1:{}", proxy.port()));
-    let mut connection = Connection::open(proxy.port()).unwrap();
     // Far more than all buffers on the way can hold.
     let long = vec![b'x'; 8 << 20];
     assert_eq!(connection.command(&[b"SET", b"k", &long]).unwrap(), Reply::Simple("OK".into()));
@@ -26,9 +42,7 @@ fn a_proxy_passes_everything_on() {
 
 #[test]
 fn a_black_hole_passes_nothing_and_late_when_healed() {
-    let server = Server::start(Flavor::Valkey91);
-    let proxy = Proxy::before(&server);
-    let mut connection = Connection::open(proxy.port()).unwrap();
+    let (server, proxy, mut connection) = connected();
     assert_eq!(connection.text(&["INCR", "n"]).unwrap(), Reply::Integer(1));
 
     proxy.black_hole();
@@ -46,9 +60,7 @@ fn a_black_hole_passes_nothing_and_late_when_healed() {
 
 #[test]
 fn a_mute_server_does_what_it_is_asked_and_its_answer_is_lost_with_the_connection() {
-    let server = Server::start(Flavor::Valkey91);
-    let proxy = Proxy::before(&server);
-    let mut connection = Connection::open(proxy.port()).unwrap();
+    let (server, proxy, mut connection) = connected();
     assert_eq!(connection.text(&["INCR", "n"]).unwrap(), Reply::Integer(1));
     assert_eq!(proxy.unanswered(), 0);
 
@@ -68,11 +80,7 @@ fn a_mute_server_does_what_it_is_asked_and_its_answer_is_lost_with_the_connectio
 fn an_answer_does_not_come_back_through_a_black_hole() {
     let server = Server::start(Flavor::Valkey91);
     let proxy = Proxy::before(&server);
-    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, proxy.port())).unwrap();
-    stream.set_read_timeout(Some(A_WHILE)).unwrap();
-    let mut answer = [0; 7];
-    stream.write_all(b"PING\r\n").unwrap();
-    stream.read_exact(&mut answer).unwrap();
+    let (mut stream, mut answer) = answered(&proxy);
 
     // Sent before the black hole, answered inside it.
     stream.write_all(b"BLPOP list 0\r\n").unwrap();
@@ -93,11 +101,7 @@ fn an_answer_does_not_come_back_through_a_black_hole() {
 fn not_even_the_end_of_a_connection_passes_a_black_hole() {
     let server = Server::start(Flavor::Redis62);
     let proxy = Proxy::before(&server);
-    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, proxy.port())).unwrap();
-    stream.set_read_timeout(Some(A_WHILE)).unwrap();
-    let mut answer = [0; 7];
-    stream.write_all(b"PING\r\n").unwrap();
-    stream.read_exact(&mut answer).unwrap();
+    let (mut stream, mut answer) = answered(&proxy);
 
     proxy.black_hole();
     server.kill_9();
@@ -124,9 +128,7 @@ fn a_cut_ends_all_connections_and_lets_new_ones_in() {
 
 #[test]
 fn a_cut_reaches_connections_that_hang_in_a_black_hole() {
-    let server = Server::start(Flavor::Valkey91);
-    let proxy = Proxy::before(&server);
-    let mut connection = Connection::open(proxy.port()).unwrap();
+    let (server, proxy, mut connection) = connected();
     connection.text(&["PING"]).unwrap();
     proxy.black_hole();
     connection.send(&[b"INCR", b"n"]).unwrap();
@@ -151,10 +153,8 @@ fn a_proxy_reaches_a_server_that_came_back() {
 
 #[test]
 fn a_proxy_is_dropped_at_once_whatever_hangs_in_it() {
-    let server = Server::start(Flavor::Valkey91);
-    let proxy = Proxy::before(&server);
+    let (server, proxy, mut connection) = connected();
     let port = proxy.port();
-    let mut connection = Connection::open(port).unwrap();
     connection.text(&["PING"]).unwrap();
     proxy.black_hole();
     connection.send(&[b"PING"]).unwrap();
@@ -169,9 +169,7 @@ fn a_proxy_is_dropped_at_once_whatever_hangs_in_it() {
 
 #[test]
 fn a_slow_proxy_keeps_back_what_is_said_until_it_is_healed() {
-    let server = Server::start(Flavor::Valkey91);
-    let proxy = Proxy::before(&server);
-    let mut connection = Connection::open(proxy.port()).unwrap();
+    let (server, proxy, mut connection) = connected();
     proxy.slow_down(A_WHILE);
     let begun = Instant::now();
     assert_eq!(connection.text(&["INCR", "n"]).unwrap(), Reply::Integer(1));
@@ -188,9 +186,7 @@ fn a_slow_proxy_keeps_back_what_is_said_until_it_is_healed() {
 
 #[test]
 fn a_request_that_is_broken_off_is_not_done() {
-    let server = Server::start(Flavor::Valkey91);
-    let proxy = Proxy::before(&server);
-    let mut connection = Connection::open(proxy.port()).unwrap();
+    let (_server, proxy, mut connection) = connected();
     proxy.break_off_request();
     assert!(proxy.is_to_break_off());
     connection.send(&[b"INCR", b"n"]).unwrap();
