@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// One request, from just before it was sent until it failed, or until its guard was released.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestSpan {
     pub process: u32,
     pub task: u32,
@@ -110,13 +110,19 @@ impl ParsedHistory {
                 last_heard.insert(process, at);
             }
             match what {
-                EventKind::Asks => {
-                    parsed_history.spans.extend(open.insert(who, RequestSpan::asked(process, *task, at)));
-                }
-                EventKind::AsksFor(wish) => {
-                    let span =
-                        RequestSpan { wish: Some(wish.clone()), ..RequestSpan::asked(process, *task, at) };
-                    parsed_history.spans.extend(open.insert(who, span));
+                EventKind::Asks | EventKind::AsksFor(_) => {
+                    let wish = if let EventKind::AsksFor(wish) = what { Some(wish.clone()) } else { None };
+                    let asked = RequestSpan {
+                        process,
+                        task: *task,
+                        wish,
+                        asks: at,
+                        believed_until: u64::MAX,
+                        over: u64::MAX,
+                        ends: u64::MAX,
+                        ..RequestSpan::default()
+                    };
+                    parsed_history.spans.extend(open.insert(who, asked));
                 }
                 EventKind::Released
                 | EventKind::Lost(_)
@@ -153,20 +159,11 @@ impl ParsedHistory {
                         fault.until = Some(at);
                     }
                 }
-                EventKind::Stands
-                | EventKind::Granted { .. }
-                | EventKind::Renewed { .. }
-                | EventKind::Done
-                | EventKind::LetsGo { .. } => {
+                _ => {
                     if let Some(span) = open.get_mut(&who) {
                         span.goes_on(at, what);
                     }
                 }
-                EventKind::Breaks { .. }
-                | EventKind::Broke
-                | EventKind::BrokeNothing
-                | EventKind::MayHaveBroken(_) => {}
-                EventKind::Fault(_) | EventKind::Healed => {}
             }
         }
         for (_, mut span) in open {
@@ -281,23 +278,6 @@ impl RequestSpan {
 
     pub(crate) fn mode(&self) -> Wanted {
         self.wish.as_ref().map_or(Wanted::Alone, |wish| wish.mode)
-    }
-
-    const fn asked(process: u32, task: u32, at: u64) -> Self {
-        Self {
-            process,
-            task,
-            wish: None,
-            asks: at,
-            stands: None,
-            granted: None,
-            believed_until: u64::MAX,
-            done: None,
-            over: u64::MAX,
-            ends: u64::MAX,
-            deceived: None,
-            knew: false,
-        }
     }
 
     fn goes_on(&mut self, at: u64, what: &EventKind) {

@@ -2,11 +2,14 @@
 
 use std::{future::poll_fn, pin::pin, process, sync::Arc, task::Poll, time::Duration};
 
-use leasehold::{Guard, ReleaseError};
+use leasehold::{Acquire, Guard, ReleaseError};
 use rand::{RngExt as _, rngs::StdRng};
 use tokio::time::{sleep, timeout};
 
-use crate::history::{EventKind, HistoryWriter, now};
+use crate::{
+    Plan,
+    history::{EventKind, HistoryWriter, now},
+};
 
 /// The time between two checks of the lease during a long hold.
 const LOOK: Duration = Duration::from_millis(20);
@@ -21,6 +24,24 @@ pub(crate) struct TaskHistory {
 impl TaskHistory {
     pub(crate) fn note(&self, what: EventKind) {
         self.note_at(now(), what);
+    }
+
+    /// Records when a request is queued.
+    pub(crate) fn stands(&self, request: Acquire) -> Acquire {
+        let task_history = self.clone();
+        request.on_wait(move |waiting| {
+            if waiting.place.is_some() {
+                task_history.note(EventKind::Stands);
+            }
+        })
+    }
+
+    /// Holds the lock as long as the plan says, and releases or drops the guard.
+    pub(crate) async fn has(&self, guard: Guard, plan: &Plan, dice: &mut StdRng) {
+        let time = if chance(dice, plan.long_percent) { plan.long_hold } else { plan.hold };
+        self.holds(&guard, time).await;
+        let dropped = chance(dice, plan.dropped_percent);
+        self.lets_go(guard, dropped).await;
     }
 
     /// Holds the lock for this long, or until it is lost.
@@ -61,8 +82,21 @@ impl TaskHistory {
     }
 }
 
-/// Waits for an answer, but drops the request at some await; `None` if there was no answer by then.
-pub(crate) async fn for_some_polls<T>(request: impl Future<Output = T>, dice: &mut StdRng) -> Option<T> {
+/// True this many times in a hundred.
+pub(crate) fn chance(dice: &mut StdRng, percent: u32) -> bool {
+    dice.random_range(0..100) < percent
+}
+
+/// Waits for an answer, but sometimes, as the plan says, drops the request at some await; `None` if
+/// there was no answer by then.
+pub(crate) async fn unless_dropped<T>(
+    request: impl Future<Output = T>,
+    plan: &Plan,
+    dice: &mut StdRng,
+) -> Option<T> {
+    if !chance(dice, plan.dropped_percent) {
+        return Some(request.await);
+    }
     // The first polls leave it at different awaits; later ones are wake-ups.
     let polls = dice.random_range(1..=6);
     let patience = Duration::from_micros(dice.random_range(0..200_000));

@@ -9,7 +9,7 @@ use std::{
 };
 
 use leasehold::{Guard, LockError, Locks};
-use rand::{Rng as _, RngExt as _, SeedableRng as _, rngs::StdRng};
+use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 use tokio::{
     signal::unix::{SignalKind, signal},
     task::JoinSet,
@@ -19,7 +19,7 @@ use tokio::{
 use crate::{
     Plan,
     history::{EventKind, HistoryWriter, now},
-    visit::{TaskHistory, for_some_polls},
+    visit::{TaskHistory, unless_dropped},
     wish::Wish,
 };
 
@@ -128,7 +128,7 @@ impl Task {
             self.task_history.note(self.wish.clone().map_or(EventKind::Asks, EventKind::AsksFor));
             match self.ask().await {
                 None => self.task_history.note(EventKind::Cancelled),
-                Some(Ok(guard)) => self.hold(guard).await,
+                Some(Ok(guard)) => self.task_history.has(guard, &self.plan, &mut self.dice).await,
                 Some(Err(error)) => {
                     self.task_history.note(EventKind::Failed(error.to_string()));
                     sleep(REST).await;
@@ -139,30 +139,11 @@ impl Task {
 
     /// Requests the lock; `None` if the request was dropped.
     async fn ask(&mut self) -> Option<Result<Guard, LockError>> {
-        let task_history = self.task_history.clone();
         let request = match &self.wish {
             Some(wish) => wish.request(&self.locks),
             None => self.locks.mutex(Plan::KEY).lock(),
         };
-        let request = request.on_wait(move |waiting| {
-            if waiting.place.is_some() {
-                task_history.note(EventKind::Stands);
-            }
-        });
-        if !self.chance(self.plan.dropped_percent) {
-            return Some(request.await);
-        }
-        for_some_polls(request.into_future(), &mut self.dice).await
-    }
-
-    async fn hold(&mut self, guard: Guard) {
-        let long = self.chance(self.plan.long_percent);
-        self.task_history.holds(&guard, if long { self.plan.long_hold } else { self.plan.hold }).await;
-        let dropped = self.chance(self.plan.dropped_percent);
-        self.task_history.lets_go(guard, dropped).await;
-    }
-
-    fn chance(&mut self, percent: u32) -> bool {
-        self.dice.next_u32() % 100 < percent
+        let request = self.task_history.stands(request).into_future();
+        unless_dropped(request, &self.plan, &mut self.dice).await
     }
 }

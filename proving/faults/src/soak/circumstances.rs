@@ -6,7 +6,7 @@ use super::fault::Fault;
 use crate::ParsedHistory;
 
 /// Facts about a run that its history does not contain.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Circumstances {
     pub(crate) ttl: Duration,
     /// Faults by which a store forgot leases, so that two guards could be valid at once.

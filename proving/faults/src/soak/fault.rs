@@ -2,13 +2,17 @@
 
 use std::fmt;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+use clap::{ValueEnum, builder::PossibleValue};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum)]
 pub(crate) enum Kind {
     /// Closes connections.
     Cut,
     /// Closes connections whose requests never arrive.
+    #[value(name = "cut before arrival")]
     CutBefore,
     /// Closes connections after their requests are executed and before the answers arrive.
+    #[value(name = "cut before the answer")]
     CutAfter,
     /// Keeps connections open and passes nothing; everything is delivered later.
     HalfOpen,
@@ -17,49 +21,38 @@ pub(crate) enum Kind {
     /// Cuts a request or an answer in the middle.
     Truncated,
     /// CLIENT KILL, or `pg_terminate_backend`.
+    #[value(name = "CLIENT KILL")]
     ClientsKilled,
+    #[value(name = "SCRIPT FLUSH")]
     ScriptsFlushed,
-    /// CLIENT PAUSE.
+    #[value(name = "CLIENT PAUSE")]
     Paused,
     /// SIGSTOP, then SIGCONT.
+    #[value(name = "server stopped")]
     Stopped,
     /// SIGKILL, and a restart with the data on the disk.
+    #[value(name = "server killed, state kept")]
     RestartedWhole,
     /// SIGKILL, and a restart without data.
+    #[value(name = "server killed, state lost")]
     RestartedEmpty,
-    /// FLUSHALL.
+    #[value(name = "FLUSHALL")]
     Flushed,
     /// Kills the master, so that its replica takes over.
+    #[value(name = "failover, master killed")]
     FailoverKilled,
     /// Stops the master until its replica has taken over.
+    #[value(name = "failover, master stopped")]
     FailoverHung,
     /// An operator makes the replica take over from its master.
+    #[value(name = "failover, ordered")]
     FailoverOrdered,
     /// Moves a slot to another node.
+    #[value(name = "slot moved")]
     SlotMoved,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 17] = [
-        Self::Cut,
-        Self::CutBefore,
-        Self::CutAfter,
-        Self::HalfOpen,
-        Self::Delayed,
-        Self::Truncated,
-        Self::ClientsKilled,
-        Self::ScriptsFlushed,
-        Self::Paused,
-        Self::Stopped,
-        Self::RestartedWhole,
-        Self::RestartedEmpty,
-        Self::Flushed,
-        Self::FailoverKilled,
-        Self::FailoverHung,
-        Self::FailoverOrdered,
-        Self::SlotMoved,
-    ];
-
     /// True if the store forgets leases through it.
     pub(crate) const fn loses_state(self) -> bool {
         matches!(
@@ -89,25 +82,7 @@ impl Kind {
 
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Cut => "cut",
-            Self::CutBefore => "cut before arrival",
-            Self::CutAfter => "cut before the answer",
-            Self::HalfOpen => "half-open",
-            Self::Delayed => "delayed",
-            Self::Truncated => "truncated",
-            Self::ClientsKilled => "CLIENT KILL",
-            Self::ScriptsFlushed => "SCRIPT FLUSH",
-            Self::Paused => "CLIENT PAUSE",
-            Self::Stopped => "server stopped",
-            Self::RestartedWhole => "server killed, state kept",
-            Self::RestartedEmpty => "server killed, state lost",
-            Self::Flushed => "FLUSHALL",
-            Self::FailoverKilled => "failover, master killed",
-            Self::FailoverHung => "failover, master stopped",
-            Self::FailoverOrdered => "failover, ordered",
-            Self::SlotMoved => "slot moved",
-        })
+        f.pad(self.to_possible_value().as_ref().map_or("", PossibleValue::get_name))
     }
 }
 

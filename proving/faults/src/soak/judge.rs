@@ -61,18 +61,7 @@ pub fn violations_without_faults(history: &[Entry], ttl: Duration, longest_gap: 
 impl Circumstances {
     /// Those of a run in which nothing fails.
     fn without_faults(ttl: Duration, longest_gap: Duration) -> Self {
-        Self {
-            ttl,
-            forgotten: Vec::new(),
-            forgotten_somewhere: Vec::new(),
-            down: Vec::new(),
-            faults: Vec::new(),
-            told_within: Duration::from_secs(1),
-            stall: Duration::ZERO,
-            longest_gap,
-            readers_share_fences: false,
-            members_raise_fences: false,
-        }
+        Self { ttl, told_within: Duration::from_secs(1), longest_gap, ..Self::default() }
     }
 
     /// Checks a run.

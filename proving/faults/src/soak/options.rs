@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use clap::{Parser, builder::PossibleValuesParser};
+use clap::{Parser, ValueEnum as _, builder::PossibleValuesParser};
 
 use super::{fault::Kind, test_bed::NAMES};
 use crate::history::now;
@@ -29,7 +29,7 @@ pub(crate) struct Options {
     pub(crate) only: Vec<String>,
     /// Only this kind of fault of stores and connections, by its name in the report: 'half-open',
     /// 'server killed, state lost'; may be repeated; workers are killed and stopped in any case
-    #[arg(long = "fault", value_name = "KIND", default_values_t = Kind::ALL, hide_default_value = true)]
+    #[arg(long = "fault", value_name = "KIND", default_values_t = Kind::value_variants().to_vec(), hide_default_value = true)]
     #[arg(value_parser = read_kind)]
     pub(crate) faults: Vec<Kind>,
 }
@@ -42,7 +42,7 @@ impl Options {
     /// The arguments that repeat the same choices for one topology.
     pub(crate) fn again(&self, name: &str) -> String {
         let mut words = format!("--seed {} --only {name}", self.seed);
-        if self.faults != Kind::ALL {
+        if self.faults != Kind::value_variants() {
             self.faults.iter().for_each(|kind| words.push_str(&format!(" --fault '{kind}'")));
         }
         words
@@ -60,10 +60,8 @@ fn read_minutes(said: &str) -> Result<f64, String> {
 }
 
 fn read_kind(said: &str) -> Result<Kind, String> {
-    let known = Kind::ALL.into_iter().find(|kind| kind.to_string() == said);
-    known.ok_or_else(|| {
-        format!("no such kind; there are {}", Kind::ALL.map(|kind| format!("'{kind}'")).join(", "))
-    })
+    let known = || Kind::value_variants().iter().map(|kind| format!("'{kind}'")).collect::<Vec<_>>();
+    Kind::from_str(said, false).map_err(|_| format!("no such kind; there are {}", known().join(", ")))
 }
 
 #[cfg(test)]
@@ -77,7 +75,7 @@ mod tests {
     #[test]
     fn without_options_every_topology_suffers_every_fault_for_five_minutes() {
         let options = parse(&[]).unwrap();
-        assert_eq!((options.length(), &*options.faults), (Duration::from_secs(300), &Kind::ALL[..]));
+        assert_eq!((options.length(), &*options.faults), (Duration::from_secs(300), Kind::value_variants()));
         assert_eq!(options.only, NAMES);
         let options = parse(&["--minutes", "0.5", "--only=file", "--only", "quorum"]).unwrap();
         assert_eq!(options.length(), Duration::from_secs(30));
@@ -90,8 +88,8 @@ mod tests {
             let words: Vec<_> = again.split([' ', '\'']).filter(|word| !word.is_empty()).collect();
             assert_eq!(parse(&words).unwrap().again("file"), again);
         }
-        for kind in Kind::ALL {
-            assert_eq!(parse(&["--fault", &kind.to_string()]).unwrap().faults, [kind]);
+        for kind in Kind::value_variants() {
+            assert_eq!(parse(&["--fault", &kind.to_string()]).unwrap().faults, [*kind]);
         }
     }
 

@@ -116,13 +116,10 @@ impl TestBed {
                 (StoreUnderTest::Postgres(Box::new(database)), urls)
             }
             single => {
-                let (flavor, parameters) = match single {
-                    "redis-6.2" => (Flavor::Redis62, ""),
-                    "redis-7.0" => (Flavor::Redis70, ""),
-                    "redis-7.0-resp2" => (Flavor::Redis70, "?protocol=resp2"),
-                    "redis-8.2" => (Flavor::Redis82, ""),
-                    _ => (Flavor::Valkey91, ""),
-                };
+                let older_protocol = single.strip_suffix("-resp2");
+                let parameters = if older_protocol.is_some() { "?protocol=resp2" } else { "" };
+                let named = |flavor: &Flavor| flavor.name() == older_protocol.unwrap_or(single);
+                let flavor = Flavor::ALL.into_iter().find(named).expect("a topology has a name");
                 let member = Member::start(flavor, dice.random());
                 // The network fails for half of the workers only.
                 let urls = [member.server.url(), member.way.url()].map(|url| url + parameters);

@@ -17,7 +17,7 @@ use tokio::time::sleep;
 use crate::{
     Plan,
     history::{EventKind, now},
-    visit::{TaskHistory, for_some_polls},
+    visit::{TaskHistory, chance, unless_dropped},
     wish::{Wanted, Wish},
     worker::live,
 };
@@ -113,12 +113,7 @@ impl Workload {
         let wish = self.wish();
         self.task_history.note(EventKind::AsksFor(wish.clone()));
         let request = self.request(&wish);
-        let answer = if self.chance(self.plan.dropped_percent) {
-            for_some_polls(request, &mut self.dice).await
-        } else {
-            Some(request.await)
-        };
-        match answer {
+        match unless_dropped(request, &self.plan, &mut self.dice).await {
             None => self.task_history.note(EventKind::Cancelled),
             Some(Ok(Some(guard))) => self.hold(guard).await,
             Some(Ok(None)) => self.task_history.note(EventKind::Failed("held".to_owned())),
@@ -141,8 +136,7 @@ impl Workload {
                 }
             });
         }
-        let task_history = self.task_history.clone();
-        let mut request = match &*wish.keys {
+        let request = match &*wish.keys {
             [key] if key == CHIEF => locks.election(key).candidate(&process::id().to_string()).stand(),
             // Not renewed, so that it expires before a long hold ends.
             [key] if key == MUTEX && self.chance(20) => {
@@ -150,11 +144,7 @@ impl Workload {
             }
             _ => wish.request(&locks),
         };
-        request = request.on_wait(move |waiting| {
-            if waiting.place.is_some() {
-                task_history.note(EventKind::Stands);
-            }
-        });
+        let mut request = self.task_history.stands(request);
         if self.chance(25) {
             request = request.within(Duration::from_millis(self.dice.random_range(1..500)));
         }
@@ -172,30 +162,36 @@ impl Workload {
             // Renewed or not: the history has what the guard considers to be its end.
             let _ = guard.renew(self.plan.ttl).await;
         }
-        let time = if self.chance(self.plan.long_percent) { self.plan.long_hold } else { self.plan.hold };
-        self.task_history.holds(&guard, time).await;
-        let dropped = self.chance(self.plan.dropped_percent);
-        self.task_history.lets_go(guard, dropped).await;
+        self.task_history.has(guard, &self.plan, &mut self.dice).await;
     }
 
     async fn once(&mut self) {
         let name = format!("{ONCE}{}", now() / NEXT_ONCE);
         let once = self.locks.once(&name).within(Duration::from_secs(2));
         self.asks_for(&name);
-        match once.begin().await {
-            Ok(Ok(job)) => self.do_it(job).await,
-            Ok(Err(_)) => self.task_history.note(EventKind::Cancelled),
-            Err(error) => self.not_begun(error).await,
-        }
+        self.begun(once.begin().await).await;
     }
 
     async fn every(&mut self) {
         let every = self.locks.every(PERIOD, EVERY);
         self.asks_for(EVERY);
-        match every.begin().await {
+        self.begun(every.begin().await).await;
+    }
+
+    /// Does the job if it was begun.
+    async fn begun<NotNow>(&mut self, begun: Result<Result<JobGuard, NotNow>, BeginError>) {
+        match begun {
             Ok(Ok(job)) => self.do_it(job).await,
             Ok(Err(_)) => self.task_history.note(EventKind::Cancelled),
-            Err(error) => self.not_begun(error).await,
+            Err(BeginError::NotTaken(LockError::TimedOut { .. })) => {
+                self.task_history.note(EventKind::Failed("held".to_owned()));
+            }
+            Err(BeginError::NotTaken(error)) => self.refused(&error).await,
+            Err(BeginError::NotKnown(InspectError::Store(fault))) => {
+                self.task_history.note(EventKind::Failed(fault.to_string()));
+                sleep(REST).await;
+            }
+            Err(other) => self.task_history.note(EventKind::Failed(format!("{UNEXPECTED}: {other}"))),
         }
     }
 
@@ -234,20 +230,6 @@ impl Workload {
         self.task_history.note(EventKind::AsksFor(wish));
     }
 
-    async fn not_begun(&self, error: BeginError) {
-        match error {
-            BeginError::NotTaken(LockError::TimedOut { .. }) => {
-                self.task_history.note(EventKind::Failed("held".to_owned()));
-            }
-            BeginError::NotTaken(error) => self.refused(&error).await,
-            BeginError::NotKnown(InspectError::Store(fault)) => {
-                self.task_history.note(EventKind::Failed(fault.to_string()));
-                sleep(REST).await;
-            }
-            other => self.task_history.note(EventKind::Failed(format!("{UNEXPECTED}: {other}"))),
-        }
-    }
-
     async fn refused(&self, error: &LockError) {
         let explained = matches!(error, LockError::Unreachable { .. } | LockError::NoQuorum { .. });
         let told = error.to_string();
@@ -263,7 +245,7 @@ impl Workload {
     }
 
     fn chance(&mut self, percent: u32) -> bool {
-        self.dice.random_range(0..100) < percent
+        chance(&mut self.dice, percent)
     }
 }
 

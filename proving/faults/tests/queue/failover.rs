@@ -24,14 +24,9 @@ enum Failure {
     Replaced,
 }
 
-#[test]
-fn masters_of_redis_fail_and_are_followed() {
-    fail(Flavor::Redis70);
-}
-
-#[test]
-fn masters_of_valkey_fail_and_are_followed() {
-    fail(Flavor::Valkey91);
+servers::tests! {
+    fn masters_of_redis_fail_and_are_followed() = fail(Flavor::Redis70);
+    fn masters_of_valkey_fail_and_are_followed() = fail(Flavor::Valkey91);
 }
 
 /// Data that the old master had not sent to its replica is lost, so others may be granted locks

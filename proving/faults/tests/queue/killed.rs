@@ -15,14 +15,14 @@ use crate::scene::{
 const PROCESSES: usize = 20;
 const KILLED: u32 = 10;
 
-#[test]
-fn ten_of_twenty_processes_are_killed_at_a_redis() {
-    holders_were_among(&ten_of_twenty_are_killed(&Scene::on(Flavor::Redis70)));
+servers::tests! {
+    fn ten_of_twenty_processes_are_killed_at_a_redis() = some_held(&Scene::on(Flavor::Redis70));
+    fn ten_of_twenty_processes_are_killed_at_a_valkey() = some_held(&Scene::on(Flavor::Valkey91));
 }
 
-#[test]
-fn ten_of_twenty_processes_are_killed_at_a_valkey() {
-    holders_were_among(&ten_of_twenty_are_killed(&Scene::on(Flavor::Valkey91)));
+fn some_held(scene: &Scene) {
+    let parsed_history = ten_of_twenty_are_killed(scene);
+    assert!(parsed_history.killed.iter().any(|fault| fault.had_it), "no holder was killed");
 }
 
 /// On a file, a dead holder costs no more than a dead waiter, because the lock of a dead process is
@@ -60,10 +60,6 @@ fn ten_of_twenty_are_killed(scene: &Scene) -> ParsedHistory {
     only_the_dead_cost_time(&parsed_history, crowd.ttl() + DEAD_HOLDER, slack(&crowd));
     in_order(&parsed_history);
     parsed_history
-}
-
-fn holders_were_among(parsed_history: &ParsedHistory) {
-    assert!(parsed_history.killed.iter().any(|fault| fault.had_it), "no holder was killed");
 }
 
 /// A dead holder may cost a lease and a little more, and so may the next one if it dies, too;
