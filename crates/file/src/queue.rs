@@ -223,7 +223,7 @@ fn guarded<T>(worker: &mut StoreWorker, work: impl FnOnce(&mut StoreWorker) -> T
     match catch_unwind(AssertUnwindSafe(|| work(worker))) {
         Ok(done) => Some(done),
         Err(_) => {
-            worker.abandon();
+            worker.ledger().close();
             None
         }
     }

@@ -423,7 +423,8 @@ impl ProcessStore for FileStore {
     fn lifeline(&self) -> Option<OwnedFd> {
         if self.notifier.sessions.own().is_none() {
             let (sender, entered) = mpsc::channel();
-            self.queue().ok()?.send(StoreWorker::enter, move |entered| drop(sender.send(entered)));
+            let queue = self.queue().ok()?;
+            queue.send(|worker| worker.ledger().enter(), move |entered| drop(sender.send(entered)));
             entered.recv().ok()?.ok()?;
         }
         self.notifier.sessions.lifeline()

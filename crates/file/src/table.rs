@@ -177,6 +177,27 @@ pub(crate) fn execute(
     Ok(connection.prepare_cached(statement)?.execute(params)?)
 }
 
+/// Reads the rows whose key, in the first column, has this prefix. The statement selects the keys from
+/// the prefix on, in byte order.
+pub(crate) fn with_prefix<T>(
+    connection: &Connection,
+    select: &str,
+    prefix: &[u8],
+    read: impl Fn(&Row<'_>) -> Result<T, FileError>,
+) -> Result<Vec<T>, FileError> {
+    let mut select = connection.prepare_cached(select)?;
+    let mut rows = select.query([prefix])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        // All keys with the prefix are adjacent, so the first other key ends the list.
+        if !row.get::<_, Vec<u8>>(0)?.starts_with(prefix) {
+            break;
+        }
+        found.push(read(row)?);
+    }
+    Ok(found)
+}
+
 /// A point in time as one of SQLite's signed numbers; its end of time is earlier, but as
 /// unreachable.
 pub(crate) fn micros(stamp: Stamp) -> i64 {

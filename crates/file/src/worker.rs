@@ -85,20 +85,10 @@ impl StoreWorker {
         is_unwatched || !self.left_over.is_empty() || self.ledger.has_long_log()
     }
 
-    /// Recovers from an error in the middle of a request.
-    pub(crate) fn abandon(&mut self) {
-        self.ledger.close();
-    }
-
     /// Closes the store, because nobody sends requests any more.
     pub(crate) fn close(&mut self) {
         self.ledger.close();
         self.notifier.sessions.leave(!self.notifier.serving().is_empty());
-    }
-
-    /// Starts the store's session.
-    pub(crate) fn enter(&mut self) -> Result<(), Fault> {
-        self.ledger.enter()
     }
 
     /// Serves requests in one transaction, all or none, and notifies those whom they concern.

@@ -1,11 +1,11 @@
 //! Lists the keys with a prefix that are held or waited for.
 
-use leasehold_core::{Answer, Fault, Key, KeyState, Request};
-use rusqlite::Connection;
+use leasehold_core::{Answer, Fault, KeyState, Request};
 
 use super::{Ledger, serve};
 use crate::connection::Begin;
 use crate::error::FileError;
+use crate::table;
 
 /// The keys from this one on that may be held or waited for, in byte order. The others have only a
 /// fence.
@@ -17,7 +17,7 @@ impl Ledger {
     pub(crate) fn list(&mut self, prefix: &[u8]) -> Result<Vec<KeyState>, Fault> {
         self.within(Begin::ToRead, |connection, inputs| {
             let mut states = Vec::new();
-            for key in keys_in_use(connection, prefix)? {
+            for key in table::with_prefix(connection, KEYS_FROM, prefix, |row| table::key(row, 0))? {
                 // By the semantics of core, like every other request: an ended record is absent.
                 let Answer::Inspect(state) = serve(connection, inputs, &Request::Inspect(key))?.0.answer
                 else {
@@ -32,19 +32,4 @@ impl Ledger {
             Ok(states)
         })
     }
-}
-
-fn keys_in_use(connection: &Connection, prefix: &[u8]) -> Result<Vec<Key>, FileError> {
-    let mut statement = connection.prepare_cached(KEYS_FROM)?;
-    let mut rows = statement.query([prefix])?;
-    let mut keys = Vec::new();
-    while let Some(row) = rows.next()? {
-        let bytes: Vec<u8> = row.get(0)?;
-        // All keys with the prefix are adjacent, so the first other key ends the list.
-        if !bytes.starts_with(prefix) {
-            break;
-        }
-        keys.push(Key::new(&bytes).map_err(FileError::damaged)?);
-    }
-    Ok(keys)
 }

@@ -3,7 +3,7 @@
 use leasehold_core::{BreakNote, BreakRecord, Label, Records, Stamp};
 use rusqlite::{Connection, Row, params};
 
-use super::{execute, fence_of, key, label, micros, stamp};
+use super::{execute, fence_of, key, label, micros, stamp, with_prefix};
 use crate::error::FileError;
 
 /// Reads the breaks of the keys with this prefix, including ended ones.
@@ -12,18 +12,10 @@ pub(crate) fn load_from(
     prefix: &[u8],
     records: &mut Records,
 ) -> Result<(), FileError> {
-    let mut select = connection.prepare_cached(
-        "SELECT key, at, fence, held_by, broken_by, reason, ends FROM broken WHERE key >= ?1 ORDER BY key",
-    )?;
-    let mut rows = select.query([prefix])?;
-    while let Some(row) = rows.next()? {
-        let (broken, ends) = read(row)?;
-        // All keys with the prefix are adjacent.
-        if !broken.key.as_bytes().starts_with(prefix) {
-            break;
-        }
-        records.breaks.insert(broken.key.clone(), (broken, ends));
-    }
+    let select =
+        "SELECT key, at, fence, held_by, broken_by, reason, ends FROM broken WHERE key >= ?1 ORDER BY key";
+    let breaks = with_prefix(connection, select, prefix, read)?;
+    records.breaks.extend(breaks.into_iter().map(|(broken, ends)| (broken.key.clone(), (broken, ends))));
     Ok(())
 }
 

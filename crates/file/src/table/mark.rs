@@ -5,7 +5,7 @@ use std::time::Duration;
 use leasehold_core::{Key, Label, Mark, Records, Stamp};
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
-use super::{execute, fence_of, key, label, micros, stamp};
+use super::{execute, fence_of, key, label, micros, stamp, with_prefix};
 use crate::error::FileError;
 
 /// Reads the marks of some keys, including ended ones.
@@ -31,18 +31,8 @@ pub(crate) fn load_from(
     prefix: &[u8],
     records: &mut Records,
 ) -> Result<(), FileError> {
-    let mut select = connection.prepare_cached(
-        "SELECT key, at, fence, label, ends, period FROM mark WHERE key >= ?1 ORDER BY key",
-    )?;
-    let mut rows = select.query([prefix])?;
-    while let Some(row) = rows.next()? {
-        let (key, mark) = read(row)?;
-        // All keys with the prefix are adjacent.
-        if !key.as_bytes().starts_with(prefix) {
-            break;
-        }
-        records.marks.insert(key, mark);
-    }
+    let select = "SELECT key, at, fence, label, ends, period FROM mark WHERE key >= ?1 ORDER BY key";
+    records.marks.extend(with_prefix(connection, select, prefix, read)?);
     Ok(())
 }
 

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use leasehold_core::{Answer, FaultKind, Fence, GrantAnswer, Proposal, Request, Ttl};
 use leasehold_file::{BootId, Ledger};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 
 use crate::child;
 use crate::clocks::ByHand;
+use crate::queue::Process;
 use crate::seeds::{a_file, a_try, attempt, key, take};
 
 #[test]
@@ -51,22 +52,20 @@ fn a_process_that_was_stopped_while_it_wrote_is_named_and_ending_it_frees_the_fi
     let (_directory, file) = a_file();
     let mut ledger = Ledger::at(&file, ByHand::new());
     ledger.open().unwrap();
-    let mut writer = child::start(&[], "write until killed", &file);
-    let pid = Pid::from_child(&writer);
+    let mut writer = Process::start_by(&[], "write until killed", &file);
     let grant = || a_try(&attempt(1, &["a"], 1000));
     let fault = ledger.serve(grant()).unwrap_err();
-    let kept = format!("the file is busy: process {} (", pid.as_raw_pid());
+    let kept = format!("the file is busy: process {} (", writer.id());
     assert!(fault.reason.starts_with(&kept) && !fault.reason.contains("stopped"), "{fault}");
-    kill_process(pid, Signal::STOP).unwrap();
+    writer.signal(Signal::STOP);
     let fault = ledger.serve(grant()).unwrap_err();
-    let remedy = format!("let it go on (`kill -CONT {}`) or end it", pid.as_raw_pid());
+    let remedy = format!("let it go on (`kill -CONT {}`) or end it", writer.id());
     assert!(fault.reason.starts_with(&kept) && fault.reason.contains(&remedy), "{fault}");
     assert_eq!(fault.kind, FaultKind::Passing);
     // Opening it fails in the same way.
     let fault = Ledger::at(&file, ByHand::new()).serve(grant()).unwrap_err();
     assert!(fault.reason.contains(&remedy), "{fault}");
-    writer.kill().unwrap();
-    writer.wait().unwrap();
+    writer.kill();
     assert!(take(&mut ledger, &attempt(1, &["a"], 1000)).is_some());
 }
 

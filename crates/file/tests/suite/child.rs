@@ -1,9 +1,9 @@
 //! Other processes: this very test binary, run again with a task in its environment.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 use std::{env, process, thread};
@@ -32,18 +32,6 @@ pub(crate) fn command(wrapper: &[&str], task: &str, file: &Path) -> Command {
     command.args(["child::a_task_of_another_test_is_done", "--exact", "--nocapture"]);
     command.env(TASK, task).env(FILE, file).stdout(Stdio::piped());
     command
-}
-
-/// Starts a task, and waits until it prints that it is at work.
-pub(crate) fn start(wrapper: &[&str], task: &str, file: &Path) -> Child {
-    let mut child = command(wrapper, task, file).spawn().unwrap();
-    let mut said = BufReader::new(child.stdout.take().unwrap());
-    let mut line = String::new();
-    while !line.contains("at work") {
-        line.clear();
-        assert_ne!(said.read_line(&mut line).unwrap(), 0, "the child ended too early");
-    }
-    child
 }
 
 /// The result of another process's try to lock `a`: "granted", "busy" or the error.
@@ -97,9 +85,6 @@ fn try_to_lock(mut ledger: Ledger, patience: Duration) {
 #[test]
 fn a_task_of_another_test_is_done() {
     let (Ok(task), Some(file)) = (env::var(TASK), env::var_os(FILE).map(PathBuf::from)) else { return };
-    if let Some(task) = task.strip_prefix("line ") {
-        return crate::queue::do_task(task, &file);
-    }
     let mut ledger = Ledger::at(&file, Arc::new(OfTheMachine));
     match &*task {
         "open" => ledger.open().unwrap(),
@@ -109,7 +94,7 @@ fn a_task_of_another_test_is_done() {
         "try" => try_to_lock(ledger.mortal(), Duration::ZERO),
         "try patiently" => try_to_lock(ledger.mortal(), Duration::from_secs(10)),
         "fill the disk" => fill_the_disk(ledger, &file),
-        _ => panic!("no such task: {task}"),
+        task => crate::queue::do_task(task, &file),
     }
 }
 

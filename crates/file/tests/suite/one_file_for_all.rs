@@ -11,6 +11,7 @@ use leasehold_file::Ledger;
 
 use crate::child;
 use crate::clocks::OfTheMachine;
+use crate::queue::Process;
 use crate::seeds::{Dice, a_file, attempt, take};
 
 #[test]
@@ -29,10 +30,9 @@ fn a_process_killed_at_any_moment_leaves_a_sound_file_and_costs_one_ttl() {
     let mut last = None;
     let mut left_a_lease = 0;
     for round in 0..30 {
-        let mut child = child::start(&[], "take and release until killed", &file);
+        let mut child = Process::start_by(&[], "take and release until killed", &file);
         thread::sleep(Duration::from_micros(dice.below(20_000)));
-        child.kill().unwrap();
-        assert_eq!(child.wait().unwrap().signal(), Some(9), "the child ended by itself");
+        assert_eq!(child.kill().signal(), Some(9), "the child ended by itself");
         let killed = Instant::now();
         let mut ledger = Ledger::at(&file, Arc::new(OfTheMachine));
         let attempt = attempt(round, &["a"], 150);

@@ -4,7 +4,7 @@
 use std::fs::{self, OpenOptions};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -26,35 +26,28 @@ pub(crate) fn do_task(task: &str, file: &Path) {
         let store = FileStore::at(file, Arc::new(OfTheMachine));
         let me = u128::from(std::process::id()) << 64;
         match task {
-            "holder" => {
-                take(&store, &attempt(me, &["a"], 60_000)).await;
-                println!("at work");
-                std::future::pending::<()>().await;
-            }
+            "waiter" => return wait_once(&store, file, me).await,
+            "round and round" => return round_and_round(&store, file, me).await,
+            "holder" | "holder with a supervisor" => drop(take(&store, &attempt(me, &["a"], 60_000)).await),
             "holder of many" => {
                 for (n, key) in (0..).zip(&many()) {
                     take(&store, &attempt(me + n, &[key], 60_000)).await;
                 }
-                println!("at work");
-                std::future::pending::<()>().await;
             }
-            "holder with a supervisor" => {
-                take(&store, &attempt(me, &["a"], 60_000)).await;
-                let lifeline = store.lifeline().unwrap();
-                // It lives until our parent closes the pipe, even after we are gone.
-                let mut supervisor = Command::new("cat");
-                #[expect(
-                    clippy::zombie_processes,
-                    reason = "it outlives its parent, which never gets to wait for it"
-                )]
-                let _supervisor = supervisor.stdin(Stdio::inherit()).stdout(lifeline).spawn().unwrap();
-                println!("at work");
-                std::future::pending::<()>().await;
-            }
-            "waiter" => wait_once(&store, file, me).await,
-            "round and round" => round_and_round(&store, file, me).await,
             other => panic!("no such task: {other}"),
         }
+        if task == "holder with a supervisor" {
+            let lifeline = store.lifeline().unwrap();
+            // It lives until our parent closes the pipe, even after we are gone.
+            let mut supervisor = Command::new("cat");
+            #[expect(
+                clippy::zombie_processes,
+                reason = "it outlives its parent, which never gets to wait for it"
+            )]
+            let _supervisor = supervisor.stdin(Stdio::inherit()).stdout(lifeline).spawn().unwrap();
+        }
+        println!("at work");
+        std::future::pending::<()>().await;
     });
 }
 
@@ -156,8 +149,7 @@ impl Process {
 
     /// The words of a wrapper go before it.
     pub(crate) fn start_by(wrapper: &[&str], task: &str, file: &Path) -> Self {
-        let mut command = child::command(wrapper, &format!("line {task}"), file);
-        let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+        let mut child = child::command(wrapper, task, file).stdin(Stdio::piped()).spawn().unwrap();
         let said = BufReader::new(child.stdout.take().unwrap());
         let mut process = Self(child, said);
         process.says("at work");
@@ -178,11 +170,11 @@ impl Process {
         process
     }
 
-    fn id(&self) -> String {
+    pub(crate) fn id(&self) -> String {
         self.0.id().to_string()
     }
 
-    fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.0), signal).unwrap();
     }
 
@@ -198,9 +190,9 @@ impl Process {
         assert!(self.0.wait().unwrap().success());
     }
 
-    pub(crate) fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) -> ExitStatus {
         self.0.kill().unwrap();
-        self.0.wait().unwrap();
+        self.0.wait().unwrap()
     }
 }
 
@@ -208,6 +200,15 @@ impl Drop for Process {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
+    }
+}
+
+/// Waits until the attempt gets what another one's dead holder had.
+async fn is_free_for(store: &FileStore, attempt: &Attempt) {
+    let begun = Instant::now();
+    while !matches!(store.grant(attempt, WaitMode::Try).await, Ok(GrantAnswer::Granted { .. })) {
+        assert!(begun.elapsed() < Duration::from_secs(10), "the lock outlives its holder");
+        tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }
 
@@ -392,11 +393,7 @@ async fn a_store_whose_directory_was_replaced_goes_on_in_the_new_one() {
     assert!(matches!(woken, Ok(Wake::Granted { .. })), "{woken:?}");
     drop(store);
     let next = attempt(5, &["b"], 60_000);
-    let begun = Instant::now();
-    while !matches!(other.grant(&next, WaitMode::Try).await, Ok(GrantAnswer::Granted { .. })) {
-        assert!(begun.elapsed() < Duration::from_secs(10), "the lock outlives its store");
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    is_free_for(&other, &next).await;
 }
 
 /// A person, or a program that removes old files, took them for rubbish.
@@ -423,11 +420,7 @@ async fn a_store_whose_session_was_removed_starts_another_and_its_waiters_keep_t
     assert_eq!(renewed.unwrap(), HoldAnswer::Done);
     drop(waiter);
     let next = attempt(4, &["b"], 60_000);
-    let begun = Instant::now();
-    while !matches!(holder.grant(&next, WaitMode::Try).await, Ok(GrantAnswer::Granted { .. })) {
-        assert!(begun.elapsed() < Duration::from_secs(10), "the lock outlives its store");
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    is_free_for(&holder, &next).await;
 }
 
 #[test]
@@ -467,7 +460,7 @@ fn a_kill_at_any_time_keeps_nobody_out_and_lets_nobody_in_too_early() {
         assert!(begun.elapsed() < Duration::from_secs(10), "somebody starves");
         std::thread::sleep(Duration::from_millis(5));
     }
-    processes.iter_mut().for_each(Process::kill);
+    processes.iter_mut().for_each(|process| _ = process.kill());
     // The next process after all of them finds the lock free, and leaves nothing behind.
     let mut last = Process::start("waiter", &file);
     last.ends();

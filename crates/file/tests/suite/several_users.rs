@@ -116,7 +116,7 @@ fn users_of_a_group_tell_each_other_of_their_turns() {
     while notes(&file).len() < 500 {
         std::thread::sleep(Duration::from_millis(5));
     }
-    all.iter_mut().for_each(Process::kill);
+    all.iter_mut().for_each(|process| _ = process.kill());
     assert!(!notes(&file).iter().any(|note| note.contains("at once")));
 }
 
