@@ -102,75 +102,61 @@ impl Faults {
         let message = Escaped(said.message().as_bytes()).to_string();
         let code = said.code();
         let class = code.code().get(..2).unwrap_or_default();
-        let lasting = |reason: &dyn fmt::Display, cause| self.lasting(reason).caused_by(cause);
-        let passing = |reason: &dyn fmt::Display, cause| self.passing(reason).caused_by(cause);
         match *code {
-            SqlState::UNDEFINED_TABLE | SqlState::INVALID_SCHEMA_NAME | SqlState::UNDEFINED_FUNCTION => {
-                lasting(
-                    &format_args!(
-                        "Leasehold's tables are not in this database ({message}): make them with `{}`",
-                        self.init
-                    ),
-                    FaultCause::Other,
-                )
-            }
-            SqlState::UNDEFINED_COLUMN => lasting(
-                &format_args!(
-                    "Leasehold's tables are of an older version ({message}): upgrade them with `{}`",
+            SqlState::UNDEFINED_TABLE | SqlState::INVALID_SCHEMA_NAME | SqlState::UNDEFINED_FUNCTION => self
+                .lasting(format_args!(
+                    "Leasehold's tables are not in this database ({message}): make them with `{}`",
                     self.init
-                ),
-                FaultCause::Other,
-            ),
-            SqlState::INSUFFICIENT_PRIVILEGE => lasting(
-                &format_args!(
+                )),
+            SqlState::UNDEFINED_COLUMN => self.lasting(format_args!(
+                "Leasehold's tables are of an older version ({message}): upgrade them with `{}`",
+                self.init
+            )),
+            SqlState::INSUFFICIENT_PRIVILEGE => self
+                .lasting(format_args!(
                     "{message}: grant the user what docs/postgres.md lists, or use the owner of the tables"
-                ),
-                FaultCause::Permission,
-            ),
+                ))
+                .caused_by(FaultCause::Permission),
             SqlState::INVALID_CATALOG_NAME => {
-                lasting(&format_args!("{message}: create it, or name another in the URL"), FaultCause::Other)
+                self.lasting(format_args!("{message}: create it, or name another in the URL"))
             }
-            SqlState::DISK_FULL => lasting(
-                &format_args!(
+            SqlState::DISK_FULL => self
+                .lasting(format_args!(
                     "the server's disk is full ({message}), so nothing was taken or changed: free some space"
-                ),
-                FaultCause::DiskFull,
-            ),
-            SqlState::OUT_OF_MEMORY => passing(&message, FaultCause::OutOfMemory),
+                ))
+                .caused_by(FaultCause::DiskFull),
+            SqlState::OUT_OF_MEMORY => self.passing(&message).caused_by(FaultCause::OutOfMemory),
             SqlState::READ_ONLY_SQL_TRANSACTION => self.standby(&message),
             // `BEGIN READ WRITE` on a standby.
             SqlState::FEATURE_NOT_SUPPORTED if message.contains("recovery") => self.standby(&message),
-            SqlState::LOCK_NOT_AVAILABLE => passing(
-                &format_args!(
+            SqlState::LOCK_NOT_AVAILABLE => self
+                .passing(format_args!(
                     "a key is locked by another transaction for longer than a call may take ({message}): end that transaction, which \
                      pg_stat_activity shows"
-                ),
-                FaultCause::TimedOut,
-            ),
-            SqlState::QUERY_CANCELED => passing(
-                &format_args!(
+                ))
+                .caused_by(FaultCause::TimedOut),
+            SqlState::QUERY_CANCELED => self
+                .passing(format_args!(
                     "the server gave up ({message}): if it is not overloaded, give the user a longer statement_timeout"
-                ),
-                FaultCause::TimedOut,
-            ),
-            _ if class == "28" => lasting(&message, FaultCause::Authentication),
+                ))
+                .caused_by(FaultCause::TimedOut),
+            _ if class == "28" => self.lasting(&message).caused_by(FaultCause::Authentication),
             // The server is starting or shutting down, has no free connection, or was stopped by an
             // operator.
             _ if matches!(class, "57" | "53" | "08" | "40" | "25") => {
-                passing(&message, FaultCause::Connection)
+                self.passing(&message).caused_by(FaultCause::Connection)
             }
             // A value that a column does not accept: ours are never like that.
             _ if matches!(class, "22" | "23" | "42") => {
-                lasting(&format_args!("{message} (SQLSTATE {})", code.code()), FaultCause::Other)
+                self.lasting(format_args!("{message} (SQLSTATE {})", code.code()))
             }
-            _ => passing(&format_args!("{message} (SQLSTATE {})", code.code()), FaultCause::Other),
+            _ => self.passing(format_args!("{message} (SQLSTATE {})", code.code())),
         }
     }
 
     /// A standby passes, because it may be promoted.
     fn standby(&self, reason: &str) -> Fault {
         self.passing(format_args!("the server is a standby and takes no writes ({reason})"))
-            .caused_by(FaultCause::Other)
     }
 
     pub(crate) fn quarantined(&self, left: Duration) -> Fault {

@@ -85,33 +85,18 @@ pub(crate) async fn load(
         client.query_typed(&sql.unresponsive, &about),
         marks,
     );
-    read(
-        &Rows {
-            leases: leases?,
-            waiters: waiters?,
-            shares: shares?,
-            unresponsive: unresponsive?,
-            marks: marks?,
-        },
-        selection,
-    )
+    read([&leases?, &waiters?, &shares?, &unresponsive?, &marks?], selection)
 }
 
-struct Rows {
-    leases: Vec<Row>,
-    waiters: Vec<Row>,
-    shares: Vec<Row>,
-    unresponsive: Vec<Row>,
-    marks: Vec<Row>,
-}
-
-fn read(rows: &Rows, selection: Selection<'_>) -> Result<Loaded, TransactionError> {
-    let first =
-        rows.leases.first().ok_or_else(|| TransactionError::damaged("the server's clock says nothing"))?;
+fn read(
+    [leases, waiters, shares, unresponsive, marks]: [&[Row]; 5],
+    selection: Selection<'_>,
+) -> Result<Loaded, TransactionError> {
+    let first = leases.first().ok_or_else(|| TransactionError::damaged("the server's clock says nothing"))?;
     let now = Columns(first).stamp(0)?;
     let mut loaded = Loaded { records: Records::default(), now, unsubscribed: BTreeSet::new() };
     let mut counts = BTreeMap::new();
-    for row in &rows.leases {
+    for row in leases {
         let row = Columns(row);
         if let Some(key) = row.maybe_key(1)? {
             lease(&row, &key, &mut loaded.records)?;
@@ -120,14 +105,14 @@ fn read(rows: &Rows, selection: Selection<'_>) -> Result<Loaded, TransactionErro
             }
         }
     }
-    wait_queue::read(&rows.waiters, &counts, selection.first, &mut loaded)?;
-    for row in &rows.unresponsive {
+    wait_queue::read(waiters, &counts, selection.first, &mut loaded)?;
+    for row in unresponsive {
         let row = Columns(row);
         if let Some(queue) = loaded.records.queues.get_mut(&row.key(0)?) {
             queue.set_unresponsive(channel::of_number(row.get(1)?));
         }
     }
-    for row in &rows.shares {
+    for row in shares {
         let row = Columns(row);
         let (key, holder) = (row.key(0)?, row.holder(1)?);
         let weight = u32::try_from(row.get::<i32>(2)?).map_err(TransactionError::damaged)?;
@@ -135,7 +120,7 @@ fn read(rows: &Rows, selection: Selection<'_>) -> Result<Loaded, TransactionErro
         let share = share.unclaimed_at(row.get::<Option<i64>>(6)?.map(channel::of_number));
         loaded.records.shares.entry(key).or_default().put(holder, share);
     }
-    for row in &rows.marks {
+    for row in marks {
         let row = Columns(row);
         let (key, Marked { mark: done, .. }) = mark(&row)?;
         let ends = row.stamp(6)?;

@@ -6,7 +6,6 @@
 //! still on its way, and nothing is granted behind a release that was answered.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::time::Duration;
 
 use leasehold_core::{
@@ -243,8 +242,8 @@ impl Scope {
         let (saved, marks, breaks, committed) = tokio::join!(
             biased;
             save(client, &self.sql, &changes),
-            sweep(changes.has_marks(), &self.sql.sweep_marks),
-            sweep(changes.has_breaks(), &self.sql.sweep_breaks),
+            sweep(!changes.marks.is_empty(), &self.sql.sweep_marks),
+            sweep(!changes.breaks.is_empty(), &self.sql.sweep_breaks),
             client.batch_execute(if is_quiet { COMMIT_LATER } else { "COMMIT" }),
         );
         saved?;
@@ -312,17 +311,12 @@ struct Applied {
 }
 
 /// Everybody counts as listening who is not known to be deaf.
+#[derive(Debug)]
 struct Listening<'a>(&'a BTreeSet<Channel>);
 
 impl Subscribers for Listening<'_> {
     fn listens(&self, channel: &Channel) -> bool {
         !self.0.contains(channel)
-    }
-}
-
-impl fmt::Debug for Listening<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Listening").finish_non_exhaustive()
     }
 }
 

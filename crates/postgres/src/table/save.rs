@@ -64,8 +64,8 @@ pub(crate) struct Changes<'a> {
     lifted: Vec<(&'a Key, &'a Channel)>,
     shares: Vec<(&'a Key, Holder, &'a Share)>,
     gone_shares: Vec<(&'a Key, Holder)>,
-    marks: Vec<(&'a Key, &'a (Mark, Stamp))>,
-    breaks: Vec<(&'a Key, &'a (BreakRecord, Stamp))>,
+    pub(crate) marks: Vec<(&'a Key, &'a (Mark, Stamp))>,
+    pub(crate) breaks: Vec<(&'a Key, &'a (BreakRecord, Stamp))>,
     /// The number of new rows.
     pub(crate) added: usize,
 }
@@ -111,14 +111,6 @@ impl<'a> Changes<'a> {
             && self.gone_shares.is_empty()
             && self.marks.is_empty()
             && self.breaks.is_empty()
-    }
-
-    pub(crate) fn has_marks(&self) -> bool {
-        !self.marks.is_empty()
-    }
-
-    pub(crate) fn has_breaks(&self) -> bool {
-        !self.breaks.is_empty()
     }
 
     fn of_line(&mut self, key: &'a Key, before: &'a Records, after: &'a Records, now: Stamp) {
