@@ -2,12 +2,12 @@
 //! service with few cores.
 
 use std::collections::HashMap;
+use std::env;
 use std::future::pending;
 use std::pin::Pin;
 use std::time::Duration;
-use std::{env, process};
 
-use competitor::{answer, orders};
+use competitor::follow_orders;
 use leasehold::{Guard, InspectError, LockError, Locks, Mutex};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
@@ -28,15 +28,8 @@ pub fn serve_if_told_to(live: Option<LiveBytes>) {
     if worker != WORKER_FLAG {
         return;
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let served = runtime.block_on(async {
-        let mut worker = Worker::connect(number.parse()?, url, direct, live).await?;
-        worker.serve().await
-    });
-    if let Err(why) = served {
-        answer(&Report::Failed(why.to_string()));
-    }
-    process::exit(0);
+    let connect = async || Worker::connect(number.parse()?, url, direct, live).await;
+    follow_orders(connect, Worker::obey, &Report::Done, Report::Failed)
 }
 
 struct Worker {
@@ -85,19 +78,6 @@ impl Worker {
         sleep(Duration::from_millis(5)).await;
         guard.release().await?;
         waiter.await??.release().await?;
-        Ok(())
-    }
-
-    async fn serve(&mut self) -> Result<(), AnyError> {
-        let mut orders = orders();
-        answer(&Report::Done);
-        while let Some(order) = orders.recv().await {
-            let report = match self.obey(serde_json::from_str(&order)?).await {
-                Ok(report) => report,
-                Err(why) => Report::Failed(why.to_string()),
-            };
-            answer(&report);
-        }
         Ok(())
     }
 

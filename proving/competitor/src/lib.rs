@@ -18,4 +18,4 @@ mod serve;
 pub use bare::BareServer;
 pub use cycle::{AnyError, TTL};
 pub use order::{Order, Report, Times};
-pub use serve::{Competitor, Visit, answer, now, orders, serve};
+pub use serve::{Competitor, Visit, answer, follow_orders, now, serve};

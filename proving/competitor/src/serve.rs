@@ -6,7 +6,7 @@ use std::time::Duration;
 use std::{process, thread};
 
 use rustix::time::{ClockId, clock_gettime};
-use serde::Serialize;
+use serde::{Serialize, de::DeserializeOwned};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::sleep;
 
@@ -56,32 +56,37 @@ impl Visit {
 
 /// Carries out the orders on standard input until it ends.
 pub fn serve<C: Competitor>(url: &str) -> ! {
+    let connect = async || Ok((C::connect(url).await?, Bare::connect(url).await?));
+    let obey = async |(competitor, bare): &mut (C, Bare), order| obey(order, competitor, bare).await;
+    follow_orders(connect, obey, &Report::Ready, |why| Report::Failed { why })
+}
+
+/// Reports that the worker is ready, and lets it obey each line on standard input until it ends.
+pub fn follow_orders<W, O: DeserializeOwned, R: Serialize>(
+    connect: impl AsyncFnOnce() -> Result<W, AnyError>,
+    obey: impl AsyncFn(&mut W, O) -> Result<R, AnyError>,
+    ready: &R,
+    failed: fn(String) -> R,
+) -> ! {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let served = runtime.block_on(async {
-        let (competitor, bare) = (C::connect(url).await?, Bare::connect(url).await?);
-        obey_all(competitor, bare).await
+    let served: Result<(), AnyError> = runtime.block_on(async {
+        let mut worker = connect().await?;
+        let mut orders = orders();
+        answer(ready);
+        while let Some(order) = orders.recv().await {
+            let report = obey(&mut worker, serde_json::from_str(&order)?).await;
+            answer(&report.unwrap_or_else(|why| failed(why.to_string())));
+        }
+        Ok(())
     });
     if let Err(why) = served {
-        answer(&Report::Failed { why: why.to_string() });
+        answer(&failed(why.to_string()));
     }
     process::exit(0);
 }
 
-async fn obey_all<C: Competitor>(competitor: C, bare: Bare) -> Result<(), AnyError> {
-    let mut orders = orders();
-    answer(&Report::Ready);
-    while let Some(order) = orders.recv().await {
-        let report = match obey(serde_json::from_str(&order)?, &competitor, &bare).await {
-            Ok(report) => report,
-            Err(why) => Report::Failed { why: why.to_string() },
-        };
-        answer(&report);
-    }
-    Ok(())
-}
-
 /// The lines on standard input. This process exits when there are no more.
-pub fn orders() -> UnboundedReceiver<String> {
+fn orders() -> UnboundedReceiver<String> {
     let (sender, orders) = unbounded_channel();
     thread::spawn(move || {
         for line in std::io::stdin().lines().map_while(Result::ok) {
