@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use super::*;
 use crate::{
-    Claim, Content, GrantAnswer, HoldAnswer, Holder, HolderInfo, Label, LastFence, Lock, Owner, PushEvent,
-    QueuePosition, RaiseAnswer, Ticket, Ttl, Wait,
+    Claim, Content, GrantAnswer, HoldAnswer, Holder, HolderInfo, Label, LastFence, Lock, Mode, Owner,
+    PushEvent, QueuePosition, RaiseAnswer, Ticket, Ttl, Wait,
 };
 
 fn key(name: &str) -> Key {
@@ -118,10 +118,34 @@ fn handed(number: u64) -> PushEvent {
 
 const FIRST: PushEvent = PushEvent::First { left: WaitQueue::CLAIM_WINDOW };
 
+/// The records after this attempt was granted its keys at second 100.
+fn held_by(attempt: &Attempt) -> Records {
+    let mut records = Records::default();
+    assert!(matches!(ask(&mut records, attempt, 100), GrantAnswer::Granted { .. }));
+    records
+}
+
+/// The same, and these have waited behind it since second 101.
+fn with_waiters(holder: &Attempt, waiters: impl IntoIterator<Item = Attempt>) -> Records {
+    let mut records = held_by(holder);
+    for waits in waiters {
+        wait(&mut records, &waits, &at(101));
+    }
+    records
+}
+
+/// The holders of a key, with their modes and fences.
+fn held(records: &Records, name: &str, second: u64) -> Vec<(u128, Mode, u64)> {
+    let in_short = |holding: HolderInfo| {
+        let Owner::Holder { holder, .. } = holding.owner else { panic!() };
+        (holder.bits(), holding.mode, holding.fence.map_or(0, Fence::get))
+    };
+    records.holders(&key(name), at(second).now).into_iter().map(in_short).collect()
+}
+
 /// One holder, and three waiters behind it.
 fn a_line() -> Records {
-    let mut records = Records::default();
-    ask(&mut records, &writer(1), 100);
+    let mut records = held_by(&writer(1));
     for who in 2..=4 {
         let (answer, pushes) = wait(&mut records, &writer(who), &at(100 + who as u64));
         assert_eq!((u128::from(place(&answer).before) + 2, pushes), (who, vec![]));

@@ -20,10 +20,12 @@ fn fault(reason: &str) -> Fault {
     Fault::passing("s", reason)
 }
 
-fn taken() -> HoldAnswer {
-    let owner = Owner::Holder { holder: Holder::from_bits(1), label: None };
-    let key = Key::new("k").unwrap();
-    HoldAnswer::NotHeld { key: key.clone(), held_by: Some(HolderInfo::exclusive(key, owner, None, None)) }
+fn key() -> Key {
+    Key::new("k").unwrap()
+}
+
+fn gone() -> HoldAnswer {
+    HoldAnswer::NotHeld { key: key(), held_by: None }
 }
 
 /// Renews whenever the machine says so, until the lease is lost; `meets` is what a renewal meets, and
@@ -45,6 +47,12 @@ fn until_lost(
             RenewalStep::Lost(loss) => return (now, loss, asked),
         }
     }
+}
+
+/// A renewal that is answered at once.
+fn renews(machine: &mut LeaseRenewal, now: Instant, ttl: Ttl, answer: HoldAnswer) {
+    machine.handle_sent(now, ttl);
+    machine.handle_answer(now, answer);
 }
 
 #[test]
@@ -74,8 +82,7 @@ fn a_lock_that_was_handed_over_is_renewed_within_a_third_of_its_window_and_then_
         let due = START + Duration::from_secs_f64(2.0) / 3;
         assert_eq!(machine.next(START + SECOND / 2), RenewalStep::WaitUntil(due));
         assert_eq!(machine.next(due), RenewalStep::Renew(ttl()));
-        machine.handle_sent(due, ttl());
-        machine.handle_answer(due, HoldAnswer::Done);
+        renews(&mut machine, due, ttl(), HoldAnswer::Done);
         assert_eq!(machine.lease().end(), due + 9 * SECOND);
         assert_eq!(machine.next(due), RenewalStep::WaitUntil(due + 3 * SECOND));
     }
@@ -86,8 +93,7 @@ fn without_renewal_a_lock_that_was_handed_over_is_renewed_once() {
     let mut machine = handed(Renewal::Off);
     let RenewalStep::WaitUntil(due) = machine.next(START + SECOND / 2) else { panic!() };
     assert_eq!(machine.next(due), RenewalStep::Renew(ttl()));
-    machine.handle_sent(due, ttl());
-    machine.handle_answer(due, HoldAnswer::Done);
+    renews(&mut machine, due, ttl(), HoldAnswer::Done);
     assert_eq!(machine.next(due), RenewalStep::WaitUntil(due + 9 * SECOND));
 }
 
@@ -129,8 +135,9 @@ fn an_answer_that_never_comes_loses_the_lease_at_its_end() {
 #[test]
 fn a_lease_that_the_store_reports_as_lost_is_lost_at_once() {
     let mut machine = renewing(Renewal::Automatic);
-    machine.handle_sent(START + 3 * SECOND, ttl());
-    machine.handle_answer(START + 3 * SECOND, taken());
+    let owner = Owner::Holder { holder: Holder::from_bits(1), label: None };
+    let held_by = Some(HolderInfo::exclusive(key(), owner, None, None));
+    renews(&mut machine, START + 3 * SECOND, ttl(), HoldAnswer::NotHeld { key: key(), held_by });
     assert!(matches!(machine.next(START + 3 * SECOND), RenewalStep::Lost(Loss::TakenByOther { .. })));
 }
 
@@ -172,18 +179,10 @@ fn a_lease_that_is_kept_no_more_is_lost_for_the_first_reason_given() {
     machine.handle_close("bye".into());
     machine.handle_close("again".into());
     machine.handle_broken(START);
-    machine.handle_own_renewal(START, START, ttl(), HoldAnswer::NotHeld { key: key(), held_by: None });
+    machine.handle_own_renewal(START, START, ttl(), gone());
     assert_eq!(machine.loss(), Some(&closed));
     assert_eq!(machine.next(START), RenewalStep::Lost(closed.clone()));
     assert_eq!(closed.to_string(), "the lease is no longer renewed: bye");
-}
-
-fn key() -> Key {
-    Key::new("k").unwrap()
-}
-
-fn gone() -> HoldAnswer {
-    HoldAnswer::NotHeld { key: key(), held_by: None }
 }
 
 /// Regression, found by a soak test: a process that had just been handed a lock was stopped, and an
@@ -241,8 +240,7 @@ fn a_flood_of_words_that_its_lease_was_broken_has_nobody_flood_the_store() {
         machine.handle_broken(now);
         if let RenewalStep::Renew(ttl) = machine.next(now) {
             asks += 1;
-            machine.handle_sent(now, ttl);
-            machine.handle_answer(now, HoldAnswer::Done);
+            renews(&mut machine, now, ttl, HoldAnswer::Done);
         }
     }
     assert!((5..=20).contains(&asks), "{asks} asks in 3 s");
@@ -263,8 +261,7 @@ fn a_renewal_sent_before_the_notice_of_a_break_does_not_refute_it() {
     assert_eq!(machine.next(START + SECOND / 2), RenewalStep::WaitUntil(START + 9 * SECOND));
     machine.handle_answer(START + 3 * SECOND, HoldAnswer::Done);
     assert_eq!(machine.next(START + 3 * SECOND), RenewalStep::Renew(ttl()));
-    machine.handle_sent(START + 3 * SECOND, ttl());
-    machine.handle_answer(START + 3 * SECOND, gone());
+    renews(&mut machine, START + 3 * SECOND, ttl(), gone());
     assert_eq!(machine.loss(), Some(&Loss::Broken { key: key(), quorum_report: None }));
 }
 
@@ -304,8 +301,7 @@ fn a_lease_that_ends_long_before_the_longest_hold_was_not_held_too_long() {
         }
     }
     let mut unanswered = renewing(Renewal::AtMost(at_most));
-    unanswered.handle_sent(START + 3 * SECOND, ttl());
-    unanswered.handle_answer(START + 3 * SECOND, HoldAnswer::Done);
+    renews(&mut unanswered, START + 3 * SECOND, ttl(), HoldAnswer::Done);
     unanswered.handle_sent(START + 6 * SECOND, ttl());
     assert_eq!(unanswered.next(START + 12 * SECOND), RenewalStep::Lost(Loss::Expired { fault: None }));
 }
@@ -405,8 +401,7 @@ fn a_renewal_that_was_sent_before_the_writer_became_a_reader_does_not_confirm_it
     assert_eq!(machine.next(then), RenewalStep::WaitUntil(START + 9 * SECOND), "one at a time");
     machine.handle_answer(then, HoldAnswer::Done);
     assert_eq!(machine.next(then), RenewalStep::Renew(ttl()));
-    machine.handle_sent(then, ttl());
-    machine.handle_answer(then, HoldAnswer::Done);
+    renews(&mut machine, then, ttl(), HoldAnswer::Done);
     assert_eq!(machine.next(then), RenewalStep::WaitUntil(then + 3 * SECOND));
 }
 
@@ -414,7 +409,6 @@ fn a_renewal_that_was_sent_before_the_writer_became_a_reader_does_not_confirm_it
 fn a_downgrade_of_a_lease_that_the_store_has_no_more_finds_the_loss() {
     let mut machine = renewing(Renewal::Off);
     machine.handle_downgrade(START);
-    machine.handle_sent(START, ttl());
-    machine.handle_answer(START, gone());
+    renews(&mut machine, START, ttl(), gone());
     assert_eq!(machine.next(START), RenewalStep::Lost(Loss::not_held(key(), None)));
 }

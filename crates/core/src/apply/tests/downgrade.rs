@@ -2,16 +2,6 @@
 
 use super::member::{proposing, rejoin};
 use super::*;
-use crate::Mode;
-
-/// The holders of a key, with their modes and fences.
-fn held(records: &Records, name: &str, second: u64) -> Vec<(u128, Mode, u64)> {
-    let holders = records.holders(&key(name), at(second).now).into_iter().map(|holding| {
-        let Owner::Holder { holder, .. } = holding.owner else { panic!() };
-        (holder.bits(), holding.mode, holding.fence.map_or(0, Fence::get))
-    });
-    holders.collect()
-}
 
 fn left(records: &Records, second: u64) -> u64 {
     let now = at(second).now;
@@ -20,12 +10,7 @@ fn left(records: &Records, second: u64) -> u64 {
 
 /// A writer, and behind it two readers, another writer and a third reader.
 fn a_writer_and_a_line() -> Records {
-    let mut records = Records::default();
-    ask(&mut records, &writer(1), 100);
-    for waiting in [reader(2), reader(3), writer(4), reader(5)] {
-        wait(&mut records, &waiting, &at(101));
-    }
-    records
+    with_waiters(&writer(1), [reader(2), reader(3), writer(4), reader(5)])
 }
 
 #[test]
@@ -58,8 +43,7 @@ fn a_repeated_downgrade_and_a_delayed_renewal_of_the_writer_renew_the_reader() {
 #[test]
 fn a_downgrade_never_shortens_the_lease_and_lengthens_it_as_a_renewal_does() {
     for (ttl, expected) in [(1, 58), (60, 60), (100, 100)] {
-        let mut records = Records::default();
-        ask(&mut records, &attempt(1, &["a"], 60), 100);
+        let mut records = held_by(&attempt(1, &["a"], 60));
         renew(&mut records, &shared(1, &["a"], ttl), &at(102));
         assert_eq!(left(&records, 102), expected);
         assert_eq!(records.locks[&key("a")].ends, records.shares[&key("a")].end());
@@ -71,8 +55,7 @@ fn a_downgrade_never_shortens_the_lease_and_lengthens_it_as_a_renewal_does() {
 /// An older request of the same holder, to read, waits behind its own lease.
 #[test]
 fn a_downgrade_that_hands_the_key_to_its_own_holder_shortens_nothing() {
-    let mut records = Records::default();
-    ask(&mut records, &attempt(1, &["a"], 60), 100);
+    let mut records = held_by(&attempt(1, &["a"], 60));
     wait(&mut records, &reader(1), &at(101));
     renew(&mut records, &shared(1, &["a"], 60), &at(102));
     assert_eq!((left(&records, 102), held(&records, "a", 102).len()), (60, 1));
@@ -80,14 +63,12 @@ fn a_downgrade_that_hands_the_key_to_its_own_holder_shortens_nothing() {
 
 #[test]
 fn all_keys_of_a_claim_become_shared_or_none() {
-    let mut records = Records::default();
-    ask(&mut records, &attempt(1, &["a", "b"], 10), 100);
+    let mut records = held_by(&attempt(1, &["a", "b"], 10));
     assert_eq!(renew(&mut records, &shared(1, &["a", "b"], 10), &at(101)), HoldAnswer::Done);
     for name in ["a", "b"] {
         assert_eq!(held(&records, name, 101), [(1, Mode::Shared, 100_000_000)]);
     }
-    let mut records = Records::default();
-    ask(&mut records, &attempt(1, &["a", "b"], 10), 100);
+    let mut records = held_by(&attempt(1, &["a", "b"], 10));
     records.locks.remove(&key("b"));
     let HoldAnswer::NotHeld { key: gone, .. } = renew(&mut records, &shared(1, &["a", "b"], 10), &at(101))
     else {
@@ -101,13 +82,11 @@ fn only_the_holder_becomes_a_reader_and_nobody_becomes_a_writer() {
     let mut records = a_writer_and_a_line();
     assert!(matches!(renew(&mut records, &reader(2), &at(102)), HoldAnswer::NotHeld { .. }));
     assert_eq!(held(&records, "a", 102), [(1, Mode::Exclusive, 100_000_000)]);
-    let mut records = Records::default();
-    ask(&mut records, &reader(1), 100);
+    let mut records = held_by(&reader(1));
     renew(&mut records, &writer(1), &at(101));
     assert_eq!(held(&records, "a", 101)[0].1, Mode::Shared);
     // Permits are not what a writer has, so a renewal for permits changes nothing.
-    let mut records = Records::default();
-    ask(&mut records, &writer(1), 100);
+    let mut records = held_by(&writer(1));
     let permits = Attempt { claim: Claim::permits([key("a")], 1, 2).unwrap(), ..writer(1) };
     renew(&mut records, &permits, &at(101));
     assert_eq!(held(&records, "a", 101)[0].1, Mode::Exclusive);
@@ -116,8 +95,7 @@ fn only_the_holder_becomes_a_reader_and_nobody_becomes_a_writer() {
 /// Leftovers of earlier shares must not come back with the new one.
 #[test]
 fn a_downgrade_revives_no_share_that_was_left_at_the_key() {
-    let mut records = Records::default();
-    ask(&mut records, &shared(7, &["a"], 60), 100);
+    let mut records = held_by(&shared(7, &["a"], 60));
     let stale = records.shares.clone();
     release(&mut records, &shared(7, &["a"], 60), &at(100));
     ask(&mut records, &writer(1), 101);
@@ -145,8 +123,7 @@ fn a_member_that_rejoins_as_a_reader_lets_readers_in_with_the_agreed_fence() {
 /// All keys or none: the key that it has stays as it is while another cannot be taken.
 #[test]
 fn a_rejoin_that_is_refused_downgrades_nothing() {
-    let mut records = Records::default();
-    ask(&mut records, &writer(1), 100);
+    let mut records = held_by(&writer(1));
     ask(&mut records, &attempt(2, &["b"], 10), 100);
     let reading = proposing(&shared(1, &["a", "b"], 10), 100_000_007);
     assert!(matches!(rejoin(&mut records, &reading, None, &at(101)), HoldAnswer::NotHeld { .. }));

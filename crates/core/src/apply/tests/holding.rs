@@ -15,8 +15,7 @@ fn a_free_key_is_granted_and_a_taken_one_says_by_whom_and_for_how_long() {
 
 #[test]
 fn a_repeated_request_of_an_attempt_is_granted_again_for_a_whole_ttl() {
-    let mut records = Records::default();
-    ask(&mut records, &writer(1), 100);
+    let mut records = held_by(&writer(1));
     assert_eq!(ask(&mut records, &writer(1), 105), granted(105_000_000));
     assert!(matches!(ask(&mut records, &writer(2), 114), GrantAnswer::Busy { .. }));
 }
@@ -68,8 +67,7 @@ fn used_up_fences_are_an_error_and_not_a_repetition() {
 /// and its lease was renewed for longer.
 #[test]
 fn a_delayed_ask_does_not_cut_off_a_renewal() {
-    let mut records = Records::default();
-    ask(&mut records, &writer(1), 100);
+    let mut records = held_by(&writer(1));
     assert_eq!(renew(&mut records, &attempt(1, &["a"], 1000), &at(101)), HoldAnswer::Done);
     ask(&mut records, &writer(1), 102);
     assert!(records.lock(&key("a"), at(1100).now).is_some());
@@ -79,8 +77,7 @@ fn a_delayed_ask_does_not_cut_off_a_renewal() {
 
 #[test]
 fn a_release_frees_our_keys_and_names_those_that_are_not_ours() {
-    let mut records = Records::default();
-    ask(&mut records, &attempt(1, &["a", "b"], 10), 100);
+    let mut records = held_by(&attempt(1, &["a", "b"], 10));
     records.locks.insert(key("a"), Lock::new(Content::Foreign(b"x"[..].into()), None));
     let answer = release(&mut records, &attempt(1, &["a", "b"], 10), &at(101));
     let foreign = HolderInfo::exclusive(key("a"), Owner::Foreign { value: b"x"[..].into() }, None, None);

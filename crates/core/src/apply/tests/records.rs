@@ -1,14 +1,13 @@
 //! What the records say to requesters, observers and holders.
 
 use super::*;
-use crate::{Family, Mode, QueueEntry};
+use crate::{Family, QueueEntry};
 
 /// The end is the first moment at which a lease is over, for requesters, observers and its holder.
 #[test]
 fn a_lease_is_over_at_the_instant_of_its_end() {
     for one in [writer(1), reader(1)] {
-        let mut records = Records::default();
-        ask(&mut records, &one, 100);
+        let mut records = held_by(&one);
         let just_before = Stamp::from_micros(at(110).now.as_micros() - 1);
         assert!(records.is_held_by(&key("a"), one.holder, just_before));
         assert_eq!(records.holder_ids(&key("a"), just_before), [one.holder]);
@@ -30,8 +29,7 @@ fn a_lease_is_over_at_the_instant_of_its_end() {
 /// other's.
 #[test]
 fn a_share_is_over_at_the_instant_of_its_end_though_others_hold_the_key() {
-    let mut records = Records::default();
-    ask(&mut records, &reader(1), 100);
+    let mut records = held_by(&reader(1));
     ask(&mut records, &reader(2), 105);
     assert!(!records.is_held_by(&key("a"), Holder::from_bits(1), at(110).now));
     assert_eq!(records.holder_ids(&key("a"), at(110).now), [Holder::from_bits(2)]);
@@ -98,16 +96,14 @@ fn a_key_is_idle_when_it_has_room_for_the_first_waiter() {
     assert!(records.is_idle(&key("a"), at(110).now), "the reader's share has ended");
 
     let waiter = QueueEntry::new(Holder::from_bits(3), None, Mode::Shared, Ttl::DEFAULT, None, false);
-    let mut shared = Records::default();
-    ask(&mut shared, &reader(1), 100);
+    let mut shared = held_by(&reader(1));
     shared.queues.entry(key("a")).or_default().join(waiter, None, at(100).now);
     assert!(shared.is_idle(&key("a"), at(101).now), "there is room next to a reader");
 }
 
 #[test]
 fn a_share_whose_holder_is_dead_ends_at_once_and_the_others_stay() {
-    let mut records = Records::default();
-    ask(&mut records, &reader(1), 100);
+    let mut records = held_by(&reader(1));
     ask(&mut records, &reader(2), 101);
     records.end_share(&key("a"), Holder::from_bits(2));
     assert_eq!(records.holder_ids(&key("a"), at(102).now), [Holder::from_bits(1)]);

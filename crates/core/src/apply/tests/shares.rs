@@ -1,7 +1,7 @@
 //! Readers and permits.
 
 use super::*;
-use crate::{Family, Misuse, Mode, Share, Shares};
+use crate::{Family, Misuse, Share, Shares};
 
 fn claiming(who: u128, claim: Result<Claim, Misuse>, ttl_s: u64) -> Attempt {
     let ttl = Ttl::new(Duration::from_secs(ttl_s)).unwrap();
@@ -16,27 +16,14 @@ fn is_granted(answer: &GrantAnswer) -> bool {
     matches!(answer, GrantAnswer::Granted { .. })
 }
 
-fn here(records: &mut Records, attempt: &Attempt, second: u64) -> (GrantAnswer, Vec<(u128, PushEvent)>) {
-    wait(records, attempt, &at(second))
-}
-
 fn state(records: &Records, second: u64) -> KeyState {
     let served = apply(&mut records.clone(), Request::Inspect(key("a")), &at(second));
     let Answer::Inspect(state) = served.answer else { panic!() };
     state
 }
 
-/// The holders with their modes and fences.
-fn held(records: &Records, second: u64) -> Vec<(u128, Mode, u64)> {
-    let seen = state(records, second).holders.into_iter().map(|holding| {
-        let Owner::Holder { holder, .. } = holding.owner else { panic!() };
-        (holder.bits(), holding.mode, holding.fence.map_or(0, Fence::get))
-    });
-    seen.collect()
-}
-
 fn holders(records: &Records, second: u64) -> Vec<u128> {
-    held(records, second).into_iter().map(|(who, ..)| who).collect()
+    held(records, "a", second).into_iter().map(|(who, ..)| who).collect()
 }
 
 fn nothing_is_left(records: &Records) -> bool {
@@ -60,14 +47,13 @@ fn readers_hold_together_each_with_its_fence_and_keep_a_writer_out() {
     assert_eq!((held_by.mode, held_by.fence), (Mode::Shared, Fence::new(100_000_000)));
     assert_eq!(held_by.remaining, Some(Duration::from_secs(6)), "the share that ends first");
     let seen = [(1, 100_000_000), (2, 100_000_001), (3, 103_000_000)];
-    assert_eq!(held(&records, 104), seen.map(|(who, fence)| (who, Mode::Shared, fence)));
+    assert_eq!(held(&records, "a", 104), seen.map(|(who, fence)| (who, Mode::Shared, fence)));
     assert_eq!(marker_ends(&records), 113);
 }
 
 #[test]
 fn a_writer_keeps_readers_out_and_so_does_a_stranger() {
-    let mut records = Records::default();
-    ask(&mut records, &writer(1), 100);
+    let mut records = held_by(&writer(1));
     assert!(matches!(ask(&mut records, &reader(2), 101), GrantAnswer::Busy { .. }));
     records.locks.insert(key("a"), Lock::new(Content::Foreign(b"x"[..].into()), None));
     for asks in [reader(2), permits(3, 1, 2)] {
@@ -92,8 +78,7 @@ fn permits_of_any_weight_are_granted_until_none_are_left() {
 
 #[test]
 fn asking_again_is_granted_again_and_takes_up_no_more() {
-    let mut records = Records::default();
-    ask(&mut records, &permits(1, 2, 3), 100);
+    let mut records = held_by(&permits(1, 2, 3));
     assert_eq!(
         renew(&mut records, &claiming(1, Claim::permits([key("a")], 2, 3), 60), &at(101)),
         HoldAnswer::Done
@@ -101,13 +86,12 @@ fn asking_again_is_granted_again_and_takes_up_no_more() {
     assert_eq!(ask(&mut records, &permits(1, 2, 3), 102), granted(102_000_000));
     assert_eq!(records.shares[&key("a")].weight(), 2);
     assert_eq!(marker_ends(&records), 161, "no ask shortens what a renewal made longer");
-    assert_eq!(held(&records, 102), [(1, Mode::Permits { weight: 2, of: 3 }, 102_000_000)]);
+    assert_eq!(held(&records, "a", 102), [(1, Mode::Permits { weight: 2, of: 3 }, 102_000_000)]);
 }
 
 #[test]
 fn the_marker_ends_with_the_last_share_also_when_that_becomes_earlier() {
-    let mut records = Records::default();
-    ask(&mut records, &reader(1), 100);
+    let mut records = held_by(&reader(1));
     ask(&mut records, &shared(2, &["a"], 60), 100);
     assert_eq!(marker_ends(&records), 160);
     release(&mut records, &reader(2), &at(101));
@@ -136,8 +120,7 @@ fn a_release_takes_back_ones_own_share_and_no_other() {
 #[test]
 fn a_reader_whose_marker_was_lost_never_comes_back_to_life() {
     for in_between in [None, Some(writer(9)), Some(permits(9, 1, 2))] {
-        let mut records = Records::default();
-        ask(&mut records, &reader(1), 100);
+        let mut records = held_by(&reader(1));
         records.locks.remove(&key("a"));
         if let Some(other) = in_between {
             assert!(is_granted(&ask(&mut records, &other, 101)));
@@ -153,8 +136,7 @@ fn a_reader_whose_marker_was_lost_never_comes_back_to_life() {
 
 #[test]
 fn a_stranger_s_value_voids_the_shares_and_is_left_alone() {
-    let mut records = Records::default();
-    ask(&mut records, &reader(1), 100);
+    let mut records = held_by(&reader(1));
     let foreign = Lock::new(Content::Foreign(b"x"[..].into()), None);
     records.locks.insert(key("a"), foreign.clone());
     assert!(matches!(
@@ -169,7 +151,7 @@ fn a_marker_without_shares_is_nobody_s() {
     for asks in [reader(1), permits(1, 1, 2), writer(1)] {
         let mut records = Records::default();
         records.locks.insert(key("a"), Lock::new(Content::Marker(Family::Shared), None));
-        assert_eq!(held(&records, 100), []);
+        assert_eq!(held(&records, "a", 100), []);
         assert!(is_granted(&ask(&mut records, &asks, 100)));
         release(&mut records, &asks, &at(100));
         assert!(nothing_is_left(&records));
@@ -178,11 +160,7 @@ fn a_marker_without_shares_is_nobody_s() {
 
 #[test]
 fn all_readers_up_to_the_next_writer_are_handed_the_lock_at_once_in_order() {
-    let mut records = Records::default();
-    ask(&mut records, &writer(1), 100);
-    for waits in [reader(2), reader(3), reader(4), writer(5), reader(6)] {
-        here(&mut records, &waits, 101);
-    }
+    let mut records = with_waiters(&writer(1), [reader(2), reader(3), reader(4), writer(5), reader(6)]);
     let pushes = pushed(&mut records, Request::Release(writer(1)), &at(105));
     let all = [(2, handed(105_000_000)), (3, handed(105_000_001)), (4, handed(105_000_002)), (5, FIRST)];
     assert_eq!(pushes, all);
@@ -195,11 +173,7 @@ fn all_readers_up_to_the_next_writer_are_handed_the_lock_at_once_in_order() {
 
 #[test]
 fn when_a_writer_gives_up_the_readers_behind_it_go_on_at_once() {
-    let mut records = Records::default();
-    ask(&mut records, &reader(1), 100);
-    for waits in [writer(2), reader(3), writer(4)] {
-        here(&mut records, &waits, 101);
-    }
+    let mut records = with_waiters(&reader(1), [writer(2), reader(3), writer(4)]);
     let pushes = pushed(&mut records, Request::Release(writer(2)), &at(102));
     assert_eq!(pushes, [(3, handed(102_000_000)), (4, FIRST)]);
     assert_eq!(holders(&records, 102), [1, 3]);
@@ -207,12 +181,11 @@ fn when_a_writer_gives_up_the_readers_behind_it_go_on_at_once() {
 
 #[test]
 fn a_request_that_is_granted_in_turn_also_advances_the_waiters_behind_it() {
-    let mut records = Records::default();
-    ask(&mut records, &writer(1), 100);
+    let mut records = held_by(&writer(1));
     for waits in [reader(2), reader(3)] {
-        here(&mut records, &waits, 109);
+        wait(&mut records, &waits, &at(109));
     }
-    let (answer, pushes) = here(&mut records, &reader(2), 110);
+    let (answer, pushes) = wait(&mut records, &reader(2), &at(110));
     assert!(is_granted(&answer));
     assert_eq!(pushes.iter().map(|(who, _)| *who).collect::<Vec<_>>(), [3]);
     assert_eq!(holders(&records, 110), [3, 2], "the fence of an answer is the last that a request makes");
@@ -222,8 +195,7 @@ fn a_request_that_is_granted_in_turn_also_advances_the_waiters_behind_it() {
 /// current ones.
 #[test]
 fn a_writer_that_is_gone_keeps_no_reader_waiting() {
-    let mut records = Records::default();
-    ask(&mut records, &reader(1), 100);
+    let mut records = held_by(&reader(1));
     listens(&mut records, &writer(2), Channel::new("gone"), 101);
     let context = at(102).with_subscribers(&Deaf("gone"));
     let (answer, _) = wait(&mut records, &reader(3), &context);
@@ -233,8 +205,7 @@ fn a_writer_that_is_gone_keeps_no_reader_waiting() {
 
 #[test]
 fn a_process_that_ignores_a_share_is_skipped_with_all_its_waiters() {
-    let mut records = Records::default();
-    ask(&mut records, &writer(1), 100);
+    let mut records = held_by(&writer(1));
     listens(&mut records, &reader(2), Channel::new("stopped"), 101);
     listens(&mut records, &reader(3), Channel::new("here"), 101);
     listens(&mut records, &writer(4), Channel::new("stopped"), 101);
@@ -254,8 +225,7 @@ fn a_waiter_that_claimed_its_share_is_not_skipped_when_the_share_ends() {
         |records| drop(renew(records, &reader(2), &at(105))),
     ];
     for claims in claims {
-        let mut records = Records::default();
-        ask(&mut records, &writer(1), 100);
+        let mut records = held_by(&writer(1));
         listens(&mut records, &reader(2), Channel::new("here"), 101);
         listens(&mut records, &writer(3), Channel::new("here"), 101);
         pushed(&mut records, Request::Release(writer(1)), &at(102));
@@ -267,10 +237,9 @@ fn a_waiter_that_claimed_its_share_is_not_skipped_when_the_share_ends() {
 
 #[test]
 fn no_request_clears_away_or_hands_out_more_than_a_hundred_shares() {
-    let mut records = Records::default();
-    ask(&mut records, &writer(1), 100);
+    let mut records = held_by(&writer(1));
     for who in 2..=151 {
-        here(&mut records, &reader(who), 101);
+        wait(&mut records, &reader(who), &at(101));
     }
     let served = apply(&mut records, Request::Release(writer(1)), &at(102));
     assert_eq!((served.unfinished, holders(&records, 102).len()), (vec![key("a")], 100));
@@ -287,11 +256,11 @@ fn several_keys_are_shared_together_under_one_fence() {
     let mut records = Records::default();
     let both = |who| shared(who, &["b", "a"], 10);
     ask(&mut records, &attempt(1, &["b"], 10), 100);
-    let GrantAnswer::Busy { held_by, .. } = here(&mut records, &both(2), 101).0 else { panic!() };
+    let GrantAnswer::Busy { held_by, .. } = wait(&mut records, &both(2), &at(101)).0 else { panic!() };
     assert_eq!((held_by.key, holders(&records, 101)), (key("b"), vec![2]));
     let pushes = pushed(&mut records, Request::Release(attempt(1, &["b"], 10)), &at(102));
     assert_eq!(pushes, [(2, PushEvent::AskAgain)]);
-    assert_eq!(here(&mut records, &both(2), 103).0, granted(103_000_000));
+    assert_eq!(wait(&mut records, &both(2), &at(103)).0, granted(103_000_000));
     let fences = ["a", "b"].map(|name| records.shares[&key(name)].of(Holder::from_bits(2)).unwrap().fence);
     assert_eq!(fences, [Fence::new(103_000_000); 2]);
     assert!(is_granted(&ask(&mut records, &both(3), 104)));
@@ -316,10 +285,10 @@ fn a_shared_holder_raises_its_fence_and_rejoins_at_a_member() {
     let one = |fence| proposing(&reader(1), fence);
     ask(&mut records, &reader(2), 100);
     assert_eq!(rejoin(&mut records, &one(100_000_007), None, &at(100)), HoldAnswer::Done);
-    assert_eq!(held(&records, 100), [(2, Mode::Shared, 100_000_000), (1, Mode::Shared, 100_000_007)]);
+    assert_eq!(held(&records, "a", 100), [(2, Mode::Shared, 100_000_000), (1, Mode::Shared, 100_000_007)]);
     let to = |fence| RaiseAnswer::Raised { fence: Fence::new(fence).unwrap() };
     assert_eq!(raise(&mut records, &one(100_000_009), &at(101)), to(100_000_009));
-    here(&mut records, &writer(3), 101);
+    wait(&mut records, &writer(3), &at(101));
     assert!(matches!(
         rejoin(&mut records, &proposing(&reader(4), 100_000_010), None, &at(102)),
         HoldAnswer::NotHeld { .. }
@@ -353,13 +322,12 @@ fn a_member_answers_no_fence_to_two_readers() {
         "the last never sinks"
     );
     assert_eq!(raise(&mut records, &proposing(&other, 100_000_050), &at(101)), to(100_000_050));
-    assert_eq!(held(&records, 101), [(1, Mode::Shared, 100_000_009), (2, Mode::Shared, 100_000_050)]);
+    assert_eq!(held(&records, "a", 101), [(1, Mode::Shared, 100_000_009), (2, Mode::Shared, 100_000_050)]);
 }
 
 #[test]
 fn those_that_ended_are_forgotten_in_the_end() {
-    let mut records = Records::default();
-    ask(&mut records, &reader(1), 100);
+    let mut records = held_by(&reader(1));
     let end = 110 + WaitQueue::KEPT_FOR.as_secs();
     records.forget_ended(at(end - 1).now);
     assert_eq!(records.shares.get(&key("a")).map(|shares: &Shares| shares.all().len()), Some(1));

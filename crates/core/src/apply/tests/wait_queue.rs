@@ -43,8 +43,7 @@ fn a_waiter_that_leaves_the_queue_leaves_nothing_behind() {
 
 #[test]
 fn a_waiter_that_does_not_listen_is_not_handed_a_lock() {
-    let mut records = Records::default();
-    ask(&mut records, &writer(1), 100);
+    let mut records = held_by(&writer(1));
     for (who, channel) in [(2, "gone"), (3, "gone"), (4, "here"), (5, "gone")] {
         listens(&mut records, &writer(who), Channel::new(channel), 101);
     }
@@ -56,8 +55,7 @@ fn a_waiter_that_does_not_listen_is_not_handed_a_lock() {
 #[test]
 fn a_process_that_lets_a_lock_lie_costs_one_window_for_all_its_waiters() {
     for stopped in [Channel::new("stopped"), Channel::silent(7)] {
-        let mut records = Records::default();
-        ask(&mut records, &writer(1), 100);
+        let mut records = held_by(&writer(1));
         for (who, channel) in [(2, &stopped), (3, &stopped), (4, &Channel::new("here"))] {
             listens(&mut records, &writer(who), channel.clone(), 101);
         }
@@ -85,8 +83,7 @@ fn a_process_that_lets_a_lock_lie_costs_one_window_for_all_its_waiters() {
 /// Nobody is notified on a silent channel.
 #[test]
 fn a_push_to_a_process_that_cannot_be_notified_has_no_channel() {
-    let mut records = Records::default();
-    ask(&mut records, &writer(1), 100);
+    let mut records = held_by(&writer(1));
     for (who, channel) in [(2, Channel::silent(7)), (3, Channel::silent(8)), (4, Channel::new("here"))] {
         listens(&mut records, &writer(who), channel, 101);
     }
@@ -98,8 +95,7 @@ fn a_push_to_a_process_that_cannot_be_notified_has_no_channel() {
 
 #[test]
 fn no_request_clears_away_more_than_a_hundred_waiters() {
-    let mut records = Records::default();
-    ask(&mut records, &writer(1), 100);
+    let mut records = held_by(&writer(1));
     for who in 2..=251 {
         listens(&mut records, &writer(who), Channel::new("gone"), 101);
     }
@@ -130,8 +126,7 @@ fn a_waiter_that_becomes_first_learns_when_the_lease_ends() {
 /// its place a second time.
 #[test]
 fn a_process_that_asks_is_not_skipped_for_a_hand_over_that_another_of_its_waiters_missed() {
-    let mut records = Records::default();
-    ask(&mut records, &writer(1), 100);
+    let mut records = held_by(&writer(1));
     for who in 2..=4 {
         wait(&mut records, &writer(who), &at(101));
     }
@@ -148,8 +143,7 @@ fn a_process_that_asks_is_not_skipped_for_a_hand_over_that_another_of_its_waiter
 fn the_witness_of_another_process_near_the_front_is_notified_when_to_ask() {
     let queues = [(vec!["x", "x", "x", "y"], 5), (vec!["x"; 9], 3)];
     for (channels, witness) in queues {
-        let mut records = Records::default();
-        ask(&mut records, &writer(1), 100);
+        let mut records = held_by(&writer(1));
         for (who, channel) in (2..).zip(channels) {
             listens(&mut records, &writer(who), Channel::new(channel), 101);
         }
@@ -183,8 +177,7 @@ fn a_queue_is_forgotten_when_its_waiters_stop_asking() {
 
 #[test]
 fn a_waiter_for_several_keys_keeps_those_it_has_and_is_handed_the_others_one_by_one() {
-    let mut records = Records::default();
-    ask(&mut records, &attempt(1, &["b"], 10), 100);
+    let mut records = held_by(&attempt(1, &["b"], 10));
     ask(&mut records, &attempt(2, &["c"], 10), 100);
     let all = attempt(3, &["a", "b", "c"], 10);
     let GrantAnswer::Busy { held_by, .. } = wait(&mut records, &all, &at(101)).0 else { panic!() };
@@ -210,8 +203,7 @@ fn a_waiter_for_several_keys_keeps_those_it_has_and_is_handed_the_others_one_by_
 
 #[test]
 fn a_claim_that_lost_a_key_releases_the_later_ones_while_it_waits() {
-    let mut records = Records::default();
-    ask(&mut records, &attempt(1, &["c"], 10), 100);
+    let mut records = held_by(&attempt(1, &["c"], 10));
     let all = attempt(3, &["a", "b", "c"], 10);
     wait(&mut records, &all, &at(101));
     wait(&mut records, &attempt(5, &["b"], 10), &at(102));

@@ -13,7 +13,7 @@ fn a_waiter_that_is_seen_twice_to_hold_the_key_asks_and_the_others_do_not() {
     waiting.finds(holder(2), &key("a"));
     assert_eq!(told(&waiting, 2, START), None, "its notification may be on the way");
     waiting.finds(holder(2), &key("a"));
-    assert_eq!([1, 2, 3].map(|who| told(&waiting, who, START)), [None, Some(Wake::AskAgain), None]);
+    assert_eq!([1, 2, 3].map(|who| told(&waiting, who, START)), [None, AGAIN, None]);
     // What was seen before its next request says nothing about what follows.
     waiting.asks(holder(2), None, START);
     waiting.finds(holder(2), &key("a"));
@@ -36,10 +36,7 @@ fn all_waiters_of_a_key_are_asked_to_ask_except_those_that_just_did() {
     waiting.ask_for(&key("b"), later);
     assert_eq!([1, 2, 3].map(|who| told(&waiting, who, later)), [None; 3]);
     waiting.ask_for(&key("a"), later);
-    assert_eq!(
-        [1, 2, 3].map(|who| told(&waiting, who, later)),
-        [Some(Wake::AskAgain), None, Some(Wake::AskAgain)]
-    );
+    assert_eq!([1, 2, 3].map(|who| told(&waiting, who, later)), [AGAIN, None, AGAIN]);
 }
 
 #[test]
@@ -48,10 +45,7 @@ fn every_waiter_that_does_not_hold_is_asked_to_ask() {
     assert!(waiting.hears(holder(1), granted(), None, START, START));
     assert!(matches!(told(&waiting, 1, START), Some(Wake::Granted { .. })));
     waiting.ask_for_all();
-    assert_eq!(
-        [1, 2, 3].map(|who| told(&waiting, who, START)),
-        [None, Some(Wake::AskAgain), Some(Wake::AskAgain)]
-    );
+    assert_eq!([1, 2, 3].map(|who| told(&waiting, who, START)), [None, AGAIN, AGAIN]);
 }
 
 #[test]
@@ -86,13 +80,7 @@ fn an_answer_that_is_no_word_on_the_lock_keeps_the_place() {
 #[test]
 fn the_pauses_grow_while_a_waiter_is_first_and_start_over_when_it_is_not() {
     let waiting = WaiterRegistry::new(1);
-    let held_by = HolderInfo::exclusive(key("a"), Owner::Foreign { value: b"x"[..].into() }, None, None);
-    let answered = |before| {
-        let place = QueuePosition { ticket: Ticket::new(1), before, stood: true };
-        let answer = GrantAnswer::Busy { held_by: held_by.clone(), place: Some(place) };
-        waiting.asks(holder(1), None, START);
-        waiting.answered(&attempt(1, &["a"]), &answer, START);
-    };
+    let answered = |before| asks(&waiting, 1, busy_elsewhere(before, true), START);
     let soon = START + Duration::from_millis(20);
     answered(0);
     assert!(told(&waiting, 1, soon).is_some(), "at first");
@@ -123,5 +111,5 @@ fn a_waiter_that_asks_for_all_but_is_not_first_leaves_the_first_some_time() {
     asks(&waiting, 1, busy(1, SECOND, 3, true), START);
     let ended = START + SECOND + ROUNDING;
     assert_eq!(told(&waiting, 1, ended + AFTER_THE_FIRST - Duration::from_millis(1)), None);
-    assert_eq!(told(&waiting, 1, ended + 2 * AFTER_THE_FIRST), Some(Wake::AskAgain));
+    assert_eq!(told(&waiting, 1, ended + 2 * AFTER_THE_FIRST), AGAIN);
 }

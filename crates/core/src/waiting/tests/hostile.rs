@@ -35,7 +35,7 @@ fn a_grant_without_its_proof_is_a_hint_and_no_grant() {
     for (shown, fence) in forged {
         let waiting = one();
         assert!(waiting.hears(holder(1), fenced(fence), shown.as_ref(), START, START));
-        assert_eq!(told(&waiting, 1, START), Some(Wake::AskAgain), "{shown:?} {fence}");
+        assert_eq!(told(&waiting, 1, START), AGAIN, "{shown:?} {fence}");
         assert!(waiting.has_waiters(), "it waits");
     }
     let waiting = one();
@@ -52,7 +52,7 @@ fn the_proof_of_a_grant_is_void_after_the_next_request() {
     waiting.asks(holder(1), Some(proof("here", 43)), later);
     waiting.answered(&attempt(1, &["a"]), &busy(1, 3600 * SECOND, 0, false), later);
     waiting.hears(holder(1), fenced(8), Some(&proof("here", 42)), later, later);
-    assert_eq!(told(&waiting, 1, later), Some(Wake::AskAgain));
+    assert_eq!(told(&waiting, 1, later), AGAIN);
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn no_hint_puts_an_ask_off() {
         waiting.hears(holder(1), PushEvent::First { left: 3600 * SECOND }, None, now, now);
         now = now + SECOND / 2;
     }
-    assert_eq!(told(&waiting, 1, START + WaitQueue::RE_ASK), Some(Wake::AskAgain));
+    assert_eq!(told(&waiting, 1, START + WaitQueue::RE_ASK), AGAIN);
 }
 
 /// The message that a key was handed to it is a hint too, and may come as often as the waiter makes
@@ -103,7 +103,7 @@ fn a_waiter_that_advances_by_its_hints_asks_at_once() {
     for ticket in 2..20 {
         let now = START + Duration::from_millis(ticket);
         waiting.hears(holder(1), PushEvent::AskAgain, None, now, now);
-        assert_eq!(told(&waiting, 1, now), Some(Wake::AskAgain), "{ticket}");
+        assert_eq!(told(&waiting, 1, now), AGAIN, "{ticket}");
         waiting.asks(holder(1), Some(proof("here", 42)), now);
         let place = QueuePosition { ticket: Ticket::new(ticket), before: 0, stood: false };
         let answer = GrantAnswer::Busy { held_by: held(3600 * SECOND), place: Some(place) };
