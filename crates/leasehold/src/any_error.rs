@@ -156,28 +156,35 @@ impl std::error::Error for Error {
 }
 
 macro_rules! from {
-    ($($error:ty => $variant:ident),* $(,)?) => {$(
-        impl From<$error> for Error {
-            fn from(error: $error) -> Self {
-                Self::$variant(error)
+    ($($source:ty => $error:ident::$variant:ident),* $(,)?) => {$(
+        impl From<$source> for $error {
+            fn from(source: $source) -> Self {
+                Self::$variant(source)
             }
         }
     )*};
 }
 
 from! {
-    ConnectError => Connect,
-    LockError => Lock,
-    ReleaseError => Release,
-    RenewError => Renew,
-    TransferError => Transfer,
-    InspectError => Inspect,
-    BreakError => Break,
-    CloseError => Close,
-    BeginError => Begin,
-    MarkError => Mark,
-    Loss => Lost,
-    Misuse => Misuse,
+    ConnectError => Error::Connect,
+    LockError => Error::Lock,
+    ReleaseError => Error::Release,
+    RenewError => Error::Renew,
+    TransferError => Error::Transfer,
+    InspectError => Error::Inspect,
+    BreakError => Error::Break,
+    CloseError => Error::Close,
+    BeginError => Error::Begin,
+    MarkError => Error::Mark,
+    Loss => Error::Lost,
+    Misuse => Error::Misuse,
+    Misuse => ConnectError::Misuse,
+    Misuse => LockError::Misuse,
+    Misuse => RenewError::Misuse,
+    Misuse => TransferError::Misuse,
+    Fault => TransferError::Unconfirmed,
+    Misuse => InspectError::Misuse,
+    Misuse => BreakError::Misuse,
 }
 
 impl<T> From<HoldError<T>> for Error {

@@ -158,9 +158,3 @@ impl std::error::Error for BreakError {
         }
     }
 }
-
-impl From<Misuse> for BreakError {
-    fn from(misuse: Misuse) -> Self {
-        Self::Misuse(misuse)
-    }
-}

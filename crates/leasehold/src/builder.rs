@@ -4,18 +4,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    Backoff, Drift, Fault, FaultCause, FaultKind, Label, Misuse, Renewal, Runtime, Signal, Store, Ttl,
+    Backoff, Drift, Fault, FaultCause, Label, Misuse, Renewal, Runtime, Signal, Store, Ttl,
 };
 
 use crate::any_store::{self, AnyStore};
-use crate::defaults::Defaults;
 use crate::error::ConnectError;
+use crate::lock::Defaults;
 use crate::locks::Locks;
 use crate::memory::MemoryStore;
 use crate::naming::{Names, Naming};
 use crate::quorum::QuorumStore;
 use crate::runtime::TokioRuntime;
-use crate::store_handle::{StoreHandle, check_ttl, rest};
+use crate::store_handle::{Retries, StoreHandle, check_ttl};
 
 /// Defaults for the locks of one store; a lock or a request can override them.
 ///
@@ -261,25 +261,17 @@ fn clock_for(url: &str) -> fn() -> Option<TokioRuntime> {
 async fn open(store: &dyn Store, runtime: &dyn Runtime, outage_limit: Duration) -> Result<(), ConnectError> {
     let started = runtime.now();
     let end = started + outage_limit;
-    let mut last: Option<Fault> = None;
-    let mut tries = 0;
+    let mut last = Fault::passing(store.name(), "no answer").caused_by(FaultCause::TimedOut);
+    let mut retries = Retries::new(runtime);
     loop {
-        let opened = runtime.before(end, store.open()).await.unwrap_or_else(|| {
-            Err(last
-                .clone()
-                .unwrap_or_else(|| Fault::passing(store.name(), "no answer").caused_by(FaultCause::TimedOut)))
-        });
-        let Err(fault) = opened else { return Ok(()) };
-        if fault.kind == FaultKind::Lasting {
-            return Err(ConnectError::Refused(fault));
+        match runtime.before(end, store.open()).await {
+            Some(Ok(())) => return Ok(()),
+            Some(Err(fault)) if fault.is_lasting() => return Err(ConnectError::Refused(fault)),
+            opened => last = opened.and_then(Result::err).unwrap_or(last),
         }
-        let again = runtime.now() + rest(tries, runtime);
-        if again >= end {
+        if !retries.again(&last, end).await {
             let waited = runtime.now().saturating_since(started);
-            return Err(ConnectError::Unreachable { fault, waited });
+            return Err(ConnectError::Unreachable { fault: last, waited });
         }
-        last = Some(fault);
-        tries += 1;
-        runtime.sleep_until(again).await;
     }
 }

@@ -6,11 +6,10 @@ use std::time::Duration;
 
 use leasehold_core::{Claim, Escaped, Key, KeyState, Label, Misuse};
 
-use crate::defaults::Defaults;
 use crate::error::{CloseError, InspectError};
 use crate::event::Event;
 use crate::events::Events;
-use crate::lock::Held;
+use crate::lock::{Defaults, Held};
 use crate::mutex::Mutex;
 use crate::naming::Names;
 use crate::recipe::{Election, Every, Once};
@@ -51,8 +50,7 @@ impl Locks {
     /// request.
     #[doc(alias = "lock")]
     pub fn mutex(&self, name: impl AsRef<[u8]>) -> Mutex {
-        let claim = self.key(name.as_ref()).map(Claim::exclusive);
-        Mutex::new(self.askers.clone(), claim, Defaults::clone(&self.defaults))
+        self.mutex_on(self.key(name.as_ref()).map(Claim::exclusive))
     }
 
     /// Several locks that are taken together or not at all, under one fence that is greater than
@@ -72,28 +70,28 @@ impl Locks {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn mutex_all<Name: AsRef<[u8]>>(&self, names: impl IntoIterator<Item = Name>) -> Mutex {
-        let claim = self.keys(names).and_then(Claim::exclusive_all);
-        Mutex::new(self.askers.clone(), claim, Defaults::clone(&self.defaults))
+        self.mutex_on(self.keys(names).and_then(Claim::exclusive_all))
+    }
+
+    fn mutex_on(&self, claim: Result<Claim, Misuse>) -> Mutex {
+        Mutex { askers: self.askers(), claim, defaults: self.defaults().clone() }
     }
 
     /// A job that is done only once, ever, under the lock of this name. This does no I/O.
     pub fn once(&self, name: impl AsRef<[u8]>) -> Once {
-        let claim = self.key(name.as_ref()).map(Claim::exclusive);
-        Once::new(self.askers.clone(), claim, Defaults::clone(&self.defaults))
+        Once::new(self.mutex(name))
     }
 
     /// A job that is done once in each `period`, under the lock of this name. This does no I/O; an
     /// invalid period is an error when the job is to run.
     pub fn every(&self, period: Duration, name: impl AsRef<[u8]>) -> Every {
-        let claim = self.key(name.as_ref()).map(Claim::exclusive);
-        Every::new(self.askers.clone(), claim, Defaults::clone(&self.defaults), period)
+        Every::new(self.mutex(name), period)
     }
 
     /// The leadership of this name, which one of several candidates has at a time. This does no
     /// I/O.
     pub fn election(&self, name: impl AsRef<[u8]>) -> Election {
-        let claim = self.key(name.as_ref()).map(Claim::exclusive);
-        Election::new(self.askers.clone(), claim, Defaults::clone(&self.defaults))
+        Election::new(self.mutex(name))
     }
 
     /// The reader-writer lock of this name: `read()` is shared and `write()` is exclusive. It
@@ -118,7 +116,7 @@ impl Locks {
     /// Several reader-writer locks that are taken together or not at all, as with
     /// [`mutex_all`](Self::mutex_all).
     pub fn rw_lock_all<Name: AsRef<[u8]>>(&self, names: impl IntoIterator<Item = Name>) -> RwLock {
-        RwLock::new(self.askers.clone(), self.keys(names), Defaults::clone(&self.defaults))
+        RwLock { askers: self.askers(), keys: self.keys(names), defaults: self.defaults().clone() }
     }
 
     /// The semaphore of this name with 1 to 1,048,576 permits. All its users must name the same
@@ -147,7 +145,8 @@ impl Locks {
         names: impl IntoIterator<Item = Name>,
         permits: u32,
     ) -> Semaphore {
-        Semaphore::new(self.askers.clone(), self.keys(names), permits, Defaults::clone(&self.defaults))
+        let (askers, defaults) = (self.askers(), self.defaults().clone());
+        Semaphore { askers, keys: self.keys(names), permits, defaults }
     }
 
     fn keys<Name: AsRef<[u8]>>(&self, names: impl IntoIterator<Item = Name>) -> Result<Vec<Key>, Misuse> {
@@ -165,8 +164,7 @@ impl Locks {
     ///
     /// Cancel safe.
     pub async fn inspect(&self, name: impl AsRef<[u8]>) -> Result<KeyState, InspectError> {
-        let key = self.key(name.as_ref())?;
-        self.askers.handle.inspect(&key).await.map_err(InspectError::Store)
+        self.handle().inspect(&self.key(name.as_ref())?).await
     }
 
     /// The same for every lock whose name has this prefix and that is held or waited for, in byte
@@ -185,11 +183,8 @@ impl Locks {
     ///
     /// Cancel safe.
     pub async fn list(&self, prefix: impl AsRef<[u8]>) -> Result<Vec<KeyState>, InspectError> {
-        let prefix = self.full_prefix(prefix.as_ref());
-        let handle = &self.askers.handle;
-        let listed = async { handle.store.inspector()?.list(&prefix).await }.await;
-        handle.report.answered(&listed);
-        listed.map_err(InspectError::Store)
+        let (prefix, handle) = (self.full_prefix(prefix.as_ref()), self.handle());
+        handle.looked(async { handle.store.inspector()?.list(&prefix).await }).await
     }
 
     /// The same locks with another outage limit than the
@@ -197,7 +192,7 @@ impl Locks {
     /// does not answer. A program may wait longer once it has reached its store.
     #[must_use]
     pub fn with_outage_limit(self, limit: Duration) -> Self {
-        let defaults = Defaults { outage_limit: limit, ..Defaults::clone(&self.defaults) };
+        let defaults = Defaults { outage_limit: limit, ..self.defaults().clone() };
         Self { defaults: Arc::new(defaults), ..self }
     }
 

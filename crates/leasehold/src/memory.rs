@@ -320,12 +320,10 @@ impl InspectStore for MemoryStore {
 
     fn list<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {
         Box::pin(async move {
-            let keys = self.with(|state, context| state.records.keys_in_use(prefix, context.now));
-            let mut states = Vec::with_capacity(keys.len());
-            for key in &keys {
-                states.push(self.inspect(key).await?);
-            }
-            Ok(states)
+            self.ask(|records, context| {
+                let keys = records.keys_in_use(prefix, context.now).into_iter();
+                Ok(Served::quietly(keys.map(|key| serve::inspect(records, key, context)).collect()))
+            })
         })
     }
 

@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use leasehold_core::{Claim, Label, Misuse, Renewal, Ttl};
 
-use crate::defaults::Defaults;
 use crate::error::{InspectError, LockError};
-use crate::lock::{Acquire, Guard, Unlocked};
+use crate::lock::{Acquire, Defaults, Guard, Unlocked};
 use crate::store_handle::Askers;
 
 /// A lock with one holder at a time: it describes what to acquire. Making and cloning it does no
@@ -29,16 +28,12 @@ use crate::store_handle::Askers;
 #[derive(Clone, Debug)]
 #[must_use = "a description takes nothing: call lock() or try_lock()"]
 pub struct Mutex {
-    askers: Arc<Askers>,
-    claim: Result<Claim, Misuse>,
-    defaults: Defaults,
+    pub(crate) askers: Arc<Askers>,
+    pub(crate) claim: Result<Claim, Misuse>,
+    pub(crate) defaults: Defaults,
 }
 
 impl Mutex {
-    pub(crate) const fn new(askers: Arc<Askers>, claim: Result<Claim, Misuse>, defaults: Defaults) -> Self {
-        Self { askers, claim, defaults }
-    }
-
     /// Sets the TTL: how long the lease lasts without renewal, and so how long a crashed holder
     /// keeps others out. 10 ms to a year.
     #[doc(alias = "lease")]
@@ -94,13 +89,7 @@ impl Mutex {
     ///
     /// Cancel safe.
     pub async fn is_locked(&self) -> Result<bool, InspectError> {
-        for key in self.claim.clone()?.keys() {
-            let state = self.askers.handle.inspect(key).await.map_err(InspectError::Store)?;
-            if !state.holders.is_empty() {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+        self.askers.handle.is_held(self.claim.clone()?.keys()).await
     }
 
     /// Waits until nobody holds the lock, without acquiring it and without joining its queue;

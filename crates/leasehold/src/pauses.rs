@@ -39,6 +39,39 @@ impl Pauses {
     }
 }
 
+/// How often in a row the store refused requests for each key.
+///
+/// A refusal that will not pass by itself is returned at once. A program that ignores it and asks
+/// again in a loop would take a processor and a server with it.
+#[derive(Debug)]
+pub(crate) struct Refusals(Mutex<Recent<Key, u32>>);
+
+/// Refusals that are further apart are not in a row.
+const IN_A_ROW: Duration = Duration::from_secs(5);
+
+impl Default for Refusals {
+    fn default() -> Self {
+        Self(Mutex::new(Recent::new(IN_A_ROW)))
+    }
+}
+
+impl Refusals {
+    /// A request for this key was refused now.
+    pub(crate) fn note(&self, key: &Key, now: Instant) {
+        let mut in_a_row = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        in_a_row.note(key, now, |count| count.map_or(1, |count| count.saturating_add(1)));
+    }
+
+    /// How long a request for these keys should rest first. `random` chooses within the jitter.
+    pub(crate) fn left(&self, claim: &Claim, now: Instant, random: u64) -> Duration {
+        let in_a_row = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let rest = |(count, at): &(u32, Instant)| {
+            (*at + Backoff::WHILE_SILENT.delay(count.saturating_sub(1), random)).saturating_since(now)
+        };
+        in_a_row.get(claim.first_key(), now).map_or(Duration::ZERO, rest)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -62,5 +95,20 @@ mod tests {
         assert_eq!((left(&["a"], 10), left(&["b", "c"], 30), left(&["c"], 30)), (40, 40, 0));
         assert_eq!(left(&["a", "b"], 70), 0);
         assert!(pauses.left(&claim(&["b"]), at(20), u64::MAX) > Duration::from_millis(99));
+    }
+
+    #[test]
+    fn each_refusal_in_a_row_makes_the_rest_longer_up_to_a_second() {
+        let (refusals, key) = (Refusals::default(), Key::new("k").unwrap());
+        let claim = Claim::exclusive(key.clone());
+        let left = |ms| refusals.left(&claim, at(ms), 0).as_millis();
+        assert_eq!(left(0), 0);
+        for rest in [10, 20, 40, 80, 160, 320, 500, 500] {
+            refusals.note(&key, at(0));
+            assert_eq!((left(0), left(600)), (rest, 0));
+        }
+        assert_eq!(refusals.left(&Claim::exclusive(Key::new("other").unwrap()), at(0), 0), Duration::ZERO);
+        refusals.note(&key, at(6000));
+        assert_eq!(left(6000), 10, "the row is over");
     }
 }

@@ -1,6 +1,6 @@
 //! A store's records besides leases: marks of jobs that were done, and records of broken leases.
 
-use leasehold_core::{BoxFuture, BreakRecord, Fault, Key, Mark, Marked, Store};
+use leasehold_core::{BreakRecord, Key, Mark, Marked};
 
 use crate::error::InspectError;
 use crate::locks::Locks;
@@ -18,7 +18,7 @@ impl Locks {
     /// Cancel safe.
     pub async fn marked(&self, name: impl AsRef<[u8]>) -> Result<Marked, InspectError> {
         let key = self.key(name.as_ref())?;
-        self.looked(|store| Box::pin(async move { store.marks()?.marked(&key).await })).await
+        self.handle().looked(async { self.handle().store.marks()?.marked(&key).await }).await
     }
 
     /// The marks of all names with this prefix, in byte order: which jobs of [`once`](Self::once)
@@ -34,7 +34,7 @@ impl Locks {
     /// Cancel safe.
     pub async fn marks(&self, prefix: impl AsRef<[u8]>) -> Result<Vec<(Key, Marked)>, InspectError> {
         let prefix = self.full_prefix(prefix.as_ref());
-        self.looked(|store| Box::pin(async move { store.marks()?.list_marks(&prefix).await })).await
+        self.handle().looked(async { self.handle().store.marks()?.list_marks(&prefix).await }).await
     }
 
     /// Deletes the mark of a name, so that its job counts as not done and the next process does it.
@@ -52,7 +52,7 @@ impl Locks {
     /// If the future is dropped, the mark may or may not be deleted.
     pub async fn forget(&self, name: impl AsRef<[u8]>) -> Result<Option<Mark>, InspectError> {
         let key = self.key(name.as_ref())?;
-        self.looked(|store| Box::pin(async move { store.marks()?.forget(&key).await })).await
+        self.handle().looked(async { self.handle().store.marks()?.forget(&key).await }).await
     }
 
     /// The last lease on a lock that was [broken](Self::break_lease), by whom and why; `None` if
@@ -67,7 +67,7 @@ impl Locks {
     /// Cancel safe.
     pub async fn last_break(&self, name: impl AsRef<[u8]>) -> Result<Option<BreakRecord>, InspectError> {
         let key = self.key(name.as_ref())?;
-        self.looked(|store| Box::pin(async move { store.admin()?.last_break(&key).await })).await
+        self.handle().looked(async { self.handle().store.admin()?.last_break(&key).await }).await
     }
 
     /// The same for all names with this prefix, in byte order. On a server this scans all keys, as
@@ -82,16 +82,6 @@ impl Locks {
     /// Cancel safe.
     pub async fn breaks(&self, prefix: impl AsRef<[u8]>) -> Result<Vec<BreakRecord>, InspectError> {
         let prefix = self.full_prefix(prefix.as_ref());
-        self.looked(|store| Box::pin(async move { store.admin()?.list_breaks(&prefix).await })).await
-    }
-
-    async fn looked<'a, T>(
-        &'a self,
-        look: impl FnOnce(&'a dyn Store) -> BoxFuture<'a, Result<T, Fault>>,
-    ) -> Result<T, InspectError> {
-        let handle = self.handle();
-        let looked = look(&*handle.store).await;
-        handle.report.answered(&looked);
-        looked.map_err(InspectError::Store)
+        self.handle().looked(async { self.handle().store.admin()?.list_breaks(&prefix).await }).await
     }
 }

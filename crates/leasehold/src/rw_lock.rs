@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use leasehold_core::{Claim, Key, Label, Misuse, Renewal, Ttl};
 
-use crate::defaults::Defaults;
 use crate::error::{InspectError, LockError};
-use crate::lock::{Acquire, RwLockReadGuard, RwLockWriteGuard};
+use crate::lock::{Acquire, Defaults, RwLockReadGuard, RwLockWriteGuard};
 use crate::store_handle::Askers;
 
 /// A lock that is shared by readers and exclusive for a writer: it describes what to acquire.
@@ -46,16 +45,12 @@ use crate::store_handle::Askers;
 #[derive(Clone, Debug)]
 #[must_use = "a description takes nothing: call read() or write()"]
 pub struct RwLock {
-    askers: Arc<Askers>,
-    keys: Result<Vec<Key>, Misuse>,
-    defaults: Defaults,
+    pub(crate) askers: Arc<Askers>,
+    pub(crate) keys: Result<Vec<Key>, Misuse>,
+    pub(crate) defaults: Defaults,
 }
 
 impl RwLock {
-    pub(crate) const fn new(askers: Arc<Askers>, keys: Result<Vec<Key>, Misuse>, defaults: Defaults) -> Self {
-        Self { askers, keys, defaults }
-    }
-
     /// Sets the TTL: how long a lease lasts without renewal, and so how long a crashed holder keeps
     /// others out. 10 ms to a year.
     pub fn ttl(mut self, ttl: Duration) -> Self {
@@ -131,13 +126,7 @@ impl RwLock {
     ///
     /// Cancel safe.
     pub async fn is_locked(&self) -> Result<bool, InspectError> {
-        for key in &self.keys.clone()? {
-            let state = self.askers.handle.inspect(key).await.map_err(InspectError::Store)?;
-            if !state.holders.is_empty() {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+        self.askers.handle.is_held(self.keys.clone()?.iter()).await
     }
 
     fn request<G>(&self, claim: impl FnOnce(Vec<Key>) -> Result<Claim, Misuse>) -> Acquire<G> {

@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use leasehold_core::{Claim, Key, Label, Misuse, Mode, Renewal, Ttl};
 
-use crate::defaults::Defaults;
 use crate::error::{InspectError, LockError};
-use crate::lock::{Acquire, SemaphorePermit};
+use crate::lock::{Acquire, Defaults, SemaphorePermit};
 use crate::store_handle::Askers;
 
 /// A number of permits, each with one holder at a time: it describes what to acquire. Making and
@@ -49,22 +48,13 @@ use crate::store_handle::Askers;
 #[derive(Clone, Debug)]
 #[must_use = "a description takes nothing: call acquire() or try_acquire()"]
 pub struct Semaphore {
-    askers: Arc<Askers>,
-    keys: Result<Vec<Key>, Misuse>,
-    permits: u32,
-    defaults: Defaults,
+    pub(crate) askers: Arc<Askers>,
+    pub(crate) keys: Result<Vec<Key>, Misuse>,
+    pub(crate) permits: u32,
+    pub(crate) defaults: Defaults,
 }
 
 impl Semaphore {
-    pub(crate) const fn new(
-        askers: Arc<Askers>,
-        keys: Result<Vec<Key>, Misuse>,
-        permits: u32,
-        defaults: Defaults,
-    ) -> Self {
-        Self { askers, keys, permits, defaults }
-    }
-
     /// Sets the TTL: how long a lease lasts without renewal, and so how long a crashed holder keeps
     /// its permits. 10 ms to a year.
     pub fn ttl(mut self, ttl: Duration) -> Self {
@@ -150,7 +140,7 @@ impl Semaphore {
     pub async fn available(&self) -> Result<u32, InspectError> {
         let mut available = self.permits;
         for key in Claim::permits(self.keys.clone()?, 1, self.permits)?.keys() {
-            let state = self.askers.handle.inspect(key).await.map_err(InspectError::Store)?;
+            let state = self.askers.handle.inspect(key).await?;
             let held = state.holders.iter().map(|holder| match holder.mode {
                 Mode::Permits { weight, of } if of == self.permits => weight,
                 _ => self.permits,

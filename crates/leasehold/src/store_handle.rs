@@ -10,9 +10,9 @@ use leasehold_core::{
     Loss, Misuse, Runtime, Store, Ttl,
 };
 
+use crate::error::InspectError;
 use crate::lock::{GuardRegistry, Holding, PendingRelease, keep};
-use crate::pauses::Pauses;
-use crate::refusals::Refusals;
+use crate::pauses::{Pauses, Refusals};
 use crate::report::Report;
 
 /// A store, the runtime that serves it, and the guards that this process has there.
@@ -74,10 +74,28 @@ impl StoreHandle {
     }
 
     /// The holders of a key and its waiters.
-    pub(crate) async fn inspect(&self, key: &Key) -> Result<KeyState, Fault> {
-        let state = async { self.store.inspector()?.inspect(key).await }.await;
-        self.report.answered(&state);
-        state
+    pub(crate) async fn inspect(&self, key: &Key) -> Result<KeyState, InspectError> {
+        self.looked(async { self.store.inspector()?.inspect(key).await }).await
+    }
+
+    /// Returns true if somebody holds one of these keys.
+    pub(crate) async fn is_held(&self, keys: impl Iterator<Item = &Key>) -> Result<bool, InspectError> {
+        for key in keys {
+            if !self.inspect(key).await?.holders.is_empty() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The answer to a question that changes no lease.
+    pub(crate) async fn looked<T>(
+        &self,
+        looking: impl Future<Output = Result<T, Fault>>,
+    ) -> Result<T, InspectError> {
+        let looked = looking.await;
+        self.report.answered(&looked);
+        looked.map_err(InspectError::Store)
     }
 
     /// The loss that the store reports for this attempt.
@@ -222,6 +240,36 @@ pub(crate) fn check_drift(drift: Drift, ttl: Ttl) -> Result<(), Misuse> {
 /// How long to wait before a silent store is asked again.
 pub(crate) fn rest(tries: u32, runtime: &dyn Runtime) -> Duration {
     Backoff::WHILE_SILENT.delay(tries, low_bits(runtime.random()))
+}
+
+/// Repeats a request to a store that does not answer.
+pub(crate) struct Retries<'a> {
+    runtime: &'a dyn Runtime,
+    tries: u32,
+}
+
+impl<'a> Retries<'a> {
+    pub(crate) const fn new(runtime: &'a dyn Runtime) -> Self {
+        Self { runtime, tries: 0 }
+    }
+
+    /// Returns true if an earlier request may have been served although its answer was lost.
+    pub(crate) const fn in_doubt(&self) -> bool {
+        self.tries > 0
+    }
+
+    /// Rests after this fault and returns true; `false` if it is lasting or it is `until` by then.
+    pub(crate) async fn again(&mut self, fault: &Fault, until: Instant) -> bool {
+        if fault.is_lasting() {
+            return false;
+        }
+        let again = self.runtime.now() + rest(self.tries, self.runtime);
+        if again < until {
+            self.tries += 1;
+            self.runtime.sleep_until(again).await;
+        }
+        again < until
+    }
 }
 
 /// The low 64 bits of a random number, enough to spread pauses.

@@ -1,19 +1,17 @@
 //! Transferring a lock to another process.
 
-mod at_store;
 mod pending;
 
 use std::fmt;
 use std::time::Duration;
 
 pub use leasehold_core::TransferToken;
-use leasehold_core::{Attempt, Fault, HoldAnswer, Holder, Loss, Misuse, Successor, Ttl};
+use leasehold_core::{Attempt, Fault, HoldAnswer, Holder, Instant, Loss, Misuse, Successor, Ttl};
 
-use self::at_store::{Retries, Succeeded, succeed};
 use self::pending::{PendingAdoption, PendingTransfer};
 use crate::lock::Guard;
 use crate::locks::Locks;
-use crate::store_handle::check_ttl;
+use crate::store_handle::{Retries, StoreHandle, check_ttl};
 
 impl Guard {
     /// Transfers the lock: the store keeps it for `within`, and until then another process can
@@ -149,20 +147,61 @@ impl Locks {
         let handle = self.handle();
         let attempt = attempt_of(token, Ttl::DEFAULT).with_signal(self.defaults().signal);
         let until = handle.runtime.now() + self.defaults().outage_limit;
-        let mut retries = Retries::until(handle, until);
-        let released = loop {
-            let mut answer = handle.store.release(&attempt).await;
-            if retries.in_doubt() && matches!(answer, Ok(HoldAnswer::NotHeld { .. })) {
-                answer = Ok(HoldAnswer::Done);
+        let mut retries = Retries::new(&*handle.runtime);
+        loop {
+            let answer = handle.store.release(&attempt).await;
+            handle.report.answered(&answer);
+            match answer {
+                Ok(HoldAnswer::NotHeld { key, held_by }) if !retries.in_doubt() => {
+                    return Err(TransferError::Lost(handle.loss(&attempt, key, held_by)));
+                }
+                Ok(_) => return Ok(()),
+                Err(fault) => {
+                    if !retries.again(&fault, until).await {
+                        return Err(fault.into());
+                    }
+                }
             }
-            if let Some(answer) = retries.last(answer).await {
-                break answer?;
+        }
+    }
+}
+
+/// The outcome of a transfer at the store.
+enum Succeeded {
+    /// The successor holds the keys, by the answer to a request that was sent then.
+    At(Instant),
+    /// The attempt did not hold them.
+    NotHeld(Loss),
+}
+
+/// Makes the successor the holder at the store. If the store does not answer, asks again until
+/// then.
+async fn succeed(
+    handle: &StoreHandle,
+    attempt: &Attempt,
+    successor: &Successor,
+    until: Instant,
+) -> Result<Succeeded, TransferError> {
+    let there = handle.store.transfers()?;
+    let as_successor = attempt.by(successor.holder);
+    let mut retries = Retries::new(&*handle.runtime);
+    loop {
+        let mut sent = handle.runtime.now();
+        let mut answer = there.transfer(attempt, successor).await;
+        if retries.in_doubt() && matches!(answer, Ok(HoldAnswer::NotHeld { .. })) {
+            sent = handle.runtime.now();
+            answer = there.transfer(&as_successor, successor).await;
+        }
+        handle.report.answered(&answer);
+        match answer {
+            Ok(HoldAnswer::Done) => return Ok(Succeeded::At(sent)),
+            Ok(HoldAnswer::NotHeld { key, held_by }) => {
+                return Ok(Succeeded::NotHeld(handle.loss(attempt, key, held_by)));
             }
-        };
-        match released {
-            HoldAnswer::Done => Ok(()),
-            HoldAnswer::NotHeld { key, held_by } => {
-                Err(TransferError::Lost(handle.loss(&attempt, key, held_by)))
+            Err(fault) => {
+                if !retries.again(&fault, until).await {
+                    return Err(fault.into());
+                }
             }
         }
     }
@@ -222,17 +261,5 @@ impl std::error::Error for TransferError {
             Self::Unconfirmed(fault) => Some(fault),
             Self::Misuse(misuse) => Some(misuse),
         }
-    }
-}
-
-impl From<Misuse> for TransferError {
-    fn from(misuse: Misuse) -> Self {
-        Self::Misuse(misuse)
-    }
-}
-
-impl From<Fault> for TransferError {
-    fn from(fault: Fault) -> Self {
-        Self::Unconfirmed(fault)
     }
 }

@@ -1,11 +1,10 @@
 //! The guard of a held lock, for callers that block.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use super::wait;
-use crate::{
-    Fence, Held, Holder, Key, Loss, ReleaseError, Released, RenewError, TransferError, TransferToken, Ttl,
-};
+use crate::lock::{Holding, facts_of_holding, kind_of_guard};
+use crate::{Held, Loss, ReleaseError, Released, RenewError, TransferError, TransferToken, Ttl};
 
 /// A lock that is held, as [`leasehold::Guard`](crate::Guard).
 ///
@@ -32,67 +31,22 @@ use crate::{
 pub struct Guard(pub(super) crate::Guard);
 
 impl Guard {
+    facts_of_holding!();
+
+    fn holding(&self) -> &Holding {
+        self.0.holding()
+    }
+
     /// A view of this holding, to lend to code that works under the lock.
     #[must_use]
     pub fn held(&self) -> Held {
         self.0.held()
     }
 
-    /// The keys that are held, in byte order.
-    pub fn keys(&self) -> impl ExactSizeIterator<Item = &Key> {
-        self.0.keys()
-    }
-
-    /// The id of this holding, shown by its first eight digits.
-    #[must_use]
-    pub fn holder(&self) -> Holder {
-        self.0.holder()
-    }
-
-    /// The fence of this holding: send it with every write to the resource that the lock protects.
-    #[must_use]
-    pub fn fence(&self) -> Fence {
-        self.0.fence()
-    }
-
     /// How long the lease lasts without renewal.
     #[must_use]
     pub fn ttl(&self) -> Ttl {
         self.0.ttl()
-    }
-
-    /// How long the lock has been held.
-    #[must_use]
-    pub fn held_for(&self) -> Duration {
-        self.0.held_for()
-    }
-
-    /// How long the lease remains valid from now without another renewal; zero if it is lost.
-    #[must_use]
-    pub fn remaining(&self) -> Duration {
-        self.0.remaining()
-    }
-
-    /// The end of the lease by the wall clock, if no renewal comes: for reports and for people.
-    ///
-    /// Wall clocks are set back and forth, so base no decision on it. [`is_held`](Self::is_held)
-    /// and [`remaining`](Self::remaining) do not depend on the wall clock.
-    #[must_use]
-    pub fn expires_at(&self) -> SystemTime {
-        self.0.expires_at()
-    }
-
-    /// How often the store was asked before it granted the lock.
-    #[must_use]
-    pub fn attempts(&self) -> u32 {
-        self.0.attempts()
-    }
-
-    /// Returns true while the lease is valid. This reads the clock; the answer may change a moment
-    /// later.
-    #[must_use]
-    pub fn is_held(&self) -> bool {
-        self.0.is_held()
     }
 
     /// Why the lease was lost, if that is known.
@@ -152,4 +106,35 @@ impl Guard {
     pub fn release(self) -> Result<Released, ReleaseError> {
         wait(self.0.release())
     }
+}
+
+kind_of_guard! {
+    /// The guard of a reader, as [`leasehold::RwLockReadGuard`](crate::RwLockReadGuard). It does
+    /// everything that a [`Guard`] does.
+    #[doc(alias = "SharedGuard")]
+    RwLockReadGuard
+}
+
+kind_of_guard! {
+    /// The guard of a writer, as [`leasehold::RwLockWriteGuard`](crate::RwLockWriteGuard). It does
+    /// everything that a [`Guard`] does.
+    #[doc(alias = "ExclusiveGuard")]
+    RwLockWriteGuard
+}
+
+impl RwLockWriteGuard {
+    /// Becomes a reader, with no other writer in between, as
+    /// [`leasehold::RwLockWriteGuard::downgrade`](crate::RwLockWriteGuard::downgrade). It does not
+    /// block.
+    pub fn downgrade(self) -> RwLockReadGuard {
+        self.0.0.downgrade();
+        RwLockReadGuard(self.0)
+    }
+}
+
+kind_of_guard! {
+    /// Permits of a semaphore, as [`leasehold::SemaphorePermit`](crate::SemaphorePermit). It does
+    /// everything that a [`Guard`] does.
+    #[doc(alias = "OwnedSemaphorePermit")]
+    SemaphorePermit
 }

@@ -3,16 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::election::Election;
-use super::events::Events;
-use super::every::Every;
-use super::guard::Guard;
-use super::mutex::Mutex;
-use super::once::Once;
-use super::rw_lock::RwLock;
-use super::semaphore::Semaphore;
-use super::wait;
-use super::watch::Watch;
+use super::{Election, Events, Every, Guard, Mutex, Once, RwLock, Semaphore, Watch, wait};
 use crate::{
     AnyStore, BreakError, BreakNote, BreakRecord, CloseError, ConnectError, Fence, Finding, Held, HolderInfo,
     InspectError, Key, KeyState, LocksBuilder, Mark, Marked, Store, TransferError, TransferToken,

@@ -25,11 +25,9 @@
 
 mod acquire;
 mod election;
-mod events;
 mod every;
 mod guard;
 mod job_guard;
-mod kinds;
 mod locks;
 mod mutex;
 mod once;
@@ -39,17 +37,15 @@ mod watch;
 
 pub use acquire::Acquire;
 pub use election::{Candidate, Election, Leaders};
-pub use events::Events;
 pub use every::Every;
-pub use guard::Guard;
+pub use guard::{Guard, RwLockReadGuard, RwLockWriteGuard, SemaphorePermit};
 pub use job_guard::JobGuard;
-pub use kinds::{RwLockReadGuard, RwLockWriteGuard, SemaphorePermit};
 pub use locks::Locks;
 pub use mutex::{Mutex, Unlocked};
 pub use once::Once;
 pub use rw_lock::RwLock;
 pub use semaphore::Semaphore;
-pub use watch::Watch;
+pub use watch::{Events, Watch};
 
 /// Blocks this thread until `future` is ready.
 ///

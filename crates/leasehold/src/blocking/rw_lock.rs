@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use super::acquire::Acquire;
-use super::guard::Guard;
-use super::kinds::{RwLockReadGuard, RwLockWriteGuard};
+use super::guard::{Guard, RwLockReadGuard, RwLockWriteGuard};
 use super::wait;
 use crate::{InspectError, LockError, Renewal};
 

@@ -1,7 +1,7 @@
 //! A continuous watch of all locks of a store, for callers that block.
 
 use super::wait;
-use crate::{InspectError, Key, Progress, Snapshot};
+use crate::{Event, InspectError, Key, Progress, Snapshot};
 
 /// A continuous watch of all locks of a store, as [`leasehold::Watch`](crate::Watch): from
 /// [`Locks::watch`](super::Locks::watch).
@@ -49,5 +49,37 @@ impl Watch {
     /// Refreshes this lock next, whatever is known of it, because it may just have been changed.
     pub fn look_again(&mut self, key: Key) {
         self.0.look_again(key);
+    }
+}
+
+/// The events of a process's locks, as [`leasehold::Events`](crate::Events): from
+/// [`Locks::events`](super::Locks::events). As an iterator it blocks for each event, and ends once
+/// the locks and all their guards are gone.
+///
+/// ```
+/// let locks = leasehold::blocking::Locks::in_memory()?;
+/// let events = locks.events();
+/// locks.mutex("invoice:42").lock().wait()?.release()?;
+/// drop(locks); // so that the events end
+/// for event in events {
+///     println!("{event:?}");
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Events(pub(super) crate::Events);
+
+impl Events {
+    /// Blocks until the next event; `None` once no more can come.
+    pub fn wait_next(&mut self) -> Option<Event> {
+        wait(self.0.next())
+    }
+}
+
+impl Iterator for Events {
+    type Item = Event;
+
+    fn next(&mut self) -> Option<Event> {
+        self.wait_next()
     }
 }

@@ -164,9 +164,3 @@ impl std::error::Error for RenewError {
         }
     }
 }
-
-impl From<Misuse> for RenewError {
-    fn from(misuse: Misuse) -> Self {
-        Self::Misuse(misuse)
-    }
-}

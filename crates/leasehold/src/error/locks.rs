@@ -48,12 +48,6 @@ impl std::error::Error for InspectError {
     }
 }
 
-impl From<Misuse> for InspectError {
-    fn from(misuse: Misuse) -> Self {
-        Self::Misuse(misuse)
-    }
-}
-
 /// Why [`Locks::connect`](crate::Locks::connect) failed.
 ///
 /// ```
@@ -113,12 +107,6 @@ impl std::error::Error for ConnectError {
             Self::Unreachable { fault, .. } | Self::Refused(fault) => Some(fault),
             Self::NoThread { .. } => None,
         }
-    }
-}
-
-impl From<Misuse> for ConnectError {
-    fn from(misuse: Misuse) -> Self {
-        Self::Misuse(misuse)
     }
 }
 

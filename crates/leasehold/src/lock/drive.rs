@@ -14,13 +14,12 @@ use leasehold_core::{
     Outcome, Renewal, Step, WaitMode, Wake,
 };
 
-use super::failure::failure;
 use super::guard::Guard;
 use super::holding::Holding;
 use super::terms::{OnWait, Terms, WaitStatus};
 use crate::error::LockError;
 use crate::event::Event;
-use crate::refusals::Refusals;
+use crate::pauses::Refusals;
 use crate::report::{Span, outcome};
 use crate::store_handle::{Askers, StoreHandle, check_drift, low_bits};
 
@@ -260,9 +259,9 @@ impl PendingAttempt {
             self.handle().refusals.get_or_init(Refusals::default).note(key, now);
         }
         let (waited, asks) = (now.saturating_since(self.started), self.machine.asks());
-        let votes = self.handle().store.take_report(attempt);
-        let error = failure(self.handle(), key.clone(), waited, asks, outcome, votes);
-        self.fails(error)
+        let store = &self.handle().store;
+        let votes = store.take_report(attempt);
+        self.fails(LockError::of(outcome, store.name(), key.clone(), waited, asks, votes))
     }
 
     /// Ends the attempt with this error.

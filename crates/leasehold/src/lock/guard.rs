@@ -2,16 +2,14 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use leasehold_core::{
-    FaultKind, Fence, HoldAnswer, Holder, Key, LeaseRenewal, Loss, Mark, QuorumReport, Renewal, Ttl,
-};
+use leasehold_core::{HoldAnswer, LeaseRenewal, Loss, Mark, QuorumReport, Renewal, Ttl};
 
-use super::holding::{Held, Holding};
+use super::holding::{Held, Holding, facts_of_holding};
 use crate::error::{ReleaseError, RenewError};
 use crate::recipe::MarkError;
-use crate::store_handle::{StoreHandle, check_ttl, rest};
+use crate::store_handle::{Retries, StoreHandle, check_ttl};
 
 /// A lock that is held.
 ///
@@ -77,15 +75,16 @@ impl Guard {
         Ok(Self { handle: handle.clone(), held: Held(holding), number, stage: Stage::Held })
     }
 
+    facts_of_holding!();
+
+    pub(crate) fn holding(&self) -> &Holding {
+        &self.held.0
+    }
+
     /// A view of this holding, to lend to code that works under the lock.
     #[must_use]
     pub fn held(&self) -> Held {
         self.held.clone()
-    }
-
-    /// The keys that are held, in byte order.
-    pub fn keys(&self) -> impl ExactSizeIterator<Item = &Key> {
-        self.held.keys()
     }
 
     pub(crate) const fn handle(&self) -> &Arc<StoreHandle> {
@@ -110,56 +109,10 @@ impl Guard {
         self.handle.store.name()
     }
 
-    /// The id of this holding, shown by its first eight digits.
-    #[must_use]
-    pub fn holder(&self) -> Holder {
-        self.held.holder()
-    }
-
-    /// The fence of this holding: send it with every write to the resource that the lock protects.
-    #[must_use]
-    pub fn fence(&self) -> Fence {
-        self.held.fence()
-    }
-
     /// How long the lease lasts without renewal.
     #[must_use]
     pub fn ttl(&self) -> Ttl {
-        self.handle.registry.ttl(self.number).unwrap_or(self.held.0.attempt.ttl)
-    }
-
-    /// How long the lock has been held.
-    #[must_use]
-    pub fn held_for(&self) -> Duration {
-        self.held.held_for()
-    }
-
-    /// How long the lease remains valid from now without another renewal; zero if it is lost.
-    #[must_use]
-    pub fn remaining(&self) -> Duration {
-        self.held.remaining()
-    }
-
-    /// The end of the lease by the wall clock, if no renewal comes: for reports and for people.
-    ///
-    /// Wall clocks are set back and forth, so base no decision on it. [`is_held`](Self::is_held)
-    /// and [`remaining`](Self::remaining) do not depend on the wall clock.
-    #[must_use]
-    pub fn expires_at(&self) -> SystemTime {
-        self.held.expires_at()
-    }
-
-    /// How often the store was asked before it granted the lock.
-    #[must_use]
-    pub fn attempts(&self) -> u32 {
-        self.held.attempts()
-    }
-
-    /// Returns true while the lease is valid. This reads the clock, so it is correct even after the
-    /// program was paused or its runtime was blocked. The answer may change a moment later.
-    #[must_use]
-    pub fn is_held(&self) -> bool {
-        self.held.is_held()
+        self.handle.registry.terms(self.number).map_or(self.held.0.attempt.ttl, |(ttl, _)| ttl)
     }
 
     /// Resolves when the lease is lost: at its end at the latest (if the machine slept then, within
@@ -196,7 +149,7 @@ impl Guard {
         check_ttl(&*self.handle.store, ttl)?;
         let holding = &self.held.0;
         let sent = self.handle.runtime.now();
-        if let Some(Renewal::AtMost(at_most)) = self.handle.registry.renewal(self.number)
+        if let Some((_, Renewal::AtMost(at_most))) = self.handle.registry.terms(self.number)
             && sent + ttl.duration() > holding.granted + at_most
         {
             return Err(RenewError::PastLongestHold { at_most, ttl });
@@ -211,7 +164,10 @@ impl Guard {
         match answer {
             Some(Ok(answer)) => {
                 let votes = self.handle.store.take_report(&attempt[0]);
-                self.handle.registry.handle_own_renewal(self.number, now, sent, ttl, answer, votes);
+                self.handle.registry.change(self.number, now, |machine| {
+                    machine.handle_own_renewal(now, sent, ttl, answer);
+                    votes.into_iter().for_each(|votes| machine.handle_votes(votes));
+                });
                 if self.is_held() { Ok(self.remaining()) } else { Err(RenewError::Lost(self.loss())) }
             }
             Some(Err(fault)) => Err(RenewError::Unreachable(fault)),
@@ -221,7 +177,11 @@ impl Guard {
 
     /// Makes the guard of a writer that of a reader.
     pub(crate) fn downgrade(&self) {
-        self.handle.registry.handle_downgrade(self.number, &self.held.0, self.handle.runtime.now());
+        let now = self.handle.runtime.now();
+        self.handle.registry.change(self.number, now, |machine| {
+            self.holding().downgrade();
+            machine.handle_downgrade(now);
+        });
     }
 
     /// Releases the lock, and returns an error if it was not held to the end.
@@ -251,59 +211,51 @@ impl Guard {
         }
         self.stage = Stage::GivenBack(held_for);
         let handle = self.handle.clone();
-        let (store, runtime) = (&handle.store, &handle.runtime);
-        let mut tries = 0;
+        let mut retries = Retries::new(&*handle.runtime);
         loop {
-            let answer = store.release(&holding.attempt).await;
-            self.handle.report.answered(&answer);
-            let fault = match answer {
+            let answer = handle.store.release(&holding.attempt).await;
+            handle.report.answered(&answer);
+            match answer {
                 Ok(HoldAnswer::Done) => return self.released(held_for),
                 // If the answer to an earlier release was lost, that release may have succeeded.
                 // While the lease was valid, nobody else held the key in between.
-                Ok(_) if tries > 0 && holding.is_held() => return self.released(held_for),
+                Ok(_) if retries.in_doubt() && holding.is_held() => return self.released(held_for),
                 Ok(HoldAnswer::NotHeld { key, held_by }) => {
                     self.stage = Stage::Over;
                     let loss = self.handle.loss(&holding.attempt, key, held_by);
                     self.lose(loss.clone());
                     return Err(ReleaseError::after(loss, holding.attempt.claim.first_key()));
                 }
-                Err(fault) => fault,
-            };
-            let again = runtime.now() + rest(tries, &**runtime);
-            if fault.kind == FaultKind::Lasting || again >= holding.end() {
-                return Err(ReleaseError::Unreachable(fault));
+                Err(fault) => {
+                    if !retries.again(&fault, holding.end()).await {
+                        return Err(ReleaseError::Unreachable(fault));
+                    }
+                }
             }
-            tries += 1;
-            runtime.sleep_until(again).await;
         }
     }
 
     /// Marks what was done under this lock, which must still be held. If the store does not answer,
     /// the mark is retried until the lease ends.
     pub(crate) async fn mark(&self, mark: &Mark, keep: Duration) -> Result<(), MarkError> {
-        let (store, runtime) = (&self.handle.store, &self.handle.runtime);
-        let attempt = &self.held.0.attempt;
-        let mut tries = 0;
-        loop {
-            if !self.is_held() {
-                return Err(MarkError::Lost(self.loss()));
-            }
-            let answer = async { store.marks()?.mark(attempt, mark, keep).await }.await;
+        let (store, holding) = (&self.handle.store, self.holding());
+        let mut retries = Retries::new(&*self.handle.runtime);
+        while self.is_held() {
+            let answer = async { store.marks()?.mark(&holding.attempt, mark, keep).await }.await;
             self.handle.report.answered(&answer);
-            let fault = match answer {
+            match answer {
                 Ok(HoldAnswer::Done) => return Ok(()),
                 Ok(HoldAnswer::NotHeld { key, held_by }) => {
-                    return Err(MarkError::Lost(self.handle.loss(attempt, key, held_by)));
+                    return Err(MarkError::Lost(self.handle.loss(&holding.attempt, key, held_by)));
                 }
-                Err(fault) => fault,
-            };
-            let again = runtime.now() + rest(tries, &**runtime);
-            if fault.kind == FaultKind::Lasting || again >= self.held.0.end() {
-                return Err(MarkError::Unreachable(fault));
+                Err(fault) => {
+                    if !retries.again(&fault, holding.end()).await {
+                        return Err(MarkError::Unreachable(fault));
+                    }
+                }
             }
-            tries += 1;
-            runtime.sleep_until(again).await;
         }
+        Err(MarkError::Lost(self.loss()))
     }
 
     fn released(&mut self, held_for: Duration) -> Result<Released, ReleaseError> {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use leasehold_core::{Attempt, Fault, Fence, Holder, Instant, Key, Lease, Loss, Runtime, Ttl};
+use leasehold_core::{Attempt, Fault, Fence, Instant, Lease, Loss, Runtime, Ttl};
 use tokio::sync::Notify;
 
 use crate::event::{Event, RequestInfo};
@@ -18,7 +18,7 @@ pub(crate) struct Holding {
     pub(crate) asks: u32,
     /// True if it was granted to a writer that has become a reader.
     reads: AtomicBool,
-    runtime: Arc<dyn Runtime>,
+    pub(crate) runtime: Arc<dyn Runtime>,
     /// The lease's end, in nanoseconds of the lease clock.
     end: AtomicU64,
     /// Boxed because it is rare, and there may be very many guards.
@@ -92,12 +92,19 @@ impl Holding {
         now.saturating_since(self.granted)
     }
 
-    fn remaining(&self) -> Duration {
+    pub(crate) fn remaining(&self) -> Duration {
         if self.loss.get().is_some() {
             Duration::ZERO
         } else {
             self.end().saturating_since(self.runtime.now())
         }
+    }
+
+    pub(crate) fn expires_at(&self) -> SystemTime {
+        let (now, end) = (self.runtime.now(), self.end());
+        let by_wall_clock = self.runtime.since_epoch() + end.saturating_since(now);
+        // It may have ended already.
+        UNIX_EPOCH + by_wall_clock.saturating_sub(now.saturating_since(end))
     }
 
     fn request_info(&self) -> RequestInfo {
@@ -178,6 +185,64 @@ impl fmt::Debug for Holding {
     }
 }
 
+/// Defines what views and guards of all kinds tell of their `holding`.
+macro_rules! facts_of_holding {
+    () => {
+        /// The keys that are held, in byte order.
+        pub fn keys(&self) -> impl ExactSizeIterator<Item = &leasehold_core::Key> {
+            self.holding().attempt.claim.keys()
+        }
+
+        /// The id of this holding, shown by its first eight digits.
+        #[must_use]
+        pub fn holder(&self) -> leasehold_core::Holder {
+            self.holding().attempt.holder
+        }
+
+        /// The fence of this holding: send it with every write to the resource that the lock
+        /// protects.
+        #[must_use]
+        pub fn fence(&self) -> leasehold_core::Fence {
+            self.holding().fence
+        }
+
+        /// How long the lock has been held.
+        #[must_use]
+        pub fn held_for(&self) -> std::time::Duration {
+            self.holding().held_for(self.holding().runtime.now())
+        }
+
+        /// How long the lease remains valid from now without another renewal; zero if it is lost.
+        #[must_use]
+        pub fn remaining(&self) -> std::time::Duration {
+            self.holding().remaining()
+        }
+
+        /// Returns true while the lease is valid. This reads the clock, so it is correct even after
+        /// the program was paused or its runtime was blocked. The answer may change a moment later.
+        #[must_use]
+        pub fn is_held(&self) -> bool {
+            self.holding().is_held()
+        }
+
+        /// The end of the lease by the wall clock, if no renewal comes: for reports and for people.
+        ///
+        /// Wall clocks are set back and forth, so base no decision on it:
+        /// [`is_held`](Self::is_held) and [`remaining`](Self::remaining) do not depend on it.
+        #[must_use]
+        pub fn expires_at(&self) -> std::time::SystemTime {
+            self.holding().expires_at()
+        }
+
+        /// How often the store was asked before it granted the lock.
+        #[must_use]
+        pub fn attempts(&self) -> u32 {
+            self.holding().asks
+        }
+    };
+}
+pub(crate) use facts_of_holding;
+
 /// A view of a guard's holding, to lend to code that works under the lock. It neither keeps nor
 /// releases the lock.
 ///
@@ -206,15 +271,10 @@ impl fmt::Debug for Held {
 }
 
 impl Held {
-    /// The keys that are held, in byte order.
-    pub fn keys(&self) -> impl ExactSizeIterator<Item = &Key> {
-        self.0.attempt.claim.keys()
-    }
+    facts_of_holding!();
 
-    /// The id of this holding, shown by its first eight digits.
-    #[must_use]
-    pub fn holder(&self) -> Holder {
-        self.0.attempt.holder
+    fn holding(&self) -> &Holding {
+        &self.0
     }
 
     /// The holder's description of itself, as observers see it.
@@ -223,53 +283,10 @@ impl Held {
         self.0.attempt.label.as_ref().map(leasehold_core::Label::as_str)
     }
 
-    /// The fence of this holding: send it with every write to the resource that the lock protects.
-    #[must_use]
-    pub fn fence(&self) -> Fence {
-        self.0.fence
-    }
-
-    /// How long the lock has been held.
-    #[must_use]
-    pub fn held_for(&self) -> Duration {
-        self.0.held_for(self.0.runtime.now())
-    }
-
-    /// How long the lease remains valid from now without another renewal; zero if it is lost.
-    #[must_use]
-    pub fn remaining(&self) -> Duration {
-        self.0.remaining()
-    }
-
-    /// Returns true while the lease is valid. This reads the clock, so it is correct even after the
-    /// program was paused or its runtime was blocked. The answer may change a moment later.
-    #[must_use]
-    pub fn is_held(&self) -> bool {
-        self.0.is_held()
-    }
-
     /// Why the lease was lost, if that is known.
     #[must_use]
     pub fn loss(&self) -> Option<Loss> {
         self.0.loss().cloned()
-    }
-
-    /// The end of the lease by the wall clock, if no renewal comes: for reports and for people.
-    ///
-    /// Wall clocks are set back and forth, so base no decision on it. [`is_held`](Self::is_held)
-    /// and [`remaining`](Self::remaining) do not depend on the wall clock.
-    #[must_use]
-    pub fn expires_at(&self) -> SystemTime {
-        let (now, end) = (self.0.runtime.now(), self.0.end());
-        let by_wall_clock = self.0.runtime.since_epoch() + end.saturating_since(now);
-        // It may have ended already.
-        UNIX_EPOCH + by_wall_clock.saturating_sub(now.saturating_since(end))
-    }
-
-    /// How often the store was asked before it granted the lock.
-    #[must_use]
-    pub fn attempts(&self) -> u32 {
-        self.0.asks
     }
 
     /// Resolves when the lease ends later than at this call, even if the future is awaited only

@@ -125,7 +125,13 @@ async fn renew(
     for ((number, attempt), answer) in numbers.into_iter().zip(&attempts).zip(answers) {
         let votes =
             if matches!(answer, Ok(HoldAnswer::NotHeld { .. })) { store.take_report(attempt) } else { None };
-        registry.handle_renewal(number, now, answer, votes, || low_bits(runtime.random()));
+        registry.change(number, now, |machine| {
+            match answer {
+                Ok(answer) => machine.handle_answer(now, answer),
+                Err(fault) => machine.handle_fault(now, fault, low_bits(runtime.random())),
+            }
+            votes.into_iter().for_each(|votes| machine.handle_votes(votes));
+        });
     }
 }
 

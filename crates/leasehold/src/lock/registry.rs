@@ -5,9 +5,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use leasehold_core::{
-    Attempt, Fault, HoldAnswer, Holder, Instant, LeaseRenewal, QuorumReport, Renewal, RenewalStep, Ttl,
-};
+use leasehold_core::{Attempt, Holder, Instant, LeaseRenewal, Renewal, RenewalStep, Ttl};
 use tokio::sync::Notify;
 
 use super::closing::{Closed, Closing};
@@ -202,47 +200,17 @@ impl GuardRegistry {
         self.changed.notified().await;
     }
 
-    /// Handles the answer to a renewal. `chance` spreads the retries.
-    pub(crate) fn handle_renewal(
-        &self,
-        number: u64,
-        now: Instant,
-        answer: Result<HoldAnswer, Fault>,
-        votes: Option<Arc<QuorumReport>>,
-        chance: impl FnOnce() -> u64,
-    ) {
-        self.with_machine(number, now, |machine| {
-            match answer {
-                Ok(answer) => machine.handle_answer(now, answer),
-                Err(fault) => machine.handle_fault(now, fault, chance()),
+    /// Changes the renewal of a lease that is still kept, under the mutex: no renewal is half made.
+    pub(crate) fn change(&self, number: u64, now: Instant, change: impl FnOnce(&mut LeaseRenewal)) {
+        let mut state = self.state();
+        if let Some(entry) = state.guards.get_mut(&number) {
+            change(&mut entry.machine);
+            self.reschedule(&mut state, number, now);
+            if let Some((due, _)) = state.due.first().copied() {
+                self.wake_by(&mut state, due);
             }
-            votes.into_iter().for_each(|votes| machine.handle_votes(votes));
-        });
-    }
-
-    /// Handles the answer to a renewal that the holder requested itself.
-    pub(crate) fn handle_own_renewal(
-        &self,
-        number: u64,
-        now: Instant,
-        sent: Instant,
-        ttl: Ttl,
-        answer: HoldAnswer,
-        votes: Option<Arc<QuorumReport>>,
-    ) {
-        self.with_machine(number, now, |machine| {
-            machine.handle_own_renewal(now, sent, ttl, answer);
-            votes.into_iter().for_each(|votes| machine.handle_votes(votes));
-        });
-    }
-
-    /// Handles that a writer becomes a reader: the keeper tells the store at once.
-    pub(crate) fn handle_downgrade(&self, number: u64, holding: &Holding, now: Instant) {
-        // While holding the table's mutex, so that no renewal is half made.
-        self.with_machine(number, now, |machine| {
-            holding.downgrade();
-            machine.handle_downgrade(now);
-        });
+        }
+        self.unlock(state);
     }
 
     /// Handles a report that somebody broke a lease: the guard that may have it asks the store at
@@ -261,7 +229,7 @@ impl GuardRegistry {
             number
         };
         if let Some(number) = number {
-            self.with_machine(number, now, |machine| machine.handle_broken(now));
+            self.change(number, now, |machine| machine.handle_broken(now));
         }
     }
 
@@ -282,30 +250,12 @@ impl GuardRegistry {
         self.state().concerned
     }
 
-    /// The current TTL of the lease.
-    pub(crate) fn ttl(&self, number: u64) -> Option<Ttl> {
-        self.state().guards.get(&number).map(|entry| entry.machine.ttl())
+    /// The current TTL of the lease, and its renewal; `None` if it is no longer kept.
+    pub(crate) fn terms(&self, number: u64) -> Option<(Ttl, Renewal)> {
+        self.state().guards.get(&number).map(|entry| (entry.machine.ttl(), entry.machine.renewal()))
     }
 
-    /// The renewal of the lease; `None` if it is no longer kept.
-    pub(crate) fn renewal(&self, number: u64) -> Option<Renewal> {
-        self.state().guards.get(&number).map(|entry| entry.machine.renewal())
-    }
-
-    fn with_machine(&self, number: u64, now: Instant, change: impl FnOnce(&mut LeaseRenewal)) {
-        let mut state = self.state();
-        if let Some(entry) = state.guards.get_mut(&number) {
-            change(&mut entry.machine);
-            self.reschedule(&mut state, number, now);
-            if let Some((due, _)) = state.due.first().copied() {
-                self.wake_by(&mut state, due);
-            }
-        }
-        self.unlock(state);
-    }
-
-    /// Notes that nobody can request a lock any more. Once the last guard is gone, the keeper is
-    /// not needed.
+    /// Notes that nobody can request a lock any more, so the keeper ends with the last guard.
     pub(crate) fn orphan(&self) {
         self.state().orphaned = true;
         self.changed.notify_one();
@@ -337,13 +287,7 @@ impl GuardRegistry {
 
     /// Resolves when no request is in progress, once these locks are closed.
     pub(crate) async fn no_requests(&self) {
-        loop {
-            let quieter = self.quieter.notified();
-            if !self.has_requests() {
-                return;
-            }
-            quieter.await;
-        }
+        self.becomes(|| !self.has_requests()).await;
     }
 
     /// Registers a release in the background.
@@ -389,15 +333,20 @@ impl GuardRegistry {
 
     /// Resolves when no guard is held and no release is in progress.
     pub(crate) async fn quiet(&self) {
+        let all_lost = |state: &State| state.guards.values().all(|entry| entry.holding.loss().is_some());
+        self.becomes(|| {
+            let state = self.state();
+            state.pending_releases == 0 && all_lost(&state)
+        })
+        .await;
+    }
+
+    /// Resolves when this is so, which it can become only when something has ended.
+    async fn becomes(&self, so: impl Fn() -> bool) {
         loop {
             let quieter = self.quieter.notified();
-            {
-                let state = self.state();
-                if state.pending_releases == 0
-                    && state.guards.values().all(|entry| entry.holding.loss().is_some())
-                {
-                    return;
-                }
+            if so() {
+                return;
             }
             quieter.await;
         }

@@ -11,7 +11,6 @@ use leasehold_core::{
     Step, Ttl,
 };
 
-use super::failure::failure;
 use crate::error::LockError;
 use crate::store_handle::{Askers, StoreHandle, low_bits};
 
@@ -124,14 +123,8 @@ async fn unlocked(handle: &StoreHandle, claim: Claim, patience: Patience) -> Res
             },
             Step::Done(outcome) => {
                 let waited = runtime.now().saturating_since(started);
-                return Err(failure(
-                    handle,
-                    claim.first_key().clone(),
-                    waited,
-                    machine.asks(),
-                    outcome,
-                    None,
-                ));
+                let (key, store) = (claim.first_key().clone(), handle.store.name());
+                return Err(LockError::of(outcome, store, key, waited, machine.asks(), None));
             }
         }
     }
@@ -140,7 +133,9 @@ async fn unlocked(handle: &StoreHandle, claim: Claim, patience: Patience) -> Res
 /// The refusal that a request for these keys would get; `None` if all keys are free.
 async fn look(handle: &StoreHandle, claim: &Claim) -> Result<Option<GrantAnswer>, Fault> {
     for key in claim.keys() {
-        let KeyState { holders, .. } = handle.inspect(key).await?;
+        let looked = async { handle.store.inspector()?.inspect(key).await }.await;
+        handle.report.answered(&looked);
+        let KeyState { holders, .. } = looked?;
         let Some(held_by) = holders.into_iter().next() else { continue };
         return Ok(Some(match held_by.owner {
             Owner::NotALock => GrantAnswer::NotALock { key: key.clone() },

@@ -2,20 +2,16 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use futures_core::Stream;
-use leasehold_core::{
-    BoxFuture, Claim, FaultKind, HolderInfo, KeyState, Misuse, Owner, Renewal, Ttl, Waiter,
-};
+use leasehold_core::{BoxFuture, HolderInfo, KeyState, Owner, Renewal, Waiter};
 
-use crate::defaults::Defaults;
 use crate::error::{HoldError, InspectError};
 use crate::lock::{Acquire, Held};
 use crate::mutex::Mutex;
-use crate::store_handle::{Askers, rest};
+use crate::store_handle::Retries;
 
 /// A leadership that one of several candidates has at a time. Making and cloning it does no I/O.
 ///
@@ -43,28 +39,24 @@ use crate::store_handle::{Askers, rest};
 #[derive(Clone, Debug)]
 #[must_use = "a description does nothing: call candidate() or leader()"]
 pub struct Election {
-    askers: Arc<Askers>,
-    claim: Result<Claim, Misuse>,
-    defaults: Defaults,
+    lock: Mutex,
 }
 
 impl Election {
-    pub(crate) const fn new(askers: Arc<Askers>, claim: Result<Claim, Misuse>, defaults: Defaults) -> Self {
-        Self { askers, claim, defaults }
+    pub(crate) fn new(lock: Mutex) -> Self {
+        Self { lock: lock.renewal(Renewal::Automatic) }
     }
 
     /// Sets the TTL: how long it takes to replace a leader that died. A live leader renews its
     /// lease for as long as it leads.
-    pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.defaults.ttl = Ttl::new(ttl);
-        self
+    pub fn ttl(self, ttl: Duration) -> Self {
+        Self { lock: self.lock.ttl(ttl) }
     }
 
     /// A candidate under a name that the others can see: printable text of up to 256 bytes. Names
     /// need not differ; a candidate that applies twice is two candidates.
     pub fn candidate(&self, name: &str) -> Candidate {
-        let defaults = Defaults { renewal: Renewal::Automatic, ..self.defaults.clone() };
-        Candidate(Mutex::new(self.askers.clone(), self.claim.clone(), defaults).label(name))
+        Candidate(self.lock.clone().label(name))
     }
 
     /// The current leader; `None` while there is none. The label is the leader's name as a
@@ -102,39 +94,34 @@ impl Election {
 
     /// The leader, once it differs from the one that was returned last.
     async fn leader_after(&self, told: &mut Told) -> Next {
-        let handle = &self.askers.handle;
-        let mut silent_since = None;
-        let mut tries = 0;
+        let runtime = &*self.lock.askers.handle.runtime;
+        let (mut silent_since, mut retries) = (None, Retries::new(runtime));
         loop {
-            let now = handle.runtime.now();
-            let again = match self.leader().await {
+            let now = runtime.now();
+            match self.leader().await {
                 Ok(leader) => {
                     let owner = leader.as_ref().map(|leader| leader.owner.clone());
                     if told.as_ref() != Some(&owner) {
                         *told = Some(owner);
                         return Ok(leader);
                     }
-                    (silent_since, tries) = (None, 0);
-                    now + Leaders::LOOK
+                    (silent_since, retries) = (None, Retries::new(runtime));
+                    runtime.sleep_until(now + Leaders::LOOK).await;
                 }
-                Err(InspectError::Store(fault)) if fault.kind != FaultKind::Lasting => {
+                Err(InspectError::Store(fault)) => {
                     let since = *silent_since.get_or_insert(now);
-                    let again = handle.runtime.now() + rest(tries, &*handle.runtime);
-                    if again >= since + self.defaults.outage_limit {
+                    if !retries.again(&fault, since + self.lock.defaults.outage_limit).await {
                         return Err(InspectError::Store(fault));
                     }
-                    tries += 1;
-                    again
                 }
                 Err(error) => return Err(error),
-            };
-            handle.runtime.sleep_until(again).await;
+            }
         }
     }
 
     async fn state(&self) -> Result<KeyState, InspectError> {
-        let claim = self.claim.clone()?;
-        self.askers.handle.inspect(claim.first_key()).await.map_err(InspectError::Store)
+        let claim = self.lock.claim.clone()?;
+        self.lock.askers.handle.inspect(claim.first_key()).await
     }
 }
 

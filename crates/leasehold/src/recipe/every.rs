@@ -1,16 +1,14 @@
 //! A job that one of many processes does once in each period.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Claim, HolderInfo, Mark, Marked, Misuse, Renewal};
+use leasehold_core::{HolderInfo, Mark, Marked, Misuse, Renewal};
 
 use super::error::{BeginError, JobError};
-use super::job_guard::{Job, JobGuard};
-use crate::defaults::Defaults;
+use super::job_guard::{JobGuard, begin, marked};
 use crate::error::{InspectError, LockError};
 use crate::lock::Held;
-use crate::store_handle::Askers;
+use crate::mutex::Mutex;
 
 /// A job that is done once in each period, by one of many processes that are started for it at
 /// about the same time: a nightly report, a cleanup. Making and cloning it does no I/O.
@@ -44,7 +42,7 @@ use crate::store_handle::Askers;
 #[derive(Clone, Debug)]
 #[must_use = "a description does nothing: call run() or begin()"]
 pub struct Every {
-    job: Job,
+    lock: Mutex,
     period: Duration,
     now: bool,
 }
@@ -126,37 +124,30 @@ impl NotDue {
 }
 
 impl Every {
-    pub(crate) fn new(
-        askers: Arc<Askers>,
-        claim: Result<Claim, Misuse>,
-        defaults: Defaults,
-        period: Duration,
-    ) -> Self {
-        let claim = if period < Mark::LEAST_PERIOD || period > Mark::FOR_EVER {
-            Err(Misuse::PeriodOutOfRange { period })
-        } else {
-            claim
-        };
-        Self { job: Job::new(askers, claim, defaults).renewal(Renewal::Automatic), period, now: false }
+    pub(crate) fn new(mut lock: Mutex, period: Duration) -> Self {
+        if period < Mark::LEAST_PERIOD || period > Mark::FOR_EVER {
+            lock.claim = Err(Misuse::PeriodOutOfRange { period });
+        }
+        Self { lock: lock.renewal(Renewal::Automatic), period, now: false }
     }
 
     /// Sets the TTL: how long the lease lasts without renewal, and so how long after a crash the
     /// next process may start.
     pub fn ttl(self, ttl: Duration) -> Self {
-        Self { job: self.job.ttl(ttl), ..self }
+        Self { lock: self.lock.ttl(ttl), ..self }
     }
 
     /// Sets what the process that does the job says about itself, during the work and in the mark:
     /// printable text of up to 256 bytes.
     pub fn label(self, label: &str) -> Self {
-        Self { job: self.job.label(label), ..self }
+        Self { lock: self.lock.label(label), ..self }
     }
 
     /// Stops work that takes longer than this, so that the next process may try. Without a limit,
     /// the work may take as long as it needs. A limit below the TTL, which is 30 s by default, is a
     /// [`Misuse`](crate::Misuse::HoldShorterThanTtl): set a shorter [`ttl`](Self::ttl) too.
     pub fn at_most(self, limit: Duration) -> Self {
-        Self { job: self.job.renewal(Renewal::AtMost(limit)), ..self }
+        Self { lock: self.lock.renewal(Renewal::AtMost(limit)), ..self }
     }
 
     /// Does the job whether or not it is due, unless somebody is doing it; the next period starts
@@ -177,7 +168,7 @@ impl Every {
     ///
     /// Cancel safe.
     pub async fn mark(&self) -> Result<Option<Mark>, InspectError> {
-        Ok(self.job.marked().await?.mark)
+        Ok(marked(&self.lock).await?.mark)
     }
 
     /// Does the job if it is due and nobody else is doing it: takes the lock of the same name,
@@ -219,13 +210,13 @@ impl Every {
     ///
     /// Cancel safe.
     pub async fn begin(&self) -> Result<Result<JobGuard, NotDue>, BeginError> {
-        let marked = self.job.marked().await.map_err(BeginError::NotKnown)?;
+        let marked = marked(&self.lock).await.map_err(BeginError::NotKnown)?;
         if let Some((mark, left)) = self.not_due(&marked) {
             return Ok(Err(NotDue::Until { left, mark }));
         }
-        let request = self.job.lock().within(Duration::ZERO);
+        let request = self.lock.lock().within(Duration::ZERO);
         let period = Some(self.period);
-        match self.job.begin(request, self.kept(), period, |marked| self.not_due(marked)).await {
+        match begin(&self.lock, request, self.kept(), period, |marked| self.not_due(marked)).await {
             Ok(begun) => Ok(begun.map_err(|(mark, left)| NotDue::Until { left, mark })),
             Err(BeginError::NotTaken(LockError::TimedOut { held_by, .. })) => {
                 Ok(Err(NotDue::Underway { held_by, mark: marked.mark }))

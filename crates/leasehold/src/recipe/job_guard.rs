@@ -1,98 +1,55 @@
 //! A job that runs under a lock and is marked once it is done.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Claim, FaultKind, Key, Label, Mark, Marked, Misuse, Renewal, Stamp, Ttl};
+use leasehold_core::{Label, Mark, Marked, Stamp};
 
 use super::error::{BeginError, JobError, MarkError};
-use crate::defaults::Defaults;
 use crate::error::InspectError;
 use crate::lock::{Acquire, Guard, Held};
 use crate::mutex::Mutex;
-use crate::store_handle::{Askers, rest};
+use crate::store_handle::Retries;
 
-/// A job: the lock under which it runs, and the mark that says that it was done.
-#[derive(Clone, Debug)]
-pub(super) struct Job {
-    askers: Arc<Askers>,
-    claim: Result<Claim, Misuse>,
-    pub(super) defaults: Defaults,
-}
-
-impl Job {
-    pub(super) const fn new(askers: Arc<Askers>, claim: Result<Claim, Misuse>, defaults: Defaults) -> Self {
-        Self { askers, claim, defaults }
-    }
-
-    pub(super) fn ttl(mut self, ttl: Duration) -> Self {
-        self.defaults.ttl = Ttl::new(ttl);
-        self
-    }
-
-    pub(super) fn label(mut self, label: &str) -> Self {
-        self.defaults.label = Label::new(label).map(Some);
-        self
-    }
-
-    pub(super) fn renewal(mut self, renewal: Renewal) -> Self {
-        self.defaults.renewal = renewal;
-        self
-    }
-
-    pub(super) fn key(&self) -> Result<Key, Misuse> {
-        Ok(self.claim.clone()?.first_key().clone())
-    }
-
-    /// The request for its lock.
-    pub(super) fn lock(&self) -> Acquire {
-        Mutex::new(self.askers.clone(), self.claim.clone(), self.defaults.clone()).lock()
-    }
-
-    /// The mark, and the store's current time. Waits for a silent store for as long as a request
-    /// would. A job that could not be begun is refused, whether or not it is due.
-    pub(super) async fn marked(&self) -> Result<Marked, InspectError> {
-        self.defaults.checked()?;
-        let (key, handle) = (self.key()?, &self.askers.handle);
-        let runtime = &*handle.runtime;
-        let end = runtime.now() + self.defaults.outage_limit;
-        let mut tries = 0;
-        loop {
-            let answer = async { handle.store.marks()?.marked(&key).await }.await;
-            handle.report.answered(&answer);
-            let fault = match answer {
-                Ok(marked) => return Ok(marked),
-                Err(fault) => fault,
-            };
-            let again = runtime.now() + rest(tries, runtime);
-            if fault.kind == FaultKind::Lasting || again >= end {
-                return Err(InspectError::Store(fault));
+/// The mark of the job under this lock, and the store's current time. Waits for a silent store for
+/// as long as a request would. A job that could not be begun is refused, whether or not it is due.
+pub(super) async fn marked(lock: &Mutex) -> Result<Marked, InspectError> {
+    lock.defaults.checked()?;
+    let (claim, handle) = (lock.claim.clone()?, &lock.askers.handle);
+    let end = handle.runtime.now() + lock.defaults.outage_limit;
+    let mut retries = Retries::new(&*handle.runtime);
+    loop {
+        let answer = async { handle.store.marks()?.marked(claim.first_key()).await }.await;
+        handle.report.answered(&answer);
+        match answer {
+            Ok(marked) => return Ok(marked),
+            Err(fault) => {
+                if !retries.again(&fault, end).await {
+                    return Err(InspectError::Store(fault));
+                }
             }
-            tries += 1;
-            runtime.sleep_until(again).await;
         }
     }
+}
 
-    /// Starts the job under its lock, if it still has to be done.
-    pub(super) async fn begin<Done>(
-        &self,
-        request: Acquire,
-        keep: Duration,
-        period: Option<Duration>,
-        is_done: impl Fn(&Marked) -> Option<Done>,
-    ) -> Result<Result<JobGuard, Done>, BeginError> {
-        let guard = request.await.map_err(BeginError::NotTaken)?;
-        let marked = self.marked().await.map_err(BeginError::NotKnown)?;
-        Ok(match is_done(&marked) {
-            Some(done) => {
-                // Wait for the release: a program that finds the job done often ends at once, and
-                // its background tasks with it, while others wait for the lock.
-                let _ = guard.release().await;
-                Err(done)
-            }
-            None => Ok(JobGuard { guard, at: marked.now, keep, period }),
-        })
-    }
+/// Starts the job under this lock, if it still has to be done.
+pub(super) async fn begin<Done>(
+    lock: &Mutex,
+    request: Acquire,
+    keep: Duration,
+    period: Option<Duration>,
+    is_done: impl Fn(&Marked) -> Option<Done>,
+) -> Result<Result<JobGuard, Done>, BeginError> {
+    let guard = request.await.map_err(BeginError::NotTaken)?;
+    let marked = marked(lock).await.map_err(BeginError::NotKnown)?;
+    Ok(match is_done(&marked) {
+        Some(done) => {
+            // Wait for the release: a program that finds the job done often ends at once, and its
+            // background tasks with it, while others wait for the lock.
+            let _ = guard.release().await;
+            Err(done)
+        }
+        None => Ok(JobGuard { guard, at: marked.now, keep, period }),
+    })
 }
 
 /// A job that this caller may do, and whose lock it holds. Call [`done`](Self::done) once the work

@@ -3,14 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Claim, Mark, Misuse, Renewal};
+use leasehold_core::{Mark, Renewal};
 
 use super::error::{BeginError, JobError};
-use super::job_guard::{Job, JobGuard};
-use crate::defaults::Defaults;
+use super::job_guard::{JobGuard, begin, marked};
 use crate::error::InspectError;
 use crate::lock::{Held, OnWait, WaitStatus};
-use crate::store_handle::Askers;
+use crate::mutex::Mutex;
 
 /// A job that is done only once, ever, by the first process that comes: a migration, an initial
 /// setup. Making and cloning it does no I/O.
@@ -39,7 +38,7 @@ use crate::store_handle::Askers;
 #[derive(Clone, Debug)]
 #[must_use = "a description does nothing: call run() or begin()"]
 pub struct Once {
-    job: Job,
+    lock: Mutex,
     within: Option<Duration>,
     on_wait: Option<OnWait>,
 }
@@ -74,21 +73,20 @@ pub enum OnceOutcome<T> {
 }
 
 impl Once {
-    pub(crate) fn new(askers: Arc<Askers>, claim: Result<Claim, Misuse>, defaults: Defaults) -> Self {
-        let job = Job::new(askers, claim, defaults).renewal(Renewal::Automatic);
-        Self { job, within: None, on_wait: None }
+    pub(crate) fn new(lock: Mutex) -> Self {
+        Self { lock: lock.renewal(Renewal::Automatic), within: None, on_wait: None }
     }
 
     /// Sets the TTL: how long the lease lasts without renewal, and so how long after a crash the
     /// next process may start.
     pub fn ttl(self, ttl: Duration) -> Self {
-        Self { job: self.job.ttl(ttl), ..self }
+        Self { lock: self.lock.ttl(ttl), ..self }
     }
 
     /// Sets what the process that does the job says about itself, during the work and in the mark:
     /// printable text of up to 256 bytes.
     pub fn label(self, label: &str) -> Self {
-        Self { job: self.job.label(label), ..self }
+        Self { lock: self.lock.label(label), ..self }
     }
 
     /// Limits the wait for another process that is doing the job. Without a limit, it waits for as
@@ -101,7 +99,7 @@ impl Once {
     /// the work may take as long as it needs. A limit below the TTL, which is 30 s by default, is a
     /// [`Misuse`](crate::Misuse::HoldShorterThanTtl): set a shorter [`ttl`](Self::ttl) too.
     pub fn at_most(self, limit: Duration) -> Self {
-        Self { job: self.job.renewal(Renewal::AtMost(limit)), ..self }
+        Self { lock: self.lock.renewal(Renewal::AtMost(limit)), ..self }
     }
 
     /// Calls this function when somebody else is doing the job and this call has to wait, as
@@ -122,7 +120,7 @@ impl Once {
     ///
     /// Cancel safe.
     pub async fn mark(&self) -> Result<Option<Mark>, InspectError> {
-        Ok(self.job.marked().await?.mark)
+        Ok(marked(&self.lock).await?.mark)
     }
 
     /// Does the job if it was not done: takes the lock of the same name, checks the mark again,
@@ -169,13 +167,13 @@ impl Once {
         if let Some(mark) = self.mark().await.map_err(BeginError::NotKnown)? {
             return Ok(Err(mark));
         }
-        let mut request = self.job.lock();
+        let mut request = self.lock.lock();
         if let Some(limit) = self.within {
             request = request.within(limit);
         }
         if let Some(OnWait(tell)) = self.on_wait.clone() {
             request = request.on_wait(move |waiting| tell(waiting));
         }
-        self.job.begin(request, Mark::FOR_EVER, None, |marked| marked.mark.clone()).await
+        begin(&self.lock, request, Mark::FOR_EVER, None, |marked| marked.mark.clone()).await
     }
 }
