@@ -12,12 +12,13 @@
 local CLEARED_AT_ONCE = 100
 
 -- Whole milliseconds that a server accepts as a key's lifetime: more than zero, and not so many
--- digits that they overflow.
-local MS = '([1-9]%d?%d?%d?%d?%d?%d?%d?%d?%d?%d?%d?%d?)'
-local STANDS = '^' .. MS .. ' ' .. MS .. ' ([01])([^ ]*) ([^ ]*)(.*)$'
+-- digits that they overflow. The pattern does not limit the digits, because a server tries every way
+-- in which a record matches optional ones, and takes a second for that.
+local STANDS, MOST_DIGITS = '^([1-9]%d*) ([1-9]%d*) ([01])([^ ]*) ([^ ]*)(.*)$', 12
 
 local function new_waiter(digits, ticket, record)
   local ttl, keep, more, mode, channel, behind = string.match(record or '', STANDS)
+  if channel and math.max(#ttl, #keep) > MOST_DIGITS then channel = nil end
   local nonce, tail = nonce_of(channel or '', behind or '')
   return {
     digits = digits, ticket = ticket, record = record, channel = channel, nonce = nonce, tail = tail,

@@ -148,6 +148,19 @@ fn write(server: &Server, strange: &[&str], name: &str) {
     }
 }
 
+/// Regression: a script tried a million ways to read each of them, a tenth of a second, and the server
+/// answered nobody else meanwhile.
+#[tokio::test]
+async fn waiters_with_unknown_records_are_skipped_at_once() {
+    for (_, server, store) in every_server() {
+        for nth in 0..50 {
+            let digits = format!("{nth:032x}");
+            write(&server, &["HSET", "w", &digits, "3000000 99999999999999999999 0 "], "k");
+        }
+        granted(grant(&store, &attempt(&["k"])).await);
+    }
+}
+
 #[tokio::test]
 async fn an_unknown_record_is_ignored_or_reported_at_once() {
     for flavor in FLAVORS {

@@ -19,7 +19,7 @@ use servers::{Flavor, Server};
 
 use crate::subject::{Subject, plain};
 
-const ALL: [fn(&mut Subject); 49] = [
+const ALL: [fn(&mut Subject); 50] = [
     a_fence_that_is_no_number_is_an_error,
     a_raised_fence_is_the_proposed_one_or_above_the_last,
     a_ttl_over_the_longest_of_the_quorum_is_an_error,
@@ -69,6 +69,7 @@ const ALL: [fn(&mut Subject); 49] = [
     queue::a_queue_ends_when_its_last_hand_over_is_claimed,
     queue::the_waiters_of_a_process_that_cannot_be_notified_are_skipped_together,
     queue::a_label_of_32_digits_is_not_taken_for_a_nonce,
+    queue::a_waiter_with_times_that_no_server_accepts_is_skipped,
 ];
 
 /// Runs all cases, and panics in one that fails.

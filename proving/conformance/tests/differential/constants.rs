@@ -25,6 +25,8 @@ fn known() -> Vec<(&'static str, Option<u64>)> {
         // How long a restarted member abstains beyond the longest TTL; cases check it.
         ("BEHIND", Some(1_000_000)),
         ("SIGNAL_KEPT", Some(1000)),
+        // The number of digits of a waiter's times; a case checks it.
+        ("MOST_DIGITS", None),
         // The number of values that fit on Lua's stack.
         ("AT_ONCE", None),
         // The number of bytes of a value that an answer contains; all of ours are shorter.

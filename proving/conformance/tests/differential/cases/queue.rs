@@ -192,3 +192,20 @@ pub(super) fn a_label_of_32_digits_is_not_taken_for_a_nonce(subject: &mut Subjec
         is_answered(subject, &Request::Release(waiter), 0);
     }
 }
+
+pub(super) fn a_waiter_with_times_that_no_server_accepts_is_skipped(subject: &mut Subject) {
+    for (name, [ttl, keep], is_accepted) in
+        [("a", [12, 7], true), ("b", [13, 7], false), ("c", [5, 12], true), ("d", [5, 13], false)]
+    {
+        let [holder, first, second] = [1, 2, 3].map(|who| by(who, name));
+        is_answered(subject, &grant(&holder), 0);
+        is_answered(subject, &waits(&first), 7);
+        is_answered(subject, &waits(&second), 7);
+        let record = format!("{} {} 0 ", "9".repeat(ttl), "9".repeat(keep));
+        run::<()>(subject, cmd("HSET").arg(side(Side::Waiters, name)).arg(first.holder.digits()).arg(record));
+        is_answered(subject, &Request::Release(holder), 0);
+        let handed = text(subject, name);
+        let next = if is_accepted { first } else { second };
+        ensure!(handed.contains(&next.holder.digits()), (name, handed));
+    }
+}
