@@ -3,11 +3,6 @@
 use std::ffi::{OsStr, OsString};
 
 use clap::Args;
-use leasehold::Key;
-
-use crate::exit::Failure;
-use crate::keys::{beginning, only_key};
-use crate::store_location::StoreLocation;
 
 /// The store of the locks, for every task about locks.
 #[derive(Args, Debug)]
@@ -61,13 +56,6 @@ pub(crate) struct PrefixArgs {
     pub(crate) prefixes: Vec<OsString>,
 }
 
-impl PrefixArgs {
-    /// The prefix of their keys, and their store.
-    pub(crate) fn resolve(self) -> Result<(Vec<u8>, StoreLocation), Failure> {
-        Ok((beginning(self.prefixes, self.place.naming)?, StoreLocation::of(self.place.store)?))
-    }
-}
-
 /// One lock, for tasks whose answer is also their exit code.
 #[derive(Args, Debug)]
 pub(crate) struct KeyArgs {
@@ -81,13 +69,6 @@ pub(crate) struct KeyArgs {
     /// The name of the lock
     #[arg(value_name = "KEY", num_args = 0..)]
     pub(crate) keys: Vec<OsString>,
-}
-
-impl KeyArgs {
-    /// The key, and its store.
-    pub(crate) fn resolve(self) -> Result<(Key, StoreLocation), Failure> {
-        Ok((only_key(self.keys, self.place.naming)?, StoreLocation::of(self.place.store)?))
-    }
 }
 
 /// How to keep a lock, where, and what is reported, for every task that acquires one.

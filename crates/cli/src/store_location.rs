@@ -5,13 +5,14 @@ use std::fmt;
 use std::pin::pin;
 use std::time::Duration;
 
-use leasehold::{AnyStore, ConnectError, Locks, LocksBuilder, Ttl};
+use leasehold::{AnyStore, ConnectError, Key, Locks, LocksBuilder, Ttl};
 use tokio::time::timeout;
 
-use crate::args::StoreArgs;
+use crate::args::{KeyArgs, PrefixArgs, StoreArgs};
 use crate::default_store::{self, default_store};
 use crate::environment;
 use crate::exit::Failure;
+use crate::keys::{beginning, only_key};
 use crate::options::{default_time, time_of};
 use crate::say;
 use crate::stores::Stores;
@@ -30,7 +31,8 @@ enum Origin {
     Nobody,
 }
 
-/// How long a store may be silent: the library's default, which a short wait shortens.
+/// How long a store may be silent: the library's default, repeated here because a short wait
+/// shortens it.
 pub(crate) const OUTAGE_LIMIT: Duration = Duration::from_secs(10);
 
 /// The same for tasks that only look, or try once: they should answer soon.
@@ -58,7 +60,8 @@ impl StoreLocation {
             return named(&urls, Origin::Argument);
         }
         match env::var(environment::STORE) {
-            // Empty is not unset: a script must not use another store than it meant.
+            // Not the same as unset: a script with an empty variable must not use another store
+            // than it meant.
             Ok(url) if url.trim().is_empty() => {
                 Err(Failure::usage("it is empty: unset it for the default store, or give it a URL")
                     .about(Origin::Environment))
@@ -186,5 +189,19 @@ impl fmt::Display for Origin {
             Self::Environment => environment::STORE,
             Self::Nobody => "the default store",
         })
+    }
+}
+
+impl PrefixArgs {
+    /// The prefix of their keys, and their store.
+    pub(crate) fn resolve(self) -> Result<(Vec<u8>, StoreLocation), Failure> {
+        Ok((beginning(self.prefixes, self.place.naming)?, StoreLocation::of(self.place.store)?))
+    }
+}
+
+impl KeyArgs {
+    /// The key, and its store.
+    pub(crate) fn resolve(self) -> Result<(Key, StoreLocation), Failure> {
+        Ok((only_key(self.keys, self.place.naming)?, StoreLocation::of(self.place.store)?))
     }
 }

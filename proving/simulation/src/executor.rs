@@ -4,6 +4,7 @@
 //! which they were woken does not matter: it depends on hash tables and on tokio's own randomness.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,9 +13,18 @@ use std::task::{Context, Poll, Wake, Waker};
 use leasehold_core::BoxFuture;
 
 use crate::dice::Dice;
-use crate::machine::Machine;
 
 type Event = Box<dyn FnOnce() + Send>;
+
+/// The process that a task belongs to.
+pub(crate) trait Process: Send + Sync {
+    fn number(&self) -> usize;
+
+    fn is_paused(&self) -> bool;
+
+    /// Keeps the waker of a task that cannot run while the process is paused.
+    fn hold_back(&self, waker: Waker);
+}
 
 /// The time of an event, and a number: of two events at the same time, the one that was scheduled
 /// first happens first.
@@ -38,15 +48,14 @@ struct State {
 }
 
 struct Task {
-    /// The process that it belongs to.
-    process: Arc<Machine>,
+    process: Arc<dyn Process>,
     /// `None` while it is polled.
     future: Option<BoxFuture<'static, ()>>,
     waker: Waker,
 }
 
 /// A task that is polled next: its number, its process, the future, the waker.
-type Chosen = (u64, Arc<Machine>, BoxFuture<'static, ()>, Waker);
+type Chosen = (u64, Arc<dyn Process>, BoxFuture<'static, ()>, Waker);
 
 enum Due {
     Wakes(Waker),
@@ -78,7 +87,7 @@ impl Executor {
         self.now.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn spawn(&self, process: Arc<Machine>, future: BoxFuture<'static, ()>) {
+    pub(crate) fn spawn(&self, process: Arc<dyn Process>, future: BoxFuture<'static, ()>) {
         let mut state = self.state();
         state.last_task += 1;
         let number = state.last_task;
@@ -114,14 +123,14 @@ impl Executor {
     /// Wakes all tasks of a process, so that they read its clock again.
     pub(crate) fn wake_all(&self, process: usize) {
         let state = self.state();
-        let numbers = state.tasks.iter().filter(|(_, task)| task.process.number == process);
+        let numbers = state.tasks.iter().filter(|(_, task)| task.process.number() == process);
         self.ready.lock().extend(numbers.map(|(number, _)| *number));
     }
 
     /// Ends all tasks of a process; without a process, all tasks and all events.
     pub(crate) fn end(&self, process: Option<usize>) {
         let mut state = self.state();
-        let ends = |task: &Task| process.is_none_or(|process| task.process.number == process);
+        let ends = |task: &Task| process.is_none_or(|process| task.process.number() == process);
         let numbers: Vec<_> =
             state.tasks.iter().filter(|(_, task)| ends(task)).map(|(number, _)| *number).collect();
         let tasks: Vec<_> = numbers.iter().filter_map(|number| state.tasks.remove(number)).collect();
@@ -206,6 +215,12 @@ impl Executor {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Executor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Executor").finish_non_exhaustive()
     }
 }
 

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
+use super::flag::ProcessId;
 use super::link::Link;
 use super::outage::Outage;
-use super::watched::ProcessId;
 use super::world_runtime::WorldRuntime;
 use super::world_state::WorldState;
 use crate::memory::MemoryStore;
