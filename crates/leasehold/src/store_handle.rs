@@ -93,9 +93,17 @@ impl StoreHandle {
         &self,
         looking: impl Future<Output = Result<T, Fault>>,
     ) -> Result<T, InspectError> {
-        let looked = looking.await;
-        self.report.answered(&looked);
-        looked.map_err(InspectError::Store)
+        self.reported(looking).await.map_err(InspectError::Store)
+    }
+
+    /// Waits for an answer of the store, and reports it.
+    pub(crate) async fn reported<T>(
+        &self,
+        asking: impl Future<Output = Result<T, Fault>>,
+    ) -> Result<T, Fault> {
+        let answer = asking.await;
+        self.report.answered(&answer);
+        answer
     }
 
     /// The loss that the store reports for this attempt.

@@ -149,9 +149,7 @@ impl Locks {
         let until = handle.runtime.now() + self.defaults().outage_limit;
         let mut retries = Retries::new(&*handle.runtime);
         loop {
-            let answer = handle.store.release(&attempt).await;
-            handle.report.answered(&answer);
-            match answer {
+            match handle.reported(handle.store.release(&attempt)).await {
                 Ok(HoldAnswer::NotHeld { key, held_by }) if !retries.in_doubt() => {
                     return Err(TransferError::Lost(handle.loss(&attempt, key, held_by)));
                 }

@@ -241,9 +241,8 @@ impl Guard {
         let (store, holding) = (&self.handle.store, self.holding());
         let mut retries = Retries::new(&*self.handle.runtime);
         while self.is_held() {
-            let answer = async { store.marks()?.mark(&holding.attempt, mark, keep).await }.await;
-            self.handle.report.answered(&answer);
-            match answer {
+            let asking = async { store.marks()?.mark(&holding.attempt, mark, keep).await };
+            match self.handle.reported(asking).await {
                 Ok(HoldAnswer::Done) => return Ok(()),
                 Ok(HoldAnswer::NotHeld { key, held_by }) => {
                     return Err(MarkError::Lost(self.handle.loss(&holding.attempt, key, held_by)));

@@ -133,9 +133,8 @@ async fn unlocked(handle: &StoreHandle, claim: Claim, patience: Patience) -> Res
 /// The refusal that a request for these keys would get; `None` if all keys are free.
 async fn look(handle: &StoreHandle, claim: &Claim) -> Result<Option<GrantAnswer>, Fault> {
     for key in claim.keys() {
-        let looked = async { handle.store.inspector()?.inspect(key).await }.await;
-        handle.report.answered(&looked);
-        let KeyState { holders, .. } = looked?;
+        let looking = async { handle.store.inspector()?.inspect(key).await };
+        let KeyState { holders, .. } = handle.reported(looking).await?;
         let Some(held_by) = holders.into_iter().next() else { continue };
         return Ok(Some(match held_by.owner {
             Owner::NotALock => GrantAnswer::NotALock { key: key.clone() },

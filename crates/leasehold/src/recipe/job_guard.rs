@@ -18,9 +18,8 @@ pub(super) async fn marked(lock: &Mutex) -> Result<Marked, InspectError> {
     let end = handle.runtime.now() + lock.defaults.outage_limit;
     let mut retries = Retries::new(&*handle.runtime);
     loop {
-        let answer = async { handle.store.marks()?.marked(claim.first_key()).await }.await;
-        handle.report.answered(&answer);
-        match answer {
+        let asking = async { handle.store.marks()?.marked(claim.first_key()).await };
+        match handle.reported(asking).await {
             Ok(marked) => return Ok(marked),
             Err(fault) => {
                 if !retries.again(&fault, end).await {
