@@ -42,7 +42,7 @@ impl StoreUrl {
         Self::file(&path).ok_or_else(|| Failure::usage("the home is not UTF-8: give file: an absolute path"))
     }
 
-    /// True if a text begins like a URL of a store that is of use to a command.
+    /// True if a text begins like a URL of a store.
     pub(crate) fn is_begun_by(text: &str) -> bool {
         let Some((kind, _)) = text.split_once(':') else { return false };
         match kind.split_once('+') {
@@ -283,5 +283,24 @@ mod tests {
         let home = leasehold_file::home().unwrap();
         assert_eq!(url("file:~/a.db").reveal(), format!("file:{}/a.db", home.display()));
         assert_eq!(url("file:///x/a.db").reveal(), "file:/x/a.db");
+    }
+
+    #[test]
+    fn paths_words_and_the_memory_of_one_process_are_refused() {
+        for text in [
+            "",
+            "/var/a.db",
+            "./a.db",
+            "~/a.db",
+            "a.db",
+            "file:a.db",
+            "file:",
+            "localhost",
+            "memory:",
+            "http://h",
+            "REDIS://h",
+        ] {
+            assert!(StoreUrl::new(text).is_err(), "{text}");
+        }
     }
 }
