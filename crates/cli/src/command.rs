@@ -31,7 +31,8 @@ pub(crate) struct Command {
     /// and Ctrl-Z, `fg` and `bg` work as without us. `None` if it has its own group, so that a
     /// signal reaches only what it started.
     terminal: Option<Terminal>,
-    /// How often it was stopped, by the supervisor's reports; without them, always once more.
+    /// How often it was stopped, as far as the supervisor reported it; without reports, there is
+    /// always one more.
     stops: u64,
     /// The number of processes that it started and that are still running.
     left: i32,
@@ -52,7 +53,8 @@ fn dying(ttl: Duration) -> Duration {
 }
 
 impl Command {
-    /// Starts the command with this much time left of a lease of these locks.
+    /// Starts the command with this much time left of a lease of these locks, which depends on
+    /// their lifeline if there is one.
     pub(crate) fn start(
         settings: &Settings,
         environment: Vec<(&'static str, OsString)>,
@@ -123,7 +125,8 @@ impl Command {
                 Ok(stop)
             }
             Ok(Some(SupervisorReport::Ended(report))) => {
-                // The processor time of the command counts as ours once both are waited for.
+                // It has nothing more to do. The processor time of the command counts as ours once
+                // both are waited for.
                 let _ = self.supervisor.wait();
                 Err(Some(report))
             }
@@ -149,7 +152,8 @@ impl Command {
         end
     }
 
-    /// Returns true if its supervisor has asked it to end, so that it is gone by this time.
+    /// Returns true if its supervisor has asked it to end by now, because it must be gone by this
+    /// time.
     pub(crate) fn is_asked_to_end(&self, gone_by: u64) -> bool {
         supervisor::now() >= gone_by.saturating_sub(nanoseconds(self.grace))
     }
@@ -162,7 +166,8 @@ impl Command {
         supervisor::now() + nanoseconds(self.grace + self.dying)
     }
 
-    /// Kills both, and returns true, if the supervisor cannot do its work.
+    /// Kills the command and its supervisor if the supervisor cannot do its work. Returns true if
+    /// it did.
     pub(crate) fn kill_if_unminded(&self) -> bool {
         let unminded = supervisor::is_stopped(Pid::from_child(&self.supervisor));
         if unminded {
@@ -186,7 +191,8 @@ impl Command {
         // A shell with job control gives the terminal to its own group. Without us that would be
         // the job's group, which gets the terminal back.
         let has_terminal = getpgid(Some(stop.command)).ok().filter(|group| terminal.is_with(*group));
-        // If nobody could continue us, the kernel ignores a terminal signal, but not SIGSTOP.
+        // If nobody could continue us, the kernel does not let a terminal signal stop us;
+        // SIGSTOP would.
         signals.stop(if stop.signal == Signal::STOP { Signal::TSTP } else { stop.signal });
         has_terminal.into_iter().for_each(|group| terminal.give_to(group));
         self.go_on();

@@ -7,7 +7,8 @@ use nix::unistd::{Uid, User};
 use crate::exit::Failure;
 use crate::store_url::StoreUrl;
 
-/// The file in the home of the effective user, as the user database has it.
+/// This user's file store on this machine, in the home directory of the effective user in the user
+/// database.
 pub(crate) fn default_store() -> Result<StoreUrl, Failure> {
     let path = leasehold_file::home().map(|home| home.join(".local/state/leasehold/leases.db"));
     let store = path.and_then(|path| StoreUrl::file(&path).ok_or_else(|| "the home is not UTF-8".into()));

@@ -143,7 +143,8 @@ async fn try_key(locks: &Locks, key: &Key) -> Finding {
         )
     };
     let mut finding = Finding::new(severity, ABOUT, &at, what, why);
-    // Another missing permission hides whether the user may use the key.
+    // A missing permission that has nothing to do with a key hides whether the user may use the
+    // key.
     if let Some(rules) = rules {
         finding = finding.at_server(rules);
     }

@@ -31,7 +31,8 @@ impl End {
     pub(crate) const NOT_A_LOCK: Self = Self::Code(65);
     /// `EX_UNAVAILABLE`: the store does not answer, or refuses.
     pub(crate) const NO_STORE: Self = Self::Code(69);
-    /// The lease was lost while the command ran: `EX_SOFTWARE`, which has no other use here.
+    /// The lease was lost while the command ran. The code is `EX_SOFTWARE` in sysexits.h, which we
+    /// do not use otherwise.
     pub(crate) const LOST: Self = Self::Code(70);
     /// `EX_TEMPFAIL`: somebody else holds the lock.
     pub(crate) const BUSY: Self = Self::Code(75);
@@ -51,7 +52,8 @@ impl End {
 fn die_of(signal: i32) -> ! {
     // Nothing of ours is worth a core file; the command has left its own.
     let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
-    // The first process of a container ignores its own signals, so it cannot die of one.
+    // The first process of a container ignores signals that it sends to itself, so it cannot die
+    // of one.
     if getpid() != Pid::INIT {
         // Returns for signals without a name, such as the real-time ones.
         let _ = signal_hook::low_level::emulate_default_handler(signal);

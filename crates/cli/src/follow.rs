@@ -86,7 +86,8 @@ struct Follower {
     faulty: bool,
 }
 
-/// The interval between two questions why a holding ended, within the watch's limit.
+/// The interval between two questions why a holding ended: the watch's limit leaves room for that
+/// many.
 const BETWEEN_QUESTIONS: Duration = Duration::from_millis(250);
 
 /// The most open questions; if more locks change hands, breaks of the oldest are not reported.
@@ -267,7 +268,7 @@ fn by(held: &HolderInfo) -> String {
     format!("by {}{fence}", held.owner)
 }
 
-/// An event in JSON.
+/// The output in JSON.
 #[derive(Serialize)]
 struct Line<'a> {
     event: &'static str,

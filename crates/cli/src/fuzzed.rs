@@ -51,7 +51,8 @@ fn every_command_line_is_parsed_or_refused_without_its_password() {
             }
             Err(ParseError::Wrong(failure)) => {
                 holds(failure.code() == 64 && !failure.reason().is_empty(), || format!("{failure:?}"))?;
-                // A word may be repeated where no URL belongs, or if it no longer looks like a URL.
+                // A word may be repeated if it is in a place where no URL belongs, or if it no
+                // longer looks like a URL.
                 let whole =
                     words.iter().filter_map(|word| word.to_str()).filter(|word| word.contains(SECRET));
                 let known = |word: &str| {
@@ -90,7 +91,8 @@ const URLS: [&str; 10] = [
     "",
 ];
 
-/// The printed form of a valid URL contains nothing that the library takes for a password.
+/// The printed form of a URL that the library accepts contains nothing that the library takes for a
+/// password.
 #[test]
 fn the_shown_url_of_a_store_contains_no_part_of_a_password() {
     hunt(10_000, text_near(&URLS), |text| {

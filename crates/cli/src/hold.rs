@@ -1,4 +1,5 @@
-//! `leasehold hold`: prints the fence of a lock, and holds it until the reader is gone.
+//! `leasehold hold`: acquires the lock, prints its fence, and holds it until the reader of its
+//! output is gone.
 
 #[cfg_attr(target_os = "linux", path = "hold/linux.rs")]
 #[cfg_attr(not(target_os = "linux"), path = "hold/bsd.rs")]
@@ -102,7 +103,8 @@ pub(crate) async fn hold(request: LockRequest) -> Result<End, Failure> {
 }
 
 /// Closes descriptors that our parent had open, except the standard streams and the descriptor for
-/// events: while we have its pipe open, another hold of the same script does not see it closed.
+/// events. Otherwise another hold of the same script would not see its pipe closed as long as we
+/// have it open too.
 pub(crate) fn close_inherited(status_fd: Option<&str>) {
     let open = std::fs::read_dir(kernel::DESCRIPTORS).into_iter().flatten().flatten();
     let open: Vec<_> = open.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok()).collect();
@@ -113,7 +115,8 @@ pub(crate) fn close_inherited(status_fd: Option<&str>) {
     }
 }
 
-/// Prints the fence, and resolves when its reader is gone; fails if there was none.
+/// Prints the fence, and resolves when its reader is gone. Without a reader from the start, the write
+/// fails.
 async fn serve_reader(request: &LockRequest, fence: Fence) -> io::Result<()> {
     // A write to a full pipe would block our only thread, so that nobody renewed the lease. There is
     // always room in a file, which the kernel does not watch.

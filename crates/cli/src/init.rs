@@ -1,4 +1,5 @@
-//! `leasehold init`: creates a store for several users, or the tables in a database.
+//! `leasehold init`: creates a store that several users share, or the tables of a store in a
+//! database.
 
 use std::ffi::OsString;
 use std::path::absolute;

@@ -164,7 +164,8 @@ pub(crate) async fn perform(job: Job) -> Result<End, Failure> {
     let done = worked.as_ref().is_ok_and(ExitStatus::success);
     let mut last = ReleaseLimit::begin(job_guard.guard());
     let marked = if done { mark(&job, &job_guard, &mut signals, &mut last).await } else { Ok(()) };
-    // A mark stays, whatever happens to the lock; a failed job is left to the next process.
+    // A mark stays, whatever happens to the lock afterwards; a failed job is left to the next
+    // process in any case.
     let returned = give_back(request, &locks, last, job_guard.into_guard(), &mut signals).await;
     if let ReleaseOutcome::Unconfirmed(line) = returned {
         say::line(line);

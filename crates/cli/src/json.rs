@@ -5,7 +5,8 @@ use std::time::Duration;
 use leasehold::{Key, Stamp};
 use serde::Serialize;
 
-/// A key in JSON. If its text is ambiguous, as it is not UTF-8, hexadecimal digits are added.
+/// A key in JSON. The text of a key that is not UTF-8 contains escapes and is ambiguous, so its
+/// hexadecimal digits are added.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct KeyText {
     key: String,

@@ -89,7 +89,8 @@ impl From<&KeyState> for LockJson {
     }
 }
 
-/// When a holding of a known duration began, from its fence: milliseconds since 1970.
+/// When a holding of a known duration began: milliseconds since 1970, by the store's clock, from
+/// its fence.
 pub(crate) fn granted_at(holding: &HolderInfo, held_for: Option<Duration>) -> Option<u64> {
     held_for.and(holding.fence).map(|fence| fence.get() / 1000)
 }

@@ -112,7 +112,8 @@ impl LockRequest {
 }
 
 impl Patience {
-    /// The time left to wait, of which connecting is part; at the end, one try is left.
+    /// The time left to wait. Connecting is part of the wait; if it took all of it, one try is
+    /// left.
     pub(crate) fn left(self, since: Instant) -> Option<Duration> {
         match self {
             Self::OneTry => Some(Duration::ZERO),

@@ -139,7 +139,8 @@ fn shut_down(runtime: Runtime) {
 }
 
 fn to_the_end(status: Arc<Status>, work: impl Future<Output = Result<End, Failure>>) -> Result<End, Failure> {
-    // One thread, which our code never blocks: starting more costs more than a lock.
+    // One thread: starting more would cost a short command more than the lock does. None of our
+    // code blocks it.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let end = runtime.map_err(Failure::no_runtime).and_then(|runtime| {
         let end = runtime.block_on(work);

@@ -1,4 +1,5 @@
-//! `leasehold pages`: generates the manual and completions from the command line's types.
+//! `leasehold pages`: generates the manual and the shell completions from the description of the
+//! arguments.
 
 use std::fs;
 use std::io;

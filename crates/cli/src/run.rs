@@ -113,7 +113,8 @@ pub(crate) async fn work(
     }
 }
 
-/// Reports to programs why the command had to end, if that is new, and how it ended.
+/// Reports to programs why the command had to end, unless that was reported already, and how it
+/// ended.
 fn tell_end(settings: &Settings, doomed: Option<&Failure>, outcome: Option<Outcome>) {
     let status = &settings.request.status;
     if let Some(failure) = doomed {

@@ -51,14 +51,16 @@ pub(crate) fn clear() {
     }
 }
 
-/// Written in one piece, apart from the command's output. A closed stderr is ignored.
+/// Written in one piece, so that it does not mix with the command's output. A closed stderr is
+/// ignored.
 fn write(text: &str, end: &str) {
     let erase = if REWRITING.swap(false, Ordering::Relaxed) { ERASE } else { "" };
     let text = format!("{erase}{}{end}", on_one_line(text));
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
-/// Escapes a text: keys, paths and messages may contain terminal control sequences.
+/// Escapes a text: keys, paths and servers' messages may contain anything, including terminal
+/// control sequences.
 fn on_one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len() + 1);
     for c in text.chars() {

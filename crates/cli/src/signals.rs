@@ -65,7 +65,8 @@ pub(crate) enum Event {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sender {
-    /// The kernel: somebody typed Ctrl-C, and the whole foreground group got the signal.
+    /// The kernel, because somebody typed Ctrl-C: the whole foreground group of the terminal got
+    /// the signal.
     Terminal,
     /// A process; without a number if it is in another namespace.
     Process(Option<Pid>),
@@ -125,7 +126,8 @@ impl Signals {
         }
     }
 
-    /// Stops us as this signal would, until somebody continues us. Blocks the store for nobody.
+    /// Stops us as this signal would, until somebody continues us, without blocking the store for
+    /// others.
     pub(crate) fn stop(&self, signal: Signal) {
         match &self.locks {
             Some(locks) => locks.at_rest(move || stop(signal)),

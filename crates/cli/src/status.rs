@@ -154,7 +154,8 @@ impl Event<'_> {
     }
 }
 
-/// Only a reader that reads nothing lets more wait: each third of a TTL has one renewal.
+/// Only a reader that reads nothing lets more lines than this wait: a renewal comes once per third
+/// of the TTL.
 const UNREAD: usize = 256;
 
 /// The time for the last lines at our end.
@@ -165,7 +166,8 @@ impl Status {
         Self(None)
     }
 
-    /// Opens the descriptor of this number for events about these keys; no child inherits it.
+    /// Opens the descriptor of this number for events about these keys. It is not inherited by the
+    /// processes that we start.
     pub(crate) fn to(number: &str, keys: &Keys) -> Result<Self, Failure> {
         let Some(number) = digits::<i32>(number) else {
             return Err(refused(format!(
@@ -210,7 +212,8 @@ impl Status {
         }
     }
 
-    /// Reports why we end, unless it is known or a signal, and waits for the last lines.
+    /// Reports why we end, unless that was reported already or a signal ends us, and waits for the
+    /// last lines.
     pub(crate) fn close(&self, failure: Option<&Failure>) {
         let Some(mut writer) = self.0.as_ref().map(locked) else { return };
         if let Some(failure) = failure.filter(|failure| !writer.explained && !failure.reason().is_empty()) {

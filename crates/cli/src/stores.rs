@@ -16,7 +16,8 @@ pub(crate) struct Stores {
 }
 
 impl Stores {
-    /// Twice the default TTL, and how long a server that lost its state abstains.
+    /// A minute is twice the default TTL of locks. It is also how long a server that was restarted
+    /// without its state abstains.
     pub(crate) const MAX_TTL: Duration = QuorumStore::MAX_TTL_OF_URL;
 
     /// The store at a URL, or the stores at several URLs or in the URL of a quorum.

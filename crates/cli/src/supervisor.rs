@@ -39,7 +39,8 @@ pub(crate) use self::order::Order;
 pub(crate) use self::report::{Outcome, Report, Stop, SupervisorReport};
 pub(crate) use self::starting::{Role, Start};
 
-/// poll(2) uses a clock that stops while the machine sleeps, unlike that of leases.
+/// poll(2) uses a clock that stops while the machine sleeps, and a lease does not: so check each
+/// second.
 const LONGEST_NAP: Duration = Duration::from_secs(1);
 
 pub(crate) fn play(role: Role, words: impl Iterator<Item = std::ffi::OsString>) {
@@ -58,7 +59,8 @@ fn mind(words: impl Iterator<Item = std::ffi::OsString>) {
     let Some(start) = Start::read(words) else { return };
     let Some((Order::End(end), lent)) = link::accept(io::stdin()) else { return };
     let ending = Ending::new(end, start.grace);
-    // If the process that holds the lock was killed, its lease lasts until our end.
+    // Until our end: if the process that holds the lock was killed, its lease ends when everything
+    // that it started has ended.
     let _lifeline = lent.lifeline;
     let report = match start.command(lent.stdin) {
         Ok((id, launcher)) => {
@@ -163,7 +165,8 @@ impl Command {
         }
         if how.continued() {
             self.stopped = false;
-            // Somebody who continues the command means the whole run: we must renew its lease.
+            // Somebody who continues the command by hand means the whole run: if we stayed stopped,
+            // we would not renew its lease.
             if let Some(we) = self.we.filter(|we| self.group.is_some() && getppid() == Some(*we)) {
                 let _ = kill_process(we, Signal::CONT);
             }

@@ -20,13 +20,16 @@ const LEFT: usize = 4;
 
 const GAP: &str = "  ";
 
-/// How narrow a label, and then a key, becomes before a column is dropped for it.
+/// How narrow keys and holders may become before a column is dropped for them: a label matters less
+/// than a key.
 const ROOMY: [(usize, usize); 2] = [(HOLDER, 22), (KEY, 20)];
 
-/// The columns to drop, in this order: a number without its beginning is useless.
+/// The columns to drop, in this order: a number without its beginning is useless, so no other
+/// column is cut.
 const LEAST_NEEDED: [usize; 2] = [LEFT, FENCE];
 
-/// How narrow they become after that: a holder keeps its digits, and keys stay distinguishable.
+/// How narrow they may become after that. The digits of a holder are kept, and keys remain
+/// distinguishable.
 const NARROW: [(usize, usize); 6] = [ROOMY[0], ROOMY[1], (HOLDER, 16), (KEY, 12), (HOLDER, 10), (KEY, APART)];
 
 /// The content of a cell: a text that may be cut, and a tail that is kept.

@@ -18,7 +18,8 @@ use crate::status::{Event, Status};
 use crate::time;
 use crate::waiting::{WaitReporter, since};
 
-/// The time for undoing what a request may have left; a live store needs milliseconds.
+/// The time for undoing what a request may have left behind. A store that answers needs
+/// milliseconds.
 const UNDOING: Duration = Duration::from_secs(3);
 
 pub(crate) async fn take(request: &LockRequest, signals: &mut Signals) -> Result<(Locks, Guard), Failure> {
@@ -114,7 +115,8 @@ async fn ask(request: &LockRequest, locks: &Locks, started: Instant) -> Result<G
     acquisition(request, &locks.clone().with_outage_limit(FOR_EVER)).await
 }
 
-/// Returns true if enough stores answered: those of a new quorum abstain at first.
+/// Returns true if so many stores answered that they can grant once all of them vote: those of a
+/// new quorum abstain at first.
 fn will_vote(error: &LockError) -> bool {
     let LockError::NoQuorum { quorum_report, .. } = error else { return false };
     let answered = |vote: &MemberVote| match vote {
@@ -262,7 +264,8 @@ impl ReleaseLimit {
         self.limit.saturating_sub(self.began.elapsed())
     }
 
-    /// The result in the time that is left, unless a signal comes. Reports a long wait.
+    /// The result in the time that is left, unless a signal comes first. Reports a wait that takes
+    /// a while.
     pub(crate) async fn hear<T>(
         &mut self,
         request: &LockRequest,

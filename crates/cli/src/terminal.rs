@@ -40,7 +40,8 @@ impl Terminal {
         }
     }
 
-    /// Restores its settings after a command that we killed: no shell does that for us.
+    /// Restores its settings after a command that we killed: no shell does that, because we do not
+    /// die of that signal.
     pub(crate) fn mend(&self) {
         let Some(modes) = &self.modes else { return };
         let foreground = tcgetpgrp(&self.device).ok();

@@ -81,7 +81,8 @@ Example: who holds up the nightly jobs?
   leasehold top nightly:"
 );
 
-/// The interval between redraws if nothing is typed: times are shown in tenths.
+/// The interval between redraws if nothing is typed: remaining times are shown in seconds, and
+/// below ten in tenths.
 const FRAME: Duration = Duration::from_millis(250);
 
 /// The result of a request to the store other than watching.

@@ -1,4 +1,5 @@
-//! Help that belongs to no single task, for `leasehold help` and the manual page.
+//! Help that belongs to no single task. `leasehold help` prints it, and the manual page contains
+//! it.
 
 #[derive(Debug)]
 pub(crate) struct Topic {

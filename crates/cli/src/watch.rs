@@ -1,4 +1,5 @@
-//! Watches the running command: tells its supervisor of renewals, and passes signals on.
+//! Watches the running command: tells its supervisor of each renewal and of a loss, and passes
+//! signals on.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -31,10 +32,12 @@ pub(crate) enum EndReason {
     Unminded,
 }
 
-/// A second request to end within this time is deliberate: once was not enough.
+/// A second request to end within this time is deliberate: somebody pressed Ctrl-C again because
+/// once was not enough.
 const IMPATIENCE: Duration = Duration::from_secs(2);
 
-/// Timers use a clock that stops while the machine sleeps, unlike that of leases.
+/// Timers use a clock that stops while the machine sleeps, and a lease does not: so check each
+/// second.
 const LONGEST_NAP: Duration = Duration::from_secs(1);
 
 /// In nanoseconds.
@@ -89,7 +92,8 @@ pub(crate) async fn watch(
         }
         let overdue = gone_by.min(told_by).saturating_add(command.dying() / 2);
         let rest = match Duration::from_nanos(overdue.saturating_sub(now)) {
-            // It kills most processes within milliseconds; those that it cannot may take hours.
+            // The supervisor kills most processes within milliseconds; those that it cannot kill
+            // may take hours.
             Duration::ZERO if now - overdue > SECOND => LONGEST_NAP,
             rest => rest.max(SHORT_NAP),
         };
@@ -160,7 +164,8 @@ fn attend(command: &Command, event: Event, signals: &Signals, last_wish: &mut Op
         Event::Action { signal: Signal::INT | Signal::QUIT, from } if has_it(from) => {}
         Event::Action { signal: Signal::INT | Signal::TERM, .. } if signals.is_repeated() => {}
         Event::Action { signal, .. } => pass_on(command, signal, last_wish),
-        // We stop after the command: it may restore the screen first, or not stop at all.
+        // We stop after the command has stopped: it may have to restore the screen first, or may
+        // not intend to stop at all.
         Event::Stop { from } if has_it(from) || command.stops_itself(from) => {}
         Event::Stop { .. } if command.shares_the_terminal() => command.suspend(),
         Event::Stop { .. } => {

@@ -20,7 +20,8 @@ pub(super) struct Bench {
     pub(super) over: Arc<AtomicBool>,
 }
 
-/// A connection that was idle for this long behaves like one of a program that seldom locks.
+/// A connection that was idle for this long behaves like one of a program that takes a lock
+/// occasionally.
 const REST: Duration = Duration::from_millis(2);
 
 /// How long a lock is held at a hand-off, so that the next waiter is in the queue by then; two
@@ -124,7 +125,8 @@ impl Bench {
         while let Some(done) = all.join_next().await {
             match done.expect("a task that takes and releases does not panic") {
                 Ok(pairs) => count += pairs,
-                // The others get the same error, or finish: none is interrupted while it holds a name.
+                // The other tasks get the same error, or finish: none is interrupted while it holds
+                // a name.
                 Err(first) => failure = failure.or(Some(first)),
             }
         }

@@ -29,7 +29,8 @@ const TASKS: usize = 16;
 /// With more tasks, the result would measure the single thread that measures.
 const MOST_TASKS: usize = 1000;
 
-/// Long compared with every measured step; leftovers of a killed benchmark expire soon.
+/// Short enough that leftovers of a killed benchmark expire soon, and long compared with every
+/// measured step.
 const TTL: Duration = Duration::from_secs(10);
 
 /// A store that is silent for longer cannot be measured.

@@ -85,7 +85,8 @@ impl Queue {
 /// refuses to stop a process that nobody could continue.
 pub(crate) fn stop(signal: Signal) {
     let Some(signal) = named(signal) else { return };
-    // To this thread, which goes no further: another might take it only a moment later.
+    // Sent to this thread, which goes no further: another thread might take a signal to the process
+    // only a moment later.
     let _ = raise(signal);
     // If it is blocked, it is pending, and is delivered now.
     let all: SigSet = [signal].into_iter().collect();
@@ -99,7 +100,8 @@ pub(super) fn is_ignored(signal: Signal) -> bool {
     bits("SigIgn") & bit(signal) != 0
 }
 
-/// The signals in a line of proc(5) `status`, from bit 0 for signal 1. None without /proc.
+/// The signals in a line of proc(5) `status`, one bit each, the first for signal 1. None if there
+/// is no /proc.
 pub(crate) fn bits(line: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
     let bits = status.lines().find_map(|text| text.strip_prefix(line)?.strip_prefix(':'));

@@ -44,7 +44,8 @@ pub(super) fn ourselves() -> PathBuf {
 /// These kernels do not tell a process that its parent has died; the end of the connection does.
 pub(super) fn when_parent_dies(_: Signal) {}
 
-/// The signals with which the command starts blocked: unknown to this kernel, so none.
+/// The signals with which the command starts blocked: none, because the kernel does not report
+/// them.
 pub(super) fn mask(_: u64) -> SigSet {
     SigSet::empty()
 }

@@ -22,8 +22,8 @@ pub(super) struct KillRounds {
 }
 
 impl KillRounds {
-    /// Kills all current processes, names those that it cannot kill once, and returns how long to
-    /// wait.
+    /// Kills all current processes, and returns how long to wait for their end. Reports each one
+    /// that it cannot kill once.
     pub(super) fn round(&mut self, command: Pid) -> Duration {
         for id in signal(command, Signal::KILL) {
             if self.spared.insert(id.as_raw_pid()) {

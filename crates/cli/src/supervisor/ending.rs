@@ -9,7 +9,8 @@ pub(super) struct Ending {
     end: u64,
     /// The time from asking to killing.
     grace: u64,
-    /// Set once the command has to end, and never made later: an order to end is final.
+    /// Set once the command has to end. After that it can only become earlier: an order to end is
+    /// not taken back.
     kill_at: Option<u64>,
     to_ask: bool,
     doomed: bool,

@@ -35,7 +35,8 @@ pub(super) fn launch(mut words: impl Iterator<Item = OsString>) {
 /// Replaces the connection on stdin by the command's stdin, and returns the connection: the kernel
 /// closes it when we become the command.
 fn begin_as_the_command_does() -> rustix::io::Result<OwnedFd> {
-    // The standard library ignores SIGPIPE, which is inherited; exec resets a handler.
+    // The standard library makes us ignore SIGPIPE, and the command would inherit that; a signal
+    // with a handler is reset by exec.
     let _ = signal_hook::flag::register(Signal::PIPE.as_raw(), Arc::new(AtomicBool::new(false)));
     let link = rustix::io::fcntl_dupfd_cloexec(io::stdin(), 3)?;
     let stdin = link::receive_stdin(&link).ok_or(rustix::io::Errno::PIPE)?;
@@ -43,7 +44,8 @@ fn begin_as_the_command_does() -> rustix::io::Result<OwnedFd> {
     Ok(link)
 }
 
-/// Searches PATH as a shell does, but never has a shell run a file without `#!`.
+/// Searches the directories of PATH, as a shell does; but a file without a `#!` line is never run
+/// by a shell.
 fn become_program(words: &[OsString]) -> Errno {
     const DIRECTORIES: &str = "/bin:/usr/bin";
     let texts: Result<Vec<_>, _> = words.iter().map(|word| CString::new(word.clone().into_vec())).collect();

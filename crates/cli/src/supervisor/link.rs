@@ -21,7 +21,8 @@ use super::report::SupervisorReport;
 pub(super) struct InheritedFds {
     /// Our stdin, for the command; the supervisor's own stdin is the connection.
     pub(super) stdin: OwnedFd,
-    /// A store in a file ends our leases with our process, unless somebody has this open.
+    /// A store in a file ends our leases with our process; while the supervisor has this open, it
+    /// does not.
     pub(super) lifeline: Option<OwnedFd>,
 }
 
@@ -59,7 +60,8 @@ pub(super) fn send_error(link: impl AsFd, error: i32) {
     let _ = send(link, &error.to_le_bytes(), SENDS | SendFlags::DONTWAIT);
 }
 
-/// Receives the message of [`send_error`]; `None` if the launcher sent none.
+/// Receives the message of [`send_error`]; `None` if the launcher became the command, or died
+/// first.
 pub(super) fn receive_error(link: impl AsFd) -> Option<i32> {
     let number = |bytes: &[u8]| bytes.try_into().ok().map(i32::from_le_bytes);
     receive::<{ size_of::<i32>() + BEYOND_RECORD }, _>(link, number).ok().flatten()
@@ -123,7 +125,8 @@ fn receive<const ROOM: usize, T>(link: impl AsFd, parse: fn(&[u8]) -> Option<T>)
         match recv(&link, &mut bytes[..], RecvFlags::DONTWAIT) {
             Ok((length, _)) => return Ok(parse(&bytes[..length])),
             Err(Errno::AGAIN) => return Err(ErrorKind::WouldBlock.into()),
-            // Reported once, before the remaining data, if the other side had not read everything.
+            // The kernel reports this once, before the remaining data, if the other side ended
+            // without reading everything.
             Err(Errno::CONNRESET | Errno::INTR) => {}
             Err(_) => return Ok(None),
         }

@@ -98,7 +98,8 @@ impl Handle {
     }
 }
 
-/// Returns true if a process is stopped: the state behind the name in proc(5) `stat`.
+/// Returns true if a process is stopped, by a signal or a debugger. In proc(5) `stat`, the state
+/// follows the name in parentheses.
 pub(crate) fn is_stopped(process: Pid) -> bool {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, behind)| behind.starts_with(['T', 't']))

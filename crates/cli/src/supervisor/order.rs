@@ -8,7 +8,8 @@ use crate::signals::PASSED_ON;
 pub(crate) enum Order {
     /// The command must be gone by this nanosecond of the lease clock.
     End(u64),
-    /// The lease was lost without notice: ask the command to end, and kill it after the grace.
+    /// The lease was lost without notice: ask the command to end, and kill it after the grace
+    /// period.
     Lost,
     Kill,
     /// Pass this signal on to the command.
@@ -41,7 +42,8 @@ impl Order {
         bytes
     }
 
-    /// Decodes a record. `None` for anything else, such as the end of the connection.
+    /// Decodes a record. `None` for anything else, including the end of the connection, which has
+    /// no bytes.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         let (letter, number) = bytes.split_first()?;
         let number = u64::from_le_bytes(number.try_into().ok()?);

@@ -68,7 +68,8 @@ impl SupervisorReport {
             b'N' => Some(ended(Outcome::NotStarted(number))),
             b'L' if number > 0 && last == 0 => Some(Self::Left(number)),
             b'S' => {
-                // rustix takes a number below one, which no process has, for an error of ours.
+                // No process has a number below one, and rustix treats a request for one as a
+                // programming error.
                 let command = Pid::from_raw(number.max(0))?;
                 let signal = Signal::from_named_raw(last.into())?;
                 Some(Self::Stopped(Stop { command, signal }))

@@ -35,7 +35,8 @@ impl Role {
     }
 }
 
-/// The arguments of the supervisor; the command follows them, for everybody to see.
+/// The arguments of the supervisor. The command follows them unchanged, so that everybody can see
+/// it.
 #[derive(Debug)]
 pub(crate) struct Start {
     /// From asking to killing, in nanoseconds.

@@ -1,4 +1,5 @@
-//! The terminal while it is drawn on: restored at the end, on a panic and for a stop.
+//! The terminal while it is drawn on. It is restored at the end, on a panic, and while the process
+//! is stopped.
 
 use std::io::{self, stdout};
 
@@ -12,7 +13,8 @@ use super::draw::draw;
 use super::view::View;
 use crate::exit::{End, Failure};
 
-/// The terminal in drawing mode, restored when dropped, or before a panic's message.
+/// The terminal in drawing mode. Dropping this restores it; so does a panic, before its message is
+/// printed.
 #[derive(Debug)]
 pub(crate) struct Screen {
     terminal: DefaultTerminal,

@@ -30,7 +30,8 @@ pub(crate) struct View {
     /// The locks that match the filter, in order; a shared lock has a row for each holder.
     pub(crate) rows: Vec<Row>,
     pub(crate) chosen: usize,
-    /// True once somebody has moved the selection. Until then, the first row is selected.
+    /// True once somebody has moved the selection. Until then, the first row is selected, whatever
+    /// is found before it.
     moved: bool,
     /// The first visible row, and the number of rows that fit.
     pub(crate) first: usize,
@@ -252,7 +253,8 @@ impl View {
         self.said = Some(format!("{}: {refused}", plain(&key.to_string())));
     }
 
-    /// Sorts the rows. The selected row stays selected; if it is gone, the one in its place is.
+    /// Sorts the rows. The selected row stays selected wherever it is now; if it is gone, the row
+    /// in its place is selected.
     fn arrange(&mut self) {
         let Some(known) = &self.known else { return };
         let chosen = self.rows.get(self.chosen).map(Row::identity).map(|(key, holder)| (key.clone(), holder));

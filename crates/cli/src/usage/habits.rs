@@ -27,7 +27,8 @@ pub(super) fn task_first(words: &[OsString]) -> Vec<OsString> {
     }
 }
 
-/// In `leasehold run -n -- -k -- COMMAND`, everything before the second `--` is a key.
+/// In `leasehold run -n -- -k -- COMMAND`, everything before the second `--` is a key, whatever it
+/// begins with.
 pub(super) fn keys_behind_dashes(task: &mut Task) {
     let (keys, command) = match task {
         Task::Run(args) => (&mut args.acquire.keys, &mut args.running.command),

@@ -86,7 +86,8 @@ fn a_server_is_measured_next_to_baseline_pairs_and_only_fences_that_end_remain()
             0,
             &["measuring redis://127.0.0.1", "for 1s with up to 4 tasks", "begin with leasehold-bench:"],
         );
-        // Locks are taken by a script, and baseline pairs leave no fence.
+        // It measures what locks do: baseline pairs leave no fence, and locks are taken by a
+        // script.
         let stats = server.text(&["INFO", "commandstats"]);
         let stats = stats.as_text().unwrap();
         assert!(stats.contains("cmdstat_evalsha") && stats.contains("cmdstat_set"), "{stats}");
@@ -146,7 +147,8 @@ fn several_stores_are_measured_as_the_quorum_that_they_are_also_with_one_down() 
     let urls = [&servers[0], &servers[1]].map(|server| format!("{}?quarantine=no", server.url()));
     has_measured_all(&bench(&site, &["--json", &urls[0], &urls[1], "redis://127.0.0.1:1"]));
     servers.iter().for_each(|server| only_remain(FENCES_OF_A_MEMBER, server));
-    // Members that abstain say so, and one that is down is named, known to be or not.
+    // Abstaining members say so, and a member that is down is named, whether or not that was known
+    // by then.
     let urls = servers.each_ref().map(Server::url);
     bench(&site, &["-q", &urls[0], &urls[1], "redis://127.0.0.1:1"])
         .says(69, &["quarantined for ", "redis://127.0.0.1:1"]);

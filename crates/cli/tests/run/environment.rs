@@ -42,7 +42,8 @@ fn a_label_in_the_environment_that_is_not_utf_8_is_a_label_all_the_same() {
 #[test]
 fn the_label_is_user_host_process_and_command_if_none_is_given() {
     let site = Site::new();
-    // The command's parent is the supervisor, whose parent holds the lock.
+    // The command's parent is the supervisor, and the supervisor's is the process that holds the
+    // lock.
     let script = "echo LEASEHOLD_LABEL=$LEASEHOLD_LABEL; \
                   echo LEASEHOLD_USER=$(id -un); \
                   echo LEASEHOLD_PARENT=$(sed -n 's/^PPid:[^0-9]*//p' /proc/$PPID/status)";

@@ -1,4 +1,5 @@
-//! `leasehold` as the first process of a container: it has all orphans, and few signals.
+//! `leasehold` as the first process of a container: it inherits all orphans, and the kernel drops
+//! signals for which it has no handler.
 
 use std::fs;
 use std::process::Command;

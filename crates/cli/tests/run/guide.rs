@@ -1,4 +1,5 @@
-//! The recipes of docs/guide.md and docs/operating.md, as printed but for paths of programs.
+//! The recipes of docs/guide.md and docs/operating.md, run as printed. Only the paths of programs
+//! are replaced by the test's own.
 
 use std::fs;
 use std::process::{Command, Stdio};

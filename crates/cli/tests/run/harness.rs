@@ -1,4 +1,5 @@
-//! Runs the command with a store and a directory of its own, and only PATH in its environment.
+//! Runs the command with a store and a directory of the test's own, in an environment with nothing
+//! but `PATH`.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -239,7 +240,8 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // SIGTERM first, to end its command, and again, to kill a stubborn one.
+        // SIGTERM first, so that it ends its command; a second one, so that a stubborn command is
+        // killed.
         for signal in [Signal::TERM, Signal::TERM, Signal::KILL] {
             let end = Instant::now() + Duration::from_secs(2);
             while matches!(self.child.try_wait(), Ok(None)) {
@@ -264,8 +266,8 @@ pub(crate) struct Done {
 }
 
 impl Done {
-    /// Its error output, without leading lines that only a busy machine prints, about a slow store
-    /// or lock.
+    /// Its error output, without leading lines about a store or a lock that took longer than a
+    /// second, which happens on a busy machine.
     fn said(&self) -> &str {
         let mut said = &*self.err;
         while let Some((first, rest)) = said.split_once('\n') {

@@ -1,4 +1,5 @@
-//! A user whose home belongs to the test, for tests of the default store.
+//! A user whose home belongs to the test, so that the default store can be used without touching a
+//! real one.
 
 use std::fs;
 use std::path::PathBuf;
@@ -19,7 +20,8 @@ pub(crate) struct Home {
 }
 
 impl Home {
-    /// The test's own one if possible; otherwise the real one, left as it was found.
+    /// The test's own one if the system allows that; otherwise the real one, which is left as it
+    /// was found.
     pub(crate) fn of(site: &Site) -> Self {
         let path = site.path("home");
         let database = site.path("passwd");
@@ -59,7 +61,8 @@ impl Home {
 impl Drop for Home {
     fn drop(&mut self) {
         for part in self.to_remove.iter().rev() {
-            // Only the last is certainly ours; the others stay if they contain something by now.
+            // Only the last directory is certainly ours; the others stay if they contain something
+            // by now.
             let _ = if part.ends_with("leasehold") { fs::remove_dir_all(part) } else { fs::remove_dir(part) };
         }
     }

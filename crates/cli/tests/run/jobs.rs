@@ -1,4 +1,5 @@
-//! `leasehold once` and `leasehold every`: jobs that independent processes do once in all.
+//! `leasehold once` and `leasehold every`: a job is done once, or once in a period, by independent
+//! processes.
 
 use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -110,7 +111,8 @@ fn a_run_that_is_killed_leaves_the_job_to_the_next_and_nothing_running() {
             killed.signal(Signal::KILL);
             until("its command is gone", || !is_alive(&number));
             std::fs::remove_file(site.path("running")).unwrap();
-            // For a TTL at most, `once` waits for its end, and `every` is started again.
+            // Nobody waits for longer than the TTL: `once` waits for its end, and `every` is
+            // started again.
             let end = std::time::Instant::now() + LIMIT;
             loop {
                 let done = site.finish(job_of("echo done")).silent(0);

@@ -23,7 +23,8 @@ fn a_lock_that_was_taken_away_ends_a_stubborn_command_within_the_grace_and_is_le
     let taken = Instant::now();
     site.wait_for("asked");
     until("the command is gone", || !is_alive(&command) && !is_alive(&child));
-    // A third of the ttl until the next renewal, then the grace; a second for a busy machine.
+    // A third of the ttl until the next renewal finds out, then the grace; and a second for a busy
+    // machine.
     assert!(taken.elapsed() < Duration::from_millis(500 + 300 + 1000), "{:?}", taken.elapsed());
     run.finish().says(70, &["k: lease lost", "another program's lock (theirs)"]);
     assert_eq!(server.text(&["GET", "k"]).as_text(), Some("theirs"));

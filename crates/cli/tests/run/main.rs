@@ -1,4 +1,5 @@
-//! Tests of the command as a process, on the file store and on real servers.
+//! Tests of the command as a process, on the file store, and on real servers where a server makes a
+//! difference.
 
 mod bad_input;
 mod bench;

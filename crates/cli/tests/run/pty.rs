@@ -35,7 +35,8 @@ pub(crate) struct Pty {
 }
 
 impl Pty {
-    /// Starts a session with this program, which finds `leasehold` and the store in variables.
+    /// Starts a session with this program, which finds `leasehold` as `$L` and the store in
+    /// `$LEASEHOLD_STORE`.
     pub(crate) fn start(site: &Site, program: &str, words: &[&str]) -> Self {
         Self::sized(site, [ROWS, COLUMNS], program, words)
     }
@@ -160,7 +161,7 @@ impl Pty {
         }
     }
 
-    /// The same after these keys.
+    /// Waits for the end of the session's first process.
     #[track_caller]
     pub(crate) fn draws(&mut self, keys: &str, words: &[&str]) -> String {
         self.types(keys);
@@ -187,7 +188,8 @@ impl Pty {
 
 impl Drop for Pty {
     fn drop(&mut self) {
-        // The hangup ends the rest of the session, and the kill a command's supervisor.
+        // The hangup then ends the rest of the session, and the kill ends the process that
+        // supervises a command.
         let _ = self.leader.kill();
         let _ = self.leader.wait();
     }

@@ -1,4 +1,5 @@
-//! The README's lines for a shell, as printed but for programs, server and fence.
+//! The README's lines for a shell, run as printed. Only the programs, the server and the fence are
+//! the test's.
 
 use std::fs;
 
@@ -41,7 +42,8 @@ fn key(line: &str) -> &str {
     line.split(" -- ").next().unwrap().split(' ').next_back().unwrap()
 }
 
-/// Creates the program that a line runs. It prints its words, and whether the lock is held.
+/// Creates the program that a line runs. It prints its name, its arguments, and whether the lock is
+/// held in the store that the line names.
 fn with_program(site: &Site, line: &str) {
     let (_, command) = line.split_once(" -- ./").unwrap();
     let (name, _) = command.split_once(' ').unwrap_or((command, ""));

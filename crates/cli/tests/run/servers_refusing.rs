@@ -52,8 +52,8 @@ fn a_wait_for_a_quorum_with_a_member_that_hangs_ends_three_seconds_late_at_most(
 
 const BOTH: [Flavor; 2] = [Flavor::Redis70, Flavor::Valkey91];
 
-/// A try and a waiter with these options are soon refused with these words, and without the advice
-/// to see that the server runs.
+/// A try and a waiter with these options are refused soon, with these words, and without the advice
+/// to check whether the server runs.
 #[track_caller]
 fn is_refused_soon(server: &Server, options: &[&str], words: &[&str]) -> Site {
     let site = Site::on(&server.url());
@@ -82,7 +82,8 @@ fn a_server_without_memory_is_69_at_once_and_named_as_such() {
     }
 }
 
-/// The server's dump cannot be written: a directory is where the file should be.
+/// The server's dump cannot be written, as on a disk that is full: there is a directory where the
+/// file should be.
 #[test]
 fn a_server_that_cannot_save_is_69_at_once_and_says_what_to_do() {
     for flavor in BOTH {
@@ -111,7 +112,8 @@ fn a_server_that_cannot_save_is_69_at_once_and_says_what_to_do() {
 fn a_wrong_type_next_to_the_key_is_69_at_once_and_named() {
     for flavor in BOTH {
         let server = Server::start(flavor);
-        // A free key is granted exclusively despite foreign data in its queue and shares.
+        // A free key is granted exclusively even if the keys of the queue and the shares contain
+        // foreign data.
         for (side, options) in [
             ("leasehold:w{k}k", &[][..]),
             ("leasehold:c{-}", &[]),

@@ -73,7 +73,8 @@ fn equal_urls_count_once() {
     twice.finish(twice.by_environment(&["run", "-n", "k", "--", "true"])).says(64, &["127.0.0.1:1", "twice"]);
 }
 
-/// For stores that do not answer, for undoing leftovers, and for the last at the end.
+/// The time for stores that do not answer, for undoing possible leftovers there, and for the last
+/// of that at the end of the runtime.
 const OUTAGE: Duration = Duration::from_secs(10 + 3 + 2);
 
 #[test]
@@ -92,7 +93,8 @@ fn with_three_of_five_stopped_or_killed_it_says_69_in_time_names_each_and_leaves
         let done = run();
         let waited = started.elapsed();
         assert_eq!(done.status.code(), Some(69), "{done:?}");
-        // Behind a warning for each store, as none of them abstains after a restart.
+        // It is preceded by a warning for each store, because none of them abstains after a
+        // restart.
         let said = done.err.lines().last().unwrap_or_default();
         assert!(said.starts_with("leasehold: k: ") && said.contains(" 3 did not answer ("), "{said}");
         let named = |server: &Server| said.contains(&format!(":{}: ", server.port()));
@@ -174,7 +176,8 @@ fn a_process_that_is_interrupted_while_it_waits_leaves_nothing_at_any_store() {
     }
 }
 
-/// Regression: grants of losers remained at single stores: in some rounds nobody ran.
+/// Regression: grants of the losers at single stores remained after they had exited, so in a
+/// quarter of the rounds nobody ran.
 #[test]
 fn one_of_three_simultaneous_processes_runs_in_each_round_and_nothing_is_left() {
     let (servers, site) = three();

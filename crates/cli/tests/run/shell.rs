@@ -1,4 +1,5 @@
-//! A shell for README and guide, stand-ins for programs, and another holder of the lock.
+//! A shell for the commands of README and guide: `leasehold` on the PATH, stand-ins for the user's
+//! programs, and another holder of the lock.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;

@@ -1,4 +1,5 @@
-//! The supervisor: no process outlives the lease, even if `leasehold` is killed or stopped.
+//! The supervisor: no process of the command outlives the lease, even if `leasehold` is killed or
+//! stopped.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown};
@@ -94,7 +95,8 @@ fn a_kill_of_leasehold_and_its_supervisor_at_once_ends_the_command_16_times_of_1
     }
 }
 
-/// As `pkill -9 -f leasehold` does: the supervisor has another name, and ends the rest.
+/// As `pkill -9 -f leasehold` does. The supervisor has another name, and ends what the kernel does
+/// not end with us.
 #[test]
 fn a_kill_of_all_that_is_called_leasehold_ends_all_that_the_command_started() {
     let site = Site::new();
@@ -202,7 +204,8 @@ impl Mixed {
         self.site.process("setpriv", &[&nobody, &run[..], words].concat())
     }
 
-    /// Starts it with a process of `nobody` and one of root below it. Returns their ids.
+    /// Starts it with a process of `nobody` and one of root below it, and returns their process
+    /// ids.
     fn start(&self, options: &[&str]) -> (Running, [String; 2]) {
         let script = format!(
             "{} --reuid=0 --regid=0 --clear-groups sh -c 'echo $$ > far; exec sleep 60' & echo $$ > running; wait",
@@ -264,7 +267,8 @@ fn the_supervisor_survives_signals_that_end_other_processes() {
     run.finish().silent(6);
 }
 
-/// Regression: no message said that an ended command's lock may stay held for minutes.
+/// Regression: no message said that the lock of an ended command stays held until its lease ends,
+/// which may take minutes.
 #[test]
 fn a_command_that_was_ended_reports_a_release_that_was_not_confirmed() {
     let (server, site) = Site::on_server(Flavor::Redis70);

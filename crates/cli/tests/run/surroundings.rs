@@ -1,4 +1,5 @@
-//! Descriptors, signals and directory as without us, and unusual ones.
+//! The command's descriptors, signals and directory are those of a direct start, and `leasehold`
+//! copes with unusual ones.
 
 use servers::Flavor;
 

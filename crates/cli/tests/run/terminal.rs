@@ -146,7 +146,8 @@ fn a_command_that_handles_ctrl_c_gets_each_exactly_once() {
     assert!(!pty.all().contains("INT=xxxx"), "{}", pty.all());
 }
 
-/// In a container with a terminal, `docker stop` may send SIGINT without a key press.
+/// In a container with a terminal, `docker stop` may send SIGINT or SIGQUIT to its first process,
+/// without a key press.
 #[test]
 fn an_interrupt_that_nobody_typed_is_passed_on_at_a_terminal_too() {
     let site = Site::new();
@@ -206,7 +207,8 @@ fn a_job_that_is_ended_while_it_is_stopped_says_so_although_its_lease_can_still_
     pty.wait_for("lease lost, so the command was ended: it was not renewed while this run was stopped");
 }
 
-/// The same for a stop that no program notices. Many, as some renew before they notice it.
+/// The same for a stop that no program can notice. Many at once, because some then renew their lease
+/// before they see that they were continued.
 #[test]
 fn a_run_that_was_stopped_by_force_past_its_lease_says_so() {
     let site = Site::new();
@@ -269,7 +271,8 @@ fn a_command_that_stops_itself_gives_the_shell_its_prompt() {
     pty.enters_until("echo code''=$?", "code=5");
 }
 
-/// Otherwise vim and others that restore the screen first would be stopped once more.
+/// Otherwise vim and other programs that restore the screen first would be stopped again as soon as
+/// they continue.
 #[test]
 fn a_command_that_stops_its_group_is_not_stopped_by_us_as_well() {
     const STOPS: usize = 20;

@@ -75,7 +75,8 @@ fn watch_reports_holders_waiters_and_breaks_as_they_change() {
     }
 }
 
-/// Regression: a record that another program overwrote hid every later break.
+/// Regression: the record of a break that another program overwrote was asked for again and again, and
+/// no later break was reported.
 #[test]
 fn a_record_of_a_break_that_another_program_wrote_hides_no_later_break() {
     let (server, site) = Site::on_server(Flavor::Redis70);

@@ -161,7 +161,7 @@ impl Client {
         self.heard(route, sent, said, limit)
     }
 
-    /// Sends several commands at once.
+    /// Sends several commands at once, within the time limit of one call.
     pub(crate) async fn say(&self, route: &mut Route, commands: Vec<Cmd>) -> Result<Vec<ServerReply>, Fault> {
         if commands.is_empty() {
             return Ok(Vec::new());

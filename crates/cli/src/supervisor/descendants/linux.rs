@@ -17,7 +17,8 @@ pub(crate) fn adopt_orphans() -> rustix::io::Result<()> {
     set_child_subreaper(Some(getpid()))
 }
 
-/// Signals all processes below us, nearest first. Returns those that we may not signal (sudo).
+/// Sends a signal to all processes below us, the nearest first. Returns those that refuse it: sudo
+/// gave them to another user.
 pub(in super::super) fn signal(_: Pid, signal: Signal) -> Vec<Pid> {
     // A process that has ended meanwhile needs no signal.
     below(getpid()).into_iter().filter(|id| kill_process(*id, signal) == Err(Errno::PERM)).collect()
@@ -72,7 +73,8 @@ fn below(ancestor: Pid) -> Vec<Pid> {
     found.split_off(1)
 }
 
-/// The children of all threads of a process. `None` if it has ended or they are not listed.
+/// The children of each thread of a process. `None` if it has ended, or if the kernel does not list
+/// children.
 fn children_listed(parent: Pid) -> Option<Vec<Pid>> {
     let tasks = fs::read_dir(format!("/proc/{parent}/task")).ok()?;
     let lists = tasks.flatten().filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
@@ -98,7 +100,8 @@ fn id_of(text: &str) -> Option<Pid> {
     text.parse().ok().and_then(Pid::from_raw)
 }
 
-/// The parent in proc(5) `stat`: behind the name, which may contain any characters.
+/// The parent in a line of proc(5) `stat`. The program's name before it is in parentheses and may
+/// contain any characters.
 fn parent_in(stat: &str) -> Option<i32> {
     let (_, behind_name) = stat.rsplit_once(") ")?;
     behind_name.split(' ').nth(1)?.parse().ok()
