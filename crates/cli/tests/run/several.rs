@@ -78,7 +78,7 @@ fn runs_that_name_the_same_keys_in_other_orders_never_wait_for_each_other_in_a_c
 fn events_name_the_keys_and_the_one_in_the_way() {
     let site = Site::new();
     let holder = holder(&site, &["b"]);
-    site.finish(site.telling("run", "-q -w 200ms c b a -- true")).silent(75);
+    site.finish(site.telling("run", "-q -w 2 c b a -- true")).silent(75);
     let told = site.events("events");
     assert_eq!(told.len(), 2, "{told:?}");
     for (event, name) in told.iter().zip(["waiting", "busy"]) {
