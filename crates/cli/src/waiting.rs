@@ -21,7 +21,7 @@ use crate::time;
 /// How often the line on a terminal is rewritten, and the store is looked at for it.
 const FRAME: Duration = Duration::from_secs(1);
 
-/// How often a line is written, and the store is looked at for it, if there is no terminal, as in a
+/// The interval between two lines, each with a look at the store, if there is no terminal, as in a
 /// log.
 const BETWEEN_LINES: Duration = Duration::from_secs(30);
 

@@ -100,8 +100,8 @@ pub(super) fn is_ignored(signal: Signal) -> bool {
     bits("SigIgn") & bit(signal) != 0
 }
 
-/// The signals in a line of proc(5) `status`, one bit each, the first for signal 1. None if there
-/// is no /proc.
+/// The signals in a line of proc(5) `status`, one bit each, the first for signal 1. Zero if /proc
+/// is missing.
 pub(crate) fn bits(line: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
     let bits = status.lines().find_map(|text| text.strip_prefix(line)?.strip_prefix(':'));

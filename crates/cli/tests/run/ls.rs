@@ -57,7 +57,7 @@ fn held_for_lists_long_held_locks_and_exits_with_1_however_much_of_the_lease_rem
         until("it is held", || keys(&ls(&site, &["--json", "job:"])).len() == 2);
         until("both are old, also the one that was renewed since", || held() == ["job:old", "job:renewed"]);
         let _new = holder(&site, "new", &["job:new"]);
-        // The two have been held for so long by now, and the new one for 1.5 s less.
+        // The two have been held for at least so long, and the new one for 1.5 s less.
         let seen = json_lines(&ls(&site, &["--json", "job:"]).out);
         let ages = seen.iter().filter(|object| object["key"] != "job:new");
         let held_ms = ages.map(|object| object["holders"][0]["held_ms"].as_u64().unwrap()).min().unwrap();
