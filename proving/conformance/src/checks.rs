@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use leasehold::TokioRuntime;
 use leasehold_core::{
-    Attempt, Claim, Fence, GrantAnswer, HoldAnswer, Holder, HolderInfo, Key, KeyState, Label, Owner, Runtime,
-    Store, Ttl, WaitMode,
+    Attempt, Claim, FaultCause, Fence, GrantAnswer, HoldAnswer, Holder, HolderInfo, Key, KeyState, Label,
+    Owner, Runtime, Store, Ttl, WaitMode,
 };
 
 mod breaking;
@@ -159,25 +159,27 @@ fn attempt(keys: &[&str], ttl: Duration) -> Attempt {
 }
 
 /// Sends a request. A busy machine may deliver it too late to be granted, and then it is sent
-/// again.
-async fn ask(store: &dyn Store, attempt: &Attempt) -> GrantAnswer {
+/// again. The same, up to three times, if the answer misses the time limit of a call.
+async fn ask(store: &dyn Store, attempt: &Attempt, wait: WaitMode) -> GrantAnswer {
+    let mut unanswered = 0;
     loop {
-        match store.grant(attempt, WaitMode::Try).await.unwrap() {
-            GrantAnswer::TooLate { .. } => {}
-            answer => return answer,
+        match store.grant(attempt, wait).await {
+            Ok(GrantAnswer::TooLate { .. }) => {}
+            Err(fault) if fault.cause == FaultCause::TimedOut && unanswered < 3 => unanswered += 1,
+            answer => return answer.unwrap(),
         }
     }
 }
 
 async fn take(store: &dyn Store, attempt: &Attempt) -> Fence {
-    match ask(store, attempt).await {
+    match ask(store, attempt, WaitMode::Try).await {
         GrantAnswer::Granted { fence } => fence,
         other => panic!("{attempt:?} should be granted: {other:?}"),
     }
 }
 
 async fn refused(store: &dyn Store, attempt: &Attempt) -> HolderInfo {
-    match ask(store, attempt).await {
+    match ask(store, attempt, WaitMode::Try).await {
         GrantAnswer::Busy { held_by, .. } => held_by,
         other => panic!("{attempt:?} should be refused: {other:?}"),
     }
@@ -199,7 +201,7 @@ const WAIT: WaitMode = WaitMode::Wait { queue_limit: None };
 
 /// Asks for a lock that another attempt holds, and joins its queue.
 async fn queues(store: &dyn Store, attempt: &Attempt) {
-    let answer = store.grant(attempt, WAIT).await.unwrap();
+    let answer = ask(store, attempt, WAIT).await;
     assert!(matches!(answer, GrantAnswer::Busy { place: Some(_), .. }), "{answer:?}");
 }
 
@@ -208,7 +210,7 @@ async fn take_within(store: &dyn Store, attempt: &Attempt, limit: Duration) -> D
     let runtime = TokioRuntime::current().unwrap();
     let begun = runtime.now();
     loop {
-        let taken = matches!(ask(store, attempt).await, GrantAnswer::Granted { .. });
+        let taken = matches!(ask(store, attempt, WaitMode::Try).await, GrantAnswer::Granted { .. });
         let passed = runtime.now().saturating_since(begun);
         if taken {
             return passed;
