@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::io;
 
-use leasehold::{ConnectError, Fault, FaultKind, InspectError, LockError};
+use leasehold::{ConnectError, Fault, FaultCause, FaultKind, InspectError, LockError};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getpid, setrlimit};
 
 use crate::say;
@@ -89,8 +89,21 @@ impl Failure {
         ))
     }
 
+    /// The store did not serve a request in time. If it said why, its words have the remedy.
+    pub(crate) fn unserved(line: impl Display, fault: Option<&Fault>) -> Self {
+        if fault.is_some_and(|fault| fault.cause == FaultCause::NotServing) {
+            Self::refused(line)
+        } else {
+            Self::unreachable(line)
+        }
+    }
+
     pub(crate) fn of_store(fault: &Fault) -> Self {
-        if fault.kind == FaultKind::Passing { Self::unreachable(fault) } else { Self::refused(fault) }
+        if fault.kind == FaultKind::Passing {
+            Self::unserved(fault, Some(fault))
+        } else {
+            Self::refused(fault)
+        }
     }
 
     /// A signal came before the command ran: there is nothing to clean up, so we end by the signal itself.
@@ -156,7 +169,7 @@ impl From<ConnectError> for Failure {
     fn from(error: ConnectError) -> Self {
         match error {
             ConnectError::Misuse(misuse) => misuse.into(),
-            ConnectError::Unreachable { .. } => Self::unreachable(error),
+            ConnectError::Unreachable { ref fault, .. } => Self::unserved(&error, Some(fault)),
             _ => Self::refused(error),
         }
     }
@@ -170,7 +183,7 @@ impl From<LockError> for Failure {
             LockError::NotALock { .. } | LockError::FencesSpent { .. } => {
                 Self::new(End::NOT_A_LOCK, error.to_string())
             }
-            LockError::Unreachable { .. } => Self::unreachable(error),
+            LockError::Unreachable { .. } => Self::unserved(&error, error.fault()),
             _ => Self::refused(error),
         }
     }

@@ -221,9 +221,10 @@ async fn mark(
                 "{keys}: done, but the lease was lost before that was recorded ({loss}), {again}: check what it did"
             ),
         )),
-        Err(MarkError::Unreachable(fault)) => Err(Failure::unreachable(format_args!(
-            "{keys}: done, but that could not be recorded ({fault}), {again}"
-        ))),
+        Err(MarkError::Unreachable(fault)) => Err(Failure::unserved(
+            format_args!("{keys}: done, but that could not be recorded ({fault}), {again}"),
+            Some(&fault),
+        )),
         Err(error) => Err(Failure::refused(format_args!("{keys}: {error}"))),
     }
 }

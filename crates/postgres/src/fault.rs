@@ -156,7 +156,10 @@ impl Faults {
 
     /// A standby passes, because it may be promoted.
     fn standby(&self, reason: &str) -> Fault {
-        self.passing(format_args!("the server is a standby and takes no writes ({reason})"))
+        self.passing(format_args!(
+            "the server is a standby and takes no writes ({reason}): name its primary in the URL, or all hosts"
+        ))
+        .caused_by(FaultCause::NotServing)
     }
 
     pub(crate) fn quarantined(&self, left: Duration) -> Fault {

@@ -25,13 +25,16 @@ pub(crate) const ALLOWED: &str = "+ping +eval +evalsha +get +set +del +exists +p
 
 /// Errors of servers that pass with time.
 const PASSING: [(&str, &str); 9] = [
-    ("LOADING", "the server is still loading its data"),
-    ("READONLY", "the server is a replica, and takes no writes"),
-    ("MASTERDOWN", "the server is a replica that has lost its master"),
-    ("NOREPLICAS", "too few replicas are in touch with the server for it to take writes"),
-    ("BUSY", "the server is busy with a script of somebody's"),
+    ("LOADING", "the server is still loading its data: wait until it has"),
+    ("READONLY", "the server is a replica, and takes no writes: name its master, or its sentinels"),
+    ("MASTERDOWN", "the server is a replica that has lost its master: name the master, or the sentinels"),
+    (
+        "NOREPLICAS",
+        "too few replicas are connected for the server to take writes: see that they run, or lower its min-replicas-to-write",
+    ),
+    ("BUSY", "the server is busy with a script of another program: SCRIPT KILL ends it"),
     ("UNBLOCKED", "the server has just become a replica"),
-    ("CLUSTERDOWN", "the cluster is down"),
+    ("CLUSTERDOWN", "the cluster is down: CLUSTER INFO says how many of its slots are served"),
     ("TRYAGAIN", "the cluster is moving the key"),
     ("EXECABORT", "the server gave the command up"),
 ];
@@ -152,6 +155,7 @@ impl Faults {
             "OOM" => FaultCause::OutOfMemory,
             "MISCONF" => FaultCause::DiskFull,
             "WRONGTYPE" | DAMAGED => FaultCause::WrongType,
+            code if PASSING.iter().any(|(passing, _)| *passing == code) => FaultCause::NotServing,
             _ => FaultCause::Other,
         })
     }

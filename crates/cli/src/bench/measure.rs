@@ -192,7 +192,7 @@ fn micros(time: Duration) -> f64 {
 
 fn not_released(error: ReleaseError) -> Failure {
     match error {
-        ReleaseError::Unreachable(fault) => Failure::unreachable(fault),
+        ReleaseError::Unreachable(fault) => Failure::unserved(&fault, Some(&fault)),
         other => Failure::refused(format_args!(
             "{other}: see who else writes there, as nobody else has names like this"
         )),

@@ -107,6 +107,24 @@ fn a_server_that_cannot_save_is_69_at_once_and_says_what_to_do() {
     }
 }
 
+/// Regression: the advice was to see that the server runs.
+#[test]
+fn a_server_that_takes_no_writes_for_now_is_69_with_the_reason_and_the_remedy() {
+    let master = Server::start(Flavor::Redis70);
+    let replica =
+        Server::setup(Flavor::Valkey91).arg("replicaof", &format!("127.0.0.1 {}", master.port())).start();
+    let alone = Server::setup(Flavor::Redis70).arg("min-replicas-to-write", "1").start();
+    for (server, words) in [
+        (replica, ["is a replica, and takes no writes", "name its master"]),
+        (alone, ["too few replicas", "min-replicas-to-write"]),
+    ] {
+        let site = Site::on(&server.url());
+        let done = site.finish(site.run(&["--outage-limit", "4", "k", "--", "true"]));
+        assert!(!done.err.contains("see that it runs"), "{done:?}");
+        done.says_after_trying(69, &words);
+    }
+}
+
 /// Regression: this took 13 s, and the error said that the server gave no answer.
 #[test]
 fn a_wrong_type_next_to_the_key_is_69_at_once_and_named() {

@@ -118,6 +118,9 @@ pub enum FaultCause {
     Permission,
     /// A key has a value of another type.
     WrongType,
+    /// The store answered that it does not serve requests now: it is starting, it is a replica, or
+    /// it has too few replicas.
+    NotServing,
     /// The store has no memory left.
     OutOfMemory,
     /// The store has no disk space left.

@@ -4,8 +4,8 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::time::Duration;
 
-use leasehold::Locks;
 use leasehold::postgres::CheckError;
+use leasehold::{FaultCause, Locks};
 use servers::Postgres;
 use tempfile::TempDir;
 use tokio::task::block_in_place;
@@ -154,8 +154,9 @@ async fn a_name_that_led_to_a_standby_is_asked_again_and_reading_from_a_standby_
     lead_to(&pair.standby);
     let directory = place.path().to_str().unwrap();
     let locks = process(&format!("postgres:///postgres?user=postgres&host={directory}"), 30 * SECOND).await;
-    let error = locks.mutex("k").lock().within(SECOND).await.unwrap_err().to_string();
-    assert!(error.contains("is a standby and takes no writes"), "{error}");
+    let error = locks.mutex("k").lock().within(SECOND).await.unwrap_err();
+    assert!(error.to_string().contains("is a standby and takes no writes"), "{error}");
+    assert!(error.fault().is_some_and(|fault| fault.cause == FaultCause::NotServing), "{error:?}");
     locks.list("").await.unwrap();
     lead_to(&pair.primary);
     take(&locks, "k").await.release().await.unwrap();
