@@ -149,21 +149,21 @@ impl Faults {
     /// The server refused. The request was not executed.
     pub(crate) fn of_refusal(&self, error: &ServerError) -> Fault {
         let said = ServerMessage::of(error);
+        if let Some((_, meaning)) = PASSING.iter().find(|(code, _)| *code == said.code) {
+            let fault = self.passing(format_args!("{meaning} ({})", said.code));
+            return fault.caused_by(FaultCause::NotServing);
+        }
         self.refused(&said).caused_by(match said.code {
             "NOAUTH" | "WRONGPASS" => FaultCause::Authentication,
             "NOPERM" => FaultCause::Permission,
             "OOM" => FaultCause::OutOfMemory,
             "MISCONF" => FaultCause::DiskFull,
             "WRONGTYPE" | DAMAGED => FaultCause::WrongType,
-            code if PASSING.iter().any(|(passing, _)| *passing == code) => FaultCause::NotServing,
             _ => FaultCause::Other,
         })
     }
 
     fn refused(&self, said: &ServerMessage) -> Fault {
-        if let Some((_, meaning)) = PASSING.iter().find(|(code, _)| *code == said.code) {
-            return self.passing(format_args!("{meaning} ({})", said.code));
-        }
         let user = self.user.as_deref();
         let user =
             user.map_or_else(|| "the user of the connection".to_owned(), |user| format!("user {user}"));
@@ -457,11 +457,17 @@ mod tests {
             "BUSY Redis is busy running a script.",
             "CLUSTERDOWN Hash slot not served",
             "TRYAGAIN Multiple keys request during rehashing of slot",
+        ] {
+            is(line, Passing, &[]);
+            assert_eq!(fault(line).cause, FaultCause::NotServing, "{line}");
+        }
+        for line in [
             "ERR Error running script (call to f_01ab): @user_script:7: Script killed by user with SCRIPT KILL...",
             "ERR max number of clients reached",
             "ERR upstream is away",
         ] {
             is(line, Passing, &[]);
+            assert_eq!(fault(line).cause, FaultCause::Other, "{line}");
         }
     }
 

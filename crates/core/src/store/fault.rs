@@ -118,8 +118,8 @@ pub enum FaultCause {
     Permission,
     /// A key has a value of another type.
     WrongType,
-    /// The store answered that it does not serve requests now: it is starting, it is a replica, or
-    /// it has too few replicas.
+    /// The store answered that it does not serve requests now: it is starting, it is a replica, it
+    /// has too few replicas, or its cluster is down.
     NotServing,
     /// The store has no memory left.
     OutOfMemory,
