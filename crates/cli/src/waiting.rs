@@ -21,8 +21,7 @@ use crate::time;
 /// How often the line on a terminal is rewritten, and the store is looked at for it.
 const FRAME: Duration = Duration::from_secs(1);
 
-/// The interval between two lines, each with a look at the store, if there is no terminal, as in a
-/// log.
+/// How often a line is written without a terminal, and the store is looked at for it.
 const BETWEEN_LINES: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Debug)]
