@@ -11,7 +11,7 @@ use servers::{Flavor, Reply, Server};
 
 use crate::lent::lent;
 use crate::queue::WAIT;
-use crate::replicas::pair;
+use crate::replicas::{linked, pair};
 use crate::settling::{cut_off, given_up_as_it_arrives};
 use crate::world::{a_minute_later, as_user, attempt, granted, key, lasting, passing, runtime, store, value};
 
@@ -129,6 +129,29 @@ async fn a_replica_that_was_promoted_abstains() {
     passing(grant(&there, &proposing(&["k"])).await, &["replica"]);
     replica.text(&["REPLICAOF", "NO", "ONE"]);
     was_whole(sits_it_out(&there).await);
+}
+
+/// A replica that is promoted without it would vote as if it had never been said.
+#[tokio::test]
+async fn whatever_a_member_grants_raises_or_keeps_counts_only_when_its_replica_has_it() {
+    for flavor in Flavor::ALL {
+        let (master, replica) = pair(flavor);
+        linked(&master, &replica).await;
+        let [patient, store] = ["5s", "100ms"].map(|limit| {
+            let query = "quarantine=no&replicas=1&call-limit=10s";
+            store(&format!("{}?{query}&replicas-limit={limit}", master.url()))
+        });
+        let [ours, alone, together] = ["k", "alone", "together"].map(|key| proposing(&[key]));
+        granted(grant(&patient, &ours).await);
+        store.open().await.unwrap();
+        replica.stop();
+        let words = ["0 of 1 replicas", "does not count"];
+        passing(store.raise(&at_fence(&ours, clock())).await, &words);
+        passing(rejoin(&store, &ours).await, &words);
+        passing(grant(&store, &alone).await, &words);
+        passing(store.serve_batch(&[&together], &[]).await, &words);
+        replica.cont();
+    }
 }
 
 #[tokio::test]

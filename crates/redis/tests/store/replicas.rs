@@ -3,7 +3,9 @@
 use std::slice::from_ref;
 use std::time::{Duration, Instant};
 
-use leasehold_core::{Attempt, Claim, Fault, GrantAnswer, HoldAnswer, Store};
+use leasehold_core::{
+    Attempt, Claim, Fault, GrantAnswer, HoldAnswer, Holder, Store, Successor, TransferStore as _,
+};
 use leasehold_redis::RedisStore;
 use servers::{Flavor, Server};
 
@@ -107,6 +109,33 @@ async fn a_renewal_for_less_than_is_left_counts_only_when_the_replica_has_it() {
             passing(second, &["0 of 1 replicas", "does not count"]);
         }
         replica.cont();
+    }
+}
+
+/// A replica that is promoted without it would let a second successor have the lock.
+#[tokio::test]
+async fn a_transfer_counts_only_when_the_replica_has_it() {
+    for flavor in Flavor::ALL {
+        let (master, replica) = pair(flavor);
+        linked(&master, &replica).await;
+        let [patient, store] = ["5s", "300ms"]
+            .map(|limit| confirmed(&master, &format!("&call-limit=10s&replicas-limit={limit}")));
+        let ours = attempt(&["k"]);
+        granted(grant(&patient, &ours).await);
+        let successor = Successor { holder: Holder::from_bits(7), label: None };
+        replica.stop();
+        let words = ["0 of 1 replicas", "does not count"];
+        passing(store.transfer(&ours, &successor).await, &words);
+        // Who asks again cannot know if the successor has it, and asks in its name, too.
+        let again = ours.by(successor.holder);
+        passing(store.transfer(&again, &successor).await, &words);
+        master.text(&["CLIENT", "KILL", "TYPE", "normal"]);
+        // The first one may find out that the connection is gone.
+        let first = store.transfer(&again, &successor).await;
+        assert!(first.is_err(), "{flavor}: {first:?}");
+        passing(store.transfer(&again, &successor).await, &words);
+        replica.cont();
+        assert_eq!(patient.transfer(&again, &successor).await, Ok(HoldAnswer::Done), "{flavor}");
     }
 }
 
