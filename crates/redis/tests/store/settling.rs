@@ -4,12 +4,13 @@ use std::future::poll_fn;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use leasehold_core::{Attempt, HoldAnswer, Store};
-use leasehold_redis::RedisStore;
-use servers::{Flavor, Server};
+use leasehold_core::{Attempt, HoldAnswer, Store, WaitMode};
+use leasehold_redis::slot::slot_of;
+use leasehold_redis::{ClusterStore, RedisStore};
+use servers::{Cluster, Flavor, Server};
 
-use crate::queue::{give_up, ttl};
-use crate::world::{attempt, behind_a_proxy, grant, granted, passing, started, store, value};
+use crate::queue::{give_up, ttl, until};
+use crate::world::{attempt, behind_a_proxy, grant, granted, passing, runtime, started, store, value};
 
 /// Asks while the server is silent, and gives up while it falls silent no more after so many ms: nothing
 /// of the attempt may come there then or later.
@@ -83,11 +84,11 @@ async fn a_grant_that_was_cancelled_is_undone_by_the_release_behind_it() {
 
 /// Sends a request that may create a holder, cancels it, and lets another call with a short limit drop
 /// the connection. The request may still be executed within almost half a second.
-pub(crate) async fn cut_off<T>(server: &Server, store: &RedisStore, request: impl Future<Output = T>) {
+pub(crate) async fn cut_off<T>(server: &Server, store: &impl Store, request: impl Future<Output = T>) {
     server.stop();
     assert!(tokio::time::timeout(Duration::from_millis(20), request).await.is_err());
-    let short = attempt(&["other"]).with_ttl(ttl(100));
-    passing(grant(store, &short).await, &["no answer within 50ms"]);
+    let short = attempt(&["{k}other"]).with_ttl(ttl(100));
+    passing(store.grant(&short, WaitMode::Try).await, &[" within "]);
     server.cont();
 }
 
@@ -97,14 +98,16 @@ fn arrives(server: &Server, ours: &Attempt) {
 }
 
 /// Gives up an attempt whose request arrives meanwhile.
-pub(crate) async fn given_up_as_it_arrives(server: &Server, store: &RedisStore, ours: &Attempt) {
+pub(crate) async fn given_up_as_it_arrives(server: &Server, store: &impl Store, ours: &Attempt) {
     let arriving = async {
         tokio::time::sleep(Duration::from_millis(200)).await;
         assert_eq!(value(server, "k"), None, "the first release came at once");
         arrives(server, ours);
     };
+    let before = server.calls("evalsha");
     let (given_up, ()) = tokio::join!(store.give_up(ours), arriving);
     given_up.unwrap();
+    assert!(server.calls("evalsha") - before < 10, "it waits, and does not release again and again");
     assert_eq!(value(server, "k"), None);
 }
 
@@ -134,6 +137,26 @@ async fn a_release_answers_at_once_and_comes_again_by_itself() {
     arrives(&server, &ours);
     tokio::time::sleep(Duration::from_millis(800)).await;
     assert_eq!(value(&server, "k"), None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_grant_that_was_cut_off_in_a_cluster_is_undone_too() {
+    let cluster = Cluster::start(Flavor::Valkey91, 3, 0);
+    let server = cluster.owner(slot_of(b"k"));
+    // Long enough for another connection to be tried before the grant has settled.
+    let store = ClusterStore::from_url(&format!("{}?call-limit=2s", cluster.url()), runtime()).unwrap();
+    let [before, given_up, released] = [(); 3].map(|()| attempt(&["k"]));
+    // The first request reads the server's clock, and is sent only then.
+    granted(store.grant(&before, WaitMode::Try).await);
+    store.release(&before).await.unwrap();
+
+    cut_off(server, &store, store.grant(&given_up, WaitMode::Try)).await;
+    given_up_as_it_arrives(server, &store, &given_up).await;
+
+    cut_off(server, &store, store.grant(&released, WaitMode::Try)).await;
+    store.release(&released).await.unwrap();
+    arrives(server, &released);
+    until("it is released again", Duration::from_secs(4), || value(server, "k").is_none()).await;
 }
 
 #[tokio::test]

@@ -39,6 +39,17 @@ async fn a_transfer_and_an_adoption_whose_answers_are_lost_succeed_once_answers_
     assert!(guard.is_held(), "it is renewed like any other");
 }
 
+#[tokio::test]
+async fn whoever_waits_for_the_loss_of_a_lock_is_woken_by_its_transfer() {
+    let world = World::new();
+    let guard = world.locks().mutex("k").ttl(TTL).lock().await.unwrap();
+    let held = guard.held();
+    let lost = tokio::spawn(async move { held.lost().await });
+    world.settle().await;
+    guard.transfer(TTL).await.unwrap();
+    assert_eq!(world.within(SECOND, lost).await.unwrap(), Loss::Transferred);
+}
+
 /// They adopted it, and then released it, so that nobody had it.
 #[tokio::test]
 async fn locks_that_are_closed_leave_a_transferred_lock_to_others() {
