@@ -2,7 +2,7 @@
 
 use conformance::faulty::CallFate;
 use leasehold::{Loss, RenewError};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::world::{SECOND, TTL, holding, process_of};
 
@@ -45,6 +45,18 @@ async fn an_adopted_guard_is_told_at_once_that_its_lease_was_broken() {
     assert!(adopted.held_for() < SECOND, "{:?}", adopted.held_for());
     sleep(TTL).await;
     assert!(world.is_empty(), "no renewal took it again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_loss_that_only_the_release_finds_is_told_to_whoever_waits_for_it() {
+    let (world, _process, guard) = holding(3).await;
+    let held = guard.held();
+    let lost = tokio::spawn(async move { held.lost().await });
+    sleep(SECOND).await;
+    world.members.iter().for_each(|member| member.forget());
+    guard.release().await.unwrap_err();
+    let loss = timeout(SECOND, lost).await.expect("told at once").unwrap();
+    assert!(matches!(loss, Loss::Gone { .. }), "{loss:?}");
 }
 
 #[tokio::test(start_paused = true)]

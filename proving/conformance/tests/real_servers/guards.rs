@@ -47,6 +47,23 @@ async fn a_server_that_stops_for_three_seconds_costs_nobody_a_lease_of_ten() {
     }
 }
 
+/// A break names no proposal of a fence, as a grant does, so a server cannot tell by it that it is a
+/// member. A member that counted it with other keys' fences would have two last ones.
+#[tokio::test]
+async fn a_quorums_lock_that_is_broken_has_one_last_fence_at_each_member() {
+    let members = [(); 3].map(|()| Server::start(Flavor::Valkey91));
+    let stores = members
+        .each_ref()
+        .map(|member| AnyStore::from_url(&format!("{}?quarantine=no", member.url())).unwrap());
+    let locks = Locks::quorum(stores, 60 * SECOND).unwrap();
+    let guard = take(&locks).await;
+    locks.break_lease("k", guard.fence()).await.unwrap();
+    take(&locks).await.release().await.unwrap();
+    for member in &members {
+        assert_eq!(member.keys("leasehold:[cf]*"), ["leasehold:f{-}"]);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_black_holed_connection_loses_the_lock_at_the_leases_end_and_not_later() {
     let server = Server::start(Flavor::Redis70);
