@@ -390,3 +390,26 @@ impl AdminStore for MemoryStore {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use leasehold_core::{Claim, Holder, Ttl};
+
+    use super::*;
+    use crate::runtime::TokioRuntime;
+
+    #[tokio::test(start_paused = true)]
+    async fn it_does_not_grow_with_what_has_ended() {
+        let store = MemoryStore::new(Arc::new(TokioRuntime::current_or_paused().unwrap()));
+        for n in 0..10_000 {
+            let claim = Claim::exclusive(Key::new(format!("job-{n}")).unwrap());
+            let attempt = Attempt::new(claim, Holder::from_bits(n), None, Ttl::DEFAULT);
+            let granted = store.grant(&attempt, WaitMode::Try).await.unwrap();
+            assert!(matches!(granted, GrantAnswer::Granted { .. }), "{granted:?}");
+            // Fences are remembered for ten minutes, which is 600 of these.
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
+        let count = store.with(|state, _| state.count());
+        assert!(count < 4_000, "{count} records");
+    }
+}
