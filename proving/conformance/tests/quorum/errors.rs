@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::{AnyStore, ConnectError, Drift, LockError, Locks, Misuse, RenewError, Store};
+use leasehold::{AnyStore, ConnectError, Drift, LockError, Locks, Misuse, RenewError, Store, TransferError};
 
 use super::world::{MAX_TTL, SECOND, TTL, World, process_of};
 
@@ -41,7 +41,13 @@ async fn a_longer_ttl_than_the_longest_is_refused_with_both_named() {
     assert!(error.to_string().contains("10.001s") && error.to_string().contains("10s"), "{error}");
     assert_eq!(process.calls(), 0);
     let guard = process.locks.mutex("k").lock().await.unwrap();
-    assert_eq!(guard.renew(asked).await, Err(RenewError::Misuse(longer)));
+    assert_eq!(guard.renew(asked).await, Err(RenewError::Misuse(longer.clone())));
+    let token = guard.transfer(TTL).await.unwrap();
+    let before = process.calls();
+    let refused = process.locks.renew_transfer(&token, asked).await;
+    assert_eq!((refused, process.calls()), (Err(TransferError::Misuse(longer.clone())), before));
+    let guard = process.locks.adopt(&token).await.unwrap();
+    assert_eq!(guard.transfer(asked).await, Err(TransferError::Misuse(longer)));
 
     let default = Locks::builder().runtime(world.time.clone()).quorum(members(&world), MAX_TTL);
     assert!(matches!(misuse(default), Misuse::TtlOverLongest { .. }), "30 s");

@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, Claim, Fault, GrantAnswer, HoldAnswer, InspectStore as _, Key, Store, WaitMode,
+    AdminStore as _, Attempt, BreakNote, Claim, Fault, GrantAnswer, HoldAnswer, InspectStore as _, Key, Mark,
+    MarkStore as _, Stamp, Store, WaitMode,
 };
 use leasehold_redis::ClusterStore;
 use leasehold_redis::slot::slot_of;
 use servers::{Cluster, Flavor, Reply};
 
-use crate::world::{attempt, claiming, granted, key, runtime};
+use crate::world::{attempt, claiming, granted, key, passing, runtime};
 
 fn store(url: &str) -> ClusterStore {
     ClusterStore::from_url(url, runtime()).unwrap()
@@ -132,5 +133,32 @@ async fn a_slot_that_is_on_its_way_is_waited_for() {
         carried.await.unwrap();
         assert_eq!(store.release(&held).await, Ok(HoldAnswer::Done), "{flavor}");
         assert!(granted(grant(&store, &attempt(&["k"])).await) > first, "{flavor}");
+    }
+}
+
+/// Their new owner has them, and redirects everybody to the old one, which redirects to the new one.
+#[tokio::test]
+async fn marks_and_breaks_of_a_slot_that_is_on_its_way_are_listed() {
+    for flavor in [Flavor::Redis70, Flavor::Valkey91] {
+        let cluster = Cluster::start(flavor, 3, 0);
+        let store = store(&cluster.url());
+        let held = attempt(&["k"]);
+        let fence = granted(grant(&store, &held).await);
+        let mark = Mark::new(Stamp::from_micros(1), fence, None);
+        store.mark(&held, &mark, Duration::from_secs(60)).await.unwrap();
+        store.break_lease(&key("k"), fence, &BreakNote::default()).await.unwrap();
+        granted(grant(&store, &attempt(&["k"])).await);
+        let slot = slot_of(b"k");
+        let (from, to) = (cluster.owner(slot), cluster.other(slot));
+        cluster.begin(slot, from, to);
+        while cluster.carry(slot, from, to) > 0 {}
+        let marks = store.list_marks(b"").await.unwrap();
+        assert!(marks.len() == 1 && marks[0].1.mark.as_ref() == Some(&mark), "{flavor}: {marks:?}");
+        let breaks = store.list_breaks(b"").await.unwrap();
+        assert!(breaks.len() == 1 && breaks[0].fence == fence, "{flavor}: {breaks:?}");
+        // To look at a lock takes a script with several keys, which no node runs meanwhile.
+        passing(store.list(b"").await, &["the cluster is moving the key"]);
+        cluster.end(slot, from, to);
+        assert_eq!(store.list(b"").await.unwrap().len(), 1, "{flavor}");
     }
 }
