@@ -110,8 +110,7 @@ impl Runtime for TokioRuntime {
         if at == NEVER {
             return Box::pin(pending());
         }
-        let timers = self.cleanups.timers().unwrap_or_else(|| self.timers.clone());
-        Box::pin(timers.sleep_until(at))
+        Box::pin(self.timers.clone().sleep_until(at))
     }
 
     fn spawn(&self, task: BoxFuture<'static, ()>) {
@@ -184,6 +183,7 @@ fn seeded() -> StdRng {
 mod tests {
     use std::collections::HashSet;
     use std::future::poll_fn;
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::task::Poll;
 
     use super::*;
@@ -251,6 +251,23 @@ mod tests {
             Poll::Ready(timer.as_mut().poll(context))
         });
         assert!(polled.await.is_ready());
+    }
+
+    /// It would panic again, on the thread that begins the others anew.
+    #[test]
+    fn a_cleanup_that_panicked_is_not_begun_again() {
+        let tokio = tokio();
+        let runtime = tokio.block_on(async { TokioRuntime::current().unwrap() });
+        let begun = Arc::new(AtomicUsize::new(0));
+        let counted = begun.clone();
+        runtime.spawn_cleanup(Box::new(move || {
+            counted.fetch_add(1, Ordering::SeqCst);
+            Box::pin(async { panic!("on purpose") })
+        }));
+        while Arc::strong_count(&begun) > 1 {
+            tokio.block_on(tokio::task::yield_now());
+        }
+        assert_eq!(begun.load(Ordering::SeqCst), 1);
     }
 
     #[test]

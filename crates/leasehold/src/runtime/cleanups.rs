@@ -85,15 +85,8 @@ impl Cleanups {
         if !self.ended.load(Ordering::Acquire) {
             return None;
         }
-        self.timers().map(|timers| timers.handle().clone()).or_else(|| Handle::try_current().ok())
-    }
-
-    /// The timers of the cleanup thread, if there is one.
-    pub(super) fn timers(&self) -> Option<Timers> {
-        if !self.ended.load(Ordering::Acquire) {
-            return None;
-        }
-        self.state().rescue.as_ref().map(|rescue| rescue.timers.clone())
+        let thread = self.state().rescue.as_ref().map(|rescue| rescue.timers.handle().clone());
+        thread.or_else(|| Handle::try_current().ok())
     }
 
     /// A number that changes when tasks move to another runtime.

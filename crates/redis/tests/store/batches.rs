@@ -494,3 +494,18 @@ async fn a_batch_in_a_cluster_is_split_by_slot_and_follows_a_moving_slot() {
         assert_eq!(left(), 0);
     }
 }
+
+#[tokio::test]
+async fn many_leases_are_renewed_by_one_script() {
+    let (server, store) = started(Flavor::Valkey91);
+    let held: Vec<_> = (0..50).map(|n| attempt(&[&format!("k{n}")])).collect();
+    for ours in &held {
+        granted(grant(&store, ours).await);
+    }
+    let all_done = |answers: Vec<_>| answers.iter().all(|answer| *answer == Ok(HoldAnswer::Done));
+    // The first time, the server gets the script.
+    assert!(all_done(store.renew(&held).await));
+    let before = server.calls("evalsha");
+    assert!(all_done(store.renew(&held).await));
+    assert_eq!(server.calls("evalsha") - before, 1);
+}
