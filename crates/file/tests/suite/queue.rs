@@ -396,6 +396,26 @@ async fn a_store_whose_directory_was_replaced_goes_on_in_the_new_one() {
     is_free_for(&other, &next).await;
 }
 
+/// The store has another session by then, but relies on the lease as long as it lasts.
+#[tokio::test]
+async fn a_lease_in_a_directory_that_was_replaced_and_comes_back_is_still_its_holders() {
+    let directory = tempfile::tempdir().unwrap();
+    let [here, away, new] = ["here", "away", "new"].map(|name| directory.path().join(name));
+    let file = here.join("leases.db");
+    let [store, other] = [(); 2].map(|()| FileStore::at(&file, Arc::new(OfTheMachine)));
+    for (who, name) in [(1, "a"), (2, "b")] {
+        let granted = store.grant(&attempt(who, &[name], 60_000), WaitMode::Try).await;
+        assert!(matches!(granted, Ok(GrantAnswer::Granted { .. })), "{granted:?}");
+        if who == 1 {
+            fs::rename(&here, &away).unwrap();
+        }
+    }
+    fs::rename(&here, &new).unwrap();
+    fs::rename(&away, &here).unwrap();
+    let tried = other.grant(&attempt(3, &["a"], 60_000), WaitMode::Try).await;
+    assert!(matches!(tried, Ok(GrantAnswer::Busy { .. })), "{tried:?}");
+}
+
 /// A person, or a program that removes old files, took them for rubbish.
 #[tokio::test]
 async fn a_store_whose_session_was_removed_starts_another_and_its_waiters_keep_their_turns() {
