@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use leasehold::LockError;
+
 use crate::world::{process, served, take};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -131,4 +133,16 @@ async fn damage_is_named_with_a_remedy_that_works() {
     assert!(error.contains("delete that row"), "{error}");
     db.batch_execute("DELETE FROM leasehold.lease WHERE key = 'bad'").await.unwrap();
     take(&locks, "bad").await.release().await.unwrap();
+}
+
+/// To ask again would change nothing, so nobody waits as for a store that is silent.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_row_that_a_foreign_constraint_does_not_allow_is_refused_at_once() {
+    let (server, db) = served().await;
+    let locks = process(&server.url(), 5 * SECOND).await;
+    db.batch_execute("ALTER TABLE leasehold.lease ADD CHECK (key <> 'bad')").await.unwrap();
+    let refused = locks.mutex("bad").lock().await;
+    let Err(LockError::Refused { fault, .. }) = &refused else { panic!("{refused:?}") };
+    assert!(fault.to_string().contains("SQLSTATE 23514"), "{fault}");
+    take(&locks, "good").await.release().await.unwrap();
 }
