@@ -1,12 +1,15 @@
 //! What a server refuses, and values of later versions: the same on every server, in both protocols,
 //! and through a socket.
 
+use std::collections::BTreeSet;
 use std::slice::from_ref;
+use std::time::Duration;
 
 use leasehold_core::{GrantAnswer, HoldAnswer, MarkStore as _, Store, Ttl};
 use leasehold_redis::RedisStore;
 use servers::{Flavor, Server};
 
+use crate::queue::until;
 use crate::world::{attempt, grant, granted, key, lasting, passing, store, value};
 
 async fn another_value_than_a_mark_is_named(server: &Server, store: &RedisStore) {
@@ -45,9 +48,26 @@ async fn a_full_server_refuses_grants_and_serves_the_rest(server: &Server, store
     assert_eq!((value(server, "k"), value(server, "other")), (None, None));
 }
 
+/// The ids of all connections but the test's own.
+fn connections(server: &Server) -> BTreeSet<String> {
+    let list = server.text(&["CLIENT", "LIST", "TYPE", "normal"]);
+    let others = list.as_text().unwrap().lines().filter(|line| !line.contains(" cmd=client"));
+    others.map(|line| line.split(' ').next().unwrap().to_owned()).collect()
+}
+
 async fn a_replica_refuses_in_passing(server: &Server, store: &RedisStore) {
     let ours = attempt(&["k"]);
     granted(grant(store, &ours).await);
+    // The first is requested in a batch, and the second is not.
+    for keys in [&["free"][..], &["free", "other"]] {
+        let before = connections(server);
+        server.text(&["REPLICAOF", "127.0.0.1", "1"]);
+        passing(grant(store, &attempt(keys)).await, &["replica"]);
+        let is_dropped = || connections(server).is_disjoint(&before);
+        until("the next connection may lead to the master", Duration::from_secs(5), is_dropped).await;
+        server.text(&["REPLICAOF", "NO", "ONE"]);
+        assert_eq!(store.renew(from_ref(&ours)).await, [Ok(HoldAnswer::Done)]);
+    }
     server.text(&["REPLICAOF", "127.0.0.1", "1"]);
     passing(grant(store, &attempt(&["free"])).await, &["replica"]);
     passing(store.renew(&[ours.with_ttl(Ttl::DEFAULT)]).await.remove(0), &["replica"]);
