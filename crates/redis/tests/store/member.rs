@@ -141,12 +141,14 @@ async fn whatever_a_member_grants_raises_or_keeps_counts_only_when_its_replica_h
             let query = "quarantine=no&replicas=1&call-limit=10s";
             store(&format!("{}?{query}&replicas-limit={limit}", master.url()))
         });
-        let [ours, alone, together] = ["k", "alone", "together"].map(|key| proposing(&[key]));
+        let longest = Ttl::new(MAX_TTL).unwrap();
+        let [ours, alone, together] =
+            ["k", "alone", "together"].map(|key| proposing(&[key]).with_ttl(longest));
         granted(grant(&patient, &ours).await);
         store.open().await.unwrap();
         replica.stop();
         let words = ["0 of 1 replicas", "does not count"];
-        passing(store.raise(&at_fence(&ours, clock())).await, &words);
+        passing(store.raise(&at_fence(&ours, clock()).with_ttl(longest)).await, &words);
         passing(rejoin(&store, &ours).await, &words);
         passing(grant(&store, &alone).await, &words);
         passing(store.serve_batch(&[&together], &[]).await, &words);
