@@ -2,9 +2,9 @@
 //! `proving/interop`; for RedLock.net, ShedLock and exclusive-lock, which cannot, these tests use
 //! the keys and values that their sources write.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use leasehold::{Event, Locks, Naming, Owner};
+use leasehold::{AnyStore, Event, Locks, Naming, Owner, Signal};
 use servers::{Flavor, Reply, Server};
 use tokio::time::timeout;
 
@@ -101,5 +101,23 @@ async fn names_that_are_different_keys_are_warned_about_by_nobody() {
             drop(locks.mutex(name));
         }
         assert_eq!(locks.warnings(), [""; 0]);
+    }
+}
+
+/// A batch of releases wakes nobody, so these are made alone.
+#[tokio::test]
+async fn a_quorum_wakes_the_waiters_of_another_library_at_each_member() {
+    let members = [(); 3].map(|()| Server::start(Flavor::Valkey91));
+    let stores = members
+        .each_ref()
+        .map(|member| AnyStore::from_url(&format!("{}?quarantine=no", member.url())).unwrap());
+    let builder = Locks::builder().signal(Some(Signal::PythonRedisLock));
+    let locks = builder.quorum(stores, 60 * SECOND).unwrap();
+    locks.mutex("lock:a").lock().await.unwrap().release().await.unwrap();
+    let is_told = |member: &Server| member.text(&["LLEN", "lock-signal:a"]) == Reply::Integer(1);
+    let begun = Instant::now();
+    while !members.iter().all(is_told) {
+        assert!(begun.elapsed() < 5 * SECOND, "some member wakes nobody");
+        tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
