@@ -478,6 +478,15 @@ mod tests {
     }
 
     #[test]
+    fn a_lease_is_not_believed_in_the_instant_in_which_it_ends() {
+        let (_registry, enter) = a_registry();
+        let (held, _) = enter(at(0));
+        let end = held.0.end();
+        assert!(held.0.is_held_at(Instant::from_nanos(end.as_nanos() - 1)));
+        assert!(!held.0.is_held_at(end));
+    }
+
+    #[test]
     fn short_guards_one_after_the_other_wake_the_keeper_once() {
         let (registry, enter) = a_registry();
         let hold = |now| registry.leave(enter(now).1, now);
