@@ -126,7 +126,7 @@ async fn a_transfer_counts_only_when_the_replica_has_it() {
         replica.stop();
         let words = ["0 of 1 replicas", "does not count"];
         passing(store.transfer(&ours, &successor).await, &words);
-        // Who asks again cannot know if the successor has it, and asks in its name, too.
+        // A retry cannot know whether the successor has the lock, so it also asks in its name.
         let again = ours.by(successor.holder);
         passing(store.transfer(&again, &successor).await, &words);
         master.text(&["CLIENT", "KILL", "TYPE", "normal"]);

@@ -15,6 +15,11 @@ async fn take(locks: &Locks) -> Guard {
     locks.mutex("k").lock().within(5 * SECOND).await.unwrap()
 }
 
+/// A member that votes from the first request on.
+pub(super) fn voting(server: &Server) -> AnyStore {
+    AnyStore::from_url(&format!("{}?quarantine=no", server.url())).unwrap()
+}
+
 /// Every entry of a server that never expires, although it should.
 fn entries_without_an_end(server: &Server) -> Vec<String> {
     server.keys("*").into_iter().filter(|key| server.text(&["PTTL", key]) == Reply::Integer(-1)).collect()
@@ -52,10 +57,7 @@ async fn a_server_that_stops_for_three_seconds_costs_nobody_a_lease_of_ten() {
 #[tokio::test]
 async fn a_quorums_lock_that_is_broken_has_one_last_fence_at_each_member() {
     let members = [(); 3].map(|()| Server::start(Flavor::Valkey91));
-    let stores = members
-        .each_ref()
-        .map(|member| AnyStore::from_url(&format!("{}?quarantine=no", member.url())).unwrap());
-    let locks = Locks::quorum(stores, 60 * SECOND).unwrap();
+    let locks = Locks::quorum(members.iter().map(voting), 60 * SECOND).unwrap();
     let guard = take(&locks).await;
     locks.break_lease("k", guard.fence()).await.unwrap();
     take(&locks).await.release().await.unwrap();
@@ -204,8 +206,7 @@ async fn a_member_takes_a_lease_again_whatever_strangers_say_of_a_break() {
     let rules = "on >secret ~other:* &leasehold:* -@all +publish";
     let flavors = [Flavor::Redis70, Flavor::Valkey91, Flavor::Redis82];
     let servers = flavors.map(|flavor| Server::setup(flavor).acl_user("hostile", rules).start());
-    let store = |server: &Server| AnyStore::from_url(&format!("{}?quarantine=no", server.url())).unwrap();
-    let locks = Locks::builder().ttl(3 * SECOND).quorum(servers.iter().map(store), 10 * SECOND).unwrap();
+    let locks = Locks::builder().ttl(3 * SECOND).quorum(servers.iter().map(voting), 10 * SECOND).unwrap();
     let guard = take(&locks).await;
     let Reply::Bulk(Some(value)) = servers[0].text(&["GET", "k"]) else { panic!("not at the first") };
     let digits = String::from_utf8(value).unwrap()[4..36].to_owned();

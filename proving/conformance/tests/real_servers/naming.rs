@@ -4,9 +4,11 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold::{AnyStore, Event, Locks, Naming, Owner, Signal};
+use leasehold::{Event, Locks, Naming, Owner, Signal};
 use servers::{Flavor, Reply, Server};
 use tokio::time::timeout;
+
+use super::guards::voting;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -108,11 +110,8 @@ async fn names_that_are_different_keys_are_warned_about_by_nobody() {
 #[tokio::test]
 async fn a_quorum_wakes_the_waiters_of_another_library_at_each_member() {
     let members = [(); 3].map(|()| Server::start(Flavor::Valkey91));
-    let stores = members
-        .each_ref()
-        .map(|member| AnyStore::from_url(&format!("{}?quarantine=no", member.url())).unwrap());
     let builder = Locks::builder().signal(Some(Signal::PythonRedisLock));
-    let locks = builder.quorum(stores, 60 * SECOND).unwrap();
+    let locks = builder.quorum(members.iter().map(voting), 60 * SECOND).unwrap();
     locks.mutex("lock:a").lock().await.unwrap().release().await.unwrap();
     let is_told = |member: &Server| member.text(&["LLEN", "lock-signal:a"]) == Reply::Integer(1);
     let begun = Instant::now();
