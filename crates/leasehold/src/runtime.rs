@@ -65,12 +65,9 @@ impl TokioRuntime {
     }
 
     fn over(handle: Handle, clock: Clock, own_thread: Option<oneshot::Sender<()>>) -> Self {
-        Self {
-            timers: Timers::of(handle, clock),
-            dice: Mutex::new(Dice::new()),
-            cleanups: Arc::default(),
-            own_thread,
-        }
+        let timers = Timers::of(handle, clock);
+        let cleanups = Cleanups::of(timers.clone());
+        Self { timers, dice: Mutex::new(Dice::new()), cleanups, own_thread }
     }
 
     /// A new runtime on a separate thread. It ends when the last lock, guard and pending release
@@ -123,18 +120,18 @@ impl Runtime for TokioRuntime {
 
     fn spawn_cleanup(&self, begin: BeginCleanup) {
         if self.own_thread.is_none() {
-            return self.cleanups.spawn(self.timers.handle(), begin, None);
+            return self.cleanups.spawn(begin, None);
         }
         // The program may end while the thread of the locks runs the cleanup, so the caller's
         // runtime waits for it.
         let (over, done) = oneshot::channel();
-        self.cleanups.spawn(self.timers.handle(), begin, Some(over));
+        self.cleanups.spawn(begin, Some(over));
         let current = Handle::try_current().ok();
         if current.as_ref().is_some_and(|current| current.id() == self.timers.handle().id()) {
             return;
         }
         let (cleanups, runtime) = (self.cleanups.clone(), current.as_ref().map(Handle::id));
-        let outlast = Outlast { done: Some(done), timers: self.timers.clone(), cleanups, runtime };
+        let outlast = Outlast { done: Some(done), cleanups, runtime };
         match current {
             Some(current) => drop(current.spawn(outlast)),
             None => drop(outlast),
@@ -183,6 +180,7 @@ fn seeded() -> StdRng {
 mod tests {
     use std::collections::HashSet;
     use std::future::poll_fn;
+    use std::sync::OnceLock;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::task::Poll;
 
@@ -236,6 +234,36 @@ mod tests {
         assert!(runtime.now() >= at && Arc::strong_count(&done) == 1);
         pollster::block_on(outside);
         pollster::block_on(runtime.sleep_until(runtime.now() + Duration::from_millis(10)));
+    }
+
+    /// Regression: the thread of the runtime waited for a cleanup before it dropped the task of the
+    /// timers, and so the cleanup had no limits and its sleep no end.
+    #[test]
+    fn a_cleanup_sleeps_while_the_end_of_its_runtime_waits_for_it() {
+        struct CleansUp(Arc<OnceLock<Arc<TokioRuntime>>>);
+
+        impl Drop for CleansUp {
+            fn drop(&mut self) {
+                let runtime = self.0.get().unwrap().clone();
+                self.0.get().unwrap().spawn_cleanup(Box::new(move || {
+                    runtime.sleep_until(runtime.now() + Duration::from_millis(20))
+                }));
+            }
+        }
+
+        let tokio = tokio();
+        let later = Arc::new(OnceLock::new());
+        // Tokio drops this task before the one of the timers, which is younger.
+        let cleans_up = CleansUp(later.clone());
+        tokio.spawn(async move {
+            let _cleans_up = cleans_up;
+            pending::<()>().await;
+        });
+        tokio.block_on(async { later.set(Arc::new(TokioRuntime::current().unwrap())).unwrap() });
+        let ends = std::time::Instant::now();
+        drop(tokio);
+        assert!(ends.elapsed() >= Duration::from_millis(20), "it did not wait");
+        assert!(ends.elapsed() < cleanups::LAST_CLEANUPS, "{:?}", ends.elapsed());
     }
 
     /// Regression: a request whose limit came in the same instant as another timer of its task was not

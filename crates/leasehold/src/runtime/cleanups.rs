@@ -16,7 +16,7 @@ use leasehold_core::{BeginCleanup, BoxFuture, Instant};
 use tokio::runtime::{self, Builder, Handle};
 use tokio::sync::{Notify, oneshot};
 
-use super::clock::{Clock, lease_clock};
+use super::clock::lease_clock;
 use super::timers::Timers;
 
 /// The longest delay of a runtime's shutdown, in all: enough for a new connection and one call to a
@@ -28,8 +28,10 @@ pub(super) const LAST_CLEANUPS: Duration = Duration::from_secs(2);
 const LINGER: Duration = Duration::from_millis(100);
 
 /// The cleanups of one runtime.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Cleanups {
+    /// The runtime's.
+    timers: Timers,
     state: Mutex<State>,
     /// Set once the runtime is known to have ended.
     ended: AtomicBool,
@@ -55,23 +57,27 @@ struct State {
 /// A thread that runs interrupted cleanups.
 #[derive(Debug)]
 struct Rescue {
-    timers: Timers,
+    handle: Handle,
     under_way: AtomicUsize,
     changed: Notify,
 }
 
 impl Cleanups {
+    pub(super) fn of(timers: Timers) -> Arc<Self> {
+        Arc::new(Self {
+            timers,
+            state: Mutex::default(),
+            ended: AtomicBool::new(false),
+            rescues: AtomicU64::new(0),
+            done: Condvar::new(),
+        })
+    }
+
     /// Starts a cleanup on its runtime. `done` is dropped when the cleanup is over.
-    pub(super) fn spawn(
-        self: &Arc<Self>,
-        on: &Handle,
-        begin: BeginCleanup,
-        done: Option<oneshot::Sender<()>>,
-    ) {
+    pub(super) fn spawn(self: &Arc<Self>, begin: BeginCleanup, done: Option<oneshot::Sender<()>>) {
         self.state().on_runtime += 1;
-        drop(on.spawn(Cleanup {
+        drop(self.timers.handle().spawn(Cleanup {
             cleanups: self.clone(),
-            runtime: on.id(),
             begin: Some(begin),
             work: None,
             in_poll: false,
@@ -85,7 +91,7 @@ impl Cleanups {
         if !self.ended.load(Ordering::Acquire) {
             return None;
         }
-        let thread = self.state().rescue.as_ref().map(|rescue| rescue.timers.handle().clone());
+        let thread = self.state().rescue.as_ref().map(|rescue| rescue.handle.clone());
         thread.or_else(|| Handle::try_current().ok())
     }
 
@@ -95,11 +101,11 @@ impl Cleanups {
     }
 
     /// Ends a cleanup: it is done, or it was interrupted and has to be started again.
-    fn leave(
-        self: &Arc<Self>,
-        of: runtime::Id,
-        cut_off: Option<(BeginCleanup, Option<oneshot::Sender<()>>)>,
-    ) {
+    fn leave(self: &Arc<Self>, cut_off: Option<(BeginCleanup, Option<oneshot::Sender<()>>)>) {
+        if cut_off.is_some() {
+            // Its threads may wait below before they drop the task of the timers.
+            self.timers.end();
+        }
         let mut state = self.state();
         state.on_runtime -= 1;
         state.gave_up = None;
@@ -111,6 +117,7 @@ impl Cleanups {
         let Some(ended) = state.ended.filter(|_| state.on_runtime == 0) else { return };
         // A task of another runtime may drop a guard whose own runtime has ended. That other
         // runtime continues, and must not be blocked.
+        let of = self.timers.handle().id();
         if Handle::try_current().is_ok_and(|current| current.id() != of) {
             return;
         }
@@ -155,7 +162,7 @@ impl Cleanups {
         };
         rescue.under_way.fetch_add(1, Ordering::AcqRel);
         let counted = Counted { cleanups: self.clone(), rescue: rescue.clone() };
-        drop(rescue.timers.handle().spawn(async move {
+        drop(rescue.handle.spawn(async move {
             let _until = (counted, done);
             begin().await;
         }));
@@ -164,11 +171,7 @@ impl Cleanups {
     fn start(self: &Arc<Self>) -> std::io::Result<Arc<Rescue>> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let (under_way, changed) = (AtomicUsize::new(0), Notify::new());
-        let rescue = Arc::new(Rescue {
-            timers: Timers::of(runtime.handle().clone(), Clock::Lease),
-            under_way,
-            changed,
-        });
+        let rescue = Arc::new(Rescue { handle: runtime.handle().clone(), under_way, changed });
         let (cleanups, here) = (self.clone(), rescue.clone());
         self.rescues.fetch_add(1, Ordering::AcqRel);
         std::thread::Builder::new().name("leasehold-last".into()).spawn(move || {
@@ -189,11 +192,8 @@ impl Rescue {
         loop {
             let is_idle = self.under_way.load(Ordering::Acquire) == 0;
             let until = if is_idle { end.min(lease_clock() + LINGER) } else { end };
-            let told = tokio::select! {
-                biased;
-                () = self.changed.notified() => true,
-                () = self.timers.clone().sleep_until(until) => false,
-            };
+            let left = until.saturating_since(lease_clock());
+            let told = tokio::time::timeout(left, self.changed.notified()).await.is_ok();
             let mut state = cleanups.state();
             let is_idle = self.under_way.load(Ordering::Acquire) == 0;
             if !told && is_idle || lease_clock() >= end {
@@ -208,7 +208,6 @@ impl Rescue {
 /// One cleanup on its runtime. If it is dropped unfinished, the runtime has ended.
 struct Cleanup {
     cleanups: Arc<Cleanups>,
-    runtime: runtime::Id,
     begin: Option<BeginCleanup>,
     work: Option<BoxFuture<'static, ()>>,
     /// Still true after a poll that panicked.
@@ -237,7 +236,7 @@ impl Drop for Cleanup {
         self.work = None;
         let done = self._done.take();
         let cut_off = self.begin.take().filter(|_| !self.in_poll).map(|begin| (begin, done));
-        self.cleanups.leave(self.runtime, cut_off);
+        self.cleanups.leave(cut_off);
     }
 }
 
@@ -267,7 +266,6 @@ impl Drop for Counted {
 /// waits for the cleanup, which another thread runs.
 pub(super) struct Outlast {
     pub(super) done: Option<oneshot::Receiver<()>>,
-    pub(super) timers: Timers,
     pub(super) cleanups: Arc<Cleanups>,
     /// The caller's runtime; `None` if there is none, and the caller waits for this cleanup alone.
     pub(super) runtime: Option<runtime::Id>,
@@ -295,7 +293,7 @@ impl Drop for Outlast {
             tokio::select! {
                 biased;
                 _ = done => false,
-                () = self.timers.clone().sleep_until(end) => true,
+                () = self.cleanups.timers.clone().sleep_until(end) => true,
             }
         }));
         if in_vain && self.runtime.is_none() {

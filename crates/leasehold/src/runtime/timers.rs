@@ -54,6 +54,11 @@ impl Timers {
         self.0.clock.now(&self.0.handle)
     }
 
+    /// Notes that the runtime has ended, which may be long before it drops the task.
+    pub(super) fn end(&self) {
+        self.0.queue.end();
+    }
+
     /// Resolves when the clock has reached `at`. If the runtime has ended, this uses the timers of
     /// the runtime in which it is polled; outside of any, it blocks.
     pub(super) async fn sleep_until(self, at: Instant) {
@@ -114,9 +119,11 @@ impl Queue {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes the timers that are due. Returns until when the task may sleep.
-    fn wake_due(&self, now: Instant) -> Instant {
+    /// Wakes the timers that are due. Returns until when the task may sleep; `None` if the runtime
+    /// has ended.
+    fn wake_due(&self, now: Instant) -> Option<Instant> {
         let mut state = self.state();
+        state.sleeps_until?;
         let mut due = Vec::new();
         while let Some(first) = state.timers.first_entry().filter(|first| first.key().0 <= now) {
             due.push(first.remove());
@@ -125,7 +132,16 @@ impl Queue {
         state.sleeps_until = Some(until);
         drop(state);
         due.into_iter().for_each(Waker::wake);
-        until
+        Some(until)
+    }
+
+    /// Wakes all timers, which go on elsewhere: the runtime has ended, or nobody needs them.
+    fn end(&self) {
+        let mut state = self.state();
+        state.sleeps_until = None;
+        let timers = mem::take(&mut state.timers);
+        drop(state);
+        timers.into_values().for_each(Waker::wake);
     }
 
     /// Resolves when a timer is due before the end of the sleep.
@@ -153,7 +169,7 @@ impl Task {
     async fn run(&self) {
         loop {
             let now = self.clock.now(&self.handle);
-            let until = self.queue.wake_due(now);
+            let Some(until) = self.queue.wake_due(now) else { return };
             let earlier = self.queue.earlier(until);
             if until == NEVER {
                 earlier.await;
@@ -166,14 +182,9 @@ impl Task {
     }
 }
 
-/// The runtime has ended, or nobody needs its timers.
 impl Drop for Task {
     fn drop(&mut self) {
-        let mut state = self.queue.state();
-        state.sleeps_until = None;
-        let timers = mem::take(&mut state.timers);
-        drop(state);
-        timers.into_values().for_each(Waker::wake);
+        self.queue.end();
     }
 }
 
@@ -251,7 +262,7 @@ mod tests {
     #[test]
     fn those_that_are_due_are_woken_once_and_the_task_only_for_an_earlier_one() {
         let queue = Queue::default();
-        assert_eq!(queue.wake_due(at(0)), NEVER);
+        assert_eq!(queue.wake_due(at(0)), Some(NEVER));
         let [task, one, two] = [(); 3].map(|()| Arc::new(Counts::default()));
         let mut earlier = Box::pin(queue.earlier(NEVER));
         let task_waker = Waker::from(task.clone());
@@ -262,15 +273,15 @@ mod tests {
         assert!(polled(&mut second, &two).is_pending() && polled(&mut third, &two).is_pending());
         assert!(task.0.load(Ordering::Relaxed) == 1 && !rests());
 
-        let mut earlier = Box::pin(queue.earlier(queue.wake_due(at(1))));
+        let mut earlier = Box::pin(queue.earlier(queue.wake_due(at(1)).unwrap()));
         let mut rests = || earlier.as_mut().poll(&mut Context::from_waker(&task_waker)).is_pending();
         assert!(rests() && polled(&mut first, &one).is_pending());
         assert!(task.0.load(Ordering::Relaxed) == 2 && !rests());
-        assert_eq!(queue.wake_due(at(5)), at(7));
+        assert_eq!(queue.wake_due(at(5)), Some(at(7)));
         assert_eq!([&one, &two].map(|woken| woken.0.load(Ordering::Relaxed)), [1, 0]);
         assert!(polled(&mut first, &one).is_ready() && polled(&mut second, &one).is_pending());
         drop(third);
-        assert_eq!(queue.wake_due(at(9)), NEVER);
+        assert_eq!(queue.wake_due(at(9)), Some(NEVER));
         assert_eq!([&one, &two].map(|woken| woken.0.load(Ordering::Relaxed)), [2, 0]);
     }
 }
