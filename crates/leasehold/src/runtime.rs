@@ -236,6 +236,20 @@ mod tests {
         pollster::block_on(runtime.sleep_until(runtime.now() + Duration::from_millis(10)));
     }
 
+    /// A cleanup that takes this long, and how often it was done.
+    fn sleeping(runtime: &Arc<TokioRuntime>, time: Duration) -> (BeginCleanup, Arc<AtomicUsize>) {
+        let (runtime, slept) = (runtime.clone(), Arc::new(AtomicUsize::new(0)));
+        let counted = slept.clone();
+        let begin = move || -> BoxFuture<'static, ()> {
+            let (sleep, counted) = (runtime.sleep_until(runtime.now() + time), counted.clone());
+            Box::pin(async move {
+                sleep.await;
+                counted.fetch_add(1, Ordering::SeqCst);
+            })
+        };
+        (Box::new(begin), slept)
+    }
+
     /// Regression: the thread of the runtime waited for a cleanup before it dropped the task of the
     /// timers, and so the cleanup had no limits and its sleep no end.
     #[test]
@@ -244,10 +258,8 @@ mod tests {
 
         impl Drop for CleansUp {
             fn drop(&mut self) {
-                let runtime = self.0.get().unwrap().clone();
-                self.0.get().unwrap().spawn_cleanup(Box::new(move || {
-                    runtime.sleep_until(runtime.now() + Duration::from_millis(20))
-                }));
+                let runtime = self.0.get().unwrap();
+                runtime.spawn_cleanup(sleeping(runtime, Duration::from_millis(20)).0);
             }
         }
 
@@ -264,6 +276,28 @@ mod tests {
         drop(tokio);
         assert!(ends.elapsed() >= Duration::from_millis(20), "it did not wait");
         assert!(ends.elapsed() < cleanups::LAST_CLEANUPS, "{:?}", ends.elapsed());
+    }
+
+    /// Regression: a guard that was dropped more than two seconds after the end of its runtime, as the
+    /// last thing that the program did, was not released; nor was the one that was being released two
+    /// seconds after the first of several.
+    #[test]
+    fn a_drop_waits_for_its_cleanup_however_long_ago_its_runtime_ended() {
+        let tokio = tokio();
+        let runtime = tokio.block_on(async { Arc::new(TokioRuntime::current().unwrap()) });
+        runtime.spawn_cleanup(sleeping(&runtime, Duration::ZERO).0);
+        drop(tokio);
+        for _ in 0..16 {
+            let (cleanup, done) = sleeping(&runtime, Duration::from_millis(150));
+            runtime.spawn_cleanup(cleanup);
+            assert_eq!(done.load(Ordering::SeqCst), 1);
+        }
+        let begins = std::time::Instant::now();
+        for _ in 0..3 {
+            runtime.spawn_cleanup(sleeping(&runtime, Duration::from_secs(60)).0);
+        }
+        let in_vain = begins.elapsed();
+        assert!(in_vain >= cleanups::LAST_CLEANUPS && in_vain < cleanups::LAST_CLEANUPS * 2, "{in_vain:?}");
     }
 
     /// Regression: a request whose limit came in the same instant as another timer of its task was not

@@ -19,9 +19,9 @@ use crate::store_handle::{Retries, StoreHandle, check_ttl};
 ///
 /// A program may drop guards at its very end. If the runtime that keeps the locks ends before their
 /// releases are confirmed, a separate thread sends them over a new connection, and the shutdown of
-/// the runtime waits for that thread, for at most 2 s. Three kinds of exit do not wait, and leave
-/// the lease to expire: `std::process::exit`, a signal, and `Runtime::shutdown_background`. An
-/// existing connection that the program passed in
+/// the runtime waits for that thread, for at most 2 s. So does a later drop outside any runtime. Three
+/// kinds of exit do not wait, and leave the lease to expire: `std::process::exit`, a signal, and
+/// `Runtime::shutdown_background`. An existing connection that the program passed in
 /// ([`LocksBuilder::over`](crate::LocksBuilder::over)) cannot be reopened for this either.
 ///
 /// A guard outlives the [`Locks`](crate::Locks) that it came from.

@@ -48,6 +48,8 @@ struct State {
     /// When the end of the runtime was first noticed.
     ended: Option<Instant>,
     rescue: Option<Arc<Rescue>>,
+    /// When an interrupted cleanup was last begun again, or done.
+    progress: Option<Instant>,
     /// Until when the shutdown of another runtime, the last one that did, waits for cleanups here.
     awaited_by: Option<(runtime::Id, Instant)>,
     /// When a drop outside any runtime last waited in vain, if no cleanup has ended since.
@@ -108,64 +110,70 @@ impl Cleanups {
         }
         let mut state = self.state();
         state.on_runtime -= 1;
-        state.gave_up = None;
-        if let Some((begin, done)) = cut_off {
-            state.ended.get_or_insert_with(lease_clock);
-            self.ended.store(true, Ordering::Release);
-            self.rescue(&mut state, begin, done);
-        }
+        let begun_again = match cut_off {
+            Some((begin, done)) => {
+                state.ended.get_or_insert_with(lease_clock);
+                self.ended.store(true, Ordering::Release);
+                self.rescue(&mut state, begin, done)
+            }
+            None => {
+                state.gave_up = None;
+                None
+            }
+        };
         let Some(ended) = state.ended.filter(|_| state.on_runtime == 0) else { return };
-        // A task of another runtime may drop a guard whose own runtime has ended. That other
-        // runtime continues, and must not be blocked.
         let of = self.timers.handle().id();
-        if Handle::try_current().is_ok_and(|current| current.id() != of) {
-            return;
-        }
-        let end = ended + LAST_CLEANUPS;
-        while state.rescue.as_ref().is_some_and(|rescue| rescue.under_way.load(Ordering::Acquire) > 0) {
-            let left = end.saturating_since(lease_clock());
-            if left.is_zero() {
+        let current = Handle::try_current().ok();
+        let end = match &current {
+            // A task of another runtime may drop a guard whose own runtime has ended. That other
+            // runtime continues, and must not be blocked.
+            Some(current) if current.id() != of => return,
+            Some(_) => ended + LAST_CLEANUPS,
+            None => state.awaited_until(None),
+        };
+        let is_over = |state: &State| match (&current, &begun_again) {
+            // Outside any runtime, the caller waits for this cleanup alone.
+            (None, begun) => begun.as_ref().is_none_or(|over| over.load(Ordering::Acquire)),
+            (Some(_), _) => state.rescue.as_ref().is_none_or(|rescue| rescue.is_idle()),
+        };
+        while !is_over(&state) {
+            let now = lease_clock();
+            if now >= end {
+                if current.is_none() {
+                    state.gave_up = Some(now);
+                }
                 return;
             }
+            let left = end.saturating_since(now);
             state = self.done.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
-    /// Until when a drop waits for a cleanup; the shutdown of a runtime for all of its cleanups. A
-    /// drop outside any runtime directly after one that waited in vain does not wait.
-    fn awaited_until(&self, runtime: Option<runtime::Id>) -> Instant {
-        let mut state = self.state();
-        let now = lease_clock();
-        if runtime.is_none() && state.gave_up.is_some_and(|at| now.saturating_since(at) < LINGER) {
-            return now;
-        }
-        let (known, end) = state.awaited_by.unzip();
-        let end = end.filter(|_| runtime.is_some() && runtime == known);
-        let end = end.unwrap_or(now + LAST_CLEANUPS);
-        state.awaited_by = runtime.map(|runtime| (runtime, end));
-        end
-    }
-
+    /// Begins an interrupted cleanup again. Returns what is set once it is over; `None` if there is
+    /// no thread for it.
     fn rescue(
         self: &Arc<Self>,
         state: &mut State,
         mut begin: BeginCleanup,
         done: Option<oneshot::Sender<()>>,
-    ) {
+    ) -> Option<Arc<AtomicBool>> {
         let rescue = match &state.rescue {
             Some(rescue) => rescue.clone(),
             // Without a thread, the leases expire on their own.
-            None => match self.start() {
-                Ok(rescue) => state.rescue.insert(rescue).clone(),
-                Err(_) => return,
-            },
+            None => state.rescue.insert(self.start().ok()?).clone(),
         };
         rescue.under_way.fetch_add(1, Ordering::AcqRel);
-        let counted = Counted { cleanups: self.clone(), rescue: rescue.clone() };
+        state.progress = Some(lease_clock());
+        let over = Arc::new(AtomicBool::new(false));
+        let counted = Counted { cleanups: self.clone(), rescue: rescue.clone(), over: over.clone() };
         drop(rescue.handle.spawn(async move {
-            let _until = (counted, done);
+            let (counted, _done) = (counted, done);
             begin().await;
+            let mut state = counted.cleanups.state();
+            state.progress = Some(lease_clock());
+            state.gave_up = None;
         }));
+        Some(over)
     }
 
     fn start(self: &Arc<Self>) -> std::io::Result<Arc<Rescue>> {
@@ -185,22 +193,44 @@ impl Cleanups {
     }
 }
 
+impl State {
+    /// Until when a drop waits for a cleanup; the shutdown of a runtime for all of its cleanups. A
+    /// drop outside any runtime directly after one that waited in vain does not wait.
+    fn awaited_until(&mut self, runtime: Option<runtime::Id>) -> Instant {
+        let now = lease_clock();
+        if runtime.is_none() && self.gave_up.is_some_and(|at| now.saturating_since(at) < LINGER) {
+            return now;
+        }
+        let (known, end) = self.awaited_by.unzip();
+        let end = end.filter(|_| runtime.is_some() && runtime == known);
+        let end = end.unwrap_or(now + LAST_CLEANUPS);
+        self.awaited_by = runtime.map(|runtime| (runtime, end));
+        end
+    }
+}
+
 impl Rescue {
-    /// Resolves when nothing is left to do, or the time is up.
+    fn is_idle(&self) -> bool {
+        self.under_way.load(Ordering::Acquire) == 0
+    }
+
+    /// Resolves when nothing has been left to do for a moment, or nothing makes progress.
     async fn run(&self, cleanups: &Cleanups) {
-        let end = lease_clock() + LAST_CLEANUPS;
         loop {
-            let is_idle = self.under_way.load(Ordering::Acquire) == 0;
-            let until = if is_idle { end.min(lease_clock() + LINGER) } else { end };
-            let left = until.saturating_since(lease_clock());
-            let told = tokio::time::timeout(left, self.changed.notified()).await.is_ok();
-            let mut state = cleanups.state();
-            let is_idle = self.under_way.load(Ordering::Acquire) == 0;
-            if !told && is_idle || lease_clock() >= end {
-                state.rescue = None;
-                cleanups.done.notify_all();
-                return;
-            }
+            let now = lease_clock();
+            let left = {
+                let mut state = cleanups.state();
+                let patience = if self.is_idle() { LINGER } else { LAST_CLEANUPS };
+                let until = state.progress.map_or(now, |progress| progress + patience);
+                if now >= until {
+                    state.rescue = None;
+                    cleanups.done.notify_all();
+                    return;
+                }
+                until.saturating_since(now)
+            };
+            // Either way this looks again.
+            let _ = tokio::time::timeout(left, self.changed.notified()).await;
         }
     }
 }
@@ -250,6 +280,7 @@ impl fmt::Debug for Cleanup {
 struct Counted {
     cleanups: Arc<Cleanups>,
     rescue: Arc<Rescue>,
+    over: Arc<AtomicBool>,
 }
 
 impl Drop for Counted {
@@ -257,6 +288,7 @@ impl Drop for Counted {
         // Under the mutex, so that a thread that checks and then waits misses nothing.
         let _state = self.cleanups.state();
         self.rescue.under_way.fetch_sub(1, Ordering::AcqRel);
+        self.over.store(true, Ordering::Release);
         self.rescue.changed.notify_one();
         self.cleanups.done.notify_all();
     }
@@ -288,7 +320,7 @@ impl Future for Outlast {
 impl Drop for Outlast {
     fn drop(&mut self) {
         let Some(done) = self.done.take() else { return };
-        let end = self.cleanups.awaited_until(self.runtime);
+        let end = self.cleanups.state().awaited_until(self.runtime);
         let in_vain = pollster::block_on(tokio::task::unconstrained(async {
             tokio::select! {
                 biased;
