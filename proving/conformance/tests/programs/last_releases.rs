@@ -100,11 +100,13 @@ fn blocks() -> Outcome {
     Ok(())
 }
 
-fn outlives_its_runtime() -> Outcome {
+fn outlives_its_runtime(by: Duration) -> Outcome {
     let runtime = many_threads();
     let locks = runtime.block_on(locks(Locks::builder(), &stores()))?;
-    let _guard = runtime.block_on(locks.mutex("invoice:42").lock().into_future())?;
-    drop(runtime);
+    let first = runtime.block_on(locks.mutex("invoice:41").lock().into_future())?;
+    let _last = runtime.block_on(locks.mutex("invoice:42").lock().into_future())?;
+    drop((runtime, first));
+    std::thread::sleep(by);
     Ok(())
 }
 
@@ -127,7 +129,9 @@ fn run(program: &str) -> Outcome {
             many_threads().block_on(holds_many_until_it_is_told(own_thread().prefix("own:")))
         }
         "blocks" => blocks(),
-        "outlives its runtime" => outlives_its_runtime(),
+        "outlives its runtime" => outlives_its_runtime(Duration::ZERO),
+        // Longer than the end of a runtime waits for its releases.
+        "outlives its runtime for long" => outlives_its_runtime(Duration::from_millis(2200)),
         _ => unreachable!("{program}"),
     }
 }
@@ -186,6 +190,7 @@ fn a_program_that_ends_leaves_no_lock_at_a_server() {
             ("leaves them in tasks, on one thread", 10),
             ("blocks", 10),
             ("outlives its runtime", 10),
+            ("outlives its runtime for long", 1),
         ];
         leave_nothing("a_program_that_ends_leaves_no_lock_at_a_server", &programs, &[server.url()]);
     });
