@@ -300,6 +300,17 @@ mod tests {
         assert!(in_vain >= cleanups::LAST_CLEANUPS && in_vain < cleanups::LAST_CLEANUPS * 2, "{in_vain:?}");
     }
 
+    /// The caller may be about to end the program.
+    #[test]
+    fn a_drop_outside_any_runtime_waits_for_its_cleanup_on_the_thread_of_the_locks() {
+        let runtime = Arc::new(TokioRuntime::on_own_thread().unwrap());
+        for _ in 0..3 {
+            let (cleanup, done) = sleeping(&runtime, Duration::from_millis(20));
+            runtime.spawn_cleanup(cleanup);
+            assert_eq!(done.load(Ordering::SeqCst), 1);
+        }
+    }
+
     /// Regression: a request whose limit came in the same instant as another timer of its task was not
     /// over when it was polled.
     #[tokio::test]

@@ -202,7 +202,7 @@ impl State {
             return now;
         }
         let (known, end) = self.awaited_by.unzip();
-        let end = end.filter(|_| runtime.is_some() && runtime == known);
+        let end = end.filter(|_| runtime == known);
         let end = end.unwrap_or(now + LAST_CLEANUPS);
         self.awaited_by = runtime.map(|runtime| (runtime, end));
         end
