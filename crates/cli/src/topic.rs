@@ -86,7 +86,7 @@ The store of the locks, for --store or LEASEHOLD_STORE:
       or begins with ~/ for the user's home in the user database. `leasehold help init` explains how
       root makes a store that several users share.
   redis://[USER[:PASSWORD]@]HOST[:PORT][/DB]
-      A Redis server (6.2 or later), or Valkey or KeyDB.
+      A Redis server (5.0 or later), or Valkey or KeyDB.
   rediss://...
       The same over TLS; ?ca=FILE names the certificate authority.
   redis+unix:///SOCKET, unix:///SOCKET

@@ -21,7 +21,7 @@ pub(crate) struct Faults {
 
 /// The commands that a user of the store needs. `docs/wire.md` has the complete line.
 pub(crate) const ALLOWED: &str = "+ping +eval +evalsha +get +set +del +exists +pexpire +pexpireat +pttl +time +zadd +zcard +zrange \
-    +zrangebyscore +zrank +zrem +zscore +hdel +hget +hmget +hset +mget +pubsub +publish +subscribe +unsubscribe";
+    +zrangebyscore +zrevrangebyscore +zrank +zrem +zscore +hdel +hget +hmget +hset +mget +pubsub +publish +subscribe +unsubscribe";
 
 /// Errors of servers that pass with time.
 const PASSING: [(&str, &str); 9] = [
@@ -197,8 +197,12 @@ impl Faults {
             _ if said.has("appendonly is disabled") => self.lasting(
                 "the server keeps no append-only file, without which nothing is on disk (fsync=yes): set appendonly yes there",
             ),
-            _ if said.has("without any password configured") => {
+            _ if said.has("without any password configured") || said.has("no password is set") => {
                 self.lasting("the server has no password: leave it out of the URL")
+            }
+            // Before Redis 6.0.
+            _ if said.has("wrong number of arguments for 'auth'") => {
+                self.lasting("the server is too old to have users: leave the user out of the URL")
             }
             _ if said.has("unknown command") => {
                 self.lasting(format_args!("the server lacks a command that the store needs: {said}"))
@@ -279,7 +283,8 @@ impl ServerMessage {
         let untold = || text.contains(": WRONGTYPE ").then_some("WRONGTYPE");
         let denied = ["The user executing the script can't", "ACL failure in script"];
         let unnamed = || denied.iter().any(|words| text.contains(words)).then_some("NOPERM");
-        let refused = || text.contains("invalid username-password pair").then_some("WRONGPASS");
+        let wrong = ["invalid username-password pair", "invalid password"];
+        let refused = || wrong.iter().any(|words| text.contains(words)).then_some("WRONGPASS");
         let code =
             first.or_else(within).or_else(untold).or_else(unnamed).or_else(refused).unwrap_or_default();
         Self { code, text }

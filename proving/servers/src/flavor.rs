@@ -12,6 +12,8 @@ use std::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Flavor {
+    /// Redis 5.0, the oldest line that works.
+    Redis50,
     /// Redis 6.2, the oldest line that is still widely run.
     Redis62,
     /// Redis 7.0 as built by Debian: the only one here that supports TLS.
@@ -23,12 +25,17 @@ pub enum Flavor {
 }
 
 impl Flavor {
-    /// Every flavor, oldest first.
+    /// Every flavor with users and RESP3, oldest first.
     pub const ALL: [Self; 4] = [Self::Redis62, Self::Redis70, Self::Redis82, Self::Valkey91];
+
+    /// Every flavor that `cargo xtask servers` downloads.
+    pub const DOWNLOADED: [Self; 5] =
+        [Self::Redis50, Self::Redis62, Self::Redis70, Self::Redis82, Self::Valkey91];
 
     /// The name in messages, and of its directory in `target/servers`: `redis-6.2`.
     pub fn name(self) -> &'static str {
         match self {
+            Self::Redis50 => "redis-5.0",
             Self::Redis62 => "redis-6.2",
             Self::Redis70 => "redis-7.0",
             Self::Redis82 => "redis-8.2",

@@ -23,7 +23,7 @@ pub(super) fn provide() -> Result<(), String> {
 
 fn fetch(from: Wheel) -> Result<(), String> {
     install(&format!("PostgreSQL {}", from.version), &from.home(), |workshop| {
-        let made = wheel::unpack(from.requirement, workshop)?;
+        let made = wheel::unpack(from.requirement, &wheel::PYTHON, workshop)?;
         let programs = from.programs_in(&made);
         for program in ["initdb", "postgres", "psql", "pg_basebackup"] {
             files::make_executable(&programs.join(program))?;

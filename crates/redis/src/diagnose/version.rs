@@ -6,20 +6,20 @@ use super::diagnosis_run::Setting;
 use super::facts::Info;
 
 /// The oldest version that the scripts are tested on.
-const OLDEST: (u64, u64) = (6, 2);
+const OLDEST: (u64, u64) = (5, 0);
 
 pub(super) fn judge(setting: &Setting, info: &Info) -> Finding {
     let valkey = info.text("valkey_version");
     let Some(version) = valkey.or_else(|| info.text("redis_version")) else {
         let what = "not checked: the version (INFO has none)";
         let finding =
-            setting.finding(Severity::Unknown, "version", what, "older servers than 6.2 are not tested");
+            setting.finding(Severity::Unknown, "version", what, "older servers than 5.0 are not tested");
         return finding.advice("name the server itself, and no proxy");
     };
     let name = if valkey.is_some() { "Valkey" } else { "Redis" };
     let number = numbered(version);
     if number < OLDEST {
-        let what = format!("{name} {version}: Leasehold is tested on 6.2 and later");
+        let what = format!("{name} {version}: Leasehold is tested on 5.0 and later");
         let finding = setting.finding(Severity::Warning, "version", what, "scripts may fail there");
         return finding.advice("use a later version");
     }
@@ -40,7 +40,7 @@ mod tests {
     fn versions_are_recognised_by_name_and_number() {
         let setting = Setting::of_one_server();
         let judged = |info: &str| judge(&setting, &Info::read(info));
-        assert_eq!(judged("redis_version:6.0.16").severity, Severity::Warning);
+        assert_eq!(judged("redis_version:4.0.14").severity, Severity::Warning);
         let valkey = judged("redis_version:7.2.4\nvalkey_version:9.1.0");
         assert!(valkey.what.contains("Valkey 9.1.0"), "{valkey}");
         assert!(judged("redis_version:6.2.0").what.contains("no WAITAOF"));

@@ -27,7 +27,7 @@ local function make_shares()
   local function others_last(s)
     local shares = s.shares
     if not shares.last then
-      local found = redis.call('ZRANGE', s.holders_key, whole(ENDS_MAX), '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, 2, 'WITHSCORES')
+      local found = redis.call('ZREVRANGEBYSCORE', s.holders_key, whole(ENDS_MAX), '-inf', 'WITHSCORES', 'LIMIT', 0, 2)
       shares.last = tonumber(found[found[1] == me and 4 or 2]) or 0
     end
     return shares.last
@@ -85,7 +85,7 @@ local function make_shares()
   -- Gives a holder a share of the key until this time, unless it has a longer one.
   local function share_out(s, digits, want, ends, channel, tail)
     if not s.value then
-      s.value, s.shared, s.how, s.void = want.marker, true, { 'PX', SHARES_KEPT }, s.void or s.beside ~= 0
+      s.value, s.shared, s.changed, s.lasts, s.void = want.marker, true, true, SHARES_KEPT, s.void or s.beside ~= 0
       s.shares = { sum = 0, put = {}, gone = {}, last = 0 }
     end
     others_last(s)

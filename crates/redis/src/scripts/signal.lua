@@ -28,7 +28,7 @@ local written = finish
 local function finish(all, answer)
   local answered = written(all, answer)
   for n, s in ipairs(all) do
-    if s.how and not s.value and sleepers[n] ~= s.key then wake(sleepers[n]) end
+    if s.changed and not s.value and sleepers[n] ~= s.key then wake(sleepers[n]) end
   end
   return answered
 end

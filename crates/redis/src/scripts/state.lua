@@ -93,21 +93,21 @@ end
 
 local function is_awaited(s) return string.sub(s.value, 4, 4) == '+' end
 
--- Composes the value of the lease.
+-- Composes the value of the lease. Its end stays.
 local function compose(s, awaited)
   s.value = 'lh1' .. (awaited and '+' or '-') .. s.owner .. (s.number and '.' .. s.number or '') .. s.tail
-  s.how = s.how or { 'KEEPTTL' }
+  s.changed = true
 end
 
 -- Sets the holder of the key, and its fence (nil: none yet).
 local function own(s, holder, number, tail, ms, awaited)
-  s.owner, s.number, s.tail, s.left, s.how = holder, number, tail, ms, { 'PX', ms }
+  s.owner, s.number, s.tail, s.left, s.lasts = holder, number, tail, ms, ms
   compose(s, awaited)
 end
 
 -- Makes the key free.
 local function free(s)
-  s.value, s.owner, s.number, s.shared, s.left, s.how = false, nil, nil, nil, nil, {}
+  s.value, s.owner, s.number, s.shared, s.left, s.changed = false, nil, nil, nil, nil, true
 end
 
 -- Marks the key as waited for, so that its holder must release it by a script. A value that is not

@@ -148,8 +148,12 @@ local function finish(all, answer, kept)
       redis.call('ZREM', s.holders_key, unpack(s.shares.gone))
       redis.call('HDEL', s.shares_key, unpack(s.shares.gone))
     end
-    if s.how then
-      if s.value then redis.call('SET', s.key, s.value, unpack(s.how)) else redis.call('DEL', s.key) end
+    if s.changed and s.value then
+      -- Servers before 6.0 have no KEEPTTL.
+      local ms = s.lasts or redis.call('PTTL', s.key)
+      if ms < 0 then redis.call('SET', s.key, s.value) else redis.call('SET', s.key, s.value, 'PX', math.max(ms, 1)) end
+    elseif s.changed then
+      redis.call('DEL', s.key)
     end
     if s.shares then shares().write(s) end
     if s.queue then write_queue(s, kept) end

@@ -18,7 +18,7 @@ use crate::world::{
 
 /// The line of `docs/wire.md`; a test checks that the page has it.
 pub(crate) const MINIMAL: &str = "on >secret resetkeys ~app:* ~leasehold:*}app:* resetchannels &leasehold:* -@all +ping +eval +evalsha \
-    +get +set +del +exists +pexpire +pexpireat +pttl +time +zadd +zcard +zrange +zrangebyscore +zrank +zrem +zscore +hdel \
+    +get +set +del +exists +pexpire +pexpireat +pttl +time +zadd +zcard +zrange +zrangebyscore +zrevrangebyscore +zrank +zrem +zscore +hdel \
     +hget +hmget +hset +mget +pubsub +publish +subscribe +unsubscribe";
 
 const OF_A_MEMBER: &str = "~leasehold:member +info";
@@ -184,6 +184,23 @@ async fn a_wrong_password_and_a_missing_one_are_lasting() {
         lasting(store(&format!("redis://:wr0ng@127.0.0.1:{port}")).open().await, &["password"]);
         lasting(store(&format!("redis://:right@127.0.0.1:{port}/9999")).open().await, &["database"]);
     }
+}
+
+/// It has only one password, and other words for what is wrong with it. It does not know RESP3.
+#[tokio::test]
+async fn redis_5_0_says_what_is_wrong_with_a_login() {
+    let server = Server::setup(Flavor::Redis50).password("right").start();
+    let at = |login: &str, rest: &str| store(&format!("redis://{login}127.0.0.1:{}{rest}", server.port()));
+    lasting(at(":wr0ng@", "").open().await, &["refuses", "password"]);
+    lasting(at("", "").open().await, &["password", "URL"]);
+    lasting(at("lock:right@", "").open().await, &["too old to have users"]);
+    lasting(at(":right@", "?protocol=resp3").open().await, &["unknown command", "HELLO"]);
+    let right = at(":right@", "");
+    granted(grant(&right, &attempt(&["k"])).await);
+
+    let open = Server::start(Flavor::Redis50);
+    let needless = store(&format!("redis://:pw@127.0.0.1:{}", open.port()));
+    lasting(needless.open().await, &["has no password"]);
 }
 
 /// The further permissions under sentinels, and where replicas must confirm.

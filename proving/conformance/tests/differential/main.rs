@@ -23,6 +23,7 @@ use crate::subject::Subject;
 const HISTORIES: u64 = 500;
 
 servers::tests! {
+    fn redis_5_0_agrees_with_the_one_semantics() = agrees(Flavor::Redis50, 5);
     fn redis_6_2_agrees_with_the_one_semantics() = agrees(Flavor::Redis62, 0);
     fn redis_7_0_agrees_with_the_one_semantics() = agrees(Flavor::Redis70, 1);
     fn redis_8_2_agrees_with_the_one_semantics() = agrees(Flavor::Redis82, 2);

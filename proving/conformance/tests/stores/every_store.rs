@@ -13,6 +13,7 @@ conformance::every_check! { of all:
     quorum_of_memory: Target::quorum_of_memory();
     quorum_of_redis: quorum_of_redis();
     file: Target::file();
+    redis_5_0: Target::redis(Flavor::Redis50, "resp2");
     redis_6_2: Target::redis(Flavor::Redis62, "resp2");
     redis_7_0: Target::redis(Flavor::Redis70, "resp3");
     redis_8_2: Target::redis(Flavor::Redis82, "resp2");
@@ -51,6 +52,7 @@ mod transferred {
         quorum_of_memory: Target::quorum_of_memory();
         quorum_of_redis: quorum_of_redis();
         file: Target::file();
+        redis_5_0: Target::redis(Flavor::Redis50, "resp2");
         redis_6_2: Target::redis(Flavor::Redis62, "resp2");
         redis_7_0: Target::redis(Flavor::Redis70, "resp3");
         valkey_9_1: Target::redis(Flavor::Valkey91, "resp3");

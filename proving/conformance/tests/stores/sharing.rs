@@ -14,6 +14,7 @@ mod readers {
         quorum_of_memory: Target::quorum_of_memory();
         quorum_of_redis: quorum_of_redis();
         file: Target::file();
+        redis_5_0: Target::redis(Flavor::Redis50, "resp2");
         redis_6_2: Target::redis(Flavor::Redis62, "resp2");
         redis_7_0: Target::redis(Flavor::Redis70, "resp3");
         redis_8_2: Target::redis(Flavor::Redis82, "resp2");
@@ -28,6 +29,7 @@ mod permits {
     conformance::every_check! { of permits:
         memory: Target::memory();
         file: Target::file();
+        redis_5_0: Target::redis(Flavor::Redis50, "resp2");
         redis_6_2: Target::redis(Flavor::Redis62, "resp2");
         redis_7_0: Target::redis(Flavor::Redis70, "resp3");
         redis_8_2: Target::redis(Flavor::Redis82, "resp2");
