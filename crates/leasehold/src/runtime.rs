@@ -311,6 +311,17 @@ mod tests {
         }
     }
 
+    #[tokio::test]
+    async fn a_runtime_that_nobody_uses_any_more_leaves_no_task() {
+        let metrics = Handle::current().metrics();
+        drop((0..10).map(|_| TokioRuntime::current()).collect::<Vec<_>>());
+        assert!(metrics.num_alive_tasks() > 0);
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(metrics.num_alive_tasks(), 0);
+    }
+
     /// Regression: a request whose limit came in the same instant as another timer of its task was not
     /// over when it was polled.
     #[tokio::test]
