@@ -502,8 +502,8 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "releases that the end of a runtime interrupts are forgotten",
         file: "crates/leasehold/src/runtime/cleanups.rs",
-        from: "self.rescue(&mut state, begin, done);",
-        to: "drop((begin, done));",
+        from: "self.rescue(&mut state, begin, done)",
+        to: "{ drop((begin, done)); None::<Arc<AtomicBool>> }",
         tests: &[(Programs, "last_releases::a_program_that_ends_leaves_no_lock_at_a_server")],
     },
     Bug {
