@@ -49,7 +49,8 @@ if not answer then
       -- A server whose memory is full does not refuse this, and so does not refuse what follows.
       redis.call('PEXPIREAT', s.key, whole(shares().last_end(s)))
     else
-      redis.call('PEXPIRE', s.key, whole(math.max(left(s), ttl)))
+      s.left = math.max(left(s), ttl)
+      redis.call('PEXPIRE', s.key, whole(s.left))
     end
     keep_fences(s.fence_key, keep)
     if admits_readers then advance(s) end

@@ -101,7 +101,7 @@ end
 
 -- Sets the holder of the key, and its fence (nil: none yet).
 local function own(s, holder, number, tail, ms, awaited)
-  s.owner, s.number, s.tail, s.left, s.lasts = holder, number, tail, ms, ms
+  s.owner, s.number, s.tail, s.left = holder, number, tail, ms
   compose(s, awaited)
 end
 

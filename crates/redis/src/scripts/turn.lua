@@ -150,8 +150,8 @@ local function finish(all, answer, kept)
     end
     if s.changed and s.value then
       -- Servers before 6.0 have no KEEPTTL.
-      local ms = s.lasts or redis.call('PTTL', s.key)
-      if ms < 0 then redis.call('SET', s.key, s.value) else redis.call('SET', s.key, s.value, 'PX', math.max(ms, 1)) end
+      local ms = s.left or redis.call('PTTL', s.key)
+      if ms == -1 then redis.call('SET', s.key, s.value) else redis.call('SET', s.key, s.value, 'PX', math.max(ms, 1)) end
     elseif s.changed then
       redis.call('DEL', s.key)
     end

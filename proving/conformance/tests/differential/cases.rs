@@ -19,10 +19,11 @@ use servers::{Flavor, Server};
 
 use crate::subject::{Subject, plain};
 
-const ALL: [fn(&mut Subject); 50] = [
+const ALL: [fn(&mut Subject); 51] = [
     a_fence_that_is_no_number_is_an_error,
     a_raised_fence_is_the_proposed_one_or_above_the_last,
     a_ttl_over_the_longest_of_the_quorum_is_an_error,
+    a_lease_ends_when_it_did_although_somebody_waits_for_it,
     a_proposed_fence_is_near_the_servers_clock,
     a_grant_that_comes_too_late_grants_nothing,
     each_claim_of_a_batch_is_judged_by_its_own_keys,
@@ -379,6 +380,20 @@ fn a_raised_fence_is_the_proposed_one_or_above_the_last(subject: &mut Subject) {
     let mut share = cmd("HGET");
     let share: String = run(subject, share.arg(side(Side::Shares, "a")).arg(Holder::from_bits(1).digits()));
     ensure!(share.starts_with(&format!("1 {} ", base + 21)), share);
+}
+
+/// Also one that an operator let have no end.
+fn a_lease_ends_when_it_did_although_somebody_waits_for_it(subject: &mut Subject) {
+    for (name, has_end) in [("a", true), ("b", false)] {
+        ensure!(granted(subject, &[&by(1, name)])[0].is_some());
+        if !has_end {
+            run::<()>(subject, cmd("PERSIST").arg(name));
+        }
+        let before: i64 = run(subject, cmd("PTTL").arg(name));
+        is_answered(subject, &waits(&by(2, name)), 7);
+        let after: i64 = run(subject, cmd("PTTL").arg(name));
+        ensure!((after == -1) != has_end && after <= before && before - after < 60_000, (before, after));
+    }
 }
 
 fn a_ttl_over_the_longest_of_the_quorum_is_an_error(subject: &mut Subject) {
