@@ -204,9 +204,11 @@ impl Faults {
             _ if said.has("wrong number of arguments for 'auth'") => {
                 self.lasting("the server is too old to have users: leave the user out of the URL")
             }
-            _ if said.has("unknown command") => {
-                self.lasting(format_args!("the server lacks a command that the store needs: {said}"))
-            }
+            _ if said.lacks_a_command() => self.lasting(format_args!(
+                "the server lacks a command that the store needs: undo what renames it there, or name the server itself and no \
+                 proxy ({said})"
+            )),
+            _ if said.has(BEFORE_5) => self.lasting("the server is older than Redis 5.0: use a later one"),
             _ if said.is_of_a_script() => {
                 self.lasting(format_args!("something next to the key is not ours: {REMEDY} ({said})"))
             }
@@ -226,8 +228,11 @@ pub(crate) fn leads_astray(error: &ServerError) -> bool {
 /// lacks it. Other keys and channels may be allowed to the user.
 pub(crate) fn is_denied(error: &ServerError) -> bool {
     let said = ServerMessage::of(error);
-    said.code == "NOPERM" && !said.has("access") || said.has("unknown command")
+    said.code == "NOPERM" && !said.has("access") || said.lacks_a_command()
 }
+
+/// What a server before Redis 5.0 says of a script that reads the time and then writes.
+const BEFORE_5: &str = "not allowed after non deterministic commands";
 
 /// The remedy for a script that failed on the data that it found.
 const REMEDY: &str = "find out who wrote there, and delete it";
@@ -303,8 +308,15 @@ impl ServerMessage {
     /// no server accepts. Errors that pass with time, or that come from an operator's action on the
     /// script, do not count.
     fn is_of_a_script(&self) -> bool {
-        let by_others = ["Script killed", "non local key", "unknown command", "NOSCRIPT"];
-        self.code.is_empty() && self.has("user_script:") && !by_others.iter().any(|words| self.has(words))
+        let by_others = ["Script killed", "non local key", "NOSCRIPT", BEFORE_5];
+        let is_by_others = self.lacks_a_command() || by_others.iter().any(|words| self.has(words));
+        self.code.is_empty() && self.has("user_script:") && !is_by_others
+    }
+
+    /// Returns true if the server does not know a command, or a script calls one of that kind.
+    fn lacks_a_command(&self) -> bool {
+        let text = self.text.to_ascii_lowercase();
+        text.contains("unknown command") || text.contains("unknown redis command")
     }
 
     /// The permission that an operator must add.
@@ -378,6 +390,12 @@ mod tests {
 
     #[test]
     fn an_error_that_an_operator_must_fix_is_lasting_and_names_the_remedy() {
+        is(
+            "ERR Error running script (call to f_01ab): @user_script:7: @user_script: 7: Write commands not allowed after non \
+             deterministic commands. Call redis.replicate_commands() at the start of your script",
+            Lasting,
+            &["older than Redis 5.0"],
+        );
         is("NOAUTH Authentication required.", Lasting, &["password", "URL"]);
         is("WRONGPASS invalid username-password pair or user is disabled.", Lasting, &["user app"]);
         is("NOPERM User app has no permissions to run the 'eval' command", Lasting, &["user app", "+eval"]);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::slice::from_ref;
 use std::time::Duration;
 
-use leasehold_core::{GrantAnswer, HoldAnswer, MarkStore as _, Store, Ttl};
+use leasehold_core::{GrantAnswer, HoldAnswer, MarkStore as _, Store, Ttl, WaitMode};
 use leasehold_redis::RedisStore;
 use servers::{Flavor, Server};
 
@@ -75,6 +75,20 @@ async fn a_replica_refuses_in_passing(server: &Server, store: &RedisStore) {
     passing(store.release(&ours).await, &["replica"]);
     server.text(&["REPLICAOF", "NO", "ONE"]);
     store.give_up(&ours).await.unwrap();
+}
+
+/// Regression: the remedy was to delete what somebody else had written next to the key.
+#[tokio::test]
+async fn a_server_on_which_a_command_of_the_scripts_is_renamed_says_so() {
+    for flavor in Flavor::DOWNLOADED {
+        let server = Server::setup(flavor).arg("rename-command", "ZADD OTHER").start();
+        let store = store(&server.url());
+        let ours = attempt(&["k"]);
+        granted(grant(&store, &ours).await);
+        let waits = store.grant(&attempt(&["k"]), WaitMode::Wait { queue_limit: None }).await;
+        lasting(waits, &["lacks a command", "renames"]);
+        assert_eq!(store.release(&ours).await, Ok(HoldAnswer::Done), "{flavor}");
+    }
 }
 
 #[tokio::test]
