@@ -18,8 +18,10 @@ const LONG_PACKAGES: [&str; 4] = ["bench", "bench-compare", "faults", "interop"]
 /// Parts of the names of tests that run only with `--all`: the same lists on further servers and
 /// topologies, every mutant of the scripts, and the long form of what has a short one. Redis 7.0
 /// and Valkey 9.1, a cluster of each and a quorum are tested every day.
-const LONG_TESTS: [&str; 9] = [
+const LONG_TESTS: [&str; 11] = [
     "redis_5_0",
+    "cluster_5_0",
+    "_on_5_0",
     "redis_6_2",
     "redis_8_2",
     "cluster_6_2",

@@ -115,6 +115,11 @@ async fn slots_move_under_load(flavor: Flavor) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn moving_slots_under_load_cause_no_error_on_5_0() {
+    slots_move_under_load(Flavor::Redis50).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn moving_slots_under_load_cause_no_error_on_6_2() {
     slots_move_under_load(Flavor::Redis62).await;
 }
@@ -347,6 +352,11 @@ async fn a_master_dies(flavor: Flavor) {
     }
     eprintln!("{flavor}: {waited:?} after the promotion; the longest wait {:?}", longest.lock().unwrap());
     assert!(waited < 3 * SECOND, "{flavor}: {waited:?} after the promotion");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_in_its_masters_place_is_found_on_5_0() {
+    a_master_dies(Flavor::Redis50).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

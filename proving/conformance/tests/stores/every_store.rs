@@ -17,6 +17,7 @@ conformance::every_check! { of all:
     redis_6_2: Target::redis(Flavor::Redis62, "resp2");
     redis_7_0: Target::redis(Flavor::Redis70, "resp3");
     redis_8_2: Target::redis(Flavor::Redis82, "resp2");
+    cluster_5_0: Target::cluster(Flavor::Redis50, "resp2");
     cluster_6_2: Target::cluster(Flavor::Redis62, "resp2");
     cluster_7_0: Target::cluster(Flavor::Redis70, "resp3");
     cluster_9_1: Target::cluster(Flavor::Valkey91, "resp3");
