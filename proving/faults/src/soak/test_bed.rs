@@ -13,9 +13,10 @@ mod leftovers;
 mod strike;
 
 /// The topologies, by the names that `--only` takes.
-pub(crate) const NAMES: [&str; 11] = [
+pub(crate) const NAMES: [&str; 12] = [
     "memory",
     "file",
+    "redis-5.0",
     "redis-6.2",
     "redis-7.0",
     "redis-7.0-resp2",
@@ -104,7 +105,7 @@ impl TestBed {
             }
             "quorum" => {
                 let count = if dice.random() { 3 } else { 5 };
-                let flavor = |dice: &mut StdRng| *Flavor::ALL.choose(dice).expect("some");
+                let flavor = |dice: &mut StdRng| *Flavor::DOWNLOADED.choose(dice).expect("some");
                 let members: Vec<_> = (0..count).map(|_| Member::start(flavor(dice), false)).collect();
                 let urls: Vec<_> = members.iter().map(|member| member.way.url()).collect();
                 (StoreUnderTest::Quorum(members), vec![urls.join(" ")])
@@ -119,7 +120,7 @@ impl TestBed {
                 let older_protocol = single.strip_suffix("-resp2");
                 let parameters = if older_protocol.is_some() { "?protocol=resp2" } else { "" };
                 let named = |flavor: &Flavor| flavor.name() == older_protocol.unwrap_or(single);
-                let flavor = Flavor::ALL.into_iter().find(named).expect("a topology has a name");
+                let flavor = Flavor::DOWNLOADED.into_iter().find(named).expect("a topology has a name");
                 let member = Member::start(flavor, dice.random());
                 // The network fails for half of the workers only.
                 let urls = [member.server.url(), member.way.url()].map(|url| url + parameters);
