@@ -121,5 +121,6 @@ async fn a_grant_that_the_pooler_gave_up_is_released_also_if_the_server_serves_i
         sessions(&db, "true").await.iter().all(|session| !stopped.contains(session))
     })
     .await;
-    assert!(!process(&server.url(), SECOND).await.mutex("k").is_locked().await.unwrap());
+    let observer = process(&format!("{}?call-limit=5s", server.url()), 60 * SECOND).await;
+    assert!(!observer.mutex("k").is_locked().await.unwrap());
 }
