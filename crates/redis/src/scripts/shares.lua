@@ -85,7 +85,8 @@ local function make_shares()
   -- Gives a holder a share of the key until this time, unless it has a longer one.
   local function share_out(s, digits, want, ends, channel, tail)
     if not s.value then
-      s.value, s.shared, s.changed, s.left, s.void = want.marker, true, true, SHARES_KEPT, s.void or s.beside ~= 0
+      s.value, s.shared, s.changed = want.marker, true, true
+      s.left, s.void = SHARES_KEPT, s.void or s.beside ~= 0
       s.shares = { sum = 0, put = {}, gone = {}, last = 0 }
     end
     others_last(s)
