@@ -81,6 +81,11 @@ impl Lease {
         Self { end: sent + ttl.duration().saturating_sub(drift.of(ttl)) }
     }
 
+    /// When the request was sent from which this lease of `ttl` was counted.
+    pub(crate) fn sent(self, ttl: Ttl, drift: Drift) -> Instant {
+        self.end + drift.of(ttl) - ttl.duration()
+    }
+
     /// The same lease, but ending at `limit` at the latest.
     #[must_use]
     pub fn ending_by(self, limit: Instant) -> Self {

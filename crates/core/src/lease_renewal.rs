@@ -111,7 +111,7 @@ enum Downgrade {
 }
 
 impl LeaseRenewal {
-    /// Starts keeping a lease that was granted now.
+    /// Starts keeping a lease whose grant was answered now.
     #[must_use]
     pub fn new(now: Instant, lease: Lease, ttl: Ttl, drift: Drift, renewal: Renewal) -> Self {
         let renewal = match renewal {
@@ -124,7 +124,7 @@ impl LeaseRenewal {
             ttl,
             drift,
             renewal,
-            confirmed: now,
+            confirmed: lease.sent(ttl, drift),
             unclaimed: None,
             asking: None,
             doubt: None,

@@ -67,6 +67,19 @@ fn a_lease_is_renewed_when_a_third_of_it_is_gone() {
     assert_eq!(machine.next(START + 5 * SECOND), RenewalStep::WaitUntil(START + 6 * SECOND));
 }
 
+/// Regression: the third was counted from the answer, so a lease whose grant was answered late ended
+/// without one renewal.
+#[test]
+fn the_first_renewal_is_due_a_third_of_the_lease_after_the_grant_was_sent() {
+    let drift = Drift::BETWEEN_MACHINES;
+    let lease = Lease::counted_from(START, ttl(), drift);
+    let granted = |at| LeaseRenewal::new(at, lease, ttl(), drift, Renewal::Automatic);
+    let mut soon = granted(START + SECOND);
+    assert_eq!(soon.next(START + SECOND), RenewalStep::WaitUntil(START + 3 * SECOND));
+    let mut late = granted(START + 8 * SECOND);
+    assert_eq!(late.next(START + 8 * SECOND), RenewalStep::Renew(ttl()));
+}
+
 /// A lease of two seconds from START, where nine seconds were requested.
 fn handed(renewal: Renewal) -> LeaseRenewal {
     let lasts = Ttl::new(2 * SECOND).unwrap();
