@@ -139,14 +139,14 @@ impl StoreHandle {
     /// Releases a holding in the background in the same way, and reports the result.
     pub(crate) fn give_back(&self, holding: &Arc<Holding>, held_for: Duration) {
         let (report, of) = (self.report.clone(), holding.clone());
-        self.undo(holding.attempt.clone(), move |done| {
+        self.undo(holding.left(self.runtime.now()), move |done| {
             report.tell(|| of.was_given_back(held_for, done));
         });
     }
 
-    /// The same for a holding that was transferred, which the store did not confirm. First nothing
-    /// of the holder is left, so that no late request can make its successor a holder; then nothing
-    /// of the successor.
+    /// The same for a holding that was transferred, for the TTL of the successor's attempt, which the
+    /// store did not confirm. First nothing of the holder is left, so that no late request can make
+    /// its successor a holder; then nothing of the successor.
     pub(crate) fn give_back_with_successor(
         self: &Arc<Self>,
         holding: &Arc<Holding>,
@@ -154,7 +154,8 @@ impl StoreHandle {
         successor: Attempt,
     ) {
         let (handle, of) = (self.clone(), holding.clone());
-        self.undo(holding.attempt.clone(), move |done| {
+        let left = holding.left(self.runtime.now());
+        self.undo(left.with_ttl(left.ttl.max(successor.ttl)), move |done| {
             handle.report.tell(|| of.was_given_back(held_for, done));
             handle.give_up(successor.clone());
         });

@@ -63,10 +63,15 @@ impl Guard {
         let attempt = holding.request(ttl);
         let successor =
             Successor { holder: Holder::from_bits(handle.runtime.random()), label: attempt.label.clone() };
-        let pending =
-            PendingTransfer { handle: &handle, holding: &holding, held_for, successor: Some(&successor) };
+        let pending = PendingTransfer {
+            handle: &handle,
+            holding: &holding,
+            held_for,
+            within: ttl,
+            successor: Some(&successor),
+        };
         match succeed(&handle, &attempt, &successor, until).await? {
-            Succeeded::At(_) => Ok(pending.done(ttl)),
+            Succeeded::At(_) => Ok(pending.done()),
             Succeeded::NotHeld(loss) => Err(pending.lost(loss)),
         }
     }
@@ -89,7 +94,8 @@ impl Locks {
     /// # Cancel safety
     ///
     /// If the future is dropped, the lock may have been adopted; then it is released in the
-    /// background. If the store is unreachable, it expires with its TTL.
+    /// background. If the store is unreachable for longer than the TTL of these locks, the lock
+    /// expires at the end of that TTL, or of the time for its adoption if that is later.
     pub async fn adopt(&self, token: &TransferToken) -> Result<Guard, TransferError> {
         let (ttl, label) = self.defaults().checked()?;
         let handle = self.handle();

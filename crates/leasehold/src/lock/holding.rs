@@ -53,6 +53,14 @@ impl Holding {
         if self.reads.load(Ordering::Acquire) { attempt.reading() } else { attempt }
     }
 
+    /// The attempt for a release in the background: its TTL is at least the time that is left, for
+    /// which the release is worth retrying.
+    pub(crate) fn left(&self, now: Instant) -> Attempt {
+        let Attempt { ttl, .. } = self.attempt;
+        let left = Ttl::new(self.end().saturating_since(now));
+        self.attempt.with_ttl(left.map_or(ttl, |left| left.max(ttl)))
+    }
+
     /// Publishes the current end of the lease. Returns true if it changed: then it has to be
     /// [announced](Self::announce).
     pub(crate) fn believe(&self, lease: Lease) -> bool {

@@ -302,7 +302,7 @@ impl GuardRegistry {
         self.changed.notify_one();
     }
 
-    /// Declares all guards lost; returns their attempts.
+    /// Declares all guards lost; returns their attempts, for the releases.
     pub(crate) fn abandon(&self, now: Instant) -> Vec<Attempt> {
         let reason = self.closed_because().unwrap_or_else(|| "closed".into());
         let mut state = self.state();
@@ -310,7 +310,7 @@ impl GuardRegistry {
         let State { guards, untold, .. } = &mut *state;
         for entry in guards.values_mut() {
             if entry.holding.loss().is_none() {
-                attempts.push(entry.holding.attempt.clone());
+                attempts.push(entry.holding.left(now));
             }
             entry.machine.handle_close(reason.clone());
             self.attention(&entry.holding, &mut entry.machine, now, untold);

@@ -15,17 +15,19 @@ pub(super) struct PendingTransfer<'a> {
     pub(super) handle: &'a Arc<StoreHandle>,
     pub(super) holding: &'a Arc<Holding>,
     pub(super) held_for: Duration,
+    /// How long the store keeps the lock for the successor.
+    pub(super) within: Ttl,
     pub(super) successor: Option<&'a Successor>,
 }
 
 impl PendingTransfer<'_> {
-    pub(super) fn done(mut self, ttl: Ttl) -> TransferToken {
+    pub(super) fn done(mut self) -> TransferToken {
         let Some(successor) = self.successor.take() else { unreachable!("taken only below") };
         let Holding { attempt, fence, .. } = &**self.holding;
         self.handle.report.tell(|| self.holding.was_transferred(self.held_for));
         // This releases the key at the members of a quorum that have not recorded the successor.
         self.handle.give_up(attempt.clone());
-        TransferToken::new(self.holding.request(ttl).claim, successor.holder, *fence)
+        TransferToken::new(self.holding.request(self.within).claim, successor.holder, *fence)
     }
 
     pub(super) fn lost(mut self, loss: Loss) -> TransferError {
@@ -40,7 +42,7 @@ impl PendingTransfer<'_> {
 impl Drop for PendingTransfer<'_> {
     fn drop(&mut self) {
         if let Some(successor) = self.successor {
-            let successor = self.holding.attempt.by(successor.holder);
+            let successor = self.holding.attempt.by(successor.holder).with_ttl(self.within);
             self.handle.give_back_with_successor(self.holding, self.held_for, successor);
         }
     }

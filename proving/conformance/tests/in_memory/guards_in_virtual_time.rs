@@ -62,6 +62,26 @@ async fn nothing_runs_on_when_locks_and_guards_are_gone() {
     assert_eq!(Arc::strong_count(&memory), 1);
 }
 
+/// Regression: its release was retried only for the TTL with which it was requested.
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_was_renewed_for_longer_is_released_after_a_longer_outage() {
+    const HOUR: Duration = Duration::from_secs(3600);
+    for is_closed in [false, true] {
+        let (world, guard) = holding().await;
+        guard.renew(HOUR).await.unwrap();
+        world.store.set(CallFate::Lost);
+        if is_closed {
+            world.locks.close(Duration::ZERO).await.unwrap_err();
+        } else {
+            drop(guard);
+        }
+        sleep(HOUR / 2).await;
+        world.store.set(CallFate::Fair);
+        sleep(TTL).await;
+        assert!(world.memory.dump().locks.is_empty(), "{is_closed}");
+    }
+}
+
 /// The notice of the break arrives before the answer to the grant, and might be about an earlier
 /// lease: the store is asked.
 #[tokio::test(start_paused = true)]

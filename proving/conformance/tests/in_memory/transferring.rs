@@ -107,9 +107,12 @@ async fn a_transfer_and_an_adoption_that_are_dropped_leave_nothing() {
     giver.outage(Outage::AnswersLost);
     let transferring = tokio::spawn(guard.transfer(3600 * SECOND));
     world.advance(SECOND).await;
+    // The store keeps it for longer than this outage lasts.
+    giver.outage(Outage::Down);
     transferring.abort();
+    world.advance(10 * TTL).await;
     giver.heal();
-    world.advance(2 * SECOND).await;
+    world.advance(2 * TTL).await;
     assert_eq!(holders(&world).await, []);
 
     let token = giver.locks().mutex("k").lock().await.unwrap().transfer(3600 * SECOND).await.unwrap();
