@@ -293,8 +293,10 @@ impl Acquire {
             return self.over(self.silent());
         }
         if self.deadline.is_some_and(|end| now >= end) {
-            // A caller whose time ran out without an answer waited for the store, not for a holder.
-            let outcome = if self.held_by.is_some() { self.busy() } else { self.silent() };
+            // A caller whose time ran out while the store failed, or without an answer, waited for
+            // the store, not for a holder.
+            let waited_for_holder = self.held_by.is_some() && !self.fails();
+            let outcome = if waited_for_holder { self.busy() } else { self.silent() };
             return self.over(outcome);
         }
         let limit = [self.deadline, outage].into_iter().flatten().min();
@@ -347,6 +349,11 @@ impl Acquire {
         Outcome::Busy { held_by: self.held_by.as_deref().cloned(), before: self.before() }
     }
 
+    /// Returns true if the store has failed since its last answer.
+    fn fails(&self) -> bool {
+        self.silence.as_ref().is_some_and(|silence| silence.last.is_some())
+    }
+
     fn silent(&self) -> Outcome {
         let last = self.silence.as_ref().and_then(|silence| silence.last.as_deref());
         Outcome::Silent { fault: last.cloned() }
@@ -365,7 +372,7 @@ impl Hash for Acquire {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let outage = self.silence.as_ref().map(|silence| silence.since + self.outage_limit);
         (self.ttl, self.drift, self.retries_left, self.deadline, &self.state, outage).hash(state);
-        (self.held_by.is_some(), self.before.is_some()).hash(state);
+        (self.held_by.is_some(), self.before.is_some(), self.fails()).hash(state);
     }
 }
 

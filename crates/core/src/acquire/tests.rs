@@ -235,6 +235,22 @@ fn a_waiter_gives_up_at_its_deadline_and_reports_its_position() {
     assert_eq!(machine.next(START + 5 * SECOND), Step::Done(outcome));
 }
 
+/// Regression: the holder that an answer had named before the outage was reported as if it still held.
+#[test]
+fn a_wait_that_ends_while_the_store_fails_is_an_outage_and_not_contention() {
+    let mut machine = acquire(Some(5 * SECOND));
+    ask(&mut machine, START, queued(3));
+    machine.handle_wake(START + SECOND, Wake::AskAgain);
+    fail(&mut machine, START + SECOND, passing());
+    let mut healed = machine.clone();
+    assert_eq!(machine.next(START + 5 * SECOND), Step::Done(Outcome::Silent { fault: Some(passing()) }));
+
+    rests(&mut healed, START + SECOND);
+    ask(&mut healed, START + 4 * SECOND, queued(2));
+    let outcome = Outcome::Busy { held_by: Some(held_for(SECOND)), before: Some(2) };
+    assert_eq!(healed.next(START + 5 * SECOND), Step::Done(outcome));
+}
+
 #[test]
 fn a_hand_over_is_a_grant_of_a_window_counted_from_when_it_began() {
     let mut machine = acquire(None);
