@@ -200,6 +200,8 @@ impl Client {
         let Some(PushMessage { holder, mut event, nonce }) = read_push(payload) else { return };
         match &mut event {
             PushEvent::Broken => return self.shared.notice_bus.say(&Notice::Broken { holder }),
+            // Nothing proves it, also to a waiter that cannot be told anything.
+            PushEvent::Granted { .. } if nonce.is_none() => event = PushEvent::AskAgain,
             PushEvent::Granted { lasts, .. } => *lasts = lasts.up_to(self.window()),
             PushEvent::First { .. } | PushEvent::AskAgain => {}
         }

@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use leasehold_core::{HoldAnswer, Store, WaitMode, Wake};
+use leasehold_core::{HoldAnswer, InspectStore, Store, WaitMode, Wake};
 use servers::{Connection, Flavor, Reply, Server};
 
 use crate::login::MINIMAL;
-use crate::queue::{BOTH, lock, waits};
+use crate::queue::{BOTH, lock, until, waits};
 use crate::world::{as_user, attempt, granted, store, value};
 
 const END: &str = "leasehold:end";
@@ -150,6 +150,25 @@ async fn a_user_that_may_publish_but_not_read_the_key_cannot_forge_a_grant() {
             lock(&third.0, &third.1).await;
             assert_eq!(third.0.release(&third.1).await, Ok(HoldAnswer::Done));
         }
+    }
+}
+
+/// Regression: nothing proved its grant, and it accepted one that had no proof either.
+#[tokio::test]
+async fn a_waiter_that_may_not_subscribe_believes_no_published_grant() {
+    let may_hear_breaks = MINIMAL.replace("&leasehold:*", "&leasehold:broken");
+    for flavor in Flavor::ALL {
+        let server = Server::setup(flavor).acl_user("deaf", &may_hear_breaks).start();
+        let [held, waiting] = [(); 2].map(|()| attempt(&["app:k"]));
+        let (near, deaf) = (store(&server.url()), store(&as_user(&server, "deaf")));
+        granted(near.grant(&held, WaitMode::Try).await);
+        let _notices = deaf.notices();
+        waits(&deaf, &waiting).await;
+        let forged = format!("g {} 9007199254740991 60000", waiting.holder.digits());
+        let mut says = server.connect().unwrap();
+        let heard = || says.text(&["PUBLISH", "leasehold:broken", &forged]).unwrap() == Reply::Integer(1);
+        until("it hears of breaks", Duration::from_secs(5), heard).await;
+        assert_eq!(deaf.woken(&waiting).await, Wake::AskAgain, "{flavor}");
     }
 }
 
