@@ -76,8 +76,10 @@ async fn make_tables(url: &str, only_print: bool) -> Result<End, Failure> {
             "only a PostgreSQL store has tables to make: the others are made when they are first used",
         ));
     }
+    // An invalid URL is a mistake of the caller, and not a refusal of the server.
+    let schema_sql = postgres::schema_sql(store.reveal())?;
     if only_print {
-        print(&postgres::schema_sql(store.reveal())?)?;
+        print(&schema_sql)?;
         return Ok(End::SUCCESS);
     }
     postgres::init(store.reveal()).await.map_err(Failure::refused)?;

@@ -162,7 +162,9 @@ impl<'a> WaitReporter<'a> {
     fn write(&mut self) {
         let Some(wait) = &self.wait else { return };
         if self.rewrites {
-            let width = tcgetwinsize(io::stderr()).map_or(80, |size| usize::from(size.ws_col.max(20)));
+            // Some terminals have no size: they report zero columns.
+            let columns = tcgetwinsize(io::stderr()).map_or(0, |size| size.ws_col);
+            let width = if columns == 0 { 80 } else { usize::from(columns.max(20)) };
             // In the last column, a terminal begins a new line.
             return say::rewrite(wait.line(self.began.elapsed(), width - 1 - say::PREFIX.len()));
         }

@@ -24,6 +24,13 @@ pub fn path_in_url(behind_colon: &str) -> Result<PathBuf, Misuse> {
     if path.is_empty() {
         return refused("file: lacks a path, as in file:/var/lib/app/leases.db");
     }
+    if path != path.trim() || path.contains(char::is_control) {
+        // It would be a second file that looks like the first in every message.
+        return refused(
+            "the path of file: has a blank at an end, or a line break or another control character: remove \
+             it (a script with Windows line ends adds one)",
+        );
+    }
     if let Some(below_home) = path.strip_prefix("~/") {
         let home = home().map_err(|reason| Misuse::Url {
             reason: format!("{reason}, so file:~ has no meaning: write an absolute path"),
@@ -86,6 +93,16 @@ mod tests {
         {
             assert!(matches!(path_in_url(text), Err(Misuse::Url { .. })), "{text}");
         }
+    }
+
+    /// Regression: it named a second file, so that two jobs did not exclude each other.
+    #[test]
+    fn a_path_with_a_blank_at_an_end_or_a_control_character_is_refused() {
+        for text in ["/x/a.db ", "/x/a.db\r", "/x/a.db\n", "/x/a.db\u{a0}", "~/a.db\t", "/x\r/a.db"] {
+            let Err(Misuse::Url { reason }) = path_in_url(text) else { panic!("{text:?} is taken") };
+            assert!(reason.contains("a blank at an end"), "{reason}");
+        }
+        assert_eq!(path_in_url("/x y/a b.db"), Ok("/x y/a b.db".into()));
     }
 
     #[test]

@@ -55,7 +55,7 @@ const WRONG: [(&[&str], &str); 42] = [
 ];
 
 /// Senseless lines of all tasks, with the error and the hint if any. `''` is an empty word.
-const WRONG_TASKS: [(&str, &str, &str); 64] = [
+const WRONG_TASKS: [(&str, &str, &str); 65] = [
     ("walk", "no task walk", ""),
     ("run k --", "no command", ""),
     ("run k", "no -- before it", "leasehold run k -- COMMAND"),
@@ -120,6 +120,7 @@ const WRONG_TASKS: [(&str, &str, &str); 64] = [
     ("init --store redis://127.0.0.1:1", "only a PostgreSQL store has tables", ""),
     ("init --store postgres://h/app somewhere", "a store URL and a directory", ""),
     ("init --print-sql", "--store", ""),
+    ("init --store postgres://u@h/app?sslmode=xx", "sslmode", ""),
 ];
 
 const LONG: &str = match str::from_utf8(&[b'k'; 2048]) {
@@ -180,6 +181,7 @@ fn a_malformed_url_is_64_on_one_line_without_its_password() {
         "/var/s3cret-pw",
         "s3cret-pw",
         "file:",
+        "file:/x/a.db\r",
         "",
     ] {
         let argument = site.finish(site.leasehold(&["run", "--store", url, "k", "--", "true"]));

@@ -34,6 +34,19 @@ fn cat_echoes_and_ends_at_ctrl_d() {
     pty.ends_with(0);
 }
 
+/// Regression: no column counted as few columns, and the line lacked the holder.
+#[test]
+fn the_line_of_a_wait_is_whole_on_a_terminal_without_a_size() {
+    let site = Site::new();
+    let mut holder = Pty::script(&site, "exec $L run k -- cat");
+    holder.types_until("held\n", "held\r\nheld\r\n");
+    let mut waiter = Pty::sized(&site, [0, 0], "bash", &["-c", "exec $L run k -- true"]);
+    waiter.wait_for("place 1 in the queue");
+    holder.types(CTRL_D);
+    holder.ends_with(0);
+    waiter.ends_with(0);
+}
+
 #[test]
 fn vim_edits_a_file_and_leaves_the_terminal_as_it_was() {
     let Some(site) = has("vim").then(Site::new) else { return };

@@ -73,7 +73,8 @@ impl Client {
                 done[nth] = Some(self.read(heard, |value| held_in(value, &attempts[nth])));
             }
         }
-        Ok(done.into_iter().map(|answer| answer.unwrap_or(Ok(HoldAnswer::Done))).collect())
+        let left_out = || Err(self.faults.passing("it left a renewal unanswered"));
+        Ok(done.into_iter().map(|answer| answer.unwrap_or_else(left_out)).collect())
     }
 
     /// Extends leases without waiters to their TTLs from now, all in one round trip. The others are
