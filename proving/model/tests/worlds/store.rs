@@ -8,7 +8,7 @@ use crate::{DOES_NOT_RISE, PASSED_OVER, TWO_BELIEVE};
 pub(crate) const LIMIT: usize = 4_000_000;
 
 const WAKE_UP_LOST: &str = "a wake-up is lost";
-pub(crate) const STILL_THERE: &str = "something is left of a client that is gone";
+const STILL_THERE: &str = "something is left of a client that is gone";
 const UNRESPONSIVE_IN_TIME: &str = "a waiter that claimed in time was marked unresponsive";
 const UNRESPONSIVE_THOUGH_ASKING: &str = "a waiter that asked again was marked unresponsive";
 

@@ -3,7 +3,7 @@
 use model::Flaw;
 use model::store::{Party, Scope, Store};
 
-use crate::store::{LIMIT, STILL_THERE};
+use crate::store::LIMIT;
 use crate::{PASSED_OVER, TWO_BELIEVE};
 
 fn a_reader_and_a_writer() -> Scope {
@@ -67,7 +67,8 @@ needed! { Store:
     #[ignore = "takes minutes"]
     permits_must_be_added_up: PermitsUncounted, three_for_two_permits().timeless() => TWO_BELIEVE;
     a_reader_whose_marker_was_deleted_must_not_come_back:
-        SharesOutliveTheMarker, two_readers_and_a_writer().only_one_slow(0).deletions(1) => STILL_THERE;
+        SharesOutliveTheMarker, two_readers_and_a_writer().only_one_slow(0).deletions(1) =>
+            "a lease that was lost is renewed";
     a_break_must_compare_the_fence:
         BreaksWhatIsThere, Scope::apart(2).breaks_of_leases(1) => "a break ends another's lease";
 }
