@@ -493,7 +493,7 @@ impl Inner {
             PushEvent::Broken => return self.notice_bus.say(&Notice::Broken { holder: told.holder }),
             // Nothing proves it, also to a waiter that cannot be told anything.
             PushEvent::Granted { .. } if number.is_some() && told.nonce.is_none() => {
-                event = PushEvent::AskAgain
+                event = PushEvent::AskAgain;
             }
             PushEvent::Granted { lasts, .. } => *lasts = lasts.up_to(self.scope.window),
             PushEvent::First { .. } | PushEvent::AskAgain => {}
