@@ -4,12 +4,13 @@ use std::future::poll_fn;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
+use futures_util::future::join_all;
 use leasehold_core::{Attempt, HoldAnswer, Store, WaitMode};
 use leasehold_redis::slot::slot_of;
 use leasehold_redis::{ClusterStore, RedisStore};
 use servers::{Cluster, Flavor, Server};
 
-use crate::queue::{give_up, ttl, until};
+use crate::queue::{give_up, scripts, ttl, until};
 use crate::world::{attempt, behind_a_proxy, grant, granted, passing, runtime, started, store, value};
 
 /// Asks while the server is silent, and gives up while it falls silent no more after so many ms: nothing
@@ -172,4 +173,29 @@ async fn a_lease_that_was_answered_is_released_once() {
     arrives(&server, &ours);
     tokio::time::sleep(Duration::from_millis(700)).await;
     assert!(value(&server, "k").is_some());
+}
+
+/// They are answered by several scripts of one batch. The release is on another connection, so it
+/// would come again if a grant still counted as unanswered.
+#[tokio::test]
+async fn leases_of_several_slots_that_were_answered_together_are_released_once() {
+    let cluster = Cluster::start(Flavor::Valkey91, 3, 0);
+    let server = cluster.owner(slot_of(b"k"));
+    let store = ClusterStore::from_url(&format!("{}?call-limit=200ms", cluster.url()), runtime()).unwrap();
+    let is_there = |name: &String| cluster.owner(slot_of(name.as_bytes())).port() == server.port();
+    let names: Vec<_> = (0..).map(|nth| format!("k{nth}")).filter(is_there).take(9).collect();
+    let ours: Vec<_> = names.iter().map(|name| attempt(&[name])).collect();
+    store.open().await.unwrap();
+    let before = scripts(server);
+    for answer in join_all(ours.iter().map(|ours| store.grant(ours, WaitMode::Try))).await {
+        granted(answer);
+    }
+    server.text(&["CLIENT", "KILL", "TYPE", "normal"]);
+    while store.grant(&attempt(&["{k}other"]), WaitMode::Try).await.is_err() {}
+    for answer in join_all(ours.iter().map(|ours| store.release(ours))).await {
+        assert_eq!(answer, Ok(HoldAnswer::Done));
+    }
+    let released = scripts(server);
+    tokio::time::sleep(Duration::from_millis(600)).await;
+    assert_eq!(scripts(server), released, "after {} scripts", released - before);
 }
