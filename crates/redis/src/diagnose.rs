@@ -81,7 +81,7 @@ impl DiagnosisRun<'_> {
         let (setting, findings) = (&self.setting, &mut self.brought.findings);
         findings.extend(facts.unknown(setting));
         if let Some(info) = &facts.info {
-            findings.push(version::judge(setting, info));
+            findings.push(version::judge(setting, info, &facts.config));
             findings.push(eviction::judge(setting, info));
             findings.extend(persistence::judge(setting, info, &facts.config));
             findings.extend(replicas::judge(setting, info, &facts.config));

@@ -208,7 +208,10 @@ impl Faults {
                 "the server lacks a command that the store needs: undo what renames it there, or name the server itself and no \
                  proxy ({said})"
             )),
-            _ if said.has(BEFORE_5) => self.lasting("the server is older than Redis 5.0: use a later one"),
+            _ if said.has(AS_TEXT) => self.lasting(
+                "the server copies the text of scripts to its replicas, as before Redis 5.0: use a later one, or set \
+                 lua-replicate-commands yes there",
+            ),
             _ if said.is_of_a_script() => {
                 self.lasting(format_args!("something next to the key is not ours: {REMEDY} ({said})"))
             }
@@ -231,8 +234,8 @@ pub(crate) fn is_denied(error: &ServerError) -> bool {
     said.code == "NOPERM" && !said.has("access") || said.lacks_a_command()
 }
 
-/// What a server before Redis 5.0 says of a script that reads the time and then writes.
-const BEFORE_5: &str = "not allowed after non deterministic commands";
+/// What a server that copies the text of scripts says of one that reads the time and then writes.
+const AS_TEXT: &str = "not allowed after non deterministic commands";
 
 /// The remedy for a script that failed on the data that it found.
 const REMEDY: &str = "find out who wrote there, and delete it";
@@ -308,7 +311,7 @@ impl ServerMessage {
     /// no server accepts. Errors that pass with time, or that come from an operator's action on the
     /// script, do not count.
     fn is_of_a_script(&self) -> bool {
-        let by_others = ["Script killed", "non local key", "NOSCRIPT", BEFORE_5];
+        let by_others = ["Script killed", "non local key", "NOSCRIPT", AS_TEXT];
         let is_by_others = self.lacks_a_command() || by_others.iter().any(|words| self.has(words));
         self.code.is_empty() && self.has("user_script:") && !is_by_others
     }
@@ -394,7 +397,7 @@ mod tests {
             "ERR Error running script (call to f_01ab): @user_script:7: @user_script: 7: Write commands not allowed after non \
              deterministic commands. Call redis.replicate_commands() at the start of your script",
             Lasting,
-            &["older than Redis 5.0"],
+            &["before Redis 5.0", "lua-replicate-commands yes"],
         );
         is("NOAUTH Authentication required.", Lasting, &["password", "URL"]);
         is("WRONGPASS invalid username-password pair or user is disabled.", Lasting, &["user app"]);

@@ -30,7 +30,8 @@ pub(super) struct Replica {
     pub(super) behind: u64,
 }
 
-const SETTINGS: [&str; 4] = ["save", "appendfsync", "min-replicas-to-write", "min-replicas-max-lag"];
+const SETTINGS: [&str; 5] =
+    ["save", "appendfsync", "min-replicas-to-write", "min-replicas-max-lag", "lua-replicate-commands"];
 
 impl Facts {
     pub(super) async fn ask(look: &mut DiagnosisRun<'_>) -> Result<Self, Fault> {

@@ -3,12 +3,12 @@
 use leasehold_core::{Finding, Severity};
 
 use super::diagnosis_run::Setting;
-use super::facts::Info;
+use super::facts::{Config, Info};
 
 /// The oldest version that the scripts are tested on.
 const OLDEST: (u64, u64) = (5, 0);
 
-pub(super) fn judge(setting: &Setting, info: &Info) -> Finding {
+pub(super) fn judge(setting: &Setting, info: &Info, config: &Config) -> Finding {
     let valkey = info.text("valkey_version");
     let Some(version) = valkey.or_else(|| info.text("redis_version")) else {
         let what = "not checked: the version (INFO has none)";
@@ -22,6 +22,12 @@ pub(super) fn judge(setting: &Setting, info: &Info) -> Finding {
         let what = format!("{name} {version}: Leasehold is tested on 5.0 and later");
         let finding = setting.finding(Severity::Warning, "version", what, "scripts may fail there");
         return finding.advice("use a later version");
+    }
+    // Up to 6.2.
+    if config.text("lua-replicate-commands") == Some("no") {
+        let what = "lua-replicate-commands is no: the server refuses scripts that read the time and write";
+        let finding = setting.finding(Severity::Unsafe, "version", what, "nobody takes a lock here");
+        return finding.at_server("CONFIG SET lua-replicate-commands yes");
     }
     let on_disk = if number >= (7, 2) { "WAITAOF" } else { "no WAITAOF (fsync=yes)" };
     setting.note("version", format_args!("{name} {version}; {on_disk}"))
@@ -39,7 +45,7 @@ mod tests {
     #[test]
     fn versions_are_recognised_by_name_and_number() {
         let setting = Setting::of_one_server();
-        let judged = |info: &str| judge(&setting, &Info::read(info));
+        let judged = |info: &str| judge(&setting, &Info::read(info), &Config::default());
         assert_eq!(judged("redis_version:4.0.14").severity, Severity::Warning);
         let valkey = judged("redis_version:7.2.4\nvalkey_version:9.1.0");
         assert!(valkey.what.contains("Valkey 9.1.0"), "{valkey}");

@@ -13,7 +13,7 @@ use servers::{Cluster, Flavor, Reply, Server};
 use crate::login::MINIMAL;
 use crate::queue::WAIT;
 use crate::replicas::linked;
-use crate::world::{as_user, at_member, attempt, grant, granted, key, pttl, runtime, started, store};
+use crate::world::{as_user, at_member, attempt, grant, granted, key, lasting, pttl, runtime, started, store};
 
 async fn diagnosed(store: &RedisStore) -> Vec<Finding> {
     let Diagnosis { findings, .. } = store.diagnose(StoreRole::Alone).await;
@@ -77,6 +77,22 @@ async fn a_server_that_evicts_is_unsafe_until_it_does_not() {
         let server =
             Server::setup(flavor).arg("maxmemory", "100mb").arg("maxmemory-policy", "allkeys-lru").start();
         mends(&server, &store(&server.url()), "eviction", Severity::Unsafe, &["allkeys-lru"]).await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_copies_the_text_of_scripts_is_unsafe_until_it_does_not() {
+    for flavor in [Flavor::Redis50, Flavor::Redis62] {
+        let server = Server::setup(flavor).arg("lua-replicate-commands", "no").start();
+        let store = store(&server.url());
+        let remedy = "lua-replicate-commands yes";
+        lasting(grant(&store, &attempt(&["k"])).await, &["the text of scripts", remedy]);
+        if flavor == Flavor::Redis50 {
+            // Its CONFIG GET does not show the setting.
+            continue;
+        }
+        mends(&server, &store, "version", Severity::Unsafe, &["lua-replicate-commands is no"]).await;
+        granted(grant(&store, &attempt(&["k"])).await);
     }
 }
 
