@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
-use leasehold::{Fence, HolderInfo, InspectError, Key, KeyState, Locks, Owner, Progress, Waiter, Watch};
+use leasehold::{Fence, HolderInfo, InspectError, Key, KeyState, Locks, Progress, Waiter, Watch};
 use serde::Serialize;
 use tokio::time::{Instant, sleep_until};
 
@@ -182,11 +182,8 @@ impl Follower {
         let waits = |state: &KeyState, waiter: &Waiter| {
             state.waiters.iter().any(|other| other.holder == waiter.holder)
         };
-        let holds = |waiter: &Waiter| {
-            new.holders
-                .iter()
-                .any(|held| matches!(&held.owner, Owner::Holder { holder, .. } if *holder == waiter.holder))
-        };
+        let holds =
+            |waiter: &Waiter| new.holders.iter().any(|held| held.owner.holder() == Some(waiter.holder));
         for (place, waiter) in
             (1..).zip(&old.waiters).filter(|(_, waiter)| !waits(new, waiter) && !holds(waiter))
         {

@@ -202,7 +202,9 @@ impl Drop for WaitReporter<'_> {
 impl Wait {
     fn see(&mut self, state: &KeyState) {
         let same = state.holders.iter().find(|holding| holding.owner == self.held_by.owner);
-        if let Some(holding) = same.or_else(|| state.holders.first()) {
+        // The lock may be ours already, while replicas have still to confirm it.
+        let mut others = state.holders.iter().filter(|holding| holding.owner.holder() != Some(self.holder));
+        if let Some(holding) = same.or_else(|| others.next()) {
             self.held_by = holding.clone();
             self.held_for = state.held_for(holding);
         }
@@ -286,5 +288,10 @@ mod tests {
         // Regression: a log said `place 3 of 0` of a waiter that had just been handed the lock.
         wait.see(&KeyState::new(wait.held_by.key.clone(), vec![wait.held_by.clone()], Vec::new()));
         assert!(wait.line(waited, usize::MAX).contains("; place 3 in the queue, "));
+        // Regression: a waiter whose grant was not confirmed by replicas yet waited for itself.
+        let us = Owner::Holder { holder: US, label: None };
+        let ours = HolderInfo::exclusive(wait.held_by.key.clone(), us, None, None);
+        wait.see(&KeyState::new(wait.held_by.key.clone(), vec![ours], Vec::new()));
+        assert!(wait.line(waited, usize::MAX).contains("held by ada@web-3"));
     }
 }

@@ -38,6 +38,17 @@ pub enum Owner {
     NotALock,
 }
 
+impl Owner {
+    /// The id of a holder that uses Leasehold.
+    #[must_use]
+    pub const fn holder(&self) -> Option<Holder> {
+        match self {
+            Self::Holder { holder, .. } => Some(*holder),
+            _ => None,
+        }
+    }
+}
+
 impl fmt::Display for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         /// Enough of another program's value to find its owner.
@@ -225,7 +236,7 @@ impl KeyState {
     pub fn is_in_use(&self) -> bool {
         self.damage.is_some()
             || !self.waiters.is_empty()
-            || self.holders.iter().any(|holding| matches!(holding.owner, Owner::Holder { .. }))
+            || self.holders.iter().any(|holding| holding.owner.holder().is_some())
     }
 }
 

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use crate::backoff::jitter;
 use crate::{
-    Attempt, Drift, Fault, Fence, GrantAnswer, HoldAnswer, Holder, HolderInfo, Instant, Owner, QuorumReport,
+    Attempt, Drift, Fault, Fence, GrantAnswer, HoldAnswer, Holder, HolderInfo, Instant, QuorumReport,
     RaiseAnswer, Ttl, WaitMode, Wake, majority_of,
 };
 
@@ -452,11 +452,9 @@ impl QuorumAttempt {
     /// Returns true if two members report the same holding.
     #[must_use]
     pub fn is_same_holding(one: &HolderInfo, other: &HolderInfo) -> bool {
-        match (&one.owner, &other.owner) {
-            (Owner::Holder { holder: one, .. }, Owner::Holder { holder: other, .. }) => {
-                Self::is_same(*one, *other)
-            }
-            (one, other) => one == other,
+        match one.owner.holder().zip(other.owner.holder()) {
+            Some((one, other)) => Self::is_same(one, other),
+            None => one.owner == other.owner,
         }
     }
 }

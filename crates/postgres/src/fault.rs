@@ -134,12 +134,12 @@ impl Faults {
                     "a key is locked by another transaction for longer than a call may take ({message}): end that transaction, which \
                      pg_stat_activity shows"
                 ))
-                .caused_by(FaultCause::TimedOut),
+                .caused_by(FaultCause::NotServing),
             SqlState::QUERY_CANCELED => self
                 .passing(format_args!(
                     "the server gave up ({message}): if it is not overloaded, give the user a longer statement_timeout"
                 ))
-                .caused_by(FaultCause::TimedOut),
+                .caused_by(FaultCause::NotServing),
             _ if class == "28" => self.lasting(&message).caused_by(FaultCause::Authentication),
             // The server is starting or shutting down, has no free connection, or was stopped by an
             // operator.

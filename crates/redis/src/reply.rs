@@ -337,11 +337,7 @@ impl Fields {
                 None => strange += 1,
             }
         }
-        let holder = |holding: &HolderInfo| match holding.owner {
-            Owner::Holder { holder, .. } => Some(holder),
-            _ => None,
-        };
-        holders.sort_by_key(|holding| (holding.fence, holder(holding)));
+        holders.sort_by_key(|holding| (holding.fence, holding.owner.holder()));
         Ok((holders, strange))
     }
 

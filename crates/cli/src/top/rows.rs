@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::time::Duration;
 
-use leasehold::{Fence, Holder, HolderInfo, Key, KeyState, Owner, Snapshot};
+use leasehold::{Fence, Holder, HolderInfo, Key, KeyState, Snapshot};
 
 use crate::print::plain;
 use crate::table;
@@ -54,11 +54,7 @@ impl Row {
 
     /// Identifies the row, also after the lock was looked at again.
     pub(crate) fn identity(&self) -> (&Key, Option<Holder>) {
-        let holder = self.holding().and_then(|holding| match &holding.owner {
-            Owner::Holder { holder, .. } => Some(*holder),
-            _ => None,
-        });
-        (&self.seen.state.key, holder)
+        (&self.seen.state.key, self.holding().and_then(|holding| holding.owner.holder()))
     }
 
     /// The cells, when the data is this old.

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use servers::Postgres;
 
-use crate::harness::Site;
+use crate::harness::{Site, until};
 use crate::shell::{in_shell, path};
 
 /// A database with the tables, and a site that uses it.
@@ -94,4 +94,18 @@ fn the_printed_sql_makes_the_same_tables_by_hand() {
     sql(&server.url(), &printed.out).unwrap();
     site.finish(site.run(&["k", "--", "true"])).silent(0);
     assert_eq!(site.finish(site.task("init", &[])).out.trim(), url);
+}
+
+/// Regression: it also advised to see that the server runs and can be reached.
+#[test]
+fn a_table_that_another_transaction_locks_is_reported_with_one_remedy() {
+    let (server, site) = ready();
+    let psql = Postgres::programs().unwrap().join("psql");
+    let locking = "BEGIN; LOCK leasehold.lease; SELECT pg_sleep(60)";
+    let locking = site.start(site.process(psql, &["-Xq", "-d", &server.url(), "-c", locking]));
+    let locked = "SELECT count(*) FROM pg_locks WHERE mode = 'AccessExclusiveLock' AND granted";
+    until("the table is locked", || sql(&server.url(), locked).unwrap() != "0");
+    let refused = site.finish(site.run(&["-n", "k", "--", "true"])).says(69, &["pg_stat_activity"]);
+    assert!(!refused.err.contains("--store"), "{}", refused.err);
+    drop(locking);
 }

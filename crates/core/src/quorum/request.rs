@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::ids::{Ids, Stage};
 use super::{Asks, MemberAnswer, Question, QuorumAttempt, QuorumStep, QuorumView};
 use crate::{
-    Attempt, Fault, FaultKind, Fence, GrantAnswer, HolderInfo, Instant, Lease, Mode, Owner, QueuePosition,
+    Attempt, Fault, FaultKind, Fence, GrantAnswer, HolderInfo, Instant, Lease, Mode, QueuePosition,
     QuorumReport, RaiseAnswer, Round, RoundAction, WaitMode, WaitQueue, Want,
 };
 
@@ -337,7 +337,7 @@ impl GrantRequest {
     /// Returns true if this attempt itself holds the key there, under an id that is being released.
     fn is_our_own(&self, held_by: &HolderInfo) -> bool {
         let own = self.attempt.holder;
-        matches!(held_by.owner, Owner::Holder { holder, .. } if QuorumAttempt::is_same(holder, own))
+        held_by.owner.holder().is_some_and(|holder| QuorumAttempt::is_same(holder, own))
     }
 
     /// Decides what to do when no majority can grant any more; `None` to look at the round again.
@@ -521,5 +521,5 @@ fn new_round(members: usize, until: Instant, view: &QuorumView<'_>) -> Round {
 
 /// A lock of another program, which may never end and which takes no part in rounds.
 fn is_foreign(held_by: &HolderInfo) -> bool {
-    !matches!(held_by.owner, Owner::Holder { .. })
+    held_by.owner.holder().is_none()
 }

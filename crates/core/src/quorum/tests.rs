@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::{Claim, Key, Mode, QueuePosition, Ticket, WaitQueue};
+use crate::{Claim, Key, Mode, Owner, QueuePosition, Ticket, WaitQueue};
 
 const FENCE: u64 = 1_000;
 const WAIT: WaitMode = WaitMode::Wait { queue_limit: None };

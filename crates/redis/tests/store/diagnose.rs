@@ -13,7 +13,9 @@ use servers::{Cluster, Flavor, Reply, Server};
 use crate::login::MINIMAL;
 use crate::queue::WAIT;
 use crate::replicas::linked;
-use crate::world::{as_user, at_member, attempt, grant, granted, key, lasting, pttl, runtime, started, store};
+use crate::world::{
+    as_user, at_member, attempt, grant, granted, key, lasting, pttl, runtime, started, store,
+};
 
 async fn diagnosed(store: &RedisStore) -> Vec<Finding> {
     let Diagnosis { findings, .. } = store.diagnose(StoreRole::Alone).await;
