@@ -61,6 +61,15 @@ impl Drift {
         Self { per_thousand, constant: self.constant.max(other.constant) }
     }
 
+    /// Checks that some of this TTL remains; otherwise no answer could come in time.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::Drift`] if the drift takes all of it.
+    pub fn admit(self, ttl: Ttl) -> Result<(), Misuse> {
+        if self.of(ttl) < ttl.duration() { Ok(()) } else { Err(Misuse::Drift { per_thousand: 1000 }) }
+    }
+
     /// The time to subtract from a TTL.
     fn of(self, ttl: Ttl) -> Duration {
         ttl.duration() / 1000 * self.per_thousand + Duration::from_nanos(self.constant)

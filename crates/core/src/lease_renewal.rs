@@ -156,6 +156,12 @@ impl LeaseRenewal {
         self.ttl
     }
 
+    /// The drift between the clocks of the holder and the store.
+    #[must_use]
+    pub const fn drift(&self) -> Drift {
+        self.drift
+    }
+
     /// The renewal of the lease.
     #[must_use]
     pub fn renewal(&self) -> Renewal {

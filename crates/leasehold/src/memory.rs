@@ -10,6 +10,7 @@ use leasehold_core::{
     Marked, MemberStore, Notice, NoticeBus, Notices, Parts, PushEvent, Quarantined, RaiseAnswer, Records,
     Runtime, Served, Stamp, Store, Successor, TransferStore, Wait, WaitMode, WaiterRegistry, Wake, serve,
 };
+use tokio::task::coop::consume_budget;
 
 use crate::store_handle::low_bits;
 
@@ -193,6 +194,8 @@ impl State {
     }
 }
 
+/// Nothing here waits, so a task that sends one request after the other would block all other tasks of
+/// its thread if its requests did not consume its budget.
 impl Store for MemoryStore {
     fn name(&self) -> &str {
         &self.name
@@ -212,6 +215,7 @@ impl Store for MemoryStore {
         wait_mode: WaitMode,
     ) -> BoxFuture<'a, Result<GrantAnswer, Fault>> {
         Box::pin(async move {
+            consume_budget().await;
             let now = self.runtime.now();
             let wait = match wait_mode {
                 WaitMode::Wait { queue_limit } => {
@@ -241,6 +245,7 @@ impl Store for MemoryStore {
 
     fn renew<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
         Box::pin(async move {
+            consume_budget().await;
             let renew = |attempt| self.ask(|records, context| serve::renew(records, attempt, context));
             attempts.iter().map(renew).collect()
         })
@@ -248,6 +253,7 @@ impl Store for MemoryStore {
 
     fn release<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
         Box::pin(async move {
+            consume_budget().await;
             self.waiting.leave(attempt.holder, self.runtime.now());
             self.ask(|records, context| Ok(serve::release(records, attempt, context)))
         })

@@ -6,8 +6,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, BackgroundReleases, Backoff, Claim, Drift, Fault, HolderInfo, Instant, Key, KeyState, Lease,
-    Loss, Misuse, Runtime, Store, Ttl,
+    Attempt, BackgroundReleases, Backoff, Claim, Drift, Fault, HolderInfo, Instant, Key, KeyState, Loss,
+    Misuse, Runtime, Store, Ttl,
 };
 
 use crate::error::InspectError;
@@ -233,16 +233,6 @@ pub(crate) fn check_ttl(store: &dyn Store, ttl: Ttl) -> Result<(), Misuse> {
     match store.limits().longest_ttl.filter(|longest| ttl > *longest) {
         Some(longest) => Err(Misuse::TtlOverLongest { asked: ttl, longest }),
         None => Ok(()),
-    }
-}
-
-/// Refuses a drift that uses up the whole TTL: no answer could come in time.
-pub(crate) fn check_drift(drift: Drift, ttl: Ttl) -> Result<(), Misuse> {
-    let sent = Instant::from_nanos(0);
-    if Lease::counted_from(sent, ttl, drift).is_held(sent) {
-        Ok(())
-    } else {
-        Err(Misuse::Drift { per_thousand: 1000 })
     }
 }
 

@@ -100,6 +100,7 @@ impl Locks {
         let (ttl, label) = self.defaults().checked()?;
         let handle = self.handle();
         handle.admit(&token.claim, ttl)?;
+        handle.drift.admit(ttl)?;
         if let Some(reason) = handle.registry.closed_because() {
             return Err(TransferError::Lost(Loss::Closed { reason }));
         }

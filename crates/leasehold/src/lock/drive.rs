@@ -21,7 +21,7 @@ use crate::error::LockError;
 use crate::event::Event;
 use crate::pauses::Refusals;
 use crate::report::{Span, outcome};
-use crate::store_handle::{Askers, StoreHandle, check_drift, low_bits};
+use crate::store_handle::{Askers, StoreHandle, low_bits};
 
 /// Waits for the lock on these terms. Invalid terms are an error at once.
 ///
@@ -35,7 +35,7 @@ pub(super) fn acquire(
 ) -> Result<impl Future<Output = Result<Guard, LockError>> + use<>, LockError> {
     let handle = &askers.handle;
     handle.admit(&terms.claim, terms.ttl)?;
-    check_drift(terms.drift.unwrap_or(handle.drift), terms.ttl)?;
+    terms.drift.unwrap_or(handle.drift).admit(terms.ttl)?;
     // Created before the first byte is sent, so that everything is undone if the future is dropped.
     let mut attempt = PendingAttempt::new(askers, terms);
     let span = attempt.span.clone();

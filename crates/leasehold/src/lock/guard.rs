@@ -112,7 +112,7 @@ impl Guard {
     /// How long the lease lasts without renewal.
     #[must_use]
     pub fn ttl(&self) -> Ttl {
-        self.handle.registry.terms(self.number).map_or(self.held.0.attempt.ttl, |(ttl, _)| ttl)
+        self.handle.registry.terms(self.number).map_or(self.held.0.attempt.ttl, |(ttl, ..)| ttl)
     }
 
     /// Resolves when the lease is lost: at its end at the latest (if the machine slept then, within
@@ -149,10 +149,13 @@ impl Guard {
         check_ttl(&*self.handle.store, ttl)?;
         let holding = &self.held.0;
         let sent = self.handle.runtime.now();
-        if let Some((_, Renewal::AtMost(at_most))) = self.handle.registry.terms(self.number)
-            && sent + ttl.duration() > holding.granted + at_most
-        {
-            return Err(RenewError::PastLongestHold { at_most, ttl });
+        if let Some((_, renewal, drift)) = self.handle.registry.terms(self.number) {
+            drift.admit(ttl)?;
+            if let Renewal::AtMost(at_most) = renewal
+                && sent + ttl.duration() > holding.granted + at_most
+            {
+                return Err(RenewError::PastLongestHold { at_most, ttl });
+            }
         }
         if !self.is_held() {
             return Err(RenewError::Lost(self.loss()));

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use leasehold_core::{Attempt, Holder, Instant, LeaseRenewal, Renewal, RenewalStep, Ttl};
+use leasehold_core::{Attempt, Drift, Holder, Instant, LeaseRenewal, Renewal, RenewalStep, Ttl};
 use tokio::sync::Notify;
 
 use super::closing::{Closed, Closing};
@@ -250,9 +250,11 @@ impl GuardRegistry {
         self.state().concerned
     }
 
-    /// The current TTL of the lease, and its renewal; `None` if it is no longer kept.
-    pub(crate) fn terms(&self, number: u64) -> Option<(Ttl, Renewal)> {
-        self.state().guards.get(&number).map(|entry| (entry.machine.ttl(), entry.machine.renewal()))
+    /// The current TTL of the lease, its renewal and its drift; `None` if it is no longer kept.
+    pub(crate) fn terms(&self, number: u64) -> Option<(Ttl, Renewal, Drift)> {
+        let state = self.state();
+        let machine = &state.guards.get(&number)?.machine;
+        Some((machine.ttl(), machine.renewal(), machine.drift()))
     }
 
     /// Notes that nobody can request a lock any more, so the keeper ends with the last guard.

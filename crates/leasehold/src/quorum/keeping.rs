@@ -31,9 +31,7 @@ pub(super) struct Kept {
 pub(super) async fn renew(quorum: &Arc<QuorumState>, attempts: &[Attempt]) -> Vec<Answer> {
     let mut ballots: Vec<_> = attempts.iter().map(|_| Ballot::new(quorum.members.len())).collect();
     let Some(shortest) = attempts.iter().map(|attempt| attempt.ttl).min() else { return Vec::new() };
-    let find = |attempt: &Attempt| quorum.attempts.find(attempt.holder);
-    let shared: Vec<_> =
-        attempts.iter().map(|attempt| find(attempt).unwrap_or_else(|| quorum.unknown(attempt))).collect();
+    let shared: Vec<_> = attempts.iter().map(|attempt| quorum.shared(attempt)).collect();
     let (tell, mut heard) = unbounded_channel();
     for member in 0..quorum.members.len() {
         let kept = attempts.iter().zip(&shared).map(|(attempt, shared)| {

@@ -21,7 +21,7 @@ pub(super) async fn mark(
     mark: &Mark,
     keep: Duration,
 ) -> Result<HoldAnswer, Fault> {
-    let shared = quorum.attempts.find(attempt.holder).unwrap_or_else(|| quorum.unknown(attempt));
+    let shared = quorum.shared(attempt);
     let mut ballot = Ballot::new(quorum.members.len());
     let (tell, mut heard) = unbounded_channel();
     for member in 0..quorum.members.len() {

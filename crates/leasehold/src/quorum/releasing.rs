@@ -39,7 +39,7 @@ struct Count {
 
 impl Release {
     fn new(quorum: &Arc<QuorumState>, attempt: &Attempt) -> Self {
-        let shared = quorum.enter(attempt, |_| ());
+        let shared = quorum.shared(attempt);
         let open: Vec<_> = (0..quorum.members.len()).collect();
         let ids = {
             let mut machine = shared.machine();

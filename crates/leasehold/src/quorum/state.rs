@@ -131,6 +131,11 @@ impl QuorumState {
         self.attempts.enter(attempt.holder, || self.unknown(attempt), change)
     }
 
+    /// The attempt, entered or not.
+    pub(super) fn shared(&self, attempt: &Attempt) -> Arc<SharedAttempt> {
+        self.attempts.find(attempt.holder).unwrap_or_else(|| self.unknown(attempt))
+    }
+
     /// An attempt that no member knows from this process.
     pub(super) fn unknown(&self, attempt: &Attempt) -> Arc<SharedAttempt> {
         let machine = QuorumAttempt::new(self.settings.clone(), attempt.holder);

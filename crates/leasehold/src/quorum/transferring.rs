@@ -14,7 +14,7 @@ pub(super) async fn transfer(
     attempt: &Attempt,
     successor: &Successor,
 ) -> Result<HoldAnswer, Fault> {
-    let shared = quorum.attempts.find(attempt.holder).unwrap_or_else(|| quorum.unknown(attempt));
+    let shared = quorum.shared(attempt);
     let mut ballot = Ballot::new(quorum.members.len());
     let (tell, mut heard) = unbounded_channel();
     for member in 0..quorum.members.len() {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold::testing::{Outage, World};
-use leasehold::{Backoff, Drift, LockError, Locks, Misuse};
+use leasehold::{Backoff, Drift, LockError, Locks, Misuse, RenewError, TransferError};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -19,6 +19,19 @@ async fn a_request_is_spawned_as_it_is() {
     next.await.unwrap().unwrap().release().await.unwrap();
     free.await.unwrap().unwrap();
     drop((reader.await.unwrap().unwrap(), permit.await.unwrap().unwrap()));
+}
+
+/// Regression: it blocked all other tasks of its thread.
+#[tokio::test]
+async fn a_task_that_locks_and_releases_again_and_again_lets_others_run() {
+    let mutex = Locks::in_memory().mutex("k");
+    let other = tokio::spawn(async {});
+    let mut cycles = 0;
+    while !other.is_finished() {
+        mutex.lock().await.unwrap().release().await.unwrap();
+        cycles += 1;
+        assert!(cycles < 1000, "the other task never ran");
+    }
 }
 
 /// As in libraries that poll.
@@ -78,10 +91,17 @@ async fn a_drift_that_leaves_no_lease_is_refused_before_the_store_is_asked() {
     let request = locks.mutex("k").ttl(10 * SECOND).lock().drift(drift).outage_limit(SECOND / 10);
     let error = request.await.unwrap_err();
     assert!(matches!(error, LockError::Misuse(Misuse::Drift { .. })), "{error}");
-    let locks = Locks::builder().drift(drift).in_memory().unwrap();
-    let refused = locks.mutex("k").ttl(10 * SECOND).try_lock().await.unwrap_err();
+    let locks = Locks::builder().drift(drift).ttl(10 * SECOND).in_memory().unwrap();
+    let refused = locks.mutex("k").try_lock().await.unwrap_err();
     assert!(matches!(refused, LockError::Misuse(Misuse::Drift { .. })), "{refused}");
-    assert!(locks.mutex("k").ttl(11 * SECOND).try_lock().await.unwrap().is_some());
+    let guard = locks.mutex("k").ttl(11 * SECOND).try_lock().await.unwrap().unwrap();
+    // Regression: the guard then asked for renewals that it could not believe, and lost its lock.
+    let refused = guard.renew(10 * SECOND).await.unwrap_err();
+    assert!(matches!(refused, RenewError::Misuse(Misuse::Drift { .. })), "{refused}");
+    assert_eq!(guard.ttl().duration(), 11 * SECOND);
+    let token = guard.transfer(60 * SECOND).await.unwrap();
+    let refused = locks.adopt(&token).await.unwrap_err();
+    assert!(matches!(refused, TransferError::Misuse(Misuse::Drift { .. })), "{refused}");
 }
 
 /// There may be very many waiters, each with its request.

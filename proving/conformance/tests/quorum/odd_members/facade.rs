@@ -120,6 +120,15 @@ async fn only_attempts_that_hold_or_wait_are_under_way() {
     assert_eq!((quorum.under_way(), other.under_way()), (0, 0));
 }
 
+/// Regression: each release of a transferred lock that failed was remembered.
+#[tokio::test(start_paused = true)]
+async fn a_release_that_fails_of_an_attempt_of_another_process_is_not_remembered() {
+    let (world, quorum) = quorum_of(3);
+    world.on([0, 1], "release", passing("it is starting"));
+    quorum.release(&world.attempt()).await.unwrap_err();
+    assert_eq!(quorum.under_way(), 0);
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_attempt_that_is_refused_for_good_is_forgotten_and_one_that_no_majority_answered_is_not() {
     let (world, quorum) = quorum_of(3);
