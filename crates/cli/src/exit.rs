@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::io;
 
 use leasehold::{ConnectError, Fault, FaultCause, FaultKind, InspectError, LockError};
+use rustix::io::Errno;
 use rustix::process::{Pid, Resource, Rlimit, Signal, getpid, setrlimit};
 
 use crate::say;
@@ -122,10 +123,15 @@ impl Failure {
         let error = error.into();
         Self::new(
             End::CANNOT_EXECUTE,
-            format!(
-                "the supervisor of the command cannot be started ({error}): see that /proc is mounted and that the \
-                 limit of processes allows one more"
-            ),
+            match Errno::from_io_error(&error) {
+                Some(Errno::MFILE | Errno::NFILE) => format!(
+                    "the supervisor of the command cannot be started ({error}): raise the limit of open files"
+                ),
+                _ => format!(
+                    "the supervisor of the command cannot be started ({error}): see that /proc is mounted and that the \
+                     limit of processes allows one more"
+                ),
+            },
         )
     }
 

@@ -101,8 +101,13 @@ pub(crate) async fn work(
     };
     if command.left() > 0 && request.verbose {
         let (count, keys) = (command.left(), &request.keys);
+        let run = if count == 1 {
+            "process of the command still runs"
+        } else {
+            "processes of the command still run"
+        };
         say::line(format_args!(
-            "{keys}: {count} processes that the command started live on without the lock: --wait-for-all keeps the lock until they end"
+            "{keys}: {count} {run}, without the lock: --wait-for-all keeps the lock until all have ended"
         ));
     }
     let doomed = doom.map(|doom| ended_for(settings, doom));

@@ -67,9 +67,10 @@ impl StoreLocation {
                     .about(Origin::Environment))
             }
             Ok(urls) => named(&Stores::urls_in(&urls), Origin::Environment),
-            Err(VarError::NotUnicode(_)) => {
-                Err(Failure::usage("it is not UTF-8: write other bytes as %XX").about(Origin::Environment))
-            }
+            Err(VarError::NotUnicode(_)) => Err(Failure::usage(
+                "it is not UTF-8: write other bytes as %XX, and give a file a name in UTF-8",
+            )
+            .about(Origin::Environment)),
             Err(VarError::NotPresent) => {
                 Ok(Self { store: default_store()?.into(), origin: Origin::Nobody, outage_limit })
             }

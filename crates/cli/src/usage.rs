@@ -236,6 +236,10 @@ fn explain(error: &clap::Error, words: &[OsString]) -> Failure {
             if suggested.is_none() || given == "version" || given == "unlock" {
                 hint = habits::task(&given).or(hint);
             }
+            // A key in the place of the task.
+            if words.iter().any(|word| word == "--") && suggested.is_none_or(|suggested| suggested != "run") {
+                hint = habits::task(&given).or_else(|| Some("leasehold run KEY -- COMMAND".into()));
+            }
             // A mistyped name has a name's letters. Anything else may have been meant for --store.
             let is_name = given.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c));
             let name = if is_name { shown(&given) } else { "…".into() };

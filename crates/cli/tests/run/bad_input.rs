@@ -55,13 +55,14 @@ const WRONG: [(&[&str], &str); 42] = [
 ];
 
 /// Senseless lines of all tasks, with the error and the hint if any. `''` is an empty word.
-const WRONG_TASKS: [(&str, &str, &str); 65] = [
+const WRONG_TASKS: [(&str, &str, &str); 66] = [
     ("walk", "no task walk", ""),
     ("run k --", "no command", ""),
     ("run k", "no -- before it", "leasehold run k -- COMMAND"),
     ("run -n --ttl 5 k ls -l", "no -- before it", "leasehold run -n --ttl 5 k -- ls -l"),
     ("run --withn 5 k -- ls", "no option --withn", "did you mean --within?"),
     ("rum k -- ls", "no task", "did you mean run?"),
+    ("a -- ls", "no task a", "leasehold run KEY -- COMMAND"),
     ("run --max-ttl 60 k -- true", "--max-ttl: it is for several stores", ""),
     ("once", "no command", ""),
     ("once -- true", "no key, before the --: `leasehold once KEY -- COMMAND`", ""),

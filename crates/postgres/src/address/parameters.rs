@@ -92,7 +92,7 @@ fn encrypted(mode: &str) -> Result<bool, Misuse> {
         "prefer" | "allow" | "verify-ca" => refuse(
             "sslmode in the store URL is one that protects from nobody who is in between: write sslmode=verify-full, or disable",
         ),
-        _ => refuse("sslmode in the store URL is unknown: write verify-full or disable"),
+        _ => refuse("sslmode in the store URL is unknown: write verify-full, require or disable"),
     }
 }
 
