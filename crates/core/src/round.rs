@@ -100,14 +100,25 @@ impl Round {
         self
     }
 
-    /// Notes that a member granted.
-    pub fn handle_granted(&mut self, member: usize, fence: Fence) {
-        self.handle_fence(member, fence);
-    }
-
-    /// Notes that a member raised its fence, to this one or a greater one.
-    pub fn handle_raised(&mut self, member: usize, fence: Fence) {
-        self.handle_fence(member, fence);
+    /// Notes the fence of a member that granted, or raised its fence.
+    ///
+    /// A member's answers may overtake each other. Its fence never falls, so the greatest answer is
+    /// the latest.
+    pub fn handle_fence(&mut self, member: usize, answered: Fence) {
+        let Some(state) = self.states.get_mut(member) else { return };
+        *state = match state {
+            State::Granted { fence, raising } => {
+                if raising.is_some_and(|asked| answered > asked) {
+                    let leapt = Fence::new(answered.get().saturating_add(self.leap));
+                    self.greatest = self.greatest.max(leapt);
+                }
+                State::Granted { fence: answered.max(*fence), raising: *raising }
+            }
+            // An answer from before the loss does not restore a lost lease.
+            State::Out(MemberVote::Gone | MemberVote::Held(_)) => return,
+            _ => State::Granted { fence: answered, raising: None },
+        };
+        self.greatest = self.greatest.max(Some(answered));
     }
 
     /// Notes that somebody else holds the key at a member, or that the attempt does not hold it
@@ -259,25 +270,6 @@ impl Round {
 
     fn majority(&self) -> usize {
         majority_of(self.states.len())
-    }
-
-    /// A member's answers may overtake each other. Its fence never falls, so the greatest answer is
-    /// the latest.
-    fn handle_fence(&mut self, member: usize, answered: Fence) {
-        let Some(state) = self.states.get_mut(member) else { return };
-        *state = match state {
-            State::Granted { fence, raising } => {
-                if raising.is_some_and(|asked| answered > asked) {
-                    let leapt = Fence::new(answered.get().saturating_add(self.leap));
-                    self.greatest = self.greatest.max(leapt);
-                }
-                State::Granted { fence: answered.max(*fence), raising: *raising }
-            }
-            // An answer from before the loss does not restore a lost lease.
-            State::Out(MemberVote::Gone | MemberVote::Held(_)) => return,
-            _ => State::Granted { fence: answered, raising: None },
-        };
-        self.greatest = self.greatest.max(Some(answered));
     }
 
     fn out(&mut self, member: usize, vote: MemberVote) {

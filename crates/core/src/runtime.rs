@@ -142,6 +142,12 @@ pub trait Runtime: fmt::Debug + Send + Sync + 'static {
 }
 
 impl dyn Runtime + '_ {
+    /// 64 random bits: enough to spread pauses, too few for an id.
+    #[must_use]
+    pub fn random_bits(&self) -> u64 {
+        self.random() as u64
+    }
+
     /// The result of the future, or `None` if it took longer than `limit`. A result that is ready
     /// counts even if the time is up.
     ///

@@ -12,8 +12,6 @@ use leasehold_core::{
 };
 use tokio::task::coop::consume_budget;
 
-use crate::store_handle::low_bits;
-
 /// Leases in this process's memory: for programs of one process, and for tests.
 ///
 /// Waiters are served in the order in which they came. Fences rise even from one run of the program
@@ -73,7 +71,7 @@ impl MemoryStore {
     }
 
     fn over(name: Arc<str>, runtime: Arc<dyn Runtime>, shared: Arc<Shared>) -> Self {
-        let waiting = Arc::new(WaiterRegistry::new(low_bits(runtime.random())));
+        let waiting = Arc::new(WaiterRegistry::new(runtime.random_bits()));
         shared.state.lock().unwrap_or_else(PoisonError::into_inner).waiting.push(waiting.clone());
         Self { name, runtime, waiting, shared }
     }

@@ -238,7 +238,7 @@ pub(crate) fn check_ttl(store: &dyn Store, ttl: Ttl) -> Result<(), Misuse> {
 
 /// How long to wait before a silent store is asked again.
 pub(crate) fn rest(tries: u32, runtime: &dyn Runtime) -> Duration {
-    Backoff::WHILE_SILENT.delay(tries, low_bits(runtime.random()))
+    Backoff::WHILE_SILENT.delay(tries, runtime.random_bits())
 }
 
 /// Repeats a request to a store that does not answer.
@@ -269,9 +269,4 @@ impl<'a> Retries<'a> {
         }
         again < until
     }
-}
-
-/// The low 64 bits of a random number, enough to spread pauses.
-pub(crate) fn low_bits(random: u128) -> u64 {
-    u64::try_from(random & u128::from(u64::MAX)).unwrap_or(0)
 }

@@ -118,7 +118,7 @@ impl Locks {
     }
 
     /// Keeps a lock that was transferred for at least `within` from now, for whoever adopts it. It
-    /// is never kept for a shorter time than before.
+    /// is never kept for a shorter time than before. From then on it shows the label of these locks.
     ///
     /// # Errors
     ///

@@ -140,7 +140,7 @@ pub(crate) async fn run(
                 Err(ListenFailure { fault, rest }) => {
                     push_monitor.set(&inner, PushState::Unavailable(fault));
                     failures += 1;
-                    let random = u64::try_from(inner.runtime.random() >> 64).unwrap_or(0);
+                    let random = inner.runtime.random_bits();
                     rest.unwrap_or_else(|| Backoff::WHILE_SILENT.delay(failures - 1, random))
                 }
             };

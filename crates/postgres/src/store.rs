@@ -95,7 +95,7 @@ impl PostgresStore {
         let faults = Faults { store: Arc::from(&*address.name), init: init.into() };
         let window = WaitQueue::CLAIM_WINDOW.max(4 * address.call_limit);
         // Only to spread the requests of several processes.
-        let seed = u64::try_from(runtime.random() >> 64).unwrap_or(0);
+        let seed = runtime.random_bits();
         let inner = Inner {
             scope: Scope::new(&address.schema, address.call_limit, window),
             address,

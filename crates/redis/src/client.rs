@@ -69,7 +69,7 @@ pub(crate) struct Bounds {
 
 impl SharedState {
     pub(crate) fn new(runtime: &dyn Runtime, cluster: Option<InCluster>) -> Self {
-        let seed = u64::try_from(runtime.random() >> 64).unwrap_or(0);
+        let seed = runtime.random_bits();
         Self {
             unsettled: Arc::default(),
             waiting: Arc::new(WaiterRegistry::new(seed)),
@@ -227,4 +227,10 @@ impl Client {
 /// what a slow network needs.
 pub(crate) fn limit_of(call_limit: Duration, ttl: Ttl) -> Duration {
     call_limit.min((ttl.duration() / 4).max(Duration::from_millis(50)))
+}
+
+/// What an operator risks who switches the quarantine off.
+pub(crate) fn quarantine_warning(store: &str, quarantine: bool) -> Option<String> {
+    let unless = "quarantine=no is safe only with appendonly yes, appendfsync always, and no failover";
+    (!quarantine).then(|| format!("{store}: {unless}"))
 }

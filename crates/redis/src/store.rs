@@ -18,7 +18,7 @@ use redis::aio::ConnectionLike;
 use crate::address::access::Access;
 use crate::address::text::refuse;
 use crate::address::{Address, CALL_LIMIT, SentinelAccess, Site};
-use crate::client::{Bounds, Client, SharedState, Source};
+use crate::client::{Bounds, Client, SharedState, Source, quarantine_warning};
 use crate::connection::connect::Connector;
 #[cfg(feature = "fred")]
 use crate::connection::fred::LentFred;
@@ -410,8 +410,7 @@ impl MarkStore for RedisStore {
 
 impl AdminStore for RedisStore {
     fn warnings(&self) -> Vec<String> {
-        let unless = "quarantine=no is safe only with appendonly yes, appendfsync always, and no failover";
-        if self.client.quarantine { Vec::new() } else { vec![format!("{}: {unless}", self.name)] }
+        quarantine_warning(&self.name, self.client.quarantine).into_iter().collect()
     }
 
     fn break_lease<'a>(

@@ -269,8 +269,7 @@ fn a_lease_is_kept_by_answers_alone() {
 
 #[derive(Clone, Debug)]
 enum AtRound {
-    Granted(usize, Fence),
-    Raised(usize, Fence),
+    Fence(usize, Fence),
     Refused(usize, Option<HolderInfo>),
     Fault(usize, bool),
     AskAgain(usize),
@@ -281,8 +280,7 @@ fn at_round() -> impl Strategy<Value = AtRound> {
     let member = || 0..8_usize;
     prop_oneof![
         4 => Just(AtRound::Next),
-        4 => (member(), fence()).prop_map(|(member, fence)| AtRound::Granted(member, fence)),
-        4 => (member(), fence()).prop_map(|(member, fence)| AtRound::Raised(member, fence)),
+        8 => (member(), fence()).prop_map(|(member, fence)| AtRound::Fence(member, fence)),
         2 => (member(), prop::option::of(holding())).prop_map(|(member, by)| AtRound::Refused(member, by)),
         2 => (member(), any::<bool>()).prop_map(|(member, lasting)| AtRound::Fault(member, lasting)),
         1 => member().prop_map(AtRound::AskAgain),
@@ -302,12 +300,8 @@ fn a_round_grants_only_what_a_majority_answered() {
         for (event, later) in events {
             now = after(now, later / 100);
             match event {
-                AtRound::Granted(member, fence) | AtRound::Raised(member, fence) => {
-                    if matches!(event, AtRound::Granted(..)) {
-                        round.handle_granted(member, fence);
-                    } else {
-                        round.handle_raised(member, fence);
-                    }
+                AtRound::Fence(member, fence) => {
+                    round.handle_fence(member, fence);
                     if let Some(of_it) = answered.get_mut(member) {
                         of_it.push(fence);
                     }

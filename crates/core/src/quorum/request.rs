@@ -215,7 +215,7 @@ impl GrantRequest {
         match answer {
             GrantAnswer::Granted { fence } => {
                 ids.stage = Stage::Handed { queue_member };
-                self.round.handle_granted(queue_member, fence);
+                self.round.handle_fence(queue_member, fence);
                 self.fence = Some(fence);
                 None
             }
@@ -256,7 +256,7 @@ impl GrantRequest {
         match answer {
             Ok(MemberAnswer::Grant(answer)) => self.hear_grant(ids, member, answer),
             Ok(MemberAnswer::Raise(RaiseAnswer::Raised { fence })) => {
-                self.round.handle_raised(member, fence);
+                self.round.handle_fence(member, fence);
             }
             Ok(MemberAnswer::Raise(RaiseAnswer::NotHeld { held_by, .. })) => {
                 self.round.handle_refused(member, held_by);
@@ -275,7 +275,7 @@ impl GrantRequest {
         }
         let store = &ids.settings.members[member];
         match &answer {
-            GrantAnswer::Granted { fence } => self.round.handle_granted(member, *fence),
+            GrantAnswer::Granted { fence } => self.round.handle_fence(member, *fence),
             GrantAnswer::Busy { held_by, .. } | GrantAnswer::QueueFull { held_by, .. } => {
                 self.round.handle_refused(member, Some(held_by.clone()));
                 if member == self.queue_member {

@@ -33,33 +33,33 @@ fn asked(members: usize) -> Round {
 fn a_majority_that_answers_one_fence_grants_in_one_round() {
     let mut round = asked(5);
     for n in [4, 0] {
-        round.handle_granted(n, fence(7));
+        round.handle_fence(n, fence(7));
         assert!(matches!(round.next(START), RoundAction::WaitUntil(_)));
     }
-    round.handle_granted(2, fence(7));
+    round.handle_fence(2, fence(7));
     assert_eq!(round.next(START), RoundAction::Granted { fence: fence(7) });
 }
 
 #[test]
 fn fences_that_differ_are_raised_to_the_greatest_before_any_is_used() {
     let mut round = asked(3);
-    round.handle_granted(0, fence(7));
-    round.handle_granted(1, fence(9));
+    round.handle_fence(0, fence(7));
+    round.handle_fence(1, fence(9));
     assert_eq!(round.next(START), RoundAction::Raise { member: 0, fence: fence(9) });
     assert!(matches!(round.next(START), RoundAction::WaitUntil(_)));
-    round.handle_raised(0, fence(9));
+    round.handle_fence(0, fence(9));
     assert_eq!(round.next(START), RoundAction::Granted { fence: fence(9) });
 }
 
 #[test]
 fn an_answer_above_the_fence_raises_it_further_and_a_late_grant_of_exactly_it_counts() {
     let mut round = asked(3);
-    round.handle_granted(0, fence(7));
-    round.handle_granted(1, fence(9));
+    round.handle_fence(0, fence(7));
+    round.handle_fence(1, fence(9));
     round.next(START);
-    round.handle_raised(0, fence(11));
+    round.handle_fence(0, fence(11));
     assert_eq!(round.next(START), RoundAction::Raise { member: 1, fence: fence(11) });
-    round.handle_granted(2, fence(11));
+    round.handle_fence(2, fence(11));
     assert_eq!(round.next(START), RoundAction::Granted { fence: fence(11) });
 }
 
@@ -67,12 +67,12 @@ fn an_answer_above_the_fence_raises_it_further_and_a_late_grant_of_exactly_it_co
 fn a_member_that_lost_the_lease_while_it_was_asked_to_raise_votes_no_more() {
     let mut round = asked(3);
     round.handle_refused(2, Some(someone(9)));
-    round.handle_granted(0, fence(7));
-    round.handle_granted(1, fence(9));
+    round.handle_fence(0, fence(7));
+    round.handle_fence(1, fence(9));
     round.next(START);
     round.handle_refused(0, None);
     assert_eq!(round.next(START), RoundAction::Failed);
-    round.handle_raised(0, fence(9));
+    round.handle_fence(0, fence(9));
     assert_eq!(round.next(START), RoundAction::Failed, "an answer from before");
 }
 
@@ -93,7 +93,7 @@ fn an_answer_after_a_fault_counts_and_one_after_the_leases_end_does_not() {
     let mut round = asked(1);
     round.handle_fault(0, silent());
     assert_eq!(round.next(START), RoundAction::Failed);
-    round.handle_granted(0, fence(7));
+    round.handle_fence(0, fence(7));
     assert_eq!(round.next(START), RoundAction::Granted { fence: fence(7) });
     assert_eq!(round.next(START + Duration::from_secs(10)), RoundAction::Failed);
 }
@@ -114,23 +114,23 @@ fn a_member_that_refused_may_be_asked_once_more_and_one_that_granted_may_not() {
     let mut round = asked(3);
     assert!(round.awaits(0) && !round.has_granted(0));
     round.handle_refused(0, Some(someone(1)));
-    round.handle_granted(1, fence(7));
+    round.handle_fence(1, fence(7));
     assert!(!round.awaits(0) && !round.has_granted(0));
     assert!(!round.awaits(1) && round.has_granted(1));
     round.ask_again(1);
     round.ask_again(0);
     assert_eq!(round.next(START), RoundAction::Grant { member: 0 });
     assert!(round.awaits(0) && round.has_granted(1));
-    round.handle_granted(0, fence(7));
+    round.handle_fence(0, fence(7));
     assert_eq!(round.next(START), RoundAction::Granted { fence: fence(7) });
 }
 
 #[test]
 fn an_answer_that_is_overtaken_by_a_later_one_lowers_no_fence() {
     let mut round = asked(3);
-    round.handle_granted(0, fence(9));
-    round.handle_granted(0, fence(7));
-    round.handle_granted(1, fence(9));
+    round.handle_fence(0, fence(9));
+    round.handle_fence(0, fence(7));
+    round.handle_fence(1, fence(9));
     assert_eq!(round.next(START), RoundAction::Granted { fence: fence(9) });
 }
 
@@ -251,12 +251,12 @@ proptest! {
                         (_, None) => {
                             member.holds = true;
                             member.fence = (member.fence + 1).max(proposal);
-                            round.handle_granted(at, fence(member.fence));
+                            round.handle_fence(at, fence(member.fence));
                         }
                         (how, Some(to)) => {
                             // Its fence may have gone up by itself in the meantime.
                             member.fence = member.fence.max(to) + u64::from(how == 2);
-                            round.handle_raised(at, fence(member.fence));
+                            round.handle_fence(at, fence(member.fence));
                         }
                     }
                 }

@@ -21,7 +21,7 @@ use crate::error::LockError;
 use crate::event::Event;
 use crate::pauses::Refusals;
 use crate::report::{Span, outcome};
-use crate::store_handle::{Askers, StoreHandle, low_bits};
+use crate::store_handle::{Askers, StoreHandle};
 
 /// Waits for the lock on these terms. Invalid terms are an error at once.
 ///
@@ -104,7 +104,7 @@ impl PendingAttempt {
         let started = handle.runtime.now();
         let holder = Holder::from_bits(handle.runtime.random());
         // It spreads pauses, so nobody need be unable to guess it.
-        let seed = low_bits(holder.bits());
+        let seed = holder.bits() as u64;
         let mut machine = Machine::new(started, ttl, drift.unwrap_or(handle.drift), patience, seed);
         machine.rest_first(started + handle.rest_first(&claim, patience.within, started, seed));
         let waits = patience.within != Some(Duration::ZERO) && patience.retries != Some(0);

@@ -9,7 +9,6 @@ use tokio::sync::Semaphore;
 
 use super::registry::{Due, GuardRegistry};
 use crate::event::Event;
-use crate::store_handle::low_bits;
 
 /// The most renewals in one request to the store: enough to share the cost of a round trip, few
 /// enough to stay well below a store's time limit.
@@ -128,7 +127,7 @@ async fn renew(
         registry.change(number, now, |machine| {
             match answer {
                 Ok(answer) => machine.handle_answer(now, answer),
-                Err(fault) => machine.handle_fault(now, fault, low_bits(runtime.random())),
+                Err(fault) => machine.handle_fault(now, fault, runtime.random_bits()),
             }
             votes.into_iter().for_each(|votes| machine.handle_votes(votes));
         });

@@ -12,7 +12,7 @@ use leasehold_core::{
 };
 
 use crate::error::LockError;
-use crate::store_handle::{Askers, StoreHandle, low_bits};
+use crate::store_handle::{Askers, StoreHandle};
 
 /// A wait until a lock is free, without acquiring it and without joining its queue. It does nothing
 /// until it is awaited or polled. It owns everything it needs, so it can be spawned; its settings
@@ -98,7 +98,7 @@ impl fmt::Debug for Unlocked {
 async fn unlocked(handle: &StoreHandle, claim: Claim, patience: Patience) -> Result<(), LockError> {
     let runtime = &handle.runtime;
     let started = runtime.now();
-    let seed = low_bits(runtime.random());
+    let seed = runtime.random_bits();
     let mut machine = Machine::new(started, Ttl::DEFAULT, handle.drift, patience, seed);
     loop {
         if let Some(reason) = handle.registry.closed_because() {

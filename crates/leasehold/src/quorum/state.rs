@@ -15,7 +15,6 @@ use super::batch_request::Waiting;
 use super::health::Health;
 use super::member::Member;
 use crate::recent::Recent;
-use crate::store_handle::low_bits;
 
 #[derive(Debug)]
 pub(super) struct QuorumState {
@@ -224,6 +223,6 @@ impl QuorumProcess for QuorumState {
     }
 
     fn random(&self) -> u64 {
-        low_bits(self.runtime.random())
+        self.runtime.random_bits()
     }
 }

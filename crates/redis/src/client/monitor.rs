@@ -49,7 +49,7 @@ impl Client {
                 // Requests to the store limit an outage, and waiters in the queue make none.
                 self.shared.waiting.ask_for_all();
             }
-            let random = u64::try_from(self.runtime.random() >> 64).unwrap_or(0);
+            let random = self.runtime.random_bits();
             let rest = Backoff::WHILE_SILENT.delay(checked.failures, random);
             checked.failures += 1;
             return self.runtime.now() + rest;

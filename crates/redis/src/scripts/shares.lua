@@ -123,7 +123,7 @@ local function make_shares()
     mine.fence, s.shares.put[me] = whole(number), mine
   end
 
-  -- Makes an successor the holder of the requester's share.
+  -- Makes a successor the holder of the requester's share.
   local function pass_on(s, successor, tail)
     local mine = s.shares.mine
     gone(s, me, 0)

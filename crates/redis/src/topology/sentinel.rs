@@ -160,7 +160,7 @@ impl Sentinels {
             if self.hears_of_a_move(nth, &addr, failures == 0, &runtime).await {
                 return;
             }
-            let random = u64::try_from(runtime.random() >> 64).unwrap_or(0);
+            let random = runtime.random_bits();
             runtime.sleep_until(runtime.now() + Backoff::WHILE_SILENT.delay(failures, random)).await;
             failures += 1;
         }

@@ -15,7 +15,7 @@ use leasehold_core::{
 use super::seeds::Seeds;
 use super::{Cluster, one_slot};
 use crate::address::Address;
-use crate::client::{Bounds, Client};
+use crate::client::{Bounds, Client, quarantine_warning};
 use crate::fault::Faults;
 use crate::requests::confirm::confirmed_first;
 use crate::requests::renew::Verb;
@@ -281,8 +281,7 @@ impl MarkStore for ClusterStore {
 
 impl AdminStore for ClusterStore {
     fn warnings(&self) -> Vec<String> {
-        let unless = "quarantine=no is safe only with appendonly yes, appendfsync always, and no failover";
-        if self.cluster.bounds.quarantine { Vec::new() } else { vec![format!("{}: {unless}", self.name())] }
+        quarantine_warning(self.name(), self.cluster.bounds.quarantine).into_iter().collect()
     }
 
     fn break_lease<'a>(

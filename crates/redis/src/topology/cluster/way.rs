@@ -160,7 +160,7 @@ impl Way<'_> {
         let now = self.cluster.runtime.now();
         let rest = Duration::from_millis(RESTS[self.rests.min(RESTS.len() - 1)]);
         self.rests += 1;
-        let random = u64::try_from(self.cluster.runtime.random() >> 64).unwrap_or(0);
+        let random = self.cluster.runtime.random_bits();
         let rest = Backoff::new(rest, rest).map_or(rest, |backoff| backoff.delay(0, random));
         if now + rest >= self.until {
             return false;
