@@ -49,10 +49,10 @@ struct Chosen<'a> {
 /// The result.
 #[derive(Debug, Default)]
 pub(crate) struct Answered {
-    /// The answers to the requests that were served, by their numbers. Pushes to other channels
-    /// than the process's own are sent already.
-    pub(crate) served: BTreeMap<usize, Served>,
-    /// The server's clock, if it was read.
+    /// The answers to the requests that were served, by their numbers, each with the server's clock
+    /// at the time of its pushes. Those to other channels than the process's own are sent already.
+    pub(crate) served: BTreeMap<usize, (Served, Stamp)>,
+    /// The server's clock when it was last read, if it was.
     pub(crate) now: Option<Stamp>,
     /// The number of rows that were added.
     pub(crate) added: usize,
@@ -143,7 +143,8 @@ impl Answered {
         for row in rows {
             let row = Columns(row);
             let Chosen { key, nth, .. } = of_number(chosen, row.get(0)?)?;
-            self.now = Some(row.stamp(1)?);
+            let now = row.stamp(1)?;
+            self.now = Some(now);
             let answer = match row.maybe_fence(2)? {
                 Some(fence) => {
                     self.added += usize::from(row.get::<bool>(3)?);
@@ -164,7 +165,7 @@ impl Answered {
                     GrantAnswer::Busy { held_by, place }
                 }
             };
-            self.served.insert(*nth, Served::quietly(Answer::Grant(answer)));
+            self.served.insert(*nth, (Served::quietly(Answer::Grant(answer)), now));
         }
         Ok(())
     }
@@ -172,9 +173,10 @@ impl Answered {
     fn renewed(&mut self, rows: &[Row], chosen: &[Chosen<'_>]) -> Result<(), TransactionError> {
         for row in rows {
             let row = Columns(row);
-            self.now = Some(row.stamp(1)?);
+            let now = row.stamp(1)?;
+            self.now = Some(now);
             let nth = of_number(chosen, row.get(0)?)?.nth;
-            self.served.insert(nth, Served::quietly(Answer::Renew(HoldAnswer::Done)));
+            self.served.insert(nth, (Served::quietly(Answer::Renew(HoldAnswer::Done)), now));
         }
         Ok(())
     }
@@ -182,10 +184,11 @@ impl Answered {
     fn released(&mut self, rows: &[Row], chosen: &[Chosen<'_>]) -> Result<(), TransactionError> {
         let Some(row) = rows.first() else { return Ok(()) };
         let row = Columns(row);
-        self.now = Some(row.stamp(0)?);
+        let now = row.stamp(0)?;
+        self.now = Some(now);
         let released: Vec<bool> = row.get(1)?;
         for (Chosen { nth, .. }, _) in chosen.iter().zip(released).filter(|(_, released)| *released) {
-            self.served.insert(*nth, Served::quietly(Answer::Release(HoldAnswer::Done)));
+            self.served.insert(*nth, (Served::quietly(Answer::Release(HoldAnswer::Done)), now));
         }
         let said_of: Option<Vec<i32>> = row.get(2)?;
         let said_on: Option<Vec<Option<i64>>> = row.get(3)?;
@@ -200,8 +203,10 @@ impl Answered {
             let to = to.filter(|channel| !channel.is_silent());
             let push =
                 Push { to, holder: said.holder, key: (*key).clone(), event: said.event, nonce: said.nonce };
-            if let Some(served) = self.served.get_mut(nth) {
+            if let Some((served, at)) = self.served.get_mut(nth) {
                 served.pushes.push(push);
+                // The row of another key may have been locked for a while after this.
+                *at = said.at;
             }
         }
         Ok(())
@@ -225,7 +230,7 @@ fn exclusive_key(attempt: &Attempt) -> Option<&Key> {
 
 #[cfg(test)]
 mod tests {
-    use leasehold_core::{Claim, Ttl};
+    use leasehold_core::{Claim, PushEvent, Ttl};
     use servers::Postgres;
     use tokio_postgres::NoTls;
 
@@ -243,6 +248,49 @@ mod tests {
 
     async fn number(client: &Client, sql: &str) -> i64 {
         client.query_one(sql, &[]).await.unwrap().get(0)
+    }
+
+    /// Regression: a lease counted from when the last key of its batch was released, so a waiter of
+    /// this process believed in it past its end.
+    #[tokio::test]
+    async fn a_lease_that_is_handed_over_counts_from_then_also_if_the_next_release_takes_longer() {
+        let server = Postgres::start();
+        let [client, blocker, listener, observer] =
+            [connect(&server).await, connect(&server).await, connect(&server).await, connect(&server).await];
+        let scope = Scope::new("leasehold", Duration::from_secs(40), Duration::from_secs(2));
+        client.batch_execute(&scope.sql.schema).await.unwrap();
+        let in_time = Stamp::from_micros(i64::MAX.unsigned_abs());
+        let ttl = Ttl::new(Duration::from_secs(60)).unwrap();
+        let attempt = |key: &str, who| {
+            Attempt::new(Claim::exclusive(Key::new(key).unwrap()), Holder::from_bits(who), None, ttl)
+        };
+        const OWN: i64 = 7;
+        listener.execute("SELECT pg_advisory_lock($1)", &[&OWN]).await.unwrap();
+        for (key, who) in [("a", 1), ("b", 2)] {
+            let request = Request::Grant { attempt: attempt(key, who), wait: None, not_after: None };
+            assert_eq!(serve(&client, &scope, &request, in_time).await.served.len(), 1);
+        }
+        let wait = Some(Wait { channel: Some(channel::of_number(OWN)), ..Wait::default() });
+        let request = Request::Grant { attempt: attempt("a", 3), wait, not_after: None };
+        assert_eq!(serve(&client, &scope, &request, in_time).await.served.len(), 1);
+
+        blocker.batch_execute("BEGIN; SELECT FROM leasehold.lease WHERE key = 'b' FOR UPDATE").await.unwrap();
+        let releases = [Request::Release(attempt("a", 1)), Request::Release(attempt("b", 2))];
+        let releases: Vec<_> = releases.iter().collect();
+        let quick = Quick::among(&releases);
+        let release = quick.serve(&client, &scope, in_time, Some(OWN));
+        let unblock = async {
+            let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+            while number(&observer, waits).await == 0 {}
+            blocker.batch_execute("SELECT pg_sleep(0.1); COMMIT").await.unwrap();
+        };
+        let (answered, ()) = tokio::join!(release, unblock);
+        let (served, at) = &answered.served[&0];
+        let [Push { event: PushEvent::Granted { lasts, .. }, .. }] = &served.pushes[..] else {
+            panic!("{served:?}")
+        };
+        let end = number(&observer, "SELECT ends FROM leasehold.lease WHERE key = 'a'").await;
+        assert_eq!((*at + lasts.duration()).as_micros(), end.unsigned_abs());
     }
 
     /// Such a grant may have been given up meanwhile, and its lease would keep others out for a

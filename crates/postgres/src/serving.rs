@@ -1,6 +1,7 @@
 //! Serves requests on a connection of the caller: for tests that compare the tables with
 //! [`leasehold_core::apply`].
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use leasehold_core::{Request, Served, Stamp};
@@ -27,8 +28,8 @@ pub async fn serve(
 ) -> Result<Vec<Served>, String> {
     let scope = Scope::new(schema, LIMIT, window);
     let in_time = Stamp::from_micros(i64::MAX.unsigned_abs());
-    let Answered { mut served, error, .. } =
-        Quick::among(requests).serve(client, &scope, in_time, None).await;
+    let Answered { served, error, .. } = Quick::among(requests).serve(client, &scope, in_time, None).await;
+    let mut served: BTreeMap<_, _> = served.into_iter().map(|(nth, (served, _))| (nth, served)).collect();
     let rest = (0..requests.len()).filter(|nth| !served.contains_key(nth));
     let rest: Vec<usize> = rest.collect();
     let left: Vec<&Request> = rest.iter().map(|nth| requests[*nth]).collect();

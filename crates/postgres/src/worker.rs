@@ -291,14 +291,14 @@ impl Inner {
         if requests.is_empty() {
             return true;
         }
-        let Answered { mut served, now, mut added, error, in_doubt } = self.quickly(session, &requests).await;
+        let Answered { mut served, mut added, error, in_doubt, .. } = self.quickly(session, &requests).await;
         let rest = requests.iter().enumerate().filter(|(nth, _)| !served.contains_key(nth));
         let rest: Vec<&Request> = rest.map(|(_, request)| *request).collect();
         let doubt = error.as_ref().map(|error| self.faults.doubted_release(error));
         let Slow { outcomes, added: more, is_lost } = self.slowly(session, &rest, error).await;
         added += more;
         let mut others = outcomes.into_iter();
-        let mut results = (0..requests.len()).filter_map(|nth| match served.remove(&nth).zip(now) {
+        let mut results = (0..requests.len()).filter_map(|nth| match served.remove(&nth) {
             Some(quick) => Some((nth, Ok(quick))),
             None => others.next().map(|outcome| (nth, outcome)),
         });
@@ -339,7 +339,7 @@ impl Inner {
         let silent = || Answered { error: Some(TransactionError::Silent), ..Answered::default() };
         let mut answered = answered.unwrap_or_else(silent);
         // The server has notified the other channels.
-        for served in answered.served.values_mut() {
+        for (served, _) in answered.served.values_mut() {
             served.pushes.retain(|push| push.to.as_ref().is_none_or(|to| channel::number(to) == own));
         }
         if !answered.error.as_ref().is_some_and(TransactionError::is_lost) {
