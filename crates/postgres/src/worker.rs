@@ -255,11 +255,11 @@ impl Inner {
         match pending.pop_front() {
             None => true,
             Some(Job::Notify { said, sent }) => {
-                let is_sent = self.notify(client, said).await;
-                if let Some(sent) = sent.filter(|_| is_sent) {
+                let notified = self.notify(client, said).await;
+                if let Some(sent) = sent.filter(|_| notified.is_ok()) {
                     _ = sent.send(());
                 }
-                is_sent
+                !notified.is_err_and(|error| error.is_lost())
             }
             Some(Job::Work(work)) => {
                 let limit = 20 * self.address.call_limit;
@@ -316,7 +316,9 @@ impl Inner {
             }
             asked.answer(answers);
         }
-        if is_lost || !told.is_empty() && !self.notify(client, told).await {
+        // Those to whom a refused message was addressed ask by themselves, somewhat later.
+        if is_lost || !told.is_empty() && self.notify(client, told).await.is_err_and(|error| error.is_lost())
+        {
             return false;
         }
         if added > 0 && !self.sweep(client).await {
@@ -509,11 +511,12 @@ impl Inner {
     }
 
     /// In a separate transaction, after the one that it reports, without waiting for the disk.
-    async fn notify(&self, client: &Client, said: Vec<(String, String)>) -> bool {
+    async fn notify(&self, client: &Client, said: Vec<(String, String)>) -> Result<(), TransactionError> {
         let (channels, payloads): (Vec<_>, Vec<_>) = said.into_iter().unzip();
         let parameters = [(&channels as _, Type::TEXT_ARRAY), (&payloads as _, Type::TEXT_ARRAY)];
         let notified = client.execute_typed(NOTIFY, &parameters);
-        matches!(self.runtime.within(3 * self.address.call_limit, notified).await, Some(Ok(_)))
+        let notified = self.runtime.within(3 * self.address.call_limit, notified).await;
+        notified.ok_or(TransactionError::Silent)?.map(drop).map_err(TransactionError::Client)
     }
 
     /// Removes ended records. Each time more rows are read than were added, so they cannot pile up.

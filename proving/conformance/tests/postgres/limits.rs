@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use leasehold::Locks;
+use leasehold::postgres::init;
+use servers::Postgres;
 use tokio::task::block_in_place;
 use tokio::time::Instant;
 
@@ -136,4 +138,28 @@ async fn a_full_disk_is_named_and_nothing_is_taken_and_space_is_enough_to_mend_i
     // The table gets a new file.
     db(&server).await.batch_execute("TRUNCATE leasehold.lease").await.unwrap();
     take(&locks, "k").await.release().await.unwrap();
+}
+
+/// Regression: it counted as a lost connection, so a busy server had to serve more of them.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_a_server_refuses_because_its_queue_is_full_costs_no_connection() {
+    let programs = Postgres::programs_of(18).expect("PostgreSQL 18");
+    let server = block_in_place(|| Postgres::of(&programs, &["max_notify_queue_pages=64"]));
+    init(&server.url()).await.unwrap();
+    let [holder, other] = two(&server.url(), 2 * SECOND).await;
+    let guard = take(&holder, "k").await;
+    // A listener in a transaction keeps all messages.
+    let (listener, notifier) = (db(&server).await, db(&server).await);
+    listener.batch_execute("LISTEN other; BEGIN; SELECT pg_catalog.pg_current_xact_id()").await.unwrap();
+    let fill = "SELECT pg_notify('other', n || repeat('x', 7000)) FROM generate_series(1, 10) AS n";
+    while notifier.batch_execute(fill).await.is_ok() {}
+    let one = "SELECT pg_notify('other', repeat('x', 100))";
+    while notifier.batch_execute(one).await.is_ok() {}
+
+    let before = sessions(&notifier, "true").await;
+    other.break_lease("k", guard.fence()).await.unwrap();
+    // It was not told, and finds out when it renews the lease.
+    guard.lost().await;
+    take(&other, "k").await.release().await.unwrap();
+    assert_eq!(sessions(&notifier, "true").await, before);
 }
