@@ -8,8 +8,8 @@ use std::future::{Pending, pending};
 use std::sync::Arc;
 
 use leasehold_core::{
-    AskedInBatch, Asks, Attempt, BatchServed, BoxFuture, Fault, GrantAnswer, MemberAnswer, MemberStore,
-    Question, SendBatch,
+    AskedInBatch, Asks, Attempt, BatchServed, Batched as _, BoxFuture, Fault, GrantAnswer, MemberAnswer,
+    MemberStore, Question, SendBatch,
 };
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
@@ -75,6 +75,20 @@ impl SendBatch<Waiting> for Sender {
             propose_together(&mut batch);
             quorum.send_batch(batch.into()).await;
         })
+    }
+
+    /// No batch serves a key that turned out to be contended while the request waited.
+    fn serves(&self) -> impl Fn(&Waiting) -> bool {
+        |waiting| !self.0.contended.has(waiting.key, || self.0.runtime.now())
+    }
+
+    /// Asks each member alone, if anybody still waits.
+    fn decline(&self, mut waiting: Waiting) {
+        if waiting.is_wanted()
+            && let Some(request) = waiting.request.take()
+        {
+            request.members.iter().for_each(|member| request.goes(*member, End::Answer(Ok(Done::Nothing))));
+        }
     }
 }
 

@@ -98,6 +98,24 @@ async fn a_key_that_was_refused_is_in_no_batch_for_a_while() {
     drop(guard);
 }
 
+/// Regression: they share no batch, so one after the other waited for its own, for 10 ms each.
+#[tokio::test(start_paused = true)]
+async fn requests_that_wait_for_a_batch_when_their_key_is_refused_are_made_alone_at_once() {
+    let world = World::of(3);
+    let (holder, process) = (world.process(), world.process());
+    let guard = holder.locks.mutex("k").lock().await.unwrap();
+    process.way.iter().for_each(|way| way.set(CallFate::Slow(SECOND / 100)));
+    let begun = world.time.now();
+    let tries: Vec<_> =
+        (0..200).map(|_| tokio::spawn(process.locks.mutex("k").lock().within(SECOND / 10))).collect();
+    for refused in tries {
+        let error = refused.await.unwrap().unwrap_err();
+        assert!(error.is_busy(), "{error}");
+    }
+    assert_eq!(world.time.now().saturating_since(begun), SECOND / 10);
+    drop(guard);
+}
+
 /// A batch counts as in flight until its attempts can be decided, and not until its slowest member
 /// has answered.
 #[tokio::test(start_paused = true)]
