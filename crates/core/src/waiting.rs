@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use crate::backoff::{jitter, roll};
 use crate::{
-    Attempt, Backoff, BoxFuture, Channel, Fence, GrantAnswer, Holder, HolderInfo, Instant, Key, Nonce, Owner,
+    Attempt, Backoff, BoxFuture, Channel, Fence, GrantAnswer, Holder, HolderInfo, Instant, Key, Nonce,
     PushEvent, QueuePosition, Runtime, Ticket, WaitQueue, Wake,
 };
 
@@ -405,7 +405,7 @@ impl Waiters {
             return held_by.remaining.map_or(often, |left| often.min(left.saturating_add(ROUNDING + spread)));
         }
         // The end of another program's lock is not notified to the queue.
-        if first && !matches!(held_by.owner, Owner::Holder { .. }) {
+        if first && held_by.owner.holder().is_none() {
             return Backoff::WHILE_HELD.delay(rests, roll(&mut self.seed));
         }
         let spread = if first {

@@ -469,7 +469,8 @@ impl Subscribers for Sessions {
         if self.own() == Some(session) {
             return true;
         }
-        match self.reach(channel, |sender, address| sender.connect(address)) {
+        // By a socket of its own: on macOS and FreeBSD, one that is connected sends to nobody else.
+        match self.reach(channel, |_, address| UnixDatagram::unbound()?.connect(address)) {
             Some(Ok(Err(error)) | Err(error)) => {
                 !matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::NotFound)
             }

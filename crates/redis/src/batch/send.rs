@@ -10,6 +10,7 @@ use leasehold_core::{Attempt, BoxFuture, Fault, Instant, Key, Reading, SendBatch
 use redis::aio::ConnectionLike;
 use redis::{Cmd, RedisError, ServerError};
 use tokio::sync::oneshot;
+use tokio::task::coop::unconstrained;
 
 use super::{BatchAnswer, BatchKind, BatchResult, Caller, Request, Run};
 use crate::client::{Client, Source};
@@ -178,7 +179,8 @@ impl Sender {
         // One for each grant: it is in doubt until it is answered.
         let sendings = client.shared.unsettled.sending_all(holders, via, sent, settles_at);
         let said = {
-            let mut asking = pin!(self.ask(connection, &mut groups, not_after));
+            // Also if this task should yield, the first poll hands the batch to the connection.
+            let mut asking = pin!(unconstrained(self.ask(connection, &mut groups, not_after)));
             let mut is_written = false;
             let asking = poll_fn(|context| {
                 let polled = asking.as_mut().poll(context);
