@@ -45,6 +45,7 @@ impl StoreHandle {
 
     /// Removes a guard that is released or dropped: its lease is not renewed any more.
     pub(crate) fn leaves(&self, holding: &Holding, number: u64, now: Instant) {
+        holding.leave();
         self.registry.leave(number, now);
         if let Some(pauses) = &self.pauses {
             pauses.note(&holding.attempt.claim, now);

@@ -5,7 +5,7 @@ use std::task::Context;
 
 use super::*;
 use crate::by_hand::ByHand;
-use crate::{Claim, Fence, Ttl};
+use crate::{Claim, Fence, Owner, Ttl};
 
 const START: Instant = Instant::from_nanos(1_000_000_000_000);
 const SECOND: Duration = Duration::from_secs(1);

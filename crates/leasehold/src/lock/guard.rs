@@ -207,7 +207,7 @@ impl Guard {
         self.handle.leaves(&self.held.0, self.number, now);
         let holding = self.held.0.clone();
         let held_for = holding.held_for(now);
-        if !holding.is_held_at(now) {
+        if !holding.is_valid_at(now) {
             self.lose(Loss::Expired { fault: None });
             // The drop does the rest: the store may have the lease for a moment longer.
             return Err(ReleaseError::after(self.loss(), holding.attempt.claim.first_key()));
@@ -222,7 +222,7 @@ impl Guard {
                 Ok(HoldAnswer::Done) => return self.released(held_for),
                 // If the answer to an earlier release was lost, that release may have succeeded.
                 // While the lease was valid, nobody else held the key in between.
-                Ok(_) if retries.in_doubt() && holding.is_held() => return self.released(held_for),
+                Ok(_) if retries.in_doubt() && holding.is_valid_at(handle.runtime.now()) => return self.released(held_for),
                 Ok(HoldAnswer::NotHeld { key, held_by }) => {
                     self.stage = Stage::Over;
                     let loss = self.handle.loss(&holding.attempt, key, held_by);
@@ -295,7 +295,7 @@ impl Drop for Guard {
             Stage::Held => {
                 let now = self.handle.runtime.now();
                 self.handle.leaves(holding, self.number, now);
-                holding.is_held_at(now).then(|| holding.held_for(now))
+                holding.is_valid_at(now).then(|| holding.held_for(now))
             }
             Stage::GivenBack(held_for) => Some(held_for),
             Stage::Over => return,

@@ -18,6 +18,8 @@ pub(crate) struct Holding {
     pub(crate) asks: u32,
     /// True if it was granted to a writer that has become a reader.
     reads: AtomicBool,
+    /// True once its guard is dropped, released or transferred.
+    has_ended: AtomicBool,
     pub(crate) runtime: Arc<dyn Runtime>,
     /// The lease's end, in nanoseconds of the lease clock.
     end: AtomicU64,
@@ -38,8 +40,8 @@ impl Holding {
     ) -> Self {
         let end = AtomicU64::new(lease.end().as_nanos());
         let (loss, changed) = (OnceLock::new(), Notify::new());
-        let reads = AtomicBool::new(false);
-        Self { attempt, fence, granted, asks, reads, runtime, end, loss, changed }
+        let [reads, has_ended] = [(); 2].map(|()| AtomicBool::new(false));
+        Self { attempt, fence, granted, asks, reads, has_ended, runtime, end, loss, changed }
     }
 
     /// Makes its writer a reader: from now on every request says so.
@@ -68,6 +70,12 @@ impl Holding {
         self.end.swap(end, Ordering::AcqRel) != end
     }
 
+    /// Notes that its guard is gone. From now on no view says that the lock is held; somebody else
+    /// may be granted it at any moment.
+    pub(crate) fn leave(&self) {
+        self.has_ended.store(true, Ordering::Release);
+    }
+
     /// Records the loss. Returns true if it is the first one: then it has to be announced.
     pub(crate) fn lose(&self, loss: Loss) -> bool {
         self.loss.set(Box::new(loss)).is_ok()
@@ -89,10 +97,12 @@ impl Holding {
 
     /// Reads the clock, so it is correct even while the keeper gets no processor time.
     pub(crate) fn is_held(&self) -> bool {
-        self.is_held_at(self.runtime.now())
+        !self.has_ended.load(Ordering::Acquire) && self.is_valid_at(self.runtime.now())
     }
 
-    pub(crate) fn is_held_at(&self, now: Instant) -> bool {
+    /// Returns true while the lease lasts, also for a guard that is gone and whose lease is still
+    /// to be released.
+    pub(crate) fn is_valid_at(&self, now: Instant) -> bool {
         self.loss.get().is_none() && now < self.end()
     }
 
@@ -101,7 +111,7 @@ impl Holding {
     }
 
     pub(crate) fn remaining(&self) -> Duration {
-        if self.loss.get().is_some() {
+        if self.loss.get().is_some() || self.has_ended.load(Ordering::Acquire) {
             Duration::ZERO
         } else {
             self.end().saturating_since(self.runtime.now())
@@ -220,14 +230,16 @@ macro_rules! facts_of_holding {
             self.holding().held_for(self.holding().runtime.now())
         }
 
-        /// How long the lease remains valid from now without another renewal; zero if it is lost.
+        /// How long the lease remains valid from now without another renewal; zero if it is lost or
+        /// the guard is gone.
         #[must_use]
         pub fn remaining(&self) -> std::time::Duration {
             self.holding().remaining()
         }
 
-        /// Returns true while the lease is valid. This reads the clock, so it is correct even after
-        /// the program was paused or its runtime was blocked. The answer may change a moment later.
+        /// Returns true while the lease is valid and the guard is neither dropped, released nor
+        /// transferred. This reads the clock, so it is correct even after the program was paused or
+        /// its runtime was blocked. The answer may change a moment later.
         #[must_use]
         pub fn is_held(&self) -> bool {
             self.holding().is_held()

@@ -484,8 +484,8 @@ mod tests {
         let (_registry, enter) = a_registry();
         let (held, _) = enter(at(0));
         let end = held.0.end();
-        assert!(held.0.is_held_at(Instant::from_nanos(end.as_nanos() - 1)));
-        assert!(!held.0.is_held_at(end));
+        assert!(held.0.is_valid_at(Instant::from_nanos(end.as_nanos() - 1)));
+        assert!(!held.0.is_valid_at(end));
     }
 
     #[test]

@@ -1,8 +1,11 @@
 //! Reports of a guard about its lease.
 
+use std::future::pending;
 use std::time::{Duration, SystemTime};
 
-use leasehold::{Locks, RenewError};
+use leasehold::{Held, Locks, RenewError};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -29,4 +32,35 @@ async fn the_end_of_a_lease_is_also_given_by_the_wall_clock() {
     guard.renew(60 * SECOND).await.unwrap();
     let ends = guard.held().expires_at().duration_since(before).unwrap();
     assert!(ends > 50 * SECOND && ends < 62 * SECOND, "{ends:?}");
+}
+
+/// Regression: views went on saying that it was held, up to the end of the last lease, while
+/// somebody else held it.
+#[tokio::test]
+async fn a_view_of_a_guard_that_is_gone_says_that_the_lock_is_not_held() {
+    let locks = Locks::in_memory();
+    let gone = |held: &Held| {
+        assert!(!held.is_held() && held.remaining().is_zero(), "{held:?}");
+        assert!(held.loss().is_none(), "{held:?}");
+    };
+    let guard = locks.mutex("k").lock().await.unwrap();
+    let held = guard.held();
+    let releasing = guard.release();
+    assert!(held.is_held(), "a future that was not polled has released nothing");
+    releasing.await.unwrap();
+    gone(&held);
+
+    let guard = locks.mutex("k").lock().await.unwrap();
+    let held = guard.held();
+    drop(guard);
+    gone(&held);
+
+    let (tell, told) = oneshot::channel();
+    let work = locks.mutex("k").lock().hold(async move |held| {
+        let _ = tell.send(held);
+        pending::<()>().await;
+    });
+    assert!(timeout(SECOND / 20, work).await.is_err());
+    gone(&told.await.unwrap());
+    assert!(locks.mutex("k").lock().await.unwrap().is_held());
 }
