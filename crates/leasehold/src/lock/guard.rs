@@ -222,7 +222,9 @@ impl Guard {
                 Ok(HoldAnswer::Done) => return self.released(held_for),
                 // If the answer to an earlier release was lost, that release may have succeeded.
                 // While the lease was valid, nobody else held the key in between.
-                Ok(_) if retries.in_doubt() && holding.is_valid_at(handle.runtime.now()) => return self.released(held_for),
+                Ok(_) if retries.in_doubt() && holding.is_valid_at(handle.runtime.now()) => {
+                    return self.released(held_for);
+                }
                 Ok(HoldAnswer::NotHeld { key, held_by }) => {
                     self.stage = Stage::Over;
                     let loss = self.handle.loss(&holding.attempt, key, held_by);

@@ -64,3 +64,20 @@ async fn a_view_of_a_guard_that_is_gone_says_that_the_lock_is_not_held() {
     gone(&told.await.unwrap());
     assert!(locks.mutex("k").lock().await.unwrap().is_held());
 }
+
+/// Regression: they stayed locked until the end of the lease, or until the guard was dropped, which
+/// a holder that hangs never does.
+#[tokio::test]
+async fn once_a_holder_learns_that_one_of_its_locks_was_broken_the_others_are_free() {
+    let locks = Locks::in_memory();
+    let guard = locks.mutex_all(["a", "b", "c"]).lock().await.unwrap();
+    let waiting = tokio::spawn(locks.mutex("c").lock().within(10 * SECOND));
+    locks.break_lease("b", guard.fence()).await.unwrap();
+    guard.renew(SECOND).await.unwrap_err();
+    guard.lost().await;
+    for name in ["a", "b"] {
+        locks.mutex(name).lock().within(10 * SECOND).await.unwrap().release().await.unwrap();
+    }
+    waiting.await.unwrap().unwrap().release().await.unwrap();
+    drop(guard);
+}
