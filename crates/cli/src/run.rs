@@ -76,7 +76,7 @@ pub(crate) async fn run(settings: Settings) -> Result<End, Failure> {
     match returned {
         ReleaseOutcome::NotOurs(error) => Err(Failure::new(
             End::LOST,
-            format!("{error}: the command ran past its lease and may not have been alone: check what it did"),
+            format!("{error}: the command may have run past its lease, and not alone: check what it did"),
         )),
         ReleaseOutcome::Done | ReleaseOutcome::Unconfirmed(_) => Ok(end_as(status)),
     }

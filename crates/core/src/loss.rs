@@ -40,7 +40,7 @@ pub enum Loss {
         quorum_report: Option<Arc<QuorumReport>>,
     },
     /// The store does not have the lease any more: it was deleted, it expired there, or the store
-    /// lost its state.
+    /// lost its state; or it was broken, and the notice of that did not arrive.
     Gone {
         /// The key.
         key: Key,
@@ -109,7 +109,7 @@ impl fmt::Display for Loss {
             Self::Gone { key, quorum_report: None } => {
                 write!(
                     f,
-                    "{key}: the store has the lease no more (expired there, deleted, or the store lost its state)"
+                    "{key}: the store has the lease no more (expired there, deleted, broken, or the store lost its state)"
                 )
             }
             Self::Broken { key, .. } => write!(f, "{key}: somebody broke the lease"),

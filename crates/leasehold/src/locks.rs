@@ -328,11 +328,10 @@ impl Locks {
         }
         // A request ends when it is polled, and leaves a release in the background.
         runtime.before(begun + Self::LAST_RELEASES, registry.no_requests()).await;
-        // The releases of requests and guards that were just ended have had no time yet; all others
-        // have.
+        // The releases of requests and guards that were just ended have had no time yet.
         let is_new = if is_quiet { had_requests } else { !taken_back.is_empty() };
-        let end = if is_new { begun + within + within.max(Self::LAST_RELEASES) } else { begun };
-        runtime.before(end, handle.quiet()).await;
+        let end = begun + within.max(Self::LAST_RELEASES);
+        runtime.before(if is_new { end + within } else { end }, handle.quiet()).await;
         let unconfirmed = handle.under_way();
         if taken_back.is_empty() && unconfirmed == 0 {
             return Ok(());

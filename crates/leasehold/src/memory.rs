@@ -38,6 +38,8 @@ pub struct MemoryStore {
     runtime: Arc<dyn Runtime>,
     waiting: Arc<WaiterRegistry>,
     shared: Arc<Shared>,
+    /// For whoever reads first: a lease may be broken before its holder has begun to read.
+    first_notices: Mutex<Option<Box<dyn Notices>>>,
 }
 
 /// The records that several stores share; see [`beside`](MemoryStore::beside).
@@ -73,7 +75,8 @@ impl MemoryStore {
     fn over(name: Arc<str>, runtime: Arc<dyn Runtime>, shared: Arc<Shared>) -> Self {
         let waiting = Arc::new(WaiterRegistry::new(runtime.random_bits()));
         shared.state.lock().unwrap_or_else(PoisonError::into_inner).waiting.push(waiting.clone());
-        Self { name, runtime, waiting, shared }
+        let first_notices = Mutex::new(Some(shared.notice_bus.read()));
+        Self { name, runtime, waiting, shared, first_notices }
     }
 
     /// The same store under the name `memory:` plus this name, so that several of them can form a
@@ -332,7 +335,8 @@ impl InspectStore for MemoryStore {
     }
 
     fn notices(&self) -> Option<Box<dyn Notices>> {
-        Some(self.shared.notice_bus.read())
+        let first = self.first_notices.lock().unwrap_or_else(PoisonError::into_inner).take();
+        Some(first.unwrap_or_else(|| self.shared.notice_bus.read()))
     }
 }
 

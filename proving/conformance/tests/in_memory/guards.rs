@@ -3,7 +3,7 @@
 use std::future::pending;
 use std::time::{Duration, SystemTime};
 
-use leasehold::{Held, Locks, RenewError};
+use leasehold::{Held, Locks, Loss, RenewError};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
@@ -80,4 +80,28 @@ async fn once_a_holder_learns_that_one_of_its_locks_was_broken_the_others_are_fr
     }
     waiting.await.unwrap().unwrap().release().await.unwrap();
     drop(guard);
+}
+
+/// Regression: the keeper had not begun to listen, so the holder found out at its next renewal, and
+/// took the lease for deleted.
+#[tokio::test]
+async fn a_holder_is_told_of_a_break_that_comes_right_after_its_grant() {
+    for _ in 0..20 {
+        let locks = Locks::in_memory();
+        let guard = locks.mutex("import").lock().await.unwrap();
+        locks.break_lease("import", guard.fence()).await.unwrap();
+        let loss = timeout(SECOND, guard.lost()).await.expect("within moments");
+        assert!(matches!(loss, Loss::Broken { .. }), "{loss}");
+    }
+}
+
+/// Regression: a limit of zero left no time to the releases of guards that had just been dropped.
+#[tokio::test]
+async fn a_close_without_a_limit_waits_for_the_releases_of_dropped_guards() {
+    let locks = Locks::in_memory();
+    drop(locks.mutex("k").lock().await.unwrap());
+    locks.close(Duration::ZERO).await.unwrap();
+    let locks = Locks::in_memory();
+    locks.mutex("k").lock().await.unwrap().transfer(30 * SECOND).await.unwrap();
+    locks.close(Duration::ZERO).await.unwrap();
 }
