@@ -96,8 +96,8 @@ pub fn apply(records: &mut Records, request: Request, context: &ApplyContext<'_>
             rejoin(records, &attempt, not_after, context).map(|served| served.map(Answer::Rejoin))
         }
         Request::Raise(attempt) => raise(records, &attempt, context).map(|served| served.map(Answer::Raise)),
-        Request::Transfer { attempt, successor } => {
-            Ok(transfer(records, &attempt, &successor, context).map(Answer::Transfer))
+        Request::Transfer { attempt, successor, not_after } => {
+            Ok(transfer(records, &attempt, &successor, not_after, context).map(Answer::Transfer))
         }
         Request::Release(attempt) => Ok(release(records, &attempt, context).map(Answer::Release)),
         Request::Advance(keys) => Ok(advance(records, &keys, context).map(|()| Answer::Advance)),

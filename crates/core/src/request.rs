@@ -45,6 +45,9 @@ pub enum Request {
         attempt: Attempt,
         /// The next holder.
         successor: Successor,
+        /// On the store's clock: after this the successor may have been given up, and must not
+        /// become the holder any more.
+        not_after: Option<Stamp>,
     },
     /// Release all keys of the claim that the attempt holds, and its places in queues.
     Release(Attempt),

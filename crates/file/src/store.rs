@@ -322,7 +322,8 @@ impl TransferStore for FileStore {
         attempt: &'a Attempt,
         successor: &'a Successor,
     ) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
-        let request = Request::Transfer { attempt: attempt.clone(), successor: successor.clone() };
+        let request =
+            Request::Transfer { attempt: attempt.clone(), successor: successor.clone(), not_after: None };
         Box::pin(self.serve_one(request, read!(Transfer)))
     }
 }

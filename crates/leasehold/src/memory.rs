@@ -313,7 +313,7 @@ impl TransferStore for MemoryStore {
         successor: &'a Successor,
     ) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
         Box::pin(async move {
-            self.ask(|records, context| Ok(serve::transfer(records, attempt, successor, context)))
+            self.ask(|records, context| Ok(serve::transfer(records, attempt, successor, None, context)))
         })
     }
 }

@@ -384,7 +384,8 @@ impl TransferStore for PostgresStore {
         attempt: &'a Attempt,
         successor: &'a Successor,
     ) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
-        let request = Request::Transfer { attempt: attempt.clone(), successor: successor.clone() };
+        let request =
+            Request::Transfer { attempt: attempt.clone(), successor: successor.clone(), not_after: None };
         Box::pin(self.serve_one(request, self.limit(attempt.ttl), read!(Transfer)))
     }
 }

@@ -311,7 +311,7 @@ fn step(dice: &mut Dice, wall: Stamp) -> Step {
         73..=76 => {
             let attempt = attempt(dice, wall);
             let successor = successor(dice, attempt.holder);
-            Step::Ask(Request::Transfer { attempt, successor })
+            Step::Ask(Request::Transfer { attempt, successor, not_after: not_after(dice, wall) })
         }
         60..=62 => Step::Break(key),
         63 => {

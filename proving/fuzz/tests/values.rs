@@ -140,6 +140,7 @@ fn requests() -> Vec<Request> {
         Request::Transfer {
             attempt: alone.clone(),
             successor: Successor { holder: Holder::from_bits(2), label: None },
+            not_after: None,
         },
         Request::Advance(vec![key("a")]),
         Request::Mark { attempt: alone.clone(), mark, keep: Duration::from_secs(9) },

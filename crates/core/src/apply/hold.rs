@@ -103,15 +103,18 @@ pub fn raise(
 /// to the attempt's TTL from now, unless it lasts longer already. The fences remain.
 ///
 /// Only one of several successors can succeed the same holder: after that, the holder has nothing
-/// to transfer. A successor that is the holder itself can repeat its request.
+/// to transfer. A successor that is the holder itself can repeat its request. After `not_after`
+/// nothing is transferred; the answer then names the holder.
 pub fn transfer(
     records: &mut Records,
     attempt: &Attempt,
     successor: &Successor,
+    not_after: Option<Stamp>,
     context: &ApplyContext<'_>,
 ) -> Served<HoldAnswer> {
     let mut serving = Serving::of_attempt(records, attempt, context);
-    let gone = serving.first_not_held(attempt);
+    let late = is_late(not_after, context).then(|| serving.not_held(attempt.claim.first_key()));
+    let gone = late.or_else(|| serving.first_not_held(attempt));
     for key in attempt.claim.keys() {
         serving.claim(key, attempt.holder);
         if gone.is_some() {
@@ -206,6 +209,10 @@ impl Serving<'_> {
     fn first_not_held(&self, attempt: &Attempt) -> Option<HoldAnswer> {
         let now = self.context.now;
         let key = attempt.claim.keys().find(|key| !self.records.is_held_by(key, attempt.holder, now))?;
-        Some(HoldAnswer::NotHeld { key: key.clone(), held_by: self.records.holding(key, now) })
+        Some(self.not_held(key))
+    }
+
+    fn not_held(&self, key: &Key) -> HoldAnswer {
+        HoldAnswer::NotHeld { key: key.clone(), held_by: self.records.holding(key, self.context.now) }
     }
 }

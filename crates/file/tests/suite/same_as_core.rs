@@ -321,7 +321,8 @@ impl World {
                 let attempt = self.some_holders_attempt();
                 let fresh = Holder::from_bits(1 << 64 | u128::from(self.dice.below(1 << 32)));
                 let holder = if self.dice.once_in(3) { attempt.holder } else { fresh };
-                Request::Transfer { successor: Successor { holder, label: attempt.label.clone() }, attempt }
+                let successor = Successor { holder, label: attempt.label.clone() };
+                Request::Transfer { attempt, successor, not_after: None }
             }
             15 => Request::Marked(key(self.dice.one_of(&KEYS))),
             13 => {

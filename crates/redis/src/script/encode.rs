@@ -44,7 +44,9 @@ pub(super) fn encode(request: &Request, window: Duration, asked: Asked<'_>) -> C
         Request::Rejoin { attempt, not_after } => rejoin_call(attempt, *not_after, window, asked),
         Request::Raise(attempt) => raise_call(attempt, window, asked),
         Request::Renew(attempt) => renew_call(attempt, window, asked),
-        Request::Transfer { attempt, successor } => transfer_call(attempt, successor, window, asked),
+        Request::Transfer { attempt, successor, not_after } => {
+            transfer_call(attempt, successor, *not_after, window, asked)
+        }
         Request::Release(attempt) => release_call(attempt, window, asked),
         Request::Advance(keys) => advance_call(keys, window, asked),
         Request::Mark { attempt, mark, keep } => mark_call(attempt, mark, *keep, asked),
@@ -104,6 +106,7 @@ pub(crate) fn renew_call(attempt: &Attempt, window: Duration, asked: Asked<'_>) 
 pub(crate) fn transfer_call(
     attempt: &Attempt,
     successor: &Successor,
+    not_after: Option<Stamp>,
     window: Duration,
     asked: Asked<'_>,
 ) -> Call {
@@ -112,6 +115,7 @@ pub(crate) fn transfer_call(
     lengths(attempt, &mut call);
     call.push(&successor.holder.digit_bytes());
     call.join(wire::tail_parts(successor.label.as_ref()));
+    limit(not_after, &mut call);
     call
 }
 

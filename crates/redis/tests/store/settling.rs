@@ -5,7 +5,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use leasehold_core::{Attempt, HoldAnswer, Store, WaitMode};
+use leasehold_core::{Attempt, HoldAnswer, Store, Successor, TransferStore as _, WaitMode};
 use leasehold_redis::slot::slot_of;
 use leasehold_redis::{ClusterStore, RedisStore};
 use servers::{Cluster, Flavor, Server};
@@ -124,6 +124,20 @@ async fn giving_up_waits_for_a_grant_that_was_cut_off_and_undoes_it() {
     let began = Instant::now();
     store.give_up(&ours).await.unwrap();
     assert!(began.elapsed() < Duration::from_millis(100), "it has settled");
+}
+
+/// Regression: it was not known to be under way, so the adopter held the lock to the end of its TTL.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn giving_up_waits_for_a_transfer_that_was_cut_off_and_undoes_it() {
+    let (server, store) = started(Flavor::Redis70);
+    let [ours, next] = [(); 2].map(|()| attempt(&["k"]));
+    granted(grant(&store, &ours).await);
+    let successor = Successor { holder: next.holder, label: None };
+    // The server does not know the script before the first one.
+    let nobodys = store.transfer(&attempt(&["{k}other"]), &successor).await;
+    assert!(matches!(nobodys, Ok(HoldAnswer::NotHeld { .. })), "{nobodys:?}");
+    cut_off(&server, &store, store.transfer(&ours, &successor)).await;
+    given_up_as_it_arrives(&server, &store, &next).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -62,7 +62,7 @@ pub(super) fn who_transfers_claims_what_it_was_handed(subject: &mut Subject) {
 
 fn transfer(attempt: &Attempt) -> Request {
     let successor = Successor { holder: Holder::from_bits(9), label: None };
-    Request::Transfer { attempt: attempt.clone(), successor }
+    Request::Transfer { attempt: attempt.clone(), successor, not_after: None }
 }
 
 /// A queue without waiters, of which somebody deleted a part.
