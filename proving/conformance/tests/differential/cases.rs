@@ -19,7 +19,7 @@ use servers::{Flavor, Server};
 
 use crate::subject::{Subject, plain};
 
-const ALL: [fn(&mut Subject); 51] = [
+const ALL: [fn(&mut Subject); 52] = [
     a_fence_that_is_no_number_is_an_error,
     a_raised_fence_is_the_proposed_one_or_above_the_last,
     a_ttl_over_the_longest_of_the_quorum_is_an_error,
@@ -67,6 +67,7 @@ const ALL: [fn(&mut Subject); 51] = [
     queue::a_waiter_of_a_process_that_left_a_hand_over_is_skipped,
     queue::of_waiters_with_one_ticket_the_one_with_the_lower_id_is_first,
     queue::the_last_waiter_that_is_looked_at_watches_a_new_holder,
+    queue::who_asks_behind_another_waiter_does_not_watch_the_new_holder,
     queue::a_queue_ends_when_its_last_hand_over_is_claimed,
     queue::the_waiters_of_a_process_that_cannot_be_notified_are_skipped_together,
     queue::a_label_of_32_digits_is_not_taken_for_a_nonce,

@@ -1,6 +1,6 @@
 //! Cases of the queue of a key.
 
-use leasehold_core::{Channel, Successor, WaitQueue};
+use leasehold_core::{Channel, PushEvent, Successor, WaitQueue};
 
 use super::*;
 
@@ -63,6 +63,26 @@ pub(super) fn who_transfers_claims_what_it_was_handed(subject: &mut Subject) {
 fn transfer(attempt: &Attempt) -> Request {
     let successor = Successor { holder: Holder::from_bits(9), label: None };
     Request::Transfer { attempt: attempt.clone(), successor, not_after: None }
+}
+
+/// The one before it does, on another channel than the new holder.
+pub(super) fn who_asks_behind_another_waiter_does_not_watch_the_new_holder(subject: &mut Subject) {
+    let waits_on = |who, channel: usize| {
+        let wait = Some(Wait { channel: Some(heard().remove(channel)), ..Wait::default() });
+        Request::Grant { attempt: by(who, "a"), wait, not_after: None }
+    };
+    is_answered(subject, &grant(&by(1, "a")), 0);
+    for (who, channel) in [(2, 0), (3, 1), (4, 1)] {
+        is_answered(subject, &waits_on(who, channel), 7);
+    }
+    run::<()>(subject, cmd("DEL").arg("a"));
+    subject.forget_pushes();
+    is_answered(subject, &waits_on(4, 1), 7);
+    let told = subject.pushes_until_now().unwrap();
+    let is_first = |holder| {
+        told.iter().any(|(_, push)| push.holder == holder && matches!(push.event, PushEvent::First { .. }))
+    };
+    ensure!(is_first(Holder::from_bits(3)) && !is_first(Holder::from_bits(4)), told);
 }
 
 /// A queue without waiters, of which somebody deleted a part.
