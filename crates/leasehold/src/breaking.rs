@@ -16,9 +16,10 @@ impl Locks {
     /// The next waiter holds the lock at once. If the store can notify the holder, its guard is
     /// lost within moments ([`Loss::Broken`](crate::Loss::Broken)), and otherwise at its next
     /// renewal. Until then the holder considers the lock its own, so have the protected resource
-    /// refuse its fence. Of several locks taken together only this one is freed at once; the others
-    /// are freed when their holder learns of it. The store remembers the break for a day: see
-    /// [`last_break`](Self::last_break).
+    /// refuse its fence. Of several locks taken together only this one is freed at once. The others
+    /// are freed when their guard is dropped, which leaves the work the time to stop, or when their
+    /// lease ends, which nobody renews any more once the holder has learned of the break. The store
+    /// remembers the break for a day: see [`last_break`](Self::last_break).
     ///
     /// # Errors
     ///

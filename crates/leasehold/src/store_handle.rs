@@ -163,28 +163,17 @@ impl StoreHandle {
     }
 
     fn undo(&self, attempt: Attempt, done: impl Fn(Result<(), Fault>) + Send + Sync + 'static) {
-        undo(&self.store, &self.runtime, &self.registry, attempt, done);
+        let undo = Arc::new(Undo {
+            store: self.store.clone(),
+            runtime: self.runtime.clone(),
+            report: self.report.clone(),
+            end: self.runtime.now() + attempt.lingers(),
+            attempt,
+            done,
+            _under_way: self.registry.begin_release(),
+        });
+        self.runtime.spawn_cleanup(Box::new(move || Box::pin(undo.clone().run())));
     }
-}
-
-/// Gives an attempt up in the background, and then says how that went.
-pub(crate) fn undo(
-    store: &Arc<dyn Store>,
-    runtime: &Arc<dyn Runtime>,
-    registry: &Arc<GuardRegistry>,
-    attempt: Attempt,
-    done: impl Fn(Result<(), Fault>) + Send + Sync + 'static,
-) {
-    let undo = Arc::new(Undo {
-        store: store.clone(),
-        runtime: runtime.clone(),
-        report: registry.report.clone(),
-        end: runtime.now() + attempt.lingers(),
-        attempt,
-        done,
-        _under_way: registry.begin_release(),
-    });
-    runtime.spawn_cleanup(Box::new(move || Box::pin(undo.clone().run())));
 }
 
 /// Short output, because it is printed with each lock of the place.

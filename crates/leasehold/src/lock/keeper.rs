@@ -9,7 +9,6 @@ use tokio::sync::Semaphore;
 
 use super::registry::{Due, GuardRegistry};
 use crate::event::Event;
-use crate::store_handle::undo;
 
 /// The most renewals in one request to the store: enough to share the cost of a round trip, few
 /// enough to stay well below a store's time limit.
@@ -43,10 +42,6 @@ pub(crate) fn keep(
                 // other renewals nor the report of a loss.
                 let (store, turns) = (store.clone(), turns.clone());
                 runtime.spawn(Box::pin(renew(registry.clone(), store, runtime.clone(), turns, batch)));
-            }
-            // Otherwise a holder that hangs would keep them as long as the lease lasts.
-            for attempt in registry.take_left() {
-                undo(&store, &runtime, &registry, attempt, |_| {});
             }
             // Listen only once there is a guard to lose or a request that waits; before that, no
             // notice matters.

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use leasehold_core::{Attempt, Drift, Holder, Instant, LeaseRenewal, Loss, Renewal, RenewalStep, Ttl};
+use leasehold_core::{Attempt, Drift, Holder, Instant, LeaseRenewal, Renewal, RenewalStep, Ttl};
 use tokio::sync::Notify;
 
 use super::closing::{Closed, Closing};
@@ -58,8 +58,6 @@ struct Untold {
     events: Vec<Event>,
     /// Holdings with a new end or a loss.
     changed: Vec<Arc<Holding>>,
-    /// Lost claims of which the store may still keep other keys for their holder.
-    left: Vec<Attempt>,
 }
 
 /// A grant is registered within one turn of a task; few leases are broken in that time.
@@ -271,11 +269,6 @@ impl GuardRegistry {
         state.guards.is_empty() && (state.orphaned || self.closed_because().is_some())
     }
 
-    /// The lost claims of which something is left, to be given up.
-    pub(crate) fn take_left(&self) -> Vec<Attempt> {
-        std::mem::take(&mut self.state().untold.left)
-    }
-
     /// Notes that a request begins.
     pub(crate) fn begin_request(&self) {
         self.requests.fetch_add(1, Ordering::SeqCst);
@@ -406,11 +399,6 @@ impl GuardRegistry {
             RenewalStep::Lost(loss) => {
                 if holding.lose(loss.clone()) {
                     untold.changed.push(Arc::clone(holding));
-                    let is_of_one_key =
-                        matches!(loss, Loss::Broken { .. } | Loss::Gone { .. } | Loss::TakenByOther { .. });
-                    if is_of_one_key && holding.attempt.claim.keys().len() > 1 {
-                        untold.left.push(holding.left(now));
-                    }
                     untold.events.extend(self.report.enter(|| holding.was_lost(now, loss)));
                 }
                 now
@@ -421,11 +409,7 @@ impl GuardRegistry {
 
     /// Unlocks the table, and tells what happened under it.
     fn unlock(&self, mut state: MutexGuard<'_, State>) {
-        let Untold { events, changed, left } = &mut state.untold;
-        let (events, changed) = (std::mem::take(events), std::mem::take(changed));
-        if !left.is_empty() {
-            self.changed.notify_one();
-        }
+        let Untold { events, changed } = std::mem::take(&mut state.untold);
         drop(state);
         self.report.publish(&events);
         changed.iter().for_each(|holding| holding.announce());
