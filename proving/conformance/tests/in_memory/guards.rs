@@ -68,7 +68,7 @@ async fn a_view_of_a_guard_that_is_gone_says_that_the_lock_is_not_held() {
 /// The work under them may still have to stop.
 #[tokio::test]
 async fn of_several_locks_one_that_was_broken_is_free_and_the_others_once_the_guard_is_dropped() {
-    let locks = Locks::builder().ttl(SECOND).in_memory().unwrap();
+    let locks = Locks::builder().ttl(3 * SECOND).in_memory().unwrap();
     for is_dropped in [true, false] {
         let guard = locks.mutex_all(["a", "b"]).lock().await.unwrap();
         locks.break_lease("a", guard.fence()).await.unwrap();
@@ -77,10 +77,10 @@ async fn of_several_locks_one_that_was_broken_is_free_and_the_others_once_the_gu
         assert!(locks.mutex("b").try_lock().await.unwrap().is_none());
         if is_dropped {
             drop(guard);
-            locks.mutex("b").lock().within(SECOND / 2).await.unwrap().release().await.unwrap();
+            locks.mutex("b").lock().within(2 * SECOND).await.unwrap().release().await.unwrap();
         } else {
             // Nobody renews its lease any more.
-            locks.mutex("b").lock().within(5 * SECOND).await.unwrap().release().await.unwrap();
+            locks.mutex("b").lock().within(10 * SECOND).await.unwrap().release().await.unwrap();
         }
     }
 }
@@ -93,7 +93,8 @@ async fn a_holder_is_told_of_a_break_that_comes_right_after_its_grant() {
         let locks = Locks::in_memory();
         let guard = locks.mutex("import").lock().await.unwrap();
         locks.break_lease("import", guard.fence()).await.unwrap();
-        let loss = timeout(SECOND, guard.lost()).await.expect("within moments");
+        // Its first renewal would be after ten.
+        let loss = timeout(5 * SECOND, guard.lost()).await.expect("within moments");
         assert!(matches!(loss, Loss::Broken { .. }), "{loss}");
     }
 }
