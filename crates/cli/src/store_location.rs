@@ -86,7 +86,12 @@ impl StoreLocation {
     /// Connects to look, and warns of a password that others can see.
     pub(crate) async fn look(&self, quiet: bool) -> Result<Locks, Failure> {
         let limit = self.outage_limit.unwrap_or(SHORT_OUTAGE_LIMIT);
-        self.connect(self.to_look_at(), limit, quiet).await
+        let making = async {
+            let locks = self.made(self.to_look_at())?;
+            locks.ready().await?;
+            Ok(locks)
+        };
+        self.within(limit, making, quiet).await
     }
 
     /// Connects within a time limit, reports if that takes a while, and warns of a password that
@@ -97,7 +102,24 @@ impl StoreLocation {
         limit: Duration,
         quiet: bool,
     ) -> Result<Locks, Failure> {
-        let mut connecting = pin!(self.locks(builder.outage_limit(limit)));
+        let making = async {
+            let locks = self.made(builder.outage_limit(limit))?;
+            // Some of several stores may be down.
+            if !self.store.is_several() {
+                locks.ready().await?;
+            }
+            Ok(locks)
+        };
+        self.within(limit, making, quiet).await
+    }
+
+    async fn within(
+        &self,
+        limit: Duration,
+        making: impl Future<Output = Result<Locks, ConnectError>>,
+        quiet: bool,
+    ) -> Result<Locks, Failure> {
+        let mut connecting = pin!(making);
         let locks = match timeout(SILENCE, &mut connecting).await {
             Ok(locks) => locks,
             Err(_) => {
@@ -117,19 +139,20 @@ impl StoreLocation {
 
     /// The same without connecting, because a store that refuses can be diagnosed too.
     pub(crate) fn unopened(&self, builder: LocksBuilder, quiet: bool) -> Result<Locks, Failure> {
-        let mut urls = self.store.reveal();
-        let locks = match (urls.next(), urls.len()) {
-            (Some(url), 0) => builder.unopened(url),
-            _ => self.several(builder),
-        };
-        let locks = locks.map_err(|error| self.not_connected(error))?;
+        let locks = self.made(builder).map_err(|error| self.not_connected(error))?;
         self.warn(quiet);
         Ok(locks)
     }
 
-    fn several(&self, builder: LocksBuilder) -> Result<Locks, ConnectError> {
-        let members: Result<Vec<_>, _> = self.store.reveal().map(AnyStore::from_url).collect();
-        builder.quorum(members?, self.store.max_ttl)
+    fn made(&self, builder: LocksBuilder) -> Result<Locks, ConnectError> {
+        let mut urls = self.store.reveal();
+        match (urls.next(), urls.len()) {
+            (Some(url), 0) => builder.unopened(url),
+            _ => {
+                let members: Result<Vec<_>, _> = self.store.reveal().map(AnyStore::from_url).collect();
+                builder.quorum(members?, self.store.max_ttl)
+            }
+        }
     }
 
     fn warn(&self, quiet: bool) {
@@ -150,15 +173,6 @@ impl StoreLocation {
                 "every user of this machine can see the password in --store (ps): put the URL into {} instead",
                 environment::STORE
             ));
-        }
-    }
-
-    async fn locks(&self, builder: LocksBuilder) -> Result<Locks, ConnectError> {
-        let mut urls = self.store.reveal();
-        match (urls.next(), urls.len()) {
-            (Some(url), 0) => builder.connect(url).await,
-            // This opens nothing, so a store that is down does not matter.
-            _ => self.several(builder),
         }
     }
 

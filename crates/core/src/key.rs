@@ -73,17 +73,8 @@ impl fmt::Debug for Key {
     }
 }
 
-/// Returns true for a character that a terminal does not show as itself: a control character, a line
-/// separator, one that reverses the direction of what follows, or one without any width. The joiners
-/// of some scripts, U+200C and U+200D, are none of these.
-pub(crate) fn is_unprintable(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{ad}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}')
-        || matches!(c, '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}')
-}
-
-/// Bytes of unknown origin, made fit for one line of a terminal: unprintable characters and bytes
-/// that are not UTF-8 are escaped.
+/// Bytes of unknown origin, made fit for one line of a terminal: control characters and bytes that
+/// are not UTF-8 are escaped.
 #[derive(Clone, Copy, Debug)]
 pub struct Escaped<'a>(pub &'a [u8]);
 
@@ -91,7 +82,7 @@ impl fmt::Display for Escaped<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for chunk in self.0.utf8_chunks() {
             for c in chunk.valid().chars() {
-                if is_unprintable(c) {
+                if c.is_control() {
                     write!(f, "{}", c.escape_default())?;
                 } else {
                     f.write_char(c)?;

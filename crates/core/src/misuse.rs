@@ -115,7 +115,7 @@ pub enum Misuse {
         /// Its length in bytes.
         len: usize,
     },
-    /// The label contains a control character, or another one that a terminal does not show as itself.
+    /// The label contains a control character.
     LabelNotPrintable,
     /// A backoff whose first delay is zero, or longer than its longest delay.
     Backoff {
@@ -248,10 +248,7 @@ impl fmt::Display for Misuse {
                 )
             }
             Self::LabelNotPrintable => {
-                write!(
-                    f,
-                    "a label or reason contains an unprintable character: use printable text on one line"
-                )
+                write!(f, "a label or reason contains a control character: use printable text on one line")
             }
             Self::Backoff { first, most } => write!(
                 f,

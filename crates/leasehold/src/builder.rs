@@ -3,9 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{
-    Backoff, Drift, Fault, FaultCause, Label, Misuse, Renewal, Runtime, Signal, Store, Ttl,
-};
+use leasehold_core::{Backoff, Drift, Label, Misuse, Renewal, Runtime, Signal, Store, Ttl};
 
 use crate::any_store::{self, AnyStore};
 use crate::error::ConnectError;
@@ -15,7 +13,7 @@ use crate::memory::MemoryStore;
 use crate::naming::{Names, Naming};
 use crate::quorum::QuorumStore;
 use crate::runtime::TokioRuntime;
-use crate::store_handle::{Retries, StoreHandle, check_ttl};
+use crate::store_handle::{StoreHandle, check_ttl};
 
 /// Defaults for the locks of one store; a lock or a request can override them.
 ///
@@ -164,16 +162,14 @@ impl LocksBuilder {
     ///
     /// Cancel safe.
     pub async fn connect(self, url: &str) -> Result<Locks, ConnectError> {
-        let outage_limit = self.defaults.outage_limit;
         let locks = self.unopened(url)?;
-        let StoreHandle { store, runtime, .. } = &**locks.handle();
-        open(&**store, &**runtime, outage_limit).await?;
+        locks.ready().await?;
         Ok(locks)
     }
 
-    /// The store at a URL, without connecting to it: the first request connects. It is for programs
-    /// that want to [diagnose](Locks::diagnose) a store that cannot be connected to, or to start
-    /// while it is down.
+    /// The store at a URL, without connecting to it: the first request connects, or
+    /// [`Locks::ready`]. It is for programs that want to [diagnose](Locks::diagnose) a store that
+    /// cannot be connected to, or to start while it is down.
     ///
     /// # Errors
     ///
@@ -255,23 +251,4 @@ impl LocksBuilder {
 /// Only a store in this process can follow a clock that a test has paused.
 fn clock_for(url: &str) -> fn() -> Option<TokioRuntime> {
     if url == "memory:" { TokioRuntime::current_or_paused } else { TokioRuntime::current }
-}
-
-/// Waits until the store is ready, and retries after temporary faults.
-async fn open(store: &dyn Store, runtime: &dyn Runtime, outage_limit: Duration) -> Result<(), ConnectError> {
-    let started = runtime.now();
-    let end = started + outage_limit;
-    let mut last = Fault::passing(store.name(), "no answer").caused_by(FaultCause::TimedOut);
-    let mut retries = Retries::new(runtime);
-    loop {
-        match runtime.before(end, store.open()).await {
-            Some(Ok(())) => return Ok(()),
-            Some(Err(fault)) if fault.is_lasting() => return Err(ConnectError::Refused(fault)),
-            opened => last = opened.and_then(Result::err).unwrap_or(last),
-        }
-        if !retries.again(&last, end).await {
-            let waited = runtime.now().saturating_since(started);
-            return Err(ConnectError::Unreachable { fault: last, waited });
-        }
-    }
 }

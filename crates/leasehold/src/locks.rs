@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use leasehold_core::{Claim, Escaped, Key, KeyState, Label, Misuse};
 
-use crate::error::{CloseError, InspectError};
+use crate::error::{CloseError, ConnectError, InspectError};
 use crate::event::Event;
 use crate::events::Events;
 use crate::lock::{Defaults, Held};
@@ -185,6 +185,22 @@ impl Locks {
     pub async fn list(&self, prefix: impl AsRef<[u8]>) -> Result<Vec<KeyState>, InspectError> {
         let (prefix, handle) = (self.full_prefix(prefix.as_ref()), self.handle());
         handle.looked(async { handle.store.inspector()?.list(&prefix).await }).await
+    }
+
+    /// Waits until the store answers, for at most the outage limit; of a quorum, a majority of its
+    /// stores. [`connect`](Self::connect) has done so. It is for locks that were made without
+    /// connecting, as those of a [`quorum`](Self::quorum), and for a program that reports whether it
+    /// is ready.
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError`]: the store did not answer within the outage limit, or refuses.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe.
+    pub async fn ready(&self) -> Result<(), ConnectError> {
+        self.handle().open(self.defaults().outage_limit).await
     }
 
     /// The same locks with another outage limit than the

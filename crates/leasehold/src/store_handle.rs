@@ -6,11 +6,11 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, BackgroundReleases, Backoff, Claim, Drift, Fault, HolderInfo, Instant, Key, KeyState, Loss,
-    Misuse, Runtime, Store, Ttl,
+    Attempt, BackgroundReleases, Backoff, Claim, Drift, Fault, FaultCause, HolderInfo, Instant, Key,
+    KeyState, Loss, Misuse, Runtime, Store, Ttl,
 };
 
-use crate::error::InspectError;
+use crate::error::{ConnectError, InspectError};
 use crate::lock::{GuardRegistry, Holding, PendingRelease, keep};
 use crate::pauses::{Pauses, Refusals};
 use crate::report::Report;
@@ -41,6 +41,26 @@ impl StoreHandle {
         runtime.spawn(Box::pin(keep(registry.clone(), store.clone(), runtime.clone())));
         let (pauses, refusals) = (poll.map(Pauses::new), OnceLock::new());
         Arc::new(Self { store, runtime, drift, registry, report, pauses, refusals })
+    }
+
+    /// Waits until the store is ready, and retries after temporary faults.
+    pub(crate) async fn open(&self, outage_limit: Duration) -> Result<(), ConnectError> {
+        let (store, runtime) = (&*self.store, &*self.runtime);
+        let started = runtime.now();
+        let end = started + outage_limit;
+        let mut last = Fault::passing(store.name(), "no answer").caused_by(FaultCause::TimedOut);
+        let mut retries = Retries::new(runtime);
+        loop {
+            match runtime.before(end, store.open()).await {
+                Some(Ok(())) => return Ok(()),
+                Some(Err(fault)) if fault.is_lasting() => return Err(ConnectError::Refused(fault)),
+                opened => last = opened.and_then(Result::err).unwrap_or(last),
+            }
+            if !retries.again(&last, end).await {
+                let waited = runtime.now().saturating_since(started);
+                return Err(ConnectError::Unreachable { fault: last, waited });
+            }
+        }
     }
 
     /// Removes a guard that is released or dropped: its lease is not renewed any more.

@@ -38,7 +38,7 @@ const WRONG: [(&[&str], &str); 42] = [
         &["--permits", "4", "--store", "redis://127.0.0.1:1", "--store", "redis://127.0.0.1:2", "k"],
         "a quorum cannot count permits",
     ),
-    (&["--label", "a\nb", "k"], "--label: a label or reason contains an unprintable character"),
+    (&["--label", "a\nb", "k"], "--label: a label or reason contains a control character"),
     (&["--label", LONG, "k"], "--label: "),
     (&[""], "the key is empty"),
     (&[LONG], "2048 bytes long and may have 1024"),

@@ -62,7 +62,7 @@ fn a_reason_that_is_too_long_or_has_two_lines_is_64_and_called_a_reason() {
     let long = "r".repeat(257);
     for (reason, says) in [
         (&*long, "--reason: a label or reason may have 256 bytes, and this has 257"),
-        ("a\nb", "--reason: a label or reason contains an unprintable character"),
+        ("a\nb", "--reason: a label or reason contains a control character"),
     ] {
         break_with(&site, &["k", "--fence", "1", "--reason", reason]).says(64, &[says]);
     }

@@ -81,6 +81,22 @@ fn two_of_three_stores_that_are_down_are_named_with_their_faults() {
     );
 }
 
+/// Regression: the outage limit counted only for a single store.
+#[test]
+fn who_looks_waits_for_a_majority_up_to_the_outage_limit() {
+    let servers = [Flavor::Redis70, Flavor::Valkey91, Flavor::Valkey91].map(Server::start);
+    let site = site_on(&servers);
+    let look = |limit| site.by_environment(&["show", "--max-ttl", "5", "--outage-limit", limit, "k"]);
+    servers[1..].iter().for_each(Server::kill_9);
+    let begun = Instant::now();
+    site.finish(look("1s")).says(69, &["1 of 3 stores opened", "2 did not answer"]);
+    assert!(begun.elapsed() > Duration::from_millis(400), "{:?}", begun.elapsed());
+    let looking = site.start(look("30s"));
+    until("it says that it tries", || looking.err().contains("cannot reach"));
+    servers[1..].iter().for_each(Server::restart);
+    looking.finish().exits_with(1);
+}
+
 #[test]
 fn equal_urls_count_once() {
     let twice = Site::on("redis://127.0.0.1:1 redis://127.0.0.1:1 redis://127.0.0.1:2");

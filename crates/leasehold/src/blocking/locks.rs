@@ -343,6 +343,15 @@ impl Locks {
         self.0.at_rest(work);
     }
 
+    /// Waits until the store answers, as [`leasehold::Locks::ready`](crate::Locks::ready).
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError`]: the store did not answer within the outage limit, or refuses.
+    pub fn ready(&self) -> Result<(), ConnectError> {
+        wait(self.0.ready())
+    }
+
     /// The same locks with another outage limit, as
     /// [`leasehold::Locks::with_outage_limit`](crate::Locks::with_outage_limit).
     #[must_use]
