@@ -242,7 +242,7 @@ impl Client {
         Ok((reading, self.runtime.now()))
     }
 
-    async fn read_clock(&self, route: &mut Route, sent: Instant) -> Result<Reading, Fault> {
+    pub(crate) async fn read_clock(&self, route: &mut Route, sent: Instant) -> Result<Reading, Fault> {
         let heard = self.say_once(route, &cmd("TIME"), route.limit).await?;
         let server = self.time_in(heard, "TIME")?;
         let reading = Reading { sent, heard: self.runtime.now(), server };

@@ -19,9 +19,10 @@ use servers::{Flavor, Server};
 
 use crate::subject::{Subject, plain};
 
-const ALL: [fn(&mut Subject); 52] = [
+const ALL: [fn(&mut Subject); 53] = [
     a_fence_that_is_no_number_is_an_error,
     a_raised_fence_is_the_proposed_one_or_above_the_last,
+    a_batch_grants_the_greatest_fence_and_none_after_it,
     a_ttl_over_the_longest_of_the_quorum_is_an_error,
     a_lease_ends_when_it_did_although_somebody_waits_for_it,
     a_proposed_fence_is_near_the_servers_clock,
@@ -381,6 +382,9 @@ fn a_raised_fence_is_the_proposed_one_or_above_the_last(subject: &mut Subject) {
     let mut share = cmd("HGET");
     let share: String = run(subject, share.arg(side(Side::Shares, "a")).arg(Holder::from_bits(1).digits()));
     ensure!(share.starts_with(&format!("1 {} ", base + 21)), share);
+    // The next grant is above it.
+    let last = last_fence(subject, &reader(1, base));
+    ensure!(last == Some(base + 21), last);
 }
 
 /// Also one that an operator let have no end.
@@ -452,6 +456,13 @@ fn a_proposed_fence_is_near_the_servers_clock(subject: &mut Subject) {
     let before = clock(subject);
     let fence = single_grant(subject, &by(1, "alone"));
     ensure!(fence.is_some_and(|fence| fence >= before && fence <= before + SECOND), fence);
+}
+
+fn a_batch_grants_the_greatest_fence_and_none_after_it(subject: &mut Subject) {
+    let last = by(1, "a");
+    set_last_fence(subject, &last, Fence::MAX.get() - 1);
+    assert_eq!(granted(subject, &[&last]), [Some(Fence::MAX.get())]);
+    assert_eq!(granted(subject, &[&by(1, "b")]), [None]);
 }
 
 fn a_grant_that_comes_too_late_grants_nothing(subject: &mut Subject) {

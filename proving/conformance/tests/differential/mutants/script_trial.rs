@@ -13,7 +13,7 @@ use crate::{cases, constants, costs};
 
 /// Most mutants are noticed by the first few.
 const FEW: u64 = 30;
-const HISTORIES: u64 = 300;
+const HISTORIES: u64 = 150;
 
 /// A script without an answer for so long never ends. A busy machine has answered by then: an
 /// unchanged script that is late would look like a mutant that was noticed.
