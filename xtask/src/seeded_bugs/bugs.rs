@@ -59,8 +59,8 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "a transfer makes a successor of a holder that holds nothing",
         file: "crates/redis/src/scripts/transfer.lua",
-        from: "if not holds(all[n]) then",
-        to: "if not all[n].value then",
+        from: "if is_late or not holds(all[n]) then",
+        to: "if is_late or not all[n].value then",
         tests: &[(Stores, "every_store::transferred::redis_7_0::at_most_one_of_many_adopters_gets_the_lock")],
     },
     // Releasing at members whose grant is only possible.
