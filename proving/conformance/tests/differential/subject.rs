@@ -193,8 +193,9 @@ impl Subject {
         // So many void shares are deleted in several requests. A batch deletes none, and does not
         // ask for another request. Nor does it see that one was never claimed: the next other
         // request does, later than the oracle.
-        let shares: Vec<Vec<u8>> =
-            cmd("HVALS").arg(side_key(Side::Shares, attempt.claim.first_key())).query(&mut self.connection)?;
+        let shares: Vec<Vec<u8>> = cmd("HVALS")
+            .arg(side_key(Side::Shares, attempt.claim.first_key()))
+            .query(&mut self.connection)?;
         let is_unclaimed = |share: &Vec<u8>| share.split(|byte| *byte == b' ').nth(2) != Some(&b"-"[..]);
         if shares.len() as u64 > CLEARED_AT_ONCE || shares.iter().any(is_unclaimed) {
             return self.ask_singly(request);
