@@ -19,10 +19,11 @@ use servers::{Flavor, Server};
 
 use crate::subject::{Subject, plain};
 
-const ALL: [fn(&mut Subject); 53] = [
+const ALL: [fn(&mut Subject); 54] = [
     a_fence_that_is_no_number_is_an_error,
     a_raised_fence_is_the_proposed_one_or_above_the_last,
     a_batch_grants_the_greatest_fence_and_none_after_it,
+    a_fence_key_is_kept_for_the_longest_lease_of_a_request,
     a_ttl_over_the_longest_of_the_quorum_is_an_error,
     a_lease_ends_when_it_did_although_somebody_waits_for_it,
     a_proposed_fence_is_near_the_servers_clock,
@@ -456,6 +457,19 @@ fn a_proposed_fence_is_near_the_servers_clock(subject: &mut Subject) {
     let before = clock(subject);
     let fence = single_grant(subject, &by(1, "alone"));
     ensure!(fence.is_some_and(|fence| fence >= before && fence <= before + SECOND), fence);
+}
+
+/// Of the waiters to whom a release hands its keys, one asks for a long lease.
+fn a_fence_key_is_kept_for_the_longest_lease_of_a_request(subject: &mut Subject) {
+    let both = by_for_all(1, &["a", "b"]);
+    is_answered(subject, &grant(&both), 0);
+    let long = by(2, "a").with_ttl(ttl(Duration::from_secs(5000)));
+    for waiter in [&long, &by(3, "b")] {
+        is_answered(subject, &waits(waiter), 7);
+    }
+    is_answered(subject, &Request::Release(both), 0);
+    let kept = lasts(subject, fence_key(&long));
+    ensure!(kept > Duration::from_secs(9000), kept);
 }
 
 fn a_batch_grants_the_greatest_fence_and_none_after_it(subject: &mut Subject) {
