@@ -250,7 +250,8 @@ impl GuardRegistry {
         self.state().concerned
     }
 
-    /// The current TTL of the lease, its renewal and its drift; `None` if it is no longer kept.
+    /// The lease's current TTL, how it is renewed, and the drift of the clocks that it allows for;
+    /// `None` once nobody keeps it.
     pub(crate) fn terms(&self, number: u64) -> Option<(Ttl, Renewal, Drift)> {
         let state = self.state();
         let machine = &state.guards.get(&number)?.machine;

@@ -25,7 +25,7 @@ pub(super) fn judge(setting: &Setting, info: &Info, config: &Config) -> Finding 
     }
     // Up to 6.2.
     if config.text("lua-replicate-commands") == Some("no") {
-        let what = "lua-replicate-commands is no: the server refuses scripts that read the time and write";
+        let what = "lua-replicate-commands is no: the server refuses each script that reads the time and then writes";
         let finding = setting.finding(Severity::Unsafe, "version", what, "nobody takes a lock here");
         return finding.at_server("CONFIG SET lua-replicate-commands yes");
     }
