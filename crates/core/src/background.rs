@@ -1,7 +1,9 @@
 //! Counts the releases in the background, so that a program that ends can wait for them.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
+
+use crate::locked;
 
 /// The releases that a store makes after it has answered: it took less than it asked for, or
 /// another request overtook a call.
@@ -21,14 +23,14 @@ impl BackgroundReleases {
     /// Counts one more release until the returned value is dropped.
     #[must_use]
     pub fn begin(&self) -> BackgroundRelease {
-        self.state().count += 1;
+        locked(&self.0).count += 1;
         BackgroundRelease(self.clone())
     }
 
     /// The number of releases.
     #[must_use]
     pub fn count(&self) -> usize {
-        self.state().count
+        locked(&self.0).count
     }
 
     /// Resolves when there are none. Cancel safe.
@@ -37,7 +39,7 @@ impl BackgroundReleases {
     }
 
     fn poll_none_left(&self, context: &Context<'_>) -> Poll<()> {
-        let mut state = self.state();
+        let mut state = locked(&self.0);
         if state.count == 0 {
             return Poll::Ready(());
         }
@@ -45,10 +47,6 @@ impl BackgroundReleases {
             state.waiting.push(context.waker().clone());
         }
         Poll::Pending
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -58,7 +56,7 @@ pub struct BackgroundRelease(BackgroundReleases);
 
 impl Drop for BackgroundRelease {
     fn drop(&mut self) {
-        let mut state = self.0.state();
+        let mut state = locked(&self.0.0);
         state.count -= 1;
         let waiting = if state.count == 0 { std::mem::take(&mut state.waiting) } else { Vec::new() };
         drop(state);

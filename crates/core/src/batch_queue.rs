@@ -5,11 +5,11 @@ use std::fmt;
 use std::future::Future;
 use std::mem;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use crate::{BoxFuture, Runtime};
+use crate::{BoxFuture, Runtime, locked};
 
 /// The most requests in one batch, which takes a server about a tenth of a millisecond. Others wait
 /// meanwhile.
@@ -100,7 +100,7 @@ impl<R: Batched> BatchQueue<R> {
         sender: impl FnOnce() -> S,
         runtime: &dyn Runtime,
     ) -> AskedInBatch<R, A> {
-        let mut state = self.state();
+        let mut state = locked(&self.0);
         let mut number = None;
         match mem::replace(&mut state.sender, Sender::Nobody) {
             Sender::Nobody => {
@@ -132,10 +132,6 @@ impl<R: Batched> BatchQueue<R> {
             }
         }
         AskedInBatch { queue: Self(Arc::clone(&self.0)), number, answer }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State<R>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -187,7 +183,7 @@ impl<R: Batched, A: Future + Unpin> Future for AskedInBatch<R, A> {
         // While this future sends the batch, it does not poll the answer, which would wake it once
         // more from within.
         if let Some(number) = self.number {
-            let mut state = self.queue.state();
+            let mut state = locked(&self.queue.0);
             if let Sender::Caller { number: by, batch, waker } = &mut state.sender
                 && *by == number
             {
@@ -205,7 +201,7 @@ impl<R: Batched, A: Future + Unpin> Future for AskedInBatch<R, A> {
 impl<R: Batched, A> Drop for AskedInBatch<R, A> {
     fn drop(&mut self) {
         let Some(number) = self.number else { return };
-        let mut state = self.queue.state();
+        let mut state = locked(&self.queue.0);
         if matches!(&state.sender, Sender::Caller { number: by, .. } if *by == number) {
             let sender = mem::replace(&mut state.sender, Sender::Nobody);
             drop(state);
@@ -248,7 +244,7 @@ impl<R: Batched, S: SendBatch<R>> Task<R, S> {
 
     fn next_batch(&self) -> Option<InFlight> {
         let in_flight = self.in_flight.iter().map(|(_, count)| count).sum();
-        let (batch, declined) = self.queue.state().next_batch(&self.sender, in_flight);
+        let (batch, declined) = locked(&self.queue.0).next_batch(&self.sender, in_flight);
         declined.into_iter().for_each(|request| self.sender.decline(request));
         let count = batch.len();
         (count > 0).then(|| (self.sender.send(batch), count))
@@ -263,7 +259,7 @@ impl<R: Batched, S: SendBatch<R>> Task<R, S> {
 
     /// Waits for the next request or answer, or ends, unless a request has come meanwhile.
     fn rests(&mut self, context: &Context<'_>) -> bool {
-        let mut state = self.queue.state();
+        let mut state = locked(&self.queue.0);
         let has_room = self.has_room();
         if has_room && !state.waiting.is_empty() {
             return false;
@@ -293,7 +289,7 @@ impl<R: Batched, S: SendBatch<R>> Future for Task<R, S> {
 impl<R: Batched, S> Drop for Task<R, S> {
     fn drop(&mut self) {
         if !self.is_over {
-            let mut state = self.queue.state();
+            let mut state = locked(&self.queue.0);
             state.sender = Sender::Nobody;
             let waiting = mem::take(&mut state.waiting);
             drop(state);

@@ -1,10 +1,10 @@
 //! Remembers which keys were waited for or refused lately, as far as this process has noticed.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
-use crate::{Instant, Key};
+use crate::{Instant, Key, locked};
 
 /// Remembers which keys were waited for or refused lately, as far as this process has noticed. A
 /// request for such a key skips a store's shorter way for uncontended keys, which would only send it
@@ -46,19 +46,15 @@ impl Contended {
 
     /// Notes that a key of this digest was waited for or refused.
     pub fn note(&self, digest: u64, now: Instant) {
-        self.slots()[digest as usize % SLOTS] = Some((digest, now));
+        locked(&self.slots)[digest as usize % SLOTS] = Some((digest, now));
     }
 
     /// Returns true if that was noted lately. Mostly it was never noted, and then the clock is not
     /// read.
     #[must_use]
     pub fn has(&self, digest: u64, now: impl FnOnce() -> Instant) -> bool {
-        let noted = self.slots()[digest as usize % SLOTS];
+        let noted = locked(&self.slots)[digest as usize % SLOTS];
         noted.is_some_and(|(noted, at)| noted == digest && now().saturating_since(at) < LATELY)
-    }
-
-    fn slots(&self) -> MutexGuard<'_, Slots> {
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

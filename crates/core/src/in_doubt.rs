@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
-use crate::{Holder, Instant};
+use crate::{Holder, Instant, locked};
 
 /// The id of one connection; never reused for another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -78,7 +78,7 @@ impl InDoubtGrants {
         now: Instant,
         settles_at: Instant,
     ) -> Sending {
-        self.table().add(holder, via, Some(now), now, settles_at)
+        locked(&self.0).add(holder, via, Some(now), now, settles_at)
     }
 
     /// Registers grants that are about to be sent together, by another task than the ones that may
@@ -91,13 +91,13 @@ impl InDoubtGrants {
         now: Instant,
         settles_at: Instant,
     ) -> Vec<Sending> {
-        let mut table = self.table();
+        let mut table = locked(&self.0);
         holders.map(|holder| table.add(holder, via, None, now, settles_at)).collect()
     }
 
     /// Notes that they were written to their connection before this instant.
     pub fn written<'a>(&self, sendings: impl IntoIterator<Item = &'a Sending>, at: Instant) {
-        let mut table = self.table();
+        let mut table = locked(&self.0);
         for sending in sendings {
             if let Some(grant) = table.pending.get_mut(&(sending.holder, sending.number)) {
                 grant.written.get_or_insert(at);
@@ -107,7 +107,7 @@ impl InDoubtGrants {
 
     /// Notes that they were answered, and so are settled.
     pub fn answered(&self, sendings: impl IntoIterator<Item = Sending>) {
-        let mut table = self.table();
+        let mut table = locked(&self.0);
         for sending in sendings {
             table.pending.remove(&(sending.holder, sending.number));
         }
@@ -117,7 +117,7 @@ impl InDoubtGrants {
     /// again, if it must.
     #[must_use]
     pub fn released(&self, holder: Holder, via: Option<ConnectionId>, sent: Instant) -> Option<Instant> {
-        let pending = &mut self.table().pending;
+        let pending = &mut locked(&self.0).pending;
         let is_before = |written: Option<Instant>| written.is_some_and(|written| written < sent);
         let comes_after = |grant: &Pending| via.is_some() && grant.via == via && is_before(grant.written);
         let (mut over, mut settles_at) = (Vec::new(), None);
@@ -138,23 +138,19 @@ impl InDoubtGrants {
     #[must_use]
     pub fn under_way(&self, holder: Holder) -> Vec<ConnectionId> {
         let of_holder = (holder, 0)..=(holder, u64::MAX);
-        self.table().pending.range(of_holder).filter_map(|(_, grant)| grant.via).collect()
-    }
-
-    fn table(&self) -> MutexGuard<'_, Table> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.0).pending.range(of_holder).filter_map(|(_, grant)| grant.via).collect()
     }
 }
 
 impl Clone for InDoubtGrants {
     fn clone(&self) -> Self {
-        Self(Mutex::new(self.table().clone()))
+        Self(Mutex::new(locked(&self.0).clone()))
     }
 }
 
 impl Hash for InDoubtGrants {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.table().pending.hash(state);
+        locked(&self.0).pending.hash(state);
     }
 }
 
@@ -236,6 +232,6 @@ mod tests {
         for bits in 0..10_000 {
             unsettled.sending(Holder::from_bits(bits), VIA, at(20), at(10));
         }
-        assert!(unsettled.table().pending.len() <= MANY);
+        assert!(locked(&unsettled.0).pending.len() <= MANY);
     }
 }

@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::task::{Poll, Waker};
 
-use crate::{BoxFuture, Notice, Notices};
+use crate::{BoxFuture, Notice, Notices, locked};
 
 /// Broadcasts notices to everybody who has started to read.
 ///
@@ -42,7 +42,7 @@ impl NoticeBus {
     pub fn read_after(&self, so_far: impl IntoIterator<Item = Notice>) -> Box<dyn Notices> {
         let notices = so_far.into_iter().collect();
         let inbox = Arc::new(Mutex::new(Inbox { notices, ..Inbox::default() }));
-        let mut readers = self.readers();
+        let mut readers = locked(&self.readers);
         readers.retain(|reader| reader.strong_count() > 0);
         readers.push(Arc::downgrade(&inbox));
         Box::new(Reader(inbox))
@@ -51,9 +51,9 @@ impl NoticeBus {
     /// Sends a notice to all readers.
     pub fn say(&self, notice: &Notice) {
         let mut woken = Vec::new();
-        self.readers().retain(|reader| {
+        locked(&self.readers).retain(|reader| {
             let Some(inbox) = reader.upgrade() else { return false };
-            let mut inbox = lock(&inbox);
+            let mut inbox = locked(&inbox);
             if inbox.notices.len() < Inbox::ROOM {
                 inbox.notices.push_back(notice.clone());
             } else {
@@ -65,10 +65,6 @@ impl NoticeBus {
         // After unlocking: a woken reader may read at once.
         woken.into_iter().for_each(Waker::wake);
     }
-
-    fn readers(&self) -> MutexGuard<'_, Vec<Weak<Mutex<Inbox>>>> {
-        lock(&self.readers)
-    }
 }
 
 #[derive(Debug)]
@@ -77,7 +73,7 @@ struct Reader(Arc<Mutex<Inbox>>);
 impl Notices for Reader {
     fn next(&mut self) -> BoxFuture<'_, Notice> {
         Box::pin(poll_fn(|context| {
-            let mut inbox = lock(&self.0);
+            let mut inbox = locked(&self.0);
             if let Some(notice) = inbox.notices.pop_front() {
                 return Poll::Ready(notice);
             }
@@ -88,10 +84,6 @@ impl Notices for Reader {
             Poll::Pending
         }))
     }
-}
-
-fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -161,11 +153,11 @@ mod tests {
         for _ in 0..3 {
             drop(board.read());
         }
-        assert!(board.readers().len() <= 2, "by the next reader, if nothing ever happens");
+        assert!(locked(&board.readers).len() <= 2, "by the next reader, if nothing ever happens");
         drop(reads);
         let _reads = board.read();
         drop(board.read());
         board.say(&broken(1));
-        assert_eq!(board.readers().len(), 1);
+        assert_eq!(locked(&board.readers).len(), 1);
     }
 }

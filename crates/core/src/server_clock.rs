@@ -1,9 +1,9 @@
 //! The server's clock, as precisely as it can be known over a network.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
-use crate::{Instant, Stamp};
+use crate::{Instant, Stamp, locked};
 
 /// The server's clock showed `server` at some moment between `sent` and `heard` on our clock.
 #[derive(Clone, Copy, Debug)]
@@ -67,13 +67,13 @@ impl ServerClock {
     /// That reading, if there is one.
     #[must_use]
     pub fn reading(&self) -> Option<Reading> {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *locked(&self.0)
     }
 
     /// Keeps a new reading if it is more precise than the last one, or shows that the clock was
     /// set.
     pub fn note(&self, new: Reading) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = locked(&self.0);
         let takes = kept.is_none_or(|old| {
             let was_set = new.server > old.latest(new.heard) + ROUNDING
                 || new.server + ROUNDING < old.earliest(new.sent);

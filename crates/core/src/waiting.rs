@@ -12,14 +12,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::poll_fn;
 use std::hash::{Hash, Hasher};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use crate::backoff::{jitter, roll};
 use crate::{
     Attempt, Backoff, BoxFuture, Channel, Fence, GrantAnswer, Holder, HolderInfo, Instant, Key, Nonce,
-    PushEvent, QueuePosition, Runtime, Ticket, WaitQueue, Wake,
+    PushEvent, QueuePosition, Runtime, Ticket, WaitQueue, Wake, locked,
 };
 
 /// The waiters of one store in this process.
@@ -96,7 +96,7 @@ impl WaiterRegistry {
     /// `None` if only the store can send messages to it. Returns its place, so that the store can
     /// restore it.
     pub fn asks(&self, holder: Holder, proof: Option<Proof>, now: Instant) -> Option<(Key, Ticket)> {
-        let mut waiters = self.waiters();
+        let mut waiters = locked(&self.0);
         let waiter = waiters.all.entry(holder).or_insert_with(|| {
             Box::new(Waiter {
                 place: None,
@@ -127,7 +127,7 @@ impl WaiterRegistry {
     /// Notes that a waiter, which is about to ask, cannot be notified of its turn: until its next
     /// request it only polls, often. Returns the silent channel for that request.
     pub fn cannot_be_told(&self, holder: Holder) -> Channel {
-        let mut waiters = self.waiters();
+        let mut waiters = locked(&self.0);
         if let Some(waiter) = waiters.all.get_mut(&holder) {
             waiter.told = false;
         }
@@ -208,7 +208,7 @@ impl WaiterRegistry {
     pub fn called<'a>(&'a self, holder: Holder, runtime: &'a dyn Runtime) -> BoxFuture<'a, Wake> {
         let mut timer: Option<(Instant, BoxFuture<'static, ()>)> = None;
         Box::pin(poll_fn(move |context| {
-            let mut waiters = self.waiters();
+            let mut waiters = locked(&self.0);
             let Some(waiter) = waiters.all.get_mut(&holder) else { return Poll::Pending };
             if let Some(wake) = waiter.wake.take() {
                 return Poll::Ready(*wake);
@@ -224,7 +224,7 @@ impl WaiterRegistry {
                 return Poll::Pending;
             }
             timer = None;
-            if let Some(waiter) = self.waiters().all.get_mut(&holder) {
+            if let Some(waiter) = locked(&self.0).all.get_mut(&holder) {
                 waiter.ask_at = None;
             }
             Poll::Ready(Wake::AskAgain)
@@ -234,35 +234,30 @@ impl WaiterRegistry {
     /// Returns true if any request of this process is in a queue.
     #[must_use]
     pub fn has_waiters(&self) -> bool {
-        !self.waiters().by_key.is_empty()
+        !locked(&self.0).by_key.is_empty()
     }
 
     /// The keys in whose queues requests of this process are, in no particular order.
     #[must_use]
     pub fn keys(&self) -> Vec<Key> {
-        self.waiters().by_key.keys().cloned().collect()
+        locked(&self.0).by_key.keys().cloned().collect()
     }
 
     /// The number of waiters.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "nobody asks whether there are none")]
     pub fn len(&self) -> usize {
-        self.waiters().all.values().filter(|waiter| !waiter.holds).count()
+        locked(&self.0).all.values().filter(|waiter| !waiter.holds).count()
     }
 
     /// Changes the waiters, and then wakes the tasks of those that this concerns.
     fn change<T>(&self, change: impl FnOnce(&mut Waiters) -> T) -> T {
-        let mut waiters = self.waiters();
+        let mut waiters = locked(&self.0);
         let changed = change(&mut waiters);
         let woken = std::mem::take(&mut waiters.woken);
         drop(waiters);
         woken.into_iter().for_each(Waker::wake);
         changed
-    }
-
-    /// No code under this mutex can panic halfway.
-    fn waiters(&self) -> MutexGuard<'_, Waiters> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -468,7 +463,7 @@ impl Waiters {
 
 impl Clone for WaiterRegistry {
     fn clone(&self) -> Self {
-        Self(Mutex::new(self.waiters().clone()))
+        Self(Mutex::new(locked(&self.0).clone()))
     }
 }
 
@@ -476,7 +471,7 @@ impl Clone for WaiterRegistry {
 /// waiters' pauses.
 impl Hash for WaiterRegistry {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let waiters = self.waiters();
+        let waiters = locked(&self.0);
         for (holder, it) in &waiters.all {
             (holder, &it.place, it.holds, it.asks == 1, it.asked, &it.proof, it.above).hash(state);
             (it.hints > 0, it.told, it.found, &it.wake, it.ask_at).hash(state);

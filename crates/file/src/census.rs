@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 use std::process;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
+
+use leasehold_core::locked;
 
 /// The identity of a file whatever its name: device and inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,7 +37,7 @@ pub(crate) struct Opening(MutexGuard<'static, Connections>);
 impl Opening {
     /// Waits for other openings to end.
     pub(crate) fn begin() -> Self {
-        Self(OPEN.lock().unwrap_or_else(PoisonError::into_inner))
+        Self(locked(&OPEN))
     }
 
     /// Returns true if a connection of this process has the file open.
@@ -74,7 +76,7 @@ impl Entry {
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = locked(&OPEN);
         let key = (self.0, self.1);
         if let Some(count) = open.get_mut(&key) {
             *count -= 1;

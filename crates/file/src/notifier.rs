@@ -6,12 +6,12 @@ use std::io;
 use std::net::Shutdown;
 use std::os::unix::net::UnixDatagram;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 
 use leasehold_core::{
     Answer, Attempt, Channel, Claim, GrantAnswer, HoldAnswer, Holder, Instant, Key, Notice, NoticeBus, Push,
-    PushEvent, Request, Stamp, Ttl, WaiterRegistry,
+    PushEvent, Request, Stamp, Ttl, WaiterRegistry, locked,
 };
 
 use crate::clock::MachineClock;
@@ -59,7 +59,7 @@ impl Notifier {
     }
 
     pub(crate) fn serving(&self) -> ServingGuard<'_> {
-        self.holding.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.holding)
     }
 
     pub(crate) fn now(&self) -> Instant {
@@ -71,24 +71,24 @@ impl Notifier {
     /// A thread listens on it until the store closes.
     pub(crate) fn channel(self: &Arc<Self>, inbox: &impl Inbox) -> Option<Channel> {
         let session = self.sessions.own()?;
-        let listens = self.socket().as_ref().is_some_and(|(of, _)| *of == session);
+        let listens = locked(&self.socket).as_ref().is_some_and(|(of, _)| *of == session);
         (listens || self.listen(session, inbox.clone()).is_ok()).then(|| session.channel())
     }
 
     fn listen(self: &Arc<Self>, session: Session, inbox: impl Inbox) -> io::Result<()> {
         // So that the thread of the one before ends.
-        if let Some((_, lost)) = self.socket().take() {
+        if let Some((_, lost)) = locked(&self.socket).take() {
             let _ = lost.shutdown(Shutdown::Both);
         }
         let socket = Arc::new(self.sessions.open_socket()?);
         // Before its thread starts.
-        *self.socket() = Some((session, Arc::clone(&socket)));
+        *locked(&self.socket) = Some((session, Arc::clone(&socket)));
         let notifier = Arc::clone(self);
         let thread = thread::Builder::new()
             .name("leasehold-notify".into())
             .spawn(move || notifier.receive_all(&socket, &inbox));
         if let Err(error) = thread {
-            *self.socket() = None;
+            *locked(&self.socket) = None;
             return Err(error);
         }
         // It may have been closed in between.
@@ -101,16 +101,13 @@ impl Notifier {
     /// Returns true if the waiters have named the channel of a session that is no longer this store's.
     pub(crate) fn has_moved(&self) -> bool {
         let own = self.sessions.own();
-        own.is_some() && self.socket().as_ref().is_some_and(|(of, _)| own != Some(*of))
-    }
-
-    fn socket(&self) -> MutexGuard<'_, Option<(Session, Arc<UnixDatagram>)>> {
-        self.socket.lock().unwrap_or_else(PoisonError::into_inner)
+        own.is_some() && locked(&self.socket).as_ref().is_some_and(|(of, _)| own != Some(*of))
     }
 
     fn receive_all(&self, socket: &Arc<UnixDatagram>, inbox: &impl Inbox) {
         let mut bytes = [0; message::LONGEST];
-        let is_current = || self.socket().as_ref().is_some_and(|(_, current)| Arc::ptr_eq(current, socket));
+        let is_current =
+            || locked(&self.socket).as_ref().is_some_and(|(_, current)| Arc::ptr_eq(current, socket));
         while !self.closed.load(Ordering::SeqCst) && is_current() {
             // An unreadable message counts as lost.
             let Ok(length) = socket.recv(&mut bytes) else { continue };
@@ -227,7 +224,7 @@ impl Notifier {
     /// Stops listening.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
-        if let Some((_, socket)) = &*self.socket() {
+        if let Some((_, socket)) = &*locked(&self.socket) {
             let _ = socket.shutdown(Shutdown::Both);
         }
     }

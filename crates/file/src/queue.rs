@@ -5,11 +5,11 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use leasehold_core::{Answer, Fault, Holder, Key, Request};
+use leasehold_core::{Answer, Fault, Holder, Key, Request, locked};
 use tokio::sync::oneshot;
 
 use crate::connection::Patience;
@@ -75,7 +75,7 @@ impl Queue {
         then: impl FnOnce(T) + Send + 'static,
     ) {
         self.send_work(Work::Other(Box::new(move |shared| {
-            let done = guarded(&mut shared.worker(), work);
+            let done = guarded(&mut locked(&shared.worker), work);
             shared.sent.fetch_sub(1, Ordering::SeqCst);
             if let Some(done) = done {
                 then(done);
@@ -136,7 +136,7 @@ impl Shared {
         let mut next = None;
         let mut together = Vec::new();
         loop {
-            let rest = self.worker().rest();
+            let rest = locked(&self.worker).rest();
             let work = match (next.take(), rest) {
                 (Some(work), _) => Ok(work),
                 (None, None) => sent.recv().map_err(|_| RecvTimeoutError::Disconnected),
@@ -154,16 +154,16 @@ impl Shared {
                     // Requests and left-over work alternate, so that neither waits for all of the
                     // other.
                     if rest == Some(Duration::ZERO) {
-                        guarded(&mut self.worker(), StoreWorker::tidy);
+                        guarded(&mut locked(&self.worker), StoreWorker::tidy);
                     }
                 }
                 Err(RecvTimeoutError::Timeout) => {
-                    guarded(&mut self.worker(), StoreWorker::tidy);
+                    guarded(&mut locked(&self.worker), StoreWorker::tidy);
                 }
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
-        self.worker().close();
+        locked(&self.worker).close();
     }
 
     /// Serves the request in `together`, together with all others that have been sent by now, and
@@ -191,7 +191,7 @@ impl Shared {
     /// Serves several callers in one transaction; if that fails permanently, each of them alone, so
     /// that one caller's fault does not affect the others.
     fn serve_together(&self, callers: &mut [Asked]) -> Vec<Option<Result<Vec<Answer>, Fault>>> {
-        let mut worker = self.worker();
+        let mut worker = locked(&self.worker);
         let mut serve = |requests: &mut [Request], queue: &Queue| {
             guarded(&mut worker, |worker| worker.serve(requests, queue, Patience::Waits))?.transpose()
         };
@@ -210,10 +210,6 @@ impl Shared {
             }
             _ => callers.iter_mut().map(|caller| serve(&mut caller.requests, &caller.queue)).collect(),
         }
-    }
-
-    fn worker(&self) -> MutexGuard<'_, StoreWorker> {
-        self.worker.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

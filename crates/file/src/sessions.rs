@@ -18,11 +18,11 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _, Per
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::Duration;
 
-use leasehold_core::{Channel, Subscribers};
+use leasehold_core::{Channel, Subscribers, locked};
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 
@@ -174,7 +174,7 @@ impl Sessions {
 
     /// The name of this store's session, if it has one.
     pub(crate) fn own(&self) -> Option<Session> {
-        self.locked().entry.as_ref().map(|entry| entry.name)
+        locked(&self.own).entry.as_ref().map(|entry| entry.name)
     }
 
     /// Records under which boot, with which users and through which log this store uses the file.
@@ -185,7 +185,7 @@ impl Sessions {
 
     /// Records that this store has closed its connection, or is about to.
     pub(crate) fn uses_no_log(&self) {
-        let boot = self.locked().record.boot.clone();
+        let boot = locked(&self.own).record.boot.clone();
         self.say(SessionRecord { pid: self.process, boot, logs: None });
     }
 
@@ -193,7 +193,7 @@ impl Sessions {
         if self.is_inherited() {
             return;
         }
-        let mut own = self.locked();
+        let mut own = locked(&self.own);
         if let Some(entry) = own.entry.as_ref().filter(|_| own.record != record) {
             // If others cannot read it, this session counts as one without a record.
             let _ = entry.lock.write_all_at(record.write().as_bytes(), 0);
@@ -203,7 +203,7 @@ impl Sessions {
 
     /// Starts this store's session. `random` is its name.
     pub(crate) fn enter(&self, random: u128) -> io::Result<()> {
-        let mut own = self.locked();
+        let mut own = locked(&self.own);
         if own.entry.is_some() {
             return Ok(());
         }
@@ -229,7 +229,7 @@ impl Sessions {
     /// Returns true if the file of this store's session is no longer in the directory: nobody finds
     /// the session there.
     pub(crate) fn is_lost(&self) -> bool {
-        self.locked().entry.as_ref().is_some_and(|entry| self.lacks(entry))
+        locked(&self.own).entry.as_ref().is_some_and(|entry| self.lacks(entry))
     }
 
     fn lacks(&self, entry: &Entry) -> bool {
@@ -241,13 +241,13 @@ impl Sessions {
 
     /// Ends this store's session if it is lost. Returns true if it did.
     pub(crate) fn leave_if_lost(&self) -> bool {
-        let mut own = self.locked();
+        let mut own = locked(&self.own);
         let lost = own.entry.take_if(|entry| self.lacks(entry));
         let is_lost = lost.is_some();
         if is_lost {
             // The directory may come back while a lease of this process lasts that is in its file.
             own.lost.extend(lost.map(|entry| entry.lock));
-            *self.handle.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            *locked(&self.handle) = None;
         }
         is_lost
     }
@@ -271,7 +271,7 @@ impl Sessions {
 
     /// A copy of the descriptor on which this store's leases depend.
     pub(crate) fn lifeline(&self) -> Option<OwnedFd> {
-        self.locked().entry.as_ref().and_then(|own| own.lock.as_fd().try_clone_to_owned().ok())
+        locked(&self.own).entry.as_ref().and_then(|own| own.lock.as_fd().try_clone_to_owned().ok())
     }
 
     /// The socket of this store. To be called once for each session.
@@ -392,7 +392,7 @@ impl Sessions {
         if self.is_inherited() {
             return;
         }
-        let Some(entry) = self.locked().entry.take() else { return };
+        let Some(entry) = locked(&self.own).entry.take() else { return };
         self.remove(entry.name.socket_name());
         if !holds_something {
             self.remove(entry.name.lock_name());
@@ -400,7 +400,7 @@ impl Sessions {
     }
 
     fn open_directory(&self) -> io::Result<Arc<File>> {
-        let mut handle = self.handle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut handle = locked(&self.handle);
         if let Some(handle) = &*handle {
             return Ok(Arc::clone(handle));
         }
@@ -429,10 +429,6 @@ impl Sessions {
 
     fn users(&self) -> Users {
         self.users.get().copied().unwrap_or(Users::One)
-    }
-
-    fn locked(&self) -> MutexGuard<'_, OwnSession> {
-        self.own.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -4,14 +4,14 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::mpsc;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold_core::{
     AdminStore, Answer, Attempt, Baseline, BaselineStore, BoxFuture, BreakAnswer, BreakNote, BreakRecord,
     Diagnosis, Drift, Fault, FaultKind, Fence, GrantAnswer, HoldAnswer, InspectStore, Key, KeyState, Limits,
     Mark, MarkStore, Marked, MemberStore, Notices, Parts, ProcessStore, RaiseAnswer, Records, Request,
-    Runtime, Store, StoreRole, Successor, TransferStore, Wait, WaitMode, Wake,
+    Runtime, Store, StoreRole, Successor, TransferStore, Wait, WaitMode, Wake, locked,
 };
 use tokio::sync::oneshot;
 use tokio::task::coop::consume_budget;
@@ -198,7 +198,7 @@ impl FileStore {
                 "this process was forked from the one that made the store: make the first store after the fork",
             ));
         }
-        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queue = locked(&self.queue);
         if let Some(queue) = &*queue {
             return Ok(queue.clone());
         }

@@ -1,14 +1,15 @@
 //! The store in this process's memory.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold_core::{
     AdminStore, ApplyContext, Attempt, BatchServed, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Drift,
     Fault, Fence, GrantAnswer, HoldAnswer, InspectStore, Instant, Key, KeyState, Limits, Mark, MarkStore,
     Marked, MemberStore, Notice, NoticeBus, Notices, Parts, PushEvent, Quarantined, RaiseAnswer, Records,
-    Runtime, Served, Stamp, Store, Successor, TransferStore, Wait, WaitMode, WaiterRegistry, Wake, serve,
+    Runtime, Served, Stamp, Store, Successor, TransferStore, Wait, WaitMode, WaiterRegistry, Wake, locked,
+    serve,
 };
 use tokio::task::coop::consume_budget;
 
@@ -74,7 +75,7 @@ impl MemoryStore {
 
     fn over(name: Arc<str>, runtime: Arc<dyn Runtime>, shared: Arc<Shared>) -> Self {
         let waiting = Arc::new(WaiterRegistry::new(runtime.random_bits()));
-        shared.state.lock().unwrap_or_else(PoisonError::into_inner).waiting.push(waiting.clone());
+        locked(&shared.state).waiting.push(waiting.clone());
         let first_notices = Mutex::new(Some(shared.notice_bus.read()));
         Self { name, runtime, waiting, shared, first_notices }
     }
@@ -124,7 +125,7 @@ impl MemoryStore {
     }
 
     fn with<T>(&self, work: impl FnOnce(&mut State, &ApplyContext<'_>) -> T) -> T {
-        let mut state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = locked(&self.shared.state);
         let now = self.runtime.now().as_nanos() / 1000;
         let wall = u64::try_from(self.runtime.since_epoch().as_micros()).unwrap_or(u64::MAX);
         let floor = Fence::new(wall).unwrap_or(Fence::MAX);
@@ -335,7 +336,7 @@ impl InspectStore for MemoryStore {
     }
 
     fn notices(&self) -> Option<Box<dyn Notices>> {
-        let first = self.first_notices.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let first = locked(&self.first_notices).take();
         Some(first.unwrap_or_else(|| self.shared.notice_bus.read()))
     }
 }

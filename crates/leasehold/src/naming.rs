@@ -4,9 +4,9 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
-use leasehold_core::{Key, Misuse, Signal};
+use leasehold_core::{Key, Misuse, Signal, locked};
 
 /// How the name of a lock becomes its key in the store. Locks of another program's library exclude
 /// ours only if both use the same key, so each naming copies one library.
@@ -205,7 +205,7 @@ impl Names {
         if self.naming != Naming::ExclusiveLock {
             return None;
         }
-        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut used = locked(&self.used);
         let Used { first, others } = &mut *used;
         if let Some(first) = first.get(key) {
             let is_new = **first != *name && others.len() < REMEMBERED && others.insert(name.into());
@@ -219,7 +219,7 @@ impl Names {
 
     /// All names that collided with another one at their key.
     pub(crate) fn collided(&self) -> Vec<Box<[u8]>> {
-        self.used.lock().unwrap_or_else(PoisonError::into_inner).others.iter().cloned().collect()
+        locked(&self.used).others.iter().cloned().collect()
     }
 }
 

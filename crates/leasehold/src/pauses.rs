@@ -1,9 +1,9 @@
 //! Rests after a release, on keys that other libraries poll.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
-use leasehold_core::{Backoff, Claim, Instant, Key};
+use leasehold_core::{Backoff, Claim, Instant, Key, locked};
 
 use crate::recent::Recent;
 
@@ -25,7 +25,7 @@ impl Pauses {
 
     /// These keys are released now.
     pub(crate) fn note(&self, claim: &Claim, now: Instant) {
-        let mut released = self.released.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut released = locked(&self.released);
         claim.keys().for_each(|key| released.note(key, now, |_| ()));
     }
 
@@ -33,7 +33,7 @@ impl Pauses {
     /// interval.
     pub(crate) fn left(&self, claim: &Claim, now: Instant, random: u64) -> Duration {
         let rest = self.interval.delay(0, random);
-        let released = self.released.lock().unwrap_or_else(PoisonError::into_inner);
+        let released = locked(&self.released);
         let latest = claim.keys().filter_map(|key| released.get(key, now)).map(|((), at)| *at).max();
         latest.map_or(Duration::ZERO, |at| (at + rest).saturating_since(now))
     }
@@ -58,13 +58,13 @@ impl Default for Refusals {
 impl Refusals {
     /// A request for this key was refused now.
     pub(crate) fn note(&self, key: &Key, now: Instant) {
-        let mut in_a_row = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut in_a_row = locked(&self.0);
         in_a_row.note(key, now, |count| count.map_or(1, |count| count.saturating_add(1)));
     }
 
     /// How long a request for these keys should rest first. `random` chooses within the jitter.
     pub(crate) fn left(&self, claim: &Claim, now: Instant, random: u64) -> Duration {
-        let in_a_row = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let in_a_row = locked(&self.0);
         let rest = |(count, at): &(u32, Instant)| {
             (*at + Backoff::WHILE_SILENT.delay(count.saturating_sub(1), random)).saturating_since(now)
         };

@@ -4,11 +4,11 @@
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
-use leasehold_core::Fault;
 #[cfg(any(feature = "tracing", feature = "metrics"))]
 use leasehold_core::Loss;
+use leasehold_core::{Fault, locked};
 use tokio::sync::broadcast::{self, Sender};
 
 use crate::error::LockError;
@@ -86,7 +86,7 @@ impl Report {
         }
         let event = event();
         if is_read {
-            self.outbox().events.push_back(event.clone());
+            locked(&self.outbox).events.push_back(event.clone());
         }
         Some(event)
     }
@@ -104,7 +104,7 @@ impl Report {
 
     fn send(&self) {
         let Some(readers) = self.readers.get() else { return };
-        if std::mem::replace(&mut self.outbox().is_being_sent, true) {
+        if std::mem::replace(&mut locked(&self.outbox).is_being_sent, true) {
             return;
         }
         while let Some(event) = self.next_to_send() {
@@ -114,14 +114,10 @@ impl Report {
     }
 
     fn next_to_send(&self) -> Option<Event> {
-        let mut outbox = self.outbox();
+        let mut outbox = locked(&self.outbox);
         let event = outbox.events.pop_front();
         outbox.is_being_sent = event.is_some();
         event
-    }
-
-    fn outbox(&self) -> MutexGuard<'_, Outbox> {
-        self.outbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes how a call to the store has ended.

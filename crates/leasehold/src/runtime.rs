@@ -9,10 +9,10 @@ mod timers;
 use std::future::pending;
 use std::io;
 use std::process;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use leasehold_core::{BeginCleanup, BoxFuture, Instant, Runtime};
+use leasehold_core::{BeginCleanup, BoxFuture, Instant, Runtime, locked};
 use rand::rngs::{StdRng, SysRng};
 use rand::{Rng as _, SeedableRng as _};
 use tokio::runtime::Handle;
@@ -139,7 +139,7 @@ impl Runtime for TokioRuntime {
     }
 
     fn random(&self) -> u128 {
-        self.dice.lock().unwrap_or_else(PoisonError::into_inner).roll()
+        locked(&self.dice).roll()
     }
 }
 

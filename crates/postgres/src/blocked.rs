@@ -5,10 +5,10 @@
 //! delays all others. So the process waits once, and then refuses requests for that claim for a
 //! while without asking.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
-use leasehold_core::{Claim, Fault, Instant, Request};
+use leasehold_core::{Claim, Fault, Instant, Request, locked};
 
 #[derive(Debug, Default)]
 pub(crate) struct Blocked(Mutex<Vec<(Claim, Instant, Fault)>>);
@@ -18,7 +18,7 @@ impl Blocked {
     /// to renew and release.
     pub(crate) fn refuses(&self, request: &Request, now: Instant) -> Option<Fault> {
         let Request::Grant { attempt, .. } = request else { return None };
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = locked(&self.0);
         all.retain(|(_, until, _)| now < *until);
         all.iter().find(|(claim, ..)| *claim == attempt.claim).map(|(.., fault)| fault.clone())
     }
@@ -26,7 +26,7 @@ impl Blocked {
     /// Notes that a request has waited in vain.
     pub(crate) fn note(&self, request: &Request, now: Instant, rest: Duration, fault: &Fault) {
         let Request::Grant { attempt, .. } = request else { return };
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = locked(&self.0);
         all.retain(|(claim, until, _)| now < *until && *claim != attempt.claim);
         all.push((attempt.claim.clone(), now + rest, fault.clone()));
     }

@@ -4,10 +4,10 @@
 //! A listening process holds an advisory lock with the number of its channel. So another process
 //! can check that it is alive without asking it, and hands nothing to a dead one.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use leasehold_core::{Backoff, Channel, Fault, Notice, Notices};
+use leasehold_core::{Backoff, Channel, Fault, Notice, Notices, locked};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio_postgres::types::Type;
 
@@ -90,14 +90,14 @@ impl PushMonitor {
 
     /// The current state, and all changes from now on.
     pub(crate) fn read(&self, inner: &Inner) -> Box<dyn Notices> {
-        let _turn = self.telling.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = locked(&self.telling);
         inner.notice_bus.read_after(self.push_unavailable().map(|fault| Notice::PushDown { fault }))
     }
 
     fn set(&self, inner: &Inner, new: PushState) {
-        let _turn = self.telling.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = locked(&self.telling);
         let own = if let PushState::Listening(channel) = &new { channel::number(channel) } else { None };
-        *inner.own.lock().unwrap_or_else(PoisonError::into_inner) = own;
+        *locked(&inner.own) = own;
         let (was_unavailable, is_unavailable) =
             (self.push_unavailable().is_some(), matches!(new, PushState::Unavailable(_)));
         match &new {

@@ -1,10 +1,10 @@
 //! Readings of the server's clock by this process. They only tell which of two moments came first.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
-use leasehold_core::{Instant, Stamp};
+use leasehold_core::{Instant, Stamp, locked};
 
 /// When the server's clock was read, and its value.
 ///
@@ -24,7 +24,7 @@ const APART: Duration = Duration::from_millis(5);
 impl Readings {
     /// Notes that the server was asked at this instant, and its clock showed this time.
     pub(crate) fn note(&self, asked: Instant, said: Stamp) {
-        let mut readings = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut readings = locked(&self.0);
         if readings.back().is_some_and(|(last, _)| asked < *last + APART) {
             return;
         }
@@ -37,13 +37,13 @@ impl Readings {
     /// An instant from which a lease that was granted at this time of the server's clock certainly
     /// lasts for its length.
     pub(crate) fn before(&self, granted: Stamp) -> Option<Instant> {
-        let readings = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let readings = locked(&self.0);
         readings.iter().rev().find(|(_, said)| *said <= granted).map(|(asked, _)| *asked)
     }
 
     /// Forgets the readings, because another server has another clock.
     pub(crate) fn forget(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        locked(&self.0).clear();
     }
 }
 

@@ -5,13 +5,13 @@ mod remembered;
 
 use std::fmt;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold_core::{
     Answer, Attempt, Baseline, BaselineStore, BoxFuture, Channel, Drift, Fault, FaultKind, GrantAnswer,
     HoldAnswer, InDoubtGrants, Limits, MemberStore, Misuse, Nonce, Parts, Proof, RaiseAnswer, Request,
-    Runtime, Store, Successor, TransferStore, Ttl, Wait, WaitMode, WaitQueue, WaiterRegistry, Wake,
+    Runtime, Store, Successor, TransferStore, Ttl, Wait, WaitMode, WaitQueue, WaiterRegistry, Wake, locked,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_postgres::Client;
@@ -127,7 +127,7 @@ impl PostgresStore {
     }
 
     fn send(&self, mut job: Job) -> mpsc::WeakUnboundedSender<Job> {
-        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queue = locked(&self.queue);
         let generation = self.inner.runtime.generation();
         // The task of another generation is never run again.
         if let Some((sender, _)) = queue.as_ref().filter(|(_, of)| *of == generation) {
@@ -393,7 +393,7 @@ impl TransferStore for PostgresStore {
 impl MemberStore for PostgresStore {
     /// The identity of the tables, whatever server and name lead to them, once they were reached.
     fn identity(&self) -> Option<Arc<str>> {
-        self.inner.identity.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        locked(&self.inner.identity).clone()
     }
 
     fn rejoin<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {

@@ -6,12 +6,12 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold_core::{
     Answer, BoxFuture, Fault, GrantAnswer, HoldAnswer, InDoubtGrants, Instant, Notice, NoticeBus, Proof,
-    Push, PushEvent, Reading, Request, Runtime, Served, ServerClock, Stamp, WaiterRegistry,
+    Push, PushEvent, Reading, Request, Runtime, Served, ServerClock, Stamp, WaiterRegistry, locked,
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio_postgres::Client;
@@ -219,7 +219,7 @@ impl Inner {
         };
         let row = self.asked(limit, asked).await?;
         let identity = version::identity(&row, &self.faults)?;
-        *self.identity.lock().unwrap_or_else(PoisonError::into_inner) = Some(identity);
+        *locked(&self.identity) = Some(identity);
         let server = Columns(&row).stamp(3).map_err(|error| self.faults.of(&error))?;
         let clock = ServerClock::read(Reading { sent, heard: self.runtime.now(), server });
         Ok(Session { live, clock, is_standby: false.into() })
@@ -331,7 +331,7 @@ impl Inner {
     async fn quickly(&self, session: &Session, requests: &[&Request]) -> Answered {
         let sent = self.runtime.now();
         let quick = Quick::among(requests);
-        let own = *self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = *locked(&self.own);
         let Some(reading) = session.clock.reading() else { return Answered::default() };
         let not_after = reading.latest(sent) + self.address.call_limit;
         let settles_at = reading.surely_past(not_after);
@@ -476,7 +476,7 @@ impl Inner {
     fn say(&self, push: Push, at: Stamp, told: &mut Vec<(String, String)>) {
         let Push { to, holder, event, nonce, .. } = push;
         let said = PushMessage { holder, event, nonce, at };
-        let own = *self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = *locked(&self.own);
         match to.as_ref().and_then(channel::number) {
             _ if event == PushEvent::Broken => {
                 self.notice_bus.say(&Notice::Broken { holder });

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold::{Locks, LocksBuilder, MemoryStore, QuorumStore};
@@ -10,7 +10,7 @@ use leasehold_core::{
     AdminStore, Attempt, Baseline, BaselineStore, BatchServed, BoxFuture, BreakAnswer, BreakNote,
     BreakRecord, Diagnosis, Fault, Fence, GrantAnswer, HoldAnswer, InspectStore, Key, KeyState, Limits, Mark,
     MarkStore, Marked, MemberStore, NoticeBus, Notices, Parts, RaiseAnswer, Runtime, ScanPage, ScanPosition,
-    Store, StoreRole, Successor, TransferStore, WaitMode, Wake,
+    Store, StoreRole, Successor, TransferStore, WaitMode, Wake, locked,
 };
 
 use crate::virtual_time::VirtualTime;
@@ -194,40 +194,40 @@ impl Faulty {
 
     /// Sets the fate of calls from now on.
     pub fn set(&self, fate: CallFate) {
-        self.script().fate = fate;
+        locked(&self.script).fate = fate;
     }
 
     /// Sets the fate of calls with this name from now on.
     pub fn on(&self, call: &'static str, does: impl Into<Does>) {
-        self.script().on.insert(call, does.into());
+        locked(&self.script).on.insert(call, does.into());
     }
 
     /// Sets the fate of the next call with this name, after those that are set already.
     pub fn once(&self, call: &'static str, does: impl Into<Does>) {
-        self.script().next.entry(call).or_default().push_back(does.into());
+        locked(&self.script).next.entry(call).or_default().push_back(does.into());
     }
 
     pub fn says(&self, change: impl FnOnce(&mut Facts)) {
-        change(&mut self.script().facts);
+        change(&mut locked(&self.script).facts);
     }
 
     pub fn calls(&self) -> usize {
-        self.script().asked.len()
+        locked(&self.script).asked.len()
     }
 
     pub fn count(&self, call: &str) -> usize {
-        self.script().asked.iter().filter(|(asked, _)| *asked == call).count()
+        locked(&self.script).asked.iter().filter(|(asked, _)| *asked == call).count()
     }
 
     pub fn asked(&self, call: &str) -> Vec<Attempt> {
-        let script = self.script();
+        let script = locked(&self.script);
         let calls = script.asked.iter().filter(|(asked, _)| *asked == call);
         calls.filter_map(|(_, attempt)| attempt.clone()).collect()
     }
 
     /// The wait modes of the attempts that requested a grant.
     pub fn wait_modes(&self) -> Vec<WaitMode> {
-        self.script().wait_modes.clone()
+        locked(&self.script).wait_modes.clone()
     }
 
     /// The number of holders of a key here.
@@ -236,12 +236,8 @@ impl Faulty {
         self.memory.dump().locks.keys().filter(holds).count()
     }
 
-    fn script(&self) -> MutexGuard<'_, Script> {
-        self.script.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn facts(&self) -> Facts {
-        self.script().facts.clone()
+        locked(&self.script).facts.clone()
     }
 
     async fn through<T: Send + 'static>(
@@ -258,7 +254,7 @@ impl Faulty {
 
     /// Records a call; returns its fate.
     fn meets(&self, call: &'static str, attempt: Option<&Attempt>) -> Does {
-        let script = &mut *self.script();
+        let script = &mut *locked(&self.script);
         script.asked.push((call, attempt.cloned()));
         let next = script.next.get_mut(call).and_then(VecDeque::pop_front);
         next.or_else(|| script.on.get(call).cloned()).unwrap_or_else(|| script.fate.clone().into())
@@ -301,7 +297,7 @@ impl Store for Faulty {
         wait_mode: WaitMode,
     ) -> BoxFuture<'a, Result<GrantAnswer, Fault>> {
         let (memory, asked) = (self.memory.clone(), attempt.clone());
-        self.script().wait_modes.push(wait_mode);
+        locked(&self.script).wait_modes.push(wait_mode);
         Box::pin(async move {
             match self.meets("grant", Some(attempt)) {
                 Does::Says(answer) => Ok(answer),

@@ -1,10 +1,10 @@
 //! A runtime on tokio's paused clock: an hour passes in a moment, and times are exact.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use leasehold_core::{BoxFuture, Instant, Runtime};
+use leasehold_core::{BoxFuture, Instant, Runtime, locked};
 use tokio::runtime::Handle;
 
 /// The lease clock's reading when a test begins. Not zero, so that a forgotten offset is noticed.
@@ -33,7 +33,7 @@ impl VirtualTime {
 
     /// From now on, this number is drawn every time.
     pub fn draws(&self, always: u128) {
-        *self.always_draws.lock().unwrap_or_else(PoisonError::into_inner) = Some(always);
+        *locked(&self.always_draws) = Some(always);
     }
 
     /// The time since the test began.
@@ -70,6 +70,6 @@ impl Runtime for VirtualTime {
     fn random(&self) -> u128 {
         let drawn = u128::from(self.drawn.fetch_add(1, Ordering::Relaxed)) + 1;
         let mixed = drawn.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
-        self.always_draws.lock().unwrap_or_else(PoisonError::into_inner).unwrap_or(mixed)
+        locked(&self.always_draws).unwrap_or(mixed)
     }
 }

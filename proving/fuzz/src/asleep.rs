@@ -1,11 +1,8 @@
 //! A runtime in which nothing happens.
 
-use std::{
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Mutex, time::Duration};
 
-use leasehold_core::{BoxFuture, Instant, Runtime};
+use leasehold_core::{BoxFuture, Instant, Runtime, locked};
 
 /// Time stands still, spawned tasks never run, and sleeps never end.
 #[derive(Debug, Default)]
@@ -14,7 +11,7 @@ pub struct Asleep(Mutex<Option<Instant>>);
 impl Asleep {
     /// The end of the sleep that was requested last.
     pub fn until(&self) -> Option<Instant> {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *locked(&self.0)
     }
 }
 
@@ -28,7 +25,7 @@ impl Runtime for Asleep {
     }
 
     fn sleep_until(&self, at: Instant) -> BoxFuture<'static, ()> {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(at);
+        *locked(&self.0) = Some(at);
         Box::pin(std::future::pending())
     }
 

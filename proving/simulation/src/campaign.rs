@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
+use leasehold_core::locked;
+
 use clap::ValueEnum as _;
 
 use crate::{FaultKind, Flaw, Report, run};
@@ -39,7 +41,7 @@ impl Campaign {
                 if report.violation.is_some() {
                     end.fetch_min(seed + 1, Ordering::Relaxed);
                 }
-                reports.lock().unwrap_or_else(PoisonError::into_inner).push(report);
+                locked(&reports).push(report);
             }
         };
         let threads = thread::available_parallelism().map_or(1, std::num::NonZero::get);

@@ -1,8 +1,8 @@
 //! An open connection of a process to a node, and its state while there is none.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use leasehold_core::{ConnectionId, Fault};
+use leasehold_core::{ConnectionId, Fault, locked};
 use tokio::sync::watch;
 
 use crate::reading::Reading;
@@ -32,12 +32,12 @@ impl Connection {
     /// A lower bound for the time of everything that is read from now on: it was sent after this
     /// reading.
     pub(crate) fn since(&self) -> Reading {
-        *self.reading.lock().unwrap_or_else(PoisonError::into_inner)
+        *locked(&self.reading)
     }
 
     /// Notes a reading, unless a later one is known.
     pub(crate) fn learns(&self, reading: Reading) {
-        let mut known = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = locked(&self.reading);
         if known.sent <= reading.sent {
             *known = reading;
         }

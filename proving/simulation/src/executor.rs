@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 
-use leasehold_core::BoxFuture;
+use leasehold_core::{BoxFuture, locked};
 
 use crate::dice::Dice;
 
@@ -88,13 +88,13 @@ impl Executor {
     }
 
     pub(crate) fn spawn(&self, process: Arc<dyn Process>, future: BoxFuture<'static, ()>) {
-        let mut state = self.state();
+        let mut state = locked(&self.state);
         state.last_task += 1;
         let number = state.last_task;
         let waker = Waker::from(Arc::new(TaskWaker { number, ready: self.ready.clone() }));
         state.tasks.insert(number, Task { process, future: Some(future), waker });
         drop(state);
-        self.ready.lock().insert(number);
+        locked(&self.ready.0).insert(number);
     }
 
     /// Wakes a task at a given time.
@@ -108,7 +108,7 @@ impl Executor {
     }
 
     fn enter(&self, at: u64, due: Due) -> Moment {
-        let mut state = self.state();
+        let mut state = locked(&self.state);
         state.last_due += 1;
         let moment = (at, state.last_due);
         state.agenda.insert(moment, due);
@@ -116,20 +116,20 @@ impl Executor {
     }
 
     pub(crate) fn cancel(&self, moment: Moment) {
-        let cancelled = self.state().agenda.remove(&moment);
+        let cancelled = locked(&self.state).agenda.remove(&moment);
         drop(cancelled);
     }
 
     /// Wakes all tasks of a process, so that they read its clock again.
     pub(crate) fn wake_all(&self, process: usize) {
-        let state = self.state();
+        let state = locked(&self.state);
         let numbers = state.tasks.iter().filter(|(_, task)| task.process.number() == process);
-        self.ready.lock().extend(numbers.map(|(number, _)| *number));
+        locked(&self.ready.0).extend(numbers.map(|(number, _)| *number));
     }
 
     /// Ends all tasks of a process; without a process, all tasks and all events.
     pub(crate) fn end(&self, process: Option<usize>) {
-        let mut state = self.state();
+        let mut state = locked(&self.state);
         let ends = |task: &Task| process.is_none_or(|process| task.process.number() == process);
         let numbers: Vec<_> =
             state.tasks.iter().filter(|(_, task)| ends(task)).map(|(number, _)| *number).collect();
@@ -142,8 +142,8 @@ impl Executor {
 
     /// Returns true if some task can run before time advances.
     pub(crate) fn is_busy(&self) -> bool {
-        let ready = self.ready.lock();
-        let state = self.state();
+        let ready = locked(&self.ready.0);
+        let state = locked(&self.state);
         ready.iter().any(|number| state.tasks.get(number).is_some_and(|task| !task.process.is_paused()))
     }
 
@@ -169,7 +169,7 @@ impl Executor {
             }
             return Stepped::Polled;
         }
-        let next = self.state().agenda.pop_first();
+        let next = locked(&self.state).agenda.pop_first();
         let Some(((at, _), due)) = next else { return Stepped::Over };
         self.now.fetch_max(at, Ordering::Relaxed);
         match due {
@@ -181,8 +181,8 @@ impl Executor {
 
     fn choose(&self) -> Option<Chosen> {
         loop {
-            let mut ready = self.ready.lock();
-            let mut state = self.state();
+            let mut ready = locked(&self.ready.0);
+            let mut state = locked(&self.state);
             if ready.is_empty() {
                 return None;
             }
@@ -199,7 +199,7 @@ impl Executor {
 
     /// Keeps the task, unless it was ended while it was polled.
     fn put_back(&self, number: u64, future: BoxFuture<'static, ()>) {
-        let mut state = self.state();
+        let mut state = locked(&self.state);
         let dropped = match state.tasks.get_mut(&number) {
             Some(task) => task.future.replace(future),
             None => Some(future),
@@ -209,12 +209,8 @@ impl Executor {
     }
 
     fn forget(&self, number: u64) {
-        let task = self.state().tasks.remove(&number);
+        let task = locked(&self.state).tasks.remove(&number);
         drop(task);
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -224,11 +220,7 @@ impl fmt::Debug for Executor {
     }
 }
 
-impl Ready {
-    fn lock(&self) -> MutexGuard<'_, BTreeSet<u64>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+impl Ready {}
 
 struct TaskWaker {
     number: u64,
@@ -237,6 +229,6 @@ struct TaskWaker {
 
 impl Wake for TaskWaker {
     fn wake(self: Arc<Self>) {
-        self.ready.lock().insert(self.number);
+        locked(&self.ready.0).insert(self.number);
     }
 }

@@ -3,12 +3,12 @@
 //! Each is left out in the simulated part of the world (in a node, in its store, or in front of the
 //! locks), so no product code has a switch for it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use clap::ValueEnum;
 use leasehold_core::{
     Attempt, BoxFuture, Fault, GrantAnswer, HoldAnswer, Holder, InspectStore, Key, KeyState, Limits, Parts,
-    Store, WaitMode, Wake,
+    Store, WaitMode, Wake, locked,
 };
 
 /// A rule that is left out.
@@ -56,7 +56,7 @@ impl CountedFromAnswer {
     }
 
     fn known(&self, holder: Holder) -> Option<GrantAnswer> {
-        let mut answered = self.answered.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut answered = locked(&self.answered);
         let nth = answered.iter().position(|(of, _)| *of == holder)?;
         Some(answered.swap_remove(nth).1)
     }
@@ -88,7 +88,7 @@ impl Store for CountedFromAnswer {
             if !matches!(answer, GrantAnswer::Granted { .. }) {
                 return Ok(answer);
             }
-            self.answered.lock().unwrap_or_else(PoisonError::into_inner).push((attempt.holder, answer));
+            locked(&self.answered).push((attempt.holder, answer));
             Ok(GrantAnswer::Unfinished)
         })
     }

@@ -3,11 +3,11 @@
 use std::fmt;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use leasehold_core::{BoxFuture, Instant, Runtime};
+use leasehold_core::{BoxFuture, Instant, Runtime, locked};
 
 use crate::clock::Clock;
 use crate::dice::Dice;
@@ -75,24 +75,20 @@ impl Machine {
 
     pub(crate) fn resumes(&self) {
         self.paused.store(false, Ordering::Relaxed);
-        let woken = std::mem::take(&mut self.state().held_back);
+        let woken = std::mem::take(&mut locked(&self.state).held_back);
         woken.into_iter().for_each(Waker::wake);
     }
 
     /// Changes the rate of its lease clock from now on.
     pub(crate) fn runs(&self, fast: i64) {
         let now = self.executor.now();
-        self.state().lease_clock.runs(now, fast);
+        locked(&self.state).lease_clock.runs(now, fast);
         self.executor.wake_all(self.number);
     }
 
     /// Sets its wall clock.
     pub(crate) fn wall_jumps(&self, by: i64) {
-        self.state().wall_clock.jumps(by);
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.state).wall_clock.jumps(by);
     }
 }
 
@@ -106,19 +102,19 @@ impl Process for Machine {
     }
 
     fn hold_back(&self, waker: Waker) {
-        self.state().held_back.push(waker);
+        locked(&self.state).held_back.push(waker);
     }
 }
 
 impl Runtime for Machine {
     fn now(&self) -> Instant {
         let now = self.executor.now();
-        Instant::from_nanos(self.state().lease_clock.at(now))
+        Instant::from_nanos(locked(&self.state).lease_clock.at(now))
     }
 
     fn since_epoch(&self) -> Duration {
         let now = self.executor.now();
-        Duration::from_nanos(self.state().wall_clock.at(now))
+        Duration::from_nanos(locked(&self.state).wall_clock.at(now))
     }
 
     fn sleep_until(&self, at: Instant) -> BoxFuture<'static, ()> {
@@ -135,7 +131,7 @@ impl Runtime for Machine {
     }
 
     fn random(&self) -> u128 {
-        let mut state = self.state();
+        let mut state = locked(&self.state);
         u128::from(state.dice.roll()) << 64 | u128::from(state.dice.roll())
     }
 }
@@ -160,7 +156,7 @@ impl Future for Sleep {
         if self.machine.now() >= self.at {
             return Poll::Ready(());
         }
-        let when = self.machine.state().lease_clock.when(self.at.as_nanos());
+        let when = locked(&self.machine.state).lease_clock.when(self.at.as_nanos());
         if self.moment.is_none_or(|(set, _)| set != when) {
             self.cancel();
             self.moment = Some(self.machine.executor.wake_at(when, context.waker().clone()));

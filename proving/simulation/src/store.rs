@@ -4,13 +4,13 @@
 //! It has the essentials of the Redis store, and uses core's registry of waiters.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use leasehold_core::{
     Answer, Attempt, BatchServed, BoxFuture, Drift, Fault, GrantAnswer, HoldAnswer, Holder, InDoubtGrants,
     InspectStore, Instant, Key, KeyState, Limits, MemberStore, Nonce, Parts, Proof, RaiseAnswer, Request,
-    Runtime, Stamp, Store, Ttl, Wait, WaitMode, WaiterRegistry, Wake,
+    Runtime, Stamp, Store, Ttl, Wait, WaitMode, WaiterRegistry, Wake, locked,
 };
 
 use crate::connection::{Connection, ConnectionState};
@@ -115,7 +115,7 @@ impl NodeStore {
                     self.waiting.answered(attempt, &answer, self.machine.now());
                 }
                 if let GrantAnswer::Granted { .. } = answer {
-                    self.granted.lock().unwrap_or_else(PoisonError::into_inner).push(attempt.holder);
+                    locked(&self.granted).push(attempt.holder);
                 }
                 Ok(answer)
             }
@@ -173,8 +173,7 @@ impl NodeStore {
     /// to release again.
     async fn take_back(&self, attempt: &Attempt) -> Result<(HoldAnswer, Option<Instant>), Fault> {
         self.waiting.leave(attempt.holder, self.machine.now());
-        let was_granted =
-            || self.granted.lock().unwrap_or_else(PoisonError::into_inner).contains(&attempt.holder);
+        let was_granted = || locked(&self.granted).contains(&attempt.holder);
         if self.has(Flaw::ReleasedOnlyWhereGranted) && !was_granted() {
             return Ok((HoldAnswer::Done, None));
         }
@@ -193,12 +192,12 @@ impl NodeStore {
 
     fn calling(&self, attempts: &[Attempt]) -> Calling<'_> {
         let holders: Vec<_> = attempts.iter().map(|attempt| attempt.holder).collect();
-        self.calling.lock().unwrap_or_else(PoisonError::into_inner).extend(&holders);
+        locked(&self.calling).extend(&holders);
         Calling { store: self, holders }
     }
 
     fn is_calling(&self, holder: Holder) -> bool {
-        self.calling.lock().unwrap_or_else(PoisonError::into_inner).contains(&holder)
+        locked(&self.calling).contains(&holder)
     }
 
     /// Releases again in the background, so that no caller waits for a grant that may still be in
@@ -215,7 +214,7 @@ impl NodeStore {
     }
 
     pub(crate) fn connection_state(&self) -> MutexGuard<'_, ConnectionState> {
-        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.connection)
     }
 
     /// The attempt under the id that the node sees.
@@ -236,7 +235,7 @@ struct Calling<'a> {
 
 impl Drop for Calling<'_> {
     fn drop(&mut self) {
-        let mut calling = self.store.calling.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut calling = locked(&self.store.calling);
         for holder in &self.holders {
             if let Some(nth) = calling.iter().position(|other| other == holder) {
                 calling.swap_remove(nth);

@@ -1,9 +1,9 @@
 //! Everything in a run: time, processes, the network with its nodes, and the watch over them.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
-use leasehold_core::Holder;
+use leasehold_core::{Holder, locked};
 
 use crate::executor::Executor;
 use crate::flaw::Flaw;
@@ -55,11 +55,11 @@ impl World {
 
     /// Locks the network. If both are needed, it is locked before the watch.
     pub(crate) fn network(&self) -> MutexGuard<'_, Network> {
-        self.network.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.network)
     }
 
     pub(crate) fn watch(&self) -> MutexGuard<'_, Watch> {
-        self.watch.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.watch)
     }
 
     /// Notes that a fault did harm, or might have.
@@ -88,12 +88,12 @@ impl Trace {
     pub(crate) fn say(&self, now: u64, line: impl FnOnce() -> String) {
         if let Some(lines) = &self.0 {
             let line = format!("{:>12.6}  {}", now as f64 / 1e9, line());
-            lines.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+            locked(lines).push(line);
         }
     }
 
     pub(crate) fn take(&self) -> Vec<String> {
-        let lines = self.0.as_ref().map(|lines| lines.lock().unwrap_or_else(PoisonError::into_inner));
+        let lines = self.0.as_ref().map(|lines| locked(lines));
         lines.map(|mut lines| std::mem::take(&mut *lines)).unwrap_or_default()
     }
 }

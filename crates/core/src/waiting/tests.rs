@@ -228,7 +228,7 @@ fn waiters_that_left_leave_nothing_behind() {
         assert!(!waiting.leave(holder(who), START), "nobody any more");
     }
     asks(&waiting, 4, by_asking(), START);
-    let waiters = waiting.waiters();
+    let waiters = locked(&waiting.0);
     assert!(waiters.all.is_empty() && waiters.by_key.is_empty());
 }
 

@@ -2,8 +2,10 @@
 
 use std::num::NonZeroUsize;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll, Waker};
+
+use leasehold_core::locked;
 
 /// The closed state of locks, and its reason.
 ///
@@ -28,17 +30,13 @@ impl Closing {
     pub(super) fn close(&self, reason: &str) {
         self.reason.get_or_init(|| reason.into());
         // A task that registers later sees the reason.
-        let callers: Vec<_> = self.callers().all.iter_mut().filter_map(Option::take).collect();
+        let callers: Vec<_> = locked(&self.callers).all.iter_mut().filter_map(Option::take).collect();
         callers.into_iter().for_each(Waker::wake);
     }
 
     /// Resolves when the locks are closed.
     pub(super) const fn closed(&self) -> Closed<'_> {
         Closed { closing: self, number: None }
-    }
-
-    fn callers(&self) -> MutexGuard<'_, Callers> {
-        self.callers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -56,7 +54,7 @@ impl Future for Closed<'_> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let closing = self.closing;
-        let mut callers = closing.callers();
+        let mut callers = locked(&closing.callers);
         // Check while holding the mutex, so that a concurrent close finds the waker.
         if closing.reason.get().is_some() {
             return Poll::Ready(());
@@ -78,7 +76,7 @@ impl Future for Closed<'_> {
 impl Drop for Closed<'_> {
     fn drop(&mut self) {
         if let Some(number) = self.number {
-            let mut callers = self.closing.callers();
+            let mut callers = locked(&self.closing.callers);
             let waker = callers.all[number.get() - 1].take();
             callers.free.push(number);
             drop(callers);
@@ -133,6 +131,6 @@ mod tests {
             assert_eq!(Pin::new(&mut one).poll(&mut context), Poll::Pending);
             assert_eq!(Pin::new(&mut other).poll(&mut context), Poll::Pending);
         }
-        assert_eq!(closing.callers().all.len(), 2);
+        assert_eq!(locked(&closing.callers).all.len(), 2);
     }
 }

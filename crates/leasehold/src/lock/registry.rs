@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use leasehold_core::{Attempt, Drift, Holder, Instant, LeaseRenewal, Renewal, RenewalStep, Ttl};
+use leasehold_core::{Attempt, Drift, Holder, Instant, LeaseRenewal, Renewal, RenewalStep, Ttl, locked};
 use tokio::sync::Notify;
 
 use super::closing::{Closed, Closing};
@@ -101,7 +101,7 @@ impl GuardRegistry {
         acquired: impl FnOnce() -> Event,
     ) -> Result<u64, Arc<str>> {
         let now = holding.granted;
-        let mut state = self.state();
+        let mut state = locked(&self.state);
         // Check while holding the table's mutex, so that a concurrent close finds the entry.
         if let Some(reason) = self.closed_because() {
             return Err(reason);
@@ -126,7 +126,7 @@ impl GuardRegistry {
     ///
     /// If it is lost by now, its guard knows it after this call.
     pub(crate) fn leave(&self, number: u64, now: Instant) {
-        let mut state = self.state();
+        let mut state = locked(&self.state);
         if let Some(mut entry) = state.guards.remove(&number) {
             state.due.remove(&(entry.due, number));
             self.attention(&entry.holding, &mut entry.machine, now, &mut state.untold);
@@ -136,14 +136,14 @@ impl GuardRegistry {
 
     /// All holdings that are not lost.
     pub(crate) fn holdings(&self) -> Vec<Arc<Holding>> {
-        let state = self.state();
+        let state = locked(&self.state);
         let held = state.guards.values().filter(|entry| entry.holding.loss().is_none());
         held.map(|entry| entry.holding.clone()).collect()
     }
 
     /// The renewals that are due now. Leases that are lost by now are marked as lost.
     pub(crate) fn take_due(&self, now: Instant) -> Vec<Due> {
-        let mut state = self.state();
+        let mut state = locked(&self.state);
         let mut renewals = Vec::new();
         while let Some((_, number)) = state.due.first().copied().filter(|(due, _)| *due <= now) {
             let Some(entry) = state.guards.get_mut(&number) else {
@@ -163,7 +163,7 @@ impl GuardRegistry {
     /// The subset that is still kept after waiting for a permit to send. Their requests count as
     /// sent from now on, not since they became due, and say how each lock is held now.
     pub(crate) fn still_due(&self, mut due: Vec<Due>, now: Instant) -> Vec<Due> {
-        let mut state = self.state();
+        let mut state = locked(&self.state);
         due.retain_mut(|Due { number, attempt }| match state.guards.get_mut(number) {
             Some(entry) if entry.machine.loss().is_none() => {
                 entry.machine.handle_sent(now, attempt.ttl);
@@ -180,7 +180,7 @@ impl GuardRegistry {
     /// Without guards, it still wakes when the last one would have been due. So a program that
     /// takes one lock after the other wakes it once and not for each.
     pub(crate) fn sleep_until(&self, now: Instant) -> Instant {
-        let mut state = self.state();
+        let mut state = locked(&self.state);
         let due = state.due.first().map(|(due, _)| *due);
         let announced = state.asleep_until.filter(|until| *until > now);
         state.asleep_until = due.or(announced);
@@ -202,7 +202,7 @@ impl GuardRegistry {
 
     /// Changes the renewal of a lease that is still kept, under the mutex: no renewal is half made.
     pub(crate) fn change(&self, number: u64, now: Instant, change: impl FnOnce(&mut LeaseRenewal)) {
-        let mut state = self.state();
+        let mut state = locked(&self.state);
         if let Some(entry) = state.guards.get_mut(&number) {
             change(&mut entry.machine);
             self.reschedule(&mut state, number, now);
@@ -217,7 +217,7 @@ impl GuardRegistry {
     /// once.
     pub(crate) fn handle_broken(&self, holder: Holder, now: Instant) {
         let number = {
-            let mut state = self.state();
+            let mut state = locked(&self.state);
             // A linear search, because this is rare.
             let mut guards = state.guards.iter();
             let found = guards.find(|(_, entry)| entry.holding.attempt.holder == holder);
@@ -236,7 +236,7 @@ impl GuardRegistry {
     /// Notes that a request waits or that the store does not answer. From then on the store's
     /// notices are read.
     pub(crate) fn concern(&self) {
-        self.concern_in(&mut self.state());
+        self.concern_in(&mut locked(&self.state));
     }
 
     fn concern_in(&self, state: &mut State) {
@@ -247,26 +247,26 @@ impl GuardRegistry {
 
     /// Returns true if there was ever a guard or another reason to read the store's notices.
     pub(crate) fn is_concerned(&self) -> bool {
-        self.state().concerned
+        locked(&self.state).concerned
     }
 
     /// The lease's current TTL, how it is renewed, and the drift of the clocks that it allows for;
     /// `None` once nobody keeps it.
     pub(crate) fn terms(&self, number: u64) -> Option<(Ttl, Renewal, Drift)> {
-        let state = self.state();
+        let state = locked(&self.state);
         let machine = &state.guards.get(&number)?.machine;
         Some((machine.ttl(), machine.renewal(), machine.drift()))
     }
 
     /// Notes that nobody can request a lock any more, so the keeper ends with the last guard.
     pub(crate) fn orphan(&self) {
-        self.state().orphaned = true;
+        locked(&self.state).orphaned = true;
         self.changed.notify_one();
     }
 
     /// Returns true if the keeper is no longer needed.
     pub(crate) fn is_deserted(&self) -> bool {
-        let state = self.state();
+        let state = locked(&self.state);
         state.guards.is_empty() && (state.orphaned || self.closed_because().is_some())
     }
 
@@ -295,7 +295,7 @@ impl GuardRegistry {
 
     /// Registers a release in the background.
     pub(crate) fn begin_release(self: &Arc<Self>) -> PendingRelease {
-        self.state().pending_releases += 1;
+        locked(&self.state).pending_releases += 1;
         PendingRelease(self.clone())
     }
 
@@ -308,7 +308,7 @@ impl GuardRegistry {
     /// Declares all guards lost; returns their attempts, for the releases.
     pub(crate) fn abandon(&self, now: Instant) -> Vec<Attempt> {
         let reason = self.closed_because().unwrap_or_else(|| "closed".into());
-        let mut state = self.state();
+        let mut state = locked(&self.state);
         let mut attempts = Vec::new();
         let State { guards, untold, .. } = &mut *state;
         for entry in guards.values_mut() {
@@ -338,7 +338,7 @@ impl GuardRegistry {
     pub(crate) async fn quiet(&self) {
         let all_lost = |state: &State| state.guards.values().all(|entry| entry.holding.loss().is_some());
         self.becomes(|| {
-            let state = self.state();
+            let state = locked(&self.state);
             state.pending_releases == 0 && all_lost(&state)
         })
         .await;
@@ -357,7 +357,7 @@ impl GuardRegistry {
 
     /// The number of releases in progress.
     pub(crate) fn pending_releases(&self) -> usize {
-        self.state().pending_releases
+        locked(&self.state).pending_releases
     }
 
     /// Unlocks the table, and wakes tasks that wait in `quiet`, and the keeper if it may not be needed
@@ -415,10 +415,6 @@ impl GuardRegistry {
         self.report.publish(&events);
         changed.iter().for_each(|holding| holding.announce());
     }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// Shows the number of guards, and not the guards: there may be very many.
@@ -439,7 +435,7 @@ pub(crate) struct PendingRelease(Arc<GuardRegistry>);
 
 impl Drop for PendingRelease {
     fn drop(&mut self) {
-        let mut state = self.0.state();
+        let mut state = locked(&self.0.state);
         state.pending_releases -= 1;
         self.0.hush(state);
     }

@@ -1,9 +1,9 @@
 //! The attempts of this process, which the calls to the members share.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use leasehold_core::{Holder, QuorumAttempt, QuorumReport};
+use leasehold_core::{Holder, QuorumAttempt, QuorumReport, locked};
 use tokio::sync::Notify;
 
 /// An attempt, shared by its calls.
@@ -23,20 +23,16 @@ impl SharedAttempt {
     }
 
     pub(super) fn note_votes(&self, votes: QuorumReport) {
-        *self.votes() = Some(Arc::new(votes));
+        *locked(&self.votes) = Some(Arc::new(votes));
     }
 
     pub(super) fn take_votes(&self) -> Option<Arc<QuorumReport>> {
-        self.votes().take()
-    }
-
-    fn votes(&self) -> MutexGuard<'_, Option<Arc<QuorumReport>>> {
-        self.votes.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.votes).take()
     }
 
     /// The machine, for calls after which nothing has to be undone.
     pub(super) fn machine(&self) -> MutexGuard<'_, QuorumAttempt> {
-        self.machine.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.machine)
     }
 }
 
@@ -48,7 +44,7 @@ pub(super) struct Attempts(Mutex<HashMap<u128, Arc<SharedAttempt>>>);
 impl Attempts {
     /// The attempt that has this id, itself or at a member.
     pub(super) fn find(&self, id: Holder) -> Option<Arc<SharedAttempt>> {
-        self.all().get(&bits(id)).cloned()
+        locked(&self.0).get(&bits(id)).cloned()
     }
 
     /// The attempt after a change; it is created if there is none.
@@ -58,7 +54,7 @@ impl Attempts {
         create: impl FnOnce() -> Arc<SharedAttempt>,
         change: impl FnOnce(&mut QuorumAttempt),
     ) -> Arc<SharedAttempt> {
-        let mut all = self.all();
+        let mut all = locked(&self.0);
         let shared = all.entry(bits(id)).or_insert_with(create);
         // An attempt that is over may be forgotten as soon as the map is unlocked.
         change(&mut shared.machine());
@@ -67,23 +63,19 @@ impl Attempts {
 
     /// Forgets an attempt of which nothing is left.
     pub(super) fn forget_gone(&self, id: Holder) {
-        let mut all = self.all();
+        let mut all = locked(&self.0);
         if all.get(&bits(id)).is_some_and(|shared| shared.machine().is_gone()) {
             all.remove(&bits(id));
         }
     }
 
     pub(super) fn remove(&self, id: Holder) -> Option<Arc<SharedAttempt>> {
-        self.all().remove(&bits(id))
+        locked(&self.0).remove(&bits(id))
     }
 
     /// The number of attempts that hold or wait.
     pub(super) fn len(&self) -> usize {
-        self.all().values().filter(|shared| !shared.machine().is_over()).count()
-    }
-
-    fn all(&self) -> MutexGuard<'_, HashMap<u128, Arc<SharedAttempt>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.0).values().filter(|shared| !shared.machine().is_over()).count()
     }
 }
 

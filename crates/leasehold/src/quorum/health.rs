@@ -1,8 +1,8 @@
 //! Health of the members: reports once when a member goes down, and once when it is back.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use leasehold_core::{Fault, FaultKind, Notice, NoticeBus, Notices};
+use leasehold_core::{Fault, FaultKind, Notice, NoticeBus, Notices, locked};
 
 /// The state of each member, as shown by how its calls ended. No lease depends on it.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ impl Health {
     /// Notes how a call to a member has ended; `votes` says whether it asked for its vote. A member that
     /// refused its vote is not back before it votes: it may serve everything else, such as a release.
     pub(super) fn note(&self, member: usize, name: &Arc<str>, fault: Option<&Fault>, votes: bool) {
-        let mut down = self.down();
+        let mut down = locked(&self.down);
         // Reported while the mutex is held, so that readers get the changes in order.
         match (&down[member], fault) {
             (None, Some(fault)) => {
@@ -49,12 +49,8 @@ impl Health {
 
     /// The members that are down now, and all changes from now on.
     pub(super) fn read(&self) -> Box<dyn Notices> {
-        let down = self.down();
+        let down = locked(&self.down);
         let faults = down.iter().flatten().map(|down| down.fault.clone());
         self.notice_bus.read_after(faults.map(|fault| Notice::MemberDown { fault }))
-    }
-
-    fn down(&self) -> MutexGuard<'_, Vec<Option<Down>>> {
-        self.down.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

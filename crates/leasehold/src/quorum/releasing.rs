@@ -1,9 +1,9 @@
 //! Releasing leases at the members, and giving attempts up.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use leasehold_core::{
-    Attempt, BackgroundRelease, Ballot, Fault, Fence, HoldAnswer, Holder, QuorumAttempt, Vote,
+    Attempt, BackgroundRelease, Ballot, Fault, Fence, HoldAnswer, Holder, QuorumAttempt, Vote, locked,
 };
 use tokio::sync::Notify;
 use tokio::sync::mpsc::unbounded_channel;
@@ -91,7 +91,7 @@ impl Release {
                 }
                 // The runtime has ended. Its end may wait for this before it drops the task that
                 // sends batches, so each member is asked alone, by a cleanup of its own.
-                let open = release.count().open.clone();
+                let open = locked(&release.count).open.clone();
                 open.into_iter().for_each(|member| release.ask(member));
                 release.ends().await;
             })
@@ -115,7 +115,7 @@ impl Release {
 
     /// Notes a member's first answer or fault.
     fn handle(&self, member: usize, answer: Answer) {
-        if !self.count().open.contains(&member) {
+        if !locked(&self.count).open.contains(&member) {
             return;
         }
         let (quorum, id) = (&self.quorum, self.ids[member]);
@@ -124,7 +124,7 @@ impl Release {
             let unheard = answer.is_ok().then(|| quorum.releases.begin());
             quorum.undo(&self.shared, &self.at(id), member, id, None, unheard);
         }
-        let mut count = self.count();
+        let mut count = locked(&self.count);
         count.ballot.handle(member, answer);
         count.open.retain(|open| *open != member);
         if count.open.is_empty() {
@@ -148,7 +148,7 @@ impl Release {
         let mut courtesy = quorum.runtime.sleep_until(courtesy);
         loop {
             let is_decided = {
-                let count = self.count();
+                let count = locked(&self.count);
                 let is_decided = count.ballot.vote() != Vote::Open;
                 let is_heard =
                     !count.open.contains(&queue_member) || quorum.members[queue_member].is_silent();
@@ -168,13 +168,9 @@ impl Release {
     /// Resolves when each member has answered or failed.
     async fn ends(&self) {
         let over = self.over.notified();
-        if !self.count().open.is_empty() {
+        if !locked(&self.count).open.is_empty() {
             over.await;
         }
-    }
-
-    fn count(&self) -> MutexGuard<'_, Count> {
-        self.count.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -185,7 +181,7 @@ impl Asker for Release {
 
     /// Notes how the release in a batch goes. What comes after a fault is ignored.
     fn goes(self: Arc<Self>, _: &Attempt, member: usize, end: End<Done>) {
-        if !self.count().open.contains(&member) {
+        if !locked(&self.count).open.contains(&member) {
             return;
         }
         match end {
@@ -201,7 +197,7 @@ pub(super) async fn release(quorum: &Arc<QuorumState>, attempt: &Attempt) -> Ans
     let release = Arc::new(Release::new(quorum, attempt));
     release.start();
     release.wait().await;
-    let ballot = release.count().ballot.clone();
+    let ballot = locked(&release.count).ballot.clone();
     let answer = quorum.verdict(&ballot, "released");
     if answer.is_ok() {
         quorum.note_votes(attempt, quorum.votes_in(&ballot, "released"));

@@ -1,12 +1,13 @@
 //! The state that all tasks of a quorum share: the members, and the attempts.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold_core::{
     Attempt, BackgroundReleases, BatchQueue, Contended, Drift, Fault, FaultKind, Fence, Holder, Key,
     Proposal, QuorumAttempt, QuorumProcess, QuorumReport, QuorumSettings, QuorumView, Runtime, Store, Ttl,
+    locked,
 };
 use tokio::sync::watch;
 
@@ -166,17 +167,13 @@ impl QuorumState {
     /// Notes how the members voted on a request of this attempt.
     pub(super) fn note_votes(&self, attempt: &Attempt, votes: QuorumReport) {
         let now = self.runtime.now();
-        self.votes().note(&attempt.holder, now, |_| Arc::new(votes));
+        locked(&self.votes).note(&attempt.holder, now, |_| Arc::new(votes));
     }
 
     /// How the members voted on the attempt's last request, if that is noted.
     pub(super) fn take_votes(&self, attempt: &Attempt) -> Option<Arc<QuorumReport>> {
-        let noted = self.votes().take(&attempt.holder);
+        let noted = locked(&self.votes).take(&attempt.holder);
         noted.or_else(|| self.attempts.find(attempt.holder)?.take_votes())
-    }
-
-    fn votes(&self) -> MutexGuard<'_, Recent<Holder, Arc<QuorumReport>>> {
-        self.votes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The time limit for inspecting one key at a member.

@@ -8,11 +8,11 @@
 use std::fmt;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use leasehold_core::{BeginCleanup, BoxFuture, Instant};
+use leasehold_core::{BeginCleanup, BoxFuture, Instant, locked};
 use tokio::runtime::{self, Builder, Handle};
 use tokio::sync::{Notify, oneshot};
 
@@ -77,7 +77,7 @@ impl Cleanups {
 
     /// Starts a cleanup on its runtime. `done` is dropped when the cleanup is over.
     pub(super) fn spawn(self: &Arc<Self>, begin: BeginCleanup, done: Option<oneshot::Sender<()>>) {
-        self.state().on_runtime += 1;
+        locked(&self.state).on_runtime += 1;
         drop(self.timers.handle().spawn(Cleanup {
             cleanups: self.clone(),
             begin: Some(begin),
@@ -93,7 +93,7 @@ impl Cleanups {
         if !self.ended.load(Ordering::Acquire) {
             return None;
         }
-        let thread = self.state().rescue.as_ref().map(|rescue| rescue.handle.clone());
+        let thread = locked(&self.state).rescue.as_ref().map(|rescue| rescue.handle.clone());
         thread.or_else(|| Handle::try_current().ok())
     }
 
@@ -108,7 +108,7 @@ impl Cleanups {
             // Its threads may wait below before they drop the task of the timers.
             self.timers.end();
         }
-        let mut state = self.state();
+        let mut state = locked(&self.state);
         state.on_runtime -= 1;
         let begun_again = match cut_off {
             Some((begin, done)) => {
@@ -169,7 +169,7 @@ impl Cleanups {
         drop(rescue.handle.spawn(async move {
             let (counted, _done) = (counted, done);
             begin().await;
-            let mut state = counted.cleanups.state();
+            let mut state = locked(&counted.cleanups.state);
             state.progress = Some(lease_clock());
             state.gave_up = None;
         }));
@@ -186,10 +186,6 @@ impl Cleanups {
             runtime.block_on(here.run(&cleanups));
         })?;
         Ok(rescue)
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -219,7 +215,7 @@ impl Rescue {
         loop {
             let now = lease_clock();
             let left = {
-                let mut state = cleanups.state();
+                let mut state = locked(&cleanups.state);
                 let patience = if self.is_idle() { LINGER } else { LAST_CLEANUPS };
                 let until = state.progress.map_or(now, |progress| progress + patience);
                 if now >= until {
@@ -286,7 +282,7 @@ struct Counted {
 impl Drop for Counted {
     fn drop(&mut self) {
         // Under the mutex, so that a thread that checks and then waits misses nothing.
-        let _state = self.cleanups.state();
+        let _state = locked(&self.cleanups.state);
         self.rescue.under_way.fetch_sub(1, Ordering::AcqRel);
         self.over.store(true, Ordering::Release);
         self.rescue.changed.notify_one();
@@ -320,7 +316,7 @@ impl Future for Outlast {
 impl Drop for Outlast {
     fn drop(&mut self) {
         let Some(done) = self.done.take() else { return };
-        let end = self.cleanups.state().awaited_until(self.runtime);
+        let end = locked(&self.cleanups.state).awaited_until(self.runtime);
         let in_vain = pollster::block_on(tokio::task::unconstrained(async {
             tokio::select! {
                 biased;
@@ -329,7 +325,7 @@ impl Drop for Outlast {
             }
         }));
         if in_vain && self.runtime.is_none() {
-            self.cleanups.state().gave_up = Some(lease_clock());
+            locked(&self.cleanups.state).gave_up = Some(lease_clock());
         }
     }
 }

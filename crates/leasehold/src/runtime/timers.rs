@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
 use std::mem;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use leasehold_core::Instant;
+use leasehold_core::{Instant, locked};
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
@@ -115,14 +115,10 @@ impl Default for State {
 }
 
 impl Queue {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Wakes the timers that are due. Returns until when the task may sleep; `None` if the runtime
     /// has ended.
     fn wake_due(&self, now: Instant) -> Option<Instant> {
-        let mut state = self.state();
+        let mut state = locked(&self.0);
         state.sleeps_until?;
         let mut due = Vec::new();
         while let Some(first) = state.timers.first_entry().filter(|first| first.key().0 <= now) {
@@ -137,7 +133,7 @@ impl Queue {
 
     /// Wakes all timers, which go on elsewhere: the runtime has ended, or nobody needs them.
     fn end(&self) {
-        let mut state = self.state();
+        let mut state = locked(&self.0);
         state.sleeps_until = None;
         let timers = mem::take(&mut state.timers);
         drop(state);
@@ -147,7 +143,7 @@ impl Queue {
     /// Resolves when a timer is due before the end of the sleep.
     async fn earlier(&self, until: Instant) {
         poll_fn(|context| {
-            let mut state = self.state();
+            let mut state = locked(&self.0);
             if state.sleeps_until != Some(until) {
                 return Poll::Ready(());
             }
@@ -201,7 +197,7 @@ impl Future for Timer<'_> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let queue = self.queue;
-        let mut state = queue.state();
+        let mut state = locked(&queue.0);
         let Some(sleeps_until) = state.sleeps_until else { return Poll::Ready(()) };
         if self.number == 0 {
             state.latest += 1;
@@ -228,7 +224,7 @@ impl Future for Timer<'_> {
 impl Drop for Timer<'_> {
     fn drop(&mut self) {
         if self.number != 0 {
-            let waker = self.queue.state().timers.remove(&(self.at, self.number));
+            let waker = locked(&self.queue.0).timers.remove(&(self.at, self.number));
             // Outside of the mutex: it may be the last owner of a task.
             drop(waker);
         }

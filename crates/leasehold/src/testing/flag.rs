@@ -1,7 +1,9 @@
 //! A flag that tells whether a piece of work of a process has something to do.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Wake, Waker};
+
+use leasehold_core::locked;
 
 /// The number of a process in its world.
 pub(super) type ProcessId = usize;
@@ -32,7 +34,7 @@ impl Flag {
     /// Notes a poll, which `held_back` may prevent. Returns true if the work was woken before and
     /// is polled now.
     pub(super) fn looks(&self, task: &Waker, held_back: bool) -> bool {
-        let mut state = self.state();
+        let mut state = locked(&self.state);
         let told = state.woken;
         let before = state.task.replace(task.clone());
         (state.woken, state.looking, state.overlooked) = (held_back, !held_back, false);
@@ -42,34 +44,30 @@ impl Flag {
     }
 
     pub(super) fn looked(&self) {
-        self.state().looking = false;
+        locked(&self.state).looking = false;
     }
 
     /// The waker of work whose poll was held back.
     pub(super) fn held_back(&self) -> Option<Waker> {
-        let state = self.state();
+        let state = locked(&self.state);
         state.task.clone().filter(|_| state.woken)
     }
 
     pub(super) fn is_busy(&self) -> bool {
-        let state = self.state();
+        let state = locked(&self.state);
         (state.woken || state.looking) && !state.overlooked
     }
 
     pub(super) fn overlook(&self) {
-        let mut state = self.state();
+        let mut state = locked(&self.state);
         state.overlooked = state.woken || state.looking;
-    }
-
-    fn state(&self) -> MutexGuard<'_, FlagState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Wake for Flag {
     fn wake(self: Arc<Self>) {
         let task = {
-            let mut state = self.state();
+            let mut state = locked(&self.state);
             (state.woken, state.overlooked) = (true, false);
             state.task.clone()
         };

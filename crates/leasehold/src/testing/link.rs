@@ -1,14 +1,14 @@
 //! The link between a process and the store, where outages occur.
 
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold_core::{
     AdminStore, Attempt, BatchServed, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Fault, FaultCause,
     Fence, GrantAnswer, HoldAnswer, InspectStore, Key, KeyState, Limits, Mark, MarkStore, Marked,
     MemberStore, Notice, Notices, Parts, RaiseAnswer, Runtime, Store, Successor, TransferStore, WaitMode,
-    Wake,
+    Wake, locked,
 };
 
 use super::flag::ProcessId;
@@ -198,7 +198,7 @@ impl InspectStore for Link {
     }
 
     fn notices(&self) -> Option<Box<dyn Notices>> {
-        let early = self.notices.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let early = locked(&self.notices).take();
         let notices = early.or_else(|| self.store.notices())?;
         Some(Box::new(ProcessNotices { notices, world: self.world.clone(), process: self.process }))
     }

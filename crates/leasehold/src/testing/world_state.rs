@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use leasehold_core::{BoxFuture, Instant};
+use leasehold_core::{BoxFuture, Instant, locked};
 use tokio::sync::Notify;
 
 use super::flag::{Flag, ProcessId};
@@ -102,7 +102,7 @@ impl WorldState {
     /// timer is due by then.
     pub(super) fn step(&self, until: Instant) -> bool {
         let next = {
-            let state = self.state();
+            let state = locked(&self.state);
             let later = state.timers.range((Excluded((self.now(), u64::MAX)), Unbounded));
             let mut running = later.filter(|(_, timer)| !state.is_paused(timer.process));
             running.next().map(|((at, _), _)| *at).filter(|at| *at <= until)
@@ -117,7 +117,7 @@ impl WorldState {
     fn ring(&self) {
         let now = self.now();
         let mut woken = Vec::new();
-        let mut state = self.state();
+        let mut state = locked(&self.state);
         let State { timers, process_faults, .. } = &mut *state;
         for (_, timer) in timers.range_mut(..=(now, u64::MAX)).filter(|(_, timer)| !timer.rung) {
             if !timer.process.is_some_and(|process| process_faults[process].paused) {
@@ -137,7 +137,7 @@ impl WorldState {
         number: &mut Option<u64>,
         context: &Context<'_>,
     ) -> Poll<()> {
-        let mut state = self.state();
+        let mut state = locked(&self.state);
         let before = number.and_then(|number| state.timers.remove(&(at, number)));
         // Do not count a poll that only repeats an earlier one, for example because other futures
         // are polled together with it.
@@ -156,14 +156,14 @@ impl WorldState {
 
     /// Removes a timer that nobody waits for any more.
     pub(super) fn cancel_timer(&self, at: Instant, number: u64) {
-        let cancelled = self.state().timers.remove(&(at, number));
+        let cancelled = locked(&self.state).timers.remove(&(at, number));
         drop(cancelled);
     }
 
     /// Watches whether some part of a process has work to do.
     pub(super) fn watch(&self, process: ProcessId, woken: bool) -> Arc<Flag> {
         self.note_activity();
-        let mut state = self.state();
+        let mut state = locked(&self.state);
         let number = state.next_number();
         let flag = Arc::new(Flag::new(number, process, woken));
         state.watched.insert(number, flag.clone());
@@ -172,14 +172,14 @@ impl WorldState {
 
     pub(super) fn unwatch(&self, flag: &Flag) {
         self.note_activity();
-        let gone = self.state().watched.remove(&flag.number);
+        let gone = locked(&self.state).watched.remove(&flag.number);
         drop(gone);
     }
 
     /// Returns true if the watched work may continue. Otherwise it is recorded, to be woken when it
     /// may.
     pub(super) fn admits(&self, flag: &Flag, task: &Waker) -> bool {
-        let state = self.state();
+        let state = locked(&self.state);
         let paused = state.is_paused(Some(flag.process));
         // Under the mutex, so that a process that is resumed concurrently finds it.
         if flag.looks(task, paused) {
@@ -190,7 +190,7 @@ impl WorldState {
 
     /// Returns true if some work has to be done before time may move on.
     pub(super) fn is_busy(&self) -> bool {
-        let state = self.state();
+        let state = locked(&self.state);
         let rung = |timer: &Timer| timer.rung && !timer.overlooked && !state.is_paused(timer.process);
         state.timers.values().any(rung)
             || state.watched.values().any(|flag| flag.is_busy() && !state.is_paused(Some(flag.process)))
@@ -198,7 +198,7 @@ impl WorldState {
 
     /// Stops waiting for work that is due but is not polled.
     pub(super) fn overlook(&self) {
-        let mut state = self.state();
+        let mut state = locked(&self.state);
         state.timers.values_mut().for_each(|timer| timer.overlooked |= timer.rung);
         state.watched.values().for_each(|flag| flag.overlook());
     }
@@ -212,19 +212,19 @@ impl WorldState {
     }
 
     pub(super) fn enter_process(&self) -> ProcessId {
-        let mut state = self.state();
+        let mut state = locked(&self.state);
         let process_faults = ProcessFaults { paused: false, outage: state.outage };
         state.process_faults.push(process_faults);
         state.process_faults.len() - 1
     }
 
     pub(super) fn pause(&self, process: ProcessId) {
-        self.state().process_faults[process].paused = true;
+        locked(&self.state).process_faults[process].paused = true;
     }
 
     pub(super) fn resume(&self, process: ProcessId) {
         let held_back: Vec<_> = {
-            let mut state = self.state();
+            let mut state = locked(&self.state);
             state.process_faults[process].paused = false;
             let of_it = state.watched.values().filter(|flag| flag.process == process);
             of_it.filter_map(|flag| flag.held_back()).collect()
@@ -236,7 +236,7 @@ impl WorldState {
     /// Sets the outage between a process and the store from now on; without a process, between all
     /// processes and the store.
     pub(super) fn set_outage(&self, process: Option<ProcessId>, outage: Option<Outage>) {
-        let mut state = self.state();
+        let mut state = locked(&self.state);
         match process {
             Some(process) => state.process_faults[process].outage = outage,
             None => {
@@ -249,16 +249,12 @@ impl WorldState {
     }
 
     pub(super) fn outage(&self, process: ProcessId) -> Option<Outage> {
-        self.state().process_faults[process].outage
+        locked(&self.state).process_faults[process].outage
     }
 
     /// For delayed calls: notifies when the faults have changed.
     pub(super) const fn changed(&self) -> &Notify {
         &self.changed
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -3,10 +3,10 @@
 use std::error::Error;
 use std::io;
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use leasehold_core::{BoxFuture, Fault, Runtime};
+use leasehold_core::{BoxFuture, Fault, Runtime, locked};
 use redis::aio::ConnectionLike;
 use redis::{Cmd, ErrorKind, Pipeline, RedisError, RedisFuture, RedisResult, Value};
 use tokio::sync::{oneshot, watch};
@@ -94,7 +94,7 @@ where
 
     fn look(&self) -> Result<Arc<P>, watch::Receiver<Awaited<P>>> {
         let generation = self.runtime.generation();
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = locked(&self.state);
         match &*state {
             State::Kept(kept, of) if *of == generation => return Ok(Arc::clone(kept)),
             // Its task is alive as long as the channel is open.
@@ -111,7 +111,7 @@ where
         // and sockets of the async runtime, which a thread of the blocking API does not have.
         self.runtime.spawn(Box::pin(async move {
             let made = making.await.map(Arc::new).map_err(|error| of_program(&*error, &faults));
-            let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut state = locked(&state);
             *state = made.as_ref().map_or(State::None, |made| State::Kept(Arc::clone(made), generation));
             drop(state);
             report.send_replace(Some(made));
@@ -131,7 +131,7 @@ where
             let (connection, runtime) = (C::clone(&kept), Arc::clone(&self.runtime));
             let state = Arc::clone(&self.state);
             let fails = move || {
-                let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut state = locked(&state);
                 if matches!(&*state, State::Kept(last, _) if Arc::ptr_eq(last, &kept)) {
                     *state = State::None;
                 }

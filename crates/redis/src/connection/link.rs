@@ -2,10 +2,10 @@
 //! by the next caller.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use leasehold_core::{Channel, ConnectionId, Fault, FaultKind, Instant, Runtime, ServerClock};
+use leasehold_core::{Channel, ConnectionId, Fault, FaultKind, Instant, Runtime, ServerClock, locked};
 use redis::aio::MultiplexedConnection;
 use tokio::sync::{Notify, Semaphore, watch};
 
@@ -168,7 +168,7 @@ impl Link {
 
     /// The connection, if one is open.
     pub(crate) fn up(&self) -> Option<Arc<Live>> {
-        match &*self.state.lock().unwrap_or_else(PoisonError::into_inner) {
+        match &*locked(&self.state) {
             State::Up(live) if live.is_up(self.runtime.generation()) => Some(Arc::clone(live)),
             _ => None,
         }
@@ -177,7 +177,7 @@ impl Link {
     /// Closes a connection for everybody.
     pub(crate) fn drop_connection(&self, live: &Arc<Live>) {
         live.ended.send_replace(true);
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = locked(&self.state);
         if matches!(&*state, State::Up(up) if up.id == live.id) {
             *state = State::Down;
         }
@@ -248,7 +248,7 @@ impl Link {
         if self.hears_of_breaks.swap(true, Ordering::SeqCst) {
             return;
         }
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = locked(&self.state);
         if let State::Up(live) = &*state {
             hear_of_breaks(live, self.connector.channels(), &self.runtime);
         }
@@ -281,7 +281,7 @@ impl Link {
 
     fn look(&self) -> Result<Arc<Live>, watch::Receiver<ConnectResult>> {
         let generation = self.runtime.generation();
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = locked(&self.state);
         match &*state {
             State::Up(live) if live.is_up(generation) => return Ok(Arc::clone(live)),
             // Its task is alive as long as the channel is open, and runs as long as its runtime does.
@@ -339,7 +339,7 @@ impl Link {
                 }));
                 Arc::new(live)
             });
-            let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut state = locked(&state);
             *state = match &made {
                 Ok(live) => State::Up(Arc::clone(live)),
                 Err(_) => State::Down,

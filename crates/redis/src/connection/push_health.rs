@@ -1,8 +1,8 @@
 //! Tracks whether this process can be notified of its turn.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use leasehold_core::{Fault, Notice, NoticeBus, Notices};
+use leasehold_core::{Fault, Notice, NoticeBus, Notices, locked};
 
 /// Remembers if the server accepts the waiters' subscriptions, and reports each change once.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ impl PushHealth {
     /// Notes that there is a subscription.
     pub(crate) fn is_good(&self, store: &Arc<str>) {
         // Reported while the mutex is held, so that readers get the changes in order.
-        let mut fault = self.fault();
+        let mut fault = locked(&self.fault);
         if fault.take().is_some() {
             self.notice_bus.say(&Notice::PushBack { store: store.clone() });
         }
@@ -27,7 +27,7 @@ impl PushHealth {
 
     /// Notes that there is no subscription, with the reason.
     pub(crate) fn is_bad(&self, fault: Fault) {
-        let mut reported = self.fault();
+        let mut reported = locked(&self.fault);
         if reported.is_none() {
             self.notice_bus.say(&Notice::PushDown { fault: fault.clone() });
         }
@@ -35,16 +35,12 @@ impl PushHealth {
     }
 
     pub(crate) fn push_unavailable(&self) -> Option<Fault> {
-        self.fault().clone()
+        locked(&self.fault).clone()
     }
 
     /// The current state, and all changes from now on.
     pub(crate) fn read(&self) -> Box<dyn Notices> {
-        let fault = self.fault();
+        let fault = locked(&self.fault);
         self.notice_bus.read_after(fault.clone().map(|fault| Notice::PushDown { fault }))
-    }
-
-    fn fault(&self) -> MutexGuard<'_, Option<Fault>> {
-        self.fault.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

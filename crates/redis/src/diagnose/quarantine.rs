@@ -1,9 +1,9 @@
 //! Checks whether a member of a quorum votes, or abstains because it may have forgotten leases.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Fault, Finding, Severity, Stamp, StoreRole, Ttl};
+use leasehold_core::{Fault, Finding, Severity, Stamp, StoreRole, Ttl, locked};
 use redis::cmd;
 
 use super::diagnosis_run::{DiagnosisRun, text_of};
@@ -20,7 +20,7 @@ impl DiagnosisRun<'_> {
     pub(super) async fn quarantine(&mut self, info: &Info) -> Result<(), Fault> {
         let StoreRole::Member { max_ttl } = self.setting.role else { return Ok(()) };
         let Some(run) = info.text("run_id") else { return Ok(()) };
-        *self.client.identity.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::from(run));
+        *locked(&self.client.identity) = Some(Arc::from(run));
         if !self.client.quarantine {
             self.found(self.setting.note(ABOUT, "off (quarantine=no): it votes also after a restart"));
             return Ok(());

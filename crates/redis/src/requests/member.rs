@@ -1,9 +1,9 @@
 //! Serving a quorum: the run of the server, and the requests to a member.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 
-use leasehold_core::{Attempt, BatchServed, Fault, HoldAnswer, RaiseAnswer, Ttl};
+use leasehold_core::{Attempt, BatchServed, Fault, HoldAnswer, RaiseAnswer, Ttl, locked};
 use redis::cmd;
 
 use crate::batch::{BatchAnswer, Run};
@@ -60,7 +60,7 @@ impl Client {
                  leave it out of the quorum",
             )
         })?;
-        *self.identity.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&run));
+        *locked(&self.identity) = Some(Arc::clone(&run));
         Ok(self.vouched_by(live.run.get_or_init(|| run)))
     }
 
@@ -169,7 +169,7 @@ impl Client {
     /// known.
     pub(crate) fn identity(&self) -> Option<Arc<str>> {
         match &self.source {
-            Source::Ours(_) => self.identity.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            Source::Ours(_) => locked(&self.identity).clone(),
             Source::Lent { .. } => None,
         }
     }

@@ -19,9 +19,9 @@ mod way;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
-use leasehold_core::{Claim, Fault, Instant, Misuse, Runtime, WaiterRegistry};
+use leasehold_core::{Claim, Fault, Instant, Misuse, Runtime, WaiterRegistry, locked};
 
 use self::learn::Unlearnt;
 use self::map::Map;
@@ -95,7 +95,7 @@ impl Cluster {
 
     /// No code under this mutex can panic halfway.
     fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.known)
     }
 }
 
