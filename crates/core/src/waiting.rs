@@ -33,14 +33,21 @@ pub struct WaiterRegistry(Mutex<Waiters>);
 struct Waiters {
     /// Boxed, so that free places of the tree are small.
     all: BTreeMap<Holder, Box<Waiter>>,
-    /// The waiters of each key, in the order of its queue.
-    by_key: BTreeMap<Key, BTreeSet<(Ticket, Holder)>>,
+    by_key: BTreeMap<Key, Queue>,
     /// For jitter.
     seed: u64,
     /// A number of this process.
     process: u64,
     /// The tasks to wake once the mutex is unlocked.
     woken: Vec<Waker>,
+}
+
+/// The waiters of one key.
+#[derive(Clone, Debug, Default, Hash)]
+struct Queue {
+    order: BTreeSet<(Ticket, Holder)>,
+    /// When each of them asked, without those that were made to ask since.
+    asked: BTreeSet<(Instant, Holder)>,
 }
 
 /// The proof that a grant which a waiter receives is genuine: it comes on the channel that the
@@ -114,14 +121,22 @@ impl WaiterRegistry {
                 task: None,
             })
         });
-        waiter.asked = now;
+        let before = std::mem::replace(&mut waiter.asked, now);
         waiter.proof = proof.map(Box::new);
         waiter.told = true;
         waiter.asks += 1;
         // The answer replaces earlier messages: what they said may have ended, and the waiter may
         // join the queue again.
         (waiter.holds, waiter.found, waiter.ask_at, waiter.wake) = (false, false, None, None);
-        waiter.place.clone()
+        let place = waiter.place.clone();
+        if let Some((key, ticket)) = &place
+            && let Some(queue) = waiters.by_key.get_mut(key)
+            && queue.order.contains(&(*ticket, holder))
+        {
+            queue.asked.remove(&(before, holder));
+            queue.asked.insert((now, holder));
+        }
+        place
     }
 
     /// Notes that a waiter, which is about to ask, cannot be notified of its turn: until its next
@@ -374,8 +389,9 @@ impl Waiters {
             self.steps_out(&at, ticket, holder, now, pace);
         }
         let queue = self.by_key.entry(key.clone()).or_default();
-        queue.insert((place.ticket, holder));
-        let asks_for_all = queue.first().is_some_and(|(_, first)| *first == holder);
+        queue.order.insert((place.ticket, holder));
+        queue.asked.insert((asked, holder));
+        let asks_for_all = queue.order.first().is_some_and(|(_, first)| *first == holder);
         let mut rest = asks_for_all.then(|| self.rest(held_by, place, rests, told));
         if attempt.claim.wants().len() > 1 {
             // Meanwhile it keeps other keys, whose leases are renewed by asking.
@@ -439,9 +455,12 @@ impl Waiters {
 
     fn steps_out(&mut self, key: &Key, ticket: Ticket, holder: Holder, now: Instant, rest: Duration) {
         let Some(queue) = self.by_key.get_mut(key) else { return };
-        let asked_for_all = queue.first() == Some(&(ticket, holder));
-        queue.remove(&(ticket, holder));
-        let Some((_, next)) = queue.first().copied() else {
+        let asked_for_all = queue.order.first() == Some(&(ticket, holder));
+        queue.order.remove(&(ticket, holder));
+        if let Some(waiter) = self.all.get(&holder) {
+            queue.asked.remove(&(waiter.asked, holder));
+        }
+        let Some((_, next)) = queue.order.first().copied() else {
             self.by_key.remove(key);
             return;
         };
@@ -453,10 +472,10 @@ impl Waiters {
 
     /// Makes all waiters of a key ask that have not asked since.
     fn all_ask(&mut self, key: &Key, since: Instant) {
-        let Some(queue) = self.by_key.get(key) else { return };
-        for (_, holder) in queue {
-            let waiter = self.all.get_mut(holder).filter(|waiter| waiter.asked < since);
-            self.woken.extend(waiter.and_then(|waiter| waiter.must_ask()));
+        let Some(queue) = self.by_key.get_mut(key) else { return };
+        let later = queue.asked.split_off(&(since, Holder::from_bits(0)));
+        for (_, holder) in std::mem::replace(&mut queue.asked, later) {
+            self.woken.extend(self.all.get_mut(&holder).and_then(|waiter| waiter.must_ask()));
         }
     }
 }

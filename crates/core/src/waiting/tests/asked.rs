@@ -39,6 +39,22 @@ fn all_waiters_of_a_key_are_asked_to_ask_except_those_that_just_did() {
     assert_eq!([1, 2, 3].map(|who| told(&waiting, who, later)), [AGAIN, None, AGAIN]);
 }
 
+/// Regression: each waiter of a lost queue that came back looked at all the others. With so many,
+/// that takes a quarter of an hour.
+#[test]
+fn a_lost_queue_costs_its_waiters_little_however_many_they_are() {
+    const MANY: u128 = 100_000;
+    let waiting = WaiterRegistry::new(1);
+    (1..=MANY).for_each(|who| asks(&waiting, who, busy(who, SECOND, 1, false), START));
+    for round in 1..=2 {
+        let at = |who: u128| START + round * SECOND + Duration::from_micros(who as u64);
+        (1..=MANY).for_each(|who| asks(&waiting, who, busy(who, SECOND, 1, round > 1), at(who)));
+        // All of them asked before the last one, and each of them might have been lost since.
+        let told = (1..MANY).filter(|&who| told(&waiting, who, at(0)) == AGAIN).count();
+        assert_eq!(told, if round > 1 { 0 } else { MANY as usize - 1 });
+    }
+}
+
 #[test]
 fn every_waiter_that_does_not_hold_is_asked_to_ask() {
     let waiting = three(3600 * SECOND);
