@@ -64,12 +64,12 @@ impl StoreHandle {
     }
 
     /// Removes a guard that is released or dropped: its lease is not renewed any more.
-    pub(crate) fn leaves(&self, holding: &Holding, number: u64, now: Instant) {
+    pub(crate) fn leaves(&self, holding: &Holding, number: u64, now: Instant) -> PendingRelease {
         holding.leave();
-        self.registry.leave(number, now);
         if let Some(pauses) = &self.pauses {
             pauses.note(&holding.attempt.claim, now);
         }
+        self.registry.leave(number, now)
     }
 
     /// How long a request should rest before it asks: for others, or because it was only refused.

@@ -59,7 +59,7 @@ impl Guard {
             return Err(TransferError::Lost(self.loss()));
         }
         let until = self.held().0.end();
-        let (holding, held_for) = self.resign();
+        let (holding, held_for, _under_way) = self.resign();
         let attempt = holding.request(ttl);
         let successor =
             Successor { holder: Holder::from_bits(handle.runtime.random()), label: attempt.label.clone() };
@@ -152,6 +152,7 @@ impl Locks {
     /// Cancel safe: the lock may or may not be released.
     pub async fn release_transfer(&self, token: &TransferToken) -> Result<(), TransferError> {
         let handle = self.handle();
+        let _under_way = handle.registry.begin_release();
         let attempt = attempt_of(token, Ttl::DEFAULT).with_signal(self.defaults().signal);
         let until = handle.runtime.now() + self.defaults().outage_limit;
         let mut retries = Retries::new(&*handle.runtime);

@@ -7,6 +7,7 @@ use std::time::Duration;
 use leasehold_core::{HoldAnswer, LeaseRenewal, Loss, Mark, QuorumReport, Renewal, Ttl};
 
 use super::holding::{Held, Holding, facts_of_holding};
+use super::registry::PendingRelease;
 use crate::error::{ReleaseError, RenewError};
 use crate::recipe::MarkError;
 use crate::store_handle::{Retries, StoreHandle, check_ttl};
@@ -93,14 +94,14 @@ impl Guard {
 
     /// Stops keeping the lock and relying on it, without releasing it: it is about to be
     /// transferred. Returns the holding, and how long the lock was held.
-    pub(crate) fn resign(mut self) -> (Arc<Holding>, Duration) {
+    pub(crate) fn resign(mut self) -> (Arc<Holding>, Duration, PendingRelease) {
         let now = self.handle.runtime.now();
-        self.handle.leaves(&self.held.0, self.number, now);
+        let under_way = self.handle.leaves(&self.held.0, self.number, now);
         self.stage = Stage::Over;
         if self.held.0.lose(Loss::Transferred) {
             self.held.0.announce();
         }
-        (self.held.0.clone(), self.held.0.held_for(now))
+        (self.held.0.clone(), self.held.0.held_for(now), under_way)
     }
 
     /// The store in which the lock is held.
@@ -202,33 +203,35 @@ impl Guard {
     ///
     /// Dropping the future does not keep the lock: the release continues in the background.
     #[doc(alias = "unlock")]
-    pub async fn release(mut self) -> Result<Released, ReleaseError> {
+    pub async fn release(self) -> Result<Released, ReleaseError> {
         let now = self.handle.runtime.now();
-        self.handle.leaves(&self.held.0, self.number, now);
-        let holding = self.held.0.clone();
+        let _under_way = self.handle.leaves(&self.held.0, self.number, now);
+        // Dropped before that: a release that is cut off goes on in the background.
+        let mut guard = self;
+        let holding = guard.held.0.clone();
         let held_for = holding.held_for(now);
         if !holding.is_valid_at(now) {
-            self.lose(Loss::Expired { fault: None });
+            guard.lose(Loss::Expired { fault: None });
             // The drop does the rest: the store may have the lease for a moment longer.
-            return Err(ReleaseError::after(self.loss(), holding.attempt.claim.first_key()));
+            return Err(ReleaseError::after(guard.loss(), holding.attempt.claim.first_key()));
         }
-        self.stage = Stage::GivenBack(held_for);
-        let handle = self.handle.clone();
+        guard.stage = Stage::GivenBack(held_for);
+        let handle = guard.handle.clone();
         let mut retries = Retries::new(&*handle.runtime);
         loop {
             let answer = handle.store.release(&holding.attempt).await;
             handle.report.answered(&answer);
             match answer {
-                Ok(HoldAnswer::Done) => return self.released(held_for),
+                Ok(HoldAnswer::Done) => return guard.released(held_for),
                 // If the answer to an earlier release was lost, that release may have succeeded.
                 // While the lease was valid, nobody else held the key in between.
                 Ok(_) if retries.in_doubt() && holding.is_valid_at(handle.runtime.now()) => {
-                    return self.released(held_for);
+                    return guard.released(held_for);
                 }
                 Ok(HoldAnswer::NotHeld { key, held_by }) => {
-                    self.stage = Stage::Over;
-                    let loss = self.handle.loss(&holding.attempt, key, held_by);
-                    self.lose(loss.clone());
+                    guard.stage = Stage::Over;
+                    let loss = handle.loss(&holding.attempt, key, held_by);
+                    guard.lose(loss.clone());
                     return Err(ReleaseError::after(loss, holding.attempt.claim.first_key()));
                 }
                 Err(fault) => {
@@ -293,10 +296,11 @@ impl fmt::Debug for Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         let holding = &self.held.0;
+        let _under_way;
         let held_for = match self.stage {
             Stage::Held => {
                 let now = self.handle.runtime.now();
-                self.handle.leaves(holding, self.number, now);
+                _under_way = self.handle.leaves(holding, self.number, now);
                 holding.is_valid_at(now).then(|| holding.held_for(now))
             }
             Stage::GivenBack(held_for) => Some(held_for),

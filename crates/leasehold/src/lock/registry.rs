@@ -122,16 +122,18 @@ impl GuardRegistry {
         Ok(number)
     }
 
-    /// Removes a holding: nobody renews it any more.
+    /// Removes a holding, which is to be released: nobody renews it any more.
     ///
     /// If it is lost by now, its guard knows it after this call.
-    pub(crate) fn leave(&self, number: u64, now: Instant) {
+    pub(crate) fn leave(self: &Arc<Self>, number: u64, now: Instant) -> PendingRelease {
         let mut state = locked(&self.state);
+        state.pending_releases += 1;
         if let Some(mut entry) = state.guards.remove(&number) {
             state.due.remove(&(entry.due, number));
             self.attention(&entry.holding, &mut entry.machine, now, &mut state.untold);
         }
         self.hush(state);
+        PendingRelease(self.clone())
     }
 
     /// All holdings that are not lost.
@@ -293,7 +295,7 @@ impl GuardRegistry {
         self.becomes(|| !self.has_requests()).await;
     }
 
-    /// Registers a release in the background.
+    /// Registers a release.
     pub(crate) fn begin_release(self: &Arc<Self>) -> PendingRelease {
         locked(&self.state).pending_releases += 1;
         PendingRelease(self.clone())
@@ -429,8 +431,9 @@ impl fmt::Debug for GuardRegistry {
     }
 }
 
-/// A release in the background; [`GuardRegistry::quiet`] waits for it.
+/// A release; [`GuardRegistry::quiet`] waits for it.
 #[derive(Debug)]
+#[must_use = "the release is in progress until this is dropped"]
 pub(crate) struct PendingRelease(Arc<GuardRegistry>);
 
 impl Drop for PendingRelease {

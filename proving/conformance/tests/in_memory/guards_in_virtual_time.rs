@@ -12,6 +12,7 @@ use leasehold::{
     Renewal,
 };
 use leasehold_core::Runtime as _;
+use tokio::task::yield_now;
 use tokio::time::sleep;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -456,6 +457,41 @@ async fn closing_waits_for_releases_that_run_in_the_background() {
     world.locks.close(5 * SECOND).await.unwrap();
     assert!(world.is_empty());
     assert_eq!(world.time.passed(), 2 * SECOND);
+}
+
+/// Regression: a guard that was being released or transferred counted neither as held nor as
+/// released in the background, so a program that closed its locks ended in the middle.
+#[tokio::test(start_paused = true)]
+async fn closing_waits_for_releases_that_the_program_waits_for() {
+    // A transfer is followed by the release of what members of a quorum may still have.
+    for (transfers, calls) in [(false, 1), (true, 2)] {
+        let (world, guard) = holding().await;
+        world.store.set(CallFate::Slow(2 * SECOND));
+        let ending = tokio::spawn(async move {
+            if transfers {
+                drop(guard.transfer(TTL).await.unwrap());
+            } else {
+                guard.release().await.unwrap();
+            }
+        });
+        yield_now().await;
+        world.locks.close(5 * SECOND).await.unwrap();
+        assert_eq!(world.time.passed(), calls * 2 * SECOND);
+        ending.await.unwrap();
+    }
+}
+
+/// Also one that is cut off, and so goes on in the background.
+#[tokio::test(start_paused = true)]
+async fn closing_waits_for_a_release_that_is_given_up() {
+    let (world, guard) = holding().await;
+    world.store.set(CallFate::Slow(2 * SECOND));
+    let releasing = tokio::spawn(guard.release());
+    sleep(SECOND).await;
+    releasing.abort();
+    world.locks.close(5 * SECOND).await.unwrap();
+    assert!(world.is_empty());
+    assert_eq!(world.time.passed(), 3 * SECOND);
 }
 
 /// A program that closed its locks and ended left the places of its waiters in the queue, and the lock
