@@ -70,6 +70,22 @@ impl Guard {
             within: ttl,
             successor: Some(&successor),
         };
+        if holding.is_downgraded() {
+            // A transfer keeps the mode that the store knows, and only a renewal changes it.
+            let mut retries = Retries::new(&*handle.runtime);
+            loop {
+                let renewed = handle.store.renew(std::slice::from_ref(&attempt)).await.pop();
+                renewed.iter().for_each(|answer| handle.report.answered(answer));
+                match renewed {
+                    Some(Ok(HoldAnswer::NotHeld { key, held_by })) => {
+                        return Err(pending.lost(handle.loss(&attempt, key, held_by)));
+                    }
+                    Some(Err(fault)) if !retries.again(&fault, until).await => return Err(fault.into()),
+                    Some(Err(_)) => {}
+                    Some(Ok(_)) | None => break,
+                }
+            }
+        }
         match succeed(&handle, &attempt, &successor, until).await? {
             Succeeded::At(_) => Ok(pending.done()),
             Succeeded::NotHeld(loss) => Err(pending.lost(loss)),

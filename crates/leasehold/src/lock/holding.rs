@@ -49,10 +49,15 @@ impl Holding {
         self.reads.store(true, Ordering::Release);
     }
 
+    /// Returns true for a writer that has become a reader.
+    pub(crate) fn is_downgraded(&self) -> bool {
+        self.reads.load(Ordering::Acquire)
+    }
+
     /// The attempt, in the mode in which it is held now, for a request to the store.
     pub(crate) fn request(&self, ttl: Ttl) -> Attempt {
         let attempt = self.attempt.with_ttl(ttl);
-        if self.reads.load(Ordering::Acquire) { attempt.reading() } else { attempt }
+        if self.is_downgraded() { attempt.reading() } else { attempt }
     }
 
     /// The attempt for a release in the background: its TTL is at least the time that is left, for

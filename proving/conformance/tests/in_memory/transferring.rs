@@ -146,13 +146,18 @@ async fn a_lock_that_is_lost_is_not_transferred() {
     assert_eq!(holders(&world).await, [], "the guard is gone in every case");
 }
 
-/// A writer that becomes a reader is one after the transfer too, even if the store does not know
-/// it yet.
+/// A writer that becomes a reader is one during and after the transfer too, even if the store does
+/// not know it yet.
 #[tokio::test]
 async fn a_writer_that_became_a_reader_goes_over_as_a_reader() {
     let world = World::new();
-    let reading = world.locks().rw_lock("doc").write().await.unwrap().downgrade();
+    let writing = world.locks().rw_lock("doc").write().await.unwrap();
+    let waiting = tokio::spawn(world.locks().rw_lock("doc").read().into_future());
+    world.settle().await;
+    let reading = writing.downgrade();
     let token = leasehold::Guard::from(reading).transfer(TTL).await.unwrap();
+    world.settle().await;
+    assert!(waiting.is_finished(), "the reader behind it is let in at once");
     let guard = world.locks().adopt(&token).await.unwrap();
     world.advance(60 * SECOND).await;
     assert!(guard.is_held());
