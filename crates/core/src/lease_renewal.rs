@@ -54,8 +54,8 @@ pub struct LeaseRenewal {
     renewal: Chosen,
     /// When the last answered request was sent.
     confirmed: Instant,
-    /// The length of a lease that was handed over in the queue, until the first renewal is
-    /// answered.
+    /// The length of a lease that was handed over in the queue, or adopted, until the first renewal
+    /// is answered.
     unclaimed: Option<Ttl>,
     asking: Option<(Instant, Ttl)>,
     /// Boxed, like the loss: they are rare, and there may be very many leases.
@@ -246,6 +246,13 @@ impl LeaseRenewal {
         doubt.ask.get_or_insert(now);
     }
 
+    /// Handles that the lease was adopted: it is renewed at once, and at least once. From then on, a
+    /// store that frees the locks of dead processes knows whose it is.
+    pub fn handle_adopted(&mut self, now: Instant) {
+        self.unclaimed = Some(self.ttl);
+        self.doubt.get_or_insert_default().ask = Some(now);
+    }
+
     /// Stops keeping the lease, because this process closes its locks.
     pub fn handle_close(&mut self, reason: Arc<str>) {
         self.loss.get_or_insert_with(|| Box::new(Loss::Closed { reason }));
@@ -280,7 +287,7 @@ impl LeaseRenewal {
         self.worth_renewing(now).or_else(|| {
             let doubt = self.doubt.as_ref()?;
             // The shortest TTL extends no lease, but its answer says whether there is one.
-            let as_long = doubt.broken.map(|_| Duration::ZERO);
+            let as_long = doubt.broken.map(drop).or(self.unclaimed.map(drop)).map(|()| Duration::ZERO);
             let as_long = as_long.or(doubt.downgrade.map(|_| self.lease.end().saturating_since(now)));
             Some(self.ttl.up_to(as_long?))
         })

@@ -95,7 +95,8 @@ impl Guard {
 
 impl Locks {
     /// Adopts a lock that another process [transferred](Guard::transfer). The guard has the TTL,
-    /// the label and the renewal of these locks, and the fence of the token.
+    /// the label and the renewal of these locks, and the fence of the token. If this process crashes,
+    /// the store may keep the lock until the time for its adoption would have ended.
     ///
     /// These locks must be in the same store as the guard that was transferred, but they may have
     /// another key prefix: the token names the key itself.

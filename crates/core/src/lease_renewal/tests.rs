@@ -88,6 +88,26 @@ fn handed(renewal: Renewal) -> LeaseRenewal {
     LeaseRenewal::new(START + SECOND / 2, lease, ttl(), Drift::NONE, renewal).handed(handed)
 }
 
+/// Also one that is not renewed otherwise, or not for longer: the store may free the locks of dead
+/// processes, and knows by that renewal whose this one is.
+#[test]
+fn an_adopted_lock_is_renewed_at_once() {
+    for renewal in [Renewal::Automatic, Renewal::Off, Renewal::AtMost(SECOND)] {
+        let mut machine = renewing(renewal);
+        let end = machine.lease().end();
+        machine.handle_adopted(START);
+        let RenewalStep::Renew(ttl) = machine.next(START) else { panic!("{renewal:?}") };
+        machine.handle_sent(START, ttl);
+        machine.handle_fault(START, fault("lost"), CHANCE);
+        let RenewalStep::WaitUntil(again) = machine.next(START) else { panic!("{renewal:?}") };
+        let RenewalStep::Renew(ttl) = machine.next(again) else { panic!("{renewal:?}") };
+        renews(&mut machine, again, ttl, HoldAnswer::Done);
+        assert!(machine.lease().end() >= end);
+        let next = machine.next(again);
+        assert!(matches!(next, RenewalStep::WaitUntil(until) if until > again + SECOND / 2), "{next:?}");
+    }
+}
+
 #[test]
 fn a_lock_that_was_handed_over_is_renewed_within_a_third_of_its_window_and_then_like_any_other() {
     for renewal in [Renewal::Automatic, Renewal::AtMost(60 * SECOND)] {

@@ -78,7 +78,8 @@ impl<'a> PendingAdoption<'a> {
         if let Some(there) = handle.store.parts().transfer {
             there.adopted(&attempt, token.fence);
         }
-        let keep = LeaseRenewal::new(now, lease, ttl, handle.drift, renewal);
+        let mut keep = LeaseRenewal::new(now, lease, ttl, handle.drift, renewal);
+        keep.handle_adopted(now);
         let holding = Holding::new(attempt, token.fence, now, 1, keep.lease(), runtime.clone());
         let guard = Guard::enter(handle, holding, keep, now.saturating_since(started), 0)
             .map_err(|reason| TransferError::Lost(Loss::Closed { reason }))?;
