@@ -211,7 +211,7 @@ impl GrantRequest {
     /// request if the other members need not be asked.
     fn handle_queue_member(&mut self, ids: &mut Ids, answer: GrantAnswer) -> Option<GrantAnswer> {
         let queue_member = self.queue_member;
-        let looks_on = matches!(ids.stage, Stage::Queued { looks_on: true, .. });
+        let looks_on = matches!(ids.stage, Stage::Queued { looks_on: true, .. }) || self.may_be_left(&answer);
         match answer {
             GrantAnswer::Granted { fence } => {
                 ids.stage = Stage::Handed { queue_member };
@@ -228,6 +228,14 @@ impl GrantRequest {
             }
             answer => Some(answer),
         }
+    }
+
+    /// Returns true for the answer to the first in the queue if nobody seems to renew the lease at
+    /// the queue member: what a majority has released may still be held there.
+    fn may_be_left(&self, answer: &GrantAnswer) -> bool {
+        let GrantAnswer::Busy { held_by, place: Some(place) } = answer else { return false };
+        let renewed_until = self.attempt.ttl.duration() / 2;
+        place.before == 0 && held_by.remaining.is_some_and(|left| left < renewed_until)
     }
 
     /// Waits for the queue member although the others have decided; `None` to stop waiting.

@@ -491,7 +491,7 @@ mod tests {
     #[test]
     fn short_guards_one_after_the_other_wake_the_keeper_once() {
         let (registry, enter) = a_registry();
-        let hold = |now| registry.leave(enter(now).1, now);
+        let hold = |now| drop(registry.leave(enter(now).1, now));
         let wakes = || pin!(registry.changed()).poll(&mut Context::from_waker(Waker::noop())).is_ready();
         hold(at(0));
         assert!(wakes());

@@ -25,7 +25,7 @@ async fn adopt(store: &str) {
     while !matches!(events.next().await.unwrap(), Event::Renewed { .. }) {}
     println!("adopted");
     std::io::stdout().flush().unwrap();
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 /// Regression: the lock belonged to no process until the first renewal, after a third of the TTL.

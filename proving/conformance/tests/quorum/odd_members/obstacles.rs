@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use conformance::faulty::{CallFate, Does};
-use leasehold_core::{Content, GrantAnswer, Holder, HolderInfo, Owner, Store as _, WaitMode};
+use leasehold_core::{Content, GrantAnswer, Holder, HolderInfo, Owner, Store as _, WaitMode, WaitQueue};
 
-use super::world::{MILLISECOND, SECOND, WAIT, World, fence, is_woken, key, quorum_of, stands};
+use super::world::{MILLISECOND, SECOND, TTL, WAIT, World, fence, is_woken, key, quorum_of, stands};
 
 /// Another program's lock, which never expires.
 fn foreign() -> Does {
@@ -109,6 +109,24 @@ async fn leftovers_of_a_dead_process_at_a_minority_cost_a_moment() {
             assert_eq!(holders(&world, attempt.holder), 2);
         }
     }
+}
+
+/// Regression: the waiter asked only the first member again, and so waited for the end of a lease
+/// that a majority had released, while any newcomer was granted the key.
+#[tokio::test(start_paused = true)]
+async fn a_release_that_misses_the_first_member_does_not_keep_its_waiter_for_the_lease() {
+    let world = World::of(3);
+    let quorum = world.quorum();
+    let rival = world.rival_at(0..3).await;
+    let waits = world.attempt();
+    stands(&quorum, &waits).await;
+    world.rival_leaves(&rival, [1, 2]).await;
+    while world.passed() < TTL / 2 {
+        stands(&quorum, &waits).await;
+        assert!(is_woken(&quorum, &waits, WaitQueue::RE_ASK).await);
+    }
+    fence(&quorum.grant(&waits, WAIT).await);
+    assert_eq!(world.taken(), [0, 1, 2], "the first of them by the lease that is left");
 }
 
 /// The number of members at which the attempt holds the key, under any id.
