@@ -3,6 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -10,8 +11,8 @@ use std::time::Duration;
 use leasehold_core::{
     AdminStore, Answer, Attempt, Baseline, BaselineStore, BoxFuture, BreakAnswer, BreakNote, BreakRecord,
     Diagnosis, Drift, Fault, FaultKind, Fence, GrantAnswer, HoldAnswer, InspectStore, Key, KeyState, Limits,
-    Mark, MarkStore, Marked, MemberStore, Notices, Parts, ProcessStore, RaiseAnswer, Records, Request,
-    Runtime, Store, StoreRole, Successor, TransferStore, Wait, WaitMode, Wake, locked,
+    Mark, MarkStore, Marked, MemberStore, Misuse, Notices, Parts, ProcessStore, RaiseAnswer, Records,
+    Request, Runtime, Store, StoreRole, Successor, TransferStore, Wait, WaitMode, Wake, locked,
 };
 use tokio::sync::oneshot;
 use tokio::task::coop::consume_budget;
@@ -44,10 +45,11 @@ macro_rules! read {
 /// of some microseconds that does not wait for the disk. Work that may have to wait, for another
 /// process, for the disk or for an earlier request, runs on the store's own thread, which starts
 /// with the first request and ends when the store is dropped. So do concurrent requests of several
-/// tasks, which that thread serves in one transaction, and all requests for a while after one that
-/// took longer than a millisecond for another reason than a busy processor. Requests are served in
-/// the order in which their futures were first polled, even if those were dropped since: so once an
-/// attempt was given up, that is final.
+/// tasks, which that thread serves in one transaction; all requests for a while after one that took
+/// longer than a millisecond for another reason than a busy processor; and those of a quorum, whose
+/// other members must not wait for a disk that hangs. Requests are served in the order in which
+/// their futures were first polled, even if those were dropped since: so once an attempt was given
+/// up, that is final.
 ///
 /// Waiters are in a queue, and a release hands the lock to the first one, with a datagram if that
 /// is in another process.
@@ -66,6 +68,7 @@ pub struct FileStore {
     boot: Option<BootId>,
     notifier: Arc<Notifier>,
     queue: Mutex<Option<Queue>>,
+    is_member: AtomicBool,
 }
 
 impl FileStore {
@@ -88,6 +91,7 @@ impl FileStore {
             runtime,
             boot: None,
             queue: Mutex::default(),
+            is_member: AtomicBool::new(false),
         }
     }
 
@@ -128,7 +132,7 @@ impl FileStore {
         work: impl Fn(&mut StoreWorker, Patience) -> Result<Option<T>, Fault> + Send + 'static,
     ) -> Result<T, Fault> {
         let queue = self.queue()?;
-        let done = queue.at_once(Caller::current(), |worker| work(worker, Patience::AtOnce).transpose());
+        let done = self.directly(&queue, |worker| work(worker, Patience::AtOnce).transpose());
         if let Some(done) = done {
             // Without this, a task that sends one request after the other never waits, and would
             // block all other tasks of its thread.
@@ -137,6 +141,17 @@ impl FileStore {
         }
         let done = self.ask(move |worker| work(worker, Patience::Waits)).await?;
         done.ok_or_else(|| self.unanswered())
+    }
+
+    /// Runs some work of the caller without the thread, as [`Queue::at_once`] does. For a quorum it
+    /// does not: a disk that hangs would also stop the requests to the other members.
+    fn directly<T>(
+        &self,
+        queue: &Queue,
+        work: impl FnOnce(&mut StoreWorker) -> Option<T>,
+    ) -> Option<Option<T>> {
+        let is_member = self.is_member.load(Ordering::Relaxed);
+        if is_member { None } else { queue.at_once(Caller::current(), work) }
     }
 
     /// Serves requests on the thread, together with those of other callers.
@@ -154,9 +169,8 @@ impl FileStore {
     async fn serve_at_once<T>(&self, request: Request, read: Read<T>) -> Result<T, Fault> {
         let queue = self.queue()?;
         let mut requests = [request];
-        let served = queue.at_once(Caller::current(), |worker| {
-            worker.serve(&mut requests, &queue, Patience::AtOnce).transpose()
-        });
+        let served =
+            self.directly(&queue, |worker| worker.serve(&mut requests, &queue, Patience::AtOnce).transpose());
         let mut answers = match served {
             Some(served) => {
                 // As above.
@@ -298,6 +312,11 @@ impl Store for FileStore {
 }
 
 impl MemberStore for FileStore {
+    fn as_member(&self) -> Result<(), Misuse> {
+        self.is_member.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
     /// The file itself, whatever its path; it changes if somebody moves the file away.
     fn identity(&self) -> Option<Arc<str>> {
         let file = std::fs::metadata(&self.path).ok()?;

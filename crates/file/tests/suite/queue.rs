@@ -5,12 +5,13 @@ use std::fs::{self, OpenOptions};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
 use leasehold_core::{
-    Attempt, Fault, GrantAnswer, HoldAnswer, InspectStore as _, ProcessStore as _, Request, Runtime as _,
-    Store, Ttl, Wait, WaitMode, Wake,
+    Attempt, BoxFuture, Fault, GrantAnswer, HoldAnswer, InspectStore as _, MemberStore as _,
+    ProcessStore as _, Request, Runtime, Store, Ttl, Wait, WaitMode, Wake,
 };
 use leasehold_file::{FileStore, Ledger};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
@@ -517,4 +518,55 @@ fn a_long_queue_does_not_slow_a_release() {
     let (long, short) = (median(&took[..200]), median(&took[1799..]));
     println!("a release takes {long:?} of 2,000, {short:?} of 200");
     assert!(long < short * 3, "{long:?} against {short:?}");
+}
+
+/// Notes which threads read the clock, as each transaction does.
+#[derive(Debug, Default)]
+struct WhoReads(Mutex<Vec<ThreadId>>);
+
+impl Runtime for WhoReads {
+    fn now(&self) -> leasehold_core::Instant {
+        self.0.lock().unwrap().push(std::thread::current().id());
+        OfTheMachine.now()
+    }
+
+    fn since_epoch(&self) -> Duration {
+        OfTheMachine.since_epoch()
+    }
+
+    fn sleep_until(&self, at: leasehold_core::Instant) -> BoxFuture<'static, ()> {
+        OfTheMachine.sleep_until(at)
+    }
+
+    fn spawn(&self, task: BoxFuture<'static, ()>) {
+        OfTheMachine.spawn(task);
+    }
+
+    fn random(&self) -> u128 {
+        OfTheMachine.random()
+    }
+}
+
+/// Regression: a disk that hung stopped the thread of the program, and so a quorum's requests to
+/// its other members.
+#[tokio::test]
+async fn a_member_of_a_quorum_never_works_on_the_thread_of_the_program() {
+    for is_member in [false, true] {
+        let (_directory, file) = a_file();
+        let who_reads = Arc::new(WhoReads::default());
+        let store = FileStore::at(&file, Arc::clone(&who_reads) as _);
+        if is_member {
+            store.as_member().unwrap();
+        }
+        let mut here = 0;
+        for who in 1..=50 {
+            let attempt = attempt(who, &["a"], 60_000);
+            who_reads.0.lock().unwrap().clear();
+            store.grant(&attempt, WaitMode::Try).await.unwrap();
+            let readers = std::mem::take(&mut *who_reads.0.lock().unwrap());
+            here += usize::from(readers.contains(&std::thread::current().id()));
+            store.release(&attempt).await.unwrap();
+        }
+        assert_eq!(here > 0, !is_member, "{here} of 50");
+    }
 }
