@@ -42,7 +42,7 @@ impl JobGuard {
     ///
     /// # Errors
     ///
-    /// [`MarkError`]: the job was done, but nobody will know, so somebody will do it again.
+    /// [`MarkError`]: the job was done, but the mark was not confirmed, so somebody may do it again.
     pub fn done(self) -> Result<(), MarkError> {
         wait(self.0.done())
     }

@@ -60,7 +60,7 @@ impl From<Misuse> for BeginError {
 /// fn log(error: &MarkError) {
 ///     match error {
 ///         MarkError::Lost(loss) => eprintln!("done, but perhaps not alone: {loss}"),
-///         MarkError::Unreachable(fault) => eprintln!("done, and will be done again: {fault}"),
+///         MarkError::Unreachable(fault) => eprintln!("done, and may be done again: {fault}"),
 ///         _ => eprintln!("{error}"),
 ///     }
 /// }
@@ -70,7 +70,8 @@ impl From<Misuse> for BeginError {
 pub enum MarkError {
     /// The lock was lost before the job ended: somebody else may have started it.
     Lost(Loss),
-    /// The store did not answer while the lease lasted, or refused.
+    /// The store did not answer while the lease lasted, or refused. If it did not answer, the job may
+    /// be marked nevertheless, and is then not done again.
     Unreachable(Fault),
 }
 
@@ -78,7 +79,8 @@ impl fmt::Display for MarkError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Lost(loss) => write!(f, "not marked as done, because the lock was lost: {loss}"),
-            Self::Unreachable(fault) => write!(f, "not marked as done: {fault}"),
+            Self::Unreachable(fault) if fault.is_lasting() => write!(f, "not marked as done: {fault}"),
+            Self::Unreachable(fault) => write!(f, "perhaps not marked as done: {fault}"),
         }
     }
 }
@@ -118,8 +120,8 @@ pub enum JobError<E> {
     Lost(Loss),
     /// The work failed, and counts as not done.
     Failed(E),
-    /// The work was done, but counts as not done because it could not be marked: somebody will do
-    /// it again.
+    /// The work was done, but the mark was not confirmed, so somebody may do it again: do not undo
+    /// it.
     NotMarked(MarkError),
 }
 

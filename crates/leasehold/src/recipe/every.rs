@@ -184,7 +184,7 @@ impl Every {
     /// # Cancel safety
     ///
     /// Dropping the future drops the work and releases the lock in the background. The job stays
-    /// due.
+    /// due, unless its work had ended and it was just being marked.
     pub async fn run<T, E, Work>(
         &self,
         work: impl FnOnce(Held) -> Work,

@@ -103,7 +103,7 @@ impl JobGuard {
     ///
     /// # Errors
     ///
-    /// [`MarkError`]: the job was done, but nobody will know, so somebody will do it again.
+    /// [`MarkError`]: the job was done, but the mark was not confirmed, so somebody may do it again.
     ///
     /// # Cancel safety
     ///
@@ -116,7 +116,7 @@ impl JobGuard {
     }
 
     /// Marks the job as done, and keeps the lock. From then on nobody does it again, even if the
-    /// lock is lost.
+    /// lock is lost. Whoever waits for the job already learns of the mark when the lock is released.
     ///
     /// # Errors
     ///

@@ -138,7 +138,7 @@ impl Once {
     /// # Cancel safety
     ///
     /// Dropping the future drops the work and releases the lock in the background. The job then
-    /// counts as not done.
+    /// counts as not done, unless its work had ended and it was just being marked.
     pub async fn run<T, E, Work>(
         &self,
         work: impl FnOnce(Held) -> Work,
