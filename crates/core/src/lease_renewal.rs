@@ -26,7 +26,8 @@ pub enum Renewal {
     /// While the guard exists, but no longer than this in all; then the lease is lost. For work
     /// that may hang.
     AtMost(Duration),
-    /// No automatic renewal: the lease lasts one TTL, unless the program renews it with its guard.
+    /// No automatic renewal: the lease lasts one TTL, unless the program renews it with its guard. A
+    /// lock that was handed over in a queue, or adopted, is renewed once, which confirms it.
     Off,
 }
 

@@ -38,7 +38,8 @@ use crate::mutex::Mutex;
 ///
 /// As with [`Once`](crate::Once), if a process crashes before the mark, the next one does the job
 /// again. If the store's clock is set forward, the job is due early; if it is set back, the job is
-/// due late, but by at most one period.
+/// due late, but by at most one period. A mark is kept for two periods, and for a day at least: when
+/// the period is lengthened beyond that, the job is due once more by the old one.
 #[derive(Clone, Debug)]
 #[must_use = "a description does nothing: call run() or begin()"]
 pub struct Every {
