@@ -177,9 +177,7 @@ impl Store for QuorumStore {
         Box::pin(async {
             let quorum = &self.quorum;
             let mut ballot = Ballot::new(quorum.members.len());
-            let open = |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
-                Box::pin(async move { store.open().await })
-            };
+            let open = |store: Arc<dyn Store>| async move { store.open().await };
             quorum
                 .ask_all(quorum.look_limit(), open, |member, answer| {
                     ballot.handle(member, answer.map(|()| HoldAnswer::Done));

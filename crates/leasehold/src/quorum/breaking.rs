@@ -37,9 +37,9 @@ pub(super) async fn break_lease(
     fence: Fence,
     note: &BreakNote,
 ) -> Result<BreakAnswer, Fault> {
-    let look = |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
+    let look = |store: Arc<dyn Store>| {
         let key = key.clone();
-        Box::pin(async move { store.inspector()?.inspect(&key).await })
+        async move { store.inspector()?.inspect(&key).await }
     };
     let seen = each_says(quorum, quorum.look_limit(), look).await?;
     let states: Vec<_> = seen.iter().flatten().cloned().collect();
@@ -122,9 +122,9 @@ fn was_broken(
 /// The latest break that any of the members remembers. Each records it with the fence that it had
 /// there.
 pub(super) async fn last_break(quorum: &Arc<QuorumState>, key: &Key) -> Result<Option<BreakRecord>, Fault> {
-    let look = |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
+    let look = |store: Arc<dyn Store>| {
         let key = key.clone();
-        Box::pin(async move { store.admin()?.last_break(&key).await })
+        async move { store.admin()?.last_break(&key).await }
     };
     Ok(all_say(quorum, quorum.look_limit(), look).await?.into_iter().flatten().max_by_key(rank))
 }
@@ -137,9 +137,9 @@ fn rank(broken: &BreakRecord) -> (Fence, Reverse<Stamp>) {
 
 /// The same for all keys with this prefix.
 pub(super) async fn list_breaks(quorum: &Arc<QuorumState>, prefix: &[u8]) -> Result<Vec<BreakRecord>, Fault> {
-    let look = |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
+    let look = |store: Arc<dyn Store>| {
         let prefix = prefix.to_vec();
-        Box::pin(async move { store.admin()?.list_breaks(&prefix).await })
+        async move { store.admin()?.list_breaks(&prefix).await }
     };
     let mut latest: BTreeMap<Key, BreakRecord> = BTreeMap::new();
     for broken in all_say(quorum, MANY_KEYS_LIMIT, look).await?.into_iter().flatten() {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use leasehold_core::{Attempt, BoxFuture, Fault, Store};
+use leasehold_core::{Attempt, Ballot, BoxFuture, Fault, Fence, HoldAnswer, Store};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use super::member::{End, Member};
@@ -20,7 +20,7 @@ impl QuorumState {
         limit: Duration,
         member: usize,
         votes: fn(&Result<T, Fault>) -> bool,
-        does: impl Future<Output = Result<T, Fault>> + Send + 'static,
+        does: impl Asking<T>,
         tell: impl FnMut(End<T>) + Send + 'static,
     ) {
         self.call_all(limit, vec![MemberCall::new(member, votes, does, tell)]);
@@ -82,10 +82,10 @@ impl QuorumState {
 
     /// Asks all members the same, and waits until the result is decided, or each member has
     /// answered or exceeded `limit`. `enough` is checked after each answer.
-    pub(super) async fn ask_all<T: Send + 'static>(
+    pub(super) async fn ask_all<T: Send + 'static, F: Asking<T>>(
         self: &Arc<Self>,
         limit: Duration,
-        does: impl Fn(Arc<dyn Store>) -> BoxFuture<'static, Result<T, Fault>>,
+        does: impl Fn(Arc<dyn Store>) -> F,
         mut enough: impl FnMut(usize, Result<T, Fault>) -> bool,
     ) {
         let (tell, mut heard) = unbounded_channel();
@@ -102,6 +102,32 @@ impl QuorumState {
                 return;
             }
         }
+    }
+
+    /// Makes a change at all members, each in a task of its own, and waits for every answer. A majority
+    /// is enough, but a request that follows could otherwise overtake this one at a slower member.
+    pub(super) async fn change_all<F: Asking<HoldAnswer>>(
+        self: &Arc<Self>,
+        attempt: &Attempt,
+        change: impl Fn(Arc<dyn Store>, Attempt) -> F,
+    ) -> Ballot {
+        let (shared, mut ballot) = (self.shared(attempt), Ballot::new(self.members.len()));
+        let (tell, mut heard) = unbounded_channel();
+        for (nth, member) in self.members.iter().enumerate() {
+            let there = attempt.at_member(shared.machine().holder(nth), self.proposal(Fence::MAX));
+            let changing = change(member.store.clone(), there);
+            let (quorum, attempt, tell) = (self.clone(), attempt.clone(), tell.clone());
+            self.runtime.spawn(Box::pin(async move {
+                let answer = quorum.in_time(nth, &attempt, changing).await;
+                // The caller may have gone.
+                let _ = tell.send((nth, answer));
+            }));
+        }
+        drop(tell);
+        while let Some((member, answer)) = heard.recv().await {
+            ballot.handle(member, answer);
+        }
+        ballot
     }
 
     /// Sends what a member answers: a fault if it is late, and then perhaps the answer; or a fault if
@@ -153,7 +179,7 @@ impl<T, F: FnMut(End<T>)> MemberCall<T, F> {
     pub(super) fn new(
         member: usize,
         votes: fn(&Result<T, Fault>) -> bool,
-        does: impl Future<Output = Result<T, Fault>> + Send + 'static,
+        does: impl Asking<T>,
         tell: F,
     ) -> Self {
         Self { member, votes, does: Box::pin(does), tell, has_ended: false }
@@ -167,6 +193,11 @@ impl<T, F: FnMut(End<T>)> Drop for MemberCall<T, F> {
         }
     }
 }
+
+/// A call of a member's store, which may go on when nobody waits for it any more.
+pub(super) trait Asking<T>: Future<Output = Result<T, Fault>> + Send + 'static {}
+
+impl<T, F: Future<Output = Result<T, Fault>> + Send + 'static> Asking<T> for F {}
 
 /// A member's answer or fault.
 pub(super) type MemberResult<T> = (usize, Result<T, Fault>);

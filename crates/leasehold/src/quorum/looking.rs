@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    Ballot, BoxFuture, Fault, HoldAnswer, HolderInfo, Key, KeyState, QuorumAttempt, ScanPage, ScanPosition,
-    Store,
+    Ballot, Fault, HoldAnswer, HolderInfo, Key, KeyState, QuorumAttempt, ScanPage, ScanPosition, Store,
 };
 
+use super::calls::Asking;
 use super::state::QuorumState;
 
 /// The time limit for inspecting many keys at a member, which takes longer the more there are. A
@@ -18,9 +18,9 @@ pub(super) const MANY_KEYS_LIMIT: Duration = Duration::from_secs(30);
 
 /// The holders of the key at a majority, and the queue of the first member that has one.
 pub(super) async fn inspect(quorum: &Arc<QuorumState>, key: &Key) -> Result<KeyState, Fault> {
-    let look = |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
+    let look = |store: Arc<dyn Store>| {
         let key = key.clone();
-        Box::pin(async move { store.inspector()?.inspect(&key).await })
+        async move { store.inspector()?.inspect(&key).await }
     };
     Ok(seen(quorum, key.clone(), &all_say(quorum, quorum.look_limit(), look).await?))
 }
@@ -28,9 +28,9 @@ pub(super) async fn inspect(quorum: &Arc<QuorumState>, key: &Key) -> Result<KeyS
 /// The same for all keys with this prefix that a majority holds, or that somebody waits for at a
 /// member.
 pub(super) async fn list(quorum: &Arc<QuorumState>, prefix: &[u8]) -> Result<Vec<KeyState>, Fault> {
-    let look = |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
+    let look = |store: Arc<dyn Store>| {
         let prefix = prefix.to_vec();
-        Box::pin(async move { store.inspector()?.list(&prefix).await })
+        async move { store.inspector()?.list(&prefix).await }
     };
     let mut by_key: BTreeMap<Key, Vec<KeyState>> = BTreeMap::new();
     for state in all_say(quorum, MANY_KEYS_LIMIT, look).await?.into_iter().flatten() {
@@ -44,9 +44,9 @@ pub(super) async fn list(quorum: &Arc<QuorumState>, prefix: &[u8]) -> Result<Vec
 
 /// The same for these keys, in their order: one request to each member.
 pub(super) async fn inspect_all(quorum: &Arc<QuorumState>, keys: &[Key]) -> Result<Vec<KeyState>, Fault> {
-    let look = |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
+    let look = |store: Arc<dyn Store>| {
         let keys = keys.to_vec();
-        Box::pin(async move { store.inspector()?.inspect_all(&keys).await })
+        async move { store.inspector()?.inspect_all(&keys).await }
     };
     let answers = all_say(quorum, MANY_KEYS_LIMIT, look).await?;
     let of = |nth: usize| answers.iter().filter_map(|states| states.get(nth).cloned()).collect::<Vec<_>>();
@@ -66,9 +66,7 @@ pub(super) async fn scan(
     let page = match scanned.await {
         Ok(page) => page,
         Err(_) => {
-            let open = |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
-                Box::pin(async move { store.open().await })
-            };
+            let open = |store: Arc<dyn Store>| async move { store.open().await };
             all_say(quorum, quorum.look_limit(), open).await?;
             ScanPage::whole(Vec::new())
         }
@@ -95,19 +93,19 @@ const fn of_member(position: ScanPosition, section_there: usize) -> ScanPosition
 }
 
 /// The members' answers within `limit`; a majority must answer.
-pub(super) async fn all_say<T: Send + 'static>(
+pub(super) async fn all_say<T: Send + 'static, F: Asking<T>>(
     quorum: &Arc<QuorumState>,
     limit: Duration,
-    look: impl Fn(Arc<dyn Store>) -> BoxFuture<'static, Result<T, Fault>>,
+    look: impl Fn(Arc<dyn Store>) -> F,
 ) -> Result<Vec<T>, Fault> {
     Ok(each_says(quorum, limit, look).await?.into_iter().flatten().collect())
 }
 
 /// The same in the order of the members, with a gap for each member that did not answer.
-pub(super) async fn each_says<T: Send + 'static>(
+pub(super) async fn each_says<T: Send + 'static, F: Asking<T>>(
     quorum: &Arc<QuorumState>,
     limit: Duration,
-    look: impl Fn(Arc<dyn Store>) -> BoxFuture<'static, Result<T, Fault>>,
+    look: impl Fn(Arc<dyn Store>) -> F,
 ) -> Result<Vec<Option<T>>, Fault> {
     let (answers, ballot) = asked(quorum, limit, look).await;
     quorum.verdict(&ballot, "answered")?;
@@ -115,10 +113,10 @@ pub(super) async fn each_says<T: Send + 'static>(
 }
 
 /// The same, with the count, from however few members.
-pub(super) async fn asked<T: Send + 'static>(
+pub(super) async fn asked<T: Send + 'static, F: Asking<T>>(
     quorum: &Arc<QuorumState>,
     limit: Duration,
-    look: impl Fn(Arc<dyn Store>) -> BoxFuture<'static, Result<T, Fault>>,
+    look: impl Fn(Arc<dyn Store>) -> F,
 ) -> (Vec<Option<T>>, Ballot) {
     let mut answers: Vec<Option<T>> = quorum.members.iter().map(|_| None).collect();
     let mut ballot = Ballot::new(quorum.members.len());

@@ -4,11 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{
-    Attempt, Ballot, BoxFuture, Fault, FaultKind, Fence, HoldAnswer, Key, Mark, Marked, QuorumReport, Stamp,
-    Store,
-};
-use tokio::sync::mpsc::unbounded_channel;
+use leasehold_core::{Attempt, Fault, FaultKind, HoldAnswer, Key, Mark, Marked, QuorumReport, Stamp, Store};
 
 use super::looking::{MANY_KEYS_LIMIT, all_say, asked};
 use super::state::QuorumState;
@@ -21,36 +17,20 @@ pub(super) async fn mark(
     mark: &Mark,
     keep: Duration,
 ) -> Result<HoldAnswer, Fault> {
-    let shared = quorum.shared(attempt);
-    let mut ballot = Ballot::new(quorum.members.len());
-    let (tell, mut heard) = unbounded_channel();
-    for member in 0..quorum.members.len() {
-        let there = attempt.at_member(shared.machine().holder(member), quorum.proposal(Fence::MAX));
-        let (quorum, mark, tell) = (quorum.clone(), mark.clone(), tell.clone());
-        let runtime = quorum.runtime.clone();
-        runtime.spawn(Box::pin(async move {
-            let does = async { quorum.members[member].store.marks()?.mark(&there, &mark, keep).await };
-            let answer = quorum.in_time(member, &there, does).await;
-            // The caller may have gone.
-            let _ = tell.send((member, answer));
-        }));
-    }
-    drop(tell);
-    // A majority is enough, but members that are merely slower are waited for too. Otherwise the
-    // release that follows could overtake the mark there, and fewer members would remember it than
-    // could.
-    while let Some((member, answer)) = heard.recv().await {
-        ballot.handle(member, answer);
-    }
+    let change = |store: Arc<dyn Store>, there| {
+        let mark = mark.clone();
+        async move { store.marks()?.mark(&there, &mark, keep).await }
+    };
+    let ballot = quorum.change_all(attempt, change).await;
     quorum.verdict_on(attempt, &ballot, "marked")
 }
 
 /// The latest mark among the answers of a majority. A member that restarted without its state has
 /// no marks, so a mark survives whatever a majority of the members survives.
 pub(super) async fn marked(quorum: &Arc<QuorumState>, key: &Key) -> Result<Marked, Fault> {
-    let look = |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
+    let look = |store: Arc<dyn Store>| {
         let key = key.clone();
-        Box::pin(async move { store.marks()?.marked(&key).await })
+        async move { store.marks()?.marked(&key).await }
     };
     Ok(latest(&all_say(quorum, quorum.look_limit(), look).await?))
 }
@@ -58,9 +38,9 @@ pub(super) async fn marked(quorum: &Arc<QuorumState>, key: &Key) -> Result<Marke
 /// Deletes the mark at all members. Each of them must answer, because one that kept the mark would
 /// bring it back.
 pub(super) async fn forget(quorum: &Arc<QuorumState>, key: &Key) -> Result<Option<Mark>, Fault> {
-    let look = |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
+    let look = |store: Arc<dyn Store>| {
         let key = key.clone();
-        Box::pin(async move { store.marks()?.forget(&key).await })
+        async move { store.marks()?.forget(&key).await }
     };
     let (answers, ballot) = asked(quorum, quorum.look_limit(), look).await;
     if answers.iter().any(Option::is_none) {
@@ -76,9 +56,9 @@ pub(super) async fn list_marks(
     quorum: &Arc<QuorumState>,
     prefix: &[u8],
 ) -> Result<Vec<(Key, Marked)>, Fault> {
-    let look = |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
+    let look = |store: Arc<dyn Store>| {
         let prefix = prefix.to_vec();
-        Box::pin(async move { store.marks()?.list_marks(&prefix).await })
+        async move { store.marks()?.list_marks(&prefix).await }
     };
     let mut by_key: BTreeMap<Key, Vec<Marked>> = BTreeMap::new();
     for (key, marked) in all_say(quorum, MANY_KEYS_LIMIT, look).await?.into_iter().flatten() {
