@@ -1,9 +1,9 @@
-//! Claims that another transaction has locked, for example a checked transaction that is still open
-//! after the end of its lease.
+//! Claims with a row that another transaction has locked, for example one that has checked the fence
+//! of the lock and is still open.
 //!
-//! All requests of a process share one connection, so a request that waits for such a transaction
-//! delays all others. So the process waits once, and then refuses requests for that claim for a
-//! while without asking.
+//! All requests of a process share one connection, so a request that waits for such a row delays all
+//! others. So the process waits once. For a while after that, it asks for that claim by a
+//! transaction, which need not wait for a check; or, if that was blocked too, only looks.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -11,23 +11,41 @@ use std::time::Duration;
 use leasehold_core::{Claim, Fault, Instant, Request, locked};
 
 #[derive(Debug, Default)]
-pub(crate) struct Blocked(Mutex<Vec<(Claim, Instant, Fault)>>);
+pub(crate) struct Blocked(Mutex<Vec<BlockedClaim>>);
+
+#[derive(Debug)]
+struct BlockedClaim {
+    claim: Claim,
+    until: Instant,
+    /// The fault, if a transaction was blocked too.
+    fault: Option<Fault>,
+}
 
 impl Blocked {
-    /// The fault for a request that is refused now. Only grants are refused: a holder must be able
+    /// Returns true if a quick statement would be blocked.
+    pub(crate) fn contains(&self, claim: &Claim, now: Instant) -> bool {
+        self.find(claim, now, |_| ()).is_some()
+    }
+
+    /// The fault for a request that would be blocked. Only grants are refused: a holder must be able
     /// to renew and release.
     pub(crate) fn refuses(&self, request: &Request, now: Instant) -> Option<Fault> {
         let Request::Grant { attempt, .. } = request else { return None };
-        let mut all = locked(&self.0);
-        all.retain(|(_, until, _)| now < *until);
-        all.iter().find(|(claim, ..)| *claim == attempt.claim).map(|(.., fault)| fault.clone())
+        self.find(&attempt.claim, now, |blocked| blocked.fault.clone()).flatten()
     }
 
     /// Notes that a request has waited in vain.
-    pub(crate) fn note(&self, request: &Request, now: Instant, rest: Duration, fault: &Fault) {
+    pub(crate) fn note(&self, request: &Request, now: Instant, rest: Duration, fault: Option<&Fault>) {
         let Request::Grant { attempt, .. } = request else { return };
         let mut all = locked(&self.0);
-        all.retain(|(claim, until, _)| now < *until && *claim != attempt.claim);
-        all.push((attempt.claim.clone(), now + rest, fault.clone()));
+        all.retain(|blocked| now < blocked.until && blocked.claim != attempt.claim);
+        let (claim, until, fault) = (attempt.claim.clone(), now + rest, fault.cloned());
+        all.push(BlockedClaim { claim, until, fault });
+    }
+
+    fn find<T>(&self, claim: &Claim, now: Instant, read: impl FnOnce(&BlockedClaim) -> T) -> Option<T> {
+        let mut all = locked(&self.0);
+        all.retain(|blocked| now < blocked.until);
+        all.iter().find(|blocked| blocked.claim == *claim).map(read)
     }
 }

@@ -15,8 +15,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use leasehold_core::{
-    Answer, Attempt, GrantAnswer, HoldAnswer, Holder, HolderInfo, Key, Mode, Owner, Push, QueuePosition,
-    Request, Served, Stamp, Wait, Want,
+    Answer, Attempt, Claim, GrantAnswer, HoldAnswer, Holder, HolderInfo, Key, Mode, Owner, Push,
+    QueuePosition, Request, Served, Stamp, Wait, Want,
 };
 use tokio_postgres::{Client, Row};
 
@@ -93,6 +93,11 @@ impl<'a> Quick<'a> {
             chosen.sort_unstable_by_key(|request| request.key);
         }
         quick
+    }
+
+    /// Leaves out grants of these claims.
+    pub(crate) fn leave_out(&mut self, is_left_out: impl Fn(&Claim) -> bool) {
+        self.grants.retain(|request| !is_left_out(&request.attempt.claim));
     }
 
     /// The requesters of grants.
@@ -230,7 +235,7 @@ fn exclusive_key(attempt: &Attempt) -> Option<&Key> {
 
 #[cfg(test)]
 mod tests {
-    use leasehold_core::{Claim, PushEvent, Ttl};
+    use leasehold_core::{PushEvent, Ttl};
     use servers::Postgres;
     use tokio_postgres::NoTls;
 

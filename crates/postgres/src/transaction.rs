@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use leasehold_core::{
-    Answer, ApplyContext, Channel, Fence, HoldAnswer, Key, Records, Request, Served, Stamp, Subscribers,
-    WaitQueue, apply,
+    Answer, ApplyContext, Channel, Fence, GrantAnswer, HoldAnswer, Key, Records, Request, Served, Stamp,
+    Subscribers, WaitQueue, apply,
 };
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Row};
@@ -30,6 +30,8 @@ pub(crate) struct Scope {
     begin: String,
     /// The same after its rows were already waited for, together with other requests.
     begin_again: String,
+    /// The statement that begins a transaction which reads what others have locked.
+    begin_to_look: String,
     /// How long a lock that is handed over may remain unclaimed.
     pub(crate) window: Duration,
 }
@@ -62,9 +64,12 @@ impl Scope {
             )
         };
         // Others wait meanwhile, and their limit is one call.
-        let (begin, begin_again) = (begin(statement / 2), begin((statement / 20).max(1)));
+        let again = (statement / 20).max(1);
+        let (begin, begin_again) = (begin(statement / 2), begin(again));
+        // Only a lock of the whole table can block it.
+        let begin_to_look = format!("{BEGIN_TO_READ}; SET LOCAL lock_timeout = {again}");
         let lock_timeout = (statement / 2).to_string();
-        Self { sql: Sql::of(schema), lock_timeout, begin, begin_again, window }
+        Self { sql: Sql::of(schema), lock_timeout, begin, begin_again, begin_to_look, window }
     }
 
     /// Serves requests in one transaction, all or none. The wait for row locks is shorter if the
@@ -77,7 +82,7 @@ impl Scope {
     ) -> Result<Done, TransactionError> {
         let batch = Batch::of(requests);
         if batch.only_reads {
-            return self.read(client, &batch, requests).await;
+            return self.read(client, BEGIN_TO_READ, &batch, requests).await;
         }
         let begin = if have_waited { &self.begin_again } else { &self.begin };
         let served = self.write(client, begin, &batch, requests).await;
@@ -88,6 +93,30 @@ impl Scope {
             let _ = client.batch_execute("ROLLBACK").await;
         }
         served
+    }
+
+    /// The answer to a grant whose rows are locked, by what can be seen nevertheless: another
+    /// holder's lease excludes it. `None` if none does, or for another request.
+    ///
+    /// The requester does not wait in a queue by this.
+    pub(crate) async fn look(
+        &self,
+        client: &Client,
+        request: &Request,
+    ) -> Result<Option<(Served, Stamp)>, TransactionError> {
+        let Request::Grant { attempt, .. } = request else { return Ok(None) };
+        let mut looks: Vec<_> = attempt.claim.keys().cloned().map(Request::Inspect).collect();
+        looks.push(Request::Grant { attempt: attempt.clone(), wait: None, not_after: None });
+        let looks: Vec<_> = looks.iter().collect();
+        let Done { mut served, now, .. } =
+            self.read(client, &self.begin_to_look, &Batch::of(&looks), &looks).await?;
+        let Some(Answer::Grant(answer)) = served.pop().map(|served| served.answer) else { return Ok(None) };
+        let GrantAnswer::Busy { held_by, .. } = &answer else { return Ok(None) };
+        // Not a waiter to which a free key would be handed.
+        let is_stored = served.iter().any(
+            |served| matches!(&served.answer, Answer::Inspect(state) if state.holders.contains(held_by)),
+        );
+        Ok(is_stored.then(|| (Served::quietly(Answer::Grant(answer)), now)))
     }
 
     /// Removes ended records. A crash may bring them back, which changes no answer.
@@ -129,6 +158,7 @@ impl Scope {
     async fn read(
         &self,
         client: &Client,
+        begin: &str,
         batch: &Batch,
         requests: &[&Request],
     ) -> Result<Done, TransactionError> {
@@ -141,7 +171,7 @@ impl Scope {
         };
         let (begun, loaded, ended) = tokio::join!(
             biased;
-            client.batch_execute(BEGIN_TO_READ),
+            client.batch_execute(begin),
             load(client, &self.sql, selection),
             client.batch_execute("COMMIT"),
         );

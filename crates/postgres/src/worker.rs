@@ -286,7 +286,7 @@ impl Inner {
 
     async fn serve(&self, session: &Session, batch: Vec<Asked>, pending: &mut VecDeque<Job>) -> bool {
         let client = session.client();
-        let batch = self.unblocked(batch);
+        let batch = self.unblocked(client, batch).await;
         let requests: Vec<&Request> = batch.iter().flat_map(|asked| &asked.requests).collect();
         if requests.is_empty() {
             return true;
@@ -330,7 +330,8 @@ impl Inner {
     /// Serves what can be served without a transaction of several statements.
     async fn quickly(&self, session: &Session, requests: &[&Request]) -> Answered {
         let sent = self.runtime.now();
-        let quick = Quick::among(requests);
+        let mut quick = Quick::among(requests);
+        quick.leave_out(|claim| self.blocked.contains(claim, sent));
         let own = *locked(&self.own);
         let Some(reading) = session.clock.reading() else { return Answered::default() };
         let not_after = reading.latest(sent) + self.address.call_limit;
@@ -365,9 +366,16 @@ impl Inner {
         if requests.is_empty() {
             return slow;
         }
-        let mut error = match quick.filter(|error| error.is_lost() || is_blocked(error)) {
+        let have_waited = quick.as_ref().is_some_and(is_blocked);
+        if have_waited {
+            let now = self.runtime.now();
+            requests
+                .iter()
+                .for_each(|request| self.blocked.note(request, now, self.address.call_limit, None));
+        }
+        let mut error = match quick.filter(TransactionError::is_lost) {
             Some(error) => error,
-            None => match self.tried(session, requests, false).await {
+            None => match self.tried(session, requests, have_waited).await {
                 Ok(done) => {
                     slow.add(done);
                     return slow;
@@ -387,7 +395,7 @@ impl Inner {
                     Err(failed) => error = failed,
                 }
             }
-            slow.outcomes.push(Err(self.refused(request, &error)));
+            slow.outcomes.push(self.refused(session.client(), request, &error).await);
         }
         slow.is_lost = error.is_lost();
         slow
@@ -399,29 +407,36 @@ impl Inner {
     }
 
     /// Refuses requests that would only make the others wait, and returns the rest.
-    fn unblocked(&self, batch: Vec<Asked>) -> Vec<Asked> {
-        let now = self.runtime.now();
-        let refused = |asked: &Asked| match &asked.requests[..] {
-            [request] => self.blocked.refuses(request, now),
-            _ => None,
-        };
-        let answered = |asked: Asked| match refused(&asked) {
-            None => Some(asked),
-            Some(fault) => {
-                asked.answer(vec![Err(fault)]);
-                None
+    async fn unblocked(&self, client: &Client, batch: Vec<Asked>) -> Vec<Asked> {
+        let mut rest = Vec::with_capacity(batch.len());
+        for asked in batch {
+            if let [request] = &asked.requests[..]
+                && let Some(fault) = self.blocked.refuses(request, self.runtime.now())
+            {
+                let looked = self.looked(client, request, fault).await;
+                asked.answer(vec![looked.map(|(served, _)| served.answer)]);
+            } else {
+                rest.push(asked);
             }
-        };
-        batch.into_iter().filter_map(answered).collect()
+        }
+        rest
     }
 
-    /// The fault of a failed request.
-    fn refused(&self, request: &Request, error: &TransactionError) -> Fault {
+    /// The outcome of a failed request.
+    async fn refused(&self, client: &Client, request: &Request, error: &TransactionError) -> Outcome {
         let fault = self.faults.of(error);
-        if is_blocked(error) {
-            self.blocked.note(request, self.runtime.now(), self.address.call_limit, &fault);
+        if !is_blocked(error) {
+            return Err(fault);
         }
-        fault
+        self.blocked.note(request, self.runtime.now(), self.address.call_limit, Some(&fault));
+        self.looked(client, request, fault).await
+    }
+
+    /// The outcome of a request whose rows are locked: a refusal if another holder excludes it, or
+    /// else this fault.
+    async fn looked(&self, client: &Client, request: &Request, fault: Fault) -> Outcome {
+        let looked = self.runtime.within(self.address.call_limit, self.scope.look(client, request)).await;
+        looked.and_then(Result::ok).flatten().ok_or(fault)
     }
 
     /// Serves requests in one transaction, and again if the server aborted it because of another

@@ -96,6 +96,23 @@ fn the_printed_sql_makes_the_same_tables_by_hand() {
     assert_eq!(site.finish(site.task("init", &[])).out.trim(), url);
 }
 
+/// Regression: it was reported as an outage.
+#[test]
+fn a_lock_whose_holder_is_in_a_checked_transaction_is_busy() {
+    let (server, site) = ready();
+    let holder = site.holder(&["k"]);
+    let psql = Postgres::programs().unwrap().join("psql");
+    let checked = format!("BEGIN; SELECT leasehold.check('k', {}); SELECT pg_sleep(60)", site.read("fence"));
+    let writer = site.start(site.process(psql, &["-Xq", "-d", &server.url(), "-c", &checked]));
+    let works = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
+    until("the transaction works", || sql(&server.url(), works).unwrap() != "0");
+    site.finish(site.run(&["-n", "k", "--", "true"])).says(75, &["held by"]);
+    site.finish(site.run(&["-w", "1", "k", "--", "true"])).says(75, &["held by"]);
+    // Its holder does the job.
+    site.finish(site.task("every", &["1h", "k", "--", "false"])).silent(0);
+    drop((writer, holder));
+}
+
 /// Regression: it also advised to see that the server runs and can be reached.
 #[test]
 fn a_table_that_another_transaction_locks_is_reported_with_one_remedy() {

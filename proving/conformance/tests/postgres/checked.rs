@@ -6,13 +6,13 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use leasehold::postgres::{CheckError, init};
-use leasehold::{Guard, Locks, Renewal};
+use leasehold::{Guard, LockError, Locks, Renewal};
 use rustix::process::{Pid, Signal, kill_process};
 use servers::Postgres;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, IsolationLevel, NoTls};
 
-use crate::world::{db, served, two};
+use crate::world::{db, served, take, two, until};
 
 /// Short enough to wait for, and long enough for a busy machine to check in time.
 const TTL: Duration = Duration::from_secs(2);
@@ -132,6 +132,33 @@ async fn a_checked_holder_keeps_others_out_until_its_transaction_ends_also_past_
     let next = other.mutex("account:1").lock().within(10 * TTL).await.unwrap();
     assert!(next.fence() > guard.fence());
     assert_eq!(writer(&db).await, "the first");
+}
+
+/// Regression: it was reported as an outage of the store, and nobody could queue meanwhile.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_whose_holder_is_in_a_checked_transaction_is_held_and_can_be_waited_for() {
+    let server = server().await;
+    let [one, other] = two(&server.url(), LONG).await;
+    let other = other.with_outage_limit(TTL / 2);
+    let guard = take(&one, "account:1").await;
+    let mut db = db(&server).await;
+    let transaction = db.transaction().await.unwrap();
+    guard.check(&transaction).await.unwrap();
+
+    assert!(other.mutex("account:1").try_lock().await.unwrap().is_none());
+    let error = other.mutex("account:1").lock().within(TTL).await.unwrap_err();
+    let LockError::TimedOut { held_by: Some(held_by), place: Some(1), .. } = &error else {
+        panic!("{error:?}")
+    };
+    assert_eq!(held_by.fence, Some(guard.fence()));
+    let waits = tokio::spawn({
+        let other = other.clone();
+        async move { take(&other, "account:1").await }
+    });
+    until("it waits", async || one.inspect("account:1").await.unwrap().waiters.len() == 1).await;
+    transaction.commit().await.unwrap();
+    guard.release().await.unwrap();
+    let _next = waits.await.unwrap();
 }
 
 /// A permit or a shared lock has its own row, and the same must hold for it.

@@ -1,9 +1,11 @@
 //! An administrator's limits and isolation levels, locks of other transactions, and deadlocks.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::Locks;
-use leasehold::postgres::init;
+use leasehold::postgres::{PostgresStore, init};
+use leasehold::{Event, LockError, Locks, TokioRuntime};
+use leasehold_core::{Attempt, Claim, Holder, Key, Store as _, Ttl, WaitMode};
 use servers::Postgres;
 use tokio::task::block_in_place;
 use tokio::time::Instant;
@@ -93,6 +95,59 @@ async fn a_row_that_another_transaction_has_locked_is_named_and_costs_other_keys
     assert!(slowest < SECOND, "a lock and a release of another key took {slowest:?}");
     others.rollback().await.unwrap();
     take(&locks, "k").await.release().await.unwrap();
+}
+
+/// Regression: it was reported as an outage of the store.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_held_lock_with_a_row_that_another_transaction_has_locked_is_held() {
+    let (server, mut db) = served().await;
+    let [holder, other] = two(&server.url(), 30 * SECOND).await;
+    let other = other.with_outage_limit(SECOND);
+    let guard = take(&holder, "k").await;
+    let reader = holder.rw_lock("shared").read().await.unwrap();
+    let others = db.transaction().await.unwrap();
+    others.batch_execute("SELECT FROM leasehold.lease FOR UPDATE").await.unwrap();
+
+    assert!(other.mutex("k").try_lock().await.unwrap().is_none());
+    assert!(other.rw_lock("shared").try_write().await.unwrap().is_none());
+    let error = other.mutex("k").lock().within(2 * SECOND).await.unwrap_err();
+    let LockError::TimedOut { held_by: Some(held_by), place: None, .. } = &error else { panic!("{error:?}") };
+    assert_eq!(held_by.fence, Some(guard.fence()));
+    // Nothing excludes another reader but the locked row.
+    let error = other.rw_lock("shared").read().await.unwrap_err().to_string();
+    assert!(error.contains("another transaction"), "{error}");
+
+    let mut events = other.events();
+    let waits = tokio::spawn({
+        let other = other.clone();
+        async move { take(&other, "k").await }
+    });
+    while !matches!(events.next().await, Some(Event::Waiting { .. })) {}
+    others.rollback().await.unwrap();
+    guard.release().await.unwrap();
+    let _next = waits.await.unwrap();
+    reader.release().await.unwrap();
+}
+
+/// The key would be handed to the waiter, if the row were not locked.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_for_a_lock_that_has_ended_is_not_its_holder() {
+    let (server, mut db) = served().await;
+    let runtime = Arc::new(TokioRuntime::current().unwrap());
+    let gone = PostgresStore::from_url(&server.url(), runtime).unwrap();
+    let other = process(&server.url(), 30 * SECOND).await.with_outage_limit(SECOND);
+    let attempt = |who| {
+        let claim = Claim::exclusive(Key::new("k").unwrap());
+        Attempt::new(claim, Holder::from_bits(who), None, Ttl::new(SECOND).unwrap())
+    };
+    gone.grant(&attempt(1), WaitMode::Try).await.unwrap();
+    gone.grant(&attempt(2), WaitMode::Wait { queue_limit: None }).await.unwrap();
+    let others = db.transaction().await.unwrap();
+    others.batch_execute("SELECT FROM leasehold.lease FOR UPDATE").await.unwrap();
+    let ended = "SELECT ends < leasehold.now_micros() FROM leasehold.lease";
+    until("the lease has ended", async || others.query_one(ended, &[]).await.unwrap().get(0)).await;
+    let error = other.mutex("k").try_lock().await.unwrap_err().to_string();
+    assert!(error.contains("another transaction"), "{error}");
 }
 
 /// The store locks rows in the order of their keys; another transaction need not.
