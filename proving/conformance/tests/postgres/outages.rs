@@ -145,6 +145,29 @@ async fn a_guard_is_released_although_its_runtime_has_ended() {
     }
 }
 
+/// They ask once before, without a channel.
+#[tokio::test(flavor = "multi_thread")]
+async fn all_waiters_of_a_process_ask_again_once_it_listens() {
+    let (server, db) = served().await;
+    let [holder, other] = two(&server.url(), 60 * SECOND).await;
+    let guard = take(&holder, "k").await;
+    let waits: Vec<_> = (0..3)
+        .map(|_| {
+            let other = other.clone();
+            tokio::spawn(async move { take(&other, "k").await.release().await })
+        })
+        .collect();
+    until("all of them can be told of their turn", async || {
+        let told = "SELECT count(*) FROM leasehold.waiter WHERE channel >= 0";
+        db.query_one(told, &[]).await.unwrap().get::<_, i64>(0) == 3
+    })
+    .await;
+    guard.release().await.unwrap();
+    for waits in waits {
+        waits.await.unwrap().unwrap();
+    }
+}
+
 /// Regression: a listener blamed a pooler, and waited for half a minute, because the connection for
 /// requests was not back yet.
 #[tokio::test(flavor = "multi_thread")]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::postgres::PostgresStore;
-use leasehold::{Event, Severity, TokioRuntime};
+use leasehold::{Event, LockError, Severity, TokioRuntime};
 use leasehold_core::{Attempt, Claim, GrantAnswer, Holder, Key, Store as _, Ttl, WaitMode, WaitQueue};
 use rustix::process::Signal;
 use servers::Pooler;
@@ -63,6 +63,23 @@ async fn behind_a_pooler_in_transaction_mode_everything_but_push_works() {
     let locks =
         db(&server).await.query_one("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'", &[]).await;
     assert_eq!(locks.unwrap().get::<_, i64>(0), 0, "a session of the pool keeps a lock");
+}
+
+/// Regression: a waiter had no answer before it was known whether push works, so the store seemed to
+/// be out of reach.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_short_wait_for_a_lock_that_is_held_names_its_holder() {
+    let server = server(&[]).await;
+    let pooler = block_in_place(|| Pooler::before(&server));
+    let [holder, other] = two(&pooler.url(), 30 * SECOND).await;
+    let guard = take(&holder, "k").await;
+    let mut events = other.events();
+    let error = other.mutex("k").lock().within(SECOND * 3 / 10).await.unwrap_err();
+    let LockError::TimedOut { held_by: Some(held_by), .. } = &error else { panic!("{error:?}") };
+    assert_eq!(held_by.fence, Some(guard.fence()));
+    // The check of push takes a second.
+    let first = events.next().await;
+    assert!(matches!(&first, Some(Event::Waiting { place: Some(1), .. })), "{first:?}");
 }
 
 /// Its waiters ask once, and never again.
