@@ -91,6 +91,21 @@ fn tables_that_are_not_there_or_of_another_version_are_named_with_what_to_do() {
     assert!(scene.finds(2)[3].contains("leasehold init"));
 }
 
+/// Regression: the remedy was `leasehold init`, which then refused the database.
+#[test]
+fn a_database_with_another_encoding_is_named_with_what_to_do() {
+    let mut scene = Scene::bare();
+    scene.sql("CREATE DATABASE old TEMPLATE template0 ENCODING SQL_ASCII LOCALE 'C'");
+    let url = |user| format!("postgres://{user}@127.0.0.1:{}/old", scene.server.port());
+    let (owners, ours) = (url("postgres"), url("web"));
+    scene.site.finish(scene.site.leasehold(&["init", "--store", &owners])).says(69, &["encoding SQL_ASCII"]);
+    scene.site = Site::on(&ours);
+    let [how, what, kind, mend] = scene.finds(2);
+    assert_eq!([&*how, &*what, &*kind], ["unsafe", "tables", "advice"]);
+    assert!(mend.contains("encoding UTF8"), "{mend}");
+    assert!(scene.doctor(&[]).out.contains("has encoding SQL_ASCII"));
+}
+
 #[test]
 fn each_grant_that_is_missing_is_in_the_remedy_and_the_remedy_suffices() {
     let scene = Scene::good();

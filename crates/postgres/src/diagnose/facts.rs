@@ -42,7 +42,7 @@ pub(super) const PRIVILEGES: [&str; 4] = ["SELECT", "INSERT", "UPDATE", "DELETE"
 
 const SETTINGS: &str = "SELECT name, setting FROM pg_catalog.pg_settings WHERE name IN ('server_version_num', 'fsync', \
     'full_page_writes', 'synchronous_standby_names', 'statement_timeout', 'transaction_timeout', 'idle_session_timeout', \
-    'max_connections', 'autovacuum')";
+    'max_connections', 'autovacuum', 'server_encoding')";
 
 const STATE: &str = "SELECT current_user::text, pg_is_in_recovery(), (SELECT count(*) FROM pg_catalog.pg_stat_replication), \
     (SELECT count(*) FROM pg_catalog.pg_stat_activity WHERE backend_type = 'client backend'), \

@@ -1,5 +1,5 @@
-//! Checks that the tables are there, of the right version, and logged, and that the user may do
-//! what the store does to them, and execute its functions.
+//! Checks that the database can have the tables, that they are there, of the right version, and
+//! logged, and that the user may do what the store does to them, and execute its functions.
 
 use std::sync::Arc;
 
@@ -17,6 +17,15 @@ const QUICK: [(&str, &str); 3] =
     [("FUNCTION", "quick_grant"), ("FUNCTION", "quick_renew"), ("PROCEDURE", "quick_release")];
 
 pub(super) fn judge(at: &Arc<str>, init: &str, role: StoreRole, facts: &Facts) -> Vec<Finding> {
+    let encoding = facts.setting("server_encoding");
+    if encoding != "UTF8" {
+        let what = format!("the database has encoding {encoding}, which cannot keep every label");
+        let why = "`leasehold init` makes no tables here";
+        return vec![
+            Finding::new(Severity::Unsafe, "tables", at, what, why)
+                .advice("name a database with encoding UTF8 in the store URL"),
+        ];
+    }
     let absent: Vec<_> =
         TABLES.into_iter().chain(["meta"]).filter(|name| !facts.tables.contains_key(*name)).collect();
     if !absent.is_empty() {
@@ -134,6 +143,7 @@ mod tests {
             may_enter: Some(true),
             tables: names.map(|name| (name.to_owned(), table.clone())).collect(),
             executable: QUICK.map(|(_, name)| name.to_owned()).into(),
+            settings: [("server_encoding".to_owned(), "UTF8".to_owned())].into(),
             version: Some((VERSION, VERSION)),
             ..Facts::default()
         }
