@@ -54,6 +54,16 @@ fn the_grants_of_the_page_suffice() {
     // A waiter queues, and is notified.
     let waiter = site.start(site.run(&["k", "--", "true"]));
     site.wait_for_waiters(1);
+    // The views for people.
+    let views = PAGE.split('`').find(|text| text.starts_with("GRANT SELECT ON leasehold.held")).unwrap();
+    let by_people = |view: &str| {
+        let url = server.url().replace("postgres@", "ops@");
+        sql(&url, &format!("SELECT key FROM leasehold.{view}"))
+    };
+    sql(&server.url(), "CREATE ROLE ops LOGIN; GRANT USAGE ON SCHEMA leasehold TO ops").unwrap();
+    assert!(by_people("held").is_err());
+    sql(&server.url(), views).unwrap();
+    assert_eq!(["held", "waiting"].map(|view| by_people(view).unwrap()), ["k", "k"]);
     by_writer(&format!("SELECT leasehold.check('k', {fence})")).unwrap();
     let refused = by_writer(&format!("SELECT leasehold.check('k', {fence} - 1)")).unwrap_err();
     assert!(refused.contains("is not held under fence"), "{refused}");
