@@ -16,7 +16,7 @@ use crate::exit::{End, Failure};
 use crate::print::shown;
 use crate::settings::Settings;
 use crate::signals::{Sender, Signals};
-use crate::supervisor::{self, Order, Outcome, Report, Start, Stop, SupervisorReport};
+use crate::supervisor::{self, KillRounds, Order, Outcome, Report, Start, Stop, SupervisorReport};
 use crate::terminal::Terminal;
 
 /// The running command, below its supervisor. It shares our standard streams and working directory,
@@ -36,6 +36,8 @@ pub(crate) struct Command {
     stops: u64,
     /// The number of processes that it started and that are still running.
     left: i32,
+    /// What we do ourselves if the supervisor cannot.
+    killing: KillRounds,
     /// How long before the lease's end all of it must be gone.
     dying: Duration,
     grace: Duration,
@@ -97,6 +99,7 @@ impl Command {
             terminal,
             stops,
             left: 0,
+            killing: KillRounds::default(),
             dying,
             grace: settings.grace,
         };
@@ -109,7 +112,7 @@ impl Command {
 
     /// The next event: a stop of the command, or its end, with the end of everything that it
     /// started if it had to end. An end without a report means that somebody killed the supervisor,
-    /// and the command with it.
+    /// and the command with it; then we kill everything, and wait for its end.
     ///
     /// Cancel safe.
     pub(crate) async fn report(&mut self) -> Result<Stop, Option<Report>> {
@@ -131,7 +134,7 @@ impl Command {
                 Err(Some(report))
             }
             Ok(None | Some(SupervisorReport::Left(_))) | Err(_) => {
-                supervisor::kill_all();
+                self.killing.until_none_is_left(Pid::from_child(&self.supervisor)).await;
                 Err(None)
             }
         }
@@ -166,12 +169,13 @@ impl Command {
         supervisor::now() + nanoseconds(self.grace + self.dying)
     }
 
-    /// Kills the command and its supervisor if the supervisor cannot do its work. Returns true if
-    /// it did.
-    pub(crate) fn kill_if_unminded(&self) -> bool {
-        let unminded = supervisor::is_stopped(Pid::from_child(&self.supervisor));
+    /// Kills the command and its supervisor if the supervisor cannot do its work; then
+    /// [`report`](Self::report) waits for their end. Returns true if it did.
+    pub(crate) fn kill_if_unminded(&mut self) -> bool {
+        let supervisor = Pid::from_child(&self.supervisor);
+        let unminded = supervisor::is_stopped(supervisor);
         if unminded {
-            supervisor::kill_all();
+            self.killing.round(supervisor);
         }
         unminded
     }

@@ -29,8 +29,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, WaitStatus, getpgid, getppid, kill_process, kill_process_group};
 use rustix::time::clock_gettime;
 
-use self::descendants::KillRounds;
-pub(crate) use self::descendants::{adopt_orphans, is_below_us, kill_all};
+pub(crate) use self::descendants::{KillRounds, adopt_orphans, is_below_us};
 use self::ending::{Ending, Step};
 use self::kernel::Wakes;
 pub(crate) use self::kernel::{Handle, SHARES_OUR_GROUP, is_stopped, pair};

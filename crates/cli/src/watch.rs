@@ -114,10 +114,7 @@ pub(crate) async fn watch(
             () = renewed => false,
             event = signals.next_event() => attend(command, event, signals, &mut last_wish),
             () = sleep(nap) => {
-                if supervisor::now() >= overdue && command.kill_if_unminded() {
-                    unminded_by_us = true;
-                    break None;
-                }
+                unminded_by_us |= supervisor::now() >= overdue && command.kill_if_unminded();
                 false
             }
         };

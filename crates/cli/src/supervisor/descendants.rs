@@ -10,13 +10,13 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, wait};
 
-pub(crate) use self::kernel::{adopt_orphans, is_below_us, kill_all};
+pub(crate) use self::kernel::{adopt_orphans, is_below_us};
 pub(super) use self::kernel::{count, signal};
 use crate::say;
 
 /// Kills all processes below us in rounds: a process created during one round is found by the next.
 #[derive(Debug, Default)]
-pub(super) struct KillRounds {
+pub(crate) struct KillRounds {
     rounds: u32,
     spared: BTreeSet<i32>,
 }
@@ -24,7 +24,7 @@ pub(super) struct KillRounds {
 impl KillRounds {
     /// Kills all current processes, and returns how long to wait for their end. Reports each one
     /// that it cannot kill once.
-    pub(super) fn round(&mut self, command: Pid) -> Duration {
+    pub(crate) fn round(&mut self, command: Pid) -> Duration {
         for id in signal(command, Signal::KILL) {
             if self.spared.insert(id.as_raw_pid()) {
                 say::line(format_args!(
@@ -38,6 +38,16 @@ impl KillRounds {
         // A killed process is gone in about a millisecond, except for one that waits for a broken
         // disk, which is not worth a busy loop.
         Duration::from_millis(u64::from(self.rounds.clamp(1, 50)))
+    }
+
+    /// Kills all processes below us, until none is left: the supervisor was killed, so its
+    /// descendants are our children now.
+    ///
+    /// Cancel safe: the next call continues.
+    pub(crate) async fn until_none_is_left(&mut self, supervisor: Pid) {
+        while kernel::are_left_after_reaping() {
+            tokio::time::sleep(self.round(supervisor)).await;
+        }
     }
 }
 

@@ -253,6 +253,24 @@ fn a_process_that_we_may_not_kill_keeps_the_lock_past_the_longest_hold() {
     mixed.site.finish(mixed.run(&["-n", "k", "--", "true"])).silent(0);
 }
 
+/// Regression: we waited for such a process on the only thread, so nobody renewed the lease.
+#[test]
+fn a_process_that_we_may_not_kill_keeps_the_lock_when_the_supervisor_was_killed() {
+    let Some(mixed) = Mixed::new() else { return };
+    let ttl = Duration::from_secs(1);
+    let (run, [command, far]) = mixed.start(&["--ttl", "1"]);
+    kill(&supervisor_of(&run));
+    until("it is named", || run.err().contains("belongs to another user"));
+    let named = Instant::now();
+    until("the last lease before is over", || named.elapsed() > ttl + SLACK);
+    mixed.site.finish(mixed.run(&["-n", "k", "--", "true"])).says(75, &["k: held by"]);
+    assert!(is_alive(&far) && !is_alive(&command));
+    kill(&far);
+    let done = run.finish().exits_with(70).err_has(&["k: the supervisor of the command was killed"]);
+    assert_eq!(done.err.matches("another user").count(), 1, "{done:?}");
+    mixed.site.finish(mixed.run(&["-n", "k", "--", "true"])).silent(0);
+}
+
 #[test]
 fn the_supervisor_survives_signals_that_end_other_processes() {
     let site = Site::new();

@@ -28,8 +28,10 @@ pub(super) fn name_of(_: Pid) -> String {
     String::new()
 }
 
-/// If the supervisor was killed, nobody knows the command's group.
-pub(crate) fn kill_all() {}
+/// If the supervisor was killed, nobody knows the command's group, so there is nothing to wait for.
+pub(super) fn are_left_after_reaping() -> bool {
+    false
+}
 
 /// Returns true if a process was started by us or by a descendant of ours; unknown.
 pub(crate) fn is_below_us(_: Pid) -> bool {

@@ -10,7 +10,7 @@ use std::fs;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, set_child_subreaper};
 
-use super::{KillRounds, reap_with};
+use super::reap_with;
 
 /// Makes us the parent of all orphans below us. Our children do not inherit that.
 pub(crate) fn adopt_orphans() -> rustix::io::Result<()> {
@@ -37,13 +37,9 @@ pub(super) fn name_of(id: Pid) -> String {
     fs::read_to_string(format!("/proc/{id}/comm")).unwrap_or_default().trim_end().to_owned()
 }
 
-/// Kills all processes below us, until none is left.
-pub(crate) fn kill_all() {
-    let mut killing = KillRounds::default();
-    while !reap_with(WaitOptions::NOHANG, &mut |_, _| {}) {
-        let nap = killing.round(getpid());
-        std::thread::sleep(nap);
-    }
+/// Reaps the processes below us that have ended. Returns true if others are left.
+pub(super) fn are_left_after_reaping() -> bool {
+    !reap_with(WaitOptions::NOHANG, &mut |_, _| {})
 }
 
 /// Returns true if a process was started by us or by a descendant of ours.
