@@ -69,6 +69,7 @@ impl Command {
         let terminal = if shares_group { Terminal::of_session() } else { None };
         let dying = dying(settings.request.ttl.duration());
         let group = terminal.is_some().then(getpgrp);
+        let killing = KillRounds::of_what_comes();
         // If the supervisor is killed, its descendants become our children, and we end them.
         let _ = supervisor::adopt_orphans();
         let start = Start {
@@ -99,7 +100,7 @@ impl Command {
             terminal,
             stops,
             left: 0,
-            killing: KillRounds::default(),
+            killing,
             dying,
             grace: settings.grace,
         };

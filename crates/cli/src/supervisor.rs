@@ -137,7 +137,7 @@ impl Command {
                         match order {
                             _ if status.is_none() => self.handle(order),
                             // A signal can only be passed on to what the command left.
-                            Order::Signal(signal) => drop(descendants::signal(self.id, signal)),
+                            Order::Signal(signal) => descendants::signal(self.id, signal),
                             _ => {}
                         }
                         ending.handle(now(), order);

@@ -10,22 +10,35 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, wait};
 
+use self::kernel::Earlier;
+pub(super) use self::kernel::count;
 pub(crate) use self::kernel::{adopt_orphans, is_below_us};
-pub(super) use self::kernel::{count, signal};
 use crate::say;
+
+/// Sends a signal to all processes below us.
+pub(super) fn signal(command: Pid, signal: Signal) {
+    kernel::signal(command, signal, &Earlier::default());
+}
 
 /// Kills all processes below us in rounds: a process created during one round is found by the next.
 #[derive(Debug, Default)]
 pub(crate) struct KillRounds {
     rounds: u32,
     spared: BTreeSet<i32>,
+    earlier: Earlier,
 }
 
 impl KillRounds {
+    /// Spares what is below us already, and what that starts: the program that became us may have
+    /// started it.
+    pub(crate) fn of_what_comes() -> Self {
+        Self { earlier: Earlier::of_now(), ..Self::default() }
+    }
+
     /// Kills all current processes, and returns how long to wait for their end. Reports each one
     /// that it cannot kill once.
     pub(crate) fn round(&mut self, command: Pid) -> Duration {
-        for id in signal(command, Signal::KILL) {
+        for id in kernel::signal(command, Signal::KILL, &self.earlier) {
             if self.spared.insert(id.as_raw_pid()) {
                 say::line(format_args!(
                     "process {id} ({}) must end, but belongs to another user, so we cannot kill it: end it by hand \
@@ -45,7 +58,7 @@ impl KillRounds {
     ///
     /// Cancel safe: the next call continues.
     pub(crate) async fn until_none_is_left(&mut self, supervisor: Pid) {
-        while kernel::are_left_after_reaping() {
+        while kernel::are_left_after_reaping(&self.earlier) {
             tokio::time::sleep(self.round(supervisor)).await;
         }
     }

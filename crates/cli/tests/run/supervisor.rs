@@ -120,6 +120,25 @@ fn a_kill_of_the_supervisor_ends_all_of_the_command_and_us_with_70() {
     site.finish(site.run(&["-n", "k", "--", "true"])).silent(0);
 }
 
+/// Regression: a script that starts something and then becomes `leasehold` is the parent of both.
+#[test]
+fn a_kill_of_the_supervisor_spares_what_was_started_before_the_command() {
+    let site = Site::new();
+    let script = format!(
+        "sh -c 'sleep 60 & echo $! > below; wait' & echo $! > earlier; until [ -s below ]; do sleep 0.02; done; \
+         exec {OURS} run --store {} k -- sh -c 'echo $PPID > supervisor; echo $$ > running; exec sleep 60'",
+        site.store()
+    );
+    let (run, command) = site.running(site.process("sh", &["-c", &script]));
+    kill(&site.wait_for("supervisor"));
+    run.finish().says(70, &["k: the supervisor of the command was killed"]);
+    assert!(!is_alive(&command));
+    for earlier in ["earlier", "below"].map(|name| site.read(name)) {
+        assert!(is_alive(&earlier));
+        kill(&earlier);
+    }
+}
+
 #[test]
 fn a_stop_of_the_supervisor_ends_all_of_the_command_by_the_leases_end() {
     let (_server, proxy, site) = Site::on_proxy(Flavor::Redis82);

@@ -7,8 +7,18 @@ pub(crate) fn adopt_orphans() -> rustix::io::Result<()> {
     Ok(())
 }
 
+/// The command's group has no process that was there before the command.
+#[derive(Debug, Default)]
+pub(super) struct Earlier;
+
+impl Earlier {
+    pub(super) fn of_now() -> Self {
+        Self
+    }
+}
+
 /// Sends a signal to the command's group. No process is known to refuse it.
-pub(in super::super) fn signal(command: Pid, signal: Signal) -> Vec<Pid> {
+pub(super) fn signal(command: Pid, signal: Signal, _: &Earlier) -> Vec<Pid> {
     let _ = kill_process_group(command, signal);
     Vec::new()
 }
@@ -29,7 +39,7 @@ pub(super) fn name_of(_: Pid) -> String {
 }
 
 /// If the supervisor was killed, nobody knows the command's group, so there is nothing to wait for.
-pub(super) fn are_left_after_reaping() -> bool {
+pub(super) fn are_left_after_reaping(_: &Earlier) -> bool {
     false
 }
 

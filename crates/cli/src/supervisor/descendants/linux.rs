@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, set_child_subreaper};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, getpid, kill_process, set_child_subreaper, waitid,
+};
 
 use super::reap_with;
 
@@ -17,15 +19,35 @@ pub(crate) fn adopt_orphans() -> rustix::io::Result<()> {
     set_child_subreaper(Some(getpid()))
 }
 
-/// Sends a signal to all processes below us, the nearest first. Returns those that refuse it: sudo
-/// gave them to another user.
-pub(in super::super) fn signal(_: Pid, signal: Signal) -> Vec<Pid> {
+/// Processes that were below us before the command, and when each was started: its number may be
+/// used again.
+#[derive(Debug, Default)]
+pub(super) struct Earlier(BTreeMap<i32, String>);
+
+impl Earlier {
+    pub(super) fn of_now() -> Self {
+        let any = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        if matches!(waitid(WaitId::All, any), Err(Errno::CHILD)) {
+            return Self::default();
+        }
+        let all = below(getpid(), &Self::default()).into_iter();
+        Self(all.filter_map(|id| Some((id.as_raw_pid(), start_in(&stat_of(id))?))).collect())
+    }
+
+    fn contains(&self, id: Pid) -> bool {
+        self.0.get(&id.as_raw_pid()).is_some_and(|start| start_in(&stat_of(id)).as_ref() == Some(start))
+    }
+}
+
+/// Sends a signal to all processes below us, the nearest first, except to these earlier ones and
+/// what is below them. Returns those that refuse it: sudo gave them to another user.
+pub(super) fn signal(_: Pid, signal: Signal, earlier: &Earlier) -> Vec<Pid> {
     // A process that has ended meanwhile needs no signal.
-    below(getpid()).into_iter().filter(|id| kill_process(*id, signal) == Err(Errno::PERM)).collect()
+    below(getpid(), earlier).into_iter().filter(|id| kill_process(*id, signal) == Err(Errno::PERM)).collect()
 }
 
 pub(in super::super) fn count() -> i32 {
-    i32::try_from(below(getpid()).len()).unwrap_or(i32::MAX)
+    i32::try_from(below(getpid(), &Earlier::default()).len()).unwrap_or(i32::MAX)
 }
 
 /// Returns true if a process is left that is not our child: there is none.
@@ -37,17 +59,17 @@ pub(super) fn name_of(id: Pid) -> String {
     fs::read_to_string(format!("/proc/{id}/comm")).unwrap_or_default().trim_end().to_owned()
 }
 
-/// Reaps the processes below us that have ended. Returns true if others are left.
-pub(super) fn are_left_after_reaping() -> bool {
-    !reap_with(WaitOptions::NOHANG, &mut |_, _| {})
+/// Reaps our children that have ended. Returns true if others than these earlier ones are left.
+pub(super) fn are_left_after_reaping(earlier: &Earlier) -> bool {
+    let none_left = reap_with(WaitOptions::NOHANG, &mut |_, _| {});
+    !none_left && (earlier.0.is_empty() || !below(getpid(), earlier).is_empty())
 }
 
 /// Returns true if a process was started by us or by a descendant of ours.
 pub(crate) fn is_below_us(id: Pid) -> bool {
     let mut next = Some(id);
     while let Some(id) = next.filter(|id| *id != Pid::INIT) {
-        let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
-        next = parent_in(&stat).and_then(Pid::from_raw);
+        next = parent_in(&stat_of(id)).and_then(Pid::from_raw);
         if next == Some(getpid()) {
             return true;
         }
@@ -55,14 +77,15 @@ pub(crate) fn is_below_us(id: Pid) -> bool {
     false
 }
 
-fn below(ancestor: Pid) -> Vec<Pid> {
+fn below(ancestor: Pid, earlier: &Earlier) -> Vec<Pid> {
     let mut found = vec![ancestor];
     let listed = children_listed(ancestor).is_some();
     let all = if listed { BTreeMap::new() } else { children_by_parent() };
     let mut next = 0;
     while let Some(&parent) = found.get(next) {
         let children = if listed { children_listed(parent) } else { all.get(&parent.as_raw_pid()).cloned() };
-        let new: Vec<_> = children.unwrap_or_default().into_iter().filter(|id| !found.contains(id)).collect();
+        let is_new = |id: &Pid| !found.contains(id) && !earlier.contains(*id);
+        let new: Vec<_> = children.unwrap_or_default().into_iter().filter(is_new).collect();
         found.extend(new);
         next += 1;
     }
@@ -96,11 +119,24 @@ fn id_of(text: &str) -> Option<Pid> {
     text.parse().ok().and_then(Pid::from_raw)
 }
 
-/// The parent in a line of proc(5) `stat`. The program's name before it is in parentheses and may
-/// contain any characters.
+/// The line of proc(5) `stat`; empty if the process is gone.
+fn stat_of(id: Pid) -> String {
+    fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default()
+}
+
+/// The parent in a line of proc(5) `stat`.
 fn parent_in(stat: &str) -> Option<i32> {
-    let (_, behind_name) = stat.rsplit_once(") ")?;
-    behind_name.split(' ').nth(1)?.parse().ok()
+    behind_name(stat)?.split(' ').nth(1)?.parse().ok()
+}
+
+/// When the process was started, in a line of proc(5) `stat`.
+fn start_in(stat: &str) -> Option<String> {
+    behind_name(stat)?.split(' ').nth(19).map(str::to_owned)
+}
+
+/// The program's name is in parentheses and may contain any characters.
+fn behind_name(stat: &str) -> Option<&str> {
+    stat.rsplit_once(") ").map(|(_, behind_name)| behind_name)
 }
 
 #[cfg(test)]
@@ -118,8 +154,20 @@ mod tests {
     fn both_ways_to_find_a_child_find_it() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let id = id_of(&child.id().to_string()).unwrap();
-        assert!(below(getpid()).contains(&id));
+        assert!(below(getpid(), &Earlier::default()).contains(&id));
         assert!(children_by_parent()[&getpid().as_raw_pid()].contains(&id));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn an_earlier_process_is_known_by_its_number_and_its_start() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let id = id_of(&child.id().to_string()).unwrap();
+        let earlier = Earlier::of_now();
+        assert!(earlier.contains(id) && !below(getpid(), &earlier).contains(&id));
+        let with_its_number = Earlier([(id.as_raw_pid(), "1".into())].into());
+        assert!(!with_its_number.contains(id) && below(getpid(), &with_its_number).contains(&id));
         child.kill().unwrap();
         child.wait().unwrap();
     }
