@@ -7,7 +7,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, ExitStatus};
 use std::time::Duration;
 
-use leasehold::Locks;
+use leasehold::{Held, Locks};
 use rustix::process::{Pid, Signal, getpgid, getpgrp};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
@@ -16,7 +16,7 @@ use crate::exit::{End, Failure};
 use crate::print::shown;
 use crate::settings::Settings;
 use crate::signals::{Sender, Signals};
-use crate::supervisor::{self, KillRounds, Order, Outcome, Report, Start, Stop, SupervisorReport};
+use crate::supervisor::{self, KillRounds, LeaseEnd, Order, Outcome, Report, Start, Stop, SupervisorReport};
 use crate::terminal::Terminal;
 
 /// The running command, below its supervisor. It shares our standard streams and working directory,
@@ -27,6 +27,7 @@ pub(crate) struct Command {
     supervisor_handle: supervisor::Handle,
     /// It carries records, not a stream; the runtime is only used to wait until it is readable.
     link: UnixStream,
+    lease_end: LeaseEnd,
     /// The terminal that it shares with us, in our process group: typed signals reach it directly,
     /// and Ctrl-Z, `fg` and `bg` work as without us. `None` if it has its own group, so that a
     /// signal reaches only what it started.
@@ -55,16 +56,15 @@ fn dying(ttl: Duration) -> Duration {
 }
 
 impl Command {
-    /// Starts the command with this much time left of a lease of these locks, which depends on
-    /// their lifeline if there is one.
+    /// Starts the command under a lease of these locks, which depends on their lifeline if there is
+    /// one.
     pub(crate) fn start(
         settings: &Settings,
         environment: Vec<(&'static str, OsString)>,
-        left: Duration,
+        held: &Held,
         locks: &Locks,
         signals: &Signals,
     ) -> Result<Self, Failure> {
-        let now = supervisor::now();
         let shares_group = supervisor::SHARES_OUR_GROUP && !settings.no_tty;
         let terminal = if shares_group { Terminal::of_session() } else { None };
         let dying = dying(settings.request.ttl.duration());
@@ -92,23 +92,25 @@ impl Command {
             _ => Failure::no_supervisor(error),
         })?;
         let supervisor_handle = supervisor::Handle::of(&supervisor);
+        let (more, theirs) = supervisor::counter().map_err(Failure::no_supervisor)?;
+        let end = gone_by(supervisor::now(), held.remaining(), dying);
+        // If it is already gone, the missing report says so.
+        let lifeline = locks.lifeline();
+        let lifeline = lifeline.as_ref().map(OwnedFd::as_fd);
+        let _ = supervisor::begin(&link, Order::End(end), theirs, lifeline);
         let stops = if terminal.is_some() { 0 } else { u64::MAX };
-        let command = Self {
+        Ok(Self {
             supervisor,
             supervisor_handle,
             link,
+            lease_end: LeaseEnd::new(end, more),
             terminal,
             stops,
             left: 0,
             killing,
             dying,
             grace: settings.grace,
-        };
-        let lifeline = locks.lifeline();
-        // If it is already gone, the missing report says so.
-        let lifeline = lifeline.as_ref().map(OwnedFd::as_fd);
-        let _ = supervisor::begin(&command.link, Order::End(command.gone_by(now, left)), lifeline);
-        Ok(command)
+        })
     }
 
     /// The next event: a stop of the command, or its end, with the end of everything that it
@@ -150,9 +152,9 @@ impl Command {
     }
 
     /// Lets it run until this much time after `now`. Returns the time at which it must be gone.
-    pub(crate) fn may_last(&self, now: u64, left: Duration) -> u64 {
-        let end = self.gone_by(now, left);
-        self.order(Order::End(end));
+    pub(crate) fn may_last(&mut self, now: u64, left: Duration) -> u64 {
+        let end = gone_by(now, left, self.dying);
+        self.lease_end.extend_to(end);
         end
     }
 
@@ -237,10 +239,10 @@ impl Command {
     pub(crate) fn dying(&self) -> u64 {
         nanoseconds(self.dying)
     }
+}
 
-    fn gone_by(&self, now: u64, left: Duration) -> u64 {
-        now.saturating_add(nanoseconds(left.saturating_sub(self.dying)))
-    }
+fn gone_by(now: u64, left: Duration, dying: Duration) -> u64 {
+    now.saturating_add(nanoseconds(left.saturating_sub(dying)))
 }
 
 fn nanoseconds(time: Duration) -> u64 {

@@ -94,7 +94,7 @@ pub(crate) async fn work(
     let held = guard.held();
     let told =
         environment::of_command(&request.keys, around, guard.fence(), &request.label, &request.place.store);
-    let mut command = Command::start(settings, told, held.remaining(), locks, signals)?;
+    let mut command = Command::start(settings, told, &held, locks, signals)?;
     let Ended { outcome, doom } = tokio::select! {
         never = tell_keeping(request.status.clone(), held.clone()) => match never {},
         ended = watch(&mut command, &held, signals, settings.max_hold) => ended,

@@ -16,6 +16,7 @@ mod fuzzed;
 #[cfg_attr(not(target_os = "linux"), path = "supervisor/bsd.rs")]
 mod kernel;
 mod launching;
+mod lease_end;
 mod link;
 mod order;
 mod report;
@@ -32,7 +33,8 @@ use rustix::time::clock_gettime;
 pub(crate) use self::descendants::{KillRounds, adopt_orphans, is_below_us};
 use self::ending::{Ending, Step};
 use self::kernel::Wakes;
-pub(crate) use self::kernel::{Handle, SHARES_OUR_GROUP, is_stopped, pair};
+pub(crate) use self::kernel::{Handle, SHARES_OUR_GROUP, counter, is_stopped, pair};
+pub(crate) use self::lease_end::LeaseEnd;
 pub(crate) use self::link::{begin, receive_news, send_order};
 pub(crate) use self::order::Order;
 pub(crate) use self::report::{Outcome, Report, Stop, SupervisorReport};
@@ -58,6 +60,7 @@ fn mind(words: impl Iterator<Item = std::ffi::OsString>) {
     let Some(start) = Start::read(words) else { return };
     let Some((Order::End(end), lent)) = link::accept(io::stdin()) else { return };
     let ending = Ending::new(end, start.grace);
+    let lease_end = LeaseEnd::new(end, lent.more);
     // Until our end: if the process that holds the lock was killed, its lease ends when everything
     // that it started has ended.
     let _lifeline = lent.lifeline;
@@ -67,7 +70,7 @@ fn mind(words: impl Iterator<Item = std::ffi::OsString>) {
             let wait_for_all = start.wait_for_all;
             let mut command =
                 Command { id, launcher, group: start.group, we, wait_for_all, stopped: false, stops: 0 };
-            command.watch(ending, &wakes)
+            command.watch(ending, lease_end, &wakes)
         }
         Err(error) => {
             let outcome = Outcome::NotStarted(error.raw_os_error().unwrap_or(0));
@@ -90,12 +93,15 @@ struct Command {
 }
 
 impl Command {
-    fn watch(&mut self, mut ending: Ending, wakes: &Wakes) -> Report {
+    fn watch(&mut self, mut ending: Ending, mut lease_end: LeaseEnd, wakes: &Wakes) -> Report {
         let mut status = None;
         let mut killing = KillRounds::default();
         let mut is_open = true;
         loop {
-            let nap = match ending.next(now()) {
+            // The end is read after the clock: if somebody stops us in between, it is newer.
+            let at = now();
+            ending.handle(at, Order::End(lease_end.read()));
+            let nap = match ending.next(at) {
                 Step::Rest(until) => Duration::from_nanos(until.saturating_sub(now())).min(LONGEST_NAP),
                 Step::Ask => {
                     descendants::signal(self.id, Signal::TERM);
@@ -106,10 +112,13 @@ impl Command {
                 Step::Kill => killing.round(self.id),
             };
             let link = io::stdin();
-            let wakes_fd = wakes.0.as_fd();
-            let link = is_open.then(|| PollFd::new(&link, PollFlags::IN));
-            let mut events: Vec<_> =
-                link.into_iter().chain([PollFd::from_borrowed_fd(wakes_fd, PollFlags::IN)]).collect();
+            let others = [wakes.0.as_fd(), lease_end.as_fd()];
+            let link = is_open.then(|| link.as_fd());
+            let mut events: Vec<_> = others
+                .into_iter()
+                .chain(link)
+                .map(|source| PollFd::from_borrowed_fd(source, PollFlags::IN))
+                .collect();
             let _ = poll(&mut events, Timespec::try_from(nap).ok().as_ref());
             drop(events);
             wakes.clear();

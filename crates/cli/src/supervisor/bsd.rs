@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::Child;
 
 use nix::sys::signal::SigSet;
-use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::io::{Errno, FdFlags, fcntl_setfd, ioctl_fionbio};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, socketpair};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::time::ClockId;
@@ -28,6 +28,30 @@ pub(super) const RECEIVES: RecvFlags = RecvFlags::empty();
 pub(crate) fn pair() -> rustix::io::Result<(OwnedFd, OwnedFd)> {
     let (one, other) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::empty(), None)?;
     Ok((received(one), received(other)))
+}
+
+/// The two ends of a number that one side adds to and the other takes: a pipe, whose records the
+/// reader adds up.
+pub(crate) fn counter() -> rustix::io::Result<(OwnedFd, OwnedFd)> {
+    let (theirs, ours) =
+        std::io::pipe().map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+    ioctl_fionbio(&theirs, true)?;
+    ioctl_fionbio(&ours, true)?;
+    Ok((ours.into(), theirs.into()))
+}
+
+/// Adds to a [`counter`]. Returns true if that was possible.
+pub(super) fn add(counter: &OwnedFd, more: u64) -> bool {
+    rustix::io::write(counter, &more.to_ne_bytes()).is_ok()
+}
+
+/// Takes all that was added to a [`counter`].
+pub(super) fn take(counter: &OwnedFd) -> u64 {
+    let (mut sum, mut more) = (0_u64, [0; size_of::<u64>()]);
+    while rustix::io::read(counter, &mut more) == Ok(more.len()) {
+        sum = sum.saturating_add(u64::from_ne_bytes(more));
+    }
+    sum
 }
 
 /// A received descriptor, which is not inherited by what is started.

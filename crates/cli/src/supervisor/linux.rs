@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicBool;
 
 use nix::sys::signal::SigSet;
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+use rustix::event::{EventfdFlags, eventfd};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, socketpair};
 use rustix::process::{
     Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal, set_parent_process_death_signal,
@@ -31,6 +32,23 @@ pub(super) const RECEIVES: RecvFlags = RecvFlags::CMSG_CLOEXEC;
 /// The two ends of a connection. Child processes inherit neither.
 pub(crate) fn pair() -> rustix::io::Result<(OwnedFd, OwnedFd)> {
     socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+}
+
+/// The two ends of a number that one side adds to and the other takes.
+pub(crate) fn counter() -> rustix::io::Result<(OwnedFd, OwnedFd)> {
+    let number = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+    Ok((rustix::io::fcntl_dupfd_cloexec(&number, 3)?, number))
+}
+
+/// Adds to a [`counter`]. Returns true if that was possible.
+pub(super) fn add(counter: &OwnedFd, more: u64) -> bool {
+    rustix::io::write(counter, &more.to_ne_bytes()).is_ok()
+}
+
+/// Takes all that was added to a [`counter`].
+pub(super) fn take(counter: &OwnedFd) -> u64 {
+    let mut sum = [0; size_of::<u64>()];
+    rustix::io::read(counter, &mut sum).map_or(0, |_| u64::from_ne_bytes(sum))
 }
 
 /// A received descriptor, which is not inherited by what is started.

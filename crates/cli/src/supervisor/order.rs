@@ -6,7 +6,8 @@ use crate::signals::PASSED_ON;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// The command must be gone by this nanosecond of the lease clock.
+    /// The command must be gone by this nanosecond of the lease clock: the first order. A later end
+    /// comes otherwise.
     End(u64),
     /// The lease was lost without notice: ask the command to end, and kill it after the grace
     /// period.

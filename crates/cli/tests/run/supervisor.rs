@@ -161,6 +161,33 @@ fn a_stop_of_the_supervisor_ends_all_of_the_command_by_the_leases_end() {
     run.finish().says(70, &["k: lease lost, so the command was ended"]);
 }
 
+/// Regression: the ends of the lease came between the other orders, and once those filled the queue
+/// of a stopped supervisor, it learnt of no newer end.
+#[test]
+fn a_supervisor_that_was_stopped_for_long_ends_nothing_while_the_lease_is_renewed() {
+    let site = Site::new();
+    let ttl = Duration::from_secs(1);
+    let script =
+        "trap 'echo x > heard' USR1; echo $$ > running; until [ -e go ]; do sleep 0.02; done; exit 3";
+    let (run, _) = site.running(site.run_script(&["--ttl", "1", "k"], script));
+    let supervisor = supervisor_of(&run);
+    kill_with(&supervisor, Signal::STOP);
+    // A queue has room for less than three hundred.
+    for _ in 0..400 {
+        run.signal(Signal::USR1);
+        until("it is taken", || {
+            let status = fs::read_to_string(format!("/proc/{}/status", run.id())).unwrap();
+            status.contains("ShdPnd:\t0000000000000000")
+        });
+    }
+    let full = Instant::now();
+    until("every lease whose end it knew is over", || full.elapsed() > ttl + SLACK);
+    kill_with(&supervisor, Signal::CONT);
+    site.wait_for("heard");
+    site.go();
+    run.finish().exits_with(3);
+}
+
 #[test]
 fn a_supervisor_that_was_stopped_is_woken_by_a_second_wish_to_end() {
     let site = Site::new();
