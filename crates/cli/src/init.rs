@@ -8,9 +8,12 @@ use clap::Args;
 use leasehold::{Locks, postgres};
 use nix::unistd::{Group, Uid};
 
+use crate::environment;
 use crate::exit::{End, Failure};
+use crate::options::value_of;
 use crate::print::print;
 use crate::store_url::StoreUrl;
+use crate::stores::Stores;
 
 /// Create a store that several users of this machine share, or the tables of a PostgreSQL database
 ///
@@ -21,9 +24,10 @@ use crate::store_url::StoreUrl;
 /// of them can acquire, break or damage any lock in it, block the file, and end processes that use
 /// it. They cannot reach anything else of each other's.
 ///
-/// With --store, it creates the tables in the schema that the URL names, in one transaction, unless
-/// they exist. This needs a user who may create a schema; users of the locks need less
-/// (docs/postgres.md). --print-sql prints the statements without connecting.
+/// With --store, or without DIR if LEASEHOLD_STORE names a PostgreSQL database, it creates the tables
+/// in the schema that the URL names, in one transaction, unless they exist. This needs a user who may
+/// create a schema; users of the locks need less (docs/postgres.md). --print-sql prints the
+/// statements without connecting.
 #[derive(Args, Debug)]
 #[command(
     override_usage = "leasehold init [OPTIONS] DIR --group NAME\n       leasehold init --store URL [--print-sql]",
@@ -35,18 +39,34 @@ pub(crate) struct InitArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) group: Option<String>,
 
-    /// The PostgreSQL database in which to create the tables: postgres://HOST/DATABASE
+    /// The PostgreSQL database in which to create the tables: postgres://HOST/DATABASE [default:
+    /// $LEASEHOLD_STORE]
     #[arg(long, value_name = "URL")]
     pub(crate) store: Option<String>,
 
     /// Print the SQL that creates the tables, for migrating by hand
-    #[arg(long, requires = "store")]
+    #[arg(long)]
     pub(crate) print_sql: bool,
 
     /// The directory, which must be empty or not exist; one that init made for the same group is
     /// completed
     #[arg(value_name = "DIR", num_args = 0..)]
     pub(crate) directories: Vec<OsString>,
+}
+
+impl InitArgs {
+    /// The database, and who named it: `--store`, or the environment if nothing else is asked for.
+    pub(crate) fn database(&self) -> Option<(String, &'static str)> {
+        if let Some(url) = &self.store {
+            return Some((url.clone(), "--store"));
+        }
+        let text =
+            value_of(environment::STORE).filter(|_| self.group.is_none() && self.directories.is_empty())?;
+        match *Stores::urls_in(&text) {
+            [url] if StoreUrl::is_begun_as_postgres(url) => Some((url.into(), environment::STORE)),
+            _ => None,
+        }
+    }
 }
 
 const EXAMPLE: &str = "\
@@ -63,13 +83,17 @@ Example: locks in a database:
   leasehold run --store postgres://web@db/app deploy -- ./deploy";
 
 pub(crate) async fn init(args: InitArgs) -> Result<End, Failure> {
-    match &args.store {
-        Some(url) => make_tables(url, args.print_sql).await,
+    match args.database() {
+        Some((url, origin)) => {
+            let named = database_at(&url).map_err(|failure| failure.about(origin));
+            make_tables(named?, args.print_sql).await
+        }
         None => make_for_a_group(args).await,
     }
 }
 
-async fn make_tables(url: &str, only_print: bool) -> Result<End, Failure> {
+/// The database at a URL, and the SQL that creates its tables.
+fn database_at(url: &str) -> Result<(StoreUrl, String), Failure> {
     let store = StoreUrl::new(url)?;
     if !store.is_postgres() {
         return Err(Failure::usage(
@@ -78,6 +102,10 @@ async fn make_tables(url: &str, only_print: bool) -> Result<End, Failure> {
     }
     // An invalid URL is a mistake of the caller, and not a refusal of the server.
     let schema_sql = postgres::schema_sql(store.reveal())?;
+    Ok((store, schema_sql))
+}
+
+async fn make_tables((store, schema_sql): (StoreUrl, String), only_print: bool) -> Result<End, Failure> {
     if only_print {
         print(&schema_sql)?;
         return Ok(End::SUCCESS);

@@ -86,7 +86,11 @@ impl StoreUrl {
 
     /// True for a PostgreSQL database, whose tables `init` creates.
     pub(crate) fn is_postgres(&self) -> bool {
-        self.0.split_once(':').is_some_and(|(kind, _)| Self::is_postgres_scheme(kind))
+        Self::is_begun_as_postgres(&self.0)
+    }
+
+    pub(crate) fn is_begun_as_postgres(text: &str) -> bool {
+        text.split_once(':').is_some_and(|(kind, _)| Self::is_postgres_scheme(kind))
     }
 
     fn is_postgres_scheme(kind: &str) -> bool {

@@ -95,10 +95,13 @@ fn unruly(task: &Task, words: &[OsString]) -> Option<Failure> {
         Task::Metrics(args) => prefixes(&args.which, "metrics", "name one, or none for all locks"),
         Task::Watch(args) => prefixes(&args.which, "watch", "name one, or none for all locks"),
         Task::Top(args) => prefixes(&args.which, "top", "name one, or filter with / on the screen"),
-        Task::Init(args) => match (&args.store, &args.group, &*args.directories) {
+        Task::Init(args) => match (args.database(), &args.group, &*args.directories) {
             (Some(_), None, []) => None,
             (Some(_), ..) => {
                 refused("a store URL and a directory: make the tables of a database, or a directory")
+            }
+            (None, ..) if args.print_sql => {
+                refused("no --store: name the database whose tables are to be printed: --store URL")
             }
             (None, None, _) => refused(
                 "no --group: name the group of those who are to use the store: `leasehold init --group NAME DIR`",

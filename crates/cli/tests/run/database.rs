@@ -101,9 +101,11 @@ fn the_printed_sql_makes_the_same_tables_by_hand() {
     let url = format!("{}?schema=locks_2", server.url());
     let site = Site::on(&url);
     let printed = site.finish(site.task("init", &["--print-sql"])).silent(0);
+    assert_eq!(site.line("init --print-sql").silent(0).out, printed.out, "the environment names the store");
     sql(&server.url(), &printed.out).unwrap();
     site.finish(site.run(&["k", "--", "true"])).silent(0);
     assert_eq!(site.finish(site.task("init", &[])).out.trim(), url);
+    assert_eq!(site.line("init").out.trim(), url);
 }
 
 /// Regression: it was reported as an outage.

@@ -94,6 +94,16 @@ fn a_store_for_a_group_is_made_by_root_for_one_that_there_is() {
     assert!(!site.path("locks").exists());
 }
 
+#[test]
+fn the_environment_names_the_database_if_nothing_else_is_asked_for() {
+    let site = Site::on("postgres://u@127.0.0.1:1/app?sslmode=xx");
+    site.line("init").says(64, &["LEASEHOLD_STORE: ", "sslmode"]);
+    site.line("init --print-sql").says(64, &["LEASEHOLD_STORE: ", "sslmode"]);
+    site.line("init --store redis://h").says(64, &["--store: only a PostgreSQL store has tables"]);
+    site.line("init --group no-such-group d").exits_with(64).err_has(&["there is no such group"]);
+    site.line("init d").says(64, &["no --group"]);
+}
+
 /// `leasehold run deploy` and `sudo leasehold run deploy` lock in two files.
 #[test]
 fn a_run_under_sudo_says_that_roots_default_store_is_another_one() {
