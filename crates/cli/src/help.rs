@@ -22,13 +22,16 @@ const TASKS: [&str; 14] = [
     "bench", "init",
 ];
 
+/// This task, which lists all.
+const HELP: &str = "help";
+
 /// The tasks, and the topics.
 fn explained() -> PossibleValuesParser {
-    PossibleValuesParser::new(TASKS.into_iter().chain(TOPICS.iter().map(|topic| topic.name)))
+    PossibleValuesParser::new(TASKS.into_iter().chain(TOPICS.iter().map(|topic| topic.name)).chain([HELP]))
 }
 
 pub(crate) fn print(args: &HelpArgs, command_line: Command) -> Result<(), Failure> {
-    let name = args.topic.as_deref();
+    let name = args.topic.as_deref().filter(|name| *name != HELP);
     if let Some(topic) = TOPICS.iter().find(|topic| Some(topic.name) == name) {
         return print::print(topic.text);
     }

@@ -58,7 +58,9 @@ fn the_short_help_fits_a_screen_and_the_long_one_has_an_example() {
         );
         assert_eq!(read(&site, &["help", task]), long);
     }
-    assert_eq!(read(&site, &["help"]), read(&site, &["--help"]));
+    for words in [&["help"][..], &["help", "help"]] {
+        assert_eq!(read(&site, words), read(&site, &["--help"]));
+    }
     let whole = read(&site, &["-h"]);
     for task in TASKS {
         assert!(whole.contains(&format!("\n  {task}")), "{whole}");
