@@ -60,6 +60,8 @@ impl LockRequest {
     ) -> Result<Self, Failure> {
         let (name, text) = or_variable("--max-hold", args.max_hold);
         let max_hold = time_of(&name, text)?;
+        let (ttl_origin, text) = or_variable("--ttl", args.ttl.clone());
+        let ttl_origin = text.map(|_| ttl_origin);
         let ttl = ttl(time_of("--ttl", args.ttl)?, max_hold, &name)?;
         let within = if waiting.one_try { None } else { default_time("--within", waiting.within)? };
         let patience = match within {
@@ -75,7 +77,8 @@ impl LockRequest {
         let naming = naming(args.place.naming)?;
         let keys = Keys::of(keys, &naming)?;
         let signal = naming.signal();
-        let place = StoreLocation::of(args.place.store)?;
+        let mut place = StoreLocation::of(args.place.store)?;
+        place.ttl_origin = ttl_origin;
         if let Mode::Permits { .. } = mode
             && place.store.is_several()
         {

@@ -5,7 +5,7 @@ use std::fmt;
 use std::pin::pin;
 use std::time::Duration;
 
-use leasehold::{AnyStore, ConnectError, Key, Locks, LocksBuilder, Ttl};
+use leasehold::{AnyStore, ConnectError, Key, Locks, LocksBuilder, Misuse, Ttl};
 use tokio::time::timeout;
 
 use crate::args::{KeyArgs, PrefixArgs, StoreArgs};
@@ -21,6 +21,10 @@ use crate::stores::Stores;
 pub(crate) struct StoreLocation {
     pub(crate) store: Stores,
     origin: Origin,
+    /// The option or variable that named the longest TTL.
+    max_ttl_origin: Option<&'static str>,
+    /// The same of the TTL, for tasks that acquire a lock.
+    pub(crate) ttl_origin: Option<String>,
     pub(crate) outage_limit: Option<Duration>,
 }
 
@@ -53,7 +57,9 @@ impl StoreLocation {
             let max_ttl = max_ttl.clone()?.filter(|_| several(urls) || args_name_it);
             let store =
                 Stores::new(urls.iter().copied(), max_ttl).map_err(|failure| failure.about(origin))?;
-            Ok(Self { store, origin, outage_limit })
+            let from = if args_name_it { "--max-ttl" } else { environment::MAX_TTL };
+            let max_ttl_origin = max_ttl.map(|_| from);
+            Ok(Self { store, origin, max_ttl_origin, ttl_origin: None, outage_limit })
         };
         if !args.store.is_empty() {
             let urls: Vec<_> = args.store.iter().map(String::as_str).collect();
@@ -72,7 +78,8 @@ impl StoreLocation {
             )
             .about(Origin::Environment)),
             Err(VarError::NotPresent) => {
-                Ok(Self { store: default_store()?.into(), origin: Origin::Nobody, outage_limit })
+                let (store, origin) = (default_store()?.into(), Origin::Nobody);
+                Ok(Self { store, origin, max_ttl_origin: None, ttl_origin: None, outage_limit })
             }
         }
     }
@@ -176,10 +183,24 @@ impl StoreLocation {
         }
     }
 
+    /// The option or variable that is at fault. The URL may name the longest TTL, too.
+    fn origin_of(&self, misuse: &Misuse) -> String {
+        let longest = self.max_ttl_origin.map(str::to_owned);
+        let origin = match misuse {
+            Misuse::MaxTtlTooShort { .. } | Misuse::TtlTooLong { .. } => longest,
+            Misuse::TtlOverLongest { .. } => self.ttl_origin.clone().or(longest),
+            _ => None,
+        };
+        origin.unwrap_or_else(|| self.origin.to_string())
+    }
+
     fn not_connected(&self, error: ConnectError) -> Failure {
         let variable = environment::STORE;
         let hint = match &error {
-            ConnectError::Misuse(_) => return Failure::from(error).about(self.origin),
+            ConnectError::Misuse(misuse) => {
+                let origin = self.origin_of(misuse);
+                return Failure::from(error).about(origin);
+            }
             ConnectError::Refused(_) if self.origin == Origin::Environment && environment::is_nested() => {
                 format!("the run around this one took the password out of {variable}: give this one its own")
             }

@@ -54,6 +54,32 @@ fn a_majority_has_the_lock_and_one_that_is_down_does_not_matter() {
     assert!(held.out.ends_with("end\n"), "who held it held it on: {held:?}");
 }
 
+#[test]
+fn a_ttl_that_a_quorum_refuses_is_reported_with_the_option_or_variable_that_gave_it() {
+    let site = Site::on("redis://127.0.0.1:1 redis://127.0.0.1:2 redis://127.0.0.1:3");
+    let refused = |variables: &[(&str, &str)], line: &str| {
+        let mut run = site.by_environment(&line.split(' ').collect::<Vec<_>>());
+        run.envs(variables.iter().copied());
+        site.finish(run).exits_with(64).err
+    };
+    for (variables, options, origin) in [
+        (&[][..], "--max-ttl 3s", "--max-ttl: a longest ttl of 3 s is too short"),
+        (&[("LEASEHOLD_MAX_TTL", "3s")], "-n", "LEASEHOLD_MAX_TTL: a longest ttl of 3 s is too short"),
+        (&[], "--max-ttl 500d", "--max-ttl: a ttl of "),
+        (&[], "--ttl 61s", "--ttl: a ttl of 61"),
+        (&[("LEASEHOLD_TTL", "61s")], "-n", "LEASEHOLD_TTL: a ttl of 61"),
+        (&[("LEASEHOLD_TTL", "61s")], "--ttl 62s", "--ttl: a ttl of 62"),
+        // The default TTL is longer.
+        (&[], "--max-ttl 20s", "--max-ttl: a ttl of 30"),
+        (&[], "--store quorum:max-ttl=20s,redis://a,redis://b", "--store: a ttl of 30"),
+    ] {
+        let said = refused(variables, &format!("run {options} k -- true"));
+        assert!(said.starts_with(&format!("leasehold: {origin}")), "{said}");
+    }
+    let said = refused(&[], "show --max-ttl 3s k");
+    assert!(said.starts_with("leasehold: --max-ttl: a longest ttl of 3 s is too short"), "{said}");
+}
+
 /// Regression: a first try, which only checks that the stores answer, mistook abstention for a
 /// refusal, so `run` failed at once although the library waits.
 #[test]
