@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 
 use clap::Args;
-use leasehold::{BreakError, BreakNote, Fence, HolderInfo, Key, Label};
+use leasehold::{BreakError, BreakNote, Fence, Label};
 use serde::Serialize;
 
 use crate::args::PlaceArgs;
@@ -91,7 +91,11 @@ pub(crate) async fn break_lease(args: BreakArgs) -> Result<End, Failure> {
             Err(_) => None,
         };
         if matches!(broken, Ok(_) | Err(BreakError::NotHeld { .. })) || holder.is_some() {
-            print(&object(&key, broken.is_ok(), holder))?;
+            // Only an inspection tells the store's clock, and a failed one changes nothing.
+            let state = locks.inspect(key.as_bytes()).await.ok();
+            let held_for = holder.zip(state).and_then(|(holder, state)| state.held_for(holder));
+            let holders = holder.map(|holder| HolderJson::of(holder, held_for)).into_iter().collect();
+            print(&json::line(&Broken { key: (&key).into(), broken: broken.is_ok(), holders }))?;
         }
     }
     let holder = broken?;
@@ -121,11 +125,6 @@ struct Broken {
     broken: bool,
     /// The holder whose lease was broken, or the one that holds the lock instead.
     holders: Vec<HolderJson>,
-}
-
-fn object(key: &Key, broken: bool, holder: Option<&HolderInfo>) -> String {
-    let holders = holder.into_iter().map(|holder| HolderJson::of(holder, None)).collect();
-    json::line(&Broken { key: key.into(), broken, holders })
 }
 
 impl From<BreakError> for Failure {

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
 use servers::Flavor;
 
 use crate::harness::{Done, Running, Site, is_alive, until};
@@ -40,6 +41,11 @@ fn a_run_whose_lease_is_broken_ends_its_command_at_once_and_the_next_waiter_runs
 fn a_wrong_fence_breaks_nothing_and_says_who_holds_the_lock() {
     for site in Site::on_each_store(Flavor::Redis70) {
         let (run, fence) = holder(&site);
+        let granted_at = fence.parse::<u64>().unwrap() / 1000;
+        let is_timed = |shown: &Value| {
+            let holding = &shown["holders"][0];
+            holding["granted_at"] == granted_at && holding["held_ms"].is_u64()
+        };
         let wrong = (fence.parse::<u64>().unwrap() - 1).to_string();
         let words = ["k: no lease with fence ", &wrong, &format!("with fence {fence} by web 3 (")];
         break_with(&site, &["k", "--fence", &wrong]).says(75, &words);
@@ -48,9 +54,11 @@ fn a_wrong_fence_breaks_nothing_and_says_who_holds_the_lock() {
             (&shown["broken"], shown["holders"][0]["fence"].to_string()),
             (&false.into(), fence.clone())
         );
+        assert!(is_timed(&shown), "{shown}");
         assert!(is_alive(&site.read("running")));
         let shown = break_with(&site, &["--json", "k", "--fence", &fence]).silent(0).json();
         assert_eq!((&shown["broken"], &shown["holders"][0]["label"]), (&true.into(), &"web 3".into()));
+        assert!(is_timed(&shown), "{shown}");
         run.finish().says(70, &["somebody broke the lease"]);
         break_with(&site, &["k", "--fence", &fence]).says(1, &["k: nobody holds it", &fence]);
     }
