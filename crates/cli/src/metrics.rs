@@ -60,7 +60,7 @@ fn text(
     };
     let count = |count: usize| u32::try_from(count).map_or(f64::MAX, f64::from);
     let held = states.iter().flat_map(|state| state.holders.iter().map(move |holding| (state, holding)));
-    gauge("held", "Locks, shares and permits that are held.", count(held.clone().count()));
+    gauge("held", "Holders of locks; one that has several permits counts once.", count(held.clone().count()));
     gauge("waiting", "Requests that wait.", count(states.iter().map(|state| state.waiters.len()).sum()));
     let held_for = held.filter_map(|(state, holding)| state.held_for(holding));
     gauge("longest_held_seconds", "How long the lock that is held longest has been held.", longest(held_for));
