@@ -751,6 +751,33 @@ pub(super) const BUGS: &[Bug] = &[
         )],
     },
     Bug {
+        name: "nobody renews the lease while what a killed supervisor left is waited for",
+        file: "crates/cli/src/supervisor/descendants.rs",
+        from: "tokio::time::sleep(self.round(supervisor)).await;",
+        to: "std::thread::sleep(self.round(supervisor));",
+        tests: &[(
+            Run,
+            "supervisor::a_process_that_we_may_not_kill_keeps_the_lock_when_the_supervisor_was_killed",
+        )],
+    },
+    Bug {
+        name: "processes that were there before the command are killed with its supervisor",
+        file: "crates/cli/src/command.rs",
+        from: "KillRounds::of_what_comes()",
+        to: "KillRounds::default()",
+        tests: &[(Run, "supervisor::a_kill_of_the_supervisor_spares_what_was_started_before_the_command")],
+    },
+    Bug {
+        name: "the supervisor forgets what earlier renewals won",
+        file: "crates/cli/src/supervisor/lease_end.rs",
+        from: "self.end = self.end.saturating_add(take(&self.more));",
+        to: "self.end = self.end.max(take(&self.more));",
+        tests: &[(
+            Command,
+            "supervisor::lease_end::tests::the_newest_end_is_read_however_many_came_before_and_an_earlier_one_changes_nothing",
+        )],
+    },
+    Bug {
         name: "a process that cannot be killed continues without the lock",
         file: "crates/cli/src/settings.rs",
         from: "        let max_hold = request.max_hold.take();",
