@@ -221,10 +221,11 @@ async fn mark(
                 "{keys}: done, but the lease was lost before that was recorded ({loss}), {again}: check what it did"
             ),
         )),
-        Err(MarkError::Unreachable(fault)) => Err(Failure::unserved(
-            format_args!("{keys}: done, but that could not be recorded ({fault}), {again}"),
-            Some(&fault),
-        )),
+        Err(MarkError::Unreachable(fault)) => {
+            let again = if fault.is_lasting() { again } else { "so it may be run again" };
+            let what = format_args!("{keys}: done, but that could not be recorded ({fault}), {again}");
+            Err(Failure::unserved(what, Some(&fault)))
+        }
         Err(error) => Err(Failure::refused(format_args!("{keys}: {error}"))),
     }
 }
