@@ -86,13 +86,13 @@ impl Command {
         rustix::io::ioctl_fionbio(&link, true).map_err(Failure::no_supervisor)?;
         let link = UnixStream::from_std(link.into()).map_err(Failure::no_supervisor)?;
         process.stdin(theirs);
+        let (more, theirs) = supervisor::counter().map_err(Failure::no_supervisor)?;
         let supervisor = process.spawn().map_err(|error| match error.kind() {
             // The supervisor gets the command's arguments and environment, so those are too long.
             ErrorKind::ArgumentListTooLong => not_started(settings, &error),
             _ => Failure::no_supervisor(error),
         })?;
         let supervisor_handle = supervisor::Handle::of(&supervisor);
-        let (more, theirs) = supervisor::counter().map_err(Failure::no_supervisor)?;
         let end = gone_by(supervisor::now(), held.remaining(), dying);
         // If it is already gone, the missing report says so.
         let lifeline = locks.lifeline();
