@@ -7,6 +7,7 @@ use rustix::process::{Resource, getrlimit};
 
 /// What was used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "elsewhere only the limit is known"))]
 pub(crate) enum Shortage {
     /// The limit of a file's size, in bytes, that this process has.
     FileSize(u64),
