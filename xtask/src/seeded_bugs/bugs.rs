@@ -984,4 +984,18 @@ pub(super) const BUGS: &[Bug] = &[
         to: "Some(tokio).filter(|tokio| tokio::time::Instant::now() != *tokio)",
         tests: &[(Programs, "runtimes::locks_in_memory_follow_a_clock_that_a_test_has_paused")],
     },
+    Bug {
+        name: "a sentinel that is listened to is believed without the server's own word",
+        file: "crates/redis/src/topology/sentinel.rs",
+        from: "return matches!(runtime.within(ANSWERS_WITHIN, connect(other)).await, Some(Ok(_)));",
+        to: "return runtime.within(ANSWERS_WITHIN, connect(other)).await.is_some();",
+        tests: &[(Store, "sentinel::a_master_is_kept_if_another_sentinel_names_a_replica")],
+    },
+    Bug {
+        name: "a sentinel that hangs is listened to for ever",
+        file: "crates/redis/src/topology/sentinel.rs",
+        from: "() = runtime.sleep_until(ask_at) => break,",
+        to: "() = runtime.sleep_until(ask_at), if false => break,",
+        tests: &[(Store, "sentinel::a_master_is_left_that_was_replaced_while_the_listened_to_sentinel_hung")],
+    },
 ];

@@ -150,13 +150,16 @@ impl Connector {
     }
 
     /// Resolves when the sentinels name another server than this one.
-    pub(crate) fn moved_from(&self, addr: &ServerAddr, runtime: &Arc<dyn Runtime>) -> Moved {
-        match &self.topology {
-            Topology::Single(_) => Box::pin(std::future::pending()),
-            Topology::Sentinel(sentinels) => {
-                Box::pin(Arc::clone(sentinels).moved_from(addr.clone(), Arc::clone(runtime)))
-            }
-        }
+    pub(crate) fn moved_from(self: Arc<Self>, addr: ServerAddr, runtime: Arc<dyn Runtime>) -> Moved {
+        Box::pin(async move {
+            let Topology::Sentinel(sentinels) = &self.topology else { return std::future::pending().await };
+            let tell: OnPush = Arc::new(|_, _, _| {});
+            let to = |addr: ServerAddr| -> BoxFuture<'_, _> {
+                let (me, runtime, tell) = (&self, &runtime, &tell);
+                Box::pin(async move { me.connect_to(&addr, runtime, tell).await })
+            };
+            sentinels.moved_from(&addr, &runtime, &to).await;
+        })
     }
 
     async fn speak(

@@ -308,7 +308,7 @@ impl Link {
             let made = connected.unwrap_or_else(silent).map(|connected| {
                 let Connected { addr, connection, driver, reading, answered, last_read, has_push } =
                     connected;
-                let moved = connector.moved_from(&addr, &runtime);
+                let moved = Arc::clone(&connector).moved_from(addr.clone(), Arc::clone(&runtime));
                 static MADE: AtomicU64 = AtomicU64::new(0);
                 let ended = Arc::new(watch::Sender::new(false));
                 let live = Live {

@@ -2,8 +2,8 @@
 //!
 //! A sentinel's answer alone is not enough: it may have missed a failover. The server that it names
 //! must say that it is a master, on the very connection that is then used. The answer does not
-//! count for ever either: the sentinels' messages are read as long as the connection lasts, and
-//! they are asked again while no connection can be made.
+//! count for ever either: as long as the connection lasts, a sentinel's messages are read, and it is
+//! asked again from time to time. The sentinels are also asked again while no connection can be made.
 
 mod asking;
 pub(crate) mod state;
@@ -26,6 +26,9 @@ const ASKED_FOR: Duration = Duration::from_millis(900);
 
 /// A named server that has not answered in this time is skipped; it may be the one that failed.
 pub(crate) const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
+
+/// The interval for asking the sentinel whose reports are read which server is the master.
+const ASKED_EVERY: Duration = Duration::from_secs(5);
 
 /// The interval for asking whether a master that does not answer is still the master.
 const DOUBT: Duration = Duration::from_millis(200);
@@ -152,12 +155,18 @@ impl Sentinels {
     }
 
     /// Resolves when a sentinel says that the master has moved from this address.
-    pub(crate) async fn moved_from(self: Arc<Self>, addr: ServerAddr, runtime: Arc<dyn Runtime>) {
+    pub(crate) async fn moved_from<'a, T>(
+        &self,
+        addr: &ServerAddr,
+        runtime: &Arc<dyn Runtime>,
+        connect: &Connect<'a, T>,
+    ) {
         let first = self.first.load(Ordering::Relaxed);
         let mut failures = 0;
         loop {
             let nth = (first + usize::try_from(failures).unwrap_or(0)) % self.addrs.len();
-            if self.hears_of_a_move(nth, &addr, failures == 0, &runtime).await {
+            if self.hears_of_a_move(nth, addr, runtime, connect).await {
+                self.first.store(nth, Ordering::Relaxed);
                 return;
             }
             let random = runtime.random_bits();
@@ -166,30 +175,43 @@ impl Sentinels {
         }
     }
 
-    /// Listens to one sentinel until it reports a move, which is then confirmed, or ends.
-    async fn hears_of_a_move(
+    /// Listens to one sentinel until the master has moved, or the sentinel is of no use.
+    async fn hears_of_a_move<'a, T>(
         &self,
         nth: usize,
         from: &ServerAddr,
-        it_named_that: bool,
         runtime: &Arc<dyn Runtime>,
+        connect: &Connect<'a, T>,
     ) -> bool {
         let listening = runtime.within(ANSWERS_WITHIN, self.listen(nth, runtime)).await;
         let Some(Ok(connection)) = listening else { return false };
         let (_sink, mut stream) = connection.split();
-        // A report between naming the master and listening was missed. Another sentinel may have
-        // missed a failover that this one knows of, so the other's earlier answer does not count.
-        if it_named_that
-            && matches!(self.reply_of(nth, runtime).await, Ok(SentinelReply::Master(now)) if now != *from)
-        {
-            return true;
-        }
-        while let Some(message) = stream.next().await {
-            if switched_to(message.get_payload_bytes(), &self.master).is_some_and(|to| to != *from) {
-                return true;
+        loop {
+            // A report from before it was listened to is missed, and a sentinel that hangs reports
+            // nothing.
+            match self.reply_of(nth, runtime).await {
+                Ok(SentinelReply::Master(now)) if now == *from => {}
+                // It may have missed a failover itself.
+                Ok(SentinelReply::Master(other)) => {
+                    return matches!(runtime.within(ANSWERS_WITHIN, connect(other)).await, Some(Ok(_)));
+                }
+                _ => return false,
+            }
+            let ask_at = runtime.now() + ASKED_EVERY;
+            loop {
+                tokio::select! {
+                    biased;
+                    message = stream.next() => {
+                        let Some(message) = message else { return false };
+                        let to = switched_to(message.get_payload_bytes(), &self.master);
+                        if to.is_some_and(|to| to != *from) {
+                            return true;
+                        }
+                    }
+                    () = runtime.sleep_until(ask_at) => break,
+                }
             }
         }
-        false
     }
 
     fn unknown(&self, names: &[String]) -> String {

@@ -55,6 +55,18 @@ fn is_replica(server: &Server) -> bool {
     info.is_ok_and(|info| info.as_text().is_some_and(|info| info.contains("role:slave")))
 }
 
+/// Returns true if somebody receives this sentinel's reports.
+fn is_listened_to(sentinel: &Server) -> bool {
+    sentinel.text(&["CLIENT", "LIST"]).as_text().is_some_and(|list| list.contains(" sub=1 "))
+}
+
+/// Makes a sentinel name another server. It reports no failover.
+fn make_name(sentinel: &Server, server: &Server) {
+    sentinel.text(&["SENTINEL", "REMOVE", "locks"]);
+    let monitored = ["SENTINEL", "MONITOR", "locks", "127.0.0.1", &server.port().to_string(), "9"];
+    assert_eq!(sentinel.text(&monitored).as_text(), Some("OK"));
+}
+
 async fn is_found_and_followed(flavor: Flavor) {
     let watched = Arc::new(Watched::start(flavor));
     for query in ["?protocol=resp2", ""] {
@@ -309,9 +321,7 @@ async fn a_replica_is_not_taken_for_a_master_even_if_a_sentinel_says_so() {
 async fn a_sentinel_that_names_a_server_of_others_is_passed_over() {
     let watched = Watched::start(Flavor::Valkey91);
     let theirs = Server::setup(Flavor::Valkey91).password("theirs").start();
-    let wrong = &watched.sentinels[0];
-    wrong.text(&["SENTINEL", "REMOVE", "locks"]);
-    wrong.text(&["SENTINEL", "MONITOR", "locks", "127.0.0.1", &theirs.port().to_string(), "1"]);
+    make_name(&watched.sentinels[0], &theirs);
     let ours = attempt(&["k"]);
     granted(grant(&store(&watched.url()), &ours).await);
     assert!(value(&watched.servers[0], "k").is_some());
@@ -326,11 +336,7 @@ async fn a_subscriber_of_the_sentinels_leaves_a_hung_master_before_it_asks_there
     let watched = Watched::start(Flavor::Redis82);
     let store = store(&watched.url());
     store.open().await.unwrap();
-    let listens = |sentinel: &Server| {
-        let clients = sentinel.text(&["CLIENT", "LIST"]);
-        clients.as_text().is_some_and(|list| list.contains(" sub=1 "))
-    };
-    until("it listens", Duration::from_secs(5), || watched.sentinels.iter().any(listens)).await;
+    until("it listens", Duration::from_secs(5), || watched.sentinels.iter().any(is_listened_to)).await;
     watched.servers[0].stop();
     let replaced = || (0..3).all(|sentinel| watched.master_by(sentinel) == 1);
     until("it is replaced", Duration::from_secs(20), replaced).await;
@@ -338,4 +344,60 @@ async fn a_subscriber_of_the_sentinels_leaves_a_hung_master_before_it_asks_there
     let began = Instant::now();
     granted(grant(&store, &attempt(&["k"])).await);
     assert!(began.elapsed() < Duration::from_millis(400), "{:?}", began.elapsed());
+}
+
+/// Regression: a report that came between two subscriptions was missed for ever, and a sentinel that
+/// hung was listened to for ever. So a lock was renewed at a server that was no master any more, while
+/// the new master granted it to others.
+async fn is_left_when_the_listened_to_sentinel_fails(fail: fn(&Server), within: Duration) {
+    let watched = Watched::start(Flavor::Valkey91);
+    let elsewhere = Server::start(Flavor::Valkey91);
+    let store = store(&watched.url());
+    let ours = attempt(&["k"]);
+    granted(grant(&store, &ours).await);
+    until("it listens", Duration::from_secs(5), || is_listened_to(&watched.sentinels[0])).await;
+    fail(&watched.sentinels[0]);
+    watched.sentinels[1..].iter().for_each(|sentinel| make_name(sentinel, &elsewhere));
+    let began = Instant::now();
+    while renewed(&store, &ours).await.0 == HoldAnswer::Done {
+        assert!(began.elapsed() < within, "still renewed at the old master");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    println!("left after {:?}", began.elapsed());
+    let next = attempt(&["k"]);
+    granted(grant(&store, &next).await);
+    assert!(value(&elsewhere, "k").is_some());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_is_left_that_was_replaced_when_the_listened_to_sentinel_died() {
+    is_left_when_the_listened_to_sentinel_fails(Server::kill_9, Duration::from_secs(3)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_is_left_that_was_replaced_while_the_listened_to_sentinel_hung() {
+    is_left_when_the_listened_to_sentinel_fails(Server::stop, Duration::from_secs(9)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_is_kept_if_another_sentinel_names_a_replica() {
+    let watched = Watched::start(Flavor::Valkey91);
+    let store = store(&watched.url());
+    store.open().await.unwrap();
+    until("it listens", Duration::from_secs(5), || is_listened_to(&watched.sentinels[0])).await;
+    // The sentinels' own connections use RESP2.
+    let ours = || match watched.servers[0].text(&["CLIENT", "LIST"]).as_text() {
+        Some(list) => {
+            let ours = list.lines().filter(|line| line.contains(" resp=3 "));
+            ours.filter_map(|line| line.split(' ').next().map(str::to_owned)).collect::<Vec<_>>()
+        }
+        None => panic!("no list of clients"),
+    };
+    watched.sentinels[1..].iter().for_each(|sentinel| make_name(sentinel, &watched.servers[1]));
+    let before = ours();
+    watched.sentinels[0].kill_9();
+    let is_asked = || watched.servers[1].calls("role") >= 2;
+    until("the replica is asked whether it is a master", Duration::from_secs(5), is_asked).await;
+    granted(grant(&store, &attempt(&["k"])).await);
+    assert_eq!(ours(), before);
 }
