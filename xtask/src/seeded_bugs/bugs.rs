@@ -202,8 +202,8 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "a batch without an answer counts as answered",
         file: "crates/redis/src/batch/send.rs",
-        from: "if let Err(fault) = client.sorted(self.live.as_ref(), sent, said, told) {",
-        to: "if let Err(fault) = client.sorted(self.live.as_ref(), sent, said, told) {\n            client.unsettled.answered(sendings);",
+        from: "if let Err(fault) = client.sorted(self.live.as_ref(), sent, said, limit) {",
+        to: "if let Err(fault) = client.sorted(self.live.as_ref(), sent, said, limit) {\n            client.unsettled.answered(sendings);",
         tests: &[(
             Store,
             "batches::a_batch_on_a_broken_connection_is_given_up_once_it_can_no_longer_be_served",

@@ -67,6 +67,7 @@ pub(crate) struct Request<To, A = Attempt> {
     /// In a cluster, the slot of the key.
     slot: u16,
     limit: Duration,
+    /// If it is not sent by then, it is not sent.
     until: Instant,
     to: To,
 }

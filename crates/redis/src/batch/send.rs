@@ -148,9 +148,8 @@ impl Sender {
             let fault = client.faults.timed_out(format_args!("no answer within {:?}", request.limit));
             tell(request.to, Err(fault));
         }
-        let Some(until) = batch.iter().map(|request| request.until).min() else { return };
-        // The first request has waited longest. Faults name the limit that all of them have.
-        let (limit, told) = (until.saturating_since(sent), batch[0].limit);
+        // All of them have the same limit, which counts from now, as that of a single grant does.
+        let Some(limit) = batch.first().map(|request| request.limit) else { return };
         let (mut ours, mut lent);
         let connection: &mut (dyn ConnectionLike + Send + Sync) = match (&client.source, &self.live) {
             (_, Some(live)) => {
@@ -191,9 +190,9 @@ impl Sender {
                 }
                 polled
             });
-            client.runtime.before(until, asking).await
+            client.runtime.before(sent + limit, asking).await
         };
-        if let Err(fault) = client.sorted(self.live.as_ref(), sent, said, told) {
+        if let Err(fault) = client.sorted(self.live.as_ref(), sent, said, limit) {
             return groups
                 .into_iter()
                 .for_each(|group| all_get(group.requests, &Err(fault.clone()), &mut tell));

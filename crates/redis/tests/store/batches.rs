@@ -2,7 +2,7 @@
 //! sent alone.
 
 use std::future::poll_fn;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use leasehold_core::{
 };
 use leasehold_redis::slot::{FenceKeys, slot_of};
 use leasehold_redis::{ClusterStore, RedisStore};
-use servers::{Cluster, Flavor, Reply, Server};
+use servers::{Cluster, Flavor, Proxy, Reply, Server};
 
 use crate::login::MINIMAL;
 use crate::queue::{WAIT, held_and_awaited, let_go, lock, scripts, subscribe, until, until_queued};
@@ -50,6 +50,16 @@ async fn grants(store: &RedisStore, attempts: &[Attempt]) -> Vec<Result<GrantAns
 
 async fn releases(store: &RedisStore, attempts: &[Attempt]) -> Vec<Result<HoldAnswer, Fault>> {
     together(store, attempts, |store, attempt| async move { store.release(&attempt).await }).await
+}
+
+/// Polls each request once: three are in flight then, and the others wait.
+async fn ask_in_turn<Asking: Future>(asking: &mut [Pin<Box<Asking>>]) {
+    for request in asking {
+        let polled = poll_fn(|context| Poll::Ready(request.as_mut().poll(context).is_pending())).await;
+        assert!(polled);
+        // Lets the sending task run.
+        tokio::task::yield_now().await;
+    }
 }
 
 #[tokio::test]
@@ -392,16 +402,10 @@ async fn a_request_that_is_dropped_while_it_waits_for_others_is_never_sent() {
     let (server, store) = started(Flavor::Valkey91);
     store.open().await.unwrap();
     server.stop();
-    // Three are in flight, and the others wait.
     let names = ["a:", "b:", "c:", "dropped:", "d:"];
     let attempts = names.map(|name| attempt(&[name]));
     let mut asking: Vec<_> = attempts.iter().map(|attempt| Box::pin(grant(&store, attempt))).collect();
-    for request in &mut asking {
-        let polled = poll_fn(|context| Poll::Ready(request.as_mut().poll(context).is_pending())).await;
-        assert!(polled);
-        // Lets the sending task run.
-        tokio::task::yield_now().await;
-    }
+    ask_in_turn(&mut asking).await;
     drop(asking.remove(3));
     server.cont();
     for request in asking {
@@ -409,6 +413,31 @@ async fn a_request_that_is_dropped_while_it_waits_for_others_is_never_sent() {
     }
     assert!(["a:", "b:", "c:", "d:"].iter().all(|name| last_fence(&server, name).is_some()));
     assert_eq!(last_fence(&server, "dropped:"), None);
+}
+
+/// Regression: it had only the rest of its limit, so it timed out on a slow network, and closed a
+/// connection that was in order.
+#[tokio::test]
+async fn a_request_that_waited_for_others_has_its_whole_limit_for_its_answer() {
+    let (_server, slow) = behind_a_proxy(Flavor::Valkey91);
+    let mute = Proxy::to_port(slow.port());
+    let store = store(&format!("{}?call-limit=1s", mute.url()));
+    granted(grant(&store, &attempt(&["before"])).await);
+    mute.mute();
+    let began = std::time::Instant::now();
+    let attempts = ["a", "b", "c", "d"].map(|name| attempt(&[name]));
+    let mut asking: Vec<_> = attempts.iter().map(|attempt| Box::pin(grant(&store, attempt))).collect();
+    ask_in_turn(&mut asking).await;
+    let stall = async {
+        tokio::time::sleep(Duration::from_millis(700)).await;
+        slow.slow_down(Duration::from_millis(250));
+        mute.heal();
+    };
+    let (answers, ()) = tokio::join!(join_all(asking), stall);
+    for answer in answers {
+        granted(answer);
+    }
+    assert!(began.elapsed() > Duration::from_secs(1), "nobody waited for long");
 }
 
 /// As in a `select!` whose other branch is busy.
