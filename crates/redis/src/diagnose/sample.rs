@@ -170,7 +170,7 @@ impl SideKey {
         let end = tagged.iter().position(|&byte| byte == b'}')?;
         // The fences of many keys have the beginning of their names.
         let key = if matches!(kind, b'c' | b'f') { None } else { Key::new(&tagged[end + 1..]).ok() };
-        b"cflwmhi".contains(kind).then_some(*kind).map(|kind| Self { name, kind, key })
+        b"bcfhilmw".contains(kind).then_some(*kind).map(|kind| Self { name, kind, key })
     }
 
     /// A command that shows whether it has the type that we use.
@@ -252,6 +252,7 @@ mod tests {
             |name: &str| SideKey::read(name.into()).map(|met| (met.kind, met.key.map(|key| key.to_string())));
         assert_eq!(read("leasehold:w{1ps}invoice:42"), Some((b'w', Some("invoice:42".into()))));
         assert_eq!(read("leasehold:l{2ml}{}"), Some((b'l', Some("{}".into()))));
+        assert_eq!(read("leasehold:b{1ps}invoice:42"), Some((b'b', Some("invoice:42".into()))));
         assert_eq!(read("leasehold:c{-}invoice:"), Some((b'c', None)));
         assert_eq!(read("leasehold:f{-}"), Some((b'f', None)));
         for name in ["leasehold:member", "leasehold:x{a}b", "leasehold:f{a", "leasehold:", "other"] {

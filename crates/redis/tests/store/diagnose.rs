@@ -216,6 +216,20 @@ async fn the_remedy_for_a_mark_without_expiry_keeps_it_for_ever() {
     assert!(pttl(&server, mark) > 50 * 365 * 86_400_000);
 }
 
+/// Regression: these records were left out of the sample.
+#[tokio::test]
+async fn a_break_record_without_expiry_and_other_data_in_its_place_are_found_and_fixed() {
+    let (server, store) = started(Flavor::Redis70);
+    let record = side_key(Side::Break, &key("k"));
+    let record = std::str::from_utf8(&record).unwrap();
+    server.text(&["SET", record, "1700000000000007 ada\nhangs"]);
+    mends(&server, &store, "leftovers", Severity::Warning, &[record, "no end"]).await;
+    server.text(&["DEL", record]);
+    server.text(&["RPUSH", record, "x"]);
+    server.text(&["PEXPIRE", record, "60000"]);
+    mends(&server, &store, "foreign", Severity::Unsafe, &[record, "not ours"]).await;
+}
+
 #[tokio::test]
 async fn a_fence_of_a_quorum_that_is_no_number_is_found_and_fixed() {
     for flavor in Flavor::ALL {
