@@ -21,8 +21,9 @@ use crate::store_location::StoreLocation;
 /// For a holder that hangs or cannot be reached. `leasehold show` prints the fence, which names one
 /// holding exactly: if the lock has changed hands since, nothing is broken. The next waiter has the
 /// lock immediately. The holder is notified at once if the store can do that, otherwise by its next
-/// renewal, and a `leasehold run` then ends its command. Until then it continues to work: data that
-/// the lock protects is safe only if it refuses smaller fences.
+/// renewal, and a `leasehold run` then ends its command. (With RESP2, as on Redis 5.0, it is
+/// notified at once only if its process also waits for a lock.) Until then it continues to work:
+/// data that the lock protects is safe only if it refuses smaller fences.
 #[derive(Args, Debug)]
 #[command(
     override_usage = "leasehold break [OPTIONS] KEY --fence N",
