@@ -55,8 +55,10 @@ fn is_mount_point(mounts: &[u8], path: &[u8]) -> bool {
 /// The name of the file system if it is to be refused. `fuse` returns the type of a FUSE file
 /// system.
 fn judge(kind: u32, fuse: impl FnOnce() -> Option<String>) -> Option<String> {
-    /// From `linux/magic.h`, and from the sources of file systems outside the kernel.
-    const SHARED: [(u32, &str); 19] = [
+    /// From `linux/magic.h`, from the sources of file systems outside the kernel, and from `stat.c` of
+    /// GNU coreutils, which calls these remote. Some of them can also serve one machine alone, but
+    /// their number does not say so.
+    const SHARED: [(u32, &str); 24] = [
         (0x6969, "NFS"),
         (0x517b, "SMB"),
         (0xff53_4d42, "CIFS"),
@@ -76,6 +78,11 @@ fn judge(kind: u32, fuse: impl FnOnce() -> Option<String>) -> Option<String> {
         (0x564c, "NCP"),
         (0xbacb_acbc, "VMware shared folders"),
         (0x786f_4256, "VirtualBox shared folders"),
+        (0x7c7c_6673, "Parallels shared folders"),
+        (0xbeef_dead, "StorNext"),
+        (0x6163_6673, "ACFS"),
+        (0xa501_fcf5, "VxFS"),
+        (0x0131_11a8, "IBRIX"),
     ];
     const FUSE: u32 = 0x6573_5546;
     if kind == FUSE {
@@ -134,9 +141,13 @@ mod tests {
 
     #[test]
     fn file_systems_of_several_machines_are_refused_by_name() {
-        for (kind, name) in
-            [(0x6969, "NFS"), (0xfe53_4d42, "SMB"), (0x0102_1997, "9P"), (0x00c3_6400, "Ceph")]
-        {
+        for (kind, name) in [
+            (0x6969, "NFS"),
+            (0xfe53_4d42, "SMB"),
+            (0x0102_1997, "9P"),
+            (0x00c3_6400, "Ceph"),
+            (0xbeef_dead, "StorNext"),
+        ] {
             assert_eq!(judge(kind, || unreachable!()).as_deref(), Some(name));
         }
     }
