@@ -20,7 +20,7 @@ pub(crate) struct Faults {
 }
 
 /// The commands that a user of the store needs. `docs/wire.md` has the complete line.
-pub(crate) const ALLOWED: &str = "+ping +eval +evalsha +get +set +del +exists +pexpire +pexpireat +pttl +time +zadd +zcard +zrange \
+pub(crate) const ALLOWED: &str = "+ping +eval +evalsha +get +getrange +set +del +exists +pexpire +pexpireat +pttl +time +zadd +zcard +zrange \
     +zrangebyscore +zrevrangebyscore +zrank +zrem +zscore +hdel +hget +hmget +hset +mget +pubsub +publish +subscribe +unsubscribe";
 
 /// Errors of servers that pass with time.
@@ -326,8 +326,8 @@ impl ServerMessage {
     fn remedy(&self, user: &str) -> String {
         let command = self.text.split_once("run the '").and_then(|(_, rest)| rest.split_once('\''));
         match command {
-            Some((command @ ("scan" | "getrange"), _)) => {
-                format!("{user} may not run {command}: allow it +scan +getrange, to list and watch locks")
+            Some(("scan", _)) => {
+                format!("{user} may not run scan: allow it +scan, to list and watch locks")
             }
             Some((command, _)) => {
                 format!("{user} may not run {command}: allow it +{command} (in all: {ALLOWED})")
@@ -343,7 +343,7 @@ impl ServerMessage {
                 )
             }
             None => format!(
-                "{user} may not run a command that a script uses: allow it {ALLOWED}; to list or watch locks, also +scan +getrange"
+                "{user} may not run a command that a script uses: allow it {ALLOWED}; to list or watch locks, also +scan"
             ),
         }
     }
@@ -415,7 +415,7 @@ mod tests {
         is(
             "NOPERM User app has no permissions to run the 'scan' command",
             Lasting,
-            &["user app", "+scan +getrange, to list and watch locks"],
+            &["user app", "+scan, to list and watch locks"],
         );
         is("NOPERM No permissions to access a key", Lasting, &["~leasehold:"]);
         is("NOPERM No permissions to access a channel", Lasting, &["&leasehold:*"]);

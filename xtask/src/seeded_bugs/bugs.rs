@@ -925,11 +925,11 @@ pub(super) const BUGS: &[Bug] = &[
         )],
     },
     Bug {
-        name: "an answer contains the whole value of another program",
+        name: "a script copies the whole value of another program",
         file: "crates/redis/src/scripts/read.lua",
-        from: "found and string.sub(found, 1, LONGEST)",
-        to: "found",
-        tests: &[(Store, "damaged::a_value_of_megabytes_is_another_programs_lock_and_is_not_sent_whole")],
+        from: "{ 'GETRANGE', key, 0, LONGEST }",
+        to: "{ 'GETRANGE', key, 0, -1 }",
+        tests: &[(Store, "damaged::a_huge_value_at_a_key_is_not_copied_by_the_server")],
     },
     Bug {
         name: "a request that is refused in the middle of a script leaves what was done before",

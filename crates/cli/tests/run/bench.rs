@@ -189,7 +189,7 @@ fn ctrl_c_ends_it_and_leaves_no_lock() {
 
 #[test]
 fn a_user_with_rights_on_few_keys_passes_their_prefix() {
-    let rules = "on >pw resetkeys ~app:* ~leasehold:*}app:* resetchannels &leasehold:* -@all +ping +eval +evalsha +get +set +del \
+    let rules = "on >pw resetkeys ~app:* ~leasehold:*}app:* resetchannels &leasehold:* -@all +ping +eval +evalsha +get +getrange +set +del \
                  +exists +pexpire +pexpireat +pttl +time +zadd +zcard +zrange +zrangebyscore +zrevrangebyscore +zrank +zrem +zscore +hdel +hget +hmget \
                  +hset +mget +pubsub +publish +subscribe +unsubscribe";
     // The server has a native compare-and-delete, which this user may not use.

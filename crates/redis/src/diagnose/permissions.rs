@@ -42,8 +42,8 @@ const TRIED: [&str; 25] = [
     "MGET leasehold:diagnose",
 ];
 
-/// Without these, locks cannot be listed or watched; everything else works.
-const TO_LIST: [&str; 2] = ["scan", "getrange"];
+/// Without this one, locks cannot be listed or watched; everything else works.
+const TO_LIST: &str = "scan";
 
 /// Without this one, requests are sent one by one and not in batches.
 const TO_BATCH: &str = "mget";
@@ -54,8 +54,8 @@ impl DiagnosisRun<'_> {
         let names: Vec<_> = commands.iter().map(rule).collect();
         let heard = self.ask(commands).await?;
         let user = self.setting.user.clone();
-        let (mut denied, mut unlisted, mut unknown) = (Vec::new(), Vec::new(), Vec::new());
-        let mut elsewhere = false;
+        let (mut denied, mut unknown) = (Vec::new(), Vec::new());
+        let (mut unlisted, mut elsewhere) = (false, false);
         for (name, heard) in names.into_iter().zip(heard) {
             let Err(error) = heard else { continue };
             if is_denied(&error) {
@@ -64,9 +64,10 @@ impl DiagnosisRun<'_> {
                         "user {user} may not run {name}: locks are requested one by one, which takes longer"
                     );
                     self.found(self.setting.note("batches", note));
+                } else if name == TO_LIST {
+                    unlisted = true;
                 } else {
-                    let to_list = TO_LIST.contains(&&*name);
-                    if to_list { &mut unlisted } else { &mut denied }.push(format!("+{name}"));
+                    denied.push(format!("+{name}"));
                 }
             } else if is_unknown(&error) {
                 unknown.push(name.to_ascii_uppercase());
@@ -82,13 +83,12 @@ impl DiagnosisRun<'_> {
             let mend = self.setting.allow(&rules);
             self.found(finding.at_server(mend));
         }
-        if !unlisted.is_empty() {
-            let rules = unlisted.join(" ");
+        if unlisted {
             let what = format!(
-                "user {user} may not list or watch locks, and leftovers were not checked: it lacks {rules}"
+                "user {user} may not list or watch locks, and leftovers were not checked: it lacks +{TO_LIST}"
             );
             let finding = self.setting.finding(Severity::Unknown, "listing", what, "locks work all the same");
-            let mend = self.setting.allow(&rules);
+            let mend = self.setting.allow(&format!("+{TO_LIST}"));
             self.found(finding.at_server(mend));
         }
         if elsewhere {

@@ -3,15 +3,20 @@
 -- KEYS  six for each key of the claim: the key, its fence key, its queue, its waiters, its holders, their shares. The fence key
 --       contains the last fence of many keys; at a member of a quorum, it has a field for each tag.
 
--- Longer than every value of ours. Of another program's value, answers contain so many bytes: the
--- answers to all requests of a process share a connection.
+-- Longer than every value of ours. Of another program's value, so many bytes are read and answered: a
+-- copy of a huge one would hold up the server, and the answers to all requests of a process share a
+-- connection.
 local LONGEST = 1024
 
 -- The string at a key or in a field of a hash, or false; and whether the key has something else.
 local function read(key, field)
-  local command = field and { 'HGET', key, field } or { 'GET', key }
+  local command = field and { 'HGET', key, field } or { 'GETRANGE', key, 0, LONGEST }
   local found = redis.pcall(unpack(command))
-  if type(found) ~= 'table' then return found and string.sub(found, 1, LONGEST), false end
+  if type(found) ~= 'table' then
+    -- No string and an empty one look alike.
+    if found == '' and redis.call('EXISTS', key) == 0 then return false, false end
+    return found and string.sub(found, 1, LONGEST), false
+  end
   if string.find(found.err, '^%-?WRONGTYPE') then return false, true end
   return redis.call(unpack(command)), false -- fails again, and so ends the script with that error
 end

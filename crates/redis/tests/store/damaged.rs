@@ -3,7 +3,8 @@
 
 use leasehold_core::{
     Acquire, AdminStore as _, Attempt, BreakNote, Claim, Drift, Fault, FaultCause, FaultKind, Fence,
-    InspectStore as _, KeyState, Mark, MarkStore as _, Outcome, Patience, Stamp, Step, Store, WaitMode,
+    GrantAnswer, InspectStore as _, KeyState, Mark, MarkStore as _, Outcome, Patience, Stamp, Step, Store,
+    WaitMode,
 };
 use leasehold_redis::RedisStore;
 use leasehold_redis::slot::{Side, side_key};
@@ -60,6 +61,25 @@ async fn a_value_of_megabytes_is_another_programs_lock_and_is_not_sent_whole() {
         let before = sent(&server);
         assert_eq!(faults(&store, &attempt(&["k"]), "k").await, [], "{flavor}");
         assert!(sent(&server) - before < 100_000, "{flavor}: {} bytes", sent(&server) - before);
+    }
+}
+
+/// Regression: a script copied the whole value before it cut it.
+#[tokio::test]
+async fn a_huge_value_at_a_key_is_not_copied_by_the_server() {
+    // The first version that notes the memory that each command needs at most.
+    for flavor in [Flavor::Redis62, Flavor::Redis82, Flavor::Valkey91] {
+        let (server, store) = started(flavor);
+        server.text(&["SETRANGE", "k", &(64 << 20).to_string(), "x"]);
+        let peak = || -> usize {
+            let memory = server.text(&["INFO", "memory"]);
+            let mut lines = memory.as_text().unwrap().lines();
+            lines.find_map(|line| line.strip_prefix("used_memory_peak:")?.parse().ok()).unwrap()
+        };
+        let before = peak();
+        assert!(matches!(grant(&store, &attempt(&["k"])).await, Ok(GrantAnswer::Busy { .. })), "{flavor}");
+        store.inspect(&key("k")).await.unwrap();
+        assert!(peak() - before < 32 << 20, "{flavor}: {} bytes", peak() - before);
     }
 }
 

@@ -18,7 +18,7 @@ use crate::world::{
 
 /// The line of `docs/wire.md`; a test checks that the page has it.
 pub(crate) const MINIMAL: &str = "on >secret resetkeys ~app:* ~leasehold:*}app:* resetchannels &leasehold:* -@all +ping +eval +evalsha \
-    +get +set +del +exists +pexpire +pexpireat +pttl +time +zadd +zcard +zrange +zrangebyscore +zrevrangebyscore +zrank +zrem +zscore +hdel \
+    +get +getrange +set +del +exists +pexpire +pexpireat +pttl +time +zadd +zcard +zrange +zrangebyscore +zrevrangebyscore +zrank +zrem +zscore +hdel \
     +hget +hmget +hset +mget +pubsub +publish +subscribe +unsubscribe";
 
 const OF_A_MEMBER: &str = "~leasehold:member +info";
@@ -117,7 +117,7 @@ async fn the_documented_permissions_are_enough_for_a_queue() {
 async fn each_missing_permission_is_named_at_once() {
     for flavor in Flavor::ALL {
         let mut setup = Server::setup(flavor);
-        let missing = ["eval", "evalsha", "time", "get", "set", "pttl"];
+        let missing = ["eval", "evalsha", "time", "getrange", "set", "pttl"];
         for command in missing {
             setup = setup.acl_user(&format!("no-{command}"), &without(command));
         }
@@ -132,7 +132,7 @@ async fn each_missing_permission_is_named_at_once() {
             } else {
                 store.open().await.unwrap();
                 server.text(&["SET", "app:taken", "theirs"]);
-                let name = if ["get", "pttl"].contains(&command) { "app:taken" } else { "app:k" };
+                let name = if ["getrange", "pttl"].contains(&command) { "app:taken" } else { "app:k" };
                 lasting(grant(&store, &attempt(&[name])).await, &[&user, &named]);
                 assert_eq!(value(&server, "app:k"), None);
             }

@@ -1056,7 +1056,7 @@ fn only_a_value_that_is_a_lease_can_be_marked(subject: &mut Subject) {
 
 /// What cannot be read is not free.
 fn a_server_that_does_not_let_a_script_read_grants_nothing(subject: &mut Subject) {
-    let said = without(subject, "get", |subject| subject.say(&single(&grant(&by(1, "k")))));
+    let said = without(subject, "getrange", |subject| subject.say(&single(&grant(&by(1, "k")))));
     ensure!(said.is_err(), said);
     ensure!(!exists(subject, "k"));
 }
