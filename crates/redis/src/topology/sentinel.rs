@@ -20,8 +20,8 @@ use crate::address::access::Access;
 use crate::address::server::{PORT as SERVER_PORT, SENTINEL_PORT as PORT, ServerAddr};
 use crate::fault::Faults;
 
-/// All sentinels together have this long to name a master, which leaves as much time again to
-/// connect to it.
+/// Half of the sentinels, rounded up, have this long to name a master, which leaves as much time again
+/// to connect to it. If more of them are silent, they cannot replace a master either.
 const ASKED_FOR: Duration = Duration::from_millis(900);
 
 /// A named server that has not answered in this time is skipped; it may be the one that failed.

@@ -29,7 +29,8 @@ impl Sentinels {
         nth: usize,
         runtime: &Arc<dyn Runtime>,
     ) -> Result<SentinelReply, Fault> {
-        let share = ASKED_FOR / u32::try_from(self.addrs.len()).unwrap_or(u32::MAX);
+        let asked = self.addrs.len().div_ceil(2);
+        let share = ASKED_FOR / u32::try_from(asked).unwrap_or(u32::MAX);
         self.speak(&self.addrs[nth], share, runtime, |connection| self.converse(connection)).await
     }
 
