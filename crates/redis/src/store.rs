@@ -34,8 +34,9 @@ use crate::topology::{Sentinels, Topology};
 /// Leases on one Redis, Valkey or KeyDB server, or on the master that sentinels report.
 ///
 /// All calls share one connection, which is opened when it is first needed and opened again after a
-/// failure. Each call is tried once and has a time limit: half a second, or a quarter of the TTL if
-/// that is shorter.
+/// failure. Each call is tried once and has a time limit, which counts from when it is sent: half a
+/// second, or a quarter of the TTL if that is shorter. A grant or a release that has waited for so
+/// long behind others is not sent.
 ///
 /// Waiters are in a queue on the server, and are notified over that connection when their turn has
 /// come; in RESP2 over a second one, which is opened when somebody first waits. If the server
