@@ -998,4 +998,42 @@ pub(super) const BUGS: &[Bug] = &[
         to: "() = runtime.sleep_until(ask_at), if false => break,",
         tests: &[(Store, "sentinel::a_master_is_left_that_was_replaced_while_the_listened_to_sentinel_hung")],
     },
+    Bug {
+        name: "an adopted lock belongs to no process until a third of its TTL is over",
+        file: "crates/leasehold/src/transferring/pending.rs",
+        from: "keep.handle_adopted(now);",
+        to: "let _ = &mut keep;",
+        tests: &[(Programs, "adopter::the_lock_of_an_adopter_that_is_killed_is_free_at_once_in_a_file")],
+    },
+    Bug {
+        name: "a writer that became a reader is transferred as a writer",
+        file: "crates/leasehold/src/transferring.rs",
+        from: "if holding.is_downgraded() {",
+        to: "if false {",
+        tests: &[(InMemory, "transferring::a_writer_that_became_a_reader_goes_over_as_a_reader")],
+    },
+    Bug {
+        name: "locks are closed while a program waits for its release",
+        file: "crates/leasehold/src/lock/guard.rs",
+        from: "let _under_way = self.handle.leaves(&self.held.0, self.number, now);\n        // Dropped",
+        to: "drop(self.handle.leaves(&self.held.0, self.number, now));\n        // Dropped",
+        tests: &[(InMemory, "guards_in_virtual_time::closing_waits_for_releases_that_the_program_waits_for")],
+    },
+    Bug {
+        name: "the first waiter of a quorum believes in a lease that a majority has released",
+        file: "crates/core/src/quorum/request.rs",
+        from: "|| self.may_be_left(&answer);",
+        to: "|| self.may_be_left(&answer) && false;",
+        tests: &[(
+            Quorum,
+            "odd_members::obstacles::a_release_that_misses_the_first_member_does_not_keep_its_waiter_for_the_lease",
+        )],
+    },
+    Bug {
+        name: "a member of a quorum works on the thread of the program",
+        file: "crates/file/src/store.rs",
+        from: "if is_member { None } else {",
+        to: "if is_member && false { None } else {",
+        tests: &[(FileProcesses, "queue::a_member_of_a_quorum_never_works_on_the_thread_of_the_program")],
+    },
 ];
