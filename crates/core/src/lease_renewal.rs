@@ -288,9 +288,10 @@ impl LeaseRenewal {
         self.worth_renewing(now).or_else(|| {
             let doubt = self.doubt.as_ref()?;
             // The shortest TTL extends no lease, but its answer says whether there is one.
-            let as_long = doubt.broken.map(drop).or(self.unclaimed.map(drop)).map(|()| Duration::ZERO);
-            let as_long = as_long.or(doubt.downgrade.map(|_| self.lease.end().saturating_since(now)));
-            Some(self.ttl.up_to(as_long?))
+            if doubt.broken.is_some() || self.unclaimed.is_some() {
+                return Some(self.ttl.up_to(Duration::ZERO));
+            }
+            doubt.downgrade.map(|_| self.ttl.up_to(self.lease.end().saturating_since(now)))
         })
     }
 

@@ -234,8 +234,7 @@ impl GrantRequest {
     /// the queue member: what a majority has released may still be held there.
     fn may_be_left(&self, answer: &GrantAnswer) -> bool {
         let GrantAnswer::Busy { held_by, place: Some(place) } = answer else { return false };
-        let renewed_until = self.attempt.ttl.duration() / 2;
-        place.before == 0 && held_by.remaining.is_some_and(|left| left < renewed_until)
+        place.before == 0 && held_by.remaining.is_some_and(|left| left < self.attempt.ttl.duration() / 2)
     }
 
     /// Waits for the queue member although the others have decided; `None` to stop waiting.

@@ -677,6 +677,20 @@ async fn a_mark_that_cannot_be_written_within_the_lease_is_an_error() {
     }
 }
 
+/// A caller that undid the work then would lose it: nobody does a marked job again.
+#[tokio::test(start_paused = true)]
+async fn an_error_about_a_mark_says_whether_the_job_may_be_marked() {
+    for (fate, may_be) in [(CallFate::AnswerLost, true), (CallFate::Refused, false)] {
+        let world = World::begin(TTL);
+        let doing = world.locks.once("job").begin().await.unwrap().unwrap();
+        world.store.set(fate.clone());
+        let error = doing.mark().await.unwrap_err().to_string();
+        assert_eq!(error.starts_with("perhaps not marked"), may_be, "{error}");
+        world.store.set(CallFate::Fair);
+        assert_eq!(world.others().once("job").mark().await.unwrap().is_some(), may_be, "{fate:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn whether_something_was_done_is_asked_again_of_a_silent_store() {
     let world = World::begin(TTL);
