@@ -68,6 +68,18 @@ impl PushMonitor {
         })
     }
 
+    /// The channel, as soon as it is known whether there is one.
+    pub(crate) async fn settled(&self) -> Option<Channel> {
+        let mut state = self.state.subscribe();
+        let settled = state
+            .wait_for(|state| matches!(state, PushState::Listening(_) | PushState::Unavailable(_)))
+            .await;
+        match settled.as_deref() {
+            Ok(PushState::Listening(channel)) => Some(channel.clone()),
+            _ => None,
+        }
+    }
+
     /// The reason why nobody can be notified, if so.
     pub(crate) fn push_unavailable(&self) -> Option<Fault> {
         match &*self.state.borrow() {

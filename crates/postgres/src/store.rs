@@ -249,9 +249,9 @@ impl PostgresStore {
 
     /// Asks, and makes sure that an attempt that then waits can be notified.
     ///
-    /// The first attempt that must wait asks without a channel: without waiters nobody listens. As
-    /// long as it is not known whether this process can be notified, attempts poll; once it listens,
-    /// [`listener::run`] makes them ask again, with the channel.
+    /// The first attempt that must wait asks without a channel: without waiters nobody listens. If it
+    /// takes long to find out whether this process can be notified, attempts poll meanwhile; once it
+    /// listens, [`listener::run`] makes them ask again, with the channel.
     async fn ask_to_wait(&self, attempt: &Attempt, queue_limit: Option<u64>) -> Result<GrantAnswer, Fault> {
         let (inner, limit) = (&self.inner, self.limit(attempt.ttl));
         let mut channel = self.push_monitor.channel();
@@ -275,15 +275,15 @@ impl PostgresStore {
             if hears {
                 return answer;
             }
-            channel = self.listen();
+            channel = self.listen(limit / 4).await;
             if channel.is_none() {
                 return answer;
             }
         }
     }
 
-    /// The channel of this process, if it listens already; starts to listen if necessary.
-    fn listen(&self) -> Option<Channel> {
+    /// The channel of this process, if it listens within this time; starts to listen if necessary.
+    async fn listen(&self, within: Duration) -> Option<Channel> {
         if self.push_monitor.is_first() {
             let queue = self.send(Job::Notify { said: Vec::new(), sent: None });
             let (inner, push_monitor) = (Arc::clone(&self.inner), Arc::clone(&self.push_monitor));
@@ -294,7 +294,7 @@ impl PostgresStore {
                 self.alive.subscribe(),
             )));
         }
-        self.push_monitor.channel()
+        self.inner.runtime.within(within, self.push_monitor.settled()).await.flatten()
     }
 
     fn leave(&self, attempt: &Attempt) -> bool {
