@@ -127,6 +127,22 @@ impl StoreHandle {
         answer
     }
 
+    /// Asks the store until it answers: again after each passing fault, as long as it is not `until`.
+    /// `ask` is told whether an earlier request may have been served although its answer was lost.
+    pub(crate) async fn ask_until<T, Asking: Future<Output = Result<T, Fault>>>(
+        &self,
+        until: Instant,
+        ask: impl Fn(bool) -> Asking,
+    ) -> Result<T, Fault> {
+        let mut retries = Retries::new(&*self.runtime);
+        loop {
+            match self.reported(ask(retries.tries > 0)).await {
+                Err(fault) if retries.again(&fault, until).await => {}
+                answer => return answer,
+            }
+        }
+    }
+
     /// The loss that the store reports for this attempt.
     pub(crate) fn loss(&self, attempt: &Attempt, key: Key, held_by: Option<HolderInfo>) -> Loss {
         let mut loss = Loss::not_held(key, held_by);
@@ -263,23 +279,18 @@ pub(crate) fn rest(tries: u32, runtime: &dyn Runtime) -> Duration {
 }
 
 /// Repeats a request to a store that does not answer.
-pub(crate) struct Retries<'a> {
+struct Retries<'a> {
     runtime: &'a dyn Runtime,
     tries: u32,
 }
 
 impl<'a> Retries<'a> {
-    pub(crate) const fn new(runtime: &'a dyn Runtime) -> Self {
+    const fn new(runtime: &'a dyn Runtime) -> Self {
         Self { runtime, tries: 0 }
     }
 
-    /// Returns true if an earlier request may have been served although its answer was lost.
-    pub(crate) const fn in_doubt(&self) -> bool {
-        self.tries > 0
-    }
-
     /// Rests after this fault and returns true; `false` if it is lasting or it is `until` by then.
-    pub(crate) async fn again(&mut self, fault: &Fault, until: Instant) -> bool {
+    async fn again(&mut self, fault: &Fault, until: Instant) -> bool {
         if fault.is_lasting() {
             return false;
         }

@@ -11,7 +11,7 @@ use leasehold_core::{Attempt, Fault, HoldAnswer, Holder, Instant, Loss, Misuse, 
 use self::pending::{PendingAdoption, PendingTransfer};
 use crate::lock::Guard;
 use crate::locks::Locks;
-use crate::store_handle::{Retries, StoreHandle, check_ttl};
+use crate::store_handle::{StoreHandle, check_ttl};
 
 impl Guard {
     /// Transfers the lock: the store keeps it for `within`, and until then another process can
@@ -72,18 +72,12 @@ impl Guard {
         };
         if holding.is_downgraded() {
             // A transfer keeps the mode that the store knows, and only a renewal changes it.
-            let mut retries = Retries::new(&*handle.runtime);
-            loop {
-                let renewed = handle.store.renew(std::slice::from_ref(&attempt)).await.pop();
-                renewed.iter().for_each(|answer| handle.report.answered(answer));
-                match renewed {
-                    Some(Ok(HoldAnswer::NotHeld { key, held_by })) => {
-                        return Err(pending.lost(handle.loss(&attempt, key, held_by)));
-                    }
-                    Some(Err(fault)) if !retries.again(&fault, until).await => return Err(fault.into()),
-                    Some(Err(_)) => {}
-                    Some(Ok(_)) | None => break,
-                }
+            let renew = |_| async {
+                let answers = handle.store.renew(std::slice::from_ref(&attempt)).await;
+                answers.into_iter().next().unwrap_or(Ok(HoldAnswer::Done))
+            };
+            if let HoldAnswer::NotHeld { key, held_by } = handle.ask_until(until, renew).await? {
+                return Err(pending.lost(handle.loss(&attempt, key, held_by)));
             }
         }
         match succeed(&handle, &attempt, &successor, until).await? {
@@ -172,18 +166,15 @@ impl Locks {
         let _under_way = handle.registry.begin_release();
         let attempt = attempt_of(token, Ttl::DEFAULT).with_signal(self.defaults().signal);
         let until = handle.runtime.now() + self.defaults().outage_limit;
-        let mut retries = Retries::new(&*handle.runtime);
-        loop {
-            match handle.reported(handle.store.release(&attempt)).await {
-                Ok(HoldAnswer::NotHeld { key, held_by }) if !retries.in_doubt() => {
-                    return Err(TransferError::Lost(handle.loss(&attempt, key, held_by)));
-                }
-                Ok(_) => return Ok(()),
-                Err(fault) => {
-                    if !retries.again(&fault, until).await {
-                        return Err(fault.into());
-                    }
-                }
+        let attempt = &attempt;
+        let release = |in_doubt| async move {
+            let answer = handle.store.release(attempt).await?;
+            Ok(if in_doubt { HoldAnswer::Done } else { answer })
+        };
+        match handle.ask_until(until, release).await? {
+            HoldAnswer::Done => Ok(()),
+            HoldAnswer::NotHeld { key, held_by } => {
+                Err(TransferError::Lost(handle.loss(attempt, key, held_by)))
             }
         }
     }
@@ -206,28 +197,19 @@ async fn succeed(
     until: Instant,
 ) -> Result<Succeeded, TransferError> {
     let there = handle.store.transfers()?;
-    let as_successor = attempt.by(successor.holder);
-    let mut retries = Retries::new(&*handle.runtime);
-    loop {
-        let mut sent = handle.runtime.now();
-        let mut answer = there.transfer(attempt, successor).await;
-        if retries.in_doubt() && matches!(answer, Ok(HoldAnswer::NotHeld { .. })) {
-            sent = handle.runtime.now();
-            answer = there.transfer(&as_successor, successor).await;
+    let as_successor = &attempt.by(successor.holder);
+    let transfer = |by| async move { (handle.runtime.now(), there.transfer(by, successor).await) };
+    let ask = |in_doubt| async move {
+        let (mut sent, mut answer) = transfer(attempt).await;
+        if in_doubt && matches!(answer, Ok(HoldAnswer::NotHeld { .. })) {
+            (sent, answer) = transfer(as_successor).await;
         }
-        handle.report.answered(&answer);
-        match answer {
-            Ok(HoldAnswer::Done) => return Ok(Succeeded::At(sent)),
-            Ok(HoldAnswer::NotHeld { key, held_by }) => {
-                return Ok(Succeeded::NotHeld(handle.loss(attempt, key, held_by)));
-            }
-            Err(fault) => {
-                if !retries.again(&fault, until).await {
-                    return Err(fault.into());
-                }
-            }
-        }
-    }
+        answer.map(|answer| (sent, answer))
+    };
+    Ok(match handle.ask_until(until, ask).await? {
+        (sent, HoldAnswer::Done) => Succeeded::At(sent),
+        (_, HoldAnswer::NotHeld { key, held_by }) => Succeeded::NotHeld(handle.loss(attempt, key, held_by)),
+    })
 }
 
 /// The holder that the store has until somebody adopts the lock.

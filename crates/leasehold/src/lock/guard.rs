@@ -10,7 +10,7 @@ use super::holding::{Held, Holding, facts_of_holding};
 use super::registry::PendingRelease;
 use crate::error::{ReleaseError, RenewError};
 use crate::recipe::MarkError;
-use crate::store_handle::{Retries, StoreHandle, check_ttl};
+use crate::store_handle::{StoreHandle, check_ttl};
 
 /// A lock that is held.
 ///
@@ -216,30 +216,26 @@ impl Guard {
             return Err(ReleaseError::after(guard.loss(), holding.attempt.claim.first_key()));
         }
         guard.stage = Stage::GivenBack(held_for);
-        let handle = guard.handle.clone();
-        let mut retries = Retries::new(&*handle.runtime);
-        loop {
-            let answer = handle.store.release(&holding.attempt).await;
-            handle.report.answered(&answer);
-            match answer {
-                Ok(HoldAnswer::Done) => return guard.released(held_for),
+        let (handle, of) = (guard.handle.clone(), &holding);
+        let release = |in_doubt| {
+            let handle = &handle;
+            async move {
+                let answer = handle.store.release(&of.attempt).await?;
                 // If the answer to an earlier release was lost, that release may have succeeded.
                 // While the lease was valid, nobody else held the key in between.
-                Ok(_) if retries.in_doubt() && holding.is_valid_at(handle.runtime.now()) => {
-                    return guard.released(held_for);
-                }
-                Ok(HoldAnswer::NotHeld { key, held_by }) => {
-                    guard.stage = Stage::Over;
-                    let loss = handle.loss(&holding.attempt, key, held_by);
-                    guard.lose(loss.clone());
-                    return Err(ReleaseError::after(loss, holding.attempt.claim.first_key()));
-                }
-                Err(fault) => {
-                    if !retries.again(&fault, holding.end()).await {
-                        return Err(ReleaseError::Unreachable(fault));
-                    }
-                }
+                let is_released = in_doubt && of.is_valid_at(handle.runtime.now());
+                Ok(if is_released { HoldAnswer::Done } else { answer })
             }
+        };
+        match handle.ask_until(holding.end(), release).await {
+            Ok(HoldAnswer::Done) => guard.released(held_for),
+            Ok(HoldAnswer::NotHeld { key, held_by }) => {
+                guard.stage = Stage::Over;
+                let loss = handle.loss(&holding.attempt, key, held_by);
+                guard.lose(loss.clone());
+                Err(ReleaseError::after(loss, holding.attempt.claim.first_key()))
+            }
+            Err(fault) => Err(ReleaseError::Unreachable(fault)),
         }
     }
 
@@ -247,22 +243,16 @@ impl Guard {
     /// the mark is retried until the lease ends.
     pub(crate) async fn mark(&self, mark: &Mark, keep: Duration) -> Result<(), MarkError> {
         let (store, holding) = (&self.handle.store, self.holding());
-        let mut retries = Retries::new(&*self.handle.runtime);
-        while self.is_held() {
-            let asking = async { store.marks()?.mark(&holding.attempt, mark, keep).await };
-            match self.handle.reported(asking).await {
-                Ok(HoldAnswer::Done) => return Ok(()),
-                Ok(HoldAnswer::NotHeld { key, held_by }) => {
-                    return Err(MarkError::Lost(self.handle.loss(&holding.attempt, key, held_by)));
-                }
-                Err(fault) => {
-                    if !retries.again(&fault, holding.end()).await {
-                        return Err(MarkError::Unreachable(fault));
-                    }
-                }
+        if !self.is_held() {
+            return Err(MarkError::Lost(self.loss()));
+        }
+        let ask = |_| async { store.marks()?.mark(&holding.attempt, mark, keep).await };
+        match self.handle.ask_until(holding.end(), ask).await.map_err(MarkError::Unreachable)? {
+            HoldAnswer::Done => Ok(()),
+            HoldAnswer::NotHeld { key, held_by } => {
+                Err(MarkError::Lost(self.handle.loss(&holding.attempt, key, held_by)))
             }
         }
-        Err(MarkError::Lost(self.loss()))
     }
 
     fn released(&mut self, held_for: Duration) -> Result<Released, ReleaseError> {

@@ -11,7 +11,6 @@ use leasehold_core::{BoxFuture, HolderInfo, KeyState, Owner, Renewal, Waiter};
 use crate::error::{HoldError, InspectError};
 use crate::lock::{Acquire, Held};
 use crate::mutex::Mutex;
-use crate::store_handle::Retries;
 
 /// A leadership that one of several candidates has at a time. Making and cloning it does no I/O.
 ///
@@ -94,28 +93,18 @@ impl Election {
 
     /// The leader, once it differs from the one that was returned last.
     async fn leader_after(&self, told: &mut Told) -> Next {
-        let runtime = &*self.lock.askers.handle.runtime;
-        let (mut silent_since, mut retries) = (None, Retries::new(runtime));
+        let (claim, handle) = (self.lock.claim.clone()?, &self.lock.askers.handle);
         loop {
-            let now = runtime.now();
-            match self.leader().await {
-                Ok(leader) => {
-                    let owner = leader.as_ref().map(|leader| leader.owner.clone());
-                    if told.as_ref() != Some(&owner) {
-                        *told = Some(owner);
-                        return Ok(leader);
-                    }
-                    (silent_since, retries) = (None, Retries::new(runtime));
-                    runtime.sleep_until(now + Leaders::LOOK).await;
-                }
-                Err(InspectError::Store(fault)) => {
-                    let since = *silent_since.get_or_insert(now);
-                    if !retries.again(&fault, since + self.lock.defaults.outage_limit).await {
-                        return Err(InspectError::Store(fault));
-                    }
-                }
-                Err(error) => return Err(error),
+            let now = handle.runtime.now();
+            let look = |_| async { handle.store.inspector()?.inspect(claim.first_key()).await };
+            let state = handle.ask_until(now + self.lock.defaults.outage_limit, look).await;
+            let leader = state.map_err(InspectError::Store)?.holders.into_iter().next();
+            let owner = leader.as_ref().map(|leader| leader.owner.clone());
+            if told.as_ref() != Some(&owner) {
+                *told = Some(owner);
+                return Ok(leader);
             }
+            handle.runtime.sleep_until(now + Leaders::LOOK).await;
         }
     }
 

@@ -8,7 +8,6 @@ use super::error::{BeginError, JobError, MarkError};
 use crate::error::InspectError;
 use crate::lock::{Acquire, Guard, Held};
 use crate::mutex::Mutex;
-use crate::store_handle::Retries;
 
 /// The mark of the job under this lock, and the store's current time. Waits for a silent store for
 /// as long as a request would. A job that could not be begun is refused, whether or not it is due.
@@ -16,18 +15,8 @@ pub(super) async fn marked(lock: &Mutex) -> Result<Marked, InspectError> {
     lock.defaults.checked()?;
     let (claim, handle) = (lock.claim.clone()?, &lock.askers.handle);
     let end = handle.runtime.now() + lock.defaults.outage_limit;
-    let mut retries = Retries::new(&*handle.runtime);
-    loop {
-        let asking = async { handle.store.marks()?.marked(claim.first_key()).await };
-        match handle.reported(asking).await {
-            Ok(marked) => return Ok(marked),
-            Err(fault) => {
-                if !retries.again(&fault, end).await {
-                    return Err(InspectError::Store(fault));
-                }
-            }
-        }
-    }
+    let ask = |_| async { handle.store.marks()?.marked(claim.first_key()).await };
+    handle.ask_until(end, ask).await.map_err(InspectError::Store)
 }
 
 /// Starts the job under this lock, if it still has to be done.
