@@ -39,6 +39,7 @@ mod quorum_report;
 mod records;
 mod request;
 mod round;
+mod round_trips;
 mod runtime;
 mod scan;
 mod server_clock;
@@ -93,6 +94,7 @@ pub use request::{
     Served, Wait,
 };
 pub use round::{Ballot, Round, RoundAction, Vote, majority_of};
+pub use round_trips::{RoundTrips, TripStart};
 pub use runtime::{BeginCleanup, BoxFuture, Instant, Runtime, Stamp};
 pub use scan::{ScanPage, ScanPosition};
 pub use server_clock::{Reading, ServerClock};

@@ -10,7 +10,7 @@ mod tables;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{ClockSeen, Diagnosis, Fault, Finding, Severity, StoreRole};
+use leasehold_core::{Diagnosis, Fault, Finding, RoundTrips, Severity, StoreRole};
 use tokio::sync::Notify;
 use tokio_postgres::Client;
 use tokio_postgres::types::Type;
@@ -21,15 +21,6 @@ use crate::connect::{OnNotification, connect};
 use crate::sql::CLOCK;
 use crate::table::row::Columns;
 use crate::worker::Inner;
-
-/// The median of this many round trips counts.
-const TRIPS: usize = 5;
-
-/// Clocks that are disciplined by NTP differ by less than this.
-const APART: Duration = Duration::from_secs(1);
-
-/// The call limit should allow for four round trips, so that a slow moment does not cause a fault.
-const SHARE: u32 = 4;
 
 impl Inner {
     pub(crate) async fn diagnose(&self, role: StoreRole) -> Diagnosis {
@@ -64,42 +55,16 @@ impl Inner {
     }
 
     async fn times(&self, client: &Client, brought: &mut Diagnosis) -> Result<(), Fault> {
-        let (runtime, at) = (&*self.runtime, &self.faults.store);
-        let mut trips = Vec::new();
-        let mut sharpest: Option<ClockSeen> = None;
-        for _ in 0..TRIPS {
-            let (sent, before) = (runtime.now(), runtime.since_epoch());
+        let mut trips = RoundTrips::to(&self.faults.store, &*self.runtime);
+        for _ in 0..RoundTrips::COUNT {
+            let sent = trips.asks();
             let row = self.asked(self.patience(), client.query_typed_one(CLOCK, &[])).await?;
-            let (heard, after) = (runtime.now(), runtime.since_epoch());
-            trips.push(heard.saturating_since(sent));
             let server = Columns(&row).stamp(0).map_err(|error| self.faults.of(&error))?;
-            let doubt = after.saturating_sub(before) / 2;
-            let ours = i64::try_from((before + doubt).as_micros()).unwrap_or(i64::MAX);
-            let ahead = i64::try_from(server.as_micros()).unwrap_or(i64::MAX).saturating_sub(ours);
-            if sharpest.as_ref().is_none_or(|sharpest| doubt < sharpest.doubt) {
-                sharpest = Some(ClockSeen { at: Arc::clone(at), ahead, doubt });
-            }
+            trips.hears(sent, Some(server));
         }
-        trips.sort_unstable();
-        brought.findings.push(self.judge_trip(trips[TRIPS / 2]));
-        if let Some(clock) = sharpest {
-            brought.findings.push(judge_clock(&clock));
-            brought.clocks.push(clock);
-        }
+        let why = "leases and fences are counted on the server's clock: setting it right later may end leases early or late";
+        trips.tell(self.address.call_limit, why, brought);
         Ok(())
-    }
-
-    fn judge_trip(&self, trip: Duration) -> Finding {
-        let (at, limit) = (&self.faults.store, self.address.call_limit);
-        if trip <= limit / SHARE {
-            return Finding::note("round-trip", at, format_args!("{trip:.2?} (the middle one of {TRIPS})"));
-        }
-        let what = format!("a round trip takes {trip:.2?}, and a call may take {limit:?}");
-        let why = "a slow moment is a fault, after which renewals are tried again and locks may be lost";
-        Finding::new(Severity::Warning, "round-trip", at, what, why).advice(format_args!(
-            "lock nearer to the server, or allow more in the URL: ?call-limit={:?}",
-            limit * 4
-        ))
     }
 
     /// Checks that a notification on one connection arrives on another.
@@ -131,33 +96,5 @@ impl Inner {
             Err(fault) => Finding::new(Severity::Warning, "push", at, &fault.reason, why)
                 .advice("allow each process two connections to the server"),
         }
-    }
-}
-
-fn judge_clock(clock: &ClockSeen) -> Finding {
-    let apart = Duration::from_micros(clock.ahead.unsigned_abs());
-    let which = if clock.ahead < 0 { "behind" } else { "ahead of" };
-    let what =
-        format!("the server's clock is {apart:.2?} {which} this machine's, give or take {:.2?}", clock.doubt);
-    if apart.saturating_sub(clock.doubt) < APART {
-        return Finding::note("clock", &clock.at, what);
-    }
-    let why = "leases and fences are counted on the server's clock: setting it right later may end leases early or late";
-    Finding::new(Severity::Warning, "clock", &clock.at, what, why)
-        .advice("find out which of the two is wrong, and have it kept there: timedatectl set-ntp true")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_clock_is_wrong_only_beyond_the_uncertainty_of_the_measurement() {
-        let judged = |ahead, doubt| {
-            judge_clock(&ClockSeen { at: "h".into(), ahead, doubt: Duration::from_millis(doubt) })
-        };
-        assert_eq!(judged(-1_500_000, 0).severity, Severity::Warning);
-        assert!(judged(-1_500_000, 0).what.contains("1.50s behind"));
-        assert_eq!(judged(1_500_000, 600).severity, Severity::Note);
     }
 }
