@@ -10,8 +10,9 @@ use crate::{
 };
 
 /// The published crates, in the order in which they can be published.
-pub(crate) const CRATES: [&str; 6] = [
+pub(crate) const CRATES: [&str; 7] = [
     "leasehold-core",
+    "leasehold-credentials",
     "leasehold-file",
     "leasehold-postgres",
     "leasehold-redis",

@@ -2,11 +2,11 @@
 
 mod parameters;
 
-use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use leasehold_core::Misuse;
+use leasehold_credentials::{Password, Secret, Tls};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 use self::parameters::Given;
@@ -40,33 +40,6 @@ pub(crate) enum ServerAddr {
         directory: PathBuf,
         port: u16,
     },
-}
-
-/// The trusted authorities, and the client certificate.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tls {
-    /// The PEM file of the trusted authorities; `None` for those of the system.
-    pub(crate) authority: Option<PathBuf>,
-    /// The PEM files of a client certificate and of its private key.
-    pub(crate) identity: Option<(PathBuf, PathBuf)>,
-}
-
-/// A password, or the file that contains it.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) enum Secret {
-    Text(String),
-    /// Read for each connection, so that it can be changed while the program runs.
-    File(PathBuf),
-}
-
-/// Never shows a password.
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Text(_) => f.write_str("…"),
-            Self::File(file) => f.debug_tuple("File").field(file).finish(),
-        }
-    }
 }
 
 /// As for the other servers: a stall that occurs in practice, and still small compared with the
@@ -112,7 +85,7 @@ impl Address {
             (Some(_), Some(_)) => {
                 return refuse("the store URL has a password and a password-file: leave one out");
             }
-            (Some(password), None) => Some(Secret::Text(password)),
+            (Some(password), None) => Some(Secret::Text(Password(password))),
             (None, file) => file.map(Secret::File),
         };
         let server_addrs = server_addrs(hosts, given.host.take(), given.port)?;
@@ -273,7 +246,7 @@ mod tests {
             "postgresql://web:s%2F%40c%20ret@a:7000,[::1]/app?schema=locks_2&sslmode=verify-full&sslrootcert=/ca&call-limit=2s",
         );
         assert_eq!(address.server_addrs, [tcp("a", 7000), tcp("::1", 5432)]);
-        assert_eq!(address.password, Some(Secret::Text("s/@c ret".into())));
+        assert_eq!(address.password, Some(Secret::Text(Password("s/@c ret".into()))));
         assert_eq!(address.tls, Some(Tls { authority: Some("/ca".into()), identity: None }));
         assert_eq!(address.call_limit, Duration::from_secs(2));
         assert!(address.read_write, "of several, the one that takes writes");

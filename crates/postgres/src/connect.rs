@@ -12,9 +12,8 @@ use tokio::sync::oneshot;
 use tokio_postgres::config::{SslMode, TargetSessionAttrs};
 use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls};
 
-use crate::address::{Address, Secret, ServerAddr};
+use crate::address::{Address, ServerAddr};
 use crate::fault::Faults;
-use crate::secret::password_in;
 use crate::tls::Rustls;
 
 /// Longer than a few round trips and one resend of the first packet, which the kernel does after
@@ -127,12 +126,8 @@ fn config(address: &Address, server_addr: &ServerAddr, faults: &Faults) -> Resul
     if let Some(database) = &address.database {
         config.dbname(database);
     }
-    match &address.password {
-        Some(Secret::Text(password)) => _ = config.password(password),
-        Some(Secret::File(file)) => {
-            _ = config.password(password_in(file).map_err(|reason| faults.lasting(reason))?);
-        }
-        None => {}
+    if let Some(secret) = &address.password {
+        config.password(secret.password().map_err(|reason| faults.lasting(reason))?.0);
     }
     Ok(config)
 }

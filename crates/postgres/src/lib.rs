@@ -18,7 +18,6 @@ mod listener;
 mod push;
 mod quick;
 mod readings;
-mod secret;
 mod serving;
 mod sql;
 mod store;

@@ -10,9 +10,10 @@ pub(crate) mod text;
 use std::time::Duration;
 
 use leasehold_core::Misuse;
+use leasehold_credentials::{Secret, Tls};
 use url::Url;
 
-use self::access::{Access, Protocol, Secret, Tls};
+use self::access::{Access, Protocol};
 use self::parameters::{Confirmation, Parameters};
 use self::server::{PORT, SENTINEL_PORT, ServerAddr};
 use self::text::{ENCODE, db_number, decode, refuse};
@@ -224,10 +225,11 @@ fn db_in_path(path: &str) -> Result<Option<u32>, Misuse> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     #[cfg(feature = "tls")]
-    use crate::address::access::Identity;
-    use crate::address::access::Password;
+    use leasehold_credentials::Identity;
+    use leasehold_credentials::Password;
+
+    use super::*;
 
     #[cfg(not(feature = "tls"))]
     #[test]

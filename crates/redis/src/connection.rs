@@ -24,5 +24,3 @@ pub(crate) mod route;
 pub(crate) mod send;
 pub(crate) mod signs_of_life;
 pub(crate) mod subscription;
-#[cfg(feature = "tls")]
-pub(crate) mod tls;

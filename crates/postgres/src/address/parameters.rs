@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use leasehold_core::{Misuse, url_duration};
+use leasehold_credentials::{Identity, Tls};
 
-use super::{ENCODE, Tls, decode, port, refuse};
+use super::{ENCODE, decode, port, refuse};
 
 const KNOWN: &str = "sslmode, sslrootcert, sslcert, sslkey, schema, password-file, call-limit, target_session_attrs, \
     host, port, user and password are known";
@@ -68,7 +69,7 @@ impl Given {
 
     pub(super) fn tls(&mut self) -> Result<Option<Tls>, Misuse> {
         let identity = match (self.certificate.take(), self.key.take()) {
-            (Some(certificate), Some(key)) => Some((certificate, key)),
+            (Some(certificate), Some(key)) => Some(Identity { certificate, key }),
             (None, None) => None,
             _ => {
                 return refuse("the store URL has one of sslcert and sslkey: add the other, or leave it out");

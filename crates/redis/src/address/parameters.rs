@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use leasehold_core::{Misuse, url_duration};
+use leasehold_credentials::{Identity, Password, Secret};
 
-use super::access::{Identity, Password, Protocol, Secret};
+use super::access::Protocol;
 use super::channels::Channels;
 use super::text::{ENCODE, db_number, decode, refuse};
 

@@ -7,13 +7,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use leasehold_core::{BoxFuture, Channel, Fault, Reading, Runtime};
+use leasehold_credentials::Password;
 use redis::aio::{ConnectionLike, MultiplexedConnection, PubSub};
 use redis::{
     AsyncConnectionConfig, Cmd, Pipeline, ProtocolVersion, RedisConnectionInfo, RedisError, ServerError,
     Value, cmd,
 };
 
-use crate::address::access::{Access, Password, Protocol};
+use crate::address::access::{Access, Protocol};
 use crate::address::channels::Channels;
 use crate::address::server::ServerAddr;
 use crate::connection::dial::{BoxStream, CONNECT_LIMIT, complaint, dial};

@@ -6,11 +6,13 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use leasehold_core::{Fault, FaultCause, Runtime};
+use leasehold_credentials::Tls;
+#[cfg(feature = "tls")]
+use leasehold_credentials::tls::{Parameters, server_name};
 use redis::io::tcp::socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-use crate::address::access::Tls;
 use crate::address::server::ServerAddr;
 use crate::fault::Faults;
 
@@ -24,6 +26,9 @@ const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 #[cfg(target_os = "linux")]
 const UNACKNOWLEDGED: Duration = Duration::from_secs(10);
+
+#[cfg(feature = "tls")]
+const IN_THE_URL: Parameters = Parameters { authority: "ca", certificate: "cert", key: "key" };
 
 /// A server that accepts us sends nothing.
 const COMPLAINS_WITHIN: Duration = Duration::from_millis(250);
@@ -47,12 +52,12 @@ pub(crate) async fn dial(
         #[cfg(feature = "tls")]
         (ServerAddr::Tcp { host, port }, Some(tls)) => {
             let lasting = |reason| faults.lasting(reason).caused_by(FaultCause::Tls);
-            let connector = crate::connection::tls::connector(tls).map_err(lasting)?;
-            let name = crate::connection::tls::server_name(host).map_err(lasting)?;
+            let connector = IN_THE_URL.connector(tls, &[]).map_err(lasting)?;
+            let name = server_name(host).map_err(lasting)?;
             let stream = tcp(host, *port, faults, runtime, limit).await?;
             match connector.connect(name, stream).await {
                 Ok(stream) => Ok(Box::pin(stream)),
-                Err(error) => Err(match crate::connection::tls::cause(&error) {
+                Err(error) => Err(match IN_THE_URL.cause(&error) {
                     Some(cause) => faults.lasting(cause).caused_by(FaultCause::Tls),
                     None => faults.of_socket(&error),
                 }),
@@ -99,8 +104,7 @@ pub(crate) async fn complaint(
     match runtime.within(COMPLAINS_WITHIN, heard).await? {
         Ok(()) => None,
         #[cfg(feature = "tls")]
-        Err(error) => crate::connection::tls::cause(&error)
-            .map(|cause| faults.lasting(cause).caused_by(FaultCause::Tls)),
+        Err(error) => IN_THE_URL.cause(&error).map(|cause| faults.lasting(cause).caused_by(FaultCause::Tls)),
         #[cfg(not(feature = "tls"))]
         Err(_) => None,
     }

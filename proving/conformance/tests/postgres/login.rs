@@ -197,5 +197,6 @@ async fn a_server_that_demands_a_certificate_is_shown_one() {
     works(&shows(&right, "web")).await;
     is_refused(&plain, &["certificate"]).await;
     is_refused(&shows(&right, "somebody"), &["certificate authentication failed"]).await;
-    is_refused(&shows(&other, "web"), &["client certificate"]).await;
+    is_refused(&shows(&other, "web"), &["does not trust the authority of our client certificate (sslcert)"])
+        .await;
 }

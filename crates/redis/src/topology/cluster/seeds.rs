@@ -45,7 +45,7 @@ impl Seeds {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::address::access::Secret;
+    use leasehold_credentials::Secret;
 
     fn seeds(url: &str) -> Result<Seeds, Misuse> {
         Seeds::of(Address::parse(url)?)
