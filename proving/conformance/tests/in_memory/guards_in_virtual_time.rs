@@ -174,6 +174,16 @@ async fn a_release_gives_up_when_the_lease_has_ended_by_itself() {
     assert!(world.time.passed() - begun <= TTL);
 }
 
+/// Somebody else may have held the lock between the end of the lease and the release.
+#[tokio::test(start_paused = true)]
+async fn a_release_that_is_answered_after_the_end_of_its_lease_does_not_say_that_the_lock_was_held() {
+    let (world, guard) = holding().await;
+    world.store.once("release", CallFate::AnswerLost);
+    world.store.once("release", CallFate::Slow(TTL));
+    let released = guard.release().await;
+    assert!(matches!(released, Err(ReleaseError::Expired { .. })), "{released:?}");
+}
+
 /// redis-dlm: `extend` refuses to exceed the maxHoldTime.
 #[tokio::test(start_paused = true)]
 async fn a_longest_hold_ends_however_long_the_guard_lives() {
@@ -207,6 +217,14 @@ async fn a_renewal_of_ones_own_lengthens_the_lease() {
     assert!(matches!(guard.renew(TTL).await, Err(RenewError::Unreachable(_) | RenewError::Lost(_))));
     sleep(SECOND).await;
     assert!(matches!(guard.renew(TTL).await, Err(RenewError::Lost(Loss::Expired { .. }))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_of_ones_own_counts_from_before_its_request_was_sent() {
+    let (world, guard) = holding().await;
+    world.store.once("renew", CallFate::Slow(2 * SECOND));
+    let left = guard.renew(3 * TTL).await.unwrap();
+    assert!(left > 3 * TTL - 3 * SECOND && left <= 3 * TTL - 2 * SECOND, "{left:?}");
 }
 
 /// redislock: `acquire(key)` with `retries`. redisLocker: `waitLock` exceeded its time. node-redlock:

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use conformance::faulty::{self, CallFate};
 use leasehold::testing::{Outage, World};
 use leasehold::{Event, HolderInfo, Loss, Misuse, Renewal, TransferError};
 
@@ -78,6 +79,34 @@ async fn an_adopter_relies_on_its_lease_from_before_its_last_request() {
     let left = holders(&world).await[0].remaining.unwrap();
     assert!(guard.remaining() <= left, "{:?} of {left:?}", guard.remaining());
     assert!(guard.remaining() > 25 * SECOND, "{:?}", guard.remaining());
+}
+
+/// The store counts from when it served the request, and may have ended the lease since.
+#[tokio::test(start_paused = true)]
+async fn an_adopted_lease_counts_from_before_its_request_and_is_given_up_if_it_has_ended() {
+    let world = faulty::World::begin(TTL);
+    let token = world.others().mutex("k").lock().await.unwrap().transfer(6 * TTL).await.unwrap();
+    world.store.once("transfer", CallFate::Slow(2 * SECOND));
+    let guard = world.locks.adopt(&token).await.unwrap();
+    let left = guard.remaining();
+    assert!(left > TTL - 3 * SECOND && left <= TTL - 2 * SECOND, "{left:?}");
+    guard.release().await.unwrap();
+
+    let token = world.others().mutex("k").lock().await.unwrap().transfer(6 * TTL).await.unwrap();
+    world.store.once("transfer", CallFate::Slow(TTL));
+    let error = world.locks.adopt(&token).await.unwrap_err();
+    assert!(matches!(error, TransferError::Lost(Loss::Expired { .. })), "{error:?}");
+    tokio::time::sleep(SECOND).await;
+    assert!(world.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_of_a_transferred_lock_counts_although_its_answer_was_lost() {
+    let world = faulty::World::begin(TTL);
+    let token = world.locks.mutex("k").lock().await.unwrap().transfer(TTL).await.unwrap();
+    world.store.once("release", CallFate::AnswerLost);
+    world.locks.release_transfer(&token).await.unwrap();
+    assert!(world.is_empty());
 }
 
 /// Also if the store had made the next holder: it must not keep the lock for an adopter that never
