@@ -123,6 +123,17 @@ mod tests {
     }
 
     #[test]
+    fn a_waiter_that_another_task_polls_is_called_there() {
+        let (closing, counted) = (Closing::default(), Arc::new(Counted::default()));
+        let mut closed = closing.closed();
+        assert_eq!(Pin::new(&mut closed).poll(&mut Context::from_waker(Waker::noop())), Poll::Pending);
+        let waker = Waker::from(counted.clone());
+        assert_eq!(Pin::new(&mut closed).poll(&mut Context::from_waker(&waker)), Poll::Pending);
+        closing.close("the day is over");
+        assert_eq!(counted.0.load(Ordering::SeqCst), 1);
+    }
+
+    #[test]
     fn the_slot_of_a_waiter_that_left_is_used_by_the_next() {
         let closing = Closing::default();
         let mut context = Context::from_waker(Waker::noop());

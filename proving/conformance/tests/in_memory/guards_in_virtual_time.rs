@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use conformance::faulty::{CallFate, World};
 use leasehold::{
-    Guard, HoldError, InspectError, LockError, Locks, Loss, MarkError, Misuse, ReleaseError, RenewError,
-    Renewal,
+    Backoff, Guard, HoldError, InspectError, LockError, Locks, Loss, MarkError, Misuse, ReleaseError,
+    RenewError, Renewal,
 };
 use leasehold_core::Runtime as _;
 use tokio::task::yield_now;
@@ -523,15 +523,31 @@ async fn closing_waits_for_the_releases_of_requests_that_were_under_way() {
     sleep(SECOND).await;
     world.store.set(CallFate::Slow(SECOND / 2));
     let asking = tokio::spawn(world.locks.mutex("free").lock().into_future());
+    let trying = tokio::spawn(world.locks.mutex("tried").lock().within(Duration::ZERO).into_future());
     sleep(SECOND / 4).await;
     world.locks.close(5 * SECOND).await.unwrap();
     assert_eq!(world.memory.waiting(), 0);
     assert!(others.inspect("held").await.unwrap().waiters.is_empty());
-    assert!(others.mutex("free").try_lock().await.unwrap().is_some());
+    for free in ["free", "tried"] {
+        assert!(others.mutex(free).try_lock().await.unwrap().is_some(), "{free}");
+    }
     assert_eq!(world.time.passed(), 2 * SECOND);
-    for request in [waiting, asking] {
+    for request in [waiting, asking, trying] {
         assert!(matches!(request.await.unwrap(), Err(LockError::Closed { .. })));
     }
+}
+
+/// It may be about to look again only much later.
+#[tokio::test(start_paused = true)]
+async fn a_wait_for_a_free_lock_ends_as_soon_as_its_locks_are_closed() {
+    let world = World::begin(TTL);
+    let _held = world.others().mutex("k").lock().await.unwrap();
+    let rests = Backoff::new(TTL, TTL).unwrap();
+    let waiting = tokio::spawn(world.locks.mutex("k").unlocked().backoff(rests).into_future());
+    sleep(SECOND).await;
+    world.locks.close(Duration::ZERO).await.unwrap();
+    assert!(matches!(waiting.await.unwrap(), Err(LockError::Closed { .. })));
+    assert_eq!(world.time.passed(), SECOND);
 }
 
 #[tokio::test(start_paused = true)]
