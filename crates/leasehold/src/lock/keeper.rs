@@ -147,3 +147,25 @@ impl Drop for End {
         self.registry.abandon(self.runtime.now());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use leasehold_core::{Attempt, Claim, Holder, Key, Ttl};
+
+    use super::*;
+
+    /// The store would have to answer about all of them as soon as about the shortest.
+    #[test]
+    fn leases_of_similar_ttls_are_renewed_together_and_long_ones_apart_from_short_ones() {
+        let due = |(number, millis): (u64, u64)| {
+            let key = Key::new(number.to_string()).unwrap();
+            let ttl = Ttl::new(Duration::from_millis(millis)).unwrap();
+            let attempt = Attempt::new(Claim::exclusive(key), Holder::from_bits(number.into()), None, ttl);
+            Due { number, attempt }
+        };
+        let due = [(1, 60_000), (2, 300), (3, 50_000), (4, 500), (5, 60_000)].map(due);
+        let numbers = |batch: Vec<Due>| batch.iter().map(|due| due.number).collect::<Vec<_>>();
+        let batches: Vec<_> = batches(due.into()).into_iter().map(numbers).collect();
+        assert_eq!(batches, [vec![2, 4], vec![1, 3, 5]]);
+    }
+}

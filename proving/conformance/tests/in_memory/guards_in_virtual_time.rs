@@ -609,6 +609,28 @@ async fn however_many_leases_are_due_a_store_has_few_requests_at_once_and_a_sile
     }
 }
 
+/// The store would keep other readers out until the next renewal.
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_waits_for_its_turn_says_that_its_writer_became_a_reader_meanwhile() {
+    const MS: Duration = Duration::from_millis(1);
+    let world = World::begin(TTL);
+    let mut guards = Vec::new();
+    for n in 0..800 {
+        guards.push(world.locks.mutex(format!("k{n}")).lock().await.unwrap());
+    }
+    let writing = world.locks.rw_lock("doc").write().await.unwrap();
+    world.store.on("renew", CallFate::Hung);
+    while world.store.count("renew") < 4 {
+        sleep(MS).await;
+    }
+    world.store.on("renew", CallFate::Fair);
+    let reading = writing.downgrade();
+    sleep(200 * MS).await;
+    assert_eq!(world.store.count("renew"), 5);
+    assert!(reading.is_held());
+    assert!(world.others().rw_lock("doc").try_read().await.unwrap().is_some());
+}
+
 /// exclusive-lock: it checks its input.
 #[tokio::test(start_paused = true)]
 async fn invalid_requests_are_refused_before_anything_is_sent() {
