@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use conformance::faulty::{CallFate, World};
 use leasehold::{
-    Backoff, Guard, HoldError, InspectError, LockError, Locks, Loss, MarkError, Misuse, ReleaseError,
-    RenewError, Renewal,
+    Backoff, Guard, HoldError, InspectError, JobError, LockError, Locks, Loss, MarkError, Misuse, NotDue,
+    ReleaseError, RenewError, Renewal,
 };
 use leasehold_core::Runtime as _;
 use tokio::task::yield_now;
@@ -698,6 +698,41 @@ async fn a_run_that_waits_names_the_holder_and_one_that_does_not_wait_prints_not
     let is_holder = |held_by: &leasehold::HolderInfo| held_by.to_string().starts_with("the holder (");
     assert!(heard.iter().all(is_holder), "{heard:?}");
     guard.release().await.unwrap();
+}
+
+/// A program that learns that its job failed, or was done before, often ends at once, and its
+/// background tasks with it.
+#[tokio::test(start_paused = true)]
+async fn the_lock_of_a_job_is_free_when_its_caller_learns_that_it_failed_or_was_done_before() {
+    let world = World::begin(TTL);
+    for call in ["release", "give_up"] {
+        world.store.on(call, CallFate::Late(SECOND));
+    }
+    let failed = world.locks.once("job").run(async |_| Err::<(), _>("no room")).await;
+    assert!(matches!(failed, Err(JobError::Failed("no room"))), "{failed:?}");
+    assert!(world.is_empty());
+    let doing = world.others().once("job").begin().await.unwrap().unwrap();
+    let once = world.locks.once("job");
+    let waiting = tokio::spawn(async move { once.begin().await });
+    sleep(SECOND).await;
+    doing.done().await.unwrap();
+    assert!(waiting.await.unwrap().unwrap().is_err(), "it is done");
+    assert!(world.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mark_names_its_period_and_is_kept_for_two_of_them_and_a_day_at_least() {
+    const HOUR: Duration = Duration::from_secs(3600);
+    for (period, longer) in [(HOUR, 23 * HOUR), (100 * HOUR, 190 * HOUR)] {
+        let world = World::begin(TTL);
+        world.locks.every(period, "job").begin().await.unwrap().unwrap().done().await.unwrap();
+        let mark = world.others().every(period, "job").mark().await.unwrap().unwrap();
+        assert_eq!(mark.period, Some(period));
+        sleep(longer - HOUR).await;
+        let begun = world.others().every(longer, "job").begin().await.unwrap();
+        assert!(matches!(begun, Err(NotDue::Until { .. })), "{begun:?}");
+        assert!(world.others().every(period, "job").begin().await.unwrap().is_ok());
+    }
 }
 
 /// A mark is requested again for as long as the lease lasts, and no longer; and not if repeating is
