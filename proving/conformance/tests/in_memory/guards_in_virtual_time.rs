@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use conformance::faulty::{CallFate, World};
+use conformance::faulty::{CallFate, World, passing};
 use leasehold::{
     Backoff, Guard, HoldError, InspectError, JobError, LockError, Locks, Loss, MarkError, Misuse, NotDue,
     ReleaseError, RenewError, Renewal,
@@ -264,6 +264,26 @@ async fn a_place_in_the_queue_is_given_up_even_after_the_store_was_silent_beyond
     sleep(3 * SECOND).await;
     assert!(world.memory.dump().queues.values().all(leasehold_core::WaitQueue::is_empty));
     drop(guard);
+}
+
+/// Its tries are up to a second apart, and the store may be back for less.
+#[tokio::test(start_paused = true)]
+async fn a_place_in_the_queue_is_given_up_once_more_when_the_queue_would_have_ended() {
+    let world = World::begin(SECOND);
+    let others = world.others();
+    let _guard = others.mutex("k").lock().await.unwrap();
+    let waits = tokio::spawn(world.locks.mutex("k").lock().into_future());
+    sleep(SECOND).await;
+    world.store.set(passing("busy"));
+    waits.abort();
+    sleep(SECOND).await;
+    // Keeps the queue for longer.
+    let _behind = tokio::spawn(others.mutex("k").lock().into_future());
+    sleep(leasehold_core::WaitQueue::KEPT_FOR - SECOND - Duration::from_millis(1)).await;
+    world.store.set(CallFate::Fair);
+    assert_eq!(others.inspect("k").await.unwrap().waiters.len(), 2);
+    sleep(SECOND).await;
+    assert_eq!(others.inspect("k").await.unwrap().waiters.len(), 1);
 }
 
 /// redislock: `acquire(key)` without `retries`. redlock 4 takes `retryCount: 0` for "not set".
