@@ -26,6 +26,7 @@ async fn permits_that_nobody_holds_are_available() {
     let two = gpus.acquire_many(2).await.unwrap();
     assert_eq!(gpus.available().await, Ok(1));
     assert_eq!(locks.semaphore_all(["cpus", "gpus"], 4).available().await, Ok(1));
+    assert_eq!(locks.semaphore_all(["gpus", "tpus"], 4).available().await, Ok(1));
     // Users of another number keep each other out.
     assert_eq!(locks.semaphore("gpus", 8).available().await, Ok(0));
     one.release().await.unwrap();

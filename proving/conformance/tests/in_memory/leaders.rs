@@ -2,7 +2,9 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::time::Duration;
 
+use conformance::faulty::{CallFate, World};
 use futures_core::Stream as _;
 use leasehold::Locks;
 use tokio::sync::mpsc::unbounded_channel;
@@ -33,11 +35,29 @@ async fn a_stream_of_leaders_and_its_next_tell_each_change_once() {
     let mut leaders = election.leaders();
     assert!(leaders.next().await.unwrap().is_none());
     // Asks through the stream, and leaves before it is answered.
-    let second = std::time::Duration::from_secs(1);
+    let second = Duration::from_secs(1);
     let streamed = poll_fn(|context| Pin::new(&mut leaders).poll_next(context));
     assert!(tokio::time::timeout(second / 2, streamed).await.is_err());
     let _leading = election.candidate("node-3").stand().await.unwrap();
     assert!(leaders.next().await.unwrap().is_some());
     let streamed = poll_fn(|context| Pin::new(&mut leaders).poll_next(context));
     assert!(tokio::time::timeout(5 * second, streamed).await.is_err());
+}
+
+/// Each is shorter than the outage limit, and both together are longer.
+#[tokio::test(start_paused = true)]
+async fn two_outages_of_an_observed_election_are_not_one() {
+    const SECOND: Duration = Duration::from_secs(1);
+    let world = World::begin(10 * SECOND);
+    let mut leaders = world.locks.election("scheduler").leaders();
+    assert!(leaders.next().await.unwrap().is_none());
+    let next = tokio::spawn(async move { leaders.next().await });
+    for _ in 0..2 {
+        world.store.set(CallFate::Lost);
+        tokio::time::sleep(7 * SECOND).await;
+        world.store.set(CallFate::Fair);
+        tokio::time::sleep(3 * SECOND).await;
+    }
+    let _leading = world.others().election("scheduler").candidate("node-3").stand().await.unwrap();
+    assert!(next.await.unwrap().unwrap().is_some());
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use conformance::faulty::CallFate;
+use conformance::faulty::{CallFate, passing};
 use conformance::target::Target;
 use leasehold::{InspectError, LockError, Locks, Misuse, Owner};
 use servers::{Flavor, Server};
@@ -130,4 +130,28 @@ async fn a_wait_for_a_free_lock_ends_when_the_locks_are_closed_and_refuses_an_in
     assert!(matches!(waiting.await.unwrap(), Err(LockError::Closed { .. })));
     assert_eq!(world.locks.mutex("").unlocked().await, Err(LockError::Misuse(Misuse::EmptyKey)));
     assert_eq!(world.locks.mutex("").is_locked().await, Err(InspectError::Misuse(Misuse::EmptyKey)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_asks_a_store_that_fails_once_a_second_and_does_not_find_locks_that_it_knows() {
+    let world = World::begin(TTL);
+    let _guard = world.locks.mutex("k").lock().await.unwrap();
+    let mut watch = world.locks.watch("");
+    for passes in 1..4 {
+        while watch.progress().passes < passes {
+            watch.step().await.unwrap();
+        }
+        assert_eq!(watch.progress().uninspected, usize::from(passes == 1), "after {passes} passes");
+        while watch.progress().uninspected > 0 {
+            watch.step().await.unwrap();
+        }
+    }
+    assert_eq!(watch.found().count(), 1);
+    world.store.set(passing("busy"));
+    watch.step().await.unwrap_err();
+    let began = world.time.passed();
+    for _ in 0..3 {
+        watch.step().await.unwrap_err();
+    }
+    assert_eq!(world.time.passed() - began, 3 * SECOND);
 }
