@@ -5,7 +5,7 @@ use std::task::{Context, Poll, Waker};
 use conformance::faulty::{CallFate, lasting, passing};
 use leasehold::QuorumStore;
 use leasehold_core::{
-    AdminStore as _, Attempt, BreakAnswer, BreakNote, Fault, Fence, GrantAnswer, HoldAnswer,
+    AdminStore as _, Attempt, BreakAnswer, BreakNote, Claim, Fault, Fence, GrantAnswer, HoldAnswer,
     InspectStore as _, MarkStore as _, MemberStore as _, Notice, Notices, Proposal, Store as _, Ttl,
     WaitMode,
 };
@@ -272,4 +272,47 @@ async fn a_member_at_which_a_lease_was_broken_is_not_asked_to_take_it_again() {
         tokio::time::sleep(MILLISECOND).await;
     }
     assert_eq!((world.taken(), world.members[2].count("rejoin")), (vec![0, 1], 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_that_did_not_say_what_it_has_breaks_the_lease_too() {
+    let (world, quorum, _, fence) = held_at(3).await;
+    world.members[0].once("inspect", passing("busy"));
+    is_broken(&breaks(&quorum, fence).await);
+    tokio::time::sleep(MILLISECOND).await;
+    assert_eq!(world.taken(), []);
+}
+
+/// It does not have any of the keys, and remembers a break of the first alone.
+#[tokio::test(start_paused = true)]
+async fn a_lease_of_several_keys_is_not_taken_again_where_one_of_them_was_broken() {
+    let (world, quorum) = quorum_of(3);
+    let mut attempt = world.attempt();
+    attempt.claim = Claim::exclusive_all([key("k"), key("l")]).unwrap();
+    let fence = fence(&quorum.grant(&attempt, WaitMode::Try).await);
+    let member = &world.members[2];
+    member.memory.break_lease(&key("k"), fence, &BreakNote::default()).await.unwrap();
+    member.memory.release(&attempt).await.unwrap();
+    for _ in 0..3 {
+        assert_eq!(quorum.renew(std::slice::from_ref(&attempt)).await, [Ok(HoldAnswer::Done)]);
+        tokio::time::sleep(MILLISECOND).await;
+    }
+    assert_eq!((world.taken(), member.count("rejoin")), (vec![0, 1], 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_is_not_taken_again_where_nobody_can_read_whether_it_was_broken() {
+    let (world, quorum, attempt, _) = held_at(3).await;
+    let member = &world.members[2];
+    member.memory.release(&attempt).await.unwrap();
+    member.on("last break", passing("busy"));
+    for (reads, rejoins) in [(false, 0), (true, 1)] {
+        for _ in 0..3 {
+            assert_eq!(quorum.renew(std::slice::from_ref(&attempt)).await, [Ok(HoldAnswer::Done)]);
+            tokio::time::sleep(MILLISECOND).await;
+        }
+        assert_eq!(member.count("rejoin"), rejoins, "reads: {reads}");
+        member.on("last break", CallFate::Fair);
+    }
+    assert_eq!(world.taken(), [0, 1, 2]);
 }
