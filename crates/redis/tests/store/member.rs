@@ -10,9 +10,10 @@ use leasehold_redis::RedisStore;
 use servers::{Flavor, Reply, Server};
 
 use crate::lent::lent;
-use crate::queue::WAIT;
+use crate::queue::{WAIT, until};
+use crate::queue_order::SOON;
 use crate::replicas::{linked, pair};
-use crate::settling::{cut_off, given_up_as_it_arrives};
+use crate::settling::{arrives, cut_off, given_up_as_it_arrives};
 use crate::world::{a_minute_later, as_user, attempt, granted, key, lasting, passing, runtime, store, value};
 
 /// As short as a quorum's longest ttl may be.
@@ -209,6 +210,19 @@ async fn giving_up_waits_for_a_rejoin_that_was_cut_off_and_undoes_it() {
     server.text(&["DEL", "k"]);
     cut_off(&server, &store, rejoin(&store, &ours)).await;
     given_up_as_it_arrives(&server, &store, &ours).await;
+}
+
+/// As a release alone does: a request of the attempt was cut off, and may be executed after it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_release_in_a_batch_comes_again_by_itself_after_a_grant_that_was_cut_off() {
+    let server = Server::start(Flavor::Redis82);
+    let store = store(&format!("{}?quarantine=no", server.url()));
+    let ours = proposing(&["k"]);
+    granted(grant(&store, &ours).await);
+    cut_off(&server, &store, grant(&store, &ours)).await;
+    assert_eq!(store.serve_batch(&[], &[&ours]).await.unwrap().released, [true]);
+    arrives(&server, &ours);
+    until("it is released again", SOON, || value(&server, "k").is_none()).await;
 }
 
 #[tokio::test]
