@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use leasehold_core::{Attempt, InspectStore as _, Store, WaitQueue, Wake};
 use leasehold_redis::RedisStore;
-use servers::{Flavor, Proxy, Server};
+use servers::{Flavor, Proxy, Reply, Server};
 use tokio::task::JoinHandle;
 
 use crate::queue::{
@@ -12,7 +12,7 @@ use crate::queue::{
     subscribed, until, until_queued, until_subscribed_again, wait, wait_in_line, waits,
 };
 use crate::queue_order::{SOON, is_soon};
-use crate::world::{attempt, behind_a_proxy, grant, granted, key, lasting, runtime, store};
+use crate::world::{as_user, attempt, behind_a_proxy, grant, granted, key, lasting, runtime, store};
 
 fn through(proxy: &Proxy, protocol: &str) -> RedisStore {
     store(&format!("{}?protocol={protocol}", proxy.url()))
@@ -285,4 +285,41 @@ async fn of_many_that_ask_at_once_few_are_in_flight() {
         waiting.await.unwrap();
     }
     assert_eq!(asked(), 600, "each asked once");
+}
+
+/// The limit of an outage is that of requests, and a waiter in the queue makes none: it would wait for
+/// as long as the server is gone.
+#[tokio::test]
+async fn all_waiters_ask_when_their_server_is_gone() {
+    for protocol in BOTH {
+        let server = Server::start(Flavor::Valkey91);
+        let store = store(&format!("{}?protocol={protocol}", server.url()));
+        let [holder, first, second] = [(); 3].map(|()| attempt(&["k"]));
+        granted(grant(&store, &holder).await);
+        waits(&store, &first).await;
+        waits(&store, &second).await;
+        drop(server);
+        for waiter in [&first, &second] {
+            let woken = tokio::time::timeout(SOON, store.woken(waiter)).await;
+            assert_eq!(woken, Ok(Wake::AskAgain), "{protocol}");
+        }
+    }
+}
+
+/// An ACL that forbids to subscribe is seldom changed.
+#[tokio::test]
+async fn a_server_that_refuses_a_subscription_is_not_asked_again_by_each_waiter() {
+    for protocol in BOTH {
+        let server =
+            Server::setup(Flavor::Valkey91).acl_user("deaf", "on >secret ~* resetchannels +@all").start();
+        let store = store(&format!("{}?protocol={protocol}", as_user(&server, "deaf")));
+        granted(grant(&store, &attempt(&["k"])).await);
+        for _ in 0..5 {
+            waits(&store, &attempt(&["k"])).await;
+        }
+        let refused = server.text(&["ACL", "LOG"]);
+        let Reply::Array(Some(refused)) = &refused else { panic!("{refused:?}") };
+        let Reply::Array(Some(first)) = &refused[0] else { panic!("{refused:?}") };
+        assert_eq!((refused.len(), &first[1]), (1, &Reply::Integer(1)), "{protocol}: {refused:?}");
+    }
 }
