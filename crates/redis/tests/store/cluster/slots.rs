@@ -109,6 +109,27 @@ async fn a_slot_that_moved_is_followed() {
     }
 }
 
+/// Those of one key are renewed together, and the one of two keys is not. One lease has not moved. The
+/// nodes may name each other by a port alone.
+#[tokio::test]
+async fn every_lease_of_a_slot_that_moved_is_renewed_by_one_call() {
+    let cluster = Cluster::start(Flavor::Valkey91, 3, 0);
+    for node in cluster.nodes() {
+        node.text(&["CONFIG", "SET", "cluster-preferred-endpoint-type", "unknown-endpoint"]);
+    }
+    let store = store(&cluster.url());
+    let slot = slot_of(b"k");
+    let elsewhere = (0..)
+        .map(|n| format!("k{n}"))
+        .find(|name| cluster.owner(slot_of(name.as_bytes())).port() != cluster.owner(slot).port());
+    let leases = [&[&*elsewhere.unwrap()][..], &["{k}1"], &["{k}2"], &["{k}3", "{k}4"]].map(attempt);
+    for lease in &leases {
+        granted(grant(&store, lease).await);
+    }
+    cluster.hand_over(slot, cluster.other(slot));
+    assert_eq!(store.renew(&leases).await, [(); 4].map(|()| Ok(HoldAnswer::Done)));
+}
+
 /// While the keys of a slot are at two nodes, requests wait; then everything works as before.
 #[tokio::test]
 async fn a_slot_that_is_on_its_way_is_waited_for() {
