@@ -88,6 +88,13 @@ async fn a_server_that_hangs_is_named_as_the_cause_and_so_is_one_that_is_gone() 
 /// comes.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_grant_whose_commit_was_never_answered_is_given_back() {
+    // Several keys are granted in a transaction of several statements.
+    for keys in [&["k"][..], &["k", "l"]] {
+        is_given_back_after_a_commit_without_an_answer(keys).await;
+    }
+}
+
+async fn is_given_back_after_a_commit_without_an_answer(keys: &'static [&str]) {
     let (server, db) = served().await;
     let url = server.url();
     let asks = Locks::builder().ttl(60 * SECOND).outage_limit(SECOND).connect(&url).await.unwrap();
@@ -101,7 +108,7 @@ async fn a_grant_whose_commit_was_never_answered_is_given_back() {
     // never wait for one.
     let asked = tokio::spawn(async move {
         loop {
-            match asks.mutex("k").lock().await {
+            match asks.mutex_all(keys).lock().await {
                 Ok(guard) => drop(guard.release().await.unwrap()),
                 Err(error) => return (error, asks),
             }
@@ -115,7 +122,9 @@ async fn a_grant_whose_commit_was_never_answered_is_given_back() {
     assert!(matches!(error, LockError::Unreachable { .. }), "{error:?}");
     standby("").await;
     // The lease that it was granted would last a minute.
-    take(&other, "k").await.release().await.unwrap();
+    for name in keys {
+        take(&other, name).await.release().await.unwrap();
+    }
 }
 
 /// In which order a runtime drops its tasks depends on their numbers. The one that serves requests
