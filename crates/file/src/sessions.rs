@@ -515,6 +515,24 @@ mod tests {
         assert!(!other.is_dead(name) && other.directory.read_dir().unwrap().next().is_none());
     }
 
+    /// Others lock the file that they find, and take the session for dead.
+    #[test]
+    fn a_session_is_lost_when_its_file_is_removed_or_another_one_is_in_its_place() {
+        for is_replaced in [false, true] {
+            let (_directory, [one, other]) = two();
+            one.enter(1).unwrap();
+            let name = one.own().unwrap();
+            assert!(!one.is_lost() && !one.leave_if_lost());
+            let file = one.directory.join(name.lock_name());
+            std::fs::remove_file(&file).unwrap();
+            if is_replaced {
+                File::create(&file).unwrap();
+            }
+            assert_eq!(other.is_dead(name), is_replaced);
+            assert!(one.is_lost() && one.leave_if_lost() && one.own().is_none());
+        }
+    }
+
     #[test]
     fn a_file_that_cannot_be_locked_at_all_is_not_tried_again() {
         let directory = tempfile::tempdir().unwrap();
