@@ -449,6 +449,26 @@ pub(super) const BUGS: &[Bug] = &[
         tests: &[(Core, "lease_renewal::tests::a_lease_is_renewed_when_a_third_of_it_is_gone")],
     },
     Bug {
+        name: "a renewal of the holder's own is counted from its answer",
+        file: "crates/leasehold/src/lock/guard.rs",
+        from: "machine.handle_own_renewal(now, sent, ttl, answer);",
+        to: "machine.handle_own_renewal(now, { let _ = sent; now }, ttl, answer);",
+        tests: &[(
+            InMemory,
+            "guards_in_virtual_time::a_renewal_of_ones_own_counts_from_before_its_request_was_sent",
+        )],
+    },
+    Bug {
+        name: "an adopted lease is counted from the answer",
+        file: "crates/leasehold/src/transferring.rs",
+        from: "return Ok(Succeeded::At(sent)),",
+        to: "return Ok(Succeeded::At({ let _ = sent; handle.runtime.now() })),",
+        tests: &[(
+            InMemory,
+            "transferring::an_adopted_lease_counts_from_before_its_request_and_is_given_up_if_it_has_ended",
+        )],
+    },
+    Bug {
         name: "a pushed lease is counted from when the push was read",
         file: "crates/core/src/acquire.rs",
         from: "let lease = Lease::counted_from(since, lasts, self.drift);",
@@ -662,6 +682,16 @@ pub(super) const BUGS: &[Bug] = &[
         from: "local vouched = run == ''",
         to: "local vouched = true or run == ''",
         tests: &[(Store, "member::a_server_that_was_flushed_abstains")],
+    },
+    Bug {
+        name: "a lease is taken again where the record of breaks cannot be read",
+        file: "crates/leasehold/src/quorum/keeping.rs",
+        from: "            Err(_) => return false,\n",
+        to: "            Err(_) => {}\n",
+        tests: &[(
+            Quorum,
+            "odd_members::breaking::a_lease_is_not_taken_again_where_nobody_can_read_whether_it_was_broken",
+        )],
     },
     Bug {
         name: "a member is joined although somebody else holds its key",
