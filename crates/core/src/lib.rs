@@ -107,5 +107,5 @@ pub use store::{
 pub use transfer::TransferToken;
 pub use ttl::Ttl;
 pub use url_duration::url_duration;
-pub use wait_queue::{Channel, Nonce, QueueEntry, Ticket, Unclaimed, WaitQueue};
+pub use wait_queue::{Channel, Nonce, QueueChanges, QueueEntry, Ticket, Unclaimed, WaitQueue};
 pub use waiting::{Proof, WaiterRegistry};

@@ -1,9 +1,11 @@
 //! The queue of a key: only the waiters that a request needs are read and written.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use leasehold_core::{Channel, Holder, Key, Label, Mode, QueueEntry, Records, Stamp, Ticket, Ttl, WaitQueue};
+use leasehold_core::{
+    Channel, Holder, Key, Label, Mode, QueueChanges, QueueEntry, Records, Stamp, Ticket, Ttl, WaitQueue,
+};
 use rusqlite::{Connection, Row, params};
 
 use super::{Requester, StoredRecords, bytes_of, channel, execute, holder_of, label};
@@ -93,39 +95,31 @@ pub(super) fn save(
     requester: Option<Requester<'_>>,
     now: Stamp,
 ) -> Result<(), FileError> {
-    let mut was = before.records.queues.get(key);
-    let is = after.queues.get(key);
-    // A queue that has ended is not continued by the next one, so waiters that were not read are
-    // removed too.
-    if was.is_some() && (is.is_none() || before.records.queue(key, now).is_none()) {
+    let mut changes = QueueChanges::between(key, &before.records, after, now);
+    if changes.is_forgotten {
         forget(connection, key.as_bytes())?;
-        was = None;
     }
-    let stood: BTreeMap<QueueSlot, &QueueEntry> = places(was);
-    let stand: BTreeMap<QueueSlot, &QueueEntry> = places(is);
-    for (ticket, holder) in stood.keys().filter(|slot| !stand.contains_key(*slot)) {
+    for (ticket, holder) in changes.gone {
         let delete = "DELETE FROM waiter WHERE key = ?1 AND ticket = ?2 AND holder = ?3";
-        execute(connection, delete, params![key.as_bytes(), number(*ticket), bytes_of(*holder)])?;
+        execute(connection, delete, params![key.as_bytes(), number(ticket), bytes_of(holder)])?;
     }
-    for (slot, waiter) in stand {
-        let asks = requester.filter(|requester| requester.holder == waiter.holder);
-        if stood.get(&slot) != Some(&waiter) || asks.is_some() {
-            let session = match asks {
-                Some(requester) => requester.session,
-                None => before.waiting.get(&(key.clone(), waiter.holder)).copied(),
-            };
-            write(connection, key, slot.0, waiter, session)?;
-        }
+    // The requester depends on the session from which it asks now.
+    let asks = |holder| requester.filter(|requester| requester.holder == holder);
+    let mut waiters = after.queues.get(key).into_iter().flat_map(WaitQueue::waiters);
+    let own = waiters.find(|(_, waiter)| asks(waiter.holder).is_some());
+    changes.new.extend(own.filter(|own| !changes.new.contains(own)));
+    for (ticket, waiter) in changes.new {
+        let session = match asks(waiter.holder) {
+            Some(requester) => requester.session,
+            None => before.waiting.get(&(key.clone(), waiter.holder)).copied(),
+        };
+        write(connection, key, ticket, waiter, session)?;
     }
-    let unresponsive = |queue: Option<&WaitQueue>| -> BTreeSet<Channel> {
-        queue.map(|queue| queue.unresponsive().cloned().collect()).unwrap_or_default()
-    };
-    let (was, is) = (unresponsive(was), unresponsive(is));
-    for lifted in was.difference(&is) {
+    for responsive in changes.responsive {
         let delete = "DELETE FROM struck WHERE key = ?1 AND channel = ?2";
-        execute(connection, delete, params![key.as_bytes(), lifted.as_bytes()])?;
+        execute(connection, delete, params![key.as_bytes(), responsive.as_bytes()])?;
     }
-    for unresponsive in is.difference(&was) {
+    for unresponsive in changes.unresponsive {
         let insert = "INSERT OR REPLACE INTO struck (key, channel) VALUES (?1, ?2)";
         execute(connection, insert, params![key.as_bytes(), unresponsive.as_bytes()])?;
     }
@@ -136,11 +130,6 @@ pub(super) fn save(
 pub(super) fn forget(connection: &Connection, key: &[u8]) -> Result<(), FileError> {
     execute(connection, "DELETE FROM waiter WHERE key = ?1", [key])?;
     execute(connection, "DELETE FROM struck WHERE key = ?1", [key]).map(drop)
-}
-
-fn places(queue: Option<&WaitQueue>) -> BTreeMap<QueueSlot, &QueueEntry> {
-    let waiters = queue.into_iter().flat_map(WaitQueue::waiters);
-    waiters.map(|(ticket, waiter)| ((ticket, waiter.holder), waiter)).collect()
 }
 
 fn count_between(

@@ -1,10 +1,8 @@
 //! Writes the changes of some keys' records, if there are any.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use leasehold_core::{
-    BreakRecord, Channel, Content, Holder, Key, Label, LastFence, Lock, Mark, Nonce, QueueEntry, Records,
-    Share, Shares, Stamp, Ticket, WaitQueue,
+    BreakRecord, Channel, Content, Holder, Key, Label, LastFence, Lock, Mark, Nonce, QueueChanges,
+    QueueEntry, Records, Share, Shares, Stamp, Ticket, WaitQueue,
 };
 use tokio_postgres::Client;
 use tokio_postgres::types::Type;
@@ -75,7 +73,7 @@ impl<'a> Changes<'a> {
     pub(crate) fn between(keys: &'a [Key], before: &'a Records, after: &'a Records, now: Stamp) -> Self {
         let mut changes = Self::default();
         for key in keys {
-            changes.of_line(key, before, after, now);
+            changes.of_queue(key, before, after, now);
             changes.of_shares(key, before.shares.get(key), after.shares.get(key));
             let (had, has) = (has_row(before, key), has_row(after, key));
             let row = |records: &'a Records| {
@@ -113,26 +111,13 @@ impl<'a> Changes<'a> {
             && self.breaks.is_empty()
     }
 
-    fn of_line(&mut self, key: &'a Key, before: &'a Records, after: &'a Records, now: Stamp) {
-        let mut was = before.queues.get(key);
-        let is = after.queues.get(key);
-        // A queue that has ended is not continued by the next one, so waiters that were not read
-        // are removed too.
-        if was.is_some() && (is.is_none() || before.queue(key, now).is_none()) {
-            self.forgotten.push(key);
-            was = None;
-        }
-        let (stood, stand) = (places(was), places(is));
-        self.gone_waiters
-            .extend(stood.keys().filter(|slot| !stand.contains_key(*slot)).map(|slot| (key, *slot)));
-        let new = stand.iter().filter(|(slot, waiter)| stood.get(*slot) != Some(*waiter));
-        self.waiters.extend(new.map(|((ticket, _), waiter)| (key, *ticket, *waiter)));
-        let unresponsive = |queue: Option<&'a WaitQueue>| -> BTreeSet<&'a Channel> {
-            queue.map(|queue| queue.unresponsive().collect()).unwrap_or_default()
-        };
-        let (was, is) = (unresponsive(was), unresponsive(is));
-        self.lifted.extend(was.difference(&is).map(|channel| (key, *channel)));
-        self.unresponsive.extend(is.difference(&was).map(|channel| (key, *channel)));
+    fn of_queue(&mut self, key: &'a Key, before: &'a Records, after: &'a Records, now: Stamp) {
+        let changes = QueueChanges::between(key, before, after, now);
+        self.forgotten.extend(changes.is_forgotten.then_some(key));
+        self.gone_waiters.extend(changes.gone.into_iter().map(|place| (key, place)));
+        self.waiters.extend(changes.new.into_iter().map(|(ticket, waiter)| (key, ticket, waiter)));
+        self.lifted.extend(changes.responsive.into_iter().map(|channel| (key, channel)));
+        self.unresponsive.extend(changes.unresponsive.into_iter().map(|channel| (key, channel)));
     }
 
     fn of_shares(&mut self, key: &'a Key, was: Option<&'a Shares>, is: Option<&'a Shares>) {
@@ -147,11 +132,6 @@ impl<'a> Changes<'a> {
             }
         }
     }
-}
-
-fn places(queue: Option<&WaitQueue>) -> BTreeMap<QueueSlot, &QueueEntry> {
-    let waiters = queue.into_iter().flat_map(WaitQueue::waiters);
-    waiters.map(|(ticket, waiter)| ((ticket, waiter.holder), waiter)).collect()
 }
 
 /// Writes the changes in one round trip.
