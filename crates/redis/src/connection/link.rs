@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use leasehold_core::{Channel, ConnectionId, Fault, FaultKind, Instant, Runtime, ServerClock, locked};
 use redis::aio::MultiplexedConnection;
-use tokio::sync::{Notify, Semaphore, watch};
+use tokio::sync::{Notify, Semaphore, oneshot, watch};
 
 use crate::address::channels::Channels;
 use crate::address::server::ServerAddr;
@@ -16,7 +16,7 @@ use crate::connection::connect::{CALLS_TO_CONNECT, Connected, Connector};
 use crate::connection::dial::CONNECT_LIMIT;
 use crate::connection::push_health::PushHealth;
 use crate::connection::signs_of_life::Latest;
-use crate::connection::subscription::{OnPush, OwnChannel};
+use crate::connection::subscription::{OnPush, OwnChannel, Subscription};
 use crate::fault::Faults;
 
 /// The last request for confirmation on a connection, and its result.
@@ -264,7 +264,7 @@ impl Link {
     /// The two connections end together: an attempt that receives no pushes must not appear to be
     /// in the queue.
     async fn subscribe_beside(&self, live: &Live, channel: &Channel) -> Result<(), Fault> {
-        let subscription = self.connector.listen(&live.addr, &self.runtime, channel).await?;
+        let subscription = self.open_beside(live.addr.clone(), channel.clone()).await?;
         let (beat, on_push) = (Arc::clone(&live.own_channel.beat), Arc::clone(&self.on_push));
         let ended = Arc::clone(&live.ended);
         let (limit, runtime) = (self.call_limit, Arc::clone(&self.runtime));
@@ -277,6 +277,20 @@ impl Link {
             ended.send_replace(true);
         }));
         Ok(())
+    }
+
+    /// Opens it where the locks live: the caller may be in no runtime, or in another one.
+    async fn open_beside(&self, addr: ServerAddr, channel: Channel) -> Result<Subscription, Fault> {
+        let (connector, runtime) = (Arc::clone(&self.connector), Arc::clone(&self.runtime));
+        let (mut tell, told) = oneshot::channel();
+        self.runtime.spawn(Box::pin(async move {
+            tokio::select! {
+                biased;
+                () = tell.closed() => {}
+                opened = connector.listen(&addr, &runtime, &channel) => { let _ = tell.send(opened); }
+            }
+        }));
+        told.await.unwrap_or_else(|_| Err(self.abandoned()))
     }
 
     fn look(&self) -> Result<Arc<Live>, watch::Receiver<ConnectResult>> {

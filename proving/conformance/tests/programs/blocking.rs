@@ -65,6 +65,19 @@ fn a_task_of_a_runtime_of_one_thread_may_block_for_as_many_locks_as_it_likes() {
     });
 }
 
+/// A server without RESP3 needs a second connection for pushes. A thread that had to wait opened it
+/// by itself, and panicked, because it is in no runtime.
+#[test]
+fn threads_wait_at_a_server_without_resp3() {
+    let server = Server::start(Flavor::Redis50);
+    let connect = || Locks::connect(&server.url()).unwrap();
+    let _held = connect().mutex("k").lock().wait().unwrap();
+    for _ in 0..20 {
+        let busy = connect().mutex("k").lock().within(SECOND / 50).wait().unwrap_err();
+        assert!(busy.is_timeout(), "{busy}");
+    }
+}
+
 #[test]
 fn a_thread_can_watch_over_what_others_hold() {
     let server = Server::start(Flavor::Valkey91);
