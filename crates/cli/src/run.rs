@@ -1,10 +1,12 @@
 //! `leasehold run`: acquires the lock, runs the command, renews the lease, releases it.
 
+use std::convert::Infallible;
+use std::future::pending;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 
 use clap::Args;
-use leasehold::{Guard, Locks};
+use leasehold::{Event, Events, Fault, Guard, Locks};
 
 use crate::args::{AcquireArgs, CommandArgs};
 use crate::command::{Command, end_as, status_of};
@@ -94,9 +96,12 @@ pub(crate) async fn work(
     let held = guard.held();
     let told =
         environment::of_command(&request.keys, around, guard.fence(), &request.label, &request.place.store);
+    let mut fault = None;
+    let events = locks.events();
     let mut command = Command::start(settings, told, &held, locks, signals)?;
     let Ended { outcome, doom } = tokio::select! {
         never = tell_keeping(request.status.clone(), held.clone()) => match never {},
+        never = note_fault(events, &mut fault) => match never {},
         ended = watch(&mut command, &held, signals, settings.max_hold) => ended,
     };
     if command.left() > 0 && request.verbose {
@@ -110,11 +115,23 @@ pub(crate) async fn work(
             "{keys}: {count} {run}, without the lock: --wait-for-all keeps the lock until all have ended"
         ));
     }
-    let doomed = doom.map(|doom| ended_for(settings, doom));
+    let doomed = doom.map(|doom| ended_for(settings, doom, fault));
     tell_end(settings, doomed.as_ref(), outcome);
     match doomed {
         Some(failure) => Err(failure),
         None => status_of(settings, outcome.expect("what is not known of the command is a doom")),
+    }
+}
+
+/// Notes why the store cannot be asked, as long as it cannot. Never resolves.
+async fn note_fault(mut events: Events, fault: &mut Option<Fault>) -> Infallible {
+    loop {
+        match events.next().await {
+            Some(Event::StoreFault { fault: last, .. }) => *fault = Some(last),
+            Some(Event::StoreBack { .. }) => *fault = None,
+            Some(_) => {}
+            None => return pending().await,
+        }
     }
 }
 
@@ -133,7 +150,7 @@ fn tell_end(settings: &Settings, doomed: Option<&Failure>, outcome: Option<Outco
     }
 }
 
-fn ended_for(settings: &Settings, doom: EndReason) -> Failure {
+fn ended_for(settings: &Settings, doom: EndReason, fault: Option<Fault>) -> Failure {
     const REMEDY: &str = "check what it did, and run it again";
     let request = &settings.request;
     let lost = |why: &str| format!("lease lost, so the command was ended: {why}: {REMEDY}");
@@ -146,7 +163,10 @@ fn ended_for(settings: &Settings, doom: EndReason) -> Failure {
             format!("the supervisor of the command was killed, and so all of the command: {REMEDY}")
         }
         EndReason::Lost(loss) => lost(&loss.to_string()),
-        EndReason::Foreseen => lost(&format!("it could not be renewed in time at {}", request.place.store)),
+        EndReason::Foreseen => lost(&match fault {
+            Some(fault) => format!("it could not be renewed in time: {fault}"),
+            None => format!("it could not be renewed in time at {}", request.place.store),
+        }),
         EndReason::Stopped => lost("it was not renewed while this run was stopped"),
     };
     Failure::new(End::LOST, format!("{}: {why}", request.keys))

@@ -48,6 +48,15 @@ fn a_command_is_asked_to_end_before_the_lease_does_and_dead_by_then_when_nothing
     run.finish().says(70, &["k: lease lost, so the command was ended", "could not be renewed"]);
 }
 
+/// It said only that the lease could not be renewed, and not why.
+#[test]
+fn a_command_that_ends_because_the_store_refuses_renewals_is_reported_with_the_reason() {
+    let (server, site) = Site::on_server(Flavor::Redis82);
+    let run = site.holder(&["--ttl", "1", "k"]);
+    server.text(&["ACL", "SETUSER", "default", "-pexpire"]);
+    run.finish().says(70, &["k: lease lost", "could not be renewed in time: redis:", "may not run pexpire"]);
+}
+
 #[test]
 fn an_outage_that_is_shorter_than_the_lease_ends_nothing() {
     let (server, site) = Site::on_server(Flavor::Redis62);
