@@ -126,7 +126,7 @@ impl RwLock {
     ///
     /// Cancel safe.
     pub async fn is_locked(&self) -> Result<bool, InspectError> {
-        self.askers.handle.is_held(self.keys.clone()?.iter()).await
+        self.askers.handle.is_held(Claim::shared(self.keys.clone()?)?.keys()).await
     }
 
     fn request<G>(&self, claim: impl FnOnce(Vec<Key>) -> Result<Claim, Misuse>) -> Acquire<G> {

@@ -130,6 +130,12 @@ async fn a_wait_for_a_free_lock_ends_when_the_locks_are_closed_and_refuses_an_in
     assert!(matches!(waiting.await.unwrap(), Err(LockError::Closed { .. })));
     assert_eq!(world.locks.mutex("").unlocked().await, Err(LockError::Misuse(Misuse::EmptyKey)));
     assert_eq!(world.locks.mutex("").is_locked().await, Err(InspectError::Misuse(Misuse::EmptyKey)));
+    let nothing: [&str; 0] = [];
+    for answer in
+        [world.locks.mutex_all(nothing).is_locked().await, world.locks.rw_lock_all(nothing).is_locked().await]
+    {
+        assert_eq!(answer, Err(InspectError::Misuse(Misuse::NoKeys)));
+    }
 }
 
 #[tokio::test(start_paused = true)]
