@@ -16,7 +16,7 @@ use crate::connection::connect::{CALLS_TO_CONNECT, Connected, Connector};
 use crate::connection::dial::CONNECT_LIMIT;
 use crate::connection::push_health::PushHealth;
 use crate::connection::signs_of_life::Latest;
-use crate::connection::subscription::{OnPush, OwnChannel, Subscription};
+use crate::connection::subscription::{OnPush, OwnChannel};
 use crate::fault::Faults;
 
 /// The last request for confirmation on a connection, and its result.
@@ -261,34 +261,34 @@ impl Link {
         subscribed.map_err(|error| self.faults.of_error(error))
     }
 
-    /// The two connections end together: an attempt that receives no pushes must not appear to be
+    /// Opens a second connection where the locks live: the caller may be in no runtime, or in another
+    /// one. The two connections end together: an attempt that receives no pushes must not appear to be
     /// in the queue.
     async fn subscribe_beside(&self, live: &Live, channel: &Channel) -> Result<(), Fault> {
-        let subscription = self.open_beside(live.addr.clone(), channel.clone()).await?;
+        let (connector, addr, channel) = (Arc::clone(&self.connector), live.addr.clone(), channel.clone());
         let (beat, on_push) = (Arc::clone(&live.own_channel.beat), Arc::clone(&self.on_push));
         let ended = Arc::clone(&live.ended);
         let (limit, runtime) = (self.call_limit, Arc::clone(&self.runtime));
+        let (mut tell, told) = oneshot::channel();
         self.runtime.spawn(Box::pin(async move {
+            let opened = tokio::select! {
+                biased;
+                () = tell.closed() => return,
+                opened = connector.listen(&addr, &runtime, &channel) => opened,
+            };
+            let subscription = match opened {
+                Ok(subscription) => subscription,
+                Err(fault) => return drop(tell.send(Err(fault))),
+            };
+            if tell.send(Ok(())).is_err() {
+                return;
+            }
             let mut end = ended.subscribe();
             tokio::select! {
                 () = subscription.hear(beat, limit, on_push, runtime) => {}
                 _ = end.wait_for(|ended| *ended) => {}
             }
             ended.send_replace(true);
-        }));
-        Ok(())
-    }
-
-    /// Opens it where the locks live: the caller may be in no runtime, or in another one.
-    async fn open_beside(&self, addr: ServerAddr, channel: Channel) -> Result<Subscription, Fault> {
-        let (connector, runtime) = (Arc::clone(&self.connector), Arc::clone(&self.runtime));
-        let (mut tell, told) = oneshot::channel();
-        self.runtime.spawn(Box::pin(async move {
-            tokio::select! {
-                biased;
-                () = tell.closed() => {}
-                opened = connector.listen(&addr, &runtime, &channel) => { let _ = tell.send(opened); }
-            }
         }));
         told.await.unwrap_or_else(|_| Err(self.abandoned()))
     }
@@ -368,7 +368,8 @@ impl Link {
 
     /// The fault for a task that was dropped while connecting.
     fn abandoned(&self) -> Fault {
-        self.faults.passing("nobody makes connections any more: the async runtime has ended")
+        self.faults
+            .passing("no connection was made: the async runtime has ended, or was built without enable_all")
     }
 }
 
