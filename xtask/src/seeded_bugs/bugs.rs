@@ -459,6 +459,16 @@ pub(super) const BUGS: &[Bug] = &[
         )],
     },
     Bug {
+        name: "a mark whose answer was lost is not looked for",
+        file: "crates/leasehold/src/lock/guard.rs",
+        from: "if in_doubt && answer != HoldAnswer::Done {",
+        to: "if in_doubt && answer != answer {",
+        tests: &[(
+            InMemory,
+            "guards_in_virtual_time::a_mark_whose_answer_was_lost_counts_although_the_lock_is_lost_by_now",
+        )],
+    },
+    Bug {
         name: "an adopted lease is counted from the answer",
         file: "crates/leasehold/src/transferring.rs",
         from: "(sent, HoldAnswer::Done) => Succeeded::At(sent),",

@@ -208,7 +208,7 @@ impl Guard {
         let _under_way = self.handle.leaves(&self.held.0, self.number, now);
         // Dropped before that: a release that is cut off goes on in the background.
         let mut guard = self;
-        let holding = guard.held.0.clone();
+        let (handle, holding) = (&guard.handle.clone(), &guard.held.0.clone());
         let held_for = holding.held_for(now);
         if !holding.is_valid_at(now) {
             guard.lose(Loss::Expired { fault: None });
@@ -216,16 +216,12 @@ impl Guard {
             return Err(ReleaseError::after(guard.loss(), holding.attempt.claim.first_key()));
         }
         guard.stage = Stage::GivenBack(held_for);
-        let (handle, of) = (guard.handle.clone(), &holding);
-        let release = |in_doubt| {
-            let handle = &handle;
-            async move {
-                let answer = handle.store.release(&of.attempt).await?;
-                // If the answer to an earlier release was lost, that release may have succeeded.
-                // While the lease was valid, nobody else held the key in between.
-                let is_released = in_doubt && of.is_valid_at(handle.runtime.now());
-                Ok(if is_released { HoldAnswer::Done } else { answer })
-            }
+        let release = |in_doubt| async move {
+            let answer = handle.store.release(&holding.attempt).await?;
+            // If the answer to an earlier release was lost, that release may have succeeded. While
+            // the lease was valid, nobody else held the key in between.
+            let is_released = in_doubt && holding.is_valid_at(handle.runtime.now());
+            Ok(if is_released { HoldAnswer::Done } else { answer })
         };
         match handle.ask_until(holding.end(), release).await {
             Ok(HoldAnswer::Done) => guard.released(held_for),
@@ -246,7 +242,18 @@ impl Guard {
         if !self.is_held() {
             return Err(MarkError::Lost(self.loss()));
         }
-        let ask = |_| async { store.marks()?.mark(&holding.attempt, mark, keep).await };
+        let marks = store.marks().map_err(MarkError::Unreachable)?;
+        let ask = |in_doubt| async move {
+            let answer = marks.mark(&holding.attempt, mark, keep).await?;
+            // If the answer to an earlier request was lost, that request may have succeeded.
+            if in_doubt && answer != HoldAnswer::Done {
+                let marked = marks.marked(holding.attempt.claim.first_key()).await?;
+                if marked.mark.is_some_and(|there| there.fence == mark.fence) {
+                    return Ok(HoldAnswer::Done);
+                }
+            }
+            Ok(answer)
+        };
         match self.handle.ask_until(holding.end(), ask).await.map_err(MarkError::Unreachable)? {
             HoldAnswer::Done => Ok(()),
             HoldAnswer::NotHeld { key, held_by } => {

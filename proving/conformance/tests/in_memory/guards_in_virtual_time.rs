@@ -11,7 +11,7 @@ use leasehold::{
     Backoff, Guard, HoldError, InspectError, JobError, LockError, Locks, Loss, MarkError, Misuse, NotDue,
     ReleaseError, RenewError, Renewal,
 };
-use leasehold_core::Runtime as _;
+use leasehold_core::{AdminStore as _, BreakNote, Key, Runtime as _};
 use tokio::task::yield_now;
 use tokio::time::sleep;
 
@@ -430,7 +430,7 @@ async fn closing_waits_for_guards_and_then_takes_them_back() {
     });
     sleep(SECOND).await;
     let error = world.locks.close(5 * SECOND).await.unwrap_err();
-    assert_eq!(error.taken_back, [leasehold::Key::new("long").unwrap()]);
+    assert_eq!(error.taken_back, [Key::new("long").unwrap()]);
     assert_eq!(error.unconfirmed, 0);
     assert!(matches!(waiting.await.unwrap(), Err(LockError::Closed { .. })));
     assert!(matches!(long.lost().await, Loss::Closed { .. }));
@@ -799,6 +799,25 @@ async fn an_error_about_a_mark_says_whether_the_job_may_be_marked() {
         assert_eq!(error.starts_with("perhaps not marked"), may_be, "{error}");
         world.store.set(CallFate::Fair);
         assert_eq!(world.others().once("job").mark().await.unwrap().is_some(), may_be, "{fate:?}");
+    }
+}
+
+/// The lock was lost while the mark was asked for again. The first request had succeeded.
+#[tokio::test(start_paused = true)]
+async fn a_mark_whose_answer_was_lost_counts_although_the_lock_is_lost_by_now() {
+    for (fate, is_marked) in [(CallFate::AnswerLost, true), (CallFate::Lost, false)] {
+        let world = World::begin(TTL);
+        let doing = world.locks.once("job").begin().await.unwrap().unwrap();
+        world.store.once("mark", fate);
+        let marking = tokio::spawn(async move { doing.mark().await });
+        while world.store.count("mark") == 0 {
+            yield_now().await;
+        }
+        let fence = world.others().inspect("job").await.unwrap().holders[0].fence.unwrap();
+        world.memory.break_lease(&Key::new("job").unwrap(), fence, &BreakNote::default()).await.unwrap();
+        let marked = marking.await.unwrap();
+        assert_eq!(marked.is_ok(), is_marked, "{marked:?}");
+        assert_eq!(world.others().once("job").mark().await.unwrap().is_some(), is_marked);
     }
 }
 
