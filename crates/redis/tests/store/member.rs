@@ -1,10 +1,12 @@
 //! A server as a member of a quorum: what it promises over restarts, lost data and late requests.
 
+use std::sync::Arc;
+use std::task::{Context, Wake as Woken, Waker};
 use std::time::{Duration, Instant};
 
 use leasehold_core::{
     AdminStore as _, Attempt, BreakAnswer, BreakNote, Fault, FaultKind, Fence, GrantAnswer, HoldAnswer,
-    InspectStore as _, MemberStore as _, Proposal, RaiseAnswer, Store, Ttl, WaitMode,
+    InspectStore as _, MemberStore as _, Proposal, RaiseAnswer, Store, Ttl, WaitMode, Wake,
 };
 use leasehold_redis::RedisStore;
 use servers::{Flavor, Reply, Server};
@@ -223,6 +225,33 @@ async fn a_release_in_a_batch_comes_again_by_itself_after_a_grant_that_was_cut_o
     assert_eq!(store.serve_batch(&[], &[&ours]).await.unwrap().released, [true]);
     arrives(&server, &ours);
     until("it is released again", SOON, || value(&server, "k").is_none()).await;
+}
+
+/// A task that counts who may wake it.
+struct Task;
+
+impl Woken for Task {
+    fn wake(self: Arc<Self>) {}
+}
+
+/// Until then the process remembers that it waited, and the task that did.
+#[tokio::test]
+async fn a_lock_that_was_waited_for_is_forgotten_when_a_batch_releases_it() {
+    let server = Server::start(Flavor::Valkey91);
+    let store = store(&format!("{}?quarantine=no", server.url()));
+    let [first, next] = [(); 2].map(|()| proposing(&["k"]));
+    granted(grant(&store, &first).await);
+    store.grant(&next, WAIT).await.unwrap();
+    store.release(&first).await.unwrap();
+    assert!(matches!(store.woken(&next).await, Wake::Granted { .. }));
+    assert_eq!(store.renew(std::slice::from_ref(&next)).await, [Ok(HoldAnswer::Done)]);
+    let task = Arc::new(Task);
+    let waker = Waker::from(task.clone());
+    assert!(store.woken(&next).as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    drop(waker);
+    assert_eq!(Arc::strong_count(&task), 2, "it is remembered");
+    assert_eq!(store.serve_batch(&[], &[&next]).await.unwrap().released, [true]);
+    assert_eq!(Arc::strong_count(&task), 1);
 }
 
 #[tokio::test]
