@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 
 use rusqlite::config::DbConfig;
 use rusqlite::hooks::Wal;
+#[cfg(test)]
+use rusqlite::hooks::{AuthAction, AuthContext, Authorization, TransactionOperation};
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use rustix::fs::{FlockOperation, fcntl_lock};
 use rustix::io::Errno;
@@ -300,6 +302,23 @@ impl Open {
         self.haste.long_log.store(false, Ordering::Relaxed);
         let _ = self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
         self.haste.moved_log.store(true, Ordering::Relaxed);
+    }
+
+    /// Calls `see` with each setting that is changed from now on, and with `None` at the end of each
+    /// transaction.
+    #[cfg(test)]
+    pub(crate) fn watch_settings(&mut self, mut see: impl FnMut(Option<String>) + Send + 'static) {
+        let see = move |context: AuthContext<'_>| {
+            match context.action {
+                AuthAction::Pragma { pragma_name, pragma_value: Some(value) } => {
+                    see(Some(format!("{pragma_name} {value}")));
+                }
+                AuthAction::Transaction { operation: TransactionOperation::Unknown } => see(None),
+                _ => {}
+            }
+            Authorization::Allow
+        };
+        self.connection.authorizer(Some(see)).unwrap();
     }
 
     #[cfg(test)]

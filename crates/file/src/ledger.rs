@@ -400,7 +400,7 @@ mod tests {
     use std::sync::mpsc;
     use std::time::Duration;
 
-    use leasehold_core::{Attempt, Claim, FaultKind, Holder, Ttl};
+    use leasehold_core::{Attempt, Claim, FaultKind, Holder, Mark, Ttl};
     use tempfile::TempDir;
 
     use super::*;
@@ -435,6 +435,34 @@ mod tests {
         let written = ledger.dump().unwrap();
         assert_eq!(written.locks.keys().collect::<Vec<_>>(), written.fences.keys().collect::<Vec<_>>());
         ledger.serve(grant("first")).unwrap();
+    }
+
+    /// A power cut after the answer must not undo it. Other transactions do not wait for the disk.
+    #[test]
+    fn marks_are_made_and_deleted_in_transactions_that_end_on_disk() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut ledger = Ledger::at(directory.path().join("leases.db"), Arc::new(StoppedClock));
+        let Request::Grant { attempt, .. } = grant("k") else { unreachable!("it is a grant") };
+        let mark = Mark::new(Stamp::from_micros(1), Fence::new(1).unwrap(), None);
+        let keep = Duration::from_secs(60);
+        let mut settings = |work: &dyn Fn(&mut Ledger)| {
+            ledger.open().unwrap();
+            let (tell, told) = mpsc::channel();
+            ledger.open.as_mut().unwrap().watch_settings(move |setting| tell.send(setting).unwrap());
+            work(&mut ledger);
+            told.try_iter().map(|setting| setting.unwrap_or("ends".into())).collect::<Vec<_>>()
+        };
+        let on_disk = ["synchronous full", "ends", "synchronous normal"];
+        assert_eq!(settings(&|ledger| drop(ledger.serve(grant("k")).unwrap())), ["ends"]);
+        let marks = |ledger: &mut Ledger| {
+            let (attempt, mark) = (attempt.clone(), mark.clone());
+            ledger.serve(Request::Mark { attempt, mark, keep }).unwrap();
+        };
+        assert_eq!(settings(&marks), on_disk);
+        let forgets =
+            |ledger: &mut Ledger| assert!(ledger.forget(&Key::new("k").unwrap()).unwrap().is_some());
+        assert_eq!(settings(&forgets), on_disk);
+        assert_eq!(settings(&|ledger| drop(ledger.serve(grant("k")).unwrap())), ["ends"]);
     }
 
     #[test]
