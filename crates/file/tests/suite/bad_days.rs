@@ -4,7 +4,9 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Answer, FaultKind, Fence, GrantAnswer, Proposal, Request, Ttl};
+use leasehold_core::{
+    Answer, BreakAnswer, BreakNote, FaultKind, Fence, GrantAnswer, Mark, Proposal, Request, Stamp, Ttl,
+};
 use leasehold_file::{BootId, Ledger};
 use rustix::process::Signal;
 
@@ -132,6 +134,25 @@ fn rows_of_keys_that_nobody_uses_any_more_do_not_pile_up() {
         }
     }
     assert!((60..80).contains(&most), "{most} rows for 60 that live");
+}
+
+#[test]
+fn marks_and_breaks_that_have_ended_do_not_pile_up() {
+    let directory = tempfile::tempdir().unwrap();
+    let clock = ByHand::new();
+    let mut ledger = Ledger::at(directory.path().join("leases.db"), Arc::clone(&clock) as _);
+    for n in 0..5 {
+        let ours = attempt(n, &[&format!("job:{n}")], 60_000);
+        let fence = take(&mut ledger, &ours).unwrap();
+        let (key, mark) = (ours.claim.first_key().clone(), Mark::new(Stamp::from_micros(1), fence, None));
+        ledger.serve(Request::Mark { attempt: ours, mark, keep: Duration::from_secs(3600) }).unwrap();
+        let broken = ledger.serve(Request::Break { key, fence, note: BreakNote::default() }).unwrap().answer;
+        assert!(matches!(broken, Answer::Break(BreakAnswer::Broken { .. })), "{broken:?}");
+        let written = ledger.dump().unwrap();
+        assert_eq!((written.marks.len(), written.breaks.len()), (1, 1), "of {}", n + 1);
+        // Longer than both are kept.
+        clock.pass(Duration::from_secs(100 * 24 * 3600));
+    }
 }
 
 /// As a member of a quorum. A new file may replace one that was deleted.
