@@ -349,6 +349,22 @@ async fn left_over_work_of_an_inline_request_is_done_by_the_thread() {
     until(|| other.dump().unwrap().locks.is_empty().then_some(()));
 }
 
+/// It would find that out only when it has looked twice.
+#[tokio::test]
+async fn a_waiter_is_told_of_a_lock_that_left_over_work_handed_to_it() {
+    let (_directory, store) = a_used_store().await;
+    let [holder, next] = [1, 2].map(|who| attempt("a", who));
+    store.grant(&holder, WaitMode::Try).await.unwrap();
+    let stands = store.grant(&next, WaitMode::Wait { queue_limit: None }).await;
+    assert!(matches!(stands, Ok(GrantAnswer::Busy { place: Some(_), .. })), "{stands:?}");
+    at_once(&store, |worker| {
+        worker.take_back(holder.holder, Key::new("a").unwrap());
+        worker.tidy();
+    });
+    let woken = poll(&mut store.woken(&next));
+    assert!(matches!(woken, Poll::Ready(Wake::Granted { .. })), "{woken:?}");
+}
+
 /// A task that asks again before it was answered keeps the thread busy forever.
 #[tokio::test]
 async fn left_over_work_takes_turns_with_requests_that_never_cease() {
