@@ -155,6 +155,22 @@ async fn a_release_answers_at_once_and_comes_again_by_itself() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_release_that_comes_again_and_fails_comes_once_more() {
+    let (server, store) = started(Flavor::Redis82);
+    store.open().await.unwrap();
+    let ours = attempt(&["k"]);
+    cut_off(&server, &store, grant(&store, &ours)).await;
+    store.release(&ours).await.unwrap();
+    server.text(&["ACL", "SETUSER", "default", "-evalsha", "-eval"]);
+    arrives(&server, &ours);
+    let is_refused = || server.text(&["INFO", "errorstats"]).as_text().unwrap().contains("errorstat_NOPERM");
+    until("it is refused", Duration::from_secs(4), is_refused).await;
+    assert!(value(&server, "k").is_some());
+    server.text(&["ACL", "SETUSER", "default", "+evalsha", "+eval"]);
+    until("it is released", Duration::from_secs(4), || value(&server, "k").is_none()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_grant_that_was_cut_off_in_a_cluster_is_undone_too() {
     let cluster = Cluster::start(Flavor::Valkey91, 3, 0);
     let server = cluster.owner(slot_of(b"k"));
