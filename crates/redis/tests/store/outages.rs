@@ -10,6 +10,7 @@ use std::time::Duration;
 use leasehold_core::{HoldAnswer, InspectStore as _, Store};
 use servers::{Flavor, Server};
 
+use crate::queue::until;
 use crate::world::{attempt, behind_a_proxy, grant, granted, key, passing, started, store};
 
 #[tokio::test]
@@ -165,4 +166,19 @@ async fn a_proxy_without_hello_is_spoken_to_in_resp2_and_that_is_remembered() {
         }
         assert_eq!(hellos.load(Ordering::Relaxed), if speaks_resp2 { 1 } else { 3 }, "{refusal}");
     }
+}
+
+/// Its name may lead to the new master by now.
+#[tokio::test]
+async fn a_server_that_became_a_replica_is_left_for_a_new_connection() {
+    let (server, store) = started(Flavor::Valkey91);
+    let [first, ours] = [&["a"][..], &["b", "c"]].map(attempt);
+    granted(grant(&store, &first).await);
+    server.text(&["REPLICAOF", "127.0.0.1", "1"]);
+    let is_connected = || server.text(&["CLIENT", "LIST"]).as_text().unwrap().contains(" resp=3 ");
+    assert!(is_connected());
+    passing(grant(&store, &ours).await, &["replica"]);
+    until("it is closed", Duration::from_secs(5), || !is_connected()).await;
+    server.text(&["REPLICAOF", "NO", "ONE"]);
+    granted(grant(&store, &ours).await);
 }
