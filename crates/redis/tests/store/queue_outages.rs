@@ -12,7 +12,7 @@ use crate::queue::{
     subscribed, until, until_queued, until_subscribed_again, wait, wait_in_line, waits,
 };
 use crate::queue_order::{SOON, is_soon};
-use crate::world::{as_user, attempt, behind_a_proxy, grant, granted, key, lasting, runtime, store};
+use crate::world::{as_user, attempt, behind_a_proxy, grant, granted, key, lasting, pttl, runtime, store};
 
 fn through(proxy: &Proxy, protocol: &str) -> RedisStore {
     store(&format!("{}?protocol={protocol}", proxy.url()))
@@ -221,6 +221,41 @@ async fn the_lease_of_a_push_that_was_delayed_began_before_it_was_handed_over() 
             assert!(round < 12, "{protocol}: {pushes} pushes were heard");
         }
     }
+}
+
+/// It has to renew it within that time, and its first call may fail.
+#[tokio::test]
+async fn a_lock_that_is_handed_over_is_kept_for_four_calls() {
+    let server = Server::start(Flavor::Redis82);
+    let (here, there) = (store(&format!("{}?call-limit=2s", server.url())), store(&server.url()));
+    let [holder, next] = [(); 2].map(|()| attempt(&["k"]));
+    granted(grant(&here, &holder).await);
+    waits(&there, &next).await;
+    let_go(&here, &holder).await;
+    let left = pttl(&server, "k");
+    assert!((5000..=8000).contains(&left), "{left} ms");
+}
+
+/// When it came says nothing: the lock was handed over between the request and its answer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_was_delayed_does_not_show_when_the_lease_of_a_push_began() {
+    let (server, proxy) = behind_a_proxy(Flavor::Valkey91);
+    let (here, there) = (store(&server.url()), store(&format!("{}?call-limit=2s", proxy.url())));
+    subscribe(&there).await;
+    let [holder, first] = [(); 2].map(|()| attempt(&["k"]));
+    granted(grant(&here, &holder).await);
+    proxy.slow_down(Duration::from_millis(300));
+    let asking = tokio::spawn({
+        let (there, first) = (there.clone(), first.clone());
+        async move { there.grant(&first, WAIT).await }
+    });
+    until_queued(&server, &[&first]).await;
+    let_go(&here, &holder).await;
+    let handed_over = runtime().now();
+    asking.await.unwrap().unwrap();
+    let wake = there.woken(&first).await;
+    let Wake::Granted { since, .. } = wake else { panic!("{wake:?}") };
+    assert_eq!(since.saturating_since(handed_over), Duration::ZERO);
 }
 
 /// Regression: its first request had joined the queue, and the one that names its channel was
