@@ -107,3 +107,19 @@ fn counted(value: &Value) -> Option<(bool, i64)> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replicas_are_counted_and_the_servers_own_disk() {
+        let on_disk = |master, replicas| Value::Array(vec![Value::Int(master), Value::Int(replicas)]);
+        assert_eq!(counted(&Value::Int(2)), Some((true, 2)));
+        assert_eq!(counted(&on_disk(1, 2)), Some((true, 2)));
+        assert_eq!(counted(&on_disk(0, 2)), Some((false, 2)));
+        for strange in [Value::Nil, Value::Array(vec![Value::Int(1)])] {
+            assert_eq!(counted(&strange), None);
+        }
+    }
+}
