@@ -6,8 +6,9 @@ use std::time::Duration;
 use leasehold_core::{GrantAnswer, HoldAnswer, InspectStore as _, Store, WaitMode, Wake};
 use leasehold_redis::ClusterStore;
 use leasehold_redis::slot::slot_of;
-use servers::{Cluster, Flavor, Server};
+use servers::{Cluster, Flavor, Reply, Server};
 
+use crate::queue::until;
 use crate::replicas::linked;
 use crate::world::{attempt, granted, passing, runtime};
 
@@ -67,4 +68,35 @@ async fn a_lock_that_is_handed_over_on_a_cluster_is_asked_for_once_more() {
     let asks = async { while !matches!(there.grant(&next, wait).await, Ok(GrantAnswer::Granted { .. })) {} };
     tokio::time::timeout(Duration::from_secs(5), asks).await.expect("confirmed");
     there.release(&next).await.unwrap();
+}
+
+/// Nothing else is asked, which would find the new master. The first renewals come before there is
+/// one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_is_renewed_at_the_replica_that_replaced_its_master() {
+    let cluster = Cluster::start(Flavor::Redis70, 3, 1);
+    let owner = cluster.owner(slot_of(b"k"));
+    let replica = replica(&cluster, owner);
+    linked(owner, replica).await;
+    let ours = attempt(&["k"]);
+    granted(store(&cluster, "replicas=1&call-limit=10s&replicas-limit=2s").grant(&ours, WaitMode::Try).await);
+    let keeps = store(&cluster, "");
+    assert_eq!(keeps.renew(from_ref(&ours)).await, [Ok(HoldAnswer::Done)]);
+    owner.kill_9();
+    let others = || cluster.nodes().iter().filter(|node| node.port() != owner.port());
+    let asked = || others().map(|node| node.calls("cluster|slots")).sum::<u64>();
+    for _ in 0..2 {
+        let before = asked();
+        passing(keeps.renew(from_ref(&ours)).await.remove(0), &[&owner.port().to_string()]);
+        until("the owners are asked for", Duration::from_secs(5), || asked() > before).await;
+    }
+    assert_eq!(replica.text(&["CLUSTER", "FAILOVER", "TAKEOVER"]), Reply::Simple("OK".into()));
+    cluster.wait_until("all know of it", || cluster.all_know(slot_of(b"k"), replica));
+    let renews = async {
+        while let Err(fault) = keeps.renew(from_ref(&ours)).await.remove(0) {
+            assert!(!fault.is_lasting(), "{fault}");
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(5), renews).await.expect("it is found");
 }

@@ -8,6 +8,7 @@ use leasehold_redis::slot::slot_of;
 use servers::{Cluster, Flavor, Reply, Server};
 
 use super::replicas::replica;
+use crate::queue::until;
 use crate::world::{attempt, granted, passing, runtime};
 
 fn store(cluster: &Cluster) -> ClusterStore {
@@ -119,6 +120,27 @@ async fn the_first_request_after_a_failover_is_made_at_the_new_master() {
     assert_eq!(replica.text(&["CLUSTER", "FAILOVER", "TAKEOVER"]), Reply::Simple("OK".into()));
     cluster.wait_until("all know of it", || cluster.all_know(slot, replica));
     granted(store.grant(&attempt(&["k"]), WaitMode::Try).await);
+}
+
+/// It may be a replica from now on, or leave.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_connection_to_a_node_that_owns_no_slots_any_more_is_closed() {
+    let cluster = Cluster::start(Flavor::Valkey91, 3, 1);
+    let store = store(&cluster);
+    granted(store.grant(&attempt(&["k"]), WaitMode::Try).await);
+    let slot = slot_of(b"k");
+    let owner = cluster.owner(slot);
+    // The nodes' own connections use RESP2.
+    let is_connected = || {
+        let clients = owner.text(&["CLIENT", "LIST"]);
+        clients.as_text().expect("a list of clients").contains(" resp=3 ")
+    };
+    assert!(is_connected());
+    let replica = replica(&cluster, owner);
+    assert_eq!(replica.text(&["CLUSTER", "FAILOVER", "TAKEOVER"]), Reply::Simple("OK".into()));
+    cluster.wait_until("all know of it", || cluster.all_know(slot, replica));
+    granted(store.grant(&attempt(&["{k}other"]), WaitMode::Try).await);
+    until("it is closed", Duration::from_secs(5), || !is_connected()).await;
 }
 
 /// Regression: a request that waited for a connection to the old master did so for two seconds,

@@ -78,6 +78,9 @@ async fn a_single_server_is_not_taken_for_a_cluster_nor_a_node_for_a_single_serv
     let alone = store(&format!("redis+cluster://127.0.0.1:{}", server.port()));
     let fault = alone.open().await.unwrap_err();
     assert!(fault.is_lasting() && fault.to_string().contains("write redis://"), "{fault}");
+    // A node that is down may be one of a cluster.
+    let one_down = store(&format!("redis+cluster://127.0.0.1:{},127.0.0.1:1", server.port()));
+    passing(one_down.open().await, &["no node of the cluster answers", "write redis://", "cannot connect"]);
     let cluster = Cluster::start(Flavor::Redis70, 3, 0);
     let node = crate::world::store(&cluster.nodes()[0].url());
     let elsewhere = (0..)
