@@ -118,6 +118,9 @@ async fn only_attempts_that_hold_or_wait_are_under_way() {
     other.give_up(&waits).await.unwrap();
     quorum.release(&holder).await.unwrap();
     assert_eq!((quorum.under_way(), other.under_way()), (0, 0));
+    tokio::time::sleep(SECOND).await;
+    let left = format!("{quorum:?} {other:?}");
+    assert!(left.contains("attempts") && !left.contains("SharedAttempt"), "{left}");
 }
 
 /// Regression: each release of a transferred lock that failed was remembered.

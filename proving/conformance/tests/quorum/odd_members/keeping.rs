@@ -48,6 +48,19 @@ async fn a_renewal_is_confirmed_as_soon_as_a_majority_has_answered() {
     assert_eq!(quorum.renew(&[]).await, []);
 }
 
+/// Nobody waits for its answer, and nothing else may be asked.
+#[tokio::test(start_paused = true)]
+async fn a_member_that_hangs_at_a_renewal_is_reported_when_its_time_is_over() {
+    let (world, quorum, attempt, _) = held_at(3).await;
+    let mut notices = quorum.notices().unwrap();
+    world.on([2], "renew", CallFate::Hung);
+    assert_eq!(quorum.renew(std::slice::from_ref(&attempt)).await, [Ok(HoldAnswer::Done)]);
+    let heard = notices.next().await;
+    let Notice::MemberDown { fault } = heard else { panic!("{heard:?}") };
+    assert_eq!(fault.to_string(), "memory:c: timed out");
+    assert_eq!(world.passed(), 600 * MILLISECOND);
+}
+
 /// A lease that a process was not granted itself, such as one whose id it was given, is renewed
 /// where it exists.
 #[tokio::test(start_paused = true)]
