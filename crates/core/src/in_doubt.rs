@@ -133,13 +133,6 @@ impl InDoubtGrants {
         }
         settles_at
     }
-
-    /// The connections on which grants of a holder were sent that may still be executed.
-    #[must_use]
-    pub fn under_way(&self, holder: Holder) -> Vec<ConnectionId> {
-        let of_holder = (holder, 0)..=(holder, u64::MAX);
-        locked(&self.0).pending.range(of_holder).filter_map(|(_, grant)| grant.via).collect()
-    }
 }
 
 impl Clone for InDoubtGrants {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use leasehold_core::{ConnectionId, Fault};
+use leasehold_core::Fault;
 
 use super::{Cluster, Known};
 use crate::address::server::ServerAddr;
@@ -42,13 +42,6 @@ impl Cluster {
         nodes
     }
 
-    /// The clients on whose connections a request was sent that may still be executed.
-    pub(super) fn clients_of(&self, connections: &[ConnectionId]) -> Vec<Arc<Client>> {
-        let known = self.known();
-        let sent = |client: &&Arc<Client>| client.up_by().is_some_and(|id| connections.contains(&id));
-        known.clients.values().filter(sent).cloned().collect()
-    }
-
     /// Makes all connections subscribe to notices for holders from now on.
     pub(super) fn hear_of_breaks(&self) {
         if !self.hears_of_breaks.swap(true, Ordering::SeqCst) {
@@ -73,13 +66,9 @@ impl Known {
 
 impl Client {
     fn is_up(&self) -> bool {
-        self.up_by().is_some()
-    }
-
-    fn up_by(&self) -> Option<ConnectionId> {
         match &self.source {
-            Source::Ours(link) => link.up().map(|live| live.id),
-            Source::Lent { .. } => None,
+            Source::Ours(link) => link.up().is_some(),
+            Source::Lent { .. } => false,
         }
     }
 }

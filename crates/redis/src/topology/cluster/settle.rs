@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::Duration;
 
 use leasehold_core::{Attempt, Fault, HoldAnswer, Instant, Key};
 
@@ -44,24 +43,7 @@ impl Cluster {
             let by_script = std::mem::replace(&mut by_script, true);
             async move { (client.let_go_on(attempt, by_script, &mut route).await, route) }
         };
-        let (answer, settles_at) = self.follow(slot, limit, None, release).await?;
-        if settles_at.is_some() {
-            self.release_where_it_was_asked_for(attempt, limit).await;
-        }
-        Ok((answer, settles_at))
-    }
-
-    /// A node that was cut off from the others may consider itself the owner for a while, and so
-    /// may its clients. On a connection on which a grant was sent, a release comes after the grant.
-    async fn release_where_it_was_asked_for(&self, attempt: &Attempt, limit: Duration) {
-        let connections = self.shared.unsettled.under_way(attempt.holder);
-        for client in self.clients_of(&connections) {
-            if let Ok(mut route) = client.route(limit).await {
-                // Mostly the answer is that the slot has moved; anything left there will have
-                // expired with the TTL.
-                let _ = client.release_on(attempt, &mut route).await;
-            }
-        }
+        self.follow(slot, limit, None, release).await
     }
 
     /// When this resolves without a fault, nothing of the attempt is left and nothing of it can
