@@ -131,23 +131,17 @@ impl Way<'_> {
 
     /// The node that has taken the place of one that could not be reached.
     async fn instead_of(&mut self, node: &Node, asks: bool) -> Option<Node> {
-        let cluster = self.cluster;
         self.hops += 1;
-        let mut other = None;
-        if !asks && self.hops <= HOPS {
-            other = cluster.runtime.within(self.limit, cluster.other_owner(self.slot, node)).await.flatten();
+        if asks || self.hops > HOPS {
+            return None;
         }
-        if other.is_none() {
-            cluster.learn_later();
-        }
-        other
+        let cluster = self.cluster;
+        cluster.runtime.within(self.limit, cluster.other_owner(self.slot, node)).await.flatten()
     }
 
     /// Returns true if the request should be tried again after a fault.
     async fn goes_on(&mut self, route: &mut Route) -> bool {
         let (Some((_, redirect)), Some(asked)) = (route.redirects.pop(), &self.asked) else {
-            // The owner may have died, and another node may have replaced it.
-            self.cluster.learn_later();
             return false;
         };
         let follows = matches!(redirect, Redirect::Moved(_) | Redirect::Ask(_)) && self.hops < HOPS;
