@@ -107,8 +107,6 @@ impl Sentinels {
             refuse += usize::from(lasts);
             said.push(format!("sentinel {}: {says}", self.addrs[nth].written(PORT)));
         }
-        // Next time, start with a sentinel that was not just wrong.
-        self.first.store((first + 1) % self.addrs.len(), Ordering::Relaxed);
         // If they all name one master, its refusal says enough.
         let is_lasting = refuse >= majority_of(self.addrs.len()) || refuse + unknown == self.addrs.len();
         let said = refused.filter(|_| is_lasting && tried.len() == 1).unwrap_or_else(|| said.join("; "));
