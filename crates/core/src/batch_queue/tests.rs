@@ -164,6 +164,24 @@ async fn requests_of_one_key_share_no_batch_and_keep_their_order() {
     assert_eq!(connection.sent()[4..], [["c3"]]);
 }
 
+/// The second of the key could be in the first batch, which the first of the key cannot.
+#[tokio::test]
+async fn requests_of_one_key_keep_their_order_whatever_their_limits_are() {
+    let connection = Connection::default();
+    let short = LIMIT / 10;
+    for (name, key, limit) in
+        [("a", 0, LIMIT), ("b", 1, LIMIT), ("c", 2, LIMIT), ("d1", 7, short), ("d2", 7, LIMIT)]
+    {
+        connection.asks(name, key, limit).await;
+    }
+    connection.answer(0).await;
+    assert_eq!(connection.sent()[2..], [["c"]]);
+    connection.answer(1).await;
+    assert_eq!(connection.sent()[3..], [["d1"]]);
+    connection.answer(2).await;
+    assert_eq!(connection.sent()[4..], [["d2"]]);
+}
+
 /// The first answer says that the key is contended, so the other requests for it need not be sent.
 #[tokio::test]
 async fn requests_that_no_batch_serves_any_more_leave_the_queue_unsent() {
@@ -324,7 +342,12 @@ async fn waiting_requests_fail_if_the_sending_task_is_gone() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
     let (first, second, third) = {
         let _within = runtime.enter();
-        (connection.ask("a", 0, LIMIT), connection.ask("b", 1, LIMIT), connection.ask("c", 2, LIMIT))
+        let (first, second) = (connection.ask("a", 0, LIMIT), connection.ask("b", 1, LIMIT));
+        // These two are in flight then, so the third waits.
+        while connection.sent().len() < 2 {
+            std::thread::yield_now();
+        }
+        (first, second, connection.ask("c", 2, LIMIT))
     };
     runtime.shutdown_background();
     assert_eq!((first.await.ok(), second.await.ok(), third.await.ok()), (None, None, None));
