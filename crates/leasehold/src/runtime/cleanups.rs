@@ -52,7 +52,8 @@ struct State {
     progress: Option<Instant>,
     /// Until when the shutdown of another runtime, the last one that did, waits for cleanups here.
     awaited_by: Option<(runtime::Id, Instant)>,
-    /// When a drop outside any runtime last waited in vain, if no cleanup has ended since.
+    /// When a drop outside any runtime, or the thread, last waited in vain, if no cleanup has ended
+    /// since.
     gave_up: Option<Instant>,
 }
 
@@ -129,7 +130,7 @@ impl Cleanups {
             // runtime continues, and must not be blocked.
             Some(current) if current.id() != of => return,
             Some(_) => ended + LAST_CLEANUPS,
-            None => state.awaited_until(None),
+            None => state.awaited_until(None, lease_clock()),
         };
         let is_over = |state: &State| match (&current, &begun_again) {
             // Outside any runtime, the caller waits for this cleanup alone.
@@ -192,8 +193,7 @@ impl Cleanups {
 impl State {
     /// Until when a drop waits for a cleanup; the shutdown of a runtime for all of its cleanups. A
     /// drop outside any runtime directly after one that waited in vain does not wait.
-    fn awaited_until(&mut self, runtime: Option<runtime::Id>) -> Instant {
-        let now = lease_clock();
+    fn awaited_until(&mut self, runtime: Option<runtime::Id>, now: Instant) -> Instant {
         if runtime.is_none() && self.gave_up.is_some_and(|at| now.saturating_since(at) < LINGER) {
             return now;
         }
@@ -219,6 +219,10 @@ impl Rescue {
                 let patience = if self.is_idle() { LINGER } else { LAST_CLEANUPS };
                 let until = state.progress.map_or(now, |progress| progress + patience);
                 if now >= until {
+                    if !self.is_idle() {
+                        // A drop that waits for one of them may only notice that it has ended.
+                        state.gave_up = Some(now);
+                    }
                     state.rescue = None;
                     cleanups.done.notify_all();
                     return;
@@ -316,7 +320,7 @@ impl Future for Outlast {
 impl Drop for Outlast {
     fn drop(&mut self) {
         let Some(done) = self.done.take() else { return };
-        let end = locked(&self.cleanups.state).awaited_until(self.runtime);
+        let end = locked(&self.cleanups.state).awaited_until(self.runtime, lease_clock());
         let in_vain = pollster::block_on(tokio::task::unconstrained(async {
             tokio::select! {
                 biased;
@@ -327,5 +331,47 @@ impl Drop for Outlast {
         if in_vain && self.runtime.is_none() {
             locked(&self.cleanups.state).gave_up = Some(lease_clock());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use super::super::clock::Clock;
+    use super::*;
+
+    #[test]
+    fn directly_after_one_that_waited_in_vain_a_drop_does_not_wait() {
+        let at = |ms: u64| Instant::from_nanos(ms * 1_000_000);
+        let mut state = State::default();
+        assert_eq!(state.awaited_until(None, at(1000)), at(3000));
+        state.gave_up = Some(at(3000));
+        assert_eq!(state.awaited_until(None, at(3099)), at(3099));
+        assert_eq!(state.awaited_until(None, at(3100)), at(5100), "it may be another outage");
+    }
+
+    /// Regression: if the thread gave up a moment before the drop that waited for it, each further
+    /// drop waited again.
+    #[test]
+    fn what_the_thread_gives_up_was_waited_for_in_vain() {
+        let tokio = Builder::new_current_thread().enable_all().build().unwrap();
+        let cleanups = Cleanups::of(Timers::of(tokio.handle().clone(), Clock::Lease));
+        let begun = cleanups.rescue(&mut locked(&cleanups.state), Box::new(|| Box::pin(pending())), None);
+        let is_over = begun.unwrap();
+        while !is_over.load(Ordering::Acquire) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(locked(&cleanups.state).gave_up.is_some());
+    }
+
+    #[test]
+    fn a_drop_whose_time_is_up_has_waited_in_vain() {
+        let tokio = Builder::new_current_thread().enable_all().build().unwrap();
+        let cleanups = Cleanups::of(Timers::of(tokio.handle().clone(), Clock::Lease));
+        let (_unfinished, done) = oneshot::channel();
+        std::thread::spawn(move || tokio.block_on(pending::<()>()));
+        drop(Outlast { done: Some(done), cleanups: cleanups.clone(), runtime: None });
+        assert!(locked(&cleanups.state).gave_up.is_some());
     }
 }
