@@ -255,6 +255,27 @@ mod tests {
         client.query_one(sql, &[]).await.unwrap().get(0)
     }
 
+    /// The statements run side by side, and a release that was asked first would come after a grant.
+    #[test]
+    fn a_key_of_several_requests_is_left_to_a_transaction_which_keeps_their_order() {
+        let ttl = Ttl::new(Duration::from_secs(60)).unwrap();
+        let key = |name| Key::new(name).unwrap();
+        let attempt =
+            |name, who| Attempt::new(Claim::exclusive(key(name)), Holder::from_bits(who), None, ttl);
+        let grant = |name, who| Request::Grant { attempt: attempt(name, who), wait: None, not_after: None };
+        let requests = [
+            Request::Release(attempt("a", 1)),
+            grant("a", 2),
+            Request::Renew(attempt("b", 3)),
+            Request::Inspect(key("b")),
+            grant("c", 4),
+        ];
+        let requests: Vec<_> = requests.iter().collect();
+        let quick = Quick::among(&requests);
+        assert!(quick.releases.is_empty() && quick.renewals.is_empty(), "{quick:?}");
+        assert_eq!(quick.grants.iter().map(|request| request.nth).collect::<Vec<_>>(), [4]);
+    }
+
     /// Regression: a lease counted from when the last key of its batch was released, so a waiter of
     /// this process believed in it past its end.
     #[tokio::test]
