@@ -56,6 +56,23 @@ async fn ended_records_are_removed_also_for_a_role_that_is_read_only_by_default(
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_new_mark_and_a_new_break_remove_those_that_have_ended() {
+    let (server, db) = served().await;
+    let ended = "INSERT INTO leasehold.mark (key, at, fence, ends) VALUES ('old', 1, 1, 2);
+        INSERT INTO leasehold.broken (key, at, fence, ends) VALUES ('old', 1, 1, 2)";
+    db.batch_execute(ended).await.unwrap();
+    let locks = process(&server.url(), 5 * SECOND).await;
+    locks.once("new").run(async |_| Ok::<_, ()>(())).await.unwrap();
+    let guard = take(&locks, "new").await;
+    locks.break_lease("new", guard.fence()).await.unwrap();
+    for table in ["mark", "broken"] {
+        let keys = format!("SELECT encode(key, 'escape') FROM leasehold.{table}");
+        let left: Vec<String> = db.query(&keys, &[]).await.unwrap().iter().map(|row| row.get(0)).collect();
+        assert_eq!(left, ["new"], "{table}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_statement_timeout_of_the_role_is_named_and_so_is_its_remedy() {
     let (server, mut db) = served().await;
     let url = role(&db, &server, &["statement_timeout = '50ms'"]).await;
