@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Signal, kill_process};
 
-use crate::harness::{Site, is_alive, kill, pid, until};
+use crate::harness::{Site, is_alive, kill, kill_with, pid, until};
 use crate::pty::{CTRL_BACKSLASH, CTRL_C, CTRL_D, CTRL_Z, Pty};
 
 /// Prints whether it is in the terminal's foreground group, and the terminal's settings.
@@ -189,6 +189,54 @@ fn a_job_that_is_stopped_and_continued_within_its_lease_goes_on_and_keeps_the_lo
     site.finish(site.run(&["-nq", "k", "--", "true"])).silent(75);
     pty.types_until("word\n", "got=word");
     site.finish(site.run(&["-w", "9", "k", "--", "true"])).silent(0);
+}
+
+#[test]
+fn a_run_that_another_process_stops_again_and_again_stops_its_command_each_time() {
+    let site = Site::new();
+    let mut pty = Pty::shell(&site);
+    pty.enters("$L run --status-fd 7 k -- sh -c 'echo $$ > running; read -r x' 7>events");
+    let command = site.wait_for("running");
+    let run = site.events("events")[0]["pid"].to_string();
+    for _ in 0..3 {
+        // One that comes just before it is continued is forgotten by the kernel.
+        until("it stops", || {
+            kill_with(&run, Signal::TSTP);
+            is_stopped(&run)
+        });
+        pty.wait_for("Stopped");
+        pty.wait_for("> ");
+        assert!(is_stopped(&command));
+        pty.enters("fg");
+        until("the command goes on", || !is_stopped(&command));
+    }
+}
+
+/// A process that is stopped in the middle of a transaction keeps the file from everybody.
+#[test]
+fn a_run_stops_only_after_the_request_that_is_under_way() {
+    let site = Site::new();
+    let mut pty = Pty::shell(&site);
+    pty.enters(
+        "$L run --status-fd 7 k -- sh -c 'echo $$ > running; until [ -e go ]; do sleep 0.02; done' 7>events",
+    );
+    site.wait_for("running");
+    let file = rusqlite::Connection::open(site.path("leases.db")).unwrap();
+    file.execute_batch("BEGIN IMMEDIATE").unwrap();
+    site.go();
+    until("it begins to release", || site.read("events").contains(r#""event":"ended""#));
+    let run = site.events("events")[0]["pid"].to_string();
+    kill_with(&run, Signal::TSTP);
+    until("it has read the signal", || {
+        let status = fs::read_to_string(format!("/proc/{run}/status")).unwrap();
+        status.contains("ShdPnd:\t0000000000000000")
+    });
+    file.execute_batch("COMMIT").unwrap();
+    until("it stops", || is_stopped(&run));
+    site.finish(site.run(&["-n", "k", "--", "true"])).silent(0);
+    pty.wait_for("> ");
+    pty.enters("fg");
+    pty.wait_for("> ");
 }
 
 #[test]
