@@ -90,6 +90,16 @@ fn a_command_that_ended_behind_its_lease_is_70_although_it_did_well() {
 }
 
 #[test]
+fn a_lock_that_was_deleted_leaves_the_command_its_grace() {
+    let (server, site) = Site::on_server(Flavor::Redis70);
+    let script =
+        "trap 'sleep 0.2; echo in order; exit 0' TERM; echo $$ > running; while :; do sleep 0.02; done";
+    let (run, _) = site.running(site.run_script(&["--ttl", "3", "k"], script));
+    server.text(&["DEL", "k"]);
+    run.finish().exits_with(70).err_has(&["k: lease lost", "deleted"]).out_is("in order\n");
+}
+
+#[test]
 fn a_server_that_is_gone_at_the_end_does_not_change_how_the_command_ended() {
     let (server, site) = Site::on_server(Flavor::Redis70);
     let script = "echo $$ > running; until [ -e go ]; do sleep 0.02; done; exit 3";

@@ -55,6 +55,23 @@ fn a_second_wish_to_end_kills() {
     site.finish(site.run(&["-n", "k", "--", "true"])).silent(0);
 }
 
+/// They mean whatever the command makes of them.
+#[test]
+fn other_signals_are_no_wish_to_end_and_each_is_passed_on_however_soon_it_comes_again() {
+    let site = Site::new();
+    let script = "trap 'echo x >> hup' HUP; trap 'echo x >> usr' USR1; trap 'sleep 0.1; exit 7' TERM
+        echo $$ > running; while :; do sleep 0.02; done";
+    let (run, _) = site.running(site.run_script(&["k"], script));
+    for count in 1..=5 {
+        run.signal(Signal::USR1);
+        until("it is passed on", || site.read("usr").lines().count() == count);
+    }
+    run.signal(Signal::HUP);
+    site.wait_for("hup");
+    run.signal(Signal::TERM);
+    run.finish().exits_with(7);
+}
+
 /// timeout(1) sends each signal to its child, and then to the group of its child.
 #[test]
 fn a_signal_that_is_sent_twice_at_once_is_one_wish() {
