@@ -131,6 +131,16 @@ fn into_a_file_it_holds_until_a_signal_and_ends_of_that() {
 }
 
 #[test]
+fn a_release_that_the_server_did_not_confirm_is_told() {
+    let (server, site) = Site::on_server(Flavor::Redis70);
+    let hold = site.start(site.task("hold", &["k"]));
+    until("it holds", || !hold.out().is_empty());
+    server.kill_9();
+    hold.signal(Signal::TERM);
+    hold.finish().died_of(Signal::TERM).err_has(&["did not confirm the release: others may have to wait"]);
+}
+
+#[test]
 fn killed_it_keeps_others_out_no_longer_than_its_ttl() {
     let site = Site::new();
     let hold = site.start(site.task("hold", &["--ttl", "2", "k"]));
@@ -162,11 +172,14 @@ fn its_events_are_those_of_a_lock_without_a_command() {
 #[test]
 fn each_of_two_holds_in_one_script_can_be_released_alone() {
     let site = Site::new();
-    let script = "\
-        exec 8< <(leasehold hold one); read -r fence <&8 || exit 75
-        exec 9< <(leasehold hold --status-fd 7 two 7>events); read -r fence <&9 || exit 75
-        exec 8<&-
-        leasehold run -w 10 one -- leasehold run -nqE 9 two -- true";
-    site.finish(bash(&site, script)).silent(9);
+    for first in [8, 3] {
+        let script = format!(
+            "exec {first}< <(leasehold hold one); read -r fence <&{first} || exit 75
+            exec 9< <(leasehold hold --status-fd 7 two 7>events); read -r fence <&9 || exit 75
+            exec {first}<&-
+            leasehold run -w 10 one -- leasehold run -nqE 9 two -- true"
+        );
+        site.finish(bash(&site, &script)).silent(9);
+    }
     assert!(site.read("events").starts_with("{\"event\":\"acquired\","));
 }
