@@ -96,13 +96,31 @@ fn a_record_of_a_break_that_another_program_wrote_hides_no_later_break() {
     let words = ["break", "--store", site.store(), "b", "--fence", &fence];
     site.finish(site.leasehold(&words)).silent(0);
     holder.finish().says(70, &["somebody broke the lease"]);
-    until("the break is reported", || events(&watch).iter().any(|event| event["event"] == "broken"));
+    let breaks = || events(&watch).into_iter().filter(|event| event["event"] == "broken").collect::<Vec<_>>();
+    until("the break is reported", || breaks().len() == 1);
+
+    // The record of an earlier break says nothing of a lease that was released.
+    let again =
+        site.start(site.run_script(&["--label", "again", "b"], "until [ -e end ]; do sleep 0.02; done"));
+    wait_for(&watch, "held", "again");
+    std::fs::write(site.path("end"), "").unwrap();
+    again.finish().silent(0);
+    wait_for(&watch, "ended", "again");
+    std::fs::remove_file(site.path("fence")).unwrap();
+    let holder = site.start(site.run_script(&["--label", "hangs too", "c"], hold));
+    let fence = site.wait_for("fence");
+    wait_for(&watch, "held", "hangs too");
+    let words = ["break", "--store", site.store(), "c", "--fence", &fence];
+    site.finish(site.leasehold(&words)).silent(0);
+    holder.finish().says(70, &["somebody broke the lease"]);
+    until("the next break is reported", || breaks().iter().any(|event| event["key"] == "c"));
+    assert_eq!(breaks().len(), 2, "{:?}", breaks());
 }
 
 #[test]
 fn watch_prints_lines_and_reports_an_outage_and_its_end() {
     let (server, site) = Site::on_server(Flavor::Redis82);
-    let _holder = site.holder(&["--ttl", "60", "--label", "web-3", "k"]);
+    let holder = site.holder(&["--ttl", "60", "--label", "web-3", "k"]);
     let watch = site.start(site.task("watch", &[]));
     let says = |words: &str| until(words, || watch.out().contains(words));
     says("Z  watching redis://");
@@ -114,7 +132,11 @@ fn watch_prints_lines_and_reports_an_outage_and_its_end() {
     until("it was asked again", || stopped.elapsed() > Duration::from_secs(8));
     server.cont();
     says(" answers again\n");
+    site.go();
+    holder.finish().silent(0);
+    says("  ended    k  held by web-3 (");
     assert_eq!(watch.out().matches("  fault    ").count(), 1, "{}", watch.out());
+    assert_eq!(watch.out().matches(" answers again\n").count(), 1, "{}", watch.out());
 }
 
 #[test]
