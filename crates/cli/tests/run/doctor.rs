@@ -46,6 +46,15 @@ fn the_exit_code_tells_the_severity_and_the_pasted_remedy_fixes_it() {
 }
 
 #[test]
+fn what_could_not_be_checked_is_1() {
+    let server = Server::setup(Flavor::Redis82).arg("appendonly", "yes").start();
+    server.text(&["ACL", "SETUSER", "app", "on", "nopass", "~*", "&*", "+@all", "-config"]);
+    let store = format!("redis://app@127.0.0.1:{}", server.port());
+    let done = doctor(&Site::new(), &["--store", &store]).silent(1);
+    done.out_has(&["unknown  ", ": 0 unsafe, 0 warnings, "]);
+}
+
+#[test]
 fn an_unreachable_member_is_named_and_the_others_are_diagnosed() {
     let (one, other) = (Server::start(Flavor::Redis82), Server::start(Flavor::Valkey91));
     let site = Site::new();

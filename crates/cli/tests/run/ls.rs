@@ -51,6 +51,9 @@ fn held_for_lists_long_held_locks_and_exits_with_1_however_much_of_the_lease_rem
     let (_postgres, database) = ready();
     for site in [Site::new(), Site::on(&server.url()), database] {
         server.text(&["SET", "theirs", "x"]);
+        let read = || ls(&site, &["--json", "read"]).out;
+        let _read = holder(&site, "first", &["--shared", "read"]);
+        until("it reads", || !read().is_empty());
         let _old = holder(&site, "old", &["job:old"]);
         let _renewed = site.start(site.run(&["--ttl", "600ms", "job:renewed", "--", "sleep", "60"]));
         let held = || keys(&ls(&site, &["--json", "--held-for", "1500ms", "job:"]));
@@ -62,7 +65,11 @@ fn held_for_lists_long_held_locks_and_exits_with_1_however_much_of_the_lease_rem
         let ages = seen.iter().filter(|object| object["key"] != "job:new");
         let held_ms = ages.map(|object| object["holders"][0]["held_ms"].as_u64().unwrap()).min().unwrap();
         let done = ls(&site, &["--held-for", &format!("{held_ms}ms"), "--all"]).silent(1);
-        assert!(!done.out.contains("job:new") && done.out.lines().count() == 3, "{done:?}");
+        assert!(!done.out.contains("job:new") && done.out.lines().count() == 4, "{done:?}");
+        let _reads = holder(&site, "second", &["--shared", "read"]);
+        until("both read", || read().contains("second"));
+        let done = ls(&site, &["--json", "--held-for", &format!("{held_ms}ms"), "read"]).silent(1);
+        assert!(done.out.contains("first") && !done.out.contains("second"), "{done:?}");
         ls(&site, &["--held-for", "1h", "job:"])
             .says(0, &["no lock that begins with job: has been held for 1h00m at ", site.store()]);
         ls(&site, &["-q", "--held-for", "1h", "--all"]).silent(0);

@@ -53,6 +53,7 @@ fn a_done_job_is_shown_and_listed_and_runs_again_when_forgotten_or_with_now() {
     }
     let site = Site::new();
     task(&site, &["ls", "--marks", "-a"]).says(0, &["nothing is recorded as done at "]);
+    task(&site, &["ls", "--marks", "-aq"]).prints(0, "");
 }
 
 #[test]
@@ -80,6 +81,7 @@ fn a_break_is_counted_and_shown_with_its_author_and_reason() {
         assert_eq!(broken["fence"].to_string(), fence);
         let metrics = task(&site, &["metrics", "dep"]);
         assert_eq!(["held", "broken_last_day"].map(|name| value(&metrics, name)), [0.0, 1.0]);
+        assert_eq!(value(&task(&site, &["metrics", "other"]), "broken_last_day"), 0.0);
     }
     let away = Site::on("redis://127.0.0.1:1");
     task(&away, &["metrics"]).exits_with(69).out_is("");

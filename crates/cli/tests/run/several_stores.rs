@@ -76,6 +76,10 @@ fn a_ttl_that_a_quorum_refuses_is_reported_with_the_option_or_variable_that_gave
         let said = refused(variables, &format!("run {options} k -- true"));
         assert!(said.starts_with(&format!("leasehold: {origin}")), "{said}");
     }
+    let alone = Site::new();
+    let mut run = alone.run(&["k", "--", "true"]);
+    run.env("LEASEHOLD_MAX_TTL", "3s");
+    alone.finish(run).silent(0);
     let said = refused(&[], "show --max-ttl 3s k");
     assert!(said.starts_with("leasehold: --max-ttl: a longest ttl of 3 s is too short"), "{said}");
 }

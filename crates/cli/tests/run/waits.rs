@@ -152,6 +152,9 @@ fn a_look_or_a_single_try_gives_up_after_two_seconds_and_reports_after_one_that_
     }
     let (lasted, done) = took(&["show", "--outage-limit", "500ms", "k"]);
     assert!(lasted < Duration::from_millis(2500) && done.err.lines().count() == 1, "{lasted:?} {done:?}");
+    let (lasted, done) = took(&["run", "-w", "3", "k", "--", "true"]);
+    assert!(lasted < Duration::from_millis(5500), "{lasted:?}");
+    assert!(done.err.lines().next().unwrap().ends_with("trying for 3s in all"), "{done:?}");
     let (_, done) = took(&["show", "-q", "k"]);
     assert_eq!(done.err.lines().count(), 1, "{done:?}");
 }
