@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold::LockError;
 
-use crate::world::{process, served, take};
+use crate::world::{process, served, take, two, until};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -145,4 +145,31 @@ async fn a_row_that_a_foreign_constraint_does_not_allow_is_refused_at_once() {
     let Err(LockError::Refused { fault, .. }) = &refused else { panic!("{refused:?}") };
     assert!(fault.to_string().contains("SQLSTATE 23514"), "{fault}");
     take(&locks, "good").await.release().await.unwrap();
+}
+
+/// Anybody who may connect to the database may notify, and may know a waiter's id and channel, but
+/// not the secret of its request.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_believes_no_forged_notification() {
+    const FORGED: u64 = 9_007_199_254_740_990;
+    let (server, db) = served().await;
+    let [holds, waits] = two(&server.url(), 60 * SECOND).await;
+    let held = take(&holds, "k").await;
+    let waiting = tokio::spawn(async move { take(&waits, "k").await });
+    let waiter =
+        "SELECT 'leasehold_' || lpad(to_hex(channel), 16, '0'), encode(holder, 'hex'), leasehold.now_micros()
+        FROM leasehold.waiter WHERE nonce IS NOT NULL";
+    until("it waits for a notification", async || !db.query(waiter, &[]).await.unwrap().is_empty()).await;
+    let row = db.query_one(waiter, &[]).await.unwrap();
+    let (channel, holder, now): (String, String, i64) = (row.get(0), row.get(1), row.get(2));
+    for nonce in ["-", "x", &"0".repeat(32), &"f".repeat(32)] {
+        let forged = format!("{holder} granted {now} {FORGED} 60000 {nonce}");
+        db.execute("SELECT pg_notify($1, $2)", &[&channel, &forged]).await.unwrap();
+    }
+    // Notifications come in order, so it hears of its turn after these.
+    let fence = held.fence();
+    held.release().await.unwrap();
+    let guard = waiting.await.unwrap();
+    assert!(guard.fence() > fence && u64::from(guard.fence()) < FORGED, "{}", guard.fence());
+    guard.release().await.unwrap();
 }
