@@ -49,17 +49,18 @@ impl StoreHandle {
         let started = runtime.now();
         let end = started + outage_limit;
         let mut last = Fault::passing(store.name(), "no answer").caused_by(FaultCause::TimedOut);
-        let mut retries = Retries::new(runtime);
+        let mut tries = 0;
         loop {
             match runtime.before(end, store.open()).await {
                 Some(Ok(())) => return Ok(()),
                 Some(Err(fault)) if fault.is_lasting() => return Err(ConnectError::Refused(fault)),
                 opened => last = opened.and_then(Result::err).unwrap_or(last),
             }
-            if !retries.again(&last, end).await {
+            if !goes_on(runtime, &last, tries, end).await {
                 let waited = runtime.now().saturating_since(started);
                 return Err(ConnectError::Unreachable { fault: last, waited });
             }
+            tries += 1;
         }
     }
 
@@ -128,17 +129,20 @@ impl StoreHandle {
     }
 
     /// Asks the store until it answers: again after each passing fault, as long as it is not `until`.
-    /// `ask` is told whether an earlier request may have been served although its answer was lost.
+    /// Returns the answer, and true if an earlier request may have been served although its answer was
+    /// lost.
     pub(crate) async fn ask_until<T, Asking: Future<Output = Result<T, Fault>>>(
         &self,
         until: Instant,
-        ask: impl Fn(bool) -> Asking,
-    ) -> Result<T, Fault> {
-        let mut retries = Retries::new(&*self.runtime);
+        ask: impl Fn() -> Asking,
+    ) -> (Result<T, Fault>, bool) {
+        let mut tries = 0;
         loop {
-            match self.reported(ask(retries.tries > 0)).await {
-                Err(fault) if retries.again(&fault, until).await => {}
-                answer => return answer,
+            let answer = ask().await;
+            self.report.answered(&answer);
+            match &answer {
+                Err(fault) if goes_on(&*self.runtime, fault, tries, until).await => tries += 1,
+                _ => return (answer, tries > 0),
             }
         }
     }
@@ -278,27 +282,15 @@ pub(crate) fn rest(tries: u32, runtime: &dyn Runtime) -> Duration {
     Backoff::WHILE_SILENT.delay(tries, runtime.random_bits())
 }
 
-/// Repeats a request to a store that does not answer.
-struct Retries<'a> {
-    runtime: &'a dyn Runtime,
-    tries: u32,
-}
-
-impl<'a> Retries<'a> {
-    const fn new(runtime: &'a dyn Runtime) -> Self {
-        Self { runtime, tries: 0 }
+/// Rests after so many tries, and returns true; `false` if the fault is lasting or it would be `until`
+/// by then.
+async fn goes_on(runtime: &dyn Runtime, fault: &Fault, tries: u32, until: Instant) -> bool {
+    if fault.is_lasting() {
+        return false;
     }
-
-    /// Rests after this fault and returns true; `false` if it is lasting or it is `until` by then.
-    async fn again(&mut self, fault: &Fault, until: Instant) -> bool {
-        if fault.is_lasting() {
-            return false;
-        }
-        let again = self.runtime.now() + rest(self.tries, self.runtime);
-        if again < until {
-            self.tries += 1;
-            self.runtime.sleep_until(again).await;
-        }
-        again < until
+    let again = runtime.now() + rest(tries, runtime);
+    if again < until {
+        runtime.sleep_until(again).await;
     }
+    again < until
 }

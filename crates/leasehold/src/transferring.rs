@@ -72,11 +72,12 @@ impl Guard {
         };
         if holding.is_downgraded() {
             // A transfer keeps the mode that the store knows, and only a renewal changes it.
-            let renew = |_| async {
+            let renew = || async {
                 let answers = handle.store.renew(std::slice::from_ref(&attempt)).await;
                 answers.into_iter().next().unwrap_or(Ok(HoldAnswer::Done))
             };
-            if let HoldAnswer::NotHeld { key, held_by } = handle.ask_until(until, renew).await? {
+            let (renewed, _) = handle.ask_until(until, renew).await;
+            if let HoldAnswer::NotHeld { key, held_by } = renewed? {
                 return Err(pending.lost(handle.loss(&attempt, key, held_by)));
             }
         }
@@ -166,16 +167,12 @@ impl Locks {
         let _under_way = handle.registry.begin_release();
         let attempt = attempt_of(token, Ttl::DEFAULT).with_signal(self.defaults().signal);
         let until = handle.runtime.now() + self.defaults().outage_limit;
-        let attempt = &attempt;
-        let release = |in_doubt| async move {
-            let answer = handle.store.release(attempt).await?;
-            Ok(if in_doubt { HoldAnswer::Done } else { answer })
-        };
-        match handle.ask_until(until, release).await? {
-            HoldAnswer::Done => Ok(()),
-            HoldAnswer::NotHeld { key, held_by } => {
-                Err(TransferError::Lost(handle.loss(attempt, key, held_by)))
+        let (released, in_doubt) = handle.ask_until(until, || handle.store.release(&attempt)).await;
+        match released? {
+            HoldAnswer::NotHeld { key, held_by } if !in_doubt => {
+                Err(TransferError::Lost(handle.loss(&attempt, key, held_by)))
             }
+            _ => Ok(()),
         }
     }
 }
@@ -198,15 +195,12 @@ async fn succeed(
 ) -> Result<Succeeded, TransferError> {
     let there = handle.store.transfers()?;
     let as_successor = &attempt.by(successor.holder);
-    let transfer = |by| async move { (handle.runtime.now(), there.transfer(by, successor).await) };
-    let ask = |in_doubt| async move {
-        let (mut sent, mut answer) = transfer(attempt).await;
-        if in_doubt && matches!(answer, Ok(HoldAnswer::NotHeld { .. })) {
-            (sent, answer) = transfer(as_successor).await;
-        }
-        answer.map(|answer| (sent, answer))
-    };
-    Ok(match handle.ask_until(until, ask).await? {
+    let ask = |by| async move { Ok((handle.runtime.now(), there.transfer(by, successor).await?)) };
+    let (mut answer, in_doubt) = handle.ask_until(until, || ask(attempt)).await;
+    if in_doubt && matches!(answer, Ok((_, HoldAnswer::NotHeld { .. }))) {
+        (answer, _) = handle.ask_until(until, || ask(as_successor)).await;
+    }
+    Ok(match answer? {
         (sent, HoldAnswer::Done) => Succeeded::At(sent),
         (_, HoldAnswer::NotHeld { key, held_by }) => Succeeded::NotHeld(handle.loss(attempt, key, held_by)),
     })

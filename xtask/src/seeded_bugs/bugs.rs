@@ -461,8 +461,8 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "a mark whose answer was lost is not looked for",
         file: "crates/leasehold/src/lock/guard.rs",
-        from: "if in_doubt && answer != HoldAnswer::Done {",
-        to: "if in_doubt && answer != answer {",
+        from: "if there.is_some_and(|there| there.fence == mark.fence) {",
+        to: "if there.is_some_and(|there| there.fence != mark.fence) {",
         tests: &[(
             InMemory,
             "guards_in_virtual_time::a_mark_whose_answer_was_lost_counts_although_the_lock_is_lost_by_now",

@@ -208,7 +208,7 @@ impl Guard {
         let _under_way = self.handle.leaves(&self.held.0, self.number, now);
         // Dropped before that: a release that is cut off goes on in the background.
         let mut guard = self;
-        let (handle, holding) = (&guard.handle.clone(), &guard.held.0.clone());
+        let holding = &*guard.held.0;
         let held_for = holding.held_for(now);
         if !holding.is_valid_at(now) {
             guard.lose(Loss::Expired { fault: None });
@@ -216,22 +216,20 @@ impl Guard {
             return Err(ReleaseError::after(guard.loss(), holding.attempt.claim.first_key()));
         }
         guard.stage = Stage::GivenBack(held_for);
-        let release = |in_doubt| async move {
-            let answer = handle.store.release(&holding.attempt).await?;
-            // If the answer to an earlier release was lost, that release may have succeeded. While
-            // the lease was valid, nobody else held the key in between.
-            let is_released = in_doubt && holding.is_valid_at(handle.runtime.now());
-            Ok(if is_released { HoldAnswer::Done } else { answer })
-        };
-        match handle.ask_until(holding.end(), release).await {
-            Ok(HoldAnswer::Done) => guard.released(held_for),
-            Ok(HoldAnswer::NotHeld { key, held_by }) => {
-                guard.stage = Stage::Over;
+        let (handle, holding) = (&*guard.handle, &*guard.held.0);
+        match handle.ask_until(holding.end(), || handle.store.release(&holding.attempt)).await {
+            (Ok(HoldAnswer::Done), _) => guard.released(held_for),
+            // If the answer to an earlier release was lost, that release may have succeeded. While the
+            // lease was valid, nobody else held the key in between.
+            (Ok(_), true) if holding.is_valid_at(handle.runtime.now()) => guard.released(held_for),
+            (Ok(HoldAnswer::NotHeld { key, held_by }), _) => {
                 let loss = handle.loss(&holding.attempt, key, held_by);
                 guard.lose(loss.clone());
-                Err(ReleaseError::after(loss, holding.attempt.claim.first_key()))
+                let error = ReleaseError::after(loss, holding.attempt.claim.first_key());
+                guard.stage = Stage::Over;
+                Err(error)
             }
-            Err(fault) => Err(ReleaseError::Unreachable(fault)),
+            (Err(fault), _) => Err(ReleaseError::Unreachable(fault)),
         }
     }
 
@@ -243,23 +241,21 @@ impl Guard {
             return Err(MarkError::Lost(self.loss()));
         }
         let marks = store.marks().map_err(MarkError::Unreachable)?;
-        let ask = |in_doubt| async move {
-            let answer = marks.mark(&holding.attempt, mark, keep).await?;
-            // If the answer to an earlier request was lost, that request may have succeeded.
-            if in_doubt && answer != HoldAnswer::Done {
-                let marked = marks.marked(holding.attempt.claim.first_key()).await?;
-                if marked.mark.is_some_and(|there| there.fence == mark.fence) {
-                    return Ok(HoldAnswer::Done);
-                }
-            }
-            Ok(answer)
+        let ask = || marks.mark(&holding.attempt, mark, keep);
+        let (answer, in_doubt) = self.handle.ask_until(holding.end(), ask).await;
+        let HoldAnswer::NotHeld { key, held_by } = answer.map_err(MarkError::Unreachable)? else {
+            return Ok(());
         };
-        match self.handle.ask_until(holding.end(), ask).await.map_err(MarkError::Unreachable)? {
-            HoldAnswer::Done => Ok(()),
-            HoldAnswer::NotHeld { key, held_by } => {
-                Err(MarkError::Lost(self.handle.loss(&holding.attempt, key, held_by)))
+        // If the answer to an earlier request was lost, that request may have succeeded.
+        if in_doubt {
+            let read = || marks.marked(holding.attempt.claim.first_key());
+            let (marked, _) = self.handle.ask_until(holding.end(), read).await;
+            let there = marked.map_err(MarkError::Unreachable)?.mark;
+            if there.is_some_and(|there| there.fence == mark.fence) {
+                return Ok(());
             }
         }
+        Err(MarkError::Lost(self.handle.loss(&holding.attempt, key, held_by)))
     }
 
     fn released(&mut self, held_for: Duration) -> Result<Released, ReleaseError> {

@@ -96,8 +96,8 @@ impl Election {
         let (claim, handle) = (self.lock.claim.clone()?, &self.lock.askers.handle);
         loop {
             let now = handle.runtime.now();
-            let look = |_| async { handle.store.inspector()?.inspect(claim.first_key()).await };
-            let state = handle.ask_until(now + self.lock.defaults.outage_limit, look).await;
+            let look = || async { handle.store.inspector()?.inspect(claim.first_key()).await };
+            let (state, _) = handle.ask_until(now + self.lock.defaults.outage_limit, look).await;
             let leader = state.map_err(InspectError::Store)?.holders.into_iter().next();
             let owner = leader.as_ref().map(|leader| leader.owner.clone());
             if told.as_ref() != Some(&owner) {

@@ -15,8 +15,9 @@ pub(super) async fn marked(lock: &Mutex) -> Result<Marked, InspectError> {
     lock.defaults.checked()?;
     let (claim, handle) = (lock.claim.clone()?, &lock.askers.handle);
     let end = handle.runtime.now() + lock.defaults.outage_limit;
-    let ask = |_| async { handle.store.marks()?.marked(claim.first_key()).await };
-    handle.ask_until(end, ask).await.map_err(InspectError::Store)
+    let ask = || async { handle.store.marks()?.marked(claim.first_key()).await };
+    let (marked, _) = handle.ask_until(end, ask).await;
+    marked.map_err(InspectError::Store)
 }
 
 /// Starts the job under this lock, if it still has to be done.
