@@ -85,8 +85,9 @@ pub struct ProcessFault {
     pub at: u64,
     /// When it continued; `None` if it was killed or not continued.
     pub until: Option<u64>,
-    /// True if it held the lock then, according to the store.
-    pub had_it: bool,
+    /// When the store showed directly afterwards that it held the lock, if it did. It may have been
+    /// handed the lock after `at`, while it died.
+    pub had_it: Option<u64>,
 }
 
 /// The requests and faults of a history.
@@ -139,17 +140,17 @@ impl ParsedHistory {
                     parsed_history.spans.push(span);
                 }
                 EventKind::Killed => {
-                    parsed_history.killed.push(ProcessFault { process, at, until: None, had_it: false });
+                    parsed_history.killed.push(ProcessFault { process, at, until: None, had_it: None });
                 }
                 EventKind::Stopped => {
-                    parsed_history.stopped.push(ProcessFault { process, at, until: None, had_it: false });
+                    parsed_history.stopped.push(ProcessFault { process, at, until: None, had_it: None });
                 }
                 EventKind::HadIt => {
                     let faults = parsed_history.killed.iter_mut().chain(&mut parsed_history.stopped);
                     if let Some(fault) =
                         faults.filter(|fault| fault.process == process).max_by_key(|fault| fault.at)
                     {
-                        fault.had_it = true;
+                        fault.had_it = Some(at);
                     }
                 }
                 EventKind::Continued => {
@@ -379,7 +380,7 @@ mod tests {
             "50 2 1 granted 8 950",
         ];
         let parsed_history = parsed_history(&lines);
-        assert!(parsed_history.killed[0].had_it && parsed_history.two_at_once().is_empty());
+        assert!(parsed_history.killed[0].had_it.is_some() && parsed_history.two_at_once().is_empty());
         assert_eq!(parsed_history.handovers()[0].gap, Duration::from_nanos(44));
     }
 

@@ -76,5 +76,5 @@ fn is_stopped_past_its_lease(scene: &Scene) {
     assert!(matches!(said[..], [EventKind::LetsGo { held: false }, EventKind::Lost(_)]), "{said:?}");
 
     let parsed_history = scene.ends("stopped past its lease", &mut crowd);
-    assert!(parsed_history.stopped[0].had_it);
+    assert!(parsed_history.stopped[0].had_it.is_some());
 }
