@@ -155,7 +155,7 @@ impl MemoryStore {
             pushes.extend(more.pushes);
             unfinished = more.unfinished;
         }
-        let now = Instant::from_nanos(context.now.as_micros() * 1000);
+        let now = instant_of(context);
         for push in pushes {
             if push.event == PushEvent::Broken {
                 self.shared.notice_bus.say(&Notice::Broken { holder: push.holder });
@@ -169,6 +169,11 @@ impl MemoryStore {
         state.sweep(context);
         Ok(answer)
     }
+}
+
+/// The store's clock is that of its runtime.
+const fn instant_of(context: &ApplyContext<'_>) -> Instant {
+    Instant::from_nanos(context.now.as_micros() * 1000)
 }
 
 /// Shows only the name; [`dump`](MemoryStore::dump) returns the records.
@@ -256,8 +261,10 @@ impl Store for MemoryStore {
     fn release<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
         Box::pin(async move {
             consume_budget().await;
-            self.waiting.leave(attempt.holder, self.runtime.now());
-            self.ask(|records, context| Ok(serve::release(records, attempt, context)))
+            self.with(|state, context| {
+                self.waiting.leave(attempt.holder, instant_of(context));
+                self.serve(state, context, |records, context| Ok(serve::release(records, attempt, context)))
+            })
         })
     }
 
