@@ -123,7 +123,7 @@ pub(crate) async fn work(
     }
 }
 
-/// Notes why the store cannot be asked, as long as it cannot. Never resolves.
+/// Keeps the store's fault for as long as there is one. Never resolves.
 async fn note_fault(mut events: Events, fault: &mut Option<Fault>) -> Infallible {
     loop {
         match events.next().await {

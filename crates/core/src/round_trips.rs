@@ -29,7 +29,7 @@ impl<'a> RoundTrips<'a> {
     /// The median of this many counts.
     pub const COUNT: usize = 5;
 
-    /// No round trips so far to the server of this name.
+    /// For the server of this name; nothing is measured yet.
     pub fn to(at: &'a Arc<str>, runtime: &'a dyn Runtime) -> Self {
         Self { at, runtime, trips: Vec::new(), clock: None }
     }

@@ -9,7 +9,7 @@ use crate::{Holder, Key, Records, Stamp};
 #[derive(Debug)]
 #[expect(clippy::exhaustive_structs, reason = "a store must write every kind of difference")]
 pub struct QueueChanges<'a> {
-    /// True if the whole queue of before is gone, also the waiters that were not read.
+    /// True if the earlier queue is gone as a whole, also the waiters that were not read.
     pub is_forgotten: bool,
     /// The places of waiters that left.
     pub gone: Vec<(Ticket, Holder)>,
