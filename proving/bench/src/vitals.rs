@@ -13,18 +13,15 @@ pub struct Vitals {
     pub received: f64,
     /// Bytes that it has written to its sockets.
     pub sent: f64,
-    /// Calls by clients that do a lock's work.
-    pub calls: f64,
-    /// Those of them that ran a script.
+    /// Calls of scripts by its clients.
     pub scripts: f64,
     /// µs that these scripts took, with everything that they call.
     pub script_time: f64,
 }
 
-/// The commands that clients call. Commands that a script calls are in the same list, but their
-/// time is already part of the script's.
+/// The commands that run scripts. Commands that a script calls are in the same list, but their time
+/// is already part of the script's.
 const SCRIPTS: [&str; 2] = ["cmdstat_evalsha", "cmdstat_eval"];
-const RELEASES: [&str; 2] = ["cmdstat_delifeq", "cmdstat_delex"];
 
 impl Vitals {
     pub fn of(server: &Server) -> Self {
@@ -45,7 +42,6 @@ impl Vitals {
             processor: self.processor - earlier.processor,
             received: self.received - earlier.received,
             sent: self.sent - earlier.sent,
-            calls: self.calls - earlier.calls,
             scripts: self.scripts - earlier.scripts,
             script_time: self.script_time - earlier.script_time,
         }
@@ -63,11 +59,9 @@ impl Vitals {
                 "total_net_input_bytes" => read.received = number(),
                 "total_net_output_bytes" => read.sent = number(),
                 name if SCRIPTS.contains(&name) => {
-                    read.calls += field(value, "calls=");
                     read.scripts += field(value, "calls=");
                     read.script_time += field(value, "usec=");
                 }
-                name if RELEASES.contains(&name) => read.calls += field(value, "calls="),
                 _ => {}
             }
         }
@@ -91,12 +85,11 @@ mod tests {
                     total_net_input_bytes:10\r\ntotal_net_output_bytes:20\r\n\
                     cmdstat_set:calls=9,usec=70,usec_per_call=7.77\r\n\
                     cmdstat_evalsha:calls=4,usec=40,usec_per_call=10.00,rejected_calls=0\r\n\
-                    cmdstat_eval:calls=1,usec=60,usec_per_call=60.00\r\n\
-                    cmdstat_delifeq:calls=1,usec=2,usec_per_call=2.00\r\n";
+                    cmdstat_eval:calls=1,usec=60,usec_per_call=60.00\r\n";
         let read = Vitals::read(info);
         let expected = Vitals { memory: 1e3, processor: 1.75e6, received: 10.0, sent: 20.0, ..read.clone() };
         assert_eq!(read, expected);
-        assert_eq!((read.calls, read.scripts, read.script_time), (6.0, 5.0, 100.0));
+        assert_eq!((read.scripts, read.script_time), (5.0, 100.0));
         assert_eq!(read.since(&read), Vitals::default());
     }
 }

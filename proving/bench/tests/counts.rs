@@ -97,6 +97,11 @@ fn every_cost_that_the_sizing_page_needs_is_measured() {
     for figure in &figures {
         assert!(figure.value > 0.0, "{figure:?}");
     }
+    let of = |measure: &str| figures.iter().find(|figure| figure.parts()[2] == measure).unwrap().value;
+    // Regression: this was the time of a whole batch.
+    let [alone, together] =
+        ["alone", "together"].map(|how| of(&format!("server processor per renewal, {how}")));
+    assert!(together < alone, "{together} µs in batches, {alone} µs alone");
 }
 
 #[test]
