@@ -169,12 +169,15 @@ impl From<Fault> for ListenFailure {
 struct Listener {
     live: Live,
     number: i64,
+    /// The session of the requests during which it was opened, and so on the same server.
+    session: u64,
 }
 
 async fn listen(
     inner: &Arc<Inner>,
     queue: &mpsc::WeakUnboundedSender<Job>,
 ) -> Result<Listener, ListenFailure> {
+    let session = inner.readings.session();
     let number = channel::of_bits(inner.runtime.random() as u64);
     let name = channel::name(number);
     let (proof, tested) = (format!("test {number}"), Arc::new(Notify::new()));
@@ -211,25 +214,28 @@ async fn listen(
     }
     let own = [(&number as _, Type::INT8)];
     inner.asked(limit, live.client.query_typed("SELECT pg_advisory_lock($1)", &own)).await?;
-    Ok(Listener { live, number })
+    Ok(Listener { live, number, session })
 }
 
 impl Listener {
-    /// Resolves when no messages can be received any more. While somebody waits, reads the server's
-    /// clock often enough to know the age of a hand-over, and so checks that the connection works.
+    /// Resolves when no messages can be received any more, or the requests have another connection,
+    /// which may lead to another server. While somebody waits, reads the server's clock often enough
+    /// to know the age of a hand-over, and so checks that the connection works.
     async fn check_until_lost(&self, inner: &Inner) {
         loop {
             let asked = inner.runtime.now();
             let clock = self.live.client.query_typed_one(CLOCK, &[]);
             let Ok(row) = inner.asked(2 * inner.address.call_limit, clock).await else { return };
             let Ok(said) = Columns(&row).stamp(0) else { return };
-            inner.readings.note(asked, said);
+            if !inner.readings.note(self.session, asked, said) {
+                return;
+            }
             let next = asked + if inner.waiting.len() > 0 { inner.scope.window / 4 } else { IDLE_BEAT };
             let is_idle = inner.waiting.len() == 0;
             while inner.runtime.now() < next && (inner.waiting.len() == 0) == is_idle {
                 let look = next.min(inner.runtime.now() + inner.scope.window / 8);
                 inner.runtime.sleep_until(look).await;
-                if self.live.client.is_closed() {
+                if self.live.client.is_closed() || inner.readings.session() != self.session {
                     return;
                 }
             }

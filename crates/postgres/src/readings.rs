@@ -13,7 +13,14 @@ use leasehold_core::{Instant, Stamp, locked};
 /// length, whatever steps that clock made before. The last such reading gives the best bound. The
 /// rates of clocks and the delays of messages do not matter.
 #[derive(Debug, Default)]
-pub(crate) struct Readings(Mutex<VecDeque<(Instant, Stamp)>>);
+pub(crate) struct Readings(Mutex<OfOneServer>);
+
+/// The connection of the requests tells which server is read. Another one has another clock.
+#[derive(Debug, Default)]
+struct OfOneServer {
+    session: u64,
+    readings: VecDeque<(Instant, Stamp)>,
+}
 
 /// No lease that is handed over lasts longer without being renewed.
 const KEPT_FOR: Duration = Duration::from_secs(4);
@@ -22,28 +29,39 @@ const KEPT_FOR: Duration = Duration::from_secs(4);
 const APART: Duration = Duration::from_millis(5);
 
 impl Readings {
-    /// Notes that the server was asked at this instant, and its clock showed this time.
-    pub(crate) fn note(&self, asked: Instant, said: Stamp) {
-        let mut readings = locked(&self.0);
-        if readings.back().is_some_and(|(last, _)| asked < *last + APART) {
-            return;
+    /// Begins anew, because the connection of the requests may lead to another server now.
+    pub(crate) fn begin_session(&self) {
+        let mut of = locked(&self.0);
+        of.session += 1;
+        of.readings.clear();
+    }
+
+    /// The number of the session since when readings count.
+    pub(crate) fn session(&self) -> u64 {
+        locked(&self.0).session
+    }
+
+    /// Notes that the server was asked at this instant, and its clock showed this time. Returns false
+    /// if a newer session than this one has begun: then the server may be another one.
+    pub(crate) fn note(&self, session: u64, asked: Instant, said: Stamp) -> bool {
+        let mut of = locked(&self.0);
+        if of.session != session {
+            return false;
         }
-        readings.push_back((asked, said));
-        while readings.front().is_some_and(|(first, _)| *first + KEPT_FOR < asked) {
-            readings.pop_front();
+        if of.readings.back().is_none_or(|(last, _)| *last + APART <= asked) {
+            of.readings.push_back((asked, said));
         }
+        while of.readings.front().is_some_and(|(first, _)| *first + KEPT_FOR < asked) {
+            of.readings.pop_front();
+        }
+        true
     }
 
     /// An instant from which a lease that was granted at this time of the server's clock certainly
     /// lasts for its length.
     pub(crate) fn before(&self, granted: Stamp) -> Option<Instant> {
-        let readings = locked(&self.0);
-        readings.iter().rev().find(|(_, said)| *said <= granted).map(|(asked, _)| *asked)
-    }
-
-    /// Forgets the readings, because another server has another clock.
-    pub(crate) fn forget(&self) {
-        locked(&self.0).clear();
+        let of = locked(&self.0);
+        of.readings.iter().rev().find(|(_, said)| *said <= granted).map(|(asked, _)| *asked)
     }
 }
 
@@ -63,13 +81,13 @@ mod tests {
     fn a_lease_began_after_the_last_reading_before_it() {
         let readings = Readings::default();
         assert_eq!(readings.before(said(9_999)), None);
-        readings.note(at(10), said(7_000));
-        readings.note(at(12), said(7_002));
-        readings.note(at(500), said(7_490));
+        readings.note(0, at(10), said(7_000));
+        readings.note(0, at(12), said(7_002));
+        readings.note(0, at(500), said(7_490));
         assert_eq!(readings.before(said(6_999)), None, "nothing is known of before");
         assert_eq!(readings.before(said(7_489)), Some(at(10)));
         assert_eq!(readings.before(said(7_490)), Some(at(500)));
-        readings.note(at(4_600), said(11_590));
+        readings.note(0, at(4_600), said(11_590));
         assert_eq!(readings.before(said(7_490)), None, "too long ago to matter");
     }
 
@@ -77,10 +95,24 @@ mod tests {
     #[test]
     fn a_clock_that_steps_back_makes_no_lease_longer() {
         let readings = Readings::default();
-        readings.note(at(100), said(50_000));
-        readings.note(at(200), said(40_100));
+        readings.note(0, at(100), said(50_000));
+        readings.note(0, at(200), said(40_100));
         // It ends when the clock says 40 150 and its length, which is that length after instant
         // 250.
         assert_eq!(readings.before(said(40_150)), Some(at(200)));
+    }
+
+    /// Otherwise an earlier event on one clock could count from a later reading of the other.
+    #[test]
+    fn the_clocks_of_two_servers_are_kept_apart() {
+        let readings = Readings::default();
+        let old = readings.session();
+        assert!(readings.note(old, at(10), said(7_000)));
+        readings.begin_session();
+        assert_eq!(readings.before(said(7_001)), None);
+        assert!(!readings.note(old, at(20), said(7_010)));
+        assert_eq!(readings.before(said(7_020)), None);
+        assert!(readings.note(readings.session(), at(30), said(9_000)));
+        assert_eq!(readings.before(said(9_000)), Some(at(30)));
     }
 }

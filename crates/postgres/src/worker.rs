@@ -130,7 +130,6 @@ pub(crate) async fn run(inner: Arc<Inner>, mut queue: mpsc::UnboundedReceiver<Jo
             inner.is_up.store(live.is_some(), Ordering::Relaxed);
             if had_one {
                 // Another server may have taken over, with the data that it had.
-                inner.readings.forget();
                 inner.waiting.ask_for_all();
             }
         }
@@ -150,6 +149,8 @@ pub(crate) async fn run(inner: Arc<Inner>, mut queue: mpsc::UnboundedReceiver<Jo
 struct Session {
     live: Live,
     clock: ServerClock,
+    /// Its number, for readings of that clock.
+    number: u64,
     /// Set when the server refuses to write as a standby. A new connection may lead to the server
     /// that has taken over.
     is_standby: AtomicBool,
@@ -222,7 +223,8 @@ impl Inner {
         *locked(&self.identity) = Some(identity);
         let server = Columns(&row).stamp(3).map_err(|error| self.faults.of(&error))?;
         let clock = ServerClock::read(Reading { sent, heard: self.runtime.now(), server });
-        Ok(Session { live, clock, is_standby: false.into() })
+        self.readings.begin_session();
+        Ok(Session { live, clock, number: self.readings.session(), is_standby: false.into() })
     }
 
     /// The answer to a question that may take this long.
@@ -402,7 +404,7 @@ impl Inner {
     }
 
     fn noted(&self, session: &Session, sent: Instant, server: Stamp) {
-        self.readings.note(sent, server);
+        self.readings.note(session.number, sent, server);
         session.clock.note(Reading { sent, heard: self.runtime.now(), server });
     }
 

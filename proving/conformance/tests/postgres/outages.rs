@@ -215,6 +215,30 @@ async fn a_listener_that_is_back_first_blames_no_pooler_and_tries_again_soon() {
     waits.await.unwrap().unwrap();
 }
 
+/// Otherwise they could come from a server that another one has replaced, whose clock would date them.
+#[tokio::test(flavor = "multi_thread")]
+async fn when_requests_get_another_connection_so_do_notifications() {
+    let (server, db) = served().await;
+    let [holder, waiter] = two(&server.url(), 60 * SECOND).await;
+    let guard = take(&holder, "k").await;
+    let waits = tokio::spawn({
+        let waiter = waiter.clone();
+        async move { take(&waiter, "k").await.release().await }
+    });
+    let listener = async || {
+        let listeners =
+            "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock' AND granted";
+        db.query_opt(listeners, &[]).await.unwrap().map(|row| row.get::<_, i32>(0))
+    };
+    until("it listens", async || listener().await.is_some()).await;
+    let first = listener().await.unwrap();
+    terminate(&db, &format!("pid <> {first}")).await;
+    waiter.inspect("k").await.unwrap();
+    until("another session listens", async || listener().await.is_some_and(|session| session != first)).await;
+    guard.release().await.unwrap();
+    waits.await.unwrap().unwrap();
+}
+
 /// Regression: the connection of a request without an answer was used for all later ones, too.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_that_hangs_is_replaced() {
