@@ -195,7 +195,7 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "the deadline of a batch is ignored",
         file: "crates/redis/src/scripts/batch_grant.lua",
-        from: "for nth = 1, now > tonumber(argv[2]) and 0 or fence_keys do",
+        from: "for nth = 1, is_late and 0 or fence_keys do",
         to: "for nth = 1, fence_keys do",
         tests: &[(Differential, "cases::redis_7_0_answers_each_case")],
     },

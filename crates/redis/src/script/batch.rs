@@ -55,7 +55,7 @@ pub fn batch_call<A: Borrow<Attempt>>(
     let fence = fence.as_ref().map(String::as_bytes);
     let script = if vouching.is_some() { &MEMBER_BATCH } else { &BATCH };
     let keys = 2 * grants.len() + fence_key_count + releases.len() + usize::from(vouching.is_some());
-    let mut call = Call::new(script, keys, 8 + fence_key_count + 2 * grants.len() + releases.len());
+    let mut call = Call::new(script, keys, 7 + fence_key_count + 2 * grants.len() + releases.len());
     push_keys(grants, &mut call);
     grants.iter().for_each(|grant| call.join(Sides::of(key_of(grant)).parts(Side::Waiters)));
     push_fence_keys(grants, fence_keys, &mut call);
@@ -64,12 +64,11 @@ pub fn batch_call<A: Borrow<Attempt>>(
         push_member_key(grants, by_slot, &mut call);
     }
 
-    call.show(grants.len());
+    call.show(fence_key_count);
     if !grants.is_empty() {
         call.show(not_after.as_micros());
         lengths(grants).into_iter().for_each(|length| call.show(length));
         fence.into_iter().for_each(|fence| call.push(fence));
-        call.show(fence_key_count);
         by_fence_key(grants).for_each(|claims| call.show(claims.len()));
         if vouching.is_some() {
             grants.iter().for_each(|grant| call.push(tag_of(key_of(grant)).as_bytes()));
@@ -164,37 +163,45 @@ pub fn read_batch<A: Borrow<Attempt>>(
     releases: usize,
     at_member: bool,
 ) -> Result<Served, String> {
-    let count = grants.len() + releases;
     let read = || {
-        let [served, left, time, fences] = parts(value)?;
-        if number(served)? != count as u64 {
-            return None;
-        }
-        let mut released = vec![true; releases];
-        let mut by_claim = match fences {
-            [] => Vec::new(),
-            fences if at_member => read_fences(fences, grants.len())?,
-            fences => read_fences_by_key(fences, grants)?,
+        let Value::BulkString(text) = value else { return None };
+        let mut parts = text.split(|&byte| byte == b'|');
+        let time = parts.next()?;
+        // What the answer says besides, unless everything is done as expected.
+        let others = match [parts.next(), parts.next(), parts.next()] {
+            [None, ..] => None,
+            [Some(left), Some(fences), None] => Some((left, fences)),
+            _ => return None,
         };
+        let (is_late, time) = time.strip_prefix(b"-").map_or((false, time), |time| (true, time));
+        let mut granted = match (grants.first(), others) {
+            (None, _) => (!is_late && time.is_empty()).then_some(Granted::Nothing)?,
+            (Some(_), _) if is_late => Granted::TooLate { now: read_time(time)? },
+            (Some(first), others) => {
+                let now = read_time(time)?;
+                let proposed = first.borrow().proposal.filter(|_| at_member).map(|proposal| proposal.fence);
+                let fences = match others {
+                    None => vec![Some(proposed.or_else(|| Fence::new(now.as_micros()))?); grants.len()],
+                    Some((_, fences)) if at_member => read_fences(fences, grants.len())?,
+                    Some((_, fences)) => read_fences_by_key(fences, grants)?,
+                };
+                Granted::Served { now, fences }
+            }
+        };
+        let mut released = vec![true; releases];
+        let (left, fences) = others.unwrap_or_default();
         for nth in words(left) {
             let nth = index(nth)?;
-            match nth.checked_sub(grants.len()) {
-                Some(release) => *released.get_mut(release)? = false,
-                None => *by_claim.get_mut(nth)? = None,
+            match (nth.checked_sub(grants.len()), &mut granted) {
+                (Some(release), _) => *released.get_mut(release)? = false,
+                (None, Granted::Served { fences, .. }) => *fences.get_mut(nth)? = None,
+                (None, _) => return None,
             }
         }
-        let granted = if grants.is_empty() {
-            time.is_empty().then_some(Granted::Nothing)?
-        } else {
-            let now = Stamp::from_micros(number(time)?);
-            if fences.is_empty() {
-                Granted::TooLate { now }
-            } else {
-                Granted::Served { now, fences: by_claim }
-            }
-        };
-        Some(Served { granted, released })
+        let has_fences = matches!(granted, Granted::Served { .. });
+        (has_fences || fences.is_empty()).then_some(Served { granted, released })
     };
+    let count = grants.len() + releases;
     read().ok_or_else(|| strange(format_args!("to a batch of {count} grants and releases")))
 }
 
@@ -206,28 +213,18 @@ pub fn read_batch<A: Borrow<Attempt>>(
 /// A message, if the answer is not one of the script's.
 pub fn read_done(value: &Value, claims: usize) -> Result<Vec<bool>, String> {
     let read = || {
+        let Value::BulkString(left) = value else { return None };
         // A member that may have forgotten leases serves none.
-        if *value == Value::BulkString(Vec::new()) {
+        if left == b"-" {
             return Some(vec![false; claims]);
         }
-        let [served, left] = parts(value)?;
-        let mut done = (number(served)? == claims as u64).then(|| vec![true; claims])?;
+        let mut done = vec![true; claims];
         for nth in words(left) {
             *done.get_mut(index(nth)?)? = false;
         }
         Some(done)
     };
     read().ok_or_else(|| strange(format_args!("to a batch of {claims} renewals")))
-}
-
-/// The parts of an answer, with bars between them.
-fn parts<const N: usize>(value: &Value) -> Option<[&[u8]; N]> {
-    let Value::BulkString(text) = value else { return None };
-    let (mut parts, mut rest) = ([&[][..]; N], text.split(|&byte| byte == b'|'));
-    for part in &mut parts {
-        *part = rest.next()?;
-    }
-    rest.next().is_none().then_some(parts)
 }
 
 /// The words of a part, with spaces between them.
@@ -238,6 +235,10 @@ fn words(part: &[u8]) -> impl Iterator<Item = &[u8]> {
 /// The index of the request with this number, which counts from 1.
 fn index(word: &[u8]) -> Option<usize> {
     usize::try_from(number(word)?).ok()?.checked_sub(1)
+}
+
+fn read_time(word: &[u8]) -> Option<Stamp> {
+    number(word).map(Stamp::from_micros)
 }
 
 fn read_fence(word: &[u8]) -> Option<Fence> {
@@ -309,7 +310,7 @@ fn lengths(attempts: &[impl Borrow<Attempt>]) -> [u128; 2] {
 
 #[cfg(test)]
 mod tests {
-    use leasehold_core::{Claim, Holder, Label};
+    use leasehold_core::{Claim, Holder, Label, Proposal};
 
     use super::*;
 
@@ -325,55 +326,65 @@ mod tests {
         let all = [attempt("x:a", 1), attempt("x:b", 2), attempt("y:a", 3)];
         let all = all.each_ref();
         let read = |answer: &str| read_batch(&text(answer), &all, 2, false);
-        let (now, [seven, eight]) = (Stamp::from_micros(5), [7, 8].map(Fence::new));
-        assert_eq!(
-            read("5|2 5|5|7 8"),
-            Ok(Served {
-                granted: Granted::Served { now, fences: vec![seven, None, eight] },
-                released: vec![true, false]
-            })
-        );
-        assert_eq!(
-            read("5|4|5|"),
-            Ok(Served { granted: Granted::TooLate { now }, released: vec![false, true] })
-        );
+        let (now, [five, seven, eight]) = (Stamp::from_micros(5), [5, 7, 8].map(Fence::new));
+        let served = |fences: [Option<Fence>; 3], released: [bool; 2]| {
+            Ok(Served { granted: Granted::Served { now, fences: fences.into() }, released: released.into() })
+        };
+        assert_eq!(read("5"), served([five; 3], [true; 2]));
+        assert_eq!(read("5|2 5|7 8"), served([seven, None, eight], [true, false]));
+        let late =
+            |released: [bool; 2]| Ok(Served { granted: Granted::TooLate { now }, released: released.into() });
+        assert_eq!(read("-5"), late([true; 2]));
+        assert_eq!(read("-5|4|"), late([false, true]));
         for strange in [
             "",
-            "5||5",
-            "5||5|7 8|",
-            "4||5|7 8",
-            "6||5|7 8",
-            "||5|7 8",
-            "5 5||5|7 8",
-            "5||5|7",
-            "5||5|7 8 9",
-            "5||5|7 x",
-            "5||5|7  8",
-            "5||5|7 9007199254740992",
-            "5|6|5|7 8",
-            "5|0|5|7 8",
-            "5|1|5|",
-            "5|||7 8",
-            "5|||",
-            "5||5 5|7 8",
-            "5|x|5|7 8",
+            "x",
+            "--5",
+            "5|",
+            "5||",
+            "5|2|",
+            "5||7 8|",
+            "||7 8",
+            "5 5||7 8",
+            "5||7",
+            "5||7 8 9",
+            "5||7 x",
+            "5||7  8",
+            "5||7 9007199254740992",
+            "5|6|7 8",
+            "5|0|7 8",
+            "5|x|7 8",
+            "-5|1|",
+            "-5||7 8",
+            "-5|",
+            "9007199254740992",
         ] {
             assert!(read(strange).is_err(), "{strange}");
         }
-        let at_member = |answer: &str| read_batch(&text(answer), &all[..2], 0, true);
+        let proposal = Proposal { fence: seven.unwrap(), max_ttl: Ttl::DEFAULT };
+        let asked = all[..2].iter().map(|&attempt| attempt.at_member(attempt.holder, proposal));
+        let asked: Vec<_> = asked.collect();
+        let at_member = |answer: &str| read_batch(&text(answer), &asked, 0, true);
         let granted = |answer: &str| at_member(answer).map(|served| served.granted);
-        assert_eq!(granted("2|2|5|7"), Ok(Granted::Served { now, fences: vec![seven, None] }));
-        assert_eq!(granted("2||5|7 2 8"), Ok(Granted::Served { now, fences: vec![seven, eight] }));
-        for strange in ["7 2", "7 3 8", "7 0 8", "7 8", "x"] {
-            assert!(at_member(&format!("2||5|{strange}")).is_err(), "{strange}");
+        assert_eq!(granted("5"), Ok(Granted::Served { now, fences: vec![seven, seven] }));
+        assert_eq!(granted("5|2|7"), Ok(Granted::Served { now, fences: vec![seven, None] }));
+        assert_eq!(granted("5||7 2 8"), Ok(Granted::Served { now, fences: vec![seven, eight] }));
+        for strange in ["", "7 2", "7 3 8", "7 0 8", "7 8", "x"] {
+            assert!(at_member(&format!("5||{strange}")).is_err(), "{strange}");
         }
         let released = |answer: &str| read_batch::<Attempt>(&text(answer), &[], 2, false);
-        assert_eq!(released("2|1||"), Ok(Served { granted: Granted::Nothing, released: vec![false, true] }));
-        assert!(released("2||5|").is_err() && released("2|||7").is_err());
+        let nothing =
+            |released: [bool; 2]| Ok(Served { granted: Granted::Nothing, released: released.into() });
+        assert_eq!(released(""), nothing([true; 2]));
+        assert_eq!(released("|1|"), nothing([false, true]));
+        for strange in ["5", "-", "-5", "5|1|", "|1|7", "|3|", "|0|", "|", "|1"] {
+            assert!(released(strange).is_err(), "{strange}");
+        }
         let done = |answer: &str| read_done(&text(answer), 2);
-        assert_eq!(done("2|2"), Ok(vec![true, false]));
-        assert_eq!(done(""), Ok(vec![false; 2]));
-        for strange in ["2", "1|", "3|", "2|3", "2|0", "|", "2||"] {
+        assert_eq!(done(""), Ok(vec![true; 2]));
+        assert_eq!(done("2"), Ok(vec![true, false]));
+        assert_eq!(done("-"), Ok(vec![false; 2]));
+        for strange in ["3", "0", "|", "2|", "x", "1  2", "--"] {
             assert!(done(strange).is_err(), "{strange}");
         }
         assert!(

@@ -5,9 +5,11 @@
 -- KEYS  for each release its key
 -- ARGV  for each release the beginning of its value, before the fence, which no other lease has
 --
--- Returns a text, which a server makes sooner than a list: how many grants and releases there are;
--- the numbers of those that are not done, from 1; if there are grants, the server's time in µs, and
--- for each fence key the fence that all its grants have. No fences: it was too late for all grants.
+-- Returns a text, which a server makes sooner than a list. If there are grants, it begins with the
+-- server's time in µs, after a minus sign if it was too late for all of them. That is all if every
+-- grant and release is done, and every grant has the expected fence. Otherwise a bar follows, the
+-- numbers of those that are not done, from 1, another bar, and for each fence key the fence that all
+-- its grants have; no fences if it was too late.
 
 local releases = #keys - key
 if releases > 0 then
@@ -18,4 +20,5 @@ if releases > 0 then
   end
   if gone[1] then call('DEL', unpack(gone)) end
 end
-return grants + releases .. '|' .. table.concat(left, ' ') .. '|' .. (time or '') .. '|' .. table.concat(fences, ' ')
+if as_expected and not left[1] then return time end
+return time .. '|' .. table.concat(left, ' ') .. '|' .. table.concat(fences, ' ')

@@ -4,12 +4,11 @@
 --
 -- KEYS  for each grant its key; for each grant the waiters of its key; the fence keys; and those of
 --       the last part
--- ARGV  1  the number of grants, at least one: releases alone need no member
+-- ARGV  1  the number of fence keys, at least one: releases alone need no member
 --       2  after this time on the server's clock, in µs since 1970, nothing is granted
 --       3  the ttl of all grants, in ms
 --       4  how long to remember their fences, in ms
---       5  the proposed fence of all grants
---       6  the number of fence keys
+--       5  the proposed fence of all grants, which is the expected one
 --     then for each fence key the number of its grants, which are the next ones;
 --     then for each grant the tag of its key, which is the field of its last fence;
 --     then for each grant its value with the proposed fence
@@ -22,29 +21,32 @@
 local ABOUT = 'the last fences of the keys that begin with the same part, by their tags'
 
 local call, keys, argv = redis.call, KEYS, ARGV
-local grants, fence_keys, left, fences = tonumber(argv[1]), tonumber(argv[6]), {}, {}
-local tags, values = 6 + fence_keys, 6 + fence_keys + grants
+local grants, left, fences, fence_keys = 0, {}, {}, nil
+for nth = 1, argv[1] do grants, fence_keys = grants + argv[5 + nth], nth end
+local tags, values = 5 + fence_keys, 5 + fence_keys + grants
 -- The last key and the last argument of this part.
 local key, arg = 2 * grants + fence_keys, values + grants
 
-local clock, ttl, keep, fence, is_served = call('TIME'), argv[3], tonumber(argv[4]), argv[5], serves(argv[3])
+local clock, not_after, ttl, keep, fence, is_served = call('TIME'), argv[2], argv[3], argv[4], argv[5], serves(argv[3])
 local now, proposed = clock[1] * 1000000 + clock[2], tonumber(fence)
 local time = clock[1] .. string.sub('00000' .. clock[2], -6)
 local least = math.min(math.max(proposed, now - MARGIN), now + MARGIN)
-if least ~= proposed then fence = string.format('%.0f', least) end
+local as_expected = least == proposed
+if not as_expected then fence = string.format('%.0f', least) end
 local nobody_waits = call('EXISTS', unpack(keys, grants + 1, 2 * grants)) == 0
+-- Of the same length, the smaller text is the smaller number.
+local is_late = is_served and (#not_after < #time or #not_after == #time and not_after < time)
 
-if not is_served or now <= tonumber(argv[2]) then fences[1] = fence end
+if is_late then time = '-' .. time else fences[1] = fence end
 local i = 0
-for nth = 1, fences[1] and fence_keys or 0 do
-  local fence_key, count, new, is_known = keys[2 * grants + nth], argv[6 + nth], {}, true
+for nth = 1, is_late and 0 or fence_keys do
+  local fence_key, count, new, is_known = keys[2 * grants + nth], argv[5 + nth], {}, true
   -- An error if it is not a hash.
   local lasts = redis.pcall('HMGET', fence_key, unpack(argv, tags + i + 1, tags + i + count))
   for at = 1, count do
     i = i + 1
     local value, last, its_fence = argv[values + i], lasts[at], fence
     local is_free = is_served and last ~= nil and (nobody_waits or call('EXISTS', keys[grants + i]) == 0)
-    -- Of the same length, the smaller text is the smaller number.
     if last and (#last ~= #fence or last >= fence) then
       last = string.find(last, '^%d+$') and tonumber(last) or FENCE_MAX
       if last >= least then its_fence = string.format('%.0f', last + 1) end
@@ -58,6 +60,7 @@ for nth = 1, fences[1] and fence_keys or 0 do
       new[#new + 1] = its_fence
       is_known = is_known and last
       if its_fence ~= fence then
+        as_expected = false
         fences[#fences + 1] = i
         fences[#fences + 1] = its_fence
       end
@@ -71,7 +74,7 @@ for nth = 1, fences[1] and fence_keys or 0 do
       new[#new + 1] = ABOUT
     end
     call('HSET', fence_key, unpack(new))
-    if call('PTTL', fence_key) < keep then call('PEXPIRE', fence_key, argv[4]) end
+    if call('PTTL', fence_key) < tonumber(keep) then call('PEXPIRE', fence_key, keep) end
   end
 end
 

@@ -2,7 +2,7 @@
 --
 -- ARGV  2  the ttl of all leases, in ms
 --
--- Returns an empty text if the single scripts have to serve all leases.
+-- Returns a minus sign if the single scripts have to serve all leases.
 
-if not serves(ARGV[2]) then return '' end
+if not serves(ARGV[2]) then return '-' end
 
