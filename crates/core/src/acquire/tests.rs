@@ -150,7 +150,7 @@ fn a_dead_holder_is_asked_for_right_after_its_end_and_one_that_never_ends_like_a
 }
 
 #[test]
-fn the_rests_grow_while_somebody_holds_the_lock() {
+fn the_rests_grow_while_somebody_holds_the_lock_and_begin_anew_after_a_wake_up() {
     let mut machine = acquire(None);
     let mut now = START;
     for _ in 0..20 {
@@ -160,6 +160,9 @@ fn the_rests_grow_while_somebody_holds_the_lock() {
     ask(&mut machine, now, busy(60 * SECOND));
     let rest = rests(&mut machine, now).saturating_since(now);
     assert!(rest >= Duration::from_millis(75), "half of the longest");
+    machine.handle_wake(now, Wake::AskAgain);
+    ask(&mut machine, now, busy(60 * SECOND));
+    assert!(rests(&mut machine, now).saturating_since(now) <= Duration::from_millis(5));
 }
 
 #[test]
@@ -261,6 +264,13 @@ fn a_hand_over_is_a_grant_of_a_window_counted_from_when_it_began() {
     let handed = Some(Handed { since: START + SECOND, lasts });
     let outcome = Outcome::Granted { lease, fence: Fence::new(6).unwrap(), handed };
     assert_eq!(machine.next(START + 2 * SECOND), Step::Done(outcome));
+    // However long the message says, it is no longer than what was asked for.
+    let mut machine = acquire(None);
+    ask(&mut machine, START, queued(0));
+    let (fence, lasts) = (Fence::new(6).unwrap(), Ttl::new(3600 * SECOND).unwrap());
+    machine.handle_wake(START, Wake::Granted { fence, since: START, lasts });
+    let Step::Done(Outcome::Granted { lease, .. }) = machine.next(START) else { panic!() };
+    assert_eq!(lease.end(), START + ttl().duration());
 }
 
 #[test]

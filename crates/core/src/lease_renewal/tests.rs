@@ -201,6 +201,17 @@ fn a_renewal_of_ones_own_lengthens_the_lease_and_never_shortens_it() {
     assert_eq!((machine.lease().end(), machine.ttl()), (START + 9 * SECOND, short));
     machine.handle_own_renewal(START + SECOND, START + SECOND, long, HoldAnswer::Done);
     assert_eq!((machine.lease().end(), machine.ttl()), (START + 21 * SECOND, long));
+    machine.handle_own_renewal(START + SECOND, START + SECOND, short, gone());
+    assert_eq!(machine.ttl(), long, "a renewal that failed changes no TTL");
+}
+
+#[test]
+fn a_renewal_of_ones_own_that_is_answered_after_a_later_one_brings_no_renewal_forward() {
+    let (earlier, now) = (START + SECOND, START + 3 * SECOND);
+    let mut machine = renewing(Renewal::Automatic);
+    renews(&mut machine, now, ttl(), HoldAnswer::Done);
+    machine.handle_own_renewal(now, earlier, ttl(), HoldAnswer::Done);
+    assert_eq!(machine.next(now), RenewalStep::WaitUntil(now + 3 * SECOND));
 }
 
 /// Later reasons do not replace the first one.
@@ -285,17 +296,22 @@ fn a_flood_of_words_that_its_lease_was_broken_has_nobody_flood_the_store() {
     assert!(matches!(machine.next(START + 3 * SECOND), RenewalStep::WaitUntil(_)));
 }
 
-/// It may have been answered before the lease was broken.
+/// It may have been answered before the lease was broken. It refutes only the notices before it.
 #[test]
 fn a_renewal_sent_before_the_notice_of_a_break_does_not_refute_it() {
-    let mut machine = renewing(Renewal::Automatic);
-    machine.handle_sent(START + SECOND / 4, ttl());
-    machine.handle_broken(START + SECOND / 2);
-    assert_eq!(machine.next(START + SECOND / 2), RenewalStep::WaitUntil(START + 9 * SECOND));
-    machine.handle_answer(START + 3 * SECOND, HoldAnswer::Done);
-    assert_eq!(machine.next(START + 3 * SECOND), RenewalStep::Renew(ttl()));
-    renews(&mut machine, START + 3 * SECOND, ttl(), gone());
-    assert_eq!(machine.loss(), Some(&Loss::Broken { key: key(), quorum_report: None }));
+    for has_notice_before in [false, true] {
+        let mut machine = renewing(Renewal::Automatic);
+        if has_notice_before {
+            machine.handle_broken(START);
+        }
+        machine.handle_sent(START + SECOND / 4, ttl());
+        machine.handle_broken(START + SECOND / 2);
+        assert_eq!(machine.next(START + SECOND / 2), RenewalStep::WaitUntil(START + 9 * SECOND));
+        machine.handle_answer(START + 5 * SECOND / 2, HoldAnswer::Done);
+        assert_eq!(machine.next(START + 5 * SECOND / 2), RenewalStep::Renew(ttl()));
+        renews(&mut machine, START + 5 * SECOND / 2, ttl(), gone());
+        assert_eq!(machine.loss(), Some(&Loss::Broken { key: key(), quorum_report: None }));
+    }
 }
 
 /// The lease had to be given up while the store was unreachable: reporting that it was held too
@@ -305,8 +321,14 @@ fn a_longest_hold_that_ends_with_the_store_away_is_lost_to_the_store() {
     let mut machine = renewing(Renewal::AtMost(20 * SECOND));
     machine.handle_sent(START + 3 * SECOND, ttl());
     machine.handle_fault(START + 4 * SECOND, fault("timed out"), CHANCE);
-    let expired = Loss::Expired { fault: Some(fault("timed out").into()) };
-    assert_eq!(machine.next(START + 9 * SECOND), RenewalStep::Lost(expired));
+    let expired = RenewalStep::Lost(Loss::Expired { fault: Some(fault("timed out").into()) });
+    assert_eq!(machine.next(START + 9 * SECOND), expired);
+    // Nor can it say at the limit whether the lease was broken before.
+    let mut doubtful = renewing(Renewal::AtMost(9 * SECOND));
+    doubtful.handle_broken(START + 7 * SECOND);
+    doubtful.handle_sent(START + 7 * SECOND, ttl());
+    doubtful.handle_fault(START + 8 * SECOND, fault("timed out"), CHANCE);
+    assert_eq!(doubtful.next(START + 9 * SECOND), expired);
 }
 
 #[test]
@@ -436,6 +458,29 @@ fn a_renewal_that_was_sent_before_the_writer_became_a_reader_does_not_confirm_it
     assert_eq!(machine.next(then), RenewalStep::Renew(ttl()));
     renews(&mut machine, then, ttl(), HoldAnswer::Done);
     assert_eq!(machine.next(then), RenewalStep::WaitUntil(then + 3 * SECOND));
+}
+
+/// It asked for the writer that the holder then was.
+#[test]
+fn a_renewal_of_ones_own_from_before_the_writer_became_a_reader_does_not_confirm_it() {
+    let (then, later) = (START + SECOND, START + 2 * SECOND);
+    let mut machine = renewing(Renewal::Off);
+    machine.handle_downgrade(then);
+    machine.handle_sent(then, ttl());
+    machine.handle_fault(then, fault("down"), CHANCE);
+    machine.handle_own_renewal(then, START, ttl(), HoldAnswer::Done);
+    assert!(matches!(machine.next(later), RenewalStep::Renew(_)));
+}
+
+/// All writers may become readers at once while the store is away.
+#[test]
+fn a_reader_that_was_a_writer_asks_a_store_that_fails_no_sooner_for_that() {
+    let mut machine = renewing(Renewal::Automatic);
+    machine.handle_sent(START + 3 * SECOND, ttl());
+    machine.handle_fault(START + 4 * SECOND, fault("down"), u64::MAX);
+    let again = machine.next(START + 4 * SECOND);
+    machine.handle_downgrade(START + 4 * SECOND);
+    assert!(matches!(again, RenewalStep::WaitUntil(_)) && machine.next(START + 4 * SECOND) == again);
 }
 
 #[test]
