@@ -171,6 +171,8 @@ pub struct Facts {
     pub warning: Option<&'static str>,
     /// How many keys it inspects in one command.
     pub at_once: usize,
+    /// How many commands each page of a scan takes.
+    pub commands: u32,
     /// How far its clock is ahead of the others'.
     pub ahead: Duration,
     /// A key whose node is down: it cannot be renewed.
@@ -187,7 +189,7 @@ impl Faulty {
     /// Wraps a store; at first, no fault is injected.
     #[must_use]
     pub fn over(memory: Arc<MemoryStore>) -> Arc<Self> {
-        let facts = Facts { at_once: 100, batches: true, ..Facts::default() };
+        let facts = Facts { at_once: 100, commands: 1, batches: true, ..Facts::default() };
         let script = Mutex::new(Script { facts, ..Script::default() });
         Arc::new(Self { memory, notice_bus: NoticeBus::default(), script })
     }
@@ -405,8 +407,12 @@ impl InspectStore for Faulty {
     }
 
     fn scan<'a>(&'a self, prefix: &'a [u8], from: ScanPosition) -> BoxFuture<'a, Result<ScanPage, Fault>> {
-        let (memory, prefix) = (self.memory.clone(), prefix.to_vec());
-        Box::pin(self.through("scan", None, async move { memory.scan(&prefix, from).await }))
+        let (memory, prefix, commands) = (self.memory.clone(), prefix.to_vec(), self.facts().commands);
+        Box::pin(self.through("scan", None, async move {
+            let mut page = memory.scan(&prefix, from).await?;
+            page.commands = commands;
+            Ok(page)
+        }))
     }
 
     fn notices(&self) -> Option<Box<dyn Notices>> {

@@ -1,14 +1,16 @@
 //! Asking whether a lock is free, and waiting until it is, without acquiring it: on every store.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use conformance::faulty::{CallFate, passing};
+use conformance::faulty::{CallFate, Faulty, members, passing, quorum_of};
 use conformance::target::Target;
-use leasehold::{InspectError, LockError, Locks, Misuse, Owner};
+use conformance::virtual_time::VirtualTime;
+use leasehold::{InspectError, LockError, Locks, Misuse, Owner, Watch};
 use servers::{Flavor, Server};
 use tokio::time::{Instant, sleep};
 
-use super::world::{SECOND, TTL, World};
+use super::world::{SECOND, TTL, World, drain, kinds};
 
 async fn on_every_target(check: impl AsyncFn(&Target)) {
     let quorum = [Flavor::Redis70, Flavor::Redis82, Flavor::Valkey91];
@@ -107,9 +109,12 @@ async fn a_silent_store_is_another_error_than_a_held_lock() {
     world.store.set(CallFate::Lost);
     let began = Instant::now();
     assert!(matches!(mutex.is_locked().await, Err(InspectError::Store(_))));
+    let mut events = world.locks.events();
     let error = mutex.unlocked().await.unwrap_err();
     assert!(matches!(error, LockError::Unreachable { fault: Some(_), .. }), "{error:?}");
     assert_eq!(began.elapsed(), 4 * SECOND);
+    let told = kinds(&drain(&mut events).await);
+    assert!(told.len() > 1 && told.iter().all(|kind| *kind == "store fault"), "{told:?}");
     // A hanging store returns no error.
     world.store.set(CallFate::Hung);
     let error = mutex.unlocked().within(SECOND).await.unwrap_err();
@@ -141,7 +146,7 @@ async fn a_wait_for_a_free_lock_ends_when_the_locks_are_closed_and_refuses_an_in
 #[tokio::test(start_paused = true)]
 async fn a_watch_asks_a_store_that_fails_once_a_second_and_does_not_find_locks_that_it_knows() {
     let world = World::begin(TTL);
-    let _guard = world.locks.mutex("k").lock().await.unwrap();
+    let _guard = world.others().mutex("k").lock().await.unwrap();
     let mut watch = world.locks.watch("");
     for passes in 1..4 {
         while watch.progress().passes < passes {
@@ -153,6 +158,7 @@ async fn a_watch_asks_a_store_that_fails_once_a_second_and_does_not_find_locks_t
         }
     }
     assert_eq!(watch.found().count(), 1);
+    let mut events = world.locks.events();
     world.store.set(passing("busy"));
     watch.step().await.unwrap_err();
     let began = world.time.passed();
@@ -160,4 +166,91 @@ async fn a_watch_asks_a_store_that_fails_once_a_second_and_does_not_find_locks_t
         watch.step().await.unwrap_err();
     }
     assert_eq!(world.time.passed() - began, 3 * SECOND);
+    assert_eq!(watch.found().count(), 1, "what it knew it still knows");
+    world.store.set(CallFate::Fair);
+    watch.step().await.unwrap();
+    let told = ["store fault", "store fault", "store fault", "store fault", "store back"];
+    assert_eq!(kinds(&drain(&mut events).await), told);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_keeps_to_its_limit_if_steps_are_dropped_and_if_a_scan_takes_many_commands() {
+    let world = World::begin(TTL);
+    let _guard = world.locks.mutex("k").lock().await.unwrap();
+    let mut watch = world.locks.watch("");
+    while watch.found().count() == 0 {
+        watch.step().await.unwrap();
+    }
+    sleep(SECOND).await;
+    world.store.on("inspect", CallFate::Hung);
+    let began = world.time.passed();
+    let looks = world.store.count("inspect");
+    while world.store.count("inspect") < looks + 15 {
+        watch.due().await;
+        let _ = tokio::time::timeout(Duration::from_millis(1), watch.step()).await;
+    }
+    assert!(world.time.passed() - began >= SECOND, "fifteen commands in less than a second");
+    world.store.on("inspect", CallFate::Fair);
+    world.store.says(|facts| facts.commands = 70);
+    let passes = watch.progress().passes;
+    while watch.progress().passes == passes {
+        watch.step().await.unwrap();
+    }
+    let began = world.time.passed();
+    watch.due().await;
+    assert!(world.time.passed() - began >= 5 * SECOND, "seventy commands in less than five seconds");
+}
+
+/// An operator who has just broken a lease looks whether it has ended.
+#[tokio::test(start_paused = true)]
+async fn a_watch_looks_again_at_once_when_it_is_told_and_refreshes_the_chosen_lock_first() {
+    let world = World::begin(TTL);
+    world.store.says(|facts| facts.at_once = 1);
+    let mut guards = Vec::new();
+    for name in ["a", "b", "c", "z"] {
+        guards.push(world.locks.mutex(name).lock().await.unwrap());
+    }
+    let z = guards.pop().unwrap();
+    let key = z.keys().next().unwrap().clone();
+    let mut watch = world.locks.watch("");
+    while watch.found().count() < 4 {
+        watch.step().await.unwrap();
+    }
+    let ages = |watch: &Watch| watch.found().map(|lock| lock.ago).collect::<Vec<_>>();
+    watch.choose(Some(key.clone()));
+    sleep(2 * SECOND).await;
+    while ages(&watch).iter().all(|ago| *ago >= SECOND) {
+        watch.step().await.unwrap();
+    }
+    assert!(ages(&watch)[3] < SECOND, "{:?}", ages(&watch));
+    world.store.says(|facts| facts.at_once = 100);
+    while ages(&watch).iter().any(|ago| *ago >= SECOND / 2) {
+        watch.step().await.unwrap();
+    }
+    z.release().await.unwrap();
+    watch.look_again(key);
+    let began = world.time.passed();
+    while watch.found().count() == 4 {
+        watch.step().await.unwrap();
+    }
+    let took = world.time.passed() - began;
+    assert!(took < SECOND / 10, "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_of_more_locks_than_it_can_refresh_goes_on_looking_for_others() {
+    let time = VirtualTime::begin();
+    let members: Vec<_> = members(3, &time).into_iter().map(Faulty::over).collect();
+    members.iter().for_each(|member| member.says(|facts| facts.at_once = 1));
+    let quorum = quorum_of(&members, 60 * SECOND, time.clone());
+    let locks = Locks::builder().ttl(TTL).runtime(time.clone()).over(Arc::new(quorum)).unwrap();
+    let (mut guards, mut watch) = (Vec::new(), locks.watch(""));
+    for number in 0..21 {
+        guards.push(locks.mutex(format!("{number}")).lock().await.unwrap());
+        let began = time.passed();
+        while watch.found().count() < guards.len() {
+            watch.step().await.unwrap();
+            assert!(time.passed() < began + 4 * SECOND, "{number}");
+        }
+    }
 }
