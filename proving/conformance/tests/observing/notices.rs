@@ -90,6 +90,20 @@ async fn a_member_that_refuses_grants_and_serves_releases_is_reported_once() {
     guard.release().await.unwrap();
 }
 
+/// What may be refused to an observer alone is back when it is answered, and no vote is needed.
+#[tokio::test(start_paused = true)]
+async fn a_member_that_refused_an_observer_is_back_when_it_answers_one() {
+    let quorum = Quorum::begin();
+    let mut events = quorum.locks.events();
+    let guard = quorum.locks.mutex("k").lock().await.unwrap();
+    for (fate, told) in [(CallFate::Refused, "memory:b down"), (CallFate::Fair, "memory:b back")] {
+        quorum.way[1].on("inspect", fate);
+        quorum.locks.inspect("k").await.unwrap();
+        assert_eq!(of_members(&drain(&mut events).await), [told]);
+    }
+    guard.release().await.unwrap();
+}
+
 /// The first call finds it down, before there is a guard and anybody reads the store's reports.
 #[tokio::test(start_paused = true)]
 async fn a_member_that_was_down_from_the_beginning_is_reported() {
