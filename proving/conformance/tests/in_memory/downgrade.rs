@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold::testing::{Outage, World};
-use leasehold::{Locks, Loss, Mode, Renewal};
+use leasehold::{Event, Locks, Loss, Mode, Renewal};
 
 const SECOND: Duration = Duration::from_secs(1);
 const TTL: Duration = Duration::from_secs(10);
@@ -12,7 +12,8 @@ const TTL: Duration = Duration::from_secs(10);
 async fn a_writer_that_becomes_a_reader_tells_the_store_at_once() {
     let world = World::new();
     for renewal in [Renewal::Automatic, Renewal::Off, Renewal::AtMost(TTL)] {
-        let doc = world.locks().rw_lock("doc").ttl(TTL).renewal(renewal);
+        let locks = world.locks();
+        let doc = locks.rw_lock("doc").ttl(TTL).renewal(renewal);
         let writing = doc.write().await.unwrap();
         let (fence, seen) = (writing.fence(), writing.held());
         let reading = writing.downgrade();
@@ -21,7 +22,10 @@ async fn a_writer_that_becomes_a_reader_tells_the_store_at_once() {
         assert!(doc.try_write().await.unwrap().is_none());
         assert!(reading.is_held() && seen.is_held(), "views of the writer are those of the reader");
         assert_eq!(reading.fence(), fence);
+        let mut events = locks.events();
         reading.release().await.unwrap();
+        let Some(Event::Released { request, .. }) = events.next().await else { panic!("{renewal:?}") };
+        assert_eq!(request.claim.wants()[0].mode, Mode::Shared);
         world.until("doc", |state| state.holders.is_empty()).await;
     }
     assert_eq!(world.passed(), Duration::ZERO);

@@ -1,8 +1,9 @@
 //! Events, their order and their contents.
 
 use std::future::poll_fn;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::Poll;
+use std::time::Duration;
 
 use conformance::faulty::{CallFate, passing};
 use futures_core::Stream;
@@ -73,6 +74,9 @@ async fn a_request_that_ends_without_a_guard_says_why_once() {
     // Never polled, so nothing is reported.
     drop(mutex.lock().into_future());
     assert!(matches!(world.locks.mutex("").lock().await, Err(LockError::Misuse(_))));
+    // Polled, and ended before it asked.
+    world.locks.close(SECOND).await.unwrap();
+    assert!(matches!(mutex.lock().await, Err(LockError::Closed { .. })));
     let read = drain(&mut events).await;
     assert_eq!(kinds(&read), ["waiting", "gave up", "gave up", "waiting", "gave up"]);
     let why = |event: &Event| match event {
@@ -104,6 +108,20 @@ async fn a_loss_is_reported_once_whichever_task_finds_it() {
     let read = drain(&mut events).await;
     assert_eq!(kinds(&read), ["acquired", "lost"]);
     let Event::Lost { why: Loss::Gone { .. }, .. } = &read[1] else { panic!("{:?}", read[1]) };
+    // Noticed by the end of a guard, before the keeper had a chance.
+    for is_released in [true, false] {
+        let late = world.locks.mutex("late").renewal(Renewal::AtMost(TTL)).lock().await.unwrap();
+        let mut advancing = pin!(tokio::time::advance(TTL));
+        poll_fn(|context| Poll::Ready(advancing.as_mut().poll(context).is_ready())).await;
+        if is_released {
+            late.release().await.unwrap_err();
+        } else {
+            drop(late);
+        }
+        let read = drain(&mut events).await;
+        assert_eq!(kinds(&read), ["acquired", "lost"]);
+        let Event::Lost { why: Loss::HeldTooLong { .. }, .. } = &read[1] else { panic!("{:?}", read[1]) };
+    }
     // Released by closing.
     let closed = world.locks.mutex("closed").renewal(Renewal::Off).lock().await.unwrap();
     world.locks.close(SECOND).await.unwrap_err();
@@ -250,4 +268,16 @@ async fn a_store_that_does_not_answer_about_a_mark_is_reported_and_its_return_to
     world.store.once("mark", passing("it is starting"));
     job.done().await.unwrap();
     assert_eq!(kinds(&drain(&mut events).await), ["store fault", "store back", "released"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fault_at_one_of_several_leases_that_are_renewed_together_is_reported() {
+    let world = World::begin(TTL);
+    let _guards =
+        [world.locks.mutex("a").lock().await.unwrap(), world.locks.mutex("b").lock().await.unwrap()];
+    let mut events = world.locks.events();
+    world.store.says(|facts| facts.out_of_reach = Some("b"));
+    sleep(TTL / 3 + Duration::from_millis(1)).await;
+    assert_eq!(world.store.count("renew"), 1, "in one call");
+    assert!(kinds(&drain(&mut events).await).contains(&"store fault"));
 }
