@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold::testing::{Outage, World};
-use leasehold::{Backoff, Drift, LockError, Locks, Misuse, RenewError, TransferError};
+use leasehold::{Backoff, Drift, Event, LockError, Locks, Misuse, RenewError, TransferError};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -56,6 +56,25 @@ async fn a_request_with_a_number_of_retries_polls_and_ends_after_them() {
     guard.release().await.unwrap();
     world.advance(SECOND).await;
     assert_eq!(request.await.unwrap().unwrap().attempts(), 2);
+}
+
+/// Somebody ahead of it gave up.
+#[tokio::test]
+async fn a_waiter_is_reported_again_when_only_its_place_has_changed() {
+    let world = World::new();
+    let (others, locks) = (world.locks(), world.locks());
+    let _held = others.mutex("k").lock().await.unwrap();
+    let ahead = tokio::spawn(others.mutex("k").lock());
+    world.settle().await;
+    let mut events = locks.events();
+    let _waiting = tokio::spawn(locks.mutex("k").lock());
+    world.settle().await;
+    ahead.abort();
+    world.advance(6 * SECOND).await;
+    for expected in [2, 1] {
+        let event = world.within(SECOND, events.next()).await;
+        assert!(matches!(event, Some(Event::Waiting { place: Some(place), .. }) if place == expected));
+    }
 }
 
 #[tokio::test]
