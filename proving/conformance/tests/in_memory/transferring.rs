@@ -132,7 +132,9 @@ async fn a_transfer_that_is_not_confirmed_releases_the_lock_soon_after() {
 async fn a_transfer_and_an_adoption_that_are_dropped_leave_nothing() {
     let world = World::new();
     let (giver, adopter) = (world.process(), world.process());
-    let guard = giver.locks().mutex("k").ttl(TTL).lock().await.unwrap();
+    let giving = giver.locks();
+    let guard = giving.mutex("k").ttl(TTL).lock().await.unwrap();
+    let mut events = giving.events();
     giver.outage(Outage::AnswersLost);
     let transferring = tokio::spawn(guard.transfer(3600 * SECOND));
     world.advance(SECOND).await;
@@ -143,6 +145,13 @@ async fn a_transfer_and_an_adoption_that_are_dropped_leave_nothing() {
     giver.heal();
     world.advance(2 * TTL).await;
     assert_eq!(holders(&world).await, []);
+    let told = loop {
+        match events.next().await {
+            Some(Event::StoreFault { .. } | Event::StoreBack { .. }) => {}
+            told => break told,
+        }
+    };
+    assert!(matches!(told, Some(Event::Released { .. })), "{told:?}");
 
     let token = giver.locks().mutex("k").lock().await.unwrap().transfer(3600 * SECOND).await.unwrap();
     adopter.outage(Outage::AnswersLost);

@@ -120,3 +120,19 @@ async fn a_quorum_wakes_the_waiters_of_another_library_at_each_member() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
+
+#[tokio::test]
+async fn the_release_of_a_transferred_lock_wakes_the_waiters_of_another_library() {
+    let server = Server::start(Flavor::Valkey91);
+    let builder = Locks::builder().signal(Some(Signal::PythonRedisLock));
+    let locks = builder.connect(&server.url()).await.unwrap();
+    for is_adopted in [true, false] {
+        let token = locks.mutex("lock:a").lock().await.unwrap().transfer(60 * SECOND).await.unwrap();
+        if is_adopted {
+            locks.adopt(&token).await.unwrap().release().await.unwrap();
+        } else {
+            locks.release_transfer(&token).await.unwrap();
+        }
+        assert_eq!(server.text(&["DEL", "lock-signal:a"]), Reply::Integer(1), "adopted: {is_adopted}");
+    }
+}
