@@ -7,7 +7,7 @@ use conformance::faulty::{CallFate, Faulty, members, quorum_of};
 use leasehold::{Guard, Locks, Runtime as _, TokioRuntime};
 use leasehold_core::{Key, QuorumAttempt};
 
-use crate::world::{MAX_TTL, Process, SECOND, TTL, World, process_of};
+use crate::world::{MAX_TTL, Process, SECOND, TTL, World, holding, process_of};
 
 /// Of two kinds, so that an answer that is given to the wrong request is mostly one for the other
 /// kind.
@@ -157,6 +157,14 @@ async fn a_member_that_panics_affects_no_other() {
         let others = world.members.iter().enumerate().filter(|(nth, _)| *nth != broken);
         assert!(others.into_iter().all(|(_, member)| member.dump().locks.is_empty()), "{broken} panics");
     }
+}
+
+/// Something else in the batch may have caused it.
+#[tokio::test(start_paused = true)]
+async fn a_release_whose_batch_panics_at_a_majority_is_made_there_alone() {
+    let (_world, process, guard) = holding(3).await;
+    process.way[..2].iter().for_each(|member| member.on("batch", CallFate::Panics));
+    guard.release().await.unwrap();
 }
 
 /// A grant leaves a fence behind, also if it is undone.
