@@ -489,6 +489,17 @@ mod tests {
     }
 
     #[test]
+    fn a_break_that_is_reported_before_its_guard_is_registered_is_checked_despite_many_others() {
+        let (registry, enter) = a_registry();
+        for others in 2..100 {
+            registry.handle_broken(Holder::from_bits(others), at(0));
+        }
+        registry.handle_broken(Holder::from_bits(1), at(0));
+        let _held = enter(at(1));
+        assert_eq!(registry.take_due(at(1)).len(), 1, "its first renewal would be after ten seconds");
+    }
+
+    #[test]
     fn short_guards_one_after_the_other_wake_the_keeper_once() {
         let (registry, enter) = a_registry();
         let hold = |now| drop(registry.leave(enter(now).1, now));
