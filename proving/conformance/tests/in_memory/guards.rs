@@ -3,7 +3,7 @@
 use std::future::pending;
 use std::time::{Duration, SystemTime};
 
-use leasehold::{Held, Locks, Loss, RenewError};
+use leasehold::{BreakNote, Held, Label, Locks, Loss, RenewError};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
@@ -96,6 +96,19 @@ async fn a_holder_is_told_of_a_break_that_comes_right_after_its_grant() {
         // Its first renewal would be after ten.
         let loss = timeout(5 * SECOND, guard.lost()).await.expect("within moments");
         assert!(matches!(loss, Loss::Broken { .. }), "{loss}");
+    }
+}
+
+#[tokio::test]
+async fn a_break_is_by_the_label_of_its_locks_unless_the_note_says_by_whom() {
+    let locks = Locks::builder().label("operator").in_memory().unwrap();
+    for (said, noted) in [(None, "operator"), (Some("somebody else"), "somebody else")] {
+        let guard = locks.mutex("import").lock().await.unwrap();
+        let by = said.map(|by| Label::new(by).unwrap());
+        let note = BreakNote { by, ..BreakNote::default() };
+        locks.break_lease_noting("import", guard.fence(), note).await.unwrap();
+        let broken = locks.last_break("import").await.unwrap().unwrap();
+        assert_eq!(broken.note.by.unwrap().as_str(), noted);
     }
 }
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use conformance::faulty::{CallFate, World, passing};
 use leasehold::{
-    Backoff, Guard, HoldError, InspectError, JobError, LockError, Locks, Loss, MarkError, Misuse, NotDue,
-    ReleaseError, RenewError, Renewal,
+    Backoff, ConnectError, Guard, HoldError, InspectError, JobError, LockError, Locks, Loss, MarkError,
+    Misuse, NotDue, ReleaseError, RenewError, Renewal,
 };
 use leasehold_core::{AdminStore as _, BreakNote, Key, Runtime as _};
 use tokio::task::yield_now;
@@ -61,6 +61,28 @@ async fn nothing_runs_on_when_locks_and_guards_are_gone() {
     drop(store);
     sleep(2 * TTL).await;
     assert_eq!(Arc::strong_count(&memory), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_keeps_the_guards_of_locks_that_are_closed() {
+    let World { locks, store, .. } = World::begin(TTL);
+    let _others = locks.clone();
+    drop(locks.mutex("k").lock().await.unwrap());
+    locks.close(SECOND).await.unwrap();
+    sleep(SECOND).await;
+    assert_eq!(Arc::strong_count(&store), 2, "the locks and this test have it, and no keeper");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_is_waited_for_until_the_outage_limit_of_the_locks() {
+    let world = World::with(TTL, |builder| builder.outage_limit(5 * SECOND));
+    world.store.set(CallFate::Hung);
+    for (locks, limit) in
+        [(world.locks.clone(), 5 * SECOND), (world.locks.clone().with_outage_limit(2 * SECOND), 2 * SECOND)]
+    {
+        let Err(ConnectError::Unreachable { waited, .. }) = locks.ready().await else { panic!("{limit:?}") };
+        assert_eq!(waited, limit);
+    }
 }
 
 /// Regression: its release was retried only for the TTL with which it was requested.
@@ -207,7 +229,11 @@ async fn a_renewal_of_ones_own_lengthens_the_lease() {
     let world = World::with(TTL, |builder| builder.renewal(Renewal::Off));
     let guard = world.locks.mutex("k").lock().await.unwrap();
     sleep(9 * SECOND).await;
+    let view = guard.held();
+    let mut renewed = pin!(view.renewed());
     guard.renew(30 * SECOND).await.unwrap();
+    // It was renewed since the call.
+    assert!(poll_fn(|context| Poll::Ready(renewed.as_mut().poll(context).is_ready())).await);
     // Except for the microsecond that the store may have cut off its clock.
     assert_eq!(guard.remaining(), 30 * SECOND - Duration::from_micros(1));
     assert_eq!(guard.ttl().duration(), 30 * SECOND);
@@ -296,7 +322,20 @@ async fn a_try_is_one_ask_and_leaves_nothing() {
     assert_eq!(world.store.calls() - before, 1);
     let error = world.locks.mutex("k").lock().within(Duration::ZERO).await.unwrap_err();
     assert!(matches!(error, LockError::TimedOut { held_by: Some(_), .. }), "{error:?}");
-    assert_eq!(world.memory.waiting(), 0);
+    assert_eq!((world.memory.waiting(), world.store.count("give_up")), (0, 0));
+    // A request without an answer may still reach the store after what was answered.
+    for (answer, releases) in [(CallFate::Fair, 1), (CallFate::Refused, 2)] {
+        world.store.once("grant", passing("timed out"));
+        world.store.once("grant", answer);
+        let _ = world.locks.mutex("k").try_lock().await;
+        yield_now().await;
+        assert_eq!(world.store.count("give_up"), releases);
+    }
+    // If there is no time at all, nothing is sent.
+    let before = world.store.calls();
+    let error = world.locks.mutex("k").lock().outage_limit(Duration::ZERO).await.unwrap_err();
+    assert!(matches!(error, LockError::Unreachable { .. }), "{error:?}");
+    assert_eq!(world.store.calls(), before);
     drop(guard);
 }
 
@@ -423,6 +462,9 @@ async fn closing_waits_for_guards_and_then_takes_them_back() {
     let world = World::begin(TTL);
     let short = world.locks.mutex("short").lock().await.unwrap();
     let long = world.locks.mutex("long").lock().await.unwrap();
+    let lost = world.locks.mutex("lost").lock().await.unwrap();
+    world.others().break_lease("lost", lost.fence()).await.unwrap();
+    lost.lost().await;
     let waiting = tokio::spawn(world.locks.mutex("short").lock().into_future());
     tokio::spawn(async move {
         sleep(2 * SECOND).await;
@@ -557,6 +599,18 @@ async fn closing_waits_for_the_releases_of_requests_that_were_under_way() {
     }
 }
 
+/// They have begun only during the close, so they have as much time again.
+#[tokio::test(start_paused = true)]
+async fn closing_leaves_the_releases_of_requests_the_time_that_it_left_the_guards() {
+    let world = World::begin(TTL);
+    let _held = world.others().mutex("k").lock().await.unwrap();
+    let _waiting = tokio::spawn(world.locks.mutex("k").lock().into_future());
+    sleep(SECOND).await;
+    world.store.on("give_up", CallFate::Slow(3 * SECOND));
+    world.locks.close(2 * SECOND).await.unwrap();
+    assert_eq!(world.time.passed(), 4 * SECOND);
+}
+
 /// It may be about to look again only much later.
 #[tokio::test(start_paused = true)]
 async fn a_wait_for_a_free_lock_ends_as_soon_as_its_locks_are_closed() {
@@ -671,10 +725,7 @@ async fn invalid_requests_are_refused_before_anything_is_sent() {
     for (request, misuse) in requests {
         assert_eq!(request.await.unwrap_err(), LockError::Misuse(misuse));
     }
-    assert!(matches!(
-        Locks::builder().ttl(Duration::ZERO).in_memory(),
-        Err(leasehold::ConnectError::Misuse(_))
-    ));
+    assert!(matches!(Locks::builder().ttl(Duration::ZERO).in_memory(), Err(ConnectError::Misuse(_))));
     assert_eq!(world.store.calls(), 0);
 }
 
@@ -805,9 +856,14 @@ async fn an_error_about_a_mark_says_whether_the_job_may_be_marked() {
 /// The lock was lost while the mark was asked for again. The first request had succeeded.
 #[tokio::test(start_paused = true)]
 async fn a_mark_whose_answer_was_lost_counts_although_the_lock_is_lost_by_now() {
+    const PERIOD: Duration = Duration::from_secs(60);
     for (fate, is_marked) in [(CallFate::AnswerLost, true), (CallFate::Lost, false)] {
         let world = World::begin(TTL);
-        let doing = world.locks.once("job").begin().await.unwrap().unwrap();
+        // The mark of the period before says nothing about this one.
+        let before = world.others().every(PERIOD, "job").begin().await.unwrap().unwrap();
+        before.done().await.unwrap();
+        sleep(PERIOD).await;
+        let doing = world.locks.every(PERIOD, "job").begin().await.unwrap().unwrap();
         world.store.once("mark", fate);
         let marking = tokio::spawn(async move { doing.mark().await });
         while world.store.count("mark") == 0 {
@@ -817,8 +873,23 @@ async fn a_mark_whose_answer_was_lost_counts_although_the_lock_is_lost_by_now() 
         world.memory.break_lease(&Key::new("job").unwrap(), fence, &BreakNote::default()).await.unwrap();
         let marked = marking.await.unwrap();
         assert_eq!(marked.is_ok(), is_marked, "{marked:?}");
-        assert_eq!(world.others().once("job").mark().await.unwrap().is_some(), is_marked);
+        let mark = world.others().every(PERIOD, "job").mark().await.unwrap().unwrap();
+        assert_eq!(mark.fence == fence, is_marked);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_somebody_is_doing_says_when_it_was_done_before() {
+    const PERIOD: Duration = Duration::from_secs(60);
+    let world = World::begin(TTL);
+    let job = world.locks.every(PERIOD, "job");
+    job.begin().await.unwrap().unwrap().done().await.unwrap();
+    let before = job.mark().await.unwrap();
+    sleep(PERIOD).await;
+    let _doing = world.others().every(PERIOD, "job").begin().await.unwrap().unwrap();
+    let not_due = job.begin().await.unwrap().unwrap_err();
+    assert!(matches!(not_due, NotDue::Underway { .. }), "{not_due:?}");
+    assert!(before.is_some() && not_due.mark() == before.as_ref(), "{not_due:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -862,6 +933,11 @@ async fn a_program_that_asks_on_although_it_is_refused_rests_in_between() {
         assert!(refusals < 30, "within {:?}", world.time.passed() - began);
     }
     assert!(refusals >= 10, "{refusals}");
+    // A request with a limit asks within that.
+    for _ in 0..3 {
+        let refused = mutex.lock().within(SECOND / 10).await;
+        assert!(matches!(refused, Err(LockError::Refused { .. })), "{refused:?}");
+    }
     // Other keys are not delayed, and a repaired store is asked within a second.
     let before = world.time.passed();
     world.store.set(CallFate::Fair);
