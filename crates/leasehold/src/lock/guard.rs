@@ -211,7 +211,6 @@ impl Guard {
         let holding = &*guard.held.0;
         let held_for = holding.held_for(now);
         if !holding.is_valid_at(now) {
-            guard.lose(Loss::Expired { fault: None });
             // The drop does the rest: the store may have the lease for a moment longer.
             return Err(ReleaseError::after(guard.loss(), holding.attempt.claim.first_key()));
         }
@@ -301,10 +300,8 @@ impl Drop for Guard {
         };
         match held_for {
             Some(held_for) => self.handle.give_back(holding, held_for),
-            None => {
-                self.lose(Loss::Expired { fault: None });
-                self.handle.give_up(holding.attempt.clone());
-            }
+            // The registry has recorded the loss.
+            None => self.handle.give_up(holding.attempt.clone()),
         }
     }
 }
