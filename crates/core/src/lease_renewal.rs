@@ -192,11 +192,6 @@ impl LeaseRenewal {
     pub fn handle_answer(&mut self, now: Instant, answer: HoldAnswer) {
         let Some((sent, ttl)) = self.asking.take() else { return };
         self.confirm(now, sent, ttl, answer);
-        if let Some(doubt) = &mut self.doubt
-            && doubt.downgrade == Some(Downgrade::Unsent)
-        {
-            doubt.ask = Some(now);
-        }
     }
 
     /// Handles the answer to a renewal that the holder requested itself; its TTL is the lease's TTL
