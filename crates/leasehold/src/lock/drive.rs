@@ -299,6 +299,6 @@ impl Drop for PendingAttempt {
 /// lease.
 fn digest(WaitStatus { held_by, place }: &WaitStatus) -> NonZeroU64 {
     let mut hasher = DefaultHasher::new();
-    (&held_by.key, &held_by.owner, held_by.fence, place).hash(&mut hasher);
+    (&held_by.key, &held_by.owner, place).hash(&mut hasher);
     NonZeroU64::new(hasher.finish()).unwrap_or(NonZeroU64::MAX)
 }
