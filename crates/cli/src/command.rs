@@ -281,3 +281,20 @@ fn not_started(settings: &Settings, error: &io::Error) -> Failure {
     };
     Failure::new(end, format!("{name}: not run: {error}: {remedy}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fiftieth_of_the_ttl_is_reserved_for_dying_but_at_least_20_ms_and_at_most_500_ms() {
+        for (ttl, reserved) in
+            [(10, 1), (150, 15), (200, 20), (1000, 20), (5000, 100), (25_000, 500), (3_600_000, 500)]
+        {
+            assert_eq!(dying(Duration::from_millis(ttl)), Duration::from_millis(reserved), "{ttl}");
+        }
+        let reserved = Duration::from_millis(20);
+        assert_eq!(gone_by(7, Duration::from_secs(1), reserved), 980_000_007);
+        assert_eq!(gone_by(7, Duration::from_millis(10), reserved), 7);
+    }
+}

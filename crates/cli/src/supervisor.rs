@@ -209,3 +209,46 @@ pub(crate) fn now() -> u64 {
     let time = clock_gettime(kernel::LEASE_CLOCK);
     time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use rustix::process::getpgrp;
+
+    use super::*;
+
+    /// The child blocks the signal that stops it, which is therefore seen to be pending until the
+    /// signal that continues it discards it.
+    #[test]
+    fn an_order_that_names_another_stop_than_the_last_one_neither_stops_the_command_nor_continues_it() {
+        let sleep = ["--block-signal=TSTP", "sleep", "60"];
+        let mut child = std::process::Command::new("env").args(sleep).spawn().unwrap();
+        let id = Pid::from_child(&child);
+        let has = |line: &str| {
+            let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
+            let bits = status.lines().find_map(|text| text.strip_prefix(line)).unwrap();
+            u64::from_str_radix(bits.trim(), 16).unwrap() & crate::signals::bit(Signal::TSTP) != 0
+        };
+        while !has("SigBlk:") {
+            std::thread::yield_now();
+        }
+        let (launcher, _theirs) = pair().unwrap();
+        let (group, we) = (Some(getpgrp()), None);
+        let mut command = Command { id, launcher, group, we, wait_for_all: false, stopped: false, stops: 2 };
+        for (stopped, order, is_to_stop) in [
+            (false, Order::Suspend(1), false),
+            (false, Order::Suspend(3), false),
+            (false, Order::Suspend(2), true),
+            (false, Order::Continue(2), true),
+            (true, Order::Continue(1), true),
+            (true, Order::Continue(2), false),
+            (false, Order::Suspend(2), true),
+            (true, Order::Continue(u64::MAX), false),
+        ] {
+            command.stopped = stopped;
+            command.handle(order);
+            assert_eq!(has("ShdPnd:"), is_to_stop, "{order:?}");
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}
