@@ -132,3 +132,64 @@ fn passes(seen: &Snapshot, filter: &str) -> bool {
             has(&waiter.holder.to_string()) || waiter.label.as_ref().is_some_and(|label| has(label.as_str()))
         })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use leasehold::{Label, Owner, Stamp, Waiter};
+
+    use super::super::view::tests::view;
+    use super::*;
+
+    /// A lock that was looked at this many seconds ago: its holder's label, fence and remaining
+    /// seconds, if it is held, and how many wait.
+    fn seen(key: &str, ago: u64, held: Option<(&str, u64, Option<u64>)>, waiting: usize) -> Snapshot {
+        let key = Key::new(key).unwrap();
+        let holder = Holder::from_bits(1 << 96);
+        let held = held.map(|(label, second, left)| {
+            let owner = Owner::Holder { holder, label: Label::new(label).ok() };
+            let left = left.map(Duration::from_secs);
+            HolderInfo::exclusive(key.clone(), owner, Fence::new(second * 1_000_000), left)
+        });
+        let waiters = vec![Waiter::exclusive(holder, None, Duration::ZERO); waiting];
+        let state = KeyState::new(key, held.into_iter().collect(), waiters);
+        let mut seen = view().known.unwrap().snapshots[0].clone();
+        seen.state = Arc::new(state.at(Stamp::from_micros(100_000_000 - ago * 1_000_000)));
+        seen.ago = Duration::from_secs(ago);
+        seen
+    }
+
+    #[test]
+    fn a_lock_that_was_looked_at_earlier_is_shown_as_it_is_by_now() {
+        let state = later(&seen("k", 5, Some(("x", 50, Some(12))), 1), Duration::from_secs(2));
+        let holding = &state.holders[0];
+        assert_eq!(holding.remaining, Some(Duration::from_secs(5)));
+        assert_eq!(state.held_for(holding), Some(Duration::from_secs(52)));
+        assert_eq!(state.waiters[0].waited, Duration::from_secs(7));
+    }
+
+    #[test]
+    fn each_order_puts_first_what_it_is_named_after_and_last_what_lacks_it() {
+        let all = [
+            seen("a", 0, Some(("y", 60, Some(8))), 0),
+            seen("b", 0, None, 1),
+            seen("c", 5, Some(("z", 50, Some(12))), 2),
+            seen("d", 0, Some(("x", 70, None)), 0),
+        ];
+        let order = |sort, reversed| -> String {
+            arranged(&all, "", sort, reversed).iter().map(|row| row.seen.state.key.to_string()).collect()
+        };
+        for (sort, expected) in [
+            (Sort::Key, "abcd"),
+            (Sort::Waiting, "cbad"),
+            (Sort::Held, "cadb"),
+            (Sort::Left, "cabd"),
+            (Sort::Fence, "dacb"),
+            (Sort::Label, "dacb"),
+        ] {
+            assert_eq!(order(sort, false), expected, "{}", sort.name());
+            assert_eq!(order(sort, true), expected.chars().rev().collect::<String>(), "{}", sort.name());
+        }
+    }
+}

@@ -303,7 +303,7 @@ fn moved(code: KeyCode, at: usize, room: usize, last: usize) -> Option<usize> {
 pub(super) mod tests {
     use std::sync::Arc;
 
-    use leasehold::Locks;
+    use leasehold::{Holder, Locks, Marked, Stamp};
 
     use super::*;
 
@@ -352,7 +352,11 @@ pub(super) mod tests {
     fn a_filter_matches_keys_holders_and_waiters_and_escape_removes_it() {
         let mut view = view();
         assert_eq!(keys(&view), ["deploy", "nightly"]);
-        for (text, left) in [("/DEP\n", "deploy"), ("/web-\n", "deploy"), ("/late\n", "nightly")] {
+        let waiter = view.rows[1].seen.state.waiters[0].holder;
+        let digits = format!("/{waiter}\n");
+        for (text, left) in
+            [("/DEP\n", "deploy"), ("/web-\n", "deploy"), ("/late\n", "nightly"), (&digits, "nightly")]
+        {
             types(&mut view, text);
             assert_eq!(keys(&view), [left], "{text}");
             assert_eq!(view.chosen_key().unwrap().to_string(), left);
@@ -384,6 +388,27 @@ pub(super) mod tests {
         known.snapshots.pop();
         view.learn(known);
         assert_eq!(view.chosen_key().unwrap().to_string(), "deploy");
+    }
+
+    #[test]
+    fn the_chosen_share_of_a_lock_stays_chosen_when_the_lock_is_looked_at_again() {
+        let mut view = view();
+        let mut known = view.known.clone().unwrap();
+        let key = Key::new("deploy").unwrap();
+        let share = |bits: u128| {
+            let owner = Owner::Holder { holder: Holder::from_bits(bits << 96), label: None };
+            HolderInfo::exclusive(key.clone(), owner, Fence::new(1), None)
+        };
+        let mut hold = |holders: &[u128]| {
+            let holders = holders.iter().map(|bits| share(*bits)).collect();
+            known.snapshots[0].state = Arc::new(KeyState::new(key.clone(), holders, Vec::new()));
+            known.clone()
+        };
+        view.learn(hold(&[1, 2, 3]));
+        types(&mut view, "j");
+        view.learn(hold(&[4, 1, 2]));
+        let chosen = view.chosen_row().unwrap();
+        assert_eq!(chosen.identity(), (&Key::new("deploy").unwrap(), Some(Holder::from_bits(2 << 96))));
     }
 
     #[test]
@@ -425,6 +450,24 @@ pub(super) mod tests {
             assert_eq!(view.mode, Mode::Watching);
             assert!(view.said.as_ref().is_some_and(|said| said.contains(words)), "{:?}", view.said);
         }
+    }
+
+    #[test]
+    fn the_page_of_a_lock_that_is_gone_asks_about_no_other_lock_and_shows_no_records_of_another() {
+        let mut view = view();
+        types(&mut view, "i");
+        assert_eq!(view.page, Page::Lock(Key::new("deploy").unwrap()));
+        let mut known = view.known.clone().unwrap();
+        known.snapshots.remove(0);
+        view.learn(known);
+        types(&mut view, "b");
+        assert_eq!((&view.mode, view.said.as_deref()), (&Mode::Watching, Some("deploy: nobody holds it")));
+        let records =
+            || Ok(Remembered { marked: Marked { mark: None, now: Stamp::from_micros(0) }, broken: None });
+        view.remember(&Key::new("nightly").unwrap(), records());
+        assert!(view.remembered.is_none());
+        view.remember(&Key::new("deploy").unwrap(), records());
+        assert!(view.remembered.is_some());
     }
 
     #[test]

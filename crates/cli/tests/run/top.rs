@@ -46,6 +46,8 @@ fn holders_and_waiters_are_seen_filtered_sorted_and_one_is_broken_after_a_yes() 
         pty.draws("b", &["Break the lease on deploy"]);
         pty.draws("y", &[&format!("deploy: broken: ended the lease with fence {fence} of web-3 (")]);
         hangs.finish().says(70, &["deploy: lease lost", "somebody broke the lease"]);
+        let broken = site.finish(site.task("show", &["--json", "deploy"])).json()["last_break"].clone();
+        assert!(broken["by"].as_str().unwrap().ends_with(" top"), "{broken}");
         next.finish().silent(0);
         assert!(site.read("next").parse::<u64>().unwrap() > fence.parse().unwrap());
         // It also disappears from the screen, and the other holder continues.
@@ -56,6 +58,22 @@ fn holders_and_waiters_are_seen_filtered_sorted_and_one_is_broken_after_a_yes() 
         assert_eq!(site.read("before"), site.read("after"));
         drop(works);
     }
+}
+
+#[test]
+fn with_a_prefix_only_its_locks_and_jobs_are_shown() {
+    let site = Site::new();
+    let _held = ["nightly:one", "elsewhere"].map(|key| holder(&site, key, &format!("of-{key}")));
+    for job in ["nightly:done", "undone"] {
+        site.finish(site.task("once", &[job, "--", "true"])).silent(0);
+    }
+    let mut pty = Pty::start(&site, OURS, &["top", "nightly:"]);
+    let screen = pty.shows(&["1 held or waited for", "nightly:one"]);
+    assert!(!screen.contains("elsewhere"), "{screen}");
+    let screen = pty.draws("m", &["nightly:done"]);
+    assert!(!screen.contains("undone"), "{screen}");
+    pty.types("q");
+    pty.ends_with(0);
 }
 
 #[test]
