@@ -103,6 +103,7 @@ mod tests {
                 assert_eq!(written(text, mode), Ok(Password("s3 cret".into())), "{text:?}");
             }
         }
+        assert_eq!(written(" s3cret \n", 0o600), Ok(Password(" s3cret ".into())));
     }
 
     #[test]

@@ -38,6 +38,7 @@ mod status;
 mod supervisor;
 mod surroundings;
 mod terminal;
+mod tls;
 mod top;
 mod top_screens;
 mod waits;
