@@ -90,13 +90,18 @@ fn a_command_that_ended_behind_its_lease_is_70_although_it_did_well() {
 }
 
 #[test]
-fn a_lock_that_was_deleted_leaves_the_command_its_grace() {
+fn a_lock_that_was_deleted_or_broken_leaves_the_command_its_grace() {
     let (server, site) = Site::on_server(Flavor::Redis70);
     let script =
-        "trap 'sleep 0.2; echo in order; exit 0' TERM; echo $$ > running; while :; do sleep 0.02; done";
-    let (run, _) = site.running(site.run_script(&["--ttl", "3", "k"], script));
+        "trap 'sleep 0.2; echo in order; exit 0' TERM; echo $LEASEHOLD_FENCE > fence; echo $$ > running
+        while :; do sleep 0.02; done";
+    let run = || site.running(site.run_script(&["--ttl", "3", "k"], script)).0;
+    let deleted = run();
     server.text(&["DEL", "k"]);
-    run.finish().exits_with(70).err_has(&["k: lease lost", "deleted"]).out_is("in order\n");
+    deleted.finish().exits_with(70).err_has(&["k: lease lost", "deleted"]).out_is("in order\n");
+    let broken = run();
+    site.line(&format!("break -q k --fence {}", site.read("fence"))).silent(0);
+    broken.finish().exits_with(70).err_has(&["k: lease lost", "broke the lease"]).out_is("in order\n");
 }
 
 #[test]
@@ -110,6 +115,19 @@ fn a_server_that_is_gone_at_the_end_does_not_change_how_the_command_ended() {
     let [first, last] = *done.err.lines().collect::<Vec<_>>() else { panic!("{done:?}") };
     assert!(first.ends_with("does not answer: trying for 2s more"), "{done:?}");
     assert!(last.contains("did not confirm the release: others"), "{done:?}");
+}
+
+#[test]
+fn a_signal_ends_the_wait_for_a_release() {
+    let (server, site) = Site::on_server(Flavor::Redis62);
+    let run = site.holder(&["k"]);
+    server.stop();
+    site.go();
+    until("it waits", || run.err().contains("does not answer: trying for 2s more"));
+    run.signal(Signal::TERM);
+    let sent = Instant::now();
+    run.finish().exits_with(0).err_has(&["did not confirm the release"]);
+    assert!(sent.elapsed() < Duration::from_millis(1500), "{:?}", sent.elapsed());
 }
 
 #[test]

@@ -89,6 +89,19 @@ fn a_signal_that_is_sent_twice_at_once_is_one_wish() {
 }
 
 #[test]
+fn a_command_that_stopped_itself_continues_when_we_are_told_to() {
+    let site = Site::new();
+    let (run, command) = site.running(site.run_script(&["k"], "echo $$ > running; kill -STOP $$; exit 5"));
+    let stat = format!("/proc/{command}/stat");
+    until("it is stopped", || fs::read_to_string(&stat).unwrap().contains(") T "));
+    until("it continues", || {
+        run.signal(Signal::CONT);
+        !is_alive(&command)
+    });
+    run.finish().exits_with(5);
+}
+
+#[test]
 fn a_signal_while_waiting_ends_us_of_it_and_leaves_nothing() {
     let server = Server::start(Flavor::Redis82);
     for site in [Site::new(), Site::on(&server.url())] {

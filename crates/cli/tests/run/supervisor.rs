@@ -317,6 +317,20 @@ fn a_process_that_we_may_not_kill_keeps_the_lock_when_the_supervisor_was_killed(
     mixed.site.finish(mixed.run(&["-n", "k", "--", "true"])).silent(0);
 }
 
+/// On a file store the lock of a killed process is free at once, but not while its command runs.
+#[test]
+fn a_process_that_we_may_not_kill_keeps_the_lock_when_leasehold_was_killed() {
+    let Some(mixed) = Mixed::new() else { return };
+    let (run, [command, far]) = mixed.start(&["--ttl", "60"]);
+    run.signal(Signal::KILL);
+    until("it is named", || run.err().contains("belongs to another user"));
+    until("the rest is gone", || !is_alive(&command));
+    mixed.site.finish(mixed.run(&["-n", "k", "--", "true"])).says(75, &["k: held by"]);
+    assert!(is_alive(&far));
+    kill(&far);
+    mixed.site.finish(mixed.run(&["-w", "20", "k", "--", "true"])).silent(0);
+}
+
 #[test]
 fn the_supervisor_survives_signals_that_end_other_processes() {
     let site = Site::new();
