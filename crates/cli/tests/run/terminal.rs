@@ -102,6 +102,9 @@ fn foreground_and_modes_are_as_without_us_before_during_and_after() {
     assert_eq!(without_us.matches("in front").count(), 3, "{without_us}");
     assert_eq!(seen("$L run k -- sh ./look"), without_us);
     assert_eq!(seen("true | $L run k -- sh ./look"), without_us);
+    // Settings that the command changed stay so.
+    let mut pty = Pty::script(&site, "$L run k -- stty -echo; stty -a");
+    pty.wait_for(" -echo ");
     // With `--no-tty`, it is.
     assert_eq!(seen("$L run --no-tty k -- sh ./look").matches("behind").count(), 1);
 }
@@ -266,6 +269,9 @@ fn a_job_that_is_ended_while_it_is_stopped_says_so_although_its_lease_can_still_
     site.wait_for("running");
     pty.types_until(CTRL_Z, "Stopped");
     pty.wait_for("lease lost, so the command was ended: it was not renewed while this run was stopped");
+    // The shell still has the terminal.
+    pty.enters("cat");
+    pty.types_until("mine\n", "mine\r\nmine\r\n");
 }
 
 /// The same for a stop that no program can notice. Many at once, because some then renew their lease
@@ -360,7 +366,7 @@ fn ctrl_z_is_ignored_if_the_command_ignores_it_or_no_shell_could_continue_it() {
     pty.types_until("still\n", "still\r\nstill\r\n");
     drop(pty);
     // As with `ssh -t host leasehold …`: the session has no shell with job control.
-    let mut pty = Pty::script(&site, "exec $L run other -- cat");
+    let mut pty = Pty::script(&site, "exec $L run other -- sh -c 'kill -STOP $$; exec cat'");
     pty.types_until("there?\n", "there?\r\nthere?\r\n");
     pty.types(CTRL_Z);
     pty.types_until("still\n", "still\r\nstill\r\n");
