@@ -105,6 +105,18 @@ fn a_command_that_is_not_there_is_127_and_one_that_cannot_be_executed_126_and_ne
     fs::set_permissions(site.path("text"), Permissions::from_mode(0o755)).unwrap();
     run("./text").says(126, &["#! line"]);
     run("/").says(126, &["/: not run: "]);
+    // A directory of PATH may be none, and may have a file of that name that is no program.
+    fs::set_permissions(site.path("text"), Permissions::from_mode(0o644)).unwrap();
+    fs::write(site.path("true"), "no program\n").unwrap();
+    let by_path = |path: &[&str], name: &str| {
+        let run = [OURS, "run", "--store", site.store(), "k", "--", name];
+        site.finish(site.process("env", &[path, &run].concat()))
+    };
+    let here = site.path("").display().to_string();
+    let path = format!("PATH={here}text/x:{here}nowhere:{here}:/usr/bin:/bin");
+    by_path(&[&path], "text").says(126, &["text: not run: ", "chmod +x"]);
+    by_path(&[&path], "true").silent(0);
+    by_path(&["-u", "PATH"], "true").silent(0);
     site.finish(site.run(&["-n", "k", "--", "true"])).silent(0);
 }
 
@@ -147,6 +159,17 @@ fn a_list_at_the_key_is_65_and_stays_as_it_was() {
     let site = Site::on(&server.url());
     site.line("run -w 5 k -- true").says(65, &["k: ", "not a lock", "choose another key"]);
     assert_eq!(server.text(&["LLEN", "k"]).as_integer(), Some(2));
+}
+
+/// Only somebody else writes such a fence. No time makes it smaller, so nobody waits.
+#[test]
+fn a_key_without_a_greater_fence_is_65() {
+    let (server, site) = Site::on_server(Flavor::Valkey91);
+    server.text(&["SET", "leasehold:c{-}", "9007199254740991"]);
+    for task in ["run k", "hold k", "once k"] {
+        let command = if task.starts_with("hold") { "" } else { " -- true" };
+        site.line(&format!("{task}{command}")).says(65, &["k: ", "fence"]).out_is("");
+    }
 }
 
 #[test]

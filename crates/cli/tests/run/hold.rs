@@ -7,6 +7,7 @@ use rustix::process::Signal;
 use servers::Flavor;
 
 use crate::harness::{Site, until};
+use crate::pty::{CTRL_C, Pty};
 use crate::shell::in_shell;
 
 fn bash(site: &Site, script: &str) -> Command {
@@ -88,6 +89,23 @@ fn a_lease_that_cannot_be_renewed_is_the_end_of_the_pipe_by_its_end() {
     assert!(silent.elapsed() < Duration::from_millis(1000 + 500), "{:?}", silent.elapsed());
 }
 
+/// The holder is not notified of this, and would find out at its next renewal.
+#[test]
+fn a_lock_that_was_lost_before_its_release_is_70() {
+    let (server, site) = Site::on_server(Flavor::Redis62);
+    let script = "\
+        exec 9< <(leasehold hold deploy; echo $? > code)
+        read -r fence <&9 || exit 75
+        echo $fence > fence; until [ -e go ]; do sleep 0.02; done; exec 9<&-
+        until [ -s code ]; do sleep 0.02; done; cat code";
+    let run = site.start(bash(&site, script));
+    site.wait_for("fence");
+    server.text(&["SET", "deploy", "theirs"]);
+    site.go();
+    run.finish().out_is("70\n").says(0, &["deploy: ", "may not have been alone"]);
+    assert_eq!(server.text(&["GET", "deploy"]).as_text(), Some("theirs"));
+}
+
 /// Regression: the print of the fence blocked, and nobody renewed the lease.
 #[test]
 fn while_a_full_pipe_is_not_read_the_lease_is_renewed() {
@@ -109,6 +127,9 @@ fn a_longest_hold_is_70_and_says_so() {
     let site = Site::new();
     site.finish(site.task("hold", &["--max-hold", "300ms", "k"]))
         .says(70, &["k: held for as long as --max-hold 300ms allows"]);
+    site.finish(site.telling("hold", "--max-hold 300ms k >/dev/null")).exits_with(70);
+    let names: Vec<_> = site.events("events").iter().map(|event| event["event"].clone()).collect();
+    assert_eq!((names.first(), names.last()), (Some(&"acquired".into()), Some(&"lost".into())), "{names:?}");
 }
 
 #[test]
@@ -128,6 +149,17 @@ fn into_a_file_it_holds_until_a_signal_and_ends_of_that() {
         hold.finish().died_of(signal);
         site.finish(site.run(&["-n", key, "--", "true"])).silent(0);
     }
+}
+
+#[test]
+fn on_a_terminal_it_holds_until_ctrl_c() {
+    let site = Site::new();
+    let mut pty = Pty::script(&site, "exec $L hold k");
+    pty.wait_for("k: held until Ctrl-C");
+    site.finish(site.run(&["-nq", "k", "--", "true"])).silent(75);
+    pty.types(CTRL_C);
+    pty.dies_of(Signal::INT);
+    site.finish(site.run(&["-n", "k", "--", "true"])).silent(0);
 }
 
 #[test]

@@ -239,6 +239,19 @@ fn a_job_that_ends_after_its_lock_was_lost_is_not_marked_as_done() {
     site.line("once migrate -- echo done").out_is("done\n");
 }
 
+/// Its user lost a permission while the command ran.
+#[test]
+fn a_job_whose_end_the_store_refuses_to_record_is_69() {
+    let (server, site) = Site::on_server(Flavor::Redis70);
+    let script = "echo $$ > running; until [ -e go ]; do sleep 0.01; done";
+    let (done, _) = site.running(once(&site, &["migrate", "--", "sh", "-c", script]));
+    server.text(&["ACL", "SETUSER", "default", "-set"]);
+    site.go();
+    done.finish().says(69, &["migrate: done, but that could not be recorded", "run again"]);
+    server.text(&["ACL", "SETUSER", "default", "+set"]);
+    site.finish(site.run(&["-n", "migrate", "--", "true"])).silent(0);
+}
+
 #[test]
 fn a_store_that_is_away_is_69_and_nothing_runs() {
     let nowhere = Site::on("redis://127.0.0.1:1");
