@@ -81,6 +81,7 @@ mod tests {
     fn grace_is_five_seconds_or_a_quarter_of_a_short_ttl_and_at_most_half_of_it() {
         assert_eq!(grace_of(&["--ttl", "30"]), Ok(Duration::from_secs(5)));
         assert_eq!(grace_of(&["--ttl", "8"]), Ok(Duration::from_secs(2)));
+        assert_eq!(grace_of(&["--ttl", "1"]), Ok(Duration::from_millis(250)));
         assert_eq!(grace_of(&["--ttl", "8", "--grace", "4"]), Ok(Duration::from_secs(4)));
         assert!(grace_of(&["--ttl", "8", "--grace", "4001ms"]).is_err());
     }
@@ -89,6 +90,7 @@ mod tests {
     fn a_longest_hold_shortens_the_ttl_that_nobody_asked_for_and_so_the_grace() {
         assert_eq!(grace_of(&["--max-hold", "8"]), Ok(Duration::from_secs(2)));
         assert_eq!(grace_of(&["--max-hold", "1h"]), Ok(Duration::from_secs(5)));
+        assert_eq!(grace_of(&["--max-hold", "8", "--ttl", "8"]), Ok(Duration::from_secs(2)));
         assert!(grace_of(&["--max-hold", "8", "--ttl", "9"]).is_err());
     }
 }

@@ -147,6 +147,8 @@ fn a_key_that_is_held_around_us_is_refused_at_once_by_its_name() {
     }
     nested(&["k"], "run other -- true").silent(0);
     nested(&["k"], &format!("run --store {other} k -- true")).silent(0);
+    let label = nested(&["--label", "outer", "k"], "run other -- printenv LEASEHOLD_LABEL").silent(0).out;
+    assert!(label.ends_with(" printenv\n"), "{label}");
     nested(&["x", "y"], "run b a -- printenv LEASEHOLD_KEYS").prints(0, "x\ny\na\nb\n");
 }
 

@@ -110,6 +110,15 @@ fn environment_variables_replace_missing_options() {
         .says(64, &["LEASEHOLD_BUSY_EXIT_CODE: \"x\" is not an exit code"]);
     ended(("LEASEHOLD_WITHIN", "100ms"), &["held", "--", "true"]).says(75, &["not free within 100ms"]);
     ended(("LEASEHOLD_WITHIN", "1h"), &["-n", "held", "--", "true"]).says(75, &["held by"]);
+    for (words, code) in [(&["held"][..], 5), (&["--skip-exit-code", "6", "held"], 6)] {
+        let mut every = site.task("every", &[&["-q", "1h"], words, &["--", "true"]].concat());
+        every.env("LEASEHOLD_SKIP_EXIT_CODE", "5");
+        site.finish(every).silent(code);
+    }
+    let mut look = site.leasehold(&["show", "--store", "redis://127.0.0.1:1", "k"]);
+    look.env("LEASEHOLD_OUTAGE_LIMIT", "3s");
+    let done = site.finish(look).says_after_trying(69, &["127.0.0.1:1"]);
+    assert!(done.err.contains("trying for 3s in all"), "{done:?}");
 }
 
 #[test]

@@ -96,6 +96,8 @@ fn programs_are_told_each_holder_while_they_wait() {
             assert_eq!(event["holder"].as_str().unwrap().len(), 8);
         }
         assert!(events[1]["held_ms"].as_u64().is_some(), "{events:?}");
+        let [begun, later] = [0, 1].map(|nth| events[nth]["at"].as_u64().unwrap());
+        assert!(events[2]["waited_ms"].as_u64().unwrap() >= later - begun, "{events:?}");
         assert!(events[1]["fence"].is_null() && events[4]["fence"].as_u64().is_some(), "{events:?}");
     }
 }
@@ -129,6 +131,27 @@ fn a_wait_without_a_limit_lasts_through_an_outage_and_says_so() {
 }
 
 #[test]
+fn the_time_to_wait_begins_before_the_store_is_connected() {
+    let (server, proxy, site) = Site::on_proxy(Flavor::Redis82);
+    let site = Site::on(&format!("{}?call-limit=9s", site.store()));
+    server.text(&["SET", "k", "theirs"]);
+    proxy.slow_down(Duration::from_millis(100));
+    let took = |patience: &[&str]| {
+        let started = Instant::now();
+        let options = ["-q", "--outage-limit", "20s"];
+        let done = site.finish(site.run(&[&options, patience, &["k", "--", "true"]].concat()));
+        // The last answer may be too late.
+        assert!(matches!(done.status.code(), Some(69 | 75)), "{done:?}");
+        started.elapsed()
+    };
+    let (once, within) = (took(&["-n"]), took(&["-w", "2"]));
+    assert!(within < Duration::from_secs(2) + once / 2, "{within:?}, and {once:?} without a wait");
+    // A store that is up gets a second to answer, however short the wait for the lock.
+    proxy.slow_down(Duration::from_millis(10));
+    site.finish(site.run(&["-w", "50ms", "free", "--", "true"])).silent(0);
+}
+
+#[test]
 fn a_look_or_a_single_try_gives_up_after_two_seconds_and_reports_after_one_that_it_waits() {
     let (_server, proxy, site) = Site::on_proxy(Flavor::Redis70);
     proxy.black_hole();
@@ -150,8 +173,10 @@ fn a_look_or_a_single_try_gives_up_after_two_seconds_and_reports_after_one_that_
         assert!(first.contains("cannot reach redis://127.0.0.1:"), "{done:?}");
         assert!(first.ends_with("trying for 2s in all"), "{done:?}");
     }
-    let (lasted, done) = took(&["show", "--outage-limit", "500ms", "k"]);
-    assert!(lasted < Duration::from_millis(2500) && done.err.lines().count() == 1, "{lasted:?} {done:?}");
+    for words in [&["show", "k"][..], &["run", "-n", "k", "--", "true"]] {
+        let (lasted, done) = took(&[&words[..1], &["--outage-limit", "500ms"], &words[1..]].concat());
+        assert!(lasted < Duration::from_millis(2500) && done.err.lines().count() == 1, "{lasted:?} {done:?}");
+    }
     let (lasted, done) = took(&["run", "-w", "3", "k", "--", "true"]);
     assert!(lasted < Duration::from_millis(5500), "{lasted:?}");
     assert!(done.err.lines().next().unwrap().ends_with("trying for 3s in all"), "{done:?}");
