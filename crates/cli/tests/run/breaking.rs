@@ -82,5 +82,7 @@ fn a_lock_of_another_programs_is_not_ours_to_break() {
     server.text(&["SET", "k", "theirs", "NX", "PX", "60000"]);
     let words = ["k: another program's lock (theirs) cannot be broken here", "delete the key there"];
     break_with(&site, &["k", "--fence", "1"]).says(65, &words);
+    let shown = break_with(&site, &["--json", "k", "--fence", "1"]).exits_with(65).json();
+    assert_eq!((&shown["broken"], &shown["holders"][0]["value"]), (&false.into(), &"theirs".into()));
     assert_eq!(server.text(&["GET", "k"]).as_text(), Some("theirs"));
 }

@@ -7,6 +7,7 @@ use serde_json::Value;
 use servers::{Flavor, Server};
 
 use crate::harness::{Done, Site};
+use crate::pty::Pty;
 
 fn doctor(site: &Site, words: &[&str]) -> Done {
     let mut command = site.leasehold(&["doctor"]);
@@ -43,6 +44,28 @@ fn the_exit_code_tells_the_severity_and_the_pasted_remedy_fixes_it() {
     assert!(done.out.contains(": 0 unsafe, 0 warnings, 0 unknown, "), "{done:?}");
     doctor(&site, &[&at[..], &["-v"]].concat()).out_has(&["note     push: heard "]);
     assert_eq!(doctor(&site, &[&at[..], &["-q"]].concat()).out, "");
+}
+
+#[test]
+fn a_terminal_shows_the_severities_in_colours_unless_they_are_unwanted() {
+    let site = Site::new();
+    site.finish(site.run(&["k", "--", "true"])).silent(0);
+    fs::set_permissions(site.path("leases.db"), Permissions::from_mode(0o666)).unwrap();
+    for (before, coloured) in [
+        ("", true),
+        ("NO_COLOR= ", true),
+        ("NO_COLOR=1 ", false),
+        ("TERM=dumb ", false),
+        ("env -u TERM ", false),
+    ] {
+        let mut pty = Pty::script(&site, &format!("{before}$L doctor"));
+        pty.ends_with(2);
+        pty.wait_for(" 1 unsafe, ");
+        assert_eq!(pty.all().contains("\x1b[31;1munsafe\x1b[0m "), coloured, "{before}{}", pty.all());
+        assert_eq!(pty.all().contains('\x1b'), coloured, "{before}{}", pty.all());
+    }
+    let done = doctor(&site, &["--store", site.store()]).silent(2);
+    assert!(!done.out.contains('\x1b'), "{done:?}");
 }
 
 #[test]
@@ -101,6 +124,9 @@ fn one_pasted_line_lets_a_user_do_all_that_a_lock_on_a_key_needs() {
     server.text(&["RPUSH", "list", "x"]);
     let done = doctor(&site, &["--json", "--store", &server.url(), "--key", "list"]);
     assert!(findings(&done, "key")[0]["what"].as_str().unwrap().contains("not a lock"), "{done:?}");
+    server.text(&["RPUSH", "leasehold:b{k}k", "x"]);
+    let done = doctor(&site, &["--json", "--store", &server.url(), "--key", "k"]);
+    assert!(findings(&done, "key")[0]["what"].as_str().unwrap().contains("leasehold:b{k}k"), "{done:?}");
     // The doctor does not create the file.
     let file = Site::new();
     doctor(&file, &["--store", file.store(), "--key", "k"]).silent(0);

@@ -39,6 +39,7 @@ fn a_done_job_is_shown_and_listed_and_runs_again_when_forgotten_or_with_now() {
         let listed = task(&site, &["ls", "--marks", "--json", "--all"]);
         let [first, _] = &json_lines(&listed.out)[..] else { panic!("not two jobs: {listed:?}") };
         has(first, &json!({"key": "job:migrate", "by": "web-3", "due_at": null}));
+        assert_eq!(task(&site, &["ls", "--marks", "--json", "job:m"]).json(), *first);
 
         let again = |words: &[&str]| task(&site, words).out;
         assert_eq!(again(&["every", "2h", "job:report", "--", "echo", "ran"]), "");
@@ -69,6 +70,7 @@ fn a_break_is_counted_and_shown_with_its_author_and_reason() {
         assert_eq!(["held", "waiting", "broken_last_day"].map(|name| value(&metrics, name)), [1.0, 0.0, 0.0]);
 
         let why = "it hangs since noon";
+        task(&site, &["once", "done", "--", "true"]).silent(0);
         task(&site, &["break", "deploy", "--fence", &fence, "--reason", why]).silent(0);
         holder.finish().says(70, &["somebody broke the lease"]);
         let shown = task(&site, &["show", "deploy"]).out;
@@ -79,9 +81,12 @@ fn a_break_is_counted_and_shown_with_its_author_and_reason() {
         let broken = task(&site, &["show", "--json", "deploy"]).json()["last_break"].clone();
         has(&broken, &json!({"reason": why, "held_by": "web-3"}));
         assert_eq!(broken["fence"].to_string(), fence);
+        let begun_at = task(&site, &["show", "--json", "done"]).json()["mark"]["begun_at"].as_u64();
+        assert!(broken["broken_at"].as_u64() >= begun_at, "{broken}");
         let metrics = task(&site, &["metrics", "dep"]);
-        assert_eq!(["held", "broken_last_day"].map(|name| value(&metrics, name)), [0.0, 1.0]);
-        assert_eq!(value(&task(&site, &["metrics", "other"]), "broken_last_day"), 0.0);
+        assert_eq!(["held", "broken_last_day", "marks"].map(|name| value(&metrics, name)), [0.0, 1.0, 0.0]);
+        let metrics = task(&site, &["metrics", "do"]);
+        assert_eq!(["broken_last_day", "marks"].map(|name| value(&metrics, name)), [0.0, 1.0]);
     }
     let away = Site::on("redis://127.0.0.1:1");
     task(&away, &["metrics"]).exits_with(69).out_is("");

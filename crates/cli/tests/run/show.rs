@@ -84,6 +84,16 @@ fn another_programs_lock_is_shown_as_held_and_a_key_that_is_not_a_lock_is_65() {
     assert_eq!(done.status.code(), Some(65));
     assert_eq!(done.json()["holders"][0]["kind"], "not_a_lock");
     show(&site, &["-q", "list"]).silent(65);
+
+    // What others wrote in the place of our records hides no holder.
+    server.text(&["SET", "k", "x", "PX", "60000"]);
+    server.text(&["RPUSH", "leasehold:m{k}k", "x"]);
+    server.text(&["RPUSH", "leasehold:b{k}k", "x"]);
+    show(&site, &["k"])
+        .exits_with(0)
+        .out_has(&["held by  another program's lock (x)\n"])
+        .err_has(&["leasehold:m{k}k holds", "leasehold:b{k}k holds"]);
+    show(&site, &["-q", "k"]).silent(0);
 }
 
 #[test]
@@ -108,6 +118,8 @@ fn a_store_that_refuses_is_69_and_the_password_is_kept() {
     let done = show(&with(SECRET), &["-v", "k"]).keeps_the_secret();
     assert_eq!(done.err.lines().count(), 2, "{done:?}");
     show(&with(SECRET), &["-q", "k"]).silent(1);
+    let site = with(SECRET);
+    site.finish(site.task("forget", &["-q", "k"])).silent(1);
     // A URL with a password in place of a key is a slip, and is not repeated.
     for words in [&["show", "redis://u:s3cret-pw@h"][..], &["ls", "redis://u:s3cret-pw@h"]] {
         Site::new()

@@ -167,6 +167,10 @@ fn a_descriptor_that_cannot_be_written_to_is_refused() {
         let line = format!("exec {OURS} run --store {} --status-fd 7 k -- true 7{open}", site.store());
         site.finish(site.process("sh", &["-c", &line])).says(64, &["--status-fd: ", says, "as in 7>FILE"]);
     }
+    // It may be open for reading as well.
+    let line = format!("exec {OURS} run --store {} --status-fd 7 k -- true 7<>events", site.store());
+    site.finish(site.process("sh", &["-c", &line])).silent(0);
+    assert_eq!(names(&site.events("events")), ["acquired", "ended", "released"]);
 }
 
 #[test]

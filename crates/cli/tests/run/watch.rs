@@ -120,12 +120,16 @@ fn a_record_of_a_break_that_another_program_wrote_hides_no_later_break() {
 #[test]
 fn watch_prints_lines_and_reports_an_outage_and_its_end() {
     let (server, site) = Site::on_server(Flavor::Redis82);
+    // So many keys take several requests to look through.
+    server.text(&["EVAL", "for n = 1, 20000 do redis.call('SET', 'theirs:' .. n, n) end", "0"]);
     let holder = site.holder(&["--ttl", "60", "--label", "web-3", "k"]);
     let watch = site.start(site.task("watch", &[]));
     let says = |words: &str| until(words, || watch.out().contains(words));
     says("Z  watching redis://");
     says("Z  held     k  by web-3 (");
     says("Z  all locks that existed before have been read\n");
+    let [held, caught_up] = ["  held     k ", "  all locks that"].map(|words| watch.out().find(words));
+    assert!(held < caught_up, "{}", watch.out());
     server.stop();
     says("Z  fault    ");
     let stopped = Instant::now();
