@@ -55,7 +55,7 @@ const WRONG: [(&[&str], &str); 42] = [
 ];
 
 /// Senseless lines of all tasks, with the error and the hint if any. `''` is an empty word.
-const WRONG_TASKS: [(&str, &str, &str); 66] = [
+const WRONG_TASKS: [(&str, &str, &str); 67] = [
     ("walk", "no task walk", ""),
     ("run k --", "no command", ""),
     ("run k", "no -- before it", "leasehold run k -- COMMAND"),
@@ -104,6 +104,7 @@ const WRONG_TASKS: [(&str, &str, &str); 66] = [
     ("watch a b", "watch takes one", ""),
     ("top a b", "2 prefixes, and top takes one", ""),
     ("doctor --store memory:", "memory of one process", ""),
+    ("doctor --key redis://:s3cret-pw@h", "--key: a store's URL with a password", ""),
     ("doctor --jsn", "no option --jsn", "did you mean --json?"),
     ("doctor redis://:s3cret-pw@h", "… is one argument too many", "leasehold doctor --store URL"),
     ("bench memory:", "memory of one process", ""),

@@ -46,6 +46,8 @@ fn a_done_job_is_shown_and_listed_and_runs_again_when_forgotten_or_with_now() {
         assert_eq!(again(&["every", "--now", "2h", "job:report", "--", "echo", "ran"]), "ran\n");
         assert_eq!(again(&["every", "2h", "job:report", "--", "echo", "ran"]), "", "a period began with it");
 
+        let seen = task(&site, &["show", "--json", "job:report"]).json();
+        assert_eq!(task(&site, &["forget", "--json", "job:report"]).json()["mark"], seen["mark"]);
         let forgotten = task(&site, &["forget", "job:migrate"]).silent(0);
         assert!(forgotten.out.starts_with("job:migrate: forgotten; it was last begun 20"), "{forgotten:?}");
         assert_eq!(task(&site, &["forget", "--json", "job:migrate"]).json()["forgotten"], false);

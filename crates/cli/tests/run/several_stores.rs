@@ -65,6 +65,7 @@ fn a_ttl_that_a_quorum_refuses_is_reported_with_the_option_or_variable_that_gave
     for (variables, options, origin) in [
         (&[][..], "--max-ttl 3s", "--max-ttl: a longest ttl of 3 s is too short"),
         (&[("LEASEHOLD_MAX_TTL", "3s")], "-n", "LEASEHOLD_MAX_TTL: a longest ttl of 3 s is too short"),
+        (&[("LEASEHOLD_MAX_TTL", "90s")], "--max-ttl 3s", "--max-ttl: a longest ttl of 3 s is too short"),
         (&[], "--max-ttl 500d", "--max-ttl: a ttl of "),
         (&[], "--ttl 61s", "--ttl: a ttl of 61"),
         (&[("LEASEHOLD_TTL", "61s")], "-n", "LEASEHOLD_TTL: a ttl of 61"),
