@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use leasehold_core::{FaultKind, HoldAnswer, InspectStore as _, Store};
 use servers::{Flavor, Proxy, Reply, Server, Watched};
+use tokio::io::AsyncReadExt as _;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
@@ -60,10 +61,10 @@ fn is_listened_to(sentinel: &Server) -> bool {
     sentinel.text(&["CLIENT", "LIST"]).as_text().is_some_and(|list| list.contains(" sub=1 "))
 }
 
-/// Makes a sentinel name another server. It reports no failover.
-fn make_name(sentinel: &Server, server: &Server) {
+/// Makes a sentinel name another server, at this port. It reports no failover.
+fn make_name(sentinel: &Server, port: u16) {
     sentinel.text(&["SENTINEL", "REMOVE", "locks"]);
-    let monitored = ["SENTINEL", "MONITOR", "locks", "127.0.0.1", &server.port().to_string(), "9"];
+    let monitored = ["SENTINEL", "MONITOR", "locks", "127.0.0.1", &port.to_string(), "9"];
     assert_eq!(sentinel.text(&monitored).as_text(), Some("OK"));
 }
 
@@ -332,7 +333,7 @@ async fn a_replica_is_not_taken_for_a_master_even_if_a_sentinel_says_so() {
 async fn a_sentinel_that_names_a_server_of_others_is_passed_over() {
     let watched = Watched::start(Flavor::Valkey91);
     let theirs = Server::setup(Flavor::Valkey91).password("theirs").start();
-    make_name(&watched.sentinels[0], &theirs);
+    make_name(&watched.sentinels[0], theirs.port());
     let ours = attempt(&["k"]);
     granted(grant(&store(&watched.url()), &ours).await);
     assert!(value(&watched.servers[0], "k").is_some());
@@ -368,7 +369,7 @@ async fn is_left_when_the_listened_to_sentinel_fails(fail: fn(&Server), within: 
     granted(grant(&store, &ours).await);
     until("it listens", Duration::from_secs(5), || is_listened_to(&watched.sentinels[0])).await;
     fail(&watched.sentinels[0]);
-    watched.sentinels[1..].iter().for_each(|sentinel| make_name(sentinel, &elsewhere));
+    watched.sentinels[1..].iter().for_each(|sentinel| make_name(sentinel, elsewhere.port()));
     let began = Instant::now();
     while renewed(&store, &ours).await.0 == HoldAnswer::Done {
         assert!(began.elapsed() < within, "still renewed at the old master");
@@ -390,6 +391,53 @@ async fn a_master_is_left_that_was_replaced_while_the_listened_to_sentinel_hung(
     is_left_when_the_listened_to_sentinel_fails(Server::stop, Duration::from_secs(9)).await;
 }
 
+/// It has missed the failover, and names the old master for ever.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_is_left_that_the_sentinel_which_ended_the_subscription_still_names() {
+    let ends_it = |sentinel: &Server| drop(sentinel.text(&["CLIENT", "KILL", "TYPE", "pubsub"]));
+    is_left_when_the_listened_to_sentinel_fails(ends_it, Duration::from_secs(9)).await;
+}
+
+/// One sentinel of two is gone, and the other one is not asked again after the master: so only what
+/// it says meanwhile leads to the new one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_that_is_replaced_while_it_leaves_a_new_connection_unanswered_is_not_waited_for() {
+    let watched = Watched::start(Flavor::Valkey91);
+    let [gone, sentinel, _] = &watched.sentinels[..] else { panic!("three sentinels") };
+    gone.kill_9();
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let (greets, mut greetings) = tokio::sync::mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = silent.accept().await {
+            let greets = greets.clone();
+            tokio::spawn(async move {
+                let mut said = vec![0; 1000];
+                let length = client.read(&mut said).await?;
+                // The sentinel connects, too.
+                if said[..length].windows(5).any(|word| word == b"HELLO") {
+                    let _ = greets.send(());
+                }
+                client.read(&mut said).await
+            });
+        }
+    });
+    let elsewhere = Server::start(Flavor::Valkey91);
+    let url = format!("redis+sentinel://127.0.0.1:{},127.0.0.1:{}/locks", gone.port(), sentinel.port());
+    // On a busy machine, it may be replaced too late.
+    for _ in 0..10 {
+        make_name(sentinel, port);
+        let store = store(&url);
+        let opening = tokio::spawn(async move { store.open().await });
+        greetings.recv().await.unwrap();
+        make_name(sentinel, elsewhere.port());
+        if opening.await.unwrap().is_ok() {
+            return;
+        }
+    }
+    panic!("the new master is never found");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_master_is_kept_if_another_sentinel_names_a_replica() {
     let watched = Watched::start(Flavor::Valkey91);
@@ -404,7 +452,7 @@ async fn a_master_is_kept_if_another_sentinel_names_a_replica() {
         }
         None => panic!("no list of clients"),
     };
-    watched.sentinels[1..].iter().for_each(|sentinel| make_name(sentinel, &watched.servers[1]));
+    watched.sentinels[1..].iter().for_each(|sentinel| make_name(sentinel, watched.servers[1].port()));
     let before = ours();
     watched.sentinels[0].kill_9();
     let is_asked = || watched.servers[1].calls("role") >= 2;
