@@ -1,13 +1,15 @@
 //! Locks over an existing connection of the program.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use leasehold_core::{HoldAnswer, InspectStore as _, Store, WaitQueue};
 use leasehold_redis::RedisStore;
+use redis::AsyncConnectionConfig;
 use servers::{Flavor, Server};
 
 use crate::queue::{hand_over, let_go, until_queued, wait, waits};
-use crate::world::{self, attempt, connect, grant, granted, key, passing, runtime, value};
+use crate::world::{self, attempt, behind_a_proxy, connect, grant, granted, key, passing, runtime, value};
 
 /// A store over a connection of the program that does not reconnect.
 pub(crate) async fn lent(server: &Server) -> RedisStore {
@@ -91,6 +93,33 @@ async fn a_multiplexed_connection_is_lost_for_good_and_a_manager_comes_back() {
 async fn a_grant_stuck_in_a_lent_connection_is_given_up_for_good() {
     let server = Server::start(Flavor::Redis82);
     gives_up_a_stuck_grant(&server, &lent(&server).await).await;
+}
+
+/// The program's own limits, if it has any, do not matter: it may have panicked, and wait for ever.
+#[tokio::test]
+async fn a_pool_is_asked_again_after_a_panic_and_for_a_connection_that_stays_silent() {
+    let (server, proxy) = behind_a_proxy(Flavor::Valkey91);
+    let taken = AtomicUsize::new(0);
+    let urls = [None, Some(proxy.url()), Some(server.url())];
+    let take = move || {
+        let url = urls[taken.fetch_add(1, Ordering::Relaxed).min(2)].clone();
+        async move {
+            let client = redis::Client::open(url.expect("a panic of the program"))?;
+            let unlimited = AsyncConnectionConfig::new().set_response_timeout(None);
+            client.get_multiplexed_async_connection_with_config(&unlimited).await.map(Box::new)
+        }
+    };
+    let store = RedisStore::from_pool(take, "ours", runtime());
+    passing(store.open().await, &["no connection was made"]);
+    it_works(&server, &store).await;
+    proxy.black_hole();
+    passing(store.open().await, &["no answer within"]);
+    // It is given up by a task, perhaps a moment later.
+    let begun = Instant::now();
+    while store.open().await.is_err() {
+        assert!(begun.elapsed() < Duration::from_secs(10), "no other connection was taken");
+    }
+    it_works(&server, &store).await;
 }
 
 /// It is not notified over a lent connection, so only what follows a hand-over shows that it is
