@@ -305,31 +305,39 @@ fn a_holder_that_was_killed_is_followed_at_once_although_its_lease_is_long() {
 }
 
 /// A killed holder notifies nobody, so waiting processes check the state of their keys; if there
-/// are many keys, some at a time.
+/// are many keys, some at a time. The first ones, as many as are checked at once, have a holder that
+/// lives. A waiter that finds it out by itself asks more than once.
 #[tokio::test]
 async fn every_key_of_a_killed_holder_is_found_though_there_are_many() {
     let (_directory, file) = a_file();
     let mut holder = Process::start("holder of many", &file);
-    let store = Arc::new(FileStore::at(&file, Arc::new(OfTheMachine)));
-    let waiting: Vec<_> = (0..)
-        .zip(many())
-        .map(|(n, key)| {
-            let store = Arc::clone(&store);
-            tokio::spawn(async move { take(&store, &attempt(n, &[&key], 60_000)).await })
-        })
-        .collect();
+    let [store, living] = [(); 2].map(|()| Arc::new(FileStore::at(&file, Arc::new(OfTheMachine))));
+    let held: Vec<_> = (0..256).map(|n| format!("held{n}")).collect();
+    for (n, key) in (10_000..).zip(&held) {
+        take(&living, &attempt(n, &[key], 60_000)).await;
+    }
+    let wait = |(n, key): (u128, String)| {
+        let store = Arc::clone(&store);
+        tokio::spawn(async move { take(&store, &attempt(n, &[&key], 60_000)).await })
+    };
+    let in_vain: Vec<_> = (20_000..).zip(held).map(wait).collect();
+    let waiting: Vec<_> = (0..).zip(many()).map(wait).collect();
     let begun = Instant::now();
-    while store.dump().unwrap().queues.len() < waiting.len() {
+    while store.dump().unwrap().queues.len() < in_vain.len() + waiting.len() {
         assert!(begun.elapsed() < Duration::from_secs(20), "not all of them are queued");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     holder.kill();
     let served = async {
+        let mut told = 0;
         for waiter in waiting {
-            waiter.await.unwrap();
+            told += u32::from(waiter.await.unwrap() == 1);
         }
+        told
     };
-    tokio::time::timeout(Duration::from_secs(10), served).await.expect("all keys are found");
+    let told = tokio::time::timeout(Duration::from_secs(10), served).await.expect("all keys are found");
+    assert!(told > 0, "nobody was told of the later keys");
+    in_vain.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
 #[tokio::test]
