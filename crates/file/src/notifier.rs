@@ -238,7 +238,7 @@ pub(crate) fn taking_back(holder: Holder, key: Key) -> Request {
 #[cfg(test)]
 mod tests {
     use std::sync::OnceLock;
-    use std::task::{Context, Wake, Waker};
+    use std::task::{Context, Poll, Wake, Waker};
 
     use leasehold_core::{Fence, Runtime as _};
 
@@ -274,6 +274,9 @@ mod tests {
         let granted = PushEvent::Granted { fence: Fence::new(1).unwrap(), lasts: Ttl::DEFAULT };
         assert!(notifier.receive(holder, granted, Stamp::from_micros(1)));
         assert_eq!(task.noted.get(), Some(&Some(true)));
+        let wake = called.as_mut().poll(&mut Context::from_waker(&waker));
+        let Poll::Ready(leasehold_core::Wake::Granted { since, .. }) = wake else { panic!("{wake:?}") };
+        assert_eq!(since, notifier.clock.instant_of(Stamp::from_micros(1)), "when it was granted");
         let unknown = Holder::from_bits(8);
         assert!(!notifier.receive(unknown, granted, Stamp::from_micros(1)));
         assert_eq!(notifier.serving().iter().collect::<Vec<_>>(), [&holder]);
