@@ -349,6 +349,18 @@ async fn left_over_work_of_an_inline_request_is_done_by_the_thread() {
     until(|| other.dump().unwrap().locks.is_empty().then_some(()));
 }
 
+/// It was refused for good after it had joined the queue, so it gives nothing up.
+#[tokio::test]
+async fn a_lock_that_is_handed_to_an_attempt_that_was_forgotten_is_taken_back() {
+    let (_directory, store) = a_used_store().await;
+    let [holder, forgotten] = [1, 2].map(|who| attempt("a", who));
+    store.grant(&holder, WaitMode::Try).await.unwrap();
+    store.grant(&forgotten, WaitMode::Wait { queue_limit: None }).await.unwrap();
+    assert!(store.notifier.waiting.leave(forgotten.holder, StoppedClock.now()));
+    store.release(&holder).await.unwrap();
+    until(|| store.dump().unwrap().locks.is_empty().then_some(()));
+}
+
 /// It would find that out only when it has looked twice.
 #[tokio::test]
 async fn a_waiter_is_told_of_a_lock_that_left_over_work_handed_to_it() {
