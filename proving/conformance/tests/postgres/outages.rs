@@ -6,6 +6,7 @@ use leasehold::{Event, LockError, Locks};
 use rustix::process::Signal;
 use tokio::runtime::Builder;
 use tokio::task::block_in_place;
+use tokio_postgres::Client;
 
 use crate::world::{BUSY, Crowd, process, served, server, sessions, signal, take, terminate, two, until};
 
@@ -99,11 +100,7 @@ async fn is_given_back_after_a_commit_without_an_answer(keys: &'static [&str]) {
     let url = server.url();
     let asks = Locks::builder().ttl(60 * SECOND).outage_limit(SECOND).connect(&url).await.unwrap();
     let other = process(&url, 60 * SECOND).await;
-    let standby = async |names: &str| {
-        db.batch_execute(&format!("ALTER SYSTEM SET synchronous_standby_names = '{names}'")).await.unwrap();
-        db.batch_execute("SELECT pg_reload_conf()").await.unwrap();
-    };
-    standby("nobody").await;
+    standby(&db, "nobody").await;
     // The server waits for a standby only once its checkpointer has read the settings; releases
     // never wait for one.
     let asked = tokio::spawn(async move {
@@ -114,17 +111,63 @@ async fn is_given_back_after_a_commit_without_an_answer(keys: &'static [&str]) {
             }
         }
     });
-    until("a commit that waits for a standby", async || {
-        !sessions(&db, "wait_event = 'SyncRep'").await.is_empty()
-    })
-    .await;
+    until("a commit that waits for a standby", async || is_a_commit_waiting(&db).await).await;
     let (error, _asks) = asked.await.unwrap();
     assert!(matches!(error, LockError::Unreachable { .. }), "{error:?}");
-    standby("").await;
+    standby(&db, "").await;
     // The lease that it was granted would last a minute.
     for name in keys {
         take(&other, name).await.release().await.unwrap();
     }
+}
+
+/// Names the standby for which commits wait.
+async fn standby(db: &Client, names: &str) {
+    db.batch_execute(&format!("ALTER SYSTEM SET synchronous_standby_names = '{names}'")).await.unwrap();
+    db.batch_execute("SELECT pg_reload_conf()").await.unwrap();
+}
+
+async fn is_a_commit_waiting(db: &Client) -> bool {
+    !sessions(db, "wait_event = 'SyncRep'").await.is_empty()
+}
+
+/// The connection breaks after the commit that hands the lock over to a waiter of the same process.
+/// Nothing but the lost answer would have told it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_whose_turn_was_in_an_answer_that_is_lost_asks_at_once() {
+    let (server, db) = served().await;
+    let locks = process(&server.url(), 60 * SECOND).await;
+    let mut told_after = Vec::new();
+    // By itself it asks after at least two and a half seconds. On a busy machine, so may others.
+    while told_after.len() < 5 {
+        let guard = take(&locks, "k").await;
+        let waits = tokio::spawn({
+            let locks = locks.clone();
+            async move { (take(&locks, "k").await, Instant::now()) }
+        });
+        until("it can be told of its turn", async || {
+            let told = "SELECT FROM leasehold.waiter WHERE channel >= 0";
+            db.query_opt(told, &[]).await.unwrap().is_some()
+        })
+        .await;
+        standby(&db, "nobody").await;
+        let releases = tokio::spawn(guard.release());
+        // The server may not have read the setting yet, and then answers.
+        until("it waits for a standby", async || releases.is_finished() || is_a_commit_waiting(&db).await)
+            .await;
+        terminate(&db, "wait_event = 'SyncRep'").await;
+        let (broken, is_lost) = (Instant::now(), !releases.is_finished());
+        standby(&db, "").await;
+        // It may be in doubt.
+        drop(releases.await.unwrap());
+        let (guard, told) = waits.await.unwrap();
+        guard.release().await.unwrap();
+        told_after.extend(is_lost.then(|| told.saturating_duration_since(broken)));
+        if told_after.last().is_some_and(|after| *after < SECOND) {
+            return;
+        }
+    }
+    panic!("{told_after:?}");
 }
 
 /// In which order a runtime drops its tasks depends on their numbers. The one that serves requests
@@ -252,6 +295,24 @@ async fn a_session_that_hangs_is_replaced() {
     take(&locks, "another").await.release().await.unwrap();
     kept.release().await.unwrap();
     signal(&hung, Signal::CONT);
+}
+
+/// They are renewed in one transaction. If each were then asked for alone, the hung session would
+/// keep all requests waiting for a second and a half each.
+#[tokio::test(flavor = "multi_thread")]
+async fn leases_that_are_renewed_together_outlast_a_session_that_hangs() {
+    let (server, db) = served().await;
+    let locks = process(&server.url(), 10 * SECOND).await;
+    let mut held = Vec::new();
+    for n in 0..10 {
+        held.push(locks.rw_lock(format!("read:{n}")).read().within(BUSY).await.unwrap());
+    }
+    let hung = sessions(&db, "true").await;
+    signal(&hung, Signal::STOP);
+    tokio::time::sleep(11 * SECOND).await;
+    let lost = held.iter().filter(|guard| !guard.is_held()).count();
+    signal(&hung, Signal::CONT);
+    assert_eq!(lost, 0);
 }
 
 /// Regression: after a transaction without an answer, its connection was used again. When the
