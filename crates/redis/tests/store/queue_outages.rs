@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold_core::{Attempt, InspectStore as _, Store, WaitQueue, Wake};
+use leasehold_core::{Attempt, HoldAnswer, InspectStore as _, Store, WaitQueue, Wake};
 use leasehold_redis::RedisStore;
 use servers::{Flavor, Proxy, Reply, Server};
 use tokio::task::JoinHandle;
@@ -323,21 +323,51 @@ async fn of_many_that_ask_at_once_few_are_in_flight() {
 }
 
 /// The limit of an outage is that of requests, and a waiter in the queue makes none: it would wait for
-/// as long as the server is gone.
+/// as long as the server is gone. A second outage is like the first.
 #[tokio::test]
 async fn all_waiters_ask_when_their_server_is_gone() {
     for protocol in BOTH {
         let server = Server::start(Flavor::Valkey91);
         let store = store(&format!("{}?protocol={protocol}", server.url()));
-        let [holder, first, second] = [(); 3].map(|()| attempt(&["k"]));
-        granted(grant(&store, &holder).await);
-        waits(&store, &first).await;
-        waits(&store, &second).await;
-        drop(server);
-        for waiter in [&first, &second] {
-            let woken = tokio::time::timeout(SOON, store.woken(waiter)).await;
-            assert_eq!(woken, Ok(Wake::AskAgain), "{protocol}");
+        let waiters = [(); 2].map(|()| attempt(&["k"]));
+        for outage in 0..2 {
+            let began = Instant::now();
+            while store.open().await.is_err() {
+                assert!(began.elapsed() < Duration::from_secs(10), "{protocol}: it is not found again");
+            }
+            granted(grant(&store, &attempt(&["k"])).await);
+            for waiter in &waiters {
+                waits(&store, waiter).await;
+            }
+            if outage > 0 {
+                // Their monitor finds it again, too.
+                let woken = tokio::time::timeout(Duration::from_secs(10), store.woken(&waiters[0])).await;
+                assert_eq!(woken, Ok(Wake::AskAgain), "{protocol}");
+                waits(&store, &waiters[0]).await;
+            }
+            server.kill_9();
+            for waiter in &waiters {
+                let woken = tokio::time::timeout(SOON, store.woken(waiter)).await;
+                assert_eq!(woken, Ok(Wake::AskAgain), "{protocol}");
+            }
+            server.restart();
         }
+    }
+}
+
+/// It was not reached in time when it was handed over, so others may have been skipped, too.
+#[tokio::test]
+async fn waiters_ask_when_a_lease_of_their_process_turns_out_to_be_lost() {
+    for protocol in BOTH {
+        let server = Server::start(Flavor::Redis70);
+        let store = store(&format!("{}?protocol={protocol}", server.url()));
+        let [holder, waiter] = [(); 2].map(|()| attempt(&["k"]));
+        granted(grant(&store, &holder).await);
+        waits(&store, &waiter).await;
+        let lost = store.renew(&[attempt(&["another", "k"])]).await.remove(0);
+        assert!(matches!(lost, Ok(HoldAnswer::NotHeld { .. })), "{lost:?}");
+        let woken = tokio::time::timeout(SOON, store.woken(&waiter)).await;
+        assert_eq!(woken, Ok(Wake::AskAgain), "{protocol}");
     }
 }
 
