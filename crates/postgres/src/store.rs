@@ -451,3 +451,6 @@ impl fmt::Debug for PostgresStore {
         f.debug_tuple("PostgresStore").field(&self.inner.faults.store).finish()
     }
 }
+
+#[cfg(test)]
+mod tests;
