@@ -90,6 +90,7 @@ pub async fn a_break_leaves_a_record(target: &Target) {
     assert_eq!(breaks.len(), 2, "{breaks:?}");
     assert_eq!((&breaks[1].held_by, &breaks[1].note), (&None, &BreakNote::default()));
     assert_eq!(breaks[1].fence, fence);
+    assert_eq!(admin.last_break(&key("share")).await.unwrap(), None);
 }
 
 /// In the same step, so that nobody gets in between.
