@@ -46,7 +46,7 @@ fn a_lease_in_a_message_counts_from_a_reading_before_it_and_for_a_claim_window()
     };
     assert_eq!(hears(1), Poll::Ready(Wake::AskAgain), "nobody knows when it was granted");
     let asked = Instant::from_nanos(4_000_000_000);
-    inner.readings.note(asked, Stamp::from_micros(1_000));
+    inner.readings.note(inner.readings.session(), asked, Stamp::from_micros(1_000));
     let told = hears(2);
     let Poll::Ready(Wake::Granted { since, lasts, .. }) = told else { panic!("{told:?}") };
     assert_eq!((since, lasts.duration()), (asked, inner.scope.window));
