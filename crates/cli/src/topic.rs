@@ -30,7 +30,8 @@ The exit codes of leasehold:
        doctor: a failure would endanger locks, or something could not be checked
   2    doctor: locks are unsafe, or do not work
   64   the command line or the store's URL is invalid; nothing was sent
-  65   the key contains something that is not a lock; break: another program's lock
+  65   the key contains something that is not a lock, or its fences are used up;
+       break: another program's lock
   69   the store is unreachable or refuses
        once, every: also if it was unreachable when the command ended: the job is not marked done
   70   the lease was lost or broken, or --max-hold has passed; the command was ended

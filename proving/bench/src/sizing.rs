@@ -238,10 +238,9 @@ and the workload `capacity`.
 const CONSTANTS: &str = "\
 ## What one lock costs a server
 
-A *pair* is one acquisition and one release. *Alone* means one command at a time, each in its own
-packet, as many small clients send them: most of the cost is the server's reading and writing. The
-rest of this page uses these figures, the worse case; clients with many locks send several commands
-in one packet.
+A *pair* is one acquisition and one release. *Alone* means that each of 16 clients sends one command
+at a time, in its own packet: most of the cost is the server's reading and writing. The rest of this
+page uses these figures, the worse case; clients with many locks send several commands in one packet.
 
 ";
 
