@@ -564,7 +564,7 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "a batch ignores the last fence",
         file: "crates/redis/src/scripts/batch_grant.lua",
-        from: "if above > now then fence =",
+        from: "if above > tonumber(time) then fence =",
         to: "if false then fence =",
         tests: &[(Store, "batches::an_obstacle_to_one_request_in_a_batch_does_not_stop_the_others")],
     },

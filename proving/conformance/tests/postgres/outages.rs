@@ -279,7 +279,7 @@ async fn when_requests_get_another_connection_so_do_notifications() {
     until("it listens", async || listener().await.is_some()).await;
     let first = listener().await.unwrap();
     terminate(&db, &format!("pid <> {first}")).await;
-    waiter.inspect("k").await.unwrap();
+    until("there is a new connection for requests", async || waiter.inspect("k").await.is_ok()).await;
     until("another session listens", async || listener().await.is_some_and(|session| session != first)).await;
     guard.release().await.unwrap();
     waits.await.unwrap().unwrap();
