@@ -175,7 +175,7 @@ pub fn read_batch<A: Borrow<Attempt>>(
         };
         let (is_late, time) = time.strip_prefix(b"-").map_or((false, time), |time| (true, time));
         let mut granted = match (grants.first(), others) {
-            (None, _) => (!is_late && time.is_empty()).then_some(Granted::Nothing)?,
+            (None, _) => (!is_late && time == b"+").then_some(Granted::Nothing)?,
             (Some(_), _) if is_late => Granted::TooLate { now: read_time(time)? },
             (Some(first), others) => {
                 let now = read_time(time)?;
@@ -219,6 +219,11 @@ pub fn read_done(value: &Value, claims: usize) -> Result<Vec<bool>, String> {
             return Some(vec![false; claims]);
         }
         let mut done = vec![true; claims];
+        let left: &[u8] = match &left[..] {
+            [] => return None,
+            b"+" => &[],
+            left => left,
+        };
         for nth in words(left) {
             *done.get_mut(index(nth)?)? = false;
         }
@@ -338,6 +343,7 @@ mod tests {
         assert_eq!(read("-5|4|"), late([false, true]));
         for strange in [
             "",
+            "+",
             "x",
             "--5",
             "5|",
@@ -375,16 +381,16 @@ mod tests {
         let released = |answer: &str| read_batch::<Attempt>(&text(answer), &[], 2, false);
         let nothing =
             |released: [bool; 2]| Ok(Served { granted: Granted::Nothing, released: released.into() });
-        assert_eq!(released(""), nothing([true; 2]));
-        assert_eq!(released("|1|"), nothing([false, true]));
-        for strange in ["5", "-", "-5", "5|1|", "|1|7", "|3|", "|0|", "|", "|1"] {
+        assert_eq!(released("+"), nothing([true; 2]));
+        assert_eq!(released("+|1|"), nothing([false, true]));
+        for strange in ["", "5", "-", "-+", "5|1|", "|1|", "+|1|7", "+|3|", "+|0|", "+|", "+|1"] {
             assert!(released(strange).is_err(), "{strange}");
         }
         let done = |answer: &str| read_done(&text(answer), 2);
-        assert_eq!(done(""), Ok(vec![true; 2]));
+        assert_eq!(done("+"), Ok(vec![true; 2]));
         assert_eq!(done("2"), Ok(vec![true, false]));
         assert_eq!(done("-"), Ok(vec![false; 2]));
-        for strange in ["3", "0", "|", "2|", "x", "1  2", "--"] {
+        for strange in ["", "3", "0", "|", "2|", "x", "1  2", "--", "++"] {
             assert!(done(strange).is_err(), "{strange}");
         }
         assert!(

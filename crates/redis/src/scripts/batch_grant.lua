@@ -18,11 +18,11 @@
 -- Somebody waits only if the waiters' data are there: a queue without them has only dead waiters.
 -- Shares count only next to a marker, which is a value of the key.
 --
--- A conversion between a text and a number costs a server half as much as a command. So times are
--- compared as texts: of the same length, the smaller text is the smaller number.
+-- A conversion between a text and a number costs a server half as much as a command. So the time is
+-- compared with the deadline as a text: of the same length, the smaller text is the smaller number.
 
 local call, keys, argv = redis.call, KEYS, ARGV
-local grants, left, time, as_expected, fences, fence_keys = 0, {}, '', true, {}, nil
+local grants, left, time, as_expected, fences, fence_keys = 0, {}, '+', true, {}, nil
 for nth = 1, argv[1] do grants, fence_keys = grants + argv[4 + nth], nth end
 -- The last key and the last argument of this part.
 local key, arg = 0, 1

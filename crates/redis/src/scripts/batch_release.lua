@@ -5,11 +5,11 @@
 -- KEYS  for each release its key
 -- ARGV  for each release the beginning of its value, before the fence, which no other lease has
 --
--- Returns a text, which a server makes sooner than a list. If there are grants, it begins with the
--- server's time in µs, after a minus sign if it was too late for all of them. That is all if every
--- grant and release is done, and every grant has the expected fence. Otherwise a bar follows, the
--- numbers of those that are not done, from 1, another bar, and for each fence key the fence that all
--- its grants have; no fences if it was too late.
+-- Returns a text, which a server makes sooner than a list. It begins with the server's time in µs,
+-- after a minus sign if it was too late for all grants; without any grants, with a plus sign. That is
+-- all if every grant and release is done, and every grant has the expected fence. Otherwise a bar
+-- follows, the numbers of those that are not done, from 1, another bar, and for each fence key the
+-- fence that all its grants have; no fences if it was too late.
 
 local releases = #keys - key
 if releases > 0 then

@@ -6,7 +6,7 @@
 --       2  the ttl of all leases, in ms
 --     then for each lease the beginning of its value, before the fence, which no other lease has
 --
--- Returns a text: the numbers of the leases that are not renewed, from 1; mostly none.
+-- Returns a text: a plus sign if all leases are renewed, or the numbers of those that are not, from 1.
 -- No lease is shortened, and no fence is forgotten sooner. Every lease is written, also one that lasts
 -- longer already: `WAIT` confirms only what its connection has written.
 
@@ -26,4 +26,4 @@ end
 for i = n + 1, #left < n and #keys or 0 do
   if call('PTTL', keys[i]) < keep then call('PEXPIRE', keys[i], argv[1]) end
 end
-return left[1] and table.concat(left, ' ') or ''
+return left[1] and table.concat(left, ' ') or '+'
