@@ -85,7 +85,7 @@ fn a_run_that_waits_names_the_holder_and_one_that_fails_the_reason() {
 #[test]
 fn a_loss_is_reported_and_then_the_exit_of_the_command() {
     let (server, site) = Site::on_server(Flavor::Valkey91);
-    let words = "--ttl 600ms k -- sh -c 'echo $$ > running; exec sleep 60'";
+    let words = "--ttl 3s k -- sh -c 'echo $$ > running; exec sleep 60'";
     let (lost, _) = site.running(site.telling("run", words));
     server.text(&["DEL", "k"]);
     lost.finish().says(70, &["lease lost"]);
