@@ -29,14 +29,16 @@ const KEPT_FOR: Duration = Duration::from_secs(4);
 const APART: Duration = Duration::from_millis(5);
 
 impl Readings {
-    /// Begins anew, because the connection of the requests may lead to another server now.
-    pub(crate) fn begin_session(&self) {
+    /// Begins anew, because the connection of the requests may lead to another server now. Returns the
+    /// number of the new session.
+    pub(crate) fn begin_session(&self) -> u64 {
         let mut of = locked(&self.0);
         of.session += 1;
         of.readings.clear();
+        of.session
     }
 
-    /// The number of the session since when readings count.
+    /// The number of the session whose readings count.
     pub(crate) fn session(&self) -> u64 {
         locked(&self.0).session
     }
@@ -108,11 +110,11 @@ mod tests {
         let readings = Readings::default();
         let old = readings.session();
         assert!(readings.note(old, at(10), said(7_000)));
-        readings.begin_session();
+        let new = readings.begin_session();
         assert_eq!(readings.before(said(7_001)), None);
         assert!(!readings.note(old, at(20), said(7_010)));
         assert_eq!(readings.before(said(7_020)), None);
-        assert!(readings.note(readings.session(), at(30), said(9_000)));
+        assert!(readings.note(new, at(30), said(9_000)));
         assert_eq!(readings.before(said(9_000)), Some(at(30)));
     }
 }

@@ -223,8 +223,7 @@ impl Inner {
         *locked(&self.identity) = Some(identity);
         let server = Columns(&row).stamp(3).map_err(|error| self.faults.of(&error))?;
         let clock = ServerClock::read(Reading { sent, heard: self.runtime.now(), server });
-        self.readings.begin_session();
-        Ok(Session { live, clock, number: self.readings.session(), is_standby: false.into() })
+        Ok(Session { live, clock, number: self.readings.begin_session(), is_standby: false.into() })
     }
 
     /// The answer to a question that may take this long.

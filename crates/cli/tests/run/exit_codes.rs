@@ -105,7 +105,7 @@ fn a_command_that_is_not_there_is_127_and_one_that_cannot_be_executed_126_and_ne
     fs::set_permissions(site.path("text"), Permissions::from_mode(0o755)).unwrap();
     run("./text").says(126, &["#! line"]);
     run("/").says(126, &["/: not run: "]);
-    // A directory of PATH may be none, and may have a file of that name that is no program.
+    // PATH may name what is no directory, and a directory with a file of that name that cannot be run.
     fs::set_permissions(site.path("text"), Permissions::from_mode(0o644)).unwrap();
     fs::write(site.path("true"), "no program\n").unwrap();
     let by_path = |path: &[&str], name: &str| {

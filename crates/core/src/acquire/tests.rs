@@ -264,7 +264,7 @@ fn a_hand_over_is_a_grant_of_a_window_counted_from_when_it_began() {
     let handed = Some(Handed { since: START + SECOND, lasts });
     let outcome = Outcome::Granted { lease, fence: Fence::new(6).unwrap(), handed };
     assert_eq!(machine.next(START + 2 * SECOND), Step::Done(outcome));
-    // However long the message says, it is no longer than what was asked for.
+    // Whatever length the message names, the lease is no longer than the requested TTL.
     let mut machine = acquire(None);
     ask(&mut machine, START, queued(0));
     let (fence, lasts) = (Fence::new(6).unwrap(), Ttl::new(3600 * SECOND).unwrap());

@@ -331,7 +331,7 @@ async fn a_try_is_one_ask_and_leaves_nothing() {
         yield_now().await;
         assert_eq!(world.store.count("give_up"), releases);
     }
-    // If there is no time at all, nothing is sent.
+    // With an outage limit of zero, nothing is sent.
     let before = world.store.calls();
     let error = world.locks.mutex("k").lock().outage_limit(Duration::ZERO).await.unwrap_err();
     assert!(matches!(error, LockError::Unreachable { .. }), "{error:?}");
