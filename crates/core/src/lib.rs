@@ -102,7 +102,8 @@ pub use share::{Share, Shares};
 pub use signal::Signal;
 pub use store::{
     AdminStore, BaselineStore, BatchServed, Fault, FaultCause, FaultKind, InspectStore, Limits, MarkStore,
-    MemberStore, Notice, Notices, Parts, ProcessStore, Store, TransferStore, VotingStore, WaitMode, Wake,
+    MemberStore, Notice, Notices, Parts, ProcessStore, Store, StoreFuture, TransferStore, VotingStore,
+    WaitMode, Wake,
 };
 pub use transfer::TransferToken;
 pub use ttl::Ttl;

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use leasehold::store::{
     AdminStore, ApplyContext, Attempt, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Fault, GrantAnswer,
-    HoldAnswer, InspectStore, Limits, MarkStore, Marked, Parts, Quarantined, Records, Served, Store, Wait,
-    WaitMode, WaiterRegistry, Wake, serve,
+    HoldAnswer, InspectStore, Limits, MarkStore, Marked, Parts, Quarantined, Records, Served, Store,
+    StoreFuture, Wait, WaitMode, WaiterRegistry, Wake, serve,
 };
 use leasehold::{Drift, Fence, Key, KeyState, Locks, Mark, Runtime, Stamp, TokioRuntime};
 
@@ -64,15 +64,11 @@ impl Store for MapStore {
         Limits::with_drift(Drift::ON_ONE_CLOCK)
     }
 
-    fn open(&self) -> BoxFuture<'_, Result<(), Fault>> {
+    fn open(&self) -> StoreFuture<'_, ()> {
         Box::pin(async { Ok(()) })
     }
 
-    fn grant<'a>(
-        &'a self,
-        attempt: &'a Attempt,
-        wait_mode: WaitMode,
-    ) -> BoxFuture<'a, Result<GrantAnswer, Fault>> {
+    fn grant<'a>(&'a self, attempt: &'a Attempt, wait_mode: WaitMode) -> StoreFuture<'a, GrantAnswer> {
         Box::pin(async move {
             let now = self.runtime.now();
             let wait = match wait_mode {
@@ -99,7 +95,7 @@ impl Store for MapStore {
         })
     }
 
-    fn release<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
+    fn release<'a>(&'a self, attempt: &'a Attempt) -> StoreFuture<'a, HoldAnswer> {
         Box::pin(async move {
             self.waiters.leave(attempt.holder, self.runtime.now());
             self.serve(|records, context| Ok(serve::release(records, attempt, context)))
@@ -107,7 +103,7 @@ impl Store for MapStore {
     }
 
     /// A release is enough: no request is under way once its future is gone.
-    fn give_up<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<(), Fault>> {
+    fn give_up<'a>(&'a self, attempt: &'a Attempt) -> StoreFuture<'a, ()> {
         Box::pin(async move { self.release(attempt).await.map(drop) })
     }
 
@@ -122,13 +118,13 @@ impl Store for MapStore {
 }
 
 impl InspectStore for MapStore {
-    fn inspect<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<KeyState, Fault>> {
+    fn inspect<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, KeyState> {
         Box::pin(async move {
             self.serve(|records, context| Ok(Served::quietly(serve::inspect(records, key.clone(), context))))
         })
     }
 
-    fn list<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {
+    fn list<'a>(&'a self, prefix: &'a [u8]) -> StoreFuture<'a, Vec<KeyState>> {
         Box::pin(async move {
             self.serve(|records, context| {
                 let keys = records.keys_in_use(prefix, context.now);
@@ -145,7 +141,7 @@ impl MarkStore for MapStore {
         attempt: &'a Attempt,
         mark: &'a Mark,
         keep: Duration,
-    ) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
+    ) -> StoreFuture<'a, HoldAnswer> {
         Box::pin(async move {
             self.serve(|records, context| {
                 Ok(Served::quietly(serve::mark(records, attempt, mark, keep, context)))
@@ -153,19 +149,19 @@ impl MarkStore for MapStore {
         })
     }
 
-    fn marked<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Marked, Fault>> {
+    fn marked<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Marked> {
         Box::pin(async move {
             self.serve(|records, context| Ok(Served::quietly(serve::marked(records, key, context))))
         })
     }
 
-    fn forget<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<Mark>, Fault>> {
+    fn forget<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Option<Mark>> {
         Box::pin(async move {
             self.serve(|records, context| Ok(Served::quietly(serve::forget(records, key, context))))
         })
     }
 
-    fn list_marks<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<(Key, Marked)>, Fault>> {
+    fn list_marks<'a>(&'a self, prefix: &'a [u8]) -> StoreFuture<'a, Vec<(Key, Marked)>> {
         Box::pin(async move {
             self.serve(|records, context| Ok(Served::quietly(serve::list_marks(records, prefix, context))))
         })
@@ -178,19 +174,19 @@ impl AdminStore for MapStore {
         key: &'a Key,
         fence: Fence,
         note: &'a BreakNote,
-    ) -> BoxFuture<'a, Result<BreakAnswer, Fault>> {
+    ) -> StoreFuture<'a, BreakAnswer> {
         Box::pin(async move {
             self.serve(|records, context| Ok(serve::break_lease(records, key, fence, note, context)))
         })
     }
 
-    fn last_break<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<BreakRecord>, Fault>> {
+    fn last_break<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Option<BreakRecord>> {
         Box::pin(async move {
             self.serve(|records, context| Ok(Served::quietly(serve::last_break(records, key, context))))
         })
     }
 
-    fn list_breaks<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<BreakRecord>, Fault>> {
+    fn list_breaks<'a>(&'a self, prefix: &'a [u8]) -> StoreFuture<'a, Vec<BreakRecord>> {
         Box::pin(async move {
             self.serve(|records, context| Ok(Served::quietly(serve::list_breaks(records, prefix, context))))
         })

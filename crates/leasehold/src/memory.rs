@@ -8,8 +8,8 @@ use leasehold_core::{
     AdminStore, ApplyContext, Attempt, BatchServed, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Drift,
     Fault, Fence, GrantAnswer, HoldAnswer, InspectStore, Instant, Key, KeyState, Limits, Mark, MarkStore,
     Marked, MemberStore, Notice, NoticeBus, Notices, Parts, PushEvent, Quarantined, RaiseAnswer, Records,
-    Runtime, Served, Stamp, Store, Successor, TransferStore, Wait, WaitMode, WaiterRegistry, Wake, locked,
-    serve,
+    Runtime, Served, Stamp, Store, StoreFuture, Successor, TransferStore, Wait, WaitMode, WaiterRegistry,
+    Wake, locked, serve,
 };
 use tokio::task::coop::consume_budget;
 
@@ -212,15 +212,11 @@ impl Store for MemoryStore {
         Limits::with_drift(Drift::ON_ONE_CLOCK)
     }
 
-    fn open(&self) -> BoxFuture<'_, Result<(), Fault>> {
+    fn open(&self) -> StoreFuture<'_, ()> {
         Box::pin(async { Ok(()) })
     }
 
-    fn grant<'a>(
-        &'a self,
-        attempt: &'a Attempt,
-        wait_mode: WaitMode,
-    ) -> BoxFuture<'a, Result<GrantAnswer, Fault>> {
+    fn grant<'a>(&'a self, attempt: &'a Attempt, wait_mode: WaitMode) -> StoreFuture<'a, GrantAnswer> {
         Box::pin(async move {
             consume_budget().await;
             let now = self.runtime.now();
@@ -258,7 +254,7 @@ impl Store for MemoryStore {
         })
     }
 
-    fn release<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
+    fn release<'a>(&'a self, attempt: &'a Attempt) -> StoreFuture<'a, HoldAnswer> {
         Box::pin(async move {
             consume_budget().await;
             self.with(|state, context| {
@@ -268,7 +264,7 @@ impl Store for MemoryStore {
         })
     }
 
-    fn give_up<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<(), Fault>> {
+    fn give_up<'a>(&'a self, attempt: &'a Attempt) -> StoreFuture<'a, ()> {
         Box::pin(async move { self.release(attempt).await.map(drop) })
     }
 
@@ -297,7 +293,7 @@ impl MemberStore for MemoryStore {
         &'a self,
         grants: &'a [&'a Attempt],
         releases: &'a [&'a Attempt],
-    ) -> BoxFuture<'a, Result<BatchServed, Fault>> {
+    ) -> StoreFuture<'a, BatchServed> {
         Box::pin(BatchServed::one_by_one(self, grants, releases))
     }
 
@@ -309,17 +305,13 @@ impl MemberStore for MemoryStore {
         })
     }
 
-    fn raise<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<RaiseAnswer, Fault>> {
+    fn raise<'a>(&'a self, attempt: &'a Attempt) -> StoreFuture<'a, RaiseAnswer> {
         Box::pin(async move { self.ask(|records, context| serve::raise(records, attempt, context)) })
     }
 }
 
 impl TransferStore for MemoryStore {
-    fn transfer<'a>(
-        &'a self,
-        attempt: &'a Attempt,
-        successor: &'a Successor,
-    ) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
+    fn transfer<'a>(&'a self, attempt: &'a Attempt, successor: &'a Successor) -> StoreFuture<'a, HoldAnswer> {
         Box::pin(async move {
             self.ask(|records, context| Ok(serve::transfer(records, attempt, successor, None, context)))
         })
@@ -327,13 +319,13 @@ impl TransferStore for MemoryStore {
 }
 
 impl InspectStore for MemoryStore {
-    fn inspect<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<KeyState, Fault>> {
+    fn inspect<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, KeyState> {
         Box::pin(async move {
             self.ask(|records, context| Ok(Served::quietly(serve::inspect(records, key.clone(), context))))
         })
     }
 
-    fn list<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {
+    fn list<'a>(&'a self, prefix: &'a [u8]) -> StoreFuture<'a, Vec<KeyState>> {
         Box::pin(async move {
             self.ask(|records, context| {
                 let keys = records.keys_in_use(prefix, context.now).into_iter();
@@ -355,7 +347,7 @@ impl MarkStore for MemoryStore {
         attempt: &'a Attempt,
         mark: &'a Mark,
         keep: Duration,
-    ) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
+    ) -> StoreFuture<'a, HoldAnswer> {
         Box::pin(async move {
             self.ask(|records, context| {
                 Ok(Served::quietly(serve::mark(records, attempt, mark, keep, context)))
@@ -363,19 +355,19 @@ impl MarkStore for MemoryStore {
         })
     }
 
-    fn marked<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Marked, Fault>> {
+    fn marked<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Marked> {
         Box::pin(async move {
             self.ask(|records, context| Ok(Served::quietly(serve::marked(records, key, context))))
         })
     }
 
-    fn forget<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<Mark>, Fault>> {
+    fn forget<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Option<Mark>> {
         Box::pin(async move {
             self.ask(|records, context| Ok(Served::quietly(serve::forget(records, key, context))))
         })
     }
 
-    fn list_marks<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<(Key, Marked)>, Fault>> {
+    fn list_marks<'a>(&'a self, prefix: &'a [u8]) -> StoreFuture<'a, Vec<(Key, Marked)>> {
         Box::pin(async move {
             self.ask(|records, context| Ok(Served::quietly(serve::list_marks(records, prefix, context))))
         })
@@ -388,19 +380,19 @@ impl AdminStore for MemoryStore {
         key: &'a Key,
         fence: Fence,
         note: &'a BreakNote,
-    ) -> BoxFuture<'a, Result<BreakAnswer, Fault>> {
+    ) -> StoreFuture<'a, BreakAnswer> {
         Box::pin(async move {
             self.ask(|records, context| Ok(serve::break_lease(records, key, fence, note, context)))
         })
     }
 
-    fn last_break<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<BreakRecord>, Fault>> {
+    fn last_break<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Option<BreakRecord>> {
         Box::pin(async move {
             self.ask(|records, context| Ok(Served::quietly(serve::last_break(records, key, context))))
         })
     }
 
-    fn list_breaks<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<BreakRecord>, Fault>> {
+    fn list_breaks<'a>(&'a self, prefix: &'a [u8]) -> StoreFuture<'a, Vec<BreakRecord>> {
         Box::pin(async move {
             self.ask(|records, context| Ok(Served::quietly(serve::list_breaks(records, prefix, context))))
         })

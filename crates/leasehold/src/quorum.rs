@@ -31,8 +31,8 @@ use leasehold_core::{
     AdminStore, Attempt, BackgroundReleases, Ballot, Baseline, BaselineStore, BoxFuture, BreakAnswer,
     BreakNote, BreakRecord, Claim, Diagnosis, Fault, Fence, GrantAnswer, HoldAnswer, InspectStore, Key,
     KeyState, Limits, Mark, MarkStore, Marked, Misuse, Mode, Notices, Parts, ProcessStore, QuorumReport,
-    Runtime, ScanPage, ScanPosition, Store, StoreRole, Successor, TransferStore, Ttl, Vote, VotingStore,
-    WaitMode, Wake,
+    Runtime, ScanPage, ScanPosition, Store, StoreFuture, StoreRole, Successor, TransferStore, Ttl, Vote,
+    VotingStore, WaitMode, Wake,
 };
 
 use state::QuorumState;
@@ -173,7 +173,7 @@ impl Store for QuorumStore {
         Ok(())
     }
 
-    fn open(&self) -> BoxFuture<'_, Result<(), Fault>> {
+    fn open(&self) -> StoreFuture<'_, ()> {
         Box::pin(async {
             let quorum = &self.quorum;
             let mut ballot = Ballot::new(quorum.members.len());
@@ -188,11 +188,7 @@ impl Store for QuorumStore {
         })
     }
 
-    fn grant<'a>(
-        &'a self,
-        attempt: &'a Attempt,
-        wait_mode: WaitMode,
-    ) -> BoxFuture<'a, Result<GrantAnswer, Fault>> {
+    fn grant<'a>(&'a self, attempt: &'a Attempt, wait_mode: WaitMode) -> StoreFuture<'a, GrantAnswer> {
         Box::pin(async move {
             match self.out_of_reach(attempt) {
                 Some(fault) => Err(fault),
@@ -210,11 +206,11 @@ impl Store for QuorumStore {
         })
     }
 
-    fn release<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
+    fn release<'a>(&'a self, attempt: &'a Attempt) -> StoreFuture<'a, HoldAnswer> {
         Box::pin(releasing::release(&self.quorum, attempt))
     }
 
-    fn give_up<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<(), Fault>> {
+    fn give_up<'a>(&'a self, attempt: &'a Attempt) -> StoreFuture<'a, ()> {
         Box::pin(releasing::give_up(&self.quorum, attempt))
     }
 
@@ -237,11 +233,7 @@ impl Store for QuorumStore {
 }
 
 impl TransferStore for QuorumStore {
-    fn transfer<'a>(
-        &'a self,
-        attempt: &'a Attempt,
-        successor: &'a Successor,
-    ) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
+    fn transfer<'a>(&'a self, attempt: &'a Attempt, successor: &'a Successor) -> StoreFuture<'a, HoldAnswer> {
         Box::pin(transferring::transfer(&self.quorum, attempt, successor))
     }
 
@@ -251,7 +243,7 @@ impl TransferStore for QuorumStore {
 }
 
 impl InspectStore for QuorumStore {
-    fn inspect<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<KeyState, Fault>> {
+    fn inspect<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, KeyState> {
         Box::pin(looking::inspect(&self.quorum, key))
     }
 
@@ -259,15 +251,15 @@ impl InspectStore for QuorumStore {
         Some(Box::new(breaking::Fan::of(&self.quorum)))
     }
 
-    fn list<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {
+    fn list<'a>(&'a self, prefix: &'a [u8]) -> StoreFuture<'a, Vec<KeyState>> {
         Box::pin(looking::list(&self.quorum, prefix))
     }
 
-    fn scan<'a>(&'a self, prefix: &'a [u8], from: ScanPosition) -> BoxFuture<'a, Result<ScanPage, Fault>> {
+    fn scan<'a>(&'a self, prefix: &'a [u8], from: ScanPosition) -> StoreFuture<'a, ScanPage> {
         Box::pin(looking::scan(&self.quorum, prefix, from))
     }
 
-    fn inspect_all<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {
+    fn inspect_all<'a>(&'a self, keys: &'a [Key]) -> StoreFuture<'a, Vec<KeyState>> {
         Box::pin(looking::inspect_all(&self.quorum, keys))
     }
 
@@ -283,19 +275,19 @@ impl MarkStore for QuorumStore {
         attempt: &'a Attempt,
         mark: &'a Mark,
         keep: Duration,
-    ) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
+    ) -> StoreFuture<'a, HoldAnswer> {
         Box::pin(marking::mark(&self.quorum, attempt, mark, keep))
     }
 
-    fn marked<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Marked, Fault>> {
+    fn marked<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Marked> {
         Box::pin(marking::marked(&self.quorum, key))
     }
 
-    fn forget<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<Mark>, Fault>> {
+    fn forget<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Option<Mark>> {
         Box::pin(marking::forget(&self.quorum, key))
     }
 
-    fn list_marks<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<(Key, Marked)>, Fault>> {
+    fn list_marks<'a>(&'a self, prefix: &'a [u8]) -> StoreFuture<'a, Vec<(Key, Marked)>> {
         Box::pin(marking::list_marks(&self.quorum, prefix))
     }
 }
@@ -313,15 +305,15 @@ impl AdminStore for QuorumStore {
         key: &'a Key,
         fence: Fence,
         note: &'a BreakNote,
-    ) -> BoxFuture<'a, Result<BreakAnswer, Fault>> {
+    ) -> StoreFuture<'a, BreakAnswer> {
         Box::pin(breaking::break_lease(&self.quorum, key, fence, note))
     }
 
-    fn last_break<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<BreakRecord>, Fault>> {
+    fn last_break<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Option<BreakRecord>> {
         Box::pin(breaking::last_break(&self.quorum, key))
     }
 
-    fn list_breaks<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<BreakRecord>, Fault>> {
+    fn list_breaks<'a>(&'a self, prefix: &'a [u8]) -> StoreFuture<'a, Vec<BreakRecord>> {
         Box::pin(breaking::list_breaks(&self.quorum, prefix))
     }
 
@@ -353,7 +345,7 @@ impl VotingStore for QuorumStore {
 }
 
 impl BaselineStore for QuorumStore {
-    fn run_baseline<'a>(&'a self, what: &'a Baseline) -> BoxFuture<'a, Result<(), Fault>> {
+    fn run_baseline<'a>(&'a self, what: &'a Baseline) -> StoreFuture<'a, ()> {
         Box::pin(baseline::run_baseline(&self.quorum, what))
     }
 }

@@ -15,6 +15,6 @@ pub use leasehold_core::{
     Diagnosis, Family, Fault, FaultKind, GrantAnswer, HoldAnswer, InspectStore, Instant, LastFence, Limits,
     Lock, MarkStore, Marked, MemberStore, Nonce, Notice, NoticeBus, Notices, Parts, ProcessStore, Proof,
     Proposal, Push, PushEvent, Quarantined, QueueEntry, QueuePosition, RaiseAnswer, Records, ScanPage,
-    ScanPosition, Served, Share, Shares, Store, StoreRole, Subscribers, Successor, Ticket, TransferStore,
-    Unclaimed, VotingStore, Wait, WaitMode, WaitQueue, WaiterRegistry, Wake, serve,
+    ScanPosition, Served, Share, Shares, Store, StoreFuture, StoreRole, Subscribers, Successor, Ticket,
+    TransferStore, Unclaimed, VotingStore, Wait, WaitMode, WaitQueue, WaiterRegistry, Wake, serve,
 };

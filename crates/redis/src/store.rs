@@ -11,7 +11,7 @@ use leasehold_core::{
     AdminStore, Attempt, Baseline, BaselineStore, BatchServed, BoxFuture, BreakAnswer, BreakNote,
     BreakRecord, Diagnosis, Drift, Fault, Fence, GrantAnswer, HoldAnswer, InspectStore, Key, KeyState,
     Limits, Mark, MarkStore, Marked, MemberStore, Misuse, Notices, Parts, RaiseAnswer, Runtime, ScanPage,
-    ScanPosition, ServerClock, Store, StoreRole, Successor, TransferStore, WaitMode, Wake,
+    ScanPosition, ServerClock, Store, StoreFuture, StoreRole, Successor, TransferStore, WaitMode, Wake,
 };
 use redis::aio::ConnectionLike;
 
@@ -249,15 +249,11 @@ impl Store for RedisStore {
         Limits::with_drift(Drift::BETWEEN_MACHINES)
     }
 
-    fn open(&self) -> BoxFuture<'_, Result<(), Fault>> {
+    fn open(&self) -> StoreFuture<'_, ()> {
         Box::pin(self.client.open())
     }
 
-    fn grant<'a>(
-        &'a self,
-        attempt: &'a Attempt,
-        wait_mode: WaitMode,
-    ) -> BoxFuture<'a, Result<GrantAnswer, Fault>> {
+    fn grant<'a>(&'a self, attempt: &'a Attempt, wait_mode: WaitMode) -> StoreFuture<'a, GrantAnswer> {
         Box::pin(async move {
             self.client.grant(attempt, wait_mode, &mut self.client.route_for(attempt).await?).await
         })
@@ -267,7 +263,7 @@ impl Store for RedisStore {
         Box::pin(self.client.keep(attempts, Verb::Renew))
     }
 
-    fn release<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
+    fn release<'a>(&'a self, attempt: &'a Attempt) -> StoreFuture<'a, HoldAnswer> {
         Box::pin(async {
             let (answer, settles_at) = self.client.release(attempt).await?;
             if let Some(settles_at) = settles_at {
@@ -277,7 +273,7 @@ impl Store for RedisStore {
         })
     }
 
-    fn give_up<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<(), Fault>> {
+    fn give_up<'a>(&'a self, attempt: &'a Attempt) -> StoreFuture<'a, ()> {
         Box::pin(self.client.give_up(attempt))
     }
 
@@ -318,7 +314,7 @@ impl MemberStore for RedisStore {
         &'a self,
         grants: &'a [&'a Attempt],
         releases: &'a [&'a Attempt],
-    ) -> BoxFuture<'a, Result<BatchServed, Fault>> {
+    ) -> StoreFuture<'a, BatchServed> {
         Box::pin(self.client.serve_batch(grants, releases))
     }
 
@@ -326,17 +322,13 @@ impl MemberStore for RedisStore {
         Box::pin(self.client.keep(attempts, Verb::Rejoin))
     }
 
-    fn raise<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<RaiseAnswer, Fault>> {
+    fn raise<'a>(&'a self, attempt: &'a Attempt) -> StoreFuture<'a, RaiseAnswer> {
         Box::pin(async move { self.client.raise(attempt, &mut self.client.route_for(attempt).await?).await })
     }
 }
 
 impl TransferStore for RedisStore {
-    fn transfer<'a>(
-        &'a self,
-        attempt: &'a Attempt,
-        successor: &'a Successor,
-    ) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
+    fn transfer<'a>(&'a self, attempt: &'a Attempt, successor: &'a Successor) -> StoreFuture<'a, HoldAnswer> {
         Box::pin(async move {
             self.client.transfer(attempt, successor, &mut self.client.route_for(attempt).await?).await
         })
@@ -344,7 +336,7 @@ impl TransferStore for RedisStore {
 }
 
 impl InspectStore for RedisStore {
-    fn inspect<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<KeyState, Fault>> {
+    fn inspect<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, KeyState> {
         Box::pin(async move { self.client.inspect(key, &mut self.client.any_route().await?).await })
     }
 
@@ -364,16 +356,16 @@ impl InspectStore for RedisStore {
     /// This scans the server with SCAN, a thousand keys at a time, which takes a while with
     /// millions of keys; others are served in between. Changes during the call may or may not be
     /// included.
-    fn list<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {
+    fn list<'a>(&'a self, prefix: &'a [u8]) -> StoreFuture<'a, Vec<KeyState>> {
         Box::pin(self.client.list(prefix, None))
     }
 
     /// Also with SCAN, but with few commands, for continuous watching. A user needs `+scan` for it.
-    fn scan<'a>(&'a self, prefix: &'a [u8], from: ScanPosition) -> BoxFuture<'a, Result<ScanPage, Fault>> {
+    fn scan<'a>(&'a self, prefix: &'a [u8], from: ScanPosition) -> StoreFuture<'a, ScanPage> {
         Box::pin(self.client.scan(prefix, from.at))
     }
 
-    fn inspect_all<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {
+    fn inspect_all<'a>(&'a self, keys: &'a [Key]) -> StoreFuture<'a, Vec<KeyState>> {
         Box::pin(self.client.inspect_many(keys))
     }
 
@@ -390,21 +382,21 @@ impl MarkStore for RedisStore {
         attempt: &'a Attempt,
         mark: &'a Mark,
         keep: Duration,
-    ) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
+    ) -> StoreFuture<'a, HoldAnswer> {
         Box::pin(async move {
             self.client.mark(attempt, mark, keep, &mut self.client.route_for(attempt).await?).await
         })
     }
 
-    fn marked<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Marked, Fault>> {
+    fn marked<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Marked> {
         Box::pin(async move { self.client.marked(key, &mut self.client.any_route().await?).await })
     }
 
-    fn forget<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<Mark>, Fault>> {
+    fn forget<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Option<Mark>> {
         Box::pin(async move { self.client.forget(key, &mut self.client.any_route().await?).await })
     }
 
-    fn list_marks<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<(Key, Marked)>, Fault>> {
+    fn list_marks<'a>(&'a self, prefix: &'a [u8]) -> StoreFuture<'a, Vec<(Key, Marked)>> {
         Box::pin(async move { Ok(marks_of(self.client.remembered(Side::Mark, prefix, None).await?)) })
     }
 }
@@ -419,17 +411,17 @@ impl AdminStore for RedisStore {
         key: &'a Key,
         fence: Fence,
         note: &'a BreakNote,
-    ) -> BoxFuture<'a, Result<BreakAnswer, Fault>> {
+    ) -> StoreFuture<'a, BreakAnswer> {
         Box::pin(async move {
             self.client.break_lease(key, fence, note, &mut self.client.any_route().await?).await
         })
     }
 
-    fn last_break<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<BreakRecord>, Fault>> {
+    fn last_break<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Option<BreakRecord>> {
         Box::pin(async move { self.client.last_break(key, &mut self.client.any_route().await?).await })
     }
 
-    fn list_breaks<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<BreakRecord>, Fault>> {
+    fn list_breaks<'a>(&'a self, prefix: &'a [u8]) -> StoreFuture<'a, Vec<BreakRecord>> {
         Box::pin(async move { Ok(breaks_of(self.client.remembered(Side::Break, prefix, None).await?)) })
     }
 
@@ -440,7 +432,7 @@ impl AdminStore for RedisStore {
 
 impl BaselineStore for RedisStore {
     /// `PING`; and `SET NX PX` with a compare-and-delete script, on the connection of the locks.
-    fn run_baseline<'a>(&'a self, what: &'a Baseline) -> BoxFuture<'a, Result<(), Fault>> {
+    fn run_baseline<'a>(&'a self, what: &'a Baseline) -> StoreFuture<'a, ()> {
         Box::pin(async move { self.client.run_baseline(what, &mut self.client.any_route().await?).await })
     }
 }

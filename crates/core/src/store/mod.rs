@@ -19,6 +19,9 @@ use std::fmt;
 use crate::lease::Drift;
 use crate::{Attempt, BoxFuture, Claim, Fence, GrantAnswer, HoldAnswer, Instant, Misuse, Ttl};
 
+/// A store's answer, or a [`Fault`].
+pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, Fault>>;
+
 /// A store of leases.
 ///
 /// Every method answers within a time that is small compared with a TTL, if necessary with a
@@ -45,26 +48,22 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 
     /// Makes the store ready, and finds problems that would keep it from serving. The other methods
     /// do this too.
-    fn open(&self) -> BoxFuture<'_, Result<(), Fault>>;
+    fn open(&self) -> StoreFuture<'_, ()>;
 
     /// Grants the attempt all keys of its claim, or none. Repeating a request with the same attempt
     /// has the same effect as making it once.
-    fn grant<'a>(
-        &'a self,
-        attempt: &'a Attempt,
-        wait_mode: WaitMode,
-    ) -> BoxFuture<'a, Result<GrantAnswer, Fault>>;
+    fn grant<'a>(&'a self, attempt: &'a Attempt, wait_mode: WaitMode) -> StoreFuture<'a, GrantAnswer>;
 
     /// Extends leases to their TTL from now; returns an answer for each attempt, in their order.
     fn renew<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>>;
 
     /// Releases what the attempt holds, and its place in the queue.
-    fn release<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<HoldAnswer, Fault>>;
+    fn release<'a>(&'a self, attempt: &'a Attempt) -> StoreFuture<'a, HoldAnswer>;
 
     /// Releases what the attempt holds or may still be granted by a request in flight. When this
     /// resolves without a fault, nothing of the attempt is left in the store and nothing of it can
     /// appear any more.
-    fn give_up<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<(), Fault>>;
+    fn give_up<'a>(&'a self, attempt: &'a Attempt) -> StoreFuture<'a, ()>;
 
     /// Resolves when an attempt in a queue is notified: that it holds the lock now, or that it
     /// should ask again.

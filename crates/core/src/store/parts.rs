@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Fault, Notices, Store, WaitMode};
+use super::{Fault, Notices, Store, StoreFuture, WaitMode};
 use crate::{
     Attempt, BackgroundReleases, Baseline, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Diagnosis, Fence,
     GrantAnswer, HoldAnswer, Key, KeyState, Mark, Marked, Misuse, QuorumReport, RaiseAnswer, ScanPage,
@@ -234,7 +234,7 @@ pub trait MemberStore: fmt::Debug + Send + Sync {
         &'a self,
         grants: &'a [&'a Attempt],
         releases: &'a [&'a Attempt],
-    ) -> BoxFuture<'a, Result<BatchServed, Fault>> {
+    ) -> StoreFuture<'a, BatchServed> {
         let served = BatchServed { granted: vec![None; grants.len()], released: vec![false; releases.len()] };
         Box::pin(async { Ok(served) })
     }
@@ -245,23 +245,23 @@ pub trait MemberStore: fmt::Debug + Send + Sync {
     fn rejoin<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>>;
 
     /// Raises the fence of what the attempt holds to the proposed one.
-    fn raise<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<RaiseAnswer, Fault>>;
+    fn raise<'a>(&'a self, attempt: &'a Attempt) -> StoreFuture<'a, RaiseAnswer>;
 }
 
 /// Inspecting keys and reading notices.
 pub trait InspectStore: fmt::Debug + Send + Sync {
     /// Returns the holders of a key and its waiters.
-    fn inspect<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<KeyState, Fault>>;
+    fn inspect<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, KeyState>;
 
     /// The same for all keys with this prefix that are held or waited for, in byte order. Each key
     /// is shown as it was at some moment during the call. Another program's string is left out
     /// unless somebody waits for it.
-    fn list<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>>;
+    fn list<'a>(&'a self, prefix: &'a [u8]) -> StoreFuture<'a, Vec<KeyState>>;
 
     /// Scans a part of everything that [`list`](InspectStore::list) would show, and returns the
     /// keys to inspect. One part keeps the store busy for some milliseconds, however many keys
     /// there are. If a list is that cheap, one part is the whole scan.
-    fn scan<'a>(&'a self, prefix: &'a [u8], from: ScanPosition) -> BoxFuture<'a, Result<ScanPage, Fault>> {
+    fn scan<'a>(&'a self, prefix: &'a [u8], from: ScanPosition) -> StoreFuture<'a, ScanPage> {
         let _ = from;
         Box::pin(async move {
             let states = self.list(prefix).await?;
@@ -270,7 +270,7 @@ pub trait InspectStore: fmt::Debug + Send + Sync {
     }
 
     /// Returns the holders of these keys and their waiters, in the order of the keys.
-    fn inspect_all<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {
+    fn inspect_all<'a>(&'a self, keys: &'a [Key]) -> StoreFuture<'a, Vec<KeyState>> {
         Box::pin(async move {
             let mut states = Vec::with_capacity(keys.len());
             for key in keys {
@@ -302,19 +302,19 @@ pub trait MarkStore: fmt::Debug + Send + Sync {
         attempt: &'a Attempt,
         mark: &'a Mark,
         keep: Duration,
-    ) -> BoxFuture<'a, Result<HoldAnswer, Fault>>;
+    ) -> StoreFuture<'a, HoldAnswer>;
 
     /// Returns whether a key is marked, and the store's time.
-    fn marked<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Marked, Fault>>;
+    fn marked<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Marked>;
 
     /// Deletes the mark of a key, so that its job counts as not done, and returns the mark. A
     /// process that is doing the job now may leave another one. When this resolves, the deletion is
     /// as durable as a mark.
-    fn forget<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<Mark>, Fault>>;
+    fn forget<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Option<Mark>>;
 
     /// The marks of all keys with this prefix, in byte order, each with the store's time. This
     /// takes as long as [`InspectStore::list`]; changes during the call may or may not be included.
-    fn list_marks<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<(Key, Marked)>, Fault>>;
+    fn list_marks<'a>(&'a self, prefix: &'a [u8]) -> StoreFuture<'a, Vec<(Key, Marked)>>;
 }
 
 /// Transferring a lease to another process.
@@ -323,11 +323,7 @@ pub trait TransferStore: fmt::Debug + Send + Sync {
     /// several successors of the same attempt, at most one succeeds. Extends the lease to the
     /// attempt's TTL from now, unless it lasts longer already. The fences remain. Until its first
     /// renewal, the lease depends on no process, unless the successor is the holder itself.
-    fn transfer<'a>(
-        &'a self,
-        attempt: &'a Attempt,
-        successor: &'a Successor,
-    ) -> BoxFuture<'a, Result<HoldAnswer, Fault>>;
+    fn transfer<'a>(&'a self, attempt: &'a Attempt, successor: &'a Successor) -> StoreFuture<'a, HoldAnswer>;
 
     /// Notes that a successor in this process is the holder, with this fence, and will be renewed. A
     /// quorum needs the fence, so that a member that lost its state can take the lease again.
@@ -347,14 +343,14 @@ pub trait AdminStore: fmt::Debug + Send + Sync {
         key: &'a Key,
         fence: Fence,
         note: &'a BreakNote,
-    ) -> BoxFuture<'a, Result<BreakAnswer, Fault>>;
+    ) -> StoreFuture<'a, BreakAnswer>;
 
     /// The last break of a key, if it was within the last [`BreakRecord::KEPT_FOR`].
-    fn last_break<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<BreakRecord>, Fault>>;
+    fn last_break<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Option<BreakRecord>>;
 
     /// The same for all keys with this prefix, in byte order. This takes as long as
     /// [`InspectStore::list`].
-    fn list_breaks<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<BreakRecord>, Fault>>;
+    fn list_breaks<'a>(&'a self, prefix: &'a [u8]) -> StoreFuture<'a, Vec<BreakRecord>>;
 
     /// Searches for dangers to the locks of this store, which has this role. This changes nothing,
     /// costs the store a bounded number of small requests, and does not fail: a question that
@@ -403,5 +399,5 @@ pub trait VotingStore: fmt::Debug + Send + Sync {
 /// The baseline for benchmarks.
 pub trait BaselineStore: fmt::Debug + Send + Sync {
     /// Does the least that could exclude two holders in this store. It is not a lock.
-    fn run_baseline<'a>(&'a self, what: &'a Baseline) -> BoxFuture<'a, Result<(), Fault>>;
+    fn run_baseline<'a>(&'a self, what: &'a Baseline) -> StoreFuture<'a, ()>;
 }

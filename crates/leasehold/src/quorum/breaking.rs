@@ -17,7 +17,7 @@ use std::task::Poll;
 
 use leasehold_core::{
     Ballot, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Fault, Fence, HoldAnswer, Holder, HolderInfo,
-    Key, Notice, Notices, QuorumAttempt, Stamp, Store, Vote,
+    Key, Notice, Notices, QuorumAttempt, Stamp, Store, StoreFuture, Vote,
 };
 use tokio::sync::mpsc::unbounded_channel;
 
@@ -84,7 +84,7 @@ fn end(
     mut fence: Fence,
     held: HolderInfo,
     note: BreakNote,
-) -> BoxFuture<'static, Result<HoldAnswer, Fault>> {
+) -> StoreFuture<'static, HoldAnswer> {
     /// The fence is raised once per round; more tries mean that somebody keeps asking again.
     const TRIES: u32 = 3;
     Box::pin(async move {
@@ -107,11 +107,7 @@ fn end(
 
 /// Asks a member that does not have the lease whether it was broken there before, such as by a call
 /// whose answer was lost.
-fn was_broken(
-    store: Arc<dyn Store>,
-    key: Key,
-    fence: Fence,
-) -> BoxFuture<'static, Result<HoldAnswer, Fault>> {
+fn was_broken(store: Arc<dyn Store>, key: Key, fence: Fence) -> StoreFuture<'static, HoldAnswer> {
     Box::pin(async move {
         let last = store.admin()?.last_break(&key).await?;
         let is_this = last.is_some_and(|last| last.fence == fence);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use leasehold_core::{Attempt, Ballot, BoxFuture, Fault, Fence, HoldAnswer, Store};
+use leasehold_core::{Attempt, Ballot, Fault, Fence, HoldAnswer, Store, StoreFuture};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use super::member::{End, Member};
@@ -170,7 +170,7 @@ pub(super) struct MemberCall<T, F: FnMut(End<T>)> {
     member: usize,
     /// Returns true if this is the answer to a request for the member's vote.
     votes: fn(&Result<T, Fault>) -> bool,
-    does: BoxFuture<'static, Result<T, Fault>>,
+    does: StoreFuture<'static, T>,
     tell: F,
     has_ended: bool,
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use leasehold_core::{
     AdminStore, Attempt, BatchServed, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Fault, FaultCause,
     Fence, GrantAnswer, HoldAnswer, InspectStore, Key, KeyState, Limits, Mark, MarkStore, Marked,
-    MemberStore, Notice, Notices, Parts, RaiseAnswer, Runtime, Store, Successor, TransferStore, WaitMode,
-    Wake, locked,
+    MemberStore, Notice, Notices, Parts, RaiseAnswer, Runtime, Store, StoreFuture, Successor, TransferStore,
+    WaitMode, Wake, locked,
 };
 
 use super::flag::ProcessId;
@@ -44,7 +44,7 @@ impl Link {
     fn call<'a, T: Send + 'a>(
         &'a self,
         call: impl Future<Output = Result<T, Fault>> + Send + 'a,
-    ) -> BoxFuture<'a, Result<T, Fault>> {
+    ) -> StoreFuture<'a, T> {
         let limit = self.runtime.now() + CALL_LIMIT;
         let timed_out = || Fault::passing(self.store.name(), "timed out").caused_by(FaultCause::TimedOut);
         let work = async move {
@@ -98,15 +98,11 @@ impl Store for Link {
         self.store.limits()
     }
 
-    fn open(&self) -> BoxFuture<'_, Result<(), Fault>> {
+    fn open(&self) -> StoreFuture<'_, ()> {
         self.call(self.store.open())
     }
 
-    fn grant<'a>(
-        &'a self,
-        attempt: &'a Attempt,
-        wait_mode: WaitMode,
-    ) -> BoxFuture<'a, Result<GrantAnswer, Fault>> {
+    fn grant<'a>(&'a self, attempt: &'a Attempt, wait_mode: WaitMode) -> StoreFuture<'a, GrantAnswer> {
         self.call(self.store.grant(attempt, wait_mode))
     }
 
@@ -114,11 +110,11 @@ impl Store for Link {
         self.call_all(attempts, self.store.renew(attempts))
     }
 
-    fn release<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
+    fn release<'a>(&'a self, attempt: &'a Attempt) -> StoreFuture<'a, HoldAnswer> {
         self.call(self.store.release(attempt))
     }
 
-    fn give_up<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<(), Fault>> {
+    fn give_up<'a>(&'a self, attempt: &'a Attempt) -> StoreFuture<'a, ()> {
         self.call(self.store.give_up(attempt))
     }
 
@@ -165,7 +161,7 @@ impl MemberStore for Link {
         &'a self,
         grants: &'a [&'a Attempt],
         releases: &'a [&'a Attempt],
-    ) -> BoxFuture<'a, Result<BatchServed, Fault>> {
+    ) -> StoreFuture<'a, BatchServed> {
         self.call(self.store.serve_batch(grants, releases))
     }
 
@@ -173,27 +169,23 @@ impl MemberStore for Link {
         self.call_all(attempts, self.store.rejoin(attempts))
     }
 
-    fn raise<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<RaiseAnswer, Fault>> {
+    fn raise<'a>(&'a self, attempt: &'a Attempt) -> StoreFuture<'a, RaiseAnswer> {
         self.call(self.store.raise(attempt))
     }
 }
 
 impl TransferStore for Link {
-    fn transfer<'a>(
-        &'a self,
-        attempt: &'a Attempt,
-        successor: &'a Successor,
-    ) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
+    fn transfer<'a>(&'a self, attempt: &'a Attempt, successor: &'a Successor) -> StoreFuture<'a, HoldAnswer> {
         self.call(self.store.transfer(attempt, successor))
     }
 }
 
 impl InspectStore for Link {
-    fn inspect<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<KeyState, Fault>> {
+    fn inspect<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, KeyState> {
         self.call(self.store.inspect(key))
     }
 
-    fn list<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {
+    fn list<'a>(&'a self, prefix: &'a [u8]) -> StoreFuture<'a, Vec<KeyState>> {
         self.call(self.store.list(prefix))
     }
 
@@ -210,19 +202,19 @@ impl MarkStore for Link {
         attempt: &'a Attempt,
         mark: &'a Mark,
         keep: Duration,
-    ) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
+    ) -> StoreFuture<'a, HoldAnswer> {
         self.call(self.store.mark(attempt, mark, keep))
     }
 
-    fn marked<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Marked, Fault>> {
+    fn marked<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Marked> {
         self.call(self.store.marked(key))
     }
 
-    fn forget<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<Mark>, Fault>> {
+    fn forget<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Option<Mark>> {
         self.call(MarkStore::forget(&self.store, key))
     }
 
-    fn list_marks<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<(Key, Marked)>, Fault>> {
+    fn list_marks<'a>(&'a self, prefix: &'a [u8]) -> StoreFuture<'a, Vec<(Key, Marked)>> {
         self.call(self.store.list_marks(prefix))
     }
 }
@@ -233,15 +225,15 @@ impl AdminStore for Link {
         key: &'a Key,
         fence: Fence,
         note: &'a BreakNote,
-    ) -> BoxFuture<'a, Result<BreakAnswer, Fault>> {
+    ) -> StoreFuture<'a, BreakAnswer> {
         self.call(self.store.break_lease(key, fence, note))
     }
 
-    fn last_break<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<BreakRecord>, Fault>> {
+    fn last_break<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Option<BreakRecord>> {
         self.call(self.store.last_break(key))
     }
 
-    fn list_breaks<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<BreakRecord>, Fault>> {
+    fn list_breaks<'a>(&'a self, prefix: &'a [u8]) -> StoreFuture<'a, Vec<BreakRecord>> {
         self.call(self.store.list_breaks(prefix))
     }
 }

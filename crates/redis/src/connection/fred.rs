@@ -11,7 +11,7 @@ use fred::interfaces::ClientLike as _;
 use fred::types::config::Options;
 use fred::types::{ClusterHash, CustomCommand, Resp3Frame, Value as Word};
 use futures_util::future::join_all;
-use leasehold_core::{BoxFuture, Fault, Runtime};
+use leasehold_core::{Runtime, StoreFuture};
 use redis::aio::ConnectionLike;
 use redis::{Arg, Cmd, Pipeline, RedisError, RedisFuture, Value, VerbatimFormat};
 use tokio::sync::oneshot;
@@ -25,7 +25,7 @@ pub(crate) struct LentFred {
 }
 
 impl Lend for LentFred {
-    fn connection(&self, limit: Duration) -> BoxFuture<'_, Result<BoxConnection, Fault>> {
+    fn connection(&self, limit: Duration) -> StoreFuture<'_, BoxConnection> {
         let connection = ByFred::new(&self.client, limit, Arc::clone(&self.runtime));
         Box::pin(std::future::ready(Ok(Box::new(connection) as _)))
     }

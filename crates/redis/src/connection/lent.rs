@@ -6,7 +6,7 @@ use std::ops::Deref;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use leasehold_core::{BoxFuture, Fault, Runtime, locked};
+use leasehold_core::{BoxFuture, Fault, Runtime, StoreFuture, locked};
 use redis::aio::ConnectionLike;
 use redis::{Cmd, ErrorKind, Pipeline, RedisError, RedisFuture, RedisResult, Value};
 use tokio::sync::{oneshot, watch};
@@ -19,7 +19,7 @@ use crate::fault::Faults;
 /// answers in the form of redis-rs.
 pub(crate) trait Lend: Send + Sync {
     /// A connection for calls with this time limit.
-    fn connection(&self, limit: Duration) -> BoxFuture<'_, Result<BoxConnection, Fault>>;
+    fn connection(&self, limit: Duration) -> StoreFuture<'_, BoxConnection>;
 }
 
 /// A connection that the program has cloned for us.
@@ -32,7 +32,7 @@ impl<C> Lend for Lent<C>
 where
     C: ConnectionLike + Clone + Send + Sync + 'static,
 {
-    fn connection(&self, limit: Duration) -> BoxFuture<'_, Result<BoxConnection, Fault>> {
+    fn connection(&self, limit: Duration) -> StoreFuture<'_, BoxConnection> {
         let (connection, runtime) = (self.connection.clone(), Arc::clone(&self.runtime));
         let connection = TaskConnection { connection, runtime, limit, fails: Arc::new(|| {}) };
         Box::pin(std::future::ready(Ok(Box::new(connection) as _)))
@@ -125,7 +125,7 @@ where
     P: Deref<Target = C> + Send + Sync + 'static,
     C: ConnectionLike + Clone + Send + Sync + 'static,
 {
-    fn connection(&self, limit: Duration) -> BoxFuture<'_, Result<BoxConnection, Fault>> {
+    fn connection(&self, limit: Duration) -> StoreFuture<'_, BoxConnection> {
         Box::pin(async move {
             let kept = self.kept(limit).await?;
             let (connection, runtime) = (C::clone(&kept), Arc::clone(&self.runtime));

@@ -1,6 +1,6 @@
 //! Confirmation of writes by replicas.
 
-use leasehold_core::{BoxFuture, Fault, HoldAnswer, Instant, Wake};
+use leasehold_core::{BoxFuture, Fault, HoldAnswer, Instant, StoreFuture, Wake};
 use redis::{Value, cmd};
 
 use crate::address::parameters::Confirmation;
@@ -21,7 +21,7 @@ impl Client {
         confirmation: Confirmation,
         route: &'a mut Route,
         written: Instant,
-    ) -> BoxFuture<'a, Result<(), Fault>> {
+    ) -> StoreFuture<'a, ()> {
         Box::pin(async move {
             let Some(live) = route.live.clone() else { return Ok(()) };
             let mut last = live.confirmed.lock().await;

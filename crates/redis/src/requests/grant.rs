@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use leasehold_core::{
-    Attempt, BoxFuture, Fault, FaultCause, FaultKind, GrantAnswer, Instant, Nonce, Proof, Reading, Wait,
-    WaitMode,
+    Attempt, BoxFuture, Fault, FaultCause, FaultKind, GrantAnswer, Instant, Nonce, Proof, Reading,
+    StoreFuture, Wait, WaitMode,
 };
 
 use crate::address::parameters::Confirmation;
@@ -71,7 +71,7 @@ impl Client {
         attempt: &'a Attempt,
         route: &'a mut Route,
         written: Instant,
-    ) -> BoxFuture<'a, Result<(), Fault>> {
+    ) -> StoreFuture<'a, ()> {
         Box::pin(async move {
             let confirmed = self.confirm(confirmation, route, written).await;
             if let Err(fault) = &confirmed {

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use leasehold_core::{Attempt, BoxFuture, Fault, HoldAnswer, Instant, Key, Runtime};
+use leasehold_core::{Attempt, Fault, HoldAnswer, Instant, Key, Runtime, StoreFuture};
 
 use crate::client::Client;
 use crate::reply::advance_in;
@@ -63,7 +63,7 @@ pub(crate) fn retry_give_up<Of: Send + Sync + 'static>(
     runtime: &Arc<dyn Runtime>,
     attempt: Attempt,
     at: Instant,
-    give_up: for<'a> fn(&'a Of, &'a Attempt) -> BoxFuture<'a, Result<(), Fault>>,
+    give_up: for<'a> fn(&'a Of, &'a Attempt) -> StoreFuture<'a, ()>,
 ) {
     let timer = Arc::clone(runtime);
     runtime.spawn(Box::pin(async move {

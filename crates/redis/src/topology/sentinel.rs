@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use leasehold_core::{Backoff, BoxFuture, Fault, Runtime, majority_of};
+use leasehold_core::{Backoff, Fault, Runtime, StoreFuture, majority_of};
 use redis::Value;
 
 use crate::address::access::Access;
@@ -43,7 +43,7 @@ pub(crate) struct Sentinels {
     first: AtomicUsize,
 }
 
-type Connect<'a, T> = dyn Fn(ServerAddr) -> BoxFuture<'a, Result<T, Fault>> + Send + Sync + 'a;
+type Connect<'a, T> = dyn Fn(ServerAddr) -> StoreFuture<'a, T> + Send + Sync + 'a;
 
 #[derive(Debug)]
 enum SentinelReply {

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
-use leasehold_core::{BoxFuture, Fault, Instant};
+use leasehold_core::{Fault, Instant, StoreFuture};
 use redis::cmd;
 
 use super::Cluster;
@@ -27,7 +27,7 @@ const NEXT_AFTER: Duration = Duration::from_millis(200);
 const DOUBT: Duration = Duration::from_millis(200);
 
 /// The request to one node.
-type Asked<'a, T> = BoxFuture<'a, Result<T, Fault>>;
+type Asked<'a, T> = StoreFuture<'a, T>;
 
 /// The last time that no node told the owners, and why.
 #[derive(Debug)]

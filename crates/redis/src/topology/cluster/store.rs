@@ -9,7 +9,7 @@ use leasehold_core::{
     AdminStore, Attempt, Baseline, BaselineStore, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Claim,
     Diagnosis, Drift, Fault, Fence, GrantAnswer, HoldAnswer, InspectStore, Key, KeyState, Limits, Mark,
     MarkStore, Marked, MemberStore, Misuse, Notices, Parts, RaiseAnswer, Runtime, ScanPage, ScanPosition,
-    Store, StoreRole, Successor, TransferStore, WaitMode, Wake,
+    Store, StoreFuture, StoreRole, Successor, TransferStore, WaitMode, Wake,
 };
 
 use super::seeds::Seeds;
@@ -139,15 +139,11 @@ impl Store for ClusterStore {
         one_slot(claim).map(drop)
     }
 
-    fn open(&self) -> BoxFuture<'_, Result<(), Fault>> {
+    fn open(&self) -> StoreFuture<'_, ()> {
         Box::pin(self.cluster.open())
     }
 
-    fn grant<'a>(
-        &'a self,
-        attempt: &'a Attempt,
-        wait_mode: WaitMode,
-    ) -> BoxFuture<'a, Result<GrantAnswer, Fault>> {
+    fn grant<'a>(&'a self, attempt: &'a Attempt, wait_mode: WaitMode) -> StoreFuture<'a, GrantAnswer> {
         Box::pin(self.cluster.grant(attempt, wait_mode))
     }
 
@@ -155,7 +151,7 @@ impl Store for ClusterStore {
         Box::pin(self.cluster.keep(attempts, Verb::Renew))
     }
 
-    fn release<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
+    fn release<'a>(&'a self, attempt: &'a Attempt) -> StoreFuture<'a, HoldAnswer> {
         Box::pin(async {
             let (answer, settles_at) = self.cluster.release(attempt).await?;
             if let Some(settles_at) = settles_at {
@@ -165,7 +161,7 @@ impl Store for ClusterStore {
         })
     }
 
-    fn give_up<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<(), Fault>> {
+    fn give_up<'a>(&'a self, attempt: &'a Attempt) -> StoreFuture<'a, ()> {
         Box::pin(self.cluster.give_up(attempt))
     }
 
@@ -202,7 +198,7 @@ impl MemberStore for ClusterStore {
         Box::pin(self.cluster.keep(attempts, Verb::Rejoin))
     }
 
-    fn raise<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<RaiseAnswer, Fault>> {
+    fn raise<'a>(&'a self, attempt: &'a Attempt) -> StoreFuture<'a, RaiseAnswer> {
         Box::pin(self.cluster.for_attempt(attempt, move |client, mut route| async move {
             (client.raise(attempt, &mut route).await, route)
         }))
@@ -210,11 +206,7 @@ impl MemberStore for ClusterStore {
 }
 
 impl TransferStore for ClusterStore {
-    fn transfer<'a>(
-        &'a self,
-        attempt: &'a Attempt,
-        successor: &'a Successor,
-    ) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
+    fn transfer<'a>(&'a self, attempt: &'a Attempt, successor: &'a Successor) -> StoreFuture<'a, HoldAnswer> {
         Box::pin(self.cluster.for_attempt(attempt, move |client, mut route| async move {
             (client.transfer(attempt, successor, &mut route).await, route)
         }))
@@ -222,7 +214,7 @@ impl TransferStore for ClusterStore {
 }
 
 impl InspectStore for ClusterStore {
-    fn inspect<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<KeyState, Fault>> {
+    fn inspect<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, KeyState> {
         Box::pin(self.cluster.inspect(key))
     }
 
@@ -236,12 +228,12 @@ impl InspectStore for ClusterStore {
 
     /// Each master is scanned in turn, like a single server. Keys of a slot that moves meanwhile
     /// may be missing.
-    fn list<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {
+    fn list<'a>(&'a self, prefix: &'a [u8]) -> StoreFuture<'a, Vec<KeyState>> {
         Box::pin(self.cluster.list(prefix))
     }
 
     /// One master after the other.
-    fn scan<'a>(&'a self, prefix: &'a [u8], from: ScanPosition) -> BoxFuture<'a, Result<ScanPage, Fault>> {
+    fn scan<'a>(&'a self, prefix: &'a [u8], from: ScanPosition) -> StoreFuture<'a, ScanPage> {
         Box::pin(self.cluster.scan(prefix, from))
     }
 
@@ -258,23 +250,23 @@ impl MarkStore for ClusterStore {
         attempt: &'a Attempt,
         mark: &'a Mark,
         keep: Duration,
-    ) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
+    ) -> StoreFuture<'a, HoldAnswer> {
         Box::pin(self.cluster.for_attempt(attempt, move |client, mut route| async move {
             (client.mark(attempt, mark, keep, &mut route).await, route)
         }))
     }
 
-    fn marked<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Marked, Fault>> {
+    fn marked<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Marked> {
         Box::pin(self.cluster.marked(key))
     }
 
-    fn forget<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<Mark>, Fault>> {
+    fn forget<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Option<Mark>> {
         Box::pin(self.cluster.at_owner(key, move |client, mut route| async move {
             (client.forget(key, &mut route).await, route)
         }))
     }
 
-    fn list_marks<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<(Key, Marked)>, Fault>> {
+    fn list_marks<'a>(&'a self, prefix: &'a [u8]) -> StoreFuture<'a, Vec<(Key, Marked)>> {
         Box::pin(self.cluster.list_marks(prefix))
     }
 }
@@ -289,17 +281,17 @@ impl AdminStore for ClusterStore {
         key: &'a Key,
         fence: Fence,
         note: &'a BreakNote,
-    ) -> BoxFuture<'a, Result<BreakAnswer, Fault>> {
+    ) -> StoreFuture<'a, BreakAnswer> {
         Box::pin(self.cluster.at_owner(key, move |client, mut route| async move {
             (client.break_lease(key, fence, note, &mut route).await, route)
         }))
     }
 
-    fn last_break<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<BreakRecord>, Fault>> {
+    fn last_break<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Option<BreakRecord>> {
         Box::pin(self.cluster.last_break(key))
     }
 
-    fn list_breaks<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<BreakRecord>, Fault>> {
+    fn list_breaks<'a>(&'a self, prefix: &'a [u8]) -> StoreFuture<'a, Vec<BreakRecord>> {
         Box::pin(self.cluster.list_breaks(prefix))
     }
 
@@ -311,7 +303,7 @@ impl AdminStore for ClusterStore {
 
 impl BaselineStore for ClusterStore {
     /// At the owner of the key's slot; a round trip goes to any master.
-    fn run_baseline<'a>(&'a self, what: &'a Baseline) -> BoxFuture<'a, Result<(), Fault>> {
+    fn run_baseline<'a>(&'a self, what: &'a Baseline) -> StoreFuture<'a, ()> {
         let slot = match what {
             Baseline::Pair { key, .. } => slot_of(key.as_bytes()),
             _ => 0,
