@@ -97,7 +97,8 @@ pub fn apply(records: &mut Records, request: Request, context: &ApplyContext<'_>
         }
         Request::Raise(attempt) => raise(records, &attempt, context).map(|served| served.map(Answer::Raise)),
         Request::Transfer { attempt, successor, not_after } => {
-            Ok(transfer(records, &attempt, &successor, not_after, context).map(Answer::Transfer))
+            transfer(records, &attempt, &successor, not_after, context)
+                .map(|served| served.map(Answer::Transfer))
         }
         Request::Release(attempt) => Ok(release(records, &attempt, context).map(Answer::Release)),
         Request::Advance(keys) => Ok(advance(records, &keys, context).map(|()| Answer::Advance)),

@@ -117,7 +117,8 @@ impl Request {
             Self::Grant { attempt, .. }
             | Self::Renew(attempt)
             | Self::Rejoin { attempt, .. }
-            | Self::Raise(attempt) => attempt.proposal,
+            | Self::Raise(attempt)
+            | Self::Transfer { attempt, .. } => attempt.proposal,
             _ => None,
         }
     }

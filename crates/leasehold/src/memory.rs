@@ -313,7 +313,7 @@ impl MemberStore for MemoryStore {
 impl TransferStore for MemoryStore {
     fn transfer<'a>(&'a self, attempt: &'a Attempt, successor: &'a Successor) -> StoreFuture<'a, HoldAnswer> {
         Box::pin(async move {
-            self.ask(|records, context| Ok(serve::transfer(records, attempt, successor, None, context)))
+            self.ask(|records, context| serve::transfer(records, attempt, successor, None, context))
         })
     }
 }

@@ -57,7 +57,7 @@ pub fn decode(request: &Request, value: Value) -> Result<Reply, String> {
         Request::Renew(attempt) => held_in(value, attempt)?.map(Answer::Renew),
         Request::Rejoin { attempt, .. } => held_in(value, attempt)?.map(Answer::Rejoin),
         Request::Raise(attempt) => raise_in(value, attempt)?.map(Answer::Raise),
-        Request::Transfer { attempt, .. } => released_in(value, attempt)?.map(Answer::Transfer),
+        Request::Transfer { attempt, .. } => held_in(value, attempt)?.map(Answer::Transfer),
         Request::Release(attempt) => released_in(value, attempt)?.map(Answer::Release),
         Request::Advance(keys) => Reply { answer: Answer::Advance, unfinished: advance_in(value, keys)? },
         Request::Mark { attempt, .. } => mark_in(value, attempt)?.map(Answer::Mark),
@@ -71,7 +71,7 @@ pub(crate) fn grant_in(value: Value, attempt: &Attempt) -> Result<Decoded<GrantA
     at_member(value, attempt, Fields::grant)
 }
 
-/// The answer to a renewal, or to taking a lease again.
+/// The answer to a renewal, to taking a lease again, or to a transfer.
 pub(crate) fn held_in(value: Value, attempt: &Attempt) -> Result<Decoded<HoldAnswer>, String> {
     at_member(value, attempt, Fields::hold)
 }
@@ -80,7 +80,7 @@ pub(crate) fn raise_in(value: Value, attempt: &Attempt) -> Result<Decoded<RaiseA
     at_member(value, attempt, Fields::raise)
 }
 
-/// The answer to a release, or to a transfer.
+/// The answer to a release.
 pub(crate) fn released_in(value: Value, attempt: &Attempt) -> Result<Decoded<HoldAnswer>, String> {
     let fields = Fields::of(value)?;
     Ok(Decoded { answer: Ok(fields.hold(attempt)?), unfinished: fields.unfinished_of(attempt)? })

@@ -63,6 +63,16 @@ pub(super) const BUGS: &[Bug] = &[
         to: "if is_late or not all[n].value then",
         tests: &[(Stores, "every_store::transferred::redis_7_0::at_most_one_of_many_adopters_gets_the_lock")],
     },
+    Bug {
+        name: "a member that may have forgotten leases transfers them",
+        file: "crates/core/src/apply/hold.rs",
+        from: "check_quarantine(records, attempt, context.now)?;\n    let mut serving = Serving::of_attempt(records, attempt, context);\n    let late",
+        to: "let mut serving = Serving::of_attempt(records, attempt, context);\n    let late",
+        tests: &[(
+            Stores,
+            "every_member::memory::a_store_that_may_have_forgotten_leases_abstains_for_the_longest_ttl",
+        )],
+    },
     // Releasing at members whose grant is only possible.
     Bug {
         name: "a lost round is released only where it was granted",

@@ -105,13 +105,19 @@ pub fn raise(
 /// Only one of several successors can succeed the same holder: after that, the holder has nothing
 /// to transfer. A successor that is the holder itself can repeat its request. After `not_after`
 /// nothing is transferred; the answer then names the holder.
+///
+/// # Errors
+///
+/// [`Quarantined`], for an attempt of a quorum: a store that came back with its state of a moment
+/// ago may have forgotten that another successor has the lease.
 pub fn transfer(
     records: &mut Records,
     attempt: &Attempt,
     successor: &Successor,
     not_after: Option<Stamp>,
     context: &ApplyContext<'_>,
-) -> Served<HoldAnswer> {
+) -> Result<Served<HoldAnswer>, Quarantined> {
+    check_quarantine(records, attempt, context.now)?;
     let mut serving = Serving::of_attempt(records, attempt, context);
     let late = is_late(not_after, context).then(|| serving.not_held(attempt.claim.first_key()));
     let gone = late.or_else(|| serving.first_not_held(attempt));
@@ -124,7 +130,7 @@ pub fn transfer(
         serving.prolong(key, attempt);
         serving.records.transfer(key, attempt.holder, successor, context.now);
     }
-    serving.served(gone.unwrap_or(HoldAnswer::Done))
+    Ok(serving.served(gone.unwrap_or(HoldAnswer::Done)))
 }
 
 /// Releases all keys of the claim that the attempt holds, and its places in queues, and nothing

@@ -4,7 +4,7 @@ use leasehold_core::{Attempt, Fault, HoldAnswer, Successor};
 
 use crate::client::Client;
 use crate::connection::route::Route;
-use crate::reply::released_in;
+use crate::reply::held_in;
 use crate::script::transfer_call;
 
 impl Client {
@@ -14,15 +14,16 @@ impl Client {
         successor: &Successor,
         route: &mut Route,
     ) -> Result<HoldAnswer, Fault> {
+        let run = self.run(std::slice::from_ref(attempt), route).await?;
         let (reading, sent) = self.reading(route).await?;
         let not_after = reading.latest(sent) + route.limit;
-        let call = transfer_call(attempt, successor, Some(not_after), self.window(), self.asked_alone());
+        let call = transfer_call(attempt, successor, Some(not_after), self.window(), self.asked(&run));
         // Like a grant, it may create a holder as long as it is not answered.
         let settles_at = reading.surely_past(not_after);
         let sending = self.shared.unsettled.sending(successor.holder, route.id(), sent, settles_at);
         let heard = self.call(route, &call).await?;
         self.shared.unsettled.answered([sending]);
-        let answer = self.read(heard, |value| released_in(value, attempt))?;
+        let answer = self.read(heard, |value| held_in(value, attempt))?;
         if came_too_late(&answer, attempt) {
             // By a clock that has been set meanwhile. The next request uses a new reading.
             self.read_clock(route, self.runtime.now()).await?;

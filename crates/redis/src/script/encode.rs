@@ -9,8 +9,8 @@ use leasehold_core::{
 
 use super::call::{Call, Script};
 use super::texts::{
-    BREAK, GRANT, INSPECT, LOCKED, MARK, MARKED, MEMBER_GRANT, MEMBER_RENEW, OPEN, RAISE, REJOIN, RELEASE,
-    RELEASE_AND_WAKE, RENEW, SURVEY, TRANSFER, VOUCH,
+    BREAK, GRANT, INSPECT, LOCKED, MARK, MARKED, MEMBER_GRANT, MEMBER_RENEW, MEMBER_TRANSFER, OPEN, RAISE,
+    REJOIN, RELEASE, RELEASE_AND_WAKE, RENEW, SURVEY, TRANSFER, VOUCH,
 };
 use crate::slot::{FenceKeys, MEMBER_KEY, Side, Sides, member_key_in, side_key, slot_of};
 use crate::wire;
@@ -110,13 +110,12 @@ pub(crate) fn transfer_call(
     window: Duration,
     asked: Asked<'_>,
 ) -> Call {
-    let mut call = with_sides_of(attempt, &TRANSFER, 0, asked);
-    begin(attempt.holder, window, &mut call);
+    let mut call = by_whom(attempt, [&TRANSFER, &MEMBER_TRANSFER], window, asked);
     lengths(attempt, &mut call);
     call.push(&successor.holder.digit_bytes());
     call.join(wire::tail_parts(successor.label.as_ref()));
     limit(not_after, &mut call);
-    call
+    propose(attempt, asked, call)
 }
 
 /// The call that hands over each of these keys that is free and has waiters.

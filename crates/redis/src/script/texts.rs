@@ -25,6 +25,9 @@ pub static REJOIN: Script =
 pub static RAISE: Script = script!("bounds", "read", "state", "queue", "shares", "turn", "member", "raise");
 /// Makes a successor the holder of what a holder holds.
 pub static TRANSFER: Script = script!("bounds", "read", "state", "queue", "shares", "turn", "transfer");
+/// The same at a member of a quorum.
+pub static MEMBER_TRANSFER: Script =
+    script!("bounds", "read", "state", "queue", "shares", "turn", "member", "transfer");
 /// Releases what a holder holds.
 pub static RELEASE: Script = script!("bounds", "read", "state", "queue", "shares", "turn", "release");
 /// The same; also wakes waiters of another library for a key that is then free.

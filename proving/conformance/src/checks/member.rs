@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leasehold_core::{
     Attempt, Claim, Fault, FaultKind, Fence, GrantAnswer, HoldAnswer, Instant, Proposal, RaiseAnswer, Store,
-    Ttl, WaitMode, WaitQueue,
+    Successor, Ttl, WaitMode, WaitQueue,
 };
 use tokio::time::{sleep, timeout};
 
@@ -178,6 +178,9 @@ pub async fn a_rejoin_does_not_overtake_waiters(target: &Target) {
 
 /// Somebody else may hold a lease that it forgot for as long as the longest TTL. Releases are
 /// accepted all the same, and requests for this store alone are served.
+///
+/// Regression: a transfer was served. A member that came back with its state of a moment ago had
+/// forgotten that the lock was adopted, and helped a second process to adopt it.
 pub async fn a_store_that_may_have_forgotten_leases_abstains_for_the_longest_ttl(target: &Target) {
     let store = serving(target).await;
     let ours = proposing(&["k"], TTL);
@@ -192,6 +195,9 @@ pub async fn a_store_that_may_have_forgotten_leases_abstains_for_the_longest_ttl
     assert_eq!(kinds(store.member().unwrap().raise(&ours).await.err()), Some(FaultKind::Quarantined));
     let renewed = store.renew(std::slice::from_ref(&ours)).await.pop().unwrap();
     assert_eq!(kinds(renewed.err()), Some(FaultKind::Quarantined));
+    let successor = Successor { holder: attempt(&["k"], TTL).holder, label: None };
+    let transferred = store.transfers().unwrap().transfer(&ours, &successor).await;
+    assert_eq!(kinds(transferred.err()), Some(FaultKind::Quarantined));
     assert!(store.release(&ours).await.is_ok());
     let alone = attempt(&["alone"], TTL);
     take(&*store, &alone).await;

@@ -26,13 +26,14 @@ pub(crate) fn parts() -> Vec<Part> {
     parts
 }
 
-const ALL: [&Script; 22] = [
+const ALL: [&Script; 23] = [
     &script::GRANT,
     &script::MEMBER_GRANT,
     &script::RENEW,
     &script::MEMBER_RENEW,
     &script::REJOIN,
     &script::TRANSFER,
+    &script::MEMBER_TRANSFER,
     &script::RAISE,
     &script::RELEASE,
     &script::RELEASE_AND_WAKE,

@@ -20,6 +20,30 @@ pub(super) fn voting(server: &Server) -> AnyStore {
     AnyStore::from_url(&format!("{}?quarantine=no", server.url())).unwrap()
 }
 
+/// Regression: one member missed that a lock was adopted, and another one came back from an older
+/// snapshot, in which the lock still waited for somebody to adopt it. These two made a majority for a
+/// second adopter, because a member that may have forgotten leases abstained from grants and
+/// renewals, and not from transfers.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_that_came_back_from_an_older_snapshot_helps_no_second_process_to_adopt_a_lock() {
+    let [one, two, three] = [(); 3].map(|()| Server::start(Flavor::Valkey91));
+    let proxy = Proxy::before(&three);
+    let process = || {
+        let members = [one.url(), two.url(), proxy.url()].map(|url| AnyStore::from_url(&url).unwrap());
+        Locks::builder().ttl(5 * SECOND).outage_limit(SECOND).quorum(members, 5 * SECOND).unwrap()
+    };
+    let token = process().mutex("k").lock().await.unwrap().transfer(5 * SECOND).await.unwrap();
+    one.text(&["SAVE"]);
+    proxy.black_hole();
+    let adopted = process().adopt(&token).await.unwrap();
+    one.kill_9();
+    one.restart();
+    assert_eq!(one.text(&["EXISTS", "k"]), Reply::Integer(1), "it has its older state");
+    proxy.heal();
+    let second = process().adopt(&token).await;
+    assert!(second.is_err() || !adopted.is_held(), "{adopted:?} and {second:?}");
+}
+
 /// Every entry of a server that never expires, although it should.
 fn entries_without_an_end(server: &Server) -> Vec<String> {
     server.keys("*").into_iter().filter(|key| server.text(&["PTTL", key]) == Reply::Integer(-1)).collect()
