@@ -73,6 +73,16 @@ pub(super) const BUGS: &[Bug] = &[
             "every_member::memory::a_store_that_may_have_forgotten_leases_abstains_for_the_longest_ttl",
         )],
     },
+    Bug {
+        name: "a release that is tried again does not look for a break",
+        file: "crates/leasehold/src/lock/guard.rs",
+        from: "last.fence == holding.fence",
+        to: "last.fence != holding.fence",
+        tests: &[(
+            InMemory,
+            "guards_in_virtual_time::a_release_that_is_tried_again_says_that_the_lease_was_broken_before",
+        )],
+    },
     // Releasing at members whose grant is only possible.
     Bug {
         name: "a lost round is released only where it was granted",

@@ -218,11 +218,15 @@ impl Guard {
         let (handle, holding) = (&*guard.handle, &*guard.held.0);
         match handle.ask_until(holding.end(), || handle.store.release(&holding.attempt)).await {
             (Ok(HoldAnswer::Done), _) => guard.released(held_for),
-            // If the answer to an earlier release was lost, that release may have succeeded. While the
-            // lease was valid, nobody else held the key in between.
-            (Ok(_), true) if holding.is_valid_at(handle.runtime.now()) => guard.released(held_for),
-            (Ok(HoldAnswer::NotHeld { key, held_by }), _) => {
-                let loss = handle.loss(&holding.attempt, key, held_by);
+            (Ok(HoldAnswer::NotHeld { key, held_by }), in_doubt) => {
+                // If the answer to an earlier release was lost, that release may have succeeded. While
+                // the lease was valid, nobody else held the key in between, unless somebody broke it.
+                let may_be_done = in_doubt && holding.is_valid_at(handle.runtime.now());
+                let broken = if may_be_done { guard.broken().await } else { None };
+                if may_be_done && broken.is_none() {
+                    return guard.released(held_for);
+                }
+                let loss = broken.unwrap_or_else(|| handle.loss(&holding.attempt, key, held_by));
                 guard.lose(loss.clone());
                 let error = ReleaseError::after(loss, holding.attempt.claim.first_key());
                 guard.stage = Stage::Over;
@@ -255,6 +259,19 @@ impl Guard {
             }
         }
         Err(MarkError::Lost(self.handle.loss(&holding.attempt, key, held_by)))
+    }
+
+    /// The loss, if the store remembers that somebody broke this lease.
+    async fn broken(&self) -> Option<Loss> {
+        let (handle, holding) = (&self.handle, self.holding());
+        let admin = handle.store.admin().ok()?;
+        for key in holding.attempt.claim.keys() {
+            let (last, _) = handle.ask_until(holding.end(), || admin.last_break(key)).await;
+            if last.ok().flatten().is_some_and(|last| last.fence == holding.fence) {
+                return Some(Loss::Broken { key: key.clone(), quorum_report: None });
+            }
+        }
+        None
     }
 
     fn released(&mut self, held_for: Duration) -> Result<Released, ReleaseError> {

@@ -177,6 +177,19 @@ async fn a_release_whose_answer_was_lost_counts() {
     release.await.unwrap().unwrap();
 }
 
+/// Regression: the lease was broken, and a release that reached the store only at its second try
+/// took the answer that nobody holds the key for the success of its first. So work that somebody else
+/// may have done at the same time counted as done alone.
+#[tokio::test(start_paused = true)]
+async fn a_release_that_is_tried_again_says_that_the_lease_was_broken_before() {
+    let (world, guard) = holding().await;
+    let (key, note) = (Key::new("k").unwrap(), BreakNote::default());
+    world.memory.break_lease(&key, guard.fence(), &note).await.unwrap();
+    world.store.once("release", CallFate::Lost);
+    let released = guard.release().await;
+    assert!(matches!(released, Err(ReleaseError::Broken { .. })), "{released:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_release_that_nobody_waits_for_goes_on() {
     let (world, guard) = holding().await;
