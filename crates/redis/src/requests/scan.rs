@@ -1,7 +1,9 @@
 //! Scans for continuous watching: one part at a time, with few commands that each inspect many
 //! keys.
 
-use leasehold_core::{Fault, FaultCause, Key, KeyState, ScanPage, ScanPosition};
+use std::slice;
+
+use leasehold_core::{Fault, Key, KeyState, ScanPage, ScanPosition};
 use redis::Value;
 
 use super::list::{ScanPattern, scan};
@@ -73,18 +75,18 @@ impl Client {
         for part in keys.chunks(Self::INSPECTED_AT_ONCE) {
             let survey = survey_call(part, self.asked_alone().fence_keys());
             let heard = self.call(&mut route, &survey).await?;
-            let answers = match heard.map_err(|error| self.faults.of_refusal(&error)) {
-                Ok(Value::Array(answers)) if answers.len() == part.len() => answers,
-                // One of them has data that cannot be read: inspect each of them alone.
-                Err(fault) if fault.cause == FaultCause::WrongType => {
-                    states.extend(self.inspect_each(&mut route, part, None).await?);
-                    continue;
-                }
-                Err(fault) => return Err(fault),
-                Ok(_) => return Err(self.faults.lasting("the answer to a survey is none of the script's")),
+            let answers = match heard.map_err(|error| self.faults.of_refusal(&error))? {
+                Value::Array(answers) if answers.len() == part.len() => answers,
+                _ => return Err(self.faults.lasting("the answer to a survey is none of the script's")),
             };
             for (key, answer) in part.iter().zip(answers) {
-                states.push(self.read(Ok(answer), |value| state_in(value, key))?);
+                match answer {
+                    // Its data cannot be read: an inspection of it alone says why.
+                    Value::Nil => {
+                        states.extend(self.inspect_each(&mut route, slice::from_ref(key), None).await?);
+                    }
+                    answer => states.push(self.read(Ok(answer), |value| state_in(value, key))?),
+                }
             }
         }
         Ok(states)

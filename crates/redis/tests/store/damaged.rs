@@ -116,6 +116,27 @@ async fn a_wrong_type_next_to_a_key_is_told_at_once_with_the_name_of_that_key() 
     }
 }
 
+/// Regression: each of the keys was then inspected by a script of its own, and a watch sent more than
+/// ninety commands a second instead of fourteen.
+#[tokio::test]
+async fn a_survey_of_many_keys_goes_on_past_a_damaged_one() {
+    for flavor in FLAVORS {
+        let (server, store) = started(flavor);
+        let keys: Vec<_> = (0..50).map(|n| key(&format!("k{n}"))).collect();
+        for key in &keys {
+            granted(grant(&store, &attempt(&[&key.to_string()])).await);
+        }
+        server.text(&["RPUSH", &side(Side::Queue, "k7"), "x"]);
+        let before = server.calls("evalsha");
+        let states = store.inspect_all(&keys).await.unwrap();
+        assert!(server.calls("evalsha") - before <= 3, "{flavor}");
+        for (nth, (state, key)) in states.iter().zip(&keys).enumerate() {
+            assert_eq!((&state.key, state.damage.is_some()), (key, nth == 7), "{flavor}: {state:?}");
+            assert_eq!(state.holders.is_empty(), nth == 7, "{flavor}: {state:?}");
+        }
+    }
+}
+
 /// A try ends as soon as it is answered, whatever its outage limit.
 #[tokio::test]
 async fn a_try_at_a_damaged_key_asks_once() {

@@ -686,6 +686,13 @@ fn a_survey_and_an_inspection_agree_on_each_key(subject: &mut Subject) {
     ensure!(!format!("{:?}", each[2]).contains(&ended), each[2]);
     let each = Value::Array(each);
     ensure!(without_time(all.clone(), now) == without_time(each.clone(), now), all, each);
+    // A key that cannot be read, between others.
+    run::<()>(subject, cmd("RPUSH").arg(side(Side::Queue, "e")).arg("x"));
+    let around = survey_call(&["a", "e", "b"].map(key), FenceKeys { at_member: false, by_slot: false });
+    let seen = say(subject, &around);
+    ensure!(matches!(fields(&seen), [Value::Array(_), Value::Nil, Value::Array(_)]), seen);
+    let said = without(subject, "zrange", |subject| subject.say(&around));
+    ensure!(said.is_err(), said);
 }
 
 /// Which of many keys a listing looks at.
