@@ -25,7 +25,8 @@ const UNDOING: Duration = Duration::from_secs(3);
 pub(crate) async fn take(request: &LockRequest, signals: &mut Signals) -> Result<(Locks, Guard), Failure> {
     let started = Instant::now();
     let locks = reach(request, signals).await?;
-    let telling = WaitReporter::of(request, &locks, started, request.outage_limit());
+    let first_limit = request.place.store.is_several().then(|| request.first_outage_limit());
+    let telling = WaitReporter::of(request, &locks, started, first_limit.or(request.outage_limit()));
     let asking = ask(request, &locks, started);
     match unless_told_to_end(&locks, signals, with(telling, asking)).await? {
         Ok(guard) => {

@@ -110,6 +110,8 @@ impl<'a> WaitReporter<'a> {
                 self.abstains = Some(fault).filter(|fault| fault.kind == FaultKind::Quarantined);
             }
             Change::StoreBack { .. } => self.heard(),
+            // The first try at several stores has ended, and the request goes on without its limit.
+            Change::GaveUp { .. } => self.outage_limit = self.request.outage_limit(),
             _ => {}
         }
     }

@@ -154,6 +154,8 @@ fn with_three_of_five_stopped_or_killed_it_says_69_in_time_names_each_and_leaves
         let done = run();
         let waited = started.elapsed();
         assert_eq!(done.status.code(), Some(69), "{done:?}");
+        // Regression: it said that it would try for as long as it takes, and ended after 10 s.
+        assert!(done.err.contains(": trying for 10s in all\n"), "{done:?}");
         // It is preceded by a warning for each store, because none of them abstains after a
         // restart.
         let said = done.err.lines().last().unwrap_or_default();
