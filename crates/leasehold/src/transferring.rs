@@ -6,7 +6,7 @@ use std::fmt;
 use std::time::Duration;
 
 pub use leasehold_core::TransferToken;
-use leasehold_core::{Attempt, Fault, HoldAnswer, Holder, Instant, Loss, Misuse, Successor, Ttl};
+use leasehold_core::{Attempt, Fault, HoldAnswer, Holder, HolderInfo, Instant, Loss, Misuse, Successor, Ttl};
 
 use self::pending::{PendingAdoption, PendingTransfer};
 use crate::lock::Guard;
@@ -168,8 +168,11 @@ impl Locks {
         let attempt = attempt_of(token, Ttl::DEFAULT).with_signal(self.defaults().signal);
         let until = handle.runtime.now() + self.defaults().outage_limit;
         let (released, in_doubt) = handle.ask_until(until, || handle.store.release(&attempt)).await;
+        // If the answer to an earlier release was lost, that release may have succeeded. But the fence is
+        // also that of an adopter, and of nobody who takes the lock after a release.
+        let is_adopted = |held_by: &HolderInfo| held_by.fence == Some(token.fence);
         match released? {
-            HoldAnswer::NotHeld { key, held_by } if !in_doubt => {
+            HoldAnswer::NotHeld { key, held_by } if !in_doubt || held_by.as_ref().is_some_and(is_adopted) => {
                 Err(TransferError::Lost(handle.loss(&attempt, key, held_by)))
             }
             _ => Ok(()),

@@ -83,6 +83,16 @@ pub(super) const BUGS: &[Bug] = &[
             "guards_in_virtual_time::a_release_that_is_tried_again_says_that_the_lease_was_broken_before",
         )],
     },
+    Bug {
+        name: "a release of a transferred lock that is tried again does not look for an adopter",
+        file: "crates/leasehold/src/transferring.rs",
+        from: "held_by.fence == Some(token.fence)",
+        to: "held_by.fence != Some(token.fence)",
+        tests: &[(
+            InMemory,
+            "transferring::a_release_of_a_transferred_lock_that_is_tried_again_says_that_it_was_adopted_before",
+        )],
+    },
     // Releasing at members whose grant is only possible.
     Bug {
         name: "a lost round is released only where it was granted",

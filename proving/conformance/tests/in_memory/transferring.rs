@@ -109,6 +109,23 @@ async fn a_release_of_a_transferred_lock_counts_although_its_answer_was_lost() {
     assert!(world.is_empty());
 }
 
+/// Regression: the release of a cancelled job reached the store only at its second try, and took the
+/// answer that the token holds nothing for the success of its first. A process had adopted the lock
+/// meanwhile, and did the job.
+#[tokio::test(start_paused = true)]
+async fn a_release_of_a_transferred_lock_that_is_tried_again_says_that_it_was_adopted_before() {
+    let world = faulty::World::begin(TTL);
+    let token = world.locks.mutex("k").lock().await.unwrap().transfer(TTL).await.unwrap();
+    world.store.once("release", CallFate::Lost);
+    let (locks, its) = (world.locks.clone(), token.clone());
+    let released = tokio::spawn(async move { locks.release_transfer(&its).await });
+    tokio::time::sleep(SECOND / 2).await;
+    let adopted = world.others().adopt(&token).await.unwrap();
+    let released = released.await.unwrap();
+    assert!(matches!(released, Err(TransferError::Lost(Loss::TakenByOther { .. }))), "{released:?}");
+    assert!(adopted.is_held());
+}
+
 /// Also if the store had made the next holder: it must not keep the lock for an adopter that never
 /// gets a token.
 #[tokio::test]
