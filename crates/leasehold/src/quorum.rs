@@ -170,7 +170,8 @@ impl Store for QuorumStore {
         if claim.wants().iter().any(|want| matches!(want.mode, Mode::Permits { .. })) {
             return Err(Misuse::PermitsOfAQuorum { name: self.name().into() });
         }
-        Ok(())
+        // A member that can never serve the claim would be missing from every majority.
+        self.quorum.members.iter().try_for_each(|member| member.store.admit(claim))
     }
 
     fn open(&self) -> StoreFuture<'_, ()> {

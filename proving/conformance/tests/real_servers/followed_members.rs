@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use leasehold::{AnyStore, Guard, LockError, Locks};
+use leasehold::{AnyStore, Guard, LockError, Locks, Misuse};
 use leasehold_redis::slot::{SLOTS, member_key_in, slot_of};
 use servers::{Cluster, Flavor, Reply, Server, Watched};
 
@@ -20,6 +20,17 @@ const NAMES: [&[u8]; 6] = [b"plain", b"{order:7}:stock", b"{}", b"{", b"a}b{c", 
 fn quorum(one: &Server, followed: &str, other: &Server) -> Locks {
     let stores = [&one.url(), followed, &other.url()].map(|url| AnyStore::from_url(url).unwrap());
     Locks::builder().ttl(2 * SECOND).outage_limit(SECOND).quorum(stores, MAX_TTL).unwrap()
+}
+
+/// Regression: the cluster refused each such request, and the two servers granted it. So the locks
+/// worked until one of the two was down.
+#[tokio::test]
+async fn keys_of_different_slots_are_refused_by_a_quorum_with_a_cluster() {
+    let urls = ["redis://127.0.0.1:1", "redis+cluster://127.0.0.1:2", "redis://127.0.0.1:3"];
+    let members = urls.map(|url| AnyStore::from_url(url).unwrap());
+    let locks = Locks::quorum(members, 60 * SECOND).unwrap();
+    let refused = locks.mutex_all(["a", "b"]).lock().await.unwrap_err();
+    assert!(matches!(refused, LockError::Misuse(Misuse::KeysApart { .. })), "{refused:?}");
 }
 
 /// Waits until the lock is granted.
