@@ -55,8 +55,12 @@ impl StoreLocation {
         let several = |urls: &[&str]| urls.len() > 1 || urls.iter().any(|url| Stores::is_a_quorum(url));
         let named = |urls: &[&str], origin: Origin| {
             let max_ttl = max_ttl.clone()?.filter(|_| several(urls) || args_name_it);
-            let store =
-                Stores::new(urls.iter().copied(), max_ttl).map_err(|failure| failure.about(origin))?;
+            let store = Stores::new(urls.iter().copied(), max_ttl).and_then(|store| {
+                // Before anything shows the URL: in an invalid one, any part may be the password.
+                store.reveal().try_for_each(|url| AnyStore::from_url(url).map(drop))?;
+                Ok(store)
+            });
+            let store = store.map_err(|failure| failure.about(origin))?;
             let from = if args_name_it { "--max-ttl" } else { environment::MAX_TTL };
             let max_ttl_origin = max_ttl.map(|_| from);
             Ok(Self { store, origin, max_ttl_origin, ttl_origin: None, outage_limit })

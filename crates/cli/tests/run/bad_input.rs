@@ -198,6 +198,26 @@ fn a_malformed_url_is_64_on_one_line_without_its_password() {
     }
 }
 
+/// Regression: with `-v`, the URL was printed before it was parsed, and the error of `--permits` named
+/// a quorum by it. In a URL in which the password contains a `/`, `?` or `#`, the password is not where
+/// a password belongs, so it was printed.
+#[test]
+fn a_malformed_url_is_refused_before_anything_names_the_store() {
+    let site = Site::new();
+    for url in
+        ["redis://u:s3cret-pw/1@h", "redis://u:s3cret-pw?1@h", "redis://u:s3cret-pw#1@h", "redis:s3cret-pw"]
+    {
+        for words in [
+            &["run", "-v", "--store", url, "k", "--", "true"][..],
+            &["hold", "-v", "--store", url, "k"],
+            &["once", "-v", "--store", url, "k", "--", "true"],
+            &["run", "--permits", "1/2", "--store", "redis://h", "--store", url, "k", "--", "true"],
+        ] {
+            site.finish(site.leasehold(words)).says(64, &["--store: "]).keeps_the_secret();
+        }
+    }
+}
+
 #[test]
 fn a_bare_path_is_refused_and_a_url_suggested() {
     let site = Site::new();
