@@ -8,6 +8,7 @@ mod kernel;
 use std::ffi::OsString;
 use std::future::pending;
 use std::io::{self, IsTerminal as _, Write as _};
+use std::pin::pin;
 use std::thread;
 
 use clap::Args;
@@ -21,14 +22,15 @@ use crate::exit::{End, Failure};
 use crate::lock_request::LockRequest;
 use crate::say;
 use crate::signals::Signals;
-use crate::take::{ReleaseLimit, ReleaseOutcome, give_back, take, tell_keeping};
+use crate::take::{ReleaseLimit, ReleaseOutcome, give_back, take_unless, tell_keeping};
 
 /// Hold a lock for a shell script, until the script ends
 ///
 /// Waits for the lock, prints its fence on one line, and holds the lock until the reader of that
 /// line closes its end of the pipe, which also happens when the reader ends. If the lease is lost,
-/// the pipe is closed and the exit code is 70. If stdout is a terminal or a file instead of a pipe,
-/// the lock is held until SIGINT, SIGTERM or SIGHUP.
+/// the pipe is closed and the exit code is 70. A reader that ends earlier also ends the wait for the
+/// lock. If stdout is a terminal or a file instead of a pipe, the lock is held until SIGINT, SIGTERM
+/// or SIGHUP.
 ///
 /// A script is not ended when its lock is lost: it has to check. `leasehold run` ends its command.
 #[derive(Args, Debug)]
@@ -69,7 +71,11 @@ Example: a bash script that holds the lock from here to its end, or to `exec 9<&
 pub(crate) async fn hold(request: LockRequest) -> Result<End, Failure> {
     OuterLocks::at(&request.place.store).check(&request.keys)?;
     let mut signals = Signals::catch()?;
-    let (locks, guard) = take(&request, &mut signals).await?;
+    let mut gone = pin!(reader_is_gone());
+    // A script that has ended does not want the lock any more.
+    let Ok((locks, guard)) = take_unless(&mut gone, &request, &mut signals).await? else {
+        return Ok(End::SUCCESS);
+    };
     let end = tokio::select! {
         biased;
         loss = guard.lost() => {
@@ -80,7 +86,7 @@ pub(crate) async fn hold(request: LockRequest) -> Result<End, Failure> {
             Err(failure)
         }
         signal = signals.next() => Ok(End::Signal(signal.as_raw())),
-        read = serve_reader(&request, guard.fence()) => match read {
+        read = serve_reader(&request, guard.fence(), gone) => match read {
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
                 Err(Failure::new(End::CANNOT_EXECUTE, format!("the fence cannot be printed: {error}")))
             }
@@ -115,9 +121,9 @@ pub(crate) fn close_inherited(status_fd: Option<&str>) {
     }
 }
 
-/// Prints the fence, and resolves when its reader is gone. Without a reader from the start, the write
+/// Prints the fence, and resolves when its reader is `gone`. Without a reader from the start, the write
 /// fails.
-async fn serve_reader(request: &LockRequest, fence: Fence) -> io::Result<()> {
+async fn serve_reader(request: &LockRequest, fence: Fence, gone: impl Future<Output = ()>) -> io::Result<()> {
     // A write to a full pipe would block our only thread, so that nobody renewed the lease. There is
     // always room in a file, which the kernel does not watch.
     let _ = in_thread(|| kernel::wait_for(kernel::ROOM)).await;
@@ -125,7 +131,7 @@ async fn serve_reader(request: &LockRequest, fence: Fence) -> io::Result<()> {
     if io::stdout().is_terminal() && !request.quiet {
         say::line(format_args!("{}: held until Ctrl-C", request.keys));
     }
-    reader_is_gone().await;
+    gone.await;
     Ok(())
 }
 

@@ -1,6 +1,7 @@
 //! Acquiring the requested lock, and releasing it.
 
 use std::convert::Infallible;
+use std::future::pending;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,19 +24,42 @@ use crate::waiting::{WaitReporter, since};
 const UNDOING: Duration = Duration::from_secs(3);
 
 pub(crate) async fn take(request: &LockRequest, signals: &mut Signals) -> Result<(Locks, Guard), Failure> {
+    match take_unless(pending::<Infallible>(), request, signals).await? {
+        Ok(taken) => Ok(taken),
+        Err(never) => match never {},
+    }
+}
+
+/// The same, unless this future resolves first. Then the request is withdrawn.
+pub(crate) async fn take_unless<E>(
+    unwanted: impl Future<Output = E>,
+    request: &LockRequest,
+    signals: &mut Signals,
+) -> Result<Result<(Locks, Guard), E>, Failure> {
     let started = Instant::now();
     let locks = reach(request, signals).await?;
     let first_limit = request.place.store.is_several().then(|| request.first_outage_limit());
     let telling = WaitReporter::of(request, &locks, started, first_limit.or(request.outage_limit()));
-    let asking = ask(request, &locks, started);
-    match unless_told_to_end(&locks, signals, with(telling, asking)).await? {
-        Ok(guard) => {
-            had(request, &locks, &guard, started.elapsed()).await;
-            Ok((locks, guard))
+    let asking = with(telling, ask(request, &locks, started));
+    let asking = async {
+        tokio::select! {
+            biased;
+            asked = asking => Ok(asked),
+            unwanted = unwanted => Err(unwanted),
         }
-        Err(error) => {
+    };
+    match unless_told_to_end(&locks, signals, asking).await? {
+        Ok(Ok(guard)) => {
+            had(request, &locks, &guard, started.elapsed()).await;
+            Ok(Ok((locks, guard)))
+        }
+        Ok(Err(error)) => {
             undo(&locks, signals).await;
             Err(not_taken(request, &locks, error))
+        }
+        Err(unwanted) => {
+            undo(&locks, signals).await;
+            Ok(Err(unwanted))
         }
     }
 }
@@ -171,7 +195,7 @@ pub(crate) async fn tell_keeping(status: Arc<Status>, held: Held) -> Infallible 
             biased;
             loss = &mut lost => {
                 status.tell_lost(&loss.to_string());
-                return std::future::pending().await;
+                return pending().await;
             }
             () = renewed => status.tell(Event::Renewed { remaining_ms: millis(held.remaining()) }),
         }

@@ -20,7 +20,7 @@ The exit codes of leasehold:
 
   the command's own code, if it ran to its end
   0    once, every: also if there was nothing to do, unless --skip-exit-code N is given
-       hold: the reader has closed its end, and the lock was released
+       hold: the reader has closed its end, and the lock was released or is not waited for any more
        show: the lock is held; ls: all locks were listed, even if there are none
        break: the lease was ended; forget: the job no longer counts as done
        top: the user quit with q; watch: its reader has gone; metrics: all figures were printed

@@ -188,6 +188,23 @@ fn without_a_reader_it_lets_go_at_once() {
     site.finish(site.run(&["-n", "k", "--", "true"])).silent(0);
 }
 
+/// Regression: a hold noticed only once it had the lock that its script had ended. Until then it waited
+/// on, for as long as others held the lock, and then took it for a moment for nobody.
+#[test]
+fn a_hold_whose_script_ends_does_not_wait_any_more() {
+    for site in Site::on_each_store(Flavor::Redis82) {
+        let holder = site.holder(&["deploy"]);
+        let script = "\
+            exec 9< <(leasehold hold -q --status-fd 7 deploy 7>events; echo $? > code)
+            until grep -q waiting events; do sleep 0.02; done
+            exec 9<&-
+            for i in {1..500}; do [ -s code ] && break; sleep 0.02; done; cat code
+            leasehold show deploy | grep waiting";
+        site.finish(bash(&site, script)).prints(0, "0\nwaiting  0\n");
+        drop(holder);
+    }
+}
+
 #[test]
 fn its_events_are_those_of_a_lock_without_a_command() {
     let site = Site::new();
