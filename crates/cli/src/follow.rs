@@ -1,6 +1,7 @@
 //! `leasehold watch`: reports changes of the locks of a store, found by polling.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::convert::Infallible;
 use std::io::{self, ErrorKind, Write as _};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -62,7 +63,7 @@ pub(crate) async fn follow(args: WatchArgs) -> Result<End, Failure> {
     let watch = locks.watch(&prefix);
     let follower = Follower::of(locks, args.json);
     let error = tokio::select! {
-        error = follower.go_on(watch) => error,
+        Err(error) = follower.go_on(watch) => error,
         () = reader_is_gone() => return Ok(End::SUCCESS),
     };
     match error {
@@ -93,41 +94,23 @@ const BETWEEN_QUESTIONS: Duration = Duration::from_millis(250);
 /// The most open questions; if more locks change hands, breaks of the oldest are not reported.
 const QUESTIONS: usize = 1000;
 
-/// The fields of an event, besides its key.
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Fields<'a> {
-    Store { store: &'a str },
-    Holding(HolderJson),
-    Waiter(WaiterJson),
-    Break(BreakJson),
-    Fault { reason: &'a str },
-    Nothing {},
-}
-
 impl Follower {
     fn of(locks: Locks, json: bool) -> Self {
         let (seen, ended) = (BTreeMap::new(), VecDeque::new());
         Self { locks, json, seen, ended, ask_at: Instant::now(), caught_up: false, faulty: false }
     }
 
-    /// Runs until a line could not be written, and returns that error.
-    async fn go_on(mut self, mut watch: Watch) -> io::Error {
+    /// Runs until a line could not be written.
+    async fn go_on(mut self, mut watch: Watch) -> io::Result<Infallible> {
         let store = self.locks.store();
-        let told = self.tell("watching", None, Fields::Store { store }, format!("watching {store}"));
-        if let Err(error) = told {
-            return error;
-        }
+        self.tell("watching", None, BTreeMap::from([("store", store)]), format!("watching {store}"))?;
         loop {
-            let told = tokio::select! {
-                () = sleep_until(self.ask_at), if !self.ended.is_empty() => self.ask().await,
+            tokio::select! {
+                () = sleep_until(self.ask_at), if !self.ended.is_empty() => self.ask().await?,
                 () = watch.due() => {
                     let fault = watch.step().await.err().map(|error| error.to_string());
-                    self.learn(&watch, fault)
+                    self.learn(&watch, fault)?;
                 }
-            };
-            if let Err(error) = told {
-                return error;
             }
         }
     }
@@ -138,10 +121,10 @@ impl Follower {
                 return Ok(());
             }
             let words = format!("fault    {}; asking again", plain(&reason));
-            return self.tell("fault", None, Fields::Fault { reason: &reason }, words);
+            return self.tell("fault", None, BTreeMap::from([("reason", &reason)]), words);
         }
         if std::mem::take(&mut self.faulty) {
-            self.tell("back", None, Fields::Nothing {}, format!("{} answers again", self.locks.store()))?;
+            self.tell("back", None, (), format!("{} answers again", self.locks.store()))?;
         }
         let now: BTreeMap<_, _> = watch.found().map(|found| (found.state.key.clone(), found.state)).collect();
         let before = std::mem::replace(&mut self.seen, now.clone());
@@ -158,7 +141,7 @@ impl Follower {
         let Progress { passes, uninspected, .. } = watch.progress();
         if passes > 0 && uninspected == 0 && !std::mem::replace(&mut self.caught_up, true) {
             let words = "all locks that existed before have been read".into();
-            self.tell("caught_up", None, Fields::Nothing {}, words)?;
+            self.tell("caught_up", None, (), words)?;
         }
         Ok(())
     }
@@ -208,7 +191,7 @@ impl Follower {
         };
         self.ended.pop_front();
         let Some(record) = broken.filter(|broken| broken.fence == fence) else { return Ok(()) };
-        self.tell("broken", Some(&record.key), Fields::Break((&record).into()), mark::broken(&record))
+        self.tell("broken", Some(&record.key), BreakJson::from(&record), mark::broken(&record))
     }
 
     fn tell_holding(
@@ -218,8 +201,7 @@ impl Follower {
         held: &HolderInfo,
         words: String,
     ) -> io::Result<()> {
-        let fields = Fields::Holding(HolderJson::of(held, state.held_for(held)));
-        self.tell(event, Some(&state.key), fields, words)
+        self.tell(event, Some(&state.key), HolderJson::of(held, state.held_for(held)), words)
     }
 
     fn tell_waiter(
@@ -229,7 +211,7 @@ impl Follower {
         waiter: (&Waiter, usize),
         words: String,
     ) -> io::Result<()> {
-        self.tell(event, Some(&state.key), Fields::Waiter(WaiterJson::of(waiter)), words)
+        self.tell(event, Some(&state.key), WaiterJson::of(waiter), words)
     }
 
     /// Reports an event, with these fields to programs and in these words to people.
@@ -237,7 +219,7 @@ impl Follower {
         &self,
         event: &'static str,
         key: Option<&Key>,
-        fields: Fields<'_>,
+        fields: impl Serialize,
         words: String,
     ) -> io::Result<()> {
         let at = millis(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
@@ -267,12 +249,12 @@ fn by(held: &HolderInfo) -> String {
 
 /// The output in JSON.
 #[derive(Serialize)]
-struct Line<'a> {
+struct Line<F> {
     event: &'static str,
     #[serde(flatten)]
     key: Option<KeyText>,
     #[serde(flatten)]
-    fields: Fields<'a>,
+    fields: F,
     at: u64,
     v: u32,
 }
