@@ -95,7 +95,7 @@ pub(crate) async fn init(args: InitArgs) -> Result<End, Failure> {
 /// The database at a URL, and the SQL that creates its tables.
 fn database_at(url: &str) -> Result<(StoreUrl, String), Failure> {
     let store = StoreUrl::new(url)?;
-    if !store.is_postgres() {
+    if !StoreUrl::is_begun_as_postgres(store.reveal()) {
         return Err(Failure::usage(
             "only a PostgreSQL store has tables to make: the others are made when they are first used",
         ));

@@ -84,17 +84,9 @@ impl StoreUrl {
         self.place() == other.place()
     }
 
-    /// True for a PostgreSQL database, whose tables `init` creates.
-    pub(crate) fn is_postgres(&self) -> bool {
-        Self::is_begun_as_postgres(&self.0)
-    }
-
+    /// True if a text begins like the URL of a PostgreSQL database, whose tables `init` creates.
     pub(crate) fn is_begun_as_postgres(text: &str) -> bool {
-        text.split_once(':').is_some_and(|(kind, _)| Self::is_postgres_scheme(kind))
-    }
-
-    fn is_postgres_scheme(kind: &str) -> bool {
-        matches!(kind, "postgres" | "postgresql")
+        matches!(text.split_once(':'), Some(("postgres" | "postgresql", _)))
     }
 
     fn place(&self) -> String {
@@ -106,10 +98,10 @@ impl StoreUrl {
             return format!("file:{}", path.display());
         }
         let Some(parts) = self.parts() else { return self.0.clone() };
-        let scheme = redis_scheme(&parts.scheme.to_ascii_lowercase());
-        if Self::is_postgres_scheme(&scheme) {
+        if Self::is_begun_as_postgres(&self.0) {
             return place_of_postgres(&parts);
         }
+        let scheme = redis_scheme(parts.scheme);
         let in_query = parts.parameters().find_map(|parameter| parameter.strip_prefix("db="));
         if scheme == "redis+unix" {
             return format!("{scheme}:{}?{}", parts.path, in_query.unwrap_or("0"));
