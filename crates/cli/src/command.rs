@@ -36,7 +36,7 @@ pub(crate) struct Command {
     /// always one more.
     stops: u64,
     /// The number of processes that it started and that are still running.
-    left: i32,
+    pub(crate) left: i32,
     /// What we do ourselves if the supervisor cannot.
     killing: KillRounds,
     /// How long before the lease's end all of it must be gone.
@@ -141,10 +141,6 @@ impl Command {
                 Err(None)
             }
         }
-    }
-
-    pub(crate) const fn left(&self) -> i32 {
-        self.left
     }
 
     pub(crate) const fn shares_the_terminal(&self) -> bool {

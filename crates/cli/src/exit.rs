@@ -6,10 +6,12 @@ use std::io;
 use leasehold::{ConnectError, Fault, FaultCause, FaultKind, InspectError, LockError};
 use rustix::io::Errno;
 use rustix::process::{Pid, Resource, Rlimit, Signal, getpid, setrlimit};
+use serde::Serialize;
 
 use crate::say;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum End {
     Code(u8),
     /// By this signal, so that our parent sees how the command ended: a Ctrl-C ends a shell's loop.
@@ -121,18 +123,12 @@ impl Failure {
 
     pub(crate) fn no_supervisor(error: impl Into<io::Error>) -> Self {
         let error = error.into();
-        Self::new(
-            End::CANNOT_EXECUTE,
-            match Errno::from_io_error(&error) {
-                Some(Errno::MFILE | Errno::NFILE) => format!(
-                    "the supervisor of the command cannot be started ({error}): raise the limit of open files"
-                ),
-                _ => format!(
-                    "the supervisor of the command cannot be started ({error}): see that /proc is mounted and that the \
-                     limit of processes allows one more"
-                ),
-            },
-        )
+        let remedy = match Errno::from_io_error(&error) {
+            Some(Errno::MFILE | Errno::NFILE) => "raise the limit of open files",
+            _ => "see that /proc is mounted and that the limit of processes allows one more",
+        };
+        let line = format!("the supervisor of the command cannot be started ({error}): {remedy}");
+        Self::new(End::CANNOT_EXECUTE, line)
     }
 
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {

@@ -104,8 +104,8 @@ pub(crate) async fn work(
         never = note_fault(events, &mut fault) => match never {},
         ended = watch(&mut command, &held, signals, settings.max_hold) => ended,
     };
-    if command.left() > 0 && request.verbose {
-        let (count, keys) = (command.left(), &request.keys);
+    if command.left > 0 && request.verbose {
+        let (count, keys) = (command.left, &request.keys);
         let run = if count == 1 {
             "process of the command still runs"
         } else {
@@ -143,10 +143,7 @@ fn tell_end(settings: &Settings, doomed: Option<&Failure>, outcome: Option<Outco
         status.tell_lost(failure.reason());
     }
     if let Some(Outcome::Ended(how)) = outcome {
-        status.tell(status::Event::Ended(match end_as(ExitStatus::from_raw(how)) {
-            End::Code(code) => status::Ended::Code { code },
-            End::Signal(signal) => status::Ended::Signal { signal },
-        }));
+        status.tell(status::Event::Ended(end_as(ExitStatus::from_raw(how))));
     }
 }
 

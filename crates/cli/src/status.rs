@@ -14,7 +14,7 @@ use leasehold::{Fence, Holder, Key};
 use rustix::fs::{OFlags, fcntl_getfl};
 use serde::Serialize;
 
-use crate::exit::Failure;
+use crate::exit::{End, Failure};
 use crate::json::{self, KeyText, millis};
 use crate::keys::Keys;
 use crate::options::digits;
@@ -56,7 +56,7 @@ pub(crate) enum Event<'a> {
     Lost {
         reason: &'a str,
     },
-    Ended(Ended),
+    Ended(End),
     Done {
         begun_at: u64,
         due_at: Option<u64>,
@@ -100,13 +100,6 @@ pub(crate) struct LastRun<'a> {
     /// In place of the fence of our own request.
     #[serde(skip)]
     pub(crate) fence: Option<u64>,
-}
-
-#[derive(Clone, Copy, Debug, Serialize)]
-#[serde(untagged)]
-pub(crate) enum Ended {
-    Code { code: u8 },
-    Signal { signal: i32 },
 }
 
 #[derive(Serialize)]
@@ -308,7 +301,7 @@ mod tests {
         subject.holder = Some(Holder::from_bits(1 << 96));
         subject.fence = Fence::new(9);
         let rest = r#""key":"x\\xff","key_hex":"78ff","keys":["a","b"],"fence":9,"holder":"00000001","pid":42,"at":7,"v":1}"#.to_owned() + "\n";
-        let ended = Line::of(Event::Ended(Ended::Signal { signal: 15 }), &subject, 42, 7);
+        let ended = Line::of(Event::Ended(End::Signal(15)), &subject, 42, 7);
         assert_eq!(ended, format!(r#"{{"event":"ended","signal":15,{rest}"#));
         let released = Line::of(Event::Released, &subject, 42, 7);
         assert_eq!(released, format!(r#"{{"event":"released",{rest}"#));
