@@ -107,16 +107,12 @@ impl StoreUrl {
             return format!("{scheme}:{}?{}", parts.path, in_query.unwrap_or("0"));
         }
         if scheme.ends_with("+sentinel") {
-            let host = parts.host.to_ascii_lowercase();
-            let mut hosts: Vec<_> = host.split(',').collect();
-            hosts.sort_unstable();
-            return format!("{scheme}:{}{}?{}", hosts.join(","), parts.path, in_query.unwrap_or("0"));
+            let hosts = with_ports(parts.host, "26379");
+            return format!("{scheme}:{hosts}{}?{}", parts.path, in_query.unwrap_or("0"));
         }
         let in_path = Some(parts.path.trim_matches('/')).filter(|db| !db.is_empty());
-        let mut hosts: Vec<_> = parts.host.split(',').map(|host| with_port(host, "6379")).collect();
-        // A cluster is named by any of its nodes, in any order.
-        hosts.sort_unstable();
-        format!("{scheme}:{}/{}", hosts.join(","), in_path.or(in_query).unwrap_or("0"))
+        let hosts = with_ports(parts.host, "6379");
+        format!("{scheme}:{hosts}/{}", in_path.or(in_query).unwrap_or("0"))
     }
 
     /// `None` for a text without `//`, which has neither user nor password.
@@ -157,13 +153,11 @@ fn place_of_postgres(parts: &Parts<'_>) -> String {
         parts.parameters().find(named).and_then(|parameter| parameter.split_once('=')).map(|(_, value)| value)
     };
     let hosts = if parts.host.is_empty() { of("host").unwrap_or_default() } else { parts.host };
-    let port = of("port").unwrap_or("5432");
-    let mut hosts: Vec<_> = hosts.split(',').map(|host| with_port(host, port)).collect();
-    hosts.sort_unstable();
+    let hosts = with_ports(hosts, of("port").unwrap_or("5432"));
     let user = parts.user_info.and_then(|user_info| user_info.split(':').next()).or(of("user"));
     let database = Some(parts.path.trim_matches('/')).filter(|name| !name.is_empty()).or(user);
     let schema = of("schema").unwrap_or("leasehold");
-    format!("postgres:{}/{}?{schema}", hosts.join(","), database.unwrap_or_default())
+    format!("postgres:{hosts}/{}?{schema}", database.unwrap_or_default())
 }
 
 /// The scheme of Redis that means the same.
@@ -173,6 +167,13 @@ fn redis_scheme(scheme: &str) -> String {
         None if scheme == "unix" => "redis+unix".into(),
         None => scheme.into(),
     }
+}
+
+/// Several hosts in any order: a cluster is named by any of its nodes.
+fn with_ports(hosts: &str, default: &str) -> String {
+    let mut hosts: Vec<_> = hosts.split(',').map(|host| with_port(host, default)).collect();
+    hosts.sort_unstable();
+    hosts.join(",")
 }
 
 fn with_port(host: &str, default: &str) -> String {
@@ -252,6 +253,7 @@ mod tests {
             ("rediss+cluster://a,b", "valkeys+cluster://b,a"),
             ("redis://[::1]", "redis://[::1]:6379/"),
             ("redis+sentinel://a:1,b:2/locks", "redis+sentinel://u:pw@B:2,a:1/locks?db=0"),
+            ("redis+sentinel://a,localhost/locks", "redis+sentinel://127.0.0.1:26379,a:26379/locks"),
             ("redis+cluster://a,localhost:7", "redis+cluster://u:pw@127.0.0.1:7,A:6379"),
             ("postgres://h/app", "postgresql://u:pw@H:5432/app?schema=leasehold&sslmode=require"),
             ("postgres://a,localhost:7/app", "postgres://127.0.0.1:7,A/app"),
@@ -271,32 +273,6 @@ mod tests {
             ("redis+sentinel://a/locks", "redis+sentinel://a/locks?db=1"),
         ] {
             assert!(!url(one).is_same_place_as(&url(other)), "{one} {other}");
-        }
-    }
-
-    #[test]
-    fn a_file_is_named_by_its_absolute_path() {
-        let home = leasehold_file::home().unwrap();
-        assert_eq!(url("file:~/a.db").reveal(), format!("file:{}/a.db", home.display()));
-        assert_eq!(url("file:///x/a.db").reveal(), "file:/x/a.db");
-    }
-
-    #[test]
-    fn paths_words_and_the_memory_of_one_process_are_refused() {
-        for text in [
-            "",
-            "/var/a.db",
-            "./a.db",
-            "~/a.db",
-            "a.db",
-            "file:a.db",
-            "file:",
-            "localhost",
-            "memory:",
-            "http://h",
-            "REDIS://h",
-        ] {
-            assert!(StoreUrl::new(text).is_err(), "{text}");
         }
     }
 }

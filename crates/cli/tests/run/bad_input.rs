@@ -55,7 +55,7 @@ const WRONG: [(&[&str], &str); 42] = [
 ];
 
 /// Senseless lines of all tasks, with the error and the hint if any. `''` is an empty word.
-const WRONG_TASKS: [(&str, &str, &str); 67] = [
+const WRONG_TASKS: [(&str, &str, &str); 68] = [
     ("walk", "no task walk", ""),
     ("run k --", "no command", ""),
     ("run k", "no -- before it", "leasehold run k -- COMMAND"),
@@ -64,6 +64,11 @@ const WRONG_TASKS: [(&str, &str, &str); 67] = [
     ("rum k -- ls", "no task", "did you mean run?"),
     ("a -- ls", "no task a", "leasehold run KEY -- COMMAND"),
     ("run --max-ttl 60 k -- true", "--max-ttl: it is for several stores", ""),
+    (
+        "run --store redis://127.0.0.1:1 --store redis://127.0.0.1:1 k -- true",
+        "127.0.0.1:1 is in the quorum twice",
+        "",
+    ),
     ("once", "no command", ""),
     ("once -- true", "no key, before the --: `leasehold once KEY -- COMMAND`", ""),
     ("once a b -- true", "once takes one key", ""),
@@ -221,7 +226,7 @@ fn a_malformed_url_is_refused_before_anything_names_the_store() {
 #[test]
 fn a_bare_path_is_refused_and_a_url_suggested() {
     let site = Site::new();
-    for path in ["/var/lib/leases.db", "./leases.db", "leases.db"] {
+    for path in ["/var/lib/leases.db", "./leases.db", "~/leases.db", "leases.db", "localhost"] {
         site.finish(site.leasehold(&["run", "--store", path, "k", "--", "true"]))
             .says(64, &["write file:PATH"]);
     }
@@ -243,8 +248,6 @@ fn errors_never_repeat_a_password_with_the_words_around_it() {
         &["run", "--ttl", "--store", &url, "k", "--", "ls"],
         &[&url],
     ] {
-        let done = site.finish(site.leasehold(words));
-        assert_eq!(done.status.code(), Some(64), "{words:?}: {done:?}");
-        done.keeps_the_secret();
+        site.finish(site.leasehold(words)).exits_with(64).keeps_the_secret();
     }
 }
