@@ -315,14 +315,6 @@ mod tests {
     }
 
     #[test]
-    fn only_the_severity_has_a_colour() {
-        let shown = text("redis://h", &findings(), true, true);
-        assert!(shown.starts_with("\x1b[31;1munsafe\x1b[0m   eviction: "), "{shown}");
-        assert_eq!(shown.matches('\x1b').count(), 2, "{shown}");
-        assert!(!shown.contains('\u{202e}'));
-    }
-
-    #[test]
     fn one_line_has_all_rules_that_a_user_lacks_at_a_server_and_no_other_command() {
         let finding = |at: &str, command: &str| {
             Finding::new(Severity::Warning, "x", &at.into(), "", "").at_server(command)

@@ -64,19 +64,6 @@ fn the_label_of_a_hold_names_the_script_that_reads_it() {
     assert!(label.contains('@') && label.ends_with(" deploy.sh"), "{label}");
 }
 
-#[test]
-fn fences_rise_from_run_to_run() {
-    for site in Site::on_file_and(Flavor::Valkey91) {
-        let mut last = 0;
-        for _ in 0..5 {
-            let done = site.finish(site.run_script(&["k"], "echo $LEASEHOLD_FENCE"));
-            let fence: u64 = done.out.trim().parse().unwrap();
-            assert!(fence > last, "{fence} after {last}");
-            last = fence;
-        }
-    }
-}
-
 /// It would be another file in each working directory, and exclude nobody.
 #[test]
 fn a_relative_file_is_refused_and_nothing_is_made() {
