@@ -97,12 +97,7 @@ impl StoreLocation {
     /// Connects to look, and warns of a password that others can see.
     pub(crate) async fn look(&self, quiet: bool) -> Result<Locks, Failure> {
         let limit = self.outage_limit.unwrap_or(SHORT_OUTAGE_LIMIT);
-        let making = async {
-            let locks = self.made(self.to_look_at())?;
-            locks.ready().await?;
-            Ok(locks)
-        };
-        self.within(limit, making, quiet).await
+        self.ready_within(limit, self.to_look_at(), true, quiet).await
     }
 
     /// Connects within a time limit, reports if that takes a while, and warns of a password that
@@ -113,24 +108,25 @@ impl StoreLocation {
         limit: Duration,
         quiet: bool,
     ) -> Result<Locks, Failure> {
-        let making = async {
-            let locks = self.made(builder.outage_limit(limit))?;
-            // Some of several stores may be down.
-            if !self.store.is_several() {
-                locks.ready().await?;
-            }
-            Ok(locks)
-        };
-        self.within(limit, making, quiet).await
+        // Some of several stores may be down.
+        let must_answer = !self.store.is_several();
+        self.ready_within(limit, builder.outage_limit(limit), must_answer, quiet).await
     }
 
-    async fn within(
+    async fn ready_within(
         &self,
         limit: Duration,
-        making: impl Future<Output = Result<Locks, ConnectError>>,
+        builder: LocksBuilder,
+        must_answer: bool,
         quiet: bool,
     ) -> Result<Locks, Failure> {
-        let mut connecting = pin!(making);
+        let mut connecting = pin!(async {
+            let locks = self.made(builder)?;
+            if must_answer {
+                locks.ready().await?;
+            }
+            Ok::<_, ConnectError>(locks)
+        });
         let locks = match timeout(SILENCE, &mut connecting).await {
             Ok(locks) => locks,
             Err(_) => {
