@@ -119,26 +119,23 @@ impl Command {
     ///
     /// Cancel safe.
     pub(crate) async fn report(&mut self) -> Result<Stop, Option<Report>> {
-        let mut received =
-            self.link.async_io(Interest::READABLE, || supervisor::receive_news(&self.link)).await;
-        if let Ok(Some(SupervisorReport::Left(count))) = received {
-            self.left = count;
-            received = self.link.async_io(Interest::READABLE, || supervisor::receive_news(&self.link)).await;
-        }
-        match received {
-            Ok(Some(SupervisorReport::Stopped(stop))) => {
-                self.stops += 1;
-                Ok(stop)
-            }
-            Ok(Some(SupervisorReport::Ended(report))) => {
-                // It has nothing more to do. The processor time of the command counts as ours once
-                // both are waited for.
-                let _ = self.supervisor.wait();
-                Err(Some(report))
-            }
-            Ok(None | Some(SupervisorReport::Left(_))) | Err(_) => {
-                self.killing.until_none_is_left(Pid::from_child(&self.supervisor)).await;
-                Err(None)
+        loop {
+            match self.link.async_io(Interest::READABLE, || supervisor::receive_news(&self.link)).await {
+                Ok(Some(SupervisorReport::Left(count))) => self.left = count,
+                Ok(Some(SupervisorReport::Stopped(stop))) => {
+                    self.stops += 1;
+                    return Ok(stop);
+                }
+                Ok(Some(SupervisorReport::Ended(report))) => {
+                    // It has nothing more to do. The processor time of the command counts as ours
+                    // once both are waited for.
+                    let _ = self.supervisor.wait();
+                    return Err(Some(report));
+                }
+                Ok(None) | Err(_) => {
+                    self.killing.until_none_is_left(Pid::from_child(&self.supervisor)).await;
+                    return Err(None);
+                }
             }
         }
     }
