@@ -61,9 +61,10 @@ fn spread<'a>(texts: Vec<&'a str>, same: usize, width: usize, looks: &mut BTreeM
         alike.entry(look).or_default().push(text);
     }
     for (look, texts) in alike {
-        match (&*texts, texts.len()) {
-            (texts @ [first, .., last], _) if common(first, last) > same => {
-                spread(texts.to_vec(), common(first, last), width, looks);
+        match &*texts {
+            [first, .., last] if common(first, last) > same => {
+                let same = common(first, last);
+                spread(texts, same, width, looks);
             }
             _ => looks.extend(texts.into_iter().map(|text| (text, look.clone()))),
         }

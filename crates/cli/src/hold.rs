@@ -94,8 +94,7 @@ pub(crate) async fn hold(request: LockRequest) -> Result<End, Failure> {
         },
         never = tell_keeping(request.status.clone(), guard.held()) => match never {},
     };
-    let returned = give_back(&request, &locks, ReleaseLimit::begin(&guard), guard, &mut signals).await;
-    match returned {
+    match give_back(&request, &locks, ReleaseLimit::begin(&guard), guard, &mut signals).await {
         ReleaseOutcome::NotOurs(error) if end.is_ok() => Err(Failure::new(
             End::LOST,
             format!("{error}: whoever relied on it may not have been alone: check what was done"),

@@ -83,13 +83,15 @@ Example: locks in a database:
   leasehold run --store postgres://web@db/app deploy -- ./deploy";
 
 pub(crate) async fn init(args: InitArgs) -> Result<End, Failure> {
-    match args.database() {
-        Some((url, origin)) => {
-            let named = database_at(&url).map_err(|failure| failure.about(origin));
-            make_tables(named?, args.print_sql).await
-        }
-        None => make_for_a_group(args).await,
+    let Some((url, origin)) = args.database() else { return make_for_a_group(args).await };
+    let (store, schema_sql) = database_at(&url).map_err(|failure| failure.about(origin))?;
+    if args.print_sql {
+        print(&schema_sql)?;
+    } else {
+        postgres::init(store.reveal()).await.map_err(Failure::refused)?;
+        print(&format!("{store}\n"))?;
     }
+    Ok(End::SUCCESS)
 }
 
 /// The database at a URL, and the SQL that creates its tables.
@@ -103,16 +105,6 @@ fn database_at(url: &str) -> Result<(StoreUrl, String), Failure> {
     // An invalid URL is a mistake of the caller, and not a refusal of the server.
     let schema_sql = postgres::schema_sql(store.reveal())?;
     Ok((store, schema_sql))
-}
-
-async fn make_tables((store, schema_sql): (StoreUrl, String), only_print: bool) -> Result<End, Failure> {
-    if only_print {
-        print(&schema_sql)?;
-        return Ok(End::SUCCESS);
-    }
-    postgres::init(store.reveal()).await.map_err(Failure::refused)?;
-    print(&format!("{store}\n"))?;
-    Ok(End::SUCCESS)
 }
 
 async fn make_for_a_group(args: InitArgs) -> Result<End, Failure> {

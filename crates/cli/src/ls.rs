@@ -99,9 +99,9 @@ pub(crate) async fn ls(args: LsArgs) -> Result<End, Failure> {
     let mut states = locks.list(&prefix).await?;
     if let Some(least) = least {
         states.retain_mut(|state| {
-            let held_for: Vec<_> = state.holders.iter().map(|holding| state.held_for(holding)).collect();
-            let mut held_for = held_for.into_iter();
-            state.holders.retain(|_| held_for.next().flatten() >= Some(least));
+            let mut holders = std::mem::take(&mut state.holders);
+            holders.retain(|holding| state.held_for(holding) >= Some(least));
+            state.holders = holders;
             !state.holders.is_empty()
         });
     }

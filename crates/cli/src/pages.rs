@@ -11,7 +11,7 @@ use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
 
 use crate::exit::{End, Failure};
-use crate::topic::TOPICS;
+use crate::topic::{TOPICS, Topic};
 
 /// Write the manual pages, and the completions for bash, zsh and fish, into a directory
 ///
@@ -58,8 +58,7 @@ fn manual(directory: &Path, command_line: &Command) -> io::Result<()> {
     let tasks: Vec<_> = tasks.cloned().collect();
     let mut pages = vec![String::from("leasehold")];
     pages.extend(tasks.iter().map(|task| format!("leasehold-{}", task.get_name())));
-    let topics: Vec<_> = TOPICS.iter().map(|topic| (topic.heading, topic.text)).collect();
-    let commands = std::iter::once((whole, &*topics)).chain(tasks.into_iter().map(|task| (task, &[][..])));
+    let commands = std::iter::once((whole, &TOPICS[..])).chain(tasks.into_iter().map(|task| (task, &[][..])));
     for ((command, topics), name) in commands.zip(&pages) {
         let others = pages.iter().filter(|page| *page != name);
         let others: Vec<_> = others.map(|page| format!("{page}(1)")).collect();
@@ -69,7 +68,7 @@ fn manual(directory: &Path, command_line: &Command) -> io::Result<()> {
     Ok(())
 }
 
-fn page(mut command: Command, topics: &[(&str, &str)], see_also: &str) -> io::Result<Vec<u8>> {
+fn page(mut command: Command, topics: &[Topic], see_also: &str) -> io::Result<Vec<u8>> {
     let usage = command.render_usage().to_string();
     let closing = command.get_after_long_help().map(ToString::to_string).unwrap_or_default();
     let (remarks, example) = closing.split_once("Example: ").unwrap_or((&closing, ""));
@@ -88,8 +87,8 @@ fn page(mut command: Command, topics: &[(&str, &str)], see_also: &str) -> io::Re
         as_it_stands(&mut page, "REMARKS", remarks.trim())?;
     }
     as_it_stands(&mut page, "EXAMPLE", &capitalized(example.trim()))?;
-    for (heading, text) in topics {
-        as_it_stands(&mut page, heading, text.trim())?;
+    for topic in topics {
+        as_it_stands(&mut page, topic.heading, topic.text.trim())?;
     }
     as_it_stands(&mut page, "SEE ALSO", see_also)?;
     Ok(page)

@@ -179,8 +179,8 @@ const SENDING: Duration = Duration::from_millis(50);
 
 async fn connect(request: &LockRequest) -> Result<Locks, Failure> {
     let renewal = request.max_hold.map_or(Renewal::Automatic, Renewal::AtMost);
-    let builder = Locks::builder().ttl(request.ttl.duration()).label(&request.label).renewal(renewal);
-    let builder = builder.signal(request.signal);
+    let builder = Locks::builder().ttl(request.ttl.duration()).label(&request.label);
+    let builder = builder.renewal(renewal).signal(request.signal);
     request.place.connect(builder, request.first_outage_limit(), request.quiet).await
 }
 

@@ -23,8 +23,7 @@ impl Terminal {
     /// in `ls | leasehold run k -- less` it is a pipe, although the keys come from the terminal.
     pub(crate) fn of_session() -> Option<Self> {
         let device = open("/dev/tty", OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty()).ok()?;
-        let foreground = tcgetpgrp(&device).ok();
-        let is_ours = foreground == Some(getpgrp());
+        let is_ours = tcgetpgrp(&device) == Ok(getpgrp());
         let modes = if is_ours { tcgetattr(&device).ok() } else { None };
         Some(Self { device, modes })
     }

@@ -68,15 +68,11 @@ impl Start {
     }
 
     pub(super) fn read(mut words: impl Iterator<Item = OsString>) -> Option<Self> {
-        let grace = words.next()?.to_str()?.parse().ok()?;
-        let group = words.next()?.to_str()?.parse().ok()?;
-        let blocked = words.next()?.to_str()?.parse().ok()?;
-        let wait_for_all = words.next()?.to_str()?.parse().ok()?;
         Some(Self {
-            grace,
-            group: Pid::from_raw(group),
-            blocked,
-            wait_for_all,
+            grace: words.next()?.to_str()?.parse().ok()?,
+            group: Pid::from_raw(words.next()?.to_str()?.parse().ok()?),
+            blocked: words.next()?.to_str()?.parse().ok()?,
+            wait_for_all: words.next()?.to_str()?.parse().ok()?,
             program: words.next()?,
             arguments: words.collect(),
         })

@@ -82,9 +82,8 @@ async fn watch_over(mut watched: Watch, tell: watch::Sender<Known>, mut asked: U
 impl Known {
     fn of(watched: &Watch, fault: Option<String>, complete: bool) -> Self {
         let Progress { scanned, passes, uninspected, .. } = watched.progress();
-        let snapshots = watched.found().collect();
         Self {
-            snapshots,
+            snapshots: watched.found().collect(),
             at: Instant::now(),
             scanned,
             complete: complete || passes > 0 && uninspected == 0,
